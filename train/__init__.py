@@ -1,0 +1,1 @@
+"""Jobs: joins models and data."""

@@ -1,0 +1,268 @@
+"""Text out of files: found, decompressed, decoded and checked as a stream."""
+
+import codecs
+import glob
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
+
+import zstandard
+from etils import epath
+
+CHUNK_BYTES = 1 << 20
+# zstd packs up to 30,000 to 1, and its decoder returns all that it has.
+ZST_CHUNK_BYTES = 1 << 10
+COMPRESSED = ('.gz', '.xz', '.zst')
+
+
+class BinaryFileError(ValueError):
+  """The file is not text."""
+
+
+def is_jsonl(path: epath.Path) -> bool:
+  """True for names that end in .jsonl, compressed or not."""
+  name = path.name
+  for suffix in COMPRESSED:
+    name = name.removesuffix(suffix)
+  return name.endswith('.jsonl')
+
+
+def size_and_time(path: epath.Path) -> tuple[int, int]:
+  """Size in bytes and time of change (ns for local files, s for remote)."""
+  if '://' in str(path):
+    stat = path.stat()
+    return stat.length, int(stat.mtime or 0)
+  stat = os.stat(path)
+  return stat.st_size, stat.st_mtime_ns
+
+
+def find(spec: str) -> tuple[list[epath.Path], bool]:
+  """The files of a path, glob or folder, sorted; True for a folder.
+
+  Raises:
+    FileNotFoundError: if there is none.
+  """
+  path = epath.Path(spec).expanduser()
+  if path.is_dir():
+    paths = _walk(path)
+    if not paths:
+      raise FileNotFoundError(f'folder {spec!r} holds no file')
+    return paths, True
+  if path.exists():
+    return [path], False
+  if not any(mark in spec for mark in '*?['):
+    raise FileNotFoundError(
+      f'source {spec!r}: no such file or folder (looked from {os.getcwd()})'
+    )
+  paths = _glob(path)
+  if not paths:
+    raise FileNotFoundError(
+      f'source {spec!r}: no file matches (looked from {os.getcwd()})'
+    )
+  return paths, False
+
+
+def _walk(folder: epath.Path) -> list[epath.Path]:
+  """All files under a folder, sorted by path; hidden ones are left out."""
+  found = []
+  for path in sorted(folder.iterdir()):
+    if path.name.startswith('.'):
+      continue
+    if path.is_dir():
+      found += _walk(path)
+    elif path.is_file():
+      found.append(path)
+  return found
+
+
+def _glob(pattern: epath.Path) -> list[epath.Path]:
+  """The files that match a glob, sorted; `**` crosses folders."""
+  if '://' not in str(pattern):
+    paths = glob.glob(str(pattern), recursive=True)
+    return [epath.Path(path) for path in sorted(paths) if os.path.isfile(path)]
+  parts = str(pattern).split('/')
+  first = next(i for i, part in enumerate(parts) if re.search('[*?[]', part))
+  base = epath.Path('/'.join(parts[:first]))
+  return sorted(base.glob('/'.join(parts[first:])))
+
+
+def chunks(
+  path: epath.Path, progress: Callable[[int], None] | None = None
+) -> Iterator[str]:
+  """Streams a file's text: no byte order mark, line ends as newlines.
+
+  Args:
+    path: a file, plain or .gz, .xz, .zst by its name.
+    progress: called with the number of bytes read from disk so far.
+
+  Raises:
+    BinaryFileError: at a NUL byte.
+    ValueError: at bytes that are not UTF-8, and at a damaged or truncated
+      compressed file, naming the file and the place.
+  """
+  decoder = codecs.getincrementaldecoder('utf-8')()
+  newlines = io.IncrementalNewlineDecoder(None, translate=True)
+  offset = 0  # of the chunk, in decompressed bytes
+  first = True
+  with path.open('rb') as file:
+    for chunk in _decompressed(path, file):
+      if progress:
+        progress(file.tell())
+      text = _decode(path, decoder, chunk, offset, final=False)
+      offset += len(chunk)
+      if first and text:
+        text = text.removeprefix('\ufeff')
+        first = False
+      if text := newlines.decode(text):
+        yield text
+    text = _decode(path, decoder, b'', offset, final=True)
+    if text := newlines.decode(text, final=True):
+      yield text
+
+
+def _decode(
+  path: epath.Path,
+  decoder: codecs.IncrementalDecoder,
+  chunk: bytes,
+  offset: int,
+  *,
+  final: bool,
+) -> str:
+  """Decodes a chunk that begins at a byte offset of the text."""
+  if (
+    chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not offset
+  ):
+    raise ValueError(
+      f'{path}: this is UTF-16, UTF-8 is expected. Convert it: '
+      'iconv -f UTF-16 -t UTF-8'
+    )
+  nul = chunk.find(b'\0')
+  if nul >= 0:
+    raise BinaryFileError(
+      f'{path}: binary, not text: NUL at byte {offset + nul:,}. Give text '
+      'files in UTF-8, plain or compressed (.gz, .xz, .zst)'
+    )
+  waiting = len(decoder.getstate()[0])
+  try:
+    return decoder.decode(chunk, final)
+  except UnicodeDecodeError as error:
+    at = offset - waiting + error.start
+    found = error.object[error.start]
+    raise ValueError(
+      f'{path}: not UTF-8 at byte {at:,} (0x{found:02x}: {error.reason}). '
+      'Convert it, for example: iconv -f WINDOWS-1252 -t UTF-8'
+    ) from None
+
+
+def _decompressed(path: epath.Path, file: BinaryIO) -> Iterator[bytes]:
+  """The file's bytes in chunks, decompressed as its name says."""
+  kind = path.suffix
+  try:
+    if kind == '.zst':
+      yield from _decompress_zst(file)
+    elif kind == '.gz':
+      with gzip.GzipFile(fileobj=file) as stream:
+        yield from iter(lambda: stream.read(CHUNK_BYTES), b'')
+    elif kind == '.xz':
+      with lzma.LZMAFile(file) as stream:
+        yield from iter(lambda: stream.read(CHUNK_BYTES), b'')
+    else:
+      yield from iter(lambda: file.read(CHUNK_BYTES), b'')
+  except EOFError:
+    raise ValueError(
+      f'{path}: the {kind} file is truncated at byte {file.tell():,}. Copy or '
+      'download it again'
+    ) from None
+  except (
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    zlib.error,
+    zstandard.ZstdError,
+  ) as error:
+    raise ValueError(
+      f'{path}: damaged {kind} file near byte {file.tell():,}: {error}'
+    ) from None
+
+
+def _decompress_zst(file: BinaryIO) -> Iterator[bytes]:
+  """Decompresses all frames; the library's own reader accepts half a frame.
+
+  Raises:
+    EOFError: if the last frame is not complete.
+  """
+  frame = None
+  held = bytearray()
+  while data := file.read(ZST_CHUNK_BYTES):
+    while data:
+      frame = frame or zstandard.ZstdDecompressor().decompressobj()
+      held += frame.decompress(data)
+      data = b''
+      if frame.eof:
+        data, frame = frame.unused_data, None
+    while len(held) >= CHUNK_BYTES:
+      yield bytes(held[:CHUNK_BYTES])
+      del held[:CHUNK_BYTES]
+  if frame is not None:
+    raise EOFError
+  if held:
+    yield bytes(held)
+
+
+def lines(texts: Iterable[str]) -> Iterator[str]:
+  """Joins chunks of text and splits them into lines, without their ends."""
+  held = []
+  for text in texts:
+    first, *rest = text.split('\n')
+    held.append(first)
+    for line in rest:
+      yield ''.join(held)
+      held = [line]
+  if any(held):
+    yield ''.join(held)
+
+
+def records(
+  path: epath.Path, texts: Iterable[str], text_field: str
+) -> Iterator[str]:
+  """The text of every JSONL record; a record is held in memory as a whole.
+
+  Args:
+    path: of the file, for messages.
+    texts: its text in chunks.
+    text_field: the field to read.
+
+  Raises:
+    ValueError: at a line that is no JSON object or has no such text.
+  """
+  for number, line in enumerate(lines(texts), start=1):
+    if not line.strip():
+      continue
+    try:
+      record = json.loads(line)
+    except ValueError as error:
+      raise ValueError(
+        f'{path}, line {number:,}: not JSON ({error}); a .jsonl file holds one '
+        f'JSON object a line. Found: {line[:60]!r}'
+      ) from None
+    if not isinstance(record, dict):
+      raise ValueError(
+        f'{path}, line {number:,}: expected a JSON object with a field '
+        f'{text_field!r}, found {type(record).__name__}: {line[:60]!r}'
+      )
+    text = record.get(text_field)
+    if not isinstance(text, str):
+      if text_field not in record:
+        what = f'no field {text_field!r}; the fields are {sorted(record)}'
+      else:
+        what = f'field {text_field!r} is {type(text).__name__}, not text'
+      raise ValueError(
+        f'{path}, line {number:,}: {what}. Name the field that holds the text '
+        '(text_field)'
+      )
+    yield text

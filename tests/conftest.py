@@ -1,5 +1,6 @@
 """Eight CPU devices, real data by SESAME_DATA, and small shared inputs."""
 
+import json
 import os
 import pathlib
 
@@ -11,8 +12,13 @@ if _FLAG not in os.environ.get('XLA_FLAGS', ''):
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 os.environ['HF_HUB_OFFLINE'] = '1'
 
+import pydoc_data.topics  # noqa: E402
+
 import jax  # noqa: E402
 import pytest  # noqa: E402
+
+from data import build  # noqa: E402
+from train import settings  # noqa: E402
 
 
 @pytest.fixture(scope='session')
@@ -39,3 +45,64 @@ def pytest_runtest_makereport(item, call):
     report.outcome = 'failed'
     report.longrepr = f'skipped although SESAME_DATA is set: {report.longrepr}'
   return report
+
+
+@pytest.fixture(scope='session')
+def small_store(tmp_path_factory) -> pathlib.Path:
+  """A store of a part of the manual, 500 word pieces."""
+  folder = tmp_path_factory.mktemp('stores') / 'small'
+  text = tmp_path_factory.mktemp('text') / 'story.txt'
+  text.write_text(small_text())
+  build.build_store(
+    str(text),
+    'train:wordpiece:500',
+    folder,
+    document_break='== .*',
+    progress=False,
+  )
+  return folder
+
+
+def small_text() -> str:
+  """Returns 60 documents of the manual's topics, each headed '== NAME'."""
+  topics = sorted(pydoc_data.topics.topics.items())[:60]
+  return '\n'.join(f'== {name}\n{text}\n' for name, text in topics)
+
+
+@pytest.fixture(scope='session')
+def small_config(small_store):
+  """Returns a function (overrides) -> config of a one-minute-less run."""
+
+  def make(**overrides):
+    config = settings.load_config('bert_tiny')
+    return settings.with_overrides(
+      config,
+      {
+        'model.num_layers': 2,
+        'model.embed_dim': 32,
+        'model.num_heads': 2,
+        'model.mlp_dim': 64,
+        'model.max_length': 64,
+        'data.folder': str(small_store),
+        'data.source': str(source_of(small_store)),
+        'data.tokenizer': 'train:wordpiece:500',
+        'data.document_break': '== .*',
+        'data.loader': 'plain',
+        'train.phases': ((12, 32, 16, 'continue'),),
+        'train.log_every': 4,
+        'train.eval_every': 6,
+        'train.checkpoint_every': 4,
+        'train.peak_tflops': 0.1,
+        'optim.warmup_steps': 2,
+        'eval.global_batch': 16,
+        'eval.max_windows': 32,
+        **{key.replace('__', '.'): value for key, value in overrides.items()},
+      },
+    )
+
+  return make
+
+
+def source_of(store: pathlib.Path) -> str:
+  """Returns the text file that a store was built from."""
+  return json.loads((store / 'store.json').read_text())['spec']['source']

@@ -1,0 +1,34 @@
+r"""BERT-Base as published (Devlin et al. 2018, section 3 and appendix A.2).
+
+BooksCorpus and English Wikipedia, 3,300 M words; 1,000,000 steps of 256
+sequences, 90 % of them at length 128. The paper took 4 days on 16 TPU chips.
+Expected: held-out masked-LM perplexity about 4 (Table 6: 3.99).
+
+BooksCorpus is not distributed any more; prepare what text there is first:
+
+  python -m data.prepare --source tfds:wikipedia/20230601.en \
+    --tokenizer bert-base-uncased-vocab.txt --out gs://BUCKET/wikipedia
+  python -m train.main --config bert_base \
+    --config.data.folder=gs://BUCKET/wikipedia \
+    --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_base
+"""
+
+import ml_collections
+
+from configs import base, variants
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """Returns the config; `arg` may name a row of the paper's Table 6."""
+  config = base.get_config()
+  config.model.update(variants.BERT[arg or 'bert-base'])
+  config.model.dtype = 'bfloat16'
+  config.data.source = 'tfds:wikipedia/20230601.en'
+  config.data.tokenizer = 'train:wordpiece:30522'
+  config.data.held_out = 0.005
+  config.train.phases = (
+    (900_000, 128, 256, 'continue'),
+    (100_000, 512, 256, 'continue'),
+  )
+  config.train.log_every = 100
+  return config.lock()

@@ -1,0 +1,30 @@
+"""BERT-Mini on a folder of books: a real corpus for one small machine.
+
+Sizes: google-research/bert's BERT-Mini. Any plain text will do; 100 English
+novels (78 MB, 14 M words, public domain) are what results/ was measured on:
+
+  python -m train.main --config bert_mini --config.data.source='books/*.txt'
+"""
+
+import ml_collections
+
+from configs import base, variants
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """Returns the config; `arg` may name another size, e.g. 'bert-small'."""
+  config = base.get_config()
+  config.model.update(variants.BERT[arg or 'bert-mini'])
+  config.model.max_length = 128
+  config.model.scan_layers = False  # a CPU runs unrolled layers faster
+  config.data.source = 'books/*.txt'
+  config.data.tokenizer = 'train:wordpiece:8000'
+  config.train.phases = ((10_000, 128, 32, 'continue'),)
+  config.train.eval_every = 1_000
+  config.train.checkpoint_every = 1_000
+  config.train.platform = 'cpu'
+  config.optim.learning_rate = 1e-3
+  config.optim.warmup_steps = 500
+  config.eval.global_batch = 64
+  config.eval.max_windows = 2_000
+  return config.lock()

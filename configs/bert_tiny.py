@@ -1,0 +1,33 @@
+"""BERT-Tiny on the documentation that ships inside every Python.
+
+The default: a real pre-training run without any download.
+
+  python -m train.main --config bert_tiny
+
+About 3 minutes on 2 CPU cores; the corpus is 460 documents, half a million
+tokens. Sizes: google-research/bert's BERT-Tiny. Expected at the end: held-out
+masked-LM perplexity 0.42 or less of what token frequencies alone score, NSP
+accuracy 0.70 or more (mean of 3 seeds).
+"""
+
+import ml_collections
+
+from configs import base, variants
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """Returns the config; `arg` may name another size, e.g. 'bert-mini'."""
+  config = base.get_config()
+  config.model.update(variants.BERT[arg or 'bert-tiny'])
+  config.model.max_length = 128
+  config.model.scan_layers = False  # a CPU runs unrolled layers faster
+  config.data.source = 'manual'
+  config.data.tokenizer = 'train:wordpiece:6000'
+  config.train.phases = ((1_000, 128, 32, 'continue'),)
+  config.train.eval_every = 250
+  config.train.checkpoint_every = 250
+  config.train.platform = 'cpu'
+  config.optim.learning_rate = 1e-3
+  config.optim.warmup_steps = 100
+  config.eval.global_batch = 64
+  return config.lock()

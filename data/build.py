@@ -1,0 +1,354 @@
+"""Builds a token store from a text source: streaming, on all cores, atomic."""
+
+import os
+import pathlib
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from data import arrays, corpus, sources, tokenization
+from data import audit as audits
+
+# A vocabulary is trained on at most this much text, spread over the source.
+VOCABULARY_BYTES = 100_000_000
+
+
+def build_store(
+  source: str,
+  tokenizer: str,
+  out: str | os.PathLike,
+  *,
+  document_break: str | None = None,
+  text_field: str = 'text',
+  held_out: float = 0.05,
+  workers: int | None = None,
+  overwrite: bool = False,
+  progress: bool = True,
+) -> dict[str, Any]:
+  """Builds a store, or returns at once if an equal one stands.
+
+  Memory is bounded whatever the size of the input. The folder appears whole,
+  when everything is written; what a killed build left is removed by the next.
+
+  Args:
+    source: what `sources.open_source` takes.
+    tokenizer: 'train:wordpiece:N' or 'train:wordpiece:N:cased', or the path of
+      a vocabulary.
+    out: local folder.
+    document_break: see `sources.open_source`.
+    text_field: see `sources.open_source`.
+    held_out: share of the documents never trained on; above 0, below 1.
+    workers: worker processes; by default one for each core.
+    overwrite: replace a store of something else.
+    progress: report progress on standard error.
+
+  Returns:
+    The audit, as in store.json.
+
+  Raises:
+    ValueError: at unusable input or options, or if `out` holds something else.
+    OSError: if something is missing or the disk is full.
+  """
+  if not 0 < held_out < 1:
+    raise ValueError(
+      f'held_out {held_out} must lie above 0 and below 1: a run without '
+      'held-out text could not be evaluated'
+    )
+  if workers is not None and workers < 1:
+    raise ValueError(f'workers {workers} must be at least 1')
+  if corpus.is_remote(out):
+    raise ValueError(
+      f'{out} is remote: build into a local folder and copy it there'
+    )
+  out = pathlib.Path(out).expanduser().absolute()
+  text = sources.open_source(
+    source, document_break=document_break, text_field=text_field
+  )
+  wordpiece = None if _is_trained(tokenizer) else tokenization.load(tokenizer)
+  asked = {
+    'source': text.fingerprint,
+    'document_break': text.document_break,
+    'text_field': text_field,
+    'tokenizer': wordpiece.fingerprint if wordpiece else tokenizer,
+    'held_out': held_out,
+  }
+  if audit := _standing_audit(out, asked, overwrite):
+    return audit
+  with corpus.exclusive(out):
+    if audit := _standing_audit(out, asked, overwrite):
+      return audit  # another process built it in the meantime
+    with corpus.new_folder(out) as folder:
+      sample = None
+      if wordpiece is None:
+        wordpiece, sample = _train_tokenizer(text, tokenizer, progress)
+      wordpiece.save(folder)
+      audit = arrays.write_arrays(
+        text,
+        wordpiece,
+        folder,
+        held_out,
+        workers or _num_cores(),
+        progress,
+      )
+      audit['vocab_size_asked'] = _asked_size(tokenizer)
+      audit['vocabulary_text'] = sample
+      audit['warnings'] = audits.find_warnings(audit)
+      meta = {
+        'request': asked,
+        'spec': {'source': source, 'tokenizer': tokenizer},
+        'tokenizer': {'fingerprint': wordpiece.fingerprint},
+        'max_id': audit.pop('max_id'),
+        'audit': audit,
+      }
+      corpus.write_meta(folder, meta)
+  return audit
+
+
+def ensure_store(
+  source: str,
+  tokenizer: str,
+  folder: str | os.PathLike,
+  *,
+  document_break: str | None = None,
+  text_field: str = 'text',
+  held_out: float = 0.05,
+  workers: int | None = None,
+  cache: str | os.PathLike | None = None,
+  limit_bytes: int = 1_000_000_000,
+  progress: bool = True,
+) -> corpus.Store:
+  """Opens a store, and builds it first if it is missing and the text small.
+
+  A store whose source is no longer there is compared by the source's name.
+
+  Args:
+    source: see `build_store`.
+    tokenizer: see `build_store`.
+    folder: the store, local or remote.
+    document_break: see `build_store`.
+    text_field: see `build_store`.
+    held_out: see `build_store`.
+    workers: see `build_store`.
+    cache: see `corpus.open_store`.
+    limit_bytes: a source of this many bytes on disk, or of unknown size, is
+      not built on the way; the error prints the command that does.
+    progress: report progress on standard error.
+
+  Returns:
+    The open store.
+
+  Raises:
+    ValueError: if the store was built from something else, names what differs;
+      or if it is missing and has to be built by a command.
+    OSError: if something is missing or the disk is full.
+  """
+  options = dict(
+    document_break=document_break, text_field=text_field, held_out=held_out
+  )
+  if not _exists(folder):
+    text = sources.open_source(
+      source, document_break=document_break, text_field=text_field
+    )
+    size = 0 if source == 'manual' else text.num_bytes
+    if corpus.is_remote(folder) or size is None or size >= limit_bytes:
+      what = 'of unknown size' if size is None else f'{size / 1e9:.1f} GB'
+      raise ValueError(
+        f'there is no token store in {folder}, and it is not built on the way '
+        f'(the text is {what}). Build it once:\n  '
+        + _command(source, tokenizer, folder, options)
+      )
+    audit = build_store(
+      source,
+      tokenizer,
+      folder,
+      workers=workers,
+      progress=progress,
+      **options,
+    )
+    if progress:
+      audits.print_audit(audit)
+    return corpus.open_store(folder, cache=cache)
+  store = corpus.open_store(folder, cache=cache)
+  request = store.meta['request']
+  asked = {
+    'source': _fingerprint(source, options, store.meta),
+    'document_break': sources.document_break_name(document_break)
+    or request['document_break'],
+    'text_field': text_field,
+    'tokenizer': _tokenizer_key(tokenizer, store.meta),
+    'held_out': held_out,
+  }
+  if different := _differences(store.meta, asked):
+    raise ValueError(
+      f'the store {folder} was built from something else: {different}. Change '
+      'the settings, choose another data.folder, or build it again:\n  '
+      + _command(source, tokenizer, folder, options)
+      + ' --overwrite'
+    )
+  return store
+
+
+# --- Whether a store stands, and of what
+
+
+def _exists(folder: str | os.PathLike) -> bool:
+  """Whether there is anything that `open_store` should judge."""
+  if corpus.is_remote(folder):
+    from etils import epath
+
+    return (epath.Path(folder) / 'store.json').exists()
+  folder = pathlib.Path(folder).expanduser()
+  return folder.exists() and not _is_empty(folder)
+
+
+def _is_empty(folder: pathlib.Path) -> bool:
+  return folder.is_dir() and not any(folder.iterdir())
+
+
+def _fingerprint(
+  source: str, options: dict[str, Any], meta: dict[str, Any]
+) -> str:
+  """The asked source's fingerprint, where it can be had without a download."""
+  same_name = source == meta['spec']['source']
+  if same_name and source.startswith('tfds:'):
+    return meta['request']['source']
+  try:
+    return sources.open_source(
+      source,
+      document_break=options['document_break'],
+      text_field=options['text_field'],
+    ).fingerprint
+  except FileNotFoundError:
+    # A training host needs the store alone, not the text it was built from.
+    return meta['request']['source'] if same_name else source
+
+
+def _tokenizer_key(tokenizer: str, meta: dict[str, Any]) -> str:
+  if _is_trained(tokenizer):
+    return tokenizer
+  try:
+    return tokenization.load(tokenizer).fingerprint
+  except FileNotFoundError:
+    if tokenizer == meta['spec']['tokenizer']:
+      return meta['tokenizer']['fingerprint']
+    raise
+
+
+def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
+  """Names the keys in which a store differs from what is asked for."""
+  built, found = meta['request'], []
+  for key, value in asked.items():
+    # A store with a trained vocabulary is also one of that vocabulary.
+    if value == built[key] or (
+      key == 'tokenizer' and value == meta['tokenizer']['fingerprint']
+    ):
+      continue
+    if key == 'source':
+      found.append(
+        f'source (the store was built from {meta["spec"]["source"]!r}; the '
+        "name or the files changed, or Python's version for manual)"
+      )
+    elif key == 'tokenizer':
+      found.append(f'tokenizer (built with {meta["spec"]["tokenizer"]!r})')
+    else:
+      found.append(f'{key} ({built[key]!r} in the store, asked {value!r})')
+  return '; '.join(found)
+
+
+def _standing_audit(
+  out: pathlib.Path, asked: dict[str, Any], overwrite: bool
+) -> dict[str, Any] | None:
+  """The audit of an equal store that stands; None if one can be built."""
+  if not out.exists() or _is_empty(out):
+    return None
+  if not (out / 'store.json').exists():
+    raise ValueError(
+      f'{out} holds something that is not a token store, and is left alone. '
+      'Choose another --out.'
+    )
+  try:
+    meta = corpus.read_meta(out)
+    corpus.check_sizes(out, meta)
+    different = _differences(meta, asked)
+  except (ValueError, OSError) as error:
+    if overwrite:
+      return None
+    raise ValueError(f'{error} (--overwrite replaces it)') from None
+  if not different:
+    return meta['audit']
+  if overwrite:
+    return None
+  raise ValueError(
+    f'{out} holds a store of something else: {different}. Choose another '
+    '--out, or give --overwrite to replace it.'
+  )
+
+
+def _num_cores() -> int:
+  if hasattr(os, 'sched_getaffinity'):  # a container may own a part of them
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
+def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
+  words = ['python', '-m', 'data.prepare', '--source', source]
+  words += ['--tokenizer', tokenizer, '--out', os.fspath(folder)]
+  defaults = dict(document_break=None, text_field='text', held_out=0.05)
+  for name, default in defaults.items():
+    if options[name] != default:
+      words += [f'--{name}', str(options[name])]
+  return shlex.join(words)
+
+
+# --- The vocabulary
+
+
+def _is_trained(tokenizer: str) -> bool:
+  return tokenizer.startswith('train:')
+
+
+def _asked_size(tokenizer: str) -> int | None:
+  """N of 'train:wordpiece:N[:cased]'; None for a path."""
+  if not _is_trained(tokenizer):
+    return None
+  match = re.fullmatch(r'train:wordpiece:(\d+)(:cased)?', tokenizer)
+  if not match:
+    raise ValueError(
+      f'tokenizer {tokenizer!r}: expected train:wordpiece:N or '
+      'train:wordpiece:N:cased with N pieces, or the path of a vocabulary'
+    )
+  return int(match[1])
+
+
+def _train_tokenizer(
+  text: sources.Source, tokenizer: str, progress: bool
+) -> tuple[tokenization.WordPiece, str]:
+  """Returns the vocabulary and one line on the text it was trained on."""
+  used = 0
+  total = text.num_bytes
+  if total is None:
+    total = sum(len(piece.text) for piece in text.pieces())
+
+  def sample() -> Iterator[str]:
+    nonlocal used
+    seen = 0
+    with arrays.show_progress('vocabulary', text, progress) as update:
+      for piece in text.pieces():
+        update()
+        seen += len(piece.text)
+        done = (seen if text.num_bytes is None else text.bytes_read) / total
+        if total <= VOCABULARY_BYTES or used <= VOCABULARY_BYTES * done:
+          used += len(piece.text)
+          yield piece.text
+
+  wordpiece = tokenization.train_wordpiece(
+    sample(), _asked_size(tokenizer), cased=tokenizer.endswith(':cased')
+  )
+  if total <= VOCABULARY_BYTES:
+    return wordpiece, 'trained on all of it'
+  note = f'trained on {used / 1e6:.0f} M characters, evenly spaced'
+  if progress:
+    print(f'vocabulary {note}', file=sys.stderr)
+  return wordpiece, note

@@ -1,0 +1,374 @@
+"""Host batches: a pure function of (store, seed, step), and what runs it ahead.
+
+Example i of a phase lies in epoch i // num_windows, at the place that a keyed
+permutation of the windows gives to i % num_windows. So the order needs no
+memory, a restart continues anywhere at no cost, every epoch sees every window
+once, and no number of processes changes anything.
+"""
+
+import collections
+import concurrent.futures
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from data import corpus, windows
+
+Batch = dict[str, np.ndarray]
+Phase = tuple[int, int, int, str]  # steps, length, global batch, schedule
+
+# Keep the uses of one seed apart.
+_ORDER, _PARTNER, _EVALUATION = 1, 2, 3
+_FEISTEL_ROUNDS = 6
+
+
+class Examples:
+  """One split of a token store, cut into windows for inputs of one length.
+
+  Attributes:
+    length: tokens of a model input; a window carries W = length + length // 8.
+    num_windows: examples of an epoch.
+    boundary_share: share of the windows that contain a sentence boundary.
+  """
+
+  def __init__(
+    self, store: corpus.Store, length: int, *, held_out: bool
+  ) -> None:
+    """Opens the window index; see `windows.open_index` for the errors."""
+    index = windows.open_index(store, length, held_out=held_out)
+    self.length = length
+    self.num_windows = len(index.windows)
+    self.boundary_share = index.boundary_share
+    self._windows = index.windows
+    self._offsets = index.offsets
+    # Plain views: indexing a memmap object is several times as slow.
+    self._tokens = np.asarray(store.tokens).view(np.ndarray)
+    self._sentences = np.asarray(store.sentences).view(np.ndarray)
+
+  def partners(self, numbers: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Picks for each window one of another document, all alike in chance.
+
+    Args:
+      numbers: int64 [B], window numbers.
+      draws: uint64 [B], random.
+
+    Returns:
+      int64 [B], window numbers.
+    """
+    document = self._windows['document'][numbers]
+    first = self._offsets[document]
+    own = self._offsets[document + 1] - first
+    others = (draws % (self.num_windows - own).astype(np.uint64)).astype(
+      np.int64
+    )
+    return np.where(others < first, others, others + own)
+
+  def rows(self, numbers: np.ndarray, others: np.ndarray) -> Batch:
+    """Gathers the text of windows and of their partners.
+
+    Args:
+      numbers: int64 [B], window numbers.
+      others: int64 [B], the partners' window numbers.
+
+    Returns:
+      `window, other_window` int32 [B, W], 0 beyond the lengths;
+      `sentence_starts, other_starts` bool [B, W], True where a sentence starts
+      that continues its document's text (so never at a document's start);
+      `lengths, other_lengths, document_ids, other_document_ids` int32 [B].
+    """
+    batch = {}
+    for names, chosen in (
+      (('window', 'sentence_starts', 'lengths', 'document_ids'), numbers),
+      (
+        ('other_window', 'other_starts', 'other_lengths', 'other_document_ids'),
+        others,
+      ),
+    ):
+      index = self._windows[chosen]
+      values = (
+        *self._gather(index),
+        index['length'].copy(),
+        index['document'].copy(),
+      )
+      batch.update(zip(names, values, strict=True))
+    return batch
+
+  def _gather(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    width = windows.window_width(self.length)
+    column = np.arange(width)
+    start = index['start']
+    places = np.minimum(start[:, None] + column, len(self._tokens) - 1)
+    tokens = self._tokens[places].astype(np.int32)
+    tokens *= column < index['length'][:, None]
+
+    count = index['num_sentences']
+    row = np.repeat(np.arange(len(index)), count)
+    within = np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    sentence = index['first_sentence'][row] + within
+    starts = np.zeros(tokens.shape, bool)
+    starts[row, self._sentences[sentence] - start[row]] = True
+    return tokens, starts
+
+
+def train_batch(
+  examples: Mapping[int, Examples],
+  phases: Sequence[Phase],
+  seed: int,
+  step: int,
+  rows: slice | None = None,
+) -> Batch:
+  """Returns the host batch of one training step.
+
+  Args:
+    examples: training examples by length, one for each length in `phases`.
+    phases: (steps, length, global batch, schedule) in their order.
+    seed: any integer.
+    step: 0 for the first step of the run.
+    rows: which rows of the global batch to make; all by default.
+
+  Returns:
+    What `Examples.rows` returns, `example_ids` int32 [B] (the example's number
+    in its phase modulo 2^31) and `example_mask` bool [B], all True.
+
+  Raises:
+    ValueError: if `step` lies outside the phases, or an epoch holds fewer
+      examples than a global batch.
+  """
+  phase, first_step = _locate(phases, step)
+  _, length, batch_size, _ = phases[phase]
+  split = examples[length]
+  size = split.num_windows
+  if size < batch_size:
+    raise ValueError(
+      f'{size} training examples of length {length} are fewer than a global '
+      f'batch of {batch_size}. Set a smaller train.global_batch, or bring '
+      'more text.'
+    )
+  first = (step - first_step) * batch_size
+  numbers = first + np.arange(batch_size)[rows or slice(None)]
+  epochs = numbers // size
+  chosen = np.empty_like(numbers)
+  for epoch in np.unique(epochs):
+    here = epochs == epoch
+    key = _make_key(_ORDER, seed, phase, int(epoch))
+    chosen[here] = permute(numbers[here] % size, size, key)
+  draws = _hash(numbers, _make_key(_PARTNER, seed, phase))
+  batch = split.rows(chosen, split.partners(chosen, draws))
+  batch['example_ids'] = (numbers % 2**31).astype(np.int32)
+  batch['example_mask'] = np.ones(len(numbers), bool)
+  return batch
+
+
+def eval_batches(
+  examples: Examples,
+  batch_size: int,
+  max_windows: int,
+  rows: slice | None = None,
+) -> Iterator[Batch]:
+  """Yields the batches of an evaluation, always the same ones.
+
+  Args:
+    examples: held-out examples.
+    batch_size: B, the global batch.
+    max_windows: how many windows at most; of more, evenly spaced ones.
+    rows: which rows of each global batch to make; all by default.
+
+  Yields:
+    Batches as `train_batch` makes them, `example_ids` being window numbers, so
+    that draws keyed by them do not depend on the batch size. The last batch is
+    filled up by repeated rows whose `example_mask` is False.
+  """
+  size = examples.num_windows
+  count = min(size, max_windows)
+  numbers = np.arange(count) * size // count
+  others = examples.partners(numbers, _hash(numbers, _make_key(_EVALUATION)))
+  for first in range(0, count, batch_size):
+    place = first + np.arange(batch_size)[rows or slice(None)]
+    mask = place < count
+    place = np.minimum(place, count - 1)
+    batch = examples.rows(numbers[place], others[place])
+    batch['example_ids'] = (numbers[place] % 2**31).astype(np.int32)
+    batch['example_mask'] = mask
+    yield batch
+
+
+def permute(indices: np.ndarray, size: int, key: int) -> np.ndarray:
+  """Maps indices through a permutation of range(size) that `key` picks.
+
+  A Feistel network on the smallest power of two that holds the size; results
+  outside are mapped again until they are inside. Integers only, so it is the
+  same everywhere, and no memory.
+
+  Args:
+    indices: integers in range(size), any shape.
+    size: 1 or more.
+    key: in range(2^64).
+
+  Returns:
+    int64, the shape of `indices`.
+  """
+  shape = np.shape(indices)
+  values = np.array(indices, np.uint64).reshape(-1)
+  bits = (size - 1).bit_length()
+  low_bits = np.uint64(bits - bits // 2)
+  low_mask = np.uint64((1 << int(low_bits)) - 1)
+  high_mask = np.uint64((1 << bits // 2) - 1)
+  keys = [_make_key(key, number) for number in range(_FEISTEL_ROUNDS)]
+  todo = np.arange(len(values))
+  while len(todo):
+    value = values[todo]
+    high, low = value >> low_bits, value & low_mask
+    for number, round_key in enumerate(keys):
+      if number % 2:
+        low ^= _hash(high, round_key) & low_mask
+      else:
+        high ^= _hash(low, round_key) & high_mask
+    value = high << low_bits | low
+    values[todo] = value
+    todo = todo[value >= size]
+  return values.astype(np.int64).reshape(shape)
+
+
+def _locate(phases: Sequence[Phase], step: int) -> tuple[int, int]:
+  """Returns the number of a step's phase and that phase's first step."""
+  first_step = 0
+  for number, phase in enumerate(phases):
+    if first_step <= step < first_step + phase[0]:
+      return number, first_step
+    first_step += phase[0]
+  raise ValueError(f'step {step}: the phases have steps 0..{first_step - 1}.')
+
+
+def _make_key(*parts: int) -> int:
+  """Mixes integers into a key in range(2^64)."""
+  key = 0
+  for part in parts:
+    key = int(_hash(np.array([part % 2**64], np.uint64), key)[0])
+  return key
+
+
+def _hash(values: np.ndarray, key: int) -> np.ndarray:
+  """Returns uint64 hashes; splitmix64 (Steele et al. 2014) of both in turn."""
+  mixed = np.asarray(values).astype(np.uint64)
+  for addend in (key, 0):
+    mixed = mixed + np.uint64((addend + 0x9E3779B97F4A7C15) % 2**64)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+  return mixed
+
+
+@contextlib.contextmanager
+def plain_batches(
+  make_batch: Callable[[int], Batch],
+  first_step: int,
+  last_step: int,
+  *,
+  ahead: int = 8,
+) -> Iterator[Iterator[Batch]]:
+  """Runs `make_batch` ahead of time in a thread, without TensorFlow.
+
+  Use it as `tf_batches`; the batches are the same.
+  """
+  with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    pending = collections.deque()
+
+    def iterate() -> Iterator[Batch]:
+      for step in range(first_step, last_step):
+        pending.append(pool.submit(make_batch, step))
+        if len(pending) > ahead:
+          yield pending.popleft().result()
+      while pending:
+        yield pending.popleft().result()
+
+    try:
+      yield iterate()
+    finally:
+      pool.shutdown(cancel_futures=True)
+
+
+class tf_batches:  # noqa: N801, a context manager used like a function
+  """Runs `make_batch` ahead of time in a tf.data pipeline.
+
+      with tf_batches(make_batch, 0, 1000) as batches:
+        for batch in batches:
+
+  The batches come in order. An exception in `make_batch` is raised as it is.
+  The pipeline lives as long as the with block: one that is alive when the
+  program ends waits for the interpreter's lock for ever.
+
+  Args:
+    make_batch: step -> arrays; dtypes and names are the same at every step,
+      shapes need not be.
+    first_step: the first step.
+    last_step: one past the last step.
+    ahead: batches made in advance.
+  """
+
+  def __init__(
+    self,
+    make_batch: Callable[[int], Batch],
+    first_step: int,
+    last_step: int,
+    *,
+    ahead: int = 8,
+  ) -> None:
+    self._make_batch = make_batch
+    self._steps = (first_step, last_step)
+    self._ahead = ahead
+    self._names: list[str] = []
+    self._failures: dict[int, Exception] = {}
+    self._iterator: Iterator[Any] = iter(())
+
+  def __enter__(self) -> 'tf_batches':
+    if self._steps[0] < self._steps[1]:
+      self._iterator = self._make_iterator()
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self._iterator = iter(())
+
+  def __iter__(self) -> 'tf_batches':
+    return self
+
+  def __next__(self) -> Batch:
+    try:
+      return dict(zip(self._names, next(self._iterator), strict=True))
+    except StopIteration:
+      raise
+    except BaseException as error:
+      # TensorFlow's frames would keep the pipeline alive.
+      failure = error.with_traceback(None)
+    if self._failures and isinstance(failure, Exception):
+      failure = self._failures[min(self._failures)]
+    raise failure
+
+  def _make_iterator(self) -> Iterator[Any]:
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    import tensorflow as tf
+
+    tf.config.set_visible_devices([], 'GPU')  # they are JAX's
+    # One batch here tells names and dtypes, and fails early.
+    example = self._make_batch(self._steps[0])
+    self._names = list(example)
+    dtypes = [array.dtype for array in example.values()]
+    make_batch, names, failures = self._make_batch, self._names, self._failures
+
+    def make(step: np.int64) -> list[np.ndarray]:
+      try:
+        batch = make_batch(int(step))
+        return [batch[name] for name in names]
+      except Exception as error:
+        failures[int(step)] = error
+        raise
+
+    steps = tf.data.Dataset.range(*self._steps)
+    batches = steps.map(
+      lambda step: tuple(tf.numpy_function(make, [step], dtypes)),
+      num_parallel_calls=min(4, os.cpu_count() or 1),
+      deterministic=True,
+    )
+    return batches.prefetch(self._ahead).as_numpy_iterator()

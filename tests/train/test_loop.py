@@ -1,0 +1,275 @@
+"""Whole runs on small text: what they leave, and what they refuse."""
+
+import functools
+import json
+import resource
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from train import (
+  checkpoint,
+  command,
+  evaluate,
+  loop,
+  metrics,
+  reporting,
+  settings,
+  sharding,
+)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def one_device():
+  """These tests are about the loop; meshes have tests of their own."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      sharding,
+      'make_mesh',
+      functools.partial(sharding.make_mesh, devices=jax.devices()[:1]),
+    )
+    yield
+
+
+@pytest.fixture(scope='module')
+def finished(small_config, tmp_path_factory):
+  """A finished run of 12 steps: (workdir, results)."""
+  workdir = tmp_path_factory.mktemp('finished')
+  return workdir, loop.train(small_config(), workdir)
+
+
+def test_a_run_leaves_everything(finished):
+  workdir, results = finished
+  assert json.loads((workdir / 'results.json').read_text()) == results
+  for key in ('seed', 'device', 'revision', 'config', 'seconds'):
+    assert key in results
+  assert len(results['state_sha256']) == len(results['optimizer_sha256']) == 64
+  figures = results['metrics']
+  for name in (
+    'mlm_loss mlm_perplexity mlm_accuracy nsp_accuracy unigram_perplexity'
+  ).split():
+    assert np.isfinite(figures[f'eval/{name}'])
+  assert figures['eval/mlm_perplexity'] == pytest.approx(
+    np.exp(figures['eval/mlm_loss'])
+  )
+  rows = metrics.read_metrics(workdir)
+  assert sorted({s for s, name, _ in rows if name == 'train/loss'}) == [
+    4,
+    8,
+    12,
+  ]
+  assert {s for s, name, _ in rows if name == 'eval/mlm_loss'} == {6, 12}
+  assert (workdir / 'curves.png').read_bytes().startswith(b'\x89PNG')
+  assert list((workdir / 'tensorboard').glob('events*'))
+  assert (workdir / 'vocab.txt').exists()
+  assert settings.read_workdir_config(workdir).model.embed_dim == 32
+  assert checkpoint.latest_step(workdir) == 12
+
+
+def test_the_unigram_predictor_is_scored_on_the_same_targets(finished):
+  # 500 pieces, their frequencies known: between certainty and uniform.
+  perplexity = finished[1]['metrics']['eval/unigram_perplexity']
+  assert 50 < perplexity < 500
+  log_probs = evaluate.unigram_log_probs(np.array([0, 1, 8]))
+  np.testing.assert_allclose(np.exp(log_probs), [1 / 12, 2 / 12, 9 / 12])
+
+
+def test_a_finished_run_only_prints(finished, small_config, capsys):
+  workdir, results = finished
+  before = {p: p.stat().st_mtime_ns for p in workdir.rglob('*') if p.is_file()}
+  assert loop.train(small_config(), workdir) == results
+  after = {p: p.stat().st_mtime_ns for p in workdir.rglob('*') if p.is_file()}
+  assert before == after
+  assert 'finished run' in capsys.readouterr().err
+
+
+def test_other_values_are_refused_by_name(finished, small_config):
+  with pytest.raises(ValueError, match=r'train.seed: 0 there, 1 here') as error:
+    loop.train(small_config(train__seed=1, train__steps=20), finished[0])
+  # A linear decay to another end changes the rates of the steps done.
+  assert 'train.steps: None there, 20 here' in str(error.value)
+
+
+def test_a_phase_that_changes_nothing_before_may_follow(
+  finished, small_config, tmp_path
+):
+  import shutil
+
+  workdir = tmp_path / 'copy'
+  shutil.copytree(finished[0], workdir)
+  phases = ((12, 32, 16, 'continue'), (4, 64, 8, 'restart'))
+  results = loop.train(small_config(train__phases=phases), workdir)
+  assert results['steps'] == 16
+  losses = [r for r in metrics.read_metrics(workdir) if r[1] == 'train/loss']
+  assert [step for step, _, _ in losses] == [4, 8, 12, 16]
+
+
+def test_two_phases_equal_one_schedule(small_config, tmp_path):
+  phases = ((6, 32, 16, 'continue'), (6, 64, 8, 'continue'))
+  loop.train(small_config(train__phases=phases), tmp_path / 'a')
+  rates = {
+    step: value
+    for step, name, value in metrics.read_metrics(tmp_path / 'a')
+    if name == 'train/learning_rate'
+  }
+  peak = small_config().optim.learning_rate
+  assert rates[8] == pytest.approx(peak * (1 - 7 / 12))
+
+
+def test_accumulated_equals_the_big_batch(small_config, tmp_path):
+  losses = []
+  for parts in (1, 4):
+    config = small_config(
+      train__micro_batches=parts,
+      train__log_every=1,
+      train__eval_every=100,
+      model__dropout_rate=0.0,
+      model__attention_dropout_rate=0.0,
+    )
+    loop.train(config, tmp_path / str(parts))
+    rows = metrics.read_metrics(tmp_path / str(parts))
+    losses.append([v for _, name, v in rows if name == 'train/loss'])
+  np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
+
+
+def test_evaluation_does_not_depend_on_its_batch_size(
+  finished, small_config, tmp_path
+):
+  results = loop.train(small_config(eval__global_batch=8), tmp_path)
+  for name, value in finished[1]['metrics'].items():
+    if name.startswith('eval/'):
+      assert results['metrics'][name] == pytest.approx(value, rel=1e-6)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(small_config, tmp_path):
+  config = small_config(
+    optim__learning_rate=1e30, optim__clip_norm=1e30, train__log_every=1
+  )
+  with pytest.raises(FloatingPointError, match='not finite in step') as error:
+    loop.train(config, tmp_path)
+  text = str(error.value)
+  assert 'embeddings/tokens/embedding' in text or 'kernel' in text
+  assert 'Documents of the batch' in text
+  (path,) = tmp_path.glob('nonfinite-step-*.npz')
+  assert np.load(path)['window'].shape[0] == 16
+  assert not (tmp_path / 'results.json').exists()
+
+
+def test_the_last_good_checkpoint_survives_a_bad_step(
+  small_config, tmp_path, monkeypatch
+):
+  from data import pipeline
+
+  make = pipeline.train_batch
+
+  def poisoned(examples, phases, seed, step, rows=None):
+    batch = make(examples, phases, seed, step, rows)
+    if step == 6:
+      batch['example_mask'] = np.full(16, np.nan, np.float32)
+    return batch
+
+  monkeypatch.setattr(pipeline, 'train_batch', poisoned)
+  with pytest.raises(FloatingPointError, match='in step 7.*step 4 is kept'):
+    loop.train(small_config(), tmp_path)
+  assert checkpoint.latest_step(tmp_path) == 4
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(
+  small_config, tmp_path, capsys
+):
+  assert loop.train(small_config(), tmp_path / 'new', dry_run=True) is None
+  text = capsys.readouterr().err
+  for words in (
+    'parameters',
+    'embeddings/tokens/embedding',
+    '16 rows a device',
+    'GFLOP a step',
+    'optimiser',
+    'activations at length 32',
+  ):
+    assert words in text, words
+  assert not (tmp_path / 'new').exists()
+
+
+def test_parameters_of_another_run_are_a_start(
+  finished, small_config, tmp_path
+):
+  config = small_config(
+    init__weights=str(finished[0]), train__steps=1, optim__learning_rate=0.0
+  )
+  results = loop.train(config, tmp_path)
+  assert results['state_sha256'] == finished[1]['state_sha256']
+
+
+@pytest.mark.parametrize(
+  ('overrides', 'message'),
+  [
+    ({'train__platform': 'tpu'}, "train.platform='tpu', but JAX found 'cpu'"),
+    ({'train__global_batch': 100_000}, 'windows of 32 tokens, fewer than'),
+    ({'train__phases': ((2, 128, 8, 'continue'),)}, 'model.max_length=64'),
+    ({'data__folder': '/dev/null/x'}, '/dev/null/x'),
+    ({'model__name': 'brt'}, "model.name='brt'"),
+    ({'train__objective': 'brt'}, "train.objective='brt'"),
+    ({'init__weights': '/nowhere'}, '/nowhere.*no complete checkpoint'),
+  ],
+)
+def test_bad_input_is_refused_by_name(
+  overrides, message, small_config, tmp_path
+):
+  with pytest.raises((ValueError, OSError), match=message):
+    loop.train(small_config(**overrides), tmp_path / 'new')
+  assert not (tmp_path / 'new' / 'results.json').exists()
+
+
+def test_commands_end_in_one_line_for_bad_input_and_a_trace_for_bugs(capsys):
+  def bad_input():
+    settings.config_path('nothing')
+
+  with pytest.raises(SystemExit, match='error: --config nothing'):
+    command.run(bad_input)
+  with pytest.raises(ValueError, match='invalid literal'):
+    command.run(lambda: int('a bug'))
+
+
+def test_disk_full_while_saving(small_config, tmp_path):
+  """A limit on file size stands in for a full disk."""
+  config = settings.flatten(small_config(model__embed_dim=128))
+  program = f"""
+import resource, sys
+from train import command, loop, settings
+config = settings.with_overrides(
+  settings.load_config('bert_tiny'), {config!r}
+)
+limit = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+command.run(lambda: loop.train(config, {str(tmp_path / 'run')!r}))
+"""
+  environment = {
+    'XLA_FLAGS': '',
+    'JAX_PLATFORMS': 'cpu',
+    'HOME': str(tmp_path),
+    'PATH': '/usr/bin:/bin',
+  }
+
+  def run(limit):
+    return subprocess.run(
+      [sys.executable, '-c', program, str(limit)],
+      env=environment,
+      capture_output=True,
+      text=True,
+      timeout=120,
+    )
+
+  done = run(100_000)
+  assert done.returncode == 1
+  last = done.stderr.strip().splitlines()[-1]
+  assert 'error: a checkpoint in' in done.stderr, done.stderr[-2000:]
+  assert 'could not be written' in done.stderr
+  assert 'Traceback' not in done.stderr, last
+  assert checkpoint.latest_step(tmp_path / 'run') is None
+  done = run(resource.RLIM_INFINITY)
+  assert done.returncode == 0, done.stderr[-2000:]
+  assert reporting.read_results(tmp_path / 'run')['steps'] == 12

@@ -1,0 +1,127 @@
+"""Configs: every shipped one loads; names, keys and overrides are checked."""
+
+import pathlib
+
+import pytest
+
+from configs import base
+from train import settings
+
+
+@pytest.mark.parametrize('name', settings.shipped_names())
+def test_every_shipped_config_loads_and_checks(name):
+  config = settings.load_config(name)
+  assert config.is_locked
+  settings.check(config, batch_parts=1)
+  assert (
+    settings.flatten(config).keys()
+    == settings.flatten(base.get_config()).keys()
+  )
+
+
+def test_base_is_small_and_every_key_has_a_comment():
+  keys = settings.flatten(base.get_config())
+  assert len(keys) <= 60
+  lines = pathlib.Path(base.__file__).read_text().splitlines()
+  for key in keys:
+    assigned = [
+      number
+      for number, line in enumerate(lines)
+      if f'  {key} = ' in line or f'  config.{key} = ' in line
+    ]
+    assert assigned, f'{key} is not set in base.py'
+    line, above = lines[assigned[0]], lines[assigned[0] - 1]
+    assert '#' in line or above.strip().startswith('#'), line
+
+
+def test_bare_name_becomes_a_path_and_argument_stays():
+  argv = settings.expand_arguments(['main', '--config', 'bert_tiny:bert-mini'])
+  assert argv[2].endswith('configs/bert_tiny.py:bert-mini')
+  argv = settings.expand_arguments(['main', '--config=bert_tiny'])
+  assert argv[1].startswith('--config=/')
+  config = settings.load_config('bert_tiny:bert-mini')
+  assert config.model.num_layers == 4
+
+
+def test_unknown_config_names_the_shipped_ones():
+  with pytest.raises(FileNotFoundError, match='bert_tiny'):
+    settings.expand_arguments(['main', '--config', 'bert_teeny'])
+
+
+@pytest.mark.parametrize(
+  ('wrong', 'right'),
+  [
+    ('train.step', 'train.steps'),
+    ('optim.learningrate', 'optim.learning_rate'),
+    ('seed', 'train.seed'),
+  ],
+)
+def test_misspelt_key_names_the_nearest(wrong, right):
+  with pytest.raises(ValueError, match=f'{wrong}.*did you mean {right}'):
+    settings.expand_arguments(
+      ['main', '--config', 'bert_tiny', f'--config.{wrong}=1']
+    )
+
+
+@pytest.mark.parametrize(
+  ('overrides', 'message'),
+  [
+    ({'model.gelu': 'relu'}, "model.gelu='relu'.*'erf' or 'tanh'"),
+    ({'model.num_heads': 3}, 'model.embed_dim=128.*multiple'),
+    ({'model.max_length': 64}, 'length 128 is longer.*model.max_length=64'),
+    ({'train.global_batch': 30}, 'global batch 30 does not divide by'),
+    ({'train.micro_batches': 5}, 'train.micro_batches=5 x 4 devices'),
+    ({'eval.global_batch': 30}, 'eval.global_batch=30.*multiple of 4'),
+    ({'train.steps': 10, 'train.num_epochs': 1.0}, 'set one, not both'),
+    ({'train.steps': -1}, 'train.steps=-1'),
+    ({'objective.mask_rate': 1.5}, 'objective.mask_rate=1.5'),
+    ({'objective.random_fraction': 0.5}, 'at most 1 in sum'),
+    ({'train.phases': ((10, 128, 32, 'anew'),)}, 'anew'),
+    ({'train.phases': ()}, 'empty'),
+    ({'data.loader': 'torch'}, "data.loader='torch'"),
+    ({'train.platform': 'gpus'}, 'train.platform'),
+  ],
+)
+def test_bad_values_are_named(overrides, message):
+  config = settings.with_overrides(settings.load_config('bert_tiny'), overrides)
+  with pytest.raises(ValueError, match=message):
+    settings.check(config, batch_parts=4)
+
+
+def test_overrides_of_a_single_phase_need_a_single_phase():
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'),
+    {
+      'train.phases': ((9, 64, 8, 'continue'), (1, 128, 4, 'continue')),
+      'train.steps': 5,
+    },
+  )
+  with pytest.raises(ValueError, match='train.phases has 2'):
+    settings.resolve_phases(config, {64: 100, 128: 100})
+
+
+def test_epochs_become_steps():
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'), {'train.num_epochs': 2.5}
+  )
+  (phase,) = settings.resolve_phases(config, {128: 100})
+  assert phase.steps == 8  # 250 windows in batches of 32
+
+
+def test_differing_keys_ignore_where_it_runs():
+  config = settings.load_config('bert_tiny')
+  other = settings.with_overrides(
+    config, {'mesh.fsdp': 2, 'train.checkpoint_every': 7, 'train.seed': 3}
+  )
+  differing = settings.differing_keys(
+    settings.flatten(config), settings.flatten(other)
+  )
+  assert differing == {'train.seed': (0, 3)}
+
+
+def test_default_workdir_depends_on_every_value():
+  config = settings.load_config('bert_tiny')
+  name = settings.default_workdir('configs/bert_tiny.py', config)
+  assert name.startswith('runs/bert_tiny-')
+  other = settings.with_overrides(config, {'train.seed': 1})
+  assert settings.default_workdir('configs/bert_tiny.py', other) != name

@@ -1,0 +1,479 @@
+"""Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
+
+NAMES: store, batches, step, first_step, accelerator; without one, all that
+the machine can run. `store` reads --text, a folder or glob of running text.
+"""
+
+import argparse
+import functools
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from train import command, reporting
+
+REPEATS = 5
+
+
+def rival_times(
+  runs: dict[str, Callable[[], object]], repeats: int = REPEATS
+) -> dict[str, float]:
+  """Returns the median seconds of each run, taken in turns.
+
+  Machines are noisy: rivals are compared within one stretch of time, after a
+  warm-up of each.
+  """
+  for run in runs.values():
+    run()
+  times: dict[str, list[float]] = {name: [] for name in runs}
+  for _ in range(repeats):
+    for name, run in runs.items():
+      start = time.perf_counter()
+      run()
+      times[name].append(time.perf_counter() - start)
+  return {name: statistics.median(values) for name, values in times.items()}
+
+
+class PeakMemory:
+  """Measures the peak resident memory of this process tree, in bytes."""
+
+  def __enter__(self) -> 'PeakMemory':
+    import psutil
+
+    self.peak, self._ended = 0, threading.Event()
+    this = psutil.Process()
+
+    def watch() -> None:
+      while not self._ended.wait(0.05):
+        total = 0
+        for process in (this, *this.children(recursive=True)):
+          try:
+            total += process.memory_info().rss
+          except psutil.NoSuchProcess:
+            continue
+        self.peak = max(self.peak, total)
+
+    self._thread = threading.Thread(target=watch, daemon=True)
+    self._thread.start()
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self._ended.set()
+    self._thread.join()
+
+
+# ---- Text to tokens --------------------------------------------------------
+
+
+def bench_store(text: str | None) -> dict[str, Any]:
+  """Store build: tokens/s on running text and on one sentence a line."""
+  from data import build, corpus, sentences, sources, tokenization
+
+  if text is None:
+    raise ValueError('store needs --text, a folder or glob of running text')
+  results: dict[str, Any] = {}
+  with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    audits = {}
+    with PeakMemory() as memory:
+      start = time.perf_counter()
+      audits['running'] = build.build_store(
+        text, 'train:wordpiece:8000', folder / 'vocab', progress=False
+      )
+      vocabulary_seconds = time.perf_counter() - start
+      vocabulary = folder / 'vocab' / 'vocab.txt'
+      start = time.perf_counter()
+      build.build_store(text, str(vocabulary), folder / 'a', progress=False)
+      running_seconds = time.perf_counter() - start
+    lines = folder / 'lines.txt'
+    split: list[str] = []
+    with lines.open('w') as file:
+      for piece in sources.open_source(text).pieces():
+        found = sentences.split_sentences(piece.text)
+        file.write('\n'.join(found) + '\n')
+        if piece.ends_document:
+          file.write('\n')
+        if sum(map(len, split[-1:])) + len(split) < 200_000:
+          split += found
+    start = time.perf_counter()
+    build.build_store(
+      str(lines),
+      str(vocabulary),
+      folder / 'b',
+      document_break='blank_line',
+      progress=False,
+    )
+    lines_seconds = time.perf_counter() - start
+    tokens = {
+      name: corpus.open_store(folder / name).num_tokens for name in ('a', 'b')
+    }
+    wordpiece = tokenization.load(vocabulary)
+    start = time.perf_counter()
+    bare = sum(map(len, wordpiece.encode_batch(split)))
+    bare_seconds = time.perf_counter() - start
+  results['running_tokens_per_second'] = tokens['a'] / running_seconds
+  results['lines_tokens_per_second'] = tokens['b'] / lines_seconds
+  results['bare_tokenizer_tokens_per_second'] = bare / bare_seconds
+  results['lines_share_of_bare'] = (
+    results['lines_tokens_per_second']
+    / results['bare_tokenizer_tokens_per_second']
+  )
+  results['with_vocabulary_seconds'] = vocabulary_seconds
+  results['peak_gigabytes'] = memory.peak / 1e9
+  return results
+
+
+# ---- Tokens to batches -----------------------------------------------------
+
+
+def bench_batches() -> dict[str, Any]:
+  """Host batches of the embedded text: sequences/s at length 128 and 512."""
+  from data import build, pipeline
+
+  results = {}
+  with tempfile.TemporaryDirectory() as folder:
+    store = build.ensure_store(
+      'manual', 'train:wordpiece:6000', pathlib.Path(folder) / 'manual'
+    )
+    for length, batch in ((128, 256), (512, 256)):
+      examples = {length: pipeline.Examples(store, length, held_out=False)}
+      count = 400 if length == 128 else 100
+      phases = ((count + 1, length, batch, 'continue'),)
+      make = functools.partial(pipeline.train_batch, examples, phases, 0)
+      for name, load in (
+        ('plain', pipeline.plain_batches),
+        ('tf', pipeline.tf_batches),
+      ):
+        with load(make, 0, count) as batches:
+          next(batches)
+          start = time.perf_counter()
+          done = sum(1 for _ in batches)
+          seconds = time.perf_counter() - start
+        rate = done * batch / seconds
+        results[f'{name}_{length}_sequences_per_second'] = rate
+  return results
+
+
+# ---- Training step ---------------------------------------------------------
+
+
+def synthetic_batch(
+  batch: int, length: int, vocab_size: int, seed: int = 0
+) -> dict[str, np.ndarray]:
+  """Returns a host batch of random tokens in sentences of about 20."""
+  from data import windows
+
+  rng = np.random.default_rng(seed)
+  width = windows.window_width(length)
+  result: dict[str, np.ndarray] = {}
+  for window, starts, lengths, ids in (
+    ('window', 'sentence_starts', 'lengths', 'document_ids'),
+    ('other_window', 'other_starts', 'other_lengths', 'other_document_ids'),
+  ):
+    result[window] = rng.integers(5, vocab_size, (batch, width), dtype=np.int32)
+    result[starts] = rng.random((batch, width)) < 0.05
+    result[lengths] = np.full(batch, width, np.int32)
+    result[ids] = np.arange(batch, dtype=np.int32)
+  result['example_ids'] = np.arange(batch, dtype=np.int32)
+  result['example_mask'] = np.ones(batch, bool)
+  return result
+
+
+def our_step(
+  size: str, *, batch: int, length: int, vocab_size: int, **model: Any
+) -> tuple[Callable[[], None], int]:
+  """Returns a function that trains a step of ours, and the step's FLOPs."""
+  import jax
+
+  from configs import base, variants
+  from data import transforms
+  from train import (
+    assemble,
+    device,
+    optim,
+    plan,
+    settings,
+    sharding,
+    state,
+    steps,
+  )
+
+  device.enable_compilation_cache()
+  config = base.get_config()
+  config.model.update(variants.BERT[size])
+  config.model.update(model)
+  phase = settings.Phase(1_000_000, length, batch, 'continue')
+  specials = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
+  bert = assemble.build_model(config.model, vocab_size)
+  objective = assemble.bert_objective(
+    config.objective, length, specials, vocab_size
+  )
+  schedule = optim.make_schedule(config.optim, (phase,))
+  tx = optim.make_optimizer(config.optim, schedule)
+  mesh = sharding.make_mesh(config.mesh)
+  host_batch = synthetic_batch(batch, length, vocab_size)
+  init, _, shardings = state.abstract_state(
+    bert,
+    plan.dummy_inputs(objective, host_batch),
+    tx,
+    objective.loss_names + objective.metric_names,
+    mesh,
+    config.mesh.rules,
+  )
+  with sharding.scope(mesh, config.mesh.rules):
+    current = [state.create_state(init, shardings, 0)]
+    step = steps.make_train_step(
+      bert,
+      objective,
+      tx,
+      schedule,
+      seed=0,
+      micro_batches=1,
+      log_every=50,
+      mesh=mesh,
+      state_shardings=shardings,
+    )
+    on_device = sharding.put_batch(host_batch, mesh)
+    step = step.lower(current[0], on_device).compile()
+
+  def run() -> None:
+    current[0], report = step(current[0], on_device)
+    jax.block_until_ready(report)
+
+  return run, plan.step_flops(bert, config, (phase,))[phase]
+
+
+def their_step(
+  size: str,
+  *,
+  batch: int,
+  length: int,
+  vocab_size: int,
+  dropout: float,
+  accelerator: bool = False,
+) -> Callable[[], None]:
+  """Returns a function that trains a step of Hugging Face's BERT on PyTorch."""
+  import torch
+  import transformers
+
+  from configs import variants
+
+  sizes = variants.BERT[size]
+  config = transformers.BertConfig(
+    vocab_size=vocab_size,
+    num_hidden_layers=sizes['num_layers'],
+    hidden_size=sizes['embed_dim'],
+    num_attention_heads=sizes['num_heads'],
+    intermediate_size=sizes['mlp_dim'],
+    hidden_dropout_prob=dropout,
+    attention_probs_dropout_prob=dropout,
+    attn_implementation='sdpa',
+  )
+  where = 'cuda' if accelerator else 'cpu'
+  torch.manual_seed(0)
+  model = transformers.BertForPreTraining(config).to(where).train()
+  optimizer = torch.optim.AdamW(
+    model.parameters(), lr=1e-4, fused=accelerator or None
+  )
+  if accelerator:
+    torch.set_float32_matmul_precision('high')
+    model = torch.compile(model)
+  rng = np.random.default_rng(0)
+  tokens = torch.tensor(rng.integers(5, vocab_size, (batch, length)))
+  labels = torch.where(torch.rand(batch, length) < 0.15, tokens, -100)
+  inputs = {
+    'input_ids': tokens,
+    'attention_mask': torch.ones_like(tokens),
+    'token_type_ids': torch.zeros_like(tokens),
+    'labels': labels,
+    'next_sentence_label': torch.randint(0, 2, (batch,)),
+  }
+  inputs = {name: value.to(where) for name, value in inputs.items()}
+
+  def run() -> None:
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast(where, torch.bfloat16, enabled=accelerator):
+      loss = model(**inputs).loss
+    loss.backward()
+    optimizer.step()
+    if accelerator:
+      torch.cuda.synchronize()
+
+  return run
+
+
+def bench_step() -> dict[str, Any]:
+  """BERT-Base step, 8 x 128, float32, beside Hugging Face on PyTorch."""
+  import jax
+  import jax.numpy as jnp
+  import torch
+
+  torch.set_num_threads(len(_cores()))
+  shape = dict(batch=8, length=128, vocab_size=30_522)
+  results: dict[str, Any] = {}
+  for label, dropout in (('dropout', 0.1), ('no_dropout', 0.0)):
+    ours, flops = our_step(
+      'bert-base',
+      **shape,
+      scan_layers=False,
+      dropout_rate=dropout,
+      attention_dropout_rate=dropout,
+    )
+    theirs = their_step('bert-base', **shape, dropout=dropout)
+    times = rival_times({'ours': ours, 'theirs': theirs})
+    results[f'{label}_ours_seconds'] = times['ours']
+    results[f'{label}_hugging_face_seconds'] = times['theirs']
+    results[f'{label}_speed_ratio'] = times['theirs'] / times['ours']
+    results[f'{label}_ours_model_gflop_per_second'] = (
+      flops / times['ours'] / 1e9
+    )
+    del ours, theirs
+  # The products of a BERT-Base layer's MLP at 8 x 128 tokens.
+  a = np.random.default_rng(0).standard_normal((1024, 768), np.float32)
+  b = np.random.default_rng(1).standard_normal((768, 3072), np.float32)
+  product = jax.jit(jnp.matmul)
+  a_jax, b_jax = jnp.asarray(a), jnp.asarray(b)
+  a_torch, b_torch = torch.tensor(a), torch.tensor(b)
+
+  def jax_products() -> None:
+    for _ in range(20):
+      product(a_jax, b_jax).block_until_ready()
+
+  def torch_products() -> None:
+    for _ in range(20):
+      torch.matmul(a_torch, b_torch)
+
+  times = rival_times({'jax': jax_products, 'torch': torch_products})
+  flops = 20 * 2 * 1024 * 768 * 3072
+  for name, seconds in times.items():
+    results[f'{name}_matmul_gflop_per_second'] = flops / seconds / 1e9
+  return results
+
+
+def bench_accelerator() -> dict[str, Any]:
+  """BERT-Base and Large in bfloat16, beside Hugging Face on the same card."""
+  import jax
+
+  from train import device
+
+  if jax.default_backend() == 'cpu':
+    raise ValueError('accelerator: JAX sees only the CPU')
+  peak = device.peak_tflops()
+  results: dict[str, Any] = {}
+  for size, length, batch in (
+    ('bert-base', 128, 256),
+    ('bert-base', 512, 64),
+    ('bert-large', 128, 128),
+    ('bert-large', 512, 32),
+  ):
+    shape = dict(batch=batch, length=length, vocab_size=30_522)
+    ours, flops = our_step(size, **shape, dtype='bfloat16')
+    runs = {'ours': ours}
+    if jax.default_backend() == 'gpu':
+      runs['hugging_face'] = their_step(
+        size, **shape, dropout=0.1, accelerator=True
+      )
+    times = rival_times(runs, repeats=20)
+    for name, seconds in times.items():
+      label = f'{size}_{length}_{name}'
+      results[f'{label}_tokens_per_second'] = batch * length / seconds
+      results[f'{label}_mfu'] = device.model_flops_utilisation(
+        flops, seconds, peak, 1
+      )
+    del ours, runs
+  return results
+
+
+# ---- The command -----------------------------------------------------------
+
+
+def bench_first_step() -> dict[str, Any]:
+  """Seconds from the command to the first step, with a warm cache."""
+  results = {}
+  with tempfile.TemporaryDirectory() as folder:
+    for label in ('cold_store', 'warm'):
+      done = subprocess.run(
+        [
+          *(sys.executable, '-m', 'train.main', '--config', 'bert_tiny'),
+          f'--config.data.folder={folder}/store',
+          *('--workdir', f'{folder}/{label}', '--config.train.steps=1'),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+      )
+      line = next(
+        line for line in done.stderr.splitlines() if 'First step' in line
+      )
+      results[f'{label}_seconds'] = float(line.split()[-2])
+  return results
+
+
+def _cores() -> Iterator[int]:
+  import psutil
+
+  return psutil.Process().cpu_affinity()
+
+
+BENCHES = {
+  'store': bench_store,
+  'batches': bench_batches,
+  'step': bench_step,
+  'first_step': bench_first_step,
+  'accelerator': bench_accelerator,
+}
+
+
+def main() -> None:
+  """Entry point."""
+  parser = argparse.ArgumentParser(
+    prog='python -m train.bench', description=__doc__.partition('\n')[0]
+  )
+  parser.add_argument(
+    'names', nargs='*', metavar='NAME', help=', '.join(BENCHES)
+  )
+  parser.add_argument('--text', help='running text for store')
+  parser.add_argument('--output', help='JSON file for the figures')
+  arguments = parser.parse_args()
+  for name in arguments.names:
+    if name not in BENCHES:
+      parser.error(f'{name}: expected one of {", ".join(BENCHES)}')
+  command.run(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+  names = arguments.names
+  if not names:
+    import jax
+
+    on_cpu = jax.default_backend() == 'cpu'
+    names = ['batches', 'step' if on_cpu else 'accelerator', 'first_step']
+    names += ['store'] if arguments.text else []
+  from train import device
+
+  results: dict[str, Any] = {}
+  for name in names:
+    options = {'text': arguments.text} if name == 'store' else {}
+    results[name] = BENCHES[name](**options)
+    rows = [(key, f'{value:,.4g}') for key, value in results[name].items()]
+    reporting.table(rows, name)
+  results['device'] = device.describe()
+  results['revision'] = reporting.revision()
+  results['command'] = ' '.join(['python -m train.bench', *sys.argv[1:]])
+  text = json.dumps(results, indent=2) + '\n'
+  if arguments.output:
+    pathlib.Path(arguments.output).write_text(text)
+  print(text, end='')
+
+
+if __name__ == '__main__':
+  main()

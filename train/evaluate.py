@@ -1,0 +1,67 @@
+"""Exact figures on held-out text."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from train import sharding
+
+
+def evaluate(
+  eval_step: Callable[[Any, Any], dict[str, jax.Array]],
+  params: Any,
+  batches: Iterable[Mapping[str, np.ndarray]],
+  mesh: Mesh,
+  loss_names: tuple[str, ...],
+) -> dict[str, float]:
+  """Returns 'eval/...' metrics over all rows of `batches`.
+
+  Every mean is a sum over a weight, both added up in float64 over the batches;
+  a loss also gives a perplexity where it is one over tokens, and `baseline`
+  the perplexity of a predictor that knows token frequencies only.
+
+  Args:
+    eval_step: the jitted step of `steps.make_eval_step`.
+    params: the parameters.
+    batches: host batches of one shape, padded rows marked in `example_mask`.
+    mesh: the mesh.
+    loss_names: which of the sums are losses in nats.
+  """
+  sums: dict[str, np.ndarray] = {}
+  for batch in batches:
+    result = jax.device_get(eval_step(params, sharding.put_batch(batch, mesh)))
+    for name, pair in result.items():
+      sums[name] = sums.get(name, np.zeros(2)) + pair.astype(np.float64)
+  means = {
+    name: float(total / weight) if weight else math.nan
+    for name, (total, weight) in sums.items()
+  }
+  metrics = {}
+  baseline = means.pop('baseline')
+  for name, mean in means.items():
+    if name in loss_names:
+      metrics[f'eval/{name}_loss'] = mean
+    else:
+      metrics[f'eval/{name}'] = mean
+  metrics['eval/mlm_perplexity'] = math.exp(metrics['eval/mlm_loss'])
+  metrics['eval/unigram_perplexity'] = math.exp(baseline)
+  metrics['eval/perplexity_ratio'] = math.exp(
+    metrics['eval/mlm_loss'] - baseline
+  )
+  return dict(sorted(metrics.items()))
+
+
+def unigram_log_probs(counts: np.ndarray) -> np.ndarray:
+  """Returns log p of each token by its frequency, float32 [V].
+
+  One is added to each count, so that no token is impossible.
+
+  Args:
+    counts: int [V], how often each token stands in the training text.
+  """
+  smoothed = counts.astype(np.float64) + 1
+  return np.log(smoothed / smoothed.sum()).astype(np.float32)

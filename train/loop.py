@@ -1,0 +1,255 @@
+"""Pre-training, from a config to a finished workdir."""
+
+import contextlib
+import functools
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+from etils import epath
+
+from data import pipeline
+from train import (
+  assemble,
+  checkpoint,
+  device,
+  evaluate,
+  failure,
+  metrics,
+  objectives,
+  optim,
+  plan,
+  reporting,
+  samples,
+  settings,
+  sharding,
+  state,
+  steps,
+)
+from train.reporting import say
+
+
+def train(
+  config: ml_collections.ConfigDict,
+  workdir: epath.PathLike,
+  *,
+  dry_run: bool = False,
+) -> dict[str, Any] | None:
+  """Runs, or continues, what `config` describes.
+
+  Args:
+    config: a locked config, see configs/base.py.
+    workdir: folder that ends up with everything of the run; if it holds a run
+      of the same config, that run continues after its last checkpoint.
+    dry_run: check everything, print the plan and stop.
+
+  Returns:
+    The results, as in results.json; None after a dry run.
+
+  Raises:
+    ValueError, OSError: bad input, before device time is spent.
+    FloatingPointError: the loss or a gradient stopped being finite.
+  """
+  began = time.monotonic()
+  workdir = epath.Path(workdir)
+
+  # ---- Devices ------------------------------------------------------------
+  device.check_platform(config.train.platform)
+  if config.train.deterministic:
+    device.check_deterministic()
+  mesh = sharding.make_mesh(config.mesh)
+  settings.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+
+  # ---- Data ---------------------------------------------------------------
+  store = plan.open_store(config)
+  examples = {
+    length: pipeline.Examples(store, length, held_out=False)
+    for length in {phase.length for phase in settings.check_phases(config)}
+  }
+  num_windows = {length: e.num_windows for length, e in examples.items()}
+  phases = settings.resolve_phases(config, num_windows)
+  held_out = pipeline.Examples(store, phases[-1].length, held_out=True)
+  plan.check_data(examples, held_out, phases)
+  total_steps = sum(phase.steps for phase in phases)
+  batch_at = functools.partial(
+    pipeline.train_batch, examples, phases, config.train.seed
+  )
+
+  # ---- Model, objective, optimiser ----------------------------------------
+  model = assemble.build_model(config.model, store.tokenizer.vocab_size)
+  objective_of = {
+    length: assemble.build_objective(config, length, store.tokenizer)
+    for length in examples
+  }
+  objective = objective_of[phases[-1].length]
+  schedule = optim.make_schedule(config.optim, phases)
+  tx = optim.make_optimizer(config.optim, schedule)
+  init, shapes, shardings = state.abstract_state(
+    model,
+    plan.dummy_inputs(objective, batch_at(total_steps - 1)),
+    tx,
+    objective.loss_names + objective.metric_names,
+    mesh,
+    config.mesh.rules,
+  )
+  peak = device.peak_tflops(config.train.peak_tflops)
+  flops = plan.step_flops(model, config, phases)
+  with sharding.scope(mesh, config.mesh.rules):
+    plan.print_plan(
+      config, workdir, store, examples, phases, model, shapes, mesh, flops
+    )
+    if dry_run:
+      plan.print_memory(
+        config, model, objective_of, shapes, batch_at, phases, mesh
+      )
+      return None
+
+  # ---- State: created, or restored ----------------------------------------
+  results = reporting.read_results(workdir)
+  saved = checkpoint.latest_step(workdir)
+  plan.check_continuation(config, workdir, phases, num_windows, saved)
+  if results is not None and results['steps'] == total_steps:
+    say(f'{workdir} holds a finished run of this config.')
+    reporting.print_results(results, workdir)
+    return results
+  plan.write_workdir(config, workdir, store.tokenizer)
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(sharding.scope(mesh, config.mesh.rules))
+    checkpoints = stack.enter_context(
+      checkpoint.Checkpoints(workdir, keep=config.train.keep_checkpoints)
+    )
+    if saved is not None:
+      train_state = checkpoints.restore(saved, shapes)
+      say(f'Continuing after step {saved} of {workdir / checkpoint.FOLDER}.')
+    else:
+      train_state = state.create_state(init, shardings, config.train.seed)
+      if config.init.weights is not None:
+        params = checkpoint.restore_params(config.init.weights, shapes.params)
+        train_state = train_state.replace(params=params)
+        say(f'Starting from the parameters of {config.init.weights}.')
+    first_step = saved or 0
+    seconds_before = metrics.last_value(workdir, 'time/seconds', first_step)
+    writer = metrics.MetricsWriter(workdir, step=first_step)
+    stack.callback(writer.close)
+
+    # ---- Compiled steps ---------------------------------------------------
+    train_steps = {
+      length: steps.make_train_step(
+        model,
+        objective_of[length],
+        tx,
+        schedule,
+        seed=config.train.seed,
+        micro_batches=config.train.micro_batches,
+        log_every=config.train.log_every,
+        mesh=mesh,
+        state_shardings=shardings,
+      )
+      for length in examples
+    }
+    eval_step = steps.make_eval_step(
+      model,
+      objective,
+      seed=config.train.seed,
+      baseline=functools.partial(
+        objectives.unigram_losses,
+        jnp.asarray(evaluate.unigram_log_probs(store.counts)),
+      ),
+      mesh=mesh,
+    )
+
+    def run_evaluation(params: Any) -> dict[str, float]:
+      batches = pipeline.eval_batches(
+        held_out, config.eval.global_batch, config.eval.max_windows
+      )
+      return evaluate.evaluate(
+        eval_step, params, batches, mesh, objective.loss_names
+      )
+
+    # ---- Training ---------------------------------------------------------
+    open_batches = {
+      'tf': pipeline.tf_batches,
+      'plain': pipeline.plain_batches,
+    }[config.data.loader]
+    clock = reporting.Clock(seconds_before)
+    report = None
+    with (
+      open_batches(batch_at, first_step, total_steps) as batches,
+      reporting.ProgressBar(first_step, total_steps) as bar,
+    ):
+      for step in range(first_step + 1, total_steps + 1):
+        phase = plan.phase_at(phases, step - 1)
+        with clock.measure('data'):
+          host_batch = next(batches)
+        batch = sharding.put_batch(host_batch, mesh)
+        before = report
+        train_state, report = train_steps[phase.length](train_state, batch)
+        # One step is dispatched ahead, not more: the bar tells the truth, and
+        # host batches do not pile up.
+        jax.block_until_ready(before)
+        clock.count(phase.global_batch * phase.length, flops[phase])
+        bar.update(step)
+        if step == first_step + 1:
+          jax.block_until_ready(report)
+          say(f'First step after {time.monotonic() - began:.1f} s.')
+
+        last = step == total_steps
+        log = last or step % config.train.log_every == 0
+        save = last or step % config.train.checkpoint_every == 0
+        if log or save:
+          host = jax.device_get(report)
+          if host['nonfinite_step'] >= 0:
+            bad_step = int(host['nonfinite_step'])
+            failure.stop_nonfinite(
+              bad_step,
+              train_state.params,
+              steps.make_gradient_norms(
+                model, objective_of[phase.length], seed=config.train.seed
+              ),
+              batch_at(bad_step),
+              workdir,
+              checkpoints.latest(),
+              mesh,
+            )
+        if log:
+          row = plan.training_row(host, objective.loss_names)
+          row |= clock.row(peak, jax.device_count())
+          writer.write(step, row)
+          bar.update(step, reporting.figures(row))
+        if last or step % config.train.eval_every == 0:
+          jax.block_until_ready(report)
+          with clock.measure('eval'):
+            row = run_evaluation(train_state.params)
+          writer.write(step, row)
+          say(reporting.evaluation_line(step, row))
+        if save:
+          with clock.measure('save'):
+            checkpoints.save(step, train_state)
+
+    # ---- Results ----------------------------------------------------------
+    checkpoints.finish()
+    figures = {
+      name: value
+      for step, name, value in metrics.read_metrics(workdir)
+      if step == total_steps and not name.startswith('time/')
+    }
+    results = {
+      'metrics': figures,
+      'state_sha256': state.digest(train_state.params),
+      'optimizer_sha256': state.digest(train_state.opt_state),
+      'steps': total_steps,
+      'seconds': metrics.last_value(workdir, 'time/seconds', total_steps),
+      'seed': config.train.seed,
+      'device': device.describe(),
+      'revision': reporting.revision(),
+      'config': settings.flatten(config),
+    }
+    reporting.draw_curves(workdir)
+    samples.print_filled_masks(
+      model, train_state.params, store, length=phases[-1].length
+    )
+    reporting.write_results(workdir, results)
+    reporting.print_results(results, workdir)
+    return results

@@ -1,0 +1,41 @@
+"""Pre-trains: python -m train.main --config NAME [--config.KEY=VALUE ...]."""
+
+import sys
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from train import command, device, loop, settings
+
+_CONFIG = config_flags.DEFINE_config_file(
+  'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
+)
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Where all of the run goes; runs/<config>-<hash> if empty.'
+)
+_DRY_RUN = flags.DEFINE_bool(
+  'dry_run', False, 'Check everything, print the plan and stop.'
+)
+
+
+def _main(argv: list[str]) -> None:
+  if len(argv) > 1:
+    raise app.UsageError(f'not understood: {" ".join(argv[1:])}')
+  config = _CONFIG.value
+  name = config_flags.get_config_filename(flags.FLAGS['config'])
+  workdir = _WORKDIR.value or settings.default_workdir(name, config)
+  logging.set_verbosity(logging.WARNING)  # orbax tells every file it writes
+  device.enable_compilation_cache()
+  command.run(lambda: loop.train(config, workdir, dry_run=_DRY_RUN.value))
+
+
+def main() -> None:
+  """Entry point."""
+  flags.mark_flag_as_required('config')
+  # The config flag reads its overrides from sys.argv itself.
+  sys.argv = command.run(lambda: settings.expand_arguments(sys.argv))
+  app.run(_main)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,330 @@
+"""What a run will do, checked and printed before device time is spent."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from etils import epath
+from flax import linen as nn
+from jax.sharding import Mesh
+
+from data import build, corpus
+from data.pipeline import Examples
+from data.tokenization import WordPiece
+from data.transforms import max_predictions
+from models import bert
+from train import metrics, optim, reporting, settings, state
+from train.settings import Phase
+from train.steps import Objective
+
+
+def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
+  """Opens the token store of a config.
+
+  A store that `data.folder` names is taken as it is. What is missing is built
+  from `data.source` where the text is small.
+
+  Raises:
+    ValueError, OSError: if there is no sound store and none can be built.
+  """
+  data = config.data
+  if data.folder is not None and epath.Path(data.folder, 'store.json').exists():
+    return corpus.open_store(data.folder, cache=data.cache)
+  return build.ensure_store(
+    data.source,
+    data.tokenizer,
+    data.folder or settings.default_store(config),
+    document_break=data.document_break,
+    held_out=data.held_out,
+    cache=data.cache,
+  )
+
+
+def check_data(
+  examples: Mapping[int, Examples],
+  held_out: Examples,
+  phases: Sequence[Phase],
+) -> None:
+  """Checks that there is enough text of the right kind.
+
+  Raises:
+    ValueError: naming what was found, what was expected and what to do.
+  """
+  for phase in phases:
+    windows = examples[phase.length].num_windows
+    if windows < phase.global_batch:
+      raise ValueError(
+        f'the training text makes {windows} windows of {phase.length} tokens,'
+        f' fewer than the global batch of {phase.global_batch}: give more'
+        ' text, or a smaller batch (--config.train.global_batch)'
+      )
+    if not examples[phase.length].boundary_share:
+      raise ValueError(
+        f'no window of {phase.length} tokens holds a sentence boundary, so'
+        ' next-sentence prediction has nothing to learn: every document is'
+        ' one sentence. Prepare the text with another document_break'
+      )
+  if not held_out.num_windows:
+    raise ValueError('no text is held out for evaluation: give more documents')
+
+
+def dummy_inputs(objective: Objective, host_batch: Mapping[str, Any]) -> tuple:
+  """Returns the module's inputs as ShapeDtypeStructs, nothing computed."""
+  rows = len(next(iter(host_batch.values())))
+  keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), rows))
+  shapes = {
+    name: jax.ShapeDtypeStruct(array.shape, array.dtype)
+    for name, array in host_batch.items()
+  }
+  return objective.inputs(jax.eval_shape(objective.transform, shapes, keys))
+
+
+def step_flops(
+  model: nn.Module, config: ml_collections.ConfigDict, phases: Sequence[Phase]
+) -> dict[Phase, int]:
+  """Returns the model FLOPs of one training step of each phase."""
+  return {
+    phase: bert.train_flops(
+      batch=phase.global_batch,
+      length=phase.length,
+      predictions=max_predictions(phase.length, config.objective.mask_rate),
+      vocab_size=model.vocab_size,
+      num_layers=model.num_layers,
+      embed_dim=model.embed_dim,
+      mlp_dim=model.mlp_dim,
+    )
+    for phase in phases
+  }
+
+
+def phase_at(phases: Sequence[Phase], step: int) -> Phase:
+  """Returns the phase that the step after `step` steps belongs to."""
+  for phase in phases:
+    if step < phase.steps:
+      return phase
+    step -= phase.steps
+  raise ValueError(f'{step} steps beyond the last phase')
+
+
+def cut_phases(phases: Sequence[Phase], steps: int) -> list[Phase]:
+  """Returns the phases of the first `steps` steps only."""
+  cut = []
+  for phase in phases:
+    if steps > 0:
+      cut.append(phase._replace(steps=min(steps, phase.steps)))
+      steps -= phase.steps
+  return cut
+
+
+def check_continuation(
+  config: ml_collections.ConfigDict,
+  workdir: epath.PathLike,
+  phases: Sequence[Phase],
+  num_windows: Mapping[int, int],
+  saved: int | None,
+) -> None:
+  """Refuses to continue a workdir whose run would not be the same.
+
+  Other phases are fine where all that was done stays as it was: the batches
+  and the learning rates of the steps up to `saved`.
+
+  Raises:
+    ValueError: naming every key that differs.
+  """
+  old = settings.read_workdir_config(workdir)
+  if old is None or saved is None:
+    return
+  differing = settings.differing_keys(
+    settings.flatten(old), settings.flatten(config)
+  )
+  if differing.keys() & set(settings.SCHEDULE_KEYS):
+    old_phases = settings.resolve_phases(old, num_windows)
+    same_batches = cut_phases(old_phases, saved) == cut_phases(phases, saved)
+    rates = [
+      jax.vmap(optim.make_schedule(optim_config, some))(jnp.arange(saved))
+      for optim_config, some in (
+        (old.optim, old_phases),
+        (config.optim, phases),
+      )
+    ]
+    if same_batches and np.array_equal(*rates):
+      for key in settings.SCHEDULE_KEYS:
+        differing.pop(key, None)
+  if differing:
+    lines = [
+      f'  {key}: {old!r} there, {new!r} here'
+      for key, (old, new) in differing.items()
+    ]
+    raise ValueError(
+      f'{workdir} holds {saved} steps of another config; what differs would'
+      ' change the steps already done:\n'
+      + '\n'.join(lines)
+      + '\nPass the same values, or another --workdir'
+    )
+
+
+def write_workdir(
+  config: ml_collections.ConfigDict, workdir: epath.Path, tokenizer: WordPiece
+) -> None:
+  """Makes a workdir that needs nothing else: config and tokenizer.
+
+  Raises:
+    OSError: if the folder cannot be written.
+  """
+  workdir.mkdir(parents=True, exist_ok=True)
+  metrics.write_atomically(
+    workdir / 'config.json', settings.as_json(config) + '\n'
+  )
+  tokenizer.save(workdir)
+
+
+def training_row(
+  report: Mapping[str, Any], loss_names: Sequence[str]
+) -> dict[str, float]:
+  """Returns the 'train/...' metrics of a step's report, on the host."""
+  row = {}
+  for name, (total, weight) in report['sums'].items():
+    label = f'{name}_loss' if name in loss_names else name
+    row[f'train/{label}'] = float(total) / max(float(weight), 1.0)
+  for name in ('loss', 'grad_norm', 'learning_rate'):
+    row[f'train/{name}'] = float(report[name])
+  return dict(sorted(row.items()))
+
+
+def print_plan(
+  config: ml_collections.ConfigDict,
+  workdir: epath.PathLike,
+  store: corpus.Store,
+  examples: Mapping[int, Examples],
+  phases: Sequence[Phase],
+  model: nn.Module,
+  shapes: state.TrainState,
+  mesh: Mesh,
+  flops: Mapping[Phase, float],
+) -> None:
+  """Prints the plan of a run."""
+  counted = bert.num_parameters(shapes.params, store.tokenizer.vocab_size)
+  parts = mesh.shape['data'] * mesh.shape['fsdp']
+  axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
+  rows = [
+    ('workdir', workdir),
+    ('devices', f'{jax.device_count()} x {jax.devices()[0].device_kind}'),
+    ('mesh', axes),
+    ('text', f'{store.meta["audit"]["source"]} (store {store.folder})'),
+    (
+      'tokens',
+      f'{len(store.tokens):,}, of them {int(store.counts.sum()):,} to train on',
+    ),
+    ('vocabulary', f'{store.tokenizer.vocab_size:,} pieces'),
+    (
+      'model',
+      f'{config.model.name}, {config.model.num_layers} layers of'
+      f' {config.model.embed_dim}, {counted:,} parameters',
+    ),
+  ]
+  for phase in phases:
+    epochs = (
+      phase.steps * phase.global_batch / examples[phase.length].num_windows
+    )
+    rows.append(
+      (
+        'phase',
+        f'{phase.steps:,} steps of {phase.global_batch} x {phase.length}'
+        f' tokens ({phase.global_batch // parts} rows a device,'
+        f' {config.train.micro_batches} micro-batches), {epochs:.3g} epochs,'
+        f' {flops[phase] / 1e9:,.4g} GFLOP a step',
+      )
+    )
+  reporting.table(rows, 'Plan')
+
+
+def print_memory(
+  config: ml_collections.ConfigDict,
+  model: nn.Module,
+  objective_of: Mapping[int, Objective],
+  shapes: state.TrainState,
+  batch_at: Callable[[int], Mapping[str, Any]],
+  phases: Sequence[Phase],
+  mesh: Mesh,
+) -> None:
+  """Prints every parameter's shape and what memory a device will need.
+
+  Activations are what the backward pass keeps, read off the traced step; what
+  the compiler saves or adds on top is not known before compiling.
+  """
+  leaves = jax.tree_util.tree_flatten_with_path(shapes.params)[0]
+  reporting.table(
+    [
+      (
+        jax.tree_util.keystr(path, simple=True, separator='/'),
+        f'{str(leaf.shape):24} {leaf.sharding.spec}',
+      )
+      for path, leaf in leaves
+    ],
+    'Parameters (as stored: vocabulary padded, layers stacked)',
+  )
+  parameters = state.num_bytes(shapes.params)
+  rows = [
+    ('parameters', _gib(parameters)),
+    ('gradients', _gib(parameters)),
+    ('optimiser', _gib(state.num_bytes(shapes.opt_state))),
+  ]
+  fixed = 2 * parameters + state.num_bytes(shapes.opt_state)
+  first = 0
+  for phase in phases:
+    objective = objective_of[phase.length]
+    kept = residual_bytes(
+      model,
+      objective,
+      shapes.params,
+      batch_at(first),
+      config.train.micro_batches,
+    )
+    kept //= mesh.size
+    label = f'activations at length {phase.length}'
+    rows.append((label, f'{_gib(kept)}, {_gib(fixed + kept)} in all'))
+    first += phase.steps
+  reporting.table(rows, 'Memory of one device, estimated')
+
+
+def residual_bytes(
+  model: nn.Module,
+  objective: Objective,
+  params: Any,
+  host_batch: Mapping[str, Any],
+  micro_batches: int,
+) -> int:
+  """Returns the bytes that the backward pass keeps of one micro-batch.
+
+  Over all devices, without the parameters themselves; nothing is computed.
+  """
+  rows = len(next(iter(host_batch.values()))) // micro_batches
+  part = {name: array[:rows] for name, array in host_batch.items()}
+  keys = jax.random.split(jax.random.key(0), rows)
+
+  def residuals(params: Any) -> Any:
+    batch = objective.transform(part, keys)
+
+    def loss_of(params: Any) -> Any:
+      outputs = model.apply(
+        {'params': params},
+        *objective.inputs(batch),
+        train=True,
+        rngs={'dropout': keys[0]},
+      )
+      losses, _ = objective.losses(outputs, batch)
+      return sum(total for total, _ in losses.values())
+
+    return jax.vjp(loss_of, params)[1]
+
+  kept = jax.tree.leaves(jax.eval_shape(residuals, params))
+  of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
+  total = sum(leaf.size * jnp.dtype(leaf.dtype).itemsize for leaf in kept)
+  return max(total - of_params, 0)
+
+
+def _gib(num_bytes: int) -> str:
+  return f'{num_bytes / 2**30:.3f} GiB'

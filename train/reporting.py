@@ -1,0 +1,253 @@
+"""What a person sees of a run: the bar, the curves, the results."""
+
+import contextlib
+import json
+import pathlib
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import rich.console
+import rich.progress
+from etils import epath
+
+from train import device
+from train import metrics as metrics_lib
+
+CONSOLE = rich.console.Console(stderr=True, highlight=False)
+LINE_SECONDS = 10  # between lines where standard error is not a terminal
+
+
+def say(text: str = '') -> None:
+  """Prints a line to standard error."""
+  CONSOLE.print(text, markup=False, soft_wrap=True)
+
+
+class ProgressBar:
+  """Step, time left and the latest figures; plain lines without a terminal."""
+
+  def __init__(self, start: int, total: int):
+    """Begins at `start` of `total` steps."""
+    self._start, self._total = start, total
+    self._began = self._said = time.monotonic()
+    self._bar = rich.progress.Progress(
+      rich.progress.TextColumn('step'),
+      rich.progress.MofNCompleteColumn(),
+      rich.progress.BarColumn(bar_width=20),
+      rich.progress.TextColumn('{task.fields[figures]}'),
+      rich.progress.TimeRemainingColumn(),
+      rich.progress.TextColumn('left'),
+      console=CONSOLE,
+      disable=not CONSOLE.is_terminal,
+    )
+    self._task = self._bar.add_task(
+      '', total=total, completed=start, figures=''
+    )
+
+  def __enter__(self) -> 'ProgressBar':
+    self._bar.start()
+    return self
+
+  def __exit__(self, *error: Any) -> None:
+    self._bar.stop()
+
+  def update(self, step: int, figures: str | None = None) -> None:
+    """Moves to `step`; shows `figures` where given."""
+    fields = {} if figures is None else {'figures': figures}
+    self._bar.update(self._task, completed=step, **fields)
+    now = time.monotonic()
+    due = now - self._said > LINE_SECONDS or step == self._total
+    if not CONSOLE.is_terminal and figures and due:
+      self._said = now
+      seconds = (now - self._began) / max(step - self._start, 1)
+      left = duration(seconds * (self._total - step))
+      say(f'step {step}/{self._total}  {figures}  {left} left')
+
+
+class Clock:
+  """Where a run's time goes: training, waiting for data, evaluating, saving."""
+
+  def __init__(self, seconds_before: float):
+    """Begins; `seconds_before` were spent before a restart."""
+    self._before = seconds_before
+    self._began = time.perf_counter()
+    self._reset()
+
+  @contextlib.contextmanager
+  def measure(self, what: str) -> Iterator[None]:
+    """Counts the time inside as 'data', 'eval' or 'save'."""
+    start = time.perf_counter()
+    yield
+    self._spent[what] += time.perf_counter() - start
+
+  def count(self, tokens: int, flops: float) -> None:
+    """Counts one step."""
+    self._tokens += tokens
+    self._flops += flops
+
+  def row(self, peak_tflops: float, num_devices: int) -> dict[str, float]:
+    """Returns the 'time/...' metrics since the last row, and begins anew.
+
+    The rate is that of training, without the time of evaluating and saving.
+    """
+    now = time.perf_counter()
+    seconds = now - self._row_began
+    training = seconds - self._spent['eval'] - self._spent['save']
+    row = {
+      'time/seconds': self._before + now - self._began,
+      'time/tokens_per_second': self._tokens / training,
+      'time/mfu': device.model_flops_utilisation(
+        self._flops, training, peak_tflops, num_devices
+      ),
+      'time/data_share': self._spent['data'] / seconds,
+      'time/eval_share': self._spent['eval'] / seconds,
+      'time/save_share': self._spent['save'] / seconds,
+    }
+    self._reset()
+    return row
+
+  def _reset(self) -> None:
+    self._row_began = time.perf_counter()
+    self._spent = {'data': 0.0, 'eval': 0.0, 'save': 0.0}
+    self._tokens, self._flops = 0, 0.0
+
+
+def figures(row: Mapping[str, float]) -> str:
+  """Returns the figures of a logged row for the progress bar."""
+  return (
+    f'loss {row["train/loss"]:.3f}'
+    f'  {row["time/tokens_per_second"]:,.0f} tokens/s'
+    f'  MFU {row["time/mfu"]:.0%}'
+  )
+
+
+def evaluation_line(step: int, row: Mapping[str, float]) -> str:
+  """Returns one line of an evaluation's figures."""
+  return (
+    f'step {step}: held-out perplexity {row["eval/mlm_perplexity"]:.1f}'
+    f' (unigram {row["eval/unigram_perplexity"]:.1f}),'
+    f' MLM accuracy {row["eval/mlm_accuracy"]:.3f},'
+    f' NSP accuracy {row["eval/nsp_accuracy"]:.3f}'
+  )
+
+
+def duration(seconds: float) -> str:
+  """Returns a duration as h:mm:ss."""
+  minutes, seconds = divmod(round(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02}:{seconds:02}'
+
+
+def table(rows: Sequence[tuple[str, Any]], title: str = '') -> None:
+  """Prints aligned (name, value) rows to standard error."""
+  if title:
+    say(f'\n{title}')
+  width = max(len(name) for name, _ in rows)
+  for name, value in rows:
+    say(f'  {name:{width}}  {value}')
+
+
+def revision() -> str:
+  """Returns the git revision of the code, '+' behind it if it was changed."""
+  here = pathlib.Path(__file__).parent
+
+  def git(*arguments: str) -> str:
+    return subprocess.run(
+      ['git', *arguments], cwd=here, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+  try:
+    changed = git('status', '--porcelain', '--untracked-files=no')
+    return git('rev-parse', '--short=12', 'HEAD') + ('+' if changed else '')
+  except (OSError, subprocess.CalledProcessError):
+    return 'unknown'
+
+
+def write_results(workdir: epath.PathLike, results: Mapping[str, Any]) -> None:
+  """Writes results.json."""
+  metrics_lib.write_atomically(
+    epath.Path(workdir) / 'results.json',
+    json.dumps(results, indent=2, sort_keys=True) + '\n',
+  )
+
+
+def read_results(workdir: epath.PathLike) -> dict[str, Any] | None:
+  """Returns results.json of a finished run, None where there is none."""
+  path = epath.Path(workdir) / 'results.json'
+  return json.loads(path.read_text()) if path.exists() else None
+
+
+def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
+  """Prints a finished run's figures."""
+  figures = results['metrics']
+  rows = [
+    (name.removeprefix('eval/'), f'{value:.4f}')
+    for name, value in figures.items()
+  ]
+  title = (
+    f'Held-out text after {results["steps"]} steps'
+    f' ({duration(results["seconds"])}, {results["device"]})'
+  )
+  table(rows, title)
+  say(
+    '\nThe model needs'
+    f' {figures["eval/perplexity_ratio"]:.3f} of the perplexity that token'
+    ' frequencies alone (unigram) give.'
+  )
+  say(f'Everything is in {workdir}: results.json, curves.png, metrics.csv')
+
+
+def draw_curves(workdir: epath.PathLike) -> None:
+  """Draws metrics.csv as curves.png."""
+  import matplotlib.figure
+
+  series: dict[str, tuple[list, list]] = {}
+  for step, name, value in metrics_lib.read_metrics(workdir):
+    steps, values = series.setdefault(name, ([], []))
+    steps.append(step)
+    values.append(value)
+  figure = matplotlib.figure.Figure(figsize=(11, 7), layout='constrained')
+  panels = figure.subplots(2, 2)
+  for axes, (title, names, log) in zip(
+    panels.flat,
+    (
+      (
+        'Masked-LM loss (nats)',
+        ('train/mlm_loss', 'eval/mlm_loss'),
+        False,
+      ),
+      (
+        'Held-out perplexity',
+        ('eval/mlm_perplexity', 'eval/unigram_perplexity'),
+        True,
+      ),
+      (
+        'Accuracy',
+        (
+          'train/mlm_accuracy',
+          'eval/mlm_accuracy',
+          'train/nsp_accuracy',
+          'eval/nsp_accuracy',
+        ),
+        False,
+      ),
+      ('Learning rate', ('train/learning_rate',), False),
+    ),
+    strict=True,
+  ):
+    for name in names:
+      if name in series:
+        held_out = name.startswith('eval/')
+        axes.plot(
+          *series[name], '.-' if held_out else '-', label=name, alpha=0.9
+        )
+    axes.set_title(title)
+    axes.set_xlabel('step')
+    axes.grid(alpha=0.3)
+    if log:
+      axes.set_yscale('log')
+    axes.legend(loc='best', fontsize='small')
+  path = epath.Path(workdir) / 'curves.png'
+  with path.open('wb') as file:
+    figure.savefig(file, format='png', dpi=110)

@@ -1,0 +1,83 @@
+"""A few masked sentences, filled in by the model, for people to look at."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from data.corpus import Store
+from train.reporting import say
+
+NUM_SENTENCES = 6
+MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
+
+
+def print_filled_masks(
+  model: nn.Module, params: Any, store: Store, *, length: int
+) -> None:
+  """Masks held-out sentences and prints what the model fills in.
+
+  Args:
+    model: a BERT.
+    params: its parameters.
+    store: the store whose held-out text is used.
+    length: longest input in tokens.
+  """
+  sentences = _held_out_sentences(store, longest=min(length - 2, 40))
+  if not sentences:
+    return
+  tokenizer = store.tokenizer
+  tokens = np.full((len(sentences), length), tokenizer.pad_id, np.int32)
+  positions = np.zeros((len(sentences), length // MASK_EVERY + 1), np.int32)
+  masked: list[list[int]] = []
+  for row, ids in enumerate(sentences):
+    sequence = [tokenizer.cls_id, *ids, tokenizer.sep_id]
+    tokens[row, : len(sequence)] = sequence
+    at = list(range(1 + MASK_EVERY // 2, len(ids) + 1, MASK_EVERY))
+    positions[row, : len(at)] = at
+    tokens[row, at] = tokenizer.mask_id
+    masked.append(at)
+  outputs = jax.jit(
+    lambda params, *inputs: model.apply(
+      {'params': params}, *inputs, train=False
+    )['mlm_logits'].argmax(-1)
+  )(
+    params,
+    tokens,
+    tokens != tokenizer.pad_id,
+    np.zeros_like(tokens),
+    np.broadcast_to(np.arange(length, dtype=np.int32), tokens.shape),
+    positions,
+  )
+  guesses = jax.device_get(outputs)
+  say(
+    '\nHeld-out sentences with masked pieces, as [guess] or [guess -> truth]:'
+  )
+  for row, ids in enumerate(sentences):
+    pieces = [tokenizer.pieces[i] for i in ids]
+    for guess, at in zip(guesses[row], masked[row], strict=False):
+      guessed, truth = tokenizer.pieces[guess], pieces[at - 1]
+      pieces[at - 1] = (
+        f'[{truth}]' if guessed == truth else f'[{guessed} -> {truth}]'
+      )
+    text = ' '.join(pieces).replace(' ##', '')
+    say(f'  {text}')
+
+
+def _held_out_sentences(store: Store, longest: int) -> list[list[int]]:
+  """Returns a few held-out sentences of 10 to `longest` ids, spread out."""
+  found = []
+  for document in np.flatnonzero(store.held_out):
+    first, last = store.documents[document : document + 2]
+    offsets = np.asarray(store.sentences[first : last + 1])
+    sizes = np.diff(offsets)
+    fits = np.flatnonzero((sizes >= 10) & (sizes <= longest))
+    if fits.size:
+      start, end = (
+        offsets[fits[fits.size // 2]],
+        offsets[fits[fits.size // 2] + 1],
+      )
+      found.append(np.asarray(store.tokens[start:end]).tolist())
+  spread = np.linspace(0, len(found) - 1, min(NUM_SENTENCES, len(found)))
+  return [found[i] for i in spread.astype(int)]

@@ -1,0 +1,127 @@
+"""The mesh, and where every array of a run lies on it."""
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+AXES = ('data', 'fsdp', 'tensor')
+BATCH = PartitionSpec(('data', 'fsdp'))
+
+
+def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
+  """Returns a mesh with the axes data, fsdp and tensor.
+
+  Args:
+    mesh_config: attributes `data`, `fsdp`, `tensor`; one of them may be -1,
+      which takes all devices that are left.
+    devices: the devices to use; all of them by default.
+
+  Raises:
+    ValueError: if the sizes do not multiply to the number of devices.
+  """
+  devices = jax.devices() if devices is None else devices
+  sizes = [getattr(mesh_config, axis) for axis in AXES]
+  asked = ', '.join(
+    f'mesh.{axis}={getattr(mesh_config, axis)}' for axis in AXES
+  )
+  if any(size != -1 and size < 1 for size in sizes) or sizes.count(-1) > 1:
+    raise ValueError(f'{asked}: sizes are positive, and at most one is -1')
+  if -1 in sizes:
+    sizes[sizes.index(-1)] = len(devices) // -math.prod(sizes)
+  if math.prod(sizes) != len(devices):
+    raise ValueError(
+      f'{asked} does not multiply to the {len(devices)} devices here;'
+      ' set one of them to -1 to take what is left'
+    )
+  return jax.make_mesh(
+    tuple(sizes),
+    AXES,
+    axis_types=(AxisType.Auto,) * len(AXES),
+    devices=devices,
+  )
+
+
+@contextlib.contextmanager
+def scope(mesh: Mesh, rules: Sequence[tuple[str, Any]]) -> Iterator[None]:
+  """Makes `mesh` and the logical axis rules those of everything traced inside.
+
+  This is the one place that sets them: a constraint traced outside is silently
+  nothing.
+  """
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    yield
+
+
+def parameter_shardings(
+  abstract_params: Any, mesh: Mesh, rules: Sequence[tuple[str, Any]]
+) -> Any:
+  """Returns the NamedSharding of every parameter.
+
+  Args:
+    abstract_params: tree of boxed ShapeDtypeStructs, as `eval_shape` of the
+      module's `init` returns them.
+    mesh: the mesh.
+    rules: logical axis name -> mesh axis, axes or None.
+
+  Raises:
+    ValueError: if an axis of the mesh does not divide a parameter's dimension,
+      or a logical name has no rule.
+  """
+  rules = dict(rules)
+
+  def place(path: Any, leaf: Any) -> NamedSharding:
+    where = jax.tree_util.keystr(path, simple=True, separator='/')
+    if not isinstance(leaf, nn.LogicallyPartitioned):
+      raise ValueError(f'parameter {where} has no logical axis names')
+    unknown = [name for name in leaf.names if name not in rules]
+    if unknown or len(leaf.names) != len(leaf.value.shape):
+      raise ValueError(
+        f'parameter {where} of shape {leaf.value.shape} has the logical axes'
+        f' {leaf.names}; mesh.rules has no rule for {unknown}'
+      )
+    spec = PartitionSpec(*(rules[name] for name in leaf.names))
+    check_divisible(where, leaf.value.shape, spec, mesh.shape)
+    return NamedSharding(mesh, spec)
+
+  return jax.tree_util.tree_map_with_path(
+    place,
+    abstract_params,
+    is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned),
+  )
+
+
+def check_divisible(
+  what: str,
+  shape: Sequence[int],
+  spec: PartitionSpec,
+  mesh_shape: Mapping[str, int],
+) -> None:
+  """Raises ValueError where an axis does not divide its dimension."""
+  for dimension, (size, axes) in enumerate(zip(shape, spec, strict=True)):
+    if axes is None:
+      continue
+    axes = (axes,) if isinstance(axes, str) else axes
+    parts = math.prod(mesh_shape[axis] for axis in axes)
+    if size % parts:
+      named = ' x '.join(f'mesh.{axis}={mesh_shape[axis]}' for axis in axes)
+      sizes = [n for n in range(1, size + 1) if size % n == 0]
+      raise ValueError(
+        f'{what}: dimension {dimension} of shape {tuple(shape)} does not'
+        f' divide by {named}; sizes that would work:'
+        f' {", ".join(map(str, sizes))}'
+      )
+
+
+def put_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict:
+  """Puts this process's rows of a host batch on the mesh, as global arrays."""
+  sharding = NamedSharding(mesh, BATCH)
+  return {
+    name: jax.make_array_from_process_local_data(sharding, array)
+    for name, array in batch.items()
+  }

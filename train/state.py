@@ -1,0 +1,139 @@
+"""The training state: everything that a checkpoint holds."""
+
+import hashlib
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from train import sharding
+
+
+@flax.struct.dataclass
+class TrainState:
+  """What one step turns into the next.
+
+  Attributes:
+    step: int32 scalar, steps done.
+    params: tree of float32 arrays.
+    opt_state: the optimiser's state.
+    metrics: name -> float32 [2], (sum, weight) since the last logged row.
+    nonfinite_step: int32 scalar, the first step whose loss or gradient was
+      not finite, -1 while there is none. From there on params and opt_state
+      stay as they were.
+  """
+
+  step: jax.Array
+  params: Any
+  opt_state: Any
+  metrics: dict[str, jax.Array]
+  nonfinite_step: jax.Array
+
+
+def abstract_state(
+  model: nn.Module,
+  dummy_inputs: tuple,
+  tx: optax.GradientTransformation,
+  metric_names: tuple[str, ...],
+  mesh: Mesh,
+  rules: Any,
+) -> tuple[Any, TrainState, TrainState]:
+  """Plans a state without computing anything.
+
+  Args:
+    model: the module.
+    dummy_inputs: positional arguments of the module, as ShapeDtypeStructs.
+    tx: the optimiser.
+    metric_names: the names that the training step accumulates.
+    mesh: the mesh.
+    rules: logical axis rules.
+
+  Returns:
+    A function (rng) -> TrainState, the state as ShapeDtypeStructs, and the
+    state's shardings.
+  """
+
+  def init_params(rng: jax.Array) -> Any:
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), dummy_inputs)
+    return model.init(rng, *zeros, train=False)['params']
+
+  def init(rng: jax.Array) -> TrainState:
+    params = nn.meta.unbox(init_params(rng))
+    return TrainState(
+      step=jnp.zeros((), jnp.int32),
+      params=params,
+      opt_state=tx.init(params),
+      metrics={name: jnp.zeros(2, jnp.float32) for name in metric_names},
+      nonfinite_step=jnp.full((), -1, jnp.int32),
+    )
+
+  rng = jax.eval_shape(lambda: jax.random.key(0))
+  params_shardings = sharding.parameter_shardings(
+    jax.eval_shape(init_params, rng), mesh, rules
+  )
+  shapes = jax.eval_shape(init, rng)
+  replicated = NamedSharding(mesh, PartitionSpec())
+  shardings = TrainState(
+    step=replicated,
+    params=params_shardings,
+    opt_state=optax.tree_utils.tree_map_params(
+      tx,
+      lambda _, place: place,
+      shapes.opt_state,
+      params_shardings,
+      transform_non_params=lambda _: replicated,
+    ),
+    metrics={name: replicated for name in metric_names},
+    nonfinite_step=replicated,
+  )
+  shapes = jax.tree.map(
+    lambda leaf, place: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=place
+    ),
+    shapes,
+    shardings,
+  )
+  return init, shapes, shardings
+
+
+def create_state(init: Any, shardings: TrainState, seed: int) -> TrainState:
+  """Initialises the state shard by shard, never whole on one device."""
+  rng = jax.random.fold_in(jax.random.key(seed), INIT_STREAM)
+  return jax.jit(init, out_shardings=shardings)(rng)
+
+
+# Streams of random numbers of a run: fold_in(key(seed), stream).
+INIT_STREAM, TRAIN_STREAM, EVAL_STREAM = range(3)
+
+
+def digest(tree: Any) -> str:
+  """Returns the SHA-256 of a tree of arrays.
+
+  Over leaves sorted by path: path, dtype, shape, little-endian bytes.
+  """
+  leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+  named = {
+    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
+    for path, leaf in leaves
+  }
+  sha = hashlib.sha256()
+  for path in sorted(named):
+    array = np.asarray(jax.device_get(named[path]))
+    little = array.astype(array.dtype.newbyteorder('<'), copy=False)
+    sha.update(f'{path} {array.dtype.name} {array.shape}\n'.encode())
+    sha.update(np.ascontiguousarray(little).tobytes())
+  return sha.hexdigest()
+
+
+def num_bytes(shapes: Any) -> int:
+  """Returns the bytes that one device holds of a sharded abstract tree."""
+  total = 0
+  for leaf in jax.tree.leaves(shapes):
+    shape = leaf.sharding.shard_shape(leaf.shape)
+    total += int(np.prod(shape, dtype=np.int64)) * leaf.dtype.itemsize
+  return total

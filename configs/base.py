@@ -107,6 +107,8 @@ def get_config() -> ml_collections.ConfigDict:
   config.eval.max_windows = 20_000  # held-out windows scored at each evaluation
 
   config.init = ml_collections.ConfigDict()
+  config.init.stddev = 0.02  # of matrices and the token table
+  config.init.position_stddev = 0.02  # of position and type tables
   config.init.weights = placeholder(str)  # start from a workdir's parameters
 
   return config

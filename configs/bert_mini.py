@@ -25,6 +25,11 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.platform = 'cpu'
   config.optim.learning_rate = 1e-3
   config.optim.warmup_steps = 500
+  config.optim.bias_correction = True
+  config.init.stddev = 0.05
+  config.init.position_stddev = 0.02
+  config.model.dropout_rate = 0.0  # one epoch: nothing is seen twice
+  config.model.attention_dropout_rate = 0.0
   config.eval.global_batch = 64
   config.eval.max_windows = 2_000
   return config.lock()

@@ -3,12 +3,18 @@
 import json
 import os
 import pathlib
+import tempfile
 
 # Before JAX is imported, here and in every child process.
 os.environ['JAX_PLATFORMS'] = 'cpu'
 _FLAG = '--xla_force_host_platform_device_count'
 if _FLAG not in os.environ.get('XLA_FLAGS', ''):
   os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {_FLAG}=8'
+# Every program is compiled once for all tests and child processes.
+_CACHE = tempfile.TemporaryDirectory(prefix='xla-cache-')
+os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
+os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
+os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 os.environ['HF_HUB_OFFLINE'] = '1'
 
@@ -79,6 +85,7 @@ def small_config(small_store):
       config,
       {
         'model.num_layers': 2,
+        'model.scan_layers': True,
         'model.embed_dim': 32,
         'model.num_heads': 2,
         'model.mlp_dim': 64,

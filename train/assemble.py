@@ -1,5 +1,7 @@
 """Turns a config into a model and its objective."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ from flax import linen as nn
 
 from data import transforms
 from data.tokenization import WordPiece
-from models.bert import Bert
+from models import bert
 from train import objectives
 from train.steps import Objective
 
@@ -22,8 +24,17 @@ def build_model(model_config: Any, vocab_size: int) -> nn.Module:
     raise ValueError(f'model.name={model_config.name!r}: expected bert')
   fields = dict(model_config)
   del fields['name']
-  return Bert(
+  return bert.Bert(
     vocab_size=vocab_size, **fields | {'dtype': jnp.dtype(fields['dtype'])}
+  )
+
+
+def build_adjustment(init_config: Any) -> Callable[[Any], Any]:
+  """Returns what is done to freshly drawn parameters, see `init.stddev`."""
+  return functools.partial(
+    bert.rescale_init,
+    stddev=init_config.stddev,
+    position_stddev=init_config.position_stddev,
   )
 
 

@@ -21,8 +21,9 @@ _OURS = tuple(
 def run(job: Callable[[], T]) -> T:
   """Runs a job and returns its result; bad input ends it in one line.
 
-  An error that our code raises on purpose is a message for the user; one that
-  comes up from a library is a bug, and keeps its trace.
+  What the operating system refuses, and what our code raises on purpose, is a
+  message for the user; any other error that comes up from a library is a bug,
+  and keeps its trace.
   """
   try:
     return job()
@@ -30,6 +31,6 @@ def run(job: Callable[[], T]) -> T:
     sys.exit('\ninterrupted; the same command continues after the last save')
   except (ValueError, OSError, FloatingPointError) as error:
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
-    if not raised_in.startswith(_OURS):
+    if not (isinstance(error, OSError) or raised_in.startswith(_OURS)):
       raise
     sys.exit(f'error: {error}')

@@ -93,6 +93,7 @@ def train(
     objective.loss_names + objective.metric_names,
     mesh,
     config.mesh.rules,
+    assemble.build_adjustment(config.init),
   )
   peak = device.peak_tflops(config.train.peak_tflops)
   flops = plan.step_flops(model, config, phases)
@@ -198,7 +199,8 @@ def train(
         last = step == total_steps
         log = last or step % config.train.log_every == 0
         save = last or step % config.train.checkpoint_every == 0
-        if log or save:
+        score = last or step % config.train.eval_every == 0
+        if log or save or score:
           host = jax.device_get(report)
           if host['nonfinite_step'] >= 0:
             bad_step = int(host['nonfinite_step'])
@@ -218,8 +220,7 @@ def train(
           row |= clock.row(peak, jax.device_count())
           writer.write(step, row)
           bar.update(step, reporting.figures(row))
-        if last or step % config.train.eval_every == 0:
-          jax.block_until_ready(report)
+        if score:
           with clock.measure('eval'):
             row = run_evaluation(train_state.params)
           writer.write(step, row)

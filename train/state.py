@@ -1,6 +1,7 @@
 """The training state: everything that a checkpoint holds."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import flax.struct
@@ -42,6 +43,7 @@ def abstract_state(
   metric_names: tuple[str, ...],
   mesh: Mesh,
   rules: Any,
+  adjust: Callable[[Any], Any] = lambda params: params,
 ) -> tuple[Any, TrainState, TrainState]:
   """Plans a state without computing anything.
 
@@ -52,6 +54,7 @@ def abstract_state(
     metric_names: the names that the training step accumulates.
     mesh: the mesh.
     rules: logical axis rules.
+    adjust: freshly drawn parameters -> those to start from.
 
   Returns:
     A function (rng) -> TrainState, the state as ShapeDtypeStructs, and the
@@ -63,7 +66,7 @@ def abstract_state(
     return model.init(rng, *zeros, train=False)['params']
 
   def init(rng: jax.Array) -> TrainState:
-    params = nn.meta.unbox(init_params(rng))
+    params = adjust(nn.meta.unbox(init_params(rng)))
     return TrainState(
       step=jnp.zeros((), jnp.int32),
       params=params,

@@ -2,11 +2,13 @@
 
 import functools
 import json
+import os
 import resource
 import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from train import (
   evaluate,
   loop,
   metrics,
+  optim,
   reporting,
   settings,
   sharding,
@@ -161,18 +164,14 @@ def test_a_loss_that_is_not_finite_stops_the_run(small_config, tmp_path):
 def test_the_last_good_checkpoint_survives_a_bad_step(
   small_config, tmp_path, monkeypatch
 ):
-  from data import pipeline
+  make_schedule = optim.make_schedule
 
-  make = pipeline.train_batch
+  def exploding(optim_config, phases):
+    schedule = make_schedule(optim_config, phases)
+    return lambda step: jnp.where(step == 5, jnp.inf, schedule(step))
 
-  def poisoned(examples, phases, seed, step, rows=None):
-    batch = make(examples, phases, seed, step, rows)
-    if step == 6:
-      batch['example_mask'] = np.full(16, np.nan, np.float32)
-    return batch
-
-  monkeypatch.setattr(pipeline, 'train_batch', poisoned)
-  with pytest.raises(FloatingPointError, match='in step 7.*step 4 is kept'):
+  monkeypatch.setattr(optim, 'make_schedule', exploding)
+  with pytest.raises(FloatingPointError, match='(?s)in step 7.*step 4 is kept'):
     loop.train(small_config(), tmp_path)
   assert checkpoint.latest_step(tmp_path) == 4
 
@@ -210,7 +209,7 @@ def test_parameters_of_another_run_are_a_start(
     ({'train__platform': 'tpu'}, "train.platform='tpu', but JAX found 'cpu'"),
     ({'train__global_batch': 100_000}, 'windows of 32 tokens, fewer than'),
     ({'train__phases': ((2, 128, 8, 'continue'),)}, 'model.max_length=64'),
-    ({'data__folder': '/dev/null/x'}, '/dev/null/x'),
+    ({'data__folder': '/dev/null/x'}, '/dev/null'),
     ({'model__name': 'brt'}, "model.name='brt'"),
     ({'train__objective': 'brt'}, "train.objective='brt'"),
     ({'init__weights': '/nowhere'}, '/nowhere.*no complete checkpoint'),
@@ -247,12 +246,7 @@ limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 command.run(lambda: loop.train(config, {str(tmp_path / 'run')!r}))
 """
-  environment = {
-    'XLA_FLAGS': '',
-    'JAX_PLATFORMS': 'cpu',
-    'HOME': str(tmp_path),
-    'PATH': '/usr/bin:/bin',
-  }
+  environment = os.environ | {'XLA_FLAGS': ''}
 
   def run(limit):
     return subprocess.run(
@@ -266,9 +260,8 @@ command.run(lambda: loop.train(config, {str(tmp_path / 'run')!r}))
   done = run(100_000)
   assert done.returncode == 1
   last = done.stderr.strip().splitlines()[-1]
-  assert 'error: a checkpoint in' in done.stderr, done.stderr[-2000:]
-  assert 'could not be written' in done.stderr
-  assert 'Traceback' not in done.stderr, last
+  assert last.startswith('error: a checkpoint in'), done.stderr[-2000:]
+  assert 'could not be written; no complete checkpoint is there' in last
   assert checkpoint.latest_step(tmp_path / 'run') is None
   done = run(resource.RLIM_INFINITY)
   assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,400 @@
+"""BERT: masked bidirectional transformer (Devlin et al. 2018).
+
+Shapes: B batch, T position, D embed, N heads, F mlp, P predicted positions,
+L layers, V vocabulary, padded to a multiple of 128.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from models import layers
+
+Array = jax.Array
+Dtype = jax.typing.DTypeLike
+
+# Published vocabularies divide by nothing useful (30,522 = 2 x 3 x 5,087); 128
+# is the width of a TPU's registers and divides over any sensible mesh.
+VOCAB_MULTIPLE = 128
+
+
+def pad_vocab(vocab_size: int) -> int:
+  """Returns the number of rows of a token table for `vocab_size` tokens."""
+  return math.ceil(vocab_size / VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+
+
+class TokenTable(nn.Module):
+  """Token embeddings, also the matrix of the output softmax.
+
+  Attributes:
+    vocab_size: tokens; the rows beyond, up to a multiple of 128, are zero and
+      get no gradient.
+    embed_dim: D.
+    dtype: of the looked-up vectors.
+  """
+
+  vocab_size: int
+  embed_dim: int
+  dtype: Dtype = jnp.float32
+
+  def setup(self):
+    """Creates the table, its padding rows zero."""
+
+    def init(rng, shape):
+      table_VD = layers.truncated_normal(rng, (self.vocab_size, shape[1]))
+      return jnp.pad(table_VD, ((0, shape[0] - self.vocab_size), (0, 0)))
+
+    self.table_VD = self.param(
+      'embedding',
+      nn.with_logical_partitioning(init, ('vocab', 'embed')),
+      (pad_vocab(self.vocab_size), self.embed_dim),
+    )
+
+  def __call__(self, tokens_BT: Array) -> Array:
+    """Looks tokens up: int [B, T] -> [B, T, D]."""
+    # Ids are checked on the host when a store is built.
+    return jnp.take(self.table_VD, tokens_BT, axis=0, mode='clip').astype(
+      self.dtype
+    )
+
+  def attend(self, x_BPD: Array) -> Array:
+    """Scores every token: [B, P, D] -> float32 [B, P, V], padding included."""
+    return jnp.einsum(
+      'BPD,VD->BPV',
+      x_BPD,
+      self.table_VD.astype(x_BPD.dtype),
+      preferred_element_type=jnp.float32,
+    )
+
+
+class Embeddings(nn.Module):
+  """Sum of token, position and type embeddings, layer norm, dropout.
+
+  Attributes:
+    vocab_size: V, unpadded.
+    embed_dim: D.
+    max_length: rows of the position table.
+    num_token_types: rows of the type table.
+    dropout_rate: of the sum, after its norm; 0 outside of training.
+    layer_norm_epsilon: added to the variance.
+    dtype: of the output.
+  """
+
+  vocab_size: int
+  embed_dim: int
+  max_length: int
+  num_token_types: int
+  dropout_rate: float
+  layer_norm_epsilon: float
+  dtype: Dtype = jnp.float32
+
+  def setup(self):
+    """Creates the three tables and the layer norm."""
+    self.tokens = TokenTable(self.vocab_size, self.embed_dim, self.dtype)
+    self.positions_TD = self.param(
+      'positions',
+      nn.with_logical_partitioning(
+        layers.truncated_normal, ('length', 'embed')
+      ),
+      (self.max_length, self.embed_dim),
+    )
+    self.types_KD = self.param(
+      'token_types',
+      nn.with_logical_partitioning(layers.truncated_normal, ('types', 'embed')),
+      (self.num_token_types, self.embed_dim),
+    )
+    self.layer_norm = layers.LayerNorm(self.layer_norm_epsilon, self.dtype)
+    self.dropout = layers.Dropout(self.dropout_rate)
+
+  def __call__(
+    self, tokens_BT: Array, token_types_BT: Array, positions_BT: Array
+  ) -> Array:
+    """Returns [B, T, D] for ids [B, T] of tokens, types and positions."""
+    x_BTD = (
+      self.tokens(tokens_BT)
+      + jnp.take(self.types_KD, token_types_BT, axis=0, mode='clip')
+      + jnp.take(self.positions_TD, positions_BT, axis=0, mode='clip')
+    )
+    return self.dropout(self.layer_norm(x_BTD))
+
+
+class MlmHead(nn.Module):
+  """Predicts the tokens at given positions.
+
+  Dense, GELU and layer norm, then the token table as softmax matrix (tied)
+  with a bias of its own.
+
+  Attributes:
+    vocab_size: V, unpadded.
+    gelu: 'erf' or 'tanh'.
+    layer_norm_epsilon: added to the variance.
+    dtype: of the computation; logits are float32.
+  """
+
+  vocab_size: int
+  gelu: str
+  layer_norm_epsilon: float
+  dtype: Dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, x_BPD: Array, table: TokenTable) -> Array:
+    """Returns float32 logits [B, P, V]; padding has the lowest float32."""
+    x_BPD = layers.Linear(
+      features=x_BPD.shape[-1:],
+      in_names=('embed',),
+      out_names=('embed_out',),
+      bias_names=('embed',),
+      dtype=self.dtype,
+      name='dense',
+    )(x_BPD)
+    x_BPD = layers.get_gelu(self.gelu)(x_BPD)
+    x_BPD = layers.LayerNorm(
+      self.layer_norm_epsilon, self.dtype, name='layer_norm'
+    )(x_BPD)
+    padded = pad_vocab(self.vocab_size)
+    bias = self.param(
+      'bias',
+      nn.with_logical_partitioning(nn.initializers.zeros, ('vocab',)),
+      (padded,),
+    )
+    logits_BPV = table.attend(x_BPD) + bias
+    if padded != self.vocab_size:
+      # Here, before any softmax: padding is never predicted nor trained.
+      logits_BPV = jnp.where(
+        jnp.arange(padded) < self.vocab_size,
+        logits_BPV,
+        jnp.finfo(jnp.float32).min,
+      )
+    return nn.with_logical_constraint(
+      logits_BPV, ('batch', 'activation_predictions', 'activation_vocab')
+    )
+
+
+class Bert(nn.Module):
+  """BERT with both pre-training heads.
+
+  Attributes:
+    vocab_size: V, unpadded.
+    num_layers: L.
+    embed_dim: D.
+    num_heads: N, divides D.
+    mlp_dim: F.
+    max_length: rows of the position table.
+    num_token_types: rows of the type table.
+    dropout_rate: of embeddings and sub-layer outputs, in training.
+    attention_dropout_rate: of attention probabilities, in training.
+    gelu: 'erf' or 'tanh'.
+    layer_norm_epsilon: added to the variance.
+    dtype: of activations; parameters, softmax, layer-norm statistics and
+      logits are float32 always.
+    scan_layers: run the layers in a loop, else unrolled; stored alike.
+    remat: compute activations again in the backward pass.
+  """
+
+  vocab_size: int
+  num_layers: int
+  embed_dim: int
+  num_heads: int
+  mlp_dim: int
+  max_length: int = 512
+  num_token_types: int = 2
+  dropout_rate: float = 0.1
+  attention_dropout_rate: float = 0.1
+  gelu: str = 'tanh'
+  layer_norm_epsilon: float = 1e-12
+  dtype: Dtype = jnp.float32
+  scan_layers: bool = True
+  remat: bool = False
+
+  @nn.compact
+  def __call__(
+    self,
+    tokens: Array,
+    token_mask: Array,
+    token_types: Array,
+    positions: Array,
+    mlm_positions: Array,
+    *,
+    train: bool,
+  ) -> dict[str, Array]:
+    """Encodes token ids and predicts the masked ones and the pair's label.
+
+    With the collection 'intermediates' mutable, hidden states and attention
+    probabilities come out too: `embedded` [B, T, D], `layers/hidden`
+    [L, B, T, D] and `layers/attention/attention` [L, B, N, T, S], each in a
+    tuple of one.
+
+    Args:
+      tokens: int [B, T].
+      token_mask: bool [B, T], True at real tokens.
+      token_types: int [B, T], 0 in A and padding, 1 in B.
+      positions: int [B, T], below `max_length`.
+      mlm_positions: int [B, P], which of the T to predict.
+      train: apply dropout, which needs a key for the stream 'dropout'.
+
+    Returns:
+      hidden [B, T, D] and pooled [B, D] in `dtype`; mlm_logits [B, P, V
+      padded] and nsp_logits [B, 2] (0 = really next) in float32.
+
+    Raises:
+      ValueError: if the sizes do not fit each other.
+    """
+    if self.embed_dim % self.num_heads:
+      raise ValueError(
+        f'embed_dim is {self.embed_dim}, expected a multiple of num_heads '
+        f'({self.num_heads})'
+      )
+    if tokens.shape[1] > self.max_length:
+      raise ValueError(
+        f'sequences are {tokens.shape[1]} tokens long, but the model has '
+        f'{self.max_length} positions: shorten them or raise max_length'
+      )
+    dropout_rate = self.dropout_rate if train else 0.0
+    attention_dropout_rate = self.attention_dropout_rate if train else 0.0
+
+    embeddings = Embeddings(
+      vocab_size=self.vocab_size,
+      embed_dim=self.embed_dim,
+      max_length=self.max_length,
+      num_token_types=self.num_token_types,
+      dropout_rate=dropout_rate,
+      layer_norm_epsilon=self.layer_norm_epsilon,
+      dtype=self.dtype,
+      name='embeddings',
+    )
+    x_BTD = embeddings(tokens, token_types, positions)
+    x_BTD = layers.constrain_hidden(x_BTD)
+    self.sow('intermediates', 'embedded', x_BTD)
+
+    stack = layers.stack_layers(
+      layers.PostNormBlock,
+      num_layers=self.num_layers,
+      scan_layers=self.scan_layers,
+      remat=self.remat,
+      name='layers',
+      num_heads=self.num_heads,
+      mlp_dim=self.mlp_dim,
+      dropout_rate=dropout_rate,
+      attention_dropout_rate=attention_dropout_rate,
+      gelu=self.gelu,
+      layer_norm_epsilon=self.layer_norm_epsilon,
+      dtype=self.dtype,
+    )
+    mask_B11S = token_mask[:, None, None, :]
+    x_BTD, _ = stack(x_BTD, mask_B11S)
+
+    pooled_BD = jnp.tanh(
+      layers.Linear(
+        features=(self.embed_dim,),
+        in_names=('embed',),
+        out_names=('embed_out',),
+        bias_names=('embed',),
+        dtype=self.dtype,
+        name='pooler',
+      )(x_BTD[:, 0])
+    )
+    nsp_logits_BK = layers.Linear(
+      features=(2,), in_names=('embed',), out_names=('classes',), name='nsp'
+    )(pooled_BD)
+
+    predicted_BPD = jnp.take_along_axis(
+      x_BTD, mlm_positions[:, :, None], axis=1, mode='clip'
+    )
+    predicted_BPD = nn.with_logical_constraint(
+      predicted_BPD, ('batch', 'activation_predictions', 'activation_embed')
+    )
+    mlm_logits_BPV = MlmHead(
+      vocab_size=self.vocab_size,
+      gelu=self.gelu,
+      layer_norm_epsilon=self.layer_norm_epsilon,
+      dtype=self.dtype,
+      name='mlm',
+    )(predicted_BPD, embeddings.tokens)
+    return {
+      'hidden': x_BTD,
+      'pooled': pooled_BD,
+      'mlm_logits': mlm_logits_BPV,
+      'nsp_logits': nsp_logits_BK,
+    }
+
+
+def rescale_init(
+  params: dict, *, stddev: float, position_stddev: float
+) -> dict:
+  """Gives freshly drawn parameters other standard deviations.
+
+  BERT draws everything with 0.02. A narrow model trained for a few thousand
+  steps learns faster with larger weights, and with tokens that outweigh their
+  positions (measured: bert_tiny ends at 0.43 instead of 0.46 of the unigram
+  perplexity).
+
+  Args:
+    params: unboxed, as `Bert.init` returns them.
+    stddev: of weight matrices and the token table, before truncation.
+    position_stddev: of the position and token-type tables.
+  """
+
+  def rescale(path: tuple, leaf: Array) -> Array:
+    name = path[-1].key
+    if name in ('positions', 'token_types'):
+      return leaf * (position_stddev / layers.INIT_STDDEV)
+    if name in ('kernel', 'embedding'):
+      return leaf * (stddev / layers.INIT_STDDEV)
+    return leaf
+
+  return jax.tree_util.tree_map_with_path(rescale, params)
+
+
+def num_parameters(params: dict, vocab_size: int) -> int:
+  """Counts a Bert's parameters without the padding of its vocabulary.
+
+  Args:
+    params: the unboxed tree of parameters, or of their shapes.
+    vocab_size: V, unpadded.
+
+  Returns:
+    The count as published: 110,106,428 for BERT-Base uncased with both heads
+    (the tied softmax matrix counts once).
+  """
+  padded, embed_dim = params['embeddings']['tokens']['embedding'].shape
+  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+  return total - (padded - vocab_size) * (embed_dim + 1)  # table and bias
+
+
+def train_flops(
+  *,
+  batch: int,
+  length: int,
+  predictions: int,
+  vocab_size: int,
+  num_layers: int,
+  embed_dim: int,
+  mlp_dim: int,
+) -> int:
+  """Returns the model FLOPs of one training step: what MFU is a share of.
+
+  This is the one definition. A multiplication of [m, k] by [k, n] is 2 m n k;
+  the backward pass is two such for each of the forward's, so a step is three
+  times the forward. Counted are the projections, the attention scores and
+  contexts over all T x T (padding included), the MLM head on the P predicted
+  positions, pooler and NSP head. Not counted: look-ups, sums, norms, softmax,
+  the padding of the vocabulary, the optimiser, and, as usual for MFU, what
+  rematerialisation computes a second time.
+
+  Args:
+    batch: B, sequences of the global batch.
+    length: T.
+    predictions: P, predicted positions a sequence.
+    vocab_size: V, unpadded.
+    num_layers: L.
+    embed_dim: D.
+    mlp_dim: F.
+  """
+  B, T, P, D = batch, length, predictions, embed_dim
+  projections = 2 * B * T * D * (4 * D + 2 * mlp_dim)  # q, k, v, out; in, out
+  attention = 2 * 2 * B * T * T * D  # scores and context, over all heads
+  mlm = 2 * B * P * D * (D + vocab_size)
+  nsp = 2 * B * D * (D + 2)
+  return 3 * (num_layers * (projections + attention) + mlm + nsp)

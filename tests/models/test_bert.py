@@ -1,0 +1,290 @@
+import functools
+
+import bert_cases
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from configs import variants
+from models import bert
+
+
+def test_padding_changes_nothing():
+  model, params = bert_cases.make_model(), bert_cases.init_params()
+  batch = bert_cases.make_batch()
+  padded = {
+    k: np.pad(v, ((0, 0), (0, 11))) if v.shape[1:] == (37,) else v
+    for k, v in batch.items()
+  }
+  assert padded['tokens'].shape == (4, 48)
+  padded['tokens'][:, 37:] = 7  # whatever stands there
+  outputs, _, losses, gradient = bert_cases.run(model, params, batch)
+  outputs_p, _, losses_p, gradient_p = bert_cases.run(model, params, padded)
+  outputs_p['hidden'] = outputs_p['hidden'][:, :37]
+  bert_cases.assert_close(outputs_p, outputs, 1e-5)
+  bert_cases.assert_close(losses_p, losses, 1e-6)
+  bert_cases.assert_close(gradient_p, gradient, 1e-5)
+
+
+def test_rows_do_not_look_at_each_other():
+  model, params = bert_cases.make_model(), bert_cases.init_params()
+  batch = bert_cases.make_batch()
+  order = np.array([2, 0, 3, 1])
+  outputs, _, losses, _ = bert_cases.run(model, params, batch)
+  shuffled = {k: v[order] for k, v in batch.items()}
+  outputs_s, _, losses_s, _ = bert_cases.run(model, params, shuffled)
+  bert_cases.assert_close(
+    outputs_s, {k: v[order] for k, v in outputs.items()}, 1e-5
+  )
+  bert_cases.assert_close(losses_s, losses, 1e-6)
+  # One row replaced: the others stay.
+  other = bert_cases.make_batch(seed=1)
+  changed = {k: np.concatenate([v[:3], other[k][3:]]) for k, v in batch.items()}
+  outputs_c, _, _, _ = bert_cases.run(model, params, changed)
+  bert_cases.assert_close(
+    {k: v[:3] for k, v in outputs_c.items()},
+    {k: v[:3] for k, v in outputs.items()},
+    1e-5,
+  )
+  assert np.abs(outputs_c['pooled'][3] - outputs['pooled'][3]).max() > 1e-3
+
+
+@pytest.mark.parametrize('scan_layers', [True, False])
+def test_layers_scanned_unrolled_and_rematerialised_agree(scan_layers):
+  """With dropout on: the same masks, forwards and backwards."""
+  batch, rng = bert_cases.make_batch(), jax.random.key(5)
+  plain = bert_cases.make_model()
+  params = bert_cases.init_params()
+  _, _, losses, gradient = bert_cases.run(plain, params, batch, rng)
+  others = [bert_cases.make_model(remat=True, scan_layers=scan_layers)]
+  if not scan_layers:
+    others.append(bert_cases.make_model(scan_layers=False))
+  for model in others:
+    _, _, losses_o, gradient_o = bert_cases.run(model, params, batch, rng)
+    bert_cases.assert_close(losses_o, losses, 2e-6)
+    bert_cases.assert_close(gradient_o, gradient, 5e-6)
+  _, _, losses_e, _ = bert_cases.run(plain, params, batch)
+  assert abs(losses_e['mlm'] - losses['mlm']) > 1e-3  # there was dropout
+  _, _, losses_d, _ = bert_cases.run(plain, params, batch, jax.random.key(6))
+  assert abs(losses_d['mlm'] - losses['mlm']) > 1e-3
+
+
+def test_unrolling_leaves_no_loop_and_the_same_parameters():
+  batch = bert_cases.make_batch()
+  texts, shapes = {}, {}
+  for scan_layers in (True, False):
+    model = bert_cases.make_model(scan_layers=scan_layers)
+    initial = functools.partial(model.init, train=False)
+    args = [batch[k] for k in bert_cases.INPUTS]
+    shapes[scan_layers] = jax.eval_shape(initial, jax.random.key(0), *args)
+    texts[scan_layers] = bert_cases.run.lower(
+      model, nn.meta.unbox(shapes[scan_layers]['params']), batch
+    ).as_text()
+  assert 'stablehlo.while' in texts[True]
+  assert 'stablehlo.while' not in texts[False]
+  assert shapes[True] == shapes[False]
+
+
+def test_bfloat16_stays_near_float32():
+  batch = bert_cases.make_batch()
+  params = bert_cases.init_params()
+  outputs, _, losses, gradient = bert_cases.run(
+    bert_cases.make_model(), params, batch
+  )
+  model = bert_cases.make_model(dtype=jnp.bfloat16)
+  outputs_b, _, losses_b, gradient_b = bert_cases.run(model, params, batch)
+  dtypes = {k: v.dtype for k, v in outputs_b.items()}
+  assert dtypes == {
+    'hidden': jnp.bfloat16,
+    'pooled': jnp.bfloat16,
+    'mlm_logits': jnp.float32,
+    'nsp_logits': jnp.float32,
+  }
+  difference = np.abs(
+    np.asarray(outputs_b['hidden'], np.float32) - outputs['hidden']
+  )
+  assert 0 < difference.mean() < 0.02
+  for name in losses:
+    np.testing.assert_allclose(losses_b[name], losses[name], rtol=0.01)
+  for leaf in jax.tree.leaves(gradient_b):
+    assert leaf.dtype == jnp.float32
+  errors = bert_cases.relative_errors(gradient_b, gradient)
+  assert np.median(list(errors.values())) < 0.05, errors
+  initial = jax.eval_shape(
+    functools.partial(model.init, train=False),
+    jax.random.key(0),
+    *[batch[k] for k in bert_cases.INPUTS],
+  )
+  assert {leaf.dtype for leaf in jax.tree.leaves(initial)} == {
+    np.dtype(np.float32)
+  }
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+def test_wholly_masked_rows_are_finite(dtype):
+  batch = bert_cases.make_batch()
+  batch['token_mask'][1] = False
+  batch['example_mask'][1] = False
+  model, sow = bert_cases.make_model(dtype=dtype), dtype == jnp.float32
+  outputs, sown, losses, gradient = bert_cases.run(
+    model, bert_cases.init_params(), batch, sow=sow
+  )
+  for leaf in jax.tree.leaves((outputs, losses, gradient)):
+    assert np.isfinite(np.asarray(leaf, np.float32)).all()
+  if sow:
+    attention = sown['layers']['attention']['attention'][0]
+    assert (attention[:, 1] == 0).all()
+    np.testing.assert_allclose(attention[:, 0].sum(-1), 1, rtol=1e-6)
+
+
+def test_nothing_is_sown_unless_asked():
+  model, batch = bert_cases.make_model(), bert_cases.make_batch()
+  params = bert_cases.init_params()
+  _, sown, _, _ = bert_cases.run(model, params, batch)
+  assert not sown
+  _, sown, _, _ = bert_cases.run(model, params, batch, sow=True)
+  shapes = jax.tree.map(jnp.shape, sown, is_leaf=lambda x: hasattr(x, 'dtype'))
+  assert shapes == {
+    'embedded': ((4, 37, 128),),
+    'layers': {
+      'hidden': ((2, 4, 37, 128),),
+      'attention': {'attention': ((2, 4, 2, 37, 37),)},
+    },
+  }
+
+
+# Vocabulary padding, counts, FLOPs
+
+
+def test_padded_vocabulary_is_out_of_the_way():
+  model, batch = bert_cases.make_model(), bert_cases.make_batch()
+  initial = jax.jit(functools.partial(model.init, train=False))(
+    jax.random.key(0), *[batch[k] for k in bert_cases.INPUTS]
+  )
+  params = nn.meta.unbox(initial['params'])
+  table = params['embeddings']['tokens']['embedding']
+  assert table.shape == (1024, 128)
+  assert (table[bert_cases.VOCAB_SIZE :] == 0).all()
+  assert (table[: bert_cases.VOCAB_SIZE].std(axis=1) > 0.01).all()
+  outputs, _, _, gradient = bert_cases.run(model, params, batch)
+  logits = outputs['mlm_logits']
+  assert (jax.nn.softmax(logits)[..., bert_cases.VOCAB_SIZE :] == 0).all()
+  table = gradient['embeddings']['tokens']['embedding']
+  assert (table[bert_cases.VOCAB_SIZE :] == 0).all()
+  assert (
+    (table[: bert_cases.VOCAB_SIZE] != 0).any(axis=1).all()
+  )  # softmax reaches all
+  assert (gradient['mlm']['bias'][bert_cases.VOCAB_SIZE :] == 0).all()
+  assert [bert.pad_vocab(v) for v in (1, 128, 129, 30522)] == [
+    128,
+    128,
+    256,
+    30592,
+  ]
+
+
+@pytest.mark.parametrize(
+  'name, millions', [('bert-base', 110.106428), ('bert-large', 336.226108)]
+)
+def test_parameter_counts_are_the_published_ones(torch, name, millions):
+  """As counted by Hugging Face's BertForPreTraining of the same sizes."""
+  transformers = pytest.importorskip('transformers')
+  sizes = variants.BERT[name]
+  params = nn.meta.unbox(bert_cases.abstract_params(vocab_size=30522, **sizes))
+  count = bert.num_parameters(params, 30522)
+  with torch.device('meta'):
+    reference = transformers.BertForPreTraining(
+      transformers.BertConfig(
+        hidden_size=sizes['embed_dim'],
+        num_hidden_layers=sizes['num_layers'],
+        num_attention_heads=sizes['num_heads'],
+        intermediate_size=sizes['mlp_dim'],
+      )
+    )
+  assert count == sum(p.numel() for p in reference.parameters())
+  assert count == round(millions * 1e6)
+
+
+def test_sizes_are_the_papers():
+  # Devlin et al. 2018, section 3 (L, H, A) and Table 6's rows.
+  sizes = {
+    name: (s['num_layers'], s['embed_dim'], s['num_heads'])
+    for name, s in variants.BERT.items()
+  }
+  assert sizes['bert-base'] == (12, 768, 12)
+  assert sizes['bert-large'] == (24, 1024, 16)
+  table_6 = {(3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 1024, 16)}
+  assert table_6 <= set(sizes.values())
+  for name, s in variants.BERT.items():
+    assert s['mlp_dim'] == 4 * s['embed_dim'], name
+    count = bert.num_parameters(
+      nn.meta.unbox(bert_cases.abstract_params(vocab_size=30522, **s)), 30522
+    )
+    D, F = s['embed_dim'], s['mlp_dim']
+    layer = 4 * D * D + 2 * D * F + 9 * D + F  # kernels, biases, two norms
+    tables = (30522 + 512 + 2 + 2) * D
+    heads = 2 * (D * D + D) + 2 * D + 30522 + 2 * D + 2
+    assert count == s['num_layers'] * layer + tables + heads, name
+
+
+def dot_flops(jaxpr):
+  """Sums 2 m n k over the dot products of a jaxpr, loops counted."""
+  total = 0
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == 'dot_general':
+      (contracted, _), _ = equation.params['dimension_numbers']
+      shape = equation.invars[0].aval.shape
+      depth = np.prod([shape[i] for i in contracted])
+      total += 2 * depth * equation.outvars[0].aval.size
+    times = (
+      equation.params['length'] if equation.primitive.name == 'scan' else 1
+    )
+    for inner in jax.extend.core.jaxprs_in_params(equation.params):
+      total += times * dot_flops(inner)
+  return int(total)
+
+
+@pytest.mark.parametrize('scan_layers', [True, False])
+@pytest.mark.parametrize('name', ['bert-tiny', 'bert-base', 'bert-large'])
+def test_train_flops_are_those_of_the_program(name, scan_layers):
+  sizes, B, T, P, V = variants.BERT[name], 8, 128, 20, 30592
+  model = bert_cases.make_model(sizes, vocab_size=V, scan_layers=scan_layers)
+  model = model.clone(max_length=512)
+  params = nn.meta.unbox(bert_cases.abstract_params(vocab_size=V, **sizes))
+  batch = jax.eval_shape(
+    lambda: bert_cases.make_batch(lengths=(T,) * B, T=T, P=P)
+  )
+  run_step = functools.partial(bert_cases.run, model)
+  counted = dot_flops(jax.make_jaxpr(run_step)(params, batch).jaxpr)
+  flops = functools.partial(
+    bert.train_flops,
+    batch=B,
+    length=T,
+    predictions=P,
+    num_layers=sizes['num_layers'],
+    embed_dim=sizes['embed_dim'],
+    mlp_dim=sizes['mlp_dim'],
+  )
+  assert counted == flops(vocab_size=V)
+  # Padding is not useful work.
+  assert flops(vocab_size=30522) == counted - 6 * B * P * sizes['embed_dim'] * (
+    V - 30522
+  )
+  if scan_layers:
+    again = model.clone(remat=True)
+    rematerialised = jax.make_jaxpr(functools.partial(bert_cases.run, again))
+    assert dot_flops(rematerialised(params, batch).jaxpr) > counted
+
+
+def test_bad_sizes_are_refused():
+  with pytest.raises(ValueError, match='embed_dim is 128.*num_heads .3.'):
+    bert_cases.abstract_params(
+      vocab_size=9, **bert_cases.TINY | {'num_heads': 3}
+    )
+  with pytest.raises(ValueError, match='8 tokens long.*4 positions'):
+    bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, max_length=4)
+  with pytest.raises(ValueError, match="gelu is 'relu'"):
+    bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, gelu='relu')

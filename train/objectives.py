@@ -1,0 +1,102 @@
+"""What is minimised and measured, as sums with their weights.
+
+Losses come as (sum, weight), never as means, so that micro-batches, shards
+and evaluation batches add up exactly: the loss of a global batch is
+`sum_k sum_k / weight_k` with the weights of the whole batch.
+"""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+Batch = Mapping[str, Array]
+SumAndWeight = tuple[Array, Array]
+
+
+def mlm_weights(batch: Batch) -> Array:
+  """Returns float32 [B, P]: weights of predictions, 0 in padding rows."""
+  return batch['mlm_weights'] * batch['example_mask'][:, None]
+
+
+def nsp_weights(batch: Batch) -> Array:
+  """Returns float32 [B]: weights of sentence pairs, 0 in padding rows."""
+  return batch['nsp_weights'] * batch['example_mask']
+
+
+def bert_weights(batch: Batch) -> dict[str, Array]:
+  """Returns what each loss's sum over a global batch is divided by.
+
+  Args:
+    batch: with `mlm_weights` [B, P], `nsp_weights` [B], `example_mask` [B].
+
+  Returns:
+    float32 scalars 'mlm' and 'nsp', at least 1: a batch without a single
+    matched pair (one short document) has the NSP loss 0, not NaN.
+  """
+  return {
+    'mlm': jnp.maximum(mlm_weights(batch).sum(), 1),
+    'nsp': jnp.maximum(nsp_weights(batch).sum(), 1),
+  }
+
+
+def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
+  """Scores labels under a softmax over the last axis.
+
+  Args:
+    logits: float [..., K].
+    labels: int [...], below K.
+
+  Returns:
+    Negative log-likelihoods and whether no other class scores higher (a tie
+    counts as right), both float32 [...].
+  """
+  logits = logits.astype(jnp.float32)
+  label_logits = jnp.take_along_axis(
+    logits, labels[..., None], axis=-1, mode='clip'
+  )[..., 0]
+  losses = jax.nn.logsumexp(logits, axis=-1) - label_logits
+  hits = label_logits >= jax.lax.stop_gradient(logits).max(axis=-1)
+  return losses, hits.astype(jnp.float32)
+
+
+def bert_losses(
+  outputs: Mapping[str, Array], batch: Batch
+) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
+  """Returns BERT's two losses and two accuracies.
+
+  Args:
+    outputs: `mlm_logits` [B, P, V] and `nsp_logits` [B, 2] of models.bert.Bert.
+    batch: `mlm_targets` int [B, P], `mlm_weights` float [B, P], `nsp_labels`
+      int [B] (0 = really next), `nsp_weights` float [B], `example_mask` bool
+      [B].
+
+  Returns:
+    Losses in nats {'mlm', 'nsp'} and metrics {'mlm_accuracy',
+    'nsp_accuracy'}: each (weighted sum, sum of weights), float32 scalars.
+  """
+  losses, metrics = {}, {}
+  for name, targets, weights in (
+    ('mlm', batch['mlm_targets'], mlm_weights(batch)),
+    ('nsp', batch['nsp_labels'], nsp_weights(batch)),
+  ):
+    values, hits = score_labels(outputs[f'{name}_logits'], targets)
+    losses[name] = (jnp.sum(values * weights), weights.sum())
+    metrics[f'{name}_accuracy'] = (jnp.sum(hits * weights), weights.sum())
+  return losses, metrics
+
+
+def unigram_losses(log_probs_V: Array, batch: Batch) -> SumAndWeight:
+  """Scores the MLM targets by token frequency alone, the newcomer's yardstick.
+
+  Args:
+    log_probs_V: float [V], log-probability of each token.
+    batch: as for `bert_losses`.
+
+  Returns:
+    (sum of negative log-likelihoods in nats, sum of weights).
+  """
+  weights = mlm_weights(batch)
+  losses = -jnp.take(log_probs_V, batch['mlm_targets'], mode='clip')
+  return jnp.sum(losses * weights), weights.sum()

@@ -4,6 +4,12 @@ NAMES: store, batches, step, first_step, accelerator; without one, all that
 the machine can run. `store` reads --text, a folder or glob of running text.
 """
 
+# ruff: noqa: E402
+from train import huge_pages
+
+if __name__ == '__main__':
+  huge_pages.restart_with()  # theirs profits as much as ours
+
 import argparse
 import functools
 import json

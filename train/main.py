@@ -1,5 +1,11 @@
 """Pre-trains: python -m train.main --config NAME [--config.KEY=VALUE ...]."""
 
+# ruff: noqa: E402
+from train import huge_pages
+
+if __name__ == '__main__':
+  huge_pages.restart_with()  # before the imports that take seconds
+
 import sys
 
 from absl import app, flags, logging

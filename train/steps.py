@@ -24,7 +24,8 @@ class Objective(NamedTuple):
   Attributes:
     transform: (host batch, keys [B]) -> model batch; row by row.
     inputs: model batch -> positional arguments of the module.
-    weights: model batch -> {loss: total weight}, of the whole global batch.
+    weights: model batch -> {loss: what its sum over the global batch is
+      divided by}, at least 1.
     losses: (outputs, model batch) -> ({loss: (sum, weight)}, {metric: (sum,
       weight)}), the second for reading only.
     loss_names: the names of the losses, in nats.
@@ -75,10 +76,7 @@ def make_train_step(
       rngs={'dropout': rng},
     )
     losses, metrics = objective.losses(outputs, batch)
-    loss = sum(
-      total / jnp.maximum(totals[name], 1.0)
-      for name, (total, _) in losses.items()
-    )
+    loss = sum(total / totals[name] for name, (total, _) in losses.items())
     sums = {name: jnp.stack(pair) for name, pair in (losses | metrics).items()}
     return loss, sums
 

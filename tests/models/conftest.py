@@ -99,7 +99,7 @@ def rename(arrays, config):
 @pytest.fixture(scope='session')
 def torch():
   torch = pytest.importorskip('torch')
-  torch.set_num_threads(2)
+  torch.set_num_threads(1)
   return torch
 
 

@@ -99,6 +99,7 @@ def rename(arrays, config):
 @pytest.fixture(scope='session')
 def torch():
   torch = pytest.importorskip('torch')
+  # One thread: two that wait for each other on a busy machine take 5 x as long.
   torch.set_num_threads(1)
   return torch
 

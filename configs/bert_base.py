@@ -7,7 +7,8 @@ Expected: held-out masked-LM perplexity about 4 (Table 6: 3.99).
 BooksCorpus is not distributed any more; prepare what text there is first:
 
   python -m data.prepare --source tfds:wikipedia/20230601.en \
-    --tokenizer bert-base-uncased-vocab.txt --out gs://BUCKET/wikipedia
+    --tokenizer bert-base-uncased-vocab.txt --out stores/wikipedia
+  gcloud storage cp -r stores/wikipedia gs://BUCKET/wikipedia
   python -m train.main --config bert_base \
     --config.data.folder=gs://BUCKET/wikipedia \
     --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_base

@@ -77,7 +77,7 @@ def small_text() -> str:
 
 @pytest.fixture(scope='session')
 def small_config(small_store):
-  """Returns a function (overrides) -> config of a one-minute-less run."""
+  """Returns a function (overrides) -> config of a run of seconds."""
 
   def make(**overrides):
     config = settings.load_config('bert_tiny')
@@ -90,6 +90,8 @@ def small_config(small_store):
         'model.num_heads': 2,
         'model.mlp_dim': 64,
         'model.max_length': 64,
+        'model.dropout_rate': 0.1,
+        'model.attention_dropout_rate': 0.1,
         'data.folder': str(small_store),
         'data.source': str(source_of(small_store)),
         'data.tokenizer': 'train:wordpiece:500',

@@ -507,6 +507,14 @@ def test_tfds_reads_what_tfds_wrote(tmp_path):
   assert "no data set 'no_such_set'" in errors[2][1]
   assert 'expected tfds:NAME' in errors[3][1]
 
+  prepare = [sys.executable, '-m', 'data.prepare', '--json']
+  prepare += ['--source', 'tfds:tiny_texts', '--tokenizer']
+  prepare += ['train:wordpiece:100', '--out', str(tmp_path / 'store')]
+  done = subprocess.run(
+    prepare, env=env, check=True, capture_output=True, text=True, timeout=120
+  )
+  assert json.loads(done.stdout)['documents'] == 50
+
 
 def test_other_sources_do_not_import_tensorflow(tmp_path):
   path = write(tmp_path / 'a.txt', 'Text.')

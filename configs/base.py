@@ -28,7 +28,9 @@ def get_config() -> ml_collections.ConfigDict:
   data = config.data
   data.source = 'manual'  # manual, a path, a glob, or tfds:NAME
   data.tokenizer = 'train:wordpiece:6000'  # or a vocab.txt, or a folder
-  data.folder = placeholder(str)  # the token store; empty: under runs/stores
+  # The token store, taken as it is where it stands; else it is built there
+  # from source and tokenizer, by default under runs/stores.
+  data.folder = placeholder(str)
   data.cache = placeholder(str)  # local copy of a remote store, once a host
   data.document_break = placeholder(str)  # file, blank_line or a regex
   data.held_out = 0.05  # share of the documents kept for evaluation
@@ -99,8 +101,9 @@ def get_config() -> ml_collections.ConfigDict:
   train.checkpoint_every = 1_000  # steps between checkpoints
   train.keep_checkpoints = 3  # the newest so many
   train.platform = 'tpu'  # refuse to train on another: cpu, gpu or tpu
-  train.deterministic = False  # GPU: bitwise equal runs, slower
-  train.peak_tflops = placeholder(float)  # of one device; else from a table
+  # On a GPU: refuse to start unless XLA_FLAGS asks for deterministic kernels.
+  train.deterministic = False
+  train.peak_tflops = placeholder(float)  # of a device, for MFU
 
   config.eval = ml_collections.ConfigDict()
   config.eval.global_batch = 256  # rows scored at a time

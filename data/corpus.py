@@ -242,6 +242,8 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
   """
   partial = target.parent / f'.{target.name}.partial'
   replaced = target.parent / f'.{target.name}.replaced'
+  if replaced.exists() and not target.exists():
+    replaced.rename(target)  # killed between the two renames below
   for stale in (partial, replaced):
     if stale.exists():
       shutil.rmtree(stale)

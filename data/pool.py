@@ -152,7 +152,7 @@ def encode_all(
     The work items' results.
 
   Raises:
-    RuntimeError: if a worker dies.
+    ChildProcessError: if a worker dies.
   """
   items = _group(pieces)
   head = list(itertools.islice(items, _POOL_FROM))
@@ -228,9 +228,10 @@ def _call(process: subprocess.Popen, item: list[sources.Piece]) -> Encoded:
     process.stdin.flush()
     answer = pickle.load(process.stdout)
   except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
-    raise RuntimeError(
+    raise ChildProcessError(
       f'a worker process of the store build died (exit code '
-      f'{process.wait()}); out of memory? Try fewer with --workers.'
+      f'{process.wait()}); out of memory? python -m data.prepare'
+      ' takes fewer with --workers.'
     ) from error
   if isinstance(answer, Exception):
     raise answer

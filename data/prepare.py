@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   except KeyboardInterrupt:
     print('error: interrupted; nothing was left in place', file=sys.stderr)
     return 130
-  except (ValueError, OSError, RuntimeError) as error:
+  except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 1
   audits.print_audit(audit)

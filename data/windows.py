@@ -80,6 +80,47 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
   if length < 8:
     raise ValueError(f'length {length}: expected 8 or more tokens.')
   split = 'held-out' if held_out else 'training'
+  name = f'windows-{length}-{split}-v{_VERSION}-{store.meta["digest"][:16]}'
+  folder = _ensure(store, length, held_out, name)
+  meta = json.loads((folder / 'index.json').read_bytes())
+  windows = np.memmap(folder / 'windows.bin', dtype=WINDOW, mode='r')
+  if len(windows) != meta['num_windows']:
+    raise ValueError(
+      f'{folder / "windows.bin"} has {len(windows)} windows, expected '
+      f'{meta["num_windows"]}. Remove the folder {folder}; it is built again.'
+    )
+  return Index(
+    windows=windows.view(np.ndarray),
+    offsets=np.load(folder / 'offsets.npy', mmap_mode='r').view(np.ndarray),
+    boundary_share=meta['boundary_share'],
+  )
+
+
+def _ensure(
+  store: corpus.Store, length: int, held_out: bool, name: str
+) -> pathlib.Path:
+  """Returns the folder of an index that stands."""
+  cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-{os.getuid()}'
+  for parent in (pathlib.Path(store.folder), cache):
+    target = parent / name
+    if target.exists():
+      return target
+    try:
+      with corpus.exclusive(target):
+        if not target.exists():
+          with corpus.new_folder(target) as partial:
+            _write(store, length, _choose(store, held_out), partial)
+      return target
+    except OSError as error:
+      read_only = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+      if parent == cache or not read_only:
+        raise
+  raise AssertionError('unreachable')
+
+
+def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:
+  """Returns bool [D], the documents of a split; see `open_index`."""
+  split = 'held-out' if held_out else 'training'
   chosen = np.asarray(store.held_out) == held_out
   # Documents without text have no window.
   bounds = np.asarray(store.sentences)[np.asarray(store.documents)]
@@ -96,42 +137,7 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
       'expected 2 or more: a pair takes its random second text from another '
       f'document. {remedy}.'
     )
-  name = f'windows-{length}-{split}-v{_VERSION}-{store.meta["digest"][:16]}'
-  folder = _ensure(store, length, chosen, name)
-  meta = json.loads((folder / 'index.json').read_bytes())
-  windows = np.memmap(folder / 'windows.bin', dtype=WINDOW, mode='r')
-  if len(windows) != meta['num_windows']:
-    raise ValueError(
-      f'{folder / "windows.bin"} has {len(windows)} windows, expected '
-      f'{meta["num_windows"]}. Remove the folder {folder}; it is built again.'
-    )
-  return Index(
-    windows=windows.view(np.ndarray),
-    offsets=np.load(folder / 'offsets.npy', mmap_mode='r').view(np.ndarray),
-    boundary_share=meta['boundary_share'],
-  )
-
-
-def _ensure(
-  store: corpus.Store, length: int, chosen: np.ndarray, name: str
-) -> pathlib.Path:
-  """Returns the folder of an index that stands."""
-  cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-{os.getuid()}'
-  for parent in (pathlib.Path(store.folder), cache):
-    target = parent / name
-    if target.exists():
-      return target
-    try:
-      with corpus.exclusive(target):
-        if not target.exists():
-          with corpus.new_folder(target) as partial:
-            _write(store, length, chosen, partial)
-      return target
-    except OSError as error:
-      read_only = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-      if parent == cache or not read_only:
-        raise
-  raise AssertionError('unreachable')
+  return chosen
 
 
 def _write(

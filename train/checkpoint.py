@@ -76,7 +76,10 @@ class Checkpoints:
         raise
 
   def _explained(self, error: Exception) -> OSError:
-    complete = self.latest()
+    try:
+      complete = self.latest()
+    except Exception:  # the storage itself is broken: say the first cause
+      complete = None
     kept = (
       'no complete checkpoint is there'
       if complete is None

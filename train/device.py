@@ -1,5 +1,6 @@
 """What a device can do, and the one definition of MFU."""
 
+import math
 import os
 import time
 from typing import Any
@@ -32,13 +33,29 @@ def check_platform(expected: str) -> None:
     ValueError: if JAX found another platform (a missing driver makes JAX fall
       back to the CPU with no more than a warning).
   """
-  found = jax.default_backend()
+  try:
+    found = jax.default_backend()
+  except RuntimeError as error:  # JAX_PLATFORMS asks for what is not there
+    raise ValueError(
+      f'train.platform={expected!r}, but JAX finds no device'
+      f' (JAX_PLATFORMS={os.environ.get("JAX_PLATFORMS")!r}): {error}'
+    ) from error
   if found != expected:
+    extra = {'gpu': 'cuda', 'tpu': 'tpu'}.get(expected)
+    install = (
+      f" Install the drivers and pip install -e '.[{extra}]', or"
+      if extra
+      else ''
+    )
     raise ValueError(
       f'train.platform={expected!r}, but JAX found {found!r}'
-      f' ({jax.devices()[0].device_kind}). Install the drivers and'
-      f" pip install -e '.[{ {'gpu': 'cuda'}.get(expected, expected) }]', or"
-      f' pass --config.train.platform={found} to train there'
+      f' ({jax.devices()[0].device_kind}).{install} pass'
+      f' --config.train.platform={found} to train there'
+    )
+  if jax.process_count() > 1:
+    raise ValueError(
+      f'JAX runs as {jax.process_count()} processes; training over several'
+      ' hosts is not supported yet: start one process that sees all devices'
     )
 
 
@@ -69,8 +86,8 @@ def enable_compilation_cache() -> None:
     jax.config.update('jax_compilation_cache_dir', folder)
 
 
-def peak_tflops(override: float | None = None) -> float:
-  """Returns the peak matrix rate of one device in TFLOP/s.
+def peak_tflops(override: float | None = None) -> float | None:
+  """Returns the peak bfloat16 matrix rate of one device in TFLOP/s.
 
   Accelerators are looked up in PEAK_TFLOPS by name. For a CPU there is no
   data sheet to trust: its peak is the rate of a float32 1024^3 matrix product
@@ -79,8 +96,8 @@ def peak_tflops(override: float | None = None) -> float:
   Args:
     override: the figure to use instead, where given.
 
-  Raises:
-    ValueError: for an accelerator that the table does not know.
+  Returns:
+    The rate, or None for an accelerator that the table does not know.
   """
   if override is not None:
     return override
@@ -90,12 +107,7 @@ def peak_tflops(override: float | None = None) -> float:
   matches = [
     kind for kind in PEAK_TFLOPS if device.device_kind.startswith(kind)
   ]
-  if not matches:
-    raise ValueError(
-      f'no peak rate is known for {device.device_kind!r};'
-      ' give it by --config.train.peak_tflops'
-    )
-  return PEAK_TFLOPS[max(matches, key=len)]
+  return PEAK_TFLOPS[max(matches, key=len)] if matches else None
 
 
 def _measure_cpu() -> float:
@@ -113,7 +125,7 @@ def _measure_cpu() -> float:
 
 
 def model_flops_utilisation(
-  flops: float, seconds: float, peak: float, num_devices: int
+  flops: float, seconds: float, peak: float | None, num_devices: int
 ) -> float:
   """Returns MFU: model FLOPs done over the FLOPs that were possible.
 
@@ -121,9 +133,11 @@ def model_flops_utilisation(
     flops: FLOPs that the model needs (the module's `train_flops`, which counts
       no recomputation), over all devices.
     seconds: wall time.
-    peak: TFLOP/s of one device.
+    peak: TFLOP/s of one device; None gives NaN.
     num_devices: how many devices.
   """
+  if peak is None:
+    return math.nan
   return flops / (seconds * peak * 1e12 * num_devices)
 
 

@@ -1,6 +1,5 @@
 """Exact figures on held-out text."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -37,8 +36,9 @@ def evaluate(
     for name, pair in result.items():
       sums[name] = sums.get(name, np.zeros(2)) + pair.astype(np.float64)
   means = {
-    name: float(total / weight) if weight else math.nan
+    name: float(total / weight)
     for name, (total, weight) in sums.items()
+    if weight  # no held-out pair can be told: no NSP figures
   }
   metrics = {}
   baseline = means.pop('baseline')
@@ -47,11 +47,10 @@ def evaluate(
       metrics[f'eval/{name}_loss'] = mean
     else:
       metrics[f'eval/{name}'] = mean
-  metrics['eval/mlm_perplexity'] = math.exp(metrics['eval/mlm_loss'])
-  metrics['eval/unigram_perplexity'] = math.exp(baseline)
-  metrics['eval/perplexity_ratio'] = math.exp(
-    metrics['eval/mlm_loss'] - baseline
-  )
+  loss = metrics['eval/mlm_loss']
+  metrics['eval/mlm_perplexity'] = float(np.exp(loss))
+  metrics['eval/unigram_perplexity'] = float(np.exp(baseline))
+  metrics['eval/perplexity_ratio'] = float(np.exp(loss - baseline))
   return dict(sorted(metrics.items()))
 
 

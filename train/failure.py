@@ -9,6 +9,16 @@ import numpy as np
 from etils import epath
 
 from train import sharding
+from train.checkpoint import Checkpoints
+
+
+def kept(checkpoints: Checkpoints) -> str:
+  """Returns a sentence on what a failed run can continue from."""
+  checkpoints.finish()
+  step = checkpoints.latest()
+  if step is None:
+    return 'There is no checkpoint yet.'
+  return f'The checkpoint of step {step} is kept.'
 
 
 def stop_nonfinite(
@@ -17,7 +27,7 @@ def stop_nonfinite(
   gradient_norms: Callable[[Any, Any, Any], tuple[Any, Any]],
   host_batch: Mapping[str, np.ndarray],
   workdir: epath.Path,
-  last_checkpoint: int | None,
+  checkpoints: Checkpoints,
   mesh: Any,
 ) -> NoReturn:
   """Saves the batch, and raises an error that says what went wrong where.
@@ -28,7 +38,7 @@ def stop_nonfinite(
     gradient_norms: as `steps.make_gradient_norms` returns it.
     host_batch: the batch of that step.
     workdir: where the batch is written.
-    last_checkpoint: step of the newest complete checkpoint.
+    checkpoints: of the run, to say which is kept.
     mesh: the mesh.
 
   Raises:
@@ -38,9 +48,12 @@ def stop_nonfinite(
   content = io.BytesIO()
   np.savez(content, **host_batch)
   path.write_bytes(content.getvalue())
-  losses, norms = jax.device_get(
-    gradient_norms(params, sharding.put_batch(host_batch, mesh), step)
-  )
+  try:
+    losses, norms = jax.device_get(
+      gradient_norms(params, sharding.put_batch(host_batch, mesh), step)
+    )
+  except jax.errors.JaxRuntimeError:  # no room for a batch without parts
+    losses, norms = {}, {}
   named = {
     jax.tree_util.keystr(where, simple=True, separator='/'): float(norm)
     for where, norm in jax.tree_util.tree_flatten_with_path(norms)[0]
@@ -50,11 +63,6 @@ def stop_nonfinite(
     key=lambda item: (np.isfinite(item[1]), -np.nan_to_num(item[1])),
   )
   lines = [f'  {norm:12.5g}  {where}' for where, norm in worst[:10]]
-  kept = (
-    'There is no checkpoint yet.'
-    if last_checkpoint is None
-    else f'The checkpoint of step {last_checkpoint} is kept.'
-  )
   of = ', '.join(f'{name} {float(value):.5g}' for name, value in losses.items())
   documents = sorted(set(host_batch['document_ids'].tolist()))
   raise FloatingPointError(
@@ -62,7 +70,7 @@ def stop_nonfinite(
     f'Losses without dropout: {of}. Largest gradient norms without dropout:\n'
     + '\n'.join(lines)
     + f'\nDocuments of the batch: {documents}'
-    f'\nThe batch is in {path}. {kept}'
+    f'\nThe batch is in {path}. {kept(checkpoints)}'
     ' A smaller optim.learning_rate or a longer warm-up is the usual cure;'
     ' use another --workdir with it'
   )

@@ -70,8 +70,11 @@ def train(
   }
   num_windows = {length: e.num_windows for length, e in examples.items()}
   phases = settings.resolve_phases(config, num_windows)
-  held_out = pipeline.Examples(store, phases[-1].length, held_out=True)
-  plan.check_data(examples, held_out, phases)
+  held_out = {
+    length: pipeline.Examples(store, length, held_out=True)
+    for length in examples
+  }
+  plan.check_data(examples, phases)
   total_steps = sum(phase.steps for phase in phases)
   batch_at = functools.partial(
     pipeline.train_batch, examples, phases, config.train.seed
@@ -110,12 +113,16 @@ def train(
   # ---- State: created, or restored ----------------------------------------
   results = reporting.read_results(workdir)
   saved = checkpoint.latest_step(workdir)
-  plan.check_continuation(config, workdir, phases, num_windows, saved)
+  done = saved if saved is not None else (results or {}).get('steps')
+  if done is not None:
+    plan.check_continuation(config, workdir, store, phases, num_windows, done)
+  elif config.init.weights is not None:
+    plan.check_initial_weights(config.init.weights, store.tokenizer)
   if results is not None and results['steps'] == total_steps:
     say(f'{workdir} holds a finished run of this config.')
     reporting.print_results(results, workdir)
     return results
-  plan.write_workdir(config, workdir, store.tokenizer)
+  plan.write_workdir(config, workdir, store)
   with contextlib.ExitStack() as stack:
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(
@@ -150,23 +157,24 @@ def train(
       )
       for length in examples
     }
-    eval_step = steps.make_eval_step(
-      model,
-      objective,
-      seed=config.train.seed,
-      baseline=functools.partial(
-        objectives.unigram_losses,
-        jnp.asarray(evaluate.unigram_log_probs(store.counts)),
-      ),
-      mesh=mesh,
-    )
+    unigram = jnp.asarray(evaluate.unigram_log_probs(store.counts))
+    eval_steps = {
+      length: steps.make_eval_step(
+        model,
+        objective_of[length],
+        seed=config.train.seed,
+        baseline=functools.partial(objectives.unigram_losses, unigram),
+        mesh=mesh,
+      )
+      for length in examples
+    }
 
-    def run_evaluation(params: Any) -> dict[str, float]:
+    def run_evaluation(params: Any, length: int) -> dict[str, float]:
       batches = pipeline.eval_batches(
-        held_out, config.eval.global_batch, config.eval.max_windows
+        held_out[length], config.eval.global_batch, config.eval.max_windows
       )
       return evaluate.evaluate(
-        eval_step, params, batches, mesh, objective.loss_names
+        eval_steps[length], params, batches, mesh, objective.loss_names
       )
 
     # ---- Training ---------------------------------------------------------
@@ -204,15 +212,16 @@ def train(
           host = jax.device_get(report)
           if host['nonfinite_step'] >= 0:
             bad_step = int(host['nonfinite_step'])
+            bad_length = plan.phase_at(phases, bad_step).length
             failure.stop_nonfinite(
               bad_step,
               train_state.params,
               steps.make_gradient_norms(
-                model, objective_of[phase.length], seed=config.train.seed
+                model, objective_of[bad_length], seed=config.train.seed
               ),
               batch_at(bad_step),
               workdir,
-              checkpoints.latest(),
+              checkpoints,
               mesh,
             )
         if log:
@@ -222,9 +231,14 @@ def train(
           bar.update(step, reporting.figures(row))
         if score:
           with clock.measure('eval'):
-            row = run_evaluation(train_state.params)
+            row = run_evaluation(train_state.params, phase.length)
           writer.write(step, row)
           say(reporting.evaluation_line(step, row))
+        if save and not steps.all_finite(train_state.params):
+          raise FloatingPointError(
+            f'parameters are not finite after step {step}: its update'
+            f' overflowed. {failure.kept(checkpoints)}'
+          )
         if save:
           with clock.measure('save'):
             checkpoints.save(step, train_state)
@@ -246,6 +260,7 @@ def train(
       'device': device.describe(),
       'revision': reporting.revision(),
       'config': settings.flatten(config),
+      'store': plan.describe_store(store),
     }
     reporting.draw_curves(workdir)
     samples.print_filled_masks(

@@ -42,6 +42,8 @@ class MetricsWriter:
     else:
       with self._path.open('a') as file:
         file.write(text.getvalue())
+        file.flush()
+        os.fsync(file.fileno())  # a checkpoint that is kept has its rows
     for name, value in values.items():
       self._events.add_scalar(name, value, step)
     self._events.flush()

@@ -1,5 +1,6 @@
 """What a run will do, checked and printed before device time is spent."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,14 +12,16 @@ from etils import epath
 from flax import linen as nn
 from jax.sharding import Mesh
 
-from data import build, corpus
+from data import build, corpus, tokenization
 from data.pipeline import Examples
 from data.tokenization import WordPiece
 from data.transforms import max_predictions
 from models import bert
-from train import metrics, optim, reporting, settings, state
+from train import checkpoint, metrics, optim, reporting, settings, state
 from train.settings import Phase
 from train.steps import Objective
+
+STORE_FILE = 'trained_on.json'
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
@@ -45,7 +48,6 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
 
 def check_data(
   examples: Mapping[int, Examples],
-  held_out: Examples,
   phases: Sequence[Phase],
 ) -> None:
   """Checks that there is enough text of the right kind.
@@ -67,8 +69,6 @@ def check_data(
         ' next-sentence prediction has nothing to learn: every document is'
         ' one sentence. Prepare the text with another document_break'
       )
-  if not held_out.num_windows:
-    raise ValueError('no text is held out for evaluation: give more documents')
 
 
 def dummy_inputs(objective: Objective, host_batch: Mapping[str, Any]) -> tuple:
@@ -122,29 +122,36 @@ def cut_phases(phases: Sequence[Phase], steps: int) -> list[Phase]:
 def check_continuation(
   config: ml_collections.ConfigDict,
   workdir: epath.PathLike,
+  store: corpus.Store,
   phases: Sequence[Phase],
   num_windows: Mapping[int, int],
-  saved: int | None,
+  done: int,
 ) -> None:
   """Refuses to continue a workdir whose run would not be the same.
 
   Other phases are fine where all that was done stays as it was: the batches
-  and the learning rates of the steps up to `saved`.
+  and the learning rates of the `done` steps.
 
   Raises:
     ValueError: naming every key that differs.
   """
+  there = json.loads((epath.Path(workdir) / STORE_FILE).read_text())
+  here = describe_store(store)
+  if there['digest'] != here['digest']:
+    raise ValueError(
+      f'{workdir} holds {done} steps on the text of another token store:'
+      f' {there} there, {here} here. Name that store by data.folder, or pass'
+      ' another --workdir'
+    )
   old = settings.read_workdir_config(workdir)
-  if old is None or saved is None:
-    return
   differing = settings.differing_keys(
     settings.flatten(old), settings.flatten(config)
   )
   if differing.keys() & set(settings.SCHEDULE_KEYS):
     old_phases = settings.resolve_phases(old, num_windows)
-    same_batches = cut_phases(old_phases, saved) == cut_phases(phases, saved)
+    same_batches = cut_phases(old_phases, done) == cut_phases(phases, done)
     rates = [
-      jax.vmap(optim.make_schedule(optim_config, some))(jnp.arange(saved))
+      jax.vmap(optim.make_schedule(optim_config, some))(jnp.arange(done))
       for optim_config, some in (
         (old.optim, old_phases),
         (config.optim, phases),
@@ -159,17 +166,45 @@ def check_continuation(
       for key, (old, new) in differing.items()
     ]
     raise ValueError(
-      f'{workdir} holds {saved} steps of another config; what differs would'
+      f'{workdir} holds {done} steps of another config; what differs would'
       ' change the steps already done:\n'
       + '\n'.join(lines)
       + '\nPass the same values, or another --workdir'
     )
 
 
-def write_workdir(
-  config: ml_collections.ConfigDict, workdir: epath.Path, tokenizer: WordPiece
+def describe_store(store: corpus.Store) -> dict[str, str]:
+  """Returns what a store was made of, and the digest of its content."""
+  return {**store.meta['spec'], 'digest': store.meta['digest']}
+
+
+def check_initial_weights(
+  weights: epath.PathLike, tokenizer: WordPiece
 ) -> None:
-  """Makes a workdir that needs nothing else: config and tokenizer.
+  """Refuses parameters whose token ids mean other pieces.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if the vocabularies differ.
+  """
+  if checkpoint.latest_step(weights) is None:
+    raise FileNotFoundError(f'init.weights={weights}: no complete checkpoint')
+  theirs = tokenization.load(weights)
+  if theirs.fingerprint != tokenizer.fingerprint:
+    raise ValueError(
+      f'init.weights={weights} has another vocabulary'
+      f' ({theirs.vocab_size} pieces, {theirs.fingerprint[:8]}) than the store'
+      f' ({tokenizer.vocab_size} pieces, {tokenizer.fingerprint[:8]}): prepare'
+      f' the text with --tokenizer {weights}'
+    )
+
+
+def write_workdir(
+  config: ml_collections.ConfigDict, workdir: epath.Path, store: corpus.Store
+) -> None:
+  """Makes a workdir that needs nothing else: config, tokenizer, what store.
+
+  The results of an earlier end are removed: the run goes on.
 
   Raises:
     OSError: if the folder cannot be written.
@@ -178,7 +213,11 @@ def write_workdir(
   metrics.write_atomically(
     workdir / 'config.json', settings.as_json(config) + '\n'
   )
-  tokenizer.save(workdir)
+  metrics.write_atomically(
+    workdir / STORE_FILE, json.dumps(describe_store(store), indent=2) + '\n'
+  )
+  store.tokenizer.save(workdir)
+  (workdir / 'results.json').unlink(missing_ok=True)
 
 
 def training_row(
@@ -322,7 +361,11 @@ def residual_bytes(
 
   kept = jax.tree.leaves(jax.eval_shape(residuals, params))
   of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
-  total = sum(leaf.size * jnp.dtype(leaf.dtype).itemsize for leaf in kept)
+  total = sum(
+    leaf.size * jnp.dtype(leaf.dtype).itemsize
+    for leaf in kept
+    if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+  )
   return max(total - of_params, 0)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import pathlib
 import subprocess
 import time
@@ -86,7 +87,9 @@ class Clock:
     self._tokens += tokens
     self._flops += flops
 
-  def row(self, peak_tflops: float, num_devices: int) -> dict[str, float]:
+  def row(
+    self, peak_tflops: float | None, num_devices: int
+  ) -> dict[str, float]:
     """Returns the 'time/...' metrics since the last row, and begins anew.
 
     The rate is that of training, without the time of evaluating and saving.
@@ -118,7 +121,7 @@ def figures(row: Mapping[str, float]) -> str:
   return (
     f'loss {row["train/loss"]:.3f}'
     f'  {row["time/tokens_per_second"]:,.0f} tokens/s'
-    f'  MFU {row["time/mfu"]:.0%}'
+    + ('' if math.isnan(row['time/mfu']) else f'  MFU {row["time/mfu"]:.0%}')
   )
 
 
@@ -128,7 +131,7 @@ def evaluation_line(step: int, row: Mapping[str, float]) -> str:
     f'step {step}: held-out perplexity {row["eval/mlm_perplexity"]:.1f}'
     f' (unigram {row["eval/unigram_perplexity"]:.1f}),'
     f' MLM accuracy {row["eval/mlm_accuracy"]:.3f},'
-    f' NSP accuracy {row["eval/nsp_accuracy"]:.3f}'
+    f' NSP accuracy {row.get("eval/nsp_accuracy", math.nan):.3f}'
   )
 
 

@@ -37,7 +37,12 @@ FREE_KEYS = (
 )
 # A run may continue with other values of these where the learning rates of
 # the steps already done stay what they were.
-SCHEDULE_KEYS = ('train.phases', 'train.steps', 'train.num_epochs')
+SCHEDULE_KEYS = (
+  'train.phases',
+  'train.steps',
+  'train.num_epochs',
+  'train.global_batch',
+)
 
 
 class Phase(NamedTuple):
@@ -200,7 +205,8 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
   phases = []
   for phase in train.phases:
     if (
-      len(phase) != 4
+      not isinstance(phase, tuple | list)
+      or len(phase) != 4
       or not all(isinstance(n, int) and n > 0 for n in phase[:3])
       or phase[3] not in SCHEDULES
     ):

@@ -112,9 +112,9 @@ def make_train_step(
       ((loss, sums), grads), _ = jax.lax.scan(add, zeros, parts)
 
     grad_norm = optax.tree_utils.tree_norm(grads)
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
     good = finite & (state.nonfinite_step < 0)
-    updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     # A step that is not finite changes nothing: the run stops at the next
     # logged row with the parameters that made it still at hand.
@@ -185,6 +185,13 @@ def make_eval_step(
     return {name: jnp.stack(pair) for name, pair in sums.items()}
 
   return jax.jit(eval_step, out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+
+@jax.jit
+def all_finite(params: Any) -> jax.Array:
+  """Returns whether every parameter is finite, bool scalar."""
+  leaves = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]
+  return jnp.stack(leaves).all()
 
 
 def make_gradient_norms(

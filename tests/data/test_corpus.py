@@ -219,7 +219,7 @@ def test_workers_import_neither_jax_nor_tensorflow():
 def test_dead_worker_is_an_error(built, tmp_path, monkeypatch):
   monkeypatch.setattr(pool, 'ITEM_CHARACTERS', 5_000)
   monkeypatch.setattr(pool, '_COMMAND', 'raise SystemExit(7)')
-  with pytest.raises(RuntimeError, match='died .exit code 7.'):
+  with pytest.raises(ChildProcessError, match='died .exit code 7.'):
     build_quietly(built / 'text.txt', TOKENIZER, tmp_path / 'out', workers=2)
   assert list(tmp_path.iterdir()) == []
 

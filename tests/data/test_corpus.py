@@ -334,6 +334,8 @@ def test_other_folders_are_left_alone(built, tmp_path):
 
 def child(text, out, before='', **popen):
   code = (
+    # A job in the background of a shell inherits that SIGINT is ignored.
+    'import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n'
     f'import sys; from data import pool, prepare; {before}\n'
     'pool.ITEM_CHARACTERS = 20_000\n'
     f'sys.exit(prepare.main(["--source", {os.fspath(text)!r}, "--tokenizer", '

@@ -1,5 +1,6 @@
 """Checkpoints by orbax: asynchronous, atomic, the newest few kept."""
 
+import os
 from typing import Any
 
 import jax
@@ -9,17 +10,23 @@ from etils import epath
 FOLDER = 'checkpoints'
 
 
+def checkpoint_folder(workdir: epath.PathLike) -> epath.Path:
+  """Returns the folder of a workdir's checkpoints; orbax wants it absolute."""
+  folder = epath.Path(workdir) / FOLDER
+  return folder if '://' in str(folder) else epath.Path(os.path.abspath(folder))
+
+
 class Checkpoints:
   """The checkpoints of a workdir; a context manager that ends all saving.
 
   Attributes:
-    workdir: folder that `checkpoints/STEP` lie in, local or remote.
+    folder: the one that the folders STEP lie in, local or remote.
   """
 
   def __init__(self, workdir: epath.PathLike, *, keep: int):
-    self.workdir = epath.Path(workdir)
+    self.folder = checkpoint_folder(workdir)
     self._manager = ocp.CheckpointManager(
-      self.workdir / FOLDER,
+      self.folder,
       options=ocp.CheckpointManagerOptions(
         max_to_keep=keep, create=True, enable_async_checkpointing=True
       ),
@@ -86,14 +93,14 @@ class Checkpoints:
       else f'the complete checkpoint of step {complete} is kept'
     )
     return OSError(
-      f'a checkpoint in {self.workdir / FOLDER} could not be written; {kept}.'
+      f'a checkpoint in {self.folder} could not be written; {kept}.'
       f' Make room and run the same command again. Cause: {error}'
     )
 
 
 def latest_step(workdir: epath.PathLike) -> int | None:
   """Returns the step of a workdir's newest complete checkpoint, or None."""
-  folder = epath.Path(workdir) / FOLDER
+  folder = checkpoint_folder(workdir)
   if not folder.exists():
     return None
   with ocp.CheckpointManager(folder) as manager:
@@ -111,7 +118,7 @@ def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
   Raises:
     FileNotFoundError: if there is no complete checkpoint.
   """
-  folder = epath.Path(workdir) / FOLDER
+  folder = checkpoint_folder(workdir)
   step = latest_step(workdir)
   if step is None:
     raise FileNotFoundError(f'{folder}: holds no complete checkpoint')

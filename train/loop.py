@@ -130,7 +130,7 @@ def train(
     )
     if saved is not None:
       train_state = checkpoints.restore(saved, shapes)
-      say(f'Continuing after step {saved} of {workdir / checkpoint.FOLDER}.')
+      say(f'Continuing after step {saved} of {checkpoints.folder}.')
     else:
       train_state = state.create_state(init, shardings, config.train.seed)
       if config.init.weights is not None:

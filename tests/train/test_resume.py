@@ -97,7 +97,11 @@ def test_killed_runs_end_like_the_uninterrupted_one(
 ):
   whole = tmp_path / 'whole'
   subprocess.run(
-    command(config_file, whole), env=environment, check=True, timeout=180
+    command(config_file, 'whole'),  # relative, as the default is
+    cwd=tmp_path,
+    env=environment,
+    check=True,
+    timeout=180,
   )
 
   def logged(workdir, step, name='train/loss'):

@@ -327,8 +327,9 @@ def rescale_init(
 
   BERT draws everything with 0.02. A narrow model trained for a few thousand
   steps learns faster with larger weights, and with tokens that outweigh their
-  positions (measured: bert_tiny ends at 0.43 instead of 0.46 of the unigram
-  perplexity).
+  positions. Measured on bert_tiny, 1,000 steps, one seed: 0.54 of the unigram
+  perplexity with 0.02 for all (at its best rate tried), 0.46 with 0.06 for
+  all, 0.43 with 0.06 and positions at 0.02.
 
   Args:
     params: unboxed, as `Bert.init` returns them.

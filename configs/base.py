@@ -103,15 +103,19 @@ def get_config() -> ml_collections.ConfigDict:
   train.platform = 'tpu'  # refuse to train on another: cpu, gpu or tpu
   # On a GPU: refuse to start unless XLA_FLAGS asks for deterministic kernels.
   train.deterministic = False
+  train.hang_minutes = 60.0  # without a step: print all stacks and stop
   train.peak_tflops = placeholder(float)  # of a device, for MFU
 
   config.eval = ml_collections.ConfigDict()
   config.eval.global_batch = 256  # rows scored at a time
   config.eval.max_windows = 20_000  # held-out windows scored at each evaluation
+  config.eval.draws = 1  # times each is scored, with other pairs and masks
 
   config.init = ml_collections.ConfigDict()
   config.init.stddev = 0.02  # of matrices and the token table
   config.init.position_stddev = 0.02  # of position and type tables
+  # If not 0, heads start by looking near: a token's score with itself.
+  config.init.self_score = 0.0
   config.init.weights = placeholder(str)  # start from a workdir's parameters
 
   return config

@@ -4,10 +4,10 @@ The default: a real pre-training run without any download.
 
   python -m train.main --config bert_tiny
 
-About 3 minutes on 2 CPU cores; the corpus is 460 documents, half a million
+3 to 5 minutes on 2 CPU cores; the corpus is 460 documents, half a million
 tokens. Sizes: google-research/bert's BERT-Tiny. Expected at the end: held-out
-masked-LM perplexity 0.42 or less of what token frequencies alone score, NSP
-accuracy 0.70 or more (mean of 3 seeds).
+masked-LM perplexity 0.40 of what token frequencies alone score, NSP accuracy
+0.71 (mean of 3 seeds, which range from 0.69 to 0.73).
 """
 
 import ml_collections
@@ -23,9 +23,9 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.model.scan_layers = False  # a CPU runs unrolled layers faster
   config.data.source = 'manual'
   config.data.tokenizer = 'train:wordpiece:6000'
-  config.train.phases = ((1_600, 128, 32, 'continue'),)
-  config.train.eval_every = 400
-  config.train.checkpoint_every = 400
+  config.train.phases = ((1_800, 128, 32, 'continue'),)
+  config.train.eval_every = 450
+  config.train.checkpoint_every = 450
   config.train.platform = 'cpu'
   config.optim.learning_rate = 2e-3
   config.optim.warmup_steps = 100
@@ -36,4 +36,5 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.model.dropout_rate = 0.0
   config.model.attention_dropout_rate = 0.0
   config.eval.global_batch = 64
+  config.eval.draws = 4  # only 250 windows are held out
   return config.lock()

@@ -256,10 +256,16 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(replaced, ignore_errors=True)
   except OSError as error:
     shutil.rmtree(partial, ignore_errors=True)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    # Where NumPy could write but a part, its words are all there is.
+    full = 'requested and' in str(error) or error.errno in (
+      errno.ENOSPC,
+      errno.EDQUOT,
+      errno.EFBIG,
+    )
+    if full:
       free = shutil.disk_usage(target.parent).free
       raise OSError(
-        f'disk full while writing {target} ({os.strerror(error.errno)}; '
+        f'disk full while writing {target} ({error.strerror or error}; '
         f'{free / 1e6:.0f} MB free now). What was written is removed; make '
         'room (about 2 bytes a token) or choose another folder.'
       ) from error

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from data import corpus, windows
@@ -23,6 +24,7 @@ Phase = tuple[int, int, int, str]  # steps, length, global batch, schedule
 # Keep the uses of one seed apart.
 _ORDER, _PARTNER, _EVALUATION = 1, 2, 3
 _FEISTEL_ROUNDS = 6
+ALL_ROWS = slice(None)
 
 
 class Examples:
@@ -113,12 +115,32 @@ class Examples:
     return tokens, starts
 
 
+def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns the shapes and types of a host batch, made without text."""
+  matrix = (rows, windows.window_width(length))
+  kinds = {
+    'window': (matrix, np.int32),
+    'sentence_starts': (matrix, np.bool_),
+    'lengths': ((rows,), np.int32),
+    'document_ids': ((rows,), np.int32),
+  }
+  kinds |= {
+    'other_window': kinds['window'],
+    'other_starts': kinds['sentence_starts'],
+    'other_lengths': kinds['lengths'],
+    'other_document_ids': kinds['document_ids'],
+    'example_ids': ((rows,), np.int32),
+    'example_mask': ((rows,), np.bool_),
+  }
+  return {name: jax.ShapeDtypeStruct(*kind) for name, kind in kinds.items()}
+
+
 def train_batch(
   examples: Mapping[int, Examples],
   phases: Sequence[Phase],
   seed: int,
   step: int,
-  rows: slice | None = None,
+  rows: np.ndarray | slice = ALL_ROWS,
 ) -> Batch:
   """Returns the host batch of one training step.
 
@@ -148,7 +170,7 @@ def train_batch(
       'more text.'
     )
   first = (step - first_step) * batch_size
-  numbers = first + np.arange(batch_size)[rows or slice(None)]
+  numbers = first + np.arange(batch_size)[rows]
   epochs = numbers // size
   chosen = np.empty_like(numbers)
   for epoch in np.unique(epochs):
@@ -166,7 +188,8 @@ def eval_batches(
   examples: Examples,
   batch_size: int,
   max_windows: int,
-  rows: slice | None = None,
+  draws: int = 1,
+  rows: np.ndarray | slice = ALL_ROWS,
 ) -> Iterator[Batch]:
   """Yields the batches of an evaluation, always the same ones.
 
@@ -174,23 +197,27 @@ def eval_batches(
     examples: held-out examples.
     batch_size: B, the global batch.
     max_windows: how many windows at most; of more, evenly spaced ones.
+    draws: how many rows each window gives, with other pairs and masks.
     rows: which rows of each global batch to make; all by default.
 
   Yields:
-    Batches as `train_batch` makes them, `example_ids` being window numbers, so
-    that draws keyed by them do not depend on the batch size. The last batch is
-    filled up by repeated rows whose `example_mask` is False.
+    Batches as `train_batch` makes them, `example_ids` numbering the draws of
+    the windows, so that what is keyed by them does not depend on the batch
+    size. The last batch is filled up by repeated rows whose `example_mask` is
+    False.
   """
   size = examples.num_windows
-  count = min(size, max_windows)
-  numbers = np.arange(count) * size // count
-  others = examples.partners(numbers, _hash(numbers, _make_key(_EVALUATION)))
+  scored = min(size, max_windows)
+  count = scored * draws
+  numbers = np.arange(count) // draws * size // scored
+  ids = numbers * draws + np.arange(count) % draws
+  others = examples.partners(numbers, _hash(ids, _make_key(_EVALUATION)))
   for first in range(0, count, batch_size):
-    place = first + np.arange(batch_size)[rows or slice(None)]
+    place = first + np.arange(batch_size)[rows]
     mask = place < count
     place = np.minimum(place, count - 1)
     batch = examples.rows(numbers[place], others[place])
-    batch['example_ids'] = (numbers[place] % 2**31).astype(np.int32)
+    batch['example_ids'] = (ids[place] % 2**31).astype(np.int32)
     batch['example_mask'] = mask
     yield batch
 

@@ -25,6 +25,7 @@ DROPOUT_BITS = 16
 # Every weight matrix and table of BERT; like TensorFlow's, cut at two standard
 # deviations without scaling up again (google-research/bert modeling.py).
 INIT_STDDEV = 0.02
+TRUNCATED_STDDEV = 0.87963 * INIT_STDDEV  # what is left of it
 truncated_normal = nn.initializers.truncated_normal(INIT_STDDEV)
 
 GELUS: dict[str, Callable[[Array], Array]] = {
@@ -40,6 +41,18 @@ def get_gelu(name: str) -> Callable[[Array], Array]:
   if name not in GELUS:
     raise ValueError(f'gelu is {name!r}, expected one of {sorted(GELUS)}')
   return GELUS[name]
+
+
+def sinusoids(length: int, width: int) -> Array:
+  """Returns waves [length, width]: sines in the first half, then cosines.
+
+  Wavelengths grow geometrically from 2 pi to 200 pi positions: what is near is
+  alike. A shift by k positions is one rotation, the same at every position
+  (Vaswani et al. 2017, section 3.5, with 10,000 for our 100).
+  """
+  rates = 100.0 ** (-jnp.arange(width // 2) / (width // 2))
+  angles = jnp.arange(length)[:, None] * rates
+  return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
 
 
 def drop_threshold(rate: float) -> int:

@@ -105,6 +105,7 @@ def small_config(small_store):
         'optim.warmup_steps': 2,
         'eval.global_batch': 16,
         'eval.max_windows': 32,
+        'eval.draws': 1,
         **{key.replace('__', '.'): value for key, value in overrides.items()},
       },
     )

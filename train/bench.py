@@ -8,11 +8,13 @@ the machine can run. `store` reads --text, a folder or glob of running text.
 from train import huge_pages
 
 if __name__ == '__main__':
-  huge_pages.restart_with()  # theirs profits as much as ours
+  huge_pages.restart_with()  # as train.main does
 
 import argparse
+import contextlib
 import functools
 import json
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -22,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,22 +33,81 @@ from train import command, reporting
 REPEATS = 5
 
 
-def rival_times(
-  runs: dict[str, Callable[[], object]], repeats: int = REPEATS
-) -> dict[str, float]:
-  """Returns the median seconds of each run, taken in turns.
+class Rival(NamedTuple):
+  """A program to time: `make(**options)` returns (a step to run, its FLOPs).
 
-  Machines are noisy: rivals are compared within one stretch of time. Each turn
-  warms up first: memory that the rival held is taken back page by page.
+  Attributes:
+    make: a function of this module.
+    options: its arguments.
+    allocator: the C library's tunables, as the program's users have them.
   """
-  times: dict[str, list[float]] = {name: [] for name in runs}
-  for _ in range(repeats):
-    for name, run in runs.items():
-      run()
+
+  make: Callable[..., tuple[Callable[[], object], float]]
+  options: dict[str, Any]
+  allocator: str = ''
+
+
+class Timing(NamedTuple):
+  """Median seconds and FLOPs of a step."""
+
+  seconds: float
+  flops: float
+
+
+def rival_times(
+  rivals: dict[str, Rival], repeats: int = REPEATS
+) -> dict[str, Timing]:
+  """Times one step of each in turns, each in a process of its own.
+
+  Machines are noisy, so rivals are compared within one stretch of time; and
+  they share neither threads nor memory, so each is what its users see.
+  """
+  context = multiprocessing.get_context('spawn')
+  ends, flops = {}, {}
+  processes = []
+  before = os.environ.pop(huge_pages.VARIABLE, None)
+  try:
+    for name, rival in rivals.items():
+      ends[name], theirs = context.Pipe()
+      os.environ[huge_pages.VARIABLE] = rival.allocator
+      process = context.Process(target=_serve, args=(theirs, rival))
+      process.start()
+      processes.append(process)
+      theirs.close()
+      flops[name] = ends[name].recv()
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(repeats):
+      for name, end in ends.items():
+        end.send('step')
+        times[name].append(end.recv())
+  except EOFError as error:
+    raise ChildProcessError(f'{name} ended; its error stands above') from error
+  finally:
+    os.environ.pop(huge_pages.VARIABLE, None)
+    if before is not None:
+      os.environ[huge_pages.VARIABLE] = before
+    for end in ends.values():
+      end.close()
+    for process in processes:
+      process.join(10)
+      process.kill()
+  return {
+    name: Timing(statistics.median(values), flops[name])
+    for name, values in times.items()
+  }
+
+
+def _serve(end: Any, rival: Rival) -> None:
+  """Runs a step, after a warm-up, whenever asked; ends with the asker."""
+  run, flops = rival.make(**rival.options)
+  for _ in range(2):
+    run()
+  end.send(flops)
+  with contextlib.suppress(EOFError):
+    while end.recv():
       start = time.perf_counter()
       run()
-      times[name].append(time.perf_counter() - start)
-  return {name: statistics.median(values) for name, values in times.items()}
+      end.send(time.perf_counter() - start)
 
 
 class PeakMemory:
@@ -89,10 +150,9 @@ def bench_store(text: str | None) -> dict[str, Any]:
   results: dict[str, Any] = {}
   with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
-    audits = {}
     with PeakMemory() as memory:
       start = time.perf_counter()
-      audits['running'] = build.build_store(
+      build.build_store(
         text, 'train:wordpiece:8000', folder / 'vocab', progress=False
       )
       vocabulary_seconds = time.perf_counter() - start
@@ -201,53 +261,21 @@ def our_step(
   import jax
 
   from configs import base, variants
-  from data import transforms
-  from train import (
-    assemble,
-    device,
-    optim,
-    plan,
-    settings,
-    sharding,
-    state,
-    steps,
-  )
+  from train import assemble, device, plan, settings, sharding
 
   device.enable_compilation_cache()
   config = base.get_config()
   config.model.update(variants.BERT[size])
   config.model.update(model)
   phase = settings.Phase(1_000_000, length, batch, 'continue')
-  specials = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
-  bert = assemble.build_model(config.model, vocab_size)
-  objective = assemble.bert_objective(
-    config.objective, length, specials, vocab_size
-  )
-  schedule = optim.make_schedule(config.optim, (phase,))
-  tx = optim.make_optimizer(config.optim, schedule)
   mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
-  host_batch = synthetic_batch(batch, length, vocab_size)
-  init, _, shardings = state.abstract_state(
-    bert,
-    plan.dummy_inputs(objective, host_batch),
-    tx,
-    objective.loss_names + objective.metric_names,
-    mesh,
-    config.mesh.rules,
+  job = assemble.build_job(
+    config, (phase,), assemble.Vocabulary.of_size(vocab_size), mesh
   )
+  host_batch = synthetic_batch(batch, length, vocab_size)
   with sharding.scope(mesh, config.mesh.rules):
-    current = [state.create_state(init, shardings, 0)]
-    step = steps.make_train_step(
-      bert,
-      objective,
-      tx,
-      schedule,
-      seed=0,
-      micro_batches=1,
-      log_every=50,
-      mesh=mesh,
-      state_shardings=shardings,
-    )
+    current = [job.create_state()]
+    step = job.train_step(length)
     on_device = sharding.put_batch(host_batch, mesh)
     step = step.lower(current[0], on_device).compile()
 
@@ -255,7 +283,7 @@ def our_step(
     current[0], report = step(current[0], on_device)
     jax.block_until_ready(report)
 
-  return run, plan.step_flops(bert, config, (phase,))[phase]
+  return run, plan.step_flops(job)[phase]
 
 
 def their_step(
@@ -266,8 +294,8 @@ def their_step(
   vocab_size: int,
   dropout: float,
   accelerator: bool = False,
-) -> Callable[[], None]:
-  """Returns a function that trains a step of Hugging Face's BERT on PyTorch."""
+) -> tuple[Callable[[], None], float]:
+  """Returns what trains a step of Hugging Face's BERT on PyTorch; no FLOPs."""
   import torch
   import transformers
 
@@ -284,6 +312,7 @@ def their_step(
     attention_probs_dropout_prob=dropout,
     attn_implementation='sdpa',
   )
+  torch.set_num_threads(os.cpu_count())
   where = 'cuda' if accelerator else 'cpu'
   torch.manual_seed(0)
   model = transformers.BertForPreTraining(config).to(where).train()
@@ -314,55 +343,73 @@ def their_step(
     if accelerator:
       torch.cuda.synchronize()
 
-  return run
+  return run, 0.0
 
 
 def bench_step() -> dict[str, Any]:
   """BERT-Base step, 8 x 128, float32, beside Hugging Face on PyTorch."""
-  import jax
-  import jax.numpy as jnp
-  import torch
-
-  torch.set_num_threads(os.cpu_count())
   shape = dict(batch=8, length=128, vocab_size=30_522)
   results: dict[str, Any] = {}
   for label, dropout in (('dropout', 0.1), ('no_dropout', 0.0)):
-    ours, flops = our_step(
-      'bert-base',
-      **shape,
+    ours = dict(
+      size='bert-base',
       scan_layers=False,
       dropout_rate=dropout,
       attention_dropout_rate=dropout,
+      **shape,
     )
-    theirs = their_step('bert-base', **shape, dropout=dropout)
-    times = rival_times({'ours': ours, 'theirs': theirs})
-    results[f'{label}_ours_seconds'] = times['ours']
-    results[f'{label}_hugging_face_seconds'] = times['theirs']
-    results[f'{label}_speed_ratio'] = times['theirs'] / times['ours']
-    results[f'{label}_ours_model_gflop_per_second'] = (
-      flops / times['ours'] / 1e9
+    theirs = dict(size='bert-base', dropout=dropout, **shape)
+    times = rival_times(
+      {
+        'ours': Rival(our_step, ours, huge_pages.VALUE),
+        'hugging_face': Rival(their_step, theirs),
+      }
     )
-    del ours, theirs
-  # The products of a BERT-Base layer's MLP at 8 x 128 tokens.
-  a = np.random.default_rng(0).standard_normal((1024, 768), np.float32)
-  b = np.random.default_rng(1).standard_normal((768, 3072), np.float32)
-  product = jax.jit(jnp.matmul)
-  a_jax, b_jax = jnp.asarray(a), jnp.asarray(b)
-  a_torch, b_torch = torch.tensor(a), torch.tensor(b)
-
-  def jax_products() -> None:
-    for _ in range(20):
-      product(a_jax, b_jax).block_until_ready()
-
-  def torch_products() -> None:
-    for _ in range(20):
-      torch.matmul(a_torch, b_torch)
-
-  times = rival_times({'jax': jax_products, 'torch': torch_products})
-  flops = 20 * 2 * 1024 * 768 * 3072
-  for name, seconds in times.items():
+    for name, (seconds, _) in times.items():
+      results[f'{label}_{name}_seconds'] = seconds
+    seconds, flops = times['ours']
+    results[f'{label}_speed_ratio'] = times['hugging_face'].seconds / seconds
+    results[f'{label}_ours_model_gflop_per_second'] = flops / seconds / 1e9
+  for name, (seconds, flops) in rival_times(
+    {'jax': Rival(jax_products, {}), 'torch': Rival(torch_products, {})}
+  ).items():
     results[f'{name}_matmul_gflop_per_second'] = flops / seconds / 1e9
   return results
+
+
+# The products of a BERT-Base layer's MLP at 8 x 128 tokens.
+_PRODUCT = ((1024, 768), (768, 3072))
+_PRODUCT_FLOPS = 2 * 1024 * 768 * 3072
+_PRODUCTS = 20  # a step
+
+
+def jax_products() -> tuple[Callable[[], None], float]:
+  """Returns what multiplies matrices by JAX, and its FLOPs."""
+  import jax
+  import jax.numpy as jnp
+
+  a, b = (jnp.ones(shape) for shape in _PRODUCT)
+  product = jax.jit(jnp.matmul)
+
+  def run() -> None:
+    for _ in range(_PRODUCTS):
+      product(a, b).block_until_ready()
+
+  return run, _PRODUCTS * _PRODUCT_FLOPS
+
+
+def torch_products() -> tuple[Callable[[], None], float]:
+  """Returns what multiplies matrices by PyTorch, and its FLOPs."""
+  import torch
+
+  torch.set_num_threads(os.cpu_count())
+  a, b = (torch.ones(shape) for shape in _PRODUCT)
+
+  def run() -> None:
+    for _ in range(_PRODUCTS):
+      torch.matmul(a, b)
+
+  return run, _PRODUCTS * _PRODUCT_FLOPS
 
 
 def bench_accelerator() -> dict[str, Any]:
@@ -381,21 +428,19 @@ def bench_accelerator() -> dict[str, Any]:
     ('bert-large', 128, 128),
     ('bert-large', 512, 32),
   ):
-    shape = dict(batch=batch, length=length, vocab_size=30_522)
-    ours, flops = our_step(size, **shape, dtype='bfloat16')
-    runs = {'ours': ours}
+    shape = dict(size=size, batch=batch, length=length, vocab_size=30_522)
+    options = shape | {'dtype': 'bfloat16'}
+    rivals = {'ours': Rival(our_step, options, huge_pages.VALUE)}
     if jax.default_backend() == 'gpu':
-      runs['hugging_face'] = their_step(
-        size, **shape, dropout=0.1, accelerator=True
-      )
-    times = rival_times(runs, repeats=20)
-    for name, seconds in times.items():
+      options = shape | {'dropout': 0.1, 'accelerator': True}
+      rivals['hugging_face'] = Rival(their_step, options)
+    times = rival_times(rivals, repeats=20)
+    for name, (seconds, _) in times.items():
       label = f'{size}_{length}_{name}'
       results[f'{label}_tokens_per_second'] = batch * length / seconds
       results[f'{label}_mfu'] = device.model_flops_utilisation(
-        flops, seconds, peak, 1
+        times['ours'].flops, seconds, peak, 1
       )
-    del ours, runs
   return results
 
 
@@ -472,7 +517,8 @@ def _run(arguments: argparse.Namespace) -> None:
     reporting.table(rows, name)
   results['device'] = device.describe()
   results['revision'] = reporting.revision()
-  results['command'] = ' '.join(['python -m train.bench', *sys.argv[1:]])
+  text = ['--text', repr(arguments.text)] if arguments.text else []
+  results['command'] = ' '.join(['python -m train.bench', *names, *text])
   text = json.dumps(results, indent=2) + '\n'
   if arguments.output:
     pathlib.Path(arguments.output).write_text(text)

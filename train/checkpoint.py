@@ -1,5 +1,6 @@
 """Checkpoints by orbax: asynchronous, atomic, the newest few kept."""
 
+import errno
 import os
 from typing import Any
 
@@ -8,6 +9,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 FOLDER = 'checkpoints'
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def checkpoint_folder(workdir: epath.PathLike) -> epath.Path:
@@ -94,8 +96,16 @@ class Checkpoints:
     )
     return OSError(
       f'a checkpoint in {self.folder} could not be written; {kept}.'
-      f' Make room and run the same command again. Cause: {error}'
+      f' {_cure(error)} and run the same command again. Cause: {error}'
     )
+
+
+def _cure(error: Exception) -> str:
+  """Returns what a user can do about an error of the storage."""
+  text = str(error)
+  if any(os.strerror(code) in text for code in _FULL):
+    return 'Make room'
+  return 'Mend the cause'
 
 
 def latest_step(workdir: epath.PathLike) -> int | None:

@@ -1,6 +1,8 @@
 """The report of a run whose loss or gradient stopped being finite."""
 
+import faulthandler
 import io
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -8,8 +10,33 @@ import jax
 import numpy as np
 from etils import epath
 
-from train import sharding
+from train import processes, sharding
 from train.checkpoint import Checkpoints
+
+
+class Watchdog:
+  """Ends a process that is stuck; a context manager.
+
+  A host that hangs, alive, would hang all others for ever. Without a sign of
+  life for so long, all threads' stacks are printed and the process exits.
+  """
+
+  def __init__(self, minutes: float):
+    """Begins to watch when entered; `minutes` without `feed` are the limit."""
+    self._seconds = 60 * minutes
+
+  def feed(self) -> None:
+    """Gives a sign of life."""
+    faulthandler.dump_traceback_later(
+      self._seconds, exit=True, file=sys.__stderr__
+    )
+
+  def __enter__(self) -> 'Watchdog':
+    self.feed()
+    return self
+
+  def __exit__(self, *error: Any) -> None:
+    faulthandler.cancel_dump_traceback_later()
 
 
 def kept(checkpoints: Checkpoints) -> str:
@@ -26,6 +53,7 @@ def stop_nonfinite(
   params: Any,
   gradient_norms: Callable[[Any, Any, Any], tuple[Any, Any]],
   host_batch: Mapping[str, np.ndarray],
+  rows: np.ndarray,
   workdir: epath.Path,
   checkpoints: Checkpoints,
   mesh: Any,
@@ -36,7 +64,8 @@ def stop_nonfinite(
     step: the steps done before the bad one.
     params: the parameters that met the bad batch; a bad step changes nothing.
     gradient_norms: as `steps.make_gradient_norms` returns it.
-    host_batch: the batch of that step.
+    host_batch: the global batch of that step.
+    rows: those of it that this process feeds.
     workdir: where the batch is written.
     checkpoints: of the run, to say which is kept.
     mesh: the mesh.
@@ -47,10 +76,12 @@ def stop_nonfinite(
   path = workdir / f'nonfinite-step-{step}.npz'
   content = io.BytesIO()
   np.savez(content, **host_batch)
-  path.write_bytes(content.getvalue())
+  if processes.is_first():
+    path.write_bytes(content.getvalue())
+  local = {name: array[rows] for name, array in host_batch.items()}
   try:
     losses, norms = jax.device_get(
-      gradient_norms(params, sharding.put_batch(host_batch, mesh), step)
+      gradient_norms(params, sharding.put_batch(local, mesh), step)
     )
   except jax.errors.JaxRuntimeError:  # no room for a batch without parts
     losses, norms = {}, {}

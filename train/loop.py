@@ -19,8 +19,8 @@ from train import (
   failure,
   metrics,
   objectives,
-  optim,
   plan,
+  processes,
   reporting,
   samples,
   settings,
@@ -76,38 +76,26 @@ def train(
   }
   plan.check_data(examples, phases)
   total_steps = sum(phase.steps for phase in phases)
-  batch_at = functools.partial(
-    pipeline.train_batch, examples, phases, config.train.seed
-  )
+  rows_of = {
+    size: sharding.local_rows(mesh, size)
+    for size in {phase.global_batch for phase in phases}
+  }
+
+  def batch_at(step: int) -> pipeline.Batch:
+    rows = rows_of[plan.phase_at(phases, step).global_batch]
+    return pipeline.train_batch(examples, phases, config.train.seed, step, rows)
 
   # ---- Model, objective, optimiser ----------------------------------------
-  model = assemble.build_model(config.model, store.tokenizer.vocab_size)
-  objective_of = {
-    length: assemble.build_objective(config, length, store.tokenizer)
-    for length in examples
-  }
-  objective = objective_of[phases[-1].length]
-  schedule = optim.make_schedule(config.optim, phases)
-  tx = optim.make_optimizer(config.optim, schedule)
-  init, shapes, shardings = state.abstract_state(
-    model,
-    plan.dummy_inputs(objective, batch_at(total_steps - 1)),
-    tx,
-    objective.loss_names + objective.metric_names,
-    mesh,
-    config.mesh.rules,
-    assemble.build_adjustment(config.init),
+  job = assemble.build_job(
+    config, phases, assemble.Vocabulary.of(store.tokenizer), mesh
   )
+  model, shapes, objective_of = job.model, job.shapes, job.objective_of
   peak = device.peak_tflops(config.train.peak_tflops)
-  flops = plan.step_flops(model, config, phases)
+  flops = plan.step_flops(job)
   with sharding.scope(mesh, config.mesh.rules):
-    plan.print_plan(
-      config, workdir, store, examples, phases, model, shapes, mesh, flops
-    )
+    plan.print_plan(job, workdir, store, examples)
     if dry_run:
-      plan.print_memory(
-        config, model, objective_of, shapes, batch_at, phases, mesh
-      )
+      plan.print_memory(job)
       return None
 
   # ---- State: created, or restored ----------------------------------------
@@ -122,8 +110,13 @@ def train(
     say(f'{workdir} holds a finished run of this config.')
     reporting.print_results(results, workdir)
     return results
-  plan.write_workdir(config, workdir, store)
   with contextlib.ExitStack() as stack:
+    processes.check_equal('the config', settings.fingerprint(config))
+    processes.check_equal('the newest checkpoint', -1 if done is None else done)
+    if processes.is_first():
+      stack.enter_context(plan.sole_writer(workdir))
+      plan.write_workdir(config, workdir, store)
+    processes.wait_for_all('the workdir stands')
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(
       checkpoint.Checkpoints(workdir, keep=config.train.keep_checkpoints)
@@ -132,37 +125,25 @@ def train(
       train_state = checkpoints.restore(saved, shapes)
       say(f'Continuing after step {saved} of {checkpoints.folder}.')
     else:
-      train_state = state.create_state(init, shardings, config.train.seed)
+      train_state = job.create_state()
       if config.init.weights is not None:
         params = checkpoint.restore_params(config.init.weights, shapes.params)
         train_state = train_state.replace(params=params)
         say(f'Starting from the parameters of {config.init.weights}.')
     first_step = saved or 0
     seconds_before = metrics.last_value(workdir, 'time/seconds', first_step)
-    writer = metrics.MetricsWriter(workdir, step=first_step)
+    writer = metrics.MetricsWriter(
+      workdir, step=first_step, active=processes.is_first()
+    )
     stack.callback(writer.close)
 
     # ---- Compiled steps ---------------------------------------------------
-    train_steps = {
-      length: steps.make_train_step(
-        model,
-        objective_of[length],
-        tx,
-        schedule,
-        seed=config.train.seed,
-        micro_batches=config.train.micro_batches,
-        log_every=config.train.log_every,
-        mesh=mesh,
-        state_shardings=shardings,
-      )
-      for length in examples
-    }
+    train_steps = {length: job.train_step(length) for length in examples}
     unigram = jnp.asarray(evaluate.unigram_log_probs(store.counts))
     eval_steps = {
       length: steps.make_eval_step(
         model,
         objective_of[length],
-        seed=config.train.seed,
         baseline=functools.partial(objectives.unigram_losses, unigram),
         mesh=mesh,
       )
@@ -171,10 +152,14 @@ def train(
 
     def run_evaluation(params: Any, length: int) -> dict[str, float]:
       batches = pipeline.eval_batches(
-        held_out[length], config.eval.global_batch, config.eval.max_windows
+        held_out[length],
+        config.eval.global_batch,
+        config.eval.max_windows,
+        config.eval.draws,
+        sharding.local_rows(mesh, config.eval.global_batch),
       )
       return evaluate.evaluate(
-        eval_steps[length], params, batches, mesh, objective.loss_names
+        eval_steps[length], params, batches, mesh, job.objective.loss_names
       )
 
     # ---- Training ---------------------------------------------------------
@@ -187,6 +172,8 @@ def train(
     with (
       open_batches(batch_at, first_step, total_steps) as batches,
       reporting.ProgressBar(first_step, total_steps) as bar,
+      processes.Preemption() as preemption,
+      failure.Watchdog(config.train.hang_minutes) as watchdog,
     ):
       for step in range(first_step + 1, total_steps + 1):
         phase = plan.phase_at(phases, step - 1)
@@ -200,32 +187,37 @@ def train(
         jax.block_until_ready(before)
         clock.count(phase.global_batch * phase.length, flops[phase])
         bar.update(step)
+        watchdog.feed()
         if step == first_step + 1:
           jax.block_until_ready(report)
           say(f'First step after {time.monotonic() - began:.1f} s.')
 
         last = step == total_steps
         log = last or step % config.train.log_every == 0
-        save = last or step % config.train.checkpoint_every == 0
+        preempted = preemption.is_due(step)
+        save = last or preempted or step % config.train.checkpoint_every == 0
         score = last or step % config.train.eval_every == 0
         if log or save or score:
           host = jax.device_get(report)
           if host['nonfinite_step'] >= 0:
             bad_step = int(host['nonfinite_step'])
-            bad_length = plan.phase_at(phases, bad_step).length
+            bad_phase = plan.phase_at(phases, bad_step)
             failure.stop_nonfinite(
               bad_step,
               train_state.params,
               steps.make_gradient_norms(
-                model, objective_of[bad_length], seed=config.train.seed
+                model, objective_of[bad_phase.length], seed=config.train.seed
               ),
-              batch_at(bad_step),
+              pipeline.train_batch(
+                examples, phases, config.train.seed, bad_step
+              ),
+              rows_of[bad_phase.global_batch],
               workdir,
               checkpoints,
               mesh,
             )
         if log:
-          row = plan.training_row(host, objective.loss_names)
+          row = plan.training_row(host, job.objective.loss_names)
           row |= clock.row(peak, jax.device_count())
           writer.write(step, row)
           bar.update(step, reporting.figures(row))
@@ -242,9 +234,15 @@ def train(
         if save:
           with clock.measure('save'):
             checkpoints.save(step, train_state)
+        if preempted and not last:
+          checkpoints.finish()
+          raise processes.Preempted(
+            f'asked to end: step {step} is saved, and the same command goes on'
+          )
 
     # ---- Results ----------------------------------------------------------
     checkpoints.finish()
+    processes.wait_for_all('all is written')
     figures = {
       name: value
       for step, name, value in metrics.read_metrics(workdir)
@@ -262,10 +260,11 @@ def train(
       'config': settings.flatten(config),
       'store': plan.describe_store(store),
     }
-    reporting.draw_curves(workdir)
     samples.print_filled_masks(
       model, train_state.params, store, length=phases[-1].length
     )
-    reporting.write_results(workdir, results)
+    if processes.is_first():
+      reporting.draw_curves(workdir)
+      reporting.write_results(workdir, results)
     reporting.print_results(results, workdir)
     return results

@@ -11,7 +11,7 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from train import command, device, loop, settings
+from train import command, device, loop, processes, settings
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
@@ -24,6 +24,15 @@ _DRY_RUN = flags.DEFINE_bool(
 )
 
 
+_COORDINATOR = flags.DEFINE_string(
+  'coordinator', None, 'HOST:PORT of process 0, where several are started.'
+)
+_NUM_PROCESSES = flags.DEFINE_integer(
+  'num_processes', None, 'How many; Cloud TPU and Slurm need no such flags.'
+)
+_PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Which of them, from 0.')
+
+
 def _main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'not understood: {" ".join(argv[1:])}')
@@ -32,6 +41,14 @@ def _main(argv: list[str]) -> None:
   workdir = _WORKDIR.value or settings.default_workdir(name, config)
   logging.set_verbosity(logging.WARNING)  # orbax tells every file it writes
   device.enable_compilation_cache()
+  command.run(
+    lambda: processes.join(
+      config.train.platform,
+      _COORDINATOR.value,
+      _NUM_PROCESSES.value,
+      _PROCESS_ID.value,
+    )
+  )
   command.run(lambda: loop.train(config, workdir, dry_run=_DRY_RUN.value))
 
 

@@ -18,8 +18,19 @@ class MetricsWriter:
   that the file reads as if the run had never stopped.
   """
 
-  def __init__(self, workdir: epath.PathLike, *, step: int):
-    """Opens the files of a run that continues after `step` steps."""
+  def __init__(
+    self, workdir: epath.PathLike, *, step: int, active: bool = True
+  ):
+    """Opens the files of a run that continues after `step` steps.
+
+    Args:
+      workdir: the run's.
+      step: where it continues.
+      active: False in all processes but one: nothing is written.
+    """
+    self._active = active
+    if not active:
+      return
     self._path = epath.Path(workdir) / 'metrics.csv'
     rows = [row for row in read_metrics(workdir) if row[0] <= step]
     self._text = io.StringIO()
@@ -34,6 +45,8 @@ class MetricsWriter:
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Adds one row a metric and flushes."""
+    if not self._active:
+      return
     text = io.StringIO()
     _write_rows(text, [(step, name, value) for name, value in values.items()])
     self._text.write(text.getvalue())
@@ -50,7 +63,8 @@ class MetricsWriter:
 
   def close(self) -> None:
     """Ends the TensorBoard file."""
-    self._events.close()
+    if self._active:
+      self._events.close()
 
   def _replace(self) -> None:
     write_atomically(self._path, self._text.getvalue())

@@ -1,7 +1,9 @@
 """What a run will do, checked and printed before device time is spent."""
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,17 +11,23 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 from etils import epath
-from flax import linen as nn
-from jax.sharding import Mesh
 
-from data import build, corpus, tokenization
+from data import build, corpus, pipeline, tokenization
 from data.pipeline import Examples
 from data.tokenization import WordPiece
 from data.transforms import max_predictions
 from models import bert
-from train import checkpoint, metrics, optim, reporting, settings, state
+from train import (
+  checkpoint,
+  metrics,
+  optim,
+  processes,
+  reporting,
+  settings,
+  state,
+)
+from train.assemble import Job
 from train.settings import Phase
-from train.steps import Objective
 
 STORE_FILE = 'trained_on.json'
 
@@ -34,12 +42,18 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
     ValueError, OSError: if there is no sound store and none can be built.
   """
   data = config.data
+  folder = data.folder or settings.default_store(config)
+  if not processes.is_first():
+    processes.wait_for(
+      epath.Path(folder, 'store.json').exists,
+      f'waiting for process 0 to build {folder}, on storage that all share',
+    )
   if data.folder is not None and epath.Path(data.folder, 'store.json').exists():
     return corpus.open_store(data.folder, cache=data.cache)
   return build.ensure_store(
     data.source,
     data.tokenizer,
-    data.folder or settings.default_store(config),
+    folder,
     document_break=data.document_break,
     held_out=data.held_out,
     cache=data.cache,
@@ -71,32 +85,20 @@ def check_data(
       )
 
 
-def dummy_inputs(objective: Objective, host_batch: Mapping[str, Any]) -> tuple:
-  """Returns the module's inputs as ShapeDtypeStructs, nothing computed."""
-  rows = len(next(iter(host_batch.values())))
-  keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), rows))
-  shapes = {
-    name: jax.ShapeDtypeStruct(array.shape, array.dtype)
-    for name, array in host_batch.items()
-  }
-  return objective.inputs(jax.eval_shape(objective.transform, shapes, keys))
-
-
-def step_flops(
-  model: nn.Module, config: ml_collections.ConfigDict, phases: Sequence[Phase]
-) -> dict[Phase, int]:
+def step_flops(job: Job) -> dict[Phase, int]:
   """Returns the model FLOPs of one training step of each phase."""
+  model, mask_rate = job.model, job.config.objective.mask_rate
   return {
     phase: bert.train_flops(
       batch=phase.global_batch,
       length=phase.length,
-      predictions=max_predictions(phase.length, config.objective.mask_rate),
+      predictions=max_predictions(phase.length, mask_rate),
       vocab_size=model.vocab_size,
       num_layers=model.num_layers,
       embed_dim=model.embed_dim,
       mlp_dim=model.mlp_dim,
     )
-    for phase in phases
+    for phase in job.phases
   }
 
 
@@ -199,6 +201,32 @@ def check_initial_weights(
     )
 
 
+@contextlib.contextmanager
+def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
+  """Keeps a second process out of a local workdir, which is made.
+
+  The lock is the operating system's, so that of a dead process is free; object
+  stores have none.
+
+  Raises:
+    ValueError: if another process trains there.
+  """
+  workdir = epath.Path(workdir)
+  workdir.mkdir(parents=True, exist_ok=True)
+  if '://' in str(workdir):
+    yield
+    return
+  with open(workdir / '.lock', 'a') as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+      raise ValueError(
+        f'another process trains in {workdir}: wait for its end, or pass'
+        ' another --workdir'
+      ) from error
+    yield
+
+
 def write_workdir(
   config: ml_collections.ConfigDict, workdir: epath.Path, store: corpus.Store
 ) -> None:
@@ -209,7 +237,6 @@ def write_workdir(
   Raises:
     OSError: if the folder cannot be written.
   """
-  workdir.mkdir(parents=True, exist_ok=True)
   metrics.write_atomically(
     workdir / 'config.json', settings.as_json(config) + '\n'
   )
@@ -234,18 +261,14 @@ def training_row(
 
 
 def print_plan(
-  config: ml_collections.ConfigDict,
+  job: Job,
   workdir: epath.PathLike,
   store: corpus.Store,
   examples: Mapping[int, Examples],
-  phases: Sequence[Phase],
-  model: nn.Module,
-  shapes: state.TrainState,
-  mesh: Mesh,
-  flops: Mapping[Phase, float],
 ) -> None:
   """Prints the plan of a run."""
-  counted = bert.num_parameters(shapes.params, store.tokenizer.vocab_size)
+  config, mesh = job.config, job.mesh
+  counted = bert.num_parameters(job.shapes.params, job.model.vocab_size)
   parts = mesh.shape['data'] * mesh.shape['fsdp']
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
   rows = [
@@ -264,7 +287,7 @@ def print_plan(
       f' {config.model.embed_dim}, {counted:,} parameters',
     ),
   ]
-  for phase in phases:
+  for phase, flops in step_flops(job).items():
     epochs = (
       phase.steps * phase.global_batch / examples[phase.length].num_windows
     )
@@ -274,26 +297,19 @@ def print_plan(
         f'{phase.steps:,} steps of {phase.global_batch} x {phase.length}'
         f' tokens ({phase.global_batch // parts} rows a device,'
         f' {config.train.micro_batches} micro-batches), {epochs:.3g} epochs,'
-        f' {flops[phase] / 1e9:,.4g} GFLOP a step',
+        f' {flops / 1e9:,.4g} GFLOP a step',
       )
     )
   reporting.table(rows, 'Plan')
 
 
-def print_memory(
-  config: ml_collections.ConfigDict,
-  model: nn.Module,
-  objective_of: Mapping[int, Objective],
-  shapes: state.TrainState,
-  batch_at: Callable[[int], Mapping[str, Any]],
-  phases: Sequence[Phase],
-  mesh: Mesh,
-) -> None:
+def print_memory(job: Job) -> None:
   """Prints every parameter's shape and what memory a device will need.
 
   Activations are what the backward pass keeps, read off the traced step; what
   the compiler saves or adds on top is not known before compiling.
   """
+  shapes = job.shapes
   leaves = jax.tree_util.tree_flatten_with_path(shapes.params)[0]
   reporting.table(
     [
@@ -312,43 +328,28 @@ def print_memory(
     ('optimiser', _gib(state.num_bytes(shapes.opt_state))),
   ]
   fixed = 2 * parameters + state.num_bytes(shapes.opt_state)
-  first = 0
-  for phase in phases:
-    objective = objective_of[phase.length]
-    kept = residual_bytes(
-      model,
-      objective,
-      shapes.params,
-      batch_at(first),
-      config.train.micro_batches,
-    )
-    kept //= mesh.size
+  for phase in job.phases:
+    kept = residual_bytes(job, phase) // job.mesh.size
     label = f'activations at length {phase.length}'
     rows.append((label, f'{_gib(kept)}, {_gib(fixed + kept)} in all'))
-    first += phase.steps
   reporting.table(rows, 'Memory of one device, estimated')
 
 
-def residual_bytes(
-  model: nn.Module,
-  objective: Objective,
-  params: Any,
-  host_batch: Mapping[str, Any],
-  micro_batches: int,
-) -> int:
+def residual_bytes(job: Job, phase: Phase) -> int:
   """Returns the bytes that the backward pass keeps of one micro-batch.
 
   Over all devices, without the parameters themselves; nothing is computed.
   """
-  rows = len(next(iter(host_batch.values()))) // micro_batches
-  part = {name: array[:rows] for name, array in host_batch.items()}
-  keys = jax.random.split(jax.random.key(0), rows)
+  objective = job.objective_of[phase.length]
+  rows = phase.global_batch // job.config.train.micro_batches
+  part = pipeline.batch_shapes(phase.length, rows)
 
-  def residuals(params: Any) -> Any:
+  def residuals(params: Any, part: Any) -> Any:
+    keys = jax.random.split(jax.random.key(0), rows)
     batch = objective.transform(part, keys)
 
     def loss_of(params: Any) -> Any:
-      outputs = model.apply(
+      outputs = job.model.apply(
         {'params': params},
         *objective.inputs(batch),
         train=True,
@@ -359,7 +360,8 @@ def residual_bytes(
 
     return jax.vjp(loss_of, params)[1]
 
-  kept = jax.tree.leaves(jax.eval_shape(residuals, params))
+  params = job.shapes.params
+  kept = jax.tree.leaves(jax.eval_shape(residuals, params, part))
   of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
   total = sum(
     leaf.size * jnp.dtype(leaf.dtype).itemsize

@@ -13,7 +13,7 @@ import rich.console
 import rich.progress
 from etils import epath
 
-from train import device
+from train import device, processes
 from train import metrics as metrics_lib
 
 CONSOLE = rich.console.Console(stderr=True, highlight=False)
@@ -21,8 +21,9 @@ LINE_SECONDS = 10  # between lines where standard error is not a terminal
 
 
 def say(text: str = '') -> None:
-  """Prints a line to standard error."""
-  CONSOLE.print(text, markup=False, soft_wrap=True)
+  """Prints a line to standard error, of process 0 only."""
+  if processes.is_first():
+    CONSOLE.print(text, markup=False, soft_wrap=True)
 
 
 class ProgressBar:
@@ -40,7 +41,7 @@ class ProgressBar:
       rich.progress.TimeRemainingColumn(),
       rich.progress.TextColumn('left'),
       console=CONSOLE,
-      disable=not CONSOLE.is_terminal,
+      disable=not (CONSOLE.is_terminal and processes.is_first()),
     )
     self._task = self._bar.add_task(
       '', total=total, completed=start, figures=''

@@ -7,6 +7,7 @@ import numpy as np
 from flax import linen as nn
 
 from data.corpus import Store
+from train import processes
 from train.reporting import say
 
 NUM_SENTENCES = 6
@@ -50,7 +51,7 @@ def print_filled_masks(
     np.broadcast_to(np.arange(length, dtype=np.int32), tokens.shape),
     positions,
   )
-  guesses = jax.device_get(outputs)
+  guesses = processes.to_host(outputs)
   say(
     '\nHeld-out sentences with masked pieces, as [guess] or [guess -> truth]:'
   )

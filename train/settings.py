@@ -31,6 +31,7 @@ FREE_KEYS = (
   'train.checkpoint_every',
   'train.deterministic',
   'train.eval_every',
+  'train.hang_minutes',
   'train.keep_checkpoints',
   'train.peak_tflops',
   'train.platform',
@@ -161,11 +162,15 @@ def as_json(config: ml_collections.ConfigDict) -> str:
   return json.dumps(nested, indent=2, sort_keys=True)
 
 
+def fingerprint(config: ml_collections.ConfigDict) -> int:
+  """Returns 32 bits of the resolved config, to compare hosts by."""
+  return int(hashlib.sha256(as_json(config).encode()).hexdigest()[:8], 16)
+
+
 def default_workdir(name: str, config: ml_collections.ConfigDict) -> str:
   """Returns runs/<config>-<8 hex of the resolved config>."""
   stem = pathlib.Path(name.partition(':')[0]).stem
-  short = hashlib.sha256(as_json(config).encode()).hexdigest()[:8]
-  return f'runs/{stem}-{short}'
+  return f'runs/{stem}-{fingerprint(config):08x}'
 
 
 def default_store(config: ml_collections.ConfigDict) -> str:
@@ -281,12 +286,14 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
   )
   for key in (
     'micro_batches log_every eval_every checkpoint_every keep_checkpoints'
+    ' hang_minutes'
   ).split():
     expect(getattr(train, key) > 0, f'train.{key}', 'a positive number')
   expect(train.platform in PLATFORMS, 'train.platform', f'one of {PLATFORMS}')
   expect(config.data.loader in LOADERS, 'data.loader', f'one of {LOADERS}')
   expect(0 < config.data.held_out < 1, 'data.held_out', 'a share in (0, 1)')
-  expect(config.eval.max_windows > 0, 'eval.max_windows', 'a positive number')
+  for key in ('max_windows', 'draws'):
+    expect(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
   expect(
     config.eval.global_batch % batch_parts == 0
     and config.eval.global_batch > 0,

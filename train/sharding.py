@@ -118,6 +118,18 @@ def check_divisible(
       )
 
 
+def local_rows(mesh: Mesh, global_batch: int) -> np.ndarray:
+  """Returns which rows of a global batch this process feeds, ascending.
+
+  Processes that share a row, as along the tensor axis, all feed it.
+  """
+  places = NamedSharding(mesh, BATCH).addressable_devices_indices_map(
+    (global_batch,)
+  )
+  spans = {rows.indices(global_batch) for (rows,) in places.values()}
+  return np.concatenate([np.arange(*span) for span in sorted(spans)])
+
+
 def put_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict:
   """Puts this process's rows of a host batch on the mesh, as global arrays."""
   sharding = NamedSharding(mesh, BATCH)

@@ -12,7 +12,7 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from train import sharding
+from train import processes, sharding
 
 
 @flax.struct.dataclass
@@ -117,7 +117,8 @@ INIT_STREAM, TRAIN_STREAM, EVAL_STREAM = range(3)
 def digest(tree: Any) -> str:
   """Returns the SHA-256 of a tree of arrays.
 
-  Over leaves sorted by path: path, dtype, shape, little-endian bytes.
+  Over leaves sorted by path: path, dtype, shape, little-endian bytes. All
+  processes call it.
   """
   leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
   named = {
@@ -126,7 +127,7 @@ def digest(tree: Any) -> str:
   }
   sha = hashlib.sha256()
   for path in sorted(named):
-    array = np.asarray(jax.device_get(named[path]))
+    array = processes.to_host(named[path])
     little = array.astype(array.dtype.newbyteorder('<'), copy=False)
     sha.update(f'{path} {array.dtype.name} {array.shape}\n'.encode())
     sha.update(np.ascontiguousarray(little).tobytes())

@@ -157,25 +157,24 @@ def make_eval_step(
   model: nn.Module,
   objective: Objective,
   *,
-  seed: int,
   baseline: Callable[[Batch], tuple[jax.Array, jax.Array]],
   mesh: Mesh,
 ) -> Callable[[Any, Batch], dict[str, jax.Array]]:
   """Returns the jitted (params, host batch) -> {name: [2] (sum, weight)}.
 
-  The draws of a row depend on its `example_ids` only, never on the batch.
+  The draws of a row depend on its `example_ids` only, never on the batch or
+  the run's seed: runs are scored on the same pairs and masks.
 
   Args:
     model: the module.
     objective: the objective.
-    seed: seed of the evaluation's draws.
     baseline: model batch -> (sum, weight) of the loss of a predictor that
       knows nothing but token frequencies; reported as `baseline`.
     mesh: the mesh.
   """
 
   def eval_step(params: Any, host_batch: Batch) -> dict[str, jax.Array]:
-    keys = row_keys(seed, EVAL_STREAM, 0, host_batch['example_ids'])
+    keys = row_keys(0, EVAL_STREAM, 0, host_batch['example_ids'])
     batch = objective.transform(host_batch, keys)
     outputs = model.apply(
       {'params': params}, *objective.inputs(batch), train=False

@@ -414,6 +414,15 @@ def test_disk_full(built, tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
+def test_a_part_written_means_disk_full(tmp_path):
+  with (
+    pytest.raises(OSError, match='disk full while writing .*index.*3125'),
+    corpus.new_folder(tmp_path / 'index'),
+  ):
+    raise OSError('4192 requested and 3125 written')  # as ndarray.tofile says
+  assert list(tmp_path.iterdir()) == []
+
+
 # --- Opening
 
 

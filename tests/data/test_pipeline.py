@@ -421,10 +421,33 @@ def test_evaluation_of_a_part_and_of_one_process(store):
   assert len(set(ids.tolist())) == count
   assert ids[0] == 0 and ids[-1] >= size - 4
   assert set(np.diff(ids)) <= {2, 3}
-  rows = list(pipeline.eval_batches(examples, 4, count, slice(2, 4)))
+  rows = list(pipeline.eval_batches(examples, 4, count, rows=slice(2, 4)))
   for whole, part in zip(batches, rows, strict=True):
     for name in whole:
       assert np.array_equal(whole[name][2:], part[name])
+
+
+def test_shapes_of_a_batch_need_no_text(store):
+  examples = {LENGTH: pipeline.Examples(store, LENGTH, held_out=False)}
+  phases = ((9, LENGTH, 8, 'continue'),)
+  batch = pipeline.train_batch(examples, phases, 0, 0)
+  shapes = pipeline.batch_shapes(LENGTH, 8)
+  assert {k: (v.shape, v.dtype) for k, v in batch.items()} == {
+    k: (v.shape, v.dtype) for k, v in shapes.items()
+  }
+
+
+def test_evaluation_draws_a_window_several_times(store):
+  examples = pipeline.Examples(store, LENGTH, held_out=True)
+  (once,) = pipeline.eval_batches(examples, 16, 5)
+  (batch,) = pipeline.eval_batches(examples, 16, 5, 3)
+  assert batch['example_mask'].sum() == 15
+  for name in ('window', 'document_ids'):
+    expected = np.repeat(once[name][:5], 3, axis=0)
+    assert np.array_equal(batch[name][:15], expected)
+  assert len(set(batch['example_ids'].tolist())) == 15
+  partners = batch['other_window'][:15].reshape(5, 3, -1)
+  assert any((p[0] != p[1]).any() or (p[0] != p[2]).any() for p in partners)
 
 
 LOADERS = [pipeline.tf_batches, pipeline.plain_batches]

@@ -88,6 +88,36 @@ def test_unrolling_leaves_no_loop_and_the_same_parameters():
   assert shapes[True] == shapes[False]
 
 
+def test_heads_can_begin_by_looking_near():
+  batch = bert_cases.make_batch()
+  params = nn.meta.unbox(
+    bert_cases.make_model().init(
+      jax.random.key(0), *[batch[k] for k in bert_cases.INPUTS], train=False
+    )['params']
+  )
+  scaled = bert.rescale_init(
+    params, stddev=0.06, position_stddev=0.04, self_score=11.0
+  )
+  assert jax.tree.all(
+    jax.tree.map(lambda a, b: a.shape == b.shape, params, scaled)
+  )
+  qkv = scaled['layers']['attention']['qkv']['kernel']
+  query, key, value = jnp.moveaxis(qkv, 2, 0)
+  np.testing.assert_array_equal(query, key)
+  assert float(value.std()) == pytest.approx(0.06 * 0.88, rel=0.05)
+  x = jax.random.normal(jax.random.key(0), (50, qkv.shape[1]))
+  q = jnp.einsum('bd,ldnh->blnh', x, query)
+  scores = (q * q).sum(-1) / np.sqrt(qkv.shape[-1])
+  assert float(scores.mean()) == pytest.approx(11.0, rel=0.1)
+  positions = scaled['embeddings']['positions']
+  likeness = positions @ positions.T
+  assert float(positions.std()) == pytest.approx(0.04, rel=0.3)
+  for shift in (0, 1, 2, 5):  # alike where near, and everywhere the same
+    diagonal = jnp.diagonal(likeness, shift)
+    np.testing.assert_allclose(diagonal, diagonal[0], rtol=1e-4)
+    assert diagonal[0] > jnp.diagonal(likeness, shift + 1)[0]
+
+
 def test_bfloat16_stays_near_float32():
   batch = bert_cases.make_batch()
   params = bert_cases.init_params()

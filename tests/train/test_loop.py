@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import resource
 import subprocess
 import sys
 
@@ -19,7 +18,7 @@ from train import (
   loop,
   metrics,
   optim,
-  reporting,
+  plan,
   settings,
   sharding,
 )
@@ -87,6 +86,17 @@ def test_a_finished_run_only_prints(finished, small_config, capsys):
   after = {p: p.stat().st_mtime_ns for p in workdir.rglob('*') if p.is_file()}
   assert before == after
   assert 'finished run' in capsys.readouterr().err
+
+
+def test_a_workdir_in_use_is_refused(small_config, tmp_path):
+  with (
+    plan.sole_writer(tmp_path),
+    pytest.raises(ValueError, match='another process trains in'),
+  ):
+    loop.train(small_config(), tmp_path)
+  assert not (tmp_path / 'config.json').exists()
+  with plan.sole_writer(tmp_path):  # free again
+    pass
 
 
 def test_other_values_are_refused_by_name(finished, small_config):
@@ -236,34 +246,29 @@ def test_commands_end_in_one_line_for_bad_input_and_a_trace_for_bugs(capsys):
 
 def test_disk_full_while_saving(small_config, tmp_path):
   """A limit on file size stands in for a full disk."""
-  config = settings.flatten(small_config(model__embed_dim=128))
+  config = small_config(model__embed_dim=128)
   program = f"""
-import resource, sys
+import resource
 from train import command, loop, settings
 config = settings.with_overrides(
-  settings.load_config('bert_tiny'), {config!r}
+  settings.load_config('bert_tiny'), {settings.flatten(config)!r}
 )
-limit = int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 command.run(lambda: loop.train(config, {str(tmp_path / 'run')!r}))
 """
-  environment = os.environ | {'XLA_FLAGS': ''}
-
-  def run(limit):
-    return subprocess.run(
-      [sys.executable, '-c', program, str(limit)],
-      env=environment,
-      capture_output=True,
-      text=True,
-      timeout=120,
-    )
-
-  done = run(100_000)
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    env=os.environ | {'XLA_FLAGS': ''},
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
   assert done.returncode == 1
   last = done.stderr.strip().splitlines()[-1]
   assert last.startswith('error: a checkpoint in'), done.stderr[-2000:]
-  assert 'could not be written; no complete checkpoint is there' in last
+  assert (
+    'could not be written; no complete checkpoint is there. Make room' in last
+  )
   assert checkpoint.latest_step(tmp_path / 'run') is None
-  done = run(resource.RLIM_INFINITY)
-  assert done.returncode == 0, done.stderr[-2000:]
-  assert reporting.read_results(tmp_path / 'run')['steps'] == 12
+  # With room again, the same run goes on.
+  assert loop.train(config, tmp_path / 'run')['steps'] == 12

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from train import metrics, settings
+from train import metrics
 
 STEPS = 240
 
@@ -36,8 +36,8 @@ def environment():
 
 
 @pytest.fixture
-def config_file(small_config, tmp_path):
-  """A config file as a user would write one."""
+def config_file(small_config, write_config):
+  """The config of a run long enough to be killed in."""
   config = small_config(
     train__phases=((STEPS, 32, 16, 'continue'),),
     train__log_every=20,
@@ -46,16 +46,7 @@ def config_file(small_config, tmp_path):
     eval__max_windows=256,
     data__loader='tf',
   )
-  path = tmp_path / 'small.py'
-  values = settings.flatten(config)
-  path.write_text(
-    'from configs import base\n\n\n'
-    'def get_config():\n'
-    '  config = base.get_config()\n'
-    f'  config.update_from_flattened_dict({values!r})\n'
-    '  return config.lock()\n'
-  )
-  return path
+  return write_config(config)
 
 
 def results_of(workdir: pathlib.Path) -> dict:

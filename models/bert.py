@@ -55,9 +55,8 @@ class TokenTable(nn.Module):
   def __call__(self, tokens_BT: Array) -> Array:
     """Looks tokens up: int [B, T] -> [B, T, D]."""
     # Ids are checked on the host when a store is built.
-    return jnp.take(self.table_VD, tokens_BT, axis=0, mode='clip').astype(
-      self.dtype
-    )
+    table_VD = layers.whole_width(self.table_VD, 'activation_vocab')
+    return jnp.take(table_VD, tokens_BT, axis=0, mode='clip').astype(self.dtype)
 
   def attend(self, x_BPD: Array) -> Array:
     """Scores every token: [B, P, D] -> float32 [B, P, V], padding included."""
@@ -112,10 +111,12 @@ class Embeddings(nn.Module):
     self, tokens_BT: Array, token_types_BT: Array, positions_BT: Array
   ) -> Array:
     """Returns [B, T, D] for ids [B, T] of tokens, types and positions."""
+    types_KD = layers.whole_width(self.types_KD)
+    positions_TD = layers.whole_width(self.positions_TD)
     x_BTD = (
       self.tokens(tokens_BT)
-      + jnp.take(self.types_KD, token_types_BT, axis=0, mode='clip')
-      + jnp.take(self.positions_TD, positions_BT, axis=0, mode='clip')
+      + jnp.take(types_KD, token_types_BT, axis=0, mode='clip')
+      + jnp.take(positions_TD, positions_BT, axis=0, mode='clip')
     )
     return self.dropout(self.layer_norm(x_BTD))
 
@@ -284,6 +285,8 @@ class Bert(nn.Module):
     )
     mask_B11S = token_mask[:, None, None, :]
     x_BTD, _ = stack(x_BTD, mask_B11S)
+    # Pins the gradient too, which the look-up of predictions would reshard.
+    x_BTD = layers.constrain_hidden(x_BTD)
 
     pooled_BD = jnp.tanh(
       layers.Linear(

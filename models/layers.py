@@ -366,6 +366,19 @@ def constrain_hidden(x_BTD: Array) -> Array:
   )
 
 
+def whole_width(table: Array, rows: str | None = None) -> Array:
+  """Gathers the shards of a table [rows, D] along D, before look-ups.
+
+  Without it the look-ups are sharded as the table is, and whole activations
+  travel between the devices instead, which are larger.
+
+  Args:
+    table: [rows, D].
+    rows: logical name of the rows where they stay sharded.
+  """
+  return nn.with_logical_constraint(table, (rows, 'activation_embed'))
+
+
 def stack_layers(
   block: type[nn.Module],
   *,

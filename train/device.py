@@ -99,9 +99,12 @@ def peak_tflops(override: float | None = None) -> float | None:
   device = jax.devices()[0]
   if device.platform == 'cpu':
     return _measure_cpu() / jax.local_device_count()
-  matches = [
-    kind for kind in PEAK_TFLOPS if device.device_kind.startswith(kind)
-  ]
+  return peak_of(device.device_kind)
+
+
+def peak_of(device_kind: str) -> float | None:
+  """Returns the rate of a kind of accelerator by PEAK_TFLOPS, or None."""
+  matches = [kind for kind in PEAK_TFLOPS if device_kind.startswith(kind)]
   return PEAK_TFLOPS[max(matches, key=len)] if matches else None
 
 

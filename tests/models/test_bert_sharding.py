@@ -39,7 +39,7 @@ def test_every_name_has_a_rule_and_every_rule_a_name(monkeypatch):
   split = rules.index('batch')  # activations begin
   used = {name for _, names, _ in params for name in names}
   assert used == set(rules[:split])
-  used = {name for _, names, _ in activations for name in names}
+  used = {name for _, names, _ in activations for name in names if name}
   assert used == set(rules[split:])
 
 

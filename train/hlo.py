@@ -1,0 +1,179 @@
+"""Reads off a compiled program what travels between the devices."""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+KINDS = (
+  'all-reduce',
+  'all-gather',
+  'reduce-scatter',
+  'all-to-all',
+  'collective-permute',
+)
+_BITS = re.compile(r'\d+')
+_SHAPE = re.compile(r'([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]')
+_OPERATION = re.compile(
+  rf'= (?P<type>.+?) (?P<kind>{"|".join(KINDS)})(?P<start>-start)?\('
+)
+_CALLED = re.compile(
+  r'(calls|to_apply|body|condition|branch_computations|called_computations)='
+  r'\{?((?:%[\w.\-]+(?:, )?)+)\}?'
+)
+
+
+class Collective(NamedTuple):
+  """One collective operation of a step.
+
+  Attributes:
+    kind: one of KINDS.
+    shapes: of its results on a device, as (type, dimensions).
+    group: how many devices take part in each.
+    times: how often a step does it (loops included).
+    name: of the operation in the Python code, for people.
+  """
+
+  kind: str
+  shapes: tuple[tuple[str, tuple[int, ...]], ...]
+  group: int
+  times: int
+  name: str
+
+  @property
+  def bytes(self) -> int:
+    """Bytes of its results on a device, over a whole step."""
+    return self.times * sum(
+      math.prod(dimensions) * _item_bytes(kind)
+      for kind, dimensions in self.shapes
+    )
+
+  @property
+  def sent_bytes(self) -> float:
+    """The least that a device must send for it, over a whole step."""
+    others = (self.group - 1) / self.group
+    factor = {
+      'all-reduce': 2 * others,
+      'all-gather': others,
+      'reduce-scatter': self.group - 1,  # its result is a part
+      'all-to-all': others,
+      'collective-permute': 1,
+    }[self.kind]
+    return factor * self.bytes
+
+
+def collectives(text: str, num_devices: int) -> list[Collective]:
+  """Returns the collective operations of a compiled program.
+
+  What the compiler spreads over several fusions counts once, a loop's body as
+  often as the loop runs.
+
+  Args:
+    text: the program, as `compiled.as_text()` prints it.
+    num_devices: that it runs on.
+
+  Raises:
+    ValueError: if a loop around a collective does not tell how often it runs.
+  """
+  computations, entry = _computations(text)
+  found: dict[str, Collective] = {}
+
+  def visit(name: str, times: int | None, loop: str) -> None:
+    for line in computations.get(name, ()):
+      operation = _OPERATION.search(line)
+      if operation:
+        if times is None:
+          raise ValueError(f'loop {loop}: no number of repetitions is found')
+        channel = re.search(r'channel_id=(\d+)', line)
+        found[channel[1] if channel else line] = _collective(
+          operation, line, times, num_devices
+        )
+      for role, names in _CALLED.findall(line):
+        for called in re.findall(r'%([\w.\-]+)', names):
+          inner, inner_loop = times, loop
+          if role == 'body':
+            inner_loop = called
+            trips = _trips(line, computations)
+            inner = None if None in (times, trips) else times * trips
+          visit(called, inner, inner_loop)
+
+  visit(entry, 1, '')
+  return list(found.values())
+
+
+def total_bytes(some: Iterable[Collective]) -> dict[str, int]:
+  """Returns the result bytes of a step by kind, where there are any."""
+  totals: dict[str, int] = {}
+  for collective in some:
+    totals[collective.kind] = totals.get(collective.kind, 0) + collective.bytes
+  return totals
+
+
+def _computations(text: str) -> tuple[dict[str, list[str]], str]:
+  """Splits a program into its computations; returns them, and the entry."""
+  computations: dict[str, list[str]] = {}
+  entry = name = ''
+  for line in text.splitlines():
+    head = re.match(r'(ENTRY )?%([\w.\-]+) \(.*\{$', line)
+    if head:
+      name = head[2]
+      computations[name] = []
+      entry = name if head[1] else entry
+    elif name:
+      computations[name].append(line)
+  return computations, entry
+
+
+def _trips(line: str, computations: dict[str, list[str]]) -> int | None:
+  """Returns how often a `while` runs: the constant that it counts up to."""
+  known = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
+  if known:
+    return int(known[1])
+  condition = re.search(r'condition=%([\w.\-]+)', line)[1]
+  constants = [
+    int(value)
+    for inner in computations[condition]
+    for value in re.findall(r'[su]32\[\]\S* constant\((\d+)\)', inner)
+  ]
+  return constants[0] if len(constants) == 1 else None
+
+
+def _collective(
+  operation: re.Match, line: str, times: int, num_devices: int
+) -> Collective:
+  kind = operation['kind']
+  shapes = [
+    (name, tuple(map(int, filter(None, dimensions.split(',')))))
+    for name, dimensions in _SHAPE.findall(operation['type'])
+  ]
+  if operation['start'] and kind == 'collective-permute':
+    shapes = shapes[1:2]  # operand, result, two counters
+  elif operation['start'] and kind == 'all-gather':
+    shapes = shapes[len(shapes) // 2 :]  # operands, results
+  name = re.search(r'op_name="([^"]*)"', line)
+  return Collective(
+    kind,
+    tuple(shapes),
+    _group(line, num_devices),
+    times,
+    name[1] if name else '',
+  )
+
+
+def _group(line: str, num_devices: int) -> int:
+  """Returns how many devices each group has, from any of HLO's notations."""
+  sizes = re.search(r'replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}', line)
+  if sizes:
+    axes = dict(re.findall(r"'(\w+)'=(\d+)", sizes[1]))
+    return math.prod(int(axes[a]) for a in re.findall(r"'(\w+)'", sizes[2]))
+  iota = re.search(r'replica_groups=\[\d+,(\d+)\]', line)
+  if iota:
+    return int(iota[1])
+  first = re.search(r'replica_groups=\{\{([\d,]+)\}', line)
+  return len(first[1].split(',')) if first else num_devices
+
+
+def _item_bytes(name: str) -> int:
+  if name == 'pred':
+    return 1
+  return max(1, int(_BITS.search(name)[0]) // 8)

@@ -1,0 +1,170 @@
+"""TPU slices by the names that users know, described without the hardware."""
+
+import difflib
+import math
+import re
+from typing import Any, NamedTuple
+
+import jax
+
+
+class Generation(NamedTuple):
+  """One generation of TPU, as JAX sees it.
+
+  Attributes:
+    layout_name: what the compiler calls it.
+    dimensions: of its torus, 2 or 3.
+    units_a_chip: what the number in a slice's name counts, in one chip: cores
+      for v2 to v5p, chips for v5e and v6e.
+    most_chips: of the largest slice.
+    memory_gbps: of a JAX device (a chip, or a core of v2 and v3), in GB/s.
+    links_gbps: what a JAX device can send to its neighbours, over all links
+      and one way, in GB/s.
+    usable_gib: of a device's memory, what the compiler gives to a program.
+  """
+
+  layout_name: str
+  dimensions: int
+  units_a_chip: int
+  most_chips: int
+  memory_gbps: float
+  links_gbps: float
+  usable_gib: float
+
+
+# Rates: v2 and v3 Jouppi et al. 2020 (CACM 63:7, halved: a device is a core),
+# the others Cloud TPU's pages of each generation, "system architecture"; the
+# memory is what the compiler itself says when a program is too large.
+GENERATIONS = {
+  'v2': Generation('v2', 2, 2, 256, 350, 124, 7.48),
+  'v3': Generation('v3', 2, 2, 1024, 450, 164, 15.48),
+  'v4': Generation('v4', 3, 2, 4096, 1228, 300, 30.75),
+  'v5e': Generation('v5e', 2, 1, 256, 819, 200, 15.75),
+  'v5p': Generation('v5', 3, 2, 8192, 2765, 600, 95.74),
+  'v6e': Generation('v6e', 2, 1, 256, 1640, 448, 31.25),
+}
+ALIASES = {'v5litepod': 'v5e'}
+
+
+class Slice(NamedTuple):
+  """A TPU slice.
+
+  Attributes:
+    name: as the user gave it.
+    generation: its generation.
+    layout: chips along each dimension.
+    devices: JAX devices to compile for; there need be no hardware.
+    num_hosts: how many hosts they hang on.
+  """
+
+  name: str
+  generation: Generation
+  layout: tuple[int, ...]
+  devices: list[Any]
+  num_hosts: int
+
+  @property
+  def num_chips(self) -> int:
+    """Chips, of which those of v2 and v3 are two devices each."""
+    return math.prod(self.layout)
+
+
+def find_slice(name: str) -> Slice:
+  """Returns the slice of a name, such as v5litepod-16, v4-32 or v5e:4x4.
+
+  Raises:
+    ValueError: if there is no such slice; names the near ones.
+    ModuleNotFoundError: if the compiler is not installed; says how to.
+  """
+  generation, layout = parse(name)
+  # v2 to v5p and slices of several hosts have four chips a host.
+  chips = math.prod(layout)
+  bounds = {1: (1, 1, 1), 8: (2, 4, 1)}.get(chips, (2, 2, 1))
+  if generation.layout_name not in ('v5e', 'v6e'):
+    bounds = (2, 2, 1)
+  options: dict[str, Any] = {'chips_per_host_bounds': list(bounds)}
+  if generation.layout_name == 'v4':
+    options['chip_config_name'] = 'megacore'  # one device a chip
+  text = f'{generation.layout_name}:{"x".join(map(str, layout))}'
+  from jax.experimental import topologies
+
+  try:
+    devices = topologies.get_topology_desc(
+      platform='tpu', topology_name=text, **options
+    ).devices
+  except jax.errors.JaxRuntimeError as error:
+    if 'libtpu' in str(error) or 'backend' in str(error):
+      raise ModuleNotFoundError(
+        "the TPU compiler is missing: pip install -e '.[tpu]'"
+        f' (it needs no TPU). {error}'
+      ) from error
+    raise ValueError(f'--topology {name}: {error}') from error
+  per_host = math.prod(bounds)
+  return Slice(name, generation, layout, devices, max(1, chips // per_host))
+
+
+def parse(name: str) -> tuple[Generation, tuple[int, ...]]:
+  """Returns the generation and the layout that a slice's name means.
+
+  Raises:
+    ValueError: if there is no such slice; names the near ones.
+  """
+  match = re.fullmatch(r'(v\d+[a-z]*)(?:-(\d+)|:(\d+(?:x\d+)+))', name)
+  kind = ALIASES.get(match[1], match[1]) if match else None
+  if kind not in GENERATIONS:
+    raise _unknown(name)
+  generation = GENERATIONS[kind]
+  if match[2]:
+    if name not in names():
+      raise _unknown(name)
+    return generation, _layout(generation, int(match[2]))
+  layout = tuple(map(int, match[3].split('x')))
+  if (
+    len(layout) != generation.dimensions
+    or not 0 < math.prod(layout) <= generation.most_chips
+  ):
+    raise ValueError(
+      f'--topology {name}: {kind} has {generation.dimensions} dimensions and at'
+      f' most {generation.most_chips} chips, for example'
+      f' {kind}:{"x".join(map(str, _layout(generation, 64)))}'
+    )
+  return generation, layout
+
+
+def names() -> list[str]:
+  """Returns the names of all slices, by accelerator type."""
+  every = []
+  spellings = [(kind, kind) for kind in GENERATIONS] + list(ALIASES.items())
+  for spelling, kind in spellings:
+    generation = GENERATIONS[kind]
+    chips = 1 if kind in ('v5e', 'v6e') else 4
+    while chips <= generation.most_chips:
+      # Slices of v2 and v3 quadruple up to 8 x 8 chips, and double from there.
+      skipped = kind in ('v2', 'v3') and chips in (8, 32)
+      if chips != 2 and not skipped:
+        every.append(f'{spelling}-{chips * generation.units_a_chip}')
+      chips *= 2
+  return every
+
+
+def _layout(generation: Generation, number: int) -> tuple[int, ...]:
+  """Returns the most even layout of so many units, short sides first."""
+  doublings = (number // generation.units_a_chip).bit_length() - 1
+  dimensions = generation.dimensions
+  if dimensions == 3 and doublings == 2:  # a single host is flat
+    return (2, 2, 1)
+  sides = [
+    2 ** ((doublings + position) // dimensions)
+    for position in range(dimensions)
+  ]
+  return tuple(sides)
+
+
+def _unknown(name: str) -> ValueError:
+  kin = [known for known in names() if known.startswith(name.split('-')[0])]
+  near = difflib.get_close_matches(name, kin or names(), n=4, cutoff=0.5)
+  some = near or ['v3-8', 'v4-32', 'v5litepod-16', 'v5p-32', 'v6e-16']
+  return ValueError(
+    f'--topology {name}: there is no such slice; did you mean'
+    f' {" or ".join(some)}? A layout such as v5e:4x4 works as well'
+  )

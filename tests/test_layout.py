@@ -111,3 +111,12 @@ def test_commands_work_beside_folders_of_the_same_names(tmp_path):
   )
   assert done.returncode == 0
   assert '--tokenizer' in done.stdout
+
+
+def test_shell_scripts_are_sound():
+  scripts = [str(path) for path in (ROOT / 'train').glob('*.sh')]
+  assert scripts
+  # The wheel puts the program beside Python's own.
+  shellcheck = pathlib.Path(sys.executable).with_name('shellcheck')
+  done = subprocess.run([shellcheck, *scripts], capture_output=True, text=True)
+  assert done.returncode == 0, done.stdout

@@ -46,14 +46,20 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.optim = ml_collections.ConfigDict()
   optim = config.optim
+  # bert_adam (as BERT was released, without bias correction), adamw (with it),
+  # lamb (adamw scaled to each matrix, for large batches) or adafactor (little
+  # memory; rates relative to each matrix; no beta1, beta2, epsilon).
+  optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
+  # (learning_rate, warmup_steps) of each phase after the first that restarts
+  # the schedule, in order; empty: the two above again.
+  optim.restarts = ()
   optim.beta1 = 0.9  # decay of the gradient's mean
   optim.beta2 = 0.999  # decay of the squared gradient's mean
   optim.epsilon = 1e-6  # added outside of the root
   optim.weight_decay = 0.01  # not on biases and layer norms
   optim.clip_norm = 1.0  # of the global gradient
-  optim.bias_correction = False  # BERT's release has none
 
   config.mesh = ml_collections.ConfigDict()
   mesh = config.mesh

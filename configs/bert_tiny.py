@@ -27,9 +27,9 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.eval_every = 450
   config.train.checkpoint_every = 450
   config.train.platform = 'cpu'
+  config.optim.name = 'adamw'
   config.optim.learning_rate = 2e-3
   config.optim.warmup_steps = 100
-  config.optim.bias_correction = True
   config.init.stddev = 0.06
   config.init.position_stddev = 0.02
   # So short a run never learns the text by heart: dropout would only slow it.

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from data import pipeline, transforms
 from data.tokenization import WordPiece
 from models import bert
-from train import objectives, optim, state, steps
+from train import objectives, optim, sharding, state, steps
 from train.settings import Phase
 from train.state import TrainState
 from train.steps import Objective
@@ -129,12 +129,18 @@ def build_job(
     for phase in phases
   }
   schedule = optim.make_schedule(config.optim, phases)
-  tx = optim.make_optimizer(config.optim, schedule)
   _, length, global_batch, _ = phases[-1]
   objective = objective_of[length]
+  inputs = model_inputs(objective, length, global_batch)
+  tx = optim.make_optimizer(
+    config.optim,
+    schedule,
+    sharding.axis_names(state.abstract_params(model, inputs)),
+    vocabulary.size,
+  )
   init, shapes, shardings = state.abstract_state(
     model,
-    model_inputs(objective, length, global_batch),
+    inputs,
     tx,
     objective.loss_names + objective.metric_names,
     mesh,

@@ -1,10 +1,12 @@
-"""BERT's optimiser and learning-rate schedule, as released.
+"""Optimisers, and BERT's learning-rate schedule as released.
 
-Source: google-research/bert, optimization.py.
+Source of schedule and `bert_adam`: google-research/bert, optimization.py.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +17,13 @@ Schedule = Callable[[Any], Any]
 # (steps, length, global batch, 'continue' | 'restart')
 Phase = tuple[int, int, int, str]
 
+OPTIMIZERS = ('bert_adam', 'adamw', 'lamb', 'adafactor')
+
 # Last names of parameters that weight decay spares: of layer norms and biases.
 UNDECAYED = ('bias', 'scale')
+
+# Logical axes that number the published matrices inside one parameter.
+STACKED = ('layers', 'qkv')
 
 
 def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
@@ -28,25 +35,20 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
   warm-up that multiplies it, is another schedule.)
 
   Args:
-    optim_config: with `learning_rate` (the peak) and `warmup_steps`.
+    optim_config: with `learning_rate` (the peak), `warmup_steps`, `restarts`.
     phases: of the run; those marked 'continue' share the schedule of the one
-      before, 'restart' begins a new one with a warm-up of its own.
+      before, 'restart' begins a new one with a warm-up of its own, to the next
+      of `restarts`, or to the same peak again where there are none.
 
   Returns:
     A function of the step (int, 0 for the first update) -> float32 rate.
 
   Raises:
-    ValueError: if a number makes no sense or a phase's last entry is unknown.
+    ValueError: if a number makes no sense, a phase's last entry is unknown or
+      there are more or fewer restarts than phases that restart.
   """
-  peak = optim_config.learning_rate
-  warmup_steps = optim_config.warmup_steps
-  if peak < 0:
-    raise ValueError(f'optim.learning_rate is {peak}, expected 0 or more')
-  if warmup_steps < 0:
-    raise ValueError(f'optim.warmup_steps is {warmup_steps}, expected >= 0')
   if not phases:
     raise ValueError('train.phases is empty, expected at least one phase')
-
   starts, totals = [], []
   first_step = 0
   for i, (steps, _, _, kind) in enumerate(phases):
@@ -61,18 +63,45 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
       totals.append(0)
     totals[-1] += steps
     first_step += steps
+  peaks, warmups = zip(*_peaks(optim_config, len(starts)), strict=True)
 
   def schedule(step):
     current = jnp.sum(jnp.asarray(step) >= np.array(starts)) - 1
     local = step - jnp.asarray(starts)[current]
     total = jnp.asarray(totals, jnp.float32)[current]
+    peak = jnp.asarray(peaks, jnp.float32)[current]
+    warmup = jnp.asarray(warmups, jnp.float32)[current]
     decayed = peak * (jnp.maximum(total - local, 0) / total)
-    if not warmup_steps:
-      return decayed
-    warming = peak * (local / jnp.float32(warmup_steps))
-    return jnp.where(local < warmup_steps, warming, decayed)
+    warming = peak * (local / jnp.maximum(warmup, 1))
+    return jnp.where(local < warmup, warming, decayed)
 
   return schedule
+
+
+def _peaks(optim_config: Any, count: int) -> list[tuple[float, int]]:
+  """Returns (learning rate, warm-up steps) of each of `count` schedules."""
+  first = (optim_config.learning_rate, optim_config.warmup_steps)
+  restarts = list(optim_config.restarts)
+  if restarts and len(restarts) != count - 1:
+    raise ValueError(
+      f'optim.restarts has {len(restarts)} entries, but train.phases has'
+      f" {count - 1} 'restart' after the first phase: give each of them its"
+      ' (learning_rate, warmup_steps), or none'
+    )
+  for i, entry in enumerate(restarts):
+    if not isinstance(entry, tuple | list) or len(entry) != 2:
+      raise ValueError(
+        f'optim.restarts[{i}] is {entry!r}, expected'
+        ' (learning_rate, warmup_steps)'
+      )
+  peaks = [first, *map(tuple, restarts or [first] * (count - 1))]
+  for i, (peak, warmup_steps) in enumerate(peaks):
+    where = f'optim.restarts[{i - 1}]: ' if i else 'optim.'
+    if peak < 0:
+      raise ValueError(f'{where}learning_rate is {peak}, expected 0 or more')
+    if warmup_steps < 0:
+      raise ValueError(f'{where}warmup_steps is {warmup_steps}, expected >= 0')
+  return peaks
 
 
 def scale_by_uncorrected_adam(
@@ -117,26 +146,150 @@ def decay_mask(params: Any) -> Any:
   )
 
 
-def make_optimizer(
-  optim_config: Any, schedule: Schedule
-) -> optax.GradientTransformation:
-  """Returns BERT's AdamW.
+def as_matrices(
+  array: jax.Array, names: Sequence[str], vocab_size: int | None
+) -> jax.Array:
+  """Returns a parameter as the published matrices that it stores.
 
-  The whole gradient is clipped by its global norm; then the update is
-  `rate * (m / (sqrt(v) + epsilon) + weight_decay * p)`.
+  Published layers are apart, as are query, key and value; a width is not split
+  into heads, and the vocabulary is not padded. So a kernel [layers, embed, qkv,
+  heads, head] becomes [layers * qkv, embed, heads * head].
 
   Args:
-    optim_config: with beta1, beta2, epsilon, weight_decay, clip_norm,
-      bias_correction.
+    array: a parameter, or what has its shape.
+    names: its logical axis names.
+    vocab_size: V, unpadded.
+
+  Returns:
+    [matrices, in, out], or [vectors, width].
+  """
+  if 'vocab' in names:
+    array = jax.lax.slice_in_dim(
+      array, 0, vocab_size, axis=names.index('vocab')
+    )
+  stacked = [i for i, name in enumerate(names) if name in STACKED]
+  shape = [math.prod(array.shape[i] for i in stacked)]
+  for name, size in zip(names, array.shape, strict=True):
+    if name == 'head':
+      shape[-1] *= size
+    elif name not in STACKED:
+      shape.append(size)
+  return jnp.moveaxis(array, stacked, range(len(stacked))).reshape(shape)
+
+
+class PerMatrix(NamedTuple):
+  """A transform's state for one parameter: of each of its matrices, stacked."""
+
+  state: Any
+
+
+def per_matrix(
+  tx: optax.GradientTransformation,
+  axes: Mapping[str, Sequence[str]],
+  vocab_size: int | None,
+) -> optax.GradientTransformation:
+  """Runs a transform on every published matrix by itself.
+
+  Args:
+    tx: the transform, of a single array.
+    axes: 'path/of/parameter' -> its logical axis names.
+    vocab_size: V, unpadded; the padding gets no update.
+
+  Raises:
+    ValueError: in use, if `axes` lacks a parameter.
+  """
+
+  def view_of(path):
+    where = jax.tree_util.keystr(path, simple=True, separator='/')
+    if where not in axes:
+      raise ValueError(
+        f'parameter {where} has no logical axis names here, so its matrices'
+        ' are unknown: pass those of every parameter to make_optimizer'
+      )
+    return functools.partial(
+      as_matrices, names=tuple(axes[where]), vocab_size=vocab_size
+    )
+
+  def init(params):
+    return jax.tree_util.tree_map_with_path(
+      lambda path, param: PerMatrix(jax.vmap(tx.init)(view_of(path)(param))),
+      params,
+    )
+
+  def update(updates, state, params):
+    def update_one(path, update, old, param):
+      view = view_of(path)
+      matrices, new = jax.vmap(tx.update)(view(update), old.state, view(param))
+      # A view only moves, joins and cuts: its transpose puts all back in
+      # place, with zeros where it cut.
+      return jax.linear_transpose(view, update)(matrices)[0], PerMatrix(new)
+
+    pairs = jax.tree_util.tree_map_with_path(update_one, updates, state, params)
+    return tuple(
+      jax.tree.map(lambda _, pair, i=i: pair[i], updates, pairs) for i in (0, 1)
+    )
+
+  return optax.GradientTransformation(init, update)
+
+
+def make_optimizer(
+  optim_config: Any,
+  schedule: Schedule,
+  axes: Mapping[str, Sequence[str]] | None = None,
+  vocab_size: int | None = None,
+) -> optax.GradientTransformation:
+  """Returns the optimiser that `optim.name` names.
+
+  The whole gradient is clipped by its global norm; then the update is
+  `rate * (direction + weight_decay * p)`, without decay of norms and biases:
+
+  - bert_adam: direction m / (sqrt(v) + epsilon), without bias correction.
+  - adamw: the same, corrected.
+  - lamb: the sum above, of adamw, is scaled to the norm of each matrix itself
+    (You et al. 2020, algorithm 2). Norms and biases are not scaled: the
+    implementation that the paper names, tensorflow_addons' lamb.py, leaves out
+    of the scaling what it leaves out of the decay, as do google-research/albert
+    and NVIDIA's apex.
+  - adafactor: no m, and v as the product of a vector over the rows and one over
+    the columns where both are 128 or more; updates are clipped to an RMS of 1
+    and scaled by that of the matrix, so rates are relative (Shazeer and Stern
+    2018). beta1, beta2 and epsilon are not used.
+
+  Args:
+    optim_config: with name, beta1, beta2, epsilon, weight_decay, clip_norm.
     schedule: of `make_schedule`.
+    axes: 'path/of/parameter' -> its logical axis names; lamb and adafactor tell
+      a parameter's matrices by them.
+    vocab_size: V, unpadded; None where nothing is padded.
+
+  Raises:
+    ValueError: if there is no such optimiser or clip_norm is not positive.
   """
   c = optim_config
+  if c.name not in OPTIMIZERS:
+    raise ValueError(f'optim.name is {c.name!r}, expected one of {OPTIMIZERS}')
   if c.clip_norm <= 0:
     raise ValueError(f'optim.clip_norm is {c.clip_norm}, expected > 0')
-  adam = optax.scale_by_adam if c.bias_correction else scale_by_uncorrected_adam
+  each = functools.partial(per_matrix, axes=axes or {}, vocab_size=vocab_size)
+  if c.name == 'adafactor':
+    direction = each(
+      optax.chain(
+        optax.scale_by_factored_rms(),
+        optax.clip_by_block_rms(1.0),
+        optax.scale_by_param_block_rms(),
+      )
+    )
+  else:
+    corrected = c.name != 'bert_adam'
+    adam = optax.scale_by_adam if corrected else scale_by_uncorrected_adam
+    direction = adam(b1=c.beta1, b2=c.beta2, eps=c.epsilon)
+  scaled = []
+  if c.name == 'lamb':
+    scaled = [optax.masked(each(optax.scale_by_trust_ratio()), decay_mask)]
   return optax.chain(
     optax.clip_by_global_norm(c.clip_norm),
-    adam(b1=c.beta1, b2=c.beta2, eps=c.epsilon),
+    direction,
     optax.add_decayed_weights(c.weight_decay, mask=decay_mask),
+    *scaled,
     optax.scale_by_learning_rate(schedule),
   )

@@ -14,6 +14,7 @@ import ml_collections
 from etils import epath
 
 import configs
+from train import optim
 
 SCHEDULES = ('continue', 'restart')
 LOADERS = ('tf', 'plain')
@@ -43,6 +44,7 @@ SCHEDULE_KEYS = (
   'train.steps',
   'train.num_epochs',
   'train.global_batch',
+  'optim.restarts',
 )
 
 
@@ -300,7 +302,14 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
     'eval.global_batch',
     f'a multiple of {batch_parts}, over which the mesh splits a batch',
   )
-  for phase in check_phases(config):
+  expect(
+    config.optim.name in optim.OPTIMIZERS,
+    'optim.name',
+    f'one of {optim.OPTIMIZERS}',
+  )
+  phases = check_phases(config)
+  optim.make_schedule(config.optim, phases)  # refuses what makes no sense
+  for phase in phases:
     if phase.length > model.max_length:
       raise ValueError(
         f'train.phases: length {phase.length} is longer than the position'

@@ -96,6 +96,22 @@ def parameter_shardings(
   )
 
 
+def axis_names(abstract_params: Any) -> dict[str, tuple[str, ...]]:
+  """Returns 'path/of/parameter' -> the logical names of its axes.
+
+  Args:
+    abstract_params: as `parameter_shardings` takes them.
+  """
+  leaves = jax.tree_util.tree_leaves_with_path(
+    abstract_params,
+    is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned),
+  )
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='/'): leaf.names
+    for path, leaf in leaves
+  }
+
+
 def check_divisible(
   what: str,
   shape: Sequence[int],

@@ -1,5 +1,6 @@
 """The training state: everything that a checkpoint holds."""
 
+import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from train import processes, sharding
+from train import optim, processes, sharding
 
 
 @flax.struct.dataclass
@@ -34,6 +35,20 @@ class TrainState:
   opt_state: Any
   metrics: dict[str, jax.Array]
   nonfinite_step: jax.Array
+
+
+def init_params(model: nn.Module, dummy_inputs: tuple, rng: jax.Array) -> Any:
+  """Returns freshly drawn parameters, boxed with their logical axis names."""
+  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), dummy_inputs)
+  return model.init(rng, *zeros, train=False)['params']
+
+
+def abstract_params(model: nn.Module, dummy_inputs: tuple) -> Any:
+  """Returns what `init_params` does as boxed ShapeDtypeStructs."""
+  rng = jax.eval_shape(lambda: jax.random.key(0))
+  return jax.eval_shape(
+    functools.partial(init_params, model, dummy_inputs), rng
+  )
 
 
 def abstract_state(
@@ -61,12 +76,8 @@ def abstract_state(
     state's shardings.
   """
 
-  def init_params(rng: jax.Array) -> Any:
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), dummy_inputs)
-    return model.init(rng, *zeros, train=False)['params']
-
   def init(rng: jax.Array) -> TrainState:
-    params = adjust(nn.meta.unbox(init_params(rng)))
+    params = adjust(nn.meta.unbox(init_params(model, dummy_inputs, rng)))
     return TrainState(
       step=jnp.zeros((), jnp.int32),
       params=params,
@@ -75,21 +86,32 @@ def abstract_state(
       nonfinite_step=jnp.full((), -1, jnp.int32),
     )
 
-  rng = jax.eval_shape(lambda: jax.random.key(0))
   params_shardings = sharding.parameter_shardings(
-    jax.eval_shape(init_params, rng), mesh, rules
+    abstract_params(model, dummy_inputs), mesh, rules
   )
-  shapes = jax.eval_shape(init, rng)
+  shapes = jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
   replicated = NamedSharding(mesh, PartitionSpec())
+
+  def place_statistics(statistics: Any, param: Any, place: Any) -> Any:
+    # Moments lie like their parameter; the factors of a factored one are small
+    # and lie on every device.
+    return jax.tree.map(
+      lambda leaf: place if leaf.shape == param.shape else replicated,
+      statistics,
+    )
+
   shardings = TrainState(
     step=replicated,
     params=params_shardings,
     opt_state=optax.tree_utils.tree_map_params(
       tx,
-      lambda _, place: place,
+      place_statistics,
       shapes.opt_state,
+      shapes.params,
       params_shardings,
       transform_non_params=lambda _: replicated,
+      # What stands in the place of one parameter without being one array.
+      is_leaf=lambda node: isinstance(node, optim.PerMatrix | optax.MaskedNode),
     ),
     metrics={name: replicated for name in metric_names},
     nonfinite_step=replicated,

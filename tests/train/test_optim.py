@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen as nn
 
 from configs import base
 from models import bert
-from train import optim
+from train import optim, settings, sharding, state
 
 
 def make_config(**changes):
@@ -86,6 +87,29 @@ def test_phases_continue_or_restart():
   ).all()
 
 
+def test_the_two_phases_of_lamb():
+  """Golden values of bert_large_lamb, by hand."""
+  config = settings.load_config('bert_large_lamb')
+  schedule = optim.make_schedule(config.optim, config.train.phases)
+  by_hand = {
+    0: 0.0,
+    1_000: 3e-3,
+    1_999: 5.997e-3,
+    2_000: 6e-3 * 5_037 / 7_037,
+    7_036: 6e-3 / 7_037,
+    7_037: 0.0,
+    7_137: 2e-3,
+    7_237: 4e-3 * 1_362 / 1_562,
+    8_598: 4e-3 / 1_562,
+  }
+  rates = schedule_values(schedule, np.array(list(by_hand)))
+  np.testing.assert_allclose(rates, list(by_hand.values()), rtol=1e-5)
+  # A phase without restarts of its own warms up to the same peak again.
+  config.optim.restarts = ()
+  again = optim.make_schedule(config.optim, config.train.phases)
+  np.testing.assert_allclose(again(7_137), 6e-3 * 100 / 2_000, rtol=1e-5)
+
+
 def schedule_values(schedule, steps):
   return np.asarray(jax.jit(jax.vmap(schedule))(steps))
 
@@ -99,6 +123,22 @@ def schedule_values(schedule, steps):
     ({}, ((9, 8, 4, 'continue'), (-3, 8, 4, 'restart')), r'\[1\] has -3'),
     ({}, ((9, 8, 4, 'contniue'),), "ends in 'contniue', expected 'continue'"),
     ({}, (), 'phases is empty'),
+    (
+      {'restarts': ((1e-3, 5), (1e-4, 2))},
+      ((9, 8, 4, 'restart'), (9, 8, 4, 'restart')),
+      "has 2 entries, but train.phases has 1 'restart' after the first",
+    ),
+    ({'restarts': ((1e-3, 5),)}, ((9, 8, 4, 'continue'),), 'has 1 .* has 0'),
+    (
+      {'restarts': (1e-3,)},
+      ((9, 8, 4, 'continue'), (9, 8, 4, 'restart')),
+      r'restarts\[0\] is 0.001, expected \(learning_rate, warmup_steps\)',
+    ),
+    (
+      {'restarts': ((1e-3, -5),)},
+      ((9, 8, 4, 'continue'), (9, 8, 4, 'restart')),
+      r'restarts\[0\]: warmup_steps is -5',
+    ),
   ],
 )
 def test_nonsense_is_refused(changes, phases, message):
@@ -124,7 +164,7 @@ def numpy_adam(params, gradients, rates, config):
       m[k] = c.beta1 * m[k] + (1 - c.beta1) * g
       v[k] = c.beta2 * v[k] + (1 - c.beta2) * g**2
       m_hat, v_hat = m[k], v[k]
-      if c.bias_correction:
+      if c.name == 'adamw':
         m_hat = m[k] / (1 - c.beta1**t)
         v_hat = v[k] / (1 - c.beta2**t)
       update = m_hat / (np.sqrt(v_hat) + c.epsilon)
@@ -134,13 +174,13 @@ def numpy_adam(params, gradients, rates, config):
   return params
 
 
-@pytest.mark.parametrize('bias_correction', [False, True])
-def test_adam_against_numpy(bias_correction):
+@pytest.mark.parametrize('name', ['bert_adam', 'adamw'])
+def test_adam_against_numpy(name):
   # Decay and epsilon large enough to see where they enter.
   config = make_config(
     learning_rate=0.01,
     warmup_steps=3,
-    bias_correction=bias_correction,
+    name=name,
     weight_decay=0.3,
     epsilon=1e-3,
   )
@@ -169,6 +209,198 @@ def test_adam_against_numpy(bias_correction):
   for k in shapes:
     np.testing.assert_allclose(ours[k], expected[k], rtol=0, atol=1e-6)
     assert np.abs(expected[k] - params[k]).max() > 1e-3
+
+
+VOCAB_SIZE, NUM_LAYERS, EMBED_DIM = 130, 2, 128
+
+
+@pytest.fixture(scope='module')
+def small_bert():
+  """(parameters, 5 gradients, axis names) of a Bert that factors.
+
+  Scales differ from layer to layer and among query, key and value, so that
+  whatever mixes them shows; the vocabulary is padded with zeros.
+  """
+  model = bert.Bert(
+    vocab_size=VOCAB_SIZE,
+    num_layers=NUM_LAYERS,
+    embed_dim=EMBED_DIM,
+    num_heads=2,
+    mlp_dim=256,
+    max_length=8,
+  )
+  ids = jnp.zeros((1, 4), jnp.int32)
+  boxed = state.abstract_params(model, (ids, ids > 0, ids, ids, ids))
+  rng = np.random.default_rng(0)
+
+  def draw(path, leaf, size):
+    array = size * rng.normal(size=leaf.shape) * rng.uniform(0.5, 2)
+    names = [key.key for key in path]
+    if 'layers' in names:
+      array = (array.T * [1, 5]).T
+    if 'qkv' in names:
+      array = array * np.array([1, 3, 0.3])[:, None, None]
+    if names[-1] == 'embedding' or names == ['mlm', 'bias']:
+      array[VOCAB_SIZE:] = 0
+    return array.astype(np.float32)
+
+  def draw_all(size):
+    return jax.tree_util.tree_map_with_path(
+      lambda path, leaf: draw(path, leaf, size), nn.meta.unbox(boxed)
+    )
+
+  gradients = [draw_all(size) for size in (1e-3, 1e-2, 3e-3, 1e-4, 1e-3)]
+  return draw_all(0.02), gradients, sharding.axis_names(boxed)
+
+
+def publish(params):
+  """Takes a Bert apart, by hand: {name: published matrix or vector}."""
+  apart = {}
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    where = jax.tree_util.keystr(path, simple=True, separator='/')
+    leaf = np.asarray(leaf)
+    if not where.startswith('layers/'):
+      padded = where in ('embeddings/tokens/embedding', 'mlm/bias')
+      apart[where] = leaf[:VOCAB_SIZE] if padded else leaf
+      continue
+    for i in range(NUM_LAYERS):
+      if where == 'layers/attention/qkv/kernel':
+        for j in range(3):
+          matrix = leaf[i][:, j].reshape(EMBED_DIM, EMBED_DIM)
+          apart[f'{i}/{j}/{where}'] = matrix
+      elif where == 'layers/attention/qkv/bias':
+        for j in range(3):
+          apart[f'{i}/{j}/{where}'] = leaf[i, j].reshape(EMBED_DIM)
+      elif where == 'layers/attention/out/kernel':
+        apart[f'{i}/{where}'] = leaf[i].reshape(EMBED_DIM, EMBED_DIM)
+      else:
+        apart[f'{i}/{where}'] = leaf[i]
+  return apart
+
+
+def is_decayed(name):
+  return name.split('/')[-1] not in ('bias', 'scale')
+
+
+def run(tx, params, gradients):
+  """Returns the parameters after the gradients, and the last state."""
+  params = jax.tree.map(jnp.asarray, params)
+  opt_state, update = tx.init(params), jax.jit(tx.update)
+  for gradient in gradients:
+    updates, opt_state = update(gradient, opt_state, params)
+    params = optax.apply_updates(params, updates)
+  return params, opt_state
+
+
+def numpy_lamb(params, gradients, rates, config):
+  """You et al. 2020, algorithm 2, one published matrix at a time."""
+  c = config
+  params = {k: np.float64(v) for k, v in params.items()}
+  m = {k: 0.0 for k in params}
+  v = {k: 0.0 for k in params}
+  for t, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), 1):
+    norm = math.sqrt(sum((np.float64(g) ** 2).sum() for g in gradient.values()))
+    for k, x in params.items():
+      g = gradient[k] * min(1.0, c.clip_norm / norm)
+      m[k] = c.beta1 * m[k] + (1 - c.beta1) * g
+      v[k] = c.beta2 * v[k] + (1 - c.beta2) * g**2
+      m_hat, v_hat = m[k] / (1 - c.beta1**t), v[k] / (1 - c.beta2**t)
+      r = m_hat / (np.sqrt(v_hat) + c.epsilon)
+      if is_decayed(k):
+        r = r + c.weight_decay * x
+        r = r * np.linalg.norm(x) / np.linalg.norm(r)
+      params[k] = x - rate * r
+  return params
+
+
+def test_lamb_against_numpy(small_bert):
+  params, gradients, axes = small_bert
+  config = make_config(
+    name='lamb', learning_rate=0.05, warmup_steps=2, weight_decay=0.1
+  )
+  schedule = optim.make_schedule(config, ((5, 8, 4, 'continue'),))
+  tx = optim.make_optimizer(config, schedule, axes, VOCAB_SIZE)
+  ours, _ = run(tx, params, gradients)
+  rates = bert_rates(0.05, 2, 5, range(5))
+  expected = numpy_lamb(
+    publish(params), [publish(g) for g in gradients], rates, config
+  )
+  apart = publish(ours)
+  assert apart.keys() == expected.keys()
+  for name, value in expected.items():
+    np.testing.assert_allclose(apart[name], value, 0, 1e-6, err_msg=name)
+  assert_padding_is_zero(ours)
+  assert float(optax.tree.norm(gradients[1])) > config.clip_norm
+  # One ratio for a whole stack would be far off.
+  stacks = [
+    {'q': tree['layers']['attention']['qkv']['kernel']}
+    for tree in (params, *gradients)
+  ]
+  mixed = numpy_lamb(stacks[0], stacks[1:], rates, config)['q'][0, :, 0]
+  apart = expected['0/0/layers/attention/qkv/kernel']
+  assert np.abs(mixed.reshape(apart.shape) - apart).max() > 1e-3
+
+
+def assert_padding_is_zero(params):
+  assert (params['embeddings']['tokens']['embedding'][VOCAB_SIZE:] == 0).all()
+  assert (params['mlm']['bias'][VOCAB_SIZE:] == 0).all()
+
+
+def test_lamb_is_that_of_optax_where_nothing_is_stacked():
+  rng = np.random.default_rng(0)
+  shapes = {'kernel': (7, 5), 'embedding': (3, 4)}
+  draw = lambda: {k: rng.normal(size=s) for k, s in shapes.items()}  # noqa: E731
+  params, gradients = draw(), [draw() for _ in range(5)]
+  c = make_config(name='lamb', clip_norm=1e9)
+  tx = optim.make_optimizer(c, lambda step: 0.1, dict.fromkeys(shapes, 'ab'))
+  theirs = optax.lamb(
+    0.1, b1=c.beta1, b2=c.beta2, eps=c.epsilon, weight_decay=c.weight_decay
+  )
+  ours, _ = run(tx, params, gradients)
+  expected, _ = run(theirs, params, gradients)
+  for name in shapes:
+    np.testing.assert_allclose(ours[name], expected[name], rtol=1e-6)
+
+
+def test_adafactor_is_that_of_optax_on_matrices_apart(small_bert):
+  params, gradients, axes = small_bert
+  config = make_config(
+    name='adafactor',
+    learning_rate=0.1,
+    warmup_steps=2,
+    weight_decay=0.1,
+    clip_norm=1e9,
+  )
+  schedule = optim.make_schedule(config, ((5, 8, 4, 'continue'),))
+  tx = optim.make_optimizer(config, schedule, axes, VOCAB_SIZE)
+  theirs = optax.adafactor(
+    schedule,
+    weight_decay_rate=lambda step: config.weight_decay * schedule(step),
+    weight_decay_mask=lambda tree: {name: is_decayed(name) for name in tree},
+  )
+  ours, opt_state = run(tx, params, gradients)
+  expected, their_state = run(
+    theirs, publish(params), [publish(g) for g in gradients]
+  )
+  for name, value in publish(ours).items():
+    np.testing.assert_allclose(value, expected[name], 0, 1e-6, err_msg=name)
+    assert np.abs(value - publish(params)[name]).max() > 1e-3
+  assert_padding_is_zero(ours)
+  # Two vectors in place of a matrix, and nothing as large as one.
+  qkv = opt_state[1]['layers']['attention']['qkv']['kernel'].state[0]
+  assert qkv.v_row.shape == qkv.v_col.shape == (3 * NUM_LAYERS, EMBED_DIM)
+  assert qkv.v.shape == (3 * NUM_LAYERS, 1)
+
+
+def test_matrices_need_axis_names():
+  tx = optim.make_optimizer(make_config(name='adafactor'), lambda step: 0.1)
+  with pytest.raises(ValueError, match='mlp/kernel has no logical axis names'):
+    tx.init({'mlp': {'kernel': jnp.ones((3, 2))}})
+
+
+def test_unknown_optimizer_is_named():
+  with pytest.raises(ValueError, match="'lion', expected one of .*'lamb'"):
+    optim.make_optimizer(make_config(name='lion'), lambda step: 0.1)
 
 
 def test_uncorrected_first_step():

@@ -114,10 +114,18 @@ def test_a_phase_that_changes_nothing_before_may_follow(
   workdir = tmp_path / 'copy'
   shutil.copytree(finished[0], workdir)
   phases = ((12, 32, 16, 'continue'), (4, 64, 8, 'restart'))
-  results = loop.train(small_config(train__phases=phases), workdir)
+  restarts = ((1e-3, 5),)
+  results = loop.train(
+    small_config(train__phases=phases, optim__restarts=restarts), workdir
+  )
   assert results['steps'] == 16
   losses = [r for r in metrics.read_metrics(workdir) if r[1] == 'train/loss']
   assert [step for step, _, _ in losses] == [4, 8, 12, 16]
+  rate = results['metrics']['train/learning_rate']
+  assert rate == pytest.approx(1e-3 * 3 / 5)
+  # Of a phase that has begun, the rates are done.
+  with pytest.raises(ValueError, match=r'optim.restarts: \[\[0.001, 5\]\]'):
+    loop.train(small_config(train__phases=phases), workdir)
 
 
 def test_two_phases_equal_one_schedule(small_config, tmp_path):

@@ -79,6 +79,8 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     ({'train.phases': ((10, 128, 32, 'anew'),)}, 'anew'),
     ({'train.phases': ()}, 'empty'),
     ({'data.loader': 'torch'}, "data.loader='torch'"),
+    ({'optim.name': 'lion'}, "optim.name='lion': expected one of .*'lamb'"),
+    ({'optim.restarts': ((1e-3, 5),)}, 'optim.restarts has 1 entries'),
     ({'train.platform': 'gpus'}, 'train.platform'),
   ],
 )

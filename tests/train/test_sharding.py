@@ -45,13 +45,20 @@ def planned(config, mesh):
   return job, functools.partial(pipeline.train_batch, examples, phases, 0)
 
 
+def one_device():
+  return sharding.make_mesh(
+    ml_collections.ConfigDict(dict(data=1, fsdp=1, tensor=1)),
+    jax.devices()[:1],
+  )
+
+
 def losses_on(config, mesh):
-  """Returns the losses of 20 steps."""
+  """Returns the losses of all steps."""
   job, batch_at = planned(config, mesh)
   losses = []
   with sharding.scope(mesh, config.mesh.rules):
     current, step = job.create_state(), job.train_step(32)
-    for n in range(20):
+    for n in range(sum(phase.steps for phase in job.phases)):
       batch = sharding.put_batch(batch_at(n), mesh)
       current, report = step(current, batch)
       losses.append(float(report['loss']))
@@ -61,11 +68,7 @@ def losses_on(config, mesh):
 @pytest.fixture(scope='module')
 def single_losses(small_config):
   """The losses of 20 steps on one device."""
-  mesh = sharding.make_mesh(
-    ml_collections.ConfigDict(dict(data=1, fsdp=1, tensor=1)),
-    jax.devices()[:1],
-  )
-  return losses_on(small_config(train__phases=TWENTY), mesh)
+  return losses_on(small_config(train__phases=TWENTY), one_device())
 
 
 TWENTY = ((20, 32, 16, 'continue'),)
@@ -78,6 +81,40 @@ def test_losses_agree_on_every_mesh(name, small_config, single_losses):
   losses = losses_on(config, mesh_of(**MESHES[name]))
   np.testing.assert_allclose(losses[0], single_losses[0], rtol=1e-6)
   np.testing.assert_allclose(losses[19], single_losses[19], rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_accumulated_equals_the_big_batch_on_a_mesh(small_config):
+  losses = [
+    losses_on(
+      small_config(
+        train__phases=((4, 32, 16, 'continue'),),
+        train__micro_batches=parts,
+        model__dropout_rate=0.0,
+        model__attention_dropout_rate=0.0,
+      ),
+      mesh_of(**MESHES['mixed']),
+    )
+    for parts in (1, 4)
+  ]
+  np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['lamb', 'adafactor'])
+def test_matrices_are_the_same_in_shards(name, small_config):
+  config = small_config(
+    train__phases=((4, 32, 16, 'continue'),),
+    optim__name=name,
+    optim__learning_rate=0.02,
+    model__embed_dim=128,  # enough to factor
+    model__mlp_dim=128,
+    model__num_layers=1,
+  )
+  mesh = mesh_of(data=1, fsdp=4, tensor=2)
+  losses = losses_on(config, mesh)
+  np.testing.assert_allclose(losses, losses_on(config, one_device()), rtol=1e-5)
+  assert abs(losses[3] - losses[0]) > 1e-2
 
 
 @pytest.mark.slow
@@ -94,11 +131,7 @@ def test_a_whole_run_on_a_mixed_mesh(small_config, single_losses, tmp_path):
 def test_integers_are_equal_on_every_mesh(small_config):
   digests = set()
   for sizes in (None, *MESHES.values()):
-    devices = jax.devices()[:1] if sizes is None else None
-    mesh = sharding.make_mesh(
-      ml_collections.ConfigDict(sizes or dict(data=1, fsdp=1, tensor=1)),
-      devices,
-    )
+    mesh = one_device() if sizes is None else mesh_of(**sizes)
     job, batch_at = planned(small_config(), mesh)
 
     def transform(batch, objective=job.objective):
@@ -151,6 +184,41 @@ def test_state_lies_in_shards(small_config):
     sizes[name] = held
   assert sizes['fsdp'] < 0.2 * sizes['data']
   assert sizes['mixed'] < 0.35 * sizes['data']
+
+
+@pytest.mark.parametrize('name', ['bert_adam', 'lamb'])
+def test_an_eighth_of_the_state_lies_on_each_device(name, small_config):
+  config = small_config(optim__name=name)
+  mesh = mesh_of(**MESHES['fsdp'])
+  job, _ = planned(config, mesh)
+  with sharding.scope(mesh, config.mesh.rules):
+    made = job.create_state()
+  # Biases of another width than the hidden states' are whole on each device.
+  whole = {'layers/attention/qkv/bias', 'layers/mlp/in/bias'}
+  whole |= {'mlm/bias', 'nsp/bias'}
+  shared = sum(
+    leaf.nbytes // (1 if keystr(path) in whole else 8)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(made.params)
+  )
+  counters = sum(
+    leaf.nbytes for leaf in jax.tree.leaves(made.opt_state) if not leaf.ndim
+  )
+  assert counters == 2 * 4  # Adam's and the schedule's
+  for tree, expected in (
+    (made.params, shared),
+    (made.opt_state, 2 * shared + counters),
+  ):
+    held = dict.fromkeys(jax.devices(), 0)
+    for leaf in jax.tree.leaves(tree):
+      for shard in leaf.addressable_shards:
+        held[shard.device] += shard.data.nbytes
+    assert set(held.values()) == {expected}
+    total = sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
+    assert expected < 1.2 * total / 8
+
+
+def keystr(path):
+  return jax.tree_util.keystr(path, simple=True, separator='/')
 
 
 @pytest.mark.parametrize('name', MESHES)

@@ -17,6 +17,7 @@ from train import (
   checkpoint,
   loop,
   metrics,
+  optim,
   settings,
   sharding,
   state,
@@ -238,9 +239,13 @@ def keystr(path):
   return jax.tree_util.keystr(path, simple=True, separator='/')
 
 
-@pytest.mark.parametrize('name', MESHES)
-def test_a_checkpoint_restores_on_every_mesh(name, small_config, tmp_path):
-  config = small_config()
+@pytest.mark.parametrize(
+  ('name', 'optimizer'), list(zip(MESHES, optim.OPTIMIZERS, strict=True))
+)
+def test_a_checkpoint_restores_on_every_mesh(
+  name, optimizer, small_config, tmp_path
+):
+  config = small_config(optim__name=optimizer, model__embed_dim=128)
   mesh = mesh_of(**MESHES['mixed'])
   with sharding.scope(mesh, config.mesh.rules):
     made = planned(config, mesh)[0].create_state()

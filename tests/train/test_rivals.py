@@ -1,11 +1,11 @@
 import pytest
 
-from train import bench
+from train import rivals
 
 
 def test_rivals_take_turns_in_processes_of_their_own():
-  product = bench.Rival(bench.jax_products, {})
-  times = bench.rival_times({'a': product, 'b': product}, repeats=2)
+  product = rivals.Rival(rivals.jax_products, {})
+  times = rivals.rival_times({'a': product, 'b': product}, repeats=2)
   assert list(times) == ['a', 'b']
   for seconds, flops in times.values():
     assert seconds > 0
@@ -13,6 +13,6 @@ def test_rivals_take_turns_in_processes_of_their_own():
 
 
 def test_a_rival_that_fails_is_named():
-  broken = bench.Rival(bench.their_step, {'size': 'no such size'})
+  broken = rivals.Rival(rivals.their_step, {'size': 'no such size'})
   with pytest.raises(ChildProcessError, match='broken ended'):
-    bench.rival_times({'broken': broken})
+    rivals.rival_times({'broken': broken})

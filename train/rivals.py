@@ -1,0 +1,241 @@
+"""What the bench times in turns: our steps, Hugging Face's, bare products."""
+
+import contextlib
+import multiprocessing
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from train import huge_pages
+
+REPEATS = 5
+
+
+class Rival(NamedTuple):
+  """A program to time: `make(**options)` returns (a step to run, its FLOPs).
+
+  Attributes:
+    make: a function of this module.
+    options: its arguments.
+    allocator: the C library's tunables, as the program's users have them.
+  """
+
+  make: Callable[..., tuple[Callable[[], object], float]]
+  options: dict[str, Any]
+  allocator: str = ''
+
+
+class Timing(NamedTuple):
+  """Median seconds and FLOPs of a step."""
+
+  seconds: float
+  flops: float
+
+
+def rival_times(
+  rivals: dict[str, Rival], repeats: int = REPEATS
+) -> dict[str, Timing]:
+  """Times one step of each in turns, each in a process of its own.
+
+  Machines are noisy, so rivals are compared within one stretch of time; and
+  they share neither threads nor memory, so each is what its users see.
+  """
+  context = multiprocessing.get_context('spawn')
+  ends, flops = {}, {}
+  processes = []
+  before = os.environ.pop(huge_pages.VARIABLE, None)
+  try:
+    for name, rival in rivals.items():
+      ends[name], theirs = context.Pipe()
+      os.environ[huge_pages.VARIABLE] = rival.allocator
+      process = context.Process(target=_serve, args=(theirs, rival))
+      process.start()
+      processes.append(process)
+      theirs.close()
+      flops[name] = ends[name].recv()
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(repeats):
+      for name, end in ends.items():
+        end.send('step')
+        times[name].append(end.recv())
+  except EOFError as error:
+    raise ChildProcessError(f'{name} ended; its error stands above') from error
+  finally:
+    os.environ.pop(huge_pages.VARIABLE, None)
+    if before is not None:
+      os.environ[huge_pages.VARIABLE] = before
+    for end in ends.values():
+      end.close()
+    for process in processes:
+      process.join(10)
+      process.kill()
+  return {
+    name: Timing(statistics.median(values), flops[name])
+    for name, values in times.items()
+  }
+
+
+def _serve(end: Any, rival: Rival) -> None:
+  """Runs a step, after a warm-up, whenever asked; ends with the asker."""
+  run, flops = rival.make(**rival.options)
+  for _ in range(2):
+    run()
+  end.send(flops)
+  with contextlib.suppress(EOFError):
+    while end.recv():
+      start = time.perf_counter()
+      run()
+      end.send(time.perf_counter() - start)
+
+
+def synthetic_batch(
+  batch: int, length: int, vocab_size: int, seed: int = 0
+) -> dict[str, np.ndarray]:
+  """Returns a host batch of random tokens in sentences of about 20."""
+  from data import windows
+
+  rng = np.random.default_rng(seed)
+  width = windows.window_width(length)
+  result: dict[str, np.ndarray] = {}
+  for window, starts, lengths, ids in (
+    ('window', 'sentence_starts', 'lengths', 'document_ids'),
+    ('other_window', 'other_starts', 'other_lengths', 'other_document_ids'),
+  ):
+    result[window] = rng.integers(5, vocab_size, (batch, width), dtype=np.int32)
+    result[starts] = rng.random((batch, width)) < 0.05
+    result[lengths] = np.full(batch, width, np.int32)
+    result[ids] = np.arange(batch, dtype=np.int32)
+  result['example_ids'] = np.arange(batch, dtype=np.int32)
+  result['example_mask'] = np.ones(batch, bool)
+  return result
+
+
+def our_step(
+  size: str, *, batch: int, length: int, vocab_size: int, **model: Any
+) -> tuple[Callable[[], None], int]:
+  """Returns a function that trains a step of ours, and the step's FLOPs."""
+  import jax
+
+  from configs import base, variants
+  from train import assemble, device, plan, settings, sharding
+
+  device.enable_compilation_cache()
+  config = base.get_config()
+  config.model.update(variants.BERT[size])
+  config.model.update(model)
+  phase = settings.Phase(1_000_000, length, batch, 'continue')
+  mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
+  job = assemble.build_job(
+    config, (phase,), assemble.Vocabulary.of_size(vocab_size), mesh
+  )
+  host_batch = synthetic_batch(batch, length, vocab_size)
+  with sharding.scope(mesh, config.mesh.rules):
+    current = [job.create_state()]
+    step = job.train_step(length)
+    on_device = sharding.put_batch(host_batch, mesh)
+    step = step.lower(current[0], on_device).compile()
+
+  def run() -> None:
+    current[0], report = step(current[0], on_device)
+    jax.block_until_ready(report)
+
+  return run, plan.step_flops(job)[phase]
+
+
+def their_step(
+  size: str,
+  *,
+  batch: int,
+  length: int,
+  vocab_size: int,
+  dropout: float,
+  accelerator: bool = False,
+) -> tuple[Callable[[], None], float]:
+  """Returns what trains a step of Hugging Face's BERT on PyTorch; no FLOPs."""
+  import torch
+  import transformers
+
+  from configs import variants
+
+  sizes = variants.BERT[size]
+  config = transformers.BertConfig(
+    vocab_size=vocab_size,
+    num_hidden_layers=sizes['num_layers'],
+    hidden_size=sizes['embed_dim'],
+    num_attention_heads=sizes['num_heads'],
+    intermediate_size=sizes['mlp_dim'],
+    hidden_dropout_prob=dropout,
+    attention_probs_dropout_prob=dropout,
+    attn_implementation='sdpa',
+  )
+  torch.set_num_threads(os.cpu_count())
+  where = 'cuda' if accelerator else 'cpu'
+  torch.manual_seed(0)
+  model = transformers.BertForPreTraining(config).to(where).train()
+  optimizer = torch.optim.AdamW(
+    model.parameters(), lr=1e-4, fused=accelerator or None
+  )
+  if accelerator:
+    torch.set_float32_matmul_precision('high')
+    model = torch.compile(model)
+  rng = np.random.default_rng(0)
+  tokens = torch.tensor(rng.integers(5, vocab_size, (batch, length)))
+  labels = torch.where(torch.rand(batch, length) < 0.15, tokens, -100)
+  inputs = {
+    'input_ids': tokens,
+    'attention_mask': torch.ones_like(tokens),
+    'token_type_ids': torch.zeros_like(tokens),
+    'labels': labels,
+    'next_sentence_label': torch.randint(0, 2, (batch,)),
+  }
+  inputs = {name: value.to(where) for name, value in inputs.items()}
+
+  def run() -> None:
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast(where, torch.bfloat16, enabled=accelerator):
+      loss = model(**inputs).loss
+    loss.backward()
+    optimizer.step()
+    if accelerator:
+      torch.cuda.synchronize()
+
+  return run, 0.0
+
+
+# The products of a BERT-Base layer's MLP at 8 x 128 tokens.
+_PRODUCT = ((1024, 768), (768, 3072))
+_PRODUCT_FLOPS = 2 * 1024 * 768 * 3072
+_PRODUCTS = 20  # a step
+
+
+def jax_products() -> tuple[Callable[[], None], float]:
+  """Returns what multiplies matrices by JAX, and its FLOPs."""
+  import jax
+  import jax.numpy as jnp
+
+  a, b = (jnp.ones(shape) for shape in _PRODUCT)
+  product = jax.jit(jnp.matmul)
+
+  def run() -> None:
+    for _ in range(_PRODUCTS):
+      product(a, b).block_until_ready()
+
+  return run, _PRODUCTS * _PRODUCT_FLOPS
+
+
+def torch_products() -> tuple[Callable[[], None], float]:
+  """Returns what multiplies matrices by PyTorch, and its FLOPs."""
+  import torch
+
+  torch.set_num_threads(os.cpu_count())
+  a, b = (torch.ones(shape) for shape in _PRODUCT)
+
+  def run() -> None:
+    for _ in range(_PRODUCTS):
+      torch.matmul(a, b)
+
+  return run, _PRODUCTS * _PRODUCT_FLOPS

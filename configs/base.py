@@ -110,6 +110,7 @@ def get_config() -> ml_collections.ConfigDict:
   # On a GPU: refuse to start unless XLA_FLAGS asks for deterministic kernels.
   train.deterministic = False
   train.hang_minutes = 60.0  # without a step: print all stacks and stop
+  train.profile = ()  # (first step, number of steps) to trace; empty: none
   train.peak_tflops = placeholder(float)  # of a device, for MFU
 
   config.eval = ml_collections.ConfigDict()

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import time
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from train import (
   device,
   evaluate,
   failure,
+  ledger,
   metrics,
   objectives,
   plan,
@@ -27,6 +27,7 @@ from train import (
   sharding,
   state,
   steps,
+  tracing,
 )
 from train.reporting import say
 
@@ -36,6 +37,7 @@ def train(
   workdir: epath.PathLike,
   *,
   dry_run: bool = False,
+  began: float | None = None,
 ) -> dict[str, Any] | None:
   """Runs, or continues, what `config` describes.
 
@@ -44,6 +46,7 @@ def train(
     workdir: folder that ends up with everything of the run; if it holds a run
       of the same config, that run continues after its last checkpoint.
     dry_run: check everything, print the plan and stop.
+    began: Unix time that the run's time is counted from; now by default.
 
   Returns:
     The results, as in results.json; None after a dry run.
@@ -52,7 +55,7 @@ def train(
     ValueError, OSError: bad input, before device time is spent.
     FloatingPointError: the loss or a gradient stopped being finite.
   """
-  began = time.monotonic()
+  clock = ledger.Ledger(began)
   workdir = epath.Path(workdir)
 
   # ---- Devices ------------------------------------------------------------
@@ -76,6 +79,7 @@ def train(
   }
   plan.check_data(examples, phases)
   total_steps = sum(phase.steps for phase in phases)
+  tracing.check(config.train.profile, total_steps)
   rows_of = {
     size: sharding.local_rows(mesh, size)
     for size in {phase.global_batch for phase in phases}
@@ -117,12 +121,20 @@ def train(
       stack.enter_context(plan.sole_writer(workdir))
       plan.write_workdir(config, workdir, store)
     processes.wait_for_all('the workdir stands')
+    first_step = saved or 0
+    stack.enter_context(
+      clock.recording(
+        workdir, first_step, total_steps, active=processes.is_first()
+      )
+    )
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(
       checkpoint.Checkpoints(workdir, keep=config.train.keep_checkpoints)
     )
     if saved is not None:
-      train_state = checkpoints.restore(saved, shapes)
+      with clock.measure('restore'):
+        train_state = checkpoints.restore(saved, shapes)
+        jax.block_until_ready(train_state)
       say(f'Continuing after step {saved} of {checkpoints.folder}.')
     else:
       train_state = job.create_state()
@@ -130,7 +142,6 @@ def train(
         params = checkpoint.restore_params(config.init.weights, shapes.params)
         train_state = train_state.replace(params=params)
         say(f'Starting from the parameters of {config.init.weights}.')
-    first_step = saved or 0
     seconds_before = metrics.last_value(workdir, 'time/seconds', first_step)
     writer = metrics.MetricsWriter(
       workdir, step=first_step, active=processes.is_first()
@@ -138,14 +149,18 @@ def train(
     stack.callback(writer.close)
 
     # ---- Compiled steps ---------------------------------------------------
-    train_steps = {length: job.train_step(length) for length in examples}
+    train_steps = {
+      length: clock.compiled(job.train_step(length)) for length in examples
+    }
     unigram = jnp.asarray(evaluate.unigram_log_probs(store.counts))
     eval_steps = {
-      length: steps.make_eval_step(
-        model,
-        objective_of[length],
-        baseline=functools.partial(objectives.unigram_losses, unigram),
-        mesh=mesh,
+      length: clock.compiled(
+        steps.make_eval_step(
+          model,
+          objective_of[length],
+          baseline=functools.partial(objectives.unigram_losses, unigram),
+          mesh=mesh,
+        )
       )
       for length in examples
     }
@@ -167,15 +182,25 @@ def train(
       'tf': pipeline.tf_batches,
       'plain': pipeline.plain_batches,
     }[config.data.loader]
-    clock = reporting.Clock(seconds_before)
     report = None
+
+    def latest_report() -> Any:
+      return report
+
     with (
       open_batches(batch_at, first_step, total_steps) as batches,
       reporting.ProgressBar(first_step, total_steps) as bar,
       processes.Preemption() as preemption,
       failure.Watchdog(config.train.hang_minutes) as watchdog,
     ):
-      for step in range(first_step + 1, total_steps + 1):
+      clock.begin_training(seconds_before)
+      for step in tracing.steps(
+        range(first_step + 1, total_steps + 1),
+        config.train.profile,
+        workdir,
+        latest_report,
+        clock,
+      ):
         phase = plan.phase_at(phases, step - 1)
         with clock.measure('data'):
           host_batch = next(batches)
@@ -185,12 +210,13 @@ def train(
         # One step is dispatched ahead, not more: the bar tells the truth, and
         # host batches do not pile up.
         jax.block_until_ready(before)
-        clock.count(phase.global_batch * phase.length, flops[phase])
+        clock.count(step, phase.global_batch * phase.length, flops[phase])
         bar.update(step)
         watchdog.feed()
         if step == first_step + 1:
           jax.block_until_ready(report)
-          say(f'First step after {time.monotonic() - began:.1f} s.')
+          say(f'First step after {clock.elapsed():.1f} s.')
+          clock.write()
 
         last = step == total_steps
         log = last or step % config.train.log_every == 0
@@ -219,7 +245,8 @@ def train(
         if log:
           row = plan.training_row(host, job.objective.loss_names)
           row |= clock.row(peak, jax.device_count())
-          writer.write(step, row)
+          with clock.measure('other'):
+            writer.write(step, row)
           bar.update(step, reporting.figures(row))
         if score:
           with clock.measure('eval'):
@@ -231,17 +258,22 @@ def train(
             f'parameters are not finite after step {step}: its update'
             f' overflowed. {failure.kept(checkpoints)}'
           )
+        if log or save or score:
+          clock.write()  # before the save: see ledger.with_losses
         if save:
           with clock.measure('save'):
             checkpoints.save(step, train_state)
         if preempted and not last:
-          checkpoints.finish()
+          with clock.measure('save'):
+            checkpoints.finish()
           raise processes.Preempted(
             f'asked to end: step {step} is saved, and the same command goes on'
           )
 
     # ---- Results ----------------------------------------------------------
-    checkpoints.finish()
+    clock.switch('other')
+    with clock.measure('save'):
+      checkpoints.finish()
     processes.wait_for_all('all is written')
     figures = {
       name: value
@@ -266,5 +298,6 @@ def train(
     if processes.is_first():
       reporting.draw_curves(workdir)
       reporting.write_results(workdir, results)
+      clock.write()
     reporting.print_results(results, workdir)
     return results

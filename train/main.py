@@ -1,10 +1,14 @@
 """Pre-trains: python -m train.main --config NAME [--config.KEY=VALUE ...]."""
 
 # ruff: noqa: E402
+import time
+
+BEGAN = time.time()  # before the imports that take seconds
+
 from train import huge_pages
 
 if __name__ == '__main__':
-  huge_pages.restart_with()  # before the imports that take seconds
+  huge_pages.restart_with()  # before those imports, too
 
 import sys
 
@@ -49,7 +53,9 @@ def _main(argv: list[str]) -> None:
       _PROCESS_ID.value,
     )
   )
-  command.run(lambda: loop.train(config, workdir, dry_run=_DRY_RUN.value))
+  command.run(
+    lambda: loop.train(config, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
+  )
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import csv
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import tensorboardX
 from etils import epath
@@ -31,11 +31,8 @@ class MetricsWriter:
     self._active = active
     if not active:
       return
-    self._path = epath.Path(workdir) / 'metrics.csv'
-    rows = [row for row in read_metrics(workdir) if row[0] <= step]
-    self._text = io.StringIO()
-    _write_rows(self._text, [HEADER, *rows])
-    self._replace()
+    kept = [row for row in read_metrics(workdir) if row[0] <= step]
+    self._file = RowFile(epath.Path(workdir) / 'metrics.csv', HEADER, kept)
     # TensorBoard's own way: events beyond the step are hidden.
     self._events = tensorboardX.SummaryWriter(
       os.fspath(epath.Path(workdir) / 'tensorboard'),
@@ -47,16 +44,7 @@ class MetricsWriter:
     """Adds one row a metric and flushes."""
     if not self._active:
       return
-    text = io.StringIO()
-    _write_rows(text, [(step, name, value) for name, value in values.items()])
-    self._text.write(text.getvalue())
-    if _is_remote(self._path):  # object stores cannot append
-      self._replace()
-    else:
-      with self._path.open('a') as file:
-        file.write(text.getvalue())
-        file.flush()
-        os.fsync(file.fileno())  # a checkpoint that is kept has its rows
+    self._file.append([(step, name, value) for name, value in values.items()])
     for name, value in values.items():
       self._events.add_scalar(name, value, step)
     self._events.flush()
@@ -66,23 +54,49 @@ class MetricsWriter:
     if self._active:
       self._events.close()
 
-  def _replace(self) -> None:
+
+class RowFile:
+  """A CSV file that grows by whole rows, each on disk once it is appended."""
+
+  def __init__(
+    self, path: epath.PathLike, header: Sequence[str], rows: Iterable[Sequence]
+  ):
+    """Begins with `rows`, which replace, atomically, what was there."""
+    self._path = epath.Path(path)
+    self._text = io.StringIO()
+    self._text.write(_as_csv([header, *rows]))
     write_atomically(self._path, self._text.getvalue())
 
+  def append(self, rows: Iterable[Sequence]) -> None:
+    """Adds rows."""
+    text = _as_csv(rows)
+    self._text.write(text)
+    if '://' in str(self._path):  # object stores cannot append
+      write_atomically(self._path, self._text.getvalue())
+    else:
+      with self._path.open('a') as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # a checkpoint that is kept has its rows
 
-def read_metrics(workdir: epath.PathLike) -> list[tuple[int, str, float]]:
-  """Returns the rows (step, metric, value) of a workdir; none if it is new.
+
+def read_rows(path: epath.PathLike) -> list[list[str]]:
+  """Returns a CSV file's rows without its header; none where it is missing.
 
   A last line without its end, as a killed process leaves it, does not count.
   """
-  path = epath.Path(workdir) / 'metrics.csv'
+  path = epath.Path(path)
   if not path.exists():
     return []
   text = path.read_text()
-  lines = text[: text.rfind('\n') + 1].splitlines()
+  return list(csv.reader(text[: text.rfind('\n') + 1].splitlines()))[1:]
+
+
+def read_metrics(workdir: epath.PathLike) -> list[tuple[int, str, float]]:
+  """Returns the rows (step, metric, value) of a workdir; none if it is new."""
   return [
     (int(step), name, float(value))
-    for step, name, value in list(csv.reader(lines))[1:]
+    for step, name, value in read_rows(epath.Path(workdir) / 'metrics.csv')
   ]
 
 
@@ -108,9 +122,7 @@ def write_atomically(path: epath.PathLike, text: str) -> None:
     raise
 
 
-def _write_rows(file: io.StringIO, rows: list[tuple]) -> None:
-  csv.writer(file, lineterminator='\n').writerows(rows)
-
-
-def _is_remote(path: epath.Path) -> bool:
-  return '://' in str(path)
+def _as_csv(rows: Iterable[Sequence]) -> str:
+  text = io.StringIO()
+  csv.writer(text, lineterminator='\n').writerows(rows)
+  return text.getvalue()

@@ -1,19 +1,18 @@
 """What a person sees of a run: the bar, the curves, the results."""
 
-import contextlib
 import json
 import math
 import pathlib
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rich.console
 import rich.progress
 from etils import epath
 
-from train import device, processes
+from train import ledger, processes
 from train import metrics as metrics_lib
 
 CONSOLE = rich.console.Console(stderr=True, highlight=False)
@@ -67,62 +66,13 @@ class ProgressBar:
       say(f'step {step}/{self._total}  {figures}  {left} left')
 
 
-class Clock:
-  """Where a run's time goes: training, waiting for data, evaluating, saving."""
-
-  def __init__(self, seconds_before: float):
-    """Begins; `seconds_before` were spent before a restart."""
-    self._before = seconds_before
-    self._began = time.perf_counter()
-    self._reset()
-
-  @contextlib.contextmanager
-  def measure(self, what: str) -> Iterator[None]:
-    """Counts the time inside as 'data', 'eval' or 'save'."""
-    start = time.perf_counter()
-    yield
-    self._spent[what] += time.perf_counter() - start
-
-  def count(self, tokens: int, flops: float) -> None:
-    """Counts one step."""
-    self._tokens += tokens
-    self._flops += flops
-
-  def row(
-    self, peak_tflops: float | None, num_devices: int
-  ) -> dict[str, float]:
-    """Returns the 'time/...' metrics since the last row, and begins anew.
-
-    The rate is that of training, without the time of evaluating and saving.
-    """
-    now = time.perf_counter()
-    seconds = now - self._row_began
-    training = seconds - self._spent['eval'] - self._spent['save']
-    row = {
-      'time/seconds': self._before + now - self._began,
-      'time/tokens_per_second': self._tokens / training,
-      'time/mfu': device.model_flops_utilisation(
-        self._flops, training, peak_tflops, num_devices
-      ),
-      'time/data_share': self._spent['data'] / seconds,
-      'time/eval_share': self._spent['eval'] / seconds,
-      'time/save_share': self._spent['save'] / seconds,
-    }
-    self._reset()
-    return row
-
-  def _reset(self) -> None:
-    self._row_began = time.perf_counter()
-    self._spent = {'data': 0.0, 'eval': 0.0, 'save': 0.0}
-    self._tokens, self._flops = 0, 0.0
-
-
 def figures(row: Mapping[str, float]) -> str:
   """Returns the figures of a logged row for the progress bar."""
+  rate, mfu = row['time/tokens_per_second'], row['time/mfu']
   return (
     f'loss {row["train/loss"]:.3f}'
-    f'  {row["time/tokens_per_second"]:,.0f} tokens/s'
-    + ('' if math.isnan(row['time/mfu']) else f'  MFU {row["time/mfu"]:.0%}')
+    + ('' if math.isnan(rate) else f'  {rate:,.0f} tokens/s')
+    + ('' if math.isnan(mfu) else f'  MFU {mfu:.0%}')
   )
 
 
@@ -199,7 +149,13 @@ def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
     f' {figures["eval/perplexity_ratio"]:.3f} of the perplexity that token'
     ' frequencies alone (unigram) give.'
   )
-  say(f'Everything is in {workdir}: results.json, curves.png, metrics.csv')
+  rows = ledger.read(workdir)
+  if rows:
+    say(ledger.sentence(rows))
+  say(
+    f'Everything is in {workdir}: results.json, curves.png, metrics.csv,'
+    f' {ledger.FILE}'
+  )
 
 
 def draw_curves(workdir: epath.PathLike) -> None:

@@ -36,6 +36,7 @@ FREE_KEYS = (
   'train.keep_checkpoints',
   'train.peak_tflops',
   'train.platform',
+  'train.profile',
 )
 # A run may continue with other values of these where the learning rates of
 # the steps already done stay what they were.

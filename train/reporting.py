@@ -158,8 +158,10 @@ def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
   )
 
 
-def draw_curves(workdir: epath.PathLike) -> None:
-  """Draws metrics.csv as curves.png."""
+def draw_curves(
+  workdir: epath.PathLike, out: epath.PathLike | None = None
+) -> None:
+  """Draws a workdir's metrics.csv as curves.png, there or in folder `out`."""
   import matplotlib.figure
 
   series: dict[str, tuple[list, list]] = {}
@@ -207,7 +209,8 @@ def draw_curves(workdir: epath.PathLike) -> None:
     axes.grid(alpha=0.3)
     if log:
       axes.set_yscale('log')
-    axes.legend(loc='best', fontsize='small')
-  path = epath.Path(workdir) / 'curves.png'
+    if axes.lines:
+      axes.legend(loc='best', fontsize='small')
+  path = epath.Path(out or workdir) / 'curves.png'
   with path.open('wb') as file:
     figure.savefig(file, format='png', dpi=110)

@@ -1,7 +1,8 @@
 """Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
 
-NAMES: store, batches, step, first_step, accelerator; without one, all that
-the machine can run. `store` reads --text, a folder or glob of running text.
+NAMES: store, batches, step, first_step, save, accelerator; without one, all
+that the machine can run but save. `store` reads --text, a folder or glob of
+running text.
 """
 
 # ruff: noqa: E402
@@ -15,11 +16,13 @@ import functools
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from train import command, reporting, rivals
@@ -213,6 +216,57 @@ def bench_accelerator() -> dict[str, Any]:
   return results
 
 
+# ---- Checkpoints -----------------------------------------------------------
+
+
+def bench_save() -> dict[str, Any]:
+  """Seconds that the loop waits for a save of BERT-Base, beside a step's.
+
+  The step is of 8 x 128 tokens. Its share of the time is that at the default
+  interval, where the save before has long ended.
+  """
+  import jax
+
+  from configs import base
+  from train import checkpoint, state
+
+  step, current, batch, _ = rivals.compiled_step(
+    'bert-base', batch=8, length=128, vocab_size=30_522, scan_layers=False
+  )
+  times: dict[str, list[float]] = {}
+
+  def measure(name: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    start = time.perf_counter()
+    result = jax.block_until_ready(work(*arguments))
+    times.setdefault(name, []).append(time.perf_counter() - start)
+    return result
+
+  with (
+    tempfile.TemporaryDirectory() as folder,
+    checkpoint.Checkpoints(folder, keep=1) as checkpoints,
+  ):
+    for number in range(rivals.REPEATS + 1):
+      if number == 1:
+        times.clear()  # the first of each is a warm-up
+      current, _ = measure('step', step, current, batch)
+      start = time.perf_counter()
+      measure('blocked', checkpoints.save, number, current)
+      current, _ = measure('step_while_writing', step, current, batch)
+      checkpoints.finish()
+      times.setdefault('written', []).append(time.perf_counter() - start)
+  seconds = {name: statistics.median(values) for name, values in times.items()}
+  every = base.get_config().train.checkpoint_every
+  blocked = seconds['blocked']
+  return {
+    'state_gigabytes': state.num_bytes(current) / 1e9,
+    **{f'{name}_seconds': value for name, value in seconds.items()},
+    'longest_blocked_seconds': max(times['blocked']),
+    'steps_between': every,
+    'blocked_share': blocked / (blocked + every * seconds['step']),
+    'two_percent_at_step_seconds': blocked * 0.98 / 0.02 / every,
+  }
+
+
 # ---- The command -----------------------------------------------------------
 
 
@@ -245,6 +299,7 @@ BENCHES = {
   'batches': bench_batches,
   'step': bench_step,
   'first_step': bench_first_step,
+  'save': bench_save,
   'accelerator': bench_accelerator,
 }
 

@@ -19,14 +19,14 @@ from train import command, ledger, metrics, reporting, settings
 from train.reporting import duration
 
 _COLOURS = {
-  'start': '#9e9e9e',
-  'restore': '#5d4037',
-  'compile': '#fbc02d',
-  'data': '#ef6c00',
   'train': '#43a047',
+  'data': '#ef6c00',
   'eval': '#1e88e5',
   'save': '#8e24aa',
-  'other': '#cfd8dc',
+  'other': '#b0bec5',
+  'compile': '#fbc02d',
+  'restore': '#5d4037',
+  'start': '#757575',
   ledger.LOST: '#d32f2f',
 }
 _BARS = 12  # of the newest attempts; a run on spot machines has many
@@ -226,7 +226,7 @@ def draw_ledger(rows: Sequence[ledger.Row], path: epath.PathLike) -> None:
     above.text(left, place, f'  {share:.0%} training', va='center')
   above.set_yticks(range(len(bars)), [label for label, _ in bars])
   above.invert_yaxis()
-  above.set_xlim(0, 1.14 * ran / divisor)
+  above.set_xlim(0, 1.2 * ran / divisor)
   above.set_xlabel(unit)
   above.set_title('Where the time went')
   handles = [

@@ -114,10 +114,10 @@ def synthetic_batch(
   return result
 
 
-def our_step(
+def compiled_step(
   size: str, *, batch: int, length: int, vocab_size: int, **model: Any
-) -> tuple[Callable[[], None], int]:
-  """Returns a function that trains a step of ours, and the step's FLOPs."""
+) -> tuple[Callable, Any, Any, float]:
+  """Returns our compiled step, a state, a batch, and the FLOPs of a step."""
   import jax
 
   from configs import base, variants
@@ -134,16 +134,23 @@ def our_step(
   )
   host_batch = synthetic_batch(batch, length, vocab_size)
   with sharding.scope(mesh, config.mesh.rules):
-    current = [job.create_state()]
-    step = job.train_step(length)
+    state = job.create_state()
     on_device = sharding.put_batch(host_batch, mesh)
-    step = step.lower(current[0], on_device).compile()
+    step = job.train_step(length).lower(state, on_device).compile()
+  return step, state, on_device, plan.step_flops(job)[phase]
+
+
+def our_step(size: str, **options: Any) -> tuple[Callable[[], None], float]:
+  """Returns what trains a step of ours, and its FLOPs; see `compiled_step`."""
+  import jax
+
+  step, *current, batch, flops = compiled_step(size, **options)
 
   def run() -> None:
-    current[0], report = step(current[0], on_device)
+    current[0], report = step(current[0], batch)
     jax.block_until_ready(report)
 
-  return run, plan.step_flops(job)[phase]
+  return run, flops
 
 
 def their_step(

@@ -222,8 +222,8 @@ def bench_accelerator() -> dict[str, Any]:
 def bench_save() -> dict[str, Any]:
   """Seconds that the loop waits for a save of BERT-Base, beside a step's.
 
-  The step is of 8 x 128 tokens. Its share of the time is that at the default
-  interval, where the save before has long ended.
+  The step is of 8 x 128 tokens. `blocked_share` is the share of the time at the
+  default interval, at whose end the save before has long ended.
   """
   import jax
 

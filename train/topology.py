@@ -1,11 +1,13 @@
 """TPU slices by the names that users know, described without the hardware."""
 
 import difflib
+import importlib.util
 import math
 import re
 from typing import Any, NamedTuple
 
 import jax
+from jax.experimental import topologies
 
 
 class Generation(NamedTuple):
@@ -73,10 +75,15 @@ def find_slice(name: str) -> Slice:
   """Returns the slice of a name, such as v5litepod-16, v4-32 or v5e:4x4.
 
   Raises:
-    ValueError: if there is no such slice; names the near ones.
-    ModuleNotFoundError: if the compiler is not installed; says how to.
+    ValueError: if there is no such slice; names the near ones; or if the
+      compiler is not installed; says how to.
   """
   generation, layout = parse(name)
+  if importlib.util.find_spec('libtpu') is None:
+    raise ValueError(
+      "the TPU's compiler, libtpu, is missing: pip install -e '.[tpu]' brings"
+      ' it, on any Linux machine'
+    )
   # v2 to v5p and slices of several hosts have four chips a host.
   chips = math.prod(layout)
   bounds = {1: (1, 1, 1), 8: (2, 4, 1)}.get(chips, (2, 2, 1))
@@ -86,18 +93,11 @@ def find_slice(name: str) -> Slice:
   if generation.layout_name == 'v4':
     options['chip_config_name'] = 'megacore'  # one device a chip
   text = f'{generation.layout_name}:{"x".join(map(str, layout))}'
-  from jax.experimental import topologies
-
   try:
     devices = topologies.get_topology_desc(
       platform='tpu', topology_name=text, **options
     ).devices
   except jax.errors.JaxRuntimeError as error:
-    if 'libtpu' in str(error) or 'backend' in str(error):
-      raise ModuleNotFoundError(
-        "the TPU compiler is missing: pip install -e '.[tpu]'"
-        f' (it needs no TPU). {error}'
-      ) from error
     raise ValueError(f'--topology {name}: {error}') from error
   per_host = math.prod(bounds)
   return Slice(name, generation, layout, devices, max(1, chips // per_host))

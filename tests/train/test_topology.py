@@ -1,5 +1,7 @@
 """Slices by name: the layouts that Cloud TPU documents."""
 
+import importlib.util
+
 import pytest
 
 from train import topology
@@ -56,6 +58,12 @@ def test_layouts_are_those_documented(name):
 def test_other_names_are_refused_with_a_hint(name, hint):
   with pytest.raises(ValueError, match=f'--topology {name}: .*{hint}'):
     topology.parse(name)
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(ValueError, match=r"libtpu, is missing: .*'.\[tpu\]'"):
+    topology.find_slice('v5e-16')
 
 
 def test_every_name_means_a_slice():

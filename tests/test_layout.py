@@ -83,7 +83,7 @@ assert results['steps'] == 3
     [sys.executable, '-c', program],
     env=environment,
     check=True,
-    timeout=120,
+    timeout=400,
     cwd=tmp_path,
   )
 
@@ -97,7 +97,7 @@ def test_commands_work_beside_folders_of_the_same_names(tmp_path):
     cwd=tmp_path,
     capture_output=True,
     text=True,
-    timeout=60,
+    timeout=400,
   )
   assert done.returncode == 1
   assert 'shipped are' in done.stderr
@@ -107,7 +107,7 @@ def test_commands_work_beside_folders_of_the_same_names(tmp_path):
     cwd=tmp_path,
     capture_output=True,
     text=True,
-    timeout=60,
+    timeout=400,
   )
   assert done.returncode == 0
   assert '--tokenizer' in done.stdout

@@ -149,7 +149,7 @@ def check_continuation(
   differing = settings.differing_keys(
     settings.flatten(old), settings.flatten(config)
   )
-  if differing.keys() & set(settings.SCHEDULE_KEYS):
+  if differing and differing.keys() <= set(settings.SCHEDULE_KEYS):
     old_phases = settings.resolve_phases(old, num_windows)
     same_batches = cut_phases(old_phases, done) == cut_phases(phases, done)
     rates = [

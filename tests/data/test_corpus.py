@@ -364,9 +364,9 @@ def test_interrupted_build(tmp_path, how):
       os.killpg(process.pid, how)  # as a terminal does
     else:
       process.kill()
-    errors = process.communicate(timeout=20)[1]
+    errors = process.communicate(timeout=100)[1]
   assert not out.exists()
-  _, alive = psutil.wait_procs(workers, timeout=10)
+  _, alive = psutil.wait_procs(workers, timeout=60)
   assert not alive
   if how == signal.SIGINT:
     assert process.returncode == 130
@@ -407,7 +407,7 @@ def test_disk_full(built, tmp_path):
     'resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))'
   )
   process = child(built / 'text.txt', tmp_path / 'out', limit)
-  errors = process.communicate(timeout=60)[1]
+  errors = process.communicate(timeout=400)[1]
   assert process.returncode == 1
   lines = errors.strip().splitlines()
   assert len(lines) == 1 and lines[0].startswith('error: disk full'), errors

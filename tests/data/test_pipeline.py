@@ -536,7 +536,7 @@ def test_programs_end():
   }
   try:
     for (loader, way), child in children.items():
-      _, errors = child.communicate(timeout=60)
+      _, errors = child.communicate(timeout=400)
       assert (child.returncode == 0) == (way == 'return'), errors
       last = errors.strip().splitlines()[-1:]
       expected = {

@@ -478,7 +478,7 @@ def test_tfds_reads_what_tfds_wrote(tmp_path):
   env = os.environ | {'TFDS_DATA_DIR': str(tmp_path)}
   env['TF_CPP_MIN_LOG_LEVEL'] = '3'
   write = [sys.executable, '-c', WRITE_TFDS]
-  subprocess.run(write, env=env, check=True, capture_output=True, timeout=120)
+  subprocess.run(write, env=env, check=True, capture_output=True, timeout=400)
   specs = [
     ('tfds:tiny_texts', 'text'),  # the only text feature
     ('tfds:tiny_texts:1.0.0:train[:10%]', 'body'),
@@ -491,7 +491,7 @@ def test_tfds_reads_what_tfds_wrote(tmp_path):
   ]
   command = [sys.executable, '-c', READ_TFDS, json.dumps(specs)]
   done = subprocess.run(
-    command, env=env, check=True, capture_output=True, text=True, timeout=120
+    command, env=env, check=True, capture_output=True, text=True, timeout=400
   )
   whole, part, some, test, *errors = map(json.loads, done.stdout.splitlines())
   expected = [f'Document {i}.\n\nÜber it.' for i in range(50)]
@@ -511,7 +511,7 @@ def test_tfds_reads_what_tfds_wrote(tmp_path):
   prepare += ['--source', 'tfds:tiny_texts', '--tokenizer']
   prepare += ['train:wordpiece:100', '--out', str(tmp_path / 'store')]
   done = subprocess.run(
-    prepare, env=env, check=True, capture_output=True, text=True, timeout=120
+    prepare, env=env, check=True, capture_output=True, text=True, timeout=400
   )
   assert json.loads(done.stdout)['documents'] == 50
 

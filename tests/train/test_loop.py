@@ -269,7 +269,7 @@ command.run(lambda: loop.train(config, {str(tmp_path / 'run')!r}))
     env=os.environ | {'XLA_FLAGS': ''},
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=400,
   )
   assert done.returncode == 1
   last = done.stderr.strip().splitlines()[-1]

@@ -1,14 +1,26 @@
-"""Checkpoints by orbax: asynchronous, atomic, the newest few kept."""
+"""Checkpoints by orbax: asynchronous, atomic, checked, the newest few kept.
+
+A flipped bit of an array goes unseen by the storage libraries, so checksums of
+the arrays go into each checkpoint, and what is restored is held against them.
+"""
 
 import errno
+import json
 import os
 from typing import Any
 
-import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
+from train import processes, reporting, state
+
 FOLDER = 'checkpoints'
+# Orbax writes it last, into the folder of a step and in that of its arrays. On
+# object stores it makes a checkpoint complete; elsewhere renaming does, but a
+# mounted bucket renames file by file.
+COMMIT_FILE = 'commit_success.txt'
+METADATA_FILE = '_CHECKPOINT_METADATA'  # JSON, of a step
+ITEM = 'default'  # orbax's name of a checkpoint's only item
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -39,7 +51,7 @@ class Checkpoints:
     self._manager.reload()  # believe storage, not memory
     return self._manager.latest_step()
 
-  def save(self, step: int, state: Any) -> None:
+  def save(self, step: int, train_state: Any) -> None:
     """Begins to save; returns once the arrays are copied off the devices.
 
     Raises:
@@ -47,18 +59,59 @@ class Checkpoints:
     """
     try:
       self._manager.check_for_errors()
-      self._manager.save(step, args=ocp.args.StandardSave(state))
+      self._manager.save(
+        step,
+        args=ocp.args.StandardSave(train_state),
+        custom_metadata={'checksums': state.checksums(train_state)},
+      )
     except Exception as error:
       raise self._explained(error) from error
 
-  def restore(self, step: int, shapes: Any) -> Any:
-    """Returns the state of `step`, laid out as `shapes` says.
+  def restore(self, shapes: Any) -> tuple[int, Any]:
+    """Returns the newest sound checkpoint: (step, state); all processes agree.
+
+    Newer ones that are damaged are set aside, under another name; what was
+    found in each is said.
 
     Args:
-      step: a step that `latest` named.
-      shapes: tree of ShapeDtypeStructs with shardings.
+      shapes: tree of ShapeDtypeStructs with shardings, how to lay it out.
+
+    Raises:
+      ValueError: if no checkpoint is sound; then none is set aside.
     """
-    return self._manager.restore(step, args=ocp.args.StandardRestore(shapes))
+    self._manager.reload()
+    damaged = {}
+    for step in sorted(self._manager.all_steps(), reverse=True):
+      restored, fault = _restore_step(self.folder, step, shapes)
+      if fault is None:
+        break
+      damaged[step] = fault
+    else:
+      raise ValueError(
+        f'no checkpoint in {self.folder} can be restored:\n'
+        + '\n'.join(f'  step {step}: {why}' for step, why in damaged.items())
+        + '\nMend them, or begin anew with another --workdir'
+      )
+    for bad, fault in damaged.items():
+      aside = self._set_aside(bad)
+      reporting.say(
+        f'The checkpoint of step {bad} is damaged: {fault}. It is kept as'
+        f' {aside}, and the sound one of step {step} is used.'
+      )
+    processes.wait_for_all('damaged checkpoints are set aside')
+    self._manager.reload()
+    return step, restored
+
+  def _set_aside(self, step: int) -> epath.Path:
+    """Renames the folder of a step to one that does not count."""
+    aside = self.folder / f'damaged-{step}'
+    if processes.is_first():
+      number = 1
+      while aside.exists():  # as it may, if the same happened before
+        number += 1
+        aside = self.folder / f'damaged-{step}-{number}'
+      (self.folder / str(step)).rename(aside)
+    return aside
 
   def finish(self) -> None:
     """Waits until all that was saved is on disk.
@@ -127,20 +180,68 @@ def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
 
   Raises:
     FileNotFoundError: if there is no complete checkpoint.
+    ValueError: if it is damaged.
   """
   folder = checkpoint_folder(workdir)
   step = latest_step(workdir)
   if step is None:
     raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
-  with ocp.CheckpointManager(folder) as manager:
-    restored = ocp.args.PyTreeRestore(
-      item={'params': params_shapes},
-      restore_args=jax.tree.map(
-        lambda leaf: ocp.ArrayRestoreArgs(
-          sharding=leaf.sharding, global_shape=leaf.shape, dtype=leaf.dtype
-        ),
-        {'params': params_shapes},
+  restored, fault = _restore_step(
+    folder, step, {'params': params_shapes}, partial=True
+  )
+  if fault is not None:
+    raise ValueError(f'{folder}: the checkpoint of step {step}: {fault}')
+  return restored['params']
+
+
+def _restore_step(
+  folder: epath.Path, step: int, shapes: Any, *, partial: bool = False
+) -> tuple[Any, str | None]:
+  """Restores a step, or a part of its tree; all processes find the same.
+
+  Returns:
+    The tree and None, or None and what is wrong.
+  """
+  try:
+    checksums = _read_checksums(folder / str(step))
+    # Orbax's own manager would wait for all processes at the end, for ever
+    # where one of them met an error.
+    restored = ocp.PyTreeCheckpointHandler().restore(
+      folder / str(step) / ITEM,
+      args=ocp.args.PyTreeRestore(
+        item=shapes,
+        restore_args=ocp.checkpoint_utils.construct_restore_args(shapes),
+        partial_restore=partial,
       ),
-      partial_restore=True,
     )
-    return manager.restore(step, args=restored)['params']
+    fault = ''
+  except Exception as error:  # damage shows in many ways
+    cause = ' '.join(str(error).split())
+    fault = f'it cannot be read ({type(error).__name__}: {cause[:300]})'
+  faults = {
+    process: text
+    for process, text in enumerate(processes.gather(fault))
+    if text
+  }
+  if faults:
+    (process, text), *_ = faults.items()
+    return None, text + (f' on process {process}' if process else '')
+  for path, found in state.checksums(restored).items():
+    if checksums.get(path) != found:
+      return None, (
+        f'{path} has the checksum {found}, saved with {checksums.get(path)}'
+      )
+  return restored, None
+
+
+def _read_checksums(folder: epath.Path) -> dict[str, int]:
+  """Returns the checksums of the arrays that were saved in a step's folder.
+
+  Raises:
+    FileNotFoundError: if the checkpoint was not finished.
+  """
+  for marker in (folder / COMMIT_FILE, folder / ITEM / COMMIT_FILE):
+    if not marker.exists():
+      raise FileNotFoundError(f'{marker} is missing: it was not finished')
+  metadata = json.loads((folder / METADATA_FILE).read_text())
+  return metadata['custom_metadata']['checksums']

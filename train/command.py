@@ -27,8 +27,18 @@ def run(job: Callable[[], T]) -> T:
   What the operating system refuses, and what our code raises on purpose, is a
   message for the user; any other error that comes up from a library is a bug,
   and keeps its trace. A preempted job exits with PREEMPTED_EXIT, so that
-  whoever started it knows to start it again.
+  whoever started it knows to start it again. An error of one process ends all
+  processes of the run.
   """
+  try:
+    return _in_one_line(job)
+  except BaseException as error:
+    if not (isinstance(error, SystemExit) and error.code == PREEMPTED_EXIT):
+      processes.leave(error)
+    raise
+
+
+def _in_one_line(job: Callable[[], T]) -> T:
   try:
     return job()
   except KeyboardInterrupt:

@@ -59,6 +59,9 @@ def train(
   workdir = epath.Path(workdir)
 
   # ---- Devices ------------------------------------------------------------
+  processes.check_same(
+    {'the code': reporting.revision()} | settings.flatten(config)
+  )
   device.check_platform(config.train.platform)
   if config.train.deterministic:
     device.check_deterministic()
@@ -115,25 +118,18 @@ def train(
     reporting.print_results(results, workdir)
     return results
   with contextlib.ExitStack() as stack:
-    processes.check_equal('the config', settings.fingerprint(config))
-    processes.check_equal('the newest checkpoint', -1 if done is None else done)
     if processes.is_first():
       stack.enter_context(plan.sole_writer(workdir))
       plan.write_workdir(config, workdir, store)
-    processes.wait_for_all('the workdir stands')
-    first_step = saved or 0
-    stack.enter_context(
-      clock.recording(
-        workdir, first_step, total_steps, active=processes.is_first()
-      )
-    )
+    plan.check_shared(workdir)
+    processes.check_same({'the store': store.meta['digest'], 'steps': done})
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(
       checkpoint.Checkpoints(workdir, keep=config.train.keep_checkpoints)
     )
     if saved is not None:
       with clock.measure('restore'):
-        train_state = checkpoints.restore(saved, shapes)
+        saved, train_state = checkpoints.restore(shapes)
         jax.block_until_ready(train_state)
       say(f'Continuing after step {saved} of {checkpoints.folder}.')
     else:
@@ -142,6 +138,12 @@ def train(
         params = checkpoint.restore_params(config.init.weights, shapes.params)
         train_state = train_state.replace(params=params)
         say(f'Starting from the parameters of {config.init.weights}.')
+    first_step = saved or 0
+    stack.enter_context(
+      clock.recording(
+        workdir, first_step, total_steps, active=processes.is_first()
+      )
+    )
     seconds_before = metrics.last_value(workdir, 'time/seconds', first_step)
     writer = metrics.MetricsWriter(
       workdir, step=first_step, active=processes.is_first()

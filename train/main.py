@@ -35,6 +35,14 @@ _NUM_PROCESSES = flags.DEFINE_integer(
   'num_processes', None, 'How many; Cloud TPU and Slurm need no such flags.'
 )
 _PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Which of them, from 0.')
+_START_SECONDS = flags.DEFINE_integer(
+  'start_seconds', processes.START_SECONDS, 'How long they wait for each other.'
+)
+_HEARTBEAT_SECONDS = flags.DEFINE_integer(
+  'heartbeat_seconds',
+  processes.HEARTBEAT_SECONDS,
+  'All are aborted so long after one was last heard of.',
+)
 
 
 def _main(argv: list[str]) -> None:
@@ -51,6 +59,8 @@ def _main(argv: list[str]) -> None:
       _COORDINATOR.value,
       _NUM_PROCESSES.value,
       _PROCESS_ID.value,
+      start_seconds=_START_SECONDS.value,
+      heartbeat_seconds=_HEARTBEAT_SECONDS.value,
     )
   )
   command.run(

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,21 +44,23 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
   """
   data = config.data
   folder = data.folder or settings.default_store(config)
-  if not processes.is_first():
-    processes.wait_for(
-      epath.Path(folder, 'store.json').exists,
-      f'waiting for process 0 to build {folder}, on storage that all share',
+  ready = epath.Path(folder, 'store.json')
+  with processes.first_alone(f'waiting for process 0 to build {folder}'):
+    if not (processes.is_first() or ready.exists()):
+      raise ValueError(
+        f'{ready}: this process does not see the token store of process 0:'
+        ' name one by data.folder, on storage that all hosts share'
+      )
+    if data.folder is not None and ready.exists():
+      return corpus.open_store(data.folder, cache=data.cache)
+    return build.ensure_store(
+      data.source,
+      data.tokenizer,
+      folder,
+      document_break=data.document_break,
+      held_out=data.held_out,
+      cache=data.cache,
     )
-  if data.folder is not None and epath.Path(data.folder, 'store.json').exists():
-    return corpus.open_store(data.folder, cache=data.cache)
-  return build.ensure_store(
-    data.source,
-    data.tokenizer,
-    folder,
-    document_break=data.document_break,
-    held_out=data.held_out,
-    cache=data.cache,
-  )
 
 
 def check_data(
@@ -210,13 +213,20 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
 
   Raises:
     ValueError: if another process trains there.
+    OSError: if it cannot be made or written.
   """
   workdir = epath.Path(workdir)
-  workdir.mkdir(parents=True, exist_ok=True)
-  if '://' in str(workdir):
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    lock = None if '://' in str(workdir) else open(workdir / '.lock', 'a')
+  except OSError as error:
+    raise OSError(
+      f'--workdir {workdir} cannot be written: {error}. Pass one that can'
+    ) from error
+  if lock is None:
     yield
     return
-  with open(workdir / '.lock', 'a') as file:
+  with lock as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -225,6 +235,29 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
         ' another --workdir'
       ) from error
     yield
+
+
+def check_shared(workdir: epath.PathLike) -> None:
+  """Checks that all processes see the workdir that process 0 writes.
+
+  Raises:
+    ValueError: naming the processes that do not.
+  """
+  token = epath.Path(workdir) / f'.seen-by-all-{uuid.uuid4().hex}'
+  if processes.is_first():
+    token.touch()
+  # A name that nobody has looked up before is in no cache of a file system.
+  token = token.with_name(processes.gather(token.name)[0])
+  seen = processes.gather(str(token.exists()))
+  if processes.is_first():
+    token.unlink()
+  blind = [str(i) for i, answer in enumerate(seen) if answer != 'True']
+  if blind:
+    raise ValueError(
+      f'--workdir {workdir}: process {", ".join(blind)} of {len(seen)} does'
+      ' not see what process 0 writes there: name a folder on storage that all'
+      ' hosts share, as gs://BUCKET/FOLDER'
+    )
 
 
 def write_workdir(

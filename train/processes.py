@@ -1,17 +1,32 @@
 """The processes of a run, one a host, all started with the same command."""
 
+import contextlib
+import itertools
+import json
 import os
 import signal
+import sys
+import threading
 import time
-from collections.abc import Callable
-from typing import Any
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
+from jax._src import distributed  # its key-value store has no public name
 from jax.experimental import multihost_utils
 
 # The hosts of a cold pod start minutes apart; JAX's own limit is 300 s.
-START_TIMEOUT_SECONDS = 1800
+START_SECONDS = 1800
+# JAX's own: the others end so long after a host died without a word.
+HEARTBEAT_SECONDS = 100
+# How often to look whether another process met an error, and how long to wait
+# for the others to hear of one's own.
+_LISTEN_SECONDS, _HEARD_SECONDS = 1.0, 15.0
+_FAILED, _HEARD = 'sesame/failed', 'sesame/heard'
+_ids = itertools.count()  # all processes count the same meetings
+_leaving = threading.Event()
 
 
 def join(
@@ -19,17 +34,24 @@ def join(
   coordinator: str | None = None,
   num_processes: int | None = None,
   process_id: int | None = None,
+  *,
+  start_seconds: int = START_SECONDS,
+  heartbeat_seconds: int = HEARTBEAT_SECONDS,
 ) -> None:
   """Joins the other processes of a run; call it before JAX meets a device.
 
   On Cloud TPU and under Slurm everything is found out; elsewhere the arguments
-  say it. Without either the process stays alone.
+  say it. Without either the process stays alone. From here on an error of one
+  process ends all.
 
   Args:
     platform: 'tpu' looks for the other hosts of a slice.
     coordinator: HOST:PORT of process 0, the same on all.
     num_processes: how many there are.
     process_id: which of them this is, from 0.
+    start_seconds: how long to wait for all; then this process exits with 1.
+    heartbeat_seconds: JAX aborts all processes so long after it last heard of
+      one of them.
 
   Raises:
     ValueError: if only some of the arguments are given, or they make no sense.
@@ -46,17 +68,48 @@ def join(
     return
   # SIGTERM on any of them leads all to one common last step.
   jax.config.update('jax_enable_preemption_service', True)
+  # JAX itself would abort, and name nobody.
+  alarm = threading.Timer(start_seconds, _stop_waiting, [start_seconds])
+  alarm.daemon = True
+  alarm.start()
   try:
     jax.distributed.initialize(
       coordinator,
       num_processes,
       process_id,
-      initialization_timeout=START_TIMEOUT_SECONDS,
+      initialization_timeout=start_seconds + 60,
+      heartbeat_timeout_seconds=heartbeat_seconds,
     )
   except ValueError as error:
     # JAX found neither a slice nor Slurm; that no TPU is there is told later.
     if coordinator or 'coordinator_address' not in str(error):
       raise
+  finally:
+    alarm.cancel()
+  if _client() is not None:
+    threading.Thread(target=_listen, daemon=True).start()
+
+
+def _stop_waiting(seconds: float) -> NoReturn:
+  here = distributed.global_state
+  _exit(
+    f'error: process {here.process_id} waited {seconds:g} s at'
+    f' {here.coordinator_address} for all of its {here.num_processes}'
+    ' processes: those that print no such line did not come, or cannot reach'
+    ' that address. Start them all, with the same --coordinator'
+  )
+
+
+def _client() -> Any:
+  """Returns the client of JAX's coordination service; None if alone."""
+  return distributed.global_state.client
+
+
+def _exit(message: str) -> NoReturn:
+  print(message, file=sys.stderr, flush=True)
+  sys.stdout.flush()
+  # No farewell: JAX's waits for processes that may never come to it.
+  os._exit(1)
 
 
 def is_first() -> bool:
@@ -70,20 +123,45 @@ def wait_for_all(name: str) -> None:
     multihost_utils.sync_global_devices(name)
 
 
-def check_equal(what: str, value: int) -> None:
-  """Checks that all processes found the same.
+def gather(text: str) -> list[str]:
+  """Returns what each process gives, by process; all processes call it.
+
+  It needs no devices, and works where the processes' programs differ.
+  """
+  client, here = _client(), distributed.global_state
+  if client is None:
+    return [text]
+  meeting = f'sesame/gather/{next(_ids)}'
+  client.key_value_set(f'{meeting}/{here.process_id}', text)
+  client.wait_at_barrier(meeting, START_SECONDS * 1000)
+  given = client.key_value_dir_get(meeting)
+  by_process = {int(key.rpartition('/')[2]): value for key, value in given}
+  return [by_process[i] for i in range(here.num_processes)]
+
+
+def check_same(facts: Mapping[str, Any]) -> None:
+  """Checks that all processes found the same; all processes call it.
+
+  Args:
+    facts: what -> a JSON value.
 
   Raises:
-    ValueError: with what each of them found.
+    ValueError: naming what differs, and which processes found what.
   """
-  if jax.process_count() == 1:
-    return
-  values = multihost_utils.process_allgather(np.int64(value)).tolist()
-  if len(set(values)) > 1:
+  told = [json.loads(text) for text in gather(json.dumps(facts))]
+  lines = []
+  for what in sorted({key for each in told for key in each}):
+    found: dict[str, list[str]] = {}
+    for process, each in enumerate(told):
+      found.setdefault(repr(each.get(what)), []).append(str(process))
+    if len(found) > 1:
+      of = [f'{value} (process {", ".join(i)})' for value, i in found.items()]
+      lines.append(f'  {what}: {", ".join(of)}')
+  if lines:
     raise ValueError(
-      f'the processes found different values of {what}: {values}, by process.'
-      ' They need the same command, and a workdir and a token store on storage'
-      ' that all hosts share'
+      'the processes differ:\n'
+      + '\n'.join(lines)
+      + '\nStart the same code with the same command on all hosts'
     )
 
 
@@ -96,16 +174,76 @@ def to_host(array: Any) -> np.ndarray:
   return np.asarray(jax.device_get(array))
 
 
-def wait_for(ready: Callable[[], bool], message: str) -> None:
-  """Waits without a time-out, and says so every minute."""
-  from train.reporting import CONSOLE
+@contextlib.contextmanager
+def first_alone(message: str) -> Iterator[None]:
+  """Lets the others do what is inside only after process 0 has done it.
 
-  said = -60.0
-  while not ready():
-    if time.monotonic() - said >= 60:
-      said = time.monotonic()
-      CONSOLE.print(f'process {jax.process_index()}: {message}', markup=False)
-    time.sleep(1)
+  They wait without a time-out, and say `message` every minute.
+  """
+  client = _client()
+  if client is None:
+    yield
+    return
+  done = f'sesame/done/{next(_ids)}'
+  if not is_first():
+    while True:
+      try:
+        client.blocking_key_value_get(done, 60_000)
+        break
+      except jax.errors.JaxRuntimeError as error:
+        if 'DEADLINE_EXCEEDED' not in str(error):
+          raise
+      print(f'process {jax.process_index()}: {message}', file=sys.stderr)
+  yield
+  if is_first():
+    client.key_value_set(done, 'done')
+
+
+def leave(error: BaseException) -> None:
+  """Ends this process and all others by an error; returns if it is alone.
+
+  The others say whose error it was.
+  """
+  client, here = _client(), distributed.global_state
+  if client is None:
+    return
+  _leaving.set()
+  if isinstance(error, SystemExit):
+    text = told = str(error.code)
+  else:
+    text = ''.join(traceback.format_exception(error))
+    told = f'error: {type(error).__name__}: {error}'
+  with contextlib.suppress(jax.errors.JaxRuntimeError):
+    client.key_value_set(f'{_FAILED}/{here.process_id}', told)
+  _end(text)
+
+
+def _listen() -> None:
+  """Ends this process some time after another one met an error."""
+  client, here = _client(), distributed.global_state
+  with contextlib.suppress(jax.errors.JaxRuntimeError):
+    while not (failed := client.key_value_dir_get(_FAILED)):
+      time.sleep(_LISTEN_SECONDS)
+    # An error that all meet is told by each in its own words.
+    if _leaving.wait(2 * _LISTEN_SECONDS):
+      return
+    key, told = failed[0]
+    process = key.rpartition('/')[2]
+    if int(process) != here.process_id:
+      _end(f'{told}\n(told by process {process} of {here.num_processes})')
+
+
+def _end(message: str) -> NoReturn:
+  """Exits; process 0, without which JAX aborts the others, as the last."""
+  client, here = _client(), distributed.global_state
+  with contextlib.suppress(jax.errors.JaxRuntimeError):
+    client.key_value_set(f'{_HEARD}/{here.process_id}', '')
+    deadline = time.monotonic() + _HEARD_SECONDS
+    while here.process_id == 0 and time.monotonic() < deadline:
+      if len(client.key_value_dir_get(_HEARD)) == here.num_processes:
+        break
+      time.sleep(0.1)
+  _exit(message)
 
 
 class Preempted(Exception):

@@ -166,7 +166,7 @@ def as_json(config: ml_collections.ConfigDict) -> str:
 
 
 def fingerprint(config: ml_collections.ConfigDict) -> int:
-  """Returns 32 bits of the resolved config, to compare hosts by."""
+  """Returns 32 bits of the resolved config."""
   return int(hashlib.sha256(as_json(config).encode()).hexdigest()[:8], 16)
 
 

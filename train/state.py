@@ -176,7 +176,7 @@ def _checksums(leaves: tuple[jax.Array, ...]) -> jax.Array:
 
 
 def _checksum(leaf: jax.Array) -> jax.Array:
-  """Returns sum_i word_i * odd_i modulo 2^32; a uint32 scalar."""
+  """Returns the sum, modulo 2^32, of all hashed (word, place)."""
   unsigned = jnp.dtype(f'uint{8 * leaf.dtype.itemsize}')
   words = jax.lax.bitcast_convert_type(leaf, unsigned).astype(jnp.uint32)
   place, stride = jnp.uint32(0), 1
@@ -184,9 +184,13 @@ def _checksum(leaf: jax.Array) -> jax.Array:
     index = jax.lax.broadcasted_iota(jnp.uint32, leaf.shape, axis)
     place = place + index * np.uint32(stride % 2**32)
     stride *= leaf.shape[axis]
-  # The golden ratio scatters the factors; odd ones lose no bit of a word.
-  odd = place * np.uint32(0x9E3779B9) | np.uint32(1)
-  return (words * odd).sum(dtype=jnp.uint32)
+  # A bijection of the words at each place, so that no single one changes
+  # unseen; mixed twice, for the same bit flipped in two words not to cancel.
+  # The factors are the golden ratio's and those of MurmurHash3.
+  words ^= place * np.uint32(0x9E3779B9)
+  for factor in (0x85EBCA6B, 0xC2B2AE35):
+    words = (words ^ (words >> 16)) * np.uint32(factor)
+  return words.sum(dtype=jnp.uint32)
 
 
 def num_bytes(shapes: Any) -> int:

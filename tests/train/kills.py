@@ -14,13 +14,14 @@ import pydoc_data.topics
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from typing import Any, NamedTuple
+
+import launch
 
 MOMENTS = (
   'start-up',  # before the first step
@@ -219,9 +220,7 @@ class Harness:
     self, number: int, workdir: str, kill: Kill | None = None, *flags: str
   ) -> list[subprocess.Popen]:
     """Starts a run's processes; standard error goes to files."""
-    with socket.socket() as s:
-      s.bind(('localhost', 0))
-      port = s.getsockname()[1]
+    coordinator = f'localhost:{launch.free_port()}'
     children = []
     for i in range(number):
       environment = os.environ | {
@@ -236,7 +235,7 @@ class Harness:
       command += ['--config', f'config{number}.py', '--workdir', workdir]
       if number > 1:
         command += [
-          f'--coordinator=localhost:{port}',
+          f'--coordinator={coordinator}',
           f'--num_processes={number}',
           f'--process_id={i}',
           f'--heartbeat_seconds={HEARTBEAT_SECONDS}',
@@ -302,11 +301,18 @@ class Harness:
     assert codes == [0] * number, (codes, self.tail())
     return self.left(workdir)
 
+  def unfinished(self, workdir: str) -> set[str]:
+    """Returns the names of checkpoints that were begun and not finished."""
+    folder = self.folder / workdir / 'checkpoints'
+    return {path.name for path in folder.glob('*tmp*')}
+
   def check(self, number: int, workdir: str) -> bool:
     """Returns whether a run that was killed equals the uninterrupted one."""
     if number not in self._whole:
       self._whole[number] = self.finish(number, f'whole{number}')
-    return self.finish(number, workdir) == self._whole[number]
+    left = self.finish(number, workdir)
+    assert not self.unfinished(workdir)
+    return left == self._whole[number]
 
   def strike(self, kill: Kill, workdir: str) -> bool:
     """Runs, continues and kills; returns whether it was before the end.
@@ -314,10 +320,11 @@ class Harness:
     Raises:
       AssertionError: if the processes did not end as they should.
     """
+    before = self.unfinished(workdir)
     codes, seconds = self.end(self.start(kill.processes, workdir, kill))
     if codes == [0] * kill.processes:
       return False
-    torn = list((self.folder / workdir / 'checkpoints').glob('*tmp*'))
+    torn = self.unfinished(workdir) - before
     if kill.signal == 'SIGKILL':
       assert codes[kill.victim] == -signal.SIGKILL, (kill, codes, self.tail())
       assert 0 not in codes, (kill, codes)

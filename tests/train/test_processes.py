@@ -1,19 +1,16 @@
 """Several processes of one run, as on several hosts; gloo between them."""
 
 import json
-import os
 import pathlib
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
 
 import jax
 import ml_collections
 import numpy as np
 import pytest
+from launch import end, start
 
 from train import metrics, processes, sharding
 
@@ -53,44 +50,6 @@ for path, leaf in jax.tree_util.tree_leaves_with_path(drawn):
 print(json.dumps({'rows': len(local['lengths']), 'digest': sha.hexdigest()}))
 command.run(lambda: loop.train(config, workdir))
 """
-
-
-def free_port() -> int:
-  with socket.socket() as s:
-    s.bind(('localhost', 0))
-    return s.getsockname()[1]
-
-
-def start(arguments_of, num_processes, devices):
-  """Starts the processes of one run."""
-  environment = os.environ | {
-    'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}'
-  }
-  coordinator = f'localhost:{free_port()}'
-  return [
-    subprocess.Popen(
-      [sys.executable, *arguments_of(coordinator, i)],
-      env=environment,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    for i in range(num_processes)
-  ]
-
-
-def end(children, timeout=240):
-  """Waits for them; returns (exit code, standard output, error) of each."""
-  try:
-    return [
-      (child.returncode, *output)
-      for child in children
-      for output in [child.communicate(timeout=timeout)]
-    ]
-  finally:
-    for child in children:
-      child.kill()
-      child.wait()
 
 
 def run(config_path, workdir, num_processes, devices):
@@ -170,47 +129,6 @@ def test_any_number_of_processes_trains_the_same(
   gone_on = resumed('gone-on', '1x8', '2x4', 8)
   loss = gone_on['metrics']['train/loss']
   assert loss == pytest.approx(losses['1x8'][-1], rel=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('num_processes', [1, 2])
-def test_sigterm_saves_one_common_step(
-  num_processes, small_config, write_config, tmp_path
-):
-  path = write_config(
-    small_config(
-      train__phases=((100_000, 32, 16, 'continue'),),
-      train__log_every=10,
-      train__eval_every=100_000,
-      train__checkpoint_every=100_000,
-    )
-  )
-  workdir = tmp_path / 'run'
-
-  def arguments(coordinator, i):
-    flags = (
-      f'--coordinator={coordinator}',
-      f'--num_processes={num_processes}',
-      f'--process_id={i}',
-    )
-    return [
-      *('-m', 'train.main', '--config', str(path), '--workdir', str(workdir)),
-      *(flags if num_processes > 1 else ()),
-    ]
-
-  children = start(arguments, num_processes, 2)
-  deadline = time.monotonic() + 180
-  while not metrics.last_value(workdir, 'train/loss', 10**9):
-    assert time.monotonic() < deadline
-    assert all(child.poll() is None for child in children), end(children)
-    time.sleep(0.1)
-  children[-1].send_signal(signal.SIGTERM)
-  ended = end(children)
-  assert [code for code, _, _ in ended] == [75] * num_processes, ended
-  (step,) = (
-    int(p.name) for p in (workdir / 'checkpoints').iterdir() if p.is_dir()
-  )
-  assert f'step {step} is saved' in ended[0][2]
 
 
 def test_rows_of_a_process_are_those_of_its_devices():

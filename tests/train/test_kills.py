@@ -1,0 +1,27 @@
+"""Killed and started again equals uninterrupted, bit for bit."""
+
+import random
+
+import kills
+import pytest
+
+
+@pytest.fixture(scope='module')
+def harness(tmp_path_factory):
+  """Small runs; their programs are compiled once."""
+  return kills.Harness(tmp_path_factory.mktemp('kills'))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('processes', [1, 2])
+def test_killed_runs_end_like_the_uninterrupted_one(harness, processes):
+  """`python tests/train/kills.py` draws many more."""
+  seed = random.SystemRandom().randrange(10**6)
+  rng = random.Random(seed)
+  drawn = [
+    kill._replace(processes=processes, victim=rng.randrange(processes))
+    for kill in kills.draw(2, 1, rng)
+  ]
+  print(f'seed {seed}: {drawn}')  # for who wants to see it again
+  assert harness.run(drawn)
+  assert len(harness.rows) >= 3

@@ -165,16 +165,15 @@ def checksums(tree: Any) -> dict[str, int]:
     jax.tree_util.keystr(path, simple=True, separator='/'): leaf
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
   }
-  sums = processes.to_host(_checksums(tuple(named.values())))
-  return dict(zip(named, sums.tolist(), strict=True))
+  # One after another: several programs with collectives at a time can wait for
+  # each other on a CPU, and a single one of all leaves takes long to compile.
+  return {
+    path: int(processes.to_host(_checksum(leaf)))
+    for path, leaf in named.items()
+  }
 
 
 @jax.jit
-def _checksums(leaves: tuple[jax.Array, ...]) -> jax.Array:
-  """Returns uint32 [leaves]; one program, for its collectives to keep order."""
-  return jnp.stack([_checksum(leaf) for leaf in leaves])
-
-
 def _checksum(leaf: jax.Array) -> jax.Array:
   """Returns the sum, modulo 2^32, of all hashed (word, place)."""
   unsigned = jnp.dtype(f'uint{8 * leaf.dtype.itemsize}')

@@ -5,8 +5,10 @@ the arrays go into each checkpoint, and what is restored is held against them.
 """
 
 import errno
+import gc
 import json
 import os
+import sys
 from typing import Any
 
 import orbax.checkpoint as ocp
@@ -202,6 +204,7 @@ def _restore_step(
   Returns:
     The tree and None, or None and what is wrong.
   """
+  hook = sys.unraisablehook
   try:
     checksums = _read_checksums(folder / str(step))
     # Orbax's own manager would wait for all processes at the end, for ever
@@ -216,8 +219,14 @@ def _restore_step(
     )
     fault = ''
   except Exception as error:  # damage shows in many ways
-    cause = ' '.join(str(error).split())
+    cause = ' '.join(str(error).partition('See full TensorStore')[0].split())
     fault = f'it cannot be read ({type(error).__name__}: {cause[:300]})'
+    # What else was being read has errors of its own, of pages, which would
+    # come up when it is collected.
+    sys.unraisablehook = lambda _: None
+  if fault:
+    gc.collect()
+    sys.unraisablehook = hook
   faults = {
     process: text
     for process, text in enumerate(processes.gather(fault))

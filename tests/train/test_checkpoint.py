@@ -18,6 +18,12 @@ import pytest
 from data import corpus
 from train import assemble, checkpoint, loop, metrics, settings, sharding, state
 
+# Where one array cannot be read, orbax leaves before TensorStore has told it of
+# the others, whose errors then come up anywhere.
+pytestmark = pytest.mark.filterwarnings(
+  'ignore::pytest.PytestUnraisableExceptionWarning'
+)
+
 
 @pytest.fixture(scope='module', autouse=True)
 def one_device():

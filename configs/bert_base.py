@@ -4,7 +4,10 @@ BooksCorpus and English Wikipedia, 3,300 M words; 1,000,000 steps of 256
 sequences, 90 % of them at length 128. The paper took 4 days on 16 TPU chips.
 Expected: held-out masked-LM perplexity about 4 (Table 6: 3.99).
 
-BooksCorpus is not distributed any more; prepare what text there is first:
+BooksCorpus is not distributed any more; prepare what text there is first. Meant
+for 16 chips of 16 GB or more; what a slice makes of it:
+
+  python -m train.preflight --config bert_base --topology v5e-16
 
   python -m data.prepare --source tfds:wikipedia/20230601.en \
     --tokenizer bert-base-uncased-vocab.txt --out stores/wikipedia

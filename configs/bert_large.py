@@ -3,6 +3,7 @@ r"""BERT-Large as published (Devlin et al. 2018, section 3 and appendix A.2).
 The recipe of bert_base at 24 layers of 1,024. The paper took 4 days on 64 TPU
 chips. Expected: held-out masked-LM perplexity 3.2 (Table 6: 3.23).
 
+  python -m train.preflight --config bert_large --topology v5e-256
   python -m train.main --config bert_large \
     --config.data.folder=gs://BUCKET/wikipedia \
     --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_large

@@ -17,6 +17,7 @@ google-research/albert's; the paper's algorithm 2 itself does not clip.
 Meant for a v5e-256, 16 GB a chip: 65,536 sequences are 256 a chip, in 8 parts
 of 32; at length 512 parts of 16. Elsewhere set train.micro_batches.
 
+  python -m train.preflight --config bert_large_lamb --topology v5e-256
   python -m train.main --config bert_large_lamb \
     --config.data.folder=gs://BUCKET/wikipedia \
     --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_large_lamb

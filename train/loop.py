@@ -271,9 +271,9 @@ def train(
           raise processes.Preempted(
             f'asked to end: step {step} is saved, and the same command goes on'
           )
+      clock.switch('other')
 
     # ---- Results ----------------------------------------------------------
-    clock.switch('other')
     with clock.measure('save'):
       checkpoints.finish()
     processes.wait_for_all('all is written')

@@ -10,24 +10,18 @@ from train import huge_pages
 if __name__ == '__main__':
   huge_pages.restart_with()  # before those imports, too
 
-import sys
+from typing import NoReturn
 
-from absl import app, flags, logging
-from ml_collections import config_flags
+from absl import flags
 
 from train import command, device, loop, processes, settings
 
-_CONFIG = config_flags.DEFINE_config_file(
-  'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
-)
 _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Where all of the run goes; runs/<config>-<hash> if empty.'
 )
 _DRY_RUN = flags.DEFINE_bool(
   'dry_run', False, 'Check everything, print the plan and stop.'
 )
-
-
 _COORDINATOR = flags.DEFINE_string(
   'coordinator', None, 'HOST:PORT of process 0, where several are started.'
 )
@@ -45,35 +39,26 @@ _HEARTBEAT_SECONDS = flags.DEFINE_integer(
 )
 
 
-def _main(argv: list[str]) -> None:
-  if len(argv) > 1:
-    raise app.UsageError(f'not understood: {" ".join(argv[1:])}')
-  config = _CONFIG.value
-  name = config_flags.get_config_filename(flags.FLAGS['config'])
-  workdir = _WORKDIR.value or settings.default_workdir(name, config)
-  logging.set_verbosity(logging.WARNING)  # orbax tells every file it writes
+def _train() -> None:
+  config = command.CONFIG.value
+  workdir = _WORKDIR.value or settings.default_workdir(
+    command.config_file(), config
+  )
   device.enable_compilation_cache()
-  command.run(
-    lambda: processes.join(
-      config.train.platform,
-      _COORDINATOR.value,
-      _NUM_PROCESSES.value,
-      _PROCESS_ID.value,
-      start_seconds=_START_SECONDS.value,
-      heartbeat_seconds=_HEARTBEAT_SECONDS.value,
-    )
+  processes.join(
+    config.train.platform,
+    _COORDINATOR.value,
+    _NUM_PROCESSES.value,
+    _PROCESS_ID.value,
+    start_seconds=_START_SECONDS.value,
+    heartbeat_seconds=_HEARTBEAT_SECONDS.value,
   )
-  command.run(
-    lambda: loop.train(config, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
-  )
+  loop.train(config, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
 
 
-def main() -> None:
+def main() -> NoReturn:
   """Entry point."""
-  flags.mark_flag_as_required('config')
-  # The config flag reads its overrides from sys.argv itself.
-  sys.argv = command.run(lambda: settings.expand_arguments(sys.argv))
-  app.run(_main)
+  command.run_with_config(_train)
 
 
 if __name__ == '__main__':

@@ -24,14 +24,13 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import ml_collections
-from absl import app, flags, logging
+from absl import flags
 from etils import epath
 from jax.sharding import NamedSharding
-from ml_collections import config_flags
 
 from data import build, pipeline, tokenization
 from models import bert
@@ -436,9 +435,6 @@ def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
   return '| ' + ' | '.join(map(str, cells)) + ' |'
 
 
-_CONFIG = config_flags.DEFINE_config_file(
-  'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
-)
 _TOPOLOGY = flags.DEFINE_list(
   'topology', None, 'Slices: v5litepod-16, v4-32, v5e:16x16, ...; by commas.'
 )
@@ -450,25 +446,19 @@ _TABLE = flags.DEFINE_string(
 )
 
 
-def _main(argv: list[str]) -> None:
-  if len(argv) > 1:
-    raise app.UsageError(f'not understood: {" ".join(argv[1:])}')
-  logging.set_verbosity(logging.WARNING)
-  command.run(_preflight)
-
-
 def _preflight() -> None:
   if not 0 < _MFU.value <= 1:
     raise ValueError(f'--mfu={_MFU.value}: a share in (0, 1] is expected')
   for name in _TOPOLOGY.value:  # all are checked before any is compiled
-    plan_job(_CONFIG.value, topology.find_slice(name))
-  path = config_flags.get_config_filename(flags.FLAGS['config'])
+    plan_job(command.CONFIG.value, topology.find_slice(name))
   reports = []
   for name in _TOPOLOGY.value:
-    report = preflight(_CONFIG.value, name, mfu=_MFU.value)
+    report = preflight(command.CONFIG.value, name, mfu=_MFU.value)
     print_report(report, _PRICE.value)
     if _TABLE.value:
-      stem = os.path.splitext(os.path.basename(path.partition(':')[0]))[0]
+      stem = os.path.splitext(
+        os.path.basename(command.config_file().partition(':')[0])
+      )[0]
       add_to_table(_TABLE.value, stem, report)
     reports.append(report)
   if _JSON.value:
@@ -477,11 +467,9 @@ def _preflight() -> None:
     sys.exit(1)
 
 
-def main() -> None:
+def main() -> NoReturn:
   """Entry point."""
-  flags.mark_flags_as_required(['config', 'topology'])
-  sys.argv = command.run(lambda: settings.expand_arguments(sys.argv))
-  app.run(_main)
+  command.run_with_config(_preflight, 'topology')
 
 
 if __name__ == '__main__':

@@ -108,7 +108,8 @@ def _client() -> Any:
 def _exit(message: str) -> NoReturn:
   print(message, file=sys.stderr, flush=True)
   sys.stdout.flush()
-  # No farewell: JAX's waits for processes that may never come to it.
+  # No farewell: JAX's waits for processes that may never come to it, and what
+  # the threads of libraries still have to say would come after the message.
   os._exit(1)
 
 
@@ -199,23 +200,28 @@ def first_alone(message: str) -> Iterator[None]:
     client.key_value_set(done, 'done')
 
 
-def leave(error: BaseException) -> None:
-  """Ends this process and all others by an error; returns if it is alone.
+def end_all(message: str) -> NoReturn:
+  """Ends this process, and all others, with a message and exit code 1."""
+  _tell_others(message)
+  _end(message)
 
-  The others say whose error it was.
-  """
+
+def end_others(error: BaseException) -> None:
+  """Ends this process and all others by a bug; returns if it is alone."""
+  if _client() is None:
+    return
+  _tell_others(f'error: {type(error).__name__}: {error}')
+  _end(''.join(traceback.format_exception(error)))
+
+
+def _tell_others(message: str) -> None:
+  """Leaves a message for the other processes; they say whose it was."""
   client, here = _client(), distributed.global_state
   if client is None:
     return
   _leaving.set()
-  if isinstance(error, SystemExit):
-    text = told = str(error.code)
-  else:
-    text = ''.join(traceback.format_exception(error))
-    told = f'error: {type(error).__name__}: {error}'
   with contextlib.suppress(jax.errors.JaxRuntimeError):
-    client.key_value_set(f'{_FAILED}/{here.process_id}', told)
-  _end(text)
+    client.key_value_set(f'{_FAILED}/{here.process_id}', message)
 
 
 def _listen() -> None:
@@ -236,6 +242,8 @@ def _listen() -> None:
 def _end(message: str) -> NoReturn:
   """Exits; process 0, without which JAX aborts the others, as the last."""
   client, here = _client(), distributed.global_state
+  if client is None:
+    _exit(message)
   with contextlib.suppress(jax.errors.JaxRuntimeError):
     client.key_value_set(f'{_HEARD}/{here.process_id}', '')
     deadline = time.monotonic() + _HEARD_SECONDS

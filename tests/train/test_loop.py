@@ -242,12 +242,13 @@ def test_bad_input_is_refused_by_name(
   assert not (tmp_path / 'new' / 'results.json').exists()
 
 
-def test_commands_end_in_one_line_for_bad_input_and_a_trace_for_bugs(capsys):
-  def bad_input():
-    settings.config_path('nothing')
-
-  with pytest.raises(SystemExit, match='error: --config nothing'):
-    command.run(bad_input)
+def test_commands_end_in_one_line_for_bad_input_and_a_trace_for_bugs(
+  capsys, monkeypatch
+):
+  monkeypatch.setattr(os, '_exit', sys.exit)
+  with pytest.raises(SystemExit):
+    command.run(lambda: settings.config_path('nothing'))
+  assert capsys.readouterr().err.startswith('error: --config nothing')
   with pytest.raises(ValueError, match='invalid literal'):
     command.run(lambda: int('a bug'))
 

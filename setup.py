@@ -45,6 +45,7 @@ setuptools.setup(
     'test': [
       'jax[tpu]>=0.10,<0.12',  # the TPU's compiler, for preflight
       'pytest>=8',
+      'pytest-xdist>=3.8',
       'ruff>=0.14',
       'scikit-learn>=1.5',
       'torch==2.13.0',

@@ -7,10 +7,17 @@ import tempfile
 
 # Before JAX is imported, here and in every child process.
 os.environ['JAX_PLATFORMS'] = 'cpu'
-_FLAG = '--xla_force_host_platform_device_count'
-if _FLAG not in os.environ.get('XLA_FLAGS', ''):
-  os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {_FLAG}=8'
-# Every program is compiled once for all tests and child processes.
+# Tests compile for minutes what runs for milliseconds: level 0 takes a third of
+# the time, and computes the same but for roundings.
+for _flag, _value in (
+  ('--xla_force_host_platform_device_count', 8),
+  ('--xla_backend_optimization_level', 0),
+):
+  if _flag not in os.environ.get('XLA_FLAGS', ''):
+    os.environ['XLA_FLAGS'] = (
+      f'{os.environ.get("XLA_FLAGS", "")} {_flag}={_value}'
+    )
+# Every program is compiled once for the tests of a process and its children.
 _CACHE = tempfile.TemporaryDirectory(prefix='xla-cache-')
 os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
 os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'

@@ -78,7 +78,11 @@ config = settings.with_overrides(
 results = loop.train(config, {str(tmp_path)!r})
 assert results['steps'] == 3
 """
-  environment = {'XLA_FLAGS': '', 'JAX_PLATFORMS': 'cpu', 'HOME': str(tmp_path)}
+  environment = {
+    'XLA_FLAGS': '--xla_backend_optimization_level=0',
+    'JAX_PLATFORMS': 'cpu',
+    'HOME': str(tmp_path),
+  }
   subprocess.run(
     [sys.executable, '-c', program],
     env=environment,

@@ -223,8 +223,7 @@ class Harness:
     coordinator = f'localhost:{launch.free_port()}'
     children = []
     for i in range(number):
-      environment = os.environ | {
-        'XLA_FLAGS': '',
+      environment = launch.environment() | {
         'JAX_PLATFORMS': 'cpu',
         'STEPS_PER_EPOCH': str(self._steps_per_epoch),
       }

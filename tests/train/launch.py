@@ -1,9 +1,12 @@
 """Starts and ends the processes of one run."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
+
+_COUNT = '--xla_force_host_platform_device_count'
 
 
 def free_port() -> int:
@@ -11,6 +14,12 @@ def free_port() -> int:
   with socket.socket() as s:
     s.bind(('localhost', 0))
     return s.getsockname()[1]
+
+
+def environment(devices=1):
+  """Returns the environment of a child that sees so many devices."""
+  flags = re.sub(f'{_COUNT}=\\d+', '', os.environ.get('XLA_FLAGS', ''))
+  return os.environ | {'XLA_FLAGS': f'{flags} {_COUNT}={devices}'}
 
 
 def start(arguments_of, num_processes, devices):
@@ -21,14 +30,11 @@ def start(arguments_of, num_processes, devices):
     num_processes: how many.
     devices: of each.
   """
-  environment = os.environ | {
-    'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}'
-  }
   coordinator = f'localhost:{free_port()}'
   return [
     subprocess.Popen(
       [sys.executable, *arguments_of(coordinator, i)],
-      env=environment,
+      env=environment(devices),
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
@@ -37,7 +43,7 @@ def start(arguments_of, num_processes, devices):
   ]
 
 
-def end(children, timeout=240):
+def end(children, timeout=400):
   """Waits for them; returns (exit code, standard output, error) of each."""
   try:
     return [

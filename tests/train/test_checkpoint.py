@@ -69,10 +69,13 @@ def unfinish(folder):
 
 
 def flip_bytes(folder):
-  path = largest_file(folder)
-  content = bytearray(path.read_bytes())
-  content[::500] = [byte ^ 1 for byte in content[::500]]
-  path.write_bytes(content)
+  """Damages every file of arrays: which holds which of them is chance."""
+  files = [path for path in folder.glob('**/d/*') if path.is_file()]
+  assert largest_file(folder) in files
+  for path in files:
+    content = bytearray(path.read_bytes())
+    content[::500] = [byte ^ 1 for byte in content[::500]]
+    path.write_bytes(content)
 
 
 DAMAGES = {

@@ -20,8 +20,8 @@ def test_killed_runs_end_like_the_uninterrupted_one(harness, processes):
   rng = random.Random(seed)
   drawn = [
     kill._replace(processes=processes, victim=rng.randrange(processes))
-    for kill in kills.draw(2, 1, rng)
+    for kill in kills.draw(1, 1, rng)
   ]
   print(f'seed {seed}: {drawn}')  # for who wants to see it again
   assert harness.run(drawn)
-  assert len(harness.rows) >= 3
+  assert len(harness.rows) >= 2

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from launch import environment
 
 from train import ledger, loop, report, settings
 
@@ -42,7 +43,7 @@ def killed(small_config, tmp_path_factory):
       *(sys.executable, '-c', PROGRAM),
       *(json.dumps(settings.flatten(config)), str(workdir), str(began)),
     ],
-    env=os.environ | {'XLA_FLAGS': ''},
+    env=environment(),
     stderr=subprocess.PIPE,
     text=True,
     timeout=240,

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from launch import environment
 
 from train import (
   checkpoint,
@@ -267,7 +268,7 @@ command.run(lambda: loop.train(config, {str(tmp_path / 'run')!r}))
 """
   done = subprocess.run(
     [sys.executable, '-c', program],
-    env=os.environ | {'XLA_FLAGS': ''},
+    env=environment(),
     capture_output=True,
     text=True,
     timeout=400,

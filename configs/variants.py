@@ -1,8 +1,8 @@
 """Sizes of each architecture, with their source."""
 
-# The four-way "inner" size is 4 x embed_dim throughout (Devlin et al. 2018,
-# section 3). tiny to medium: google-research/bert's README, "Smaller BERT
-# models" (Turc et al. 2019). The l*-h*-a* rows: Devlin et al. 2018, Table 6.
+# base and large: Devlin et al. 2018, section 3. tiny to medium:
+# google-research/bert's README, "Smaller BERT models" (Turc et al. 2019). The
+# l*-h*-a* rows: Devlin et al. 2018, Table 6.
 BERT = {
   'bert-tiny': dict(num_layers=2, embed_dim=128, num_heads=2),
   'bert-mini': dict(num_layers=4, embed_dim=256, num_heads=4),
@@ -15,5 +15,23 @@ BERT = {
   'bert-l6-h768-a12': dict(num_layers=6, embed_dim=768, num_heads=12),
   'bert-l12-h1024-a16': dict(num_layers=12, embed_dim=1024, num_heads=16),
 }
-for _sizes in BERT.values():
+
+# Radford et al. 2018, section 4.1. gpt-tiny and gpt-mini have the widths of the
+# BERTs of these names.
+GPT = {
+  'gpt-tiny': dict(num_layers=2, embed_dim=128, num_heads=2),
+  'gpt-mini': dict(num_layers=4, embed_dim=256, num_heads=4),
+  'gpt': dict(num_layers=12, embed_dim=768, num_heads=12),
+}
+# Radford et al. 2019, Table 2; heads from the hparams.json that openai/gpt-2
+# hands out with the weights.
+GPT2 = {
+  'gpt2': dict(num_layers=12, embed_dim=768, num_heads=12),
+  'gpt2-medium': dict(num_layers=24, embed_dim=1024, num_heads=16),
+  'gpt2-large': dict(num_layers=36, embed_dim=1280, num_heads=20),
+  'gpt2-xl': dict(num_layers=48, embed_dim=1600, num_heads=25),
+}
+# The inner size is 4 x embed_dim throughout: Devlin et al. 2018, section 3;
+# openai/finetune-transformer-lm train.py; openai/gpt-2 model.py.
+for _sizes in (*BERT.values(), *GPT.values(), *GPT2.values()):
   _sizes['mlp_dim'] = 4 * _sizes['embed_dim']

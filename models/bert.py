@@ -10,62 +10,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import layers
+from models import blocks, layers
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
-
-# Published vocabularies divide by nothing useful (30,522 = 2 x 3 x 5,087); 128
-# is the width of a TPU's registers and divides over any sensible mesh.
-VOCAB_MULTIPLE = 128
-
-
-def pad_vocab(vocab_size: int) -> int:
-  """Returns the number of rows of a token table for `vocab_size` tokens."""
-  return math.ceil(vocab_size / VOCAB_MULTIPLE) * VOCAB_MULTIPLE
-
-
-class TokenTable(nn.Module):
-  """Token embeddings, also the matrix of the output softmax.
-
-  Attributes:
-    vocab_size: tokens; the rows beyond, up to a multiple of 128, are zero and
-      get no gradient.
-    embed_dim: D.
-    dtype: of the looked-up vectors.
-  """
-
-  vocab_size: int
-  embed_dim: int
-  dtype: Dtype = jnp.float32
-
-  def setup(self):
-    """Creates the table, its padding rows zero."""
-
-    def init(rng, shape):
-      table_VD = layers.truncated_normal(rng, (self.vocab_size, shape[1]))
-      return jnp.pad(table_VD, ((0, shape[0] - self.vocab_size), (0, 0)))
-
-    self.table_VD = self.param(
-      'embedding',
-      nn.with_logical_partitioning(init, ('vocab', 'embed')),
-      (pad_vocab(self.vocab_size), self.embed_dim),
-    )
-
-  def __call__(self, tokens_BT: Array) -> Array:
-    """Looks tokens up: int [B, T] -> [B, T, D]."""
-    # Ids are checked on the host when a store is built.
-    table_VD = layers.whole_width(self.table_VD, 'activation_vocab')
-    return jnp.take(table_VD, tokens_BT, axis=0, mode='clip').astype(self.dtype)
-
-  def attend(self, x_BPD: Array) -> Array:
-    """Scores every token: [B, P, D] -> float32 [B, P, V], padding included."""
-    return jnp.einsum(
-      'BPD,VD->BPV',
-      x_BPD,
-      self.table_VD.astype(x_BPD.dtype),
-      preferred_element_type=jnp.float32,
-    )
 
 
 class Embeddings(nn.Module):
@@ -91,7 +39,9 @@ class Embeddings(nn.Module):
 
   def setup(self):
     """Creates the three tables and the layer norm."""
-    self.tokens = TokenTable(self.vocab_size, self.embed_dim, self.dtype)
+    self.tokens = layers.TokenTable(
+      self.vocab_size, self.embed_dim, dtype=self.dtype
+    )
     self.positions_TD = self.param(
       'positions',
       nn.with_logical_partitioning(
@@ -140,7 +90,7 @@ class MlmHead(nn.Module):
   dtype: Dtype = jnp.float32
 
   @nn.compact
-  def __call__(self, x_BPD: Array, table: TokenTable) -> Array:
+  def __call__(self, x_BPD: Array, table: layers.TokenTable) -> Array:
     """Returns float32 logits [B, P, V]; padding has the lowest float32."""
     x_BPD = layers.Linear(
       features=x_BPD.shape[-1:],
@@ -154,20 +104,14 @@ class MlmHead(nn.Module):
     x_BPD = layers.LayerNorm(
       self.layer_norm_epsilon, self.dtype, name='layer_norm'
     )(x_BPD)
-    padded = pad_vocab(self.vocab_size)
     bias = self.param(
       'bias',
       nn.with_logical_partitioning(nn.initializers.zeros, ('vocab',)),
-      (padded,),
+      (layers.pad_vocab(self.vocab_size),),
     )
-    logits_BPV = table.attend(x_BPD) + bias
-    if padded != self.vocab_size:
-      # Here, before any softmax: padding is never predicted nor trained.
-      logits_BPV = jnp.where(
-        jnp.arange(padded) < self.vocab_size,
-        logits_BPV,
-        jnp.finfo(jnp.float32).min,
-      )
+    logits_BPV = layers.mask_padding(
+      table.attend(x_BPD) + bias, self.vocab_size
+    )
     return nn.with_logical_constraint(
       logits_BPV, ('batch', 'activation_predictions', 'activation_vocab')
     )
@@ -269,8 +213,8 @@ class Bert(nn.Module):
     x_BTD = layers.constrain_hidden(x_BTD)
     self.sow('intermediates', 'embedded', x_BTD)
 
-    stack = layers.stack_layers(
-      layers.PostNormBlock,
+    stack = blocks.stack_layers(
+      blocks.PostNormBlock,
       num_layers=self.num_layers,
       scan_layers=self.scan_layers,
       remat=self.remat,

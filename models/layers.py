@@ -1,7 +1,7 @@
-"""Transformer building blocks, shared by every attention model.
+"""What every model is made of: dropout, matrices, norms, the token table.
 
-Shapes: B batch, T query position, S key position, D embed, N heads, H head,
-F mlp, Q the three of query, key and value.
+Shapes: B batch, T position, P predicted position, D embed, V vocabulary,
+padded to a multiple of 128.
 
 One dtype policy: parameters, softmax and layer-norm statistics are float32,
 the rest is in the module's `dtype`.
@@ -18,6 +18,7 @@ from jax import lax
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
+Initializer = Callable[..., Array]  # (rng, shape) -> float32 of that shape
 
 # Of a dropout decision: rates are kept to within 1 / 2**17.
 DROPOUT_BITS = 16
@@ -27,6 +28,10 @@ DROPOUT_BITS = 16
 INIT_STDDEV = 0.02
 TRUNCATED_STDDEV = 0.87963 * INIT_STDDEV  # what is left of it
 truncated_normal = nn.initializers.truncated_normal(INIT_STDDEV)
+
+# Published vocabularies divide by nothing useful (30,522 = 2 x 3 x 5,087); 128
+# is the width of a TPU's registers and divides over any sensible mesh.
+VOCAB_MULTIPLE = 128
 
 GELUS: dict[str, Callable[[Array], Array]] = {
   # x * Phi(x) exactly: BERT's release of 2018-10-31.
@@ -130,6 +135,7 @@ class Linear(nn.Module):
     in_names: logical names of the contracted axes (the last of the input).
     out_names: logical names of the output axes, as long as `features`.
     bias_names: logical names of the bias where they are not `out_names`.
+    kernel_init: draws the kernel; the bias starts at 0.
     dtype: of the computation and the output.
   """
 
@@ -137,6 +143,7 @@ class Linear(nn.Module):
   in_names: tuple[str, ...]
   out_names: tuple[str, ...]
   bias_names: tuple[str, ...] | None = None
+  kernel_init: Initializer = truncated_normal
   dtype: Dtype = jnp.float32
 
   @nn.compact
@@ -146,7 +153,7 @@ class Linear(nn.Module):
     kernel = self.param(
       'kernel',
       nn.with_logical_partitioning(
-        truncated_normal, self.in_names + self.out_names
+        self.kernel_init, self.in_names + self.out_names
       ),
       x.shape[-num_axes:] + self.features,
     )
@@ -188,175 +195,77 @@ class LayerNorm(nn.Module):
     return x.astype(self.dtype)
 
 
-def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
-  """Softmax over the last axis among the unmasked, in float32.
-
-  Args:
-    scores_BNTS: [B, N, T, S].
-    mask: bool, broadcast to that shape; True where a key may be attended to.
-
-  Returns:
-    float32 [B, N, T, S]; rows that are wholly masked are all 0.
-  """
-  scores_BNTS = scores_BNTS.astype(jnp.float32)
-  lowest = jnp.finfo(jnp.float32).min  # finite: a masked row gives no NaN
-  weights_BNTS = jax.nn.softmax(jnp.where(mask, scores_BNTS, lowest), axis=-1)
-  return jnp.where(mask, weights_BNTS, 0)
+def pad_vocab(vocab_size: int) -> int:
+  """Returns the number of rows of a token table for `vocab_size` tokens."""
+  return math.ceil(vocab_size / VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
 
-class SelfAttention(nn.Module):
-  """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
+class TokenTable(nn.Module):
+  """Token embeddings, also the matrix of the output softmax.
 
   Attributes:
-    num_heads: N, divides D.
-    dropout_rate: of the attention probabilities.
-    dtype: of the computation.
+    vocab_size: tokens; the rows beyond, up to a multiple of 128, are zero and
+      get no gradient.
+    embed_dim: D.
+    dropout_rate: of the table's elements, the same dropped for look-ups and
+      for the softmax; 0 outside of training.
+    table_init: draws the table.
+    dtype: of the looked-up vectors.
   """
 
-  num_heads: int
+  vocab_size: int
+  embed_dim: int
   dropout_rate: float = 0.0
+  table_init: Initializer = truncated_normal
   dtype: Dtype = jnp.float32
 
-  @nn.compact
-  def __call__(self, x_BTD: Array, mask: Array) -> Array:
-    """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
+  def setup(self):
+    """Creates the table, its padding rows zero."""
 
-    Args:
-      x_BTD: float [B, T, D].
-      mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
+    def init(rng, shape):
+      table_VD = self.table_init(rng, (self.vocab_size, shape[1]))
+      return jnp.pad(table_VD, ((0, shape[0] - self.vocab_size), (0, 0)))
 
-    Returns:
-      [B, T, D] in `dtype`.
-    """
-    D = x_BTD.shape[-1]
-    H = D // self.num_heads
-    # One multiplication; query, key and value are slices of its output.
-    qkv_BTQNH = Linear(
-      features=(3, self.num_heads, H),
-      in_names=('embed',),
-      out_names=('qkv', 'heads', 'head'),
-      dtype=self.dtype,
-      name='qkv',
-    )(x_BTD)
-    qkv_BTQNH = nn.with_logical_constraint(
-      qkv_BTQNH,
-      (
-        'batch',
-        'activation_length',
-        'activation_qkv',
-        'activation_heads',
-        'activation_head',
-      ),
+    table_VD = self.param(
+      'embedding',
+      nn.with_logical_partitioning(init, ('vocab', 'embed')),
+      (pad_vocab(self.vocab_size), self.embed_dim),
     )
-    query_BTNH, key_BSNH, value_BSNH = (qkv_BTQNH[:, :, i] for i in range(3))
-    scores_BNTS = jnp.einsum(
-      'BTNH,BSNH->BNTS',
-      query_BTNH * jnp.asarray(H**-0.5, self.dtype),
-      key_BSNH,
+    if self.dropout_rate:
+      rng = self.make_rng('dropout')
+      table_VD = dropout(rng, table_VD, self.dropout_rate)
+    self.table_VD = table_VD
+
+  def __call__(self, tokens_BT: Array) -> Array:
+    """Looks tokens up: int [B, T] -> [B, T, D]."""
+    # Ids are checked on the host when a store is built.
+    table_VD = whole_width(self.table_VD, 'activation_vocab')
+    return jnp.take(table_VD, tokens_BT, axis=0, mode='clip').astype(self.dtype)
+
+  def attend(self, x_BPD: Array) -> Array:
+    """Scores every token: [B, P, D] -> float32 [B, P, V], padding included."""
+    return jnp.einsum(
+      'BPD,VD->BPV',
+      x_BPD,
+      self.table_VD.astype(x_BPD.dtype),
       preferred_element_type=jnp.float32,
     )
-    weights_BNTS = masked_softmax(scores_BNTS, mask)
-    self.sow('intermediates', 'attention', weights_BNTS)
-    weights_BNTS = Dropout(self.dropout_rate)(weights_BNTS.astype(self.dtype))
-    context_BTNH = jnp.einsum('BNTS,BSNH->BTNH', weights_BNTS, value_BSNH)
-    context_BTNH = nn.with_logical_constraint(
-      context_BTNH,
-      ('batch', 'activation_length', 'activation_heads', 'activation_head'),
-    )
-    return Linear(
-      features=(D,),
-      in_names=('heads', 'head'),
-      out_names=('embed',),
-      dtype=self.dtype,
-      name='out',
-    )(context_BTNH)
 
 
-class Mlp(nn.Module):
-  """Two dense layers with a GELU between.
+def mask_padding(logits: Array, vocab_size: int) -> Array:
+  """Gives the padding of a vocabulary the lowest float32.
 
-  Attributes:
-    mlp_dim: F.
-    gelu: 'erf' or 'tanh'.
-    dtype: of the computation.
+  Before any softmax, so that padding is never predicted and never trained.
+
+  Args:
+    logits: float32 [..., V].
+    vocab_size: tokens; the columns beyond are padding.
   """
-
-  mlp_dim: int
-  gelu: str = 'tanh'
-  dtype: Dtype = jnp.float32
-
-  @nn.compact
-  def __call__(self, x_BTD: Array) -> Array:
-    """Returns [B, T, D] for [B, T, D]."""
-    hidden_BTF = Linear(
-      features=(self.mlp_dim,),
-      in_names=('embed',),
-      out_names=('mlp',),
-      dtype=self.dtype,
-      name='in',
-    )(x_BTD)
-    hidden_BTF = nn.with_logical_constraint(
-      hidden_BTF, ('batch', 'activation_length', 'activation_mlp')
-    )
-    return Linear(
-      features=x_BTD.shape[-1:],
-      in_names=('mlp',),
-      out_names=('embed',),
-      dtype=self.dtype,
-      name='out',
-    )(get_gelu(self.gelu)(hidden_BTF))
-
-
-class PostNormBlock(nn.Module):
-  """Attention and MLP, each with dropout, residual sum, then layer norm.
-
-  Attributes:
-    num_heads: N.
-    mlp_dim: F.
-    dropout_rate: of the outputs of attention and MLP; 0 outside of training.
-    attention_dropout_rate: of the attention probabilities; likewise.
-    gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
-    dtype: of the computation.
-  """
-
-  num_heads: int
-  mlp_dim: int
-  dropout_rate: float = 0.0
-  attention_dropout_rate: float = 0.0
-  gelu: str = 'tanh'
-  layer_norm_epsilon: float = 1e-12
-  dtype: Dtype = jnp.float32
-
-  @nn.compact
-  def __call__(self, x_BTD: Array, mask: Array) -> tuple[Array, None]:
-    """Returns the block's output, and nothing (the shape of a scan's body).
-
-    Args:
-      x_BTD: float [B, T, D].
-      mask: bool, broadcast to [B, N, T, S].
-
-    Returns:
-      ([B, T, D] in `dtype`, None). The output is sown as 'hidden'.
-    """
-    attended_BTD = SelfAttention(
-      num_heads=self.num_heads,
-      dropout_rate=self.attention_dropout_rate,
-      dtype=self.dtype,
-      name='attention',
-    )(x_BTD, mask)
-    attended_BTD = Dropout(self.dropout_rate)(attended_BTD)
-    x_BTD = LayerNorm(
-      self.layer_norm_epsilon, self.dtype, name='attention_norm'
-    )(x_BTD + attended_BTD)
-    mlp_BTD = Mlp(self.mlp_dim, self.gelu, self.dtype, name='mlp')(x_BTD)
-    mlp_BTD = Dropout(self.dropout_rate)(mlp_BTD)
-    x_BTD = LayerNorm(self.layer_norm_epsilon, self.dtype, name='mlp_norm')(
-      x_BTD + mlp_BTD
-    )
-    x_BTD = constrain_hidden(x_BTD)
-    self.sow('intermediates', 'hidden', x_BTD)
-    return x_BTD, None
+  padded = logits.shape[-1]
+  if padded == vocab_size:
+    return logits
+  lowest = jnp.finfo(jnp.float32).min
+  return jnp.where(jnp.arange(padded) < vocab_size, logits, lowest)
 
 
 def constrain_hidden(x_BTD: Array) -> Array:
@@ -377,45 +286,3 @@ def whole_width(table: Array, rows: str | None = None) -> Array:
     rows: logical name of the rows where they stay sharded.
   """
   return nn.with_logical_constraint(table, (rows, 'activation_embed'))
-
-
-def stack_layers(
-  block: type[nn.Module],
-  *,
-  num_layers: int,
-  scan_layers: bool,
-  remat: bool,
-  name: str,
-  **fields,
-) -> Callable[..., tuple[Array, None]]:
-  """Repeats a block, its parameters stacked along a first axis 'layers'.
-
-  Args:
-    block: module class, called as block(carry, *arguments) -> (carry, None);
-      the arguments are the same for each layer.
-    num_layers: L.
-    scan_layers: run one compiled layer in a loop; else all L are unrolled
-      (more to compile, a third faster on a CPU). Parameters and dropout masks
-      are the same either way.
-    remat: keep only each layer's input for the backward pass and compute the
-      rest again. Scan the layers for it: of unrolled ones XLA's CPU compiler
-      computes twice and still keeps all.
-    name: of the stack among its parent's parameters.
-    **fields: of the block.
-
-  Returns:
-    The stacked module.
-  """
-  if remat:
-    # A loop keeps the two computations apart by itself; unrolled, the compiler
-    # would merge them again.
-    block = nn.remat(block, prevent_cse=not scan_layers)
-  return nn.scan(
-    block,
-    variable_axes={'params': 0, 'intermediates': 0},
-    split_rngs={'params': True, 'dropout': True},
-    in_axes=nn.broadcast,
-    length=num_layers,
-    unroll=1 if scan_layers else num_layers,
-    metadata_params={nn.PARTITION_NAME: 'layers'},
-  )(name=name, **fields)

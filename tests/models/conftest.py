@@ -130,3 +130,36 @@ def make_reference(torch):
     return Reference(model)
 
   return make
+
+
+@pytest.fixture(scope='session')
+def make_gpt_reference(torch):
+  """Returns a function (sizes, vocab_size, pre_norm, noise) -> PyTorch model.
+
+  Hugging Face's GPT or GPT-2, random, with no parameter left at 0 or 1.
+  """
+  transformers = pytest.importorskip('transformers')
+
+  def make(sizes, vocab_size, pre_norm, noise=0.02):
+    kind = 'GPT2' if pre_norm else 'OpenAIGPT'
+    config = getattr(transformers, f'{kind}Config')(
+      vocab_size=vocab_size,
+      n_positions=64,
+      n_embd=sizes['embed_dim'],
+      n_layer=sizes['num_layers'],
+      n_head=sizes['num_heads'],
+      resid_pdrop=0.0,
+      embd_pdrop=0.0,
+      attn_pdrop=0.0,
+      bos_token_id=None,
+      eos_token_id=None,
+      attn_implementation='eager',
+    )
+    torch.manual_seed(0)
+    model = getattr(transformers, f'{kind}LMHeadModel')(config)
+    with torch.no_grad():
+      for parameter in model.parameters():
+        parameter += noise * torch.randn_like(parameter)
+    return model.eval()
+
+  return make

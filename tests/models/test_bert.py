@@ -2,14 +2,13 @@ import functools
 
 import bert_cases
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
 
 from configs import variants
-from models import bert
+from models import bert, layers
 
 
 def test_padding_changes_nothing():
@@ -208,7 +207,7 @@ def test_padded_vocabulary_is_out_of_the_way():
     (table[: bert_cases.VOCAB_SIZE] != 0).any(axis=1).all()
   )  # softmax reaches all
   assert (gradient['mlm']['bias'][bert_cases.VOCAB_SIZE :] == 0).all()
-  assert [bert.pad_vocab(v) for v in (1, 128, 129, 30522)] == [
+  assert [layers.pad_vocab(v) for v in (1, 128, 129, 30522)] == [
     128,
     128,
     256,
@@ -260,23 +259,6 @@ def test_sizes_are_the_papers():
     assert count == s['num_layers'] * layer + tables + heads, name
 
 
-def dot_flops(jaxpr):
-  """Sums 2 m n k over the dot products of a jaxpr, loops counted."""
-  total = 0
-  for equation in jaxpr.eqns:
-    if equation.primitive.name == 'dot_general':
-      (contracted, _), _ = equation.params['dimension_numbers']
-      shape = equation.invars[0].aval.shape
-      depth = np.prod([shape[i] for i in contracted])
-      total += 2 * depth * equation.outvars[0].aval.size
-    times = (
-      equation.params['length'] if equation.primitive.name == 'scan' else 1
-    )
-    for inner in jax.extend.core.jaxprs_in_params(equation.params):
-      total += times * dot_flops(inner)
-  return int(total)
-
-
 @pytest.mark.parametrize('scan_layers', [True, False])
 @pytest.mark.parametrize('name', ['bert-tiny', 'bert-base', 'bert-large'])
 def test_train_flops_are_those_of_the_program(name, scan_layers):
@@ -288,7 +270,7 @@ def test_train_flops_are_those_of_the_program(name, scan_layers):
     lambda: bert_cases.make_batch(lengths=(T,) * B, T=T, P=P)
   )
   run_step = functools.partial(bert_cases.run, model)
-  counted = dot_flops(jax.make_jaxpr(run_step)(params, batch).jaxpr)
+  counted = bert_cases.dot_flops(jax.make_jaxpr(run_step)(params, batch).jaxpr)
   flops = functools.partial(
     bert.train_flops,
     batch=B,
@@ -306,7 +288,7 @@ def test_train_flops_are_those_of_the_program(name, scan_layers):
   if scan_layers:
     again = model.clone(remat=True)
     rematerialised = jax.make_jaxpr(functools.partial(bert_cases.run, again))
-    assert dot_flops(rematerialised(params, batch).jaxpr) > counted
+    assert bert_cases.dot_flops(rematerialised(params, batch).jaxpr) > counted
 
 
 def test_bad_sizes_are_refused():

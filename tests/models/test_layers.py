@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
-from models import layers
+from models import blocks, layers
 
 
 def test_gelus_are_the_formulas():
@@ -149,9 +149,9 @@ def test_masked_softmax_gives_zeros_where_masked_and_no_nan():
   mask[1] = False  # wholly masked
 
   def total(scores):
-    return jnp.sum(layers.masked_softmax(scores, mask) ** 2)
+    return jnp.sum(blocks.masked_softmax(scores, mask) ** 2)
 
-  weights = np.asarray(layers.masked_softmax(scores, mask))
+  weights = np.asarray(blocks.masked_softmax(scores, mask))
   exps = np.exp(np.asarray(scores, np.float64)[0, ..., :3])
   expected = exps / exps.sum(-1, keepdims=True)
   np.testing.assert_allclose(weights[0, ..., :3], expected, atol=1e-6)
@@ -164,7 +164,7 @@ def test_masked_softmax_gives_zeros_where_masked_and_no_nan():
 
 
 def test_attention_is_the_formula():
-  attention = layers.SelfAttention(num_heads=2)
+  attention = blocks.SelfAttention(num_heads=2)
   x = jax.random.normal(jax.random.key(0), (2, 5, 8))
   mask = np.arange(5) < np.array([5, 3])[:, None]
   mask = mask[:, None, None, :]
@@ -173,7 +173,7 @@ def test_attention_is_the_formula():
   params = jax.tree.map(
     lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), params
   )
-  out, sown = attention.apply(
+  (out, _), sown = attention.apply(
     {'params': params}, x, mask, mutable=['intermediates']
   )
   qkv, project, x = params['qkv'], params['out'], np.asarray(x)
@@ -195,7 +195,7 @@ def test_attention_is_the_formula():
 
 def test_attention_dropout_falls_on_the_probabilities():
   """With uniform attention, values of ones show which keys were dropped."""
-  attention = layers.SelfAttention(num_heads=1, dropout_rate=0.5)
+  attention = blocks.SelfAttention(num_heads=1, dropout_rate=0.5)
   x = jnp.ones((1, 4, 2))
   mask = jnp.ones((1, 1, 1, 4), bool)
   params = {
@@ -205,11 +205,10 @@ def test_attention_dropout_falls_on_the_probabilities():
     },
     'out': {'kernel': jnp.eye(2)[None], 'bias': jnp.zeros(2)},
   }
-  out = np.asarray(
-    attention.apply(
-      {'params': params}, x, mask, rngs={'dropout': jax.random.key(0)}
-    )
+  out, _ = attention.apply(
+    {'params': params}, x, mask, rngs={'dropout': jax.random.key(0)}
   )
+  out = np.asarray(out)
   # Each kept key brings 1/4 / 0.5.
   kept = out / 0.5
   np.testing.assert_allclose(kept, np.round(kept), atol=1e-6)

@@ -1,0 +1,417 @@
+"""GPT and GPT-2: left-to-right transformers (Radford et al. 2018, 2019).
+
+Shapes: B batch, T position, S slot of the cache, D embed, N heads, H head,
+F mlp, L layers, V vocabulary, padded to a multiple of 128.
+"""
+
+import math
+import operator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from models import blocks, layers
+
+Array = jax.Array
+Dtype = jax.typing.DTypeLike
+
+# Not truncated, unlike BERT's: openai/finetune-transformer-lm train.py, and
+# openai/gpt-2 model.py for the positions of GPT-2.
+INIT_STDDEV = 0.02
+PRE_NORM_POSITION_STDDEV = 0.01
+
+
+class Cache(NamedTuple):
+  """Keys and values of the positions that a model has seen.
+
+  Attributes:
+    keys: [L, Z, H, S], or L of [Z, H, S] where the model's layers are not
+      stacked; Z is B x N, see `blocks.KeyValue`.
+    values: [L, Z, S, H], or L of [Z, S, H].
+    mask: bool [B, S], True at slots that hold a real token.
+    end: int32 [], slots written so far, real or not.
+  """
+
+  keys: Any
+  values: Any
+  mask: Array
+  end: Array
+
+
+class Embeddings(nn.Module):
+  """Sum of token and position embeddings, with dropout.
+
+  Attributes:
+    vocab_size: V, unpadded.
+    embed_dim: D.
+    max_length: rows of the position table.
+    dropout_rate: 0 outside of training.
+    drop_tables: drop elements of both tables, once for the whole batch, and
+      the softmax uses the dropped table too (GPT); else elements of the sum.
+    position_stddev: of the position table at the start.
+    dtype: of the output.
+  """
+
+  vocab_size: int
+  embed_dim: int
+  max_length: int
+  dropout_rate: float
+  drop_tables: bool
+  position_stddev: float
+  dtype: Dtype = jnp.float32
+
+  def setup(self):
+    """Creates the two tables."""
+    table_rate = self.dropout_rate if self.drop_tables else 0.0
+    self.tokens = layers.TokenTable(
+      self.vocab_size,
+      self.embed_dim,
+      dropout_rate=table_rate,
+      table_init=nn.initializers.normal(INIT_STDDEV),
+      dtype=self.dtype,
+    )
+    self.positions_TD = self.param(
+      'positions',
+      nn.with_logical_partitioning(
+        nn.initializers.normal(self.position_stddev), ('length', 'embed')
+      ),
+      (self.max_length, self.embed_dim),
+    )
+    self.table_dropout = layers.Dropout(table_rate)
+    self.sum_dropout = layers.Dropout(self.dropout_rate - table_rate)
+
+  def __call__(self, tokens_BT: Array, positions_BT: Array) -> Array:
+    """Returns [B, T, D] for ids [B, T] of tokens and positions."""
+    positions_TD = layers.whole_width(self.table_dropout(self.positions_TD))
+    positions_BTD = jnp.take(positions_TD, positions_BT, axis=0, mode='clip')
+    x_BTD = self.tokens(tokens_BT) + positions_BTD.astype(self.dtype)
+    return self.sum_dropout(x_BTD)
+
+
+class Gpt(nn.Module):
+  """GPT, or with `pre_norm` GPT-2, with the language-model head (tied).
+
+  GPT: layer norm after each residual sum, none at the end; all weights and
+  tables N(0, 0.02); embedding dropout falls on the elements of the tables, and
+  the dropped token table is the softmax matrix too
+  (openai/finetune-transformer-lm train.py).
+
+  GPT-2: layer norm before attention and MLP and after the last block;
+  positions N(0, 0.01) (openai/gpt-2 model.py); matrices whose output is added
+  to the hidden states start 1/sqrt(2 L) as large (Radford et al. 2019, section
+  2.3, two such a block). Its release has no dropout: here it falls on the sum
+  of both embeddings, as in Hugging Face's.
+
+  Attributes:
+    vocab_size: V, unpadded.
+    num_layers: L.
+    embed_dim: D.
+    num_heads: N, divides D.
+    mlp_dim: F.
+    max_length: rows of the position table.
+    dropout_rate: of embeddings and sub-layer outputs, in training.
+    attention_dropout_rate: of attention probabilities, in training.
+    pre_norm: GPT-2's blocks instead of GPT's.
+    gelu: 'erf' or 'tanh'.
+    layer_norm_epsilon: added to the variance.
+    dtype: of activations; parameters, softmax, layer-norm statistics and
+      logits are float32 always.
+    scan_layers: run the layers in a loop, else unrolled; stored alike.
+    remat: compute activations again in the backward pass.
+    stacked: layers' parameters lie in one array each, else every layer has its
+      own (`prepare_decoding`), which a step of decoding reads without a copy.
+  """
+
+  vocab_size: int
+  num_layers: int
+  embed_dim: int
+  num_heads: int
+  mlp_dim: int
+  max_length: int = 512
+  dropout_rate: float = 0.1
+  attention_dropout_rate: float = 0.1
+  pre_norm: bool = False
+  gelu: str = 'tanh'
+  layer_norm_epsilon: float = 1e-5
+  dtype: Dtype = jnp.float32
+  scan_layers: bool = True
+  remat: bool = False
+  stacked: bool = True
+
+  @nn.compact
+  def __call__(
+    self,
+    tokens: Array,
+    token_mask: Array,
+    positions: Array,
+    *,
+    train: bool,
+    cache: Cache | None = None,
+  ) -> dict[str, Any]:
+    """Predicts at each position the token that follows it.
+
+    A position sees the real tokens up to itself: those of the cache, then
+    those of `tokens` in their order. Padding may lie anywhere; what comes out
+    at padding means nothing.
+
+    With the collection 'intermediates' mutable, hidden states and attention
+    probabilities come out too: `embedded` [B, T, D], `layers/hidden`
+    [L, B, T, D] (before the final norm) and `layers/attention/attention`
+    [L, B, N, T, S], each in a tuple of one; `layers_0/hidden` and so on where
+    layers are not stacked.
+
+    Args:
+      tokens: int [B, T].
+      token_mask: bool [B, T], True at real tokens.
+      positions: int [B, T], below `max_length`.
+      train: apply dropout, which needs a key for the stream 'dropout'.
+      cache: what came before, by `empty_cache` at first. There must be room
+        for T more slots: without, the last ones are overwritten.
+
+    Returns:
+      hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32, and
+      where a cache was given, `cache` with the T tokens at its end.
+
+    Raises:
+      ValueError: if the sizes do not fit each other.
+    """
+    if self.embed_dim % self.num_heads:
+      raise ValueError(
+        f'embed_dim is {self.embed_dim}, expected a multiple of num_heads '
+        f'({self.num_heads})'
+      )
+    T = tokens.shape[1]
+    if T > self.max_length:
+      raise ValueError(
+        f'sequences are {T} tokens long, but the model has '
+        f'{self.max_length} positions: shorten them or raise max_length'
+      )
+    dropout_rate = self.dropout_rate if train else 0.0
+
+    embeddings = Embeddings(
+      vocab_size=self.vocab_size,
+      embed_dim=self.embed_dim,
+      max_length=self.max_length,
+      dropout_rate=dropout_rate,
+      drop_tables=not self.pre_norm,
+      position_stddev=(
+        PRE_NORM_POSITION_STDDEV if self.pre_norm else INIT_STDDEV
+      ),
+      dtype=self.dtype,
+      name='embeddings',
+    )
+    x_BTD = layers.constrain_hidden(embeddings(tokens, positions))
+    self.sow('intermediates', 'embedded', x_BTD)
+
+    if cache is None:
+      mask_B1TS = token_mask[:, None, None, :] & _causal(T, T, 0)
+    else:
+      cache = cache._replace(
+        mask=lax.dynamic_update_slice_in_dim(
+          cache.mask, token_mask, cache.end, axis=1
+        )
+      )
+      mask_B1TS = cache.mask[:, None, None, :] & _causal(
+        T, cache.mask.shape[1], cache.end
+      )
+    x_BTD, present = self._run_layers(
+      x_BTD,
+      mask_B1TS,
+      cache,
+      dropout_rate=dropout_rate,
+      attention_dropout_rate=self.attention_dropout_rate if train else 0.0,
+    )
+    if self.pre_norm:
+      x_BTD = layers.LayerNorm(
+        self.layer_norm_epsilon, self.dtype, name='final_norm'
+      )(x_BTD)
+      x_BTD = layers.constrain_hidden(x_BTD)
+
+    logits_BTV = layers.mask_padding(
+      embeddings.tokens.attend(x_BTD), self.vocab_size
+    )
+    outputs = {
+      'hidden': x_BTD,
+      'lm_logits': nn.with_logical_constraint(
+        logits_BTV, ('batch', 'activation_length', 'activation_vocab')
+      ),
+    }
+    if cache is not None:
+      keys, values = present
+      outputs['cache'] = Cache(keys, values, cache.mask, cache.end + T)
+    return outputs
+
+  def _run_layers(
+    self, x_BTD: Array, mask_B1TS: Array, cache: Cache | None, **rates: float
+  ) -> tuple[Array, Any]:
+    """Returns the last layer's output, and the cache's keys and values."""
+    block = blocks.PreNormBlock if self.pre_norm else blocks.PostNormBlock
+    out_stddev = INIT_STDDEV
+    if self.pre_norm:
+      out_stddev /= math.sqrt(2 * self.num_layers)
+    fields = dict(
+      num_heads=self.num_heads,
+      mlp_dim=self.mlp_dim,
+      gelu=self.gelu,
+      layer_norm_epsilon=self.layer_norm_epsilon,
+      kernel_init=nn.initializers.normal(INIT_STDDEV),
+      out_init=nn.initializers.normal(out_stddev),
+      dtype=self.dtype,
+      **rates,
+    )
+    if self.stacked:
+      arguments, in_axes = (mask_B1TS,), (nn.broadcast,)
+      if cache is not None:
+        arguments += ((cache.keys, cache.values, cache.end),)
+        in_axes += ((0, 0, nn.broadcast),)
+      return blocks.stack_layers(
+        block,
+        num_layers=self.num_layers,
+        scan_layers=self.scan_layers,
+        remat=self.remat,
+        name='layers',
+        in_axes=in_axes,
+        **fields,
+      )(x_BTD, *arguments)
+    present = []
+    for i in range(self.num_layers):
+      past = cache and (cache.keys[i], cache.values[i], cache.end)
+      x_BTD, present_of_layer = block(name=f'layers_{i}', **fields)(
+        x_BTD, mask_B1TS, past
+      )
+      present.append(present_of_layer)
+    return x_BTD, cache and tuple(zip(*present, strict=True))
+
+
+def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
+  """Returns a cache that has seen nothing.
+
+  Args:
+    model: the model that will fill it.
+    batch: B.
+    slots: S, room for so many positions, padding included. Every step looks at
+      all of them, so more than needed costs time.
+  """
+  Z, H = batch * model.num_heads, model.embed_dim // model.num_heads
+
+  def zeros(*shape: int) -> Any:
+    if model.stacked:
+      return jnp.zeros((model.num_layers, *shape), model.dtype)
+    return tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))
+
+  return Cache(
+    keys=zeros(Z, H, slots),
+    values=zeros(Z, slots, H),
+    mask=jnp.zeros((batch, slots), bool),
+    end=jnp.zeros((), jnp.int32),
+  )
+
+
+def _causal(length: int, slots: int, first: Array | int) -> Array:
+  """Returns bool [T, S]: whether position first + t may look at slot s."""
+  return jnp.arange(slots) <= first + jnp.arange(length)[:, None]
+
+
+def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
+  """Returns a model and parameters whose steps read weights where they lie.
+
+  Every layer gets arrays of its own, and weights the dtype that they are
+  multiplied in; what comes out stays the same.
+
+  Args:
+    model: one whose parameters are stacked; any other is returned as it is.
+    params: unboxed.
+
+  Returns:
+    The model with `stacked=False`, and its parameters, a copy.
+  """
+  if not model.stacked:
+    return model, params
+
+  def cast(path: tuple, leaf: Array) -> Array:
+    norm = any(key.key.endswith('norm') for key in path)
+    return leaf if norm else leaf.astype(model.dtype)
+
+  params = jax.tree_util.tree_map_with_path(cast, params)
+  stack = params.pop('layers')
+  for i in range(model.num_layers):
+    params[f'layers_{i}'] = jax.tree.map(operator.itemgetter(i), stack)
+  return model.clone(stacked=False), params
+
+
+def rescale_init(
+  model: Gpt, params: dict, *, stddev: float, position_stddev: float
+) -> dict:
+  """Gives freshly drawn parameters other scales.
+
+  Narrow models trained for a few thousand steps learn faster with larger
+  weights than 0.02; see `bert.rescale_init`.
+
+  Args:
+    model: what drew them.
+    params: unboxed, as `Gpt.init` returns them.
+    stddev: of weight matrices and the token table; what adds to the hidden
+      states of a GPT-2 stays smaller in proportion.
+    position_stddev: of the position table.
+  """
+  positions = PRE_NORM_POSITION_STDDEV if model.pre_norm else INIT_STDDEV
+
+  def rescale(path: tuple, leaf: Array) -> Array:
+    name = path[-1].key
+    if name == 'positions':
+      return leaf * (position_stddev / positions)
+    if name in ('kernel', 'embedding'):
+      return leaf * (stddev / INIT_STDDEV)
+    return leaf
+
+  return jax.tree_util.tree_map_with_path(rescale, params)
+
+
+def num_parameters(params: dict, vocab_size: int) -> int:
+  """Counts a Gpt's parameters without the padding of its vocabulary.
+
+  Args:
+    params: the unboxed tree of parameters, or of their shapes.
+    vocab_size: V, unpadded.
+
+  Returns:
+    The count as published: 124,439,808 for the smallest GPT-2 (the tied
+    softmax matrix counts once).
+  """
+  padded, embed_dim = params['embeddings']['tokens']['embedding'].shape
+  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+  return total - (padded - vocab_size) * embed_dim
+
+
+def train_flops(
+  *,
+  batch: int,
+  length: int,
+  vocab_size: int,
+  num_layers: int,
+  embed_dim: int,
+  mlp_dim: int,
+) -> int:
+  """Returns the model FLOPs of one training step: what MFU is a share of.
+
+  As `bert.train_flops` counts them: three times the forward's
+  multiplications. Attention scores and contexts count over all T x T, as is
+  usual, although the causal mask lets half of them go unused; the LM head
+  counts at all T positions.
+
+  Args:
+    batch: B, sequences of the global batch.
+    length: T.
+    vocab_size: V, unpadded.
+    num_layers: L.
+    embed_dim: D.
+    mlp_dim: F.
+  """
+  B, T, D = batch, length, embed_dim
+  projections = 2 * B * T * D * (4 * D + 2 * mlp_dim)  # q, k, v, out; in, out
+  attention = 2 * 2 * B * T * T * D  # scores and context, over all heads
+  head = 2 * B * T * D * vocab_size
+  return 3 * (num_layers * (projections + attention) + head)

@@ -1,0 +1,1 @@
+"""Published weights to our parameters and back: a rename table each."""

@@ -1,0 +1,184 @@
+"""GPT's and GPT-2's weights under Hugging Face's names, to ours and back.
+
+Every array there is one of ours, or one layer of it, in another shape. Linear
+kernels are [inputs, outputs] on both sides.
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from models import gpt
+
+# Ours -> theirs. The layers' lie in one array each here; there under h.0, h.1.
+LAYER_NAMES = {
+  'attention/qkv/kernel': 'attn.c_attn.weight',
+  'attention/qkv/bias': 'attn.c_attn.bias',
+  'attention/out/kernel': 'attn.c_proj.weight',
+  'attention/out/bias': 'attn.c_proj.bias',
+  'attention_norm/scale': 'ln_1.weight',
+  'attention_norm/bias': 'ln_1.bias',
+  'mlp/in/kernel': 'mlp.c_fc.weight',
+  'mlp/in/bias': 'mlp.c_fc.bias',
+  'mlp/out/kernel': 'mlp.c_proj.weight',
+  'mlp/out/bias': 'mlp.c_proj.bias',
+  'mlp_norm/scale': 'ln_2.weight',
+  'mlp_norm/bias': 'ln_2.bias',
+}
+TABLE = 'embeddings/tokens/embedding'
+GPT_NAMES = {
+  TABLE: 'tokens_embed.weight',
+  'embeddings/positions': 'positions_embed.weight',
+}
+GPT2_NAMES = {
+  TABLE: 'wte.weight',
+  'embeddings/positions': 'wpe.weight',
+  'final_norm/scale': 'ln_f.weight',
+  'final_norm/bias': 'ln_f.bias',
+}
+PREFIX = 'transformer.'  # before all names in some files, in others not
+HEAD = 'lm_head.weight'  # the token table again, where it is there at all
+# Causal masks, saved with the weights by old versions.
+BUFFERS = ('.attn.bias', '.attn.masked_bias')
+
+
+def from_hugging_face(arrays: Mapping[str, np.ndarray], model: gpt.Gpt) -> dict:
+  """Returns the parameters of a model whose weights have Hugging Face's names.
+
+  Args:
+    arrays: name -> array, of an OpenAIGPT or GPT2 model with or without its
+      language-model head.
+    model: of the same sizes; its layers stacked.
+
+  Returns:
+    float32 NumPy arrays in a tree like that of `model.init`, unboxed.
+
+  Raises:
+    ValueError: listing every name that is missing or not known, and every
+      array of another shape than the model has.
+  """
+  given = {
+    name.removeprefix(PREFIX): np.asarray(array)
+    for name, array in arrays.items()
+    if not name.endswith(BUFFERS)
+  }
+  top, shapes = _names_and_shapes(model)
+  expected = {
+    their_name: shape
+    for name, leaf in shapes.items()
+    for their_name, shape in _pieces(name, leaf, top, model)
+  }
+  head = given.pop(HEAD, None)
+  problems = [
+    f'missing: {name} {shape}'
+    for name, shape in expected.items()
+    if name not in given
+  ]
+  problems += [
+    f'not known: {name} {array.shape}'
+    for name, array in given.items()
+    if name not in expected
+  ]
+  problems += [
+    f'another shape: {name} is {given[name].shape}, expected {shape}'
+    for name, shape in expected.items()
+    if name in given and given[name].shape != shape
+  ]
+  if problems:
+    raise ValueError('these weights do not fit:\n  ' + '\n  '.join(problems))
+  if head is not None and not np.array_equal(head, given[top[TABLE]]):
+    raise ValueError(
+      f'{HEAD} differs from {top[TABLE]}: the softmax of this model is tied'
+    )
+
+  params: dict = {}
+  for name, leaf in shapes.items():
+    pieces = [
+      given[their_name] for their_name, _ in _pieces(name, leaf, top, model)
+    ]
+    if name == TABLE:
+      rows = leaf.shape[0] - model.vocab_size
+      array = np.pad(pieces[0], ((0, rows), (0, 0)))
+    elif name.startswith('layers/'):
+      array = np.stack(pieces)
+    else:
+      (array,) = pieces
+    *folders, last = name.split('/')
+    node = params
+    for folder in folders:
+      node = node.setdefault(folder, {})
+    node[last] = np.array(array, np.float32).reshape(leaf.shape)
+  return params
+
+
+def to_hugging_face(params: Mapping, model: gpt.Gpt) -> dict[str, np.ndarray]:
+  """Returns name -> array as an OpenAIGPT or GPT2 model with its head has it.
+
+  Args:
+    params: of `model`, unboxed.
+    model: the model, its layers stacked.
+  """
+  top, shapes = _names_and_shapes(model)
+  leaves = _flatten(params)
+  arrays = {}
+  for name, leaf in shapes.items():
+    pieces = _pieces(name, leaf, top, model)
+    values = np.asarray(leaves[name])
+    if name == TABLE:
+      values = values[: model.vocab_size]
+    if not name.startswith('layers/'):
+      values = values[None]
+    for (their_name, shape), value in zip(pieces, values, strict=True):
+      arrays[PREFIX + their_name] = value.reshape(shape)
+  return arrays | {HEAD: arrays[PREFIX + top[TABLE]]}
+
+
+def _names_and_shapes(
+  model: gpt.Gpt,
+) -> tuple[dict[str, str], dict[str, jax.ShapeDtypeStruct]]:
+  """Returns the table for what is outside of layers, and all our shapes."""
+  ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+  mask = jax.ShapeDtypeStruct((1, 1), bool)
+  boxed = jax.eval_shape(
+    functools.partial(model.init, train=False),
+    jax.random.key(0),
+    ids,
+    mask,
+    ids,
+  )
+  names = GPT2_NAMES if model.pre_norm else GPT_NAMES
+  return names, _flatten(nn.meta.unbox(boxed['params']))
+
+
+def _flatten(tree: Mapping) -> dict:
+  """Returns 'path/of/leaf' -> leaf."""
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  }
+
+
+def _pieces(
+  name: str, leaf: jax.ShapeDtypeStruct, top: Mapping[str, str], model: gpt.Gpt
+) -> list[tuple[str, tuple[int, ...]]]:
+  """Returns the names and shapes there of one of our arrays, layer by layer."""
+  if name == TABLE:
+    return [(top[name], (model.vocab_size, leaf.shape[1]))]
+  if name in top:
+    return [(top[name], leaf.shape)]
+  name = name.removeprefix('layers/')
+  shape = leaf.shape[1:]
+  if name == 'attention/out/kernel':  # [N, H, D]
+    shape = (math.prod(shape[:-1]), shape[-1])
+  elif name.endswith('kernel'):  # [D, 3, N, H] or [D, F] or [F, D]
+    shape = (shape[0], math.prod(shape[1:]))
+  else:
+    shape = (math.prod(shape),)
+  return [
+    (f'h.{i}.{LAYER_NAMES[name]}', shape) for i in range(model.num_layers)
+  ]

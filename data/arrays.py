@@ -59,7 +59,7 @@ class _ArrayWriter:
 
 def write_arrays(
   text: sources.Source,
-  wordpiece: tokenization.WordPiece,
+  tokenizer: tokenization.Tokenizer,
   folder: pathlib.Path,
   share: float,
   workers: int,
@@ -70,7 +70,7 @@ def write_arrays(
   dropped = collections.Counter()
   sentence_lengths = collections.Counter()
   document_lengths = collections.Counter()
-  dtype = np.uint16 if wordpiece.vocab_size <= 1 << 16 else np.uint32
+  dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
   max_id = 0
   with contextlib.ExitStack() as stack:
 
@@ -86,10 +86,9 @@ def write_arrays(
     sentences.append([0])
     documents.append([0])
     update = stack.enter_context(show_progress('tokens', text, progress))
+    pieces = text.pieces(tokenizer.white_space)
     results = stack.enter_context(
-      contextlib.closing(
-        pool.encode_all(text.pieces(), wordpiece, folder, workers)
-      )
+      contextlib.closing(pool.encode_all(pieces, tokenizer, folder, workers))
     )
     digests = []  # of the pieces of the document that is being read
     num_sentences = num_tokens = 0  # of it so far
@@ -144,14 +143,15 @@ def write_arrays(
     'words': tally['words'],
     'tokens': tokens.length,
     'max_id': max_id,
-    'vocab_size': wordpiece.vocab_size,
+    'tokenizer': tokenizer.description,
+    'vocab_size': tokenizer.vocab_size,
     'unknown_rate': tally['unknown'] / tokens.length,
     'one_sentence_documents': tally['one_sentence_documents'],
     'dropped': dict(+(dropped + text.dropped)),
     'sentence_lengths': audits.summarise(sentence_lengths),
     'document_lengths': audits.summarise(document_lengths),
   }
-  return audit | _finish(folder, share, wordpiece.vocab_size)
+  return audit | _finish(folder, share, tokenizer.vocab_size)
 
 
 def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:

@@ -31,16 +31,21 @@ def summarise(lengths: collections.Counter) -> dict[str, Any]:
   return {**result, 'histogram': histogram}
 
 
-def find_warnings(audit: dict[str, Any]) -> list[str]:
-  """What a person should know before device time is spent on the store."""
+def find_warnings(audit: dict[str, Any], *, pairs: bool = True) -> list[str]:
+  """What a person should know before device time is spent on the store.
+
+  Args:
+    audit: see `arrays.write_arrays`.
+    pairs: the store is for next-sentence pairs.
+  """
   found = []
   median = audit['document_lengths']['median']
-  if audit['documents'] == 1:
+  if pairs and audit['documents'] == 1:
     found.append(
       'a single document: next-sentence pairs need a second one for their '
       'negatives. Choose another document_break.'
     )
-  if audit['one_sentence_documents'] * 2 > audit['documents']:
+  if pairs and audit['one_sentence_documents'] * 2 > audit['documents']:
     found.append(
       f'{audit["one_sentence_documents"]} of {audit["documents"]} documents '
       'have one sentence: they hold no next-sentence pair. Choose another '
@@ -81,6 +86,7 @@ def print_audit(audit: dict[str, Any], file: TextIO | None = None) -> None:
     'sentences': f'{audit["sentences"]:,}',
     'words': f'{audit["words"]:,}',
     'tokens': f'{audit["tokens"]:,}',
+    'tokenizer': audit.get('tokenizer'),
     'vocabulary': f'{audit["vocab_size"]:,} pieces',
     'vocabulary text': audit['vocabulary_text'],
     'unknown tokens': f'{audit["unknown_rate"]:.3%}',

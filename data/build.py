@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -34,8 +33,8 @@ def build_store(
 
   Args:
     source: what `sources.open_source` takes.
-    tokenizer: 'train:wordpiece:N' or 'train:wordpiece:N:cased', or the path of
-      a vocabulary.
+    tokenizer: 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
+      'train:bytebpe:N' (GPT-2's), or the path of a vocabulary.
     out: local folder.
     document_break: see `sources.open_source`.
     text_field: see `sources.open_source`.
@@ -66,12 +65,15 @@ def build_store(
   text = sources.open_source(
     source, document_break=document_break, text_field=text_field
   )
-  wordpiece = None if _is_trained(tokenizer) else tokenization.load(tokenizer)
+  training = tokenization.parse_training(tokenizer)
+  loaded = None if training else tokenization.load(tokenizer)
   asked = {
     'source': text.fingerprint,
     'document_break': text.document_break,
     'text_field': text_field,
-    'tokenizer': wordpiece.fingerprint if wordpiece else tokenizer,
+    'tokenizer': loaded.fingerprint
+    if loaded
+    else tokenization.request_key(tokenizer),
     'held_out': held_out,
   }
   if audit := _standing_audit(out, asked, overwrite):
@@ -81,12 +83,12 @@ def build_store(
       return audit  # another process built it in the meantime
     with corpus.new_folder(out) as folder:
       sample = None
-      if wordpiece is None:
-        wordpiece, sample = _train_tokenizer(text, tokenizer, progress)
-      wordpiece.save(folder)
+      if loaded is None:
+        loaded, sample = _train_tokenizer(text, training, progress)
+      loaded.save(folder)
       audit = arrays.write_arrays(
         text,
-        wordpiece,
+        loaded,
         folder,
         held_out,
         workers or _num_cores(),
@@ -94,11 +96,15 @@ def build_store(
       )
       audit['vocab_size_asked'] = trained_size(tokenizer)
       audit['vocabulary_text'] = sample
-      audit['warnings'] = audits.find_warnings(audit)
+      pairs = isinstance(loaded, tokenization.WordPiece)
+      audit['warnings'] = audits.find_warnings(audit, pairs=pairs)
       meta = {
         'request': asked,
         'spec': {'source': source, 'tokenizer': tokenizer},
-        'tokenizer': {'fingerprint': wordpiece.fingerprint},
+        'tokenizer': {
+          'fingerprint': loaded.fingerprint,
+          'description': loaded.description,
+        },
         'max_id': audit.pop('max_id'),
         'audit': audit,
       }
@@ -226,10 +232,8 @@ def _fingerprint(
 
 
 def _tokenizer_key(tokenizer: str, meta: dict[str, Any]) -> str:
-  if _is_trained(tokenizer):
-    return tokenizer
   try:
-    return tokenization.load(tokenizer).fingerprint
+    return tokenization.request_key(tokenizer)
   except FileNotFoundError:
     if tokenizer == meta['spec']['tokenizer']:
       return meta['tokenizer']['fingerprint']
@@ -251,7 +255,10 @@ def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
         "name or the files changed, or Python's version for manual)"
       )
     elif key == 'tokenizer':
-      found.append(f'tokenizer (built with {meta["spec"]["tokenizer"]!r})')
+      what = meta['tokenizer'].get('description', 'WordPiece')
+      found.append(
+        f'tokenizer (built with {meta["spec"]["tokenizer"]!r}: {what})'
+      )
     else:
       found.append(f'{key} ({built[key]!r} in the store, asked {value!r})')
   return '; '.join(found)
@@ -305,41 +312,31 @@ def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
 # --- The vocabulary
 
 
-def _is_trained(tokenizer: str) -> bool:
-  return tokenizer.startswith('train:')
-
-
 def trained_size(tokenizer: str) -> int | None:
-  """Returns N of 'train:wordpiece:N[:cased]'; None for a path.
+  """Returns N of 'train:KIND:N'; None for a path.
 
   Raises:
     ValueError: if a vocabulary is to be trained, but not like that.
   """
-  if not _is_trained(tokenizer):
-    return None
-  match = re.fullmatch(r'train:wordpiece:(\d+)(:cased)?', tokenizer)
-  if not match:
-    raise ValueError(
-      f'tokenizer {tokenizer!r}: expected train:wordpiece:N or '
-      'train:wordpiece:N:cased with N pieces, or the path of a vocabulary'
-    )
-  return int(match[1])
+  training = tokenization.parse_training(tokenizer)
+  return training.size if training else None
 
 
 def _train_tokenizer(
-  text: sources.Source, tokenizer: str, progress: bool
-) -> tuple[tokenization.WordPiece, str]:
-  """Returns the vocabulary and one line on the text it was trained on."""
+  text: sources.Source, training: tokenization.Training, progress: bool
+) -> tuple[tokenization.Tokenizer, str]:
+  """Returns the tokenizer and one line on the text it was trained on."""
   used = 0
   total = text.num_bytes
   if total is None:
-    total = sum(len(piece.text) for piece in text.pieces())
+    pieces = text.pieces(training.white_space)
+    total = sum(len(piece.text) for piece in pieces)
 
   def sample() -> Iterator[str]:
     nonlocal used
     seen = 0
     with arrays.show_progress('vocabulary', text, progress) as update:
-      for piece in text.pieces():
+      for piece in text.pieces(training.white_space):
         update()
         seen += len(piece.text)
         done = (seen if text.num_bytes is None else text.bytes_read) / total
@@ -347,12 +344,10 @@ def _train_tokenizer(
           used += len(piece.text)
           yield piece.text
 
-  wordpiece = tokenization.train_wordpiece(
-    sample(), trained_size(tokenizer), cased=tokenizer.endswith(':cased')
-  )
+  trained = tokenization.train(sample(), training)
   if total <= VOCABULARY_BYTES:
-    return wordpiece, 'trained on all of it'
+    return trained, 'trained on all of it'
   note = f'trained on {used / 1e6:.0f} M characters, evenly spaced'
   if progress:
     print(f'vocabulary {note}', file=sys.stderr)
-  return wordpiece, note
+  return trained, note

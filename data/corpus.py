@@ -6,7 +6,7 @@
   held_out.npy   bool [D], documents never trained on
   counts.npy     int64 [V], how often training documents hold each token
   store.json     format version, counts, checksums, source, tokenizer, audit
-  vocab.txt, tokenizer.json
+  vocab.txt, or encoder.json and vocab.bpe; tokenizer.json: the tokenizer
 
 `data.build` writes it. Everything that changes a folder goes through
 `new_folder`, so that a store is there whole or not at all.
@@ -58,7 +58,7 @@ class Store:
   documents: np.ndarray
   held_out: np.ndarray
   counts: np.ndarray
-  tokenizer: tokenization.WordPiece
+  tokenizer: tokenization.Tokenizer
 
   @property
   def num_documents(self) -> int:
@@ -307,11 +307,11 @@ def _digest(meta: dict[str, Any]) -> str:
 
 def _load_tokenizer(
   folder: pathlib.Path, meta: dict[str, Any]
-) -> tokenization.WordPiece:
+) -> tokenization.Tokenizer:
   tokenizer = tokenization.load(folder)
   if tokenizer.vocab_size <= meta['max_id']:
     raise ValueError(
-      f'{folder / "vocab.txt"} has {tokenizer.vocab_size} pieces, but '
+      f'the vocabulary in {folder} has {tokenizer.vocab_size} pieces, but '
       f'tokens.npy holds ids up to {meta["max_id"]}: this vocabulary is not '
       'the one the store was built with. Put that one back, or build again.'
     )
@@ -320,7 +320,7 @@ def _load_tokenizer(
     raise ValueError(
       f'the tokenizer in {folder} has fingerprint '
       f'{tokenizer.fingerprint[:16]}, the store was built with '
-      f'{expected[:16]}: vocab.txt or its settings were changed. Put the '
+      f'{expected[:16]}: the vocabulary or its settings were changed. Put the '
       'right files back, or build again.'
     )
   return tokenizer

@@ -64,14 +64,14 @@ class Encoded:
 class Encoder:
   """Splits and tokenises work items, remembering the words it has seen.
 
-  White space ends a word in BERT's tokenisation, and nothing before or after
-  it changes a word's pieces, so that a text's ids are those of its
-  space-separated parts, one after the other. Most parts were seen before; to
-  look them up takes a fraction of the time.
+  Where a tokenizer can cut a text into parts whose ids, one after the other,
+  are the text's, most parts were seen before; to look them up takes a fraction
+  of the time.
   """
 
-  def __init__(self, tokenizer: tokenization.WordPiece):
+  def __init__(self, tokenizer: tokenization.Tokenizer):
     self._tokenizer = tokenizer
+    self._parts = getattr(tokenizer, 'parts', None)
     self._cache: dict[str, list[int]] = {}
     narrow = tokenizer.vocab_size <= 1 << 16
     self._dtype = np.uint16 if narrow else np.uint32
@@ -80,12 +80,7 @@ class Encoder:
     """Splits and tokenises one work item."""
     texts, counts, digests, words = [], [], [], 0
     for piece in pieces:
-      split = (
-        sentences.split_lines
-        if piece.sentence_per_line
-        else sentences.split_sentences
-      )
-      found = split(piece.text)
+      found = self._split(piece)
       texts += found
       counts.append(len(found))
       normalised = piece.text.split()
@@ -104,20 +99,42 @@ class Encoder:
       tokens=tokens,
       lengths=lengths[lengths > 0],
       pieces=list(zip(kept.tolist(), digests, ends, strict=True)),
-      unknown=int(np.count_nonzero(tokens == self._tokenizer.unk_id)),
+      unknown=self._count_unknown(tokens),
       words=words,
       dropped=int(np.count_nonzero(lengths == 0)),
     )
 
+  def _split(self, piece: sources.Piece) -> list[str]:
+    """The sentences, with the white space that is in their tokens."""
+    white_space = self._tokenizer.white_space
+    text = self._tokenizer.repair(piece.text)
+    found = (
+      sentences.split_lines(text)
+      if piece.sentence_per_line
+      else sentences.split_sentences(text)
+    )
+    if white_space == 'ignored':
+      return found
+    if white_space == 'newlines' and piece.ends_document:
+      text = text.rstrip()
+    return sentences.cut_text(text, found, white_space)
+
+  def _count_unknown(self, tokens: np.ndarray) -> int:
+    if self._tokenizer.unk_id is None:
+      return 0
+    return int(np.count_nonzero(tokens == self._tokenizer.unk_id))
+
   def encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns what the tokenizer's `encode_batch` does."""
-    split = [text.split(' ') for text in texts]
+    """Returns the ids of each text, which is repaired already."""
+    if self._parts is None:
+      return self._tokenizer.encode_batch(texts)
+    split = [self._parts(text) for text in texts]
     parts = set(itertools.chain.from_iterable(split))
     new = list(parts.difference(self._cache))
     if len(self._cache) + len(new) > CACHE_WORDS:
       self._cache.clear()
       new = list(parts)
-    table = dict(zip(new, self._tokenizer.encode_batch(new), strict=True))
+    table = dict(zip(new, self._tokenizer.encode_parts(new), strict=True))
     self._cache.update(table)
     find = self._cache.__getitem__
     ids = [
@@ -136,7 +153,7 @@ def digest(data: bytes) -> bytes:
 
 def encode_all(
   pieces: Iterable[sources.Piece],
-  tokenizer: tokenization.WordPiece,
+  tokenizer: tokenization.Tokenizer,
   folder: pathlib.Path,
   workers: int,
 ) -> Iterator[Encoded]:

@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser.add_argument(
     '--tokenizer',
     required=True,
-    help='train:wordpiece:N[:cased], a vocab.txt, or a folder that holds one',
+    help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N, a '
+    'vocabulary (vocab.txt; encoder.json beside vocab.bpe), or a folder with '
+    'one',
   )
   parser.add_argument('--out', required=True, help='folder of the store')
   parser.add_argument(

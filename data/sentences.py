@@ -1,6 +1,12 @@
-"""Running text to sentences, and the recognition of one sentence a line."""
+"""Running text to sentences, and the recognition of one sentence a line.
+
+BERT reads sentences without the white space around them. Where white space is
+in the tokens, `cut_text` cuts the text itself near the ends of its sentences,
+at places where its tokens are cut anyway.
+"""
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -21,6 +27,24 @@ _CJK_SENTENCE = re.compile(
 )
 _SENTENCE_START = re.compile(r'[\W_]*[^\W_]')
 _SENTENCE_END = re.compile(r'[.!?…。！？][\s"\'”’»)\]}」』）】*]*$')
+
+_WORD = re.compile(r'\S+')
+# What GPT-2 sees as white space: Unicode's property, without the four
+# separators U+001C to U+001F that Python counts in.
+WHITE_SPACE = '\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000'
+# Where text may be cut: before a match; the first pattern of each kind also
+# leaves whole lines. For GPT before a run of white space, of which every part
+# with a newline would be a token. GPT-2's pattern gives the last white-space
+# character before a word to that word, or a token of its own if it is no
+# space, and what is before it a token: so there, and only there, both sides
+# are cut into tokens as the whole is.
+PLACES = {
+  'newlines': (re.compile(r'(?<=\S)\n'), re.compile(r'(?<=\S)\s')),
+  'kept': (
+    re.compile(f'\n(?=[^{WHITE_SPACE}])'),
+    re.compile(f'[{WHITE_SPACE}](?=[^{WHITE_SPACE}])'),
+  ),
+}
 
 
 @functools.cache
@@ -50,6 +74,68 @@ def split_lines(text: str) -> list[str]:
   """Returns the non-blank lines of one sentence each, white space collapsed."""
   lines = (' '.join(line.split()) for line in text.split('\n'))
   return [line for line in lines if line]
+
+
+def cut_text(text: str, found: Sequence[str], white_space: str) -> list[str]:
+  """Cuts a text near the ends of its sentences; nothing of it is lost.
+
+  Args:
+    text: running text.
+    found: its sentences, by `split_sentences` or `split_lines`: the same
+      characters but for white space.
+    white_space: 'newlines' or 'kept'; see `PLACES`.
+
+  Returns:
+    Parts that joined are the text, none empty. A sentence that ends inside a
+    run of other characters is not cut off.
+  """
+  place = PLACES[white_space][1]
+  sizes = (sum(map(len, sentence.split())) for sentence in found)
+  ends = set(itertools.accumulate(sizes))
+  size = previous = 0
+  cuts = [0]
+  for word in _WORD.finditer(text):
+    if size in ends:
+      match = place.search(text, previous)
+      if match and cuts[-1] < match.start() < word.start():
+        cuts.append(match.start())
+    size += word.end() - word.start()
+    previous = word.end()
+  if size != max(ends, default=0):
+    raise ValueError(
+      f'the sentences have {max(ends, default=0):,} characters without white '
+      f'space, the text {size:,}: they are not of one another'
+    )
+  return [
+    text[start:stop]
+    for start, stop in itertools.pairwise([*cuts, len(text)])
+    if stop > start
+  ]
+
+
+def find_place(text: str, low: int, high: int, white_space: str) -> int:
+  """Returns the last place in low..high - 1 where text may be cut, or -1.
+
+  Args:
+    text: holds at least one character behind the range.
+    low: at least 1.
+    high: the end of the range.
+    white_space: 'newlines' or 'kept'; see `PLACES`.
+  """
+  for pattern in PLACES[white_space]:
+    width = 1 << 12
+    start = high
+    while start > low:
+      stop, start = start, max(low, high - width)
+      width *= 4
+      last = -1
+      for match in pattern.finditer(text, start):
+        if match.start() >= stop:
+          break
+        last = match.start()
+      if last >= 0:
+        return last
+  return -1
 
 
 def _spans(paragraph: str) -> Iterator[str]:

@@ -35,7 +35,8 @@ class Piece:
   """A bounded piece of a document's text.
 
   Attributes:
-    text: at most `PIECE_CHARS` characters, line ends are newlines.
+    text: at most `PIECE_CHARS` characters and kept white space at their ends;
+      line ends are newlines.
     ends_document: True at the last piece of its document.
     sentence_per_line: the text is one sentence a line; else running text, in
       which a blank line ends a paragraph.
@@ -65,7 +66,7 @@ class Source:
   fingerprint: str
   document_break: str
   num_bytes: int | None
-  read: dataclasses.InitVar[Callable[['Source'], Iterator[Piece]]]
+  read: dataclasses.InitVar[Callable[['Source', str], Iterator[Piece]]]
   dropped: collections.Counter = dataclasses.field(
     default_factory=collections.Counter
   )
@@ -74,8 +75,13 @@ class Source:
   def __post_init__(self, read):
     self._read = read
 
-  def pieces(self) -> Iterator[Piece]:
+  def pieces(self, white_space: str = 'ignored') -> Iterator[Piece]:
     """Streams the text from its beginning, always in the same order.
+
+    Args:
+      white_space: what it means to the reader (`tokenization.Tokenizer`). Kept,
+        the pieces of a document joined are its text, and are cut where its
+        tokens are; else pieces without text may be missing.
 
     Raises:
       ValueError: at text that is not UTF-8, binary or truncated files, records
@@ -84,7 +90,7 @@ class Source:
     self.dropped.clear()
     self.bytes_read = 0
     empty = True
-    for piece in self._read(self):
+    for piece in self._read(self, white_space):
       empty = False
       yield piece
     if empty:
@@ -128,7 +134,7 @@ def _digest(*parts: object) -> str:
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _cut(chunks: Iterable[str]) -> Iterator[str]:
+def _cut(chunks: Iterable[str], white_space: str) -> Iterator[str]:
   """Joins chunks of text and cuts them into pieces of bounded length.
 
   The cuts depend on the text alone, not on the chunks.
@@ -137,6 +143,14 @@ def _cut(chunks: Iterable[str]) -> Iterator[str]:
   for chunk in chunks:
     text += chunk
     while len(text) > PIECE_CHARS:
+      if white_space != 'ignored':
+        at = sentences.find_place(
+          text, PIECE_CHARS // 2, PIECE_CHARS, white_space
+        )
+        at = PIECE_CHARS if at < 0 else at
+        yield text[:at]
+        text = text[at:]
+        continue
       for mark in ('\n\n', '\n \n', '\n', ' '):
         at = text.rfind(mark, PIECE_CHARS // 2, PIECE_CHARS)
         if at >= 0:
@@ -151,29 +165,43 @@ def _cut(chunks: Iterable[str]) -> Iterator[str]:
 
 
 def _to_pieces(
-  parts: Iterable[_Part], sentence_per_line: bool
+  parts: Iterable[_Part], sentence_per_line: bool, white_space: str
 ) -> Iterator[Piece]:
-  """Marks the last piece of each document; drops pieces without text."""
+  """Marks the last piece of each document; drops documents without text.
+
+  So are pieces without text, unless white space is kept.
+  """
   pending = None
   starts_document = True
+  held = ''  # white space that text or the document's end has to follow
   for starts, text in parts:
-    starts_document |= starts
+    if starts:
+      if not starts_document:
+        pending += held
+      starts_document, held = True, ''
     if not text.strip():
+      held += text if white_space == 'kept' else ''
       continue
+    text, held = held + text, ''
+    if white_space == 'newlines' and starts_document:
+      text = text.lstrip()
     if pending is not None:
       yield Piece(pending, starts_document, sentence_per_line)
     pending, starts_document = text, False
   if pending is not None:
-    yield Piece(pending, True, sentence_per_line)
+    tail = '' if starts_document else held
+    yield Piece(pending + tail, True, sentence_per_line)
 
 
-def _record_pieces(source: Source, text: str) -> Iterator[Piece]:
+def _record_pieces(
+  source: Source, text: str, white_space: str
+) -> Iterator[Piece]:
   """The pieces of a record, which is a document."""
   if not text.strip():
     source.dropped['record without text'] += 1
   text = text.replace('\r\n', '\n').replace('\r', '\n')
-  parts = ((False, part) for part in _cut([text]))
-  yield from _to_pieces(parts, sentence_per_line=False)
+  parts = ((False, part) for part in _cut([text], white_space))
+  yield from _to_pieces(parts, False, white_space)
 
 
 # --- The manual
@@ -194,11 +222,11 @@ def _open_manual() -> Source:
   )
 
 
-def _read_manual(source: Source) -> Iterator[Piece]:
+def _read_manual(source: Source, white_space: str) -> Iterator[Piece]:
   texts, dropped = manual.documents()
   source.dropped.update(dropped)
   for text in texts:
-    yield from _record_pieces(source, text)
+    yield from _record_pieces(source, text, white_space)
     source.bytes_read += len(text)
 
 
@@ -317,6 +345,7 @@ def _sample(path: epath.Path, num_lines: int, from_folder: bool) -> list[str]:
 
 def _read_files(
   source: Source,
+  white_space: str,
   *,
   paths: Sequence[epath.Path],
   from_folder: bool,
@@ -349,10 +378,11 @@ def _read_files(
       texts = itertools.chain([first], texts)
       if text_files.is_jsonl(path):
         for text in text_files.records(path, texts, text_field):
-          yield from _record_pieces(source, text)
+          yield from _record_pieces(source, text, white_space)
       else:
-        parts = count(_split(_cut(texts), source.document_break))
-        pieces = _to_pieces(parts, sentence_per_line)
+        blocks = _cut(texts, white_space)
+        parts = count(_split(blocks, source.document_break))
+        pieces = _to_pieces(parts, sentence_per_line, white_space)
         first = next(pieces, None)
         if first is None:
           source.dropped['file of white space'] += 1
@@ -384,13 +414,17 @@ def _split(blocks: Iterable[str], document_break: str) -> Iterator[_Part]:
   for block in blocks:
     held = []
     for line in io.StringIO(block, newline='\n'):
+      # White space at a block's end may be the beginning of a line of text.
+      whole = line.endswith('\n')
       if line_start and (
-        is_heading(line.removesuffix('\n')) if is_heading else line.isspace()
+        is_heading(line.removesuffix('\n'))
+        if is_heading
+        else whole and line.isspace()
       ):
         yield starts, ''.join(held)
         starts, held = True, []
       held.append(line)
-      line_start = line.endswith('\n')
+      line_start = whole or (line_start and line.isspace())
     yield starts, ''.join(held)
     starts = False
 
@@ -412,7 +446,9 @@ def _open_tfds(spec: str, text_field: str) -> Source:
   )
 
 
-def _read_tfds(source: Source, *, data: tfds_text.TextSplit) -> Iterator[Piece]:
+def _read_tfds(
+  source: Source, white_space: str, *, data: tfds_text.TextSplit
+) -> Iterator[Piece]:
   for number, text in enumerate(data.texts(), start=1):
-    yield from _record_pieces(source, text)
+    yield from _record_pieces(source, text, white_space)
     source.bytes_read = data.num_bytes * number // data.num_records

@@ -19,6 +19,7 @@ CHUNK_BYTES = 1 << 20
 # zstd packs up to 30,000 to 1, and its decoder returns all that it has.
 ZST_CHUNK_BYTES = 1 << 10
 COMPRESSED = ('.gz', '.xz', '.zst')
+_SURROGATE = re.compile('[\ud800-\udfff]')  # JSON can spell half a pair
 
 
 class BinaryFileError(ValueError):
@@ -264,5 +265,11 @@ def records(
       raise ValueError(
         f'{path}, line {number:,}: {what}. Name the field that holds the text '
         '(text_field)'
+      )
+    if found := _SURROGATE.search(text):
+      raise ValueError(
+        f'{path}, line {number:,}: field {text_field!r} holds '
+        f'U+{ord(found[0]):04X} at character {found.start():,}, half a '
+        'surrogate pair, which is no text'
       )
     yield text

@@ -1,310 +1,238 @@
-"""WordPiece by Hugging Face `tokenizers`, as BERT's release defines it.
+"""The tokenizers as models and pipelines see them, and how one is chosen.
 
-Text is cleaned of control characters, CJK characters become words, uncased text
-is lower-cased and loses its accents; words are cut at white space and around
-punctuation; pieces are the greedy longest match, and a word with an unknown
-part, or of more than 200 characters, is one [UNK] (google-research/bert,
-tokenization.py).
+`load` recognises a tokenizer by its files, `train` makes a new one as a
+specification like `train:wordpiece:8000` says. WordPiece (BERT) is in
+`data.wordpiece`, those of GPT and GPT-2 are in `data.bpe` and
+`data.byte_bpe`.
 """
 
-import collections
 import dataclasses
-import functools
-import hashlib
 import json
 import pathlib
 import re
-import sys
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
-import numpy as np
-import tokenizers
 from etils import epath
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-VOCAB_FILE = 'vocab.txt'
-TOKENIZER_FILE = 'tokenizer.json'
-SETTINGS_FILE = 'tokenizer_settings.json'
-SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
-PREFIX = '##'
-MAX_WORD_CHARS = 200  # google-research/bert since 2018-11-23
-MIN_VOCAB = 50
-MAX_ALPHABET = 1000  # characters of a trained vocabulary, at most 1/4 of it
-MAX_WORDS = 1_000_000  # distinct words counted for training: about 150 MB
+from data import bpe, bpe_files, bpe_training, byte_bpe, wordpiece
+from data.bpe import BPE
+from data.byte_bpe import ByteBPE
+from data.wordpiece import WordPiece
+
+__all__ = ['BPE', 'ByteBPE', 'Tokenizer', 'WordPiece', 'load', 'train']
+
+FORMS = (
+  'train:wordpiece:N[:cased], train:bpe:N (of the kind of GPT) or '
+  "train:bytebpe:N (of GPT-2's) with N pieces, or the path of a vocabulary"
+)
+_BPE_FILES = (bpe_files.VOCAB_FILE, bpe_files.MERGES_FILE)
+_SAVED = {
+  'wordpiece': (wordpiece.VOCAB_FILE,),
+  'bpe': _BPE_FILES,
+  'bytebpe': _BPE_FILES,
+}
+# As published; the names of the last line are used for either BPE.
+_PUBLISHED = (
+  ('wordpiece', (wordpiece.VOCAB_FILE,)),
+  ('bpe', ('encoder_bpe_40000.json', 'vocab_40000.bpe')),
+  ('bytebpe', _BPE_FILES),
+  (None, ('vocab.json', 'merges.txt')),
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class WordPiece:
-  """A WordPiece vocabulary and its tokenizer.
+class Tokenizer(Protocol):
+  """What every tokenizer has.
+
+  Besides, each kind has the ids of its own symbols. `WordPiece`: `pad_id`,
+  `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
+  `classify_id`. `ByteBPE`: `end_of_text_id`.
+
+  A kind whose words can be remembered has `parts(text)`, the parts whose ids
+  are, one after the other, those of a repaired text, and
+  `encode_parts(parts)`, their ids.
 
   Attributes:
-    tokenizer: adds no special tokens and recognises none in the text.
+    white_space: what it means. 'ignored': it ends words; 'newlines': and a run
+      with a newline in it is a token; 'kept': each character is in a token.
     pieces: the vocabulary in the order of ids.
-    cased: False: text is lower-cased and its accents are stripped.
-    pad_id: of [PAD], and so on.
   """
 
-  tokenizer: tokenizers.Tokenizer
+  white_space: str
   pieces: tuple[str, ...]
-  cased: bool
-  pad_id: int
-  unk_id: int
-  cls_id: int
-  sep_id: int
-  mask_id: int
 
   @property
   def vocab_size(self) -> int:
-    """V, the number of pieces."""
-    return len(self.pieces)
+    """V, the symbols that no text gives included."""
 
-  @functools.cached_property
+  @property
   def fingerprint(self) -> str:
     """Hex digest of the vocabulary and the settings."""
-    settings = [list(self.pieces), self.cased, MAX_WORD_CHARS]
-    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
-  def continuations(self) -> np.ndarray:
-    """Returns bool [V]: the pieces that continue a word."""
-    return np.array([piece.startswith(PREFIX) for piece in self.pieces])
+  @property
+  def description(self) -> str:
+    """A few words for people."""
+
+  @property
+  def unk_id(self) -> int | None:
+    """Of what the vocabulary lacks; None where it lacks nothing."""
+
+  def repair(self, text: str) -> str:
+    """Returns a document's text as its sentences are to be found in it."""
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns each text's ids, without special tokens.
-
-    Runs on all cores, or on RAYON_NUM_THREADS of them.
-    """
-    encoded = self.tokenizer.encode_batch_fast(
-      list(texts), add_special_tokens=False
-    )
-    return [encoding.ids for encoding in encoded]
+    """Returns each text's ids, without symbols that no text gives."""
 
   def decode(self, ids: Iterable[int]) -> str:
-    """Returns readable text: pieces joined to words, special tokens kept."""
-    return self.tokenizer.decode(
-      [int(i) for i in ids], skip_special_tokens=False
-    )
+    """Returns readable text."""
 
   def save(self, folder: str | pathlib.Path | epath.Path) -> None:
-    """Writes vocab.txt, tokenizer.json and the settings into a folder."""
-    folder = epath.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    vocab = ''.join(f'{piece}\n' for piece in self.pieces)
-    # Bytes, so that no platform changes the line ends.
-    (folder / VOCAB_FILE).write_bytes(vocab.encode())
-    (folder / TOKENIZER_FILE).write_bytes(
-      self.tokenizer.to_str(pretty=True).encode()
-    )
-    settings = {'type': 'wordpiece', 'cased': self.cased}
-    (folder / SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
+    """Writes files that `load` reads into a folder."""
 
 
 def load(
   path: str | pathlib.Path | epath.Path, *, cased: bool | None = None
-) -> WordPiece:
-  """Loads a published vocab.txt, or a folder that holds one.
+) -> Tokenizer:
+  """Loads a published vocabulary, or one that `save` wrote.
 
   Args:
-    path: the file, or a folder: a token store, a workdir, published weights.
-    cased: by default what `save` or the publisher (tokenizer_config.json's
-      `do_lower_case`) wrote beside it; without that `looks_cased` decides.
+    path: a file, the others beside it; or a folder that holds them: a token
+      store, a workdir, published weights. WordPiece: a vocab.txt. GPT:
+      encoder_bpe_40000.json and vocab_40000.bpe. GPT-2: encoder.json and
+      vocab.bpe. vocab.json and merges.txt are taken for one of the two.
+    cased: WordPiece only; see `wordpiece.load_wordpiece`.
 
   Raises:
-    FileNotFoundError: if there is no such file.
-    ValueError: if it is no WordPiece vocabulary; says which line and why.
+    FileNotFoundError: if there is no such file, or its partner is missing.
+    ValueError: if it is damaged or none of these; says which line and why.
   """
   path = epath.Path(path).expanduser()
-  file = path / VOCAB_FILE if path.is_dir() else path
-  if not file.exists():
-    what = (
-      f'folder {path} holds no {VOCAB_FILE}'
-      if path.is_dir()
-      else (f'no vocabulary at {path}')
-    )
-    raise FileNotFoundError(
-      f"{what}; give a vocab.txt, a folder with one, or 'train:wordpiece:8000'"
-    )
-  pieces = _read_vocab(file)
-  if cased is None:
-    cased = _recorded_case(file.parent)
-  if cased is None:
-    cased = looks_cased(pieces)
-  return _from_pieces(pieces, cased)
-
-
-def _read_vocab(file: epath.Path) -> list[str]:
-  """Reads and checks a vocabulary, one piece a line, line 1 is id 0."""
-  try:
-    text = file.read_bytes().decode('utf-8-sig')
-  except UnicodeDecodeError as error:
-    raise ValueError(
-      f'{file}: not UTF-8 at byte {error.start:,}; a vocabulary is text, one '
-      'piece a line'
-    ) from None
-  # Only newlines end a line: some pieces are other separators of Unicode.
-  lines = text.replace('\r\n', '\n').split('\n')
-  while lines and not lines[-1]:
-    lines.pop()
-  if not lines:
-    raise ValueError(f'{file}: the vocabulary is empty')
-  seen: dict[str, int] = {}
-  for number, piece in enumerate(lines, start=1):
-    if piece in seen:
-      raise ValueError(
-        f'{file}: piece {piece!r} stands on line {seen[piece]} and on line '
-        f'{number}; each may stand once, its line is its id'
-      )
-    seen[piece] = number
-  missing = [special for special in SPECIALS if special not in seen]
+  kind, files = _find(path)
+  missing = [file for file in files if not file.exists()]
   if missing:
-    raise ValueError(
-      f'{file}: no {", ".join(missing)} among its {len(lines):,} lines; BERT '
-      f'needs {" ".join(SPECIALS)}'
+    raise FileNotFoundError(
+      f'no {missing[0].name} beside {path}: a byte-pair encoding is its '
+      f'vocabulary and its merges, {" and ".join(f.name for f in files)}'
     )
-  return lines
+  if kind == 'wordpiece':
+    return wordpiece.load_wordpiece(files[0], cased=cased)
+  if cased is not None:
+    raise ValueError(f'{path}: only WordPiece is cased or not, give no `cased`')
+  if kind is None:
+    kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
+  if kind == 'bytebpe':
+    return byte_bpe.load_byte_bpe(*files)
+  return bpe.load_bpe(*files, words=_settings(files[0].parent).get('words'))
 
 
-def _recorded_case(folder: epath.Path) -> bool | None:
-  """Cased or not, as written beside the vocabulary; None if it is not."""
-  for name, key, negate in (
-    (SETTINGS_FILE, 'cased', False),
-    ('tokenizer_config.json', 'do_lower_case', True),
-  ):
-    file = folder / name
-    if file.exists():
-      try:
-        value = json.loads(file.read_text()).get(key)
-      except (ValueError, AttributeError):
-        raise ValueError(f'{file}: not a JSON object') from None
-      if isinstance(value, bool):
-        return value != negate
-  return None
+def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
+  """The kind of a vocabulary, None for either BPE, and its files."""
+  if not path.exists():
+    raise FileNotFoundError(
+      f'no vocabulary at {path}; give a vocab.txt, the vocabulary of a BPE '
+      "with its merges beside it, a folder with them, or 'train:wordpiece:8000'"
+    )
+  folder = path if path.is_dir() else path.parent
+  recorded = _settings(folder).get('type')
+  known = [*_PUBLISHED]
+  if recorded in _SAVED:
+    known.insert(0, (recorded, _SAVED[recorded]))
+  for kind, names in known:
+    files = [folder / name for name in names]
+    if any(file.exists() if path.is_dir() else file == path for file in files):
+      return kind, files
+  if not path.is_dir():
+    return 'wordpiece', [path]
+  raise FileNotFoundError(
+    f'folder {path} holds no {wordpiece.VOCAB_FILE} and no encoder.json with '
+    "vocab.bpe; give a vocabulary, a folder with one, or 'train:wordpiece:8000'"
+  )
 
 
-def looks_cased(pieces: Iterable[str]) -> bool:
-  """Whether a vocabulary was made for cased text.
+def _settings(folder: epath.Path) -> dict[str, str]:
+  """What `save` wrote beside a vocabulary; empty for a published one."""
+  file = folder / bpe_files.SETTINGS_FILE
+  if not file.exists():
+    return {}
+  try:
+    settings = json.loads(file.read_bytes())
+  except ValueError:
+    settings = None
+  if not isinstance(settings, dict):
+    raise ValueError(f'{file}: not a JSON object')
+  return settings
 
-  Lower-casing leaves no capital: BERT's uncased vocabulary holds no piece with
-  one, the Chinese, released for lower-cased text, two marks (<S>, <T>), the
-  cased ones 16 % and more. So a hundredth of the pieces decides.
+
+# --- New vocabularies
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+  """A vocabulary that is to be trained.
+
+  Attributes:
+    kind: 'wordpiece', 'bpe' or 'bytebpe'.
+    size: V, the symbols that no text gives included.
+    cased: keep case and accents; WordPiece only.
   """
-  pieces = [piece for piece in pieces if not re.fullmatch(r'\[.*\]', piece)]
-  changed = sum(piece != piece.lower() for piece in pieces)
-  return changed > 0.01 * len(pieces)
+
+  kind: str
+  size: int
+  cased: bool = False
+
+  @property
+  def white_space(self) -> str:
+    """That of the tokenizer to be; see `Tokenizer`."""
+    return {
+      'wordpiece': 'ignored',
+      'bpe': bpe.white_space_of(bpe.default_words()),
+      'bytebpe': 'kept',
+    }[self.kind]
 
 
-def _normalizer(cased: bool) -> normalizers.Normalizer:
-  return normalizers.BertNormalizer(
-    clean_text=True,
-    handle_chinese_chars=True,
-    strip_accents=not cased,
-    lowercase=not cased,
-  )
-
-
-def _from_pieces(pieces: Sequence[str], cased: bool) -> WordPiece:
-  ids = {piece: i for i, piece in enumerate(pieces)}
-  tokenizer = tokenizers.Tokenizer(
-    models.WordPiece(
-      ids,
-      unk_token='[UNK]',
-      max_input_chars_per_word=MAX_WORD_CHARS,
-      continuing_subword_prefix=PREFIX,
-    )
-  )
-  tokenizer.normalizer = _normalizer(cased)
-  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-  tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
-  return WordPiece(
-    tokenizer, tuple(pieces), cased, *(ids[special] for special in SPECIALS)
-  )
-
-
-def train_wordpiece(
-  texts: Iterable[str], vocab_size: int, *, cased: bool = False
-) -> WordPiece:
-  """Trains a vocabulary; the same texts always give the same one.
-
-  The texts are streamed; memory holds the distinct words and their counts.
-
-  Args:
-    texts: lines, sentences or larger pieces of text.
-    vocab_size: V, special tokens included. A text that holds too few different
-      pieces gives a smaller vocabulary; see `vocab_size` of the result.
-    cased: keep case and accents.
+def parse_training(tokenizer: str) -> Training | None:
+  """Returns what `train:KIND:N[:cased]` says; None for a path.
 
   Raises:
-    ValueError: without text, or if `vocab_size` is below `MIN_VOCAB`.
+    ValueError: if a vocabulary is to be trained, but not like that.
   """
-  if vocab_size < MIN_VOCAB:
-    raise ValueError(
-      f'vocab_size is {vocab_size}; a vocabulary has at least {MIN_VOCAB}'
-    )
-  words = _count_words(texts, cased)
-  if not words:
-    raise ValueError('there is no text to train a vocabulary on')
-  letters = collections.Counter()
-  for word, count in words.items():
-    for letter in word:
-      letters[letter] += count
-  by_count = sorted(letters, key=lambda letter: (-letters[letter], letter))
-  alphabet = sorted(by_count[: min(MAX_ALPHABET, vocab_size // 4)])
-  # A word with a rarer letter will be [UNK]: nothing to learn from it.
-  known = set(alphabet)
-  words = {word: n for word, n in words.items() if known.issuperset(word)}
-  inner = sorted({PREFIX + letter for word in words for letter in word[1:]})
-
-  # The trainer gives ids to letters in the order of a hash map, and ids decide
-  # ties between merges, so two runs differ. As "special tokens" all letters
-  # get their ids in our order; `_from_pieces` makes a tokenizer without them.
-  trainer = trainers.WordPieceTrainer(
-    vocab_size=vocab_size,
-    min_frequency=2,
-    special_tokens=[*SPECIALS, *alphabet, *inner],
-    initial_alphabet=alphabet,
-    limit_alphabet=len(alphabet),
-    continuing_subword_prefix=PREFIX,
-    show_progress=False,
+  if not tokenizer.startswith('train:'):
+    return None
+  match = re.fullmatch(
+    r'train:(?:(wordpiece):(\d+)(:cased)?|(bpe|bytebpe):(\d+))', tokenizer
   )
-  tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token='[UNK]'))
-  tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-  tokenizer.train_from_iterator(_repeat(words), trainer)
-  ids = tokenizer.get_vocab(with_added_tokens=False)
-  return _from_pieces(sorted(ids, key=ids.__getitem__), cased)
+  if not match:
+    raise ValueError(f'tokenizer {tokenizer!r}: expected {FORMS}')
+  if match[1]:
+    return Training('wordpiece', int(match[2]), cased=bool(match[3]))
+  return Training(match[4], int(match[5]))
 
 
-def _count_words(texts: Iterable[str], cased: bool) -> collections.Counter[str]:
-  """Counts normalised words; of too many, the rarest are forgotten."""
-  normalize = _normalizer(cased).normalize_str
-  find_words = _word_pattern().findall
-  words = collections.Counter()
-  least = 1
-  for text in texts:
-    words.update(find_words(normalize(text)))
-    while len(words) > MAX_WORDS:
-      for word in [word for word, n in words.items() if n <= least]:
-        del words[word]
-      least += len(words) > MAX_WORDS // 2
-  for word in [word for word in words if len(word) > MAX_WORD_CHARS]:
-    del words[word]
-  return words
+def request_key(tokenizer: str) -> str:
+  """Returns what a store built with a tokenizer is known by.
+
+  The fingerprint of a vocabulary that stands. One to be trained has none yet:
+  its specification, which for GPT's kind does not say how words are found.
+
+  Raises:
+    FileNotFoundError, ValueError: as `load` and `parse_training` do.
+  """
+  training = parse_training(tokenizer)
+  if training is None:
+    return load(tokenizer).fingerprint
+  if training.kind == 'bpe':
+    return f'{tokenizer} ({bpe.default_words()})'
+  return tokenizer
 
 
-@functools.cache
-def _word_pattern() -> re.Pattern:
-  """BERT's pre-tokenisation: words, and every punctuation mark alone."""
-  ascii_marks = (c for c in map(chr, range(33, 127)) if not c.isalnum())
-  marks = {
-    c
-    for c in map(chr, range(sys.maxunicode + 1))
-    if unicodedata.category(c).startswith('P')
-  }.union(ascii_marks)
-  marks = ''.join(map(re.escape, sorted(marks)))
-  return re.compile(f'[{marks}]|[^\\s{marks}]+')
+def train(texts: Iterable[str], training: Training) -> Tokenizer:
+  """Trains a vocabulary; the same texts always give the same one.
 
-
-def _repeat(words: dict[str, int]) -> Iterator[str]:
-  """Writes counted words as text, a bounded part at a time."""
-  for word, count in words.items():
-    for start in range(0, count, 10_000):
-      yield (word + ' ') * min(10_000, count - start)
+  Raises:
+    ValueError: without text, or if the size is too small.
+  """
+  if training.kind == 'wordpiece':
+    return wordpiece.train_wordpiece(texts, training.size, cased=training.cased)
+  if training.kind == 'bpe':
+    return bpe_training.train_bpe(texts, training.size)
+  return bpe_training.train_byte_bpe(texts, training.size)

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from data import arrays, build, corpus, pool, sentences, tokenization
+from data import arrays, build, corpus, pool, sentences, tokenization, wordpiece
 
 TOKENIZER = 'train:wordpiece:200'
 
@@ -234,7 +234,7 @@ def test_compressed_equals_plain(built, documents, tmp_path):
 
 
 def test_wide_vocabulary_is_uint32(tmp_path, documents):
-  pieces = [*tokenization.SPECIALS, *'abcdefghijklmnop.']
+  pieces = [*wordpiece.SPECIALS, *'abcdefghijklmnop.']
   pieces += [f'##{letter}' for letter in 'abcdefghijklmnop']
   pieces += [f'filler{i}' for i in range(70_000)]
   (tmp_path / 'vocab.txt').write_text('\n'.join(pieces) + '\n')

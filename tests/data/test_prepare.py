@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data import audit as audits
-from data import corpus, prepare, tokenization
+from data import corpus, prepare, wordpiece
 
 
 def run(source, out, *more, tokenizer='train:wordpiece:120'):
@@ -32,7 +32,7 @@ def numbered(count, size):
 
 @pytest.fixture
 def vocab(tmp_path):
-  pieces = [*tokenization.SPECIALS, *'abcdefghijklmnopqrstuvwxyz0123456789.']
+  pieces = [*wordpiece.SPECIALS, *'abcdefghijklmnopqrstuvwxyz0123456789.']
   pieces += [f'##{letter}' for letter in 'abcdefghijklmnopqrstuvwxyz']
   path = tmp_path / 'vocab.txt'
   path.write_text('\n'.join(pieces) + '\n')
@@ -150,11 +150,12 @@ def test_held_out_share(tmp_path, capsys, share):
 
 
 @pytest.mark.parametrize(
-  'tokenizer', ['train:wordpiece', 'train:bpe:100', 'train:wordpiece:many']
+  'tokenizer',
+  ['train:wordpiece', 'train:bpe:100:cased', 'train:wordpiece:many'],
 )
 def test_tokenizer_spec(tmp_path, capsys, tokenizer):
   error = refused(capsys, 'manual', tmp_path / 'out', tokenizer=tokenizer)
-  assert 'expected train:wordpiece:N' in error
+  assert 'expected train:wordpiece:N[:cased], train:bpe:N' in error
   assert list(tmp_path.iterdir()) == []
 
 

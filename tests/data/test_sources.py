@@ -349,6 +349,7 @@ def test_jsonl_records_are_documents(kind, tmp_path):
   ('line', 'message'),
   [
     ('{"text": ', 'line 3: not JSON'),
+    (r'{"text": "no \ud83d text"}', r'line 3: .*U\+D83D at character 3'),
     ('["a"]', "expected a JSON object with a field 'text', found list"),
     ('{"body": "a", "id": 1}', "line 3: no field 'text'.*'body', 'id'"),
     ('{"text": 7}', "line 3: field 'text' is int, not text"),
@@ -446,7 +447,7 @@ def test_document_breaks_that_cannot_be(tmp_path):
 WRITE_TFDS = """
 import numpy as np
 import tensorflow_datasets as tfds
-texts = {'train': [f'Document {i}.\\n\\nÜber it.' for i in range(50)],
+texts = {'train': [f' Document {i}.\\n\\nÜber it.\\n ' for i in range(50)],
          'test': ['Held out.']}
 tfds.dataset_builders.store_as_tfds_dataset(
   name='tiny_texts', version='1.0.0',
@@ -463,8 +464,9 @@ for spec, field in json.loads(sys.argv[1]):
   try:
     source = sources.open_source(spec, text_field=field)
     assert 'tensorflow' in sys.modules
-    pieces = list(source.pieces())
+    pieces = list(source.pieces('kept'))
     assert all(piece.ends_document for piece in pieces)
+    assert pieces == list(source.pieces())
     assert source.bytes_read == source.num_bytes > 0
     print(json.dumps([source.description, [p.text for p in pieces]]))
   except ValueError as error:
@@ -494,7 +496,7 @@ def test_tfds_reads_what_tfds_wrote(tmp_path):
     command, env=env, check=True, capture_output=True, text=True, timeout=400
   )
   whole, part, some, test, *errors = map(json.loads, done.stdout.splitlines())
-  expected = [f'Document {i}.\n\nÜber it.' for i in range(50)]
+  expected = [f' Document {i}.\n\nÜber it.\n ' for i in range(50)]
   assert collections.Counter(whole[1]) == collections.Counter(expected)
   assert whole[1][:5] == part[1]
   assert whole[1][2:4] == some[1]

@@ -13,7 +13,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from data import sentences, tokenization
+from data import sentences, tokenization, wordpiece
 
 VOCABULARIES = {  # file -> cased
   'bert-base-uncased-vocab.txt': False,
@@ -182,7 +182,7 @@ def test_ids_of_the_published_vocabulary(sesame_data):
 
 # --- Files
 
-SMALL = [*tokenization.SPECIALS, 'the', 'cat', '##s', 'T']
+SMALL = [*wordpiece.SPECIALS, 'the', 'cat', '##s', 'T']
 
 
 def write_vocab(path, pieces, end='\n'):
@@ -242,9 +242,9 @@ def test_missing_vocabulary(tmp_path):
 
 TRAIN = """
 import sys
-from data import tokenization
+from data import wordpiece
 text = open(sys.argv[1], encoding='utf-8').read().split('\\n')
-print(tokenization.train_wordpiece(text, 3000).fingerprint)
+print(wordpiece.train_wordpiece(text, 3000).fingerprint)
 """
 
 
@@ -264,13 +264,13 @@ def test_training_is_deterministic_on_any_number_of_threads(
 def trained(sesame_data):
   text = (sesame_data / 'wikitext-2/wiki.valid.tokens').read_text('utf-8')
   lines = text.split('\n')
-  return lines, tokenization.train_wordpiece(lines, 3000)
+  return lines, wordpiece.train_wordpiece(lines, 3000)
 
 
 def test_training_gives_a_usable_vocabulary(trained):
   lines, ours = trained
   assert ours.vocab_size == 3000 and not ours.cased
-  assert ours.pieces[:5] == tokenization.SPECIALS
+  assert ours.pieces[:5] == wordpiece.SPECIALS
   assert len(set(ours.pieces)) == 3000
   assert all(piece == piece.lower() for piece in ours.pieces[5:])
   assert 'the' in ours.pieces and '##ing' in ours.pieces
@@ -283,20 +283,20 @@ def test_training_gives_a_usable_vocabulary(trained):
 
 def test_training_does_not_depend_on_how_the_text_is_cut(trained):
   lines, ours = trained
-  again = tokenization.train_wordpiece(['\n'.join(reversed(lines))], 3000)
+  again = wordpiece.train_wordpiece(['\n'.join(reversed(lines))], 3000)
   assert again.pieces == ours.pieces
 
 
 def test_training_cased_keeps_case_and_accents():
   text = ['Élan Élan The The the the élan élan'] * 3
-  cased = tokenization.train_wordpiece(text, 60, cased=True)
+  cased = wordpiece.train_wordpiece(text, 60, cased=True)
   assert cased.cased and {'The', 'the', 'Élan', 'élan'} <= set(cased.pieces)
-  uncased = tokenization.train_wordpiece(text, 60)
+  uncased = wordpiece.train_wordpiece(text, 60)
   assert 'elan' in uncased.pieces and 'Élan' not in uncased.pieces
 
 
 def test_training_on_too_little_text_gives_fewer_pieces():
-  ours = tokenization.train_wordpiece(['the cat sat on the mat'] * 2, 5000)
+  ours = wordpiece.train_wordpiece(['the cat sat on the mat'] * 2, 5000)
   assert 5 < ours.vocab_size < 60
   (ids,) = ours.encode_batch(['the cat sat on the mat'])
   assert ours.unk_id not in ids and ours.decode(ids) == 'the cat sat on the mat'
@@ -305,22 +305,22 @@ def test_training_on_too_little_text_gives_fewer_pieces():
 def test_training_bounds_alphabet_and_words(monkeypatch):
   # 500 CJK letters and a few Latin words: a quarter of 200 pieces for letters.
   text = ['the cat ' * 10, ''.join(map(chr, range(0x4E00, 0x4E00 + 500)))]
-  ours = tokenization.train_wordpiece(text, 200)
+  ours = wordpiece.train_wordpiece(text, 200)
   assert sum(len(piece) == 1 for piece in ours.pieces) == 50
   assert 'the' in ours.pieces
   # The rarest words go when there are too many; frequent ones stay.
-  monkeypatch.setattr(tokenization, 'MAX_WORDS', 100)
+  monkeypatch.setattr(wordpiece, 'MAX_WORDS', 100)
   rare = (f'word{i} the cat' for i in range(5000))
-  counts = tokenization._count_words(rare, cased=False)
+  counts = wordpiece._count_words(rare, cased=False)
   assert len(counts) <= 100
   assert counts['the'] == counts['cat'] == 5000
 
 
 def test_training_without_text_or_room():
   with pytest.raises(ValueError, match='no text to train'):
-    tokenization.train_wordpiece(['  ', '\n'], 1000)
+    wordpiece.train_wordpiece(['  ', '\n'], 1000)
   with pytest.raises(ValueError, match='vocab_size is 7'):
-    tokenization.train_wordpiece(['text'], 7)
+    wordpiece.train_wordpiece(['text'], 7)
 
 
 def test_words_for_training_are_the_tokenizers_words(trained):
@@ -328,9 +328,9 @@ def test_words_for_training_are_the_tokenizers_words(trained):
   from tokenizers import pre_tokenizers
 
   lines, _ = trained
-  normalizer = tokenization._normalizer(cased=False)
+  normalizer = wordpiece._normalizer(cased=False)
   split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
   for text in [*lines[:200], *HARD]:
     text = normalizer.normalize_str(text)
     expected = [word for word, _ in split(text)]
-    assert tokenization._word_pattern().findall(text) == expected
+    assert wordpiece._word_pattern().findall(text) == expected

@@ -1,0 +1,308 @@
+"""WordPiece by Hugging Face `tokenizers`, as BERT's release defines it.
+
+Text is cleaned of control characters, CJK characters become words, uncased text
+is lower-cased and loses its accents; words are cut at white space and around
+punctuation; pieces are the greedy longest match, and a word with an unknown
+part, or of more than 200 characters, is one [UNK] (google-research/bert,
+tokenization.py).
+"""
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import numpy as np
+import tokenizers
+from etils import epath
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from data import word_counts
+
+VOCAB_FILE = 'vocab.txt'
+TOKENIZER_FILE = 'tokenizer.json'
+SETTINGS_FILE = 'tokenizer_settings.json'
+SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+PREFIX = '##'
+MAX_WORD_CHARS = 200  # google-research/bert since 2018-11-23
+MIN_VOCAB = 50
+MAX_ALPHABET = 1000  # characters of a trained vocabulary, at most 1/4 of it
+MAX_WORDS = 1_000_000  # distinct words counted for training: about 150 MB
+
+
+@dataclasses.dataclass(frozen=True)
+class WordPiece:
+  """A WordPiece vocabulary and its tokenizer.
+
+  Attributes:
+    tokenizer: adds no special tokens and recognises none in the text.
+    pieces: the vocabulary in the order of ids.
+    cased: False: text is lower-cased and its accents are stripped.
+    pad_id: of [PAD], and so on.
+  """
+
+  tokenizer: tokenizers.Tokenizer
+  pieces: tuple[str, ...]
+  cased: bool
+  pad_id: int
+  unk_id: int
+  cls_id: int
+  sep_id: int
+  mask_id: int
+
+  # See `tokenization.Tokenizer`.
+  white_space: ClassVar[str] = 'ignored'
+
+  @property
+  def vocab_size(self) -> int:
+    """V, the number of pieces."""
+    return len(self.pieces)
+
+  @functools.cached_property
+  def fingerprint(self) -> str:
+    """Hex digest of the vocabulary and the settings."""
+    settings = [list(self.pieces), self.cased, MAX_WORD_CHARS]
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+
+  @property
+  def description(self) -> str:
+    """A few words for people."""
+    return f'WordPiece, {"cased" if self.cased else "uncased"}'
+
+  def continuations(self) -> np.ndarray:
+    """Returns bool [V]: the pieces that continue a word."""
+    return np.array([piece.startswith(PREFIX) for piece in self.pieces])
+
+  def repair(self, text: str) -> str:
+    """Returns the text: the normaliser sees to what is wrong with it."""
+    return text
+
+  def parts(self, text: str) -> list[str]:
+    """Returns the parts whose ids, one after the other, are the text's.
+
+    White space ends a word, and nothing before or after it changes a word's
+    pieces.
+    """
+    return text.split(' ')
+
+  def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each part."""
+    return self.encode_batch(parts)
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns each text's ids, without special tokens.
+
+    Runs on all cores, or on RAYON_NUM_THREADS of them.
+    """
+    encoded = self.tokenizer.encode_batch_fast(
+      list(texts), add_special_tokens=False
+    )
+    return [encoding.ids for encoding in encoded]
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns readable text: pieces joined to words, special tokens kept."""
+    return self.tokenizer.decode(
+      [int(i) for i in ids], skip_special_tokens=False
+    )
+
+  def save(self, folder: str | pathlib.Path | epath.Path) -> None:
+    """Writes vocab.txt, tokenizer.json and the settings into a folder."""
+    folder = epath.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    vocab = ''.join(f'{piece}\n' for piece in self.pieces)
+    # Bytes, so that no platform changes the line ends.
+    (folder / VOCAB_FILE).write_bytes(vocab.encode())
+    (folder / TOKENIZER_FILE).write_bytes(
+      self.tokenizer.to_str(pretty=True).encode()
+    )
+    settings = {'type': 'wordpiece', 'cased': self.cased}
+    (folder / SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
+
+
+def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
+  """Loads a vocabulary file, one piece a line.
+
+  Args:
+    file: such as a published vocab.txt.
+    cased: by default what `save` or the publisher (tokenizer_config.json's
+      `do_lower_case`) wrote beside it; without that `looks_cased` decides.
+
+  Raises:
+    ValueError: if it is no WordPiece vocabulary; says which line and why.
+  """
+  pieces = _read_vocab(file)
+  if cased is None:
+    cased = _recorded_case(file.parent)
+  if cased is None:
+    cased = looks_cased(pieces)
+  return _from_pieces(pieces, cased)
+
+
+def _read_vocab(file: epath.Path) -> list[str]:
+  """Reads and checks a vocabulary, one piece a line, line 1 is id 0."""
+  try:
+    text = file.read_bytes().decode('utf-8-sig')
+  except UnicodeDecodeError as error:
+    raise ValueError(
+      f'{file}: not UTF-8 at byte {error.start:,}; a vocabulary is text, one '
+      'piece a line'
+    ) from None
+  # Only newlines end a line: some pieces are other separators of Unicode.
+  lines = text.replace('\r\n', '\n').split('\n')
+  while lines and not lines[-1]:
+    lines.pop()
+  if not lines:
+    raise ValueError(f'{file}: the vocabulary is empty')
+  seen: dict[str, int] = {}
+  for number, piece in enumerate(lines, start=1):
+    if piece in seen:
+      raise ValueError(
+        f'{file}: piece {piece!r} stands on line {seen[piece]} and on line '
+        f'{number}; each may stand once, its line is its id'
+      )
+    seen[piece] = number
+  missing = [special for special in SPECIALS if special not in seen]
+  if missing:
+    raise ValueError(
+      f'{file}: no {", ".join(missing)} among its {len(lines):,} lines; BERT '
+      f'needs {" ".join(SPECIALS)}'
+    )
+  return lines
+
+
+def _recorded_case(folder: epath.Path) -> bool | None:
+  """Cased or not, as written beside the vocabulary; None if it is not."""
+  for name, key, negate in (
+    (SETTINGS_FILE, 'cased', False),
+    ('tokenizer_config.json', 'do_lower_case', True),
+  ):
+    file = folder / name
+    if file.exists():
+      try:
+        value = json.loads(file.read_text()).get(key)
+      except (ValueError, AttributeError):
+        raise ValueError(f'{file}: not a JSON object') from None
+      if isinstance(value, bool):
+        return value != negate
+  return None
+
+
+def looks_cased(pieces: Iterable[str]) -> bool:
+  """Whether a vocabulary was made for cased text.
+
+  Lower-casing leaves no capital: BERT's uncased vocabulary holds no piece with
+  one, the Chinese, released for lower-cased text, two marks (<S>, <T>), the
+  cased ones 16 % and more. So a hundredth of the pieces decides.
+  """
+  pieces = [piece for piece in pieces if not re.fullmatch(r'\[.*\]', piece)]
+  changed = sum(piece != piece.lower() for piece in pieces)
+  return changed > 0.01 * len(pieces)
+
+
+def _normalizer(cased: bool) -> normalizers.Normalizer:
+  return normalizers.BertNormalizer(
+    clean_text=True,
+    handle_chinese_chars=True,
+    strip_accents=not cased,
+    lowercase=not cased,
+  )
+
+
+def _from_pieces(pieces: Sequence[str], cased: bool) -> WordPiece:
+  ids = {piece: i for i, piece in enumerate(pieces)}
+  tokenizer = tokenizers.Tokenizer(
+    models.WordPiece(
+      ids,
+      unk_token='[UNK]',
+      max_input_chars_per_word=MAX_WORD_CHARS,
+      continuing_subword_prefix=PREFIX,
+    )
+  )
+  tokenizer.normalizer = _normalizer(cased)
+  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+  tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
+  return WordPiece(
+    tokenizer, tuple(pieces), cased, *(ids[special] for special in SPECIALS)
+  )
+
+
+def train_wordpiece(
+  texts: Iterable[str], vocab_size: int, *, cased: bool = False
+) -> WordPiece:
+  """Trains a vocabulary; the same texts always give the same one.
+
+  The texts are streamed; memory holds the distinct words and their counts.
+
+  Args:
+    texts: lines, sentences or larger pieces of text.
+    vocab_size: V, special tokens included. A text that holds too few different
+      pieces gives a smaller vocabulary; see `vocab_size` of the result.
+    cased: keep case and accents.
+
+  Raises:
+    ValueError: without text, or if `vocab_size` is below `MIN_VOCAB`.
+  """
+  if vocab_size < MIN_VOCAB:
+    raise ValueError(
+      f'vocab_size is {vocab_size}; a vocabulary has at least {MIN_VOCAB}'
+    )
+  words = _count_words(texts, cased)
+  if not words:
+    raise ValueError('there is no text to train a vocabulary on')
+  alphabet = word_counts.most_frequent(
+    word_counts.count_letters(words), min(MAX_ALPHABET, vocab_size // 4)
+  )
+  # A word with a rarer letter will be [UNK]: nothing to learn from it.
+  known = set(alphabet)
+  words = {word: n for word, n in words.items() if known.issuperset(word)}
+  inner = sorted({PREFIX + letter for word in words for letter in word[1:]})
+
+  # The trainer gives ids to letters in the order of a hash map, and ids decide
+  # ties between merges, so two runs differ. As "special tokens" all letters
+  # get their ids in our order; `_from_pieces` makes a tokenizer without them.
+  trainer = trainers.WordPieceTrainer(
+    vocab_size=vocab_size,
+    min_frequency=2,
+    special_tokens=[*SPECIALS, *alphabet, *inner],
+    initial_alphabet=alphabet,
+    limit_alphabet=len(alphabet),
+    continuing_subword_prefix=PREFIX,
+    show_progress=False,
+  )
+  tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token='[UNK]'))
+  tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+  tokenizer.train_from_iterator(word_counts.repeat(words), trainer)
+  ids = tokenizer.get_vocab(with_added_tokens=False)
+  return _from_pieces(sorted(ids, key=ids.__getitem__), cased)
+
+
+def _count_words(texts: Iterable[str], cased: bool) -> collections.Counter[str]:
+  """Counts normalised words; of too many, the rarest are forgotten."""
+  normalize = _normalizer(cased).normalize_str
+  find_words = _word_pattern().findall
+  words = word_counts.count_words(
+    (find_words(normalize(text)) for text in texts), MAX_WORDS
+  )
+  for word in [word for word in words if len(word) > MAX_WORD_CHARS]:
+    del words[word]
+  return words
+
+
+@functools.cache
+def _word_pattern() -> re.Pattern:
+  """BERT's pre-tokenisation: words, and every punctuation mark alone."""
+  ascii_marks = (c for c in map(chr, range(33, 127)) if not c.isalnum())
+  marks = {
+    c
+    for c in map(chr, range(sys.maxunicode + 1))
+    if unicodedata.category(c).startswith('P')
+  }.union(ascii_marks)
+  marks = ''.join(map(re.escape, sorted(marks)))
+  return re.compile(f'[{marks}]|[^\\s{marks}]+')

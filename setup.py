@@ -42,7 +42,14 @@ setuptools.setup(
   extras_require={
     'tpu': ['jax[tpu]>=0.10,<0.12'],
     'cuda': ['jax[cuda13]>=0.10,<0.12'],
+    # The words of GPT's tokenizer; without them it falls back to BERT's.
+    'gpt': ['ftfy>=6.3,<7', 'spacy>=3.8,<4'],
+    'zero_shot': ['rouge-score>=0.1.2', 'sacrebleu>=2.5'],
     'test': [
+      'ftfy>=6.3,<7',
+      'rouge-score>=0.1.2',
+      'sacrebleu>=2.5',
+      'spacy>=3.8,<4',
       'jax[tpu]>=0.10,<0.12',  # the TPU's compiler, for preflight
       'pytest>=8',
       'pytest-xdist>=3.8',

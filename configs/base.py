@@ -11,7 +11,7 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bert'  # picks the module
+  model.name = 'bert'  # picks the module: bert, gpt or gpt2
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
   model.num_heads = 2  # N, divides embed_dim
@@ -42,16 +42,17 @@ def get_config() -> ml_collections.ConfigDict:
   objective.mask_fraction = 0.8  # of those: replaced by [MASK]
   objective.random_fraction = 0.1  # of those: replaced by a random token
   objective.whole_word = False  # mask words, not pieces
-  objective.short_rate = 0.1  # share of pairs with a shorter target length
 
   config.optim = ml_collections.ConfigDict()
   optim = config.optim
-  # bert_adam (as BERT was released, without bias correction), adamw (with it),
+  # bert_adam (as BERT was released, without bias correction), gpt_adam (as GPT
+  # was released: the correction scales the decay too), adamw (the usual one),
   # lamb (adamw scaled to each matrix, for large batches) or adafactor (little
   # memory; rates relative to each matrix; no beta1, beta2, epsilon).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
+  optim.schedule = 'linear'  # decay to 0: linear (BERT) or cosine (GPT)
   # (learning_rate, warmup_steps) of each phase after the first that restarts
   # the schedule, in order; empty: the two above again.
   optim.restarts = ()
@@ -93,7 +94,7 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.train = ml_collections.ConfigDict()
   train = config.train
-  train.objective = 'bert'  # picks the loss
+  train.objective = 'bert'  # picks the loss: bert, or lm for gpt and gpt2
   # (steps, length, global batch, schedule): 'continue' keeps the learning-rate
   # schedule, 'restart' warms up anew.
   train.phases = ((1_000, 128, 32, 'continue'),)

@@ -11,12 +11,9 @@ import concurrent.futures
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-import jax
 import numpy as np
-
-from data import corpus, windows
 
 Batch = dict[str, np.ndarray]
 Phase = tuple[int, int, int, str]  # steps, length, global batch, schedule
@@ -27,112 +24,27 @@ _FEISTEL_ROUNDS = 6
 ALL_ROWS = slice(None)
 
 
-class Examples:
-  """One split of a token store, cut into windows for inputs of one length.
+class Examples(Protocol):
+  """One split of a token store, cut into examples for inputs of one length.
 
   Attributes:
-    length: tokens of a model input; a window carries W = length + length // 8.
+    length: tokens of a model input.
     num_windows: examples of an epoch.
-    boundary_share: share of the windows that contain a sentence boundary.
   """
 
-  def __init__(
-    self, store: corpus.Store, length: int, *, held_out: bool
-  ) -> None:
-    """Opens the window index; see `windows.open_index` for the errors."""
-    index = windows.open_index(store, length, held_out=held_out)
-    self.length = length
-    self.num_windows = len(index.windows)
-    self.boundary_share = index.boundary_share
-    self._windows = index.windows
-    self._offsets = index.offsets
-    # Plain views: indexing a memmap object is several times as slow.
-    self._tokens = np.asarray(store.tokens).view(np.ndarray)
-    self._sentences = np.asarray(store.sentences).view(np.ndarray)
+  length: int
+  num_windows: int
 
-  def partners(self, numbers: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Picks for each window one of another document, all alike in chance.
+  def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
+    """Gathers examples.
 
     Args:
-      numbers: int64 [B], window numbers.
-      draws: uint64 [B], random.
-
-    Returns:
-      int64 [B], window numbers.
+      numbers: int64 [B], which of them.
+      draws: uint64 [B], random, for what is chosen by chance.
     """
-    document = self._windows['document'][numbers]
-    first = self._offsets[document]
-    own = self._offsets[document + 1] - first
-    others = (draws % (self.num_windows - own).astype(np.uint64)).astype(
-      np.int64
-    )
-    return np.where(others < first, others, others + own)
 
-  def rows(self, numbers: np.ndarray, others: np.ndarray) -> Batch:
-    """Gathers the text of windows and of their partners.
-
-    Args:
-      numbers: int64 [B], window numbers.
-      others: int64 [B], the partners' window numbers.
-
-    Returns:
-      `window, other_window` int32 [B, W], 0 beyond the lengths;
-      `sentence_starts, other_starts` bool [B, W], True where a sentence starts
-      that continues its document's text (so never at a document's start);
-      `lengths, other_lengths, document_ids, other_document_ids` int32 [B].
-    """
-    batch = {}
-    for names, chosen in (
-      (('window', 'sentence_starts', 'lengths', 'document_ids'), numbers),
-      (
-        ('other_window', 'other_starts', 'other_lengths', 'other_document_ids'),
-        others,
-      ),
-    ):
-      index = self._windows[chosen]
-      values = (
-        *self._gather(index),
-        index['length'].copy(),
-        index['document'].copy(),
-      )
-      batch.update(zip(names, values, strict=True))
-    return batch
-
-  def _gather(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    width = windows.window_width(self.length)
-    column = np.arange(width)
-    start = index['start']
-    places = np.minimum(start[:, None] + column, len(self._tokens) - 1)
-    tokens = self._tokens[places].astype(np.int32)
-    tokens *= column < index['length'][:, None]
-
-    count = index['num_sentences']
-    row = np.repeat(np.arange(len(index)), count)
-    within = np.arange(len(row)) - (np.cumsum(count) - count)[row]
-    sentence = index['first_sentence'][row] + within
-    starts = np.zeros(tokens.shape, bool)
-    starts[row, self._sentences[sentence] - start[row]] = True
-    return tokens, starts
-
-
-def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns the shapes and types of a host batch, made without text."""
-  matrix = (rows, windows.window_width(length))
-  kinds = {
-    'window': (matrix, np.int32),
-    'sentence_starts': (matrix, np.bool_),
-    'lengths': ((rows,), np.int32),
-    'document_ids': ((rows,), np.int32),
-  }
-  kinds |= {
-    'other_window': kinds['window'],
-    'other_starts': kinds['sentence_starts'],
-    'other_lengths': kinds['lengths'],
-    'other_document_ids': kinds['document_ids'],
-    'example_ids': ((rows,), np.int32),
-    'example_mask': ((rows,), np.bool_),
-  }
-  return {name: jax.ShapeDtypeStruct(*kind) for name, kind in kinds.items()}
+  def check(self) -> None:
+    """Raises a ValueError if there is nothing to learn from the text."""
 
 
 def train_batch(
@@ -152,7 +64,7 @@ def train_batch(
     rows: which rows of the global batch to make; all by default.
 
   Returns:
-    What `Examples.rows` returns, `example_ids` int32 [B] (the example's number
+    What `Examples.batch` returns, `example_ids` int32 [B] (the example's number
     in its phase modulo 2^31) and `example_mask` bool [B], all True.
 
   Raises:
@@ -178,7 +90,7 @@ def train_batch(
     key = _make_key(_ORDER, seed, phase, int(epoch))
     chosen[here] = permute(numbers[here] % size, size, key)
   draws = _hash(numbers, _make_key(_PARTNER, seed, phase))
-  batch = split.rows(chosen, split.partners(chosen, draws))
+  batch = split.batch(chosen, draws)
   batch['example_ids'] = (numbers % 2**31).astype(np.int32)
   batch['example_mask'] = np.ones(len(numbers), bool)
   return batch
@@ -211,12 +123,12 @@ def eval_batches(
   count = scored * draws
   numbers = np.arange(count) // draws * size // scored
   ids = numbers * draws + np.arange(count) % draws
-  others = examples.partners(numbers, _hash(ids, _make_key(_EVALUATION)))
+  chances = _hash(ids, _make_key(_EVALUATION))
   for first in range(0, count, batch_size):
     place = first + np.arange(batch_size)[rows]
     mask = place < count
     place = np.minimum(place, count - 1)
-    batch = examples.rows(numbers[place], others[place])
+    batch = examples.batch(numbers[place], chances[place])
     batch['example_ids'] = (ids[place] % 2**31).astype(np.int32)
     batch['example_mask'] = mask
     yield batch

@@ -28,6 +28,11 @@ _NUM_PAIR_DRAWS = 7
 _ORDER, _ACTION, _TOKEN = range(3)
 
 
+# Share of the pairs with a shorter target length (google-research/bert,
+# create_pretraining_data.py, `short_seq_prob`).
+SHORT_RATE = 0.1
+
+
 class Specials(NamedTuple):
   """Ids of the special tokens."""
 
@@ -45,6 +50,32 @@ def max_predictions(length: int, mask_rate: float) -> int:
 def row_keys(key: Array, ids_B: Array) -> Array:
   """Returns a key [B] for each row, from a key of the step and row ids."""
   return jax.vmap(functools.partial(jax.random.fold_in, key))(ids_B)
+
+
+def next_tokens(batch: Mapping[str, Array], *, length: int) -> Batch:
+  """Turns stretches of text into inputs and the tokens that follow them.
+
+  Args:
+    batch: a host batch of `data.streams`.
+    length: T.
+
+  Returns:
+    `tokens, positions, targets` int32 [B, T], `token_mask` bool [B, T],
+    `loss_weights` float32 [B, T], 0 where no token follows or the row is not
+    an example.
+  """
+  window, lengths = batch['window'], batch['lengths'][:, None]
+  place = jnp.broadcast_to(
+    jnp.arange(length, dtype=jnp.int32), window[:, 1:].shape
+  )
+  follows = (place + 1 < lengths) & batch['example_mask'][:, None]
+  return {
+    'tokens': window[:, :-1],
+    'token_mask': place < lengths,
+    'positions': place,
+    'targets': window[:, 1:],
+    'loss_weights': follows.astype(jnp.float32),
+  }
 
 
 def sample_pairs(

@@ -8,6 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from train import sharding
+from train.steps import Objective
 
 
 def evaluate(
@@ -15,20 +16,20 @@ def evaluate(
   params: Any,
   batches: Iterable[Mapping[str, np.ndarray]],
   mesh: Mesh,
-  loss_names: tuple[str, ...],
+  objective: Objective,
 ) -> dict[str, float]:
   """Returns 'eval/...' metrics over all rows of `batches`.
 
   Every mean is a sum over a weight, both added up in float64 over the batches;
-  a loss also gives a perplexity where it is one over tokens, and `baseline`
-  the perplexity of a predictor that knows token frequencies only.
+  the first loss also gives a perplexity, and `baseline` that of a predictor
+  which knows token frequencies only.
 
   Args:
     eval_step: the jitted step of `steps.make_eval_step`.
     params: the parameters.
     batches: host batches of one shape, padded rows marked in `example_mask`.
     mesh: the mesh.
-    loss_names: which of the sums are losses in nats.
+    objective: what the sums are of.
   """
   sums: dict[str, np.ndarray] = {}
   for batch in batches:
@@ -43,12 +44,12 @@ def evaluate(
   metrics = {}
   baseline = means.pop('baseline')
   for name, mean in means.items():
-    if name in loss_names:
+    if name in objective.loss_names:
       metrics[f'eval/{name}_loss'] = mean
     else:
       metrics[f'eval/{name}'] = mean
-  loss = metrics['eval/mlm_loss']
-  metrics['eval/mlm_perplexity'] = float(np.exp(loss))
+  loss = means[objective.loss_names[0]]
+  metrics[f'eval/{objective.perplexity}'] = float(np.exp(loss))
   metrics['eval/unigram_perplexity'] = float(np.exp(baseline))
   metrics['eval/perplexity_ratio'] = float(np.exp(loss - baseline))
   return dict(sorted(metrics.items()))

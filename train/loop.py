@@ -22,13 +22,13 @@ from train import (
   plan,
   processes,
   reporting,
-  samples,
   settings,
   sharding,
   state,
   steps,
   tracing,
 )
+from train.architecture import Vocabulary
 from train.reporting import say
 
 
@@ -69,15 +69,16 @@ def train(
   settings.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
 
   # ---- Data ---------------------------------------------------------------
+  architecture = assemble.architecture_of(config)
   store = plan.open_store(config)
   examples = {
-    length: pipeline.Examples(store, length, held_out=False)
+    length: architecture.open_examples(store, length, held_out=False)
     for length in {phase.length for phase in settings.check_phases(config)}
   }
   num_windows = {length: e.num_windows for length, e in examples.items()}
   phases = settings.resolve_phases(config, num_windows)
   held_out = {
-    length: pipeline.Examples(store, length, held_out=True)
+    length: architecture.open_examples(store, length, held_out=True)
     for length in examples
   }
   plan.check_data(examples, phases)
@@ -93,12 +94,10 @@ def train(
     return pipeline.train_batch(examples, phases, config.train.seed, step, rows)
 
   # ---- Model, objective, optimiser ----------------------------------------
-  job = assemble.build_job(
-    config, phases, assemble.Vocabulary.of(store.tokenizer), mesh
-  )
+  job = assemble.build_job(config, phases, Vocabulary.of(store.tokenizer), mesh)
   model, shapes, objective_of = job.model, job.shapes, job.objective_of
   peak = device.peak_tflops(config.train.peak_tflops)
-  flops = plan.step_flops(job)
+  flops = {phase: job.step_flops(phase) for phase in phases}
   with sharding.scope(mesh, config.mesh.rules):
     plan.print_plan(job, workdir, store, examples)
     if dry_run:
@@ -176,7 +175,7 @@ def train(
         sharding.local_rows(mesh, config.eval.global_batch),
       )
       return evaluate.evaluate(
-        eval_steps[length], params, batches, mesh, job.objective.loss_names
+        eval_steps[length], params, batches, mesh, job.objective
       )
 
     # ---- Training ---------------------------------------------------------
@@ -294,8 +293,8 @@ def train(
       'config': settings.flatten(config),
       'store': plan.describe_store(store),
     }
-    samples.print_filled_masks(
-      model, train_state.params, store, length=phases[-1].length
+    architecture.print_samples(
+      model, train_state.params, store, phases[-1].length
     )
     if processes.is_first():
       reporting.draw_curves(workdir)

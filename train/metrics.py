@@ -64,12 +64,12 @@ class RowFile:
     """Begins with `rows`, which replace, atomically, what was there."""
     self._path = epath.Path(path)
     self._text = io.StringIO()
-    self._text.write(_as_csv([header, *rows]))
+    self._text.write(as_csv([header, *rows]))
     write_atomically(self._path, self._text.getvalue())
 
   def append(self, rows: Iterable[Sequence]) -> None:
     """Adds rows."""
-    text = _as_csv(rows)
+    text = as_csv(rows)
     self._text.write(text)
     if '://' in str(self._path):  # object stores cannot append
       write_atomically(self._path, self._text.getvalue())
@@ -122,7 +122,8 @@ def write_atomically(path: epath.PathLike, text: str) -> None:
     raise
 
 
-def _as_csv(rows: Iterable[Sequence]) -> str:
+def as_csv(rows: Iterable[Sequence]) -> str:
+  """Returns rows as the text of a CSV file."""
   text = io.StringIO()
   csv.writer(text, lineterminator='\n').writerows(rows)
   return text.getvalue()

@@ -87,16 +87,49 @@ def bert_losses(
   return losses, metrics
 
 
-def unigram_losses(log_probs_V: Array, batch: Batch) -> SumAndWeight:
-  """Scores the MLM targets by token frequency alone, the newcomer's yardstick.
+def lm_weights(batch: Batch) -> dict[str, Array]:
+  """Returns what the sum of a left-to-right loss is divided by, at least 1.
+
+  Args:
+    batch: with `loss_weights` [B, T].
+  """
+  return {'lm': jnp.maximum(batch['loss_weights'].sum(), 1)}
+
+
+def lm_losses(
+  outputs: Mapping[str, Array], batch: Batch
+) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
+  """Returns the loss and the accuracy of predicting next tokens.
+
+  Args:
+    outputs: `lm_logits` [B, T, V].
+    batch: `targets` int [B, T], `loss_weights` float [B, T].
+
+  Returns:
+    The loss in nats {'lm'} and the metric {'lm_accuracy'}: each (weighted
+    sum, sum of weights), float32 scalars.
+  """
+  weights = batch['loss_weights']
+  values, hits = score_labels(outputs['lm_logits'], batch['targets'])
+  total = weights.sum()
+  return (
+    {'lm': (jnp.sum(values * weights), total)},
+    {'lm_accuracy': (jnp.sum(hits * weights), total)},
+  )
+
+
+def unigram_losses(
+  log_probs_V: Array, targets: Array, weights: Array
+) -> SumAndWeight:
+  """Scores targets by token frequency alone, the newcomer's yardstick.
 
   Args:
     log_probs_V: float [V], log-probability of each token.
-    batch: as for `bert_losses`.
+    targets: int, any shape.
+    weights: float, that shape.
 
   Returns:
     (sum of negative log-likelihoods in nats, sum of weights).
   """
-  weights = mlm_weights(batch)
-  losses = -jnp.take(log_probs_V, batch['mlm_targets'], mode='clip')
+  losses = -jnp.take(log_probs_V, targets, mode='clip')
   return jnp.sum(losses * weights), weights.sum()

@@ -1,6 +1,7 @@
-"""Optimisers, and BERT's learning-rate schedule as released.
+"""Optimisers, and the learning-rate schedules of BERT and GPT as released.
 
-Source of schedule and `bert_adam`: google-research/bert, optimization.py.
+Source of `linear` and `bert_adam`: google-research/bert, optimization.py; of
+`cosine` and `gpt_adam`: openai/finetune-transformer-lm, opt.py.
 """
 
 import functools
@@ -17,7 +18,8 @@ Schedule = Callable[[Any], Any]
 # (steps, length, global batch, 'continue' | 'restart')
 Phase = tuple[int, int, int, str]
 
-OPTIMIZERS = ('bert_adam', 'adamw', 'lamb', 'adafactor')
+OPTIMIZERS = ('bert_adam', 'gpt_adam', 'adamw', 'lamb', 'adafactor')
+SCHEDULES = ('linear', 'cosine')
 
 # Last names of parameters that weight decay spares: of layer norms and biases.
 UNDECAYED = ('bias', 'scale')
@@ -27,15 +29,17 @@ STACKED = ('layers', 'qkv')
 
 
 def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
-  """Returns BERT's learning rate: linear decay to 0, its start replaced.
+  """Returns a learning rate that decays to 0, its start replaced.
 
-  The decay runs from step 0 to the last step of its phases; during warm-up the
-  rate is `peak * step / warmup_steps` instead, so that it jumps a little where
-  the two meet. Step 0 has rate 0. (A decay that starts after the warm-up, or a
-  warm-up that multiplies it, is another schedule.)
+  The decay, `linear` as BERT's or `cosine` as GPT's, runs from step 0 to the
+  last step of its phases; during warm-up the rate is `peak * step /
+  warmup_steps` instead, so that it jumps a little where the two meet. Step 0
+  has rate 0. (A decay that starts after the warm-up, or a warm-up that
+  multiplies it, is another schedule.)
 
   Args:
-    optim_config: with `learning_rate` (the peak), `warmup_steps`, `restarts`.
+    optim_config: with `schedule`, `learning_rate` (the peak), `warmup_steps`,
+      `restarts`.
     phases: of the run; those marked 'continue' share the schedule of the one
       before, 'restart' begins a new one with a warm-up of its own, to the next
       of `restarts`, or to the same peak again where there are none.
@@ -47,6 +51,11 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     ValueError: if a number makes no sense, a phase's last entry is unknown or
       there are more or fewer restarts than phases that restart.
   """
+  kind_of_decay = optim_config.schedule
+  if kind_of_decay not in SCHEDULES:
+    raise ValueError(
+      f'optim.schedule is {kind_of_decay!r}, expected one of {SCHEDULES}'
+    )
   if not phases:
     raise ValueError('train.phases is empty, expected at least one phase')
   starts, totals = [], []
@@ -71,7 +80,10 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     total = jnp.asarray(totals, jnp.float32)[current]
     peak = jnp.asarray(peaks, jnp.float32)[current]
     warmup = jnp.asarray(warmups, jnp.float32)[current]
-    decayed = peak * (jnp.maximum(total - local, 0) / total)
+    left = jnp.maximum(total - local, 0) / total
+    if kind_of_decay == 'cosine':
+      left = (1 - jnp.cos(jnp.pi * left)) / 2
+    decayed = peak * left
     warming = peak * (local / jnp.maximum(warmup, 1))
     return jnp.where(local < warmup, warming, decayed)
 
@@ -134,6 +146,12 @@ def scale_by_uncorrected_adam(
     return updates, optax.ScaleByAdamState(count=count, mu=mu, nu=nu)
 
   return optax.GradientTransformation(init, update)
+
+
+def _correction(step: Any, b1: float, b2: float) -> jax.Array:
+  """Returns Adam's bias correction of the update after `step` others."""
+  count = jnp.asarray(step, jnp.float32) + 1
+  return jnp.sqrt(1 - b2**count) / (1 - b1**count)
 
 
 def decay_mask(params: Any) -> Any:
@@ -244,7 +262,9 @@ def make_optimizer(
   `rate * (direction + weight_decay * p)`, without decay of norms and biases:
 
   - bert_adam: direction m / (sqrt(v) + epsilon), without bias correction.
-  - adamw: the same, corrected.
+  - gpt_adam: the same, with the correction as a factor of the rate, so that it
+    scales the decay as well and epsilon stands outside of it.
+  - adamw: corrected as usual.
   - lamb: the sum above, of adamw, is scaled to the norm of each matrix itself
     (You et al. 2020, algorithm 2). Norms and biases are not scaled: the
     implementation that the paper names, tensorflow_addons' lamb.py, leaves out
@@ -280,9 +300,15 @@ def make_optimizer(
       )
     )
   else:
-    corrected = c.name != 'bert_adam'
+    corrected = c.name not in ('bert_adam', 'gpt_adam')
     adam = optax.scale_by_adam if corrected else scale_by_uncorrected_adam
     direction = adam(b1=c.beta1, b2=c.beta2, eps=c.epsilon)
+
+  def rate(step):
+    if c.name != 'gpt_adam':
+      return schedule(step)
+    return schedule(step) * _correction(step, c.beta1, c.beta2)
+
   scaled = []
   if c.name == 'lamb':
     scaled = [optax.masked(each(optax.scale_by_trust_ratio()), decay_mask)]
@@ -291,5 +317,5 @@ def make_optimizer(
     direction,
     optax.add_decayed_weights(c.weight_decay, mask=decay_mask),
     *scaled,
-    optax.scale_by_learning_rate(schedule),
+    optax.scale_by_learning_rate(rate),
   )

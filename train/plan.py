@@ -13,11 +13,8 @@ import ml_collections
 import numpy as np
 from etils import epath
 
-from data import build, corpus, pipeline, tokenization
+from data import build, corpus, tokenization
 from data.pipeline import Examples
-from data.tokenization import WordPiece
-from data.transforms import max_predictions
-from models import bert
 from train import (
   checkpoint,
   metrics,
@@ -80,29 +77,7 @@ def check_data(
         f' fewer than the global batch of {phase.global_batch}: give more'
         ' text, or a smaller batch (--config.train.global_batch)'
       )
-    if not examples[phase.length].boundary_share:
-      raise ValueError(
-        f'no window of {phase.length} tokens holds a sentence boundary, so'
-        ' next-sentence prediction has nothing to learn: every document is'
-        ' one sentence. Prepare the text with another document_break'
-      )
-
-
-def step_flops(job: Job) -> dict[Phase, int]:
-  """Returns the model FLOPs of one training step of each phase."""
-  model, mask_rate = job.model, job.config.objective.mask_rate
-  return {
-    phase: bert.train_flops(
-      batch=phase.global_batch,
-      length=phase.length,
-      predictions=max_predictions(phase.length, mask_rate),
-      vocab_size=model.vocab_size,
-      num_layers=model.num_layers,
-      embed_dim=model.embed_dim,
-      mlp_dim=model.mlp_dim,
-    )
-    for phase in job.phases
-  }
+    examples[phase.length].check()
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> Phase:
@@ -183,9 +158,7 @@ def describe_store(store: corpus.Store) -> dict[str, str]:
   return {**store.meta['spec'], 'digest': store.meta['digest']}
 
 
-def check_initial_weights(
-  weights: epath.PathLike, tokenizer: WordPiece
-) -> None:
+def check_initial_weights(weights: epath.PathLike, tokenizer: Any) -> None:
   """Refuses parameters whose token ids mean other pieces.
 
   Raises:
@@ -301,7 +274,6 @@ def print_plan(
 ) -> None:
   """Prints the plan of a run."""
   config, mesh = job.config, job.mesh
-  counted = bert.num_parameters(job.shapes.params, job.model.vocab_size)
   parts = mesh.shape['data'] * mesh.shape['fsdp']
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
   rows = [
@@ -317,10 +289,10 @@ def print_plan(
     (
       'model',
       f'{config.model.name}, {config.model.num_layers} layers of'
-      f' {config.model.embed_dim}, {counted:,} parameters',
+      f' {config.model.embed_dim}, {job.num_parameters:,} parameters',
     ),
   ]
-  for phase, flops in step_flops(job).items():
+  for phase in job.phases:
     epochs = (
       phase.steps * phase.global_batch / examples[phase.length].num_windows
     )
@@ -330,7 +302,7 @@ def print_plan(
         f'{phase.steps:,} steps of {phase.global_batch} x {phase.length}'
         f' tokens ({phase.global_batch // parts} rows a device,'
         f' {config.train.micro_batches} micro-batches), {epochs:.3g} epochs,'
-        f' {flops / 1e9:,.4g} GFLOP a step',
+        f' {job.step_flops(phase) / 1e9:,.4g} GFLOP a step',
       )
     )
   reporting.table(rows, 'Plan')
@@ -375,7 +347,7 @@ def residual_bytes(job: Job, phase: Phase) -> int:
   """
   objective = job.objective_of[phase.length]
   rows = phase.global_batch // job.config.train.micro_batches
-  part = pipeline.batch_shapes(phase.length, rows)
+  part = job.architecture.batch_shapes(phase.length, rows)
 
   def residuals(params: Any, part: Any) -> Any:
     keys = jax.random.split(jax.random.key(0), rows)

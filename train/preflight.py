@@ -32,8 +32,7 @@ from absl import flags
 from etils import epath
 from jax.sharding import NamedSharding
 
-from data import build, pipeline, tokenization
-from models import bert
+from data import build, tokenization
 from train import (
   assemble,
   command,
@@ -47,6 +46,7 @@ from train import (
   state,
   topology,
 )
+from train.architecture import Vocabulary
 from train.assemble import Job
 from train.reporting import say
 from train.settings import Phase
@@ -88,7 +88,7 @@ def preflight(
     'hosts': tpu.num_hosts,
     'devices': len(tpu.devices),
     'mesh': dict(job.mesh.shape),
-    'parameters': bert.num_parameters(job.shapes.params, job.model.vocab_size),
+    'parameters': job.num_parameters,
     'parameter_bytes': state.num_bytes(job.shapes.params),
     'phases': phases,
     'fits': fits,
@@ -120,7 +120,7 @@ def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
       ' steps; pass train.steps instead'
     )
   phases = settings.resolve_phases(config, {})
-  vocabulary = assemble.Vocabulary.of_size(_vocab_size(config.data))
+  vocabulary = Vocabulary.of_size(_vocab_size(config.data))
   return assemble.build_job(config, phases, vocabulary, mesh)
 
 
@@ -140,7 +140,7 @@ def compile_phases(
   with sharding.scope(job.mesh, job.config.mesh.rules):
     lowered = []
     for phase in phases:
-      shapes = pipeline.batch_shapes(phase.length, phase.global_batch)
+      shapes = job.architecture.batch_shapes(phase.length, phase.global_batch)
       batch = {
         key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
         for key, leaf in shapes.items()
@@ -173,7 +173,7 @@ def _describe(
   """Returns the figures of one phase's compiled step."""
   num_devices = job.mesh.size
   parts = job.mesh.shape['data'] * job.mesh.shape['fsdp']
-  flops = plan.step_flops(job)[phase]
+  flops = job.step_flops(phase)
   result = {
     'steps': phase.steps,
     'length': phase.length,

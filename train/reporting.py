@@ -16,6 +16,8 @@ from train import ledger, processes
 from train import metrics as metrics_lib
 
 CONSOLE = rich.console.Console(stderr=True, highlight=False)
+# What architectures call it.
+PERPLEXITIES = ('eval/mlm_perplexity', 'eval/perplexity')
 LINE_SECONDS = 10  # between lines where standard error is not a terminal
 
 
@@ -78,11 +80,16 @@ def figures(row: Mapping[str, float]) -> str:
 
 def evaluation_line(step: int, row: Mapping[str, float]) -> str:
   """Returns one line of an evaluation's figures."""
+  (perplexity,) = (row[name] for name in PERPLEXITIES if name in row)
+  accuracies = [
+    f', {name.removeprefix("eval/").partition("_")[0].upper()} accuracy'
+    f' {value:.3f}'
+    for name, value in row.items()
+    if name.endswith('_accuracy')
+  ]
   return (
-    f'step {step}: held-out perplexity {row["eval/mlm_perplexity"]:.1f}'
-    f' (unigram {row["eval/unigram_perplexity"]:.1f}),'
-    f' MLM accuracy {row["eval/mlm_accuracy"]:.3f},'
-    f' NSP accuracy {row.get("eval/nsp_accuracy", math.nan):.3f}'
+    f'step {step}: held-out perplexity {perplexity:.1f}'
+    f' (unigram {row["eval/unigram_perplexity"]:.1f})' + ''.join(accuracies)
   )
 
 
@@ -175,13 +182,13 @@ def draw_curves(
     panels.flat,
     (
       (
-        'Masked-LM loss (nats)',
-        ('train/mlm_loss', 'eval/mlm_loss'),
+        'Loss of tokens (nats)',
+        ('train/mlm_loss', 'eval/mlm_loss', 'train/lm_loss', 'eval/lm_loss'),
         False,
       ),
       (
         'Held-out perplexity',
-        ('eval/mlm_perplexity', 'eval/unigram_perplexity'),
+        (*PERPLEXITIES, 'eval/unigram_perplexity'),
         True,
       ),
       (
@@ -191,6 +198,8 @@ def draw_curves(
           'eval/mlm_accuracy',
           'train/nsp_accuracy',
           'eval/nsp_accuracy',
+          'train/lm_accuracy',
+          'eval/lm_accuracy',
         ),
         False,
       ),

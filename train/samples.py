@@ -1,4 +1,4 @@
-"""A few masked sentences, filled in by the model, for people to look at."""
+"""What a model makes of held-out text, for people to look at."""
 
 from typing import Any
 
@@ -7,15 +7,17 @@ import numpy as np
 from flax import linen as nn
 
 from data.corpus import Store
-from train import processes
+from models import decoding
+from train import processes, sharding
 from train.reporting import say
 
 NUM_SENTENCES = 6
+NUM_CONTINUED, BEGINNING, CONTINUED = 3, 12, 40  # texts, their tokens
 MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
 
 
 def print_filled_masks(
-  model: nn.Module, params: Any, store: Store, *, length: int
+  model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
   """Masks held-out sentences and prints what the model fills in.
 
@@ -82,3 +84,46 @@ def _held_out_sentences(store: Store, longest: int) -> list[list[int]]:
       found.append(np.asarray(store.tokens[start:end]).tolist())
   spread = np.linspace(0, len(found) - 1, min(NUM_SENTENCES, len(found)))
   return [found[i] for i in spread.astype(int)]
+
+
+def print_continuations(
+  model: nn.Module, params: Any, store: Store, length: int
+) -> None:
+  """Prints how the model goes on from a few held-out beginnings.
+
+  Args:
+    model: a GPT or GPT-2.
+    params: its parameters.
+    store: the store whose held-out text is used.
+    length: longest text in tokens.
+  """
+  tokenizer = store.tokenizer
+  beginnings = _held_out_sentences(store, longest=length)[:NUM_CONTINUED]
+  if not beginnings:
+    return
+  prompts = [ids[:BEGINNING] for ids in beginnings]
+  lengths = np.array([len(ids) for ids in prompts])
+  tokens = np.zeros((len(prompts), lengths.max()), np.int32)
+  for row, ids in enumerate(prompts):
+    tokens[row, : len(ids)] = ids
+  params = jax.tree.map(processes.to_host, params)
+  if not processes.is_first():
+    return
+  with sharding.alone():
+    (written,) = decoding.generate(
+      model,
+      params,
+      tokens,
+      lengths,
+      max_new_tokens=min(CONTINUED, length + 1 - int(lengths.max())),
+      rngs=jax.random.split(jax.random.key(0), len(prompts)),
+      sampling=decoding.Sampling(top_k=40),
+      chunk=CONTINUED,
+    )
+  say('\nHeld-out beginnings | and how the model goes on:')
+  for prompt, ids in zip(prompts, written, strict=True):
+    new = [int(i) for i in ids if i != decoding.NO_TOKEN]
+    whole = tokenizer.decode([*prompt, *new])
+    begun = tokenizer.decode(prompt)
+    text = f'{begun} | {whole.removeprefix(begun).strip()}'
+    say(f'  {" ".join(text.split())}')

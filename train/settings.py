@@ -284,9 +284,6 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
-  expect(
-    0 <= objective.short_rate <= 1, 'objective.short_rate', 'a rate in [0, 1]'
-  )
   for key in (
     'micro_batches log_every eval_every checkpoint_every keep_checkpoints'
     ' hang_minutes'

@@ -58,6 +58,19 @@ def scope(mesh: Mesh, rules: Sequence[tuple[str, Any]]) -> Iterator[None]:
     yield
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+  """Runs what is inside on this process's first device, nothing sharded."""
+  mesh = jax.make_mesh(
+    (1,) * len(AXES),
+    AXES,
+    axis_types=(AxisType.Auto,) * len(AXES),
+    devices=jax.local_devices()[:1],
+  )
+  with scope(mesh, ()):
+    yield
+
+
 def parameter_shardings(
   abstract_params: Any, mesh: Mesh, rules: Sequence[tuple[str, Any]]
 ) -> Any:

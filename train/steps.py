@@ -28,8 +28,10 @@ class Objective(NamedTuple):
       divided by}, at least 1.
     losses: (outputs, model batch) -> ({loss: (sum, weight)}, {metric: (sum,
       weight)}), the second for reading only.
-    loss_names: the names of the losses, in nats.
+    loss_names: the names of the losses, in nats; the first is that of tokens.
     metric_names: the names of the other metrics.
+    targets: model batch -> (token ids, weights) of the first loss.
+    perplexity: what its exponential is called.
   """
 
   transform: Callable[[Batch, jax.Array], dict[str, jax.Array]]
@@ -38,6 +40,8 @@ class Objective(NamedTuple):
   losses: Callable[[Any, Batch], tuple[Sums, Sums]]
   loss_names: tuple[str, ...]
   metric_names: tuple[str, ...]
+  targets: Callable[[Batch], tuple[jax.Array, jax.Array]]
+  perplexity: str
 
 
 def row_keys(seed: int, stream: int, step: Any, rows: jax.Array) -> jax.Array:
@@ -157,7 +161,7 @@ def make_eval_step(
   model: nn.Module,
   objective: Objective,
   *,
-  baseline: Callable[[Batch], tuple[jax.Array, jax.Array]],
+  baseline: Callable[..., tuple[jax.Array, jax.Array]],
   mesh: Mesh,
 ) -> Callable[[Any, Batch], dict[str, jax.Array]]:
   """Returns the jitted (params, host batch) -> {name: [2] (sum, weight)}.
@@ -168,8 +172,8 @@ def make_eval_step(
   Args:
     model: the module.
     objective: the objective.
-    baseline: model batch -> (sum, weight) of the loss of a predictor that
-      knows nothing but token frequencies; reported as `baseline`.
+    baseline: (token ids, weights) -> (sum, weight) of the loss of a predictor
+      that knows nothing but token frequencies; reported as `baseline`.
     mesh: the mesh.
   """
 
@@ -180,7 +184,7 @@ def make_eval_step(
       {'params': params}, *objective.inputs(batch), train=False
     )
     losses, metrics = objective.losses(outputs, batch)
-    sums = losses | metrics | {'baseline': baseline(batch)}
+    sums = losses | metrics | {'baseline': baseline(*objective.targets(batch))}
     return {name: jnp.stack(pair) for name, pair in sums.items()}
 
   return jax.jit(eval_step, out_shardings=NamedSharding(mesh, PartitionSpec()))

@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from data import corpus, pipeline, windows
+from data import corpus, pairs, pipeline, windows
 
 LENGTH = 32
 STRIDE, WIDTH = LENGTH - 3, LENGTH + LENGTH // 8
@@ -50,7 +50,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def examples(store):
-  return pipeline.Examples(store, LENGTH, held_out=False)
+  return pairs.Examples(store, LENGTH, held_out=False)
 
 
 def reference_starts(store, document, length):
@@ -112,7 +112,7 @@ def test_windows_match_reference(
 
 def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
   store = make_store(tmp_path, draw_sizes(1, 20))
-  pipeline.Examples(store, LENGTH, held_out=False)
+  pairs.Examples(store, LENGTH, held_out=False)
   (folder,) = tmp_path.iterdir()
   assert {path.name for path in folder.iterdir()} == {
     'windows.bin',
@@ -121,17 +121,17 @@ def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
   }
   with monkeypatch.context() as patch:
     patch.setattr(windows, '_write', None)  # no second build
-    pipeline.Examples(store, LENGTH, held_out=False)
+    pairs.Examples(store, LENGTH, held_out=False)
   other = make_store(tmp_path, draw_sizes(2, 20), digest='1' * 64)
   counts = [
-    pipeline.Examples(each, LENGTH, held_out=False).num_windows
+    pairs.Examples(each, LENGTH, held_out=False).num_windows
     for each in (store, other)
   ]
   assert counts[0] != counts[1]
   with open(folder / 'windows.bin', 'r+b') as file:
     file.truncate(10 * windows.WINDOW.itemsize)
   with pytest.raises(ValueError, match=r'has 10 windows, expected \d+'):
-    pipeline.Examples(store, LENGTH, held_out=False)
+    pairs.Examples(store, LENGTH, held_out=False)
 
 
 def test_failed_build_leaves_nothing(tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ def test_failed_build_leaves_nothing(tmp_path, monkeypatch):
 
   monkeypatch.setattr(windows, '_cut', fail)
   with pytest.raises(OSError, match='disk full'):
-    pipeline.Examples(store, LENGTH, held_out=False)
+    pairs.Examples(store, LENGTH, held_out=False)
   assert not list(tmp_path.iterdir())
 
 
@@ -159,7 +159,7 @@ def test_read_only_store(tmp_path, monkeypatch):
     return exclusive(target)
 
   monkeypatch.setattr(corpus, 'exclusive', refuse)
-  pipeline.Examples(store, LENGTH, held_out=False)
+  pairs.Examples(store, LENGTH, held_out=False)
   assert not store.folder.exists()
   assert len(list((tmp_path / 'temporary').glob('*/windows-*'))) == 1
 
@@ -167,14 +167,14 @@ def test_read_only_store(tmp_path, monkeypatch):
 def test_bad_splits(tmp_path):
   store = make_store(tmp_path, [[9] * 20, [9] * 20], [False, True])
   with pytest.raises(ValueError, match='1 training.*document_break'):
-    pipeline.Examples(store, LENGTH, held_out=False)
+    pairs.Examples(store, LENGTH, held_out=False)
   with pytest.raises(ValueError, match='1 held-out.*data.held_out'):
-    pipeline.Examples(store, LENGTH, held_out=True)
+    pairs.Examples(store, LENGTH, held_out=True)
   store = make_store(tmp_path, [[9] * 20, [9] * 20])
   with pytest.raises(ValueError, match='0 held-out'):
-    pipeline.Examples(store, LENGTH, held_out=True)
+    pairs.Examples(store, LENGTH, held_out=True)
   with pytest.raises(ValueError, match='length 7: expected 8'):
-    pipeline.Examples(store, 7, held_out=False)
+    pairs.Examples(store, 7, held_out=False)
 
 
 def test_rows_hold_the_text(store, examples):
@@ -293,7 +293,7 @@ def test_an_epoch_holds_every_window_once(examples):
 
 def test_batches_are_pure_functions_of_the_step(store, examples):
   phases = phases_of(16)
-  fresh = pipeline.Examples(store, LENGTH, held_out=False)
+  fresh = pairs.Examples(store, LENGTH, held_out=False)
   for step in (0, 7, 40):
     first, again = (
       pipeline.train_batch({LENGTH: each}, phases, 5, step)
@@ -337,7 +337,7 @@ def test_example_order_does_not_depend_on_the_batch(examples):
 
 
 def test_phases(store, examples):
-  longer = pipeline.Examples(store, 64, held_out=False)
+  longer = pairs.Examples(store, 64, held_out=False)
   splits = {LENGTH: examples, 64: longer}
   phases = (*phases_of(16, 3), (2, 64, 8, 'continue'), *phases_of(16, 3))
   batches = [pipeline.train_batch(splits, phases, 5, n) for n in range(8)]
@@ -387,7 +387,7 @@ def test_training_partners_are_spread(examples):
 
 
 def test_evaluation_covers_held_out_text_once(store):
-  examples = pipeline.Examples(store, LENGTH, held_out=True)
+  examples = pairs.Examples(store, LENGTH, held_out=True)
   size = examples.num_windows
   for batch_size in (1, 7, size, size + 3):
     batches = list(pipeline.eval_batches(examples, batch_size, 10**6))
@@ -413,7 +413,7 @@ def test_evaluation_covers_held_out_text_once(store):
 
 
 def test_evaluation_of_a_part_and_of_one_process(store):
-  examples = pipeline.Examples(store, LENGTH, held_out=True)
+  examples = pairs.Examples(store, LENGTH, held_out=True)
   size = examples.num_windows
   count = size // 2
   batches = list(pipeline.eval_batches(examples, 4, count))
@@ -428,17 +428,17 @@ def test_evaluation_of_a_part_and_of_one_process(store):
 
 
 def test_shapes_of_a_batch_need_no_text(store):
-  examples = {LENGTH: pipeline.Examples(store, LENGTH, held_out=False)}
+  examples = {LENGTH: pairs.Examples(store, LENGTH, held_out=False)}
   phases = ((9, LENGTH, 8, 'continue'),)
   batch = pipeline.train_batch(examples, phases, 0, 0)
-  shapes = pipeline.batch_shapes(LENGTH, 8)
+  shapes = pairs.batch_shapes(LENGTH, 8)
   assert {k: (v.shape, v.dtype) for k, v in batch.items()} == {
     k: (v.shape, v.dtype) for k, v in shapes.items()
   }
 
 
 def test_evaluation_draws_a_window_several_times(store):
-  examples = pipeline.Examples(store, LENGTH, held_out=True)
+  examples = pairs.Examples(store, LENGTH, held_out=True)
   (once,) = pipeline.eval_batches(examples, 16, 5)
   (batch,) = pipeline.eval_batches(examples, 16, 5, 3)
   assert batch['example_mask'].sum() == 15
@@ -457,7 +457,7 @@ LOADERS = [pipeline.tf_batches, pipeline.plain_batches]
 def test_loaders_give_the_batches_in_order(store, examples, loader):
   splits = {
     LENGTH: examples,
-    64: pipeline.Examples(store, 64, held_out=False),
+    64: pairs.Examples(store, 64, held_out=False),
   }
   phases = (*phases_of(16, 20), (20, 64, 8, 'continue'))
 

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from data import pipeline, transforms
+from data.pairs import Examples
 
 SPECIALS = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
 FIRST_ID = 10  # a token's id is FIRST_ID + its place in the store
@@ -49,7 +50,7 @@ def sample(batch, key, length, short_rate):
 
 
 def host_batches(store, length, batch_size, steps):
-  examples = {length: pipeline.Examples(store, length, held_out=False)}
+  examples = {length: Examples(store, length, held_out=False)}
   phases = ((steps, length, batch_size, 'continue'),)
   for step in range(steps):
     yield pipeline.train_batch(examples, phases, 0, step)

@@ -162,7 +162,7 @@ class Harness:
 
   def _write_inputs(self) -> None:
     """Builds a store of some twenty batches, and the configs of the runs."""
-    from data import build, corpus, pipeline
+    from data import build, corpus, pairs
     from train import settings
 
     topics = sorted(pydoc_data.topics.topics.items())[:7]
@@ -176,7 +176,7 @@ class Harness:
       document_break='== .*',
       progress=False,
     )
-    windows = pipeline.Examples(
+    windows = pairs.Examples(
       corpus.open_store(store), 32, held_out=False
     ).num_windows
     self._steps_per_epoch = -(-windows // BATCH)

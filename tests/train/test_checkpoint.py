@@ -16,7 +16,16 @@ import numpy as np
 import pytest
 
 from data import corpus
-from train import assemble, checkpoint, loop, metrics, settings, sharding, state
+from train import (
+  architecture,
+  assemble,
+  checkpoint,
+  loop,
+  metrics,
+  settings,
+  sharding,
+  state,
+)
 
 # Where one array cannot be read, orbax leaves before TensorStore has told it of
 # the others, whose errors then come up anywhere.
@@ -131,7 +140,7 @@ def job(small_config):
   return assemble.build_job(
     config,
     settings.resolve_phases(config, {}),
-    assemble.Vocabulary.of(store.tokenizer),
+    architecture.Vocabulary.of(store.tokenizer),
     sharding.make_mesh(config.mesh),
   )
 

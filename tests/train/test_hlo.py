@@ -8,8 +8,8 @@ import ml_collections
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from data import pipeline
-from train import assemble, hlo, settings, sharding, state
+from data import pairs
+from train import architecture, assemble, hlo, settings, sharding, state
 
 
 @pytest.fixture(scope='module')
@@ -24,12 +24,12 @@ def compiled(small_config):
     mesh = sharding.make_mesh(config.mesh)
     phases = settings.resolve_phases(config, {})
     job = assemble.build_job(
-      config, phases, assemble.Vocabulary.of_size(500), mesh
+      config, phases, architecture.Vocabulary.of_size(500), mesh
     )
     place = NamedSharding(mesh, sharding.BATCH)
     batch = {
       name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
-      for name, leaf in pipeline.batch_shapes(32, 16).items()
+      for name, leaf in pairs.batch_shapes(32, 16).items()
     }
     with sharding.scope(mesh, config.mesh.rules):
       program = job.train_step(32).lower(job.shapes, batch).compile()

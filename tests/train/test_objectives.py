@@ -107,7 +107,9 @@ def test_unigram_predictor():
   batch = make_batch()
   rng = np.random.default_rng(2)
   log_probs = np.log(rng.dirichlet(np.ones(V))).astype(np.float32)
-  total, weight = objectives.unigram_losses(jnp.asarray(log_probs), batch)
+  total, weight = objectives.unigram_losses(
+    jnp.asarray(log_probs), batch['mlm_targets'], objectives.mlm_weights(batch)
+  )
   expected = [
     -log_probs[batch['mlm_targets'][b, p]]
     for b in range(7)
@@ -118,7 +120,9 @@ def test_unigram_predictor():
   assert weight == len(expected)
   # The uniform predictor has the vocabulary's size as perplexity.
   uniform = jnp.full(V, -np.log(V))
-  total, weight = objectives.unigram_losses(uniform, batch)
+  total, weight = objectives.unigram_losses(
+    uniform, batch['mlm_targets'], objectives.mlm_weights(batch)
+  )
   np.testing.assert_allclose(np.exp(total / weight), V, rtol=1e-5)
 
 

@@ -60,6 +60,26 @@ def test_schedule_is_the_released_one(peak, warmup_steps, total):
       np.testing.assert_allclose(schedule(step), rate, rtol=1e-5)
 
 
+def test_cosine_is_gpts():
+  config = make_config(
+    learning_rate=2.5e-4, warmup_steps=2_000, schedule='cosine'
+  )
+  schedule = optim.make_schedule(config, ((100_000, 512, 64, 'continue'),))
+  steps = np.array([0, 1, 1_999, 2_000, 25_000, 50_000, 99_999, 100_000])
+  # By hand: the cosine runs from step 0, not from the end of the warm-up.
+  expected = [
+    2.5e-4 * step / 2_000
+    if step < 2_000
+    else 2.5e-4 * 0.5 * (1 + math.cos(math.pi * step / 100_000))
+    for step in steps
+  ]
+  np.testing.assert_allclose(
+    schedule_values(schedule, steps), expected, rtol=1e-5, atol=1e-11
+  )
+  with pytest.raises(ValueError, match="optim.schedule is 'sine'"):
+    optim.make_schedule(make_config(schedule='sine'), ((9, 8, 4, 'continue'),))
+
+
 def test_phases_continue_or_restart():
   config = make_config(learning_rate=1.0, warmup_steps=10)
   two = ((90, 128, 32, 'continue'), (10, 512, 8, 'continue'))
@@ -167,14 +187,18 @@ def numpy_adam(params, gradients, rates, config):
       if c.name == 'adamw':
         m_hat = m[k] / (1 - c.beta1**t)
         v_hat = v[k] / (1 - c.beta2**t)
+      if c.name == 'gpt_adam':  # the correction is a part of the rate
+        factor = math.sqrt(1 - c.beta2**t) / (1 - c.beta1**t)
+      else:
+        factor = 1
       update = m_hat / (np.sqrt(v_hat) + c.epsilon)
       if k == 'kernel':
         update = update + c.weight_decay * params[k]
-      params[k] = params[k] - rate * update
+      params[k] = params[k] - rate * factor * update
   return params
 
 
-@pytest.mark.parametrize('name', ['bert_adam', 'adamw'])
+@pytest.mark.parametrize('name', ['bert_adam', 'gpt_adam', 'adamw'])
 def test_adam_against_numpy(name):
   # Decay and epsilon large enough to see where they enter.
   config = make_config(

@@ -24,16 +24,16 @@ config_path, workdir, coordinator, n, i = sys.argv[1:6]
 from train import command, processes
 if int(n) > 1:
   processes.join('cpu', coordinator, int(n), int(i))
-from data import corpus, pipeline
+from data import corpus, pairs, pipeline
 from models import layers
-from train import assemble, loop, settings, sharding, state, steps
+from train import architecture, assemble, loop, settings, sharding, state, steps
 config = settings.load_config(config_path)
 mesh = sharding.make_mesh(config.mesh)
 store = corpus.open_store(config.data.folder)
 phases = settings.resolve_phases(config, {})
-examples = {32: pipeline.Examples(store, 32, held_out=False)}
+examples = {32: pairs.Examples(store, 32, held_out=False)}
 job = assemble.build_job(
-  config, phases, assemble.Vocabulary.of(store.tokenizer), mesh)
+  config, phases, architecture.Vocabulary.of(store.tokenizer), mesh)
 local = pipeline.train_batch(
   examples, phases, 0, 3, sharding.local_rows(mesh, 16))
 def draw(batch):

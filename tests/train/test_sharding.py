@@ -11,8 +11,9 @@ import pytest
 from flax import linen as nn
 from jax.sharding import PartitionSpec
 
-from data import corpus, pipeline
+from data import corpus, pairs, pipeline
 from train import (
+  architecture,
   assemble,
   checkpoint,
   loop,
@@ -39,9 +40,9 @@ def planned(config, mesh):
   """Returns the job that the loop plans, and step -> host batch."""
   store = corpus.open_store(config.data.folder)
   phases = settings.resolve_phases(config, {})
-  examples = {32: pipeline.Examples(store, 32, held_out=False)}
+  examples = {32: pairs.Examples(store, 32, held_out=False)}
   job = assemble.build_job(
-    config, phases, assemble.Vocabulary.of(store.tokenizer), mesh
+    config, phases, architecture.Vocabulary.of(store.tokenizer), mesh
   )
   return job, functools.partial(pipeline.train_batch, examples, phases, 0)
 

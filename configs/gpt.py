@@ -1,0 +1,43 @@
+r"""GPT as published (Radford et al. 2018, section 4.1).
+
+BooksCorpus, 100 epochs of 64 windows of 512 contiguous tokens, never across
+documents; GPT's own Adam and cosine. Expected: token perplexity 18.4 (on its
+own vocabulary, which `data.tokenizer` has to name for that: the folder of
+encoder_bpe_40000.json and vocab_40000.bpe).
+
+BooksCorpus is not distributed any more; 1,000 M words of books make about
+2.5 M windows, so 100 epochs are about 4 M steps. Meant for 8 chips of 16 GB or
+more; what a slice makes of it:
+
+  python -m train.preflight --config gpt --topology v5e-8
+
+  python -m data.prepare --source 'books/*.txt' --tokenizer gpt_vocabulary \
+    --out stores/books
+  python -m train.main --config gpt --config.data.folder=stores/books
+"""
+
+import ml_collections
+
+from configs import base, variants
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """Returns the config; `arg` may name another size of variants.GPT."""
+  config = base.get_config()
+  config.model.name = 'gpt'
+  config.model.update(variants.GPT[arg or 'gpt'])
+  config.model.max_length = 512
+  config.model.dtype = 'bfloat16'
+  config.data.source = 'books/*.txt'
+  config.data.tokenizer = 'train:bpe:40481'
+  config.data.held_out = 0.005
+  config.train.objective = 'lm'
+  config.train.phases = ((4_000_000, 512, 64, 'continue'),)
+  config.train.log_every = 100
+  config.optim.name = 'gpt_adam'
+  config.optim.schedule = 'cosine'
+  config.optim.learning_rate = 2.5e-4
+  config.optim.warmup_steps = 2_000
+  config.optim.epsilon = 1e-8
+  config.eval.global_batch = 64
+  return config.lock()

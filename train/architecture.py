@@ -1,0 +1,92 @@
+"""What the engine asks of a language model, whatever it is."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from data import transforms
+from data.corpus import Store
+from data.pipeline import Examples
+from train.settings import Phase
+from train.steps import Objective
+
+
+class Vocabulary(NamedTuple):
+  """What models and objectives know of a tokenizer.
+
+  Attributes:
+    size: V, unpadded.
+    specials: ids of BERT's special tokens; None where there are none.
+    continuations: bool [V], the pieces that continue a word; where whole words
+      are masked.
+  """
+
+  size: int
+  specials: transforms.Specials | None = None
+  continuations: Any = None
+
+  @classmethod
+  def of(cls, tokenizer: Any) -> 'Vocabulary':
+    """Returns that of a tokenizer."""
+    if not hasattr(tokenizer, 'mask_id'):
+      return cls(tokenizer.vocab_size)
+    return cls(
+      size=tokenizer.vocab_size,
+      specials=transforms.Specials(
+        pad=tokenizer.pad_id,
+        cls=tokenizer.cls_id,
+        sep=tokenizer.sep_id,
+        mask=tokenizer.mask_id,
+      ),
+      continuations=tokenizer.continuations(),
+    )
+
+  @classmethod
+  def of_size(cls, size: int) -> 'Vocabulary':
+    """Returns one without a tokenizer, to plan or to measure with."""
+    specials = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
+    return cls(size, specials, jnp.zeros(size, bool))
+
+
+class Architecture(NamedTuple):
+  """A family of models and how it is pre-trained, as functions.
+
+  Attributes:
+    build_model: (config.model, V) -> module.
+    build_objective: (config, length, vocabulary) -> objective.
+    open_examples: (store, length, held_out=) -> examples of one split.
+    batch_shapes: (length, rows) -> shapes of a host batch.
+    adjust_init: (model, fresh parameters, config.init) -> parameters.
+    num_parameters: (parameters, V) -> their number as published.
+    step_flops: (config, phase, V) -> model FLOPs of a training step.
+    print_samples: (model, parameters, store, length) shows people something.
+  """
+
+  build_model: Callable[[Any, int], nn.Module]
+  build_objective: Callable[[Any, int, Vocabulary], Objective]
+  open_examples: Callable[..., Examples]
+  batch_shapes: Callable[[int, int], dict[str, jax.ShapeDtypeStruct]]
+  adjust_init: Callable[[Any, Any, Any], Any]
+  num_parameters: Callable[[Any, int], int]
+  step_flops: Callable[[Any, Phase, int], int]
+  print_samples: Callable[[nn.Module, Any, Store, int], None]
+
+
+def expect_objective(config: Any, *names: str) -> None:
+  """Raises a ValueError if `train.objective` is none of the names."""
+  found = config.train.objective
+  if found not in names:
+    raise ValueError(
+      f'train.objective={found!r}: model.name={config.model.name!r} is trained'
+      f' with {" or ".join(map(repr, names))}'
+    )
+
+
+def model_fields(model_config: Any) -> dict[str, Any]:
+  """Returns the fields of a module that stand in `config.model`."""
+  fields = dict(model_config)
+  del fields['name']
+  return fields | {'dtype': jnp.dtype(fields['dtype'])}

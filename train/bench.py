@@ -121,7 +121,7 @@ def bench_store(text: str | None) -> dict[str, Any]:
 
 def bench_batches() -> dict[str, Any]:
   """Host batches of the embedded text: sequences/s at length 128 and 512."""
-  from data import build, pipeline
+  from data import build, pairs, pipeline
 
   results = {}
   with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def bench_batches() -> dict[str, Any]:
       'manual', 'train:wordpiece:6000', pathlib.Path(folder) / 'manual'
     )
     for length, batch in ((128, 256), (512, 256)):
-      examples = {length: pipeline.Examples(store, length, held_out=False)}
+      examples = {length: pairs.Examples(store, length, held_out=False)}
       count = 400 if length == 128 else 100
       phases = ((count + 1, length, batch, 'continue'),)
       make = functools.partial(pipeline.train_batch, examples, phases, 0)
@@ -174,14 +174,76 @@ def bench_step() -> dict[str, Any]:
     seconds, flops = times['ours']
     results[f'{label}_speed_ratio'] = times['hugging_face'].seconds / seconds
     results[f'{label}_ours_model_gflop_per_second'] = flops / seconds / 1e9
-  for name, (seconds, flops) in rivals.rival_times(
+  return results | _product_rates()
+
+
+def _product_rates() -> dict[str, float]:
+  """Returns GFLOP/s of both libraries' float32 matrix products."""
+  times = rivals.rival_times(
     {
       'jax': rivals.Rival(rivals.jax_products, {}),
       'torch': rivals.Rival(rivals.torch_products, {}),
     }
-  ).items():
-    results[f'{name}_matmul_gflop_per_second'] = flops / seconds / 1e9
-  return results
+  )
+  return {
+    f'{name}_matmul_gflop_per_second': flops / seconds / 1e9
+    for name, (seconds, flops) in times.items()
+  }
+
+
+def bench_gpt2_step() -> dict[str, Any]:
+  """GPT-2 step, 124 M, 4 x 256, float32, beside Hugging Face on PyTorch."""
+  shape = dict(size='gpt2', batch=4, length=256)
+  ours = shape | dict(
+    vocab_size=50_257,
+    scan_layers=False,
+    dropout_rate=0.1,
+    attention_dropout_rate=0.1,
+  )
+  times = rivals.rival_times(
+    {
+      'ours': rivals.Rival(rivals.our_step, ours, huge_pages.VALUE),
+      'hugging_face': rivals.Rival(
+        rivals.their_gpt2_step, shape | {'dropout': 0.1}
+      ),
+    }
+  )
+  results: dict[str, Any] = {
+    f'{name}_seconds': seconds for name, (seconds, _) in times.items()
+  }
+  seconds, flops = times['ours']
+  results['speed_ratio'] = times['hugging_face'].seconds / seconds
+  results['ours_model_gflop_per_second'] = flops / seconds / 1e9
+  return results | _product_rates()
+
+
+def bench_decoding() -> dict[str, Any]:
+  """Greedy decoding by GPT-2, 124 M, beside Hugging Face's generate."""
+  import jax
+
+  accelerator = jax.default_backend() != 'cpu'
+  results: dict[str, Any] = {}
+  new_tokens = 128
+  for batch in (1, 8, 64) if accelerator else (1, 8):
+    options = dict(size='gpt2', batch=batch, new_tokens=new_tokens)
+    dtype = 'bfloat16' if accelerator else 'float32'
+    times = rivals.rival_times(
+      {
+        'ours': rivals.Rival(
+          rivals.our_decoding, options | {'dtype': dtype}, huge_pages.VALUE
+        ),
+        'hugging_face': rivals.Rival(
+          rivals.their_decoding, options | {'accelerator': accelerator}
+        ),
+      }
+    )
+    for name, (seconds, _) in times.items():
+      rate = batch * new_tokens / seconds
+      results[f'batch_{batch}_{name}_tokens_per_second'] = rate
+    results[f'batch_{batch}_speed_ratio'] = (
+      times['hugging_face'].seconds / times['ours'].seconds
+    )
+  return results | ({} if accelerator else _product_rates())
 
 
 def bench_accelerator() -> dict[str, Any]:
@@ -298,6 +360,8 @@ BENCHES = {
   'store': bench_store,
   'batches': bench_batches,
   'step': bench_step,
+  'gpt2_step': bench_gpt2_step,
+  'decoding': bench_decoding,
   'first_step': bench_first_step,
   'save': bench_save,
   'accelerator': bench_accelerator,

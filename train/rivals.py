@@ -92,7 +92,20 @@ def _serve(end: Any, rival: Rival) -> None:
       end.send(time.perf_counter() - start)
 
 
-def synthetic_batch(
+def synthetic_stream(
+  batch: int, length: int, vocab_size: int
+) -> dict[str, np.ndarray]:
+  """Returns a host batch of random tokens for a left-to-right model."""
+  rng = np.random.default_rng(0)
+  return {
+    'window': rng.integers(0, vocab_size, (batch, length + 1), dtype=np.int32),
+    'lengths': np.full(batch, length + 1, np.int32),
+    'example_ids': np.arange(batch, dtype=np.int32),
+    'example_mask': np.ones(batch, bool),
+  }
+
+
+def synthetic_pairs(
   batch: int, length: int, vocab_size: int, seed: int = 0
 ) -> dict[str, np.ndarray]:
   """Returns a host batch of random tokens in sentences of about 20."""
@@ -121,23 +134,29 @@ def compiled_step(
   import jax
 
   from configs import base, variants
-  from train import assemble, device, plan, settings, sharding
+  from train import architecture, assemble, device, settings, sharding
 
   device.enable_compilation_cache()
   config = base.get_config()
-  config.model.update(variants.BERT[size])
+  if size in variants.BERT:
+    config.model.update(variants.BERT[size])
+  else:
+    config.model.update(variants.GPT2[size], name='gpt2', max_length=1024)
+    config.train.objective = 'lm'
+    config.optim.name = 'adamw'
   config.model.update(model)
   phase = settings.Phase(1_000_000, length, batch, 'continue')
   mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
   job = assemble.build_job(
-    config, (phase,), assemble.Vocabulary.of_size(vocab_size), mesh
+    config, (phase,), architecture.Vocabulary.of_size(vocab_size), mesh
   )
-  host_batch = synthetic_batch(batch, length, vocab_size)
+  synthetic = synthetic_pairs if size in variants.BERT else synthetic_stream
+  host_batch = synthetic(batch, length, vocab_size)
   with sharding.scope(mesh, config.mesh.rules):
     state = job.create_state()
     on_device = sharding.put_batch(host_batch, mesh)
     step = job.train_step(length).lower(state, on_device).compile()
-  return step, state, on_device, plan.step_flops(job)[phase]
+  return step, state, on_device, job.step_flops(phase)
 
 
 def our_step(size: str, **options: Any) -> tuple[Callable[[], None], float]:
@@ -207,6 +226,139 @@ def their_step(
       loss = model(**inputs).loss
     loss.backward()
     optimizer.step()
+    if accelerator:
+      torch.cuda.synchronize()
+
+  return run, 0.0
+
+
+def _their_gpt2(size: str, dropout: float, where: str) -> Any:
+  """Returns Hugging Face's GPT-2 of a size, its parameters random."""
+  import torch
+  import transformers
+
+  from configs import variants
+
+  sizes = variants.GPT2[size]
+  torch.set_num_threads(os.cpu_count())
+  torch.manual_seed(0)
+  config = transformers.GPT2Config(
+    n_layer=sizes['num_layers'],
+    n_embd=sizes['embed_dim'],
+    n_head=sizes['num_heads'],
+    resid_pdrop=dropout,
+    embd_pdrop=dropout,
+    attn_pdrop=dropout,
+    attn_implementation='sdpa',
+  )
+  return transformers.GPT2LMHeadModel(config).to(where)
+
+
+def their_gpt2_step(
+  size: str,
+  *,
+  batch: int,
+  length: int,
+  dropout: float,
+  accelerator: bool = False,
+) -> tuple[Callable[[], None], float]:
+  """Returns what trains a step of Hugging Face's GPT-2; no FLOPs."""
+  import torch
+
+  where = 'cuda' if accelerator else 'cpu'
+  model = _their_gpt2(size, dropout, where).train()
+  optimizer = torch.optim.AdamW(
+    model.parameters(), lr=1e-4, fused=accelerator or None
+  )
+  if accelerator:
+    torch.set_float32_matmul_precision('high')
+    model = torch.compile(model)
+  tokens = torch.randint(0, 50_257, (batch, length), device=where)
+
+  def run() -> None:
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast(where, torch.bfloat16, enabled=accelerator):
+      loss = model(input_ids=tokens, labels=tokens).loss
+    loss.backward()
+    optimizer.step()
+    if accelerator:
+      torch.cuda.synchronize()
+
+  return run, 0.0
+
+
+PROMPT_TOKENS = 16  # of a prompt that is gone on from
+
+
+def our_decoding(
+  size: str, *, batch: int, new_tokens: int, dtype: str = 'float32'
+) -> tuple[Callable[[], None], float]:
+  """Returns what decodes greedily by our GPT-2, parameters random; no FLOPs."""
+  import jax
+  import jax.numpy as jnp
+  from flax import linen as nn
+
+  from configs import variants
+  from models import decoding, gpt
+  from train import device
+
+  device.enable_compilation_cache()
+  model = gpt.Gpt(
+    vocab_size=50_257,
+    max_length=1024,
+    pre_norm=True,
+    dtype=jnp.dtype(dtype),
+    **variants.GPT2[size],
+  )
+  zeros = jnp.zeros((1, 8), jnp.int32)
+  params = nn.unbox(
+    jax.jit(lambda rng: model.init(rng, zeros, zeros == 0, zeros, train=False))(
+      jax.random.key(0)
+    )
+  )['params']
+  model, params = gpt.prepare_decoding(model, params)
+  rng = np.random.default_rng(0)
+  tokens = rng.integers(0, 50_257, (batch, PROMPT_TOKENS))
+
+  def run() -> None:
+    for _ in decoding.generate(
+      model,
+      params,
+      tokens,
+      np.full(batch, PROMPT_TOKENS),
+      max_new_tokens=new_tokens,
+      rngs=jax.random.split(jax.random.key(0), batch),
+    ):
+      pass
+
+  return run, 0.0
+
+
+def their_decoding(
+  size: str, *, batch: int, new_tokens: int, accelerator: bool = False
+) -> tuple[Callable[[], None], float]:
+  """Returns what decodes greedily by Hugging Face's GPT-2; no FLOPs."""
+  import torch
+
+  where = 'cuda' if accelerator else 'cpu'
+  model = _their_gpt2(size, 0.0, where).eval()
+  options = {}
+  if accelerator:
+    model = model.to(torch.bfloat16)
+    # Compiled by itself where the cache is static.
+    options['cache_implementation'] = 'static'
+  tokens = torch.randint(0, 50_257, (batch, PROMPT_TOKENS), device=where)
+
+  def run() -> None:
+    model.generate(
+      tokens,
+      attention_mask=torch.ones_like(tokens),
+      do_sample=False,
+      max_new_tokens=new_tokens,
+      min_new_tokens=new_tokens,
+      pad_token_id=0,
+      **options,
+    )
     if accelerator:
       torch.cuda.synchronize()
 

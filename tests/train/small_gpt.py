@@ -1,0 +1,34 @@
+"""A small GPT-2 with a tokenizer, not trained."""
+
+import pydoc_data.topics
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from data import tokenization
+from models import gpt
+from train.trained import Trained
+
+
+def small_trained(max_length=64):
+  tokenizer = tokenization.train(
+    list(pydoc_data.topics.topics.values())[:20],
+    tokenization.parse_training('train:bytebpe:400'),
+  )
+  model = gpt.Gpt(
+    vocab_size=tokenizer.vocab_size,
+    num_layers=2,
+    embed_dim=32,
+    num_heads=2,
+    mlp_dim=64,
+    max_length=max_length,
+    pre_norm=True,
+  )
+  zeros = jnp.zeros((1, 8), jnp.int32)
+  params = nn.unbox(
+    model.init(jax.random.key(0), zeros, zeros == 0, zeros, train=False)
+  )['params']
+  # Large, so that no two tokens are about as likely.
+  params = jax.tree.map(lambda leaf: leaf * (4 if leaf.ndim > 1 else 1), params)
+  return Trained('gpt2', model, params, tokenizer)

@@ -1,0 +1,176 @@
+"""Texts that models go on writing, from the command's side."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from small_gpt import small_trained
+
+from models.decoding import Sampling
+from train import generate
+
+
+@pytest.fixture(scope='module')
+def found():
+  return small_trained()
+
+
+PROMPTS = ['The cat', 'A much longer beginning of a text', 'x', 'Two words']
+
+
+def test_a_batch_is_each_prompt_alone(found):
+  options = dict(max_new_tokens=12, sampling=Sampling(), seed=3, samples=2)
+  together = generate.complete(found, PROMPTS, batch=8, **options)
+  for batch in (1, 3):
+    assert generate.complete(found, PROMPTS, batch=batch, **options) == together
+  assert len(together) == 8
+  assert len({completion.text for completion in together}) > 4
+  assert together != generate.complete(
+    found, PROMPTS, batch=8, **options | {'seed': 4}
+  )
+  # The first prompt alone is the first of several.
+  alone = generate.complete(found, PROMPTS[:1], **options)
+  assert alone == together[:2]
+
+
+def test_greedy_is_the_likeliest_token_of_the_full_pass(found):
+  (written,) = generate.complete(found, PROMPTS[:1], max_new_tokens=10)
+  (ids,) = found.tokenizer.encode_batch(PROMPTS[:1])
+  for _ in range(10):
+    tokens = np.array([ids])
+    logits = found.model.apply(
+      {'params': found.params},
+      tokens,
+      np.ones_like(tokens, bool),
+      np.arange(len(ids))[None],
+      train=False,
+    )['lm_logits']
+    ids.append(int(logits[0, -1, : found.tokenizer.vocab_size].argmax()))
+  assert written.tokens == ids[-10:]
+  assert written.text == found.tokenizer.decode(ids[-10:])
+  assert written.finish == 'length'
+
+
+def test_stop_strings_are_cut_off_and_streams_add_up(found):
+  options = dict(max_new_tokens=40, sampling=Sampling(top_k=50), seed=1)
+  (whole,) = generate.complete(found, PROMPTS[:1], **options)
+  stop = whole.text[10:12]
+  parts = []
+  (cut,) = generate.complete(
+    found, PROMPTS[:1], stop=[stop, 'never'], show=parts.append, **options
+  )
+  assert cut.finish == 'stop'
+  assert cut.text == whole.text[: whole.text.index(stop)]
+  assert ''.join(parts) == cut.text
+  parts.clear()
+  generate.complete(found, PROMPTS[:1], show=parts.append, **options)
+  assert ''.join(parts) == whole.text
+  assert len(parts) > 1
+
+
+def test_long_prompts_are_refused_or_slid(found):
+  room = found.model.max_length + 1
+  text = 'word ' * room
+  with pytest.raises(ValueError, match=r'prompt 2 has .* --overflow slide'):
+    generate.complete(found, ['x', text], max_new_tokens=5)
+  (slid,) = generate.complete(found, [text], max_new_tokens=5, overflow='slide')
+  # What is left of the prompt is its end.
+  (ids,) = found.tokenizer.encode_batch([text])
+  tail = found._replace(
+    tokenizer=FixedTokens(found.tokenizer, ids[-(room - 5) :])
+  )
+  (expected,) = generate.complete(tail, [text], max_new_tokens=5)
+  assert slid.tokens == expected.tokens
+  # More new tokens than positions.
+  (long,) = generate.complete(
+    found, ['x'], max_new_tokens=3 * room, overflow='slide'
+  )
+  assert len(long.tokens) == 3 * room
+
+
+class FixedTokens:
+  """A tokenizer that gives the same ids to any text."""
+
+  def __init__(self, tokenizer, ids):
+    self._tokenizer, self._ids = tokenizer, ids
+
+  def encode_batch(self, texts):
+    return [self._ids for _ in texts]
+
+  def decode(self, ids):
+    return self._tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'prompts': ['a', '']}, 'prompt 2 is empty'),
+    ({'max_new_tokens': 0}, 'max_new_tokens=0: expected 1 or more'),
+    ({'stop': ['']}, '--stop is empty'),
+    ({'samples': 0}, 'expected 1 or more of each'),
+  ],
+)
+def test_bad_input_is_refused(found, options, message):
+  options = {'prompts': ['a'], 'max_new_tokens': 3} | options
+  with pytest.raises(ValueError, match=message):
+    generate.complete(found, **options)
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'temperature': -1.0}, 'temperature is -1.0'),
+    ({'top_p': 0.0}, 'top_p is 0.0, expected a share in'),
+    ({'top_p': 1.5}, 'top_p is 1.5'),
+    ({'top_k': -1}, 'top_k is -1'),
+  ],
+)
+def test_bad_sampling_is_refused(options, message):
+  with pytest.raises(ValueError, match=message):
+    Sampling(**options)
+
+
+def test_prompt_files(tmp_path, monkeypatch):
+  path = tmp_path / 'prompts.jsonl'
+  path.write_text('{"prompt": "a", "id": 7}\n\n{"prompt": "b"}\n')
+  assert generate.read_prompts(str(path)) == [
+    {'prompt': 'a', 'id': 7},
+    {'prompt': 'b'},
+  ]
+  monkeypatch.setattr(sys, 'stdin', io.StringIO('{"prompt": "c"}\n'))
+  assert generate.read_prompts('-') == [{'prompt': 'c'}]
+  for text, message in (
+    ('{"prompt": "a"}\n{"text": "b"}', 'line 2: expected a JSON object with'),
+    ('{"prompt": ', 'line 1: not JSON'),
+    ('\n', 'holds no prompt'),
+  ):
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+      generate.read_prompts(str(path))
+  path.write_bytes(b'{"prompt": "\xff"}')
+  with pytest.raises(ValueError, match='not UTF-8 at byte 12'):
+    generate.read_prompts(str(path))
+
+
+def test_command(found, tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr(generate.trained, 'load', lambda *_, **__: found)
+  arguments = '--max_new_tokens 5 --temperature 0'.split()
+
+  def run(*more):
+    monkeypatch.setattr(sys, 'argv', ['generate', 'W', *arguments, *more])
+    generate.main()
+    return capsys.readouterr().out
+
+  (expected,) = generate.complete(found, ['The cat'], max_new_tokens=5)
+  assert run('--prompt', 'The cat') == f'The cat{expected.text}\n'
+  record = json.loads(run('--prompt', 'The cat', '--json'))
+  assert record == {'prompt': 'The cat', **expected._asdict()}
+  path = tmp_path / 'out.jsonl'
+  source = tmp_path / 'in.jsonl'
+  source.write_text('{"prompt": "The cat", "id": 1}\n{"prompt": "x"}\n')
+  assert run('--input', str(source), '--output', str(path)) == ''
+  first, second = map(json.loads, path.read_text().splitlines())
+  assert first == {'prompt': 'The cat', 'id': 1, **expected._asdict()}
+  assert second['prompt'] == 'x' and len(second['tokens']) == 5

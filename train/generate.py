@@ -1,0 +1,353 @@
+"""Continues texts: python -m train.generate WORKDIR --prompt TEXT."""
+
+import argparse
+import itertools
+import json
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from models import decoding, gpt
+from models.decoding import Sampling
+from train import command, device, metrics, reporting, trained
+from train.score import read_text
+
+# Prompts beyond the model's positions.
+OVERFLOWS = ('refuse', 'slide')
+# What a decoder writes for bytes that are not whole yet.
+_BROKEN = '\ufffd'
+_CHUNK = 16
+
+
+class Completion(NamedTuple):
+  """What a model wrote.
+
+  Attributes:
+    text: without the prompt, up to the stop.
+    tokens: ids of it, before the stop was cut off.
+    finish: 'stop' at an end-of-text token or a stop string, else 'length'.
+  """
+
+  text: str
+  tokens: list[int]
+  finish: str
+
+
+def complete(
+  found: trained.Trained,
+  prompts: Sequence[str],
+  *,
+  max_new_tokens: int,
+  sampling: Sampling = decoding.GREEDY,
+  seed: int = 0,
+  samples: int = 1,
+  stop: Sequence[str] = (),
+  overflow: str = 'refuse',
+  batch: int = 8,
+  show: Callable[[str], None] | None = None,
+) -> list[Completion]:
+  """Continues prompts.
+
+  Sample s of prompt p depends on the seed, p and s only, never on the batch.
+
+  Args:
+    found: a GPT or GPT-2.
+    prompts: texts, none empty.
+    max_new_tokens: of each.
+    sampling: how tokens are chosen.
+    seed: any integer.
+    samples: how many continuations a prompt gets.
+    stop: texts at which a continuation ends; they are cut off.
+    overflow: 'refuse' a prompt that, with the new tokens, exceeds the model's
+      positions; or 'slide': its oldest tokens are forgotten.
+    batch: prompts continued at a time; of like length.
+    show: gets the text as it comes; of a single continuation.
+
+  Returns:
+    The continuations, those of a prompt one after the other.
+
+  Raises:
+    ValueError: naming the prompt that is empty or too long.
+  """
+  if max_new_tokens < 1:
+    raise ValueError(f'--max_new_tokens={max_new_tokens}: expected 1 or more')
+  if samples < 1 or batch < 1:
+    raise ValueError(
+      f'--samples={samples} --batch={batch}: expected 1 or more of each'
+    )
+  if '' in stop:
+    raise ValueError('--stop is empty: everything would end at once')
+  ids = found.tokenizer.encode_batch(list(prompts))
+  room = found.model.max_length + 1  # the last token is not read any more
+  for number, tokens in enumerate(ids, start=1):
+    if not tokens:
+      raise ValueError(
+        f'prompt {number} is empty: give at least a token to go on from'
+      )
+    if len(tokens) + max_new_tokens > room and overflow == 'refuse':
+      raise ValueError(
+        f'prompt {number} has {len(tokens):,} tokens; with'
+        f' --max_new_tokens={max_new_tokens} they exceed the {room - 1:,}'
+        ' positions of the model. Shorten one of them, or let the oldest tokens'
+        ' be forgotten: --overflow slide'
+      )
+  model, params = gpt.prepare_decoding(found.model, found.params)
+  prepared = found._replace(model=model, params=params)
+  jobs = [
+    (tokens, number, sample)
+    for number, tokens in enumerate(ids)
+    for sample in range(samples)
+  ]
+  order = sorted(range(len(jobs)), key=lambda place: len(jobs[place][0]))
+  results: list[Completion | None] = [None] * len(jobs)
+  key = jax.random.key(seed)
+  for first in range(0, len(order), batch):
+    places = order[first : first + batch]
+    rows = [jobs[place] for place in places]
+    keys = jax.numpy.stack(
+      [
+        jax.random.fold_in(jax.random.fold_in(key, number), sample)
+        for _, number, sample in rows
+      ]
+    )
+    written = _complete_batch(
+      prepared,
+      [tokens for tokens, _, _ in rows],
+      keys,
+      max_new_tokens,
+      sampling,
+      stop,
+      show if len(jobs) == 1 else None,
+    )
+    for place, completion in zip(places, written, strict=True):
+      results[place] = completion
+  return results
+
+
+def _complete_batch(
+  found: trained.Trained,
+  prompts: Sequence[Sequence[int]],
+  keys: jax.Array,
+  max_new_tokens: int,
+  sampling: Sampling,
+  stop: Sequence[str],
+  show: Callable[[str], None] | None,
+) -> list[Completion]:
+  """Continues the prompts of a batch, all by as many tokens."""
+  room = found.model.max_length + 1
+  end = getattr(found.tokenizer, 'end_of_text_id', None)
+  stop_ids = () if end is None else (end,)
+  rows = [_Row(found.tokenizer, prompt, stop, end, show) for prompt in prompts]
+  left = max_new_tokens
+  for slide in itertools.count():
+    # Once the positions are used up, the older half is forgotten.
+    keep = room - left if room - left >= room // 2 else room // 2
+    seen = [
+      row.seen[-keep:] if len(row.seen) > keep else row.seen for row in rows
+    ]
+    lengths = np.array([len(ids) for ids in seen])
+    tokens = np.zeros((len(rows), lengths.max()), np.int32)
+    for row, ids in enumerate(seen):
+      tokens[row, : len(ids)] = ids
+    steps = min(left, room - int(lengths.max()))
+    for chunk in decoding.generate(
+      found.model,
+      found.params,
+      tokens,
+      lengths,
+      max_new_tokens=steps,
+      rngs=jax.vmap(jax.random.fold_in, (0, None))(keys, slide),
+      sampling=sampling,
+      stop_ids=stop_ids,
+      chunk=_CHUNK,
+    ):
+      for row, ids in zip(rows, chunk, strict=True):
+        row.add([int(i) for i in ids if i != decoding.NO_TOKEN])
+      if all(row.done for row in rows):
+        break
+    left -= steps
+    if not left or all(row.done for row in rows):
+      return [row.finish() for row in rows]
+
+
+class _Row:
+  """A text that grows, until a stop."""
+
+  def __init__(
+    self,
+    tokenizer: Any,
+    prompt: Sequence[int],
+    stop: Sequence[str],
+    end: int | None,
+    show: Callable[[str], None] | None,
+  ):
+    self.seen = list(prompt)
+    self.done = False
+    self._tokenizer = tokenizer
+    self._prompt = list(prompt)
+    self._stop = stop
+    self._end = end
+    self._show = show
+    self._text = ''
+    self._shown = 0
+
+  def add(self, ids: Sequence[int]) -> None:
+    """Adds tokens; what comes after the end does not count."""
+    if self.done:
+      return
+    for token in ids:
+      self.seen.append(token)
+      if token == self._end:
+        self.done = True
+        break
+    self._text = self._decode()
+    if self._stop:
+      found = [at for stop in self._stop if (at := self._text.find(stop)) >= 0]
+      if found:
+        self._text, self.done = self._text[: min(found)], True
+    self._say(self._text if self.done else self._certain())
+
+  def finish(self) -> Completion:
+    """Returns what was written."""
+    self._say(self._text)
+    return Completion(
+      self._text,
+      self.seen[len(self._prompt) :],
+      'stop' if self.done else 'length',
+    )
+
+  def _decode(self) -> str:
+    new = self.seen[len(self._prompt) :]
+    if new and new[-1] == self._end:
+      new = new[:-1]
+    return self._tokenizer.decode(new)
+
+  def _certain(self) -> str:
+    """Returns the text without an end that may yet change."""
+    text = self._text.rstrip(_BROKEN)
+    longest = max(map(len, self._stop), default=0)
+    for size in range(min(longest - 1, len(text)), 0, -1):
+      if any(stop.startswith(text[-size:]) for stop in self._stop):
+        return text[:-size]
+    return text
+
+  def _say(self, text: str) -> None:
+    if self._show and len(text) > self._shown:
+      self._show(text[self._shown :])
+      self._shown = len(text)
+
+
+def read_prompts(path: str) -> list[dict[str, Any]]:
+  """Reads prompts, a JSON object with `prompt` a line; '-': standard input.
+
+  Raises:
+    ValueError: naming the line that is something else.
+    OSError: if the file cannot be read.
+  """
+  text = sys.stdin.read() if path == '-' else read_text(path)
+  records = []
+  for number, line in enumerate(text.splitlines(), start=1):
+    if not line.strip():
+      continue
+    try:
+      record = json.loads(line)
+    except json.JSONDecodeError as error:
+      raise ValueError(f'{path}, line {number}: not JSON ({error})') from None
+    if not isinstance(record, dict) or not isinstance(
+      record.get('prompt'), str
+    ):
+      raise ValueError(
+        f'{path}, line {number}: expected a JSON object with a text "prompt"'
+      )
+    records.append(record)
+  if not records:
+    raise ValueError(f'{path}: holds no prompt')
+  return records
+
+
+def main() -> None:
+  """Entry point."""
+  parser = argparse.ArgumentParser(
+    prog='python -m train.generate', description=__doc__
+  )
+  add = parser.add_argument
+  add('weights', metavar='WORKDIR', help='of a GPT or GPT-2')
+  add('--prompt', action='append', help='a text to go on from; repeatable')
+  add('--input', metavar='FILE', help='JSONL, a "prompt" a line; - is stdin')
+  add('--output', metavar='FILE', help='JSONL of the prompts with their texts')
+  add('--max_new_tokens', type=int, default=100)
+  add('--temperature', type=float, default=1.0, help='0 is greedy')
+  add('--top_k', type=int, default=0, help='draw among so many; 0: all')
+  add('--top_p', type=float, default=1.0, help='or among so much probability')
+  add('--stop', action='append', default=[], help='a text that ends another')
+  add('--seed', type=int, default=0)
+  add('--samples', type=int, default=1, help='texts a prompt')
+  add('--batch', type=int, default=8, help='texts written at a time')
+  add(
+    '--overflow',
+    choices=OVERFLOWS,
+    default='refuse',
+    help="beyond the model's positions: refuse, or forget the oldest tokens",
+  )
+  add('--json', action='store_true', help='print JSONL on standard output')
+  arguments = parser.parse_args()
+  if bool(arguments.prompt) == bool(arguments.input):
+    parser.error('give either --prompt or --input')
+  device.enable_compilation_cache()
+  command.run(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+  sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
+  records = (
+    read_prompts(arguments.input)
+    if arguments.input
+    else [{'prompt': prompt} for prompt in arguments.prompt]
+  )
+  found = trained.load(arguments.weights, expected=trained.LEFT_TO_RIGHT)
+  plain = not (arguments.json or arguments.output)
+  streams = plain and len(records) == 1 and arguments.samples == 1
+
+  def show(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+  if streams:
+    show(records[0]['prompt'])
+  written = complete(
+    found,
+    [record['prompt'] for record in records],
+    max_new_tokens=arguments.max_new_tokens,
+    sampling=sampling,
+    seed=arguments.seed,
+    samples=arguments.samples,
+    stop=arguments.stop,
+    overflow=arguments.overflow,
+    batch=arguments.batch,
+    show=show if streams else None,
+  )
+  if streams:
+    print()
+    return
+  repeated = [record for record in records for _ in range(arguments.samples)]
+  if plain:
+    for record, completion in zip(repeated, written, strict=True):
+      print(f'{record["prompt"]}{completion.text}\n{"-" * 40}')
+    return
+  lines = ''.join(
+    json.dumps(record | completion._asdict(), ensure_ascii=False) + '\n'
+    for record, completion in zip(repeated, written, strict=True)
+  )
+  if arguments.json:
+    print(lines, end='')
+  if arguments.output:
+    metrics.write_atomically(pathlib.Path(arguments.output), lines)
+    reporting.say(f'{len(written)} texts are in {arguments.output}')
+
+
+if __name__ == '__main__':
+  main()

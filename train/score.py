@@ -1,0 +1,425 @@
+"""How likely a model finds a text, or each of several answers.
+
+python -m train.score WORKDIR TEXT [--context N] [--stride N] [--json]
+python -m train.score WORKDIR --choices FILE.jsonl [--json]
+"""
+
+import argparse
+import functools
+import json
+import math
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from data import detokenize
+from train import command, device, metrics, reporting, trained
+
+# Logits of a batch take at most so many bytes; more rows are not faster.
+LOGITS_BYTES = 500_000_000
+
+
+class Window(NamedTuple):
+  """A stretch of text, and the part of it that is scored.
+
+  Attributes:
+    start: first token that the model sees.
+    end: one past the last one that it predicts.
+    first_scored: the first token whose prediction counts.
+  """
+
+  start: int
+  end: int
+  first_scored: int
+
+
+def windows_of(num_tokens: int, context: int, stride: int) -> Iterator[Window]:
+  """Cuts a text so that every token but the first is scored once.
+
+  A window sees `context` tokens and predicts the one after each; the next
+  begins `stride` tokens later, and what both predict counts for the first.
+  So with stride < context, every token but those of the first window is
+  predicted from at least `context - stride + 1` tokens.
+
+  Args:
+    num_tokens: of the text.
+    context: tokens that the model sees at once.
+    stride: 1 to context.
+  """
+  scored = 1
+  for start in range(0, num_tokens - 1, stride):
+    end = min(start + context + 1, num_tokens)
+    yield Window(start, end, scored)
+    if end == num_tokens:
+      return
+    scored = end
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def token_log_probs(
+  model: nn.Module, params: Any, tokens: jax.Array, lengths: jax.Array
+) -> jax.Array:
+  """Returns the log-probability of each token but the first.
+
+  Args:
+    model: a left-to-right model.
+    params: its parameters.
+    tokens: int [B, T + 1].
+    lengths: int [B], real tokens.
+
+  Returns:
+    float32 [B, T], in nats; without meaning beyond the lengths.
+  """
+  inputs, targets = tokens[:, :-1], tokens[:, 1:]
+  place = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
+  outputs = model.apply(
+    {'params': params}, inputs, place < lengths[:, None], place, train=False
+  )
+  logits = outputs['lm_logits'].astype(jnp.float32)
+  found = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+  return found - jax.nn.logsumexp(logits, axis=-1)
+
+
+def score_sequences(
+  model: nn.Module, params: Any, sequences: Sequence[Sequence[int]]
+) -> list[np.ndarray]:
+  """Returns each sequence's log-probabilities, of all tokens but its first.
+
+  Args:
+    model: a left-to-right model.
+    params: its parameters.
+    sequences: token ids, at least 2 and at most max_length + 1 each.
+
+  Returns:
+    float32 arrays, each one shorter than its sequence.
+  """
+  width = max(map(len, sequences))
+  bytes_a_row = 4 * width * model.vocab_size
+  rows = max(1, min(len(sequences), LOGITS_BYTES // bytes_a_row))
+  found = []
+  for first in range(0, len(sequences), rows):
+    part = sequences[first : first + rows]
+    tokens = np.zeros((rows, width), np.int32)
+    lengths = np.zeros(rows, np.int32)
+    for row, sequence in enumerate(part):
+      tokens[row, : len(sequence)] = sequence
+      lengths[row] = len(sequence)
+    scores = np.asarray(token_log_probs(model, params, tokens, lengths))
+    found += [scores[row, : len(ids) - 1] for row, ids in enumerate(part)]
+  return found
+
+
+def score_tokens(
+  model: nn.Module,
+  params: Any,
+  tokens: Sequence[int],
+  *,
+  context: int,
+  stride: int,
+) -> np.ndarray:
+  """Returns the log-probability of every token of a text but the first.
+
+  Args:
+    model: a left-to-right model.
+    params: its parameters.
+    tokens: of the text, 2 or more.
+    context: see `windows_of`.
+    stride: see `windows_of`.
+
+  Returns:
+    float32 [len(tokens) - 1], in nats.
+  """
+  windows = list(windows_of(len(tokens), context, stride))
+  found = np.zeros(len(tokens) - 1, np.float32)
+  tokens = list(tokens)
+  block = 256  # windows at a time bound the memory
+  with reporting.ProgressBar(0, len(windows)) as bar:
+    for first in range(0, len(windows), block):
+      part = windows[first : first + block]
+      scores = score_sequences(
+        model, params, [tokens[window.start : window.end] for window in part]
+      )
+      for window, values in zip(part, scores, strict=True):
+        new = window.end - window.first_scored
+        found[window.first_scored - 1 : window.end - 1] = values[-new:]
+      bar.update(first + len(part))
+  return found
+
+
+def score_text(
+  found: trained.Trained,
+  text: str,
+  *,
+  context: int | None = None,
+  stride: int | None = None,
+  detokenizer: str = 'none',
+) -> tuple[dict[str, Any], list[int], np.ndarray]:
+  """Scores a text as a whole.
+
+  Args:
+    found: the model.
+    text: the text.
+    context: tokens that the model sees at once; by default all it can.
+    stride: 1 to context, by default half of it.
+    detokenizer: what to undo first, see `data.detokenize`. Words, bytes and
+      characters are counted in the text as given.
+
+  Returns:
+    The figures, the token ids, and the log-probabilities of all but the first.
+
+  Raises:
+    ValueError: if a number makes no sense, or the text is too short.
+  """
+  model = found.model
+  context = model.max_length if context is None else context
+  if not 1 <= context <= model.max_length:
+    raise ValueError(
+      f'--context={context}: expected 1 to {model.max_length}, the positions'
+      ' that the model has'
+    )
+  stride = max(1, context // 2) if stride is None else stride
+  if not 1 <= stride <= context:
+    raise ValueError(
+      f'--stride={stride}: expected 1 to --context={context}; a longer one'
+      ' would leave tokens out'
+    )
+  (tokens,) = found.tokenizer.encode_batch(
+    [detokenize.DETOKENIZERS[detokenizer](text)]
+  )
+  if len(tokens) <= context:
+    raise ValueError(
+      f'the text has {len(tokens)} tokens, fewer than one window of'
+      f' --context={context} and the token after it: give more text, or a'
+      ' shorter context'
+    )
+  log_probs = score_tokens(
+    model, found.params, tokens, context=context, stride=stride
+  )
+  nats = -float(log_probs.astype(np.float64).sum())
+  words = detokenize.count_words(text)
+  return (
+    {
+      'tokens': len(tokens),
+      'scored_tokens': len(log_probs),
+      'nats': nats,
+      'perplexity': math.exp(nats / len(log_probs)),
+      'words': words,
+      'word_perplexity': _exp(nats / max(words, 1)),
+      'bits_per_byte': nats / math.log(2) / len(text.encode()),
+      'bits_per_character': nats / math.log(2) / len(text),
+      'context': context,
+      'stride': stride,
+      'detokenizer': detokenizer,
+    },
+    tokens,
+    log_probs,
+  )
+
+
+def _exp(value: float) -> float:
+  return math.exp(value) if value < 700 else math.inf
+
+
+def score_choices(
+  found: trained.Trained, questions: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+  """Scores every choice as what follows its context.
+
+  Args:
+    found: the model.
+    questions: of `read_choices`.
+
+  Returns:
+    For each question: `log_probs`, the sum over each choice's tokens;
+    `mean_log_probs`, their average, by which GPT chooses (Radford et al. 2018,
+    section 5); `choice`, the best by it; and `label` where one was given.
+
+  Raises:
+    ValueError: if a question does not fit into the model's positions.
+  """
+  encode = found.tokenizer.encode_batch
+  limit = found.model.max_length + 1
+  sequences, sizes = [], []
+  for number, question in enumerate(questions, start=1):
+    (context,) = encode([question['context']])
+    for choice, ids in zip(
+      question['choices'], encode(question['choices']), strict=True
+    ):
+      if not context or not ids:
+        empty = 'choice ' + repr(choice) if context else 'the context'
+        raise ValueError(f'question {number}: {empty} has no token')
+      if len(context) + len(ids) > limit:
+        raise ValueError(
+          f'question {number}: context and choice have'
+          f' {len(context) + len(ids)} tokens, the model scores {limit} at'
+          ' most'
+        )
+      sequences.append([*context, *ids])
+      sizes.append(len(ids))
+  scores = iter(
+    values[-size:]
+    for values, size in zip(
+      score_sequences(found.model, found.params, sequences),
+      sizes,
+      strict=True,
+    )
+  )
+  results = []
+  for question in questions:
+    values = [next(scores) for _ in question['choices']]
+    means = [float(value.mean()) for value in values]
+    result = {
+      'log_probs': [float(value.sum()) for value in values],
+      'mean_log_probs': means,
+      'choice': int(np.argmax(means)),
+    }
+    if question.get('label') is not None:
+      result['label'] = question['label']
+    results.append(result)
+  return results
+
+
+def read_choices(path: str) -> list[dict[str, Any]]:
+  """Reads questions, a JSON object a line: context, choices and maybe label.
+
+  Raises:
+    ValueError: naming the line that is something else.
+    OSError: if the file cannot be read.
+  """
+  questions = []
+  for number, line in enumerate(read_text(path).splitlines(), start=1):
+    if not line.strip():
+      continue
+    try:
+      question = json.loads(line)
+    except json.JSONDecodeError as error:
+      raise ValueError(f'{path}, line {number}: not JSON ({error})') from None
+    choices = question.get('choices') if isinstance(question, dict) else None
+    label = question.get('label') if choices else None
+    if not (
+      isinstance(choices, list)
+      and len(choices) > 1
+      and all(isinstance(choice, str) for choice in choices)
+      and isinstance(question.get('context'), str)
+      and (label is None or label in range(len(choices)))
+    ):
+      raise ValueError(
+        f'{path}, line {number}: expected {{"context": text, "choices": [two or'
+        ' more texts], "label": number of the right one, from 0, or absent}'
+      )
+    questions.append(question)
+  if not questions:
+    raise ValueError(f'{path}: holds no question')
+  return questions
+
+
+def read_text(path: str) -> str:
+  """Returns a file's text.
+
+  Raises:
+    ValueError: if it is not UTF-8; names the byte.
+    OSError: if it cannot be read.
+  """
+  try:
+    return pathlib.Path(path).read_bytes().decode()
+  except UnicodeDecodeError as error:
+    raise ValueError(f'{path}: not UTF-8 at byte {error.start:,}') from None
+
+
+def write_log_probs(
+  path: str, tokenizer: Any, tokens: Sequence[int], log_probs: np.ndarray
+) -> None:
+  """Writes a CSV of position, id, piece and log-probability, atomically."""
+  rows = [
+    (place, token, tokenizer.pieces[token], f'{value:.7g}')
+    for place, (token, value) in enumerate(
+      zip(tokens[1:], log_probs, strict=True), start=1
+    )
+  ]
+  header = ('position', 'id', 'piece', 'log_prob')
+  metrics.write_atomically(path, metrics.as_csv([header, *rows]))
+
+
+def main() -> None:
+  """Entry point."""
+  parser = argparse.ArgumentParser(
+    prog='python -m train.score', description=__doc__.partition('\n')[0]
+  )
+  parser.add_argument('weights', metavar='WORKDIR', help='of a GPT or GPT-2')
+  parser.add_argument('text', nargs='?', metavar='TEXT', help='a UTF-8 file')
+  parser.add_argument(
+    '--context', type=int, help='tokens seen at once; by default all it can'
+  )
+  parser.add_argument(
+    '--stride', type=int, help='between windows; by default half the context'
+  )
+  parser.add_argument(
+    '--detokenizer',
+    default='none',
+    choices=sorted(detokenize.DETOKENIZERS),
+    help='what to undo before scoring',
+  )
+  parser.add_argument(
+    '--log_probs', metavar='FILE', help="CSV of every token's log-probability"
+  )
+  parser.add_argument(
+    '--choices',
+    metavar='FILE',
+    help='score the choices of a JSONL file instead',
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='print JSON on standard output'
+  )
+  arguments = parser.parse_args()
+  if (arguments.text is None) == (arguments.choices is None):
+    parser.error('give either TEXT or --choices FILE')
+  device.enable_compilation_cache()
+  command.run(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+  # Bad input shows before the model is loaded.
+  if arguments.choices:
+    questions = read_choices(arguments.choices)
+  else:
+    text = read_text(arguments.text)
+  found = trained.load(arguments.weights, expected=trained.LEFT_TO_RIGHT)
+  if arguments.choices:
+    results = score_choices(found, questions)
+    told = [result for result in results if 'label' in result]
+    right = sum(result['choice'] == result['label'] for result in told)
+    figures = {'questions': len(results)}
+    if told:
+      figures['accuracy'] = right / len(told)
+    report = figures | {'results': results}
+  else:
+    figures, tokens, log_probs = score_text(
+      found,
+      text,
+      context=arguments.context,
+      stride=arguments.stride,
+      detokenizer=arguments.detokenizer,
+    )
+    if arguments.log_probs:
+      write_log_probs(arguments.log_probs, found.tokenizer, tokens, log_probs)
+    report = figures
+  if arguments.json:
+    print(json.dumps(report, indent=2))
+  else:
+    reporting.table(
+      [(name, _shown(value)) for name, value in figures.items()],
+      arguments.text or arguments.choices,
+    )
+
+
+def _shown(value: Any) -> str:
+  return f'{value:,.6g}' if isinstance(value, float) else f'{value}'
+
+
+if __name__ == '__main__':
+  main()

@@ -1,7 +1,9 @@
 """A tiny GPT on the documentation that ships inside every Python.
 
-A real left-to-right pre-training run without any download, about 3 minutes on
-2 CPU cores; it ends by printing what the model makes of held-out beginnings.
+A real left-to-right pre-training run without any download, 4 to 7 minutes on 2
+CPU cores; it ends by printing how the model goes on from held-out beginnings.
+Expected: held-out perplexity 0.23 of what token frequencies alone score (115
+of 502; words found by ftfy and spaCy, seed 0).
 
   python -m train.main --config gpt_tiny
 """

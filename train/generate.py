@@ -21,6 +21,7 @@ OVERFLOWS = ('refuse', 'slide')
 # What a decoder writes for bytes that are not whole yet.
 _BROKEN = '\ufffd'
 _CHUNK = 16
+_BEFORE = 8  # tokens of the prompt that a continuation is decoded with
 
 
 class Completion(NamedTuple):
@@ -224,7 +225,10 @@ class _Row:
     new = self.seen[len(self._prompt) :]
     if new and new[-1] == self._end:
       new = new[:-1]
-    return self._tokenizer.decode(new)
+    # With what stands before it, which may be set apart by a space.
+    before = self._prompt[-_BEFORE:]
+    whole, begun = map(self._tokenizer.decode, ([*before, *new], before))
+    return whole.removeprefix(begun)
 
   def _certain(self) -> str:
     """Returns the text without an end that may yet change."""

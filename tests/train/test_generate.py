@@ -2,12 +2,14 @@
 
 import io
 import json
+import pydoc_data.topics
 import sys
 
 import numpy as np
 import pytest
 from small_gpt import small_trained
 
+from data import tokenization
 from models.decoding import Sampling
 from train import generate
 
@@ -68,6 +70,19 @@ def test_stop_strings_are_cut_off_and_streams_add_up(found):
   generate.complete(found, PROMPTS[:1], show=parts.append, **options)
   assert ''.join(parts) == whole.text
   assert len(parts) > 1
+
+
+def test_a_continuation_is_set_apart_as_words_are(found):
+  topics = list(pydoc_data.topics.topics.values())[:5]
+  tokenizer = tokenization.train(
+    topics, tokenization.parse_training('train:bpe:400')
+  )
+  model = found.model.clone(vocab_size=400)
+  small = found._replace(tokenizer=tokenizer, model=model)
+  (ids,) = tokenizer.encode_batch(['the value of'])
+  (written,) = generate.complete(small, ['the value of'], max_new_tokens=5)
+  whole = tokenizer.decode([*ids, *written.tokens])
+  assert 'the value of' + written.text == whole
 
 
 def test_long_prompts_are_refused_or_slid(found):

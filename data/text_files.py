@@ -10,7 +10,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import zstandard
 from etils import epath
@@ -273,3 +273,50 @@ def records(
         'surrogate pair, which is no text'
       )
     yield text
+
+
+def read_text(path: str | os.PathLike) -> str:
+  """Returns a whole file's text.
+
+  Raises:
+    ValueError: if it is not UTF-8; names the byte.
+    OSError: if it cannot be read.
+  """
+  try:
+    return epath.Path(path).read_bytes().decode()
+  except UnicodeDecodeError as error:
+    raise ValueError(f'{path}: not UTF-8 at byte {error.start:,}') from None
+
+
+def parse_records(
+  text: str,
+  name: str | os.PathLike,
+  is_right: Callable[[dict[str, Any]], bool],
+  expected: str,
+) -> list[dict[str, Any]]:
+  """Parses a JSON object a line; blank lines are passed over.
+
+  Args:
+    text: the lines.
+    name: of the file, for errors.
+    is_right: whether an object is what is wanted.
+    expected: what is wanted, for errors.
+
+  Raises:
+    ValueError: naming the line that is something else; or if there is none.
+  """
+  found = []
+  # JSON's strings may hold the other line ends of Unicode.
+  for number, line in enumerate(text.split('\n'), start=1):
+    if not line.strip():
+      continue
+    try:
+      record = json.loads(line)
+    except json.JSONDecodeError as error:
+      raise ValueError(f'{name}, line {number}: not JSON ({error})') from None
+    if not (isinstance(record, dict) and is_right(record)):
+      raise ValueError(f'{name}, line {number}: expected {expected}')
+    found.append(record)
+  if not found:
+    raise ValueError(f'{name}: is empty; expected {expected} on each line')
+  return found

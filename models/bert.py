@@ -358,9 +358,14 @@ def train_flops(
     embed_dim: D.
     mlp_dim: F.
   """
-  B, T, P, D = batch, length, predictions, embed_dim
-  projections = 2 * B * T * D * (4 * D + 2 * mlp_dim)  # q, k, v, out; in, out
-  attention = 2 * 2 * B * T * T * D  # scores and context, over all heads
+  B, P, D = batch, predictions, embed_dim
+  stack = blocks.forward_flops(
+    batch=batch,
+    length=length,
+    num_layers=num_layers,
+    embed_dim=embed_dim,
+    mlp_dim=mlp_dim,
+  )
   mlm = 2 * B * P * D * (D + vocab_size)
   nsp = 2 * B * D * (D + 2)
-  return 3 * (num_layers * (projections + attention) + mlm + nsp)
+  return 3 * (stack + mlm + nsp)

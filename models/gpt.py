@@ -411,7 +411,12 @@ def train_flops(
     mlp_dim: F.
   """
   B, T, D = batch, length, embed_dim
-  projections = 2 * B * T * D * (4 * D + 2 * mlp_dim)  # q, k, v, out; in, out
-  attention = 2 * 2 * B * T * T * D  # scores and context, over all heads
+  stack = blocks.forward_flops(
+    batch=batch,
+    length=length,
+    num_layers=num_layers,
+    embed_dim=embed_dim,
+    mlp_dim=mlp_dim,
+  )
   head = 2 * B * T * D * vocab_size
-  return 3 * (num_layers * (projections + attention) + head)
+  return 3 * (stack + head)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from data import text_files
 from models import decoding, gpt
 from models.decoding import Sampling
 from train import command, device, metrics, reporting, trained
-from train.score import read_text
 
 # Prompts beyond the model's positions.
 OVERFLOWS = ('refuse', 'slide')
@@ -252,25 +252,12 @@ def read_prompts(path: str) -> list[dict[str, Any]]:
     ValueError: naming the line that is something else.
     OSError: if the file cannot be read.
   """
-  text = sys.stdin.read() if path == '-' else read_text(path)
-  records = []
-  for number, line in enumerate(text.splitlines(), start=1):
-    if not line.strip():
-      continue
-    try:
-      record = json.loads(line)
-    except json.JSONDecodeError as error:
-      raise ValueError(f'{path}, line {number}: not JSON ({error})') from None
-    if not isinstance(record, dict) or not isinstance(
-      record.get('prompt'), str
-    ):
-      raise ValueError(
-        f'{path}, line {number}: expected a JSON object with a text "prompt"'
-      )
-    records.append(record)
-  if not records:
-    raise ValueError(f'{path}: holds no prompt')
-  return records
+  return text_files.parse_records(
+    sys.stdin.read() if path == '-' else text_files.read_text(path),
+    path,
+    lambda record: isinstance(record.get('prompt'), str),
+    '{"prompt": text}',
+  )
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ import argparse
 import functools
 import json
 import math
-import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from data import detokenize
-from train import command, device, metrics, reporting, trained
+from data import detokenize, text_files
+from train import command, device, metrics, objectives, reporting, trained
 
 # Logits of a batch take at most so many bytes; more rows are not faster.
 LOGITS_BYTES = 500_000_000
@@ -80,9 +79,8 @@ def token_log_probs(
   outputs = model.apply(
     {'params': params}, inputs, place < lengths[:, None], place, train=False
   )
-  logits = outputs['lm_logits'].astype(jnp.float32)
-  found = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-  return found - jax.nn.logsumexp(logits, axis=-1)
+  losses, _ = objectives.score_labels(outputs['lm_logits'], targets)
+  return -losses
 
 
 def score_sequences(
@@ -291,44 +289,24 @@ def read_choices(path: str) -> list[dict[str, Any]]:
     ValueError: naming the line that is something else.
     OSError: if the file cannot be read.
   """
-  questions = []
-  for number, line in enumerate(read_text(path).splitlines(), start=1):
-    if not line.strip():
-      continue
-    try:
-      question = json.loads(line)
-    except json.JSONDecodeError as error:
-      raise ValueError(f'{path}, line {number}: not JSON ({error})') from None
-    choices = question.get('choices') if isinstance(question, dict) else None
-    label = question.get('label') if choices else None
-    if not (
-      isinstance(choices, list)
-      and len(choices) > 1
-      and all(isinstance(choice, str) for choice in choices)
-      and isinstance(question.get('context'), str)
-      and (label is None or label in range(len(choices)))
-    ):
-      raise ValueError(
-        f'{path}, line {number}: expected {{"context": text, "choices": [two or'
-        ' more texts], "label": number of the right one, from 0, or absent}'
-      )
-    questions.append(question)
-  if not questions:
-    raise ValueError(f'{path}: holds no question')
-  return questions
+  return text_files.parse_records(
+    text_files.read_text(path),
+    path,
+    _is_question,
+    '{"context": text, "choices": [two or more texts], "label": number of the'
+    ' right one, from 0, or absent}',
+  )
 
 
-def read_text(path: str) -> str:
-  """Returns a file's text.
-
-  Raises:
-    ValueError: if it is not UTF-8; names the byte.
-    OSError: if it cannot be read.
-  """
-  try:
-    return pathlib.Path(path).read_bytes().decode()
-  except UnicodeDecodeError as error:
-    raise ValueError(f'{path}: not UTF-8 at byte {error.start:,}') from None
+def _is_question(record: dict[str, Any]) -> bool:
+  choices, label = record.get('choices'), record.get('label')
+  return (
+    isinstance(record.get('context'), str)
+    and isinstance(choices, list)
+    and len(choices) > 1
+    and all(isinstance(choice, str) for choice in choices)
+    and (label is None or label in range(len(choices)))
+  )
 
 
 def write_log_probs(
@@ -387,7 +365,7 @@ def _run(arguments: argparse.Namespace) -> None:
   if arguments.choices:
     questions = read_choices(arguments.choices)
   else:
-    text = read_text(arguments.text)
+    text = text_files.read_text(arguments.text)
   found = trained.load(arguments.weights, expected=trained.LEFT_TO_RIGHT)
   if arguments.choices:
     results = score_choices(found, questions)

@@ -16,9 +16,8 @@ import string
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from data import sentences
+from data import sentences, text_files
 from train import command, device, generate, reporting, trained
-from train.score import read_text
 
 # Prompts in, continuations out.
 Complete = Callable[[Sequence[str]], list[str]]
@@ -40,7 +39,7 @@ def read_coqa(path: str) -> list[Conversation]:
     OSError: if the file cannot be read.
   """
   try:
-    entries = json.loads(read_text(path))['data']
+    entries = json.loads(text_files.read_text(path))['data']
   except (json.JSONDecodeError, KeyError, TypeError):
     raise ValueError(
       f'{path}: expected CoQA, a JSON object with a list "data"'
@@ -152,24 +151,22 @@ def read_stories(path: str) -> list[Article]:
       raise FileNotFoundError(f'{path}: holds no .story file')
     articles = []
     for file in files:
-      text, *highlights = read_text(str(file)).split('@highlight')
+      text, *highlights = text_files.read_text(file).split('@highlight')
       if not highlights:
         raise ValueError(f'{file}: has no @highlight')
       articles.append(
         Article(text.strip(), '\n'.join(part.strip() for part in highlights))
       )
     return articles
-  articles = []
-  for number, line in enumerate(read_text(path).splitlines(), start=1):
-    try:
-      record = json.loads(line)
-      articles.append(Article(record['article'], record['highlights']))
-    except (json.JSONDecodeError, KeyError, TypeError):
-      raise ValueError(
-        f'{path}, line {number}: expected a JSON object with article and'
-        ' highlights'
-      ) from None
-  return articles
+  records = text_files.parse_records(
+    text_files.read_text(path),
+    path,
+    lambda record: all(
+      isinstance(record.get(name), str) for name in ('article', 'highlights')
+    ),
+    '{"article": text, "highlights": text}',
+  )
+  return [Article(each['article'], each['highlights']) for each in records]
 
 
 def run_summaries(
@@ -205,7 +202,9 @@ def read_parallel(source: str, target: str) -> list[tuple[str, str]]:
     ValueError: if they have not as many lines.
     OSError: if one cannot be read.
   """
-  lines = [read_text(path).splitlines() for path in (source, target)]
+  texts = [text_files.read_text(path) for path in (source, target)]
+  # Sentences may hold the other line ends of Unicode.
+  lines = [text.removesuffix('\n').split('\n') for text in texts]
   if len(lines[0]) != len(lines[1]):
     raise ValueError(
       f'{source} has {len(lines[0])} lines, {target} {len(lines[1])}: expected'

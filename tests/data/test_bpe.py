@@ -73,7 +73,7 @@ def texts(sesame_data):
   return [*found, *HARD]
 
 
-def same(ours, theirs, texts):
+def check_same(ours, theirs, texts):
   for text, ids, expected in zip(texts, ours, theirs, strict=True):
     assert ids == expected, repr(text[:200])
   assert sum(map(len, ours)) > 50_000
@@ -126,7 +126,7 @@ def release(gpt):
 
 def test_gpt_equals_the_release(gpt, texts):
   texts = [*texts[: -len(HARD) : 2], *HARD]
-  same(gpt.encode_batch(texts), map(release(gpt), texts), texts)
+  check_same(gpt.encode_batch(texts), map(release(gpt), texts), texts)
 
 
 def test_gpt_without_ftfy_and_spacy_equals_transformers(folder, texts):
@@ -140,7 +140,7 @@ def test_gpt_without_ftfy_and_spacy_equals_transformers(folder, texts):
   # They recognise '<unk>' in the text, which is text.
   texts = [text for text in texts if '<unk>' not in text]
   expected = theirs(texts, add_special_tokens=False)['input_ids']
-  same(ours.encode_batch(texts), expected, texts)
+  check_same(ours.encode_batch(texts), expected, texts)
   assert ours.white_space == 'ignored'
 
 
@@ -169,9 +169,9 @@ def test_gpt_decoded_and_encoded_again(gpt, sesame_data):
   (ids,) = gpt.encode_batch([text])
   (again,) = gpt.encode_batch([gpt.decode(ids)])
   assert len(ids) > 10_000 and ids.count(0) == 0
-  differ = sum(a != b for a, b in zip(ids, again, strict=False))
-  # spaCy leaves some words whole only where no space stands in them.
-  assert gpt.decode(again) == gpt.decode(ids) or differ < len(ids)
+  # spaCy finds more words where spaces were put in, so only those may differ.
+  once, twice = gpt.decode(ids), gpt.decode(again)
+  assert once.replace(' ', '') == twice.replace(' ', '')
 
 
 def test_missing_packages_are_said_and_recorded(
@@ -216,7 +216,7 @@ def test_gpt2_equals_transformers_and_loses_nothing(gpt2, folder, texts):
     assert gpt2.decode(ids) == text
   # They recognise the symbol in the text, as we do when asked.
   expected = theirs(texts, add_special_tokens=False)['input_ids']
-  same(gpt2.encode_batch(texts, special=True), expected, texts)
+  check_same(gpt2.encode_batch(texts, special=True), expected, texts)
   different = [
     t for t, a, b in zip(texts, ours, expected, strict=True) if a != b
   ]

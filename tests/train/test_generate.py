@@ -157,9 +157,9 @@ def test_prompt_files(tmp_path, monkeypatch):
   monkeypatch.setattr(sys, 'stdin', io.StringIO('{"prompt": "c"}\n'))
   assert generate.read_prompts('-') == [{'prompt': 'c'}]
   for text, message in (
-    ('{"prompt": "a"}\n{"text": "b"}', 'line 2: expected a JSON object with'),
+    ('{"prompt": "a"}\n{"text": "b"}', 'line 2: expected {"prompt": text}'),
     ('{"prompt": ', 'line 1: not JSON'),
-    ('\n', 'holds no prompt'),
+    ('\n', 'is empty; expected'),
   ):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):

@@ -12,7 +12,7 @@ import torch
 import transformers
 from small_gpt import small_trained
 
-from data import detokenize, tokenization
+from data import detokenize, text_files, tokenization
 from models import gpt
 from models.pretrained import gpt as pretrained
 from train import score, trained
@@ -177,7 +177,7 @@ def test_command(found, tmp_path, monkeypatch, capsys):
   assert report['questions'] == 1 and report['accuracy'] in (0.0, 1.0)
   text.write_bytes(b'ab\xff')
   with pytest.raises(ValueError, match='not UTF-8 at byte 2'):
-    score.read_text(str(text))
+    text_files.read_text(text)
 
 
 def test_wikitext_is_scored_as_by_hugging_face(sesame_data):

@@ -4,11 +4,12 @@ A flipped bit of an array goes unseen by the storage libraries, so checksums of
 the arrays go into each checkpoint, and what is restored is held against them.
 """
 
+import asyncio
+import contextlib
 import errno
-import gc
 import json
 import os
-import sys
+from collections.abc import Iterator
 from typing import Any
 
 import orbax.checkpoint as ocp
@@ -204,29 +205,23 @@ def _restore_step(
   Returns:
     The tree and None, or None and what is wrong.
   """
-  hook = sys.unraisablehook
   try:
     checksums = _read_checksums(folder / str(step))
     # Orbax's own manager would wait for all processes at the end, for ever
     # where one of them met an error.
-    restored = ocp.PyTreeCheckpointHandler().restore(
-      folder / str(step) / ITEM,
-      args=ocp.args.PyTreeRestore(
-        item=shapes,
-        restore_args=ocp.checkpoint_utils.construct_restore_args(shapes),
-        partial_restore=partial,
-      ),
-    )
+    with _finished_reads():
+      restored = ocp.PyTreeCheckpointHandler().restore(
+        folder / str(step) / ITEM,
+        args=ocp.args.PyTreeRestore(
+          item=shapes,
+          restore_args=ocp.checkpoint_utils.construct_restore_args(shapes),
+          partial_restore=partial,
+        ),
+      )
     fault = ''
   except Exception as error:  # damage shows in many ways
     cause = ' '.join(str(error).partition('See full TensorStore')[0].split())
     fault = f'it cannot be read ({type(error).__name__}: {cause[:300]})'
-    # What else was being read has errors of its own, of pages, which would
-    # come up when it is collected.
-    sys.unraisablehook = lambda _: None
-  if fault:
-    gc.collect()
-    sys.unraisablehook = hook
   faults = {
     process: text
     for process, text in enumerate(processes.gather(fault))
@@ -241,6 +236,35 @@ def _restore_step(
         f'{path} has the checksum {found}, saved with {checksums.get(path)}'
       )
   return restored, None
+
+
+class _PatientLoop(asyncio.SelectorEventLoop):
+  """An event loop that ends its tasks before it closes."""
+
+  def close(self) -> None:
+    if not self.is_closed() and (left := asyncio.all_tasks(self)):
+      self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    super().close()
+
+
+class _PatientLoops(asyncio.DefaultEventLoopPolicy):
+  def new_event_loop(self) -> asyncio.AbstractEventLoop:
+    return _PatientLoop()
+
+
+@contextlib.contextmanager
+def _finished_reads() -> Iterator[None]:
+  """Has orbax's reads end before its error of the first that failed.
+
+  Orbax closes its loop under the others, and each would print a page of its
+  own error whenever it is collected.
+  """
+  policy = asyncio.get_event_loop_policy()
+  asyncio.set_event_loop_policy(_PatientLoops())
+  try:
+    yield
+  finally:
+    asyncio.set_event_loop_policy(policy)
 
 
 def _read_checksums(folder: epath.Path) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Damaged checkpoints are known and passed over; storage may falter."""
 
+import asyncio
 import functools
 import http.server
 import json
@@ -14,6 +15,7 @@ import threading
 import jax
 import numpy as np
 import pytest
+from orbax.checkpoint._src.serialization import serialization
 
 from data import corpus
 from train import (
@@ -25,12 +27,6 @@ from train import (
   settings,
   sharding,
   state,
-)
-
-# Where one array cannot be read, orbax leaves before TensorStore has told it of
-# the others, whose errors then come up anywhere.
-pytestmark = pytest.mark.filterwarnings(
-  'ignore::pytest.PytestUnraisableExceptionWarning'
 )
 
 
@@ -174,6 +170,26 @@ def test_no_flipped_byte_goes_unseen(job, torn):
         (torn / 'checkpoints' / 'damaged-12').rename(newest)
       path.write_bytes(content)
   assert passed_over > 5
+
+
+def test_other_reads_end_before_the_fault_is_told(job, torn, monkeypatch):
+  """Left behind, each would print a page whenever it is collected."""
+  begun = []
+
+  async def slow_read(**_):
+    begun.append(asyncio.current_task())
+    if len(begun) == 1:
+      raise ValueError('a torn page')
+    await asyncio.sleep(0.2)
+
+  monkeypatch.setattr(serialization, '_read_shard', slow_read)
+  with (
+    checkpoint.Checkpoints(torn, keep=3) as checkpoints,
+    pytest.raises(ValueError, match='no checkpoint .* can be restored'),
+  ):
+    checkpoints.restore(job.shapes)
+  assert len(begun) > 10
+  assert all(task.done() for task in begun)
 
 
 def test_a_fault_of_another_process_counts(job, torn, monkeypatch):

@@ -31,6 +31,7 @@ setuptools.setup(
     'ml-collections>=1.1,<2',
     'etils[epath]>=1.14',
     'tokenizers>=0.23,<0.24',
+    'safetensors>=0.6',
     'nupunkt>=0.8,<0.9',
     'numpy>=2',
     'tensorboardX>=2.6,<3',

@@ -1,4 +1,4 @@
-"""Continues texts: python -m train.generate WORKDIR --prompt TEXT."""
+"""Continues texts: python -m train.generate WEIGHTS --prompt TEXT."""
 
 import argparse
 import itertools
@@ -266,7 +266,7 @@ def main() -> None:
     prog='python -m train.generate', description=__doc__
   )
   add = parser.add_argument
-  add('weights', metavar='WORKDIR', help='of a GPT or GPT-2')
+  add('weights', metavar='WEIGHTS', help=trained.HELP)
   add('--prompt', action='append', help='a text to go on from; repeatable')
   add('--input', metavar='FILE', help='JSONL, a "prompt" a line; - is stdin')
   add('--output', metavar='FILE', help='JSONL of the prompts with their texts')

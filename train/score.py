@@ -1,7 +1,7 @@
 """How likely a model finds a text, or each of several answers.
 
-python -m train.score WORKDIR TEXT [--context N] [--stride N] [--json]
-python -m train.score WORKDIR --choices FILE.jsonl [--json]
+python -m train.score WEIGHTS TEXT [--context N] [--stride N] [--json]
+python -m train.score WEIGHTS --choices FILE.jsonl [--json]
 """
 
 import argparse
@@ -328,7 +328,7 @@ def main() -> None:
   parser = argparse.ArgumentParser(
     prog='python -m train.score', description=__doc__.partition('\n')[0]
   )
-  parser.add_argument('weights', metavar='WORKDIR', help='of a GPT or GPT-2')
+  parser.add_argument('weights', metavar='WEIGHTS', help=trained.HELP)
   parser.add_argument('text', nargs='?', metavar='TEXT', help='a UTF-8 file')
   parser.add_argument(
     '--context', type=int, help='tokens seen at once; by default all it can'

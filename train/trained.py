@@ -1,4 +1,4 @@
-"""Opens what a run left, to use it: model, parameters and tokenizer."""
+"""Opens a workdir or published weights, to use them: model and tokenizer."""
 
 import json
 from typing import Any, NamedTuple
@@ -8,11 +8,16 @@ import ml_collections
 from etils import epath
 from flax import linen as nn
 
-from data import tokenization
+from data import bpe, tokenization
+from models.pretrained import gpt
 from train import assemble, checkpoint, settings, state
 from train.architecture import Vocabulary
 
 LEFT_TO_RIGHT = ('gpt', 'gpt2')
+HELP = (
+  'workdir of a GPT or GPT-2, or a folder of published weights (config.json,'
+  ' model.safetensors, vocabulary)'
+)
 
 
 class Trained(NamedTuple):
@@ -32,10 +37,11 @@ class Trained(NamedTuple):
 
 
 def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
-  """Opens the newest checkpoint of a workdir.
+  """Opens the newest checkpoint of a workdir, or published weights.
 
   Args:
-    weights: the workdir.
+    weights: a workdir of `train.main`; or a folder with Hugging Face's
+      config.json and model.safetensors of a GPT or GPT-2, and a vocabulary.
     expected: the models that will do.
 
   Raises:
@@ -45,15 +51,22 @@ def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
   folder = epath.Path(weights)
   if not (folder / 'config.json').exists():
     raise FileNotFoundError(
-      f'{folder}: no config.json, so this is no workdir of train.main'
+      f'{folder}: no config.json, so this is neither a workdir of train.main'
+      ' nor published weights'
     )
-  config = _read_config(folder)
-  name = config.model.name
+  published = _model_type(folder)
+  if published is None:
+    config = _read_config(folder)
+    name = config.model.name
+  else:
+    name = gpt.MODEL_TYPES.get(published, published)
   if name not in expected:
     raise ValueError(
       f'{folder} holds a {name}, expected {" or ".join(expected)}'
     )
   tokenizer = tokenization.load(folder)
+  if published is not None:
+    return _load_published(folder, name, tokenizer)
   architecture = assemble.architecture_of(config)
   model = architecture.build_model(config.model, tokenizer.vocab_size)
   vocabulary = Vocabulary.of(tokenizer)
@@ -66,6 +79,31 @@ def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
   )
   params = checkpoint.restore_params(folder, _shapes(model, inputs))
   return Trained(name, model, params, tokenizer)
+
+
+def _load_published(
+  folder: epath.Path, name: str, tokenizer: tokenization.Tokenizer
+) -> Trained:
+  model, params = gpt.read_folder(folder)
+  # Texts never give the last symbols of GPT, which its weights do not have.
+  from_texts = tokenizer.vocab_size - (
+    len(bpe.SPECIALS) if name == 'gpt' else 0
+  )
+  if model.vocab_size not in (from_texts, tokenizer.vocab_size):
+    raise ValueError(
+      f'{folder}: the weights are of {model.vocab_size:,} pieces, the'
+      f' vocabulary beside them has {from_texts:,}'
+    )
+  return Trained(name, model, params, tokenizer)
+
+
+def _model_type(folder: epath.Path) -> str | None:
+  """Returns what Hugging Face's config says it is of; None for our own."""
+  try:
+    found = json.loads((folder / 'config.json').read_bytes())
+  except ValueError:
+    return None  # told by who reads it
+  return found.get('model_type') if isinstance(found, dict) else None
 
 
 def _read_config(folder: epath.Path) -> ml_collections.ConfigDict:

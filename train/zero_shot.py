@@ -1,8 +1,8 @@
 """GPT-2's zero-shot tasks: prompts, answers and scores (Radford et al. 2019).
 
-python -m train.zero_shot WORKDIR coqa coqa-dev-v1.0.json
-python -m train.zero_shot WORKDIR summarize cnn/stories
-python -m train.zero_shot WORKDIR translate newstest2014.fr newstest2014.en
+python -m train.zero_shot WEIGHTS coqa coqa-dev-v1.0.json
+python -m train.zero_shot WEIGHTS summarize cnn/stories
+python -m train.zero_shot WEIGHTS translate newstest2014.fr newstest2014.en
 
 Nothing is trained: a task is stated in the prompt, and the model goes on.
 """
@@ -280,7 +280,7 @@ def main() -> None:
   parser = argparse.ArgumentParser(
     prog='python -m train.zero_shot', description=__doc__.partition('\n')[0]
   )
-  parser.add_argument('weights', metavar='WORKDIR', help='of a GPT or GPT-2')
+  parser.add_argument('weights', metavar='WEIGHTS', help=trained.HELP)
   tasks = parser.add_subparsers(dest='task', required=True)
   coqa = tasks.add_parser('coqa', help='reading comprehension')
   coqa.add_argument('data', metavar='FILE', help='coqa-dev-v1.0.json')

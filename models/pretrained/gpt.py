@@ -5,12 +5,16 @@ kernels are [inputs, outputs] on both sides.
 """
 
 import functools
+import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import safetensors
+from etils import epath
 from flax import linen as nn
 
 from models import gpt
@@ -45,6 +49,94 @@ PREFIX = 'transformer.'  # before all names in some files, in others not
 HEAD = 'lm_head.weight'  # the token table again, where it is there at all
 # Causal masks, saved with the weights by old versions.
 BUFFERS = ('.attn.bias', '.attn.masked_bias')
+
+CONFIG_FILE = 'config.json'
+WEIGHTS_FILE = 'model.safetensors'
+# Their `model_type` -> our name.
+MODEL_TYPES = {'openai-gpt': 'gpt', 'gpt2': 'gpt2'}
+# Theirs -> our forms of GELU. GPT's 'gelu' is the approximation too
+# (transformers, modeling_openai.py, ACT_FNS).
+GELU = {
+  'gpt': {'gelu': 'tanh'},
+  'gpt2': {'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh', 'gelu': 'erf'},
+}
+# What GPT-2's code there can be told to do and ours does not.
+ALWAYS = {
+  'scale_attn_weights': True,
+  'scale_attn_by_inverse_layer_idx': False,
+  'add_cross_attention': False,
+  'tie_word_embeddings': True,
+}
+
+
+def read_folder(folder: epath.PathLike) -> tuple[gpt.Gpt, dict]:
+  """Returns the model of a Hugging Face folder, and its parameters.
+
+  Args:
+    folder: holds config.json and model.safetensors of an OpenAIGPT or GPT2
+      model, with or without its language-model head.
+
+  Raises:
+    FileNotFoundError: if a file is missing.
+    ValueError: if one is damaged, or the model is not one of ours.
+  """
+  folder = epath.Path(folder)
+  config_file, file = folder / CONFIG_FILE, folder / WEIGHTS_FILE
+  try:
+    model = _model(json.loads(config_file.read_bytes()))
+  except (ValueError, TypeError) as error:
+    raise ValueError(f'{config_file}: {error}') from error
+  if not file.exists():
+    raise FileNotFoundError(
+      f'{folder} has a {CONFIG_FILE} but no {WEIGHTS_FILE}: save the model in'
+      ' one file of that format'
+    )
+  try:
+    with safetensors.safe_open(file, framework='flax') as arrays:
+      given = {name: arrays.get_tensor(name) for name in arrays.keys()}
+    return model, from_hugging_face(given, model)
+  except (ValueError, safetensors.SafetensorError) as error:
+    raise ValueError(f'{file}: {error}') from error
+
+
+def _model(config: Mapping[str, Any]) -> gpt.Gpt:
+  """Returns the model that a config of Hugging Face's describes."""
+
+  def value(key: str) -> Any:
+    if key not in config:
+      raise ValueError(f'no {key!r}')
+    return config[key]
+
+  def count(key: str) -> int:
+    number = value(key)
+    if type(number) is not int or number < 1:
+      raise ValueError(f'{key} is {number!r}, expected a count')
+    return number
+
+  name = MODEL_TYPES[value('model_type')]
+  for key, expected in ALWAYS.items():
+    if config.get(key, expected) != expected:
+      raise ValueError(f'{key} is {config[key]}, only {expected} is known here')
+  key = 'afn' if name == 'gpt' else 'activation_function'
+  if value(key) not in GELU[name]:
+    raise ValueError(
+      f'{key} is {config[key]!r}, expected {" or ".join(GELU[name])}'
+    )
+  width, heads = count('n_embd'), count('n_head')
+  if width % heads:
+    raise ValueError(f'n_embd={width} is no multiple of n_head={heads}')
+  inner = config.get('n_inner') or 4 * width
+  return gpt.Gpt(
+    vocab_size=count('vocab_size'),
+    num_layers=count('n_layer'),
+    embed_dim=width,
+    num_heads=heads,
+    mlp_dim=inner,
+    max_length=count('n_positions'),
+    pre_norm=name == 'gpt2',
+    gelu=GELU[name][config[key]],
+    layer_norm_epsilon=value('layer_norm_epsilon'),
+  )
 
 
 def from_hugging_face(arrays: Mapping[str, np.ndarray], model: gpt.Gpt) -> dict:

@@ -1,0 +1,139 @@
+"""Published weights where a workdir is accepted, against Hugging Face."""
+
+import json
+import pydoc_data.topics
+import shutil
+
+import numpy as np
+import pytest
+
+from data import tokenization
+from train import generate, score, trained
+
+TEXT = 'The yield statement is only used when defining a generator function'
+SIZES = dict(n_layer=2, n_embd=32, n_head=2, n_positions=64)
+
+
+def save_vocabulary(tokenizer, folder):
+  """Under Hugging Face's names, and nothing of ours beside it."""
+  tokenizer.save(folder)
+  (folder / 'encoder.json').rename(folder / 'vocab.json')
+  (folder / 'vocab.bpe').rename(folder / 'merges.txt')
+  (folder / 'tokenizer_settings.json').unlink()
+
+
+@pytest.fixture(scope='module', params=['gpt', 'gpt2'])
+def published(request, tmp_path_factory):
+  """A folder as people find it, and the model that wrote it."""
+  torch = pytest.importorskip('torch')
+  transformers = pytest.importorskip('transformers')
+  folder = tmp_path_factory.mktemp(request.param)
+  kind = 'bpe' if request.param == 'gpt' else 'bytebpe'
+  tokenizer = tokenization.train(
+    list(pydoc_data.topics.topics.values())[:20],
+    tokenization.parse_training(f'train:{kind}:500'),
+  )
+  save_vocabulary(tokenizer, folder)
+  torch.manual_seed(0)
+  if request.param == 'gpt':
+    model = transformers.OpenAIGPTLMHeadModel(
+      transformers.OpenAIGPTConfig(vocab_size=497, **SIZES)
+    )
+  else:
+    model = transformers.GPT2LMHeadModel(
+      transformers.GPT2Config(vocab_size=500, n_inner=48, **SIZES)
+    )
+  for parameter in model.parameters():
+    parameter.data += 0.1 * torch.randn_like(parameter)
+  model.eval().save_pretrained(folder)
+  return request.param, folder, model
+
+
+def test_scores_and_texts_are_those_of_hugging_face(published):
+  import torch
+
+  name, folder, model = published
+  found = trained.load(folder, expected=trained.LEFT_TO_RIGHT)
+  assert found.name == name
+  (ids,) = found.tokenizer.encode_batch([TEXT])
+  tokens = torch.tensor([ids])
+  with torch.no_grad():
+    logits = model(tokens).logits[0].log_softmax(-1)
+  theirs = logits[range(len(ids) - 1), ids[1:]].numpy()
+  (ours,) = score.score_sequences(found.model, found.params, [ids])
+  np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+  (written,) = generate.complete(found, [TEXT], max_new_tokens=20)
+  expected = model.generate(
+    tokens,
+    attention_mask=torch.ones_like(tokens),
+    do_sample=False,
+    max_new_tokens=20,
+    pad_token_id=0,
+    eos_token_id=None,
+  )
+  assert written.tokens == expected[0, len(ids) :].tolist()
+
+
+def change(key, value):
+  def damage(folder):
+    file = folder / 'config.json'
+    config = json.loads(file.read_text()) | {key: value}
+    if value is None:
+      del config[key]
+    file.write_text(json.dumps(config))
+
+  return damage
+
+
+def cut(folder):
+  file = folder / 'model.safetensors'
+  file.write_bytes(file.read_bytes()[:-100])
+
+
+DAMAGES = {
+  'another kind': (change('model_type', 'llama'), 'holds a llama, expected'),
+  'no size': (change('n_layer', None), "config.json: no 'n_layer'"),
+  'no count': (change('n_layer', '2'), "config.json: n_layer is '2', expected"),
+  'heads': (change('n_head', 3), 'n_embd=32 is no multiple of n_head=3'),
+  'more layers': (change('n_layer', 3), r'missing: h\.2\.'),
+  'pieces': (change('vocab_size', 498), 'another shape: .*embed|wte'),
+  'not tied': (change('tie_word_embeddings', False), 'tie_word_embeddings is'),
+  'cut off': (cut, 'model.safetensors: '),
+  'no weights': (
+    lambda folder: (folder / 'model.safetensors').unlink(),
+    'no model.safetensors',
+  ),
+  'no merges': (
+    lambda folder: (folder / 'merges.txt').unlink(),
+    'no merges.txt beside',
+  ),
+}
+
+
+@pytest.mark.parametrize('name', DAMAGES)
+def test_what_cannot_be_used_is_named(published, name, tmp_path):
+  damage, message = DAMAGES[name]
+  folder = tmp_path / 'weights'
+  shutil.copytree(published[1], folder)
+  damage(folder)
+  with pytest.raises((ValueError, FileNotFoundError), match=message):
+    trained.load(folder, expected=trained.LEFT_TO_RIGHT)
+
+
+def test_weights_need_the_vocabulary_they_were_trained_with(
+  published, tmp_path
+):
+  folder = tmp_path / 'weights'
+  shutil.copytree(published[1], folder)
+  kind = 'bpe' if published[0] == 'gpt' else 'bytebpe'
+  tokenizer = tokenization.train(
+    [TEXT * 20], tokenization.parse_training(f'train:{kind}:310')
+  )
+  save_vocabulary(tokenizer, folder)
+  with pytest.raises(ValueError, match='the weights are of (497|500) pieces'):
+    trained.load(folder, expected=trained.LEFT_TO_RIGHT)
+
+
+def test_a_folder_of_neither_kind_is_refused(tmp_path):
+  with pytest.raises(FileNotFoundError, match='neither a workdir'):
+    trained.load(tmp_path, expected=trained.LEFT_TO_RIGHT)

@@ -5,7 +5,7 @@ import itertools
 import json
 import pathlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -103,11 +103,10 @@ def complete(
     for number, tokens in enumerate(ids)
     for sample in range(samples)
   ]
-  order = sorted(range(len(jobs)), key=lambda place: len(jobs[place][0]))
   results: list[Completion | None] = [None] * len(jobs)
   key = jax.random.key(seed)
-  for first in range(0, len(order), batch):
-    places = order[first : first + batch]
+  sizes = [len(tokens) for tokens, _, _ in jobs]
+  for places in _batches(sizes, max_new_tokens, room, batch):
     rows = [jobs[place] for place in places]
     keys = jax.numpy.stack(
       [
@@ -129,6 +128,32 @@ def complete(
   return results
 
 
+def _batches(
+  sizes: Sequence[int], max_new_tokens: int, room: int, batch: int
+) -> Iterator[list[int]]:
+  """Yields the numbers of prompts to go on together, given their lengths.
+
+  Those of like length; where tokens will be forgotten, of the same, so that all
+  forget at the same time, as each would alone.
+  """
+  most = _kept(max_new_tokens, room)
+
+  def group(number: int) -> int:
+    fits = sizes[number] + max_new_tokens <= room
+    return 0 if fits else min(sizes[number], most)
+
+  order = sorted(range(len(sizes)), key=lambda i: (group(i), sizes[i]))
+  for _, members in itertools.groupby(order, key=group):
+    numbers = list(members)
+    for first in range(0, len(numbers), batch):
+      yield numbers[first : first + batch]
+
+
+def _kept(left: int, room: int) -> int:
+  """Returns how many tokens a model goes on from, `left` more to come."""
+  return max(room - left, room // 2)
+
+
 def _complete_batch(
   found: trained.Trained,
   prompts: Sequence[Sequence[int]],
@@ -146,10 +171,7 @@ def _complete_batch(
   left = max_new_tokens
   for slide in itertools.count():
     # Once the positions are used up, the older half is forgotten.
-    keep = room - left if room - left >= room // 2 else room // 2
-    seen = [
-      row.seen[-keep:] if len(row.seen) > keep else row.seen for row in rows
-    ]
+    seen = [row.seen[-_kept(left, room) :] for row in rows]
     lengths = np.array([len(ids) for ids in seen])
     tokens = np.zeros((len(rows), lengths.max()), np.int32)
     for row, ids in enumerate(seen):

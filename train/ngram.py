@@ -144,7 +144,7 @@ def compare(
       score.score_tokens(
         found.model,
         found.params,
-        tokens.tolist(),
+        tokens,
         context=context,
         stride=stride,
       )

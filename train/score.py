@@ -84,22 +84,23 @@ def token_log_probs(
 
 
 def score_sequences(
-  model: nn.Module, params: Any, sequences: Sequence[Sequence[int]]
-) -> list[np.ndarray]:
-  """Returns each sequence's log-probabilities, of all tokens but its first.
+  model: nn.Module,
+  params: Any,
+  sequences: Sequence[Sequence[int]],
+) -> Iterator[np.ndarray]:
+  """Yields each sequence's log-probabilities, of all tokens but its first.
 
   Args:
     model: a left-to-right model.
     params: its parameters.
     sequences: token ids, at least 2 and at most max_length + 1 each.
 
-  Returns:
+  Yields:
     float32 arrays, each one shorter than its sequence.
   """
   width = max(map(len, sequences))
   bytes_a_row = 4 * width * model.vocab_size
   rows = max(1, min(len(sequences), LOGITS_BYTES // bytes_a_row))
-  found = []
   for first in range(0, len(sequences), rows):
     part = sequences[first : first + rows]
     tokens = np.zeros((rows, width), np.int32)
@@ -108,8 +109,8 @@ def score_sequences(
       tokens[row, : len(sequence)] = sequence
       lengths[row] = len(sequence)
     scores = np.asarray(token_log_probs(model, params, tokens, lengths))
-    found += [scores[row, : len(ids) - 1] for row, ids in enumerate(part)]
-  return found
+    for row, ids in enumerate(part):
+      yield scores[row, : len(ids) - 1]
 
 
 def score_tokens(
@@ -133,19 +134,18 @@ def score_tokens(
     float32 [len(tokens) - 1], in nats.
   """
   windows = list(windows_of(len(tokens), context, stride))
+  tokens = np.asarray(tokens, np.int32)  # windows are views
   found = np.zeros(len(tokens) - 1, np.float32)
-  tokens = list(tokens)
-  block = 256  # windows at a time bound the memory
+  scores = score_sequences(
+    model, params, [tokens[window.start : window.end] for window in windows]
+  )
   with reporting.ProgressBar(0, len(windows)) as bar:
-    for first in range(0, len(windows), block):
-      part = windows[first : first + block]
-      scores = score_sequences(
-        model, params, [tokens[window.start : window.end] for window in part]
-      )
-      for window, values in zip(part, scores, strict=True):
-        new = window.end - window.first_scored
-        found[window.first_scored - 1 : window.end - 1] = values[-new:]
-      bar.update(first + len(part))
+    for number, (window, values) in enumerate(
+      zip(windows, scores, strict=True), start=1
+    ):
+      new = window.end - window.first_scored
+      found[window.first_scored - 1 : window.end - 1] = values[-new:]
+      bar.update(number)
   return found
 
 

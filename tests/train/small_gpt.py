@@ -1,4 +1,4 @@
-"""A small GPT-2 with a tokenizer, not trained."""
+"""A small GPT or GPT-2 with a tokenizer, not trained."""
 
 import pydoc_data.topics
 
@@ -11,10 +11,11 @@ from models import gpt
 from train.trained import Trained
 
 
-def small_trained(max_length=64):
+def small_trained(name='gpt2', max_length=64):
+  kind = 'bytebpe' if name == 'gpt2' else 'bpe'
   tokenizer = tokenization.train(
     list(pydoc_data.topics.topics.values())[:20],
-    tokenization.parse_training('train:bytebpe:400'),
+    tokenization.parse_training(f'train:{kind}:400'),
   )
   model = gpt.Gpt(
     vocab_size=tokenizer.vocab_size,
@@ -23,7 +24,7 @@ def small_trained(max_length=64):
     num_heads=2,
     mlp_dim=64,
     max_length=max_length,
-    pre_norm=True,
+    pre_norm=name == 'gpt2',
   )
   zeros = jnp.zeros((1, 8), jnp.int32)
   params = nn.unbox(
@@ -31,4 +32,4 @@ def small_trained(max_length=64):
   )['params']
   # Large, so that no two tokens are about as likely.
   params = jax.tree.map(lambda leaf: leaf * (4 if leaf.ndim > 1 else 1), params)
-  return Trained('gpt2', model, params, tokenizer)
+  return Trained(name, model, params, tokenizer)

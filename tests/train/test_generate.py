@@ -2,14 +2,13 @@
 
 import io
 import json
-import pydoc_data.topics
 import sys
 
+import jax
 import numpy as np
 import pytest
 from small_gpt import small_trained
 
-from data import tokenization
 from models.decoding import Sampling
 from train import generate
 
@@ -19,11 +18,19 @@ def found():
   return small_trained()
 
 
+@pytest.fixture(scope='module', params=['gpt', 'gpt2'])
+def either(request):
+  return small_trained(request.param)
+
+
 PROMPTS = ['The cat', 'A much longer beginning of a text', 'x', 'Two words']
 
 
-def test_a_batch_is_each_prompt_alone(found):
-  options = dict(max_new_tokens=12, sampling=Sampling(), seed=3, samples=2)
+@pytest.mark.parametrize('new', [12, 70], ids=['fits', 'slides'])
+def test_a_batch_is_each_prompt_alone(either, new):
+  found = either
+  options = dict(max_new_tokens=new, sampling=Sampling(), seed=3, samples=2)
+  options['overflow'] = 'slide'
   together = generate.complete(found, PROMPTS, batch=8, **options)
   for batch in (1, 3):
     assert generate.complete(found, PROMPTS, batch=batch, **options) == together
@@ -40,16 +47,17 @@ def test_a_batch_is_each_prompt_alone(found):
 def test_greedy_is_the_likeliest_token_of_the_full_pass(found):
   (written,) = generate.complete(found, PROMPTS[:1], max_new_tokens=10)
   (ids,) = found.tokenizer.encode_batch(PROMPTS[:1])
-  for _ in range(10):
-    tokens = np.array([ids])
-    logits = found.model.apply(
-      {'params': found.params},
-      tokens,
-      np.ones_like(tokens, bool),
-      np.arange(len(ids))[None],
-      train=False,
+  places = np.arange(found.model.max_length)[None]
+  forward = jax.jit(
+    lambda tokens, mask: found.model.apply(
+      {'params': found.params}, tokens, mask, places, train=False
     )['lm_logits']
-    ids.append(int(logits[0, -1, : found.tokenizer.vocab_size].argmax()))
+  )
+  for _ in range(10):
+    tokens = np.zeros_like(places)
+    tokens[0, : len(ids)] = ids
+    logits = forward(tokens, places < len(ids))[0, len(ids) - 1]
+    ids.append(int(logits[: found.tokenizer.vocab_size].argmax()))
   assert written.tokens == ids[-10:]
   assert written.text == found.tokenizer.decode(ids[-10:])
   assert written.finish == 'length'
@@ -72,16 +80,11 @@ def test_stop_strings_are_cut_off_and_streams_add_up(found):
   assert len(parts) > 1
 
 
-def test_a_continuation_is_set_apart_as_words_are(found):
-  topics = list(pydoc_data.topics.topics.values())[:5]
-  tokenizer = tokenization.train(
-    topics, tokenization.parse_training('train:bpe:400')
-  )
-  model = found.model.clone(vocab_size=400)
-  small = found._replace(tokenizer=tokenizer, model=model)
-  (ids,) = tokenizer.encode_batch(['the value of'])
-  (written,) = generate.complete(small, ['the value of'], max_new_tokens=5)
-  whole = tokenizer.decode([*ids, *written.tokens])
+def test_a_continuation_is_set_apart_as_words_are():
+  found = small_trained('gpt')
+  (ids,) = found.tokenizer.encode_batch(['the value of'])
+  (written,) = generate.complete(found, ['the value of'], max_new_tokens=5)
+  whole = found.tokenizer.decode([*ids, *written.tokens])
   assert 'the value of' + written.text == whole
 
 

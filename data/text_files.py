@@ -276,16 +276,13 @@ def records(
 
 
 def read_text(path: str | os.PathLike) -> str:
-  """Returns a whole file's text.
+  """Returns a whole file's text, as `chunks` does; '-' is standard input.
 
   Raises:
-    ValueError: if it is not UTF-8; names the byte.
+    ValueError: if it is no text in UTF-8; names the byte.
     OSError: if it cannot be read.
   """
-  try:
-    return epath.Path(path).read_bytes().decode()
-  except UnicodeDecodeError as error:
-    raise ValueError(f'{path}: not UTF-8 at byte {error.start:,}') from None
+  return ''.join(chunks(epath.Path('/dev/stdin' if path == '-' else path)))
 
 
 def parse_records(
@@ -316,6 +313,11 @@ def parse_records(
       raise ValueError(f'{name}, line {number}: not JSON ({error})') from None
     if not (isinstance(record, dict) and is_right(record)):
       raise ValueError(f'{name}, line {number}: expected {expected}')
+    if half := _SURROGATE.search(json.dumps(record, ensure_ascii=False)):
+      raise ValueError(
+        f'{name}, line {number}: holds U+{ord(half[0]):04X}, half a surrogate'
+        ' pair, which is no text'
+      )
     found.append(record)
   if not found:
     raise ValueError(f'{name}: is empty; expected {expected} on each line')

@@ -22,6 +22,7 @@ Array = jax.Array
 SHORTEST_PROMPT = 16
 SLOT_MULTIPLE = 64
 NO_TOKEN = -1  # stands after the end of a row
+LEAST_TEMPERATURE = 1e-6  # float32 divides logits by no less
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,11 @@ class Sampling:
   def __post_init__(self):
     """Refuses, by a ValueError, what makes no sense."""
     for name, ok, expected in (
-      ('temperature', self.temperature >= 0, 'a number of at least 0'),
+      (
+        'temperature',
+        self.temperature == 0 or self.temperature >= LEAST_TEMPERATURE,
+        f'0 (greedy) or at least {LEAST_TEMPERATURE:g}',
+      ),
       ('top_k', self.top_k >= 0, 'a count, or 0 for all'),
       ('top_p', 0 < self.top_p <= 1, 'a share in (0, 1]'),
     ):
@@ -84,6 +89,7 @@ def filter_logits(
     # Without its own: the token that reaches the share is the last one kept.
     before = jnp.cumsum(probabilities, axis=-1) - probabilities
     kept = (before < sampling.top_p).sum(axis=-1, keepdims=True)
+    kept = jnp.maximum(kept, 1)  # where the share is 0 in float32
     logits_BV = _keep_from(
       logits_BV, jnp.take_along_axis(likeliest, kept - 1, axis=-1)
     )

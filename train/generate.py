@@ -3,8 +3,8 @@
 import argparse
 import itertools
 import json
-import pathlib
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ class Completion(NamedTuple):
 
   Attributes:
     text: without the prompt, up to the stop.
-    tokens: ids of it, before the stop was cut off.
+    tokens: ids of it, the one that completed a stop included.
     finish: 'stop' at an end-of-text token or a stop string, else 'length'.
   """
 
@@ -53,14 +53,16 @@ def complete(
 ) -> list[Completion]:
   """Continues prompts.
 
-  Sample s of prompt p depends on the seed, p and s only, never on the batch.
+  Sample s of a prompt depends on the seed, the prompt's tokens and s only,
+  never on what stands beside it; so the same prompt given twice is gone on from
+  alike.
 
   Args:
     found: a GPT or GPT-2.
     prompts: texts, none empty.
     max_new_tokens: of each.
     sampling: how tokens are chosen.
-    seed: any integer.
+    seed: 0 to 2**32 - 1.
     samples: how many continuations a prompt gets.
     stop: texts at which a continuation ends; they are cut off.
     overflow: 'refuse' a prompt that, with the new tokens, exceeds the model's
@@ -72,7 +74,8 @@ def complete(
     The continuations, those of a prompt one after the other.
 
   Raises:
-    ValueError: naming the prompt that is empty or too long.
+    ValueError: naming the prompt that is empty or too long, or the number that
+      makes no sense.
   """
   if max_new_tokens < 1:
     raise ValueError(f'--max_new_tokens={max_new_tokens}: expected 1 or more')
@@ -80,9 +83,11 @@ def complete(
     raise ValueError(
       f'--samples={samples} --batch={batch}: expected 1 or more of each'
     )
+  if not 0 <= seed < 1 << 32:
+    raise ValueError(f'--seed={seed}: expected 0 to {(1 << 32) - 1:,}')
   if '' in stop:
     raise ValueError('--stop is empty: everything would end at once')
-  ids = found.tokenizer.encode_batch(list(prompts))
+  ids = found.encode(list(prompts))
   room = found.model.max_length + 1  # the last token is not read any more
   for number, tokens in enumerate(ids, start=1):
     if not tokens:
@@ -98,25 +103,26 @@ def complete(
       )
   model, params = gpt.prepare_decoding(found.model, found.params)
   prepared = found._replace(model=model, params=params)
-  jobs = [
-    (tokens, number, sample)
-    for number, tokens in enumerate(ids)
-    for sample in range(samples)
-  ]
+  jobs = [(tokens, sample) for tokens in ids for sample in range(samples)]
   results: list[Completion | None] = [None] * len(jobs)
   key = jax.random.key(seed)
-  sizes = [len(tokens) for tokens, _, _ in jobs]
+  sizes = [len(tokens) for tokens, _ in jobs]
   for places in _batches(sizes, max_new_tokens, room, batch):
     rows = [jobs[place] for place in places]
     keys = jax.numpy.stack(
       [
-        jax.random.fold_in(jax.random.fold_in(key, number), sample)
-        for _, number, sample in rows
+        jax.random.fold_in(
+          jax.random.fold_in(
+            key, zlib.crc32(np.array(tokens, np.int32).tobytes())
+          ),
+          sample,
+        )
+        for tokens, sample in rows
       ]
     )
     written = _complete_batch(
       prepared,
-      [tokens for tokens, _, _ in rows],
+      [tokens for tokens, _ in rows],
       keys,
       max_new_tokens,
       sampling,
@@ -224,14 +230,12 @@ class _Row:
       return
     for token in ids:
       self.seen.append(token)
-      if token == self._end:
-        self.done = True
+      self.done = token == self._end or bool(self._stop and self._stops())
+      if self.done:
         break
     self._text = self._decode()
-    if self._stop:
-      found = [at for stop in self._stop if (at := self._text.find(stop)) >= 0]
-      if found:
-        self._text, self.done = self._text[: min(found)], True
+    if found := self._stops():
+      self._text = self._text[: min(found)]
     self._say(self._text if self.done else self._certain())
 
   def finish(self) -> Completion:
@@ -242,6 +246,11 @@ class _Row:
       self.seen[len(self._prompt) :],
       'stop' if self.done else 'length',
     )
+
+  def _stops(self) -> list[int]:
+    """Returns where the stop strings begin that the text holds."""
+    text = self._decode()
+    return [at for stop in self._stop if (at := text.find(stop)) >= 0]
 
   def _decode(self) -> str:
     new = self.seen[len(self._prompt) :]
@@ -275,10 +284,14 @@ def read_prompts(path: str) -> list[dict[str, Any]]:
     OSError: if the file cannot be read.
   """
   return text_files.parse_records(
-    sys.stdin.read() if path == '-' else text_files.read_text(path),
+    text_files.read_text(path),
     path,
-    lambda record: isinstance(record.get('prompt'), str),
-    '{"prompt": text}',
+    lambda record: (
+      isinstance(record.get('prompt'), str)
+      and not record.keys() & set(Completion._fields)
+    ),
+    '{"prompt": text}, and none of the fields that will be written,'
+    f' {", ".join(Completion._fields)}',
   )
 
 
@@ -315,6 +328,7 @@ def main() -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+  metrics.check_writable(arguments.output)
   sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
   records = (
     read_prompts(arguments.input)
@@ -325,12 +339,14 @@ def _run(arguments: argparse.Namespace) -> None:
   plain = not (arguments.json or arguments.output)
   streams = plain and len(records) == 1 and arguments.samples == 1
 
+  begun = []  # the prompt is shown once it is known to be sound
+
   def show(text: str) -> None:
+    if not begun:
+      begun.append(sys.stdout.write(records[0]['prompt']))
     sys.stdout.write(text)
     sys.stdout.flush()
 
-  if streams:
-    show(records[0]['prompt'])
   written = complete(
     found,
     [record['prompt'] for record in records],
@@ -344,7 +360,7 @@ def _run(arguments: argparse.Namespace) -> None:
     show=show if streams else None,
   )
   if streams:
-    print()
+    show('\n')
     return
   repeated = [record for record in records for _ in range(arguments.samples)]
   if plain:
@@ -358,7 +374,7 @@ def _run(arguments: argparse.Namespace) -> None:
   if arguments.json:
     print(lines, end='')
   if arguments.output:
-    metrics.write_atomically(pathlib.Path(arguments.output), lines)
+    metrics.write_atomically(arguments.output, lines)
     reporting.say(f'{len(written)} texts are in {arguments.output}')
 
 

@@ -2,8 +2,11 @@
 
 import csv
 import io
+import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorboardX
 from etils import epath
@@ -108,6 +111,33 @@ def last_value(workdir: epath.PathLike, name: str, step: int) -> float:
     if metric == name and at <= step
   ]
   return values[-1] if values else 0.0
+
+
+def check_writable(path: epath.PathLike | None) -> None:
+  """Refuses, before work is done, a file whose folder is not there.
+
+  Raises:
+    FileNotFoundError: if so.
+  """
+  if path is not None and not epath.Path(path).parent.is_dir():
+    raise FileNotFoundError(
+      f'{path}: no such folder to write to: {epath.Path(path).parent}'
+    )
+
+
+def as_json(figures: Any) -> str:
+  """Returns JSON, null for numbers that are not finite."""
+
+  def finite(value: Any) -> Any:
+    if isinstance(value, dict):
+      return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+      return [finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+      return None
+    return value
+
+  return json.dumps(finite(figures), indent=2, ensure_ascii=False)
 
 
 def write_atomically(path: epath.PathLike, text: str) -> None:

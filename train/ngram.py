@@ -1,6 +1,6 @@
 """How far a model is ahead of n-grams, on the same held-out tokens.
 
-python -m train.ngram WORKDIR --kenlm BIN [--order N] [--output FILE.json]
+python -m train.ngram WORKDIR --kenlm BIN [--order N] [--json]
 
 An interpolated modified Kneser-Ney model (Chen and Goodman 1998) of the tokens
 that the run trained on, made and queried by KenLM's programs lmplz and query
@@ -8,7 +8,6 @@ that the run trained on, made and queried by KenLM's programs lmplz and query
 """
 
 import argparse
-import json
 import math
 import pathlib
 import subprocess
@@ -134,7 +133,7 @@ def compare(
   if store.tokenizer.fingerprint != found.tokenizer.fingerprint:
     raise ValueError(f'{store.folder} is not of the tokenizer of {workdir}')
   context = found.model.max_length
-  stride = stride or max(1, context // 2)
+  stride = max(1, context // 2) if stride is None else stride
   unigram = evaluate.unigram_log_probs(store.counts)
   held_out = list(documents(store, held_out=True))
   texts = {
@@ -180,24 +179,30 @@ def main() -> None:
   parser.add_argument('--order', type=int, default=5, help='n, by default 5')
   parser.add_argument('--stride', type=int, help="of the model's windows")
   parser.add_argument('--output', metavar='FILE', help='JSON of the figures')
+  parser.add_argument(
+    '--json', action='store_true', help='print JSON on standard output'
+  )
   arguments = parser.parse_args()
   device.enable_compilation_cache()
   command.run(lambda: _run_command(arguments))
 
 
 def _run_command(arguments: argparse.Namespace) -> None:
+  metrics.check_writable(arguments.output)
   figures = compare(
     arguments.workdir,
     order=arguments.order,
     kenlm=arguments.kenlm,
     stride=arguments.stride,
   )
-  rows = [(name, f'{value:,.6g}') for name, value in figures.items()]
-  reporting.table(rows, 'Held-out text')
-  text = json.dumps(figures | {'revision': reporting.revision()}, indent=2)
-  print(text)
+  text = metrics.as_json(figures | {'revision': reporting.revision()})
+  if arguments.json:
+    print(text)
+  else:
+    rows = [(name, f'{value:,.6g}') for name, value in figures.items()]
+    reporting.table(rows, 'Held-out text')
   if arguments.output:
-    metrics.write_atomically(pathlib.Path(arguments.output), text + '\n')
+    metrics.write_atomically(arguments.output, text + '\n')
 
 
 if __name__ == '__main__':

@@ -6,7 +6,6 @@ python -m train.score WEIGHTS --choices FILE.jsonl [--json]
 
 import argparse
 import functools
-import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -49,7 +48,15 @@ def windows_of(num_tokens: int, context: int, stride: int) -> Iterator[Window]:
     num_tokens: of the text.
     context: tokens that the model sees at once.
     stride: 1 to context.
+
+  Raises:
+    ValueError: at any other stride.
   """
+  if not 1 <= stride <= context:
+    raise ValueError(
+      f'--stride={stride}: expected 1 to --context={context}; a longer one'
+      ' would leave tokens out'
+    )
   scored = 1
   for start in range(0, num_tokens - 1, stride):
     end = min(start + context + 1, num_tokens)
@@ -98,9 +105,12 @@ def score_sequences(
   Yields:
     float32 arrays, each one shorter than its sequence.
   """
-  width = max(map(len, sequences))
-  bytes_a_row = 4 * width * model.vocab_size
-  rows = max(1, min(len(sequences), LOGITS_BYTES // bytes_a_row))
+  # Few shapes, so that few programs are compiled.
+  steps = -(-(max(map(len, sequences)) - 1) // 64) * 64
+  width = min(steps, model.max_length) + 1
+  rows = 1 << (len(sequences) - 1).bit_length()
+  while rows > 1 and 4 * rows * width * model.vocab_size > LOGITS_BYTES:
+    rows //= 2
   for first in range(0, len(sequences), rows):
     part = sequences[first : first + rows]
     tokens = np.zeros((rows, width), np.int32)
@@ -159,6 +169,9 @@ def score_text(
 ) -> tuple[dict[str, Any], list[int], np.ndarray]:
   """Scores a text as a whole.
 
+  The first token is not predicted; it, too, is among the words, bytes and
+  characters that the figures are of. The end of a line is a word.
+
   Args:
     found: the model.
     text: the text.
@@ -181,14 +194,7 @@ def score_text(
       ' that the model has'
     )
   stride = max(1, context // 2) if stride is None else stride
-  if not 1 <= stride <= context:
-    raise ValueError(
-      f'--stride={stride}: expected 1 to --context={context}; a longer one'
-      ' would leave tokens out'
-    )
-  (tokens,) = found.tokenizer.encode_batch(
-    [detokenize.DETOKENIZERS[detokenizer](text)]
-  )
+  (tokens,) = found.encode([detokenize.DETOKENIZERS[detokenizer](text)])
   if len(tokens) <= context:
     raise ValueError(
       f'the text has {len(tokens)} tokens, fewer than one window of'
@@ -205,7 +211,7 @@ def score_text(
       'tokens': len(tokens),
       'scored_tokens': len(log_probs),
       'nats': nats,
-      'perplexity': math.exp(nats / len(log_probs)),
+      'perplexity': _exp(nats / len(log_probs)),
       'words': words,
       'word_perplexity': _exp(nats / max(words, 1)),
       'bits_per_byte': nats / math.log(2) / len(text.encode()),
@@ -237,28 +243,32 @@ def score_choices(
     `mean_log_probs`, their average, by which GPT chooses (Radford et al. 2018,
     section 5); `choice`, the best by it; and `label` where one was given.
 
+  Context and choice are one text: what of its tokens the context alone does not
+  have is the choice's. So a choice begins with its space.
+
   Raises:
     ValueError: if a question does not fit into the model's positions.
   """
-  encode = found.tokenizer.encode_batch
+  encode = found.encode
   limit = found.model.max_length + 1
   sequences, sizes = [], []
   for number, question in enumerate(questions, start=1):
-    (context,) = encode([question['context']])
-    for choice, ids in zip(
-      question['choices'], encode(question['choices']), strict=True
-    ):
-      if not context or not ids:
+    text = question['context'].rstrip()
+    space = question['context'][len(text) :]
+    (context,) = encode([text])
+    joined = encode([text + space + choice for choice in question['choices']])
+    for choice, ids in zip(question['choices'], joined, strict=True):
+      size = len(ids) - _num_common(context, ids)
+      if size in (0, len(ids)):
         empty = 'choice ' + repr(choice) if context else 'the context'
         raise ValueError(f'question {number}: {empty} has no token')
-      if len(context) + len(ids) > limit:
+      if len(ids) > limit:
         raise ValueError(
-          f'question {number}: context and choice have'
-          f' {len(context) + len(ids)} tokens, the model scores {limit} at'
-          ' most'
+          f'question {number}: context and choice have {len(ids)} tokens, the'
+          f' model scores {limit} at most'
         )
-      sequences.append([*context, *ids])
-      sizes.append(len(ids))
+      sequences.append(ids)
+      sizes.append(size)
   scores = iter(
     values[-size:]
     for values, size in zip(
@@ -280,6 +290,15 @@ def score_choices(
       result['label'] = question['label']
     results.append(result)
   return results
+
+
+def _num_common(first: Sequence[int], second: Sequence[int]) -> int:
+  """Returns how many tokens two sequences begin with alike."""
+  pairs = enumerate(zip(first, second, strict=False))
+  return next(
+    (place for place, (one, other) in pairs if one != other),
+    min(len(first), len(second)),
+  )
 
 
 def read_choices(path: str) -> list[dict[str, Any]]:
@@ -338,9 +357,8 @@ def main() -> None:
   )
   parser.add_argument(
     '--detokenizer',
-    default='none',
     choices=sorted(detokenize.DETOKENIZERS),
-    help='what to undo before scoring',
+    help='what to undo before scoring; by default none',
   )
   parser.add_argument(
     '--log_probs', metavar='FILE', help="CSV of every token's log-probability"
@@ -348,7 +366,7 @@ def main() -> None:
   parser.add_argument(
     '--choices',
     metavar='FILE',
-    help='score the choices of a JSONL file instead',
+    help='score the choices of a JSONL file instead, which begin with a space',
   )
   parser.add_argument(
     '--json', action='store_true', help='print JSON on standard output'
@@ -356,12 +374,16 @@ def main() -> None:
   arguments = parser.parse_args()
   if (arguments.text is None) == (arguments.choices is None):
     parser.error('give either TEXT or --choices FILE')
+  for name in ('context', 'stride', 'detokenizer', 'log_probs'):
+    if arguments.choices and getattr(arguments, name) is not None:
+      parser.error(f'--{name} is of a TEXT, not of --choices')
   device.enable_compilation_cache()
   command.run(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before the model is loaded.
+  metrics.check_writable(arguments.log_probs)
   if arguments.choices:
     questions = read_choices(arguments.choices)
   else:
@@ -381,13 +403,13 @@ def _run(arguments: argparse.Namespace) -> None:
       text,
       context=arguments.context,
       stride=arguments.stride,
-      detokenizer=arguments.detokenizer,
+      detokenizer=arguments.detokenizer or 'none',
     )
     if arguments.log_probs:
       write_log_probs(arguments.log_probs, found.tokenizer, tokens, log_probs)
     report = figures
   if arguments.json:
-    print(json.dumps(report, indent=2))
+    print(metrics.as_json(report))
   else:
     reporting.table(
       [(name, _shown(value)) for name, value in figures.items()],

@@ -1,9 +1,11 @@
 """Opens a workdir or published weights, to use them: model and tokenizer."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 from etils import epath
 from flax import linen as nn
@@ -35,6 +37,12 @@ class Trained(NamedTuple):
   params: Any
   tokenizer: Any
 
+  def encode(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns each text's ids; '<|endoftext|>' in it is GPT-2's symbol."""
+    if hasattr(self.tokenizer, 'end_of_text_id'):
+      return self.tokenizer.encode_batch(texts, special=True)
+    return self.tokenizer.encode_batch(texts)
+
 
 def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
   """Opens the newest checkpoint of a workdir, or published weights.
@@ -46,9 +54,9 @@ def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
 
   Raises:
     FileNotFoundError: if there is none.
-    ValueError: if it is of another model, or damaged.
+    ValueError: if it is of another model, or damaged, or not finite.
   """
-  folder = epath.Path(weights)
+  folder = epath.Path(weights).expanduser()
   if not (folder / 'config.json').exists():
     raise FileNotFoundError(
       f'{folder}: no config.json, so this is neither a workdir of train.main'
@@ -66,7 +74,7 @@ def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
     )
   tokenizer = tokenization.load(folder)
   if published is not None:
-    return _load_published(folder, name, tokenizer)
+    return _finite(folder, _load_published(folder, name, tokenizer))
   architecture = assemble.architecture_of(config)
   model = architecture.build_model(config.model, tokenizer.vocab_size)
   vocabulary = Vocabulary.of(tokenizer)
@@ -78,7 +86,23 @@ def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
     1,
   )
   params = checkpoint.restore_params(folder, _shapes(model, inputs))
-  return Trained(name, model, params, tokenizer)
+  return _finite(folder, Trained(name, model, params, tokenizer))
+
+
+def _finite(folder: epath.Path, found: Trained) -> Trained:
+  """Returns what was found, its parameters being numbers.
+
+  Raises:
+    ValueError: naming those that are not: the run has diverged.
+  """
+  finite = jax.jit(
+    lambda params: jax.tree.map(lambda leaf: jnp.isfinite(leaf).all(), params)
+  )(found.params)
+  for path, ok in jax.tree_util.tree_leaves_with_path(finite):
+    if not ok:
+      name = jax.tree_util.keystr(path, simple=True, separator='/')
+      raise ValueError(f'{folder}: the parameters of {name} are not all finite')
+  return found
 
 
 def _load_published(
@@ -94,7 +118,8 @@ def _load_published(
       f'{folder}: the weights are of {model.vocab_size:,} pieces, the'
       f' vocabulary beside them has {from_texts:,}'
     )
-  return Trained(name, model, params, tokenizer)
+  # Else each call would copy them again.
+  return Trained(name, model, jax.device_put(params), tokenizer)
 
 
 def _model_type(folder: epath.Path) -> str | None:
@@ -103,7 +128,7 @@ def _model_type(folder: epath.Path) -> str | None:
     found = json.loads((folder / 'config.json').read_bytes())
   except ValueError:
     return None  # told by who reads it
-  return found.get('model_type') if isinstance(found, dict) else None
+  return gpt.model_type(found)
 
 
 def _read_config(folder: epath.Path) -> ml_collections.ConfigDict:

@@ -9,6 +9,9 @@ Nothing is trained: a task is stated in the prompt, and the model goes on.
 
 import argparse
 import collections
+import hashlib
+import importlib.util
+import itertools
 import json
 import pathlib
 import re
@@ -19,6 +22,7 @@ from typing import Any, NamedTuple
 from data import sentences, text_files
 from train import command, device, generate, reporting, trained
 
+PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
 # Prompts in, continuations out.
 Complete = Callable[[Sequence[str]], list[str]]
 
@@ -41,9 +45,9 @@ def read_coqa(path: str) -> list[Conversation]:
   try:
     entries = json.loads(text_files.read_text(path))['data']
   except (json.JSONDecodeError, KeyError, TypeError):
-    raise ValueError(
-      f'{path}: expected CoQA, a JSON object with a list "data"'
-    ) from None
+    entries = None
+  if not isinstance(entries, list):
+    raise ValueError(f'{path}: expected CoQA, a JSON object with a list "data"')
   found = []
   for number, entry in enumerate(entries):
     try:
@@ -53,8 +57,14 @@ def read_coqa(path: str) -> list[Conversation]:
         for turn in range(len(entry['questions']))
       ]
       questions = [turn['input_text'] for turn in entry['questions']]
-      found.append(Conversation(entry['story'], questions, answers))
-    except (KeyError, IndexError, TypeError) as error:
+      story = entry['story']
+      for text in (story, *questions, *itertools.chain(*answers)):
+        if not isinstance(text, str):
+          raise TypeError(f'{text!r} is no text')
+      if not questions:
+        raise IndexError('no question')
+      found.append(Conversation(story, questions, answers))
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
       raise ValueError(
         f'{path}: entry {number} of "data" is not as in CoQA ({error!r}):'
         ' expected story, questions and as many answers'
@@ -127,6 +137,9 @@ def run_coqa(
   }
 
 
+TL_DR = '\nTL;DR:'
+
+
 class Article(NamedTuple):
   """A news article and its highlights."""
 
@@ -134,11 +147,16 @@ class Article(NamedTuple):
   highlights: str
 
 
-def read_stories(path: str) -> list[Article]:
+def read_stories(path: str, urls: str | None = None) -> list[Article]:
   """Reads the .story files of CNN and Daily Mail, or a JSONL file.
 
   A .story is the article, then '@highlight' before every sentence of the
   summary; a line of JSONL has `article` and `highlights`.
+
+  Args:
+    path: a folder of .story files, or a JSONL file.
+    urls: a list of a split's articles, as all_test.txt; else all are read. A
+      file has the SHA-1 of its article's URL for its name.
 
   Raises:
     ValueError: naming the file or line that is something else.
@@ -147,6 +165,13 @@ def read_stories(path: str) -> list[Article]:
   source = pathlib.Path(path)
   if source.is_dir():
     files = sorted(source.glob('*.story'))
+    if urls is not None:
+      names = [
+        hashlib.sha1(url.strip().encode()).hexdigest() + '.story'
+        for url in text_files.read_text(urls).splitlines()
+        if url.strip()
+      ]
+      files = [source / name for name in names]
     if not files:
       raise FileNotFoundError(f'{path}: holds no .story file')
     articles = []
@@ -169,6 +194,31 @@ def read_stories(path: str) -> list[Article]:
   return [Article(each['article'], each['highlights']) for each in records]
 
 
+def shorten_articles(
+  found: trained.Trained, articles: Sequence[Article], max_new_tokens: int
+) -> list[Article]:
+  """Returns articles without what does not fit in before their summary.
+
+  Their end goes, as news tells first what matters most.
+  """
+  texts = [article.text for article in articles]
+  (question,) = found.tokenizer.encode_batch([TL_DR])
+  room = found.model.max_length + 1 - max_new_tokens - len(question)
+  if room < 1:
+    raise ValueError(
+      f'the {found.model.max_length} positions of the model hold no article'
+      f' before a summary of {max_new_tokens} tokens'
+    )
+  return [
+    article
+    if len(ids) <= room
+    else article._replace(text=found.tokenizer.decode(ids[:room]))
+    for article, ids in zip(
+      articles, found.tokenizer.encode_batch(texts), strict=True
+    )
+  ]
+
+
 def run_summaries(
   articles: Sequence[Article], complete: Complete
 ) -> dict[str, Any]:
@@ -180,7 +230,7 @@ def run_summaries(
 
   kinds = ('rouge1', 'rouge2', 'rougeLsum')
   scorer = rouge_scorer.RougeScorer(list(kinds), use_stemmer=True)
-  written = complete([f'{article.text}\nTL;DR:' for article in articles])
+  written = complete([article.text + TL_DR for article in articles])
   summaries = [
     '\n'.join(sentences.split_sentences(text)[:3]) for text in written
   ]
@@ -204,7 +254,9 @@ def read_parallel(source: str, target: str) -> list[tuple[str, str]]:
   """
   texts = [text_files.read_text(path) for path in (source, target)]
   # Sentences may hold the other line ends of Unicode.
-  lines = [text.removesuffix('\n').split('\n') for text in texts]
+  lines = [
+    text.removesuffix('\n').split('\n') if text else [] for text in texts
+  ]
   if len(lines[0]) != len(lines[1]):
     raise ValueError(
       f'{source} has {len(lines[0])} lines, {target} {len(lines[1])}: expected'
@@ -288,6 +340,7 @@ def main() -> None:
   summarize.add_argument(
     'data', metavar='FOLDER', help='of .story files, or a JSONL file'
   )
+  summarize.add_argument('--urls', metavar='FILE', help='such as all_test.txt')
   translate = tasks.add_parser('translate', help='sentences')
   translate.add_argument('data', metavar='SOURCE', help='a sentence a line')
   translate.add_argument('target', metavar='TARGET', help='their translations')
@@ -307,11 +360,17 @@ def _run(arguments: argparse.Namespace) -> None:
   if arguments.limit is not None and arguments.limit < 1:
     raise ValueError(f'--limit={arguments.limit}: expected 1 or more')
   # Bad input shows before the model is loaded.
+  needed = PACKAGES.get(arguments.task)
+  if needed and importlib.util.find_spec(needed) is None:
+    raise ValueError(
+      f'{arguments.task} is scored by {needed}, which cannot be found here: pip'
+      " install 'sesame-lm[zero_shot]'"
+    )
   if arguments.task == 'coqa':
     given = read_coqa(arguments.data)[limit]
     run, options = run_coqa, {'max_new_tokens': 32, 'stop': ('\n',)}
   elif arguments.task == 'summarize':
-    given = read_stories(arguments.data)[limit]
+    given = read_stories(arguments.data, arguments.urls)[limit]
     sampling = generate.Sampling(top_k=2)  # Radford et al. 2019, section 3.6
     run, options = run_summaries, {'max_new_tokens': 100, 'sampling': sampling}
   else:
@@ -320,6 +379,8 @@ def _run(arguments: argparse.Namespace) -> None:
   if not given:
     raise ValueError(f'{arguments.data}: holds nothing to do')
   found = trained.load(arguments.weights, expected=trained.LEFT_TO_RIGHT)
+  if arguments.task == 'summarize':
+    given = shorten_articles(found, given, options['max_new_tokens'])
   report = run(given, completer(found, batch=arguments.batch, **options))
   if arguments.json:
     print(json.dumps(report, indent=2, ensure_ascii=False))

@@ -47,8 +47,8 @@ GPT2_NAMES = {
 }
 PREFIX = 'transformer.'  # before all names in some files, in others not
 HEAD = 'lm_head.weight'  # the token table again, where it is there at all
-# Causal masks, saved with the weights by old versions.
-BUFFERS = ('.attn.bias', '.attn.masked_bias')
+# Causal masks and 0, 1, 2 ..., saved with the weights by old versions.
+BUFFERS = ('.attn.bias', '.attn.masked_bias', 'position_ids')
 
 CONFIG_FILE = 'config.json'
 WEIGHTS_FILE = 'model.safetensors'
@@ -67,6 +67,25 @@ ALWAYS = {
   'add_cross_attention': False,
   'tie_word_embeddings': True,
 }
+# What their configs leave out (transformers, configuration_*.py).
+DEFAULTS = {
+  'gpt': {'afn': 'gelu', 'layer_norm_epsilon': 1e-5},
+  'gpt2': {'activation_function': 'gelu_new', 'layer_norm_epsilon': 1e-5},
+}
+
+
+def model_type(config: object) -> str | None:
+  """Returns the `model_type` of a config of Hugging Face's; None for others.
+
+  Args:
+    config: what config.json holds; early ones do not name their type.
+  """
+  if not isinstance(config, dict):
+    return None
+  if 'model_type' not in config and 'n_embd' in config:
+    return 'openai-gpt' if 'afn' in config else 'gpt2'
+  found = config.get('model_type')
+  return found if isinstance(found, str) else None
 
 
 def read_folder(folder: epath.PathLike) -> tuple[gpt.Gpt, dict]:
@@ -113,29 +132,34 @@ def _model(config: Mapping[str, Any]) -> gpt.Gpt:
       raise ValueError(f'{key} is {number!r}, expected a count')
     return number
 
-  name = MODEL_TYPES[value('model_type')]
+  name = MODEL_TYPES[model_type(config)]
+  config = DEFAULTS[name] | config
   for key, expected in ALWAYS.items():
     if config.get(key, expected) != expected:
       raise ValueError(f'{key} is {config[key]}, only {expected} is known here')
   key = 'afn' if name == 'gpt' else 'activation_function'
-  if value(key) not in GELU[name]:
+  if str(value(key)) not in GELU[name]:
     raise ValueError(
       f'{key} is {config[key]!r}, expected {" or ".join(GELU[name])}'
     )
   width, heads = count('n_embd'), count('n_head')
   if width % heads:
     raise ValueError(f'n_embd={width} is no multiple of n_head={heads}')
-  inner = config.get('n_inner') or 4 * width
+  epsilon = value('layer_norm_epsilon')
+  if type(epsilon) is not float or not 0 < epsilon < 1:
+    raise ValueError(
+      f'layer_norm_epsilon is {epsilon!r}, expected such as 1e-5'
+    )
   return gpt.Gpt(
     vocab_size=count('vocab_size'),
     num_layers=count('n_layer'),
     embed_dim=width,
     num_heads=heads,
-    mlp_dim=inner,
+    mlp_dim=4 * width if config.get('n_inner') is None else count('n_inner'),
     max_length=count('n_positions'),
     pre_norm=name == 'gpt2',
     gelu=GELU[name][config[key]],
-    layer_norm_epsilon=value('layer_norm_epsilon'),
+    layer_norm_epsilon=epsilon,
   )
 
 

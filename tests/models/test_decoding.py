@@ -287,6 +287,7 @@ SAMPLINGS = (
   Sampling(1.8, top_k=12, top_p=0.9),
   Sampling(0.5, top_k=1),
   Sampling(top_p=1e-6),
+  Sampling(top_p=1e-50),
   Sampling(top_k=1000),
 )
 

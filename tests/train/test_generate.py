@@ -1,7 +1,8 @@
 """Texts that models go on writing, from the command's side."""
 
-import io
+import contextlib
 import json
+import os
 import sys
 
 import jax
@@ -39,9 +40,9 @@ def test_a_batch_is_each_prompt_alone(either, new):
   assert together != generate.complete(
     found, PROMPTS, batch=8, **options | {'seed': 4}
   )
-  # The first prompt alone is the first of several.
-  alone = generate.complete(found, PROMPTS[:1], **options)
-  assert alone == together[:2]
+  # A prompt alone is what it is among others.
+  alone = generate.complete(found, PROMPTS[2:3], **options)
+  assert alone == together[4:6]
 
 
 def test_greedy_is_the_likeliest_token_of_the_full_pass(found):
@@ -74,10 +75,21 @@ def test_stop_strings_are_cut_off_and_streams_add_up(found):
   assert cut.finish == 'stop'
   assert cut.text == whole.text[: whole.text.index(stop)]
   assert ''.join(parts) == cut.text
+  # The last token is the one that completed the stop.
+  decode = found.tokenizer.decode
+  assert stop in decode(cut.tokens) and stop not in decode(cut.tokens[:-1])
   parts.clear()
   generate.complete(found, PROMPTS[:1], show=parts.append, **options)
   assert ''.join(parts) == whole.text
   assert len(parts) > 1
+
+
+def test_a_text_begins_after_the_symbol_that_ends_one(found):
+  assert found.encode(['a<|endoftext|>']) == [
+    [*found.tokenizer.encode_batch(['a'])[0], found.tokenizer.end_of_text_id]
+  ]
+  (written,) = generate.complete(found, ['<|endoftext|>'], max_new_tokens=5)
+  assert written.text == found.tokenizer.decode(written.tokens)
 
 
 def test_a_continuation_is_set_apart_as_words_are():
@@ -128,6 +140,8 @@ class FixedTokens:
     ({'max_new_tokens': 0}, 'max_new_tokens=0: expected 1 or more'),
     ({'stop': ['']}, '--stop is empty'),
     ({'samples': 0}, 'expected 1 or more of each'),
+    ({'seed': -1}, '--seed=-1: expected 0 to'),
+    ({'seed': 1 << 32}, 'expected 0 to 4,294,967,295'),
   ],
 )
 def test_bad_input_is_refused(found, options, message):
@@ -140,6 +154,7 @@ def test_bad_input_is_refused(found, options, message):
   ('options', 'message'),
   [
     ({'temperature': -1.0}, 'temperature is -1.0'),
+    ({'temperature': 1e-9}, r'expected 0 \(greedy\) or at least 1e-06'),
     ({'top_p': 0.0}, 'top_p is 0.0, expected a share in'),
     ({'top_p': 1.5}, 'top_p is 1.5'),
     ({'top_k': -1}, 'top_k is -1'),
@@ -150,19 +165,36 @@ def test_bad_sampling_is_refused(options, message):
     Sampling(**options)
 
 
-def test_prompt_files(tmp_path, monkeypatch):
+@contextlib.contextmanager
+def standard_input(path):
+  before = os.dup(0)
+  with path.open('rb') as file:
+    os.dup2(file.fileno(), 0)
+  try:
+    yield
+  finally:
+    os.dup2(before, 0)
+    os.close(before)
+
+
+def test_prompt_files(tmp_path):
   path = tmp_path / 'prompts.jsonl'
   path.write_text('{"prompt": "a", "id": 7}\n\n{"prompt": "b"}\n')
   assert generate.read_prompts(str(path)) == [
     {'prompt': 'a', 'id': 7},
     {'prompt': 'b'},
   ]
-  monkeypatch.setattr(sys, 'stdin', io.StringIO('{"prompt": "c"}\n'))
-  assert generate.read_prompts('-') == [{'prompt': 'c'}]
+  with standard_input(path):
+    assert generate.read_prompts('-') == generate.read_prompts(str(path))
   for text, message in (
-    ('{"prompt": "a"}\n{"text": "b"}', 'line 2: expected {"prompt": text}'),
+    (
+      '{"prompt": "a"}\n{"text": "b"}',
+      'line 2: expected {"prompt": text}, and',
+    ),
     ('{"prompt": ', 'line 1: not JSON'),
     ('\n', 'is empty; expected'),
+    ('{"prompt": "a", "text": "b"}', 'line 1: expected .* none of the fields'),
+    (r'{"prompt": "\ud800"}', 'line 1: holds U.D800, half a surrogate'),
   ):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):

@@ -15,7 +15,7 @@ from small_gpt import small_trained
 from data import detokenize, text_files, tokenization
 from models import gpt
 from models.pretrained import gpt as pretrained
-from train import score, trained
+from train import metrics, score, trained
 
 
 @pytest.fixture(scope='module')
@@ -102,6 +102,37 @@ def test_bad_numbers_are_refused(found, options, message):
     score.score_text(found, **{'text': TEXT} | options)
 
 
+def test_where_the_space_stands_does_not_matter(found):
+  """Context and choice are one text."""
+  results = score.score_choices(
+    found,
+    [
+      {'context': 'The cat', 'choices': [' sat', ' on the mat']},
+      {'context': 'The cat ', 'choices': ['sat', 'on the mat']},
+    ],
+  )
+  for name in ('log_probs', 'mean_log_probs'):
+    assert results[0][name] == pytest.approx(results[1][name])
+
+
+def test_numbers_without_end_are_null():
+  assert json.loads(metrics.as_json({'a': [float('inf')], 'b': 1.5})) == {
+    'a': [None],
+    'b': 1.5,
+  }
+
+
+def test_what_would_fail_at_the_end_fails_at_the_beginning(found, tmp_path):
+  metrics.check_writable(None)
+  metrics.check_writable(tmp_path / 'out.csv')
+  with pytest.raises(FileNotFoundError, match='no such folder to write to'):
+    metrics.check_writable(tmp_path / 'no' / 'out.csv')
+  with pytest.raises(ValueError, match='--stride=9: expected 1 to --context=8'):
+    score.score_tokens(
+      found.model, found.params, list(range(20)), context=8, stride=9
+    )
+
+
 def test_choices_are_scored_after_their_context(found):
   questions = [
     {'context': 'The cat', 'choices': [' sat', ' on the mat'], 'label': 1},
@@ -159,6 +190,9 @@ def test_command(found, tmp_path, monkeypatch, capsys):
   )
   expected, ids, log_probs = score.score_text(found, TEXT, context=16, stride=8)
   assert figures == pytest.approx(expected)
+  with pytest.raises(SystemExit):
+    run('--choices', str(text), '--log_probs', str(table))
+  assert '--log_probs is of a TEXT' in capsys.readouterr().err
   with table.open() as file:
     rows = list(csv.DictReader(file))
   assert [int(row['id']) for row in rows] == ids[1:]
@@ -175,6 +209,8 @@ def test_command(found, tmp_path, monkeypatch, capsys):
   )
   report = json.loads(run('--choices', str(path), '--json').out)
   assert report['questions'] == 1 and report['accuracy'] in (0.0, 1.0)
+  text.write_bytes(b'\xef\xbb\xbfa\r\nb')
+  assert text_files.read_text(text) == 'a\nb'
   text.write_bytes(b'ab\xff')
   with pytest.raises(ValueError, match='not UTF-8 at byte 2'):
     text_files.read_text(text)

@@ -4,8 +4,10 @@ import json
 import pydoc_data.topics
 import shutil
 
+import jax
 import numpy as np
 import pytest
+from safetensors import numpy
 
 from data import tokenization
 from train import generate, score, trained
@@ -92,6 +94,8 @@ def cut(folder):
 
 DAMAGES = {
   'another kind': (change('model_type', 'llama'), 'holds a llama, expected'),
+  'type': (change('model_type', ['gpt2']), 'not the config of a run'),
+  'epsilon': (change('layer_norm_epsilon', '1e-5'), 'epsilon is .1e-5., exp'),
   'no size': (change('n_layer', None), "config.json: no 'n_layer'"),
   'no count': (change('n_layer', '2'), "config.json: n_layer is '2', expected"),
   'heads': (change('n_head', 3), 'n_embd=32 is no multiple of n_head=3'),
@@ -118,6 +122,35 @@ def test_what_cannot_be_used_is_named(published, name, tmp_path):
   damage(folder)
   with pytest.raises((ValueError, FileNotFoundError), match=message):
     trained.load(folder, expected=trained.LEFT_TO_RIGHT)
+
+
+def test_what_old_folders_leave_out_or_add(published, tmp_path):
+  name, given, _ = published
+  folder = tmp_path / 'weights'
+  shutil.copytree(given, folder)
+  for key in ('model_type', 'layer_norm_epsilon'):
+    change(key, None)(folder)
+  if name == 'gpt2':
+    change('activation_function', None)(folder)
+  file = folder / 'model.safetensors'
+  arrays = numpy.load_file(file) | {'position_ids': np.arange(64)}
+  arrays = {key: array.astype(np.float16) for key, array in arrays.items()}
+  numpy.save_file(arrays, file)
+  old, new = (
+    trained.load(where, expected=(name,)) for where in (folder, given)
+  )
+  assert old.model == new.model
+  # float16 has 11 bits.
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6),
+    old.params,
+    new.params,
+  )
+  table = next(key for key in arrays if 'wpe' in key or 'positions' in key)
+  arrays[table][3, 0] = np.nan
+  numpy.save_file(arrays, file)
+  with pytest.raises(ValueError, match='embeddings/positions are not all fin'):
+    trained.load(folder, expected=(name,))
 
 
 def test_weights_need_the_vocabulary_they_were_trained_with(

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from small_gpt import small_trained
 
 from train import zero_shot
 
@@ -60,9 +61,18 @@ def test_answers_are_compared_by_words(answer, truth, expected):
 def test_damaged_coqa_is_named(tmp_path):
   with pytest.raises(ValueError, match='entry 0 of "data" is not as in CoQA'):
     zero_shot.read_coqa(coqa(tmp_path, answers=[{'input_text': 'Ann'}]))
-  (tmp_path / 'x.json').write_text('[]')
-  with pytest.raises(ValueError, match='expected CoQA, a JSON object'):
-    zero_shot.read_coqa(tmp_path / 'x.json')
+  for changes in (
+    {'story': None},
+    {'questions': [], 'answers': []},
+    {'questions': [{'input_text': 3}] * 2},
+    {'additional_answers': []},
+  ):
+    with pytest.raises(ValueError, match='entry 0 of "data" is not as in CoQA'):
+      zero_shot.read_coqa(coqa(tmp_path, **changes))
+  for text in ('[]', '{"data": 5}', '{'):
+    (tmp_path / 'x.json').write_text(text)
+    with pytest.raises(ValueError, match='expected CoQA, a JSON object'):
+      zero_shot.read_coqa(tmp_path / 'x.json')
 
 
 def test_summaries_are_three_sentences_scored_by_rouge(tmp_path):
@@ -86,9 +96,32 @@ def test_summaries_are_three_sentences_scored_by_rouge(tmp_path):
   lines.write_text('{"article": "A.", "highlights": "B."}\n{"article": 3}\n')
   with pytest.raises(ValueError, match='line 2: expected {"article": text'):
     zero_shot.read_stories(lines)
+  # A list of URLs chooses a split: the SHA-1 of each is a file's name.
+  name = '0a4d55a8d778e5022fab701977c5d840bbc486d0.story'
+  (tmp_path / 'a.story').rename(tmp_path / name)
+  (tmp_path / 'b.story').write_text('Not of this split.\n@highlight\nNo.')
+  urls = tmp_path / 'all_test.txt'
+  urls.write_text('Hello World\n')
+  assert zero_shot.read_stories(tmp_path, urls) == articles
+  urls.write_text('Hello World\nGone\n')
+  with pytest.raises(FileNotFoundError, match=r'\.story'):
+    zero_shot.read_stories(tmp_path, urls)
   (tmp_path / 'a.story').write_text('No summary.')
   with pytest.raises(ValueError, match=r'a.story: has no @highlight'):
     zero_shot.read_stories(tmp_path)
+
+
+def test_long_articles_lose_their_end():
+  found = small_trained()
+  long = zero_shot.Article('One two three four. ' * 9, 'A.')
+  short = zero_shot.Article('One.', 'A.')
+  shown = zero_shot.shorten_articles(found, [short, long], 20)
+  assert shown[0] == short
+  assert long.text.startswith(shown[1].text)
+  (ids,) = found.tokenizer.encode_batch([shown[1].text + zero_shot.TL_DR])
+  assert abs(len(ids) + 20 - (found.model.max_length + 1)) <= 1
+  with pytest.raises(ValueError, match='hold no article'):
+    zero_shot.shorten_articles(found, [long], 64)
 
 
 def test_translation_is_scored_by_sacrebleu(tmp_path):
@@ -109,6 +142,8 @@ def test_translation_is_scored_by_sacrebleu(tmp_path):
   assert report['bleu'] == pytest.approx(100)
   with pytest.raises(ValueError, match='more than the 2 that serve'):
     zero_shot.run_translation(pairs[:2], complete)
+  (tmp_path / 'none').write_text('')
+  assert zero_shot.read_parallel(tmp_path / 'none', tmp_path / 'none') == []
   for name, text in (('a', 'x\ny\n'), ('b', 'z\n')):
     (tmp_path / name).write_text(text)
   with pytest.raises(ValueError, match='has 2 lines, .* 1: expected as many'):

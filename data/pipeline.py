@@ -312,4 +312,9 @@ class tf_batches:  # noqa: N801, a context manager used like a function
       num_parallel_calls=min(4, os.cpu_count() or 1),
       deterministic=True,
     )
-    return batches.prefetch(self._ahead).as_numpy_iterator()
+    options = tf.data.Options()
+    # Nothing is left to tune, and the tuner sleeps up to a minute at the end.
+    options.autotune.enabled = False
+    return (
+      batches.prefetch(self._ahead).with_options(options).as_numpy_iterator()
+    )

@@ -226,10 +226,10 @@ class _Piece(NamedTuple):
 
   Attributes:
     name: of their array.
-    rows: of it, which are ours in this place.
     path: 'path/of/leaf' of our array.
-    place: in our array.
     shape: of all of their array.
+    rows: the part of their array.
+    place: the part of ours.
   """
 
   name: str

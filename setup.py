@@ -32,6 +32,7 @@ setuptools.setup(
     'etils[epath]>=1.14',
     'tokenizers>=0.23,<0.24',
     'safetensors>=0.6',
+    'h5py>=3.12',
     'nupunkt>=0.8,<0.9',
     'numpy>=2',
     'tensorboardX>=2.6,<3',

@@ -35,3 +35,26 @@ GPT2 = {
 # openai/finetune-transformer-lm train.py; openai/gpt-2 model.py.
 for _sizes in (*BERT.values(), *GPT.values(), *GPT2.values()):
   _sizes['mlp_dim'] = 4 * _sizes['embed_dim']
+
+# lstm_dim and projection_dim stand in the names of the options files published
+# with the weights: 2x1024_128_2048cnn_1xhighway, 2x2048_256_2048cnn_1xhighway
+# and 2x4096_512_2048cnn_2xhighway (the original, Peters et al. 2018, section
+# 3.4). elmo-tiny is ours, for trials.
+ELMO = {
+  'elmo-tiny': dict(lstm_dim=256, projection_dim=64, num_highway=1),
+  'elmo-small': dict(lstm_dim=1024, projection_dim=128, num_highway=1),
+  'elmo-medium': dict(lstm_dim=2048, projection_dim=256, num_highway=1),
+  'elmo': dict(lstm_dim=4096, projection_dim=512, num_highway=2),
+}
+for _sizes in ELMO.values():
+  _sizes.update(num_layers=2, char_embed_dim=16)
+  _sizes['filters'] = (  # (width, count), 2,048 in all
+    (1, 32),
+    (2, 32),
+    (3, 64),
+    (4, 128),
+    (5, 256),
+    (6, 512),
+    (7, 1024),
+  )
+ELMO['elmo-tiny']['filters'] = ((1, 16), (2, 16), (3, 32), (4, 64), (5, 128))

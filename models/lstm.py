@@ -1,0 +1,296 @@
+"""LSTM with projection, several towers in one loop over time.
+
+Shapes: T position, K towers, B batch, P projection, G the four gates, F cells.
+
+One dtype policy: parameters, cell and carried output are float32, products of
+matrices are in the module's `dtype`.
+"""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from models.layers import Dtype, Initializer
+
+Array = jax.Array
+
+NUM_GATES = 4  # input, candidate, forget, output: TensorFlow's order, i j f o
+# Added to the forget gate at run time, not stored: TensorFlow's LSTMCell.
+FORGET_BIAS = 1.0
+
+
+def glorot_uniform(fan_in: int, fan_out: int) -> Initializer:
+  """Returns U(-a, a) with a = sqrt(6 / (fan_in + fan_out)).
+
+  Glorot and Bengio 2010, eq. 16: TensorFlow's default. The fans are given
+  because a matrix may lie in several arrays here.
+  """
+  return symmetric_uniform(math.sqrt(6 / (fan_in + fan_out)))
+
+
+def symmetric_uniform(limit: float) -> Initializer:
+  """Returns U(-limit, limit)."""
+
+  def draw(rng: Array, shape: tuple[int, ...]) -> Array:
+    return jax.random.uniform(rng, shape, minval=-limit, maxval=limit)
+
+  return draw
+
+
+class ProjectedLstm(nn.Module):
+  """One LSTM layer of each tower; the clipped projection is what recurs.
+
+  Sak et al. 2014 without peepholes, as TensorFlow's LSTMCell computes it:
+  c' = clip(sigmoid(f + 1) c + sigmoid(i) tanh(j)),
+  h' = clip(W_p (sigmoid(o) tanh(c'))), gates from W [x; h] + b.
+
+  Attributes:
+    lstm_dim: F.
+    projection_dim: P.
+    cell_clip: largest absolute value in a cell; None: any.
+    projection_clip: likewise in an output.
+    dtype: of the matrix products and the output.
+  """
+
+  lstm_dim: int
+  projection_dim: int
+  cell_clip: float | None = None
+  projection_clip: float | None = None
+  dtype: Dtype = jnp.float32
+
+  @nn.compact
+  def __call__(
+    self,
+    x_TKBP: Array,
+    cell_KBF: Array,
+    hidden_KBP: Array,
+    mask_TB: Array | None = None,
+  ) -> tuple[Array, Array, Array]:
+    """Runs all towers over all positions, the first position first.
+
+    Args:
+      x_TKBP: float [T, K, B, inputs].
+      cell_KBF: float32, the state before the first position.
+      hidden_KBP: float32, likewise.
+      mask_TB: bool, where False a row keeps its state and its output is 0;
+        None: nowhere.
+
+    Returns:
+      Outputs [T, K, B, P] in `dtype`; cell [K, B, F] and hidden [K, B, P]
+      after the last position, float32.
+    """
+    towers, inputs = x_TKBP.shape[1], x_TKBP.shape[-1]
+    P, F = self.projection_dim, self.lstm_dim
+    # Two arrays are one matrix on [x; h] in the release: one fan.
+    init = glorot_uniform(inputs + P, NUM_GATES * F)
+    names = (None, 'embed', None, 'mlp')
+    input_kernel_KPGF = self.param(
+      'input_kernel',
+      nn.with_logical_partitioning(init, names),
+      (towers, inputs, NUM_GATES, F),
+    )
+    recurrent_KPGF = self.param(
+      'recurrent_kernel',
+      nn.with_logical_partitioning(init, names),
+      (towers, P, NUM_GATES, F),
+    )
+    bias_KGF = self.param(
+      'bias',
+      nn.with_logical_partitioning(nn.initializers.zeros, (None, None, 'mlp')),
+      (towers, NUM_GATES, F),
+    )
+    projection_KFP = self.param(
+      'projection_kernel',
+      nn.with_logical_partitioning(
+        glorot_uniform(F, P), (None, 'mlp', 'embed')
+      ),
+      (towers, F, P),
+    )
+    x_TKBP, input_kernel_KPGF, bias_KGF = nn.dtypes.promote_dtype(
+      x_TKBP, input_kernel_KPGF, bias_KGF, dtype=self.dtype
+    )
+    # What does not recur, over all positions at once.
+    gates_TKBGF = jnp.einsum('TKBP,KPGF->TKBGF', x_TKBP, input_kernel_KPGF)
+    gates_TKBGF = nn.with_logical_constraint(
+      gates_TKBGF + bias_KGF[:, None],
+      (None, None, 'batch', None, 'activation_mlp'),
+    )
+    hiddens_TKBP, cell_KBF = _recur(
+      (self.cell_clip, self.projection_clip, self.dtype),
+      gates_TKBGF,
+      recurrent_KPGF,
+      projection_KFP,
+      cell_KBF,
+      hidden_KBP,
+      mask_TB,
+    )
+    outputs_TKBP = hiddens_TKBP
+    if mask_TB is not None:
+      outputs_TKBP = jnp.where(mask_TB[:, None, :, None], hiddens_TKBP, 0)
+    return outputs_TKBP.astype(self.dtype), cell_KBF, hiddens_TKBP[-1]
+
+
+# Clips of cell and projection, dtype of the matrix products.
+_Fields = tuple[float | None, float | None, Any]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _recur(fields: _Fields, *arguments: Array | None) -> tuple[Array, Array]:
+  """Returns h after each position [T, K, B, P], and the last cell, float32.
+
+  Its derivative is written out because JAX's own adds each position's part of
+  the kernels' gradients to arrays as large as the kernels: here they are one
+  product over all positions, after the loop.
+
+  Args:
+    fields: see `_Fields`.
+    *arguments: gates [T, K, B, G, F] that do not recur, recurrent kernel
+      [K, P, G, F], projection [K, F, P], cell [K, B, F], hidden [K, B, P] and
+      mask [T, B] or None.
+  """
+  return _run(fields, *arguments, save=False)[0]
+
+
+def _run(
+  fields: _Fields,
+  gates_TKBGF: Array,
+  recurrent_KPGF: Array,
+  projection_KFP: Array,
+  cell_KBF: Array,
+  hidden_KBP: Array,
+  mask_TB: Array | None,
+  *,
+  save: bool = True,
+) -> tuple[tuple[Array, Array], tuple]:
+  """Returns what `_recur` does, and if asked what its derivative needs."""
+  cell_clip, projection_clip, dtype = fields
+  R_KPGF = recurrent_KPGF.astype(dtype)
+  W_KFP = projection_KFP.astype(dtype)
+
+  def step(state: tuple, inputs: tuple) -> tuple[tuple, tuple]:
+    cell_KBF, hidden_KBP = state
+    gates_KBGF, mask_B = inputs
+    gates_KBGF = gates_KBGF + _product(
+      'KBP,KPGF->KBGF', hidden_KBP.astype(dtype), R_KPGF
+    )
+    new_cell_KBF, out_KBF = _advance(cell_KBF, gates_KBGF, cell_clip)
+    new_hidden_KBP = _clip(
+      _product('KBF,KFP->KBP', out_KBF.astype(dtype), W_KFP), projection_clip
+    )
+    new_cell_KBF = _where(mask_B, new_cell_KBF, cell_KBF)
+    new_hidden_KBP = _where(mask_B, new_hidden_KBP, hidden_KBP)
+    saved = (cell_KBF, gates_KBGF) if save else None
+    return (new_cell_KBF, new_hidden_KBP), (new_hidden_KBP, saved)
+
+  (last_cell_KBF, _), (hiddens_TKBP, saved) = lax.scan(
+    step, (cell_KBF, hidden_KBP), (gates_TKBGF, mask_TB)
+  )
+  before_TKBP = jnp.concatenate([hidden_KBP[None], hiddens_TKBP])
+  saved = (saved, before_TKBP, recurrent_KPGF, projection_KFP, mask_TB)
+  return (hiddens_TKBP, last_cell_KBF), saved
+
+
+def _run_backward(
+  fields: _Fields, saved: tuple, cotangents: tuple[Array, Array]
+) -> tuple[Array | None, ...]:
+  """Returns the gradients of `_recur`'s arguments."""
+  cell_clip, projection_clip, dtype = fields
+  (cells_TKBF, gates_TKBGF), hiddens_TKBP, recurrent, projection, mask_TB = (
+    saved
+  )
+  d_hiddens_TKBP, d_cell_KBF = cotangents
+  # Turned around once, not at every position.
+  R_KGFP = recurrent.astype(dtype).transpose(0, 2, 3, 1)
+  W_KPF = projection.astype(dtype).swapaxes(1, 2)
+
+  def step(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
+    d_cell_KBF, d_hidden_KBP = carry
+    d_output_KBP, gates_KBGF, cell_KBF, hidden_KBP, mask_B = inputs
+    d_hidden_KBP = d_hidden_KBP + d_output_KBP
+    (_, out_KBF), pull = jax.vjp(
+      functools.partial(_advance, clip=cell_clip), cell_KBF, gates_KBGF
+    )
+    d_projected_KBP = _where(mask_B, d_hidden_KBP, 0)
+    if projection_clip is not None:
+      inside = jnp.abs(hidden_KBP) < projection_clip
+      d_projected_KBP = jnp.where(inside, d_projected_KBP, 0)
+    d_out_KBF = _product('KBP,KPF->KBF', d_projected_KBP.astype(dtype), W_KPF)
+    d_old_cell_KBF, d_gates_KBGF = pull(
+      (_where(mask_B, d_cell_KBF, 0), d_out_KBF)
+    )
+    d_old_hidden_KBP = _product(
+      'KBGF,KGFP->KBP', d_gates_KBGF.astype(dtype), R_KGFP
+    )
+    # A row that keeps its state passes its gradient on.
+    d_old_cell_KBF = _where(mask_B, d_old_cell_KBF, d_cell_KBF)
+    d_old_hidden_KBP = _where(mask_B, d_old_hidden_KBP, d_hidden_KBP)
+    return (d_old_cell_KBF, d_old_hidden_KBP), (
+      d_gates_KBGF.astype(dtype),
+      d_projected_KBP.astype(dtype),
+      out_KBF.astype(dtype),
+    )
+
+  (d_cell_KBF, d_hidden_KBP), (d_gates_TKBGF, d_projected_TKBP, outs_TKBF) = (
+    lax.scan(
+      step,
+      (d_cell_KBF, jnp.zeros_like(hiddens_TKBP[0])),
+      (
+        d_hiddens_TKBP,
+        gates_TKBGF,
+        cells_TKBF,
+        hiddens_TKBP[1:],
+        mask_TB,
+      ),
+      reverse=True,
+    )
+  )
+  d_recurrent_KPGF = _product(
+    'TKBP,TKBGF->KPGF', hiddens_TKBP[:-1].astype(dtype), d_gates_TKBGF
+  )
+  d_projection_KFP = _product('TKBF,TKBP->KFP', outs_TKBF, d_projected_TKBP)
+  return (
+    d_gates_TKBGF,
+    d_recurrent_KPGF,
+    d_projection_KFP,
+    d_cell_KBF,
+    d_hidden_KBP,
+    None,  # of the mask
+  )
+
+
+_recur.defvjp(_run, _run_backward)
+
+
+def _advance(
+  cell_KBF: Array, gates_KBGF: Array, clip: float | None
+) -> tuple[Array, Array]:
+  """Returns the next cell and what goes into the projection, [K, B, F]."""
+  write, candidate, forget, read = (
+    gates_KBGF[:, :, i] for i in range(NUM_GATES)
+  )
+  kept_KBF = jax.nn.sigmoid(forget + FORGET_BIAS) * cell_KBF
+  written_KBF = jax.nn.sigmoid(write) * jnp.tanh(candidate)
+  cell_KBF = _clip(kept_KBF + written_KBF, clip)
+  return cell_KBF, jax.nn.sigmoid(read) * jnp.tanh(cell_KBF)
+
+
+def _clip(x: Array, limit: float | None) -> Array:
+  """Returns x within [-limit, limit]; as it is without a limit."""
+  return x if limit is None else jnp.clip(x, -limit, limit)
+
+
+def _where(mask_B: Array | None, x_KBN: Array, other_KBN: Array) -> Array:
+  """Returns x in the rows of the mask, the other elsewhere; no mask: x."""
+  if mask_B is None:
+    return x_KBN
+  return jnp.where(mask_B[:, None], x_KBN, other_KBN)
+
+
+def _product(spec: str, a: Array, b: Array) -> Array:
+  """Returns the einsum, accumulated and returned in float32."""
+  return jnp.einsum(spec, a, b, preferred_element_type=jnp.float32)

@@ -1,0 +1,671 @@
+"""The biLM against PyTorch and NumPy, and what may and may not matter to it."""
+
+import functools
+
+import bert_cases
+import elmo_cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from configs import base, variants
+from models import char_cnn, elmo, lstm
+
+# PyTorch's i, f, g, o from our i, j, f, o.
+TORCH_GATES = [0, 2, 1, 3]
+
+
+def make_targets(ids):
+  rng = np.random.default_rng(4)
+  return rng.integers(0, elmo_cases.VOCAB_SIZE, ids.shape[:3])
+
+
+# Against references
+
+
+def torch_lstm(torch, model, params, tower):
+  """The stack of one tower, with PyTorch's gates."""
+  F, P = model.lstm_dim, model.projection_dim
+  stack = torch.nn.LSTM(P, F, model.num_layers, proj_size=P, batch_first=True)
+  for i in range(model.num_layers):
+    ours = {k: np.array(v[tower]) for k, v in params[f'layers_{i}'].items()}
+    bias = ours['bias'][TORCH_GATES]
+    bias[1] += 1  # the forget gate
+    theirs = {
+      'weight_ih': ours['input_kernel'][:, TORCH_GATES].reshape(P, 4 * F).T,
+      'weight_hh': ours['recurrent_kernel'][:, TORCH_GATES].reshape(P, 4 * F).T,
+      'bias_ih': bias.reshape(-1),
+      'bias_hh': np.zeros(4 * F),
+      'weight_hr': ours['projection_kernel'].T,
+    }
+    for name, array in theirs.items():
+      getattr(stack, f'{name}_l{i}').data = torch.tensor(
+        array, dtype=torch.float32
+      )
+  return stack
+
+
+@pytest.mark.filterwarnings(
+  # Which of its two ways PyTorch goes, once a process.
+  'ignore:LSTM with projections is not supported with oneDNN:UserWarning'
+)
+def test_lstm_and_its_gradients_are_pytorchs(torch):
+  model = elmo_cases.make_model(
+    use_skip_connections=False, cell_clip=None, projection_clip=None
+  )
+  params = elmo_cases.init_params(model)
+  B, T, P = 3, 8, model.projection_dim
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(2, B, T, P)).astype(np.float32)
+  state = elmo_cases.make_state(model, B)
+  weights = jax.tree.map(
+    lambda y: rng.normal(size=y.shape).astype(np.float32), (x, state)
+  )
+
+  @jax.jit
+  def both(params, x, state):
+    def loss(params, x, state):
+      outputs = elmo_cases.run_streams(model, params, x, state)
+      parts = jax.tree.map(lambda y, w: (y * w).sum(), outputs, weights)
+      return sum(jax.tree.leaves(parts)), outputs
+
+    return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(params, x, state)
+
+  (_, (top, after)), (d_params, d_x, d_state) = both(params, x, state)
+  for tower in range(2):
+    stack = torch_lstm(torch, model, params, tower)
+
+    def tensor(array):
+      return torch.tensor(np.asarray(array), requires_grad=True)
+
+    x_t = tensor(x[tower])
+    h_t, c_t = tensor(state.hidden[:, tower]), tensor(state.cell[:, tower])
+    y_t, (h_after, c_after) = stack(x_t, (h_t, c_t))
+    loss = (y_t * torch.tensor(weights[0][tower])).sum()
+    loss += (h_after * torch.tensor(weights[1].hidden[:, tower])).sum()
+    loss += (c_after * torch.tensor(weights[1].cell[:, tower])).sum()
+    loss.backward()
+    for ours, theirs in (
+      (top[tower], y_t),
+      (after.hidden[:, tower], h_after),
+      (after.cell[:, tower], c_after),
+    ):
+      np.testing.assert_allclose(ours, theirs.detach(), atol=1e-5)
+    pairs = [
+      (d_x[tower], x_t.grad),
+      (d_state.hidden[:, tower], h_t.grad),
+      (d_state.cell[:, tower], c_t.grad),
+    ]
+    for i in range(model.num_layers):
+      ours = {k: np.array(v[tower]) for k, v in d_params[f'layers_{i}'].items()}
+      grad = {
+        name.removesuffix(f'_l{i}'): p.grad.numpy()
+        for name, p in stack.named_parameters()
+        if name.endswith(f'_l{i}')
+      }
+      P, F = model.projection_dim, model.lstm_dim
+      pairs += [
+        (ours['projection_kernel'], grad['weight_hr'].T),
+        (ours['bias'][TORCH_GATES], grad['bias_ih'].reshape(4, F)),
+      ] + [
+        (ours[a][:, TORCH_GATES], grad[b].T.reshape(P, 4, F))
+        for a, b in (
+          ('input_kernel', 'weight_ih'),
+          ('recurrent_kernel', 'weight_hh'),
+        )
+      ]
+    for ours, theirs in pairs:
+      theirs = np.asarray(theirs)
+      assert np.abs(theirs).max() > 1e-3
+      np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_encoder_and_its_gradients_are_pytorchs(torch):
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids, _ = elmo_cases.make_ids()
+  assert (ids == char_cnn.NO_CHARACTER).any()
+  rng = np.random.default_rng(0)
+  weights = rng.normal(size=(*ids.shape[:2], 6)).astype(np.float32)
+  ours = elmo_cases.encode(model, params, ids)
+  gradient = jax.grad(
+    lambda p: (elmo_cases.encode(model, p, ids) * weights).sum()
+  )(params)['encoder']
+
+  leaves = jax.tree.map(
+    lambda p: torch.tensor(np.asarray(p), requires_grad=True), params['encoder']
+  )
+  F = torch.nn.functional
+  # A row of zeros after the 261.
+  table = torch.cat([leaves['characters'], torch.zeros(1, 3)])
+  x_NEC = table[torch.tensor(ids.reshape(-1, 50), dtype=torch.long)].mT
+  parts = []
+  for i in range(2):
+    kernel = leaves[f'filters_{i}']['kernel'].permute(2, 1, 0)
+    answers = F.conv1d(x_NEC, kernel, leaves[f'filters_{i}']['bias'])
+    parts.append(torch.relu(answers.amax(-1)))
+  x = torch.cat(parts, -1)
+  for i in range(2):
+    kernel, bias = (leaves[f'highway_{i}'][k] for k in ('kernel', 'bias'))
+    gate = torch.sigmoid(x @ kernel[:, 1] + bias[1])
+    x = gate * torch.relu(x @ kernel[:, 0] + bias[0]) + (1 - gate) * x
+  x = x @ leaves['projection']['kernel'] + leaves['projection']['bias']
+  theirs = x.reshape(*ids.shape[:2], -1)
+  np.testing.assert_allclose(ours, theirs.detach(), atol=1e-5)
+  (theirs * torch.tensor(weights)).sum().backward()
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b.grad, rtol=1e-4, atol=1e-5),
+    gradient,
+    leaves,
+  )
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def numpy_tower(model, layers, x_TP, cell_LF, hidden_LP):
+  """One tower on one sentence, a position and a layer at a time.
+
+  Returns the layers' outputs [L, T, P], the state, and how often each clip
+  acted.
+  """
+  cell_LF, hidden_LP = cell_LF.copy(), hidden_LP.copy()
+  outputs, clipped = [], np.zeros(2, int)
+  for x in x_TP:
+    outputs.append([])
+    for i, layer in enumerate(layers):
+      gates = np.einsum('p,pgf->gf', x, layer['input_kernel'])
+      gates += np.einsum('p,pgf->gf', hidden_LP[i], layer['recurrent_kernel'])
+      write, candidate, forget, read = gates + layer['bias']
+      cell = sigmoid(forget + 1) * cell_LF[i]
+      cell += sigmoid(write) * np.tanh(candidate)
+      clipped[0] += (np.abs(cell) > model.cell_clip).sum()
+      cell_LF[i] = np.clip(cell, -model.cell_clip, model.cell_clip)
+      projected = sigmoid(read) * np.tanh(cell_LF[i])
+      projected = projected @ layer['projection_kernel']
+      clipped[1] += (np.abs(projected) > model.projection_clip).sum()
+      hidden_LP[i] = np.clip(
+        projected, -model.projection_clip, model.projection_clip
+      )
+      x = hidden_LP[i] + (x if i and model.use_skip_connections else 0)
+      outputs[-1].append(x)
+  return np.swapaxes(outputs, 0, 1), cell_LF, hidden_LP, clipped
+
+
+@pytest.mark.parametrize('skip', [True, False])
+def test_clipped_layers_are_those_of_a_plain_loop(skip):
+  """Of ragged sentences, from a state, in float64."""
+  model = elmo_cases.make_model(
+    num_layers=3, cell_clip=0.7, projection_clip=0.4, use_skip_connections=skip
+  )
+  params = elmo_cases.init_params(model)
+  ids, lengths = elmo_cases.make_ids()
+  state = elmo_cases.make_state(model, len(lengths))
+  found, after = elmo_cases.embed(model, params, ids, lengths, state)
+  x = np.asarray(elmo_cases.encode(model, params, ids), np.float64)
+  clipped, frees = np.zeros(2, int), np.zeros(2, int)
+  for b, length in enumerate(lengths):
+    expected = [np.concatenate([x[b, :length]] * 2, axis=-1)]
+    halves = []
+    for tower in range(2):
+      stack = [
+        {k: np.asarray(v[tower], np.float64) for k, v in layer.items()}
+        for layer in (params[f'layers_{i}'] for i in range(3))
+      ]
+      x_TP = x[b, :length][:: 1 - 2 * tower]
+      outputs, cell, hidden, count = numpy_tower(
+        model, stack, x_TP, *(array[:, tower, b] for array in state)
+      )
+      halves.append(outputs[:, :: 1 - 2 * tower])
+      np.testing.assert_allclose(after.cell[:, tower, b], cell, atol=1e-5)
+      np.testing.assert_allclose(after.hidden[:, tower, b], hidden, atol=1e-5)
+      clipped += count
+      frees += length * 3 * np.array([22, 6]) - count
+    expected.extend(np.concatenate(halves, axis=-1))
+    np.testing.assert_allclose(found[:, b, :length], expected, atol=1e-5)
+  assert (clipped > 50).all() and (frees > 50).all()  # both ways were gone
+
+
+@pytest.mark.parametrize('ragged', [True, False])
+def test_written_out_derivative_is_the_loops_own(ragged):
+  """Where clips act and rows end: every argument's gradient."""
+  rng = np.random.default_rng(0)
+  T, K, B, F, P = 6, 2, 4, 9, 5
+
+  def draw(*shape):
+    return rng.normal(size=shape).astype(np.float32)
+
+  arguments = [
+    draw(T, K, B, 4, F),
+    draw(K, P, 4, F),
+    draw(K, F, P),
+    draw(K, B, F),
+    draw(K, B, P),
+  ]
+  mask = np.arange(T)[:, None] < np.array([6, 3, 0, 5]) if ragged else None
+  weights = draw(T, K, B, P), draw(K, B, F)
+  fields = (0.8, 0.6, jnp.float32)
+
+  def loss(recur, arguments):
+    outputs = recur(fields, *arguments, mask)
+    return sum((y * w).sum() for y, w in zip(outputs, weights, strict=True))
+
+  plain = functools.partial(lstm._run, save=False)
+  ours, theirs = jax.jit(
+    lambda arguments: (
+      jax.grad(functools.partial(loss, lstm._recur))(arguments),
+      jax.grad(functools.partial(loss, lambda *a: plain(*a)[0]))(arguments),
+    )
+  )(arguments)
+  for found, expected in zip(ours, theirs, strict=True):
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+# What may and may not matter
+
+
+def test_a_word_reaches_what_follows_and_what_comes_before():
+  """In the forward tower and in the backward one, and nobody else."""
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids, lengths = elmo_cases.make_ids()
+  layers, state = elmo_cases.embed(model, params, ids, lengths)
+  P = model.projection_dim
+  for b, t in ((0, 4), (1, 2), (3, 6)):
+    changed = ids.copy()
+    changed[b, t] = (changed[b, t] + 7) % 256
+    layers_c, state_c = elmo_cases.embed(model, params, changed, lengths)
+    differs = np.abs(np.asarray(layers_c) - layers)
+    forward = differs[..., :P].max(-1)
+    backward = differs[..., P:].max(-1)
+    others = np.arange(len(lengths)) != b
+    assert differs[:, others].max() == 0
+    assert forward[0, b, t] > 0 and np.delete(forward[0, b], t).max() == 0
+    assert (forward[1:, b, :t] == 0).all()
+    assert (forward[1:, b, t : lengths[b]] > 0).all()
+    assert (backward[1:, b, t + 1 :] == 0).all()
+    assert (backward[1:, b, : t + 1] > 0).all()
+    for before, after in zip(state, state_c, strict=True):
+      same = (np.asarray(before) == after).all(axis=(0, 1, 3))
+      np.testing.assert_array_equal(same, others)
+
+
+def test_a_ragged_batch_is_each_sentence_alone():
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids, lengths = elmo_cases.make_ids()
+  state = elmo_cases.make_state(model, len(lengths))
+  layers, after = elmo_cases.embed(model, params, ids, lengths, state)
+  for b, length in list(enumerate(lengths))[1:3]:
+    row = jax.tree.map(lambda x, b=b: x[:, :, b : b + 1], (state, after))
+    alone, after_alone = elmo_cases.embed(
+      model, params, ids[b : b + 1, :length], lengths[b : b + 1], row[0]
+    )
+    np.testing.assert_allclose(layers[:, b, :length], alone[:, 0], atol=1e-6)
+    bert_cases.assert_close(row[1], after_alone, 1e-6)
+    assert (layers[:, b, length:] == 0).all()
+    assert (layers[:, b, :length] != 0).any(-1).all()
+
+
+def test_padding_has_no_influence():
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids, lengths = elmo_cases.make_ids((9, 4, 0, 7))
+  state = elmo_cases.make_state(model, len(lengths))
+  outputs = elmo_cases.embed(model, params, ids, lengths, state)
+  other, _ = elmo_cases.make_ids((9,) * 4, seed=9)
+  mask = np.arange(9) < lengths[:, None]
+  other = np.where(mask[:, :, None], ids, other)
+  assert (other[1, 5] != ids[1, 5]).any()
+  jax.tree.map(
+    np.testing.assert_array_equal,
+    elmo_cases.embed(model, params, other, lengths, state),
+    outputs,
+  )
+  for before, after in zip(state, outputs[1], strict=True):
+    # Nothing was read: nothing is forgotten.
+    np.testing.assert_array_equal(before[:, :, 2], after[:, :, 2])
+    assert (before[:, :, 0] != after[:, :, 0]).any()
+
+
+def test_state_carried_over_two_halves_is_one_pass():
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  x = elmo_cases.encode(model, params, elmo_cases.make_streams())
+  top, after = elmo_cases.run_streams(model, params, x)
+  empty = elmo.empty_state(model, 3)
+  first, state = elmo_cases.run_streams(model, params, x[:, :, :4], empty)
+  second, state = elmo_cases.run_streams(model, params, x[:, :, 4:], state)
+  np.testing.assert_allclose(np.concatenate([first, second], 2), top, atol=1e-6)
+  bert_cases.assert_close(state, after, 1e-6)
+  fresh, _ = elmo_cases.run_streams(model, params, x[:, :, 4:], empty)
+  assert np.abs(np.asarray(fresh) - second).max() > 0.01
+
+
+def test_streams_and_sentences_are_read_alike():
+  """The backward tower reads its stream as it reads a sentence, reversed."""
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids, lengths = elmo_cases.make_ids((9, 9))
+  x = elmo_cases.encode(model, params, ids)
+  layers, state = elmo_cases.embed_vectors(model, params, x, lengths)
+  top, after = elmo_cases.run_streams(model, params, jnp.stack([x, x[:, ::-1]]))
+  found = np.concatenate([top[0], top[1][:, ::-1]], axis=-1)
+  np.testing.assert_allclose(found, layers[-1], atol=1e-6)
+  bert_cases.assert_close(state, after, 1e-6)
+
+
+def test_streams_do_not_see_each_other():
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids = elmo_cases.make_streams()
+  x = np.asarray(elmo_cases.encode(model, params, ids))
+  top, _ = elmo_cases.run_streams(model, params, x)
+  changed = x.copy()
+  changed[1, 2, 3] += 1
+  top_c, _ = elmo_cases.run_streams(model, params, changed)
+  differs = np.abs(np.asarray(top_c) - top).max(-1)
+  assert (differs[1, 2, 3:] > 0).all()
+  differs[1, 2, 3:] = 0
+  assert (differs == 0).all()
+
+
+# Word vectors, softmax, dropout
+
+
+def test_words_are_looked_up_where_there_are_no_characters():
+  model = elmo_cases.make_model(num_words=200)
+  params = elmo_cases.init_params(model)
+  table = params['encoder']['embedding']
+  assert table.shape == (256, 6)
+  rng = np.random.default_rng(0)
+  words = rng.integers(0, 200, (4, 9))
+  lengths = np.array(elmo_cases.LENGTHS)
+  layers, _ = elmo_cases.embed(model, params, words, lengths)
+  np.testing.assert_array_equal(
+    layers[0, 0], np.concatenate([table[words[0]]] * 2, axis=-1)
+  )
+  cached = elmo_cases.embed_vectors(model, params, table[words], lengths)[0]
+  np.testing.assert_array_equal(cached, layers)
+
+
+def test_softmax_scores_the_words_and_not_the_padding():
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids = elmo_cases.make_streams()
+  _, (top, _, logits), gradient = elmo_cases.run(
+    model, params, ids, make_targets(ids)
+  )
+  V = elmo_cases.VOCAB_SIZE
+  assert logits.shape == (2, 3, 8, 128)
+  kernel, bias = params['softmax']['kernel'], params['softmax']['bias']
+  np.testing.assert_allclose(
+    logits[..., :V], top @ kernel[:V].T + bias[:V], atol=1e-5
+  )
+  assert (jax.nn.softmax(logits)[..., V:] == 0).all()
+  for table in gradient['softmax'].values():
+    assert (table[V:] == 0).all()
+    assert (table[:V] != 0).all()
+
+
+def test_dropout_falls_on_inputs_and_the_top():
+  """The skip adds what was dropped of the second layer's input."""
+  model = elmo_cases.make_model(dropout_rate=0.25)
+  params = jax.tree.map(np.copy, elmo_cases.init_params(model))
+  # The first layer looks at nothing, the second adds nothing.
+  params['layers_0']['input_kernel'] *= 0
+  params['layers_1']['projection_kernel'] *= 0
+  x = np.ones((2, 16, 20, 6), np.float32)
+  whole, _ = elmo_cases.run_streams(model, params, x)
+  dropped, _ = elmo_cases.run_streams(model, params, x, rng=jax.random.key(0))
+  zero = np.asarray(dropped) == 0
+  assert abs(zero.mean() - (1 - 0.75**2)) < 0.03
+  np.testing.assert_allclose(
+    dropped, np.where(zero, 0, np.asarray(whole) / 0.75**2), rtol=1e-5
+  )
+  # Anew at each position, row and tower.
+  for axis in range(4):
+    assert (np.diff(zero.astype(int), axis=axis) != 0).mean() > 0.3
+  # And on the first layer's input, which here is all that can differ.
+  params = jax.tree.map(np.copy, elmo_cases.init_params(model))
+  params['layers_1']['input_kernel'] *= 0
+  model = model.clone(use_skip_connections=False)
+  params['layers_0']['recurrent_kernel'] *= 0
+  _, state = elmo_cases.run_streams(model, params, x)
+  _, state_d = elmo_cases.run_streams(model, params, x, rng=jax.random.key(0))
+  differs = np.abs(np.asarray(state.cell) - state_d.cell)
+  assert differs[1].max() == 0
+  assert differs[0].max() > 0.01
+
+
+def test_gradients_are_finite_and_reach_everything():
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids = elmo_cases.make_streams()
+  loss, _, gradient = elmo_cases.run(
+    model, params, ids, make_targets(ids), rng=jax.random.key(0)
+  )
+  assert np.isfinite(loss)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
+    assert np.isfinite(leaf).all(), path
+    assert (np.asarray(leaf) != 0).mean() > 0.1, path
+  # Saturated everywhere, and words without a character.
+  wild = jax.tree.map(lambda p: 1e3 * p, params)
+  ids[:, 0] = char_cnn.NO_CHARACTER
+  loss, _, gradient = elmo_cases.run(model, wild, ids, make_targets(ids))
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves((loss, gradient)))
+
+
+def test_bfloat16_stays_near_float32():
+  plain = elmo_cases.make_model()
+  params = elmo_cases.init_params(plain)
+  ids = elmo_cases.make_streams()
+  targets = make_targets(ids)
+  loss, _, gradient = elmo_cases.run(plain, params, ids, targets)
+  loss_b, (top, state, logits), gradient_b = elmo_cases.run(
+    plain.clone(dtype=jnp.bfloat16), params, ids, targets
+  )
+  np.testing.assert_allclose(loss_b, loss, rtol=0.01)
+  assert top.dtype == jnp.bfloat16
+  rest = jax.tree.leaves((state, logits, gradient_b))
+  assert {leaf.dtype for leaf in rest} == {np.dtype(np.float32)}
+  for path, leaf in jax.tree_util.tree_leaves_with_path(gradient['layers_1']):
+    found = gradient_b['layers_1'][path[0].key]
+    error = np.linalg.norm(found - leaf) / np.linalg.norm(leaf)
+    assert error < 0.05, (path, error)
+
+
+# Initial values, counts, FLOPs
+
+
+def test_weights_start_as_the_release_draws_them():
+  sizes = variants.ELMO['elmo-tiny'] | dict(num_layers=1)
+  sizes['filters'] = ((1, 128), (5, 128))
+  model = elmo.Elmo(vocab_size=1000, **sizes)
+  params = elmo_cases.draw_params(model)
+  encoder, layer = params['encoder'], params['layers_0']
+  N, P, F = 256, 64, 256
+  glorot = (6 / (2 * P + 4 * F)) ** 0.5
+  for array, limit in (
+    (encoder['characters'], 1.0),
+    (encoder['filters_1']['kernel'], 0.05),
+    (layer['input_kernel'], glorot),
+    (layer['recurrent_kernel'], glorot),
+    (layer['projection_kernel'], (6 / (P + F)) ** 0.5),
+  ):
+    assert abs(array).max() <= limit
+    np.testing.assert_allclose(array.std(), limit / 3**0.5, rtol=0.03)
+    assert abs(array.mean()) < 0.05 * limit
+  for array, stddev in (
+    (encoder['highway_0']['kernel'], N**-0.5),
+    (encoder['projection']['kernel'], N**-0.5),
+    (params['softmax']['kernel'][:1000], P**-0.5),
+  ):
+    np.testing.assert_allclose(array.std(), stddev, rtol=0.03)
+    assert abs(array).max() > 3.5 * stddev  # not truncated
+  assert (encoder['highway_0']['bias'] == np.array([[0.0], [-2.0]])).all()
+  for zeros in (
+    encoder['filters_0']['bias'],
+    encoder['projection']['bias'],
+    layer['bias'],
+    params['softmax']['bias'],
+    params['softmax']['kernel'][1000:],
+  ):
+    assert (zeros == 0).all()
+  words = elmo_cases.make_model(num_words=1000)
+  drawn = words.init(jax.random.key(0), np.zeros(1, int), method='encode')
+  table = nn.meta.unbox(drawn)['params']['encoder']['embedding'][:1000]
+  np.testing.assert_allclose(table.std(), (2 / 1006) ** 0.5, rtol=0.03)
+
+
+@pytest.mark.parametrize(
+  'name, millions',
+  # As the page that offers the weights gives them (allennlp.org/elmo).
+  [('elmo-small', 13.6), ('elmo-medium', 28.0), ('elmo', 93.6)],
+)
+def test_parameter_counts_are_the_published_ones(name, millions):
+  sizes = variants.ELMO[name]
+  for V in (0, 793_471):
+    model = elmo.Elmo(vocab_size=V, **sizes)
+    tree = jax.tree.leaves(nn.meta.unbox(elmo_cases.abstract_params(model)))
+    padding = (-V % 128) * (sizes['projection_dim'] + 1)
+    count = elmo.num_parameters(vocab_size=V, **sizes)
+    assert count == sum(leaf.size for leaf in tree) - padding
+    if not V:
+      assert round(count / 1e6, 1) == millions
+  words = dict(vocab_size=128, num_words=384)
+  tree = elmo_cases.abstract_params(elmo.Elmo(**sizes, **words))
+  leaves = jax.tree.leaves(nn.meta.unbox(tree))
+  count = elmo.num_parameters(**sizes, **words)
+  assert count == sum(leaf.size for leaf in leaves)
+
+
+@pytest.mark.parametrize('num_words', [0, 1024])
+def test_train_flops_are_those_of_the_program(num_words):
+  B, T, V = 4, 20, 1024
+  sizes = variants.ELMO['elmo']
+  model = elmo.Elmo(vocab_size=V, num_words=num_words, **sizes)
+  params = nn.meta.unbox(elmo_cases.abstract_params(model))
+  shape = (2, B, T) if num_words else (2, B, T, 50)
+  ids = jax.ShapeDtypeStruct(shape, jnp.int32)
+  targets = jax.ShapeDtypeStruct((2, B, T), jnp.int32)
+  program = jax.make_jaxpr(functools.partial(elmo_cases.run, model))(
+    params, ids, targets
+  )
+  assert bert_cases.dot_flops(program.jaxpr) == elmo.train_flops(
+    batch=B, length=T, softmax_rows=V, num_words=num_words, **sizes
+  )
+
+
+# Sharding
+
+
+def names_used(monkeypatch, model):
+  """Returns (kind, names, rank) of each parameter and each constraint."""
+  seen = []
+
+  def record(x, names, **kwargs):
+    del kwargs
+    seen.append(('activation', names, x.ndim))
+    return x
+
+  boxed = elmo_cases.abstract_params(model)
+  ids = jnp.zeros((2, 1, 1, 50), jnp.int32)
+  with monkeypatch.context() as patch:
+    patch.setattr(nn, 'with_logical_constraint', record)
+    jax.eval_shape(
+      lambda params: elmo_cases.loss_of(model, params, ids, ids[..., 0]),
+      nn.meta.unbox(boxed),
+    )
+  boxes = jax.tree.leaves(
+    boxed, is_leaf=lambda x: isinstance(x, nn.Partitioned)
+  )
+  params = [('parameter', box.names, len(box.value.shape)) for box in boxes]
+  return params, seen
+
+
+def test_every_name_has_a_rule(monkeypatch):
+  model = elmo_cases.make_model()
+  params, activations = names_used(monkeypatch, model)
+  assert len(params) == len(jax.tree.leaves(elmo_cases.init_params(model)))
+  assert activations
+  rules = [name for name, _ in base.get_config().mesh.rules]
+  split = rules.index('batch')  # activations begin
+  for kind, names, rank in params + activations:
+    assert len(names) == rank, (kind, names, rank)
+    known = rules[split:] if kind == 'activation' else rules[:split]
+    given = [name for name in names if name]
+    assert len(set(given)) == len(given), names
+    assert set(given) <= set(known), names
+
+
+def test_constraints_and_results_on_eight_devices(monkeypatch):
+  sizes = dict(filters=((1, 4), (4, 12)), num_highway=1)
+  model = elmo_cases.make_model(**sizes)
+  _, activations = names_used(monkeypatch, model)
+  params = elmo_cases.init_params(model)
+  ids = elmo_cases.make_streams(B=4)
+  state = elmo_cases.make_state(model, 4)
+  args = (ids, make_targets(ids), state, jax.random.key(2))
+  loss, outputs, gradient = elmo_cases.run(model, params, *args)
+
+  devices = np.array(jax.devices()).reshape(2, 2, 2)
+  mesh = jax.sharding.Mesh(devices, ('data', 'fsdp', 'tensor'))
+  rules = base.get_config().mesh.rules
+  places = nn.logical_to_mesh_sharding(
+    nn.get_partition_spec(elmo_cases.abstract_params(model)), mesh, rules
+  )
+  jax.clear_caches()  # what was traced outside of the mesh has no constraints
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    sharded = jax.device_put(params, places)
+    kernel = sharded['layers_0']['recurrent_kernel']
+    assert kernel.sharding.shard_shape(kernel.shape) == (2, 3, 4, 11)
+    table = sharded['softmax']['kernel']
+    assert table.sharding.shard_shape(table.shape) == (64, 3)
+    text = elmo_cases.run.lower(model, sharded, *args).as_text()
+    loss_m, outputs_m, gradient_m = elmo_cases.run(model, sharded, *args)
+  jax.clear_caches()
+  assert text.count('sharding_constraint') >= len(activations)
+  assert abs(loss_m - loss) < 2e-6
+  bert_cases.assert_close(outputs_m[:2], outputs[:2], 1e-5)
+  bert_cases.assert_close(gradient_m, gradient, 1e-5)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+  'fields, message',
+  [
+    (dict(projection_dim=22), 'projection_dim is 22.*lstm_dim .22.'),
+    (dict(filters=((1, 3), (2, 3))), 'projection_dim is 6.*filters .6.'),
+    (dict(filters=((51, 99),)), r'filters are \(\(51, 99\),\).*50'),
+    (dict(filters=()), r'filters are \(\), expected'),
+  ],
+)
+def test_bad_sizes_are_refused(fields, message):
+  with pytest.raises(ValueError, match=message):
+    elmo_cases.abstract_params(elmo_cases.make_model(**fields))
+
+
+def test_bad_shapes_are_refused():
+  model = elmo_cases.make_model()
+  params = elmo_cases.init_params(model)
+  ids, lengths = elmo_cases.make_ids()
+  with pytest.raises(ValueError, match=r'ids are \(4, 9, 49\), expected 50'):
+    elmo_cases.embed(model, params, ids[..., 1:], lengths)
+  with pytest.raises(ValueError, match=r'lengths are \(3,\).*\(4,\)'):
+    elmo_cases.embed(model, params, ids, lengths[:3])
+  state = elmo_cases.make_state(model, 3)
+  with pytest.raises(ValueError, match=r'\(2, 2, 3, 22\).*\(2, 2, 4, 22\)'):
+    elmo_cases.embed(model, params, ids, lengths, state)
+  x = np.zeros((2, 3, 5, 7), np.float32)
+  with pytest.raises(ValueError, match=r'\(2, 3, 5, 7\), expected 2.*of 6'):
+    elmo_cases.run_streams(model, params, x)
+  model = elmo_cases.make_model(vocab_size=0)
+  with pytest.raises(ValueError, match='no softmax'):
+    model.apply({'params': {}}, x, method='logits')

@@ -6,7 +6,7 @@ a third of an epoch, in 58 minutes on 2 CPU cores; 100.5 with 128 tokens or more
 of context, where a modified Kneser-Ney 5-gram of the whole training text has
 88.9 (`python -m train.ngram`).
 
-python -m train.main --config gpt_mini --config.data.source='books/*.txt'
+  python -m train.main --config gpt_mini --config.data.source='books/*.txt'
 """
 
 import ml_collections

@@ -199,8 +199,7 @@ def _run_command(arguments: argparse.Namespace) -> None:
   if arguments.json:
     print(text)
   else:
-    rows = [(name, f'{value:,.6g}') for name, value in figures.items()]
-    reporting.table(rows, 'Held-out text')
+    reporting.figures_table(figures, 'Held-out text')
   if arguments.output:
     metrics.write_atomically(arguments.output, text + '\n')
 

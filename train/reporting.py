@@ -109,6 +109,17 @@ def table(rows: Sequence[tuple[str, Any]], title: str = '') -> None:
     say(f'  {name:{width}}  {value}')
 
 
+def figures_table(figures: Mapping[str, Any], title: str) -> None:
+  """Prints named numbers, in 6 digits where they are not whole."""
+  rows = [
+    (name, f'{value:,.6g}' if isinstance(value, float) else f'{value:,}')
+    if isinstance(value, int | float)
+    else (name, value)
+    for name, value in figures.items()
+  ]
+  table(rows, title)
+
+
 def revision() -> str:
   """Returns the git revision of the code, '+' behind it if it was changed."""
   here = pathlib.Path(__file__).parent

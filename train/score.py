@@ -411,14 +411,7 @@ def _run(arguments: argparse.Namespace) -> None:
   if arguments.json:
     print(metrics.as_json(report))
   else:
-    reporting.table(
-      [(name, _shown(value)) for name, value in figures.items()],
-      arguments.text or arguments.choices,
-    )
-
-
-def _shown(value: Any) -> str:
-  return f'{value:,.6g}' if isinstance(value, float) else f'{value}'
+    reporting.figures_table(figures, arguments.text or arguments.choices)
 
 
 if __name__ == '__main__':

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from data import sentences, text_files
-from train import command, device, generate, reporting, trained
+from train import command, device, generate, metrics, reporting, trained
 
 PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
 # Prompts in, continuations out.
@@ -383,14 +383,12 @@ def _run(arguments: argparse.Namespace) -> None:
     given = shorten_articles(found, given, options['max_new_tokens'])
   report = run(given, completer(found, batch=arguments.batch, **options))
   if arguments.json:
-    print(json.dumps(report, indent=2, ensure_ascii=False))
+    print(metrics.as_json(report))
     return
-  rows = [
-    (name, f'{value:,.4g}' if isinstance(value, float) else str(value))
-    for name, value in report.items()
-    if not isinstance(value, list)
-  ]
-  reporting.table(rows, f'{arguments.task}: {arguments.data}')
+  figures = {
+    name: value for name, value in report.items() if not isinstance(value, list)
+  }
+  reporting.figures_table(figures, f'{arguments.task}: {arguments.data}')
 
 
 if __name__ == '__main__':

@@ -10,7 +10,7 @@ import contextlib
 import io
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import h5py
@@ -21,6 +21,7 @@ from etils import epath
 from flax import linen as nn
 
 from models import char_cnn, elmo, lstm
+from models.pretrained import strict
 
 OPTIONS_FILE = 'options.json'
 WEIGHTS_FILE = 'lm_weights.hdf5'
@@ -184,7 +185,7 @@ def from_released(
     place = leaves[piece.path][piece.place]
     place[...] = arrays[piece.name][piece.rows].reshape(place.shape)
   for path, leaf in leaves.items():
-    _put(params, path.split('/'), leaf)
+    strict.put(params, path.split('/'), leaf)
   return model, params
 
 
@@ -207,9 +208,9 @@ def to_released(
     values['n_tokens_vocab'] = model.vocab_size or model.num_words
   options: dict[str, Any] = {}
   for key, value in values.items():
-    _put(options, key.split('.'), value)
+    strict.put(options, key.split('.'), value)
 
-  leaves = _flatten(params)
+  leaves = strict.flatten(params)
   arrays = {
     name: np.zeros(shape, np.float32)
     for name, shape in _released_shapes(model).items()
@@ -315,23 +316,7 @@ def _shapes(model: elmo.Elmo) -> dict[str, jax.ShapeDtypeStruct]:
     jax.ShapeDtypeStruct(shape, jnp.int32),
     jax.ShapeDtypeStruct((1,), jnp.int32),
   )
-  return _flatten(nn.meta.unbox(boxed['params']))
-
-
-def _put(tree: dict, path: Sequence[str], value: Any) -> None:
-  """Puts a value into nested dicts, made where they are not there."""
-  *folders, last = path
-  for folder in folders:
-    tree = tree.setdefault(folder, {})
-  tree[last] = value
-
-
-def _flatten(tree: Mapping) -> dict:
-  """Returns 'path/of/leaf' -> leaf."""
-  return {
-    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-  }
+  return strict.flatten(nn.meta.unbox(boxed['params']))
 
 
 def _known_options(characters: bool) -> dict[str, tuple[str, str]]:
@@ -451,22 +436,7 @@ def _count(names: Mapping[str, Any], pattern: str) -> int:
 def _misfits(model: elmo.Elmo, arrays: Mapping[str, np.ndarray]) -> list[str]:
   """Returns a line for each name and shape that the model does not have."""
   expected = _released_shapes(model)
-  problems = [
-    f'missing: {name} {shape}'
-    for name, shape in expected.items()
-    if name not in arrays
-  ]
-  problems += [
-    f'not known: {name} {array.shape}'
-    for name, array in arrays.items()
-    if name not in expected
-  ]
-  problems += [
-    f'another shape: {name} is {arrays[name].shape}, expected {shape}'
-    for name, shape in expected.items()
-    if name in arrays and arrays[name].shape != shape
-  ]
-  return problems + [
+  return strict.misfits(arrays, expected) + [
     f'no numbers: {name} is {array.dtype}, expected float32'
     for name, array in arrays.items()
     if name in expected and not np.issubdtype(array.dtype, np.floating)

@@ -18,6 +18,7 @@ from etils import epath
 from flax import linen as nn
 
 from models import gpt
+from models.pretrained import strict
 
 # Ours -> theirs. The layers' lie in one array each here; there under h.0, h.1.
 LAYER_NAMES = {
@@ -69,9 +70,11 @@ ALWAYS = {
 }
 # What their configs leave out (transformers, configuration_*.py).
 DEFAULTS = {
-  'gpt': {'afn': 'gelu', 'layer_norm_epsilon': 1e-5},
-  'gpt2': {'activation_function': 'gelu_new', 'layer_norm_epsilon': 1e-5},
+  'gpt': {'afn': 'gelu'},
+  'gpt2': {'activation_function': 'gelu_new'},
 }
+for _defaults in DEFAULTS.values():
+  _defaults |= ALWAYS | {'layer_norm_epsilon': 1e-5, 'n_inner': None}
 
 
 def model_type(config: object) -> str | None:
@@ -82,10 +85,12 @@ def model_type(config: object) -> str | None:
   """
   if not isinstance(config, dict):
     return None
-  if 'model_type' not in config and 'n_embd' in config:
+  if 'model_type' in config:
+    found = config['model_type']
+    return found if isinstance(found, str) else None
+  if 'n_embd' in config:
     return 'openai-gpt' if 'afn' in config else 'gpt2'
-  found = config.get('model_type')
-  return found if isinstance(found, str) else None
+  return None
 
 
 def read_folder(folder: epath.PathLike) -> tuple[gpt.Gpt, dict]:
@@ -135,7 +140,7 @@ def _model(config: Mapping[str, Any]) -> gpt.Gpt:
   name = MODEL_TYPES[model_type(config)]
   config = DEFAULTS[name] | config
   for key, expected in ALWAYS.items():
-    if config.get(key, expected) != expected:
+    if config[key] != expected:
       raise ValueError(f'{key} is {config[key]}, only {expected} is known here')
   key = 'afn' if name == 'gpt' else 'activation_function'
   if str(value(key)) not in GELU[name]:
@@ -155,7 +160,7 @@ def _model(config: Mapping[str, Any]) -> gpt.Gpt:
     num_layers=count('n_layer'),
     embed_dim=width,
     num_heads=heads,
-    mlp_dim=4 * width if config.get('n_inner') is None else count('n_inner'),
+    mlp_dim=4 * width if config['n_inner'] is None else count('n_inner'),
     max_length=count('n_positions'),
     pre_norm=name == 'gpt2',
     gelu=GELU[name][config[key]],
@@ -190,21 +195,7 @@ def from_hugging_face(arrays: Mapping[str, np.ndarray], model: gpt.Gpt) -> dict:
     for their_name, shape in _pieces(name, leaf, top, model)
   }
   head = given.pop(HEAD, None)
-  problems = [
-    f'missing: {name} {shape}'
-    for name, shape in expected.items()
-    if name not in given
-  ]
-  problems += [
-    f'not known: {name} {array.shape}'
-    for name, array in given.items()
-    if name not in expected
-  ]
-  problems += [
-    f'another shape: {name} is {given[name].shape}, expected {shape}'
-    for name, shape in expected.items()
-    if name in given and given[name].shape != shape
-  ]
+  problems = strict.misfits(given, expected)
   if problems:
     raise ValueError('these weights do not fit:\n  ' + '\n  '.join(problems))
   if head is not None and not np.array_equal(head, given[top[TABLE]]):
@@ -224,11 +215,8 @@ def from_hugging_face(arrays: Mapping[str, np.ndarray], model: gpt.Gpt) -> dict:
       array = np.stack(pieces)
     else:
       (array,) = pieces
-    *folders, last = name.split('/')
-    node = params
-    for folder in folders:
-      node = node.setdefault(folder, {})
-    node[last] = np.array(array, np.float32).reshape(leaf.shape)
+    array = np.array(array, np.float32).reshape(leaf.shape)
+    strict.put(params, name.split('/'), array)
   return params
 
 
@@ -240,7 +228,7 @@ def to_hugging_face(params: Mapping, model: gpt.Gpt) -> dict[str, np.ndarray]:
     model: the model, its layers stacked.
   """
   top, shapes = _names_and_shapes(model)
-  leaves = _flatten(params)
+  leaves = strict.flatten(params)
   arrays = {}
   for name, leaf in shapes.items():
     pieces = _pieces(name, leaf, top, model)
@@ -268,15 +256,7 @@ def _names_and_shapes(
     ids,
   )
   names = GPT2_NAMES if model.pre_norm else GPT_NAMES
-  return names, _flatten(nn.meta.unbox(boxed['params']))
-
-
-def _flatten(tree: Mapping) -> dict:
-  """Returns 'path/of/leaf' -> leaf."""
-  return {
-    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-  }
+  return names, strict.flatten(nn.meta.unbox(boxed['params']))
 
 
 def _pieces(

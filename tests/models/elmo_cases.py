@@ -43,6 +43,11 @@ def make_streams(B=3, T=8, seed=1):
   return ids.reshape(2, B, T, 50)
 
 
+def make_targets(ids):
+  rng = np.random.default_rng(4)
+  return rng.integers(0, VOCAB_SIZE, ids.shape[:3])
+
+
 def make_state(model, B, seed=2):
   """A state that is not zero."""
   rng = np.random.default_rng(seed)

@@ -3,11 +3,11 @@
 import jax
 import numpy as np
 
-from data import corpus, windows
+from data import corpus, pipeline, windows
 from data.pipeline import Batch
 
 
-class Examples:
+class Examples(pipeline.Permuted):
   """One split of a token store, cut into pairs of windows.
 
   Attributes:

@@ -1,11 +1,13 @@
 """Host batches: a pure function of (store, seed, step), and what runs it ahead.
 
-Example i of a phase lies in epoch i // num_windows, at the place that a keyed
-permutation of the windows gives to i % num_windows. So the order needs no
-memory, a restart continues anywhere at no cost, every epoch sees every window
-once, and no number of processes changes anything.
+Which examples a batch holds is up to them. As a rule (`Permuted`) example i of
+a phase lies in epoch i // num_windows, at the place that a keyed permutation of
+the windows gives to i % num_windows. So the order needs no memory, a restart
+continues anywhere at no cost, every epoch sees every window once, and no number
+of processes changes anything.
 """
 
+import abc
 import collections
 import concurrent.futures
 import contextlib
@@ -35,13 +37,32 @@ class Examples(Protocol):
   length: int
   num_windows: int
 
-  def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
-    """Gathers examples.
+  def train_batch(
+    self,
+    step: int,
+    rows: np.ndarray | slice,
+    batch_size: int,
+    seed: int,
+    phase: int,
+  ) -> Batch:
+    """Returns a host batch of training, the same one at every call.
 
     Args:
-      numbers: int64 [B], which of them.
-      draws: uint64 [B], random, for what is chosen by chance.
+      step: 0 for the first step of the phase.
+      rows: which rows of the global batch to make.
+      batch_size: B, the global batch.
+      seed: any integer.
+      phase: the number of the phase.
     """
+
+  def eval_batches(
+    self,
+    batch_size: int,
+    max_windows: int,
+    draws: int,
+    rows: np.ndarray | slice,
+  ) -> Iterator[Batch]:
+    """Yields the batches of an evaluation; see the function of this name."""
 
   def check(self) -> None:
     """Raises a ValueError if there is nothing to learn from the text."""
@@ -64,7 +85,7 @@ def train_batch(
     rows: which rows of the global batch to make; all by default.
 
   Returns:
-    What `Examples.batch` returns, `example_ids` int32 [B] (the example's number
+    What the examples consist of, `example_ids` int32 [B] (the example's number
     in its phase modulo 2^31) and `example_mask` bool [B], all True.
 
   Raises:
@@ -73,27 +94,9 @@ def train_batch(
   """
   phase, first_step = _locate(phases, step)
   _, length, batch_size, _ = phases[phase]
-  split = examples[length]
-  size = split.num_windows
-  if size < batch_size:
-    raise ValueError(
-      f'{size} training examples of length {length} are fewer than a global '
-      f'batch of {batch_size}. Set a smaller train.global_batch, or bring '
-      'more text.'
-    )
-  first = (step - first_step) * batch_size
-  numbers = first + np.arange(batch_size)[rows]
-  epochs = numbers // size
-  chosen = np.empty_like(numbers)
-  for epoch in np.unique(epochs):
-    here = epochs == epoch
-    key = _make_key(_ORDER, seed, phase, int(epoch))
-    chosen[here] = permute(numbers[here] % size, size, key)
-  draws = _hash(numbers, _make_key(_PARTNER, seed, phase))
-  batch = split.batch(chosen, draws)
-  batch['example_ids'] = (numbers % 2**31).astype(np.int32)
-  batch['example_mask'] = np.ones(len(numbers), bool)
-  return batch
+  return examples[length].train_batch(
+    step - first_step, rows, batch_size, seed, phase
+  )
 
 
 def eval_batches(
@@ -108,30 +111,103 @@ def eval_batches(
   Args:
     examples: held-out examples.
     batch_size: B, the global batch.
-    max_windows: how many windows at most; of more, evenly spaced ones.
-    draws: how many rows each window gives, with other pairs and masks.
+    max_windows: how many windows at most.
+    draws: how many rows each window gives, where chance has a part in them.
     rows: which rows of each global batch to make; all by default.
 
   Yields:
-    Batches as `train_batch` makes them, `example_ids` numbering the draws of
-    the windows, so that what is keyed by them does not depend on the batch
-    size. The last batch is filled up by repeated rows whose `example_mask` is
-    False.
+    Batches as `train_batch` makes them. A row whose `example_mask` is False
+    holds nothing to score.
   """
-  size = examples.num_windows
-  scored = min(size, max_windows)
-  count = scored * draws
-  numbers = np.arange(count) // draws * size // scored
-  ids = numbers * draws + np.arange(count) % draws
-  chances = _hash(ids, _make_key(_EVALUATION))
-  for first in range(0, count, batch_size):
-    place = first + np.arange(batch_size)[rows]
-    mask = place < count
-    place = np.minimum(place, count - 1)
-    batch = examples.batch(numbers[place], chances[place])
-    batch['example_ids'] = (ids[place] % 2**31).astype(np.int32)
-    batch['example_mask'] = mask
-    yield batch
+  return examples.eval_batches(batch_size, max_windows, draws, rows)
+
+
+class Permuted(abc.ABC):
+  """Examples that stand by themselves, in the order of a keyed permutation.
+
+  Attributes:
+    length: tokens of a model input.
+    num_windows: examples of an epoch.
+  """
+
+  length: int
+  num_windows: int
+
+  @abc.abstractmethod
+  def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
+    """Gathers examples.
+
+    Args:
+      numbers: int64 [B], which of them.
+      draws: uint64 [B], random, for what is chosen by chance.
+    """
+
+  def train_batch(
+    self,
+    step: int,
+    rows: np.ndarray | slice,
+    batch_size: int,
+    seed: int,
+    phase: int,
+  ) -> Batch:
+    """See `Examples`; every epoch has each window once.
+
+    Raises:
+      ValueError: if an epoch holds fewer examples than a global batch.
+    """
+    size = self.num_windows
+    if size < batch_size:
+      raise ValueError(
+        f'{size} training examples of length {self.length} are fewer than a'
+        f' global batch of {batch_size}. Set a smaller train.global_batch, or'
+        ' bring more text.'
+      )
+    numbers = step * batch_size + np.arange(batch_size)[rows]
+    epochs = numbers // size
+    chosen = np.empty_like(numbers)
+    for epoch in np.unique(epochs):
+      here = epochs == epoch
+      key = order_key(seed, phase, int(epoch))
+      chosen[here] = permute(numbers[here] % size, size, key)
+    draws = _hash(numbers, _make_key(_PARTNER, seed, phase))
+    batch = self.batch(chosen, draws)
+    batch['example_ids'] = (numbers % 2**31).astype(np.int32)
+    batch['example_mask'] = np.ones(len(numbers), bool)
+    return batch
+
+  def eval_batches(
+    self,
+    batch_size: int,
+    max_windows: int,
+    draws: int,
+    rows: np.ndarray | slice,
+  ) -> Iterator[Batch]:
+    """See `Examples`; of more windows than may be, evenly spaced ones.
+
+    Yields:
+      Batches whose `example_ids` number the draws of the windows, so that what
+      is keyed by them does not depend on the batch size. The last batch is
+      filled up by repeated rows whose `example_mask` is False.
+    """
+    size = self.num_windows
+    scored = min(size, max_windows)
+    count = scored * draws
+    numbers = np.arange(count) // draws * size // scored
+    ids = numbers * draws + np.arange(count) % draws
+    chances = _hash(ids, _make_key(_EVALUATION))
+    for first in range(0, count, batch_size):
+      place = first + np.arange(batch_size)[rows]
+      mask = place < count
+      place = np.minimum(place, count - 1)
+      batch = self.batch(numbers[place], chances[place])
+      batch['example_ids'] = (ids[place] % 2**31).astype(np.int32)
+      batch['example_mask'] = mask
+      yield batch
+
+
+def order_key(seed: int, phase: int, epoch: int) -> int:
+  """Returns the key of the permutation that orders an epoch's examples."""
+  return _make_key(_ORDER, seed, phase, epoch)
 
 
 def permute(indices: np.ndarray, size: int, key: int) -> np.ndarray:

@@ -9,11 +9,11 @@ all documents are one stream, each ending in an end-of-text token.
 import jax
 import numpy as np
 
-from data import corpus
+from data import corpus, pipeline
 from data.pipeline import Batch
 
 
-class Examples:
+class Examples(pipeline.Permuted):
   """One split of a token store, cut into windows of contiguous tokens.
 
   Attributes:

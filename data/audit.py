@@ -3,6 +3,11 @@
 import collections
 from typing import Any, TextIO
 
+import numpy as np
+
+from data import characters
+from data.words import Words
+
 SHORT_DOCUMENT = 128  # tokens; a window of BERT's short phase
 MANY_UNKNOWN = 0.01
 
@@ -31,12 +36,34 @@ def summarise(lengths: collections.Counter) -> dict[str, Any]:
   return {**result, 'histogram': histogram}
 
 
-def find_warnings(audit: dict[str, Any], *, pairs: bool = True) -> list[str]:
+def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
+  """What there is to say of a store of whole words.
+
+  Args:
+    words: its tokenizer.
+    counts: int64 [types], of the training text.
+
+  Returns:
+    softmax_size; softmax_unknown_rate, the share of the training text that the
+    softmax cannot predict; cut_types, how many types lose characters.
+  """
+  unknown = counts[words.softmax_size :].sum() + counts[words.unk_id]
+  return {
+    'softmax_size': words.softmax_size,
+    'softmax_unknown_rate': float(unknown / counts.sum()),
+    'cut_types': words.num_cut,
+  }
+
+
+def find_warnings(
+  audit: dict[str, Any], *, pairs: bool = True, windows: bool = True
+) -> list[str]:
   """What a person should know before device time is spent on the store.
 
   Args:
     audit: see `arrays.write_arrays`.
     pairs: the store is for next-sentence pairs.
+    windows: documents are cut into windows.
   """
   found = []
   median = audit['document_lengths']['median']
@@ -51,7 +78,7 @@ def find_warnings(audit: dict[str, Any], *, pairs: bool = True) -> list[str]:
       'have one sentence: they hold no next-sentence pair. Choose another '
       'document_break if they belong together.'
     )
-  if median < SHORT_DOCUMENT:
+  if windows and median < SHORT_DOCUMENT:
     found.append(
       f'the median document has {median} tokens, fewer than a window of '
       f'{SHORT_DOCUMENT}: is document_break {audit["document_break"]!r} right?'
@@ -62,10 +89,10 @@ def find_warnings(audit: dict[str, Any], *, pairs: bool = True) -> list[str]:
       'vocabulary fit this text?'
     )
   asked = audit['vocab_size_asked']
-  if asked and audit['vocab_size'] < asked:
+  size = audit.get('softmax_size', audit['vocab_size'])
+  if asked and size < asked:
     found.append(
-      f'the text gave {audit["vocab_size"]} vocabulary pieces, {asked} were '
-      'asked for.'
+      f'the text gave {size} vocabulary pieces, {asked} were asked for.'
     )
   return found
 
@@ -94,6 +121,15 @@ def print_audit(audit: dict[str, Any], file: TextIO | None = None) -> None:
     f'{held_out["tokens"]:,} tokens ({held_out["rule"]})',
     'duplicate documents': f'{audit["duplicate_documents"]:,}',
   }
+  if 'softmax_size' in audit:
+    rows |= {
+      'vocabulary': f'{audit["vocab_size"]:,} word types, '
+      f'{audit["softmax_size"]:,} of them predicted',
+      'not predicted': f'{audit["softmax_unknown_rate"]:.3%} of the tokens to '
+      'train on',
+      'types cut': f'{audit["cut_types"]:,}, of more than '
+      f'{characters.MAX_BYTES} bytes',
+    }
   for reason, count in sorted(audit['dropped'].items()):
     rows[f'dropped: {reason}'] = f'{count:,}'
   if not audit['dropped']:

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from data import arrays, corpus, sources, tokenization
+import numpy as np
+
+from data import arrays, corpus, pool, sources, tokenization, words
 from data import audit as audits
 
 # A vocabulary is trained on at most this much text, spread over the source.
@@ -34,7 +36,8 @@ def build_store(
   Args:
     source: what `sources.open_source` takes.
     tokenizer: 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
-      'train:bytebpe:N' (GPT-2's), or the path of a vocabulary.
+      'train:bytebpe:N' (GPT-2's), 'train:words:N[:spaces]' (ELMo's), or the
+      path of a vocabulary. Words get the text's other types behind them.
     out: local folder.
     document_break: see `sources.open_source`.
     text_field: see `sources.open_source`.
@@ -83,7 +86,11 @@ def build_store(
       return audit  # another process built it in the meantime
     with corpus.new_folder(out) as folder:
       sample = None
-      if loaded is None:
+      if isinstance(loaded, tokenization.Words) or (
+        training and training.kind == 'words'
+      ):
+        loaded, sample = _collect_words(text, training, loaded, progress)
+      elif loaded is None:
         loaded, sample = _train_tokenizer(text, training, progress)
       loaded.save(folder)
       audit = arrays.write_arrays(
@@ -96,8 +103,13 @@ def build_store(
       )
       audit['vocab_size_asked'] = trained_size(tokenizer)
       audit['vocabulary_text'] = sample
-      pairs = isinstance(loaded, tokenization.WordPiece)
-      audit['warnings'] = audits.find_warnings(audit, pairs=pairs)
+      if isinstance(loaded, tokenization.Words):
+        audit |= audits.describe_words(loaded, np.load(folder / 'counts.npy'))
+      audit['warnings'] = audits.find_warnings(
+        audit,
+        pairs=isinstance(loaded, tokenization.WordPiece),
+        windows=not isinstance(loaded, tokenization.Words),
+      )
       meta = {
         'request': asked,
         'spec': {'source': source, 'tokenizer': tokenizer},
@@ -351,3 +363,30 @@ def _train_tokenizer(
   if progress:
     print(f'vocabulary {note}', file=sys.stderr)
   return trained, note
+
+
+def _collect_words(
+  text: sources.Source,
+  training: tokenization.Training | None,
+  loaded: tokenization.Words | None,
+  progress: bool,
+) -> tuple[tokenization.Words, str]:
+  """Returns a tokenizer of all the text's words and one line on them.
+
+  Of all the text, not of a sample: a type that is missed is unknown. They are
+  counted in the sentences that will be encoded, whose ends may cut a word.
+  """
+  split = (loaded or training).split
+
+  def texts() -> Iterator[str]:
+    with arrays.show_progress('words', text, progress) as update:
+      for piece in text.pieces(tokenization.Words.white_space):
+        update()
+        per_line = piece.sentence_per_line or split == 'spaces'
+        yield '\n'.join(pool.find_sentences(piece.text, per_line))
+
+  if loaded is None:
+    return tokenization.train(texts(), training), 'counted in all of it'
+  extended = words.extend_words(loaded, texts())
+  added = extended.vocab_size - loaded.softmax_size
+  return extended, f'{added:,} types of it added to a given vocabulary'

@@ -6,7 +6,8 @@
   held_out.npy   bool [D], documents never trained on
   counts.npy     int64 [V], how often training documents hold each token
   store.json     format version, counts, checksums, source, tokenizer, audit
-  vocab.txt, or encoder.json and vocab.bpe; tokenizer.json: the tokenizer
+  vocab.txt, or encoder.json and vocab.bpe; tokenizer.json; or words.txt: the
+    tokenizer
 
 `data.build` writes it. Everything that changes a folder goes through
 `new_folder`, so that a store is there whole or not at all.

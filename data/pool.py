@@ -72,6 +72,7 @@ class Encoder:
   def __init__(self, tokenizer: tokenization.Tokenizer):
     self._tokenizer = tokenizer
     self._parts = getattr(tokenizer, 'parts', None)
+    self._sentence_per_line = getattr(tokenizer, 'sentence_per_line', False)
     self._cache: dict[str, list[int]] = {}
     narrow = tokenizer.vocab_size <= 1 << 16
     self._dtype = np.uint16 if narrow else np.uint32
@@ -108,10 +109,8 @@ class Encoder:
     """The sentences, with the white space that is in their tokens."""
     white_space = self._tokenizer.white_space
     text = self._tokenizer.repair(piece.text)
-    found = (
-      sentences.split_lines(text)
-      if piece.sentence_per_line
-      else sentences.split_sentences(text)
+    found = find_sentences(
+      text, piece.sentence_per_line or self._sentence_per_line
     )
     if white_space == 'ignored':
       return found
@@ -144,6 +143,13 @@ class Encoder:
       if len(part) > CACHE_LETTERS:
         del self._cache[part]
     return ids
+
+
+def find_sentences(text: str, per_line: bool) -> list[str]:
+  """Returns the sentences of a text, or its lines, white space collapsed."""
+  if per_line:
+    return sentences.split_lines(text)
+  return sentences.split_sentences(text)
 
 
 def digest(data: bytes) -> bytes:

@@ -22,8 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser.add_argument(
     '--tokenizer',
     required=True,
-    help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N, a '
-    'vocabulary (vocab.txt; encoder.json beside vocab.bpe), or a folder with '
+    help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N, '
+    'train:words:N[:spaces] (spaces: words are apart already, a sentence a '
+    'line), a vocabulary (vocab.txt; encoder.json beside vocab.bpe; words.txt '
+    "or ELMo's, which all types of the text are added to), or a folder with "
     'one',
   )
   parser.add_argument('--out', required=True, help='folder of the store')

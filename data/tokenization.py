@@ -3,7 +3,7 @@
 `load` recognises a tokenizer by its files, `train` makes a new one as a
 specification like `train:wordpiece:8000` says. WordPiece (BERT) is in
 `data.wordpiece`, those of GPT and GPT-2 are in `data.bpe` and
-`data.byte_bpe`.
+`data.byte_bpe`, the whole words of ELMo in `data.words`.
 """
 
 import dataclasses
@@ -11,26 +11,29 @@ import json
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from etils import epath
 
-from data import bpe, bpe_files, bpe_training, byte_bpe, wordpiece
+from data import bpe, bpe_files, bpe_training, byte_bpe, wordpiece, words
 from data.bpe import BPE
 from data.byte_bpe import ByteBPE
 from data.wordpiece import WordPiece
+from data.words import Words
 
-__all__ = ['BPE', 'ByteBPE', 'Tokenizer', 'WordPiece', 'load', 'train']
+__all__ = ['BPE', 'ByteBPE', 'Tokenizer', 'WordPiece', 'Words', 'load', 'train']
 
 FORMS = (
   'train:wordpiece:N[:cased], train:bpe:N (of the kind of GPT) or '
-  "train:bytebpe:N (of GPT-2's) with N pieces, or the path of a vocabulary"
+  "train:bytebpe:N (of GPT-2's) with N pieces, train:words:N[:spaces] (of "
+  "ELMo's) with N words to predict, or the path of a vocabulary"
 )
 _BPE_FILES = (bpe_files.VOCAB_FILE, bpe_files.MERGES_FILE)
 _SAVED = {
   'wordpiece': (wordpiece.VOCAB_FILE,),
   'bpe': _BPE_FILES,
   'bytebpe': _BPE_FILES,
+  'words': (words.VOCAB_FILE,),
 }
 # As published; the names of the last line are used for either BPE.
 _PUBLISHED = (
@@ -38,6 +41,7 @@ _PUBLISHED = (
   ('bpe', ('encoder_bpe_40000.json', 'vocab_40000.bpe')),
   ('bytebpe', _BPE_FILES),
   (None, ('vocab.json', 'merges.txt')),
+  ('words', (words.VOCAB_FILE,)),
 )
 
 
@@ -46,11 +50,12 @@ class Tokenizer(Protocol):
 
   Besides, each kind has the ids of its own symbols. `WordPiece`: `pad_id`,
   `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
-  `classify_id`. `ByteBPE`: `end_of_text_id`.
+  `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
 
   A kind whose words can be remembered has `parts(text)`, the parts whose ids
   are, one after the other, those of a repaired text, and
-  `encode_parts(parts)`, their ids.
+  `encode_parts(parts)`, their ids. A kind for which a line of text may be a
+  sentence, whatever it looks like, has `sentence_per_line`.
 
   Attributes:
     white_space: what it means. 'ignored': it ends words; 'newlines': and a run
@@ -99,7 +104,8 @@ def load(
     path: a file, the others beside it; or a folder that holds them: a token
       store, a workdir, published weights. WordPiece: a vocab.txt. GPT:
       encoder_bpe_40000.json and vocab_40000.bpe. GPT-2: encoder.json and
-      vocab.bpe. vocab.json and merges.txt are taken for one of the two.
+      vocab.bpe. vocab.json and merges.txt are taken for one of the two. ELMo:
+      a words.txt, or a file of any name that begins with <S>, </S>, <UNK>.
     cased: WordPiece only; see `wordpiece.load_wordpiece`.
 
   Raises:
@@ -114,10 +120,15 @@ def load(
       f'no {missing[0].name} beside {path}: a byte-pair encoding is its '
       f'vocabulary and its merges, {" and ".join(f.name for f in files)}'
     )
+  # ELMo's published vocabularies go by any name.
+  if kind == 'wordpiece' and words.begins_like_words(files[0]):
+    kind = 'words'
   if kind == 'wordpiece':
     return wordpiece.load_wordpiece(files[0], cased=cased)
   if cased is not None:
     raise ValueError(f'{path}: only WordPiece is cased or not, give no `cased`')
+  if kind == 'words':
+    return words.load_words(files[0], _settings_of_words(files[0]))
   if kind is None:
     kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
   if kind == 'bytebpe':
@@ -129,8 +140,9 @@ def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
   """The kind of a vocabulary, None for either BPE, and its files."""
   if not path.exists():
     raise FileNotFoundError(
-      f'no vocabulary at {path}; give a vocab.txt, the vocabulary of a BPE '
-      "with its merges beside it, a folder with them, or 'train:wordpiece:8000'"
+      f'no vocabulary at {path}; give a vocab.txt, a words.txt, the vocabulary '
+      'of a BPE with its merges beside it, a folder with them, or '
+      "'train:wordpiece:8000'"
     )
   folder = path if path.is_dir() else path.parent
   recorded = _settings(folder).get('type')
@@ -144,12 +156,20 @@ def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
   if not path.is_dir():
     return 'wordpiece', [path]
   raise FileNotFoundError(
-    f'folder {path} holds no {wordpiece.VOCAB_FILE} and no encoder.json with '
-    "vocab.bpe; give a vocabulary, a folder with one, or 'train:wordpiece:8000'"
+    f'folder {path} holds no {wordpiece.VOCAB_FILE}, no {words.VOCAB_FILE} and '
+    'no encoder.json with vocab.bpe; give a vocabulary, a folder with one, or '
+    "'train:wordpiece:8000'"
   )
 
 
-def _settings(folder: epath.Path) -> dict[str, str]:
+def _settings_of_words(file: epath.Path) -> dict[str, Any]:
+  """The settings of a words.txt; empty if the file is not of our making."""
+  settings = _settings(file.parent)
+  ours = file.name == words.VOCAB_FILE and settings.get('type') == 'words'
+  return settings if ours else {}
+
+
+def _settings(folder: epath.Path) -> dict[str, Any]:
   """What `save` wrote beside a vocabulary; empty for a published one."""
   file = folder / bpe_files.SETTINGS_FILE
   if not file.exists():
@@ -171,14 +191,17 @@ class Training:
   """A vocabulary that is to be trained.
 
   Attributes:
-    kind: 'wordpiece', 'bpe' or 'bytebpe'.
-    size: V, the symbols that no text gives included.
+    kind: 'wordpiece', 'bpe', 'bytebpe' or 'words'.
+    size: V, the symbols that no text gives included; of words those that are
+      predicted.
     cased: keep case and accents; WordPiece only.
+    split: how words are found, see `words.split_words`; words only.
   """
 
   kind: str
   size: int
   cased: bool = False
+  split: str = 'marks'
 
   @property
   def white_space(self) -> str:
@@ -187,11 +210,12 @@ class Training:
       'wordpiece': 'ignored',
       'bpe': bpe.white_space_of(bpe.default_words()),
       'bytebpe': 'kept',
+      'words': Words.white_space,
     }[self.kind]
 
 
 def parse_training(tokenizer: str) -> Training | None:
-  """Returns what `train:KIND:N[:cased]` says; None for a path.
+  """Returns what `train:KIND:N[:cased|:spaces]` says; None for a path.
 
   Raises:
     ValueError: if a vocabulary is to be trained, but not like that.
@@ -199,12 +223,17 @@ def parse_training(tokenizer: str) -> Training | None:
   if not tokenizer.startswith('train:'):
     return None
   match = re.fullmatch(
-    r'train:(?:(wordpiece):(\d+)(:cased)?|(bpe|bytebpe):(\d+))', tokenizer
+    r'train:(?:(wordpiece):(\d+)(:cased)?|(bpe|bytebpe):(\d+)'
+    r'|(words):(\d+)(:spaces)?)',
+    tokenizer,
   )
   if not match:
     raise ValueError(f'tokenizer {tokenizer!r}: expected {FORMS}')
   if match[1]:
     return Training('wordpiece', int(match[2]), cased=bool(match[3]))
+  if match[6]:
+    split = 'spaces' if match[8] else 'marks'
+    return Training('words', int(match[7]), split=split)
   return Training(match[4], int(match[5]))
 
 
@@ -235,4 +264,6 @@ def train(texts: Iterable[str], training: Training) -> Tokenizer:
     return wordpiece.train_wordpiece(texts, training.size, cased=training.cased)
   if training.kind == 'bpe':
     return bpe_training.train_bpe(texts, training.size)
+  if training.kind == 'words':
+    return words.train_words(texts, training.size, training.split)
   return bpe_training.train_byte_bpe(texts, training.size)

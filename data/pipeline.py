@@ -89,8 +89,8 @@ def train_batch(
     in its phase modulo 2^31) and `example_mask` bool [B], all True.
 
   Raises:
-    ValueError: if `step` lies outside the phases, or an epoch holds fewer
-      examples than a global batch.
+    ValueError: if `step` lies outside the phases, or there are too few
+      examples for a global batch.
   """
   phase, first_step = _locate(phases, step)
   _, length, batch_size, _ = phases[phase]

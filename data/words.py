@@ -31,13 +31,13 @@ SPLITS = ('marks', 'spaces')
 MAX_TYPES = 8_000_000
 MIN_SOFTMAX = len(SPECIALS) + 1
 _CACHE_PARTS = 200_000  # about 50 MB
+_CACHE_LETTERS = 32  # longer ones rarely come again
 _BLOCK = 1 << 16  # types spelt at once
 
 # Python counts four separators as white space that a regular expression's \s
 # leaves out; sentences were found by Python's rule.
 _SPACE = r'\s\x1c-\x1f'
 _PATTERNS = {
-  # The words as such.
   'marks': (
     # English clitics, as the 1 Billion Word text has them: don 't, it 's.
     r"(?i:(?<=\w)['’](?:s|m|d|ll|re|ve|t)(?!\w))"
@@ -104,7 +104,7 @@ class Words:
 
   @property
   def vocab_size(self) -> int:
-    """The number of types, which `softmax_size` of them are predicted of."""
+    """The number of types, the three symbols included."""
     return len(self.pieces)
 
   @property
@@ -320,15 +320,17 @@ def extend_words(words: Words, texts: Iterable[str]) -> Words:
 
 def _count(texts: Iterable[str], split: str) -> collections.Counter[str]:
   # A part between white space has mostly been split before.
-  find = functools.lru_cache(_CACHE_PARTS)(
-    functools.partial(split_words, split='marks')
-  )
+  find = functools.partial(split_words, split=split)
+  find_again = functools.lru_cache(_CACHE_PARTS)(find)
 
   def words_of(text: str) -> Iterable[str]:
     parts = text.split()
     if split == 'spaces':
       return parts
-    return itertools.chain.from_iterable(map(find, parts))
+    return itertools.chain.from_iterable(
+      find_again(part) if len(part) <= _CACHE_LETTERS else find(part)
+      for part in parts
+    )
 
   counts = word_counts.count_words(map(words_of, texts), MAX_TYPES)
   for special in SPECIALS:

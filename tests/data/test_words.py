@@ -312,6 +312,11 @@ def test_store_of_another_text_with_the_same_softmax(manual_store, tmp_path):
   audit = store.meta['audit']
   assert audit['unknown_rate'] == 0 and audit['vocab_size_asked'] is None
   assert audit['vocabulary_text'].startswith('8 types of it added')
+  # The fingerprint leaves the types beyond the softmax out, the store does not.
+  file = store.folder / 'words.txt'
+  file.write_text(file.read_text().replace('Zyx\n', 'Zyz\n'))
+  with pytest.raises(ValueError, match=r'words\.txt is damaged'):
+    corpus.open_store(store.folder)
 
 
 def test_dropped_types_are_unknown(tmp_path, monkeypatch):

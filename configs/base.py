@@ -5,7 +5,7 @@ from ml_collections import config_dict
 
 
 def get_config() -> ml_collections.ConfigDict:
-  """Returns the defaults; shipped configs override what they change."""
+  """Returns the defaults of BERT and GPT; shipped configs override some."""
   placeholder = config_dict.placeholder
   config = ml_collections.ConfigDict()
 
@@ -47,12 +47,14 @@ def get_config() -> ml_collections.ConfigDict:
   optim = config.optim
   # bert_adam (as BERT was released, without bias correction), gpt_adam (as GPT
   # was released: the correction scales the decay too), adamw (the usual one),
-  # lamb (adamw scaled to each matrix, for large batches) or adafactor (little
-  # memory; rates relative to each matrix; no beta1, beta2, epsilon).
+  # lamb (adamw scaled to each matrix, for large batches), adafactor (little
+  # memory; rates relative to each matrix; no beta1, beta2, epsilon) or adagrad
+  # (as ELMo was released; no beta1, beta2, epsilon).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
-  optim.schedule = 'linear'  # decay to 0: linear (BERT) or cosine (GPT)
+  # Decay to 0: linear (BERT) or cosine (GPT); or constant (ELMo).
+  optim.schedule = 'linear'
   # (learning_rate, warmup_steps) of each phase after the first that restarts
   # the schedule, in order; empty: the two above again.
   optim.restarts = ()
@@ -72,6 +74,9 @@ def get_config() -> ml_collections.ConfigDict:
   mesh.rules = (
     ('layers', None),
     ('vocab', 'tensor'),
+    ('words', ('fsdp', 'tensor')),  # ELMo's softmax
+    ('towers', None),
+    ('gates', None),
     ('length', None),
     ('types', None),
     ('classes', None),
@@ -90,11 +95,13 @@ def get_config() -> ml_collections.ConfigDict:
     ('activation_head', None),
     ('activation_qkv', None),
     ('activation_vocab', 'tensor'),
+    ('activation_words', ('fsdp', 'tensor')),
+    ('activation_rows', 'data'),  # where the words lie on the batch's fsdp
   )
 
   config.train = ml_collections.ConfigDict()
   train = config.train
-  train.objective = 'bert'  # picks the loss: bert, or lm for gpt and gpt2
+  train.objective = 'bert'  # picks the loss: bert, or lm for all others
   # (steps, length, global batch, schedule): 'continue' keeps the learning-rate
   # schedule, 'restart' warms up anew.
   train.phases = ((1_000, 128, 32, 'continue'),)
@@ -126,4 +133,31 @@ def get_config() -> ml_collections.ConfigDict:
   config.init.self_score = 0.0
   config.init.weights = placeholder(str)  # start from a workdir's parameters
 
+  return config
+
+
+def get_elmo_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of ELMo: those above, but for what is BERT's."""
+  config = get_config()
+  del config.objective
+  config.model = ml_collections.ConfigDict()
+  model = config.model
+  model.name = 'elmo'
+  model.num_layers = 2  # L, of each direction
+  model.lstm_dim = 4096  # F, cells
+  model.projection_dim = 512  # P, width of the hidden states of a direction
+  model.characters = True  # words as their characters, else by a table
+  model.char_embed_dim = 16  # E
+  model.filters = ((1, 32), (2, 32))  # (width, count), on characters
+  model.num_highway = 2  # layers after the filters
+  model.cell_clip = 3.0  # largest absolute value in a cell
+  model.projection_clip = 3.0  # and of a hidden state
+  model.dropout_rate = 0.1  # inputs of the layers and the last one's output
+  model.num_samples = 8192  # S, words that the loss is drawn from; 0: all
+  model.dtype = 'float32'  # of activations; parameters stay float32
+
+  config.train.objective = 'lm'
+  # When a run continues, forget what its rows have read; a must where the
+  # global batch has changed.
+  config.train.reset_streams = False
   return config

@@ -9,11 +9,15 @@ zero. In the ids from which the released program computes vectors, all are one
 higher and no character is 0: theirs = (ours + 1) % 262.
 """
 
+import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import lax
 
 from models import layers, lstm
 
@@ -28,6 +32,11 @@ NO_CHARACTER = 261
 CHARACTER_LIMIT = 1.0
 FILTER_LIMIT = 0.05
 GATE_BIAS = -2.0
+
+# Distinct words are encoded in so many parts as hold some, of these.
+NUM_PARTS = 8
+
+Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
 
 
 class Convolution(nn.Module):
@@ -157,3 +166,90 @@ class CharacterEncoder(nn.Module):
       dtype=self.dtype,
       name='projection',
     )(x)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def encode_once(
+  encode: Encode, params: Any, characters_NC: Array, words_N: Array
+) -> Array:
+  """Encodes words of which many are the same, each of them once.
+
+  Text repeats itself: of 15,000 words a quarter is distinct. All shapes are
+  static; the loop over parts ends with the last distinct word. The derivative
+  is written out because JAX has none of such a loop; it encodes again, so that
+  of the encoder's inside only one part is ever held.
+
+  Args:
+    encode: the encoder as a function.
+    params: its parameters.
+    characters_NC: int [N, C].
+    words_N: int [N], equal where the characters are.
+
+  Returns:
+    [N, P], as `encode(params, characters_NC)`.
+  """
+  return _encode_once(encode, params, characters_NC, words_N)[0]
+
+
+def _encode_once(
+  encode: Encode, params: Any, characters_NC: Array, words_N: Array
+) -> tuple[Array, tuple]:
+  """Returns what `encode_once` does, and what its derivative needs."""
+  N = words_N.size
+  part = -(-N // NUM_PARTS)
+  characters_NC = _on_all_devices(characters_NC)
+  distinct_N, first_N, place_N = jnp.unique(
+    _on_all_devices(words_N), size=N, return_index=True, return_inverse=True
+  )
+  del distinct_N
+  num_parts = place_N.max() // part + 1
+  first_M = jnp.pad(first_N, (0, NUM_PARTS * part - N))
+  shape = jax.eval_shape(encode, params, characters_NC[:part])
+
+  def encode_part(i: Array, vectors_MP: Array) -> Array:
+    rows = lax.dynamic_slice_in_dim(first_M, i * part, part)
+    vectors = encode(params, _in_rows(characters_NC[rows]))
+    return lax.dynamic_update_slice_in_dim(vectors_MP, vectors, i * part, 0)
+
+  vectors_MP = lax.fori_loop(
+    0,
+    num_parts,
+    encode_part,
+    jnp.zeros((NUM_PARTS * part, *shape.shape[1:]), shape.dtype),
+  )
+  saved = (params, characters_NC, first_M, place_N, num_parts)
+  return _on_all_devices(vectors_MP)[place_N], saved
+
+
+def _encode_once_backward(
+  encode: Encode, saved: tuple, gradient_NP: Array
+) -> tuple[Any, None, None]:
+  params, characters_NC, first_M, place_N, num_parts = saved
+  part = len(first_M) // NUM_PARTS
+  d_vectors_MP = jnp.zeros((len(first_M), gradient_NP.shape[-1]))
+  d_vectors_MP = d_vectors_MP.at[place_N].add(gradient_NP.astype(jnp.float32))
+  d_vectors_MP = _on_all_devices(d_vectors_MP)
+
+  def add_part(i: Array, total: Any) -> Any:
+    rows = lax.dynamic_slice_in_dim(first_M, i * part, part)
+    _, pull = jax.vjp(
+      lambda params: encode(params, _in_rows(characters_NC[rows])), params
+    )
+    d_vectors = lax.dynamic_slice_in_dim(d_vectors_MP, i * part, part)
+    (d_params,) = pull(_in_rows(d_vectors.astype(gradient_NP.dtype)))
+    return jax.tree.map(jnp.add, total, d_params)
+
+  zeros = jax.tree.map(jnp.zeros_like, params)
+  return lax.fori_loop(0, num_parts, add_part, zeros), None, None
+
+
+encode_once.defvjp(_encode_once, _encode_once_backward)
+
+
+def _on_all_devices(array: Array) -> Array:
+  return nn.with_logical_constraint(array, (None,) * array.ndim)
+
+
+def _in_rows(array_MN: Array) -> Array:
+  """Spreads words over the devices that share a batch."""
+  return nn.with_logical_constraint(array_MN, ('batch', None))

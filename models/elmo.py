@@ -5,14 +5,13 @@ Shapes: B batch, T position, C characters of a word, K the two towers
 to a multiple of 128.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import char_cnn, layers, lstm
+from models import char_cnn, layers, lstm, sampled_softmax
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -36,7 +35,7 @@ class Elmo(nn.Module):
   """The biLM: words to vectors, an LSTM stack a direction, and the softmax.
 
   Two ways in: `__call__` or `embed` for sentences, both towers on the same
-  text; `run_streams` for training, where each tower reads a text of its own.
+  text; `read_on` for training, where each tower reads a text of its own.
 
   Attributes:
     vocab_size: V, rows of the softmax, unpadded; 0: none, as in published
@@ -56,6 +55,8 @@ class Elmo(nn.Module):
     cell_clip: largest absolute value in an LSTM's cell; None: any.
     projection_clip: largest one that a projection returns; None: any.
     dropout_rate: of every layer's input and the last one's output, in training.
+    num_samples: S, words that the loss is drawn from in training, for each
+      tower; 0: all words.
     dtype: of activations; parameters, states and logits are float32 always.
   """
 
@@ -72,6 +73,7 @@ class Elmo(nn.Module):
   cell_clip: float | None = 3.0
   projection_clip: float | None = 3.0
   dropout_rate: float = 0.1
+  num_samples: int = 0
   dtype: Dtype = jnp.float32
 
   def setup(self):
@@ -105,7 +107,9 @@ class Elmo(nn.Module):
     ]
     self.dropout = layers.Dropout(self.dropout_rate)
     if self.vocab_size:
-      self.softmax = Softmax(self.vocab_size, self.projection_dim, self.dtype)
+      self.softmax = sampled_softmax.Softmax(
+        self.vocab_size, self.projection_dim, self.dtype
+      )
 
   def check_sizes(self) -> None:
     """Raises a ValueError if the sizes do not fit each other."""
@@ -207,6 +211,66 @@ class Elmo(nn.Module):
     layers_LBTP = jnp.stack([jnp.concatenate(pair, axis=-1) for pair in pairs])
     return layers_LBTP, state
 
+  def read_on(
+    self,
+    words_KBT: Array,
+    characters_KBTC: Array | None,
+    targets_KBT: Array,
+    cell: Array,
+    hidden: Array,
+    *,
+    train: bool,
+  ) -> dict[str, Array]:
+    """Reads on in the two texts of each row, and predicts every next word.
+
+    Args:
+      words_KBT: int, the words of the forward text, and those of the other in
+        the order in which the backward tower reads them.
+      characters_KBTC: int, their characters; None where words are looked up.
+      targets_KBT: int, the word that follows each, below V.
+      cell: float32 [B, L, K, F], see `State`, but the rows first; no gradient
+        flows into what was read before.
+      hidden: float32 [B, L, K, P].
+      train: apply dropout, which needs a key for the stream 'dropout', and
+        sample the softmax, which needs one for 'samples'.
+
+    Returns:
+      'losses' float32 [K, B, T] in nats, and the next 'cell' and 'hidden'.
+
+    Raises:
+      ValueError: if the shapes do not fit each other.
+    """
+    state = State(*(jnp.moveaxis(array, 0, 2) for array in (cell, hidden)))
+    if self.num_words:
+      x_KBTP = self.encode(words_KBT)
+    else:
+      x_KBTP = self._encode_once(characters_KBTC, words_KBT)
+    top_KBTP, state = self.run_streams(x_KBTP, state, train=train)
+    if train and self.num_samples:
+      samples_KS = sampled_softmax.draw_words(
+        self.make_rng('samples'),
+        (NUM_TOWERS, self.num_samples),
+        self.vocab_size,
+      )
+      losses = self.softmax.sampled_losses(top_KBTP, targets_KBT, samples_KS)
+    else:
+      losses = self.softmax.losses(top_KBTP, targets_KBT)
+    cell, hidden = (jnp.moveaxis(array, 2, 0) for array in state)
+    return {'losses': losses, 'cell': cell, 'hidden': hidden}
+
+  def _encode_once(self, characters: Array, words: Array) -> Array:
+    """Returns `encode(characters)`, each distinct word encoded once."""
+    if self.is_initializing():
+      return self.encode(characters)
+    encoder, variables = self.encoder.unbind()
+    vectors_NP = char_cnn.encode_once(
+      lambda params, characters: encoder.apply({'params': params}, characters),
+      variables['params'],
+      characters.reshape(-1, characters.shape[-1]),
+      words.reshape(-1),
+    )
+    return vectors_NP.reshape(*words.shape, -1)
+
   def run_streams(
     self, x_KBTP: Array, state: State | None = None, *, train: bool
   ) -> tuple[Array, State]:
@@ -284,56 +348,6 @@ class Elmo(nn.Module):
       cells.append(cell_KBF)
       hiddens.append(hidden_KBP)
     return outputs, State(jnp.stack(cells), jnp.stack(hiddens))
-
-
-class Softmax(nn.Module):
-  """The output layer, not tied to the input (bilm-tf, training.py).
-
-  Attributes:
-    vocab_size: V, unpadded; rows beyond are zero and get no gradient.
-    projection_dim: P.
-    dtype: of the product; logits are float32.
-  """
-
-  vocab_size: int
-  projection_dim: int
-  dtype: Dtype = jnp.float32
-
-  def setup(self):
-    """Creates W [V, P] and b [V]."""
-    P = self.projection_dim
-    padded = layers.pad_vocab(self.vocab_size)
-
-    def init(rng: Array, shape: tuple[int, ...]) -> Array:
-      table_VP = jax.random.normal(rng, (self.vocab_size, P)) / math.sqrt(P)
-      return jnp.pad(table_VP, ((0, shape[0] - self.vocab_size), (0, 0)))
-
-    self.kernel_VP = self.param(
-      'kernel',
-      nn.with_logical_partitioning(init, ('vocab', 'embed')),
-      (padded, P),
-    )
-    self.bias_V = self.param(
-      'bias',
-      nn.with_logical_partitioning(nn.initializers.zeros, ('vocab',)),
-      (padded,),
-    )
-
-  def create(self) -> None:
-    """Makes the parameters exist, without the cost of a product."""
-
-  def __call__(self, hidden_KBTP: Array) -> Array:
-    """Returns float32 logits [K, B, T, V] for [K, B, T, P]."""
-    logits_KBTV = jnp.einsum(
-      'KBTP,VP->KBTV',
-      hidden_KBTP.astype(self.dtype),
-      self.kernel_VP.astype(self.dtype),
-      preferred_element_type=jnp.float32,
-    )
-    return nn.with_logical_constraint(
-      layers.mask_padding(logits_KBTV + self.bias_V, self.vocab_size),
-      (None, 'batch', 'activation_length', 'activation_vocab'),
-    )
 
 
 def empty_state(model: Elmo, batch: int) -> State:

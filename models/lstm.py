@@ -23,6 +23,10 @@ NUM_GATES = 4  # input, candidate, forget, output: TensorFlow's order, i j f o
 # Added to the forget gate at run time, not stored: TensorFlow's LSTMCell.
 FORGET_BIAS = 1.0
 
+# Logical axes of parameters.
+KERNEL_NAMES = ('towers', 'embed', 'gates', 'mlp')
+PROJECTION_NAMES = ('towers', 'mlp', 'embed')
+
 
 def glorot_uniform(fan_in: int, fan_out: int) -> Initializer:
   """Returns U(-a, a) with a = sqrt(6 / (fan_in + fan_out)).
@@ -88,27 +92,26 @@ class ProjectedLstm(nn.Module):
     P, F = self.projection_dim, self.lstm_dim
     # Two arrays are one matrix on [x; h] in the release: one fan.
     init = glorot_uniform(inputs + P, NUM_GATES * F)
-    names = (None, 'embed', None, 'mlp')
     input_kernel_KPGF = self.param(
       'input_kernel',
-      nn.with_logical_partitioning(init, names),
+      nn.with_logical_partitioning(init, KERNEL_NAMES),
       (towers, inputs, NUM_GATES, F),
     )
     recurrent_KPGF = self.param(
       'recurrent_kernel',
-      nn.with_logical_partitioning(init, names),
+      nn.with_logical_partitioning(init, KERNEL_NAMES),
       (towers, P, NUM_GATES, F),
     )
     bias_KGF = self.param(
       'bias',
-      nn.with_logical_partitioning(nn.initializers.zeros, (None, None, 'mlp')),
+      nn.with_logical_partitioning(
+        nn.initializers.zeros, ('towers', 'gates', 'mlp')
+      ),
       (towers, NUM_GATES, F),
     )
     projection_KFP = self.param(
       'projection_kernel',
-      nn.with_logical_partitioning(
-        glorot_uniform(F, P), (None, 'mlp', 'embed')
-      ),
+      nn.with_logical_partitioning(glorot_uniform(F, P), PROJECTION_NAMES),
       (towers, F, P),
     )
     x_TKBP, input_kernel_KPGF, bias_KGF = nn.dtypes.promote_dtype(
@@ -169,8 +172,9 @@ def _run(
 ) -> tuple[tuple[Array, Array], tuple]:
   """Returns what `_recur` does, and if asked what its derivative needs."""
   cell_clip, projection_clip, dtype = fields
-  R_KPGF = recurrent_KPGF.astype(dtype)
-  W_KFP = projection_KFP.astype(dtype)
+  # Whole, but for the cells, before the loop: not again at every position.
+  R_KPGF = _constrain(recurrent_KPGF.astype(dtype), '...M')
+  W_KFP = _constrain(projection_KFP.astype(dtype), '.M.')
 
   def step(state: tuple, inputs: tuple) -> tuple[tuple, tuple]:
     cell_KBF, hidden_KBP = state
@@ -205,8 +209,8 @@ def _run_backward(
   )
   d_hiddens_TKBP, d_cell_KBF = cotangents
   # Turned around once, not at every position.
-  R_KGFP = recurrent.astype(dtype).transpose(0, 2, 3, 1)
-  W_KPF = projection.astype(dtype).swapaxes(1, 2)
+  R_KGFP = _constrain(recurrent.astype(dtype), '...M').transpose(0, 2, 3, 1)
+  W_KPF = _constrain(projection.astype(dtype), '.M.').swapaxes(1, 2)
 
   def step(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
     d_cell_KBF, d_hidden_KBP = carry
@@ -255,8 +259,9 @@ def _run_backward(
   d_projection_KFP = _product('TKBF,TKBP->KFP', outs_TKBF, d_projected_TKBP)
   return (
     d_gates_TKBGF,
-    d_recurrent_KPGF,
-    d_projection_KFP,
+    # Each device's share of the sum is all that it needs.
+    nn.with_logical_constraint(d_recurrent_KPGF, KERNEL_NAMES),
+    nn.with_logical_constraint(d_projection_KFP, PROJECTION_NAMES),
     d_cell_KBF,
     d_hidden_KBP,
     None,  # of the mask
@@ -277,6 +282,12 @@ def _advance(
   written_KBF = jax.nn.sigmoid(write) * jnp.tanh(candidate)
   cell_KBF = _clip(kept_KBF + written_KBF, clip)
   return cell_KBF, jax.nn.sigmoid(read) * jnp.tanh(cell_KBF)
+
+
+def _constrain(kernel: Array, axes: str) -> Array:
+  """Pins a kernel, of which only an axis 'M' may be split."""
+  names = tuple('activation_mlp' if axis == 'M' else None for axis in axes)
+  return nn.with_logical_constraint(kernel, names)
 
 
 def _clip(x: Array, limit: float | None) -> Array:

@@ -5,12 +5,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 from flax import linen as nn
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 
-from train import bert_lm, gpt_lm, optim, sharding, state, steps
+from train import (
+  bert_lm,
+  elmo_lm,
+  gpt_lm,
+  optim,
+  settings,
+  sharding,
+  state,
+  steps,
+)
 from train.architecture import Architecture, Vocabulary
+from train.checkpoint import Checkpoints
 from train.settings import Phase
 from train.state import TrainState
 from train.steps import Objective
@@ -19,6 +30,7 @@ ARCHITECTURES = {
   'bert': bert_lm.ARCHITECTURE,
   'gpt': gpt_lm.GPT,
   'gpt2': gpt_lm.GPT2,
+  'elmo': elmo_lm.ARCHITECTURE,
 }
 
 
@@ -74,6 +86,23 @@ class Job:
     """Returns the state at step 0, made in shards."""
     return state.create_state(self.init, self.shardings, self.config.train.seed)
 
+  def restore(self, checkpoints: Checkpoints) -> tuple[int, TrainState]:
+    """Returns the newest sound checkpoint: its step and the state."""
+    if not (self.shapes.carry and self.config.train.reset_streams):
+      return checkpoints.restore(self.shapes)
+    parts = {field.name for field in dataclasses.fields(TrainState)} - {'carry'}
+    step, restored = checkpoints.restore(self.shapes, parts=sorted(parts))
+    rows = self.phases[-1].global_batch
+    return step, TrainState(**restored, carry=self.empty_carry(rows))
+
+  def empty_carry(self, rows: int) -> dict[str, jax.Array]:
+    """Returns what the first batch of so many rows is given, on the mesh."""
+    place = NamedSharding(self.mesh, sharding.BATCH)
+    return {
+      name: jnp.zeros(leaf.shape, leaf.dtype, device=place)
+      for name, leaf in self.architecture.carry_shapes(self.model, rows).items()
+    }
+
   def train_step(self, length: int) -> Callable[[TrainState, Any], Any]:
     """Returns the jitted step at one length, see `steps.make_train_step`."""
     train = self.config.train
@@ -114,11 +143,11 @@ def build_job(
   schedule = optim.make_schedule(config.optim, phases)
   _, length, global_batch, _ = phases[-1]
   objective = objective_of[length]
-  inputs = model_inputs(architecture, objective, length, global_batch)
+  inputs = model_inputs(architecture, model, objective, length, global_batch)
   tx = optim.make_optimizer(
     config.optim,
     schedule,
-    sharding.axis_names(state.abstract_params(model, inputs)),
+    sharding.axis_names(state.abstract_params(model, inputs, objective.method)),
     vocabulary.size,
   )
   init, shapes, shardings = state.abstract_state(
@@ -128,6 +157,8 @@ def build_job(
     objective.loss_names + objective.metric_names,
     mesh,
     config.mesh.rules,
+    objective.method,
+    architecture.carry_shapes(model, global_batch),
     lambda params: architecture.adjust_init(model, params, config.init),
   )
   return Job(
@@ -159,10 +190,34 @@ def architecture_of(config: Any) -> Architecture:
   return ARCHITECTURES[name]
 
 
+def check(config: Any, mesh: Mesh) -> Architecture:
+  """Checks a config against itself and a mesh; returns its architecture.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  architecture = architecture_of(config)
+  settings.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  architecture.check(config)
+  return architecture
+
+
 def model_inputs(
-  architecture: Architecture, objective: Objective, length: int, batch: int
+  architecture: Architecture,
+  model: nn.Module,
+  objective: Objective,
+  length: int,
+  batch: int,
 ) -> tuple:
   """Returns the module's inputs as ShapeDtypeStructs, nothing computed."""
   keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch))
   shapes = architecture.batch_shapes(length, batch)
-  return objective.inputs(jax.eval_shape(objective.transform, shapes, keys))
+  carry = architecture.carry_shapes(model, batch)
+  return jax.eval_shape(
+    lambda shapes, keys, carry: objective.inputs(
+      objective.transform(shapes, keys) | carry
+    ),
+    shapes,
+    keys,
+    carry,
+  )

@@ -4,10 +4,11 @@ from typing import Any
 
 from data import pairs, transforms
 from models import bert
-from train import objectives, samples
+from train import objectives, samples, settings
 from train.architecture import (
   Architecture,
   Vocabulary,
+  describe_transformer,
   expect_objective,
   model_fields,
 )
@@ -75,7 +76,7 @@ def build_objective(
       batch['mlm_targets'],
       objectives.mlm_weights(batch),
     ),
-    perplexity='mlm_perplexity',
+    perplexities={'mlm': 'mlm_perplexity'},
   )
 
 
@@ -103,6 +104,8 @@ def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
 
 
 ARCHITECTURE = Architecture(
+  check=settings.check_transformer,
+  describe=describe_transformer,
   build_model=build_model,
   build_objective=build_objective,
   open_examples=pairs.Examples,

@@ -9,7 +9,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orbax.checkpoint as ocp
@@ -70,7 +70,9 @@ class Checkpoints:
     except Exception as error:
       raise self._explained(error) from error
 
-  def restore(self, shapes: Any) -> tuple[int, Any]:
+  def restore(
+    self, shapes: Any, *, parts: Sequence[str] | None = None
+  ) -> tuple[int, Any]:
     """Returns the newest sound checkpoint: (step, state); all processes agree.
 
     Newer ones that are damaged are set aside, under another name; what was
@@ -78,14 +80,20 @@ class Checkpoints:
 
     Args:
       shapes: tree of ShapeDtypeStructs with shardings, how to lay it out.
+      parts: names of the attributes of `shapes` to restore, into a dict; by
+        default the whole.
 
     Raises:
       ValueError: if no checkpoint is sound; then none is set aside.
     """
+    if parts is not None:
+      shapes = {name: getattr(shapes, name) for name in parts}
     self._manager.reload()
     damaged = {}
     for step in sorted(self._manager.all_steps(), reverse=True):
-      restored, fault = _restore_step(self.folder, step, shapes)
+      restored, fault = _restore_step(
+        self.folder, step, shapes, partial=parts is not None
+      )
       if fault is None:
         break
       damaged[step] = fault

@@ -12,29 +12,33 @@ from train.steps import Objective
 
 
 def evaluate(
-  eval_step: Callable[[Any, Any], dict[str, jax.Array]],
+  eval_step: Callable[[Any, Any, Any], tuple[dict[str, jax.Array], Any]],
   params: Any,
   batches: Iterable[Mapping[str, np.ndarray]],
+  carry: Any,
   mesh: Mesh,
   objective: Objective,
 ) -> dict[str, float]:
   """Returns 'eval/...' metrics over all rows of `batches`.
 
   Every mean is a sum over a weight, both added up in float64 over the batches;
-  the first loss also gives a perplexity, and `baseline` that of a predictor
-  which knows token frequencies only.
+  losses of tokens also give a perplexity, and `baseline` that of a predictor
+  which knows token frequencies only; `perplexity_ratio` is the share of it that
+  is needed, of the worst of several.
 
   Args:
     eval_step: the jitted step of `steps.make_eval_step`.
     params: the parameters.
     batches: host batches of one shape, padded rows marked in `example_mask`.
+    carry: what the first batch is given in place of one before it.
     mesh: the mesh.
     objective: what the sums are of.
   """
   sums: dict[str, np.ndarray] = {}
   for batch in batches:
-    result = jax.device_get(eval_step(params, sharding.put_batch(batch, mesh)))
-    for name, pair in result.items():
+    on_device = sharding.put_batch(batch, mesh)
+    result, carry = eval_step(params, on_device, carry)
+    for name, pair in jax.device_get(result).items():
       sums[name] = sums.get(name, np.zeros(2)) + pair.astype(np.float64)
   means = {
     name: float(total / weight)
@@ -48,10 +52,11 @@ def evaluate(
       metrics[f'eval/{name}_loss'] = mean
     else:
       metrics[f'eval/{name}'] = mean
-  loss = means[objective.loss_names[0]]
-  metrics[f'eval/{objective.perplexity}'] = float(np.exp(loss))
+  for name, perplexity in objective.perplexities.items():
+    metrics[f'eval/{perplexity}'] = float(np.exp(means[name]))
+  worst = max(means[name] for name in objective.perplexities)
   metrics['eval/unigram_perplexity'] = float(np.exp(baseline))
-  metrics['eval/perplexity_ratio'] = float(np.exp(loss - baseline))
+  metrics['eval/perplexity_ratio'] = float(np.exp(worst - baseline))
   return dict(sorted(metrics.items()))
 
 

@@ -50,8 +50,8 @@ def kept(checkpoints: Checkpoints) -> str:
 
 def stop_nonfinite(
   step: int,
-  params: Any,
-  gradient_norms: Callable[[Any, Any, Any], tuple[Any, Any]],
+  state: Any,
+  gradient_norms: Callable[[Any, Any, Any, Any], tuple[Any, Any]],
   host_batch: Mapping[str, np.ndarray],
   rows: np.ndarray,
   workdir: epath.Path,
@@ -62,7 +62,7 @@ def stop_nonfinite(
 
   Args:
     step: the steps done before the bad one.
-    params: the parameters that met the bad batch; a bad step changes nothing.
+    state: the one that met the bad batch; a bad step changes nothing.
     gradient_norms: as `steps.make_gradient_norms` returns it.
     host_batch: the global batch of that step.
     rows: those of it that this process feeds.
@@ -81,7 +81,9 @@ def stop_nonfinite(
   local = {name: array[rows] for name, array in host_batch.items()}
   try:
     losses, norms = jax.device_get(
-      gradient_norms(params, sharding.put_batch(local, mesh), step)
+      gradient_norms(
+        state.params, sharding.put_batch(local, mesh), state.carry, step
+      )
     )
   except jax.errors.JaxRuntimeError:  # no room for a batch without parts
     losses, norms = {}, {}
@@ -95,13 +97,16 @@ def stop_nonfinite(
   )
   lines = [f'  {norm:12.5g}  {where}' for where, norm in worst[:10]]
   of = ', '.join(f'{name} {float(value):.5g}' for name, value in losses.items())
-  documents = sorted(set(host_batch['document_ids'].tolist()))
+  documents = ''
+  if 'document_ids' in host_batch:
+    numbers = sorted(set(host_batch['document_ids'].tolist()))
+    documents = f'\nDocuments of the batch: {numbers}'
   raise FloatingPointError(
     f'the loss or a gradient was not finite in step {step + 1}.\n'
     f'Losses without dropout: {of}. Largest gradient norms without dropout:\n'
     + '\n'.join(lines)
-    + f'\nDocuments of the batch: {documents}'
-    f'\nThe batch is in {path}. {kept(checkpoints)}'
+    + documents
+    + f'\nThe batch is in {path}. {kept(checkpoints)}'
     ' A smaller optim.learning_rate or a longer warm-up is the usual cure;'
     ' use another --workdir with it'
   )

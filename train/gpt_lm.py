@@ -5,10 +5,11 @@ from typing import Any
 from data import streams, transforms
 from data.corpus import Store
 from models import gpt
-from train import objectives, samples
+from train import objectives, samples, settings
 from train.architecture import (
   Architecture,
   Vocabulary,
+  describe_transformer,
   expect_objective,
   model_fields,
 )
@@ -50,7 +51,7 @@ def build_objective(
     loss_names=('lm',),
     metric_names=('lm_accuracy',),
     targets=lambda batch: (batch['targets'], batch['loss_weights']),
-    perplexity='perplexity',
+    perplexities={'lm': 'perplexity'},
   )
 
 
@@ -91,6 +92,8 @@ def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
 
 
 GPT = Architecture(
+  check=settings.check_transformer,
+  describe=describe_transformer,
   build_model=build_model,
   build_objective=build_objective,
   open_examples=streams.Examples,

@@ -104,24 +104,24 @@ class Ledger:
     finally:
       self.switch(outer)
 
-  def compiled(self, step: Callable[[Any, Any], Any]) -> Callable:
+  def compiled(self, step: Callable[..., Any]) -> Callable:
     """Returns a jitted step whose first execution counts as 'compile'.
 
     Args:
-      step: (anything, batch) -> anything; a batch of another shape is compiled
-        anew.
+      step: (anything, batch, ...) -> anything; a batch of another shape is
+        compiled anew.
     """
     shapes = set()
 
     @functools.wraps(step)
-    def run(state: Any, batch: Mapping[str, jax.Array]) -> Any:
+    def run(state: Any, batch: Mapping[str, jax.Array], *rest: Any) -> Any:
       shape = tuple((name, array.shape) for name, array in batch.items())
       if shape in shapes:
-        return step(state, batch)
+        return step(state, batch, *rest)
       shapes.add(shape)
       self._compiled = self._bucket == 'train'
       with self.measure('compile'):
-        return jax.block_until_ready(step(state, batch))
+        return jax.block_until_ready(step(state, batch, *rest))
 
     return run
 

@@ -66,10 +66,9 @@ def train(
   if config.train.deterministic:
     device.check_deterministic()
   mesh = sharding.make_mesh(config.mesh)
-  settings.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  architecture = assemble.check(config, mesh)
 
   # ---- Data ---------------------------------------------------------------
-  architecture = assemble.architecture_of(config)
   store = plan.open_store(config)
   examples = {
     length: architecture.open_examples(store, length, held_out=False)
@@ -128,7 +127,7 @@ def train(
     )
     if saved is not None:
       with clock.measure('restore'):
-        saved, train_state = checkpoints.restore(shapes)
+        saved, train_state = job.restore(checkpoints)
         jax.block_until_ready(train_state)
       say(f'Continuing after step {saved} of {checkpoints.folder}.')
     else:
@@ -153,7 +152,8 @@ def train(
     train_steps = {
       length: clock.compiled(job.train_step(length)) for length in examples
     }
-    unigram = jnp.asarray(evaluate.unigram_log_probs(store.counts))
+    counts = architecture.token_counts(store)
+    unigram = jnp.asarray(evaluate.unigram_log_probs(counts))
     eval_steps = {
       length: clock.compiled(
         steps.make_eval_step(
@@ -174,8 +174,9 @@ def train(
         config.eval.draws,
         sharding.local_rows(mesh, config.eval.global_batch),
       )
+      carry = job.empty_carry(config.eval.global_batch)
       return evaluate.evaluate(
-        eval_steps[length], params, batches, mesh, job.objective
+        eval_steps[length], params, batches, carry, mesh, job.objective
       )
 
     # ---- Training ---------------------------------------------------------
@@ -231,7 +232,7 @@ def train(
             bad_phase = plan.phase_at(phases, bad_step)
             failure.stop_nonfinite(
               bad_step,
-              train_state.params,
+              train_state,
               steps.make_gradient_norms(
                 model, objective_of[bad_phase.length], seed=config.train.seed
               ),

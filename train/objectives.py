@@ -118,6 +118,44 @@ def lm_losses(
   )
 
 
+DIRECTIONS = ('forward', 'backward')
+
+
+def bilm_weights(batch: Batch) -> dict[str, Array]:
+  """Returns what the sums of ELMo's two losses are divided by, at least 1.
+
+  The gradient is of the mean over words and directions times the words of a
+  row, T (bilm-tf, training.py): of the sum over 2 B.
+
+  Args:
+    batch: with `loss_weights` [B, T].
+  """
+  weights = batch['loss_weights']
+  rows = weights.sum() / weights.shape[1]
+  return {name: jnp.maximum(len(DIRECTIONS) * rows, 1) for name in DIRECTIONS}
+
+
+def bilm_losses(
+  outputs: Mapping[str, Array], batch: Batch
+) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
+  """Returns the losses of predicting the next words of both texts.
+
+  Args:
+    outputs: `losses` float [2, B, T], nats, forward then backward.
+    batch: `loss_weights` float [B, T].
+
+  Returns:
+    {'forward', 'backward'}, each (weighted sum, sum of weights), float32
+    scalars; and no metrics.
+  """
+  weights = batch['loss_weights']
+  losses = {
+    name: (jnp.sum(values * weights), weights.sum())
+    for name, values in zip(DIRECTIONS, outputs['losses'], strict=True)
+  }
+  return losses, {}
+
+
 def unigram_losses(
   log_probs_V: Array, targets: Array, weights: Array
 ) -> SumAndWeight:

@@ -1,4 +1,4 @@
-"""Optimisers, and the learning-rate schedules of BERT and GPT as released.
+"""Optimisers, and the learning-rate schedules of the three as released.
 
 Source of `linear` and `bert_adam`: google-research/bert, optimization.py; of
 `cosine` and `gpt_adam`: openai/finetune-transformer-lm, opt.py.
@@ -18,24 +18,36 @@ Schedule = Callable[[Any], Any]
 # (steps, length, global batch, 'continue' | 'restart')
 Phase = tuple[int, int, int, str]
 
-OPTIMIZERS = ('bert_adam', 'gpt_adam', 'adamw', 'lamb', 'adafactor')
-SCHEDULES = ('linear', 'cosine')
+OPTIMIZERS = (
+  'bert_adam',
+  'gpt_adam',
+  'adamw',
+  'lamb',
+  'adafactor',
+  'adagrad',
+)
+SCHEDULES = ('linear', 'cosine', 'constant')
+
+# Of squared gradients, Adagrad starts from this sum (bilm-tf, train_elmo.py's
+# options leave training.py's).
+ADAGRAD_ACCUMULATOR = 1.0
 
 # Last names of parameters that weight decay spares: of layer norms and biases.
 UNDECAYED = ('bias', 'scale')
 
 # Logical axes that number the published matrices inside one parameter.
-STACKED = ('layers', 'qkv')
+STACKED = ('layers', 'qkv', 'towers')
 
 
 def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
   """Returns a learning rate that decays to 0, its start replaced.
 
-  The decay, `linear` as BERT's or `cosine` as GPT's, runs from step 0 to the
-  last step of its phases; during warm-up the rate is `peak * step /
-  warmup_steps` instead, so that it jumps a little where the two meet. Step 0
-  has rate 0. (A decay that starts after the warm-up, or a warm-up that
-  multiplies it, is another schedule.)
+  The decay, `linear` as BERT's or `cosine` as GPT's (or none, `constant`, as
+  ELMo's), runs from step 0 to the last step of its phases; during warm-up the
+  rate is `peak * step / warmup_steps` instead, so that it jumps a little where
+  the two meet. Step 0 has rate 0, but for a constant rate without warm-up. (A
+  decay that starts after the warm-up, or a warm-up that multiplies it, is
+  another schedule.)
 
   Args:
     optim_config: with `schedule`, `learning_rate` (the peak), `warmup_steps`,
@@ -81,7 +93,9 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     peak = jnp.asarray(peaks, jnp.float32)[current]
     warmup = jnp.asarray(warmups, jnp.float32)[current]
     left = jnp.maximum(total - local, 0) / total
-    if kind_of_decay == 'cosine':
+    if kind_of_decay == 'constant':
+      left = jnp.ones_like(left)
+    elif kind_of_decay == 'cosine':
       left = (1 - jnp.cos(jnp.pi * left)) / 2
     decayed = peak * left
     warming = peak * (local / jnp.maximum(warmup, 1))
@@ -181,10 +195,8 @@ def as_matrices(
   Returns:
     [matrices, in, out], or [vectors, width].
   """
-  if 'vocab' in names:
-    array = jax.lax.slice_in_dim(
-      array, 0, vocab_size, axis=names.index('vocab')
-    )
+  for name in {'vocab', 'words'} & set(names):
+    array = jax.lax.slice_in_dim(array, 0, vocab_size, axis=names.index(name))
   stacked = [i for i, name in enumerate(names) if name in STACKED]
   shape = [math.prod(array.shape[i] for i in stacked)]
   for name, size in zip(names, array.shape, strict=True):
@@ -274,6 +286,8 @@ def make_optimizer(
     the columns where both are 128 or more; updates are clipped to an RMS of 1
     and scaled by that of the matrix, so rates are relative (Shazeer and Stern
     2018). beta1, beta2 and epsilon are not used.
+  - adagrad: g / sqrt(1 + sum of all g^2), as ELMo was released. beta1, beta2
+    and epsilon are not used.
 
   Args:
     optim_config: with name, beta1, beta2, epsilon, weight_decay, clip_norm.
@@ -299,6 +313,8 @@ def make_optimizer(
         optax.scale_by_param_block_rms(),
       )
     )
+  elif c.name == 'adagrad':
+    direction = optax.scale_by_rss(ADAGRAD_ACCUMULATOR, eps=0.0)
   else:
     corrected = c.name not in ('bert_adam', 'gpt_adam')
     adam = optax.scale_by_adam if corrected else scale_by_uncorrected_adam

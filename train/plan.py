@@ -130,6 +130,8 @@ def check_continuation(
   if differing and differing.keys() <= set(settings.SCHEDULE_KEYS):
     old_phases = settings.resolve_phases(old, num_windows)
     same_batches = cut_phases(old_phases, done) == cut_phases(phases, done)
+    if config.model.name == 'elmo' and config.train.reset_streams:
+      same_batches = True
     rates = [
       jax.vmap(optim.make_schedule(optim_config, some))(jnp.arange(done))
       for optim_config, some in (
@@ -145,11 +147,17 @@ def check_continuation(
       f'  {key}: {old!r} there, {new!r} here'
       for key, (old, new) in differing.items()
     ]
+    other_batch = {'train.phases', 'train.global_batch'} & differing.keys()
+    hint = (
+      '; or go on with empty memories, by --config.train.reset_streams=true'
+      if config.model.name == 'elmo' and other_batch
+      else ''
+    )
     raise ValueError(
       f'{workdir} holds {done} steps of another config; what differs would'
       ' change the steps already done:\n'
       + '\n'.join(lines)
-      + '\nPass the same values, or another --workdir'
+      + f'\nPass the same values, or another --workdir{hint}'
     )
 
 
@@ -288,8 +296,8 @@ def print_plan(
     ('vocabulary', f'{store.tokenizer.vocab_size:,} pieces'),
     (
       'model',
-      f'{config.model.name}, {config.model.num_layers} layers of'
-      f' {config.model.embed_dim}, {job.num_parameters:,} parameters',
+      f'{config.model.name}, {job.architecture.describe(config.model)},'
+      f' {job.num_parameters:,} parameters',
     ),
   ]
   for phase in job.phases:
@@ -349,24 +357,22 @@ def residual_bytes(job: Job, phase: Phase) -> int:
   rows = phase.global_batch // job.config.train.micro_batches
   part = job.architecture.batch_shapes(phase.length, rows)
 
-  def residuals(params: Any, part: Any) -> Any:
+  carry = job.architecture.carry_shapes(job.model, rows)
+
+  def residuals(params: Any, part: Any, carry: Any) -> Any:
     keys = jax.random.split(jax.random.key(0), rows)
-    batch = objective.transform(part, keys)
+    batch = objective.transform(part, keys) | carry
+    rngs = {'dropout': keys[0], 'samples': keys[0]}
 
     def loss_of(params: Any) -> Any:
-      outputs = job.model.apply(
-        {'params': params},
-        *objective.inputs(batch),
-        train=True,
-        rngs={'dropout': keys[0]},
-      )
+      outputs = objective.apply(job.model, params, batch, rngs)
       losses, _ = objective.losses(outputs, batch)
       return sum(total for total, _ in losses.values())
 
     return jax.vjp(loss_of, params)[1]
 
   params = job.shapes.params
-  kept = jax.tree.leaves(jax.eval_shape(residuals, params, part))
+  kept = jax.tree.leaves(jax.eval_shape(residuals, params, part, carry))
   of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
   total = sum(
     leaf.size * jnp.dtype(leaf.dtype).itemsize

@@ -113,7 +113,7 @@ def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
     ValueError: if the config makes no sense there.
   """
   mesh = sharding.make_mesh(config.mesh, tpu.devices)
-  settings.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  assemble.check(config, mesh)
   if config.train.num_epochs is not None:
     raise ValueError(
       f'train.num_epochs={config.train.num_epochs} needs the text to count'
@@ -127,9 +127,9 @@ def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
 def _vocab_size(data: Any) -> int:
   """Returns V as far as it is known before the text is."""
   if data.folder and epath.Path(data.folder, 'store.json').exists():
-    return tokenization.load(data.folder).vocab_size
+    return Vocabulary.of(tokenization.load(data.folder)).size
   asked = build.trained_size(data.tokenizer)
-  return asked or tokenization.load(data.tokenizer).vocab_size
+  return asked or Vocabulary.of(tokenization.load(data.tokenizer)).size
 
 
 def compile_phases(
@@ -248,7 +248,7 @@ def remedies(
   """
   micro = config.train.micro_batches
   tries = [{'train.micro_batches': micro * factor} for factor in (2, 4, 8)]
-  if not config.model.remat:
+  if 'remat' in config.model and not config.model.remat:
     tries.append({'model.remat': True})
   if config.mesh.fsdp == 1:
     sizes = sorted({min(8, num_devices), num_devices} - {1})

@@ -17,7 +17,12 @@ from train import metrics as metrics_lib
 
 CONSOLE = rich.console.Console(stderr=True, highlight=False)
 # What architectures call it.
-PERPLEXITIES = ('eval/mlm_perplexity', 'eval/perplexity')
+PERPLEXITIES = (
+  'eval/mlm_perplexity',
+  'eval/perplexity',
+  'eval/forward_perplexity',
+  'eval/backward_perplexity',
+)
 LINE_SECONDS = 10  # between lines where standard error is not a terminal
 
 
@@ -80,7 +85,9 @@ def figures(row: Mapping[str, float]) -> str:
 
 def evaluation_line(step: int, row: Mapping[str, float]) -> str:
   """Returns one line of an evaluation's figures."""
-  (perplexity,) = (row[name] for name in PERPLEXITIES if name in row)
+  perplexities = ' and '.join(
+    f'{row[name]:.1f}' for name in PERPLEXITIES if name in row
+  )
   accuracies = [
     f', {name.removeprefix("eval/").partition("_")[0].upper()} accuracy'
     f' {value:.3f}'
@@ -88,7 +95,7 @@ def evaluation_line(step: int, row: Mapping[str, float]) -> str:
     if name.endswith('_accuracy')
   ]
   return (
-    f'step {step}: held-out perplexity {perplexity:.1f}'
+    f'step {step}: held-out perplexity {perplexities}'
     f' (unigram {row["eval/unigram_perplexity"]:.1f})' + ''.join(accuracies)
   )
 
@@ -194,7 +201,11 @@ def draw_curves(
     (
       (
         'Loss of tokens (nats)',
-        ('train/mlm_loss', 'eval/mlm_loss', 'train/lm_loss', 'eval/lm_loss'),
+        [
+          f'{split}/{name}_loss'
+          for name in ('mlm', 'lm', 'forward', 'backward')
+          for split in ('train', 'eval')
+        ],
         False,
       ),
       (

@@ -1,18 +1,22 @@
 """What a model makes of held-out text, for people to look at."""
 
+import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
 from data.corpus import Store
 from models import decoding
+from models.elmo import Elmo
 from train import processes, sharding
 from train.reporting import say
 
 NUM_SENTENCES = 6
 NUM_CONTINUED, BEGINNING, CONTINUED = 3, 12, 40  # texts, their tokens
+GUESS_EVERY = 5  # words
 MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
 
 
@@ -127,3 +131,55 @@ def print_continuations(
     begun = tokenizer.decode(prompt)
     text = f'{begun} | {whole.removeprefix(begun).strip()}'
     say(f'  {" ".join(text.split())}')
+
+
+def print_likely_words(
+  model: Elmo, params: Any, store: Store, length: int
+) -> None:
+  """Prints what both towers expect at some words of held-out sentences.
+
+  Args:
+    model: an ELMo that reads characters, or words.
+    params: its parameters.
+    store: the store whose held-out text is used.
+    length: not used: sentences are read whole.
+  """
+  del length
+  sentences = _held_out_sentences(store, longest=40)
+  if not sentences:
+    return
+  tokenizer = store.tokenizer
+  lengths = np.array([len(ids) + 2 for ids in sentences])
+  types = np.zeros((len(sentences), lengths.max()), np.int32)
+  for row, ids in enumerate(sentences):
+    types[row, : lengths[row]] = tokenizer.begin_id, *ids, tokenizer.end_id
+  ids = (
+    np.where(types < model.num_words, types, tokenizer.unk_id)
+    if model.num_words
+    else tokenizer.characters[types]
+  )
+
+  def likely_words(model: Elmo, ids: jax.Array, lengths: jax.Array) -> Any:
+    layers_LBTP, _ = model(ids, lengths)
+    towers_KBTP = jnp.stack(jnp.split(layers_LBTP[-1], 2, axis=-1))
+    return jax.lax.map(
+      lambda hidden_KBP: model.logits(hidden_KBP).argmax(-1),
+      jnp.moveaxis(towers_KBTP, 2, 0),
+    )
+
+  likely_TKB = processes.to_host(
+    jax.jit(functools.partial(model.apply, method=likely_words))(
+      {'params': params}, ids, lengths
+    )
+  )
+  say(
+    '\nHeld-out sentences, at some words the [guess from the left | from the'
+    ' right -> truth]:'
+  )
+  for row, ids in enumerate(sentences):
+    words = [tokenizer.pieces[i] for i in ids]
+    for at in range(len(ids) // 2 % GUESS_EVERY, len(ids), GUESS_EVERY):
+      left, right = likely_TKB[at, 0, row], likely_TKB[at + 2, 1, row]
+      guesses = f'{tokenizer.pieces[left]} | {tokenizer.pieces[right]}'
+      words[at] = f'[{guesses} -> {words[at]}]'
+    say(f'  {" ".join(words)}')

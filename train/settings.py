@@ -2,6 +2,7 @@
 
 import copy
 import difflib
+import functools
 import hashlib
 import importlib.util
 import json
@@ -37,6 +38,7 @@ FREE_KEYS = (
   'train.peak_tflops',
   'train.platform',
   'train.profile',
+  'train.reset_streams',
 )
 # A run may continue with other values of these where the learning rates of
 # the steps already done stay what they were.
@@ -243,8 +245,18 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
   return phases
 
 
+def expect(
+  config: ml_collections.ConfigDict, ok: bool, key: str, expected: str
+) -> None:
+  """Raises a ValueError about `section.key` of a config if it is not ok."""
+  if not ok:
+    section, _, name = key.partition('.')
+    found = getattr(getattr(config, section), name)
+    raise ValueError(f'{key}={found!r}: expected {expected}')
+
+
 def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
-  """Checks all that needs neither data nor devices' time.
+  """Checks all that needs neither data nor devices' time, nor the architecture.
 
   Args:
     config: the config.
@@ -253,54 +265,32 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
   Raises:
     ValueError: naming the key, what was found and what was expected.
   """
-  model, train, objective = config.model, config.train, config.objective
-
-  def expect(ok: bool, key: str, expected: str) -> None:
-    if not ok:
-      section, _, name = key.partition('.')
-      found = getattr(getattr(config, section), name)
-      raise ValueError(f'{key}={found!r}: expected {expected}')
-
-  for key in ('num_layers', 'embed_dim', 'num_heads', 'mlp_dim', 'max_length'):
-    expect(getattr(model, key) > 0, f'model.{key}', 'a positive number')
-  expect(
-    model.embed_dim % model.num_heads == 0,
-    'model.embed_dim',
-    f'a multiple of model.num_heads={model.num_heads}',
-  )
-  expect(model.gelu in ('erf', 'tanh'), 'model.gelu', "'erf' or 'tanh'")
-  expect(
+  model, train = config.model, config.train
+  ensure = functools.partial(expect, config)
+  ensure(model.num_layers > 0, 'model.num_layers', 'a positive number')
+  ensure(
     model.dtype in ('float32', 'bfloat16'),
     'model.dtype',
     "'float32' or 'bfloat16'",
   )
-  for key in ('dropout_rate', 'attention_dropout_rate'):
-    expect(0 <= getattr(model, key) < 1, f'model.{key}', 'a rate in [0, 1)')
-  expect(0 < objective.mask_rate < 1, 'objective.mask_rate', 'in (0, 1)')
-  expect(
-    0 <= objective.mask_fraction
-    and 0 <= objective.random_fraction
-    and objective.mask_fraction + objective.random_fraction <= 1,
-    'objective.mask_fraction',
-    'with objective.random_fraction at most 1 in sum',
-  )
+  ensure(0 <= model.dropout_rate < 1, 'model.dropout_rate', 'a rate in [0, 1)')
   for key in (
     'micro_batches log_every eval_every checkpoint_every keep_checkpoints'
     ' hang_minutes'
   ).split():
-    expect(getattr(train, key) > 0, f'train.{key}', 'a positive number')
-  expect(train.platform in PLATFORMS, 'train.platform', f'one of {PLATFORMS}')
-  expect(config.data.loader in LOADERS, 'data.loader', f'one of {LOADERS}')
-  expect(0 < config.data.held_out < 1, 'data.held_out', 'a share in (0, 1)')
+    ensure(getattr(train, key) > 0, f'train.{key}', 'a positive number')
+  ensure(train.platform in PLATFORMS, 'train.platform', f'one of {PLATFORMS}')
+  ensure(config.data.loader in LOADERS, 'data.loader', f'one of {LOADERS}')
+  ensure(0 < config.data.held_out < 1, 'data.held_out', 'a share in (0, 1)')
   for key in ('max_windows', 'draws'):
-    expect(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
-  expect(
+    ensure(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
+  ensure(
     config.eval.global_batch % batch_parts == 0
     and config.eval.global_batch > 0,
     'eval.global_batch',
     f'a multiple of {batch_parts}, over which the mesh splits a batch',
   )
-  expect(
+  ensure(
     config.optim.name in optim.OPTIMIZERS,
     'optim.name',
     f'one of {optim.OPTIMIZERS}',
@@ -308,11 +298,6 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
   phases = check_phases(config)
   optim.make_schedule(config.optim, phases)  # refuses what makes no sense
   for phase in phases:
-    if phase.length > model.max_length:
-      raise ValueError(
-        f'train.phases: length {phase.length} is longer than the position'
-        f' table, model.max_length={model.max_length}'
-      )
     if phase.length < 8:
       raise ValueError(f'train.phases: length {phase.length} is under 8')
     if phase.global_batch % (train.micro_batches * batch_parts):
@@ -320,6 +305,43 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
         f'train.phases: global batch {phase.global_batch} does not divide by'
         f' train.micro_batches={train.micro_batches} x {batch_parts} devices'
         ' that the mesh splits a batch over'
+      )
+
+
+def check_transformer(config: ml_collections.ConfigDict) -> None:
+  """Checks what BERT and GPT have besides.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  model, objective = config.model, config.objective
+  ensure = functools.partial(expect, config)
+  for key in ('embed_dim', 'num_heads', 'mlp_dim', 'max_length'):
+    ensure(getattr(model, key) > 0, f'model.{key}', 'a positive number')
+  ensure(
+    model.embed_dim % model.num_heads == 0,
+    'model.embed_dim',
+    f'a multiple of model.num_heads={model.num_heads}',
+  )
+  ensure(model.gelu in ('erf', 'tanh'), 'model.gelu', "'erf' or 'tanh'")
+  ensure(
+    0 <= model.attention_dropout_rate < 1,
+    'model.attention_dropout_rate',
+    'a rate in [0, 1)',
+  )
+  ensure(0 < objective.mask_rate < 1, 'objective.mask_rate', 'in (0, 1)')
+  ensure(
+    0 <= objective.mask_fraction
+    and 0 <= objective.random_fraction
+    and objective.mask_fraction + objective.random_fraction <= 1,
+    'objective.mask_fraction',
+    'with objective.random_fraction at most 1 in sum',
+  )
+  for phase in check_phases(config):
+    if phase.length > model.max_length:
+      raise ValueError(
+        f'train.phases: length {phase.length} is longer than the position'
+        f' table, model.max_length={model.max_length}'
       )
 
 

@@ -80,13 +80,14 @@ def parameter_shardings(
     abstract_params: tree of boxed ShapeDtypeStructs, as `eval_shape` of the
       module's `init` returns them.
     mesh: the mesh.
-    rules: logical axis name -> mesh axis, axes or None.
+    rules: logical axis name -> mesh axis, axes or None. Where a parameter's
+      axis has no name, it is not split.
 
   Raises:
     ValueError: if an axis of the mesh does not divide a parameter's dimension,
       or a logical name has no rule.
   """
-  rules = dict(rules)
+  rules = dict(rules) | {None: None}
 
   def place(path: Any, leaf: Any) -> NamedSharding:
     where = jax.tree_util.keystr(path, simple=True, separator='/')

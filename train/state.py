@@ -24,30 +24,40 @@ class TrainState:
     step: int32 scalar, steps done.
     params: tree of float32 arrays.
     opt_state: the optimiser's state.
+    carry: name -> array, its first axis the rows of the global batch: what the
+      next step is given of this one's outputs; often nothing.
     metrics: name -> float32 [2], (sum, weight) since the last logged row.
     nonfinite_step: int32 scalar, the first step whose loss or gradient was
-      not finite, -1 while there is none. From there on params and opt_state
-      stay as they were.
+      not finite, -1 while there is none. From there on params, opt_state and
+      carry stay as they were.
   """
 
   step: jax.Array
   params: Any
   opt_state: Any
+  carry: dict[str, jax.Array]
   metrics: dict[str, jax.Array]
   nonfinite_step: jax.Array
 
 
-def init_params(model: nn.Module, dummy_inputs: tuple, rng: jax.Array) -> Any:
+def init_params(
+  model: nn.Module,
+  dummy_inputs: tuple,
+  rng: jax.Array,
+  method: str = '__call__',
+) -> Any:
   """Returns freshly drawn parameters, boxed with their logical axis names."""
   zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), dummy_inputs)
-  return model.init(rng, *zeros, train=False)['params']
+  return model.init(rng, *zeros, train=False, method=method)['params']
 
 
-def abstract_params(model: nn.Module, dummy_inputs: tuple) -> Any:
+def abstract_params(
+  model: nn.Module, dummy_inputs: tuple, method: str = '__call__'
+) -> Any:
   """Returns what `init_params` does as boxed ShapeDtypeStructs."""
   rng = jax.eval_shape(lambda: jax.random.key(0))
   return jax.eval_shape(
-    functools.partial(init_params, model, dummy_inputs), rng
+    functools.partial(init_params, model, dummy_inputs, method=method), rng
   )
 
 
@@ -58,6 +68,8 @@ def abstract_state(
   metric_names: tuple[str, ...],
   mesh: Mesh,
   rules: Any,
+  method: str = '__call__',
+  carry: dict[str, jax.ShapeDtypeStruct] | None = None,
   adjust: Callable[[Any], Any] = lambda params: params,
 ) -> tuple[Any, TrainState, TrainState]:
   """Plans a state without computing anything.
@@ -69,25 +81,32 @@ def abstract_state(
     metric_names: the names that the training step accumulates.
     mesh: the mesh.
     rules: logical axis rules.
+    method: of the module, that the inputs go to.
+    carry: shapes of what goes from one step to the next, zeros at first.
     adjust: freshly drawn parameters -> those to start from.
 
   Returns:
     A function (rng) -> TrainState, the state as ShapeDtypeStructs, and the
     state's shardings.
   """
+  carry = carry or {}
 
   def init(rng: jax.Array) -> TrainState:
-    params = adjust(nn.meta.unbox(init_params(model, dummy_inputs, rng)))
+    fresh = init_params(model, dummy_inputs, rng, method)
+    params = adjust(nn.meta.unbox(fresh))
     return TrainState(
       step=jnp.zeros((), jnp.int32),
       params=params,
       opt_state=tx.init(params),
+      carry={
+        name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in carry.items()
+      },
       metrics={name: jnp.zeros(2, jnp.float32) for name in metric_names},
       nonfinite_step=jnp.full((), -1, jnp.int32),
     )
 
   params_shardings = sharding.parameter_shardings(
-    abstract_params(model, dummy_inputs), mesh, rules
+    abstract_params(model, dummy_inputs, method), mesh, rules
   )
   shapes = jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
   replicated = NamedSharding(mesh, PartitionSpec())
@@ -113,6 +132,7 @@ def abstract_state(
       # What stands in the place of one parameter without being one array.
       is_leaf=lambda node: isinstance(node, optim.PerMatrix | optax.MaskedNode),
     ),
+    carry={name: NamedSharding(mesh, sharding.BATCH) for name in carry},
     metrics={name: replicated for name in metric_names},
     nonfinite_step=replicated,
   )

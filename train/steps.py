@@ -28,10 +28,14 @@ class Objective(NamedTuple):
       divided by}, at least 1.
     losses: (outputs, model batch) -> ({loss: (sum, weight)}, {metric: (sum,
       weight)}), the second for reading only.
-    loss_names: the names of the losses, in nats; the first is that of tokens.
+    loss_names: the names of the losses, in nats.
     metric_names: the names of the other metrics.
-    targets: model batch -> (token ids, weights) of the first loss.
-    perplexity: what its exponential is called.
+    targets: model batch -> (token ids, weights) that the losses of tokens are
+      of, for a predictor that knows token frequencies only.
+    perplexities: loss of tokens -> what its exponential is called.
+    method: of the module, that the inputs go to.
+    carry: outputs -> what the next batch is given of them, each array with the
+      rows first; it stands in that batch under these names.
   """
 
   transform: Callable[[Batch, jax.Array], dict[str, jax.Array]]
@@ -41,7 +45,28 @@ class Objective(NamedTuple):
   loss_names: tuple[str, ...]
   metric_names: tuple[str, ...]
   targets: Callable[[Batch], tuple[jax.Array, jax.Array]]
-  perplexity: str
+  perplexities: Mapping[str, str]
+  method: str = '__call__'
+  carry: Callable[[Any], dict[str, jax.Array]] = lambda outputs: {}
+
+  def apply(
+    self, model: nn.Module, params: Any, batch: Batch, rngs: Any = None
+  ) -> Any:
+    """Returns the module's outputs for a model batch.
+
+    Args:
+      model: the module.
+      params: its parameters.
+      batch: of `transform`, and what is carried.
+      rngs: stream -> key, in training.
+    """
+    return model.apply(
+      {'params': params},
+      *self.inputs(batch),
+      train=rngs is not None,
+      rngs=rngs,
+      method=self.method,
+    )
 
 
 def row_keys(seed: int, stream: int, step: Any, rows: jax.Array) -> jax.Array:
@@ -72,17 +97,12 @@ def make_train_step(
   `grad_norm`, `learning_rate`, `nonfinite_step` of this step.
   """
 
-  def loss_of(params: Any, batch: Batch, totals: Any, rng: jax.Array) -> Any:
-    outputs = model.apply(
-      {'params': params},
-      *objective.inputs(batch),
-      train=True,
-      rngs={'dropout': rng},
-    )
+  def loss_of(params: Any, batch: Batch, totals: Any, rngs: Any) -> Any:
+    outputs = objective.apply(model, params, batch, rngs)
     losses, metrics = objective.losses(outputs, batch)
     loss = sum(total / totals[name] for name, (total, _) in losses.items())
     sums = {name: jnp.stack(pair) for name, pair in (losses | metrics).items()}
-    return loss, sums
+    return loss, (sums, objective.carry(outputs))
 
   def step_fn(state: TrainState, host_batch: Batch) -> Any:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
@@ -90,30 +110,38 @@ def make_train_step(
       host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)
     )
     totals = objective.weights(batch)
-    # No row has the number -1: dropout's keys differ from every row's.
-    rng = row_keys(seed, TRAIN_STREAM, state.step, jnp.array([-1]))[0]
+    batch |= state.carry
+    # No row has a number below 0: these keys differ from every row's. What is
+    # sampled is the same for all micro-batches, what is dropped is not.
+    dropout_rng, samples_rng = row_keys(
+      seed, TRAIN_STREAM, state.step, jnp.array([-1, -2])
+    )
+    rngs = {'dropout': dropout_rng, 'samples': samples_rng}
 
     grad_fn = jax.value_and_grad(loss_of, has_aux=True)
     if micro_batches == 1:
-      (loss, sums), grads = grad_fn(state.params, batch, totals, rng)
+      (loss, (sums, carry)), grads = grad_fn(state.params, batch, totals, rngs)
     else:
       split = _split(batch, micro_batches, mesh)
 
-      def add(carry: Any, part: Any) -> Any:
+      def add(so_far: Any, part: Any) -> Any:
         index, micro_batch = part
-        micro_rng = jax.random.fold_in(rng, index)
-        (loss, sums), grads = grad_fn(
-          state.params, micro_batch, totals, micro_rng
+        micro_rng = jax.random.fold_in(dropout_rng, index)
+        (loss, (sums, carry)), grads = grad_fn(
+          state.params, micro_batch, totals, rngs | {'dropout': micro_rng}
         )
-        return jax.tree.map(jnp.add, carry, ((loss, sums), grads)), None
+        return jax.tree.map(jnp.add, so_far, (loss, sums, grads)), carry
 
       parts = (jnp.arange(micro_batches), split)
       first = jax.tree.map(lambda leaf: leaf[0], parts)
-      zeros = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(grad_fn, state.params, first[1], totals, rng),
+      shapes = jax.eval_shape(grad_fn, state.params, first[1], totals, rngs)
+      (loss, (sums, _)), grads = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes
       )
-      ((loss, sums), grads), _ = jax.lax.scan(add, zeros, parts)
+      (loss, sums, grads), carries = jax.lax.scan(
+        add, (loss, sums, grads), parts
+      )
+      carry = _join(carries)
 
     grad_norm = optax.tree_utils.tree_norm(grads)
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
@@ -122,10 +150,10 @@ def make_train_step(
     params = optax.apply_updates(state.params, updates)
     # A step that is not finite changes nothing: the run stops at the next
     # logged row with the parameters that made it still at hand.
-    params, opt_state = jax.tree.map(
+    params, opt_state, carry = jax.tree.map(
       functools.partial(jnp.where, good),
-      (params, opt_state),
-      (state.params, state.opt_state),
+      (params, opt_state, carry),
+      (state.params, state.opt_state, state.carry),
     )
     new_row = state.step % log_every == 0
     metrics = jax.tree.map(
@@ -145,6 +173,7 @@ def make_train_step(
       step=state.step + 1,
       params=params,
       opt_state=opt_state,
+      carry=carry,
       metrics=metrics,
       nonfinite_step=nonfinite_step,
     )
@@ -163,8 +192,11 @@ def make_eval_step(
   *,
   baseline: Callable[..., tuple[jax.Array, jax.Array]],
   mesh: Mesh,
-) -> Callable[[Any, Batch], dict[str, jax.Array]]:
-  """Returns the jitted (params, host batch) -> {name: [2] (sum, weight)}.
+) -> Callable[[Any, Batch, Any], tuple[dict[str, jax.Array], Any]]:
+  """Returns the jitted (params, host batch, carried) -> (sums, carried).
+
+  The sums are {name: [2] (sum, weight)}; what is carried goes from each batch
+  to the next, see `Objective.carry`.
 
   The draws of a row depend on its `example_ids` only, never on the batch or
   the run's seed: runs are scored on the same pairs and masks.
@@ -177,17 +209,22 @@ def make_eval_step(
     mesh: the mesh.
   """
 
-  def eval_step(params: Any, host_batch: Batch) -> dict[str, jax.Array]:
+  def eval_step(params: Any, host_batch: Batch, carry: Any) -> Any:
     keys = row_keys(0, EVAL_STREAM, 0, host_batch['example_ids'])
-    batch = objective.transform(host_batch, keys)
-    outputs = model.apply(
-      {'params': params}, *objective.inputs(batch), train=False
-    )
+    batch = objective.transform(host_batch, keys) | carry
+    outputs = objective.apply(model, params, batch)
     losses, metrics = objective.losses(outputs, batch)
     sums = losses | metrics | {'baseline': baseline(*objective.targets(batch))}
-    return {name: jnp.stack(pair) for name, pair in sums.items()}
+    sums = {name: jnp.stack(pair) for name, pair in sums.items()}
+    return sums, objective.carry(outputs)
 
-  return jax.jit(eval_step, out_shardings=NamedSharding(mesh, PartitionSpec()))
+  return jax.jit(
+    eval_step,
+    out_shardings=(
+      NamedSharding(mesh, PartitionSpec()),
+      NamedSharding(mesh, sharding.BATCH),
+    ),
+  )
 
 
 @jax.jit
@@ -199,23 +236,22 @@ def all_finite(params: Any) -> jax.Array:
 
 def make_gradient_norms(
   model: nn.Module, objective: Objective, *, seed: int
-) -> Callable[[Any, Batch, Any], tuple[Any, Any]]:
-  """Returns (params, host batch, step) -> (losses, gradient norms).
+) -> Callable[[Any, Batch, Any, Any], tuple[Any, Any]]:
+  """Returns (params, host batch, carried, step) -> (losses, gradient norms).
 
   For the report of a step that was not finite: the mean of each loss, and the
   norm of every parameter's gradient, without dropout.
   """
 
-  def norms(params: Any, host_batch: Batch, step: Any) -> Any:
+  def norms(params: Any, host_batch: Batch, carry: Any, step: Any) -> Any:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
     batch = objective.transform(
       host_batch, row_keys(seed, TRAIN_STREAM, step, rows)
     )
+    batch |= carry
 
     def loss_of(params: Any) -> Any:
-      outputs = model.apply(
-        {'params': params}, *objective.inputs(batch), train=False
-      )
+      outputs = objective.apply(model, params, batch)
       losses, _ = objective.losses(outputs, batch)
       means = {
         name: total / jnp.maximum(weight, 1.0)
@@ -241,3 +277,11 @@ def _split(batch: Batch, parts: int, mesh: Mesh) -> dict[str, jax.Array]:
     return jax.lax.with_sharding_constraint(array, place)
 
   return {name: split(array) for name, array in batch.items()}
+
+
+def _join(batches: dict[str, jax.Array]) -> dict[str, jax.Array]:
+  """The inverse of `_split`."""
+  return {
+    name: array.swapaxes(0, 1).reshape(-1, *array.shape[2:])
+    for name, array in batches.items()
+  }

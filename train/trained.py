@@ -81,6 +81,7 @@ def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
   length = settings.check_phases(config)[-1].length
   inputs = assemble.model_inputs(
     architecture,
+    model,
     architecture.build_objective(config, length, vocabulary),
     length,
     1,

@@ -71,7 +71,7 @@ def test_constraints_and_results_on_eight_devices(monkeypatch):
     kernel = sharded['layers_0']['recurrent_kernel']
     assert kernel.sharding.shard_shape(kernel.shape) == (2, 3, 4, 11)
     table = sharded['softmax']['kernel']
-    assert table.sharding.shard_shape(table.shape) == (64, 3)
+    assert table.sharding.shard_shape(table.shape) == (32, 6)
     text = elmo_cases.run.lower(model, sharded, *args).as_text()
     loss_m, outputs_m, gradient_m = elmo_cases.run(model, sharded, *args)
   jax.clear_caches()

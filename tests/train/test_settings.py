@@ -5,22 +5,27 @@ import pathlib
 import pytest
 
 from configs import base
-from train import settings
+from train import assemble, settings
+
+
+def check(config, batch_parts):
+  settings.check(config, batch_parts)
+  assemble.architecture_of(config).check(config)
 
 
 @pytest.mark.parametrize('name', settings.shipped_names())
 def test_every_shipped_config_loads_and_checks(name):
   config = settings.load_config(name)
   assert config.is_locked
-  settings.check(config, batch_parts=1)
-  assert (
-    settings.flatten(config).keys()
-    == settings.flatten(base.get_config()).keys()
-  )
+  check(config, batch_parts=1)
+  bases = {'elmo': base.get_elmo_config}
+  defaults = bases.get(config.model.name, base.get_config)()
+  assert settings.flatten(config).keys() == settings.flatten(defaults).keys()
 
 
-def test_base_is_small_and_every_key_has_a_comment():
-  keys = settings.flatten(base.get_config())
+@pytest.mark.parametrize('defaults', [base.get_config, base.get_elmo_config])
+def test_base_is_small_and_every_key_has_a_comment(defaults):
+  keys = settings.flatten(defaults())
   assert len(keys) <= 60
   lines = pathlib.Path(base.__file__).read_text().splitlines()
   for key in keys:
@@ -87,7 +92,31 @@ def test_misspelt_key_names_the_nearest(wrong, right):
 def test_bad_values_are_named(overrides, message):
   config = settings.with_overrides(settings.load_config('bert_tiny'), overrides)
   with pytest.raises(ValueError, match=message):
-    settings.check(config, batch_parts=4)
+    check(config, batch_parts=4)
+
+
+@pytest.mark.parametrize(
+  ('overrides', 'message'),
+  [
+    ({'model.lstm_dim': 0}, 'model.lstm_dim=0: expected a positive'),
+    ({'model.num_samples': -1}, 'model.num_samples=-1: expected 0 or more'),
+    ({'model.cell_clip': 0.0}, 'model.cell_clip=0.0'),
+    ({'model.projection_dim': 256}, 'less than model.lstm_dim=256'),
+    ({'model.filters': ((51, 99),)}, 'widths up to 50'),
+    (
+      {'model.filters': ((1, 16), (2, 17))},
+      'less than there are model.filters',
+    ),
+    (
+      {'train.phases': ((9, 20, 8, 'continue'), (1, 20, 4, 'continue'))},
+      r'global batches of \[4, 8\], expected one',
+    ),
+  ],
+)
+def test_bad_values_of_elmo_are_named(overrides, message):
+  config = settings.with_overrides(settings.load_config('elmo_tiny'), overrides)
+  with pytest.raises(ValueError, match=message):
+    check(config, batch_parts=1)
 
 
 def test_overrides_of_a_single_phase_need_a_single_phase():

@@ -1,0 +1,46 @@
+r"""ELMo as published: the 1 Billion Word Benchmark, 10 epochs.
+
+Peters et al. 2018, section 3.4, and bilm-tf's bin/train_elmo.py: 768,648,884
+tokens, 793,471 words, 3 x 128 rows of 20 words, 93.6 million parameters and a
+softmax of 406 million. Expected: a test perplexity of 39.7, the mean of both
+directions.
+
+The text is that of the benchmark, cut into words already, one sentence a line:
+
+  python -m data.prepare --source 'training-monolingual.tokenized.shuffled/*' \\
+    --tokenizer train:words:793471:spaces --document_break blank_line \\
+    --held_out 0.01 --out STORE
+  python -m train.main --config elmo_1b --config.data.folder=STORE
+"""
+
+import ml_collections
+
+from configs import base, variants
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """Returns the config; `arg` may name another size, e.g. 'elmo-medium'."""
+  config = base.get_elmo_config()
+  config.model.update(variants.ELMO[arg or 'elmo'])
+  config.model.dtype = 'bfloat16'
+  config.data.tokenizer = 'train:words:793471:spaces'
+  config.data.source = 'training-monolingual.tokenized.shuffled/*'
+  config.data.document_break = 'blank_line'
+  config.data.held_out = 0.01
+  # 10 epochs: 768,648,884 / (384 * 20) = 100,084 steps each.
+  config.train.phases = ((1_000_840, 20, 384, 'continue'),)
+  config.train.log_every = 500
+  config.train.eval_every = 50_000
+  config.train.checkpoint_every = 5_000
+  config.optim.name = 'adagrad'
+  config.optim.learning_rate = 0.2
+  config.optim.schedule = 'constant'
+  config.optim.warmup_steps = 0
+  config.optim.weight_decay = 0.0
+  config.optim.clip_norm = 10.0
+  # The softmax and its Adagrad sums, 3.3 GB, lie in shards of words over all
+  # chips, and so does the batch.
+  config.mesh.data = 1
+  config.mesh.fsdp = -1
+  config.eval.global_batch = 256
+  return config.lock()

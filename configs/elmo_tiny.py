@@ -1,0 +1,30 @@
+"""ELMo-Tiny on the documentation inside every Python: no download.
+
+python -m train.main --config elmo_tiny
+"""
+
+import ml_collections
+
+from configs import base, variants
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """Returns the config; `arg` may name another size, e.g. 'elmo-small'."""
+  config = base.get_elmo_config()
+  config.model.update(variants.ELMO[arg or 'elmo-tiny'])
+  config.model.num_samples = 1024
+  config.model.dropout_rate = 0.0
+  config.data.tokenizer = 'train:words:8000'
+  config.train.phases = ((400, 20, 32, 'continue'),)
+  config.train.eval_every = 200
+  config.train.checkpoint_every = 200
+  config.train.platform = 'cpu'
+  config.optim.name = 'adagrad'
+  config.optim.learning_rate = 0.2
+  config.optim.schedule = 'constant'
+  config.optim.warmup_steps = 0
+  config.optim.weight_decay = 0.0
+  config.optim.clip_norm = 10.0
+  config.eval.global_batch = 64
+  config.eval.max_windows = 512
+  return config.lock()

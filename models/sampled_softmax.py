@@ -1,0 +1,231 @@
+"""A word softmax, whole or over a few sampled words (Jean et al. 2015).
+
+Shapes: K towers, B batch, T position, P projection, V vocabulary, padded to a
+multiple of 128, S samples.
+
+Words are numbered by falling frequency, and word k is drawn with probability
+log((k + 2) / (k + 1)) / log(V + 1), close to Zipf's law. Every sample is drawn
+by itself, so that shapes are static and the expected count of a word is S p(k)
+exactly; the released program (TensorFlow's log_uniform_candidate_sampler with
+unique=True) goes on drawing until S words differ, and estimates their counts.
+Ours sees fewer different words in S samples, frequent ones several times.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from models import layers
+
+Array = jax.Array
+Dtype = jax.typing.DTypeLike
+
+_LOWEST = jnp.finfo(jnp.float32).min
+
+
+class Softmax(nn.Module):
+  """The output layer, not tied to the input (bilm-tf, training.py).
+
+  The table lies in shards of its rows. It is never gathered: what is needed of
+  it comes to the devices as rows, or as sums over the rows of each.
+
+  Attributes:
+    vocab_size: V, unpadded; rows beyond are zero and get no gradient.
+    projection_dim: P.
+    dtype: of the products; logits and losses are float32.
+  """
+
+  vocab_size: int
+  projection_dim: int
+  dtype: Dtype = jnp.float32
+
+  def setup(self):
+    """Creates W [V, P] and b [V]."""
+    P = self.projection_dim
+    padded = layers.pad_vocab(self.vocab_size)
+
+    def init(rng: Array, shape: tuple[int, ...]) -> Array:
+      table_VP = jax.random.normal(rng, (self.vocab_size, P)) / math.sqrt(P)
+      return jnp.pad(table_VP, ((0, shape[0] - self.vocab_size), (0, 0)))
+
+    self.kernel_VP = self.param(
+      'kernel',
+      nn.with_logical_partitioning(init, ('words', 'embed_out')),
+      (padded, P),
+    )
+    self.bias_V = self.param(
+      'bias',
+      nn.with_logical_partitioning(nn.initializers.zeros, ('words',)),
+      (padded,),
+    )
+
+  def create(self) -> None:
+    """Makes the parameters exist, without the cost of a product."""
+
+  def __call__(self, hidden: Array) -> Array:
+    """Returns float32 logits [..., V padded] for [..., P].
+
+    Padding has the lowest float32.
+    """
+    logits = jnp.einsum(
+      '...P,VP->...V',
+      hidden.astype(self.dtype),
+      self.kernel_VP.astype(self.dtype),
+      preferred_element_type=jnp.float32,
+    )
+    return layers.mask_padding(logits + self.bias_V, self.vocab_size)
+
+  def losses(self, hidden_KBTP: Array, targets_KBT: Array) -> Array:
+    """Returns the negative log-likelihood of words among all words.
+
+    Logits exist for one position of each row at a time, and are computed anew
+    for the gradient.
+
+    Args:
+      hidden_KBTP: float [K, B, T, P].
+      targets_KBT: int [K, B, T], below V.
+
+    Returns:
+      float32 [K, B, T], nats.
+    """
+
+    @jax.checkpoint
+    def score(position: tuple[Array, Array]) -> Array:
+      hidden_KBP, targets_KB = position
+      logits_KBV = nn.with_logical_constraint(
+        self(hidden_KBP), (None, 'activation_rows', 'activation_words')
+      )
+      # A sum over the shards, which an indexed read would not be.
+      chosen_KBV = jnp.arange(logits_KBV.shape[-1]) == targets_KB[..., None]
+      target_KB = jnp.where(chosen_KBV, logits_KBV, 0).sum(axis=-1)
+      return jax.nn.logsumexp(logits_KBV, axis=-1) - target_KB
+
+    losses_TKB = lax.map(
+      score, (jnp.moveaxis(hidden_KBTP, 2, 0), jnp.moveaxis(targets_KBT, 2, 0))
+    )
+    return jnp.moveaxis(losses_TKB, 0, 2)
+
+  def sampled_losses(
+    self, hidden_KBTP: Array, targets_KBT: Array, samples_KS: Array
+  ) -> Array:
+    """Returns the loss of words among themselves and the samples.
+
+    A logit is corrected by the logarithm of how often its word is expected
+    among the samples; a sample that is the target does not count against it.
+    With more and more samples this tends to `losses`.
+
+    Args:
+      hidden_KBTP: float [K, B, T, P].
+      targets_KBT: int [K, B, T], below V.
+      samples_KS: int [K, S] of `draw_words`, those of each tower.
+
+    Returns:
+      float32 [K, B, T], nats.
+    """
+    num_targets, num_samples = targets_KBT.size, samples_KS.shape[-1]
+    ids = jnp.concatenate([targets_KBT.reshape(-1), samples_KS.reshape(-1)])
+    kernel = take_rows(self.kernel_VP, ids).astype(self.dtype)
+    # Beyond the bias, what corrects the logit.
+    bias = take_rows(self.bias_V, ids) - expected_log_counts(
+      ids, num_samples, self.vocab_size
+    )
+    target_KBTP = kernel[:num_targets].reshape(hidden_KBTP.shape)
+    sample_KSP = kernel[num_targets:].reshape(*samples_KS.shape, -1)
+    hidden_KBTP = hidden_KBTP.astype(self.dtype)
+    target_KBT = jnp.einsum(
+      'KBTP,KBTP->KBT',
+      hidden_KBTP,
+      target_KBTP,
+      preferred_element_type=jnp.float32,
+    ) + bias[:num_targets].reshape(targets_KBT.shape)
+    logits_KBTS = jnp.einsum(
+      'KBTP,KSP->KBTS',
+      hidden_KBTP,
+      sample_KSP,
+      preferred_element_type=jnp.float32,
+    ) + bias[num_targets:].reshape(-1, 1, 1, num_samples)
+    hit_KBTS = samples_KS[:, None, None] == targets_KBT[..., None]
+    logits_KBTS = nn.with_logical_constraint(
+      jnp.where(hit_KBTS, _LOWEST, logits_KBTS),
+      (None, 'batch', 'activation_length', 'activation_vocab'),
+    )
+    # log(1 + exp(others - target))
+    return jax.nn.softplus(jax.nn.logsumexp(logits_KBTS, -1) - target_KBT)
+
+
+def draw_words(rng: Array, shape: tuple[int, ...], vocab_size: int) -> Array:
+  """Draws words with replacement, close to Zipf's law.
+
+  Args:
+    rng: a key.
+    shape: of the result.
+    vocab_size: V, unpadded.
+
+  Returns:
+    int32 of that shape, below V.
+  """
+  coarse, fine = jax.random.uniform(rng, (2, *shape))
+  # A float32 has 2**23 values below 1, too few to reach each of a million
+  # words: they are filled up from a second draw.
+  scale = math.log(vocab_size + 1)
+  drawn = jnp.exp(coarse * scale) * jnp.exp(fine * scale * 2.0**-23)
+  return jnp.clip(drawn.astype(jnp.int32) - 1, 0, vocab_size - 1)
+
+
+def expected_log_counts(ids: Array, num_samples: int, vocab_size: int) -> Array:
+  """Returns log(S p(k)) of words k, how often each is expected in S samples.
+
+  Args:
+    ids: int, any shape, below V.
+    num_samples: S.
+    vocab_size: V, unpadded.
+
+  Returns:
+    float32, the shape of `ids`.
+  """
+  share = jnp.log1p(1 / (ids.astype(jnp.float32) + 1))
+  return jnp.log(share) + math.log(num_samples / math.log(vocab_size + 1))
+
+
+@jax.custom_vjp
+def take_rows(table: Array, ids: Array) -> Array:
+  """Returns rows of a table that lies in shards of its rows.
+
+  Each device reads the rows that it has, and zeros in place of the others; the
+  sum goes to all devices. The gradient goes back likewise: to all devices, each
+  of which adds the rows that are its own.
+
+  Args:
+    table: [V, ...], of logical axes 'words', ....
+    ids: int [N], below V.
+
+  Returns:
+    [N, ...].
+  """
+  return _replicated(jnp.take(table, _replicated(ids), axis=0, mode='clip'))
+
+
+def _take_rows(table: Array, ids: Array) -> tuple[Array, tuple]:
+  return take_rows(table, ids), (ids, table)
+
+
+def _add_rows(saved: tuple, gradient: Array) -> tuple[Array, None]:
+  ids, table = saved
+  zeros = _in_shards(jnp.zeros_like(table))
+  total = zeros.at[_replicated(ids)].add(_replicated(gradient), mode='drop')
+  return _in_shards(total), None
+
+
+take_rows.defvjp(_take_rows, _add_rows)
+
+
+def _replicated(array: Array) -> Array:
+  return nn.with_logical_constraint(array, (None,) * array.ndim)
+
+
+def _in_shards(table: Array) -> Array:
+  names = ('words', 'embed_out')[: table.ndim]
+  return nn.with_logical_constraint(table, names)

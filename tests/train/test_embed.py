@@ -1,131 +1,20 @@
-"""Vectors: the released ones, alone those of batches, and the file of them."""
+"""The file of vectors: the released ones, a data set a line, all or nothing."""
 
-import functools
 import json
-import pathlib
 import sys
-import types
 
 import h5py
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
+from small_elmo import NEAR, embed_alone, small_elmo
 
-from data import characters
-from models import elmo
 from models.pretrained import elmo as pretrained
-from train import checkpoint, embed, embedding, trained
-
-SIZES = dict(
-  lstm_dim=11,
-  projection_dim=6,
-  num_layers=2,
-  filters=((1, 5), (4, 12)),
-  num_highway=1,
-  char_embed_dim=3,
-)
-NEAR = dict(rtol=0, atol=1e-6)  # vectors are of about 1
-
-
-def random_params(model):
-  shapes = jax.eval_shape(
-    model.init,
-    jax.random.key(0),
-    jnp.zeros((1, 1, model.max_characters), jnp.int32),
-    jnp.ones(1, jnp.int32),
-  )['params']
-  rng = np.random.default_rng(0)
-  return jax.tree.map(
-    lambda leaf: rng.normal(0, 0.4, leaf.shape).astype(np.float32),
-    nn.unbox(shapes),
-  )
+from train import embed, trained
 
 
 @pytest.fixture(scope='module')
 def small():
-  model = elmo.Elmo(vocab_size=0, **SIZES)
-  return model, random_params(model)
-
-
-@pytest.fixture(scope='module')
-def sentences():
-  """20 of few lengths, from 60 words."""
-  rng = np.random.default_rng(1)
-  words = [f'{"abcde"[i % 5] * (i % 7)}{i}' for i in range(60)]
-  return [
-    [str(word) for word in rng.choice(words, rng.choice([1, 5, 14]))]
-    for _ in range(20)
-  ]
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def apply(model, params, ids, lengths, state):
-  return model.apply({'params': params}, ids, lengths, state)
-
-
-def embed_alone(model, params, sentence, state=None, T=16):
-  """One sentence through the whole model: all layers, state after it."""
-  words = ['<S>', *sentence, '</S>']
-  ids = np.zeros((1, T, 50), np.int16)
-  ids[0, : len(words)], _ = characters.encode_words(words)
-  vectors, state = apply(model, params, ids, np.array([len(words)]), state)
-  return np.asarray(vectors[:, 0, 1 : len(words) - 1]), state
-
-
-@pytest.fixture(scope='module')
-def alone(small, sentences):
-  return [embed_alone(*small, sentence)[0] for sentence in sentences]
-
-
-def assert_near(found, expected):
-  found = list(found)
-  assert len(found) == len(expected)
-  for ours, theirs in zip(found, expected, strict=True):
-    assert ours.dtype == np.float32
-    np.testing.assert_allclose(ours, theirs, **NEAR)
-
-
-@pytest.mark.parametrize(
-  'options',
-  [
-    {},
-    {'batch_tokens': 1},  # each by itself
-    {'batch_tokens': 50, 'window_words': 80, 'table_words': 40},
-    {'table_words': 7},  # far fewer than there are
-  ],
-)
-def test_a_sentence_depends_on_nothing_but_itself(
-  small, sentences, alone, options
-):
-  found = embedding.embed_sentences(*small, iter(sentences), **options)
-  assert_near(found, alone)
-
-
-def test_neighbours_do_not_matter(small, sentences, alone):
-  found = list(embedding.embed_sentences(*small, sentences[::-1] + sentences))
-  assert_near(found, alone[::-1] + alone)
-
-
-def test_rows_go_on_from_the_batch_before(small, sentences):
-  """With two sentences that are empty, and a last batch of two rows."""
-  model, params = small
-  sentences = sentences[:17]
-  sentences[4] = sentences[16] = []
-  states, expected = [None] * 3, []
-  for number, sentence in enumerate(sentences):
-    vectors, after = embed_alone(model, params, sentence, states[number % 3])
-    expected.append(vectors)
-    if sentence:  # else the state stays
-      states[number % 3] = after
-  for window_words in (1, 10_000):
-    found = embedding.embed_sentences(
-      *small, sentences, stateful=True, batch_size=3, window_words=window_words
-    )
-    assert_near(found, expected)
-  lone, _ = embed_alone(model, params, sentences[3])
-  assert np.abs(lone - expected[3]).max() > 0.01
+  return small_elmo()
 
 
 def test_released_vectors(sesame_data, tmp_path):
@@ -149,74 +38,6 @@ def test_released_vectors(sesame_data, tmp_path):
           found = ours[str(3 * i + k)][()]
           assert found.shape == expected.shape
           np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
-
-
-def test_layers(small, sentences, alone):
-  model, _ = small
-  sentences, alone = [*sentences[:6], []], [*alone[:6], np.zeros((3, 0, 12))]
-  assert alone[0].shape == (3, len(sentences[0]), 2 * model.projection_dim)
-  for layers, choose in {
-    'all': lambda x: x,
-    'mean': lambda x: x.mean(0),
-    'top': lambda x: x[-1],
-    (-1, 0): lambda x: x[[2, 0]],
-    (1,): lambda x: x[[1]],
-  }.items():
-    found = embedding.embed_sentences(*small, sentences, layers=layers)
-    assert_near(found, [choose(array) for array in alone])
-
-
-def test_each_word_is_spelt_once(small, sentences, monkeypatch):
-  seen = []
-
-  sound = characters.encode_words
-
-  def spell(words):
-    seen.extend(words)
-    return sound(words)
-
-  monkeypatch.setattr(embedding.characters, 'encode_words', spell)
-  words = [word for sentence in sentences for word in sentence]
-  half = len(sentences) // 2
-  table = embedding.WordTable(*small, max_words=70)
-  for part in (sentences[:half], sentences[half:], sentences):
-    table.add(part)
-  assert sorted(seen) == sorted({*words, '<S>', '</S>'})
-  assert len(seen) < len(words) / 2
-  rows = table.rows(sentences[0])
-  assert len(rows) == len(sentences[0]) + 2
-  # With room for fewer, all are forgotten once they are too many.
-  table = embedding.WordTable(*small, max_words=len(seen) - 1)
-  seen.clear()
-  table.add(sentences[:1])
-  table.add([words[:1]])
-  kept = {*sentences[0], '<S>', '</S>'}
-  assert sorted(seen) == sorted(kept)
-  table.add([[f'new{i}' for i in range(table.vectors_NP.shape[0])]])
-  with pytest.raises(KeyError):
-    table.rows(sentences[0][-1:])
-
-
-def test_little_is_padding_and_few_programs_are_compiled():
-  rng = np.random.default_rng(0)
-  lengths = rng.lognormal(3, 0.6, 5000).astype(int).clip(1)
-  assert 22 < lengths.mean() < 26 and lengths.max() > 100
-  window = [(i, ['a'] * length) for i, length in enumerate(lengths)]
-  batches = list(embedding._batches_by_length(window, 4096))
-  assert sorted(i for batch in batches for i in batch.numbers) == list(
-    range(5000)
-  )
-  computed = sum(batch.rows * batch.length for batch in batches)
-  assert (lengths + 2).sum() / computed > 0.9
-  assert max(batch.rows * batch.length for batch in batches) <= 4096
-  assert len({(batch.rows, batch.length) for batch in batches}) < 30
-  for batch in batches:
-    assert max(map(len, batch.sentences)) + 2 <= batch.length
-  lengths = list(map(embedding.round_length, range(1, 1025)))
-  assert lengths == sorted(lengths) and len(set(lengths)) == 16 + 6 * 8
-
-
-# The file
 
 
 LONG = 'x' * 48
@@ -270,7 +91,7 @@ def test_a_data_set_a_line(small, text, output):
 
 def test_not_a_name_before_it_is_whole(small, text, output, monkeypatch):
   """So whoever kills it, finds nothing or the old file."""
-  sound = embedding.embed_numbered
+  sound = embed.embedding.embed_numbered
 
   def stop(*arguments, **options):
     for done, item in enumerate(sound(*arguments, **options)):
@@ -403,111 +224,3 @@ def test_words_of_running_text(small, text, output):
     expected, _ = embed_alone(*small, found)
     np.testing.assert_allclose(file['0'], expected, **NEAR)
     assert json.loads(file['sentence_to_index'][0]) == {line: '0', '': '1'}
-
-
-# Weights
-
-
-@pytest.fixture
-def weights(small, tmp_path):
-  """A folder of released weights, to be spoilt."""
-  pretrained.write_folder(tmp_path / 'weights', *small)
-  return tmp_path / 'weights'
-
-
-def test_weights_come_without_their_softmax(tmp_path):
-  model = elmo.Elmo(vocab_size=33, **SIZES)
-  params = random_params(model)
-  pretrained.write_folder(tmp_path, model, params)
-  found, found_params, _ = trained.load_elmo(tmp_path)
-  assert found == model.clone(vocab_size=0)
-  assert found_params.keys() == params.keys() - {'softmax'}
-
-
-def test_weights_that_cannot_be_used_are_named(small, weights, tmp_path):
-  file = weights / 'lm_weights.hdf5'
-  data = file.read_bytes()
-  file.write_bytes(data[: len(data) // 2])
-  with pytest.raises(ValueError, match='lm_weights.hdf5 is damaged or no HDF5'):
-    trained.load_elmo(weights)
-  model, params = small
-  spoilt = {**params, 'layers_1': dict(params['layers_1'])}
-  spoilt['layers_1']['bias'] = params['layers_1']['bias'] * np.float32(np.nan)
-  pretrained.write_folder(weights, model, spoilt)
-  with pytest.raises(ValueError, match='of layers_1/bias are not all finite'):
-    trained.load_elmo(weights)
-  options = weights / 'options.json'
-  pretrained.write_folder(weights, *small)
-  options.write_text(options.read_text().replace('"dim": 11', '"dim": 12'))
-  with pytest.raises(ValueError, match='lstm.dim is 12, the weights have 11'):
-    trained.load_elmo(weights)
-  with pytest.raises(
-    FileNotFoundError, match='neither a workdir of train.main'
-  ):
-    trained.load_elmo(tmp_path)
-
-
-def test_words_that_nobody_tells_are_refused(tmp_path):
-  model = elmo.Elmo(
-    vocab_size=0, num_words=9, lstm_dim=11, projection_dim=6, filters=()
-  )
-  shapes = jax.eval_shape(
-    model.init, jax.random.key(0), jnp.zeros((1, 1), int), jnp.ones(1, int)
-  )
-  params = jax.tree.map(
-    lambda leaf: np.ones(leaf.shape, np.float32), nn.unbox(shapes['params'])
-  )
-  pretrained.write_folder(tmp_path, model, params)
-  with pytest.raises(ValueError, match='has a table of 9 words in place of'):
-    trained.load_elmo(tmp_path)
-
-
-def write_config(workdir: pathlib.Path, model: dict) -> None:
-  (workdir / 'config.json').write_text(json.dumps({'model': model}))
-
-
-def test_workdirs(sentences, tmp_path, monkeypatch):
-  """Of a run that has a softmax, of which nothing is read."""
-  model = elmo.Elmo(vocab_size=33, dropout_rate=0.5, **SIZES)
-  params = random_params(model)
-  write_config(tmp_path, {'name': 'elmo'})
-  with checkpoint.Checkpoints(tmp_path, keep=1) as checkpoints:
-    checkpoints.save(3, {'params': jax.device_put(params), 'step': np.int32(3)})
-
-  def build_model(config, vocab_size):
-    assert config.name == 'elmo'
-    return model.clone(vocab_size=vocab_size)
-
-  monkeypatch.setattr(
-    trained.assemble,
-    'architecture_of',
-    lambda config: types.SimpleNamespace(build_model=build_model),
-  )
-  monkeypatch.setattr(
-    trained.tokenization,
-    'load',
-    lambda folder: types.SimpleNamespace(softmax_size=33, split='marks'),
-  )
-  found, found_params, split = trained.load_elmo(tmp_path)
-  assert found == model.clone(vocab_size=0) and split == 'marks'
-  expected = {key: leaf for key, leaf in params.items() if key != 'softmax'}
-  jax.tree.map(np.testing.assert_array_equal, found_params, expected)
-  (vectors,) = embedding.embed_sentences(found, found_params, sentences[:1])
-  assert vectors.shape == (3, len(sentences[0]), 12)
-
-
-@pytest.mark.parametrize(
-  'config, message',
-  [
-    (
-      {'model': {'name': 'bert'}},
-      'holds a bert, expected the workdir of an el',
-    ),
-    ({'model_type': 'gpt2'}, 'holds a gpt2, expected the workdir of an elmo'),
-    ({'optim': {}}, 'config.json: not the config of a run'),
-  ],
-)
-def test_workdirs_of_other_models_are_refused(tmp_path, config, message):
-  (tmp_path / 'config.json').write_text(json.dumps(config))
-  with pytest.raises(ValueError, match=message):
-    trained.load_elmo(tmp_path)

@@ -105,24 +105,26 @@ def chunks(
   Raises:
     BinaryFileError: at a NUL byte.
     ValueError: at bytes that are not UTF-8, and at a damaged or truncated
-      compressed file, naming the file and the place.
+      compressed file, naming the file and the place: byte and line, or byte.
   """
   decoder = codecs.getincrementaldecoder('utf-8')()
   newlines = io.IncrementalNewlineDecoder(None, translate=True)
   offset = 0  # of the chunk, in decompressed bytes
+  line = 1  # in which the chunk begins
   first = True
   with path.open('rb') as file:
     for chunk in _decompressed(path, file):
       if progress:
         progress(file.tell())
-      text = _decode(path, decoder, chunk, offset, final=False)
+      text = _decode(path, decoder, chunk, offset, line, final=False)
       offset += len(chunk)
+      line += chunk.count(b'\n')
       if first and text:
         text = text.removeprefix('\ufeff')
         first = False
       if text := newlines.decode(text):
         yield text
-    text = _decode(path, decoder, b'', offset, final=True)
+    text = _decode(path, decoder, b'', offset, line, final=True)
     if text := newlines.decode(text, final=True):
       yield text
 
@@ -132,10 +134,11 @@ def _decode(
   decoder: codecs.IncrementalDecoder,
   chunk: bytes,
   offset: int,
+  line: int,
   *,
   final: bool,
 ) -> str:
-  """Decodes a chunk that begins at a byte offset of the text."""
+  """Decodes a chunk that begins at a byte offset and in a line of the text."""
   if (
     chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not offset
   ):
@@ -155,9 +158,11 @@ def _decode(
   except UnicodeDecodeError as error:
     at = offset - waiting + error.start
     found = error.object[error.start]
+    line += error.object.count(b'\n', 0, error.start)
     raise ValueError(
-      f'{path}: not UTF-8 at byte {at:,} (0x{found:02x}: {error.reason}). '
-      'Convert it, for example: iconv -f WINDOWS-1252 -t UTF-8'
+      f'{path}: not UTF-8 at byte {at:,} (0x{found:02x}: {error.reason}) in '
+      f'line {line:,}. Convert it, for example: iconv -f WINDOWS-1252 -t '
+      'UTF-8'
     ) from None
 
 

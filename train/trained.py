@@ -10,7 +10,9 @@ import ml_collections
 from etils import epath
 from flax import linen as nn
 
-from data import bpe, tokenization
+from data import bpe, characters, tokenization
+from models import elmo
+from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import gpt
 from train import assemble, checkpoint, settings, state
 from train.architecture import Vocabulary
@@ -19,6 +21,10 @@ LEFT_TO_RIGHT = ('gpt', 'gpt2')
 HELP = (
   'workdir of a GPT or GPT-2, or a folder of published weights (config.json,'
   ' model.safetensors, vocabulary)'
+)
+ELMO_HELP = (
+  'workdir of an ELMo, or a folder of released weights (one *options.json, one'
+  ' *weights.hdf5)'
 )
 
 
@@ -86,24 +92,111 @@ def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
     length,
     1,
   )
-  params = checkpoint.restore_params(folder, _shapes(model, inputs))
+  shapes = nn.unbox(state.abstract_params(model, inputs))
+  params = checkpoint.restore_params(folder, _on_one_device(shapes))
   return _finite(folder, Trained(name, model, params, tokenizer))
 
 
-def _finite(folder: epath.Path, found: Trained) -> Trained:
-  """Returns what was found, its parameters being numbers.
+def load_elmo(
+  weights: epath.PathLike,
+) -> tuple[elmo.Elmo, Any, str | None]:
+  """Opens an ELMo to embed sentences with: all of it but its softmax.
+
+  Args:
+    weights: a workdir of `train.main`; or a folder with the options.json and
+      the HDF5 weights of the released program.
+
+  Returns:
+    The model; its parameters, unboxed; and how the words that it was trained on
+    were split, see `data.words`, None where nobody told.
 
   Raises:
-    ValueError: naming those that are not: the run has diverged.
+    FileNotFoundError: if there is none.
+    ValueError: if it is of another model, or damaged, or not finite, or does
+      not read characters.
+  """
+  folder = epath.Path(weights).expanduser()
+  if (folder / 'config.json').exists():
+    model, split = _open_elmo(folder)
+    _check_characters(folder, model)
+    shapes = jax.eval_shape(
+      model.init,
+      jax.random.key(0),
+      jax.ShapeDtypeStruct((1, 1, model.max_characters), jnp.int32),
+      jax.ShapeDtypeStruct((1,), jnp.int32),
+    )
+    shapes = _on_one_device(nn.unbox(shapes['params']))
+    params = checkpoint.restore_params(folder, shapes)
+  elif any(folder.glob(f'*{pretrained_elmo.OPTIONS_FILE}')):
+    model, params = pretrained_elmo.read_folder(folder)
+    _check_characters(folder, model)
+    split = None
+    params = jax.device_put(
+      {name: leaf for name, leaf in params.items() if name != 'softmax'}
+    )
+    model = model.clone(vocab_size=0)
+  else:
+    raise FileNotFoundError(
+      f'{folder}: neither config.json nor *{pretrained_elmo.OPTIONS_FILE}, so'
+      ' this is neither a workdir of train.main nor released weights of an ELMo'
+    )
+  _check_finite(folder, params)
+  return model, params, split
+
+
+def _open_elmo(folder: epath.Path) -> tuple[elmo.Elmo, str]:
+  """Returns the model of a workdir, without a softmax, and `split`."""
+  published = _model_type(folder)
+  config = None if published else _read_config(folder)
+  name = published or config.model.name
+  if config is None or name != 'elmo':
+    raise ValueError(
+      f'{folder} holds a {name}, expected the workdir of an elmo'
+    )
+  tokenizer = tokenization.load(folder)
+  model = assemble.architecture_of(config).build_model(
+    config.model, tokenizer.softmax_size
+  )
+  return model.clone(vocab_size=0), tokenizer.split
+
+
+def _check_characters(folder: epath.Path, model: elmo.Elmo) -> None:
+  """Refuses a model that does not read words as we spell them.
+
+  Raises:
+    ValueError: if so.
+  """
+  if model.num_words:
+    raise ValueError(
+      f'{folder}: the model has a table of {model.num_words:,} words in place'
+      ' of a character encoder, and nothing here tells which words they are'
+    )
+  if model.max_characters != characters.MAX_CHARACTERS:
+    raise ValueError(
+      f'{folder}: the model reads {model.max_characters} characters of a word,'
+      f' expected {characters.MAX_CHARACTERS}'
+    )
+
+
+def _finite(folder: epath.Path, found: Trained) -> Trained:
+  """Returns what was found, its parameters being numbers."""
+  _check_finite(folder, found.params)
+  return found
+
+
+def _check_finite(folder: epath.Path, params: Any) -> None:
+  """Refuses parameters that are no numbers: the run has diverged.
+
+  Raises:
+    ValueError: naming them.
   """
   finite = jax.jit(
     lambda params: jax.tree.map(lambda leaf: jnp.isfinite(leaf).all(), params)
-  )(found.params)
+  )(params)
   for path, ok in jax.tree_util.tree_leaves_with_path(finite):
     if not ok:
       name = jax.tree_util.keystr(path, simple=True, separator='/')
       raise ValueError(f'{folder}: the parameters of {name} are not all finite')
-  return found
 
 
 def _load_published(
@@ -143,10 +236,10 @@ def _read_config(folder: epath.Path) -> ml_collections.ConfigDict:
   return config
 
 
-def _shapes(model: nn.Module, inputs: tuple) -> Any:
-  """Returns the parameters' shapes on one device."""
+def _on_one_device(shapes: Any) -> Any:
+  """Returns a tree's ShapeDtypeStructs, each on the first device."""
   place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
   return jax.tree.map(
     lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
-    nn.unbox(state.abstract_params(model, inputs)),
+    shapes,
   )

@@ -1,8 +1,9 @@
 """Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
 
-NAMES: store, batches, step, gpt2_step, decoding, first_step, save, accelerator;
-without one, all that the machine can run but save. `store` reads --text, a
-folder or glob of running text.
+NAMES: store, batches, step, gpt2_step, decoding, elmo_step, elmo_embedding,
+first_step, save, accelerator; without one, all that the machine can run but
+save and the two of ELMo. `store` reads --text, a folder or glob of running
+text, `elmo_embedding` --trees, a folder of Stanford sentiment trees.
 """
 
 # ruff: noqa: E402
@@ -25,7 +26,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from train import command, reporting, rivals
+from train import command, model_bench, reporting, rivals
 
 
 class PeakMemory:
@@ -59,12 +60,10 @@ class PeakMemory:
 # ---- Text to tokens --------------------------------------------------------
 
 
-def bench_store(text: str | None) -> dict[str, Any]:
+def bench_store(text: str) -> dict[str, Any]:
   """Store build: tokens/s on running text and on one sentence a line."""
   from data import build, corpus, sentences, sources, tokenization
 
-  if text is None:
-    raise ValueError('store needs --text, a folder or glob of running text')
   results: dict[str, Any] = {}
   with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
@@ -144,157 +143,6 @@ def bench_batches() -> dict[str, Any]:
           seconds = time.perf_counter() - start
         rate = done * batch / seconds
         results[f'{name}_{length}_sequences_per_second'] = rate
-  return results
-
-
-# ---- Training step ---------------------------------------------------------
-
-
-def bench_step() -> dict[str, Any]:
-  """BERT-Base step, 8 x 128, float32, beside Hugging Face on PyTorch."""
-  shape = dict(batch=8, length=128, vocab_size=30_522)
-  results: dict[str, Any] = {}
-  for label, dropout in (('dropout', 0.1), ('no_dropout', 0.0)):
-    ours = dict(
-      size='bert-base',
-      scan_layers=False,
-      dropout_rate=dropout,
-      attention_dropout_rate=dropout,
-      **shape,
-    )
-    theirs = dict(size='bert-base', dropout=dropout, **shape)
-    times = rivals.rival_times(
-      {
-        'ours': rivals.Rival(rivals.our_step, ours, huge_pages.VALUE),
-        'hugging_face': rivals.Rival(rivals.their_step, theirs),
-      }
-    )
-    for name, (seconds, _) in times.items():
-      results[f'{label}_{name}_seconds'] = seconds
-    seconds, flops = times['ours']
-    results[f'{label}_speed_ratio'] = times['hugging_face'].seconds / seconds
-    results[f'{label}_ours_model_gflop_per_second'] = flops / seconds / 1e9
-  return results | _product_rates()
-
-
-def _product_rates() -> dict[str, float]:
-  """Returns GFLOP/s of both libraries' float32 matrix products."""
-  times = rivals.rival_times(
-    {
-      'jax': rivals.Rival(rivals.jax_products, {}),
-      'torch': rivals.Rival(rivals.torch_products, {}),
-    }
-  )
-  return {
-    f'{name}_matmul_gflop_per_second': flops / seconds / 1e9
-    for name, (seconds, flops) in times.items()
-  }
-
-
-def bench_gpt2_step() -> dict[str, Any]:
-  """GPT-2 step, 124 M, beside Hugging Face on PyTorch.
-
-  4 x 256 in float32 on a CPU, 16 x 1024 in bfloat16 on an accelerator.
-  """
-  import jax
-
-  from train import device
-
-  accelerator = jax.default_backend() != 'cpu'
-  batch, length = (16, 1024) if accelerator else (4, 256)
-  shape = dict(size='gpt2', batch=batch, length=length)
-  ours = shape | dict(
-    vocab_size=50_257,
-    scan_layers=accelerator,
-    dtype='bfloat16' if accelerator else 'float32',
-    dropout_rate=0.1,
-    attention_dropout_rate=0.1,
-  )
-  times = rivals.rival_times(
-    {
-      'ours': rivals.Rival(rivals.our_step, ours, huge_pages.VALUE),
-      'hugging_face': rivals.Rival(
-        rivals.their_gpt2_step,
-        shape | {'dropout': 0.1, 'accelerator': accelerator},
-      ),
-    },
-    repeats=20 if accelerator else rivals.REPEATS,
-  )
-  results: dict[str, Any] = {
-    f'{name}_seconds': seconds for name, (seconds, _) in times.items()
-  }
-  seconds, flops = times['ours']
-  results['speed_ratio'] = times['hugging_face'].seconds / seconds
-  results['ours_model_gflop_per_second'] = flops / seconds / 1e9
-  if not accelerator:
-    return results | _product_rates()
-  peak = device.peak_tflops()
-  for name, (seconds, _) in times.items():
-    results[f'{name}_tokens_per_second'] = batch * length / seconds
-    results[f'{name}_mfu'] = device.model_flops_utilisation(
-      flops, seconds, peak, 1
-    )
-  return results
-
-
-def bench_decoding() -> dict[str, Any]:
-  """Greedy decoding by GPT-2, 124 M, beside Hugging Face's generate."""
-  import jax
-
-  accelerator = jax.default_backend() != 'cpu'
-  results: dict[str, Any] = {}
-  new_tokens = 128
-  for batch in (1, 8, 64) if accelerator else (1, 8):
-    options = dict(size='gpt2', batch=batch, new_tokens=new_tokens)
-    dtype = 'bfloat16' if accelerator else 'float32'
-    times = rivals.rival_times(
-      {
-        'ours': rivals.Rival(
-          rivals.our_decoding, options | {'dtype': dtype}, huge_pages.VALUE
-        ),
-        'hugging_face': rivals.Rival(
-          rivals.their_decoding, options | {'accelerator': accelerator}
-        ),
-      }
-    )
-    for name, (seconds, _) in times.items():
-      rate = batch * new_tokens / seconds
-      results[f'batch_{batch}_{name}_tokens_per_second'] = rate
-    results[f'batch_{batch}_speed_ratio'] = (
-      times['hugging_face'].seconds / times['ours'].seconds
-    )
-  return results | ({} if accelerator else _product_rates())
-
-
-def bench_accelerator() -> dict[str, Any]:
-  """BERT-Base and Large in bfloat16, beside Hugging Face on the same card."""
-  import jax
-
-  from train import device
-
-  if jax.default_backend() == 'cpu':
-    raise ValueError('accelerator: JAX sees only the CPU')
-  peak = device.peak_tflops()
-  results: dict[str, Any] = {}
-  for size, length, batch in (
-    ('bert-base', 128, 256),
-    ('bert-base', 512, 64),
-    ('bert-large', 128, 128),
-    ('bert-large', 512, 32),
-  ):
-    shape = dict(size=size, batch=batch, length=length, vocab_size=30_522)
-    options = shape | {'dtype': 'bfloat16'}
-    timed = {'ours': rivals.Rival(rivals.our_step, options, huge_pages.VALUE)}
-    if jax.default_backend() == 'gpu':
-      options = shape | {'dropout': 0.1, 'accelerator': True}
-      timed['hugging_face'] = rivals.Rival(rivals.their_step, options)
-    times = rivals.rival_times(timed, repeats=20)
-    for name, (seconds, _) in times.items():
-      label = f'{size}_{length}_{name}'
-      results[f'{label}_tokens_per_second'] = batch * length / seconds
-      results[f'{label}_mfu'] = device.model_flops_utilisation(
-        times['ours'].flops, seconds, peak, 1
-      )
   return results
 
 
@@ -379,12 +227,14 @@ def bench_first_step() -> dict[str, Any]:
 BENCHES = {
   'store': bench_store,
   'batches': bench_batches,
-  'step': bench_step,
-  'gpt2_step': bench_gpt2_step,
-  'decoding': bench_decoding,
+  'step': model_bench.bench_step,
+  'gpt2_step': model_bench.bench_gpt2_step,
+  'decoding': model_bench.bench_decoding,
+  'elmo_step': model_bench.bench_elmo_step,
+  'elmo_embedding': model_bench.bench_elmo_embedding,
   'first_step': bench_first_step,
   'save': bench_save,
-  'accelerator': bench_accelerator,
+  'accelerator': model_bench.bench_accelerator,
 }
 
 
@@ -396,12 +246,24 @@ def main() -> None:
   parser.add_argument(
     'names', nargs='*', metavar='NAME', help=', '.join(BENCHES)
   )
-  parser.add_argument('--text', help='running text for store')
+  parser.add_argument('--text', help='folder or glob of running text for store')
+  parser.add_argument(
+    '--trees', help='folder of Stanford sentiment trees for elmo_embedding'
+  )
+  parser.add_argument(
+    '--sentences',
+    type=int,
+    metavar='N',
+    help='embed so many, evenly spread (default: all)',
+  )
   parser.add_argument('--output', help='JSON file for the figures')
   arguments = parser.parse_args()
   for name in arguments.names:
     if name not in BENCHES:
       parser.error(f'{name}: expected one of {", ".join(BENCHES)}')
+  for name, option in (('store', 'text'), ('elmo_embedding', 'trees')):
+    if name in arguments.names and getattr(arguments, option) is None:
+      parser.error(f'{name} needs --{option}')
   command.run(lambda: _run(arguments))
 
 
@@ -418,16 +280,23 @@ def _run(arguments: argparse.Namespace) -> None:
     names += ['store'] if arguments.text else []
   from train import device
 
+  inputs = {
+    'store': {'text': arguments.text},
+    'elmo_embedding': {'trees': arguments.trees, 'count': arguments.sentences},
+  }
   results: dict[str, Any] = {}
   for name in names:
-    options = {'text': arguments.text} if name == 'store' else {}
-    results[name] = BENCHES[name](**options)
+    results[name] = BENCHES[name](**inputs.get(name, {}))
     rows = [(key, f'{value:,.4g}') for key, value in results[name].items()]
     reporting.table(rows, name)
   results['device'] = device.describe()
   results['revision'] = reporting.revision()
-  text = ['--text', repr(arguments.text)] if arguments.text else []
-  results['command'] = ' '.join(['python -m train.bench', *names, *text])
+  options = [
+    f'--{option} {value!r}'
+    for option in ('text', 'trees', 'sentences')
+    if (value := getattr(arguments, option)) is not None
+  ]
+  results['command'] = ' '.join(['python -m train.bench', *names, *options])
   text = json.dumps(results, indent=2) + '\n'
   if arguments.output:
     pathlib.Path(arguments.output).write_text(text)

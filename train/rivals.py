@@ -37,7 +37,7 @@ class Timing(NamedTuple):
 
 
 def rival_times(
-  rivals: dict[str, Rival], repeats: int = REPEATS
+  rivals: dict[str, Rival], repeats: int = REPEATS, warm_ups: int = 2
 ) -> dict[str, Timing]:
   """Times one step of each in turns, each in a process of its own.
 
@@ -52,7 +52,7 @@ def rival_times(
     for name, rival in rivals.items():
       ends[name], theirs = context.Pipe()
       os.environ[huge_pages.VARIABLE] = rival.allocator
-      process = context.Process(target=_serve, args=(theirs, rival))
+      process = context.Process(target=_serve, args=(theirs, rival, warm_ups))
       process.start()
       processes.append(process)
       theirs.close()
@@ -79,10 +79,10 @@ def rival_times(
   }
 
 
-def _serve(end: Any, rival: Rival) -> None:
-  """Runs a step, after a warm-up, whenever asked; ends with the asker."""
+def _serve(end: Any, rival: Rival, warm_ups: int) -> None:
+  """Runs a step, after warm-ups, whenever asked; ends with the asker."""
   run, flops = rival.make(**rival.options)
-  for _ in range(2):
+  for _ in range(warm_ups):
     run()
   end.send(flops)
   with contextlib.suppress(EOFError):

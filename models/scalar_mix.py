@@ -1,0 +1,139 @@
+"""ELMo's learned average of a model's layers (Peters et al. 2018, eq. 1).
+
+Shapes: L layers, the embedding layer among them, B batch, T position, D their
+width. What to mix: `elmo.Elmo` returns its layers as they are wanted here,
+`features.hidden_layers` returns those of the other models.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+Array = jax.Array
+
+# Names of the parameters, by which `regularisation` finds every mix of a model:
+# no other module may use them.
+WEIGHTS = 'mix_weights'
+SCALE = 'mix_scale'
+
+EPSILON = 1e-12  # added to the variance: bilm-tf, elmo.py
+
+
+class ScalarMix(nn.Module):
+  """gamma * sum_l softmax(w)_l * layers[l], w and gamma learned.
+
+  w starts at 0 and gamma at 1: at first it is the plain mean. A task with
+  several mixes, such as one at its input and one at its output, makes several
+  of these under names of their own.
+
+  Attributes:
+    num_layers: L.
+    layer_norm: bring each layer to mean 0 and variance 1 first: one scalar
+      mean and variance a layer, over all unmasked positions of the whole batch
+      and all their D entries, without gain or bias.
+    use_top_only: only gamma is learned, for the last layer alone and, as in the
+      release, without the norm.
+  """
+
+  num_layers: int
+  layer_norm: bool = False
+  use_top_only: bool = False
+
+  @nn.compact
+  def __call__(self, layers_LBTD: Array, mask_BT: Array) -> Array:
+    """Mixes the layers.
+
+    What stands at masked positions has no influence on the others. In the
+    result they are what the released program (bilm-tf, elmo.py) makes of them:
+    mixed like all others and, with `layer_norm`, first moved and scaled by the
+    same mean and variance, so that a padding of zeros does not stay zero.
+
+    Args:
+      layers_LBTD: float [L, B, T, D], layer 0 is the embedding layer.
+      mask_BT: bool [B, T], True at real tokens. Only `layer_norm` looks at it.
+
+    Returns:
+      [B, T, D] in the dtype of the layers; statistics, weights and sums are
+      float32.
+
+    Raises:
+      ValueError: if the shapes do not fit each other.
+    """
+    if layers_LBTD.ndim != 4 or layers_LBTD.shape[0] != self.num_layers:
+      raise ValueError(
+        f'layers are {layers_LBTD.shape}, expected [{self.num_layers}, B, T, D]'
+      )
+    if mask_BT.shape != layers_LBTD.shape[1:3]:
+      raise ValueError(
+        f'the mask is {mask_BT.shape}, expected one value for each position of'
+        f' the layers, {layers_LBTD.shape[1:3]}'
+      )
+    gamma = self.param(
+      SCALE, nn.with_logical_partitioning(nn.initializers.ones, ()), ()
+    )
+    if self.use_top_only:
+      mixed_BTD = layers_LBTD[-1].astype(jnp.float32)
+    else:
+      weights_L = self.param(
+        WEIGHTS,
+        nn.with_logical_partitioning(nn.initializers.zeros, ('layers',)),
+        (self.num_layers,),
+      )
+      x_LBTD = layers_LBTD.astype(jnp.float32)
+      if self.layer_norm:
+        x_LBTD = _normalize(x_LBTD, mask_BT)
+      # A sum, not a product of matrices: a TPU would round its factors.
+      share_L111 = jax.nn.softmax(weights_L)[:, None, None, None]
+      mixed_BTD = jnp.sum(share_L111 * x_LBTD, axis=0)
+    return (gamma * mixed_BTD).astype(layers_LBTD.dtype)
+
+
+def _normalize(x_LBTD: Array, mask_BT: Array) -> Array:
+  """Returns float32 layers, each at mean 0 and variance 1 where unmasked."""
+  mask_BT1 = mask_BT[:, :, None]
+  # A batch without a real token has no mean: 0 for it, not NaN.
+  count = jnp.maximum(mask_BT.sum(), 1) * x_LBTD.shape[-1]
+
+  def mean(x_LBTD: Array) -> Array:
+    masked_LBTD = jnp.where(mask_BT1, x_LBTD, 0)
+    return masked_LBTD.sum(axis=(1, 2, 3), keepdims=True) / count
+
+  x_LBTD = x_LBTD - mean(x_LBTD)
+  return x_LBTD * lax.rsqrt(mean(jnp.square(x_LBTD)) + EPSILON)
+
+
+def regularisation(params: Any, strength: float) -> Array:
+  """Returns the penalty that a task adds to its loss: strength * sum(w^2).
+
+  On w only, before its softmax, of all mixes together; large strengths (1) hold
+  a mix near the plain mean, small ones (0.001) let it choose (Peters et al.
+  2018, section 5.1).
+
+  Args:
+    params: a model's tree of parameters, boxed or not, with one mix or more
+      anywhere in it.
+    strength: lambda, of each mix; 0 or more.
+
+  Returns:
+    float32 []; 0 where all mixes have `use_top_only`.
+
+  Raises:
+    ValueError: if there is no mix in the tree.
+  """
+  leaves = jax.tree_util.tree_leaves_with_path(nn.meta.unbox(params))
+  mixes: dict[str, list[Array]] = {WEIGHTS: [], SCALE: []}
+  for path, leaf in leaves:
+    name = getattr(path[-1], 'key', None) if path else None
+    if name in mixes:
+      mixes[name].append(leaf)
+  if not mixes[SCALE]:
+    raise ValueError(
+      f'there is no ScalarMix among these {len(leaves)} parameters (none is'
+      f' named {SCALE}): give the parameters of the task model, not only those'
+      ' of the language model'
+    )
+  squares = [jnp.square(weights_L).sum() for weights_L in mixes[WEIGHTS]]
+  return strength * jnp.asarray(sum(squares), jnp.float32)

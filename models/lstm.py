@@ -118,14 +118,14 @@ class ProjectedLstm(nn.Module):
       x_TKBP, input_kernel_KPGF, bias_KGF, dtype=self.dtype
     )
     # What does not recur, over all positions at once.
-    gates_TKBGF = jnp.einsum('TKBP,KPGF->TKBGF', x_TKBP, input_kernel_KPGF)
-    gates_TKBGF = nn.with_logical_constraint(
-      gates_TKBGF + bias_KGF[:, None],
+    gates_KTBGF = jnp.einsum('TKBP,KPGF->KTBGF', x_TKBP, input_kernel_KPGF)
+    gates_KTBGF = nn.with_logical_constraint(
+      gates_KTBGF + bias_KGF[:, None, None],
       (None, None, 'batch', None, 'activation_mlp'),
     )
     hiddens_TKBP, cell_KBF = _recur(
       (self.cell_clip, self.projection_clip, self.dtype),
-      gates_TKBGF,
+      gates_KTBGF,
       recurrent_KPGF,
       projection_KFP,
       cell_KBF,
@@ -152,7 +152,7 @@ def _recur(fields: _Fields, *arguments: Array | None) -> tuple[Array, Array]:
 
   Args:
     fields: see `_Fields`.
-    *arguments: gates [T, K, B, G, F] that do not recur, recurrent kernel
+    *arguments: gates [K, T, B, G, F] that do not recur, recurrent kernel
       [K, P, G, F], projection [K, F, P], cell [K, B, F], hidden [K, B, P] and
       mask [T, B] or None.
   """
@@ -161,7 +161,7 @@ def _recur(fields: _Fields, *arguments: Array | None) -> tuple[Array, Array]:
 
 def _run(
   fields: _Fields,
-  gates_TKBGF: Array,
+  gates_KTBGF: Array,
   recurrent_KPGF: Array,
   projection_KFP: Array,
   cell_KBF: Array,
@@ -178,10 +178,12 @@ def _run(
 
   def step(state: tuple, inputs: tuple) -> tuple[tuple, tuple]:
     cell_KBF, hidden_KBP = state
-    gates_KBGF, mask_B = inputs
-    gates_KBGF = gates_KBGF + _product(
-      'KBP,KPGF->KBGF', hidden_KBP.astype(dtype), R_KPGF
-    )
+    t, mask_B = inputs
+    # The towers come first: to turn the product around takes as long as a third
+    # of it.
+    gates_KBGF = lax.dynamic_index_in_dim(
+      gates_KTBGF, t, axis=1, keepdims=False
+    ) + _product('KBP,KPGF->KBGF', hidden_KBP.astype(dtype), R_KPGF)
     new_cell_KBF, out_KBF = _advance(cell_KBF, gates_KBGF, cell_clip)
     new_hidden_KBP = _clip(
       _product('KBF,KFP->KBP', out_KBF.astype(dtype), W_KFP), projection_clip
@@ -192,7 +194,9 @@ def _run(
     return (new_cell_KBF, new_hidden_KBP), (new_hidden_KBP, saved)
 
   (last_cell_KBF, _), (hiddens_TKBP, saved) = lax.scan(
-    step, (cell_KBF, hidden_KBP), (gates_TKBGF, mask_TB)
+    step,
+    (cell_KBF, hidden_KBP),
+    (jnp.arange(gates_KTBGF.shape[1]), mask_TB),
   )
   before_TKBP = jnp.concatenate([hidden_KBP[None], hiddens_TKBP])
   saved = (saved, before_TKBP, recurrent_KPGF, projection_KFP, mask_TB)
@@ -213,8 +217,8 @@ def _run_backward(
   W_KPF = _constrain(projection.astype(dtype), '.M.').swapaxes(1, 2)
 
   def step(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
-    d_cell_KBF, d_hidden_KBP = carry
-    d_output_KBP, gates_KBGF, cell_KBF, hidden_KBP, mask_B = inputs
+    d_cell_KBF, d_hidden_KBP, d_gates_KTBGF = carry
+    t, d_output_KBP, gates_KBGF, cell_KBF, hidden_KBP, mask_B = inputs
     d_hidden_KBP = d_hidden_KBP + d_output_KBP
     (_, out_KBF), pull = jax.vjp(
       functools.partial(_advance, clip=cell_clip), cell_KBF, gates_KBGF
@@ -233,17 +237,25 @@ def _run_backward(
     # A row that keeps its state passes its gradient on.
     d_old_cell_KBF = _where(mask_B, d_old_cell_KBF, d_cell_KBF)
     d_old_hidden_KBP = _where(mask_B, d_old_hidden_KBP, d_hidden_KBP)
-    return (d_old_cell_KBF, d_old_hidden_KBP), (
-      d_gates_KBGF.astype(dtype),
+    d_gates_KTBGF = lax.dynamic_update_index_in_dim(
+      d_gates_KTBGF, d_gates_KBGF.astype(dtype), t, axis=1
+    )
+    return (d_old_cell_KBF, d_old_hidden_KBP, d_gates_KTBGF), (
       d_projected_KBP.astype(dtype),
       out_KBF.astype(dtype),
     )
 
-  (d_cell_KBF, d_hidden_KBP), (d_gates_TKBGF, d_projected_TKBP, outs_TKBF) = (
+  T, K, *shape = gates_TKBGF.shape
+  (d_cell_KBF, d_hidden_KBP, d_gates_KTBGF), (d_projected_TKBP, outs_TKBF) = (
     lax.scan(
       step,
-      (d_cell_KBF, jnp.zeros_like(hiddens_TKBP[0])),
       (
+        d_cell_KBF,
+        jnp.zeros_like(hiddens_TKBP[0]),
+        jnp.zeros((K, T, *shape), dtype),
+      ),
+      (
+        jnp.arange(T),
         d_hiddens_TKBP,
         gates_TKBGF,
         cells_TKBF,
@@ -254,11 +266,11 @@ def _run_backward(
     )
   )
   d_recurrent_KPGF = _product(
-    'TKBP,TKBGF->KPGF', hiddens_TKBP[:-1].astype(dtype), d_gates_TKBGF
+    'TKBP,KTBGF->KPGF', hiddens_TKBP[:-1].astype(dtype), d_gates_KTBGF
   )
   d_projection_KFP = _product('TKBF,TKBP->KFP', outs_TKBF, d_projected_TKBP)
   return (
-    d_gates_TKBGF,
+    d_gates_KTBGF,
     # Each device's share of the sum is all that it needs.
     nn.with_logical_constraint(d_recurrent_KPGF, KERNEL_NAMES),
     nn.with_logical_constraint(d_projection_KFP, PROJECTION_NAMES),

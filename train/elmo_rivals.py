@@ -1,4 +1,4 @@
-"""The original ELMo on PyTorch: what the bench times ours against.
+"""The original ELMo, ours and on PyTorch, that the bench times in turns.
 
 Of PyTorch's own parts, written for speed on a CPU: whatever of two ways to say
 a thing ran faster there (PyTorch 2.13) stands here. `nn.LSTM` has two biases
@@ -354,5 +354,84 @@ def their_elmo_embedding(
       batch = sentences[start : start + sentences_at_once]
       vectors += embed_sentences(elmo, batch)
     return vectors
+
+  return run, 0.0
+
+
+def our_elmo_step(
+  *,
+  batch: int,
+  length: int,
+  num_words: int,
+  num_samples: int,
+  size: str = 'elmo',
+  dtype: str = 'float32',
+) -> tuple[Callable[[], None], float]:
+  """Returns what trains a step of ours, and its FLOPs.
+
+  On the text inside every Python: how many of a batch's words are distinct is
+  that of a text. The arguments are those of `their_elmo_step`.
+  """
+  import tempfile
+
+  import jax
+
+  from data import build, pipeline, word_streams
+  from train import architecture, assemble, device, settings, sharding
+
+  device.enable_compilation_cache()
+  config = settings.with_overrides(
+    settings.load_config(f'elmo_1b:{size}'),
+    {'model.num_samples': num_samples, 'model.dtype': dtype},
+  )
+  phase = settings.Phase(1_000_000, length, batch, 'continue')
+  mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
+  vocabulary = architecture.Vocabulary.of_size(num_words)
+  job = assemble.build_job(config, (phase,), vocabulary, mesh)
+  with tempfile.TemporaryDirectory() as folder:
+    store = build.ensure_store(
+      'manual', f'train:words:{num_words}', f'{folder}/store', progress=False
+    )
+    examples = word_streams.Examples(store, length, held_out=False)
+    host_batch = pipeline.train_batch({length: examples}, (phase,), 0, 0)
+  with sharding.scope(mesh, config.mesh.rules):
+    on_device = sharding.put_batch(host_batch, mesh)
+    current = job.create_state()
+    step = job.train_step(length).lower(current, on_device).compile()
+
+  def run() -> None:
+    nonlocal current
+    current, report = step(current, on_device)
+    jax.block_until_ready(report)
+
+  return run, job.step_flops(phase)
+
+
+def our_elmo_embedding(
+  *, sentences: Sequence[Sequence[str]], size: str = 'elmo'
+) -> tuple[Callable[[], list[np.ndarray]], float]:
+  """Returns what embeds all sentences by ours, and no FLOPs (0).
+
+  Args:
+    sentences: words of each.
+    size: of `configs.variants.ELMO`.
+  """
+  import jax
+  from flax import linen as nn
+
+  from data import characters
+  from train import device, elmo_lm, embedding, settings
+
+  device.enable_compilation_cache()
+  config = settings.load_config(f'elmo_1b:{size}').copy_and_resolve_references()
+  config.unlock()
+  config.model.dtype = 'float32'
+  model = elmo_lm.build_model(config.model, 0)
+  ids = np.zeros((1, 1, characters.MAX_CHARACTERS), np.int32)
+  variables = jax.jit(model.init)(jax.random.key(0), ids, np.ones(1, np.int32))
+  params = nn.unbox(variables)['params']
+
+  def run() -> list[np.ndarray]:
+    return list(embedding.embed_sentences(model, params, sentences))
 
   return run, 0.0

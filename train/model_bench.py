@@ -161,21 +161,27 @@ def bench_accelerator() -> dict[str, Any]:
 
 
 def bench_elmo_step() -> dict[str, Any]:
-  """ELMo step of the original, 8 x 20 words a tower, float32, on PyTorch."""
+  """ELMo step of the original, 8 x 20 words a tower, float32, and PyTorch's."""
   shape = dict(batch=8, length=20, num_words=100_000, num_samples=8192)
   times = rivals.rival_times(
-    {'pytorch': rivals.Rival(elmo_rivals.their_elmo_step, shape)}
+    {
+      'ours': rivals.Rival(elmo_rivals.our_elmo_step, shape, huge_pages.VALUE),
+      'pytorch': rivals.Rival(elmo_rivals.their_elmo_step, shape),
+    }
   )
   results: dict[str, Any] = {}
   words = elmo_rivals.NUM_TOWERS * shape['batch'] * shape['length']
   for name, (seconds, _) in times.items():
     results[f'{name}_seconds'] = seconds
     results[f'{name}_words_per_second'] = words / seconds
+  seconds, flops = times['ours']
+  results['speed_ratio'] = times['pytorch'].seconds / seconds
+  results['ours_model_gflop_per_second'] = flops / seconds / 1e9
   return results | _product_rates()
 
 
 def bench_elmo_embedding(trees: str, count: int | None) -> dict[str, Any]:
-  """Sentences that the original ELMo embeds on PyTorch, batches of 64.
+  """Sentences that the original ELMo embeds, ours and PyTorch's.
 
   Args:
     trees: a folder, see `read_tree_words`.
@@ -185,7 +191,12 @@ def bench_elmo_embedding(trees: str, count: int | None) -> dict[str, Any]:
   num_words = sum(map(len, sentences))
   options = dict(sentences=sentences)
   times = rivals.rival_times(
-    {'pytorch': rivals.Rival(elmo_rivals.their_elmo_embedding, options)},
+    {
+      'ours': rivals.Rival(
+        elmo_rivals.our_elmo_embedding, options, huge_pages.VALUE
+      ),
+      'pytorch': rivals.Rival(elmo_rivals.their_elmo_embedding, options),
+    },
     repeats=3,
     warm_ups=1,
   )
@@ -193,6 +204,7 @@ def bench_elmo_embedding(trees: str, count: int | None) -> dict[str, Any]:
   for name, (seconds, _) in times.items():
     results[f'{name}_sentences_per_second'] = len(sentences) / seconds
     results[f'{name}_words_per_second'] = num_words / seconds
+  results['speed_ratio'] = times['pytorch'].seconds / times['ours'].seconds
   return results | _product_rates()
 
 

@@ -228,7 +228,7 @@ def test_written_out_derivative_is_the_loops_own(ragged):
     return rng.normal(size=shape).astype(np.float32)
 
   arguments = [
-    draw(T, K, B, 4, F),
+    draw(K, T, B, 4, F),
     draw(K, P, 4, F),
     draw(K, F, P),
     draw(K, B, F),

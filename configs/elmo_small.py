@@ -1,0 +1,32 @@
+"""ELMo-Small on a folder of books: a real corpus for one small machine.
+
+  python -m train.main --config elmo_small --config.data.source='books/*.txt'
+"""
+
+import ml_collections
+
+from configs import base, variants
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """Returns the config; `arg` may name another size, e.g. 'elmo'."""
+  config = base.get_elmo_config()
+  config.model.update(variants.ELMO[arg or 'elmo-small'])
+  config.model.num_samples = 4096
+  # Less than an epoch: nothing is seen twice.
+  config.model.dropout_rate = 0.0
+  config.data.source = 'books/*.txt'
+  config.data.tokenizer = 'train:words:30000'
+  config.train.phases = ((2_400, 20, 32, 'continue'),)
+  config.train.eval_every = 300
+  config.train.checkpoint_every = 300
+  config.train.platform = 'cpu'
+  config.optim.name = 'adagrad'
+  config.optim.learning_rate = 0.2
+  config.optim.schedule = 'constant'
+  config.optim.warmup_steps = 0
+  config.optim.weight_decay = 0.0
+  config.optim.clip_norm = 10.0
+  config.eval.global_batch = 64
+  config.eval.max_windows = 2_048
+  return config.lock()

@@ -1,6 +1,6 @@
 """ELMo-Small on a folder of books: a real corpus for one small machine.
 
-  python -m train.main --config elmo_small --config.data.source='books/*.txt'
+python -m train.main --config elmo_small --config.data.source='books/*.txt'
 """
 
 import ml_collections

@@ -35,6 +35,9 @@ GATE_BIAS = -2.0
 
 # Distinct words are encoded in so many parts as hold some, of these.
 NUM_PARTS = 8
+# Characters of words that are short: nine types of ten in English.
+SHORT = 20
+_LONG = 1 << 30  # beyond the numbers of words
 
 Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
 
@@ -168,47 +171,102 @@ class CharacterEncoder(nn.Module):
     )(x)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def are_short(characters: Array, widest: int) -> Array:
+  """Returns whether a word's first `SHORT` characters tell all of it.
+
+  Where all that a filter can see is padding, its answer is the same at every
+  place, and one of them is enough to find the largest.
+
+  Args:
+    characters: int [..., C].
+    widest: characters that the widest filter sees.
+
+  Returns:
+    bool [...]; nowhere if C is `SHORT` or less, where there is nothing to gain.
+  """
+  if characters.shape[-1] <= SHORT:
+    return jnp.zeros(characters.shape[:-1], bool)
+  rest = characters[..., SHORT - widest :]
+  return (rest == rest[..., :1]).all(axis=-1)
+
+
+def without_padding(
+  run: Callable[[Array], Any], characters: Array, widest: int
+) -> Any:
+  """Returns `run(characters)`, of short words alone at a third of the work.
+
+  Args:
+    run: what needs nothing of words but what all filters see of them.
+    characters: int [..., C].
+    widest: as `are_short` takes it.
+  """
+  if characters.shape[-1] <= SHORT:
+    return run(characters)
+  return lax.cond(
+    are_short(characters, widest).all(),
+    lambda characters: run(characters[..., :SHORT]),
+    run,
+    characters,
+  )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def encode_once(
-  encode: Encode, params: Any, characters_NC: Array, words_N: Array
+  encode: Encode,
+  widest: int,
+  params: Any,
+  characters_NC: Array,
+  words_N: Array,
 ) -> Array:
   """Encodes words of which many are the same, each of them once.
 
   Text repeats itself: of 15,000 words a quarter is distinct. All shapes are
-  static; the loop over parts ends with the last distinct word. The derivative
-  is written out because JAX has none of such a loop; it encodes again, so that
-  of the encoder's inside only one part is ever held.
+  static; the loop over parts ends with the last distinct word, and the long
+  ones are in the last parts. The derivative is written out because JAX has none
+  of such a loop; it encodes again, so that of the encoder's inside only one
+  part is ever held.
 
   Args:
     encode: the encoder as a function.
+    widest: characters that its widest filter sees.
     params: its parameters.
     characters_NC: int [N, C].
-    words_N: int [N], equal where the characters are.
+    words_N: int [N], equal where the characters are; 0 or more, below 2^30.
 
   Returns:
     [N, P], as `encode(params, characters_NC)`.
   """
-  return _encode_once(encode, params, characters_NC, words_N)[0]
+  return _encode_once(encode, widest, params, characters_NC, words_N)[0]
 
 
 def _encode_once(
-  encode: Encode, params: Any, characters_NC: Array, words_N: Array
+  encode: Encode,
+  widest: int,
+  params: Any,
+  characters_NC: Array,
+  words_N: Array,
 ) -> tuple[Array, tuple]:
   """Returns what `encode_once` does, and what its derivative needs."""
   N = words_N.size
   part = -(-N // NUM_PARTS)
   characters_NC = _on_all_devices(characters_NC)
-  distinct_N, first_N, place_N = jnp.unique(
-    _on_all_devices(words_N), size=N, return_index=True, return_inverse=True
+  numbers_N = jnp.where(
+    are_short(characters_NC, widest), words_N, words_N + _LONG
   )
-  del distinct_N
+  _, first_N, place_N = jnp.unique(
+    _on_all_devices(numbers_N), size=N, return_index=True, return_inverse=True
+  )
   num_parts = place_N.max() // part + 1
-  first_M = jnp.pad(first_N, (0, NUM_PARTS * part - N))
+  first_M = jnp.pad(first_N, (0, NUM_PARTS * part - N), mode='edge')
   shape = jax.eval_shape(encode, params, characters_NC[:part])
 
   def encode_part(i: Array, vectors_MP: Array) -> Array:
     rows = lax.dynamic_slice_in_dim(first_M, i * part, part)
-    vectors = encode(params, _in_rows(characters_NC[rows]))
+    vectors = without_padding(
+      lambda characters: encode(params, _in_rows(characters)),
+      characters_NC[rows],
+      widest,
+    )
     return lax.dynamic_update_slice_in_dim(vectors_MP, vectors, i * part, 0)
 
   vectors_MP = lax.fori_loop(
@@ -222,21 +280,25 @@ def _encode_once(
 
 
 def _encode_once_backward(
-  encode: Encode, saved: tuple, gradient_NP: Array
+  encode: Encode, widest: int, saved: tuple, gradient_NP: Array
 ) -> tuple[Any, None, None]:
   params, characters_NC, first_M, place_N, num_parts = saved
   part = len(first_M) // NUM_PARTS
   d_vectors_MP = jnp.zeros((len(first_M), gradient_NP.shape[-1]))
   d_vectors_MP = d_vectors_MP.at[place_N].add(gradient_NP.astype(jnp.float32))
-  d_vectors_MP = _on_all_devices(d_vectors_MP)
+  d_vectors_MP = _on_all_devices(d_vectors_MP).astype(gradient_NP.dtype)
 
   def add_part(i: Array, total: Any) -> Any:
     rows = lax.dynamic_slice_in_dim(first_M, i * part, part)
-    _, pull = jax.vjp(
-      lambda params: encode(params, _in_rows(characters_NC[rows])), params
-    )
     d_vectors = lax.dynamic_slice_in_dim(d_vectors_MP, i * part, part)
-    (d_params,) = pull(_in_rows(d_vectors.astype(gradient_NP.dtype)))
+
+    def derive(characters: Array) -> Any:
+      _, pull = jax.vjp(
+        lambda params: encode(params, _in_rows(characters)), params
+      )
+      return pull(_in_rows(d_vectors))[0]
+
+    d_params = without_padding(derive, characters_NC[rows], widest)
     return jax.tree.map(jnp.add, total, d_params)
 
   zeros = jax.tree.map(jnp.zeros_like, params)

@@ -164,7 +164,12 @@ class Elmo(nn.Module):
         f'ids are {ids.shape}, expected {self.max_characters} characters of'
         ' each word along the last axis'
       )
-    return self.encoder(ids)
+    if self.num_words or self.is_initializing():
+      return self.encoder(ids)
+    encode, params = self._encoder()
+    return char_cnn.without_padding(
+      lambda ids: encode(params, ids), ids, self._widest
+    )
 
   def embed(
     self, x_BTP: Array, lengths: Array, state: State | None = None
@@ -262,14 +267,28 @@ class Elmo(nn.Module):
     """Returns `encode(characters)`, each distinct word encoded once."""
     if self.is_initializing():
       return self.encode(characters)
-    encoder, variables = self.encoder.unbind()
+    encode, params = self._encoder()
     vectors_NP = char_cnn.encode_once(
-      lambda params, characters: encoder.apply({'params': params}, characters),
-      variables['params'],
+      encode,
+      self._widest,
+      params,
       characters.reshape(-1, characters.shape[-1]),
       words.reshape(-1),
     )
     return vectors_NP.reshape(*words.shape, -1)
+
+  def _encoder(self) -> tuple[char_cnn.Encode, dict]:
+    """Returns the encoder as a function, and its parameters."""
+    encoder, variables = self.encoder.unbind()
+
+    def encode(params: dict, ids: Array) -> Array:
+      return encoder.apply({'params': params}, ids)
+
+    return encode, variables['params']
+
+  @property
+  def _widest(self) -> int:
+    return max(width for width, _ in self.filters)
 
   def run_streams(
     self, x_KBTP: Array, state: State | None = None, *, train: bool

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from etils import epath
 
 from data import characters, text_files
+from data.words import split_words
 from models import elmo
 from train import command, device, embedding, metrics, reporting, trained
 
@@ -55,9 +56,7 @@ def splitter(running: bool) -> Split:
   """
   if not running:
     return str.split
-  from data import words  # this alone needs it
-
-  return lambda line: words.split_words(line, 'marks')
+  return lambda line: split_words(line, 'marks')
 
 
 def count(path: epath.PathLike, split: Split) -> Counts:

@@ -16,6 +16,7 @@ from train import (
   device,
   evaluate,
   failure,
+  initial,
   ledger,
   metrics,
   objectives,
@@ -94,7 +95,7 @@ def train(
 
   # ---- Model, objective, optimiser ----------------------------------------
   job = assemble.build_job(config, phases, Vocabulary.of(store.tokenizer), mesh)
-  model, shapes, objective_of = job.model, job.shapes, job.objective_of
+  model, objective_of = job.model, job.objective_of
   peak = device.peak_tflops(config.train.peak_tflops)
   flops = {phase: job.step_flops(phase) for phase in phases}
   with sharding.scope(mesh, config.mesh.rules):
@@ -110,7 +111,7 @@ def train(
   if done is not None:
     plan.check_continuation(config, workdir, store, phases, num_windows, done)
   elif config.init.weights is not None:
-    plan.check_initial_weights(config.init.weights, store.tokenizer)
+    initial.check(config.init.weights, store.tokenizer)
   if results is not None and results['steps'] == total_steps:
     say(f'{workdir} holds a finished run of this config.')
     reporting.print_results(results, workdir)
@@ -133,9 +134,9 @@ def train(
     else:
       train_state = job.create_state()
       if config.init.weights is not None:
-        params = checkpoint.restore_params(config.init.weights, shapes.params)
-        train_state = train_state.replace(params=params)
-        say(f'Starting from the parameters of {config.init.weights}.')
+        train_state = train_state.replace(
+          params=initial.load(config.init.weights, model, train_state.params)
+        )
     first_step = saved or 0
     stack.enter_context(
       clock.recording(

@@ -13,10 +13,9 @@ import ml_collections
 import numpy as np
 from etils import epath
 
-from data import build, corpus, tokenization
+from data import build, corpus
 from data.pipeline import Examples
 from train import (
-  checkpoint,
   metrics,
   optim,
   processes,
@@ -164,25 +163,6 @@ def check_continuation(
 def describe_store(store: corpus.Store) -> dict[str, str]:
   """Returns what a store was made of, and the digest of its content."""
   return {**store.meta['spec'], 'digest': store.meta['digest']}
-
-
-def check_initial_weights(weights: epath.PathLike, tokenizer: Any) -> None:
-  """Refuses parameters whose token ids mean other pieces.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if the vocabularies differ.
-  """
-  if checkpoint.latest_step(weights) is None:
-    raise FileNotFoundError(f'init.weights={weights}: no complete checkpoint')
-  theirs = tokenization.load(weights)
-  if theirs.fingerprint != tokenizer.fingerprint:
-    raise ValueError(
-      f'init.weights={weights} has another vocabulary'
-      f' ({theirs.vocab_size} pieces, {theirs.fingerprint[:8]}) than the store'
-      f' ({tokenizer.vocab_size} pieces, {tokenizer.fingerprint[:8]}): prepare'
-      f' the text with --tokenizer {weights}'
-    )
 
 
 @contextlib.contextmanager

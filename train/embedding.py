@@ -86,6 +86,7 @@ class WordTable:
       self._rows = {}
       if len(new) > self._max_words:
         self._reserve(len(new))
+    new.sort(key=len)  # short words among themselves take less, see char_cnn
     for first in range(0, len(new), ENCODE_WORDS):
       part = new[first : first + ENCODE_WORDS]
       ids, _ = characters.encode_words(part)

@@ -5,10 +5,11 @@ multiple of 128, S samples.
 
 Words are numbered by falling frequency, and word k is drawn with probability
 log((k + 2) / (k + 1)) / log(V + 1), close to Zipf's law. Every sample is drawn
-by itself, so that shapes are static and the expected count of a word is S p(k)
-exactly; the released program (TensorFlow's log_uniform_candidate_sampler with
-unique=True) goes on drawing until S words differ, and estimates their counts.
-Ours sees fewer different words in S samples, frequent ones several times.
+by itself, so that shapes are static, and a word that is drawn again counts
+once: it is among the samples with probability 1 - (1 - p(k))^S exactly. The
+released program (TensorFlow's log_uniform_candidate_sampler with unique=True)
+goes on drawing until S words differ, and estimates that probability; ours sees
+fewer different words.
 """
 
 import math
@@ -24,6 +25,7 @@ Array = jax.Array
 Dtype = jax.typing.DTypeLike
 
 _LOWEST = jnp.finfo(jnp.float32).min
+_PARTS = 2**12  # of the words' range, on a logarithmic scale
 
 
 class Softmax(nn.Module):
@@ -113,9 +115,9 @@ class Softmax(nn.Module):
   ) -> Array:
     """Returns the loss of words among themselves and the samples.
 
-    A logit is corrected by the logarithm of how often its word is expected
-    among the samples; a sample that is the target does not count against it.
-    With more and more samples this tends to `losses`.
+    A logit is corrected by the log-probability that its word is among the
+    samples; a word counts once however often it was drawn, and not against
+    itself. With more and more samples this tends to `losses`.
 
     Args:
       hidden_KBTP: float [K, B, T, P].
@@ -126,10 +128,14 @@ class Softmax(nn.Module):
       float32 [K, B, T], nats.
     """
     num_targets, num_samples = targets_KBT.size, samples_KS.shape[-1]
+    samples_KS = jnp.sort(samples_KS)
+    again_KS = jnp.pad(
+      samples_KS[:, 1:] == samples_KS[:, :-1], ((0, 0), (1, 0))
+    )
     ids = jnp.concatenate([targets_KBT.reshape(-1), samples_KS.reshape(-1)])
     kernel = take_rows(self.kernel_VP, ids).astype(self.dtype)
     # Beyond the bias, what corrects the logit.
-    bias = take_rows(self.bias_V, ids) - expected_log_counts(
+    bias = take_rows(self.bias_V, ids) - inclusion_log_probs(
       ids, num_samples, self.vocab_size
     )
     target_KBTP = kernel[:num_targets].reshape(hidden_KBTP.shape)
@@ -148,8 +154,11 @@ class Softmax(nn.Module):
       preferred_element_type=jnp.float32,
     ) + bias[num_targets:].reshape(-1, 1, 1, num_samples)
     hit_KBTS = samples_KS[:, None, None] == targets_KBT[..., None]
+    # Were frequent words to count as often as they are drawn, but once as the
+    # target, the loss would be least where they are overrated.
+    masked_KBTS = hit_KBTS | again_KS[:, None, None]
     logits_KBTS = nn.with_logical_constraint(
-      jnp.where(hit_KBTS, _LOWEST, logits_KBTS),
+      jnp.where(masked_KBTS, _LOWEST, logits_KBTS),
       (None, 'batch', 'activation_length', 'activation_vocab'),
     )
     # log(1 + exp(others - target))
@@ -167,16 +176,18 @@ def draw_words(rng: Array, shape: tuple[int, ...], vocab_size: int) -> Array:
   Returns:
     int32 of that shape, below V.
   """
-  coarse, fine = jax.random.uniform(rng, (2, *shape))
-  # A float32 has 2**23 values below 1, too few to reach each of a million
-  # words: they are filled up from a second draw.
+  first, second = jax.random.uniform(rng, (2, *shape))
+  # One draw picks a part of [0, log(V + 1)), another a place in it: a float32
+  # has 2**23 values below 1, and the exponential of it errs by as much as a
+  # word, too few and too coarse for a million words that are alike.
   scale = math.log(vocab_size + 1)
-  drawn = jnp.exp(coarse * scale) * jnp.exp(fine * scale * 2.0**-23)
+  start = jnp.exp(jnp.floor(first * _PARTS) / _PARTS * scale)
+  drawn = start + start * jnp.expm1(second / _PARTS * scale)
   return jnp.clip(drawn.astype(jnp.int32) - 1, 0, vocab_size - 1)
 
 
-def expected_log_counts(ids: Array, num_samples: int, vocab_size: int) -> Array:
-  """Returns log(S p(k)) of words k, how often each is expected in S samples.
+def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
+  """Returns log(1 - (1 - p(k))^S): that words k are among S samples.
 
   Args:
     ids: int, any shape, below V.
@@ -187,7 +198,8 @@ def expected_log_counts(ids: Array, num_samples: int, vocab_size: int) -> Array:
     float32, the shape of `ids`.
   """
   share = jnp.log1p(1 / (ids.astype(jnp.float32) + 1))
-  return jnp.log(share) + math.log(num_samples / math.log(vocab_size + 1))
+  missed = num_samples * jnp.log1p(-share / math.log(vocab_size + 1))
+  return jnp.log(-jnp.expm1(missed))
 
 
 @jax.custom_vjp

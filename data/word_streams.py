@@ -237,7 +237,7 @@ def _words_of(store: corpus.Store) -> Words:
     raise ValueError(
       f'{store.folder} is not a store of whole words (its tokenizer:'
       f' {store.tokenizer.description}): prepare the text with --tokenizer'
-      ' train:words:N'
+      " train:words:N, or train with data.tokenizer='train:words:N'"
     )
   return store.tokenizer
 

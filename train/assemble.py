@@ -88,8 +88,14 @@ class Job:
 
   def restore(self, checkpoints: Checkpoints) -> tuple[int, TrainState]:
     """Returns the newest sound checkpoint: its step and the state."""
-    if not (self.shapes.carry and self.config.train.reset_streams):
+    if not self.shapes.carry:
       return checkpoints.restore(self.shapes)
+    if not self.config.train.reset_streams:
+      return checkpoints.restore(
+        self.shapes,
+        cure='Mend them, pass --config.train.reset_streams=true where they are'
+        ' of another train.global_batch',
+      )
     parts = {field.name for field in dataclasses.fields(TrainState)} - {'carry'}
     step, restored = checkpoints.restore(self.shapes, parts=sorted(parts))
     rows = self.phases[-1].global_batch

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
@@ -71,7 +72,11 @@ class Checkpoints:
       raise self._explained(error) from error
 
   def restore(
-    self, shapes: Any, *, parts: Sequence[str] | None = None
+    self,
+    shapes: Any,
+    *,
+    parts: Sequence[str] | None = None,
+    cure: str = 'Mend them',
   ) -> tuple[int, Any]:
     """Returns the newest sound checkpoint: (step, state); all processes agree.
 
@@ -82,6 +87,7 @@ class Checkpoints:
       shapes: tree of ShapeDtypeStructs with shardings, how to lay it out.
       parts: names of the attributes of `shapes` to restore, into a dict; by
         default the whole.
+      cure: what a user can do where none is sound, for the error.
 
     Raises:
       ValueError: if no checkpoint is sound; then none is set aside.
@@ -101,7 +107,7 @@ class Checkpoints:
       raise ValueError(
         f'no checkpoint in {self.folder} can be restored:\n'
         + '\n'.join(f'  step {step}: {why}' for step, why in damaged.items())
-        + '\nMend them, or begin anew with another --workdir'
+        + f'\n{cure}, or begin anew with another --workdir'
       )
     for bad, fault in damaged.items():
       aside = self._set_aside(bad)
@@ -218,6 +224,7 @@ def _restore_step(
     # Orbax's own manager would wait for all processes at the end, for ever
     # where one of them met an error.
     with _finished_reads():
+      _check_shapes(folder / str(step) / ITEM, shapes)
       restored = ocp.PyTreeCheckpointHandler().restore(
         folder / str(step) / ITEM,
         args=ocp.args.PyTreeRestore(
@@ -244,6 +251,25 @@ def _restore_step(
         f'{path} has the checksum {found}, saved with {checksums.get(path)}'
       )
   return restored, None
+
+
+def _check_shapes(folder: epath.Path, shapes: Any) -> None:
+  """Names the first array that was saved in another shape; orbax does not.
+
+  Raises:
+    ValueError: if there is one.
+  """
+  metadata = ocp.PyTreeCheckpointHandler().metadata(folder)
+  saved, asked = (
+    {
+      jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape
+      for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+    for tree in (metadata.tree, shapes)
+  )
+  for path, shape in asked.items():
+    if saved.get(path, shape) != shape:
+      raise ValueError(f'{path} is {saved[path]}, expected {shape}')
 
 
 class _PatientLoop(asyncio.SelectorEventLoop):

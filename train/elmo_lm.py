@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from data import word_streams
+from data import tokenization, word_streams
 from data.characters import MAX_CHARACTERS
 from data.words import Words
 from models import elmo
@@ -53,6 +53,16 @@ def check(config: Any) -> None:
     or model.projection_dim < sum(count for _, count in model.filters),
     'model.projection_dim',
     'less than there are model.filters',
+  )
+  training = tokenization.parse_training(config.data.tokenizer)
+  ensure(
+    # A store that is there is not built; what it is of, is seen later.
+    config.data.folder is not None
+    or training is None
+    or training.kind == 'words',
+    'data.tokenizer',
+    "train:words:N, or a vocabulary of words: model.name='elmo' reads them"
+    ' whole',
   )
   batches = {phase.global_batch for phase in settings.check_phases(config)}
   if len(batches) > 1:

@@ -55,6 +55,19 @@ def build_objective(
   )
 
 
+def _open_apart(
+  store: Store, length: int, *, held_out: bool
+) -> streams.Examples:
+  """Returns windows that stay inside documents."""
+  if hasattr(store.tokenizer, 'softmax_size'):
+    raise ValueError(
+      f"{store.folder} is a store of whole words, which model.name='gpt' has no"
+      ' softmax for: prepare the text with --tokenizer train:bpe:N, or train'
+      " with data.tokenizer='train:bpe:N'"
+    )
+  return streams.Examples(store, length, held_out=held_out)
+
+
 def _open_joined(
   store: Store, length: int, *, held_out: bool
 ) -> streams.Examples:
@@ -96,7 +109,7 @@ GPT = Architecture(
   describe=describe_transformer,
   build_model=build_model,
   build_objective=build_objective,
-  open_examples=streams.Examples,
+  open_examples=_open_apart,
   batch_shapes=streams.batch_shapes,
   adjust_init=_adjust_init,
   num_parameters=gpt.num_parameters,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from elmo_store import build_words, write_topics
 from flax import linen as nn
 from gpt_store import small_gpt_config, small_stores
 
@@ -162,6 +163,25 @@ def test_meshes_agree(stores, tmp_path):
   np.testing.assert_allclose(losses['mixed'], losses['single'], rtol=1e-4)
 
 
+def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):
+  create = assemble.Job.create_state
+
+  def spoilt(job):
+    state = create(job)
+    return state.replace(
+      params=jax.tree.map(lambda x: x * np.nan, state.params)
+    )
+
+  monkeypatch.setattr(assemble.Job, 'create_state', spoilt)
+  with pytest.raises(
+    FloatingPointError, match='(?s)not finite in step 1.*dropout: lm nan'
+  ) as error:
+    loop.train(small_gpt_config('gpt', stores), tmp_path)
+  assert 'Documents of the batch' not in str(error.value)
+  with np.load(tmp_path / 'nonfinite-step-0.npz') as batch:
+    assert len(batch['window']) == 16
+
+
 @pytest.mark.parametrize(
   ('name', 'overrides', 'message'),
   [
@@ -175,3 +195,14 @@ def test_bad_input_is_refused(name, overrides, message, stores, tmp_path):
   config = settings.with_overrides(small_gpt_config(name, stores), overrides)
   with pytest.raises(ValueError, match=message):
     loop.train(config, tmp_path)
+
+
+def test_whole_words_are_refused(tmp_path):
+  """Types beyond the softmax would be read as its last piece."""
+  store = build_words(write_topics(tmp_path, 0, 20), tmp_path / 'words')
+  config = small_gpt_config('gpt', {'gpt': store})
+  with pytest.raises(
+    ValueError, match="store of whole words.*data.tokenizer='train:bpe:N'"
+  ):
+    loop.train(config, tmp_path / 'new')
+  assert not (tmp_path / 'new').exists()

@@ -108,6 +108,10 @@ def test_bad_values_are_named(overrides, message):
       'less than there are model.filters',
     ),
     (
+      {'data.tokenizer': 'train:wordpiece:6000'},
+      "data.tokenizer='train:wordpiece:6000': expected train:words:N",
+    ),
+    (
       {'train.phases': ((9, 20, 8, 'continue'), (1, 20, 4, 'continue'))},
       r'global batches of \[4, 8\], expected one',
     ),

@@ -318,8 +318,8 @@ def _run(arguments: argparse.Namespace) -> None:
     reporting.figures_table(figures, arguments.output)
   if counts.cut_words:
     reporting.say(
-      f'{counts.cut_words:,} words have more than {characters.MAX_BYTES} bytes:'
-      ' they are cut, as released'
+      f'Cut after {characters.MAX_BYTES} bytes, as released:'
+      f' {counts.cut_words:,} of the words'
     )
 
 

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
+from jax.sharding import PartitionSpec
 
 from models import layers, lstm
 
@@ -210,31 +211,71 @@ def without_padding(
   )
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def encode_once(
+  encode: Encode,
+  widest: int,
+  params: Any,
+  characters_KBTC: Array,
+  words_KBT: Array,
+) -> Array:
+  """Encodes words of which many are the same, each of them once a device.
+
+  Text repeats itself: of 1,000 words a half is distinct. Each device looks at
+  its own rows; the whole encoder comes there once, and its gradients are summed
+  once. Inside, nothing travels: loops of different lengths would wait for each
+  other.
+
+  Args:
+    encode: the encoder as a function.
+    widest: characters that its widest filter sees.
+    params: its parameters.
+    characters_KBTC: int [K, B, T, C], the rows of a batch second.
+    words_KBT: int, equal where the characters are; 0 or more, below 2^30.
+
+  Returns:
+    [K, B, T, P], as `encode(params, characters_KBTC)`.
+  """
+
+  def encode_rows(
+    params: Any, characters_KBTC: Array, words_KBT: Array
+  ) -> Array:
+    vectors_NP = _encode_distinct(
+      encode,
+      widest,
+      params,
+      characters_KBTC.reshape(-1, characters_KBTC.shape[-1]),
+      words_KBT.reshape(-1),
+    )
+    return vectors_NP.reshape(*words_KBT.shape, -1)
+
+  mesh = jax.sharding.get_abstract_mesh()
+  axes = nn.logical_to_mesh_axes(('batch',))[0] or ()
+  axes = (axes,) if isinstance(axes, str) else tuple(axes)
+  if mesh.empty or math.prod(mesh.shape[axis] for axis in axes) == 1:
+    return encode_rows(params, characters_KBTC, words_KBT)
+  rows = PartitionSpec(None, axes)
+  return jax.shard_map(
+    encode_rows,
+    in_specs=(PartitionSpec(), rows, rows),
+    out_specs=rows,
+    check_vma=False,
+  )(params, characters_KBTC, words_KBT)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _encode_distinct(
   encode: Encode,
   widest: int,
   params: Any,
   characters_NC: Array,
   words_N: Array,
 ) -> Array:
-  """Encodes words of which many are the same, each of them once.
+  """Returns `encode(params, characters_NC)` [N, P], each word encoded once.
 
-  Text repeats itself: of 15,000 words a quarter is distinct. All shapes are
-  static; the loop over parts ends with the last distinct word, and the long
-  ones are in the last parts. The derivative is written out because JAX has none
-  of such a loop; it encodes again, so that of the encoder's inside only one
-  part is ever held.
-
-  Args:
-    encode: the encoder as a function.
-    widest: characters that its widest filter sees.
-    params: its parameters.
-    characters_NC: int [N, C].
-    words_N: int [N], equal where the characters are; 0 or more, below 2^30.
-
-  Returns:
-    [N, P], as `encode(params, characters_NC)`.
+  All shapes are static; the loop over parts ends with the last distinct word,
+  and the long ones are in the last parts. The derivative is written out because
+  JAX has none of such a loop; it encodes again, so that of the encoder's inside
+  only one part is ever held.
   """
   return _encode_once(encode, widest, params, characters_NC, words_N)[0]
 
@@ -246,15 +287,14 @@ def _encode_once(
   characters_NC: Array,
   words_N: Array,
 ) -> tuple[Array, tuple]:
-  """Returns what `encode_once` does, and what its derivative needs."""
+  """Returns the vectors, and what their derivative needs."""
   N = words_N.size
   part = -(-N // NUM_PARTS)
-  characters_NC = _on_all_devices(characters_NC)
   numbers_N = jnp.where(
     are_short(characters_NC, widest), words_N, words_N + _LONG
   )
   _, first_N, place_N = jnp.unique(
-    _on_all_devices(numbers_N), size=N, return_index=True, return_inverse=True
+    numbers_N, size=N, return_index=True, return_inverse=True
   )
   num_parts = place_N.max() // part + 1
   first_M = jnp.pad(first_N, (0, NUM_PARTS * part - N), mode='edge')
@@ -263,7 +303,7 @@ def _encode_once(
   def encode_part(i: Array, vectors_MP: Array) -> Array:
     rows = lax.dynamic_slice_in_dim(first_M, i * part, part)
     vectors = without_padding(
-      lambda characters: encode(params, _in_rows(characters)),
+      functools.partial(encode, params),
       characters_NC[rows],
       widest,
     )
@@ -276,7 +316,7 @@ def _encode_once(
     jnp.zeros((NUM_PARTS * part, *shape.shape[1:]), shape.dtype),
   )
   saved = (params, characters_NC, first_M, place_N, num_parts)
-  return _on_all_devices(vectors_MP)[place_N], saved
+  return vectors_MP[place_N], saved
 
 
 def _encode_once_backward(
@@ -286,17 +326,15 @@ def _encode_once_backward(
   part = len(first_M) // NUM_PARTS
   d_vectors_MP = jnp.zeros((len(first_M), gradient_NP.shape[-1]))
   d_vectors_MP = d_vectors_MP.at[place_N].add(gradient_NP.astype(jnp.float32))
-  d_vectors_MP = _on_all_devices(d_vectors_MP).astype(gradient_NP.dtype)
+  d_vectors_MP = d_vectors_MP.astype(gradient_NP.dtype)
 
   def add_part(i: Array, total: Any) -> Any:
     rows = lax.dynamic_slice_in_dim(first_M, i * part, part)
     d_vectors = lax.dynamic_slice_in_dim(d_vectors_MP, i * part, part)
 
     def derive(characters: Array) -> Any:
-      _, pull = jax.vjp(
-        lambda params: encode(params, _in_rows(characters)), params
-      )
-      return pull(_in_rows(d_vectors))[0]
+      _, pull = jax.vjp(lambda params: encode(params, characters), params)
+      return pull(d_vectors)[0]
 
     d_params = without_padding(derive, characters_NC[rows], widest)
     return jax.tree.map(jnp.add, total, d_params)
@@ -305,13 +343,4 @@ def _encode_once_backward(
   return lax.fori_loop(0, num_parts, add_part, zeros), None, None
 
 
-encode_once.defvjp(_encode_once, _encode_once_backward)
-
-
-def _on_all_devices(array: Array) -> Array:
-  return nn.with_logical_constraint(array, (None,) * array.ndim)
-
-
-def _in_rows(array_MN: Array) -> Array:
-  """Spreads words over the devices that share a batch."""
-  return nn.with_logical_constraint(array_MN, ('batch', None))
+_encode_distinct.defvjp(_encode_once, _encode_once_backward)

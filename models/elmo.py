@@ -268,14 +268,7 @@ class Elmo(nn.Module):
     if self.is_initializing():
       return self.encode(characters)
     encode, params = self._encoder()
-    vectors_NP = char_cnn.encode_once(
-      encode,
-      self._widest,
-      params,
-      characters.reshape(-1, characters.shape[-1]),
-      words.reshape(-1),
-    )
-    return vectors_NP.reshape(*words.shape, -1)
+    return char_cnn.encode_once(encode, self._widest, params, characters, words)
 
   def _encoder(self) -> tuple[char_cnn.Encode, dict]:
     """Returns the encoder as a function, and its parameters."""

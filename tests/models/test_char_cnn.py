@@ -15,6 +15,7 @@ from models import char_cnn
 ENCODER = char_cnn.CharacterEncoder(
   char_embed_dim=3, filters=((1, 4), (4, 12)), num_highway=1, projection_dim=6
 )
+WIDEST = 4
 WORDS = {  # numbers of words, the sizes of the parts rounded up or not
   'all distinct': np.random.default_rng(0).permutation(32),
   'all equal': np.full(32, 7),
@@ -36,9 +37,11 @@ def make_params():
   )
 
 
-def spell(words):
-  """Characters [N, 50] that tell words apart."""
+def spell(words, *, short=False):
+  """Characters [N, 50] that tell words apart; every other word may be short."""
   spellings = np.random.default_rng(1).integers(0, 261, (5000, 50))
+  if short:
+    spellings[::2, char_cnn.SHORT - WIDEST :] = 260
   return spellings[words].astype(np.int16)
 
 
@@ -47,7 +50,20 @@ def encode(params, characters):
 
 
 def encode_once(params, characters, words):
-  return char_cnn.encode_once(encode, params, characters, words)
+  vectors_KBTP = char_cnn.encode_once(
+    encode, WIDEST, params, characters[None, :, None], words[None, :, None]
+  )
+  return vectors_KBTP[0, :, 0]
+
+
+def assert_close(found, expected):
+  bert_cases.assert_close(found[0], expected[0], 1e-5)
+  # Sums over all places of padding, in another order.
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5),
+    found[1],
+    expected[1],
+  )
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -63,21 +79,22 @@ def evaluate(function, params, *rest):
   return vectors, gradient
 
 
+@pytest.mark.parametrize('short', [False, True])
 @pytest.mark.parametrize('name', WORDS)
-def test_vectors_and_gradients_are_those_of_every_word(name):
+def test_vectors_and_gradients_are_those_of_every_word(name, short):
   words = WORDS[name]
-  params, characters = make_params(), spell(words)
+  params, characters = make_params(), spell(words, short=short)
   found = evaluate(encode_once, params, characters, words)
   expected = evaluate(encode, params, characters)
   assert found[0].shape == (len(words), 6)
   assert np.abs(found[0]).max() > 0.1
-  bert_cases.assert_close(found, expected, 1e-5)
+  assert_close(found, expected)
 
 
 @pytest.mark.parametrize('count', [32, 40])  # in parts of 4 and 5
 def test_on_eight_devices(count):
   words = np.random.default_rng(0).integers(0, count // 2, count)
-  params, characters = make_params(), spell(words)
+  params, characters = make_params(), spell(words, short=True)
   expected = evaluate(encode, params, characters)
   mesh = jax.sharding.Mesh(
     np.array(jax.devices()).reshape(2, 2, 2), ('data', 'fsdp', 'tensor')
@@ -95,7 +112,7 @@ def test_on_eight_devices(count):
     sharded = jax.device_put(params, places)
     found = evaluate(encode_once, sharded, characters, words)
   jax.clear_caches()
-  bert_cases.assert_close(found, expected, 1e-5)
+  assert_close(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +131,13 @@ def test_each_distinct_word_is_encoded_once(distinct, parts):
 
   @jax.jit
   def run(params):
-    return char_cnn.encode_once(watched, params, characters, words).sum()
+    return char_cnn.encode_once(
+      watched,
+      WIDEST,
+      params,
+      characters[None, :, None],
+      words[None, :, None],
+    ).sum()
 
   run(make_params())
   jax.effects_barrier()
@@ -127,3 +150,26 @@ def test_each_distinct_word_is_encoded_once(distinct, parts):
   jax.grad(run)(make_params())
   jax.effects_barrier()
   assert len(seen) == 2 * parts
+
+
+def test_short_words_are_looked_at_no_further():
+  """Only where all are short: their padding tells nothing."""
+  characters = spell(np.arange(6), short=True)
+  short = char_cnn.are_short(jnp.asarray(characters), WIDEST)
+  assert short.tolist() == [True, False] * 3
+  # One more character in sight of the filters that SHORT cuts off.
+  longer = characters.copy()
+  longer[0, char_cnn.SHORT - WIDEST] = 5
+  assert not char_cnn.are_short(jnp.asarray(longer), WIDEST)[0]
+  shapes = []
+
+  def run(characters):
+    shapes.append(characters.shape)
+    return encode(make_params(), characters)
+
+  for rows in (characters[::2], characters):
+    found = jax.jit(lambda rows: char_cnn.without_padding(run, rows, WIDEST))(
+      rows
+    )
+    np.testing.assert_allclose(found, encode(make_params(), rows), atol=1e-6)
+  assert {shape[1] for shape in shapes} == {char_cnn.SHORT, 50}

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 KINDS = (
@@ -62,9 +62,7 @@ class Collective(NamedTuple):
     return factor * self.bytes
 
 
-def collectives(
-  text: str, num_devices: int, loops: Mapping[str, int] | None = None
-) -> list[Collective]:
+def collectives(text: str, num_devices: int) -> list[Collective]:
   """Returns the collective operations of a compiled program.
 
   What the compiler spreads over several fusions counts once, a loop's body as
@@ -73,8 +71,6 @@ def collectives(
   Args:
     text: the program, as `compiled.as_text()` prints it.
     num_devices: that it runs on.
-    loops: how often loops run of which only the data tell: by a part of the
-      loop's name in the Python code.
 
   Raises:
     ValueError: if a loop around a collective does not tell how often it runs.
@@ -97,7 +93,7 @@ def collectives(
           inner, inner_loop = times, loop
           if role == 'body':
             inner_loop = called
-            trips = _trips(line, computations, loops or {})
+            trips = _trips(line, computations)
             inner = None if None in (times, trips) else times * trips
           visit(called, inner, inner_loop)
 
@@ -128,14 +124,8 @@ def _computations(text: str) -> tuple[dict[str, list[str]], str]:
   return computations, entry
 
 
-def _trips(
-  line: str, computations: dict[str, list[str]], loops: Mapping[str, int]
-) -> int | None:
+def _trips(line: str, computations: dict[str, list[str]]) -> int | None:
   """Returns how often a `while` runs: the constant that it counts up to."""
-  name = re.search(r'op_name="([^"]*)"', line)
-  for part, trips in loops.items():
-    if name and part in name[1]:
-      return trips
   known = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
   if known:
     return int(known[1])

@@ -52,8 +52,6 @@ from train.reporting import say
 from train.settings import Phase
 
 GIB = 2**30
-# The least: as many parts of a batch's words as hold distinct ones.
-LOOPS = {'_encode_once/while': 1}
 
 
 def preflight(
@@ -216,7 +214,7 @@ def _describe(
     'usable': usable,
   }
   cost = program.cost_analysis()
-  found = hlo.collectives(program.as_text(), num_devices, LOOPS)
+  found = hlo.collectives(program.as_text(), num_devices)
   sent = sum(collective.sent_bytes for collective in found)
   peak = device.peak_of(tpu.devices[0].device_kind) * 1e12
   kept = plan.residual_bytes(job, phase) * job.config.train.micro_batches

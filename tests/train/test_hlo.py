@@ -130,28 +130,3 @@ collective-permute-start(%p), channel_id=4
   assert found['collective-permute'].bytes == 64
   with pytest.raises(ValueError, match='loop body: no number of repetitions'):
     hlo.collectives(text.replace('constant(12)', 'parameter(0)'), 8)
-
-
-def test_loops_that_only_the_data_end_count_as_told():
-  mesh = sharding.make_mesh(
-    ml_collections.ConfigDict(dict(data=8, fsdp=1, tensor=1))
-  )
-  rows = NamedSharding(mesh, PartitionSpec('data'))
-
-  def repeated(x, times):
-    def body(_, x):
-      return x + jnp.sin(x).sum(axis=0)
-
-    with jax.named_scope('until_done'):
-      return jax.lax.fori_loop(0, times, body, x)
-
-  x = jax.ShapeDtypeStruct((8, 16), jnp.float32, sharding=rows)
-  program = jax.jit(repeated, out_shardings=rows).lower(x, 3).compile()
-  text = program.as_text()
-  for loops in (None, {'another': 5}):
-    with pytest.raises(ValueError, match='no number of repetitions'):
-      hlo.collectives(text, mesh.size, loops)
-  found = hlo.collectives(text, mesh.size, {'until_done/while': 5})
-  assert [(c.kind, c.times, c.bytes) for c in found] == [
-    ('all-reduce', 5, 5 * 64)
-  ]

@@ -50,9 +50,7 @@ def main(name, tpu, overrides):
   }
   with sharding.scope(job.mesh, config.mesh.rules):
     program = job.train_step(length).lower(job.shapes, batch).compile()
-  travelling = hlo.collectives(
-    program.as_text(), job.mesh.size, preflight.LOOPS
-  )
+  travelling = hlo.collectives(program.as_text(), job.mesh.size)
   result = {
     'collectives': [
       each._asdict() | {'bytes': each.bytes} for each in travelling

@@ -44,7 +44,7 @@ def test_of_the_softmax_only_rows_travel(step):
 
 @pytest.mark.slow
 def test_nothing_travels_inside_our_loops(step):
-  """Over words, and over parts of the distinct ones; the compiler has others."""
+  """Over words, and parts of the distinct ones; the compiler has others."""
   assert step['collectives']
   for collective in step['collectives']:
     assert collective['times'] % LENGTH, collective

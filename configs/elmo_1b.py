@@ -7,9 +7,8 @@ directions.
 
 The text is that of the benchmark, cut into words already, one sentence a line:
 
-  python -m data.prepare --source 'training-monolingual.tokenized.shuffled/*' \\
-    --tokenizer train:words:793471:spaces --document_break blank_line \\
-    --held_out 0.01 --out STORE
+  python -m data.prepare --source 'training-monolingual.tokenized.shuffled/*' \
+    --tokenizer train:words:793471:spaces --held_out 0.01 --out STORE
   python -m train.main --config elmo_1b --config.data.folder=STORE
 """
 
@@ -25,7 +24,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.model.dtype = 'bfloat16'
   config.data.tokenizer = 'train:words:793471:spaces'
   config.data.source = 'training-monolingual.tokenized.shuffled/*'
-  config.data.document_break = 'blank_line'
   config.data.held_out = 0.01
   # 10 epochs: 768,648,884 / (384 * 20) = 100,084 steps each.
   config.train.phases = ((1_000_840, 20, 384, 'continue'),)

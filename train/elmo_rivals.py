@@ -119,8 +119,9 @@ def sampled_losses(
 ) -> Any:
   """Returns the loss of each word against its own sampled softmax.
 
-  Each score is less by the logarithm of how often its word is expected among
-  the samples; samples that are a row's target do not count in that row.
+  As ours: each score is less by the log-probability that its word is among the
+  samples, where it counts once; samples that are a row's target do not count in
+  that row.
 
   Args:
     softmax: of `make_softmax`.
@@ -130,12 +131,13 @@ def sampled_losses(
   """
   import torch
 
-  num_words = softmax['bias'].num_embeddings
+  num_words, num_samples = softmax['bias'].num_embeddings, len(samples_S)
+  samples_S = samples_S.unique()
   words = torch.cat([targets_N, samples_S])
   kernel, bias = softmax['kernel'](words), softmax['bias'](words)[:, 0]
   # log((w + 2) / (w + 1)) / log(V + 1) is the probability of word w.
   share = torch.log1p(1 / (words + 1.0)) / math.log(num_words + 1)
-  bias = bias - torch.log(len(samples_S) * share)
+  bias = bias - torch.log(-torch.expm1(num_samples * torch.log1p(-share)))
   N = len(targets_N)
   target_N1 = (hidden_NP * kernel[:N]).sum(-1, keepdim=True) + bias[:N, None]
   sampled_NS = torch.addmm(bias[N:], hidden_NP, kernel[N:].T)

@@ -172,9 +172,10 @@ def test_loss_of_a_word_is_its_sampled_softmax():
   kernel, bias = (softmax[name].weight.detach().numpy() for name in softmax)
   share = np.log((np.arange(V) + 2) / (np.arange(V) + 1)) / np.log(V + 1)
   assert abs(share.sum() - 1) < 1e-12
-  scores = hidden @ kernel.T + bias[:, 0] - np.log(len(samples) * share)
+  among = 1 - (1 - share) ** len(samples)
+  scores = hidden @ kernel.T + bias[:, 0] - np.log(among)
   for row, target in enumerate(targets):
-    others = [scores[row, word] for word in samples if word != target]
+    others = [scores[row, word] for word in {*samples} - {target}]
     total = sum(math.exp(score) for score in [scores[row, target], *others])
     expected = math.log(total) - scores[row, target]
     np.testing.assert_allclose(losses[row].item(), expected, rtol=1e-6)

@@ -68,7 +68,10 @@ def load(weights: epath.PathLike, model: Any, fresh: Any) -> Any:
   _check_fit(weights, model, fresh, theirs, params)
   begun = {
     name: jax.tree.map(
-      lambda leaf, place: jax.device_put(leaf, place.sharding),
+      # Each process makes the shards that its devices hold.
+      lambda leaf, place: jax.make_array_from_callback(
+        leaf.shape, place.sharding, leaf.__getitem__
+      ),
       params[name],
       fresh[name],
     )

@@ -273,7 +273,10 @@ def print_plan(
       'tokens',
       f'{len(store.tokens):,}, of them {int(store.counts.sum()):,} to train on',
     ),
-    ('vocabulary', f'{store.tokenizer.vocab_size:,} pieces'),
+    (
+      'vocabulary',
+      f'{store.tokenizer.vocab_size:,} pieces ({store.tokenizer.description})',
+    ),
     (
       'model',
       f'{config.model.name}, {job.architecture.describe(config.model)},'

@@ -310,13 +310,14 @@ def _released_shapes(model: elmo.Elmo) -> dict[str, tuple[int, ...]]:
 def _shapes(model: elmo.Elmo) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns 'path/of/leaf' -> shape of all our arrays."""
   shape = (1, 1) if model.num_words else (1, 1, model.max_characters)
-  boxed = jax.eval_shape(
-    model.init,
+  # Unboxed while nothing is there: where a mesh is set, flax would place it.
+  params = jax.eval_shape(
+    lambda *inputs: nn.meta.unbox(model.init(*inputs))['params'],
     jax.random.key(0),
     jax.ShapeDtypeStruct(shape, jnp.int32),
     jax.ShapeDtypeStruct((1,), jnp.int32),
   )
-  return strict.flatten(nn.meta.unbox(boxed['params']))
+  return strict.flatten(params)
 
 
 def _known_options(characters: bool) -> dict[str, tuple[str, str]]:

@@ -10,6 +10,7 @@ from data.words import Words
 
 SHORT_DOCUMENT = 128  # tokens; a window of BERT's short phase
 MANY_UNKNOWN = 0.01
+MANY_NOT_PREDICTED = 0.1  # of whole words
 
 
 def summarise(lengths: collections.Counter) -> dict[str, Any]:
@@ -87,6 +88,12 @@ def find_warnings(
     found.append(
       f'{audit["unknown_rate"]:.1%} of the tokens are unknown: does the '
       'vocabulary fit this text?'
+    )
+  if audit.get('softmax_unknown_rate', 0) > MANY_NOT_PREDICTED:
+    found.append(
+      f'{audit["softmax_unknown_rate"]:.1%} of the tokens are words that the '
+      'softmax does not know, one <UNK> to it: perplexities flatter, and '
+      'another vocabulary may fit this text better.'
     )
   asked = audit['vocab_size_asked']
   size = audit.get('softmax_size', audit['vocab_size'])

@@ -183,9 +183,10 @@ def are_short(characters: Array, widest: int) -> Array:
     widest: characters that the widest filter sees.
 
   Returns:
-    bool [...]; nowhere if C is `SHORT` or less, where there is nothing to gain.
+    bool [...]; nowhere if C is `SHORT` or less, where there is nothing to gain,
+    or a filter is wider than that.
   """
-  if characters.shape[-1] <= SHORT:
+  if not widest < SHORT < characters.shape[-1]:
     return jnp.zeros(characters.shape[:-1], bool)
   rest = characters[..., SHORT - widest :]
   return (rest == rest[..., :1]).all(axis=-1)
@@ -201,7 +202,7 @@ def without_padding(
     characters: int [..., C].
     widest: as `are_short` takes it.
   """
-  if characters.shape[-1] <= SHORT:
+  if not widest < SHORT < characters.shape[-1]:
     return run(characters)
   return lax.cond(
     are_short(characters, widest).all(),

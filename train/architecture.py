@@ -61,6 +61,7 @@ class Architecture(NamedTuple):
   """A family of models and how it is pre-trained, as functions.
 
   Attributes:
+    keys: of `config.model` that others do not have.
     check: (config) -> raises a ValueError if its own keys make no sense.
     describe: (config.model) -> its sizes, for people.
     build_model: (config.model, V) -> module.
@@ -76,6 +77,7 @@ class Architecture(NamedTuple):
     token_counts: store -> int [V], how often each is a target in training.
   """
 
+  keys: frozenset[str]
   check: Callable[[Any], None]
   describe: Callable[[Any], str]
   build_model: Callable[[Any, int], nn.Module]
@@ -100,6 +102,9 @@ def expect_objective(config: Any, *names: str) -> None:
       f'train.objective={found!r}: model.name={config.model.name!r} is trained'
       f' with {" or ".join(map(repr, names))}'
     )
+
+
+TRANSFORMER_KEYS = frozenset({'embed_dim', 'num_heads', 'mlp_dim'})
 
 
 def describe_transformer(model_config: Any) -> str:

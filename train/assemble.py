@@ -15,6 +15,7 @@ from train import (
   elmo_lm,
   gpt_lm,
   optim,
+  reporting,
   settings,
   sharding,
   state,
@@ -96,6 +97,11 @@ class Job:
         cure='Mend them, pass --config.train.reset_streams=true where they are'
         ' of another train.global_batch',
       )
+    reporting.say(
+      'train.reset_streams: the rows begin with empty memories, at this and any'
+      ' other start with it; leave it out once a checkpoint of the new batch is'
+      ' there.'
+    )
     parts = {field.name for field in dataclasses.fields(TrainState)} - {'carry'}
     step, restored = checkpoints.restore(self.shapes, parts=sorted(parts))
     rows = self.phases[-1].global_batch
@@ -203,6 +209,13 @@ def check(config: Any, mesh: Mesh) -> Architecture:
     ValueError: naming the key, what was found and what was expected.
   """
   architecture = architecture_of(config)
+  missing = architecture.keys - set(config.model)
+  if missing:
+    raise ValueError(
+      f'model.name={config.model.name!r} needs the keys'
+      f' {", ".join(sorted(missing))} of model, which this config lacks: start'
+      ' from a config of such a model'
+    )
   settings.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
   architecture.check(config)
   return architecture

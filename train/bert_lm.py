@@ -6,6 +6,7 @@ from data import pairs, transforms
 from models import bert
 from train import objectives, samples, settings
 from train.architecture import (
+  TRANSFORMER_KEYS,
   Architecture,
   Vocabulary,
   describe_transformer,
@@ -104,6 +105,7 @@ def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
 
 
 ARCHITECTURE = Architecture(
+  keys=TRANSFORMER_KEYS,
   check=settings.check_transformer,
   describe=describe_transformer,
   build_model=build_model,

@@ -207,6 +207,7 @@ def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
 
 
 ARCHITECTURE = Architecture(
+  keys=frozenset({'lstm_dim', 'projection_dim', 'filters'}),
   check=check,
   describe=describe,
   build_model=build_model,

@@ -276,6 +276,10 @@ def main() -> None:
   arguments = parser.parse_args()
   if arguments.batch_size is not None and not arguments.stateful:
     parser.error('--batch_size is of --stateful; else give --batch_tokens')
+  for name in ('batch_size', 'batch_tokens'):
+    value = getattr(arguments, name)
+    if value is not None and value < 1:
+      parser.error(f'--{name}={value}: expected 1 or more')
   if arguments.batch_tokens is not None and arguments.stateful:
     parser.error('--batch_tokens is not of --stateful; give --batch_size')
   device.enable_compilation_cache()

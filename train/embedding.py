@@ -241,8 +241,9 @@ def check_layers(
   if isinstance(layers, str) or not all(
     -num_layers - 1 <= number <= num_layers for number in layers
   ):
+    asked = layers if isinstance(layers, str) else ','.join(map(str, layers))
     raise ValueError(
-      f'--layers={layers}: expected {", ".join(LAYERS)} or numbers from'
+      f'--layers={asked}: expected {", ".join(LAYERS)} or numbers from'
       f' {-num_layers - 1} to {num_layers}; 0 is the layer of the words'
     )
   return tuple(layers)

@@ -7,6 +7,7 @@ from data.corpus import Store
 from models import gpt
 from train import objectives, samples, settings
 from train.architecture import (
+  TRANSFORMER_KEYS,
   Architecture,
   Vocabulary,
   describe_transformer,
@@ -105,6 +106,7 @@ def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
 
 
 GPT = Architecture(
+  keys=TRANSFORMER_KEYS,
   check=settings.check_transformer,
   describe=describe_transformer,
   build_model=build_model,

@@ -29,6 +29,7 @@ FREE_KEYS = (
   'data.loader',
   'mesh.data',
   'mesh.fsdp',
+  'mesh.rules',
   'mesh.tensor',
   'train.checkpoint_every',
   'train.deterministic',

@@ -173,3 +173,11 @@ def test_short_words_are_looked_at_no_further():
     )
     np.testing.assert_allclose(found, encode(make_params(), rows), atol=1e-6)
   assert {shape[1] for shape in shapes} == {char_cnn.SHORT, 50}
+
+
+@pytest.mark.parametrize('widest', [char_cnn.SHORT, 21, 50])
+def test_wide_filters_look_at_all_of_every_word(widest):
+  characters = jnp.asarray(spell(np.arange(6), short=True))
+  assert not char_cnn.are_short(characters, widest).any()
+  found = char_cnn.without_padding(lambda rows: rows, characters, widest)
+  np.testing.assert_array_equal(found, characters)

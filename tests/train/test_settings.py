@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from configs import base
-from train import assemble, settings
+from train import assemble, settings, sharding
 
 
 def check(config, batch_parts):
@@ -121,6 +121,22 @@ def test_bad_values_of_elmo_are_named(overrides, message):
   config = settings.with_overrides(settings.load_config('elmo_tiny'), overrides)
   with pytest.raises(ValueError, match=message):
     check(config, batch_parts=1)
+
+
+@pytest.mark.parametrize(
+  ('name', 'model', 'keys'),
+  [
+    ('bert_tiny', 'elmo', 'filters, lstm_dim, projection_dim'),
+    ('elmo_tiny', 'gpt', 'embed_dim, mlp_dim, num_heads'),
+  ],
+)
+def test_another_model_needs_other_keys(name, model, keys):
+  config = settings.with_overrides(
+    settings.load_config(name), {'model.name': model}
+  )
+  mesh = sharding.make_mesh(config.mesh)
+  with pytest.raises(ValueError, match=f"'{model}' needs the keys {keys}"):
+    assemble.check(config, mesh)
 
 
 def test_overrides_of_a_single_phase_need_a_single_phase():

@@ -10,6 +10,7 @@ The text is that of the benchmark, cut into words already, one sentence a line:
   python -m data.prepare --source 'training-monolingual.tokenized.shuffled/*' \
     --tokenizer train:words:793471:spaces --held_out 0.01 --out STORE
   python -m train.main --config elmo_1b --config.data.folder=STORE
+  python -m train.preflight --config elmo_1b --topology v5e-16
 """
 
 import ml_collections

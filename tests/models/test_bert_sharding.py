@@ -1,4 +1,5 @@
 import bert_cases
+import elmo_cases
 import jax
 import numpy as np
 from flax import linen as nn
@@ -38,8 +39,19 @@ def test_every_name_has_a_rule_and_every_rule_a_name(monkeypatch):
   assert len(set(rules)) == len(rules)
   split = rules.index('batch')  # activations begin
   used = {name for _, names, _ in params for name in names}
-  assert used == set(rules[:split])
+  of_elmo = {
+    name
+    for leaf in jax.tree.leaves(
+      elmo_cases.abstract_params(elmo_cases.make_model()),
+      is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned),
+    )
+    for name in leaf.names
+    if name
+  }
+  assert used | of_elmo == set(rules[:split])
   used = {name for _, names, _ in activations for name in names if name}
+  # Of ELMo's softmax over all words.
+  used |= {'activation_words', 'activation_rows'}
   assert used == set(rules[split:])
 
 

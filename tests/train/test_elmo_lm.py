@@ -76,8 +76,9 @@ def test_a_run_learns_and_says_so(finished):
   )
   rows = read_rows(workdir)
   losses = [rows[step, 'train/loss'] for step in range(1, STEPS + 1)]
-  # Untrained, each of V words is about as likely.
-  assert losses[0] == pytest.approx(LENGTH * np.log(WORDS), rel=0.1)
+  # Untrained, each of V words is about as likely; of a rare one the sampled
+  # loss is less than of the whole softmax.
+  assert 0.75 < losses[0] / (LENGTH * np.log(WORDS)) < 1.05
   assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 2
   assert (workdir / 'curves.png').read_bytes().startswith(b'\x89PNG')
   head, *sentences = said

@@ -158,7 +158,7 @@ def test_what_would_fail_at_the_end_fails_at_the_beginning(output, tmp_path):
 @pytest.mark.parametrize(
   'options, message',
   [
-    ({'layers': (0, 3)}, r'--layers=\(0, 3\): expected .* from -3 to 2'),
+    ({'layers': (0, 3)}, '--layers=0,3: expected .* from -3 to 2'),
     ({'layers': 'middle'}, '--layers=middle: expected all, mean, top'),
     ({'batch_tokens': 0}, '--batch_tokens=0: expected 1 or more'),
     ({'batch_size': -1, 'stateful': True}, '--batch_size=-1: expected 1 or'),
@@ -193,7 +193,7 @@ def test_command(small, text, output, tmp_path, monkeypatch, capsys):
   printed = run('--json')
   figures = json.loads(printed.out)
   assert figures['words'] == 16 and figures['words_per_second'] > 0
-  assert '2 words have more than 48 bytes' in printed.err
+  assert 'Cut after 48 bytes, as released: 2 of' in printed.err
   with h5py.File(output) as file:
     everything = file['0'][()]
   printed = run('--overwrite', '--layers=-1,0', '--stateful')

@@ -157,6 +157,13 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   model.dtype = 'float32'  # of activations; parameters stay float32
 
   config.train.objective = 'lm'
+  # As released (bilm-tf, training.py and bin/train_elmo.py).
+  config.optim.name = 'adagrad'
+  config.optim.learning_rate = 0.2
+  config.optim.schedule = 'constant'
+  config.optim.warmup_steps = 0
+  config.optim.weight_decay = 0.0
+  config.optim.clip_norm = 10.0
   # When a run continues, forget what its rows have read; a must where the
   # global batch has changed.
   config.train.reset_streams = False

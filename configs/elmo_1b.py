@@ -31,12 +31,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.log_every = 500
   config.train.eval_every = 50_000
   config.train.checkpoint_every = 5_000
-  config.optim.name = 'adagrad'
-  config.optim.learning_rate = 0.2
-  config.optim.schedule = 'constant'
-  config.optim.warmup_steps = 0
-  config.optim.weight_decay = 0.0
-  config.optim.clip_norm = 10.0
   # The softmax and its Adagrad sums, 3.3 GB, lie in shards of words over all
   # chips, and so does the batch.
   config.mesh.data = 1

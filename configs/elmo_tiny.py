@@ -23,12 +23,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.eval_every = 300
   config.train.checkpoint_every = 300
   config.train.platform = 'cpu'
-  config.optim.name = 'adagrad'
-  config.optim.learning_rate = 0.2
-  config.optim.schedule = 'constant'
-  config.optim.warmup_steps = 0
-  config.optim.weight_decay = 0.0
-  config.optim.clip_norm = 10.0
   config.eval.global_batch = 64
   config.eval.max_windows = 512
   return config.lock()

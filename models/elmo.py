@@ -5,6 +5,7 @@ Shapes: B batch, T position, C characters of a word, K the two towers
 to a multiple of 128.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -394,41 +395,26 @@ def _constrain(x_TKBP: Array) -> Array:
   )
 
 
-def num_parameters(
-  *,
-  vocab_size: int,
-  lstm_dim: int,
-  projection_dim: int,
-  num_layers: int,
-  filters: tuple[tuple[int, int], ...] = (),
-  num_highway: int = 1,
-  char_embed_dim: int = 16,
-  num_words: int = 0,
-) -> int:
+def num_parameters(params: dict, vocab_size: int) -> int:
   """Counts an Elmo's parameters without the padding of its vocabularies.
 
   Args:
-    vocab_size: V, unpadded; without a softmax, 0, the original has 93,600,848
-      parameters (93.6 million as published).
-    lstm_dim: F.
-    projection_dim: P.
-    num_layers: L.
-    filters: as in `Elmo`, and so the rest.
-    num_highway: as there.
-    char_embed_dim: E.
-    num_words: rows of the table that replaces the character encoder.
+    params: the unboxed tree of parameters, or of their shapes.
+    vocab_size: V, unpadded, of the softmax and of the table of words, where
+      there are such.
+
+  Returns:
+    The count; without a softmax, the original has 93,600,848 (93.6 million as
+    published).
   """
-  F, P, E = lstm_dim, projection_dim, char_embed_dim
-  if num_words:
-    encoder = num_words * P
-  else:
-    N = sum(count for _, count in filters)
-    encoder = char_cnn.NUM_CHARACTERS * E
-    encoder += sum((width * E + 1) * count for width, count in filters)
-    encoder += num_highway * 2 * (N + 1) * N
-    encoder += (N + 1) * P
-  layer = (2 * P + 1) * lstm.NUM_GATES * F + F * P
-  return encoder + num_layers * NUM_TOWERS * layer + vocab_size * (P + 1)
+  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+  if 'softmax' in params:
+    padded, projection_dim = params['softmax']['kernel'].shape
+    total -= (padded - vocab_size) * (projection_dim + 1)
+  if 'embedding' in params['encoder']:
+    padded, projection_dim = params['encoder']['embedding'].shape
+    total -= (padded - vocab_size) * projection_dim
+  return total
 
 
 def train_flops(

@@ -183,12 +183,6 @@ def _keep_init(model: elmo.Elmo, params: Any, init_config: Any) -> Any:
   return params
 
 
-def _num_parameters(params: Any, vocab_size: int) -> int:
-  padded, projection_dim = params['softmax']['kernel'].shape
-  total = sum(leaf.size for leaf in jax.tree.leaves(params))
-  return total - (padded - vocab_size) * (projection_dim + 1)
-
-
 def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
   model = config.model
   sampled = model.num_samples + 1 if model.num_samples else vocab_size
@@ -215,7 +209,7 @@ ARCHITECTURE = Architecture(
   open_examples=word_streams.Examples,
   batch_shapes=word_streams.batch_shapes,
   adjust_init=_keep_init,
-  num_parameters=_num_parameters,
+  num_parameters=elmo.num_parameters,
   step_flops=_step_flops,
   print_samples=samples.print_likely_words,
   carry_shapes=_carry_shapes,

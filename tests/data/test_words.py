@@ -253,7 +253,8 @@ def test_store_of_the_manual(manual_store):
   lacking = store.counts[2000:].sum() / store.counts.sum()
   assert audit['softmax_unknown_rate'] == pytest.approx(lacking)
   assert audit['cut_types'] == store.tokenizer.num_cut > 0
-  assert audit['warnings'] == []
+  # The manual is that of the Python at hand: near one word in ten is lacking.
+  assert len(audit['warnings']) == (lacking > 0.1)
   # One more target for each sentence.
   examples = word_streams.Examples(store, 20, held_out=False)
   targets = word_streams.token_counts(store).sum()

@@ -279,19 +279,22 @@ def test_weights_start_as_the_release_draws_them():
 )
 def test_parameter_counts_are_the_published_ones(name, millions):
   sizes = variants.ELMO[name]
-  for V in (0, 793_471):
-    model = elmo.Elmo(vocab_size=V, **sizes)
-    tree = jax.tree.leaves(nn.meta.unbox(elmo_cases.abstract_params(model)))
-    padding = (-V % 128) * (sizes['projection_dim'] + 1)
-    count = elmo.num_parameters(vocab_size=V, **sizes)
-    assert count == sum(leaf.size for leaf in tree) - padding
-    if not V:
-      assert round(count / 1e6, 1) == millions
-  words = dict(vocab_size=128, num_words=384)
-  tree = elmo_cases.abstract_params(elmo.Elmo(**sizes, **words))
-  leaves = jax.tree.leaves(nn.meta.unbox(tree))
-  count = elmo.num_parameters(**sizes, **words)
-  assert count == sum(leaf.size for leaf in leaves)
+  P = sizes['projection_dim']
+
+  def count(vocab_size, **fields):
+    model = elmo.Elmo(vocab_size=vocab_size, **sizes, **fields)
+    params = nn.meta.unbox(elmo_cases.abstract_params(model))
+    return elmo.num_parameters(params, vocab_size)
+
+  assert round(count(0) / 1e6, 1) == millions
+  if name == 'elmo':
+    assert count(0) == 93_600_848
+  V = 793_471  # 1 row of padding
+  assert count(V) == count(0) + V * (P + 1)
+  # A table of words is padded likewise; the layers are those of characters.
+  layer = (2 * P + 1) * 4 * sizes['lstm_dim'] + sizes['lstm_dim'] * P
+  layers = 2 * sizes['num_layers'] * layer
+  assert count(300, num_words=300) == layers + 300 * P + 300 * (P + 1)
 
 
 @pytest.mark.parametrize('num_words', [0, 1024])

@@ -1,6 +1,9 @@
+import functools
+
+import jax
 import pytest
 
-from train import settings
+from train import settings, sharding
 
 
 @pytest.fixture
@@ -19,3 +22,12 @@ def write_config(tmp_path):
     return path
 
   return write
+
+
+@pytest.fixture(scope='module')
+def one_device():
+  """Runs see the first device alone."""
+  with pytest.MonkeyPatch.context() as patch:
+    make = functools.partial(sharding.make_mesh, devices=jax.devices()[:1])
+    patch.setattr(sharding, 'make_mesh', make)
+    yield

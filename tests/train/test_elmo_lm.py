@@ -25,15 +25,9 @@ from elmo_store import (
 from small_elmo import NEAR, embed_alone
 
 from data import build, corpus, pipeline
-from train import assemble, embed, loop, sharding, trained
+from train import assemble, embed, loop, trained
 
-
-@pytest.fixture(scope='module', autouse=True)
-def one_device():
-  with pytest.MonkeyPatch.context() as patch:
-    make = functools.partial(sharding.make_mesh, devices=jax.devices()[:1])
-    patch.setattr(sharding, 'make_mesh', make)
-    yield
+pytestmark = pytest.mark.usefixtures('one_device')
 
 
 @pytest.fixture(scope='module')

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import shutil
 
-import jax
 import pytest
 from elmo_store import (
   ROWS,
@@ -16,7 +15,7 @@ from elmo_store import (
   write_topics,
 )
 
-from train import checkpoint, loop, processes, settings, sharding
+from train import checkpoint, loop, processes, settings
 
 SAVED = (4, 8)  # steps that the killed run has checkpoints of
 
@@ -39,12 +38,7 @@ def killed_after(step):
     yield
 
 
-@pytest.fixture(scope='module', autouse=True)
-def one_device():
-  with pytest.MonkeyPatch.context() as patch:
-    make = functools.partial(sharding.make_mesh, devices=jax.devices()[:1])
-    patch.setattr(sharding, 'make_mesh', make)
-    yield
+pytestmark = pytest.mark.usefixtures('one_device')
 
 
 @pytest.fixture(scope='module')

@@ -6,6 +6,7 @@ import os
 import jax
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from configs import variants
 from models import elmo
@@ -152,7 +153,13 @@ def test_has_the_parameters_of_ours_and_a_second_bias(size):
     theirs = elmo_rivals.make_elmo(sizes)
   second = 2 * sizes['num_layers'] * 4 * sizes['lstm_dim']
   found = sum(parameter.numel() for parameter in theirs.parameters())
-  assert found - second == elmo.num_parameters(vocab_size=0, **sizes)
+  ours = jax.eval_shape(
+    elmo.Elmo(vocab_size=0, **sizes).init,
+    jax.random.key(0),
+    jax.ShapeDtypeStruct((1, 1, 50), np.int32),
+    jax.ShapeDtypeStruct((1,), np.int32),
+  )['params']
+  assert found - second == elmo.num_parameters(nn.meta.unbox(ours), 0)
 
 
 def test_loss_of_a_word_is_its_sampled_softmax():

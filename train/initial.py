@@ -102,7 +102,8 @@ def _check_fit(
     for tree in (params, fresh)
   )
   problems = strict.misfits(
-    given, {path: leaf.shape for path, leaf in expected.items()}
+    strict.in_memory(given),
+    [strict.Piece(path, path, leaf.shape) for path, leaf in expected.items()],
   )
   for name in ELMO_SETTINGS:
     found, wanted = getattr(theirs, name), getattr(model, name)

@@ -11,7 +11,7 @@ import io
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import jax
@@ -22,6 +22,7 @@ from flax import linen as nn
 
 from models import char_cnn, elmo, lstm
 from models.pretrained import strict
+from models.pretrained.strict import Piece
 
 OPTIONS_FILE = 'options.json'
 WEIGHTS_FILE = 'lm_weights.hdf5'
@@ -169,24 +170,13 @@ def from_released(
       what the weights have, every name that is missing or not known, and every
       array of another shape than the options tell.
   """
-  arrays = {name: np.asarray(array) for name, array in arrays.items()}
-  model, problems = _model(options, arrays)
+  entries = strict.in_memory(arrays)
+  model, problems = _model(options, entries)
   if model is not None:
-    problems += _misfits(model, arrays)
+    problems += strict.misfits(entries, _pieces(model))
   if problems:
     raise ValueError('these weights do not fit:\n  ' + '\n  '.join(problems))
-
-  params: dict = {}
-  leaves = {
-    path: np.zeros(leaf.shape, np.float32)
-    for path, leaf in _shapes(model).items()
-  }
-  for piece in _pieces(model):
-    place = leaves[piece.path][piece.place]
-    place[...] = arrays[piece.name][piece.rows].reshape(place.shape)
-  for path, leaf in leaves.items():
-    strict.put(params, path.split('/'), leaf)
-  return model, params
+  return model, strict.gather(entries, _pieces(model), _shapes(model))
 
 
 def to_released(
@@ -210,43 +200,16 @@ def to_released(
   for key, value in values.items():
     strict.put(options, key.split('.'), value)
 
-  leaves = strict.flatten(params)
-  arrays = {
-    name: np.zeros(shape, np.float32)
-    for name, shape in _released_shapes(model).items()
-  }
-  for piece in _pieces(model):
-    place = arrays[piece.name][piece.rows]
-    value = np.asarray(leaves[piece.path])[piece.place]
-    place[...] = value.reshape(place.shape)
-  return options, arrays
+  return options, strict.scatter(params, list(_pieces(model)))
 
 
-class _Piece(NamedTuple):
-  """A part of one of our arrays that is a part of one of theirs.
-
-  Attributes:
-    name: of their array.
-    path: 'path/of/leaf' of our array.
-    shape: of all of their array.
-    rows: the part of their array.
-    place: the part of ours.
-  """
-
-  name: str
-  path: str
-  shape: tuple[int, ...]
-  rows: slice = slice(None)
-  place: tuple[Any, ...] = (Ellipsis,)
-
-
-def _pieces(model: elmo.Elmo) -> Iterator[_Piece]:
+def _pieces(model: elmo.Elmo) -> Iterator[Piece]:
   """Yields how the arrays here and there correspond, all of both."""
   F, P = model.lstm_dim, model.projection_dim
   G = lstm.NUM_GATES * F
   if model.num_words:
     rows = model.num_words
-    yield _Piece(
+    yield Piece(
       'embedding',
       'encoder/embedding',
       (rows, P),
@@ -263,48 +226,43 @@ def _pieces(model: elmo.Elmo) -> Iterator[_Piece]:
         (slice(P), 'input_kernel'),
         (slice(P, None), 'recurrent_kernel'),
       ):
-        yield _Piece(
+        yield Piece(
           f'{theirs}/W_0', f'{ours}/{name}', (2 * P, G), rows, place=(k,)
         )
-      yield _Piece(f'{theirs}/B', f'{ours}/bias', (G,), place=(k,))
-      yield _Piece(
+      yield Piece(f'{theirs}/B', f'{ours}/bias', (G,), place=(k,))
+      yield Piece(
         f'{theirs}/W_P_0', f'{ours}/projection_kernel', (F, P), place=(k,)
       )
   if model.vocab_size:
     V = model.vocab_size
     kept = (slice(V),)  # without padding
-    yield _Piece('softmax/W', 'softmax/kernel', (V, P), place=kept)
-    yield _Piece('softmax/b', 'softmax/bias', (V,), place=kept)
+    yield Piece('softmax/W', 'softmax/kernel', (V, P), place=kept)
+    yield Piece('softmax/b', 'softmax/bias', (V,), place=kept)
 
 
-def _character_pieces(model: elmo.Elmo) -> Iterator[_Piece]:
+def _character_pieces(model: elmo.Elmo) -> Iterator[Piece]:
   """Yields those of the character encoder."""
   E, P = model.char_embed_dim, model.projection_dim
   N = sum(count for _, count in model.filters)
   ours = 'encoder'
-  yield _Piece('char_embed', f'{ours}/characters', (char_cnn.NUM_CHARACTERS, E))
+  yield Piece('char_embed', f'{ours}/characters', (char_cnn.NUM_CHARACTERS, E))
   for i, (width, count) in enumerate(model.filters):
-    yield _Piece(
+    yield Piece(
       f'CNN/W_cnn_{i}', f'{ours}/filters_{i}/kernel', (1, width, E, count)
     )
-    yield _Piece(f'CNN/b_cnn_{i}', f'{ours}/filters_{i}/bias', (count,))
+    yield Piece(f'CNN/b_cnn_{i}', f'{ours}/filters_{i}/bias', (count,))
   for i in range(model.num_highway):
     for j, name in enumerate(('transform', 'carry')):
       theirs, highway = f'CNN_high_{i}', f'{ours}/highway_{i}'
-      yield _Piece(
+      yield Piece(
         f'{theirs}/W_{name}',
         f'{highway}/kernel',
         (N, N),
         place=(slice(None), j),
       )
-      yield _Piece(f'{theirs}/b_{name}', f'{highway}/bias', (N,), place=(j,))
-  yield _Piece('CNN_proj/W_proj', f'{ours}/projection/kernel', (N, P))
-  yield _Piece('CNN_proj/b_proj', f'{ours}/projection/bias', (P,))
-
-
-def _released_shapes(model: elmo.Elmo) -> dict[str, tuple[int, ...]]:
-  """Returns name -> shape of all arrays there."""
-  return {piece.name: piece.shape for piece in _pieces(model)}
+      yield Piece(f'{theirs}/b_{name}', f'{highway}/bias', (N,), place=(j,))
+  yield Piece('CNN_proj/W_proj', f'{ours}/projection/kernel', (N, P))
+  yield Piece('CNN_proj/b_proj', f'{ours}/projection/bias', (P,))
 
 
 def _shapes(model: elmo.Elmo) -> dict[str, jax.ShapeDtypeStruct]:
@@ -326,7 +284,7 @@ def _known_options(characters: bool) -> dict[str, tuple[str, str]]:
 
 
 def _model(
-  options: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+  options: Mapping[str, Any], entries: Mapping[str, strict.Entry]
 ) -> tuple[elmo.Elmo | None, list[str]]:
   """Returns the model that options describe, and all that is wrong with them.
 
@@ -334,7 +292,7 @@ def _model(
   """
   problems = []
   characters = 'char_cnn' in options
-  found = _sizes_of(arrays)
+  found = _sizes_of(entries)
   fields = {}
   for key, (field, kind) in _known_options(characters).items():
     value = _look_up(options, key)
@@ -406,9 +364,9 @@ def _is_sound(value: Any, kind: str) -> bool:
   )
 
 
-def _sizes_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _sizes_of(entries: Mapping[str, strict.Entry]) -> dict[str, Any]:
   """Returns our fields as far as the names and shapes of weights tell them."""
-  shapes = {name: array.shape for name, array in arrays.items()}
+  shapes = {name: entry.shape for name, entry in entries.items()}
   found: dict[str, Any] = {}
   cell = 'RNN_0/RNN/MultiRNNCell/Cell{}/LSTMCell'
   found['num_layers'] = _count(shapes, cell + '/W_P_0')
@@ -432,13 +390,3 @@ def _sizes_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def _count(names: Mapping[str, Any], pattern: str) -> int:
   """Returns how many names there are with 0, 1, and so on in the pattern."""
   return next(i for i in itertools.count() if pattern.format(i) not in names)
-
-
-def _misfits(model: elmo.Elmo, arrays: Mapping[str, np.ndarray]) -> list[str]:
-  """Returns a line for each name and shape that the model does not have."""
-  expected = _released_shapes(model)
-  return strict.misfits(arrays, expected) + [
-    f'no numbers: {name} is {array.dtype}, expected float32'
-    for name, array in arrays.items()
-    if name in expected and not np.issubdtype(array.dtype, np.floating)
-  ]

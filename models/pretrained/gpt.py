@@ -19,6 +19,7 @@ from flax import linen as nn
 
 from models import gpt
 from models.pretrained import strict
+from models.pretrained.strict import Piece
 
 # Ours -> theirs. The layers' lie in one array each here; there under h.0, h.1.
 LAYER_NAMES = {
@@ -183,41 +184,26 @@ def from_hugging_face(arrays: Mapping[str, np.ndarray], model: gpt.Gpt) -> dict:
     ValueError: listing every name that is missing or not known, and every
       array of another shape than the model has.
   """
-  given = {
-    name.removeprefix(PREFIX): np.asarray(array)
-    for name, array in arrays.items()
-    if not name.endswith(BUFFERS)
-  }
+  entries = strict.in_memory(
+    {
+      name.removeprefix(PREFIX): array
+      for name, array in arrays.items()
+      if not name.endswith(BUFFERS)
+    }
+  )
   top, shapes = _names_and_shapes(model)
-  expected = {
-    their_name: shape
-    for name, leaf in shapes.items()
-    for their_name, shape in _pieces(name, leaf, top, model)
-  }
-  head = given.pop(HEAD, None)
-  problems = strict.misfits(given, expected)
+  pieces = _pieces(model, top, shapes)
+  head = entries.pop(HEAD, None)
+  problems = strict.misfits(entries, pieces)
   if problems:
     raise ValueError('these weights do not fit:\n  ' + '\n  '.join(problems))
-  if head is not None and not np.array_equal(head, given[top[TABLE]]):
+  if head is not None and not np.array_equal(
+    head.read(), entries[top[TABLE]].read()
+  ):
     raise ValueError(
       f'{HEAD} differs from {top[TABLE]}: the softmax of this model is tied'
     )
-
-  params: dict = {}
-  for name, leaf in shapes.items():
-    pieces = [
-      given[their_name] for their_name, _ in _pieces(name, leaf, top, model)
-    ]
-    if name == TABLE:
-      rows = leaf.shape[0] - model.vocab_size
-      array = np.pad(pieces[0], ((0, rows), (0, 0)))
-    elif name.startswith('layers/'):
-      array = np.stack(pieces)
-    else:
-      (array,) = pieces
-    array = np.array(array, np.float32).reshape(leaf.shape)
-    strict.put(params, name.split('/'), array)
-  return params
+  return strict.gather(entries, pieces, shapes)
 
 
 def to_hugging_face(params: Mapping, model: gpt.Gpt) -> dict[str, np.ndarray]:
@@ -228,17 +214,8 @@ def to_hugging_face(params: Mapping, model: gpt.Gpt) -> dict[str, np.ndarray]:
     model: the model, its layers stacked.
   """
   top, shapes = _names_and_shapes(model)
-  leaves = strict.flatten(params)
-  arrays = {}
-  for name, leaf in shapes.items():
-    pieces = _pieces(name, leaf, top, model)
-    values = np.asarray(leaves[name])
-    if name == TABLE:
-      values = values[: model.vocab_size]
-    if not name.startswith('layers/'):
-      values = values[None]
-    for (their_name, shape), value in zip(pieces, values, strict=True):
-      arrays[PREFIX + their_name] = value.reshape(shape)
+  arrays = strict.scatter(params, _pieces(model, top, shapes))
+  arrays = {PREFIX + name: array for name, array in arrays.items()}
   return arrays | {HEAD: arrays[PREFIX + top[TABLE]]}
 
 
@@ -260,21 +237,31 @@ def _names_and_shapes(
 
 
 def _pieces(
-  name: str, leaf: jax.ShapeDtypeStruct, top: Mapping[str, str], model: gpt.Gpt
-) -> list[tuple[str, tuple[int, ...]]]:
-  """Returns the names and shapes there of one of our arrays, layer by layer."""
-  if name == TABLE:
-    return [(top[name], (model.vocab_size, leaf.shape[1]))]
-  if name in top:
-    return [(top[name], leaf.shape)]
-  name = name.removeprefix('layers/')
-  shape = leaf.shape[1:]
-  if name == 'attention/out/kernel':  # [N, H, D]
-    shape = (math.prod(shape[:-1]), shape[-1])
-  elif name.endswith('kernel'):  # [D, 3, N, H] or [D, F] or [F, D]
-    shape = (shape[0], math.prod(shape[1:]))
-  else:
-    shape = (math.prod(shape),)
-  return [
-    (f'h.{i}.{LAYER_NAMES[name]}', shape) for i in range(model.num_layers)
-  ]
+  model: gpt.Gpt,
+  top: Mapping[str, str],
+  shapes: Mapping[str, jax.ShapeDtypeStruct],
+) -> list[Piece]:
+  """Returns how the arrays here and there correspond, all of both."""
+  pieces = []
+  for path, leaf in shapes.items():
+    if path == TABLE:
+      V = model.vocab_size
+      shape = (V, leaf.shape[1])
+      pieces.append(Piece(top[path], path, shape, place=(slice(V),)))
+      continue
+    if path in top:
+      pieces.append(Piece(top[path], path, leaf.shape))
+      continue
+    name = path.removeprefix('layers/')
+    shape = leaf.shape[1:]
+    if name == 'attention/out/kernel':  # [N, H, D]
+      shape = (math.prod(shape[:-1]), shape[-1])
+    elif name.endswith('kernel'):  # [D, 3, N, H] or [D, F] or [F, D]
+      shape = (shape[0], math.prod(shape[1:]))
+    else:
+      shape = (math.prod(shape),)
+    pieces += [
+      Piece(f'h.{i}.{LAYER_NAMES[name]}', path, shape, place=(i,))
+      for i in range(model.num_layers)
+    ]
+  return pieces

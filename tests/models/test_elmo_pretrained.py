@@ -119,8 +119,8 @@ def test_sizes_are_those_of_the_published_options(sesame_data, name, file):
   path = sesame_data / f'fixtures/elmo/elmo_{file}_options.json'
   expected = elmo.Elmo(vocab_size=0, **variants.ELMO[name])
   weights = {
-    name: np.broadcast_to(np.float32(0), shape)
-    for name, shape in pretrained._released_shapes(expected).items()
+    piece.name: np.broadcast_to(np.float32(0), piece.shape)
+    for piece in pretrained._pieces(expected)
   }
   model, problems = pretrained._model(json.loads(path.read_text()), weights)
   assert not problems

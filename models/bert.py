@@ -15,6 +15,8 @@ from models import blocks, layers
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
 
+HEADS = ('pooler', 'mlm', 'nsp')  # those of pre-training
+
 
 class Embeddings(nn.Module):
   """Sum of token, position and type embeddings, layer norm, dropout.
@@ -118,7 +120,7 @@ class MlmHead(nn.Module):
 
 
 class Bert(nn.Module):
-  """BERT with both pre-training heads.
+  """BERT with its pre-training heads, or with fewer.
 
   Attributes:
     vocab_size: V, unpadded.
@@ -136,6 +138,8 @@ class Bert(nn.Module):
       logits are float32 always.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     remat: compute activations again in the backward pass.
+    heads: which of 'pooler', 'mlm' and 'nsp' it has; 'nsp' needs 'pooler'. What
+      is not there has no parameters and no outputs.
   """
 
   vocab_size: int
@@ -152,6 +156,7 @@ class Bert(nn.Module):
   dtype: Dtype = jnp.float32
   scan_layers: bool = True
   remat: bool = False
+  heads: tuple[str, ...] = HEADS
 
   @nn.compact
   def __call__(
@@ -160,7 +165,7 @@ class Bert(nn.Module):
     token_mask: Array,
     token_types: Array,
     positions: Array,
-    mlm_positions: Array,
+    mlm_positions: Array | None = None,
     *,
     train: bool,
   ) -> dict[str, Array]:
@@ -176,16 +181,19 @@ class Bert(nn.Module):
       token_mask: bool [B, T], True at real tokens.
       token_types: int [B, T], 0 in A and padding, 1 in B.
       positions: int [B, T], below `max_length`.
-      mlm_positions: int [B, P], which of the T to predict.
+      mlm_positions: int [B, P], which of the T to predict; not looked at
+        without the head 'mlm'.
       train: apply dropout, which needs a key for the stream 'dropout'.
 
     Returns:
-      hidden [B, T, D] and pooled [B, D] in `dtype`; mlm_logits [B, P, V
-      padded] and nsp_logits [B, 2] (0 = really next) in float32.
+      hidden [B, T, D] and, with 'pooler', pooled [B, D] in `dtype`; with 'mlm'
+      mlm_logits [B, P, V padded] and with 'nsp' nsp_logits [B, 2] (0 = really
+      next) in float32.
 
     Raises:
-      ValueError: if the sizes do not fit each other.
+      ValueError: if the sizes or the heads do not fit each other.
     """
+    self._check_heads(mlm_positions)
     if self.embed_dim % self.num_heads:
       raise ValueError(
         f'embed_dim is {self.embed_dim}, expected a multiple of num_heads '
@@ -232,39 +240,48 @@ class Bert(nn.Module):
     # Pins the gradient too, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)
 
-    pooled_BD = jnp.tanh(
-      layers.Linear(
-        features=(self.embed_dim,),
-        in_names=('embed',),
-        out_names=('embed_out',),
-        bias_names=('embed',),
+    outputs = {'hidden': x_BTD}
+    if 'pooler' in self.heads:
+      outputs['pooled'] = jnp.tanh(
+        layers.Linear(
+          features=(self.embed_dim,),
+          in_names=('embed',),
+          out_names=('embed_out',),
+          bias_names=('embed',),
+          dtype=self.dtype,
+          name='pooler',
+        )(x_BTD[:, 0])
+      )
+    if 'nsp' in self.heads:
+      outputs['nsp_logits'] = layers.Linear(
+        features=(2,), in_names=('embed',), out_names=('classes',), name='nsp'
+      )(outputs['pooled'])
+    if 'mlm' in self.heads:
+      predicted_BPD = jnp.take_along_axis(
+        x_BTD, mlm_positions[:, :, None], axis=1, mode='clip'
+      )
+      predicted_BPD = nn.with_logical_constraint(
+        predicted_BPD, ('batch', 'activation_predictions', 'activation_embed')
+      )
+      outputs['mlm_logits'] = MlmHead(
+        vocab_size=self.vocab_size,
+        gelu=self.gelu,
+        layer_norm_epsilon=self.layer_norm_epsilon,
         dtype=self.dtype,
-        name='pooler',
-      )(x_BTD[:, 0])
-    )
-    nsp_logits_BK = layers.Linear(
-      features=(2,), in_names=('embed',), out_names=('classes',), name='nsp'
-    )(pooled_BD)
+        name='mlm',
+      )(predicted_BPD, embeddings.tokens)
+    return outputs
 
-    predicted_BPD = jnp.take_along_axis(
-      x_BTD, mlm_positions[:, :, None], axis=1, mode='clip'
-    )
-    predicted_BPD = nn.with_logical_constraint(
-      predicted_BPD, ('batch', 'activation_predictions', 'activation_embed')
-    )
-    mlm_logits_BPV = MlmHead(
-      vocab_size=self.vocab_size,
-      gelu=self.gelu,
-      layer_norm_epsilon=self.layer_norm_epsilon,
-      dtype=self.dtype,
-      name='mlm',
-    )(predicted_BPD, embeddings.tokens)
-    return {
-      'hidden': x_BTD,
-      'pooled': pooled_BD,
-      'mlm_logits': mlm_logits_BPV,
-      'nsp_logits': nsp_logits_BK,
-    }
+  def _check_heads(self, mlm_positions: Array | None) -> None:
+    unknown = [head for head in self.heads if head not in HEADS]
+    if unknown or ('nsp' in self.heads and 'pooler' not in self.heads):
+      raise ValueError(
+        f"heads is {self.heads}, expected some of {HEADS}, 'nsp' with 'pooler'"
+      )
+    if 'mlm' in self.heads and mlm_positions is None:
+      raise ValueError(
+        "no mlm_positions: give them, or leave 'mlm' out of heads"
+      )
 
 
 def rescale_init(
@@ -326,7 +343,8 @@ def num_parameters(params: dict, vocab_size: int) -> int:
   """
   padded, embed_dim = params['embeddings']['tokens']['embedding'].shape
   total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-  return total - (padded - vocab_size) * (embed_dim + 1)  # table and bias
+  width = embed_dim + ('mlm' in params)  # of the table, and the softmax's bias
+  return total - (padded - vocab_size) * width
 
 
 def train_flops(

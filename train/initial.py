@@ -8,7 +8,7 @@ from etils import epath
 from data import tokenization
 from models import elmo
 from models.pretrained import elmo as pretrained_elmo
-from models.pretrained import strict
+from models.pretrained import published, strict
 from train import checkpoint
 from train.reporting import say
 
@@ -64,8 +64,9 @@ def load(weights: epath.PathLike, model: Any, fresh: Any) -> Any:
     )
     say(f'Starting from the parameters of {weights}.')
     return checkpoint.restore_params(weights, shapes)
-  theirs, params = pretrained_elmo.read_folder(weights)
-  _check_fit(weights, model, fresh, theirs, params)
+  found = published.open_folder(weights)
+  params = found.load()
+  _check_fit(weights, model, fresh, found.model, params)
   begun = {
     name: jax.tree.map(
       # Each process makes the shards that its devices hold.

@@ -13,7 +13,7 @@ from flax import linen as nn
 from data import bpe, characters, tokenization
 from models import elmo
 from models.pretrained import elmo as pretrained_elmo
-from models.pretrained import gpt
+from models.pretrained import published
 from train import assemble, checkpoint, settings, state
 from train.architecture import Vocabulary
 
@@ -68,19 +68,20 @@ def load(weights: epath.PathLike, *, expected: tuple[str, ...]) -> Trained:
       f'{folder}: no config.json, so this is neither a workdir of train.main'
       ' nor published weights'
     )
-  published = _model_type(folder)
-  if published is None:
+  found = None
+  if published.is_published(folder):
+    found = published.open_folder(folder)
+    name = found.name
+  else:
     config = _read_config(folder)
     name = config.model.name
-  else:
-    name = gpt.MODEL_TYPES.get(published, published)
   if name not in expected:
     raise ValueError(
       f'{folder} holds a {name}, expected {" or ".join(expected)}'
     )
   tokenizer = tokenization.load(folder)
-  if published is not None:
-    return _finite(folder, _load_published(folder, name, tokenizer))
+  if found is not None:
+    return _load_published(found, tokenizer)
   architecture = assemble.architecture_of(config)
   model = architecture.build_model(config.model, tokenizer.vocab_size)
   vocabulary = Vocabulary.of(tokenizer)
@@ -128,7 +129,8 @@ def load_elmo(
     shapes = _on_one_device(nn.unbox(shapes['params']))
     params = checkpoint.restore_params(folder, shapes)
   elif any(folder.glob(f'*{pretrained_elmo.OPTIONS_FILE}')):
-    model, params = pretrained_elmo.read_folder(folder)
+    found = published.open_folder(folder)
+    model, params = found.model, found.load()
     _check_characters(folder, model)
     split = None
     params = jax.device_put(
@@ -146,9 +148,11 @@ def load_elmo(
 
 def _open_elmo(folder: epath.Path) -> tuple[elmo.Elmo, str]:
   """Returns the model of a workdir, without a softmax, and `split`."""
-  published = _model_type(folder)
-  config = None if published else _read_config(folder)
-  name = published or config.model.name
+  if published.is_published(folder):
+    config, name = None, published.open_folder(folder).name
+  else:
+    config = _read_config(folder)
+    name = config.model.name
   if config is None or name != 'elmo':
     raise ValueError(
       f'{folder} holds a {name}, expected the workdir of an elmo'
@@ -200,29 +204,21 @@ def _check_finite(folder: epath.Path, params: Any) -> None:
 
 
 def _load_published(
-  folder: epath.Path, name: str, tokenizer: tokenization.Tokenizer
+  found: published.Published, tokenizer: tokenization.Tokenizer
 ) -> Trained:
-  model, params = gpt.read_folder(folder)
+  found.check()
   # Texts never give the last symbols of GPT, which its weights do not have.
   from_texts = tokenizer.vocab_size - (
-    len(bpe.SPECIALS) if name == 'gpt' else 0
+    len(bpe.SPECIALS) if found.name == 'gpt' else 0
   )
-  if model.vocab_size not in (from_texts, tokenizer.vocab_size):
+  if found.model.vocab_size not in (from_texts, tokenizer.vocab_size):
     raise ValueError(
-      f'{folder}: the weights are of {model.vocab_size:,} pieces, the'
-      f' vocabulary beside them has {from_texts:,}'
+      f'{found.folder}: the weights are of {found.model.vocab_size:,} pieces,'
+      f' the vocabulary beside them has {from_texts:,}'
     )
   # Else each call would copy them again.
-  return Trained(name, model, jax.device_put(params), tokenizer)
-
-
-def _model_type(folder: epath.Path) -> str | None:
-  """Returns what Hugging Face's config says it is of; None for our own."""
-  try:
-    found = json.loads((folder / 'config.json').read_bytes())
-  except ValueError:
-    return None  # told by who reads it
-  return gpt.model_type(found)
+  params = found.load(lambda path, array: jax.device_put(array))
+  return Trained(found.name, found.model, params, tokenizer)
 
 
 def _read_config(folder: epath.Path) -> ml_collections.ConfigDict:

@@ -6,7 +6,6 @@ training are called softmax/W and softmax/b, and so are ours where we write
 them; it leaves them unread.
 """
 
-import contextlib
 import io
 import itertools
 import json
@@ -18,11 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from etils import epath
-from flax import linen as nn
 
 from models import char_cnn, elmo, lstm
-from models.pretrained import strict
-from models.pretrained.strict import Piece
+from models.pretrained import config_files, strict, weight_files
+from models.pretrained.strict import Piece, Published
 
 OPTIONS_FILE = 'options.json'
 WEIGHTS_FILE = 'lm_weights.hdf5'
@@ -53,17 +51,18 @@ ALWAYS = {
 }
 
 
-def read_folder(folder: epath.PathLike) -> tuple[elmo.Elmo, dict]:
-  """Returns the model of a folder, and its parameters; see `read_files`.
+def open_folder(folder: epath.Path) -> Published:
+  """Opens a folder of released weights.
 
   Args:
-    folder: holds one file *options.json and one *weights.hdf5.
+    folder: holds one file *options.json and one *weights.hdf5, the latter with
+      the character encoder or a table of word vectors ('embedding'), with or
+      without a softmax.
 
   Raises:
     FileNotFoundError: if a file is missing.
-    ValueError: if there are several; and as `read_files`.
+    ValueError: if there are several, or one is damaged.
   """
-  folder = epath.Path(folder)
   files = []
   for suffix in (OPTIONS_FILE, 'weights.hdf5'):
     found = sorted(folder.glob(f'*{suffix}'))
@@ -73,36 +72,12 @@ def read_folder(folder: epath.PathLike) -> tuple[elmo.Elmo, dict]:
       names = ', '.join(file.name for file in found)
       raise ValueError(f'{folder} has several *{suffix}, expected one: {names}')
     files.append(found[0])
-  return read_files(*files)
-
-
-def read_files(
-  options_file: epath.PathLike, weights_file: epath.PathLike
-) -> tuple[elmo.Elmo, dict]:
-  """Returns the model of released weights, and its parameters.
-
-  Args:
-    options_file: JSON.
-    weights_file: HDF5, with the character encoder or a table of word vectors
-      ('embedding'), with or without a softmax.
-
-  Raises:
-    FileNotFoundError: if a file is missing.
-    ValueError: if one is damaged, or they do not fit each other or our model.
-  """
-  options_file, weights_file = map(epath.Path, (options_file, weights_file))
-  for file in (options_file, weights_file):
-    if not file.exists():
-      raise FileNotFoundError(f'{file} is missing')
-  try:
-    options = json.loads(options_file.read_bytes())
-  except ValueError as error:
-    raise ValueError(f'{options_file}: {error}') from error
-  arrays = read_arrays(weights_file)
-  try:
-    return from_released(options, arrays)
-  except ValueError as error:
-    raise ValueError(f'{options_file} and {weights_file}: {error}') from error
+  options_file, weights_file = files
+  return from_released(
+    folder,
+    config_files.read(options_file),
+    weight_files.from_hdf5(weights_file),
+  )
 
 
 def write_folder(
@@ -126,57 +101,39 @@ def write_folder(
   (folder / OPTIONS_FILE).write_text(json.dumps(options, indent=2) + '\n')
 
 
-def read_arrays(file: epath.PathLike) -> dict[str, np.ndarray]:
-  """Returns name -> array of all data sets of an HDF5 file.
-
-  Raises:
-    ValueError: if the file is damaged, or no such file.
-  """
-  file = epath.Path(file)
-  arrays = {}
-
-  def read(name: str, node: Any) -> None:
-    if isinstance(node, h5py.Dataset):
-      arrays[name] = node[()]
-
-  try:
-    with contextlib.ExitStack() as stack:
-      opened = stack.enter_context(file.open('rb'))
-      stack.enter_context(h5py.File(opened, 'r')).visititems(read)
-  # It raises each of these, depending on where a file ends.
-  except (OSError, RuntimeError, KeyError, ValueError) as error:
-    raise ValueError(
-      f'{file} is damaged or no HDF5 file, copy it again: {error}'
-    ) from error
-  return arrays
-
-
 def from_released(
-  options: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[elmo.Elmo, dict]:
-  """Returns the model that options describe, with the parameters of arrays.
+  folder: epath.Path,
+  options: Mapping[str, Any],
+  entries: Mapping[str, strict.Entry],
+) -> Published:
+  """Opens the model that options describe.
 
   Args:
+    folder: where they lie.
     options: as in the released options.json; those of training are not looked
       at.
-    arrays: name -> array, as in the released HDF5 files.
+    entries: name -> array, as in the released HDF5 files.
 
   Returns:
-    The model, and float32 NumPy arrays in a tree like that of its `init`,
-    unboxed.
-
-  Raises:
-    ValueError: listing every option that is missing, not known here, or not
-      what the weights have, every name that is missing or not known, and every
-      array of another shape than the options tell.
+    Its problems list every option that is missing, not known here, or not what
+    the weights have, every name that is missing or not known, and every array
+    of another shape than the options tell.
   """
-  entries = strict.in_memory(arrays)
   model, problems = _model(options, entries)
+  pieces, shapes = [], {}
   if model is not None:
-    problems += strict.misfits(entries, _pieces(model))
-  if problems:
-    raise ValueError('these weights do not fit:\n  ' + '\n  '.join(problems))
-  return model, strict.gather(entries, _pieces(model), _shapes(model))
+    pieces, shapes = list(_pieces(model)), _shapes(model)
+    problems += strict.misfits(entries, pieces)
+  return Published(
+    folder=folder,
+    kind='ELMo',
+    name='elmo',
+    model=model,
+    pieces=pieces,
+    entries=entries,
+    shapes=shapes,
+    problems=tuple(problems),
+  )
 
 
 def to_released(
@@ -268,14 +225,11 @@ def _character_pieces(model: elmo.Elmo) -> Iterator[Piece]:
 def _shapes(model: elmo.Elmo) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns 'path/of/leaf' -> shape of all our arrays."""
   shape = (1, 1) if model.num_words else (1, 1, model.max_characters)
-  # Unboxed while nothing is there: where a mesh is set, flax would place it.
-  params = jax.eval_shape(
-    lambda *inputs: nn.meta.unbox(model.init(*inputs))['params'],
-    jax.random.key(0),
+  return strict.shapes_of(
+    model,
     jax.ShapeDtypeStruct(shape, jnp.int32),
     jax.ShapeDtypeStruct((1,), jnp.int32),
   )
-  return strict.flatten(params)
 
 
 def _known_options(characters: bool) -> dict[str, tuple[str, str]]:
@@ -295,8 +249,8 @@ def _model(
   found = _sizes_of(entries)
   fields = {}
   for key, (field, kind) in _known_options(characters).items():
-    value = _look_up(options, key)
-    if not _is_sound(value, kind):
+    value = config_files.look_up(options, key)
+    if not config_files.KINDS[kind](value):
       found_value = 'missing' if value is None else repr(value)
       problems.append(f'option {key} is {found_value}, expected {kind}')
       continue
@@ -311,7 +265,7 @@ def _model(
         f' {json.dumps(found[field])}'
       )
   for key, known in ALWAYS.items() if characters else ():
-    value = _look_up(options, key)
+    value = config_files.look_up(options, key)
     if value not in known:
       problems.append(
         f'option {key} is {value!r}, only {" or ".join(map(str, known))} is'
@@ -330,38 +284,6 @@ def _model(
   except ValueError as error:
     return None, [*problems, str(error)]
   return model, problems
-
-
-def _look_up(options: Mapping[str, Any], key: str) -> Any:
-  """Returns the value under a key with dots; None where there is none."""
-  node: Any = options
-  for name in key.split('.'):
-    if not isinstance(node, Mapping) or name not in node:
-      return None
-    node = node[name]
-  return node
-
-
-def _is_sound(value: Any, kind: str) -> bool:
-  """Returns whether the value of an option is of its kind."""
-
-  def is_count(number: Any) -> bool:
-    return type(number) is int and number > 0
-
-  if kind == 'a count':
-    return is_count(value)
-  if kind == 'a count or nothing':
-    return value in (0, None) or is_count(value)
-  if kind == 'true or false':
-    return type(value) is bool
-  if kind == 'a positive number or nothing':
-    return value is None or (type(value) in (int, float) and value > 0)
-  return isinstance(value, list | tuple) and all(
-    isinstance(pair, list | tuple)
-    and len(pair) == 2
-    and all(map(is_count, pair))
-    for pair in value
-  )
 
 
 def _sizes_of(entries: Mapping[str, strict.Entry]) -> dict[str, Any]:

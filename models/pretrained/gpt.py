@@ -1,25 +1,23 @@
-"""GPT's and GPT-2's weights under Hugging Face's names, to ours and back.
+"""GPT's and GPT-2's weights, as released and Hugging Face's, to ours and back.
 
 Every array there is one of ours, or one layer of it, in another shape. Linear
-kernels are [inputs, outputs] on both sides.
+kernels are [inputs, outputs] on all sides.
 """
 
-import functools
-import json
+import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import safetensors
 from etils import epath
-from flax import linen as nn
 
 from models import gpt
-from models.pretrained import strict
-from models.pretrained.strict import Piece
+from models.pretrained import config_files, strict, weight_files
+from models.pretrained.strict import Entry, Piece, Published
 
 # Ours -> theirs. The layers' lie in one array each here; there under h.0, h.1.
 LAYER_NAMES = {
@@ -37,25 +35,75 @@ LAYER_NAMES = {
   'mlp_norm/bias': 'ln_2.bias',
 }
 TABLE = 'embeddings/tokens/embedding'
-GPT_NAMES = {
-  TABLE: 'tokens_embed.weight',
-  'embeddings/positions': 'positions_embed.weight',
-}
-GPT2_NAMES = {
-  TABLE: 'wte.weight',
-  'embeddings/positions': 'wpe.weight',
-  'final_norm/scale': 'ln_f.weight',
-  'final_norm/bias': 'ln_f.bias',
+NAMES = {
+  'gpt': {
+    TABLE: 'tokens_embed.weight',
+    'embeddings/positions': 'positions_embed.weight',
+  },
+  'gpt2': {
+    TABLE: 'wte.weight',
+    'embeddings/positions': 'wpe.weight',
+    'final_norm/scale': 'ln_f.weight',
+    'final_norm/bias': 'ln_f.bias',
+  },
 }
 PREFIX = 'transformer.'  # before all names in some files, in others not
 HEAD = 'lm_head.weight'  # the token table again, where it is there at all
 # Causal masks and 0, 1, 2 ..., saved with the weights by old versions.
 BUFFERS = ('.attn.bias', '.attn.masked_bias', 'position_ids')
+# Heads that are not ours: for multiple choices, labels of texts and of tokens,
+# and answers.
+OTHER_HEADS = ('multiple_choice_head.', 'score.', 'classifier.', 'qa_outputs.')
 
-CONFIG_FILE = 'config.json'
-WEIGHTS_FILE = 'model.safetensors'
 # Their `model_type` -> our name.
 MODEL_TYPES = {'openai-gpt': 'gpt', 'gpt2': 'gpt2'}
+ARCHITECTURES = {'gpt': 'OpenAIGPTLMHeadModel', 'gpt2': 'GPT2LMHeadModel'}
+# Their sizes -> our fields, and what they must be.
+FIELDS = {
+  'vocab_size': ('vocab_size', 'a count'),
+  'n_layer': ('num_layers', 'a count'),
+  'n_embd': ('embed_dim', 'a count'),
+  'n_head': ('num_heads', 'a count'),
+  'n_inner': ('mlp_dim', 'a count or nothing'),
+  'n_positions': ('max_length', 'a count'),
+  'layer_norm_epsilon': (
+    'layer_norm_epsilon',
+    'a number below 1, such as 1e-5',
+  ),
+  'resid_pdrop': ('dropout_rate', 'a share from 0 to below 1'),
+  'attn_pdrop': ('attention_dropout_rate', 'a share from 0 to below 1'),
+}
+# The same of GPT-2's release.
+HPARAMS = {
+  'n_vocab': ('vocab_size', 'a count'),
+  'n_layer': ('num_layers', 'a count'),
+  'n_embd': ('embed_dim', 'a count'),
+  'n_head': ('num_heads', 'a count'),
+  'n_ctx': ('max_length', 'a count'),
+}
+HPARAMS_FILE = 'hparams.json'
+# Of GPT's release: the file of shapes, what the arrays of a layer are, in the
+# order and by the names of openai/finetune-transformer-lm train.py, and the
+# width of a head, which no file tells (Radford et al. 2018, section 4.1).
+OPENAI_SHAPES = 'params_shapes.json'
+OPENAI_LAYER = (
+  *('attn/c_attn/w', 'attn/c_attn/b', 'attn/c_proj/w', 'attn/c_proj/b'),
+  *('ln_1/g', 'ln_1/b'),
+  *('mlp/c_fc/w', 'mlp/c_fc/b', 'mlp/c_proj/w', 'mlp/c_proj/b'),
+  *('ln_2/g', 'ln_2/b'),
+)
+OPENAI_HEAD_DIM = 64
+# What their configs may leave out (transformers, configuration_*.py).
+DEFAULTS = {
+  'layer_norm_epsilon': 1e-5,
+  'resid_pdrop': 0.1,
+  'attn_pdrop': 0.1,
+}
+# Their name of the activation, and its value where it is left out.
+ACTIVATIONS = {
+  'gpt': ('afn', 'gelu'),
+  'gpt2': ('activation_function', 'gelu_new'),
+}
 # Theirs -> our forms of GELU. GPT's 'gelu' is the approximation too
 # (transformers, modeling_openai.py, ACT_FNS).
 GELU = {
@@ -68,189 +116,235 @@ ALWAYS = {
   'scale_attn_by_inverse_layer_idx': False,
   'add_cross_attention': False,
   'tie_word_embeddings': True,
+  'quantization_config': None,
 }
-# What their configs leave out (transformers, configuration_*.py).
-DEFAULTS = {
-  'gpt': {'afn': 'gelu'},
-  'gpt2': {'activation_function': 'gelu_new'},
-}
-for _defaults in DEFAULTS.values():
-  _defaults |= ALWAYS | {'layer_norm_epsilon': 1e-5, 'n_inner': None}
 
 
-def model_type(config: object) -> str | None:
-  """Returns the `model_type` of a config of Hugging Face's; None for others.
+def from_hugging_face(
+  folder: epath.Path,
+  name: str,
+  config: Mapping[str, Any],
+  entries: Mapping[str, Entry],
+) -> Published:
+  """Opens an OpenAIGPT or GPT2 model, with or without its head.
 
   Args:
-    config: what config.json holds; early ones do not name their type.
+    folder: where it lies.
+    name: 'gpt' or 'gpt2'.
+    config: what config.json holds.
+    entries: of the files of weights.
   """
-  if not isinstance(config, dict):
-    return None
-  if 'model_type' in config:
-    found = config['model_type']
-    return found if isinstance(found, str) else None
-  if 'n_embd' in config:
-    return 'openai-gpt' if 'afn' in config else 'gpt2'
-  return None
+
+  def name_of(theirs: str) -> str | None:
+    if theirs.endswith(BUFFERS) or theirs.startswith(OTHER_HEADS):
+      return None
+    return theirs.removeprefix(PREFIX)
+
+  renamed, set_aside, problems = strict.rename(entries, name_of)
+  strict.tie(renamed, NAMES[name][TABLE], HEAD)
+  model, config_problems = _model(name, config, FIELDS)
+  return _open(
+    Published(folder, 'Hugging Face', name, model, set_aside=set_aside),
+    renamed,
+    config_problems + problems,
+  )
 
 
-def read_folder(folder: epath.PathLike) -> tuple[gpt.Gpt, dict]:
-  """Returns the model of a Hugging Face folder, and its parameters.
+def from_tensorflow(
+  folder: epath.Path, hparams: Mapping[str, Any], entries: Mapping[str, Entry]
+) -> Published:
+  """Opens a GPT-2 as OpenAI released it.
 
   Args:
-    folder: holds config.json and model.safetensors of an OpenAIGPT or GPT2
-      model, with or without its language-model head.
+    folder: where it lies.
+    hparams: what hparams.json holds.
+    entries: of the checkpoint.
+  """
+  renamed, set_aside, problems = strict.rename(
+    entries,
+    lambda name: None if weight_files.OPTIMIZER.fullmatch(name) else name,
+  )
+  model, config_problems = _model('gpt2', hparams, HPARAMS)
+  return _open(
+    Published(folder, 'TensorFlow', 'gpt2', model, set_aside=set_aside),
+    renamed,
+    config_problems + problems,
+  )
+
+
+def from_openai(folder: epath.Path) -> Published:
+  """Opens GPT as OpenAI released it.
+
+  Args:
+    folder: with params_0.npy and so on, and params_shapes.json, which lists
+      the shapes of positions, tokens, and 12 arrays of each layer, no names.
 
   Raises:
     FileNotFoundError: if a file is missing.
-    ValueError: if one is damaged, or the model is not one of ours.
+    ValueError: if one is damaged, or the shapes are not those of a GPT.
   """
-  folder = epath.Path(folder)
-  config_file, file = folder / CONFIG_FILE, folder / WEIGHTS_FILE
-  try:
-    model = _model(json.loads(config_file.read_bytes()))
-  except (ValueError, TypeError) as error:
-    raise ValueError(f'{config_file}: {error}') from error
-  if not file.exists():
-    raise FileNotFoundError(
-      f'{folder} has a {CONFIG_FILE} but no {WEIGHTS_FILE}: save the model in'
-      ' one file of that format'
+  shapes = config_files.read(folder / OPENAI_SHAPES, list)
+  num_layers = (len(shapes) - 2) // len(OPENAI_LAYER)
+  names = ['model/wpe', 'model/wte'] + [
+    f'model/h{i}/{name}' for i in range(num_layers) for name in OPENAI_LAYER
+  ]
+  if (
+    num_layers < 1
+    or len(names) != len(shapes)
+    or not all(
+      isinstance(shape, list) and shape and all(type(n) is int for n in shape)
+      for shape in shapes
     )
-  try:
-    with safetensors.safe_open(file, framework='flax') as arrays:
-      given = {name: arrays.get_tensor(name) for name in arrays.keys()}
-    return model, from_hugging_face(given, model)
-  except (ValueError, safetensors.SafetensorError) as error:
-    raise ValueError(f'{file}: {error}') from error
-
-
-def _model(config: Mapping[str, Any]) -> gpt.Gpt:
-  """Returns the model that a config of Hugging Face's describes."""
-
-  def value(key: str) -> Any:
-    if key not in config:
-      raise ValueError(f'no {key!r}')
-    return config[key]
-
-  def count(key: str) -> int:
-    number = value(key)
-    if type(number) is not int or number < 1:
-      raise ValueError(f'{key} is {number!r}, expected a count')
-    return number
-
-  name = MODEL_TYPES[model_type(config)]
-  config = DEFAULTS[name] | config
-  for key, expected in ALWAYS.items():
-    if config[key] != expected:
-      raise ValueError(f'{key} is {config[key]}, only {expected} is known here')
-  key = 'afn' if name == 'gpt' else 'activation_function'
-  if str(value(key)) not in GELU[name]:
-    raise ValueError(
-      f'{key} is {config[key]!r}, expected {" or ".join(GELU[name])}'
-    )
-  width, heads = count('n_embd'), count('n_head')
-  if width % heads:
-    raise ValueError(f'n_embd={width} is no multiple of n_head={heads}')
-  epsilon = value('layer_norm_epsilon')
-  if type(epsilon) is not float or not 0 < epsilon < 1:
-    raise ValueError(
-      f'layer_norm_epsilon is {epsilon!r}, expected such as 1e-5'
-    )
-  return gpt.Gpt(
-    vocab_size=count('vocab_size'),
-    num_layers=count('n_layer'),
-    embed_dim=width,
-    num_heads=heads,
-    mlp_dim=4 * width if config['n_inner'] is None else count('n_inner'),
-    max_length=count('n_positions'),
-    pre_norm=name == 'gpt2',
-    gelu=GELU[name][config[key]],
-    layer_norm_epsilon=epsilon,
-  )
-
-
-def from_hugging_face(arrays: Mapping[str, np.ndarray], model: gpt.Gpt) -> dict:
-  """Returns the parameters of a model whose weights have Hugging Face's names.
-
-  Args:
-    arrays: name -> array, of an OpenAIGPT or GPT2 model with or without its
-      language-model head.
-    model: of the same sizes; its layers stacked.
-
-  Returns:
-    float32 NumPy arrays in a tree like that of `model.init`, unboxed.
-
-  Raises:
-    ValueError: listing every name that is missing or not known, and every
-      array of another shape than the model has.
-  """
-  entries = strict.in_memory(
-    {
-      name.removeprefix(PREFIX): array
-      for name, array in arrays.items()
-      if not name.endswith(BUFFERS)
-    }
-  )
-  top, shapes = _names_and_shapes(model)
-  pieces = _pieces(model, top, shapes)
-  head = entries.pop(HEAD, None)
-  problems = strict.misfits(entries, pieces)
-  if problems:
-    raise ValueError('these weights do not fit:\n  ' + '\n  '.join(problems))
-  if head is not None and not np.array_equal(
-    head.read(), entries[top[TABLE]].read()
   ):
     raise ValueError(
-      f'{HEAD} differs from {top[TABLE]}: the softmax of this model is tied'
+      f'{folder / OPENAI_SHAPES} is no list of the shapes of positions, tokens'
+      f' and {len(OPENAI_LAYER)} arrays of each layer'
     )
-  return strict.gather(entries, pieces, shapes)
+  entries = weight_files.from_npy(folder, dict(zip(names, shapes, strict=True)))
+  width = shapes[0][-1]
+  model, problems = _model(
+    'gpt',
+    {
+      'vocab_size': shapes[1][0],
+      'n_layer': num_layers,
+      'n_embd': width,
+      'n_head': width // OPENAI_HEAD_DIM,
+      'n_inner': entries['model/h0/mlp/c_fc/b'].shape[0],
+      'n_positions': shapes[0][0],
+    },
+    FIELDS,
+  )
+  notes = {'num_heads': f'read as n_embd / {OPENAI_HEAD_DIM}'}
+  return _open(
+    Published(folder, 'OpenAI', 'gpt', model, notes=notes), entries, problems
+  )
 
 
-def to_hugging_face(params: Mapping, model: gpt.Gpt) -> dict[str, np.ndarray]:
-  """Returns name -> array as an OpenAIGPT or GPT2 model with its head has it.
+def _open(
+  published: Published, entries: Mapping[str, Entry], problems: list[str]
+) -> Published:
+  """Adds how the model's arrays correspond to entries, if there is a model."""
+  shapes, pieces = {}, []
+  if published.model is not None:
+    shapes = _shapes(published.model)
+    hugging_face = published.kind == 'Hugging Face'
+    pieces = _pieces(published.model, shapes, hugging_face)
+    problems = problems + strict.misfits(entries, pieces)
+  return dataclasses.replace(
+    published,
+    pieces=pieces,
+    entries=entries,
+    shapes=shapes,
+    problems=tuple(problems),
+  )
+
+
+def _model(
+  name: str, config: Mapping[str, Any], table: Mapping[str, tuple[str, str]]
+) -> tuple[gpt.Gpt | None, list[str]]:
+  """Returns the model of a config, None if it is not enough; and problems."""
+  key, default = ACTIVATIONS[name]
+  config = DEFAULTS | {key: default} | dict(config)
+  fields, problems = config_files.read_fields(config, table)
+  enough = not problems
+  gelu, wrong = config_files.read_choice(config, key, GELU[name])
+  problems += wrong + config_files.deviations(config, ALWAYS)
+  if enough and fields['embed_dim'] % fields['num_heads']:
+    problems.append(
+      f'n_embd is {fields["embed_dim"]}, expected a multiple of n_head'
+      f' ({fields["num_heads"]})'
+    )
+    enough = False
+  if not enough:
+    return None, problems
+  fields['mlp_dim'] = fields.get('mlp_dim') or 4 * fields['embed_dim']
+  model = gpt.Gpt(pre_norm=name == 'gpt2', gelu=gelu or 'tanh', **fields)
+  return model, problems
+
+
+def to_hugging_face(
+  params: Mapping, model: gpt.Gpt
+) -> tuple[str, dict[str, np.ndarray]]:
+  """Returns the class there, and name -> array as its files have it.
 
   Args:
     params: of `model`, unboxed.
     model: the model, its layers stacked.
   """
-  top, shapes = _names_and_shapes(model)
-  arrays = strict.scatter(params, _pieces(model, top, shapes))
-  arrays = {PREFIX + name: array for name, array in arrays.items()}
-  return arrays | {HEAD: arrays[PREFIX + top[TABLE]]}
+  pieces = _pieces(model, strict.flatten(params), True)
+  arrays = strict.scatter(params, pieces)
+  return ARCHITECTURES[_name(model)], {
+    PREFIX + name: array for name, array in arrays.items()
+  }
 
 
-def _names_and_shapes(
-  model: gpt.Gpt,
-) -> tuple[dict[str, str], dict[str, jax.ShapeDtypeStruct]]:
-  """Returns the table for what is outside of layers, and all our shapes."""
+def to_config(model: gpt.Gpt) -> dict[str, Any]:
+  """Returns the config of Hugging Face's that describes a model.
+
+  Raises:
+    ValueError: if the code there cannot do what the model does.
+  """
+  name = _name(model)
+  gelus = {ours: theirs for theirs, ours in reversed(GELU[name].items())}
+  problems = []
+  if model.gelu not in gelus:
+    problems.append(f'gelu is {model.gelu!r}, expected {" or ".join(gelus)}')
+  if name == 'gpt' and model.mlp_dim != 4 * model.embed_dim:
+    problems.append(
+      f'mlp_dim is {model.mlp_dim}, expected 4 x embed_dim'
+      f' ({4 * model.embed_dim})'
+    )
+  if problems:
+    raise ValueError(
+      "Hugging Face's GPT has no such model:\n  " + '\n  '.join(problems)
+    )
+  config = {key: getattr(model, field) for key, (field, _) in FIELDS.items()}
+  return config | {
+    'model_type': next(k for k, v in MODEL_TYPES.items() if v == name),
+    'embd_pdrop': model.dropout_rate,
+    ACTIVATIONS[name][0]: gelus[model.gelu],
+  }
+
+
+def _name(model: gpt.Gpt) -> str:
+  return 'gpt2' if model.pre_norm else 'gpt'
+
+
+def _shapes(model: gpt.Gpt) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns 'path/of/leaf' -> shape of all arrays of a model."""
   ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
   mask = jax.ShapeDtypeStruct((1, 1), bool)
-  boxed = jax.eval_shape(
-    functools.partial(model.init, train=False),
-    jax.random.key(0),
-    ids,
-    mask,
-    ids,
-  )
-  names = GPT2_NAMES if model.pre_norm else GPT_NAMES
-  return names, strict.flatten(nn.meta.unbox(boxed['params']))
+  return strict.shapes_of(model, ids, mask, ids, train=False)
 
 
 def _pieces(
-  model: gpt.Gpt,
-  top: Mapping[str, str],
-  shapes: Mapping[str, jax.ShapeDtypeStruct],
+  model: gpt.Gpt, shapes: Mapping[str, Any], hugging_face: bool
 ) -> list[Piece]:
-  """Returns how the arrays here and there correspond, all of both."""
+  """Returns how the arrays here and there correspond, all of both.
+
+  Args:
+    model: the model.
+    shapes: of all our arrays.
+    hugging_face: its names, else those of GPT-2's release.
+  """
+  top = NAMES[_name(model) if hugging_face else 'gpt2']
   pieces = []
+
+  def add(
+    theirs: str, path: str, shape: tuple[int, ...], place: tuple = (Ellipsis,)
+  ) -> None:
+    if not hugging_face:
+      theirs = _release_name(theirs)
+      shape = (1, *shape) if theirs.endswith('/w') else shape
+    pieces.append(Piece(theirs, path, shape, place=place))
+
   for path, leaf in shapes.items():
     if path == TABLE:
       V = model.vocab_size
-      shape = (V, leaf.shape[1])
-      pieces.append(Piece(top[path], path, shape, place=(slice(V),)))
+      add(top[path], path, (V, leaf.shape[1]), (slice(V),))
       continue
     if path in top:
-      pieces.append(Piece(top[path], path, leaf.shape))
+      add(top[path], path, leaf.shape)
       continue
     name = path.removeprefix('layers/')
     shape = leaf.shape[1:]
@@ -260,8 +354,15 @@ def _pieces(
       shape = (shape[0], math.prod(shape[1:]))
     else:
       shape = (math.prod(shape),)
-    pieces += [
-      Piece(f'h.{i}.{LAYER_NAMES[name]}', path, shape, place=(i,))
-      for i in range(model.num_layers)
-    ]
+    for i in range(model.num_layers):
+      add(f'h.{i}.{LAYER_NAMES[name]}', path, shape, (i,))
   return pieces
+
+
+def _release_name(name: str) -> str:
+  """Returns the name in GPT-2's release of an array of Hugging Face's."""
+  name = re.sub(r'^(wte|wpe)\.weight$', r'\1', name)
+  name = re.sub(r'(ln_\w)\.weight$', r'\1/g', name)
+  name = re.sub(r'\.weight$', '/w', name)
+  name = re.sub(r'\.bias$', '/b', name)
+  return 'model/' + re.sub(r'^h\.', 'h', name).replace('.', '/')

@@ -1,10 +1,12 @@
-"""Reference models in PyTorch, and the way from their weights to ours."""
+"""Reference models in PyTorch."""
 
 import dataclasses
 
-import jax
-import numpy as np
 import pytest
+from etils import epath
+
+from models.pretrained import bert as pretrained
+from models.pretrained import strict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,85 +17,16 @@ class Reference:
 
   def params(self, gradients=False):
     """Returns its parameters, or their gradients, as a tree like ours."""
-    tensors = dict(self.model.named_parameters(remove_duplicate=False))
+    named = self.model.named_parameters(remove_duplicate=False)
     arrays = {
       name: (t.grad if gradients else t).detach().numpy().copy()
-      for name, t in tensors.items()
+      for name, t in named
     }
-    tree = rename(arrays, self.model.config)
-    # Both are other names of arrays that were used.
-    del arrays['cls.predictions.decoder.weight']
-    del arrays['cls.predictions.decoder.bias']
-    assert not arrays, f'parameters without a name here: {sorted(arrays)}'
-    return tree
-
-
-def rename(arrays, config):
-  """Moves PyTorch's arrays into our tree, taking each out of `arrays`."""
-  D, N = config.hidden_size, config.num_attention_heads
-  H = D // N
-  padding = -config.vocab_size % 128
-
-  def norm(prefix):
-    return {
-      'scale': arrays.pop(f'{prefix}.weight'),
-      'bias': arrays.pop(f'{prefix}.bias'),
-    }
-
-  def linear(prefix, kernel_shape=None, bias_shape=None):
-    kernel = arrays.pop(f'{prefix}.weight').T
-    bias = arrays.pop(f'{prefix}.bias')
-    return {
-      'kernel': kernel.reshape(kernel_shape or kernel.shape),
-      'bias': bias.reshape(bias_shape or bias.shape),
-    }
-
-  def layer(i):
-    prefix = f'bert.encoder.layer.{i}'
-    qkv = [
-      linear(f'{prefix}.attention.self.{name}', (D, N, H), (N, H))
-      for name in ('query', 'key', 'value')
-    ]
-    return {
-      'attention': {
-        'qkv': {
-          'kernel': np.stack([part['kernel'] for part in qkv], axis=1),
-          'bias': np.stack([part['bias'] for part in qkv]),
-        },
-        'out': linear(f'{prefix}.attention.output.dense', (N, H, D)),
-      },
-      'attention_norm': norm(f'{prefix}.attention.output.LayerNorm'),
-      'mlp': {
-        'in': linear(f'{prefix}.intermediate.dense'),
-        'out': linear(f'{prefix}.output.dense'),
-      },
-      'mlp_norm': norm(f'{prefix}.output.LayerNorm'),
-    }
-
-  layers = [layer(i) for i in range(config.num_hidden_layers)]
-  embeddings = 'bert.embeddings'
-  head = 'cls.predictions.transform'
-  return {
-    'embeddings': {
-      'tokens': {
-        'embedding': np.pad(
-          arrays.pop(f'{embeddings}.word_embeddings.weight'),
-          ((0, padding), (0, 0)),
-        )
-      },
-      'positions': arrays.pop(f'{embeddings}.position_embeddings.weight'),
-      'token_types': arrays.pop(f'{embeddings}.token_type_embeddings.weight'),
-      'layer_norm': norm(f'{embeddings}.LayerNorm'),
-    },
-    'layers': jax.tree.map(lambda *leaves: np.stack(leaves), *layers),
-    'pooler': linear('bert.pooler.dense'),
-    'mlm': {
-      'dense': linear(f'{head}.dense'),
-      'layer_norm': norm(f'{head}.LayerNorm'),
-      'bias': np.pad(arrays.pop('cls.predictions.bias'), (0, padding)),
-    },
-    'nsp': linear('cls.seq_relationship'),
-  }
+    return pretrained.from_hugging_face(
+      epath.Path('reference'),
+      self.model.config.to_dict(),
+      strict.in_memory(arrays),
+    ).load()
 
 
 @pytest.fixture(scope='session')

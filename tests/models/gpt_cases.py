@@ -5,10 +5,13 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from etils import epath
 from flax import linen as nn
 
 from configs import variants
 from models import gpt
+from models.pretrained import gpt as pretrained
+from models.pretrained import strict
 from train import objectives
 
 VOCAB_SIZE = 1000  # 24 rows of padding
@@ -62,6 +65,16 @@ def init_params(pre_norm):
   table = noisy['embeddings']['tokens']
   table['embedding'] = table['embedding'].at[VOCAB_SIZE:].set(0)
   return noisy
+
+
+def open_arrays(arrays, model):
+  """Opens arrays under Hugging Face's names as weights of a model."""
+  return pretrained.from_hugging_face(
+    epath.Path('arrays'),
+    'gpt2' if model.pre_norm else 'gpt',
+    pretrained.to_config(model),
+    strict.in_memory(arrays),
+  )
 
 
 def loss_of(outputs, batch):

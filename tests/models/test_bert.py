@@ -300,3 +300,54 @@ def test_bad_sizes_are_refused():
     bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, max_length=4)
   with pytest.raises(ValueError, match="gelu is 'relu'"):
     bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, gelu='relu')
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def apply_once(model, params, inputs):
+  return model.apply({'params': params}, *inputs, train=False)
+
+
+@pytest.mark.parametrize(
+  'heads', [(), ('pooler',), ('mlm',), ('pooler', 'nsp')], ids='+'.join
+)
+def test_fewer_heads_are_a_part_of_the_model(heads):
+  batch, params = bert_cases.make_batch(), bert_cases.init_params()
+  inputs = [batch[k] for k in bert_cases.INPUTS]
+  if 'mlm' not in heads:
+    inputs.pop()
+  kept = {
+    name: leaf
+    for name, leaf in params.items()
+    if name in ('embeddings', 'layers', *heads)
+  }
+  fewer = bert_cases.make_model(heads=heads)
+  shapes = jax.eval_shape(
+    functools.partial(fewer.init, train=False), jax.random.key(0), *inputs
+  )
+  assert jax.tree.structure(nn.meta.unbox(shapes['params'])) == (
+    jax.tree.structure(kept)
+  )
+  outputs = apply_once(fewer, kept, inputs)
+  whole = apply_once(
+    bert_cases.make_model(), params, [batch[k] for k in bert_cases.INPUTS]
+  )
+  outputs_of = {'pooler': 'pooled', 'mlm': 'mlm_logits', 'nsp': 'nsp_logits'}
+  assert outputs.keys() == {'hidden', *(outputs_of[head] for head in heads)}
+  for name, value in outputs.items():
+    np.testing.assert_allclose(value, whole[name], atol=1e-5)
+  # The vocabulary's padding: 24 rows of the table, and of the mlm head's bias.
+  total = sum(leaf.size for leaf in jax.tree.leaves(kept))
+  assert bert.num_parameters(kept, 1000) == total - 24 * (128 + ('mlm' in kept))
+
+
+def test_heads_that_do_not_go_are_refused():
+  for heads in (('nsp',), ('pooler', 'decoder')):
+    with pytest.raises(ValueError, match="heads is .*'nsp' with 'pooler'"):
+      bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, heads=heads)
+  ids = jax.ShapeDtypeStruct((1, 8), jnp.int32)
+  with pytest.raises(ValueError, match='no mlm_positions: give them, or leave'):
+    jax.eval_shape(
+      functools.partial(bert_cases.make_model().init, train=False),
+      jax.random.key(0),
+      *[ids] * 4,
+    )

@@ -9,7 +9,6 @@ import pytest
 
 from models import decoding, gpt
 from models.decoding import Sampling
-from models.pretrained import gpt as pretrained
 
 both = pytest.mark.parametrize('pre_norm', [False, True], ids=['gpt', 'gpt2'])
 VOCAB_SIZE = 200  # 56 rows of padding
@@ -158,7 +157,7 @@ def test_greedy_equals_hugging_face_token_for_token(
     vocab_size=VOCAB_SIZE, max_length=64, pre_norm=pre_norm, **sizes
   )
   arrays = {k: v.detach().numpy() for k, v in reference.state_dict().items()}
-  params = pretrained.from_hugging_face(arrays, model)
+  params = gpt_cases.open_arrays(arrays, model).load()
   kinds = (1, 2, 7, 16, 17)
   tokens, lengths = make_prompts([kinds[i % 5] for i in range(50)])
   chunks = decoding.generate(

@@ -8,11 +8,13 @@ import h5py
 import jax
 import numpy as np
 import pytest
+from etils import epath
 
 from configs import variants
 from data import characters
 from models import char_cnn, elmo
 from models.pretrained import elmo as pretrained
+from models.pretrained import published, strict, weight_files
 
 NUM_STREAMS, NUM_SENTENCES = 3, 10
 T = 64  # one length for all batches: one program
@@ -25,7 +27,8 @@ def folder(sesame_data):
 
 @pytest.fixture(scope='module')
 def released(folder):
-  return pretrained.read_folder(folder)
+  opened = published.open_folder(folder)
+  return opened.model, opened.load()
 
 
 @pytest.fixture(scope='module')
@@ -97,12 +100,14 @@ def test_released_files_come_out_as_they_went_in(released, folder, tmp_path):
   assert model.filters == ((1, 4), (2, 8), (3, 16), (4, 32), (5, 64))
   assert not model.use_skip_connections
   pretrained.write_folder(tmp_path, model, params)
-  ours = pretrained.read_arrays(tmp_path / 'lm_weights.hdf5')
-  theirs = pretrained.read_arrays(folder / 'lm_weights.hdf5')
+  ours, theirs = (
+    weight_files.from_hdf5(where / 'lm_weights.hdf5')
+    for where in (tmp_path, folder)
+  )
   assert ours.keys() == theirs.keys()
-  for name, array in theirs.items():
-    assert ours[name].dtype == array.dtype
-    np.testing.assert_array_equal(ours[name], array)
+  for name, entry in theirs.items():
+    assert ours[name].dtype == entry.dtype
+    np.testing.assert_array_equal(ours[name].read(), entry.read())
   assert json.loads((tmp_path / 'options.json').read_text()) == json.loads(
     (folder / 'options.json').read_text()
   )
@@ -130,6 +135,12 @@ def test_sizes_are_those_of_the_published_options(sesame_data, name, file):
 # There and back, sizes odd
 
 
+def open_arrays(options, arrays):
+  return pretrained.from_released(
+    epath.Path('arrays'), options, strict.in_memory(arrays)
+  )
+
+
 CASES = {
   'characters': {},
   'no softmax': dict(vocab_size=0, cell_clip=None, num_highway=0),
@@ -151,7 +162,8 @@ def test_export_and_import_give_the_same_bits(fields, tmp_path):
   model = elmo_cases.make_model(**fields)
   params = elmo_cases.init_params(model)
   pretrained.write_folder(tmp_path / 'new', model, params)
-  found, params_back = pretrained.read_folder(tmp_path / 'new')
+  opened = published.open_folder(tmp_path / 'new')
+  found, params_back = opened.model, opened.load()
   if model.num_words:
     assert without_encoder(found) == without_encoder(model)
   else:
@@ -192,8 +204,7 @@ def test_options_of_training_are_read_too():
   options, arrays = pretrained.to_released(elmo_cases.init_params(model), model)
   options |= {'bidirectional': True, 'n_tokens_vocab': 32, 'dropout': 0.1}
   options['char_cnn']['n_characters'] = 261
-  found, _ = pretrained.from_released(options, arrays)
-  assert found == model
+  assert open_arrays(options, arrays).model == model
 
 
 # What does not fit
@@ -208,9 +219,9 @@ def small():
 
 def refused(options, arrays):
   with pytest.raises(ValueError) as caught:
-    pretrained.from_released(options, arrays)
+    open_arrays(options, arrays).load()
   first, *lines = str(caught.value).split('\n  ')
-  assert first == 'these weights do not fit:'
+  assert first == 'arrays: these weights do not fit:'
   return sorted(lines)
 
 
@@ -272,7 +283,6 @@ def test_options_that_make_no_sense_are_listed(small):
     'option lstm.use_skip_connections is missing, expected true or false',
   ]
   assert refused({}, arrays)
-  assert refused([], arrays)
 
 
 def test_words_need_their_table(small):
@@ -292,26 +302,21 @@ def test_truncated_files_are_named(folder, tmp_path, kept):
   data = file.read_bytes()
   file.write_bytes(data[: int(kept * len(data))])
   with pytest.raises(ValueError, match='lm_weights.hdf5 is damaged or no HDF5'):
-    pretrained.read_folder(tmp_path)
+    published.open_folder(tmp_path)
 
 
 def test_files_that_are_not_there_or_not_right(folder, tmp_path):
-  with pytest.raises(FileNotFoundError, match=r'has no \*options.json'):
-    pretrained.read_folder(tmp_path)
+  with pytest.raises(FileNotFoundError, match=r'looked for.*it holds nothing'):
+    published.open_folder(tmp_path)
   (tmp_path / 'my_options.json').write_text('{"lstm": ')
   with pytest.raises(FileNotFoundError, match=r'has no \*weights.hdf5'):
-    pretrained.read_folder(tmp_path)
-  with pytest.raises(FileNotFoundError, match='other.hdf5 is missing'):
-    pretrained.read_files(folder / 'options.json', tmp_path / 'other.hdf5')
+    published.open_folder(tmp_path)
   shutil.copy(folder / 'lm_weights.hdf5', tmp_path / 'my_weights.hdf5')
   with pytest.raises(ValueError, match='my_options.json: Expecting value'):
-    pretrained.read_folder(tmp_path)
+    published.open_folder(tmp_path)
+  (tmp_path / 'my_options.json').write_text('[]')
+  with pytest.raises(ValueError, match='my_options.json holds a list, exp'):
+    published.open_folder(tmp_path)
   (tmp_path / 'options.json').write_text('{}')
   with pytest.raises(ValueError, match='several.*my_options.json, options.js'):
-    pretrained.read_folder(tmp_path)
-  with pytest.raises(
-    ValueError, match='(?s)options.json and .*option lstm.dim'
-  ):
-    pretrained.read_files(
-      tmp_path / 'options.json', tmp_path / 'my_weights.hdf5'
-    )
+    published.open_folder(tmp_path)

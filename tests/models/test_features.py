@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from models import features, gpt
-from models.pretrained import gpt as pretrained
 
 
 def layers_and_hidden(cases, model, params):
@@ -86,7 +85,7 @@ def test_gpt_equals_hugging_face(torch, make_gpt_reference, pre_norm):
   arrays = {
     name: p.detach().numpy().copy() for name, p in reference.named_parameters()
   }
-  params = pretrained.from_hugging_face(arrays, model)
+  params = gpt_cases.open_arrays(arrays, model).load()
   layers, _ = layers_and_hidden(gpt_cases, model, params)
   assert len(expected) == len(layers)
   for ours, theirs in zip(layers, expected, strict=True):

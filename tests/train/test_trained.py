@@ -94,18 +94,18 @@ def cut(folder):
 
 DAMAGES = {
   'another kind': (change('model_type', 'llama'), 'holds a llama, expected'),
-  'type': (change('model_type', ['gpt2']), 'not the config of a run'),
+  'type': (change('model_type', ['gpt2']), r"holds a \['gpt2'\], expected"),
   'epsilon': (change('layer_norm_epsilon', '1e-5'), 'epsilon is .1e-5., exp'),
-  'no size': (change('n_layer', None), "config.json: no 'n_layer'"),
-  'no count': (change('n_layer', '2'), "config.json: n_layer is '2', expected"),
-  'heads': (change('n_head', 3), 'n_embd=32 is no multiple of n_head=3'),
+  'no size': (change('n_layer', None), 'n_layer is missing, expected a count'),
+  'no count': (change('n_layer', '2'), "n_layer is '2', expected a count"),
+  'heads': (change('n_head', 3), 'n_embd is 32, expected a multiple of'),
   'more layers': (change('n_layer', 3), r'missing: h\.2\.'),
   'pieces': (change('vocab_size', 498), 'another shape: .*embed|wte'),
   'not tied': (change('tie_word_embeddings', False), 'tie_word_embeddings is'),
-  'cut off': (cut, 'model.safetensors: '),
+  'cut off': (cut, 'model.safetensors is damaged'),
   'no weights': (
     lambda folder: (folder / 'model.safetensors').unlink(),
-    'no model.safetensors',
+    'no weights, expected model.safetensors',
   ),
   'no merges': (
     lambda folder: (folder / 'merges.txt').unlink(),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from safetensors import numpy
 from small_elmo import SIZES, random_params, small_elmo
 
 from models import elmo
@@ -117,5 +118,7 @@ def test_workdirs(tmp_path, monkeypatch):
 )
 def test_workdirs_of_other_models_are_refused(tmp_path, config, message):
   (tmp_path / 'config.json').write_text(json.dumps(config))
+  if 'model_type' in config:
+    numpy.save_file({}, tmp_path / 'model.safetensors')
   with pytest.raises(ValueError, match=message):
     trained.load_elmo(tmp_path)

@@ -1,0 +1,84 @@
+"""Writes our weights as folders that Hugging Face's classes open."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import safetensors.numpy
+from etils import epath
+from flax import linen as nn
+
+from models import bert, gpt
+from models.pretrained import bert as pretrained_bert
+from models.pretrained import gpt as pretrained_gpt
+
+CONFIG_FILE = 'config.json'
+WEIGHTS_FILE = 'model.safetensors'
+
+
+def write_folder(
+  folder: epath.PathLike,
+  model: nn.Module,
+  params: Mapping,
+  extra_config: Mapping[str, Any] | None = None,
+  *,
+  overwrite: bool = False,
+) -> None:
+  """Writes config.json and model.safetensors.
+
+  Each file appears when it is complete, the config last.
+
+  Args:
+    folder: made if it is not there.
+    model: a Bert or a Gpt.
+    params: of the model, unboxed; of a Bert with or without one of the extra
+      heads 'classifier', 'token_classifier' and 'span_classifier'.
+    extra_config: goes into config.json, such as the names of labels or the ids
+      of special tokens.
+    overwrite: write into a folder that holds something.
+
+  Raises:
+    FileExistsError: if the folder holds something.
+    ValueError: if no class there can do what the model does.
+  """
+  folder = epath.Path(folder)
+  if not overwrite and folder.exists() and any(folder.iterdir()):
+    raise FileExistsError(
+      f'{folder} is not empty: name a new folder, or say to overwrite'
+    )
+  if isinstance(model, bert.Bert):
+    architecture, arrays = pretrained_bert.to_hugging_face(params, model)
+    config = pretrained_bert.to_config(model)
+  elif isinstance(model, gpt.Gpt):
+    architecture, arrays = pretrained_gpt.to_hugging_face(params, model)
+    config = pretrained_gpt.to_config(model)
+  else:
+    raise ValueError(
+      f'the model is a {type(model).__name__}, expected a Bert or a Gpt: there'
+      ' is no other of ours at Hugging Face'
+    )
+  config['architectures'] = [architecture]
+  for head in ('classifier', 'token_classifier'):
+    if head in params:
+      names = [f'LABEL_{i}' for i in range(len(params[head]['bias']))]
+      config['id2label'] = {str(i): name for i, name in enumerate(names)}
+      config['label2id'] = {name: i for i, name in enumerate(names)}
+  config |= dict(extra_config or {})
+  folder.mkdir(parents=True, exist_ok=True)
+  _write(
+    folder / WEIGHTS_FILE,
+    # What PyTorch's readers ask for.
+    safetensors.numpy.save(arrays, metadata={'format': 'pt'}),
+  )
+  text = json.dumps(config, indent=2, sort_keys=True) + '\n'
+  _write(folder / CONFIG_FILE, text.encode())
+
+
+def _write(file: epath.Path, data: bytes) -> None:
+  """Writes a file under another name, and gives it its own at the end."""
+  partial = file.with_name(f'{file.name}.partial')
+  try:
+    partial.write_bytes(data)
+    partial.replace(file)
+  finally:
+    partial.unlink(missing_ok=True)

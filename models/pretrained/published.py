@@ -1,0 +1,130 @@
+"""Opens a folder of published weights, whichever format its files have."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from models.pretrained import bert, config_files, elmo, gpt, weight_files
+from models.pretrained.strict import Published
+
+__all__ = ['Published', 'is_published', 'open_folder']
+
+CONFIG_FILES = ('config.json', 'bert_config.json')
+MODEL_TYPES = ('bert', *gpt.MODEL_TYPES)  # of Hugging Face's that we have
+LOOKED_FOR = (
+  'config.json with model.safetensors or pytorch_model.bin (Hugging Face),'
+  ' bert_config.json with bert_model.ckpt.index (BERT, TensorFlow),'
+  f' {gpt.HPARAMS_FILE} with model.ckpt.index (GPT-2, TensorFlow),'
+  f' {gpt.OPENAI_SHAPES} with params_0.npy to params_9.npy (GPT, OpenAI),'
+  ' *options.json with *weights.hdf5 (ELMo)'
+)
+
+
+def is_published(folder: epath.PathLike) -> bool:
+  """Returns whether a folder holds published weights, by the files in it.
+
+  False for a workdir of ours, and for anything else; a folder that is one but
+  for missing or damaged files is one.
+  """
+  folder = epath.Path(folder)
+  file = _config_file(folder)
+  if file is None:
+    return any(
+      any(folder.glob(pattern))
+      for pattern in (
+        gpt.HPARAMS_FILE,
+        gpt.OPENAI_SHAPES,
+        f'*{elmo.OPTIONS_FILE}',
+      )
+    )
+  try:
+    config = config_files.read(file)
+  except ValueError:
+    return weight_files.hugging_face_file(folder) is not None
+  if isinstance(config.get('model'), dict):
+    return False  # of a run of ours
+  return (
+    _model_type(config) is not None
+    or weight_files.hugging_face_file(folder) is not None
+  )
+
+
+def open_folder(folder: epath.PathLike) -> Published:
+  """Opens published weights: sizes and names, no array.
+
+  Args:
+    folder: as it was published, with nothing converted.
+
+  Raises:
+    FileNotFoundError: if it holds nothing of what we know, or lacks a file.
+    ValueError: if a file is damaged.
+  """
+  folder = epath.Path(folder)
+  if not folder.is_dir():
+    raise FileNotFoundError(f'{folder} is no folder')
+  if not is_published(folder):
+    raise FileNotFoundError(
+      f'{folder} holds no published weights that are known here: looked for'
+      f' {LOOKED_FOR}; it holds {weight_files.listing(folder)}'
+    )
+  file = _config_file(folder)
+  if file is None:
+    return _open_release(folder)
+  config = config_files.read(file)
+  name = _model_type(config)
+  if name not in MODEL_TYPES:
+    return Published(
+      folder,
+      'Hugging Face',
+      str(name),
+      problems=(
+        f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}',
+      ),
+    )
+  if name == 'bert' and weight_files.hugging_face_file(folder) is None:
+    index = weight_files.tensorflow_index(folder)
+    if index is not None:
+      entries = weight_files.from_tensorflow(index)
+      return bert.from_tensorflow(folder, config, entries)
+  entries = weight_files.from_hugging_face(folder)
+  if name == 'bert':
+    return bert.from_hugging_face(folder, config, entries)
+  return gpt.from_hugging_face(folder, gpt.MODEL_TYPES[name], config, entries)
+
+
+def _open_release(folder: epath.Path) -> Published:
+  """Opens what has no config of a Hugging Face or BERT kind."""
+  if (folder / gpt.HPARAMS_FILE).exists():
+    hparams = config_files.read(folder / gpt.HPARAMS_FILE)
+    index = weight_files.tensorflow_index(folder)
+    if index is None:
+      raise FileNotFoundError(
+        f'{folder} has {gpt.HPARAMS_FILE} but no model.ckpt.index; it holds'
+        f' {weight_files.listing(folder)}'
+      )
+    return gpt.from_tensorflow(
+      folder, hparams, weight_files.from_tensorflow(index)
+    )
+  if (folder / gpt.OPENAI_SHAPES).exists():
+    return gpt.from_openai(folder)
+  return elmo.open_folder(folder)
+
+
+def _config_file(folder: epath.Path) -> epath.Path | None:
+  """Returns the file that describes the model, None where there is none."""
+  for name in CONFIG_FILES:
+    if (folder / name).exists():
+      return folder / name
+  return None
+
+
+def _model_type(config: Mapping[str, Any]) -> Any:
+  """Returns what a config is of; early ones do not tell, but by their keys."""
+  if 'model_type' in config:
+    return config['model_type']
+  if 'hidden_size' in config and 'type_vocab_size' in config:
+    return 'bert'
+  if 'n_embd' in config:
+    return 'openai-gpt' if 'afn' in config else 'gpt2'
+  return None

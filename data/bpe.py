@@ -14,14 +14,14 @@ import itertools
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tokenizers
 from etils import epath
 from tokenizers import models, normalizers, pre_tokenizers
 
-from data import bpe_files
+from data import alignment, bpe_files, tokenizer_json
 
 END_OF_WORD = '</w>'
 UNKNOWN = '<unk>'
@@ -87,6 +87,29 @@ def standardise(text: str) -> list[str]:
     for run in _RUNS.findall(text)
     if not run.isspace() or '\n' in run
   ]
+
+
+def _placed_parts(
+  text: str, origins: Sequence[alignment.Span]
+) -> Iterator[tuple[str, list[alignment.Span]]]:
+  """The parts of `standardise`, and where their characters come from."""
+  letters = [letter.translate(_DASHES) for letter in text]
+  origins = [
+    origin
+    for letter, origin in zip(letters, origins, strict=True)
+    for _ in letter
+  ]
+  text = ''.join(letters)
+  place = len(text) - len(text.lstrip())
+  for part in standardise(text.strip()):
+    start = place
+    while text[place].isspace():
+      place += 1
+    if part == '\n':
+      yield part, [(origins[start][0], origins[place - 1][1])]
+    else:
+      yield part, origins[place : place + len(part)]
+      place += len(part)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +230,74 @@ class BPE:
       for text in split
     ]
 
+  def encode_with_spans(
+    self, texts: Sequence[str]
+  ) -> list[tuple[list[int], list[alignment.Span]]]:
+    """Returns each text's ids and where they are from.
+
+    Returns:
+      Of each text the ids of `encode_batch`; and for each id start and end of
+      its characters in the text as it was given. Where a repair made other
+      characters of some, all of those are what each new one is from; the piece
+      of a newline is from all the white space round it.
+
+    Raises:
+      ValueError: if ftfy and spaCy are needed and missing.
+    """
+    if self.words == RELEASE:
+      self._check_packages()
+      return [self._encode_with_spans(text) for text in texts]
+    encoded = self.whole.encode_batch(list(texts), add_special_tokens=False)
+    return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+  def _encode_with_spans(self, text: str) -> tuple[list[int], list]:
+    found, places = [], []
+    pipeline = _spacy()
+    with pipeline.memory_zone():
+      for part, origins in _placed_parts(*alignment.repair(text)):
+        for word in pipeline.tokenizer(part):
+          found.append(word.text.lower())
+          places.append(
+            [
+              origin
+              for letter, origin in zip(
+                word.text, origins[word.idx :], strict=False
+              )
+              for _ in letter.lower()
+            ]
+          )
+    encoded = self.tokenizer.encode_batch(found, add_special_tokens=False)
+    return (
+      [i for encoding in encoded for i in encoding.ids],
+      [
+        (origins[first][0], origins[last - 1][1])
+        for encoding, origins in zip(encoded, places, strict=True)
+        for first, last in encoding.offsets
+      ],
+    )
+
+  def encode_words(
+    self, sentences: Sequence[Sequence[str]]
+  ) -> list[list[list[int]]]:
+    """Returns the ids of each word of each sentence, each by itself.
+
+    A word of nothing but white space has none.
+
+    Raises:
+      ValueError: if ftfy and spaCy are needed and missing.
+    """
+    ids = iter(
+      self.encode_batch([word for words in sentences for word in words])
+    )
+    return [[next(ids) for _ in words] for words in sentences]
+
+  @functools.cached_property
+  def whole(self) -> tokenizers.Tokenizer:
+    """One that finds the words itself, as `BASIC` says."""
+    whole = tokenizers.Tokenizer.from_str(self.tokenizer.to_str())
+    whole.normalizer, whole.pre_tokenizer = _basic()
+    return whole
+
   def decode(self, ids: Iterable[int]) -> str:
     """Returns readable text, lower case, spaces round marks, newlines."""
     pieces = [self.pieces[int(i)] for i in ids]
@@ -250,8 +341,8 @@ def load_bpe(
   """Loads a byte-pair encoding of GPT's kind.
 
   Args:
-    vocab_file: JSON, piece -> id; the three `SPECIALS` follow its pieces.
-    merges_file: two pieces a line.
+    vocab_file: see `bpe_files.read`; the three `SPECIALS` follow its pieces.
+    merges_file: see there.
     words: `RELEASE` or `BASIC`. By default what this machine has packages for;
       `BASIC` is said in a line on standard error.
 
@@ -264,6 +355,7 @@ def load_bpe(
       f'expected {RELEASE!r} or {BASIC!r}'
     )
   pieces, merges = bpe_files.read(vocab_file, merges_file, (UNKNOWN,))
+  tokenizer_json.read(vocab_file.parent, 'bpe', pieces)
   twice = [name for name in SPECIALS if name in pieces]
   if twice:
     raise ValueError(

@@ -1,4 +1,4 @@
-"""The two files of a byte-pair encoding, read and checked.
+"""The files of a byte-pair encoding, read and checked.
 
 A vocabulary is a JSON object, piece -> id; merges are lines of two pieces, the
 first learnt first, under a line `#version: 0.2` (finetune-transformer-lm,
@@ -8,7 +8,8 @@ model/; gpt-2, encoder.py).
 import hashlib
 import json
 import pathlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from etils import epath
 
@@ -29,7 +30,7 @@ def read(
 
   Args:
     vocab_file: JSON, piece -> id.
-    merges_file: two pieces a line.
+    merges_file: two pieces a line. The same file: a tokenizer.json with both.
     required: pieces that have to be there, whether a merge makes them or not.
 
   Returns:
@@ -39,13 +40,22 @@ def read(
     ValueError: if a file is damaged or the two do not belong together; names
       the file and the line or the piece.
   """
-  pieces = _read_vocab(vocab_file)
+  if merges_file == vocab_file:
+    model = read_object(vocab_file)['model']
+    pieces = in_order(vocab_file, model['vocab'])
+    lines = [
+      (f'{vocab_file}, merge {number:,}', merge)
+      for number, merge in enumerate(model['merges'], start=1)
+    ]
+  else:
+    pieces = in_order(vocab_file, read_object(vocab_file))
+    lines = _lines(merges_file)
   if missing := sorted(set(required).difference(pieces)):
     raise ValueError(
       f'{vocab_file}: no {missing[0]!r} among its {len(pieces):,} pieces; is '
       'it a vocabulary of the other kind (GPT, GPT-2)?'
     )
-  merges = _read_merges(merges_file, vocab_file, frozenset(pieces))
+  merges = _check_merges(lines, vocab_file, frozenset(pieces))
   made = {first + second for first, second in merges}
   for i, piece in enumerate(pieces):
     if len(piece) == 1 or piece in made or piece in required:
@@ -70,13 +80,19 @@ def _text(file: epath.Path) -> str:
     ) from None
 
 
-def _read_vocab(file: epath.Path) -> tuple[str, ...]:
+def read_object(file: epath.Path) -> dict[str, Any]:
+  """Reads a JSON object, no key of which stands in it twice.
+
+  Raises:
+    ValueError: if it is none; says where and why.
+  """
+
   def unique(items):
     table = dict(items)
     if len(table) < len(items):
       seen = set()
-      piece = next(k for k, _ in items if k in seen or seen.add(k))
-      raise ValueError(f'{file}: piece {piece!r} stands in it twice')
+      key = next(k for k, _ in items if k in seen or seen.add(k))
+      raise ValueError(f'{file}: {key!r} stands in it twice')
     return table
 
   try:
@@ -84,12 +100,28 @@ def _read_vocab(file: epath.Path) -> tuple[str, ...]:
   except json.JSONDecodeError as error:
     raise ValueError(
       f'{file}, line {error.lineno:,}, column {error.colno:,}: not JSON '
-      f'({error.msg}); a vocabulary is a JSON object, piece -> id. Copy it '
-      'again'
+      f'({error.msg}). Copy it again'
     ) from None
+  if not isinstance(table, dict):
+    raise ValueError(
+      f'{file}: expected a JSON object, found {type(table).__name__}'
+    )
+  return table
+
+
+def in_order(file: epath.Path, table: Mapping[str, Any]) -> tuple[str, ...]:
+  """Returns the pieces of a vocabulary, piece -> id, in the order of ids.
+
+  Args:
+    file: where it is from, for messages.
+    table: the vocabulary.
+
+  Raises:
+    ValueError: if the ids are not 0, 1, 2 ...
+  """
   if not isinstance(table, dict) or not table:
     raise ValueError(
-      f'{file}: expected a JSON object, piece -> id, found '
+      f'{file}: expected a vocabulary, an object piece -> id, found '
       f'{"nothing in it" if table in ({}, []) else type(table).__name__}'
     )
   pieces: list[str | None] = [None] * len(table)
@@ -107,35 +139,41 @@ def _read_vocab(file: epath.Path) -> tuple[str, ...]:
   return tuple(pieces)
 
 
-def _read_merges(
-  file: epath.Path, vocab_file: epath.Path, pieces: Collection[str]
-) -> Merges:
+def _lines(file: epath.Path) -> list[tuple[str, str]]:
+  """The merges of a file as they stand in it, each with its place."""
   # Only newlines end a line: some pieces are other separators of Unicode.
   lines = _text(file).replace('\r\n', '\n').split('\n')
   if lines[-1] == '':
     lines.pop()
-  seen: dict[tuple[str, ...], int] = {}
-  for number, line in enumerate(lines, start=1):
-    if number == 1 and line.startswith('#version'):
-      continue
-    merge = tuple(line.split(' '))
+  return [
+    (f'{file}, line {number:,}', line)
+    for number, line in enumerate(lines, start=1)
+    if number > 1 or not line.startswith('#version')
+  ]
+
+
+def _check_merges(
+  lines: Iterable[tuple[str, str | Sequence[str]]],
+  vocab_file: epath.Path,
+  pieces: Collection[str],
+) -> Merges:
+  seen: dict[tuple[str, ...], str] = {}
+  for place, line in lines:
+    merge = tuple(line.split(' ') if isinstance(line, str) else line)
     if len(merge) != 2 or not all(merge):
       raise ValueError(
-        f'{file}, line {number:,}: expected two pieces with a space between, '
-        f'found {line[:60]!r}'
+        f'{place}: expected two pieces with a space between, found '
+        f'{str(line)[:60]!r}'
       )
     if merge in seen:
-      raise ValueError(
-        f'{file}, line {number:,}: {line!r} stands on line {seen[merge]:,} '
-        'already'
-      )
+      raise ValueError(f'{place}: {line!r} stands at {seen[merge]} already')
     for piece in (*merge, ''.join(merge)):
       if piece not in pieces:
         raise ValueError(
-          f'{file}, line {number:,}: {line!r} needs the piece {piece!r}, which '
-          f'{vocab_file} does not hold: the two do not belong together'
+          f'{place}: {line!r} needs the piece {piece!r}, which {vocab_file} '
+          'does not hold: the two do not belong together'
         )
-    seen[merge] = number
+    seen[merge] = place
   return tuple(seen)
 
 
@@ -143,18 +181,28 @@ def save(
   folder: str | pathlib.Path | epath.Path,
   pieces: Sequence[str],
   merges: Merges,
-  settings: dict[str, str],
+  settings: Mapping[str, Any],
 ) -> None:
   """Writes the two files, a piece a line, and the settings beside them."""
   folder = epath.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
+  write(folder / VOCAB_FILE, folder / MERGES_FILE, pieces, merges)
+  (folder / SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
+
+
+def write(
+  vocab_file: epath.Path,
+  merges_file: epath.Path,
+  pieces: Sequence[str],
+  merges: Merges,
+) -> None:
+  """Writes the two files, a piece a line."""
   ids = {piece: i for i, piece in enumerate(pieces)}
   vocab = json.dumps(ids, ensure_ascii=False, indent=0) + '\n'
   lines = [HEADER, *(f'{first} {second}' for first, second in merges), '']
   # Bytes, so that no platform changes the line ends.
-  (folder / VOCAB_FILE).write_bytes(vocab.encode())
-  (folder / MERGES_FILE).write_bytes('\n'.join(lines).encode())
-  (folder / SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
+  vocab_file.write_bytes(vocab.encode())
+  merges_file.write_bytes('\n'.join(lines).encode())
 
 
 def fingerprint(*settings: object) -> str:

@@ -7,21 +7,38 @@ specification like `train:wordpiece:8000` says. WordPiece (BERT) is in
 """
 
 import dataclasses
-import json
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from etils import epath
 
-from data import bpe, bpe_files, bpe_training, byte_bpe, wordpiece, words
+from data import (
+  bpe,
+  bpe_files,
+  bpe_training,
+  byte_bpe,
+  tokenizer_json,
+  wordpiece,
+  words,
+)
 from data.bpe import BPE
 from data.byte_bpe import ByteBPE
 from data.wordpiece import WordPiece
 from data.words import Words
 
-__all__ = ['BPE', 'ByteBPE', 'Tokenizer', 'WordPiece', 'Words', 'load', 'train']
+__all__ = [
+  'BPE',
+  'ByteBPE',
+  'Tokenizer',
+  'WordPiece',
+  'Words',
+  'inherited_ids',
+  'load',
+  'train',
+]
 
 FORMS = (
   'train:wordpiece:N[:cased], train:bpe:N (of the kind of GPT) or '
@@ -35,13 +52,14 @@ _SAVED = {
   'bytebpe': _BPE_FILES,
   'words': (words.VOCAB_FILE,),
 }
-# As published; the names of the last line are used for either BPE.
+# As published; a tokenizer.json only where there is nothing else.
 _PUBLISHED = (
   ('wordpiece', (wordpiece.VOCAB_FILE,)),
   ('bpe', ('encoder_bpe_40000.json', 'vocab_40000.bpe')),
   ('bytebpe', _BPE_FILES),
   (None, ('vocab.json', 'merges.txt')),
   ('words', (words.VOCAB_FILE,)),
+  (None, (tokenizer_json.TOKENIZER_FILE,)),
 )
 
 
@@ -51,6 +69,10 @@ class Tokenizer(Protocol):
   Besides, each kind has the ids of its own symbols. `WordPiece`: `pad_id`,
   `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
   `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
+
+  All but `Words` tell where ids are from: `encode_with_spans(texts)`, each
+  text's ids and the (start, end) in its characters of each;
+  `encode_words(sentences)`, the ids of each word of sentences that are words.
 
   A kind whose words can be remembered has `parts(text)`, the parts whose ids
   are, one after the other, those of a repaired text, and
@@ -104,13 +126,15 @@ def load(
     path: a file, the others beside it; or a folder that holds them: a token
       store, a workdir, published weights. WordPiece: a vocab.txt. GPT:
       encoder_bpe_40000.json and vocab_40000.bpe. GPT-2: encoder.json and
-      vocab.bpe. vocab.json and merges.txt are taken for one of the two. ELMo:
-      a words.txt, or a file of any name that begins with <S>, </S>, <UNK>.
+      vocab.bpe. vocab.json and merges.txt are taken for one of the two, a
+      tokenizer.json for one of the three. ELMo: a words.txt, or a file of any
+      name that begins with <S>, </S>, <UNK>.
     cased: WordPiece only; see `wordpiece.load_wordpiece`.
 
   Raises:
     FileNotFoundError: if there is no such file, or its partner is missing.
-    ValueError: if it is damaged or none of these; says which line and why.
+    ValueError: if it is damaged or none of these, or if what stands beside it
+      (`tokenizer_json.read`) is not ours; says which line or key and why.
   """
   path = epath.Path(path).expanduser()
   kind, files = _find(path)
@@ -120,8 +144,12 @@ def load(
       f'no {missing[0].name} beside {path}: a byte-pair encoding is its '
       f'vocabulary and its merges, {" and ".join(f.name for f in files)}'
     )
+  if files[0].name == tokenizer_json.TOKENIZER_FILE:
+    kind = tokenizer_json.kind_of(files[0])
+  elif kind is None:
+    kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
   # ELMo's published vocabularies go by any name.
-  if kind == 'wordpiece' and words.begins_like_words(files[0]):
+  elif kind == 'wordpiece' and words.begins_like_words(files[0]):
     kind = 'words'
   if kind == 'wordpiece':
     return wordpiece.load_wordpiece(files[0], cased=cased)
@@ -129,15 +157,17 @@ def load(
     raise ValueError(f'{path}: only WordPiece is cased or not, give no `cased`')
   if kind == 'words':
     return words.load_words(files[0], _settings_of_words(files[0]))
-  if kind is None:
-    kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
+  # One tokenizer.json holds both.
+  vocab_file, merges_file = files[0], files[-1]
   if kind == 'bytebpe':
-    return byte_bpe.load_byte_bpe(*files)
-  return bpe.load_bpe(*files, words=_settings(files[0].parent).get('words'))
+    return byte_bpe.load_byte_bpe(vocab_file, merges_file)
+  return bpe.load_bpe(
+    vocab_file, merges_file, words=_settings(vocab_file.parent).get('words')
+  )
 
 
 def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
-  """The kind of a vocabulary, None for either BPE, and its files."""
+  """The kind of a vocabulary, None if its content tells, and its files."""
   if not path.exists():
     raise FileNotFoundError(
       f'no vocabulary at {path}; give a vocab.txt, a words.txt, the vocabulary '
@@ -156,9 +186,9 @@ def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
   if not path.is_dir():
     return 'wordpiece', [path]
   raise FileNotFoundError(
-    f'folder {path} holds no {wordpiece.VOCAB_FILE}, no {words.VOCAB_FILE} and '
-    'no encoder.json with vocab.bpe; give a vocabulary, a folder with one, or '
-    "'train:wordpiece:8000'"
+    f'folder {path} holds no {wordpiece.VOCAB_FILE}, no {words.VOCAB_FILE}, no '
+    'encoder.json with vocab.bpe and no tokenizer.json; give a vocabulary, a '
+    "folder with one, or 'train:wordpiece:8000'"
   )
 
 
@@ -172,15 +202,60 @@ def _settings_of_words(file: epath.Path) -> dict[str, Any]:
 def _settings(folder: epath.Path) -> dict[str, Any]:
   """What `save` wrote beside a vocabulary; empty for a published one."""
   file = folder / bpe_files.SETTINGS_FILE
-  if not file.exists():
-    return {}
-  try:
-    settings = json.loads(file.read_bytes())
-  except ValueError:
-    settings = None
-  if not isinstance(settings, dict):
-    raise ValueError(f'{file}: not a JSON object')
-  return settings
+  return bpe_files.read_object(file) if file.exists() else {}
+
+
+# --- Larger vocabularies
+
+# With another one of these the same pieces mean something else.
+_SETTINGS = ('cased', 'words')
+
+
+def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
+  """Tells which id of a vocabulary each id of one that extends it was.
+
+  A larger vocabulary begins with all pieces of the smaller one; the three
+  symbols of GPT come last in both. Pieces keep their meaning where more merges
+  or a longer longest word give other ids for an old text.
+
+  Args:
+    tokenizer: the same vocabulary or a larger one, V pieces.
+    base: the smaller one; not `Words`, which are sorted by frequency.
+
+  Returns:
+    int32 [V]: ids of `base`; -1 at new pieces.
+
+  Raises:
+    ValueError: if the kind, a setting or a piece is another; says which.
+  """
+  if isinstance(base, Words):
+    raise ValueError('whole words are sorted by frequency: none are added')
+  if type(tokenizer) is not type(base):
+    raise ValueError(
+      f'the one is {base.description}, the other {tokenizer.description}'
+    )
+  for name in _SETTINGS:
+    old, new = getattr(base, name, None), getattr(tokenizer, name, None)
+    if old != new:
+      raise ValueError(f'`{name}` is {old!r} in the one, {new!r} in the other')
+  last = len(bpe.SPECIALS) if isinstance(base, BPE) else 0
+  kept = base.vocab_size - last
+  new = tokenizer.vocab_size - base.vocab_size
+  if new < 0:
+    raise ValueError(
+      f'the one has {base.vocab_size:,} pieces, the other only '
+      f'{tokenizer.vocab_size:,}'
+    )
+  for i, (old, piece) in enumerate(
+    zip(base.pieces[:kept], tokenizer.pieces, strict=False)
+  ):
+    if old != piece:
+      raise ValueError(
+        f'piece {i:,} is {old!r} in the one, {piece!r} in the other; a larger '
+        'vocabulary begins with all pieces of the smaller one'
+      )
+  ids = np.arange(base.vocab_size, dtype=np.int32)
+  return np.concatenate([ids[:kept], np.full(new, -1, np.int32), ids[kept:]])
 
 
 # --- New vocabularies

@@ -24,12 +24,10 @@ import tokenizers
 from etils import epath
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from data import word_counts
+from data import bpe_files, tokenizer_json, word_counts
 
 VOCAB_FILE = 'vocab.txt'
-TOKENIZER_FILE = 'tokenizer.json'
-SETTINGS_FILE = 'tokenizer_settings.json'
-SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+SPECIALS = tokenizer_json.SYMBOLS['wordpiece']
 PREFIX = '##'
 MAX_WORD_CHARS = 200  # google-research/bert since 2018-11-23
 MIN_VOCAB = 50
@@ -42,10 +40,13 @@ class WordPiece:
   """A WordPiece vocabulary and its tokenizer.
 
   Attributes:
-    tokenizer: adds no special tokens and recognises none in the text.
+    tokenizer: adds no special tokens and recognises none but `added` in the
+      text.
     pieces: the vocabulary in the order of ids.
     cased: False: text is lower-cased and its accents are stripped.
     pad_id: of [PAD], and so on.
+    max_word_chars: a longer word is [UNK]. Files of Hugging Face say 100.
+    added: tokens that a publisher added; they are found in the text first.
   """
 
   tokenizer: tokenizers.Tokenizer
@@ -56,6 +57,8 @@ class WordPiece:
   cls_id: int
   sep_id: int
   mask_id: int
+  max_word_chars: int = MAX_WORD_CHARS
+  added: tuple[tokenizers.AddedToken, ...] = ()
 
   # See `tokenization.Tokenizer`.
   white_space: ClassVar[str] = 'ignored'
@@ -68,7 +71,8 @@ class WordPiece:
   @functools.cached_property
   def fingerprint(self) -> str:
     """Hex digest of the vocabulary and the settings."""
-    settings = [list(self.pieces), self.cased, MAX_WORD_CHARS]
+    settings = [list(self.pieces), self.cased, self.max_word_chars]
+    settings += map(tokenizer_json.record, self.added)
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
   @property
@@ -88,9 +92,9 @@ class WordPiece:
     """Returns the parts whose ids, one after the other, are the text's.
 
     White space ends a word, and nothing before or after it changes a word's
-    pieces.
+    pieces; but an added token may have white space in it.
     """
-    return text.split(' ')
+    return [text] if self.added else text.split(' ')
 
   def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
     """Returns the ids of each part."""
@@ -106,6 +110,31 @@ class WordPiece:
     )
     return [encoding.ids for encoding in encoded]
 
+  def encode_with_spans(
+    self, texts: Sequence[str]
+  ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    """Returns each text's ids and where they are from.
+
+    Returns:
+      Of each text the ids of `encode_batch`; and for each id start and end of
+      its characters in the text as it was given, case and accents included.
+    """
+    encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+  def encode_words(
+    self, sentences: Sequence[Sequence[str]]
+  ) -> list[list[list[int]]]:
+    """Returns the ids of each word of each sentence.
+
+    One after the other they are those of the words with spaces between them.
+    A word of nothing but control characters has none.
+    """
+    ids = iter(
+      self.encode_batch([word for words in sentences for word in words])
+    )
+    return [[next(ids) for _ in words] for words in sentences]
+
   def decode(self, ids: Iterable[int]) -> str:
     """Returns readable text: pieces joined to words, special tokens kept."""
     return self.tokenizer.decode(
@@ -116,33 +145,59 @@ class WordPiece:
     """Writes vocab.txt, tokenizer.json and the settings into a folder."""
     folder = epath.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    vocab = ''.join(f'{piece}\n' for piece in self.pieces)
-    # Bytes, so that no platform changes the line ends.
-    (folder / VOCAB_FILE).write_bytes(vocab.encode())
-    (folder / TOKENIZER_FILE).write_bytes(
+    self.save_vocabulary(folder)
+    (folder / tokenizer_json.TOKENIZER_FILE).write_bytes(
       self.tokenizer.to_str(pretty=True).encode()
     )
-    settings = {'type': 'wordpiece', 'cased': self.cased}
-    (folder / SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
+    settings = {
+      'type': 'wordpiece',
+      'cased': self.cased,
+      'max_word_chars': self.max_word_chars,
+      'added': [tokenizer_json.record(token) for token in self.added],
+    }
+    (folder / bpe_files.SETTINGS_FILE).write_bytes(
+      json.dumps(settings).encode()
+    )
+
+  def save_vocabulary(self, folder: epath.Path) -> None:
+    """Writes vocab.txt, without what was added behind it."""
+    size = self.tokenizer.get_vocab_size(with_added_tokens=False)
+    vocab = ''.join(f'{piece}\n' for piece in self.pieces[:size])
+    # Bytes, so that no platform changes the line ends.
+    (folder / VOCAB_FILE).write_bytes(vocab.encode())
 
 
 def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
-  """Loads a vocabulary file, one piece a line.
+  """Loads a vocabulary, and what stands beside it.
 
   Args:
-    file: such as a published vocab.txt.
-    cased: by default what `save` or the publisher (tokenizer_config.json's
-      `do_lower_case`) wrote beside it; without that `looks_cased` decides.
+    file: such as a published vocab.txt, one piece a line; or a tokenizer.json.
+    cased: by default what `save` or the publisher (`tokenizer_json.read`) wrote
+      beside it; without that `looks_cased` decides.
 
   Raises:
-    ValueError: if it is no WordPiece vocabulary; says which line and why.
+    ValueError: if it is no WordPiece vocabulary, or settings beside it are not
+      ours; says which line or key and why.
   """
-  pieces = _read_vocab(file)
+  if file.name == tokenizer_json.TOKENIZER_FILE:
+    table = bpe_files.read_object(file)['model']['vocab']
+    pieces = bpe_files.in_order(file, table)
+  else:
+    pieces = _read_vocab(file)
+  missing = [special for special in SPECIALS if special not in pieces]
+  if missing:
+    raise ValueError(
+      f'{file}: no {", ".join(missing)} among its {len(pieces):,} pieces; BERT '
+      f'needs {" ".join(SPECIALS)}'
+    )
+  told = tokenizer_json.read(file.parent, 'wordpiece', pieces, cased=cased)
   if cased is None:
-    cased = _recorded_case(file.parent)
+    cased = told.cased
   if cased is None:
     cased = looks_cased(pieces)
-  return _from_pieces(pieces, cased)
+  return _from_pieces(
+    pieces, cased, told.max_word_chars or MAX_WORD_CHARS, told.added
+  )
 
 
 def _read_vocab(file: epath.Path) -> list[str]:
@@ -168,30 +223,7 @@ def _read_vocab(file: epath.Path) -> list[str]:
         f'{number}; each may stand once, its line is its id'
       )
     seen[piece] = number
-  missing = [special for special in SPECIALS if special not in seen]
-  if missing:
-    raise ValueError(
-      f'{file}: no {", ".join(missing)} among its {len(lines):,} lines; BERT '
-      f'needs {" ".join(SPECIALS)}'
-    )
   return lines
-
-
-def _recorded_case(folder: epath.Path) -> bool | None:
-  """Cased or not, as written beside the vocabulary; None if it is not."""
-  for name, key, negate in (
-    (SETTINGS_FILE, 'cased', False),
-    ('tokenizer_config.json', 'do_lower_case', True),
-  ):
-    file = folder / name
-    if file.exists():
-      try:
-        value = json.loads(file.read_text()).get(key)
-      except (ValueError, AttributeError):
-        raise ValueError(f'{file}: not a JSON object') from None
-      if isinstance(value, bool):
-        return value != negate
-  return None
 
 
 def looks_cased(pieces: Iterable[str]) -> bool:
@@ -215,21 +247,32 @@ def _normalizer(cased: bool) -> normalizers.Normalizer:
   )
 
 
-def _from_pieces(pieces: Sequence[str], cased: bool) -> WordPiece:
+def _from_pieces(
+  pieces: Sequence[str],
+  cased: bool,
+  max_word_chars: int = MAX_WORD_CHARS,
+  added: Sequence[tokenizers.AddedToken] = (),
+) -> WordPiece:
   ids = {piece: i for i, piece in enumerate(pieces)}
   tokenizer = tokenizers.Tokenizer(
     models.WordPiece(
       ids,
       unk_token='[UNK]',
-      max_input_chars_per_word=MAX_WORD_CHARS,
+      max_input_chars_per_word=max_word_chars,
       continuing_subword_prefix=PREFIX,
     )
   )
   tokenizer.normalizer = _normalizer(cased)
   tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
   tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
+  tokenizer.add_tokens(list(added))
   return WordPiece(
-    tokenizer, tuple(pieces), cased, *(ids[special] for special in SPECIALS)
+    tokenizer,
+    tokenizer_json.with_added(pieces, added),
+    cased,
+    *(ids[special] for special in SPECIALS),
+    max_word_chars,
+    tuple(added),
   )
 
 

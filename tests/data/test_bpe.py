@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 import pytest
+from etils import epath
 
 from data import bpe, byte_bpe, tokenization
 
@@ -60,17 +61,36 @@ def gpt2(folder):
 
 
 @pytest.fixture(scope='module')
-def texts(sesame_data):
+def texts(batches):
   """Slices of every data set, and the hard ones."""
-  found = []
-  for data_set in sorted(p for p in sesame_data.iterdir() if p.is_dir()):
-    files = sorted(p for p in data_set.rglob('*') if p.is_file())
-    for path in files[:: -(-len(files) // 6)]:
-      with open(path, 'rb') as file:
-        file.seek(path.stat().st_size // 3)
-        found.append(file.read(8_000).decode('utf-8', 'ignore'))
+  found = list(itertools.chain.from_iterable(itertools.islice(batches(), 20)))
   assert sum(map(len, found)) > 250_000
   return [*found, *HARD]
+
+
+def check_transformers(ours, theirs, batches):
+  """Ids and spans of all batches are those of a tokenizer of `transformers`."""
+  count = 0
+  for texts in itertools.chain(batches(), [HARD]):
+    expected = theirs(
+      list(texts),
+      add_special_tokens=False,
+      split_special_tokens=True,
+      return_offsets_mapping=True,
+    )
+    for text, (ids, spans), wanted, places, alone in zip(
+      texts,
+      ours.encode_with_spans(texts),
+      expected['input_ids'],
+      expected['offset_mapping'],
+      ours.encode_batch(texts),
+      strict=True,
+    ):
+      assert ids == alone == wanted, text[:200]
+      assert spans == [tuple(place) for place in places], text[:200]
+      count += len(ids)
+  assert count > 50_000
+  return count
 
 
 def check_same(ours, theirs, texts):
@@ -129,19 +149,79 @@ def test_gpt_equals_the_release(gpt, texts):
   check_same(gpt.encode_batch(texts), map(release(gpt), texts), texts)
 
 
-def test_gpt_without_ftfy_and_spacy_equals_transformers(folder, texts):
+def test_gpt_without_ftfy_and_spacy_equals_transformers(
+  folder, batches, tmp_path
+):
   import transformers
 
   files = folder / 'gpt/encoder_bpe_40000.json', folder / 'gpt/vocab_40000.bpe'
-  ours = bpe.load_bpe(*files, words=bpe.BASIC)
   theirs = transformers.OpenAIGPTTokenizer(
     vocab=str(files[0]), merges=str(files[1])
   )
-  # They recognise '<unk>' in the text, which is text.
-  texts = [text for text in texts if '<unk>' not in text]
-  expected = theirs(texts, add_special_tokens=False)['input_ids']
-  check_same(ours.encode_batch(texts), expected, texts)
+  theirs.save_pretrained(tmp_path)
+  whole = epath.Path(tmp_path / 'tokenizer.json')
+  ours = bpe.load_bpe(whole, whole, words=bpe.BASIC)
+  assert ours.fingerprint == bpe.load_bpe(*files, words=bpe.BASIC).fingerprint
+  count = check_transformers(ours, theirs, batches)
   assert ours.white_space == 'ignored'
+  print(f'GPT: {count:,} ids and spans')
+
+
+def test_gpts_spans(gpt, texts):
+  """The text at a span, lower-cased, is the piece where nothing is repaired."""
+  samples = [*texts[: -len(HARD) : 4], *HARD]
+  compared = changed = 0
+  for text, expected, (ids, spans) in zip(
+    samples,
+    gpt.encode_batch(samples),
+    gpt.encode_with_spans(samples),
+    strict=True,
+  ):
+    assert ids == expected, text[:200]
+    assert spans == sorted(spans) and len(ids) == len(spans)
+    for i, (start, end) in zip(ids, spans, strict=True):
+      piece = gpt.pieces[i].removesuffix('</w>')
+      found = text[start:end]
+      if i == gpt.unk_id:
+        continue
+      compared += 1
+      if piece == '\n':
+        assert found.isspace()
+      elif found.lower() != piece:
+        changed += 1
+  assert compared > 20_000 and changed < compared / 50
+  text = (
+    '  Hi\r\n\r\n\u201cWorld\u201d\u2026 caf\xc3\xa9 &lt; '
+    '\ufb01ne\u2014\u0130! '
+  )
+  ((ids, spans),) = gpt.encode_with_spans([text])
+  assert [
+    (gpt.pieces[i], text[a:b]) for i, (a, b) in zip(ids, spans, strict=True)
+  ] == [
+    ('hi</w>', 'Hi'),
+    ('\n</w>', '\n\r\n'),
+    ('"</w>', '\u201c'),
+    ('world</w>', 'World'),
+    ('"</w>', '\u201d'),
+    ('...</w>', '\u2026'),
+    ('caf\xe9</w>', 'caf\xc3\xa9'),
+    ('<</w>', '&lt;'),
+    ('fine</w>', '\ufb01ne'),
+    ('-</w>', '\u2014'),
+    ('i', '\u0130'),
+    ('<unk>', '\u0130'),
+    ('!</w>', '!'),
+  ]
+
+
+def test_gpts_ids_by_word(gpt):
+  found = gpt.encode_words([["Don't", 'CAF\xc9', ' '], [], ['x']])
+  assert [[gpt.pieces[i] for i in word] for word in found[0]] == [
+    ['do</w>', "n't</w>"],
+    ['caf\xe9</w>'],
+    [],
+  ]
+  assert found[1:] == [[], gpt.encode_batch([['x']][0])]
 
 
 def test_gpt_ids(gpt):
@@ -204,23 +284,43 @@ def test_missing_packages_are_said_and_recorded(
 # --- GPT-2
 
 
-def test_gpt2_equals_transformers_and_loses_nothing(gpt2, folder, texts):
+def test_gpt2_equals_transformers_and_loses_nothing(
+  gpt2, folder, batches, texts, tmp_path
+):
   import transformers
 
   theirs = transformers.GPT2Tokenizer(
     vocab=str(folder / 'gpt2/encoder.json'),
     merges=str(folder / 'gpt2/vocab.bpe'),
   )
-  ours = gpt2.encode_batch(texts)
-  for text, ids in zip(texts, ours, strict=True):
-    assert gpt2.decode(ids) == text
+  theirs.save_pretrained(tmp_path)
+  ours = tokenization.load(tmp_path)
+  assert ours.fingerprint == gpt2.fingerprint
+  count = check_transformers(ours, theirs, batches)
+  print(f'GPT-2: {count:,} ids and spans')
   # They recognise the symbol in the text, as we do when asked.
   expected = theirs(texts, add_special_tokens=False)['input_ids']
   check_same(gpt2.encode_batch(texts, special=True), expected, texts)
-  different = [
-    t for t, a, b in zip(texts, ours, expected, strict=True) if a != b
-  ]
-  assert different == [HARD[-1]]
+  for text, (ids, spans) in zip(
+    texts, gpt2.encode_with_spans(texts), strict=True
+  ):
+    assert gpt2.decode(ids) == text
+    # The spans are the text without a gap; a character that is cut has several.
+    assert [0, *itertools.accumulate((end for _, end in spans), max)][
+      -1
+    ] == len(text)
+    for (_, end), (start, _) in itertools.pairwise(spans):
+      assert start in (end - 1, end)
+
+
+def test_gpt2s_ids_by_word(gpt2, texts):
+  sentences = [text.split() for text in texts]
+  found = gpt2.encode_words(sentences)
+  joined = gpt2.encode_batch([' '.join(words) for words in sentences])
+  for words, ids, expected in zip(sentences, found, joined, strict=True):
+    assert len(ids) == len(words)
+    assert list(itertools.chain.from_iterable(ids)) == expected
+  assert gpt2.encode_words([['Hello', 'world', '']]) == [[[15496], [995], []]]
 
 
 def test_gpt2_ids(gpt2):
@@ -288,16 +388,16 @@ def small(**changes):
   ('vocab', 'merges', 'message'),
   [
     ('{"a": 1,\n"b" 2}', MERGES, r'encoder\S+json, line 2, column 5: not JSON'),
-    ('["a"]', MERGES, r'json: expected a JSON object.*found list'),
+    ('["a"]', MERGES, r'json: expected a JSON object, found list'),
     ('{}', MERGES, 'found nothing in it'),
-    ('{"a": 0, "a": 1}', MERGES, "piece 'a' stands in it twice"),
+    ('{"a": 0, "a": 1}', MERGES, "'a' stands in it twice"),
     (small(b=1), MERGES, "pieces 'a' and 'b' both have id 1"),
     (small(b=9), MERGES, "piece 'b' has id 9; the ids of its 6 pieces"),
     (small(b='2'), MERGES, "piece 'b' has id '2'"),
     (b'{"a": 0,\n"\xff": 1}', MERGES, 'line 2: not UTF-8 at byte 10'),
     (small(), MERGES + 'a\n', 'bpe, line 3: expected two pieces'),
     (small(), MERGES + 'a b c\n', 'bpe, line 3: expected two pieces'),
-    (small(), MERGES + 'a b</w>\n', 'bpe, line 3: .* stands on line 2'),
+    (small(), MERGES + 'a b</w>\n', 'bpe, line 3: .* stands at .*line 2'),
     (small(), MERGES + 'a b\n', "bpe, line 3: 'a b' needs the piece 'ab'"),
     (small(), '#version: 0.2\n', r"'ab</w>' \(id 5\) is made by none of the 0"),
     (small(_start_=6), MERGES, "'_start_'"),
@@ -322,7 +422,7 @@ def test_files_that_are_not_there(tmp_path, folder):
   with pytest.raises(ValueError, match=r'no .* among its 6 pieces; is'):
     tokenization.load(tmp_path)
   (tmp_path / 'tokenizer_settings.json').write_text('[]')
-  with pytest.raises(ValueError, match='settings.json: not a JSON object'):
+  with pytest.raises(ValueError, match='settings.json: expected a JSON object'):
     tokenization.load(tmp_path)
   with pytest.raises(ValueError, match='only WordPiece is cased'):
     tokenization.load(folder / 'gpt2', cased=True)

@@ -1,0 +1,48 @@
+"""Real texts for the comparison of tokenizers."""
+
+import json
+import os
+
+import pytest
+
+
+@pytest.fixture(scope='session')
+def batches(sesame_data):
+  """Returns a function () -> lists of texts out of every data set.
+
+  Slices; with SESAME_ALL_TEXTS=1 everything, in pieces of 20,000 characters.
+  """
+  everything = bool(os.environ.get('SESAME_ALL_TEXTS'))
+
+  def read():
+    for data_set in sorted(p for p in sesame_data.iterdir() if p.is_dir()):
+      files = sorted(p for p in data_set.rglob('*') if p.is_file())
+      files = [path for path in files if path.suffix != '.hdf5']
+      if everything:
+        for path in files:
+          text = path.read_text('utf-8-sig')
+          if path.suffix == '.json':
+            text = '\n'.join(strings(json.loads(text)))
+          for i in range(0, len(text), 1_000_000):
+            end = min(i + 1_000_000, len(text))
+            yield [text[j : j + 20_000] for j in range(i, end, 20_000)]
+      else:
+        yield [middle(path) for path in files[:: -(-len(files) // 6)]]
+
+  return read
+
+
+def middle(path):
+  """Returns 8 kB of a file's text."""
+  with open(path, 'rb') as file:
+    file.seek(path.stat().st_size // 3)
+    return file.read(8_000).decode('utf-8', 'ignore')
+
+
+def strings(value):
+  """All strings in a JSON value."""
+  if isinstance(value, str):
+    yield value
+  elif isinstance(value, dict | list):
+    for part in value.values() if isinstance(value, dict) else value:
+      yield from strings(part)

@@ -31,6 +31,7 @@ setuptools.setup(
     'ml-collections>=1.1,<2',
     'etils[epath]>=1.14',
     'tokenizers>=0.23,<0.24',
+    'huggingface_hub>=1,<3',  # comes with tokenizers
     'safetensors>=0.6',
     'h5py>=3.12',
     'nupunkt>=0.8,<0.9',

@@ -131,7 +131,12 @@ def get_config() -> ml_collections.ConfigDict:
   config.init.position_stddev = 0.02  # of position and type tables
   # If not 0, heads start by looking near: a token's score with itself.
   config.init.self_score = 0.0
-  config.init.weights = placeholder(str)  # start from a workdir's parameters
+  # Start from the parameters of a workdir, of a folder of published weights, or
+  # of weights named on Hugging Face's hub (google-bert/bert-base-uncased).
+  config.init.weights = placeholder(str)
+  # Let the text have more pieces, and the model more positions, than those
+  # weights: the rows of these are drawn anew.
+  config.init.new_rows = False
 
   return config
 

@@ -187,6 +187,30 @@ def latest_step(workdir: epath.PathLike) -> int | None:
     return manager.latest_step()
 
 
+def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
+  """Returns the shapes of a workdir's newest parameters; reads no array.
+
+  Returns:
+    'path/of/parameter' -> shape, as they were saved.
+
+  Raises:
+    FileNotFoundError: if there is no complete checkpoint.
+    ValueError: if it is damaged.
+  """
+  folder = checkpoint_folder(workdir)
+  step = latest_step(workdir)
+  if step is None:
+    raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
+  try:
+    metadata = ocp.PyTreeCheckpointHandler().metadata(folder / str(step) / ITEM)
+    return _shapes_of(metadata.tree['params'])
+  except Exception as error:  # damage shows in many ways
+    raise ValueError(
+      f'{folder}: the checkpoint of step {step} cannot be read'
+      f' ({type(error).__name__}: {error})'
+    ) from error
+
+
 def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
   """Returns only the parameters of a workdir's newest checkpoint.
 
@@ -259,17 +283,19 @@ def _check_shapes(folder: epath.Path, shapes: Any) -> None:
   Raises:
     ValueError: if there is one.
   """
-  metadata = ocp.PyTreeCheckpointHandler().metadata(folder)
-  saved, asked = (
-    {
-      jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape
-      for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
-    for tree in (metadata.tree, shapes)
-  )
+  saved = ocp.PyTreeCheckpointHandler().metadata(folder).tree
+  saved, asked = map(_shapes_of, (saved, shapes))
   for path, shape in asked.items():
     if saved.get(path, shape) != shape:
       raise ValueError(f'{path} is {saved[path]}, expected {shape}')
+
+
+def _shapes_of(tree: Any) -> dict[str, tuple[int, ...]]:
+  """Returns 'path/of/leaf' -> shape."""
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  }
 
 
 class _PatientLoop(asyncio.SelectorEventLoop):

@@ -68,9 +68,17 @@ def train(
     device.check_deterministic()
   mesh = sharding.make_mesh(config.mesh)
   architecture = assemble.check(config, mesh)
+  results = reporting.read_results(workdir)
+  saved = checkpoint.latest_step(workdir)
+  done = saved if saved is not None else (results or {}).get('steps')
+  beginning = None
+  if done is None and config.init.weights is not None:
+    beginning = initial.check(config)
 
   # ---- Data ---------------------------------------------------------------
   store = plan.open_store(config)
+  if beginning is not None:
+    initial.check_vocabulary(beginning, config, store.tokenizer)
   examples = {
     length: architecture.open_examples(store, length, held_out=False)
     for length in {phase.length for phase in settings.check_phases(config)}
@@ -105,13 +113,8 @@ def train(
       return None
 
   # ---- State: created, or restored ----------------------------------------
-  results = reporting.read_results(workdir)
-  saved = checkpoint.latest_step(workdir)
-  done = saved if saved is not None else (results or {}).get('steps')
   if done is not None:
     plan.check_continuation(config, workdir, store, phases, num_windows, done)
-  elif config.init.weights is not None:
-    initial.check(config.init.weights, store.tokenizer)
   if results is not None and results['steps'] == total_steps:
     say(f'{workdir} holds a finished run of this config.')
     reporting.print_results(results, workdir)
@@ -133,10 +136,11 @@ def train(
       say(f'Continuing after step {saved} of {checkpoints.folder}.')
     else:
       train_state = job.create_state()
-      if config.init.weights is not None:
-        train_state = train_state.replace(
-          params=initial.load(config.init.weights, model, train_state.params)
+      if beginning is not None:
+        params = initial.load(
+          beginning, model, store.tokenizer, train_state.params
         )
+        train_state = train_state.replace(params=params)
     first_step = saved or 0
     stack.enter_context(
       clock.recording(

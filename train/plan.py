@@ -114,6 +114,11 @@ def check_continuation(
   Raises:
     ValueError: naming every key that differs.
   """
+  if not (epath.Path(workdir) / STORE_FILE).exists():
+    raise ValueError(
+      f'{workdir} holds weights that were imported, and no run to continue:'
+      f' pass another --workdir, and --config.init.weights={workdir}'
+    )
   there = json.loads((epath.Path(workdir) / STORE_FILE).read_text())
   here = describe_store(store)
   if there['digest'] != here['digest']:

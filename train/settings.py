@@ -27,6 +27,7 @@ FREE_KEYS = (
   'data.cache',
   'data.folder',
   'data.loader',
+  'init.new_rows',  # of the first step alone
   'mesh.data',
   'mesh.fsdp',
   'mesh.rules',

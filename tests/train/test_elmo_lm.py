@@ -24,7 +24,7 @@ from elmo_store import (
 )
 from small_elmo import NEAR, embed_alone
 
-from data import build, corpus, pipeline
+from data import build, corpus, pipeline, tokenization
 from train import assemble, embed, loop, trained
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -43,7 +43,7 @@ def finished(store, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
   said = []
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(trained.assemble.elmo_lm.samples, 'say', said.append)
+    patch.setattr(assemble.elmo_lm.samples, 'say', said.append)
     results = loop.train(config, workdir)
   return config, workdir, results, said
 
@@ -260,7 +260,7 @@ def test_a_trained_model_goes_on_with_another_text(
   ):
     name = f'eval/{direction}_perplexity'
     assert results['metrics'][name] < perplexity - 1
-  found = trained.tokenization.load(tmp_path / 'tuned')
+  found = tokenization.load(tmp_path / 'tuned')
   assert found.pieces == after
 
 
@@ -268,8 +268,7 @@ def test_weights_of_other_words_are_refused(finished, other_text, tmp_path):
   folder = build_words(other_text, tmp_path / 'store')
   config = small_elmo_config(folder, init__weights=str(finished[1]))
   theirs, ours = (
-    trained.tokenization.load(path).fingerprint[:8]
-    for path in (finished[1], folder)
+    tokenization.load(path).fingerprint[:8] for path in (finished[1], folder)
   )
   with pytest.raises(
     ValueError, match=f'(?s){theirs}.*{ours}.*--tokenizer {finished[1]}'

@@ -26,7 +26,7 @@ def test_every_shipped_config_loads_and_checks(name):
 @pytest.mark.parametrize('defaults', [base.get_config, base.get_elmo_config])
 def test_base_is_small_and_every_key_has_a_comment(defaults):
   keys = settings.flatten(defaults())
-  assert len(keys) <= 60
+  assert len(keys) <= 61
   lines = pathlib.Path(base.__file__).read_text().splitlines()
   for key in keys:
     assigned = [

@@ -1,6 +1,5 @@
 """Published weights where a workdir is accepted, against Hugging Face."""
 
-import json
 import pydoc_data.topics
 import shutil
 
@@ -8,20 +7,12 @@ import jax
 import numpy as np
 import pytest
 from safetensors import numpy
+from small_published import GPT_SIZES, change, save_vocabulary, write_bert
 
 from data import tokenization
-from train import generate, score, trained
+from train import generate, score, settings, sharding, trained
 
 TEXT = 'The yield statement is only used when defining a generator function'
-SIZES = dict(n_layer=2, n_embd=32, n_head=2, n_positions=64)
-
-
-def save_vocabulary(tokenizer, folder):
-  """Under Hugging Face's names, and nothing of ours beside it."""
-  tokenizer.save(folder)
-  (folder / 'encoder.json').rename(folder / 'vocab.json')
-  (folder / 'vocab.bpe').rename(folder / 'merges.txt')
-  (folder / 'tokenizer_settings.json').unlink()
 
 
 @pytest.fixture(scope='module', params=['gpt', 'gpt2'])
@@ -39,11 +30,11 @@ def published(request, tmp_path_factory):
   torch.manual_seed(0)
   if request.param == 'gpt':
     model = transformers.OpenAIGPTLMHeadModel(
-      transformers.OpenAIGPTConfig(vocab_size=497, **SIZES)
+      transformers.OpenAIGPTConfig(vocab_size=497, **GPT_SIZES)
     )
   else:
     model = transformers.GPT2LMHeadModel(
-      transformers.GPT2Config(vocab_size=500, n_inner=48, **SIZES)
+      transformers.GPT2Config(vocab_size=500, n_inner=48, **GPT_SIZES)
     )
   for parameter in model.parameters():
     parameter.data += 0.1 * torch.randn_like(parameter)
@@ -76,15 +67,8 @@ def test_scores_and_texts_are_those_of_hugging_face(published):
   assert written.tokens == expected[0, len(ids) :].tolist()
 
 
-def change(key, value):
-  def damage(folder):
-    file = folder / 'config.json'
-    config = json.loads(file.read_text()) | {key: value}
-    if value is None:
-      del config[key]
-    file.write_text(json.dumps(config))
-
-  return damage
+def changed(key, value):
+  return lambda folder: change(folder, key, value)
 
 
 def cut(folder):
@@ -93,15 +77,21 @@ def cut(folder):
 
 
 DAMAGES = {
-  'another kind': (change('model_type', 'llama'), 'holds a llama, expected'),
-  'type': (change('model_type', ['gpt2']), r"holds a \['gpt2'\], expected"),
-  'epsilon': (change('layer_norm_epsilon', '1e-5'), 'epsilon is .1e-5., exp'),
-  'no size': (change('n_layer', None), 'n_layer is missing, expected a count'),
-  'no count': (change('n_layer', '2'), "n_layer is '2', expected a count"),
-  'heads': (change('n_head', 3), 'n_embd is 32, expected a multiple of'),
-  'more layers': (change('n_layer', 3), r'missing: h\.2\.'),
-  'pieces': (change('vocab_size', 498), 'another shape: .*embed|wte'),
-  'not tied': (change('tie_word_embeddings', False), 'tie_word_embeddings is'),
+  'another kind': (changed('model_type', 'llama'), 'holds a llama, expected'),
+  'type': (
+    changed('model_type', ['gpt2']),
+    r"holds a \['gpt2'\], expected gpt or gpt2",
+  ),
+  'epsilon': (changed('layer_norm_epsilon', '1e-5'), 'epsilon is .1e-5., exp'),
+  'no size': (changed('n_layer', None), 'n_layer is missing, expected a count'),
+  'no count': (changed('n_layer', '2'), "n_layer is '2', expected a count"),
+  'heads': (
+    changed('n_head', 3),
+    r'n_embd is 32, expected a multiple of n_head \(3\)',
+  ),
+  'more layers': (changed('n_layer', 3), r'missing: h\.2\.'),
+  'pieces': (changed('vocab_size', 498), 'another shape: .*embed|wte'),
+  'not tied': (changed('tie_word_embeddings', False), 'tie_word_embeddings is'),
   'cut off': (cut, 'model.safetensors is damaged'),
   'no weights': (
     lambda folder: (folder / 'model.safetensors').unlink(),
@@ -129,9 +119,9 @@ def test_what_old_folders_leave_out_or_add(published, tmp_path):
   folder = tmp_path / 'weights'
   shutil.copytree(given, folder)
   for key in ('model_type', 'layer_norm_epsilon'):
-    change(key, None)(folder)
+    change(folder, key, None)
   if name == 'gpt2':
-    change('activation_function', None)(folder)
+    change(folder, 'activation_function', None)
   file = folder / 'model.safetensors'
   arrays = numpy.load_file(file) | {'position_ids': np.arange(64)}
   arrays = {key: array.astype(np.float16) for key, array in arrays.items()}
@@ -170,3 +160,68 @@ def test_weights_need_the_vocabulary_they_were_trained_with(
 def test_a_folder_of_neither_kind_is_refused(tmp_path):
   with pytest.raises(FileNotFoundError, match='neither a workdir'):
     trained.load(tmp_path, expected=trained.LEFT_TO_RIGHT)
+
+
+# --- BERT
+
+
+@pytest.fixture(scope='module')
+def bert(tmp_path_factory):
+  """A folder of a BERT without heads, as of MiniLM; and what wrote it."""
+  folder = tmp_path_factory.mktemp('bert')
+  tokenizer = tokenization.train(
+    [TEXT * 20], tokenization.parse_training('train:wordpiece:60')
+  )
+  return folder, write_bert(folder, tokenizer, 'BertModel')
+
+
+def test_bert_gives_the_states_of_hugging_face(bert):
+  import torch
+
+  folder, model = bert
+  found = trained.load(folder, expected=trained.TRANSFORMERS)
+  assert found.name == 'bert' and found.model.heads == ('pooler',)
+  (ids,) = found.encode([TEXT])
+  ids = np.array([[found.tokenizer.cls_id, *ids, found.tokenizer.sep_id]])
+  with torch.no_grad():
+    theirs = model(torch.from_numpy(ids))
+  ours = found.model.apply(
+    {'params': found.params},
+    ids,
+    ids >= 0,
+    np.zeros_like(ids),
+    np.arange(ids.size)[None],
+    train=False,
+  )
+  for name, expected in (
+    ('hidden', theirs.last_hidden_state),
+    ('pooled', theirs.pooler_output),
+  ):
+    np.testing.assert_allclose(ours[name], expected, rtol=0, atol=1e-5)
+
+
+def test_parameters_are_split_over_a_mesh(bert):
+  folder, _ = bert
+  config = settings.load_config('bert_tiny')
+  config = settings.with_overrides(
+    config, {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  )
+  mesh = sharding.make_mesh(config.mesh)
+  parts, whole = (
+    trained.load(folder, expected=('bert',), mesh=where).params
+    for where in (mesh, None)
+  )
+  jax.tree.map(np.testing.assert_array_equal, parts, whole)
+  kernel = parts['layers']['mlp']['in']['kernel']  # [L, D, F]
+  assert kernel.sharding.shard_shape(kernel.shape) == (2, 16, 32)
+  table = parts['embeddings']['tokens']['embedding']
+  assert table.sharding.shard_shape(table.shape) == (64, 16)
+
+
+def test_a_vocabulary_of_another_size_is_refused(bert, tmp_path):
+  folder = tmp_path / 'weights'
+  shutil.copytree(bert[0], folder)
+  with open(folder / 'vocab.txt', 'a') as file:
+    file.write('one\nmore\n')
+  with pytest.raises(ValueError, match=r'are of \d+ pieces, .* them has \d+'):
+    trained.load(folder, expected=('bert',))

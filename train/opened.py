@@ -1,0 +1,293 @@
+"""Opens weights, workdirs and published ones: no array is read yet."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+from etils import epath
+from flax import linen as nn
+from jax.sharding import Sharding
+
+from data import bpe, tokenization
+from models import bert, elmo
+from models.pretrained import published, strict
+from train import assemble, checkpoint, hub, settings
+from train.architecture import Vocabulary
+
+# Heads of fine-tuning, beside a model's own.
+HEADS = ('classifier', 'token_classifier', 'span_classifier')
+# Of a workdir that `train.weights import` made: what no config tells.
+IMPORTED_FILE = 'imported.json'
+# Fields of modules that no key of a config sets.
+FIELDS_BESIDE = (
+  'heads',
+  'layer_norm_epsilon',
+  'max_characters',
+  'num_token_types',
+  'num_words',
+  'use_skip_connections',
+)
+Keep = Callable[[str, jax.Array], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+  """Weights whose names and sizes are known.
+
+  Attributes:
+    folder: that they lie in.
+    kind: 'workdir', 'Hugging Face', 'TensorFlow', 'OpenAI' or 'ELMo'.
+    name: 'bert', 'gpt', 'gpt2' or 'elmo', or what is none of ours.
+    model: the module; None where nothing tells enough of it.
+    tokenizer: of its vocabulary; None where none is there.
+    shapes: 'path/of/parameter' -> ShapeDtypeStruct, those of `heads` too.
+    heads: those of `HEADS` that are there.
+    set_aside: names that are known and not used.
+    notes: what the files do not tell, and how they are read.
+    problems: why they cannot be used, a line each.
+    read: see `load`.
+  """
+
+  folder: epath.Path
+  kind: str
+  name: str
+  model: nn.Module | None
+  tokenizer: Any
+  shapes: Mapping[str, jax.ShapeDtypeStruct]
+  heads: tuple[str, ...]
+  set_aside: tuple[str, ...]
+  notes: Mapping[str, Any]
+  problems: tuple[str, ...]
+  read: Callable[[Mapping[str, Sharding], Keep], dict]
+
+  def check(self) -> None:
+    """Raises a ValueError that lists all problems, if there are any."""
+    if self.problems:
+      raise ValueError(
+        f'{self.folder}: these weights cannot be used:\n  '
+        + '\n  '.join(self.problems)
+      )
+
+  def load(
+    self,
+    shardings: Mapping[str, Sharding],
+    keep: Keep = lambda path, leaf: leaf,
+  ) -> dict:
+    """Reads parameters.
+
+    Args:
+      shardings: 'path/of/parameter' -> where it is to lie; these are read.
+      keep: (path, array laid out so) -> what takes its place in the result.
+
+    Returns:
+      The tree of them, float32.
+
+    Raises:
+      ValueError: if there are problems, or an array is damaged or not finite.
+    """
+    self.check()
+    return self.read(shardings, keep)
+
+  def on_one_device(self) -> dict[str, Sharding]:
+    """Returns 'path/of/parameter' -> the first device."""
+    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return dict.fromkeys(self.shapes, place)
+
+
+def open_weights(weights: epath.PathLike) -> Opened:
+  """Opens a workdir or published weights.
+
+  Args:
+    weights: the workdir of a run, or one that `train.weights import` made; a
+      folder of published weights; or their name on Hugging Face's hub.
+
+  Raises:
+    FileNotFoundError: if there is none.
+    ValueError: if what is there is damaged; what does not fit is among the
+      `problems` instead.
+  """
+  folder = hub.find(weights)
+  is_published = published.is_published(folder)
+  if (folder / 'config.json').exists() and not is_published:
+    return _open_workdir(folder)
+  try:
+    found = published.open_folder(folder)
+  except FileNotFoundError as error:
+    if is_published:  # but for a file
+      raise
+    raise FileNotFoundError(
+      f'{folder}: neither a workdir of train.main nor published weights:'
+      f' {error}'
+    ) from error
+  return _open_published(found)
+
+
+def abstract_params(model: nn.Module) -> Any:
+  """Returns a model's parameters as boxed ShapeDtypeStructs."""
+  ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+  mask = jax.ShapeDtypeStruct((1, 1), bool)
+  if isinstance(model, elmo.Elmo):
+    word = () if model.num_words else (model.max_characters,)
+    words = jax.ShapeDtypeStruct((1, 1, *word), jnp.int32)
+    inputs, modes = (words, jax.ShapeDtypeStruct((1,), jnp.int32)), {}
+  elif isinstance(model, bert.Bert):
+    inputs, modes = (ids, mask, ids, ids, ids), {'train': False}
+  else:
+    inputs, modes = (ids, mask, ids), {'train': False}
+  init = functools.partial(model.init, **modes)
+  return jax.eval_shape(init, jax.random.key(0), *inputs)['params']
+
+
+def _open_workdir(folder: epath.Path) -> Opened:
+  config = _read_config(folder)
+  file = folder / IMPORTED_FILE
+  imported = json.loads(file.read_text()) if file.exists() else {}
+  name = config.model.name
+  tokenizer = None
+  if name != 'elmo' or not imported or imported['tokenizer']:
+    tokenizer = tokenization.load(folder)
+  size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
+  model = assemble.architecture_of(config).build_model(config.model, size)
+  fields = imported.get('fields', {})
+  if 'heads' in fields:
+    fields = fields | {'heads': tuple(fields['heads'])}
+  model = model.clone(**fields)
+  saved = {
+    path: jax.ShapeDtypeStruct(shape, jnp.float32)
+    for path, shape in checkpoint.params_shapes(folder).items()
+  }
+  shapes = strict.flatten(nn.unbox(abstract_params(model)))
+  shapes |= {
+    path: leaf
+    for path, leaf in saved.items()
+    if path.partition('/')[0] in HEADS
+  }
+  entries = {
+    path: strict.Entry(leaf.shape, leaf.dtype, lambda: None)
+    for path, leaf in saved.items()
+  }
+  pieces = [
+    strict.Piece(path, path, leaf.shape) for path, leaf in shapes.items()
+  ]
+  return Opened(
+    folder=folder,
+    kind='workdir',
+    name=name,
+    model=model,
+    tokenizer=tokenizer,
+    shapes=shapes,
+    heads=_heads(shapes),
+    set_aside=(),
+    notes=imported.get('notes', {}),
+    problems=tuple(strict.misfits(entries, pieces)),
+    read=functools.partial(_read_workdir, folder, shapes),
+  )
+
+
+def _heads(shapes: Mapping[str, Any]) -> tuple[str, ...]:
+  there = {path.partition('/')[0] for path in shapes}
+  return tuple(head for head in HEADS if head in there)
+
+
+def _open_published(found: published.Published) -> Opened:
+  tokenizer, problems = None, list(found.problems)
+  # ELMo's weights are published without words; our own export writes them.
+  if found.name != 'elmo' or (found.folder / 'words.txt').exists():
+    try:
+      tokenizer = tokenization.load(found.folder)
+    except (FileNotFoundError, ValueError) as error:
+      problems.append(str(error))
+  if tokenizer is not None and found.model is not None:
+    problems += _check_vocabulary(found.name, found.model, tokenizer)
+  return Opened(
+    folder=found.folder,
+    kind=found.kind,
+    name=found.name,
+    model=found.model,
+    tokenizer=tokenizer,
+    shapes=found.shapes,
+    heads=found.heads,
+    set_aside=tuple(found.set_aside),
+    notes=found.notes,
+    problems=tuple(problems),
+    read=functools.partial(_read_published, found),
+  )
+
+
+def _check_vocabulary(name: str, model: nn.Module, tokenizer: Any) -> list[str]:
+  """Returns a line if a vocabulary is not that of a model."""
+  size = Vocabulary.of(tokenizer).size
+  # Texts never give the last symbols of GPT, which its weights do not have.
+  from_texts = size - (len(bpe.SPECIALS) if name == 'gpt' else 0)
+  if model.vocab_size in (from_texts, size):
+    return []
+  return [
+    f'the weights are of {model.vocab_size:,} pieces, the vocabulary beside'
+    f' them has {from_texts:,}: copy the one that they were trained with'
+  ]
+
+
+def _read_published(
+  found: published.Published, shardings: Mapping[str, Sharding], keep: Keep
+) -> dict:
+  def place(path: str, array: Any) -> Any:
+    # Each process makes the shards that its devices hold.
+    leaf = jax.make_array_from_callback(
+      array.shape, shardings[path], array.__getitem__
+    )
+    return keep(path, leaf)
+
+  shapes = {path: found.shapes[path] for path in shardings}
+  return dataclasses.replace(found, shapes=shapes).load(place)
+
+
+def _read_workdir(
+  folder: epath.Path,
+  shapes: Mapping[str, jax.ShapeDtypeStruct],
+  shardings: Mapping[str, Sharding],
+  keep: Keep,
+) -> dict:
+  asked: dict = {}
+  for path, place in shardings.items():
+    leaf = shapes[path]
+    strict.put(
+      asked,
+      path.split('/'),
+      jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+    )
+  restored = checkpoint.restore_params(folder, asked)
+  _check_finite(folder, restored)
+  kept: dict = {}
+  for path, leaf in strict.flatten(restored).items():
+    strict.put(kept, path.split('/'), keep(path, leaf))
+  return kept
+
+
+def _check_finite(folder: epath.Path, params: Any) -> None:
+  """Refuses parameters that are no numbers: the run has diverged.
+
+  Raises:
+    ValueError: naming them.
+  """
+  finite = jax.jit(
+    lambda params: jax.tree.map(lambda leaf: jnp.isfinite(leaf).all(), params)
+  )(params)
+  for path, ok in strict.flatten(finite).items():
+    if not ok:
+      raise ValueError(f'{folder}: the parameters of {path} are not all finite')
+
+
+def _read_config(folder: epath.Path) -> ml_collections.ConfigDict:
+  try:
+    config = settings.read_workdir_config(folder)
+    config.model.name  # noqa: B018, asks whether it is there
+  except (json.JSONDecodeError, AttributeError, ValueError) as error:
+    raise ValueError(
+      f'{folder / "config.json"}: not the config of a run ({error})'
+    ) from error
+  return config

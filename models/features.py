@@ -44,3 +44,20 @@ def _block_outputs(sown: dict[str, Any], num_layers: int) -> list[Array]:
     (hidden_LBTD,) = sown['layers']['hidden']
     return list(hidden_LBTD)
   return [sown[f'layers_{i}']['hidden'][0] for i in range(num_layers)]
+
+
+def cast_weights(params: dict, dtype: jax.typing.DTypeLike) -> dict:
+  """Returns parameters whose matrices are in the dtype they are multiplied in.
+
+  What a model computes stays the same; it casts nothing, call after call.
+
+  Args:
+    params: unboxed.
+    dtype: of the model.
+  """
+
+  def cast(path: tuple, leaf: Array) -> Array:
+    is_matrix = path[-1].key in ('kernel', 'embedding')
+    return leaf.astype(dtype) if is_matrix else leaf
+
+  return jax.tree_util.tree_map_with_path(cast, params)

@@ -1,9 +1,10 @@
 """Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
 
-NAMES: store, batches, step, gpt2_step, decoding, elmo_step, elmo_embedding,
-first_step, save, accelerator; without one, all that the machine can run but
-save and the two of ELMo. `store` reads --text, a folder or glob of running
-text, `elmo_embedding` --trees, a folder of Stanford sentiment trees.
+NAMES: store, batches, step, gpt2_step, decoding, embedding, elmo_step,
+elmo_embedding, first_step, save, accelerator; without one, all that the machine
+can run but save, embedding and the two of ELMo. `store` reads --text, a folder
+or glob of running text, the two embeddings --trees, a folder of Stanford
+sentiment trees, and `embedding` --weights, a BERT.
 """
 
 # ruff: noqa: E402
@@ -230,6 +231,7 @@ BENCHES = {
   'step': model_bench.bench_step,
   'gpt2_step': model_bench.bench_gpt2_step,
   'decoding': model_bench.bench_decoding,
+  'embedding': model_bench.bench_embedding,
   'elmo_step': model_bench.bench_elmo_step,
   'elmo_embedding': model_bench.bench_elmo_embedding,
   'first_step': bench_first_step,
@@ -248,7 +250,12 @@ def main() -> None:
   )
   parser.add_argument('--text', help='folder or glob of running text for store')
   parser.add_argument(
-    '--trees', help='folder of Stanford sentiment trees for elmo_embedding'
+    '--trees', help='folder of Stanford sentiment trees for the embeddings'
+  )
+  parser.add_argument(
+    '--weights',
+    metavar='FOLDER',
+    help="of a BERT, as Hugging Face's library reads it, for embedding",
   )
   parser.add_argument(
     '--sentences',
@@ -261,7 +268,12 @@ def main() -> None:
   for name in arguments.names:
     if name not in BENCHES:
       parser.error(f'{name}: expected one of {", ".join(BENCHES)}')
-  for name, option in (('store', 'text'), ('elmo_embedding', 'trees')):
+  for name, option in (
+    ('store', 'text'),
+    ('elmo_embedding', 'trees'),
+    ('embedding', 'trees'),
+    ('embedding', 'weights'),
+  ):
     if name in arguments.names and getattr(arguments, option) is None:
       parser.error(f'{name} needs --{option}')
   command.run(lambda: _run(arguments))
@@ -280,9 +292,11 @@ def _run(arguments: argparse.Namespace) -> None:
     names += ['store'] if arguments.text else []
   from train import device
 
+  trees = {'trees': arguments.trees, 'count': arguments.sentences}
   inputs = {
     'store': {'text': arguments.text},
-    'elmo_embedding': {'trees': arguments.trees, 'count': arguments.sentences},
+    'elmo_embedding': trees,
+    'embedding': trees | {'weights': arguments.weights},
   }
   results: dict[str, Any] = {}
   for name in names:
@@ -293,7 +307,7 @@ def _run(arguments: argparse.Namespace) -> None:
   results['revision'] = reporting.revision()
   options = [
     f'--{option} {value!r}'
-    for option in ('text', 'trees', 'sentences')
+    for option in ('text', 'trees', 'weights', 'sentences')
     if (value := getattr(arguments, option)) is not None
   ]
   results['command'] = ' '.join(['python -m train.bench', *names, *options])

@@ -1,125 +1,46 @@
-"""ELMo's vectors of sentences: python -m train.embed WEIGHTS INPUT OUTPUT.
+"""Vectors of texts: python -m train.embed WEIGHTS INPUT OUTPUT.
 
-INPUT is UTF-8 text, a sentence a line, its words set apart by white space.
-OUTPUT is an HDF5 file with a data set '0', '1', ... a line, [L, words, 2 P]
-float32, as the released command writes it.
+INPUT is UTF-8 text, a sentence or a document a line. OUTPUT is an HDF5 file
+(.hdf5, .h5) with a data set '0', '1', ... a line, or JSONL (.jsonl); float32.
+An ELMo gives [layers, words, 2 P] of a line, words set apart by white space, as
+the released command writes it. A BERT, GPT or GPT-2 gives [tokens, D], [words,
+D] or [D] by --unit, of the last layer unless --layers names others.
 """
 
 import argparse
-import contextlib
-import json
 import os
-import pathlib
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-import h5py
 import jax.numpy as jnp
 from etils import epath
 
-from data import characters, text_files
-from data.words import split_words
+from data import characters
 from models import elmo
-from train import command, device, embedding, metrics, reporting, trained
+from train import (
+  command,
+  device,
+  embedding,
+  layer_choice,
+  length_batches,
+  metrics,
+  opened,
+  reporting,
+  text_counts,
+  text_embedding,
+  text_plan,
+  trained,
+  vector_files,
+)
+from train.text_plan import Request
+from train.vector_files import Vectors
 
-INDEX = 'sentence_to_index'
-# A layer's gates of so many words take 2 GB in the original model.
-MOST_WORDS = 16_384
 BAR_SECONDS = 0.1  # between changes of the bar, which are not free
 DTYPES = ('float32', 'bfloat16')
-Split = Callable[[str], list[str]]
-
-
-class Counts(NamedTuple):
-  """What a text holds.
-
-  Attributes:
-    sentences: lines.
-    words: of all lines.
-    cut_words: those of more than 48 bytes, which are cut.
-    distinct_words: how many different words.
-  """
-
-  sentences: int
-  words: int
-  cut_words: int
-  distinct_words: int
-
-
-def splitter(running: bool) -> Split:
-  """Returns what finds the words of a line.
-
-  Args:
-    running: in running text, where marks stand at the words; else white space
-      sets all words apart.
-  """
-  if not running:
-    return str.split
-  return lambda line: split_words(line, 'marks')
-
-
-def count(path: epath.PathLike, split: Split) -> Counts:
-  """Reads a text once, to know that all of it can be embedded.
-
-  Args:
-    path: a file, plain or compressed.
-    split: finds the words of a line.
-
-  Raises:
-    ValueError: naming the file and line that are no text in UTF-8, or no
-      sentence; or if the file is empty.
-    OSError: if it cannot be read.
-  """
-  sentences = num_words = cut_words = 0
-  distinct = set()
-  for sentences, line in enumerate(_lines(path), start=1):
-    words = split(line)
-    if len(words) > MOST_WORDS:
-      raise ValueError(
-        f'{path}, line {sentences:,}: {len(words):,} words, expected a sentence'
-        f' a line, of {MOST_WORDS:,} words at most'
-      )
-    num_words += len(words)
-    cut_words += sum(map(_is_cut, words))
-    distinct.update(words)
-  if not sentences:
-    raise ValueError(f'{path}: is empty, expected a sentence a line')
-  return Counts(sentences, num_words, cut_words, len(distinct))
-
-
-def _lines(path: epath.PathLike) -> Iterator[str]:
-  return text_files.lines(text_files.chunks(epath.Path(path).expanduser()))
-
-
-def _is_cut(word: str) -> bool:
-  # No character has more than 4 bytes.
-  return (
-    4 * len(word) > characters.MAX_BYTES
-    and len(word.encode()) > characters.MAX_BYTES
-  )
-
-
-def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
-  """Refuses, before work is done, a file that could or should not be written.
-
-  Raises:
-    FileExistsError: if it is there, unless to `overwrite`; or a folder.
-    FileNotFoundError: if its folder is not there.
-    ValueError: if it is remote.
-  """
-  if '://' in str(path):
-    raise ValueError(
-      f'{path}: HDF5 files are written here and there, so OUTPUT must be local;'
-      ' copy it later'
-    )
-  metrics.check_writable(path)
-  if pathlib.Path(path).is_dir():
-    raise FileExistsError(f'{path} is a folder, expected a file to write')
-  if pathlib.Path(path).exists() and not overwrite:
-    raise FileExistsError(
-      f'{path} is already there; --overwrite replaces it at the end'
-    )
+# Options of one kind of model alone.
+ELMO_OPTIONS = ('stateful', 'batch_size')
+TEXT_OPTIONS = ('unit', 'pool', 'normalize', 'window', 'stride')
 
 
 def embed_file(
@@ -128,23 +49,19 @@ def embed_file(
   source: epath.PathLike,
   output: str | os.PathLike,
   *,
-  split: Split = str.split,
+  split: text_counts.Split = str.split,
   overwrite: bool = False,
-  counts: Counts | None = None,
+  counts: text_counts.Counts | None = None,
   **options: Any,
 ) -> dict[str, int | float]:
-  """Writes the vectors of a text's sentences; or nothing, on any error.
-
-  Of the sentences only the text is held in memory, for `sentence_to_index`.
+  """Writes an ELMo's vectors of a text's sentences; or nothing, on any error.
 
   Args:
     model: with a character encoder.
     params: its parameters.
     source: UTF-8, a sentence a line.
-    output: the HDF5 file. Its data set of a line is what
-      `embedding.embed_sentences` yields. A last one, `sentence_to_index`, holds
-      a string of JSON: {line: name of its data set}, the first one where lines
-      are the same.
+    output: the file, see `vector_files`; of a line it holds what
+      `embedding.embed_sentences` yields.
     split: finds the words of a line.
     overwrite: replace the file, once the new one is whole.
     counts: of the source, where they are known; else it is read twice.
@@ -157,102 +74,229 @@ def embed_file(
     OSError: if a file cannot be read or written.
     ValueError: if the source or an option makes no sense.
   """
-  check_output(output, overwrite=overwrite)
-  counts = count(source, split) if counts is None else counts
-  began = time.monotonic()
-  first_of: dict[str, str] = {}
+  vector_files.check(output, overwrite=overwrite)
+  counts = text_counts.count(source, split) if counts is None else counts
+  ordered = vector_files.is_jsonl(output)
+  if ordered:
+    options = {'window_words': embedding.ORDERED_WORDS} | options
 
-  def read() -> Iterator[list[str]]:
-    for number, line in enumerate(_lines(source)):
-      first_of.setdefault(line.strip(), str(number))
-      yield split(line)
+  def compute(lines: Iterable[str]) -> Iterator[tuple[int, Vectors]]:
+    reading: dict[int, list[str]] = {}
 
-  done = num_words = 0
-  shown = began
-  with (
-    _new_file(output) as file,
-    reporting.ProgressBar(0, counts.words) as bar,
-  ):
-    for number, vectors in embedding.embed_numbered(
+    def read() -> Iterator[list[str]]:
+      for number, line in enumerate(lines):
+        reading[number] = split(line)
+        yield reading[number]
+
+    for number, array in embedding.embed_numbered(
       model, params, read(), **options
     ):
-      file.create_dataset(str(number), data=vectors)
+      words = reading.pop(number)
+      yield number, Vectors(array, words, len(words))
+
+  return counts._asdict() | _write(
+    compute,
+    source,
+    output,
+    num_lines=counts.sentences,
+    num_words=counts.words,
+    labels='words' if ordered else None,  # as released
+  )
+
+
+def embed_text_file(
+  found: trained.Trained,
+  source: epath.PathLike,
+  output: str | os.PathLike,
+  request: Request,
+  *,
+  overwrite: bool = False,
+  num_lines: int | None = None,
+  batch_tokens: int | None = None,
+) -> dict[str, int | float]:
+  """Writes a transformer's vectors of a text's lines; or nothing, on any error.
+
+  Args:
+    found: a BERT, GPT or GPT-2.
+    source: UTF-8, a sentence or a document a line.
+    output: the file, see `vector_files`.
+    request: what is wanted of each line.
+    overwrite: replace the file, once the new one is whole.
+    num_lines: of the source, where known; else it is read twice.
+    batch_tokens: see `text_embedding.embed_numbered`.
+
+  Returns:
+    lines, those without a token, tokens, seconds and tokens_per_second.
+
+  Raises:
+    OSError: if a file cannot be read or written.
+    ValueError: if the source or an option makes no sense.
+  """
+  vector_files.check(output, overwrite=overwrite)
+  vector_files.is_jsonl(output)
+  num_lines = (
+    text_counts.count_lines(source) if num_lines is None else num_lines
+  )
+  return _write(
+    lambda lines: text_embedding.embed_numbered(
+      found, lines, request, batch_tokens=batch_tokens
+    ),
+    source,
+    output,
+    num_lines=num_lines,
+    num_words=None,
+    labels=None if request.unit == 'sentence' else f'{request.unit}s',
+  )
+
+
+def _write(
+  compute: Callable[[Iterable[str]], Iterator[tuple[int, Vectors]]],
+  source: epath.PathLike,
+  output: str | os.PathLike,
+  *,
+  num_lines: int,
+  num_words: int | None,
+  labels: str | None,
+) -> dict[str, int | float]:
+  """Writes what is computed of a text's lines, and returns figures.
+
+  Args:
+    compute: lines -> (number, vectors), in any order.
+    source: the text.
+    output: the file.
+    num_lines: of the text.
+    num_words: of the text; None: they are tokens and not counted yet.
+    labels: see `vector_files.create`.
+  """
+  began = shown = time.monotonic()
+  done = num_tokens = empty_lines = 0
+  ordered = vector_files.is_jsonl(output)
+  with (
+    vector_files.create(output, num_lines=num_lines, labels=labels) as file,
+    reporting.ProgressBar(0, num_words or num_lines) as bar,
+  ):
+
+    def read() -> Iterator[str]:
+      for number, line in enumerate(text_counts.lines(source)):
+        if number == num_lines:
+          raise _changed(source, f'more lines are read than the {num_lines:,}')
+        file.add_line(number, line)
+        yield line
+
+    numbered = compute(read())
+    if ordered:
+      numbered = enumerate(length_batches.in_order(numbered))
+    for number, vectors in numbered:
+      file.write(number, vectors)
       done += 1
-      num_words += vectors.shape[-2]
+      num_tokens += vectors.num_tokens
+      empty_lines += not vectors.num_tokens
       now = time.monotonic()
-      if now - shown > BAR_SECONDS or done == counts.sentences:
+      if now - shown > BAR_SECONDS or done == num_lines:
         shown = now
-        bar.update(num_words, f'{num_words / (now - began):,.0f} words/s')
-    if (done, num_words) != (counts.sentences, counts.words):
-      raise ValueError(
-        f'{source}: {done:,} lines of {num_words:,} words were read, and'
-        f' {counts.sentences:,} of {counts.words:,} before; expected a file'
-        ' that stays the same, and no pipe'
+        bar.update(
+          done if num_words is None else num_tokens,
+          f'{num_tokens / (now - began):,.0f}'
+          f' {"tokens" if num_words is None else "words"}/s',
+        )
+    if num_words is None and done != num_lines:
+      raise _changed(source, f'{done:,} lines were read, and {num_lines:,}')
+    if num_words is not None and (done, num_tokens) != (num_lines, num_words):
+      raise _changed(
+        source,
+        f'{done:,} lines of {num_tokens:,} words were read, and {num_lines:,}'
+        f' of {num_words:,}',
       )
-    index = file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())
-    index[0] = json.dumps(first_of)
   seconds = time.monotonic() - began
-  return counts._asdict() | {
+  if num_words is not None:
+    return {'seconds': seconds, 'words_per_second': num_words / seconds}
+  return {
+    'lines': num_lines,
+    'lines_without_tokens': empty_lines,
+    'tokens': num_tokens,
     'seconds': seconds,
-    'words_per_second': counts.words / seconds,
+    'tokens_per_second': num_tokens / seconds,
   }
 
 
-@contextlib.contextmanager
-def _new_file(path: str | os.PathLike) -> Iterator[h5py.File]:
-  """Opens a file to write that gets its name once it is whole."""
-  path = pathlib.Path(path)
-  new = path.with_name(f'.{path.name}.{os.getpid()}.new')
-  try:
-    with h5py.File(new, 'w') as file:
-      yield file
-    new.replace(path)
-  except BaseException:
-    new.unlink(missing_ok=True)
-    raise
+def _changed(source: epath.PathLike, what: str) -> ValueError:
+  return ValueError(
+    f'{source}: {what} before; expected a file that stays the same, and no pipe'
+  )
 
 
-def parse_layers(text: str) -> str | tuple[int, ...]:
-  """Returns what --layers names.
-
-  Raises:
-    ValueError: if it is neither a name nor numbers.
-  """
-  if text in embedding.LAYERS:
-    return text
-  try:
-    return tuple(int(number) for number in text.split(','))
-  except ValueError:
-    raise ValueError(
-      f'--layers={text}: expected {", ".join(embedding.LAYERS)}, or numbers as'
-      ' in --layers=-1,-2'
-    ) from None
-
-
-def main() -> None:
-  """Entry point."""
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog='python -m train.embed',
     description=__doc__,
-    epilog='By default the vectors of a sentence depend on nothing but itself.'
-    ' The released programs carry the state of the LSTMs from batch to batch,'
-    ' so that theirs depend on what was read before: --stateful does the same.',
+    epilog='The vectors of a line depend on nothing but the line. Only the'
+    ' released programs of ELMo carry the state of the LSTMs from batch to'
+    ' batch, so that theirs depend on what was read before: --stateful does'
+    ' the same.',
   )
   add = parser.add_argument
-  add('weights', metavar='WEIGHTS', help=trained.ELMO_HELP)
-  add('input', metavar='INPUT', help='a UTF-8 file, a sentence a line')
-  add('output', metavar='OUTPUT', help='the HDF5 file to write')
+  add('weights', metavar='WEIGHTS', help=trained.EMBED_HELP)
+  add('input', metavar='INPUT', help='a UTF-8 file, a text a line')
+  add('output', metavar='OUTPUT', help='the .hdf5, .h5 or .jsonl file to write')
   add(
     '--layers',
-    default='all',
-    help='all (the default), the mean of all, top, or numbers, 0 for the layer'
-    ' of the words: --layers=-1,-2',
+    help='all (the default of an ELMo), the mean of all, top (the default of'
+    ' the others), or numbers, 0 for the layer of the words or embeddings:'
+    ' --layers=-1,-2',
   )
+  add(
+    '--combine',
+    choices=layer_choice.COMBINATIONS,
+    default='stack',
+    help='several layers: each by itself (the default), side by side, or one',
+  )
+  add('--mix', help=f'of --combine=mix: {layer_choice.MIX_FORM}')
   add(
     '--running',
     action='store_true',
     help='INPUT is running text: find its words, each mark by itself',
   )
+  add('--dtype', choices=DTYPES, default=DTYPES[0], help='of the products')
+  add(
+    '--batch_tokens',
+    type=int,
+    help='tokens or words at a time, padding included; by default'
+    f' {embedding.BATCH_TOKENS} of an ELMo, else what suits the device',
+  )
+  add('--overwrite', action='store_true', help='replace OUTPUT')
+  add('--json', action='store_true', help='print JSON on standard output')
+  group = parser.add_argument_group('BERT, GPT and GPT-2')
+  add = group.add_argument
+  add(
+    '--unit',
+    choices=text_plan.UNITS,
+    help='what has a vector: a token (the default), a word, set apart by white'
+    ' space, or the whole line',
+  )
+  add(
+    '--pool',
+    help='which tokens make the vector of a word: first (the default of BERT),'
+    ' mean or last (of GPT); or of a line: mean (the default; with [CLS] and'
+    ' [SEP]), cls (BERT) or last (GPT)',
+  )
+  add(
+    '--normalize',
+    action='store_true',
+    help='scale the vectors of lines to length 1',
+  )
+  add(
+    '--window',
+    type=int,
+    help='tokens that the model sees at once; by default all it can',
+  )
+  add(
+    '--stride',
+    type=int,
+    help='of a longer line, tokens from one window to the next; by default'
+    ' half a window. Each vector is from the window that shows most round it',
+  )
+  group = parser.add_argument_group('ELMo')
+  add = group.add_argument
   add(
     '--stateful',
     action='store_true',
@@ -264,19 +308,16 @@ def main() -> None:
     help='sentences at a time where --stateful; by default'
     f' {embedding.BATCH_SIZE}, as released',
   )
-  add(
-    '--batch_tokens',
-    type=int,
-    help='words at a time where not, padding included; by default'
-    f' {embedding.BATCH_TOKENS}',
-  )
-  add('--dtype', choices=DTYPES, default=DTYPES[0], help='of the products')
-  add('--overwrite', action='store_true', help='replace OUTPUT')
-  add('--json', action='store_true', help='print JSON on standard output')
+  return parser
+
+
+def main() -> None:
+  """Entry point."""
+  parser = _parser()
   arguments = parser.parse_args()
   if arguments.batch_size is not None and not arguments.stateful:
     parser.error('--batch_size is of --stateful; else give --batch_tokens')
-  for name in ('batch_size', 'batch_tokens'):
+  for name in ('batch_size', 'batch_tokens', 'window', 'stride'):
     value = getattr(arguments, name)
     if value is not None and value < 1:
       parser.error(f'--{name}={value}: expected 1 or more')
@@ -288,10 +329,42 @@ def main() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before the model is loaded.
-  layers = parse_layers(arguments.layers)
-  check_output(arguments.output, overwrite=arguments.overwrite)
-  split = splitter(arguments.running)
-  counts = count(arguments.input, split)
+  vector_files.is_jsonl(arguments.output)
+  vector_files.check(arguments.output, overwrite=arguments.overwrite)
+  found = opened.open_weights(arguments.weights)
+  found.check()
+  is_elmo = found.name == 'elmo'
+  refused = [
+    f'--{option}'
+    for option in (TEXT_OPTIONS if is_elmo else ELMO_OPTIONS)
+    if getattr(arguments, option) not in (None, False)
+  ]
+  if refused:
+    raise ValueError(
+      f'{found.folder} holds a {found.name}, which has no {", ".join(refused)}'
+    )
+  layers = arguments.layers or ('all' if is_elmo else 'top')
+  choice = layer_choice.parse(layers, arguments.combine, arguments.mix)
+  figures = (_run_elmo if is_elmo else _run_text)(arguments, found, choice)
+  if arguments.json:
+    print(metrics.as_json(figures))
+  else:
+    reporting.figures_table(figures, arguments.output)
+  if figures.get('cut_words'):
+    reporting.say(
+      f'Cut after {characters.MAX_BYTES} bytes, as released:'
+      f' {figures["cut_words"]:,} of the words'
+    )
+
+
+def _run_elmo(
+  arguments: argparse.Namespace,
+  opened_weights: opened.Opened,
+  choice: layer_choice.Choice,
+) -> dict[str, int | float]:
+  layer_choice.check(choice, opened_weights.model.num_layers)
+  split = text_counts.splitter(arguments.running)
+  counts = text_counts.count(arguments.input, split)
   model, params, trained_on = trained.load_elmo(arguments.weights)
   if trained_on == 'marks' and not arguments.running:
     reporting.say(
@@ -304,7 +377,7 @@ def _run(arguments: argparse.Namespace) -> None:
     for name in ('batch_size', 'batch_tokens')
     if (value := getattr(arguments, name)) is not None
   }
-  figures = embed_file(
+  return embed_file(
     model.clone(dtype=jnp.dtype(arguments.dtype)),
     params,
     arguments.input,
@@ -312,19 +385,44 @@ def _run(arguments: argparse.Namespace) -> None:
     split=split,
     overwrite=arguments.overwrite,
     counts=counts,
-    layers=layers,
     stateful=arguments.stateful,
+    **choice._asdict(),
     **options,
   )
-  if arguments.json:
-    print(metrics.as_json(figures))
-  else:
-    reporting.figures_table(figures, arguments.output)
-  if counts.cut_words:
-    reporting.say(
-      f'Cut after {characters.MAX_BYTES} bytes, as released:'
-      f' {counts.cut_words:,} of the words'
+
+
+def _run_text(
+  arguments: argparse.Namespace,
+  opened_weights: opened.Opened,
+  choice: layer_choice.Choice,
+) -> dict[str, int | float]:
+  request = Request(
+    unit=arguments.unit or 'token',
+    pool=arguments.pool,
+    choice=choice,
+    normalize=arguments.normalize,
+    window=arguments.window,
+    stride=arguments.stride,
+    split=text_counts.splitter(arguments.running),
+  )
+  text_plan.Plan(opened_weights, request)  # checks it
+  if arguments.running and request.unit != 'word':
+    raise ValueError(
+      f'--running finds words, found --unit={request.unit}; expected'
+      ' --unit=word'
     )
+  num_lines = text_counts.count_lines(arguments.input)
+  found = trained.load(arguments.weights, expected=trained.TRANSFORMERS)
+  model = found.model.clone(dtype=jnp.dtype(arguments.dtype))
+  return embed_text_file(
+    found._replace(model=model),
+    arguments.input,
+    arguments.output,
+    request,
+    overwrite=arguments.overwrite,
+    num_lines=num_lines,
+    batch_tokens=arguments.batch_tokens,
+  )
 
 
 if __name__ == '__main__':

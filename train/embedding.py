@@ -8,7 +8,7 @@ import collections
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,10 @@ from jax import lax
 
 from data import characters
 from models import elmo
+from train import layer_choice, length_batches
+from train.layer_choice import Choice
+from train.length_batches import Batch
 
-LAYERS = ('all', 'mean', 'top')
 # With a layer's gates, 2 towers x 4 x 4096 cells in float32, these take 0.5 GB
 # in the original model; of sentences of 25 words they are 150 rows.
 BATCH_TOKENS = 4096
@@ -29,22 +31,6 @@ ORDERED_WORDS = 32_768
 UNORDERED_WORDS = 131_072
 TABLE_WORDS = 200_000  # 400 MB of the original model, P = 512
 ENCODE_WORDS = 256  # at a time; each has 50 x 2048 filters: 0.1 GB
-
-
-class _Batch(NamedTuple):
-  """Sentences that are computed together.
-
-  Attributes:
-    numbers: of the sentences.
-    sentences: their words.
-    rows: B, at least as many.
-    length: T, at least their words and the two at the ends.
-  """
-
-  numbers: tuple[int, ...]
-  sentences: tuple[Sequence[str], ...]
-  rows: int
-  length: int
 
 
 class WordTable:
@@ -90,7 +76,7 @@ class WordTable:
     for first in range(0, len(new), ENCODE_WORDS):
       part = new[first : first + ENCODE_WORDS]
       ids, _ = characters.encode_words(part)
-      padding = _round_rows(len(part), ENCODE_WORDS) - len(part)
+      padding = length_batches.round_rows(len(part), ENCODE_WORDS) - len(part)
       ids = np.pad(ids, ((0, padding), (0, 0)))
       start = len(self._rows)
       self.vectors_NP = _encode(
@@ -109,7 +95,6 @@ def embed_sentences(
   params: Any,
   sentences: Iterable[Sequence[str]],
   *,
-  layers: str | Sequence[int] = 'all',
   window_words: int = ORDERED_WORDS,
   **options: Any,
 ) -> Iterator[np.ndarray]:
@@ -119,33 +104,22 @@ def embed_sentences(
     model: with a character encoder; its softmax is not looked at.
     params: its parameters, unboxed.
     sentences: the words of each; cut where they have more than 48 bytes.
-    layers: 'all'; 'mean' of all; 'top'; or their numbers, 0 for that of the
-      words, -1 for the top.
     window_words: see `embed_numbered`.
     **options: likewise.
 
   Yields:
     float32 [L, words, 2 P] of a sentence, L as many as were named; without the
-    L of 'mean' and 'top'. Not of `<S>` and `</S>`, which the model reads at its
-    ends. A sentence of no words has no vectors.
+    L where they are combined. Not of `<S>` and `</S>`, which the model reads at
+    its ends. A sentence of no words has no vectors.
 
   Raises:
     ValueError: if an option makes no sense.
   """
-  held: dict[int, np.ndarray] = {}
-  following = 0
-  for number, vectors in embed_numbered(
-    model,
-    params,
-    sentences,
-    layers=layers,
-    window_words=window_words,
-    **options,
-  ):
-    held[number] = vectors
-    while following in held:
-      yield held.pop(following)
-      following += 1
+  yield from length_batches.in_order(
+    embed_numbered(
+      model, params, sentences, window_words=window_words, **options
+    )
+  )
 
 
 def embed_numbered(
@@ -154,6 +128,8 @@ def embed_numbered(
   sentences: Iterable[Sequence[str]],
   *,
   layers: str | Sequence[int] = 'all',
+  combine: str = 'stack',
+  mix: Sequence[float] = (),
   stateful: bool = False,
   batch_size: int = BATCH_SIZE,
   batch_tokens: int = BATCH_TOKENS,
@@ -168,7 +144,9 @@ def embed_numbered(
     model: as in `embed_sentences`, and so the next.
     params: as there.
     sentences: as there; numbered from 0. They are read as they are needed.
-    layers: as there.
+    layers: see `layer_choice.Choice`, and so the next.
+    combine: as there.
+    mix: as there.
     stateful: as the released programs do it: batch i holds the sentences
       i * batch_size and on, and each of its rows goes on from the state in
       which the batch before left the row. Where a sentence has no words, the
@@ -181,7 +159,9 @@ def embed_numbered(
   Raises:
     ValueError: if an option makes no sense.
   """
-  layers = check_layers(layers, model.num_layers)
+  choice = layer_choice.check(
+    Choice(layers, combine, tuple(mix)), model.num_layers
+  )
   for name, value in (
     ('batch_size', batch_size),
     ('batch_tokens', batch_tokens),
@@ -191,29 +171,27 @@ def embed_numbered(
   params = jax.device_put(params)
   table = WordTable(model, params, table_words)
   state = elmo.empty_state(model, batch_size) if stateful else None
-  empty = jax.eval_shape(
-    functools.partial(_choose, layers=layers),
-    jax.ShapeDtypeStruct(
-      (model.num_layers + 1, 1, 0, 2 * model.projection_dim), jnp.float32
-    ),
-  ).shape[1:]
-  computing: collections.deque[tuple[_Batch, jax.Array]] = collections.deque()
+  empty = layer_choice.empty(choice, model.num_layers, 2 * model.projection_dim)
+  computing: collections.deque[tuple[Batch, jax.Array]] = collections.deque()
   multiple = batch_size if stateful else 1
-  for window in _windows(sentences, window_words, multiple):
+  for window in length_batches.read_ahead(
+    sentences, window_words, multiple=multiple
+  ):
     yield from (
       (number, np.zeros(empty, np.float32))
       for number, sentence in window
       if not sentence
     )
     table.add(sentence for _, sentence in window)
+    filled = [item for item in window if item[1]]
     for batch in (
       _batches_in_order(window, batch_size)
       if stateful
-      else _batches_by_length(window, batch_tokens)
+      else length_batches.batches_by_length(filled, batch_tokens, added=2)
     ):
       rows_BT, lengths = _arrays(batch, table)
       vectors, after = _embed(
-        model, params, table.vectors_NP, rows_BT, lengths, state, layers=layers
+        model, params, table.vectors_NP, rows_BT, lengths, state, choice=choice
       )
       state = after if stateful else None
       computing.append((batch, vectors))
@@ -224,96 +202,23 @@ def embed_numbered(
     yield from _sentences_of(*computing.popleft())
 
 
-def check_layers(
-  layers: str | Sequence[int], num_layers: int
-) -> str | tuple[int, ...]:
-  """Returns the layers to give, if the model has them.
-
-  Args:
-    layers: one of LAYERS, or numbers.
-    num_layers: of the model, without that of the words.
-
-  Raises:
-    ValueError: if it has not.
-  """
-  if layers in LAYERS:
-    return layers
-  if isinstance(layers, str) or not all(
-    -num_layers - 1 <= number <= num_layers for number in layers
-  ):
-    asked = layers if isinstance(layers, str) else ','.join(map(str, layers))
-    raise ValueError(
-      f'--layers={asked}: expected {", ".join(LAYERS)} or numbers from'
-      f' {-num_layers - 1} to {num_layers}; 0 is the layer of the words'
-    )
-  return tuple(layers)
-
-
-def _windows(
-  sentences: Iterable[Sequence[str]], num_words: int, multiple: int
-) -> Iterator[list[tuple[int, Sequence[str]]]]:
-  """Yields stretches of (number, sentence), of about so many words.
-
-  All but the last have a multiple of so many sentences.
-  """
-  window, size = [], 0
-  for item in enumerate(sentences):
-    window.append(item)
-    size += len(item[1]) + 2
-    if size >= num_words and len(window) % multiple == 0:
-      yield window
-      window, size = [], 0
-  if window:
-    yield window
-
-
-def _batches_by_length(
-  window: Sequence[tuple[int, Sequence[str]]], batch_tokens: int
-) -> Iterator[_Batch]:
-  """Yields batches of sentences of like length, the longest first."""
-  items = [item for item in window if item[1]]
-  items.sort(key=lambda item: -len(item[1]))
-  first = 0
-  while first < len(items):
-    length = round_length(len(items[first][1]) + 2)
-    rows = max(1, batch_tokens // length)
-    part = items[first : first + rows]
-    yield _Batch(*zip(*part, strict=True), _round_rows(len(part), rows), length)
-    first += rows
-
-
 def _batches_in_order(
   window: Sequence[tuple[int, Sequence[str]]], batch_size: int
-) -> Iterator[_Batch]:
+) -> Iterator[Batch]:
   """Yields batches of as many sentences, but those without any word."""
   for first in range(0, len(window), batch_size):
     part = window[first : first + batch_size]
     longest = max(len(sentence) for _, sentence in part)
     if longest:
-      length = round_length(longest + 2)
-      yield _Batch(*zip(*part, strict=True), batch_size, length)
+      length = length_batches.round_length(longest + 2)
+      yield Batch(*zip(*part, strict=True), batch_size, length)
 
 
-def round_length(length: int) -> int:
-  """Returns a length's next one of those that programs are compiled for.
-
-  Eight from each power of two to the next: with sentences of unlike lengths in
-  a batch, 7 % of positions are padding where lengths spread as in English.
-  """
-  step = 1 << max((length - 1).bit_length() - 4, 0)
-  return -(-length // step) * step
-
-
-def _round_rows(count: int, most: int) -> int:
-  """Returns the next power of two; `most` if it is beyond."""
-  return min(1 << (count - 1).bit_length(), most)
-
-
-def _arrays(batch: _Batch, table: WordTable) -> tuple[np.ndarray, np.ndarray]:
+def _arrays(batch: Batch, table: WordTable) -> tuple[np.ndarray, np.ndarray]:
   """Returns the table's rows [B, T] of a batch's words, and lengths [B]."""
   rows_BT = np.zeros((batch.rows, batch.length), np.int32)
   lengths = np.zeros(batch.rows, np.int32)
-  for i, sentence in enumerate(batch.sentences):
+  for i, sentence in enumerate(batch.texts):
     if sentence:
       rows = table.rows(sentence)
       rows_BT[i, : len(rows)] = rows
@@ -322,12 +227,12 @@ def _arrays(batch: _Batch, table: WordTable) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sentences_of(
-  batch: _Batch, vectors: jax.Array
+  batch: Batch, vectors: jax.Array
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number, vectors) of a batch's sentences that have words."""
   host = np.asarray(vectors)
   for number, sentence, found in zip(
-    batch.numbers, batch.sentences, host, strict=False
+    batch.numbers, batch.texts, host, strict=False
   ):
     if sentence:
       # A copy, so that one who keeps it does not keep the batch.
@@ -352,7 +257,7 @@ def _encode(
 
 
 @functools.partial(
-  jax.jit, static_argnames=('model', 'layers'), donate_argnames='state'
+  jax.jit, static_argnames=('model', 'choice'), donate_argnames='state'
 )
 def _embed(
   model: elmo.Elmo,
@@ -362,22 +267,10 @@ def _embed(
   lengths: jax.Array,
   state: elmo.State | None,
   *,
-  layers: str | tuple[int, ...],
+  choice: Choice,
 ) -> tuple[jax.Array, elmo.State]:
-  """Returns `_choose`'s layers of sentences, and the state after them."""
+  """Returns the chosen layers of sentences, and the state after them."""
   layers_LBTD, state = model.apply(
     {'params': params}, vectors_NP[rows_BT], lengths, state, method='embed'
   )
-  return _choose(layers_LBTD, layers), state
-
-
-def _choose(layers_LBTD: jax.Array, layers: str | tuple[int, ...]) -> jax.Array:
-  """Returns layers as [B, L, T, D], or one [B, T, D], in float32."""
-  layers_LBTD = layers_LBTD.astype(jnp.float32)
-  if layers == 'mean':
-    return layers_LBTD.mean(axis=0)
-  if layers == 'top':
-    return layers_LBTD[-1]
-  if layers != 'all':
-    layers_LBTD = layers_LBTD[jnp.array(layers)]
-  return layers_LBTD.swapaxes(0, 1)
+  return layer_choice.choose(layers_LBTD, choice), state

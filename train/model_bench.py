@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from data import text_files
-from train import elmo_rivals, huge_pages, rivals
+from train import elmo_rivals, huge_pages, rivals, text_rivals
 
 
 def bench_step() -> dict[str, Any]:
@@ -206,6 +206,49 @@ def bench_elmo_embedding(trees: str, count: int | None) -> dict[str, Any]:
     results[f'{name}_words_per_second'] = num_words / seconds
   results['speed_ratio'] = times['pytorch'].seconds / times['ours'].seconds
   return results | _product_rates()
+
+
+def bench_embedding(
+  trees: str, count: int | None, weights: str
+) -> dict[str, Any]:
+  """Vectors of sentences by a BERT, ours and Hugging Face's on PyTorch.
+
+  Theirs in our batches, and in batches of 32 in the order of the file. In
+  float32 on a CPU, bfloat16 on an accelerator.
+
+  Args:
+    trees: a folder, see `read_tree_words`.
+    count: as there.
+    weights: a folder of a BERT as Hugging Face publishes it.
+  """
+  import jax
+
+  accelerator = jax.default_backend() != 'cpu'
+  sentences = [' '.join(words) for words in read_tree_words(trees, count)]
+  options = dict(weights=weights, sentences=sentences)
+  dtype = 'bfloat16' if accelerator else 'float32'
+  theirs = options | {'accelerator': accelerator}
+  times = rivals.rival_times(
+    {
+      'ours': rivals.Rival(
+        text_rivals.our_embedding, options | {'dtype': dtype}, huge_pages.VALUE
+      ),
+      'equal_padding': rivals.Rival(
+        text_rivals.their_embedding, theirs | {'equal_padding': True}
+      ),
+      'plain_loop': rivals.Rival(
+        text_rivals.their_embedding, theirs | {'equal_padding': False}
+      ),
+    },
+    repeats=20 if accelerator else 3,
+    warm_ups=1,
+  )
+  results: dict[str, Any] = {'sentences': len(sentences)}
+  for name, (seconds, _) in times.items():
+    results[f'{name}_sentences_per_second'] = len(sentences) / seconds
+  for name in ('equal_padding', 'plain_loop'):
+    results[f'{name}_speed_ratio'] = times[name].seconds / times['ours'].seconds
+  return results | ({} if accelerator else _product_rates())
 
 
 # A leaf of a tree, its label before its word: '(2 movie)'.

@@ -23,6 +23,10 @@ ELMO_HELP = (
   'workdir of an ELMo, or a folder of released weights (one *options.json, one'
   ' *weights.hdf5)'
 )
+EMBED_HELP = (
+  'workdir of a model, a folder of published weights and vocabulary, or a name'
+  " on Hugging Face's hub such as google-bert/bert-base-uncased"
+)
 
 
 class Trained(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from small_elmo import NEAR, embed_alone, small_elmo
 
 from models.pretrained import elmo as pretrained
-from train import embed, trained
+from train import embed, layer_choice, text_counts, trained, vector_files
 
 
 @pytest.fixture(scope='module')
@@ -89,6 +89,20 @@ def test_a_data_set_a_line(small, text, output):
   assert index == {line: str(lines.index(line)) for line in lines}
 
 
+def test_jsonl_in_the_order_of_the_lines(small, text, output):
+  lines = output.with_suffix('.jsonl')
+  for path in (output, lines):
+    embed.embed_file(*small, text, path, layers='top', batch_tokens=8)
+  records = [json.loads(line) for line in lines.read_text().splitlines()]
+  assert [record['index'] for record in records] == [*range(6)]
+  with h5py.File(output) as file:
+    for record, line in zip(records, TEXT.splitlines(), strict=True):
+      assert record['words'] == line.split()
+      expected = file[str(record['index'])][()]
+      found = np.array(record['vectors'], np.float32)
+      np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
 def test_not_a_name_before_it_is_whole(small, text, output, monkeypatch):
   """So whoever kills it, finds nothing or the old file."""
   sound = embed.embedding.embed_numbered
@@ -133,7 +147,7 @@ def test_what_is_no_text_is_named_before_work(
 
 
 def test_a_text_that_changes_is_refused(small, text, output):
-  counts = embed.count(text, str.split)
+  counts = text_counts.count(text, str.split)
   text.write_text('')  # as the second reading of a pipe would find it
   with pytest.raises(
     ValueError, match='0 lines of 0 words were read, and 6 of'
@@ -143,7 +157,7 @@ def test_a_text_that_changes_is_refused(small, text, output):
 
 
 def test_what_would_fail_at_the_end_fails_at_the_beginning(output, tmp_path):
-  embed.check_output(output, overwrite=False)
+  vector_files.check(output, overwrite=False)
   for path, overwrite, error, message in (
     (output.parent / 'no' / 'a', True, FileNotFoundError, 'no such folder'),
     (tmp_path, True, FileExistsError, 'is a folder'),
@@ -151,8 +165,8 @@ def test_what_would_fail_at_the_end_fails_at_the_beginning(output, tmp_path):
     ('gs://bucket/a.hdf5', True, ValueError, 'OUTPUT must be local'),
   ):
     with pytest.raises(error, match=message):
-      embed.check_output(path, overwrite=overwrite)
-  embed.check_output(__file__, overwrite=True)
+      vector_files.check(path, overwrite=overwrite)
+  vector_files.check(__file__, overwrite=True)
 
 
 @pytest.mark.parametrize(
@@ -171,10 +185,10 @@ def test_options_without_sense(small, text, output, options, message):
 
 
 def test_layers_are_read():
-  assert embed.parse_layers('mean') == 'mean'
-  assert embed.parse_layers('-1,-2') == (-1, -2)
+  assert layer_choice.parse_layers('mean') == 'mean'
+  assert layer_choice.parse_layers('-1,-2') == (-1, -2)
   with pytest.raises(ValueError, match='--layers=last: expected all, mean'):
-    embed.parse_layers('last')
+    layer_choice.parse_layers('last')
 
 
 def test_command(small, text, output, tmp_path, monkeypatch, capsys):
@@ -214,7 +228,7 @@ def test_words_of_running_text(small, text, output):
   words = pytest.importorskip('data.words')
   line = 'The cat, it sat.'
   text.write_text(f'{line}\n\n')
-  split = embed.splitter(running=True)
+  split = text_counts.splitter(running=True)
   found = split(line)
   assert found == words.split_words(line, 'marks')
   assert len(found) > len(line.split())

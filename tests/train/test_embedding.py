@@ -5,7 +5,7 @@ import pytest
 from small_elmo import NEAR, embed_alone, small_elmo
 
 from data import characters
-from train import embedding
+from train import embedding, length_batches
 
 
 @pytest.fixture(scope='module')
@@ -91,6 +91,13 @@ def test_layers(small, sentences, alone):
   }.items():
     found = embedding.embed_sentences(*small, sentences, layers=layers)
     assert_near(found, [choose(array) for array in alone])
+  found = embedding.embed_sentences(
+    *small, sentences, combine='mix', mix=(0.5, -1, 2, 1.5)
+  )
+  shares = np.exp([0.5, -1, 2]) / np.exp([0.5, -1, 2]).sum()
+  assert_near(
+    found, [1.5 * np.einsum('L,LTD->TD', shares, array) for array in alone]
+  )
 
 
 def test_each_word_is_spelt_once(small, sentences, monkeypatch):
@@ -129,7 +136,7 @@ def test_little_is_padding_and_few_programs_are_compiled():
   lengths = rng.lognormal(3, 0.6, 5000).astype(int).clip(1)
   assert 22 < lengths.mean() < 26 and lengths.max() > 100
   window = [(i, ['a'] * length) for i, length in enumerate(lengths)]
-  batches = list(embedding._batches_by_length(window, 4096))
+  batches = list(length_batches.batches_by_length(window, 4096, added=2))
   assert sorted(i for batch in batches for i in batch.numbers) == list(
     range(5000)
   )
@@ -138,6 +145,6 @@ def test_little_is_padding_and_few_programs_are_compiled():
   assert max(batch.rows * batch.length for batch in batches) <= 4096
   assert len({(batch.rows, batch.length) for batch in batches}) < 30
   for batch in batches:
-    assert max(map(len, batch.sentences)) + 2 <= batch.length
-  lengths = list(map(embedding.round_length, range(1, 1025)))
+    assert max(map(len, batch.texts)) + 2 <= batch.length
+  lengths = list(map(length_batches.round_length, range(1, 1025)))
   assert lengths == sorted(lengths) and len(set(lengths)) == 16 + 6 * 8

@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N, '
     'train:words:N[:spaces] (spaces: words are apart already, a sentence a '
     'line), a vocabulary (vocab.txt; encoder.json beside vocab.bpe; words.txt '
-    "or ELMo's, which all types of the text are added to), or a folder with "
-    'one',
+    "or ELMo's, which all types of the text are added to), a folder with one, "
+    "or a name on Hugging Face's hub",
   )
   parser.add_argument('--out', required=True, help='folder of the store')
   parser.add_argument(

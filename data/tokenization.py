@@ -20,6 +20,7 @@ from data import (
   bpe_files,
   bpe_training,
   byte_bpe,
+  hub,
   tokenizer_json,
   wordpiece,
   words,
@@ -128,7 +129,8 @@ def load(
       encoder_bpe_40000.json and vocab_40000.bpe. GPT-2: encoder.json and
       vocab.bpe. vocab.json and merges.txt are taken for one of the two, a
       tokenizer.json for one of the three. ELMo: a words.txt, or a file of any
-      name that begins with <S>, </S>, <UNK>.
+      name that begins with <S>, </S>, <UNK>. Or a name on Hugging Face's hub,
+      see `hub`.
     cased: WordPiece only; see `wordpiece.load_wordpiece`.
 
   Raises:
@@ -136,7 +138,7 @@ def load(
     ValueError: if it is damaged or none of these, or if what stands beside it
       (`tokenizer_json.read`) is not ours; says which line or key and why.
   """
-  path = epath.Path(path).expanduser()
+  path = hub.find(path, vocabulary_only=True)
   kind, files = _find(path)
   missing = [file for file in files if not file.exists()]
   if missing:
@@ -171,8 +173,8 @@ def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
   if not path.exists():
     raise FileNotFoundError(
       f'no vocabulary at {path}; give a vocab.txt, a words.txt, the vocabulary '
-      'of a BPE with its merges beside it, a folder with them, or '
-      "'train:wordpiece:8000'"
+      'of a BPE with its merges beside it, a folder with them, a name such as '
+      "google-bert/bert-base-uncased, or 'train:wordpiece:8000'"
     )
   folder = path if path.is_dir() else path.parent
   recorded = _settings(folder).get('type')

@@ -1,8 +1,8 @@
 """Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
 
 NAMES: store, batches, step, gpt2_step, decoding, embedding, elmo_step,
-elmo_embedding, first_step, save, accelerator; without one, all that the machine
-can run but save, embedding and the two of ELMo. `store` reads --text, a folder
+elmo_embedding, first_step, save, load, accelerator; without one, all that the
+machine can run but save, load, embedding and the two of ELMo. `store` reads --text, a folder
 or glob of running text, the two embeddings --trees, a folder of Stanford
 sentiment trees, and `embedding` --weights, a BERT.
 """
@@ -26,6 +26,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from train import command, model_bench, reporting, rivals
 
@@ -198,6 +200,45 @@ def bench_save() -> dict[str, Any]:
   }
 
 
+# ---- Published weights -----------------------------------------------------
+
+
+def bench_load() -> dict[str, Any]:
+  """Seconds to load a BERT-Base of random weights from safetensors."""
+  import jax
+  from flax import linen as nn
+
+  from configs import variants
+  from models import bert
+  from models.pretrained import hugging_face, published
+  from train import opened
+
+  model = bert.Bert(vocab_size=30_522, **variants.BERT['bert-base'])
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(
+    lambda leaf: rng.standard_normal(leaf.shape, np.float32),
+    nn.unbox(opened.abstract_params(model)),
+  )
+  times = []
+  with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder) / 'weights'
+    hugging_face.write_folder(folder, model, params)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    jax.devices()  # the first time they are looked for
+    for _ in range(rivals.REPEATS):
+      start = time.perf_counter()
+      found = published.open_folder(folder)
+      loaded = found.load(lambda path, array: jax.device_put(array))
+      jax.block_until_ready(loaded)
+      times.append(time.perf_counter() - start)
+      del loaded
+  return {
+    'gigabytes': size / 1e9,
+    'first_seconds': times[0],
+    'seconds': statistics.median(times),
+  }
+
+
 # ---- The command -----------------------------------------------------------
 
 
@@ -236,6 +277,7 @@ BENCHES = {
   'elmo_embedding': model_bench.bench_elmo_embedding,
   'first_step': bench_first_step,
   'save': bench_save,
+  'load': bench_load,
   'accelerator': model_bench.bench_accelerator,
 }
 

@@ -13,10 +13,10 @@ from etils import epath
 from flax import linen as nn
 from jax.sharding import Sharding
 
-from data import bpe, tokenization
+from data import bpe, hub, tokenization
 from models import bert, elmo
 from models.pretrained import published, strict
-from train import assemble, checkpoint, hub, settings
+from train import assemble, checkpoint, settings
 from train.architecture import Vocabulary
 
 # Heads of fine-tuning, beside a model's own.

@@ -1,17 +1,24 @@
 """Where weights lie: a path, or a name on Hugging Face's hub.
 
-A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased. What the
-cache of huggingface_hub holds is used as it is, so that a run goes on where
+A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased, or one of
+those that were known before organisations were: bert-base-uncased, gpt2. What
+the cache of huggingface_hub holds is used as it is, so that a run goes on where
 there is no network; else the few files that we read are downloaded into it.
 """
 
 import json
 import re
+from collections.abc import Sequence
 
 import huggingface_hub
 from etils import epath
 from huggingface_hub import constants
 
+# Names without an organisation -> whose they are.
+OLD_NAMES = (
+  (r'bert-(base|large)-[\w-]+', 'google-bert'),
+  (r'gpt2(-medium|-large|-xl)?|openai-gpt', 'openai-community'),
+)
 SETTINGS = (
   'config.json',
   'tokenizer_config.json',
@@ -26,14 +33,17 @@ FORMATS = (
 )
 
 
-def find(weights: epath.PathLike) -> epath.Path:
+def find(
+  weights: epath.PathLike, *, vocabulary_only: bool = False
+) -> epath.Path:
   """Returns the path of weights that are given by path or by name.
 
   A path that exists is never taken for a name, and neither is one below a
   folder that exists.
 
   Args:
-    weights: a path, local or remote; or ORGANISATION/MODEL.
+    weights: a path, local or remote; or a name.
+    vocabulary_only: where a name's weights are not needed.
 
   Returns:
     The path, which may not exist; of a name its folder in the cache.
@@ -42,22 +52,39 @@ def find(weights: epath.PathLike) -> epath.Path:
     FileNotFoundError: if a name is neither in the cache nor can be downloaded.
   """
   path = epath.Path(weights).expanduser()
-  is_name = re.fullmatch(r'\w[\w.-]*/\w[\w.-]*', str(weights))
-  if not is_name or path.exists() or path.parent.exists():
+  name = _name(str(weights))
+  if (
+    name is None or path.exists() or ('/' in str(path) and path.parent.exists())
+  ):
     return path
-  return _fetch(str(weights))
+  return _fetch(name, ((),) if vocabulary_only else FORMATS)
 
 
-def _fetch(name: str) -> epath.Path:
-  """Returns the folder of a name in the cache, filled if need be."""
+def _name(weights: str) -> str | None:
+  """Returns ORGANISATION/MODEL, None for what can only be a path."""
+  for pattern, organisation in OLD_NAMES:
+    if re.fullmatch(pattern, weights):
+      return f'{organisation}/{weights}'
+  is_name = re.fullmatch(r'\w[\w.-]*/\w[\w.-]*', weights)
+  return weights if is_name else None
+
+
+def _fetch(name: str, formats: Sequence[Sequence[str]]) -> epath.Path:
+  """Returns the folder of a name in the cache, filled if need be.
+
+  Args:
+    name: ORGANISATION/MODEL.
+    formats: the files of weights, as in `FORMATS`, the first that is there;
+      none where only the vocabulary is needed.
+  """
   cause = None
   for cached in (True, False):
-    for weights, index in FORMATS:
+    for weights in formats:
       try:
         folder = epath.Path(
           huggingface_hub.snapshot_download(
             name,
-            allow_patterns=[*SETTINGS, *VOCABULARIES, weights, index],
+            allow_patterns=[*SETTINGS, *VOCABULARIES, *weights],
             local_files_only=cached,
           )
         )
@@ -67,7 +94,7 @@ def _fetch(name: str) -> epath.Path:
         text = str(error).strip().partition('\n')[0]
         cause = f'{type(error).__name__}: {text}'
         continue
-      if _is_whole(folder, weights, index):
+      if _is_whole(folder, *weights):
         return folder
       found = sorted(file.name for file in folder.iterdir())
       cause = (
@@ -75,18 +102,22 @@ def _fetch(name: str) -> epath.Path:
         ' a vocabulary and model.safetensors or pytorch_model.bin'
       )
   raise FileNotFoundError(
-    f'{name}: there is no such folder; as a name on Hugging Face it is not in'
+    f'{name}: there is no such path; as a name on Hugging Face it is not in'
     f' the cache {constants.HF_HUB_CACHE} and could not be downloaded: {cause}.'
     f' Where there is a network, run `hf download {name} --local-dir FOLDER`,'
     ' copy that folder here and give its path'
   )
 
 
-def _is_whole(folder: epath.Path, weights: str, index: str) -> bool:
-  """Returns whether a folder holds all of a model in one format."""
-  if not (folder / 'config.json').exists() or not any(
-    (folder / name).exists() for name in VOCABULARIES
-  ):
+def _is_whole(
+  folder: epath.Path, weights: str | None = None, index: str | None = None
+) -> bool:
+  """Returns whether a folder holds a vocabulary and a format's weights."""
+  if not any((folder / name).exists() for name in VOCABULARIES):
+    return False
+  if weights is None:
+    return True
+  if not (folder / 'config.json').exists():
     return False
   if (folder / index).exists():
     parts = json.loads((folder / index).read_bytes())['weight_map'].values()

@@ -7,7 +7,7 @@ import pytest
 from etils import epath
 from huggingface_hub import constants
 
-from train import hub
+from data import hub
 
 NAME = 'some-org/small-bert'
 COMMIT = '0123456789abcdef0123456789abcdef01234567'
@@ -21,9 +21,9 @@ def cache(tmp_path, monkeypatch):
   return tmp_path / 'hub'
 
 
-def put(cache, *names):
+def put(cache, *names, repository=NAME):
   """Puts files into the cache as a download does; returns their folder."""
-  repository = cache / f'models--{NAME.replace("/", "--")}'
+  repository = cache / f'models--{repository.replace("/", "--")}'
   folder = repository / 'snapshots' / COMMIT
   (repository / 'blobs').mkdir(parents=True, exist_ok=True)
   (repository / 'refs').mkdir(exist_ok=True)
@@ -39,6 +39,18 @@ def put(cache, *names):
 def test_what_is_cached_needs_no_network(cache, weights):
   folder = put(cache, 'config.json', 'vocab.txt', weights)
   assert hub.find(NAME) == epath.Path(folder)
+
+
+def test_old_names_are_known(cache, tmp_path):
+  name = 'google-bert/bert-base-uncased'
+  folder = put(cache, 'vocab.txt', repository=name)
+  short = name.partition('/')[2]
+  assert hub.find(short, vocabulary_only=True) == epath.Path(folder)
+  with pytest.raises(FileNotFoundError, match=name):
+    hub.find(short)  # no weights
+  assert hub.find('gpt3') == epath.Path('gpt3')
+  (tmp_path / short).mkdir()
+  assert hub.find(short) == epath.Path(short)
 
 
 def test_a_path_wins(cache, tmp_path):
@@ -100,7 +112,7 @@ def test_no_network_is_told_with_a_cure(cache):
   with pytest.raises(FileNotFoundError) as error:
     hub.find(NAME)
   for part in (
-    f'{NAME}: there is no such folder',
+    f'{NAME}: there is no such path',
     str(cache),
     f'hf download {NAME} --local-dir FOLDER',
   ):

@@ -2,9 +2,9 @@
 
 NAMES: store, batches, step, gpt2_step, decoding, embedding, elmo_step,
 elmo_embedding, first_step, save, load, accelerator; without one, all that the
-machine can run but save, load, embedding and the two of ELMo. `store` reads --text, a folder
-or glob of running text, the two embeddings --trees, a folder of Stanford
-sentiment trees, and `embedding` --weights, a BERT.
+machine can run but save, load, embedding and the two of ELMo. `store` reads
+--text, a folder or glob of running text, the two embeddings --trees, a folder
+of Stanford sentiment trees, and `embedding` --weights, a BERT.
 """
 
 # ruff: noqa: E402

@@ -271,7 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     '--unit',
     choices=text_plan.UNITS,
     help='what has a vector: a token (the default), a word, set apart by white'
-    ' space, or the whole line',
+    ' space, or the whole line; an ELMo knows words alone',
   )
   add(
     '--pool',
@@ -334,6 +334,8 @@ def _run(arguments: argparse.Namespace) -> None:
   found = opened.open_weights(arguments.weights)
   found.check()
   is_elmo = found.name == 'elmo'
+  if is_elmo and arguments.unit == 'word':
+    arguments.unit = None  # as it does
   refused = [
     f'--{option}'
     for option in (TEXT_OPTIONS if is_elmo else ELMO_OPTIONS)

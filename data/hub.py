@@ -120,6 +120,9 @@ def _is_whole(
   if not (folder / 'config.json').exists():
     return False
   if (folder / index).exists():
-    parts = json.loads((folder / index).read_bytes())['weight_map'].values()
+    try:
+      parts = json.loads((folder / index).read_bytes())['weight_map'].values()
+    except (ValueError, KeyError, TypeError, AttributeError):
+      return False  # damaged: fetch it again
     return all((folder / part).exists() for part in parts)
   return (folder / weights.replace('*', '')).exists()

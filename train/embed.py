@@ -367,7 +367,7 @@ def _run_elmo(
   layer_choice.check(choice, opened_weights.model.num_layers)
   split = text_counts.splitter(arguments.running)
   counts = text_counts.count(arguments.input, split)
-  model, params, trained_on = trained.load_elmo(arguments.weights)
+  model, params, trained_on = trained.load_elmo(opened_weights)
   if trained_on == 'marks' and not arguments.running:
     reporting.say(
       'This model was trained on words with the marks by themselves, and those'
@@ -414,7 +414,7 @@ def _run_text(
       ' --unit=word'
     )
   num_lines = text_counts.count_lines(arguments.input)
-  found = trained.load(arguments.weights, expected=trained.TRANSFORMERS)
+  found = trained.load(opened_weights, expected=trained.TRANSFORMERS)
   model = found.model.clone(dtype=jnp.dtype(arguments.dtype))
   return embed_text_file(
     found._replace(model=model),

@@ -152,7 +152,8 @@ def _fill_batch(
   for row, ids in enumerate(batch.texts):
     tokens[row, : len(ids)] = ids
     lengths[row] = len(ids)
-  masks = [np.flatnonzero(row == mask_id) for row in tokens]
+  masks = [np.flatnonzero(np.array(ids) == mask_id) for ids in batch.texts]
+  masks += [np.zeros(0, np.int32)] * (batch.rows - len(masks))
   most = 1 << (max(map(len, masks)) - 1).bit_length()  # few programs
   places = np.zeros((batch.rows, most), np.int32)
   for row, found_masks in zip(places, masks, strict=True):
@@ -243,7 +244,7 @@ def _run(arguments: argparse.Namespace) -> None:
   if opened_weights.name == 'bert':
     opened_weights.check()
     check_model(opened_weights.model)
-  found = trained.load(arguments.weights, expected=('bert',))
+  found = trained.load(opened_weights, expected=('bert',))
   for prompt, masks in zip(
     prompts, fill(found, prompts, top_k=arguments.top_k), strict=True
   ):

@@ -47,6 +47,7 @@ class Opened:
     tokenizer: of its vocabulary; None where none is there.
     shapes: 'path/of/parameter' -> ShapeDtypeStruct, those of `heads` too.
     heads: those of `HEADS` that are there.
+    labels: names of a head's classes, see `strict.Published`.
     set_aside: names that are known and not used.
     notes: what the files do not tell, and how they are read.
     problems: why they cannot be used, a line each.
@@ -60,6 +61,7 @@ class Opened:
   tokenizer: Any
   shapes: Mapping[str, jax.ShapeDtypeStruct]
   heads: tuple[str, ...]
+  labels: Mapping[str, str]
   set_aside: tuple[str, ...]
   notes: Mapping[str, Any]
   problems: tuple[str, ...]
@@ -145,11 +147,10 @@ def abstract_params(model: nn.Module) -> Any:
 
 def _open_workdir(folder: epath.Path) -> Opened:
   config = _read_config(folder)
-  file = folder / IMPORTED_FILE
-  imported = json.loads(file.read_text()) if file.exists() else {}
+  imported = _read_imported(folder)
   name = config.model.name
   tokenizer = None
-  if name != 'elmo' or not imported or imported['tokenizer']:
+  if name != 'elmo' or imported.get('tokenizer', True):
     tokenizer = tokenization.load(folder)
   size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
   model = assemble.architecture_of(config).build_model(config.model, size)
@@ -182,11 +183,26 @@ def _open_workdir(folder: epath.Path) -> Opened:
     tokenizer=tokenizer,
     shapes=shapes,
     heads=_heads(shapes),
+    labels=imported.get('labels', {}),
     set_aside=(),
     notes=imported.get('notes', {}),
     problems=tuple(strict.misfits(entries, pieces)),
     read=functools.partial(_read_workdir, folder, shapes),
   )
+
+
+def _read_imported(folder: epath.Path) -> dict[str, Any]:
+  """Returns what `train.weights import` wrote; nothing of a run's workdir."""
+  file = folder / IMPORTED_FILE
+  if not file.exists():
+    return {}
+  try:
+    found = json.loads(file.read_bytes())
+  except ValueError as error:
+    raise ValueError(f'{file} is damaged, import again: {error}') from error
+  if not isinstance(found, dict):
+    raise ValueError(f'{file}: not a JSON object, import again')
+  return found
 
 
 def _heads(shapes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -212,6 +228,7 @@ def _open_published(found: published.Published) -> Opened:
     tokenizer=tokenizer,
     shapes=found.shapes,
     heads=found.heads,
+    labels=found.labels,
     set_aside=tuple(found.set_aside),
     notes=found.notes,
     problems=tuple(problems),

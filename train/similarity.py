@@ -53,7 +53,8 @@ def compare(
 
   Args:
     found: a BERT, GPT or GPT-2.
-    pairs: of texts; a text without a token is like no other: 0.
+    pairs: of texts; of one without a token a BERT sees [CLS] and [SEP], a GPT
+      nothing, which is like no other: 0.
     request: how the vectors are made; of sentences, normalised.
   """
   vectors = text_embedding.embed_texts(
@@ -157,7 +158,7 @@ def _run(arguments: argparse.Namespace) -> None:
   if arguments.query is None:
     for _ in read_pairs(arguments.file):
       pass
-  found = trained.load(arguments.weights, expected=trained.TRANSFORMERS)
+  found = trained.load(opened_weights, expected=trained.TRANSFORMERS)
   model = found.model.clone(dtype=jnp.dtype(arguments.dtype))
   found = found._replace(model=model)
   if arguments.query is not None:

@@ -53,7 +53,7 @@ class Trained(NamedTuple):
 
 
 def load(
-  weights: epath.PathLike,
+  weights: epath.PathLike | opened.Opened,
   *,
   expected: tuple[str, ...],
   mesh: Mesh | None = None,
@@ -62,8 +62,8 @@ def load(
 
   Args:
     weights: a workdir; a folder of published weights and their vocabulary, of
-      any kind that `models.pretrained.published` knows; or a name on Hugging
-      Face's hub.
+      any kind that `models.pretrained.published` knows; a name on Hugging
+      Face's hub; or what is opened already.
     expected: the models that will do.
     mesh: over which the parameters are split as `mesh.rules` of
       configs/base.py say, read straight into their parts; by default they lie
@@ -73,7 +73,7 @@ def load(
     FileNotFoundError: if there is none.
     ValueError: if it is of another model, or damaged, or not finite.
   """
-  found = opened.open_weights(weights)
+  found = _opened(weights)
   if found.name not in expected:
     raise ValueError(
       f'{found.folder} holds a {found.name}, expected {" or ".join(expected)}'
@@ -85,13 +85,13 @@ def load(
 
 
 def load_elmo(
-  weights: epath.PathLike,
+  weights: epath.PathLike | opened.Opened,
 ) -> tuple[elmo.Elmo, Any, str | None]:
   """Loads an ELMo to embed sentences with: all of it but its softmax.
 
   Args:
     weights: a workdir; or a folder with the options.json and the HDF5 weights
-      of the released program.
+      of the released program; or what is opened already.
 
   Returns:
     The model; its parameters, unboxed; and how the words that it was trained on
@@ -102,7 +102,7 @@ def load_elmo(
     ValueError: if it is of another model, or damaged, or not finite, or does
       not read characters.
   """
-  found = opened.open_weights(weights)
+  found = _opened(weights)
   if found.name != 'elmo':
     raise ValueError(
       f'{found.folder} holds a {found.name}, expected the workdir of an elmo or'
@@ -117,6 +117,12 @@ def load_elmo(
   }
   split = None if found.tokenizer is None else found.tokenizer.split
   return found.model.clone(vocab_size=0), found.load(places), split
+
+
+def _opened(weights: epath.PathLike | opened.Opened) -> opened.Opened:
+  if isinstance(weights, opened.Opened):
+    return weights
+  return opened.open_weights(weights)
 
 
 def _on_mesh(found: opened.Opened, mesh: Mesh) -> dict[str, Sharding]:

@@ -118,12 +118,17 @@ def export(weights: epath.PathLike, folder: epath.PathLike) -> None:
       if found.tokenizer is not None:
         found.tokenizer.save(new)
       return
-    symbols = {
+    extra: dict[str, Any] = {
       key: getattr(found.tokenizer, name)
       for key, name in SYMBOLS.items()
       if hasattr(found.tokenizer, name)
     }
-    hugging_face.write_folder(new, found.model, params, symbols)
+    if found.labels:
+      extra['id2label'] = dict(found.labels)
+      extra['label2id'] = {
+        name: int(number) for number, name in found.labels.items()
+      }
+    hugging_face.write_folder(new, found.model, params, extra)
     tokenizer_export.export(
       found.tokenizer, new, max_length=found.model.max_length
     )
@@ -161,6 +166,7 @@ def import_(weights: epath.PathLike, workdir: epath.PathLike) -> None:
       'kind': found.kind,
       'tokenizer': found.tokenizer is not None,
       'fields': _fields_beside(found.model),
+      'labels': dict(found.labels),
       'notes': dict(found.notes),
     }
     (new / opened.IMPORTED_FILE).write_text(
@@ -208,6 +214,8 @@ def _check_new(folder: epath.PathLike) -> None:
 def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
   """Makes a folder that appears whole, or not at all."""
   folder = epath.Path(folder)
+  if '://' not in str(folder):
+    folder = folder.resolve()  # of '.' too
   new = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}.new')
   try:
     new.mkdir(parents=True)

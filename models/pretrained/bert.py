@@ -80,6 +80,16 @@ TWINS = {
   'cls.predictions.bias': 'cls.predictions.decoder.bias',
 }
 BUFFERS = ('position_ids',)  # 0, 1, 2 ..., saved by old versions
+# What begins the names of all that is known; other heads are set aside.
+HUGGING_FACE_PLACES = (
+  'embeddings.',
+  'encoder.',
+  'pooler.',
+  'cls.',
+  'classifier.',
+  'qa_outputs.',
+)
+TENSORFLOW_PLACES = ('bert/', 'cls/', 'output_')
 
 # Their sizes -> our fields, and what they must be.
 FIELDS = {
@@ -115,6 +125,7 @@ GELU = {'gelu': 'erf', 'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh'}
 ARCHITECTURES = {
   'BertForPreTraining': ('mlm', 'nsp', 'pooler'),
   'BertForMaskedLM': ('mlm',),
+  'BertForNextSentencePrediction': ('nsp', 'pooler'),
   'BertModel': ('pooler',),
   'BertForSequenceClassification': ('classifier', 'pooler'),
   'BertForTokenClassification': ('token_classifier',),
@@ -136,10 +147,11 @@ def from_hugging_face(
   def name_of(name: str) -> str | None:
     if name.endswith(BUFFERS):
       return None
-    name = name.removeprefix(PREFIX)
+    # PyTorch's DataParallel adds the first.
+    name = name.removeprefix('module.').removeprefix(PREFIX)
     for old, new in OLD_PARTS:
       name = name.replace(old, new)
-    return name
+    return name if name.startswith(HUGGING_FACE_PLACES) else None
 
   renamed, set_aside, problems = strict.rename(entries, name_of)
   untied = [twin for twin in TWINS.values() if twin in renamed]
@@ -165,10 +177,12 @@ def from_tensorflow(
     config: what bert_config.json holds.
     entries: of the checkpoint.
   """
-  renamed, set_aside, problems = strict.rename(
-    entries,
-    lambda name: None if weight_files.OPTIMIZER.fullmatch(name) else name,
-  )
+
+  def name_of(name: str) -> str | None:
+    is_slot = weight_files.OPTIMIZER.fullmatch(name)
+    return None if is_slot or not name.startswith(TENSORFLOW_PLACES) else name
+
+  renamed, set_aside, problems = strict.rename(entries, name_of)
   notes = {}
   if config.get('hidden_act') == 'gelu':
     notes['gelu'] = (
@@ -192,6 +206,9 @@ def to_hugging_face(
 ) -> tuple[str, dict[str, np.ndarray]]:
   """Returns the class there, and name -> array as it has them.
 
+  A pooler that nothing in that class reads is left out. Without any head it is
+  their BertModel, which makes up its pooler.
+
   Args:
     params: of `model`, unboxed, with or without an extra head.
     model: the model.
@@ -203,8 +220,16 @@ def to_hugging_face(
   tops = sorted({path.split('/')[0] for path in shapes})
   heads = tuple(top for top in tops if top not in ('embeddings', 'layers'))
   architectures = {heads: name for name, heads in ARCHITECTURES.items()}
+  architectures[()] = 'BertModel'
   if heads not in architectures:
-    known = ', '.join(' + '.join(known) for known in architectures)
+    heads = tuple(head for head in heads if head != 'pooler')
+    shapes = {
+      path: leaf
+      for path, leaf in shapes.items()
+      if not path.startswith('pooler/')
+    }
+  if heads not in architectures:
+    known = ', '.join(' + '.join(known) for known in architectures if known)
     raise ValueError(
       f'no class of Hugging Face has the heads {" + ".join(heads) or "none"}:'
       f' leave some out, there are {known}'
@@ -256,6 +281,9 @@ def _open(
     extra.append('classifier' if sequence else 'token_classifier')
   if has('span_classifier/kernel'):
     extra.append('span_classifier')
+  labels = config.get('id2label')
+  if extra and isinstance(labels, dict):
+    published = dataclasses.replace(published, labels=labels)
 
   model, config_problems = _model(config, tuple(heads))
   problems = config_problems + problems

@@ -41,7 +41,10 @@ def is_published(folder: epath.PathLike) -> bool:
   try:
     config = config_files.read(file)
   except ValueError:
-    return weight_files.hugging_face_file(folder) is not None
+    return (
+      file.name != 'config.json'  # which runs of ours have too
+      or weight_files.hugging_face_file(folder) is not None
+    )
   if isinstance(config.get('model'), dict):
     return False  # of a run of ours
   return (

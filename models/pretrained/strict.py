@@ -81,6 +81,7 @@ class Published:
     shapes: 'path/of/leaf' -> shape, of `model.init` and of extra heads.
     heads: extra heads that are there: of 'classifier', 'token_classifier' and
       'span_classifier', each with a kernel [D, K] and a bias [K].
+    labels: number, as a string -> name, of a head's classes, where published.
     set_aside: names that are known and not used, such as an optimiser's.
     notes: what the files do not tell, and how they are read.
     problems: a line for each thing that we do not have or that does not fit.
@@ -96,6 +97,7 @@ class Published:
     default_factory=dict
   )
   heads: tuple[str, ...] = ()
+  labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
   set_aside: tuple[str, ...] = ()
   notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   problems: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ import pytest
 import small_elmo
 import small_published
 from elmo_store import build_words, make_job, small_elmo_config, write_topics
+from safetensors import numpy
 
 from data import tokenization
 from models.pretrained import elmo as pretrained_elmo
@@ -278,6 +279,41 @@ def test_what_was_released_first(kind, folders, tmp_path):
 
 
 # --- Refused
+
+
+def test_what_older_programs_saved(folders, tmp_path):
+  """A tagger with a pooler that it never read, labels, and layers of others."""
+  transformers = pytest.importorskip('transformers')
+  folder = copy(folders['minilm'][0], tmp_path / 'old')
+  file = folder / 'model.safetensors'
+  plain = numpy.load_file(file)
+  arrays = {f'module.bert.{name}': array for name, array in plain.items()}
+  width = plain['pooler.dense.bias'].size
+  arrays['module.classifier.weight'] = np.full((3, width), 0.1, np.float32)
+  arrays['module.classifier.bias'] = np.arange(3, dtype=np.float32)
+  arrays['module.fit_denses.0.weight'] = np.zeros((4, width), np.float32)
+  numpy.save_file(arrays, file)
+  labels = {'0': 'O', '1': 'PER', '2': 'LOC'}
+  small_published.change(folder, 'id2label', labels)
+  small_published.change(
+    folder, 'architectures', ['BertForTokenClassification']
+  )
+  found = opened.open_weights(folder)
+  assert 'module.fit_denses.0.weight' in found.set_aside
+  assert (found.heads, found.labels) == (('token_classifier',), labels)
+  weights.import_(folder, tmp_path / 'workdir')
+  weights.export(tmp_path / 'workdir', tmp_path / 'exported')
+  theirs, told = transformers.BertForTokenClassification.from_pretrained(
+    tmp_path / 'exported', output_loading_info=True
+  )
+  assert not told['missing_keys'] and not told['unexpected_keys']
+  assert theirs.config.id2label == {0: 'O', 1: 'PER', 2: 'LOC'}
+  assert theirs.config.label2id == {'O': 0, 'PER': 1, 'LOC': 2}
+  state = theirs.state_dict()
+  for name, array in plain.items():
+    if not name.startswith('pooler.'):
+      np.testing.assert_array_equal(state[f'bert.{name}'].numpy(), array)
+  np.testing.assert_array_equal(state['classifier.bias'].numpy(), [0, 1, 2])
 
 
 def test_nothing_is_written_over(folders, tmp_path):

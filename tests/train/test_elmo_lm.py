@@ -25,7 +25,7 @@ from elmo_store import (
 from small_elmo import NEAR, embed_alone
 
 from data import build, corpus, pipeline, tokenization
-from train import assemble, embed, loop, trained
+from train import assemble, embed, loop, text_counts, trained
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
@@ -283,7 +283,8 @@ TEXT = "The value isn't known.\n\nAn unseenword, too"
 
 
 @pytest.mark.parametrize(
-  ('options', 'split'), [([], str.split), (['--running'], embed.splitter(True))]
+  ('options', 'split'),
+  [([], str.split), (['--running'], text_counts.splitter(True))],
 )
 def test_vectors_are_those_of_the_model(
   options, split, finished, tmp_path, monkeypatch

@@ -174,7 +174,7 @@ def test_either_gelu_fits_where_the_files_do_not_tell(
     _, begun = begin(config)
     assert_equal(begun, arrays(source))
     (line,) = said[1:]
-    assert 'as Hugging Face reads it' in line
+    assert 'read as erf, as Hugging Face does' in line
     assert line.endswith("the run has the form 'tanh'")
 
 

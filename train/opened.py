@@ -245,7 +245,8 @@ def _check_vocabulary(name: str, model: nn.Module, tokenizer: Any) -> list[str]:
     return []
   return [
     f'the weights are of {model.vocab_size:,} pieces, the vocabulary beside'
-    f' them has {from_texts:,}: copy the one that they were trained with'
+    f' them has {from_texts:,}: copy the one that they were trained with, or,'
+    ' where rows of the table are mere padding, save the weights without them'
   ]
 
 

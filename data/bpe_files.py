@@ -8,6 +8,7 @@ model/; gpt-2, encoder.py).
 import hashlib
 import json
 import pathlib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ def read(
   vocab_file: epath.Path,
   merges_file: epath.Path,
   required: Collection[str],
+  declared: Collection[str] = (),
 ) -> tuple[tuple[str, ...], Merges]:
   """Reads a vocabulary and its merges.
 
@@ -32,6 +34,8 @@ def read(
     vocab_file: JSON, piece -> id.
     merges_file: two pieces a line. The same file: a tokenizer.json with both.
     required: pieces that have to be there, whether a merge makes them or not.
+    declared: pieces that no merge has to make: symbols, found in the text as
+      they are. So are those in <> or [], which no text gives.
 
   Returns:
     The pieces in the order of ids, and the merges in their order.
@@ -43,6 +47,11 @@ def read(
   if merges_file == vocab_file:
     model = read_object(vocab_file)['model']
     pieces = in_order(vocab_file, model['vocab'])
+    if not isinstance(model.get('merges'), list):
+      raise ValueError(
+        f'{vocab_file}: model.merges is no list of pairs of pieces, as that of '
+        'a BPE is. Copy it again'
+      )
     lines = [
       (f'{vocab_file}, merge {number:,}', merge)
       for number, merge in enumerate(model['merges'], start=1)
@@ -60,12 +69,15 @@ def read(
   for i, piece in enumerate(pieces):
     if len(piece) == 1 or piece in made or piece in required:
       continue
+    if piece in declared or re.fullmatch(r'<.+>|\[.+\]', piece):
+      continue
     if piece.endswith('</w>') and len(piece) == len('</w>') + 1:
       continue
     raise ValueError(
       f'{vocab_file}: piece {piece!r} (id {i}) is made by none of the '
-      f'{len(merges):,} merges of {merges_file}: the file is cut off, or the '
-      'two do not belong together. Copy both again from one place'
+      f'{len(merges):,} merges of {merges_file}: the file is cut off, the '
+      'two do not belong together, or it is a symbol that no file beside them '
+      'tells of. Copy all of them again from one place'
     )
   return pieces, merges
 
@@ -153,14 +165,15 @@ def _lines(file: epath.Path) -> list[tuple[str, str]]:
 
 
 def _check_merges(
-  lines: Iterable[tuple[str, str | Sequence[str]]],
+  lines: Iterable[tuple[str, Any]],
   vocab_file: epath.Path,
   pieces: Collection[str],
 ) -> Merges:
   seen: dict[tuple[str, ...], str] = {}
   for place, line in lines:
-    merge = tuple(line.split(' ') if isinstance(line, str) else line)
-    if len(merge) != 2 or not all(merge):
+    parts = line.split(' ') if isinstance(line, str) else line
+    merge = tuple(parts) if isinstance(parts, list) else ()
+    if len(merge) != 2 or not all(p and isinstance(p, str) for p in merge):
       raise ValueError(
         f'{place}: expected two pieces with a space between, found '
         f'{str(line)[:60]!r}'

@@ -202,7 +202,12 @@ def load_byte_bpe(vocab_file: epath.Path, merges_file: epath.Path) -> ByteBPE:
       settings that are not ours.
   """
   required = {END_OF_TEXT, *byte_letters()}
-  pieces, merges = bpe_files.read(vocab_file, merges_file, required)
+  pieces, merges = bpe_files.read(
+    vocab_file,
+    merges_file,
+    required,
+    tokenizer_json.declared(vocab_file.parent),
+  )
   told = tokenizer_json.read(vocab_file.parent, 'bytebpe', pieces)
   return make_byte_bpe(pieces, merges, told.added)
 

@@ -210,7 +210,7 @@ def _settings(folder: epath.Path) -> dict[str, Any]:
 # --- Larger vocabularies
 
 # With another one of these the same pieces mean something else.
-_SETTINGS = ('cased', 'words')
+_SETTINGS = ('cased', 'strip_accents', 'words')
 
 
 def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:

@@ -80,7 +80,7 @@ def _wordpiece(
     ),
     'model_input_names': ['input_ids', 'token_type_ids', 'attention_mask'],
     'do_lower_case': not tokenizer.cased,
-    'strip_accents': None,
+    'strip_accents': tokenizer.strip_accents,
     'tokenize_chinese_chars': True,
     **{f'{name[1:-1].lower()}_token': name for name in wordpiece.SPECIALS},
   }

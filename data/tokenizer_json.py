@@ -15,13 +15,8 @@ from typing import Any
 from etils import epath
 from tokenizers import AddedToken
 
-from data import bpe_files
-
-TOKENIZER_FILE = 'tokenizer.json'
-CONFIG_FILE = 'tokenizer_config.json'
-ADDED_FILE = 'added_tokens.json'
-SPECIAL_FILE = 'special_tokens_map.json'
-FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
+from data import bpe_files, tokenizer_files
+from data.tokenizer_files import ADDED_FILE, CONFIG_FILE, FLAGS, TOKENIZER_FILE
 
 # The symbols of each kind that texts never give, whatever a folder says.
 SYMBOLS = {
@@ -30,7 +25,19 @@ SYMBOLS = {
   'bytebpe': ('<|endoftext|>',),
 }
 _CLASSES = {
-  'wordpiece': ('BertTokenizer', 'DistilBertTokenizer', 'ElectraTokenizer'),
+  'wordpiece': (
+    'BertTokenizer',
+    'ConvBertTokenizer',
+    'DPRContextEncoderTokenizer',
+    'DPRQuestionEncoderTokenizer',
+    'DPRReaderTokenizer',
+    'DistilBertTokenizer',
+    'ElectraTokenizer',
+    'LayoutLMTokenizer',
+    'MobileBertTokenizer',
+    'RetriBertTokenizer',
+    'SqueezeBertTokenizer',
+  ),
   'bpe': ('OpenAIGPTTokenizer',),
   'bytebpe': ('GPT2Tokenizer',),
 }
@@ -42,11 +49,11 @@ _CONFIG = {
     'tokenize_chinese_chars': (True,),
     'do_basic_tokenize': (True,),
     'never_split': (None, []),
-    'unk_token': ('[UNK]',),
-    'cls_token': ('[CLS]',),
-    'sep_token': ('[SEP]',),
-    'pad_token': ('[PAD]',),
-    'mask_token': ('[MASK]',),
+    'unk_token': ('[UNK]', None),
+    'cls_token': ('[CLS]', None),
+    'sep_token': ('[SEP]', None),
+    'pad_token': ('[PAD]', None),
+    'mask_token': ('[MASK]', None),
   },
   'bpe': {'unk_token': ('<unk>',)},
   'bytebpe': {'add_prefix_space': (False,), 'add_bos_token': (False,)},
@@ -98,6 +105,7 @@ class Settings:
 
   Attributes:
     cased: of WordPiece; None: nobody told.
+    strip_accents: of WordPiece; None: uncased text loses its accents.
     max_word_chars: of WordPiece, the longest word that is not unknown; None:
       nobody told.
     added: tokens that are found in the text before anything else is, in the
@@ -105,6 +113,7 @@ class Settings:
   """
 
   cased: bool | None = None
+  strip_accents: bool | None = None
   max_word_chars: int | None = None
   added: tuple[AddedToken, ...] = ()
 
@@ -133,20 +142,26 @@ def read(
   ours = folder / bpe_files.SETTINGS_FILE
   if ours.exists():
     found = bpe_files.read_object(ours)
-    added = (AddedToken(**record) for record in found.get('added', ()))
+    try:
+      added = tuple(AddedToken(**token) for token in found.get('added', ()))
+    except TypeError as error:
+      raise ValueError(
+        f'{ours}: `added` is not what was written there ({error}); copy the '
+        'folder again'
+      ) from None
     return Settings(
-      found.get('cased'), found.get('max_word_chars'), tuple(added)
+      found.get('cased'),
+      found.get('strip_accents') if cased is None else None,
+      found.get('max_word_chars'),
+      added,
     )
-  config, whole, legacy, special = (
-    bpe_files.read_object(file) if file.exists() else {}
-    for name in (CONFIG_FILE, TOKENIZER_FILE, ADDED_FILE, SPECIAL_FILE)
-    for file in [folder / name]
-  )
+  strip_accents = None
+  config, whole, legacy, special = tokenizer_files.read(folder)
   problems = [*_check_config(kind, config), *_check_whole(kind, whole, pieces)]
   if kind == 'wordpiece' and cased is None:
-    cased, case_problems = _case(config, whole)
+    cased, strip_accents, case_problems = _case(config, whole)
     problems += case_problems
-  where, records = _added_records(config, whole, legacy, special)
+  where, records = _added_records(pieces, config, whole, legacy, special)
   added, added_problems = _check_added(kind, pieces, where, records)
   problems += added_problems
   if problems:
@@ -157,7 +172,18 @@ def read(
       + '\nCorrect the file if it is wrong, else take weights of another kind'
     )
   max_word_chars = whole.get('model', {}).get('max_input_chars_per_word')
-  return Settings(cased, max_word_chars, added)
+  return Settings(cased, strip_accents, max_word_chars, added)
+
+
+def declared(folder: epath.Path) -> set[str]:
+  """Returns the added and special tokens that a folder's files tell of.
+
+  Raises:
+    ValueError: if one is damaged.
+  """
+  config, whole, legacy, special = tokenizer_files.read(folder)
+  named = [config.get('added_tokens_decoder'), whole.get('added_tokens')]
+  return {*legacy, *_strings(special), *_strings(named)}
 
 
 def kind_of(file: epath.Path) -> str:
@@ -199,9 +225,7 @@ def with_added(
 
 
 def _check_config(kind: str, config: Mapping[str, Any]) -> Iterator[str]:
-  name = config.get('tokenizer_class')
-  if isinstance(name, str):
-    name = name.removesuffix('Fast')
+  name = _class(config)
   if name not in (*_ANY_CLASS, *_CLASSES[kind]):
     expected = ' or '.join((*_CLASSES[kind], *_ANY_CLASS[1:]))
     yield f'{CONFIG_FILE}: tokenizer_class is {name!r}, expected {expected}'
@@ -220,7 +244,8 @@ def _check_whole(
   """Of a tokenizer.json; `whole` is empty where there is none."""
   if not whole:
     return
-  if not isinstance((whole.get('model') or {}).get('vocab'), dict):
+  vocab = (whole.get('model') or {}).get('vocab')
+  if not isinstance(vocab, dict) or {*map(type, vocab.values())} != {int}:
     yield (
       f'{TOKENIZER_FILE}: model.vocab is no object piece -> id, as that of '
       'WordPiece or BPE is'
@@ -237,60 +262,58 @@ def _check_whole(
       yield _differs(TOKENIZER_FILE, key, found, allowed)
   # Some programs strip pieces that are white space, which no text gives.
   names = dict(enumerate(piece.strip() for piece in pieces))
-  vocab = whole['model']['vocab']
   if any(names.get(i) != piece.strip() for piece, i in vocab.items()):
     yield (
       f'{TOKENIZER_FILE}: model.vocab, {len(vocab):,} pieces, is another than '
       f'that of the files beside it, {len(pieces):,} pieces'
     )
-  around = _around(whole.get('post_processor'))
+  around = tokenizer_files.around(whole.get('post_processor'))
   if around not in ([], _AROUND[kind]):
     yield _differs(
       TOKENIZER_FILE, 'post_processor', around, ([], _AROUND[kind])
     )
 
 
-def _around(processor: Mapping[str, Any] | None) -> list[str]:
-  """What a post-processor puts round a text."""
-  if processor is None or processor.get('type') == 'ByteLevel':
-    return []
-  if processor.get('type') == 'BertProcessing':
-    return [processor['cls'][0], processor['sep'][0]]
-  if processor.get('type') == 'TemplateProcessing':
-    return [
-      part['SpecialToken']['id']
-      for part in processor['single']
-      if 'SpecialToken' in part
-    ]
-  return [str(processor.get('type'))]
+def _class(config: Mapping[str, Any]) -> Any:
+  """The class of a tokenizer, without Fast; None if none is told."""
+  name = config.get('tokenizer_class')
+  return name.removesuffix('Fast') if isinstance(name, str) else name
 
 
 def _case(
   config: Mapping[str, Any], whole: Mapping[str, Any]
-) -> tuple[bool | None, list[str]]:
-  """Returns `cased` and what contradicts itself."""
-  normalizer = whole.get('normalizer') or {}
+) -> tuple[bool | None, bool | None, list[str]]:
+  """Returns `cased`, `strip_accents` and what contradicts itself."""
   told = [
     (where, key, settings[key], settings.get('strip_accents'))
     for where, key, settings in (
       (CONFIG_FILE, 'do_lower_case', config),
-      (f'{TOKENIZER_FILE}, normalizer', 'lowercase', normalizer),
+      (
+        f'{TOKENIZER_FILE}, normalizer',
+        'lowercase',
+        whole.get('normalizer') or {},
+      ),
     )
     if isinstance(settings.get(key), bool)
   ]
-  problems = [
-    f'{where}: strip_accents is {accents} and {key} is {lower}, expected both '
-    'alike'
-    for where, key, lower, accents in told
-    if accents not in (None, lower)
-  ]
-  if len({lower for _, _, lower, _ in told}) > 1:
-    said = ', '.join(f'{where}: {key} is {x}' for where, key, x, _ in told)
+  if not told:
+    return None, config.get('strip_accents'), []
+  problems = []
+  # BERT's classes make the normalizer anew, from their own settings.
+  if _class(config) not in _CLASSES['wordpiece'] and 1 < len(
+    {(lower, lower if x is None else x) for _, _, lower, x in told}
+  ):
+    said = ', '.join(
+      f'{where}: {key} is {lower} and strip_accents is {accents}'
+      for where, key, lower, accents in told
+    )
     problems.append(f'{said}; expected the same in both')
-  return (not told[0][2] if told else None), problems
+  _, _, lower, accents = told[0]
+  return not lower, accents, problems
 
 
 def _added_records(
+  pieces: Sequence[str],
   config: Mapping[str, Any],
   whole: Mapping[str, Any],
   legacy: Mapping[str, Any],
@@ -303,9 +326,11 @@ def _added_records(
   if decoder := config.get('added_tokens_decoder'):
     return CONFIG_FILE, [(int(i), token) for i, token in decoder.items()]
   specials = {*_strings(config), *_strings(special)}
+  named = set(_strings(special))
+  inside = {name: i for i, name in enumerate(pieces) if name in named}
   return ADDED_FILE, [
     (i, {'content': name, 'special': name in specials})
-    for name, i in legacy.items()
+    for name, i in (inside | legacy).items()
   ]
 
 

@@ -43,10 +43,12 @@ class WordPiece:
     tokenizer: adds no special tokens and recognises none but `added` in the
       text.
     pieces: the vocabulary in the order of ids.
-    cased: False: text is lower-cased and its accents are stripped.
+    cased: False: text is lower-cased and, but for `strip_accents`, its accents
+      are stripped.
     pad_id: of [PAD], and so on.
     max_word_chars: a longer word is [UNK]. Files of Hugging Face say 100.
     added: tokens that a publisher added; they are found in the text first.
+    strip_accents: None: if the text is lower-cased.
   """
 
   tokenizer: tokenizers.Tokenizer
@@ -59,6 +61,7 @@ class WordPiece:
   mask_id: int
   max_word_chars: int = MAX_WORD_CHARS
   added: tuple[tokenizers.AddedToken, ...] = ()
+  strip_accents: bool | None = None
 
   # See `tokenization.Tokenizer`.
   white_space: ClassVar[str] = 'ignored'
@@ -72,13 +75,17 @@ class WordPiece:
   def fingerprint(self) -> str:
     """Hex digest of the vocabulary and the settings."""
     settings = [list(self.pieces), self.cased, self.max_word_chars]
+    if self.strip_accents is not None:
+      settings.append({'strip_accents': self.strip_accents})
     settings += map(tokenizer_json.record, self.added)
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
   @property
   def description(self) -> str:
     """A few words for people."""
-    return f'WordPiece, {"cased" if self.cased else "uncased"}'
+    case = 'cased' if self.cased else 'uncased'
+    accents = {None: '', False: ', accents kept', True: ', accents stripped'}
+    return f'WordPiece, {case}{accents[self.strip_accents]}'
 
   def continuations(self) -> np.ndarray:
     """Returns bool [V]: the pieces that continue a word."""
@@ -152,6 +159,7 @@ class WordPiece:
     settings = {
       'type': 'wordpiece',
       'cased': self.cased,
+      'strip_accents': self.strip_accents,
       'max_word_chars': self.max_word_chars,
       'added': [tokenizer_json.record(token) for token in self.added],
     }
@@ -196,7 +204,11 @@ def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
   if cased is None:
     cased = looks_cased(pieces)
   return _from_pieces(
-    pieces, cased, told.max_word_chars or MAX_WORD_CHARS, told.added
+    pieces,
+    cased,
+    told.max_word_chars or MAX_WORD_CHARS,
+    told.added,
+    told.strip_accents,
   )
 
 
@@ -238,11 +250,13 @@ def looks_cased(pieces: Iterable[str]) -> bool:
   return changed > 0.01 * len(pieces)
 
 
-def _normalizer(cased: bool) -> normalizers.Normalizer:
+def _normalizer(
+  cased: bool, strip_accents: bool | None = None
+) -> normalizers.Normalizer:
   return normalizers.BertNormalizer(
     clean_text=True,
     handle_chinese_chars=True,
-    strip_accents=not cased,
+    strip_accents=not cased if strip_accents is None else strip_accents,
     lowercase=not cased,
   )
 
@@ -252,7 +266,11 @@ def _from_pieces(
   cased: bool,
   max_word_chars: int = MAX_WORD_CHARS,
   added: Sequence[tokenizers.AddedToken] = (),
+  strip_accents: bool | None = None,
 ) -> WordPiece:
+  # One way to say one thing: the fingerprint tells of it.
+  if strip_accents is (not cased):
+    strip_accents = None
   ids = {piece: i for i, piece in enumerate(pieces)}
   tokenizer = tokenizers.Tokenizer(
     models.WordPiece(
@@ -262,7 +280,7 @@ def _from_pieces(
       continuing_subword_prefix=PREFIX,
     )
   )
-  tokenizer.normalizer = _normalizer(cased)
+  tokenizer.normalizer = _normalizer(cased, strip_accents)
   tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
   tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
   tokenizer.add_tokens(list(added))
@@ -273,6 +291,7 @@ def _from_pieces(
     *(ids[special] for special in SPECIALS),
     max_word_chars,
     tuple(added),
+    strip_accents,
   )
 
 

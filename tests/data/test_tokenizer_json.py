@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+import tokenizers
 import transformers
 
 from data import (
@@ -148,6 +149,30 @@ def test_added_tokens_in_older_files(sesame_data, tmp_path):
   assert 101 not in ours.encode_batch(['[CLS] [E]'])[0]
 
 
+def test_symbols_inside_a_vocabulary(tmp_path):
+  """`tokenizers` puts those that it is told of before all others."""
+  theirs = tokenizers.ByteLevelBPETokenizer()
+  symbols = ['<pad>', 'PAUSE', '<|endoftext|>']
+  theirs.train_from_iterator(TEXTS, 300, special_tokens=symbols)
+  theirs.save_model(str(tmp_path))
+  with pytest.raises(ValueError, match=r"'PAUSE' \(id 1\) is made by none"):
+    tokenization.load(tmp_path)
+  special = tmp_path / 'special_tokens_map.json'
+  special.write_text('{"pad_token": "<pad>", "sep_token": "PAUSE"}')
+  older = tokenization.load(tmp_path)
+  special.unlink()
+  theirs.save(str(tmp_path / 'tokenizer.json'))
+  ours = tokenization.load(tmp_path)
+  assert older.fingerprint == ours.fingerprint
+  texts = [*TEXTS, 'a PAUSE <pad>']
+  assert ours.pieces[:3] == tuple(symbols)
+  assert ours.encode_batch(texts) == [theirs.encode(t).ids for t in texts]
+  assert 1 in ours.encode_batch(texts)[-1]
+  ours.save(tmp_path / 'saved')
+  again = tokenization.load(tmp_path / 'saved')
+  assert again.fingerprint == ours.fingerprint
+
+
 # --- Settings
 
 
@@ -158,7 +183,6 @@ def test_added_tokens_in_older_files(sesame_data, tmp_path):
       'bert',
       {
         'tokenize_chinese_chars': False,
-        'strip_accents': False,
         'do_basic_tokenize': False,
         'never_split': ['x'],
         'tokenizer_class': 'BertJapaneseTokenizer',
@@ -172,7 +196,6 @@ def test_added_tokens_in_older_files(sesame_data, tmp_path):
       },
       [
         'tokenizer_config.json: tokenize_chinese_chars is false, expected true',
-        'strip_accents is False and do_lower_case is True, expected both alike',
         'do_basic_tokenize is false, expected true',
         r'never_split is \["x"\], expected null or \[\]',
         "tokenizer_class is 'BertJapaneseTokenizer', expected BertTokenizer",
@@ -185,9 +208,12 @@ def test_added_tokens_in_older_files(sesame_data, tmp_path):
     ),
     (
       'bert',
-      {'do_lower_case': False},
+      {
+        'do_lower_case': False,
+        'tokenizer_class': 'PreTrainedTokenizerFast',
+      },
       {},
-      ['do_lower_case is False, .*lowercase is True; expected the same in bo'],
+      ['do_lower_case is False .*lowercase is True .*; expected the same in b'],
     ),
     ('bert', {}, {'normalizer': None}, ['normalizer.type is null, expected']),
     (
@@ -244,6 +270,39 @@ def test_other_settings_are_refused_all_at_once(
       raise error.value
 
 
+def test_damaged_files_are_named(edited):
+  template = {'type': 'TemplateProcessing', 'pair': []}
+  for changes, messages in (
+    (
+      {
+        'normalizer': 'x',
+        'added_tokens': [{'id': 3, 'special': 1}, 'y'],
+        'model.max_input_chars_per_word': '9',
+      },
+      [
+        'tokenizer.json: normalizer is "x", expected an object or null',
+        'model.max_input_chars_per_word is "9", expected a number or null',
+        'added_tokens[0].content is null, expected a string',
+        'added_tokens[0].special is 1, expected true or false',
+        'added_tokens[1] is "y", expected an object',
+      ],
+    ),
+    (
+      {'post_processor': template},
+      ['tokenizer.json: post_processor is {"type": "TemplateProcessing", "p'],
+    ),
+  ):
+    with pytest.raises(ValueError, match='has damaged files of a') as error:
+      tokenization.load(edited('bert', tokenizer=changes))
+    for message in messages:
+      assert message in str(error.value)
+    assert str(error.value).count('\n  ') == len(messages)
+  for merges in (None, [5], [['a', 1]]):
+    folder = edited('gpt2', tokenizer={'model.merges': merges})
+    with pytest.raises(ValueError, match=r'tokenizer.json[:,] (model\.)?merge'):
+      tokenization.load(folder)
+
+
 def test_other_models_and_other_vocabularies(folders, edited, sesame_data):
   folder = edited('bert', tokenizer={'model.type': 'Unigram'})
   with pytest.raises(ValueError, match=r"json: model.type is 'Unigram'"):
@@ -285,6 +344,41 @@ def test_case_beside_a_tokenizer_json(edited):
   )
   assert tokenization.load(folder).cased
   assert not tokenization.load(folder, cased=False).cased
+
+
+def test_classes_of_bert_follow_their_config(edited, tmp_path):
+  """Whatever the normalizer of tokenizer.json says."""
+  normalizer = {
+    'type': 'BertNormalizer',
+    'clean_text': True,
+    'handle_chinese_chars': True,
+    'strip_accents': None,
+    'lowercase': True,
+  }
+  splitter = {'type': 'BertPreTokenizer'}
+  fingerprints = set()
+  for lower, accents in ((False, None), (True, False), (False, True)):
+    config = {
+      'do_lower_case': lower,
+      'strip_accents': accents,
+      'mask_token': None,
+      'tokenizer_class': 'MobileBertTokenizerFast',
+    }
+    whole = {
+      'normalizer': {'type': 'Sequence', 'normalizers': [normalizer]},
+      'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [splitter]},
+    }
+    folder = edited('bert', tokenizer_config=config, tokenizer=whole)
+    ours = tokenization.load(folder)
+    theirs = transformers.BertTokenizer.from_pretrained(folder)
+    expected = theirs(list(TEXTS), add_special_tokens=False)['input_ids']
+    assert ours.encode_batch(TEXTS) == expected
+    assert (ours.cased, ours.strip_accents) == (not lower, accents)
+    fingerprints.add(ours.fingerprint)
+    ours.save(tmp_path / 'saved')
+    assert tokenization.load(tmp_path / 'saved').fingerprint == ours.fingerprint
+    same_as_theirs(ours, tmp_path / 'exported', TEXTS)
+  assert len(fingerprints) == 3
 
 
 # --- Written for others

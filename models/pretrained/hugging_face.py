@@ -1,7 +1,9 @@
 """Writes our weights as folders that Hugging Face's classes open."""
 
+import contextlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import safetensors.numpy
@@ -11,6 +13,7 @@ from flax import linen as nn
 from models import bert, gpt
 from models.pretrained import bert as pretrained_bert
 from models.pretrained import gpt as pretrained_gpt
+from models.pretrained import weight_files
 
 CONFIG_FILE = 'config.json'
 WEIGHTS_FILE = 'model.safetensors'
@@ -65,20 +68,25 @@ def write_folder(
       config['label2id'] = {name: i for i, name in enumerate(names)}
   config |= dict(extra_config or {})
   folder.mkdir(parents=True, exist_ok=True)
-  _write(
-    folder / WEIGHTS_FILE,
-    # What PyTorch's readers ask for.
-    safetensors.numpy.save(arrays, metadata={'format': 'pt'}),
-  )
-  text = json.dumps(config, indent=2, sort_keys=True) + '\n'
-  _write(folder / CONFIG_FILE, text.encode())
+  metadata = {'format': 'pt'}  # PyTorch's readers ask for it
+  with _partial(folder / WEIGHTS_FILE) as file:
+    if weight_files.is_remote(file):
+      file.write_bytes(safetensors.numpy.save(arrays, metadata))
+    else:  # without another copy in memory
+      file.touch()
+      mode = os.stat(file).st_mode
+      safetensors.numpy.save_file(arrays, file, metadata)
+      os.chmod(file, mode)  # else nobody else may read it
+  with _partial(folder / CONFIG_FILE) as file:
+    file.write_text(json.dumps(config, indent=2, sort_keys=True) + '\n')
 
 
-def _write(file: epath.Path, data: bytes) -> None:
-  """Writes a file under another name, and gives it its own at the end."""
+@contextlib.contextmanager
+def _partial(file: epath.Path) -> Iterator[epath.Path]:
+  """Yields another name for a file, which gets its own at the end."""
   partial = file.with_name(f'{file.name}.partial')
   try:
-    partial.write_bytes(data)
+    yield partial
     partial.replace(file)
   finally:
     partial.unlink(missing_ok=True)

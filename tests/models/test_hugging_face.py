@@ -145,6 +145,7 @@ def test_folders_are_not_written_over(tmp_path):
   )
   names = {'notes', 'config.json', 'model.safetensors'}
   assert {path.name for path in tmp_path.iterdir()} == names
+  assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
   config = json.loads((tmp_path / 'config.json').read_text())
   assert config['pad_token_id'] == 7
   model, params = published_cases.make_bert('BertForPreTraining')

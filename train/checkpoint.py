@@ -187,6 +187,14 @@ def latest_step(workdir: epath.PathLike) -> int | None:
     return manager.latest_step()
 
 
+def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
+  """Returns the folder of a workdir's checkpoints and the newest step."""
+  folder, step = checkpoint_folder(workdir), latest_step(workdir)
+  if step is None:
+    raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
+  return folder, step
+
+
 def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
   """Returns the shapes of a workdir's newest parameters; reads no array.
 
@@ -197,10 +205,7 @@ def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
     FileNotFoundError: if there is no complete checkpoint.
     ValueError: if it is damaged.
   """
-  folder = checkpoint_folder(workdir)
-  step = latest_step(workdir)
-  if step is None:
-    raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
+  folder, step = _newest(workdir)
   try:
     metadata = ocp.PyTreeCheckpointHandler().metadata(folder / str(step) / ITEM)
     return _shapes_of(metadata.tree['params'])
@@ -223,10 +228,7 @@ def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
     FileNotFoundError: if there is no complete checkpoint.
     ValueError: if it is damaged.
   """
-  folder = checkpoint_folder(workdir)
-  step = latest_step(workdir)
-  if step is None:
-    raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
+  folder, step = _newest(workdir)
   restored, fault = _restore_step(
     folder, step, {'params': params_shapes}, partial=True
   )

@@ -5,10 +5,11 @@ them chosen, D width.
 """
 
 import collections
+import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,8 @@ FEWEST_TOKENS, MOST_TOKENS = 4096, 131_072
 ENCODED_TEXTS, ENCODED_CHARACTERS = 1024, 1_000_000  # at a time
 
 
-class _Text(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Text:
   ids: list[int]
   words: list[str] | None
   word_lengths: list[int] | None

@@ -1,0 +1,1 @@
+"""Labelled sets: their files, inputs, scores and submissions."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data.tasks import measures
+from data.tasks import matching, measures
 from data.tasks.examples import (
   Example,
   Prediction,
@@ -16,7 +16,6 @@ from data.tasks.examples import (
 )
 
 _BLOCK = 1 << 21  # weights held at a time by the bootstrap
-_NAMED = 3  # ids that an error names
 
 
 def score(
@@ -59,7 +58,8 @@ def bootstrap(
   """Returns percentile intervals of what `score` returns.
 
   Examples are drawn with replacement: texts, questions, sentences of words.
-  Nothing is approximated; ranks are those within the resample.
+  Nothing is approximated; ranks are those within the resample. A group's
+  interval is of the resamples that drew of the group.
 
   Args:
     task: see `score`, which has the errors too.
@@ -88,7 +88,7 @@ def bootstrap(
       values[name].append(value)
   ends = ((1 - level) / 2, (1 + level) / 2)
   return {
-    name: tuple(np.quantile(np.concatenate(value), ends).tolist())
+    name: tuple(np.nanquantile(np.concatenate(value), ends).tolist())
     for name, value in values.items()
   }
 
@@ -118,41 +118,6 @@ def glue_score(
   return float(np.mean([np.mean(list(of.values())) for of in kept.values()]))
 
 
-def match(
-  task: Task, examples: Sequence[Example], predictions: Iterable[Prediction]
-) -> list[Prediction]:
-  """Returns the examples' predictions in the examples' order.
-
-  Raises:
-    ValueError: if there are no examples, or ids are missing, unknown or twice
-      there.
-  """
-  if not examples:
-    raise ValueError(f'{task.name}: found no examples, expected at least one')
-  predictions = list(predictions)
-  found = {prediction.id: prediction for prediction in predictions}
-  expected = {example.id for example in examples}
-  for what, ids in (
-    ('examples share the id', _twice(x.id for x in examples)),
-    ('are predicted more than once', _twice(x.id for x in predictions)),
-    ('have no prediction', [x.id for x in examples if x.id not in found]),
-    ('are of no example', [name for name in found if name not in expected]),
-  ):
-    if ids:
-      named = ', '.join(repr(name) for name in ids[:_NAMED])
-      rest = f' and {len(ids) - _NAMED:,} more' if len(ids) > _NAMED else ''
-      raise ValueError(
-        f'{task.name}: ids {what}: {named}{rest}; expected one prediction of '
-        f'each of {len(examples):,} examples'
-      )
-  return [found[example.id] for example in examples]
-
-
-def _twice(ids: Iterable[str]) -> list[str]:
-  """Returns the ids that occur more than once."""
-  return [name for name, n in collections.Counter(ids).items() if n > 1]
-
-
 def _measure(
   task: Task, examples: Sequence[Example], predictions: Iterable[Prediction]
 ) -> tuple[measures.Measure, int]:
@@ -163,7 +128,7 @@ def _measure(
       f'{task.name}: found metrics {sorted(unknown)}; expected some of '
       f'{measures.METRICS[task.kind]} for a task of kind {task.kind!r}'
     )
-  answers = [x.answer for x in match(task, examples, predictions)]
+  answers = [x.answer for x in matching.match(task, examples, predictions)]
   bare = [example.id for example in examples if not _is_labelled(example)]
   if bare:
     raise ValueError(
@@ -177,8 +142,10 @@ def _measure(
   def measure(weights: np.ndarray) -> dict[str, np.ndarray]:
     values = basic(weights)
     for group in names:
-      of_group = basic(weights * (groups == group))
-      values |= {f'{metric}/{group}': v for metric, v in of_group.items()}
+      of_group = weights * (groups == group)
+      is_drawn = of_group.any(1)
+      for metric, value in basic(of_group).items():
+        values[f'{metric}/{group}'] = np.where(is_drawn, value, np.nan)
     return values
 
   return measure, len(examples)

@@ -28,8 +28,9 @@ def score(
   (where SciPy says nan). Accuracy is over all examples, groups or not, as in
   RACE's overall figure; where examples have groups, there is METRIC/GROUP
   besides. Macro F1 is over the classes that occur. Entities are conlleval's.
-  Answers are scored as by SQuAD 2.0's script, which agrees with 1.1's unless a
-  right answer consists of articles and punctuation; where a question has no
+  Answers are scored as by SQuAD 2.0's script, which agrees with 1.1's unless
+  both the right and the given answer are articles and punctuation alone (three
+  questions of 1.1's dev set have such right answers); where questions have no
   answer there are also its HasAns_exact, HasAns_f1, NoAns_exact, NoAns_f1.
 
   Args:

@@ -1,0 +1,171 @@
+"""Questions and windows of the texts that they are about.
+
+As google-research/bert has it (run_squad.py): windows of a text start every so
+many tokens, and of the windows that show a token the one with most on both of
+its sides speaks for it. Answers are found, and given back, by the characters of
+the text.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from data.tasks.examples import SpanExample
+from data.tasks.features import Features, Symbols, flatten
+from data.tokenization import WordPiece
+
+_CHUNK = 2_000  # texts whose ids and places are Python's objects at one time
+
+
+def encode(
+  examples: Sequence[SpanExample],
+  tokenizer: WordPiece,
+  symbols: Symbols,
+  max_length: int,
+  doc_stride: int,
+  max_query: int,
+) -> Features:
+  """Returns the windows of all questions; see `framing.encode`.
+
+  Raises:
+    ValueError: if a row has no room for the longest question and a token of the
+      text.
+  """
+  if max_length < max_query + 4 or doc_stride < 1:
+    raise ValueError(
+      f'max_length is {max_length}, max_query {max_query} and doc_stride '
+      f'{doc_stride}: [CLS] question [SEP] and [SEP] leave no room for a text, '
+      'or its windows do not advance'
+    )
+  contexts = encode_contexts(tokenizer, [e.context for e in examples])
+  texts = list(dict.fromkeys(e.question for e in examples))
+  questions = {
+    text: np.array(ids, np.int32)
+    for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)
+  }
+  first, between, last = (np.array([i], np.int32) for i in symbols)
+  rows, second_starts, numbers, labels = [], [], [], []
+  places, max_context = [], []
+  lost = np.zeros(len(examples), np.int64)
+  inexact = 0
+  for number, example in enumerate(examples):
+    ids, spans = contexts[example.context]
+    question = questions[example.question]
+    lost[number] = max(0, len(question) - max_query)
+    question = question[:max_query]
+    answer = None
+    if example.answers:
+      text, start = example.answers[0]
+      answer = locate(spans, start, start + len(text))
+      inexact += answer is None or not _is_exact(
+        spans, answer, start, start + len(text)
+      )
+    windows = _windows(len(ids), max_length - len(question) - 3, doc_stride)
+    owners = _owners(windows, len(ids))
+    shift = len(question) + 2
+    for window, (begin, end) in enumerate(windows):
+      rows.append((first, question, between, ids[begin:end], last))
+      second_starts.append(shift)
+      numbers.append(number)
+      places.append(spans[begin:end])
+      max_context.append(owners[begin:end] == window)
+      if answer and begin <= answer[0] and answer[1] < end:
+        labels.append([shift + i - begin for i in answer])
+      else:
+        labels.append((0, 0))
+  tokens, offsets = flatten(rows)
+  token_spans = np.full((len(tokens), 2), -1, np.int32)
+  is_best = np.zeros(len(tokens), bool)
+  for begin, span, best in zip(
+    offsets[:-1] + second_starts, places, max_context, strict=True
+  ):
+    token_spans[begin : begin + len(span)] = span
+    is_best[begin : begin + len(span)] = best
+  told = np.array([e.is_labelled for e in examples], bool)
+  return Features(
+    kind='span',
+    num_rows=1,
+    tokens=tokens,
+    offsets=offsets,
+    second_starts=np.array(second_starts, np.int32),
+    labels=np.array(labels, np.int32).reshape(-1, 2),
+    label_mask=told[numbers],
+    examples=np.array(numbers, np.int32),
+    token_spans=token_spans,
+    max_context=is_best,
+    truncated=int(np.count_nonzero(lost)),
+    tokens_lost=int(lost.sum()),
+    inexact=inexact,
+  )
+
+
+def encode_contexts(
+  tokenizer: WordPiece, texts: Sequence[str]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+  """Encodes each different text once.
+
+  Returns:
+    Of each its ids, int32 [T], and where they are from, int32 [T, 2]: the first
+    character and the one after the last.
+  """
+  texts = list(dict.fromkeys(texts))
+  encoded = {}
+  for first in range(0, len(texts), _CHUNK):
+    chunk = texts[first : first + _CHUNK]
+    for text, (ids, spans) in zip(
+      chunk, tokenizer.encode_with_spans(chunk), strict=True
+    ):
+      spans = np.array(spans, np.int32).reshape(-1, 2)
+      encoded[text] = np.array(ids, np.int32), spans
+  return encoded
+
+
+def locate(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
+  """Returns the first and the last token of a stretch of a text.
+
+  Args:
+    spans: int32 [T, 2], see `encode_contexts`.
+    start: the first character.
+    end: the one after the last.
+
+  Returns:
+    The last token that does not begin after the stretch does, and the first
+    that does not end before it; None if that is none.
+  """
+  first = int(np.searchsorted(spans[:, 0], start, side='right')) - 1
+  last = int(np.searchsorted(spans[:, 1], end, side='left'))
+  if first < 0 or last == len(spans):
+    return None
+  return first, last
+
+
+def _is_exact(
+  spans: np.ndarray, tokens: tuple[int, int], start: int, end: int
+) -> bool:
+  return bool(spans[tokens[0], 0] == start and spans[tokens[1], 1] == end)
+
+
+def _windows(length: int, room: int, stride: int) -> list[tuple[int, int]]:
+  """Returns begin and end of each window; of an empty text there is one."""
+  windows, begin = [], 0
+  while True:
+    end = min(begin + room, length)
+    windows.append((begin, end))
+    if end == length:
+      return windows
+    begin += min(stride, room)
+
+
+def _owners(windows: Sequence[tuple[int, int]], length: int) -> np.ndarray:
+  """Returns which window speaks for each token, int64 [length].
+
+  The one with the highest min(tokens before, tokens after) + 0.01 x its length,
+  the first of equals (run_squad.py, `_check_is_max_context`).
+  """
+  if len(windows) == 1:
+    return np.zeros(length, np.int64)
+  begins, ends = np.array(windows).T[:, :, None]
+  places = np.arange(length)
+  before, after = places - begins, ends - 1 - places
+  score = np.minimum(before, after) + 0.01 * (ends - begins)
+  return np.where((before >= 0) & (after >= 0), score, -1).argmax(axis=0)

@@ -31,18 +31,20 @@ def encode(
     ValueError: if a row has no room for the longest question and a token of the
       text.
   """
-  if max_length < max_query + 4 or doc_stride < 1:
-    raise ValueError(
-      f'max_length is {max_length}, max_query {max_query} and doc_stride '
-      f'{doc_stride}: [CLS] question [SEP] and [SEP] leave no room for a text, '
-      'or its windows do not advance'
-    )
+  if doc_stride < 1:
+    raise ValueError(f'doc_stride is {doc_stride}: windows would not advance')
   contexts = encode_contexts(tokenizer, [e.context for e in examples])
   texts = list(dict.fromkeys(e.question for e in examples))
   questions = {
     text: np.array(ids, np.int32)
     for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)
   }
+  longest = min(max(map(len, questions.values()), default=0), max_query)
+  if max_length < longest + 4:
+    raise ValueError(
+      f'max_length is {max_length}: a question of {longest} tokens and three '
+      'symbols leave no room for the text that it is about'
+    )
   first, between, last = (np.array([i], np.int32) for i in symbols)
   rows, second_starts, numbers, labels = [], [], [], []
   places, max_context = [], []

@@ -4,7 +4,6 @@ As google-research/bert has it (run_squad.py, `write_predictions`), but that an
 answer is the stretch of the text itself that its tokens are from.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -141,27 +140,6 @@ def _answer(
   )
 
 
-def apply_threshold(
-  predictions: Sequence[Prediction], threshold: float
-) -> list[Prediction]:
-  """Returns what `decode` with `allow_no_answer` says at another threshold."""
-  changed = []
-  for prediction in predictions:
-    answer = best_text(prediction)
-    if prediction.no_answer > threshold:
-      answer = ''
-    chance = dict(prediction.n_best)[answer]
-    changed.append(
-      dataclasses.replace(prediction, answer=answer, probabilities=(chance,))
-    )
-  return changed
-
-
-def best_text(prediction: Prediction) -> str:
-  """Returns the best answer, whether there may be none or not."""
-  return next((text for text, _ in prediction.n_best if text), '')
-
-
 def tune_threshold(
   examples: Sequence[SpanExample],
   predictions: Sequence[Prediction],
@@ -171,8 +149,8 @@ def tune_threshold(
 
   Args:
     examples: questions with and without answers.
-    predictions: of each, in their order; their answers do not matter, see
-      `best_text`.
+    predictions: of each, in their order; whether they say that there is no
+      answer does not matter.
     score_fn: (example, answer) -> its F1, the answer empty for none.
 
   Returns:
@@ -182,7 +160,7 @@ def tune_threshold(
   margins = np.array([prediction.no_answer for prediction in predictions])
   gains = np.array(
     [
-      score_fn(example, best_text(prediction)) - score_fn(example, '')
+      score_fn(example, _best_text(prediction)) - score_fn(example, '')
       for example, prediction in zip(examples, predictions, strict=True)
     ],
     np.float64,
@@ -195,3 +173,8 @@ def tune_threshold(
   if sums[best] <= 0:
     return float(np.nextafter(margins[0], -np.inf))
   return float(margins[best])
+
+
+def _best_text(prediction: Prediction) -> str:
+  """Returns the best answer, whether there may be none or not."""
+  return next((text for text, _ in prediction.n_best if text), '')

@@ -1,4 +1,4 @@
-"""Sentences whose words have tags, and the words' values out of rows.
+"""Sentences whose words have tags, as rows of tokens.
 
 Every word of every sentence has one labelled token in one row, however long the
 sentence is.
@@ -85,26 +85,6 @@ def encode(
     truncated=truncated,
     tokens_lost=tokens_lost,
   )
-
-
-def by_word(
-  features: Features, values: Sequence[np.ndarray]
-) -> list[np.ndarray]:
-  """Returns what a model says of the words, sentence by sentence.
-
-  Args:
-    features: of sentences.
-    values: of each feature an array [T, ...], T at least its length.
-
-  Returns:
-    Of each sentence an array [W, ...], W its words.
-  """
-  found: dict[int, list[np.ndarray]] = {}
-  for i, example in enumerate(features.examples.tolist()):
-    # The words of a sentence stand in order, in its rows one after the other.
-    labelled = np.flatnonzero(features.word_index[features.place(i)] >= 0)
-    found.setdefault(example, []).append(values[i][labelled])
-  return [np.concatenate(found[example]) for example in sorted(found)]
 
 
 def _groups(

@@ -92,13 +92,12 @@ def flatten(
   """Joins rows that are given in parts.
 
   Args:
-    rows: of each row the parts that it consists of, int32.
+    rows: of each row the parts that it consists of, [., ...] of one dtype.
 
   Returns:
-    int32 [S], and int64 [R + 1], as `tokens` and `offsets` are.
+    [S, ...], and int64 [R + 1] as `offsets` are.
   """
   lengths = [sum(map(len, parts)) for parts in rows]
   offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
   parts = [part for parts in rows for part in parts]
-  tokens = np.concatenate(parts) if parts else np.zeros(0, np.int32)
-  return tokens.astype(np.int32, copy=False), offsets
+  return np.concatenate(parts) if parts else np.zeros(0, np.int32), offsets

@@ -46,8 +46,9 @@ def encode(
       'symbols leave no room for the text that it is about'
     )
   first, between, last = (np.array([i], np.int32) for i in symbols)
-  rows, second_starts, numbers, labels = [], [], [], []
-  places, max_context = [], []
+  nowhere = np.full((longest + 2, 2), -1, np.int32)
+  never = np.zeros(longest + 2, bool)
+  rows, places, bests, second_starts, labels, numbers = [], [], [], [], [], []
   lost = np.zeros(len(examples), np.int64)
   inexact = 0
   for number, example in enumerate(examples):
@@ -59,30 +60,21 @@ def encode(
     if example.answers:
       text, start = example.answers[0]
       answer = locate(spans, start, start + len(text))
-      inexact += answer is None or not _is_exact(
-        spans, answer, start, start + len(text)
-      )
-    windows = _windows(len(ids), max_length - len(question) - 3, doc_stride)
-    owners = _owners(windows, len(ids))
+      inexact += not is_exact(spans, answer, start, start + len(text))
     shift = len(question) + 2
+    windows = _windows(len(ids), max_length - shift - 1, doc_stride)
+    owners = _owners(windows, len(ids))
     for window, (begin, end) in enumerate(windows):
       rows.append((first, question, between, ids[begin:end], last))
+      places.append((nowhere[:shift], spans[begin:end], nowhere[:1]))
+      bests.append((never[:shift], owners[begin:end] == window, never[:1]))
       second_starts.append(shift)
       numbers.append(number)
-      places.append(spans[begin:end])
-      max_context.append(owners[begin:end] == window)
       if answer and begin <= answer[0] and answer[1] < end:
         labels.append([shift + i - begin for i in answer])
       else:
         labels.append((0, 0))
   tokens, offsets = flatten(rows)
-  token_spans = np.full((len(tokens), 2), -1, np.int32)
-  is_best = np.zeros(len(tokens), bool)
-  for begin, span, best in zip(
-    offsets[:-1] + second_starts, places, max_context, strict=True
-  ):
-    token_spans[begin : begin + len(span)] = span
-    is_best[begin : begin + len(span)] = best
   told = np.array([e.is_labelled for e in examples], bool)
   return Features(
     kind='span',
@@ -93,8 +85,8 @@ def encode(
     labels=np.array(labels, np.int32).reshape(-1, 2),
     label_mask=told[numbers],
     examples=np.array(numbers, np.int32),
-    token_spans=token_spans,
-    max_context=is_best,
+    token_spans=flatten(places)[0],
+    max_context=flatten(bests)[0],
     truncated=int(np.count_nonzero(lost)),
     tokens_lost=int(lost.sum()),
     inexact=inexact,
@@ -141,10 +133,13 @@ def locate(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
   return first, last
 
 
-def _is_exact(
-  spans: np.ndarray, tokens: tuple[int, int], start: int, end: int
+def is_exact(
+  spans: np.ndarray, tokens: tuple[int, int] | None, start: int, end: int
 ) -> bool:
-  return bool(spans[tokens[0], 0] == start and spans[tokens[1], 1] == end)
+  """Tells whether tokens that `locate` found have a stretch and no more."""
+  return tokens is not None and bool(
+    spans[tokens[0], 0] == start and spans[tokens[1], 1] == end
+  )
 
 
 def _windows(length: int, room: int, stride: int) -> list[tuple[int, int]]:

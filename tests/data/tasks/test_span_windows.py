@@ -138,7 +138,9 @@ def test_tokens_give_back_the_answers(
       begin, stop = spans[first, 0], spans[last, 1]
       assert begin <= start and end <= stop
       count += 1
-      if example.context[begin:stop] != text:
+      exact = span_windows.is_exact(spans, (first, last), start, end)
+      assert exact == (example.context[begin:stop] == text)
+      if not exact:
         wider.append((text, example.context[begin:stop]))
   assert (count, len(wider)) == (answers, inexact), wider[:20]
 

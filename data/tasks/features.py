@@ -6,10 +6,14 @@ pair), R = N x K rows, S tokens of all rows one after the other.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from data.tokenization import Tokenizer
+
+_CHUNK = 10_000  # texts whose ids are Python's integers at one time
 
 
 class Symbols(NamedTuple):
@@ -84,6 +88,19 @@ class Features:
     """Returns where a feature's row lies in the arrays of S."""
     row += i * self.num_rows
     return slice(int(self.offsets[row]), int(self.offsets[row + 1]))
+
+
+def encode_distinct(
+  tokenizer: Tokenizer, texts: Iterable[str]
+) -> dict[str, np.ndarray]:
+  """Returns the ids of each different text, int32."""
+  texts = list(dict.fromkeys(texts))
+  encoded = {}
+  for first in range(0, len(texts), _CHUNK):
+    chunk = texts[first : first + _CHUNK]
+    for text, ids in zip(chunk, tokenizer.encode_batch(chunk), strict=True):
+      encoded[text] = np.array(ids, np.int32)
+  return encoded
 
 
 def flatten(

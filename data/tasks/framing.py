@@ -5,19 +5,23 @@ and of Devlin et al. 2018, sections 4 and 5.3; GPT's are those of Radford et al.
 2018, figure 1, cut as finetune-transformer-lm cuts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from data.tasks import span_windows, word_windows
 from data.tasks.examples import ChoiceExample, Example, Task, TextExample
-from data.tasks.features import Features, Symbols, flatten
+from data.tasks.features import (
+  Features,
+  Symbols,
+  encode_distinct,
+  flatten,
+)
 from data.tokenization import BPE, ByteBPE, Tokenizer, WordPiece
 
 FORMS = ('bert', 'gpt')
 # Symbols of a pair, and a token of each text.
 MIN_LENGTH = 5
-_CHUNK = 10_000  # texts whose ids are Python's integers at one time
 
 
 def encode(
@@ -129,7 +133,7 @@ def _encode_texts(
   form: str,
 ) -> Features:
   """Frames one text or two, with a class or a score."""
-  ids = _Ids(tokenizer, (text for e in examples for text in e.texts))
+  ids = encode_distinct(tokenizer, (text for e in examples for text in e.texts))
   both_orders = form == 'gpt' and task.symmetric and task.num_texts == 2
   rows, lost = _Rows(symbols, form), np.zeros(len(examples), np.int64)
   for number, example in enumerate(examples):
@@ -168,7 +172,9 @@ def _encode_choices(
       )
   frame = {'bert': _after_question, 'gpt': _after_context}[form]
   framed = [[frame(e, choice) for choice in e.choices] for e in examples]
-  ids = _Ids(tokenizer, (text for e in framed for c in e for text in c))
+  ids = encode_distinct(
+    tokenizer, (text for e in framed for c in e for text in c)
+  )
   rows, lost = _Rows(symbols, form), np.zeros(len(examples), np.int64)
   for number, choices in enumerate(framed):
     for texts in choices:
@@ -242,21 +248,6 @@ def _number(numbers: dict[str, int], label: object, example: str) -> int:
       f'example {example}: found label {label!r}, expected one of '
       f'{", ".join(numbers)}'
     ) from None
-
-
-class _Ids:
-  """The ids of texts, each different text encoded once."""
-
-  def __init__(self, tokenizer: Tokenizer, texts: Iterable[str]) -> None:
-    self._ids: dict[str, np.ndarray] = {}
-    texts = list(dict.fromkeys(texts))
-    for first in range(0, len(texts), _CHUNK):
-      chunk = texts[first : first + _CHUNK]
-      for text, ids in zip(chunk, tokenizer.encode_batch(chunk), strict=True):
-        self._ids[text] = np.array(ids, np.int32)
-
-  def __getitem__(self, text: str) -> np.ndarray:
-    return self._ids[text]
 
 
 class _Rows:

@@ -6,12 +6,17 @@ its sides speaks for it. Answers are found, and given back, by the characters of
 the text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from data.tasks.examples import SpanExample
-from data.tasks.features import Features, Symbols, flatten
+from data.tasks.features import (
+  Features,
+  Symbols,
+  encode_distinct,
+  flatten,
+)
 from data.tokenization import WordPiece
 
 _CHUNK = 2_000  # texts whose ids and places are Python's objects at one time
@@ -33,12 +38,8 @@ def encode(
   """
   if doc_stride < 1:
     raise ValueError(f'doc_stride is {doc_stride}: windows would not advance')
-  contexts = encode_contexts(tokenizer, [e.context for e in examples])
-  texts = list(dict.fromkeys(e.question for e in examples))
-  questions = {
-    text: np.array(ids, np.int32)
-    for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)
-  }
+  contexts = encode_contexts(tokenizer, (e.context for e in examples))
+  questions = encode_distinct(tokenizer, (e.question for e in examples))
   longest = min(max(map(len, questions.values()), default=0), max_query)
   if max_length < longest + 4:
     raise ValueError(
@@ -94,7 +95,7 @@ def encode(
 
 
 def encode_contexts(
-  tokenizer: WordPiece, texts: Sequence[str]
+  tokenizer: WordPiece, texts: Iterable[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
   """Encodes each different text once.
 

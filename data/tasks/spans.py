@@ -121,12 +121,10 @@ def _answer(
     texts.insert(min(ahead, len(texts)), ('', null_score))
   else:
     texts = list(found.items()) or [('', 0.0)]
-  weights = np.exp([score - max(s for _, s in texts) for _, score in texts])
-  weights /= weights.sum()
-  chances = {
-    text: float(weight)
-    for (text, _), weight in zip(texts, weights, strict=True)
-  }
+  scores = np.array([score for _, score in texts])
+  weights = np.exp(scores - scores.max())
+  weights = (weights / weights.sum()).tolist()
+  chances = {text: w for (text, _), w in zip(texts, weights, strict=True)}
   no_answer = null_score - best
   answer = next(iter(found), '')
   if allow_no_answer and no_answer > threshold:

@@ -9,6 +9,7 @@ from etils import epath
 from data.tasks import checks, examples, files
 
 _URL = 'https://gluebenchmark.com/tasks'
+_PARENTS = ('glue', 'GLUE', 'glue_data')
 # The order in which TFDS numbers the three classes.
 TFDS_NLI = ('entailment', 'neutral', 'contradiction')
 
@@ -186,6 +187,7 @@ def text_record(
 def _glue(
   name: str,
   *,
+  folders: Sequence[str],
   tfds: str,
   texts: Sequence[str] = ('sentence1', 'sentence2'),
   tfds_labels: Sequence[str] = (),
@@ -194,6 +196,10 @@ def _glue(
   """A task of GLUE: what all of them share."""
   return checks.declare(
     name=name,
+    folders=(
+      *folders,
+      *(f'{parent}/{folder}' for parent in _PARENTS for folder in folders),
+    ),
     **{
       'kind': 'classification',
       'files': {split: (f'{split}.tsv',) for split in ('train', 'dev', 'test')},
@@ -307,7 +313,7 @@ MNLI = _glue(
     'test_mismatched': ('test_mismatched.tsv',),
     'diagnostic': tuple(
       f'{folder}{name}'
-      for folder in ('', 'diagnostic/', '../diagnostic/')
+      for folder in ('', 'diagnostic/', '../diagnostic/', 'glue/diagnostic/')
       for name in ('diagnostic.tsv', 'diagnostic-full.tsv')
     ),
   },

@@ -29,6 +29,7 @@ def task(
   label: str = 'label',
   labels: Sequence[str] = (),
   score_range: tuple[float, float] | None = None,
+  num_choices: int = 0,
   symmetric: bool = False,
   metrics: Sequence[str] = (),
 ) -> examples.Task:
@@ -46,7 +47,8 @@ def task(
   - span: SQuAD's JSON; or JSONL with question, context, and answers, a list
     of objects with text and answer_start.
 
-  All may have a field `id`; a test file need not have labels.
+  All may have a field `id`; a test file need not have labels. The training
+  file is read only for what is not told here.
 
   Args:
     kind: one of `examples.KINDS`.
@@ -59,11 +61,12 @@ def task(
     labels: in the order of their numbers; empty: those of the training file,
       sorted.
     score_range: lowest and highest score; None: those of the training file.
+    num_choices: of every example; 0: of the training file's first.
     symmetric: neither text comes first.
     metrics: see `examples.Task`; empty: the usual ones of the kind.
 
   Raises:
-    FileNotFoundError: if a file is not there.
+    FileNotFoundError: if the training file is to be read and not there.
     ValueError: if a setting is wrong, or the training file where something is
       read from it.
   """
@@ -79,9 +82,6 @@ def task(
   for split in ('train', 'dev'):
     if split not in paths:
       raise ValueError(f'found no {split} file, expected one')
-  for split, path in paths.items():
-    if not path.exists():
-      raise FileNotFoundError(f'{path}: found no such file, expected {split}')
   if kind in ('classification', 'regression') and len(text) not in (1, 2):
     raise ValueError(f'found the text fields {list(text)}, expected one or two')
   rows = {
@@ -95,7 +95,6 @@ def task(
     'tagging': _tag_rows,
     'span': squad.any_rows,
   }[kind]
-  num_choices = 0
   labels = tuple(str(name) for name in labels)
   if kind in ('classification', 'tagging') and not labels:
     labels = _labels_of(rows(paths['train'], 'train'))
@@ -103,7 +102,7 @@ def task(
       raise ValueError(f'{paths["train"]}: found no label, expected some')
   if kind == 'regression' and score_range is None:
     score_range = _range_of(rows(paths['train'], 'train'))
-  if kind == 'choice':
+  if kind == 'choice' and not num_choices:
     found = next(iter(rows(paths['train'], 'train')), None)
     num_choices = len(found[1].choices) if found else 0
   if not metrics and kind == 'tagging':

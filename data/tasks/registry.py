@@ -145,6 +145,8 @@ def _not_found(task: examples.Task, source: str, split: str) -> str:
   """What was looked for, and what is there instead."""
   root = epath.Path(source).expanduser()
   names = task.files.get(split, ())
+  if names and not task.folders:
+    return f'{names[0]}: found no such file, expected the split {split!r}'
   if not names:
     return (
       f'task {task.name}: the split {split!r} comes from TFDS alone '
@@ -167,5 +169,5 @@ def _not_found(task: examples.Task, source: str, split: str) -> str:
     if other.name != task.name and find_file(other, source, 'dev')
   ]
   if others:
-    message += f', which are names of files of {", ".join(others)}'
+    message += f'. It has files of {", ".join(others)}'
   return message

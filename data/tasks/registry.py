@@ -66,8 +66,7 @@ def load(
     file = find_file(task, source, split)
     if file is None:
       raise FileNotFoundError(_not_found(task, source, split))
-    _check_folder(task, file)
-    found = task.read(file, split)
+    found = read_file(task, file, split)
     place = str(file)
   official = task.sizes.get(split, len(found))
   if len(found) != official:
@@ -76,6 +75,25 @@ def load(
       f'in the split {split!r}'
     )
   return examples.evenly(found, limit)
+
+
+def read_file(
+  task: examples.Task, file: epath.PathLike, split: str
+) -> list[Any]:
+  """Returns the examples of a file of a task, whatever its name is.
+
+  Args:
+    task: in whose format the file is.
+    file: RACE's is a folder.
+    split: as which it is read: 'test' need not have labels.
+
+  Raises:
+    ValueError: if it lies in another task's folder, or something in it is
+      wrong, by file and line.
+  """
+  path = epath.Path(file)
+  _check_folder(task, path)
+  return task.read(path, split)
 
 
 def has_split(task: examples.Task, source: str, split: str) -> bool:

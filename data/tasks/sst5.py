@@ -90,7 +90,7 @@ def _sst5(name: str, title: str, rows, train_size: int) -> examples.Task:
       split: (f'{split}.txt', f'trees/{split}.txt')
       for split in ('train', 'dev', 'test')
     },
-    folders=('sst5', 'SST-5', 'trainDevTestTrees_PTB', 'trees'),
+    folders=('sst5', 'SST-5', 'trainDevTestTrees_PTB'),
     labels=('0', '1', '2', '3', '4'),
     sizes={'train': train_size, 'dev': 1101, 'test': 2210},
     url='https://nlp.stanford.edu/sentiment',

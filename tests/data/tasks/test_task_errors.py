@@ -142,6 +142,18 @@ def test_the_folder_of_another_task_is_refused(tmp_path):
     load(folder, 'rte', 'train', RTE + '0\tA.\tB.\t1\n')
 
 
+def test_a_file_of_any_name_is_read_but_not_another_tasks(tmp_path):
+  rte = registry.find('rte')
+  file = tmp_path / 'some.tsv'
+  file.write_text('sentence1\tsentence2\nA.\tB.\n')
+  assert registry.read_file(rte, file, 'test') == [
+    examples.TextExample('0', ('A.', 'B.'), None)
+  ]
+  (tmp_path / 'WNLI').mkdir()
+  with pytest.raises(ValueError, match="found the folder of the task 'wnli'"):
+    registry.read_file(rte, file.rename(tmp_path / 'WNLI/test.tsv'), 'test')
+
+
 def test_missing_files_are_told_with_what_is_there(tmp_path):
   (tmp_path / 'STS-B').mkdir()
   (tmp_path / 'STS-B/dev.tsv').touch()

@@ -61,9 +61,6 @@ def open_split(spec: str, text_field: str) -> TextSplit:
   Raises:
     ValueError: if there is no such data set, split or text field.
   """
-  import tensorflow_datasets as tfds
-
-  _hide_accelerators()
   # A split may hold colons: train[10:20].
   match = re.fullmatch(r'([^:]+(?::[\d*]+\.[\d*]+\.[\d*]+)?)(?::(.+))?', spec)
   if match is None:
@@ -71,24 +68,7 @@ def open_split(spec: str, text_field: str) -> TextSplit:
       f'source tfds:{spec}: expected tfds:NAME[/config][:version][:split]'
     )
   name, split = match[1], match[2] or 'train'
-  try:
-    builder = tfds.builder(name, try_gcs=False)
-  except (tfds.core.DatasetNotFoundError, ValueError, RuntimeError) as error:
-    raise ValueError(
-      f'source tfds:{spec}: no data set {name!r}, neither known to TFDS nor '
-      'prepared in its folder (set TFDS_DATA_DIR to where yours is). '
-      f'TFDS says: {str(error).strip().splitlines()[0]}'
-    ) from None
-  if not builder.is_prepared():
-    try:
-      builder.download_and_prepare()
-    except (
-      Exception
-    ) as error:  # of the network, the disk, or any data set's code
-      raise ValueError(
-        f'source tfds:{spec}: not in {builder.data_dir} (TFDS_DATA_DIR), and '
-        f'TFDS could not download it: {error}'
-      ) from error
+  builder = open_builder(spec, name)
   splits = builder.info.splits
   try:
     num_records = splits[split].num_examples
@@ -106,6 +86,41 @@ def open_split(spec: str, text_field: str) -> TextSplit:
     num_bytes=int(builder.info.dataset_size) * num_records // total,
     builder=builder,
   )
+
+
+def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
+  """Returns TFDS's builder of a data set that is prepared.
+
+  Args:
+    spec: what was asked for, for messages.
+    name: NAME[/config][:version].
+    folder: of prepared data sets; None: where TFDS looks.
+
+  Raises:
+    ValueError: if there is no such data set, or it cannot be prepared.
+  """
+  import tensorflow_datasets as tfds
+
+  _hide_accelerators()
+  try:
+    builder = tfds.builder(name, data_dir=folder, try_gcs=False)
+  except (tfds.core.DatasetNotFoundError, ValueError, RuntimeError) as error:
+    raise ValueError(
+      f'source tfds:{spec}: no data set {name!r}, neither known to TFDS nor '
+      'prepared in its folder (set TFDS_DATA_DIR to where yours is). '
+      f'TFDS says: {str(error).strip().splitlines()[0]}'
+    ) from None
+  if not builder.is_prepared():
+    try:
+      builder.download_and_prepare()
+    except (
+      Exception
+    ) as error:  # of the network, the disk, or any data set's code
+      raise ValueError(
+        f'source tfds:{spec}: not in {builder.data_dir} (TFDS_DATA_DIR), and '
+        f'TFDS could not download it: {error}'
+      ) from error
+  return builder
 
 
 def _text_feature(spec: str, features: Any, text_field: str) -> str:

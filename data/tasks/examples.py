@@ -123,8 +123,10 @@ class Task:
     files: split -> the names that its file may have in the task's folder, the
       first that is there is read. 'train' and 'dev' always; 'test' and others
       where they are published.
-    read: (file, split) -> examples; refuses what is wrong in the file.
-    folders: names that the task's folder may have inside of a folder of many.
+    read: (file, split) -> examples; refuses what is wrong in the file; a
+      `checks.Reader`. RACE's file is a folder.
+    folders: names that the task's folder may have inside of a folder of many;
+      empty for files of one's own.
     labels: classes in the order of their numbers; tags; empty for scores,
       choices and spans.
     num_texts: of a `TextExample`.
@@ -136,9 +138,10 @@ class Task:
     submission: its official output, see `data.tasks.submissions`; may be
       empty.
     sizes: split -> official number of examples.
-    tfds: name of the data set in TFDS, if it is there.
-    from_tfds: (record, split, number) -> example.
-    tfds_splits: split -> that of TFDS.
+    tfds: name of the data set in TFDS, if it is there; of several that are
+      read one after the other with commas between.
+    from_tfds: (record, split, number) -> example, or a list of them.
+    tfds_splits: split -> that of TFDS; NAME:SPLIT is of another data set.
     url: where the files come from.
   """
 

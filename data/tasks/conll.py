@@ -1,0 +1,182 @@
+"""Sentences in columns: CoNLL-2003, PAN-X and files like theirs."""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+from data.tasks import checks, examples, files
+
+_DOCUMENT = '-DOCSTART-'
+
+
+def rows(
+  file: epath.Path,
+  split: str,
+  *,
+  width: int = 0,
+  separator: str | None = '\t',
+  prefix: str = '',
+) -> Iterator[tuple[str, examples.TaggedExample]]:
+  """Yields (place, example) of a word a line: word, other columns, tag.
+
+  An empty line ends a sentence, a line of -DOCSTART- a document. A file that
+  has one column tells no tags. Tags become IOB2.
+
+  Args:
+    file: columns without titles.
+    split: those of `checks.is_labelled` must have tags.
+    width: number of columns; 0: as in the first line.
+    separator: between columns; None: any white space.
+    prefix: that may stand before every word.
+
+  Raises:
+    ValueError: at a line of another width.
+  """
+  sentence: list[list[str]] = []
+  first = 0  # line of the sentence
+  number = 0
+  document = 0
+  labelled = checks.is_labelled(split)
+  for line, text in _and_an_end(files.read_lines(file)):
+    fields = text.split(separator) if text else []
+    if fields and fields[0] != _DOCUMENT:
+      width = width or max(len(fields), 2 if labelled else 1)
+      if len(fields) != width and (labelled or len(fields) != 1):
+        raise ValueError(
+          f'{file}, line {line:,}: found {len(fields)} columns, expected '
+          f'{width}, the word first and its tag last, an empty line between '
+          f'sentences: {text[:80]!r}'
+        )
+      if sentence and len(fields) != len(sentence[0]):
+        raise ValueError(
+          f'{file}, line {line:,}: found {len(fields)} columns, expected '
+          f'{len(sentence[0])} as in the line before: {text[:80]!r}'
+        )
+      first = first if sentence else line
+      fields[0] = fields[0].removeprefix(prefix)
+      sentence.append(fields)
+      continue
+    if sentence:
+      yield f'{file}, line {first:,}', _example(number, document, sentence)
+      number += 1
+      sentence = []
+    if fields:
+      document += 1
+
+
+def _and_an_end(
+  lines: Iterator[tuple[int, str]],
+) -> Iterator[tuple[int, str]]:
+  """The lines, and an empty one that ends the last sentence."""
+  yield from lines
+  yield 0, ''
+
+
+def _example(
+  number: int, document: int, sentence: Sequence[Sequence[str]]
+) -> examples.TaggedExample:
+  has_tags = len(sentence[0]) > 1
+  others = [tuple(fields[1:-1]) for fields in sentence]
+  return examples.TaggedExample(
+    id=str(number),
+    words=tuple(fields[0] for fields in sentence),
+    tags=to_iob2([fields[-1] for fields in sentence]) if has_tags else None,
+    document=document,
+    columns=tuple(others) if any(others) else (),
+  )
+
+
+def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
+  """Returns tags in IOB2 of those in IOB1, or IOB2: entities begin with B-.
+
+  IOB1 marks the beginning only where another entity of its type ends.
+  """
+  found = []
+  before = 'O'
+  for tag in tags:
+    if tag.startswith('I-') and before[1:] != tag[1:]:
+      tag = f'B-{tag[2:]}'
+    found.append(tag)
+    before = tag
+  return tuple(found)
+
+
+def is_of_entities(tags: Sequence[str]) -> bool:
+  """Whether tags are of IOB: O, B-TYPE and I-TYPE."""
+  return all(tag == 'O' or tag[:2] in ('B-', 'I-') for tag in tags)
+
+
+def _entity_tags(*types: str) -> tuple[str, ...]:
+  return ('O', *(f'{mark}-{name}' for name in types for mark in 'BI'))
+
+
+_ENTITIES = ('f1', 'precision', 'recall')
+# In TFDS's order, which is Hugging Face's as well.
+_CONLL_TAGS = _entity_tags('PER', 'ORG', 'LOC', 'MISC')
+_PANX_TAGS = _entity_tags('PER', 'ORG', 'LOC')
+
+
+def _record(
+  record: Mapping[str, Any],
+  split: str,
+  number: int,
+  *,
+  tags: str,
+  labels: Sequence[str],
+) -> examples.TaggedExample:
+  """Returns the example of a TFDS record; documents are not told there."""
+  del split
+  return examples.TaggedExample(
+    id=str(number),
+    words=tuple(record['tokens']),
+    tags=to_iob2([labels[tag] for tag in record[tags]]),
+    document=number,
+  )
+
+
+CONLL2003 = checks.declare(
+  functools.partial(rows, width=4, separator=None),
+  name='conll2003',
+  title='CoNLL-2003',
+  kind='tagging',
+  files={
+    'train': ('eng.train', 'train.txt'),
+    'dev': ('eng.testa', 'valid.txt'),
+    'test': ('eng.testb', 'test.txt'),
+  },
+  folders=('conll2003', 'CoNLL-2003', 'conll03'),
+  labels=_CONLL_TAGS,
+  metrics=_ENTITIES,
+  submission='conll',
+  sizes={'train': 14041, 'dev': 3250, 'test': 3453},
+  tfds='conll2003',
+  from_tfds=functools.partial(_record, tags='ner', labels=_CONLL_TAGS),
+  tfds_splits={'train': 'train', 'dev': 'dev', 'test': 'test'},
+  url='https://www.clips.uantwerpen.be/conll2003/ner',
+)
+
+
+def _panx(language: str, title: str) -> examples.Task:
+  return checks.declare(
+    functools.partial(rows, width=2, prefix=f'{language}:'),
+    name=f'panx_{language}',
+    title=title,
+    kind='tagging',
+    files={
+      split: (f'{split}-{language}.tsv', f'{language}/{split}')
+      for split in ('train', 'dev', 'test')
+    },
+    folders=('panx', 'PAN-X', 'wikiann'),
+    labels=_PANX_TAGS,
+    metrics=_ENTITIES,
+    sizes={'train': 20000, 'dev': 10000, 'test': 10000},
+    tfds=f'wikiann/{language}',
+    from_tfds=functools.partial(_record, tags='tags', labels=_PANX_TAGS),
+    tfds_splits={'train': 'train', 'dev': 'validation', 'test': 'test'},
+    url='https://github.com/afshinrahimi/mmner',
+  )
+
+
+TASKS = (CONLL2003, _panx('en', 'PAN-X English'), _panx('zh', 'PAN-X Chinese'))

@@ -1,0 +1,91 @@
+"""Records of TFDS for the tasks that it has; imported on use, not before."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from data import tfds_text
+from data.tasks import checks, examples
+
+
+def load(
+  task: examples.Task, split: str, folder: str | None = None
+) -> list[examples.Example]:
+  """Returns the examples of a split in the order in which TFDS stores them.
+
+  Args:
+    task: that has `tfds`.
+    split: of the task.
+    folder: of prepared data sets; None: where TFDS looks.
+
+  Raises:
+    ValueError: if TFDS has no such split; and as `checks.gather`.
+  """
+  if task.from_tfds is None or split not in task.tfds_splits:
+    raise ValueError(
+      f'task {task.name}: TFDS has no split {split!r}, expected one of '
+      f'{list(task.tfds_splits)}; give the folder of its files ({task.url})'
+    )
+  return gather(task, split, _records(task, split, folder))
+
+
+def gather(
+  task: examples.Task, split: str, records: Iterator[tuple[str, Any]]
+) -> list[examples.Example]:
+  """Returns the checked examples of (data set, record) of a task's split."""
+  return checks.gather(
+    _examples(task, split, records),
+    split,
+    task.read.limits,
+    f'TFDS {task.tfds}, split {split}',
+  )
+
+
+def _examples(
+  task: examples.Task, split: str, records: Iterator[tuple[str, Any]]
+) -> Iterator[tuple[str, examples.Example]]:
+  for number, (name, record) in enumerate(records):
+    where = f'TFDS {name}, record {number:,}'
+    found = task.from_tfds(plain(where, record), split, number)
+    for example in found if isinstance(found, list) else [found]:
+      yield where, example
+
+
+def _records(
+  task: examples.Task, split: str, folder: str | None
+) -> Iterator[tuple[str, Any]]:
+  """Yields (data set, record); a split may be NAME:SPLIT of another set."""
+  import tensorflow_datasets as tfds
+
+  names, _, part = task.tfds_splits[split].rpartition(':')
+  for name in (names or task.tfds).split(','):
+    builder = tfds_text.open_builder(name, name, folder)
+    dataset = builder.as_dataset(split=part, shuffle_files=False)
+    for record in tfds.as_numpy(dataset):
+      yield f'{name}, split {part}', record
+
+
+def plain(where: str, value: Any) -> Any:
+  """Returns what TFDS gives as str, int, float, list and dict.
+
+  Raises:
+    ValueError: at text that is not UTF-8.
+  """
+  if isinstance(value, dict):
+    return {key: plain(where, item) for key, item in value.items()}
+  if isinstance(value, bytes):
+    try:
+      return value.decode()
+    except UnicodeDecodeError as error:
+      raise ValueError(
+        f'{where}: found bytes that are not UTF-8 at byte {error.start:,}'
+      ) from None
+  if hasattr(value, 'to_list'):  # ragged: lists in lists
+    value = value.to_list()
+  if isinstance(value, np.ndarray | np.generic):
+    value = value.tolist()
+    return plain(where, value) if isinstance(value, bytes | list) else value
+  if isinstance(value, list):
+    return [plain(where, item) for item in value]
+  return value

@@ -1,4 +1,4 @@
-"""Heads of tasks: what they read, what training changes, what padding does not."""
+"""Heads of tasks: what they read, and what has no influence on them."""
 
 import functools
 
@@ -20,16 +20,8 @@ def run(model, params, batch, rng=None):
   return transfer_cases.run(model, params, transfer_cases.inputs_of(batch), rng)
 
 
-def boxed_params(model, batch):
-  return jax.eval_shape(
-    functools.partial(model.init, train=False),
-    jax.random.key(0),
-    *transfer_cases.inputs_of(batch),
-  )['params']
-
-
 @pytest.mark.parametrize('name', ['bert', 'gpt', 'gpt2'])
-def test_encoder_keeps_the_places_and_values_of_its_parameters(name):
+def test_encoder_keeps_the_places_of_its_parameters(name):
   """Beside it lie the head and what else the task adds, with known axes."""
   batch = transfer_cases.make_batch()
   inputs = transfer_cases.inputs_of(batch)
@@ -39,59 +31,72 @@ def test_encoder_keeps_the_places_and_values_of_its_parameters(name):
     encoder = transfer_cases.make_gpt(pre_norm=name == 'gpt2')
     alone = [inputs[0], inputs[1], inputs[3]]
   model = transfer_cases.make_model(encoder, features='mix', bilstm_layers=2)
-  rng = jax.random.key(0)
-  boxed, expected = jax.jit(
-    lambda: (
-      model.init(rng, *inputs, train=False)['params'],
-      encoder.init(rng, *alone, train=False)['params'],
-    )
-  )()
+  boxed = transfer_cases.boxed_params(model, batch)
+  expected = jax.eval_shape(
+    functools.partial(encoder.init, train=False), jax.random.key(0), *alone
+  )['params']
   assert set(boxed) == {*expected, 'classifier', 'bilstm', 'mix'}
   for part, tree in expected.items():
-    jax.tree.map(np.testing.assert_array_equal, boxed[part], tree)
-    assert nn.get_partition_spec(boxed[part]) == nn.get_partition_spec(tree)
+    assert boxed[part] == tree
+  assert boxed['layers']['mlp']['in']['kernel'].names[0] == 'layers'
   rules = {name for name, _ in base.get_config().mesh.rules}
   boxes = jax.tree.leaves(
     boxed, is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned)
   )
   for box in boxes:
-    assert len(box.names) == box.value.ndim
+    assert len(box.names) == len(box.value.shape)
     assert set(box.names) <= rules
 
 
 @pytest.mark.parametrize('name', ['bert', 'gpt'])
-def test_linear_layer_starts_as_in_the_release(name):
-  encoder = dict(
-    bert=transfer_cases.make_bert(), gpt=transfer_cases.make_gpt()
-  )[name]
-  model = transfer_cases.make_model(encoder, num_outputs=200)
+def test_parameters_start_as_in_the_release(name):
+  """The encoder's as when it is alone; the linear layer's by its own rule."""
   batch = transfer_cases.make_batch(lengths=(4,), T=4)
-  params = transfer_cases.init_params(model, batch, noise=0)
-  kernel = np.asarray(params['classifier']['kernel'])
-  largest = {'bert': 2 * 0.02, 'gpt': 4 * 0.02}[name]
-  assert (
-    largest * 0.8 < np.abs(kernel).max() < {'bert': 0.04, 'gpt': 0.12}[name]
-  )
+  inputs = transfer_cases.inputs_of(batch)
+  if name == 'bert':
+    encoder, alone = transfer_cases.make_bert(), inputs[:4]
+  else:
+    encoder = transfer_cases.make_gpt()
+    alone = [inputs[0], inputs[1], inputs[3]]
+  model = transfer_cases.make_model(encoder, num_outputs=200)
+
+  @jax.jit
+  def draw(rng):
+    ours = nn.meta.unbox(model.init(rng, *inputs, train=False)['params'])
+    theirs = nn.meta.unbox(encoder.init(rng, *alone, train=False)['params'])
+    return ours['classifier'], [
+      tree['layers']['mlp']['in']['kernel'] for tree in (ours, theirs)
+    ]
+
+  head, kernels = draw(jax.random.key(0))
+  np.testing.assert_array_equal(*kernels)
+  kernel = np.asarray(head['kernel'])
+  low, high = {'bert': (0.038, 0.04), 'gpt': (0.06, 0.12)}[name]
+  assert low < np.abs(kernel).max() <= high
   stddev = {'bert': layers.TRUNCATED_STDDEV, 'gpt': gpt.INIT_STDDEV}[name]
   assert abs(kernel.std() / stddev - 1) < 0.03
-  assert (params['classifier']['bias'] == 0).all()
+  assert (head['bias'] == 0).all()
+
+
+@functools.cache
+def five_layers():
+  """Inputs, a BERT, its parameters, and its hidden states [6, B, T, D]."""
+  encoder = transfer_cases.make_bert((), num_layers=5)
+  batch = transfer_cases.make_batch()
+  model = transfer_cases.make_model(
+    encoder, 'token_classifier', 5, features='mix'
+  )
+  params = transfer_cases.draw_params(model, batch)
+  own = {k: v for k, v in params.items() if k in ('embeddings', 'layers')}
+  found = jax.jit(functools.partial(features.hidden_layers, encoder))(
+    own, *transfer_cases.inputs_of(batch)[:4]
+  )
+  return batch, model, params, np.asarray(found)
 
 
 @pytest.mark.parametrize('name', [*heads.FEATURES, 'mix'])
 def test_features_equal_those_computed_by_hand(name):
-  encoder = transfer_cases.make_bert((), num_layers=5)
-  model = transfer_cases.make_model(
-    encoder, 'token_classifier', 5, features=name
-  )
-  batch = transfer_cases.make_batch()
-  params = transfer_cases.init_params(model, batch)
-  own = {k: v for k, v in params.items() if k in ('embeddings', 'layers')}
-  found = np.asarray(
-    jax.jit(functools.partial(features.hidden_layers, encoder))(
-      own, *transfer_cases.inputs_of(batch)[:4]
-    )
-  )
-  assert len(found) == 6
+  batch, model, params, found = five_layers()
   expected = {
     'last': found[5],
     'first': found[0],
@@ -100,46 +105,45 @@ def test_features_equal_those_computed_by_hand(name):
     'concat_last_4': np.concatenate(found[2:], axis=-1),
     'sum_all': found[1:].sum(axis=0),
   }.get(name)
+  head = params['token_classifier']
   if name == 'mix':
     mix = params['mix']
     weights = np.asarray(jax.nn.softmax(mix[scalar_mix.WEIGHTS]))
     assert weights.shape == (6,) and np.ptp(weights) > 0.001
     expected = mix[scalar_mix.SCALE] * np.einsum('LBTD,L->BTD', found, weights)
-  head = params['token_classifier']
+  elif name == 'concat_last_4':
+    kernel = np.random.default_rng(1).normal(size=(4 * found.shape[-1], 5))
+    head = head | {'kernel': kernel.astype('f4')}
+  params = params | {'token_classifier': head}
   expected = expected @ head['kernel'] + head['bias']
-  logits = run(model, params, batch)['logits']
-  close(logits, expected)
-  # A classifier of rows reads the same features at [CLS].
-  if name != 'last':
+  model = model.clone(features=name)
+  close(run(model, params, batch)['logits'], expected)
+  if name == 'sum_all':  # a classifier reads the same features at [CLS]
+    params = params | {'classifier': head}
     rows = model.clone(head='classifier')
-    params['classifier'] = params.pop('token_classifier')
     close(run(rows, params, batch)['logits'], expected[:, 0])
 
 
-def test_left_to_right_models_are_read_at_the_last_token():
+@pytest.mark.parametrize('name', ['last', 'second_to_last'])
+def test_left_to_right_models_are_read_at_the_last_token(name):
   encoder = transfer_cases.make_gpt()
   batch = transfer_cases.make_batch()
-  tokens = transfer_cases.make_model(encoder, 'token_classifier')
-  params = transfer_cases.init_params(tokens, batch)
-  every = run(tokens, params, batch)['logits']
-  params['classifier'] = params.pop('token_classifier')
-  rows = np.arange(len(batch['last']))
-  for fields in ({}, {'features': 'second_to_last'}):
-    every = run(
-      tokens.clone(**fields),
-      params | {'token_classifier': params['classifier']},
-      batch,
-    )['logits']
-    model = transfer_cases.make_model(encoder, **fields)
-    found = run(model, params, batch)['logits']
-    close(found, every[rows, batch['last']])
+  model = transfer_cases.make_model(encoder, features=name)
+  params = transfer_cases.draw_params(model, batch)
+  found = run(model, params, batch)['logits']
+  every = run(
+    model.clone(head='token_classifier'),
+    params | {'token_classifier': params['classifier']},
+    batch,
+  )['logits']
+  close(found, every[np.arange(len(found)), batch['last']])
 
 
 def test_two_orders_are_added_before_the_linear_layer():
   encoder = transfer_cases.make_gpt()
   model = transfer_cases.make_model(encoder, both_orders=True, lm=True)
   batch = transfer_cases.make_batch(choices=2)
-  params = transfer_cases.init_params(model, batch)
+  params = transfer_cases.draw_params(model, batch)
   outputs = run(model, params, batch)
   assert outputs['logits'].shape == (6, 3)
   assert outputs['lm_logits'].shape == (6, 2, 13, 256)
@@ -166,7 +170,7 @@ def test_choices_share_their_dropout_and_examples_do_not():
     for k, v in one.items()
     if k in transfer_cases.INPUTS
   }
-  params = transfer_cases.init_params(model, one, noise=0.1)
+  params = transfer_cases.draw_params(model, one)
   logits = np.asarray(run(model, params, same, KEY)['logits'])
   assert logits.shape == (2, 3)
   close(logits, np.repeat(logits[:, :1], 3, axis=1), atol=1e-6)
@@ -180,103 +184,87 @@ def test_dropout_before_the_head_but_not_of_spans(head):
   )
   model = transfer_cases.make_model(encoder, head, 2, dropout_rate=0.5)
   batch = transfer_cases.make_batch()
-  params = transfer_cases.init_params(model, batch)
+  params = transfer_cases.draw_params(model, batch)
   logits = run(model, params, batch)['logits']
   trained = run(model, params, batch, KEY)['logits']
   differs = np.abs(logits - trained).max() > 1e-3
   assert differs == (head != 'span_classifier')
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def gradient_of(model, params, batch):
+  """Returns the gradient of training, and the logits."""
+
+  def loss(params):
+    logits = run(model, params, batch, KEY)['logits']
+    return transfer_cases.loss_of('', logits, batch), logits
+
+  return jax.grad(loss, has_aux=True)(params)
+
+
+def moves(gradient):
+  return jax.tree.map(lambda g: bool((g != 0).any()), gradient)
+
+
 def test_frozen_encoder_gets_no_gradient_and_no_dropout():
   batch = transfer_cases.make_batch()
-  fields = dict(features='mix', bilstm_layers=1)
   model = transfer_cases.make_model(
-    transfer_cases.make_bert(), frozen=True, **fields
+    transfer_cases.make_bert(), frozen=True, features='mix', bilstm_layers=1
   )
-  params = transfer_cases.init_params(model, batch)
-  close(
-    run(model, params, batch, KEY)['logits'],
-    run(model, params, batch)['logits'],
-    atol=0,
+  params = transfer_cases.draw_params(model, batch)
+  gradient, logits = gradient_of(model, params, batch)
+  close(logits, run(model, params, batch)['logits'], atol=1e-6)
+  moving = moves(gradient)
+  assert moving == transfer.trainable(params, True)
+  assert not any(jax.tree.leaves(moving['layers']))
+  assert all(jax.tree.leaves([moving[k] for k in ('bilstm', 'mix')]))
+
+
+def test_whole_model_is_trained_and_empty_rows_do_no_harm():
+  """As padding examples are: no token is real."""
+  batch = transfer_cases.make_batch(lengths=(5, 0, 7))
+  batch['last'] = np.maximum(batch['last'], 0)
+  model = transfer_cases.make_model(
+    transfer_cases.make_bert(), features='mix', bilstm_layers=1
   )
-
-  @functools.partial(jax.jit, static_argnums=0)
-  def gradient(model, params):
-    return jax.grad(
-      lambda p: transfer_cases.loss_of(
-        'SequenceClassification', run(model, p, batch, KEY)['logits'], batch
-      )
-    )(params)
-
-  moves = jax.tree.map(lambda g: bool((g != 0).any()), gradient(model, params))
-  assert moves == transfer.trainable(params, True)
-  assert not any(jax.tree.leaves(moves['layers']))
-  assert all(jax.tree.leaves([moves[k] for k in ('bilstm', 'mix')]))
-  free = model.clone(frozen=False)
-  moves = jax.tree.map(lambda g: bool((g != 0).any()), gradient(free, params))
+  params = transfer_cases.draw_params(model, batch)
+  gradient, logits = gradient_of(model, params, batch)
+  assert np.isfinite(logits).all()
+  assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
   expected = transfer.trainable(params, False)
   assert all(jax.tree.leaves(expected))
-  # The mix stands in for the pooler.
-  expected['pooler'] = {'kernel': False, 'bias': False}
-  assert moves == expected
+  expected['pooler'] = {'kernel': False, 'bias': False}  # the mix is read
+  assert moves(gradient) == expected
 
 
 @pytest.mark.parametrize(
-  'fields',
+  'name, fields',
   [
-    dict(head='classifier'),
-    dict(head='classifier', num_outputs=1, choices=3),
-    dict(head='classifier', features='mix', bilstm_layers=2),
-    dict(head='token_classifier', features='sum_all', bilstm_layers=2),
-    dict(head='span_classifier', num_outputs=2),
+    ('bert', dict(head='classifier')),
+    ('gpt', dict(num_outputs=1)),
+    ('bert', dict(features='mix', bilstm_layers=2)),
+    ('bert', dict(head='span_classifier', num_outputs=2, bilstm_layers=1)),
   ],
-  ids=lambda fields: '-'.join(map(str, fields.values())),
 )
-def test_padding_has_no_influence(fields):
-  choices = fields.pop('choices', None) if 'choices' in fields else None
-  batch = transfer_cases.make_batch(choices=choices)
-  more = {
-    key: np.concatenate(
-      [np.where(batch['token_mask'], value, 7)]
-      + [np.full_like(value[..., :3], 3)],
-      axis=-1,
-    )
-    for key, value in batch.items()
-    if key in transfer_cases.INPUTS[:4]
-  }
-  more['token_mask'] = np.pad(
-    batch['token_mask'], [(0, 0)] * (batch['token_mask'].ndim - 1) + [(0, 3)]
-  )
-  more['last'] = batch['last']
-  encoders = [transfer_cases.make_bert()]
-  if fields['head'] == 'classifier':
-    encoders.append(transfer_cases.make_gpt())
-  for encoder in encoders:
-    model = transfer_cases.make_model(encoder, **fields)
-    params = transfer_cases.init_params(model, batch)
-    logits = run(model, params, batch)['logits']
-    padded = run(model, params, more)['logits']
-    if fields['head'] != 'classifier':
-      logits = logits[batch['token_mask']]
-      padded = padded[:, :-3][batch['token_mask']]
-    close(padded, logits)
-
-
-@pytest.mark.parametrize(
-  'make', [transfer_cases.make_bert, transfer_cases.make_gpt]
-)
-def test_rows_of_nothing_but_padding_give_finite_values(make):
-  model = transfer_cases.make_model(make(), features='mix', bilstm_layers=1)
-  batch = transfer_cases.make_batch(lengths=(5, 0))
+def test_padding_has_no_influence(name, fields):
+  choices = 3 if name == 'gpt' else None
+  batch = transfer_cases.make_batch(lengths=(12, 7, 0, 2), choices=choices)
   batch['last'] = np.maximum(batch['last'], 0)
-  params = transfer_cases.init_params(model, batch)
-
-  @jax.jit
-  def loss(params):
-    return jnp.sum(run(model, params, batch, KEY)['logits'] ** 2)
-
-  values = jax.tree.leaves(jax.value_and_grad(loss)(params))
-  assert all(np.isfinite(value).all() for value in values)
+  other = batch | {
+    key: np.where(batch['token_mask'], batch[key], value)
+    for key, value in (('tokens', 7), ('token_types', 1), ('positions', 3))
+  }
+  encoder = dict(
+    bert=transfer_cases.make_bert(), gpt=transfer_cases.make_gpt()
+  )[name]
+  model = transfer_cases.make_model(encoder, **fields)
+  params = transfer_cases.draw_params(model, batch)
+  one, two = (run(model, params, b)['logits'] for b in (batch, other))
+  assert np.isfinite(one).all() and np.isfinite(two).all()
+  real = batch['token_mask']
+  if model.head == 'classifier':
+    real = real.any(axis=-1)
+  close(one[real], two[real], atol=1e-6)
 
 
 def test_left_to_right_bert_sees_no_later_token():
@@ -286,94 +274,65 @@ def test_left_to_right_bert_sees_no_later_token():
   for left_to_right in (True, False):
     encoder = transfer_cases.make_bert((), left_to_right=left_to_right)
     model = transfer_cases.make_model(encoder, 'token_classifier', 5)
-    params = transfer_cases.init_params(model, batch)
+    params = transfer_cases.draw_params(model, batch)
     one, other = (run(model, params, b)['logits'] for b in (batch, changed))
     moved = np.abs(one - other).max(axis=(0, 2))
     assert (moved[6:9] > 1e-5).all()
     assert (moved[:6] == 0).all() == left_to_right
 
 
-def test_scanned_unrolled_rematerialised_and_half_precision_agree():
+def test_unrolled_rematerialised_and_half_precision_agree():
   batch = transfer_cases.make_batch()
-  fields = dict(features='sum_all', bilstm_layers=1)
-
-  @functools.partial(jax.jit, static_argnums=0)
-  def losses_of(model, params):
-    def loss(params):
-      logits = run(model, params, batch, KEY)['logits']
-      return transfer_cases.loss_of('SequenceClassification', logits, batch)
-
-    return jax.value_and_grad(loss)(params)
-
-  model = transfer_cases.make_model(transfer_cases.make_bert(), **fields)
-  params = transfer_cases.init_params(model, batch)
-  expected = losses_of(model, params)
-  for changes in (
-    {'scan_layers': False},
-    {'remat': True},
-    {'dtype': jnp.bfloat16},
-  ):
-    other = model.clone(encoder=model.encoder.clone(**changes))
-    tolerance = 0.05 if 'dtype' in changes else 1e-5
-    jax.tree.map(
-      functools.partial(close, atol=tolerance),
-      losses_of(other, params),
-      expected,
-    )
-  logits = jax.eval_shape(lambda: run(other, params, batch)['logits'])
-  assert logits.dtype == jnp.float32
-
-
-@pytest.mark.parametrize('name', ['classifier', 'features'])
-def test_eight_devices_equal_one(name):
-  if name == 'classifier':
-    encoder = transfer_cases.make_bert(num_heads=2, mlp_dim=64)
-    model = transfer_cases.make_model(encoder, num_outputs=4, dropout_rate=0.1)
-  else:
-    encoder = transfer_cases.make_gpt(num_heads=2)
-    model = transfer_cases.make_model(
-      encoder,
-      num_outputs=4,
-      features='mix',
-      bilstm_layers=2,
-      both_orders=True,
-      lm=True,
-      dropout_rate=0.1,
-    )
-  choices = None if name == 'classifier' else 2
-  batch = transfer_cases.make_batch(
-    lengths=(13, 7, 2, 12, 9, 4, 5, 13), T=13, choices=choices
+  model = transfer_cases.make_model(
+    transfer_cases.make_bert(), features='sum_all'
   )
-  params = transfer_cases.init_params(model, batch)
-  inputs = transfer_cases.inputs_of(batch)
+  params = transfer_cases.draw_params(model, batch)
+  expected = gradient_of(model, params, batch)
+  other = model.clone(
+    encoder=model.encoder.clone(scan_layers=False, remat=True)
+  )
+  jax.tree.map(close, gradient_of(other, params, batch), expected)
+  half = model.clone(encoder=model.encoder.clone(dtype=jnp.bfloat16))
+  logits = run(half, params, batch)['logits']
+  assert logits.dtype == jnp.float32
+  close(logits, run(model, params, batch)['logits'], atol=0.05)
 
-  @jax.jit
-  def step(params, inputs, labels):
-    def loss(params):
-      outputs = model.apply(
-        {'params': params}, *inputs, train=True, rngs={'dropout': KEY}
-      )
-      batch = {'label': labels}
-      return transfer_cases.loss_of('', outputs['logits'], batch), outputs
 
-    return jax.value_and_grad(loss, has_aux=True)(params)
-
-  expected = step(params, inputs, batch['label'])
+def test_eight_devices_equal_one():
+  model = transfer_cases.make_model(
+    transfer_cases.make_gpt(num_heads=2),
+    num_outputs=4,
+    features='mix',
+    bilstm_layers=1,
+    both_orders=True,
+    lm=True,
+    dropout_rate=0.1,
+  )
+  batch = transfer_cases.make_batch(
+    lengths=(13, 7, 2, 12, 9, 4, 5, 13), choices=2
+  )
+  params = transfer_cases.draw_params(model, batch)
+  expected = gradient_of(model, params, batch)
   mesh = jax.sharding.Mesh(
     np.array(jax.devices()).reshape(2, 2, 2), ('data', 'fsdp', 'tensor')
   )
   rules = base.get_config().mesh.rules
+  boxed = transfer_cases.boxed_params(model, batch)
   places = nn.logical_to_mesh_sharding(
-    nn.get_partition_spec(boxed_params(model, batch)), mesh, rules
+    nn.get_partition_spec(boxed), mesh, rules
   )
   rows = jax.NamedSharding(mesh, jax.P(('data', 'fsdp')))
   jax.clear_caches()  # what was traced outside of the mesh has no constraints
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     sharded = jax.device_put(params, places)
-    arguments = jax.device_put((inputs, batch['label']), rows)
-    kernel = sharded['classifier']['kernel']
-    assert kernel.sharding.shard_shape(kernel.shape)[0] == len(kernel) // 2
-    found = step(sharded, *arguments)
+    for kernel, axis in (
+      (sharded['classifier']['kernel'], 0),
+      (sharded['bilstm']['layer_0']['input_kernel'], 1),
+      (sharded['bilstm']['layer_0']['input_kernel'], 3),
+    ):
+      part = kernel.sharding.shard_shape(kernel.shape)
+      assert part[axis] == kernel.shape[axis] // 2
+    found = gradient_of(model, sharded, jax.device_put(batch, rows))
   jax.clear_caches()
   jax.tree.map(close, found, expected)
 
@@ -407,4 +366,4 @@ def test_what_does_not_fit_is_refused(fields, choices, message):
   )
   batch = transfer_cases.make_batch(choices=choices)
   with pytest.raises(ValueError, match=message):
-    boxed_params(model, batch)
+    transfer_cases.boxed_params(model, batch)

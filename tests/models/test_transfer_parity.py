@@ -120,7 +120,7 @@ def test_fifty_steps_equal_hugging_face(torch, tmp_path, name):
   )
   model = transfer_cases.make_model(encoder, head, num_outputs)
   batches = [transfer_cases.make_batch(i, choices=choices) for i in range(4)]
-  params = transfer_cases.init_params(model, batches[0])
+  params = transfer_cases.draw_params(model, batches[0])
   hugging_face.write_folder(tmp_path, encoder, params)
   losses, norms = compare_training(
     torch,
@@ -180,7 +180,7 @@ def test_gpt_equals_double_heads(torch, tmp_path):
   encoder = transfer_cases.make_gpt()
   model = transfer_cases.make_model(encoder, num_outputs=1, lm=True)
   batch = transfer_cases.make_batch(choices=3)
-  params = transfer_cases.init_params(model, batch)
+  params = transfer_cases.draw_params(model, batch)
   outputs = transfer_cases.run(model, params, transfer_cases.inputs_of(batch))
   head = params.pop('classifier')
   hugging_face.write_folder(tmp_path, encoder, params)

@@ -58,21 +58,28 @@ def make_model(encoder, head='classifier', num_outputs=3, **fields):
   )
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _init(model, rng, inputs):
-  return nn.meta.unbox(model.init(rng, *inputs, train=False)['params'])
+def boxed_params(model, batch):
+  """The tree of parameters' shapes, with the names of their axes."""
+  return jax.eval_shape(
+    functools.partial(model.init, train=False),
+    jax.random.key(0),
+    *inputs_of(batch),
+  )['params']
 
 
-def init_params(model, batch, noise=0.02):
-  """Parameters with none left at 0 or 1, where mistakes hide."""
-  params = _init(model, jax.random.key(0), inputs_of(batch))
+def draw_params(model, batch):
+  """Parameters without compiling what draws them, none of them 0 or 1."""
   rng = np.random.default_rng(0)
-  noisy = jax.tree.map(
-    lambda p: p + noise * rng.normal(size=p.shape).astype('f4'), params
+
+  def draw(path, leaf):
+    ones = path[-1].key == 'scale' and path[-2].key.endswith('norm')
+    return ones + 0.05 * rng.normal(size=leaf.shape).astype('f4')
+
+  params = jax.tree_util.tree_map_with_path(
+    draw, nn.meta.unbox(boxed_params(model, batch))
   )
-  table = noisy['embeddings']['tokens']
-  table['embedding'] = table['embedding'].at[model.encoder.vocab_size :].set(0)
-  return noisy
+  params['embeddings']['tokens']['embedding'][model.encoder.vocab_size :] = 0
+  return params
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -29,6 +29,11 @@ def drawn():
   return x, params
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def run(model, params, x, mask):
+  return model.apply({'params': params}, x, mask)
+
+
 def to_torch(torch, params):
   """PyTorch's gates are in the order i, f, g, o; here i, g, f (+ 1), o."""
   lstm = torch.nn.LSTM(D, F, num_layers=2, bidirectional=True, batch_first=True)
@@ -99,20 +104,20 @@ def test_equals_pytorch_with_its_gradient(torch):
 @pytest.mark.parametrize('filler', [3.0, np.nan])
 def test_padding_has_no_influence(filler):
   x, params = drawn()
-  y, last = MODEL.apply({'params': params}, x, MASK)
+  y, last = run(MODEL, params, x, MASK)
   filled = np.where(MASK[:, :, None], x, filler)
   filled = np.pad(filled, ((0, 0), (0, 2), (0, 0)), constant_values=filler)
   mask = np.pad(MASK, ((0, 0), (0, 2)))
-  y_filled, last_filled = MODEL.apply({'params': params}, filled, mask)
+  y_filled, last_filled = run(MODEL, params, filled, mask)
   np.testing.assert_allclose(y_filled[:, :T], y, rtol=0, atol=1e-6)
   np.testing.assert_allclose(last_filled, last, rtol=0, atol=1e-6)
 
 
 def test_matrices_in_bfloat16_states_in_float32():
   x, params = drawn()
-  y, last = MODEL.apply({'params': params}, x, MASK)
+  y, last = run(MODEL, params, x, MASK)
   model = MODEL.clone(dtype=jnp.bfloat16)
-  y_half, last_half = model.apply({'params': params}, x, MASK)
+  y_half, last_half = run(model, params, x, MASK)
   assert y_half.dtype == last_half.dtype == jnp.bfloat16
   np.testing.assert_allclose(y_half.astype('f4'), y, rtol=0, atol=0.03)
   np.testing.assert_allclose(last_half.astype('f4'), last, rtol=0, atol=0.03)

@@ -206,13 +206,21 @@ def moves(gradient):
   return jax.tree.map(lambda g: bool((g != 0).any()), gradient)
 
 
+def make_batch_with_empty_row():
+  """As padding examples are: none of its tokens is real."""
+  batch = transfer_cases.make_batch(lengths=(5, 0, 7))
+  batch['last'] = np.maximum(batch['last'], 0)
+  return batch
+
+
 def test_frozen_encoder_gets_no_gradient_and_no_dropout():
-  batch = transfer_cases.make_batch()
+  batch = make_batch_with_empty_row()
   model = transfer_cases.make_model(
     transfer_cases.make_bert(), frozen=True, features='mix', bilstm_layers=1
   )
   params = transfer_cases.draw_params(model, batch)
   gradient, logits = gradient_of(model, params, batch)
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves((gradient, logits)))
   close(logits, run(model, params, batch)['logits'], atol=1e-6)
   moving = moves(gradient)
   assert moving == transfer.trainable(params, True)
@@ -220,21 +228,26 @@ def test_frozen_encoder_gets_no_gradient_and_no_dropout():
   assert all(jax.tree.leaves([moving[k] for k in ('bilstm', 'mix')]))
 
 
-def test_whole_model_is_trained_and_empty_rows_do_no_harm():
-  """As padding examples are: no token is real."""
-  batch = transfer_cases.make_batch(lengths=(5, 0, 7))
-  batch['last'] = np.maximum(batch['last'], 0)
-  model = transfer_cases.make_model(
-    transfer_cases.make_bert(), features='mix', bilstm_layers=1
-  )
+def test_whole_model_is_trained_however_it_runs():
+  """Scanned, or unrolled and computed again; and in half precision."""
+  batch = make_batch_with_empty_row()
+  model = transfer_cases.make_model(transfer_cases.make_bert(), features='mix')
   params = transfer_cases.draw_params(model, batch)
   gradient, logits = gradient_of(model, params, batch)
-  assert np.isfinite(logits).all()
-  assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves((gradient, logits)))
   expected = transfer.trainable(params, False)
   assert all(jax.tree.leaves(expected))
   expected['pooler'] = {'kernel': False, 'bias': False}  # the mix is read
   assert moves(gradient) == expected
+
+  other = model.clone(
+    encoder=model.encoder.clone(scan_layers=False, remat=True)
+  )
+  jax.tree.map(close, gradient_of(other, params, batch), (gradient, logits))
+  half = model.clone(encoder=model.encoder.clone(dtype=jnp.bfloat16))
+  half_logits = run(half, params, batch, KEY)['logits']
+  assert half_logits.dtype == jnp.float32
+  close(half_logits, logits, atol=0.05)
 
 
 @pytest.mark.parametrize(
@@ -279,23 +292,6 @@ def test_left_to_right_bert_sees_no_later_token():
     moved = np.abs(one - other).max(axis=(0, 2))
     assert (moved[6:9] > 1e-5).all()
     assert (moved[:6] == 0).all() == left_to_right
-
-
-def test_unrolled_rematerialised_and_half_precision_agree():
-  batch = transfer_cases.make_batch()
-  model = transfer_cases.make_model(
-    transfer_cases.make_bert(), features='sum_all'
-  )
-  params = transfer_cases.draw_params(model, batch)
-  expected = gradient_of(model, params, batch)
-  other = model.clone(
-    encoder=model.encoder.clone(scan_layers=False, remat=True)
-  )
-  jax.tree.map(close, gradient_of(other, params, batch), expected)
-  half = model.clone(encoder=model.encoder.clone(dtype=jnp.bfloat16))
-  logits = run(half, params, batch)['logits']
-  assert logits.dtype == jnp.float32
-  close(logits, run(model, params, batch)['logits'], atol=0.05)
 
 
 def test_eight_devices_equal_one():

@@ -38,8 +38,9 @@ class TaskModel(nn.Module):
       before 'span_classifier' (google-research/bert run_squad.py).
     both_orders: the inputs' second axis is not of choices but of the two orders
       of a pair, whose vectors are added.
-    features: one of `heads.FEATURES`, what is read of the encoder.
-    frozen: the encoder gets no gradient and no dropout.
+    features: one of `heads.FEATURES`, or 'mix', the learned average of all
+      L + 1 layers; what is read of the encoder.
+    frozen: the encoder, its pooler included, gets no gradient and no dropout.
     bilstm_layers: of the BiLSTM; 0: there is none.
     bilstm_dim: cells of each layer and direction.
     lm: return the language model's predictions too.
@@ -197,6 +198,13 @@ class TaskModel(nn.Module):
       raise ValueError(
         f'num_outputs is {self.num_outputs}, expected 2: a span has a start and'
         ' an end'
+      )
+    if self.features != 'last' and not isinstance(
+      self.encoder, bert.Bert | gpt.Gpt
+    ):
+      raise ValueError(
+        f"features is {self.features!r}, expected 'last':"
+        f' {type(self.encoder).__name__} returns no other layers'
       )
     if self._is_bert and self.lm:
       raise ValueError('lm is True, but a Bert predicts no next token')

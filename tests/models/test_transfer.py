@@ -2,6 +2,7 @@
 
 import functools
 
+import elmo_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -347,6 +348,11 @@ def test_eight_devices_equal_one():
     ({'head': 'span_classifier'}, None, 'num_outputs is 3, expected 2'),
     ({'head': 'token_classifier'}, 4, r'expected \[B, T\], or of a classifier'),
     ({'both_orders': True}, 3, r'expected \[B, 2, T\]'),
+    (
+      {'encoder': elmo_cases.make_model(), 'features': 'mix'},
+      None,
+      'Elmo returns no other',
+    ),
     ({'lm': True}, None, 'a Bert predicts no next token'),
     (
       {'encoder': transfer_cases.make_bert(())},

@@ -108,7 +108,10 @@ class TaskModel(nn.Module):
       outputs = jax.tree.map(lax.stop_gradient, outputs)
 
     features_RTD, vector_RD = self._read(outputs, mask_RT, last)
-    dropout = layers.Dropout(self.dropout_rate if train else 0.0)
+    # Named, for an encoder may have numbered ones in the scope they share.
+    dropout = layers.Dropout(
+      self.dropout_rate if train else 0.0, name='head_dropout'
+    )
     if self.head == 'classifier':
       vectors = vector_RD.reshape(*rows, -1)
       if self.both_orders:

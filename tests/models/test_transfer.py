@@ -178,6 +178,27 @@ def test_choices_share_their_dropout_and_examples_do_not():
   assert abs(logits[0, 0] - logits[1, 0]) > 0.01
 
 
+class DroppedEmbeddings(nn.Module):
+  """A left-to-right encoder with a module that has no name of its own."""
+
+  dtype: jnp.dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, tokens, token_mask, positions, *, train):
+    x_BTD = layers.TokenTable(131, 8, name='tokens')(tokens)
+    return {'hidden': layers.Dropout(0.5 if train else 0.0)(x_BTD)}
+
+
+def test_any_encoder_that_is_called_as_a_gpt():
+  batch = transfer_cases.make_batch()
+  model = transfer_cases.make_model(DroppedEmbeddings(), dropout_rate=0.5)
+  boxed = transfer_cases.boxed_params(model, batch)
+  assert set(boxed) == {'tokens', 'classifier'}
+  params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), nn.meta.unbox(boxed))
+  logits = jax.eval_shape(lambda: run(model, params, batch, KEY)['logits'])
+  assert logits.shape == (6, 3)
+
+
 @pytest.mark.parametrize('head', heads.HEADS)
 def test_dropout_before_the_head_but_not_of_spans(head):
   encoder = transfer_cases.make_bert(

@@ -138,6 +138,8 @@ class Bert(nn.Module):
       logits are float32 always.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     remat: compute activations again in the backward pass.
+    left_to_right: a position sees no later one (Devlin et al. 2018, section
+      5.1, "LTR"); else all.
     heads: which of 'pooler', 'mlm' and 'nsp' it has; 'nsp' needs 'pooler'. What
       is not there has no parameters and no outputs.
   """
@@ -156,6 +158,7 @@ class Bert(nn.Module):
   dtype: Dtype = jnp.float32
   scan_layers: bool = True
   remat: bool = False
+  left_to_right: bool = False
   heads: tuple[str, ...] = HEADS
 
   @nn.compact
@@ -168,6 +171,7 @@ class Bert(nn.Module):
     mlm_positions: Array | None = None,
     *,
     train: bool,
+    all_layers: bool = False,
   ) -> dict[str, Array]:
     """Encodes token ids and predicts the masked ones and the pair's label.
 
@@ -184,11 +188,13 @@ class Bert(nn.Module):
       mlm_positions: int [B, P], which of the T to predict; not looked at
         without the head 'mlm'.
       train: apply dropout, which needs a key for the stream 'dropout'.
+      all_layers: return the output of every layer too.
 
     Returns:
       hidden [B, T, D] and, with 'pooler', pooled [B, D] in `dtype`; with 'mlm'
       mlm_logits [B, P, V padded] and with 'nsp' nsp_logits [B, 2] (0 = really
-      next) in float32.
+      next) in float32; with `all_layers` layers [L + 1, B, T, D], the
+      embeddings first and 'hidden' last.
 
     Raises:
       ValueError: if the sizes or the heads do not fit each other.
@@ -217,9 +223,9 @@ class Bert(nn.Module):
       dtype=self.dtype,
       name='embeddings',
     )
-    x_BTD = embeddings(tokens, token_types, positions)
-    x_BTD = layers.constrain_hidden(x_BTD)
-    self.sow('intermediates', 'embedded', x_BTD)
+    embedded_BTD = embeddings(tokens, token_types, positions)
+    embedded_BTD = layers.constrain_hidden(embedded_BTD)
+    self.sow('intermediates', 'embedded', embedded_BTD)
 
     stack = blocks.stack_layers(
       blocks.PostNormBlock,
@@ -234,13 +240,19 @@ class Bert(nn.Module):
       gelu=self.gelu,
       layer_norm_epsilon=self.layer_norm_epsilon,
       dtype=self.dtype,
+      keep_hidden=all_layers,
     )
-    mask_B11S = token_mask[:, None, None, :]
-    x_BTD, _ = stack(x_BTD, mask_B11S)
+    mask = token_mask[:, None, None, :]
+    if self.left_to_right:
+      T = tokens.shape[1]
+      mask = mask & blocks.causal_mask(T, T, 0)
+    x_BTD, (_, hidden_LBTD) = stack(embedded_BTD, mask)
     # Pins the gradient too, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)
 
     outputs = {'hidden': x_BTD}
+    if all_layers:
+      outputs['layers'] = blocks.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
     if 'pooler' in self.heads:
       outputs['pooled'] = jnp.tanh(
         layers.Linear(

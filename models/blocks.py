@@ -7,7 +7,7 @@ One dtype policy: parameters, softmax and layer-norm statistics are float32,
 the rest is in the module's `dtype`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ Array = jax.Array
 # compiler would copy them at every step for a batch of 1 (jax 0.10).
 KeyValue = tuple[Array, Array]
 Past = tuple[Array, Array, Array]  # those, and the first slot to write
+BlockOutputs = tuple[Array, tuple[KeyValue | None, Array | None]]
 
 
 def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
@@ -78,6 +79,11 @@ def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
   weights_ZTS = weights_BNTS.reshape(B * N, T, S)
   context_ZTH = jnp.einsum('ZTS,ZSH->ZTH', weights_ZTS, value_ZSH)
   return context_ZTH.reshape(B, N, T, -1).swapaxes(1, 2)
+
+
+def causal_mask(length: int, slots: int, first: Array | int) -> Array:
+  """Returns bool [T, S]: whether position first + t may look at slot s."""
+  return jnp.arange(slots) <= first + jnp.arange(length)[:, None]
 
 
 class SelfAttention(nn.Module):
@@ -212,8 +218,10 @@ class Mlp(nn.Module):
 class Block(nn.Module):
   """What both kinds of block share: fields and sub-layers, but not their order.
 
-  A block takes and returns what `SelfAttention` does (so it can be the body of
-  a scan), and sows the hidden states that it returns as 'hidden' [B, T, D].
+  A block takes what `SelfAttention` does and returns, so that it can be the
+  body of a scan, the hidden states [B, T, D] and a pair: what `SelfAttention`
+  returns second, and on request the hidden states again, which a scan stacks.
+  It sows them as 'hidden' too.
 
   Attributes:
     num_heads: N.
@@ -225,6 +233,7 @@ class Block(nn.Module):
     kernel_init: draws the matrices that read the hidden states.
     out_init: draws those whose output is added to the hidden states.
     dtype: of the computation.
+    keep_hidden: return the hidden states in the pair too; else None.
   """
 
   num_heads: int
@@ -236,6 +245,7 @@ class Block(nn.Module):
   kernel_init: Initializer = truncated_normal
   out_init: Initializer = truncated_normal
   dtype: Dtype = jnp.float32
+  keep_hidden: bool = False
 
   def attend(
     self, x_BTD: Array, mask: Array, past: Past | None
@@ -267,11 +277,11 @@ class Block(nn.Module):
     """Returns the layer norm of that name, applied."""
     return LayerNorm(self.layer_norm_epsilon, self.dtype, name=name)(x_BTD)
 
-  def finish(self, x_BTD: Array) -> Array:
-    """Pins how the block's output is sharded, and sows it as 'hidden'."""
+  def finish(self, x_BTD: Array, present: KeyValue | None) -> BlockOutputs:
+    """Pins how the block's output is sharded, sows it, and returns it."""
     x_BTD = constrain_hidden(x_BTD)
     self.sow('intermediates', 'hidden', x_BTD)
-    return x_BTD
+    return x_BTD, (present, x_BTD if self.keep_hidden else None)
 
 
 class PostNormBlock(Block):
@@ -283,12 +293,12 @@ class PostNormBlock(Block):
   @nn.compact
   def __call__(
     self, x_BTD: Array, mask: Array, past: Past | None = None
-  ) -> tuple[Array, KeyValue | None]:
+  ) -> BlockOutputs:
     """Returns the block's output, as `Block` says."""
     attended_BTD, present = self.attend(x_BTD, mask, past)
     x_BTD = self.normalize(x_BTD + attended_BTD, 'attention_norm')
     x_BTD = self.normalize(x_BTD + self.transform(x_BTD), 'mlp_norm')
-    return self.finish(x_BTD), present
+    return self.finish(x_BTD, present)
 
 
 class PreNormBlock(Block):
@@ -300,14 +310,27 @@ class PreNormBlock(Block):
   @nn.compact
   def __call__(
     self, x_BTD: Array, mask: Array, past: Past | None = None
-  ) -> tuple[Array, KeyValue | None]:
+  ) -> BlockOutputs:
     """Returns the block's output, as `Block` says."""
     attended_BTD, present = self.attend(
       self.normalize(x_BTD, 'attention_norm'), mask, past
     )
     x_BTD = x_BTD + attended_BTD
     x_BTD = x_BTD + self.transform(self.normalize(x_BTD, 'mlp_norm'))
-    return self.finish(x_BTD), present
+    return self.finish(x_BTD, present)
+
+
+def gather_layers(
+  embedded_BTD: Array, hidden: Array | Sequence[Array], last_BTD: Array
+) -> Array:
+  """Returns the outputs of the embeddings and of all blocks, [L + 1, B, T, D].
+
+  Args:
+    embedded_BTD: of the embeddings.
+    hidden: of the L blocks, stacked or not.
+    last_BTD: what stands for the last block's: it may have been normalised.
+  """
+  return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
 
 
 def forward_flops(

@@ -1,9 +1,6 @@
 """The hidden states of every layer of a transformer, for use as features."""
 
-from typing import Any
-
 import jax
-import jax.numpy as jnp
 
 from models import bert, gpt
 
@@ -15,8 +12,8 @@ def hidden_layers(
 ) -> Array:
   """Returns the output of a model's embeddings and of each of its blocks.
 
-  Call it inside a jit: the compiler then leaves out the heads and the attention
-  probabilities, which nobody asks for.
+  Call it inside a jit: the compiler then leaves out the heads, which nobody
+  asks for.
 
   Args:
     model: with its layers stacked or not, in a loop or unrolled.
@@ -29,21 +26,10 @@ def hidden_layers(
     the model returns as 'hidden': of a GPT-2, its last block's output after the
     final norm, which the others have not seen.
   """
-  outputs, variables = model.apply(
-    {'params': params}, *inputs, train=False, mutable=['intermediates']
+  outputs = model.apply(
+    {'params': params}, *inputs, train=False, all_layers=True
   )
-  sown = variables['intermediates']
-  (embedded_BTD,) = sown['embedded']
-  blocks = _block_outputs(sown, model.num_layers)
-  return jnp.stack([embedded_BTD, *blocks[:-1], outputs['hidden']])
-
-
-def _block_outputs(sown: dict[str, Any], num_layers: int) -> list[Array]:
-  """Returns what the blocks sowed, L of [B, T, D], stacked by a scan or not."""
-  if 'layers' in sown:
-    (hidden_LBTD,) = sown['layers']['hidden']
-    return list(hidden_LBTD)
-  return [sown[f'layers_{i}']['hidden'][0] for i in range(num_layers)]
+  return outputs['layers']
 
 
 def cast_weights(params: dict, dtype: jax.typing.DTypeLike) -> dict:

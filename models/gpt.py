@@ -150,6 +150,7 @@ class Gpt(nn.Module):
     *,
     train: bool,
     cache: Cache | None = None,
+    all_layers: bool = False,
   ) -> dict[str, Any]:
     """Predicts at each position the token that follows it.
 
@@ -170,10 +171,12 @@ class Gpt(nn.Module):
       train: apply dropout, which needs a key for the stream 'dropout'.
       cache: what came before, by `empty_cache` at first. There must be room
         for T more slots: without, the last ones are overwritten.
+      all_layers: return the output of every layer too.
 
     Returns:
-      hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32, and
-      where a cache was given, `cache` with the T tokens at its end.
+      hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32; where
+      a cache was given, `cache` with the T tokens at its end; with `all_layers`
+      layers [L + 1, B, T, D], the embeddings first and 'hidden' last.
 
     Raises:
       ValueError: if the sizes do not fit each other.
@@ -203,24 +206,25 @@ class Gpt(nn.Module):
       dtype=self.dtype,
       name='embeddings',
     )
-    x_BTD = layers.constrain_hidden(embeddings(tokens, positions))
-    self.sow('intermediates', 'embedded', x_BTD)
+    embedded_BTD = layers.constrain_hidden(embeddings(tokens, positions))
+    self.sow('intermediates', 'embedded', embedded_BTD)
 
     if cache is None:
-      mask_B1TS = token_mask[:, None, None, :] & _causal(T, T, 0)
+      mask_B1TS = token_mask[:, None, None, :] & blocks.causal_mask(T, T, 0)
     else:
       cache = cache._replace(
         mask=lax.dynamic_update_slice_in_dim(
           cache.mask, token_mask, cache.end, axis=1
         )
       )
-      mask_B1TS = cache.mask[:, None, None, :] & _causal(
+      mask_B1TS = cache.mask[:, None, None, :] & blocks.causal_mask(
         T, cache.mask.shape[1], cache.end
       )
-    x_BTD, present = self._run_layers(
-      x_BTD,
+    x_BTD, (present, hidden_LBTD) = self._run_layers(
+      embedded_BTD,
       mask_B1TS,
       cache,
+      keep_hidden=all_layers,
       dropout_rate=dropout_rate,
       attention_dropout_rate=self.attention_dropout_rate if train else 0.0,
     )
@@ -239,15 +243,17 @@ class Gpt(nn.Module):
         logits_BTV, ('batch', 'activation_length', 'activation_vocab')
       ),
     }
+    if all_layers:
+      outputs['layers'] = blocks.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
     if cache is not None:
       keys, values = present
       outputs['cache'] = Cache(keys, values, cache.mask, cache.end + T)
     return outputs
 
   def _run_layers(
-    self, x_BTD: Array, mask_B1TS: Array, cache: Cache | None, **rates: float
-  ) -> tuple[Array, Any]:
-    """Returns the last layer's output, and the cache's keys and values."""
+    self, x_BTD: Array, mask_B1TS: Array, cache: Cache | None, **fields: Any
+  ) -> tuple[Array, tuple[Any, Any]]:
+    """Returns the last layer's output, the cache's arrays, and all outputs."""
     block = blocks.PreNormBlock if self.pre_norm else blocks.PostNormBlock
     out_stddev = INIT_STDDEV
     if self.pre_norm:
@@ -260,7 +266,7 @@ class Gpt(nn.Module):
       kernel_init=nn.initializers.normal(INIT_STDDEV),
       out_init=nn.initializers.normal(out_stddev),
       dtype=self.dtype,
-      **rates,
+      **fields,
     )
     if self.stacked:
       arguments, in_axes = (mask_B1TS,), (nn.broadcast,)
@@ -276,14 +282,13 @@ class Gpt(nn.Module):
         in_axes=in_axes,
         **fields,
       )(x_BTD, *arguments)
-    present = []
+    pairs = []
     for i in range(self.num_layers):
       past = cache and (cache.keys[i], cache.values[i], cache.end)
-      x_BTD, present_of_layer = block(name=f'layers_{i}', **fields)(
-        x_BTD, mask_B1TS, past
-      )
-      present.append(present_of_layer)
-    return x_BTD, cache and tuple(zip(*present, strict=True))
+      x_BTD, pair = block(name=f'layers_{i}', **fields)(x_BTD, mask_B1TS, past)
+      pairs.append(pair)
+    present, hidden = zip(*pairs, strict=True)
+    return x_BTD, (cache and tuple(zip(*present, strict=True)), hidden)
 
 
 def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
@@ -308,11 +313,6 @@ def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
     mask=jnp.zeros((batch, slots), bool),
     end=jnp.zeros((), jnp.int32),
   )
-
-
-def _causal(length: int, slots: int, first: Array | int) -> Array:
-  """Returns bool [T, S]: whether position first + t may look at slot s."""
-  return jnp.arange(slots) <= first + jnp.arange(length)[:, None]
 
 
 def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:

@@ -55,14 +55,15 @@ class ProjectedLstm(nn.Module):
 
   Attributes:
     lstm_dim: F.
-    projection_dim: P.
+    projection_dim: P; None: no projection, the cells' output itself recurs (and
+      P is F), an LSTM as it is usually meant.
     cell_clip: largest absolute value in a cell; None: any.
     projection_clip: likewise in an output.
     dtype: of the matrix products and the output.
   """
 
   lstm_dim: int
-  projection_dim: int
+  projection_dim: int | None
   cell_clip: float | None = None
   projection_clip: float | None = None
   dtype: Dtype = jnp.float32
@@ -89,7 +90,7 @@ class ProjectedLstm(nn.Module):
       after the last position, float32.
     """
     towers, inputs = x_TKBP.shape[1], x_TKBP.shape[-1]
-    P, F = self.projection_dim, self.lstm_dim
+    P, F = self.projection_dim or self.lstm_dim, self.lstm_dim
     # Two arrays are one matrix on [x; h] in the release: one fan.
     init = glorot_uniform(inputs + P, NUM_GATES * F)
     input_kernel_KPGF = self.param(
@@ -109,11 +110,13 @@ class ProjectedLstm(nn.Module):
       ),
       (towers, NUM_GATES, F),
     )
-    projection_KFP = self.param(
-      'projection_kernel',
-      nn.with_logical_partitioning(glorot_uniform(F, P), PROJECTION_NAMES),
-      (towers, F, P),
-    )
+    projection_KFP = None
+    if self.projection_dim is not None:
+      projection_KFP = self.param(
+        'projection_kernel',
+        nn.with_logical_partitioning(glorot_uniform(F, P), PROJECTION_NAMES),
+        (towers, F, P),
+      )
     x_TKBP, input_kernel_KPGF, bias_KGF = nn.dtypes.promote_dtype(
       x_TKBP, input_kernel_KPGF, bias_KGF, dtype=self.dtype
     )
@@ -153,8 +156,8 @@ def _recur(fields: _Fields, *arguments: Array | None) -> tuple[Array, Array]:
   Args:
     fields: see `_Fields`.
     *arguments: gates [K, T, B, G, F] that do not recur, recurrent kernel
-      [K, P, G, F], projection [K, F, P], cell [K, B, F], hidden [K, B, P] and
-      mask [T, B] or None.
+      [K, P, G, F], projection [K, F, P] or None, cell [K, B, F], hidden
+      [K, B, P] and mask [T, B] or None.
   """
   return _run(fields, *arguments, save=False)[0]
 
@@ -163,7 +166,7 @@ def _run(
   fields: _Fields,
   gates_KTBGF: Array,
   recurrent_KPGF: Array,
-  projection_KFP: Array,
+  projection_KFP: Array | None,
   cell_KBF: Array,
   hidden_KBP: Array,
   mask_TB: Array | None,
@@ -174,7 +177,8 @@ def _run(
   cell_clip, projection_clip, dtype = fields
   # Whole, but for the cells, before the loop: not again at every position.
   R_KPGF = _constrain(recurrent_KPGF.astype(dtype), '...M')
-  W_KFP = _constrain(projection_KFP.astype(dtype), '.M.')
+  if projection_KFP is not None:
+    W_KFP = _constrain(projection_KFP.astype(dtype), '.M.')
 
   def step(state: tuple, inputs: tuple) -> tuple[tuple, tuple]:
     cell_KBF, hidden_KBP = state
@@ -185,9 +189,10 @@ def _run(
       gates_KTBGF, t, axis=1, keepdims=False
     ) + _product('KBP,KPGF->KBGF', hidden_KBP.astype(dtype), R_KPGF)
     new_cell_KBF, out_KBF = _advance(cell_KBF, gates_KBGF, cell_clip)
-    new_hidden_KBP = _clip(
-      _product('KBF,KFP->KBP', out_KBF.astype(dtype), W_KFP), projection_clip
-    )
+    new_hidden_KBP = out_KBF
+    if projection_KFP is not None:
+      new_hidden_KBP = _product('KBF,KFP->KBP', out_KBF.astype(dtype), W_KFP)
+    new_hidden_KBP = _clip(new_hidden_KBP, projection_clip)
     new_cell_KBF = _where(mask_B, new_cell_KBF, cell_KBF)
     new_hidden_KBP = _where(mask_B, new_hidden_KBP, hidden_KBP)
     saved = (cell_KBF, gates_KBGF) if save else None
@@ -214,7 +219,8 @@ def _run_backward(
   d_hiddens_TKBP, d_cell_KBF = cotangents
   # Turned around once, not at every position.
   R_KGFP = _constrain(recurrent.astype(dtype), '...M').transpose(0, 2, 3, 1)
-  W_KPF = _constrain(projection.astype(dtype), '.M.').swapaxes(1, 2)
+  if projection is not None:
+    W_KPF = _constrain(projection.astype(dtype), '.M.').swapaxes(1, 2)
 
   def step(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
     d_cell_KBF, d_hidden_KBP, d_gates_KTBGF = carry
@@ -227,7 +233,9 @@ def _run_backward(
     if projection_clip is not None:
       inside = jnp.abs(hidden_KBP) < projection_clip
       d_projected_KBP = jnp.where(inside, d_projected_KBP, 0)
-    d_out_KBF = _product('KBP,KPF->KBF', d_projected_KBP.astype(dtype), W_KPF)
+    d_out_KBF = d_projected_KBP
+    if projection is not None:
+      d_out_KBF = _product('KBP,KPF->KBF', d_projected_KBP.astype(dtype), W_KPF)
     d_old_cell_KBF, d_gates_KBGF = pull(
       (_where(mask_B, d_cell_KBF, 0), d_out_KBF)
     )
@@ -268,12 +276,16 @@ def _run_backward(
   d_recurrent_KPGF = _product(
     'TKBP,KTBGF->KPGF', hiddens_TKBP[:-1].astype(dtype), d_gates_KTBGF
   )
-  d_projection_KFP = _product('TKBF,TKBP->KFP', outs_TKBF, d_projected_TKBP)
+  d_projection_KFP = None
+  if projection is not None:
+    d_projection_KFP = nn.with_logical_constraint(
+      _product('TKBF,TKBP->KFP', outs_TKBF, d_projected_TKBP), PROJECTION_NAMES
+    )
   return (
     d_gates_KTBGF,
     # Each device's share of the sum is all that it needs.
     nn.with_logical_constraint(d_recurrent_KPGF, KERNEL_NAMES),
-    nn.with_logical_constraint(d_projection_KFP, PROJECTION_NAMES),
+    d_projection_KFP,
     d_cell_KBF,
     d_hidden_KBP,
     None,  # of the mask

@@ -23,9 +23,9 @@ from configs import base, variants
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name a row of the paper's Table 6."""
+  """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
-  config.model.update(variants.BERT[arg or 'bert-base'])
+  variants.vary_bert(config, 'bert-base', arg)
   config.model.dtype = 'bfloat16'
   config.data.source = 'tfds:wikipedia/20230601.en'
   config.data.tokenizer = 'train:wordpiece:30522'

@@ -22,10 +22,13 @@ from configs import base, variants
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name another size of variants.GPT."""
-  config = base.get_config()
-  config.model.name = 'gpt'
-  config.model.update(variants.GPT[arg or 'gpt'])
+  """Returns the config; `arg` may name a size of variants.GPT, or 'lstm'."""
+  if arg == 'lstm':
+    config = base.get_lstm_config()
+  else:
+    config = base.get_config()
+    config.model.name = 'gpt'
+    config.model.update(variants.GPT[arg or 'gpt'])
   config.model.max_length = 512
   config.model.dtype = 'bfloat16'
   config.data.source = 'books/*.txt'

@@ -138,6 +138,8 @@ class Bert(nn.Module):
       logits are float32 always.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     remat: compute activations again in the backward pass.
+    left_to_right: a position sees no later one (Devlin et al. 2018, section
+      5.1, "LTR"); else all.
     heads: which of 'pooler', 'mlm' and 'nsp' it has; 'nsp' needs 'pooler'. What
       is not there has no parameters and no outputs.
   """
@@ -156,6 +158,7 @@ class Bert(nn.Module):
   dtype: Dtype = jnp.float32
   scan_layers: bool = True
   remat: bool = False
+  left_to_right: bool = False
   heads: tuple[str, ...] = HEADS
 
   @nn.compact
@@ -235,8 +238,11 @@ class Bert(nn.Module):
       layer_norm_epsilon=self.layer_norm_epsilon,
       dtype=self.dtype,
     )
-    mask_B11S = token_mask[:, None, None, :]
-    x_BTD, _ = stack(x_BTD, mask_B11S)
+    mask = token_mask[:, None, None, :]
+    if self.left_to_right:
+      T = tokens.shape[1]
+      mask = mask & blocks.causal_mask(T, T, 0)
+    x_BTD, _ = stack(x_BTD, mask)
     # Pins the gradient too, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)
 
@@ -356,6 +362,7 @@ def train_flops(
   num_layers: int,
   embed_dim: int,
   mlp_dim: int,
+  next_sentence: bool = True,
 ) -> int:
   """Returns the model FLOPs of one training step: what MFU is a share of.
 
@@ -375,6 +382,7 @@ def train_flops(
     num_layers: L.
     embed_dim: D.
     mlp_dim: F.
+    next_sentence: it has pooler and NSP head.
   """
   B, P, D = batch, predictions, embed_dim
   stack = blocks.forward_flops(
@@ -385,5 +393,5 @@ def train_flops(
     mlp_dim=mlp_dim,
   )
   mlm = 2 * B * P * D * (D + vocab_size)
-  nsp = 2 * B * D * (D + 2)
+  nsp = 2 * B * D * (D + 2) if next_sentence else 0
   return 3 * (stack + mlm + nsp)

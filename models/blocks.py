@@ -80,6 +80,11 @@ def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
   return context_ZTH.reshape(B, N, T, -1).swapaxes(1, 2)
 
 
+def causal_mask(length: int, slots: int, first: Array | int) -> Array:
+  """Returns bool [T, S]: whether position first + t may look at slot s."""
+  return jnp.arange(slots) <= first + jnp.arange(length)[:, None]
+
+
 class SelfAttention(nn.Module):
   """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 

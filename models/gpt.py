@@ -207,14 +207,14 @@ class Gpt(nn.Module):
     self.sow('intermediates', 'embedded', x_BTD)
 
     if cache is None:
-      mask_B1TS = token_mask[:, None, None, :] & _causal(T, T, 0)
+      mask_B1TS = token_mask[:, None, None, :] & blocks.causal_mask(T, T, 0)
     else:
       cache = cache._replace(
         mask=lax.dynamic_update_slice_in_dim(
           cache.mask, token_mask, cache.end, axis=1
         )
       )
-      mask_B1TS = cache.mask[:, None, None, :] & _causal(
+      mask_B1TS = cache.mask[:, None, None, :] & blocks.causal_mask(
         T, cache.mask.shape[1], cache.end
       )
     x_BTD, present = self._run_layers(
@@ -308,11 +308,6 @@ def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
     mask=jnp.zeros((batch, slots), bool),
     end=jnp.zeros((), jnp.int32),
   )
-
-
-def _causal(length: int, slots: int, first: Array | int) -> Array:
-  """Returns bool [T, S]: whether position first + t may look at slot s."""
-  return jnp.arange(slots) <= first + jnp.arange(length)[:, None]
 
 
 def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:

@@ -21,7 +21,6 @@ from train.architecture import (
   Architecture,
   Vocabulary,
   describe_transformer,
-  expect_objective,
   model_fields,
 )
 from train.settings import Phase
@@ -53,7 +52,12 @@ def build_objective(
     ValueError: if another is asked for, or the tokenizer has no mask.
   """
   left_to_right = config.model.left_to_right
-  expect_objective(config, *(('lm',) if left_to_right else ('bert', 'mlm')))
+  settings.expect(
+    config,
+    config.train.objective in (('lm',) if left_to_right else ('bert', 'mlm')),
+    'train.objective',
+    "'bert' or 'mlm', or 'lm' with model.left_to_right=True",
+  )
   if vocabulary.specials is None:
     raise ValueError(
       f'data.tokenizer={config.data.tokenizer!r} has no [CLS], [SEP] and'

@@ -42,7 +42,7 @@ def params_with(heads):
 
 
 def test_no_position_sees_what_follows():
-  model, params = make_model(scan_layers=False), params_with(HEADS)
+  model, params = make_model(), params_with(HEADS)
   batch, t = bert_cases.make_batch(), 17
   logits = run(model, params, batch)
   tokens = batch['tokens'].copy()

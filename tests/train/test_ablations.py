@@ -220,8 +220,8 @@ def test_what_reads_left_to_right_is_not_mistaken(finished, small_config):
 @pytest.mark.parametrize(
   ('overrides', 'message'),
   [
-    ({'train.objective': 'lm'}, "'bert' is trained with 'bert' or 'mlm'"),
-    ({'model.left_to_right': True}, "'bert' is trained with 'lm'"),
+    ({'train.objective': 'lm'}, "train.objective='lm': expected 'bert' or"),
+    ({'model.left_to_right': True}, "or 'lm' with model.left_to_right=True"),
   ],
 )
 def test_objectives_that_do_not_fit_are_refused(

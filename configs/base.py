@@ -12,6 +12,7 @@ def get_config() -> ml_collections.ConfigDict:
   config.model = ml_collections.ConfigDict()
   model = config.model
   model.name = 'bert'  # picks the module: bert, gpt or gpt2
+  model.left_to_right = False  # a bert that sees no later token, as gpt always
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
   model.num_heads = 2  # N, divides embed_dim
@@ -101,7 +102,9 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.train = ml_collections.ConfigDict()
   train = config.train
-  train.objective = 'bert'  # picks the loss: bert, or lm for all others
+  # Picks the loss: bert (masked tokens and next sentences), mlm (masked tokens
+  # alone), or lm (the next token) for what reads in one direction.
+  train.objective = 'bert'
   # (steps, length, global batch, schedule): 'continue' keeps the learning-rate
   # schedule, 'restart' warms up anew.
   train.phases = ((1_000, 128, 32, 'continue'),)
@@ -138,6 +141,24 @@ def get_config() -> ml_collections.ConfigDict:
   # weights: the rows of these are drawn anew.
   config.init.new_rows = False
 
+  return config
+
+
+def get_lstm_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of the LSTM in GPT's place: GPT's, but for it."""
+  config = get_config()
+  del config.objective
+  config.model = ml_collections.ConfigDict()
+  model = config.model
+  model.name = 'lstm'
+  model.num_layers = 1  # L
+  model.embed_dim = 768  # D, width of embeddings and hidden states
+  model.lstm_dim = 2048  # F, cells
+  model.max_length = 512  # longest text read at once; there are no positions
+  model.dropout_rate = 0.1  # inputs of the layers and the last one's output
+  model.dtype = 'float32'  # of activations; parameters stay float32
+
+  config.train.objective = 'lm'
   return config
 
 

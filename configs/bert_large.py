@@ -15,7 +15,7 @@ from configs import bert_base
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name another size."""
-  config = bert_base.get_config(arg or 'bert-large')
+  """Returns the config; `arg` as for `variants.vary_bert`."""
+  config = bert_base.get_config(f'bert-large,{arg}')
   config.model.remat = True  # 512 tokens do not fit a 16 GB chip without
   return config

@@ -16,9 +16,9 @@ from configs import base, variants
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name another size, e.g. 'bert-small'."""
+  """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
-  config.model.update(variants.BERT[arg or 'bert-mini'])
+  variants.vary_bert(config, 'bert-mini', arg)
   config.model.max_length = 128
   config.model.scan_layers = False  # a CPU runs unrolled layers faster
   config.data.source = 'books/*.txt'

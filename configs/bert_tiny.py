@@ -16,9 +16,9 @@ from configs import base, variants
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name another size, e.g. 'bert-mini'."""
+  """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
-  config.model.update(variants.BERT[arg or 'bert-tiny'])
+  variants.vary_bert(config, 'bert-tiny', arg)
   config.model.max_length = 128
   config.model.scan_layers = False  # a CPU runs unrolled layers faster
   config.data.source = 'manual'

@@ -1,4 +1,6 @@
-"""Sizes of each architecture, with their source."""
+"""Sizes and ablations of each architecture, with their source."""
+
+import ml_collections
 
 # base and large: Devlin et al. 2018, section 3. tiny to medium:
 # google-research/bert's README, "Smaller BERT models" (Turc et al. 2019). The
@@ -15,6 +17,14 @@ BERT = {
   'bert-l6-h768-a12': dict(num_layers=6, embed_dim=768, num_heads=12),
   'bert-l12-h1024-a16': dict(num_layers=12, embed_dim=1024, num_heads=16),
 }
+
+# Devlin et al. 2018, Table 5, as keys of a config. Without next sentences there
+# is nothing to classify: neither pooler nor NSP head is trained.
+BERT_TASKS = {
+  'no_nsp': {'train.objective': 'mlm'},
+  'ltr_no_nsp': {'train.objective': 'lm', 'model.left_to_right': True},
+}
+MASKING = 'mask='
 
 # Radford et al. 2018, section 4.1. gpt-tiny and gpt-mini have the widths of the
 # BERTs of these names.
@@ -58,3 +68,52 @@ for _sizes in ELMO.values():
     (7, 1024),
   )
 ELMO['elmo-tiny']['filters'] = ((1, 16), (2, 16), (3, 32), (4, 64), (5, 128))
+
+
+def vary_bert(
+  config: ml_collections.ConfigDict, size: str, arg: str = ''
+) -> None:
+  """Gives a BERT's config a size, and what else an argument asks for.
+
+  Args:
+    config: not locked; changed in place.
+    size: a name in `BERT`.
+    arg: any of these, commas between: another size; 'no_nsp' or 'ltr_no_nsp'
+      (Devlin et al. 2018, Table 5); 'mask=M/S/R', per cent of the predicted
+      tokens that become [MASK], stay the same and become random ones
+      (Devlin et al. 2019, appendix C.2: 80/10/10, 100/0/0, 80/0/20, 80/20/0,
+      0/20/80 and 0/0/100).
+
+  Raises:
+    ValueError: if it asks for anything else.
+  """
+  for word in (size, *filter(None, arg.split(','))):
+    if word in BERT:
+      config.model.update(BERT[word])
+    elif word in BERT_TASKS:
+      config.update_from_flattened_dict(BERT_TASKS[word])
+    elif word.startswith(MASKING):
+      masked, random = _masking(word)
+      config.objective.mask_fraction = masked
+      config.objective.random_fraction = random
+    else:
+      raise ValueError(
+        f'{word!r} is no variant of a BERT: expected one of'
+        f' {", ".join((*BERT, *BERT_TASKS))} or {MASKING}80/10/10'
+      )
+
+
+def _masking(word: str) -> tuple[float, float]:
+  """Returns the shares that become [MASK] and random tokens."""
+  shares = word.removeprefix(MASKING).split('/')
+  if (
+    len(shares) != 3
+    or not all(share.isdecimal() for share in shares)
+    or sum(map(int, shares)) != 100
+  ):
+    raise ValueError(
+      f'{word!r}: expected three whole numbers that sum to 100, per cent of'
+      f' [MASK], same and random, as in {MASKING}80/10/10'
+    )
+  masked, _, random = map(int, shares)
+  return masked / 100, random / 100

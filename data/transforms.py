@@ -85,6 +85,7 @@ def sample_pairs(
   length: int,
   specials: Specials,
   short_rate: float,
+  negatives: bool = True,
 ) -> Batch:
   """Turns windows into inputs [CLS] A [SEP] B [SEP].
 
@@ -101,6 +102,8 @@ def sample_pairs(
     length: T.
     specials: ids of the special tokens.
     short_rate: share of rows with a shorter target.
+    negatives: half of the rows have a B from the other window; else none has,
+      and there is nothing to tell anywhere.
 
   Returns:
     `tokens, token_types, positions` int32 [B, T], `token_mask` bool [B, T],
@@ -109,7 +112,11 @@ def sample_pairs(
     other window, or not an example; `example_mask` bool [B].
   """
   pair = functools.partial(
-    _sample_pair, length=length, specials=specials, short_rate=short_rate
+    _sample_pair,
+    length=length,
+    specials=specials,
+    short_rate=short_rate,
+    negatives=negatives,
   )
   draws_BN = jax.vmap(functools.partial(pair_draws, length=length))(keys_B)
   names = (
@@ -144,6 +151,7 @@ def _sample_pair(
   length: int,
   specials: Specials,
   short_rate: float,
+  negatives: bool,
 ) -> Batch:
   """One row of `sample_pairs`."""
   width = window.shape[0]
@@ -195,7 +203,7 @@ def _sample_pair(
   alike = other_starts & (end <= jnp.minimum(other_size, width - 1))
   for there, here in ((begin, start_b), (end, start_b + size_b)):
     alike &= other_bounds[jnp.minimum(there, width - 1)] == bounds[here]
-  told = has_boundary & alike.any() & is_example
+  told = has_boundary & alike.any() & is_example & negatives
   negative = told & ((draws[_LABEL] & 1) == 1)
   other_b = width + _pick(alike, draws[_START]) + front_b
   start_b = jnp.where(negative, other_b, start_b)
@@ -219,6 +227,36 @@ def _sample_pair(
     'token_mask': position <= last_sep,
     'nsp_labels': negative.astype(jnp.int32),
     'nsp_weights': told.astype(jnp.float32),
+  }
+
+
+def predict_text(batch: Mapping[str, Array], *, specials: Specials) -> Batch:
+  """Makes each token of the text the target of the position before it.
+
+  Those that masking may pick are predicted, so not [CLS] and [SEP]: where a
+  pair was cut says nothing of the text.
+
+  Args:
+    batch: with `tokens` int32 [B, T], `token_mask` bool [B, T] and
+      `example_mask` bool [B]; other entries are passed on.
+    specials: ids of the special tokens.
+
+  Returns:
+    The batch with `targets` int32 [B, T] and `loss_weights` float32 [B, T], 0
+    where no token of the text follows or the row is no example.
+  """
+
+  def following(values: Array, fill: int | bool) -> Array:
+    return jnp.pad(values[:, 1:], ((0, 0), (0, 1)), constant_values=fill)
+
+  targets = following(batch['tokens'], specials.pad)
+  follows = following(batch['token_mask'], False)
+  follows &= (targets != specials.cls) & (targets != specials.sep)
+  follows &= batch['example_mask'][:, None]
+  return {
+    **batch,
+    'targets': targets,
+    'loss_weights': follows.astype(jnp.float32),
   }
 
 

@@ -368,6 +368,7 @@ def train_flops(
   num_layers: int,
   embed_dim: int,
   mlp_dim: int,
+  next_sentence: bool = True,
 ) -> int:
   """Returns the model FLOPs of one training step: what MFU is a share of.
 
@@ -387,6 +388,7 @@ def train_flops(
     num_layers: L.
     embed_dim: D.
     mlp_dim: F.
+    next_sentence: it has pooler and NSP head.
   """
   B, P, D = batch, predictions, embed_dim
   stack = blocks.forward_flops(
@@ -397,5 +399,5 @@ def train_flops(
     mlp_dim=mlp_dim,
   )
   mlm = 2 * B * P * D * (D + vocab_size)
-  nsp = 2 * B * D * (D + 2)
+  nsp = 2 * B * D * (D + 2) if next_sentence else 0
   return 3 * (stack + mlm + nsp)

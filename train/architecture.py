@@ -75,6 +75,8 @@ class Architecture(NamedTuple):
     carry_shapes: (model, rows) -> shapes of what goes from one batch to the
       next, see `Objective.carry`; zeros before the first.
     token_counts: store -> int [V], how often each is a target in training.
+    with_heads: (model, train.objective) -> the model with the heads that this
+      objective trains; none other has parameters.
   """
 
   keys: frozenset[str]
@@ -92,6 +94,7 @@ class Architecture(NamedTuple):
     lambda model, rows: {}
   )
   token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
+  with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
 
 
 def expect_objective(config: Any, *names: str) -> None:

@@ -31,6 +31,7 @@ ARCHITECTURES = {
   'bert': bert_lm.ARCHITECTURE,
   'gpt': gpt_lm.GPT,
   'gpt2': gpt_lm.GPT2,
+  'lstm': gpt_lm.LSTM,
   'elmo': elmo_lm.ARCHITECTURE,
 }
 
@@ -147,7 +148,7 @@ def build_job(
       divide over the mesh.
   """
   architecture = architecture_of(config)
-  model = architecture.build_model(config.model, vocabulary.size)
+  model = build_model(config, vocabulary.size)
   objective_of = {
     phase.length: architecture.build_objective(config, phase.length, vocabulary)
     for phase in phases
@@ -200,6 +201,17 @@ def architecture_of(config: Any) -> Architecture:
       f'model.name={name!r}: expected one of {", ".join(ARCHITECTURES)}'
     )
   return ARCHITECTURES[name]
+
+
+def build_model(config: Any, vocab_size: int) -> nn.Module:
+  """Returns the module that a run of pre-training trains.
+
+  Raises:
+    ValueError: if there is no such model.
+  """
+  architecture = architecture_of(config)
+  model = architecture.build_model(config.model, vocab_size)
+  return architecture.with_heads(model, config.train.objective)
 
 
 def check(config: Any, mesh: Mesh) -> Architecture:

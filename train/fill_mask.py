@@ -83,6 +83,11 @@ def check_model(model: bert.Bert) -> None:
   Raises:
     ValueError: if so.
   """
+  if model.left_to_right:
+    raise ValueError(
+      'these weights read from left to right and have never seen a mask: give'
+      ' those of a BERT that reads both ways'
+    )
   if 'mlm' not in model.heads:
     raise ValueError(
       'these weights have no head for masked pieces (mlm), found'

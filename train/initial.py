@@ -15,7 +15,7 @@ from flax import linen as nn
 
 from configs import base
 from data import tokenization
-from models import elmo
+from models import elmo, lstm_lm
 from models.pretrained import strict
 from train import assemble, opened, settings
 from train.opened import Opened
@@ -28,8 +28,8 @@ FREE_FIELDS = frozenset(
   ' stacked num_samples parent name'.split()
 )
 POSITIONS = 'embeddings/positions'
-# Parameters of BERT and GPT with a row for each piece.
-VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
+# Parameters of BERT, GPT and the LSTM with a row for each piece.
+VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias', 'tokens/embedding')
 NEW_ROWS = '--config.init.new_rows=true'
 NAMED_PIECES = 8  # in a message; of more, the number
 
@@ -125,7 +125,10 @@ def load(theirs: Opened, model: nn.Module, tokenizer: Any, fresh: Any) -> Any:
 def module_settings(name: str, model: nn.Module) -> dict[str, Any]:
   """Returns {key of `config.model`: value} of a module's sizes and settings."""
   elmo_model = isinstance(model, elmo.Elmo)
-  defaults = base.get_elmo_config() if elmo_model else base.get_config()
+  defaults = {
+    elmo.Elmo: base.get_elmo_config,
+    lstm_lm.LstmLm: base.get_lstm_config,
+  }.get(type(model), base.get_config)()
   values = {
     key: getattr(model, key)
     for key in defaults.model
@@ -245,9 +248,7 @@ def _row_maps(
   Of parameters whose rows are not all theirs, in their order.
   """
   maps = {}
-  if (
-    hasattr(model, 'max_length') and theirs.model.max_length < model.max_length
-  ):
+  if POSITIONS in theirs.shapes and theirs.model.max_length < model.max_length:
     rows = np.arange(model.max_length)
     maps[POSITIONS] = np.where(rows < theirs.model.max_length, rows, -1)
   if isinstance(model, elmo.Elmo):

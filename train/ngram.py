@@ -128,7 +128,7 @@ def compare(
   Raises:
     ValueError, FileNotFoundError, ChildProcessError: as the parts do.
   """
-  found = trained.load(workdir, expected=trained.LEFT_TO_RIGHT)
+  found = trained.load(workdir, expected=trained.SCORING)
   store = plan.open_store(settings.read_workdir_config(workdir))
   if store.tokenizer.fingerprint != found.tokenizer.fingerprint:
     raise ValueError(f'{store.folder} is not of the tokenizer of {workdir}')

@@ -5,7 +5,7 @@ and evaluation batches add up exactly: the loss of a global batch is
 `sum_k sum_k / weight_k` with the weights of the whole batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -25,20 +25,28 @@ def nsp_weights(batch: Batch) -> Array:
   return batch['nsp_weights'] * batch['example_mask']
 
 
-def bert_weights(batch: Batch) -> dict[str, Array]:
+# Loss -> its targets, and the weights of these.
+BERT_LOSSES = {
+  'mlm': ('mlm_targets', mlm_weights),
+  'nsp': ('nsp_labels', nsp_weights),
+}
+
+
+def bert_weights(
+  batch: Batch, names: Sequence[str] = tuple(BERT_LOSSES)
+) -> dict[str, Array]:
   """Returns what each loss's sum over a global batch is divided by.
 
   Args:
     batch: with `mlm_weights` [B, P], `nsp_weights` [B], `example_mask` [B].
+    names: of the losses, some of `BERT_LOSSES`.
 
   Returns:
-    float32 scalars 'mlm' and 'nsp', at least 1: a batch without a single
-    matched pair (one short document) has the NSP loss 0, not NaN.
+    float32 scalars by name, at least 1: a batch without a single matched pair
+    (one short document) has the NSP loss 0, not NaN.
   """
-  return {
-    'mlm': jnp.maximum(mlm_weights(batch).sum(), 1),
-    'nsp': jnp.maximum(nsp_weights(batch).sum(), 1),
-  }
+  weights = {name: BERT_LOSSES[name][1](batch) for name in names}
+  return {name: jnp.maximum(w.sum(), 1) for name, w in weights.items()}
 
 
 def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
@@ -62,26 +70,28 @@ def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
 
 
 def bert_losses(
-  outputs: Mapping[str, Array], batch: Batch
+  outputs: Mapping[str, Array],
+  batch: Batch,
+  names: Sequence[str] = tuple(BERT_LOSSES),
 ) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
-  """Returns BERT's two losses and two accuracies.
+  """Returns BERT's two losses and two accuracies, or some of them.
 
   Args:
     outputs: `mlm_logits` [B, P, V] and `nsp_logits` [B, 2] of models.bert.Bert.
     batch: `mlm_targets` int [B, P], `mlm_weights` float [B, P], `nsp_labels`
       int [B] (0 = really next), `nsp_weights` float [B], `example_mask` bool
       [B].
+    names: of the losses, some of `BERT_LOSSES`.
 
   Returns:
     Losses in nats {'mlm', 'nsp'} and metrics {'mlm_accuracy',
     'nsp_accuracy'}: each (weighted sum, sum of weights), float32 scalars.
   """
   losses, metrics = {}, {}
-  for name, targets, weights in (
-    ('mlm', batch['mlm_targets'], mlm_weights(batch)),
-    ('nsp', batch['nsp_labels'], nsp_weights(batch)),
-  ):
-    values, hits = score_labels(outputs[f'{name}_logits'], targets)
+  for name in names:
+    targets, weights_of = BERT_LOSSES[name]
+    weights = weights_of(batch)
+    values, hits = score_labels(outputs[f'{name}_logits'], batch[targets])
     losses[name] = (jnp.sum(values * weights), weights.sum())
     metrics[f'{name}_accuracy'] = (jnp.sum(hits * weights), weights.sum())
   return losses, metrics

@@ -153,7 +153,7 @@ def _open_workdir(folder: epath.Path) -> Opened:
   if name != 'elmo' or imported.get('tokenizer', True):
     tokenizer = tokenization.load(folder)
   size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
-  model = assemble.architecture_of(config).build_model(config.model, size)
+  model = assemble.build_model(config, size)
   fields = imported.get('fields', {})
   if 'heads' in fields:
     fields = fields | {'heads': tuple(fields['heads'])}

@@ -1,6 +1,7 @@
 """What a model makes of held-out text, for people to look at."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -88,6 +89,47 @@ def _held_out_sentences(store: Store, longest: int) -> list[list[int]]:
       found.append(np.asarray(store.tokens[start:end]).tolist())
   spread = np.linspace(0, len(found) - 1, min(NUM_SENTENCES, len(found)))
   return [found[i] for i in spread.astype(int)]
+
+
+def print_guesses(
+  predict: Callable[[Any, jax.Array, jax.Array], jax.Array],
+  params: Any,
+  store: Store,
+  start: int | None,
+  length: int,
+) -> None:
+  """Prints what a left-to-right model expects at some pieces of sentences.
+
+  Args:
+    predict: (parameters, tokens int [B, T], mask bool [B, T]) -> scores
+      [B, T, V] of the token that follows each.
+    params: the parameters.
+    store: the store whose held-out text is used.
+    start: token that stands before a text; None: none.
+    length: longest input in tokens.
+  """
+  sentences = _held_out_sentences(store, longest=min(length - 1, 40))
+  if not sentences:
+    return
+  before = [] if start is None else [start]
+  lengths = np.array([len(before) + len(ids) for ids in sentences])
+  tokens = np.zeros((len(sentences), lengths.max()), np.int32)
+  for row, ids in enumerate(sentences):
+    tokens[row, : lengths[row]] = *before, *ids
+  mask = np.arange(tokens.shape[1]) < lengths[:, None]
+  guesses = processes.to_host(
+    jax.jit(lambda *arguments: predict(*arguments).argmax(-1))(
+      params, tokens, mask
+    )
+  )
+  say('\nHeld-out sentences, some pieces as [guess from the left -> truth]:')
+  pieces = store.tokenizer.pieces
+  for row, ids in enumerate(sentences):
+    words = [pieces[i] for i in ids]
+    for at in range(MASK_EVERY // 2, len(ids), MASK_EVERY):
+      guess = pieces[guesses[row, at + len(before) - 1]]
+      words[at] = f'[{guess} -> {words[at]}]'
+    say(f'  {" ".join(words)}')
 
 
 def print_continuations(

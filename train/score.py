@@ -388,7 +388,7 @@ def _run(arguments: argparse.Namespace) -> None:
     questions = read_choices(arguments.choices)
   else:
     text = text_files.read_text(arguments.text)
-  found = trained.load(arguments.weights, expected=trained.LEFT_TO_RIGHT)
+  found = trained.load(arguments.weights, expected=trained.SCORING)
   if arguments.choices:
     results = score_choices(found, questions)
     told = [result for result in results if 'label' in result]

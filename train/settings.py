@@ -339,11 +339,20 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
+  check_lengths(config)
+
+
+def check_lengths(config: ml_collections.ConfigDict) -> None:
+  """Checks that the model reads sequences as long as those of each phase.
+
+  Raises:
+    ValueError: if not.
+  """
   for phase in check_phases(config):
-    if phase.length > model.max_length:
+    if phase.length > config.model.max_length:
       raise ValueError(
-        f'train.phases: length {phase.length} is longer than the position'
-        f' table, model.max_length={model.max_length}'
+        f'train.phases: length {phase.length} is longer than what the model'
+        f' reads, model.max_length={config.model.max_length}'
       )
 
 

@@ -13,7 +13,8 @@ from models import elmo
 from models.pretrained import strict
 from train import opened, sharding
 
-LEFT_TO_RIGHT = ('gpt', 'gpt2')
+LEFT_TO_RIGHT = ('gpt', 'gpt2')  # those that write, too
+SCORING = (*LEFT_TO_RIGHT, 'lstm')  # give each token a probability
 TRANSFORMERS = ('bert', *LEFT_TO_RIGHT)
 HELP = (
   'workdir of a GPT or GPT-2, a folder of published weights and vocabulary, or'
@@ -33,7 +34,7 @@ class Trained(NamedTuple):
   """A trained model, ready for use.
 
   Attributes:
-    name: 'bert', 'gpt' or 'gpt2'.
+    name: 'bert', 'gpt', 'gpt2' or 'lstm'.
     model: the module; of a BERT with the heads that are there.
     params: its parameters, unboxed; beside them the heads of fine-tuning that
       published weights have, see `opened.HEADS`.

@@ -50,6 +50,11 @@ def write_folder(
       f'{folder} is not empty: name a new folder, or say to overwrite'
     )
   if isinstance(model, bert.Bert):
+    if model.left_to_right:
+      raise ValueError(
+        'the model is a Bert that reads from left to right: the classes of'
+        ' Hugging Face would read both ways with its weights'
+      )
     architecture, arrays = pretrained_bert.to_hugging_face(params, model)
     config = pretrained_bert.to_config(model)
   elif isinstance(model, gpt.Gpt):

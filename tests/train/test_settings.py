@@ -13,20 +13,34 @@ def check(config, batch_parts):
   assemble.architecture_of(config).check(config)
 
 
-@pytest.mark.parametrize('name', settings.shipped_names())
+VARIANTS = (
+  'bert_base:no_nsp',
+  'bert_base:ltr_no_nsp',
+  'bert_base:mask=0/20/80',
+  'bert_large:no_nsp,mask=100/0/0',
+  'bert_large_lamb:ltr_no_nsp',
+  'bert_mini:bert-l3-h768-a12,no_nsp',
+  'bert_tiny:ltr_no_nsp',
+  'gpt:lstm',
+)
+
+
+@pytest.mark.parametrize('name', [*settings.shipped_names(), *VARIANTS])
 def test_every_shipped_config_loads_and_checks(name):
   config = settings.load_config(name)
   assert config.is_locked
   check(config, batch_parts=1)
-  bases = {'elmo': base.get_elmo_config}
+  bases = {'elmo': base.get_elmo_config, 'lstm': base.get_lstm_config}
   defaults = bases.get(config.model.name, base.get_config)()
   assert settings.flatten(config).keys() == settings.flatten(defaults).keys()
 
 
-@pytest.mark.parametrize('defaults', [base.get_config, base.get_elmo_config])
+@pytest.mark.parametrize(
+  'defaults', [base.get_config, base.get_elmo_config, base.get_lstm_config]
+)
 def test_base_is_small_and_every_key_has_a_comment(defaults):
   keys = settings.flatten(defaults())
-  assert len(keys) <= 61
+  assert len(keys) <= 62
   lines = pathlib.Path(base.__file__).read_text().splitlines()
   for key in keys:
     assigned = [
@@ -46,6 +60,51 @@ def test_bare_name_becomes_a_path_and_argument_stays():
   assert argv[1].startswith('--config=/')
   config = settings.load_config('bert_tiny:bert-mini')
   assert config.model.num_layers == 4
+
+
+@pytest.mark.parametrize(
+  ('arg', 'expected'),
+  [
+    ('mask=80/10/10', (0.8, 0.1)),
+    ('mask=100/0/0', (1.0, 0.0)),
+    ('mask=80/0/20', (0.8, 0.2)),
+    ('mask=80/20/0', (0.8, 0.0)),
+    ('mask=0/20/80', (0.0, 0.8)),
+    ('mask=0/0/100', (0.0, 1.0)),
+  ],
+)
+def test_masking_is_named_as_in_the_paper(arg, expected):
+  """Per cent of [MASK], same and random (Devlin et al. 2019, Table 8)."""
+  (argument,) = settings.expand_arguments([f'--config=bert_base:{arg}'])
+  config = settings.load_config(argument.partition('=')[2])
+  objective = config.objective
+  assert (objective.mask_fraction, objective.random_fraction) == expected
+  assert config.model.num_layers == 12
+  check(config, batch_parts=1)
+
+
+def test_variants_of_bert_combine():
+  config = settings.load_config('bert_large:ltr_no_nsp')
+  assert config.model.num_layers == 24 and config.model.left_to_right
+  assert config.train.objective == 'lm'
+  config = settings.load_config('bert_base:bert-l6-h768-a3,no_nsp')
+  assert (config.model.num_layers, config.model.num_heads) == (6, 3)
+  assert config.train.objective == 'mlm' and not config.model.left_to_right
+
+
+@pytest.mark.parametrize(
+  ('arg', 'message'),
+  [
+    ('nsp', "'nsp' is no variant of a BERT: expected one of bert-tiny.*no_nsp"),
+    ('no_nsp,mask', "'mask' is no variant"),
+    ('mask=80/20', "'mask=80/20': expected three whole numbers"),
+    ('mask=80/20/20', 'that sum to 100'),
+    ('mask=.8/.1/.1', 'three whole numbers'),
+  ],
+)
+def test_unknown_variants_are_named(arg, message):
+  with pytest.raises(ValueError, match=message):
+    settings.load_config(f'bert_base:{arg}')
 
 
 def test_unknown_config_names_the_shipped_ones():

@@ -24,4 +24,5 @@ def get_table() -> base.Table:
       for name in ('token', 'lstm1', 'lstm2')
     ),
     rows=(),
+    notes=(f'Ours {base.NEEDS_ELMO}.',),
   )

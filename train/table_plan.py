@@ -157,7 +157,7 @@ def _lacks_weights(line: Line) -> str:
   row = line.row
   if line.weights is None:
     if line.is_own:
-      return f"needs its weights again: --weights '{row.name}=WEIGHTS'"
+      return 'was begun before, and needs its weights again'
     return f"needs --weights '{row.name}=WEIGHTS': {row.needs}"
   if row.family and row.family != line.family:
     return (

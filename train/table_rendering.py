@@ -13,6 +13,7 @@ DEV_NOTE = (
   f'{DEV_MARK} Ours is of the dev set: the labels of the test set, which the'
   ' published figure is of, are not public.'
 )
+CIRCUMSTANCES = ('Trained on', 'Hardware', 'Revision')
 LATEX = {
   '\\': r'\textbackslash{}',
   '~': r'\textasciitilde{}',
@@ -203,9 +204,6 @@ def _compared(
   return Sheet('Ours beside the reference', header, tuple(rows))
 
 
-CIRCUMSTANCES = ('Trained on', 'Hardware', 'Revision')
-
-
 def _circumstances(figure: Figure) -> tuple[str, ...]:
   size = '' if figure.train_size is None else f'{figure.train_size:,}'
   return size, figure.device, figure.revision
@@ -261,25 +259,15 @@ def _gather(table: Table, reasons: Mapping[tuple[str, str], str]) -> list[str]:
   gathered: dict[tuple[str, str], list[str]] = {}
   for (row, column), reason in reasons.items():
     gathered.setdefault((row, reason), []).append(column)
-  counts: dict[str, int] = {}
-  for row, _ in reasons:
-    counts[row] = counts.get(row, 0) + 1
   texts = []
   for (row, reason), columns in gathered.items():
-    which = (
-      ''
-      if len(columns) == counts[row] == len(table.columns)
-      else f' ({", ".join(columns)})'
-    )
+    is_all = len(columns) == len(table.columns)
+    which = '' if is_all else f' ({", ".join(columns)})'
     texts.append(f'{row}{which}: {reason}')
-  derived = (row for row in table.rows if row.increase)
-  for row in derived:
-    if any(
-      (name, column.name) in reasons
-      for name in row.increase
-      for column in table.columns
-    ):
-      texts.append(f'{row.name}: needs {" and ".join(row.increase)}')
+  unfilled = {row for row, _ in reasons}
+  for row in table.rows:
+    if unfilled.intersection(row.increase):
+      texts.append(f'{row.name}: needs both rows that it compares')
   return texts
 
 

@@ -287,6 +287,7 @@ def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog='python -m train.tables',
     description=__doc__,
+    allow_abbrev=False,  # --seed is no --seeds
     epilog='--config.KEY=VALUE changes a key of the config of every cell, and'
     ' with it what the cells are: say so where you show them.',
   )

@@ -10,7 +10,7 @@ from typing import Any
 
 from etils import epath
 
-from configs.tables.base import Column
+from configs.tables.base import Column, Part
 from train import settings
 from train.table_plan import Cell, Run
 
@@ -84,7 +84,7 @@ def figure_of(
   parts = []
   for part, summary in zip(column.parts, summaries, strict=True):
     by_seed = {}
-    for run in summary['runs']:
+    for run in chosen_runs(summary):
       values = [run['metrics'].get(metric) for metric in part.metrics]
       if any(value is None or not math.isfinite(value) for value in values):
         return None
@@ -96,16 +96,30 @@ def figure_of(
   if not seeds:
     return None
   (first, *others) = summaries
-  best = None if others else first.get('best', {}).get('seed')
   return Figure(
     values=tuple(
       statistics.fmean(by_seed[seed] for by_seed in parts) for seed in seeds
     ),
-    best=parts[0].get(best),
+    best=None if others else _best(column.parts[0], first),
     train_size=None if others else first.get('train_size'),
     device=_joined(summaries, 'device'),
     revision=_joined(summaries, 'revision'),
   )
+
+
+def chosen_runs(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+  """Returns the runs of a sweep with its best settings: all, without a grid."""
+  chosen = summary.get('settings', {})
+  return [
+    run for run in summary['runs'] if run.get('settings', chosen) == chosen
+  ]
+
+
+def _best(part: Part, summary: Mapping[str, Any]) -> float | None:
+  """Returns the figure of the run that is best on dev."""
+  found = summary.get('best', {}).get('metrics', {})
+  values = [found.get(metric) for metric in part.metrics]
+  return None if None in values else statistics.fmean(values)
 
 
 def _joined(summaries: Sequence[Mapping[str, Any]], key: str) -> str:
@@ -184,7 +198,8 @@ def changed_keys(
 ) -> dict[str, tuple[Any, Any]]:
   """Returns {key: (as it was run, as it would be now)}.
 
-  What the weights decide is left out: sizes and tokenizer.
+  What the weights decide is left out, sizes and tokenizer; and what a grid
+  has chosen.
 
   Args:
     run: as it would be run now.
@@ -193,6 +208,8 @@ def changed_keys(
   """
 
   def counts(key: str) -> bool:
+    if key in summary.get('settings', {}):
+      return False
     if key in run.overrides:
       return run.overrides[key] is not None
     return not key.startswith('model.') and key not in (

@@ -181,6 +181,8 @@ def _lacks_of_run(
       )
   elif line.family == 'elmo':
     yield base.NEEDS_ELMO.removeprefix('needs ')
+  elif line.family != 'bert' and part.task in base.SPANS:
+    yield f'a BERT, which alone answers {part.task}'
   elif request.data is None:
     yield '--data DIR'
   else:
@@ -192,14 +194,21 @@ def _lacks_of_run(
 
 def _find_run(request: Request, line: Line, part: Part) -> Run:
   row = line.row
+  args = [*row.args, *part.args]
+  if line.family in base.LEFT_TO_RIGHT:
+    if not any(arg.startswith('recipe=') for arg in args):
+      args.insert(0, 'recipe=gpt')
+  weights = 'data.tokenizer' if row.untrained else 'init.weights'
+  if row.untrained:
+    args.append(f'model={row.untrained}')
   name = f'{part.task}-{part.label}' if part.label else part.task
-  overrides = {'init.weights': line.weights, 'data.source': request.data}
+  overrides = {weights: line.weights, 'data.source': request.data}
   overrides |= {**part.overrides, **row.overrides, **request.overrides}
   return Run(
     line=line,
     part=part,
     folder=request.folder / slug(row.name) / name,
-    config='transfer:' + ','.join((f'task={part.task}', *row.args)),
+    config=f'transfer:{",".join((f"task={part.task}", *args))}',
     overrides=overrides,
     num_seeds=request.num_seeds or part.seeds or request.table.seeds,
   )

@@ -6,6 +6,12 @@ OUT/TABLE/ROW/TASK; columns of one task share a run. The same command goes on
 where it was stopped.
 """
 
+# ruff: noqa: E402
+from train import huge_pages
+
+if __name__ == '__main__':
+  huge_pages.restart_with()  # as train.main does
+
 import argparse
 import ast
 import functools
@@ -115,7 +121,10 @@ def missing_runs(
       elif run.part.task == base.PRETRAINING:
         is_missing = summary is None
       else:
-        is_missing = summary is None or len(summary['runs']) < run.num_seeds
+        is_missing = (
+          summary is None
+          or len(table_figures.chosen_runs(summary)) < run.num_seeds
+        )
       if is_missing:
         found.setdefault(run.key, run)
   return list(found.values())

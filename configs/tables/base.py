@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 PRETRAINING = 'pretraining'  # in place of a task: its own held-out text
+# The families that GPT's recipe fine-tunes, unless a row has another.
+LEFT_TO_RIGHT = ('gpt', 'gpt2', 'lstm')
+SPANS = ('squad1', 'squad2', 'triviaqa')  # tasks that only a BERT answers
 TEST_IS_HIDDEN = (
   'the labels of the test set are not public: predict it with train.predict and'
   ' submit that'
@@ -30,6 +33,7 @@ class Part:
   Attributes:
     task: a task of `data.tasks`, or `PRETRAINING`.
     metrics: 'SPLIT/METRIC' of the run's summary; of several, their mean.
+    args: of the transfer config, beside its task.
     overrides: key of the config -> value.
     label: tells runs of one task apart.
     seeds: how many where the command names no number; None: the table's.
@@ -37,6 +41,7 @@ class Part:
 
   task: str
   metrics: tuple[str, ...]
+  args: tuple[str, ...] = ()
   overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   label: str = ''
   seeds: int | None = None
@@ -77,6 +82,8 @@ class Row:
     needs: which weights these are.
     args: of the transfer config, beside its task.
     overrides: key of the config -> value.
+    untrained: the size of a model that begins without pre-training: only the
+      vocabulary of the weights is taken.
     missing: why it cannot be run.
     increase: names of two rows, whose difference it is, absolute and relative
       to the error of the first.
@@ -89,6 +96,7 @@ class Row:
   needs: str = ''
   args: tuple[str, ...] = ()
   overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  untrained: str = ''
   missing: str = ''
   increase: tuple[str, ...] = ()
 
@@ -179,17 +187,16 @@ QNLI_NOTE = (
 
 
 def frozen(features: str) -> dict[str, Any]:
-  """Returns what makes a model of frozen features of a fine-tuned one.
+  """Returns fields of a row or part whose encoder is frozen.
 
   Args:
-    features: which layers, a value of `task.features`.
+    features: which layers are read, a value of `task.features`.
 
   Returns:
-    Overrides: a two-layer BiLSTM of width 768 reads the features (Devlin et al.
-    2018, section 5.4).
+    args and overrides: a two-layer BiLSTM of width 768 reads the features
+    (Devlin et al. 2018, section 5.4).
   """
-  return {
-    'task.features': features,
-    'task.frozen': True,
-    'task.bilstm_layers': 2,
-  }
+  return dict(
+    args=('recipe=frozen',),
+    overrides={'task.features': features},
+  )

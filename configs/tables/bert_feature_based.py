@@ -21,7 +21,7 @@ def _frozen(name: str, value: float, features: str) -> Row:
     run=True,
     family='bert',
     needs=base.CASED_BASE,
-    overrides=base.frozen(features),
+    **base.frozen(features),
   )
 
 

@@ -40,8 +40,8 @@ def get_table() -> base.Table:
           Part(
             'conll2003',
             ('dev/f1',),
-            overrides=base.frozen('concat_last_4'),
             label='feature_based',
+            **base.frozen('concat_last_4'),
           ),
         ),
       ),

@@ -1,7 +1,6 @@
 """Radford et al. 2018, Table 5: what pre-training and the auxiliary loss do.
 
-A user's own weights are run with the auxiliary loss, without pre-training and
-without the loss.
+A user's own weights are run with the auxiliary loss and without.
 
   python -m train.tables --table gpt/ablation --data glue --weights runs/gpt
 """
@@ -36,7 +35,7 @@ def get_table() -> base.Table:
     source='Radford et al. 2018, Table 5',
     columns=(base.mean_of('average', SINGLE), *SINGLE),
     notes=(base.QNLI_NOTE,),
-    repeated=(FULL, UNTRAINED, NO_LOSS),
+    repeated=(FULL, NO_LOSS),
     rows=(
       Row(
         FULL,
@@ -50,8 +49,8 @@ def get_table() -> base.Table:
         (59.9, 18.9, 84.0, 79.4, 30.9, 65.5, 75.7, 71.2, 53.8),
         run=True,
         family='gpt',
-        needs=f'{base.GPT}, of which only sizes and vocabulary are taken',
-        args=('pretrained=no',),
+        needs=f'{base.GPT}, of which only the vocabulary is taken',
+        untrained='gpt',
       ),
       Row(
         NO_LOSS,

@@ -200,18 +200,44 @@ def test_ones_own_rows_stand_below_their_family():
 def test_ones_own_weights_repeat_the_rows_of_an_ablation():
   table = table_rows.load_table('bert/feature_based')
   cells = cells_of(table, {'mine': 'm'}, {'m': 'bert'})
-  own = {
-    cell.line.name: cell.runs[0].overrides for cell in cells if not cell.reason
-  }
+  own = {cell.line.name: cell.runs[0] for cell in cells if not cell.reason}
   assert len(own) == 7
-  assert 'task.features' not in own['mine: Fine-tune all']
-  assert own['mine: Sum last four hidden'] == {
+  everything = own['mine: Fine-tune all']
+  assert everything.config == 'transfer:task=conll2003'
+  assert 'task.features' not in everything.overrides
+  last = own['mine: Sum last four hidden']
+  assert last.config == 'transfer:task=conll2003,recipe=frozen'
+  assert last.overrides == {
     'init.weights': 'm',
     'data.source': 'sets',
     'task.features': 'sum_last_4',
-    'task.frozen': True,
-    'task.bilstm_layers': 2,
   }
+
+
+def test_gpt_has_its_recipe_and_may_be_untrained():
+  table = table_rows.load_table('gpt/ablation')
+  names = 'Transformer w/ aux LM (full)', 'Transformer w/o pre-training'
+  cells = cells_of(table, dict.fromkeys(names, 'g'), {'g': 'gpt'})
+  trained, untrained = (
+    next(
+      cell.runs[0]
+      for cell in cells
+      if (cell.line.name, cell.column.name) == (name, 'cola/matthews')
+    )
+    for name in names
+  )
+  assert trained.config == 'transfer:task=cola,recipe=gpt'
+  assert trained.overrides['init.weights'] == 'g'
+  assert untrained.config == 'transfer:task=cola,recipe=gpt,model=gpt'
+  assert 'init.weights' not in untrained.overrides
+  assert untrained.overrides['data.tokenizer'] == 'g'
+  # It answers no questions by spans.
+  squad = table_rows.load_table('bert/squad')
+  cells = cells_of(squad, {'mine': 'g'}, {'g': 'gpt'})
+  (reason,) = {cell.reason for cell in cells if cell.line.is_own} - {
+    base.TEST_IS_HIDDEN
+  }
+  assert reason == 'needs a BERT, which alone answers squad1'
 
 
 def test_reasons_name_data_and_families():

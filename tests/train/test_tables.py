@@ -34,18 +34,19 @@ class Fake:
       self.broken = ()
       raise KeyboardInterrupt
     seeds = range(run.num_seeds)
+    runs = [
+      {
+        'seed': seed,
+        'settings': {},
+        'metrics': {name: mean + OFFSETS[seed] for name, mean in MEANS.items()},
+      }
+      for seed in seeds
+    ]
     summary = {
       'task': task,
-      'runs': [
-        {
-          'seed': seed,
-          'metrics': {
-            name: mean + OFFSETS[seed] for name, mean in MEANS.items()
-          },
-        }
-        for seed in seeds
-      ],
-      'best': {'seed': min(1, len(seeds) - 1)},
+      'runs': runs,
+      'settings': {},
+      'best': max(runs, key=lambda run: run['metrics']['dev/f1']),
       'train_size': 3668,
       'device': '1 x cpu',
       'revision': 'abc',
@@ -372,6 +373,24 @@ def test_seeds_that_all_parts_share_are_averaged():
   assert figure.deviation is None
   del second['runs'][0]['metrics']['dev/y']
   assert table_figures.figure_of(column, [first, second]) is None
+
+
+def test_of_a_grid_the_best_settings_count(fake, tmp_path):
+  make(fake, tmp_path)
+  path = tmp_path / 'my_small/BERT/mrpc/summary.json'
+  summary = json.loads(path.read_text())
+  best = {RATE: 5e-5}
+  for run in summary['runs']:
+    run['settings'] = best
+  worse = {'seed': 0, 'settings': {RATE: 2e-5}, 'metrics': {'dev/f1': 0.1}}
+  summary |= {'settings': best, 'runs': [worse, *summary['runs']]}
+  summary['config'][RATE] = 5e-5
+  path.write_text(json.dumps(summary))
+  make(fake, tmp_path)
+  assert len(fake.runs) == 2
+  text = read(tmp_path)
+  assert row_of(text, 'BERT', 'mrpc/f1†')[3:6] == ['88.0 ± 2.0', '90.0', '3']
+  assert 'was run with' not in text
 
 
 @pytest.mark.parametrize('text', ['{', '[]', '{"runs": [{"seed": 1}]}'])

@@ -17,6 +17,9 @@ from train import settings
 from train.table_rows import Line, slug
 
 SUMMARY_FILE = 'summary.json'
+# Names that the folder of GLUE's folders may have among other sets.
+GLUE_FOLDERS = ('glue', 'GLUE', 'glue_data')
+HasSplit = Callable[[str, str, str], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Request:
 def find_cells(
   request: Request,
   lines: Sequence[Line],
-  has_split: Callable[[str, str, str], bool],
+  has_split: HasSplit,
 ) -> list[Cell]:
   """Returns every cell that is ours to fill, row by row.
 
@@ -141,9 +144,11 @@ def _find_cell(
   request: Request,
   line: Line,
   column: Column,
-  has_split: Callable[[str, str, str], bool],
+  has_split: HasSplit,
 ) -> Cell:
-  runs = tuple(_find_run(request, line, part) for part in column.parts)
+  runs = tuple(
+    _find_run(request, line, part, has_split) for part in column.parts
+  )
   reason = line.row.missing or column.missing or _lacks_weights(line)
   if not reason:
     lacking = dict.fromkeys(
@@ -168,7 +173,7 @@ def _lacks_weights(line: Line) -> str:
 
 
 def _lacks_of_run(
-  request: Request, run: Run, has_split: Callable[[str, str, str], bool]
+  request: Request, run: Run, has_split: HasSplit
 ) -> Iterable[str]:
   line, part = run.line, run.part
   if part.task == base.PRETRAINING:
@@ -187,13 +192,32 @@ def _lacks_of_run(
     yield '--data DIR'
   else:
     splits = {metric.partition('/')[0]: None for metric in part.metrics}
-    for split in ('train', *splits):
-      if not has_split(part.task, request.data, split):
-        yield f'{part.task}/{split}, which is not in {request.data}'
+    source = run.overrides['data.source']
+    missing = [
+      split
+      for split in ('train', *splits)
+      if not has_split(part.task, source, split)
+    ]
+    if missing:
+      yield f'{part.task} ({", ".join(missing)}), which {source} has not'
 
 
-def _find_run(request: Request, line: Line, part: Part) -> Run:
+def _find_source(data: str, task: str, has_split: HasSplit) -> str:
+  """Returns the folder of a task's sets, or that of GLUE's in it."""
+  folders = [str(epath.Path(data) / name) for name in GLUE_FOLDERS]
+  for source in (data, *folders):
+    if has_split(task, source, 'train'):
+      return source
+  return data
+
+
+def _find_run(
+  request: Request, line: Line, part: Part, has_split: HasSplit
+) -> Run:
   row = line.row
+  source = request.data
+  if source is not None and part.task != base.PRETRAINING:
+    source = _find_source(source, part.task, has_split)
   args = [*row.args, *part.args]
   if line.family in base.LEFT_TO_RIGHT:
     if not any(arg.startswith('recipe=') for arg in args):
@@ -202,7 +226,7 @@ def _find_run(request: Request, line: Line, part: Part) -> Run:
   if row.untrained:
     args.append(f'model={row.untrained}')
   name = f'{part.task}-{part.label}' if part.label else part.task
-  overrides = {weights: line.weights, 'data.source': request.data}
+  overrides = {weights: line.weights, 'data.source': source}
   overrides |= {**part.overrides, **row.overrides, **request.overrides}
   return Run(
     line=line,

@@ -314,7 +314,11 @@ def _parser() -> argparse.ArgumentParser:
     ' of your own. A workdir, a folder of published weights or their name; may'
     ' be given again',
   )
-  add('--data', help='folder of the labelled sets, or tfds')
+  add(
+    '--data',
+    help="folder of the labelled sets, GLUE's in a folder glue of it or"
+    ' directly; or tfds',
+  )
   add(
     '--only',
     nargs='+',

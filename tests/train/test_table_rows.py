@@ -240,6 +240,22 @@ def test_gpt_has_its_recipe_and_may_be_untrained():
   assert reason == 'needs a BERT, which alone answers squad1'
 
 
+def test_glue_may_be_a_folder_among_others():
+  table = table_rows.load_table('gpt/nli')
+
+  def has_split(task, data, split):
+    return data == ('sets' if task == 'scitail' else 'sets/GLUE')
+
+  cells = cells_of(table, {'mine': 'b'}, {'b': 'bert'}, has_split=has_split)
+  sources = {
+    cell.column.name: cell.runs[0].overrides['data.source']
+    for cell in cells
+    if not cell.reason
+  }
+  assert sources['scitail/accuracy'] == 'sets'
+  assert sources['rte/accuracy'] == 'sets/GLUE'
+
+
 def test_reasons_name_data_and_families():
   glue = table_rows.load_table('bert/glue')
 
@@ -255,11 +271,11 @@ def test_reasons_name_data_and_families():
   reasons = {(cell.line.name, cell.column.name): cell.reason for cell in cells}
   assert not reasons['BERT-Base', 'mrpc/f1']
   assert reasons['BERT-Base', 'qnli/accuracy'] == (
-    'needs qnli/train, which is not in sets'
+    'needs qnli (train), which sets has not'
   )
   average = reasons['BERT-Base', 'average']
-  assert 'mnli/dev_mismatched' in average
-  assert 'qnli/train' in average
+  assert 'mnli (train, dev_mismatched)' in average
+  assert 'qnli (train)' in average
   assert 'family bert, and g holds a gpt' in reasons['BERT-Large', 'mrpc/f1']
   (cell, *_) = cells_of(glue, {'m': 'b'}, {'b': 'bert'}, data=None)[-10:]
   assert cell.reason == 'needs --data DIR'

@@ -153,7 +153,9 @@ def test_cells_are_filled_once_and_shown(fake, tmp_path, capsys):
   ]
   # No size of several sets together, and no best.
   assert row_of(text, 'BERT', 'average')[4:8] == ['', '3', '', '']
-  assert 'BERT (mnli/accuracy): needs mnli/train, which is not in sets' in text
+  assert (
+    'BERT (mnli/accuracy): needs mnli (train, dev), which sets has not' in text
+  )
   assert 'BERT (swag_test/accuracy): labels are not public' in text
   assert "GPT, large: needs --weights 'GPT, large=WEIGHTS': a GPT" not in text
   assert "needs --weights 'GPT, large=WEIGHTS': a GPT" in text
@@ -253,7 +255,7 @@ def test_commands_are_printed_and_nothing_is_run(fake, tmp_path, capsys):
     f' {tmp_path}/my_small/BERT/mrpc'
   )
   assert 'task=rte' in second
-  assert 'BERT, mnli/accuracy: needs mnli/train' in said
+  assert 'BERT, mnli/accuracy: needs mnli (train, dev)' in said
 
 
 def test_rows_of_ones_own_are_found_again(fake, tmp_path):

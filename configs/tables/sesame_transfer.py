@@ -32,7 +32,7 @@ def _columns(
 ) -> list[Column]:
   return [
     Column(
-      f'{task}/{metric.removeprefix("dev/")}',
+      f'{task}/{metric}'.replace('/dev/', '/').replace('/test/', '_test/'),
       (Part(task, (metric,), overrides=recipe, seeds=seeds),),
     )
     for metric in metrics

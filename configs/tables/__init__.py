@@ -1,0 +1,1 @@
+"""Tables of published results: one a file, each with `get_table()`."""

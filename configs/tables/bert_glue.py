@@ -1,0 +1,72 @@
+r"""Devlin et al. 2018 (v1), Table 1: GLUE.
+
+The paper's recipe: batch 32, 3 epochs, the best rate of 5e-5, 4e-5, 3e-5 and
+2e-5 on dev; restarts of BERT-Large on small sets, the best on dev submitted.
+
+  python -m train.tables --table bert/glue --data glue \
+    --weights BERT-Base=google-bert/bert-base-uncased
+"""
+
+from configs.tables import base
+from configs.tables.base import Row
+
+SINGLE = (
+  base.MNLI_MATCHED,
+  base.MNLI_MISMATCHED,
+  base.QQP_F1,
+  base.QNLI,
+  base.SST2,
+  base.COLA,
+  base.STSB_SPEARMAN,
+  base.MRPC_F1,
+  base.RTE,
+)
+
+
+def get_table() -> base.Table:
+  """Returns the table."""
+  return base.Table(
+    id='bert/glue',
+    title='GLUE test results (average excludes WNLI)',
+    source='Devlin et al. 2018 (v1), Table 1',
+    columns=(*SINGLE, base.mean_of('average', SINGLE)),
+    train_sizes=(392000, 392000, 363000, 108000, 67000, 8500, 5700, 3500, 2500)
+    + ('',),
+    notes=(
+      base.QNLI_NOTE,
+      'The average is of the nine columns, MNLI counted twice.',
+    ),
+    rows=(
+      Row(
+        'Pre-OpenAI SOTA',
+        (80.6, 80.1, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7, 74.0),
+      ),
+      Row(
+        'BiLSTM+ELMo+Attn',
+        (76.4, 76.1, 64.8, 79.9, 90.4, 36.0, 73.3, 84.9, 56.8, 71.0),
+        run=True,
+        missing=base.NEEDS_ELMO,
+      ),
+      Row(
+        'OpenAI GPT',
+        (82.1, 81.4, 70.3, 88.1, 91.3, 45.4, 80.0, 82.3, 56.0, 75.2),
+        run=True,
+        family='gpt',
+        needs=base.GPT,
+      ),
+      Row(
+        'BERT-Base',
+        (84.6, 83.4, 71.2, 90.1, 93.5, 52.1, 85.8, 88.9, 66.4, 79.6),
+        run=True,
+        family='bert',
+        needs=base.BERT_BASE,
+      ),
+      Row(
+        'BERT-Large',
+        (86.7, 85.9, 72.1, 91.1, 94.9, 60.5, 86.5, 89.3, 70.1, 81.9),
+        run=True,
+        family='bert',
+        needs=base.BERT_LARGE,
+      ),
+    ),
+  )

@@ -1,0 +1,63 @@
+"""Fine-tuning beside Hugging Face's Trainer, from the same weights.
+
+The reference is recorded in results/transfer_reference.json: the same weights
+(all-MiniLM-L6-v2: 6 layers, width 384), examples, recipe and numbers of seeds.
+The means agree if they differ by no more than half a point, or than twice the
+standard error of the difference. Wnli, scitail and sst5 have no reference.
+
+  python -m train.tables --table sesame/transfer --data DIR --weights MiniLM=DIR
+"""
+
+from configs.tables import base
+from configs.tables.base import Column, Part, Row
+
+RECIPE = {
+  'optim.learning_rate': 1e-4,
+  'train.global_batch': 32,
+  'train.num_epochs': 3.0,
+  'task.max_length': 128,
+}
+SHORT = RECIPE | {'train.num_epochs': 2.0}
+LIMITED = SHORT | {'data.train_limit': 10_000}
+# Windows of 384 pieces, 128 apart, as the task has it.
+SQUAD = SHORT | {
+  'optim.learning_rate': 2e-4,
+  'task.max_length': 384,
+  'data.train_limit': 8_000,
+}
+
+
+def _columns(
+  task: str, recipe: dict, *metrics: str, seeds: int | None = None
+) -> list[Column]:
+  return [
+    Column(
+      f'{task}/{metric}'.replace('/dev/', '/').replace('/test/', '_test/'),
+      (Part(task, (metric,), overrides=recipe, seeds=seeds),),
+    )
+    for metric in metrics
+  ]
+
+
+def get_table() -> base.Table:
+  """Returns the table."""
+  columns = (
+    *_columns('mrpc', RECIPE, 'dev/f1', 'dev/accuracy'),
+    *_columns('rte', RECIPE, 'dev/accuracy'),
+    *_columns('cola', RECIPE, 'dev/matthews'),
+    *_columns('stsb', RECIPE, 'dev/spearman', 'dev/pearson'),
+    *_columns('sst2', LIMITED, 'dev/accuracy'),
+    *_columns('wnli', RECIPE, 'dev/accuracy'),
+    *_columns('scitail', LIMITED, 'dev/accuracy'),
+    *_columns('sst5', RECIPE, 'dev/accuracy'),
+    *_columns('panx_en', SHORT, 'dev/f1', 'test/f1'),
+    *_columns('squad1', SQUAD, 'dev/em', 'dev/f1', seeds=1),
+  )
+  return base.Table(
+    id='sesame/transfer',
+    title="Fine-tuning beside Hugging Face's Trainer (dev but where it says)",
+    source='results/transfer_reference.json',
+    columns=columns,
+    reference='results/transfer_reference.json',
+    rows=(Row('Hugging Face Trainer', ('',) * len(columns)),),
+  )

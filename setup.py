@@ -36,6 +36,7 @@ setuptools.setup(
     'h5py>=3.12',
     'nupunkt>=0.8,<0.9',
     'numpy>=2',
+    'scipy>=1.13',  # comes with jax
     'tensorboardX>=2.6,<3',
     'matplotlib>=3.9',
     'rich>=14',

@@ -194,3 +194,86 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   # global batch has changed.
   config.train.reset_streams = False
   return config
+
+
+def get_task_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of fine-tuning: those of BERT's release."""
+  config = get_config()
+  del config.objective
+  placeholder = config_dict.placeholder
+  model = config.model
+  # The sizes are those of init.weights, whatever stands here, where it is set.
+  model.scan_layers = False
+
+  config.task = ml_collections.ConfigDict()
+  task = config.task
+  task.name = 'sst2'  # see data/tasks/registry.py; own: as the keys of own say
+  task.max_length = 128  # tokens of an input; longer ones are cut or windowed
+  task.document_context = False  # tag sentences among their neighbours
+  task.doc_stride = 128  # tokens from one window of a long text to the next
+  task.max_question = 64  # tokens of a question, which is cut there
+  task.max_answer = 30  # tokens of an answer
+  task.n_best = 20  # answers that are looked at
+  task.lm_weight = 0.0  # of the language model's loss, beside the task's (GPT)
+  task.soft_classes = 0  # of scores (GPT); 0: squared error
+  task.class_weights = ()  # of the loss, one a label; empty: all alike
+  # What feeds the head: last, first (the embeddings), second_to_last,
+  # sum_last_4, concat_last_4, sum_all, or mix, a learned average of all layers.
+  task.features = 'last'
+  task.frozen = False  # train only what is on top of the encoder
+  task.bilstm_layers = 0  # of a bidirectional LSTM between encoder and head
+  task.bilstm_dim = 768  # its width, of each direction
+
+  # A set of one's own (task.name='own'), see data/tasks/own.py.
+  config.own = ml_collections.ConfigDict()
+  own = config.own
+  # classification, regression, choice, tagging or span
+  own.kind = placeholder(str)
+  own.train = 'train.jsonl'  # files in data.source: JSONL, or TSV with a header
+  own.dev = 'dev.jsonl'
+  own.test = placeholder(str)
+  own.text = ('text',)  # fields or columns of the text, or of the two texts
+  own.label = 'label'  # that of the label
+  own.symmetric = False  # neither of two texts comes first
+  own.labels = ()  # all of them, in order; empty: those of the training file
+  own.metrics = ()  # the first decides which model is best; empty: the usual
+
+  config.data = ml_collections.ConfigDict()
+  data = config.data
+  # A folder of the official files, or of folders of several sets; or tfds,
+  # tfds:FOLDER: by tensorflow-datasets, kept in that folder.
+  data.source = placeholder(str)
+  data.tokenizer = placeholder(str)  # by default that of init.weights
+  data.train_limit = placeholder(int)  # evenly spaced examples to train on
+  data.eval_limit = placeholder(int)  # and to score, of each split
+  data.bucket = True  # batches of examples of like length, with less padding
+  # tf (tf.data) or plain: the same batches, which cost the host little here.
+  data.loader = 'plain'
+
+  optim = config.optim
+  del optim.warmup_steps, optim.restarts
+  optim.learning_rate = 3e-5
+  optim.warmup_fraction = 0.1  # of all steps
+
+  train = config.train
+  del train.phases, train.num_epochs, train.eval_every, train.checkpoint_every
+  del train.keep_checkpoints, train.profile
+  train.objective = 'task'
+  train.num_epochs = 3.0
+  train.global_batch = 32
+  train.eval_every = placeholder(int)  # steps between scores of dev; an epoch
+  train.checkpoint_every = placeholder(int)  # steps; as eval_every
+  train.select = 'best'  # the model that is kept: best on dev, or last
+  train.patience = placeholder(int)  # stop after so many scores without a best
+  train.log_every = 20
+
+  config.eval = ml_collections.ConfigDict()
+  config.eval.global_batch = 64  # rows scored at a time
+
+  config.init = ml_collections.ConfigDict()
+  # A workdir, a folder of published weights, or their name on Hugging Face's
+  # hub; empty: without pre-training, which needs data.tokenizer.
+  config.init.weights = placeholder(str)
+  # Only the first so many layers come from the weights; the others are drawn.
+  config.init.num_layers = placeholder(int)
+  return config

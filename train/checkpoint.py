@@ -130,6 +130,10 @@ class Checkpoints:
       (self.folder / str(step)).rename(aside)
     return aside
 
+  def delete(self, step: int) -> None:
+    """Removes the checkpoint of a step."""
+    self._manager.delete(step)
+
   def finish(self) -> None:
     """Waits until all that was saved is on disk.
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -79,7 +79,14 @@ def check_vocabulary(
   _raise(config, _vocabulary_differences(theirs, config, tokenizer))
 
 
-def load(theirs: Opened, model: nn.Module, tokenizer: Any, fresh: Any) -> Any:
+def load(
+  theirs: Opened,
+  model: nn.Module,
+  tokenizer: Any,
+  fresh: Any,
+  *,
+  num_layers: int | None = None,
+) -> Any:
   """Returns the parameters to begin with, laid out as `fresh` is.
 
   What the weights do not have stays as it was drawn, and is named: heads, and
@@ -92,6 +99,8 @@ def load(theirs: Opened, model: nn.Module, tokenizer: Any, fresh: Any) -> Any:
     model: the module that is trained.
     tokenizer: the store's.
     fresh: its parameters as newly drawn, arrays on devices.
+    num_layers: only so many layers, the lowest, come from the weights; all by
+      default.
 
   Raises:
     ValueError: if an array is damaged.
@@ -103,6 +112,8 @@ def load(theirs: Opened, model: nn.Module, tokenizer: Any, fresh: Any) -> Any:
     if path in theirs.shapes and not _starts_anew(theirs, path)
   }
   maps = _row_maps(theirs, model, tokenizer)
+  if num_layers is not None:
+    maps |= _layer_maps(found, model, num_layers)
 
   def keep(path: str, leaf: jax.Array) -> jax.Array:
     if path not in maps:
@@ -116,6 +127,8 @@ def load(theirs: Opened, model: nn.Module, tokenizer: Any, fresh: Any) -> Any:
   begun = strict.flatten(theirs.load(found, keep))
   for line in _report(theirs, model, tokenizer, leaves.keys() - begun.keys()):
     say(f'  {line}')
+  if num_layers is not None:
+    say(f'  new: layers {num_layers} to {model.num_layers - 1}')
   params: dict = {}
   for path, leaf in leaves.items():
     strict.put(params, path.split('/'), begun.get(path, leaf))
@@ -257,6 +270,15 @@ def _row_maps(
   rows = np.where(rows < theirs.model.vocab_size, rows, -1)
   same = np.array_equal(rows, np.arange(theirs.model.vocab_size))
   return maps if same else maps | dict.fromkeys(VOCABULARY, rows)
+
+
+def _layer_maps(
+  paths: Iterable[str], model: nn.Module, num_layers: int
+) -> dict[str, np.ndarray]:
+  """Returns a map as `_row_maps` does of each parameter of the layers."""
+  rows = np.arange(model.num_layers)
+  rows = np.where(rows < num_layers, rows, -1)
+  return {path: rows for path in paths if path.startswith('layers/')}
 
 
 @functools.partial(jax.jit, donate_argnums=0)

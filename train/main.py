@@ -1,4 +1,8 @@
-"""Pre-trains: python -m train.main --config NAME [--config.KEY=VALUE ...]."""
+"""Trains: python -m train.main --config NAME [--config.KEY=VALUE ...].
+
+Pre-trains a language model, or fine-tunes one on a task (a config that has a
+section `task`).
+"""
 
 # ruff: noqa: E402
 import time
@@ -14,7 +18,7 @@ from typing import NoReturn
 
 from absl import flags
 
-from train import command, device, loop, processes, settings
+from train import command, device, finetune, loop, processes, settings
 
 _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Where all of the run goes; runs/<config>-<hash> if empty.'
@@ -53,7 +57,8 @@ def _train() -> None:
     start_seconds=_START_SECONDS.value,
     heartbeat_seconds=_HEARTBEAT_SECONDS.value,
   )
-  loop.train(config, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
+  train = finetune.train if 'task' in config else loop.train
+  train(config, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
 
 
 def main() -> NoReturn:

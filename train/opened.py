@@ -21,8 +21,13 @@ from train.architecture import Vocabulary
 
 # Heads of fine-tuning, beside a model's own.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
-# Of a workdir that `train.weights import` made: what no config tells.
+# What else a task's model has between its encoder and its head.
+BETWEEN = ('bilstm', 'mix')
+# Of a workdir that `train.weights import` or a fine-tuning made: what no config
+# tells.
 IMPORTED_FILE = 'imported.json'
+# Of a fine-tuning's workdir: the parameters to use, its best or last.
+TASK_MODEL_FOLDER = 'model'
 # Fields of modules that no key of a config sets.
 FIELDS_BESIDE = (
   'heads',
@@ -129,6 +134,12 @@ def open_weights(weights: epath.PathLike) -> Opened:
   return _open_published(found)
 
 
+def fields_beside(model: nn.Module) -> dict[str, Any]:
+  """Returns the module's fields that no config tells."""
+  names = ('vocab_size', *FIELDS_BESIDE)
+  return {name: getattr(model, name) for name in names if hasattr(model, name)}
+
+
 def abstract_params(model: nn.Module) -> Any:
   """Returns a model's parameters as boxed ShapeDtypeStructs."""
   ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
@@ -148,6 +159,7 @@ def abstract_params(model: nn.Module) -> Any:
 def _open_workdir(folder: epath.Path) -> Opened:
   config = _read_config(folder)
   imported = _read_imported(folder)
+  saved_in = folder / TASK_MODEL_FOLDER if 'task' in config else folder
   name = config.model.name
   tokenizer = None
   if name != 'elmo' or imported.get('tokenizer', True):
@@ -160,13 +172,13 @@ def _open_workdir(folder: epath.Path) -> Opened:
   model = model.clone(**fields)
   saved = {
     path: jax.ShapeDtypeStruct(shape, jnp.float32)
-    for path, shape in checkpoint.params_shapes(folder).items()
+    for path, shape in checkpoint.params_shapes(saved_in).items()
   }
   shapes = strict.flatten(nn.unbox(abstract_params(model)))
   shapes |= {
     path: leaf
     for path, leaf in saved.items()
-    if path.partition('/')[0] in HEADS
+    if path.partition('/')[0] in HEADS + BETWEEN
   }
   entries = {
     path: strict.Entry(leaf.shape, leaf.dtype, lambda: None)
@@ -187,7 +199,7 @@ def _open_workdir(folder: epath.Path) -> Opened:
     set_aside=(),
     notes=imported.get('notes', {}),
     problems=tuple(strict.misfits(entries, pieces)),
-    read=functools.partial(_read_workdir, folder, shapes),
+    read=functools.partial(_read_workdir, saved_in, shapes),
   )
 
 

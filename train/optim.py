@@ -26,7 +26,7 @@ OPTIMIZERS = (
   'adafactor',
   'adagrad',
 )
-SCHEDULES = ('linear', 'cosine', 'constant')
+SCHEDULES = ('linear', 'gpt_linear', 'cosine', 'constant')
 
 # Of squared gradients, Adagrad starts from this sum (bilm-tf, train_elmo.py's
 # options leave training.py's).
@@ -47,7 +47,8 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
   rate is `peak * step / warmup_steps` instead, so that it jumps a little where
   the two meet. Step 0 has rate 0, but for a constant rate without warm-up. (A
   decay that starts after the warm-up, or a warm-up that multiplies it, is
-  another schedule.)
+  another schedule, `gpt_linear`, of GPT's fine-tuning, where the warm-up
+  multiplies the decay.)
 
   Args:
     optim_config: with `schedule`, `learning_rate` (the peak), `warmup_steps`,
@@ -98,8 +99,10 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     elif kind_of_decay == 'cosine':
       left = (1 - jnp.cos(jnp.pi * left)) / 2
     decayed = peak * left
-    warming = peak * (local / jnp.maximum(warmup, 1))
-    return jnp.where(local < warmup, warming, decayed)
+    warmed = local / jnp.maximum(warmup, jnp.finfo(jnp.float32).tiny)
+    if kind_of_decay == 'gpt_linear':
+      return decayed * jnp.minimum(warmed, 1) if any(warmups) else decayed
+    return jnp.where(local < warmup, peak * warmed, decayed)
 
   return schedule
 

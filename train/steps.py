@@ -87,7 +87,10 @@ def make_train_step(
   mesh: Mesh,
   state_shardings: TrainState,
 ) -> Callable[[TrainState, Batch], tuple[TrainState, dict[str, jax.Array]]]:
-  """Returns the jitted step (state, host batch) -> (state, metrics).
+  """Returns the jitted step (state, host batch[, seed]) -> (state, metrics).
+
+  A seed that is given as an array takes the place of `seed`: runs of several
+  seeds share a program.
 
   The transforms run on the whole global batch, before it is split into micro-
   batches: every loss's total weight is known before the first of them, and the
@@ -104,7 +107,7 @@ def make_train_step(
     sums = {name: jnp.stack(pair) for name, pair in (losses | metrics).items()}
     return loss, (sums, objective.carry(outputs))
 
-  def step_fn(state: TrainState, host_batch: Batch) -> Any:
+  def step_fn(state: TrainState, host_batch: Batch, seed: Any = seed) -> Any:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
     batch = objective.transform(
       host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)

@@ -21,7 +21,6 @@ from typing import Any
 import ml_collections
 from absl import logging
 from etils import epath
-from flax import linen as nn
 
 from configs import base
 from data import tokenizer_export
@@ -165,7 +164,7 @@ def import_(weights: epath.PathLike, workdir: epath.PathLike) -> None:
       'weights': str(weights),
       'kind': found.kind,
       'tokenizer': found.tokenizer is not None,
-      'fields': _fields_beside(found.model),
+      'fields': opened.fields_beside(found.model),
       'labels': dict(found.labels),
       'notes': dict(found.notes),
     }
@@ -191,12 +190,6 @@ def _config_of(found: Opened, weights: str) -> ml_collections.ConfigDict:
   config.data.tokenizer = weights
   config.init.weights = weights
   return config.lock()
-
-
-def _fields_beside(model: nn.Module) -> dict[str, Any]:
-  """Returns the module's fields that no config tells."""
-  names = ('vocab_size', *opened.FIELDS_BESIDE)
-  return {name: getattr(model, name) for name in names if hasattr(model, name)}
 
 
 def _check_new(folder: epath.PathLike) -> None:

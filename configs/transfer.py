@@ -1,0 +1,127 @@
+r"""Fine-tuning on a task of the GPT and BERT papers, or on one's own.
+
+The argument says which, by what recipe and of what size:
+
+  python -m train.main --config transfer:task=mrpc \
+    --config.init.weights=google-bert/bert-base-uncased \
+    --config.data.source=glue
+
+task: a name of data/tasks/registry.py, or own (the section `own`).
+
+recipe:
+- bert (default): as google-research/bert fine-tunes (Devlin et al. 2018,
+  appendix A.3): its Adam without bias correction, warm-up over 10 % of the
+  steps, 3 epochs; SQuAD, SWAG as the paper has them.
+- stable: with bias correction, and 20 epochs on sets of less than 10,000
+  examples, so that large models do not collapse to one class (Mosbach et al.
+  2020; Zhang et al. 2020).
+- gpt: as openai/finetune-transformer-lm, with the language model's loss.
+- frozen: BERT's feature-based form (Devlin et al. 2018, section 5.4): the
+  encoder as it is, a two-layer BiLSTM on the sum of its last four layers.
+
+model: the size, only where init.weights is empty: training from scratch.
+"""
+
+import ml_collections
+
+from configs import base, variants
+
+RECIPES = ('bert', 'stable', 'gpt', 'frozen')
+# Under 10,000 training examples.
+SMALL = ('cola', 'mrpc', 'rte', 'stsb', 'wnli', 'sst5', 'story_cloze')
+SPANS = ('squad1', 'squad2', 'triviaqa')
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """Returns the config for 'task=NAME[,recipe=NAME][,model=NAME]'."""
+  given = dict(part.partition('=')[::2] for part in arg.split(',') if part)
+  unknown = given.keys() - {'task', 'recipe', 'model'}
+  if unknown or '' in given.values():
+    raise ValueError(
+      f'transfer:{arg}: expected task=NAME, and perhaps recipe='
+      f'{"|".join(RECIPES)} and model=NAME, set apart by commas'
+    )
+  recipe = given.get('recipe', 'bert')
+  if recipe not in RECIPES:
+    raise ValueError(
+      f'transfer:{arg}: recipe={recipe}, expected one of {", ".join(RECIPES)}'
+    )
+  config = base.get_task_config()
+  config.task.name = name = given.get('task', 'sst2')
+  _set_model(config, given.get('model'))
+  _set_task(config, name)
+  {'bert': _bert, 'stable': _stable, 'gpt': _gpt, 'frozen': _frozen}[recipe](
+    config, name
+  )
+  return config.lock()
+
+
+def _set_model(config: ml_collections.ConfigDict, model: str | None) -> None:
+  if model is None:
+    return
+  kinds = {'bert': variants.BERT, 'gpt': variants.GPT, 'gpt2': variants.GPT2}
+  for kind, sizes in kinds.items():
+    if model in sizes:
+      config.model.name = kind
+      config.model.update(sizes[model])
+      return
+  raise ValueError(
+    f'model={model}: expected one of'
+    f' {", ".join(name for sizes in kinds.values() for name in sizes)}'
+  )
+
+
+def _set_task(config: ml_collections.ConfigDict, name: str) -> None:
+  """Sets what the papers do differently on some tasks."""
+  if name in SPANS:  # Devlin et al. 2018, sections 4.2 and 4.3
+    config.task.max_length = 384
+    config.optim.learning_rate = 5e-5
+    if name == 'squad2':
+      config.train.global_batch = 48
+      config.train.num_epochs = 2.0
+    if name == 'triviaqa':
+      config.train.num_epochs = 1.0
+  elif name == 'swag':  # section 4.4
+    config.optim.learning_rate = 2e-5
+    config.train.global_batch = 16
+  elif name == 'race':
+    config.task.max_length = 512
+  elif name in ('conll2003', 'panx_en', 'panx_zh'):
+    config.optim.learning_rate = 5e-5
+    config.train.global_batch = 16
+
+
+def _bert(config: ml_collections.ConfigDict, name: str) -> None:
+  del config, name  # the defaults
+
+
+def _stable(config: ml_collections.ConfigDict, name: str) -> None:
+  config.optim.name = 'adamw'
+  config.optim.learning_rate = 2e-5
+  if name in SMALL:
+    config.train.num_epochs = 20.0
+
+
+def _gpt(config: ml_collections.ConfigDict, name: str) -> None:
+  """Radford et al. 2018, section 4.1, and the release's train.py."""
+  config.optim.name = 'gpt_adam'
+  config.optim.schedule = 'gpt_linear'
+  config.optim.learning_rate = 6.25e-5
+  config.optim.warmup_fraction = 0.002
+  config.optim.epsilon = 1e-8
+  config.task.max_length = 512
+  config.task.lm_weight = 0.5
+  config.train.global_batch = 32
+  config.train.num_epochs = 3.0
+  if name == 'stsb':
+    config.task.soft_classes = 6  # scores 0 to 5: the release's utils.py
+
+
+def _frozen(config: ml_collections.ConfigDict, name: str) -> None:
+  del name
+  config.task.frozen = True
+  config.task.features = 'sum_last_4'
+  config.task.bilstm_layers = 2
+  config.optim.name = 'adamw'
+  config.optim.learning_rate = 1e-3  # ours: the paper has none for it
+  config.train.num_epochs = 10.0

@@ -1,0 +1,240 @@
+"""A fine-tuning learns, is reproducible, goes on, and says what is wrong."""
+
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from train import (
+  checkpoint,
+  finetune,
+  loop,
+  opened,
+  processes,
+  reporting,
+  sharding,
+)
+from train.transfer import task_job, task_plan
+
+pytestmark = pytest.mark.usefixtures('one_device')
+ACCURACY = 'eval/own/accuracy'
+
+
+@pytest.fixture(scope='module')
+def finished(make_config, tmp_path_factory):
+  """A finished run: its config, workdir and results."""
+  config = make_config()
+  workdir = tmp_path_factory.mktemp('runs') / 'finished'
+  return config, workdir, finetune.train(config, workdir)
+
+
+def test_it_learns_and_leaves_everything(finished):
+  config, workdir, results = finished
+  assert results['metrics'][ACCURACY] > 0.9
+  low, high = results['intervals'][ACCURACY]
+  assert low <= results['metrics'][ACCURACY] <= high
+  assert results['steps'] == 30  # 96 examples, 5 epochs, 16 at a time
+  assert results['train_size'] == 96
+  assert results == reporting.read_results(workdir)
+  facts = json.loads((workdir / 'task.json').read_text())
+  assert facts['labels'] == ['bad', 'good']
+  lines = (workdir / 'predictions' / 'dev.jsonl').read_text().splitlines()
+  source = pathlib.Path(config.data.source, 'dev.jsonl')
+  dev = [json.loads(line) for line in source.read_text().splitlines()]
+  right = [
+    json.loads(line)['answer'] == example['label']
+    for line, example in zip(lines, dev, strict=True)
+  ]
+  assert np.mean(right) == pytest.approx(results['metrics'][ACCURACY])
+  for name in ('curves.png', 'metrics.csv', 'ledger.csv', 'vocab.txt'):
+    assert (workdir / name).exists()
+
+
+def test_the_same_again_and_a_finished_run_is_kept(
+  finished, tmp_path, monkeypatch
+):
+  config, workdir, results = finished
+  again = finetune.train(config, tmp_path / 'again')
+  for key in ('state_sha256', 'optimizer_sha256', 'metrics'):
+    assert again[key] == results[key]
+  monkeypatch.setattr(task_job.TaskJob, 'begin', None)  # nothing is computed
+  assert finetune.train(config, workdir) == results
+
+
+@pytest.mark.parametrize('stop_at', [3, 12, 19])
+def test_stopped_and_continued_is_uninterrupted(
+  finished, tmp_path, monkeypatch, stop_at
+):
+  config, _, results = finished
+  steps = iter(range(1, 100))
+  with monkeypatch.context() as patch:
+    patch.setattr(
+      processes.Preemption,
+      'is_due',
+      lambda self, step: next(steps) == stop_at,
+    )
+    with pytest.raises(processes.Preempted):
+      finetune.train(config, tmp_path)
+  assert checkpoint.latest_step(tmp_path) == stop_at
+  continued = finetune.train(config, tmp_path)
+  for key in ('state_sha256', 'optimizer_sha256', 'metrics', 'best_step'):
+    assert continued[key] == results[key]
+
+
+def test_killed_after_a_best_model_was_kept(finished, tmp_path, monkeypatch):
+  config, _, results = finished
+  config = config.copy_and_resolve_references().unlock()
+  config.train.checkpoint_every = 4  # dev is scored every 6
+  config.lock()
+  whole = finetune.train(config, tmp_path / 'whole')
+  assert whole['state_sha256'] == results['state_sha256']
+  save = checkpoint.Checkpoints.save
+
+  def killed(self, step, state):
+    save(self, step, state)
+    self.finish()
+    if self.folder.parent.name == finetune.MODEL_FOLDER:
+      raise KeyboardInterrupt
+
+  for _ in range(2):  # at a best one, and again
+    with monkeypatch.context() as patch:
+      patch.setattr(checkpoint.Checkpoints, 'save', killed)
+      with pytest.raises(KeyboardInterrupt):
+        finetune.train(config, tmp_path / 'killed')
+  continued = finetune.train(config, tmp_path / 'killed')
+  assert continued['state_sha256'] == whole['state_sha256']
+  assert continued['best_step'] == whole['best_step']
+
+
+def test_seeds_share_what_is_compiled(make_config, tmp_path):
+  config = make_config(train__num_epochs=1.0)
+  mesh = sharding.make_mesh(config.mesh)
+  job = task_job.plan(config, mesh)
+  first = finetune.train(config, tmp_path / '0', job=job)
+  programs = job.train_step._cache_size()
+  assert programs >= 1
+  other = make_config(train__num_epochs=1.0, train__seed=1)
+  shared = finetune.train(other, tmp_path / '1', job=job)
+  # Lengths that the first seed's batches did not have may come.
+  assert job.train_step._cache_size() <= programs + 1
+  assert job.create._cache_size() == 1
+  alone = finetune.train(other, tmp_path / 'alone')
+  assert shared['state_sha256'] == alone['state_sha256']
+  assert shared['state_sha256'] != first['state_sha256']
+
+
+def test_the_best_model_is_kept_or_the_last(make_config, tmp_path):
+  # A rate so large that late steps spoil what was learnt.
+  changes = dict(
+    optim__learning_rate=0.5, optim__schedule='constant', train__num_epochs=3.0
+  )
+  scores = {}
+  for select in task_plan.SELECT:
+    config = make_config(train__select=select, **changes)
+    results = finetune.train(config, tmp_path / select)
+    scores[select] = results['metrics'][ACCURACY]
+    if select == 'last':
+      assert results['best_step'] == results['steps']
+    found = opened.open_weights(tmp_path / select)
+    assert 'classifier/kernel' in found.shapes
+  assert scores['best'] >= scores['last']
+
+
+def test_it_stops_early(make_config, tmp_path):
+  config = make_config(
+    train__patience=2, train__num_epochs=20.0, optim__learning_rate=1e-9
+  )
+  results = finetune.train(config, tmp_path)
+  # Nothing is learnt: the first score stays the best of three.
+  assert results['steps'] == 18
+  assert results['best_step'] == 6
+  assert finetune.train(config, tmp_path) == results
+
+
+def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
+  config = make_config(
+    task__frozen=True,
+    task__features='mix',
+    task__bilstm_layers=1,
+    task__bilstm_dim=8,
+    train__num_epochs=1.0,
+  )
+  mesh = sharding.make_mesh(config.mesh)
+  job = task_job.plan(config, mesh)
+  with sharding.scope(mesh, config.mesh.rules):
+    before = jax.device_get(job.begin(0).params)
+  finetune.train(config, tmp_path, job=job)
+  found = opened.open_weights(tmp_path)
+  found.check()
+  after = jax.device_get(found.load(found.on_one_device()))
+  for name in ('embeddings', 'layers'):
+    jax.tree.map(np.testing.assert_array_equal, before[name], after[name])
+  for name in ('classifier', 'bilstm'):
+    assert any(
+      (a != b).any()
+      for a, b in zip(
+        jax.tree.leaves(before[name]), jax.tree.leaves(after[name]), strict=True
+      )
+    )
+
+
+def test_weights_and_layers_that_are_taken_over(
+  finished, make_config, tmp_path
+):
+  _, workdir, _ = finished
+  taken = opened.open_weights(workdir)
+  theirs = jax.device_get(taken.load(taken.on_one_device()))
+  config = make_config(init__weights=str(workdir), init__num_layers=1)
+  mesh = sharding.make_mesh(config.mesh)
+  job = task_job.plan(config, mesh)
+  with sharding.scope(mesh, config.mesh.rules):
+    ours = jax.device_get(job.begin(3).params)
+  a, b = (
+    tree['layers']['attention']['qkv']['kernel'] for tree in (theirs, ours)
+  )
+  np.testing.assert_array_equal(a[0], b[0])
+  assert (a[1] != b[1]).any()
+  # The same labels: the head is theirs too.
+  np.testing.assert_array_equal(
+    theirs['classifier']['kernel'], ours['classifier']['kernel']
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'init__weights': None}, 'init.weights is empty'),
+    ({'data__source': None}, 'data.source is empty'),
+    ({'task__name': 'mrcp'}, "found no task 'mrcp'"),
+    ({'task__max_length': 4}, 'task.max_length=4: expected 8 to 64'),
+    ({'task__lm_weight': 0.5}, 'only a GPT'),
+    ({'train__global_batch': 15, 'train__micro_batches': 2}, 'a multiple of 2'),
+    ({'train__select': 'first'}, 'train.select'),
+    ({'init__num_layers': 3}, 'expected 0 to 2'),
+    ({'optim__warmup_fraction': 1.5}, 'warmup_fraction'),
+    ({'own__kind': 'poetry'}, 'poetry'),
+    ({'train__platform': 'tpu'}, 'tpu'),
+  ],
+)
+def test_what_makes_no_sense_is_refused(
+  make_config, tmp_path, changes, message
+):
+  with pytest.raises((ValueError, OSError), match=message):
+    finetune.train(make_config(**changes), tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_another_config_is_refused(finished, make_config):
+  _, workdir, _ = finished
+  with pytest.raises(ValueError, match=r'optim\.learning_rate: 0\.005 there'):
+    finetune.train(make_config(optim__learning_rate=1e-4), workdir)
+
+
+def test_a_pre_trainings_workdir_is_refused(
+  make_config, small_config, tmp_path
+):
+  loop.train(small_config(train__phases=((2, 32, 16, 'continue'),)), tmp_path)
+  with pytest.raises(ValueError, match='no fine-tuning'):
+    finetune.train(make_config(), tmp_path)

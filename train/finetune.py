@@ -1,0 +1,333 @@
+"""Fine-tuning on a task, from a config to a finished workdir."""
+
+import contextlib
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+from etils import epath
+
+from data import pipeline
+from data.tasks import scores, submissions
+from train import (
+  checkpoint,
+  device,
+  failure,
+  ledger,
+  metrics,
+  opened,
+  plan,
+  processes,
+  reporting,
+  settings,
+  sharding,
+  state,
+  steps,
+)
+from train.reporting import say
+from train.transfer import task_job, task_outputs, task_plan
+from train.transfer.task_job import TaskJob
+
+# Of a workdir: the parameters to use, and what else predictions need.
+MODEL_FOLDER = opened.TASK_MODEL_FOLDER
+TASK_FILE = 'task.json'
+PREDICTIONS_FOLDER = 'predictions'
+
+
+def train(
+  config: ml_collections.ConfigDict,
+  workdir: epath.PathLike,
+  *,
+  dry_run: bool = False,
+  began: float | None = None,
+  job: TaskJob | None = None,
+) -> dict[str, Any] | None:
+  """Runs, or continues, the fine-tuning that `config` describes.
+
+  Args:
+    config: a locked config of a task, see configs/base.py.
+    workdir: folder that ends up with everything of the run; if it holds a run
+      of the same config, that run continues after its last checkpoint.
+    dry_run: check everything, print the plan and stop.
+    began: Unix time that the run's time is counted from; now by default.
+    job: of a run of the same config but for its seed, to share what is
+      compiled.
+
+  Returns:
+    The results, as in results.json; None after a dry run.
+
+  Raises:
+    ValueError, OSError: bad input, before device time is spent.
+    FloatingPointError: the loss or a gradient stopped being finite.
+  """
+  clock = ledger.Ledger(began)
+  workdir = epath.Path(workdir)
+
+  # ---- Devices ------------------------------------------------------------
+  processes.check_same(
+    {'the code': reporting.revision()} | settings.flatten(config)
+  )
+  device.check_platform(config.train.platform)
+  if config.train.deterministic:
+    device.check_deterministic()
+  mesh = sharding.make_mesh(config.mesh) if job is None else job.mesh
+  task_plan.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  results = reporting.read_results(workdir)
+  saved = checkpoint.latest_step(workdir)
+  goes_on = saved is not None or results is not None
+
+  # ---- Data, model, objective, optimiser ----------------------------------
+  if job is None:
+    job = task_job.plan(config, mesh, workdir=workdir if goes_on else None)
+  if goes_on:
+    task_plan.check_continuation(config, workdir, job)
+  task_plan.print_plan(job, workdir)
+  if dry_run:
+    return None
+  if results is not None:
+    say(f'{workdir} holds a finished run of this config.')
+    task_plan.print_results(results, workdir)
+    return results
+  config = task_plan.with_run_keys(job.config, config)
+  seed, total_steps = config.train.seed, job.total_steps
+  rows = sharding.local_rows(mesh, config.train.global_batch)
+  training = job.splits['train'].batches
+  best_metric = f'eval/{job.task.name}/{job.task.metrics[0]}'
+
+  def batch_at(step: int) -> pipeline.Batch:
+    return training.train_batch(
+      step, rows, config.train.global_batch, seed, total_steps
+    )
+
+  # ---- State: created, or restored ----------------------------------------
+  with contextlib.ExitStack() as stack:
+    if processes.is_first():
+      stack.enter_context(plan.sole_writer(workdir))
+      task_plan.write_workdir(config, workdir, job)
+    plan.check_shared(workdir)
+    stack.enter_context(sharding.scope(mesh, config.mesh.rules))
+    checkpoints = stack.enter_context(checkpoint.Checkpoints(workdir, keep=1))
+    kept = stack.enter_context(
+      checkpoint.Checkpoints(workdir / MODEL_FOLDER, keep=1)
+    )
+    if saved is not None:
+      with clock.measure('restore'):
+        saved, train_state = checkpoints.restore(job.shapes)
+        jax.block_until_ready(train_state)
+      say(f'Continuing after step {saved} of {checkpoints.folder}.')
+    else:
+      train_state = job.begin(seed)
+    first_step = saved or 0
+    task_plan.drop_later_models(kept, first_step)
+    stack.enter_context(
+      clock.recording(
+        workdir, first_step, total_steps, active=processes.is_first()
+      )
+    )
+    seconds_before = metrics.last_value(workdir, 'time/seconds', first_step)
+    writer = metrics.MetricsWriter(
+      workdir, step=first_step, active=processes.is_first()
+    )
+    stack.callback(writer.close)
+    scored = task_plan.History.read(workdir, best_metric, first_step)
+    train_step = clock.compiled(job.train_step)
+    dev = job.splits[task_job.DEV]
+
+    def score_dev(params: Any) -> dict[str, float]:
+      logits, loss = task_outputs.run_model(job, params, dev)
+      found = task_outputs.score(
+        job,
+        dev,
+        task_outputs.predict(
+          job,
+          dev,
+          logits,
+          no_answer=task_outputs.has_no_answers(dev),
+          threshold=task_outputs.tune_threshold(job, dev, logits),
+        ),
+      )
+      name = f'eval/{job.task.name}'
+      return {f'{name}/loss': loss} | {
+        f'{name}/{metric}': value for metric, value in found.items()
+      }
+
+    # ---- Training ---------------------------------------------------------
+    open_batches = {
+      'tf': pipeline.tf_batches,
+      'plain': pipeline.plain_batches,
+    }[config.data.loader]
+    every = config.train.checkpoint_every or job.eval_every
+    report = None
+    last_step = first_step if scored.is_over(config) else total_steps
+    with (
+      open_batches(batch_at, first_step, last_step) as batches,
+      reporting.ProgressBar(first_step, total_steps) as bar,
+      processes.Preemption() as preemption,
+      failure.Watchdog(config.train.hang_minutes) as watchdog,
+    ):
+      clock.begin_training(seconds_before)
+      for step in range(first_step + 1, last_step + 1):
+        with clock.measure('data'):
+          host_batch = next(batches)
+        batch = sharding.put_batch(host_batch, mesh)
+        before = report
+        train_state, report = train_step(train_state, batch, jnp.int32(seed))
+        jax.block_until_ready(before)  # one step is dispatched ahead, not more
+        clock.count(step, batch['tokens'].size, job.step_flops(batch))
+        bar.update(step)
+        watchdog.feed()
+        if step == first_step + 1:
+          jax.block_until_ready(report)
+          say(f'First step after {clock.elapsed():.1f} s.')
+          clock.write()
+
+        last = step == total_steps
+        log = last or step % config.train.log_every == 0
+        preempted = preemption.is_due(step)
+        score = last or step % job.eval_every == 0
+        save = preempted or (not last and step % every == 0)
+        if log or save or score:
+          host = jax.device_get(report)
+          if host['nonfinite_step'] >= 0:
+            bad_step = int(host['nonfinite_step'])
+            failure.stop_nonfinite(
+              bad_step,
+              train_state,
+              steps.make_gradient_norms(job.model, job.objective, seed=seed),
+              batch_at(bad_step),
+              rows,
+              workdir,
+              checkpoints,
+              mesh,
+            )
+        if log:
+          row = plan.training_row(host, job.objective.loss_names)
+          row |= clock.row(
+            device.peak_tflops(config.train.peak_tflops), jax.device_count()
+          )
+          with clock.measure('other'):
+            writer.write(step, row)
+          bar.update(step, reporting.figures(row))
+        if score:
+          with clock.measure('eval'):
+            row = score_dev(train_state.params)
+          scored.add(row[best_metric])
+          if config.train.select == 'best' and scored.is_best():
+            with clock.measure('save'):
+              kept.save(step, {'params': train_state.params})
+              kept.finish()  # before the row that says so
+          writer.write(step, row)
+          say(task_plan.evaluation_line(step, row, job.task))
+        if log or save or score:
+          clock.write()  # before the save: see ledger.with_losses
+        over = score and scored.is_over(config)
+        if save or (over and not last):
+          with clock.measure('save'):
+            checkpoints.save(step, train_state)
+        if preempted and not last:
+          with clock.measure('save'):
+            checkpoints.finish()
+          raise processes.Preempted(
+            f'asked to end: step {step} is saved, and the same command goes on'
+          )
+        if over and not last:
+          say(
+            f'No better score in {config.train.patience} evaluations: stopping'
+            f' after step {step}.'
+          )
+          break
+      clock.switch('other')
+
+    # ---- Results ----------------------------------------------------------
+    optimizer_sha256 = state.digest(train_state.opt_state)
+    done = int(train_state.step)
+    with clock.measure('save'):
+      if config.train.select == 'last':
+        kept.save(done, {'params': train_state.params})
+      kept.finish()
+      checkpoints.finish()
+    processes.wait_for_all('all is written')
+    if config.train.select == 'best' and kept.latest() != done:
+      del train_state
+      params = checkpoint.restore_params(
+        workdir / MODEL_FOLDER, job.shapes.params
+      )
+    else:
+      params = train_state.params
+    with clock.measure('eval'):
+      figures, intervals = _score_all(job, params, workdir)
+    results = {
+      'metrics': figures,
+      'intervals': intervals,
+      'state_sha256': state.digest(params),
+      'optimizer_sha256': optimizer_sha256,
+      'steps': done,
+      'best_step': kept.latest(),
+      'train_size': len(job.splits['train'].examples),
+      'seconds': metrics.last_value(workdir, 'time/seconds', done),
+      'seed': seed,
+      'device': device.describe(),
+      'revision': reporting.revision(),
+      'config': settings.flatten(config),
+    }
+    if processes.is_first():
+      reporting.draw_curves(workdir)
+      reporting.write_results(workdir, results)
+      clock.write()
+    task_plan.print_results(results, workdir)
+    return results
+
+
+def _score_all(
+  job: TaskJob, params: Any, workdir: epath.Path
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+  """Scores every labelled split, and writes what was predicted.
+
+  Returns:
+    'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
+  """
+  figures, intervals = {}, {}
+  threshold = 0.0
+  no_answer = task_outputs.has_no_answers(job.splits[task_job.DEV])
+  folder = workdir / PREDICTIONS_FOLDER
+  order = sorted(job.splits, key=lambda name: name != task_job.DEV)  # dev first
+  for name in order:
+    split = job.splits[name]
+    if name == 'train' or not split.is_labelled:
+      continue
+    logits, _ = task_outputs.run_model(job, params, split)
+    if name == task_job.DEV:
+      threshold = task_outputs.tune_threshold(job, split, logits)
+    predictions = task_outputs.predict(
+      job, split, logits, no_answer=no_answer, threshold=threshold
+    )
+    prefix = f'eval/{job.task.name}'
+    if name != task_job.DEV:
+      prefix += f'/{name}'
+    found = task_outputs.score(job, split, predictions)
+    figures |= {f'{prefix}/{metric}': found[metric] for metric in found}
+    bounds = scores.bootstrap(job.task, split.examples, predictions)
+    intervals |= {
+      f'{prefix}/{metric}': list(bounds[metric]) for metric in bounds
+    }
+    if processes.is_first():
+      folder.mkdir(exist_ok=True)
+      submissions.write(
+        job.task, name, split.examples, predictions, folder / f'{name}.jsonl'
+      )
+  if processes.is_first():
+    facts = {
+      'task': job.task.name,
+      'kind': job.task.kind,
+      'labels': list(job.task.labels),
+      'score_range': list(job.task.score_range),
+      'num_choices': job.task.num_choices,
+      'no_answer': no_answer,
+      'threshold': threshold,
+    }
+    metrics.write_atomically(
+      workdir / TASK_FILE, json.dumps(facts, indent=2) + '\n'
+    )
+  return figures, intervals

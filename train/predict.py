@@ -1,0 +1,237 @@
+"""Answers of a fine-tuned model: python -m train.predict WORKDIR ...
+
+INPUT is a file in the task's official format, or of a task of one's own, or a
+folder of the official files, whose test set is read unless --split names
+another. OUTPUT is what its ending says: .jsonl with probabilities, and what the
+task's scorer or leaderboard takes (GLUE: .tsv, or a .zip that gets one file a
+task; SQuAD: .json; SWAG: .csv; entities: .txt in columns).
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from etils import epath
+from ml_collections import config_dict
+
+from data.tasks import registry, scores, submissions
+from data.tasks.examples import Example, Prediction, Task
+from train import (
+  command,
+  device,
+  finetune,
+  metrics,
+  opened,
+  reporting,
+  settings,
+  sharding,
+)
+from train.reporting import say
+from train.transfer import answers, task_data, task_job, task_outputs
+from train.transfer.task_data import Split
+from train.transfer.task_job import Predictor
+
+# Of the section `task`: what decides which tokens a model is given.
+READING_KEYS = ('max_length', 'document_context', 'doc_stride', 'max_question')
+
+
+HELP = 'workdir of a finished fine-tuning; several answer together'
+
+
+def open_predictor(
+  workdir: epath.PathLike,
+) -> tuple[Predictor, Any, dict[str, Any]]:
+  """Opens a fine-tuned model on this process's first device.
+
+  Args:
+    workdir: of a finished `train.main` with a config of a task.
+
+  Returns:
+    The predictor; its parameters; and what task.json says.
+
+  Raises:
+    FileNotFoundError: if there is no such workdir, or it is not finished.
+    ValueError: if no task was taught there.
+  """
+  workdir = epath.Path(workdir)
+  config = settings.read_workdir_config(workdir)
+  if config is None:
+    raise FileNotFoundError(f'{workdir}: no workdir, it has no config.json')
+  if 'task' not in config:
+    raise ValueError(
+      f'{workdir} holds a {config.model.name} that was taught no task:'
+      ' fine-tune it first, by python -m train.main --config transfer:task=NAME'
+    )
+  file = workdir / finetune.TASK_FILE
+  if not file.exists():
+    raise FileNotFoundError(
+      f'{file} is missing: the run is not finished; the same command of'
+      ' train.main goes on'
+    )
+  facts = json.loads(file.read_text())
+  task = task_data.reopen_task(config, facts)
+  mesh = sharding.make_mesh(
+    config_dict.ConfigDict(dict.fromkeys(sharding.AXES, 1)),
+    jax.local_devices()[:1],
+  )
+  predictor = task_job.plan_predictor(config, task, mesh, workdir)
+  found = opened.open_weights(workdir)
+  found.check()
+  return predictor, found.load(found.on_one_device()), facts
+
+
+def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
+  """Reads a file of a task, or the split of a folder of its files.
+
+  Raises:
+    FileNotFoundError: if there is none.
+    ValueError: if something in it is wrong; names file and line.
+  """
+  path = epath.Path(source)
+  if path.is_dir():
+    return registry.load(task, str(path), split)
+  if not path.exists():
+    raise FileNotFoundError(f'--input {path}: no such file or folder')
+  return registry.read_file(task, path, split)
+
+
+def predict(
+  workdirs: Sequence[epath.PathLike],
+  read: Callable[[Task], list[Example]],
+) -> tuple[Task, Split, list[Prediction]]:
+  """Answers examples by a model, or by several together.
+
+  Several read the same inputs, and their probabilities are averaged; of spans,
+  the scores of first and last token.
+
+  Args:
+    workdirs: of fine-tunings on one task.
+    read: the task -> its examples.
+
+  Returns:
+    The task, the examples as a split, and a prediction of each.
+
+  Raises:
+    FileNotFoundError, ValueError: if a workdir or the examples will not do.
+  """
+  members, thresholds, no_answer = [], [], False
+  first = split = None
+  for workdir in workdirs:
+    predictor, params, facts = open_predictor(workdir)
+    if first is None:
+      first = predictor
+      split = task_data.open_split(
+        predictor.config,
+        predictor.task,
+        'test',
+        predictor.encoder.tokenizer,
+        read(predictor.task),
+      )
+    _check_alike(workdirs[0], first, workdir, predictor)
+    say(f'{workdir}: {len(split.examples):,} examples of {facts["task"]}')
+    with sharding.scope(predictor.mesh, predictor.config.mesh.rules):
+      members.append(task_outputs.run_model(predictor, params, split)[0])
+    thresholds.append(facts['threshold'])
+    no_answer |= facts['no_answer']
+  predictions = task_outputs.predict(
+    first,
+    split,
+    members[0] if len(members) == 1 else answers.average(first.task, members),
+    no_answer=no_answer,
+    threshold=sum(thresholds) / len(thresholds),
+  )
+  return first.task, split, predictions
+
+
+def _check_alike(
+  there: epath.PathLike,
+  first: Predictor,
+  here: epath.PathLike,
+  other: Predictor,
+) -> None:
+  """Refuses members of an ensemble that do not read and answer alike.
+
+  Raises:
+    ValueError: naming what differs.
+  """
+  facts = [
+    {
+      'the task': each.task.name,
+      'the labels': each.task.labels,
+      'the vocabulary': each.encoder.tokenizer.fingerprint[:8],
+      'the form of its inputs': task_data.form_of(each.config.model.name),
+    }
+    | {key: each.config.task[key] for key in READING_KEYS}
+    for each in (first, other)
+  ]
+  for name, value in facts[0].items():
+    if facts[1][name] != value:
+      raise ValueError(
+        f'{here} cannot answer together with {there}: {name} is'
+        f' {facts[1][name]} there, {value} in the other'
+      )
+
+
+def main() -> None:
+  """Entry point."""
+  parser = argparse.ArgumentParser(
+    prog='python -m train.predict',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument('workdirs', metavar='WORKDIR', nargs='+', help=HELP)
+  parser.add_argument('--input', required=True, help='file or folder')
+  parser.add_argument('--output', required=True, help='file to write')
+  parser.add_argument(
+    '--split', default='test', help='of the official files; test by default'
+  )
+  parser.add_argument(
+    '--n_best', metavar='FILE', help='SQuAD: write the best answers too'
+  )
+  parser.add_argument(
+    '--null_odds', metavar='FILE', help='SQuAD 2.0: write scores of no answer'
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='print scores on standard output'
+  )
+  arguments = parser.parse_args()
+  device.enable_compilation_cache()
+  command.run(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+  for path in (arguments.output, arguments.n_best, arguments.null_odds):
+    metrics.check_writable(path)
+
+  def read(task: Task) -> list[Example]:
+    submissions.check(task, arguments.output)
+    return read_input(task, arguments.input, arguments.split)
+
+  task, split, predictions = predict(arguments.workdirs, read)
+  examples = split.examples
+  if arguments.n_best or arguments.null_odds:
+    submissions.write_squad(
+      task,
+      examples,
+      predictions,
+      arguments.output,
+      n_best_path=arguments.n_best,
+      null_odds_path=arguments.null_odds,
+    )
+  else:
+    submissions.write(
+      task, arguments.split, examples, predictions, arguments.output
+    )
+  say(f'{len(predictions):,} answers are in {arguments.output}')
+  if split.is_labelled:
+    found = scores.score(task, examples, predictions)
+    if arguments.json:
+      print(metrics.as_json(found))
+    else:
+      reporting.figures_table(found, f'{task.title}, {arguments.split}')
+
+
+if __name__ == '__main__':
+  main()

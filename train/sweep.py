@@ -1,0 +1,319 @@
+"""Fine-tunes with several seeds and settings: python -m train.sweep ...
+
+Takes what train.main takes, and besides how many seeds (from train.seed on) and
+which values of which keys to try; each combination is a run in a folder of its
+own. Runs that differ in their seed alone share all that is compiled. What is
+finished is kept: the same command goes on where it was stopped.
+
+  python -m train.sweep --config transfer:task=rte --seeds 5 \
+    --grid 'optim.learning_rate=5e-5,3e-5,2e-5;train.global_batch=16,32' \
+    --config.init.weights=W --config.data.source=glue --workdir runs/rte
+"""
+
+# ruff: noqa: D301, E402
+from train import huge_pages
+
+if __name__ == '__main__':
+  huge_pages.restart_with()
+
+import ast
+import itertools
+import json
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import ml_collections
+from absl import flags
+from etils import epath
+
+from train import (
+  checkpoint,
+  command,
+  device,
+  finetune,
+  metrics,
+  processes,
+  reporting,
+  settings,
+  sharding,
+)
+from train.reporting import say
+from train.transfer import task_job, task_plan
+
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Where all runs go; runs/<config>-<hash>-sweep if empty.'
+)
+_SEEDS = flags.DEFINE_integer('seeds', 1, 'How many, from train.seed on.')
+_GRID = flags.DEFINE_string(
+  'grid', '', "KEY=VALUE,VALUE;KEY=...: all combinations; or 'paper'."
+)
+_KEEP_ALL = flags.DEFINE_bool(
+  'keep_all', False, 'Keep the model of each run, not of the best alone.'
+)
+SUMMARY_FILE = 'summary.json'
+# Devlin et al. 2018, appendix A.3.
+PAPER_GRID = (
+  'optim.learning_rate=5e-5,3e-5,2e-5;train.global_batch=16,32;'
+  'train.num_epochs=3.0,4.0'
+)
+
+
+def run(
+  config: ml_collections.ConfigDict,
+  workdir: epath.PathLike,
+  *,
+  seeds: Sequence[int] = (0,),
+  grid: Mapping[str, Sequence[Any]] | None = None,
+  keep_all: bool = False,
+) -> dict[str, Any]:
+  """Runs every combination of settings and seeds that is not finished yet.
+
+  Args:
+    config: of a task.
+    workdir: a folder of a run each, and at the end summary.json.
+    seeds: of the runs.
+    grid: 'section.key' -> values to try.
+    keep_all: keep every run's model; otherwise the best one's alone. What runs
+      predicted and scored stays always.
+
+  Returns:
+    What summary.json holds: `task`, `runs` (each with `seed`, `settings`,
+    `metrics` as 'split/metric', `seconds`, `folder`), `mean` and `std` (sample
+    standard deviation, 0 of one run) over the seeds of the best settings,
+    `settings` (those, by their mean on dev), `best` (the best run on dev),
+    `train_size`, `device`, `revision`, `weights`, `config`.
+
+  Raises:
+    ValueError, OSError: bad input.
+  """
+  workdir = epath.Path(workdir)
+  grid = grid or {}
+  combinations = [
+    dict(zip(grid, values, strict=True))
+    for values in itertools.product(*grid.values())
+  ]
+  runs = []
+  for changes in combinations:
+    changed = settings.with_overrides(config, changes).lock()
+    # One plan, with its compiled steps, for all seeds that are not finished.
+    job = None
+    for seed in seeds:
+      seeded = settings.with_overrides(changed, {'train.seed': seed}).lock()
+      folder = workdir / _folder_name(changes, seed)
+      results = reporting.read_results(folder)
+      if results is None and job is None and not _is_begun(folder):
+        job = _plan(seeded)
+      elif results is not None:
+        _check_same(folder, seeded, results)
+      if results is None:
+        say(f'\n{folder}')
+        results = finetune.train(seeded, folder, job=job)
+        _drop(folder / checkpoint.FOLDER)
+      runs.append(_entry(results, changes, folder))
+      _keep_best(runs, keep_all)
+    del job
+  summary = _summary(runs, combinations, results)
+  if processes.is_first():
+    metrics.write_atomically(
+      workdir / SUMMARY_FILE, json.dumps(summary, indent=2) + '\n'
+    )
+  return summary
+
+
+def parse_grid(text: str) -> dict[str, list[Any]]:
+  """Returns {'section.key': values} of 'KEY=VALUE,VALUE;KEY=VALUE'.
+
+  Raises:
+    ValueError: if it is not like that.
+  """
+  grid = {}
+  for part in filter(
+    None, (PAPER_GRID if text == 'paper' else text).split(';')
+  ):
+    key, equals, values = part.partition('=')
+    if not equals or not values or key.strip() in grid:
+      raise ValueError(
+        f'--grid={text}: expected KEY=VALUE,VALUE with ; between different'
+        f' keys, found {part!r}'
+      )
+    grid[key.strip()] = [_value(value) for value in values.split(',')]
+  return grid
+
+
+def _value(text: str) -> Any:
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    return text.strip()
+
+
+def _folder_name(changes: Mapping[str, Any], seed: int) -> str:
+  parts = [f'{key.rpartition(".")[2]}={changes[key]}' for key in changes]
+  return ','.join([*parts, f'seed={seed}'])
+
+
+def _is_begun(folder: epath.Path) -> bool:
+  return checkpoint.latest_step(folder) is not None
+
+
+def _plan(config: ml_collections.ConfigDict) -> task_job.TaskJob:
+  mesh = sharding.make_mesh(config.mesh)
+  task_plan.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  return task_job.plan(config, mesh)
+
+
+def _check_same(
+  folder: epath.Path, config: ml_collections.ConfigDict, results: Any
+) -> None:
+  """Refuses a finished run of another config.
+
+  Raises:
+    ValueError: naming the keys that differ.
+  """
+  # The model's sizes are those of the weights.
+  there, here = (
+    {key: value for key, value in flat.items() if not key.startswith('model.')}
+    for flat in (results['config'], settings.flatten(config))
+  )
+  differing = settings.differing_keys(there, here)
+  if differing:
+    raise ValueError(
+      f'{folder} holds a finished run of another config:'
+      f' {", ".join(differing)} differ: remove it, or pass another --workdir'
+    )
+
+
+def _entry(
+  results: Mapping[str, Any], changes: Mapping[str, Any], folder: epath.Path
+) -> dict[str, Any]:
+  task = results['config']['task.name']
+  prefix = f'eval/{task}/'
+  figures = {}
+  for name, value in results['metrics'].items():
+    rest = name.removeprefix(prefix)
+    figures[rest if '/' in rest else f'dev/{rest}'] = value
+  return {
+    'seed': results['seed'],
+    'settings': dict(changes),
+    'metrics': figures,
+    'seconds': results['seconds'],
+    'folder': folder.name,
+    'workdir': str(folder),
+  }
+
+
+def _main_value(entry: Mapping[str, Any]) -> float:
+  """Returns the score on dev that decides; it is the first one."""
+  return next(
+    value for name, value in entry['metrics'].items() if name.startswith('dev/')
+  )
+
+
+def _keep_best(runs: Sequence[Mapping[str, Any]], keep_all: bool) -> None:
+  if keep_all:
+    return
+  best = max(runs, key=_main_value)
+  for entry in runs:
+    if entry is not best:
+      _drop(epath.Path(entry['workdir']) / finetune.MODEL_FOLDER)
+
+
+def _drop(folder: epath.Path) -> None:
+  if processes.is_first() and folder.exists():
+    if '://' in str(folder):
+      folder.rmtree()
+    else:
+      shutil.rmtree(folder)
+
+
+def _summary(
+  runs: Sequence[dict[str, Any]],
+  combinations: Sequence[Mapping[str, Any]],
+  results: Mapping[str, Any],
+) -> dict[str, Any]:
+  def of(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [entry for entry in runs if entry['settings'] == changes]
+
+  chosen = max(
+    combinations,
+    key=lambda changes: statistics.fmean(map(_main_value, of(changes))),
+  )
+  values = {
+    name: [entry['metrics'][name] for entry in of(chosen)]
+    for name in of(chosen)[0]['metrics']
+  }
+  best = max(runs, key=_main_value)
+  return {
+    'task': results['config']['task.name'],
+    'runs': list(runs),
+    'settings': dict(chosen),
+    'mean': {name: statistics.fmean(some) for name, some in values.items()},
+    'std': {
+      name: statistics.stdev(some) if len(some) > 1 else 0.0
+      for name, some in values.items()
+    },
+    'best': best,
+    'train_size': results['train_size'],
+    'device': results['device'],
+    'revision': results['revision'],
+    'weights': results['config']['init.weights'],
+    'config': results['config'],
+  }
+
+
+def print_summary(summary: Mapping[str, Any], workdir: epath.PathLike) -> None:
+  """Prints mean, deviation and best of the runs."""
+  best = summary['best']['metrics']
+  seeds = [
+    entry['seed']
+    for entry in summary['runs']
+    if entry['settings'] == summary['settings']
+  ]
+  rows = [
+    (
+      name,
+      f'{mean:.4f} ± {summary["std"][name]:.4f}   best on dev {best[name]:.4f}',
+    )
+    for name, mean in summary['mean'].items()
+  ]
+  what = ', '.join(f'{key}={v}' for key, v in summary['settings'].items())
+  title = f'{summary["task"]}, {len(seeds)} seeds'
+  reporting.table(rows, title + (f', best settings {what}' if what else ''))
+  say(
+    f'The best model is in {summary["best"]["workdir"]}; all figures in'
+    f' {epath.Path(workdir) / SUMMARY_FILE}'
+  )
+
+
+def _sweep() -> None:
+  config = command.CONFIG.value
+  if 'task' not in config:
+    raise ValueError('--config: expected that of a task, such as transfer')
+  if _SEEDS.value < 1:
+    raise ValueError(f'--seeds={_SEEDS.value}: expected 1 or more')
+  grid = parse_grid(_GRID.value)
+  settings.with_overrides(config, {key: grid[key][0] for key in grid})
+  workdir = _WORKDIR.value or (
+    settings.default_workdir(command.config_file(), config) + '-sweep'
+  )
+  device.enable_compilation_cache()
+  first = config.train.seed
+  summary = run(
+    config,
+    workdir,
+    seeds=range(first, first + _SEEDS.value),
+    grid=grid,
+    keep_all=_KEEP_ALL.value,
+  )
+  print_summary(summary, workdir)
+
+
+def main() -> NoReturn:
+  """Entry point."""
+  command.run_with_config(_sweep)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,1 @@
+"""Fine-tuning and frozen features, on the tasks of `data.tasks`."""

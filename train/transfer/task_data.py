@@ -1,0 +1,144 @@
+"""The labelled sets of a config, as batches."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+from etils import epath
+
+from data.tasks import batches, examples, framing, own, registry
+from data.tasks.batches import Batches
+from data.tasks.examples import Example, Task
+from data.tasks.features import Features
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """One split of a labelled set.
+
+  Attributes:
+    name: 'train', 'dev', 'test' or what else a task has.
+    examples: as read.
+    features: as the model reads them.
+    batches: of the features.
+  """
+
+  name: str
+  examples: list[Example]
+  features: Features
+  batches: Batches
+
+  @property
+  def is_labelled(self) -> bool:
+    """Whether all examples tell their answer."""
+    return bool(self.features.label_mask.all())
+
+
+def open_task(config: ml_collections.ConfigDict) -> Task:
+  """Returns the declaration of a config's task.
+
+  Raises:
+    ValueError: if there is none of that name, or no data to read.
+  """
+  name = config.task.name
+  if config.data.source is None:
+    raise ValueError(
+      f'data.source is empty: name the folder of the files of {name}'
+      " (--config.data.source=FOLDER), or 'tfds'"
+    )
+  if name != 'own':
+    return registry.find(name)
+  settings = dict(config.own)
+  if settings['kind'] is None:
+    raise ValueError(
+      f'own.kind is empty: expected one of {", ".join(examples.KINDS)}'
+    )
+  folder = epath.Path(config.data.source)
+  for split in ('train', 'dev', 'test'):
+    file = settings[split]
+    settings[split] = str(folder / file) if file else ''
+  return own.task(**settings)
+
+
+def reopen_task(
+  config: ml_collections.ConfigDict, facts: Mapping[str, Any]
+) -> Task:
+  """Returns the task of a finished run, whose data need not be there.
+
+  Args:
+    config: of the run.
+    facts: that it wrote, see `finetune`.
+  """
+  if config.task.name != 'own':
+    return registry.find(config.task.name)
+  return own.task(
+    **dict(config.own)
+    | {
+      'test': '',
+      'labels': tuple(facts['labels']),
+      'score_range': tuple(facts['score_range']),
+      'num_choices': facts['num_choices'],
+    }
+  )
+
+
+def form_of(model_name: str) -> str:
+  """Returns which of `framing`'s forms a model reads."""
+  return 'bert' if model_name == 'bert' else 'gpt'
+
+
+def open_split(
+  config: ml_collections.ConfigDict,
+  task: Task,
+  name: str,
+  tokenizer: Any,
+  found: list[Example] | None = None,
+) -> Split:
+  """Reads a split and turns it into model inputs.
+
+  Args:
+    config: of a task, resolved.
+    task: its declaration.
+    name: of the split.
+    tokenizer: the model's.
+    found: the examples, where they are read already.
+
+  Raises:
+    FileNotFoundError: if the files are not there.
+    ValueError: if something in them is wrong; names file and line.
+  """
+  data, settings = config.data, config.task
+  if found is None:
+    limit = data.train_limit if name == 'train' else data.eval_limit
+    found = registry.load(task, data.source, name, limit=limit)
+  features = framing.encode(
+    task,
+    found,
+    tokenizer,
+    settings.max_length,
+    form=form_of(config.model.name),
+    document_context=settings.document_context,
+    doc_stride=settings.doc_stride,
+    max_query=settings.max_question,
+  )
+  return Split(
+    name,
+    found,
+    features,
+    batches.Batches(
+      features,
+      pad_id=getattr(tokenizer, 'pad_id', 0),
+      max_length=settings.max_length,
+      bucket=data.bucket,
+    ),
+  )
+
+
+def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
+  """Returns the splits that can be scored with: those there but 'train'."""
+  return [
+    name
+    for name in task.files
+    if name != 'train' and registry.has_split(task, config.data.source, name)
+  ]

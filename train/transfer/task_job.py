@@ -1,0 +1,334 @@
+"""A fine-tuning, planned: data, model, objective and compiled steps.
+
+All of it is the same for every seed, so that runs of several seeds share it.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import optax
+from etils import epath
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from data.tasks.examples import Task
+from models import blocks, transfer
+from models.pretrained import strict
+from train import initial, optim, sharding, state, steps
+from train.settings import Phase
+from train.state import TrainState
+from train.steps import Objective
+from train.transfer import task_data, task_model, task_objectives
+from train.transfer.task_data import Split
+from train.transfer.task_model import Encoder
+
+DEV = 'dev'
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictor:
+  """What turns examples of a task into answers, but for the parameters.
+
+  Attributes:
+    config: with the model's sizes.
+    task: its declaration.
+    encoder: below the head.
+    mesh: the mesh.
+    model: the module.
+    objective: what is minimised.
+    predict_step: the jitted (params, batch) -> outputs, see
+      `make_predict_step`.
+  """
+
+  config: ml_collections.ConfigDict
+  task: Task
+  encoder: Encoder
+  mesh: Mesh
+  model: nn.Module
+  objective: Objective
+  predict_step: Callable[[Any, Any], dict[str, jax.Array]]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskJob(Predictor):
+  """A fine-tuning, but for its seed and its workdir.
+
+  Attributes:
+    splits: name -> split; 'train', and those to be scored.
+    total_steps: of a whole run.
+    eval_every: steps between scores of dev.
+    schedule: step -> learning rate.
+    shapes: the state as ShapeDtypeStructs.
+    shardings: its shardings.
+    create: rng -> state, jitted.
+    train_step: the jitted (state, batch, seed) -> (state, report).
+  """
+
+  splits: Mapping[str, Split]
+  total_steps: int
+  eval_every: int
+  schedule: Callable[[Any], jax.Array]
+  shapes: TrainState
+  shardings: TrainState
+  create: Callable[[jax.Array], TrainState]
+  train_step: Callable[..., tuple[TrainState, dict]]
+
+  @property
+  def num_parameters(self) -> int:
+    """How many there are, the vocabulary unpadded."""
+    leaves = strict.flatten(self.shapes.params)
+    total = sum(math.prod(leaf.shape) for leaf in leaves.values())
+    (table,) = (
+      leaf.shape
+      for path, leaf in leaves.items()
+      if path.endswith('tokens/embedding')
+    )
+    padding = table[0] - self.encoder.module.vocab_size
+    return total - padding * table[1]
+
+  def begin(self, seed: int) -> TrainState:
+    """Returns the state at step 0: from the weights, the rest drawn."""
+    rng = jax.random.fold_in(jax.random.key(seed), state.INIT_STREAM)
+    begun = self.create(rng)
+    weights = self.encoder.weights
+    if weights is None:
+      return begun
+    params = initial.load(
+      inherited(weights, begun.params, self.task),
+      self.encoder.module,
+      self.encoder.tokenizer,
+      begun.params,
+      num_layers=self.config.init.num_layers,
+    )
+    return begun.replace(params=params)
+
+  def step_flops(self, batch: Mapping[str, np.ndarray]) -> int:
+    """Returns the encoder's FLOPs in a step: three times the forward's.
+
+    Args:
+      batch: the host's, of any length.
+    """
+    model = self.config.model
+    rows, length = (
+      math.prod(batch['tokens'].shape[:-1]),
+      batch['tokens'].shape[-1],
+    )
+    if 'mlp_dim' not in model:
+      return 0
+    forward = blocks.forward_flops(
+      batch=rows,
+      length=length,
+      num_layers=model.num_layers,
+      embed_dim=model.embed_dim,
+      mlp_dim=model.mlp_dim,
+    )
+    return forward if self.config.task.frozen else 3 * forward
+
+
+def plan(
+  config: ml_collections.ConfigDict,
+  mesh: Mesh,
+  *,
+  workdir: epath.Path | None = None,
+  splits: tuple[str, ...] | None = None,
+) -> TaskJob:
+  """Reads the data, opens the weights and builds the steps of a config.
+
+  Args:
+    config: checked.
+    mesh: the mesh.
+    workdir: of a run that goes on.
+    splits: to open; all that are there by default.
+
+  Raises:
+    FileNotFoundError: if data or weights are not there.
+    ValueError: if something in them is wrong, or does not fit.
+  """
+  task = task_data.open_task(config)
+  predictor = plan_predictor(config, task, mesh, workdir)
+  config, encoder = predictor.config, predictor.encoder
+  model, objective = predictor.model, predictor.objective
+  if splits is None:
+    splits = ('train', *task_data.eval_splits(config, task))
+  opened = {
+    name: task_data.open_split(config, task, name, encoder.tokenizer)
+    for name in splits
+  }
+  total_steps, eval_every = count_steps(config, len(opened['train'].features))
+  phase = Phase(
+    total_steps, config.task.max_length, config.train.global_batch, 'continue'
+  )
+  schedule = make_schedule(config, phase)
+  example = opened['train'].batches.train_batch(
+    0, slice(0, 1), config.train.global_batch, 0, total_steps
+  )
+  inputs = objective.inputs(
+    {
+      name: jax.ShapeDtypeStruct(array.shape, array.dtype)
+      for name, array in example.items()
+    }
+  )
+  abstract = state.abstract_params(model, inputs)
+  tx = optim.make_optimizer(
+    config.optim,
+    schedule,
+    sharding.axis_names(abstract),
+    encoder.module.vocab_size,
+  )
+  if config.task.frozen:
+    tx = optax.masked(tx, functools.partial(transfer.trainable, frozen=True))
+  init, shapes, shardings = state.abstract_state(
+    model,
+    inputs,
+    tx,
+    objective.loss_names + objective.metric_names,
+    mesh,
+    config.mesh.rules,
+  )
+  return TaskJob(
+    **vars(predictor),
+    splits=opened,
+    total_steps=total_steps,
+    eval_every=eval_every,
+    schedule=schedule,
+    shapes=shapes,
+    shardings=shardings,
+    create=jax.jit(init, out_shardings=shardings),
+    train_step=steps.make_train_step(
+      model,
+      objective,
+      tx,
+      schedule,
+      seed=0,
+      micro_batches=config.train.micro_batches,
+      log_every=config.train.log_every,
+      mesh=mesh,
+      state_shardings=shardings,
+    ),
+  )
+
+
+def plan_predictor(
+  config: ml_collections.ConfigDict,
+  task: Task,
+  mesh: Mesh,
+  workdir: epath.Path | None,
+) -> Predictor:
+  """Opens the weights and builds the model of a task.
+
+  Args:
+    config: of a task.
+    task: its declaration.
+    mesh: the mesh.
+    workdir: of a run whose model it is; None where it begins with weights.
+
+  Raises:
+    FileNotFoundError: if there are no such weights.
+    ValueError: if they do not fit.
+  """
+  encoder = task_model.open_encoder(config, task, workdir)
+  config = encoder.config
+  objective = task_objectives.build_objective(task, config.task)
+  model = task_model.build_model(encoder, task)
+  return Predictor(
+    config=config,
+    task=task,
+    encoder=encoder,
+    mesh=mesh,
+    model=model,
+    objective=objective,
+    predict_step=make_predict_step(model, objective, mesh),
+  )
+
+
+def count_steps(
+  config: ml_collections.ConfigDict, num_features: int
+) -> tuple[int, int]:
+  """Returns the steps of a run, and those between scores of dev."""
+  train = config.train
+  batch = train.global_batch
+  total = train.steps
+  if total is None:
+    total = max(1, -(-int(num_features * train.num_epochs) // batch))
+  epoch = max(1, -(-num_features // batch))
+  return total, train.eval_every or min(epoch, total)
+
+
+def make_schedule(
+  config: ml_collections.ConfigDict, phase: Phase
+) -> Callable[[Any], jax.Array]:
+  """Returns step -> learning rate, its warm-up a fraction of the steps."""
+  settings = dict(config.optim)
+  warmup = settings.pop('warmup_fraction') * phase.steps
+  if config.optim.schedule != 'gpt_linear':
+    warmup = int(warmup)  # as released: google-research/bert, run_classifier.py
+  return optim.make_schedule(
+    ml_collections.ConfigDict(
+      settings | {'warmup_steps': warmup, 'restarts': ()}
+    ),
+    [phase],
+  )
+
+
+def make_predict_step(
+  model: nn.Module, objective: Objective, mesh: Mesh
+) -> Callable[[Any, Any], dict[str, jax.Array]]:
+  """Returns the jitted (params, batch) -> logits of all rows of the batch.
+
+  Beside 'logits' are 'example_ids', 'example_mask' and 'lengths' [B], the real
+  tokens of a row (the longest of several), all on every device, and 'loss' [2],
+  the sum of the task's loss and its weight.
+  """
+
+  def predict(params: Any, batch: Any) -> dict[str, jax.Array]:
+    outputs = objective.apply(model, params, batch)
+    losses, _ = objective.losses(outputs, batch)
+    lengths = batch['token_mask'].sum(axis=-1)
+    return {
+      'logits': outputs['logits'].astype(jnp.float32),
+      'example_ids': batch['example_ids'],
+      'example_mask': batch['example_mask'],
+      'lengths': lengths if lengths.ndim == 1 else lengths.max(axis=-1),
+      'loss': jnp.stack(losses['task']),
+    }
+
+  everywhere = NamedSharding(mesh, PartitionSpec())
+  return jax.jit(predict, out_shardings=everywhere)
+
+
+def inherited(weights: Any, params: Any, task: Task) -> Any:
+  """Returns the weights without heads that do not mean the same here.
+
+  Args:
+    weights: that a run begins with.
+    params: as drawn.
+    task: that is learned: a head on other labels is not taken over, one of
+      spans, or of the same labels, is (as after TriviaQA, or MultiNLI).
+  """
+  shapes = strict.flatten(params)
+  known = [weights.labels[key] for key in sorted(weights.labels, key=int)]
+  kept = {
+    path: leaf
+    for path, leaf in weights.shapes.items()
+    if path.partition('/')[0] not in ('classifier', 'token_classifier')
+    or (known and tuple(known) == task.labels)
+  }
+  kept = {
+    path: leaf
+    for path, leaf in kept.items()
+    if not path.startswith('span_classifier')
+    or (path in shapes and shapes[path].shape == leaf.shape)
+  }
+  left = {path.partition('/')[0] for path in kept}
+  return dataclasses.replace(
+    weights,
+    shapes=kept,
+    heads=tuple(head for head in weights.heads if head not in left),
+  )

@@ -1,0 +1,280 @@
+"""What a fine-tuning will do, checked and printed; and what it has done."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import ml_collections
+from etils import epath
+
+from data.tasks.examples import Task
+from models import heads
+from train import (
+  checkpoint,
+  ledger,
+  metrics,
+  opened,
+  optim,
+  processes,
+  reporting,
+  settings,
+)
+from train.reporting import say
+from train.transfer.task_job import DEV, TaskJob
+
+SELECT = ('best', 'last')
+# Beside `settings.FREE_KEYS`: how often, and how many at a time.
+FREE_KEYS = ('eval.global_batch',)
+
+
+def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
+  """Checks all of a config that needs neither data nor weights.
+
+  Args:
+    config: of a task.
+    batch_parts: over how many devices the mesh splits a batch.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  train, task = config.train, config.task
+  ensure = functools.partial(settings.expect, config)
+  for key in ('micro_batches', 'log_every', 'hang_minutes', 'global_batch'):
+    ensure(getattr(train, key) > 0, f'train.{key}', 'a positive number')
+  for key in ('steps', 'eval_every', 'checkpoint_every', 'patience'):
+    value = getattr(train, key)
+    ensure(value is None or value > 0, f'train.{key}', 'a positive number')
+  ensure(
+    train.steps is not None or train.num_epochs > 0,
+    'train.num_epochs',
+    'a positive number',
+  )
+  ensure(train.select in SELECT, 'train.select', f'one of {SELECT}')
+  ensure(
+    train.platform in settings.PLATFORMS,
+    'train.platform',
+    f'one of {settings.PLATFORMS}',
+  )
+  ensure(
+    config.data.loader in settings.LOADERS,
+    'data.loader',
+    f'one of {settings.LOADERS}',
+  )
+  for key in ('train_limit', 'eval_limit'):
+    value = getattr(config.data, key)
+    ensure(value is None or value > 0, f'data.{key}', 'a positive number')
+  for key in ('doc_stride', 'max_question', 'max_answer', 'n_best'):
+    ensure(getattr(task, key) > 0, f'task.{key}', 'a positive number')
+  for key in ('lm_weight', 'soft_classes', 'bilstm_layers'):
+    ensure(getattr(task, key) >= 0, f'task.{key}', '0 or more')
+  known = (*heads.FEATURES, 'mix')
+  ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')
+  ensure(
+    0 <= config.optim.warmup_fraction < 1,
+    'optim.warmup_fraction',
+    'a share in [0, 1)',
+  )
+  ensure(
+    config.optim.name in optim.OPTIMIZERS,
+    'optim.name',
+    f'one of {optim.OPTIMIZERS}',
+  )
+  for key, parts in (
+    ('train.global_batch', train.micro_batches * batch_parts),
+    ('eval.global_batch', batch_parts),
+  ):
+    section, _, name = key.partition('.')
+    size = getattr(getattr(config, section), name)
+    ensure(
+      size > 0 and size % parts == 0,
+      key,
+      f'a multiple of {parts}: of the devices that the mesh splits a batch'
+      ' over, and of train.micro_batches',
+    )
+
+
+def check_continuation(
+  config: ml_collections.ConfigDict, workdir: epath.Path, job: TaskJob
+) -> None:
+  """Refuses to go on with a run of another config.
+
+  Raises:
+    ValueError: naming the keys that differ.
+  """
+  old = settings.read_workdir_config(workdir)
+  new = with_run_keys(job.config, config)
+  differing = settings.differing_keys(
+    settings.flatten(old), settings.flatten(new)
+  )
+  for key in FREE_KEYS:
+    differing.pop(key, None)
+  if differing:
+    lines = [
+      f'  {key}: {old!r} there, {new!r} here'
+      for key, (old, new) in differing.items()
+    ]
+    raise ValueError(
+      f'{workdir} holds a run of another config:\n'
+      + '\n'.join(lines)
+      + '\nPass the same values, or another --workdir'
+    )
+
+
+def with_run_keys(
+  planned: ml_collections.ConfigDict, config: ml_collections.ConfigDict
+) -> ml_collections.ConfigDict:
+  """Returns a job's config with what a run may have for itself: its seed."""
+  return settings.with_overrides(planned, {'train.seed': config.train.seed})
+
+
+def write_workdir(
+  config: ml_collections.ConfigDict, workdir: epath.Path, job: TaskJob
+) -> None:
+  """Makes a workdir that needs nothing else: config, tokenizer, model.
+
+  Raises:
+    OSError: if the folder cannot be written.
+  """
+  metrics.write_atomically(
+    workdir / 'config.json', settings.as_json(config) + '\n'
+  )
+  metrics.write_atomically(
+    workdir / opened.IMPORTED_FILE,
+    json.dumps(
+      {
+        'kind': 'fine-tuning',
+        'tokenizer': True,
+        'fields': opened.fields_beside(job.encoder.module),
+        'labels': {str(i): name for i, name in enumerate(job.task.labels)},
+      },
+      indent=2,
+    )
+    + '\n',
+  )
+  job.encoder.tokenizer.save(workdir)
+
+
+def drop_later_models(kept: checkpoint.Checkpoints, first_step: int) -> None:
+  """Removes a best model of a step that is not done yet: it comes again."""
+  step = kept.latest()
+  if step is not None and step > first_step:
+    kept.delete(step)
+
+
+@dataclasses.dataclass
+class History:
+  """The scores of dev so far.
+
+  Attributes:
+    values: in their order.
+  """
+
+  values: list[float]
+
+  @classmethod
+  def read(cls, workdir: epath.Path, metric: str, step: int) -> 'History':
+    """Returns that of a run that continues after `step`."""
+    return cls(
+      [
+        value
+        for at, name, value in metrics.read_metrics(workdir)
+        if name == metric and at <= step
+      ]
+    )
+
+  def add(self, value: float) -> None:
+    """Adds the next one."""
+    self.values.append(value)
+
+  def is_best(self) -> bool:
+    """Whether the last is better than all before it."""
+    *before, last = self.values
+    return all(last > value for value in before)
+
+  def is_over(self, config: ml_collections.ConfigDict) -> bool:
+    """Whether `train.patience` scores have passed without a best."""
+    patience = config.train.patience
+    if patience is None or len(self.values) <= patience:
+      return False
+    best = self.values.index(max(self.values))
+    return len(self.values) - 1 - best >= patience
+
+
+def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
+  """Prints the plan of a run."""
+  config, mesh = job.config, job.mesh
+  axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
+  train = job.splits['train']
+  rows = [
+    ('workdir', workdir),
+    ('devices', f'{jax.device_count()} x {jax.devices()[0].device_kind}'),
+    ('mesh', axes),
+    ('task', f'{job.task.title} ({job.task.kind})'),
+  ]
+  for name, split in job.splits.items():
+    note = '' if split.is_labelled else ', without labels'
+    windows = ''
+    if len(split.features) != len(split.examples):
+      windows = f' in {len(split.features):,} windows'
+    cut = split.features.truncated
+    cut = f', {cut:,} of them cut' if cut else ''
+    rows.append((name, f'{len(split.examples):,} examples{windows}{cut}{note}'))
+  if job.task.labels:
+    rows.append(('labels', _short(job.task.labels)))
+  epochs = job.total_steps * config.train.global_batch / len(train.features)
+  rows += [
+    (
+      'model',
+      f'{config.model.name}, {config.model.num_layers} layers,'
+      f' {job.num_parameters:,} parameters'
+      + (', the encoder frozen' if config.task.frozen else ''),
+    ),
+    ('weights', config.init.weights or 'none: without pre-training'),
+    (
+      'training',
+      f'{job.total_steps:,} steps of {config.train.global_batch} examples,'
+      f' {epochs:.3g} epochs, dev every {job.eval_every:,} steps',
+    ),
+  ]
+  reporting.table(rows, 'Plan')
+
+
+def _short(labels: tuple[str, ...]) -> str:
+  shown = ', '.join(labels[:8])
+  return shown + (f', ... ({len(labels)})' if len(labels) > 8 else '')
+
+
+def evaluation_line(step: int, row: Mapping[str, float], task: Task) -> str:
+  """Returns one line of dev's figures."""
+  prefix = f'eval/{task.name}/'
+  figures = ', '.join(
+    f'{name.removeprefix(prefix)} {value:.4f}' for name, value in row.items()
+  )
+  return f'step {step}: {DEV} {figures}'
+
+
+def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
+  """Prints a finished run's figures."""
+  rows = []
+  for name, value in results['metrics'].items():
+    low, high = results['intervals'].get(name, (None, None))
+    interval = '' if low is None else f'  ({low:.4f} to {high:.4f})'
+    rows.append((name.removeprefix('eval/'), f'{value:.4f}{interval}'))
+  reporting.table(
+    rows,
+    f'After step {results["best_step"]} of {results["steps"]}'
+    f' ({reporting.duration(results["seconds"])}, {results["device"]});'
+    ' in brackets 95 % of resampled sets',
+  )
+  if processes.is_first():
+    spent = ledger.read(workdir)
+    if spent:
+      say('\n' + ledger.sentence(spent))
+  say(
+    f'Everything is in {workdir}: results.json, predictions, curves.png,'
+    ' metrics.csv. To use the model: python -m train.predict'
+    f' {workdir} --input FILE --output FILE'
+  )

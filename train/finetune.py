@@ -134,6 +134,7 @@ def train(
     scored = task_plan.History.read(workdir, best_metric, first_step)
     train_step = clock.compiled(job.train_step)
     dev = job.splits[task_job.DEV]
+    peak = device.peak_tflops(config.train.peak_tflops)
 
     def score_dev(params: Any) -> dict[str, float]:
       logits, loss = task_outputs.run_model(job, params, dev)
@@ -204,9 +205,7 @@ def train(
             )
         if log:
           row = plan.training_row(host, job.objective.loss_names)
-          row |= clock.row(
-            device.peak_tflops(config.train.peak_tflops), jax.device_count()
-          )
+          row |= clock.row(peak, jax.device_count())
           with clock.measure('other'):
             writer.write(step, row)
           bar.update(step, reporting.figures(row))

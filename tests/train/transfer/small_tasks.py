@@ -50,6 +50,7 @@ def small_config(folder, weights, **overrides):
       'own.test': 'test.jsonl',
       'data.source': str(folder),
       'init.weights': str(weights),
+      'data.bucket': False,  # programs of one length
       'data.loader': 'plain',
       'optim.name': 'adamw',
       'optim.learning_rate': 5e-3,
@@ -57,6 +58,7 @@ def small_config(folder, weights, **overrides):
       'train.global_batch': 16,
       'train.num_epochs': 5.0,
       'train.log_every': 4,
+      'train.peak_tflops': 0.1,
       'eval.global_batch': 16,
       **{key.replace('__', '.'): value for key, value in overrides.items()},
     },

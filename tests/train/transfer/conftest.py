@@ -2,20 +2,29 @@ import functools
 
 import jax
 import pytest
+import small_kinds
 import small_published
 import small_tasks
 import torch
 
 from data import tokenization
-from train import sharding
+from train import finetune, sharding
+
+
+def make_one_device_mesh(patch):
+  make = sharding.make_mesh
+  patch.setattr(
+    sharding,
+    'make_mesh',
+    lambda config, devices=None: make(config, devices or jax.devices()[:1]),
+  )
 
 
 @pytest.fixture(scope='module')
 def one_device():
   """Runs see the first device alone."""
   with pytest.MonkeyPatch.context() as patch:
-    make = functools.partial(sharding.make_mesh, devices=jax.devices()[:1])
-    patch.setattr(sharding, 'make_mesh', make)
+    make_one_device_mesh(patch)
     yield
 
 
@@ -40,3 +49,36 @@ def small_bert(small_store, tmp_path_factory):
 def make_config(own_set, small_bert):
   """Returns a function (overrides) -> config of a fine-tuning of seconds."""
   return functools.partial(small_tasks.small_config, own_set, small_bert)
+
+
+@pytest.fixture(scope='session')
+def config_of(small_bert, tmp_path_factory):
+  """Returns a function kind -> config of four steps on a set of that kind."""
+
+  @functools.cache
+  def make(kind):
+    folder = tmp_path_factory.mktemp('sets') / kind.replace(' ', '_')
+    changes = {
+      'own.test': None,
+      'train.steps': 4,
+      'train.global_batch': 8,
+      'train.eval_every': 2,
+      **small_kinds.write(folder, kind),
+    }
+    return small_tasks.small_config(folder, small_bert, **changes)
+
+  return make
+
+
+@pytest.fixture(scope='session')
+def run_of(config_of, tmp_path_factory):
+  """Returns a function kind -> a finished run: config, workdir, results."""
+
+  @functools.cache
+  def run(kind):
+    workdir = tmp_path_factory.mktemp('runs_of_kinds') / kind.replace(' ', '_')
+    with pytest.MonkeyPatch.context() as patch:
+      make_one_device_mesh(patch)
+      return config_of(kind), workdir, finetune.train(config_of(kind), workdir)
+
+  return run

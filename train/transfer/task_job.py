@@ -21,7 +21,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from data.tasks.examples import Task
 from models import blocks, transfer
 from models.pretrained import strict
-from train import initial, optim, sharding, state, steps
+from train import initial, opened, optim, sharding, state, steps
+from train.opened import Opened
 from train.settings import Phase
 from train.state import TrainState
 from train.steps import Objective
@@ -157,16 +158,16 @@ def plan(
   model, objective = predictor.model, predictor.objective
   if splits is None:
     splits = ('train', *task_data.eval_splits(config, task))
-  opened = {
+  read = {
     name: task_data.open_split(config, task, name, encoder.tokenizer)
     for name in splits
   }
-  total_steps, eval_every = count_steps(config, len(opened['train'].features))
+  total_steps, eval_every = count_steps(config, len(read['train'].features))
   phase = Phase(
     total_steps, config.task.max_length, config.train.global_batch, 'continue'
   )
   schedule = make_schedule(config, phase)
-  example = opened['train'].batches.train_batch(
+  example = read['train'].batches.train_batch(
     0, slice(0, 1), config.train.global_batch, 0, total_steps
   )
   inputs = objective.inputs(
@@ -194,7 +195,7 @@ def plan(
   )
   return TaskJob(
     **vars(predictor),
-    splits=opened,
+    splits=read,
     total_steps=total_steps,
     eval_every=eval_every,
     schedule=schedule,
@@ -303,32 +304,33 @@ def make_predict_step(
   return jax.jit(predict, out_shardings=everywhere)
 
 
-def inherited(weights: Any, params: Any, task: Task) -> Any:
-  """Returns the weights without heads that do not mean the same here.
+def inherited(weights: Opened, params: Any, task: Task) -> Opened:
+  """Returns the weights without what does not mean the same here.
 
   Args:
     weights: that a run begins with.
     params: as drawn.
     task: that is learned: a head on other labels is not taken over, one of
-      spans, or of the same labels, is (as after TriviaQA, or MultiNLI).
+      spans, or of the same labels, is (as after TriviaQA, or MultiNLI); nor is
+      what lies on the encoder in another size.
   """
   shapes = strict.flatten(params)
   known = [weights.labels[key] for key in sorted(weights.labels, key=int)]
-  kept = {
-    path: leaf
+  on_top = (*opened.HEADS, *opened.BETWEEN)
+  dropped = {
+    path.partition('/')[0]
     for path, leaf in weights.shapes.items()
-    if path.partition('/')[0] not in ('classifier', 'token_classifier')
-    or (known and tuple(known) == task.labels)
+    if path.startswith(on_top)
+    and (path not in shapes or shapes[path].shape != leaf.shape)
   }
-  kept = {
-    path: leaf
-    for path, leaf in kept.items()
-    if not path.startswith('span_classifier')
-    or (path in shapes and shapes[path].shape == leaf.shape)
-  }
-  left = {path.partition('/')[0] for path in kept}
+  if not known or tuple(known) != task.labels:
+    dropped |= {'classifier', 'token_classifier'}
   return dataclasses.replace(
     weights,
-    shapes=kept,
-    heads=tuple(head for head in weights.heads if head not in left),
+    shapes={
+      path: leaf
+      for path, leaf in weights.shapes.items()
+      if path.partition('/')[0] not in dropped
+    },
+    heads=tuple(head for head in weights.heads if head in dropped),
   )

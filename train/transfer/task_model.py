@@ -169,6 +169,11 @@ def _check(found: Encoder, task: Task) -> None:
       " model's loss beside the task's"
     )
   layers = found.config.init.num_layers
+  if layers is not None and not hasattr(found.module, 'scan_layers'):
+    raise ValueError(
+      f'init.num_layers={layers}: layers are taken over from a BERT or a GPT,'
+      f' and these weights are of a {found.config.model.name}'
+    )
   if layers is not None and not 0 <= layers <= found.module.num_layers:
     raise ValueError(
       f'init.num_layers={layers}: expected 0 to {found.module.num_layers}'

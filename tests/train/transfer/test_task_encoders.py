@@ -1,0 +1,247 @@
+"""GPTs, the LSTM, a left-to-right BERT and a BiLSTM on top, as encoders."""
+
+import functools
+import pathlib
+import pydoc_data.topics
+
+import jax
+import numpy as np
+import pytest
+import small_kinds
+import small_published
+import small_tasks
+
+from data import tokenization
+from train import finetune, loop, opened, predict, settings, sharding, weights
+from train.transfer import task_job
+
+pytestmark = pytest.mark.usefixtures('one_device')
+GPT_RECIPE = {
+  'optim.name': 'gpt_adam',
+  'optim.schedule': 'gpt_linear',
+  'optim.warmup_fraction': 0.002,
+  'optim.epsilon': 1e-8,
+  'task.lm_weight': 0.5,
+}
+
+
+@pytest.fixture(scope='module')
+def gpt_of(tmp_path_factory):
+  """Returns a function (kind of BPE) -> published weights of a small GPT."""
+
+  @functools.cache
+  def make(kind):
+    folder = tmp_path_factory.mktemp('published') / kind
+    tokenizer = tokenization.train(
+      list(pydoc_data.topics.topics.values())[:20],
+      tokenization.parse_training(f'train:{kind}:400'),
+    )
+    small_published.write_gpt(folder, tokenizer)
+    return folder
+
+  return make
+
+
+@pytest.fixture(scope='module')
+def pair_folder(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('sets') / 'pairs'
+  return folder, small_kinds.write(folder, 'own pairs')
+
+
+def answers_again(workdir, file, results):
+  """Holds what a workdir answers of dev against what the run found."""
+  task, split, predictions = predict.predict(
+    [workdir], lambda task: predict.read_input(task, file, 'dev')
+  )
+  right = [
+    found.answer == example.label
+    for found, example in zip(predictions, split.examples, strict=True)
+  ]
+  assert np.mean(right) == results['metrics'][f'eval/{task.name}/accuracy']
+
+
+@pytest.mark.parametrize('kind', ['bpe', 'bytebpe'])
+def test_a_gpt_learns_with_both_losses(gpt_of, own_set, tmp_path, kind):
+  changes = GPT_RECIPE | {'train.num_epochs': 6.0, 'optim.learning_rate': 1e-2}
+  config = small_tasks.small_config(own_set, gpt_of(kind), **changes)
+  results = finetune.train(config, tmp_path)
+  assert results['metrics']['eval/own/accuracy'] > 0.8
+  rows = (tmp_path / 'metrics.csv').read_text().splitlines()
+  losses = [
+    float(row.split(',')[2]) for row in rows if ',train/lm_loss,' in row
+  ]
+  assert losses[-1] < losses[0]
+  answers_again(tmp_path, own_set / 'dev.jsonl', results)
+  found = opened.open_weights(tmp_path)
+  assert found.name == {'bpe': 'gpt', 'bytebpe': 'gpt2'}[kind]
+  assert found.heads == ('classifier',)
+
+
+def test_a_gpt_reads_a_pair_in_both_orders(gpt_of, pair_folder, tmp_path):
+  folder, changes = pair_folder
+  config = small_tasks.small_config(
+    folder,
+    gpt_of('bpe'),
+    **changes | GPT_RECIPE | {'own.symmetric': True, 'train.steps': 2},
+  )
+  results = finetune.train(config, tmp_path / 'run')
+  answers_again(tmp_path / 'run', folder / 'dev.tsv', results)
+  # The other way round says the same.
+  lines = [
+    line.split('\t')
+    for line in (folder / 'dev.tsv').read_text().splitlines(True)
+  ]
+  swapped = tmp_path / 'swapped.tsv'
+  swapped.write_text(
+    ''.join('\t'.join([row[0], row[2], row[1], row[3]]) for row in lines)
+  )
+  swapped.write_text(
+    swapped.read_text().replace('second\tfirst', 'first\tsecond')
+  )
+  chances = []
+  for file in (folder / 'dev.tsv', swapped):
+    _, _, found = predict.predict(
+      [tmp_path / 'run'],
+      functools.partial(lambda file, task: task.read(file, 'dev'), file),
+    )
+    chances.append([each.probabilities for each in found])
+  np.testing.assert_allclose(*chances, rtol=1e-5)
+
+
+def test_a_gpt_chooses(gpt_of, tmp_path):
+  folder = tmp_path / 'set'
+  changes = small_kinds.write(folder, 'own choices')
+  config = small_tasks.small_config(
+    folder, gpt_of('bpe'), **changes | GPT_RECIPE | {'train.steps': 2}
+  )
+  results = finetune.train(config, tmp_path / 'run')
+  assert 0 <= results['metrics']['eval/own/accuracy'] <= 1
+
+
+def test_soft_classes_of_scores(gpt_of, tmp_path):
+  folder = tmp_path / 'set'
+  changes = small_kinds.write(folder, 'own scores')
+  source = folder / 'train.jsonl'  # its scores shall span 0 to 5
+  text = source.read_text().replace('0.5}', '0.0}').replace('4.5}', '5.0}')
+  source.write_text(text)
+  config = small_tasks.small_config(
+    folder,
+    gpt_of('bpe'),
+    **changes | GPT_RECIPE | {'train.steps': 2, 'task.soft_classes': 6},
+  )
+  results = finetune.train(config, tmp_path / 'run')
+  _, _, found = predict.predict(
+    [tmp_path / 'run'], lambda task: task.read(folder / 'test.jsonl', 'test')
+  )
+  assert all(0 <= each.answer <= 5 for each in found)
+  assert 'eval/own/test/spearman' in results['metrics']
+
+
+def test_spans_are_not_for_a_gpt(gpt_of, tmp_path):
+  folder = tmp_path / 'set'
+  changes = small_kinds.write(folder, 'own questions')
+  config = small_tasks.small_config(folder, gpt_of('bpe'), **changes)
+  with pytest.raises(ValueError, match='spans are found by a BERT'):
+    finetune.train(config, tmp_path / 'run')
+
+
+@pytest.fixture(scope='module')
+def pretrained(small_config, small_store, tmp_path_factory):
+  """Returns a function name -> workdir of a few steps of pre-training."""
+
+  @functools.cache
+  def make(name):
+    workdir = tmp_path_factory.mktemp('pretrained') / name.replace(':', '_')
+    config = small_config()
+    changes = settings.flatten(config)
+    if name.startswith('gpt'):
+      text = settings.flatten(config)['data.source']
+      changes = {
+        key: value
+        for key, value in changes.items()
+        if key.startswith(('train.', 'eval.')) and key != 'train.objective'
+      }
+      changes |= {
+        'data.source': text,
+        'data.tokenizer': 'train:bpe:400',
+        'data.document_break': '== .*',
+        'data.folder': str(workdir) + '-store',
+        'data.loader': 'plain',
+        'model.embed_dim': 32,
+        'model.lstm_dim': 64,
+        'model.max_length': 64,
+        'model.num_layers': 1,
+      }
+    else:
+      keys = ('model.left_to_right', 'objective.', 'train.objective')
+      changes = {
+        key: value for key, value in changes.items() if not key.startswith(keys)
+      }
+    changes |= {
+      'train.phases': ((2, 32, 16, 'continue'),),
+      'eval.max_windows': 16,
+    }
+    config = settings.with_overrides(settings.load_config(name), changes)
+    loop.train(config.lock(), workdir)
+    return workdir
+
+  return make
+
+
+def test_an_lstm_learns_and_opens(pretrained, own_set, tmp_path):
+  workdir = pretrained('gpt:lstm')
+  config = small_tasks.small_config(
+    own_set, workdir, **{'train.num_epochs': 6.0, 'optim.learning_rate': 1e-2}
+  )
+  results = finetune.train(config, tmp_path)
+  assert results['metrics']['eval/own/accuracy'] > 0.8
+  answers_again(tmp_path, own_set / 'dev.jsonl', results)
+
+
+def params_of(workdir):
+  found = opened.open_weights(workdir)
+  return found, jax.device_get(found.load(found.on_one_device()))
+
+
+def test_a_left_to_right_bert_stays_so(pretrained, own_set, tmp_path):
+  workdir = pretrained('bert_tiny:ltr_no_nsp')
+  config = small_tasks.small_config(
+    own_set,
+    workdir,
+    **{'task.bilstm_layers': 1, 'task.bilstm_dim': 8} | {'train.steps': 2},
+  )
+  results = finetune.train(config, tmp_path / 'run')
+  answers_again(tmp_path / 'run', own_set / 'dev.jsonl', results)
+  found, params = params_of(tmp_path / 'run')
+  assert found.model.left_to_right
+  tokens = np.arange(10, 20, dtype=np.int32)[None]
+  later = tokens.copy()
+  later[:, 6:] += 20
+  hidden = [
+    found.model.apply(
+      {'params': params},
+      ids,
+      ids >= 0,
+      0 * ids,
+      np.arange(10)[None],
+      train=False,
+    )['hidden']
+    for ids in (tokens, later)
+  ]
+  np.testing.assert_allclose(hidden[0][:, :6], hidden[1][:, :6], atol=1e-6)
+  assert not np.allclose(hidden[0][:, 6:], hidden[1][:, 6:], atol=1e-3)
+  # It cannot be written as what others read, and says so.
+  with pytest.raises(ValueError, match=r'left to right|bilstm'):
+    weights.export(tmp_path / 'run', tmp_path / 'exported')
+  assert not pathlib.Path(tmp_path / 'exported').exists()
+  # Its encoder can begin another run, whose head is of other sizes.
+  plain = small_tasks.small_config(own_set, tmp_path / 'run')
+  mesh = sharding.make_mesh(plain.mesh)
+  job = task_job.plan(plain, mesh)
+  with sharding.scope(mesh, plain.mesh.rules):
+    begun = jax.device_get(job.begin(0).params)
+  np.testing.assert_array_equal(
+    begun['embeddings']['tokens']['embedding'],
+    params['embeddings']['tokens']['embedding'],
+  )
+  assert begun['classifier']['kernel'].shape[0] == 32

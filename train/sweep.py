@@ -19,9 +19,10 @@ if __name__ == '__main__':
 import ast
 import itertools
 import json
+import re
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import ml_collections
@@ -94,23 +95,27 @@ def run(
     dict(zip(grid, values, strict=True))
     for values in itertools.product(*grid.values())
   ]
+  planned = [
+    [
+      (workdir / _folder_name(changes, seed), seeded)
+      for seed, seeded in _with_seeds(config, changes, seeds)
+    ]
+    for changes in combinations
+  ]
+  for folder, seeded in itertools.chain(*planned):  # before any is begun
+    _check(folder, seeded)
   runs = []
-  for changes in combinations:
-    changed = settings.with_overrides(config, changes).lock()
+  for changes, of_seeds in zip(combinations, planned, strict=True):
     # One plan, with its compiled steps, for all seeds that are not finished.
     job = None
-    for seed in seeds:
-      seeded = settings.with_overrides(changed, {'train.seed': seed}).lock()
-      folder = workdir / _folder_name(changes, seed)
+    for folder, seeded in of_seeds:
       results = reporting.read_results(folder)
-      if results is None and job is None and not _is_begun(folder):
-        job = _plan(seeded)
-      elif results is not None:
-        _check_same(folder, seeded, results)
       if results is None:
         say(f'\n{folder}')
+        if job is None and checkpoint.latest_step(folder) is None:
+          job = task_job.plan(seeded, sharding.make_mesh(seeded.mesh))
         results = finetune.train(seeded, folder, job=job)
-        _drop(folder / checkpoint.FOLDER)
+      _drop(folder / checkpoint.FOLDER)
       runs.append(_entry(results, changes, folder))
       _keep_best(runs, keep_all)
     del job
@@ -133,51 +138,76 @@ def parse_grid(text: str) -> dict[str, list[Any]]:
     None, (PAPER_GRID if text == 'paper' else text).split(';')
   ):
     key, equals, values = part.partition('=')
-    if not equals or not values or key.strip() in grid:
+    if not (equals and key.strip() and all(values.split(','))) or (
+      key.strip() in grid
+    ):
       raise ValueError(
         f'--grid={text}: expected KEY=VALUE,VALUE with ; between different'
         f' keys, found {part!r}'
       )
-    grid[key.strip()] = [_value(value) for value in values.split(',')]
+    grid[key.strip()] = _values(values)
   return grid
+
+
+def _values(text: str) -> list[Any]:
+  """Returns Python's values, or else texts, that commas set apart."""
+  try:
+    return list(ast.literal_eval(f'({text},)'))
+  except (ValueError, SyntaxError):
+    return [_value(part.strip()) for part in text.split(',')]
 
 
 def _value(text: str) -> Any:
   try:
     return ast.literal_eval(text)
   except (ValueError, SyntaxError):
-    return text.strip()
+    return text
 
 
 def _folder_name(changes: Mapping[str, Any], seed: int) -> str:
   parts = [f'{key.rpartition(".")[2]}={changes[key]}' for key in changes]
-  return ','.join([*parts, f'seed={seed}'])
+  return re.sub(r'[^\w.,=+-]+', '_', ','.join([*parts, f'seed={seed}']))
 
 
-def _is_begun(folder: epath.Path) -> bool:
-  return checkpoint.latest_step(folder) is not None
-
-
-def _plan(config: ml_collections.ConfigDict) -> task_job.TaskJob:
-  mesh = sharding.make_mesh(config.mesh)
-  task_plan.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
-  return task_job.plan(config, mesh)
-
-
-def _check_same(
-  folder: epath.Path, config: ml_collections.ConfigDict, results: Any
-) -> None:
-  """Refuses a finished run of another config.
+def _with_seeds(
+  config: ml_collections.ConfigDict,
+  changes: Mapping[str, Any],
+  seeds: Sequence[int],
+) -> Iterator[tuple[int, ml_collections.ConfigDict]]:
+  """Yields each seed and the config of its run.
 
   Raises:
-    ValueError: naming the keys that differ.
+    ValueError: if a key or a value cannot be.
   """
+  if 'train.seed' in changes:
+    raise ValueError('--grid: train.seed is set by --seeds, from its value on')
+  for seed in seeds:
+    try:
+      changed = settings.with_overrides(config, {**changes, 'train.seed': seed})
+    except TypeError as error:
+      raise ValueError(f'--grid: {dict(changes)}: {error}') from error
+    yield seed, changed.lock()
+
+
+def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
+  """Refuses what makes no sense, and a finished run of another config.
+
+  Raises:
+    ValueError: naming what differs.
+  """
+  mesh = sharding.make_mesh(config.mesh)
+  task_plan.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  results = reporting.read_results(folder)
+  if results is None:
+    return
   # The model's sizes are those of the weights.
   there, here = (
     {key: value for key, value in flat.items() if not key.startswith('model.')}
     for flat in (results['config'], settings.flatten(config))
   )
   differing = settings.differing_keys(there, here)
+  for key in task_plan.FREE_KEYS:
+    differing.pop(key, None)
   if differing:
     raise ValueError(
       f'{folder} holds a finished run of another config:'
@@ -294,11 +324,11 @@ def _sweep() -> None:
   if _SEEDS.value < 1:
     raise ValueError(f'--seeds={_SEEDS.value}: expected 1 or more')
   grid = parse_grid(_GRID.value)
-  settings.with_overrides(config, {key: grid[key][0] for key in grid})
   workdir = _WORKDIR.value or (
     settings.default_workdir(command.config_file(), config) + '-sweep'
   )
   device.enable_compilation_cache()
+  processes.join(config.train.platform)
   first = config.train.seed
   summary = run(
     config,

@@ -1,0 +1,152 @@
+"""Several seeds and settings: what runs, what is kept, what is summed up."""
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from train import finetune, opened, sweep
+from train.transfer import task_job
+
+pytestmark = pytest.mark.usefixtures('one_device')
+GRID = {'optim.learning_rate': [5e-3, 1e-9]}
+SEEDS = (0, 1)
+
+
+@pytest.fixture(scope='module')
+def config(make_config):
+  return make_config(train__num_epochs=1.0)
+
+
+@pytest.fixture(scope='module')
+def swept(config, tmp_path_factory):
+  """A sweep of four runs that was killed in its second: folder, summary."""
+  workdir = tmp_path_factory.mktemp('sweeps') / 'swept'
+  train, calls = finetune.train, []
+
+  def killed(config, folder, **options):
+    calls.append(folder)
+    if len(calls) == 2:
+      raise KeyboardInterrupt
+    return train(config, folder, **options)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(finetune, 'train', killed)
+    with pytest.raises(KeyboardInterrupt):
+      sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
+  assert not (workdir / sweep.SUMMARY_FILE).exists()
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      finetune, 'train', lambda *a, **k: calls.append(a[1]) or train(*a, **k)
+    )
+    summary = sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
+  assert len(calls) == 2 + 3  # what was finished is not done again
+  return workdir, summary
+
+
+def test_the_summary_says_what_the_runs_did(swept):
+  workdir, summary = swept
+  assert summary == json.loads((workdir / 'summary.json').read_text())
+  found = {}
+  for run in summary['runs']:
+    results = json.loads((workdir / run['folder'] / 'results.json').read_text())
+    value = results['metrics']['eval/own/accuracy']
+    assert run['metrics'] == {'dev/accuracy': value}
+    assert run['seed'] == results['seed']
+    rate = results['config']['optim.learning_rate']
+    assert run['settings'] == {'optim.learning_rate': rate}
+    found.setdefault(rate, []).append(value)
+  assert {rate: len(values) for rate, values in found.items()} == {
+    5e-3: 2,
+    1e-9: 2,
+  }
+  means = {rate: sum(values) / 2 for rate, values in found.items()}
+  best = max(means, key=means.get)
+  assert summary['settings'] == {'optim.learning_rate': best}
+  a, b = found[best]
+  assert summary['mean']['dev/accuracy'] == pytest.approx((a + b) / 2)
+  std = abs(a - b) / 2**0.5  # of a sample
+  assert summary['std']['dev/accuracy'] == pytest.approx(std)
+  values = [value for values in found.values() for value in values]
+  assert summary['best']['metrics']['dev/accuracy'] == max(values)
+  assert summary['task'] == 'own' and summary['train_size'] == 96
+  for key in ('device', 'revision', 'weights', 'config'):
+    assert summary[key]
+
+
+def test_the_best_model_alone_is_kept(swept):
+  workdir, summary = swept
+  models = {path.parent.name for path in workdir.glob('*/model')}
+  assert models == {summary['best']['folder']}
+  opened.open_weights(summary['best']['workdir']).check()
+  assert not list(workdir.glob('*/checkpoints'))
+  assert len(list(workdir.glob('*/predictions/dev.jsonl'))) == 4
+
+
+def test_a_finished_sweep_computes_nothing(swept, config, monkeypatch, capsys):
+  workdir, summary = swept
+  monkeypatch.setattr(task_job, 'plan', None)
+  again = sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
+  assert again == summary
+  sweep.print_summary(again, workdir)
+  printed = capsys.readouterr().err
+  mean = summary['mean']['dev/accuracy']
+  assert f'{mean:.4f} ± {summary["std"]["dev/accuracy"]:.4f}' in printed
+  assert 'own, 2 seeds, best settings optim.learning_rate=' in printed
+
+
+def test_another_config_is_refused(swept, make_config):
+  workdir, _ = swept
+  other = make_config(train__num_epochs=1.0, task__max_length=16)
+  with pytest.raises(ValueError, match=r'another config:.*task\.max_length'):
+    sweep.run(other, workdir, seeds=SEEDS, grid=GRID)
+
+
+def test_what_a_killed_sweep_left_is_cleared(swept, config, tmp_path):
+  workdir, summary = swept
+  copy = tmp_path / 'copy'
+  shutil.copytree(workdir, copy)
+  for run in copy.iterdir():
+    if run.is_dir():
+      (run / 'checkpoints').mkdir()
+  again = sweep.run(config, copy, seeds=SEEDS, grid=GRID)
+  assert again['mean'] == summary['mean']
+  assert not list(copy.glob('*/checkpoints'))
+
+
+def test_all_models_are_kept_on_request(config, tmp_path):
+  summary = sweep.run(config, tmp_path, seeds=SEEDS, keep_all=True)
+  assert len(list(tmp_path.glob('*/model'))) == 2
+  assert summary['settings'] == {}
+  assert [run['folder'] for run in summary['runs']] == ['seed=0', 'seed=1']
+
+
+def test_grids():
+  assert sweep.parse_grid('a.b=1,2.5;c.d=x') == {'a.b': [1, 2.5], 'c.d': ['x']}
+  assert sweep.parse_grid('') == {}
+  paper = sweep.parse_grid('paper')
+  assert list(map(len, paper.values())) == [3, 2, 2]
+  tuples = sweep.parse_grid('task.class_weights=(1.0,2.0),(2.0,1.0)')
+  assert tuples == {'task.class_weights': [(1.0, 2.0), (2.0, 1.0)]}
+  for text in ('a.b', 'a.b=', '=1', 'a.b=1;a.b=2', 'a.b=1,,2'):
+    with pytest.raises(ValueError, match='expected KEY=VALUE'):
+      sweep.parse_grid(text)
+
+
+@pytest.mark.parametrize(
+  ('grid', 'message'),
+  [
+    ({'optim.learning_rat': [1.0]}, r'learning_rat.*did you mean'),
+    ({'learning_rate': [1.0]}, r'did you mean optim\.learning_rate'),
+    ({'train.global_batch': ['many']}, r'global_batch'),
+    ({'train.seed': [1, 2]}, r'train\.seed.*--seeds'),
+    ({'train.global_batch': [16, 0]}, r'train\.global_batch'),
+  ],
+)
+def test_what_a_grid_cannot_try_is_refused_first(
+  config, tmp_path, grid, message
+):
+  with pytest.raises(ValueError, match=message):
+    sweep.run(config, tmp_path / 'sweep', seeds=SEEDS, grid=grid)
+  assert not pathlib.Path(tmp_path / 'sweep').exists()

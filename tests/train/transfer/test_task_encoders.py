@@ -10,9 +10,20 @@ import pytest
 import small_kinds
 import small_published
 import small_tasks
+from flax import linen as nn
 
 from data import tokenization
-from train import finetune, loop, opened, predict, settings, sharding, weights
+from train import (
+  architecture,
+  assemble,
+  checkpoint,
+  finetune,
+  opened,
+  predict,
+  settings,
+  sharding,
+  weights,
+)
 from train.transfer import task_job
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -146,43 +157,34 @@ def test_spans_are_not_for_a_gpt(gpt_of, tmp_path):
 
 
 @pytest.fixture(scope='module')
-def pretrained(small_config, small_store, tmp_path_factory):
-  """Returns a function name -> workdir of a few steps of pre-training."""
+def pretrained(small_store, gpt_of, tmp_path_factory):
+  """Returns a function name -> workdir of a config, its parameters as drawn."""
 
-  @functools.cache
   def make(name):
-    workdir = tmp_path_factory.mktemp('pretrained') / name.replace(':', '_')
-    config = small_config()
-    changes = settings.flatten(config)
+    config = settings.load_config(name)
+    sizes = {'embed_dim': 32, 'max_length': 64}
     if name.startswith('gpt'):
-      text = settings.flatten(config)['data.source']
-      changes = {
-        key: value
-        for key, value in changes.items()
-        if key.startswith(('train.', 'eval.')) and key != 'train.objective'
-      }
-      changes |= {
-        'data.source': text,
-        'data.tokenizer': 'train:bpe:400',
-        'data.document_break': '== .*',
-        'data.folder': str(workdir) + '-store',
-        'data.loader': 'plain',
-        'model.embed_dim': 32,
-        'model.lstm_dim': 64,
-        'model.max_length': 64,
-        'model.num_layers': 1,
-      }
+      tokenizer = tokenization.load(gpt_of('bpe'))
+      sizes |= {'lstm_dim': 64, 'num_layers': 1}
     else:
-      keys = ('model.left_to_right', 'objective.', 'train.objective')
-      changes = {
-        key: value for key, value in changes.items() if not key.startswith(keys)
-      }
-    changes |= {
-      'train.phases': ((2, 32, 16, 'continue'),),
-      'eval.max_windows': 16,
-    }
-    config = settings.with_overrides(settings.load_config(name), changes)
-    loop.train(config.lock(), workdir)
+      tokenizer = tokenization.load(small_store)
+      sizes |= {'num_layers': 2, 'num_heads': 2, 'mlp_dim': 64}
+    config = settings.with_overrides(
+      config, {f'model.{key}': value for key, value in sizes.items()}
+    )
+    workdir = tmp_path_factory.mktemp('pretrained') / name.replace(':', '_')
+    workdir.mkdir()
+    (workdir / 'config.json').write_text(settings.as_json(config))
+    tokenizer.save(workdir)
+    vocabulary = architecture.Vocabulary.of(tokenizer)
+    model = assemble.build_model(config, vocabulary.size)
+    shapes = nn.unbox(opened.abstract_params(model))
+    random = np.random.default_rng(0)
+    params = jax.tree.map(
+      lambda leaf: random.normal(0, 0.1, leaf.shape).astype(np.float32), shapes
+    )
+    with checkpoint.Checkpoints(workdir, keep=1) as checkpoints:
+      checkpoints.save(2, {'params': params})
     return workdir
 
   return make

@@ -87,7 +87,8 @@ def _held_out(values: Sequence[tuple]) -> dict[str, dict[str, float]]:
       series.setdefault(name, []).append((value, step))
   result = {}
   for name, pairs in series.items():
-    best = (max if 'accuracy' in name else min)(pairs)
+    falls = name.endswith(('loss', 'perplexity', 'perplexity_ratio'))
+    best = (min if falls else max)(pairs)
     result[name] = {
       'last': pairs[-1][0],
       'last_step': pairs[-1][1],
@@ -106,9 +107,11 @@ def _seconds_left(rows: Sequence[ledger.Row], config: Any) -> float | None:
   """Returns the time for the tokens to come, at the pace of those done."""
   if not rows:
     return None
-  phases = settings.check_phases(config)
+  phases = () if 'task' in config else settings.check_phases(config)
 
   def tokens(steps: int) -> int:
+    if not phases:  # batches of tasks are of any length: as many in a step
+      return steps
     total = 0
     for phase in phases[:-1]:
       total += min(steps, phase.steps) * phase.length * phase.global_batch
@@ -179,7 +182,7 @@ def print_report(report: Mapping[str, Any]) -> None:
         )
         for name, of in report['held_out'].items()
       ],
-      'Held-out text',
+      'Held out',
     )
   if spent:
     buckets = [

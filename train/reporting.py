@@ -23,6 +23,21 @@ PERPLEXITIES = (
   'eval/forward_perplexity',
   'eval/backward_perplexity',
 )
+# Title -> metrics, of pre-training.
+_PANELS: dict[str, Sequence[str]] = {
+  'Loss of tokens (nats)': [
+    f'{split}/{name}_loss'
+    for name in ('mlm', 'lm', 'forward', 'backward')
+    for split in ('train', 'eval')
+  ],
+  'Held-out perplexity': (*PERPLEXITIES, 'eval/unigram_perplexity'),
+  'Accuracy': [
+    f'{split}/{name}_accuracy'
+    for name in ('mlm', 'nsp', 'lm')
+    for split in ('train', 'eval')
+  ],
+  'Learning rate': ('train/learning_rate',),
+}
 LINE_SECONDS = 10  # between lines where standard error is not a terminal
 
 
@@ -194,39 +209,11 @@ def draw_curves(
     steps, values = series.setdefault(name, ([], []))
     steps.append(step)
     values.append(value)
+  of_task = [name for name in series if is_of_task(name)]
   figure = matplotlib.figure.Figure(figsize=(11, 7), layout='constrained')
-  panels = figure.subplots(2, 2)
-  for axes, (title, names, log) in zip(
-    panels.flat,
-    (
-      (
-        'Loss of tokens (nats)',
-        [
-          f'{split}/{name}_loss'
-          for name in ('mlm', 'lm', 'forward', 'backward')
-          for split in ('train', 'eval')
-        ],
-        False,
-      ),
-      (
-        'Held-out perplexity',
-        (*PERPLEXITIES, 'eval/unigram_perplexity'),
-        True,
-      ),
-      (
-        'Accuracy',
-        (
-          'train/mlm_accuracy',
-          'eval/mlm_accuracy',
-          'train/nsp_accuracy',
-          'eval/nsp_accuracy',
-          'train/lm_accuracy',
-          'eval/lm_accuracy',
-        ),
-        False,
-      ),
-      ('Learning rate', ('train/learning_rate',), False),
-    ),
+  for axes, (title, names) in zip(
+    figure.subplots(2, 2).flat,
+    (_task_panels(of_task) if of_task else _PANELS).items(),
     strict=True,
   ):
     for name in names:
@@ -238,10 +225,26 @@ def draw_curves(
     axes.set_title(title)
     axes.set_xlabel('step')
     axes.grid(alpha=0.3)
-    if log:
+    if 'perplexity' in title:
       axes.set_yscale('log')
     if axes.lines:
       axes.legend(loc='best', fontsize='small')
   path = epath.Path(out or workdir) / 'curves.png'
   with path.open('wb') as file:
     figure.savefig(file, format='png', dpi=110)
+
+
+def is_of_task(metric: str) -> bool:
+  """Whether a metric is a fine-tuning's: eval/TASK/METRIC."""
+  return metric.startswith('eval/') and metric.count('/') > 1
+
+
+def _task_panels(of_task: Sequence[str]) -> dict[str, Sequence[str]]:
+  """Returns what is drawn of a fine-tuning, see `_PANELS`."""
+  losses = [name for name in of_task if name.endswith('/loss')]
+  return {
+    'Loss': ('train/task_loss', 'train/lm_loss', *losses),
+    'Scores of dev': [name for name in of_task if name not in losses],
+    'Accuracy in training': ('train/accuracy',),
+    'Learning rate': ('train/learning_rate',),
+  }

@@ -90,6 +90,10 @@ def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
     ValueError: if something in it is wrong; names file and line.
   """
   path = epath.Path(source)
+  if path.is_dir() and not task.folders:
+    raise ValueError(
+      f'--input {path}: found a folder, expected a file of the task {task.name}'
+    )
   if path.is_dir():
     return registry.load(task, str(path), split)
   if not path.exists():
@@ -159,7 +163,12 @@ def _check_alike(
   facts = [
     {
       'the task': each.task.name,
+      'the kind': each.task.kind,
       'the labels': each.task.labels,
+      'the number of texts': each.task.num_texts,
+      'the number of choices': each.task.num_choices,
+      'the outputs': each.model.num_outputs,
+      'reading in both orders': each.model.both_orders,
       'the vocabulary': each.encoder.tokenizer.fingerprint[:8],
       'the form of its inputs': task_data.form_of(each.config.model.name),
     }
@@ -207,6 +216,11 @@ def _run(arguments: argparse.Namespace) -> None:
 
   def read(task: Task) -> list[Example]:
     submissions.check(task, arguments.output)
+    if task.kind != 'span' and (arguments.n_best or arguments.null_odds):
+      raise ValueError(
+        f'--n_best and --null_odds are of questions, {task.name} is of the kind'
+        f' {task.kind}'
+      )
     return read_input(task, arguments.input, arguments.split)
 
   task, split, predictions = predict(arguments.workdirs, read)

@@ -8,7 +8,15 @@ from typing import Any
 from etils import epath
 
 from data import text_files
-from data.tasks import checks, conll, examples, files, glue, squad
+from data.tasks import (
+  checks,
+  conll,
+  examples,
+  files,
+  glue,
+  measures,
+  squad,
+)
 
 _METRICS = {
   'classification': ('accuracy',),
@@ -108,6 +116,7 @@ def task(
   if not metrics and kind == 'tagging':
     is_iob = conll.is_of_entities(labels)
     metrics = ('f1', 'precision', 'recall') if is_iob else ('accuracy',)
+  _check_metrics(kind, metrics, labels)
   return checks.declare(
     rows,
     name=name,
@@ -121,6 +130,19 @@ def task(
     score_range=score_range or (0.0, 1.0),
     metrics=tuple(metrics) or _METRICS[kind],
   )
+
+
+def _check_metrics(
+  kind: str, metrics: Sequence[str], labels: Sequence[str]
+) -> None:
+  known = measures.METRICS[kind]
+  if kind == 'classification' and len(labels) != 2:
+    known = tuple(name for name in known if name != 'f1')
+  for name in metrics:
+    if name not in known:
+      raise ValueError(
+        f'found the metric {name!r}, expected some of {", ".join(known)}'
+      )
 
 
 def _absolute(file: str) -> epath.Path:

@@ -136,9 +136,15 @@ def open_split(
 
 
 def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
-  """Returns the splits that can be scored with: those there but 'train'."""
+  """Returns the splits that can be scored with, 'train' aside.
+
+  Those that are there, and those that must be: 'dev', and a file of one's own
+  that a config names.
+  """
+  must = task.files if not task.folders else ('dev',)
   return [
     name
     for name in task.files
-    if name != 'train' and registry.has_split(task, config.data.source, name)
+    if name != 'train'
+    and (name in must or registry.has_split(task, config.data.source, name))
   ]

@@ -10,7 +10,6 @@ import pytest
 from train import (
   checkpoint,
   finetune,
-  loop,
   opened,
   processes,
   reporting,
@@ -83,19 +82,26 @@ def test_stopped_and_continued_is_uninterrupted(
     assert continued[key] == results[key]
 
 
-def test_killed_after_a_best_model_was_kept(finished, tmp_path, monkeypatch):
+@pytest.mark.parametrize('saved', [True, False])
+def test_killed_while_a_best_model_was_kept(
+  finished, tmp_path, monkeypatch, saved
+):
   config, _, results = finished
   config = config.copy_and_resolve_references().unlock()
   config.train.checkpoint_every = 4  # dev is scored every 6
   config.lock()
-  whole = finetune.train(config, tmp_path / 'whole')
-  assert whole['state_sha256'] == results['state_sha256']
   save = checkpoint.Checkpoints.save
 
   def killed(self, step, state):
-    save(self, step, state)
-    self.finish()
-    if self.folder.parent.name == finetune.MODEL_FOLDER:
+    is_model = self.folder.parent.name == finetune.MODEL_FOLDER
+    if saved or not is_model:
+      save(self, step, state)
+      self.finish()
+    else:  # orbax was at work
+      (self.folder / f'{step}.orbax-checkpoint-tmp' / 'default').mkdir(
+        parents=True
+      )
+    if is_model:
       raise KeyboardInterrupt
 
   for _ in range(2):  # at a best one, and again
@@ -104,8 +110,23 @@ def test_killed_after_a_best_model_was_kept(finished, tmp_path, monkeypatch):
       with pytest.raises(KeyboardInterrupt):
         finetune.train(config, tmp_path / 'killed')
   continued = finetune.train(config, tmp_path / 'killed')
-  assert continued['state_sha256'] == whole['state_sha256']
-  assert continued['best_step'] == whole['best_step']
+  assert continued['state_sha256'] == results['state_sha256']
+  assert continued['best_step'] == results['best_step']
+
+
+def test_batches_ahead_of_time_are_the_same(finished, make_config, tmp_path):
+  _, _, results = finished
+  again = finetune.train(make_config(data__loader='tf'), tmp_path)
+  assert again['state_sha256'] == results['state_sha256']
+
+
+def test_it_stops_where_numbers_end(make_config, tmp_path):
+  config = make_config(
+    optim__learning_rate=1e30, optim__schedule='constant', optim__clip_norm=1e30
+  )
+  with pytest.raises(FloatingPointError, match='step'):
+    finetune.train(config, tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'results.json').exists()
 
 
 def test_seeds_share_what_is_compiled(make_config, tmp_path):
@@ -230,11 +251,3 @@ def test_another_config_is_refused(finished, make_config):
   _, workdir, _ = finished
   with pytest.raises(ValueError, match=r'optim\.learning_rate: 0\.005 there'):
     finetune.train(make_config(optim__learning_rate=1e-4), workdir)
-
-
-def test_a_pre_trainings_workdir_is_refused(
-  make_config, small_config, tmp_path
-):
-  loop.train(small_config(train__phases=((2, 32, 16, 'continue'),)), tmp_path)
-  with pytest.raises(ValueError, match='no fine-tuning'):
-    finetune.train(make_config(), tmp_path)

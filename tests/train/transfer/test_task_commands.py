@@ -1,0 +1,98 @@
+"""The commands, as a user types them, and what they print and draw."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from launch import environment
+
+from train import finetune, report, reporting
+
+WAIT = 240
+
+
+def command(module, *arguments):
+  """Returns a finished command: its output and its messages."""
+  return subprocess.run(
+    [sys.executable, '-m', module, *map(str, arguments)],
+    env=environment(),
+    capture_output=True,
+    text=True,
+    timeout=WAIT,
+  )
+
+
+@pytest.mark.slow
+def test_plan_sweep_and_predict(own_set, small_bert, tmp_path):
+  config = [
+    *('--config', 'transfer:task=own'),
+    '--config.own.kind=classification',
+    f'--config.data.source={own_set}',
+    f'--config.init.weights={small_bert}',
+    *('--config.task.max_length=32', '--config.data.bucket=false'),
+    *('--config.train.steps=2', '--config.train.platform=cpu'),
+    *('--config.data.loader=plain', '--config.train.peak_tflops=0.1'),
+  ]
+  planned = command(
+    'train.main', *config, '--dry_run', '--workdir', tmp_path / 'plan'
+  )
+  assert planned.returncode == 0, planned.stderr
+  assert not (tmp_path / 'plan').exists()
+  for words in (
+    'task      own (classification)',
+    'train     96 examples',
+    'labels    bad, good',
+    '2 steps of 32 examples',
+  ):
+    assert words in planned.stderr, planned.stderr
+  swept = command(
+    'train.sweep', *config, '--seeds', 1, '--workdir', tmp_path / 'sweep'
+  )
+  assert swept.returncode == 0, swept.stderr
+  summary = json.loads((tmp_path / 'sweep' / 'summary.json').read_text())
+  value = summary['mean']['dev/accuracy']
+  assert f'dev/accuracy  {value:.4f} ± 0.0000' in swept.stderr
+  answered = command(
+    'train.predict',
+    summary['best']['workdir'],
+    *('--input', own_set / 'dev.jsonl', '--output', tmp_path / 'a.jsonl'),
+    *('--split', 'dev', '--json'),
+  )
+  assert answered.returncode == 0, answered.stderr
+  assert json.loads(answered.stdout) == {'accuracy': value}
+  assert len((tmp_path / 'a.jsonl').read_text().splitlines()) == 32
+
+
+def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
+  config, workdir, results = run_of('own scores')
+  drawn = []
+  panels = reporting._task_panels
+  monkeypatch.setattr(
+    reporting,
+    '_task_panels',
+    lambda names: drawn.append(names) or panels(names),
+  )
+  found = report.run(workdir, tmp_path)
+  for name in ('curves.png', 'ledger.png'):
+    assert (tmp_path / name).stat().st_size > 10_000
+  names = {f'eval/own/{name}' for name in ('spearman', 'pearson', 'loss')}
+  assert set(drawn[0]) == names == found['held_out'].keys()
+  best = found['held_out']['eval/own/spearman']['best']
+  assert best == pytest.approx(results['metrics']['eval/own/spearman'])
+  # Of one that is not finished, too.
+  rows = report.ledger.read(workdir)
+  assert report._seconds_left(rows[:2], config) is not None
+
+
+def test_what_a_run_prints(run_of, capsys):
+  config, workdir, results = run_of('squad2')
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(finetune.task_job.TaskJob, 'begin', None)
+    finetune.train(config, workdir)
+  printed = capsys.readouterr().err
+  windows = printed.split('dev       12 examples in ')[1].split()[0]
+  assert int(windows) > 12
+  f1 = results['metrics']['eval/squad2/f1']
+  assert f'squad2/f1            {f1:.4f}' in printed
+  assert f'python -m train.predict {workdir}' in printed

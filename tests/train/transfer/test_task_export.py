@@ -1,0 +1,81 @@
+"""What was fine-tuned answers the same with transformers' classes."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from data.tasks import batches
+from train import finetune, predict, sharding, weights
+from train.transfer import task_data
+
+pytestmark = pytest.mark.usefixtures('one_device')
+CLASSES = {
+  'own pairs': 'BertForSequenceClassification',
+  'own scores': 'BertForSequenceClassification',
+  'swag': 'BertForMultipleChoice',
+  'own tags': 'BertForTokenClassification',
+  'own questions': 'BertForQuestionAnswering',
+}
+
+
+@pytest.mark.parametrize('kind', CLASSES)
+def test_transformers_answers_the_same(run_of, tmp_path, kind):
+  import transformers
+
+  config, workdir, _ = run_of(kind)
+  weights.export(workdir, tmp_path / 'exported')
+  theirs, found = getattr(transformers, CLASSES[kind]).from_pretrained(
+    tmp_path / 'exported', output_loading_info=True
+  )
+  assert not any(found.values()), found
+  job, params, facts = predict.open_predictor(workdir)
+  if facts['labels']:
+    names = [theirs.config.id2label[i] for i in range(len(facts['labels']))]
+    assert names == facts['labels']
+  # The class that the config names is the one that a pipeline would take.
+  written = json.loads((tmp_path / 'exported' / 'config.json').read_text())
+  if kind != 'swag':  # which is in nothing different but in its inputs
+    assert written['architectures'] == [CLASSES[kind]]
+  task = task_data.open_task(config)
+  split = task_data.open_split(config, task, 'dev', job.encoder.tokenizer)
+  assert isinstance(split.batches, batches.Batches)
+  batch = next(split.batches.eval_batches(8))
+  with sharding.scope(job.mesh, job.config.mesh.rules):
+    ours = job.predict_step(params, sharding.put_batch(batch, job.mesh))
+  with torch.no_grad():
+    outputs = theirs.eval()(
+      **{
+        name: torch.from_numpy(np.asarray(batch[key]).astype(np.int64))
+        for name, key in (
+          ('input_ids', 'tokens'),
+          ('attention_mask', 'token_mask'),
+          ('token_type_ids', 'token_types'),
+        )
+      }
+    )
+  if kind == 'own questions':
+    logits = torch.stack([outputs.start_logits, outputs.end_logits], -1)
+  else:
+    logits = outputs.logits
+  logits = logits.numpy()
+  mask = np.ones(logits.shape[:1], bool)
+  if kind in ('own tags', 'own questions'):
+    mask = batch['token_mask']
+  np.testing.assert_allclose(
+    np.asarray(ours['logits'])[mask], logits[mask], atol=1e-4
+  )
+
+
+def test_a_bilstm_is_of_no_class_there(make_config, tmp_path):
+  config = make_config(
+    task__bilstm_layers=1,
+    task__bilstm_dim=8,
+    task__features='mix',
+    train__steps=1,
+  )
+  finetune.train(config, tmp_path / 'run')
+  with pytest.raises(ValueError, match='no class of Hugging Face has.*bilstm'):
+    weights.export(tmp_path / 'run', tmp_path / 'exported')
+  assert not (tmp_path / 'exported').exists()

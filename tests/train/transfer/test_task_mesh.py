@@ -1,0 +1,77 @@
+"""Fine-tuning on eight devices, and in parts of a batch, is the same."""
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import pytest
+
+from train import settings, sharding
+from train.transfer import task_job, task_outputs
+
+
+def losses_on(config, devices=None, **sizes):
+  """Returns the losses of three steps, and the logits of dev after them."""
+  mesh = sharding.make_mesh(ml_collections.ConfigDict(sizes), devices)
+  job = task_job.plan(config, mesh, splits=('train', 'dev'))
+  size = config.train.global_batch
+  rows = sharding.local_rows(mesh, size)
+  losses = []
+  with sharding.scope(mesh, config.mesh.rules):
+    state = job.begin(0)
+    for step in range(3):
+      batch = job.splits['train'].batches.train_batch(
+        step, rows, size, 0, job.total_steps
+      )
+      state, report = job.train_step(
+        state, sharding.put_batch(batch, mesh), jnp.int32(0)
+      )
+      losses.append(float(report['loss']))
+    logits, loss = task_outputs.run_model(job, state.params, job.splits['dev'])
+  return [*losses, loss], np.concatenate(logits)
+
+
+@pytest.fixture(scope='module')
+def alone(config_of):
+  one = dict.fromkeys(sharding.AXES, 1)
+  return losses_on(config_of('own tags'), jax.devices()[:1], **one)
+
+
+@pytest.mark.parametrize(
+  'sizes',
+  [dict(data=8, fsdp=1, tensor=1), dict(data=2, fsdp=2, tensor=2)],
+  ids=['data', 'mixed'],
+)
+def test_eight_devices_find_the_same(config_of, alone, sizes):
+  losses, logits = losses_on(config_of('own tags'), **sizes)
+  np.testing.assert_allclose(losses[0], alone[0][0], rtol=1e-6)
+  np.testing.assert_allclose(losses, alone[0], rtol=1e-4)
+  np.testing.assert_allclose(logits, alone[1], atol=1e-3)
+
+
+def test_parts_of_a_batch_add_up(config_of):
+  one = dict.fromkeys(sharding.AXES, 1)
+  losses = {}
+  for parts in (1, 2):
+    changes = {'train.micro_batches': parts, 'task.max_length': 16}
+    # Each part draws its own dropout.
+    changes |= {
+      'model.dropout_rate': 0.0,
+      'model.attention_dropout_rate': 0.0,
+    }
+    config = settings.with_overrides(config_of('own tags'), changes)
+    losses[parts], _ = losses_on(config.lock(), jax.devices()[:1], **one)
+  np.testing.assert_allclose(losses[2][0], losses[1][0], rtol=1e-6)
+  np.testing.assert_allclose(losses[2], losses[1], rtol=1e-5)
+
+
+def test_hosts_share_a_batch_that_does_not_depend_on_them(config_of):
+  one = dict.fromkeys(sharding.AXES, 1)
+  mesh = sharding.make_mesh(ml_collections.ConfigDict(one), jax.devices()[:1])
+  job = task_job.plan(config_of('own pairs'), mesh, splits=('train',))
+  batches = job.splits['train'].batches
+  whole = batches.train_batch(1, np.arange(8), 8, 0, 4)
+  for rows in (np.arange(4), np.arange(4, 8), np.array([1, 6])):
+    part = batches.train_batch(1, rows, 8, 0, 4)
+    for name, array in part.items():
+      np.testing.assert_array_equal(array, whole[name][rows], err_msg=name)

@@ -215,4 +215,3 @@ _WRITERS = {
   'own questions': _own_questions,
   'squad2': _squad2,
 }
-KINDS = tuple(_WRITERS)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from data.tasks import batches
-from train import finetune, predict, sharding, weights
+from train import predict, sharding, weights
 from train.transfer import task_data
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -15,7 +15,7 @@ CLASSES = {
   'own pairs': 'BertForSequenceClassification',
   'own scores': 'BertForSequenceClassification',
   'swag': 'BertForMultipleChoice',
-  'own tags': 'BertForTokenClassification',
+  'conll2003': 'BertForTokenClassification',
   'own questions': 'BertForQuestionAnswering',
 }
 
@@ -39,7 +39,7 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
   if kind != 'swag':  # which is in nothing different but in its inputs
     assert written['architectures'] == [CLASSES[kind]]
   task = task_data.open_task(config)
-  split = task_data.open_split(config, task, 'dev', job.encoder.tokenizer)
+  split = task_data.open_split(job.config, task, 'dev', job.encoder.tokenizer)
   assert isinstance(split.batches, batches.Batches)
   batch = next(split.batches.eval_batches(8))
   with sharding.scope(job.mesh, job.config.mesh.rules):
@@ -61,21 +61,8 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
     logits = outputs.logits
   logits = logits.numpy()
   mask = np.ones(logits.shape[:1], bool)
-  if kind in ('own tags', 'own questions'):
+  if kind in ('conll2003', 'own questions'):
     mask = batch['token_mask']
   np.testing.assert_allclose(
     np.asarray(ours['logits'])[mask], logits[mask], atol=1e-4
   )
-
-
-def test_a_bilstm_is_of_no_class_there(make_config, tmp_path):
-  config = make_config(
-    task__bilstm_layers=1,
-    task__bilstm_dim=8,
-    task__features='mix',
-    train__steps=1,
-  )
-  finetune.train(config, tmp_path / 'run')
-  with pytest.raises(ValueError, match='no class of Hugging Face has.*bilstm'):
-    weights.export(tmp_path / 'run', tmp_path / 'exported')
-  assert not (tmp_path / 'exported').exists()

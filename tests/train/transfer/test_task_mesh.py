@@ -32,9 +32,18 @@ def losses_on(config, devices=None, **sizes):
 
 
 @pytest.fixture(scope='module')
-def alone(config_of):
+def config(config_of):
+  """Without dropout, of which each part of a batch draws its own."""
+  rates = ('dropout_rate', 'attention_dropout_rate')
+  return settings.with_overrides(
+    config_of('own tags'), {f'model.{rate}': 0.0 for rate in rates}
+  )
+
+
+@pytest.fixture(scope='module')
+def alone(config):
   one = dict.fromkeys(sharding.AXES, 1)
-  return losses_on(config_of('own tags'), jax.devices()[:1], **one)
+  return losses_on(config, jax.devices()[:1], **one)
 
 
 @pytest.mark.parametrize(
@@ -42,27 +51,19 @@ def alone(config_of):
   [dict(data=8, fsdp=1, tensor=1), dict(data=2, fsdp=2, tensor=2)],
   ids=['data', 'mixed'],
 )
-def test_eight_devices_find_the_same(config_of, alone, sizes):
-  losses, logits = losses_on(config_of('own tags'), **sizes)
+def test_eight_devices_find_the_same(config, alone, sizes):
+  losses, logits = losses_on(config, **sizes)
   np.testing.assert_allclose(losses[0], alone[0][0], rtol=1e-6)
   np.testing.assert_allclose(losses, alone[0], rtol=1e-4)
   np.testing.assert_allclose(logits, alone[1], atol=1e-3)
 
 
-def test_parts_of_a_batch_add_up(config_of):
+def test_parts_of_a_batch_add_up(config, alone):
+  parted = settings.with_overrides(config, {'train.micro_batches': 2})
   one = dict.fromkeys(sharding.AXES, 1)
-  losses = {}
-  for parts in (1, 2):
-    changes = {'train.micro_batches': parts, 'task.max_length': 16}
-    # Each part draws its own dropout.
-    changes |= {
-      'model.dropout_rate': 0.0,
-      'model.attention_dropout_rate': 0.0,
-    }
-    config = settings.with_overrides(config_of('own tags'), changes)
-    losses[parts], _ = losses_on(config.lock(), jax.devices()[:1], **one)
-  np.testing.assert_allclose(losses[2][0], losses[1][0], rtol=1e-6)
-  np.testing.assert_allclose(losses[2], losses[1], rtol=1e-5)
+  losses, _ = losses_on(parted, jax.devices()[:1], **one)
+  np.testing.assert_allclose(losses[0], alone[0][0], rtol=1e-6)
+  np.testing.assert_allclose(losses, alone[0], rtol=1e-5)
 
 
 def test_hosts_share_a_batch_that_does_not_depend_on_them(config_of):

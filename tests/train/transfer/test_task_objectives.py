@@ -154,12 +154,12 @@ def test_the_language_models_loss_is_a_mean_of_means(shape):
     'lm_logits': jnp.asarray(random_logits(*shape, 6, 10)),
   }
   tokens, mask = (
-    np.asarray(batch[name]).reshape(-1, 6) for name in ('tokens', 'token_mask')
+    np.array(batch[name]).reshape(-1, 6) for name in ('tokens', 'token_mask')
   )
   rows = []
   for row in range(len(tokens)):
     count = int(mask[row].sum())
-    logits = np.asarray(outputs['lm_logits']).reshape(-1, 6, 10)[row]
+    logits = np.array(outputs['lm_logits']).reshape(-1, 6, 10)[row]
     rows.append(
       float(
         torch.nn.functional.cross_entropy(

@@ -24,7 +24,7 @@ def command(module, *arguments):
 
 
 @pytest.mark.slow
-def test_plan_sweep_and_predict(own_set, small_bert, tmp_path):
+def test_sweep_and_predict(own_set, small_bert, tmp_path):
   config = [
     *('--config', 'transfer:task=own'),
     '--config.own.kind=classification',
@@ -34,18 +34,6 @@ def test_plan_sweep_and_predict(own_set, small_bert, tmp_path):
     *('--config.train.steps=2', '--config.train.platform=cpu'),
     *('--config.data.loader=plain', '--config.train.peak_tflops=0.1'),
   ]
-  planned = command(
-    'train.main', *config, '--dry_run', '--workdir', tmp_path / 'plan'
-  )
-  assert planned.returncode == 0, planned.stderr
-  assert not (tmp_path / 'plan').exists()
-  for words in (
-    'task      own (classification)',
-    'train     96 examples',
-    'labels    bad, good',
-    '2 steps of 32 examples',
-  ):
-    assert words in planned.stderr, planned.stderr
   swept = command(
     'train.sweep', *config, '--seeds', 1, '--workdir', tmp_path / 'sweep'
   )
@@ -62,6 +50,20 @@ def test_plan_sweep_and_predict(own_set, small_bert, tmp_path):
   assert answered.returncode == 0, answered.stderr
   assert json.loads(answered.stdout) == {'accuracy': value}
   assert len((tmp_path / 'a.jsonl').read_text().splitlines()) == 32
+
+
+def test_a_plan_leaves_nothing(make_config, tmp_path, capsys):
+  config = make_config(train__steps=2)
+  assert finetune.train(config, tmp_path / 'plan', dry_run=True) is None
+  assert not (tmp_path / 'plan').exists()
+  printed = capsys.readouterr().err
+  for words in (
+    'task      own (classification)',
+    'train     96 examples',
+    'labels    bad, good',
+    '2 steps of 16 examples',
+  ):
+    assert words in printed
 
 
 def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):

@@ -243,7 +243,9 @@ def train(
     optimizer_sha256 = state.digest(train_state.opt_state)
     done = int(train_state.step)
     with clock.measure('save'):
-      if config.train.select == 'last':
+      # Without the best one where a restart dropped it and, on another mesh,
+      # its score did not come again.
+      if config.train.select == 'last' or kept.latest() is None:
         kept.save(done, {'params': train_state.params})
       kept.finish()
       checkpoints.finish()

@@ -50,6 +50,8 @@ setuptools.setup(
     'gpt': ['ftfy>=6.3,<7', 'spacy>=3.8,<4'],
     'zero_shot': ['rouge-score>=0.1.2', 'sacrebleu>=2.5'],
     'test': [
+      'accelerate>=1.10,<2',  # of transformers' Trainer
+      'conlleval==0.2',
       'ftfy>=6.3,<7',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',

@@ -1,10 +1,12 @@
 """Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
 
 NAMES: store, batches, step, gpt2_step, decoding, embedding, elmo_step,
-elmo_embedding, first_step, save, load, accelerator; without one, all that the
-machine can run but save, load, embedding and the two of ELMo. `store` reads
---text, a folder or glob of running text, the two embeddings --trees, a folder
-of Stanford sentiment trees, and `embedding` --weights, a BERT.
+elmo_embedding, finetune, squad_features, first_step, save, load, accelerator;
+without one, all that the machine can run but save, load, embedding, the two of
+ELMo and the two of labelled sets. `store` reads --text, a folder or glob of
+running text, the two embeddings --trees, a folder of Stanford sentiment trees,
+`finetune` and `squad_features` --data, a folder of MRPC's and SQuAD's, and
+`embedding` and these two --weights, a BERT.
 """
 
 # ruff: noqa: E402
@@ -29,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from train import command, model_bench, reporting, rivals
+from train import command, model_bench, reporting, rivals, task_bench
 
 
 class PeakMemory:
@@ -275,6 +277,8 @@ BENCHES = {
   'embedding': model_bench.bench_embedding,
   'elmo_step': model_bench.bench_elmo_step,
   'elmo_embedding': model_bench.bench_elmo_embedding,
+  'finetune': model_bench.bench_finetune,
+  'squad_features': task_bench.bench_squad_features,
   'first_step': bench_first_step,
   'save': bench_save,
   'load': bench_load,
@@ -297,7 +301,11 @@ def main() -> None:
   parser.add_argument(
     '--weights',
     metavar='FOLDER',
-    help="of a BERT, as Hugging Face's library reads it, for embedding",
+    help="of a BERT, as Hugging Face's library reads it, for embedding,"
+    ' finetune and squad_features',
+  )
+  parser.add_argument(
+    '--data', help='folder of labelled sets for finetune and squad_features'
   )
   parser.add_argument(
     '--sentences',
@@ -315,6 +323,10 @@ def main() -> None:
     ('elmo_embedding', 'trees'),
     ('embedding', 'trees'),
     ('embedding', 'weights'),
+    ('finetune', 'data'),
+    ('finetune', 'weights'),
+    ('squad_features', 'data'),
+    ('squad_features', 'weights'),
   ):
     if name in arguments.names and getattr(arguments, option) is None:
       parser.error(f'{name} needs --{option}')
@@ -335,10 +347,13 @@ def _run(arguments: argparse.Namespace) -> None:
   from train import device
 
   trees = {'trees': arguments.trees, 'count': arguments.sentences}
+  labelled = {'data': arguments.data, 'weights': arguments.weights}
   inputs = {
     'store': {'text': arguments.text},
     'elmo_embedding': trees,
     'embedding': trees | {'weights': arguments.weights},
+    'finetune': labelled,
+    'squad_features': labelled,
   }
   results: dict[str, Any] = {}
   for name in names:
@@ -349,7 +364,7 @@ def _run(arguments: argparse.Namespace) -> None:
   results['revision'] = reporting.revision()
   options = [
     f'--{option} {value!r}'
-    for option in ('text', 'trees', 'weights', 'sentences')
+    for option in ('text', 'trees', 'weights', 'data', 'sentences')
     if (value := getattr(arguments, option)) is not None
   ]
   results['command'] = ' '.join(['python -m train.bench', *names, *options])

@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from data import text_files
-from train import elmo_rivals, huge_pages, rivals, text_rivals
+from train import elmo_rivals, huge_pages, rivals, text_rivals, tuning_rivals
 
 
 def bench_step() -> dict[str, Any]:
@@ -249,6 +249,42 @@ def bench_embedding(
   for name in ('equal_padding', 'plain_loop'):
     results[f'{name}_speed_ratio'] = times[name].seconds / times['ours'].seconds
   return results | ({} if accelerator else _product_rates())
+
+
+TUNED_EXAMPLES = 1_280  # 40 steps of 32
+
+
+def bench_finetune(data: str, weights: str) -> dict[str, Any]:
+  """Fine-tuning on MRPC, ours and Hugging Face's Trainer, in examples/s.
+
+  The same examples once, in batches of 32: ours of like lengths; Trainer's in
+  an order by chance, each padded to its longest (`dynamic`) or to 128 tokens
+  (`padded`), and of like lengths, padded to its longest (`grouped`).
+
+  Args:
+    data: folder of the labelled sets.
+    weights: a folder of a BERT as Hugging Face publishes it.
+  """
+  options = dict(
+    task='mrpc', data=data, weights=weights, num_examples=TUNED_EXAMPLES
+  )
+  timed = {
+    'ours': rivals.Rival(tuning_rivals.our_epoch, options, huge_pages.VALUE)
+  }
+  for name, sampling, padded in (
+    ('dynamic', 'random', False),
+    ('padded', 'random', True),
+    ('grouped', 'group_by_length', False),
+  ):
+    theirs = options | {'sampling': sampling, 'padded': padded}
+    timed[name] = rivals.Rival(tuning_rivals.their_epoch, theirs)
+  times = rivals.rival_times(timed, repeats=3, warm_ups=1)
+  results: dict[str, Any] = {'examples': TUNED_EXAMPLES}
+  for name, (seconds, _) in times.items():
+    results[f'{name}_examples_per_second'] = TUNED_EXAMPLES / seconds
+  for name in ('dynamic', 'padded', 'grouped'):
+    results[f'{name}_speed_ratio'] = times[name].seconds / times['ours'].seconds
+  return results | _product_rates()
 
 
 # A leaf of a tree, its label before its word: '(2 movie)'.

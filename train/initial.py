@@ -106,14 +106,8 @@ def load(
     ValueError: if an array is damaged.
   """
   leaves = strict.flatten(fresh)
-  found = {
-    path: leaf.sharding
-    for path, leaf in leaves.items()
-    if path in theirs.shapes and not _starts_anew(theirs, path)
-  }
-  maps = _row_maps(theirs, model, tokenizer)
-  if num_layers is not None:
-    maps |= _layer_maps(found, model, num_layers)
+  found = {path: leaves[path].sharding for path in _known(theirs, leaves)}
+  maps = _maps(theirs, model, tokenizer, found, num_layers)
 
   def keep(path: str, leaf: jax.Array) -> jax.Array:
     if path not in maps:
@@ -133,6 +127,28 @@ def load(
   for path, leaf in leaves.items():
     strict.put(params, path.split('/'), begun.get(path, leaf))
   return params
+
+
+def replaced(
+  theirs: Opened,
+  model: nn.Module,
+  tokenizer: Any,
+  paths: Iterable[str],
+  *,
+  num_layers: int | None = None,
+) -> set[str]:
+  """Returns the parameters of which nothing stays as it was drawn.
+
+  Args:
+    theirs: see `load`.
+    model: see `load`.
+    tokenizer: see `load`.
+    paths: 'path/of/parameter' of all that are trained.
+    num_layers: see `load`.
+  """
+  found = _known(theirs, paths)
+  maps = _maps(theirs, model, tokenizer, found, num_layers)
+  return set(found) - maps.keys()
 
 
 def module_settings(name: str, model: nn.Module) -> dict[str, Any]:
@@ -237,6 +253,15 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
   return None
 
 
+def _known(theirs: Opened, paths: Iterable[str]) -> list[str]:
+  """Returns the parameters that the weights have something of."""
+  return [
+    path
+    for path in paths
+    if path in theirs.shapes and not _starts_anew(theirs, path)
+  ]
+
+
 def _starts_anew(theirs: Opened, path: str) -> bool:
   """Returns whether a parameter is of words that nobody tells."""
   return theirs.tokenizer is None and path.startswith('softmax/')
@@ -251,6 +276,20 @@ def _token_rows(theirs: Any, tokenizer: Any) -> np.ndarray:
   if theirs.fingerprint == tokenizer.fingerprint:
     return np.arange(tokenizer.vocab_size)
   return tokenization.inherited_ids(tokenizer, theirs)
+
+
+def _maps(
+  theirs: Opened,
+  model: nn.Module,
+  tokenizer: Any,
+  paths: Iterable[str],
+  num_layers: int | None,
+) -> dict[str, np.ndarray]:
+  """Returns a map of each parameter that is not all theirs; see `_row_maps`."""
+  maps = _row_maps(theirs, model, tokenizer)
+  if num_layers is not None:
+    maps |= _layer_maps(paths, model, num_layers)
+  return maps
 
 
 def _row_maps(

@@ -192,6 +192,9 @@ def plan(
     objective.loss_names + objective.metric_names,
     mesh,
     config.mesh.rules,
+    adjust=functools.partial(
+      _clear, paths=_find_replaced(config, encoder, task, abstract)
+    ),
   )
   return TaskJob(
     **vars(predictor),
@@ -214,6 +217,32 @@ def plan(
       state_shardings=shardings,
     ),
   )
+
+
+def _find_replaced(
+  config: ml_collections.ConfigDict, encoder: Encoder, task: Task, params: Any
+) -> set[str]:
+  """Returns the parameters that all come from the weights."""
+  if encoder.weights is None:
+    return set()
+  params = nn.unbox(params)
+  return initial.replaced(
+    inherited(encoder.weights, params, task),
+    encoder.module,
+    encoder.tokenizer,
+    strict.flatten(params),
+    num_layers=config.init.num_layers,
+  )
+
+
+def _clear(params: dict[str, Any], paths: set[str]) -> dict[str, Any]:
+  """Returns parameters with zeros for some, which are then never drawn."""
+  cleared: dict[str, Any] = {}
+  for path, leaf in strict.flatten(params).items():
+    if path in paths:
+      leaf = jnp.zeros_like(leaf)
+    strict.put(cleared, path.split('/'), leaf)
+  return cleared
 
 
 def plan_predictor(

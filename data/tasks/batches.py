@@ -9,13 +9,10 @@ from data import pipeline
 from data.tasks.features import Features
 
 # A program is compiled for each length that occurs; neighbours are at most half
-# as long again, so a third of a batch of equals is padding at worst. Twice as
-# many would save a tenth of the positions, and cost as much in compiling where
-# steps are a few hundred. With 16 as the least, batches of CoLA would be 17.3
-# tokens long on average, not 13.6.
+# as long again, so a third of a batch of equals is padding at worst.
 LENGTHS = tuple(
   length
-  for power in range(3, 12)
+  for power in range(4, 12)
   for length in (2**power, 3 * 2 ** (power - 1))
 )
 # Batches whose examples are sorted together: enough to find examples of like

@@ -211,7 +211,9 @@ def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
   """
   folder, step = _newest(workdir)
   try:
-    metadata = ocp.PyTreeCheckpointHandler().metadata(folder / str(step) / ITEM)
+    with _finished_reads():
+      handler = ocp.PyTreeCheckpointHandler()
+      metadata = handler.metadata(folder / str(step) / ITEM)
     return _shapes_of(metadata.tree['params'])
   except Exception as error:  # damage shows in many ways
     raise ValueError(

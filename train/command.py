@@ -4,6 +4,7 @@ Those of a config take --config and overrides of its keys; bad input ends in
 one clear line, bugs in a trace.
 """
 
+import functools
 import pathlib
 import sys
 import traceback
@@ -20,7 +21,7 @@ import train
 from train import processes, settings
 
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
-# Here, as a flag can be defined only once, whatever commands are imported.
+# Here, as flags can be defined only once, whatever commands are imported.
 CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
 )
@@ -29,6 +30,14 @@ _OURS = tuple(
   str(pathlib.Path(package.__file__).parent)
   for package in (configs, data, models, train)
 )
+
+
+@functools.cache
+def define_workdir() -> flags.FlagHolder[str | None]:
+  """Returns the flag --workdir, of the commands that have it."""
+  return flags.DEFINE_string(
+    'workdir', None, 'Where all goes; named by the config under runs, if empty.'
+  )
 
 
 def run_with_config(job: Callable[[], None], *required: str) -> NoReturn:

@@ -20,9 +20,7 @@ from absl import flags
 
 from train import command, device, finetune, loop, processes, settings
 
-_WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Where all of the run goes; runs/<config>-<hash> if empty.'
-)
+_WORKDIR = command.define_workdir()
 _DRY_RUN = flags.DEFINE_bool(
   'dry_run', False, 'Check everything, print the plan and stop.'
 )

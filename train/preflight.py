@@ -449,6 +449,11 @@ _TABLE = flags.DEFINE_string(
 def _preflight() -> None:
   if not 0 < _MFU.value <= 1:
     raise ValueError(f'--mfu={_MFU.value}: a share in (0, 1] is expected')
+  if 'task' in command.CONFIG.value:
+    raise ValueError(
+      '--config is of a task; what is planned here is pre-training, such as'
+      ' --config bert_base'
+    )
   for name in _TOPOLOGY.value:  # all are checked before any is compiled
     plan_job(command.CONFIG.value, topology.find_slice(name))
   reports = []

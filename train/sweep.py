@@ -43,9 +43,7 @@ from train import (
 from train.reporting import say
 from train.transfer import task_job, task_plan
 
-_WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Where all runs go; runs/<config>-<hash>-sweep if empty.'
-)
+_WORKDIR = command.define_workdir()
 _SEEDS = flags.DEFINE_integer('seeds', 1, 'How many, from train.seed on.')
 _GRID = flags.DEFINE_string(
   'grid', '', "KEY=VALUE,VALUE;KEY=...: all combinations; or 'paper'."

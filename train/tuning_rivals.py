@@ -289,8 +289,8 @@ def our_epoch(
     },
   ).lock()
   mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
+  job = task_job.plan(config, mesh, splits=('train',))
   with sharding.scope(mesh, config.mesh.rules):
-    job = task_job.plan(config, mesh, splits=('train',))
     current = [job.begin(0)]
   training, seed = job.splits['train'].batches, jnp.int32(0)
   shape = slice(None), recipe.batch_size, 0, job.total_steps

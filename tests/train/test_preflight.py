@@ -49,9 +49,12 @@ def test_a_committed_row_compiles_to_the_same_again(table):
 def test_every_shipped_config_fits_the_slice_it_names(table):
   named = {}
   for name in settings.shipped_names():
+    config = settings.load_config(name)
+    if 'task' in config:  # small, and of weights that are not there yet
+      continue
     text = settings.config_path(name).read_text()
     slices = re.findall(r'--topology (\S+)', text)
-    if settings.load_config(name).train.platform == 'tpu':
+    if config.train.platform == 'tpu':
       assert slices, f'{name} names no slice'
     named |= {f'{name} {tpu}': table[f'{name} {tpu}'] for tpu in slices}
   assert len(named) >= 2

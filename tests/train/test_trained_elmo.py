@@ -90,8 +90,8 @@ def test_workdirs(tmp_path, monkeypatch):
 
   monkeypatch.setattr(
     opened.assemble,
-    'architecture_of',
-    lambda config: types.SimpleNamespace(build_model=build_model),
+    'build_model',
+    lambda config, size: build_model(config.model, size),
   )
   monkeypatch.setattr(
     opened.tokenization,

@@ -229,9 +229,10 @@ def get_task_config() -> ml_collections.ConfigDict:
   own = config.own
   # classification, regression, choice, tagging or span
   own.kind = placeholder(str)
-  own.train = 'train.jsonl'  # files in data.source: JSONL, or TSV with a header
-  own.dev = 'dev.jsonl'
-  own.test = placeholder(str)
+  # Files in data.source: JSONL, or TSV with a header.
+  own.train = 'train.jsonl'
+  own.dev = 'dev.jsonl'  # to choose by
+  own.test = placeholder(str)  # to score at the end; may be without labels
   own.text = ('text',)  # fields or columns of the text, or of the two texts
   own.label = 'label'  # that of the label
   own.symmetric = False  # neither of two texts comes first

@@ -205,10 +205,3 @@ def num_outputs(task: Task, task_config: Any) -> int:
   if task.kind == 'regression':
     return task_config.soft_classes or 1
   return 2 if task.kind == 'span' else 1
-
-
-def shape_of_row(task: Task, both_orders: bool) -> tuple[int, ...]:
-  """Returns the axes between B and T of a task's inputs."""
-  if task.kind == 'choice':
-    return (task.num_choices,)
-  return (2,) if both_orders else ()

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 from etils import epath
 
 from data import pipeline
@@ -136,8 +137,12 @@ def train(
     dev = job.splits[task_job.DEV]
     peak = device.peak_tflops(config.train.peak_tflops)
 
+    dev_logits = None  # of the last score
+
     def score_dev(params: Any) -> dict[str, float]:
+      nonlocal dev_logits
       logits, loss = task_outputs.run_model(job, params, dev)
+      dev_logits = logits
       found = task_outputs.score(
         job,
         dev,
@@ -257,8 +262,9 @@ def train(
       )
     else:
       params = train_state.params
+    known = dev_logits if kept.latest() == done else None
     with clock.measure('eval'):
-      figures, intervals = _score_all(job, params, workdir)
+      figures, intervals = _score_all(job, params, workdir, known)
     results = {
       'metrics': figures,
       'intervals': intervals,
@@ -282,9 +288,18 @@ def train(
 
 
 def _score_all(
-  job: TaskJob, params: Any, workdir: epath.Path
+  job: TaskJob,
+  params: Any,
+  workdir: epath.Path,
+  dev_logits: list[np.ndarray] | None,
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
   """Scores every labelled split, and writes what was predicted.
+
+  Args:
+    job: the job.
+    params: to score.
+    workdir: the run's.
+    dev_logits: theirs of dev, where they are known.
 
   Returns:
     'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
@@ -298,7 +313,9 @@ def _score_all(
     split = job.splits[name]
     if name == 'train' or not split.is_labelled:
       continue
-    logits, _ = task_outputs.run_model(job, params, split)
+    logits = dev_logits if name == task_job.DEV else None
+    if logits is None:
+      logits, _ = task_outputs.run_model(job, params, split)
     if name == task_job.DEV:
       threshold = task_outputs.tune_threshold(job, split, logits)
     predictions = task_outputs.predict(

@@ -229,7 +229,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   own = config.own
   # classification, regression, choice, tagging or span
   own.kind = placeholder(str)
-  # Files in data.source: JSONL, or TSV with a header.
+  # Files in data.source: .jsonl; .csv with a header; all others have tabs.
   own.train = 'train.jsonl'
   own.dev = 'dev.jsonl'  # to choose by
   own.test = placeholder(str)  # to score at the end; may be without labels
@@ -237,6 +237,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   own.label = 'label'  # that of the label
   own.symmetric = False  # neither of two texts comes first
   own.labels = ()  # all of them, in order; empty: those of the training file
+  own.score_range = placeholder(tuple)  # (lowest, highest); by default theirs
   own.metrics = ()  # the first decides which model is best; empty: the usual
 
   config.data = ml_collections.ConfigDict()

@@ -134,7 +134,12 @@ class Elmo(nn.Module):
       )
 
   def __call__(
-    self, ids: Array, lengths: Array, state: State | None = None
+    self,
+    ids: Array,
+    lengths: Array,
+    state: State | None = None,
+    *,
+    words: Array | None = None,
   ) -> tuple[Array, State]:
     """Embeds sentences: `encode`, then `embed`.
 
@@ -142,13 +147,19 @@ class Elmo(nn.Module):
       ids: int [B, T, C] of characters, or [B, T] of words.
       lengths: int [B], words of each sentence, at most T.
       state: as in `embed`.
+      words: int [B, T], 0 to 2^30, equal where the characters are: then each
+        distinct word is encoded once.
 
     Returns:
       As `embed`.
     """
     if self.is_initializing() and self.vocab_size:
       self.softmax.create()
-    return self.embed(self.encode(ids), lengths, state)
+    if words is None or self.num_words:
+      x_BTP = self.encode(ids)
+    else:
+      x_BTP = self._encode_once(ids[None], words[None])[0]
+    return self.embed(x_BTP, lengths, state)
 
   def encode(self, ids: Array) -> Array:
     """Returns the vectors of words, [..., P] in `dtype`.

@@ -36,6 +36,9 @@ FEATURES: dict[str, Callable[[dict[str, Array]], Array]] = {
 }
 
 
+LAST_4 = ('sum_last_4', 'concat_last_4')
+
+
 def check_name(field: str, name: str, known: Collection[str]) -> None:
   """Raises a ValueError if a field's value is none of the known."""
   if name not in known:

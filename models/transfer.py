@@ -1,7 +1,7 @@
 """A pre-trained encoder with the head of a task.
 
 Shapes: B batch, K classes or choices, R rows of the encoder (B, or B x K), T
-position, D features, L layers, V vocabulary, padded.
+position, C characters of a word, D features, L layers, V vocabulary, padded.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models import bert, bilstm, gpt, heads, layers, scalar_mix
+from models import bert, bilstm, elmo, gpt, heads, layers, scalar_mix
 
 Array = jax.Array
 
@@ -26,10 +26,11 @@ class TaskModel(nn.Module):
   state at `last` of any other (Radford et al. 2018, section 3.2). With other
   features than those of the last layer there is no pooler: then it is the
   features at [CLS], which is first, or at `last`. With a BiLSTM it is where
-  both directions end, side by side.
+  both directions end, side by side; an ELMo's classifier must have one.
 
   Attributes:
-    encoder: a Bert, or a left-to-right model that is called as a Gpt is.
+    backbone: the encoder: a Bert; a left-to-right model that is called as a Gpt
+      is; or an Elmo, which must be frozen.
     head: one of `heads.HEADS`.
     num_outputs: K classes or tags; 1 for a score, and for choices; 2 (start,
       end) for spans.
@@ -46,7 +47,7 @@ class TaskModel(nn.Module):
     lm: return the language model's predictions too.
   """
 
-  encoder: nn.Module
+  backbone: nn.Module
   head: str
   num_outputs: int
   dropout_rate: float
@@ -59,7 +60,7 @@ class TaskModel(nn.Module):
 
   def setup(self):
     """Lays the encoder's parameters beside those of the head."""
-    nn.share_scope(self, self.encoder)
+    nn.share_scope(self, self.backbone)
 
   @nn.compact
   def __call__(
@@ -69,19 +70,23 @@ class TaskModel(nn.Module):
     token_types: Array | None,
     positions: Array,
     last: Array | None,
+    characters: Array | None = None,
     *,
     train: bool,
   ) -> dict[str, Array]:
     """Scores labels, choices, tags or positions.
 
     Args:
-      tokens: int [B, T]; [B, K, T] of choices, and with K = 2 of orders.
+      tokens: int [B, T]; [B, K, T] of choices, and with K = 2 of orders. Of an
+        Elmo numbers, below 2^30, that are equal where words are.
       token_mask: bool, likewise; True at real tokens, which come first. Rows
         without any give finite values that mean nothing.
       token_types: int, likewise, 0 in A and padding, 1 in B; read by BERT only.
       positions: int, likewise.
       last: int [B] or [B, K], where the last token is; not read by a BERT, nor
         by heads of tokens.
+      characters: int [..., T, C], of the words of `tokens`; read by an Elmo
+        only.
       train: apply dropout, which needs a key for the stream 'dropout'.
 
     Returns:
@@ -99,11 +104,20 @@ class TaskModel(nn.Module):
       return x.reshape(-1, x.shape[-1])
 
     mask_RT = flatten(token_mask)
-    inputs = [flatten(tokens), mask_RT, flatten(positions)]
-    if self._is_bert:
-      inputs.insert(2, flatten(token_types))
-    request = {} if self.features == 'last' else {'all_layers': True}
-    outputs = self.encoder(*inputs, train=train and not self.frozen, **request)
+    if self._is_elmo:
+      ids_RTC = characters.reshape(-1, *characters.shape[-2:])
+      layers_LRTD, _ = self.backbone(
+        ids_RTC, mask_RT.sum(axis=1), words=flatten(tokens)
+      )
+      outputs = {'layers': layers_LRTD, 'hidden': layers_LRTD[-1]}
+    else:
+      inputs = [flatten(tokens), mask_RT, flatten(positions)]
+      if self._is_bert:
+        inputs.insert(2, flatten(token_types))
+      request = {} if self.features == 'last' else {'all_layers': True}
+      outputs = self.backbone(
+        *inputs, train=train and not self.frozen, **request
+      )
     if self.frozen:
       outputs = jax.tree.map(lax.stop_gradient, outputs)
 
@@ -157,7 +171,7 @@ class TaskModel(nn.Module):
       return bilstm.BiLstm(
         num_layers=self.bilstm_layers,
         lstm_dim=self.bilstm_dim,
-        dtype=self.encoder.dtype,
+        dtype=self.backbone.dtype,
         name='bilstm',
       )(features_RTD, mask_RT)
     if self.head != 'classifier':
@@ -172,7 +186,11 @@ class TaskModel(nn.Module):
 
   @property
   def _is_bert(self) -> bool:
-    return isinstance(self.encoder, bert.Bert)
+    return isinstance(self.backbone, bert.Bert)
+
+  @property
+  def _is_elmo(self) -> bool:
+    return isinstance(self.backbone, elmo.Elmo)
 
   def _has_choices(self, ndim: int) -> bool:
     return ndim == 3 and not self.both_orders
@@ -203,24 +221,33 @@ class TaskModel(nn.Module):
         ' an end'
       )
     if self.features != 'last' and not isinstance(
-      self.encoder, bert.Bert | gpt.Gpt
+      self.backbone, bert.Bert | gpt.Gpt | elmo.Elmo
     ):
       raise ValueError(
         f"features is {self.features!r}, expected 'last':"
-        f' {type(self.encoder).__name__} returns no other layers'
+        f' {type(self.backbone).__name__} returns no other layers'
       )
-    if self._is_bert and self.lm:
-      raise ValueError('lm is True, but a Bert predicts no next token')
+    if self.lm and (self._is_bert or self._is_elmo):
+      raise ValueError(
+        f'lm is True, but a {type(self.backbone).__name__} predicts no next'
+        ' token here'
+      )
+    if self._is_elmo and not self.frozen:
+      raise ValueError('frozen is False, expected True: an Elmo only gives')
+    if self._is_elmo and self.head == 'classifier' and not self.bilstm_layers:
+      raise ValueError(
+        "bilstm_layers is 0, expected 1 or more: an Elmo's vectors are of words"
+      )
     pooled = self.head == 'classifier' and self.features == 'last'
     if (
       self._is_bert
       and pooled
       and not self.bilstm_layers
-      and 'pooler' not in self.encoder.heads
+      and 'pooler' not in self.backbone.heads
     ):
       raise ValueError(
-        f"the encoder's heads are {self.encoder.heads}, expected 'pooler' among"
-        ' them: the classifier reads it'
+        f"the encoder's heads are {self.backbone.heads}, expected 'pooler'"
+        ' among them: the classifier reads it'
       )
 
 

@@ -22,6 +22,17 @@ from train.steps import Objective
 
 TEXTS = ('', 'reverse_')  # as prefixes of a batch's keys: of each tower
 CARRIED = ('cell', 'hidden')
+FIELDS = (
+  'num_layers',
+  'lstm_dim',
+  'projection_dim',
+  'char_embed_dim',
+  'num_highway',
+  'cell_clip',
+  'projection_clip',
+  'dropout_rate',
+  'dtype',
+)
 
 
 def check(config: Any) -> None:
@@ -90,15 +101,15 @@ def describe(model_config: Any) -> str:
 
 
 def build_model(model_config: Any, vocab_size: int) -> elmo.Elmo:
-  """Returns the module of a config."""
+  """Returns the module of a config, which may have keys of other models."""
   fields = model_fields(model_config)
-  characters = fields.pop('characters')
-  fields['filters'] = tuple(map(tuple, fields['filters']))
   return elmo.Elmo(
     vocab_size=vocab_size,
-    num_words=0 if characters else vocab_size,
+    num_words=0 if fields['characters'] else vocab_size,
     max_characters=MAX_CHARACTERS,
-    **fields,
+    filters=tuple(map(tuple, fields['filters'])),
+    num_samples=fields.get('num_samples', 0),  # a task has no softmax
+    **{name: fields[name] for name in FIELDS},
   )
 
 

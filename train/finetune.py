@@ -28,7 +28,7 @@ from train import (
   steps,
 )
 from train.reporting import say
-from train.transfer import task_job, task_outputs, task_plan
+from train.transfer import task_job, task_model, task_outputs, task_plan
 from train.transfer.task_job import TaskJob
 
 # Of a workdir: the parameters to use, and what else predictions need.
@@ -65,6 +65,7 @@ def train(
   """
   clock = ledger.Ledger(began)
   workdir = epath.Path(workdir)
+  shared = job is not None
 
   # ---- Devices ------------------------------------------------------------
   processes.check_same(
@@ -76,21 +77,23 @@ def train(
   mesh = sharding.make_mesh(config.mesh) if job is None else job.mesh
   task_plan.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
   results = reporting.read_results(workdir)
+  if results is not None:
+    sized = task_model.with_sizes_of(config, workdir)
+    task_plan.check_continuation(config, workdir, sized)
+    say(f'{workdir} holds a finished run of this config.')
+    task_plan.print_results(results, workdir, of_several=shared)
+    return None if dry_run else results
   saved = checkpoint.latest_step(workdir)
-  goes_on = saved is not None or results is not None
 
   # ---- Data, model, objective, optimiser ----------------------------------
   if job is None:
-    job = task_job.plan(config, mesh, workdir=workdir if goes_on else None)
-  if goes_on:
-    task_plan.check_continuation(config, workdir, job)
+    there = None if saved is None else workdir
+    job = task_job.plan(config, mesh, workdir=there)
+  if saved is not None:
+    task_plan.check_continuation(config, workdir, job.config)
   task_plan.print_plan(job, workdir)
   if dry_run:
     return None
-  if results is not None:
-    say(f'{workdir} holds a finished run of this config.')
-    task_plan.print_results(results, workdir)
-    return results
   config = task_plan.with_run_keys(job.config, config)
   seed, total_steps = config.train.seed, job.total_steps
   rows = sharding.local_rows(mesh, config.train.global_batch)
@@ -181,7 +184,7 @@ def train(
         before = report
         train_state, report = train_step(train_state, batch, jnp.int32(seed))
         jax.block_until_ready(before)  # one step is dispatched ahead, not more
-        clock.count(step, batch['tokens'].size, job.step_flops(batch))
+        clock.count(step, batch['token_mask'].size, job.step_flops(batch))
         bar.update(step)
         watchdog.feed()
         if step == first_step + 1:
@@ -283,7 +286,7 @@ def train(
       reporting.draw_curves(workdir)
       reporting.write_results(workdir, results)
       clock.write()
-    task_plan.print_results(results, workdir)
+    task_plan.print_results(results, workdir, of_several=shared)
     return results
 
 

@@ -49,7 +49,8 @@ class MetricsWriter:
       return
     self._file.append([(step, name, value) for name, value in values.items()])
     for name, value in values.items():
-      self._events.add_scalar(name, value, step)
+      if not math.isnan(value):  # no rate of steps that were compiled first
+        self._events.add_scalar(name, value, step)
     self._events.flush()
 
   def close(self) -> None:

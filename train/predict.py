@@ -9,8 +9,9 @@ task; SQuAD: .json; SWAG: .csv; entities: .txt in columns).
 
 import argparse
 import json
+import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from etils import epath
@@ -28,6 +29,7 @@ from train import (
   settings,
   sharding,
 )
+from train.opened import Opened
 from train.reporting import say
 from train.transfer import answers, task_data, task_job, task_outputs
 from train.transfer.task_data import Split
@@ -40,19 +42,31 @@ READING_KEYS = ('max_length', 'document_context', 'doc_stride', 'max_question')
 HELP = 'workdir of a finished fine-tuning; several answer together'
 
 
-def open_predictor(
-  workdir: epath.PathLike,
-) -> tuple[Predictor, Any, dict[str, Any]]:
-  """Opens a fine-tuned model on this process's first device.
+class Member(NamedTuple):
+  """A fine-tuned model whose parameters are not read yet.
+
+  Attributes:
+    workdir: where it lies.
+    predictor: what answers, on this process's first device.
+    weights: its parameters.
+    facts: what task.json says.
+  """
+
+  workdir: epath.Path
+  predictor: Predictor
+  weights: Opened
+  facts: dict[str, Any]
+
+
+def open_member(workdir: epath.PathLike) -> Member:
+  """Opens a fine-tuned model.
 
   Args:
     workdir: of a finished `train.main` with a config of a task.
 
-  Returns:
-    The predictor; its parameters; and what task.json says.
-
   Raises:
-    FileNotFoundError: if there is no such workdir, or it is not finished.
+    FileNotFoundError: if there is no such workdir, it is not finished, or a
+      sweep has not kept its model.
     ValueError: if no task was taught there.
   """
   workdir = epath.Path(workdir)
@@ -61,14 +75,20 @@ def open_predictor(
     raise FileNotFoundError(f'{workdir}: no workdir, it has no config.json')
   if 'task' not in config:
     raise ValueError(
-      f'{workdir} holds a {config.model.name} that was taught no task:'
-      ' fine-tune it first, by python -m train.main --config transfer:task=NAME'
+      f'{workdir} holds a model that was taught no task: fine-tune it first, by'
+      ' python -m train.main --config transfer:task=NAME'
+      f' --config.init.weights={workdir}'
     )
   file = workdir / finetune.TASK_FILE
   if not file.exists():
     raise FileNotFoundError(
       f'{file} is missing: the run is not finished; the same command of'
       ' train.main goes on'
+    )
+  if not (workdir / finetune.MODEL_FOLDER).exists():
+    raise FileNotFoundError(
+      f'{workdir / finetune.MODEL_FOLDER} is missing: a sweep keeps the model'
+      ' of its best run alone, or with --keep_all each'
     )
   facts = json.loads(file.read_text())
   task = task_data.reopen_task(config, facts)
@@ -77,9 +97,9 @@ def open_predictor(
     jax.local_devices()[:1],
   )
   predictor = task_job.plan_predictor(config, task, mesh, workdir)
-  found = opened.open_weights(workdir)
-  found.check()
-  return predictor, found.load(found.on_one_device()), facts
+  weights = opened.open_weights(workdir)
+  weights.check()
+  return Member(workdir, predictor, weights, facts)
 
 
 def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
@@ -120,67 +140,62 @@ def predict(
   Raises:
     FileNotFoundError, ValueError: if a workdir or the examples will not do.
   """
-  members, thresholds, no_answer = [], [], False
-  first = split = None
-  for workdir in workdirs:
-    predictor, params, facts = open_predictor(workdir)
-    if first is None:
-      first = predictor
-      split = task_data.open_split(
-        predictor.config,
-        predictor.task,
-        'test',
-        predictor.encoder.tokenizer,
-        read(predictor.task),
-      )
-    _check_alike(workdirs[0], first, workdir, predictor)
+  members = [open_member(workdir) for workdir in workdirs]
+  for other in members[1:]:
+    _check_alike(members[0], other)
+  first = members[0].predictor
+  split = task_data.open_split(
+    first.config,
+    first.task,
+    'test',
+    first.encoder.tokenizer,
+    read(first.task),
+  )
+  logits = []
+  for workdir, predictor, weights, facts in members:
     say(f'{workdir}: {len(split.examples):,} examples of {facts["task"]}')
+    params = weights.load(weights.on_one_device())
     with sharding.scope(predictor.mesh, predictor.config.mesh.rules):
-      members.append(task_outputs.run_model(predictor, params, split)[0])
-    thresholds.append(facts['threshold'])
-    no_answer |= facts['no_answer']
+      logits.append(task_outputs.run_model(predictor, params, split)[0])
   predictions = task_outputs.predict(
     first,
     split,
-    members[0] if len(members) == 1 else answers.average(first.task, members),
-    no_answer=no_answer,
-    threshold=sum(thresholds) / len(thresholds),
+    logits[0] if len(logits) == 1 else answers.average(first.task, logits),
+    no_answer=any(member.facts['no_answer'] for member in members),
+    threshold=statistics.fmean(member.facts['threshold'] for member in members),
   )
   return first.task, split, predictions
 
 
-def _check_alike(
-  there: epath.PathLike,
-  first: Predictor,
-  here: epath.PathLike,
-  other: Predictor,
-) -> None:
+def _check_alike(first: Member, other: Member) -> None:
   """Refuses members of an ensemble that do not read and answer alike.
 
   Raises:
     ValueError: naming what differs.
   """
-  facts = [
-    {
-      'the task': each.task.name,
-      'the kind': each.task.kind,
-      'the labels': each.task.labels,
-      'the number of texts': each.task.num_texts,
-      'the number of choices': each.task.num_choices,
-      'the outputs': each.model.num_outputs,
-      'reading in both orders': each.model.both_orders,
-      'the vocabulary': each.encoder.tokenizer.fingerprint[:8],
-      'the form of its inputs': task_data.form_of(each.config.model.name),
-    }
-    | {key: each.config.task[key] for key in READING_KEYS}
-    for each in (first, other)
-  ]
-  for name, value in facts[0].items():
-    if facts[1][name] != value:
+  here, there = _facts(first.predictor), _facts(other.predictor)
+  for name, value in here.items():
+    if there[name] != value:
       raise ValueError(
-        f'{here} cannot answer together with {there}: {name} is'
-        f' {facts[1][name]} there, {value} in the other'
+        f'{first.workdir} and {other.workdir} cannot answer together: {name} is'
+        f' {value} in the first, {there[name]} in the second'
       )
+
+
+def _facts(predictor: Predictor) -> dict[str, Any]:
+  """Returns what is the same of members, by what it is called."""
+  task, tokenizer = predictor.task, predictor.encoder.tokenizer
+  return {
+    'the task': task.name,
+    'the kind': task.kind,
+    'the labels': task.labels,
+    'the number of texts': task.num_texts,
+    'the number of choices': task.num_choices,
+    'the outputs': predictor.model.num_outputs,
+    'reading in both orders': predictor.model.both_orders,
+    'the vocabulary': tokenizer and tokenizer.fingerprint[:8],
+    'the form of its inputs': task_data.form_of(predictor.config.model.name),
+  } | {key: predictor.config.task[key] for key in READING_KEYS}
 
 
 def main() -> None:
@@ -194,7 +209,7 @@ def main() -> None:
   parser.add_argument('--input', required=True, help='file or folder')
   parser.add_argument('--output', required=True, help='file to write')
   parser.add_argument(
-    '--split', default='test', help='of the official files; test by default'
+    '--split', help="of the official files; by default the file's, or test"
   )
   parser.add_argument(
     '--n_best', metavar='FILE', help='SQuAD: write the best answers too'
@@ -214,17 +229,22 @@ def _run(arguments: argparse.Namespace) -> None:
   for path in (arguments.output, arguments.n_best, arguments.null_odds):
     metrics.check_writable(path)
 
+  def split_of(task: Task) -> str:
+    path = epath.Path(arguments.input)
+    named = None if path.is_dir() else registry.split_of(task, path)
+    return arguments.split or named or 'test'
+
   def read(task: Task) -> list[Example]:
-    submissions.check(task, arguments.output)
+    submissions.check(task, arguments.output, split_of(task))
     if task.kind != 'span' and (arguments.n_best or arguments.null_odds):
       raise ValueError(
         f'--n_best and --null_odds are of questions, {task.name} is of the kind'
         f' {task.kind}'
       )
-    return read_input(task, arguments.input, arguments.split)
+    return read_input(task, arguments.input, split_of(task))
 
   task, split, predictions = predict(arguments.workdirs, read)
-  examples = split.examples
+  examples, name = split.examples, split_of(task)
   if arguments.n_best or arguments.null_odds:
     submissions.write_squad(
       task,
@@ -235,16 +255,14 @@ def _run(arguments: argparse.Namespace) -> None:
       null_odds_path=arguments.null_odds,
     )
   else:
-    submissions.write(
-      task, arguments.split, examples, predictions, arguments.output
-    )
+    submissions.write(task, name, examples, predictions, arguments.output)
   say(f'{len(predictions):,} answers are in {arguments.output}')
   if split.is_labelled:
     found = scores.score(task, examples, predictions)
     if arguments.json:
       print(metrics.as_json(found))
     else:
-      reporting.figures_table(found, f'{task.title}, {arguments.split}')
+      reporting.figures_table(found, f'{task.title}, {name}')
 
 
 if __name__ == '__main__':

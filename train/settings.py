@@ -8,7 +8,7 @@ import importlib.util
 import json
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ml_collections
@@ -357,13 +357,15 @@ def check_lengths(config: ml_collections.ConfigDict) -> None:
 
 
 def differing_keys(
-  old: Mapping[str, Any], new: Mapping[str, Any]
+  old: Mapping[str, Any],
+  new: Mapping[str, Any],
+  free: Collection[str] = FREE_KEYS,
 ) -> dict[str, tuple[Any, Any]]:
   """Returns {key: (old, new)} of two flat configs, free keys left out."""
   return {
     key: (old.get(key), new.get(key))
     for key in sorted({*old, *new})
-    if old.get(key) != new.get(key) and key not in FREE_KEYS
+    if old.get(key) != new.get(key) and key not in free
   }
 
 

@@ -100,8 +100,12 @@ def run(
     ]
     for changes in combinations
   ]
-  for folder, seeded in itertools.chain(*planned):  # before any is begun
-    _check(folder, seeded)
+  for of_seeds in planned:  # before any is begun
+    for folder, seeded in of_seeds:
+      _check(folder, seeded)
+    new = [seeded for folder, seeded in of_seeds if not _is_begun(folder)]
+    if new:
+      task_job.check(new[0])
   runs = []
   for changes, of_seeds in zip(combinations, planned, strict=True):
     # One plan, with its compiled steps, for all seeds that are not finished.
@@ -203,14 +207,20 @@ def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
     {key: value for key, value in flat.items() if not key.startswith('model.')}
     for flat in (results['config'], settings.flatten(config))
   )
-  differing = settings.differing_keys(there, here)
-  for key in task_plan.FREE_KEYS:
-    differing.pop(key, None)
+  differing = task_plan.differing_keys(there, here)
   if differing:
     raise ValueError(
       f'{folder} holds a finished run of another config:'
       f' {", ".join(differing)} differ: remove it, or pass another --workdir'
     )
+
+
+def _is_begun(folder: epath.Path) -> bool:
+  """Whether a run needs its weights no more."""
+  return (
+    reporting.read_results(folder) is not None
+    or checkpoint.latest_step(folder) is not None
+  )
 
 
 def _entry(

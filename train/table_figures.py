@@ -11,8 +11,8 @@ from typing import Any
 from etils import epath
 
 from configs.tables.base import Column, Part
-from train import settings
 from train.table_plan import Cell, Run
+from train.transfer import task_plan
 
 AGREE = 0.005  # half a point, of the difference of two means
 
@@ -217,7 +217,7 @@ def changed_keys(
       'train.seed',
     )
 
-  differing = settings.differing_keys(summary.get('config', {}), wanted)
+  differing = task_plan.differing_keys(summary.get('config', {}), wanted)
   return {key: values for key, values in differing.items() if counts(key)}
 
 

@@ -184,8 +184,8 @@ def _lacks_of_run(
         f'a pre-training run whose results.json has {figures};'
         f' {line.weights} has none'
       )
-  elif line.family == 'elmo':
-    yield base.NEEDS_ELMO.removeprefix('needs ')
+  elif line.family == 'elmo' and 'recipe=frozen' not in run.config:
+    yield 'a model that can be trained whole, and an ELMo is read frozen'
   elif line.family != 'bert' and part.task in base.SPANS:
     yield f'a BERT, which alone answers {part.task}'
   elif request.data is None:

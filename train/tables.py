@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 from etils import epath
 
 from configs.tables import base
@@ -67,6 +68,15 @@ def has_split(task: str, data: str, split: str) -> bool:
   return registry.has_split(registry.find(task), data, split)
 
 
+# Of one cell, after which the others go on; the last when memory runs out.
+FAILURES = (
+  ValueError,
+  OSError,
+  FloatingPointError,
+  jax.errors.JaxRuntimeError,
+)
+
+
 class Engine(NamedTuple):
   """What the work is done with; tests put their own in its place."""
 
@@ -82,8 +92,6 @@ def changes(
   """Returns {key of a finished run: what its config differs in}, if it does."""
   found = {}
   for cell in cells:
-    if cell.reason or cell.line.weights is None:
-      continue
     for run in cell.runs:
       if run.part.task == base.PRETRAINING or run.key in found:
         continue
@@ -162,7 +170,7 @@ def fill(
         metrics.write_atomically(run.summary, text + '\n')
       else:
         engine.run(run)
-    except (ValueError, OSError, FloatingPointError) as error:
+    except FAILURES as error:
       failed[run.key] = str(error)
       reporting.say(f'failed: {error}')
   return failed
@@ -260,7 +268,7 @@ def make_table(
     for each in runs:
       print(each.command)
     for cell in wanted:
-      if cell.reason:
+      if cell.reason and (only or cell.line.weights is not None):
         name = f'{cell.line.name}, {cell.column.name}'
         reporting.say(f'not to be run: {name}: {cell.reason}')
     for (row, task, _), text in changed.items():
@@ -386,6 +394,10 @@ def _run(arguments: argparse.Namespace, others: Sequence[str]) -> bool:
     num_seeds=arguments.seeds,
     overrides=_overrides(others),
   )
+  data = arguments.data
+  if data is not None and data.partition(':')[0] != 'tfds':
+    if not epath.Path(data).expanduser().is_dir():
+      raise FileNotFoundError(f'--data {data}: there is no such folder')
   reference = arguments.reference
   if reference is not None and not epath.Path(reference).exists():
     raise FileNotFoundError(f'--reference {reference}: there is no such file')

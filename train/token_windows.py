@@ -1,15 +1,14 @@
 """Texts beyond a model's positions, in windows that overlap.
 
 Each token's vector comes from the window that shows most round it, as BERT's
-question answering takes its answers (google-research/bert, run_squad.py).
+question answering takes its answers.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-# Of two windows that show as much, the longer: run_squad.py.
-LENGTH_BONUS = 0.01
+from data import max_context
 
 
 class Window(NamedTuple):
@@ -56,20 +55,11 @@ def cut(
     )
   if num_tokens <= size:
     return [Window(0, num_tokens, 0, num_tokens)]
-  best = np.full(num_tokens, -1.0)
-  owners = np.zeros(num_tokens, int)
   count = -(-(num_tokens - size) // stride) + 1
   bounds = [
     (i * stride, min(i * stride + size, num_tokens)) for i in range(count)
   ]
-  for number, (start, end) in enumerate(bounds):
-    context = np.arange(end - start)
-    if not left_only:
-      bonus = LENGTH_BONUS * (end - start)
-      context = np.minimum(context, context[::-1]) + bonus
-    better = context > best[start:end]
-    best[start:end][better] = context[better]
-    owners[start:end][better] = number
+  owners = max_context.owners(bounds, num_tokens, left_only=left_only)
   edges = [0, *(np.flatnonzero(np.diff(owners)) + 1), num_tokens]
   return [
     Window(*bounds[owners[first]], int(first), int(last))

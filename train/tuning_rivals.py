@@ -1,7 +1,8 @@
 r"""Fine-tunes by Hugging Face's Trainer, as what ours is compared with.
 
-The same weights, examples and recipe, and the same scorers: what is measured is
-how two programs learn. Runs that the output holds already are not repeated.
+The same weights, examples in the same batches, recipe and scorers: what is
+measured is how two programs learn. Runs that the output holds already are not
+repeated.
 
   python -m train.tuning_rivals --weights W --data DIR --tasks mrpc,rte \
     --seeds 5 --output results/transfer_reference.json
@@ -17,9 +18,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from data.tasks import registry, scores
-from data.tasks.examples import Task, evenly
-from train import command, tuning_rows
+import numpy as np
+
+from data.tasks import batches, registry, scores
+from data.tasks.examples import Task
+from train import command, metrics, tuning_rows
 from train.reporting import say
 from train.tuning_rows import Example
 
@@ -48,7 +51,7 @@ class Recipe:
 
 
 RECIPES = {
-  'cola': Recipe(),
+  'cola': Recipe(num_epochs=2),
   'mrpc': Recipe(),
   'rte': Recipe(),
   'stsb': Recipe(num_epochs=2),
@@ -56,6 +59,8 @@ RECIPES = {
   'panx_en': Recipe(num_epochs=1),
   'squad1': Recipe(2e-4, num_epochs=1, max_length=384, train_limit=8_000),
 }
+OURS = 'ours'
+IN_ORDER = 'sequential'  # to Trainer: as the rows stand
 # Whose heads Hugging Face's library has.
 MODEL_OF_KIND = {
   'classification': 'AutoModelForSequenceClassification',
@@ -74,30 +79,28 @@ def run(
     task: of a kind in `MODEL_OF_KIND`.
     data: folder of the sets.
     weights: a folder, or a name on the hub.
-    seed: of the head, the order and the dropout.
+    seed: of the order, which is that of ours; of the head and the dropout.
     recipe: see `Recipe`.
 
   Returns:
     `task`, `seed`, `metrics` ('split/metric' -> fraction), `seconds` of
-    training, `train_size`, `recipe`.
+    training, `train_size`, and of `_identity`.
 
   Raises:
     FileNotFoundError: if the data are not there.
     ValueError: if they are damaged, or the task is of another kind.
   """
+  train = registry.load(task, data, 'train', limit=recipe.train_limit)
   splits = {
     name: registry.load(task, data, name)
     for name in task.files
-    if registry.has_split(task, data, name)
+    if name != 'train' and registry.has_split(task, data, name)
   }
-  train = evenly(splits.pop('train'), recipe.train_limit)
   trainer = make_trainer(task, train, weights, seed, recipe)
   started = time.perf_counter()
   trainer.train()
   seconds = time.perf_counter() - started
-  # Else what is predicted comes in the order of lengths too.
-  trainer.args.train_sampling_strategy = 'random'
-  metrics = {}
+  figures = {}
   for name, examples in splits.items():
     if not all(map(tuning_rows.is_labelled, examples)):
       continue
@@ -105,14 +108,27 @@ def run(
       trainer, task, examples, recipe.max_length
     )
     found = scores.score(task, examples, predictions)
-    metrics |= {f'{name}/{metric}': found[metric] for metric in found}
+    figures |= {f'{name}/{metric}': found[metric] for metric in found}
   return {
     'task': task.name,
     'seed': seed,
-    'metrics': metrics,
+    'metrics': figures,
     'seconds': seconds,
     'train_size': len(train),
+    **_identity(weights, recipe),
+  }
+
+
+def _identity(weights: str, recipe: Recipe) -> dict[str, Any]:
+  """Returns what runs of a task must share: weights, recipe and libraries."""
+  import torch
+  import transformers
+
+  return {
+    'weights': pathlib.Path(weights).name,
     'recipe': dataclasses.asdict(recipe),
+    'transformers': transformers.__version__,
+    'torch': torch.__version__,
   }
 
 
@@ -123,7 +139,7 @@ def make_trainer(
   seed: int,
   recipe: Recipe,
   *,
-  sampling: str = 'group_by_length',
+  sampling: str = OURS,
   pad_to: int | None = None,
 ) -> Any:
   """Returns a Trainer of examples, to be trained once.
@@ -134,7 +150,8 @@ def make_trainer(
     weights: see `run`.
     seed: see `run`.
     recipe: see `run`.
-    sampling: Trainer's `train_sampling_strategy`.
+    sampling: Trainer's `train_sampling_strategy`; or `OURS`, the batches that
+      ours would have.
     pad_to: tokens of every row; None: those of its batch's longest.
 
   Raises:
@@ -162,7 +179,9 @@ def make_trainer(
   collator = transformers.DataCollatorWithPadding
   if task.kind == 'tagging':
     collator = transformers.DataCollatorForTokenClassification
-  steps = -(-len(rows) // recipe.batch_size) * recipe.num_epochs
+  num_epochs, steps = recipe.num_epochs, _count_steps(recipe, len(rows))
+  if sampling == OURS:
+    rows, num_epochs, sampling = _in_our_order(rows, recipe, seed), 1, IN_ORDER
   return transformers.Trainer(
     model=model,
     args=transformers.TrainingArguments(
@@ -174,7 +193,7 @@ def make_trainer(
       use_cpu=True,
       seed=seed,
       data_seed=seed,
-      num_train_epochs=recipe.num_epochs,
+      num_train_epochs=num_epochs,
       per_device_train_batch_size=recipe.batch_size,
       per_device_eval_batch_size=tuning_rows.EVAL_BATCH,
       max_grad_norm=1.0,
@@ -189,6 +208,28 @@ def make_trainer(
     processing_class=tokenizer,
     optimizers=_make_optimizer(model, recipe.learning_rate, steps),
   )
+
+
+def _count_steps(recipe: Recipe, num_rows: int) -> int:
+  return -(-num_rows * recipe.num_epochs // recipe.batch_size)
+
+
+def _in_our_order(
+  rows: Sequence[tuning_rows.Row], recipe: Recipe, seed: int
+) -> list[tuning_rows.Row]:
+  """Returns the rows of all batches of all epochs, one after the other.
+
+  Trainer's own order by length goes from long to short, 50 batches at a time,
+  and learns less by it.
+  """
+  lengths = np.array([len(row['input_ids']) for row in rows])
+  order = batches.Order(lengths)
+  steps = _count_steps(recipe, len(rows))
+  return [
+    rows[number]
+    for step in range(steps)
+    for number in order.batch(step, recipe.batch_size, seed, steps)[1]
+  ]
 
 
 def _make_optimizer(model: Any, learning_rate: float, steps: int) -> tuple:
@@ -325,14 +366,15 @@ def run_all(
     data: see `run`.
     weights: see `run`.
     num_seeds: seeds 0, 1, ... of each task.
-    output: JSON file with `runs`, `transformers` and `torch`.
+    output: JSON file with `runs`.
 
   Raises:
-    ValueError: if there is no recipe of a task.
+    FileNotFoundError: if the output's folder is not there.
+    ValueError: if there is no recipe of a task, or the file holds runs of other
+      weights, recipes or libraries.
   """
-  import torch
-  import transformers
-
+  if not output.parent.is_dir():
+    raise FileNotFoundError(f'--output {output}: there is no such folder')
   for name in tasks:
     if name not in RECIPES:
       raise ValueError(
@@ -343,6 +385,15 @@ def run_all(
     results = json.loads(output.read_text())
   runs = list(results['runs'])
   done = {(entry['task'], entry['seed']) for entry in runs}
+  for entry in runs:
+    if entry['task'] not in tasks:
+      continue
+    for key, value in _identity(weights, RECIPES[entry['task']]).items():
+      if entry.get(key) != value:
+        raise ValueError(
+          f'{output}: {entry["task"]}, seed {entry["seed"]} was run with {key}'
+          f' {entry.get(key)!r}, expected {value!r}: give another --output'
+        )
   for name in tasks:
     for seed in range(num_seeds):
       if (name, seed) in done:
@@ -353,12 +404,8 @@ def run_all(
       )
       say(f'{name}, seed {seed}: {figures}, {entry["seconds"]:.0f} s')
       runs.append(entry)
-      found = {
-        'runs': runs,
-        'transformers': transformers.__version__,
-        'torch': torch.__version__,
-      }
-      output.write_text(json.dumps(found, indent=2) + '\n')
+      text = json.dumps({'runs': runs}, indent=2) + '\n'
+      metrics.write_atomically(output, text)
 
 
 def main() -> None:

@@ -110,6 +110,13 @@ def export(weights: epath.PathLike, folder: epath.PathLike) -> None:
   """
   _check_new(folder)
   found = opened.open_weights(weights)
+  parts = {path.partition('/')[0] for path in found.shapes}
+  added = sorted(parts.intersection(opened.HEADS + opened.BETWEEN))
+  if found.name == 'elmo' and added:
+    raise ValueError(
+      f'{found.folder}: found {", ".join(added)} on an ELMo, which its released'
+      ' format has no place for; export the weights that the run began with'
+    )
   params = found.load(found.on_one_device())
   with _new_folder(folder) as new:
     if found.name == 'elmo':

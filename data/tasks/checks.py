@@ -28,6 +28,7 @@ class Limits:
     num_choices: see there; 0 for any number.
     score_range: see there.
     allow_empty: one of several texts or choices may be empty.
+    hint: how other labels and scores are allowed; may be empty.
   """
 
   kind: str
@@ -36,6 +37,12 @@ class Limits:
   num_choices: int = 0
   score_range: tuple[float, float] = (0.0, 1.0)
   allow_empty: bool = False
+  hint: str = ''
+
+  def refusal(self, found: str, expected: str) -> str:
+    """Returns what is wrong with a label."""
+    hint = f' ({self.hint})' if self.hint else ''
+    return f'found {found}, expected {expected}{hint}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +66,7 @@ def declare(
   rows: Callable[[epath.Path, str], Found],
   *,
   allow_empty: bool = False,
+  hint: str = '',
   **declaration: Any,
 ) -> examples.Task:
   """Returns a task whose examples are checked while they are read.
@@ -66,12 +74,14 @@ def declare(
   Args:
     rows: see `Reader`.
     allow_empty: see `Limits`; some releases hold such examples.
+    hint: see `Limits`.
     **declaration: fields of `examples.Task`, all but `read`.
   """
   names = {field.name for field in dataclasses.fields(Limits)}
   limits = Limits(
     **{name: declaration[name] for name in names & declaration.keys()},
     allow_empty=allow_empty,
+    hint=hint,
   )
   return examples.Task(read=Reader(rows, limits), **declaration)
 
@@ -139,11 +149,13 @@ def _text_problems(
     return
   if limits.kind == 'classification':
     if label not in limits.labels:
-      yield f'found the label {label!r}, expected one of {list(limits.labels)}'
+      yield limits.refusal(
+        f'the label {label!r}', f'one of {list(limits.labels)}'
+      )
     return
   low, high = limits.score_range
   if not low <= float(label) <= high:  # nor is NaN
-    yield f'found the score {label}, expected {low:g} to {high:g}'
+    yield limits.refusal(f'the score {label}', f'{low:g} to {high:g}')
 
 
 def _empty(texts: tuple[str, ...], what: str, limits: Limits) -> Iterator[str]:
@@ -185,7 +197,7 @@ def _tag_problems(
     )
   for tag in example.tags:
     if tag not in limits.labels:
-      yield f'found the tag {tag!r}, expected one of {list(limits.labels)}'
+      yield limits.refusal(f'the tag {tag!r}', f'one of {list(limits.labels)}')
 
 
 def _span_problems(

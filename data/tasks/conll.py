@@ -171,6 +171,7 @@ def _panx(language: str, title: str) -> examples.Task:
     folders=('panx', 'PAN-X', 'wikiann'),
     labels=_PANX_TAGS,
     metrics=_ENTITIES,
+    submission='conll',
     sizes={'train': 20000, 'dev': 10000, 'test': 10000},
     tfds=f'wikiann/{language}',
     from_tfds=functools.partial(_record, tags='tags', labels=_PANX_TAGS),

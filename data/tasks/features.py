@@ -1,7 +1,7 @@
 """Examples as rows of tokens, each as long as it is.
 
 Letters of shapes: N features, K rows of one (its choices, or both orders of a
-pair), R = N x K rows, S tokens of all rows one after the other.
+pair), R = N x K rows, S tokens of all rows one after the other, W words.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ class Symbols(NamedTuple):
   """Ids of what stands round texts.
 
   `first` A `last`, or `first` A `between` B `last`: [CLS] and twice [SEP] of
-  BERT; start, delimiter and classify of GPT.
+  BERT; start, delimiter and classify of GPT; <S> and twice </S> of ELMo.
   """
 
   first: int
@@ -51,6 +51,8 @@ class Features:
       Spans only.
     word_index: int32 [S]: number of the word in its sentence at its labelled
       token, -1 at all others. Tagging only.
+    characters: int16 [W, 50]: those of the words whose numbers `tokens` are;
+      None where they are ids of a vocabulary.
     truncated: how many examples lost tokens.
     tokens_lost: how many.
     inexact: answers that are not from a token's first character to a token's
@@ -68,6 +70,7 @@ class Features:
   token_spans: np.ndarray | None = None
   max_context: np.ndarray | None = None
   word_index: np.ndarray | None = None
+  characters: np.ndarray | None = None
   truncated: int = 0
   tokens_lost: int = 0
   inexact: int = 0

@@ -102,9 +102,17 @@ def _check_titles(
   if not missing:
     return
   hint = ''
-  if len(titles) == 1 and any(mark in titles[0] for mark in ',;'):
-    hint = '. The columns of a .tsv file are separated by tabs'
-  elif any(title.strip('"') in missing for title in titles):
+  is_csv = file.suffix.lower() == '.csv'
+  if len(titles) == 1 and titles[0].startswith('{'):
+    hint = '. A file with a JSON object a line is named .jsonl'
+  elif len(titles) == 1 and is_csv and any(mark in titles[0] for mark in '\t;'):
+    hint = '. The columns of a .csv file are separated by commas'
+  elif len(titles) == 1 and any(mark in titles[0] for mark in ',;'):
+    hint = (
+      '. Columns are separated by tabs, or in a file that is named .csv by'
+      ' commas'
+    )
+  elif not is_csv and any(title.strip('"') in missing for title in titles):
     hint = '. A .tsv file has no quoting'
   raise ValueError(
     f'{file}, line 1: found the columns {list(titles)}, expected among them '
@@ -125,6 +133,7 @@ def read_csv(
     ValueError: at missing titles, rows of another width and wrong quoting, by
       the line where the row ends.
   """
+  csv.field_size_limit(sys.maxsize)  # 131,072 by default
   rows = csv.reader((line + '\n' for _, line in read_lines(file)), strict=True)
   titles: list[str] | None = None
   wanted: list[int] = []
@@ -226,6 +235,15 @@ def text_of(where: str, record: dict[str, Any], field: str) -> str:
       'text'
     )
   return text
+
+
+def contents(folder: epath.Path) -> str:
+  """Returns a sentence, without its point, of what a folder holds."""
+  if not folder.is_dir():
+    return f'There is no folder {folder}'
+  names = sorted(path.name for path in folder.iterdir())
+  shown = ', '.join(names[:12]) + (', ...' if names[12:] else '')
+  return f'The folder holds {shown or "nothing"}'
 
 
 def note(message: str) -> None:

@@ -2,9 +2,11 @@
 
 BERT's forms are those of google-research/bert (run_classifier.py, run_squad.py)
 and of Devlin et al. 2018, sections 4 and 5.3; GPT's are those of Radford et al.
-2018, figure 1, cut as finetune-transformer-lm cuts.
+2018, figure 1, cut as finetune-transformer-lm cuts. ELMo reads BERT's, of whole
+words.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,9 +19,10 @@ from data.tasks.features import (
   encode_distinct,
   flatten,
 )
+from data.tasks.word_numbers import WordNumbers
 from data.tokenization import BPE, ByteBPE, Tokenizer, WordPiece
 
-FORMS = ('bert', 'gpt')
+FORMS = ('bert', 'gpt', 'elmo')
 # Symbols of a pair, and a token of each text.
 MIN_LENGTH = 5
 
@@ -27,7 +30,7 @@ MIN_LENGTH = 5
 def encode(
   task: Task,
   examples: Sequence[Example],
-  tokenizer: Tokenizer,
+  tokenizer: Tokenizer | None,
   max_length: int,
   *,
   form: str = 'bert',
@@ -49,6 +52,9 @@ def encode(
   room for the others. A word's tag is at its last piece, the first that knows
   the whole word. No spans.
 
+  'elmo': as 'bert', of whole words: <S> A </S>, or <S> A </S> B </S>. Those of
+  a text are found as `words.split_words` does by marks. No spans.
+
   A text without tokens leaves its place empty. A word without tokens is
   unknown.
 
@@ -56,9 +62,9 @@ def encode(
     task: what the examples are of.
     examples: of its kind; with or without labels.
     tokenizer: WordPiece for 'bert'; BPE or ByteBPE, which has one symbol for
-      all three, for 'gpt'.
+      all three, for 'gpt'; None for 'elmo'.
     max_length: tokens of a row, symbols included.
-    form: 'bert' or 'gpt'.
+    form: one of `FORMS`.
     document_context: fill a sentence's row with the words before and after it
       in its document; tagging only. A sentence that is too long for a row has
       several in any case, with as many words of both sides.
@@ -71,23 +77,27 @@ def encode(
       tokenizer, the form and the task do not go together, or `max_length`
       leaves no room.
   """
-  symbols = symbols_of(tokenizer, form)
+  if form == 'elmo':
+    tokenizer = words = WordNumbers()
+    symbols = Symbols(words.begin_id, words.end_id, words.end_id)
+  else:
+    symbols = symbols_of(tokenizer, form)
   if max_length < MIN_LENGTH:
     raise ValueError(
       f'max_length is {max_length}; a row of two texts has {MIN_LENGTH} tokens '
       'at least'
     )
   if task.kind == 'span':
-    if form == 'gpt':
+    if form != 'bert':
       raise ValueError(
-        f'task {task.name}: GPT, which reads from left to right, has no form '
-        'for the answer as a span of the text; use a BERT'
+        f'task {task.name}: the form of {form} has no answer as a span of the '
+        'text; use a BERT'
       )
     return span_windows.encode(
       examples, tokenizer, symbols, max_length, doc_stride, max_query
     )
   if task.kind == 'tagging':
-    return word_windows.encode(
+    features = word_windows.encode(
       task,
       examples,
       tokenizer,
@@ -96,9 +106,12 @@ def encode(
       at_last=form == 'gpt',
       document_context=document_context,
     )
-  if task.kind == 'choice':
-    return _encode_choices(task, examples, tokenizer, symbols, max_length, form)
-  return _encode_texts(task, examples, tokenizer, symbols, max_length, form)
+  else:
+    encode_rows = _encode_choices if task.kind == 'choice' else _encode_texts
+    features = encode_rows(task, examples, tokenizer, symbols, max_length, form)
+  if form == 'elmo':
+    return dataclasses.replace(features, characters=words.characters())
+  return features
 
 
 def symbols_of(tokenizer: Tokenizer, form: str) -> Symbols:
@@ -170,7 +183,7 @@ def _encode_choices(
         f'example {example.id}: found {len(example.choices)} choices, expected '
         f'{task.num_choices}'
       )
-  frame = {'bert': _after_question, 'gpt': _after_context}[form]
+  frame = _after_context if form == 'gpt' else _after_question
   framed = [[frame(e, choice) for choice in e.choices] for e in examples]
   ids = encode_distinct(
     tokenizer, (text for e in framed for c in e for text in c)

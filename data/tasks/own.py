@@ -67,7 +67,7 @@ def task(
     text: fields of the one or two texts.
     label: field of the label or score.
     labels: in the order of their numbers; empty: those of the training file,
-      sorted.
+      sorted, two or more.
     score_range: lowest and highest score; None: those of the training file.
     num_choices: of every example; 0: of the training file's first.
     symmetric: neither text comes first.
@@ -80,7 +80,7 @@ def task(
   """
   if kind not in examples.KINDS:
     raise ValueError(
-      f'found the kind {kind!r}, expected one of {list(examples.KINDS)}'
+      f'own.kind={kind!r}: expected one of {", ".join(examples.KINDS)}'
     )
   paths = {
     split: _absolute(file)
@@ -89,9 +89,9 @@ def task(
   }
   for split in ('train', 'dev'):
     if split not in paths:
-      raise ValueError(f'found no {split} file, expected one')
+      raise ValueError(f'own.{split} is empty: expected a file')
   if kind in ('classification', 'regression') and len(text) not in (1, 2):
-    raise ValueError(f'found the text fields {list(text)}, expected one or two')
+    raise ValueError(f'own.text={tuple(text)}: expected one field or two')
   rows = {
     'classification': functools.partial(
       _text_rows, text=tuple(text), label=label, is_score=False
@@ -106,8 +106,13 @@ def task(
   labels = tuple(str(name) for name in labels)
   if kind in ('classification', 'tagging') and not labels:
     labels = _labels_of(rows(paths['train'], 'train'))
-    if not labels:
-      raise ValueError(f'{paths["train"]}: found no label, expected some')
+    if len(labels) < 2:
+      raise ValueError(
+        f'{paths["train"]}: found the labels {list(labels)}, expected two or'
+        ' more, or all of them in own.labels'
+      )
+    if kind == 'tagging':
+      _check_entities(labels, rows(paths['train'], 'train'))
   if kind == 'regression' and score_range is None:
     score_range = _range_of(rows(paths['train'], 'train'))
   if kind == 'choice' and not num_choices:
@@ -129,7 +134,30 @@ def task(
     num_choices=num_choices,
     score_range=score_range or (0.0, 1.0),
     metrics=tuple(metrics) or _METRICS[kind],
+    submission='conll' if kind == 'tagging' else '',
+    hint={'regression': 'own.score_range tells another'}.get(
+      kind, 'own.labels names others'
+    ),
   )
+
+
+def _check_entities(labels: Sequence[str], found: checks.Found) -> None:
+  """Refuses words of titles, or such, among tags of entities.
+
+  Raises:
+    ValueError: at the first that is neither O nor of the form X-TYPE.
+  """
+  odd = [tag for tag in labels if tag != 'O' and tag[1:2] != '-']
+  if len(odd) == len([tag for tag in labels if tag != 'O']):
+    return
+  for where, example in found:
+    for tag in example.tags or ():
+      if tag in odd:
+        raise ValueError(
+          f'{where}: found the tag {tag!r}, expected one of an entity, such as'
+          f' {next(tag for tag in labels if tag[1:2] == "-")!r}, or O. There is'
+          ' no line of titles; own.labels names other tags'
+        )
 
 
 def _check_metrics(
@@ -141,7 +169,7 @@ def _check_metrics(
   for name in metrics:
     if name not in known:
       raise ValueError(
-        f'found the metric {name!r}, expected some of {", ".join(known)}'
+        f'own.metrics: found {name!r}, expected some of {", ".join(known)}'
       )
 
 
@@ -167,7 +195,7 @@ def _range_of(found: checks.Found) -> tuple[float, float]:
   if not scores or min(scores) == max(scores):
     raise ValueError(
       f'found the scores {scores[:1]} alone in the training file, expected '
-      'several; or name their range (score_range)'
+      'several; or their range in own.score_range'
     )
   return min(scores), max(scores)
 
@@ -185,7 +213,7 @@ def _records(
     for line, record in files.read_jsonl(file, fields):
       yield f'{file}, line {line:,}', record
     return
-  is_csv = file.suffix == '.csv'
+  is_csv = file.suffix.lower() == '.csv'
   titles = (files.csv_header_of if is_csv else files.header_of)(file)
   columns = tuple(dict.fromkeys((*fields, *titles)))
   if is_csv:
@@ -226,7 +254,9 @@ def _label(where: str, value: Any, is_score: bool) -> str | float | None:
     raise ValueError(
       f'{where}: found the label {value!r}, expected text or a whole number'
     )
-  return str(value)
+  if not str(value).strip():
+    raise ValueError(f'{where}: found an empty label, expected one')
+  return str(value).strip()
 
 
 def _choice_rows(
@@ -295,10 +325,15 @@ def _tag_rows(
       examples.TaggedExample(
         id=str(record.get('id', number)),
         words=_texts(where, record, 'words'),
-        tags=_texts(where, record, 'tags') if 'tags' in record else None,
+        tags=_tags_of(where, record) if 'tags' in record else None,
         document=number,
       ),
     )
+
+
+def _tags_of(where: str, record: Mapping[str, Any]) -> tuple[str, ...]:
+  tags = _texts(where, record, 'tags')
+  return conll.to_iob2(tags) if conll.is_of_entities(tags) else tags
 
 
 def _texts(

@@ -96,6 +96,17 @@ def read_file(
   return task.read(path, split)
 
 
+def split_of(task: examples.Task, file: epath.PathLike) -> str | None:
+  """Returns the split whose official file has this name; None: no one split."""
+  name = epath.Path(file).name
+  found = [
+    split
+    for split, names in task.files.items()
+    if name in [epath.Path(each).name for each in names]
+  ]
+  return found[0] if len(found) == 1 else None
+
+
 def has_split(task: examples.Task, source: str, split: str) -> bool:
   """Whether a source has a split of a task; for TFDS, whether TFDS has it."""
   if _is_tfds(source):
@@ -143,7 +154,8 @@ def _check_split(task: examples.Task, split: str) -> None:
 
 def _check_folder(task: examples.Task, file: epath.Path) -> None:
   """Refuses another task's folder: train.tsv is the name of many files."""
-  folder = file.parent.name
+  # Of test.tsv alone the folder is the one that we are in.
+  folder = (file if '://' in str(file) else file.resolve()).parent.name
   if folder in task.folders or not task.folders:
     return
   owners = [other for other in TASKS.values() if folder in other.folders]
@@ -176,11 +188,7 @@ def _not_found(task: examples.Task, source: str, split: str) -> str:
     + ''.join(f', {root / folder}' for folder in task.folders)
     + f'; expected the files of {task.title} ({task.url})'
   )
-  if not root.is_dir():
-    return f'{message}. There is no folder {root}'
-  there = sorted(path.name for path in root.iterdir())
-  shown = ', '.join(there[:12]) + (', ...' if there[12:] else '')
-  message += f'. The folder holds {shown or "nothing"}'
+  message += f'. {files.contents(root)}'
   others = [
     other.name
     for other in TASKS.values()

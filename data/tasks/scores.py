@@ -1,7 +1,7 @@
 """Scores of predictions as the official scorers compute them."""
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,31 +92,6 @@ def bootstrap(
     name: tuple(np.nanquantile(np.concatenate(value), ends).tolist())
     for name, value in values.items()
   }
-
-
-def glue_score(
-  scores: Mapping[str, Mapping[str, float]], *, exclude: Iterable[str] = ()
-) -> float:
-  """Returns GLUE's score: the mean over tasks of the mean of their metrics.
-
-  Args:
-    scores: task -> metric -> value. The benchmark has MNLI's two halves as
-      metrics of one task; the average of BERT's table 1 is over columns, each
-      half a task, QQP and MRPC by F1 and STS-B by Spearman alone.
-    exclude: tasks left out, as BERT's paper does with ('wnli',).
-
-  Raises:
-    ValueError: if no task is left or one has no metric.
-  """
-  excluded = set(exclude)
-  kept = {name: of for name, of in scores.items() if name not in excluded}
-  empty = [name for name, of in kept.items() if not of]
-  if empty or not kept:
-    raise ValueError(
-      f'found no score of {", ".join(empty) or "any task"}; expected one or '
-      'more of each'
-    )
-  return float(np.mean([np.mean(list(of.values())) for of in kept.values()]))
 
 
 def _measure(

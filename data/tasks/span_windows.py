@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from data import max_context
 from data.tasks.examples import SpanExample
 from data.tasks.features import (
   Features,
@@ -64,7 +65,7 @@ def encode(
       inexact += not is_exact(spans, answer, start, start + len(text))
     shift = len(question) + 2
     windows = _windows(len(ids), max_length - shift - 1, doc_stride)
-    owners = _owners(windows, len(ids))
+    owners = max_context.owners(windows, len(ids))
     for window, (begin, end) in enumerate(windows):
       rows.append((first, question, between, ids[begin:end], last))
       places.append((nowhere[:shift], spans[begin:end], nowhere[:1]))
@@ -152,18 +153,3 @@ def _windows(length: int, room: int, stride: int) -> list[tuple[int, int]]:
     if end == length:
       return windows
     begin += min(stride, room)
-
-
-def _owners(windows: Sequence[tuple[int, int]], length: int) -> np.ndarray:
-  """Returns which window speaks for each token, int64 [length].
-
-  The one with the highest min(tokens before, tokens after) + 0.01 x its length,
-  the first of equals (run_squad.py, `_check_is_max_context`).
-  """
-  if len(windows) == 1:
-    return np.zeros(length, np.int64)
-  begins, ends = np.array(windows).T[:, :, None]
-  places = np.arange(length)
-  before, after = places - begins, ends - 1 - places
-  score = np.minimum(before, after) + 0.01 * (ends - begins)
-  return np.where((before >= 0) & (after >= 0), score, -1).argmax(axis=0)

@@ -43,8 +43,9 @@ def rows(
           f'{where}, paragraph {j}', record, ('id', 'question')
         )
         place = f'{file}, question {record["id"]!r}'
+        files.text_of(place, record, 'question')
+        context = files.text_of(place, paragraph, 'context')
         answers = _answers(place, record)
-        context = paragraph['context']
         if any_case and answers is not None:
           answers = [_as_written(context, *answer) for answer in answers]
           if not answers:
@@ -69,6 +70,7 @@ def _answers(
     )
   for answer in answers:
     files.check_fields(where, answer, ('text', 'answer_start'))
+    files.text_of(where, answer, 'text')
     if type(answer['answer_start']) is not int:
       raise ValueError(
         f'{where}: found answer_start {answer["answer_start"]!r}, expected the '

@@ -11,7 +11,7 @@ from typing import Any
 
 from etils import epath
 
-from data.tasks import matching
+from data.tasks import checks, matching
 from data.tasks.examples import (
   ChoiceExample,
   Example,
@@ -46,8 +46,8 @@ _ENDINGS = {
 Pairs = list[tuple[Any, Prediction]]
 
 
-def check(task: Task, path: epath.PathLike) -> None:
-  """Refuses a path whose ending fits no format of the task.
+def check(task: Task, path: epath.PathLike, split: str) -> None:
+  """Refuses a path whose ending fits no format of the task or the split.
 
   Raises:
     ValueError: if so; it names the endings that fit.
@@ -57,6 +57,11 @@ def check(task: Task, path: epath.PathLike) -> None:
     raise ValueError(
       f'{path}: found the ending {epath.Path(path).suffix!r}, expected '
       f'{" or ".join(endings)} for the predictions of {task.name}'
+    )
+  if epath.Path(path).suffix == '.zip' and checks.is_labelled(split):
+    raise ValueError(
+      f'{path}: found answers of the split {split!r}, expected those of a test '
+      'set: the zip is for the leaderboard'
     )
 
 
@@ -94,7 +99,7 @@ def write(
       an answer is none of the task.
     OSError: if the file cannot be written.
   """
-  check(task, path)
+  check(task, path, split)
   path = epath.Path(path)
   pairs = list(
     zip(examples, matching.match(task, examples, predictions), strict=True)

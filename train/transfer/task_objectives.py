@@ -19,6 +19,7 @@ Array = jax.Array
 Batch = Mapping[str, Array]
 
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
+CHARACTERS = 'characters'  # the next one, where a batch has it
 
 
 def build_objective(task: Task, task_config: Any) -> Objective:
@@ -56,7 +57,9 @@ def build_objective(task: Task, task_config: Any) -> Objective:
 
   return Objective(
     transform=lambda host_batch, keys: dict(host_batch),
-    inputs=lambda batch: tuple(batch[name] for name in INPUTS),
+    inputs=lambda batch: tuple(
+      batch[name] for name in (*INPUTS, CHARACTERS) if name in batch
+    ),
     weights=weights,
     losses=losses,
     loss_names=names,

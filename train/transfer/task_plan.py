@@ -26,8 +26,9 @@ from train.reporting import say
 from train.transfer.task_job import DEV, TaskJob
 
 SELECT = ('best', 'last')
-# Beside `settings.FREE_KEYS`: how often, and how many at a time.
-FREE_KEYS = ('eval.global_batch',)
+# How often a model is scored decides which is kept, and when a run is over.
+FREE_KEYS = {*settings.FREE_KEYS, 'eval.global_batch'} - {'train.eval_every'}
+PATHS = ('data.source', 'data.tokenizer', 'init.weights')
 
 
 def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
@@ -66,10 +67,19 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
   for key in ('train_limit', 'eval_limit'):
     value = getattr(config.data, key)
     ensure(value is None or value > 0, f'data.{key}', 'a positive number')
-  for key in ('doc_stride', 'max_question', 'max_answer', 'n_best'):
+  for key in (
+    'doc_stride',
+    'max_question',
+    'max_answer',
+    'n_best',
+    'bilstm_dim',
+  ):
     ensure(getattr(task, key) > 0, f'task.{key}', 'a positive number')
   for key in ('lm_weight', 'soft_classes', 'bilstm_layers'):
     ensure(getattr(task, key) >= 0, f'task.{key}', '0 or more')
+  for key in ('dropout_rate', 'attention_dropout_rate'):
+    rate = getattr(config.model, key, 0.0)
+    ensure(0 <= rate < 1, f'model.{key}', 'a share in [0, 1)')
   known = (*heads.FEATURES, 'mix')
   ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')
   ensure(
@@ -97,20 +107,23 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
 
 
 def check_continuation(
-  config: ml_collections.ConfigDict, workdir: epath.Path, job: TaskJob
+  config: ml_collections.ConfigDict,
+  workdir: epath.Path,
+  planned: ml_collections.ConfigDict,
 ) -> None:
   """Refuses to go on with a run of another config.
+
+  Args:
+    config: as it was given.
+    workdir: of the run.
+    planned: the same with the model's sizes.
 
   Raises:
     ValueError: naming the keys that differ.
   """
   old = settings.read_workdir_config(workdir)
-  new = with_run_keys(job.config, config)
-  differing = settings.differing_keys(
-    settings.flatten(old), settings.flatten(new)
-  )
-  for key in FREE_KEYS:
-    differing.pop(key, None)
+  new = with_run_keys(planned, config)
+  differing = differing_keys(settings.flatten(old), settings.flatten(new))
   if differing:
     lines = [
       f'  {key}: {old!r} there, {new!r} here'
@@ -121,6 +134,28 @@ def check_continuation(
       + '\n'.join(lines)
       + '\nPass the same values, or another --workdir'
     )
+
+
+def differing_keys(
+  old: Mapping[str, Any], new: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+  """Returns {key: (old, new)} of two flat configs of tasks.
+
+  Free keys are left out, and paths that are written in two ways.
+  """
+  return {
+    key: (before, after)
+    for key, (before, after) in settings.differing_keys(
+      old, new, FREE_KEYS
+    ).items()
+    if key not in PATHS or _resolve(before) != _resolve(after)
+  }
+
+
+def _resolve(path: str | None) -> str | None:
+  if path is None or '://' in path:
+    return path
+  return str(epath.Path(path).expanduser().resolve())
 
 
 def with_run_keys(
@@ -146,7 +181,7 @@ def write_workdir(
     json.dumps(
       {
         'kind': 'fine-tuning',
-        'tokenizer': True,
+        'tokenizer': job.encoder.tokenizer is not None,
         'fields': opened.fields_beside(job.encoder.module),
         'labels': {str(i): name for i, name in enumerate(job.task.labels)},
       },
@@ -154,7 +189,8 @@ def write_workdir(
     )
     + '\n',
   )
-  job.encoder.tokenizer.save(workdir)
+  if job.encoder.tokenizer is not None:
+    job.encoder.tokenizer.save(workdir)
 
 
 def drop_later_models(kept: checkpoint.Checkpoints, first_step: int) -> None:
@@ -256,8 +292,16 @@ def evaluation_line(step: int, row: Mapping[str, float], task: Task) -> str:
   return f'step {step}: {DEV} {figures}'
 
 
-def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
-  """Prints a finished run's figures."""
+def print_results(
+  results: Mapping[str, Any], workdir: epath.PathLike, *, of_several: bool
+) -> None:
+  """Prints a finished run's figures.
+
+  Args:
+    results: of the run.
+    workdir: its own.
+    of_several: its model may be dropped for a better one.
+  """
   rows = []
   for name, value in results['metrics'].items():
     low, high = results['intervals'].get(name, (None, None))
@@ -275,6 +319,11 @@ def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
       say('\n' + ledger.sentence(spent))
   say(
     f'Everything is in {workdir}: results.json, predictions, curves.png,'
-    ' metrics.csv. To use the model: python -m train.predict'
-    f' {workdir} --input FILE --output FILE'
+    ' metrics.csv.'
+    + (
+      ''
+      if of_several
+      else ' To use the model: python -m train.predict'
+      f' {workdir} --input FILE --output FILE'
+    )
   )

@@ -178,7 +178,7 @@ def test_lengths_are_alike_in_a_batch():
     shapes[batch['tokens'].shape[1]] += 1
     real += batch['token_mask'].sum()
     padded += batch['token_mask'].size
-  assert set(shapes) <= {16, 24, 32, 48, 64, 96, 128}
+  assert set(shapes) <= {8, 12, 16, 24, 32, 48, 64, 96, 128}
   assert real / padded > 0.8
   # Long and short ones follow each other by chance.
   firsts = [
@@ -191,6 +191,17 @@ def test_lengths_are_alike_in_a_batch():
   assert next(make(features_of(9), max_length=60).eval_batches(4))[
     'tokens'
   ].shape == (4, 60)
+
+
+@pytest.mark.parametrize('count', [64, 70, 200])
+def test_epochs_of_a_small_set_do_not_meet_in_a_batch(count):
+  made = make(features_of(count))
+  for step in range(100):
+    batch = made.train_batch(step, ALL, 16, 0, 100)
+    if step * 16 // count == (step * 16 + 15) // count:  # of one epoch
+      assert len(set(numbers_of(batch))) == 16
+      epochs = set(batch['example_ids'] // count)
+      assert epochs == {step * 16 // count}
 
 
 @pytest.mark.parametrize('count,size', [(100, 16), (3, 8), (32, 16)])

@@ -207,10 +207,10 @@ def test_refusals(wordpiece):
     framing.encode(TEXT, [], trained('train:bytebpe:300'), 16)
   with pytest.raises(ValueError, match='gpt take a byte-pair encoding'):
     framing.encode(TEXT, [], wordpiece, 16, form='gpt')
-  with pytest.raises(ValueError, match="form 'elmo': expected one of bert"):
-    framing.encode(TEXT, [], wordpiece, 16, form='elmo')
+  with pytest.raises(ValueError, match="form 'lstm': expected one of bert"):
+    framing.encode(TEXT, [], wordpiece, 16, form='lstm')
   span = dataclasses.replace(TEXT, kind='span')
-  with pytest.raises(ValueError, match='task text: GPT, which reads from left'):
+  with pytest.raises(ValueError, match='task text: the form of gpt has no'):
     framing.encode(span, [], trained('train:bytebpe:300'), 16, form='gpt')
   two = [ChoiceExample('c1', 'a', '', ('b', 'c'), 0)]
   with pytest.raises(ValueError, match='example c1: found 2 choices, expected'):

@@ -200,14 +200,37 @@ def test_nothing_is_read_where_all_is_told():
     own.task(kind='classification', train='gone.tsv', dev='gone.tsv')
 
 
+def test_a_class_alone_is_refused(write):
+  train = write('train.jsonl', [{'sentence': 'A.', 'label': 'a'}])
+  with pytest.raises(
+    ValueError, match=r"found the labels \['a'\], expected two"
+  ):
+    own.task(kind='classification', train=train, dev=train)
+  task = own.task(
+    kind='classification', train=train, dev=train, labels=('a', 'b')
+  )
+  assert task.labels == ('a', 'b')
+
+
+def test_tags_of_json_begin_entities_as_those_in_columns(write):
+  train = write(
+    'train.jsonl', [{'words': ['In', 'Oslo'], 'tags': ['O', 'I-LOC']}]
+  )
+  task = own.task(
+    kind='tagging', train=train, dev=train, labels=('O', 'B-LOC', 'I-LOC')
+  )
+  (example,) = registry.load(task, '', 'dev')
+  assert example.tags == ('O', 'B-LOC')
+
+
 @pytest.mark.parametrize(
   'settings, message',
   [
-    ({'kind': 'parsing'}, "found the kind 'parsing', expected one of"),
-    ({'kind': 'span', 'dev': ''}, 'found no dev file, expected one'),
+    ({'kind': 'parsing'}, "own.kind='parsing': expected one of"),
+    ({'kind': 'span', 'dev': ''}, 'own.dev is empty: expected a file'),
     (
       {'kind': 'classification', 'text': ('a', 'b', 'c')},
-      "found the text fields ['a', 'b', 'c'], expected one or two",
+      "own.text=('a', 'b', 'c'): expected one field or two",
     ),
   ],
 )
@@ -235,6 +258,16 @@ def test_wrong_settings_are_refused(settings, message):
       'classification',
       '{"sentence": "A.", "label": 0.5}',
       'found the label 0.5, expected text or a whole number',
+    ),
+    (
+      'classification',
+      '{"sentence": "A.", "label": " "}',
+      'found an empty label, expected one',
+    ),
+    (
+      'tagging',
+      '{"words": ["word", "Oslo"], "tags": ["tag", "B-LOC"]}',
+      "found the tag 'tag', expected one of an entity, such as 'B-LOC'",
     ),
     (
       'regression',

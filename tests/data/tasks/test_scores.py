@@ -325,28 +325,6 @@ def test_intervals_of_ten_thousand_examples_take_seconds():
   assert time.process_time() - start < 10  # 2 s where the machine is free
 
 
-def test_glue_score():
-  values = {
-    'cola': {'matthews': 0.5},
-    'mrpc': {'f1': 0.9, 'accuracy': 0.8},
-    'wnli': {'accuracy': 0.6},
-  }
-  assert scores.glue_score(values) == pytest.approx((0.5 + 0.85 + 0.6) / 3)
-  without = scores.glue_score(values, exclude=('wnli',))
-  assert without == pytest.approx((0.5 + 0.85) / 2)
-  with pytest.raises(ValueError, match='no score of rte'):
-    scores.glue_score(values | {'rte': {}})
-  with pytest.raises(ValueError, match='no score of any task'):
-    scores.glue_score({})
-
-
-def test_glue_score_of_bert_base_as_published():
-  # Devlin et al. 2018, table 1: columns, without WNLI.
-  columns = (84.6, 83.4, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4)
-  values = {str(i): {'value': value} for i, value in enumerate(columns)}
-  assert round(scores.glue_score(values), 1) == 79.6
-
-
 def refused(message, examples, predictions, **fields):
   task = cases.task(
     **{

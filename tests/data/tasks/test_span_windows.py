@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import squad_json
 
+from data import max_context
 from data.tasks import framing, span_windows
 from data.tasks.examples import SpanExample, Task
 
@@ -96,7 +97,7 @@ def test_windows_cover_the_text(length, room, stride):
   assert windows[0][0] == 0 and windows[-1][1] == length
   for (a, b), (c, _) in zip(windows, windows[1:], strict=False):
     assert c == a + min(stride, room) and b == a + room >= c
-  owners = span_windows._owners(windows, length).tolist()
+  owners = max_context.owners(windows, length).tolist()
   assert owners == [owner(windows, place) for place in range(length)]
 
 

@@ -47,11 +47,10 @@ def read_tsv(text):
     ('sst2', ('0', '1'), 'test', 'SST-2.tsv', '01'),
     ('mrpc', ('0', '1'), 'test', 'MRPC.tsv', '01'),
     ('qqp', ('different', 'same'), 'test', 'QQP.tsv', '01'),
-    ('wnli', ('0', '1'), 'dev', 'WNLI.tsv', '01'),
+    ('wnli', ('0', '1'), 'test', 'WNLI.tsv', '01'),
     ('qnli', ENTAILMENT, 'test', 'QNLI.tsv', ENTAILMENT),
     ('rte', ENTAILMENT, 'test', 'RTE.tsv', ENTAILMENT),
     ('mnli', NLI, 'test', 'MNLI-m.tsv', NLI),
-    ('mnli', NLI, 'dev', 'MNLI-m.tsv', NLI),
     ('mnli', NLI, 'test_matched', 'MNLI-m.tsv', NLI),
     ('mnli', NLI, 'test_mismatched', 'MNLI-mm.tsv', NLI),
     ('mnli', NLI, 'diagnostic', 'AX.tsv', NLI),
@@ -343,9 +342,15 @@ def test_jsonl_of_every_kind(tmp_path):
 def test_endings_that_fit_no_format(tmp_path, submission, name, expected):
   task = glue('rte', submission=submission)
   with pytest.raises(ValueError, match=f'{name}: found the ending {expected}'):
-    submissions.check(task, tmp_path / name)
+    submissions.check(task, tmp_path / name, 'test')
   with pytest.raises(ValueError, match='predictions of rte'):
     submissions.write(task, 'test', [], [], tmp_path / name)
+
+
+def test_the_zip_takes_test_sets_alone(tmp_path):
+  with pytest.raises(ValueError, match="found answers of the split 'dev'"):
+    submissions.check(glue('rte'), tmp_path / 'RTE.zip', 'dev')
+  submissions.check(glue('rte'), tmp_path / 'RTE.tsv', 'dev')
 
 
 def test_a_file_is_the_old_one_or_whole(tmp_path, monkeypatch):

@@ -44,7 +44,7 @@ RTE = 'index\tsentence1\tsentence2\tlabel\n'
     (
       'rte',
       RTE.replace('\t', ','),
-      '. The columns of a .tsv file are separated by tabs',
+      '. Columns are separated by tabs, or in a file that is named .csv by',
     ),
     (
       'rte',

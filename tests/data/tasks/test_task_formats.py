@@ -528,3 +528,16 @@ def test_files_may_be_compressed(tmp_path):
   file.write_bytes(gzip.compress(table('sentence|label', 'good|1').encode()))
   found = registry.find('sst2').read(epath.Path(file), 'train')
   assert found == [examples.TextExample('0', ('good',), '1')]
+
+
+@pytest.mark.parametrize(
+  ('name', 'file', 'split'),
+  [
+    ('mnli', 'test_mismatched.tsv', 'test_mismatched'),
+    ('mnli', 'diagnostic.tsv', 'diagnostic'),
+    ('squad1', 'dev-v1.1.json', 'dev'),
+    ('rte', 'mine.tsv', None),
+  ],
+)
+def test_official_files_tell_their_split(name, file, split):
+  assert registry.split_of(registry.find(name), f'anywhere/{file}') == split

@@ -3,6 +3,7 @@
 import argparse
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -91,7 +92,9 @@ def test_outputs_that_do_not_fit_are_refused_before_compute(
   assert not list(tmp_path.iterdir())
 
 
-def test_inputs_that_do_not_fit_are_refused(members, own_set, run_of, tmp_path):
+def test_inputs_that_do_not_fit_are_refused(
+  members, own_set, run_of, tmp_path, monkeypatch
+):
   _, workdirs = members
   file = tmp_path / 'sets.jsonl'
   file.write_text('{"text": "the list"}\n{"words": ["a"]}\n')
@@ -111,14 +114,17 @@ def test_inputs_that_do_not_fit_are_refused(members, own_set, run_of, tmp_path):
   (other / 'test.tsv').write_bytes(test)
   with pytest.raises(ValueError, match="the folder of the task 'mrpc'"):
     predict.predict([workdir], read(other / 'test.tsv'))
+  monkeypatch.chdir(other)
+  with pytest.raises(ValueError, match="the folder of the task 'mrpc'"):
+    predict.predict([workdir], read('test.tsv'))
 
 
 def test_members_that_differ_are_refused(members, own_set, run_of):
   _, workdirs = members
   for kind, message in (
-    ('rte', 'the task is rte there, own in the other'),
+    ('rte', 'the task is own in the first, rte in the second'),
     ('own pairs', 'the labels is'),
-    ('own scores', 'the kind is regression there, classification'),
+    ('own scores', 'the kind is classification in the first, regression'),
   ):
     _, workdir, _ = run_of(kind)
     with pytest.raises(ValueError, match=message):
@@ -126,16 +132,18 @@ def test_members_that_differ_are_refused(members, own_set, run_of):
 
 
 def test_workdirs_that_answer_nothing_are_refused(
-  make_config, small_config, tmp_path, monkeypatch
+  make_config, small_config, small_bert, run_of, tmp_path, monkeypatch
 ):
   with pytest.raises(FileNotFoundError, match='no workdir'):
-    predict.open_predictor(tmp_path / 'none')
+    predict.open_member(tmp_path / 'none')
   pretraining = tmp_path / 'pretraining'
   with checkpoint.Checkpoints(pretraining, keep=1) as checkpoints:
     checkpoints.save(2, {'params': {'a': np.zeros(1)}})
   (pretraining / 'config.json').write_text(settings.as_json(small_config()))
   with pytest.raises(ValueError, match='taught no task'):
-    predict.open_predictor(pretraining)
+    predict.open_member(pretraining)
+  with pytest.raises(ValueError, match='taught no task'):
+    predict.open_member(small_bert)
   with pytest.raises(ValueError, match='no fine-tuning'):
     finetune.train(make_config(), pretraining)
   unfinished = tmp_path / 'unfinished'
@@ -144,7 +152,17 @@ def test_workdirs_that_answer_nothing_are_refused(
     with pytest.raises(processes.Preempted):
       finetune.train(make_config(train__num_epochs=1.0), unfinished)
   with pytest.raises(FileNotFoundError, match='not finished'):
-    predict.open_predictor(unfinished)
+    predict.open_member(unfinished)
+
+
+def test_a_model_that_a_sweep_dropped_is_missed_by_name(run_of, tmp_path):
+  _, workdir, _ = run_of('own scores')
+  without = tmp_path / 'run'
+  shutil.copytree(
+    workdir, without, ignore=shutil.ignore_patterns(finetune.MODEL_FOLDER)
+  )
+  with pytest.raises(FileNotFoundError, match='a sweep keeps the model of its'):
+    predict.open_member(without)
 
 
 def test_sets_that_were_moved_are_not_needed(run_of, tmp_path):

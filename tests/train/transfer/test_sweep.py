@@ -103,6 +103,15 @@ def test_another_config_is_refused(swept, make_config):
     sweep.run(other, workdir, seeds=SEEDS, grid=GRID)
 
 
+def test_settings_that_do_not_fit_the_weights_are_refused_at_first(
+  config, tmp_path
+):
+  grid = {'task.max_length': [16, 4096]}
+  with pytest.raises(ValueError, match='task.max_length=4096: expected 8 to'):
+    sweep.run(config, tmp_path, grid=grid)
+  assert not list(tmp_path.iterdir())
+
+
 def test_what_a_killed_sweep_left_is_cleared(swept, config, tmp_path):
   workdir, summary = swept
   copy = tmp_path / 'copy'

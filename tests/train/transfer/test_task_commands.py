@@ -87,14 +87,16 @@ def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
   assert report._seconds_left(rows[:2], config) is not None
 
 
-def test_what_a_run_prints(run_of, capsys):
+def test_what_a_run_prints(run_of, tmp_path, capsys):
   config, workdir, results = run_of('squad2')
+  finetune.train(config, tmp_path / 'plan', dry_run=True)
+  printed = capsys.readouterr().err
+  windows = printed.split('dev       12 examples in ')[1].split()[0]
+  assert int(windows) > 12
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(finetune.task_job.TaskJob, 'begin', None)
     finetune.train(config, workdir)
   printed = capsys.readouterr().err
-  windows = printed.split('dev       12 examples in ')[1].split()[0]
-  assert int(windows) > 12
   f1 = results['metrics']['eval/squad2/f1']
   assert f'squad2/f1            {f1:.4f}' in printed
   assert f'python -m train.predict {workdir}' in printed

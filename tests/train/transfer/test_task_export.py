@@ -30,7 +30,8 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
     tmp_path / 'exported', output_loading_info=True
   )
   assert not any(found.values()), found
-  job, params, facts = predict.open_predictor(workdir)
+  _, job, found, facts = predict.open_member(workdir)
+  params = found.load(found.on_one_device())
   if facts['labels']:
     names = [theirs.config.id2label[i] for i in range(len(facts['labels']))]
     assert names == facts['labels']

@@ -1,4 +1,4 @@
-"""Learning rates of fine-tuning, against the released formulas."""
+"""Learning rates, against the released formulas; and which runs may go on."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 
 from train import settings
 from train.settings import Phase
-from train.transfer import task_job
+from train.transfer import task_job, task_plan
 
 
 def rates_of(arg, steps):
@@ -37,3 +37,21 @@ def test_berts_warm_up_replaces_the_decay(steps):
   np.testing.assert_allclose(
     rates_of('task=mrpc', steps), expected, rtol=1e-5, atol=1e-12
   )
+
+
+def test_when_two_configs_are_the_same(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  old = {
+    'data.source': 'glue',
+    'init.weights': 'gs://bucket/w',
+    'eval.global_batch': 8,
+    'train.platform': 'cpu',
+    'train.eval_every': 4,
+  }
+  same = old | {'data.source': str(tmp_path / 'glue'), 'eval.global_batch': 64}
+  assert not task_plan.differing_keys(old, same | {'train.platform': 'tpu'})
+  # It decides which model is the best.
+  assert task_plan.differing_keys(old, old | {'train.eval_every': 8}) == {
+    'train.eval_every': (4, 8)
+  }
+  assert task_plan.differing_keys(old, old | {'data.source': '../glue'})

@@ -1,5 +1,6 @@
 """That Hugging Face's Trainer learns our tasks, by our recipe."""
 
+import dataclasses
 import json
 import os
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 
 from configs.tables import sesame_transfer
-from data.tasks import registry
+from data import pipeline, tokenization
+from data.tasks import batches, framing, registry
 from data.tasks.examples import SpanExample, TaggedExample, TextExample, evenly
 from train import settings, tuning_rivals, tuning_rows
 
@@ -32,7 +34,9 @@ def test_a_recipe_is_run_once_and_its_scores_are_kept(
 ):
   monkeypatch.setattr(os, 'cpu_count', lambda: 1)
   read = registry.load
-  monkeypatch.setattr(registry, 'load', lambda *args: evenly(read(*args), 8))
+  monkeypatch.setattr(
+    registry, 'load', lambda *args, limit=None: evenly(read(*args), 8)
+  )
   monkeypatch.setitem(tuning_rivals.RECIPES, 'rte', SMALL)
   output = tmp_path / 'runs.json'
   arguments = (['rte'], str(sesame_data), str(small_bert), 1, output)
@@ -42,6 +46,12 @@ def test_a_recipe_is_run_once_and_its_scores_are_kept(
   assert 0 <= entry['metrics']['dev/accuracy'] <= 1
   monkeypatch.setattr(tuning_rivals, 'run', None)
   tuning_rivals.run_all(*arguments)
+  changed = dataclasses.replace(SMALL, learning_rate=1e-5)
+  monkeypatch.setitem(tuning_rivals.RECIPES, 'rte', changed)
+  with pytest.raises(ValueError, match='rte, seed 0 was run with recipe'):
+    tuning_rivals.run_all(*arguments)
+  with pytest.raises(FileNotFoundError, match='there is no such folder'):
+    tuning_rivals.run_all(*arguments[:4], tmp_path / 'none' / 'runs.json')
   with pytest.raises(ValueError, match='found no recipe'):
     tuning_rivals.run_all(['race'], *arguments[1:])
 
@@ -131,6 +141,31 @@ def test_labels_are_numbers_of_ours(tokenizer):
   assert tokenizer.decode(row['input_ids']) == (
     '[CLS] it rains. [SEP] it is wet. [SEP]'
   )
+
+
+@pytest.mark.parametrize('name', ['mrpc', 'panx_en', 'squad1'])
+def test_both_read_the_same_batches(sesame_data, tokenizer, name):
+  task = registry.find(name)
+  recipe = dataclasses.replace(
+    tuning_rivals.RECIPES[name], num_epochs=3, batch_size=8
+  )
+  examples = registry.load(task, str(sesame_data), 'train', limit=150)
+  encoded = tuning_rows.encode(task, examples, tokenizer, recipe.max_length)
+  rows = [row for row, _ in encoded]
+  steps = tuning_rivals._count_steps(recipe, len(rows))
+  theirs = tuning_rivals._in_our_order(rows, recipe, 5)
+  assert len(theirs) == 8 * steps
+  folder = tokenizer.name_or_path
+  features = framing.encode(
+    task, examples, tokenization.load(folder), recipe.max_length
+  )
+  ours = batches.Batches(features, pad_id=0, max_length=recipe.max_length)
+  for step in range(steps):
+    batch = ours.train_batch(step, pipeline.ALL_ROWS, 8, 5, steps)
+    read = zip(batch['tokens'], batch['token_mask'], strict=True)
+    assert [ids[mask].tolist() for ids, mask in read] == [
+      row['input_ids'] for row in theirs[8 * step : 8 * step + 8]
+    ]
 
 
 def test_an_epoch_of_each_can_be_timed_again_and_again(

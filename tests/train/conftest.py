@@ -11,11 +11,14 @@ def write_config(tmp_path):
   """Returns a function config -> the file of it, as a user would write one."""
 
   def write(config):
+    made = 'base.get_config()'
+    if 'own' in config:
+      made = "transfer.get_config('task=own')"
     path = tmp_path / 'small.py'
     path.write_text(
-      'from configs import base\n\n\n'
+      'from configs import base, transfer\n\n\n'
       'def get_config():\n'
-      '  config = base.get_config()\n'
+      f'  config = {made}\n'
       f'  config.update_from_flattened_dict({settings.flatten(config)!r})\n'
       '  return config.lock()\n'
     )

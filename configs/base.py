@@ -229,7 +229,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   own = config.own
   # classification, regression, choice, tagging or span
   own.kind = placeholder(str)
-  # Files in data.source: .jsonl; .csv with a header; all others have tabs.
+  # Files in data.source, .gz or not: .jsonl; .csv with a header; else tabs.
   own.train = 'train.jsonl'
   own.dev = 'dev.jsonl'  # to choose by
   own.test = placeholder(str)  # to score at the end; may be without labels

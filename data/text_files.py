@@ -26,12 +26,17 @@ class BinaryFileError(ValueError):
   """The file is not text."""
 
 
-def is_jsonl(path: epath.Path) -> bool:
-  """True for names that end in .jsonl, compressed or not."""
-  name = path.name
+def ending(path: epath.Path) -> str:
+  """Returns how a name ends below its compression, in small letters: '.csv'."""
+  name = path.name.lower()
   for suffix in COMPRESSED:
     name = name.removesuffix(suffix)
-  return name.endswith('.jsonl')
+  return os.path.splitext(name)[1]
+
+
+def is_jsonl(path: epath.Path) -> bool:
+  """True for names that end in .jsonl, compressed or not."""
+  return ending(path) == '.jsonl'
 
 
 def size_and_time(path: epath.Path) -> tuple[int, int]:

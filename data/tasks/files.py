@@ -102,7 +102,7 @@ def _check_titles(
   if not missing:
     return
   hint = ''
-  is_csv = file.suffix.lower() == '.csv'
+  is_csv = text_files.ending(file) == '.csv'
   if len(titles) == 1 and titles[0].startswith('{'):
     hint = '. A file with a JSON object a line is named .jsonl'
   elif len(titles) == 1 and is_csv and any(mark in titles[0] for mark in '\t;'):

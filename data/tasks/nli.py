@@ -54,7 +54,7 @@ def _scitail_rows(
   file: epath.Path, split: str
 ) -> Iterator[tuple[str, examples.TextExample]]:
   """SciTail: the release's two formats, or columns with titles."""
-  if file.suffix == '.txt' or text_files.is_jsonl(file):
+  if text_files.ending(file) in ('.txt', '.jsonl'):
     found = _scitail_records(file)
   elif 'hypothesis' in files.header_of(file):
     found = glue.rows(file, split, texts=('premise', 'hypothesis'))

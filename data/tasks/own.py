@@ -213,7 +213,7 @@ def _records(
     for line, record in files.read_jsonl(file, fields):
       yield f'{file}, line {line:,}', record
     return
-  is_csv = file.suffix.lower() == '.csv'
+  is_csv = text_files.ending(file) == '.csv'
   titles = (files.csv_header_of if is_csv else files.header_of)(file)
   columns = tuple(dict.fromkeys((*fields, *titles)))
   if is_csv:

@@ -1,6 +1,8 @@
 """Tasks of one's own files, from settings alone."""
 
+import gzip
 import json
+import pathlib
 
 import pytest
 
@@ -96,6 +98,11 @@ def test_a_table_in_the_quotes_of_csv_is_refused(write):
     own.task(kind='classification', train=quoted, dev=quoted)
   comma = write('train.csv', text.replace('\t', ',').replace(' "so"', ''))
   task = own.task(kind='classification', train=comma, dev=comma)
+  assert registry.load(task, '', 'dev')[1].texts == ('He said "no".',)
+  content = pathlib.Path(comma).read_bytes()
+  packed = pathlib.Path(write('train.CSV.gz', ''))
+  packed.write_bytes(gzip.compress(content))
+  task = own.task(kind='classification', train=str(packed), dev=str(packed))
   assert registry.load(task, '', 'dev')[1].texts == ('He said "no".',)
 
 

@@ -166,7 +166,11 @@ def glue_file(task: Task, split: str) -> str:
 
 
 def _glue(task: Task, pairs: Pairs) -> str:
-  """Classes as words or numbers, as the task has them; scores from 0 to 5."""
+  """Classes as words or numbers, as the task has them; scores from 0 to 5.
+
+  A score beyond that is cut, unlike in evaluation, which scores what the model
+  says, as Hugging Face's run_glue does: Pearson may differ in the fourth digit.
+  """
 
   def shown(answer: str | float) -> str:
     if task.kind == 'regression':

@@ -1,5 +1,6 @@
 """The processes of a run, one a host, all started with the same command."""
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -87,7 +88,9 @@ def join(
   finally:
     alarm.cancel()
   if _client() is not None:
-    threading.Thread(target=_listen, daemon=True).start()
+    listener = threading.Thread(target=_listen, daemon=True)
+    listener.start()
+    atexit.register(_stop_listening, listener)
 
 
 def _stop_waiting(seconds: float) -> NoReturn:
@@ -229,7 +232,8 @@ def _listen() -> None:
   client, here = _client(), distributed.global_state
   with contextlib.suppress(jax.errors.JaxRuntimeError):
     while not (failed := client.key_value_dir_get(_FAILED)):
-      time.sleep(_LISTEN_SECONDS)
+      if _leaving.wait(_LISTEN_SECONDS):
+        return
     # An error that all meet is told by each in its own words.
     if _leaving.wait(2 * _LISTEN_SECONDS):
       return
@@ -237,6 +241,12 @@ def _listen() -> None:
     process = key.rpartition('/')[2]
     if int(process) != here.process_id:
       _end(f'{told}\n(told by process {process} of {here.num_processes})')
+
+
+def _stop_listening(listener: threading.Thread) -> None:
+  """Waits for it: coming back from JAX while Python ends, it would abort."""
+  _leaving.set()
+  listener.join(_HEARD_SECONDS)
 
 
 def _end(message: str) -> NoReturn:

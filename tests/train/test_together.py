@@ -130,6 +130,27 @@ command.run(lambda: processes.join(
 """
 
 
+def test_processes_that_listen_without_a_pause_end_as_they_say():
+  program = (
+    'import sys\n'
+    'from train import processes\n'
+    'processes._LISTEN_SECONDS = 0\n'
+    "processes.join('cpu', sys.argv[1], 2, int(sys.argv[2]))\n"
+    'import jax\n'
+    'jax.device_count()\n'  # waits for the other
+    'sys.exit(75)\n'
+  )
+  for _ in range(3):
+    ended = end(
+      start(
+        lambda coordinator, i: ['-c', program, coordinator, str(i)],
+        num_processes=2,
+        devices=1,
+      )
+    )
+    assert [code for code, *_ in ended] == [75, 75], ended
+
+
 @pytest.mark.parametrize('process', ['0', '1'])
 def test_a_process_that_never_comes_is_told(process):
   done = subprocess.run(

@@ -132,22 +132,18 @@ command.run(lambda: processes.join(
 
 def test_processes_that_listen_without_a_pause_end_as_they_say():
   program = (
-    'import sys\n'
-    'from train import processes\n'
-    'processes._LISTEN_SECONDS = 0\n'
-    "processes.join('cpu', sys.argv[1], 2, int(sys.argv[2]))\n"
-    'import jax\n'
-    'jax.device_count()\n'  # waits for the other
-    'sys.exit(75)\n'
+    'from train import processes; processes._LISTEN_SECONDS = 0'
+    + JOIN
+    + 'import jax; jax.device_count()\n'  # waits for the other
+    + 'sys.exit(75)'
   )
   for _ in range(3):
-    ended = end(
-      start(
-        lambda coordinator, i: ['-c', program, coordinator, str(i)],
-        num_processes=2,
-        devices=1,
-      )
+    children = start(
+      lambda coordinator, i: ['-c', program, coordinator, str(i), '60'],
+      num_processes=2,
+      devices=1,
     )
+    ended = end(children)
     assert [code for code, *_ in ended] == [75, 75], ended
 
 

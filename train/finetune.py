@@ -111,6 +111,7 @@ def train(
       stack.enter_context(plan.sole_writer(workdir))
       task_plan.write_workdir(config, workdir, job)
     plan.check_shared(workdir)
+    task_plan.check_same(job, saved)
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(checkpoint.Checkpoints(workdir, keep=1))
     kept = stack.enter_context(
@@ -123,6 +124,8 @@ def train(
       say(f'Continuing after step {saved} of {checkpoints.folder}.')
     else:
       train_state = job.begin(seed)
+      if job.encoder.weights is not None:  # each process read them itself
+        processes.check_same(state.checksums(train_state.params))
     first_step = saved or 0
     task_plan.drop_later_models(kept, first_step)
     stack.enter_context(

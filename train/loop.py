@@ -140,6 +140,8 @@ def train(
         params = initial.load(
           beginning, model, store.tokenizer, train_state.params
         )
+        # Each process read them itself.
+        processes.check_same(state.checksums(params))
         train_state = train_state.replace(params=params)
     first_step = saved or 0
     stack.enter_context(

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import jax
 import numpy as np
@@ -128,6 +129,31 @@ def test_it_stops_where_numbers_end(make_config, tmp_path):
   with pytest.raises(FloatingPointError, match='step'):
     finetune.train(config, tmp_path / 'run')
   assert not (tmp_path / 'run' / 'results.json').exists()
+
+
+def test_processes_compare_what_they_read(
+  make_config, own_set, tmp_path, monkeypatch
+):
+  told = []
+
+  def gather(text):
+    """The other process has another dev set, of the same size."""
+    if 'the examples of dev' not in text:
+      return [text, text]
+    told.append(json.loads(text))
+    return [text, json.dumps(told[0] | {'the examples of dev': 'another'})]
+
+  monkeypatch.setattr(processes, 'gather', gather)
+  with pytest.raises(ValueError, match=r'differ:\n  the examples of dev: '):
+    finetune.train(make_config(), tmp_path / 'run')
+  other = shutil.copytree(own_set, tmp_path / 'set')
+  text = (other / 'dev.jsonl').read_text()
+  (other / 'dev.jsonl').write_text(text.replace('good', 'bad', 1))
+  with pytest.raises(ValueError, match='the examples of dev'):
+    finetune.train(make_config(data__source=str(other)), tmp_path / 'other')
+  here, there = told
+  differing = {name for name in here if here[name] != there[name]}
+  assert differing == {'the examples of dev'}
 
 
 def test_seeds_share_what_is_compiled(make_config, tmp_path):

@@ -221,7 +221,7 @@ def test_other_models_are_refused_before_a_store_is_built(
     loop.train(config, tmp_path / 'workdir')
   assert not (tmp_path / 'none').exists()
   config = bert_config(init__weights=str(tmp_path / 'nowhere'))
-  with pytest.raises(FileNotFoundError, match='neither a workdir'):
+  with pytest.raises(FileNotFoundError, match='no such file or folder'):
     loop.train(config, tmp_path / 'workdir')
 
 

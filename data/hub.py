@@ -73,14 +73,15 @@ def find(
         f'{text}: expected {SCHEME}ORGANISATION/MODEL, such as'
         f' {SCHEME}google-bert/bert-base-uncased'
       )
-    return _fetch(name, formats)
+    return _fetch(name, formats, text)
   path = epath.Path(weights).expanduser()
   if path.exists():
     return path
   name = _name(text)
   if name is None or _may_be_path(name, path):
     raise FileNotFoundError(_missing(text, path, name))
-  return _fetch(name, formats)
+  asked = f'{name}: there is no such path in {os.getcwd()}; as a name on'
+  return _fetch(name, formats, f'{asked} Hugging Face it')
 
 
 def _name(weights: str) -> str | None:
@@ -122,13 +123,16 @@ def _missing(text: str, path: epath.Path, name: str | None) -> str:
   )
 
 
-def _fetch(name: str, formats: Sequence[Sequence[str]]) -> epath.Path:
+def _fetch(
+  name: str, formats: Sequence[Sequence[str]], asked: str
+) -> epath.Path:
   """Returns the folder of a name in the cache, filled if need be.
 
   Args:
     name: ORGANISATION/MODEL.
     formats: the files of weights, as in `FORMATS`, the first that is there;
       none where only the vocabulary is needed.
+    asked: how the name was given, to begin a message with.
   """
   cause, without_vocabulary = None, None
   for cached in (True, False):
@@ -162,8 +166,7 @@ def _fetch(name: str, formats: Sequence[Sequence[str]]) -> epath.Path:
   if without_vocabulary is not None:
     return without_vocabulary
   raise FileNotFoundError(
-    f'{name}: there is no such path in {os.getcwd()}; as a name on Hugging Face'
-    f' it is not in the cache {constants.HF_HUB_CACHE} and could not be'
+    f'{asked} is not in the cache {constants.HF_HUB_CACHE} and could not be'
     f' downloaded: {cause}.'
     f' Where there is a network, run `hf download {name} --local-dir FOLDER`,'
     ' copy that folder here and give its path'

@@ -36,6 +36,7 @@ __all__ = [
   'Tokenizer',
   'WordPiece',
   'Words',
+  'has_vocabulary',
   'inherited_ids',
   'load',
   'train',
@@ -173,6 +174,15 @@ def load(
   return bpe.load_bpe(
     vocab_file, merges_file, words=_settings(vocab_file.parent).get('words')
   )
+
+
+def has_vocabulary(folder: epath.PathLike) -> bool:
+  """Returns whether a folder holds a vocabulary, damaged or half of one too."""
+  try:
+    _find(epath.Path(folder))
+  except FileNotFoundError:
+    return False
+  return True
 
 
 def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:

@@ -199,3 +199,5 @@ def test_no_network_is_told_with_a_cure(cache):
     f'hf download {NAME} --local-dir FOLDER',
   ):
     assert part in str(error.value)
+  with pytest.raises(FileNotFoundError, match=f'^hf://{NAME} is not in the ca'):
+    hub.find(f'hf://{NAME}')

@@ -28,7 +28,8 @@ def get_config() -> ml_collections.ConfigDict:
   config.data = ml_collections.ConfigDict()
   data = config.data
   data.source = 'manual'  # manual, a path, a glob, or tfds:NAME
-  data.tokenizer = 'train:wordpiece:6000'  # or a vocab.txt, or a folder
+  # Or a vocab.txt, or a folder: that of init.weights, where they lack theirs.
+  data.tokenizer = 'train:wordpiece:6000'
   # The token store, taken as it is where it stands; else it is built there
   # from source and tokenizer, by default under runs/stores.
   data.folder = placeholder(str)

@@ -1,12 +1,15 @@
 """Where weights lie: a path, or a name on Hugging Face's hub.
 
 A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased, or one of
-those that were known before organisations were: bert-base-uncased, gpt2. What
-the cache of huggingface_hub holds is used as it is, so that a run goes on where
-there is no network; else the few files that we read are downloaded into it.
+those that were known before organisations were: bert-base-uncased, gpt2. A name
+that may be a misspelt path as well (runs/bert, or one below a folder that is
+here) is refused: hf://ORGANISATION/MODEL asks for the hub whatever is here.
+Files in the cache of huggingface_hub are used as they are, so that a run goes
+on where there is no network; else the few files that we read are downloaded.
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 
@@ -18,6 +21,14 @@ from huggingface_hub import constants
 OLD_NAMES = (
   (r'bert-(base|large)-[\w-]+', 'google-bert'),
   (r'gpt2(-medium|-large|-xl)?|openai-gpt', 'openai-community'),
+)
+SCHEME = 'hf://'  # before a name
+# What the README and our defaults call folders of runs and of token stores.
+OUR_FOLDERS = ('runs', 'stores')
+# Of files, which no model's name ends with.
+FILE_ENDINGS = tuple(
+  '.bin .bpe .csv .gz .h5 .hdf5 .index .json .jsonl .model .npy .npz .pt .pth'
+  ' .safetensors .tsv .txt .vocab .xz .zip .zst'.split()
 )
 SETTINGS = (
   'config.json',
@@ -38,26 +49,39 @@ def find(
 ) -> epath.Path:
   """Returns the path of weights that are given by path or by name.
 
-  A path that exists is never taken for a name, and neither is one below a
-  folder that exists.
+  A path that exists is never taken for a name, and neither is one that looks
+  like a path of ours, see `_may_be_path`.
 
   Args:
-    weights: a path, local or remote; or a name.
+    weights: a path, local or remote; or a name, with or without `SCHEME`.
     vocabulary_only: where a name's weights are not needed.
 
   Returns:
-    The path, which may not exist; of a name its folder in the cache.
+    The path, which exists; of a name its folder in the cache.
 
   Raises:
-    FileNotFoundError: if a name is neither in the cache nor can be downloaded.
+    FileNotFoundError: if there is no such path, or if a name is neither in the
+      cache nor can be downloaded.
+    ValueError: if there is no name after `SCHEME`.
   """
+  formats = ((),) if vocabulary_only else FORMATS
+  text = str(weights)
+  if text.startswith(SCHEME):
+    name = _name(text.removeprefix(SCHEME))
+    if name is None:
+      raise ValueError(
+        f'{text}: expected {SCHEME}ORGANISATION/MODEL, such as'
+        f' {SCHEME}google-bert/bert-base-uncased'
+      )
+    return _fetch(name, formats, text)
   path = epath.Path(weights).expanduser()
-  name = _name(str(weights))
-  if (
-    name is None or path.exists() or ('/' in str(path) and path.parent.exists())
-  ):
+  if path.exists():
     return path
-  return _fetch(name, ((),) if vocabulary_only else FORMATS)
+  name = _name(text)
+  if name is None or _may_be_path(name, path):
+    raise FileNotFoundError(_missing(text, path, name))
+  asked = f'{name}: there is no such path in {os.getcwd()}; as a name on'
+  return _fetch(name, formats, f'{asked} Hugging Face it')
 
 
 def _name(weights: str) -> str | None:
@@ -69,15 +93,48 @@ def _name(weights: str) -> str | None:
   return weights if is_name else None
 
 
-def _fetch(name: str, formats: Sequence[Sequence[str]]) -> epath.Path:
+def _may_be_path(name: str, path: epath.Path) -> bool:
+  """Returns whether a name that is no path here may have been meant as one.
+
+  Args:
+    name: ORGANISATION/MODEL.
+    path: as it was given; without a slash it is an old name, and no path.
+  """
+  return '/' in str(path) and (
+    path.parent.exists()
+    or path.parent.name in OUR_FOLDERS
+    or name.endswith(FILE_ENDINGS)
+  )
+
+
+def _missing(text: str, path: epath.Path, name: str | None) -> str:
+  """Returns the message for a path that does not exist.
+
+  Args:
+    text: as it was given.
+    path: the same.
+    name: the name on the hub that it may have been meant as.
+  """
+  where = '' if path.is_absolute() or '://' in text else f' in {os.getcwd()}'
+  hub = f'{SCHEME}{name or "ORGANISATION/MODEL"}'
+  return (
+    f'{text}: there is no such file or folder{where}; a model on Hugging'
+    f" Face's hub is asked for by {hub}"
+  )
+
+
+def _fetch(
+  name: str, formats: Sequence[Sequence[str]], asked: str
+) -> epath.Path:
   """Returns the folder of a name in the cache, filled if need be.
 
   Args:
     name: ORGANISATION/MODEL.
     formats: the files of weights, as in `FORMATS`, the first that is there;
       none where only the vocabulary is needed.
+    asked: how the name was given, to begin a message with.
   """
-  cause = None
+  cause, without_vocabulary = None, None
   for cached in (True, False):
     for weights in formats:
       try:
@@ -94,27 +151,42 @@ def _fetch(name: str, formats: Sequence[Sequence[str]]) -> epath.Path:
         text = str(error).strip().partition('\n')[0]
         cause = f'{type(error).__name__}: {text}'
         continue
-      if _is_whole(folder, *weights):
+      if _has_vocabulary(folder) and _has_weights(folder, *weights):
         return folder
+      if weights and _has_weights(folder, *weights):
+        # Published so, unless the rest of it can be downloaded.
+        without_vocabulary = without_vocabulary or folder
+        if not cached:
+          break
       found = sorted(file.name for file in folder.iterdir())
       cause = (
         f'{folder} holds {", ".join(found) or "nothing"}, expected config.json,'
         ' a vocabulary and model.safetensors or pytorch_model.bin'
       )
+  if without_vocabulary is not None:
+    return without_vocabulary
   raise FileNotFoundError(
-    f'{name}: there is no such path; as a name on Hugging Face it is not in'
-    f' the cache {constants.HF_HUB_CACHE} and could not be downloaded: {cause}.'
+    f'{asked} is not in the cache {constants.HF_HUB_CACHE} and could not be'
+    f' downloaded: {cause}.'
     f' Where there is a network, run `hf download {name} --local-dir FOLDER`,'
     ' copy that folder here and give its path'
   )
 
 
-def _is_whole(
+def _has_vocabulary(folder: epath.Path) -> bool:
+  return any((folder / name).exists() for name in VOCABULARIES)
+
+
+def _has_weights(
   folder: epath.Path, weights: str | None = None, index: str | None = None
 ) -> bool:
-  """Returns whether a folder holds a vocabulary and a format's weights."""
-  if not any((folder / name).exists() for name in VOCABULARIES):
-    return False
+  """Returns whether a folder holds all of a format's weights, if one is asked.
+
+  Args:
+    folder: of a name in the cache.
+    weights: the pattern of the format's files; None: no weights are asked.
+    index: the name of the file that lists several.
+  """
   if weights is None:
     return True
   if not (folder / 'config.json').exists():

@@ -36,6 +36,7 @@ __all__ = [
   'Tokenizer',
   'WordPiece',
   'Words',
+  'has_vocabulary',
   'inherited_ids',
   'load',
   'train',
@@ -138,7 +139,14 @@ def load(
     ValueError: if it is damaged or none of these, or if what stands beside it
       (`tokenizer_json.read`) is not ours; says which line or key and why.
   """
-  path = hub.find(path, vocabulary_only=True)
+  try:
+    path = hub.find(path, vocabulary_only=True)
+  except FileNotFoundError as error:
+    raise FileNotFoundError(
+      f'no vocabulary: {error}; give a vocab.txt, a words.txt, the vocabulary '
+      'of a BPE with its merges beside it, a folder with them, a name such as '
+      "google-bert/bert-base-uncased, or 'train:wordpiece:8000'"
+    ) from error
   kind, files = _find(path)
   missing = [file for file in files if not file.exists()]
   if missing:
@@ -168,14 +176,17 @@ def load(
   )
 
 
+def has_vocabulary(folder: epath.PathLike) -> bool:
+  """Returns whether a folder holds a vocabulary, damaged or half of one too."""
+  try:
+    _find(epath.Path(folder))
+  except FileNotFoundError:
+    return False
+  return True
+
+
 def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
   """The kind of a vocabulary, None if its content tells, and its files."""
-  if not path.exists():
-    raise FileNotFoundError(
-      f'no vocabulary at {path}; give a vocab.txt, a words.txt, the vocabulary '
-      'of a BPE with its merges beside it, a folder with them, a name such as '
-      "google-bert/bert-base-uncased, or 'train:wordpiece:8000'"
-    )
   folder = path if path.is_dir() else path.parent
   recorded = _settings(folder).get('type')
   known = [*_PUBLISHED]

@@ -235,7 +235,7 @@ def _parser() -> argparse.ArgumentParser:
     ' the same.',
   )
   add = parser.add_argument
-  add('weights', metavar='WEIGHTS', help=trained.EMBED_HELP)
+  trained.add_weights(parser, trained.EMBED_HELP)
   add('input', metavar='INPUT', help='a UTF-8 file, a text a line')
   add('output', metavar='OUTPUT', help='the .hdf5, .h5 or .jsonl file to write')
   add(
@@ -331,7 +331,7 @@ def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before the model is loaded.
   vector_files.is_jsonl(arguments.output)
   vector_files.check(arguments.output, overwrite=arguments.overwrite)
-  found = opened.open_weights(arguments.weights)
+  found = opened.open_weights(arguments.weights, arguments.tokenizer)
   found.check()
   is_elmo = found.name == 'elmo'
   if is_elmo and arguments.unit == 'word':

@@ -228,7 +228,7 @@ def main() -> None:
     epilog=f'Each {MASK} of a text is filled while the others stay.',
   )
   add = parser.add_argument
-  add('weights', metavar='WEIGHTS', help=trained.EMBED_HELP)
+  trained.add_weights(parser, trained.EMBED_HELP)
   add('prompts', metavar='TEXT', nargs='*', help=f'a text with {MASK} in it')
   add('--input', metavar='FILE', help='a text a line; - is standard input')
   add('--top_k', type=int, default=5, help='pieces for each mask')
@@ -245,7 +245,7 @@ def _run(arguments: argparse.Namespace) -> None:
     read_prompts(arguments.input) if arguments.input else arguments.prompts
   )
   check_prompts(prompts, top_k=arguments.top_k)
-  opened_weights = opened.open_weights(arguments.weights)
+  opened_weights = opened.open_weights(arguments.weights, arguments.tokenizer)
   if opened_weights.name == 'bert':
     opened_weights.check()
     check_model(opened_weights.model)

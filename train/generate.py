@@ -301,7 +301,7 @@ def main() -> None:
     prog='python -m train.generate', description=__doc__
   )
   add = parser.add_argument
-  add('weights', metavar='WEIGHTS', help=trained.HELP)
+  trained.add_weights(parser, trained.HELP)
   add('--prompt', action='append', help='a text to go on from; repeatable')
   add('--input', metavar='FILE', help='JSONL, a "prompt" a line; - is stdin')
   add('--output', metavar='FILE', help='JSONL of the prompts with their texts')
@@ -335,7 +335,11 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.input
     else [{'prompt': prompt} for prompt in arguments.prompt]
   )
-  found = trained.load(arguments.weights, expected=trained.LEFT_TO_RIGHT)
+  found = trained.load(
+    arguments.weights,
+    expected=trained.LEFT_TO_RIGHT,
+    tokenizer=arguments.tokenizer,
+  )
   plain = not (arguments.json or arguments.output)
   streams = plain and len(records) == 1 and arguments.samples == 1
 

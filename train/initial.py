@@ -16,7 +16,7 @@ from flax import linen as nn
 from configs import base
 from data import tokenization
 from models import elmo, lstm_lm
-from models.pretrained import strict
+from models.pretrained import gpt, strict
 from train import assemble, opened, settings
 from train.opened import Opened
 from train.reporting import say
@@ -30,6 +30,7 @@ FREE_FIELDS = frozenset(
 POSITIONS = 'embeddings/positions'
 # Parameters of BERT, GPT and the LSTM with a row for each piece.
 VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias', 'tokens/embedding')
+TOKENIZER_OPTION = '--config.data.tokenizer=PATH'
 NEW_ROWS = '--config.init.new_rows=true'
 NAMED_PIECES = 8  # in a message; of more, the number
 
@@ -47,20 +48,37 @@ def check(config: ml_collections.ConfigDict) -> Opened:
     ValueError: if they are damaged or do not fit; then all that differs, each
       with the key and the value that would fit.
   """
-  theirs = opened.open_weights(config.init.weights)
+  theirs = _open(config)
   if theirs.name != config.model.name:
     raise ValueError(
       f'init.weights={config.init.weights} holds a {theirs.name}, but'
       f' model.name={config.model.name!r}: give other weights, or the config of'
       f' a {theirs.name}'
     )
-  theirs.check()
+  theirs.check(TOKENIZER_OPTION)
   problems = _differences(theirs, config)
   tokenizer = _known_tokenizer(config)
   if tokenizer is not None:
     problems += _vocabulary_differences(theirs, config, tokenizer)
   _raise(config, problems)
   return theirs
+
+
+def _open(config: ml_collections.ConfigDict) -> Opened:
+  """Opens weights; those without a vocabulary have that of `data.tokenizer`.
+
+  A store's vocabulary is not taken for theirs unless it is named there: nothing
+  would tell that it is another of the same size.
+  """
+  weights, tokenizer = config.init.weights, config.data.tokenizer
+  theirs = opened.open_weights(weights)
+  if (
+    theirs.tokenizer is not None
+    or theirs.name == 'elmo'
+    or tokenization.parse_training(tokenizer) is not None
+  ):
+    return theirs
+  return opened.open_weights(weights, tokenizer)
 
 
 def check_vocabulary(
@@ -228,14 +246,14 @@ def _vocabulary_differences(
       f'they have another vocabulary ({theirs.tokenizer.vocab_size} pieces,'
       f' {theirs.tokenizer.fingerprint[:8]}) than the store'
       f' ({tokenizer.vocab_size} pieces, {tokenizer.fingerprint[:8]}): {error}.'
-      f' Prepare the text with --tokenizer {theirs.folder}'
+      f' Prepare the text with --tokenizer {theirs.vocabulary}'
     ]
   if config.init.new_rows or not len(new):
     return []
   return [
     f"the store's vocabulary has {len(new):,} more pieces than theirs:"
     f' {_list(tokenizer, new)}: {NEW_ROWS} to draw their rows anew, or prepare'
-    f' the text with --tokenizer {theirs.folder}'
+    f' the text with --tokenizer {theirs.vocabulary}'
   ]
 
 
@@ -347,6 +365,9 @@ def _report(
       line = f'new: {what} {new[0]:,} to {new[-1]:,}'
       named = f': {_list(tokenizer, new)}' if what == 'tokens' else ''
       lines.append(line + named)
+  for note in ('padding', gpt.NO_SOFTMAX):
+    if note in theirs.notes:
+      lines.append(theirs.notes[note])
   if 'gelu' in theirs.notes:
     lines.append(
       f'GELU: {theirs.notes["gelu"]}; the run has the form {model.gelu!r}'

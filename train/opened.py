@@ -13,11 +13,12 @@ from etils import epath
 from flax import linen as nn
 from jax.sharding import Sharding
 
-from data import bpe, hub, tokenization
+from data import hub, tokenization
 from models import bert, elmo
 from models.pretrained import published, strict
-from train import assemble, checkpoint, settings
+from train import assemble, checkpoint, settings, vocabulary_fit
 from train.architecture import Vocabulary
+from train.vocabulary_fit import TOKENIZER_OPTION
 
 # Heads of fine-tuning, beside a model's own.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
@@ -49,7 +50,8 @@ class Opened:
     kind: 'workdir', 'Hugging Face', 'TensorFlow', 'OpenAI' or 'ELMo'.
     name: 'bert', 'gpt', 'gpt2' or 'elmo', or what is none of ours.
     model: the module; None where nothing tells enough of it.
-    tokenizer: of its vocabulary; None where none is there.
+    tokenizer: of its vocabulary; None where none is there and none was named.
+    vocabulary: the path of it, to be given to other commands.
     shapes: 'path/of/parameter' -> ShapeDtypeStruct, those of `heads` too.
     heads: those of `HEADS` that are there.
     labels: names of a head's classes, see `strict.Published`.
@@ -64,6 +66,7 @@ class Opened:
   name: str
   model: nn.Module | None
   tokenizer: Any
+  vocabulary: str
   shapes: Mapping[str, jax.ShapeDtypeStruct]
   heads: tuple[str, ...]
   labels: Mapping[str, str]
@@ -72,8 +75,27 @@ class Opened:
   problems: tuple[str, ...]
   read: Callable[[Mapping[str, Sharding], Keep], dict]
 
-  def check(self) -> None:
-    """Raises a ValueError that lists all problems, if there are any."""
+  def check(self, option: str = TOKENIZER_OPTION) -> None:
+    """Refuses what cannot be used with texts.
+
+    Args:
+      option: how a user names a vocabulary that does not lie beside the
+        weights.
+
+    Raises:
+      ValueError: that lists all problems, if there are any; or if the weights
+        have no vocabulary, which an ELMo does not need.
+    """
+    self._check_problems()
+    if self.tokenizer is None and self.name != 'elmo':
+      raise ValueError(
+        f'{self.folder} holds no vocabulary, only weights: name the one that'
+        f' they were trained with by {option}, or make a workdir of both by'
+        f' python -m train.weights import {self.folder} WORKDIR'
+        f' {TOKENIZER_OPTION}'
+      )
+
+  def _check_problems(self) -> None:
     if self.problems:
       raise ValueError(
         f'{self.folder}: these weights cannot be used:\n  '
@@ -97,7 +119,7 @@ class Opened:
     Raises:
       ValueError: if there are problems, or an array is damaged or not finite.
     """
-    self.check()
+    self._check_problems()
     return self.read(shardings, keep)
 
   def on_one_device(self) -> dict[str, Sharding]:
@@ -106,22 +128,30 @@ class Opened:
     return dict.fromkeys(self.shapes, place)
 
 
-def open_weights(weights: epath.PathLike) -> Opened:
+def open_weights(
+  weights: epath.PathLike, tokenizer: epath.PathLike | None = None
+) -> Opened:
   """Opens a workdir or published weights.
 
   Args:
     weights: the workdir of a run, or one that `train.weights import` made; a
       folder of published weights; or their name on Hugging Face's hub.
+    tokenizer: the vocabulary of published weights, see `tokenization.load`;
+      by default the one that lies beside them, if any.
 
   Raises:
-    FileNotFoundError: if there is none.
-    ValueError: if what is there is damaged; what does not fit is among the
-      `problems` instead.
+    FileNotFoundError: if there is none, or no such vocabulary.
+    ValueError: if what is there is damaged, or if a workdir has another
+      vocabulary; what does not fit is among the `problems` instead.
   """
   folder = hub.find(weights)
   is_published = published.is_published(folder)
+  given = None if tokenizer is None else tokenization.load(tokenizer)
   if (folder / 'config.json').exists() and not is_published:
-    return _open_workdir(folder)
+    found = _open_workdir(folder)
+    if given is not None:
+      _check_same(found, given, str(tokenizer))
+    return found
   try:
     found = published.open_folder(folder)
   except FileNotFoundError as error:
@@ -131,7 +161,7 @@ def open_weights(weights: epath.PathLike) -> Opened:
       f'{folder}: neither a workdir of train.main nor published weights:'
       f' {error}'
     ) from error
-  return _open_published(found)
+  return _open_published(found, given, str(tokenizer or folder))
 
 
 def fields_beside(model: nn.Module) -> dict[str, Any]:
@@ -193,6 +223,7 @@ def _open_workdir(folder: epath.Path) -> Opened:
     name=name,
     model=model,
     tokenizer=tokenizer,
+    vocabulary=str(folder),
     shapes=shapes,
     heads=_heads(shapes),
     labels=imported.get('labels', {}),
@@ -222,44 +253,67 @@ def _heads(shapes: Mapping[str, Any]) -> tuple[str, ...]:
   return tuple(head for head in HEADS if head in there)
 
 
-def _open_published(found: published.Published) -> Opened:
-  tokenizer, problems = None, list(found.problems)
+def _check_same(found: Opened, given: Any, path: str) -> None:
+  """Refuses another vocabulary than a workdir's own.
+
+  Raises:
+    ValueError: if it is.
+  """
+  ours = found.tokenizer
+  if ours is not None and ours.fingerprint == given.fingerprint:
+    return
+  has = 'none' if ours is None else f'its own, {ours.description}'
+  raise ValueError(
+    f'{found.folder} is a workdir, and its vocabulary is {has}; {path} is'
+    f' another, {given.description}: leave it out'
+  )
+
+
+def _open_published(
+  found: published.Published, given: Any, vocabulary: str
+) -> Opened:
+  """Opens published weights.
+
+  Args:
+    found: the weights.
+    given: the tokenizer that was named for them; None: that beside them.
+    vocabulary: its path.
+  """
+  tokenizer, problems, notes = given, list(found.problems), dict(found.notes)
   # ELMo's weights are published without words; our own export writes them.
-  if found.name != 'elmo' or (found.folder / 'words.txt').exists():
+  is_there = (
+    (found.folder / 'words.txt').exists()
+    if found.name == 'elmo'
+    else tokenization.has_vocabulary(found.folder)
+  )
+  if given is None and is_there:
     try:
       tokenizer = tokenization.load(found.folder)
     except (FileNotFoundError, ValueError) as error:
       problems.append(str(error))
   if tokenizer is not None and found.model is not None:
-    problems += _check_vocabulary(found.name, found.model, tokenizer)
+    named = vocabulary if given is not None else None
+    problem = vocabulary_fit.misfit(found, tokenizer, named)
+    if problem:
+      problems.append(problem)
+    else:
+      found, note = vocabulary_fit.cut_padding(found, tokenizer)
+      notes |= note
   return Opened(
     folder=found.folder,
     kind=found.kind,
     name=found.name,
     model=found.model,
     tokenizer=tokenizer,
+    vocabulary=vocabulary,
     shapes=found.shapes,
     heads=found.heads,
     labels=found.labels,
     set_aside=tuple(found.set_aside),
-    notes=found.notes,
+    notes=notes,
     problems=tuple(problems),
     read=functools.partial(_read_published, found),
   )
-
-
-def _check_vocabulary(name: str, model: nn.Module, tokenizer: Any) -> list[str]:
-  """Returns a line if a vocabulary is not that of a model."""
-  size = Vocabulary.of(tokenizer).size
-  # Texts never give the last symbols of GPT, which its weights do not have.
-  from_texts = size - (len(bpe.SPECIALS) if name == 'gpt' else 0)
-  if model.vocab_size in (from_texts, size):
-    return []
-  return [
-    f'the weights are of {model.vocab_size:,} pieces, the vocabulary beside'
-    f' them has {from_texts:,}: copy the one that they were trained with, or,'
-    ' where rows of the table are mere padding, save the weights without them'
-  ]
 
 
 def _read_published(

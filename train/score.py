@@ -347,7 +347,7 @@ def main() -> None:
   parser = argparse.ArgumentParser(
     prog='python -m train.score', description=__doc__.partition('\n')[0]
   )
-  parser.add_argument('weights', metavar='WEIGHTS', help=trained.HELP)
+  trained.add_weights(parser, trained.HELP)
   parser.add_argument('text', nargs='?', metavar='TEXT', help='a UTF-8 file')
   parser.add_argument(
     '--context', type=int, help='tokens seen at once; by default all it can'
@@ -388,7 +388,9 @@ def _run(arguments: argparse.Namespace) -> None:
     questions = read_choices(arguments.choices)
   else:
     text = text_files.read_text(arguments.text)
-  found = trained.load(arguments.weights, expected=trained.SCORING)
+  found = trained.load(
+    arguments.weights, expected=trained.SCORING, tokenizer=arguments.tokenizer
+  )
   if arguments.choices:
     results = score_choices(found, questions)
     told = [result for result in results if 'label' in result]

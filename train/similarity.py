@@ -127,7 +127,7 @@ def main() -> None:
     prog='python -m train.similarity', description=__doc__
   )
   add = parser.add_argument
-  add('weights', metavar='WEIGHTS', help=trained.EMBED_HELP)
+  trained.add_weights(parser, trained.EMBED_HELP)
   add('file', metavar='FILE', help='UTF-8: pairs, or with --query texts')
   add('--query', metavar='TEXT', help='print the lines nearest to it')
   add('--top_k', type=int, help='lines for --query; by default 10')
@@ -150,7 +150,7 @@ def main() -> None:
 def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before the model is loaded.
   request = Request(pool=arguments.pool, normalize=True)
-  opened_weights = opened.open_weights(arguments.weights)
+  opened_weights = opened.open_weights(arguments.weights, arguments.tokenizer)
   if opened_weights.name in trained.TRANSFORMERS:
     opened_weights.check()
     text_plan.Plan(opened_weights, request)

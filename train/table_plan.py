@@ -13,6 +13,7 @@ from etils import epath
 
 from configs.tables import base
 from configs.tables.base import Column, Part, Table
+from data import hub
 from train import settings
 from train.table_rows import Line, slug
 
@@ -239,6 +240,8 @@ def _find_run(
 
 
 def _read_pretraining(weights: str) -> dict[str, Any] | None:
+  if weights.startswith(hub.SCHEME):
+    return None
   path = epath.Path(weights) / 'results.json'
   if not path.exists():
     return None

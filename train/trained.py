@@ -1,5 +1,6 @@
 """Loads a workdir or published weights, to use them: model and tokenizer."""
 
+import argparse
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from configs import base
 from data import characters
 from models import elmo
-from models.pretrained import strict
+from models.pretrained import gpt, strict
 from train import opened, sharding
 
 LEFT_TO_RIGHT = ('gpt', 'gpt2')  # those that write, too
@@ -28,6 +29,17 @@ EMBED_HELP = (
   'workdir of a model, a folder of published weights and vocabulary, or a name'
   " on Hugging Face's hub such as google-bert/bert-base-uncased"
 )
+
+
+def add_weights(parser: argparse.ArgumentParser, help_text: str) -> None:
+  """Adds the arguments `weights` and `tokenizer` to a command."""
+  parser.add_argument('weights', metavar='WEIGHTS', help=help_text)
+  parser.add_argument(
+    '--tokenizer',
+    metavar='PATH',
+    help='the vocabulary that the weights were trained with, where it does not'
+    ' lie beside them; a name on the hub will do',
+  )
 
 
 class Trained(NamedTuple):
@@ -57,6 +69,7 @@ def load(
   weights: epath.PathLike | opened.Opened,
   *,
   expected: tuple[str, ...],
+  tokenizer: epath.PathLike | None = None,
   mesh: Mesh | None = None,
 ) -> Trained:
   """Loads the newest checkpoint of a workdir, or published weights.
@@ -66,20 +79,24 @@ def load(
       any kind that `models.pretrained.published` knows; a name on Hugging
       Face's hub; or what is opened already.
     expected: the models that will do.
+    tokenizer: see `opened.open_weights`.
     mesh: over which the parameters are split as `mesh.rules` of
       configs/base.py say, read straight into their parts; by default they lie
       on the first device.
 
   Raises:
     FileNotFoundError: if there is none.
-    ValueError: if it is of another model, or damaged, or not finite.
+    ValueError: if it is of another model, or damaged, or not finite, or has no
+      vocabulary.
   """
-  found = _opened(weights)
+  found = _opened(weights, tokenizer)
   if found.name not in expected:
     raise ValueError(
       f'{found.folder} holds a {found.name}, expected {" or ".join(expected)}'
     )
   found.check()
+  if gpt.NO_SOFTMAX in found.notes and set(expected) <= set(SCORING):
+    raise ValueError(f'{found.folder}: {found.notes[gpt.NO_SOFTMAX]}')
   places = found.on_one_device() if mesh is None else _on_mesh(found, mesh)
   params = found.load(places)
   return Trained(found.name, found.model, params, found.tokenizer)
@@ -120,10 +137,13 @@ def load_elmo(
   return found.model.clone(vocab_size=0), found.load(places), split
 
 
-def _opened(weights: epath.PathLike | opened.Opened) -> opened.Opened:
+def _opened(
+  weights: epath.PathLike | opened.Opened,
+  tokenizer: epath.PathLike | None = None,
+) -> opened.Opened:
   if isinstance(weights, opened.Opened):
     return weights
-  return opened.open_weights(weights)
+  return opened.open_weights(weights, tokenizer)
 
 
 def _on_mesh(found: opened.Opened, mesh: Mesh) -> dict[str, Sharding]:

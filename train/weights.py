@@ -5,9 +5,11 @@
   python -m train.weights import WEIGHTS WORKDIR
 
 WEIGHTS is a workdir, a folder of published weights, or a name on Hugging
-Face's hub. `inspect` reads no array. `export` writes what transformers and its
-AutoTokenizer load; of an ELMo what the released program reads. `import` writes
-a workdir, to be used wherever one is.
+Face's hub; `--tokenizer PATH` names their vocabulary where it does not lie
+beside them, and rows of the token table that are of no piece are left out.
+`inspect` reads no array. `export` writes what transformers and its
+AutoTokenizer load, without a vocabulary the weights alone; of an ELMo what the
+released program reads. `import` writes a workdir, to be used wherever one is.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from etils import epath
 from configs import base
 from data import tokenizer_export
 from models.pretrained import elmo as pretrained_elmo
+from models.pretrained import gpt as pretrained_gpt
 from models.pretrained import hugging_face, strict
 from train import (
   assemble,
@@ -35,6 +38,8 @@ from train import (
   opened,
   reporting,
   settings,
+  trained,
+  vocabulary_fit,
 )
 from train.opened import Opened
 
@@ -50,11 +55,14 @@ SYMBOLS = {
 }
 
 
-def inspect(weights: epath.PathLike) -> dict[str, Any]:
+def inspect(
+  weights: epath.PathLike, tokenizer: epath.PathLike | None = None
+) -> dict[str, Any]:
   """Returns what weights are, for people and as JSON; no array is read.
 
   Args:
     weights: see `opened.open_weights`.
+    tokenizer: likewise.
 
   Returns:
     folder, kind, architecture; sizes: the settings of `config.model`;
@@ -63,13 +71,12 @@ def inspect(weights: epath.PathLike) -> dict[str, Any]:
     notes: what the files do not tell; overrides: arguments of `train.main` with
     which these weights fit; problems: why they cannot be used.
   """
-  found = opened.open_weights(weights)
-  tokenizer = found.tokenizer
+  found = opened.open_weights(weights, tokenizer)
   report: dict[str, Any] = {
     'folder': str(found.folder),
     'kind': found.kind,
     'architecture': found.name,
-    'tokenizer': None if tokenizer is None else tokenizer.description,
+    'tokenizer': found.tokenizer and found.tokenizer.description,
     'heads': [*getattr(found.model, 'heads', ()), *found.heads],
     'set_aside': list(found.set_aside),
     'notes': dict(found.notes),
@@ -95,13 +102,19 @@ def inspect(weights: epath.PathLike) -> dict[str, Any]:
   }
 
 
-def export(weights: epath.PathLike, folder: epath.PathLike) -> None:
+def export(
+  weights: epath.PathLike,
+  folder: epath.PathLike,
+  tokenizer: epath.PathLike | None = None,
+) -> None:
   """Writes weights as others read them.
 
   Args:
     weights: see `opened.open_weights`.
     folder: a new one; config.json, model.safetensors and the files of the
-      tokenizer, or options.json, lm_weights.hdf5 and words.txt of an ELMo.
+      tokenizer, if there is one, or options.json, lm_weights.hdf5 and words.txt
+      of an ELMo.
+    tokenizer: see `opened.open_weights`.
 
   Raises:
     FileExistsError: if the folder holds anything.
@@ -109,7 +122,7 @@ def export(weights: epath.PathLike, folder: epath.PathLike) -> None:
     ValueError: if they cannot be used.
   """
   _check_new(folder)
-  found = opened.open_weights(weights)
+  found = opened.open_weights(weights, tokenizer)
   parts = {path.partition('/')[0] for path in found.shapes}
   added = sorted(parts.intersection(opened.HEADS + opened.BETWEEN))
   if found.name == 'elmo' and added:
@@ -134,33 +147,47 @@ def export(weights: epath.PathLike, folder: epath.PathLike) -> None:
       extra['label2id'] = {
         name: int(number) for number, name in found.labels.items()
       }
+    if pretrained_gpt.NO_SOFTMAX in found.notes:
+      extra |= pretrained_gpt.HEADLESS[found.name]
     hugging_face.write_folder(new, found.model, params, extra)
+    if found.tokenizer is None:
+      reporting.say(
+        f'{found.folder} holds no vocabulary: the weights are written alone.'
+      )
+      return
     tokenizer_export.export(
       found.tokenizer, new, max_length=found.model.max_length
     )
 
 
-def import_(weights: epath.PathLike, workdir: epath.PathLike) -> None:
+def import_(
+  weights: epath.PathLike,
+  workdir: epath.PathLike,
+  tokenizer: epath.PathLike | None = None,
+) -> None:
   """Writes published weights as a workdir whose checkpoint is of step 0.
 
   Args:
     weights: see `opened.open_weights`.
     workdir: a new folder, local or remote; no run continues there, but one can
       begin with it by `init.weights`.
+    tokenizer: see `opened.open_weights`.
 
   Raises:
     FileExistsError: if the folder holds anything.
     FileNotFoundError: if there are no such weights.
-    ValueError: if they cannot be used, or are a workdir already.
+    ValueError: if they cannot be used, or are a workdir already, or have no
+      vocabulary, which a workdir needs.
   """
   _check_new(workdir)
-  found = opened.open_weights(weights)
+  found = opened.open_weights(weights, tokenizer)
   if found.kind == 'workdir':
     raise ValueError(
       f'{found.folder} is a workdir already: give published weights, or copy it'
     )
+  found.check()
   params = found.load(found.on_one_device())
-  config = _config_of(found, str(weights))
+  config = _config_of(found, str(weights), str(tokenizer or weights))
   with _new_folder(workdir) as new:
     (new / 'config.json').write_text(settings.as_json(config) + '\n')
     if found.tokenizer is not None:
@@ -180,7 +207,9 @@ def import_(weights: epath.PathLike, workdir: epath.PathLike) -> None:
     )
 
 
-def _config_of(found: Opened, weights: str) -> ml_collections.ConfigDict:
+def _config_of(
+  found: Opened, weights: str, tokenizer: str
+) -> ml_collections.ConfigDict:
   """Returns a config of the model's sizes that begins with the weights."""
   if found.name == 'elmo':
     config = base.get_elmo_config()
@@ -194,7 +223,7 @@ def _config_of(found: Opened, weights: str) -> ml_collections.ConfigDict:
   sizes = initial.module_settings(found.name, found.model)
   with config.ignore_type():  # no clip is None
     config.model.update(sizes)
-  config.data.tokenizer = weights
+  config.data.tokenizer = tokenizer
   config.init.weights = weights
   return config.lock()
 
@@ -228,8 +257,13 @@ def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
     raise
 
 
-def _print_report(report: dict[str, Any]) -> None:
-  """Prints what `inspect` found to standard error."""
+def _print_report(report: dict[str, Any], tokenizer: str | None) -> None:
+  """Prints what `inspect` found to standard error.
+
+  Args:
+    report: that it returned.
+    tokenizer: that it was given.
+  """
   rows: list[tuple[str, Any]] = []
   for name, value in report.items():
     if name in ('overrides', 'problems'):
@@ -242,6 +276,13 @@ def _print_report(report: dict[str, Any]) -> None:
     else:
       rows.append((name, f'{value:,}' if isinstance(value, int) else value))
   reporting.table(rows, report['folder'])
+  has_words = report['tokenizer'] or report['architecture'] == 'elmo'
+  if not (has_words or report['problems']):
+    reporting.say(
+      '\nNo vocabulary lies beside them: name theirs by'
+      f' {vocabulary_fit.TOKENIZER_OPTION}, and to train.main by'
+      f' {initial.TOKENIZER_OPTION}.'
+    )
   if 'overrides' in report and not report['problems']:
     reporting.say('\nTo begin a run with them, pass to train.main:')
     reporting.say(
@@ -249,6 +290,7 @@ def _print_report(report: dict[str, Any]) -> None:
       + ' '.join(
         [
           initial.override('init.weights', report['folder']),
+          *([initial.override('data.tokenizer', tokenizer)] * bool(tokenizer)),
           *report['overrides'],
         ]
       )
@@ -267,7 +309,7 @@ def main() -> None:
     ('import', 'WORKDIR'),
   ):
     options = jobs.add_parser(job)
-    options.add_argument('weights', metavar='WEIGHTS', help=HELP)
+    trained.add_weights(options, HELP)
     if target:
       options.add_argument('target', metavar=target, help='a new folder')
     else:
@@ -282,14 +324,14 @@ def main() -> None:
 def _run(arguments: argparse.Namespace) -> None:
   if arguments.job != 'inspect':
     write = {'export': export, 'import': import_}[arguments.job]
-    write(arguments.weights, arguments.target)
+    write(arguments.weights, arguments.target, arguments.tokenizer)
     reporting.say(f'{arguments.weights} is written to {arguments.target}.')
     return
-  report = inspect(arguments.weights)
+  report = inspect(arguments.weights, arguments.tokenizer)
   if arguments.json:
     print(metrics.as_json(report))
   else:
-    _print_report(report)
+    _print_report(report, arguments.tokenizer)
   if report['problems']:
     for problem in report['problems']:
       print(f'problem: {problem}', file=sys.stderr)

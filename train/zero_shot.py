@@ -332,7 +332,7 @@ def main() -> None:
   parser = argparse.ArgumentParser(
     prog='python -m train.zero_shot', description=__doc__.partition('\n')[0]
   )
-  parser.add_argument('weights', metavar='WEIGHTS', help=trained.HELP)
+  trained.add_weights(parser, trained.HELP)
   tasks = parser.add_subparsers(dest='task', required=True)
   coqa = tasks.add_parser('coqa', help='reading comprehension')
   coqa.add_argument('data', metavar='FILE', help='coqa-dev-v1.0.json')
@@ -378,7 +378,11 @@ def _run(arguments: argparse.Namespace) -> None:
     run, options = run_translation, {'max_new_tokens': 100, 'stop': ('\n',)}
   if not given:
     raise ValueError(f'{arguments.data}: holds nothing to do')
-  found = trained.load(arguments.weights, expected=trained.LEFT_TO_RIGHT)
+  found = trained.load(
+    arguments.weights,
+    expected=trained.LEFT_TO_RIGHT,
+    tokenizer=arguments.tokenizer,
+  )
   if arguments.task == 'summarize':
     given = shorten_articles(found, given, options['max_new_tokens'])
   report = run(given, completer(found, batch=arguments.batch, **options))

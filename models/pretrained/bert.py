@@ -154,10 +154,10 @@ def from_hugging_face(
     return name if name.startswith(HUGGING_FACE_PLACES) else None
 
   renamed, set_aside, problems = strict.rename(entries, name_of)
-  untied = [twin for twin in TWINS.values() if twin in renamed]
+  has_softmax = any(name.startswith('cls.predictions.') for name in renamed)
   for name, twin in TWINS.items():
     strict.tie(renamed, name, twin)
-  if untied and config.get('tie_word_embeddings') is False:
+  if has_softmax and config.get('tie_word_embeddings') is False:
     problems.append('tie_word_embeddings is False, only True is known here')
   return _open(
     Published(folder, 'Hugging Face', 'bert', set_aside=set_aside),

@@ -7,7 +7,7 @@ kernels are [inputs, outputs] on all sides.
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -49,6 +49,16 @@ NAMES = {
 }
 PREFIX = 'transformer.'  # before all names in some files, in others not
 HEAD = 'lm_head.weight'  # the token table again, where it is there at all
+# Key of the notes of weights that have no softmax, tied or not; and what tells
+# so in the config of a folder.
+NO_SOFTMAX = 'softmax'
+HEADLESS = {
+  name: {'architectures': [architecture], 'tie_word_embeddings': False}
+  for name, architecture in {
+    'gpt': 'OpenAIGPTModel',
+    'gpt2': 'GPT2Model',
+  }.items()
+}
 # Causal masks and 0, 1, 2 ..., saved with the weights by old versions.
 BUFFERS = ('.attn.bias', '.attn.masked_bias', 'position_ids')
 # Heads that are not ours: for multiple choices, labels of texts and of tokens,
@@ -82,17 +92,6 @@ HPARAMS = {
   'n_ctx': ('max_length', 'a count'),
 }
 HPARAMS_FILE = 'hparams.json'
-# Of GPT's release: the file of shapes, what the arrays of a layer are, in the
-# order and by the names of openai/finetune-transformer-lm train.py, and the
-# width of a head, which no file tells (Radford et al. 2018, section 4.1).
-OPENAI_SHAPES = 'params_shapes.json'
-OPENAI_LAYER = (
-  *('attn/c_attn/w', 'attn/c_attn/b', 'attn/c_proj/w', 'attn/c_proj/b'),
-  *('ln_1/g', 'ln_1/b'),
-  *('mlp/c_fc/w', 'mlp/c_fc/b', 'mlp/c_proj/w', 'mlp/c_proj/b'),
-  *('ln_2/g', 'ln_2/b'),
-)
-OPENAI_HEAD_DIM = 64
 # What their configs may leave out (transformers, configuration_*.py).
 DEFAULTS = {
   'layer_norm_epsilon': 1e-5,
@@ -115,7 +114,6 @@ ALWAYS = {
   'scale_attn_weights': True,
   'scale_attn_by_inverse_layer_idx': False,
   'add_cross_attention': False,
-  'tie_word_embeddings': True,
   'quantization_config': None,
 }
 
@@ -141,13 +139,20 @@ def from_hugging_face(
     return theirs.removeprefix(PREFIX)
 
   renamed, set_aside, problems = strict.rename(entries, name_of)
+  notes = {}
+  if config.get('tie_word_embeddings') is False:
+    if HEAD in renamed:
+      problems.append('tie_word_embeddings is False, only True is known here')
+    else:
+      notes[NO_SOFTMAX] = (
+        f'tie_word_embeddings is False, and no {HEAD} is there: the weights'
+        ' give vectors of texts, but no probabilities of tokens'
+      )
   strict.tie(renamed, NAMES[name][TABLE], HEAD)
-  model, config_problems = _model(name, config, FIELDS)
-  return _open(
-    Published(folder, 'Hugging Face', name, model, set_aside=set_aside),
-    renamed,
-    config_problems + problems,
+  published = Published(
+    folder, 'Hugging Face', name, set_aside=set_aside, notes=notes
   )
+  return add_model(published, config, FIELDS, renamed, problems)
 
 
 def from_tensorflow(
@@ -164,74 +169,36 @@ def from_tensorflow(
     entries,
     lambda name: None if weight_files.OPTIMIZER.fullmatch(name) else name,
   )
-  model, config_problems = _model('gpt2', hparams, HPARAMS)
-  return _open(
-    Published(folder, 'TensorFlow', 'gpt2', model, set_aside=set_aside),
-    renamed,
-    config_problems + problems,
-  )
+  published = Published(folder, 'TensorFlow', 'gpt2', set_aside=set_aside)
+  return add_model(published, hparams, HPARAMS, renamed, problems)
 
 
-def from_openai(folder: epath.Path) -> Published:
-  """Opens GPT as OpenAI released it.
+def add_model(
+  published: Published,
+  config: Mapping[str, Any],
+  table: Mapping[str, tuple[str, str]],
+  entries: Mapping[str, Entry],
+  problems: Sequence[str] = (),
+) -> Published:
+  """Returns weights with their model, and how its arrays correspond to theirs.
 
   Args:
-    folder: with params_0.npy and so on, and params_shapes.json, which lists
-      the shapes of positions, tokens, and 12 arrays of each layer, no names.
-
-  Raises:
-    FileNotFoundError: if a file is missing.
-    ValueError: if one is damaged, or the shapes are not those of a GPT.
+    published: what is known already.
+    config: their sizes.
+    table: key of the config -> our field, and what it must be.
+    entries: under their plain names.
+    problems: that are known already.
   """
-  shapes = config_files.read(folder / OPENAI_SHAPES, list)
-  num_layers = (len(shapes) - 2) // len(OPENAI_LAYER)
-  names = ['model/wpe', 'model/wte'] + [
-    f'model/h{i}/{name}' for i in range(num_layers) for name in OPENAI_LAYER
-  ]
-  if (
-    num_layers < 1
-    or len(names) != len(shapes)
-    or not all(
-      isinstance(shape, list) and shape and all(type(n) is int for n in shape)
-      for shape in shapes
-    )
-  ):
-    raise ValueError(
-      f'{folder / OPENAI_SHAPES} is no list of the shapes of positions, tokens'
-      f' and {len(OPENAI_LAYER)} arrays of each layer'
-    )
-  entries = weight_files.from_npy(folder, dict(zip(names, shapes, strict=True)))
-  width = shapes[0][-1]
-  model, problems = _model(
-    'gpt',
-    {
-      'vocab_size': shapes[1][0],
-      'n_layer': num_layers,
-      'n_embd': width,
-      'n_head': width // OPENAI_HEAD_DIM,
-      'n_inner': entries['model/h0/mlp/c_fc/b'].shape[0],
-      'n_positions': shapes[0][0],
-    },
-    FIELDS,
-  )
-  notes = {'num_heads': f'read as n_embd / {OPENAI_HEAD_DIM}'}
-  return _open(
-    Published(folder, 'OpenAI', 'gpt', model, notes=notes), entries, problems
-  )
-
-
-def _open(
-  published: Published, entries: Mapping[str, Entry], problems: list[str]
-) -> Published:
-  """Adds how the model's arrays correspond to entries, if there is a model."""
+  model, config_problems = _model(published.name, config, table)
+  problems = [*config_problems, *problems]
   shapes, pieces = {}, []
-  if published.model is not None:
-    shapes = _shapes(published.model)
-    hugging_face = published.kind == 'Hugging Face'
-    pieces = _pieces(published.model, shapes, hugging_face)
-    problems = problems + strict.misfits(entries, pieces)
+  if model is not None:
+    shapes = _shapes(model)
+    pieces = _pieces(model, shapes, published.kind == 'Hugging Face')
+    problems += strict.misfits(entries, pieces)
   return dataclasses.replace(
     published,
+    model=model,
     pieces=pieces,
     entries=entries,
     shapes=shapes,

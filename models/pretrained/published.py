@@ -1,22 +1,34 @@
 """Opens a folder of published weights, whichever format its files have."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 from etils import epath
 
-from models.pretrained import bert, config_files, elmo, gpt, weight_files
+from models import layers
+from models.pretrained import (
+  bert,
+  config_files,
+  elmo,
+  gpt,
+  gpt_release,
+  weight_files,
+)
 from models.pretrained.strict import Published
 
-__all__ = ['Published', 'is_published', 'open_folder']
+__all__ = ['Published', 'cut_vocabulary', 'is_published', 'open_folder']
 
+# Parameters of BERT and GPT with a row for each piece of the vocabulary.
+VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
 CONFIG_FILES = ('config.json', 'bert_config.json')
 MODEL_TYPES = ('bert', *gpt.MODEL_TYPES)  # of Hugging Face's that we have
 LOOKED_FOR = (
   'config.json with model.safetensors or pytorch_model.bin (Hugging Face),'
   ' bert_config.json with bert_model.ckpt.index (BERT, TensorFlow),'
   f' {gpt.HPARAMS_FILE} with model.ckpt.index (GPT-2, TensorFlow),'
-  f' {gpt.OPENAI_SHAPES} with params_0.npy to params_9.npy (GPT, OpenAI),'
+  f' {gpt_release.SHAPES_FILE} with params_0.npy to params_9.npy (GPT, OpenAI),'
   ' *options.json with *weights.hdf5 (ELMo)'
 )
 
@@ -34,7 +46,7 @@ def is_published(folder: epath.PathLike) -> bool:
       any(folder.glob(pattern))
       for pattern in (
         gpt.HPARAMS_FILE,
-        gpt.OPENAI_SHAPES,
+        gpt_release.SHAPES_FILE,
         f'*{elmo.OPTIONS_FILE}',
       )
     )
@@ -96,8 +108,41 @@ def open_folder(folder: epath.PathLike) -> Published:
   return gpt.from_hugging_face(folder, gpt.MODEL_TYPES[name], config, entries)
 
 
+def cut_vocabulary(found: Published, size: int) -> Published:
+  """Returns weights without the last rows of their token table.
+
+  Args:
+    found: of a BERT or a GPT, with a model; its misfits are known already.
+    size: V, the rows that stay.
+  """
+  rows = slice(size)
+  pieces = [
+    piece._replace(rows=rows, place=(rows,))
+    if piece.path in VOCABULARY
+    else piece
+    for piece in found.pieces
+  ]
+  tables = {
+    path: jax.ShapeDtypeStruct(
+      (layers.pad_vocab(size), *leaf.shape[1:]), leaf.dtype
+    )
+    for path, leaf in found.shapes.items()
+    if path in VOCABULARY
+  }
+  return dataclasses.replace(
+    found,
+    model=found.model.clone(vocab_size=size),
+    pieces=pieces,
+    shapes={**found.shapes, **tables},
+  )
+
+
 def _open_release(folder: epath.Path) -> Published:
   """Opens what has no config of a Hugging Face or BERT kind."""
+  if (
+    folder / gpt_release.SHAPES_FILE
+  ).exists():  # with or without HPARAMS_FILE
+    return gpt_release.open_folder(folder)
   if (folder / gpt.HPARAMS_FILE).exists():
     hparams = config_files.read(folder / gpt.HPARAMS_FILE)
     index = weight_files.tensorflow_index(folder)
@@ -109,8 +154,6 @@ def _open_release(folder: epath.Path) -> Published:
     return gpt.from_tensorflow(
       folder, hparams, weight_files.from_tensorflow(index)
     )
-  if (folder / gpt.OPENAI_SHAPES).exists():
-    return gpt.from_openai(folder)
   return elmo.open_folder(folder)
 
 

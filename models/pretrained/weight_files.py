@@ -5,17 +5,15 @@ go to and fro in them.
 """
 
 import atexit
-import bisect
 import contextlib
 import functools
 import hashlib
-import itertools
 import math
 import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 import h5py
 import jax.numpy as jnp
@@ -40,8 +38,6 @@ SAFETENSORS_DTYPES = {
   'BOOL': 'bool',
 }
 
-
-NUM_NPY_FILES = 10  # of GPT's release
 
 # Variables of a checkpoint that are no weights: steps, and what an optimiser
 # knows of each weight.
@@ -224,59 +220,6 @@ def from_tensorflow(index: epath.Path) -> dict[str, Entry]:
       functools.partial(read, name),
     )
     for name in sorted(shapes)
-  }
-
-
-def from_npy(
-  folder: epath.Path, shapes: Mapping[str, Sequence[int]]
-) -> dict[str, Entry]:
-  """Returns name -> entry of arrays that lie in params_0.npy and so on.
-
-  Args:
-    folder: of ten such files, which hold one row of numbers between them.
-    shapes: name -> shape, in the order of that row.
-
-  Raises:
-    FileNotFoundError: if files are missing; then all that are.
-    ValueError: if one is damaged, or the numbers are not as many.
-  """
-  files = [folder / f'params_{i}.npy' for i in range(NUM_NPY_FILES)]
-  missing = [file.name for file in files if not file.exists()]
-  if missing:
-    raise FileNotFoundError(f'{folder} lacks {", ".join(missing)}')
-  parts = []
-  for file in files:
-    try:
-      parts.append(np.load(local(file), mmap_mode='r').reshape(-1))
-    except (ValueError, OSError, EOFError) as error:
-      raise ValueError(
-        f'{file} is damaged or no NumPy file, copy it again: {error}'
-      ) from error
-  begins = [0, *itertools.accumulate(len(part) for part in parts)]
-  sizes = [math.prod(shape) for shape in shapes.values()]
-  if sum(sizes) != begins[-1]:
-    raise ValueError(
-      f'{folder} has {begins[-1]:,} numbers in {files[0].name} to'
-      f' {files[-1].name}, expected {sum(sizes):,} by the shapes beside them'
-    )
-
-  def read(begin: int, shape: Sequence[int]) -> np.ndarray:
-    end = begin + math.prod(shape)
-    first = bisect.bisect(begins, begin) - 1
-    last = bisect.bisect_left(begins, end)
-    found = [
-      parts[i][max(begin - begins[i], 0) : end - begins[i]]
-      for i in range(first, last)
-    ]
-    return np.concatenate(found).reshape(shape)
-
-  return {
-    name: Entry(
-      tuple(shape),
-      parts[0].dtype,
-      functools.partial(read, sum(sizes[:i]), shape),
-    )
-    for i, (name, shape) in enumerate(shapes.items())
   }
 
 

@@ -1,6 +1,7 @@
 """Hugging Face's classes open what we write, and we what they write."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -284,6 +285,42 @@ def test_what_we_do_not_have_is_listed_at_once(released, tmp_path):
   assert 'not known: encoder.more (2,)' in problems
   theirs = 'intermediate.dense.weight is (50, 36), expected (51, 36)'
   assert sum(theirs in line for line in problems) == 3
+
+
+@pytest.mark.parametrize('name', ['GPT2Model', 'GPT2ForSequenceClassification'])
+def test_without_a_head_nothing_is_untied(transformers, name, tmp_path):
+  """Such a GPT-2 embeds texts; who asks for probabilities reads the note."""
+  config = transformers.GPT2Config(
+    vocab_size=50,
+    n_layer=2,
+    n_embd=16,
+    n_head=2,
+    n_positions=8,
+    tie_word_embeddings=False,
+  )
+  getattr(transformers, name)(config).save_pretrained(tmp_path)
+  opened = published.open_folder(tmp_path)
+  assert opened.problems == ()
+  assert 'no lm_head.weight is there' in opened.notes['softmax']
+  opened.load()
+  transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+  assert published.open_folder(tmp_path).problems == (
+    'tie_word_embeddings is False, only True is known here',
+  )
+
+
+def test_berts_that_are_not_tied(transformers, released, tmp_path):
+  """Of one with an MLM head, whose own matrix nobody saved, too."""
+  shutil.copytree(released[0], tmp_path, dirs_exist_ok=True)
+  config = json.loads((tmp_path / 'config.json').read_text())
+  config['tie_word_embeddings'] = False
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  assert published.open_folder(tmp_path).problems == (
+    'tie_word_embeddings is False, only True is known here',
+  )
+  config = transformers.BertConfig.from_pretrained(tmp_path)
+  transformers.BertModel(config).save_pretrained(tmp_path)
+  assert published.open_folder(tmp_path).problems == ()
 
 
 def test_gpts_that_hugging_face_does_not_have(tmp_path):

@@ -226,9 +226,9 @@ def test_gpt2_of_tensorflow(save_checkpoint, tmp_path):
     published.open_folder(tmp_path)
 
 
-def write_openai(folder, arrays):
+def write_openai(folder, arrays, num_files=10):
   flat = np.concatenate([array.ravel() for array in arrays.values()])
-  for i, part in enumerate(np.array_split(flat, 10)):
+  for i, part in enumerate(np.array_split(flat, num_files)):
     np.save(folder / f'params_{i}.npy', part)
   (folder / 'params_shapes.json').write_text(
     json.dumps([array.shape for array in arrays.values()])
@@ -243,18 +243,63 @@ def test_gpt_of_openai(tmp_path):
   assert opened.model == model
   published_cases.assert_same(opened.load(), params)
   np.save(tmp_path / 'params_9.npy', np.zeros(3, np.float32))
-  with pytest.raises(ValueError, match='numbers in params_0.npy to params_9'):
+  with pytest.raises(
+    ValueError, match='numbers in 10 files, params_0.npy to params_9.npy, exp'
+  ):
     published.open_folder(tmp_path)
   (tmp_path / 'params_9.npy').write_bytes(b'\x93NUMPY')
   with pytest.raises(ValueError, match='params_9.npy is damaged'):
     published.open_folder(tmp_path)
-  for i in (2, 9):
+  (tmp_path / 'params_9.npy').unlink()
+  with pytest.raises(
+    ValueError, match='9 files, params_0.npy to params_8.npy, .* has 10 files'
+  ):
+    published.open_folder(tmp_path)
+  for i in (0, 2):
     (tmp_path / f'params_{i}.npy').unlink()
-  with pytest.raises(FileNotFoundError, match='lacks params_2.npy, params_9'):
+  with pytest.raises(
+    FileNotFoundError, match='7 files .* expected 9 .*: it lacks params_0.npy, '
+  ):
     published.open_folder(tmp_path)
   (tmp_path / 'params_shapes.json').write_text('[[17, 64], [133, 64], [64]]')
   with pytest.raises(ValueError, match='no list of the shapes'):
     published.open_folder(tmp_path)
+
+
+@pytest.mark.parametrize('num_heads', [1, 2, 4])
+def test_gpt_of_openai_in_another_size(num_heads, tmp_path):
+  """A file tells its heads, and there are as many files as there are."""
+  model, _ = published_cases.make_gpt('gpt')
+  model = model.clone(embed_dim=48, mlp_dim=192, num_heads=num_heads)
+  params = published_cases.draw(model)
+  write_openai(tmp_path, openai_arrays(model, params), num_files=3)
+  assert published.open_folder(tmp_path).problems == (
+    'n_head is missing, expected a count',
+    'no file tells the number of heads, and n_embd is 48, no multiple of 64,'
+    ' the width of a head as released: write {"n_head": N} in hparams.json',
+  )
+  file = tmp_path / 'hparams.json'
+  file.write_text(json.dumps({'n_head': num_heads}))
+  opened = published.open_folder(tmp_path)
+  assert (opened.kind, opened.model) == ('OpenAI', model)
+  assert 'num_heads' not in opened.notes
+  published_cases.assert_same(opened.load(), params)
+  file.write_text(json.dumps({'n_head': 5, 'n_embd': 48, 'n_ctx': 18}))
+  assert published.open_folder(tmp_path).problems == (
+    'n_embd is 48, expected a multiple of n_head (5)',
+    'n_ctx is 18 in hparams.json, 17 by params_shapes.json',
+  )
+
+
+def test_heads_of_openai_are_as_wide_as_released(tmp_path):
+  """Unless a file tells their number."""
+  model = published_cases.make_gpt('gpt')[0].clone(embed_dim=128, mlp_dim=512)
+  write_openai(tmp_path, openai_arrays(model, published_cases.draw(model)))
+  opened = published.open_folder(tmp_path)
+  assert opened.model == model.clone(num_heads=2)
+  assert opened.notes['num_heads'].startswith('read as n_embd / 64')
+  (tmp_path / 'hparams.json').write_text('{"n_head": 1}')
+  assert published.open_folder(tmp_path).model == model
 
 
 def test_the_published_shapes_are_a_gpt(sesame_data, tmp_path):

@@ -24,28 +24,35 @@ HEADS = {  # of Hugging Face's classes -> ours
 }
 
 
-def write_bert(folder, tokenizer, kind='BertForPreTraining', **sizes):
-  """Writes a BERT as transformers does; returns the model."""
+def write_bert(
+  folder, tokenizer, kind='BertForPreTraining', *, rows=None, **sizes
+):
+  """Writes a BERT as transformers does; returns the model.
+
+  With rows the token table is padded to so many.
+  """
   import transformers
 
   config = transformers.BertConfig(
-    vocab_size=tokenizer.vocab_size, **{**SIZES, **sizes}
+    vocab_size=rows or tokenizer.vocab_size, **{**SIZES, **sizes}
   )
   return _write(getattr(transformers, kind)(config), folder, tokenizer)
 
 
-def write_gpt(folder, tokenizer, **sizes):
-  """Writes a GPT or GPT-2, as the tokenizer is; returns the model."""
+def write_gpt(folder, tokenizer, *, rows=None, **sizes):
+  """Writes a GPT or GPT-2, as the tokenizer is; see `write_bert`."""
   import transformers
 
   sizes = {**GPT_SIZES, **sizes}
   if isinstance(tokenizer, tokenization.ByteBPE):
-    config = transformers.GPT2Config(vocab_size=tokenizer.vocab_size, **sizes)
+    config = transformers.GPT2Config(
+      vocab_size=rows or tokenizer.vocab_size, **sizes
+    )
     model = transformers.GPT2LMHeadModel(config)
   else:
     # Without the three symbols that texts do not give.
     config = transformers.OpenAIGPTConfig(
-      vocab_size=tokenizer.vocab_size - 3, **sizes
+      vocab_size=rows or tokenizer.vocab_size - 3, **sizes
     )
     model = transformers.OpenAIGPTLMHeadModel(config)
   return _write(model, folder, tokenizer)

@@ -161,6 +161,37 @@ def test_all_that_differs_is_refused_at_once(bert_config, berts, tmp_path):
     initial.check(config)
 
 
+def test_a_run_names_the_vocabulary_that_weights_lack(
+  bert_config, berts, pieces, small_store, larger, said, tmp_path
+):
+  """A store's is not taken for theirs unasked; rows beyond it are padding."""
+  small_published.write_bert(tmp_path, pieces, rows=512)
+  for file in ('vocab.txt', 'tokenizer.json'):
+    (tmp_path / file).unlink(missing_ok=True)
+  weights_alone = {'init__weights': str(tmp_path)}
+  with pytest.raises(ValueError, match='no vocab.*--config.data.tokenizer=PA'):
+    initial.check(bert_config(**weights_alone))
+  config = bert_config(**weights_alone, data__tokenizer=str(small_store))
+  _, begun = begin(config)
+  expected = arrays(tmp_path)
+  for path in ('embeddings/tokens/embedding', 'mlm/bias'):
+    assert np.abs(expected[path][500:]).min() > 0
+    expected[path][500:] = 0
+  assert_equal(begun, expected)
+  assert said[1:] == [
+    '  the token table has 512 rows, the vocabulary 500 pieces: the last 12'
+    ' rows are left out'
+  ]
+  # The message names the vocabulary, as the folder has none.
+  config = bert_config(
+    **weights_alone,
+    data__tokenizer=str(small_store),
+    data__folder=str(larger),
+  )
+  with pytest.raises(ValueError, match=f'text with --tokenizer {small_store}'):
+    initial.check(config)
+
+
 @pytest.mark.parametrize('gelu', ['erf', 'tanh'])
 def test_either_gelu_fits_where_the_files_do_not_tell(
   gelu, bert_config, berts, said, tmp_path
@@ -221,7 +252,7 @@ def test_other_models_are_refused_before_a_store_is_built(
     loop.train(config, tmp_path / 'workdir')
   assert not (tmp_path / 'none').exists()
   config = bert_config(init__weights=str(tmp_path / 'nowhere'))
-  with pytest.raises(FileNotFoundError, match='neither a workdir'):
+  with pytest.raises(FileNotFoundError, match='no such file or folder'):
     loop.train(config, tmp_path / 'workdir')
 
 

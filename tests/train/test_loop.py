@@ -331,7 +331,7 @@ def test_parameters_of_another_run_are_a_start(
     ({'data__folder': '/dev/null/x'}, '/dev/null'),
     ({'model__name': 'brt'}, "model.name='brt'"),
     ({'train__objective': 'brt'}, "train.objective='brt'"),
-    ({'init__weights': '/nowhere'}, '/nowhere: neither a workdir'),
+    ({'init__weights': '/nowhere'}, '/nowhere: there is no such file'),
   ],
 )
 def test_bad_input_is_refused_by_name(

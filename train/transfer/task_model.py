@@ -84,8 +84,8 @@ def open_encoder(
 
 
 def _open(config: ml_collections.ConfigDict) -> Encoder:
-  weights = opened.open_weights(config.init.weights)
-  weights.check()
+  weights = opened.open_weights(config.init.weights, config.data.tokenizer)
+  weights.check(initial.TOKENIZER_OPTION)
   tokenizer, size = weights.tokenizer, 0
   if isinstance(weights.model, elmo.Elmo):
     if weights.model.num_words:
@@ -95,11 +95,6 @@ def _open(config: ml_collections.ConfigDict) -> Encoder:
         ' characters'
       )
     tokenizer = None  # and no softmax
-  elif tokenizer is None:
-    raise ValueError(
-      f'init.weights={config.init.weights} holds a {weights.name}: tasks are'
-      ' read by a BERT, a GPT, a GPT-2 or an ELMo'
-    )
   else:
     # A GPT's published table lacks the symbols that tasks are framed with.
     size = Vocabulary.of(tokenizer).size

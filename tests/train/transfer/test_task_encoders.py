@@ -3,6 +3,7 @@
 import functools
 import pathlib
 import pydoc_data.topics
+import shutil
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ from train import (
   sharding,
   weights,
 )
-from train.transfer import task_job
+from train.transfer import task_data, task_job, task_model
 
 pytestmark = pytest.mark.usefixtures('one_device')
 GPT_RECIPE = {
@@ -69,6 +70,27 @@ def answers_again(workdir, file, results):
     for found, example in zip(predictions, split.examples, strict=True)
   ]
   assert np.mean(right) == results['metrics'][f'eval/{task.name}/accuracy']
+
+
+def test_weights_without_a_vocabulary_are_told_theirs(
+  gpt_of, own_set, tmp_path
+):
+  """By the key that also names that of a training from scratch."""
+  weights_alone = tmp_path / 'alone'
+  shutil.copytree(gpt_of('bpe'), weights_alone)
+  for name in ('vocab.json', 'merges.txt'):
+    (weights_alone / name).unlink()
+
+  def open_encoder(weights, **changes):
+    config = small_tasks.small_config(own_set, weights, **changes)
+    return task_model.open_encoder(config, task_data.open_task(config), None)
+
+  with pytest.raises(ValueError, match='no vocab.*--config.data.tokenizer=PA'):
+    open_encoder(weights_alone)
+  expected = open_encoder(gpt_of('bpe'))
+  found = open_encoder(weights_alone, data__tokenizer=str(gpt_of('bpe')))
+  assert found.tokenizer.fingerprint == expected.tokenizer.fingerprint
+  assert found.module == expected.module
 
 
 def test_a_gpt_learns_with_both_losses(gpt_of, own_set, tmp_path):

@@ -6,6 +6,12 @@ until they reach it. A pass with a short target makes more rows, so of the rows
 more are short than of the passes; and where a row's second text was replaced by
 another document's, its own sentences are read again. Here every row draws its
 length by itself, from its own window, with the chances of those rows.
+
+What is not followed: a second text of another document that ends too early.
+There the release's row is shorter than if B continued A, which tells the label.
+Articles and novels hardly show it (each eighth of the lengths has its share
+within 2 points); of documents of 452 tokens, as the median of Python's manual,
+57 % of the release's rows of 512 are shorter than 449 tokens, 48 % of ours.
 """
 
 import jax

@@ -92,7 +92,8 @@ class TaskModel(nn.Module):
     Returns:
       float32 logits: of 'classifier' [B, num_outputs], of choices [B, K]; of
       tokens [B, T, num_outputs]. With `lm`, lm_logits [B, T, V] or
-      [B, K, T, V].
+      [B, K, T, V]. With the features 'mix', mix_penalty [], the sum of the
+      squares of its weights.
 
     Raises:
       ValueError: if the fields or the shapes do not fit each other.
@@ -151,6 +152,10 @@ class TaskModel(nn.Module):
     if self._has_choices(tokens.ndim):
       logits = logits[..., 0]
     results = {'logits': logits}
+    if self.features == 'mix':
+      results['mix_penalty'] = scalar_mix.regularisation(
+        self.variables['params'], 1.0
+      )
     if self.lm:
       lm_logits = outputs['lm_logits']
       results['lm_logits'] = lm_logits.reshape(*rows, *lm_logits.shape[1:])

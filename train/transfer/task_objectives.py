@@ -32,24 +32,35 @@ def build_objective(task: Task, task_config: Any) -> Objective:
   and last token, among the real tokens of the row. With `lm_weight`, so much
   of the language model's loss is added: the mean over rows of a row's mean
   over its tokens after the first (openai/finetune-transformer-lm, train.py).
+  With `mix_l2`, so much of the sum of the squares of the mix's weights, before
+  their softmax, is added (Peters et al. 2018, section 5.1).
 
   Raises:
     ValueError: if the settings do not fit the task.
   """
   _check(task, task_config)
-  names = ('task', 'lm') if task_config.lm_weight else ('task',)
+  # Runs that are older than this key do not have it.
+  mix_l2 = getattr(task_config, 'mix_l2', None)
+  names = ('task',)
+  names += ('lm',) if task_config.lm_weight else ()
+  names += ('mix_l2',) if mix_l2 else ()
 
   def losses(outputs: Mapping[str, Array], batch: Batch) -> Any:
     values, weights, metrics = _task_losses(task, task_config, outputs, batch)
     sums = {'task': (jnp.sum(values * weights), weights.sum())}
     if task_config.lm_weight:
       sums['lm'] = _lm_loss(outputs['lm_logits'], batch)
+    if mix_l2:  # every row has its share: parts of a batch add up to it
+      rows = _row_weights(batch).sum()
+      sums['mix_l2'] = (outputs['mix_penalty'] * rows, rows)
     return sums, metrics
 
   def weights(batch: Batch) -> dict[str, Array]:
     totals = {'task': _weights(task, task_config, batch).sum()}
     if task_config.lm_weight:
       totals['lm'] = _row_weights(batch).sum() / task_config.lm_weight
+    if mix_l2:
+      totals['mix_l2'] = _row_weights(batch).sum() / mix_l2
     # A batch without a single label has the loss 0, not NaN.
     return {
       name: jnp.where(total > 0, total, 1.0) for name, total in totals.items()
@@ -82,6 +93,12 @@ def soft_targets(scores: Array, num_classes: int) -> Array:
 
 def _check(task: Task, task_config: Any) -> None:
   weights, soft = tuple(task_config.class_weights), task_config.soft_classes
+  mix_l2 = getattr(task_config, 'mix_l2', None)
+  if mix_l2 and task_config.features != 'mix':
+    raise ValueError(
+      f'task.mix_l2={mix_l2} with task.features={task_config.features!r}:'
+      " expected task.features='mix', whose weights it is of"
+    )
   if weights and (
     task.kind not in ('classification', 'tagging')
     or len(weights) != len(task.labels)

@@ -31,7 +31,9 @@ def build_objective(task: Task, task_config: Any) -> Objective:
   (Tai et al. 2015, as GPT's release), and of spans the mean of those of first
   and last token, among the real tokens of the row. With `lm_weight`, so much
   of the language model's loss is added: the mean over rows of a row's mean
-  over its tokens after the first (openai/finetune-transformer-lm, train.py).
+  over its tokens after the first, special symbols too, under a softmax over the
+  tokens and, of a GPT, the positions (openai/finetune-transformer-lm,
+  train.py).
   With `mix_l2`, so much of the sum of the squares of the mix's weights, before
   their softmax, is added (Peters et al. 2018, section 5.1).
 
@@ -49,7 +51,7 @@ def build_objective(task: Task, task_config: Any) -> Objective:
     values, weights, metrics = _task_losses(task, task_config, outputs, batch)
     sums = {'task': (jnp.sum(values * weights), weights.sum())}
     if task_config.lm_weight:
-      sums['lm'] = _lm_loss(outputs['lm_logits'], batch)
+      sums['lm'] = _lm_loss(outputs, batch)
     if mix_l2:  # every row has its share: parts of a batch add up to it
       rows = _row_weights(batch).sum()
       sums['mix_l2'] = (outputs['mix_penalty'] * rows, rows)
@@ -157,13 +159,18 @@ def _row_weights(batch: Batch) -> Array:
   return batch['example_mask'].astype(jnp.float32)
 
 
-def _lm_loss(lm_logits: Array, batch: Batch) -> SumAndWeight:
+def _lm_loss(outputs: Mapping[str, Array], batch: Batch) -> SumAndWeight:
   """Returns the sum over examples of a row's mean loss, and their number."""
   tokens, mask = batch['tokens'], batch['token_mask']
   targets, counted = tokens[..., 1:], mask[..., 1:].astype(jnp.float32)
-  # [.., T, V] comes with the choices as rows of their own, or not.
-  lm_logits = lm_logits.reshape(*tokens.shape, -1)[..., :-1, :]
+  lm_logits = outputs['lm_logits'][..., :-1, :]
   values, _ = objectives.score_labels(lm_logits, targets)
+  if 'position_logits' in outputs:
+    # The same softmax reaches over both, without a copy of so large an array.
+    position_logits = outputs['position_logits'][..., :-1, :]
+    of_tokens = jax.nn.logsumexp(lm_logits, axis=-1)
+    of_positions = jax.nn.logsumexp(position_logits, axis=-1)
+    values += jax.nn.softplus(of_positions - of_tokens)
   means = jnp.sum(values * counted, -1) / jnp.maximum(counted.sum(-1), 1)
   if means.ndim == 2:  # choices, or orders, of one example
     means = means.mean(axis=1)

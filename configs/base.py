@@ -63,7 +63,7 @@ def get_config() -> ml_collections.ConfigDict:
   optim.beta1 = 0.9  # decay of the gradient's mean
   optim.beta2 = 0.999  # decay of the squared gradient's mean
   optim.epsilon = 1e-6  # added outside of the root
-  optim.weight_decay = 0.01  # not on biases and layer norms
+  optim.weight_decay = 0.01  # not on biases, layer norms and layer mixes
   optim.clip_norm = 1.0  # of the global gradient
 
   config.mesh = ml_collections.ConfigDict()
@@ -223,6 +223,9 @@ def get_task_config() -> ml_collections.ConfigDict:
   # What feeds the head: last, first (the embeddings), second_to_last,
   # sum_last_4, concat_last_4, sum_all, or mix, a learned average of all layers.
   task.features = 'last'
+  # lambda of a loss lambda * sum(w^2) on the weights of the mix, as ELMo's: 1
+  # keeps them alike, 0.001 lets them choose (Peters et al. 2018, section 5.1).
+  task.mix_l2 = placeholder(float)
   task.frozen = False  # train only what is on top of the encoder
   task.bilstm_layers = 0  # of a bidirectional LSTM between encoder and head
   task.bilstm_dim = 768  # its width, of each direction

@@ -18,19 +18,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from data import chance, pair_lengths
+
 Array = jax.Array
 Batch = dict[str, Array]
 
 # Draws of one row that settle its pair; coins for the truncation follow.
-_SHORT, _TARGET, _SHAVE, _BOUNDARY, _PLACE, _LABEL, _START = range(7)
+_TARGET, _RUN, _SHAVE, _BOUNDARY, _PLACE, _LABEL, _START = range(7)
 _NUM_PAIR_DRAWS = 7
 # Draws of one position that settle its masking.
 _ORDER, _ACTION, _TOKEN = range(3)
 
-
-# Share of the pairs with a shorter target length (google-research/bert,
-# create_pretraining_data.py, `short_seq_prob`).
-SHORT_RATE = 0.1
+# Share of the passes over a document whose rows have a shorter target
+# (google-research/bert, create_pretraining_data.py); of the rows it is more.
+SHORT_SEQ_PROB = 0.1
 
 
 class Specials(NamedTuple):
@@ -84,24 +85,33 @@ def sample_pairs(
   *,
   length: int,
   specials: Specials,
-  short_rate: float,
+  short_seq_prob: float,
   negatives: bool = True,
 ) -> Batch:
   """Turns windows into inputs [CLS] A [SEP] B [SEP].
 
-  B continues A or, in half of the rows, comes from the other window. The text
-  falls short of `length - 3` tokens for `short_rate` of the rows (a target
-  uniform in 2..length - 3) and where the document ends. The chunk lies
-  anywhere round a sentence boundary, a little longer than the target, and is
-  then cut one token at a time from the longer of A and B, front or back at
-  random (google-research/bert, create_pretraining_data.py).
+  B continues A or, in half of the rows, comes from the other window. Rows are
+  as long as those of google-research/bert's create_pretraining_data.py, which
+  gives every pass over a document one target: `length - 3` tokens or, with
+  `short_seq_prob`, fewer, uniform in 2..length - 3. Whole sentences fill it, so
+  that a row is longer than its target, and the shorter the target, the more
+  rows there are of it: 0.1 of the passes give about 0.19 of the rows at length
+  128, 0.25 at 512. The text falls short of `length - 3` tokens where the
+  document ends, too.
+
+  The chunk lies anywhere round a sentence boundary. A full one is a little
+  longer than its row at first and then cut one token at a time from the longer
+  of A and B, front or back at random, as released. A short one is not cut, but
+  lies anywhere where the release's is whole sentences: the other window holds
+  whole sentences of just the length of B for few of them (0.13 to 0.18 of
+  English text at 128, 0.43 to 0.56 at 512).
 
   Args:
     batch: a host batch, see `data.pipeline`.
     keys_B: a key for each row; the same as in `mask_tokens` is fine.
     length: T.
     specials: ids of the special tokens.
-    short_rate: share of rows with a shorter target.
+    short_seq_prob: share of the passes over a document with a shorter target.
     negatives: half of the rows have a B from the other window; else none has,
       and there is nothing to tell anywhere.
 
@@ -115,7 +125,7 @@ def sample_pairs(
     _sample_pair,
     length=length,
     specials=specials,
-    short_rate=short_rate,
+    short_seq_prob=short_seq_prob,
     negatives=negatives,
   )
   draws_BN = jax.vmap(functools.partial(pair_draws, length=length))(keys_B)
@@ -150,7 +160,7 @@ def _sample_pair(
   *,
   length: int,
   specials: Specials,
-  short_rate: float,
+  short_seq_prob: float,
   negatives: bool,
 ) -> Batch:
   """One row of `sample_pairs`."""
@@ -164,22 +174,28 @@ def _sample_pair(
   # Where the document ends, its last sentence is cut at random: else the true
   # B would end with a sentence far more often than other text can.
   last = jnp.max(jnp.where(boundaries, place, 0))
-  shave = _below(draws[_SHAVE], usable - last)
+  shave = chance.below(draws[_SHAVE], usable - last)
   usable -= jnp.where(has_boundary & (size < width), shave, 0)
 
+  target = pair_lengths.draw_length(
+    boundaries,
+    usable,
+    draws[_TARGET],
+    draws[_RUN],
+    most=length - 3,
+    short_seq_prob=short_seq_prob,
+  )
   # The chunk [low, low + chunk) holds the boundary strictly inside.
-  short = _happens(draws[_SHORT], short_rate)
-  short_target = 2 + _below(draws[_TARGET], length - 4)
-  target = jnp.where(short, short_target, length - 3)
-  chunk = jnp.minimum(usable, target + length // 8)
+  longer = jnp.where(target < length - 3, 0, length // 8)
+  chunk = jnp.minimum(usable, target + longer)
   boundary = jnp.where(
     has_boundary,
-    _pick(boundaries, draws[_BOUNDARY]),
-    1 + _below(draws[_BOUNDARY], usable - 1),
+    chance.pick(boundaries, draws[_BOUNDARY]),
+    1 + chance.below(draws[_BOUNDARY], usable - 1),
   )
   lowest = jnp.maximum(0, boundary - chunk + 1)
   highest = jnp.minimum(boundary - 1, usable - chunk)
-  low = lowest + _below(draws[_PLACE], highest - lowest + 1)
+  low = lowest + chance.below(draws[_PLACE], highest - lowest + 1)
   low = jnp.minimum(low, usable - chunk)  # a single token is all A
   size_a, size_b = boundary - low, low + chunk - boundary
 
@@ -205,7 +221,7 @@ def _sample_pair(
     alike &= other_bounds[jnp.minimum(there, width - 1)] == bounds[here]
   told = has_boundary & alike.any() & is_example & negatives
   negative = told & ((draws[_LABEL] & 1) == 1)
-  other_b = width + _pick(alike, draws[_START]) + front_b
+  other_b = width + chance.pick(alike, draws[_START]) + front_b
   start_b = jnp.where(negative, other_b, start_b)
 
   position = jnp.arange(length)
@@ -313,9 +329,9 @@ def mask_tokens(
     else:
       continues = jnp.asarray(continuations)[tokens]
       chosen = _choose_words(eligible, continues, count, draws_NT[_ORDER])
-    hide = _happens(draws_NT[_ACTION], mask_fraction)
-    change = _happens(draws_NT[_ACTION], mask_fraction + random_fraction)
-    random = _below(draws_NT[_TOKEN], vocab_size)
+    hide = chance.happens(draws_NT[_ACTION], mask_fraction)
+    change = chance.happens(draws_NT[_ACTION], mask_fraction + random_fraction)
+    random = chance.below(draws_NT[_TOKEN], vocab_size)
     hidden = jnp.where(change, random, tokens)
     hidden = jnp.where(hide, specials.mask, hidden)
 
@@ -379,21 +395,3 @@ def _sort_keys(eligible: Array, draws: Array) -> Array:
   bits = (length - 1).bit_length()
   keys = (draws >> (bits + 1) << bits) | jnp.arange(length, dtype=jnp.uint32)
   return jnp.where(eligible, keys, keys | jnp.uint32(1 << 31))
-
-
-def _below(draw: Array, bound: Array | int) -> Array:
-  """Maps uint32 draws to range(bound), or 0; uneven by under bound / 2^32."""
-  bound = jnp.maximum(bound, 1).astype(jnp.uint32)
-  return (draw % bound).astype(jnp.int32)
-
-
-def _happens(draw: Array, rate: float) -> Array:
-  """True for the share `rate` of the draws, in steps of 2^-24."""
-  return (draw >> 8) < jnp.uint32(round(rate * 2**24))
-
-
-def _pick(candidates: Array, draw: Array) -> Array:
-  """Returns the place of one of the True candidates, or 0 without any."""
-  rank = jnp.cumsum(candidates)
-  wanted = 1 + _below(draw, rank[-1])
-  return jnp.argmax(rank >= wanted).astype(jnp.int32)

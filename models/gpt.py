@@ -50,7 +50,7 @@ class Embeddings(nn.Module):
     max_length: rows of the position table.
     dropout_rate: 0 outside of training.
     drop_tables: drop elements of both tables, once for the whole batch, and
-      the softmax uses the dropped table too (GPT); else elements of the sum.
+      the softmax uses the dropped tables too (GPT); else elements of the sum.
     position_stddev: of the position table at the start.
     dtype: of the output.
   """
@@ -73,7 +73,7 @@ class Embeddings(nn.Module):
       table_init=nn.initializers.normal(INIT_STDDEV),
       dtype=self.dtype,
     )
-    self.positions_TD = self.param(
+    positions_TD = self.param(
       'positions',
       nn.with_logical_partitioning(
         nn.initializers.normal(self.position_stddev), ('length', 'embed')
@@ -82,13 +82,23 @@ class Embeddings(nn.Module):
     )
     self.table_dropout = layers.Dropout(table_rate)
     self.sum_dropout = layers.Dropout(self.dropout_rate - table_rate)
+    self.positions_TD = self.table_dropout(positions_TD)
 
   def __call__(self, tokens_BT: Array, positions_BT: Array) -> Array:
     """Returns [B, T, D] for ids [B, T] of tokens and positions."""
-    positions_TD = layers.whole_width(self.table_dropout(self.positions_TD))
+    positions_TD = layers.whole_width(self.positions_TD)
     positions_BTD = jnp.take(positions_TD, positions_BT, axis=0, mode='clip')
     x_BTD = self.tokens(tokens_BT) + positions_BTD.astype(self.dtype)
     return self.sum_dropout(x_BTD)
+
+  def attend_positions(self, x_BTD: Array, count: int) -> Array:
+    """Scores the first `count` rows S of the positions: float32 [B, T, S]."""
+    return jnp.einsum(
+      'BTD,SD->BTS',
+      x_BTD,
+      self.positions_TD[:count].astype(x_BTD.dtype),
+      preferred_element_type=jnp.float32,
+    )
 
 
 class Gpt(nn.Module):
@@ -151,6 +161,7 @@ class Gpt(nn.Module):
     train: bool,
     cache: Cache | None = None,
     all_layers: bool = False,
+    score_positions: int = 0,
   ) -> dict[str, Any]:
     """Predicts at each position the token that follows it.
 
@@ -172,11 +183,14 @@ class Gpt(nn.Module):
       cache: what came before, by `empty_cache` at first. There must be room
         for T more slots: without, the last ones are overwritten.
       all_layers: return the output of every layer too.
+      score_positions: score so many rows of the position table too, as if
+        they were tokens: GPT's release keeps both in one table.
 
     Returns:
       hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32; where
       a cache was given, `cache` with the T tokens at its end; with `all_layers`
-      layers [L + 1, B, T, D], the embeddings first and 'hidden' last.
+      layers [L + 1, B, T, D], the embeddings first and 'hidden' last; with
+      `score_positions` position_logits [B, T, score_positions] in float32.
 
     Raises:
       ValueError: if the sizes do not fit each other.
@@ -243,6 +257,10 @@ class Gpt(nn.Module):
         logits_BTV, ('batch', 'activation_length', 'activation_vocab')
       ),
     }
+    if score_positions:
+      outputs['position_logits'] = embeddings.attend_positions(
+        x_BTD, score_positions
+      )
     if all_layers:
       outputs['layers'] = blocks.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
     if cache is not None:

@@ -45,6 +45,9 @@ class TaskModel(nn.Module):
     bilstm_layers: of the BiLSTM; 0: there is none.
     bilstm_dim: cells of each layer and direction.
     lm: return the language model's predictions too.
+    lm_positions: of a Gpt, so many rows of the position table are scored beside
+      the tokens. GPT's release has both in one table, and the softmax of its
+      fine-tuning runs over all of it (openai/finetune-transformer-lm train.py).
   """
 
   backbone: nn.Module
@@ -57,6 +60,7 @@ class TaskModel(nn.Module):
   bilstm_layers: int = 0
   bilstm_dim: int = 768
   lm: bool = False
+  lm_positions: int = 0
 
   def setup(self):
     """Lays the encoder's parameters beside those of the head."""
@@ -92,7 +96,8 @@ class TaskModel(nn.Module):
     Returns:
       float32 logits: of 'classifier' [B, num_outputs], of choices [B, K]; of
       tokens [B, T, num_outputs]. With `lm`, lm_logits [B, T, V] or
-      [B, K, T, V].
+      [B, K, T, V], and with `lm_positions` position_logits likewise. With the
+      features 'mix', mix_penalty [], the sum of the squares of its weights.
 
     Raises:
       ValueError: if the fields or the shapes do not fit each other.
@@ -115,6 +120,8 @@ class TaskModel(nn.Module):
       if self._is_bert:
         inputs.insert(2, flatten(token_types))
       request = {} if self.features == 'last' else {'all_layers': True}
+      if self.lm and self.lm_positions:
+        request['score_positions'] = self.lm_positions
       outputs = self.backbone(
         *inputs, train=train and not self.frozen, **request
       )
@@ -151,9 +158,14 @@ class TaskModel(nn.Module):
     if self._has_choices(tokens.ndim):
       logits = logits[..., 0]
     results = {'logits': logits}
-    if self.lm:
-      lm_logits = outputs['lm_logits']
-      results['lm_logits'] = lm_logits.reshape(*rows, *lm_logits.shape[1:])
+    if self.features == 'mix':
+      results['mix_penalty'] = scalar_mix.regularisation(
+        self.variables['params'], 1.0
+      )
+    for name in ('lm_logits', 'position_logits') if self.lm else ():
+      if name in outputs:
+        scores = outputs[name]
+        results[name] = scores.reshape(*rows, *scores.shape[1:])
     return results
 
   def _read(
@@ -226,6 +238,11 @@ class TaskModel(nn.Module):
       raise ValueError(
         f"features is {self.features!r}, expected 'last':"
         f' {type(self.backbone).__name__} returns no other layers'
+      )
+    if self.lm_positions and not isinstance(self.backbone, gpt.Gpt):
+      raise ValueError(
+        f'lm_positions is {self.lm_positions}, expected 0:'
+        f' {type(self.backbone).__name__} scores no positions'
       )
     if self.lm and (self._is_bert or self._is_elmo):
       raise ValueError(

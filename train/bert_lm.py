@@ -80,7 +80,7 @@ def _masked_tokens(
       keys,
       length=length,
       specials=vocabulary.specials,
-      short_rate=transforms.SHORT_RATE,
+      short_seq_prob=transforms.SHORT_SEQ_PROB,
       negatives='nsp' in names,
     )
     return transforms.mask_tokens(
@@ -123,7 +123,7 @@ def _next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
       keys,
       length=length,
       specials=vocabulary.specials,
-      short_rate=transforms.SHORT_RATE,
+      short_seq_prob=transforms.SHORT_SEQ_PROB,
       negatives=False,
     )
     batch = transforms.predict_text(batch, specials=vocabulary.specials)

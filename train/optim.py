@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from models import scalar_mix
+
 Schedule = Callable[[Any], Any]
 # (steps, length, global batch, 'continue' | 'restart')
 Phase = tuple[int, int, int, str]
@@ -32,8 +34,9 @@ SCHEDULES = ('linear', 'gpt_linear', 'cosine', 'constant')
 # options leave training.py's).
 ADAGRAD_ACCUMULATOR = 1.0
 
-# Last names of parameters that weight decay spares: of layer norms and biases.
-UNDECAYED = ('bias', 'scale')
+# Last names of parameters that weight decay spares: of layer norms, biases and
+# averages of layers, which a loss of their own may hold back (task.mix_l2).
+UNDECAYED = ('bias', 'scale', scalar_mix.WEIGHTS, scalar_mix.SCALE)
 
 # Logical axes that number the published matrices inside one parameter.
 STACKED = ('layers', 'qkv', 'towers')
@@ -174,7 +177,8 @@ def _correction(step: Any, b1: float, b2: float) -> jax.Array:
 def decay_mask(params: Any) -> Any:
   """Returns a tree like `params`: True where weight decay applies.
 
-  Embeddings decay; layer norms and biases do not.
+  Embeddings decay; layer norms, biases and the weights and scale of an average
+  of layers do not: these would be drawn to the plain mean, and the scale to 0.
   """
   return jax.tree_util.tree_map_with_path(
     lambda path, _: path[-1].key not in UNDECAYED, params
@@ -274,14 +278,15 @@ def make_optimizer(
   """Returns the optimiser that `optim.name` names.
 
   The whole gradient is clipped by its global norm; then the update is
-  `rate * (direction + weight_decay * p)`, without decay of norms and biases:
+  `rate * (direction + weight_decay * p)`, without decay of norms, biases and
+  averages of layers:
 
   - bert_adam: direction m / (sqrt(v) + epsilon), without bias correction.
   - gpt_adam: the same, with the correction as a factor of the rate, so that it
     scales the decay as well and epsilon stands outside of it.
   - adamw: corrected as usual.
   - lamb: the sum above, of adamw, is scaled to the norm of each matrix itself
-    (You et al. 2020, algorithm 2). Norms and biases are not scaled: the
+    (You et al. 2020, algorithm 2). What does not decay is not scaled: the
     implementation that the paper names, tensorflow_addons' lamb.py, leaves out
     of the scaling what it leaves out of the decay, as do google-research/albert
     and NVIDIA's apex.

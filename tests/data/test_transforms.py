@@ -1,6 +1,7 @@
 """Pairs and masks: rates, limits, a NumPy reference, and no leak."""
 
 import functools
+import itertools
 import pathlib
 import types
 
@@ -41,11 +42,15 @@ def store(tmp_path_factory):
   return make_store(tmp_path_factory.mktemp('store'))
 
 
-@functools.partial(jax.jit, static_argnames=('length', 'short_rate'))
-def sample(batch, key, length, short_rate):
+@functools.partial(jax.jit, static_argnames=('length', 'short_seq_prob'))
+def sample(batch, key, length, short_seq_prob):
   keys_B = transforms.row_keys(key, batch['example_ids'])
   return transforms.sample_pairs(
-    batch, keys_B, length=length, specials=SPECIALS, short_rate=short_rate
+    batch,
+    keys_B,
+    length=length,
+    specials=SPECIALS,
+    short_seq_prob=short_seq_prob,
   )
 
 
@@ -56,11 +61,11 @@ def host_batches(store, length, batch_size, steps):
     yield pipeline.train_batch(examples, phases, 0, step)
 
 
-def many_pairs(store, length, short_rate, batch_size, steps):
+def many_pairs(store, length, short_seq_prob, batch_size, steps):
   """Host batches and their pairs, joined."""
   results = []
   for step, batch in enumerate(host_batches(store, length, batch_size, steps)):
-    pairs = sample(batch, jax.random.key(step), length, short_rate)
+    pairs = sample(batch, jax.random.key(step), length, short_seq_prob)
     results.append({**batch, **jax.device_get(pairs)})
   return {
     name: np.concatenate([r[name] for r in results]) for name in batch | pairs
@@ -134,35 +139,30 @@ def test_labels_tell_what_was_done(store, pairs):
   assert (store.sentences[first] <= start_b[true]).all()
 
 
-def test_shares_of_labels_and_targets(store, pairs):
+def test_shares_of_labels_and_short_rows(store, pairs):
   told = pairs['nsp_weights'] > 0
   count = told.sum()
   assert count > 70_000
   negative = pairs['nsp_labels'][told].sum()
   assert abs(negative - count / 2) < 5 * (count / 4) ** 0.5
-  # Of windows with text enough for any target, a tenth falls short.
-  full = pairs['lengths'] == 144
-  tokens = pairs['token_mask'].sum(1)[full]
-  below = full.sum() * 0.1 * (1 - 1 / 124)
-  assert abs((tokens < 128).sum() - below) < 5 * (below * 0.9) ** 0.5
-  short = tokens[tokens < 128] - 3
-  counts = np.bincount(short, minlength=125)[2:125]
-  assert not np.bincount(short, minlength=125)[:2].any()
-  chi = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
-  assert abs(chi - 122) < 5 * (2 * 122) ** 0.5
+  # Of windows with text enough for any target, more than a tenth fall short.
+  tokens = pairs['token_mask'].sum(1)[pairs['lengths'] == 144]
+  assert 0.12 < (tokens < 128).mean() < 0.2
+  assert tokens.min() >= 3 + 2 and tokens.max() == 128
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  ('mean_sentences', 'short_rate', 'steps'), [(3.0, 0.1, 60), (12.0, 0.5, 30)]
+  ('mean_sentences', 'short_seq_prob', 'steps'),
+  [(3.0, 0.1, 60), (12.0, 0.5, 30)],
 )
 def test_looks_do_not_tell_the_label(
-  tmp_path, mean_sentences, short_rate, steps
+  tmp_path, mean_sentences, short_seq_prob, steps
 ):
   """A classifier that sees only lengths and sentence bounds learns nothing."""
   store = make_store(tmp_path, 1, 5000, mean_sentences)
   # Enough rows that 100,000 pairs have a label that counts.
-  pairs = many_pairs(store, 128, short_rate, 5000, steps)
+  pairs = many_pairs(store, 128, short_seq_prob, 5000, steps)
   size_a, size_b, start_a, start_b = layout(pairs)
   is_start = np.zeros(len(store.tokens) + 1, bool)
   is_start[store.sentences] = True
@@ -196,7 +196,38 @@ def test_looks_do_not_tell_the_label(
     assert score < 0.52
 
 
-def reference_pair(row, draws, length, short_rate):
+def reference_length(boundaries, usable, draws, most, short_seq_prob):
+  """Tokens of text of one row, by loops, from the same draws."""
+  bounds = [0, *boundaries, usable]
+  sizes = [end - start for start, end in itertools.pairwise(bounds)]
+  excess = sum(size**2 for size in sizes) // (2 * usable)
+  full = min(usable, most)
+
+  def taken(tokens):
+    alone = 64 * sum(size >= tokens for size in sizes) // len(sizes)
+    return (tokens + excess) * (192 + alone)
+
+  weights = [
+    1024 * taken(full) // taken(min(target, full))
+    for target in range(2, most + 1)
+  ]
+  rest = round(1024 * (most - 1) * (1 - short_seq_prob) / short_seq_prob)
+  at, target = draws[0] % (sum(weights) + rest), 2
+  for weight in weights:
+    at -= weight
+    if at < 0:
+      break
+    target += 1
+  if target >= min(usable, most):
+    return most
+  firsts = [place for place in bounds[:-1] if place + target <= usable]
+  first = firsts[draws[1] % len(firsts)]
+  ends = [place for place in bounds if place > first]
+  reached = [place for place in ends[1:] if place >= first + target]
+  return min(most, (reached or ends[-1:])[0] - first)
+
+
+def reference_pair(row, draws, length, short_seq_prob):
   """One pair, by loops, from the same draws."""
   draws = [int(draw) for draw in draws]
   width = len(row['window'])
@@ -205,10 +236,11 @@ def reference_pair(row, draws, length, short_rate):
   boundaries = [n for n in range(1, usable) if row['sentence_starts'][n]]
   if boundaries and size < width:
     usable -= draws[2] % (usable - boundaries[-1])
-  target = length - 3
-  if (draws[0] >> 8) / 2**24 < short_rate:
-    target = 2 + draws[1] % (length - 4)
-  chunk = min(usable, target + length // 8)
+  target = reference_length(
+    boundaries, usable, draws[:2], length - 3, short_seq_prob
+  )
+  longer = 0 if target < length - 3 else length // 8
+  chunk = min(usable, target + longer)
   if boundaries:
     boundary = boundaries[draws[3] % len(boundaries)]
   else:
@@ -266,7 +298,7 @@ def reference_pair(row, draws, length, short_rate):
 
 
 @pytest.mark.parametrize(
-  ('length', 'short_rate'),
+  ('length', 'short_seq_prob'),
   [
     (8, 0.5),
     (32, 0.3),
@@ -274,7 +306,7 @@ def reference_pair(row, draws, length, short_rate):
     (128, 0.1),
   ],
 )
-def test_pairs_match_reference(store, length, short_rate):
+def test_pairs_match_reference(store, length, short_seq_prob):
   (batch,) = host_batches(store, length, 300, 1)
   # Windows of one and two tokens, and rows that are no examples.
   batch['lengths'][:20] = 1 + np.arange(20) % 2
@@ -286,13 +318,13 @@ def test_pairs_match_reference(store, length, short_rate):
     batch[starts] &= np.arange(batch[starts].shape[1]) < batch[size][:, None]
   batch['example_mask'][40:60] = False
   key = jax.random.key(3)
-  pairs = jax.device_get(sample(batch, key, length, short_rate))
+  pairs = jax.device_get(sample(batch, key, length, short_seq_prob))
   keys = transforms.row_keys(key, batch['example_ids'])
   draw = functools.partial(transforms.pair_draws, length=length)
   draws = jax.device_get(jax.vmap(draw)(keys))
   for n in range(300):
     row = {name: array[n] for name, array in batch.items()}
-    expected = reference_pair(row, draws[n], length, short_rate)
+    expected = reference_pair(row, draws[n], length, short_seq_prob)
     for name, value in expected.items():
       assert np.array_equal(pairs[name][n], value), (n, name)
   assert not pairs['nsp_weights'][40:60].any()
@@ -496,7 +528,7 @@ def test_masking_matches_reference(words, length):
 def whole_transform(batch, key, length):
   keys_B = transforms.row_keys(key, batch['example_ids'])
   pairs = transforms.sample_pairs(
-    batch, keys_B, length=length, specials=SPECIALS, short_rate=0.1
+    batch, keys_B, length=length, specials=SPECIALS, short_seq_prob=0.1
   )
   continuations = np.arange(5000) % 3 == 0
   masked = {}

@@ -158,6 +158,32 @@ def test_dropout_of_gpt_falls_on_the_tables():
   assert 0.22 < (positions == 0).mean() < 0.28
 
 
+@pytest.mark.parametrize('train', [False, True])
+def test_positions_are_scored_by_the_rows_that_were_added(train):
+  """In the release they lie in the softmax's table, dropped once for both."""
+  model = gpt_cases.make_model(dropout_rate=0.25 if train else 0.0)
+  params = jax.tree.map(jnp.copy, gpt_cases.init_params(False))
+  params['embeddings']['tokens']['embedding'] *= 0
+  batch = gpt_cases.make_batch()
+  outputs, sown = jax.jit(
+    lambda params: model.apply(
+      {'params': params},
+      *[batch[name] for name in gpt_cases.INPUTS],
+      train=train,
+      score_positions=30,
+      rngs={'dropout': jax.random.key(1)},
+      mutable=['intermediates'],
+    )
+  )(params)
+  rows = np.asarray(sown['intermediates']['embedded'][0][0, :30])
+  assert (rows == 0).any() == train
+  np.testing.assert_allclose(
+    outputs['position_logits'],
+    np.einsum('BTD,SD->BTS', outputs['hidden'], rows),
+    atol=1e-5,
+  )
+
+
 def test_dropout_of_gpt2_falls_on_the_sum():
   _, _, embedded, gradient = embed_ones(True)
   dropped = embedded == 0

@@ -8,7 +8,10 @@ import optax
 import pytest
 import transfer_cases
 
+from configs import base
+from data.tasks import registry
 from models.pretrained import hugging_face, published
+from train.transfer import task_objectives
 
 # What follows BertFor -> head, outputs, choices, heads of the encoder. A
 # 'regression' is a SequenceClassification of one label there.
@@ -180,7 +183,9 @@ def test_gpt_equals_double_heads(torch, tmp_path):
   """Scores of choices, read at the last token, and the language model's."""
   transformers = pytest.importorskip('transformers')
   encoder = transfer_cases.make_gpt()
-  model = transfer_cases.make_model(encoder, num_outputs=1, lm=True)
+  model = transfer_cases.make_model(
+    encoder, num_outputs=1, lm=True, lm_positions=13
+  )
   batch = transfer_cases.make_batch(choices=3)
   params = transfer_cases.draw_params(model, batch)
   outputs = transfer_cases.run(model, params, transfer_cases.inputs_of(batch))
@@ -194,10 +199,26 @@ def test_gpt_equals_double_heads(torch, tmp_path):
     summary.weight.copy_(torch.tensor(np.asarray(head['kernel']).T))
     summary.bias.copy_(torch.tensor(np.asarray(head['bias'])))
     # Its class cannot take a mask of choices; tokens see no padding after them.
+    tokens = torch.tensor(batch['tokens'], dtype=torch.long)
     expected = reference(
-      input_ids=torch.tensor(batch['tokens'], dtype=torch.long),
+      input_ids=tokens,
       mc_token_ids=torch.tensor(batch['last'], dtype=torch.long),
     )
+    # The release's loss, which the class has of tokens only: one table of
+    # tokens and positions (openai/finetune-transformer-lm, train.py, `model`).
+    body = reference.transformer
+    T = tokens.shape[-1]
+    table = torch.cat(
+      [body.tokens_embed.weight, body.positions_embed.weight[:T]]
+    )
+    hidden = body(tokens.reshape(-1, T))[0]
+    lm_losses = torch.nn.functional.cross_entropy(
+      (hidden[:, :-1] @ table.T).swapaxes(1, 2),
+      tokens.reshape(-1, T)[:, 1:],
+      reduction='none',
+    )
+    real = torch.tensor(batch['token_mask'].reshape(-1, T)[:, 1:]).float()
+    lm_loss = ((lm_losses * real).sum(1) / real.sum(1)).mean()
   mask = batch['token_mask']
   np.testing.assert_allclose(
     outputs['logits'], expected.mc_logits.numpy(), rtol=0, atol=1e-4
@@ -208,3 +229,22 @@ def test_gpt_equals_double_heads(torch, tmp_path):
     rtol=0,
     atol=1e-4,
   )
+  task_config = base.get_task_config().task
+  task_config.lm_weight = 0.5
+  task = registry.find('story_cloze')
+  objective = task_objectives.build_objective(task, task_config)
+  weights = np.ones(len(batch['label']), bool)
+  batch |= {
+    'labels': batch['label'],
+    'label_mask': weights,
+    'example_mask': weights,
+  }
+  (value, _), totals = (
+    objective.losses(outputs, batch)[0]['lm'],
+    objective.weights(batch),
+  )
+  assert abs(value / totals['lm'] - 0.5 * lm_loss.item()) < 1e-4
+  # Of tokens alone it is another.
+  del outputs['position_logits']
+  value, _ = objective.losses(outputs, batch)[0]['lm']
+  assert abs(value / totals['lm'] - 0.5 * lm_loss.item()) > 1e-3

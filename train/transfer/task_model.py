@@ -10,7 +10,7 @@ from flax import linen as nn
 
 from data import tokenization
 from data.tasks.examples import Task
-from models import bert, elmo, heads, transfer
+from models import bert, elmo, gpt, heads, transfer
 from train import assemble, initial, opened, settings
 from train.architecture import Vocabulary, model_fields
 from train.opened import Opened
@@ -234,7 +234,21 @@ def build_model(found: Encoder, task: Task) -> transfer.TaskModel:
     bilstm_layers=settings_.bilstm_layers,
     bilstm_dim=settings_.bilstm_dim,
     lm=bool(settings_.lm_weight),
+    lm_positions=_lm_positions(found),
   )
+
+
+def _lm_positions(found: Encoder) -> int:
+  """Returns how many positions stand in the softmax beside the tokens.
+
+  All that an input may have, of a GPT; the table of the release is cut to the
+  longest input of the set (openai/finetune-transformer-lm, train.py). GPT-2's
+  positions are a table apart, and the LSTM has none.
+  """
+  module, settings_ = found.module, found.config.task
+  if not settings_.lm_weight or not isinstance(module, gpt.Gpt):
+    return 0
+  return 0 if module.pre_norm else min(settings_.max_length, module.max_length)
 
 
 def num_outputs(task: Task, task_config: Any) -> int:

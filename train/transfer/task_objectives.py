@@ -31,25 +31,38 @@ def build_objective(task: Task, task_config: Any) -> Objective:
   (Tai et al. 2015, as GPT's release), and of spans the mean of those of first
   and last token, among the real tokens of the row. With `lm_weight`, so much
   of the language model's loss is added: the mean over rows of a row's mean
-  over its tokens after the first (openai/finetune-transformer-lm, train.py).
+  over its tokens after the first, special symbols too, under a softmax over the
+  tokens and, of a GPT, the positions (openai/finetune-transformer-lm,
+  train.py).
+  With `mix_l2`, so much of the sum of the squares of the mix's weights, before
+  their softmax, is added (Peters et al. 2018, section 5.1).
 
   Raises:
     ValueError: if the settings do not fit the task.
   """
   _check(task, task_config)
-  names = ('task', 'lm') if task_config.lm_weight else ('task',)
+  # Runs that are older than this key do not have it.
+  mix_l2 = getattr(task_config, 'mix_l2', None)
+  names = ('task',)
+  names += ('lm',) if task_config.lm_weight else ()
+  names += ('mix_l2',) if mix_l2 else ()
 
   def losses(outputs: Mapping[str, Array], batch: Batch) -> Any:
     values, weights, metrics = _task_losses(task, task_config, outputs, batch)
     sums = {'task': (jnp.sum(values * weights), weights.sum())}
     if task_config.lm_weight:
-      sums['lm'] = _lm_loss(outputs['lm_logits'], batch)
+      sums['lm'] = _lm_loss(outputs, batch)
+    if mix_l2:  # every row has its share: parts of a batch add up to it
+      rows = _row_weights(batch).sum()
+      sums['mix_l2'] = (outputs['mix_penalty'] * rows, rows)
     return sums, metrics
 
   def weights(batch: Batch) -> dict[str, Array]:
     totals = {'task': _weights(task, task_config, batch).sum()}
     if task_config.lm_weight:
       totals['lm'] = _row_weights(batch).sum() / task_config.lm_weight
+    if mix_l2:
+      totals['mix_l2'] = _row_weights(batch).sum() / mix_l2
     # A batch without a single label has the loss 0, not NaN.
     return {
       name: jnp.where(total > 0, total, 1.0) for name, total in totals.items()
@@ -82,6 +95,12 @@ def soft_targets(scores: Array, num_classes: int) -> Array:
 
 def _check(task: Task, task_config: Any) -> None:
   weights, soft = tuple(task_config.class_weights), task_config.soft_classes
+  mix_l2 = getattr(task_config, 'mix_l2', None)
+  if mix_l2 and task_config.features != 'mix':
+    raise ValueError(
+      f'task.mix_l2={mix_l2} with task.features={task_config.features!r}:'
+      " expected task.features='mix', whose weights it is of"
+    )
   if weights and (
     task.kind not in ('classification', 'tagging')
     or len(weights) != len(task.labels)
@@ -140,13 +159,18 @@ def _row_weights(batch: Batch) -> Array:
   return batch['example_mask'].astype(jnp.float32)
 
 
-def _lm_loss(lm_logits: Array, batch: Batch) -> SumAndWeight:
+def _lm_loss(outputs: Mapping[str, Array], batch: Batch) -> SumAndWeight:
   """Returns the sum over examples of a row's mean loss, and their number."""
   tokens, mask = batch['tokens'], batch['token_mask']
   targets, counted = tokens[..., 1:], mask[..., 1:].astype(jnp.float32)
-  # [.., T, V] comes with the choices as rows of their own, or not.
-  lm_logits = lm_logits.reshape(*tokens.shape, -1)[..., :-1, :]
+  lm_logits = outputs['lm_logits'][..., :-1, :]
   values, _ = objectives.score_labels(lm_logits, targets)
+  if 'position_logits' in outputs:
+    # The same softmax reaches over both, without a copy of so large an array.
+    position_logits = outputs['position_logits'][..., :-1, :]
+    of_tokens = jax.nn.logsumexp(lm_logits, axis=-1)
+    of_positions = jax.nn.logsumexp(position_logits, axis=-1)
+    values += jax.nn.softplus(of_positions - of_tokens)
   means = jnp.sum(values * counted, -1) / jnp.maximum(counted.sum(-1), 1)
   if means.ndim == 2:  # choices, or orders, of one example
     means = means.mean(axis=1)

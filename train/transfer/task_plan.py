@@ -79,6 +79,9 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
     ensure(getattr(task, key) > 0, f'task.{key}', 'a positive number')
   for key in ('lm_weight', 'soft_classes', 'bilstm_layers'):
     ensure(getattr(task, key) >= 0, f'task.{key}', '0 or more')
+  ensure(
+    task.mix_l2 is None or task.mix_l2 >= 0, 'task.mix_l2', '0 or more, or none'
+  )
   for key in ('dropout_rate', 'attention_dropout_rate'):
     rate = getattr(config.model, key, 0.0)
     ensure(0 <= rate < 1, f'model.{key}', 'a share in [0, 1)')

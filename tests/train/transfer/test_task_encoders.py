@@ -13,7 +13,10 @@ import small_published
 import small_tasks
 from flax import linen as nn
 
+from configs import base
 from data import tokenization
+from data.tasks import registry
+from models import gpt, lstm_lm
 from train import (
   architecture,
   assemble,
@@ -107,6 +110,24 @@ def test_a_gpt_learns_with_both_losses(gpt_of, own_set, tmp_path):
   found = opened.open_weights(tmp_path)
   assert found.name == 'gpt'
   assert found.heads == ('classifier',)
+
+
+def test_only_gpts_own_table_holds_positions():
+  """GPT-2's lie apart in its release, and the LSTM has none."""
+  config = base.get_task_config()
+  config.task.update({'lm_weight': 0.5, 'max_length': 24})
+  sizes = {'vocab_size': 9, 'num_layers': 1, 'embed_dim': 8}
+  of_gpt = gpt.Gpt(**sizes, num_heads=2, mlp_dim=8)
+  for module, name, expected in (
+    (of_gpt, 'gpt', 24),
+    (of_gpt.clone(max_length=20), 'gpt', 20),
+    (of_gpt.clone(pre_norm=True), 'gpt2', 0),
+    (lstm_lm.LstmLm(**sizes, lstm_dim=8), 'lstm', 0),
+  ):
+    config.model.name = name
+    found = task_model.Encoder(config, module, None, None)
+    model = task_model.build_model(found, registry.find('sst2'))
+    assert model.lm and model.lm_positions == expected
 
 
 def test_a_gpt_reads_a_pair_in_both_orders(gpt_of, pair_folder, tmp_path):

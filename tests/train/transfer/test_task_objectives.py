@@ -143,7 +143,8 @@ def test_scores_by_squared_error_or_soft_classes():
 
 
 @pytest.mark.parametrize('shape', [(4,), (4, 2)])
-def test_the_language_models_loss_is_a_mean_of_means(shape):
+@pytest.mark.parametrize('positions', [0, 7])
+def test_the_language_models_loss_is_a_mean_of_means(shape, positions):
   labels = np.array([1, 0, 1, 1], np.int32)
   task = make_task('choice', num_choices=2) if len(shape) == 2 else None
   task = task or make_task('classification', ('a', 'b'))
@@ -153,13 +154,18 @@ def test_the_language_models_loss_is_a_mean_of_means(shape):
     'logits': random_logits(4, 2),
     'lm_logits': jnp.asarray(random_logits(*shape, 6, 10)),
   }
+  softmax = np.array(outputs['lm_logits'])
+  if positions:  # in the same softmax
+    scores = 2 + random_logits(*shape, 6, positions)
+    outputs['position_logits'] = jnp.asarray(scores)
+    softmax = np.concatenate([softmax, scores], axis=-1)
   tokens, mask = (
     np.array(batch[name]).reshape(-1, 6) for name in ('tokens', 'token_mask')
   )
   rows = []
   for row in range(len(tokens)):
     count = int(mask[row].sum())
-    logits = np.array(outputs['lm_logits']).reshape(-1, 6, 10)[row]
+    logits = softmax.reshape(-1, *softmax.shape[-2:])[row]
     rows.append(
       float(
         torch.nn.functional.cross_entropy(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 from etils import epath
 
-from train import device, metrics
+from train import device, huge_pages, metrics
 
 FILE = 'ledger.csv'
 BUCKETS = {
@@ -121,6 +121,8 @@ class Ledger:
       shapes.add(shape)
       self._compiled = self._bucket == 'train'
       with self.measure('compile'):
+        step.lower(state, batch, *rest).compile()
+        huge_pages.give_back()
         return jax.block_until_ready(step(state, batch, *rest))
 
     return run

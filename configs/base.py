@@ -120,7 +120,9 @@ def get_config() -> ml_collections.ConfigDict:
   train.platform = 'tpu'  # refuse to train on another: cpu, gpu or tpu
   # On a GPU: refuse to start unless XLA_FLAGS asks for deterministic kernels.
   train.deterministic = False
-  train.hang_minutes = 60.0  # without a step: print all stacks and stop
+  # Without a step or a batch of an evaluation: print all stacks and stop. What
+  # is compiled gets 4 times as long, and an hour at least.
+  train.hang_minutes = 60.0
   train.profile = ()  # (first step, number of steps) to trace; empty: none
   train.peak_tflops = placeholder(float)  # of a device, for MFU
 

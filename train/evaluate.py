@@ -18,13 +18,15 @@ def evaluate(
   carry: Any,
   mesh: Mesh,
   objective: Objective,
+  after_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
   """Returns 'eval/...' metrics over all rows of `batches`.
 
   Every mean is a sum over a weight, both added up in float64 over the batches;
   losses of tokens also give a perplexity, and `baseline` that of a predictor
   which knows token frequencies only; `perplexity_ratio` is the share of it that
-  is needed, of the worst of several.
+  is needed, of the worst of several. An objective without losses of tokens has
+  none of these.
 
   Args:
     eval_step: the jitted step of `steps.make_eval_step`.
@@ -33,6 +35,7 @@ def evaluate(
     carry: what the first batch is given in place of one before it.
     mesh: the mesh.
     objective: what the sums are of.
+    after_batch: called when a batch is done; what it raises ends all.
   """
   sums: dict[str, np.ndarray] = {}
   for batch in batches:
@@ -40,23 +43,25 @@ def evaluate(
     result, carry = eval_step(params, on_device, carry)
     for name, pair in jax.device_get(result).items():
       sums[name] = sums.get(name, np.zeros(2)) + pair.astype(np.float64)
+    after_batch()
   means = {
     name: float(total / weight)
     for name, (total, weight) in sums.items()
     if weight  # no held-out pair can be told: no NSP figures
   }
+  baseline = means.pop('baseline', None)
   metrics = {}
-  baseline = means.pop('baseline')
   for name, mean in means.items():
-    if name in objective.loss_names:
-      metrics[f'eval/{name}_loss'] = mean
-    else:
-      metrics[f'eval/{name}'] = mean
-  for name, perplexity in objective.perplexities.items():
+    label = f'{name}_loss' if name in objective.loss_names else name
+    metrics[f'eval/{label}'] = mean
+  of_tokens = [name for name in objective.perplexities if name in means]
+  for name in of_tokens:
+    perplexity = objective.perplexities[name]
     metrics[f'eval/{perplexity}'] = float(np.exp(means[name]))
-  worst = max(means[name] for name in objective.perplexities)
-  metrics['eval/unigram_perplexity'] = float(np.exp(baseline))
-  metrics['eval/perplexity_ratio'] = float(np.exp(worst - baseline))
+  if of_tokens:
+    worst = max(means[name] for name in of_tokens)
+    metrics['eval/unigram_perplexity'] = float(np.exp(baseline))
+    metrics['eval/perplexity_ratio'] = float(np.exp(worst - baseline))
   return dict(sorted(metrics.items()))
 
 

@@ -1,17 +1,27 @@
-"""The report of a run whose loss or gradient stopped being finite."""
+"""What ends a run that is stuck, or that stopped being finite."""
 
+import contextlib
 import faulthandler
 import io
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import jax
 import numpy as np
 from etils import epath
 
-from train import processes, sharding
+from train import processes, sharding, steps
 from train.checkpoint import Checkpoints
+
+# A compiler gives no sign of life: how long it may take, in limits of the
+# watchdog, and in seconds where these are fewer.
+_COMPILE_LIMITS, _COMPILE_SECONDS = 4, 3600
+
+_CURE = (
+  'A smaller optim.learning_rate or a longer warm-up is the usual cure; use'
+  ' another --workdir with it'
+)
 
 
 class Watchdog:
@@ -24,28 +34,75 @@ class Watchdog:
   def __init__(self, minutes: float):
     """Begins to watch when entered; `minutes` without `feed` are the limit."""
     self._seconds = 60 * minutes
+    self._watching = False
 
   def feed(self) -> None:
     """Gives a sign of life."""
-    faulthandler.dump_traceback_later(
-      self._seconds, exit=True, file=sys.__stderr__
-    )
+    self._allow(self._seconds)
+
+  @contextlib.contextmanager
+  def compiling(self) -> Iterator[None]:
+    """Allows what is inside, which compiles a program, a longer time."""
+    self._allow(max(_COMPILE_LIMITS * self._seconds, _COMPILE_SECONDS))
+    try:
+      yield
+    finally:
+      self.feed()
+
+  def _allow(self, seconds: float) -> None:
+    if self._watching:
+      faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
 
   def __enter__(self) -> 'Watchdog':
+    self._watching = True
     self.feed()
     return self
 
   def __exit__(self, *error: Any) -> None:
+    self._watching = False
     faulthandler.cancel_dump_traceback_later()
 
 
-def kept(checkpoints: Checkpoints) -> str:
-  """Returns a sentence on what a failed run can continue from."""
+def kept(checkpoints: Checkpoints, models: Checkpoints | None = None) -> str:
+  """Returns a sentence on what a failed run leaves.
+
+  Args:
+    checkpoints: of the run, to continue from.
+    models: of a fine-tuning, the one that it would end with.
+  """
+  said = 'There is no checkpoint yet.'
   checkpoints.finish()
   step = checkpoints.latest()
-  if step is None:
-    return 'There is no checkpoint yet.'
-  return f'The checkpoint of step {step} is kept.'
+  if step is not None:
+    said = f'The checkpoint of step {step} is kept.'
+  model = None if models is None else models.latest()
+  if model is not None:
+    said += f' The best model so far, of step {model}, is kept.'
+  return said
+
+
+def check_finite(
+  params: Any,
+  step: int,
+  checkpoints: Checkpoints,
+  models: Checkpoints | None = None,
+) -> None:
+  """Refuses parameters that must not be saved, scored or kept.
+
+  Args:
+    params: after the step.
+    step: the steps done.
+    checkpoints: see `kept`.
+    models: see `kept`.
+
+  Raises:
+    FloatingPointError: if one is not finite.
+  """
+  if not steps.all_finite(params):
+    raise FloatingPointError(
+      f'parameters are not finite after step {step}: its update overflowed.'
+      f' {kept(checkpoints, models)} {_CURE}'
+    )
 
 
 def stop_nonfinite(
@@ -57,6 +114,7 @@ def stop_nonfinite(
   workdir: epath.Path,
   checkpoints: Checkpoints,
   mesh: Any,
+  models: Checkpoints | None = None,
 ) -> NoReturn:
   """Saves the batch, and raises an error that says what went wrong where.
 
@@ -67,8 +125,9 @@ def stop_nonfinite(
     host_batch: the global batch of that step.
     rows: those of it that this process feeds.
     workdir: where the batch is written.
-    checkpoints: of the run, to say which is kept.
+    checkpoints: see `kept`.
     mesh: the mesh.
+    models: see `kept`.
 
   Raises:
     FloatingPointError: always.
@@ -106,7 +165,5 @@ def stop_nonfinite(
     f'Losses without dropout: {of}. Largest gradient norms without dropout:\n'
     + '\n'.join(lines)
     + documents
-    + f'\nThe batch is in {path}. {kept(checkpoints)}'
-    ' A smaller optim.learning_rate or a longer warm-up is the usual cure;'
-    ' use another --workdir with it'
+    + f'\nThe batch is in {path}. {kept(checkpoints, models)} {_CURE}'
   )

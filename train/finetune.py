@@ -1,17 +1,15 @@
 """Fine-tuning on a task, from a config to a finished workdir."""
 
 import contextlib
-import json
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import ml_collections
-import numpy as np
 from etils import epath
 
 from data import pipeline
-from data.tasks import scores, submissions
 from train import (
   checkpoint,
   device,
@@ -31,10 +29,8 @@ from train.reporting import say
 from train.transfer import task_job, task_model, task_outputs, task_plan
 from train.transfer.task_job import TaskJob
 
-# Of a workdir: the parameters to use, and what else predictions need.
+# Of a workdir: the parameters to use.
 MODEL_FOLDER = opened.TASK_MODEL_FOLDER
-TASK_FILE = 'task.json'
-PREDICTIONS_FOLDER = 'predictions'
 
 
 def train(
@@ -100,9 +96,9 @@ def train(
   training = job.splits['train'].batches
   best_metric = f'eval/{job.task.name}/{job.task.metrics[0]}'
 
-  def batch_at(step: int) -> pipeline.Batch:
+  def batch_at(step: int, of_batch: Any = rows) -> pipeline.Batch:
     return training.train_batch(
-      step, rows, config.train.global_batch, seed, total_steps
+      step, of_batch, config.train.global_batch, seed, total_steps
     )
 
   # ---- State: created, or restored ----------------------------------------
@@ -111,6 +107,7 @@ def train(
       stack.enter_context(plan.sole_writer(workdir))
       task_plan.write_workdir(config, workdir, job)
     plan.check_shared(workdir)
+    task_plan.check_same(job, saved)
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(checkpoint.Checkpoints(workdir, keep=1))
     kept = stack.enter_context(
@@ -123,8 +120,11 @@ def train(
       say(f'Continuing after step {saved} of {checkpoints.folder}.')
     else:
       train_state = job.begin(seed)
+      if job.encoder.weights is not None:  # each process read them itself
+        processes.check_same(state.checksums(train_state.params))
     first_step = saved or 0
     task_plan.drop_later_models(kept, first_step)
+    model_step = processes.of_first(kept.latest())
     stack.enter_context(
       clock.recording(
         workdir, first_step, total_steps, active=processes.is_first()
@@ -135,32 +135,68 @@ def train(
       workdir, step=first_step, active=processes.is_first()
     )
     stack.callback(writer.close)
-    scored = task_plan.History.read(workdir, best_metric, first_step)
-    train_step = clock.compiled(job.train_step)
+    scored = task_plan.History(
+      processes.of_first(
+        task_plan.History.read(workdir, best_metric, first_step).values
+      )
+    )
+    is_scored = processes.of_first(metrics.is_scored(workdir, first_step))
+    watchdog = stack.enter_context(failure.Watchdog(config.train.hang_minutes))
+    preemption = stack.enter_context(processes.Preemption())
+    train_step = clock.compiled(job.train_step, watchdog.compiling)
+    job = dataclasses.replace(
+      job, predict_step=clock.compiled(job.predict_step, watchdog.compiling)
+    )
     dev = job.splits[task_job.DEV]
     peak = device.peak_tflops(config.train.peak_tflops)
 
+    # ---- Evaluation -------------------------------------------------------
+    step = first_step  # done
     dev_logits = None  # of the last score
 
-    def score_dev(params: Any) -> dict[str, float]:
+    def stay_alive() -> None:
+      watchdog.feed()
+      if preemption.is_due():
+        raise processes.Preempted(step)
+
+    def score_dev(params: Any) -> None:
       nonlocal dev_logits
-      logits, loss = task_outputs.run_model(job, params, dev)
-      dev_logits = logits
-      found = task_outputs.score(
-        job,
-        dev,
-        task_outputs.predict(
+      with clock.measure('eval'):
+        dev_logits, loss = task_outputs.run_model(job, params, dev, stay_alive)
+        found = task_outputs.score(
           job,
           dev,
-          logits,
-          no_answer=task_outputs.has_no_answers(dev),
-          threshold=task_outputs.tune_threshold(job, dev, logits),
-        ),
-      )
+          task_outputs.predict(
+            job,
+            dev,
+            dev_logits,
+            no_answer=task_outputs.has_no_answers(dev),
+            threshold=task_outputs.tune_threshold(job, dev, dev_logits),
+          ),
+        )
+      watchdog.feed()
       name = f'eval/{job.task.name}'
-      return {f'{name}/loss': loss} | {
+      row = {f'{name}/loss': loss} | {
         f'{name}/{metric}': value for metric, value in found.items()
       }
+      scored.add(row[best_metric])
+      is_best = config.train.select == 'best' and scored.is_best()
+      # It is there if the run ended between it and the row that says so.
+      if is_best and step != model_step:
+        with clock.measure('save'):
+          kept.save(step, {'params': params})
+          kept.finish()
+      writer.write(step, row, whole=True)
+      say(task_plan.evaluation_line(step, row, job.task))
+      clock.write()
+
+    def is_score_due() -> bool:
+      return step == total_steps or step % job.eval_every == 0
+
+    clock.begin_training(seconds_before)
+    # The run ended when this step was saved, and not yet scored.
+    if first_step and is_score_due() and not is_scored:
+      score_dev(train_state.params)
 
     # ---- Training ---------------------------------------------------------
     open_batches = {
@@ -173,10 +209,7 @@ def train(
     with (
       open_batches(batch_at, first_step, last_step) as batches,
       reporting.ProgressBar(first_step, total_steps) as bar,
-      processes.Preemption() as preemption,
-      failure.Watchdog(config.train.hang_minutes) as watchdog,
     ):
-      clock.begin_training(seconds_before)
       for step in range(first_step + 1, last_step + 1):
         with clock.measure('data'):
           host_batch = next(batches)
@@ -194,51 +227,51 @@ def train(
 
         last = step == total_steps
         log = last or step % config.train.log_every == 0
-        preempted = preemption.is_due(step)
-        score = last or step % job.eval_every == 0
-        save = preempted or (not last and step % every == 0)
+        preempted = preemption.is_due()
+        save = last or preempted or step % every == 0
+        score = is_score_due()
         if log or save or score:
           host = jax.device_get(report)
           if host['nonfinite_step'] >= 0:
             bad_step = int(host['nonfinite_step'])
-            failure.stop_nonfinite(
-              bad_step,
-              train_state,
-              steps.make_gradient_norms(job.model, job.objective, seed=seed),
-              batch_at(bad_step),
-              rows,
-              workdir,
-              checkpoints,
-              mesh,
-            )
+            with watchdog.compiling():
+              failure.stop_nonfinite(
+                bad_step,
+                train_state,
+                steps.make_gradient_norms(job.model, job.objective, seed=seed),
+                batch_at(bad_step, pipeline.ALL_ROWS),
+                rows,
+                workdir,
+                checkpoints,
+                mesh,
+                kept,
+              )
         if log:
           row = plan.training_row(host, job.objective.loss_names)
           row |= clock.row(peak, jax.device_count())
           with clock.measure('other'):
             writer.write(step, row)
           bar.update(step, reporting.figures(row))
-        if score:
-          with clock.measure('eval'):
-            row = score_dev(train_state.params)
-          scored.add(row[best_metric])
-          if config.train.select == 'best' and scored.is_best():
-            with clock.measure('save'):
-              kept.save(step, {'params': train_state.params})
-              kept.finish()  # before the row that says so
-          writer.write(step, row)
-          say(task_plan.evaluation_line(step, row, job.task))
+        if save or score:
+          failure.check_finite(train_state.params, step, checkpoints, kept)
         if log or save or score:
           clock.write()  # before the save: see ledger.with_losses
-        over = score and scored.is_over(config)
-        if save or (over and not last):
+        if save:
           with clock.measure('save'):
             checkpoints.save(step, train_state)
-        if preempted and not last:
+        if score and not preempted:  # else the same command begins with it
+          try:
+            score_dev(train_state.params)
+          except processes.Preempted:
+            preempted = True
+        over = score and not preempted and scored.is_over(config)
+        if (preempted or over) and not save:
+          with clock.measure('save'):
+            checkpoints.save(step, train_state)
+        if preempted:
           with clock.measure('save'):
             checkpoints.finish()
-          raise processes.Preempted(
-            f'asked to end: step {step} is saved, and the same command goes on'
-          )
+          raise processes.Preempted(step)
         if over and not last:
           say(
             f'No better score in {config.train.patience} evaluations: stopping'
@@ -248,33 +281,41 @@ def train(
       clock.switch('other')
 
     # ---- Results ----------------------------------------------------------
+    watchdog.feed()
     optimizer_sha256 = state.digest(train_state.opt_state)
     done = int(train_state.step)
     with clock.measure('save'):
       # Without the best one where a restart dropped it and, on another mesh,
       # its score did not come again.
-      if config.train.select == 'last' or kept.latest() is None:
+      model_step = processes.of_first(kept.latest())
+      if model_step is None or (
+        config.train.select == 'last' and model_step != done
+      ):
+        model_step = done
         kept.save(done, {'params': train_state.params})
       kept.finish()
       checkpoints.finish()
     processes.wait_for_all('all is written')
-    if config.train.select == 'best' and kept.latest() != done:
+    watchdog.feed()
+    if model_step != done:
       del train_state
       params = checkpoint.restore_params(
         workdir / MODEL_FOLDER, job.shapes.params
       )
     else:
       params = train_state.params
-    known = dev_logits if kept.latest() == done else None
+    known = dev_logits if model_step == done else None
     with clock.measure('eval'):
-      figures, intervals = _score_all(job, params, workdir, known)
+      figures, intervals = task_outputs.score_all(
+        job, params, workdir, known, stay_alive
+      )
     results = {
       'metrics': figures,
       'intervals': intervals,
       'state_sha256': state.digest(params),
       'optimizer_sha256': optimizer_sha256,
       'steps': done,
-      'best_step': kept.latest(),
+      'best_step': model_step,
       'train_size': len(job.splits['train'].examples),
       'seconds': metrics.last_value(workdir, 'time/seconds', done),
       'seed': seed,
@@ -288,67 +329,3 @@ def train(
       clock.write()
     task_plan.print_results(results, workdir, of_several=shared)
     return results
-
-
-def _score_all(
-  job: TaskJob,
-  params: Any,
-  workdir: epath.Path,
-  dev_logits: list[np.ndarray] | None,
-) -> tuple[dict[str, float], dict[str, list[float]]]:
-  """Scores every labelled split, and writes what was predicted.
-
-  Args:
-    job: the job.
-    params: to score.
-    workdir: the run's.
-    dev_logits: theirs of dev, where they are known.
-
-  Returns:
-    'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
-  """
-  figures, intervals = {}, {}
-  threshold = 0.0
-  no_answer = task_outputs.has_no_answers(job.splits[task_job.DEV])
-  folder = workdir / PREDICTIONS_FOLDER
-  order = sorted(job.splits, key=lambda name: name != task_job.DEV)  # dev first
-  for name in order:
-    split = job.splits[name]
-    if name == 'train' or not split.is_labelled:
-      continue
-    logits = dev_logits if name == task_job.DEV else None
-    if logits is None:
-      logits, _ = task_outputs.run_model(job, params, split)
-    if name == task_job.DEV:
-      threshold = task_outputs.tune_threshold(job, split, logits)
-    predictions = task_outputs.predict(
-      job, split, logits, no_answer=no_answer, threshold=threshold
-    )
-    prefix = f'eval/{job.task.name}'
-    if name != task_job.DEV:
-      prefix += f'/{name}'
-    found = task_outputs.score(job, split, predictions)
-    figures |= {f'{prefix}/{metric}': found[metric] for metric in found}
-    bounds = scores.bootstrap(job.task, split.examples, predictions)
-    intervals |= {
-      f'{prefix}/{metric}': list(bounds[metric]) for metric in bounds
-    }
-    if processes.is_first():
-      folder.mkdir(exist_ok=True)
-      submissions.write(
-        job.task, name, split.examples, predictions, folder / f'{name}.jsonl'
-      )
-  if processes.is_first():
-    facts = {
-      'task': job.task.name,
-      'kind': job.task.kind,
-      'labels': list(job.task.labels),
-      'score_range': list(job.task.score_range),
-      'num_choices': job.task.num_choices,
-      'no_answer': no_answer,
-      'threshold': threshold,
-    }
-    metrics.write_atomically(
-      workdir / TASK_FILE, json.dumps(facts, indent=2) + '\n'
-    )
-  return figures, intervals

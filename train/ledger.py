@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 from etils import epath
 
-from train import device, huge_pages, metrics
+from train import device, metrics
 
 FILE = 'ledger.csv'
 BUCKETS = {
@@ -104,12 +104,19 @@ class Ledger:
     finally:
       self.switch(outer)
 
-  def compiled(self, step: Callable[..., Any]) -> Callable:
+  def compiled(
+    self,
+    step: Callable[..., Any],
+    around: Callable[[], contextlib.AbstractContextManager] = (
+      contextlib.nullcontext
+    ),
+  ) -> Callable:
     """Returns a jitted step whose first execution counts as 'compile'.
 
     Args:
       step: (anything, batch, ...) -> anything; a batch of another shape is
         compiled anew.
+      around: makes a context manager that each first execution runs in.
     """
     shapes = set()
 
@@ -120,9 +127,7 @@ class Ledger:
         return step(state, batch, *rest)
       shapes.add(shape)
       self._compiled = self._bucket == 'train'
-      with self.measure('compile'):
-        step.lower(state, batch, *rest).compile()
-        huge_pages.give_back()
+      with self.measure('compile'), around():
         return jax.block_until_ready(step(state, batch, *rest))
 
     return run
@@ -268,7 +273,7 @@ def with_losses(rows: Sequence[Row]) -> list[Row]:
   """Returns rows whose `seconds` have what was done again as `LOST`.
 
   A row is written before each save begins, so no row holds steps from both
-  sides of a checkpoint.
+  sides of a checkpoint; and after each evaluation, which follows the save.
   """
   first_step = {}
   for row in rows:

@@ -140,6 +140,8 @@ def train(
         params = initial.load(
           beginning, model, store.tokenizer, train_state.params
         )
+        # Each process read them itself.
+        processes.check_same(state.checksums(params))
         train_state = train_state.replace(params=params)
     first_step = saved or 0
     stack.enter_context(
@@ -152,10 +154,13 @@ def train(
       workdir, step=first_step, active=processes.is_first()
     )
     stack.callback(writer.close)
+    scored = processes.of_first(metrics.is_scored(workdir, first_step))
 
     # ---- Compiled steps ---------------------------------------------------
+    watchdog = failure.Watchdog(config.train.hang_minutes)
     train_steps = {
-      length: clock.compiled(job.train_step(length)) for length in examples
+      length: clock.compiled(job.train_step(length), watchdog.compiling)
+      for length in examples
     }
     counts = architecture.token_counts(store)
     unigram = jnp.asarray(evaluate.unigram_log_probs(counts))
@@ -166,23 +171,53 @@ def train(
           objective_of[length],
           baseline=functools.partial(objectives.unigram_losses, unigram),
           mesh=mesh,
-        )
+        ),
+        watchdog.compiling,
       )
       for length in examples
     }
 
-    def run_evaluation(params: Any, length: int) -> dict[str, float]:
+    # ---- Evaluation -------------------------------------------------------
+    preemption = stack.enter_context(processes.Preemption())
+    stack.enter_context(watchdog)
+    step = first_step  # done
+
+    def stay_alive() -> None:
+      watchdog.feed()
+      if preemption.is_due():
+        raise processes.Preempted(step)
+
+    def score_held_out(params: Any) -> None:
+      length = plan.phase_at(phases, step - 1).length
+      size = config.eval.global_batch
       batches = pipeline.eval_batches(
         held_out[length],
-        config.eval.global_batch,
+        size,
         config.eval.max_windows,
         config.eval.draws,
-        sharding.local_rows(mesh, config.eval.global_batch),
+        sharding.local_rows(mesh, size),
       )
-      carry = job.empty_carry(config.eval.global_batch)
-      return evaluate.evaluate(
-        eval_steps[length], params, batches, carry, mesh, job.objective
-      )
+      with clock.measure('eval'):
+        row = evaluate.evaluate(
+          eval_steps[length],
+          params,
+          batches,
+          job.empty_carry(size),
+          mesh,
+          job.objective,
+          stay_alive,
+        )
+      writer.write(step, row, whole=True)
+      say(reporting.evaluation_line(step, row))
+      clock.write()
+
+    def is_score_due() -> bool:
+      return step == total_steps or step % config.train.eval_every == 0
+
+    clock.begin_training(seconds_before)
+    # The run ended when this step was saved, and not yet scored.
+    if first_step and is_score_due() and not scored:
+      score_held_out(train_state.params)
 
     # ---- Training ---------------------------------------------------------
     open_batches = {
@@ -197,10 +232,7 @@ def train(
     with (
       open_batches(batch_at, first_step, total_steps) as batches,
       reporting.ProgressBar(first_step, total_steps) as bar,
-      processes.Preemption() as preemption,
-      failure.Watchdog(config.train.hang_minutes) as watchdog,
     ):
-      clock.begin_training(seconds_before)
       for step in tracing.steps(
         range(first_step + 1, total_steps + 1),
         config.train.profile,
@@ -227,61 +259,62 @@ def train(
 
         last = step == total_steps
         log = last or step % config.train.log_every == 0
-        preempted = preemption.is_due(step)
+        preempted = preemption.is_due()
         save = last or preempted or step % config.train.checkpoint_every == 0
-        score = last or step % config.train.eval_every == 0
+        score = is_score_due()
         if log or save or score:
           host = jax.device_get(report)
           if host['nonfinite_step'] >= 0:
             bad_step = int(host['nonfinite_step'])
             bad_phase = plan.phase_at(phases, bad_step)
-            failure.stop_nonfinite(
-              bad_step,
-              train_state,
-              steps.make_gradient_norms(
-                model, objective_of[bad_phase.length], seed=config.train.seed
-              ),
-              pipeline.train_batch(
-                examples, phases, config.train.seed, bad_step
-              ),
-              rows_of[bad_phase.global_batch],
-              workdir,
-              checkpoints,
-              mesh,
-            )
+            with watchdog.compiling():
+              failure.stop_nonfinite(
+                bad_step,
+                train_state,
+                steps.make_gradient_norms(
+                  model, objective_of[bad_phase.length], seed=config.train.seed
+                ),
+                pipeline.train_batch(
+                  examples, phases, config.train.seed, bad_step
+                ),
+                rows_of[bad_phase.global_batch],
+                workdir,
+                checkpoints,
+                mesh,
+              )
         if log:
           row = plan.training_row(host, job.objective.loss_names)
           row |= clock.row(peak, jax.device_count())
           with clock.measure('other'):
             writer.write(step, row)
           bar.update(step, reporting.figures(row))
-        if score:
-          with clock.measure('eval'):
-            row = run_evaluation(train_state.params, phase.length)
-          writer.write(step, row)
-          say(reporting.evaluation_line(step, row))
-        if save and not steps.all_finite(train_state.params):
-          raise FloatingPointError(
-            f'parameters are not finite after step {step}: its update'
-            f' overflowed. {failure.kept(checkpoints)}'
-          )
+        if save or score:
+          failure.check_finite(train_state.params, step, checkpoints)
         if log or save or score:
           clock.write()  # before the save: see ledger.with_losses
         if save:
           with clock.measure('save'):
             checkpoints.save(step, train_state)
-        if preempted and not last:
+        if score and not preempted:  # else the same command begins with it
+          try:
+            score_held_out(train_state.params)
+          except processes.Preempted:
+            preempted = True
+            if not save:
+              with clock.measure('save'):
+                checkpoints.save(step, train_state)
+        if preempted:
           with clock.measure('save'):
             checkpoints.finish()
-          raise processes.Preempted(
-            f'asked to end: step {step} is saved, and the same command goes on'
-          )
+          raise processes.Preempted(step)
       clock.switch('other')
 
     # ---- Results ----------------------------------------------------------
+    watchdog.feed()
     with clock.measure('save'):
       checkpoints.finish()
     processes.wait_for_all('all is written')
+    watchdog.feed()
     figures = {
       name: value
       for step, name, value in metrics.read_metrics(workdir)
@@ -299,9 +332,10 @@ def train(
       'config': settings.flatten(config),
       'store': plan.describe_store(store),
     }
-    architecture.print_samples(
-      model, train_state.params, store, phases[-1].length
-    )
+    with watchdog.compiling():
+      architecture.print_samples(
+        model, train_state.params, store, phases[-1].length
+      )
     if processes.is_first():
       reporting.draw_curves(workdir)
       reporting.write_results(workdir, results)

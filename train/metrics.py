@@ -43,11 +43,21 @@ class MetricsWriter:
       write_to_disk=True,
     )
 
-  def write(self, step: int, values: Mapping[str, float]) -> None:
-    """Adds one row a metric and flushes."""
+  def write(
+    self, step: int, values: Mapping[str, float], *, whole: bool = False
+  ) -> None:
+    """Adds one row a metric and flushes.
+
+    Args:
+      step: the steps done.
+      values: metric -> value.
+      whole: a kill leaves all of them or none: for what is written after the
+        checkpoint of its step, and is done again if it is missing.
+    """
     if not self._active:
       return
-    self._file.append([(step, name, value) for name, value in values.items()])
+    rows = [(step, name, value) for name, value in values.items()]
+    self._file.append(rows, whole=whole)
     for name, value in values.items():
       if not math.isnan(value):  # no rate of steps that were compiled first
         self._events.add_scalar(name, value, step)
@@ -71,11 +81,11 @@ class RowFile:
     self._text.write(as_csv([header, *rows]))
     write_atomically(self._path, self._text.getvalue())
 
-  def append(self, rows: Iterable[Sequence]) -> None:
-    """Adds rows."""
+  def append(self, rows: Iterable[Sequence], *, whole: bool = False) -> None:
+    """Adds rows; with `whole` a kill leaves all of them or none."""
     text = as_csv(rows)
     self._text.write(text)
-    if '://' in str(self._path):  # object stores cannot append
+    if whole or '://' in str(self._path):  # object stores cannot append
       write_atomically(self._path, self._text.getvalue())
     else:
       with self._path.open('a') as file:
@@ -114,6 +124,14 @@ def last_value(workdir: epath.PathLike, name: str, step: int) -> float:
   return values[-1] if values else 0.0
 
 
+def is_scored(workdir: epath.PathLike, step: int) -> bool:
+  """Whether a workdir has the figures of an evaluation after `step` steps."""
+  return any(
+    at == step and name.startswith('eval/')
+    for at, name, _ in read_metrics(workdir)
+  )
+
+
 def check_writable(path: epath.PathLike | None) -> None:
   """Refuses, before work is done, a file whose folder is not there.
 
@@ -146,7 +164,11 @@ def write_atomically(path: epath.PathLike, text: str) -> None:
   path = epath.Path(path)
   new = path.with_name(f'.{path.name}.{os.getpid()}.new')
   try:
-    new.write_text(text)
+    with new.open('w') as file:
+      file.write(text)
+      if '://' not in str(path):
+        file.flush()
+        os.fsync(file.fileno())  # else a crash may leave it renamed and empty
     new.replace(path)
   except BaseException:
     new.unlink(missing_ok=True)

@@ -79,7 +79,7 @@ def open_member(workdir: epath.PathLike) -> Member:
       ' python -m train.main --config transfer:task=NAME'
       f' --config.init.weights={workdir}'
     )
-  file = workdir / finetune.TASK_FILE
+  file = workdir / task_outputs.TASK_FILE
   if not file.exists():
     raise FileNotFoundError(
       f'{file} is missing: the run is not finished; the same command of'

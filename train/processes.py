@@ -27,6 +27,7 @@ HEARTBEAT_SECONDS = 100
 _LISTEN_SECONDS, _HEARD_SECONDS = 1.0, 15.0
 _FAILED, _HEARD = 'sesame/failed', 'sesame/heard'
 _ids = itertools.count()  # all processes count the same meetings
+_asked = itertools.count(1)  # and how often they ask whether to end
 _leaving = threading.Event()
 
 
@@ -169,6 +170,14 @@ def check_same(facts: Mapping[str, Any]) -> None:
     )
 
 
+def of_first(value: Any) -> Any:
+  """Returns the JSON value that process 0 gives; all processes call it.
+
+  What is read from files may differ for a while: storage has caches.
+  """
+  return json.loads(gather(json.dumps(value))[0])
+
+
 def to_host(array: Any) -> np.ndarray:
   """Returns a whole array, wherever its shards are; all processes call it."""
   if isinstance(array, jax.Array) and not (
@@ -267,6 +276,12 @@ def _end(message: str) -> NoReturn:
 class Preempted(Exception):
   """The run was asked to end early, and its state is saved."""
 
+  def __init__(self, step: int) -> None:
+    """Says so of the state after `step` steps."""
+    super().__init__(
+      f'asked to end: step {step} is saved, and the same command goes on'
+    )
+
 
 class Preemption:
   """Notices SIGTERM, on this host or another; a context manager."""
@@ -286,8 +301,13 @@ class Preemption:
   def _notice(self, *_: Any) -> None:
     self._noticed = True
 
-  def is_due(self, step: int) -> bool:
-    """Whether to save after this step and end; the same step on all."""
+  def is_due(self) -> bool:
+    """Whether to end here; all processes ask at the same places.
+
+    They ask after each step and after each batch of an evaluation. Several of
+    them hear of it once, at the first place that none of them had passed when
+    the signal came.
+    """
     if jax.process_count() == 1:
       return self._noticed
-    return multihost_utils.reached_preemption_sync_point(step)
+    return multihost_utils.reached_preemption_sync_point(next(_asked))

@@ -5,7 +5,7 @@ import math
 import pathlib
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import rich.console
@@ -16,28 +16,17 @@ from train import ledger, processes
 from train import metrics as metrics_lib
 
 CONSOLE = rich.console.Console(stderr=True, highlight=False)
-# What architectures call it.
-PERPLEXITIES = (
-  'eval/mlm_perplexity',
-  'eval/perplexity',
-  'eval/forward_perplexity',
-  'eval/backward_perplexity',
+_UNIGRAM = 'eval/unigram_perplexity'
+# Without a curve of their own: what others add up to, or are a quotient of.
+_UNDRAWN = ('train/loss', 'train/grad_norm', 'eval/perplexity_ratio')
+_PANELS = (
+  'Loss',
+  'Held-out perplexity',
+  'Scores of dev',
+  'Accuracy',
+  'Other figures',
+  'Learning rate',
 )
-# Title -> metrics, of pre-training.
-_PANELS: dict[str, Sequence[str]] = {
-  'Loss of tokens (nats)': [
-    f'{split}/{name}_loss'
-    for name in ('mlm', 'lm', 'forward', 'backward')
-    for split in ('train', 'eval')
-  ],
-  'Held-out perplexity': (*PERPLEXITIES, 'eval/unigram_perplexity'),
-  'Accuracy': [
-    f'{split}/{name}_accuracy'
-    for name in ('mlm', 'nsp', 'lm')
-    for split in ('train', 'eval')
-  ],
-  'Learning rate': ('train/learning_rate',),
-}
 LINE_SECONDS = 10  # between lines where standard error is not a terminal
 
 
@@ -89,30 +78,56 @@ class ProgressBar:
 
 
 def figures(row: Mapping[str, float]) -> str:
-  """Returns the figures of a logged row for the progress bar."""
+  """Returns the figures of a logged row for the progress bar.
+
+  Each loss is a mean over what it is of, since the last row: nats a word, also
+  where what is minimised is a sum over the words of a row (ELMo).
+  """
+  losses = {
+    name.removeprefix('train/').removesuffix('_loss'): f'{value:.3f}'
+    for name, value in row.items()
+    if name.startswith('train/') and name.endswith('_loss')
+  }
+  named = ', '.join(f'{name} {value}' for name, value in losses.items())
   rate, mfu = row['time/tokens_per_second'], row['time/mfu']
   return (
-    f'loss {row["train/loss"]:.3f}'
+    f'loss {named if len(losses) > 1 else "".join(losses.values())}'
     + ('' if math.isnan(rate) else f'  {rate:,.0f} tokens/s')
     + ('' if math.isnan(mfu) else f'  MFU {mfu:.0%}')
   )
 
 
-def evaluation_line(step: int, row: Mapping[str, float]) -> str:
-  """Returns one line of an evaluation's figures."""
-  perplexities = ' and '.join(
-    f'{row[name]:.1f}' for name in PERPLEXITIES if name in row
-  )
-  accuracies = [
-    f', {name.removeprefix("eval/").partition("_")[0].upper()} accuracy'
-    f' {value:.3f}'
-    for name, value in row.items()
-    if name.endswith('_accuracy')
-  ]
+def is_perplexity(metric: str) -> bool:
+  """Whether a metric is a model's perplexity on held-out text."""
   return (
-    f'step {step}: held-out perplexity {perplexities}'
-    f' (unigram {row["eval/unigram_perplexity"]:.1f})' + ''.join(accuracies)
+    metric.startswith('eval/')
+    and metric.endswith('perplexity')
+    and metric != _UNIGRAM
   )
+
+
+def evaluation_line(step: int, row: Mapping[str, float]) -> str:
+  """Returns one line of an evaluation's figures.
+
+  Perplexities where there are some, otherwise losses; and all other metrics.
+  """
+  perplexities = [value for name, value in row.items() if is_perplexity(name)]
+  others = []
+  for name, value in row.items():
+    label = name.removeprefix('eval/')
+    of, _, kind = label.rpartition('_')
+    if kind == 'accuracy' and of:
+      others.append(f'{of.upper()} accuracy {value:.3f}')
+    elif not (
+      is_perplexity(name)
+      or name in (_UNIGRAM, *_UNDRAWN)
+      or (perplexities and kind == 'loss')
+    ):
+      others.append(f'{label.replace("_", " ")} {value:.3f}')
+  if perplexities:
+    values = ' and '.join(f'{value:.1f}' for value in perplexities)
+    others.insert(0, f'perplexity {values} (unigram {row[_UNIGRAM]:.1f})')
+  return f'step {step}: held-out {", ".join(others)}'
 
 
 def duration(seconds: float) -> str:
@@ -184,11 +199,12 @@ def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
     f' ({duration(results["seconds"])}, {results["device"]})'
   )
   table(rows, title)
-  say(
-    '\nThe model needs'
-    f' {figures["eval/perplexity_ratio"]:.3f} of the perplexity that token'
-    ' frequencies alone (unigram) give.'
-  )
+  if 'eval/perplexity_ratio' in figures:
+    say(
+      '\nThe model needs'
+      f' {figures["eval/perplexity_ratio"]:.3f} of the perplexity that token'
+      ' frequencies alone (unigram) give.'
+    )
   rows = ledger.read(workdir)
   if rows:
     say(ledger.sentence(rows))
@@ -209,19 +225,17 @@ def draw_curves(
     steps, values = series.setdefault(name, ([], []))
     steps.append(step)
     values.append(value)
-  of_task = [name for name in series if is_of_task(name)]
-  figure = matplotlib.figure.Figure(figsize=(11, 7), layout='constrained')
-  for axes, (title, names) in zip(
-    figure.subplots(2, 2).flat,
-    (_task_panels(of_task) if of_task else _PANELS).items(),
-    strict=True,
-  ):
+  drawn = panels(series)
+  figure = matplotlib.figure.Figure(
+    figsize=(11, 3.5 * -(-len(drawn) // 2)), layout='constrained'
+  )
+  grid = figure.subplots(-(-len(drawn) // 2), 2, squeeze=False).flat
+  for axes in grid[len(drawn) :]:
+    axes.set_axis_off()
+  for axes, (title, names) in zip(grid, drawn.items(), strict=False):
     for name in names:
-      if name in series:
-        held_out = name.startswith('eval/')
-        axes.plot(
-          *series[name], '.-' if held_out else '-', label=name, alpha=0.9
-        )
+      held_out = name.startswith('eval/')
+      axes.plot(*series[name], '.-' if held_out else '-', label=name, alpha=0.9)
     axes.set_title(title)
     axes.set_xlabel('step')
     axes.grid(alpha=0.3)
@@ -239,12 +253,31 @@ def is_of_task(metric: str) -> bool:
   return metric.startswith('eval/') and metric.count('/') > 1
 
 
-def _task_panels(of_task: Sequence[str]) -> dict[str, Sequence[str]]:
-  """Returns what is drawn of a fine-tuning, see `_PANELS`."""
-  losses = [name for name in of_task if name.endswith('/loss')]
+def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
+  """Returns title -> metrics, of the curves that are drawn of a run.
+
+  Every loss, and whatever else is measured, has its curve, of any objective;
+  what tells of time or of all losses together has none.
+  """
+  found: dict[str, list[str]] = {title: [] for title in _PANELS}
+  for name in metrics:
+    split, _, rest = name.partition('/')
+    if split == 'time' or name in _UNDRAWN:
+      continue
+    if name == 'train/learning_rate':
+      title = 'Learning rate'
+    elif rest.endswith(('_loss', '/loss')):
+      title = 'Loss'
+    elif is_of_task(name):
+      title = 'Scores of dev'
+    elif is_perplexity(name) or name == _UNIGRAM:
+      title = 'Held-out perplexity'
+    elif rest.endswith('accuracy'):
+      title = 'Accuracy'
+    else:
+      title = 'Other figures'
+    found[title].append(name)
+  always = ('Loss', 'Learning rate')  # of a run that has just begun, too
   return {
-    'Loss': ('train/task_loss', 'train/lm_loss', *losses),
-    'Scores of dev': [name for name in of_task if name not in losses],
-    'Accuracy in training': ('train/accuracy',),
-    'Learning rate': ('train/learning_rate',),
+    title: names for title, names in found.items() if names or title in always
   }

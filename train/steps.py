@@ -32,7 +32,8 @@ class Objective(NamedTuple):
     metric_names: the names of the other metrics.
     targets: model batch -> (token ids, weights) that the losses of tokens are
       of, for a predictor that knows token frequencies only.
-    perplexities: loss of tokens -> what its exponential is called.
+    perplexities: loss of tokens -> what its exponential is called: a name that
+      ends in 'perplexity'; empty where no loss is of tokens.
     method: of the module, that the inputs go to.
     carry: outputs -> what the next batch is given of them, each array with the
       rows first; it stands in that batch under these names.
@@ -209,7 +210,8 @@ def make_eval_step(
     model: the module.
     objective: the objective.
     baseline: (token ids, weights) -> (sum, weight) of the loss of a predictor
-      that knows nothing but token frequencies; reported as `baseline`.
+      that knows nothing but token frequencies; reported as `baseline` where
+      there are losses of tokens.
     mesh: the mesh.
   """
 
@@ -218,7 +220,9 @@ def make_eval_step(
     batch = objective.transform(host_batch, keys) | carry
     outputs = objective.apply(model, params, batch)
     losses, metrics = objective.losses(outputs, batch)
-    sums = losses | metrics | {'baseline': baseline(*objective.targets(batch))}
+    sums = losses | metrics
+    if objective.perplexities:
+      sums['baseline'] = baseline(*objective.targets(batch))
     sums = {name: jnp.stack(pair) for name, pair in sums.items()}
     return sums, objective.carry(outputs)
 

@@ -86,7 +86,7 @@ def draw(kills: int, terms: int, rng: random.Random) -> list[Kill]:
 
 def child(arguments: list[str]) -> None:
   """Trains by train.main with these arguments, and strikes as KILL says."""
-  from train import checkpoint, evaluate, main, metrics, plan, processes
+  from train import checkpoint, evaluate, ledger, main, metrics, plan
 
   sys.argv = ['train.main', *arguments]
   kill = Kill(*json.loads(os.environ['KILL'])) if 'KILL' in os.environ else None
@@ -109,7 +109,7 @@ def child(arguments: list[str]) -> None:
     strike()
     return result
 
-  def at_step(inner, self, step):
+  def at_step(inner, self, step, *rest):
     nonlocal chances
     chances += 1
     if kill.moment == 'epoch end':
@@ -117,7 +117,7 @@ def child(arguments: list[str]) -> None:
         strike()
     elif chances == kill.count:
       strike(kill.delay if kill.moment == 'mid-epoch' else 0.0)
-    return inner(self, step)
+    return inner(self, step, *rest)
 
   def at_evaluation(inner, eval_step, params, batches, *a, **k):
     def struck():
@@ -141,7 +141,7 @@ def child(arguments: list[str]) -> None:
     elif kill.moment == 'save':
       wrap(checkpoint.Checkpoints, 'save', at_save)
     else:
-      wrap(processes.Preemption, 'is_due', at_step)
+      wrap(ledger.Ledger, 'count', at_step)
   main.main()
 
 

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -10,16 +11,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import watch
 from launch import environment
 
 from train import (
+  assemble,
+  bert_lm,
   checkpoint,
   command,
   evaluate,
   loop,
   metrics,
+  objectives,
   optim,
   plan,
+  processes,
+  reporting,
   settings,
   sharding,
 )
@@ -78,6 +85,54 @@ def test_the_unigram_predictor_is_scored_on_the_same_targets(finished):
   assert 50 < perplexity < 500
   log_probs = evaluate.unigram_log_probs(np.array([0, 1, 8]))
   np.testing.assert_allclose(np.exp(log_probs), [1 / 12, 2 / 12, 9 / 12])
+
+
+def rows_of(workdir):
+  """Returns all but times, in the order in which they were written."""
+  rows = metrics.read_metrics(workdir)
+  return [row for row in rows if not row[1].startswith('time/')]
+
+
+@pytest.mark.parametrize('step', [6, 12])
+def test_ended_in_an_evaluation_it_goes_on_with_that(
+  finished, small_config, tmp_path, monkeypatch, step
+):
+  """SIGTERM after 6 steps, which are not to be saved; a kill after 12."""
+  evaluations, batches = [], []
+
+  def batches_until_the_end(host_batches):
+    evaluations.append(None)
+    for batch in host_batches:
+      batches.append(batch)
+      yield batch
+      if len(evaluations) == step // 6:
+        if step == 12:
+          raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGTERM)
+
+  inner = evaluate.evaluate
+  with monkeypatch.context() as patch:
+    patch.setattr(
+      evaluate,
+      'evaluate',
+      lambda run, params, some, *rest: inner(
+        run, params, batches_until_the_end(some), *rest
+      ),
+    )
+    ends = (processes.Preempted, KeyboardInterrupt)
+    with pytest.raises(ends, match='step 6 is saved' if step == 6 else None):
+      loop.train(small_config(), tmp_path)
+  # Of two batches an evaluation, the second is not read.
+  assert len(batches) == (2 if step == 6 else 3)
+  assert checkpoint.latest_step(tmp_path) == step
+  assert not metrics.is_scored(tmp_path, step)
+
+  # Where a batch takes 40 s, the whole evaluation exceeds a limit of a minute.
+  watch.install(monkeypatch, seconds_a_batch=40)
+  results = loop.train(small_config(train__hang_minutes=1.0), tmp_path)
+  assert rows_of(tmp_path) == rows_of(finished[0])
+  for key in ('state_sha256', 'optimizer_sha256'):
+    assert results[key] == finished[1][key]
 
 
 def test_a_finished_run_only_prints(finished, small_config, capsys):
@@ -187,12 +242,56 @@ def test_the_last_good_checkpoint_survives_a_bad_step(
 
   def exploding(optim_config, phases):
     schedule = make_schedule(optim_config, phases)
-    return lambda step: jnp.where(step == 5, jnp.inf, schedule(step))
+    return lambda step: jnp.where(step == 6, jnp.inf, schedule(step))
 
   monkeypatch.setattr(optim, 'make_schedule', exploding)
-  with pytest.raises(FloatingPointError, match='(?s)in step 7.*step 4 is kept'):
+  with pytest.raises(FloatingPointError, match='(?s)in step 8.*step 4 is kept'):
     loop.train(small_config(), tmp_path)
   assert checkpoint.latest_step(tmp_path) == 4
+
+
+def test_an_objective_of_its_own_has_its_curve_and_its_end(
+  small_config, tmp_path, monkeypatch, capsys
+):
+  """One without any loss of tokens, and whose metric nobody has heard of."""
+
+  def build_objective(config, length, vocabulary):
+    known = bert_lm.build_objective(config, length, vocabulary)
+
+    def losses(outputs, batch):
+      of_pairs, found = objectives.bert_losses(outputs, batch, ('nsp',))
+      return {'order': of_pairs['nsp']}, {'margin': found['nsp_accuracy']}
+
+    return known._replace(
+      losses=losses,
+      weights=lambda batch: {'order': known.weights(batch)['nsp']},
+      loss_names=('order',),
+      metric_names=('margin',),
+      perplexities={},
+    )
+
+  ours = assemble.ARCHITECTURES['bert']._replace(
+    build_objective=build_objective
+  )
+  monkeypatch.setitem(assemble.ARCHITECTURES, 'bert', ours)
+  config = small_config(train__steps=2, model__num_layers=1)
+  results = loop.train(config, tmp_path)
+  assert {name for name in results['metrics'] if name.startswith('eval/')} == {
+    'eval/order_loss',
+    'eval/margin',
+  }
+  drawn = reporting.panels(
+    name for _, name, _ in metrics.read_metrics(tmp_path)
+  )
+  assert {'train/order_loss', 'eval/order_loss'} <= set(drawn['Loss'])
+  assert {'train/margin', 'eval/margin'} == set(drawn['Other figures'])
+  assert (tmp_path / 'curves.png').exists()
+  said = capsys.readouterr().err
+  assert (
+    f'held-out margin {results["metrics"]["eval/margin"]:.3f}, order loss'
+    in said
+  )
+  assert 'perplexity' not in said
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(

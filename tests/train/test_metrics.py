@@ -1,5 +1,9 @@
 """metrics.csv reads as if the run had never stopped."""
 
+import os
+
+import pytest
+
 from train import metrics
 
 
@@ -36,3 +40,27 @@ def test_values_survive_the_round_trip_to_the_bit(tmp_path):
   writer.write(1, {'eval/mlm_loss': 0.1 + 0.2})
   writer.close()
   assert metrics.read_metrics(tmp_path)[0][2] == 0.1 + 0.2
+
+
+def test_figures_of_an_evaluation_are_all_there_or_none(tmp_path, monkeypatch):
+  writer = metrics.MetricsWriter(tmp_path, step=0)
+  writer.write(1, {'train/loss': 0.1})
+  replace = os.replace
+  with monkeypatch.context() as patch:  # killed before it has its name
+    patch.setattr(os, 'replace', lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+      writer.write(1, {'eval/a': 1.0, 'eval/b': 2.0}, whole=True)
+  assert os.replace is replace
+  assert not metrics.is_scored(tmp_path, 1)
+  assert metrics.read_metrics(tmp_path) == [(1, 'train/loss', 0.1)]
+
+  writer = metrics.MetricsWriter(tmp_path, step=1)
+  writer.write(1, {'eval/a': 1.0, 'eval/b': 2.0}, whole=True)
+  writer.write(2, {'train/loss': 0.2})
+  assert metrics.is_scored(tmp_path, 1) and not metrics.is_scored(tmp_path, 2)
+  assert [row[1] for row in metrics.read_metrics(tmp_path)] == [
+    'train/loss',
+    'eval/a',
+    'eval/b',
+    'train/loss',
+  ]

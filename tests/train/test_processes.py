@@ -10,9 +10,10 @@ import jax
 import ml_collections
 import numpy as np
 import pytest
+import watch
 from launch import end, start
 
-from train import metrics, processes, sharding
+from train import failure, ledger, metrics, processes, sharding
 
 LAYOUTS = {'1x8': (1, 8), '2x4': (2, 4), '4x2': (4, 2)}
 
@@ -175,3 +176,24 @@ def test_a_stuck_process_shows_its_stacks_and_ends():
   )
   assert done.returncode == 1
   assert 'Timeout' in done.stderr and '<string>' in done.stderr
+
+
+def test_what_is_compiled_has_longer_than_a_step(monkeypatch):
+  seen = watch.install(monkeypatch)
+  clock, watchdog = ledger.Ledger(), failure.Watchdog(1.0)
+  step = clock.compiled(
+    lambda seconds, batch: seen.spend(seconds), watchdog.compiling
+  )
+  batch = {'x': np.zeros(2)}
+  step(10**6, {'x': np.zeros(3)})  # nobody watches
+  assert not seen.limits
+  with watchdog:
+    step(59 * 60, batch)
+    step(59, batch)
+    step(0, {'x': np.zeros(4)})
+    assert seen.limits == [60, 3600, 60, 3600, 60]
+    with pytest.raises(AssertionError, match='watchdog'):
+      step(61, batch)
+  with failure.Watchdog(90.0) as patient, patient.compiling():
+    assert seen.limits[-1] == 4 * 90 * 60
+  seen.spend(10**6)

@@ -15,7 +15,7 @@ PROGRAM = """
 import os, signal, sys
 config_path, workdir, coordinator, process = sys.argv[1:5]
 process = int(process)
-from train import command, failure, loop, processes, reporting, settings
+from train import command, ledger, loop, processes, reporting, settings
 command.run(lambda: processes.join(
   'cpu', coordinator, 2, process, heartbeat_seconds=60))
 config = settings.load_config(config_path)
@@ -94,22 +94,16 @@ def test_a_workdir_that_cannot_be_written_ends_all(run):
 
 @pytest.mark.slow
 def test_a_process_beside_a_stopped_one_shows_its_stacks_and_ends(run):
-  """The first step is compiled in minutes perhaps; then it is seconds."""
+  """The first step is compiled in more seconds perhaps than the limit."""
   (code, error), (stopped, _) = run(
     """
-class Watchdog(failure.Watchdog):
-  fed = 0
-  def feed(self):
-    self.fed += 1
-    self._seconds = 300 if self.fed < 4 else 10
-    super().feed()
-failure.Watchdog = Watchdog
-is_due = processes.Preemption.is_due
-def stop(self, step):
+config = settings.with_overrides(config, {'train.hang_minutes': 1 / 6})
+count = ledger.Ledger.count
+def stop(self, step, *rest):
   if process == 1 and step == 3:
     os.kill(os.getpid(), signal.SIGSTOP)
-  return is_due(self, step)
-processes.Preemption.is_due = stop
+  count(self, step, *rest)
+ledger.Ledger.count = stop
 """,
     stopped=[1],
   )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,7 @@ from train import (
   settings,
 )
 from train.reporting import say
+from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, TaskJob
 
 SELECT = ('best', 'last')
@@ -191,6 +193,36 @@ def write_workdir(
   )
   if job.encoder.tokenizer is not None:
     job.encoder.tokenizer.save(workdir)
+
+
+def check_same(job: TaskJob, saved: int | None) -> None:
+  """Checks that all processes read the same sets; all of them call it.
+
+  Args:
+    job: as this process planned it.
+    saved: the step that its run continues after.
+
+  Raises:
+    ValueError: naming what differs, and which processes found what.
+  """
+  digests = {
+    f'the examples of {name}': digest(split)
+    for name, split in job.splits.items()
+  }
+  labels = list(job.task.labels)
+  processes.check_same({'steps': saved, 'the labels': labels} | digests)
+
+
+def digest(split: Split) -> str:
+  """Returns a SHA-256 of a split: its examples, and what the model reads."""
+  sha = hashlib.sha256()
+  for example in split.examples:
+    sha.update(repr(example).encode())
+  for name, value in vars(split.features).items():
+    sha.update(name.encode())
+    array = hasattr(value, 'tobytes')
+    sha.update(value.tobytes() if array else repr(value).encode())
+  return sha.hexdigest()
 
 
 def drop_later_models(kept: checkpoint.Checkpoints, first_step: int) -> None:

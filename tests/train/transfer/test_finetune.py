@@ -1,16 +1,25 @@
 """A fine-tuning learns, is reproducible, goes on, and says what is wrong."""
 
 import json
+import os
 import pathlib
+import shutil
+import signal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import watch
 
+from data.tasks import batches
 from train import (
   checkpoint,
   finetune,
+  ledger,
+  metrics,
   opened,
+  optim,
   processes,
   reporting,
   sharding,
@@ -63,24 +72,78 @@ def test_the_same_again_and_a_finished_run_is_kept(
   assert finetune.train(config, workdir) == results
 
 
+def asked_to_end(patch, at):
+  """Has SIGTERM come in a step."""
+  count = ledger.Ledger.count
+
+  def count_and_ask(self, step, *rest):
+    if step == at:
+      os.kill(os.getpid(), signal.SIGTERM)
+    count(self, step, *rest)
+
+  patch.setattr(ledger.Ledger, 'count', count_and_ask)
+
+
+def rows_of(workdir):
+  """Returns all but times, in the order in which they were written."""
+  rows = metrics.read_metrics(workdir)
+  return [row for row in rows if not row[1].startswith('time/')]
+
+
 @pytest.mark.parametrize('stop_at', [12, 19])
 def test_stopped_and_continued_is_uninterrupted(
   finished, tmp_path, monkeypatch, stop_at
 ):
-  config, _, results = finished
-  steps = iter(range(1, 100))
+  config, workdir, results = finished
   with monkeypatch.context() as patch:
-    patch.setattr(
-      processes.Preemption,
-      'is_due',
-      lambda self, step: next(steps) == stop_at,
-    )
+    asked_to_end(patch, stop_at)
     with pytest.raises(processes.Preempted):
       finetune.train(config, tmp_path)
   assert checkpoint.latest_step(tmp_path) == stop_at
+  assert not metrics.is_scored(tmp_path, stop_at)  # 12 is to be
   continued = finetune.train(config, tmp_path)
   for key in ('state_sha256', 'optimizer_sha256', 'metrics', 'best_step'):
     assert continued[key] == results[key]
+  assert rows_of(tmp_path) == rows_of(workdir)
+
+
+def test_ended_in_evaluations_it_goes_on_with_them(
+  finished, make_config, tmp_path, monkeypatch
+):
+  """By SIGTERM in the first, killed in the last, by SIGTERM in the results."""
+  _, workdir, results = finished
+  assert results['best_step'] < results['steps']  # so these score dev anew
+  config = make_config(train__checkpoint_every=4, train__hang_minutes=1.0)
+  eval_batches = batches.Batches.eval_batches
+  for number, is_kill, step in ((1, False, 6), (5, True, 30), (2, False, 30)):
+    begun = []
+
+    def ended(self, *rest, number=number, is_kill=is_kill, begun=begun):
+      begun.append(None)
+      for batch in eval_batches(self, *rest):
+        yield batch
+        if len(begun) == number:
+          if is_kill:
+            raise KeyboardInterrupt
+          os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+      patch.setattr(batches.Batches, 'eval_batches', ended)
+      # A batch of 25 s, one read ahead: the limit is not of an evaluation.
+      watch.install(patch, seconds_a_batch=25)
+      with pytest.raises((processes.Preempted, KeyboardInterrupt)) as error:
+        finetune.train(config, tmp_path)
+    assert is_kill or f'step {step} is saved' in str(error.value)
+    assert len(begun) == number
+    assert checkpoint.latest_step(tmp_path) == step
+  assert (
+    finetune.train(config, tmp_path)['state_sha256']
+    == (results['state_sha256'])
+  )
+  continued = reporting.read_results(tmp_path)
+  for key in ('optimizer_sha256', 'metrics', 'intervals', 'best_step'):
+    assert continued[key] == results[key]
+  assert rows_of(tmp_path) == rows_of(workdir)
 
 
 @pytest.mark.parametrize('saved', [True, False])
@@ -121,13 +184,77 @@ def test_batches_ahead_of_time_are_the_same(finished, make_config, tmp_path):
   assert again['state_sha256'] == results['state_sha256']
 
 
-def test_it_stops_where_numbers_end(make_config, tmp_path):
+def test_it_stops_where_numbers_end_and_tells_of_the_global_batch(
+  make_config, tmp_path, monkeypatch
+):
+  """The second of two hosts feeds the second half of a batch."""
+  local_rows = sharding.local_rows
+
+  def second_half(mesh, size):
+    rows = local_rows(mesh, size)
+    return rows[size // 2 :] if size == 16 else rows
+
+  monkeypatch.setattr(sharding, 'local_rows', second_half)
   config = make_config(
-    optim__learning_rate=1e30, optim__schedule='constant', optim__clip_norm=1e30
+    optim__learning_rate=1e30,
+    optim__schedule='constant',
+    optim__clip_norm=1e30,
+    eval__global_batch=8,
   )
-  with pytest.raises(FloatingPointError, match='step'):
-    finetune.train(config, tmp_path / 'run')
-  assert not (tmp_path / 'run' / 'results.json').exists()
+  with pytest.raises(FloatingPointError, match='not finite in step') as error:
+    finetune.train(config, tmp_path)
+  assert 'classifier/kernel' in str(error.value)
+  (path,) = tmp_path.glob('nonfinite-step-*.npz')
+  assert np.load(path)['tokens'].shape[0] == 16
+  assert not (tmp_path / 'results.json').exists()
+
+
+@pytest.mark.parametrize('select', task_plan.SELECT)
+def test_parameters_that_overflow_are_not_kept(
+  make_config, tmp_path, monkeypatch, select
+):
+  make_schedule = optim.make_schedule
+
+  def exploding(optim_config, phases):
+    schedule = make_schedule(optim_config, phases)
+    return lambda step: jnp.where(step == 11, jnp.inf, schedule(step))
+
+  monkeypatch.setattr(optim, 'make_schedule', exploding)
+  config = make_config(train__num_epochs=2.0, train__select=select)
+  with pytest.raises(
+    FloatingPointError, match='after step 12.* checkpoint of step 6 is kept'
+  ) as error:
+    finetune.train(config, tmp_path)
+  kept = checkpoint.latest_step(tmp_path / finetune.MODEL_FOLDER)
+  assert kept == (6 if select == 'best' else None)
+  assert ('best model so far, of step 6' in str(error.value)) == bool(kept)
+  assert checkpoint.latest_step(tmp_path) == 6
+  assert not (tmp_path / 'results.json').exists()
+
+
+def test_processes_compare_what_they_read(
+  make_config, own_set, tmp_path, monkeypatch
+):
+  told = []
+
+  def gather(text):
+    """The other process has another dev set, of the same size."""
+    if 'the examples of dev' not in text:
+      return [text, text]
+    told.append(json.loads(text))
+    return [text, json.dumps(told[0] | {'the examples of dev': 'another'})]
+
+  monkeypatch.setattr(processes, 'gather', gather)
+  with pytest.raises(ValueError, match=r'differ:\n  the examples of dev: '):
+    finetune.train(make_config(), tmp_path / 'run')
+  other = shutil.copytree(own_set, tmp_path / 'set')
+  text = (other / 'dev.jsonl').read_text()
+  (other / 'dev.jsonl').write_text(text.replace('good', 'bad', 1))
+  with pytest.raises(ValueError, match='the examples of dev'):
+    finetune.train(make_config(data__source=str(other)), tmp_path / 'other')
+  here, there = told
+  differing = {name for name in here if here[name] != there[name]}
+  assert differing == {'the examples of dev'}
 
 
 def test_seeds_share_what_is_compiled(make_config, tmp_path):

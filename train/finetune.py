@@ -15,6 +15,7 @@ from train import (
   device,
   failure,
   ledger,
+  memory,
   metrics,
   opened,
   plan,
@@ -88,6 +89,11 @@ def train(
   if saved is not None:
     task_plan.check_continuation(config, workdir, job.config)
   task_plan.print_plan(job, workdir)
+  with sharding.scope(mesh, config.mesh.rules), clock.measure('compile'):
+    needed = task_plan.memory_of(job, config.train.seed)
+  if dry_run:
+    memory.print_plan(needed)
+  memory.check(needed)
   if dry_run:
     return None
   config = task_plan.with_run_keys(job.config, config)

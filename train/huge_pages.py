@@ -17,7 +17,9 @@ seven lengths of batches: 14 GB).
 import ctypes
 import os
 import sys
+from typing import Any
 
+_COMPILED = '/jax/core/compile/backend_compile_duration'
 VARIABLE = 'GLIBC_TUNABLES'
 VALUE = ':'.join(
   (
@@ -37,6 +39,17 @@ def restart_with() -> None:
   if sys.platform == 'linux' and VARIABLE not in os.environ:
     os.environ[VARIABLE] = VALUE
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def give_back_after_compiling() -> None:
+  """Has each compilation of a second or more followed by `give_back`."""
+  import jax  # the module is imported before it
+
+  def listen(event: str, seconds: float, **_: Any) -> None:
+    if event == _COMPILED and seconds >= 1:
+      give_back()
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
 
 
 def give_back() -> None:

@@ -18,6 +18,7 @@ from train import (
   failure,
   initial,
   ledger,
+  memory,
   metrics,
   objectives,
   plan,
@@ -106,11 +107,28 @@ def train(
   model, objective_of = job.model, job.objective_of
   peak = device.peak_tflops(config.train.peak_tflops)
   flops = {phase: job.step_flops(phase) for phase in phases}
-  with sharding.scope(mesh, config.mesh.rules):
-    plan.print_plan(job, workdir, store, examples)
-    if dry_run:
-      plan.print_memory(job)
-      return None
+  train_steps = {length: job.train_step(length) for length in examples}
+  unigram = evaluate.unigram_log_probs(architecture.token_counts(store))
+  baseline = functools.partial(objectives.unigram_losses, jnp.asarray(unigram))
+  eval_steps = {
+    length: steps.make_eval_step(
+      model, objective_of[length], baseline=baseline, mesh=mesh
+    )
+    for length in examples
+  }
+
+  def memory_needed() -> memory.Plan:
+    left = plan.phases_after(phases, saved or 0)
+    with sharding.scope(mesh, config.mesh.rules), clock.measure('compile'):
+      return plan.memory_of(job, left, train_steps, eval_steps)
+
+  plan.print_plan(job, workdir, store, examples)
+  if dry_run:
+    plan.print_parameters(job)
+    needed = memory_needed()
+    memory.print_plan(needed)
+    memory.check(needed)
+    return None
 
   # ---- State: created, or restored ----------------------------------------
   if done is not None:
@@ -124,6 +142,7 @@ def train(
       stack.enter_context(plan.sole_writer(workdir))
       plan.write_workdir(config, workdir, store)
     plan.check_shared(workdir)
+    memory.check(memory_needed())
     processes.check_same({'the store': store.meta['digest'], 'steps': done})
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(
@@ -159,22 +178,12 @@ def train(
     # ---- Compiled steps ---------------------------------------------------
     watchdog = failure.Watchdog(config.train.hang_minutes)
     train_steps = {
-      length: clock.compiled(job.train_step(length), watchdog.compiling)
-      for length in examples
+      length: clock.compiled(step, watchdog.compiling)
+      for length, step in train_steps.items()
     }
-    counts = architecture.token_counts(store)
-    unigram = jnp.asarray(evaluate.unigram_log_probs(counts))
     eval_steps = {
-      length: clock.compiled(
-        steps.make_eval_step(
-          model,
-          objective_of[length],
-          baseline=functools.partial(objectives.unigram_losses, unigram),
-          mesh=mesh,
-        ),
-        watchdog.compiling,
-      )
-      for length in examples
+      length: clock.compiled(step, watchdog.compiling)
+      for length, step in eval_steps.items()
     }
 
     # ---- Evaluation -------------------------------------------------------

@@ -10,11 +10,17 @@ import jax
 import psutil
 from jax.sharding import Mesh, NamedSharding
 
-from train import huge_pages, reporting, sharding, state
+from train import reporting, sharding, state
 
 GIB = 2**30
 # Resident, measured with TensorFlow 2.21: it is imported with the first batch.
 TENSORFLOW_BYTES = 0.55e9
+
+SMALLER_STEP = (
+  'Pass --config.train.micro_batches={} or more, or a smaller'
+  ' train.global_batch'
+)
+SMALLER_EVALUATION = 'Pass a smaller --config.eval.global_batch'
 
 
 class Program(NamedTuple):
@@ -81,7 +87,6 @@ def compile_program(
     *arguments: shapes, with the shardings that the arguments will have.
   """
   found = step.lower(*arguments).compile().memory_analysis()
-  huge_pages.give_back()
   outputs = found.output_size_in_bytes - found.alias_size_in_bytes
   return Program(label, found.temp_size_in_bytes + outputs, remedy)
 
@@ -214,6 +219,11 @@ def print_plan(found: Plan) -> None:
   reporting.table(rows, f'Memory of this process, by the compiled steps{each}')
 
 
-def gib(num_bytes: float) -> str:
-  """Returns bytes for people, in GiB."""
-  return f'{num_bytes / GIB:.2f} GiB'
+def gib(num_bytes: float | None) -> str:
+  """Returns bytes for people, in MiB or GiB."""
+  if num_bytes is None:
+    return 'unknown'
+  small = num_bytes < GIB
+  return (
+    f'{num_bytes / 2**20:.1f} MiB' if small else f'{num_bytes / GIB:.2f} GiB'
+  )

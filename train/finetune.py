@@ -14,6 +14,7 @@ from train import (
   checkpoint,
   device,
   failure,
+  huge_pages,
   ledger,
   memory,
   metrics,
@@ -156,12 +157,15 @@ def train(
     dev = job.splits[task_job.DEV]
     peak = device.peak_tflops(config.train.peak_tflops)
 
+    heap = huge_pages.Heap(needed.largest.temporary / 4)
+
     # ---- Evaluation -------------------------------------------------------
     step = first_step  # done
     dev_logits = None  # of the last score
 
     def stay_alive() -> None:
       watchdog.feed()
+      heap.bound()
       if preemption.is_due():
         raise processes.Preempted(step)
 
@@ -226,6 +230,7 @@ def train(
         clock.count(step, batch['token_mask'].size, job.step_flops(batch))
         bar.update(step)
         watchdog.feed()
+        heap.bound()
         if step == first_step + 1:
           jax.block_until_ready(report)
           say(f'First step after {clock.elapsed():.1f} s.')

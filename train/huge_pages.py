@@ -8,18 +8,17 @@ again (BERT-Base, 8 x 128, the step after a pause of 4 s: 5 to 6 s instead of
 3.5). The C library asks for 2 MB pages and keeps them, if a variable says so
 that it reads when a process starts, so the process starts itself again.
 
-What is kept is bounded by `give_back`, after each program is compiled: a
-compiler's leavings split the room of the programs before, so that the next one
-finds none of its size and the heap grows by it (fine-tuning MiniLM on SQuAD,
-seven lengths of batches: 14 GB).
+What is kept is bounded by a `Heap`: programs of several lengths, and what their
+compiler leaves, split the heap's room, so that one program's memory lies beside
+another's and the heap grows by it (fine-tuning MiniLM on SQuAD: 14 GB).
 """
 
 import ctypes
 import os
 import sys
-from typing import Any
 
-_COMPILED = '/jax/core/compile/backend_compile_duration'
+import psutil
+
 VARIABLE = 'GLIBC_TUNABLES'
 VALUE = ':'.join(
   (
@@ -41,20 +40,54 @@ def restart_with() -> None:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def give_back_after_compiling() -> None:
-  """Has each compilation of a second or more followed by `give_back`."""
-  import jax  # the module is imported before it
+class Heap:
+  """The C library's heap, which keeps so many free bytes and no more.
 
-  def listen(event: str, seconds: float, **_: Any) -> None:
-    if event == _COMPILED and seconds >= 1:
-      give_back()
+  Nothing is bounded where that library is not glibc 2.33 or newer.
+  """
 
-  jax.monitoring.register_event_duration_secs_listener(listen)
+  def __init__(self, slack: float):
+    """Keeps at most `slack` resident bytes that are free."""
+    self._slack = slack
+    self._process = psutil.Process()
+    self._beside: int | None = None  # resident bytes that are not the heap's
+    try:
+      library = ctypes.CDLL(None)
+      self._information = library.mallinfo2
+      self._information.restype = _Information
+      self._trim = library.malloc_trim
+    except (AttributeError, OSError):
+      self._trim = None
+
+  def bound(self) -> None:
+    """Gives free pages back to the system, where too many are resident."""
+    if self._trim is None:
+      return
+    if self._beside is None or self._free() > self._slack:
+      self._trim(ctypes.c_size_t(0))
+      self._beside = 0
+      self._beside = self._free()
+
+  def _free(self) -> int:
+    resident = self._process.memory_info().rss
+    return resident - self._information().used - self._beside
 
 
-def give_back() -> None:
-  """Returns the free pages of the C library's heap to the operating system."""
-  if sys.platform == 'linux':
-    trim = getattr(ctypes.CDLL(None), 'malloc_trim', None)  # glibc has it
-    if trim is not None:
-      trim(0)
+class _Information(ctypes.Structure):
+  """What mallinfo2 returns, in bytes."""
+
+  _fields_ = [
+    (name, ctypes.c_size_t)
+    for name in (
+      'arena',
+      'free_chunks',
+      'fast_chunks',
+      'mapped_chunks',
+      'mapped',
+      'most_used',
+      'fast_free',
+      'used',
+      'free',
+      'top',
+    )
+  ]

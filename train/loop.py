@@ -16,6 +16,7 @@ from train import (
   device,
   evaluate,
   failure,
+  huge_pages,
   initial,
   ledger,
   memory,
@@ -142,7 +143,8 @@ def train(
       stack.enter_context(plan.sole_writer(workdir))
       plan.write_workdir(config, workdir, store)
     plan.check_shared(workdir)
-    memory.check(memory_needed())
+    needed = memory_needed()
+    memory.check(needed)
     processes.check_same({'the store': store.meta['digest'], 'steps': done})
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(
@@ -186,6 +188,8 @@ def train(
       for length, step in eval_steps.items()
     }
 
+    heap = huge_pages.Heap(needed.largest.temporary / 4)
+
     # ---- Evaluation -------------------------------------------------------
     preemption = stack.enter_context(processes.Preemption())
     stack.enter_context(watchdog)
@@ -193,6 +197,7 @@ def train(
 
     def stay_alive() -> None:
       watchdog.feed()
+      heap.bound()
       if preemption.is_due():
         raise processes.Preempted(step)
 
@@ -261,6 +266,7 @@ def train(
         clock.count(step, phase.global_batch * phase.length, flops[phase])
         bar.update(step)
         watchdog.feed()
+        heap.bound()
         if step == first_step + 1:
           jax.block_until_ready(report)
           say(f'First step after {clock.elapsed():.1f} s.')

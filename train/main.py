@@ -47,7 +47,6 @@ def _train() -> None:
     command.config_file(), config
   )
   device.enable_compilation_cache()
-  huge_pages.give_back_after_compiling()
   processes.join(
     config.train.platform,
     _COORDINATOR.value,

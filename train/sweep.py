@@ -336,7 +336,6 @@ def _sweep() -> None:
     settings.default_workdir(command.config_file(), config) + '-sweep'
   )
   device.enable_compilation_cache()
-  huge_pages.give_back_after_compiling()
   processes.join(config.train.platform)
   first = config.train.seed
   summary = run(

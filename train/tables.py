@@ -382,7 +382,6 @@ def main() -> None:
   if arguments.seeds is not None and arguments.seeds < 1:
     parser.error(f'--seeds={arguments.seeds}: expected 1 or more')
   device.enable_compilation_cache()
-  huge_pages.give_back_after_compiling()
   if not command.run(lambda: _run(arguments, others)):
     sys.exit(1)
 

@@ -56,7 +56,9 @@ def train(
 
   Raises:
     ValueError, OSError: bad input, before device time is spent.
-    FloatingPointError: the loss or a gradient stopped being finite.
+    FloatingPointError: the loss, a gradient or a parameter stopped being
+      finite.
+    processes.Preempted: asked to end early; what was done is saved.
   """
   clock = ledger.Ledger(began)
   workdir = epath.Path(workdir)

@@ -146,13 +146,13 @@ def test_ended_in_evaluations_it_goes_on_with_them(
   assert rows_of(tmp_path) == rows_of(workdir)
 
 
-@pytest.mark.parametrize('saved', [True, False])
+@pytest.mark.parametrize(('saved', 'every'), [(True, 4), (True, 6), (False, 4)])
 def test_killed_while_a_best_model_was_kept(
-  finished, tmp_path, monkeypatch, saved
+  finished, tmp_path, monkeypatch, saved, every
 ):
-  config, _, results = finished
+  config, workdir, results = finished
   config = config.copy_and_resolve_references().unlock()
-  config.train.checkpoint_every = 4  # dev is scored every 6
+  config.train.checkpoint_every = every  # dev is scored every 6
   config.lock()
   save = checkpoint.Checkpoints.save
 
@@ -176,6 +176,7 @@ def test_killed_while_a_best_model_was_kept(
   continued = finetune.train(config, tmp_path / 'killed')
   assert continued['state_sha256'] == results['state_sha256']
   assert continued['best_step'] == results['best_step']
+  assert rows_of(tmp_path / 'killed') == rows_of(workdir)
 
 
 def test_batches_ahead_of_time_are_the_same(finished, make_config, tmp_path):

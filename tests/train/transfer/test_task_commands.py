@@ -69,17 +69,17 @@ def test_a_plan_leaves_nothing(make_config, tmp_path, capsys):
 def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
   config, workdir, results = run_of('own scores')
   drawn = []
-  panels = reporting._task_panels
+  panels = reporting.panels
   monkeypatch.setattr(
-    reporting,
-    '_task_panels',
-    lambda names: drawn.append(names) or panels(names),
+    reporting, 'panels', lambda names: drawn.append(panels(names)) or drawn[0]
   )
   found = report.run(workdir, tmp_path)
   for name in ('curves.png', 'ledger.png'):
     assert (tmp_path / name).stat().st_size > 10_000
-  names = {f'eval/own/{name}' for name in ('spearman', 'pearson', 'loss')}
-  assert set(drawn[0]) == names == found['held_out'].keys()
+  scores = {f'eval/own/{name}' for name in ('spearman', 'pearson')}
+  assert set(drawn[0]['Scores of dev']) == scores
+  assert set(drawn[0]['Loss']) == {'train/task_loss', 'eval/own/loss'}
+  assert found['held_out'].keys() == scores | {'eval/own/loss'}
   best = found['held_out']['eval/own/spearman']['best']
   assert best == pytest.approx(results['metrics']['eval/own/spearman'])
   # Of one that is not finished, too.

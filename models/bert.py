@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import blocks, layers
+from models import attention, blocks, layers
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -245,7 +245,7 @@ class Bert(nn.Module):
     mask = token_mask[:, None, None, :]
     if self.left_to_right:
       T = tokens.shape[1]
-      mask = mask & blocks.causal_mask(T, T, 0)
+      mask = mask & attention.causal_mask(T, T, 0)
     x_BTD, (_, hidden_LBTD) = stack(embedded_BTD, mask)
     # Pins the gradient too, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)

@@ -1,7 +1,6 @@
-"""Attention, MLP, and the blocks that transformers are stacked from.
+"""The MLP, and the blocks that transformers are stacked from.
 
-Shapes: B batch, T query position, S key position, D embed, N heads, H head,
-F mlp, Q the three of query, key and value, L layers, Z rows times heads.
+Shapes: B batch, T position, D embed, F mlp, L layers.
 
 One dtype policy: parameters, softmax and layer-norm statistics are float32,
 the rest is in the module's `dtype`.
@@ -13,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax import lax
 
+from models.attention import KeyValue, Past, SelfAttention
 from models.layers import (
   Dropout,
   Dtype,
@@ -27,151 +26,7 @@ from models.layers import (
 )
 
 Array = jax.Array
-# What a layer has seen, in slots: keys [Z, H, S] and values [Z, S, H], each the
-# way around that its product reads it. Z is B x N: with an axis each, XLA's CPU
-# compiler would copy them at every step for a batch of 1 (jax 0.10).
-KeyValue = tuple[Array, Array]
-Past = tuple[Array, Array, Array]  # those, and the first slot to write
 BlockOutputs = tuple[Array, tuple[KeyValue | None, Array | None]]
-
-
-def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
-  """Softmax over the last axis among the unmasked, in float32.
-
-  Args:
-    scores_BNTS: [B, N, T, S].
-    mask: bool, broadcast to that shape; True where a key may be attended to.
-
-  Returns:
-    float32 [B, N, T, S]; rows that are wholly masked are all 0.
-  """
-  scores_BNTS = scores_BNTS.astype(jnp.float32)
-  lowest = jnp.finfo(jnp.float32).min  # finite: a masked row gives no NaN
-  weights_BNTS = jax.nn.softmax(jnp.where(mask, scores_BNTS, lowest), axis=-1)
-  return jnp.where(mask, weights_BNTS, 0)
-
-
-def write_past(past: Past, key_BTNH: Array, value_BTNH: Array) -> KeyValue:
-  """Returns the keys and values of a past with T more slots written."""
-  key_ZHS, value_ZSH, start = past
-  B, T, N, H = key_BTNH.shape
-  key_ZHT = key_BTNH.transpose(0, 2, 3, 1).reshape(B * N, H, T)
-  value_ZTH = value_BTNH.swapaxes(1, 2).reshape(B * N, T, H)
-  return (
-    lax.dynamic_update_slice_in_dim(key_ZHS, key_ZHT, start, axis=2),
-    lax.dynamic_update_slice_in_dim(value_ZSH, value_ZTH, start, axis=1),
-  )
-
-
-def score_past(query_BTNH: Array, key_ZHS: Array) -> Array:
-  """Returns the float32 scores [B, N, T, S] of queries with cached keys."""
-  B, T, N, H = query_BTNH.shape
-  query_ZTH = query_BTNH.swapaxes(1, 2).reshape(B * N, T, H)
-  scores_ZTS = jnp.einsum(
-    'ZTH,ZHS->ZTS', query_ZTH, key_ZHS, preferred_element_type=jnp.float32
-  )
-  return scores_ZTS.reshape(B, N, T, -1)
-
-
-def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
-  """Returns the contexts [B, T, N, H] of cached values."""
-  B, N, T, S = weights_BNTS.shape
-  weights_ZTS = weights_BNTS.reshape(B * N, T, S)
-  context_ZTH = jnp.einsum('ZTS,ZSH->ZTH', weights_ZTS, value_ZSH)
-  return context_ZTH.reshape(B, N, T, -1).swapaxes(1, 2)
-
-
-def causal_mask(length: int, slots: int, first: Array | int) -> Array:
-  """Returns bool [T, S]: whether position first + t may look at slot s."""
-  return jnp.arange(slots) <= first + jnp.arange(length)[:, None]
-
-
-class SelfAttention(nn.Module):
-  """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
-
-  Attributes:
-    num_heads: N, divides D.
-    dropout_rate: of the attention probabilities.
-    kernel_init: draws the projections to query, key and value.
-    out_init: draws the output projection.
-    dtype: of the computation.
-  """
-
-  num_heads: int
-  dropout_rate: float = 0.0
-  kernel_init: Initializer = truncated_normal
-  out_init: Initializer = truncated_normal
-  dtype: Dtype = jnp.float32
-
-  @nn.compact
-  def __call__(
-    self, x_BTD: Array, mask: Array, past: Past | None = None
-  ) -> tuple[Array, KeyValue | None]:
-    """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
-
-    Args:
-      x_BTD: float [B, T, D].
-      mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-      past: keys and values of S slots, into which those of `x_BTD` are written
-        before any is looked at; None: S are the positions of `x_BTD`.
-
-    Returns:
-      [B, T, D] in `dtype`, and the keys and values of a past as written.
-    """
-    D = x_BTD.shape[-1]
-    H = D // self.num_heads
-    # One multiplication; query, key and value are slices of its output.
-    qkv_BTQNH = Linear(
-      features=(3, self.num_heads, H),
-      in_names=('embed',),
-      out_names=('qkv', 'heads', 'head'),
-      kernel_init=self.kernel_init,
-      dtype=self.dtype,
-      name='qkv',
-    )(x_BTD)
-    qkv_BTQNH = nn.with_logical_constraint(
-      qkv_BTQNH,
-      (
-        'batch',
-        'activation_length',
-        'activation_qkv',
-        'activation_heads',
-        'activation_head',
-      ),
-    )
-    query_BTNH, key_BSNH, value_BSNH = (qkv_BTQNH[:, :, i] for i in range(3))
-    query_BTNH = query_BTNH * jnp.asarray(H**-0.5, self.dtype)
-    present = None
-    if past is None:
-      scores_BNTS = jnp.einsum(
-        'BTNH,BSNH->BNTS',
-        query_BTNH,
-        key_BSNH,
-        preferred_element_type=jnp.float32,
-      )
-    else:
-      present = write_past(past, key_BSNH, value_BSNH)
-      scores_BNTS = score_past(query_BTNH, present[0])
-    weights_BNTS = masked_softmax(scores_BNTS, mask)
-    self.sow('intermediates', 'attention', weights_BNTS)
-    weights_BNTS = Dropout(self.dropout_rate)(weights_BNTS.astype(self.dtype))
-    if past is None:
-      context_BTNH = jnp.einsum('BNTS,BSNH->BTNH', weights_BNTS, value_BSNH)
-    else:
-      context_BTNH = mix_past(weights_BNTS, present[1])
-    context_BTNH = nn.with_logical_constraint(
-      context_BTNH,
-      ('batch', 'activation_length', 'activation_heads', 'activation_head'),
-    )
-    x_BTD = Linear(
-      features=(D,),
-      in_names=('heads', 'head'),
-      out_names=('embed',),
-      kernel_init=self.out_init,
-      dtype=self.dtype,
-      name='out',
-    )(context_BTNH)
-    return x_BTD, present
 
 
 class Mlp(nn.Module):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models import blocks, layers
+from models import attention, blocks, layers
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -29,7 +29,7 @@ class Cache(NamedTuple):
 
   Attributes:
     keys: [L, Z, H, S], or L of [Z, H, S] where the model's layers are not
-      stacked; Z is B x N, see `blocks.KeyValue`.
+      stacked; Z is B x N, see `attention.KeyValue`.
     values: [L, Z, S, H], or L of [Z, S, H].
     mask: bool [B, S], True at slots that hold a real token.
     end: int32 [], slots written so far, real or not.
@@ -224,14 +224,14 @@ class Gpt(nn.Module):
     self.sow('intermediates', 'embedded', embedded_BTD)
 
     if cache is None:
-      mask_B1TS = token_mask[:, None, None, :] & blocks.causal_mask(T, T, 0)
+      mask_B1TS = token_mask[:, None, None, :] & attention.causal_mask(T, T, 0)
     else:
       cache = cache._replace(
         mask=lax.dynamic_update_slice_in_dim(
           cache.mask, token_mask, cache.end, axis=1
         )
       )
-      mask_B1TS = cache.mask[:, None, None, :] & blocks.causal_mask(
+      mask_B1TS = cache.mask[:, None, None, :] & attention.causal_mask(
         T, cache.mask.shape[1], cache.end
       )
     x_BTD, (present, hidden_LBTD) = self._run_layers(

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 # Dense bfloat16 matrix rate of one JAX device in TFLOP/s, from the vendors'
 # data sheets. A v2 or v3 device is a core, half a chip.
@@ -79,6 +80,18 @@ def enable_compilation_cache() -> None:
     home = os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache'))
     folder = os.path.join(home, 'sesame', 'xla')
     jax.config.update('jax_compilation_cache_dir', folder)
+
+
+def compiler_options(mesh: Mesh) -> dict[str, str] | None:
+  """Returns the options that a step on a mesh is compiled with.
+
+  XLA's CPU compiler orders a program for concurrency by default (jax 0.10),
+  and much lives at once: fine-tuning MiniLM, 16 x 384, in 2.0 GiB of temporary
+  memory instead of 1.4, and no faster.
+  """
+  if mesh.devices.flat[0].platform != 'cpu':
+    return None
+  return {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
 
 
 def peak_tflops(override: float | None = None) -> float | None:

@@ -14,7 +14,9 @@ from train import (
   checkpoint,
   device,
   failure,
+  huge_pages,
   ledger,
+  memory,
   metrics,
   opened,
   plan,
@@ -90,6 +92,11 @@ def train(
   if saved is not None:
     task_plan.check_continuation(config, workdir, job.config)
   task_plan.print_plan(job, workdir)
+  with sharding.scope(mesh, config.mesh.rules), clock.measure('compile'):
+    needed = task_plan.memory_of(job, config.train.seed)
+  if dry_run:
+    memory.print_plan(needed)
+  memory.check(needed)
   if dry_run:
     return None
   config = task_plan.with_run_keys(job.config, config)
@@ -152,12 +159,15 @@ def train(
     dev = job.splits[task_job.DEV]
     peak = device.peak_tflops(config.train.peak_tflops)
 
+    heap = huge_pages.Heap(needed.largest.temporary / 4)
+
     # ---- Evaluation -------------------------------------------------------
     step = first_step  # done
     dev_logits = None  # of the last score
 
     def stay_alive() -> None:
       watchdog.feed()
+      heap.bound()
       if preemption.is_due():
         raise processes.Preempted(step)
 
@@ -222,6 +232,7 @@ def train(
         clock.count(step, batch['token_mask'].size, job.step_flops(batch))
         bar.update(step)
         watchdog.feed()
+        heap.bound()
         if step == first_step + 1:
           jax.block_until_ready(report)
           say(f'First step after {clock.elapsed():.1f} s.')

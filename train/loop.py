@@ -16,8 +16,10 @@ from train import (
   device,
   evaluate,
   failure,
+  huge_pages,
   initial,
   ledger,
+  memory,
   metrics,
   objectives,
   plan,
@@ -108,11 +110,28 @@ def train(
   model, objective_of = job.model, job.objective_of
   peak = device.peak_tflops(config.train.peak_tflops)
   flops = {phase: job.step_flops(phase) for phase in phases}
-  with sharding.scope(mesh, config.mesh.rules):
-    plan.print_plan(job, workdir, store, examples)
-    if dry_run:
-      plan.print_memory(job)
-      return None
+  train_steps = {length: job.train_step(length) for length in examples}
+  unigram = evaluate.unigram_log_probs(architecture.token_counts(store))
+  baseline = functools.partial(objectives.unigram_losses, jnp.asarray(unigram))
+  eval_steps = {
+    length: steps.make_eval_step(
+      model, objective_of[length], baseline=baseline, mesh=mesh
+    )
+    for length in examples
+  }
+
+  def memory_needed() -> memory.Plan:
+    left = plan.phases_after(phases, saved or 0)
+    with sharding.scope(mesh, config.mesh.rules), clock.measure('compile'):
+      return plan.memory_of(job, left, train_steps, eval_steps)
+
+  plan.print_plan(job, workdir, store, examples)
+  if dry_run:
+    plan.print_parameters(job)
+    needed = memory_needed()
+    memory.print_plan(needed)
+    memory.check(needed)
+    return None
 
   # ---- State: created, or restored ----------------------------------------
   if done is not None:
@@ -126,6 +145,8 @@ def train(
       stack.enter_context(plan.sole_writer(workdir))
       plan.write_workdir(config, workdir, store)
     plan.check_shared(workdir)
+    needed = memory_needed()
+    memory.check(needed)
     processes.check_same({'the store': store.meta['digest'], 'steps': done})
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(
@@ -161,23 +182,15 @@ def train(
     # ---- Compiled steps ---------------------------------------------------
     watchdog = failure.Watchdog(config.train.hang_minutes)
     train_steps = {
-      length: clock.compiled(job.train_step(length), watchdog.compiling)
-      for length in examples
+      length: clock.compiled(step, watchdog.compiling)
+      for length, step in train_steps.items()
     }
-    counts = architecture.token_counts(store)
-    unigram = jnp.asarray(evaluate.unigram_log_probs(counts))
     eval_steps = {
-      length: clock.compiled(
-        steps.make_eval_step(
-          model,
-          objective_of[length],
-          baseline=functools.partial(objectives.unigram_losses, unigram),
-          mesh=mesh,
-        ),
-        watchdog.compiling,
-      )
-      for length in examples
+      length: clock.compiled(step, watchdog.compiling)
+      for length, step in eval_steps.items()
     }
+
+    heap = huge_pages.Heap(needed.largest.temporary / 4)
 
     # ---- Evaluation -------------------------------------------------------
     preemption = stack.enter_context(processes.Preemption())
@@ -186,6 +199,7 @@ def train(
 
     def stay_alive() -> None:
       watchdog.feed()
+      heap.bound()
       if preemption.is_due():
         raise processes.Preempted(step)
 
@@ -254,6 +268,7 @@ def train(
         clock.count(step, phase.global_batch * phase.length, flops[phase])
         bar.update(step)
         watchdog.feed()
+        heap.bound()
         if step == first_step + 1:
           jax.block_until_ready(report)
           say(f'First step after {clock.elapsed():.1f} s.')

@@ -2,9 +2,10 @@
 
 import contextlib
 import fcntl
+import itertools
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,12 +17,12 @@ from etils import epath
 from data import build, corpus
 from data.pipeline import Examples
 from train import (
+  memory,
   metrics,
   optim,
   processes,
   reporting,
   settings,
-  state,
 )
 from train.assemble import Job
 from train.settings import Phase
@@ -86,6 +87,13 @@ def phase_at(phases: Sequence[Phase], step: int) -> Phase:
       return phase
     step -= phase.steps
   raise ValueError(f'{step} steps beyond the last phase')
+
+
+def phases_after(phases: Sequence[Phase], steps: int) -> list[Phase]:
+  """Returns the phases that end after `steps` steps; the last at least."""
+  ends = itertools.accumulate(phase.steps for phase in phases)
+  left = [p for p, end in zip(phases, ends, strict=True) if end > steps]
+  return left or list(phases[-1:])
 
 
 def cut_phases(phases: Sequence[Phase], steps: int) -> list[Phase]:
@@ -304,14 +312,9 @@ def print_plan(
   reporting.table(rows, 'Plan')
 
 
-def print_memory(job: Job) -> None:
-  """Prints every parameter's shape and what memory a device will need.
-
-  Activations are what the backward pass keeps, read off the traced step; what
-  the compiler saves or adds on top is not known before compiling.
-  """
-  shapes = job.shapes
-  leaves = jax.tree_util.tree_flatten_with_path(shapes.params)[0]
+def print_parameters(job: Job) -> None:
+  """Prints every parameter's shape."""
+  leaves = jax.tree_util.tree_flatten_with_path(job.shapes.params)[0]
   reporting.table(
     [
       (
@@ -322,18 +325,51 @@ def print_memory(job: Job) -> None:
     ],
     'Parameters (as stored: vocabulary padded, layers stacked)',
   )
-  parameters = state.num_bytes(shapes.params)
-  rows = [
-    ('parameters', _gib(parameters)),
-    ('gradients', _gib(parameters)),
-    ('optimiser', _gib(state.num_bytes(shapes.opt_state))),
-  ]
-  fixed = 2 * parameters + state.num_bytes(shapes.opt_state)
-  for phase in job.phases:
-    kept = residual_bytes(job, phase) // job.mesh.size
-    label = f'activations at length {phase.length}'
-    rows.append((label, f'{_gib(kept)}, {_gib(fixed + kept)} in all'))
-  reporting.table(rows, 'Memory of one device, estimated')
+
+
+def memory_of(
+  job: Job,
+  phases: Sequence[Phase],
+  train_steps: Mapping[int, Callable[..., Any]],
+  eval_steps: Mapping[int, Callable[..., Any]],
+) -> memory.Plan:
+  """Compiles the steps of phases, and returns the memory that they need.
+
+  Args:
+    job: the job.
+    phases: those that are still to come.
+    train_steps: length -> the jitted step.
+    eval_steps: length -> the jitted step.
+  """
+  config, programs = job.config, []
+  for length, rows in sorted(
+    {(phase.length, phase.global_batch) for phase in phases}
+  ):
+    shapes = job.architecture.batch_shapes(length, rows)
+    programs.append(
+      memory.compile_program(
+        f'training step of {rows} x {length}',
+        memory.SMALLER_STEP.format(2 * config.train.micro_batches),
+        train_steps[length],
+        job.shapes,
+        memory.batch_shapes(shapes, job.mesh),
+      )
+    )
+  rows = config.eval.global_batch
+  for length in sorted({phase.length for phase in phases}):
+    shapes = job.architecture.batch_shapes(length, rows)
+    carry = job.architecture.carry_shapes(job.model, rows)
+    programs.append(
+      memory.compile_program(
+        f'evaluation of {rows} x {length}',
+        memory.SMALLER_EVALUATION,
+        eval_steps[length],
+        job.shapes.params,
+        memory.batch_shapes(shapes, job.mesh),
+        memory.batch_shapes(carry, job.mesh),
+      )
+    )
+  return memory.plan(job.shapes, programs, job.mesh, loader=config.data.loader)
 
 
 def residual_bytes(job: Job, phase: Phase) -> int:
@@ -368,7 +404,3 @@ def residual_bytes(job: Job, phase: Phase) -> int:
     if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
   )
   return max(total - of_params, 0)
-
-
-def _gib(num_bytes: int) -> str:
-  return f'{num_bytes / 2**30:.3f} GiB'

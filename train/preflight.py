@@ -48,10 +48,9 @@ from train import (
 )
 from train.architecture import Vocabulary
 from train.assemble import Job
+from train.memory import GIB, gib
 from train.reporting import say
 from train.settings import Phase
-
-GIB = 2**30
 
 
 def preflight(
@@ -314,7 +313,7 @@ def print_report(report: Mapping[str, Any], price: float | None) -> None:
     verdict = 'fits' if tried['fits'] else 'does not fit'
     say(
       f'  {_flags(tried["override"])}: {verdict} at length {tried["length"]}'
-      f' ({_gib(tried["total"])})'
+      f' ({gib(tried["total"])})'
     )
   if not report['fits']:
     good = [tried for tried in report['remedies'] if tried['fits']]
@@ -334,7 +333,7 @@ def print_report(report: Mapping[str, Any], price: float | None) -> None:
 def _print_phase(phase: Mapping[str, Any]) -> None:
   memory = phase['memory']
   kinds = [
-    f'{kind} {_gib(memory[kind])}'
+    f'{kind} {gib(memory[kind])}'
     for kind in ('parameters', 'optimizer', 'batch', 'temporary', 'program')
     if kind in memory
   ]
@@ -348,7 +347,7 @@ def _print_phase(phase: Mapping[str, Any]) -> None:
     ('memory', ', '.join(kinds)),
     (
       'in all',
-      f'{_gib(memory["total"])} of {_gib(memory["usable"])} a device: '
+      f'{gib(memory["total"])} of {gib(memory["usable"])} a device: '
       + ('fits' if phase['fits'] else 'does NOT fit'),
     ),
     ('model', f'{phase["model_flops"] / 1e12:,.4g} TFLOP a step'),
@@ -372,15 +371,6 @@ def _print_phase(phase: Mapping[str, Any]) -> None:
 
 def _flags(override: Mapping[str, Any]) -> str:
   return ' '.join(f'--config.{key}={value}' for key, value in override.items())
-
-
-def _gib(num_bytes: float | None) -> str:
-  if num_bytes is None:
-    return 'unknown'
-  small = num_bytes < GIB
-  return (
-    f'{num_bytes / 2**20:.1f} MiB' if small else f'{num_bytes / GIB:.2f} GiB'
-  )
 
 
 def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:

@@ -11,7 +11,7 @@ from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data import transforms
-from train import sharding
+from train import device, sharding
 from train.state import EVAL_STREAM, TRAIN_STREAM, TrainState
 
 Batch = Mapping[str, jax.Array]
@@ -187,6 +187,7 @@ def make_train_step(
     step_fn,
     donate_argnums=0,
     out_shardings=(state_shardings, NamedSharding(mesh, PartitionSpec())),
+    compiler_options=device.compiler_options(mesh),
   )
 
 
@@ -231,6 +232,7 @@ def make_eval_step(
       NamedSharding(mesh, PartitionSpec()),
       NamedSharding(mesh, sharding.BATCH),
     ),
+    compiler_options=device.compiler_options(mesh),
   )
 
 

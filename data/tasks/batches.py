@@ -168,6 +168,29 @@ class Batches:
       rows,
     )
 
+  def longest(
+    self, batch_size: int, seed: int, total_steps: int
+  ) -> pipeline.Batch:
+    """Returns the global batch of training with the longest rows, or one of.
+
+    Args:
+      batch_size: see `Order.batch`.
+      seed: see `Order.batch`.
+      total_steps: see `Order.batch`.
+    """
+    limit = self._round(int(self.features.lengths.max()))
+    longest, found = 0, 0
+    for step in range(total_steps):
+      _, chosen = self.order.batch(step, batch_size, seed, total_steps)
+      length = self._round(int(self.features.lengths[chosen].max()))
+      if length > longest:
+        longest, found = length, step
+      if length == limit:
+        break
+    return self.train_batch(
+      found, pipeline.ALL_ROWS, batch_size, seed, total_steps
+    )
+
   def eval_batches(
     self, batch_size: int, rows: np.ndarray | slice = pipeline.ALL_ROWS
   ) -> Iterator[pipeline.Batch]:

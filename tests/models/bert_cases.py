@@ -146,3 +146,8 @@ def dot_flops(jaxpr):
     for inner in jax.extend.core.jaxprs_in_params(equation.params):
       total += times * dot_flops(inner)
   return int(total)
+
+
+def repeated_flops(sizes, batch, length):
+  """FLOPs of the attention scores that the backward pass computes again."""
+  return 2 * sizes['num_layers'] * batch * length**2 * sizes['embed_dim']

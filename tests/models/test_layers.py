@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
-from models import blocks, layers
+from models import attention, layers
 
 
 def test_gelus_are_the_formulas():
@@ -149,9 +149,9 @@ def test_masked_softmax_gives_zeros_where_masked_and_no_nan():
   mask[1] = False  # wholly masked
 
   def total(scores):
-    return jnp.sum(blocks.masked_softmax(scores, mask) ** 2)
+    return jnp.sum(attention.masked_softmax(scores, mask) ** 2)
 
-  weights = np.asarray(blocks.masked_softmax(scores, mask))
+  weights = np.asarray(attention.masked_softmax(scores, mask))
   exps = np.exp(np.asarray(scores, np.float64)[0, ..., :3])
   expected = exps / exps.sum(-1, keepdims=True)
   np.testing.assert_allclose(weights[0, ..., :3], expected, atol=1e-6)
@@ -164,16 +164,16 @@ def test_masked_softmax_gives_zeros_where_masked_and_no_nan():
 
 
 def test_attention_is_the_formula():
-  attention = blocks.SelfAttention(num_heads=2)
+  module = attention.SelfAttention(num_heads=2)
   x = jax.random.normal(jax.random.key(0), (2, 5, 8))
   mask = np.arange(5) < np.array([5, 3])[:, None]
   mask = mask[:, None, None, :]
-  params = nn.meta.unbox(attention.init(jax.random.key(1), x, mask))['params']
+  params = nn.meta.unbox(module.init(jax.random.key(1), x, mask))['params']
   rng = np.random.default_rng(0)
   params = jax.tree.map(
     lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), params
   )
-  (out, _), sown = attention.apply(
+  (out, _), sown = module.apply(
     {'params': params}, x, mask, mutable=['intermediates']
   )
   qkv, project, x = params['qkv'], params['out'], np.asarray(x)
@@ -195,7 +195,7 @@ def test_attention_is_the_formula():
 
 def test_attention_dropout_falls_on_the_probabilities():
   """With uniform attention, values of ones show which keys were dropped."""
-  attention = blocks.SelfAttention(num_heads=1, dropout_rate=0.5)
+  module = attention.SelfAttention(num_heads=1, dropout_rate=0.5)
   x = jnp.ones((1, 4, 2))
   mask = jnp.ones((1, 1, 1, 4), bool)
   params = {
@@ -205,7 +205,7 @@ def test_attention_dropout_falls_on_the_probabilities():
     },
     'out': {'kernel': jnp.eye(2)[None], 'bias': jnp.zeros(2)},
   }
-  out, _ = attention.apply(
+  out, _ = module.apply(
     {'params': params}, x, mask, rngs={'dropout': jax.random.key(0)}
   )
   out = np.asarray(out)

@@ -305,8 +305,10 @@ def test_dry_run_prints_the_plan_and_writes_nothing(
     'embeddings/tokens/embedding',
     '16 rows a device',
     'GFLOP a step',
-    'optimiser',
-    'activations at length 32',
+    'parameters, optimiser',
+    'training step of 16 x 32',
+    'evaluation of 16 x 32',
+    'the program and its data',
   ):
     assert words in text, words
   assert not (tmp_path / 'new').exists()

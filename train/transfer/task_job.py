@@ -21,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from data.tasks.examples import Task
 from models import blocks, elmo, lstm_lm, transfer
 from models.pretrained import strict
-from train import initial, opened, optim, sharding, state, steps
+from train import device, initial, opened, optim, sharding, state, steps
 from train.opened import Opened
 from train.settings import Phase
 from train.state import TrainState
@@ -351,7 +351,11 @@ def make_predict_step(
     }
 
   everywhere = NamedSharding(mesh, PartitionSpec())
-  return jax.jit(predict, out_shardings=everywhere)
+  return jax.jit(
+    predict,
+    out_shardings=everywhere,
+    compiler_options=device.compiler_options(mesh),
+  )
 
 
 def inherited(weights: Opened, params: Any, task: Task) -> Opened:

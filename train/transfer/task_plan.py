@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 from etils import epath
 
@@ -16,6 +17,7 @@ from models import heads
 from train import (
   checkpoint,
   ledger,
+  memory,
   metrics,
   opened,
   optim,
@@ -311,6 +313,50 @@ def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
     ),
   ]
   reporting.table(rows, 'Plan')
+
+
+def memory_of(job: TaskJob, seed: int) -> memory.Plan:
+  """Compiles the largest steps of a run; returns the memory that they need.
+
+  Args:
+    job: the job.
+    seed: of the run.
+  """
+  config, mesh = job.config, job.mesh
+  rows, scored = config.train.global_batch, config.eval.global_batch
+  batch = job.splits['train'].batches.longest(rows, seed, job.total_steps)
+  batches = [
+    next(split.batches.eval_batches(scored))
+    for name, split in job.splits.items()
+    if name != 'train'
+  ]
+  largest = max(batches, key=lambda batch: batch['tokens'].size)
+  return memory.plan(
+    job.shapes,
+    [
+      memory.compile_program(
+        f'training step of {_size(batch)}',
+        memory.SMALLER_STEP.format(2 * config.train.micro_batches),
+        job.train_step,
+        job.shapes,
+        memory.batch_shapes(batch, mesh),
+        jax.ShapeDtypeStruct((), jnp.int32),
+      ),
+      memory.compile_program(
+        f'scoring of {_size(largest)}',
+        memory.SMALLER_EVALUATION,
+        job.predict_step,
+        job.shapes.params,
+        memory.batch_shapes(largest, mesh),
+      ),
+    ],
+    mesh,
+    loader=config.data.loader,
+  )
+
+
+def _size(batch: Mapping[str, Any]) -> str:
+  return ' x '.join(map(str, batch['tokens'].shape))
 
 
 def _short(labels: tuple[str, ...]) -> str:

@@ -1,0 +1,229 @@
+"""The memory of a run, by its compiled programs, and whether it is there."""
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import psutil
+from jax.sharding import Mesh, NamedSharding
+
+from train import reporting, sharding, state
+
+GIB = 2**30
+# Resident, measured with TensorFlow 2.21: it is imported with the first batch.
+TENSORFLOW_BYTES = 0.55e9
+
+SMALLER_STEP = (
+  'Pass --config.train.micro_batches={} or more, or a smaller'
+  ' train.global_batch'
+)
+SMALLER_EVALUATION = 'Pass a smaller --config.eval.global_batch'
+
+
+class Program(NamedTuple):
+  """A compiled step.
+
+  Attributes:
+    label: what it computes, for people.
+    temporary: bytes of a device while it runs, its arguments aside.
+    remedy: the keys that make it smaller, for people.
+  """
+
+  label: str
+  temporary: int
+  remedy: str
+
+
+class Plan(NamedTuple):
+  """The memory that a run needs.
+
+  Attributes:
+    shapes: the state's, sharded.
+    programs: the steps of the run.
+    num_devices: of this process.
+    host: whether the devices' memory is the process's own.
+    loader: bytes of the process that are not there yet: libraries of the data.
+  """
+
+  shapes: state.TrainState
+  programs: Sequence[Program]
+  num_devices: int
+  host: bool
+  loader: float
+
+  @property
+  def largest(self) -> Program:
+    """The program that takes most."""
+    return max(self.programs, key=lambda program: program.temporary)
+
+  @property
+  def state_bytes(self) -> int:
+    """Bytes of the state on a device."""
+    return state.num_bytes(self.shapes)
+
+  @property
+  def device_bytes(self) -> int:
+    """Bytes of a device at the peak."""
+    return self.state_bytes + self.largest.temporary
+
+  @property
+  def coming_bytes(self) -> float:
+    """Bytes that the process will take beside what it has, on a CPU."""
+    return self.num_devices * self.device_bytes + self.loader
+
+
+def compile_program(
+  label: str, remedy: str, step: Callable[..., Any], *arguments: Any
+) -> Program:
+  """Compiles a step, which a later call of it finds, and reads its memory.
+
+  Args:
+    label: see `Program`.
+    remedy: see `Program`.
+    step: jitted.
+    *arguments: shapes, with the shardings that the arguments will have.
+  """
+  found = step.lower(*arguments).compile().memory_analysis()
+  outputs = found.output_size_in_bytes - found.alias_size_in_bytes
+  return Program(label, found.temp_size_in_bytes + outputs, remedy)
+
+
+def batch_shapes(
+  shapes: Mapping[str, Any], mesh: Mesh
+) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns a batch's shapes with the shardings that it will have.
+
+  Args:
+    shapes: name -> anything with a shape and dtype, of the global batch.
+    mesh: the mesh.
+  """
+  place = NamedSharding(mesh, sharding.BATCH)
+  return {
+    name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
+    for name, leaf in shapes.items()
+  }
+
+
+def plan(
+  shapes: state.TrainState,
+  programs: Sequence[Program],
+  mesh: Mesh,
+  *,
+  loader: str,
+) -> Plan:
+  """Returns the plan of a run.
+
+  Args:
+    shapes: of the state, sharded.
+    programs: the steps.
+    mesh: the mesh.
+    loader: `data.loader`.
+  """
+  local = [
+    device
+    for device in mesh.devices.flat
+    if device.process_index == jax.process_index()
+  ]
+  awaited = loader == 'tf' and 'tensorflow' not in sys.modules
+  return Plan(
+    shapes=shapes,
+    programs=programs,
+    num_devices=len(local),
+    host=mesh.devices.flat[0].platform == 'cpu',
+    loader=TENSORFLOW_BYTES if awaited else 0,
+  )
+
+
+def check(found: Plan) -> None:
+  """Refuses a run that the machine has no memory for.
+
+  Raises:
+    ValueError: with the figures, and the keys that change them.
+  """
+  there = available_bytes() if found.host else device_limit()
+  needed = found.coming_bytes if found.host else found.device_bytes
+  if there is None or needed <= there:
+    return
+  whose = 'this machine has left' if found.host else 'a device has'
+  raise ValueError(
+    f'the run needs {gib(needed)} of memory, {whose} {gib(there)}: parameters'
+    f' and optimiser {gib(found.state_bytes)}, {found.largest.label}'
+    f' {gib(found.largest.temporary)}. {found.largest.remedy}'
+  )
+
+
+def device_limit() -> int | None:
+  """Returns the bytes that a device lets JAX have; None where it tells none."""
+  statistics = jax.local_devices()[0].memory_stats() or {}
+  return statistics.get('bytes_limit')
+
+
+def available_bytes() -> int:
+  """Returns the bytes that this process can still have, swap included.
+
+  The least of the machine's and the control group's, in which containers run.
+  """
+  machine = psutil.virtual_memory().available + psutil.swap_memory().free
+  return int(min([machine, *_group_limits()]))
+
+
+def _group_limits(
+  entries: str = '/proc/self/cgroup', root: str = '/sys/fs/cgroup'
+) -> Iterable[int]:
+  """Yields what each control group of the process has left, in bytes."""
+  try:
+    lines = pathlib.Path(entries).read_text().splitlines()
+  except OSError:  # not Linux
+    return
+  for line in lines:
+    if line.startswith('0::/'):  # of the second version
+      name = line.removeprefix('0::/')
+      for group in (name, *map(str, pathlib.PurePath(name).parents)):
+        try:
+          yield _group_left(pathlib.Path(root, group))
+        except (OSError, ValueError):  # without a limit, as the root is
+          continue
+
+
+def _group_left(folder: pathlib.Path) -> int:
+  """Returns a control group's limit without what it cannot give back."""
+  limit = int((folder / 'memory.max').read_text())
+  used = int((folder / 'memory.current').read_text())
+  lines = (folder / 'memory.stat').read_text().splitlines()
+  figures = dict(line.split() for line in lines)
+  cached = int(figures['active_file']) + int(figures['inactive_file'])
+  return max(0, limit - used + cached)
+
+
+def print_plan(found: Plan) -> None:
+  """Prints what a run will need, and what there is."""
+  rows = [('parameters, optimiser', gib(found.state_bytes))]
+  rows += [(p.label, gib(p.temporary)) for p in found.programs]
+  if not found.host:
+    limit = device_limit()
+    of = '' if limit is None else f' of {gib(limit)}'
+    rows.append(('in all', gib(found.device_bytes) + of))
+    reporting.table(rows, 'Memory of one device, by the compiled steps')
+    return
+  process = psutil.Process(os.getpid()).memory_info().rss + found.loader
+  total = process + found.num_devices * found.device_bytes
+  there = psutil.Process(os.getpid()).memory_info().rss + available_bytes()
+  rows += [
+    ('the program and its data', gib(process)),
+    ('in all', f'{gib(total)} of {gib(there)}'),
+  ]
+  each = '' if found.num_devices == 1 else f', {found.num_devices} devices'
+  reporting.table(rows, f'Memory of this process, by the compiled steps{each}')
+
+
+def gib(num_bytes: float | None) -> str:
+  """Returns bytes for people, in MiB or GiB."""
+  if num_bytes is None:
+    return 'unknown'
+  small = num_bytes < GIB
+  return (
+    f'{num_bytes / 2**20:.1f} MiB' if small else f'{num_bytes / GIB:.2f} GiB'
+  )

@@ -168,7 +168,9 @@ def plan(
   if splits is None:
     splits = ('train', *task_data.eval_splits(config, task))
   read = {
-    name: task_data.open_split(config, task, name, encoder.tokenizer)
+    name: task_data.open_split(
+      config, task, name, encoder.tokenizer, at_last=encoder.labels_last_piece
+    )
     for name in splits
   }
   total_steps, eval_every = count_steps(config, len(read['train'].features))

@@ -138,4 +138,5 @@ def _frozen(config: ml_collections.ConfigDict, name: str) -> None:
   config.optim.name = 'adamw'
   config.optim.learning_rate = 1e-3  # ours: the paper has none for it
   config.train.num_epochs = 10.0
+  config.train.count = 'rows'  # ours: the release has no such program
   config.train.select = 'best'

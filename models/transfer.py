@@ -179,7 +179,7 @@ class TaskModel(nn.Module):
         dtype=self.backbone.dtype,
         name='bilstm',
       )(features_RTD, mask_RT)
-    if self.head == 'span_classifier' and self._reads_last:
+    if self.head == 'span_classifier' and self._is_bert and self._reads_last:
       features_RTD = _exchange_ends(features_RTD, last)
     if self.head != 'classifier':
       return features_RTD, None

@@ -139,9 +139,9 @@ def _settings(
     tried, choices = _tried(summary, key), grid.get(key, ())
     note = ''
     if len(tried) > 1:
-      note = f' (of {_listed(tried)} the best on dev)'
+      note = f' (best on dev of {_listed(tried)})'
     elif choices:
-      note = f' (alone; the paper: of {_listed(choices)} the best on dev)'
+      note = f' (alone; the paper took the best on dev of {_listed(choices)})'
     texts.append(f'{key.rpartition(".")[2]}={value}{note}')
   return ', '.join(texts)
 

@@ -214,6 +214,11 @@ ONE_RATE_NOTE = (
   'Ours runs the one learning rate that stands beside it; which the paper ran'
   ' here, or chose among, it does not say.'
 )
+NER_NOTE = (
+  'Ours tags each sentence alone, unless it is run with'
+  ' --config.task.document_context=True --config.task.max_length=512; the'
+  ' paper, by its second version, read "the maximal document context".'
+)
 QNLI_NOTE = (
   "QNLI of 2018 was split differently from today's, which replaced it in 2019:"
   ' the published figures are of the first.'

@@ -38,10 +38,7 @@ def get_table() -> base.Table:
       "A BERT's rate, batch and epochs are the best on dev of those that"
       ' appendix A.3 names, by the mean over the seeds, unless its settings say'
       ' otherwise.',
-      'With document_context=False, as ours is unless told otherwise, each'
-      ' sentence is tagged alone; the paper, by its second version, read "the'
-      ' maximal document context": --config.task.document_context=True'
-      ' --config.task.max_length=512.',
+      base.NER_NOTE,
     ),
     rows=(
       Row('ELMo+BiLSTM+CRF', (95.7, 92.2), run=True, missing=base.NEEDS_ELMO),

@@ -58,14 +58,13 @@ def test_what_the_paper_chose_on_dev_is_chosen_and_said(fake, tmp_path, capsys):
   )
   assert warning in read(tmp_path)
   assert shown()[-1] == (
-    'learning_rate=1e-05 (alone; the paper: of 5e-05, 3e-05 the best on dev)'
+    'learning_rate=1e-05'
+    ' (alone; the paper took the best on dev of 5e-05, 3e-05)'
   )
   make(fake, tmp_path, table=chosen, only=['rte'], rerun=True)
   assert warning not in read(tmp_path)
   assert (shown()[3], shown()[5]) == ('84.0 ± 2.0', '3')  # of the best rate
-  assert shown()[-1] == (
-    'learning_rate=5e-05 (of 5e-05, 3e-05 the best on dev)'
-  )
+  assert shown()[-1] == 'learning_rate=5e-05 (best on dev of 5e-05, 3e-05)'
   # One rate that a user names is run alone.
   request = table_plan.Request(
     chosen, epath.Path(tmp_path / 'one'), 'sets', 1, {RATE: 2e-5}
@@ -74,7 +73,7 @@ def test_what_the_paper_chose_on_dev_is_chosen_and_said(fake, tmp_path, capsys):
     request, {'BERT': 'b'}, only=['rte'], engine=fake.engine
   )
   text = (tmp_path / 'one/my_small.md').read_text()
-  assert 'learning_rate=2e-05 (alone; the paper:' in text
+  assert 'learning_rate=2e-05 (alone; the paper took' in text
   assert 'was run with' not in text
   # The recipe of another family is none of the paper's that the table is of.
   make(fake, tmp_path, {'GPT, large': 'gpt'}, table=chosen, only=['rte'])

@@ -268,10 +268,15 @@ def get_task_config() -> ml_collections.ConfigDict:
   del train.keep_checkpoints, train.profile
   train.objective = 'task'
   train.num_epochs = 3.0
+  # Steps of N examples, num_epochs E and batch B: bert (as released, run_squad
+  # too: floor(N / B x E), of spans N is the questions), gpt (as released:
+  # floor(N / B) an epoch) or rows (ceil(N / B x E), N the rows that the model
+  # reads, windows of a question each for itself). At least 1.
+  train.count = 'bert'
   train.global_batch = 32
   train.eval_every = placeholder(int)  # steps between scores of dev; an epoch
   train.checkpoint_every = placeholder(int)  # steps; as eval_every
-  train.select = 'best'  # the model that is kept: best on dev, or last
+  train.select = 'last'  # the model that is kept: the last, or the best on dev
   train.patience = placeholder(int)  # stop after so many scores without a best
   train.log_every = 20
 

@@ -11,13 +11,22 @@ task: a name of data/tasks/registry.py, or own (the section `own`).
 recipe:
 - bert (default): as google-research/bert fine-tunes (Devlin et al. 2018,
   appendix A.3): its Adam without bias correction, warm-up over 10 % of the
-  steps, 3 epochs; SQuAD, SWAG as the paper has them.
+  steps, 3 epochs; SQuAD, SWAG as the paper has them. The model is that of the
+  last step, which the release scores.
 - stable: with bias correction, and 20 epochs on sets of less than 10,000
   examples, so that large models do not collapse to one class (Mosbach et al.
-  2020; Zhang et al. 2020).
-- gpt: as openai/finetune-transformer-lm, with the language model's loss.
+  2020; Zhang et al. 2020). The model is the best on dev, as in the program of
+  the first (early_stopping in its configs of 20 epochs).
+- gpt: as openai/finetune-transformer-lm, with the language model's loss; it
+  keeps the best on dev.
 - frozen: BERT's feature-based form (Devlin et al. 2018, section 5.4): the
-  encoder as it is, a two-layer BiLSTM on the sum of its last four layers.
+  encoder as it is, a two-layer BiLSTM on the sum of its last four layers. The
+  model is the best on dev, as ELMo's task models are (Peters et al. 2018).
+
+Batches follow one another through epochs that are permuted anew, and one may be
+of two epochs. So where a recipe's steps leave part of an epoch out
+(`train.count`), it is examples by chance that are read once less, other ones
+with another seed, and less than a batch of them (gpt: than one an epoch).
 
 model: the size, only where init.weights is empty: training from scratch.
 """
@@ -96,6 +105,8 @@ def _bert(config: ml_collections.ConfigDict, name: str) -> None:
 
 
 def _stable(config: ml_collections.ConfigDict, name: str) -> None:
+  config.train.select = 'best'
+  config.train.count = 'rows'  # as PyTorch's loaders, which these papers used
   config.optim.name = 'adamw'
   config.optim.learning_rate = 2e-5
   if name in SMALL:
@@ -113,6 +124,8 @@ def _gpt(config: ml_collections.ConfigDict, name: str) -> None:
   config.task.lm_weight = 0.5
   config.train.global_batch = 32
   config.train.num_epochs = 3.0
+  config.train.count = 'gpt'
+  config.train.select = 'best'
   if name == 'stsb':
     config.task.soft_classes = 6  # scores 0 to 5: the release's utils.py
 
@@ -125,3 +138,5 @@ def _frozen(config: ml_collections.ConfigDict, name: str) -> None:
   config.optim.name = 'adamw'
   config.optim.learning_rate = 1e-3  # ours: the paper has none for it
   config.train.num_epochs = 10.0
+  config.train.count = 'rows'  # ours: the release has no such program
+  config.train.select = 'best'

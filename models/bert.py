@@ -140,6 +140,8 @@ class Bert(nn.Module):
     remat: compute activations again in the backward pass.
     left_to_right: a position sees no later one (Devlin et al. 2018, section
       5.1, "LTR"); else all.
+    pool_last: the pooler reads the last real token, which alone has seen all of
+      the row if `left_to_right`; else the first one, [CLS].
     heads: which of 'pooler', 'mlm' and 'nsp' it has; 'nsp' needs 'pooler'. What
       is not there has no parameters and no outputs.
   """
@@ -159,6 +161,7 @@ class Bert(nn.Module):
   scan_layers: bool = True
   remat: bool = False
   left_to_right: bool = False
+  pool_last: bool = False
   heads: tuple[str, ...] = HEADS
 
   @nn.compact
@@ -254,6 +257,9 @@ class Bert(nn.Module):
     if all_layers:
       outputs['layers'] = blocks.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
     if 'pooler' in self.heads:
+      read_BD = x_BTD[:, 0]
+      if self.pool_last:
+        read_BD = layers.take_at(x_BTD, layers.last_places(token_mask))
       outputs['pooled'] = jnp.tanh(
         layers.Linear(
           features=(self.embed_dim,),
@@ -262,7 +268,7 @@ class Bert(nn.Module):
           bias_names=('embed',),
           dtype=self.dtype,
           name='pooler',
-        )(x_BTD[:, 0])
+        )(read_BD)
       )
     if 'nsp' in self.heads:
       outputs['nsp_logits'] = layers.Linear(

@@ -310,6 +310,21 @@ def mask_padding(logits: Array, vocab_size: int) -> Array:
   return jnp.where(jnp.arange(padded) < vocab_size, logits, lowest)
 
 
+def last_places(mask_BT: Array) -> Array:
+  """Returns int [B], each row's last real token; 0 where a row has none.
+
+  Args:
+    mask_BT: bool [B, T], True at real tokens, which come first.
+  """
+  return jnp.maximum(mask_BT.sum(axis=1) - 1, 0)
+
+
+def take_at(x_BTD: Array, places_B: Array) -> Array:
+  """Returns [B, D], each row of [B, T, D] at a place of its own."""
+  at_B11 = places_B.reshape(-1, 1, 1)
+  return jnp.take_along_axis(x_BTD, at_B11, axis=1)[:, 0]
+
+
 def constrain_hidden(x_BTD: Array) -> Array:
   """Pins how hidden states are sharded between blocks."""
   return nn.with_logical_constraint(

@@ -28,6 +28,11 @@ class TaskModel(nn.Module):
   features at [CLS], which is first, or at `last`. With a BiLSTM it is where
   both directions end, side by side; an ELMo's classifier must have one.
 
+  A BERT that reads from left to right sees nothing at [CLS]. With its field
+  `pool_last`, pooler and features are those of the last token, and of spans
+  that token's scores stand in the place of [CLS], which means no answer, and
+  those of [CLS] in its own: neither is a token of the text.
+
   Attributes:
     backbone: the encoder: a Bert; a left-to-right model that is called as a Gpt
       is; or an Elmo, which must be frozen.
@@ -87,8 +92,8 @@ class TaskModel(nn.Module):
         without any give finite values that mean nothing.
       token_types: int, likewise, 0 in A and padding, 1 in B; read by BERT only.
       positions: int, likewise.
-      last: int [B] or [B, K], where the last token is; not read by a BERT, nor
-        by heads of tokens.
+      last: int [B] or [B, K], where the last token is; not read by a BERT
+        without `pool_last`, nor by 'token_classifier'.
       characters: int [..., T, C], of the words of `tokens`; read by an Elmo
         only.
       train: apply dropout, which needs a key for the stream 'dropout'.
@@ -186,19 +191,23 @@ class TaskModel(nn.Module):
         dtype=self.backbone.dtype,
         name='bilstm',
       )(features_RTD, mask_RT)
+    if self.head == 'span_classifier' and self._is_bert and self._reads_last:
+      features_RTD = _exchange_ends(features_RTD, last)
     if self.head != 'classifier':
       return features_RTD, None
-    if not self._is_bert:
-      at_R11 = last.reshape(-1, 1, 1)
-      vector_R1D = jnp.take_along_axis(features_RTD, at_R11, axis=1)
-      return features_RTD, vector_R1D[:, 0]
-    if self.features == 'last':
+    if self._is_bert and self.features == 'last':
       return features_RTD, outputs['pooled']
+    if self._reads_last:
+      return features_RTD, layers.take_at(features_RTD, last)
     return features_RTD, features_RTD[:, 0]
 
   @property
   def _is_bert(self) -> bool:
     return isinstance(self.backbone, bert.Bert)
+
+  @property
+  def _reads_last(self) -> bool:
+    return not self._is_bert or self.backbone.pool_last
 
   @property
   def _is_elmo(self) -> bool:
@@ -266,6 +275,18 @@ class TaskModel(nn.Module):
         f"the encoder's heads are {self.backbone.heads}, expected 'pooler'"
         ' among them: the classifier reads it'
       )
+
+
+def _exchange_ends(x_BTD: Array, last_B: Array) -> Array:
+  """Returns rows whose first token and the one at `last` have changed places.
+
+  Of spans the first place means that there is no answer.
+  """
+  places_BT = jnp.broadcast_to(jnp.arange(x_BTD.shape[1]), x_BTD.shape[:2])
+  last_B1 = last_B[:, None]
+  from_BT = jnp.where(places_BT == last_B1, 0, places_BT)
+  from_BT = jnp.where(places_BT == 0, last_B1, from_BT)
+  return jnp.take_along_axis(x_BTD, from_BT[:, :, None], axis=1)
 
 
 def trainable(params: dict[str, Any], frozen: bool) -> dict[str, Any]:

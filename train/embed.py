@@ -277,7 +277,8 @@ def _parser() -> argparse.ArgumentParser:
     '--pool',
     help='which tokens make the vector of a word: first (the default of BERT),'
     ' mean or last (of GPT); or of a line: mean (the default; with [CLS] and'
-    ' [SEP]), cls (BERT) or last (GPT)',
+    ' [SEP]), cls (BERT) or last (GPT); a BERT that reads from left to right is'
+    ' as a GPT here',
   )
   add(
     '--normalize',

@@ -36,6 +36,7 @@ FIELDS_BESIDE = (
   'max_characters',
   'num_token_types',
   'num_words',
+  'pool_last',
   'use_skip_connections',
 )
 Keep = Callable[[str, jax.Array], Any]

@@ -150,6 +150,7 @@ def predict(
     'test',
     first.encoder.tokenizer,
     read(first.task),
+    at_last=first.encoder.labels_last_piece,
   )
   logits = []
   for workdir, predictor, weights, facts in members:
@@ -195,6 +196,7 @@ def _facts(predictor: Predictor) -> dict[str, Any]:
     'reading in both orders': predictor.model.both_orders,
     'the vocabulary': tokenizer and tokenizer.fingerprint[:8],
     'the form of its inputs': task_data.form_of(predictor.config.model.name),
+    'tagging of last pieces': predictor.encoder.labels_last_piece,
   } | {key: predictor.config.task[key] for key in READING_KEYS}
 
 

@@ -134,7 +134,7 @@ def main() -> None:
   add(
     '--pool',
     help='which tokens make the vector of a text: mean (the default), cls'
-    ' (BERT) or last (GPT)',
+    ' (BERT) or last (GPT, a BERT that reads from left to right)',
   )
   add('--dtype', choices=DTYPES, default=DTYPES[0], help='of the products')
   add('--json', action='store_true', help='print JSONL on standard output')

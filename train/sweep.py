@@ -29,6 +29,7 @@ import ml_collections
 from absl import flags
 from etils import epath
 
+from configs.tables import base
 from train import (
   checkpoint,
   command,
@@ -52,11 +53,6 @@ _KEEP_ALL = flags.DEFINE_bool(
   'keep_all', False, 'Keep the model of each run, not of the best alone.'
 )
 SUMMARY_FILE = 'summary.json'
-# Devlin et al. 2018, appendix A.3.
-PAPER_GRID = (
-  'optim.learning_rate=5e-5,3e-5,2e-5;train.global_batch=16,32;'
-  'train.num_epochs=3.0,4.0'
-)
 
 
 def run(
@@ -135,10 +131,10 @@ def parse_grid(text: str) -> dict[str, list[Any]]:
   Raises:
     ValueError: if it is not like that.
   """
+  if text == 'paper':
+    return {key: list(values) for key, values in base.PAPER_GRID.items()}
   grid = {}
-  for part in filter(
-    None, (PAPER_GRID if text == 'paper' else text).split(';')
-  ):
+  for part in filter(None, text.split(';')):
     key, equals, values = part.partition('=')
     if not (equals and key.strip() and all(values.split(','))) or (
       key.strip() in grid

@@ -5,15 +5,16 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
-from configs.tables.base import Column, Part
+from configs.tables.base import Column, Part, Table
 from train.table_plan import Cell, Run
 from train.transfer import task_plan
 
+Grid = Mapping[str, Sequence[Any]]  # key of the config -> values
 AGREE = 0.005  # half a point, of the difference of two means
 
 
@@ -27,6 +28,7 @@ class Figure:
     train_size: training examples; None: of several sets, or not told.
     device: that it was run on.
     revision: of the code.
+    settings: what it was run with; empty: not told, or of several sets.
   """
 
   values: tuple[float, ...]
@@ -34,6 +36,7 @@ class Figure:
   train_size: int | None = None
   device: str = ''
   revision: str = ''
+  settings: str = ''
 
   @property
   def mean(self) -> float:
@@ -67,7 +70,11 @@ def read_summary(path: epath.Path) -> dict[str, Any] | None:
 
 
 def figure_of(
-  column: Column, summaries: Sequence[Mapping[str, Any]]
+  column: Column,
+  summaries: Sequence[Mapping[str, Any]],
+  *,
+  tells: Sequence[str] = (),
+  grid: Grid | None = None,
 ) -> Figure | None:
   """Returns the figure of a cell.
 
@@ -77,6 +84,8 @@ def figure_of(
   Args:
     column: of the cell.
     summaries: one a part of the column.
+    tells: see `Table`.
+    grid: that the paper chose from.
 
   Returns:
     None if a summary does not have what the column asks for.
@@ -96,6 +105,7 @@ def figure_of(
   if not seeds:
     return None
   (first, *others) = summaries
+  settings = {_settings(summary, tells, grid or {}) for summary in summaries}
   return Figure(
     values=tuple(
       statistics.fmean(by_seed[seed] for by_seed in parts) for seed in seeds
@@ -104,6 +114,7 @@ def figure_of(
     train_size=None if others else first.get('train_size'),
     device=_joined(summaries, 'device'),
     revision=_joined(summaries, 'revision'),
+    settings=settings.pop() if len(settings) == 1 else '',
   )
 
 
@@ -112,6 +123,54 @@ def chosen_runs(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
   chosen = summary.get('settings', {})
   return [
     run for run in summary['runs'] if run.get('settings', chosen) == chosen
+  ]
+
+
+def _settings(
+  summary: Mapping[str, Any], tells: Sequence[str], grid: Grid
+) -> str:
+  """Returns the values of keys, and of how many each is the best on dev."""
+  texts = []
+  config = summary.get('config', {})
+  for key in tells:
+    if key not in config:
+      continue
+    value = summary.get('settings', {}).get(key, config[key])
+    tried, choices = _tried(summary, key), grid.get(key, ())
+    note = ''
+    if len(tried) > 1:
+      note = f' (best on dev of {_listed(tried)})'
+    elif choices:
+      note = f' (alone; the paper took the best on dev of {_listed(choices)})'
+    texts.append(f'{key.rpartition(".")[2]}={value}{note}')
+  return ', '.join(texts)
+
+
+def _tried(summary: Mapping[str, Any], key: str) -> list[Any]:
+  """Returns the values of a key that a sweep has run."""
+  default = summary.get('config', {}).get(key)
+  return list(
+    dict.fromkeys(
+      run.get('settings', {}).get(key, default) for run in summary['runs']
+    )
+  )
+
+
+def _listed(values: Iterable[Any]) -> str:
+  return ', '.join(map(str, values))
+
+
+def missing_of_grid(run: Run, summary: Mapping[str, Any]) -> list[str]:
+  """Returns what was run of a grid where it was not the whole of it.
+
+  Args:
+    run: as it would be run now.
+    summary: of what was run.
+  """
+  return [
+    f'{key}={_listed(tried)} and not the best of {_listed(values)}'
+    for key, values in run.grid.items()
+    if set(tried := _tried(summary, key)) != set(values)
   ]
 
 
@@ -128,9 +187,13 @@ def _joined(summaries: Sequence[Mapping[str, Any]], key: str) -> str:
 
 
 def read_figures(
-  cells: Sequence[Cell],
+  cells: Sequence[Cell], table: Table
 ) -> tuple[dict[tuple[str, str], Figure], dict[tuple[str, str], str]]:
   """Reads all that is finished.
+
+  Args:
+    cells: of a table.
+    table: of the cells.
 
   Returns:
     {(row, column): figure}, and {(row, column): why there is none} of the rest.
@@ -145,7 +208,12 @@ def read_figures(
       if summary is None
     ]
     if summaries and not missing:
-      figure = figure_of(cell.column, summaries)
+      figure = figure_of(
+        cell.column,
+        summaries,
+        tells=table.tells,
+        grid=table.grids.get(cell.line.family),
+      )
       if figure is not None:
         figures[key] = figure
         continue
@@ -208,7 +276,7 @@ def changed_keys(
   """
 
   def counts(key: str) -> bool:
-    if key in summary.get('settings', {}):
+    if key in summary.get('settings', {}) or key in run.grid:
       return False
     if key in run.overrides:
       return run.overrides[key] is not None

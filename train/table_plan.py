@@ -34,6 +34,7 @@ class Run:
     config: NAME:ARGUMENTS.
     overrides: key of the config -> value.
     num_seeds: how many runs with other seeds.
+    grid: key of the config -> values; each combination is run, the best counts.
   """
 
   line: Line
@@ -42,6 +43,7 @@ class Run:
   config: str
   overrides: Mapping[str, Any]
   num_seeds: int
+  grid: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
 
   @property
   def key(self) -> tuple[str, str, str]:
@@ -62,8 +64,14 @@ class Run:
     words += [
       f'--config.{key}={value}' for key, value in self.overrides.items()
     ]
+    if self.grid:
+      words += ['--grid', ';'.join(map('='.join, self._grid_texts()))]
     words += ['--seeds', str(self.num_seeds), '--workdir', str(self.folder)]
     return shlex.join(words)
+
+  def _grid_texts(self) -> Iterable[tuple[str, str]]:
+    for key, values in self.grid.items():
+      yield key, ','.join(map(str, values))
 
 
 class Cell(NamedTuple):
@@ -229,6 +237,9 @@ def _find_run(
   name = f'{part.task}-{part.label}' if part.label else part.task
   overrides = {weights: line.weights, 'data.source': source}
   overrides |= {**part.overrides, **row.overrides, **request.overrides}
+  grid = request.table.grids.get(line.family, {})
+  if part.task == base.PRETRAINING:
+    grid = {}
   return Run(
     line=line,
     part=part,
@@ -236,6 +247,7 @@ def _find_run(
     config=f'transfer:{",".join((f"task={part.task}", *args))}',
     overrides=overrides,
     num_seeds=request.num_seeds or part.seeds or request.table.seeds,
+    grid={key: grid[key] for key in grid if key not in overrides},
   )
 
 

@@ -4,15 +4,16 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from configs.tables.base import Column, Table
+from configs.tables.base import KNOWN_TESTS, Column, Table
 from train.table_figures import Figure, compare, published_number
 from train.table_rows import Line
 
 DEV_MARK = '†'
 DEV_NOTE = (
-  f'{DEV_MARK} Ours is of the dev set: the labels of the test set, which the'
-  ' published figure is of, are not public.'
+  f'{DEV_MARK} Ours is of the dev set, the published figure of the test set,'
+  " which a server scores: the benchmark's files do not have its labels."
 )
+SETTINGS = 'Settings'
 CIRCUMSTANCES = ('Trained on', 'Hardware', 'Revision')
 LATEX = {
   '\\': r'\textbackslash{}',
@@ -74,9 +75,7 @@ def lay_out(
     sheets = _wide(table, lines, figures), _detailed(table, lines, figures)
   else:
     sheets = (_compared(table, lines, figures, reference),)
-  notes = table.notes
-  if any(column.dev_for_test for column in table.columns):
-    notes = (DEV_NOTE, *notes)
+  notes = (*_test_notes(table), *table.notes)
   lists = (
     ('Notes', notes),
     ('Warnings', tuple(warnings)),
@@ -88,6 +87,14 @@ def lay_out(
     tuple(sheet for sheet in sheets if sheet.rows),
     tuple((title, texts) for title, texts in lists if texts),
   )
+
+
+def _test_notes(table: Table) -> list[str]:
+  """Returns what is known of the test sets whose place dev takes."""
+  columns = [column for column in table.columns if column.dev_for_test]
+  tasks = dict.fromkeys(part.task for each in columns for part in each.parts)
+  known = [KNOWN_TESTS[task] for task in tasks if task in KNOWN_TESTS]
+  return [DEV_NOTE, *known] if columns else []
 
 
 def _wide(
@@ -140,6 +147,7 @@ def _detailed(
           if number is None
           else _signed(column, figure.mean - number / _scale(column)),
           *_circumstances(figure),
+          figure.settings,
         )
       )
   header = (
@@ -151,7 +159,10 @@ def _detailed(
     'Seeds',
     'Difference',
     *CIRCUMSTANCES,
+    SETTINGS,
   )
+  if not any(row[-1] for row in rows):
+    header, rows = header[:-1], [row[:-1] for row in rows]
   return Sheet('Ours, cell by cell', header, tuple(rows))
 
 

@@ -1,9 +1,10 @@
 """Published tables beside our figures: python -m train.tables --table ID.
 
 Runs the cells that are ours to fill and not filled yet, from the weights given,
-keeps what is finished, and writes the table as Markdown and LaTeX. Runs lie in
-OUT/TABLE/ROW/TASK; columns of one task share a run. The same command goes on
-where it was stopped.
+keeps what is finished, and writes the table as Markdown and LaTeX. Where the
+paper chose settings on dev, a cell is a sweep over them; a key that you set has
+that value alone, and the table says so. Runs lie in OUT/TABLE/ROW/TASK; columns
+of one task share a run. The same command goes on where it was stopped.
 """
 
 # ruff: noqa: E402
@@ -45,7 +46,10 @@ def run_in_process(run: Run) -> None:
   from train import sweep
 
   sweep.run(
-    table_plan.resolve(run), str(run.folder), seeds=list(range(run.num_seeds))
+    table_plan.resolve(run),
+    str(run.folder),
+    seeds=list(range(run.num_seeds)),
+    grid=run.grid,
   )
 
 
@@ -101,8 +105,13 @@ def changes(
       wanted = settings.flatten(engine.resolve(run))
       differing = table_figures.changed_keys(run, summary, wanted)
       found[run.key] = ', '.join(
-        f'{key}={old!r} and not {new!r}'
-        for key, (old, new) in differing.items()
+        [
+          *(
+            f'{key}={old!r} and not {new!r}'
+            for key, (old, new) in differing.items()
+          ),
+          *table_figures.missing_of_grid(run, summary),
+        ]
       )
   return {key: text for key, text in found.items() if text}
 
@@ -194,7 +203,7 @@ def lay_out(
   reference: epath.Path | None = None,
 ) -> table_rendering.Page:
   """Returns the table as it stands now."""
-  figures, reasons = table_figures.read_figures(cells)
+  figures, reasons = table_figures.read_figures(cells, request.table)
   warnings = [
     f'{row}, {task}: was run with {text}; --rerun runs it again'
     for (row, task, _), text in changed.items()
@@ -334,7 +343,11 @@ def _parser() -> argparse.ArgumentParser:
     metavar='ROW,COLUMN',
     help='run these cells alone; ROW, COLUMN or TASK: all of it',
   )
-  add('--seeds', type=int, help="runs a cell; by default the table's")
+  add(
+    '--seeds',
+    type=int,
+    help="runs a cell, of each of its settings; by default the table's",
+  )
   add('--out', default='runs/tables', help='folder of all tables')
   add('--reference', help="JSON of another program's runs, to compare with")
   group = parser.add_mutually_exclusive_group()

@@ -11,13 +11,14 @@ from train import layer_choice, opened, token_windows, trained
 from train.layer_choice import Choice
 from train.token_windows import Window
 
-# The first piece of a word is what the BERT paper's tagger reads (section 5.3);
-# of a model that does not look to the right, only the last has seen the word.
+# By whether the model looks to both sides. The first piece of a word is what
+# the BERT paper's tagger reads (section 5.3); of a model that does not look to
+# the right, only the last has seen the word, and [CLS] nothing at all.
 POOLS = {
-  ('word', 'bert'): ('first', 'mean', 'last'),
-  ('word', 'gpt'): ('last', 'mean', 'first'),
-  ('sentence', 'bert'): ('mean', 'cls'),
-  ('sentence', 'gpt'): ('mean', 'last'),
+  ('word', True): ('first', 'mean', 'last'),
+  ('word', False): ('last', 'mean', 'first'),
+  ('sentence', True): ('mean', 'cls'),
+  ('sentence', False): ('mean', 'last'),
 }
 UNITS = ('token', 'word', 'sentence')
 
@@ -44,8 +45,12 @@ class Request:
   stride: int | None = None
   split: Callable[[str], list[str]] = str.split
 
-  def pool_of(self, name: str) -> str | None:
-    """Returns the pool for a model of that name; None for tokens.
+  def pool_of(self, name: str, both_ways: bool) -> str | None:
+    """Returns the pool for a model; None for tokens.
+
+    Args:
+      name: of the model.
+      both_ways: whether it looks to both sides.
 
     Raises:
       ValueError: if the options do not go together, or not with the model.
@@ -63,11 +68,12 @@ class Request:
           ' --unit=word or sentence'
         )
       return None
-    pools = POOLS[self.unit, 'bert' if name == 'bert' else 'gpt']
+    pools = POOLS[self.unit, both_ways]
     if self.pool not in (None, *pools):
+      reading = '' if both_ways else ', which reads from left to right'
       raise ValueError(
         f'--pool={self.pool}: expected {" or ".join(pools)} for --unit='
-        f'{self.unit} by a {name}'
+        f'{self.unit} by a {name}{reading}'
       )
     return self.pool or pools[0]
 
@@ -79,7 +85,8 @@ class Plan:
     is_sentence: whether a text has one vector.
     pool: see `Request`.
     choice: likewise.
-    is_bert: whether the model looks to both sides.
+    is_bert: whether the model is a BERT, with symbols round a text.
+    both_ways: whether it looks to both sides.
     begin: ids before each window.
     end: ids after it.
     added: how many these are.
@@ -96,8 +103,9 @@ class Plan:
     """
     model, tokenizer = found.model, found.tokenizer
     self.is_sentence = request.unit == 'sentence'
-    self.pool = request.pool_of(found.name)
     self.is_bert = isinstance(model, bert.Bert)
+    self.both_ways = self.is_bert and not model.left_to_right
+    self.pool = request.pool_of(found.name, self.both_ways)
     self.begin = [tokenizer.cls_id] if self.is_bert else []
     self.end = [tokenizer.sep_id] if self.is_bert else []
     self.added = len(self.begin) + len(self.end)
@@ -118,7 +126,7 @@ class Plan:
   def windows(self, num_tokens: int) -> list[Window]:
     """Returns the windows of a text that are needed."""
     windows = token_windows.cut(
-      num_tokens, self.size, self.stride, left_only=not self.is_bert
+      num_tokens, self.size, self.stride, left_only=not self.both_ways
     )
     if self.is_sentence and self.pool == 'cls':
       return windows[:1]
@@ -135,13 +143,14 @@ class Plan:
     """Returns which positions of a window a sentence's vector sums, times what.
 
     Over all windows the weights of a text sum to 1; a mean is over the symbols
-    at its two ends too.
+    at its two ends too, and the last one is the symbol there, if any.
     """
     place = self.place(window)
     if self.pool == 'cls':
       return slice(0, 1), 1.0
     if self.pool == 'last':
-      return slice(place.stop - 1, place.stop), 1.0
+      end = place.stop + len(self.end)
+      return slice(end - 1, end), 1.0
     start, stop = place.start, place.stop
     if window.first == 0:
       start -= len(self.begin)

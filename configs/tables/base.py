@@ -17,6 +17,21 @@ TEST_IS_HIDDEN = (
   'the labels of the test set are not public: predict it with train.predict and'
   ' submit that'
 )
+# Test sets that GLUE's server scores too, but whose labels are known elsewhere.
+KNOWN_TESTS = {
+  'mrpc': (
+    "MRPC's test labels are public: Microsoft's msr_paraphrase_test.txt has"
+    ' them, and where that file is, summary.json has test/f1 and test/accuracy.'
+  ),
+  'stsb': (
+    "STS-B's test scores are public, in sts-test.csv of the STS benchmark;"
+    " GLUE's file is without them."
+  ),
+  'sst2': (
+    "SST-2's test sentences are those of the public Stanford treebank, which"
+    " labels them; GLUE's file does not."
+  ),
+}
 NEEDS_ELMO = "needs ELMo's task models, which are not there yet"
 # BERT-Base where a row asks for no more than that.
 BERT_BASE = 'BERT-Base, such as google-bert/bert-base-uncased'
@@ -57,7 +72,7 @@ class Column:
     missing: without parts, why none can be measured; empty: it describes the
       row and is nothing to measure.
     dev_for_test: ours is of the dev set, the published one of the test set,
-      whose labels are not public.
+      which a server scores.
     percent: measured in 0..1, shown times 100.
     family: the family of weights that it says something of; empty: all.
   """
@@ -114,7 +129,11 @@ class Table:
     train_sizes: training examples of each column, as published; may be empty.
     repeated: rows whose args and overrides are run from a user's own weights
       too, each for itself; empty: these are run with nothing changed.
-    seeds: how many runs a cell is the mean of.
+    seeds: how many runs a cell is the mean of, at the settings that are best.
+    grids: family of weights -> key of the config -> values, of all of which the
+      paper took those that are best on dev. A key that a row, a part or a user
+      sets has that value alone.
+    tells: keys of the config whose values stand beside each figure.
     notes: what a reader must know.
     reference: file of another program's runs, which ours are compared with.
   """
@@ -127,6 +146,10 @@ class Table:
   train_sizes: tuple[int | str, ...] = ()
   repeated: tuple[str, ...] = ()
   seeds: int = 5
+  grids: Mapping[str, Mapping[str, tuple[Any, ...]]] = dataclasses.field(
+    default_factory=dict
+  )
+  tells: tuple[str, ...] = ('optim.learning_rate', 'train.select')
   notes: tuple[str, ...] = ()
   reference: str = ''
 
@@ -180,6 +203,22 @@ STSB_SPEARMAN = dev_for_test('stsb/spearman', 'stsb', 'spearman')
 STSB_PEARSON = dev_for_test('stsb/pearson', 'stsb', 'pearson')
 MRPC_F1 = dev_for_test('mrpc/f1', 'mrpc', 'f1')
 RTE = dev_for_test('rte/accuracy', 'rte', 'accuracy')
+# Devlin et al. 2018, section 4.1, of GLUE; and appendix A.3.
+GLUE_GRID = {'optim.learning_rate': (5e-5, 4e-5, 3e-5, 2e-5)}
+PAPER_GRID = {
+  'optim.learning_rate': (5e-5, 3e-5, 2e-5),
+  'train.global_batch': (16, 32),
+  'train.num_epochs': (3.0, 4.0),
+}
+ONE_RATE_NOTE = (
+  'Ours runs the one learning rate that stands beside it; which the paper ran'
+  ' here, or chose among, it does not say.'
+)
+NER_NOTE = (
+  'Ours tags each sentence alone, unless it is run with'
+  ' --config.task.document_context=True --config.task.max_length=512; the'
+  ' paper, by its second version, read "the maximal document context".'
+)
 QNLI_NOTE = (
   "QNLI of 2018 was split differently from today's, which replaced it in 2019:"
   ' the published figures are of the first.'

@@ -45,6 +45,7 @@ def get_table() -> base.Table:
     ),
     source='Devlin et al. 2018 (v1), Table 7',
     columns=(base.on_dev('ner_conll2003_dev/f1', 'conll2003', 'f1'),),
+    notes=(base.ONE_RATE_NOTE, base.NER_NOTE),
     rows=rows,
     repeated=tuple(row.name for row in rows),
   )

@@ -47,6 +47,8 @@ def get_table() -> base.Table:
       ),
     ),
     notes=(
+      base.ONE_RATE_NOTE,
+      base.NER_NOTE,
       'Which dev set of MNLI was scored is not published; ours: matched.',
     ),
     rows=(

@@ -48,6 +48,7 @@ def get_table() -> base.Table:
       base.on_dev('mrpc/accuracy', 'mrpc', 'accuracy'),
       base.on_dev('sst2/accuracy', 'sst2', 'accuracy'),
     ),
+    notes=(base.ONE_RATE_NOTE,),
     rows=(
       _row(3, 768, 12, 5.84, 77.9, 79.8, 88.4),
       _row(6, 768, 3, 5.24, 80.6, 82.2, 90.7),

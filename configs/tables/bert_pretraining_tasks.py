@@ -1,7 +1,8 @@
 r"""Devlin et al. 2018, Table 5: what the pre-training tasks are good for.
 
 Each row needs weights of its own pre-training, with bert_base's data and steps.
-`left_to_right` weights keep the constraint in fine-tuning.
+`left_to_right` weights keep the constraint in fine-tuning, where the last token
+is read in place of [CLS], which sees nothing.
 
   python -m train.tables --table bert/pretraining_tasks --data sets \
     --weights 'No NSP=runs/no_nsp'
@@ -28,7 +29,7 @@ def get_table() -> base.Table:
       base.on_dev('sst2/accuracy', 'sst2', 'accuracy'),
       base.on_dev('squad_v1.1/f1', 'squad1', 'f1'),
     ),
-    notes=(base.QNLI_NOTE,),
+    notes=(base.ONE_RATE_NOTE, base.QNLI_NOTE),
     rows=(
       Row(
         'BERT-Base',

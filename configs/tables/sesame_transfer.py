@@ -16,6 +16,7 @@ RECIPE = {
   'optim.learning_rate': 1e-4,
   'train.global_batch': 32,
   'train.num_epochs': 3.0,
+  'train.count': 'rows',
   'train.select': 'last',
   'task.max_length': 128,
 }

@@ -34,6 +34,7 @@ def encode(
   max_length: int,
   *,
   form: str = 'bert',
+  at_last: bool | None = None,
   document_context: bool = False,
   doc_stride: int = 128,
   max_query: int = 64,
@@ -65,6 +66,8 @@ def encode(
       all three, for 'gpt'; None for 'elmo'.
     max_length: tokens of a row, symbols included.
     form: one of `FORMS`.
+    at_last: a word's tag is at its last piece, not at its first; None: as the
+      form has it.
     document_context: fill a sentence's row with the words before and after it
       in its document; tagging only. A sentence that is too long for a row has
       several in any case, with as many words of both sides.
@@ -103,7 +106,7 @@ def encode(
       tokenizer,
       symbols,
       max_length,
-      at_last=form == 'gpt',
+      at_last=form == 'gpt' if at_last is None else at_last,
       document_context=document_context,
     )
   else:

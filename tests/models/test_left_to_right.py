@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import transfer_cases
 import transformers
 from flax import linen as nn
 
@@ -118,3 +119,101 @@ def test_train_flops_without_next_sentences():
     next_sentence=False,
   )
   assert counted == 3 * forward
+
+
+# Of heads of tasks: four texts, of which row i ends at LENGTHS[i] - 1.
+LENGTHS = (13, 7, 2, 9)
+
+
+def make_task_model(head='classifier', num_outputs=3, **fields):
+  encoder = transfer_cases.make_bert(
+    ('pooler',) if fields.get('features', 'last') == 'last' else (),
+    left_to_right=True,
+    pool_last=True,
+    num_layers=4,
+  )
+  return transfer_cases.make_model(encoder, head, num_outputs, **fields)
+
+
+def logits_of(model, params, batch):
+  inputs = transfer_cases.inputs_of(batch)
+  return np.asarray(transfer_cases.run(model, params, inputs)['logits'])
+
+
+@pytest.mark.parametrize(
+  ('choices', 'fields'),
+  [
+    (None, {}),
+    (None, {'num_outputs': 1}),
+    (4, {'num_outputs': 1}),
+    (None, {'features': 'sum_last_4'}),
+    (None, {'features': 'mix', 'num_outputs': 1}),
+    (None, {'head': 'span_classifier', 'num_outputs': 2}),
+  ],
+  ids=['classes', 'score', 'choices', 'sum', 'mix', 'no answer'],
+)
+def test_what_is_said_of_a_text_depends_on_all_of_it(choices, fields):
+  """And on nothing else: not on the padding, nor how much there is."""
+  model = make_task_model(**fields)
+  batch = transfer_cases.make_batch(lengths=LENGTHS, choices=choices)
+  params = transfer_cases.draw_params(model, batch)
+  is_span = model.head == 'span_classifier'
+
+  def said(batch):
+    logits = logits_of(model, params, batch)
+    # Of spans the first place says that there is no answer.
+    return (logits[:, 0] if is_span else logits).reshape(len(LENGTHS), -1)
+
+  found = said(batch)
+  assert len(np.unique(found.round(5), axis=0)) == len(LENGTHS)
+  for t in range(batch['tokens'].shape[-1]):
+    tokens = batch['tokens'].copy()
+    tokens[..., t] = 5 + (tokens[..., t] + 1) % 100
+    moved = np.abs(said(batch | {'tokens': tokens}) - found)
+    is_real = batch['token_mask'][..., t].reshape(len(LENGTHS), -1)
+    assert (moved[np.broadcast_to(is_real, moved.shape)] > 1e-7).all(), t
+    assert (moved[~np.broadcast_to(is_real, moved.shape)] == 0).all(), t
+  longer = {
+    key: np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, 5)])
+    for key, value in batch.items()
+    if key in ('tokens', 'token_mask', 'token_types', 'positions')
+  }
+  np.testing.assert_allclose(said(batch | longer), found, atol=1e-6)
+
+
+@pytest.mark.parametrize('features', ['last', 'sum_last_4'])
+def test_it_is_read_at_the_last_real_token(features):
+  """By hand: the pooler's layer, or none, and the linear one above."""
+  model = make_task_model(features=features)
+  batch = transfer_cases.make_batch(lengths=LENGTHS)
+  params = transfer_cases.draw_params(model, batch)
+  every = make_task_model('token_classifier', features=features)
+  width = len(params['classifier']['kernel'])
+  head = {
+    'kernel': np.eye(width, dtype=np.float32),
+    'bias': np.zeros(width, np.float32),
+  }
+  hidden = logits_of(
+    every.clone(num_outputs=width), params | {'token_classifier': head}, batch
+  )[np.arange(len(LENGTHS)), batch['last']]
+  if features == 'last':
+    pooler = params['pooler']
+    hidden = np.tanh(hidden @ pooler['kernel'] + pooler['bias'])
+  kernel, bias = (params['classifier'][key] for key in ('kernel', 'bias'))
+  expected = hidden @ kernel + bias
+  np.testing.assert_allclose(
+    logits_of(model, params, batch), expected, rtol=0, atol=1e-5
+  )
+
+
+def test_only_the_ends_of_a_row_change_places_for_spans():
+  spans = make_task_model('span_classifier', 2)
+  batch = transfer_cases.make_batch(lengths=LENGTHS)
+  params = transfer_cases.draw_params(spans, batch)
+  found = logits_of(spans, params, batch)
+  plain = spans.clone(backbone=spans.backbone.clone(pool_last=False))
+  expected = logits_of(plain, params, batch).copy()
+  for row, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+    last = LENGTHS[row] - 1
+    theirs[[0, last]] = theirs[[last, 0]]
+    np.testing.assert_array_equal(ours, theirs)

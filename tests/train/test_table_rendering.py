@@ -32,7 +32,7 @@ A et al. 2018, Table 1
 
 ## Notes
 
-- † Ours is of the dev set: the labels of the test set, which the published figure is of, are not public.
+- † Ours is of the dev set, the published figure of the test set, which a server scores: the benchmark's files do not have its labels.
 - 100% real
 
 ## Warnings
@@ -74,7 +74,7 @@ mine & cola/matthews\dag{} &  & $-$2.5 &  & 1 &  &  &  &  \\
 
 \subsection*{Notes}
 \begin{itemize}
-\item \dag{} Ours is of the dev set: the labels of the test set, which the published figure is of, are not public.
+\item \dag{} Ours is of the dev set, the published figure of the test set, which a server scores: the benchmark's files do not have its labels.
 \item 100\% real
 \end{itemize}
 

@@ -1,12 +1,23 @@
 """Tables: declarations are whole; each cell has a recipe or a reason."""
 
+import dataclasses
 import math
+import re
+import shlex
 
 import pytest
 from etils import epath
 
 from configs.tables import base
-from train import table_plan, table_rows
+from data.tasks import registry
+from train import (
+  settings,
+  sweep,
+  table_figures,
+  table_plan,
+  table_rendering,
+  table_rows,
+)
 
 # The tasks and splits that declarations may speak of.
 SPLITS = {
@@ -279,3 +290,79 @@ def test_reasons_name_data_and_families():
   assert 'family bert, and g holds a gpt' in reasons['BERT-Large', 'mrpc/f1']
   (cell, *_) = cells_of(glue, {'m': 'b'}, {'b': 'bert'}, data=None)[-10:]
   assert cell.reason == 'needs --data DIR'
+
+
+def test_settings_that_the_paper_chose_are_in_the_commands():
+  glue = table_rows.load_table('bert/glue')
+  weights = {'BERT-Base': 'b', 'OpenAI GPT': 'g'}
+  cells = cells_of(glue, weights, {'b': 'bert', 'g': 'gpt'})
+  commands = {
+    cell.line.name: cell.runs[0].command for cell in cells if not cell.reason
+  }
+  rates = '--grid optim.learning_rate=5e-05,4e-05,3e-05,2e-05 --seeds 5'
+  assert rates in commands['BERT-Base']
+  assert '--grid' not in commands['OpenAI GPT']
+  ner = table_rows.load_table('bert/ner')
+  (run, _) = (
+    cell.runs[0]
+    for cell in cells_of(ner, {'BERT-Base': 'b'}, {'b': 'bert'})
+    if not cell.reason
+  )
+  assert run.grid == base.PAPER_GRID
+  words = shlex.split(run.command)
+  grid = sweep.parse_grid(words[words.index('--grid') + 1])
+  assert grid == sweep.parse_grid('paper')
+  for key, values in grid.items():
+    for value in values:
+      resolved = settings.flatten(table_plan.resolve(run)) | {key: value}
+      assert type(resolved[key]) is type(value)
+  # What is read from the frozen encoder was not among the choices.
+  frozen = table_rows.load_table('bert/feature_based')
+  cells = cells_of(frozen, {'mine': 'b'}, {'b': 'bert'})
+  assert not any(run.grid for cell in cells for run in cell.runs)
+
+
+@pytest.mark.parametrize('table_id', TABLES)
+def test_what_tables_tell_and_try_are_keys(table_id):
+  table = table_rows.load_table(table_id)
+  known = settings.flatten(settings.load_config('transfer:task=mrpc'))
+  keys = {key for grid in table.grids.values() for key in grid}
+  assert keys <= set(table.tells) <= set(known)
+
+
+def test_committed_figures_are_of_the_configs_that_are_here():
+  table = table_rows.load_table('sesame/transfer')
+  root = epath.Path(table_rows.__file__).parent.parent
+  folder = root / 'results' / 'tables' / 'sesame_transfer' / 'MiniLM'
+  cells = cells_of(table, {'MiniLM': 'm'}, {'m': 'bert'})
+  runs = {run.part.task: run for cell in cells for run in cell.runs}
+  for task, run in runs.items():
+    summary = table_figures.read_summary(folder / task / 'summary.json')
+    # Where weights and data lay, and what they were run on, is their own.
+    run = dataclasses.replace(
+      run, overrides=run.overrides | {'init.weights': None, 'data.source': None}
+    )
+    wanted = settings.flatten(table_plan.resolve(run))
+    assert not table_figures.changed_keys(run, summary, wanted), task
+    assert summary['config']['train.select'] == wanted['train.select'] == 'last'
+
+
+@pytest.mark.parametrize(
+  ('table_id', 'known'),
+  [
+    ('bert/glue', ['MRPC', 'SST-2', 'STS-B']),
+    ('bert/squad_v2_leaderboard', []),
+  ],
+)
+def test_test_sets_are_called_public_where_they_are(table_id, known):
+  table = table_rows.load_table(table_id)
+  page = table_rendering.lay_out(table, [], {}, {})
+  notes = dict(page.lists)['Notes']
+  assert notes[0].startswith('† Ours is of the dev set')
+  public = [note.partition("'s")[0] for note in notes if 'public' in note]
+  assert sorted(public) == known
+  # MRPC's reader has them from the file that the note names.
+  assert all(
+    name in str(registry.find('mrpc').files['test'])
+    for name in re.findall(r'msr\w+\.txt', ' '.join(notes))
+  )

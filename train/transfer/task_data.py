@@ -98,6 +98,8 @@ def open_split(
   name: str,
   tokenizer: Any,
   found: list[Example] | None = None,
+  *,
+  at_last: bool,
 ) -> Split:
   """Reads a split and turns it into model inputs.
 
@@ -107,6 +109,7 @@ def open_split(
     name: of the split.
     tokenizer: the model's.
     found: the examples, where they are read already.
+    at_last: a word's tag is at its last piece, not at its first.
 
   Raises:
     FileNotFoundError: if the files are not there.
@@ -122,6 +125,7 @@ def open_split(
     tokenizer,
     settings.max_length,
     form=form_of(config.model.name),
+    at_last=at_last,
     document_context=settings.document_context,
     doc_stride=settings.doc_stride,
     max_query=settings.max_question,

@@ -168,10 +168,12 @@ def plan(
   if splits is None:
     splits = ('train', *task_data.eval_splits(config, task))
   read = {
-    name: task_data.open_split(config, task, name, encoder.tokenizer)
+    name: task_data.open_split(
+      config, task, name, encoder.tokenizer, at_last=encoder.labels_last_piece
+    )
     for name in splits
   }
-  total_steps, eval_every = count_steps(config, len(read['train'].features))
+  total_steps, eval_every = count_steps(config, read['train'])
   phase = Phase(
     total_steps, config.task.max_length, config.train.global_batch, 'continue'
   )
@@ -300,15 +302,25 @@ def check(config: ml_collections.ConfigDict) -> None:
 
 
 def count_steps(
-  config: ml_collections.ConfigDict, num_features: int
+  config: ml_collections.ConfigDict, split: Split
 ) -> tuple[int, int]:
-  """Returns the steps of a run, and those between scores of dev."""
+  """Returns the steps of a run, and those between scores of dev.
+
+  Args:
+    config: of a task.
+    split: that of training.
+  """
   train = config.train
-  batch = train.global_batch
-  total = train.steps
-  if total is None:
-    total = max(1, -(-int(num_features * train.num_epochs) // batch))
-  epoch = max(1, -(-num_features // batch))
+  batch, epochs = train.global_batch, train.num_epochs
+  size = len(split.features if train.count == 'rows' else split.examples)
+  if train.count == 'rows':
+    epoch, total = -(-size // batch), -(-int(size * epochs) // batch)
+  elif train.count == 'gpt':  # finetune-transformer-lm, train.py
+    epoch = max(1, size // batch)
+    total = int(size // batch * epochs)
+  else:  # google-research/bert, run_classifier.py and run_squad.py
+    epoch, total = -(-size // batch), int(size / batch * epochs)
+  total = max(1, total) if train.steps is None else train.steps
   return total, train.eval_every or min(epoch, total)
 
 

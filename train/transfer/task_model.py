@@ -49,6 +49,17 @@ class Encoder:
   tokenizer: Any
   weights: Opened | None
 
+  @property
+  def labels_last_piece(self) -> bool:
+    """Whether a word's tag is at its last piece, which alone has seen it all.
+
+    So it is of a model that sees no later token; of a BERT it is the first
+    piece (Devlin et al. 2018, section 5.3).
+    """
+    if isinstance(self.module, bert.Bert):
+      return self.module.pool_last
+    return task_data.form_of(self.config.model.name) == 'gpt'
+
 
 def open_encoder(
   config: ml_collections.ConfigDict, task: Task, workdir: epath.Path | None
@@ -80,7 +91,11 @@ def open_encoder(
     and not settings_.bilstm_layers
   )
   heads = ('pooler',) if reads_pooler else ()
-  return dataclasses.replace(found, module=found.module.clone(heads=heads))
+  module = found.module.clone(heads=heads)
+  if workdir is None:
+    # In an older workdir it was [CLS] that was read, and stays so there.
+    module = module.clone(pool_last=module.left_to_right)
+  return dataclasses.replace(found, module=module)
 
 
 def _open(config: ml_collections.ConfigDict) -> Encoder:

@@ -30,6 +30,9 @@ from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, TaskJob
 
 SELECT = ('best', 'last')
+COUNT = ('bert', 'gpt', 'rows')
+# What was so before there was a key for it.
+BEFORE = {'train.count': 'rows'}
 # How often a model is scored decides which is kept, and when a run is over.
 FREE_KEYS = {*settings.FREE_KEYS, 'eval.global_batch'} - {'train.eval_every'}
 PATHS = ('data.source', 'data.tokenizer', 'init.weights')
@@ -57,7 +60,14 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
     'train.num_epochs',
     'a positive number',
   )
+  ensure(train.count in COUNT, 'train.count', f'one of {COUNT}')
   ensure(train.select in SELECT, 'train.select', f'one of {SELECT}')
+  ensure(
+    train.patience is None or train.select == 'best',
+    'train.patience',
+    "none with train.select='last': where a run stops for want of a better"
+    " score, the last model is not the best; pass train.select='best' too",
+  )
   ensure(
     train.platform in settings.PLATFORMS,
     'train.platform',
@@ -148,8 +158,10 @@ def differing_keys(
 ) -> dict[str, tuple[Any, Any]]:
   """Returns {key: (old, new)} of two flat configs of tasks.
 
-  Free keys are left out, and paths that are written in two ways.
+  Free keys are left out, and paths that are written in two ways. A key that a
+  config is too old to have has the value of `BEFORE`.
   """
+  old, new = (BEFORE | dict(flat) for flat in (old, new))
   return {
     key: (before, after)
     for key, (before, after) in settings.differing_keys(
@@ -297,7 +309,6 @@ def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
     rows.append((name, f'{len(split.examples):,} examples{windows}{cut}{note}'))
   if job.task.labels:
     rows.append(('labels', _short(job.task.labels)))
-  epochs = job.total_steps * config.train.global_batch / len(train.features)
   rows += [
     (
       'model',
@@ -308,8 +319,8 @@ def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
     ('weights', config.init.weights or 'none: without pre-training'),
     (
       'training',
-      f'{job.total_steps:,} steps of {config.train.global_batch} examples,'
-      f' {epochs:.3g} epochs, dev every {job.eval_every:,} steps',
+      f'{job.total_steps:,} steps of {_epochs(job, train)},'
+      f' dev every {job.eval_every:,} steps',
     ),
   ]
   reporting.table(rows, 'Plan')
@@ -357,6 +368,21 @@ def memory_of(job: TaskJob, seed: int) -> memory.Plan:
 
 def _size(batch: Mapping[str, Any]) -> str:
   return ' x '.join(map(str, batch['tokens'].shape))
+
+
+def _epochs(job: TaskJob, train: Split) -> str:
+  """Returns what a step reads, and how often a run reads all that there is."""
+  batch = job.config.train.global_batch
+  read = job.total_steps * batch
+  of_windows = f'{read / len(train.features):.3g}'
+  if len(train.features) == len(train.examples):
+    return f'{batch} examples, {of_windows} epochs'
+  if job.config.train.count == 'rows':
+    return f'{batch} windows, {of_windows} epochs of these'
+  return (
+    f'{batch} windows, {read / len(train.examples):.3g} epochs by the number of'
+    f' examples, {of_windows} by that of windows'
+  )
 
 
 def _short(labels: tuple[str, ...]) -> str:

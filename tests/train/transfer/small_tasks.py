@@ -57,6 +57,7 @@ def small_config(folder, weights, **overrides):
       'train.platform': 'cpu',
       'train.global_batch': 16,
       'train.num_epochs': 5.0,
+      'train.select': 'best',
       'train.log_every': 4,
       'train.peak_tflops': 0.1,
       'eval.global_batch': 16,

@@ -13,7 +13,7 @@ import small_kinds
 from scipy import stats
 
 from data.tasks import scores, submissions
-from train import predict
+from train import finetune, predict, settings
 
 pytestmark = pytest.mark.usefixtures('one_device')
 METRICS = {
@@ -43,6 +43,25 @@ def answered(run, file, split='dev'):
   return predict.predict(
     [workdir], lambda task: predict.read_input(task, file, split)
   )
+
+
+@pytest.mark.parametrize(
+  ('count', 'steps', 'epochs'),
+  [
+    # 24 questions in 200 windows, 8 a step.
+    ('bert', 6, '2 epochs by the number of examples, 0.24 by that of windows'),
+    ('rows', 50, '2 epochs of these'),
+  ],
+)
+def test_the_plan_says_which_epochs(
+  config_of, tmp_path, capsys, count, steps, epochs
+):
+  config = settings.with_overrides(
+    config_of('own questions'),
+    {'train.steps': None, 'train.num_epochs': 2.0, 'train.count': count},
+  ).lock()
+  finetune.train(config, tmp_path, dry_run=True)
+  assert f'{steps} steps of 8 windows, {epochs}, dev' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('kind', METRICS)

@@ -1,13 +1,16 @@
-"""Learning rates, against the released formulas; and which runs may go on."""
+"""Rates and steps, against the released formulas; and which runs may go on."""
+
+import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs import transfer
 from train import settings
 from train.settings import Phase
-from train.transfer import task_job, task_plan
+from train.transfer import task_data, task_job, task_plan
 
 
 def rates_of(arg, steps):
@@ -37,6 +40,63 @@ def test_berts_warm_up_replaces_the_decay(steps):
   np.testing.assert_allclose(
     rates_of('task=mrpc', steps), expected, rtol=1e-5, atol=1e-12
   )
+
+
+@pytest.mark.parametrize(
+  ('arg', 'examples', 'rows', 'steps', 'epoch'),
+  [
+    # google-research/bert, run_classifier.py: int(3668 / 32 * 3.0)
+    ('task=mrpc', 3_668, 3_668, 343, 115),
+    # and run_squad.py, of questions: int(87599 / 32 * 3.0) and so on
+    ('task=squad1', 87_599, 88_641, 8_212, 2_738),
+    ('task=squad2', 130_319, 131_944, 5_429, 2_715),
+    ('task=triviaqa', 61_888, 400_000, 1_934, 1_934),
+    # openai/finetune-transformer-lm, train.py: (1497 // 32) * 3
+    ('task=story_cloze,recipe=gpt', 1_497, 1_497, 138, 46),
+    ('task=mrpc,recipe=stable', 3_668, 3_668, 2_293, 115),
+    ('task=squad1,recipe=stable', 87_599, 88_641, 8_311, 2_771),
+    # Less than a batch is learnt from all the same.
+    ('task=rte', 10, 10, 1, 1),
+    ('task=rte,recipe=gpt', 31, 31, 1, 1),
+    ('task=rte,recipe=stable', 10, 10, 7, 1),
+  ],
+)
+def test_steps_are_those_of_the_releases(arg, examples, rows, steps, epoch):
+  config = settings.load_config(f'transfer:{arg}')
+  split = task_data.Split('train', range(examples), range(rows), None)
+  assert task_job.count_steps(config, split) == (steps, epoch)
+  config = settings.with_overrides(config, {'train.steps': 7})
+  assert task_job.count_steps(config, split) == (7, min(7, epoch))
+
+
+def test_each_recipe_keeps_the_model_that_its_source_does():
+  kept = {
+    recipe: settings.load_config(f'transfer:recipe={recipe}').train.select
+    for recipe in transfer.RECIPES
+  }
+  best = dict.fromkeys(('stable', 'gpt', 'frozen'), 'best')
+  assert kept == {'bert': 'last', **best}
+  config = settings.load_config('transfer:task=mrpc')
+  config.train.patience = 2
+  with pytest.raises(ValueError, match=r"patience=2: .* train\.select='best'"):
+    task_plan.check(config, 1)
+
+
+@pytest.mark.parametrize('recipe', transfer.RECIPES)
+def test_a_run_of_before_steps_were_counted_so(recipe, tmp_path):
+  """It goes on where the count is the same, else it is told what differs."""
+  config = settings.load_config(f'transfer:recipe={recipe}')
+  old = json.loads(settings.as_json(config))
+  del old['train']['count']
+  (tmp_path / 'config.json').write_text(json.dumps(old))
+  given = settings.with_overrides(config, {'train.count': 'rows'})
+  task_plan.check_continuation(given, tmp_path, given)
+  if config.train.count == 'rows':
+    task_plan.check_continuation(config, tmp_path, config)
+    return
+  message = f"train.count: 'rows' there, '{config.train.count}' here"
+  with pytest.raises(ValueError, match=message):
+    task_plan.check_continuation(config, tmp_path, config)
 
 
 def test_when_two_configs_are_the_same(tmp_path, monkeypatch):

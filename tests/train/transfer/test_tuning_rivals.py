@@ -12,6 +12,7 @@ from data import pipeline, tokenization
 from data.tasks import batches, framing, registry
 from data.tasks.examples import SpanExample, TaggedExample, TextExample, evenly
 from train import settings, tuning_rivals, tuning_rows
+from train.transfer import task_data, task_job
 
 SMALL = tuning_rivals.Recipe(num_epochs=1, max_length=64, batch_size=4)
 QUESTION = SpanExample(
@@ -82,6 +83,10 @@ def test_recipes_are_those_of_the_table():
     assert (optim.epsilon, optim.weight_decay) == (1e-6, 0.01)
     assert (optim.clip_norm, optim.warmup_fraction) == (1.0, 0.1)
     assert config.train.select == 'last'
+    for rows in (100, 3_667):  # of SQuAD more than there are questions
+      split = task_data.Split('train', range(90), range(rows), None)
+      steps, _ = task_job.count_steps(config, split)
+      assert steps == tuning_rivals._count_steps(recipe, rows)
     assert config.task.doc_stride == tuning_rows.STRIDE
     assert config.task.max_answer == tuning_rows.MAX_ANSWER
 

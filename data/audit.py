@@ -95,6 +95,14 @@ def find_warnings(
       'softmax does not know, one <UNK> to it: perplexities flatter, and '
       'another vocabulary may fit this text better.'
     )
+  held_out = audit['held_out']
+  share, asked = held_out['tokens'] / audit['tokens'], held_out['share_asked']
+  if not asked / 2 < share < asked * 2:
+    found.append(
+      f'{share:.1%} of the tokens are held out, {asked:.1%} were asked for: '
+      'the documents are too few or too unequal for that share. Choose another '
+      'document_break or held_out.'
+    )
   asked = audit['vocab_size_asked']
   size = audit.get('softmax_size', audit['vocab_size'])
   if asked and size < asked:
@@ -125,7 +133,8 @@ def print_audit(audit: dict[str, Any], file: TextIO | None = None) -> None:
     'vocabulary text': audit['vocabulary_text'],
     'unknown tokens': f'{audit["unknown_rate"]:.3%}',
     'held out': f'{held_out["documents"]:,} documents, '
-    f'{held_out["tokens"]:,} tokens ({held_out["rule"]})',
+    f'{held_out["tokens"]:,} tokens, '
+    f'{held_out["tokens"] / audit["tokens"]:.1%} ({held_out["rule"]})',
     'duplicate documents': f'{audit["duplicate_documents"]:,}',
   }
   if 'softmax_size' in audit:

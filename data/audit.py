@@ -84,11 +84,22 @@ def find_warnings(
       f'the median document has {median} tokens, fewer than a window of '
       f'{SHORT_DOCUMENT}: is document_break {audit["document_break"]!r} right?'
     )
+  asked = audit['vocab_size_asked']
+  size = audit.get('softmax_size', audit['vocab_size'])
   if audit['unknown_rate'] > MANY_UNKNOWN:
-    found.append(
-      f'{audit["unknown_rate"]:.1%} of the tokens are unknown: does the '
-      'vocabulary fit this text?'
-    )
+    rate = f'{audit["unknown_rate"]:.1%} of the tokens are unknown: '
+    if not asked:
+      found.append(rate + 'does the vocabulary fit this text?')
+    elif size >= asked:
+      found.append(
+        f'{rate}{asked:,} pieces are too few for the characters of this text. '
+        'Ask for more.'
+      )
+    else:
+      found.append(
+        f'{rate}words that are too long, or characters that the text of the '
+        'vocabulary does not have.'
+      )
   if audit.get('softmax_unknown_rate', 0) > MANY_NOT_PREDICTED:
     found.append(
       f'{audit["softmax_unknown_rate"]:.1%} of the tokens are words that the '
@@ -96,18 +107,19 @@ def find_warnings(
       'another vocabulary may fit this text better.'
     )
   held_out = audit['held_out']
-  share, asked = held_out['tokens'] / audit['tokens'], held_out['share_asked']
-  if not asked / 2 < share < asked * 2:
+  share, wanted = held_out['tokens'] / audit['tokens'], held_out['share_asked']
+  if not wanted / 2 < share < wanted * 2:
     found.append(
-      f'{share:.1%} of the tokens are held out, {asked:.1%} were asked for: '
+      f'{share:.1%} of the tokens are held out, {wanted:.1%} were asked for: '
       'the documents are too few or too unequal for that share. Choose another '
       'document_break or held_out.'
     )
-  asked = audit['vocab_size_asked']
-  size = audit.get('softmax_size', audit['vocab_size'])
   if asked and size < asked:
     found.append(
-      f'the text gave {size} vocabulary pieces, {asked} were asked for.'
+      f'the text gave {size} vocabulary pieces, {asked} were asked for: it has '
+      'no other characters, and no other parts of words twice.'
+      if 'softmax_size' not in audit
+      else f'the text gave {size} vocabulary pieces, {asked} were asked for.'
     )
   return found
 

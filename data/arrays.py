@@ -129,9 +129,12 @@ def write_arrays(
       dropped['sentence without tokens'] += result.dropped
     update()
     if not hashes.length:
+      what = sources.describe_dropped(
+        dropped + text.dropped, text.dropped_files
+      )
       raise ValueError(
         f'source {text.spec!r} holds no text that gives a token (dropped: '
-        f'{dict(+(dropped + text.dropped))})'
+        f'{what})'
       )
     for writer in (tokens, sentences, documents, hashes):
       writer.finish()
@@ -148,6 +151,7 @@ def write_arrays(
     'unknown_rate': tally['unknown'] / tokens.length,
     'one_sentence_documents': tally['one_sentence_documents'],
     'dropped': dict(+(dropped + text.dropped)),
+    'dropped_files': {**text.dropped_files},
     'sentence_lengths': audits.summarise(sentence_lengths),
     'document_lengths': audits.summarise(document_lengths),
   }

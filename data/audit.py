@@ -5,7 +5,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from data import characters
+from data import characters, sources
 from data.words import Words
 
 SHORT_DOCUMENT = 128  # tokens; a window of BERT's short phase
@@ -159,7 +159,8 @@ def print_audit(audit: dict[str, Any], file: TextIO | None = None) -> None:
       f'{characters.MAX_BYTES} bytes',
     }
   for reason, count in sorted(audit['dropped'].items()):
-    rows[f'dropped: {reason}'] = f'{count:,}'
+    names = audit.get('dropped_files', {}).get(reason, ())
+    rows[f'dropped: {reason}'] = sources.describe_count(count, names)
   if not audit['dropped']:
     rows['dropped'] = 'nothing'
   for name, value in rows.items():

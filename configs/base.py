@@ -35,7 +35,7 @@ def get_config() -> ml_collections.ConfigDict:
   data.folder = placeholder(str)
   data.cache = placeholder(str)  # local copy of a remote store, once a host
   data.document_break = placeholder(str)  # file, blank_line or a regex
-  data.held_out = 0.05  # share of the documents kept for evaluation
+  data.held_out = 0.05  # share of the tokens kept for evaluation
   data.loader = 'tf'  # tf (tf.data, ahead of time) or plain (same batches)
 
   config.objective = ml_collections.ConfigDict()

@@ -129,9 +129,12 @@ def write_arrays(
       dropped['sentence without tokens'] += result.dropped
     update()
     if not hashes.length:
+      what = sources.describe_dropped(
+        dropped + text.dropped, text.dropped_files
+      )
       raise ValueError(
         f'source {text.spec!r} holds no text that gives a token (dropped: '
-        f'{dict(+(dropped + text.dropped))})'
+        f'{what})'
       )
     for writer in (tokens, sentences, documents, hashes):
       writer.finish()
@@ -148,6 +151,7 @@ def write_arrays(
     'unknown_rate': tally['unknown'] / tokens.length,
     'one_sentence_documents': tally['one_sentence_documents'],
     'dropped': dict(+(dropped + text.dropped)),
+    'dropped_files': {**text.dropped_files},
     'sentence_lengths': audits.summarise(sentence_lengths),
     'document_lengths': audits.summarise(document_lengths),
   }
@@ -158,7 +162,9 @@ def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
   """Decides what is held out, counts training tokens and duplicates."""
   hashes = np.load(folder / 'hashes.npy', mmap_mode='r+')
   documents = np.load(folder / 'documents.npy', mmap_mode='r')
-  cut, held_out, rule = hold_out(hashes, documents, share)
+  tokens = np.load(folder / 'tokens.npy', mmap_mode='r')
+  sentences = np.load(folder / 'sentences.npy', mmap_mode='r')
+  cut, held_out, rule = hold_out(hashes, documents, sentences, share)
   if cut is not documents:
     np.save(folder / 'documents.npy', cut)
   np.save(folder / 'held_out.npy', held_out)
@@ -168,8 +174,6 @@ def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
   del hashes
   (folder / 'hashes.npy').unlink()
 
-  tokens = np.load(folder / 'tokens.npy', mmap_mode='r')
-  sentences = np.load(folder / 'sentences.npy', mmap_mode='r')
   counts = np.zeros(vocab_size, np.int64)
   held_tokens = 0
   for first in range(0, len(held_out), _BLOCK):
@@ -187,22 +191,28 @@ def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
       'rule': rule,
       'documents': int(np.count_nonzero(held_out)),
       'tokens': held_tokens,
+      'share_asked': share,
     },
   }
 
 
 def hold_out(
-  hashes: np.ndarray, documents: np.ndarray, share: float
+  hashes: np.ndarray,
+  documents: np.ndarray,
+  sentences: np.ndarray,
+  share: float,
 ) -> tuple[np.ndarray, np.ndarray, str]:
   """Decides which documents are never trained on.
 
-  Whole documents by hash, so that duplicates fall on one side; of fewer than
+  Whole documents in the order of their hashes until they have the share of the
+  tokens, so that duplicates fall on one side: see `_draw`. Of fewer than
   `FEW_DOCUMENTS`, the last sentences of each, as documents of their own.
 
   Args:
     hashes: uint64 [D], of each document's text.
     documents: int64 [D + 1], offsets into sentences.
-    share: of the documents, or of each one's sentences.
+    sentences: int64 [S + 1], offsets into tokens.
+    share: of all tokens, or of each document's sentences.
 
   Returns:
     Document offsets, the same object where nothing is cut, bool [D'] held out,
@@ -212,15 +222,13 @@ def hold_out(
     ValueError: if nothing could be held out, or nothing trained on.
   """
   if len(hashes) >= FEW_DOCUMENTS:
-    held_out = np.asarray(hashes < np.uint64(share * 2**64))
-    if np.count_nonzero(held_out) < 2:  # a pair takes text of two documents
-      held_out |= np.isin(hashes, np.unique(hashes)[:2])
+    held_out = _draw(hashes, documents, sentences, share)
     if held_out.all():
       raise ValueError(
         f'all {len(hashes)} documents would be held out (held_out {share}; '
         'are they all the same text?): none is left for training'
       )
-    return documents, held_out, 'whole documents by hash'
+    return documents, held_out, 'whole documents in the order of their hashes'
   cut, flags = [0], []
   for start, end in zip(documents[:-1], documents[1:], strict=True):
     if (size := int(end - start)) > 1:
@@ -236,6 +244,48 @@ def hold_out(
     )
   rule = 'the last sentences of each document'
   return np.array(cut, np.int64), np.array(flags), rule
+
+
+def _draw(
+  hashes: np.ndarray,
+  documents: np.ndarray,
+  sentences: np.ndarray,
+  share: float,
+) -> np.ndarray:
+  """Draws whole documents until they have a share of the tokens.
+
+  Texts are taken in the order of their hashes, each with all its duplicates, up
+  to the one that reaches the share. One that would make it more than twice the
+  share is passed over. Two texts are taken at least, because a pair of BERT
+  takes text of two documents.
+
+  Returns:
+    bool [D], which ones are drawn.
+  """
+  target = share * float(sentences[-1])
+  limit = 2 * share  # of all hashes; those below are sorted
+  while True:
+    below = np.flatnonzero(hashes <= np.uint64(min(limit * 2**64, 2**64 - 1)))
+    found, first = np.unique(hashes[below], return_inverse=True)
+    sizes = np.zeros(len(found), np.int64)
+    ends = sentences[documents[below + 1]]
+    np.add.at(sizes, first, ends - sentences[documents[below]])
+    taken = np.zeros(len(found), bool)
+    held = 0
+    for place, size in enumerate(sizes.tolist()):
+      if held + size <= 2 * target:
+        taken[place] = True
+        held += size
+      if held >= target:
+        break
+    if limit >= 1 or (held >= target and np.count_nonzero(taken) >= 2):
+      break
+    limit *= 2
+  rest = np.flatnonzero(~taken)
+  taken[rest[: max(0, 2 - np.count_nonzero(taken))]] = True
+  held_out = np.zeros(len(hashes), bool)
+  held_out[below[taken[first]]] = True
+  return held_out
 
 
 @contextlib.contextmanager

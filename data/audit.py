@@ -5,7 +5,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from data import characters
+from data import characters, sources
 from data.words import Words
 
 SHORT_DOCUMENT = 128  # tokens; a window of BERT's short phase
@@ -84,22 +84,42 @@ def find_warnings(
       f'the median document has {median} tokens, fewer than a window of '
       f'{SHORT_DOCUMENT}: is document_break {audit["document_break"]!r} right?'
     )
+  asked = audit['vocab_size_asked']
+  size = audit.get('softmax_size', audit['vocab_size'])
   if audit['unknown_rate'] > MANY_UNKNOWN:
-    found.append(
-      f'{audit["unknown_rate"]:.1%} of the tokens are unknown: does the '
-      'vocabulary fit this text?'
-    )
+    rate = f'{audit["unknown_rate"]:.1%} of the tokens are unknown: '
+    if not asked:
+      found.append(rate + 'does the vocabulary fit this text?')
+    elif size >= asked:
+      found.append(
+        f'{rate}{asked:,} pieces are too few for the characters of this text. '
+        'Ask for more.'
+      )
+    else:
+      found.append(
+        f'{rate}words that are too long, or characters that the text of the '
+        'vocabulary does not have.'
+      )
   if audit.get('softmax_unknown_rate', 0) > MANY_NOT_PREDICTED:
     found.append(
       f'{audit["softmax_unknown_rate"]:.1%} of the tokens are words that the '
       'softmax does not know, one <UNK> to it: perplexities flatter, and '
       'another vocabulary may fit this text better.'
     )
-  asked = audit['vocab_size_asked']
-  size = audit.get('softmax_size', audit['vocab_size'])
+  held_out = audit['held_out']
+  share, wanted = held_out['tokens'] / audit['tokens'], held_out['share_asked']
+  if not wanted / 2 < share < wanted * 2:
+    found.append(
+      f'{share:.1%} of the tokens are held out, {wanted:.1%} were asked for: '
+      'the documents are too few or too unequal for that share. Choose another '
+      'document_break or held_out.'
+    )
   if asked and size < asked:
     found.append(
-      f'the text gave {size} vocabulary pieces, {asked} were asked for.'
+      f'the text gave {size} vocabulary pieces, {asked} were asked for: it has '
+      'no other characters, and no other parts of words twice.'
+      if 'softmax_size' not in audit
+      else f'the text gave {size} vocabulary pieces, {asked} were asked for.'
     )
   return found
 
@@ -125,7 +145,8 @@ def print_audit(audit: dict[str, Any], file: TextIO | None = None) -> None:
     'vocabulary text': audit['vocabulary_text'],
     'unknown tokens': f'{audit["unknown_rate"]:.3%}',
     'held out': f'{held_out["documents"]:,} documents, '
-    f'{held_out["tokens"]:,} tokens ({held_out["rule"]})',
+    f'{held_out["tokens"]:,} tokens, '
+    f'{held_out["tokens"] / audit["tokens"]:.1%} ({held_out["rule"]})',
     'duplicate documents': f'{audit["duplicate_documents"]:,}',
   }
   if 'softmax_size' in audit:
@@ -138,7 +159,8 @@ def print_audit(audit: dict[str, Any], file: TextIO | None = None) -> None:
       f'{characters.MAX_BYTES} bytes',
     }
   for reason, count in sorted(audit['dropped'].items()):
-    rows[f'dropped: {reason}'] = f'{count:,}'
+    names = audit.get('dropped_files', {}).get(reason, ())
+    rows[f'dropped: {reason}'] = sources.describe_count(count, names)
   if not audit['dropped']:
     rows['dropped'] = 'nothing'
   for name, value in rows.items():

@@ -239,7 +239,8 @@ class BPE:
       Of each text the ids of `encode_batch`; and for each id start and end of
       its characters in the text as it was given. Where a repair made other
       characters of some, all of those are what each new one is from; the piece
-      of a newline is from all the white space round it.
+      of a newline is from all the white space round it, with the control
+      characters that the repair took out of it.
 
     Raises:
       ValueError: if ftfy and spaCy are needed and missing.

@@ -10,7 +10,6 @@ from tokenizers import models, pre_tokenizers, trainers
 from data import bpe, bpe_files, byte_bpe, word_counts
 
 MIN_VOCAB = 50
-MAX_ALPHABET = 1000  # characters of GPT's kind, at most 1/8 of the vocabulary
 MAX_WORDS = 1_000_000  # distinct words counted: about 150 MB
 MAX_WORD_CHARS = 200
 
@@ -35,20 +34,38 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
     )
   words = bpe.choose_words('the new vocabulary')
   finder = bpe.make_bpe((bpe.UNKNOWN,), (), words)
+  forgotten = collections.Counter()
   parts = word_counts.count_words(
-    (finder.parts(finder.repair(text)) for text in texts), MAX_WORDS
+    (finder.parts(finder.repair(text)) for text in texts), MAX_WORDS, forgotten
   )
   counts = collections.Counter()
   for part, found in zip(parts, finder.find_words(list(parts)), strict=True):
     for word in found:
       counts[word] += parts[part]
+  letters = word_counts.count_letters(counts)
+  for letter, found in zip(
+    forgotten, finder.find_words(list(forgotten)), strict=True
+  ):
+    for word in found:
+      letters.update(dict.fromkeys(word, forgotten[letter]))
   _drop_long(counts)
   newline = [bpe.NEWLINE] if counts.pop('\n', 0) else []
+  del letters['\n']
   if not counts:
     raise ValueError('there is no text to train a vocabulary on')
-  # Each letter has two pieces: inside a word, and at its end.
-  alphabet = word_counts.most_frequent(
-    word_counts.count_letters(counts), min(MAX_ALPHABET, vocab_size // 8)
+  kept = word_counts.count_letters(counts)
+  # A letter has two pieces: inside a word, and at its end. Of the rarer ones it
+  # has those that the text has.
+  frequent = word_counts.by_frequency(kept)[: vocab_size // 8]
+  inside = {letter for word in counts for letter in word[:-1]}
+  ending = {word[-1] for word in counts}
+  for places in (inside, ending):
+    places.update(frequent, letters.keys() - kept.keys())
+  alphabet = word_counts.choose_letters(
+    frequent[: word_counts.USUAL_LETTERS],
+    letters,
+    lambda letter: (letter in inside) + (letter in ending),
+    vocab_size,
   )
   # A word with a rarer letter will have <unk> in it: nothing to learn from it.
   known = set(alphabet)
@@ -56,12 +73,22 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   first = [
     bpe.UNKNOWN,
     *newline,
-    *alphabet,
-    *(letter + bpe.END_OF_WORD for letter in alphabet),
+    *(letter for letter in alphabet if letter in inside),
+    *(letter + bpe.END_OF_WORD for letter in alphabet if letter in ending),
   ]
-  pieces, merges = _train(
-    counts, first, vocab_size - len(bpe.SPECIALS), suffix=bpe.END_OF_WORD
+  size = vocab_size - len(bpe.SPECIALS)
+  pieces, merges = _train(counts, first, size, suffix=bpe.END_OF_WORD)
+  # What words leave over is for the rarest letters.
+  more = (
+    piece
+    for letter in word_counts.by_frequency(letters)
+    for piece, places in (
+      (letter, inside),
+      (letter + bpe.END_OF_WORD, ending),
+    )
+    if letter in places
   )
+  pieces = word_counts.fill(pieces, more, size)
   return bpe.make_bpe(pieces, merges, words)
 
 

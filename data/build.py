@@ -41,7 +41,8 @@ def build_store(
     out: local folder.
     document_break: see `sources.open_source`.
     text_field: see `sources.open_source`.
-    held_out: share of the documents never trained on; above 0, below 1.
+    held_out: share of the tokens, in whole documents, never trained on; above
+      0, below 1.
     workers: worker processes; by default one for each core.
     overwrite: replace a store of something else.
     progress: report progress on standard error.

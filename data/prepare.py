@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     '--held_out',
     type=float,
     default=0.05,
-    help='share of the documents that are never trained on',
+    help='share of the tokens, in whole documents, never trained on',
   )
   parser.add_argument('--workers', type=int, help='processes; one a core')
   parser.add_argument(

@@ -15,7 +15,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from etils import epath
 
@@ -58,6 +58,7 @@ class Source:
     document_break: 'file', 'blank_line', 'regex:...' or 'record'.
     num_bytes: bytes on disk; None when unknown.
     dropped: reason -> count, filled while iterating, of the last pass.
+    dropped_files: reason -> the first files that were dropped for it.
     bytes_read: how far the last pass is, in the unit of `num_bytes`.
   """
 
@@ -70,6 +71,7 @@ class Source:
   dropped: collections.Counter = dataclasses.field(
     default_factory=collections.Counter
   )
+  dropped_files: dict[str, list[str]] = dataclasses.field(default_factory=dict)
   bytes_read: int = 0
 
   def __post_init__(self, read):
@@ -85,16 +87,46 @@ class Source:
 
     Raises:
       ValueError: at text that is not UTF-8, binary or truncated files, records
-        without text, naming the file and the place; or if there is no text.
+        without text, naming the file and the place; or if there is no text,
+        naming what was dropped.
     """
     self.dropped.clear()
+    self.dropped_files.clear()
     self.bytes_read = 0
     empty = True
     for piece in self._read(self, white_space):
       empty = False
       yield piece
     if empty:
-      raise ValueError(f'source {self.spec!r} holds no text at all')
+      dropped = describe_dropped(self.dropped, self.dropped_files)
+      raise ValueError(
+        f'source {self.spec!r} holds no text at all'
+        + (f' (dropped: {dropped})' if dropped else '')
+      )
+
+  def drop_file(self, reason: str, name: object) -> None:
+    """Counts a file that is dropped, and names it if it is among the first."""
+    self.dropped[reason] += 1
+    names = self.dropped_files.setdefault(reason, [])
+    if len(names) < text_files.NAMED:
+      names.append(str(name))
+
+
+def describe_dropped(
+  dropped: Mapping[str, int], files: Mapping[str, Sequence[str]]
+) -> str:
+  """Returns what was dropped, how often and which files, in one line."""
+  return '; '.join(
+    f'{reason}: {describe_count(count, files.get(reason, ()))}'
+    for reason, count in sorted(dropped.items())
+    if count
+  )
+
+
+def describe_count(count: int, names: Sequence[str]) -> str:
+  """Returns a count, and the files that are named of so many."""
+  named = f' ({text_files.name_some(names, count)})' if names else ''
+  return f'{count:,}{named}'
 
 
 def open_source(
@@ -237,10 +269,15 @@ def _open_files(
   spec: str, document_break: str | None, text_field: str
 ) -> Source:
   """A file, a glob or a folder."""
-  paths, from_folder = text_files.find(spec)
+  paths, from_folder, dangling = text_files.find(spec)
   stats = [text_files.size_and_time(path) for path in paths]
   if not any(size for size, _ in stats):
-    what = 'is empty' if len(paths) == 1 else 'holds empty files only'
+    names = text_files.name_some([str(path) for path in paths])
+    what = f'holds empty files only: {names}'
+    if dangling:
+      what += f'; links to nothing: {text_files.name_some(dangling)}'
+    if len(paths) == 1 and not from_folder:
+      what = 'is empty'
     raise ValueError(f'source {spec!r} {what}')
   plain = [path for path in paths if not text_files.is_jsonl(path)]
   sentence_per_line = False
@@ -278,6 +315,7 @@ def _open_files(
       _read_files,
       paths=paths,
       from_folder=from_folder,
+      dangling=dangling,
       sentence_per_line=sentence_per_line,
       text_field=text_field,
     ),
@@ -349,10 +387,13 @@ def _read_files(
   *,
   paths: Sequence[epath.Path],
   from_folder: bool,
+  dangling: Sequence[str],
   sentence_per_line: bool,
   text_field: str,
 ) -> Iterator[Piece]:
   """Streams files one after the other; a document never crosses files."""
+  for link in dangling:
+    source.drop_file('link to nothing', link)
   headings = 0
   base = 0
 
@@ -369,11 +410,11 @@ def _read_files(
     texts = text_files.chunks(path, progress)
     try:
       first = next(texts, '')
-    except text_files.BinaryFileError:
+    except text_files.BinaryFileError as error:
       if not from_folder:
         raise
       first = None
-      source.dropped['binary file'] += 1
+      source.drop_file('binary file', f'{path}: {error.reason}')
     if first:
       texts = itertools.chain([first], texts)
       if text_files.is_jsonl(path):
@@ -385,12 +426,12 @@ def _read_files(
         pieces = _to_pieces(parts, sentence_per_line, white_space)
         first = next(pieces, None)
         if first is None:
-          source.dropped['file of white space'] += 1
+          source.drop_file('file of white space', path)
         else:
           yield first
           yield from pieces
     elif first is not None:
-      source.dropped['empty file'] += 1
+      source.drop_file('empty file', path)
     base += text_files.size_and_time(path)[0]
     source.bytes_read = base
   if source.document_break.startswith('regex:') and not headings:

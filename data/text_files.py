@@ -9,7 +9,7 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import zstandard
@@ -19,11 +19,23 @@ CHUNK_BYTES = 1 << 20
 # zstd packs up to 30,000 to 1, and its decoder returns all that it has.
 ZST_CHUNK_BYTES = 1 << 10
 COMPRESSED = ('.gz', '.xz', '.zst')
+NAMED = 3  # files that a message or an audit names for one reason
 _SURROGATE = re.compile('[\ud800-\udfff]')  # JSON can spell half a pair
 
 
 class BinaryFileError(ValueError):
-  """The file is not text."""
+  """The file is not text.
+
+  Attributes:
+    reason: why, in a few words.
+  """
+
+  def __init__(self, path: epath.Path, place: int):
+    self.reason = f'NUL at byte {place:,}'
+    super().__init__(
+      f'{path}: binary, not text: {self.reason}. Give text files in UTF-8, '
+      'plain or compressed (.gz, .xz, .zst)'
+    )
 
 
 def ending(path: epath.Path) -> str:
@@ -48,20 +60,28 @@ def size_and_time(path: epath.Path) -> tuple[int, int]:
   return stat.st_size, stat.st_mtime_ns
 
 
-def find(spec: str) -> tuple[list[epath.Path], bool]:
-  """The files of a path, glob or folder, sorted; True for a folder.
+def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
+  """Finds the files of a path, glob or folder.
+
+  Returns:
+    The files, sorted; True for a folder; and the links in it to nothing.
 
   Raises:
-    FileNotFoundError: if there is none.
+    FileNotFoundError: if there is none, or a link that is named leads to
+      nothing.
   """
   path = epath.Path(spec).expanduser()
   if path.is_dir():
-    paths = _walk(path)
+    dangling = []
+    paths = _walk(path, dangling)
     if not paths:
-      raise FileNotFoundError(f'folder {spec!r} holds no file')
-    return paths, True
+      what = f' but links to nothing: {name_some(dangling)}' if dangling else ''
+      raise FileNotFoundError(f'folder {spec!r} holds no file{what}')
+    return paths, True, dangling
   if path.exists():
-    return [path], False
+    return [path], False, []
+  if _is_link(path):
+    raise FileNotFoundError(f'source {spec!r}: {_describe_link(path)}')
   if not any(mark in spec for mark in '*?['):
     raise FileNotFoundError(
       f'source {spec!r}: no such file or folder (looked from {os.getcwd()})'
@@ -71,27 +91,63 @@ def find(spec: str) -> tuple[list[epath.Path], bool]:
     raise FileNotFoundError(
       f'source {spec!r}: no file matches (looked from {os.getcwd()})'
     )
-  return paths, False
+  for match in paths:
+    if _is_link(match) and not match.exists():
+      raise FileNotFoundError(f'source {spec!r}: {_describe_link(match)}')
+  return paths, False, []
 
 
-def _walk(folder: epath.Path) -> list[epath.Path]:
-  """All files under a folder, sorted by path; hidden ones are left out."""
+def name_some(names: Sequence[str], count: int | None = None) -> str:
+  """Returns the first few names, and how many others there are.
+
+  Args:
+    names: all of them, or the first ones.
+    count: how many there are; by default so many as are given.
+  """
+  more = (len(names) if count is None else count) - len(names[:NAMED])
+  return ', '.join(names[:NAMED]) + (f' and {more:,} more' if more else '')
+
+
+def _is_link(path: epath.Path) -> bool:
+  return '://' not in str(path) and os.path.islink(path)
+
+
+def _describe_link(path: epath.Path) -> str:
+  return f'{path} is a link to {os.readlink(path)}, which does not exist'
+
+
+def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
+  """All files under a folder, sorted by path; hidden ones are left out.
+
+  Args:
+    folder: the folder.
+    dangling: gets the links that lead to nothing.
+  """
   found = []
   for path in sorted(folder.iterdir()):
     if path.name.startswith('.'):
       continue
     if path.is_dir():
-      found += _walk(path)
+      found += _walk(path, dangling)
     elif path.is_file():
       found.append(path)
+    elif _is_link(path):
+      dangling.append(f'{path} -> {os.readlink(path)}')
   return found
 
 
 def _glob(pattern: epath.Path) -> list[epath.Path]:
-  """The files that match a glob, sorted; `**` crosses folders."""
+  """The files and dangling links that match a glob, sorted.
+
+  `**` crosses folders.
+  """
   if '://' not in str(pattern):
-    paths = glob.glob(str(pattern), recursive=True)
-    return [epath.Path(path) for path in sorted(paths) if os.path.isfile(path)]
+    paths = sorted(glob.glob(str(pattern), recursive=True))
+    return [
+      epath.Path(path)
+      for path in paths
+      if os.path.isfile(path) or not os.path.exists(path)
+    ]
   parts = str(pattern).split('/')
   first = next(i for i, part in enumerate(parts) if re.search('[*?[]', part))
   base = epath.Path('/'.join(parts[:first]))
@@ -153,10 +209,7 @@ def _decode(
     )
   nul = chunk.find(b'\0')
   if nul >= 0:
-    raise BinaryFileError(
-      f'{path}: binary, not text: NUL at byte {offset + nul:,}. Give text '
-      'files in UTF-8, plain or compressed (.gz, .xz, .zst)'
-    )
+    raise BinaryFileError(path, offset + nul)
   waiting = len(decoder.getstate()[0])
   try:
     return decoder.decode(chunk, final)

@@ -1,24 +1,40 @@
 """Counted words: what a vocabulary is trained on, in bounded memory."""
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+# Letters of a new vocabulary, at most: as many as English text with all its
+# foreign names has, and no more unless the text asks for more.
+USUAL_LETTERS = 1000
+# They make up this share of the text's: SentencePiece's default (Kudo and
+# Richardson 2018). Chinese has as many as 4,000.
+COVERAGE = 0.9995
+# More than the usual ones take this share of the vocabulary at most, so that
+# pieces remain to be learned.
+LETTER_SHARE = 0.75
 
 
 def count_words(
-  texts: Iterable[Iterable[str]], most: int
+  texts: Iterable[Iterable[str]],
+  most: int,
+  forgotten: collections.Counter[str] | None = None,
 ) -> collections.Counter[str]:
   """Counts words; of more than `most` different ones the rarest are forgotten.
 
   Args:
     texts: the words of each text.
     most: words that are kept.
+    forgotten: gets the letters of the words that are forgotten.
   """
   words = collections.Counter()
   least = 1
   for text in texts:
     words.update(text)
     while len(words) > most:
-      for word in [word for word, n in words.items() if n <= least]:
+      rare = {word: n for word, n in words.items() if n <= least}
+      if forgotten is not None:
+        forgotten.update(count_letters(rare))
+      for word in rare:
         del words[word]
       least += len(words) > most // 2
   return words
@@ -33,10 +49,53 @@ def count_letters(words: Mapping[str, int]) -> collections.Counter[str]:
   return letters
 
 
-def most_frequent(counts: Mapping[str, int], number: int) -> list[str]:
-  """Returns the most frequent ones, in the order of their code points."""
-  by_count = sorted(counts, key=lambda item: (-counts[item], item))
-  return sorted(by_count[:number])
+def by_frequency(counts: Mapping[str, int]) -> list[str]:
+  """Returns all by falling frequency, ties by code point."""
+  return sorted(counts, key=lambda item: (-counts[item], item))
+
+
+def fill(pieces: Sequence[str], more: Iterable[str], size: int) -> list[str]:
+  """Appends other pieces up to a number of them, each once."""
+  filled = dict.fromkeys(pieces)
+  for piece in more:
+    if len(filled) >= size:
+      break
+    filled.setdefault(piece)
+  return list(filled)
+
+
+def choose_letters(
+  usual: Iterable[str],
+  letters: Mapping[str, int],
+  pieces_of: Callable[[str], int],
+  vocab_size: int,
+) -> list[str]:
+  """Chooses the letters of a new vocabulary.
+
+  Args:
+    usual: letters that it has in any case. They are enough if they make up
+      `COVERAGE` of the text's letters.
+    letters: how often each stands in the text.
+    pieces_of: how many pieces of the vocabulary a letter takes.
+    vocab_size: V; other than usual letters take `LETTER_SHARE` of it at most.
+
+  Returns:
+    The usual letters and, by falling frequency, those that are needed besides;
+    all in the order of their code points.
+  """
+  chosen = set(usual)
+  covered = sum(letters[letter] for letter in chosen)
+  enough = COVERAGE * sum(letters.values())
+  room = LETTER_SHARE * vocab_size - sum(map(pieces_of, chosen))
+  for letter in by_frequency(letters):
+    if letter in chosen:
+      continue
+    room -= pieces_of(letter)
+    if covered >= enough or room < 0:
+      break
+    chosen.add(letter)
+    covered += letters[letter]
+  return sorted(chosen)
 
 
 def repeat(words: Mapping[str, int]) -> Iterator[str]:

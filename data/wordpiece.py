@@ -31,7 +31,6 @@ SPECIALS = tokenizer_json.SYMBOLS['wordpiece']
 PREFIX = '##'
 MAX_WORD_CHARS = 200  # google-research/bert since 2018-11-23
 MIN_VOCAB = 50
-MAX_ALPHABET = 1000  # characters of a trained vocabulary, at most 1/4 of it
 MAX_WORDS = 1_000_000  # distinct words counted for training: about 150 MB
 
 
@@ -315,11 +314,22 @@ def train_wordpiece(
     raise ValueError(
       f'vocab_size is {vocab_size}; a vocabulary has at least {MIN_VOCAB}'
     )
-  words = _count_words(texts, cased)
+  letters = collections.Counter()
+  words = _count_words(texts, cased, letters)
   if not words:
     raise ValueError('there is no text to train a vocabulary on')
-  alphabet = word_counts.most_frequent(
-    word_counts.count_letters(words), min(MAX_ALPHABET, vocab_size // 4)
+  counts = word_counts.count_letters(words)
+  letters.update(counts)
+  # Of letters whose words are forgotten nobody knows where they stand in one.
+  continuing = {letter for word in words for letter in word[1:]}
+  continuing.update(letters.keys() - counts.keys())
+  alphabet = word_counts.choose_letters(
+    word_counts.by_frequency(counts)[
+      : min(word_counts.USUAL_LETTERS, vocab_size // 4)
+    ],
+    letters,
+    lambda letter: 1 + (letter in continuing),
+    vocab_size,
   )
   # A word with a rarer letter will be [UNK]: nothing to learn from it.
   known = set(alphabet)
@@ -342,15 +352,28 @@ def train_wordpiece(
   tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
   tokenizer.train_from_iterator(word_counts.repeat(words), trainer)
   ids = tokenizer.get_vocab(with_added_tokens=False)
-  return _from_pieces(sorted(ids, key=ids.__getitem__), cased)
+  # Where every letter is a word, as in Chinese, words leave pieces over.
+  more = (
+    piece
+    for letter in word_counts.by_frequency(letters)
+    for piece in (letter, PREFIX + letter)
+    if piece == letter or letter in continuing
+  )
+  pieces = sorted(ids, key=ids.__getitem__)
+  return _from_pieces(word_counts.fill(pieces, more, vocab_size), cased)
 
 
-def _count_words(texts: Iterable[str], cased: bool) -> collections.Counter[str]:
-  """Counts normalised words; of too many, the rarest are forgotten."""
+def _count_words(
+  texts: Iterable[str], cased: bool, forgotten: collections.Counter[str]
+) -> collections.Counter[str]:
+  """Counts normalised words.
+
+  Of too many, the rarest are forgotten, and only their letters counted.
+  """
   normalize = _normalizer(cased).normalize_str
   find_words = _word_pattern().findall
   words = word_counts.count_words(
-    (find_words(normalize(text)) for text in texts), MAX_WORDS
+    (find_words(normalize(text)) for text in texts), MAX_WORDS, forgotten
   )
   for word in [word for word in words if len(word) > MAX_WORD_CHARS]:
     del words[word]

@@ -60,6 +60,9 @@ def pytest_runtest_makereport(item, call):
   return report
 
 
+HELD_OUT = 0.02  # two documents of the small store
+
+
 @pytest.fixture(scope='session')
 def small_store(tmp_path_factory) -> pathlib.Path:
   """A store of a part of the manual, 500 word pieces."""
@@ -71,6 +74,7 @@ def small_store(tmp_path_factory) -> pathlib.Path:
     'train:wordpiece:500',
     folder,
     document_break='== .*',
+    held_out=HELD_OUT,
     progress=False,
   )
   return folder
@@ -103,6 +107,7 @@ def small_config(small_store):
         'data.source': str(source_of(small_store)),
         'data.tokenizer': 'train:wordpiece:500',
         'data.document_break': '== .*',
+        'data.held_out': HELD_OUT,
         'data.loader': 'plain',
         'train.phases': ((12, 32, 16, 'continue'),),
         'train.log_every': 4,

@@ -167,7 +167,7 @@ def score_text(
   stride: int | None = None,
   detokenizer: str = 'none',
 ) -> tuple[dict[str, Any], list[int], np.ndarray]:
-  """Scores a text as a whole.
+  """Scores a text as a whole; one that is shorter than the context, at once.
 
   The first token is not predicted; it, too, is among the words, bytes and
   characters that the figures are of. The end of a line is a word.
@@ -184,7 +184,7 @@ def score_text(
     The figures, the token ids, and the log-probabilities of all but the first.
 
   Raises:
-    ValueError: if a number makes no sense, or the text is too short.
+    ValueError: if a number makes no sense, or the text has not two tokens.
   """
   model = found.model
   context = model.max_length if context is None else context
@@ -195,11 +195,11 @@ def score_text(
     )
   stride = max(1, context // 2) if stride is None else stride
   (tokens,) = found.encode([detokenize.DETOKENIZERS[detokenizer](text)])
-  if len(tokens) <= context:
+  if len(tokens) < 2:
+    unit = 'token' if tokens else 'tokens'
     raise ValueError(
-      f'the text has {len(tokens)} tokens, fewer than one window of'
-      f' --context={context} and the token after it: give more text, or a'
-      ' shorter context'
+      f'the text has {len(tokens)} {unit}, expected 2 or more: the first is not'
+      ' predicted, so there is nothing to score'
     )
   log_probs = score_tokens(
     model, found.params, tokens, context=context, stride=stride

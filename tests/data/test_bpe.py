@@ -62,7 +62,7 @@ def gpt2(folder):
 
 @pytest.fixture(scope='module')
 def texts(batches):
-  """Slices of every data set, and the hard ones."""
+  """Slices of the data sets, and the hard ones."""
   found = list(itertools.chain.from_iterable(itertools.islice(batches(), 20)))
   assert sum(map(len, found)) > 250_000
   return [*found, *HARD]
@@ -212,6 +212,25 @@ def test_gpts_spans(gpt, texts):
     ('<unk>', '\u0130'),
     ('!</w>', '!'),
   ]
+
+
+@pytest.mark.parametrize(
+  ('text', 'expected'),
+  [
+    ('a\r\x1ab', [('a', 'a'), ('\n', '\r'), ('b', 'b')]),
+    ('a\r\x1a\nb', [('a', 'a'), ('\n', '\r\x1a\n'), ('b', 'b')]),
+    ('a \x07\n b', [('a', 'a'), ('\n', ' \x07\n '), ('b', 'b')]),
+    ('\x1ahello\x1a world\x1a', [('hello', 'hello'), ('world', 'world')]),
+  ],
+)
+def test_gpts_spans_where_control_characters_are_taken_out(text, expected, gpt):
+  """They are in the span of what stands round them, and of no other piece."""
+  ((ids, spans),) = gpt.encode_with_spans([text])
+  assert [ids] == gpt.encode_batch([text])
+  assert [
+    (gpt.pieces[i].removesuffix('</w>'), text[start:end])
+    for i, (start, end) in zip(ids, spans, strict=True)
+  ] == expected
 
 
 def test_gpts_ids_by_word(gpt):

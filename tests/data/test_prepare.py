@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import time
 
 import numpy as np
@@ -73,6 +74,35 @@ def test_audit_counts_what_is_dropped(tmp_path, vocab, capsys):
   assert audit['duplicate_documents'] == 29 - 11
   assert audit['sentence_lengths']['histogram'].keys() <= {'8-15', '16-31'}
   assert any('median document' in line for line in audit['warnings'])
+
+
+def test_audit_names_dropped_files(tmp_path, vocab, capsys, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('COLUMNS', '100')  # no line is broken
+  folder = pathlib.Path('texts')
+  folder.mkdir()
+  for i in range(3):
+    write(folder / f'{i}.txt', numbered(1, 40))
+  (folder / 'photo.png').write_bytes(b'\x89PNG\0')
+  (folder / 'gone.txt').symlink_to('away.txt')
+  assert run(folder, tmp_path / 'out', '--json', tokenizer=vocab) == 0
+  captured = capsys.readouterr()
+  audit = json.loads(captured.out)
+  assert audit['dropped'] == {'binary file': 1, 'link to nothing': 1}
+  assert audit['dropped_files'] == {
+    'binary file': [f'{folder}/photo.png: NUL at byte 4'],
+    'link to nothing': [f'{folder}/gone.txt -> away.txt'],
+  }
+  assert '1 (texts/photo.png: NUL at byte 4)' in captured.err
+  assert '1 (texts/gone.txt -> away.txt)' in captured.err
+  # An audit of a store that was built before.
+  del audit['dropped_files']
+  audits.print_audit(audit)
+  capsys.readouterr()
+  for i in range(3):
+    (folder / f'{i}.txt').unlink()
+  error = refused(capsys, folder, tmp_path / 'none', tokenizer=vocab)
+  assert 'photo.png: NUL at byte 4' in error and 'gone.txt' in error
 
 
 def test_summary_matches_numpy():

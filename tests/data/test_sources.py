@@ -416,6 +416,54 @@ def test_binary_among_named_files_is_an_error(tmp_path):
     read(tmp_path / '*.txt')
 
 
+def test_dropped_files_are_named(tmp_path):
+  for name in ('a.bin', 'b.bin', 'c.bin', 'd.bin'):
+    write(tmp_path / name, b'ab\0')
+  write(tmp_path / 'empty.txt', '')
+  write(tmp_path / 'white.txt', ' \n')
+  write(tmp_path / 'e.jsonl', '{"text": " "}\n{"text": ""}\n')
+  (tmp_path / 'gone.txt').symlink_to(tmp_path / 'away.txt')
+  with pytest.raises(ValueError, match='holds no text at all') as error:
+    list(sources.open_source(str(tmp_path)).pieces())
+  for part in (
+    f'binary file: 4 ({tmp_path}/a.bin: NUL at byte 2, {tmp_path}/b.bin: NUL',
+    'c.bin: NUL at byte 2 and 1 more)',
+    f'empty file: 1 ({tmp_path}/empty.txt)',
+    f'file of white space: 1 ({tmp_path}/white.txt)',
+    f'link to nothing: 1 ({tmp_path}/gone.txt -> {tmp_path}/away.txt)',
+    'record without text: 2',
+  ):
+    assert part in str(error.value)
+  write(tmp_path / 'text.txt', 'Text.')
+  source = sources.open_source(str(tmp_path))
+  for _ in range(2):  # of one pass
+    assert documents(source) == ['Text.']
+    assert source.dropped['binary file'] == 4
+    assert [len(names) for names in source.dropped_files.values()] == [
+      1,
+      3,
+      1,
+      1,
+    ]
+
+
+def test_links_to_nothing_are_named(tmp_path):
+  (tmp_path / 'a.txt').symlink_to('away.txt')
+  for spec in (tmp_path, tmp_path / 'a.txt', tmp_path / '*.txt'):
+    with pytest.raises(FileNotFoundError, match=r'a\.txt .*away\.txt'):
+      sources.open_source(str(spec))
+  write(tmp_path / 'b.txt', 'Text.')
+  assert read(tmp_path) == ['Text.']
+  # What was asked for by name is not dropped, as no binary file is.
+  with pytest.raises(FileNotFoundError, match='a.txt is a link to away.txt'):
+    sources.open_source(str(tmp_path / '*.txt'))
+  (tmp_path / 'c.txt').symlink_to(tmp_path / 'b.txt')
+  assert read(tmp_path / '[bc].txt') == ['Text.', 'Text.']
+  write(tmp_path / 'b.txt', '')
+  with pytest.raises(ValueError, match=r'empty files only: .*a\.txt -> away'):
+    sources.open_source(str(tmp_path))
+
+
 def test_nothing_there(tmp_path):
   for spec, message in {
     tmp_path / 'no.txt': 'no such file or folder',

@@ -271,14 +271,15 @@ def larger(small_store, tmp_path_factory):
   vocab = folder / 'vocabulary' / 'vocab.txt'
   vocab.write_text(vocab.read_text() + ''.join(f'{piece}\n' for piece in NEW))
   (folder / 'vocabulary' / 'tokenizer.json').unlink()
-  spec = json.loads((small_store / 'store.json').read_text())['spec']
+  meta = json.loads((small_store / 'store.json').read_text())
   from data import build
 
   build.build_store(
-    spec['source'],
+    meta['spec']['source'],
     str(folder / 'vocabulary'),
     folder / 'store',
     document_break='== .*',
+    held_out=meta['request']['held_out'],
     progress=False,
   )
   return folder / 'store'

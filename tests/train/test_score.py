@@ -11,9 +11,11 @@ import pytest
 import torch
 import transformers
 from etils import epath
+from flax import linen as nn
 from small_gpt import small_trained
 
 from data import detokenize, text_files, tokenization
+from models import lstm_lm
 from models.pretrained import gpt as pretrained
 from models.pretrained import strict
 from train import metrics, score, trained
@@ -65,6 +67,42 @@ def test_log_probs_are_those_of_one_window_at_a_time(found, stride):
       assert scores[place - 1] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize('name', trained.SCORING)
+def test_a_text_shorter_than_the_context_is_one_window(name):
+  """Of 16 positions, 17 tokens are all that they see."""
+  found = small_trained('gpt2' if name == 'gpt2' else 'gpt', max_length=16)
+  if name == 'lstm':
+    vocab_size = found.tokenizer.vocab_size
+    model = lstm_lm.LstmLm(vocab_size, 8, 16, num_layers=1, max_length=16)
+    zeros = np.zeros((1, 8), np.int32)
+    params = model.init(
+      jax.random.key(0), zeros, zeros == 0, zeros, train=False
+    )
+    found = found._replace(
+      model=model,
+      params=jax.tree.map(lambda leaf: 9 * leaf, nn.unbox(params)['params']),
+    )
+  apply = jax.jit(found.model.apply, static_argnames='train')
+  for num_tokens in (2, 9, 17):
+    (ids,) = found.encode([TEXT])
+    text = found.tokenizer.decode(ids[:num_tokens])
+    (ids,) = found.encode([text])
+    assert len(ids) == num_tokens
+    inputs = np.array([ids[:-1]])
+    place = np.arange(num_tokens - 1)
+    logits = apply(
+      {'params': found.params}, inputs, inputs >= 0, place[None], train=False
+    )['lm_logits'][0]
+    expected = np.asarray(jax.nn.log_softmax(logits))[place, ids[1:]]
+    figures, found_ids, log_probs = score.score_text(found, text)
+    assert found_ids == ids
+    np.testing.assert_allclose(log_probs, expected, atol=1e-5)
+    assert figures['tokens'] == figures['scored_tokens'] + 1 == num_tokens
+    assert figures['perplexity'] == pytest.approx(
+      math.exp(-expected.mean()), rel=1e-5
+    )
+
+
 def test_figures_of_a_text(found):
   figures, ids, log_probs = score.score_text(found, TEXT, context=16, stride=8)
   nats = -log_probs.astype(np.float64).sum()
@@ -95,7 +133,8 @@ def test_figures_of_a_text(found):
     ({'context': 10_000}, '--context=10000: expected 1 to'),
     ({'stride': 0}, '--stride=0: expected 1 to'),
     ({'context': 8, 'stride': 9}, '--stride=9: expected 1 to --context=8'),
-    ({'text': 'Hi'}, 'fewer than one window'),
+    ({'text': ''}, 'the text has 0 tokens, expected 2 or more'),
+    ({'text': 'a'}, 'the text has 1 token, expected 2 or more'),
   ],
 )
 def test_bad_numbers_are_refused(found, options, message):

@@ -17,13 +17,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import h5py
 import jax.numpy as jnp
 import numpy as np
 import safetensors
 from etils import epath
 
-from models.pretrained import config_files, torch_pickle
+from models.pretrained import config_files, hdf5_file, torch_pickle
 from models.pretrained.strict import Entry
 
 # Their names of what numbers are made of -> NumPy's.
@@ -115,35 +114,10 @@ def from_hdf5(file: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of all data sets of an HDF5 file.
 
   Raises:
-    ValueError: if it is damaged, or no such file.
+    ValueError: if it is damaged, no such file, or holds more than names and
+      arrays of numbers.
   """
-  entries = {}
-
-  def read(name: str) -> np.ndarray:
-    with _open_hdf5(file) as opened:
-      return opened[name][()]
-
-  def add(name: str, node: h5py.Dataset | h5py.Group) -> None:
-    if isinstance(node, h5py.Dataset):
-      entries[name] = Entry(
-        node.shape, node.dtype, functools.partial(read, name)
-      )
-
-  with _open_hdf5(file) as opened:
-    opened.visititems(add)
-  return entries
-
-
-@contextlib.contextmanager
-def _open_hdf5(file: epath.Path) -> Iterator[h5py.File]:
-  try:
-    with local(file).open('rb') as data, h5py.File(data, 'r') as opened:
-      yield opened
-  # It raises each of these, depending on where a file ends.
-  except (OSError, RuntimeError, KeyError, ValueError) as error:
-    raise ValueError(
-      f'{file} is damaged or no HDF5 file, copy it again: {error}'
-    ) from error
+  return hdf5_file.entries(local(file))
 
 
 def tensorflow_index(folder: epath.Path) -> epath.Path | None:

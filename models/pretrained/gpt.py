@@ -61,7 +61,7 @@ ARCHITECTURES = {'gpt': 'OpenAIGPTLMHeadModel', 'gpt2': 'GPT2LMHeadModel'}
 # Their sizes -> our fields, and what they must be.
 FIELDS = {
   'vocab_size': ('vocab_size', 'a count'),
-  'n_layer': ('num_layers', 'a count'),
+  'n_layer': ('num_layers', 'a count of layers'),
   'n_embd': ('embed_dim', 'a count'),
   'n_head': ('num_heads', 'a count'),
   'n_inner': ('mlp_dim', 'a count or nothing'),
@@ -76,7 +76,7 @@ FIELDS = {
 # The same of GPT-2's release.
 HPARAMS = {
   'n_vocab': ('vocab_size', 'a count'),
-  'n_layer': ('num_layers', 'a count'),
+  'n_layer': ('num_layers', 'a count of layers'),
   'n_embd': ('embed_dim', 'a count'),
   'n_head': ('num_heads', 'a count'),
   'n_ctx': ('max_length', 'a count'),
@@ -192,7 +192,9 @@ def from_openai(folder: epath.Path) -> Published:
     num_layers < 1
     or len(names) != len(shapes)
     or not all(
-      isinstance(shape, list) and shape and all(type(n) is int for n in shape)
+      isinstance(shape, list)
+      and shape
+      and all(map(config_files.is_count, shape))
       for shape in shapes
     )
   ):

@@ -186,11 +186,11 @@ def _places(data: BinaryIO, archive: zipfile.ZipFile) -> dict[str, _Place]:
       or info.compress_size != info.file_size
     ):
       raise ValueError(f'{name} is compressed, which torch.save never does')
+    if info.header_offset < free:
+      raise ValueError(f'{name} overlaps another member of the archive')
     # The name and what follows stand between its header, 30 bytes, and it.
     data.seek(info.header_offset + 26)
     begin = info.header_offset + 30 + sum(struct.unpack('<HH', data.read(4)))
-    if info.header_offset < free:
-      raise ValueError(f'{name} overlaps another member of the archive')
     free = begin + info.file_size
     if free > archive.start_dir:
       raise ValueError(f'{name} goes beyond the end of the archive')

@@ -14,7 +14,6 @@ import math
 import re
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax.numpy as jnp
@@ -22,7 +21,12 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from models.pretrained import config_files, hdf5_file, torch_pickle
+from models.pretrained import (
+  config_files,
+  hdf5_file,
+  tensorflow_file,
+  torch_pickle,
+)
 from models.pretrained.strict import Entry
 
 # Their names of what numbers are made of -> NumPy's.
@@ -126,21 +130,7 @@ def tensorflow_index(folder: epath.Path) -> epath.Path | None:
   Raises:
     ValueError: if there are several, and no file `checkpoint` names one.
   """
-  found = sorted(folder.glob('*.ckpt*.index'))
-  if len(found) < 2:
-    return found[0] if found else None
-  names = [file.name for file in found]
-  state = folder / 'checkpoint'
-  if state.exists():
-    named = re.search(
-      r'^model_checkpoint_path: "(?:.*/)?(.*)"', state.read_text(), re.M
-    )
-    if named and f'{named[1]}.index' in names:
-      return folder / f'{named[1]}.index'
-  raise ValueError(
-    f'{folder} has several checkpoints, and no file named checkpoint that tells'
-    f' which one: leave one of {", ".join(names)} with its data'
-  )
+  return tensorflow_file.index_of(folder)
 
 
 def from_tensorflow(index: epath.Path) -> dict[str, Entry]:
@@ -153,52 +143,8 @@ def from_tensorflow(index: epath.Path) -> dict[str, Entry]:
     FileNotFoundError: if data are missing; then all that are.
     ValueError: if a file is damaged.
   """
-  import tensorflow as tf
-
-  prefix = index.name.removesuffix('.index')
-  parts = sorted(index.parent.glob(f'{prefix}.data-?????-of-?????'))
-  count = int(parts[0].name[-5:]) if parts else 1
-  expected = [f'{prefix}.data-{i:05}-of-{count:05}' for i in range(count)]
-  names = [part.name for part in parts]
-  missing = [name for name in expected if name not in names]
-  if missing:
-    raise FileNotFoundError(
-      f'{index} has no data beside it, missing: {", ".join(missing)}'
-    )
-  for part in parts:
-    local(part)
-
-  @contextlib.contextmanager
-  def named() -> Iterator[None]:
-    try:
-      yield
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-      raise ValueError(
-        f'{index} or {", ".join(names)} is damaged, copy them again: {error}'
-      ) from error
-
-  with named():
-    reader = tf.train.load_checkpoint(str(local(index)).removesuffix('.index'))
-    dtypes = reader.get_variable_to_dtype_map()
-    shapes = reader.get_variable_to_shape_map()
-    total = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
-    found = sum(part.stat().length for part in parts)
-    if found < total:
-      raise ValueError(f'{found:,} bytes of data, expected {total:,}')
-  lock = threading.Lock()  # the reader is for one thread at a time
-
-  def read(name: str) -> np.ndarray:
-    with lock, named():
-      return reader.get_tensor(name)
-
-  return {
-    name: Entry(
-      tuple(shapes[name]),
-      np.dtype(dtypes[name].as_numpy_dtype),
-      functools.partial(read, name),
-    )
-    for name in sorted(shapes)
-  }
+  parts = [local(part) for part in tensorflow_file.parts_of(index)]
+  return tensorflow_file.entries(local(index), parts)
 
 
 def from_npy(
@@ -218,14 +164,7 @@ def from_npy(
   missing = [file.name for file in files if not file.exists()]
   if missing:
     raise FileNotFoundError(f'{folder} lacks {", ".join(missing)}')
-  parts = []
-  for file in files:
-    try:
-      parts.append(np.load(local(file), mmap_mode='r').reshape(-1))
-    except (ValueError, OSError, EOFError) as error:
-      raise ValueError(
-        f'{file} is damaged or no NumPy file, copy it again: {error}'
-      ) from error
+  parts = [_open_npy(file) for file in files]
   begins = [0, *itertools.accumulate(len(part) for part in parts)]
   sizes = [math.prod(shape) for shape in shapes.values()]
   if sum(sizes) != begins[-1]:
@@ -252,6 +191,21 @@ def from_npy(
     )
     for i, (name, shape) in enumerate(shapes.items())
   }
+
+
+def _open_npy(file: epath.Path) -> np.ndarray:
+  """Returns the numbers of a file in one row, none of them read yet."""
+  try:
+    found = np.lib.format.open_memmap(local(file), mode='r').reshape(-1)
+  # Its header is an expression of Python's, which fails in any way; the
+  # innermost ones, of too many brackets, as lack of memory.
+  except Exception as error:
+    raise ValueError(
+      f'{file} is damaged or no NumPy file, copy it again: {error}'
+    ) from error
+  if found.dtype.kind != 'f':
+    raise ValueError(f'{file} holds {found.dtype}, expected float32')
+  return found
 
 
 # What Hugging Face's folders may hold, the better first.

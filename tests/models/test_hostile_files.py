@@ -1,17 +1,19 @@
 """Small files that mean harm are refused before they do any."""
 
 import io
+import json
 import pickle
 import struct
 import tracemalloc
 import zipfile
 
 import h5py
+import mutations
 import numpy as np
 import pytest
 from etils import epath
 
-from models.pretrained import torch_pickle, weight_files
+from models.pretrained import config_files, gpt, torch_pickle, weight_files
 
 MIB = 1 << 20
 
@@ -332,3 +334,121 @@ def test_groups_that_hold_themselves(hdf5):
   assert len(entries) == 1
   (entry,) = entries.values()
   np.testing.assert_array_equal(entry.read(), np.arange(3.0))
+
+
+# The others
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+  """(index, its bytes) of a checkpoint of two arrays."""
+  tf = pytest.importorskip('tensorflow')
+  arrays = {'a': np.ones((4, 3), np.float32), 'b': np.zeros(3, np.float32)}
+  tf.raw_ops.SaveV2(
+    prefix=str(tmp_path / 'model.ckpt'),
+    tensor_names=list(arrays),
+    shape_and_slices=[''] * len(arrays),
+    tensors=[tf.constant(array) for array in arrays.values()],
+  )
+  index = epath.Path(tmp_path) / 'model.ckpt.index'
+  return index, index.read_bytes()
+
+
+@pytest.mark.parametrize(
+  'old, new, message',
+  [
+    # The type of an array, and then its shape: lengths, tags and sizes.
+    (b'\x08\1\x12\x08\x12\2\x08\4', b'\x0f\1\x12\x08\x12\2\x08\4', 'a: .*pars'),
+    (b'\x08\1\x12\x08', b'\x08\x7f\x12\x08', 'a: .*DType'),
+    (
+      b'\x12\2\x08\4',
+      b'\x12\2\x08\x7f',
+      'a takes 1,524 bytes, .* 60 bytes',
+    ),
+    (b'\x12\2\x08\4', b'\x12\2\x08\1', 'a has 48 bytes, expected 12'),
+    (b'\x20\x30\x28\x0c', b'\x20\x7f\x28\x0c', 'b lies at bytes 127 to 139'),
+  ],
+  ids=['no message', 'no type', 'larger', 'smaller', 'elsewhere'],
+)
+def test_hostile_indices_of_tensorflow(old, new, message, checkpoint):
+  """Their sums are right; TensorFlow would end the program at the first."""
+  index, content = checkpoint
+  assert content.count(old) == 1
+  index.write_bytes(mutations.pack_index(content, content.replace(old, new)))
+  refused(weight_files.from_tensorflow, index, message)
+  index.write_bytes(mutations.pack_index(content, content))
+  entries = weight_files.from_tensorflow(index)
+  assert [entry.read().sum() for entry in entries.values()] == [12, 0]
+
+
+def npy(header):
+  text = header.encode() + b'\n'
+  return b'\x93NUMPY\1\0' + struct.pack('<H', len(text)) + text + bytes(80)
+
+
+@pytest.mark.parametrize(
+  'content',
+  [
+    npy('(' * 9000),
+    npy('-' * 9000 + '1'),
+    npy('{"descr": "|O", "fortran_order": False, "shape": (2,)}'),
+    npy('{"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)}'),
+    npy(
+      '{"descr": "<f4", "fortran_order": False, "shape": (9' + '0' * 15 + ',)}'
+    ),
+    npy('{"descr": "<f4", "fortran_order": False, "shape": (-2,)}'),
+    npy('{"descr": "<i4", "fortran_order": False, "shape": (2,)}'),
+    archive(state()),
+  ],
+  ids=[
+    *('brackets', 'signs', 'objects', 'sum', 'huge', 'negative', 'integers'),
+    'zip',
+  ],
+)
+def test_hostile_npy(content, tmp_path):
+  for i in range(10):
+    np.save(tmp_path / f'params_{i}.npy', np.zeros(2, np.float32))
+  file = tmp_path / 'params_3.npy'
+  file.write_bytes(content)
+  refused(
+    lambda file: weight_files.from_npy(file.parent, {'x': (20,)}),
+    *(file, 'params_3.npy (is damaged or no NumPy file|holds int32, expected)'),
+  )
+
+
+@pytest.mark.parametrize(
+  'content, message',
+  [
+    ('[' * 100_000, 'lists and objects inside one another'),
+    ('{"x": ' * 60 + '1' + '}' * 60, 'lists and objects inside one another'),
+    ('{"x": NaN}', 'NaN is no number of JSON'),
+    ('{"x": -Infinity}', '-Infinity is no number of JSON'),
+    ('{"x": ' + '9' * 5000 + '}', 'Exceeds the limit'),
+    ('{"x": "\xff"}', 'codec can.t decode'),
+  ],
+)
+def test_hostile_json(content, message, tmp_path):
+  file = tmp_path / 'config.json'
+  file.write_bytes(content.encode('latin-1'))
+  refused(config_files.read, file, message)
+
+
+def test_sizes_that_no_model_has():
+  """Layers are laid out before their arrays are looked for."""
+  for kind, values in {
+    'a count': (2**31, 10**400),
+    'a count of layers': (1001, 10**9),
+    'a count of layers or nothing': (1001, 10**9),
+    'a positive number or nothing': (float('1e999'), 10**400),
+    'pairs of a width and a count': ([[1, 2]] * 1001, [[1, 10**400]]),
+  }.items():
+    for value in values:
+      assert not config_files.KINDS[kind](value)
+
+
+def test_shapes_that_no_array_has(tmp_path):
+  file = tmp_path / 'params_shapes.json'
+  for shape in ([-64], [0], [10**400], [True]):
+    file.write_text(json.dumps([[17, 64], [133, 64], *[shape] * 12]))
+    with pytest.raises(ValueError, match='params_shapes.json is no list of'):
+      gpt.from_openai(epath.Path(tmp_path))

@@ -218,7 +218,7 @@ def test_gpt2_of_tensorflow(save_checkpoint, tmp_path):
   published_cases.assert_same(opened.load(), params)
   file.write_text(json.dumps(hparams | {'n_head': 0, 'n_layer': None}))
   assert published.open_folder(tmp_path).problems == (
-    'n_layer is missing, expected a count',
+    'n_layer is missing, expected a count of layers',
     'n_head is 0, expected a count',
   )
   (tmp_path / 'model.ckpt.index').unlink()

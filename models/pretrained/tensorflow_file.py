@@ -144,6 +144,8 @@ def _check_entry(name: str, entry: Any, lengths: Sequence[int]) -> None:
     dtype = tf.dtypes.as_dtype(entry.dtype)
   except TypeError as error:
     raise ValueError(f'{name}: {error}') from None
+  if dtype != dtype.base_dtype:  # of a variable's address, not of numbers
+    raise ValueError(f'{name} holds {dtype.name}')
   shape = [axis.size for axis in entry.shape.dim]
   if entry.shape.unknown_rank or any(size < 0 for size in shape):
     raise ValueError(f'{name} has no shape')

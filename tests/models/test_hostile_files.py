@@ -359,7 +359,8 @@ def checkpoint(tmp_path):
   [
     # The type of an array, and then its shape: lengths, tags and sizes.
     (b'\x08\1\x12\x08\x12\2\x08\4', b'\x0f\1\x12\x08\x12\2\x08\4', 'a: .*pars'),
-    (b'\x08\1\x12\x08', b'\x08\x7f\x12\x08', 'a: .*DType'),
+    (b'\x08\1\x12\x08', b'\x08\x63\x12\x08', 'a: .*DType'),
+    (b'\x08\1\x12\x08', b'\x08\x65\x12\x08', 'a holds float32_ref'),
     (
       b'\x12\2\x08\4',
       b'\x12\2\x08\x7f',
@@ -368,7 +369,7 @@ def checkpoint(tmp_path):
     (b'\x12\2\x08\4', b'\x12\2\x08\1', 'a has 48 bytes, expected 12'),
     (b'\x20\x30\x28\x0c', b'\x20\x7f\x28\x0c', 'b lies at bytes 127 to 139'),
   ],
-  ids=['no message', 'no type', 'larger', 'smaller', 'elsewhere'],
+  ids=['no message', 'no type', 'address', 'larger', 'smaller', 'elsewhere'],
 )
 def test_hostile_indices_of_tensorflow(old, new, message, checkpoint):
   """Their sums are right; TensorFlow would end the program at the first."""

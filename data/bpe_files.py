@@ -18,6 +18,11 @@ VOCAB_FILE = 'encoder.json'
 MERGES_FILE = 'vocab.bpe'
 SETTINGS_FILE = 'tokenizer_settings.json'
 HEADER = '#version: 0.2'
+MAX_DEPTH = 50  # a tokenizer.json has 8
+_TOO_DEEP = (
+  f'more than {MAX_DEPTH} lists and objects inside one another, expected the'
+  ' few of a tokenizer'
+)
 
 Merges = tuple[tuple[str, str], ...]
 
@@ -104,21 +109,47 @@ def read_object(file: epath.Path) -> dict[str, Any]:
     if len(table) < len(items):
       seen = set()
       key = next(k for k, _ in items if k in seen or seen.add(k))
-      raise ValueError(f'{file}: {key!r} stands in it twice')
+      raise ValueError(f'{key[:80]!r} stands in it twice')
     return table
 
+  def refuse(constant):
+    raise ValueError(f'{constant} is no number of JSON')
+
+  text = _text(file)
   try:
-    table = json.loads(_text(file), object_pairs_hook=unique)
+    table = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    _check_depth(table)
+    if '\\u' in text:  # it may be half a surrogate pair, which is no text
+      json.dumps(table, ensure_ascii=False).encode()
   except json.JSONDecodeError as error:
     raise ValueError(
       f'{file}, line {error.lineno:,}, column {error.colno:,}: not JSON '
       f'({error.msg}). Copy it again'
     ) from None
+  except ValueError as error:
+    raise ValueError(f'{file}: {error}') from None
+  except RecursionError:
+    raise ValueError(f'{file}: {_TOO_DEEP}') from None
   if not isinstance(table, dict):
     raise ValueError(
       f'{file}: expected a JSON object, found {type(table).__name__}'
     )
   return table
+
+
+def _check_depth(value: Any) -> None:
+  """Refuses what readers that call themselves could not follow."""
+  parts = [value]
+  for _ in range(MAX_DEPTH):
+    parts = [
+      part
+      for whole in parts
+      if isinstance(whole, dict | list)
+      for part in (whole.values() if isinstance(whole, dict) else whole)
+    ]
+    if not parts:
+      return
+  raise ValueError(_TOO_DEEP)
 
 
 def in_order(file: epath.Path, table: Mapping[str, Any]) -> tuple[str, ...]:

@@ -215,7 +215,12 @@ def _settings_of_words(file: epath.Path) -> dict[str, Any]:
 def _settings(folder: epath.Path) -> dict[str, Any]:
   """What `save` wrote beside a vocabulary; empty for a published one."""
   file = folder / bpe_files.SETTINGS_FILE
-  return bpe_files.read_object(file) if file.exists() else {}
+  found = bpe_files.read_object(file) if file.exists() else {}
+  if not isinstance(found.get('type', ''), str):
+    raise ValueError(
+      f'{file}: type is {str(found["type"])[:60]}, expected {", ".join(_SAVED)}'
+    )
+  return found
 
 
 # --- Larger vocabularies

@@ -48,7 +48,7 @@ def read(folder: epath.Path) -> tuple[dict[str, Any], ...]:
     + ' or '.join(_NAMES[type_] for type_ in types)
     for file, key, found, *types in _parts(config, whole, legacy)
     if type(found) not in types
-  ] or [*_check_around(whole)]
+  ] or [*_check_around(whole), *_check_values(config, whole)]
   if damages:
     raise ValueError(
       f'{folder} has damaged files of a tokenizer:\n  '
@@ -107,7 +107,9 @@ def _parts(
     for i, token in tokens.items():
       key = f'added_tokens_decoder.{i}'
       yield from _token_parts(CONFIG_FILE, key, token)
-      yield CONFIG_FILE, f'{key}, its id', int(i) if i.isdecimal() else i, int
+      # More digits than Python turns into a number are none.
+      number = int(i) if i.isdecimal() and len(i) < 20 else i
+      yield CONFIG_FILE, f'{key}, its id', number, int
   for name, i in legacy.items():
     yield ADDED_FILE, repr(name), i, int
 
@@ -118,6 +120,28 @@ def _token_parts(file: str, key: str, token: Any) -> Iterator[tuple[Any, ...]]:
     yield file, f'{key}.content', token.get('content'), str
     for flag in FLAGS:
       yield file, f'{key}.{flag}', token.get(flag, False), bool
+
+
+def is_length(value: Any) -> bool:
+  """Returns whether a value can be the longest word that is not unknown."""
+  return value is None or (type(value) is int and 0 < value < 2**31)
+
+
+def _check_values(
+  config: Mapping[str, Any], whole: Mapping[str, Any]
+) -> Iterator[str]:
+  """Of what has the right type: numbers out of range, tokens of nothing."""
+  key = 'max_input_chars_per_word'
+  found = (whole.get('model') or {}).get(key)
+  if not is_length(found):
+    yield f'{TOKENIZER_FILE}: model.{key} is {found}, expected 1 to {2**31 - 1}'
+  decoder = config.get('added_tokens_decoder') or {}
+  for file, tokens in (
+    (TOKENIZER_FILE, whole.get('added_tokens') or ()),
+    (CONFIG_FILE, decoder.values()),
+  ):
+    if any(not token['content'] for token in tokens):
+      yield f'{file}: the content of an added token is empty'
 
 
 def _check_around(whole: Mapping[str, Any]) -> Iterator[str]:

@@ -141,20 +141,7 @@ def read(
   """
   ours = folder / bpe_files.SETTINGS_FILE
   if ours.exists():
-    found = bpe_files.read_object(ours)
-    try:
-      added = tuple(AddedToken(**token) for token in found.get('added', ()))
-    except TypeError as error:
-      raise ValueError(
-        f'{ours}: `added` is not what was written there ({error}); copy the '
-        'folder again'
-      ) from None
-    return Settings(
-      found.get('cased'),
-      found.get('strip_accents') if cased is None else None,
-      found.get('max_word_chars'),
-      added,
-    )
+    return _saved(ours, cased)
   strip_accents = None
   config, whole, legacy, special = tokenizer_files.read(folder)
   problems = [*_check_config(kind, config), *_check_whole(kind, whole, pieces)]
@@ -173,6 +160,38 @@ def read(
     )
   max_word_chars = whole.get('model', {}).get('max_input_chars_per_word')
   return Settings(cased, strip_accents, max_word_chars, added)
+
+
+def _saved(file: epath.Path, cased: bool | None) -> Settings:
+  """Returns what `save` wrote; see `read`."""
+  found = bpe_files.read_object(file)
+  for key in ('cased', 'strip_accents'):
+    if type(found.get(key)) not in (bool, type(None)):
+      raise ValueError(
+        f'{file}: {key} is {json.dumps(found[key])[:60]}, expected true, false'
+        ' or null'
+      )
+  max_word_chars = found.get('max_word_chars')
+  if not tokenizer_files.is_length(max_word_chars):
+    raise ValueError(
+      f'{file}: max_word_chars is {json.dumps(max_word_chars)[:60]}, expected 1'
+      f' to {2**31 - 1} or null'
+    )
+  try:
+    added = tuple(AddedToken(**token) for token in found.get('added', ()))
+  except TypeError as error:
+    raise ValueError(
+      f'{file}: `added` is not what was written there ({error}); copy the '
+      'folder again'
+    ) from None
+  if any(not token.content for token in added):
+    raise ValueError(f'{file}: the content of a token in `added` is empty')
+  return Settings(
+    found.get('cased'),
+    found.get('strip_accents') if cased is None else None,
+    max_word_chars,
+    added,
+  )
 
 
 def declared(folder: epath.Path) -> set[str]:

@@ -11,11 +11,13 @@ The index of a (store, length, split) is built once, beside the store, and
 memory-mapped: a restart scans nothing.
 """
 
+import contextlib
 import dataclasses
 import errno
 import json
 import os
 import pathlib
+import stat
 import tempfile
 from collections.abc import Iterator
 
@@ -65,8 +67,8 @@ def window_width(length: int) -> int:
 def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
   """Opens the index, after building it where it is missing.
 
-  It is kept in the store's folder, or in the system's temporary folder when
-  that is read-only. Several processes may ask at once.
+  It is kept in the store's folder, or in a folder of the user's in the system's
+  temporary folder when that is read-only. Several processes may ask at once.
 
   Args:
     store: an open token store.
@@ -74,6 +76,7 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
     held_out: the windows of held-out documents, else of all others.
 
   Raises:
+    PermissionError: if that folder is writable for others.
     ValueError: if `length` is too small, or the split has no window or only
       one document (a pair's second text comes from another one).
   """
@@ -100,8 +103,9 @@ def _ensure(
   store: corpus.Store, length: int, held_out: bool, name: str
 ) -> pathlib.Path:
   """Returns the folder of an index that stands."""
-  cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-{os.getuid()}'
-  for parent in (pathlib.Path(store.folder), cache):
+  beside = pathlib.Path(store.folder)
+  for parent in (beside, None):
+    parent = parent or _own_cache()
     target = parent / name
     if target.exists():
       return target
@@ -113,9 +117,34 @@ def _ensure(
       return target
     except OSError as error:
       read_only = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-      if parent == cache or not read_only:
+      if parent != beside or not read_only:
         raise
   raise AssertionError('unreachable')
+
+
+def _own_cache() -> pathlib.Path:
+  """Returns a folder in the temporary one that nobody else writes into.
+
+  Its name is known to everybody, who may make it first.
+
+  Raises:
+    PermissionError: if it is not the user's own.
+  """
+  cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-indexes-{os.getuid()}'
+  cache.parent.mkdir(parents=True, exist_ok=True)
+  with contextlib.suppress(FileExistsError):
+    cache.mkdir(mode=0o700)
+  found = cache.lstat()  # of a link, not of the folder that it names
+  mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+  if not mine or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    raise PermissionError(
+      errno.EPERM,
+      f'{cache} would keep the window index of a read-only store, and is'
+      f' {stat.filemode(found.st_mode)} of user {found.st_uid}, expected a'
+      f' folder that user {os.getuid()} alone writes into: remove it, or set'
+      ' TMPDIR to a folder of your own',
+    )
+  return cache
 
 
 def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:

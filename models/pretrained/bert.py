@@ -95,7 +95,7 @@ TENSORFLOW_PLACES = ('bert/', 'cls/', 'output_')
 FIELDS = {
   'vocab_size': ('vocab_size', 'a count'),
   'hidden_size': ('embed_dim', 'a count'),
-  'num_hidden_layers': ('num_layers', 'a count'),
+  'num_hidden_layers': ('num_layers', 'a count of layers'),
   'num_attention_heads': ('num_heads', 'a count'),
   'intermediate_size': ('mlp_dim', 'a count'),
   'max_position_embeddings': ('max_length', 'a count'),

@@ -6,28 +6,43 @@ from typing import Any
 
 from etils import epath
 
+MAX_DEPTH = 50
+_TOO_DEEP = f'more than {MAX_DEPTH} lists and objects inside one another'
+# Of layers, each of which takes time before its arrays are looked for.
+MAX_LAYERS = 1000
 
-def _is_count(value: Any) -> bool:
-  return type(value) is int and value > 0
+
+def is_count(value: Any) -> bool:
+  """Returns whether a value is a size that an array may have."""
+  return type(value) is int and 0 < value < 2**31
 
 
 def _is_number(value: Any) -> bool:
-  return type(value) in (int, float)
+  # Not 1e999, which is infinite here; no whole number beyond a float.
+  return type(value) in (int, float) and abs(value) < 1e30
 
 
 def _are_pairs(value: Any) -> bool:
-  return isinstance(value, list | tuple) and all(
-    isinstance(pair, list | tuple)
-    and len(pair) == 2
-    and all(map(_is_count, pair))
-    for pair in value
+  return (
+    isinstance(value, list | tuple)
+    and len(value) <= MAX_LAYERS
+    and all(
+      isinstance(pair, list | tuple)
+      and len(pair) == 2
+      and all(map(is_count, pair))
+      for pair in value
+    )
   )
 
 
 # What a value must be, in words -> whether it is.
 KINDS: dict[str, Callable[[Any], bool]] = {
-  'a count': _is_count,
-  'a count or nothing': lambda value: value in (0, None) or _is_count(value),
+  'a count': is_count,
+  'a count of layers': lambda value: is_count(value) and value <= MAX_LAYERS,
+  'a count of layers or nothing': lambda value: (
+    value in (0, None) or (is_count(value) and value <= MAX_LAYERS)
+  ),
+  'a count or nothing': lambda value: value in (0, None) or is_count(value),
   'true or false': lambda value: type(value) is bool,
   'a positive number or nothing': lambda value: (
     value is None or (_is_number(value) and value > 0)
@@ -52,15 +67,37 @@ def read(file: epath.Path, kind: type = dict) -> Any:
   Raises:
     ValueError: if it is damaged, or holds something else.
   """
+
+  def refuse(constant: str) -> None:
+    raise ValueError(f'{constant} is no number of JSON')
+
   try:
-    found = json.loads(file.read_bytes())
+    found = json.loads(file.read_bytes(), parse_constant=refuse)
+    _check_depth(found)
   except ValueError as error:
     raise ValueError(f'{file}: {error}') from error
+  except RecursionError:
+    raise ValueError(f'{file}: {_TOO_DEEP}') from None
   if not isinstance(found, kind):
     raise ValueError(
       f'{file} holds a {type(found).__name__}, expected a {kind.__name__}'
     )
   return found
+
+
+def _check_depth(value: Any) -> None:
+  """Refuses what cannot be written out again in a message."""
+  parts = [value]
+  for _ in range(MAX_DEPTH):
+    parts = [
+      part
+      for whole in parts
+      if isinstance(whole, dict | list)
+      for part in (whole.values() if isinstance(whole, dict) else whole)
+    ]
+    if not parts:
+      return
+  raise ValueError(_TOO_DEEP)
 
 
 def look_up(config: Any, key: str) -> Any:

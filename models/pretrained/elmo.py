@@ -27,7 +27,7 @@ WEIGHTS_FILE = 'lm_weights.hdf5'
 
 # Option -> our field, and what it must be.
 LSTM_OPTIONS = {
-  'lstm.n_layers': ('num_layers', 'a count'),
+  'lstm.n_layers': ('num_layers', 'a count of layers'),
   'lstm.dim': ('lstm_dim', 'a count'),
   'lstm.projection_dim': ('projection_dim', 'a count'),
   'lstm.use_skip_connections': ('use_skip_connections', 'true or false'),
@@ -37,7 +37,7 @@ LSTM_OPTIONS = {
 CHARACTER_OPTIONS = {
   'char_cnn.embedding.dim': ('char_embed_dim', 'a count'),
   'char_cnn.filters': ('filters', 'pairs of a width and a count'),
-  'char_cnn.n_highway': ('num_highway', 'a count or nothing'),
+  'char_cnn.n_highway': ('num_highway', 'a count of layers or nothing'),
   'char_cnn.max_characters_per_token': ('max_characters', 'a count'),
 }
 # What the released program may be told, and all that ours does of it; the

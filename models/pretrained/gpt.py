@@ -71,7 +71,7 @@ ARCHITECTURES = {'gpt': 'OpenAIGPTLMHeadModel', 'gpt2': 'GPT2LMHeadModel'}
 # Their sizes -> our fields, and what they must be.
 FIELDS = {
   'vocab_size': ('vocab_size', 'a count'),
-  'n_layer': ('num_layers', 'a count'),
+  'n_layer': ('num_layers', 'a count of layers'),
   'n_embd': ('embed_dim', 'a count'),
   'n_head': ('num_heads', 'a count'),
   'n_inner': ('mlp_dim', 'a count or nothing'),
@@ -86,7 +86,7 @@ FIELDS = {
 # The same of GPT-2's release.
 HPARAMS = {
   'n_vocab': ('vocab_size', 'a count'),
-  'n_layer': ('num_layers', 'a count'),
+  'n_layer': ('num_layers', 'a count of layers'),
   'n_embd': ('embed_dim', 'a count'),
   'n_head': ('num_heads', 'a count'),
   'n_ctx': ('max_length', 'a count'),

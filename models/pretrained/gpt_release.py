@@ -53,7 +53,9 @@ def open_folder(folder: epath.Path) -> Published:
     num_layers < 1
     or len(names) != len(shapes)
     or not all(
-      isinstance(shape, list) and shape and all(type(n) is int for n in shape)
+      isinstance(shape, list)
+      and shape
+      and all(map(config_files.is_count, shape))
       for shape in shapes
     )
   ):
@@ -61,13 +63,13 @@ def open_folder(folder: epath.Path) -> Published:
       f'{folder / SHAPES_FILE} is no list of the shapes of positions, tokens'
       f' and {len(LAYER)} arrays of each layer'
     )
-  entries = _entries(folder, dict(zip(names, shapes, strict=True)))
+  arrays = entries(folder, dict(zip(names, shapes, strict=True)))
   width = shapes[0][-1]
   sizes = {
     'vocab_size': shapes[1][0],
     'n_layer': num_layers,
     'n_embd': width,
-    'n_inner': entries['model/h0/mlp/c_fc/b'].shape[0],
+    'n_inner': arrays['model/h0/mlp/c_fc/b'].shape[0],
     'n_positions': shapes[0][0],
   }
   heads, notes, problems = _heads(folder, sizes)
@@ -75,7 +77,7 @@ def open_folder(folder: epath.Path) -> Published:
     Published(folder, 'OpenAI', 'gpt', notes=notes),
     sizes | heads,
     gpt.FIELDS,
-    entries,
+    arrays,
     problems,
   )
 
@@ -117,7 +119,7 @@ def _heads(
   return {'n_head': hparams.get('n_head')}, {}, problems
 
 
-def _entries(
+def entries(
   folder: epath.Path, shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Entry]:
   """Returns name -> entry of arrays that lie in params_0.npy and so on.
@@ -143,14 +145,7 @@ def _entries(
       f'{folder} has {len(found)} files params_0.npy and so on, expected'
       f' {len(files)} or more: it lacks {", ".join(missing)}'
     )
-  parts = []
-  for file in files:
-    try:
-      parts.append(np.load(weight_files.local(file), mmap_mode='r').reshape(-1))
-    except (ValueError, OSError, EOFError) as error:
-      raise ValueError(
-        f'{file} is damaged or no NumPy file, copy it again: {error}'
-      ) from error
+  parts = [_open_npy(file) for file in files]
   begins = [0, *itertools.accumulate(len(part) for part in parts)]
   sizes = [math.prod(shape) for shape in shapes.values()]
   if sum(sizes) != begins[-1]:
@@ -178,3 +173,18 @@ def _entries(
     )
     for i, (name, shape) in enumerate(shapes.items())
   }
+
+
+def _open_npy(file: epath.Path) -> np.ndarray:
+  """Returns the numbers of a file in one row, none of them read yet."""
+  try:
+    found = np.lib.format.open_memmap(weight_files.local(file), mode='r')
+  # Its header is an expression of Python's, which fails in any way; the
+  # innermost ones, of too many brackets, as lack of memory.
+  except Exception as error:
+    raise ValueError(
+      f'{file} is damaged or no NumPy file, copy it again: {error}'
+    ) from error
+  if found.dtype.kind != 'f':
+    raise ValueError(f'{file} holds {found.dtype}, expected float32')
+  return found.reshape(-1)

@@ -1,96 +1,52 @@
 """PyTorch's files of weights, without PyTorch, and without running anything.
 
-They are pickles, which can name any function of Python to be called. Those of
-plain weights name five or so: here these have stand-ins, and any other name is
-refused. `torch.save` writes a zip archive since 2020; before, one pickle after
-the other and then the numbers.
+`torch.save` writes a zip archive since 2020; before, one pickle after the other
+and then the numbers. Sizes that a file tells are checked against the file
+before memory is made for them.
 """
 
-import collections
+import functools
+import io
+import math
 import pickle
 import struct
 import zipfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from etils import epath
 
+from models.pretrained.plain_pickle import (
+  MAX_BYTES,
+  Refused,
+  Tensor,
+  Unpickler,
+)
 from models.pretrained.strict import Entry
 
 # What an old file begins with, pickled (torch/serialization.py).
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-DTYPES = {
-  'DoubleStorage': 'float64',
-  'FloatStorage': 'float32',
-  'HalfStorage': 'float16',
-  'BFloat16Storage': 'bfloat16',
-  'LongStorage': 'int64',
-  'IntStorage': 'int32',
-  'ShortStorage': 'int16',
-  'CharStorage': 'int8',
-  'ByteStorage': 'uint8',
-  'BoolStorage': 'bool',
-}
+ENCRYPTED = 1  # a flag of a zip archive's member
 
 
-class _Storage(NamedTuple):
-  """Numbers in a row, somewhere in the file."""
+class _Place(NamedTuple):
+  """Where bytes lie in a file."""
 
-  key: str
-  dtype: np.dtype
+  begin: int
   size: int
 
 
-class _Tensor(NamedTuple):
-  """What a file tells of an array; strides and offset count numbers."""
+class _File(io.BufferedReader):
+  """A file that is never read in more than `MAX_BYTES` at once.
 
-  storage: _Storage
-  offset: int
-  shape: tuple[int, ...]
-  strides: tuple[int, ...]
+  The readers of zip archives ask for as much as a file says.
+  """
 
-
-class _Refused(Exception):
-  """A file names what plain weights do not need."""
-
-
-def _rebuild_tensor(
-  storage: _Storage, offset: int, shape: tuple, strides: tuple, *_: Any
-) -> _Tensor:
-  sizes = (offset, *shape, *strides)
-  if not (
-    isinstance(storage, _Storage)
-    and len(shape) == len(strides)
-    and all(type(size) is int and size >= 0 for size in sizes)
-  ):
-    raise ValueError(f'no shape and strides of an array: {sizes}')
-  return _Tensor(storage, offset, tuple(shape), tuple(strides))
-
-
-# All that a pickle may name -> what it gets. A storage's class is its dtype's
-# name only: strings cannot be called or changed.
-ADMITTED = {
-  'collections.OrderedDict': collections.OrderedDict,
-  'torch._utils._rebuild_tensor_v2': _rebuild_tensor,
-  'torch._utils._rebuild_parameter': lambda data, *_: data,
-} | {f'torch.{name}': dtype for name, dtype in DTYPES.items()}
-
-
-class _Unpickler(pickle.Unpickler):
-  """Reads what `ADMITTED` and plain values make up."""
-
-  def find_class(self, module: str, name: str) -> Any:
-    if f'{module}.{name}' not in ADMITTED:
-      raise _Refused(f'{module}.{name}')
-    return ADMITTED[f'{module}.{name}']
-
-  def persistent_load(self, pid: Any) -> _Storage:
-    kind, dtype, key, _, size, *view = pid
-    if kind != 'storage' or any(part is not None for part in view):
-      raise _Refused(f'a {kind} that is part of another')
-    return _Storage(str(key), jnp.dtype(dtype), int(size))
+  def read(self, size: int | None = -1) -> bytes:
+    if size is not None and size > MAX_BYTES:
+      raise ValueError(f'a part of {size:,} bytes, at most {MAX_BYTES:,} known')
+    return super().read(size)
 
 
 def entries(file: epath.Path) -> dict[str, Entry]:
@@ -103,22 +59,24 @@ def entries(file: epath.Path) -> dict[str, Entry]:
     ValueError: if it is damaged, or holds more than names and arrays.
   """
   try:
-    with file.open('rb') as data:
+    with _File(io.FileIO(file)) as data:
+      end = data.seek(0, 2)
       if zipfile.is_zipfile(data):
-        state, offsets = _read_archive(data)
+        state, places = _read_archive(data)
       else:
-        state, offsets = _read_old(data)
-      return dict(_entries(file, state, offsets, data.seek(0, 2)))
-  except _Refused as error:
+        state, places = _read_old(data, end)
+      return dict(_entries(file, state, places, end))
+  except Refused as error:
     raise ValueError(
-      f'{file} is no plain file of weights, and is not opened: it would run'
+      f'{file} is no plain file of weights, and is not opened: it would'
       f' {error}. If you trust it, open it with PyTorch and save its'
       ' state_dict() alone, best as model.safetensors'
     ) from error
-  # A damaged pickle raises about anything.
+  # A damaged pickle or archive raises about anything.
   except (
     *(pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError),
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
+    *(NotImplementedError, AssertionError),
   ) as error:
     raise ValueError(
       f'{file} is damaged or no state dict of PyTorch, copy it again: {error}'
@@ -126,14 +84,14 @@ def entries(file: epath.Path) -> dict[str, Entry]:
 
 
 def _entries(
-  file: epath.Path, state: Any, offsets: dict[str, int], end: int
+  file: epath.Path, state: Any, places: dict[str, _Place], end: int
 ) -> Iterator[tuple[str, Entry]]:
   """Yields names and entries of a state dict.
 
   Args:
     file: the file.
     state: what its pickle holds.
-    offsets: key of a storage -> where its numbers begin.
+    places: key of a storage -> where its numbers lie.
     end: the file's length.
 
   Raises:
@@ -141,92 +99,126 @@ def _entries(
   """
   if not isinstance(state, dict):
     raise ValueError(f'it holds a {type(state).__name__}, no names and arrays')
-  others = [name for name in state if not isinstance(state[name], _Tensor)]
+  others = [name for name in state if not isinstance(state[name], Tensor)]
   if others:
+    named = ', '.join(str(name)[:80] for name in others[:5])
     raise ValueError(
-      f'{", ".join(map(str, others[:5]))} are no arrays: of a whole training,'
+      f'{named} are no arrays: of a whole training,'
       ' save the state_dict() of the model alone'
     )
   for name, tensor in state.items():
-    storage = tensor.storage
-    start = offsets[storage.key]
-    last = sum(
-      (n - 1) * k for n, k in zip(tensor.shape, tensor.strides, strict=True)
-    )
-    if (
-      0 not in tensor.shape and tensor.offset + last >= storage.size
-    ) or start + storage.size * storage.dtype.itemsize > end:
-      raise ValueError(f'{name} goes beyond its end')
-
-    def read(tensor: _Tensor = tensor, start: int = start) -> np.ndarray:
-      if 0 in tensor.shape:
-        return np.zeros(tensor.shape, tensor.storage.dtype)
-      numbers = np.memmap(
-        file, tensor.storage.dtype, 'r', start, (tensor.storage.size,)
-      )
-      return np.lib.stride_tricks.as_strided(
-        numbers[tensor.offset :],
+    storage, short = tensor.storage, str(name)[:80]
+    if storage.key not in places:
+      raise ValueError(f'the numbers of {short} are not in it')
+    begin, size = places[storage.key]
+    if storage.size * storage.dtype.itemsize > size or begin + size > end:
+      raise ValueError(f'{short} goes beyond its end')
+    # An axis can stand for one number, again and again: a few bytes for any
+    # memory that the array then takes.
+    if math.prod(n or 1 for n in tensor.shape) > end:
+      raise ValueError(f'{short} has more numbers than the file has bytes')
+    yield (
+      name,
+      Entry(
         tensor.shape,
-        [k * numbers.itemsize for k in tensor.strides],
-        writeable=False,
-      )
+        storage.dtype,
+        functools.partial(_read, file, tensor, begin),
+      ),
+    )
 
-    yield name, Entry(tensor.shape, storage.dtype, read)
+
+def _read(file: epath.Path, tensor: Tensor, begin: int) -> np.ndarray:
+  """Returns an array, which lies in the file."""
+  if 0 in tensor.shape:
+    return np.zeros(tensor.shape, tensor.storage.dtype)
+  numbers = np.memmap(
+    file, tensor.storage.dtype, 'r', begin, (tensor.storage.size,)
+  )
+  return np.lib.stride_tricks.as_strided(
+    numbers[tensor.offset :],
+    tensor.shape,
+    [k * numbers.itemsize for k in tensor.strides],
+    writeable=False,
+  )
 
 
-def _read_archive(data: BinaryIO) -> tuple[Any, dict[str, int]]:
-  """Returns what a zip archive's pickle holds, and where its numbers begin."""
+def _read_archive(data: BinaryIO) -> tuple[Any, dict[str, _Place]]:
+  """Returns what a zip archive's pickle holds, and where its numbers lie."""
   with zipfile.ZipFile(data) as archive:
-    infos = {info.filename: info for info in archive.infolist()}
-    pickles = [name for name in infos if name.endswith('/data.pkl')]
+    places = _places(data, archive)
+    pickles = [name for name in places if name.endswith('/data.pkl')]
     if len(pickles) != 1:
       raise ValueError(f'{len(pickles)} data.pkl in the archive, expected one')
     root = pickles[0].removesuffix('data.pkl')
-    if f'{root}byteorder' in infos:
+    for name in pickles[0], f'{root}byteorder':
+      if name in places and places[name].size > MAX_BYTES:
+        raise ValueError(
+          f'{name} has {places[name].size:,} bytes, expected {MAX_BYTES:,} at'
+          ' most'
+        )
+    if f'{root}byteorder' in places:
       _check_order(archive.read(f'{root}byteorder') == b'little')
-    with archive.open(pickles[0]) as opened:
-      state = _Unpickler(opened).load()
-  offsets = {}
-  for name, info in infos.items():
-    if info.compress_type != zipfile.ZIP_STORED:
+    state = Unpickler(io.BytesIO(archive.read(pickles[0]))).load()
+  folder = f'{root}data/'
+  return state, {
+    name.removeprefix(folder): place
+    for name, place in places.items()
+    if name.startswith(folder)
+  }
+
+
+def _places(data: BinaryIO, archive: zipfile.ZipFile) -> dict[str, _Place]:
+  """Returns where the members of an archive lie, none of them read.
+
+  Raises:
+    ValueError: if one is not simply there, as `torch.save` writes it.
+  """
+  places: dict[str, _Place] = {}
+  free = 0  # where the members before end
+  for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+    name = info.filename[:80]
+    if info.filename in places:
+      raise ValueError(f'{name} is in the archive twice')
+    if info.flag_bits & ENCRYPTED:
+      raise ValueError(f'{name} is encrypted, which torch.save never does')
+    if (
+      info.compress_type != zipfile.ZIP_STORED
+      or info.compress_size != info.file_size
+    ):
       raise ValueError(f'{name} is compressed, which torch.save never does')
+    if info.header_offset < free:
+      raise ValueError(f'{name} overlaps another member of the archive')
     # The name and what follows stand between its header, 30 bytes, and it.
     data.seek(info.header_offset + 26)
-    lengths = struct.unpack('<HH', data.read(4))
-    begin = info.header_offset + 30 + sum(lengths)
-    offsets[name.removeprefix(f'{root}data/')] = begin
-  return state, offsets
+    begin = info.header_offset + 30 + sum(struct.unpack('<HH', data.read(4)))
+    free = begin + info.file_size
+    if free > archive.start_dir:
+      raise ValueError(f'{name} goes beyond the end of the archive')
+    places[info.filename] = _Place(begin, info.file_size)
+  return places
 
 
-def _read_old(data: BinaryIO) -> tuple[Any, dict[str, int]]:
-  """Returns what the pickles of an old file hold, and where numbers begin."""
+def _read_old(data: BinaryIO, end: int) -> tuple[Any, dict[str, _Place]]:
+  """Returns what the pickles of an old file hold, and where numbers lie."""
   data.seek(0)
-  if [_Unpickler(data).load() for _ in range(2)] != [MAGIC, PROTOCOL]:
+  if [Unpickler(data).load() for _ in range(2)] != [MAGIC, PROTOCOL]:
     raise ValueError('it begins as neither of the formats of torch.save does')
-  _check_order(_Unpickler(data).load()['little_endian'])
-  unpickler = _OldUnpickler(data)
-  state = unpickler.load()
-  offsets = {}
-  for key in _Unpickler(data).load():
+  _check_order(Unpickler(data).load()['little_endian'])
+  unpickler = Unpickler(data)
+  state, keys = unpickler.load(), Unpickler(data).load()
+  if type(keys) is not list or not all(type(key) is str for key in keys):
+    raise ValueError('no list of the keys of its storages')
+  places = {}
+  for key in keys:
     (size,) = struct.unpack('<q', data.read(8))
-    storage = unpickler.storages[str(key)]
+    storage = unpickler.storages[key]
     if size != storage.size:
-      raise ValueError(f'a row of {size} numbers, expected {storage.size}')
-    offsets[storage.key] = data.tell()
-    data.seek(size * storage.dtype.itemsize, 1)
-  return state, offsets
-
-
-class _OldUnpickler(_Unpickler):
-  """Remembers the storages, which lie behind the pickles, one by one."""
-
-  def __init__(self, data: BinaryIO):
-    super().__init__(data)
-    self.storages: dict[str, _Storage] = {}
-
-  def persistent_load(self, pid: Any) -> _Storage:
-    storage = super().persistent_load(pid)
-    return self.storages.setdefault(storage.key, storage)
+      raise ValueError(f'a row of {size:,} numbers, expected {storage.size:,}')
+    places[key] = _Place(data.tell(), size * storage.dtype.itemsize)
+    if sum(places[key]) > end:
+      raise ValueError(f'a row of {size:,} numbers goes beyond its end')
+    data.seek(sum(places[key]))
+  return state, places
 
 
 def _check_order(little: bool) -> None:

@@ -8,20 +8,22 @@ import atexit
 import contextlib
 import functools
 import hashlib
-import math
 import re
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 
-import h5py
 import jax.numpy as jnp
 import numpy as np
 import safetensors
 from etils import epath
 
-from models.pretrained import config_files, torch_pickle
+from models.pretrained import (
+  config_files,
+  hdf5_file,
+  tensorflow_file,
+  torch_pickle,
+)
 from models.pretrained.strict import Entry
 
 # Their names of what numbers are made of -> NumPy's.
@@ -111,35 +113,10 @@ def from_hdf5(file: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of all data sets of an HDF5 file.
 
   Raises:
-    ValueError: if it is damaged, or no such file.
+    ValueError: if it is damaged, no such file, or holds more than names and
+      arrays of numbers.
   """
-  entries = {}
-
-  def read(name: str) -> np.ndarray:
-    with _open_hdf5(file) as opened:
-      return opened[name][()]
-
-  def add(name: str, node: h5py.Dataset | h5py.Group) -> None:
-    if isinstance(node, h5py.Dataset):
-      entries[name] = Entry(
-        node.shape, node.dtype, functools.partial(read, name)
-      )
-
-  with _open_hdf5(file) as opened:
-    opened.visititems(add)
-  return entries
-
-
-@contextlib.contextmanager
-def _open_hdf5(file: epath.Path) -> Iterator[h5py.File]:
-  try:
-    with local(file).open('rb') as data, h5py.File(data, 'r') as opened:
-      yield opened
-  # It raises each of these, depending on where a file ends.
-  except (OSError, RuntimeError, KeyError, ValueError) as error:
-    raise ValueError(
-      f'{file} is damaged or no HDF5 file, copy it again: {error}'
-    ) from error
+  return hdf5_file.entries(local(file))
 
 
 def tensorflow_index(folder: epath.Path) -> epath.Path | None:
@@ -148,21 +125,7 @@ def tensorflow_index(folder: epath.Path) -> epath.Path | None:
   Raises:
     ValueError: if there are several, and no file `checkpoint` names one.
   """
-  found = sorted(folder.glob('*.ckpt*.index'))
-  if len(found) < 2:
-    return found[0] if found else None
-  names = [file.name for file in found]
-  state = folder / 'checkpoint'
-  if state.exists():
-    named = re.search(
-      r'^model_checkpoint_path: "(?:.*/)?(.*)"', state.read_text(), re.M
-    )
-    if named and f'{named[1]}.index' in names:
-      return folder / f'{named[1]}.index'
-  raise ValueError(
-    f'{folder} has several checkpoints, and no file named checkpoint that tells'
-    f' which one: leave one of {", ".join(names)} with its data'
-  )
+  return tensorflow_file.index_of(folder)
 
 
 def from_tensorflow(index: epath.Path) -> dict[str, Entry]:
@@ -175,52 +138,8 @@ def from_tensorflow(index: epath.Path) -> dict[str, Entry]:
     FileNotFoundError: if data are missing; then all that are.
     ValueError: if a file is damaged.
   """
-  import tensorflow as tf
-
-  prefix = index.name.removesuffix('.index')
-  parts = sorted(index.parent.glob(f'{prefix}.data-?????-of-?????'))
-  count = int(parts[0].name[-5:]) if parts else 1
-  expected = [f'{prefix}.data-{i:05}-of-{count:05}' for i in range(count)]
-  names = [part.name for part in parts]
-  missing = [name for name in expected if name not in names]
-  if missing:
-    raise FileNotFoundError(
-      f'{index} has no data beside it, missing: {", ".join(missing)}'
-    )
-  for part in parts:
-    local(part)
-
-  @contextlib.contextmanager
-  def named() -> Iterator[None]:
-    try:
-      yield
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-      raise ValueError(
-        f'{index} or {", ".join(names)} is damaged, copy them again: {error}'
-      ) from error
-
-  with named():
-    reader = tf.train.load_checkpoint(str(local(index)).removesuffix('.index'))
-    dtypes = reader.get_variable_to_dtype_map()
-    shapes = reader.get_variable_to_shape_map()
-    total = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
-    found = sum(part.stat().length for part in parts)
-    if found < total:
-      raise ValueError(f'{found:,} bytes of data, expected {total:,}')
-  lock = threading.Lock()  # the reader is for one thread at a time
-
-  def read(name: str) -> np.ndarray:
-    with lock, named():
-      return reader.get_tensor(name)
-
-  return {
-    name: Entry(
-      tuple(shapes[name]),
-      np.dtype(dtypes[name].as_numpy_dtype),
-      functools.partial(read, name),
-    )
-    for name in sorted(shapes)
-  }
+  parts = [local(part) for part in tensorflow_file.parts_of(index)]
+  return tensorflow_file.entries(local(index), parts)
 
 
 # What Hugging Face's folders may hold, the better first.

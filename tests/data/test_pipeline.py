@@ -1,5 +1,6 @@
 """Windows, their order, host batches and what runs them ahead."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -146,11 +147,12 @@ def test_failed_build_leaves_nothing(tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
 
 
-def test_read_only_store(tmp_path, monkeypatch):
+@pytest.fixture
+def read_only(tmp_path, monkeypatch):
+  """(a store that cannot be written into, the temporary folder)."""
   store = make_store(tmp_path / 'store', draw_sizes(1, 20))
-  monkeypatch.setattr(
-    windows.tempfile, 'gettempdir', lambda: str(tmp_path / 'temporary')
-  )
+  temporary = tmp_path / 'temporary'
+  monkeypatch.setattr(windows.tempfile, 'gettempdir', lambda: str(temporary))
   exclusive = corpus.exclusive
 
   def refuse(target):
@@ -159,9 +161,51 @@ def test_read_only_store(tmp_path, monkeypatch):
     return exclusive(target)
 
   monkeypatch.setattr(corpus, 'exclusive', refuse)
+  return store, temporary
+
+
+def test_read_only_store(read_only):
+  store, temporary = read_only
   pairs.Examples(store, LENGTH, held_out=False)
   assert not store.folder.exists()
-  assert len(list((tmp_path / 'temporary').glob('*/windows-*'))) == 1
+  (folder,) = temporary.iterdir()
+  assert folder.stat().st_mode & 0o777 == 0o700
+  (index,) = folder.glob('windows-*')
+  made = index.stat().st_mtime_ns
+  folder.chmod(0o755)
+  pairs.Examples(store, LENGTH, held_out=False)
+  assert index.stat().st_mtime_ns == made
+
+
+def test_index_of_somebody_else_is_not_used(read_only, monkeypatch):
+  store, temporary = read_only
+  theirs = temporary / 'theirs'
+  folder = temporary / f'sesame-indexes-{os.getuid()}'
+  pairs.Examples(store, LENGTH, held_out=False)
+  folder.rename(theirs)
+
+  def refused():
+    with pytest.raises(PermissionError, match=f'{folder} .*remove it'):
+      pairs.Examples(store, LENGTH, held_out=False)
+
+  folder.symlink_to(theirs)
+  refused()
+  folder.unlink()
+  folder.touch()
+  refused()
+  folder.unlink()
+  theirs.rename(folder)
+  for mode in (0o777, 0o770):
+    folder.chmod(mode)
+    refused()
+  folder.chmod(0o700)
+  pairs.Examples(store, LENGTH, held_out=False)
+  # Of another user: the same name, as its number is not ours.
+  number = os.getuid()
+  monkeypatch.setattr(windows.os, 'getuid', lambda: number + 1)
+  folder.rename(temporary / f'sesame-indexes-{number + 1}')
+  folder = temporary / f'sesame-indexes-{number + 1}'
+  refused()
 
 
 def test_bad_splits(tmp_path):

@@ -218,7 +218,7 @@ def test_gpt2_of_tensorflow(save_checkpoint, tmp_path):
   published_cases.assert_same(opened.load(), params)
   file.write_text(json.dumps(hparams | {'n_head': 0, 'n_layer': None}))
   assert published.open_folder(tmp_path).problems == (
-    'n_layer is missing, expected a count',
+    'n_layer is missing, expected a count of layers',
     'n_head is 0, expected a count',
   )
   (tmp_path / 'model.ckpt.index').unlink()
@@ -378,6 +378,49 @@ def test_arrays_of_pytorch_that_share_numbers(torch, archive, tmp_path):
     np.testing.assert_array_equal(
       array.astype(np.float64), tensor.double().numpy()
     )
+
+
+@pytest.mark.parametrize('protocol', [2, 3, 4, 5])
+@pytest.mark.parametrize('archive', [True, False], ids=['zip', 'old'])
+def test_state_dicts_of_pytorch(torch, archive, protocol, tmp_path):
+  """Of modules: with `_metadata`, tied, Parameters, and with a view."""
+  model = torch.nn.Sequential(
+    torch.nn.Embedding(5, 3), torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5)
+  ).half()
+  model[1].weight = model[0].weight
+  state = model.state_dict(keep_vars=True)
+  assert state._metadata
+  state['first'] = state['0.weight'][0]
+  state['ones'] = torch.ones(1).expand(3, 7)
+  file = epath.Path(tmp_path) / 'x.bin'
+  torch.save(
+    *(state, file),
+    _use_new_zipfile_serialization=archive,
+    pickle_protocol=protocol,
+  )
+  entries = weight_files.HUGGING_FACE['pytorch_model.bin'](file)
+  assert list(entries) == list(state)
+  for name, tensor in state.items():
+    np.testing.assert_array_equal(entries[name].read(), tensor.detach().numpy())
+
+
+def test_state_dicts_of_python_2(tmp_path):
+  """Bytes for names, and an OrderedDict from a list of pairs."""
+  head = [0x1950A86A20F9469CFC6C, 1001, {'little_endian': True}]
+  file = epath.Path(tmp_path) / 'x.bin'
+  file.write_bytes(
+    b''.join(pickle.dumps(part, 2) for part in head)
+    + b'\x80\x02ccollections\nOrderedDict\nq\0]q\1(]q\2(U\1xq\3'
+    + b'ctorch._utils\n_rebuild_tensor_v2\nq\4((U\7storageq\5'
+    + b'ctorch\nFloatStorage\nq\6U\x0a9876543210q\7U\3cpuq\x08K\2NtQ'
+    + b'K\0K\2\x85K\1\x85\x89h\0]\x85RtRee\x85R}(U\t_metadataq\x0a'
+    + b'h\0]\x85Rub.'
+    + b'\x80\x02]q\0U\x0a9876543210q\1a.'
+    + np.array([2], '<i8').tobytes()
+    + np.array([3, 5], '<f4').tobytes()
+  )
+  entries = weight_files.HUGGING_FACE['pytorch_model.bin'](file)
+  np.testing.assert_array_equal(entries['x'].read(), np.float32([3, 5]))
 
 
 # Which folders are of which kind

@@ -1,0 +1,114 @@
+"""HDF5 files of weights: arrays of numbers that lie in the file itself.
+
+The format has more: parts of other files under names of its own, and sizes
+without numbers. None of it is needed for weights, and it is refused before any
+array is read.
+"""
+
+import contextlib
+import functools
+import math
+import os
+from collections.abc import Iterator
+
+import h5py
+import numpy as np
+from etils import epath
+
+from models.pretrained.strict import Entry
+
+# Bytes of arrays to bytes of the file. Compressed weights save a tenth.
+MAX_EXPANSION = 4
+
+
+class _Refused(Exception):
+  """What a file holds that plain weights do not need."""
+
+
+def entries(file: epath.Path) -> dict[str, Entry]:
+  """Returns name -> entry of all data sets of an HDF5 file.
+
+  Args:
+    file: local.
+
+  Raises:
+    ValueError: if it is damaged, no such file, or holds more than names and
+      arrays of numbers.
+  """
+  found = {}
+  with _open(file) as opened:
+    room = MAX_EXPANSION * os.path.getsize(file)
+    for name, dataset in _datasets(opened):
+      shape, dtype = _check(name, dataset)
+      room -= dtype.itemsize * max(
+        map(math.prod, (shape, dataset.chunks or ()))
+      )
+      if room < 0:
+        raise _Refused(
+          f'{name[:80]} is {_cut(shape)}, more numbers than the file can hold'
+        )
+      found[name] = Entry(shape, dtype, functools.partial(_read, file, name))
+  return found
+
+
+def _datasets(opened: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
+  """Yields the data sets of a file and their paths."""
+  groups = [('', opened['/'])]
+  seen = set()  # a group may be in itself
+  while groups:
+    prefix, group = groups.pop()
+    for part in group:
+      name = prefix + part
+      link = group.get(part, getlink=True)
+      if not isinstance(link, h5py.HardLink):
+        raise _Refused(f'{name[:80]} is a link to something else')
+      node = group[part]
+      place = h5py.h5o.get_info(node.id).addr
+      if place in seen:
+        continue
+      seen.add(place)
+      if isinstance(node, h5py.Group):
+        groups.append((f'{name}/', node))
+      elif isinstance(node, h5py.Dataset):
+        yield name, node
+
+
+def _check(
+  name: str, dataset: h5py.Dataset
+) -> tuple[tuple[int, ...], np.dtype]:
+  """Returns shape and dtype of an array that lies in the file."""
+  name = name[:80]
+  settings = dataset.id.get_create_plist()
+  if dataset.is_virtual or settings.get_external_count():
+    raise _Refused(f'the numbers of {name} are in another file')
+  if dataset.dtype.kind not in 'fiub':
+    raise _Refused(f'{name} holds {dataset.dtype}, expected numbers')
+  if dataset.shape is None:
+    raise _Refused(f'{name} holds nothing')
+  return dataset.shape, dataset.dtype
+
+
+def _read(file: epath.Path, name: str) -> np.ndarray:
+  with _open(file) as opened:
+    return opened[name][()]
+
+
+@contextlib.contextmanager
+def _open(file: epath.Path) -> Iterator[h5py.File]:
+  try:
+    with file.open('rb') as data, h5py.File(data, 'r') as opened:
+      yield opened
+  except _Refused as error:
+    raise ValueError(
+      f'{file} is no plain file of weights: {error}. Write the arrays alone'
+      ' into a new file, each with its numbers'
+    ) from error
+  # It raises each of these, depending on where a file ends.
+  except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+    raise ValueError(
+      f'{file} is damaged or no HDF5 file, copy it again: {error}'
+    ) from error
+
+
+def _cut(shape: tuple[int, ...]) -> str:
+  return ' x '.join(f'{n:,}' for n in shape[:8])

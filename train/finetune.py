@@ -151,15 +151,17 @@ def train(
     )
     is_scored = processes.of_first(metrics.is_scored(workdir, first_step))
     watchdog = stack.enter_context(failure.Watchdog(config.train.hang_minutes))
+    heap = huge_pages.Heap(needed.slack)
     preemption = stack.enter_context(processes.Preemption())
-    train_step = clock.compiled(job.train_step, watchdog.compiling)
+    train_step = clock.compiled(job.train_step, watchdog.compiling, heap.bound)
     job = dataclasses.replace(
-      job, predict_step=clock.compiled(job.predict_step, watchdog.compiling)
+      job,
+      predict_step=clock.compiled(
+        job.predict_step, watchdog.compiling, heap.bound
+      ),
     )
     dev = job.splits[task_job.DEV]
     peak = device.peak_tflops(config.train.peak_tflops)
-
-    heap = huge_pages.Heap(needed.largest.temporary / 4)
 
     # ---- Evaluation -------------------------------------------------------
     step = first_step  # done

@@ -13,6 +13,7 @@ compiler leaves, split the heap's room, so that one program's memory lies beside
 another's and the heap grows by it (fine-tuning MiniLM on SQuAD: 14 GB).
 """
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -49,28 +50,36 @@ class Heap:
   def __init__(self, slack: float):
     """Keeps at most `slack` resident bytes that are free."""
     self._slack = slack
-    self._process = psutil.Process()
     self._beside: int | None = None  # resident bytes that are not the heap's
-    try:
-      library = ctypes.CDLL(None)
-      self._information = library.mallinfo2
-      self._information.restype = _Information
-      self._trim = library.malloc_trim
-    except (AttributeError, OSError):
-      self._trim = None
 
   def bound(self) -> None:
     """Gives free pages back to the system, where too many are resident."""
-    if self._trim is None:
+    used = _used_bytes()
+    if used is None:
       return
-    if self._beside is None or self._free() > self._slack:
-      self._trim(ctypes.c_size_t(0))
-      self._beside = 0
-      self._beside = self._free()
+    resident = psutil.Process().memory_info().rss
+    if self._beside is None or resident - used - self._beside > self._slack:
+      self._beside = resident_bytes() - used
 
-  def _free(self) -> int:
-    resident = self._process.memory_info().rss
-    return resident - self._information().used - self._beside
+
+def resident_bytes() -> int:
+  """Returns the resident bytes of the process, once free pages are given back.
+
+  With another C library than glibc, the free pages are among them.
+  """
+  with contextlib.suppress(AttributeError, OSError):
+    ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+  return psutil.Process().memory_info().rss
+
+
+def _used_bytes() -> int | None:
+  """Returns the bytes of the heap that are in use; None if it does not tell."""
+  try:
+    library = ctypes.CDLL(None)
+    library.mallinfo2.restype = _Information
+    return library.mallinfo2().used
+  except (AttributeError, OSError):
+    return None
 
 
 class _Information(ctypes.Structure):

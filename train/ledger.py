@@ -110,13 +110,15 @@ class Ledger:
     around: Callable[[], contextlib.AbstractContextManager] = (
       contextlib.nullcontext
     ),
+    after: Callable[[], None] = lambda: None,
   ) -> Callable:
     """Returns a jitted step whose first execution counts as 'compile'.
 
     Args:
-      step: (anything, batch, ...) -> anything; a batch of another shape is
-        compiled anew.
+      step: jitted, (anything, batch, ...) -> anything; a batch of another shape
+        is compiled anew.
       around: makes a context manager that each first execution runs in.
+      after: called between compiling and executing.
     """
     shapes = set()
 
@@ -128,6 +130,10 @@ class Ledger:
       shapes.add(shape)
       self._compiled = self._bucket == 'train'
       with self.measure('compile'), around():
+        # The step before ends first: the compiler can have its memory.
+        jax.block_until_ready(state)
+        step.lower(state, batch, *rest).compile()
+        after()
         return jax.block_until_ready(step(state, batch, *rest))
 
     return run

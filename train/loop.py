@@ -181,16 +181,15 @@ def train(
 
     # ---- Compiled steps ---------------------------------------------------
     watchdog = failure.Watchdog(config.train.hang_minutes)
+    heap = huge_pages.Heap(needed.slack)
     train_steps = {
-      length: clock.compiled(step, watchdog.compiling)
+      length: clock.compiled(step, watchdog.compiling, heap.bound)
       for length, step in train_steps.items()
     }
     eval_steps = {
-      length: clock.compiled(step, watchdog.compiling)
+      length: clock.compiled(step, watchdog.compiling, heap.bound)
       for length, step in eval_steps.items()
     }
-
-    heap = huge_pages.Heap(needed.largest.temporary / 4)
 
     # ---- Evaluation -------------------------------------------------------
     preemption = stack.enter_context(processes.Preemption())

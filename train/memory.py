@@ -1,6 +1,5 @@
 """The memory of a run, by its compiled programs, and whether it is there."""
 
-import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ import jax
 import psutil
 from jax.sharding import Mesh, NamedSharding
 
-from train import reporting, sharding, state
+from train import huge_pages, reporting, sharding, state
 
 GIB = 2**30
 # Resident, measured with TensorFlow 2.21: it is imported with the first batch.
@@ -29,11 +28,13 @@ class Program(NamedTuple):
   Attributes:
     label: what it computes, for people.
     temporary: bytes of a device while it runs, its arguments aside.
+    kept: bytes of the process that the program itself takes.
     remedy: the keys that make it smaller, for people.
   """
 
   label: str
   temporary: int
+  kept: int
   remedy: str
 
 
@@ -42,17 +43,18 @@ class Plan(NamedTuple):
 
   Attributes:
     shapes: the state's, sharded.
-    programs: the steps of the run.
+    programs: the largest steps of the run, compiled.
     num_devices: of this process.
     host: whether the devices' memory is the process's own.
-    loader: bytes of the process that are not there yet: libraries of the data.
+    later: bytes that the process will take for what is not there yet: smaller
+      programs, and libraries of the data.
   """
 
   shapes: state.TrainState
   programs: Sequence[Program]
   num_devices: int
   host: bool
-  loader: float
+  later: float
 
   @property
   def largest(self) -> Program:
@@ -70,9 +72,14 @@ class Plan(NamedTuple):
     return self.state_bytes + self.largest.temporary
 
   @property
+  def slack(self) -> float:
+    """Bytes that the heap may hold free between programs, see `huge_pages`."""
+    return self.num_devices * self.largest.temporary / 4
+
+  @property
   def coming_bytes(self) -> float:
     """Bytes that the process will take beside what it has, on a CPU."""
-    return self.num_devices * self.device_bytes + self.loader
+    return self.num_devices * self.device_bytes + self.slack + self.later
 
 
 def compile_program(
@@ -86,9 +93,15 @@ def compile_program(
     step: jitted.
     *arguments: shapes, with the shardings that the arguments will have.
   """
+  before = huge_pages.resident_bytes()
   found = step.lower(*arguments).compile().memory_analysis()
   outputs = found.output_size_in_bytes - found.alias_size_in_bytes
-  return Program(label, found.temp_size_in_bytes + outputs, remedy)
+  return Program(
+    label,
+    temporary=found.temp_size_in_bytes + outputs,
+    kept=max(0, huge_pages.resident_bytes() - before),
+    remedy=remedy,
+  )
 
 
 def batch_shapes(
@@ -113,27 +126,31 @@ def plan(
   mesh: Mesh,
   *,
   loader: str,
+  num_later: int = 0,
 ) -> Plan:
   """Returns the plan of a run.
 
   Args:
     shapes: of the state, sharded.
-    programs: the steps.
+    programs: the largest steps.
     mesh: the mesh.
     loader: `data.loader`.
+    num_later: how many smaller steps will be compiled when they come.
   """
   local = [
     device
     for device in mesh.devices.flat
     if device.process_index == jax.process_index()
   ]
-  awaited = loader == 'tf' and 'tensorflow' not in sys.modules
+  later = num_later * max(program.kept for program in programs)
+  if loader == 'tf' and 'tensorflow' not in sys.modules:
+    later += TENSORFLOW_BYTES
   return Plan(
     shapes=shapes,
     programs=programs,
     num_devices=len(local),
     host=mesh.devices.flat[0].platform == 'cpu',
-    loader=TENSORFLOW_BYTES if awaited else 0,
+    later=later,
   )
 
 
@@ -208,12 +225,15 @@ def print_plan(found: Plan) -> None:
     rows.append(('in all', gib(found.device_bytes) + of))
     reporting.table(rows, 'Memory of one device, by the compiled steps')
     return
-  process = psutil.Process(os.getpid()).memory_info().rss + found.loader
-  total = process + found.num_devices * found.device_bytes
-  there = psutil.Process(os.getpid()).memory_info().rss + available_bytes()
+  process = psutil.Process().memory_info().rss
   rows += [
-    ('the program and its data', gib(process)),
-    ('in all', f'{gib(total)} of {gib(there)}'),
+    ('the program and its data', gib(process + found.later)),
+    ('between the steps', gib(found.slack)),
+    (
+      'in all',
+      f'{gib(process + found.coming_bytes)} of'
+      f' {gib(process + available_bytes())}',
+    ),
   ]
   each = '' if found.num_devices == 1 else f', {found.num_devices} devices'
   reporting.table(rows, f'Memory of this process, by the compiled steps{each}')

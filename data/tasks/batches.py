@@ -168,28 +168,27 @@ class Batches:
       rows,
     )
 
-  def longest(
+  def train_lengths(
     self, batch_size: int, seed: int, total_steps: int
-  ) -> pipeline.Batch:
-    """Returns the global batch of training with the longest rows, or one of.
+  ) -> dict[int, int]:
+    """Returns each T that a run's batches have -> the first such step.
 
     Args:
       batch_size: see `Order.batch`.
       seed: see `Order.batch`.
       total_steps: see `Order.batch`.
     """
-    limit = self._round(int(self.features.lengths.max()))
-    longest, found = 0, 0
+    found: dict[int, int] = {}
     for step in range(total_steps):
       _, chosen = self.order.batch(step, batch_size, seed, total_steps)
       length = self._round(int(self.features.lengths[chosen].max()))
-      if length > longest:
-        longest, found = length, step
-      if length == limit:
-        break
-    return self.train_batch(
-      found, pipeline.ALL_ROWS, batch_size, seed, total_steps
-    )
+      found.setdefault(length, step)
+    return found
+
+  def eval_lengths(self, batch_size: int) -> set[int]:
+    """Returns each T that batches of evaluation have; see `eval_batches`."""
+    longest = np.sort(self.features.lengths)[::-1][::batch_size]
+    return {self._round(int(length)) for length in longest}
 
   def eval_batches(
     self, batch_size: int, rows: np.ndarray | slice = pipeline.ALL_ROWS

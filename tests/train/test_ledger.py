@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import watch
 from launch import environment
 
 from train import ledger, loop, report, settings
@@ -146,8 +147,8 @@ def test_first_executions_are_compiling_and_no_steps(monkeypatch):
 
   clock = ledger.Ledger()
   spend(5)
-  step = clock.compiled(lambda seconds, batch: spend(seconds))
-  score = clock.compiled(lambda seconds, batch: spend(seconds))
+  step = clock.compiled(watch.jitted(lambda seconds, batch: spend(seconds)))
+  score = clock.compiled(watch.jitted(lambda seconds, batch: spend(seconds)))
   short, long = ({'x': np.zeros(size)} for size in (2, 3))
   clock.begin_training(100.0)
   for batch, seconds, tokens in ((short, 20, 1), (short, 2, 10), (long, 30, 1)):

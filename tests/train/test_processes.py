@@ -182,7 +182,8 @@ def test_what_is_compiled_has_longer_than_a_step(monkeypatch):
   seen = watch.install(monkeypatch)
   clock, watchdog = ledger.Ledger(), failure.Watchdog(1.0)
   step = clock.compiled(
-    lambda seconds, batch: seen.spend(seconds), watchdog.compiling
+    watch.jitted(lambda seconds, batch: seen.spend(seconds)),
+    watchdog.compiling,
   )
   batch = {'x': np.zeros(2)}
   step(10**6, {'x': np.zeros(3)})  # nobody watches

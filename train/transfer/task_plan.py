@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import ml_collections
 from etils import epath
 
+from data import pipeline
 from data.tasks.examples import Task
 from models import heads
 from train import (
@@ -335,13 +336,18 @@ def memory_of(job: TaskJob, seed: int) -> memory.Plan:
   """
   config, mesh = job.config, job.mesh
   rows, scored = config.train.global_batch, config.eval.global_batch
-  batch = job.splits['train'].batches.longest(rows, seed, job.total_steps)
-  batches = [
-    next(split.batches.eval_batches(scored))
+  training = job.splits['train'].batches
+  lengths = training.train_lengths(rows, seed, job.total_steps)
+  batch = training.train_batch(
+    lengths[max(lengths)], pipeline.ALL_ROWS, rows, seed, job.total_steps
+  )
+  scoring = {
+    length: split.batches
     for name, split in job.splits.items()
     if name != 'train'
-  ]
-  largest = max(batches, key=lambda batch: batch['tokens'].size)
+    for length in split.batches.eval_lengths(scored)
+  }
+  largest = next(scoring[max(scoring)].eval_batches(scored))
   return memory.plan(
     job.shapes,
     [
@@ -363,6 +369,7 @@ def memory_of(job: TaskJob, seed: int) -> memory.Plan:
     ],
     mesh,
     loader=config.data.loader,
+    num_later=len(lengths) + len(scoring) - 2,
   )
 
 

@@ -140,13 +140,13 @@ def train(
     say(f'{workdir} holds a finished run of this config.')
     reporting.print_results(results, workdir)
     return results
+  needed = memory_needed()
+  memory.check(needed)
   with contextlib.ExitStack() as stack:
     if processes.is_first():
       stack.enter_context(plan.sole_writer(workdir))
       plan.write_workdir(config, workdir, store)
     plan.check_shared(workdir)
-    needed = memory_needed()
-    memory.check(needed)
     processes.check_same({'the store': store.meta['digest'], 'steps': done})
     stack.enter_context(sharding.scope(mesh, config.mesh.rules))
     checkpoints = stack.enter_context(

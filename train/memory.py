@@ -92,9 +92,20 @@ def compile_program(
     remedy: see `Program`.
     step: jitted.
     *arguments: shapes, with the shardings that the arguments will have.
+
+  Raises:
+    ValueError: if the compiler finds that it does not fit a device.
   """
   before = huge_pages.resident_bytes()
-  found = step.lower(*arguments).compile().memory_analysis()
+  try:
+    found = step.lower(*arguments).compile().memory_analysis()
+  except jax.errors.JaxRuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    raise ValueError(
+      f'the {label} does not fit a device: {str(error).splitlines()[0]}.'
+      f' {remedy}'
+    ) from error
   outputs = found.output_size_in_bytes - found.alias_size_in_bytes
   return Program(
     label,

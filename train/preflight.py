@@ -30,7 +30,6 @@ import jax
 import ml_collections
 from absl import flags
 from etils import epath
-from jax.sharding import NamedSharding
 
 from data import build, tokenization
 from train import (
@@ -48,7 +47,7 @@ from train import (
 )
 from train.architecture import Vocabulary
 from train.assemble import Job
-from train.memory import GIB, gib
+from train.memory import GIB, batch_shapes, gib
 from train.reporting import say
 from train.settings import Phase
 
@@ -135,15 +134,11 @@ def compile_phases(
   job: Job, phases: Sequence[Phase], tpu: topology.Slice
 ) -> list[dict[str, Any]]:
   """Returns what the compiler says of each phase's step, all at once."""
-  place = NamedSharding(job.mesh, sharding.BATCH)
   with sharding.scope(job.mesh, job.config.mesh.rules):
     lowered = []
     for phase in phases:
       shapes = job.architecture.batch_shapes(phase.length, phase.global_batch)
-      batch = {
-        key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
-        for key, leaf in shapes.items()
-      }
+      batch = batch_shapes(shapes, job.mesh)
       lowered.append(job.train_step(phase.length).lower(job.shapes, batch))
   # The compiler works on one core and lets the others go on.
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:

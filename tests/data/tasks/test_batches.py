@@ -193,6 +193,18 @@ def test_lengths_are_alike_in_a_batch():
   ].shape == (4, 60)
 
 
+@pytest.mark.parametrize('bucket', [True, False])
+def test_lengths_are_known_beforehand(bucket):
+  made = make(features_of(300), bucket=bucket)
+  first = {}
+  for step in range(40):
+    length = made.train_batch(step, ALL, 16, 3, 40)['tokens'].shape[1]
+    first.setdefault(length, step)
+  assert made.train_lengths(16, 3, 40) == first
+  scored = {batch['tokens'].shape[1] for batch in made.eval_batches(16)}
+  assert made.eval_lengths(16) == scored
+
+
 @pytest.mark.parametrize('count', [64, 70, 200])
 def test_epochs_of_a_small_set_do_not_meet_in_a_batch(count):
   made = make(features_of(count))

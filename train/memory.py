@@ -14,6 +14,9 @@ from train import huge_pages, reporting, sharding, state
 GIB = 2**30
 # Resident, measured with TensorFlow 2.21: it is imported with the first batch.
 TENSORFLOW_BYTES = 0.55e9
+# What the libraries' threads and their buffers take once a run goes, by the
+# peaks of the runs in results/README.md.
+RUNTIME_BYTES = 0.35e9
 
 SMALLER_STEP = (
   'Pass --config.train.micro_batches={} or more, or a smaller'
@@ -47,7 +50,7 @@ class Plan(NamedTuple):
     num_devices: of this process.
     host: whether the devices' memory is the process's own.
     later: bytes that the process will take for what is not there yet: smaller
-      programs, and libraries of the data.
+      programs, libraries of the data, threads.
   """
 
   shapes: state.TrainState
@@ -153,7 +156,8 @@ def plan(
     for device in mesh.devices.flat
     if device.process_index == jax.process_index()
   ]
-  later = num_later * max(program.kept for program in programs)
+  later = RUNTIME_BYTES
+  later += num_later * max(program.kept for program in programs)
   if loader == 'tf' and 'tensorflow' not in sys.modules:
     later += TENSORFLOW_BYTES
   return Plan(

@@ -210,6 +210,19 @@ class Batches:
         chosen, chosen.astype(np.int32), places < len(order), rows
       )
 
+  def longest_batch(self, batch_size: int) -> pipeline.Batch:
+    """Returns a global batch of the longest feature, again and again.
+
+    It has the shapes of the first batch of evaluation.
+
+    Args:
+      batch_size: B, the global batch.
+    """
+    longest = int(self.features.lengths.argmax())
+    chosen = np.full(batch_size, longest, np.int32)
+    real = np.arange(batch_size) < 1
+    return self._gather(chosen, chosen, real, pipeline.ALL_ROWS)
+
   def _gather(
     self,
     chosen: np.ndarray,

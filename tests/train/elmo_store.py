@@ -50,7 +50,7 @@ def small_elmo_config(store, **overrides):
       'train.checkpoint_every': 4,
       'train.peak_tflops': 0.1,
       'eval.global_batch': 4,
-      'eval.max_windows': 400,  # all that is held out
+      'eval.max_windows': 2000,  # all that is held out
       **{key.replace('__', '.'): value for key, value in overrides.items()},
     },
   )

@@ -13,6 +13,11 @@ from launch import environment
 from train import huge_pages, loop, memory, sharding
 
 
+@pytest.fixture(autouse=True)
+def quiet_libraries(monkeypatch):
+  monkeypatch.setattr(memory, 'RUNTIME_BYTES', 0)
+
+
 @pytest.fixture
 def mesh(small_config):
   return sharding.make_mesh(small_config().mesh, jax.devices()[:1])

@@ -347,7 +347,7 @@ def memory_of(job: TaskJob, seed: int) -> memory.Plan:
     if name != 'train'
     for length in split.batches.eval_lengths(scored)
   }
-  largest = next(scoring[max(scoring)].eval_batches(scored))
+  largest = scoring[max(scoring)].longest_batch(scored)
   return memory.plan(
     job.shapes,
     [

@@ -203,6 +203,10 @@ def test_lengths_are_known_beforehand(bucket):
   assert made.train_lengths(16, 3, 40) == first
   scored = {batch['tokens'].shape[1] for batch in made.eval_batches(16)}
   assert made.eval_lengths(16) == scored
+  first, longest = next(made.eval_batches(16)), made.longest_batch(16)
+  assert {name: (a.shape, a.dtype) for name, a in longest.items()} == {
+    name: (a.shape, a.dtype) for name, a in first.items()
+  }
 
 
 @pytest.mark.parametrize('count', [64, 70, 200])

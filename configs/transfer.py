@@ -26,7 +26,8 @@ recipe:
 Batches follow one another through epochs that are permuted anew, and one may be
 of two epochs. So where a recipe's steps leave part of an epoch out
 (`train.count`), it is examples by chance that are read once less, other ones
-with another seed, and less than a batch of them (gpt: than one an epoch).
+with another seed, and less than a batch of them (gpt: than one an epoch); of
+questions in several windows also as many windows as there are beyond questions.
 
 model: the size, only where init.weights is empty: training from scratch.
 """

@@ -256,13 +256,15 @@ def _draw(
 
   Texts are taken in the order of their hashes, each with all its duplicates, up
   to the one that reaches the share. One that would make it more than twice the
-  share is passed over. Two texts are taken at least, because a pair of BERT
-  takes text of two documents.
+  share is passed over; where little is left beside such ones, half of the
+  documents of the other share stay for training. Two texts are taken at least,
+  because a pair of BERT takes text of two documents.
 
   Returns:
     bool [D], which ones are drawn.
   """
   target = share * float(sentences[-1])
+  most = (1 + share) / 2 * len(hashes)  # documents
   limit = 2 * share  # of all hashes; those below are sorted
   while True:
     below = np.flatnonzero(hashes <= np.uint64(min(limit * 2**64, 2**64 - 1)))
@@ -271,14 +273,16 @@ def _draw(
     ends = sentences[documents[below + 1]]
     np.add.at(sizes, first, ends - sentences[documents[below]])
     taken = np.zeros(len(found), bool)
-    held = 0
+    copies = np.bincount(first, minlength=len(found))
+    held, over = 0, False
     for place, size in enumerate(sizes.tolist()):
       if held + size <= 2 * target:
         taken[place] = True
         held += size
-      if held >= target:
+      over = held >= target or copies[taken].sum() >= most
+      if over:
         break
-    if limit >= 1 or (held >= target and np.count_nonzero(taken) >= 2):
+    if limit >= 1 or (over and np.count_nonzero(taken) >= 2):
       break
     limit *= 2
   rest = np.flatnonzero(~taken)

@@ -182,6 +182,8 @@ def has_vocabulary(folder: epath.PathLike) -> bool:
     _find(epath.Path(folder))
   except FileNotFoundError:
     return False
+  except ValueError:  # its settings are damaged
+    return True
   return True
 
 

@@ -1,6 +1,7 @@
 """The memory of a run, by its compiled programs, and whether it is there."""
 
 import pathlib
+import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,7 +31,8 @@ class Program(NamedTuple):
 
   Attributes:
     label: what it computes, for people.
-    temporary: bytes of a device while it runs, its arguments aside.
+    temporary: bytes of a device while it runs, its arguments aside; 0 where the
+      compiler does not tell.
     kept: bytes of the process that the program itself takes.
     remedy: the keys that make it smaller, for people.
   """
@@ -109,10 +111,13 @@ def compile_program(
       f'the {label} does not fit a device: {str(error).splitlines()[0]}.'
       f' {remedy}'
     ) from error
-  outputs = found.output_size_in_bytes - found.alias_size_in_bytes
+  temporary = 0
+  if found is not None:  # some devices' compilers tell nothing
+    outputs = found.output_size_in_bytes - found.alias_size_in_bytes
+    temporary = found.temp_size_in_bytes + outputs
   return Program(
     label,
-    temporary=found.temp_size_in_bytes + outputs,
+    temporary=temporary,
     kept=max(0, huge_pages.resident_bytes() - before),
     remedy=remedy,
   )
@@ -157,7 +162,7 @@ def plan(
     if device.process_index == jax.process_index()
   ]
   later = RUNTIME_BYTES
-  later += num_later * max(program.kept for program in programs)
+  later += num_later * statistics.mean(program.kept for program in programs)
   if loader == 'tf' and 'tensorflow' not in sys.modules:
     later += TENSORFLOW_BYTES
   return Plan(
@@ -189,8 +194,8 @@ def check(found: Plan) -> None:
 
 def device_limit() -> int | None:
   """Returns the bytes that a device lets JAX have; None where it tells none."""
-  statistics = jax.local_devices()[0].memory_stats() or {}
-  return statistics.get('bytes_limit')
+  found = jax.local_devices()[0].memory_stats() or {}
+  return found.get('bytes_limit')
 
 
 def available_bytes() -> int:

@@ -87,7 +87,7 @@ class Opened:
       ValueError: that lists all problems, if there are any; or if the weights
         have no vocabulary, which an ELMo does not need.
     """
-    self._check_problems()
+    self.check_problems()
     if self.tokenizer is None and self.name != 'elmo':
       raise ValueError(
         f'{self.folder} holds no vocabulary, only weights: name the one that'
@@ -96,7 +96,12 @@ class Opened:
         f' {TOKENIZER_OPTION}'
       )
 
-  def _check_problems(self) -> None:
+  def check_problems(self) -> None:
+    """Refuses damaged weights, and those that we do not have.
+
+    Raises:
+      ValueError: that lists all problems, if there are any.
+    """
     if self.problems:
       raise ValueError(
         f'{self.folder}: these weights cannot be used:\n  '
@@ -120,7 +125,7 @@ class Opened:
     Raises:
       ValueError: if there are problems, or an array is damaged or not finite.
     """
-    self._check_problems()
+    self.check_problems()
     return self.read(shardings, keep)
 
   def on_one_device(self) -> dict[str, Sharding]:

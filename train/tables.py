@@ -61,7 +61,7 @@ def family_of(weights: str) -> str:
     ValueError: if they are damaged.
   """
   found = opened.open_weights(weights)
-  found.check()
+  found.check_problems()  # a run looks for the vocabulary
   return found.name
 
 

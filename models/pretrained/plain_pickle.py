@@ -165,9 +165,9 @@ class Unpickler(pickle._Unpickler):
     return storage
 
   def load_long_binput(self) -> None:
-    """Remembers a value; Python counts the places up."""
+    """Remembers a value; Python 3 counts the places from 0, 2 from 1."""
     place = int.from_bytes(self.read(4), 'little')
-    if place > len(self.memo):
+    if place > len(self.memo) + 1:
       raise ValueError(f'place {place:,} of a memo of {len(self.memo):,}')
     self.memo[place] = self.stack[-1]
 

@@ -28,7 +28,7 @@ LOOKED_FOR = (
   'config.json with model.safetensors or pytorch_model.bin (Hugging Face),'
   ' bert_config.json with bert_model.ckpt.index (BERT, TensorFlow),'
   f' {gpt.HPARAMS_FILE} with model.ckpt.index (GPT-2, TensorFlow),'
-  f' {gpt_release.SHAPES_FILE} with params_0.npy to params_9.npy (GPT, OpenAI),'
+  f' {gpt_release.SHAPES_FILE} with params_0.npy and so on (GPT, OpenAI),'
   ' *options.json with *weights.hdf5 (ELMo)'
 )
 

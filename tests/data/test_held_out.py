@@ -23,12 +23,15 @@ def draw(hashes, tokens, share):
 
 def by_hand(hashes, tokens, share):
   """The rule in plain Python, one text after the other."""
-  sizes = collections.Counter()
+  sizes, copies = collections.Counter(), collections.Counter(hashes)
   for key, size in zip(hashes, tokens, strict=True):
     sizes[key] += size
   target, held, chosen = share * sum(tokens), 0, []
   for key in sorted(sizes):
-    if held < target and held + sizes[key] <= 2 * target:
+    documents = sum(copies[key] for key in chosen)
+    if held >= target or documents >= (1 + share) / 2 * len(hashes):
+      break
+    if held + sizes[key] <= 2 * target:
       chosen.append(key)
       held += sizes[key]
   rest = [key for key in sorted(sizes) if key not in chosen]
@@ -53,6 +56,16 @@ def test_tokens_up_to_the_share_in_the_order_of_the_hashes(share):
     np.testing.assert_array_equal(
       draw(hashes[order], tokens[order], share), found[order]
     )
+
+
+def test_a_giant_leaves_text_to_train_on():
+  """Sixty notes beside a book of nearly all tokens: half of them are taken."""
+  hashes = np.random.default_rng(1).integers(0, 1 << 64, 61, np.uint64)
+  tokens = np.array([2_000_000] + 60 * [1000])
+  found = draw(hashes, tokens, 0.05)
+  assert found.tolist() == by_hand(hashes.tolist(), tokens.tolist(), 0.05)
+  assert not found[0]
+  assert 30 <= found.sum() <= 34
 
 
 def test_books_are_held_out_by_their_length():

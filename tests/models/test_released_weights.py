@@ -1,12 +1,14 @@
 """Weights as TensorFlow and OpenAI's programs write them, and bad files."""
 
 import collections
+import io
 import json
 import math
 import os
 import pickle
 import re
 import shutil
+import struct
 
 import numpy as np
 import published_cases
@@ -14,7 +16,12 @@ import pytest
 from etils import epath
 
 from models import gpt
-from models.pretrained import hugging_face, published, weight_files
+from models.pretrained import (
+  hugging_face,
+  plain_pickle,
+  published,
+  weight_files,
+)
 
 
 @pytest.fixture(scope='module')
@@ -423,6 +430,21 @@ def test_state_dicts_of_python_2(tmp_path):
   np.testing.assert_array_equal(entries['x'].read(), np.float32([3, 5]))
 
 
+def test_memories_of_python_2_begin_at_place_1():
+  """Also where a place takes four bytes, after 255 of them."""
+  content = b'\x80\x02}('
+  for place in range(1, 400):
+    name = f'k{place}'.encode()
+    content += b'U' + bytes([len(name)]) + name
+    short = place < 256
+    content += (
+      b'q' + bytes([place]) if short else b'r' + struct.pack('<I', place)
+    )
+    content += b'K\1'
+  found = plain_pickle.Unpickler(io.BytesIO(content + b'u.')).load()
+  assert list(found) == [f'k{place}' for place in range(1, 400)]
+
+
 # Which folders are of which kind
 
 
@@ -434,7 +456,7 @@ def test_other_folders_are_told_what_was_looked_for(tmp_path):
   assert not published.is_published(tmp_path)
   with pytest.raises(
     FileNotFoundError,
-    match=r'looked for config.json with .*params_9.*; it holds tf_model.h5$',
+    match=r'looked for config.json with .*params_0.*; it holds tf_model.h5$',
   ):
     published.open_folder(tmp_path)
   config = tmp_path / 'config.json'

@@ -38,7 +38,7 @@ def make_plan(mesh, num_later=0):
 def test_what_is_to_come_is_added_up(mesh):
   plan = make_plan(mesh, num_later=3)
   assert plan.device_bytes == (4 + 8) * 2**20
-  assert plan.coming_bytes == (4 + 8 + 2 + 3) * 2**20
+  assert plan.coming_bytes == (4 + 8 + 2 + 3 * 0.75) * 2**20
 
 
 def test_too_little_is_refused_with_the_remedy(mesh, monkeypatch):

@@ -11,6 +11,7 @@ from flax import linen as nn
 from data import tokenization
 from data.tasks.examples import Task
 from models import bert, elmo, gpt, heads, transfer
+from models.pretrained import gpt as published_gpt
 from train import assemble, initial, opened, settings
 from train.architecture import Vocabulary, model_fields
 from train.opened import Opened
@@ -208,6 +209,11 @@ def _check(found: Encoder, task: Task) -> None:
     raise ValueError(
       f"task.lm_weight={settings_.lm_weight}: only a GPT has a language model's"
       " loss beside the task's"
+    )
+  notes = {} if found.weights is None else found.weights.notes
+  if settings_.lm_weight and published_gpt.NO_SOFTMAX in notes:
+    raise ValueError(
+      f'task.lm_weight={settings_.lm_weight}: {notes[published_gpt.NO_SOFTMAX]}'
     )
   layers = found.config.init.num_layers
   if layers is not None and not hasattr(found.module, 'scan_layers'):

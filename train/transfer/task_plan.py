@@ -344,7 +344,7 @@ def memory_of(job: TaskJob, seed: int) -> memory.Plan:
   scoring = {
     length: split.batches
     for name, split in job.splits.items()
-    if name != 'train'
+    if name == DEV or (name != 'train' and split.is_labelled)
     for length in split.batches.eval_lengths(scored)
   }
   largest = scoring[max(scoring)].longest_batch(scored)

@@ -5,8 +5,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from data import audit as audits
-from data import build
+from data.store import audit as audits
+from data.store import build
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

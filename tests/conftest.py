@@ -30,8 +30,9 @@ import pydoc_data.topics  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from data import build  # noqa: E402
-from train import settings  # noqa: E402
+from data.store import build  # noqa: E402
+from data.vocabulary import tokenization  # noqa: E402
+from train.run import settings  # noqa: E402
 
 
 @pytest.fixture(scope='session')
@@ -128,3 +129,17 @@ def small_config(small_store):
 def source_of(store: pathlib.Path) -> str:
   """Returns the text file that a store was built from."""
   return json.loads((store / 'store.json').read_text())['spec']['source']
+
+
+@pytest.fixture(scope='session')
+def small_bert(small_store, tmp_path_factory):
+  """A folder of published weights of a small BERT, random ones."""
+  import small_published
+  import torch
+
+  torch.manual_seed(0)
+  folder = tmp_path_factory.mktemp('published') / 'bert'
+  small_published.write_bert(
+    folder, tokenization.load(small_store), kind='BertModel'
+  )
+  return folder

@@ -1,7 +1,9 @@
 """The house: who may import whom, and that all of it imports anywhere."""
 
 import ast
+import graphlib
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -15,6 +17,35 @@ ALLOWED = {
   'data': {'data'},
   'train': set(PACKAGES),
 }
+# Each room imports only itself and the rooms before it. A module beside the
+# rooms is a command, a door, which no other module imports.
+ROOMS = {
+  'data': (
+    'text',
+    'vocabulary',
+    'store',
+    'examples',
+    'tasks',
+    'inputs',
+    'scoring',
+  ),
+  'train': (
+    'host',
+    'engine',
+    'run',
+    'architectures',
+    'params',
+    'pretrain',
+    'transfer',
+    'vectors',
+    'language',
+    'papers',
+    'slices',
+    'benches',
+  ),
+}
+# Not a command: downloads from Hugging Face's hub, before every room.
+LIBRARIES = {'data.hub'}
 MODULES = [
   path.relative_to(ROOT)
   for package in PACKAGES
@@ -50,6 +81,122 @@ def test_dependencies_point_one_way(module):
     assert beside <= {'configs', 'ml_collections'}
 
 
+def imports_of(root: pathlib.Path) -> dict[str, set[str]]:
+  """Returns module -> the modules of ours that it imports, on use included."""
+  paths = {}
+  for package in PACKAGES:
+    for path in (root / package).rglob('*.py'):
+      name = '.'.join(path.relative_to(root).with_suffix('').parts)
+      paths[name.removesuffix('.__init__')] = path
+  edges = {}
+  for name, path in paths.items():
+    edges[name] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.Import):
+        found = {alias.name for alias in node.names}
+      elif isinstance(node, ast.ImportFrom):
+        found = {f'{node.module}.{alias.name}' for alias in node.names}
+        if not found <= paths.keys():
+          found.add(node.module)
+      else:
+        continue
+      edges[name] |= found & paths.keys()
+  return edges
+
+
+def problems_of(edges: dict[str, set[str]]) -> list[str]:
+  """Returns every import that the order of the rooms does not allow."""
+  problems = []
+  for module, imported_modules in sorted(edges.items()):
+    package, *rest = module.split('.')
+    rooms = ROOMS.get(package, ())
+    place = rooms.index(rest[0]) if rest and rest[0] in rooms else None
+    for other in sorted(imported_modules - LIBRARIES):
+      other_package, *other_rest = other.split('.')
+      if other_package not in ROOMS or not other_rest:
+        continue
+      if other_rest[0] not in ROOMS[other_package]:
+        problems.append(f'{module} imports the command {other}')
+      elif (
+        place is not None
+        and other_package == package
+        and rooms.index(other_rest[0]) > place
+      ):
+        problems.append(f'{module} imports {other} of a later room')
+  try:
+    graphlib.TopologicalSorter(edges).prepare()
+  except graphlib.CycleError as error:
+    problems.append(f'a circle: {" -> ".join(error.args[1])}')
+  return problems
+
+
+def test_rooms_import_earlier_rooms_only():
+  edges = imports_of(ROOT)
+  assert not problems_of(edges)
+  for package, rooms in ROOMS.items():
+    folders = {path.parent.name for path in (ROOT / package).glob('*/*.py')}
+    assert folders == set(rooms)
+
+
+@pytest.mark.parametrize(
+  ('module', 'line', 'problem'),
+  [
+    (
+      'train/engine/steps.py',
+      'from train.run import settings',
+      'train.engine.steps imports train.run.settings of a later room',
+    ),
+    (
+      'data/text/sources.py',
+      'def use():\n  import data.store.corpus',
+      'data.text.sources imports data.store.corpus of a later room',
+    ),
+    (
+      'train/score.py',
+      'from train import generate',
+      'train.score imports the command train.generate',
+    ),
+    (
+      'train/host/device.py',
+      'def use():\n  from train.main import main',
+      'train.host.device imports the command train.main',
+    ),
+    (
+      'train/engine/state.py',
+      'def use():\n  from train.engine.steps import row_keys',
+      'a circle: ',
+    ),
+  ],
+)
+def test_a_wrong_import_is_found(tmp_path, module, line, problem):
+  for package in PACKAGES:
+    shutil.copytree(
+      ROOT / package,
+      tmp_path / package,
+      ignore=shutil.ignore_patterns('__pycache__'),
+    )
+  with (tmp_path / module).open('a') as file:
+    file.write(f'\n{line}\n')
+  found = problems_of(imports_of(tmp_path))
+  assert any(text.startswith(problem) for text in found), found
+
+
+@pytest.mark.parametrize(
+  'folder',
+  sorted(
+    {
+      path.parent
+      for package in (*PACKAGES, 'tests')
+      for path in (ROOT / package).rglob('*.py')
+    }
+  ),
+  ids=lambda folder: str(folder.relative_to(ROOT)),
+)
+def test_a_folder_is_read_at_a_glance(folder):
+  if folder != ROOT / 'configs' / 'tables':
+    assert len(list(folder.glob('*.py'))) <= 16
+
+
 @pytest.mark.parametrize('module', MODULES, ids=str)
 def test_tensorflow_is_imported_on_use_only(module):
   heavy = {'tensorflow', 'tensorflow_datasets', 'torch', 'transformers'}
@@ -63,7 +210,7 @@ def test_everything_imports_and_trains_without_tensorflow(
     '.'.join(module.with_suffix('').parts).removesuffix('.__init__')
     for module in MODULES
   ]
-  from train import settings
+  from train.run import settings
 
   overrides = settings.flatten(
     small_config(train__phases=((3, 32, 16, 'continue'),), mesh__data=1)
@@ -74,7 +221,8 @@ for name in ('tensorflow', 'tensorflow_datasets'):
   sys.modules[name] = None
 for name in {names!r}:
   importlib.import_module(name)
-from train import loop, settings
+from train.pretrain import loop
+from train.run import settings
 config = settings.with_overrides(
   settings.load_config('bert_tiny'), {overrides!r}
 )
@@ -121,7 +269,7 @@ def test_commands_work_beside_folders_of_the_same_names(tmp_path):
 
 
 def test_shell_scripts_are_sound():
-  scripts = [str(path) for path in (ROOT / 'train').glob('*.sh')]
+  scripts = [str(path) for path in (ROOT / 'train').rglob('*.sh')]
   assert scripts
   # The wheel puts the program beside Python's own.
   shellcheck = pathlib.Path(sys.executable).with_name('shellcheck')

@@ -9,7 +9,10 @@ import time
 
 BEGAN = time.time()  # before the imports that take seconds
 
-from train import huge_pages
+from train.host import device, huge_pages, processes
+from train.pretrain import loop
+from train.run import command, settings
+from train.transfer import finetune
 
 if __name__ == '__main__':
   huge_pages.restart_with()  # before those imports, too
@@ -17,8 +20,6 @@ if __name__ == '__main__':
 from typing import NoReturn
 
 from absl import flags
-
-from train import command, device, finetune, loop, processes, settings
 
 _WORKDIR = command.define_workdir()
 _DRY_RUN = flags.DEFINE_bool(

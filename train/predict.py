@@ -8,196 +8,18 @@ task; SQuAD: .json; SWAG: .csv; entities: .txt in columns).
 """
 
 import argparse
-import json
-import statistics
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
-import jax
 from etils import epath
-from ml_collections import config_dict
 
-from data.tasks import registry, scores, submissions
-from data.tasks.examples import Example, Prediction, Task
-from train import (
-  command,
-  device,
-  finetune,
-  metrics,
-  opened,
-  reporting,
-  settings,
-  sharding,
-)
-from train.opened import Opened
-from train.reporting import say
-from train.transfer import answers, task_data, task_job, task_outputs
-from train.transfer.task_data import Split
-from train.transfer.task_job import Predictor
-
-# Of the section `task`: what decides which tokens a model is given.
-READING_KEYS = ('max_length', 'document_context', 'doc_stride', 'max_question')
-
+from data.scoring import scores, submissions
+from data.tasks import registry
+from data.tasks.examples import Example, Task
+from train.host import console, device, files
+from train.host.console import say
+from train.run import command
+from train.transfer import predictors
 
 HELP = 'workdir of a finished fine-tuning; several answer together'
-
-
-class Member(NamedTuple):
-  """A fine-tuned model whose parameters are not read yet.
-
-  Attributes:
-    workdir: where it lies.
-    predictor: what answers, on this process's first device.
-    weights: its parameters.
-    facts: what task.json says.
-  """
-
-  workdir: epath.Path
-  predictor: Predictor
-  weights: Opened
-  facts: dict[str, Any]
-
-
-def open_member(workdir: epath.PathLike) -> Member:
-  """Opens a fine-tuned model.
-
-  Args:
-    workdir: of a finished `train.main` with a config of a task.
-
-  Raises:
-    FileNotFoundError: if there is no such workdir, it is not finished, or a
-      sweep has not kept its model.
-    ValueError: if no task was taught there.
-  """
-  workdir = epath.Path(workdir)
-  config = settings.read_workdir_config(workdir)
-  if config is None:
-    raise FileNotFoundError(f'{workdir}: no workdir, it has no config.json')
-  if 'task' not in config:
-    raise ValueError(
-      f'{workdir} holds a model that was taught no task: fine-tune it first, by'
-      ' python -m train.main --config transfer:task=NAME'
-      f' --config.init.weights={workdir}'
-    )
-  file = workdir / task_outputs.TASK_FILE
-  if not file.exists():
-    raise FileNotFoundError(
-      f'{file} is missing: the run is not finished; the same command of'
-      ' train.main goes on'
-    )
-  if not (workdir / finetune.MODEL_FOLDER).exists():
-    raise FileNotFoundError(
-      f'{workdir / finetune.MODEL_FOLDER} is missing: a sweep keeps the model'
-      ' of its best run alone, or with --keep_all each'
-    )
-  facts = json.loads(file.read_text())
-  task = task_data.reopen_task(config, facts)
-  mesh = sharding.make_mesh(
-    config_dict.ConfigDict(dict.fromkeys(sharding.AXES, 1)),
-    jax.local_devices()[:1],
-  )
-  predictor = task_job.plan_predictor(config, task, mesh, workdir)
-  weights = opened.open_weights(workdir)
-  weights.check()
-  return Member(workdir, predictor, weights, facts)
-
-
-def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
-  """Reads a file of a task, or the split of a folder of its files.
-
-  Raises:
-    FileNotFoundError: if there is none.
-    ValueError: if something in it is wrong; names file and line.
-  """
-  path = epath.Path(source)
-  if path.is_dir() and not task.folders:
-    raise ValueError(
-      f'--input {path}: found a folder, expected a file of the task {task.name}'
-    )
-  if path.is_dir():
-    return registry.load(task, str(path), split)
-  if not path.exists():
-    raise FileNotFoundError(f'--input {path}: no such file or folder')
-  return registry.read_file(task, path, split)
-
-
-def predict(
-  workdirs: Sequence[epath.PathLike],
-  read: Callable[[Task], list[Example]],
-) -> tuple[Task, Split, list[Prediction]]:
-  """Answers examples by a model, or by several together.
-
-  Several read the same inputs, and their probabilities are averaged; of spans,
-  the scores of first and last token.
-
-  Args:
-    workdirs: of fine-tunings on one task.
-    read: the task -> its examples.
-
-  Returns:
-    The task, the examples as a split, and a prediction of each.
-
-  Raises:
-    FileNotFoundError, ValueError: if a workdir or the examples will not do.
-  """
-  members = [open_member(workdir) for workdir in workdirs]
-  for other in members[1:]:
-    _check_alike(members[0], other)
-  first = members[0].predictor
-  split = task_data.open_split(
-    first.config,
-    first.task,
-    'test',
-    first.encoder.tokenizer,
-    read(first.task),
-    at_last=first.encoder.labels_last_piece,
-  )
-  logits = []
-  for workdir, predictor, weights, facts in members:
-    say(f'{workdir}: {len(split.examples):,} examples of {facts["task"]}')
-    params = weights.load(weights.on_one_device())
-    with sharding.scope(predictor.mesh, predictor.config.mesh.rules):
-      logits.append(task_outputs.run_model(predictor, params, split)[0])
-  predictions = task_outputs.predict(
-    first,
-    split,
-    logits[0] if len(logits) == 1 else answers.average(first.task, logits),
-    no_answer=any(member.facts['no_answer'] for member in members),
-    threshold=statistics.fmean(member.facts['threshold'] for member in members),
-  )
-  return first.task, split, predictions
-
-
-def _check_alike(first: Member, other: Member) -> None:
-  """Refuses members of an ensemble that do not read and answer alike.
-
-  Raises:
-    ValueError: naming what differs.
-  """
-  here, there = _facts(first.predictor), _facts(other.predictor)
-  for name, value in here.items():
-    if there[name] != value:
-      raise ValueError(
-        f'{first.workdir} and {other.workdir} cannot answer together: {name} is'
-        f' {value} in the first, {there[name]} in the second'
-      )
-
-
-def _facts(predictor: Predictor) -> dict[str, Any]:
-  """Returns what is the same of members, by what it is called."""
-  task, tokenizer = predictor.task, predictor.encoder.tokenizer
-  return {
-    'the task': task.name,
-    'the kind': task.kind,
-    'the labels': task.labels,
-    'the number of texts': task.num_texts,
-    'the number of choices': task.num_choices,
-    'the outputs': predictor.model.num_outputs,
-    'reading in both orders': predictor.model.both_orders,
-    'the vocabulary': tokenizer and tokenizer.fingerprint[:8],
-    'the form of its inputs': task_data.form_of(predictor.config.model.name),
-    'tagging of last pieces': predictor.encoder.labels_last_piece,
-  } | {key: predictor.config.task[key] for key in READING_KEYS}
 
 
 def main() -> None:
@@ -229,7 +51,7 @@ def main() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
   for path in (arguments.output, arguments.n_best, arguments.null_odds):
-    metrics.check_writable(path)
+    files.check_writable(path)
 
   def split_of(task: Task) -> str:
     path = epath.Path(arguments.input)
@@ -243,9 +65,9 @@ def _run(arguments: argparse.Namespace) -> None:
         f'--n_best and --null_odds are of questions, {task.name} is of the kind'
         f' {task.kind}'
       )
-    return read_input(task, arguments.input, split_of(task))
+    return predictors.read_input(task, arguments.input, split_of(task))
 
-  task, split, predictions = predict(arguments.workdirs, read)
+  task, split, predictions = predictors.predict(arguments.workdirs, read)
   examples, name = split.examples, split_of(task)
   if arguments.n_best or arguments.null_odds:
     submissions.write_squad(
@@ -262,9 +84,9 @@ def _run(arguments: argparse.Namespace) -> None:
   if split.is_labelled:
     found = scores.score(task, examples, predictions)
     if arguments.json:
-      print(metrics.as_json(found))
+      print(files.as_json(found))
     else:
-      reporting.figures_table(found, f'{task.title}, {name}')
+      console.figures_table(found, f'{task.title}, {name}')
 
 
 if __name__ == '__main__':

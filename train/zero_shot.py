@@ -8,323 +8,13 @@ Nothing is trained: a task is stated in the prompt, and the model goes on.
 """
 
 import argparse
-import collections
-import hashlib
 import importlib.util
-import itertools
-import json
-import pathlib
-import re
-import string
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
-from data import sentences, text_files
-from train import command, device, generate, metrics, reporting, trained
-
-PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
-# Prompts in, continuations out.
-Complete = Callable[[Sequence[str]], list[str]]
-
-
-class Conversation(NamedTuple):
-  """A CoQA story: its questions, and the accepted answers to each."""
-
-  story: str
-  questions: list[str]
-  answers: list[list[str]]
-
-
-def read_coqa(path: str) -> list[Conversation]:
-  """Reads CoQA's JSON, the first answer of each question being the main one.
-
-  Raises:
-    ValueError: naming the entry that is not as in CoQA.
-    OSError: if the file cannot be read.
-  """
-  try:
-    entries = json.loads(text_files.read_text(path))['data']
-  except (json.JSONDecodeError, KeyError, TypeError):
-    entries = None
-  if not isinstance(entries, list):
-    raise ValueError(f'{path}: expected CoQA, a JSON object with a list "data"')
-  found = []
-  for number, entry in enumerate(entries):
-    try:
-      lists = [entry['answers'], *entry.get('additional_answers', {}).values()]
-      answers = [
-        [each[turn]['input_text'] for each in lists]
-        for turn in range(len(entry['questions']))
-      ]
-      questions = [turn['input_text'] for turn in entry['questions']]
-      story = entry['story']
-      for text in (story, *questions, *itertools.chain(*answers)):
-        if not isinstance(text, str):
-          raise TypeError(f'{text!r} is no text')
-      if not questions:
-        raise IndexError('no question')
-      found.append(Conversation(story, questions, answers))
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-      raise ValueError(
-        f'{path}: entry {number} of "data" is not as in CoQA ({error!r}):'
-        ' expected story, questions and as many answers'
-      ) from None
-  return found
-
-
-def coqa_prompt(conversation: Conversation, turn: int) -> str:
-  """Returns the story, the turns before with their answers, and 'A:'."""
-  lines = [conversation.story, '']
-  for before in range(turn):
-    lines += [
-      f'Q: {conversation.questions[before]}',
-      f'A: {conversation.answers[before][0]}',
-    ]
-  return '\n'.join([*lines, f'Q: {conversation.questions[turn]}', 'A:'])
-
-
-def normalize_answer(text: str) -> list[str]:
-  """Returns the words that count: lower case, no punctuation, no articles."""
-  text = ''.join(c for c in text.lower() if c not in string.punctuation)
-  return re.sub(r'\b(a|an|the)\b', ' ', text).split()
-
-
-def answer_f1(answer: str, truth: str) -> float:
-  """Returns the F1 of two answers' words, as CoQA's official scorer does."""
-  ours, theirs = normalize_answer(answer), normalize_answer(truth)
-  if not ours or not theirs:
-    return float(ours == theirs)
-  common = collections.Counter(ours) & collections.Counter(theirs)
-  same = sum(common.values())
-  if not same:
-    return 0.0
-  precision, recall = same / len(ours), same / len(theirs)
-  return 2 * precision * recall / (precision + recall)
-
-
-def coqa_f1(answer: str, truths: Sequence[str]) -> float:
-  """Returns the best F1 against the truths, each left out in turn.
-
-  People were scored against the others, so models are too: the mean over all
-  truths but one of the best (CoQA, evaluate-v1.0.py).
-  """
-  if len(truths) == 1:
-    return answer_f1(answer, truths[0])
-  scores = [answer_f1(answer, truth) for truth in truths]
-  return sum(
-    max(scores[:i] + scores[i + 1 :]) for i in range(len(scores))
-  ) / len(scores)
-
-
-def run_coqa(
-  conversations: Sequence[Conversation], complete: Complete
-) -> dict[str, Any]:
-  """Answers every question greedily and returns the mean F1 in percent.
-
-  The answers before a question are the given ones, as in the paper's prompt.
-  """
-  prompts, truths = [], []
-  for conversation in conversations:
-    for turn, answers in enumerate(conversation.answers):
-      prompts.append(coqa_prompt(conversation, turn))
-      truths.append(answers)
-  answers = [text.strip().partition('\n')[0] for text in complete(prompts)]
-  scores = [coqa_f1(*pair) for pair in zip(answers, truths, strict=True)]
-  return {
-    'questions': len(scores),
-    'f1': 100 * sum(scores) / len(scores),
-    'answers': answers,
-  }
-
-
-TL_DR = '\nTL;DR:'
-
-
-class Article(NamedTuple):
-  """A news article and its highlights."""
-
-  text: str
-  highlights: str
-
-
-def read_stories(path: str, urls: str | None = None) -> list[Article]:
-  """Reads the .story files of CNN and Daily Mail, or a JSONL file.
-
-  A .story is the article, then '@highlight' before every sentence of the
-  summary; a line of JSONL has `article` and `highlights`.
-
-  Args:
-    path: a folder of .story files, or a JSONL file.
-    urls: a list of a split's articles, as all_test.txt; else all are read. A
-      file has the SHA-1 of its article's URL for its name.
-
-  Raises:
-    ValueError: naming the file or line that is something else.
-    OSError: if there is none.
-  """
-  source = pathlib.Path(path)
-  if source.is_dir():
-    files = sorted(source.glob('*.story'))
-    if urls is not None:
-      names = [
-        hashlib.sha1(url.strip().encode()).hexdigest() + '.story'
-        for url in text_files.read_text(urls).splitlines()
-        if url.strip()
-      ]
-      files = [source / name for name in names]
-    if not files:
-      raise FileNotFoundError(f'{path}: holds no .story file')
-    articles = []
-    for file in files:
-      text, *highlights = text_files.read_text(file).split('@highlight')
-      if not highlights:
-        raise ValueError(f'{file}: has no @highlight')
-      articles.append(
-        Article(text.strip(), '\n'.join(part.strip() for part in highlights))
-      )
-    return articles
-  records = text_files.parse_records(
-    text_files.read_text(path),
-    path,
-    lambda record: all(
-      isinstance(record.get(name), str) for name in ('article', 'highlights')
-    ),
-    '{"article": text, "highlights": text}',
-  )
-  return [Article(each['article'], each['highlights']) for each in records]
-
-
-def shorten_articles(
-  found: trained.Trained, articles: Sequence[Article], max_new_tokens: int
-) -> list[Article]:
-  """Returns articles without what does not fit in before their summary.
-
-  Their end goes, as news tells first what matters most.
-  """
-  texts = [article.text for article in articles]
-  (question,) = found.tokenizer.encode_batch([TL_DR])
-  room = found.model.max_length + 1 - max_new_tokens - len(question)
-  if room < 1:
-    raise ValueError(
-      f'the {found.model.max_length} positions of the model hold no article'
-      f' before a summary of {max_new_tokens} tokens'
-    )
-  return [
-    article
-    if len(ids) <= room
-    else article._replace(text=found.tokenizer.decode(ids[:room]))
-    for article, ids in zip(
-      articles, found.tokenizer.encode_batch(texts), strict=True
-    )
-  ]
-
-
-def run_summaries(
-  articles: Sequence[Article], complete: Complete
-) -> dict[str, Any]:
-  """Summarises after 'TL;DR:' and returns the mean ROUGE F1 in percent.
-
-  A summary is the first three sentences of what the model writes.
-  """
-  from rouge_score import rouge_scorer
-
-  kinds = ('rouge1', 'rouge2', 'rougeLsum')
-  scorer = rouge_scorer.RougeScorer(list(kinds), use_stemmer=True)
-  written = complete([article.text + TL_DR for article in articles])
-  summaries = [
-    '\n'.join(sentences.split_sentences(text)[:3]) for text in written
-  ]
-  totals = dict.fromkeys(kinds, 0.0)
-  for article, summary in zip(articles, summaries, strict=True):
-    for kind, score in scorer.score(article.highlights, summary).items():
-      totals[kind] += score.fmeasure
-  return {
-    'articles': len(articles),
-    **{kind: 100 * total / len(articles) for kind, total in totals.items()},
-    'summaries': summaries,
-  }
-
-
-def read_parallel(source: str, target: str) -> list[tuple[str, str]]:
-  """Reads two files that translate each other line by line.
-
-  Raises:
-    ValueError: if they have not as many lines.
-    OSError: if one cannot be read.
-  """
-  texts = [text_files.read_text(path) for path in (source, target)]
-  # Sentences may hold the other line ends of Unicode.
-  lines = [
-    text.removesuffix('\n').split('\n') if text else [] for text in texts
-  ]
-  if len(lines[0]) != len(lines[1]):
-    raise ValueError(
-      f'{source} has {len(lines[0])} lines, {target} {len(lines[1])}: expected'
-      ' as many, each a translation of the other'
-    )
-  return list(zip(*lines, strict=True))
-
-
-def run_translation(
-  pairs: Sequence[tuple[str, str]],
-  complete: Complete,
-  *,
-  examples: int = 2,
-) -> dict[str, Any]:
-  """Translates after example pairs 'source = target'; returns the BLEU.
-
-  Args:
-    pairs: (source, target); the first ones are the examples.
-    complete: the model.
-    examples: how many stand in the prompt.
-
-  Raises:
-    ValueError: if nothing is left to translate.
-  """
-  import sacrebleu
-
-  if not 0 < examples < len(pairs):
-    raise ValueError(
-      f'{len(pairs)} pairs of sentences: expected more than the {examples} that'
-      ' serve as examples, and at least one'
-    )
-  shown = ''.join(f'{a} = {b}\n' for a, b in pairs[:examples])
-  rest = pairs[examples:]
-  written = complete([f'{shown}{source} =' for source, _ in rest])
-  found = [_first_sentence(text) for text in written]
-  score = sacrebleu.corpus_bleu(found, [[target for _, target in rest]])
-  return {
-    'sentences': len(rest),
-    'bleu': score.score,
-    'signature': str(score),
-    'translations': found,
-  }
-
-
-def _first_sentence(text: str) -> str:
-  line = text.strip().partition('\n')[0]
-  return next(iter(sentences.split_sentences(line)), '')
-
-
-def completer(
-  found: trained.Trained, *, max_new_tokens: int, **options: Any
-) -> Complete:
-  """Returns what completes prompts by a model; long ones lose their start.
-
-  The end of a long document is what stands next to the question.
-  """
-
-  def complete(prompts: Sequence[str]) -> list[str]:
-    written = generate.complete(
-      found,
-      prompts,
-      max_new_tokens=max_new_tokens,
-      overflow='slide',
-      **options,
-    )
-    return [completion.text for completion in written]
-
-  return complete
+from models.decoding import Sampling
+from train.host import console, device, files
+from train.language import zero_shot
+from train.params import trained
+from train.run import command
 
 
 def main() -> None:
@@ -360,22 +50,28 @@ def _run(arguments: argparse.Namespace) -> None:
   if arguments.limit is not None and arguments.limit < 1:
     raise ValueError(f'--limit={arguments.limit}: expected 1 or more')
   # Bad input shows before the model is loaded.
-  needed = PACKAGES.get(arguments.task)
+  needed = zero_shot.PACKAGES.get(arguments.task)
   if needed and importlib.util.find_spec(needed) is None:
     raise ValueError(
       f'{arguments.task} is scored by {needed}, which cannot be found here: pip'
       " install 'sesame-lm[zero_shot]'"
     )
   if arguments.task == 'coqa':
-    given = read_coqa(arguments.data)[limit]
-    run, options = run_coqa, {'max_new_tokens': 32, 'stop': ('\n',)}
+    given = zero_shot.read_coqa(arguments.data)[limit]
+    run, options = zero_shot.run_coqa, {'max_new_tokens': 32, 'stop': ('\n',)}
   elif arguments.task == 'summarize':
-    given = read_stories(arguments.data, arguments.urls)[limit]
-    sampling = generate.Sampling(top_k=2)  # Radford et al. 2019, section 3.6
-    run, options = run_summaries, {'max_new_tokens': 100, 'sampling': sampling}
+    given = zero_shot.read_stories(arguments.data, arguments.urls)[limit]
+    sampling = Sampling(top_k=2)  # Radford et al. 2019, section 3.6
+    run, options = (
+      zero_shot.run_summaries,
+      {'max_new_tokens': 100, 'sampling': sampling},
+    )
   else:
-    given = read_parallel(arguments.data, arguments.target)[limit]
-    run, options = run_translation, {'max_new_tokens': 100, 'stop': ('\n',)}
+    given = zero_shot.read_parallel(arguments.data, arguments.target)[limit]
+    run, options = (
+      zero_shot.run_translation,
+      {'max_new_tokens': 100, 'stop': ('\n',)},
+    )
   if not given:
     raise ValueError(f'{arguments.data}: holds nothing to do')
   found = trained.load(
@@ -384,15 +80,17 @@ def _run(arguments: argparse.Namespace) -> None:
     tokenizer=arguments.tokenizer,
   )
   if arguments.task == 'summarize':
-    given = shorten_articles(found, given, options['max_new_tokens'])
-  report = run(given, completer(found, batch=arguments.batch, **options))
+    given = zero_shot.shorten_articles(found, given, options['max_new_tokens'])
+  report = run(
+    given, zero_shot.completer(found, batch=arguments.batch, **options)
+  )
   if arguments.json:
-    print(metrics.as_json(report))
+    print(files.as_json(report))
     return
   figures = {
     name: value for name, value in report.items() if not isinstance(value, list)
   }
-  reporting.figures_table(figures, f'{arguments.task}: {arguments.data}')
+  console.figures_table(figures, f'{arguments.task}: {arguments.data}')
 
 
 if __name__ == '__main__':

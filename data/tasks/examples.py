@@ -133,9 +133,9 @@ class Task:
     symmetric: neither text comes first: GPT reads both orders.
     num_choices: of a `ChoiceExample`.
     score_range: of a score, lowest and highest.
-    metrics: what it is scored by, see `data.tasks.scores`; the first decides
+    metrics: what it is scored by, see `data.scoring.scores`; the first decides
       which model is best.
-    submission: its official output, see `data.tasks.submissions`; may be
+    submission: its official output, see `data.scoring.submissions`; may be
       empty.
     sizes: split -> official number of examples.
     tfds: name of the data set in TFDS, if it is there; of several that are
@@ -171,3 +171,12 @@ def evenly(examples: Sequence[Any], limit: int | None) -> list[Any]:
   if limit is None or limit >= count:
     return list(examples)
   return [examples[i * count // limit] for i in range(limit)]
+
+
+METRICS = {
+  'classification': ('accuracy', 'f1', 'macro_f1', 'matthews'),
+  'regression': ('pearson', 'spearman'),
+  'choice': ('accuracy',),
+  'tagging': ('f1', 'precision', 'recall', 'accuracy'),
+  'span': ('em', 'f1'),
+}

@@ -9,7 +9,7 @@ from typing import Any
 
 from etils import epath
 
-from data import text_files
+from data.text import text_files
 
 # What csv writes where a text holds a quotation mark: "He said ""no""".
 _CSV_QUOTES = re.compile('"(?:[^"]|"")*""(?:[^"]|"")*"')

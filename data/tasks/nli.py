@@ -6,8 +6,8 @@ from typing import Any
 
 from etils import epath
 
-from data import text_files
 from data.tasks import checks, examples, files, glue
+from data.text import text_files
 
 _LABELS = ('contradiction', 'entailment', 'neutral')
 # Conneau et al. 2018, English first.

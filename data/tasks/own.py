@@ -7,16 +7,8 @@ from typing import Any
 
 from etils import epath
 
-from data import text_files
-from data.tasks import (
-  checks,
-  conll,
-  examples,
-  files,
-  glue,
-  measures,
-  squad,
-)
+from data.tasks import checks, conll, examples, files, glue, squad
+from data.text import text_files
 
 _METRICS = {
   'classification': ('accuracy',),
@@ -163,7 +155,7 @@ def _check_entities(labels: Sequence[str], found: checks.Found) -> None:
 def _check_metrics(
   kind: str, metrics: Sequence[str], labels: Sequence[str]
 ) -> None:
-  known = measures.METRICS[kind]
+  known = examples.METRICS[kind]
   if kind == 'classification' and len(labels) != 2:
     known = tuple(name for name in known if name != 'f1')
   for name in metrics:

@@ -6,8 +6,8 @@ from typing import Any
 
 from etils import epath
 
-from data import text_files
 from data.tasks import checks, examples, files
+from data.text import text_files
 
 _URL = 'https://rajpurkar.github.io/SQuAD-explorer'
 

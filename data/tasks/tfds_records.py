@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from data import tfds_text
 from data.tasks import checks, examples
+from data.text import tfds_text
 
 
 def load(

@@ -17,12 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from etils import epath
 
-from models.pretrained.plain_pickle import (
-  MAX_BYTES,
-  Refused,
-  Tensor,
-  Unpickler,
-)
+from models.pretrained.plain_pickle import MAX_BYTES, Refused, Tensor, Unpickler
 from models.pretrained.strict import Entry
 
 # What an old file begins with, pickled (torch/serialization.py).

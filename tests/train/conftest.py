@@ -3,7 +3,8 @@ import functools
 import jax
 import pytest
 
-from train import settings, sharding
+from train.engine import sharding
+from train.run import settings
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from data.tasks import spans
+from data.inputs.features import Features
+from data.scoring import spans
 from data.tasks.examples import Example, Prediction, Task
-from data.tasks.features import Features
 
 
 def answer(

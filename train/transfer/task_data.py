@@ -7,10 +7,11 @@ from typing import Any
 import ml_collections
 from etils import epath
 
-from data.tasks import batches, examples, files, framing, own, registry
-from data.tasks.batches import Batches
+from data.inputs import batches, framing
+from data.inputs.batches import Batches
+from data.inputs.features import Features
+from data.tasks import examples, files, own, registry
 from data.tasks.examples import Example, Task
-from data.tasks.features import Features
 
 
 @dataclasses.dataclass(frozen=True)

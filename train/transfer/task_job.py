@@ -19,16 +19,18 @@ from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.tasks.examples import Task
-from models import blocks, elmo, lstm_lm, transfer
+from models import blocks, elmo, lstm_lm, task_model
 from models.pretrained import strict
-from train import device, initial, opened, optim, sharding, state, steps
-from train.opened import Opened
-from train.settings import Phase
-from train.state import TrainState
-from train.steps import Objective
-from train.transfer import task_data, task_model, task_objectives
+from train.engine import optim, sharding, state, steps
+from train.engine.state import TrainState
+from train.engine.steps import Objective
+from train.host import device
+from train.params import opened, warm_start
+from train.params.opened import Opened
+from train.run.training_phases import Phase
+from train.transfer import encoders, task_data, task_losses
+from train.transfer.encoders import Encoder
 from train.transfer.task_data import Split
-from train.transfer.task_model import Encoder
 
 DEV = 'dev'
 
@@ -100,7 +102,7 @@ class TaskJob(Predictor):
     weights = self.encoder.weights
     if weights is None:
       return begun
-    params = initial.load(
+    params = warm_start.load(
       inherited(weights, begun.params, self.task),
       self.encoder.module,
       self.encoder.tokenizer,
@@ -195,7 +197,7 @@ def plan(
     encoder.module.vocab_size,
   )
   if config.task.frozen:
-    tx = optax.masked(tx, functools.partial(transfer.trainable, frozen=True))
+    tx = optax.masked(tx, functools.partial(task_model.trainable, frozen=True))
   init, shapes, shardings = state.abstract_state(
     model,
     inputs,
@@ -237,7 +239,7 @@ def _find_replaced(
   if encoder.weights is None:
     return set()
   params = nn.unbox(params)
-  return initial.replaced(
+  return warm_start.replaced(
     inherited(encoder.weights, params, task),
     encoder.module,
     encoder.tokenizer,
@@ -274,10 +276,10 @@ def plan_predictor(
     FileNotFoundError: if there are no such weights.
     ValueError: if they do not fit.
   """
-  encoder = task_model.open_encoder(config, task, workdir)
+  encoder = encoders.open_encoder(config, task, workdir)
   config = encoder.config
-  objective = task_objectives.build_objective(task, config.task)
-  model = task_model.build_model(encoder, task)
+  objective = task_losses.build_objective(task, config.task)
+  model = encoders.build_model(encoder, task)
   return Predictor(
     config=config,
     task=task,
@@ -297,8 +299,8 @@ def check(config: ml_collections.ConfigDict) -> None:
     ValueError: naming the key, what was found and what was expected.
   """
   task = task_data.open_task(config)
-  encoder = task_model.open_encoder(config, task, None)
-  task_objectives.build_objective(task, encoder.config.task)
+  encoder = encoders.open_encoder(config, task, None)
+  task_losses.build_objective(task, encoder.config.task)
 
 
 def count_steps(

@@ -8,9 +8,10 @@ import jax
 import numpy as np
 from etils import epath
 
-from data.tasks import measures, scores, spans, submissions
+from data.scoring import measures, scores, spans, submissions
 from data.tasks.examples import Prediction, SpanExample
-from train import metrics, processes, sharding
+from train.engine import sharding
+from train.host import files, processes
 from train.transfer import answers
 from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, Predictor, TaskJob
@@ -178,7 +179,7 @@ def score_all(
       'no_answer': no_answer,
       'threshold': threshold,
     }
-    metrics.write_atomically(
+    files.write_atomically(
       workdir / TASK_FILE, json.dumps(facts, indent=2) + '\n'
     )
   return figures, intervals

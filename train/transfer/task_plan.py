@@ -12,21 +12,14 @@ import jax.numpy as jnp
 import ml_collections
 from etils import epath
 
-from data import pipeline
+from data.examples import pipeline
 from data.tasks.examples import Task
-from models import heads
-from train import (
-  checkpoint,
-  ledger,
-  memory,
-  metrics,
-  opened,
-  optim,
-  processes,
-  reporting,
-  settings,
-)
-from train.reporting import say
+from models import features
+from train.engine import memory, optim
+from train.host import console, files, processes
+from train.host.console import say
+from train.params import opened
+from train.run import checkpoint, ledger, metrics, settings
 from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, TaskJob
 
@@ -98,7 +91,7 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
   for key in ('dropout_rate', 'attention_dropout_rate'):
     rate = getattr(config.model, key, 0.0)
     ensure(0 <= rate < 1, f'model.{key}', 'a share in [0, 1)')
-  known = (*heads.FEATURES, 'mix')
+  known = (*features.FEATURES, 'mix')
   ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')
   ensure(
     0 <= config.optim.warmup_fraction < 1,
@@ -193,10 +186,10 @@ def write_workdir(
   Raises:
     OSError: if the folder cannot be written.
   """
-  metrics.write_atomically(
+  files.write_atomically(
     workdir / 'config.json', settings.as_json(config) + '\n'
   )
-  metrics.write_atomically(
+  files.write_atomically(
     workdir / opened.IMPORTED_FILE,
     json.dumps(
       {
@@ -324,7 +317,7 @@ def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
       f' dev every {job.eval_every:,} steps',
     ),
   ]
-  reporting.table(rows, 'Plan')
+  console.table(rows, 'Plan')
 
 
 def memory_of(job: TaskJob, seed: int) -> memory.Plan:
@@ -421,10 +414,10 @@ def print_results(
     low, high = results['intervals'].get(name, (None, None))
     interval = '' if low is None else f'  ({low:.4f} to {high:.4f})'
     rows.append((name.removeprefix('eval/'), f'{value:.4f}{interval}'))
-  reporting.table(
+  console.table(
     rows,
     f'After step {results["best_step"]} of {results["steps"]}'
-    f' ({reporting.duration(results["seconds"])}, {results["device"]});'
+    f' ({console.duration(results["seconds"])}, {results["device"]});'
     ' in brackets 95 % of resampled sets',
   )
   if processes.is_first():

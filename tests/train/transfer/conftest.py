@@ -3,12 +3,10 @@ import functools
 import jax
 import pytest
 import small_kinds
-import small_published
 import small_tasks
-import torch
 
-from data import tokenization
-from train import finetune, sharding
+from train.engine import sharding
+from train.transfer import finetune
 
 
 def make_one_device_mesh(patch):
@@ -32,17 +30,6 @@ def one_device():
 def own_set(tmp_path_factory):
   """A folder of a small set of sentences of two classes."""
   return small_tasks.write_sentences(tmp_path_factory.mktemp('own') / 'set')
-
-
-@pytest.fixture(scope='session')
-def small_bert(small_store, tmp_path_factory):
-  """A folder of published weights of a small BERT, random ones."""
-  torch.manual_seed(0)
-  folder = tmp_path_factory.mktemp('published') / 'bert'
-  small_published.write_bert(
-    folder, tokenization.load(small_store), kind='BertModel'
-  )
-  return folder
 
 
 @pytest.fixture(scope='session')

@@ -9,11 +9,15 @@ import small_elmo
 import small_kinds
 import small_tasks
 
-from data.tasks import framing, registry, scores
-from data.tasks.batches import Batches
-from models import elmo, transfer
+from data.inputs import framing
+from data.inputs.batches import Batches
+from data.scoring import scores
+from data.tasks import registry
+from models import elmo, task_model
 from models.pretrained import elmo as pretrained
-from train import embedding, finetune, opened, predict, weights
+from train.params import convert, opened
+from train.transfer import finetune, predictors
+from train.vectors import elmo_vectors
 
 pytestmark = pytest.mark.usefixtures('one_device')
 FROZEN = {
@@ -51,7 +55,7 @@ def config_of(folder, kind, weights_folder, **changes):
 
 def answers_again(workdir, read, results):
   """Holds what a workdir answers of dev against what the run found."""
-  task, split, predictions = predict.predict([workdir], read)
+  task, split, predictions = predictors.predict([workdir], read)
   found = scores.score(task, split.examples, predictions)
   assert found
   for metric, value in found.items():
@@ -81,7 +85,7 @@ def test_words_are_tagged_from_the_mix_of_layers(small, tmp_path):
   # What is finished is not begun again; and the head cannot be written.
   assert finetune.train(config, workdir) == results
   with pytest.raises(ValueError, match='bilstm'):
-    weights.export(workdir, tmp_path / 'exported')
+    convert.export(workdir, tmp_path / 'exported')
 
 
 @pytest.mark.parametrize('kind', ['own pairs', 'own choices', 'own scores'])
@@ -101,7 +105,7 @@ def test_layers_are_those_that_embedding_gives(small, tmp_path):
   features = framing.encode(task, examples, None, 64, form='elmo')
   batches = Batches(features, pad_id=0, max_length=64)
   (batch,) = batches.eval_batches(len(examples))
-  tagger = transfer.TaskModel(
+  tagger = task_model.TaskModel(
     backbone=model,
     head='token_classifier',
     num_outputs=2 * model.projection_dim,
@@ -116,7 +120,7 @@ def test_layers_are_those_that_embedding_gives(small, tmp_path):
     {'params': params | {'token_classifier': head}},
     *(batch[name] for name in (*names, 'characters')),
   )['logits']
-  vectors = embedding.embed_sentences(
+  vectors = elmo_vectors.embed_sentences(
     model, params, [example.words for example in examples]
   )
   expected = list(vectors)

@@ -12,20 +12,12 @@ import numpy as np
 import pytest
 import watch
 
-from data.tasks import batches
-from train import (
-  checkpoint,
-  finetune,
-  ledger,
-  metrics,
-  opened,
-  optim,
-  processes,
-  reporting,
-  sharding,
-  weights,
-)
-from train.transfer import task_job, task_plan
+from data.inputs import batches
+from train.engine import optim, sharding
+from train.host import processes
+from train.params import convert, opened
+from train.run import checkpoint, ledger, metrics, workdirs
+from train.transfer import finetune, task_job, task_plan
 
 pytestmark = pytest.mark.usefixtures('one_device')
 ACCURACY = 'eval/own/accuracy'
@@ -46,7 +38,7 @@ def test_it_learns_and_leaves_everything(finished):
   assert low <= results['metrics'][ACCURACY] <= high
   assert results['steps'] == 30  # 96 examples, 5 epochs, 16 at a time
   assert results['train_size'] == 96
-  assert results == reporting.read_results(workdir)
+  assert results == workdirs.read_results(workdir)
   facts = json.loads((workdir / 'task.json').read_text())
   assert facts['labels'] == ['bad', 'good']
   lines = (workdir / 'predictions' / 'dev.jsonl').read_text().splitlines()
@@ -140,7 +132,7 @@ def test_ended_in_evaluations_it_goes_on_with_them(
     finetune.train(config, tmp_path)['state_sha256']
     == (results['state_sha256'])
   )
-  continued = reporting.read_results(tmp_path)
+  continued = workdirs.read_results(tmp_path)
   for key in ('optimizer_sha256', 'metrics', 'intervals', 'best_step'):
     assert continued[key] == results[key]
   assert rows_of(tmp_path) == rows_of(workdir)
@@ -317,7 +309,7 @@ def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
     before = jax.device_get(job.begin(0).params)
   finetune.train(config, tmp_path / 'run', job=job)
   with pytest.raises(ValueError, match=r'no class of Hugging Face has.*bilstm'):
-    weights.export(tmp_path / 'run', tmp_path / 'exported')
+    convert.export(tmp_path / 'run', tmp_path / 'exported')
   assert not (tmp_path / 'exported').exists()
   found = opened.open_weights(tmp_path / 'run')
   found.check()

@@ -12,8 +12,9 @@ import pytest
 import small_kinds
 from scipy import stats
 
-from data.tasks import scores, submissions
-from train import finetune, predict, settings
+from data.scoring import scores, submissions
+from train.run import settings
+from train.transfer import finetune, predictors
 
 pytestmark = pytest.mark.usefixtures('one_device')
 METRICS = {
@@ -40,8 +41,8 @@ def dev_file(config):
 def answered(run, file, split='dev'):
   """Returns what `train.predict` says: task, split and predictions."""
   _, workdir, _ = run
-  return predict.predict(
-    [workdir], lambda task: predict.read_input(task, file, split)
+  return predictors.predict(
+    [workdir], lambda task: predictors.read_input(task, file, split)
   )
 
 

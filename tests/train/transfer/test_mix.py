@@ -10,8 +10,10 @@ from etils import epath
 
 from configs import base
 from models import scalar_mix
-from train import optim, settings, sharding, table_plan, table_rows
-from train.transfer import task_job, task_objectives, task_plan
+from train.engine import optim, sharding
+from train.papers import table_plan, table_rows
+from train.run import settings
+from train.transfer import task_job, task_losses, task_plan
 
 MIX = {
   'task.features': 'mix',
@@ -134,7 +136,7 @@ def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):
   job = plan_job()
   old = ml_collections.ConfigDict(job.config.task.to_dict())
   del old.mix_l2
-  objective = task_objectives.build_objective(job.task, old)
+  objective = task_losses.build_objective(job.task, old)
   assert objective.loss_names == ('task',)
   saved = settings.flatten(job.config)
   del saved['task.mix_l2']

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from train import finetune, opened, sweep
-from train.transfer import task_job
+from train.params import opened
+from train.transfer import finetune, sweep, task_job
 
 pytestmark = pytest.mark.usefixtures('one_device')
 GRID = {'optim.learning_rate': [5e-3, 1e-9]}

@@ -1,26 +1,13 @@
 """The commands, as a user types them, and what they print and draw."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from launch import environment
+from task_command import command
 
-from train import finetune, report, reporting
-
-WAIT = 240
-
-
-def command(module, *arguments):
-  """Returns a finished command: its output and its messages."""
-  return subprocess.run(
-    [sys.executable, '-m', module, *map(str, arguments)],
-    env=environment(),
-    capture_output=True,
-    text=True,
-    timeout=WAIT,
-  )
+from train import report
+from train.run import curves, reports
+from train.transfer import finetune
 
 
 @pytest.mark.slow
@@ -69,11 +56,11 @@ def test_a_plan_leaves_nothing(make_config, tmp_path, capsys):
 def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
   config, workdir, results = run_of('own scores')
   drawn = []
-  panels = reporting.panels
+  panels = curves.panels
   monkeypatch.setattr(
-    reporting, 'panels', lambda names: drawn.append(panels(names)) or drawn[0]
+    curves, 'panels', lambda names: drawn.append(panels(names)) or drawn[0]
   )
-  found = report.run(workdir, tmp_path)
+  found = reports.run(workdir, tmp_path)
   for name in ('curves.png', 'ledger.png'):
     assert (tmp_path / name).stat().st_size > 10_000
   scores = {f'eval/own/{name}' for name in ('spearman', 'pearson')}
@@ -84,7 +71,7 @@ def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
   assert best == pytest.approx(results['metrics']['eval/own/spearman'])
   # Of one that is not finished, too.
   rows = report.ledger.read(workdir)
-  assert report._seconds_left(rows[:2], config) is not None
+  assert reports._seconds_left(rows[:2], config) is not None
 
 
 def test_what_a_run_prints(run_of, tmp_path, capsys):

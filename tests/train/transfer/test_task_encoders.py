@@ -15,21 +15,22 @@ import small_tasks
 from flax import linen as nn
 
 from configs import base
-from data import tokenization
-from data.tasks import framing, registry
+from data.inputs import framing
+from data.tasks import registry
+from data.vocabulary import tokenization
 from models import gpt, lstm_lm
-from train import (
-  architecture,
-  assemble,
-  checkpoint,
+from train.architectures import architecture, families
+from train.engine import sharding
+from train.params import convert, opened
+from train.run import checkpoint, settings
+from train.transfer import (
+  encoders,
   finetune,
-  opened,
-  predict,
-  settings,
-  sharding,
-  weights,
+  predictors,
+  task_data,
+  task_job,
+  task_outputs,
 )
-from train.transfer import task_data, task_job, task_model, task_outputs
 
 pytestmark = pytest.mark.usefixtures('one_device')
 GPT_RECIPE = {
@@ -66,8 +67,8 @@ def pair_folder(tmp_path_factory):
 
 def answers_again(workdir, file, results):
   """Holds what a workdir answers of dev against what the run found."""
-  task, split, predictions = predict.predict(
-    [workdir], lambda task: predict.read_input(task, file, 'dev')
+  task, split, predictions = predictors.predict(
+    [workdir], lambda task: predictors.read_input(task, file, 'dev')
   )
   right = [
     found.answer == example.label
@@ -87,7 +88,7 @@ def test_weights_without_a_vocabulary_are_told_theirs(
 
   def open_encoder(weights, **changes):
     config = small_tasks.small_config(own_set, weights, **changes)
-    return task_model.open_encoder(config, task_data.open_task(config), None)
+    return encoders.open_encoder(config, task_data.open_task(config), None)
 
   with pytest.raises(ValueError, match='no vocab.*--config.data.tokenizer=PA'):
     open_encoder(weights_alone)
@@ -126,8 +127,8 @@ def test_only_gpts_own_table_holds_positions():
     (lstm_lm.LstmLm(**sizes, lstm_dim=8), 'lstm', 0),
   ):
     config.model.name = name
-    found = task_model.Encoder(config, module, None, None)
-    model = task_model.build_model(found, registry.find('sst2'))
+    found = encoders.Encoder(config, module, None, None)
+    model = encoders.build_model(found, registry.find('sst2'))
     assert model.lm and model.lm_positions == expected
 
 
@@ -154,7 +155,7 @@ def test_a_gpt_reads_a_pair_in_both_orders(gpt_of, pair_folder, tmp_path):
   )
   chances = []
   for file in (folder / 'dev.tsv', swapped):
-    _, _, found = predict.predict(
+    _, _, found = predictors.predict(
       [tmp_path / 'run'],
       functools.partial(lambda file, task: task.read(file, 'dev'), file),
     )
@@ -185,7 +186,7 @@ def test_soft_classes_of_scores(gpt_of, tmp_path):
     **changes | GPT_RECIPE | {'train.steps': 2, 'task.soft_classes': 6},
   )
   results = finetune.train(config, tmp_path / 'run')
-  _, _, found = predict.predict(
+  _, _, found = predictors.predict(
     [tmp_path / 'run'], lambda task: task.read(folder / 'test.jsonl', 'test')
   )
   assert all(0 <= each.answer <= 5 for each in found)
@@ -221,7 +222,7 @@ def pretrained(small_store, gpt_of, tmp_path_factory):
     (workdir / 'config.json').write_text(settings.as_json(config))
     tokenizer.save(workdir)
     vocabulary = architecture.Vocabulary.of(tokenizer)
-    model = assemble.build_model(config, vocabulary.size)
+    model = families.build_model(config, vocabulary.size)
     shapes = nn.unbox(opened.abstract_params(model))
     random = np.random.default_rng(0)
     params = jax.tree.map(
@@ -270,14 +271,14 @@ def test_a_left_to_right_bert_learns_from_the_last_token(
   assert opened.open_weights(run).model.pool_last
   # Hugging Face's classes would read both ways, at [CLS].
   with pytest.raises(ValueError, match='left to right'):
-    weights.export(run, tmp_path / 'exported')
+    convert.export(run, tmp_path / 'exported')
   # One that was begun when [CLS] was read goes on reading that.
   file = run / opened.IMPORTED_FILE
   imported = json.loads(file.read_text())
   assert imported['fields'].pop('pool_last')
   file.write_text(json.dumps(imported))
   assert not opened.open_weights(run).model.pool_last
-  assert not predict.open_member(run).predictor.encoder.module.pool_last
+  assert not predictors.open_member(run).predictor.encoder.module.pool_last
 
 
 def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
@@ -308,7 +309,7 @@ def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
   assert not np.allclose(hidden[0][:, 6:], hidden[1][:, 6:], atol=1e-3)
   # It cannot be written as what others read, and says so.
   with pytest.raises(ValueError, match='left to right'):
-    weights.export(tmp_path / 'run', tmp_path / 'exported')
+    convert.export(tmp_path / 'run', tmp_path / 'exported')
   assert not pathlib.Path(tmp_path / 'exported').exists()
   # Its encoder can begin another run, whose head is of other sizes.
   plain = small_tasks.small_config(own_set, tmp_path / 'run')

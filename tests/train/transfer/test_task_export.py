@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from data.tasks import batches
-from train import predict, sharding, weights
-from train.transfer import task_data
+from data.inputs import batches
+from train.engine import sharding
+from train.params import convert
+from train.transfer import predictors, task_data
 
 pytestmark = pytest.mark.usefixtures('one_device')
 CLASSES = {
@@ -25,12 +26,12 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
   import transformers
 
   config, workdir, _ = run_of(kind)
-  weights.export(workdir, tmp_path / 'exported')
+  convert.export(workdir, tmp_path / 'exported')
   theirs, found = getattr(transformers, CLASSES[kind]).from_pretrained(
     tmp_path / 'exported', output_loading_info=True
   )
   assert not any(found.values()), found
-  _, job, found, facts = predict.open_member(workdir)
+  _, job, found, facts = predictors.open_member(workdir)
   params = found.load(found.on_one_device())
   if facts['labels']:
     names = [theirs.config.id2label[i] for i in range(len(facts['labels']))]

@@ -6,7 +6,7 @@ import pytest
 import small_kinds
 import small_tasks
 
-from train import finetune
+from train.transfer import finetune
 
 pytestmark = pytest.mark.usefixtures('one_device')
 

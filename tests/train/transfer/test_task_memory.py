@@ -4,9 +4,10 @@ import json
 import re
 
 import pytest
-from test_task_commands import command
+from task_command import command
 
-from train import finetune, memory
+from train.engine import memory
+from train.transfer import finetune
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ import ml_collections
 import numpy as np
 import pytest
 
-from train import settings, sharding
+from train.engine import sharding
+from train.run import settings
 from train.transfer import task_job, task_outputs
 
 

@@ -7,7 +7,9 @@ import jax
 import pytest
 from launch import end, start
 
-from train import finetune, metrics, settings, sharding
+from train.engine import sharding
+from train.run import metrics, settings
+from train.transfer import finetune
 
 
 def run(config_path, workdir):

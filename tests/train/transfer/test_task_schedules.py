@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from configs import transfer
-from train import settings
-from train.settings import Phase
+from train.run import settings
+from train.run.training_phases import Phase
 from train.transfer import task_data, task_job, task_plan
 
 

@@ -1,0 +1,1 @@
+"""Token stores to batches of pre-training."""

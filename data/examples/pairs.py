@@ -1,0 +1,133 @@
+"""Pairs of windows, each text with one of another document: BERT's examples."""
+
+import jax
+import numpy as np
+
+from data.examples import pipeline, windows
+from data.examples.pipeline import Batch
+from data.store import corpus
+
+
+class Examples(pipeline.Permuted):
+  """One split of a token store, cut into pairs of windows.
+
+  Attributes:
+    length: tokens of a model input; a window carries W = length + length // 8.
+    num_windows: examples of an epoch.
+    boundary_share: share of the windows that contain a sentence boundary.
+  """
+
+  def __init__(
+    self, store: corpus.Store, length: int, *, held_out: bool
+  ) -> None:
+    """Opens the window index; see `windows.open_index` for the errors."""
+    index = windows.open_index(store, length, held_out=held_out)
+    self.length = length
+    self.num_windows = len(index.windows)
+    self.boundary_share = index.boundary_share
+    self._windows = index.windows
+    self._offsets = index.offsets
+    # Plain views: indexing a memmap object is several times as slow.
+    self._tokens = np.asarray(store.tokens).view(np.ndarray)
+    self._sentences = np.asarray(store.sentences).view(np.ndarray)
+
+  def check(self) -> None:
+    """Checks that there is something to learn from pairs.
+
+    Raises:
+      ValueError: if there is no place to split a text in two.
+    """
+    if not self.boundary_share:
+      raise ValueError(
+        f'no window of {self.length} tokens holds a sentence boundary, so'
+        ' next-sentence prediction has nothing to learn: every document is'
+        ' one sentence. Prepare the text with another document_break'
+      )
+
+  def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
+    """Returns what `rows` does, for windows and the partners they draw."""
+    return self.rows(numbers, self.partners(numbers, draws))
+
+  def partners(self, numbers: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Picks for each window one of another document, all alike in chance.
+
+    Args:
+      numbers: int64 [B], window numbers.
+      draws: uint64 [B], random.
+
+    Returns:
+      int64 [B], window numbers.
+    """
+    document = self._windows['document'][numbers]
+    first = self._offsets[document]
+    own = self._offsets[document + 1] - first
+    others = (draws % (self.num_windows - own).astype(np.uint64)).astype(
+      np.int64
+    )
+    return np.where(others < first, others, others + own)
+
+  def rows(self, numbers: np.ndarray, others: np.ndarray) -> Batch:
+    """Gathers the text of windows and of their partners.
+
+    Args:
+      numbers: int64 [B], window numbers.
+      others: int64 [B], the partners' window numbers.
+
+    Returns:
+      `window, other_window` int32 [B, W], 0 beyond the lengths;
+      `sentence_starts, other_starts` bool [B, W], True where a sentence starts
+      that continues its document's text (so never at a document's start);
+      `lengths, other_lengths, document_ids, other_document_ids` int32 [B].
+    """
+    batch = {}
+    for names, chosen in (
+      (('window', 'sentence_starts', 'lengths', 'document_ids'), numbers),
+      (
+        ('other_window', 'other_starts', 'other_lengths', 'other_document_ids'),
+        others,
+      ),
+    ):
+      index = self._windows[chosen]
+      values = (
+        *self._gather(index),
+        index['length'].copy(),
+        index['document'].copy(),
+      )
+      batch.update(zip(names, values, strict=True))
+    return batch
+
+  def _gather(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    width = windows.window_width(self.length)
+    column = np.arange(width)
+    start = index['start']
+    places = np.minimum(start[:, None] + column, len(self._tokens) - 1)
+    tokens = self._tokens[places].astype(np.int32)
+    tokens *= column < index['length'][:, None]
+
+    count = index['num_sentences']
+    row = np.repeat(np.arange(len(index)), count)
+    within = np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    sentence = index['first_sentence'][row] + within
+    starts = np.zeros(tokens.shape, bool)
+    starts[row, self._sentences[sentence] - start[row]] = True
+    return tokens, starts
+
+
+def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns the shapes and types of a host batch, made without text."""
+  matrix = (rows, windows.window_width(length))
+  kinds = {
+    'window': (matrix, np.int32),
+    'sentence_starts': (matrix, np.bool_),
+    'lengths': ((rows,), np.int32),
+    'document_ids': ((rows,), np.int32),
+  }
+  kinds |= {
+    'other_window': kinds['window'],
+    'other_starts': kinds['sentence_starts'],
+    'other_lengths': kinds['lengths'],
+    'other_document_ids': kinds['document_ids'],
+    'example_ids': ((rows,), np.int32),
+    'example_mask': ((rows,), np.bool_),
+  }
+  return {name: jax.ShapeDtypeStruct(*kind) for name, kind in kinds.items()}

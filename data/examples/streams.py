@@ -1,0 +1,115 @@
+"""Stretches of contiguous tokens: the examples of left-to-right models.
+
+An example is the inputs and targets of one window at once: `length + 1`
+tokens, and the next window begins with the last of them, so that every token
+is predicted once. Windows stay inside a document, whose last is shorter, or
+all documents are one stream, each ending in an end-of-text token.
+"""
+
+import jax
+import numpy as np
+
+from data.examples import pipeline
+from data.examples.pipeline import Batch
+from data.store import corpus
+
+
+class Examples(pipeline.Permuted):
+  """One split of a token store, cut into windows of contiguous tokens.
+
+  Attributes:
+    length: T, tokens of a model input.
+    num_windows: examples of an epoch.
+  """
+
+  def __init__(
+    self,
+    store: corpus.Store,
+    length: int,
+    *,
+    held_out: bool,
+    end_of_text: int | None = None,
+  ) -> None:
+    """Finds where the windows lie; nothing is read but documents' offsets.
+
+    Args:
+      store: an open token store.
+      length: T.
+      held_out: the windows of held-out documents, else of all others.
+      end_of_text: id that ends each document of one stream; None: windows stay
+        inside documents.
+
+    Raises:
+      ValueError: if the split is too short for a single prediction.
+    """
+    self.length = length
+    self._tokens = np.asarray(store.tokens).view(np.ndarray)
+    self._end_of_text = end_of_text
+    chosen = np.asarray(store.held_out) == held_out
+    bounds = np.asarray(store.sentences)[np.asarray(store.documents)]
+    sizes = np.diff(bounds)[chosen]
+    begins = bounds[:-1][chosen]
+    self._begins, sizes = begins[sizes > 0], sizes[sizes > 0]
+    if end_of_text is not None:
+      # Where each document begins in the stream, and where the last one ends.
+      self._places = np.concatenate([[0], np.cumsum(sizes + 1)])
+      counts = np.array([-(-(self._places[-1] - 1) // length)])
+    else:
+      counts = -(-(sizes - 1) // length)
+    self._sizes = sizes
+    self._numbers = np.concatenate([[0], np.cumsum(counts)])
+    self.num_windows = max(int(self._numbers[-1]), 0)
+    if not self.num_windows:
+      split = 'held-out' if held_out else 'training'
+      raise ValueError(
+        f'{store.folder} has no {split} document of two tokens or more: bring'
+        ' more text, or set another data.held_out'
+      )
+
+  def check(self) -> None:
+    """Any text has something to learn from."""
+
+  def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
+    """Gathers windows.
+
+    Args:
+      numbers: int64 [B], which of them.
+      draws: not used: nothing is left to chance.
+
+    Returns:
+      `window` int32 [B, T + 1], 0 beyond the lengths; `lengths` int32 [B].
+    """
+    del draws
+    column = np.arange(self.length + 1)
+    if self._end_of_text is None:
+      document = np.searchsorted(self._numbers, numbers, side='right') - 1
+      offset = (numbers - self._numbers[document]) * self.length
+      lengths = np.minimum(self._sizes[document] - offset, self.length + 1)
+      places = (self._begins[document] + offset)[:, None] + column
+      window = self._take(places)
+    else:
+      offset = numbers * self.length
+      lengths = np.minimum(self._places[-1] - offset, self.length + 1)
+      places = np.minimum(offset[:, None] + column, self._places[-1] - 1)
+      document = np.searchsorted(self._places, places, side='right') - 1
+      within = places - self._places[document]
+      window = np.where(
+        within < self._sizes[document],
+        self._take(self._begins[document] + within),
+        self._end_of_text,
+      )
+    window = window.astype(np.int32) * (column < lengths[:, None])
+    return {'window': window, 'lengths': lengths.astype(np.int32)}
+
+  def _take(self, places: np.ndarray) -> np.ndarray:
+    return self._tokens[np.minimum(places, len(self._tokens) - 1)]
+
+
+def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns the shapes and types of a host batch, made without text."""
+  return {
+    'window': jax.ShapeDtypeStruct((rows, length + 1), np.int32),
+    'lengths': jax.ShapeDtypeStruct((rows,), np.int32),
+    'example_ids': jax.ShapeDtypeStruct((rows,), np.int32),
+    'example_mask': jax.ShapeDtypeStruct((rows,), np.bool_),
+  }

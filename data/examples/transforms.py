@@ -1,0 +1,397 @@
+"""Sentence pairs and masks, drawn on the device inside the training step.
+
+Every function treats a row alone, with a key of its own: batch size, order
+and sharding cannot change a row, and no device waits for another.
+
+A pair tells its label by its content only. Lengths are settled before the
+label is drawn, and a random second text is as long as the true one and starts
+and ends at a sentence bound exactly where the true one does; a row whose other
+window holds no such text has NSP weight 0, whatever label it drew.
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from data.examples import chance, pair_lengths
+
+Array = jax.Array
+Batch = dict[str, Array]
+
+# Draws of one row that settle its pair; coins for the truncation follow.
+_TARGET, _RUN, _SHAVE, _BOUNDARY, _PLACE, _LABEL, _START = range(7)
+_NUM_PAIR_DRAWS = 7
+# Draws of one position that settle its masking.
+_ORDER, _ACTION, _TOKEN = range(3)
+
+# Share of the passes over a document whose rows have a shorter target
+# (google-research/bert, create_pretraining_data.py); of the rows it is more.
+SHORT_SEQ_PROB = 0.1
+
+
+class Specials(NamedTuple):
+  """Ids of the special tokens."""
+
+  pad: int
+  cls: int
+  sep: int
+  mask: int
+
+
+def max_predictions(length: int, mask_rate: float) -> int:
+  """Returns P, the predictions of a full row: 20 at 128, 77 at 512 and 0.15."""
+  return math.ceil(round(mask_rate * length, 6))
+
+
+def row_keys(key: Array, ids_B: Array) -> Array:
+  """Returns a key [B] for each row, from a key of the step and row ids."""
+  return jax.vmap(functools.partial(jax.random.fold_in, key))(ids_B)
+
+
+def next_tokens(batch: Mapping[str, Array], *, length: int) -> Batch:
+  """Turns stretches of text into inputs and the tokens that follow them.
+
+  Args:
+    batch: a host batch of `data.streams`.
+    length: T.
+
+  Returns:
+    `tokens, positions, targets` int32 [B, T], `token_mask` bool [B, T],
+    `loss_weights` float32 [B, T], 0 where no token follows or the row is not
+    an example.
+  """
+  window, lengths = batch['window'], batch['lengths'][:, None]
+  place = jnp.broadcast_to(
+    jnp.arange(length, dtype=jnp.int32), window[:, 1:].shape
+  )
+  follows = (place + 1 < lengths) & batch['example_mask'][:, None]
+  return {
+    'tokens': window[:, :-1],
+    'token_mask': place < lengths,
+    'positions': place,
+    'targets': window[:, 1:],
+    'loss_weights': follows.astype(jnp.float32),
+  }
+
+
+def sample_pairs(
+  batch: Mapping[str, Array],
+  keys_B: Array,
+  *,
+  length: int,
+  specials: Specials,
+  short_seq_prob: float,
+  negatives: bool = True,
+) -> Batch:
+  """Turns windows into inputs [CLS] A [SEP] B [SEP].
+
+  B continues A or, in half of the rows, comes from the other window. Rows are
+  as long as those of google-research/bert's create_pretraining_data.py, which
+  gives every pass over a document one target: `length - 3` tokens or, with
+  `short_seq_prob`, fewer, uniform in 2..length - 3. Whole sentences fill it, so
+  that a row is longer than its target, and the shorter the target, the more
+  rows there are of it: 0.1 of the passes give about 0.19 of the rows at length
+  128, 0.25 at 512. The text falls short of `length - 3` tokens where the
+  document ends, too.
+
+  The chunk lies anywhere round a sentence boundary. A full one is a little
+  longer than its row at first and then cut one token at a time from the longer
+  of A and B, front or back at random, as released. A short one is not cut, but
+  lies anywhere where the release's is whole sentences: the other window holds
+  whole sentences of just the length of B for few of them (0.13 to 0.18 of
+  English text at 128, 0.43 to 0.56 at 512).
+
+  Args:
+    batch: a host batch, see `data.examples.pipeline`.
+    keys_B: a key for each row; the same as in `mask_tokens` is fine.
+    length: T.
+    specials: ids of the special tokens.
+    short_seq_prob: share of the passes over a document with a shorter target.
+    negatives: half of the rows have a B from the other window; else none has,
+      and there is nothing to tell anywhere.
+
+  Returns:
+    `tokens, token_types, positions` int32 [B, T], `token_mask` bool [B, T],
+    `nsp_labels` int32 [B] (0: B continues A), `nsp_weights` float32 [B], 0
+    where nothing is to be told: no sentence boundary, no matching text in the
+    other window, or not an example; `example_mask` bool [B].
+  """
+  pair = functools.partial(
+    _sample_pair,
+    length=length,
+    specials=specials,
+    short_seq_prob=short_seq_prob,
+    negatives=negatives,
+  )
+  draws_BN = jax.vmap(functools.partial(pair_draws, length=length))(keys_B)
+  names = (
+    'window',
+    'sentence_starts',
+    'lengths',
+    'other_window',
+    'other_starts',
+    'other_lengths',
+    'example_mask',
+  )
+  result = jax.vmap(pair)(*(batch[name] for name in names), draws_BN)
+  return result | {'example_mask': batch['example_mask']}
+
+
+def pair_draws(key: Array, length: int) -> Array:
+  """Returns all that is random in one row's pair, uint32 [7 + length // 8]."""
+  key = jax.random.fold_in(key, 0)
+  return jax.random.bits(key, (_NUM_PAIR_DRAWS + length // 8,), jnp.uint32)
+
+
+def _sample_pair(
+  window: Array,
+  starts: Array,
+  size: Array,
+  other: Array,
+  other_starts: Array,
+  other_size: Array,
+  is_example: Array,
+  draws: Array,
+  *,
+  length: int,
+  specials: Specials,
+  short_seq_prob: float,
+  negatives: bool,
+) -> Batch:
+  """One row of `sample_pairs`."""
+  width = window.shape[0]
+  place = jnp.arange(width)
+  # A full window's last token only tells whether a sentence ends before it.
+  usable = jnp.minimum(size, width - 1)
+  boundaries = starts & (place > 0) & (place < usable)
+  has_boundary = boundaries.any()
+
+  # Where the document ends, its last sentence is cut at random: else the true
+  # B would end with a sentence far more often than other text can.
+  last = jnp.max(jnp.where(boundaries, place, 0))
+  shave = chance.below(draws[_SHAVE], usable - last)
+  usable -= jnp.where(has_boundary & (size < width), shave, 0)
+
+  target = pair_lengths.draw_length(
+    boundaries,
+    usable,
+    draws[_TARGET],
+    draws[_RUN],
+    most=length - 3,
+    short_seq_prob=short_seq_prob,
+  )
+  # The chunk [low, low + chunk) holds the boundary strictly inside.
+  longer = jnp.where(target < length - 3, 0, length // 8)
+  chunk = jnp.minimum(usable, target + longer)
+  boundary = jnp.where(
+    has_boundary,
+    chance.pick(boundaries, draws[_BOUNDARY]),
+    1 + chance.below(draws[_BOUNDARY], usable - 1),
+  )
+  lowest = jnp.maximum(0, boundary - chunk + 1)
+  highest = jnp.minimum(boundary - 1, usable - chunk)
+  low = lowest + chance.below(draws[_PLACE], highest - lowest + 1)
+  low = jnp.minimum(low, usable - chunk)  # a single token is all A
+  size_a, size_b = boundary - low, low + chunk - boundary
+
+  # Cut the longer to the other's size, then both in turn, B first.
+  excess = jnp.maximum(0, chunk - target)
+  more = size_a - size_b
+  both = jnp.maximum(0, excess - jnp.abs(more))
+  cut_a = jnp.minimum(excess, jnp.maximum(more, 0)) + both // 2
+  cut_b = excess - cut_a
+  coins = (draws[_NUM_PAIR_DRAWS:] & 1).astype(jnp.int32)
+  turn = jnp.arange(len(coins))
+  front_a = jnp.sum(jnp.where(turn < cut_a, coins, 0))
+  front_b = jnp.sum(jnp.where((turn >= cut_a) & (turn < excess), coins, 0))
+  start_a, size_a = low + front_a, size_a - cut_a
+  start_b, size_b = boundary + front_b, size_b - cut_b
+
+  # Text of the other window that looks like B from outside.
+  bounds = starts | (place == size)
+  other_bounds = other_starts | (place == other_size)
+  begin, end = place + front_b, place + front_b + size_b
+  alike = other_starts & (end <= jnp.minimum(other_size, width - 1))
+  for there, here in ((begin, start_b), (end, start_b + size_b)):
+    alike &= other_bounds[jnp.minimum(there, width - 1)] == bounds[here]
+  told = has_boundary & alike.any() & is_example & negatives
+  negative = told & ((draws[_LABEL] & 1) == 1)
+  other_b = width + chance.pick(alike, draws[_START]) + front_b
+  start_b = jnp.where(negative, other_b, start_b)
+
+  position = jnp.arange(length)
+  first_b = size_a + 2
+  last_sep = first_b + size_b
+  in_a = (position > 0) & (position <= size_a)
+  in_b = (position >= first_b) & (position < last_sep)
+  source = jnp.where(in_a, start_a + position - 1, start_b + position - first_b)
+  text = jnp.concatenate([window, other])[jnp.where(in_a | in_b, source, 0)]
+  is_sep = (position == size_a + 1) | (position == last_sep)
+  tokens = jnp.full((length,), specials.pad, jnp.int32)
+  tokens = jnp.where(in_a | in_b, text, tokens)
+  tokens = jnp.where(is_sep, specials.sep, tokens)
+  tokens = jnp.where(position == 0, specials.cls, tokens)
+  return {
+    'tokens': tokens,
+    'token_types': (in_b | (position == last_sep)).astype(jnp.int32),
+    'positions': position.astype(jnp.int32),
+    'token_mask': position <= last_sep,
+    'nsp_labels': negative.astype(jnp.int32),
+    'nsp_weights': told.astype(jnp.float32),
+  }
+
+
+def predict_text(batch: Mapping[str, Array], *, specials: Specials) -> Batch:
+  """Makes each token of the text the target of the position before it.
+
+  Those that masking may pick are predicted, so not [CLS] and [SEP]: where a
+  pair was cut says nothing of the text.
+
+  Args:
+    batch: with `tokens` int32 [B, T], `token_mask` bool [B, T] and
+      `example_mask` bool [B]; other entries are passed on.
+    specials: ids of the special tokens.
+
+  Returns:
+    The batch with `targets` int32 [B, T] and `loss_weights` float32 [B, T], 0
+    where no token of the text follows or the row is no example.
+  """
+
+  def following(values: Array, fill: int | bool) -> Array:
+    return jnp.pad(values[:, 1:], ((0, 0), (0, 1)), constant_values=fill)
+
+  targets = following(batch['tokens'], specials.pad)
+  follows = following(batch['token_mask'], False)
+  follows &= (targets != specials.cls) & (targets != specials.sep)
+  follows &= batch['example_mask'][:, None]
+  return {
+    **batch,
+    'targets': targets,
+    'loss_weights': follows.astype(jnp.float32),
+  }
+
+
+def mask_tokens(
+  batch: Mapping[str, Array],
+  keys_B: Array,
+  *,
+  specials: Specials,
+  vocab_size: int,
+  mask_rate: float,
+  max_predictions: int,
+  mask_fraction: float,
+  random_fraction: float,
+  continuations: Array | None = None,
+) -> Batch:
+  """Picks tokens to predict and hides most of them.
+
+  Of n tokens, specials included, min(P, max(1, round(mask_rate * n))) are
+  picked among those of the text, uniformly without replacement. Each becomes
+  [MASK], a random one of the whole vocabulary, or stays.
+
+  Args:
+    batch: with `tokens` int32 [B, T], `token_mask` bool [B, T] and
+      `example_mask` bool [B]; other entries are passed on.
+    keys_B: a key for each row; the same as in `sample_pairs` is fine.
+    specials: ids of the special tokens.
+    vocab_size: V, not padded.
+    mask_rate: share of tokens predicted.
+    max_predictions: P.
+    mask_fraction: share of the predicted that become [MASK].
+    random_fraction: share of the predicted that become random tokens.
+    continuations: bool [V], True for pieces that continue a word. If given,
+      words are picked whole, in random order, those passed over that would
+      exceed the count; each piece is hidden by its own draw.
+
+  Returns:
+    The batch with new `tokens`, and `mlm_positions, mlm_targets` int32 [B, P],
+    positions ascending, and `mlm_weights` float32 [B, P]. Slots that are not
+    used, and rows that are no examples, have weight 0; unused slots hold 0.
+  """
+  length = batch['tokens'].shape[1]
+  # Rounded here, half to even as released, not in the device's arithmetic.
+  counts = [max(1, round(mask_rate * n)) for n in range(length + 1)]
+  counts = jnp.asarray(np.minimum(counts, max_predictions), jnp.int32)
+
+  def mask_row(
+    tokens: Array, token_mask: Array, is_example: Array, key: Array
+  ) -> tuple[Array, Array, Array, Array]:
+    draws_NT = mask_draws(key, length)
+    eligible = token_mask & (tokens != specials.cls) & (tokens != specials.sep)
+    count = jnp.minimum(counts[token_mask.sum()], eligible.sum())
+    if continuations is None:
+      chosen = _choose_pieces(eligible, count, draws_NT[_ORDER])
+    else:
+      continues = jnp.asarray(continuations)[tokens]
+      chosen = _choose_words(eligible, continues, count, draws_NT[_ORDER])
+    hide = chance.happens(draws_NT[_ACTION], mask_fraction)
+    change = chance.happens(draws_NT[_ACTION], mask_fraction + random_fraction)
+    random = chance.below(draws_NT[_TOKEN], vocab_size)
+    hidden = jnp.where(change, random, tokens)
+    hidden = jnp.where(hide, specials.mask, hidden)
+
+    places = jnp.where(chosen, jnp.arange(length), length)
+    places = jnp.sort(places)[:max_predictions]
+    used = places < length
+    places = jnp.where(used, places, 0)
+    targets = jnp.where(used, tokens[places], 0)
+    weights = (used & is_example).astype(jnp.float32)
+    return jnp.where(chosen, hidden, tokens), places, targets, weights
+
+  names = ('tokens', 'token_mask', 'example_mask')
+  values = jax.vmap(mask_row)(*(batch[name] for name in names), keys_B)
+  names = ('tokens', 'mlm_positions', 'mlm_targets', 'mlm_weights')
+  return {**batch, **dict(zip(names, values, strict=True))}
+
+
+def mask_draws(key: Array, length: int) -> Array:
+  """Returns all that is random in one row's masking, uint32 [3, T]."""
+  key = jax.random.fold_in(key, 1)
+  return jax.random.bits(key, (3, length), jnp.uint32)
+
+
+def _choose_pieces(eligible: Array, count: Array, draws: Array) -> Array:
+  """Picks `count` of the eligible positions; bool [T]."""
+  keys = _sort_keys(eligible, draws)
+  last = jnp.sort(keys)[jnp.maximum(count - 1, 0)]
+  return eligible & (keys <= last) & (count > 0)
+
+
+def _choose_words(
+  eligible: Array, continues: Array, count: Array, draws: Array
+) -> Array:
+  """Picks whole words, `count` positions or somewhat fewer; bool [T]."""
+  length = len(eligible)
+  place = jnp.arange(length)
+  # A continuation whose word was cut off starts a word of its own.
+  after_text = jnp.concatenate([jnp.zeros(1, bool), eligible[:-1]])
+  begins = eligible & ~(continues & after_text)
+  # The next place that does not continue the word at this one.
+  stops = jnp.where(begins | ~eligible, place, length)
+  stops = jax.lax.cummin(stops, reverse=True)
+  stops = jnp.append(stops[1:], length)
+  sizes = jnp.where(begins, stops - place, length + 1)
+
+  order = jnp.argsort(_sort_keys(begins, draws))
+
+  def take(taken: Array, size: Array) -> tuple[Array, Array]:
+    fits = taken + size <= count
+    return taken + jnp.where(fits, size, 0), fits
+
+  _, fits = jax.lax.scan(take, jnp.zeros_like(count), sizes[order])
+  taken = jnp.zeros(length, bool).at[order].set(fits)
+  word = jax.lax.cummax(jnp.where(begins, place, 0))
+  return eligible & taken[word]
+
+
+def _sort_keys(eligible: Array, draws: Array) -> Array:
+  """Distinct uint32 [T] that sort the eligible first, in random order."""
+  length = len(eligible)
+  bits = (length - 1).bit_length()
+  keys = (draws >> (bits + 1) << bits) | jnp.arange(length, dtype=jnp.uint32)
+  return jnp.where(eligible, keys, keys | jnp.uint32(1 << 31))

@@ -1,0 +1,268 @@
+"""The window index of a token store: where the examples of a length lie.
+
+A document is read in windows. The next window starts with the sentence that
+holds the token `length - 3` (a full pair without [CLS] and two [SEP]) after the
+present start, or at that token when its sentence began no later than the
+present window, so nothing is left out. A window's text runs past its own
+stride, to `window_width` tokens or the document's end: truncation has
+something to cut, and sentence ends do not bound it.
+
+The index of a (store, length, split) is built once, beside the store, and
+memory-mapped: a restart scans nothing.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import pathlib
+import stat
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from data.store import corpus
+
+# Changes when the same store would be cut differently.
+_VERSION = 1
+_BLOCK = 1 << 20  # sentences looked at at once: bounds the memory
+
+WINDOW = np.dtype(
+  [
+    ('start', np.int64),  # first token
+    ('first_sentence', np.int64),  # first marked sentence, see below
+    ('num_sentences', np.int32),  # how many are marked
+    ('length', np.int32),  # tokens
+    ('document', np.int32),
+  ],
+  align=True,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+  """The windows of one split of a store.
+
+  Attributes:
+    windows: WINDOW [n], in the order of the text. Marked are the sentences
+      that start inside the window and continue something: all but the first
+      of a document.
+    offsets: int64 [D + 1]; document d has windows offsets[d]:offsets[d + 1].
+    boundary_share: share of the windows with a marked sentence after their
+      first token.
+  """
+
+  windows: np.ndarray
+  offsets: np.ndarray
+  boundary_share: float
+
+
+def window_width(length: int) -> int:
+  """Returns W, the tokens that a window carries for inputs of `length`."""
+  return length + length // 8
+
+
+def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
+  """Opens the index, after building it where it is missing.
+
+  It is kept in the store's folder, or in a folder of the user's in the system's
+  temporary folder when that is read-only. Several processes may ask at once.
+
+  Args:
+    store: an open token store.
+    length: tokens of a model input, 8 or more.
+    held_out: the windows of held-out documents, else of all others.
+
+  Raises:
+    PermissionError: if that folder is writable for others.
+    ValueError: if `length` is too small, or the split has no window or only
+      one document (a pair's second text comes from another one).
+  """
+  if length < 8:
+    raise ValueError(f'length {length}: expected 8 or more tokens.')
+  split = 'held-out' if held_out else 'training'
+  name = f'windows-{length}-{split}-v{_VERSION}-{store.meta["digest"][:16]}'
+  folder = _ensure(store, length, held_out, name)
+  meta = json.loads((folder / 'index.json').read_bytes())
+  windows = np.memmap(folder / 'windows.bin', dtype=WINDOW, mode='r')
+  if len(windows) != meta['num_windows']:
+    raise ValueError(
+      f'{folder / "windows.bin"} has {len(windows)} windows, expected '
+      f'{meta["num_windows"]}. Remove the folder {folder}; it is built again.'
+    )
+  return Index(
+    windows=windows.view(np.ndarray),
+    offsets=np.load(folder / 'offsets.npy', mmap_mode='r').view(np.ndarray),
+    boundary_share=meta['boundary_share'],
+  )
+
+
+def _ensure(
+  store: corpus.Store, length: int, held_out: bool, name: str
+) -> pathlib.Path:
+  """Returns the folder of an index that stands."""
+  beside = pathlib.Path(store.folder)
+  for parent in (beside, None):
+    parent = parent or _own_cache()
+    target = parent / name
+    if target.exists():
+      return target
+    try:
+      with corpus.exclusive(target):
+        if not target.exists():
+          with corpus.new_folder(target) as partial:
+            _write(store, length, _choose(store, held_out), partial)
+      return target
+    except OSError as error:
+      read_only = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+      if parent != beside or not read_only:
+        raise
+  raise AssertionError('unreachable')
+
+
+def _own_cache() -> pathlib.Path:
+  """Returns a folder in the temporary one that nobody else writes into.
+
+  Its name is known to everybody, who may make it first.
+
+  Raises:
+    PermissionError: if it is not the user's own.
+  """
+  cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-indexes-{os.getuid()}'
+  cache.parent.mkdir(parents=True, exist_ok=True)
+  with contextlib.suppress(FileExistsError):
+    cache.mkdir(mode=0o700)
+  found = cache.lstat()  # of a link, not of the folder that it names
+  mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+  if not mine or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    raise PermissionError(
+      errno.EPERM,
+      f'{cache} would keep the window index of a read-only store, and is'
+      f' {stat.filemode(found.st_mode)} of user {found.st_uid}, expected a'
+      f' folder that user {os.getuid()} alone writes into: remove it, or set'
+      ' TMPDIR to a folder of your own',
+    )
+  return cache
+
+
+def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:
+  """Returns bool [D], the documents of a split; see `open_index`."""
+  split = 'held-out' if held_out else 'training'
+  chosen = np.asarray(store.held_out) == held_out
+  # Documents without text have no window.
+  bounds = np.asarray(store.sentences)[np.asarray(store.documents)]
+  chosen &= np.diff(bounds) > 0
+  if chosen.sum() < 2:
+    remedy = (
+      'Set a larger data.held_out or bring more documents'
+      if held_out
+      else 'Choose another data.document_break, so that the text falls into '
+      'several documents, or bring more text'
+    )
+    raise ValueError(
+      f'{store.folder} has {chosen.sum()} {split} document(s) with text, '
+      'expected 2 or more: a pair takes its random second text from another '
+      f'document. {remedy}.'
+    )
+  return chosen
+
+
+def _write(
+  store: corpus.Store, length: int, chosen: np.ndarray, folder: pathlib.Path
+) -> None:
+  counts = np.zeros(len(chosen) + 1, np.int64)
+  with_boundary = 0
+  with open(folder / 'windows.bin', 'wb') as file:
+    for windows in _cut(store, length, chosen):
+      windows.tofile(file)
+      document = windows['document']
+      first = document[0]
+      per_document = np.bincount(document - first)
+      counts[first + 1 : first + 1 + len(per_document)] += per_document
+      at_start = (
+        np.asarray(store.sentences)[windows['first_sentence']]
+        == windows['start']
+      )
+      with_boundary += int((windows['num_sentences'] > at_start).sum())
+    file.flush()
+    os.fsync(file.fileno())
+  offsets = np.cumsum(counts)
+  np.save(folder / 'offsets.npy', offsets)
+  total = int(offsets[-1])
+  meta = {'num_windows': total, 'boundary_share': with_boundary / total}
+  (folder / 'index.json').write_text(json.dumps(meta))
+
+
+def _cut(
+  store: corpus.Store, length: int, chosen: np.ndarray
+) -> Iterator[np.ndarray]:
+  """Yields the windows of the chosen documents, a block of text at a time.
+
+  One chain of sentences runs through the whole text: each knows where the next
+  window begins, in its document or at the next chosen one's first sentence.
+  """
+  sentences = np.asarray(store.sentences)
+  documents = np.asarray(store.documents)
+  stride = length - 3
+  num_sentences = len(sentences) - 1
+  numbers = np.flatnonzero(chosen)
+  # Where each chosen document starts, then the end of the chain.
+  openings = np.append(documents[numbers], num_sentences)
+
+  sentence = int(openings[0])
+  while sentence < num_sentences:
+    low, high = sentence, min(sentence + _BLOCK, num_sentences)
+    start = sentences[low:high]
+    size = sentences[low + 1 : high + 1] - start
+    document = (
+      np.searchsorted(documents, np.arange(low, high), side='right') - 1
+    )
+    end = sentences[documents[document + 1]]
+    parts = np.maximum(1, -(-size // stride))
+    after = start + parts * stride
+    following = np.searchsorted(sentences, after, side='right') - 1
+    # A rest this short is whole inside the previous window: that one reaches
+    # length // 8 + 3 tokens beyond its stride.
+    rest = length // 8
+    leaves = (after >= end) | (end - sentences[following] < rest)
+    parts -= (parts > 1) & (end - (after - stride) < rest)
+    opening = openings[np.searchsorted(numbers, document, side='right')]
+    following = np.where(leaves, opening, following).tolist()
+
+    reached = []
+    while sentence < high:
+      reached.append(sentence - low)
+      sentence = following[sentence - low]
+    yield _windows(sentences, documents, length, low, reached, parts, document)
+
+
+def _windows(
+  sentences: np.ndarray,
+  documents: np.ndarray,
+  length: int,
+  low: int,
+  reached: list[int],
+  parts: np.ndarray,
+  document: np.ndarray,
+) -> np.ndarray:
+  """Returns the windows that begin with the sentences `low + reached`."""
+  reached = np.asarray(reached)
+  parts = parts[reached]
+  part = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+  reached = np.repeat(reached, parts)
+  windows = np.zeros(len(reached), WINDOW)
+  document = document[reached]
+  start = sentences[low + reached] + part * (length - 3)
+  end = np.minimum(
+    start + window_width(length), sentences[documents[document + 1]]
+  )
+  opens = (part > 0) | (low + reached == documents[document])
+  first = low + reached + opens
+  windows['start'] = start
+  windows['first_sentence'] = first
+  windows['num_sentences'] = np.searchsorted(sentences, end) - first
+  windows['length'] = end - start
+  windows['document'] = document
+  return windows

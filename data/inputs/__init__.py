@@ -1,0 +1,1 @@
+"""Examples of tasks to the rows that models read."""

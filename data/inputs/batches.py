@@ -1,0 +1,276 @@
+"""Batches of features, of like lengths, as functions of the step."""
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from data.examples import pipeline
+from data.inputs.features import Features
+
+# A program is compiled for each length that occurs; neighbours are at most half
+# as long again, so a third of a batch of equals is padding at worst. With 16 as
+# the least, batches of CoLA would have 17.3 tokens a row on average, not 13.6.
+LENGTHS = tuple(
+  length
+  for power in range(3, 12)
+  for length in (2**power, 3 * 2 ** (power - 1))
+)
+# Batches whose examples are sorted together: enough to find examples of like
+# length, few enough that chance still says what meets what in time.
+BLOCK = 50
+
+
+class Order:
+  """Which features each batch of a run has: a function of seed and step.
+
+  Example i of a run lies in epoch i // N at the place that a keyed permutation
+  gives to i % N. With `bucket`, the examples of every 50 batches of an epoch
+  are dealt out anew among those: sorted by length, cut into batches, the
+  batches in an order by chance.
+  """
+
+  def __init__(self, lengths: np.ndarray, *, bucket: bool = True) -> None:
+    """Of N features of these lengths, int [N]."""
+    self._lengths = lengths
+    self._bucket = bucket
+    # Steps come in order, some at a time in threads.
+    self._block = functools.lru_cache(4)(self._make_block)
+
+  def batch(
+    self, step: int, batch_size: int, seed: int, total_steps: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what a step reads: numbers in the run and of features, int [B].
+
+    Args:
+      step: 0 for the first of the run.
+      batch_size: B.
+      seed: any integer.
+      total_steps: of the run, whose last block of batches ends there.
+
+    Raises:
+      ValueError: if the step is not in the run.
+    """
+    if not 0 <= step < total_steps:
+      raise ValueError(f'step {step}: the run has steps 0..{total_steps - 1}')
+    # Within an epoch, else a small set's copies would meet in a batch; one that
+    # is of two epochs stays as it is.
+    size = len(self._lengths)
+    epoch = step * batch_size // size
+    begin, end = (
+      -(-epoch * size // batch_size),
+      (epoch + 1) * size // batch_size,
+    )
+    first, count = step, 1
+    if step < end:
+      first = begin + (step - begin) // BLOCK * BLOCK
+      count = min(BLOCK, min(end, total_steps) - first)
+    numbers, chosen = self._block(first, count, batch_size, seed)
+    return numbers[step - first], chosen[step - first]
+
+  def _make_block(
+    self, first: int, count: int, batch_size: int, seed: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what `batch` does of steps one after the other, [count, B]."""
+    size = len(self._lengths)
+    numbers = first * batch_size + np.arange(count * batch_size)
+    chosen = np.empty_like(numbers)
+    for epoch in np.unique(numbers // size):
+      here = numbers // size == epoch
+      key = pipeline.order_key(seed, 0, int(epoch))
+      chosen[here] = pipeline.permute(numbers[here] % size, size, key)
+    if self._bucket:
+      # Equal lengths stay in the order of chance that they are in.
+      order = np.argsort(self._lengths[chosen], kind='stable')
+      numbers, chosen = numbers[order], chosen[order]
+    numbers = numbers.reshape(count, batch_size)
+    chosen = chosen.reshape(count, batch_size)
+    if self._bucket:
+      key = pipeline.order_key(seed, 1, first)
+      order = pipeline.permute(np.arange(count), count, key)
+      numbers, chosen = numbers[order], chosen[order]
+    return numbers, chosen
+
+
+class Batches:
+  """Features as batches for training and evaluation.
+
+  Attributes:
+    features: N of them.
+    num_windows: N, examples of an epoch.
+    order: which of them each batch of training has.
+    pad_id: stands after the end of a row.
+    max_length: no row is longer.
+    bucket: T is the smallest of `LENGTHS` that holds the batch; else always
+      `max_length`.
+
+  A batch has, where K is more than 1 with that axis after B:
+    tokens int32 [B, T]; of whole words characters int16 [B, T, C] too;
+    token_mask bool [B, T], token_types int32 [B, T],
+    positions int32 [B, T];
+    last int32 [B]: place of the row's last token;
+    labels: int32 [B] (classes, choices), float32 [B] (scores), int32 [B, T]
+      (tags, -1 where there is none), int32 [B, 2] (spans);
+    label_mask bool [B]; example_ids int32 [B]; example_mask bool [B].
+  """
+
+  def __init__(
+    self,
+    features: Features,
+    *,
+    pad_id: int,
+    max_length: int,
+    bucket: bool = True,
+  ) -> None:
+    if not len(features):
+      raise ValueError('there are no examples to make batches of')
+    longest = int(features.lengths.max())
+    if longest > max_length:
+      raise ValueError(
+        f'a row has {longest} tokens, max_length is {max_length}'
+      )
+    self.features = features
+    self.num_windows = len(features)
+    self.pad_id = pad_id
+    self.max_length = max_length
+    self.bucket = bucket
+    self.order = Order(features.lengths, bucket=bucket)
+
+  def train_batch(
+    self,
+    step: int,
+    rows: np.ndarray | slice,
+    batch_size: int,
+    seed: int,
+    total_steps: int,
+  ) -> pipeline.Batch:
+    """Returns a host batch of training, the same one at every call.
+
+    Args:
+      step: see `Order.batch`.
+      rows: which rows of the global batch to make.
+      batch_size: B, the global batch.
+      seed: see `Order.batch`.
+      total_steps: see `Order.batch`.
+
+    Returns:
+      A batch whose `example_ids` are the examples' numbers in the run, modulo
+      2^31.
+
+    Raises:
+      ValueError: if the step is not in the run.
+    """
+    numbers, chosen = self.order.batch(step, batch_size, seed, total_steps)
+    return self._gather(
+      chosen,
+      (numbers % 2**31).astype(np.int32),
+      np.ones(batch_size, bool),
+      rows,
+    )
+
+  def train_lengths(
+    self, batch_size: int, seed: int, total_steps: int
+  ) -> dict[int, int]:
+    """Returns each T that a run's batches have -> the first such step.
+
+    Args:
+      batch_size: see `Order.batch`.
+      seed: see `Order.batch`.
+      total_steps: see `Order.batch`.
+    """
+    found: dict[int, int] = {}
+    for step in range(total_steps):
+      _, chosen = self.order.batch(step, batch_size, seed, total_steps)
+      length = self._round(int(self.features.lengths[chosen].max()))
+      found.setdefault(length, step)
+    return found
+
+  def eval_lengths(self, batch_size: int) -> set[int]:
+    """Returns each T that batches of evaluation have; see `eval_batches`."""
+    longest = np.sort(self.features.lengths)[::-1][::batch_size]
+    return {self._round(int(length)) for length in longest}
+
+  def eval_batches(
+    self, batch_size: int, rows: np.ndarray | slice = pipeline.ALL_ROWS
+  ) -> Iterator[pipeline.Batch]:
+    """Yields all features once, always alike, the longest first.
+
+    The last batch is filled up by repeated rows whose `example_mask` and
+    `label_mask` are False. `example_ids` are the features' numbers.
+
+    Args:
+      batch_size: B, the global batch.
+      rows: which rows of each global batch to make.
+    """
+    order = np.argsort(-self.features.lengths, kind='stable')
+    for first in range(0, len(order), batch_size):
+      places = first + np.arange(batch_size)
+      chosen = order[np.minimum(places, len(order) - 1)]
+      yield self._gather(
+        chosen, chosen.astype(np.int32), places < len(order), rows
+      )
+
+  def longest_batch(self, batch_size: int) -> pipeline.Batch:
+    """Returns a global batch of the longest feature, again and again.
+
+    It has the shapes of the first batch of evaluation.
+
+    Args:
+      batch_size: B, the global batch.
+    """
+    longest = int(self.features.lengths.argmax())
+    chosen = np.full(batch_size, longest, np.int32)
+    real = np.arange(batch_size) < 1
+    return self._gather(chosen, chosen, real, pipeline.ALL_ROWS)
+
+  def _gather(
+    self,
+    chosen: np.ndarray,
+    example_ids: np.ndarray,
+    example_mask: np.ndarray,
+    rows: np.ndarray | slice,
+  ) -> pipeline.Batch:
+    """Makes rows of the global batch of the chosen features."""
+    features = self.features
+    # Hosts agree on the length: it is that of the global batch.
+    length = self._round(int(features.lengths[chosen].max()))
+    chosen, example_mask = chosen[rows], example_mask[rows]
+    shape = (len(chosen),)
+    if features.num_rows > 1:
+      shape += (features.num_rows,)
+    numbers = chosen[:, None] * features.num_rows + np.arange(features.num_rows)
+    numbers = numbers.reshape(shape)
+    starts = features.offsets[numbers]
+    lengths = features.offsets[numbers + 1] - starts
+    positions = np.broadcast_to(
+      np.arange(length, dtype=np.int32), (*shape, length)
+    )
+    mask = positions < lengths[..., None]
+    places = np.where(mask, starts[..., None] + positions, 0)
+    second = features.second_starts[numbers][..., None]
+    if features.kind == 'tagging':
+      labels = np.where(mask, features.labels[places], -1)
+    else:
+      labels = features.labels[chosen]
+    tokens = np.where(mask, features.tokens[places], np.int32(self.pad_id))
+    batch = {
+      'tokens': tokens,
+      'token_mask': mask,
+      'token_types': (mask & (positions >= second)).astype(np.int32),
+      'positions': positions.copy(),
+      'last': (lengths - 1).astype(np.int32),
+      'labels': labels,
+      'label_mask': features.label_mask[chosen] & example_mask,
+      'example_ids': example_ids[rows],
+      'example_mask': example_mask,
+    }
+    if features.characters is not None:
+      batch['characters'] = features.characters[tokens]
+    return batch
+
+  def _round(self, length: int) -> int:
+    """Returns T for rows of at most so many tokens."""
+    if not self.bucket:
+      return self.max_length
+    fitting = (longer for longer in LENGTHS if longer >= length)
+    return min(next(fitting, self.max_length), self.max_length)

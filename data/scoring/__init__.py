@@ -1,0 +1,1 @@
+"""Predictions to scores and submissions."""

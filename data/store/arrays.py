@@ -1,0 +1,336 @@
+"""The arrays of a token store, written as a stream, and what is held out."""
+
+import collections
+import contextlib
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from data.store import audit as audits
+from data.store import pool
+from data.text import sources
+from data.vocabulary import tokenization
+
+# With fewer documents, each one's last sentences are held out.
+FEW_DOCUMENTS = 20
+_BLOCK = 1 << 22  # tokens or documents looked at together at the end
+
+
+class _ArrayWriter:
+  """Appends to a .npy file of one axis whose length is not known ahead."""
+
+  def __init__(self, path: pathlib.Path, dtype: Any):
+    self._file = open(path, 'wb', buffering=1 << 20)
+    self._dtype = np.dtype(dtype)
+    self.length = 0
+    self._write_header()
+    self._start = self._file.tell()
+
+  def append(self, values: Any) -> None:
+    values = np.ascontiguousarray(values, self._dtype)
+    self._file.write(values.data)
+    self.length += len(values)
+
+  def finish(self) -> None:
+    """Writes the length and hands everything to the disk."""
+    self._file.seek(0)
+    self._write_header()
+    # NumPy leaves room in a header for the length to grow.
+    assert self._file.tell() == self._start
+    self._file.flush()
+    os.fsync(self._file.fileno())
+
+  def close(self) -> None:
+    # A full disk fails again on the rest of the buffer: it was reported.
+    with contextlib.suppress(OSError):
+      self._file.close()
+
+  def _write_header(self) -> None:
+    header = {
+      'descr': np.lib.format.dtype_to_descr(self._dtype),
+      'fortran_order': False,
+      'shape': (self.length,),
+    }
+    np.lib.format.write_array_header_1_0(self._file, header)
+
+
+def write_arrays(
+  text: sources.Source,
+  tokenizer: tokenization.Tokenizer,
+  folder: pathlib.Path,
+  share: float,
+  workers: int,
+  progress: bool,
+) -> dict[str, Any]:
+  """Writes all arrays and returns the audit, and with it the largest id."""
+  tally = collections.Counter()
+  dropped = collections.Counter()
+  sentence_lengths = collections.Counter()
+  document_lengths = collections.Counter()
+  dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
+  max_id = 0
+  with contextlib.ExitStack() as stack:
+
+    def create(name, dtype):
+      writer = _ArrayWriter(folder / f'{name}.npy', dtype)
+      stack.callback(writer.close)
+      return writer
+
+    tokens = create('tokens', dtype)
+    sentences = create('sentences', np.int64)
+    documents = create('documents', np.int64)
+    hashes = create('hashes', np.uint64)
+    sentences.append([0])
+    documents.append([0])
+    update = stack.enter_context(show_progress('tokens', text, progress))
+    pieces = text.pieces(tokenizer.white_space)
+    results = stack.enter_context(
+      contextlib.closing(pool.encode_all(pieces, tokenizer, folder, workers))
+    )
+    digests = []  # of the pieces of the document that is being read
+    num_sentences = num_tokens = 0  # of it so far
+    for result in results:
+      update()
+      offsets = tokens.length + np.cumsum(result.lengths)
+      first, ends, new_hashes, new_lengths = 0, [], [], []
+      for count, digest, ends_document in result.pieces:
+        num_sentences += count
+        num_tokens += int(result.lengths[first : first + count].sum())
+        first += count
+        digests.append(digest)
+        if not ends_document:
+          continue
+        if num_sentences:
+          combined = (
+            digest if len(digests) == 1 else pool.digest(b''.join(digests))
+          )
+          new_hashes.append(int.from_bytes(combined, 'little'))
+          new_lengths.append(num_tokens)
+          ends.append(sentences.length - 1 + first)
+          tally['one_sentence_documents'] += num_sentences == 1
+        else:
+          dropped['document without tokens'] += 1
+        digests, num_sentences, num_tokens = [], 0, 0
+      tokens.append(result.tokens)
+      sentences.append(offsets)
+      documents.append(ends)
+      hashes.append(np.array(new_hashes, np.uint64))
+      document_lengths.update(new_lengths)
+      lengths, counts = np.unique(result.lengths, return_counts=True)
+      sentence_lengths.update(
+        dict(zip(lengths.tolist(), counts.tolist(), strict=True))
+      )
+      max_id = max(max_id, int(result.tokens.max(initial=0)))
+      tally['unknown'] += result.unknown
+      tally['words'] += result.words
+      dropped['sentence without tokens'] += result.dropped
+    update()
+    if not hashes.length:
+      what = sources.describe_dropped(
+        dropped + text.dropped, text.dropped_files
+      )
+      raise ValueError(
+        f'source {text.spec!r} holds no text that gives a token (dropped: '
+        f'{what})'
+      )
+    for writer in (tokens, sentences, documents, hashes):
+      writer.finish()
+  audit = {
+    'source': text.description,
+    'document_break': text.document_break,
+    'documents': hashes.length,
+    'sentences': sentences.length - 1,
+    'words': tally['words'],
+    'tokens': tokens.length,
+    'max_id': max_id,
+    'tokenizer': tokenizer.description,
+    'vocab_size': tokenizer.vocab_size,
+    'unknown_rate': tally['unknown'] / tokens.length,
+    'one_sentence_documents': tally['one_sentence_documents'],
+    'dropped': dict(+(dropped + text.dropped)),
+    'dropped_files': {**text.dropped_files},
+    'sentence_lengths': audits.summarise(sentence_lengths),
+    'document_lengths': audits.summarise(document_lengths),
+  }
+  return audit | _finish(folder, share, tokenizer.vocab_size)
+
+
+def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
+  """Decides what is held out, counts training tokens and duplicates."""
+  hashes = np.load(folder / 'hashes.npy', mmap_mode='r+')
+  documents = np.load(folder / 'documents.npy', mmap_mode='r')
+  tokens = np.load(folder / 'tokens.npy', mmap_mode='r')
+  sentences = np.load(folder / 'sentences.npy', mmap_mode='r')
+  cut, held_out, rule = hold_out(hashes, documents, sentences, share)
+  if cut is not documents:
+    np.save(folder / 'documents.npy', cut)
+  np.save(folder / 'held_out.npy', held_out)
+  hashes.sort()  # in its file
+  distinct = 1 + np.count_nonzero(hashes[1:] != hashes[:-1])
+  duplicates = len(hashes) - int(distinct)
+  del hashes
+  (folder / 'hashes.npy').unlink()
+
+  counts = np.zeros(vocab_size, np.int64)
+  held_tokens = 0
+  for first in range(0, len(held_out), _BLOCK):
+    starts = sentences[cut[first : first + _BLOCK + 1]]
+    trained = ~held_out[first : first + _BLOCK]
+    for at in range(int(starts[0]), int(starts[-1]), _BLOCK):
+      stop = min(at + _BLOCK, int(starts[-1]))
+      kept = np.repeat(trained, np.diff(np.clip(starts, at, stop)))
+      counts += np.bincount(tokens[at:stop][kept], minlength=vocab_size)
+      held_tokens += int(np.count_nonzero(~kept))
+  np.save(folder / 'counts.npy', counts)
+  return {
+    'duplicate_documents': duplicates,
+    'held_out': {
+      'rule': rule,
+      'documents': int(np.count_nonzero(held_out)),
+      'tokens': held_tokens,
+      'share_asked': share,
+    },
+  }
+
+
+def hold_out(
+  hashes: np.ndarray,
+  documents: np.ndarray,
+  sentences: np.ndarray,
+  share: float,
+) -> tuple[np.ndarray, np.ndarray, str]:
+  """Decides which documents are never trained on.
+
+  Whole documents in the order of their hashes until they have the share of the
+  tokens, so that duplicates fall on one side: see `_draw`. Of fewer than
+  `FEW_DOCUMENTS`, the last sentences of each, as documents of their own.
+
+  Args:
+    hashes: uint64 [D], of each document's text.
+    documents: int64 [D + 1], offsets into sentences.
+    sentences: int64 [S + 1], offsets into tokens.
+    share: of all tokens, or of each document's sentences.
+
+  Returns:
+    Document offsets, the same object where nothing is cut, bool [D'] held out,
+    and the rule in words.
+
+  Raises:
+    ValueError: if nothing could be held out, or nothing trained on.
+  """
+  if len(hashes) >= FEW_DOCUMENTS:
+    held_out = _draw(hashes, documents, sentences, share)
+    if held_out.all():
+      raise ValueError(
+        f'all {len(hashes)} documents would be held out (held_out {share}; '
+        'are they all the same text?): none is left for training'
+      )
+    return documents, held_out, 'whole documents in the order of their hashes'
+  cut, flags = [0], []
+  for start, end in zip(documents[:-1], documents[1:], strict=True):
+    if (size := int(end - start)) > 1:
+      tail = min(max(round(size * share), 1), size - 1)
+      cut.append(int(end) - tail)
+      flags.append(False)
+    cut.append(int(end))
+    flags.append(size > 1)
+  if not any(flags):
+    raise ValueError(
+      f'{len(hashes)} document(s) of one sentence each: nothing can be held '
+      'out for evaluation. Is document_break right? Give more text.'
+    )
+  rule = 'the last sentences of each document'
+  return np.array(cut, np.int64), np.array(flags), rule
+
+
+def _draw(
+  hashes: np.ndarray,
+  documents: np.ndarray,
+  sentences: np.ndarray,
+  share: float,
+) -> np.ndarray:
+  """Draws whole documents until they have a share of the tokens.
+
+  Texts are taken in the order of their hashes, each with all its duplicates, up
+  to the one that reaches the share. One that would make it more than twice the
+  share is passed over; where little is left beside such ones, half of the
+  documents of the other share stay for training. Two texts are taken at least,
+  because a pair of BERT takes text of two documents.
+
+  Returns:
+    bool [D], which ones are drawn.
+  """
+  target = share * float(sentences[-1])
+  most = (1 + share) / 2 * len(hashes)  # documents
+  limit = 2 * share  # of all hashes; those below are sorted
+  while True:
+    below = np.flatnonzero(hashes <= np.uint64(min(limit * 2**64, 2**64 - 1)))
+    found, first = np.unique(hashes[below], return_inverse=True)
+    sizes = np.zeros(len(found), np.int64)
+    ends = sentences[documents[below + 1]]
+    np.add.at(sizes, first, ends - sentences[documents[below]])
+    taken = np.zeros(len(found), bool)
+    copies = np.bincount(first, minlength=len(found))
+    held, over = 0, False
+    for place, size in enumerate(sizes.tolist()):
+      if held + size <= 2 * target:
+        taken[place] = True
+        held += size
+      over = held >= target or copies[taken].sum() >= most
+      if over:
+        break
+    if limit >= 1 or (over and np.count_nonzero(taken) >= 2):
+      break
+    limit *= 2
+  rest = np.flatnonzero(~taken)
+  taken[rest[: max(0, 2 - np.count_nonzero(taken))]] = True
+  held_out = np.zeros(len(hashes), bool)
+  held_out[below[taken[first]]] = True
+  return held_out
+
+
+@contextlib.contextmanager
+def show_progress(
+  title: str, source: sources.Source, enabled: bool
+) -> Iterator[Callable[[], None]]:
+  """Yields a function that shows how far the source was read."""
+  if not enabled:
+    yield lambda: None
+  elif sys.stderr.isatty():
+    from rich import console
+    from rich import progress as bars
+
+    columns = (
+      bars.TextColumn(title),
+      bars.BarColumn(),
+      bars.DownloadColumn(),
+      bars.TransferSpeedColumn(),
+      bars.TimeElapsedColumn(),
+      bars.TextColumn('left'),
+      bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=console.Console(stderr=True)) as bar:
+      task = bar.add_task(title, total=source.num_bytes)
+      yield lambda: bar.update(task, completed=source.bytes_read)
+  else:
+    start = shown = time.monotonic()
+
+    def update() -> None:
+      nonlocal shown
+      now = time.monotonic()
+      if now - shown < 10:
+        return
+      shown = now
+      line = f'{title}: {source.bytes_read / 1e6:,.0f} MB'
+      if source.num_bytes and source.bytes_read:
+        done = source.bytes_read / source.num_bytes
+        left = (now - start) * (1 - done) / done
+        line += f' of {source.num_bytes / 1e6:,.0f} MB, {left:,.0f} s left'
+      print(line, file=sys.stderr, flush=True)
+
+    yield update

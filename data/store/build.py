@@ -1,0 +1,395 @@
+"""Builds a token store from a text source: streaming, on all cores, atomic."""
+
+import os
+import pathlib
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from data.store import arrays, corpus, pool
+from data.store import audit as audits
+from data.text import sources
+from data.vocabulary import tokenization, words
+
+# A vocabulary is trained on at most this much text, spread over the source.
+VOCABULARY_BYTES = 100_000_000
+
+
+def build_store(
+  source: str,
+  tokenizer: str,
+  out: str | os.PathLike,
+  *,
+  document_break: str | None = None,
+  text_field: str = 'text',
+  held_out: float = 0.05,
+  workers: int | None = None,
+  overwrite: bool = False,
+  progress: bool = True,
+) -> dict[str, Any]:
+  """Builds a store, or returns at once if an equal one stands.
+
+  Memory is bounded whatever the size of the input. The folder appears whole,
+  when everything is written; what a killed build left is removed by the next.
+
+  Args:
+    source: what `sources.open_source` takes.
+    tokenizer: 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
+      'train:bytebpe:N' (GPT-2's), 'train:words:N[:spaces]' (ELMo's), or the
+      path of a vocabulary. Words get the text's other types behind them.
+    out: local folder.
+    document_break: see `sources.open_source`.
+    text_field: see `sources.open_source`.
+    held_out: share of the tokens, in whole documents, never trained on; above
+      0, below 1.
+    workers: worker processes; by default one for each core.
+    overwrite: replace a store of something else.
+    progress: report progress on standard error.
+
+  Returns:
+    The audit, as in store.json.
+
+  Raises:
+    ValueError: at unusable input or options, or if `out` holds something else.
+    OSError: if something is missing or the disk is full.
+  """
+  if not 0 < held_out < 1:
+    raise ValueError(
+      f'held_out {held_out} must lie above 0 and below 1: a run without '
+      'held-out text could not be evaluated'
+    )
+  if workers is not None and workers < 1:
+    raise ValueError(f'workers {workers} must be at least 1')
+  if corpus.is_remote(out):
+    raise ValueError(
+      f'{out} is remote: build into a local folder and copy it there'
+    )
+  out = pathlib.Path(out).expanduser().absolute()
+  text = sources.open_source(
+    source, document_break=document_break, text_field=text_field
+  )
+  training = tokenization.parse_training(tokenizer)
+  loaded = None if training else tokenization.load(tokenizer)
+  asked = {
+    'source': text.fingerprint,
+    'document_break': text.document_break,
+    'text_field': text_field,
+    'tokenizer': loaded.fingerprint
+    if loaded
+    else tokenization.request_key(tokenizer),
+    'held_out': held_out,
+  }
+  if audit := _standing_audit(out, asked, overwrite):
+    return audit
+  with corpus.exclusive(out):
+    if audit := _standing_audit(out, asked, overwrite):
+      return audit  # another process built it in the meantime
+    with corpus.new_folder(out) as folder:
+      sample = None
+      if isinstance(loaded, tokenization.Words) or (
+        training and training.kind == 'words'
+      ):
+        loaded, sample = _collect_words(text, training, loaded, progress)
+      elif loaded is None:
+        loaded, sample = _train_tokenizer(text, training, progress)
+      loaded.save(folder)
+      audit = arrays.write_arrays(
+        text,
+        loaded,
+        folder,
+        held_out,
+        workers or _num_cores(),
+        progress,
+      )
+      audit['vocab_size_asked'] = trained_size(tokenizer)
+      audit['vocabulary_text'] = sample
+      if isinstance(loaded, tokenization.Words):
+        audit |= audits.describe_words(loaded, np.load(folder / 'counts.npy'))
+      audit['warnings'] = audits.find_warnings(
+        audit,
+        pairs=isinstance(loaded, tokenization.WordPiece),
+        windows=not isinstance(loaded, tokenization.Words),
+      )
+      meta = {
+        'request': asked,
+        'spec': {'source': source, 'tokenizer': tokenizer},
+        'tokenizer': {
+          'fingerprint': loaded.fingerprint,
+          'description': loaded.description,
+        },
+        'max_id': audit.pop('max_id'),
+        'audit': audit,
+      }
+      corpus.write_meta(folder, meta)
+  return audit
+
+
+def ensure_store(
+  source: str,
+  tokenizer: str,
+  folder: str | os.PathLike,
+  *,
+  document_break: str | None = None,
+  text_field: str = 'text',
+  held_out: float = 0.05,
+  workers: int | None = None,
+  cache: str | os.PathLike | None = None,
+  limit_bytes: int = 1_000_000_000,
+  progress: bool = True,
+) -> corpus.Store:
+  """Opens a store, and builds it first if it is missing and the text small.
+
+  A store whose source is no longer there is compared by the source's name.
+
+  Args:
+    source: see `build_store`.
+    tokenizer: see `build_store`.
+    folder: the store, local or remote.
+    document_break: see `build_store`.
+    text_field: see `build_store`.
+    held_out: see `build_store`.
+    workers: see `build_store`.
+    cache: see `corpus.open_store`.
+    limit_bytes: a source of this many bytes on disk, or of unknown size, is
+      not built on the way; the error prints the command that does.
+    progress: report progress on standard error.
+
+  Returns:
+    The open store.
+
+  Raises:
+    ValueError: if the store was built from something else, names what differs;
+      or if it is missing and has to be built by a command.
+    OSError: if something is missing or the disk is full.
+  """
+  options = dict(
+    document_break=document_break, text_field=text_field, held_out=held_out
+  )
+  if not _exists(folder):
+    text = sources.open_source(
+      source, document_break=document_break, text_field=text_field
+    )
+    size = 0 if source == 'manual' else text.num_bytes
+    if corpus.is_remote(folder) or size is None or size >= limit_bytes:
+      what = 'of unknown size' if size is None else f'{size / 1e9:.1f} GB'
+      raise ValueError(
+        f'there is no token store in {folder}, and it is not built on the way '
+        f'(the text is {what}). Build it once:\n  '
+        + _command(source, tokenizer, folder, options)
+      )
+    audit = build_store(
+      source,
+      tokenizer,
+      folder,
+      workers=workers,
+      progress=progress,
+      **options,
+    )
+    if progress:
+      audits.print_audit(audit)
+    return corpus.open_store(folder, cache=cache)
+  store = corpus.open_store(folder, cache=cache)
+  request = store.meta['request']
+  asked = {
+    'source': _fingerprint(source, options, store.meta),
+    'document_break': sources.document_break_name(document_break)
+    or request['document_break'],
+    'text_field': text_field,
+    'tokenizer': _tokenizer_key(tokenizer, store.meta),
+    'held_out': held_out,
+  }
+  if different := _differences(store.meta, asked):
+    raise ValueError(
+      f'the store {folder} was built from something else: {different}. Change '
+      'the settings, choose another data.folder, or build it again:\n  '
+      + _command(source, tokenizer, folder, options)
+      + ' --overwrite'
+    )
+  return store
+
+
+# --- Whether a store stands, and of what
+
+
+def _exists(folder: str | os.PathLike) -> bool:
+  """Whether there is anything that `open_store` should judge."""
+  if corpus.is_remote(folder):
+    from etils import epath
+
+    return (epath.Path(folder) / 'store.json').exists()
+  folder = pathlib.Path(folder).expanduser()
+  return folder.exists() and not _is_empty(folder)
+
+
+def _is_empty(folder: pathlib.Path) -> bool:
+  return folder.is_dir() and not any(folder.iterdir())
+
+
+def _fingerprint(
+  source: str, options: dict[str, Any], meta: dict[str, Any]
+) -> str:
+  """The asked source's fingerprint, where it can be had without a download."""
+  same_name = source == meta['spec']['source']
+  if same_name and source.startswith('tfds:'):
+    return meta['request']['source']
+  try:
+    return sources.open_source(
+      source,
+      document_break=options['document_break'],
+      text_field=options['text_field'],
+    ).fingerprint
+  except FileNotFoundError:
+    # A training host needs the store alone, not the text it was built from.
+    return meta['request']['source'] if same_name else source
+
+
+def _tokenizer_key(tokenizer: str, meta: dict[str, Any]) -> str:
+  try:
+    return tokenization.request_key(tokenizer)
+  except FileNotFoundError:
+    if tokenizer == meta['spec']['tokenizer']:
+      return meta['tokenizer']['fingerprint']
+    raise
+
+
+def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
+  """Names the keys in which a store differs from what is asked for."""
+  built, found = meta['request'], []
+  for key, value in asked.items():
+    # A store with a trained vocabulary is also one of that vocabulary.
+    if value == built[key] or (
+      key == 'tokenizer' and value == meta['tokenizer']['fingerprint']
+    ):
+      continue
+    if key == 'source':
+      found.append(
+        f'source (the store was built from {meta["spec"]["source"]!r}; the '
+        "name or the files changed, or Python's version for manual)"
+      )
+    elif key == 'tokenizer':
+      what = meta['tokenizer'].get('description', 'WordPiece')
+      found.append(
+        f'tokenizer (built with {meta["spec"]["tokenizer"]!r}: {what})'
+      )
+    else:
+      found.append(f'{key} ({built[key]!r} in the store, asked {value!r})')
+  return '; '.join(found)
+
+
+def _standing_audit(
+  out: pathlib.Path, asked: dict[str, Any], overwrite: bool
+) -> dict[str, Any] | None:
+  """The audit of an equal store that stands; None if one can be built."""
+  if not out.exists() or _is_empty(out):
+    return None
+  if not (out / 'store.json').exists():
+    raise ValueError(
+      f'{out} holds something that is not a token store, and is left alone. '
+      'Choose another --out.'
+    )
+  try:
+    meta = corpus.read_meta(out)
+    corpus.check_sizes(out, meta)
+    different = _differences(meta, asked)
+  except (ValueError, OSError) as error:
+    if overwrite:
+      return None
+    raise ValueError(f'{error} (--overwrite replaces it)') from None
+  if not different:
+    return meta['audit']
+  if overwrite:
+    return None
+  raise ValueError(
+    f'{out} holds a store of something else: {different}. Choose another '
+    '--out, or give --overwrite to replace it.'
+  )
+
+
+def _num_cores() -> int:
+  if hasattr(os, 'sched_getaffinity'):  # a container may own a part of them
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
+def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
+  words = ['python', '-m', 'data.prepare', '--source', source]
+  words += ['--tokenizer', tokenizer, '--out', os.fspath(folder)]
+  defaults = dict(document_break=None, text_field='text', held_out=0.05)
+  for name, default in defaults.items():
+    if options[name] != default:
+      words += [f'--{name}', str(options[name])]
+  return shlex.join(words)
+
+
+# --- The vocabulary
+
+
+def trained_size(tokenizer: str) -> int | None:
+  """Returns N of 'train:KIND:N'; None for a path.
+
+  Raises:
+    ValueError: if a vocabulary is to be trained, but not like that.
+  """
+  training = tokenization.parse_training(tokenizer)
+  return training.size if training else None
+
+
+def _train_tokenizer(
+  text: sources.Source, training: tokenization.Training, progress: bool
+) -> tuple[tokenization.Tokenizer, str]:
+  """Returns the tokenizer and one line on the text it was trained on."""
+  used = 0
+  total = text.num_bytes
+  if total is None:
+    pieces = text.pieces(training.white_space)
+    total = sum(len(piece.text) for piece in pieces)
+
+  def sample() -> Iterator[str]:
+    nonlocal used
+    seen = 0
+    with arrays.show_progress('vocabulary', text, progress) as update:
+      for piece in text.pieces(training.white_space):
+        update()
+        seen += len(piece.text)
+        done = (seen if text.num_bytes is None else text.bytes_read) / total
+        if total <= VOCABULARY_BYTES or used <= VOCABULARY_BYTES * done:
+          used += len(piece.text)
+          yield piece.text
+
+  trained = tokenization.train(sample(), training)
+  if total <= VOCABULARY_BYTES:
+    return trained, 'trained on all of it'
+  note = f'trained on {used / 1e6:.0f} M characters, evenly spaced'
+  if progress:
+    print(f'vocabulary {note}', file=sys.stderr)
+  return trained, note
+
+
+def _collect_words(
+  text: sources.Source,
+  training: tokenization.Training | None,
+  loaded: tokenization.Words | None,
+  progress: bool,
+) -> tuple[tokenization.Words, str]:
+  """Returns a tokenizer of all the text's words and one line on them.
+
+  Of all the text, not of a sample: a type that is missed is unknown. They are
+  counted in the sentences that will be encoded, whose ends may cut a word.
+  """
+  split = (loaded or training).split
+
+  def texts() -> Iterator[str]:
+    with arrays.show_progress('words', text, progress) as update:
+      for piece in text.pieces(tokenization.Words.white_space):
+        update()
+        per_line = piece.sentence_per_line or split == 'spaces'
+        yield '\n'.join(pool.find_sentences(piece.text, per_line))
+
+  if loaded is None:
+    return tokenization.train(texts(), training), 'counted in all of it'
+  extended = words.extend_words(loaded, texts())
+  added = extended.vocab_size - loaded.softmax_size
+  return extended, f'{added:,} types of it added to a given vocabulary'

@@ -1,0 +1,389 @@
+"""The token store: a folder of memory-mapped arrays, and how it is opened.
+
+  tokens.npy     uint16 or uint32 [N], every token of every document in order
+  sentences.npy  int64 [S + 1], where each sentence starts in tokens, then N
+  documents.npy  int64 [D + 1], where each document starts in sentences, then S
+  held_out.npy   bool [D], documents never trained on
+  counts.npy     int64 [V], how often training documents hold each token
+  store.json     format version, counts, checksums, source, tokenizer, audit
+  vocab.txt, or encoder.json and vocab.bpe; tokenizer.json; or words.txt: the
+    tokenizer
+
+`data.store.build` writes it. Everything that changes a folder goes through
+`new_folder`, so that a store is there whole or not at all.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from data.vocabulary import tokenization
+
+FORMAT_VERSION = 1
+ARRAYS = ('tokens', 'sentences', 'documents', 'held_out', 'counts')
+CHUNK_BYTES = 64 << 20  # what one checksum covers
+_STAMP = '.verified.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+  """An open token store; the arrays are views of the files.
+
+  Attributes:
+    folder: the local folder, the cached copy of a remote store.
+    meta: the content of store.json.
+    tokens: uint16 or uint32 [N].
+    sentences: int64 [S + 1], offsets into tokens.
+    documents: int64 [D + 1], offsets into sentences.
+    held_out: bool [D].
+    counts: int64 [V], of training documents.
+    tokenizer: what turned text into tokens.
+  """
+
+  folder: pathlib.Path
+  meta: dict[str, Any]
+  tokens: np.ndarray
+  sentences: np.ndarray
+  documents: np.ndarray
+  held_out: np.ndarray
+  counts: np.ndarray
+  tokenizer: tokenization.Tokenizer
+
+  @property
+  def num_documents(self) -> int:
+    """D, held-out documents included."""
+    return len(self.held_out)
+
+  @property
+  def num_sentences(self) -> int:
+    """S, held-out sentences included."""
+    return len(self.sentences) - 1
+
+  @property
+  def num_tokens(self) -> int:
+    """N, held-out tokens included."""
+    return len(self.tokens)
+
+  @property
+  def vocab_size(self) -> int:
+    """V, not padded."""
+    return len(self.counts)
+
+
+def open_store(
+  folder: str | os.PathLike, *, cache: str | os.PathLike | None = None
+) -> Store:
+  """Opens a store after checking that it is whole.
+
+  The first opening reads every byte; a stamp in the folder spares that until
+  a file's size, time or inode changes. A remote store is copied to the cache
+  once a host, checked on the way.
+
+  Args:
+    folder: local, or remote in the form `gs://...`.
+    cache: local folder for copies; required when `folder` is remote.
+
+  Returns:
+    The store, memory-mapped.
+
+  Raises:
+    FileNotFoundError: if there is no store, or one of its files is missing.
+    ValueError: if a file is damaged, the format is another one, or the
+      vocabulary is not the one the store was built with.
+  """
+  if cache is not None or is_remote(folder):
+    folder = _fetch(folder, cache)
+  folder = pathlib.Path(folder).expanduser()
+  meta = read_meta(folder)
+  check_sizes(folder, meta)
+  tokenizer = _load_tokenizer(folder, meta)
+  stamp = _make_stamp(folder, meta)
+  if _read_stamp(folder) != stamp:
+    for name, entry in meta['files'].items():
+      found = checksums(folder / name)
+      _compare_checksums(folder / name, found, entry['crc32'])
+    write_stamp(folder, meta)
+  arrays = {
+    name: np.load(folder / f'{name}.npy', mmap_mode='r') for name in ARRAYS
+  }
+  return Store(folder=folder, meta=meta, tokenizer=tokenizer, **arrays)
+
+
+def is_remote(folder: str | os.PathLike) -> bool:
+  """Whether a folder is reached over the network (`gs://...`)."""
+  return '://' in os.fspath(folder)
+
+
+def read_meta(folder: Any) -> dict[str, Any]:
+  """Reads and checks store.json of a local or `epath` folder."""
+  path = folder / 'store.json'
+  try:
+    meta = json.loads(path.read_bytes())
+  except FileNotFoundError:
+    raise FileNotFoundError(
+      f'{folder} is not a token store: it has no store.json. '
+      f'Build one: python -m data.prepare --out {folder} ...'
+    ) from None
+  except ValueError as error:
+    raise ValueError(
+      f'{path} is damaged ({error}). Copy or build the store again.'
+    ) from None
+  version = meta.get('format_version') if isinstance(meta, dict) else None
+  if version != FORMAT_VERSION:
+    raise ValueError(
+      f'{path} has format version {version!r}, this program reads '
+      f'{FORMAT_VERSION}. Build the store again: python -m data.prepare '
+      '--overwrite ...'
+    )
+  if meta.get('digest') != _digest(meta):
+    raise ValueError(
+      f'{path} was changed after it was written: its digest does not match. '
+      'Copy or build the store again.'
+    )
+  return meta
+
+
+def write_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
+  """Writes store.json, with checksums of all files already in the folder."""
+  files = {}
+  for path in sorted(folder.iterdir()):
+    files[path.name] = {
+      'size': path.stat().st_size,
+      'crc32': checksums(path),
+    }
+  meta = {'format_version': FORMAT_VERSION, **meta, 'files': files}
+  meta['digest'] = _digest(meta)
+  with open(folder / 'store.json', 'w', encoding='utf-8') as file:
+    json.dump(meta, file, indent=1, ensure_ascii=False)
+    file.write('\n')
+    file.flush()
+    os.fsync(file.fileno())
+  # The checksums were just read from the files: no need to read them again.
+  write_stamp(folder, meta)
+
+
+def check_sizes(folder: Any, meta: dict[str, Any]) -> None:
+  """Raises if a file of the store is missing or has another size."""
+  for name, entry in meta['files'].items():
+    path = folder / name
+    if not path.exists():
+      raise FileNotFoundError(
+        f'{path} is missing: the store is half copied. Copy or build it again.'
+      )
+    # A vocabulary that was exchanged gets a better message later.
+    if not name.endswith('.npy'):
+      continue
+    stat = path.stat()
+    # `epath` has its own name for the size.
+    size = stat.st_size if hasattr(stat, 'st_size') else stat.length
+    if size != entry['size']:
+      raise ValueError(
+        f'{path} has {size} bytes, expected {entry["size"]}: the store is '
+        'half copied or damaged. Copy or build it again.'
+      )
+
+
+def checksums(path: pathlib.Path) -> list[int]:
+  """Returns the CRC-32 of each chunk of a file."""
+  found = []
+  with open(path, 'rb') as file:
+    while crc := _read_chunk(file):
+      found.append(crc[0])
+  return found
+
+
+@contextlib.contextmanager
+def exclusive(target: pathlib.Path) -> Iterator[None]:
+  """Lets one process at a time prepare `target`; the others wait.
+
+  The lock is the operating system's, so that of a dead process is free.
+  """
+  path = target.parent / f'.{target.name}.lock'
+  path.parent.mkdir(parents=True, exist_ok=True)
+  while True:
+    file = open(path, 'w')
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      print(f'waiting for the process that writes {target}', file=sys.stderr)
+      fcntl.flock(file, fcntl.LOCK_EX)
+    # The previous owner removes the file: a lock on a removed one is void.
+    with contextlib.suppress(FileNotFoundError):
+      if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+        break
+    file.close()
+  try:
+    yield
+  finally:
+    path.unlink(missing_ok=True)
+    file.close()
+
+
+@contextlib.contextmanager
+def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields a hidden sibling that becomes `target` if the block succeeds.
+
+  Use inside `exclusive(target)`: what an earlier, killed process left is
+  removed first, and a store that stands at `target` is replaced.
+
+  Raises:
+    OSError: disk full, in one sentence; nothing is left behind.
+  """
+  partial = target.parent / f'.{target.name}.partial'
+  replaced = target.parent / f'.{target.name}.replaced'
+  if replaced.exists() and not target.exists():
+    replaced.rename(target)  # killed between the two renames below
+  for stale in (partial, replaced):
+    if stale.exists():
+      shutil.rmtree(stale)
+  partial.mkdir()
+  try:
+    yield partial
+    if target.exists():
+      target.rename(replaced)
+    partial.rename(target)
+    shutil.rmtree(replaced, ignore_errors=True)
+  except OSError as error:
+    shutil.rmtree(partial, ignore_errors=True)
+    # Where NumPy could write but a part, its words are all there is.
+    full = 'requested and' in str(error) or error.errno in (
+      errno.ENOSPC,
+      errno.EDQUOT,
+      errno.EFBIG,
+    )
+    if full:
+      free = shutil.disk_usage(target.parent).free
+      raise OSError(
+        f'disk full while writing {target} ({error.strerror or error}; '
+        f'{free / 1e6:.0f} MB free now). What was written is removed; make '
+        'room (about 2 bytes a token) or choose another folder.'
+      ) from error
+    raise
+  except BaseException:
+    shutil.rmtree(partial, ignore_errors=True)
+    raise
+
+
+def write_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> None:
+  """Notes that the files were checked; does nothing in a read-only folder."""
+  partial = folder / f'{_STAMP}.{os.getpid()}'
+  with contextlib.suppress(OSError):
+    partial.write_text(json.dumps(_make_stamp(folder, meta)))
+    partial.replace(folder / _STAMP)
+
+
+def _make_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> dict[str, Any]:
+  # The inode tells a copy that kept its times from the original.
+  stamp = {'digest': meta['digest']}
+  for name in meta['files']:
+    stat = (folder / name).stat()
+    stamp[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+  return stamp
+
+
+def _read_stamp(folder: pathlib.Path) -> dict[str, Any] | None:
+  try:
+    return json.loads((folder / _STAMP).read_bytes())
+  except (OSError, ValueError):
+    return None
+
+
+def _digest(meta: dict[str, Any]) -> str:
+  content = {key: value for key, value in meta.items() if key != 'digest'}
+  text = json.dumps(content, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _load_tokenizer(
+  folder: pathlib.Path, meta: dict[str, Any]
+) -> tokenization.Tokenizer:
+  tokenizer = tokenization.load(folder)
+  if tokenizer.vocab_size <= meta['max_id']:
+    raise ValueError(
+      f'the vocabulary in {folder} has {tokenizer.vocab_size} pieces, but '
+      f'tokens.npy holds ids up to {meta["max_id"]}: this vocabulary is not '
+      'the one the store was built with. Put that one back, or build again.'
+    )
+  expected = meta['tokenizer']['fingerprint']
+  if tokenizer.fingerprint != expected:
+    raise ValueError(
+      f'the tokenizer in {folder} has fingerprint '
+      f'{tokenizer.fingerprint[:16]}, the store was built with '
+      f'{expected[:16]}: the vocabulary or its settings were changed. Put the '
+      'right files back, or build again.'
+    )
+  return tokenizer
+
+
+def _compare_checksums(
+  path: Any, found: list[int], expected: list[int]
+) -> None:
+  for chunk in range(max(len(found), len(expected))):
+    if found[chunk : chunk + 1] != expected[chunk : chunk + 1]:
+      raise ValueError(
+        f'{path} is damaged: the checksum of chunk {chunk} (from byte '
+        f'{chunk * CHUNK_BYTES}) does not match. Copy or build the store '
+        'again.'
+      )
+
+
+def _read_chunk(file: Any, copy: Any = None) -> tuple[int] | None:
+  """Returns the CRC-32 of the next chunk; None at the end of the file."""
+  crc, left = 0, CHUNK_BYTES
+  while left and (block := file.read(min(left, 1 << 20))):
+    crc = zlib.crc32(block, crc)
+    left -= len(block)
+    if copy is not None:
+      copy.write(block)
+  return None if left == CHUNK_BYTES else (crc,)
+
+
+def _fetch(
+  folder: str | os.PathLike, cache: str | os.PathLike | None
+) -> pathlib.Path:
+  """Copies a store into the cache unless it is there; returns the copy."""
+  if cache is None:
+    raise ValueError(
+      f'{folder} is remote: set data.cache to a local folder that holds a '
+      'copy of it.'
+    )
+  from etils import epath
+
+  origin = epath.Path(folder)
+  meta = read_meta(origin)
+  cache = pathlib.Path(cache).expanduser()
+  target = cache / f'{origin.name}-{meta["digest"][:16]}'
+  if target.exists():
+    return target
+  with exclusive(target):
+    if target.exists():
+      return target
+    check_sizes(origin, meta)
+    print(f'copying the store {origin} to {target}', file=sys.stderr)
+    with new_folder(target) as partial:
+      for name, entry in meta['files'].items():
+        found = []
+        with (
+          (origin / name).open('rb') as file,
+          open(partial / name, 'wb') as copy,
+        ):
+          while crc := _read_chunk(file, copy):
+            found.append(crc[0])
+          copy.flush()
+          os.fsync(copy.fileno())
+        _compare_checksums(origin / name, found, entry['crc32'])
+      (partial / 'store.json').write_bytes((origin / 'store.json').read_bytes())
+      write_stamp(partial, meta)
+  return target

@@ -1,0 +1,286 @@
+"""Text to token ids on all cores: what a worker does, and the pool.
+
+Workers are plain child processes that talk through pipes, because those of
+multiprocessing import the parent's main module and with it JAX or TensorFlow.
+A worker ends when its pipe closes, so a killed parent leaves none behind.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import gc
+import hashlib
+import itertools
+import os
+import pathlib
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent import futures
+
+import numpy as np
+
+from data.text import sentences, sources
+from data.vocabulary import tokenization
+
+ITEM_CHARACTERS = 1_000_000  # a work item holds pieces of about this much text
+ITEM_PIECES = 10_000
+CACHE_WORDS = 200_000  # about 50 MB a worker
+CACHE_LETTERS = 32  # longer ones rarely come again
+_POOL_FROM = 4  # with fewer items, starting processes costs more than it gives
+
+_COMMAND = """
+import sys
+sys.path[:] = {path!r}
+from data.store import pool
+pool.serve()
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+  """What became of one work item.
+
+  Attributes:
+    tokens: uint16 or uint32 [n], all sentences one after the other.
+    lengths: int64 [s], tokens of each sentence; none is 0.
+    pieces: for each piece its number of sentences, the digest of its
+      white-space-normalised text and whether it ends its document.
+    unknown: how many tokens are the unknown token.
+    words: white-space-separated words in the text.
+    dropped: sentences without a token.
+  """
+
+  tokens: np.ndarray
+  lengths: np.ndarray
+  pieces: list[tuple[int, bytes, bool]]
+  unknown: int
+  words: int
+  dropped: int
+
+
+class Encoder:
+  """Splits and tokenises work items, remembering the words it has seen.
+
+  Where a tokenizer can cut a text into parts whose ids, one after the other,
+  are the text's, most parts were seen before; to look them up takes a fraction
+  of the time.
+  """
+
+  def __init__(self, tokenizer: tokenization.Tokenizer):
+    self._tokenizer = tokenizer
+    self._parts = getattr(tokenizer, 'parts', None)
+    self._sentence_per_line = getattr(tokenizer, 'sentence_per_line', False)
+    self._cache: dict[str, list[int]] = {}
+    narrow = tokenizer.vocab_size <= 1 << 16
+    self._dtype = np.uint16 if narrow else np.uint32
+
+  def encode(self, pieces: Sequence[sources.Piece]) -> Encoded:
+    """Splits and tokenises one work item."""
+    texts, counts, digests, words = [], [], [], 0
+    for piece in pieces:
+      found = self._split(piece)
+      texts += found
+      counts.append(len(found))
+      normalised = piece.text.split()
+      words += len(normalised)
+      digests.append(digest(' '.join(normalised).encode()))
+    ids = self.encode_texts(texts)
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    tokens = np.fromiter(
+      itertools.chain.from_iterable(ids), self._dtype, int(lengths.sum())
+    )
+    # How many sentences of each piece have a token.
+    running = np.concatenate([[0], np.cumsum(lengths > 0)])
+    kept = np.diff(running[np.cumsum([0, *counts])])
+    ends = [piece.ends_document for piece in pieces]
+    return Encoded(
+      tokens=tokens,
+      lengths=lengths[lengths > 0],
+      pieces=list(zip(kept.tolist(), digests, ends, strict=True)),
+      unknown=self._count_unknown(tokens),
+      words=words,
+      dropped=int(np.count_nonzero(lengths == 0)),
+    )
+
+  def _split(self, piece: sources.Piece) -> list[str]:
+    """The sentences, with the white space that is in their tokens."""
+    white_space = self._tokenizer.white_space
+    text = self._tokenizer.repair(piece.text)
+    found = find_sentences(
+      text, piece.sentence_per_line or self._sentence_per_line
+    )
+    if white_space == 'ignored':
+      return found
+    if white_space == 'newlines' and piece.ends_document:
+      text = text.rstrip()
+    return sentences.cut_text(text, found, white_space)
+
+  def _count_unknown(self, tokens: np.ndarray) -> int:
+    if self._tokenizer.unk_id is None:
+      return 0
+    return int(np.count_nonzero(tokens == self._tokenizer.unk_id))
+
+  def encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each text, which is repaired already."""
+    if self._parts is None:
+      return self._tokenizer.encode_batch(texts)
+    split = [self._parts(text) for text in texts]
+    parts = set(itertools.chain.from_iterable(split))
+    new = list(parts.difference(self._cache))
+    if len(self._cache) + len(new) > CACHE_WORDS:
+      self._cache.clear()
+      new = list(parts)
+    table = dict(zip(new, self._tokenizer.encode_parts(new), strict=True))
+    self._cache.update(table)
+    find = self._cache.__getitem__
+    ids = [
+      list(itertools.chain.from_iterable(map(find, text))) for text in split
+    ]
+    for part in table:
+      if len(part) > CACHE_LETTERS:
+        del self._cache[part]
+    return ids
+
+
+def find_sentences(text: str, per_line: bool) -> list[str]:
+  """Returns the sentences of a text, or its lines, white space collapsed."""
+  if per_line:
+    return sentences.split_lines(text)
+  return sentences.split_sentences(text)
+
+
+def digest(data: bytes) -> bytes:
+  """Returns 8 bytes that stand for the data."""
+  return hashlib.blake2b(data, digest_size=8).digest()
+
+
+def encode_all(
+  pieces: Iterable[sources.Piece],
+  tokenizer: tokenization.Tokenizer,
+  folder: pathlib.Path,
+  workers: int,
+) -> Iterator[Encoded]:
+  """Encodes a stream of pieces, in order, with bounded look-ahead.
+
+  Args:
+    pieces: the text.
+    tokenizer: for a text too short to be worth the pool.
+    folder: where workers load the same tokenizer from.
+    workers: number of processes; 1 stays in this one.
+
+  Yields:
+    The work items' results.
+
+  Raises:
+    ChildProcessError: if a worker dies.
+  """
+  items = _group(pieces)
+  head = list(itertools.islice(items, _POOL_FROM))
+  if workers == 1 or len(head) < _POOL_FROM:
+    encode = Encoder(tokenizer).encode
+    for item in itertools.chain(head, items):
+      yield encode(item)
+    return
+  with contextlib.ExitStack() as stack:
+    free = queue.SimpleQueue()
+    for _ in range(workers):
+      free.put(stack.enter_context(_start_worker(folder)))
+
+    def call(item):
+      process = free.get()
+      try:
+        return _call(process, item)
+      finally:
+        free.put(process)
+
+    executor = futures.ThreadPoolExecutor(workers)
+    # Left before the processes' contexts: those kill, which frees threads.
+    stack.callback(executor.shutdown, wait=False, cancel_futures=True)
+    pending = collections.deque()
+    for item in itertools.chain(head, items):
+      pending.append(executor.submit(call, item))
+      if len(pending) > 2 * workers:
+        yield pending.popleft().result()
+    while pending:
+      yield pending.popleft().result()
+
+
+def _group(
+  pieces: Iterable[sources.Piece],
+) -> Iterator[list[sources.Piece]]:
+  item, size = [], 0
+  for piece in pieces:
+    item.append(piece)
+    size += len(piece.text)
+    if size >= ITEM_CHARACTERS or len(item) >= ITEM_PIECES:
+      yield item
+      item, size = [], 0
+  if item:
+    yield item
+
+
+@contextlib.contextmanager
+def _start_worker(folder: pathlib.Path) -> Iterator[subprocess.Popen]:
+  root = os.fspath(pathlib.Path(__file__).parents[2])
+  command = _COMMAND.format(path=[root, *sys.path])
+  process = subprocess.Popen(
+    [sys.executable, '-c', command],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    # The processes are the parallelism; threads on top would only compete.
+    env={**os.environ, 'TOKENIZERS_PARALLELISM': 'false'},
+  )
+  try:
+    with contextlib.suppress(BrokenPipeError):  # a dead one shows when called
+      pickle.dump(os.fspath(folder), process.stdin)
+    yield process
+  finally:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+      with contextlib.suppress(OSError):
+        pipe.close()
+
+
+def _call(process: subprocess.Popen, item: list[sources.Piece]) -> Encoded:
+  try:
+    pickle.dump(item, process.stdin, pickle.HIGHEST_PROTOCOL)
+    process.stdin.flush()
+    answer = pickle.load(process.stdout)
+  except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
+    raise ChildProcessError(
+      f'a worker process of the store build died (exit code '
+      f'{process.wait()}); out of memory? python -m data.prepare'
+      ' takes fewer with --workers.'
+    ) from error
+  if isinstance(answer, Exception):
+    raise answer
+  return answer
+
+
+def serve() -> None:
+  """Answers work items from standard input until it closes."""
+  # Ctrl-C reaches the whole terminal; the parent decides what it means.
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
+  # Millions of small lists and no cycles: the collector took a quarter of the
+  # time and found nothing.
+  gc.disable()
+  answers = os.fdopen(os.dup(1), 'wb')
+  os.dup2(2, 1)  # a stray print must not end up among the answers
+  requests = sys.stdin.buffer
+  try:
+    encode = Encoder(tokenization.load(pickle.load(requests))).encode
+    while True:
+      item = pickle.load(requests)
+      try:
+        answer = encode(item)
+      except Exception as error:  # noqa: BLE001 the parent raises it
+        answer = error
+      pickle.dump(answer, answers, pickle.HIGHEST_PROTOCOL)
+      answers.flush()
+  except (EOFError, BrokenPipeError):
+    os._exit(0)  # the parent is gone or done: nothing left to flush

@@ -1,0 +1,382 @@
+"""GPT's byte-pair encoding, on Hugging Face `tokenizers`.
+
+Text is repaired (ftfy), some marks are set apart, spaCy finds the words,
+they are lower-cased, and a piece that ends a word says so with `</w>`; a run of
+white space with a newline in it is a word of its own (finetune-transformer-lm,
+text_utils.py).
+"""
+
+import dataclasses
+import functools
+import importlib.metadata
+import importlib.util
+import itertools
+import pathlib
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import tokenizers
+from etils import epath
+from tokenizers import models, normalizers, pre_tokenizers
+
+from data.vocabulary import alignment, bpe_files, tokenizer_json
+
+END_OF_WORD = '</w>'
+UNKNOWN = '<unk>'
+NEWLINE = '\n' + END_OF_WORD
+# Follow the vocabulary, in this order (finetune-transformer-lm, train.py).
+SPECIALS = ('_start_', '_delimiter_', '_classify_')
+# How GPT's words are found: the release's way, or BERT's where its packages
+# are missing (which gives other ids, and no newlines).
+RELEASE = 'ftfy+spacy'
+BASIC = 'basic'
+
+_DASHES = str.maketrans({'—': '-', '–': '-', '―': '-', '…': '...', '´': "'"})
+# Not the backslash: the release's pattern has it, but not as a raw string.
+_MARKS = re.compile(r'([-~!";?+,()/*\[\]{}|_])\1*')
+_RUNS = re.compile(r'\S+|\s+')
+
+
+def default_words() -> str:
+  """How this machine finds GPT's words: `RELEASE` or `BASIC`."""
+  return BASIC if _missing_packages() else RELEASE
+
+
+def white_space_of(words: str) -> str:
+  """What white space means; see `tokenization.Tokenizer`."""
+  return 'newlines' if words == RELEASE else 'ignored'
+
+
+def _missing_packages() -> list[str]:
+  return [
+    name for name in ('ftfy', 'spacy') if importlib.util.find_spec(name) is None
+  ]
+
+
+@functools.cache
+def _spacy() -> Any:
+  """An English pipeline of nothing but the tokenizer."""
+  from spacy.lang.en import English
+
+  return English()
+
+
+@functools.cache
+def _basic() -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
+  normalizer = normalizers.BertNormalizer(
+    clean_text=True,
+    handle_chinese_chars=True,
+    strip_accents=None,
+    lowercase=True,
+  )
+  return normalizer, pre_tokenizers.BertPreTokenizer()
+
+
+def standardise(text: str) -> list[str]:
+  """Cuts repaired text as GPT's release does before spaCy sees it.
+
+  Returns:
+    The space-separated parts, in each of which spaCy finds words by itself;
+    a newline stands for a run of white space with a newline in it.
+  """
+  text = _MARKS.sub(r' \g<0> ', text.translate(_DASHES))
+  return [
+    '\n' if run.isspace() else run
+    for run in _RUNS.findall(text)
+    if not run.isspace() or '\n' in run
+  ]
+
+
+def _placed_parts(
+  text: str, origins: Sequence[alignment.Span]
+) -> Iterator[tuple[str, list[alignment.Span]]]:
+  """The parts of `standardise`, and where their characters come from."""
+  letters = [letter.translate(_DASHES) for letter in text]
+  origins = [
+    origin
+    for letter, origin in zip(letters, origins, strict=True)
+    for _ in letter
+  ]
+  text = ''.join(letters)
+  place = len(text) - len(text.lstrip())
+  for part in standardise(text.strip()):
+    start = place
+    while text[place].isspace():
+      place += 1
+    if part == '\n':
+      yield part, [(origins[start][0], origins[place - 1][1])]
+    else:
+      yield part, origins[place : place + len(part)]
+      place += len(part)
+
+
+@dataclasses.dataclass(frozen=True)
+class BPE:
+  """A byte-pair encoding of GPT's kind.
+
+  Attributes:
+    tokenizer: cuts one lower-case word into pieces.
+    pieces: the vocabulary in the order of ids, the three `SPECIALS` last.
+    merges: in the order in which they were learnt.
+    words: how words are found, `RELEASE` or `BASIC`.
+    unk_id: of `<unk>`.
+  """
+
+  tokenizer: tokenizers.Tokenizer
+  pieces: tuple[str, ...]
+  merges: bpe_files.Merges
+  words: str
+  unk_id: int
+
+  @property
+  def white_space(self) -> str:
+    """See `tokenization.Tokenizer`."""
+    return white_space_of(self.words)
+
+  @property
+  def vocab_size(self) -> int:
+    """V, the three symbols included: 40,481 as published."""
+    return len(self.pieces)
+
+  @property
+  def start_id(self) -> int:
+    """Of _start_."""
+    return len(self.pieces) - 3
+
+  @property
+  def delimiter_id(self) -> int:
+    """Of _delimiter_."""
+    return len(self.pieces) - 2
+
+  @property
+  def classify_id(self) -> int:
+    """Of _classify_."""
+    return len(self.pieces) - 1
+
+  @functools.cached_property
+  def fingerprint(self) -> str:
+    """Hex digest of vocabulary, merges and the way of finding words."""
+    return bpe_files.fingerprint('bpe', self.pieces, self.merges, self.words)
+
+  @property
+  def description(self) -> str:
+    """A few words for people."""
+    if self.words == RELEASE:
+      return "GPT's BPE, words by ftfy and spaCy"
+    return "GPT's BPE, words as BERT's (made without ftfy and spaCy)"
+
+  def repair(self, text: str) -> str:
+    """Returns the text as ftfy repairs it."""
+    if self.words == BASIC:
+      return text
+    self._check_packages()
+    import ftfy
+
+    return ftfy.fix_text(text)
+
+  def parts(self, text: str) -> list[str]:
+    """Returns the parts whose ids, one after the other, are the text's."""
+    return text.split(' ') if self.words == BASIC else standardise(text)
+
+  def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each part."""
+    found = self.find_words(parts)
+    words = list(dict.fromkeys(itertools.chain.from_iterable(found)))
+    encoded = self.tokenizer.encode_batch_fast(words, add_special_tokens=False)
+    ids = {word: e.ids for word, e in zip(words, encoded, strict=True)}
+    return [
+      list(itertools.chain.from_iterable(map(ids.__getitem__, part)))
+      for part in found
+    ]
+
+  def find_words(self, parts: Sequence[str]) -> list[list[str]]:
+    """Returns the words of each part, lower case."""
+    if self.words == BASIC:
+      normalizer, splitter = _basic()
+      return [
+        [w for w, _ in splitter.pre_tokenize_str(normalizer.normalize_str(p))]
+        for p in parts
+      ]
+    self._check_packages()
+    pipeline = _spacy()
+    # spaCy keeps every word that it sees, outside a zone for ever.
+    with pipeline.memory_zone():
+      return [
+        [word.text.lower() for word in pipeline.tokenizer(part)]
+        for part in parts
+      ]
+
+  def _check_packages(self) -> None:
+    if missing := _missing_packages():
+      raise ValueError(
+        f'this vocabulary of GPT goes with words by ftfy and spaCy; '
+        f'{" and ".join(missing)} cannot be found here, and other words would '
+        "be other ids: pip install 'sesame-lm[gpt]'"
+      )
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns each text's ids, without the three symbols.
+
+    Raises:
+      ValueError: if ftfy and spaCy are needed and missing.
+    """
+    split = [self.parts(self.repair(text).strip()) for text in texts]
+    parts = list(dict.fromkeys(itertools.chain.from_iterable(split)))
+    ids = dict(zip(parts, self.encode_parts(parts), strict=True))
+    return [
+      list(itertools.chain.from_iterable(map(ids.__getitem__, text)))
+      for text in split
+    ]
+
+  def encode_with_spans(
+    self, texts: Sequence[str]
+  ) -> list[tuple[list[int], list[alignment.Span]]]:
+    """Returns each text's ids and where they are from.
+
+    Returns:
+      Of each text the ids of `encode_batch`; and for each id start and end of
+      its characters in the text as it was given. Where a repair made other
+      characters of some, all of those are what each new one is from; the piece
+      of a newline is from all the white space round it, with the control
+      characters that the repair took out of it.
+
+    Raises:
+      ValueError: if ftfy and spaCy are needed and missing.
+    """
+    if self.words == RELEASE:
+      self._check_packages()
+      return [self._encode_with_spans(text) for text in texts]
+    encoded = self.whole.encode_batch(list(texts), add_special_tokens=False)
+    return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+  def _encode_with_spans(self, text: str) -> tuple[list[int], list]:
+    found, places = [], []
+    pipeline = _spacy()
+    with pipeline.memory_zone():
+      for part, origins in _placed_parts(*alignment.repair(text)):
+        for word in pipeline.tokenizer(part):
+          found.append(word.text.lower())
+          places.append(
+            [
+              origin
+              for letter, origin in zip(
+                word.text, origins[word.idx :], strict=False
+              )
+              for _ in letter.lower()
+            ]
+          )
+    encoded = self.tokenizer.encode_batch(found, add_special_tokens=False)
+    return (
+      [i for encoding in encoded for i in encoding.ids],
+      [
+        (origins[first][0], origins[last - 1][1])
+        for encoding, origins in zip(encoded, places, strict=True)
+        for first, last in encoding.offsets
+      ],
+    )
+
+  def encode_words(
+    self, sentences: Sequence[Sequence[str]]
+  ) -> list[list[list[int]]]:
+    """Returns the ids of each word of each sentence, each by itself.
+
+    A word of nothing but white space has none.
+
+    Raises:
+      ValueError: if ftfy and spaCy are needed and missing.
+    """
+    ids = iter(
+      self.encode_batch([word for words in sentences for word in words])
+    )
+    return [[next(ids) for _ in words] for words in sentences]
+
+  @functools.cached_property
+  def whole(self) -> tokenizers.Tokenizer:
+    """One that finds the words itself, as `BASIC` says."""
+    whole = tokenizers.Tokenizer.from_str(self.tokenizer.to_str())
+    whole.normalizer, whole.pre_tokenizer = _basic()
+    return whole
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns readable text, lower case, spaces round marks, newlines."""
+    pieces = [self.pieces[int(i)] for i in ids]
+    text = ''.join(
+      f' {piece} ' if piece in SPECIALS or piece == UNKNOWN else piece
+      for piece in pieces
+    ).replace(END_OF_WORD, ' ')
+    return re.sub(' *\n *', '\n', re.sub('  +', ' ', text)).strip(' ')
+
+  def save(self, folder: str | pathlib.Path | epath.Path) -> None:
+    """Writes encoder.json, vocab.bpe and the settings into a folder."""
+    settings = {'type': 'bpe', 'words': self.words}
+    if self.words == RELEASE:
+      for name in ('ftfy', 'spacy'):
+        if importlib.util.find_spec(name):
+          settings[name] = importlib.metadata.version(name)
+    bpe_files.save(folder, self.pieces[: -len(SPECIALS)], self.merges, settings)
+
+
+# --- Making one
+
+
+def make_bpe(
+  pieces: Sequence[str], merges: bpe_files.Merges, words: str
+) -> BPE:
+  """Makes a tokenizer of GPT's kind; `pieces` are without `SPECIALS`."""
+  ids = {piece: i for i, piece in enumerate(pieces)}
+  tokenizer = tokenizers.Tokenizer(
+    models.BPE(
+      ids, list(merges), unk_token=UNKNOWN, end_of_word_suffix=END_OF_WORD
+    )
+  )
+  return BPE(
+    tokenizer, (*pieces, *SPECIALS), tuple(merges), words, ids[UNKNOWN]
+  )
+
+
+def load_bpe(
+  vocab_file: epath.Path, merges_file: epath.Path, *, words: str | None = None
+) -> BPE:
+  """Loads a byte-pair encoding of GPT's kind.
+
+  Args:
+    vocab_file: see `bpe_files.read`; the three `SPECIALS` follow its pieces.
+    merges_file: see there.
+    words: `RELEASE` or `BASIC`. By default what this machine has packages for;
+      `BASIC` is said in a line on standard error.
+
+  Raises:
+    ValueError: if the files are damaged or do not belong together.
+  """
+  if words not in (None, RELEASE, BASIC):
+    raise ValueError(
+      f'{vocab_file.parent / bpe_files.SETTINGS_FILE}: "words" is {words!r}, '
+      f'expected {RELEASE!r} or {BASIC!r}'
+    )
+  pieces, merges = bpe_files.read(vocab_file, merges_file, (UNKNOWN,))
+  tokenizer_json.read(vocab_file.parent, 'bpe', pieces)
+  twice = [name for name in SPECIALS if name in pieces]
+  if twice:
+    raise ValueError(
+      f'{vocab_file}: holds {twice[0]}, which is to follow its pieces'
+    )
+  if not any(piece.endswith(END_OF_WORD) for piece in pieces):
+    raise ValueError(
+      f"{vocab_file}: no piece ends with {END_OF_WORD}: not of GPT's kind"
+    )
+  return make_bpe(pieces, merges, words or choose_words(vocab_file))
+
+
+def choose_words(what: object) -> str:
+  """Returns `default_words()`, and says so where it is the fallback."""
+  words = default_words()
+  if words == BASIC:
+    print(
+      f'warning: {" and ".join(_missing_packages())} cannot be found: {what} '
+      "gets words as BERT's tokenizer finds them, so ids differ from the "
+      "paper's and newlines are lost; pip install 'sesame-lm[gpt]'",
+      file=sys.stderr,
+    )
+  return words

@@ -1,0 +1,364 @@
+"""The tokenizers as models and pipelines see them, and how one is chosen.
+
+`load` recognises a tokenizer by its files, `train` makes a new one as a
+specification like `train:wordpiece:8000` says. WordPiece (BERT) is in
+`wordpiece`, those of GPT and GPT-2 are in `bpe` and
+`byte_bpe`, the whole words of ELMo in `words`.
+"""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from etils import epath
+
+from data import hub
+from data.vocabulary import (
+  bpe,
+  bpe_files,
+  bpe_training,
+  byte_bpe,
+  tokenizer_json,
+  wordpiece,
+  words,
+)
+from data.vocabulary.bpe import BPE
+from data.vocabulary.byte_bpe import ByteBPE
+from data.vocabulary.wordpiece import WordPiece
+from data.vocabulary.words import Words
+
+__all__ = [
+  'BPE',
+  'ByteBPE',
+  'Tokenizer',
+  'WordPiece',
+  'Words',
+  'has_vocabulary',
+  'inherited_ids',
+  'load',
+  'train',
+]
+
+FORMS = (
+  'train:wordpiece:N[:cased], train:bpe:N (of the kind of GPT) or '
+  "train:bytebpe:N (of GPT-2's) with N pieces, train:words:N[:spaces] (of "
+  "ELMo's) with N words to predict, or the path of a vocabulary"
+)
+_BPE_FILES = (bpe_files.VOCAB_FILE, bpe_files.MERGES_FILE)
+_SAVED = {
+  'wordpiece': (wordpiece.VOCAB_FILE,),
+  'bpe': _BPE_FILES,
+  'bytebpe': _BPE_FILES,
+  'words': (words.VOCAB_FILE,),
+}
+# As published; a tokenizer.json only where there is nothing else.
+_PUBLISHED = (
+  ('wordpiece', (wordpiece.VOCAB_FILE,)),
+  ('bpe', ('encoder_bpe_40000.json', 'vocab_40000.bpe')),
+  ('bytebpe', _BPE_FILES),
+  (None, ('vocab.json', 'merges.txt')),
+  ('words', (words.VOCAB_FILE,)),
+  (None, (tokenizer_json.TOKENIZER_FILE,)),
+)
+
+
+class Tokenizer(Protocol):
+  """What every tokenizer has.
+
+  Besides, each kind has the ids of its own symbols. `WordPiece`: `pad_id`,
+  `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
+  `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
+
+  All but `Words` tell where ids are from: `encode_with_spans(texts)`, each
+  text's ids and the (start, end) in its characters of each;
+  `encode_words(sentences)`, the ids of each word of sentences that are words.
+
+  A kind whose words can be remembered has `parts(text)`, the parts whose ids
+  are, one after the other, those of a repaired text, and
+  `encode_parts(parts)`, their ids. A kind for which a line of text may be a
+  sentence, whatever it looks like, has `sentence_per_line`.
+
+  Attributes:
+    white_space: what it means. 'ignored': it ends words; 'newlines': and a run
+      with a newline in it is a token; 'kept': each character is in a token.
+    pieces: the vocabulary in the order of ids.
+  """
+
+  white_space: str
+  pieces: tuple[str, ...]
+
+  @property
+  def vocab_size(self) -> int:
+    """V, the symbols that no text gives included."""
+
+  @property
+  def fingerprint(self) -> str:
+    """Hex digest of the vocabulary and the settings."""
+
+  @property
+  def description(self) -> str:
+    """A few words for people."""
+
+  @property
+  def unk_id(self) -> int | None:
+    """Of what the vocabulary lacks; None where it lacks nothing."""
+
+  def repair(self, text: str) -> str:
+    """Returns a document's text as its sentences are to be found in it."""
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns each text's ids, without symbols that no text gives."""
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns readable text."""
+
+  def save(self, folder: str | pathlib.Path | epath.Path) -> None:
+    """Writes files that `load` reads into a folder."""
+
+
+def load(
+  path: str | pathlib.Path | epath.Path, *, cased: bool | None = None
+) -> Tokenizer:
+  """Loads a published vocabulary, or one that `save` wrote.
+
+  Args:
+    path: a file, the others beside it; or a folder that holds them: a token
+      store, a workdir, published weights. WordPiece: a vocab.txt. GPT:
+      encoder_bpe_40000.json and vocab_40000.bpe. GPT-2: encoder.json and
+      vocab.bpe. vocab.json and merges.txt are taken for one of the two, a
+      tokenizer.json for one of the three. ELMo: a words.txt, or a file of any
+      name that begins with <S>, </S>, <UNK>. Or a name on Hugging Face's hub,
+      see `hub`.
+    cased: WordPiece only; see `wordpiece.load_wordpiece`.
+
+  Raises:
+    FileNotFoundError: if there is no such file, or its partner is missing.
+    ValueError: if it is damaged or none of these, or if what stands beside it
+      (`tokenizer_json.read`) is not ours; says which line or key and why.
+  """
+  try:
+    path = hub.find(path, vocabulary_only=True)
+  except FileNotFoundError as error:
+    raise FileNotFoundError(
+      f'no vocabulary: {error}; give a vocab.txt, a words.txt, the vocabulary '
+      'of a BPE with its merges beside it, a folder with them, a name such as '
+      "google-bert/bert-base-uncased, or 'train:wordpiece:8000'"
+    ) from error
+  kind, files = _find(path)
+  missing = [file for file in files if not file.exists()]
+  if missing:
+    raise FileNotFoundError(
+      f'no {missing[0].name} beside {path}: a byte-pair encoding is its '
+      f'vocabulary and its merges, {" and ".join(f.name for f in files)}'
+    )
+  if files[0].name == tokenizer_json.TOKENIZER_FILE:
+    kind = tokenizer_json.kind_of(files[0])
+  elif kind is None:
+    kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
+  # ELMo's published vocabularies go by any name.
+  elif kind == 'wordpiece' and words.begins_like_words(files[0]):
+    kind = 'words'
+  if kind == 'wordpiece':
+    return wordpiece.load_wordpiece(files[0], cased=cased)
+  if cased is not None:
+    raise ValueError(f'{path}: only WordPiece is cased or not, give no `cased`')
+  if kind == 'words':
+    return words.load_words(files[0], _settings_of_words(files[0]))
+  # One tokenizer.json holds both.
+  vocab_file, merges_file = files[0], files[-1]
+  if kind == 'bytebpe':
+    return byte_bpe.load_byte_bpe(vocab_file, merges_file)
+  return bpe.load_bpe(
+    vocab_file, merges_file, words=_settings(vocab_file.parent).get('words')
+  )
+
+
+def has_vocabulary(folder: epath.PathLike) -> bool:
+  """Returns whether a folder holds a vocabulary, damaged or half of one too."""
+  try:
+    _find(epath.Path(folder))
+  except FileNotFoundError:
+    return False
+  except ValueError:  # its settings are damaged
+    return True
+  return True
+
+
+def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
+  """The kind of a vocabulary, None if its content tells, and its files."""
+  folder = path if path.is_dir() else path.parent
+  recorded = _settings(folder).get('type')
+  known = [*_PUBLISHED]
+  if recorded in _SAVED:
+    known.insert(0, (recorded, _SAVED[recorded]))
+  for kind, names in known:
+    files = [folder / name for name in names]
+    if any(file.exists() if path.is_dir() else file == path for file in files):
+      return kind, files
+  if not path.is_dir():
+    return 'wordpiece', [path]
+  raise FileNotFoundError(
+    f'folder {path} holds no {wordpiece.VOCAB_FILE}, no {words.VOCAB_FILE}, no '
+    'encoder.json with vocab.bpe and no tokenizer.json; give a vocabulary, a '
+    "folder with one, or 'train:wordpiece:8000'"
+  )
+
+
+def _settings_of_words(file: epath.Path) -> dict[str, Any]:
+  """The settings of a words.txt; empty if the file is not of our making."""
+  settings = _settings(file.parent)
+  ours = file.name == words.VOCAB_FILE and settings.get('type') == 'words'
+  return settings if ours else {}
+
+
+def _settings(folder: epath.Path) -> dict[str, Any]:
+  """What `save` wrote beside a vocabulary; empty for a published one."""
+  file = folder / bpe_files.SETTINGS_FILE
+  found = bpe_files.read_object(file) if file.exists() else {}
+  if not isinstance(found.get('type', ''), str):
+    raise ValueError(
+      f'{file}: type is {str(found["type"])[:60]}, expected {", ".join(_SAVED)}'
+    )
+  return found
+
+
+# --- Larger vocabularies
+
+# With another one of these the same pieces mean something else.
+_SETTINGS = ('cased', 'strip_accents', 'words')
+
+
+def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
+  """Tells which id of a vocabulary each id of one that extends it was.
+
+  A larger vocabulary begins with all pieces of the smaller one; the three
+  symbols of GPT come last in both. Pieces keep their meaning where more merges
+  or a longer longest word give other ids for an old text.
+
+  Args:
+    tokenizer: the same vocabulary or a larger one, V pieces.
+    base: the smaller one; not `Words`, which are sorted by frequency.
+
+  Returns:
+    int32 [V]: ids of `base`; -1 at new pieces.
+
+  Raises:
+    ValueError: if the kind, a setting or a piece is another; says which.
+  """
+  if isinstance(base, Words):
+    raise ValueError('whole words are sorted by frequency: none are added')
+  if type(tokenizer) is not type(base):
+    raise ValueError(
+      f'the one is {base.description}, the other {tokenizer.description}'
+    )
+  for name in _SETTINGS:
+    old, new = getattr(base, name, None), getattr(tokenizer, name, None)
+    if old != new:
+      raise ValueError(f'`{name}` is {old!r} in the one, {new!r} in the other')
+  last = len(bpe.SPECIALS) if isinstance(base, BPE) else 0
+  kept = base.vocab_size - last
+  new = tokenizer.vocab_size - base.vocab_size
+  if new < 0:
+    raise ValueError(
+      f'the one has {base.vocab_size:,} pieces, the other only '
+      f'{tokenizer.vocab_size:,}'
+    )
+  for i, (old, piece) in enumerate(
+    zip(base.pieces[:kept], tokenizer.pieces, strict=False)
+  ):
+    if old != piece:
+      raise ValueError(
+        f'piece {i:,} is {old!r} in the one, {piece!r} in the other; a larger '
+        'vocabulary begins with all pieces of the smaller one'
+      )
+  ids = np.arange(base.vocab_size, dtype=np.int32)
+  return np.concatenate([ids[:kept], np.full(new, -1, np.int32), ids[kept:]])
+
+
+# --- New vocabularies
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+  """A vocabulary that is to be trained.
+
+  Attributes:
+    kind: 'wordpiece', 'bpe', 'bytebpe' or 'words'.
+    size: V, the symbols that no text gives included; of words those that are
+      predicted.
+    cased: keep case and accents; WordPiece only.
+    split: how words are found, see `words.split_words`; words only.
+  """
+
+  kind: str
+  size: int
+  cased: bool = False
+  split: str = 'marks'
+
+  @property
+  def white_space(self) -> str:
+    """That of the tokenizer to be; see `Tokenizer`."""
+    return {
+      'wordpiece': 'ignored',
+      'bpe': bpe.white_space_of(bpe.default_words()),
+      'bytebpe': 'kept',
+      'words': Words.white_space,
+    }[self.kind]
+
+
+def parse_training(tokenizer: str) -> Training | None:
+  """Returns what `train:KIND:N[:cased|:spaces]` says; None for a path.
+
+  Raises:
+    ValueError: if a vocabulary is to be trained, but not like that.
+  """
+  if not tokenizer.startswith('train:'):
+    return None
+  match = re.fullmatch(
+    r'train:(?:(wordpiece):(\d+)(:cased)?|(bpe|bytebpe):(\d+)'
+    r'|(words):(\d+)(:spaces)?)',
+    tokenizer,
+  )
+  if not match:
+    raise ValueError(f'tokenizer {tokenizer!r}: expected {FORMS}')
+  if match[1]:
+    return Training('wordpiece', int(match[2]), cased=bool(match[3]))
+  if match[6]:
+    split = 'spaces' if match[8] else 'marks'
+    return Training('words', int(match[7]), split=split)
+  return Training(match[4], int(match[5]))
+
+
+def request_key(tokenizer: str) -> str:
+  """Returns what a store built with a tokenizer is known by.
+
+  The fingerprint of a vocabulary that stands. One to be trained has none yet:
+  its specification, which for GPT's kind does not say how words are found.
+
+  Raises:
+    FileNotFoundError, ValueError: as `load` and `parse_training` do.
+  """
+  training = parse_training(tokenizer)
+  if training is None:
+    return load(tokenizer).fingerprint
+  if training.kind == 'bpe':
+    return f'{tokenizer} ({bpe.default_words()})'
+  return tokenizer
+
+
+def train(texts: Iterable[str], training: Training) -> Tokenizer:
+  """Trains a vocabulary; the same texts always give the same one.
+
+  Raises:
+    ValueError: without text, or if the size is too small.
+  """
+  if training.kind == 'wordpiece':
+    return wordpiece.train_wordpiece(texts, training.size, cased=training.cased)
+  if training.kind == 'bpe':
+    return bpe_training.train_bpe(texts, training.size)
+  if training.kind == 'words':
+    return words.train_words(texts, training.size, training.split)
+  return bpe_training.train_byte_bpe(texts, training.size)

@@ -1,0 +1,393 @@
+"""WordPiece by Hugging Face `tokenizers`, as BERT's release defines it.
+
+Text is cleaned of control characters, CJK characters become words, uncased text
+is lower-cased and loses its accents; words are cut at white space and around
+punctuation; pieces are the greedy longest match, and a word with an unknown
+part, or of more than 200 characters, is one [UNK] (google-research/bert,
+tokenization.py).
+"""
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import numpy as np
+import tokenizers
+from etils import epath
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from data.vocabulary import bpe_files, tokenizer_json, word_counts
+
+VOCAB_FILE = 'vocab.txt'
+SPECIALS = tokenizer_json.SYMBOLS['wordpiece']
+PREFIX = '##'
+MAX_WORD_CHARS = 200  # google-research/bert since 2018-11-23
+MIN_VOCAB = 50
+MAX_WORDS = 1_000_000  # distinct words counted for training: about 150 MB
+
+
+@dataclasses.dataclass(frozen=True)
+class WordPiece:
+  """A WordPiece vocabulary and its tokenizer.
+
+  Attributes:
+    tokenizer: adds no special tokens and recognises none but `added` in the
+      text.
+    pieces: the vocabulary in the order of ids.
+    cased: False: text is lower-cased and, but for `strip_accents`, its accents
+      are stripped.
+    pad_id: of [PAD], and so on.
+    max_word_chars: a longer word is [UNK]. Files of Hugging Face say 100.
+    added: tokens that a publisher added; they are found in the text first.
+    strip_accents: None: if the text is lower-cased.
+  """
+
+  tokenizer: tokenizers.Tokenizer
+  pieces: tuple[str, ...]
+  cased: bool
+  pad_id: int
+  unk_id: int
+  cls_id: int
+  sep_id: int
+  mask_id: int
+  max_word_chars: int = MAX_WORD_CHARS
+  added: tuple[tokenizers.AddedToken, ...] = ()
+  strip_accents: bool | None = None
+
+  # See `tokenization.Tokenizer`.
+  white_space: ClassVar[str] = 'ignored'
+
+  @property
+  def vocab_size(self) -> int:
+    """V, the number of pieces."""
+    return len(self.pieces)
+
+  @functools.cached_property
+  def fingerprint(self) -> str:
+    """Hex digest of the vocabulary and the settings."""
+    settings = [list(self.pieces), self.cased, self.max_word_chars]
+    if self.strip_accents is not None:
+      settings.append({'strip_accents': self.strip_accents})
+    settings += map(tokenizer_json.record, self.added)
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+
+  @property
+  def description(self) -> str:
+    """A few words for people."""
+    case = 'cased' if self.cased else 'uncased'
+    accents = {None: '', False: ', accents kept', True: ', accents stripped'}
+    return f'WordPiece, {case}{accents[self.strip_accents]}'
+
+  def continuations(self) -> np.ndarray:
+    """Returns bool [V]: the pieces that continue a word."""
+    return np.array([piece.startswith(PREFIX) for piece in self.pieces])
+
+  def repair(self, text: str) -> str:
+    """Returns the text: the normaliser sees to what is wrong with it."""
+    return text
+
+  def parts(self, text: str) -> list[str]:
+    """Returns the parts whose ids, one after the other, are the text's.
+
+    White space ends a word, and nothing before or after it changes a word's
+    pieces; but an added token may have white space in it.
+    """
+    return [text] if self.added else text.split(' ')
+
+  def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each part."""
+    return self.encode_batch(parts)
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns each text's ids, without special tokens.
+
+    Runs on all cores, or on RAYON_NUM_THREADS of them.
+    """
+    encoded = self.tokenizer.encode_batch_fast(
+      list(texts), add_special_tokens=False
+    )
+    return [encoding.ids for encoding in encoded]
+
+  def encode_with_spans(
+    self, texts: Sequence[str]
+  ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    """Returns each text's ids and where they are from.
+
+    Returns:
+      Of each text the ids of `encode_batch`; and for each id start and end of
+      its characters in the text as it was given, case and accents included.
+    """
+    encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+  def encode_words(
+    self, sentences: Sequence[Sequence[str]]
+  ) -> list[list[list[int]]]:
+    """Returns the ids of each word of each sentence.
+
+    One after the other they are those of the words with spaces between them.
+    A word of nothing but control characters has none.
+    """
+    ids = iter(
+      self.encode_batch([word for words in sentences for word in words])
+    )
+    return [[next(ids) for _ in words] for words in sentences]
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns readable text: pieces joined to words, special tokens kept."""
+    return self.tokenizer.decode(
+      [int(i) for i in ids], skip_special_tokens=False
+    )
+
+  def save(self, folder: str | pathlib.Path | epath.Path) -> None:
+    """Writes vocab.txt, tokenizer.json and the settings into a folder."""
+    folder = epath.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    self.save_vocabulary(folder)
+    (folder / tokenizer_json.TOKENIZER_FILE).write_bytes(
+      self.tokenizer.to_str(pretty=True).encode()
+    )
+    settings = {
+      'type': 'wordpiece',
+      'cased': self.cased,
+      'strip_accents': self.strip_accents,
+      'max_word_chars': self.max_word_chars,
+      'added': [tokenizer_json.record(token) for token in self.added],
+    }
+    (folder / bpe_files.SETTINGS_FILE).write_bytes(
+      json.dumps(settings).encode()
+    )
+
+  def save_vocabulary(self, folder: epath.Path) -> None:
+    """Writes vocab.txt, without what was added behind it."""
+    size = self.tokenizer.get_vocab_size(with_added_tokens=False)
+    vocab = ''.join(f'{piece}\n' for piece in self.pieces[:size])
+    # Bytes, so that no platform changes the line ends.
+    (folder / VOCAB_FILE).write_bytes(vocab.encode())
+
+
+def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
+  """Loads a vocabulary, and what stands beside it.
+
+  Args:
+    file: such as a published vocab.txt, one piece a line; or a tokenizer.json.
+    cased: by default what `save` or the publisher (`tokenizer_json.read`) wrote
+      beside it; without that `looks_cased` decides.
+
+  Raises:
+    ValueError: if it is no WordPiece vocabulary, or settings beside it are not
+      ours; says which line or key and why.
+  """
+  if file.name == tokenizer_json.TOKENIZER_FILE:
+    table = bpe_files.read_object(file)['model']['vocab']
+    pieces = bpe_files.in_order(file, table)
+  else:
+    pieces = _read_vocab(file)
+  missing = [special for special in SPECIALS if special not in pieces]
+  if missing:
+    raise ValueError(
+      f'{file}: no {", ".join(missing)} among its {len(pieces):,} pieces; BERT '
+      f'needs {" ".join(SPECIALS)}'
+    )
+  told = tokenizer_json.read(file.parent, 'wordpiece', pieces, cased=cased)
+  if cased is None:
+    cased = told.cased
+  if cased is None:
+    cased = looks_cased(pieces)
+  return _from_pieces(
+    pieces,
+    cased,
+    told.max_word_chars or MAX_WORD_CHARS,
+    told.added,
+    told.strip_accents,
+  )
+
+
+def _read_vocab(file: epath.Path) -> list[str]:
+  """Reads and checks a vocabulary, one piece a line, line 1 is id 0."""
+  try:
+    text = file.read_bytes().decode('utf-8-sig')
+  except UnicodeDecodeError as error:
+    raise ValueError(
+      f'{file}: not UTF-8 at byte {error.start:,}; a vocabulary is text, one '
+      'piece a line'
+    ) from None
+  # Only newlines end a line: some pieces are other separators of Unicode.
+  lines = text.replace('\r\n', '\n').split('\n')
+  while lines and not lines[-1]:
+    lines.pop()
+  if not lines:
+    raise ValueError(f'{file}: the vocabulary is empty')
+  seen: dict[str, int] = {}
+  for number, piece in enumerate(lines, start=1):
+    if piece in seen:
+      raise ValueError(
+        f'{file}: piece {piece!r} stands on line {seen[piece]} and on line '
+        f'{number}; each may stand once, its line is its id'
+      )
+    seen[piece] = number
+  return lines
+
+
+def looks_cased(pieces: Iterable[str]) -> bool:
+  """Whether a vocabulary was made for cased text.
+
+  Lower-casing leaves no capital: BERT's uncased vocabulary holds no piece with
+  one, the Chinese, released for lower-cased text, two marks (<S>, <T>), the
+  cased ones 16 % and more. So a hundredth of the pieces decides.
+  """
+  pieces = [piece for piece in pieces if not re.fullmatch(r'\[.*\]', piece)]
+  changed = sum(piece != piece.lower() for piece in pieces)
+  return changed > 0.01 * len(pieces)
+
+
+def _normalizer(
+  cased: bool, strip_accents: bool | None = None
+) -> normalizers.Normalizer:
+  return normalizers.BertNormalizer(
+    clean_text=True,
+    handle_chinese_chars=True,
+    strip_accents=not cased if strip_accents is None else strip_accents,
+    lowercase=not cased,
+  )
+
+
+def _from_pieces(
+  pieces: Sequence[str],
+  cased: bool,
+  max_word_chars: int = MAX_WORD_CHARS,
+  added: Sequence[tokenizers.AddedToken] = (),
+  strip_accents: bool | None = None,
+) -> WordPiece:
+  # One way to say one thing: the fingerprint tells of it.
+  if strip_accents is (not cased):
+    strip_accents = None
+  ids = {piece: i for i, piece in enumerate(pieces)}
+  tokenizer = tokenizers.Tokenizer(
+    models.WordPiece(
+      ids,
+      unk_token='[UNK]',
+      max_input_chars_per_word=max_word_chars,
+      continuing_subword_prefix=PREFIX,
+    )
+  )
+  tokenizer.normalizer = _normalizer(cased, strip_accents)
+  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+  tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
+  tokenizer.add_tokens(list(added))
+  return WordPiece(
+    tokenizer,
+    tokenizer_json.with_added(pieces, added),
+    cased,
+    *(ids[special] for special in SPECIALS),
+    max_word_chars,
+    tuple(added),
+    strip_accents,
+  )
+
+
+def train_wordpiece(
+  texts: Iterable[str], vocab_size: int, *, cased: bool = False
+) -> WordPiece:
+  """Trains a vocabulary; the same texts always give the same one.
+
+  The texts are streamed; memory holds the distinct words and their counts.
+
+  Args:
+    texts: lines, sentences or larger pieces of text.
+    vocab_size: V, special tokens included. A text that holds too few different
+      pieces gives a smaller vocabulary; see `vocab_size` of the result.
+    cased: keep case and accents.
+
+  Raises:
+    ValueError: without text, or if `vocab_size` is below `MIN_VOCAB`.
+  """
+  if vocab_size < MIN_VOCAB:
+    raise ValueError(
+      f'vocab_size is {vocab_size}; a vocabulary has at least {MIN_VOCAB}'
+    )
+  letters = collections.Counter()
+  words = _count_words(texts, cased, letters)
+  if not words:
+    raise ValueError('there is no text to train a vocabulary on')
+  counts = word_counts.count_letters(words)
+  letters.update(counts)
+  # Of letters whose words are forgotten nobody knows where they stand in one.
+  continuing = {letter for word in words for letter in word[1:]}
+  continuing.update(letters.keys() - counts.keys())
+  alphabet = word_counts.choose_letters(
+    word_counts.by_frequency(counts)[
+      : min(word_counts.USUAL_LETTERS, vocab_size // 4)
+    ],
+    letters,
+    lambda letter: 1 + (letter in continuing),
+    vocab_size,
+  )
+  # A word with a rarer letter will be [UNK]: nothing to learn from it.
+  known = set(alphabet)
+  words = {word: n for word, n in words.items() if known.issuperset(word)}
+  inner = sorted({PREFIX + letter for word in words for letter in word[1:]})
+
+  # The trainer gives ids to letters in the order of a hash map, and ids decide
+  # ties between merges, so two runs differ. As "special tokens" all letters
+  # get their ids in our order; `_from_pieces` makes a tokenizer without them.
+  trainer = trainers.WordPieceTrainer(
+    vocab_size=vocab_size,
+    min_frequency=2,
+    special_tokens=[*SPECIALS, *alphabet, *inner],
+    initial_alphabet=alphabet,
+    limit_alphabet=len(alphabet),
+    continuing_subword_prefix=PREFIX,
+    show_progress=False,
+  )
+  tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token='[UNK]'))
+  tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+  tokenizer.train_from_iterator(word_counts.repeat(words), trainer)
+  ids = tokenizer.get_vocab(with_added_tokens=False)
+  # Where every letter is a word, as in Chinese, words leave pieces over.
+  more = (
+    piece
+    for letter in word_counts.by_frequency(letters)
+    for piece in (letter, PREFIX + letter)
+    if piece == letter or letter in continuing
+  )
+  pieces = sorted(ids, key=ids.__getitem__)
+  return _from_pieces(word_counts.fill(pieces, more, vocab_size), cased)
+
+
+def _count_words(
+  texts: Iterable[str], cased: bool, forgotten: collections.Counter[str]
+) -> collections.Counter[str]:
+  """Counts normalised words.
+
+  Of too many, the rarest are forgotten, and only their letters counted.
+  """
+  normalize = _normalizer(cased).normalize_str
+  find_words = _word_pattern().findall
+  words = word_counts.count_words(
+    (find_words(normalize(text)) for text in texts), MAX_WORDS, forgotten
+  )
+  for word in [word for word in words if len(word) > MAX_WORD_CHARS]:
+    del words[word]
+  return words
+
+
+@functools.cache
+def _word_pattern() -> re.Pattern:
+  """BERT's pre-tokenisation: words, and every punctuation mark alone."""
+  ascii_marks = (c for c in map(chr, range(33, 127)) if not c.isalnum())
+  marks = {
+    c
+    for c in map(chr, range(sys.maxunicode + 1))
+    if unicodedata.category(c).startswith('P')
+  }.union(ascii_marks)
+  marks = ''.join(map(re.escape, sorted(marks)))
+  return re.compile(f'[{marks}]|[^\\s{marks}]+')

@@ -1,0 +1,346 @@
+"""Whole words: the tokenizer of ELMo's pre-training.
+
+Every word type of a text has an id, because a character encoder reads them all;
+the softmax predicts only the first and most frequent ones. Ids 0, 1 and 2 are
+`<S>`, `</S>` and `<UNK>`, which the text itself never gives but by chance: a
+word that reads like one of them is unknown.
+"""
+
+import collections
+import dataclasses
+import functools
+import itertools
+import json
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tokenizers
+from etils import epath
+from tokenizers import models, pre_tokenizers
+
+from data.vocabulary import bpe_files, characters, word_counts
+
+VOCAB_FILE = 'words.txt'
+UNKNOWN = '<UNK>'
+SPECIALS = (characters.SENTENCE_BEGIN, characters.SENTENCE_END, UNKNOWN)
+SPLITS = ('marks', 'spaces')
+# The 1 Billion Word Benchmark has 2.4 million. A type takes about 100 bytes of
+# memory where text is counted, and as many in the table of characters.
+MAX_TYPES = 8_000_000
+MIN_SOFTMAX = len(SPECIALS) + 1
+_CACHE_PARTS = 200_000  # about 50 MB
+_CACHE_LETTERS = 32  # longer ones rarely come again
+_BLOCK = 1 << 16  # types spelt at once
+
+# Python counts four separators as white space that a regular expression's \s
+# leaves out; sentences were found by Python's rule.
+_SPACE = r'\s\x1c-\x1f'
+_PATTERNS = {
+  'marks': (
+    # English clitics, as the 1 Billion Word text has them: don 't, it 's.
+    r"(?i:(?<=\w)['’](?:s|m|d|ll|re|ve|t)(?!\w))"
+    # Letters, their accents and digits of any script; hyphens inside a word and
+    # points and commas inside a number are of it.
+    r'|\w+(?:(?:[-‐‑]|(?<=\d)[.,](?=\d))\w+)*'
+    # One mark, or a run of it: ... and --.
+    rf'|([^\w{_SPACE}])\1*'
+  ),
+  'spaces': f'[^{_SPACE}]+',
+}
+
+
+@functools.cache
+def _pre_tokenizer(split: str) -> pre_tokenizers.PreTokenizer:
+  if split not in SPLITS:
+    raise ValueError(
+      f'split {split!r}: words are found by {" or ".join(map(repr, SPLITS))}'
+    )
+  # Inverted: what matches stays.
+  return pre_tokenizers.Split(
+    tokenizers.Regex(_PATTERNS[split]), 'removed', invert=True
+  )
+
+
+def split_words(text: str, split: str) -> list[str]:
+  """Splits a text into words, as `Words.encode_batch` does.
+
+  Args:
+    text: any text. `<S>`, `</S>` and `<UNK>` in it come as they are.
+    split: 'spaces': at white space only, for text whose words and marks are
+      apart already; 'marks': each mark is a word too, and so are English
+      clitics ('s, 't), but "well-known", "1,000.5" and "..." are one.
+
+  Raises:
+    ValueError: if `split` is neither.
+  """
+  find = _pre_tokenizer(split)
+  if split == 'spaces':
+    return text.split()  # the same several times as fast
+  return [word for word, _ in find.pre_tokenize_str(text)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+  """The word types of a text, and the tokenizer that finds them.
+
+  Attributes:
+    pieces: all types in the order of ids: `SPECIALS`, then by falling
+      frequency.
+    softmax_size: V, how many of them a model predicts.
+    split: how words are found; see `split_words`.
+  """
+
+  pieces: tuple[str, ...] = dataclasses.field(repr=False)
+  softmax_size: int
+  split: str
+
+  # See `tokenization.Tokenizer`.
+  white_space: ClassVar[str] = 'ignored'
+  begin_id: ClassVar[int] = 0
+  end_id: ClassVar[int] = 1
+  unk_id: ClassVar[int] = 2
+
+  @property
+  def vocab_size(self) -> int:
+    """The number of types, the three symbols included."""
+    return len(self.pieces)
+
+  @property
+  def sentence_per_line(self) -> bool:
+    """Text whose words are apart already has a sentence a line too."""
+    return self.split == 'spaces'
+
+  @functools.cached_property
+  def fingerprint(self) -> str:
+    """Hex digest of the softmax's words and the settings.
+
+    Not of the types beyond: a model can go on with another text that was made
+    with its vocabulary.
+    """
+    predicted = self.pieces[: self.softmax_size]
+    return bpe_files.fingerprint(
+      'words', predicted, self.softmax_size, self.split
+    )
+
+  @property
+  def description(self) -> str:
+    """A few words for people."""
+    how = {
+      'marks': 'marks and clitics apart',
+      'spaces': 'between white space, a sentence a line',
+    }[self.split]
+    return f'whole words, {how}; {self.softmax_size:,} are predicted'
+
+  @functools.cached_property
+  def characters(self) -> np.ndarray:
+    """int16 [types, 50], the character ids of each type."""
+    table = np.empty((len(self.pieces), characters.MAX_CHARACTERS), np.int16)
+    for first in range(0, len(self.pieces), _BLOCK):
+      block = self.pieces[first : first + _BLOCK]
+      table[first : first + _BLOCK], _ = characters.encode_words(block)
+    return table
+
+  @functools.cached_property
+  def num_cut(self) -> int:
+    """How many types are too long for their row of characters."""
+    return sum(
+      len(piece.encode()) > characters.MAX_BYTES for piece in self.pieces
+    )
+
+  def repair(self, text: str) -> str:
+    """Returns the text: nothing is changed."""
+    return text
+
+  def parts(self, text: str) -> list[str]:
+    """Returns the parts whose ids, one after the other, are the text's."""
+    return text.split()
+
+  def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each part."""
+    return self.encode_batch(parts)
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each text's words."""
+    encoded = self._tokenizer.encode_batch_fast(
+      list(texts), add_special_tokens=False
+    )
+    return [encoding.ids for encoding in encoded]
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns the words with spaces between them."""
+    return ' '.join(self.pieces[int(i)] for i in ids)
+
+  def save(self, folder: str | pathlib.Path | epath.Path) -> None:
+    """Writes words.txt, a type a line, and the settings into a folder."""
+    folder = epath.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Bytes, so that no platform changes the line ends.
+    lines = '\n'.join([*self.pieces, ''])
+    (folder / VOCAB_FILE).write_bytes(lines.encode())
+    settings = {
+      'type': 'words',
+      'softmax_size': self.softmax_size,
+      'split': self.split,
+    }
+    (folder / bpe_files.SETTINGS_FILE).write_bytes(
+      json.dumps(settings).encode()
+    )
+
+  @functools.cached_property
+  def _tokenizer(self) -> tokenizers.Tokenizer:
+    # Made on use: a host that trains on a store encodes nothing.
+    ids = {piece: i for i, piece in enumerate(self.pieces)}
+    # A word that reads like a boundary is none.
+    del ids[characters.SENTENCE_BEGIN], ids[characters.SENTENCE_END]
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = _pre_tokenizer(self.split)
+    return tokenizer
+
+
+# --- Files
+
+
+def begins_like_words(file: epath.Path) -> bool:
+  """Whether a file's first line is a symbol of a vocabulary of words."""
+  with file.open('rb') as stream:
+    first = stream.read(16).removeprefix(b'\xef\xbb\xbf').split(b'\n')[0]
+  return first.rstrip(b'\r') in [special.encode() for special in SPECIALS]
+
+
+def load_words(file: epath.Path, settings: Mapping[str, Any]) -> Words:
+  """Loads word types, one a line.
+
+  Args:
+    file: as `Words.save` or bilm-tf has it.
+    settings: what `Words.save` wrote beside it; empty for a file from
+      elsewhere, which is a softmax's vocabulary as a whole, its words found
+      between white space.
+
+  Raises:
+    ValueError: if a file is damaged; names it and the line or the key.
+  """
+  pieces = _read(file)
+  size = settings.get('softmax_size') if settings else len(pieces)
+  split = settings.get('split') if settings else 'spaces'
+  place = file.parent / bpe_files.SETTINGS_FILE if settings else file
+  if type(size) is not int or not MIN_SOFTMAX <= size <= len(pieces):
+    raise ValueError(
+      f'{place}: softmax_size is {size!r}, expected {MIN_SOFTMAX} to'
+      f' {len(pieces):,}, the lines of {file}'
+    )
+  if split not in SPLITS:
+    raise ValueError(
+      f'{place}: split is {split!r}, expected {" or ".join(map(repr, SPLITS))}'
+    )
+  return Words(tuple(pieces), size, split)
+
+
+def _read(file: epath.Path) -> list[str]:
+  """Reads and checks word types, line 1 is id 0."""
+  try:
+    text = file.read_bytes().decode('utf-8-sig')
+  except UnicodeDecodeError as error:
+    line = error.object.count(b'\n', 0, error.start) + 1
+    raise ValueError(
+      f'{file}, line {line:,}: not UTF-8 at byte {error.start:,}; expected a'
+      ' word a line'
+    ) from None
+  # Only newlines end a line: some types hold other separators of Unicode.
+  pieces = text.replace('\r\n', '\n').split('\n')
+  while pieces and not pieces[-1]:
+    pieces.pop()
+  for number, (found, special) in enumerate(
+    itertools.zip_longest(pieces[: len(SPECIALS)], SPECIALS), start=1
+  ):
+    if found != special:
+      what = 'the end' if found is None else repr(found[:60])
+      raise ValueError(
+        f'{file}, line {number}: found {what}, expected {special!r}: the first'
+        f' lines of a vocabulary of words are {" ".join(SPECIALS)}'
+      )
+  if len(set(pieces)) < len(pieces) or '' in pieces:
+    seen: dict[str, int] = {}
+    for number, piece in enumerate(pieces, start=1):
+      if not piece:
+        raise ValueError(f'{file}, line {number:,}: empty, expected a word')
+      if piece in seen:
+        raise ValueError(
+          f'{file}, line {number:,}: {piece[:60]!r} stands on line'
+          f' {seen[piece]:,} already; each word may stand once, its line is'
+          ' its id'
+        )
+      seen[piece] = number
+  return pieces
+
+
+# --- The words of a text
+
+
+def train_words(texts: Iterable[str], softmax_size: int, split: str) -> Words:
+  """Collects the word types of a text; equal texts give equal ones.
+
+  Args:
+    texts: parts of the text, cut at white space. They are streamed; of more
+      than `MAX_TYPES` types the rarest are left out.
+    softmax_size: V, the three symbols included. A text of fewer types gives a
+      smaller one.
+    split: see `split_words`.
+
+  Raises:
+    ValueError: without text, or if V leaves no room for a word.
+  """
+  if softmax_size < MIN_SOFTMAX:
+    raise ValueError(
+      f'softmax_size is {softmax_size}; {", ".join(SPECIALS)} and one word are'
+      f' {MIN_SOFTMAX}'
+    )
+  counts = _count(texts, split)
+  if not counts:
+    raise ValueError('there is no text to collect words from')
+  pieces = _append(SPECIALS, counts)
+  return Words(pieces, min(softmax_size, len(pieces)), split)
+
+
+def extend_words(words: Words, texts: Iterable[str]) -> Words:
+  """Puts a text's word types behind the words that a softmax predicts.
+
+  Args:
+    words: its first V types keep their ids; any others are left out.
+    texts: see `train_words`.
+
+  Returns:
+    A tokenizer with the fingerprint of `words`.
+  """
+  predicted = words.pieces[: words.softmax_size]
+  counts = _count(texts, words.split)
+  return dataclasses.replace(words, pieces=_append(predicted, counts))
+
+
+def _count(texts: Iterable[str], split: str) -> collections.Counter[str]:
+  # A part between white space has mostly been split before.
+  find = functools.partial(split_words, split=split)
+  find_again = functools.lru_cache(_CACHE_PARTS)(find)
+
+  def words_of(text: str) -> Iterable[str]:
+    parts = text.split()
+    if split == 'spaces':
+      return parts
+    return itertools.chain.from_iterable(
+      find_again(part) if len(part) <= _CACHE_LETTERS else find(part)
+      for part in parts
+    )
+
+  counts = word_counts.count_words(map(words_of, texts), MAX_TYPES)
+  for special in SPECIALS:
+    del counts[special]
+  return counts
+
+
+def _append(first: Sequence[str], counts: Mapping[str, int]) -> tuple[str, ...]:
+  """Appends the other types by falling count, ties by code point."""
+  new = sorted(counts.keys() - set(first))
+  new.sort(key=counts.__getitem__, reverse=True)  # leaves ties as they are
+  room = max(0, MAX_TYPES - len(first))
+  return (*first, *new[:room])

@@ -1,0 +1,309 @@
+"""A pre-trained encoder with the head of a task.
+
+Shapes: B batch, K classes or choices, R rows of the encoder (B, or B x K), T
+position, C characters of a word, D features, L layers, V vocabulary, padded.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from models import bert, bilstm, elmo, gpt, layers, scalar_mix
+from models.features import FEATURES, HEADS, check_name
+
+Array = jax.Array
+
+
+class TaskModel(nn.Module):
+  """An encoder, its features, perhaps a BiLSTM on them, and a linear layer.
+
+  The encoder's parameters lie at the top of the tree, exactly as when it is
+  alone, and beside them the head's under its name, 'bilstm' and 'mix'.
+
+  What a classifier reads is one vector: the pooler's of a BERT, the hidden
+  state at `last` of any other (Radford et al. 2018, section 3.2). With other
+  features than those of the last layer there is no pooler: then it is the
+  features at [CLS], which is first, or at `last`. With a BiLSTM it is where
+  both directions end, side by side; an ELMo's classifier must have one.
+
+  A BERT that reads from left to right sees nothing at [CLS]. With its field
+  `pool_last`, pooler and features are those of the last token, and of spans
+  that token's scores stand in the place of [CLS], which means no answer, and
+  those of [CLS] in its own: neither is a token of the text.
+
+  Attributes:
+    backbone: the encoder: a Bert; a left-to-right model that is called as a Gpt
+      is; or an Elmo, which must be frozen.
+    head: one of `heads.HEADS`.
+    num_outputs: K classes or tags; 1 for a score, and for choices; 2 (start,
+      end) for spans.
+    dropout_rate: of what the head reads, in training; the choices of an example
+      lose the same elements (openai/finetune-transformer-lm train.py). Not
+      before 'span_classifier' (google-research/bert run_squad.py).
+    both_orders: the inputs' second axis is not of choices but of the two orders
+      of a pair, whose vectors are added.
+    features: one of `features.FEATURES`, or 'mix', the learned average of all
+      L + 1 layers; what is read of the encoder.
+    frozen: the encoder, its pooler included, gets no gradient and no dropout.
+    bilstm_layers: of the BiLSTM; 0: there is none.
+    bilstm_dim: cells of each layer and direction.
+    lm: return the language model's predictions too.
+    lm_positions: of a Gpt, so many rows of the position table are scored beside
+      the tokens. GPT's release has both in one table, and the softmax of its
+      fine-tuning runs over all of it (openai/finetune-transformer-lm train.py).
+  """
+
+  backbone: nn.Module
+  head: str
+  num_outputs: int
+  dropout_rate: float
+  both_orders: bool = False
+  features: str = 'last'
+  frozen: bool = False
+  bilstm_layers: int = 0
+  bilstm_dim: int = 768
+  lm: bool = False
+  lm_positions: int = 0
+
+  def setup(self):
+    """Lays the encoder's parameters beside those of the head."""
+    nn.share_scope(self, self.backbone)
+
+  @nn.compact
+  def __call__(
+    self,
+    tokens: Array,
+    token_mask: Array,
+    token_types: Array | None,
+    positions: Array,
+    last: Array | None,
+    characters: Array | None = None,
+    *,
+    train: bool,
+  ) -> dict[str, Array]:
+    """Scores labels, choices, tags or positions.
+
+    Args:
+      tokens: int [B, T]; [B, K, T] of choices, and with K = 2 of orders. Of an
+        Elmo numbers, below 2^30, that are equal where words are.
+      token_mask: bool, likewise; True at real tokens, which come first. Rows
+        without any give finite values that mean nothing.
+      token_types: int, likewise, 0 in A and padding, 1 in B; read by BERT only.
+      positions: int, likewise.
+      last: int [B] or [B, K], where the last token is; not read by a BERT
+        without `pool_last`, nor by 'token_classifier'.
+      characters: int [..., T, C], of the words of `tokens`; read by an Elmo
+        only.
+      train: apply dropout, which needs a key for the stream 'dropout'.
+
+    Returns:
+      float32 logits: of 'classifier' [B, num_outputs], of choices [B, K]; of
+      tokens [B, T, num_outputs]. With `lm`, lm_logits [B, T, V] or
+      [B, K, T, V], and with `lm_positions` position_logits likewise. With the
+      features 'mix', mix_penalty [], the sum of the squares of its weights.
+
+    Raises:
+      ValueError: if the fields or the shapes do not fit each other.
+    """
+    self._check(tokens.shape)
+    rows = tokens.shape[:-1]
+
+    def flatten(x: Array) -> Array:
+      return x.reshape(-1, x.shape[-1])
+
+    mask_RT = flatten(token_mask)
+    if self._is_elmo:
+      ids_RTC = characters.reshape(-1, *characters.shape[-2:])
+      layers_LRTD, _ = self.backbone(
+        ids_RTC, mask_RT.sum(axis=1), words=flatten(tokens)
+      )
+      outputs = {'layers': layers_LRTD, 'hidden': layers_LRTD[-1]}
+    else:
+      inputs = [flatten(tokens), mask_RT, flatten(positions)]
+      if self._is_bert:
+        inputs.insert(2, flatten(token_types))
+      request = {} if self.features == 'last' else {'all_layers': True}
+      if self.lm and self.lm_positions:
+        request['score_positions'] = self.lm_positions
+      outputs = self.backbone(
+        *inputs, train=train and not self.frozen, **request
+      )
+    if self.frozen:
+      outputs = jax.tree.map(lax.stop_gradient, outputs)
+
+    features_RTD, vector_RD = self._read(outputs, mask_RT, last)
+    # Named, for an encoder may have numbered ones in the scope they share.
+    dropout = layers.Dropout(
+      self.dropout_rate if train else 0.0, name='head_dropout'
+    )
+    if self.head == 'classifier':
+      vectors = vector_RD.reshape(*rows, -1)
+      if self.both_orders:
+        vectors = vectors.sum(axis=1)
+      # One mask for all choices of an example.
+      shape = (rows[0], *[1] * (vectors.ndim - 2), vectors.shape[-1])
+      read = vectors * dropout(jnp.ones(shape, vectors.dtype))
+    elif self.head == 'token_classifier':
+      read = dropout(features_RTD)
+    else:
+      read = features_RTD
+    logits = layers.Linear(
+      features=(self.num_outputs,),
+      in_names=('embed',),
+      out_names=('classes',),
+      kernel_init=(
+        layers.truncated_normal
+        if self._is_bert
+        else nn.initializers.normal(gpt.INIT_STDDEV)
+      ),
+      name=self.head,
+    )(read)
+    if self._has_choices(tokens.ndim):
+      logits = logits[..., 0]
+    results = {'logits': logits}
+    if self.features == 'mix':
+      results['mix_penalty'] = scalar_mix.regularisation(
+        self.variables['params'], 1.0
+      )
+    for name in ('lm_logits', 'position_logits') if self.lm else ():
+      if name in outputs:
+        scores = outputs[name]
+        results[name] = scores.reshape(*rows, *scores.shape[1:])
+    return results
+
+  def _read(
+    self, outputs: dict[str, Array], mask_RT: Array, last: Array | None
+  ) -> tuple[Array, Array | None]:
+    """Returns the features of tokens, and of whole rows for a classifier."""
+    if self.features == 'mix':
+      layers_LRTD = outputs['layers']
+      features_RTD = scalar_mix.ScalarMix(len(layers_LRTD), name='mix')(
+        layers_LRTD, mask_RT
+      )
+    else:
+      features_RTD = FEATURES[self.features](outputs)
+    if self.bilstm_layers:
+      return bilstm.BiLstm(
+        num_layers=self.bilstm_layers,
+        lstm_dim=self.bilstm_dim,
+        dtype=self.backbone.dtype,
+        name='bilstm',
+      )(features_RTD, mask_RT)
+    if self.head == 'span_classifier' and self._is_bert and self._reads_last:
+      features_RTD = _exchange_ends(features_RTD, last)
+    if self.head != 'classifier':
+      return features_RTD, None
+    if self._is_bert and self.features == 'last':
+      return features_RTD, outputs['pooled']
+    if self._reads_last:
+      return features_RTD, layers.take_at(features_RTD, last)
+    return features_RTD, features_RTD[:, 0]
+
+  @property
+  def _is_bert(self) -> bool:
+    return isinstance(self.backbone, bert.Bert)
+
+  @property
+  def _reads_last(self) -> bool:
+    return not self._is_bert or self.backbone.pool_last
+
+  @property
+  def _is_elmo(self) -> bool:
+    return isinstance(self.backbone, elmo.Elmo)
+
+  def _has_choices(self, ndim: int) -> bool:
+    return ndim == 3 and not self.both_orders
+
+  def _check(self, shape: tuple[int, ...]) -> None:
+    """Raises a ValueError that says which fields do not fit, if any."""
+    check_name('head', self.head, HEADS)
+    check_name('features', self.features, (*FEATURES, 'mix'))
+    if len(shape) not in (2, 3) or (
+      self.head != 'classifier' and len(shape) != 2
+    ):
+      raise ValueError(
+        f'tokens are {shape}, expected [B, T], or of a classifier [B, K, T] for'
+        ' choices or orders'
+      )
+    if self.both_orders and (len(shape) != 3 or shape[1] != 2):
+      raise ValueError(
+        f'tokens are {shape}, expected [B, 2, T]: both orders of a pair'
+      )
+    if self._has_choices(len(shape)) and self.num_outputs != 1:
+      raise ValueError(
+        f'num_outputs is {self.num_outputs}, expected 1: each of {shape[1]}'
+        ' choices has one score'
+      )
+    if self.head == 'span_classifier' and self.num_outputs != 2:
+      raise ValueError(
+        f'num_outputs is {self.num_outputs}, expected 2: a span has a start and'
+        ' an end'
+      )
+    if self.features != 'last' and not isinstance(
+      self.backbone, bert.Bert | gpt.Gpt | elmo.Elmo
+    ):
+      raise ValueError(
+        f"features is {self.features!r}, expected 'last':"
+        f' {type(self.backbone).__name__} returns no other layers'
+      )
+    if self.lm_positions and not isinstance(self.backbone, gpt.Gpt):
+      raise ValueError(
+        f'lm_positions is {self.lm_positions}, expected 0:'
+        f' {type(self.backbone).__name__} scores no positions'
+      )
+    if self.lm and (self._is_bert or self._is_elmo):
+      raise ValueError(
+        f'lm is True, but a {type(self.backbone).__name__} predicts no next'
+        ' token here'
+      )
+    if self._is_elmo and not self.frozen:
+      raise ValueError('frozen is False, expected True: an Elmo only gives')
+    if self._is_elmo and self.head == 'classifier' and not self.bilstm_layers:
+      raise ValueError(
+        "bilstm_layers is 0, expected 1 or more: an Elmo's vectors are of words"
+      )
+    pooled = self.head == 'classifier' and self.features == 'last'
+    if (
+      self._is_bert
+      and pooled
+      and not self.bilstm_layers
+      and 'pooler' not in self.backbone.heads
+    ):
+      raise ValueError(
+        f"the encoder's heads are {self.backbone.heads}, expected 'pooler'"
+        ' among them: the classifier reads it'
+      )
+
+
+def _exchange_ends(x_BTD: Array, last_B: Array) -> Array:
+  """Returns rows whose first token and the one at `last` have changed places.
+
+  Of spans the first place means that there is no answer.
+  """
+  places_BT = jnp.broadcast_to(jnp.arange(x_BTD.shape[1]), x_BTD.shape[:2])
+  last_B1 = last_B[:, None]
+  from_BT = jnp.where(places_BT == last_B1, 0, places_BT)
+  from_BT = jnp.where(places_BT == 0, last_B1, from_BT)
+  return jnp.take_along_axis(x_BTD, from_BT[:, :, None], axis=1)
+
+
+def trainable(params: dict[str, Any], frozen: bool) -> dict[str, Any]:
+  """Returns which parameters of a TaskModel training may change.
+
+  A frozen encoder's gradient is zero, which weight decay does not ask for.
+
+  Args:
+    params: the tree, boxed or not.
+    frozen: whether the encoder is.
+
+  Returns:
+    A tree of bool like it: False for a frozen encoder's, else True.
+  """
+  added = (*HEADS, 'bilstm', 'mix')
+  return {
+    name: jax.tree.map(lambda _, kept=name in added: kept or not frozen, part)
+    for name, part in params.items()
+  }

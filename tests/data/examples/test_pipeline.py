@@ -1,0 +1,570 @@
+"""Windows, their order, host batches and what runs them ahead."""
+
+import os
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from window_stores import draw_sizes, make_store
+
+from data.examples import pairs, pipeline, windows
+from data.store import corpus
+
+LENGTH = 32
+STRIDE, WIDTH = LENGTH - 3, LENGTH + LENGTH // 8
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  held_out = [number % 5 == 0 for number in range(60)]
+  sizes = draw_sizes(0, 60)
+  sizes[3] = [200]  # a sentence longer than several windows
+  sizes[4] = [3]
+  return make_store(tmp_path_factory.mktemp('store'), sizes, held_out)
+
+
+@pytest.fixture(scope='module')
+def examples(store):
+  return pairs.Examples(store, LENGTH, held_out=False)
+
+
+def reference_starts(store, document, length):
+  """Window starts of a document, by the definition, one at a time."""
+  first, last = store.documents[document], store.documents[document + 1]
+  begins = store.sentences[first:last].tolist()
+  begin, end = begins[0], int(store.sentences[last])
+  starts = [begin]
+  while (after := starts[-1] + length - 3) < end:
+    sentence = max(place for place in begins if place <= after)
+    begin = sentence if sentence > starts[-1] else after
+    if end - begin < length // 8:
+      break
+    starts.append(begin)
+  return starts, end
+
+
+@pytest.mark.parametrize('length', [8, 32, 64])
+@pytest.mark.parametrize('held_out', [False, True])
+@pytest.mark.parametrize('block', [1, 7, 1 << 20])
+def test_windows_match_reference(
+  store, tmp_path, monkeypatch, length, held_out, block
+):
+  monkeypatch.setattr(windows, '_BLOCK', block)
+  fields = vars(store) | {'folder': tmp_path}
+  index = windows.open_index(
+    types.SimpleNamespace(**fields), length, held_out=held_out
+  )
+  row = 0
+  with_boundary = 0
+  for document in range(len(store.held_out)):
+    assert index.offsets[document] == row
+    if store.held_out[document] != held_out:
+      continue
+    starts, end = reference_starts(store, document, length)
+    first, last = store.documents[document : document + 2]
+    covered = set()
+    for start in starts:
+      window = index.windows[row]
+      stop = min(start + length + length // 8, end)
+      marked = [
+        sentence
+        for sentence in range(first + 1, last)
+        if start <= store.sentences[sentence] < stop
+      ]
+      assert window['start'] == start
+      assert window['length'] == stop - start
+      assert window['document'] == document
+      assert window['num_sentences'] == len(marked)
+      if marked:
+        assert window['first_sentence'] == marked[0]
+      with_boundary += any(store.sentences[s] > start for s in marked)
+      covered |= set(range(start, stop))
+      row += 1
+    assert covered == set(range(starts[0], end)), 'text is lost'
+  assert row == len(index.windows) == index.offsets[-1]
+  assert index.boundary_share == pytest.approx(with_boundary / row)
+
+
+def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
+  store = make_store(tmp_path, draw_sizes(1, 20))
+  pairs.Examples(store, LENGTH, held_out=False)
+  (folder,) = tmp_path.iterdir()
+  assert {path.name for path in folder.iterdir()} == {
+    'windows.bin',
+    'offsets.npy',
+    'index.json',
+  }
+  with monkeypatch.context() as patch:
+    patch.setattr(windows, '_write', None)  # no second build
+    pairs.Examples(store, LENGTH, held_out=False)
+  other = make_store(tmp_path, draw_sizes(2, 20), digest='1' * 64)
+  counts = [
+    pairs.Examples(each, LENGTH, held_out=False).num_windows
+    for each in (store, other)
+  ]
+  assert counts[0] != counts[1]
+  with open(folder / 'windows.bin', 'r+b') as file:
+    file.truncate(10 * windows.WINDOW.itemsize)
+  with pytest.raises(ValueError, match=r'has 10 windows, expected \d+'):
+    pairs.Examples(store, LENGTH, held_out=False)
+
+
+def test_failed_build_leaves_nothing(tmp_path, monkeypatch):
+  store = make_store(tmp_path, draw_sizes(1, 20))
+
+  def fail(*_):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(windows, '_cut', fail)
+  with pytest.raises(OSError, match='disk full'):
+    pairs.Examples(store, LENGTH, held_out=False)
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def read_only(tmp_path, monkeypatch):
+  """(a store that cannot be written into, the temporary folder)."""
+  store = make_store(tmp_path / 'store', draw_sizes(1, 20))
+  temporary = tmp_path / 'temporary'
+  monkeypatch.setattr(windows.tempfile, 'gettempdir', lambda: str(temporary))
+  exclusive = corpus.exclusive
+
+  def refuse(target):
+    if target.parent == store.folder:
+      raise OSError(30, 'Read-only file system')
+    return exclusive(target)
+
+  monkeypatch.setattr(corpus, 'exclusive', refuse)
+  return store, temporary
+
+
+def test_read_only_store(read_only):
+  store, temporary = read_only
+  pairs.Examples(store, LENGTH, held_out=False)
+  assert not store.folder.exists()
+  (folder,) = temporary.iterdir()
+  assert folder.stat().st_mode & 0o777 == 0o700
+  (index,) = folder.glob('windows-*')
+  made = index.stat().st_mtime_ns
+  folder.chmod(0o755)
+  pairs.Examples(store, LENGTH, held_out=False)
+  assert index.stat().st_mtime_ns == made
+
+
+def test_index_of_somebody_else_is_not_used(read_only, monkeypatch):
+  store, temporary = read_only
+  theirs = temporary / 'theirs'
+  folder = temporary / f'sesame-indexes-{os.getuid()}'
+  pairs.Examples(store, LENGTH, held_out=False)
+  folder.rename(theirs)
+
+  def refused():
+    with pytest.raises(PermissionError, match=f'{folder} .*remove it'):
+      pairs.Examples(store, LENGTH, held_out=False)
+
+  folder.symlink_to(theirs)
+  refused()
+  folder.unlink()
+  folder.touch()
+  refused()
+  folder.unlink()
+  theirs.rename(folder)
+  for mode in (0o777, 0o770):
+    folder.chmod(mode)
+    refused()
+  folder.chmod(0o700)
+  pairs.Examples(store, LENGTH, held_out=False)
+  # Of another user: the same name, as its number is not ours.
+  number = os.getuid()
+  monkeypatch.setattr(windows.os, 'getuid', lambda: number + 1)
+  folder.rename(temporary / f'sesame-indexes-{number + 1}')
+  folder = temporary / f'sesame-indexes-{number + 1}'
+  refused()
+
+
+def test_bad_splits(tmp_path):
+  store = make_store(tmp_path, [[9] * 20, [9] * 20], [False, True])
+  with pytest.raises(ValueError, match='1 training.*document_break'):
+    pairs.Examples(store, LENGTH, held_out=False)
+  with pytest.raises(ValueError, match='1 held-out.*data.held_out'):
+    pairs.Examples(store, LENGTH, held_out=True)
+  store = make_store(tmp_path, [[9] * 20, [9] * 20])
+  with pytest.raises(ValueError, match='0 held-out'):
+    pairs.Examples(store, LENGTH, held_out=True)
+  with pytest.raises(ValueError, match='length 7: expected 8'):
+    pairs.Examples(store, 7, held_out=False)
+
+
+def test_rows_hold_the_text(store, examples):
+  numbers = np.arange(examples.num_windows)
+  others = numbers[::-1]
+  batch = examples.rows(numbers, others)
+  sentence_starts = set(store.sentences.tolist())
+  document_starts = set(store.sentences[store.documents].tolist())
+  for row in numbers:
+    for text, starts, size, document, number in (
+      ('window', 'sentence_starts', 'lengths', 'document_ids', row),
+      (
+        'other_window',
+        'other_starts',
+        'other_lengths',
+        'other_document_ids',
+        others[row],
+      ),
+    ):
+      window = examples._windows[number]
+      length = batch[size][row]
+      expected = window['start'] + np.arange(length)
+      assert batch[text].shape[1] == WIDTH
+      assert batch[text][row, :length].tolist() == expected.tolist()
+      assert not batch[text][row, length:].any()
+      marks = [place in sentence_starts - document_starts for place in expected]
+      assert batch[starts][row, :length].tolist() == marks
+      assert not batch[starts][row, length:].any()
+      assert batch[document][row] == window['document']
+      assert not store.held_out[window['document']]
+  assert {array.dtype.str for array in batch.values()} == {'<i4', '|b1'}
+
+
+@pytest.mark.parametrize(
+  'size', [1, 2, 3, 5, 8, 9, 100, 1000, 1024, 1025, 65_536, 65_537]
+)
+def test_permute_is_a_bijection(size):
+  indices = np.arange(size)
+  first = pipeline.permute(indices, size, 1)
+  assert np.array_equal(np.sort(first), indices)
+  if size >= 100:
+    second = pipeline.permute(indices, size, 2)
+    # Two random orders agree at about one place, neighbours are apart, and
+    # places are not correlated: 6 sigma.
+    assert (first == second).sum() < 12
+    assert (np.abs(np.diff(first)) == 1).sum() < 15
+    for one, two in (
+      (first, indices),
+      (first, second),
+      (first[1:], first[:-1]),
+    ):
+      assert abs(np.corrcoef(one, two)[0, 1]) < 6 / size**0.5
+
+
+def test_permute_any_part_and_huge_sizes():
+  size = 3_000_000_019
+  indices = np.array([0, 1, 5, size - 1]).reshape(2, 2)
+  places = pipeline.permute(indices, size, 7)
+  assert places.shape == (2, 2)
+  assert ((0 <= places) & (places < size)).all()
+  assert pipeline.permute(np.array(5), size, 7) == places[1, 0]
+
+
+def test_permute_is_the_same_everywhere():
+  # Changes of these numbers change the order of every run.
+  assert pipeline.permute(np.arange(10), 10, 3).tolist() == [
+    1,
+    6,
+    5,
+    9,
+    3,
+    8,
+    0,
+    7,
+    2,
+    4,
+  ]
+
+
+def test_small_permutations_are_all_reached():
+  orders = {
+    tuple(pipeline.permute(np.arange(4), 4, key).tolist())
+    for key in range(2000)
+  }
+  assert len(orders) >= 12
+
+
+def phases_of(batch_size, steps=1000, length=LENGTH):
+  return ((steps, length, batch_size, 'continue'),)
+
+
+def starts_of(batch):
+  return batch['window'][:, 0].tolist()
+
+
+def test_an_epoch_holds_every_window_once(examples):
+  size = examples.num_windows
+  steps = 3 * size // 16 + 1
+  seen = []
+  for step in range(steps):
+    batch = pipeline.train_batch(
+      {LENGTH: examples}, phases_of(16), seed=5, step=step
+    )
+    assert batch['example_ids'].tolist() == list(
+      range(step * 16, step * 16 + 16)
+    )
+    assert batch['example_mask'].all()
+    seen += starts_of(batch)
+  everything = sorted(examples._windows['start'].tolist())
+  epochs = [seen[epoch * size : (epoch + 1) * size] for epoch in range(3)]
+  assert size % 16, 'a batch should straddle epochs'
+  for epoch in epochs:
+    assert sorted(epoch) == everything
+  assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_batches_are_pure_functions_of_the_step(store, examples):
+  phases = phases_of(16)
+  fresh = pairs.Examples(store, LENGTH, held_out=False)
+  for step in (0, 7, 40):
+    first, again = (
+      pipeline.train_batch({LENGTH: each}, phases, 5, step)
+      for each in (examples, fresh)
+    )
+    for name in first:
+      assert np.array_equal(first[name], again[name])
+  other = pipeline.train_batch({LENGTH: examples}, phases, 6, 7)
+  this = pipeline.train_batch({LENGTH: examples}, phases, 5, 7)
+  assert starts_of(other) != starts_of(this)
+
+
+def test_rows_of_processes_join_to_the_batch(examples):
+  for step in (0, 5, 9):
+    whole = pipeline.train_batch({LENGTH: examples}, phases_of(24), 5, step)
+    parts = [
+      pipeline.train_batch(
+        {LENGTH: examples}, phases_of(24), 5, step, slice(8 * n, 8 * n + 8)
+      )
+      for n in range(3)
+    ]
+    for name in whole:
+      joined = np.concatenate([part[name] for part in parts])
+      assert np.array_equal(joined, whole[name])
+
+
+def test_example_order_does_not_depend_on_the_batch(examples):
+  def texts(batch_size):
+    batches = [
+      pipeline.train_batch({LENGTH: examples}, phases_of(batch_size), 5, step)
+      for step in range(48 // batch_size)
+    ]
+    return {
+      name: np.concatenate([batch[name] for batch in batches])
+      for name in batches[0]
+    }
+
+  one, two = texts(8), texts(24)
+  for name in one:
+    assert np.array_equal(one[name], two[name])
+
+
+def test_phases(store, examples):
+  longer = pairs.Examples(store, 64, held_out=False)
+  splits = {LENGTH: examples, 64: longer}
+  phases = (*phases_of(16, 3), (2, 64, 8, 'continue'), *phases_of(16, 3))
+  batches = [pipeline.train_batch(splits, phases, 5, n) for n in range(8)]
+  shapes = [batch['window'].shape for batch in batches]
+  assert shapes == [(16, 36)] * 3 + [(8, 72)] * 2 + [(16, 36)] * 3
+  # The second phase of the same length has an order of its own.
+  assert starts_of(batches[0]) != starts_of(batches[5])
+  assert batches[5]['example_ids'][0] == 0
+  for step in (-1, 8):
+    with pytest.raises(ValueError, match=rf'step {step}: .* steps 0\.\.7'):
+      pipeline.train_batch(splits, phases, 5, step)
+
+
+def test_too_few_examples(examples):
+  size = examples.num_windows
+  pipeline.train_batch({LENGTH: examples}, phases_of(size), 5, 0)
+  with pytest.raises(ValueError, match=f'{size} training examples'):
+    pipeline.train_batch({LENGTH: examples}, phases_of(size + 1), 5, 0)
+
+
+def test_partners_are_uniform_over_other_documents(examples):
+  size = examples.num_windows
+  document = examples._windows['document']
+  draws = np.random.default_rng(0).integers(0, 2**64, 200_000, np.uint64)
+  for number in (0, size // 2, size - 1):
+    others = examples.partners(np.full(len(draws), number), draws)
+    counts = np.bincount(others, minlength=size)
+    own = document == document[number]
+    assert not counts[own].any()
+    expected = len(draws) / (~own).sum()
+    # Chi square with mean k and variance 2 k: 5 sigma.
+    degrees = (~own).sum() - 1
+    chi = ((counts[~own] - expected) ** 2 / expected).sum()
+    assert abs(chi - degrees) < 5 * (2 * degrees) ** 0.5
+
+
+def test_training_partners_are_spread(examples):
+  pairs = set()
+  for step in range(40):
+    batch = pipeline.train_batch({LENGTH: examples}, phases_of(16), 5, step)
+    assert (batch['document_ids'] != batch['other_document_ids']).all()
+    pairs |= set(
+      zip(starts_of(batch), batch['other_window'][:, 0].tolist(), strict=True)
+    )
+  # A window meets another partner in every epoch.
+  assert len(pairs) > 0.97 * 40 * 16
+
+
+def test_evaluation_covers_held_out_text_once(store):
+  examples = pairs.Examples(store, LENGTH, held_out=True)
+  size = examples.num_windows
+  for batch_size in (1, 7, size, size + 3):
+    batches = list(pipeline.eval_batches(examples, batch_size, 10**6))
+    again = list(pipeline.eval_batches(examples, batch_size, 10**6))
+    assert {len(batch['lengths']) for batch in batches} == {batch_size}
+    joined = {
+      name: np.concatenate([batch[name] for batch in batches])
+      for name in batches[0]
+    }
+    mask = joined['example_mask']
+    assert mask.sum() == size and mask[:size].all()
+    assert joined['example_ids'][mask].tolist() == list(range(size))
+    assert joined['lengths'].all()
+    assert store.held_out[joined['document_ids']].all()
+    assert store.held_out[joined['other_document_ids']].all()
+    assert (joined['document_ids'] != joined['other_document_ids']).all()
+    for one, two in zip(batches, again, strict=True):
+      for name in one:
+        assert np.array_equal(one[name], two[name])
+    if batch_size == 1:
+      partners = joined['other_window']
+    assert np.array_equal(joined['other_window'][mask], partners)
+
+
+def test_evaluation_of_a_part_and_of_one_process(store):
+  examples = pairs.Examples(store, LENGTH, held_out=True)
+  size = examples.num_windows
+  count = size // 2
+  batches = list(pipeline.eval_batches(examples, 4, count))
+  ids = np.concatenate([b['example_ids'][b['example_mask']] for b in batches])
+  assert len(set(ids.tolist())) == count
+  assert ids[0] == 0 and ids[-1] >= size - 4
+  assert set(np.diff(ids)) <= {2, 3}
+  rows = list(pipeline.eval_batches(examples, 4, count, rows=slice(2, 4)))
+  for whole, part in zip(batches, rows, strict=True):
+    for name in whole:
+      assert np.array_equal(whole[name][2:], part[name])
+
+
+def test_shapes_of_a_batch_need_no_text(store):
+  examples = {LENGTH: pairs.Examples(store, LENGTH, held_out=False)}
+  phases = ((9, LENGTH, 8, 'continue'),)
+  batch = pipeline.train_batch(examples, phases, 0, 0)
+  shapes = pairs.batch_shapes(LENGTH, 8)
+  assert {k: (v.shape, v.dtype) for k, v in batch.items()} == {
+    k: (v.shape, v.dtype) for k, v in shapes.items()
+  }
+
+
+def test_evaluation_draws_a_window_several_times(store):
+  examples = pairs.Examples(store, LENGTH, held_out=True)
+  (once,) = pipeline.eval_batches(examples, 16, 5)
+  (batch,) = pipeline.eval_batches(examples, 16, 5, 3)
+  assert batch['example_mask'].sum() == 15
+  for name in ('window', 'document_ids'):
+    expected = np.repeat(once[name][:5], 3, axis=0)
+    assert np.array_equal(batch[name][:15], expected)
+  assert len(set(batch['example_ids'].tolist())) == 15
+  partners = batch['other_window'][:15].reshape(5, 3, -1)
+  assert any((p[0] != p[1]).any() or (p[0] != p[2]).any() for p in partners)
+
+
+LOADERS = [pipeline.tf_batches, pipeline.plain_batches]
+
+
+@pytest.mark.parametrize('loader', LOADERS)
+def test_loaders_give_the_batches_in_order(store, examples, loader):
+  splits = {
+    LENGTH: examples,
+    64: pairs.Examples(store, 64, held_out=False),
+  }
+  phases = (*phases_of(16, 20), (20, 64, 8, 'continue'))
+
+  def make(step):
+    return pipeline.train_batch(splits, phases, 5, step)
+
+  with loader(make, 11, 35) as batches:
+    steps = 11
+    for batch in batches:
+      expected = make(steps)
+      assert list(batch) == list(expected)
+      for name in batch:
+        assert batch[name].dtype == expected[name].dtype
+        assert np.array_equal(batch[name], expected[name])
+      steps += 1
+  assert steps == 35
+  with loader(make, 3, 3) as batches:
+    assert list(batches) == []
+
+
+@pytest.mark.parametrize('loader', LOADERS)
+def test_loaders_raise_what_went_wrong(loader):
+  def make(step):
+    if step >= 5:
+      raise ValueError(f'nothing at step {step}')
+    return {'step': np.array([step])}
+
+  seen = []
+  with pytest.raises(ValueError, match='^nothing at step 5$'):  # noqa: PT012
+    with loader(make, 0, 10) as batches:
+      for batch in batches:
+        seen.append(int(batch['step'][0]))
+  assert seen == [0, 1, 2, 3, 4]
+  with pytest.raises(ValueError, match='^nothing at step 7$'):
+    with loader(make, 7, 10) as batches:
+      next(batches)
+
+
+PROGRAM = """
+import sys, time
+import numpy as np
+from data.examples import pipeline
+
+def make(step):
+  if step == 60 and sys.argv[2] == 'maker':
+    raise ValueError('maker broke')
+  time.sleep(0.001)
+  return {'x': np.full((100, 100), step)}
+
+with getattr(pipeline, sys.argv[1])(make, 0, 10**9, ahead=8) as batches:
+  for n, batch in enumerate(batches):
+    if n == 50 and sys.argv[2] == 'return':
+      break
+    if n == 50 and sys.argv[2] == 'interrupt':
+      raise KeyboardInterrupt
+if sys.argv[1] == 'plain_batches':
+  assert 'tensorflow' not in sys.modules
+"""
+
+
+WAYS = ('return', 'maker', 'interrupt')
+
+
+@pytest.mark.slow
+def test_programs_end():
+  children = {
+    (loader, way): subprocess.Popen(
+      [sys.executable, '-c', PROGRAM, loader, way],
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for loader, way in (
+      *(('tf_batches', way) for way in WAYS),
+      ('plain_batches', 'return'),
+    )
+  }
+  try:
+    for (loader, way), child in children.items():
+      _, errors = child.communicate(timeout=400)
+      assert (child.returncode == 0) == (way == 'return'), errors
+      last = errors.strip().splitlines()[-1:]
+      expected = {
+        'maker': ['ValueError: maker broke'],
+        'interrupt': ['KeyboardInterrupt'],
+      }
+      if way != 'return':
+        assert last == expected[way], (loader, errors)
+  finally:
+    for child in children.values():
+      child.kill()

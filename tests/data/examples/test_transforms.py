@@ -1,0 +1,584 @@
+"""Pairs and masks: rates, limits, a NumPy reference, and no leak."""
+
+import functools
+import itertools
+import pathlib
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from data.examples import pipeline, transforms
+from data.examples.pairs import Examples
+
+SPECIALS = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
+FIRST_ID = 10  # a token's id is FIRST_ID + its place in the store
+
+
+def make_store(folder, seed=0, num_documents=2000, mean_sentences=7.0):
+  """Documents of mixed lengths, many short; sentences of 1 to 100 tokens."""
+  rng = np.random.default_rng(seed)
+  scale = rng.choice([0.3, 1, 4], num_documents)
+  counts = 1 + rng.geometric(1 / (scale * mean_sentences + 1)) - 1
+  long = rng.random(counts.sum()) < 0.5
+  sizes = rng.geometric(np.where(long, 1 / 24, 1 / 10))
+  sentences = np.cumsum(np.append(0, sizes))
+  return types.SimpleNamespace(
+    folder=pathlib.Path(folder),
+    meta={'digest': f'{seed:064}'},
+    tokens=(FIRST_ID + np.arange(sentences[-1])).astype(np.uint32),
+    sentences=sentences,
+    documents=np.cumsum(np.append(0, counts)),
+    held_out=np.zeros(num_documents, bool),
+  )
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  return make_store(tmp_path_factory.mktemp('store'))
+
+
+@functools.partial(jax.jit, static_argnames=('length', 'short_seq_prob'))
+def sample(batch, key, length, short_seq_prob):
+  keys_B = transforms.row_keys(key, batch['example_ids'])
+  return transforms.sample_pairs(
+    batch,
+    keys_B,
+    length=length,
+    specials=SPECIALS,
+    short_seq_prob=short_seq_prob,
+  )
+
+
+def host_batches(store, length, batch_size, steps):
+  examples = {length: Examples(store, length, held_out=False)}
+  phases = ((steps, length, batch_size, 'continue'),)
+  for step in range(steps):
+    yield pipeline.train_batch(examples, phases, 0, step)
+
+
+def many_pairs(store, length, short_seq_prob, batch_size, steps):
+  """Host batches and their pairs, joined."""
+  results = []
+  for step, batch in enumerate(host_batches(store, length, batch_size, steps)):
+    pairs = sample(batch, jax.random.key(step), length, short_seq_prob)
+    results.append({**batch, **jax.device_get(pairs)})
+  return {
+    name: np.concatenate([r[name] for r in results]) for name in batch | pairs
+  }
+
+
+@pytest.fixture(scope='module')
+def pairs(store):
+  return many_pairs(store, 128, 0.1, 2000, 60)
+
+
+def layout(pairs):
+  """Sizes of A and B, and the places in the store of their first tokens."""
+  size_b = pairs['token_types'].sum(1) - 1
+  size_a = pairs['token_mask'].sum(1) - 3 - size_b
+  row = np.arange(len(size_a))
+  place = pairs['tokens'].astype(int) - FIRST_ID
+  return size_a, size_b, place[row, 1], place[row, size_a + 2]
+
+
+def test_layout_of_a_pair(pairs):
+  size_a, size_b, start_a, start_b = layout(pairs)
+  assert (size_a > 0).all() and (size_b[pairs['nsp_weights'] > 0] > 0).all()
+  place = np.arange(128)
+  a, b = size_a[:, None], size_b[:, None]
+  in_a = (place >= 1) & (place <= a)
+  in_b = (place >= a + 2) & (place < a + b + 2)
+  # Text order is that of the store, token by token.
+  expected = np.where(in_a, start_a[:, None] + place - 1 + FIRST_ID, 0)
+  expected = np.where(
+    in_b, start_b[:, None] + place - a - 2 + FIRST_ID, expected
+  )
+  expected = np.where(place == 0, SPECIALS.cls, expected)
+  expected = np.where(
+    (place == a + 1) | (place == a + b + 2), SPECIALS.sep, expected
+  )
+  assert np.array_equal(pairs['tokens'], expected)
+  assert np.array_equal(
+    pairs['token_types'], (place >= a + 2) & (place <= a + b + 2)
+  )
+  assert np.array_equal(pairs['token_mask'], place <= a + b + 2)
+  assert np.array_equal(pairs['positions'], place + 0 * a)
+  assert (pairs['tokens'][~pairs['token_mask']] == SPECIALS.pad).all()
+
+
+def test_labels_tell_what_was_done(store, pairs):
+  size_a, size_b, start_a, start_b = layout(pairs)
+  negative = pairs['nsp_labels'] == 1
+  told = pairs['nsp_weights'] > 0
+  assert set(np.unique(pairs['nsp_weights'])) == {0.0, 1.0}
+  assert not negative[~told].any()
+  bounds = store.sentences[store.documents]
+
+  def document(place):
+    return np.searchsorted(bounds, place, side='right') - 1
+
+  ids = pairs['document_ids']
+  for place in (start_a, start_a + size_a - 1):
+    assert np.array_equal(document(place), ids)
+  has_b = size_b > 0
+  expected = np.where(negative, pairs['other_document_ids'], ids)
+  for place in (start_b, start_b + size_b - 1):
+    assert np.array_equal(document(place)[has_b], expected[has_b])
+  assert (expected != ids)[negative].all()
+  # What continues A lies after it, a truncated part apart at most, and a
+  # sentence starts in between.
+  true = ~negative & told
+  gap = (start_b - start_a - size_a)[true]
+  assert (gap >= 0).all() and (gap <= 16).all() and (gap == 0).any()
+  first = np.searchsorted(store.sentences, (start_a + size_a)[true])
+  assert (store.sentences[first] <= start_b[true]).all()
+
+
+def test_shares_of_labels_and_short_rows(store, pairs):
+  told = pairs['nsp_weights'] > 0
+  count = told.sum()
+  assert count > 70_000
+  negative = pairs['nsp_labels'][told].sum()
+  assert abs(negative - count / 2) < 5 * (count / 4) ** 0.5
+  # Of windows with text enough for any target, more than a tenth fall short.
+  tokens = pairs['token_mask'].sum(1)[pairs['lengths'] == 144]
+  assert 0.12 < (tokens < 128).mean() < 0.2
+  assert tokens.min() >= 3 + 2 and tokens.max() == 128
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('mean_sentences', 'short_seq_prob', 'steps'),
+  [(3.0, 0.1, 60), (12.0, 0.5, 30)],
+)
+def test_looks_do_not_tell_the_label(
+  tmp_path, mean_sentences, short_seq_prob, steps
+):
+  """A classifier that sees only lengths and sentence bounds learns nothing."""
+  store = make_store(tmp_path, 1, 5000, mean_sentences)
+  # Enough rows that 100,000 pairs have a label that counts.
+  pairs = many_pairs(store, 128, short_seq_prob, 5000, steps)
+  size_a, size_b, start_a, start_b = layout(pairs)
+  is_start = np.zeros(len(store.tokens) + 1, bool)
+  is_start[store.sentences] = True
+  ends = [is_start[start_a + size_a], is_start[start_b + size_b]]
+  looks = np.stack(
+    [
+      size_a,
+      size_b,
+      size_a + size_b,
+      is_start[start_a],
+      is_start[start_b],
+      *ends,
+    ],
+    axis=1,
+  )
+  told = np.flatnonzero(pairs['nsp_weights'])[:100_000]
+  assert len(told) == 100_000
+  looks, labels = looks[told], pairs['nsp_labels'][told]
+  # The test would see a leak: the bounds are not all alike.
+  assert (looks[:, 3:].mean(0) > 0.02).all()
+  assert (looks[:, 3:].mean(0) < 0.98).all()
+  short = looks[:, 2] <= 64
+  for chosen in (slice(None), short):
+    look, label = looks[chosen], labels[chosen]
+    half = len(label) // 2
+    model = HistGradientBoostingClassifier(max_iter=50, random_state=0)
+    model.fit(look[:half], label[:half])
+    score = model.score(look[half:], label[half:])
+    # At chance up to 4 sigma, which is below 0.52 throughout.
+    assert score < 0.5 + 4 * (0.25 / (len(label) - half)) ** 0.5
+    assert score < 0.52
+
+
+def reference_length(boundaries, usable, draws, most, short_seq_prob):
+  """Tokens of text of one row, by loops, from the same draws."""
+  bounds = [0, *boundaries, usable]
+  sizes = [end - start for start, end in itertools.pairwise(bounds)]
+  excess = sum(size**2 for size in sizes) // (2 * usable)
+  full = min(usable, most)
+
+  def taken(tokens):
+    alone = 64 * sum(size >= tokens for size in sizes) // len(sizes)
+    return (tokens + excess) * (192 + alone)
+
+  weights = [
+    1024 * taken(full) // taken(min(target, full))
+    for target in range(2, most + 1)
+  ]
+  rest = round(1024 * (most - 1) * (1 - short_seq_prob) / short_seq_prob)
+  at, target = draws[0] % (sum(weights) + rest), 2
+  for weight in weights:
+    at -= weight
+    if at < 0:
+      break
+    target += 1
+  if target >= min(usable, most):
+    return most
+  firsts = [place for place in bounds[:-1] if place + target <= usable]
+  first = firsts[draws[1] % len(firsts)]
+  ends = [place for place in bounds if place > first]
+  reached = [place for place in ends[1:] if place >= first + target]
+  return min(most, (reached or ends[-1:])[0] - first)
+
+
+def reference_pair(row, draws, length, short_seq_prob):
+  """One pair, by loops, from the same draws."""
+  draws = [int(draw) for draw in draws]
+  width = len(row['window'])
+  size = int(row['lengths'])
+  usable = min(size, width - 1)
+  boundaries = [n for n in range(1, usable) if row['sentence_starts'][n]]
+  if boundaries and size < width:
+    usable -= draws[2] % (usable - boundaries[-1])
+  target = reference_length(
+    boundaries, usable, draws[:2], length - 3, short_seq_prob
+  )
+  longer = 0 if target < length - 3 else length // 8
+  chunk = min(usable, target + longer)
+  if boundaries:
+    boundary = boundaries[draws[3] % len(boundaries)]
+  else:
+    boundary = 1 + draws[3] % max(usable - 1, 1)
+  lows = [
+    low for low in range(usable - chunk + 1) if low < boundary < low + chunk
+  ] or [0]
+  low = lows[draws[4] % len(lows)]
+  a = list(range(low, boundary))
+  b = list(range(boundary, low + chunk))
+
+  # Which of the two is cut at each turn; the coins go to A's cuts first.
+  sizes, cuts = [len(a), len(b)], []
+  while sum(sizes) > target:
+    longer = 0 if sizes[0] > sizes[1] else 1
+    sizes[longer] -= 1
+    cuts.append(longer)
+  coins = [draw & 1 for draw in draws[7:]]
+  for longer, coin in zip(sorted(cuts), coins, strict=False):
+    text = (a, b)[longer]
+    text.pop(0 if coin else -1)
+  front = b[0] - boundary if b else 0
+
+  def bounds(starts, size):
+    return [bool(s) or n == size for n, s in enumerate(starts)]
+
+  here = bounds(row['sentence_starts'], size)
+  there = bounds(row['other_starts'], row['other_lengths'])
+  candidates = []
+  for start in range(width):
+    first, last = start + front, start + front + len(b)
+    if not row['other_starts'][start] or not b:
+      continue
+    if last > min(row['other_lengths'], width - 1):
+      continue
+    if (there[first], there[last]) == (here[b[0]], here[b[-1] + 1]):
+      candidates.append(start)
+  told = bool(boundaries and candidates and row['example_mask'])
+  negative = told and draws[5] & 1 == 1
+  text_b = [int(row['window'][n]) for n in b]
+  if negative:
+    first = candidates[draws[6] % len(candidates)] + front
+    text_b = row['other_window'][first : first + len(b)].tolist()
+  text_a = [int(row['window'][n]) for n in a]
+  tokens = [SPECIALS.cls, *text_a, SPECIALS.sep, *text_b, SPECIALS.sep]
+  types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+  padding = [0] * (length - len(tokens))
+  return {
+    'tokens': tokens + padding,
+    'token_types': types + padding,
+    'token_mask': [True] * len(tokens) + [False] * len(padding),
+    'nsp_labels': int(negative),
+    'nsp_weights': float(told),
+  }
+
+
+@pytest.mark.parametrize(
+  ('length', 'short_seq_prob'),
+  [
+    (8, 0.5),
+    (32, 0.3),
+    (33, 0.3),
+    (128, 0.1),
+  ],
+)
+def test_pairs_match_reference(store, length, short_seq_prob):
+  (batch,) = host_batches(store, length, 300, 1)
+  # Windows of one and two tokens, and rows that are no examples.
+  batch['lengths'][:20] = 1 + np.arange(20) % 2
+  batch['other_lengths'][20:40] = 1 + np.arange(20) % 2
+  for size, starts in (
+    ('lengths', 'sentence_starts'),
+    ('other_lengths', 'other_starts'),
+  ):
+    batch[starts] &= np.arange(batch[starts].shape[1]) < batch[size][:, None]
+  batch['example_mask'][40:60] = False
+  key = jax.random.key(3)
+  pairs = jax.device_get(sample(batch, key, length, short_seq_prob))
+  keys = transforms.row_keys(key, batch['example_ids'])
+  draw = functools.partial(transforms.pair_draws, length=length)
+  draws = jax.device_get(jax.vmap(draw)(keys))
+  for n in range(300):
+    row = {name: array[n] for name, array in batch.items()}
+    expected = reference_pair(row, draws[n], length, short_seq_prob)
+    for name, value in expected.items():
+      assert np.array_equal(pairs[name][n], value), (n, name)
+  assert not pairs['nsp_weights'][40:60].any()
+  assert not pairs['nsp_weights'][:20].any()
+  assert pairs['nsp_labels'].any() and pairs['nsp_weights'].any()
+
+
+MASKING = {
+  'specials': SPECIALS,
+  'mask_rate': 0.15,
+  'mask_fraction': 0.8,
+  'random_fraction': 0.1,
+}
+
+
+def make_tokens(sizes, length, vocab_size, seed=0):
+  """Rows [CLS] A [SEP] B [SEP] of the sizes, specials included."""
+  rng = np.random.default_rng(seed)
+  place = np.arange(length)
+  sizes = np.asarray(sizes)[:, None]
+  tokens = rng.integers(5, vocab_size, (len(sizes), length))
+  tokens = np.where((place == sizes // 2) | (place == sizes - 1), 3, tokens)
+  tokens = np.where(place == 0, 2, tokens)
+  return {
+    'tokens': np.where(place < sizes, tokens, 0).astype(np.int32),
+    'token_mask': place < sizes,
+    'example_mask': np.ones(len(sizes), bool),
+  }
+
+
+@functools.partial(jax.jit, static_argnames=('vocab_size', 'max_predictions'))
+def mask(batch, key, vocab_size, max_predictions, continuations=None):
+  keys_B = transforms.row_keys(key, jnp.arange(len(batch['tokens'])))
+  return transforms.mask_tokens(
+    batch,
+    keys_B,
+    vocab_size=vocab_size,
+    max_predictions=max_predictions,
+    continuations=continuations,
+    **MASKING,
+  )
+
+
+def test_max_predictions():
+  expected = {128: 20, 512: 77, 20: 3, 8: 2}
+  for length, count in expected.items():
+    assert transforms.max_predictions(length, 0.15) == count
+
+
+@pytest.mark.parametrize('words', [False, True])
+def test_masking_keeps_its_limits(words):
+  length, vocab_size, limit = 128, 1000, 12
+  sizes = np.concatenate([np.arange(4, 129)] * 8)
+  batch = make_tokens(sizes, length, vocab_size)
+  batch['example_mask'][::10] = False
+  continuations = np.arange(vocab_size) % 3 == 0 if words else None
+  result = jax.device_get(
+    mask(batch, jax.random.key(1), vocab_size, limit, continuations)
+  )
+  places, targets = result['mlm_positions'], result['mlm_targets']
+  for n, size in enumerate(sizes):
+    text = np.isin(np.arange(length), [0, size // 2, size - 1], invert=True)
+    text &= np.arange(length) < size
+    most = min(limit, max(1, round(0.15 * size)))
+    changed = result['tokens'][n] != batch['tokens'][n]
+    used = int(result['mlm_weights'][n].sum())
+    if not batch['example_mask'][n]:
+      assert used == 0
+      continue
+    assert used <= most if words else used == most
+    chosen = places[n, :used]
+    assert (np.diff(chosen) > 0).all() and text[chosen].all()
+    assert np.array_equal(targets[n, :used], batch['tokens'][n, chosen])
+    assert result['mlm_weights'][n].tolist() == [1.0] * used + [0.0] * (
+      limit - used
+    )
+    assert not places[n, used:].any() and not targets[n, used:].any()
+    assert set(np.flatnonzero(changed)) <= set(chosen.tolist())
+  assert np.array_equal(result['token_mask'], batch['token_mask'])
+
+
+def test_masking_rates():
+  """A million predictions; every count within 5 sigma."""
+  length, vocab_size, rows = 128, 50, 5000
+  batch = make_tokens([length] * rows, length, vocab_size)
+  where, actions = np.zeros(length), np.zeros(3)
+  replaced = np.zeros(vocab_size)
+  total = 0
+  for step in range(11):
+    result = jax.device_get(mask(batch, jax.random.key(step), vocab_size, 20))
+    assert (result['mlm_weights'].sum(1) == 19).all()  # round(19.2)
+    used = result['mlm_weights'] > 0
+    places = result['mlm_positions']
+    now = np.take_along_axis(result['tokens'], places, 1)[used]
+    targets = result['mlm_targets'][used]
+    where += np.bincount(places[used], minlength=length)
+    is_mask, same = now == SPECIALS.mask, now == targets
+    actions += [is_mask.sum(), same.sum(), (~is_mask & ~same).sum()]
+    replaced += np.bincount(now[~is_mask & ~same], minlength=vocab_size)
+    total += len(now)
+  assert total > 1_000_000
+
+  def within(count, rate, of):
+    return np.abs(count - rate * of) < 5 * (rate * (1 - rate) * of) ** 0.5
+
+  text = np.isin(np.arange(length), [0, 64, 127], invert=True)
+  assert not where[~text].any()
+  assert within(where[text], 1 / 125, total).all()
+  # A random token is [MASK], or the old one, once in `vocab_size`.
+  rates = [0.8 + 0.1 / 50, 0.1 + 0.1 / 50, 0.1 * 48 / 50]
+  assert within(actions, np.array(rates), total).all()
+  # Specials are among the random tokens, [MASK] counts as masked above.
+  assert within(replaced[:4], 0.1 / 50, total).all()
+  ordinary = np.arange(50) > 4
+  assert within(replaced[ordinary], 0.1 / 50 * 44 / 45, total).all()
+
+
+def test_pieces_are_chosen_jointly_at_random():
+  """Every pair of places is as likely as any other."""
+  length, rows = 16, 40_000
+  batch = make_tokens([length] * rows, length, 50)
+  result = jax.device_get(mask(batch, jax.random.key(5), 50, 2))
+  places = result['mlm_positions']
+  pairs, counts = np.unique(places, axis=0, return_counts=True)
+  assert len(pairs) == 13 * 12 // 2
+  expected = rows / len(pairs)
+  chi = ((counts - expected) ** 2 / expected).sum()
+  assert abs(chi - (len(pairs) - 1)) < 5 * (2 * (len(pairs) - 1)) ** 0.5
+
+
+def reference_masking(tokens, token_mask, draws, limit, vocab, continuations):
+  """Positions and new tokens of one row, by loops, from the same draws."""
+  draws = draws.astype(int)
+  size, length = int(token_mask.sum()), len(tokens)
+  count = min(limit, max(1, round(0.15 * size)))
+  bits = (length - 1).bit_length()
+  text = [n for n in range(size) if tokens[n] not in (2, 3)]
+  units = []
+  for n in text:
+    if (
+      continuations is not None
+      and continuations[tokens[n]]
+      and units
+      and units[-1][-1] == n - 1
+    ):
+      units[-1].append(n)
+    else:
+      units.append([n])
+  units.sort(key=lambda unit: (draws[0, unit[0]] >> (bits + 1), unit[0]))
+  chosen = []
+  for unit in units:
+    if len(chosen) + len(unit) <= count:
+      chosen += unit
+  new = tokens.copy()
+  for n in chosen:
+    rate = (draws[1, n] >> 8) / 2**24
+    if rate < 0.8:
+      new[n] = SPECIALS.mask
+    elif rate < 0.9:
+      new[n] = draws[2, n] % vocab
+  return sorted(chosen), new
+
+
+@pytest.mark.parametrize('words', [False, True])
+@pytest.mark.parametrize('length', [16, 50, 128])
+def test_masking_matches_reference(words, length):
+  vocab_size, limit, rows = 300, transforms.max_predictions(length, 0.15), 300
+  rng = np.random.default_rng(1)
+  batch = make_tokens(rng.integers(4, length + 1, rows), length, vocab_size)
+  continuations = np.arange(vocab_size) % 5 < 3 if words else None
+  key = jax.random.key(2)
+  result = jax.device_get(mask(batch, key, vocab_size, limit, continuations))
+  keys = transforms.row_keys(key, jnp.arange(rows))
+  draw = functools.partial(transforms.mask_draws, length=length)
+  draws = jax.device_get(jax.vmap(draw)(keys))
+  passed_over = 0
+  for n in range(rows):
+    chosen, new = reference_masking(
+      batch['tokens'][n],
+      batch['token_mask'][n],
+      draws[n],
+      limit,
+      vocab_size,
+      continuations,
+    )
+    used = int(result['mlm_weights'][n].sum())
+    assert result['mlm_positions'][n, :used].tolist() == chosen
+    assert np.array_equal(result['tokens'][n], new)
+    size = int(batch['token_mask'][n].sum())
+    passed_over += used < min(limit, max(1, round(0.15 * size)))
+    if words:
+      for place in chosen:  # units are whole
+        following = place + 1
+        if continuations[batch['tokens'][n, following]]:
+          is_text = batch['tokens'][n, following] not in (2, 3)
+          is_text &= following < size
+          assert not is_text or following in chosen
+  assert bool(passed_over) == words
+
+
+def whole_transform(batch, key, length):
+  keys_B = transforms.row_keys(key, batch['example_ids'])
+  pairs = transforms.sample_pairs(
+    batch, keys_B, length=length, specials=SPECIALS, short_seq_prob=0.1
+  )
+  continuations = np.arange(5000) % 3 == 0
+  masked = {}
+  for name, whole in (('pieces', None), ('words', continuations)):
+    masked[name] = transforms.mask_tokens(
+      pairs,
+      keys_B,
+      vocab_size=5000,
+      max_predictions=transforms.max_predictions(length, 0.15),
+      continuations=whole,
+      **MASKING,
+    )
+  return masked
+
+
+def test_rows_stand_alone(store):
+  """Any sharding, order and batch size give the same rows, and no traffic."""
+  (batch,) = host_batches(store, 64, 64, 1)
+  for name in ('window', 'other_window'):
+    batch[name] %= 4990
+    batch[name] += FIRST_ID
+  key = jax.random.key(0)
+  transform = functools.partial(whole_transform, length=64)
+  whole = jax.device_get(jax.jit(transform)(batch, key))
+
+  mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ('data', 'fsdp'))
+  rows = NamedSharding(mesh, PartitionSpec(('data', 'fsdp')))
+  sharded = jax.device_put(batch, rows)
+  step = jax.jit(transform, out_shardings=rows).lower(sharded, key).compile()
+  text = step.as_text()
+  for word in ('all-', 'collective-', 'reduce-scatter'):
+    assert word not in text
+  assert len(jax.devices()) == 8
+  split = step(
+    sharded, jax.device_put(key, NamedSharding(mesh, PartitionSpec()))
+  )
+
+  order = np.random.default_rng(0).permutation(64)[:24]
+  some = jax.jit(transform)({n: a[order] for n, a in batch.items()}, key)
+  for kind in whole:
+    for name, array in whole[kind].items():
+      assert np.array_equal(array, split[kind][name]), name
+      assert np.array_equal(array[order], some[kind][name]), name
+
+
+def test_keys_matter(store):
+  (batch,) = host_batches(store, 64, 64, 1)
+  one, two = (sample(batch, jax.random.key(n), 64, 0.1) for n in range(2))
+  assert (one['tokens'] != two['tokens']).any(axis=1).mean() > 0.9
+  # The two transforms draw apart from one another under equal keys.
+  key = jax.random.key(0)
+  draws = transforms.pair_draws(key, 64), transforms.mask_draws(key, 64)
+  assert not set(draws[0].tolist()) & set(draws[1].ravel().tolist())

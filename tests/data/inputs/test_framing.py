@@ -1,0 +1,217 @@
+"""Rows of texts, pairs and choices: BERT's as Hugging Face's, GPT's by hand."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from data.inputs import framing
+from data.tasks.examples import ChoiceExample, Task, TextExample
+from data.vocabulary import tokenization
+
+LABELS = ('no', 'yes')
+TEXT = Task('text', 'Text', 'classification', {}, None, labels=LABELS)
+PAIR = dataclasses.replace(TEXT, name='pair', num_texts=2)
+CHOICE = Task('choice', 'Choice', 'choice', {}, None, num_choices=3)
+WORDS = 'a small dog ran over the green hill and saw two cats there'.split()
+
+
+@pytest.fixture(scope='module')
+def wordpiece():
+  return trained('train:wordpiece:80')
+
+
+def trained(how):
+  texts = [f'{a} {b}' for a, b in itertools.permutations(WORDS, 2)]
+  return tokenization.train(texts, tokenization.parse_training(how))
+
+
+def rows(features):
+  places = itertools.pairwise(features.offsets.tolist())
+  return [features.tokens[a:b].tolist() for a, b in places]
+
+
+def types(features):
+  lengths = np.diff(features.offsets).tolist()
+  return [
+    [0] * start + [1] * (length - start)
+    for start, length in zip(
+      features.second_starts.tolist(), lengths, strict=True
+    )
+  ]
+
+
+@pytest.fixture(scope='module')
+def mrpc(sesame_data):
+  lines = (sesame_data / 'glue/MRPC/dev.tsv').read_text('utf-8').splitlines()
+  return [
+    TextExample(str(n), tuple(line.split('\t')[3:5]), None)
+    for n, line in enumerate(lines[1:])
+  ]
+
+
+@pytest.mark.parametrize('max_length', [128, 64, 41, 40, 16])
+def test_pairs_are_those_of_hugging_face(
+  mrpc, minilm, hugging_face, max_length
+):
+  # The second text is the longer one in the other half.
+  examples = mrpc + [
+    dataclasses.replace(e, texts=(e.texts[0], ' '.join(e.texts[::-1])))
+    for e in mrpc[:100]
+  ]
+  features = framing.encode(PAIR, examples, minilm, max_length)
+  expected = hugging_face(
+    [e.texts[0] for e in examples],
+    [e.texts[1] for e in examples],
+    truncation='longest_first',
+    max_length=max_length,
+  )
+  assert rows(features) == expected['input_ids']
+  assert types(features) == expected['token_type_ids']
+  assert len(features) == len(examples)
+  cut = hugging_face(*zip(*(e.texts for e in examples), strict=True))
+  lost = [max(0, len(ids) - max_length) for ids in cut['input_ids']]
+  assert features.truncated == np.count_nonzero(lost)
+  assert features.tokens_lost == sum(lost)
+
+
+@pytest.mark.parametrize('max_length', [128, 20])
+def test_single_texts_are_those_of_hugging_face(
+  mrpc, minilm, hugging_face, max_length
+):
+  texts = [e.texts[0] for e in mrpc] + ['', 'naïve café', '東京 \u200b']
+  examples = [TextExample(str(n), (t,), None) for n, t in enumerate(texts)]
+  features = framing.encode(TEXT, examples, minilm, max_length)
+  expected = hugging_face(texts, truncation=True, max_length=max_length)
+  assert rows(features) == expected['input_ids']
+  assert types(features) == expected['token_type_ids']
+
+
+def test_the_longer_text_yields():
+  assert framing.longest_first(3, 4, 7) == (3, 4)
+  assert framing.longest_first(3, 40, 10) == (3, 7)
+  assert framing.longest_first(40, 3, 10) == (7, 3)
+  assert framing.longest_first(40, 30, 11) == (6, 5)
+  assert framing.longest_first(30, 40, 11) == (5, 6)
+  assert framing.longest_first(40, 40, 11) == (5, 6)
+  assert framing.longest_first(40, 40, 10) == (5, 5)
+  assert framing.longest_first(0, 40, 10) == (0, 10)
+
+
+def test_labels(wordpiece):
+  examples = [
+    TextExample('a', ('dog',), 'yes'),
+    TextExample('b', ('cats',), None),
+    TextExample('c', ('hill',), 'no'),
+  ]
+  features = framing.encode(TEXT, examples, wordpiece, 16)
+  assert features.labels.dtype == np.int32
+  assert features.labels[[0, 2]].tolist() == [1, 0]
+  assert features.label_mask.tolist() == [True, False, True]
+  assert features.examples.tolist() == [0, 1, 2]
+  scores = [dataclasses.replace(e, label=2.5) for e in examples]
+  regression = dataclasses.replace(TEXT, kind='regression', labels=())
+  features = framing.encode(regression, scores, wordpiece, 16)
+  assert features.labels.dtype == np.float32
+  assert features.labels.tolist() == [2.5] * 3
+
+
+def test_choices_of_bert(wordpiece):
+  examples = [
+    ChoiceExample('a', 'a dog ran', 'the cats', ('saw', 'ran', ''), 2),
+    ChoiceExample('b', 'a hill', '', ('green', 'small dog', 'two'), None),
+  ]
+  features = framing.encode(CHOICE, examples, wordpiece, 32)
+  (dog, hill, *others) = wordpiece.encode_batch(
+    ['a dog ran', 'a hill', 'the cats saw', 'the cats ran', 'the cats']
+    + ['green', 'small dog', 'two']
+  )
+  cls, sep = wordpiece.cls_id, wordpiece.sep_id
+  assert rows(features) == [
+    [cls, *a, sep, *b, sep]
+    for a, b in zip([dog] * 3 + [hill] * 3, others, strict=True)
+  ]
+  assert features.num_rows == 3 and len(features) == 2
+  assert features.labels[0] == 2
+  assert features.label_mask.tolist() == [True, False]
+  lengths = [len(dog) + 3 + max(map(len, others[:3]))]
+  assert features.length(0) == features.lengths[0] == lengths[0]
+  assert features.tokens[features.place(1, 2)].tolist() == rows(features)[5]
+
+
+@pytest.mark.parametrize('how', ['train:bpe:120', 'train:bytebpe:300'])
+def test_forms_of_gpt(how):
+  tokenizer = trained(how)
+  if how == 'train:bpe:120':
+    start, delimiter, classify = (
+      tokenizer.start_id,
+      tokenizer.delimiter_id,
+      tokenizer.classify_id,
+    )
+  else:
+    start = delimiter = classify = tokenizer.end_of_text_id
+  a, b, c, space_b = tokenizer.encode_batch(
+    ['a small dog', 'the cats', 'ran', ' the cats']
+  )
+  single = [TextExample('0', ('a small dog',), 'yes')]
+  features = framing.encode(TEXT, single, tokenizer, 64, form='gpt')
+  assert rows(features) == [[start, *a, classify]]
+  pair = [TextExample('0', ('a small dog', 'the cats'), 'yes')]
+  features = framing.encode(PAIR, pair, tokenizer, 64, form='gpt')
+  assert rows(features) == [[start, *a, delimiter, *b, classify]]
+  assert not any(map(any, types(features)))
+  similar = dataclasses.replace(PAIR, symmetric=True)
+  features = framing.encode(similar, pair, tokenizer, 64, form='gpt')
+  assert features.num_rows == 2 and len(features) == 1
+  assert rows(features) == [
+    [start, *a, delimiter, *b, classify],
+    [start, *b, delimiter, *a, classify],
+  ]
+  choices = [ChoiceExample('0', 'a small dog', 'the cats', ('ran',) * 3, 0)]
+  features = framing.encode(CHOICE, choices, tokenizer, 64, form='gpt')
+  row = [start, *a, *space_b, delimiter, *c, classify]
+  assert rows(features) == [row] * 3
+
+
+def test_gpt_cuts_as_released():
+  tokenizer = trained('train:bytebpe:300')
+  long, short = 'dog ' * 600, 'cats'
+  (ids,), (few,) = (tokenizer.encode_batch([text]) for text in (long, short))
+  end = tokenizer.end_of_text_id
+  pair = [TextExample('0', (short, long), None)]
+  features = framing.encode(PAIR, pair, tokenizer, 512, form='gpt')
+  assert rows(features) == [[end, *few, end, *ids[:254], end]]
+  single = [TextExample('0', (long,), None)]
+  features = framing.encode(TEXT, single, tokenizer, 512, form='gpt')
+  assert rows(features) == [[end, *ids[:510], end]]
+  # The context makes room for the question and the choice.
+  choices = [ChoiceExample('0', long, short, (short, long, ''), 0)]
+  features = framing.encode(CHOICE, choices, tokenizer, 64, form='gpt')
+  (asked,) = tokenizer.encode_batch([f' {short}'])
+  assert rows(features) == [
+    [end, *ids[: 61 - len(asked) - len(few)], *asked, end, *few, end],
+    [end, *ids[: 31 - len(asked)], *asked, end, *ids[:30], end],
+    [end, *ids[: 61 - len(asked)], *asked, end, end],
+  ]
+  assert features.truncated == 1
+
+
+def test_refusals(wordpiece):
+  example = TextExample('q7', ('dog',), 'maybe')
+  with pytest.raises(ValueError, match="example q7: found label 'maybe', exp"):
+    framing.encode(TEXT, [example], wordpiece, 16)
+  with pytest.raises(ValueError, match='max_length is 4'):
+    framing.encode(TEXT, [], wordpiece, 4)
+  with pytest.raises(ValueError, match='bert take WordPiece, this tokenizer'):
+    framing.encode(TEXT, [], trained('train:bytebpe:300'), 16)
+  with pytest.raises(ValueError, match='gpt take a byte-pair encoding'):
+    framing.encode(TEXT, [], wordpiece, 16, form='gpt')
+  with pytest.raises(ValueError, match="form 'lstm': expected one of bert"):
+    framing.encode(TEXT, [], wordpiece, 16, form='lstm')
+  span = dataclasses.replace(TEXT, kind='span')
+  with pytest.raises(ValueError, match='task text: the form of gpt has no'):
+    framing.encode(span, [], trained('train:bytebpe:300'), 16, form='gpt')
+  two = [ChoiceExample('c1', 'a', '', ('b', 'c'), 0)]
+  with pytest.raises(ValueError, match='example c1: found 2 choices, expected'):
+    framing.encode(CHOICE, two, wordpiece, 16)

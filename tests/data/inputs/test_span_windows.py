@@ -1,0 +1,188 @@
+"""Windows of SQuAD's texts, as Hugging Face makes them, and their answers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import squad_json
+
+from data.inputs import framing, max_context, span_windows
+from data.tasks.examples import SpanExample, Task
+
+TASK = Task('squad', 'SQuAD', 'span', {}, None)
+
+
+@pytest.fixture(scope='module')
+def training(sesame_data):
+  return squad_json.read(sesame_data / 'squad/train-v1.1.json')
+
+
+def reference(tokenizer, example, max_length, doc_stride):
+  """Windows and answers as transformers' run_qa.py finds them."""
+  question = len(
+    tokenizer(example.question, add_special_tokens=False).input_ids
+  )
+  room = max_length - question - 3
+  encoded = tokenizer(
+    example.question,
+    example.context,
+    truncation='only_second',
+    max_length=max_length,
+    stride=room - min(room, doc_stride),  # what windows have in common
+    return_overflowing_tokens=True,
+    return_offsets_mapping=True,
+  )
+  for window, ids in enumerate(encoded['input_ids']):
+    parts = encoded.sequence_ids(window)
+    spans = [
+      list(span) if part == 1 else [-1, -1]
+      for span, part in zip(
+        encoded['offset_mapping'][window], parts, strict=True
+      )
+    ]
+    label = [0, 0]
+    if example.answers:
+      text, begin = example.answers[0]
+      end = begin + len(text)
+      first = parts.index(1)
+      last = len(ids) - 1 - parts[::-1].index(1)
+      if spans[first][0] <= begin and spans[last][1] >= end:
+        while first < len(spans) and 0 <= spans[first][0] <= begin:
+          first += 1
+        while spans[last][1] >= end:
+          last -= 1
+        label = [first - 1, last + 1]
+    yield ids, spans, label
+
+
+@pytest.mark.parametrize('max_length,doc_stride', [(384, 128), (96, 16)])
+def test_windows_are_those_of_hugging_face(
+  training, minilm, hugging_face, max_length, doc_stride
+):
+  examples = training[:: 400 if max_length > 300 else 900]
+  features = framing.encode(
+    TASK, examples, minilm, max_length, doc_stride=doc_stride
+  )
+  i = 0
+  for number, example in enumerate(examples):
+    for ids, spans, label in reference(
+      hugging_face, example, max_length, doc_stride
+    ):
+      place = features.place(i)
+      assert features.examples[i] == number
+      assert features.tokens[place].tolist() == ids
+      assert features.token_spans[place].tolist() == spans
+      assert features.labels[i].tolist() == label
+      i += 1
+  assert i == len(features) > len(examples)
+  assert features.label_mask.all() and features.truncated == 0
+
+
+def owner(windows, place):
+  """run_squad.py, `_check_is_max_context`: the window that speaks for it."""
+  best, chosen = None, None
+  for number, (begin, end) in enumerate(windows):
+    if begin <= place < end:
+      score = min(place - begin, end - 1 - place) + 0.01 * (end - begin)
+      if best is None or score > best:
+        best, chosen = score, number
+  return chosen
+
+
+@pytest.mark.parametrize('room,stride', [(9, 4), (8, 8), (8, 20), (20, 3)])
+@pytest.mark.parametrize('length', [0, 1, 8, 9, 21, 40])
+def test_windows_cover_the_text(length, room, stride):
+  windows = span_windows._windows(length, room, stride)
+  assert windows[0][0] == 0 and windows[-1][1] == length
+  for (a, b), (c, _) in zip(windows, windows[1:], strict=False):
+    assert c == a + min(stride, room) and b == a + room >= c
+  owners = max_context.owners(windows, length).tolist()
+  assert owners == [owner(windows, place) for place in range(length)]
+
+
+def test_each_token_is_best_in_one_window(training, minilm):
+  examples = training[::3000]
+  features = framing.encode(TASK, examples, minilm, 64, doc_stride=16)
+  contexts = span_windows.encode_contexts(minilm, [e.context for e in examples])
+  for number, example in enumerate(examples):
+    windows = np.flatnonzero(features.examples == number)
+    spans = np.concatenate(
+      [
+        features.token_spans[features.place(i)][
+          features.max_context[features.place(i)]
+        ]
+        for i in windows
+      ]
+    )
+    expected = contexts[example.context][1]
+    assert sorted(spans.tolist()) == expected.tolist()
+
+
+@pytest.mark.parametrize(
+  'file,answers,inexact',
+  [('dev-v1.1.json', 18_015, 56), ('dev-v2.0.json', 10_279, 21)],
+)
+def test_tokens_give_back_the_answers(
+  sesame_data, minilm, file, answers, inexact
+):
+  """The answers of which tokens have more are known by their number."""
+  examples = squad_json.read(sesame_data / 'squad' / file)
+  contexts = span_windows.encode_contexts(minilm, [e.context for e in examples])
+  count, wider = 0, []
+  for example in examples:
+    spans = contexts[example.context][1]
+    for text, start in set(example.answers):
+      end = start + len(text)
+      assert example.context[start:end] == text
+      first, last = span_windows.locate(spans, start, end)
+      begin, stop = spans[first, 0], spans[last, 1]
+      assert begin <= start and end <= stop
+      count += 1
+      exact = span_windows.is_exact(spans, (first, last), start, end)
+      assert exact == (example.context[begin:stop] == text)
+      if not exact:
+        wider.append((text, example.context[begin:stop]))
+  assert (count, len(wider)) == (answers, inexact), wider[:20]
+
+
+def test_answers_out_of_sight(minilm):
+  context = 'one two three four five six seven eight nine ten'
+  example = SpanExample('q', 'which?', context, (('nine', 40),))
+  assert context[40:44] == 'nine'
+  features = framing.encode(
+    TASK, [example], minilm, 10, doc_stride=3, max_query=5
+  )
+  # [CLS] which ? [SEP], 5 words, [SEP]
+  words = [
+    [context[a:b] for a, b in features.token_spans[features.place(i)] if b > 0]
+    for i in range(len(features))
+  ]
+  assert [(w[0], w[-1]) for w in words] == [
+    ('one', 'five'),
+    ('four', 'eight'),
+    ('seven', 'ten'),
+  ]
+  assert features.labels.tolist() == [[0, 0], [0, 0], [6, 6]]
+  assert features.second_starts.tolist() == [4, 4, 4]
+  assert features.examples.tolist() == [0, 0, 0]
+  assert features.label_mask.all()
+  untold = dataclasses.replace(example, answers=(), is_labelled=False)
+  none = dataclasses.replace(example, answers=())
+  features = framing.encode(TASK, [untold, none], minilm, 64, max_query=9)
+  assert features.labels.tolist() == [[0, 0], [0, 0]]
+  assert features.label_mask.tolist() == [False, True]
+
+
+def test_questions_are_cut(minilm):
+  example = SpanExample('q', 'who ' * 70, 'one two', (('two', 4),))
+  features = framing.encode(TASK, [example], minilm, 128)
+  assert features.second_starts.tolist() == [66]
+  assert (features.truncated, features.tokens_lost) == (1, 6)
+  part = dataclasses.replace(example, answers=(('wo', 5),))
+  features = framing.encode(TASK, [part, example], minilm, 128)
+  assert features.inexact == 1
+  assert features.labels.tolist() == [[67, 67]] * 2
+  with pytest.raises(ValueError, match='is 67: a question of 64 tokens'):
+    framing.encode(TASK, [example], minilm, 67)
+  with pytest.raises(ValueError, match='doc_stride is 0'):
+    framing.encode(TASK, [example], minilm, 128, doc_stride=0)

@@ -1,0 +1,177 @@
+"""Sentences with tags: one labelled token a word, with and without context."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from data.inputs import framing
+from data.tasks.examples import TaggedExample, Task
+from data.vocabulary import tokenization
+
+TAGS = ('O', 'B-PER', 'I-PER')
+TASK = Task('tags', 'Tags', 'tagging', {}, None, labels=TAGS)
+
+
+def sentence(words, number=0, document=0, tagged=True):
+  words = tuple(words.split() if isinstance(words, str) else words)
+  tags = tuple(TAGS[len(word) % 3] for word in words) if tagged else None
+  return TaggedExample(str(number), words, tags, document)
+
+
+def check(features, examples):
+  """Every word has its label once, in the order of its sentence."""
+  for number, example in enumerate(examples):
+    places = [
+      features.place(i) for i in np.flatnonzero(features.examples == number)
+    ]
+    words = np.concatenate([features.word_index[place] for place in places])
+    labels = np.concatenate([features.labels[place] for place in places])
+    assert words[words >= 0].tolist() == list(range(len(example.words)))
+    told = [TAGS.index(tag) for tag in example.tags or ()]
+    assert labels[labels >= 0].tolist() == told
+    if told:
+      np.testing.assert_array_equal(words >= 0, labels >= 0)
+
+
+def test_first_pieces_are_those_of_hugging_face(
+  sesame_data, minilm, hugging_face
+):
+  text = (sesame_data / 'panx/dev-en.tsv').read_text('utf-8')
+  blocks = [block.splitlines() for block in text.strip().split('\n\n')[:400]]
+  examples = [
+    sentence([line.split('\t')[0] for line in block], number)
+    for number, block in enumerate(blocks)
+  ]
+  features = framing.encode(TASK, examples, minilm, 128)
+  encoded = hugging_face(
+    [list(e.words) for e in examples], is_split_into_words=True
+  )
+  assert len(features) == len(examples)
+  for i, example in enumerate(examples):
+    place = features.place(i)
+    assert features.tokens[place].tolist() == encoded['input_ids'][i]
+    words, before = [], None
+    for word in encoded.word_ids(i):
+      words.append(-1 if word in (None, before) else word)
+      before = word
+    assert features.word_index[place].tolist() == words
+    expected = [TAGS.index(example.tags[w]) if w >= 0 else -1 for w in words]
+    assert features.labels[place].tolist() == expected
+  check(features, examples)
+
+
+@pytest.mark.parametrize('max_length', [5, 12, 33])
+@pytest.mark.parametrize('document_context', [False, True])
+def test_every_word_of_long_sentences_has_a_row(
+  minilm, max_length, document_context
+):
+  rng = np.random.default_rng(0)
+  vocabulary = 'a an extraordinary jellyfish met Wolfeschlegelstein !'.split()
+  examples = [
+    sentence(list(rng.choice(vocabulary, rng.integers(1, 60))), n, n // 4)
+    for n in range(30)
+  ]
+  features = framing.encode(
+    TASK, examples, minilm, max_length, document_context=document_context
+  )
+  check(features, examples)
+  assert features.lengths.max() <= max_length
+  starts, ends = features.offsets[:-1], features.offsets[1:] - 1
+  assert (features.tokens[starts] == minilm.cls_id).all()
+  assert (features.tokens[ends] == minilm.sep_id).all()
+  assert (features.truncated > 0) == (max_length == 5)
+  again = framing.encode(
+    TASK,
+    examples[8:12],
+    minilm,
+    max_length,
+    document_context=document_context,
+  )
+  part = np.isin(features.examples, range(8, 12))
+  assert np.diff(features.offsets)[part].tolist() == again.lengths.tolist()
+
+
+def words_of(tokenizer, features, i):
+  place = features.place(i)
+  pieces = [tokenizer.pieces[t] for t in features.tokens[place][1:-1]]
+  own = features.word_index[place][1:-1] >= 0
+  return [f'<{p}>' if o else p for p, o in zip(pieces, own, strict=True)]
+
+
+def test_context_is_of_the_document(minilm):
+  examples = [
+    sentence('one two three', 0, 0),
+    sentence('four', 1, 0),
+    sentence('five six seven', 2, 0),
+    sentence('red blue', 3, 1),
+  ]
+  features = framing.encode(TASK, examples, minilm, 7, document_context=True)
+  rows = [' '.join(words_of(minilm, features, i)) for i in range(4)]
+  assert rows == [
+    '<one> <two> <three> four five',
+    'two three <four> five six',
+    'three four <five> <six> <seven>',
+    '<red> <blue>',
+  ]
+  check(features, examples)
+  features = framing.encode(TASK, examples, minilm, 7)
+  rows = [' '.join(words_of(minilm, features, i)) for i in range(4)]
+  assert rows[1] == '<four>'
+  # A sentence too long for a row is context to itself.
+  long = [sentence('one two three four five six seven eight', 0)]
+  features = framing.encode(TASK, long, minilm, 8)
+  rows = [' '.join(words_of(minilm, features, i)) for i in range(3)]
+  assert rows == [
+    '<one> <two> <three> four five six',
+    'three <four> <five> <six> seven eight',
+    'three four five six <seven> <eight>',
+  ]
+
+
+def test_words_without_pieces_are_unknown(minilm):
+  examples = [sentence(['one', '\u200b', 'two'])]
+  features = framing.encode(TASK, examples, minilm, 16)
+  assert features.tokens[2] == minilm.unk_id
+  check(features, examples)
+
+
+def test_a_word_longer_than_a_row(minilm):
+  words = ['Donaudampfschifffahrtsgesellschaft', 'one']
+  features = framing.encode(TASK, [sentence(words)], minilm, 6)
+  (pieces,) = minilm.encode_batch(words[:1])
+  assert features.tokens[features.place(0)][1:-1].tolist() == pieces[:4]
+  assert (features.truncated, features.tokens_lost) == (1, len(pieces) - 4)
+  check(features, [sentence(words)])
+
+
+def test_gpt_labels_the_last_piece():
+  texts = [
+    ' '.join(pair) for pair in itertools.permutations('abc abd xyz'.split(), 2)
+  ]
+  tokenizer = tokenization.train(
+    texts, tokenization.parse_training('train:bytebpe:257')
+  )
+  examples = [sentence('abc xyz'), sentence('xyz', 1, tagged=False)]
+  features = framing.encode(TASK, examples, tokenizer, 32, form='gpt')
+  (first, second), (alone,) = tokenizer.encode_words(
+    [e.words for e in examples]
+  )
+  end = tokenizer.end_of_text_id
+  assert len(second) > 1
+  assert features.tokens[features.place(0)].tolist() == [
+    *(end, *first, *second, end)
+  ]
+  assert features.word_index[features.place(0)].tolist() == [
+    *(-1, *[-1] * (len(first) - 1), 0, *[-1] * (len(second) - 1), 1, -1)
+  ]
+  assert features.label_mask.tolist() == [True, False]
+  assert (features.labels[features.place(1)] == -1).all()
+  assert features.length(1) == len(alone) + 2
+  check(features, examples)
+
+
+def test_an_unknown_tag(minilm):
+  example = TaggedExample('s3', ('a', 'b'), ('O', 'B-LOC'))
+  with pytest.raises(ValueError, match="example s3: found tag 'B-LOC', expec"):
+    framing.encode(TASK, [example], minilm, 16)

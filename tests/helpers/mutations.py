@@ -1,0 +1,450 @@
+"""Files that are changed at random, and the readers that they are given to.
+
+  python tests/helpers/mutations.py FOLDER NAME [--count 2000] [--seed 0]
+
+FOLDER holds what the reader's `write` wrote. Each file is read by itself, in a
+process with 500 MiB of memory to take: prints as JSON how many opened, were
+refused in words of ours, and did anything else.
+"""
+
+import argparse
+import collections
+import io
+import json
+import os
+import pathlib
+import random
+import re
+import resource
+import shutil
+import signal
+import struct
+import tempfile
+import traceback
+import zipfile
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from etils import epath
+
+MEMORY = 500 << 20
+SECONDS = 2  # of the processor
+OURS = (ValueError, OSError, FileNotFoundError)
+INTERESTING = (0, 1, 2, 7, 64, 127, 128, 255, 256, 1 << 15, 1 << 16, 1 << 20)
+INTERESTING += (1 << 28, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40)
+INTERESTING += ((1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+# In place of a word of a text.
+WORDS = (
+  *('0', '-1', '1e999', 'NaN', '-Infinity', '9' * 30, '9' * 5000, '1.5'),
+  *('null', 'true', '[]', '{}', '""', '"x"', '"\\ud800"', '"\\u0000"', '\\'),
+  *('[' * 20_000, '{"x":' * 5_000, '[' * 500 + ']' * 500, '\n', '\0', ' '),
+  *('..', '/', 'é', '\ufeff', '[[1]]', '{"x": {"x": []}}', '"a b"', '<unk>'),
+)
+
+
+class Reader(NamedTuple):
+  """A reader and the files that it reads.
+
+  Attributes:
+    write: makes files in a folder; their names do not matter.
+    read: reads all that a folder below it holds, the one with the changed file.
+    unpack: a file's bytes -> what is changed of them, every other time.
+    pack: (a file's bytes, what that changed to) -> bytes with right checksums.
+  """
+
+  write: Callable[[pathlib.Path], None]
+  read: Callable[[epath.Path], None]
+  unpack: Callable[[bytes], bytes] = lambda content: content
+  pack: Callable[[bytes, bytes], bytes] = lambda content, changed: changed
+
+
+# --- What they read
+
+
+def _state(torch):
+  model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Embedding(4, 3))
+  state = model.state_dict()
+  state['half'] = torch.ones(2, 2).bfloat16().t()
+  return state
+
+
+def _write_archive(folder):
+  import torch
+
+  torch.save(_state(torch), folder / 'pytorch_model.bin')
+
+
+def _write_old(folder):
+  import torch
+
+  file = folder / 'pytorch_model.bin'
+  torch.save(_state(torch), file, _use_new_zipfile_serialization=False)
+
+
+def _unpack_pickle(content):
+  with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    return archive.read('pytorch_model/data.pkl')
+
+
+def _pack_pickle(content, changed):
+  memory = io.BytesIO()
+  with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    with zipfile.ZipFile(memory, 'w') as written:
+      for name in archive.namelist():
+        pickled = name.endswith('/data.pkl')
+        written.writestr(name, changed if pickled else archive.read(name))
+  return memory.getvalue()
+
+
+def _write_hdf5(folder):
+  import h5py
+
+  with h5py.File(folder / 'weights.hdf5', 'w') as file:
+    file['CNN/W_cnn_0'] = np.ones((1, 2, 3, 4), np.float32)
+    file['RNN_0/RNN/B'] = np.ones(5, np.float32)
+    file.create_dataset('packed', data=np.zeros(9, 'f4'), compression='gzip')
+
+
+def _write_safetensors(folder):
+  import safetensors.numpy
+
+  file = folder / 'model-00001-of-00001.safetensors'
+  arrays = {'a.weight': np.ones((2, 3), np.float32), 'b': np.zeros(4, 'f2')}
+  safetensors.numpy.save_file(arrays, file)
+  index = {'weight_map': dict.fromkeys(('a.weight', 'b'), file.name)}
+  (folder / 'model.safetensors.index.json').write_text(json.dumps(index))
+
+
+def _write_tensorflow(folder):
+  import tensorflow as tf
+
+  arrays = {
+    'bert/embeddings/word_embeddings': np.ones((4, 3), np.float32),
+    'bert/pooler/dense/bias': np.zeros(3, np.float32),
+    'global_step': np.int64(7),
+  }
+  tf.raw_ops.SaveV2(
+    prefix=str(folder / 'model.ckpt'),
+    tensor_names=list(arrays),
+    shape_and_slices=[''] * len(arrays),
+    tensors=[tf.constant(array) for array in arrays.values()],
+  )
+
+
+def _write_npy(folder):
+  for i in range(10):
+    np.save(folder / f'params_{i}.npy', np.full(3, i, np.float32))
+
+
+def _write_vocabularies(folder):
+  from data.vocabulary import (
+    bpe,
+    bpe_training,
+    byte_bpe,
+    tokenization,
+    tokenizer_export,
+  )
+
+  texts = ['the cat sat on the mat, the mat sat'] * 3
+  trained = bpe_training.train_bpe(texts, 60)
+  wordpiece, words = (
+    tokenization.train(texts, tokenization.parse_training(f'train:{kind}:60'))
+    for kind in ('wordpiece', 'words')
+  )
+  byte_level = byte_bpe.make_byte_bpe(
+    [*byte_bpe.byte_letters(), byte_bpe.END_OF_TEXT, 'th'], (('t', 'h'),)
+  )
+  gpt = bpe.make_bpe(trained.pieces[:-3], trained.merges, bpe.BASIC)
+  for tokenizer in (wordpiece, byte_level, gpt, words):
+    name = type(tokenizer).__name__
+    tokenizer.save(folder / name)
+    if tokenizer is not words:
+      tokenizer_export.export(
+        tokenizer, folder / f'{name}-export', max_length=9
+      )
+  old = folder / 'old'
+  old.mkdir()
+  wordpiece.save_vocabulary(epath.Path(old))
+  new = wordpiece.vocab_size
+  (old / 'added_tokens.json').write_text(json.dumps({'[E]': new}))
+  (old / 'special_tokens_map.json').write_text('{"additional": ["[E]"]}')
+
+
+# --- The readers
+
+
+def _read_all(entries):
+  for entry in entries.values():
+    array = entry.read()
+    assert (array.shape, array.dtype) == (entry.shape, entry.dtype)
+
+
+def _read_pickle(folder):
+  from models.pretrained import torch_pickle
+
+  _read_all(torch_pickle.entries(folder / 'pytorch_model.bin'))
+
+
+def _read_hdf5(folder):
+  from models.pretrained import weight_files
+
+  _read_all(weight_files.from_hdf5(folder / 'weights.hdf5'))
+
+
+def _read_hugging_face(folder):
+  from models.pretrained import weight_files
+
+  _read_all(weight_files.from_hugging_face(folder))
+
+
+def _read_tensorflow(folder):
+  from models.pretrained import weight_files
+
+  index = weight_files.tensorflow_index(folder)
+  entries = weight_files.from_tensorflow(index)
+  _read_all({n: e for n, e in entries.items() if e.dtype.kind in 'fiub'})
+
+
+def _read_npy(folder):
+  from models.pretrained import gpt_release
+
+  _read_all(gpt_release.entries(folder, {'a': (5, 2), 'b': (20,)}))
+
+
+def _read_vocabulary(folder):
+  from data.vocabulary import tokenization
+
+  tokenizer = tokenization.load(folder)
+  if not isinstance(tokenizer, tokenization.BPE):  # whose words spaCy may find
+    tokenizer.encode_batch(['the cat [E] mat'])
+
+
+# --- Checksums of TensorFlow's index, without which nothing is looked at
+
+
+def _crc32c(content):
+  """Masked as LevelDB's tables have it."""
+  crc = 0xFFFFFFFF
+  for byte in content:
+    crc = _CRC_TABLE[(crc ^ byte) & 255] ^ (crc >> 8)
+  crc ^= 0xFFFFFFFF
+  return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _crc_table():
+  for i in range(256):
+    for _ in range(8):
+      i = (i >> 1) ^ (0x82F63B78 if i & 1 else 0)
+    yield i
+
+
+_CRC_TABLE = tuple(_crc_table())
+
+
+def _varint(content, place):
+  value = shift = 0
+  while True:
+    byte = content[place]
+    value |= (byte & 127) << shift
+    place, shift = place + 1, shift + 7
+    if byte < 128:
+      return value, place
+
+
+def pack_index(content, changed):
+  """The changed one with right sums, of the first's length and blocks."""
+  if not content.endswith(struct.pack('<Q', 0xDB4775248B80FB57)):
+    return changed
+  changed = bytearray((changed + content[len(changed) :])[: len(content)])
+  place, ends = len(content) - 48, []
+  changed[place:] = content[place:]
+  for _ in range(2):
+    begin, place = _varint(content, place)
+    size, place = _varint(content, place)
+    ends.append((begin, begin + size + 1))
+  for begin, end in [(0, ends[0][0] - 4), *ends]:
+    changed[end : end + 4] = struct.pack('<I', _crc32c(changed[begin:end]))
+  return bytes(changed)
+
+
+READERS = {
+  'archive': Reader(_write_archive, _read_pickle, _unpack_pickle, _pack_pickle),
+  'pickle': Reader(_write_old, _read_pickle),
+  'hdf5': Reader(_write_hdf5, _read_hdf5),
+  'safetensors': Reader(_write_safetensors, _read_hugging_face),
+  'tensorflow': Reader(_write_tensorflow, _read_tensorflow, pack=pack_index),
+  'npy': Reader(_write_npy, _read_npy),
+  'vocabularies': Reader(_write_vocabularies, _read_vocabulary),
+}
+
+
+# --- Changes
+
+
+def mutate(content: bytes, rng: random.Random) -> bytes:
+  """Returns the bytes with one change or a few."""
+  for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+    content = rng.choice(CHANGES)(content or b'\0', rng)[:100_000]
+  return content
+
+
+def _part(content, rng):
+  begin = rng.randrange(len(content))
+  return begin, min(begin + rng.choice((1, 2, 4, 8, 50)), len(content))
+
+
+def _flip(content, rng):
+  place = rng.randrange(len(content))
+  bit = bytes([content[place] ^ 1 << rng.randrange(8)])
+  return content[:place] + bit + content[place + 1 :]
+
+
+def _inflate(content, rng):
+  """A length or a number of 1 to 8 bytes becomes another."""
+  place, size = rng.randrange(len(content)), rng.choice((1, 2, 4, 8))
+  number = (rng.choice(INTERESTING) + rng.choice((0, 0, -1))) % (1 << 8 * size)
+  number = number.to_bytes(size, rng.choice(('little', 'big')))
+  return content[:place] + number + content[place + size :]
+
+
+def _truncate(content, rng):
+  return content[: rng.randrange(len(content))]
+
+
+def _remove(content, rng):
+  begin, end = _part(content, rng)
+  return content[:begin] + content[end:]
+
+
+def _repeat(content, rng):
+  begin, end = _part(content, rng)
+  times = rng.choice((1, 1, 2, 100))
+  return content[:end] + content[begin:end] * times + content[end:]
+
+
+def _splice(content, rng):
+  begin, end = _part(content, rng)
+  place = rng.randrange(len(content))
+  return content[:place] + content[begin:end] + content[place + end - begin :]
+
+
+def _reword(content, rng):
+  """A word, a string, a number or a mark of a text becomes another."""
+  found = list(re.finditer(rb'"[^"]*"|[\w.]+|[\[\]{}:,]', content))
+  if not found:
+    return _flip(content, rng)
+  match, word = rng.choice(found), rng.choice(WORDS)
+  if rng.random() < 0.3:
+    word = rng.choice(found)[0].decode('latin-1')
+  return (
+    content[: match.start()]
+    + word.encode('utf-8' if rng.random() < 0.9 else 'utf-16')
+    + content[match.end() :]
+  )
+
+
+CHANGES = (_flip, _inflate, _truncate, _remove, _repeat, _splice, _reword)
+
+
+# --- The run
+
+
+def changed_file(name, folder, seed, i):
+  """Returns the i-th file of a run: its path and its new content."""
+  rng = random.Random(f'{name} {seed} {i}')
+  files = sorted(path for path in folder.rglob('*') if path.is_file())
+  file = rng.choice(files)
+  reader, content = READERS[name], file.read_bytes()
+  if rng.random() < 0.5:
+    return file, mutate(content, rng)
+  return file, reader.pack(content, mutate(reader.unpack(content), rng))
+
+
+def _try(name, folder, work, seed, i):
+  """Returns what a reader does with a file, in a word or more."""
+  original, content = changed_file(name, folder, seed, i)
+  file = work / original.relative_to(folder)
+  file.write_bytes(content)
+  signal.setitimer(signal.ITIMER_PROF, SECONDS)
+  try:
+    READERS[name].read(epath.Path(file.parent))
+    return 'opened'
+  except OURS as error:
+    if type(error) in OURS and str(file.parent) in str(error):
+      return 'refused'
+    return ''.join(traceback.format_exception(error))
+  except BaseException as error:
+    return ''.join(traceback.format_exception(error))
+  finally:
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    shutil.copy(original, file)
+
+
+def _child(name, folder, work, seed, begin, count, out):
+  """Tries files, each of which is told of before the next one."""
+  shutil.copytree(folder, work)
+  for sub in {path.parent for path in work.rglob('*') if path.is_file()}:
+    READERS[name].read(epath.Path(sub))  # as they are, all are read
+  size = int(pathlib.Path('/proc/self/statm').read_text().split()[0])
+  size *= resource.getpagesize()
+  resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+  resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+  for i in range(begin, count):
+    out.write(json.dumps([i, _try(name, folder, work, seed, i)]) + '\n')
+    out.flush()
+
+
+def run(name, folder, count, seed):
+  """Returns how often a reader did what, and each thing it should not do."""
+  counts, others, begin = collections.Counter(), [], 0
+  while begin < count:
+    with (
+      tempfile.TemporaryFile('w+') as out,
+      tempfile.TemporaryDirectory() as work,
+    ):
+      pid = os.fork()
+      if not pid:
+        try:
+          work = pathlib.Path(work) / 'files'
+          _child(name, folder, work, seed, begin, count, out)
+          os._exit(0)
+        except BaseException:
+          traceback.print_exc()
+        finally:
+          os._exit(1)
+      _, status = os.waitpid(pid, 0)
+      out.seek(0)
+      told = [json.loads(line) for line in out]
+    for i, what in told:
+      counts[what if what in ('opened', 'refused') else 'other'] += 1
+      if what not in ('opened', 'refused'):
+        others.append((i, what))
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+      raise RuntimeError(f'{name}: the reader of files as they are fails')
+    begin += len(told)
+    if os.WIFSIGNALED(status):
+      others.append((begin, signal.Signals(os.WTERMSIG(status)).name))
+      counts['other'] += 1
+      begin += 1
+  return {'name': name, **counts, 'others': others[:20]}
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('folder', type=pathlib.Path)
+  parser.add_argument('names', nargs='+')
+  parser.add_argument('--count', type=int, default=2000)
+  parser.add_argument('--seed', type=int, default=0)
+  args = parser.parse_args()
+  # Once for all readers, that each has in its process.
+  pass  # noqa: F401
+  pass  # noqa: F401
+
+  for name in args.names:
+    report = run(name, args.folder / name, args.count, args.seed)
+    print(json.dumps(report), flush=True)
+
+
+if __name__ == '__main__':
+  main()

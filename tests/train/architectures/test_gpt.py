@@ -1,0 +1,204 @@
+"""GPT and GPT-2 on the engine: from text to a trained model."""
+
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+from elmo_store import build_words, write_topics
+from flax import linen as nn
+from gpt_store import small_gpt_config, small_stores
+
+from data.examples import pipeline
+from data.store import corpus
+from models.pretrained import gpt as pretrained
+from train.architectures import architecture, families
+from train.engine import objectives, sharding
+from train.params import trained
+from train.pretrain import assemble, loop
+from train.run import metrics, settings, training_phases
+
+
+@pytest.fixture(scope='module')
+def stores(tmp_path_factory):
+  return small_stores(tmp_path_factory.mktemp('stores'))
+
+
+@pytest.fixture(scope='module', params=['gpt', 'gpt2'])
+def finished(request, stores, tmp_path_factory):
+  config = small_gpt_config(request.param, stores)
+  workdir = tmp_path_factory.mktemp(request.param)
+  return config, workdir, loop.train(config, workdir)
+
+
+def test_a_run_learns_and_says_so(finished):
+  config, workdir, results = finished
+  figures = results['metrics']
+  assert figures['eval/perplexity'] == pytest.approx(
+    np.exp(figures['eval/lm_loss'])
+  )
+  assert figures['eval/perplexity_ratio'] < 1.5
+  assert 0 < figures['eval/lm_accuracy'] < 1
+  losses = [
+    value
+    for _, name, value in metrics.read_metrics(workdir)
+    if name == 'train/lm_loss'
+  ]
+  assert losses[-1] < losses[0] - 0.2
+  assert (workdir / 'curves.png').exists()
+  assert set(json.loads((workdir / 'results.json').read_text())) == set(results)
+
+
+def test_what_was_trained_opens_and_scores(finished):
+  config, workdir, results = finished
+  found = trained.load(workdir, expected=trained.LEFT_TO_RIGHT)
+  assert found.name == config.model.name
+  store = corpus.open_store(config.data.folder)
+  assert found.tokenizer.fingerprint == store.tokenizer.fingerprint
+  # The held-out loss again, by the opened parameters alone.
+  (length,) = {phase.length for phase in training_phases.check_phases(config)}
+  examples = families.architecture_of(config).open_examples(
+    store, length, held_out=True
+  )
+  total, weight = 0.0, 0.0
+  for batch in pipeline.eval_batches(
+    examples, config.eval.global_batch, config.eval.max_windows
+  ):
+    batch = objective_of(config, store, length).transform(batch, None)
+    outputs = found.model.apply(
+      {'params': found.params},
+      *[batch[name] for name in ('tokens', 'token_mask', 'positions')],
+      train=False,
+    )
+    losses, _ = objectives.lm_losses(outputs, batch)
+    total, weight = total + losses['lm'][0], weight + losses['lm'][1]
+  assert total / weight == pytest.approx(
+    results['metrics']['eval/lm_loss'], rel=1e-5
+  )
+  with pytest.raises(ValueError, match=r'holds a gpt2?, expected bert'):
+    trained.load(workdir, expected=('bert',))
+
+
+def objective_of(config, store, length):
+  return families.architecture_of(config).build_objective(
+    config, length, architecture.Vocabulary.of(store.tokenizer)
+  )
+
+
+@pytest.mark.parametrize('name', ['gpt', 'gpt2'])
+def test_losses_on_real_windows_are_hugging_faces(name, stores):
+  config = small_gpt_config(name, stores)
+  store = corpus.open_store(config.data.folder)
+  arch = families.architecture_of(config)
+  length = 32
+  examples = {length: arch.open_examples(store, length, held_out=False)}
+  phases = ((4, length, 8, 'continue'),)
+  model = arch.build_model(config.model, store.vocab_size)
+  objective = objective_of(config, store, length)
+  host = pipeline.train_batch(examples, phases, 0, 1)
+  batch = objective.transform(host, None)
+  params = jax.jit(
+    lambda rng: nn.unbox(model.init(rng, *objective.inputs(batch), train=False))
+  )(jax.random.key(0))['params']
+  losses, sums = objective.losses(
+    model.apply({'params': params}, *objective.inputs(batch), train=False),
+    batch,
+  )
+  ours = losses['lm'][0] / objective.weights(batch)['lm']
+
+  sizes = dict(
+    vocab_size=store.vocab_size,
+    n_positions=config.model.max_length,
+    n_embd=config.model.embed_dim,
+    n_layer=config.model.num_layers,
+    n_head=config.model.num_heads,
+    bos_token_id=None,
+    eos_token_id=None,
+  )
+  if name == 'gpt':
+    theirs = transformers.OpenAIGPTLMHeadModel(
+      transformers.OpenAIGPTConfig(afn='gelu', **sizes)
+    )
+  else:
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
+  _, arrays = pretrained.to_hugging_face(params, model)
+  theirs.load_state_dict(
+    {key: torch.tensor(np.array(value)) for key, value in arrays.items()},
+    strict=False,
+  )
+  labels = torch.tensor(host['window'], dtype=torch.long)
+  labels[np.arange(length + 1) >= host['lengths'][:, None]] = -100
+  with torch.no_grad():
+    expected = theirs.eval()(
+      input_ids=torch.tensor(host['window'], dtype=torch.long), labels=labels
+    ).loss
+  assert float(ours) == pytest.approx(float(expected), abs=1e-4)
+  assert sums['lm_accuracy'][1] == int((labels[:, 1:] != -100).sum())
+
+
+def test_meshes_agree(stores, tmp_path):
+  losses = {}
+  for name, mesh in (
+    ('single', {'mesh.data': 1}),
+    ('mixed', {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}),
+  ):
+    config = settings.with_overrides(small_gpt_config('gpt2', stores), mesh)
+    devices = jax.devices()[: 1 if name == 'single' else 8]
+    with pytest.MonkeyPatch.context() as patch:
+      make = functools.partial(sharding.make_mesh, devices=devices)
+      patch.setattr(sharding, 'make_mesh', make)
+      loop.train(config, tmp_path / name)
+    losses[name] = [
+      value
+      for _, metric, value in metrics.read_metrics(tmp_path / name)
+      if metric == 'train/loss'
+    ]
+  np.testing.assert_allclose(losses['mixed'], losses['single'], rtol=1e-4)
+
+
+def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):
+  create = assemble.Job.create_state
+
+  def spoilt(job):
+    state = create(job)
+    return state.replace(
+      params=jax.tree.map(lambda x: x * np.nan, state.params)
+    )
+
+  monkeypatch.setattr(assemble.Job, 'create_state', spoilt)
+  with pytest.raises(
+    FloatingPointError, match='(?s)not finite in step 1.*dropout: lm nan'
+  ) as error:
+    loop.train(small_gpt_config('gpt', stores), tmp_path)
+  assert 'Documents of the batch' not in str(error.value)
+  with np.load(tmp_path / 'nonfinite-step-0.npz') as batch:
+    assert len(batch['window']) == 16
+
+
+@pytest.mark.parametrize(
+  ('name', 'overrides', 'message'),
+  [
+    ('gpt', {'model.name': 'bert', 'train.objective': 'bert'}, 'has no .CLS.'),
+    ('gpt', {'model.name': 'gpt2'}, 'has no end-of-text token'),
+    ('gpt', {'train.objective': 'bert'}, "'gpt' is trained with 'lm'"),
+    ('gpt2', {'train.global_batch': 100_000}, 'windows of 32 tokens, fewer'),
+  ],
+)
+def test_bad_input_is_refused(name, overrides, message, stores, tmp_path):
+  config = settings.with_overrides(small_gpt_config(name, stores), overrides)
+  with pytest.raises(ValueError, match=message):
+    loop.train(config, tmp_path)
+
+
+def test_whole_words_are_refused(tmp_path):
+  """Types beyond the softmax would be read as its last piece."""
+  store = build_words(write_topics(tmp_path, 0, 20), tmp_path / 'words')
+  config = small_gpt_config('gpt', {'gpt': store})
+  with pytest.raises(
+    ValueError, match="store of whole words.*data.tokenizer='train:bpe:N'"
+  ):
+    loop.train(config, tmp_path / 'new')
+  assert not (tmp_path / 'new').exists()

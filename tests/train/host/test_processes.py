@@ -1,0 +1,207 @@
+"""Several processes of one run, as on several hosts; gloo between them."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import jax
+import ml_collections
+import numpy as np
+import pytest
+import watch
+from launch import end, start
+
+from train.engine import sharding
+from train.host import processes
+from train.run import failure, ledger, metrics
+
+LAYOUTS = {'1x8': (1, 8), '2x4': (2, 4), '4x2': (4, 2)}
+
+# Prints a digest of what the host and the transforms draw, then trains.
+PROGRAM = """
+import hashlib, json, sys
+import jax, numpy as np
+config_path, workdir, coordinator, n, i = sys.argv[1:6]
+from train.run import command
+from train.host import processes
+if int(n) > 1:
+  processes.join('cpu', coordinator, int(n), int(i))
+from data.store import corpus
+from data.examples import pairs, pipeline
+from models import layers
+from train.architectures import architecture
+from train.pretrain import assemble, loop
+from train.run import settings, training_phases
+from train.engine import sharding, state, steps
+config = settings.load_config(config_path)
+mesh = sharding.make_mesh(config.mesh)
+store = corpus.open_store(config.data.folder)
+phases = training_phases.resolve_phases(config, {})
+examples = {32: pairs.Examples(store, 32, held_out=False)}
+job = assemble.build_job(
+  config, phases, architecture.Vocabulary.of(store.tokenizer), mesh)
+local = pipeline.train_batch(
+  examples, phases, 0, 3, sharding.local_rows(mesh, 16))
+def draw(batch):
+  keys = steps.row_keys(0, state.TRAIN_STREAM, 3, np.arange(16))
+  mask = layers.keep_mask(keys[0], (16, 32, 64), 0.1)
+  return {**job.objective.transform(batch, keys), 'host': batch,
+          'dropout': jax.lax.with_sharding_constraint(
+            mask, jax.NamedSharding(mesh, sharding.BATCH))}
+with sharding.scope(mesh, config.mesh.rules):
+  drawn = jax.jit(draw)(sharding.put_batch(local, mesh))
+sha = hashlib.sha256()
+for path, leaf in jax.tree_util.tree_leaves_with_path(drawn):
+  sha.update(str(path).encode() + processes.to_host(leaf).tobytes())
+print(json.dumps({'rows': len(local['lengths']), 'digest': sha.hexdigest()}))
+command.run(lambda: loop.train(config, workdir))
+"""
+
+
+def run(config_path, workdir, num_processes, devices):
+  """Runs the program; returns what the processes printed."""
+
+  def arguments(coordinator, i):
+    return [
+      *('-c', PROGRAM, str(config_path), str(workdir)),
+      *(coordinator, str(num_processes), str(i)),
+    ]
+
+  ended = end(start(arguments, num_processes, devices))
+  for code, _, error in ended:
+    assert code == 0, error[-3000:]
+  # Gloo prints, too.
+  digests = [out[out.index('{') : out.rindex('}') + 1] for _, out, _ in ended]
+  return list(map(json.loads, digests)), [error for *_, error in ended]
+
+
+@pytest.fixture
+def config(small_config):
+  return small_config(
+    mesh__data=-1,
+    mesh__fsdp=2,
+    mesh__tensor=2,
+    train__log_every=1,
+    train__phases=((12, 32, 16, 'continue'),),
+  )
+
+
+@pytest.mark.slow
+def test_any_number_of_processes_trains_the_same(
+  config, write_config, tmp_path
+):
+  path = write_config(config)
+  printed, losses, results = {}, {}, {}
+  for name, (num_processes, devices) in LAYOUTS.items():
+    workdir = tmp_path / name
+    printed[name], errors = run(path, workdir, num_processes, devices)
+    results[name] = json.loads((workdir / 'results.json').read_text())
+    rows = metrics.read_metrics(workdir)
+    assert len(rows) == len({row[:2] for row in rows})  # one process wrote
+    losses[name] = [v for _, metric, v in rows if metric == 'train/loss']
+    assert len(losses[name]) == 12
+    assert len(list((workdir / 'tensorboard').glob('events*'))) == 1
+    assert 'Held-out text after 12 steps' in errors[0]
+    assert not any('Held-out' in error for error in errors[1:])
+  assert len({p['digest'] for each in printed.values() for p in each}) == 1
+  # 2 x 2 x 2 devices: a batch in four parts, each on a pair of devices.
+  assert {k: v[0]['rows'] for k, v in printed.items()} == {
+    '1x8': 16,
+    '2x4': 8,
+    '4x2': 4,
+  }
+  for name in ('2x4', '4x2'):
+    np.testing.assert_allclose(losses[name][0], losses['1x8'][0], rtol=1e-6)
+    np.testing.assert_allclose(losses[name], losses['1x8'], rtol=1e-4)
+    for metric, value in results['1x8']['metrics'].items():
+      if metric.startswith('eval/'):
+        other = results[name]['metrics'][metric]
+        assert other == pytest.approx(value, rel=1e-3), metric
+
+  # What one layout saved, another restores to the bit, and goes on with.
+  def resumed(name, source, layout, last):
+    workdir = tmp_path / name
+    shutil.copytree(tmp_path / source, workdir)
+    (workdir / 'results.json').unlink()
+    for step in (workdir / 'checkpoints').iterdir():
+      if step.name.isdigit() and int(step.name) > last:
+        shutil.rmtree(step)
+    run(path, workdir, *LAYOUTS[layout])
+    return json.loads((workdir / 'results.json').read_text())
+
+  restored = resumed('restored', '2x4', '1x8', 12)
+  for digest in ('state_sha256', 'optimizer_sha256'):
+    assert restored[digest] == results['2x4'][digest]
+  gone_on = resumed('gone-on', '1x8', '2x4', 8)
+  loss = gone_on['metrics']['train/loss']
+  assert loss == pytest.approx(losses['1x8'][-1], rel=1e-4)
+
+
+def test_rows_of_a_process_are_those_of_its_devices():
+  for sizes in ((8, 1, 1), (2, 2, 2), (1, 2, 4)):
+    mesh = sharding.make_mesh(
+      ml_collections.ConfigDict(
+        dict(zip(('data', 'fsdp', 'tensor'), sizes, strict=True))
+      )
+    )
+    rows = sharding.local_rows(mesh, 24)
+    assert rows.tolist() == list(range(24))
+
+
+def test_flags_of_processes_are_checked():
+  for arguments in (('localhost:1', 2, None), ('localhost:1', 2, 2)):
+    with pytest.raises(ValueError, match='give all three'):
+      processes.join('cpu', *arguments)
+  assert jax.process_count() == 1
+
+
+def python(program):
+  """Runs a program in a process of its own."""
+  return subprocess.run(
+    [sys.executable, '-c', program],
+    capture_output=True,
+    text=True,
+    timeout=60,
+    cwd=pathlib.Path(__file__).parents[3],
+  )
+
+
+def test_a_process_beside_no_slice_stays_alone():
+  done = python(
+    'from train.host import processes; processes.join("tpu");'
+    'import jax; print(jax.process_count())'
+  )
+  assert done.stdout == '1\n', done.stderr
+
+
+def test_a_stuck_process_shows_its_stacks_and_ends():
+  done = python(
+    'import time; from train import failure\n'
+    'with failure.Watchdog(1 / 600): time.sleep(30)'
+  )
+  assert done.returncode == 1
+  assert 'Timeout' in done.stderr and '<string>' in done.stderr
+
+
+def test_what_is_compiled_has_longer_than_a_step(monkeypatch):
+  seen = watch.install(monkeypatch)
+  clock, watchdog = ledger.Ledger(), failure.Watchdog(1.0)
+  step = clock.compiled(
+    watch.jitted(lambda seconds, batch: seen.spend(seconds)),
+    watchdog.compiling,
+  )
+  batch = {'x': np.zeros(2)}
+  step(10**6, {'x': np.zeros(3)})  # nobody watches
+  assert not seen.limits
+  with watchdog:
+    step(59 * 60, batch)
+    step(59, batch)
+    step(0, {'x': np.zeros(4)})
+    assert seen.limits == [60, 3600, 60, 3600, 60]
+    with pytest.raises(AssertionError, match='watchdog'):
+      step(61, batch)
+  with failure.Watchdog(90.0) as patient, patient.compiling():
+    assert seen.limits[-1] == 4 * 90 * 60
+  seen.spend(10**6)

@@ -1,0 +1,187 @@
+"""Tables: what is shown of them, in Markdown and LaTeX, letter by letter."""
+
+import pytest
+
+from configs.tables import base
+from configs.tables.base import Column, Row, Table
+from train.papers import table_figures, table_rendering
+from train.papers.table_figures import Figure
+from train.papers.table_rows import Line
+
+MARKDOWN = r"""# Small & fine
+
+A et al. 2018, Table 1
+
+## Published and ours
+
+|  | cola/matthews† | mlm/ppl | layers |
+| --- | --- | --- | --- |
+| training examples | 8,500 |  |  |
+| Pre\|SOTA | 91.93±0.19 |  |  |
+| A_B | 60.5 | 3.99 | 12 |
+| A_B (ours) | 59.4 ± 1.1 | 4.10 |  |
+| mine (ours) | -2.5 |  |  |
+
+## Ours, cell by cell
+
+| Row | Column | Published | Ours | Best on dev | Seeds | Difference | Trained on | Hardware | Revision |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| A_B | cola/matthews† | 60.5 | 59.4 ± 1.1 | 60.2 | 2 | -1.1 | 8,551 | 1 x cpu | abc |
+| A_B | mlm/ppl | 3.99 | 4.10 |  | 1 | +0.11 |  |  |  |
+| mine | cola/matthews† |  | -2.5 |  | 1 |  |  |  |  |
+
+## Notes
+
+- † Ours is of the dev set, the published figure of the test set, which a server scores: the benchmark's files do not have its labels.
+- 100% real
+
+## Warnings
+
+- A_B: was run with x
+
+## Not measured
+
+- mine (mlm/ppl): needs a run
+"""  # noqa: E501
+
+LATEX = r"""\section*{Small \& fine}
+
+A et al. 2018, Table 1
+
+\subsection*{Published and ours}
+\begin{tabular}{lrrr}
+\hline
+ & cola/matthews\dag{} & mlm/ppl & layers \\
+\hline
+training examples & 8,500 &  &  \\
+Pre|SOTA & 91.93$\pm$0.19 &  &  \\
+A\_B & 60.5 & 3.99 & 12 \\
+A\_B (ours) & 59.4 $\pm$ 1.1 & 4.10 &  \\
+mine (ours) & $-$2.5 &  &  \\
+\hline
+\end{tabular}
+
+\subsection*{Ours, cell by cell}
+\begin{tabular}{lrrrrrrrrr}
+\hline
+Row & Column & Published & Ours & Best on dev & Seeds & Difference & Trained on & Hardware & Revision \\
+\hline
+A\_B & cola/matthews\dag{} & 60.5 & 59.4 $\pm$ 1.1 & 60.2 & 2 & $-$1.1 & 8,551 & 1 x cpu & abc \\
+A\_B & mlm/ppl & 3.99 & 4.10 &  & 1 & +0.11 &  &  &  \\
+mine & cola/matthews\dag{} &  & $-$2.5 &  & 1 &  &  &  &  \\
+\hline
+\end{tabular}
+
+\subsection*{Notes}
+\begin{itemize}
+\item \dag{} Ours is of the dev set, the published figure of the test set, which a server scores: the benchmark's files do not have its labels.
+\item 100\% real
+\end{itemize}
+
+\subsection*{Warnings}
+\begin{itemize}
+\item A\_B: was run with x
+\end{itemize}
+
+\subsection*{Not measured}
+\begin{itemize}
+\item mine (mlm/ppl): needs a run
+\end{itemize}
+"""  # noqa: E501
+
+
+@pytest.fixture(scope='module')
+def page():
+  table = Table(
+    id='my/small',
+    title='Small & fine',
+    source='A et al. 2018, Table 1',
+    columns=(
+      base.dev_for_test('cola/matthews', 'cola', 'matthews'),
+      Column('mlm/ppl', percent=False),
+      Column('layers'),
+    ),
+    rows=(
+      Row('Pre|SOTA', ('91.93±0.19', '', '')),
+      Row('A_B', (60.5, 3.99, 12), run=True),
+    ),
+    train_sizes=(8500, '', ''),
+    notes=('100% real',),
+  )
+  mine = Row('mine', ('', '', ''), run=True)
+  lines = [Line(row, False, None, 'bert') for row in table.rows]
+  lines.append(Line(mine, True, None, 'bert'))
+  figures = {
+    ('A_B', 'cola/matthews'): Figure(
+      (0.6016, 0.5864), 0.6016, 8551, '1 x cpu', 'abc'
+    ),
+    ('A_B', 'mlm/ppl'): Figure((4.1,)),
+    ('mine', 'cola/matthews'): Figure((-0.025,)),
+  }
+  return table_rendering.lay_out(
+    table,
+    lines,
+    figures,
+    {('mine', 'mlm/ppl'): 'needs a run'},
+    warnings=['A_B: was run with x'],
+  )
+
+
+def test_markdown(page):
+  assert table_rendering.as_markdown(page) == MARKDOWN
+
+
+def test_latex(page):
+  assert table_rendering.as_latex(page) == LATEX
+
+
+def test_latex_has_no_bare_special_characters():
+  page = table_rendering.Page(
+    r'50% of #1 & a_b $x {y} ~ ^ \ < >', '[M]', (), ()
+  )
+  assert table_rendering.as_latex(page) == (
+    r'\section*{50\% of \#1 \& a\_b \$x \{y\} \textasciitilde{}'
+    r' \textasciicircum{} \textbackslash{} \textless{} \textgreater{}}'
+    '\n\n{[}M]\n'
+  )
+
+
+@pytest.mark.parametrize(
+  ('printed', 'number'),
+  [
+    (84.4, 84.4),
+    (3, 3.0),
+    ('91.93±0.19', 91.93),
+    ('4.7 / 24.9%', 4.7),
+    ('', None),
+    ('n/a', None),
+  ],
+)
+def test_the_number_of_a_printed_figure(printed, number):
+  assert table_figures.published_number(printed) == number
+
+
+@pytest.mark.parametrize(
+  ('ours', 'theirs', 'expected'),
+  [
+    # The difference, twice its standard error, and whether they agree.
+    ((0.905,), (0.9,), (0.005, None, True)),
+    ((0.906,), (0.9,), (0.006, None, False)),
+    ((0.90, 0.94), (0.95, 0.95), (-0.03, 0.04, True)),
+    ((0.90, 0.92), (0.95, 0.95), (-0.04, 0.02, False)),
+  ],
+)
+def test_comparison_of_means(ours, theirs, expected):
+  difference, bound, agrees = table_figures.compare(
+    Figure(ours), Figure(theirs)
+  )
+  assert difference == pytest.approx(expected[0])
+  assert bound == (None if expected[1] is None else pytest.approx(expected[1]))
+  assert agrees == expected[2]
+
+
+def test_a_difference_of_nothing_has_no_sign():
+  column = base.on_dev('a/f1', 'a', 'f1')
+  assert table_rendering._signed(column, -0.0004) == '0.0'
+  assert table_rendering._signed(column, 0.0004) == '0.0'
+  assert table_rendering._signed(column, 0.0006) == '+0.1'

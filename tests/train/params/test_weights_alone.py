@@ -1,0 +1,307 @@
+"""Weights without a vocabulary beside them, and token tables with padding."""
+
+import functools
+import json
+import pydoc_data.topics
+import shutil
+import sys
+
+import h5py
+import jax
+import numpy as np
+import pytest
+import small_published
+import torch
+import transformers
+
+from data.vocabulary import tokenization
+from models.pretrained import strict
+from train import (
+  embed,
+  fill_mask,
+  generate,
+  score,
+  similarity,
+  weights,
+  zero_shot,
+)
+from train.papers import tables
+from train.params import convert, opened, trained
+
+KINDS = {'bert': 'wordpiece', 'gpt': 'bpe', 'gpt2': 'bytebpe'}
+PIECES = {'bert': 400, 'gpt': 397, 'gpt2': 400}  # that texts give
+ROWS = 448
+TEXT = 'The yield statement is only used'
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  """Kind -> model; folders of weights alone, a vocabulary, and both.
+
+  The token tables are padded to a multiple of 64.
+  """
+  texts = list(pydoc_data.topics.topics.values())[:20]
+  found = {}
+  for kind, name in KINDS.items():
+    folder = tmp_path_factory.mktemp(kind)
+    tokenizer = tokenization.train(
+      texts, tokenization.parse_training(f'train:{name}:400')
+    )
+    write = small_published.write_gpt
+    if kind == 'bert':
+      write = small_published.write_bert
+    model = write(folder / 'both', tokenizer, rows=ROWS)
+    (folder / 'vocabulary').mkdir()
+    small_published.save_vocabulary(tokenizer, folder / 'vocabulary')
+    model.save_pretrained(folder / 'alone')
+    found[kind] = (
+      model,
+      *(folder / name for name in ('alone', 'vocabulary', 'both')),
+    )
+  return found
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+  """Returns a function (command, *arguments) -> standard output and error."""
+
+  def run(command, *arguments):
+    monkeypatch.setattr(sys, 'argv', ['command', *map(str, arguments)])
+    command.main()
+    return capsys.readouterr()
+
+  def end(message):  # as the end of the process would
+    raise SystemExit(message)
+
+  monkeypatch.setattr(embed.command.processes, 'end_all', end)
+  monkeypatch.setattr(embed.device, 'enable_compilation_cache', lambda: None)
+  monkeypatch.chdir(tmp_path)
+  return run
+
+
+def outputs(found, ids):
+  """Returns what a model gives of one text, at all positions."""
+  tokens = np.array([ids])
+  places = np.arange(len(ids))[None]
+  inputs = [tokens, tokens >= 0, places]
+  if found.name == 'bert':
+    inputs = [*inputs[:2], 0 * tokens, places, places]
+  apply = jax.jit(functools.partial(found.model.apply, train=False))
+  return apply({'params': found.params}, *inputs)
+
+
+# --- Padding
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_rows_beyond_the_vocabulary_are_left_out(kind, made, tmp_path):
+  """All else is as transformers has it, with a softmax over the vocabulary."""
+  model, alone, vocabulary, both = made[kind]
+  V = PIECES[kind]
+  found = trained.load(both, expected=trained.TRANSFORMERS)
+  (ids,) = found.encode([TEXT])
+  ours = outputs(found, ids)
+  with torch.no_grad():
+    theirs = model(torch.tensor([ids]), output_hidden_states=True)
+  np.testing.assert_allclose(
+    ours['hidden'], theirs.hidden_states[-1], rtol=0, atol=1e-4
+  )
+  logits = theirs.prediction_logits if kind == 'bert' else theirs.logits
+  assert logits.shape[-1] == ROWS
+  found_logits = ours['mlm_logits' if kind == 'bert' else 'lm_logits']
+  np.testing.assert_allclose(
+    jax.nn.log_softmax(found_logits)[..., :V],
+    logits[..., :V].log_softmax(-1),
+    rtol=0,
+    atol=1e-4,
+  )
+  # What is written has no such rows, and the notes tell so.
+  report = convert.inspect(alone, vocabulary)
+  assert report['problems'] == [] and report['vocabulary_size'] == V
+  assert f'has 448 rows, the vocabulary {V} pi' in report['notes']['padding']
+  convert.import_(alone, tmp_path / 'workdir', vocabulary)
+  assert convert.inspect(tmp_path / 'workdir')['notes'] == report['notes']
+  convert.export(tmp_path / 'workdir', tmp_path / 'back')
+  again, told = type(model).from_pretrained(
+    tmp_path / 'back', output_loading_info=True
+  )
+  assert again.config.vocab_size == V
+  assert not told['missing_keys'] and not told['unexpected_keys']
+  state = again.state_dict()
+  for name, tensor in model.state_dict().items():
+    rows = slice(V if tensor.shape[:1] == (ROWS,) else None)
+    np.testing.assert_array_equal(state[name], tensor[rows], err_msg=name)
+
+
+def with_vocabulary(alone, pieces, folder):
+  """Copies weights of a BERT, a WordPiece vocabulary beside them."""
+  shutil.copytree(alone, folder)
+  names = [*('[PAD] [UNK] [CLS] [SEP] [MASK]'.split()), *'abcdefghijklmnopq']
+  names += [f'##{i}' for i in range(pieces - len(names))]
+  (folder / 'vocab.txt').write_text('\n'.join(names) + '\n')
+  return folder
+
+
+def test_what_does_not_look_like_padding_is_asked_about(made, run, tmp_path):
+  """The message names a command, and the command says what it did."""
+  _, alone, _, _ = made['bert']
+  few = with_vocabulary(alone, 300, tmp_path / 'few')
+  with pytest.raises(SystemExit) as error:
+    run(fill_mask, few, 'a [MASK]')
+  for part in (
+    'the weights are of 448 pieces, the vocabulary beside them has 300: take',
+    'the other 148 rows',
+    f'train.weights import {few} WORKDIR --tokenizer {few}',
+  ):
+    assert part in str(error.value)
+  told = run(weights, 'import', few, 'workdir', '--tokenizer', few).err
+  assert 'the last 148 rows are left out, which are more than padding' in told
+  found = opened.open_weights(tmp_path / 'workdir')
+  assert found.model.vocab_size == found.tokenizer.vocab_size == 300
+  # Nothing is said of what is padding without a doubt; 440 = 8 x 55.
+  wide = with_vocabulary(alone, 441, tmp_path / 'wide')
+  assert run(convert, 'inspect', wide).err.count('more than padding') == 0
+  assert opened.open_weights(wide).model.vocab_size == 441
+
+
+def test_other_vocabularies_are_refused(made, tmp_path):
+  """Larger ones, those of another kind, and another than a workdir's."""
+  _, alone, vocabulary, _ = made['bert']
+  more = with_vocabulary(alone, 449, tmp_path / 'more')
+  for arguments, named in (((more,), 'beside them'), ((alone, more), more)):
+    (problem,) = opened.open_weights(*arguments).problems
+    assert f'of 448 pieces, the vocabulary {named} has 449' in problem
+    assert 'all the same' not in problem and 'padding' not in problem
+  (problem,) = opened.open_weights(alone, made['gpt2'][2]).problems
+  assert 'of a bert, which reads WordPiece, but the vocabulary' in problem
+  convert.import_(alone, tmp_path / 'workdir', vocabulary)
+  opened.open_weights(tmp_path / 'workdir', vocabulary).check()
+  with pytest.raises(ValueError, match='is a workdir, .* is another, .*: leav'):
+    opened.open_weights(tmp_path / 'workdir', more)
+  with pytest.raises(FileNotFoundError, match='no vocabulary: .*/nowhere: '):
+    opened.open_weights(alone, tmp_path / 'nowhere')
+
+
+# --- Weights alone
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_who_needs_no_words_asks_for_none(kind, made, run, tmp_path):
+  model, alone, vocabulary, _ = made[kind]
+  printed = run(convert, 'inspect', alone).err
+  assert 'problem' not in printed and '--tokenizer PATH' in printed
+  assert (
+    json.loads(run(convert, 'inspect', alone, '--json').out)['tokenizer']
+    is None
+  )
+  assert 'written alone' in run(convert, 'export', alone, 'exported').err
+  files = sorted(file.name for file in (tmp_path / 'exported').iterdir())
+  assert files == ['config.json', 'model.safetensors']
+  state = type(model).from_pretrained(tmp_path / 'exported').state_dict()
+  for name, tensor in model.state_dict().items():
+    np.testing.assert_array_equal(state[name], tensor, err_msg=name)
+  printed = run(convert, 'inspect', alone, '--tokenizer', vocabulary).err
+  assert f'--config.data.tokenizer={vocabulary}' in printed
+  # transformers finds the vocabulary that an export is given.
+  run(convert, 'export', alone, 'both', '--tokenizer', vocabulary)
+  tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'both')
+  assert len(tokenizer) == PIECES[kind]
+
+
+COMMANDS = [
+  ('bert', embed, ['WEIGHTS', 'text.txt', 'OUTPUT.h5']),
+  ('bert', fill_mask, ['WEIGHTS', 'The [MASK] is', '--json']),
+  ('bert', similarity, ['WEIGHTS', 'text.txt', '--query', 'is', '--json']),
+  ('gpt', embed, ['WEIGHTS', 'text.txt', 'OUTPUT.h5', '--unit', 'sentence']),
+  ('gpt', score, ['WEIGHTS', 'text.txt', '--context', '8', '--json']),
+  (
+    'gpt2',
+    generate,
+    ['WEIGHTS', '--prompt', TEXT, '--max_new_tokens', '4', '--json'],
+  ),
+]
+
+
+@pytest.mark.parametrize(
+  ('kind', 'command', 'arguments'),
+  COMMANDS,
+  ids=[f'{kind} {command.__name__}' for kind, command, _ in COMMANDS],
+)
+def test_who_reads_words_is_told_theirs(
+  kind, command, arguments, made, run, tmp_path
+):
+  """And gives the same as with the vocabulary beside the weights."""
+  _, alone, vocabulary, both = made[kind]
+  (tmp_path / 'text.txt').write_text(f'{TEXT}\nThe value of it is a class\n')
+
+  def fill_in(where, output):
+    names = {'WEIGHTS': where, 'OUTPUT.h5': output}
+    return [names.get(argument, argument) for argument in arguments]
+
+  with pytest.raises(SystemExit) as error:
+    run(command, *fill_in(alone, 'none.h5'))
+  for part in (
+    f'{alone} holds no vocabulary, only weights',
+    'by --tokenizer PATH,',
+    f'train.weights import {alone} WORKDIR --tokenizer PATH',
+  ):
+    assert part in str(error.value)
+  found = run(command, *fill_in(alone, 'a.h5'), '--tokenizer', vocabulary)
+  expected = run(command, *fill_in(both, 'b.h5'))
+  if command is embed:
+    with h5py.File('a.h5') as ours, h5py.File('b.h5') as theirs:
+      assert ours.keys() == theirs.keys() >= {'0', '1'}
+      for name in '01':
+        np.testing.assert_array_equal(ours[name], theirs[name])
+  elif command is not score:  # which tells its speed
+    assert found.out == expected.out
+  else:
+    ours, theirs = (json.loads(printed.out) for printed in (found, expected))
+    assert ours['perplexity'] == theirs['perplexity']
+
+
+def test_the_other_commands_tell_the_same(made, run, tmp_path):
+  _, alone, vocabulary, _ = made['gpt2']
+  for refuse in (
+    lambda: convert.import_(alone, tmp_path / 'workdir'),
+    lambda: trained.load(alone, expected=trained.SCORING),
+  ):
+    with pytest.raises(ValueError, match='holds no vocab.*--tokenizer PATH'):
+      refuse()
+  assert not (tmp_path / 'workdir').exists()
+  # A table's runs may be told it by --config.data.tokenizer.
+  assert tables.family_of(str(alone)) == 'gpt2'
+  (tmp_path / 'text.txt').write_text(f'{TEXT}\n')
+  task = ('translate', 'text.txt', 'text.txt')
+  with pytest.raises(SystemExit, match='holds no vocabulary'):
+    run(zero_shot, alone, *task)
+  # No part of a vocabulary that is broken is passed over.
+  (alone.parent / 'half').mkdir()
+  shutil.copytree(alone, alone.parent / 'half', dirs_exist_ok=True)
+  shutil.copy(vocabulary / 'vocab.json', alone.parent / 'half')
+  (problem,) = opened.open_weights(alone.parent / 'half').problems
+  assert 'no merges.txt beside' in problem
+  opened.open_weights(alone.parent / 'half', vocabulary).check()
+
+
+# --- Without a softmax
+
+
+def test_a_gpt2_that_lost_its_softmax_gives_vectors_only(made, run, tmp_path):
+  model, _, vocabulary, both = made['gpt2']
+  shutil.copytree(vocabulary, tmp_path / 'headless')
+  model.transformer.save_pretrained(tmp_path / 'headless')
+  small_published.change(tmp_path / 'headless', 'tie_word_embeddings', False)
+  run(weights, 'import', 'headless', 'workdir')
+  run(convert, 'export', 'workdir', 'back')
+  transformers.GPT2Model.from_pretrained(tmp_path / 'back')
+  (tmp_path / 'text.txt').write_text(f'{TEXT}\n')
+  expected = strict.flatten(
+    trained.load(both, expected=trained.TRANSFORMERS).params
+  )
+  for folder in ('headless', 'workdir', 'back'):
+    found = trained.load(folder, expected=trained.TRANSFORMERS)
+    for path, leaf in strict.flatten(found.params).items():
+      np.testing.assert_array_equal(leaf, expected[path], err_msg=path)
+    with pytest.raises(SystemExit, match='no lm_head.weight is there: the wei'):
+      run(score, folder, 'text.txt')

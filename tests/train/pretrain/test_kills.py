@@ -1,0 +1,32 @@
+"""Killed and started again equals uninterrupted, bit for bit."""
+
+import random
+
+import kills
+import pytest
+
+
+@pytest.fixture(scope='module')
+def harness(tmp_path_factory):
+  """Small runs; their programs are compiled once."""
+  return kills.Harness(tmp_path_factory.mktemp('kills'))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('processes', [1, 2])
+def test_killed_runs_end_like_the_uninterrupted_one(harness, processes):
+  """`python tests/helpers/kills.py` draws many more."""
+  seed = random.SystemRandom().randrange(10**6)
+  rng = random.Random(seed)
+  drawn = [
+    kill._replace(processes=processes, victim=rng.randrange(processes))
+    for kill in kills.draw(1, 1, rng)
+  ]
+  if processes == 2:  # they must agree in the middle of an evaluation
+    drawn = [
+      kill._replace(moment='evaluation') if kill.signal == 'SIGTERM' else kill
+      for kill in drawn
+    ]
+  print(f'seed {seed}: {drawn}')  # for who wants to see it again
+  assert harness.run(drawn)
+  assert len(harness.rows) >= 2

@@ -1,0 +1,110 @@
+"""What a person sees of a run follows from what it measures."""
+
+import math
+
+import ml_collections
+import numpy as np
+import pytest
+
+from train.engine import evaluate, sharding
+from train.host import console
+from train.run import curves, metrics
+
+MESH = {'data': -1, 'fsdp': 1, 'tensor': 1}
+TIME = {'time/tokens_per_second': math.nan, 'time/mfu': math.nan}
+
+
+def test_the_line_of_an_elmo_is_of_a_word():
+  """20 words a row: the sum over them is what is minimised."""
+  of_directions = {
+    'forward': (8.1 * 640, 640.0),
+    'backward': (8.3 * 640, 640.0),
+  }
+  step = {
+    'sums': of_directions,
+    'loss': 20 * (8.1 + 8.3) / 2,
+    'grad_norm': 1.0,
+    'learning_rate': 0.2,
+  }
+  row = metrics.training_row(step, tuple(of_directions))
+  assert row['train/loss'] == pytest.approx(164)
+  line = console.figures(row | TIME)
+  assert line == 'loss backward 8.300, forward 8.100'
+  one = {'train/lm_loss': 5.25, 'train/loss': 5.5, 'train/grad_norm': 1.0}
+  assert console.figures(one | TIME) == 'loss 5.250'
+
+
+class Objective:
+  """Of an objective, what an evaluation asks for."""
+
+  loss_names = ('mlm', 'order')
+  perplexities = {'mlm': 'mlm_perplexity'}
+
+
+def run(objective, **sums):
+  """Returns the figures of two batches with these sums each."""
+  sums = {name: np.array(pair, np.float32) for name, pair in sums.items()}
+  mesh = sharding.make_mesh(ml_collections.ConfigDict(MESH))
+  return evaluate.evaluate(
+    lambda params, batch, carry: (sums, carry),
+    None,
+    [{}, {}],
+    None,
+    mesh,
+    objective,
+  )
+
+
+def test_an_evaluation_has_the_perplexities_that_there_are():
+  found = run(
+    Objective, mlm=(2, 1), order=(1, 2), baseline=(6, 2), margin=(9, 2)
+  )
+  assert found == pytest.approx(
+    {
+      'eval/mlm_loss': 2,
+      'eval/order_loss': 0.5,
+      'eval/margin': 4.5,
+      'eval/mlm_perplexity': math.exp(2),
+      'eval/unigram_perplexity': math.exp(3),
+      'eval/perplexity_ratio': math.exp(-1),
+    }
+  )
+  assert curves.evaluation_line(7, found) == (
+    'step 7: held-out perplexity 7.4 (unigram 20.1), margin 4.500'
+  )
+  # No token was masked.
+  found = run(Objective, mlm=(0, 0), order=(1, 2), baseline=(0, 0))
+  assert found == {'eval/order_loss': 0.5}
+  assert curves.evaluation_line(7, found) == 'step 7: held-out order loss 0.500'
+
+
+def test_every_figure_of_any_run_has_its_curve():
+  names = [
+    *(
+      f'{split}/{name}'
+      for split in ('train', 'eval')
+      for name in ('mlm_loss', 'order_loss', 'mlm_accuracy', 'margin')
+    ),
+    *(
+      'eval/mlm_perplexity',
+      'eval/unigram_perplexity',
+      'eval/perplexity_ratio',
+    ),
+    *('train/loss', 'train/grad_norm', 'train/learning_rate', 'time/mfu'),
+    *('eval/rte/loss', 'eval/rte/accuracy', 'eval/rte/f1/a group'),
+  ]
+  drawn = curves.panels(names)
+  assert drawn == {
+    'Loss': [
+      'train/mlm_loss',
+      'train/order_loss',
+      'eval/mlm_loss',
+      'eval/order_loss',
+      'eval/rte/loss',
+    ],
+    'Held-out perplexity': ['eval/mlm_perplexity', 'eval/unigram_perplexity'],
+    'Scores of dev': ['eval/rte/accuracy', 'eval/rte/f1/a group'],
+    'Accuracy': ['train/mlm_accuracy', 'eval/mlm_accuracy'],
+    'Other figures': ['train/margin', 'eval/margin'],
+    'Learning rate': ['train/learning_rate'],
+  }

@@ -1,0 +1,254 @@
+"""Configs: every shipped one loads; names, keys and overrides are checked."""
+
+import pathlib
+
+import pytest
+
+from configs import base
+from train.architectures import families
+from train.engine import sharding
+from train.run import settings, training_phases
+from train.transfer import task_plan
+
+
+def check(config, batch_parts):
+  settings.check(config, batch_parts)
+  families.architecture_of(config).check(config)
+
+
+VARIANTS = (
+  'bert_base:no_nsp',
+  'bert_base:ltr_no_nsp',
+  'bert_base:mask=0/20/80',
+  'bert_large:no_nsp,mask=100/0/0',
+  'bert_large_lamb:ltr_no_nsp',
+  'bert_mini:bert-l3-h768-a12,no_nsp',
+  'bert_tiny:ltr_no_nsp',
+  'gpt:lstm',
+  'transfer:task=squad2,recipe=stable',
+  'transfer:task=stsb,recipe=gpt,model=gpt',
+  'transfer:task=conll2003,recipe=frozen,model=bert-base',
+)
+
+
+@pytest.mark.parametrize('name', [*settings.shipped_names(), *VARIANTS])
+def test_every_shipped_config_loads_and_checks(name):
+  config = settings.load_config(name)
+  assert config.is_locked
+  if 'task' in config:
+    task_plan.check(config, batch_parts=1)
+    defaults = base.get_task_config()
+  else:
+    check(config, batch_parts=1)
+    bases = {'elmo': base.get_elmo_config, 'lstm': base.get_lstm_config}
+    defaults = bases.get(config.model.name, base.get_config)()
+  assert settings.flatten(config).keys() == settings.flatten(defaults).keys()
+
+
+@pytest.mark.parametrize(
+  'defaults',
+  [
+    base.get_config,
+    base.get_elmo_config,
+    base.get_lstm_config,
+    base.get_task_config,
+  ],
+)
+def test_base_is_small_and_every_key_has_a_comment(defaults):
+  keys = settings.flatten(defaults())
+  # What declares a set of one's own is no setting of ours.
+  assert len([key for key in keys if not key.startswith('own.')]) <= 66
+  lines = pathlib.Path(base.__file__).read_text().splitlines()
+  for key in keys:
+    assigned = [
+      number
+      for number, line in enumerate(lines)
+      if f'  {key} = ' in line or f'  config.{key} = ' in line
+    ]
+    assert assigned, f'{key} is not set in base.py'
+    line, above = lines[assigned[0]], lines[assigned[0] - 1]
+    assert '#' in line or above.strip().startswith('#'), line
+
+
+def test_bare_name_becomes_a_path_and_argument_stays():
+  argv = settings.expand_arguments(['main', '--config', 'bert_tiny:bert-mini'])
+  assert argv[2].endswith('configs/bert_tiny.py:bert-mini')
+  argv = settings.expand_arguments(['main', '--config=bert_tiny'])
+  assert argv[1].startswith('--config=/')
+  config = settings.load_config('bert_tiny:bert-mini')
+  assert config.model.num_layers == 4
+
+
+@pytest.mark.parametrize(
+  ('arg', 'expected'),
+  [
+    ('mask=80/10/10', (0.8, 0.1)),
+    ('mask=100/0/0', (1.0, 0.0)),
+    ('mask=80/0/20', (0.8, 0.2)),
+    ('mask=80/20/0', (0.8, 0.0)),
+    ('mask=0/20/80', (0.0, 0.8)),
+    ('mask=0/0/100', (0.0, 1.0)),
+  ],
+)
+def test_masking_is_named_as_in_the_paper(arg, expected):
+  """Per cent of [MASK], same and random (Devlin et al. 2019, Table 8)."""
+  (argument,) = settings.expand_arguments([f'--config=bert_base:{arg}'])
+  config = settings.load_config(argument.partition('=')[2])
+  objective = config.objective
+  assert (objective.mask_fraction, objective.random_fraction) == expected
+  assert config.model.num_layers == 12
+  check(config, batch_parts=1)
+
+
+def test_variants_of_bert_combine():
+  config = settings.load_config('bert_large:ltr_no_nsp')
+  assert config.model.num_layers == 24 and config.model.left_to_right
+  assert config.train.objective == 'lm'
+  config = settings.load_config('bert_base:bert-l6-h768-a3,no_nsp')
+  assert (config.model.num_layers, config.model.num_heads) == (6, 3)
+  assert config.train.objective == 'mlm' and not config.model.left_to_right
+
+
+@pytest.mark.parametrize(
+  ('arg', 'message'),
+  [
+    ('nsp', "'nsp' is no variant of a BERT: expected one of bert-tiny.*no_nsp"),
+    ('no_nsp,mask', "'mask' is no variant"),
+    ('mask=80/20', "'mask=80/20': expected three whole numbers"),
+    ('mask=80/20/20', 'that sum to 100'),
+    ('mask=.8/.1/.1', 'three whole numbers'),
+  ],
+)
+def test_unknown_variants_are_named(arg, message):
+  with pytest.raises(ValueError, match=message):
+    settings.load_config(f'bert_base:{arg}')
+
+
+def test_unknown_config_names_the_shipped_ones():
+  with pytest.raises(FileNotFoundError, match='bert_tiny'):
+    settings.expand_arguments(['main', '--config', 'bert_teeny'])
+
+
+@pytest.mark.parametrize(
+  ('wrong', 'right'),
+  [
+    ('train.step', 'train.steps'),
+    ('optim.learningrate', 'optim.learning_rate'),
+    ('seed', 'train.seed'),
+  ],
+)
+def test_misspelt_key_names_the_nearest(wrong, right):
+  with pytest.raises(ValueError, match=f'{wrong}.*did you mean {right}'):
+    settings.expand_arguments(
+      ['main', '--config', 'bert_tiny', f'--config.{wrong}=1']
+    )
+
+
+@pytest.mark.parametrize(
+  ('overrides', 'message'),
+  [
+    ({'model.gelu': 'relu'}, "model.gelu='relu'.*'erf' or 'tanh'"),
+    ({'model.num_heads': 3}, 'model.embed_dim=128.*multiple'),
+    ({'model.max_length': 64}, 'length 128 is longer.*model.max_length=64'),
+    ({'train.global_batch': 30}, 'global batch 30 does not divide by'),
+    ({'train.micro_batches': 5}, 'train.micro_batches=5 x 4 devices'),
+    ({'eval.global_batch': 30}, 'eval.global_batch=30.*multiple of 4'),
+    ({'train.steps': 10, 'train.num_epochs': 1.0}, 'set one, not both'),
+    ({'train.steps': -1}, 'train.steps=-1'),
+    ({'objective.mask_rate': 1.5}, 'objective.mask_rate=1.5'),
+    ({'objective.random_fraction': 0.5}, 'at most 1 in sum'),
+    ({'train.phases': ((10, 128, 32, 'anew'),)}, 'anew'),
+    ({'train.phases': ()}, 'empty'),
+    ({'data.loader': 'torch'}, "data.loader='torch'"),
+    ({'optim.name': 'lion'}, "optim.name='lion': expected one of .*'lamb'"),
+    ({'optim.restarts': ((1e-3, 5),)}, 'optim.restarts has 1 entries'),
+    ({'train.platform': 'gpus'}, 'train.platform'),
+  ],
+)
+def test_bad_values_are_named(overrides, message):
+  config = settings.with_overrides(settings.load_config('bert_tiny'), overrides)
+  with pytest.raises(ValueError, match=message):
+    check(config, batch_parts=4)
+
+
+@pytest.mark.parametrize(
+  ('overrides', 'message'),
+  [
+    ({'model.lstm_dim': 0}, 'model.lstm_dim=0: expected a positive'),
+    ({'model.num_samples': -1}, 'model.num_samples=-1: expected 0 or more'),
+    ({'model.cell_clip': 0.0}, 'model.cell_clip=0.0'),
+    ({'model.projection_dim': 256}, 'less than model.lstm_dim=256'),
+    ({'model.filters': ((51, 99),)}, 'widths up to 50'),
+    (
+      {'model.filters': ((1, 16), (2, 17))},
+      'less than there are model.filters',
+    ),
+    (
+      {'data.tokenizer': 'train:wordpiece:6000'},
+      "data.tokenizer='train:wordpiece:6000': expected train:words:N",
+    ),
+    (
+      {'train.phases': ((9, 20, 8, 'continue'), (1, 20, 4, 'continue'))},
+      r'global batches of \[4, 8\], expected one',
+    ),
+  ],
+)
+def test_bad_values_of_elmo_are_named(overrides, message):
+  config = settings.with_overrides(settings.load_config('elmo_tiny'), overrides)
+  with pytest.raises(ValueError, match=message):
+    check(config, batch_parts=1)
+
+
+@pytest.mark.parametrize(
+  ('name', 'model', 'keys'),
+  [
+    ('bert_tiny', 'elmo', 'filters, lstm_dim, projection_dim'),
+    ('elmo_tiny', 'gpt', 'embed_dim, mlp_dim, num_heads'),
+  ],
+)
+def test_another_model_needs_other_keys(name, model, keys):
+  config = settings.with_overrides(
+    settings.load_config(name), {'model.name': model}
+  )
+  mesh = sharding.make_mesh(config.mesh)
+  with pytest.raises(ValueError, match=f"'{model}' needs the keys {keys}"):
+    families.check(config, mesh)
+
+
+def test_overrides_of_a_single_phase_need_a_single_phase():
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'),
+    {
+      'train.phases': ((9, 64, 8, 'continue'), (1, 128, 4, 'continue')),
+      'train.steps': 5,
+    },
+  )
+  with pytest.raises(ValueError, match='train.phases has 2'):
+    training_phases.resolve_phases(config, {64: 100, 128: 100})
+
+
+def test_epochs_become_steps():
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'), {'train.num_epochs': 2.5}
+  )
+  (phase,) = training_phases.resolve_phases(config, {128: 100})
+  assert phase.steps == 8  # 250 windows in batches of 32
+
+
+def test_differing_keys_ignore_where_it_runs():
+  config = settings.load_config('bert_tiny')
+  other = settings.with_overrides(
+    config, {'mesh.fsdp': 2, 'train.checkpoint_every': 7, 'train.seed': 3}
+  )
+  differing = settings.differing_keys(
+    settings.flatten(config), settings.flatten(other)
+  )
+  assert differing == {'train.seed': (0, 3)}
+
+
+def test_default_workdir_depends_on_every_value():
+  config = settings.load_config('bert_tiny')
+  name = settings.default_workdir('configs/bert_tiny.py', config)
+  assert name.startswith('runs/bert_tiny-')
+  other = settings.with_overrides(config, {'train.seed': 1})
+  assert settings.default_workdir('configs/bert_tiny.py', other) != name

@@ -1,0 +1,210 @@
+"""BERT's pre-training: masked tokens and next sentences, or what replaces them.
+
+The ablations (Devlin et al. 2018, section 5.1) read the same inputs, but the
+second text always continues the first: without a label to tell, text of another
+document would only be noise, while both token types still have to be learnt for
+fine-tuning on pairs.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from data.examples import pairs, transforms
+from data.store.corpus import Store
+from models import bert
+from train.architectures import samples
+from train.architectures.architecture import (
+  TRANSFORMER_KEYS,
+  Architecture,
+  Vocabulary,
+  describe_transformer,
+  model_fields,
+)
+from train.engine import objectives
+from train.engine.steps import Objective
+from train.run import settings
+from train.run.training_phases import Phase
+
+INPUTS = (
+  'tokens',
+  'token_mask',
+  'token_types',
+  'positions',
+  'mlm_positions',
+)
+# Without next sentences, pooler and NSP head would stay as they were drawn, but
+# for weight decay: they are drawn where a task needs them.
+HEADS = {'bert': bert.HEADS, 'mlm': ('mlm',), 'lm': ('mlm',)}
+
+
+def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
+  """Returns the module of a config."""
+  return bert.Bert(vocab_size=vocab_size, **model_fields(model_config))
+
+
+def build_objective(
+  config: Any, length: int, vocabulary: Vocabulary
+) -> Objective:
+  """Returns the objective at one length.
+
+  Raises:
+    ValueError: if another is asked for, or the tokenizer has no mask.
+  """
+  left_to_right = config.model.left_to_right
+  settings.expect(
+    config,
+    config.train.objective in (('lm',) if left_to_right else ('bert', 'mlm')),
+    'train.objective',
+    "'bert' or 'mlm', or 'lm' with model.left_to_right=True",
+  )
+  if vocabulary.specials is None:
+    raise ValueError(
+      f'data.tokenizer={config.data.tokenizer!r} has no [CLS], [SEP] and'
+      " [MASK], which model.name='bert' needs: take a WordPiece vocabulary"
+    )
+  build = _next_tokens if left_to_right else _masked_tokens
+  return build(config, length, vocabulary)
+
+
+def _masked_tokens(
+  config: Any, length: int, vocabulary: Vocabulary
+) -> Objective:
+  """Returns the objective of BERT, or of BERT without next sentences."""
+  rates = config.objective
+  names = {'bert': ('mlm', 'nsp'), 'mlm': ('mlm',)}[config.train.objective]
+
+  def transform(host_batch: Any, keys: Any) -> Any:
+    batch = transforms.sample_pairs(
+      host_batch,
+      keys,
+      length=length,
+      specials=vocabulary.specials,
+      short_seq_prob=transforms.SHORT_SEQ_PROB,
+      negatives='nsp' in names,
+    )
+    return transforms.mask_tokens(
+      batch,
+      keys,
+      specials=vocabulary.specials,
+      vocab_size=vocabulary.size,
+      mask_rate=rates.mask_rate,
+      max_predictions=transforms.max_predictions(length, rates.mask_rate),
+      mask_fraction=rates.mask_fraction,
+      random_fraction=rates.random_fraction,
+      continuations=vocabulary.continuations if rates.whole_word else None,
+    )
+
+  return Objective(
+    transform=transform,
+    inputs=lambda batch: tuple(batch[name] for name in INPUTS),
+    weights=functools.partial(objectives.bert_weights, names=names),
+    losses=functools.partial(objectives.bert_losses, names=names),
+    loss_names=names,
+    metric_names=tuple(f'{name}_accuracy' for name in names),
+    targets=lambda batch: (
+      batch['mlm_targets'],
+      objectives.mlm_weights(batch),
+    ),
+    perplexities={'mlm': 'mlm_perplexity'},
+  )
+
+
+def _next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
+  """Returns the objective of a left-to-right BERT: nothing is masked.
+
+  The head of masked tokens predicts at every position the token after it.
+  """
+  del config
+
+  def transform(host_batch: Any, keys: Any) -> Any:
+    batch = transforms.sample_pairs(
+      host_batch,
+      keys,
+      length=length,
+      specials=vocabulary.specials,
+      short_seq_prob=transforms.SHORT_SEQ_PROB,
+      negatives=False,
+    )
+    batch = transforms.predict_text(batch, specials=vocabulary.specials)
+    everywhere = jnp.arange(length, dtype=jnp.int32)
+    shape = batch['tokens'].shape
+    return batch | {'mlm_positions': jnp.broadcast_to(everywhere, shape)}
+
+  def losses(outputs: Any, batch: Any) -> Any:
+    return objectives.lm_losses({'lm_logits': outputs['mlm_logits']}, batch)
+
+  return Objective(
+    transform=transform,
+    inputs=lambda batch: tuple(batch[name] for name in INPUTS),
+    weights=objectives.lm_weights,
+    losses=losses,
+    loss_names=('lm',),
+    metric_names=('lm_accuracy',),
+    targets=lambda batch: (batch['targets'], batch['loss_weights']),
+    perplexities={'lm': 'perplexity'},
+  )
+
+
+def _with_heads(model: bert.Bert, objective: str) -> bert.Bert:
+  return model.clone(heads=HEADS.get(objective, model.heads))
+
+
+def _adjust_init(model: bert.Bert, params: Any, init_config: Any) -> Any:
+  del model
+  return bert.rescale_init(
+    params,
+    stddev=init_config.stddev,
+    position_stddev=init_config.position_stddev,
+    self_score=init_config.self_score,
+  )
+
+
+def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
+  rate = config.objective.mask_rate
+  predictions = transforms.max_predictions(phase.length, rate)
+  if config.model.left_to_right:
+    predictions = phase.length
+  return bert.train_flops(
+    batch=phase.global_batch,
+    length=phase.length,
+    predictions=predictions,
+    vocab_size=vocab_size,
+    num_layers=config.model.num_layers,
+    embed_dim=config.model.embed_dim,
+    mlp_dim=config.model.mlp_dim,
+    next_sentence='nsp' in HEADS.get(config.train.objective, bert.HEADS),
+  )
+
+
+def _print_samples(
+  model: bert.Bert, params: Any, store: Store, length: int
+) -> None:
+  if not model.left_to_right:
+    samples.print_filled_masks(model, params, store, length)
+    return
+
+  def predict(params: Any, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    place = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    inputs = tokens, mask, jnp.zeros_like(tokens), place, place
+    return model.apply({'params': params}, *inputs, train=False)['mlm_logits']
+
+  samples.print_guesses(predict, params, store, store.tokenizer.cls_id, length)
+
+
+ARCHITECTURE = Architecture(
+  keys=TRANSFORMER_KEYS,
+  check=settings.check_transformer,
+  describe=describe_transformer,
+  build_model=build_model,
+  build_objective=build_objective,
+  open_examples=pairs.Examples,
+  batch_shapes=pairs.batch_shapes,
+  adjust_init=_adjust_init,
+  num_parameters=bert.num_parameters,
+  step_flops=_step_flops,
+  print_samples=_print_samples,
+  with_heads=_with_heads,
+)

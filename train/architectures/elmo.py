@@ -1,0 +1,233 @@
+"""ELMo's pre-training: the next word of two texts, read in both directions."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from data.examples import word_streams
+from data.vocabulary import tokenization
+from data.vocabulary.characters import MAX_CHARACTERS
+from data.vocabulary.words import Words
+from models import elmo
+from train.architectures import samples
+from train.architectures.architecture import (
+  Architecture,
+  Vocabulary,
+  expect_objective,
+  model_fields,
+)
+from train.engine import objectives
+from train.engine.steps import Objective
+from train.run import settings, training_phases
+from train.run.training_phases import Phase
+
+TEXTS = ('', 'reverse_')  # as prefixes of a batch's keys: of each tower
+CARRIED = ('cell', 'hidden')
+FIELDS = (
+  'num_layers',
+  'lstm_dim',
+  'projection_dim',
+  'char_embed_dim',
+  'num_highway',
+  'cell_clip',
+  'projection_clip',
+  'dropout_rate',
+  'dtype',
+)
+
+
+def check(config: Any) -> None:
+  """Checks the keys that only ELMo has.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  model = config.model
+  ensure = functools.partial(settings.expect, config)
+  for key in ('lstm_dim', 'projection_dim', 'char_embed_dim'):
+    ensure(getattr(model, key) > 0, f'model.{key}', 'a positive number')
+  for key in ('num_highway', 'num_samples'):
+    ensure(getattr(model, key) >= 0, f'model.{key}', '0 or more')
+  for key in ('cell_clip', 'projection_clip'):
+    ensure(getattr(model, key) > 0, f'model.{key}', 'a positive number')
+  ensure(
+    model.projection_dim < model.lstm_dim,
+    'model.projection_dim',
+    f'less than model.lstm_dim={model.lstm_dim}',
+  )
+  ensure(
+    model.filters and all(_is_filter(group) for group in model.filters),
+    'model.filters',
+    f'(width, count) pairs, widths up to {MAX_CHARACTERS}',
+  )
+  ensure(
+    not model.characters
+    or model.projection_dim < sum(count for _, count in model.filters),
+    'model.projection_dim',
+    'less than there are model.filters',
+  )
+  training = tokenization.parse_training(config.data.tokenizer)
+  ensure(
+    # A store that is there is not built; what it is of, is seen later.
+    config.data.folder is not None
+    or training is None
+    or training.kind == 'words',
+    'data.tokenizer',
+    "train:words:N, or a vocabulary of words: model.name='elmo' reads them"
+    ' whole',
+  )
+  batches = {
+    phase.global_batch for phase in training_phases.check_phases(config)
+  }
+  if len(batches) > 1:
+    raise ValueError(
+      f'train.phases have global batches of {sorted(batches)}, expected one:'
+      ' each row reads on where it stopped'
+    )
+
+
+def _is_filter(group: Any) -> bool:
+  return (
+    isinstance(group, tuple | list)
+    and len(group) == 2
+    and all(isinstance(number, int) and number > 0 for number in group)
+    and group[0] <= MAX_CHARACTERS
+  )
+
+
+def describe(model_config: Any) -> str:
+  """Returns the sizes of an ELMo, for people."""
+  return (
+    f'{model_config.num_layers} layers a direction of {model_config.lstm_dim}'
+    f' cells, projected to {model_config.projection_dim}'
+  )
+
+
+def build_model(model_config: Any, vocab_size: int) -> elmo.Elmo:
+  """Returns the module of a config, which may have keys of other models."""
+  fields = model_fields(model_config)
+  return elmo.Elmo(
+    vocab_size=vocab_size,
+    num_words=0 if fields['characters'] else vocab_size,
+    max_characters=MAX_CHARACTERS,
+    filters=tuple(map(tuple, fields['filters'])),
+    num_samples=fields.get('num_samples', 0),  # a task has no softmax
+    **{name: fields[name] for name in FIELDS},
+  )
+
+
+def build_objective(
+  config: Any, length: int, vocabulary: Vocabulary
+) -> Objective:
+  """Returns the objective at one length.
+
+  Raises:
+    ValueError: if another is asked for, or the tokenizer is not of words.
+  """
+  expect_objective(config, 'lm')
+  del length
+  if vocabulary.unknown is None:
+    raise ValueError(
+      f'data.tokenizer={config.data.tokenizer!r} cuts words into pieces, but'
+      " model.name='elmo' reads whole words: take train:words:N"
+    )
+
+  reads_characters = config.model.characters
+
+  def known(ids: jax.Array) -> jax.Array:
+    return jnp.where(ids < vocabulary.size, ids, vocabulary.unknown)
+
+  def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
+    del keys  # nothing is left to chance
+    batch = {'loss_weights': host_batch['loss_weights']}
+    for text in TEXTS:
+      types = host_batch[f'{text}type_ids']
+      batch[f'{text}targets'] = known(host_batch[f'{text}targets'])
+      if reads_characters:
+        batch[f'{text}type_ids'] = types
+        batch[f'{text}characters'] = host_batch[f'{text}characters']
+      else:
+        batch[f'{text}type_ids'] = known(types)
+    return batch
+
+  def inputs(batch: Any) -> tuple:
+    words, characters, targets = (
+      jnp.stack([batch[f'{text}{name}'] for text in TEXTS])
+      if f'{TEXTS[0]}{name}' in batch
+      else None
+      for name in ('type_ids', 'characters', 'targets')
+    )
+    return words, characters, targets, *(batch[name] for name in CARRIED)
+
+  return Objective(
+    transform=transform,
+    inputs=inputs,
+    weights=objectives.bilm_weights,
+    losses=objectives.bilm_losses,
+    loss_names=objectives.DIRECTIONS,
+    metric_names=(),
+    targets=_targets,
+    perplexities={name: f'{name}_perplexity' for name in objectives.DIRECTIONS},
+    method='read_on',
+    carry=lambda outputs: {name: outputs[name] for name in CARRIED},
+  )
+
+
+def _targets(batch: Any) -> tuple[jax.Array, jax.Array]:
+  """Returns both texts' targets; either end of a sentence counts as one."""
+  targets = jnp.stack([batch[f'{text}targets'] for text in TEXTS])
+  targets = jnp.where(targets == Words.begin_id, Words.end_id, targets)
+  return targets, jnp.stack([batch['loss_weights']] * len(TEXTS))
+
+
+def _carry_shapes(
+  model: elmo.Elmo, rows: int
+) -> dict[str, jax.ShapeDtypeStruct]:
+  state = jax.eval_shape(lambda: elmo.empty_state(model, rows))
+  return {
+    name: jax.ShapeDtypeStruct((rows, *shape[:2], shape[3]), leaf.dtype)
+    for name, leaf in zip(CARRIED, state, strict=True)
+    for shape in [leaf.shape]
+  }
+
+
+def _keep_init(model: elmo.Elmo, params: Any, init_config: Any) -> Any:
+  """ELMo's matrices start as its release says, each in its own way."""
+  del model, init_config
+  return params
+
+
+def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
+  model = config.model
+  sampled = model.num_samples + 1 if model.num_samples else vocab_size
+  return elmo.train_flops(
+    batch=phase.global_batch,
+    length=phase.length,
+    softmax_rows=sampled,
+    lstm_dim=model.lstm_dim,
+    projection_dim=model.projection_dim,
+    num_layers=model.num_layers,
+    filters=model.filters,
+    num_highway=model.num_highway,
+    char_embed_dim=model.char_embed_dim,
+    num_words=0 if model.characters else vocab_size,
+  )
+
+
+ARCHITECTURE = Architecture(
+  keys=frozenset({'lstm_dim', 'projection_dim', 'filters'}),
+  check=check,
+  describe=describe,
+  build_model=build_model,
+  build_objective=build_objective,
+  open_examples=word_streams.Examples,
+  batch_shapes=word_streams.batch_shapes,
+  adjust_init=_keep_init,
+  num_parameters=elmo.num_parameters,
+  step_flops=_step_flops,
+  print_samples=samples.print_likely_words,
+  carry_shapes=_carry_shapes,
+  token_counts=word_streams.token_counts,
+)

@@ -1,0 +1,62 @@
+"""The table of model families."""
+
+from typing import Any
+
+from flax import linen as nn
+from jax.sharding import Mesh
+
+from train.architectures import bert, elmo, gpt
+from train.architectures.architecture import Architecture
+from train.run import settings
+
+ARCHITECTURES = {
+  'bert': bert.ARCHITECTURE,
+  'gpt': gpt.GPT,
+  'gpt2': gpt.GPT2,
+  'lstm': gpt.LSTM,
+  'elmo': elmo.ARCHITECTURE,
+}
+
+
+def architecture_of(config: Any) -> Architecture:
+  """Returns what `model.name` names.
+
+  Raises:
+    ValueError: if there is no such model.
+  """
+  name = config.model.name
+  if name not in ARCHITECTURES:
+    raise ValueError(
+      f'model.name={name!r}: expected one of {", ".join(ARCHITECTURES)}'
+    )
+  return ARCHITECTURES[name]
+
+
+def build_model(config: Any, vocab_size: int) -> nn.Module:
+  """Returns the module that a run of pre-training trains.
+
+  Raises:
+    ValueError: if there is no such model.
+  """
+  architecture = architecture_of(config)
+  model = architecture.build_model(config.model, vocab_size)
+  return architecture.with_heads(model, config.train.objective)
+
+
+def check(config: Any, mesh: Mesh) -> Architecture:
+  """Checks a config against itself and a mesh; returns its architecture.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  architecture = architecture_of(config)
+  missing = architecture.keys - set(config.model)
+  if missing:
+    raise ValueError(
+      f'model.name={config.model.name!r} needs the keys'
+      f' {", ".join(sorted(missing))} of model, which this config lacks: start'
+      ' from a config of such a model'
+    )
+  settings.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  architecture.check(config)
+  return architecture

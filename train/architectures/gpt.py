@@ -1,0 +1,199 @@
+"""The next token of contiguous text: GPT, GPT-2, or an LSTM instead."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from data.examples import streams, transforms
+from data.store.corpus import Store
+from models import gpt, lstm_lm
+from train.architectures import samples
+from train.architectures.architecture import (
+  TRANSFORMER_KEYS,
+  Architecture,
+  Vocabulary,
+  describe_transformer,
+  expect_objective,
+  model_fields,
+)
+from train.engine import objectives
+from train.engine.steps import Objective
+from train.run import settings
+from train.run.training_phases import Phase
+
+INPUTS = ('tokens', 'token_mask', 'positions')
+LSTM_FIELDS = (
+  'num_layers',
+  'embed_dim',
+  'lstm_dim',
+  'max_length',
+  'dropout_rate',
+  'dtype',
+)
+
+
+def build_model(model_config: Any, vocab_size: int) -> gpt.Gpt:
+  """Returns the module of a config."""
+  fields = model_fields(model_config)
+  fields.pop('left_to_right', None)  # it always is
+  return gpt.Gpt(
+    vocab_size=vocab_size, pre_norm=model_config.name == 'gpt2', **fields
+  )
+
+
+def build_lstm(model_config: Any, vocab_size: int) -> lstm_lm.LstmLm:
+  """Returns the module of a config, which may have keys of other models."""
+  fields = model_fields(model_config)
+  return lstm_lm.LstmLm(
+    vocab_size=vocab_size, **{name: fields[name] for name in LSTM_FIELDS}
+  )
+
+
+def check_lstm(config: Any) -> None:
+  """Checks the keys of the LSTM.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  for key in ('embed_dim', 'lstm_dim', 'max_length'):
+    settings.expect(
+      config, config.model[key] > 0, f'model.{key}', 'a positive number'
+    )
+  settings.check_lengths(config)
+
+
+def build_objective(
+  config: Any, length: int, vocabulary: Vocabulary
+) -> Objective:
+  """Returns the objective at one length.
+
+  Raises:
+    ValueError: if another is asked for.
+  """
+  expect_objective(config, 'lm')
+  del vocabulary
+
+  def transform(host_batch: Any, keys: Any) -> Any:
+    del keys  # nothing is left to chance
+    return transforms.next_tokens(host_batch, length=length)
+
+  return Objective(
+    transform=transform,
+    inputs=lambda batch: tuple(batch[name] for name in INPUTS),
+    weights=objectives.lm_weights,
+    losses=objectives.lm_losses,
+    loss_names=('lm',),
+    metric_names=('lm_accuracy',),
+    targets=lambda batch: (batch['targets'], batch['loss_weights']),
+    perplexities={'lm': 'perplexity'},
+  )
+
+
+def _open_apart(
+  store: Store, length: int, *, held_out: bool
+) -> streams.Examples:
+  """Returns windows that stay inside documents."""
+  if hasattr(store.tokenizer, 'softmax_size'):
+    raise ValueError(
+      f'{store.folder} is a store of whole words, which no model of pieces has'
+      ' a softmax for: prepare the text with --tokenizer train:bpe:N, or train'
+      " with data.tokenizer='train:bpe:N'"
+    )
+  return streams.Examples(store, length, held_out=held_out)
+
+
+def _open_joined(
+  store: Store, length: int, *, held_out: bool
+) -> streams.Examples:
+  """Returns windows of one stream in which end-of-text ends each document."""
+  end_of_text = getattr(store.tokenizer, 'end_of_text_id', None)
+  if end_of_text is None:
+    raise ValueError(
+      f'the tokenizer of {store.folder} has no end-of-text token, by which'
+      " model.name='gpt2' joins documents: prepare the text with"
+      ' --tokenizer train:bytebpe:N, or with a published encoder.json'
+    )
+  return streams.Examples(
+    store, length, held_out=held_out, end_of_text=end_of_text
+  )
+
+
+def _adjust_init(model: gpt.Gpt, params: Any, init_config: Any) -> Any:
+  return gpt.rescale_init(
+    model,
+    params,
+    stddev=init_config.stddev,
+    position_stddev=init_config.position_stddev,
+  )
+
+
+def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
+  return gpt.train_flops(
+    batch=phase.global_batch,
+    length=phase.length,
+    vocab_size=vocab_size,
+    num_layers=config.model.num_layers,
+    embed_dim=config.model.embed_dim,
+    mlp_dim=config.model.mlp_dim,
+  )
+
+
+def _adjust_lstm(model: lstm_lm.LstmLm, params: Any, init_config: Any) -> Any:
+  del model
+  return lstm_lm.rescale_init(params, stddev=init_config.stddev)
+
+
+def _lstm_flops(config: Any, phase: Phase, vocab_size: int) -> int:
+  return lstm_lm.train_flops(
+    batch=phase.global_batch,
+    length=phase.length,
+    vocab_size=vocab_size,
+    num_layers=config.model.num_layers,
+    embed_dim=config.model.embed_dim,
+    lstm_dim=config.model.lstm_dim,
+  )
+
+
+def _describe_lstm(model_config: Any) -> str:
+  return (
+    f'LSTM layers: {model_config.num_layers}, of {model_config.lstm_dim} cells'
+    f' projected to {model_config.embed_dim}'
+  )
+
+
+def _print_lstm_samples(
+  model: lstm_lm.LstmLm, params: Any, store: Store, length: int
+) -> None:
+  def predict(params: Any, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    place = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    outputs = model.apply({'params': params}, tokens, mask, place, train=False)
+    return outputs['lm_logits']
+
+  samples.print_guesses(predict, params, store, None, length)
+
+
+GPT = Architecture(
+  keys=TRANSFORMER_KEYS,
+  check=settings.check_transformer,
+  describe=describe_transformer,
+  build_model=build_model,
+  build_objective=build_objective,
+  open_examples=_open_apart,
+  batch_shapes=streams.batch_shapes,
+  adjust_init=_adjust_init,
+  num_parameters=gpt.num_parameters,
+  step_flops=_step_flops,
+  print_samples=samples.print_continuations,
+)
+GPT2 = GPT._replace(open_examples=_open_joined)
+LSTM = GPT._replace(
+  keys=frozenset({'embed_dim', 'lstm_dim'}),
+  check=check_lstm,
+  describe=_describe_lstm,
+  build_model=build_lstm,
+  adjust_init=_adjust_lstm,
+  num_parameters=lstm_lm.num_parameters,
+  step_flops=_lstm_flops,
+  print_samples=_print_lstm_samples,
+)

@@ -1,0 +1,228 @@
+"""What a model makes of held-out text, for people to look at."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from data.store.corpus import Store
+from models import decoding
+from models.elmo import Elmo
+from train.engine import sharding
+from train.host import processes
+from train.host.console import say
+
+NUM_SENTENCES = 6
+NUM_CONTINUED, BEGINNING, CONTINUED = 3, 12, 40  # texts, their tokens
+GUESS_EVERY = 5  # words
+MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
+
+
+def print_filled_masks(
+  model: nn.Module, params: Any, store: Store, length: int
+) -> None:
+  """Masks held-out sentences and prints what the model fills in.
+
+  Args:
+    model: a BERT.
+    params: its parameters.
+    store: the store whose held-out text is used.
+    length: longest input in tokens.
+  """
+  sentences = _held_out_sentences(store, longest=min(length - 2, 40))
+  if not sentences:
+    return
+  tokenizer = store.tokenizer
+  tokens = np.full((len(sentences), length), tokenizer.pad_id, np.int32)
+  positions = np.zeros((len(sentences), length // MASK_EVERY + 1), np.int32)
+  masked: list[list[int]] = []
+  for row, ids in enumerate(sentences):
+    sequence = [tokenizer.cls_id, *ids, tokenizer.sep_id]
+    tokens[row, : len(sequence)] = sequence
+    at = list(range(1 + MASK_EVERY // 2, len(ids) + 1, MASK_EVERY))
+    positions[row, : len(at)] = at
+    tokens[row, at] = tokenizer.mask_id
+    masked.append(at)
+  outputs = jax.jit(
+    lambda params, *inputs: model.apply(
+      {'params': params}, *inputs, train=False
+    )['mlm_logits'].argmax(-1)
+  )(
+    params,
+    tokens,
+    tokens != tokenizer.pad_id,
+    np.zeros_like(tokens),
+    np.broadcast_to(np.arange(length, dtype=np.int32), tokens.shape),
+    positions,
+  )
+  guesses = processes.to_host(outputs)
+  say(
+    '\nHeld-out sentences with masked pieces, as [guess] or [guess -> truth]:'
+  )
+  for row, ids in enumerate(sentences):
+    pieces = [tokenizer.pieces[i] for i in ids]
+    for guess, at in zip(guesses[row], masked[row], strict=False):
+      guessed, truth = tokenizer.pieces[guess], pieces[at - 1]
+      pieces[at - 1] = (
+        f'[{truth}]' if guessed == truth else f'[{guessed} -> {truth}]'
+      )
+    text = ' '.join(pieces).replace(' ##', '')
+    say(f'  {text}')
+
+
+def _held_out_sentences(store: Store, longest: int) -> list[list[int]]:
+  """Returns a few held-out sentences of 10 to `longest` ids, spread out."""
+  found = []
+  for document in np.flatnonzero(store.held_out):
+    first, last = store.documents[document : document + 2]
+    offsets = np.asarray(store.sentences[first : last + 1])
+    sizes = np.diff(offsets)
+    fits = np.flatnonzero((sizes >= 10) & (sizes <= longest))
+    if fits.size:
+      start, end = (
+        offsets[fits[fits.size // 2]],
+        offsets[fits[fits.size // 2] + 1],
+      )
+      found.append(np.asarray(store.tokens[start:end]).tolist())
+  spread = np.linspace(0, len(found) - 1, min(NUM_SENTENCES, len(found)))
+  return [found[i] for i in spread.astype(int)]
+
+
+def print_guesses(
+  predict: Callable[[Any, jax.Array, jax.Array], jax.Array],
+  params: Any,
+  store: Store,
+  start: int | None,
+  length: int,
+) -> None:
+  """Prints what a left-to-right model expects at some pieces of sentences.
+
+  Args:
+    predict: (parameters, tokens int [B, T], mask bool [B, T]) -> scores
+      [B, T, V] of the token that follows each.
+    params: the parameters.
+    store: the store whose held-out text is used.
+    start: token that stands before a text; None: none.
+    length: longest input in tokens.
+  """
+  sentences = _held_out_sentences(store, longest=min(length - 1, 40))
+  if not sentences:
+    return
+  before = [] if start is None else [start]
+  lengths = np.array([len(before) + len(ids) for ids in sentences])
+  tokens = np.zeros((len(sentences), lengths.max()), np.int32)
+  for row, ids in enumerate(sentences):
+    tokens[row, : lengths[row]] = *before, *ids
+  mask = np.arange(tokens.shape[1]) < lengths[:, None]
+  guesses = processes.to_host(
+    jax.jit(lambda *arguments: predict(*arguments).argmax(-1))(
+      params, tokens, mask
+    )
+  )
+  say('\nHeld-out sentences, some pieces as [guess from the left -> truth]:')
+  pieces = store.tokenizer.pieces
+  for row, ids in enumerate(sentences):
+    words = [pieces[i] for i in ids]
+    for at in range(MASK_EVERY // 2, len(ids), MASK_EVERY):
+      guess = pieces[guesses[row, at + len(before) - 1]]
+      words[at] = f'[{guess} -> {words[at]}]'
+    say(f'  {" ".join(words)}')
+
+
+def print_continuations(
+  model: nn.Module, params: Any, store: Store, length: int
+) -> None:
+  """Prints how the model goes on from a few held-out beginnings.
+
+  Args:
+    model: a GPT or GPT-2.
+    params: its parameters.
+    store: the store whose held-out text is used.
+    length: longest text in tokens.
+  """
+  tokenizer = store.tokenizer
+  beginnings = _held_out_sentences(store, longest=length)[:NUM_CONTINUED]
+  if not beginnings:
+    return
+  prompts = [ids[:BEGINNING] for ids in beginnings]
+  lengths = np.array([len(ids) for ids in prompts])
+  tokens = np.zeros((len(prompts), lengths.max()), np.int32)
+  for row, ids in enumerate(prompts):
+    tokens[row, : len(ids)] = ids
+  params = jax.tree.map(processes.to_host, params)
+  if not processes.is_first():
+    return
+  with sharding.alone():
+    (written,) = decoding.generate(
+      model,
+      params,
+      tokens,
+      lengths,
+      max_new_tokens=min(CONTINUED, length + 1 - int(lengths.max())),
+      rngs=jax.random.split(jax.random.key(0), len(prompts)),
+      sampling=decoding.Sampling(top_k=40),
+      chunk=CONTINUED,
+    )
+  say('\nHeld-out beginnings | and how the model goes on:')
+  for prompt, ids in zip(prompts, written, strict=True):
+    new = [int(i) for i in ids if i != decoding.NO_TOKEN]
+    whole = tokenizer.decode([*prompt, *new])
+    begun = tokenizer.decode(prompt)
+    text = f'{begun} | {whole.removeprefix(begun).strip()}'
+    say(f'  {" ".join(text.split())}')
+
+
+def print_likely_words(
+  model: Elmo, params: Any, store: Store, length: int
+) -> None:
+  """Prints what both towers expect at some words of held-out sentences.
+
+  Args:
+    model: an ELMo that reads characters, or words.
+    params: its parameters.
+    store: the store whose held-out text is used.
+    length: not used: sentences are read whole.
+  """
+  del length
+  sentences = _held_out_sentences(store, longest=40)
+  if not sentences:
+    return
+  tokenizer = store.tokenizer
+  lengths = np.array([len(ids) + 2 for ids in sentences])
+  types = np.zeros((len(sentences), lengths.max()), np.int32)
+  for row, ids in enumerate(sentences):
+    types[row, : lengths[row]] = tokenizer.begin_id, *ids, tokenizer.end_id
+  ids = (
+    np.where(types < model.num_words, types, tokenizer.unk_id)
+    if model.num_words
+    else tokenizer.characters[types]
+  )
+
+  def likely_words(model: Elmo, ids: jax.Array, lengths: jax.Array) -> Any:
+    layers_LBTP, _ = model(ids, lengths)
+    towers_KBTP = jnp.stack(jnp.split(layers_LBTP[-1], 2, axis=-1))
+    return jax.lax.map(
+      lambda hidden_KBP: model.logits(hidden_KBP).argmax(-1),
+      jnp.moveaxis(towers_KBTP, 2, 0),
+    )
+
+  likely_TKB = processes.to_host(
+    jax.jit(functools.partial(model.apply, method=likely_words))(
+      {'params': params}, ids, lengths
+    )
+  )
+  say(
+    '\nHeld-out sentences, at some words the [guess from the left | from the'
+    ' right -> truth]:'
+  )
+  for row, ids in enumerate(sentences):
+    words = [tokenizer.pieces[i] for i in ids]
+    for at in range(len(ids) // 2 % GUESS_EVERY, len(ids), GUESS_EVERY):
+      left, right = likely_TKB[at, 0, row], likely_TKB[at + 2, 1, row]
+      guesses = f'{tokenizer.pieces[left]} | {tokenizer.pieces[right]}'
+      words[at] = f'[{guesses} -> {words[at]}]'
+    say(f'  {" ".join(words)}')

@@ -1,0 +1,1 @@
+"""One training or evaluation step, as functions of arrays."""

@@ -1,0 +1,77 @@
+"""Exact figures on held-out text."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from train.engine import sharding
+from train.engine.steps import Objective
+
+
+def evaluate(
+  eval_step: Callable[[Any, Any, Any], tuple[dict[str, jax.Array], Any]],
+  params: Any,
+  batches: Iterable[Mapping[str, np.ndarray]],
+  carry: Any,
+  mesh: Mesh,
+  objective: Objective,
+  after_batch: Callable[[], None] = lambda: None,
+) -> dict[str, float]:
+  """Returns 'eval/...' metrics over all rows of `batches`.
+
+  Every mean is a sum over a weight, both added up in float64 over the batches;
+  losses of tokens also give a perplexity, and `baseline` that of a predictor
+  which knows token frequencies only; `perplexity_ratio` is the share of it that
+  is needed, of the worst of several. An objective without losses of tokens has
+  none of these.
+
+  Args:
+    eval_step: the jitted step of `steps.make_eval_step`.
+    params: the parameters.
+    batches: host batches of one shape, padded rows marked in `example_mask`.
+    carry: what the first batch is given in place of one before it.
+    mesh: the mesh.
+    objective: what the sums are of.
+    after_batch: called when a batch is done; what it raises ends all.
+  """
+  sums: dict[str, np.ndarray] = {}
+  for batch in batches:
+    on_device = sharding.put_batch(batch, mesh)
+    result, carry = eval_step(params, on_device, carry)
+    for name, pair in jax.device_get(result).items():
+      sums[name] = sums.get(name, np.zeros(2)) + pair.astype(np.float64)
+    after_batch()
+  means = {
+    name: float(total / weight)
+    for name, (total, weight) in sums.items()
+    if weight  # no held-out pair can be told: no NSP figures
+  }
+  baseline = means.pop('baseline', None)
+  metrics = {}
+  for name, mean in means.items():
+    label = f'{name}_loss' if name in objective.loss_names else name
+    metrics[f'eval/{label}'] = mean
+  of_tokens = [name for name in objective.perplexities if name in means]
+  for name in of_tokens:
+    perplexity = objective.perplexities[name]
+    metrics[f'eval/{perplexity}'] = float(np.exp(means[name]))
+  if of_tokens:
+    worst = max(means[name] for name in of_tokens)
+    metrics['eval/unigram_perplexity'] = float(np.exp(baseline))
+    metrics['eval/perplexity_ratio'] = float(np.exp(worst - baseline))
+  return dict(sorted(metrics.items()))
+
+
+def unigram_log_probs(counts: np.ndarray) -> np.ndarray:
+  """Returns log p of each token by its frequency, float32 [V].
+
+  One is added to each count, so that no token is impossible.
+
+  Args:
+    counts: int [V], how often each token stands in the training text.
+  """
+  smoothed = counts.astype(np.float64) + 1
+  return np.log(smoothed / smoothed.sum()).astype(np.float32)

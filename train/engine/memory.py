@@ -1,0 +1,270 @@
+"""The memory of a run, by its compiled programs, and whether it is there."""
+
+import pathlib
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import psutil
+from jax.sharding import Mesh, NamedSharding
+
+from train.engine import sharding, state
+from train.host import console, huge_pages
+
+GIB = 2**30
+# Resident, measured with TensorFlow 2.21: it is imported with the first batch.
+TENSORFLOW_BYTES = 0.55e9
+# What the libraries' threads and their buffers take once a run goes, by the
+# peaks of the runs in results/README.md.
+RUNTIME_BYTES = 0.35e9
+
+SMALLER_STEP = (
+  'Pass --config.train.micro_batches={} or more, or a smaller'
+  ' train.global_batch'
+)
+SMALLER_EVALUATION = 'Pass a smaller --config.eval.global_batch'
+
+
+class Program(NamedTuple):
+  """A compiled step.
+
+  Attributes:
+    label: what it computes, for people.
+    temporary: bytes of a device while it runs, its arguments aside; 0 where the
+      compiler does not tell.
+    kept: bytes of the process that the program itself takes.
+    remedy: the keys that make it smaller, for people.
+  """
+
+  label: str
+  temporary: int
+  kept: int
+  remedy: str
+
+
+class Plan(NamedTuple):
+  """The memory that a run needs.
+
+  Attributes:
+    shapes: the state's, sharded.
+    programs: the largest steps of the run, compiled.
+    num_devices: of this process.
+    host: whether the devices' memory is the process's own.
+    later: bytes that the process will take for what is not there yet: smaller
+      programs, libraries of the data, threads.
+  """
+
+  shapes: state.TrainState
+  programs: Sequence[Program]
+  num_devices: int
+  host: bool
+  later: float
+
+  @property
+  def largest(self) -> Program:
+    """The program that takes most."""
+    return max(self.programs, key=lambda program: program.temporary)
+
+  @property
+  def state_bytes(self) -> int:
+    """Bytes of the state on a device."""
+    return state.num_bytes(self.shapes)
+
+  @property
+  def device_bytes(self) -> int:
+    """Bytes of a device at the peak."""
+    return self.state_bytes + self.largest.temporary
+
+  @property
+  def slack(self) -> float:
+    """Bytes that the heap may hold free between programs, see `huge_pages`."""
+    return self.num_devices * self.largest.temporary / 4
+
+  @property
+  def coming_bytes(self) -> float:
+    """Bytes that the process will take beside what it has, on a CPU."""
+    return self.num_devices * self.device_bytes + self.slack + self.later
+
+
+def compile_program(
+  label: str, remedy: str, step: Callable[..., Any], *arguments: Any
+) -> Program:
+  """Compiles a step, which a later call of it finds, and reads its memory.
+
+  Args:
+    label: see `Program`.
+    remedy: see `Program`.
+    step: jitted.
+    *arguments: shapes, with the shardings that the arguments will have.
+
+  Raises:
+    ValueError: if the compiler finds that it does not fit a device.
+  """
+  before = huge_pages.resident_bytes()
+  try:
+    found = step.lower(*arguments).compile().memory_analysis()
+  except jax.errors.JaxRuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    raise ValueError(
+      f'the {label} does not fit a device: {str(error).splitlines()[0]}.'
+      f' {remedy}'
+    ) from error
+  temporary = 0
+  if found is not None:  # some devices' compilers tell nothing
+    outputs = found.output_size_in_bytes - found.alias_size_in_bytes
+    temporary = found.temp_size_in_bytes + outputs
+  return Program(
+    label,
+    temporary=temporary,
+    kept=max(0, huge_pages.resident_bytes() - before),
+    remedy=remedy,
+  )
+
+
+def batch_shapes(
+  shapes: Mapping[str, Any], mesh: Mesh
+) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns a batch's shapes with the shardings that it will have.
+
+  Args:
+    shapes: name -> anything with a shape and dtype, of the global batch.
+    mesh: the mesh.
+  """
+  place = NamedSharding(mesh, sharding.BATCH)
+  return {
+    name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
+    for name, leaf in shapes.items()
+  }
+
+
+def plan(
+  shapes: state.TrainState,
+  programs: Sequence[Program],
+  mesh: Mesh,
+  *,
+  loader: str,
+  num_later: int = 0,
+) -> Plan:
+  """Returns the plan of a run.
+
+  Args:
+    shapes: of the state, sharded.
+    programs: the largest steps.
+    mesh: the mesh.
+    loader: `data.loader`.
+    num_later: how many smaller steps will be compiled when they come.
+  """
+  local = [
+    device
+    for device in mesh.devices.flat
+    if device.process_index == jax.process_index()
+  ]
+  later = RUNTIME_BYTES
+  later += num_later * statistics.mean(program.kept for program in programs)
+  if loader == 'tf' and 'tensorflow' not in sys.modules:
+    later += TENSORFLOW_BYTES
+  return Plan(
+    shapes=shapes,
+    programs=programs,
+    num_devices=len(local),
+    host=mesh.devices.flat[0].platform == 'cpu',
+    later=later,
+  )
+
+
+def check(found: Plan) -> None:
+  """Refuses a run that the machine has no memory for.
+
+  Raises:
+    ValueError: with the figures, and the keys that change them.
+  """
+  there = available_bytes() if found.host else device_limit()
+  needed = found.coming_bytes if found.host else found.device_bytes
+  if there is None or needed <= there:
+    return
+  whose = 'this machine has left' if found.host else 'a device has'
+  raise ValueError(
+    f'the run needs {gib(needed)} of memory, {whose} {gib(there)}: parameters'
+    f' and optimiser {gib(found.state_bytes)}, {found.largest.label}'
+    f' {gib(found.largest.temporary)}. {found.largest.remedy}'
+  )
+
+
+def device_limit() -> int | None:
+  """Returns the bytes that a device lets JAX have; None where it tells none."""
+  found = jax.local_devices()[0].memory_stats() or {}
+  return found.get('bytes_limit')
+
+
+def available_bytes() -> int:
+  """Returns the bytes that this process can still have, swap included.
+
+  The least of the machine's and the control group's, in which containers run.
+  """
+  machine = psutil.virtual_memory().available + psutil.swap_memory().free
+  return int(min([machine, *_group_limits()]))
+
+
+def _group_limits(
+  entries: str = '/proc/self/cgroup', root: str = '/sys/fs/cgroup'
+) -> Iterable[int]:
+  """Yields what each control group of the process has left, in bytes."""
+  try:
+    lines = pathlib.Path(entries).read_text().splitlines()
+  except OSError:  # not Linux
+    return
+  for line in lines:
+    if line.startswith('0::/'):  # of the second version
+      name = line.removeprefix('0::/')
+      for group in (name, *map(str, pathlib.PurePath(name).parents)):
+        try:
+          yield _group_left(pathlib.Path(root, group))
+        except (OSError, ValueError):  # without a limit, as the root is
+          continue
+
+
+def _group_left(folder: pathlib.Path) -> int:
+  """Returns a control group's limit without what it cannot give back."""
+  limit = int((folder / 'memory.max').read_text())
+  used = int((folder / 'memory.current').read_text())
+  lines = (folder / 'memory.stat').read_text().splitlines()
+  figures = dict(line.split() for line in lines)
+  cached = int(figures['active_file']) + int(figures['inactive_file'])
+  return max(0, limit - used + cached)
+
+
+def print_plan(found: Plan) -> None:
+  """Prints what a run will need, and what there is."""
+  rows = [('parameters, optimiser', gib(found.state_bytes))]
+  rows += [(p.label, gib(p.temporary)) for p in found.programs]
+  if not found.host:
+    limit = device_limit()
+    of = '' if limit is None else f' of {gib(limit)}'
+    rows.append(('in all', gib(found.device_bytes) + of))
+    console.table(rows, 'Memory of one device, by the compiled steps')
+    return
+  process = psutil.Process().memory_info().rss
+  rows += [
+    ('the program and its data', gib(process + found.later)),
+    ('between the steps', gib(found.slack)),
+    (
+      'in all',
+      f'{gib(process + found.coming_bytes)} of'
+      f' {gib(process + available_bytes())}',
+    ),
+  ]
+  each = '' if found.num_devices == 1 else f', {found.num_devices} devices'
+  console.table(rows, f'Memory of this process, by the compiled steps{each}')
+
+
+def gib(num_bytes: float | None) -> str:
+  """Returns bytes for people, in MiB or GiB."""
+  if num_bytes is None:
+    return 'unknown'
+  small = num_bytes < GIB
+  return (
+    f'{num_bytes / 2**20:.1f} MiB' if small else f'{num_bytes / GIB:.2f} GiB'
+  )

@@ -1,0 +1,222 @@
+"""The training state: everything that a checkpoint holds."""
+
+import functools
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from train.engine import optim, sharding
+from train.host import processes
+
+
+@flax.struct.dataclass
+class TrainState:
+  """What one step turns into the next.
+
+  Attributes:
+    step: int32 scalar, steps done.
+    params: tree of float32 arrays.
+    opt_state: the optimiser's state.
+    carry: name -> array, its first axis the rows of the global batch: what the
+      next step is given of this one's outputs; often nothing.
+    metrics: name -> float32 [2], (sum, weight) since the last logged row.
+    nonfinite_step: int32 scalar, the first step whose loss or gradient was
+      not finite, -1 while there is none. From there on params, opt_state and
+      carry stay as they were.
+  """
+
+  step: jax.Array
+  params: Any
+  opt_state: Any
+  carry: dict[str, jax.Array]
+  metrics: dict[str, jax.Array]
+  nonfinite_step: jax.Array
+
+
+def init_params(
+  model: nn.Module,
+  dummy_inputs: tuple,
+  rng: jax.Array,
+  method: str = '__call__',
+) -> Any:
+  """Returns freshly drawn parameters, boxed with their logical axis names."""
+  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), dummy_inputs)
+  return model.init(rng, *zeros, train=False, method=method)['params']
+
+
+def abstract_params(
+  model: nn.Module, dummy_inputs: tuple, method: str = '__call__'
+) -> Any:
+  """Returns what `init_params` does as boxed ShapeDtypeStructs."""
+  rng = jax.eval_shape(lambda: jax.random.key(0))
+  return jax.eval_shape(
+    functools.partial(init_params, model, dummy_inputs, method=method), rng
+  )
+
+
+def abstract_state(
+  model: nn.Module,
+  dummy_inputs: tuple,
+  tx: optax.GradientTransformation,
+  metric_names: tuple[str, ...],
+  mesh: Mesh,
+  rules: Any,
+  method: str = '__call__',
+  carry: dict[str, jax.ShapeDtypeStruct] | None = None,
+  adjust: Callable[[Any], Any] = lambda params: params,
+) -> tuple[Any, TrainState, TrainState]:
+  """Plans a state without computing anything.
+
+  Args:
+    model: the module.
+    dummy_inputs: positional arguments of the module, as ShapeDtypeStructs.
+    tx: the optimiser.
+    metric_names: the names that the training step accumulates.
+    mesh: the mesh.
+    rules: logical axis rules.
+    method: of the module, that the inputs go to.
+    carry: shapes of what goes from one step to the next, zeros at first.
+    adjust: freshly drawn parameters -> those to start from.
+
+  Returns:
+    A function (rng) -> TrainState, the state as ShapeDtypeStructs, and the
+    state's shardings.
+  """
+  carry = carry or {}
+
+  def init(rng: jax.Array) -> TrainState:
+    fresh = init_params(model, dummy_inputs, rng, method)
+    params = adjust(nn.meta.unbox(fresh))
+    return TrainState(
+      step=jnp.zeros((), jnp.int32),
+      params=params,
+      opt_state=tx.init(params),
+      carry={
+        name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in carry.items()
+      },
+      metrics={name: jnp.zeros(2, jnp.float32) for name in metric_names},
+      nonfinite_step=jnp.full((), -1, jnp.int32),
+    )
+
+  params_shardings = sharding.parameter_shardings(
+    abstract_params(model, dummy_inputs, method), mesh, rules
+  )
+  shapes = jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
+  replicated = NamedSharding(mesh, PartitionSpec())
+
+  def place_statistics(statistics: Any, param: Any, place: Any) -> Any:
+    # Moments lie like their parameter; the factors of a factored one are small
+    # and lie on every device.
+    return jax.tree.map(
+      lambda leaf: place if leaf.shape == param.shape else replicated,
+      statistics,
+    )
+
+  shardings = TrainState(
+    step=replicated,
+    params=params_shardings,
+    opt_state=optax.tree_utils.tree_map_params(
+      tx,
+      place_statistics,
+      shapes.opt_state,
+      shapes.params,
+      params_shardings,
+      transform_non_params=lambda _: replicated,
+      # What stands in the place of one parameter without being one array.
+      is_leaf=lambda node: isinstance(node, optim.PerMatrix | optax.MaskedNode),
+    ),
+    carry={name: NamedSharding(mesh, sharding.BATCH) for name in carry},
+    metrics={name: replicated for name in metric_names},
+    nonfinite_step=replicated,
+  )
+  shapes = jax.tree.map(
+    lambda leaf, place: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=place
+    ),
+    shapes,
+    shardings,
+  )
+  return init, shapes, shardings
+
+
+def create_state(init: Any, shardings: TrainState, seed: int) -> TrainState:
+  """Initialises the state shard by shard, never whole on one device."""
+  rng = jax.random.fold_in(jax.random.key(seed), INIT_STREAM)
+  return jax.jit(init, out_shardings=shardings)(rng)
+
+
+# Streams of random numbers of a run: fold_in(key(seed), stream).
+INIT_STREAM, TRAIN_STREAM, EVAL_STREAM = range(3)
+
+
+def digest(tree: Any) -> str:
+  """Returns the SHA-256 of a tree of arrays.
+
+  Over leaves sorted by path: path, dtype, shape, little-endian bytes. All
+  processes call it.
+  """
+  leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+  named = {
+    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
+    for path, leaf in leaves
+  }
+  sha = hashlib.sha256()
+  for path in sorted(named):
+    array = processes.to_host(named[path])
+    little = array.astype(array.dtype.newbyteorder('<'), copy=False)
+    sha.update(f'{path} {array.dtype.name} {array.shape}\n'.encode())
+    sha.update(np.ascontiguousarray(little).tobytes())
+  return sha.hexdigest()
+
+
+def checksums(tree: Any) -> dict[str, int]:
+  """Returns 32 bits of each leaf, by path; all processes call it.
+
+  They are the same on every mesh, and any one changed element changes them.
+  """
+  named = {
+    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+  }
+  # One after another: several programs with collectives at a time can wait for
+  # each other on a CPU, and a single one of all leaves takes long to compile.
+  return {
+    path: int(processes.to_host(_checksum(leaf)))
+    for path, leaf in named.items()
+  }
+
+
+@jax.jit
+def _checksum(leaf: jax.Array) -> jax.Array:
+  """Returns the sum, modulo 2^32, of all hashed (word, place)."""
+  unsigned = jnp.dtype(f'uint{8 * leaf.dtype.itemsize}')
+  words = jax.lax.bitcast_convert_type(leaf, unsigned).astype(jnp.uint32)
+  place, stride = jnp.uint32(0), 1
+  for axis in reversed(range(leaf.ndim)):
+    index = jax.lax.broadcasted_iota(jnp.uint32, leaf.shape, axis)
+    place = place + index * np.uint32(stride % 2**32)
+    stride *= leaf.shape[axis]
+  # A bijection of the words at each place, so that no single one changes
+  # unseen; mixed twice, for the same bit flipped in two words not to cancel.
+  # The factors are the golden ratio's and those of MurmurHash3.
+  words ^= place * np.uint32(0x9E3779B9)
+  for factor in (0x85EBCA6B, 0xC2B2AE35):
+    words = (words ^ (words >> 16)) * np.uint32(factor)
+  return words.sum(dtype=jnp.uint32)
+
+
+def num_bytes(shapes: Any) -> int:
+  """Returns the bytes that one device holds of a sharded abstract tree."""
+  total = 0
+  for leaf in jax.tree.leaves(shapes):
+    shape = leaf.sharding.shard_shape(leaf.shape)
+    total += int(np.prod(shape, dtype=np.int64)) * leaf.dtype.itemsize
+  return total

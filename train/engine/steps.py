@@ -1,0 +1,297 @@
+"""The jitted steps: host batch in, new state or evaluation sums out."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from data.examples import transforms
+from train.engine import sharding
+from train.engine.state import EVAL_STREAM, TRAIN_STREAM, TrainState
+from train.host import device
+
+Batch = Mapping[str, jax.Array]
+Sums = dict[str, tuple[jax.Array, jax.Array]]  # name -> (sum, weight)
+
+
+class Objective(NamedTuple):
+  """What a model is trained for, as pure functions.
+
+  Attributes:
+    transform: (host batch, keys [B]) -> model batch; row by row.
+    inputs: model batch -> positional arguments of the module.
+    weights: model batch -> {loss: what its sum over the global batch is
+      divided by}, at least 1.
+    losses: (outputs, model batch) -> ({loss: (sum, weight)}, {metric: (sum,
+      weight)}), the second for reading only.
+    loss_names: the names of the losses, in nats.
+    metric_names: the names of the other metrics.
+    targets: model batch -> (token ids, weights) that the losses of tokens are
+      of, for a predictor that knows token frequencies only.
+    perplexities: loss of tokens -> what its exponential is called: a name that
+      ends in 'perplexity'; empty where no loss is of tokens.
+    method: of the module, that the inputs go to.
+    carry: outputs -> what the next batch is given of them, each array with the
+      rows first; it stands in that batch under these names.
+  """
+
+  transform: Callable[[Batch, jax.Array], dict[str, jax.Array]]
+  inputs: Callable[[Batch], tuple]
+  weights: Callable[[Batch], dict[str, jax.Array]]
+  losses: Callable[[Any, Batch], tuple[Sums, Sums]]
+  loss_names: tuple[str, ...]
+  metric_names: tuple[str, ...]
+  targets: Callable[[Batch], tuple[jax.Array, jax.Array]]
+  perplexities: Mapping[str, str]
+  method: str = '__call__'
+  carry: Callable[[Any], dict[str, jax.Array]] = lambda outputs: {}
+
+  def apply(
+    self, model: nn.Module, params: Any, batch: Batch, rngs: Any = None
+  ) -> Any:
+    """Returns the module's outputs for a model batch.
+
+    Args:
+      model: the module.
+      params: its parameters.
+      batch: of `transform`, and what is carried.
+      rngs: stream -> key, in training.
+    """
+    return model.apply(
+      {'params': params},
+      *self.inputs(batch),
+      train=rngs is not None,
+      rngs=rngs,
+      method=self.method,
+    )
+
+
+def row_keys(seed: int, stream: int, step: Any, rows: jax.Array) -> jax.Array:
+  """Returns one key a row [B], a function of (seed, stream, step, row)."""
+  key = jax.random.fold_in(jax.random.key(seed), stream)
+  return transforms.row_keys(jax.random.fold_in(key, step), rows)
+
+
+def make_train_step(
+  model: nn.Module,
+  objective: Objective,
+  tx: optax.GradientTransformation,
+  schedule: Callable[[jax.Array], jax.Array],
+  *,
+  seed: int,
+  micro_batches: int,
+  log_every: int,
+  mesh: Mesh,
+  state_shardings: TrainState,
+) -> Callable[[TrainState, Batch], tuple[TrainState, dict[str, jax.Array]]]:
+  """Returns the jitted step (state, host batch[, seed]) -> (state, metrics).
+
+  A seed that is given as an array takes the place of `seed`: runs of several
+  seeds share a program.
+
+  The transforms run on the whole global batch, before it is split into micro-
+  batches: every loss's total weight is known before the first of them, and the
+  accumulated gradient is that of sum_k loss_k / total_weight_k exactly.
+
+  The metrics are {name: (sum, weight) since the last row}, and `loss`,
+  `grad_norm`, `learning_rate`, `nonfinite_step` of this step.
+  """
+
+  def loss_of(params: Any, batch: Batch, totals: Any, rngs: Any) -> Any:
+    outputs = objective.apply(model, params, batch, rngs)
+    losses, metrics = objective.losses(outputs, batch)
+    loss = sum(total / totals[name] for name, (total, _) in losses.items())
+    sums = {name: jnp.stack(pair) for name, pair in (losses | metrics).items()}
+    return loss, (sums, objective.carry(outputs))
+
+  def step_fn(state: TrainState, host_batch: Batch, seed: Any = seed) -> Any:
+    rows = jnp.arange(next(iter(host_batch.values())).shape[0])
+    batch = objective.transform(
+      host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)
+    )
+    totals = objective.weights(batch)
+    batch |= state.carry
+    # No row has a number below 0: these keys differ from every row's. What is
+    # sampled is the same for all micro-batches, what is dropped is not.
+    dropout_rng, samples_rng = row_keys(
+      seed, TRAIN_STREAM, state.step, jnp.array([-1, -2])
+    )
+    rngs = {'dropout': dropout_rng, 'samples': samples_rng}
+
+    grad_fn = jax.value_and_grad(loss_of, has_aux=True)
+    if micro_batches == 1:
+      (loss, (sums, carry)), grads = grad_fn(state.params, batch, totals, rngs)
+    else:
+      split = _split(batch, micro_batches, mesh)
+
+      def add(so_far: Any, part: Any) -> Any:
+        index, micro_batch = part
+        micro_rng = jax.random.fold_in(dropout_rng, index)
+        (loss, (sums, carry)), grads = grad_fn(
+          state.params, micro_batch, totals, rngs | {'dropout': micro_rng}
+        )
+        return jax.tree.map(jnp.add, so_far, (loss, sums, grads)), carry
+
+      parts = (jnp.arange(micro_batches), split)
+      first = jax.tree.map(lambda leaf: leaf[0], parts)
+      shapes = jax.eval_shape(grad_fn, state.params, first[1], totals, rngs)
+      (loss, (sums, _)), grads = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes
+      )
+      (loss, sums, grads), carries = jax.lax.scan(
+        add, (loss, sums, grads), parts
+      )
+      carry = _join(carries)
+
+    grad_norm = optax.tree_utils.tree_norm(grads)
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+    good = finite & (state.nonfinite_step < 0)
+    params = optax.apply_updates(state.params, updates)
+    # A step that is not finite changes nothing: the run stops at the next
+    # logged row with the parameters that made it still at hand.
+    params, opt_state, carry = jax.tree.map(
+      functools.partial(jnp.where, good),
+      (params, opt_state, carry),
+      (state.params, state.opt_state, state.carry),
+    )
+    new_row = state.step % log_every == 0
+    metrics = jax.tree.map(
+      lambda old, new: jnp.where(new_row, new, old + new), state.metrics, sums
+    )
+    nonfinite_step = jnp.where(
+      (state.nonfinite_step < 0) & ~finite, state.step, state.nonfinite_step
+    )
+    report = {
+      'sums': metrics,
+      'loss': loss,
+      'grad_norm': grad_norm,
+      'learning_rate': schedule(state.step),
+      'nonfinite_step': nonfinite_step,
+    }
+    state = TrainState(
+      step=state.step + 1,
+      params=params,
+      opt_state=opt_state,
+      carry=carry,
+      metrics=metrics,
+      nonfinite_step=nonfinite_step,
+    )
+    return state, report
+
+  return jax.jit(
+    step_fn,
+    donate_argnums=0,
+    out_shardings=(state_shardings, NamedSharding(mesh, PartitionSpec())),
+    compiler_options=device.compiler_options(mesh),
+  )
+
+
+def make_eval_step(
+  model: nn.Module,
+  objective: Objective,
+  *,
+  baseline: Callable[..., tuple[jax.Array, jax.Array]],
+  mesh: Mesh,
+) -> Callable[[Any, Batch, Any], tuple[dict[str, jax.Array], Any]]:
+  """Returns the jitted (params, host batch, carried) -> (sums, carried).
+
+  The sums are {name: [2] (sum, weight)}; what is carried goes from each batch
+  to the next, see `Objective.carry`.
+
+  The draws of a row depend on its `example_ids` only, never on the batch or
+  the run's seed: runs are scored on the same pairs and masks.
+
+  Args:
+    model: the module.
+    objective: the objective.
+    baseline: (token ids, weights) -> (sum, weight) of the loss of a predictor
+      that knows nothing but token frequencies; reported as `baseline` where
+      there are losses of tokens.
+    mesh: the mesh.
+  """
+
+  def eval_step(params: Any, host_batch: Batch, carry: Any) -> Any:
+    keys = row_keys(0, EVAL_STREAM, 0, host_batch['example_ids'])
+    batch = objective.transform(host_batch, keys) | carry
+    outputs = objective.apply(model, params, batch)
+    losses, metrics = objective.losses(outputs, batch)
+    sums = losses | metrics
+    if objective.perplexities:
+      sums['baseline'] = baseline(*objective.targets(batch))
+    sums = {name: jnp.stack(pair) for name, pair in sums.items()}
+    return sums, objective.carry(outputs)
+
+  return jax.jit(
+    eval_step,
+    out_shardings=(
+      NamedSharding(mesh, PartitionSpec()),
+      NamedSharding(mesh, sharding.BATCH),
+    ),
+    compiler_options=device.compiler_options(mesh),
+  )
+
+
+@jax.jit
+def all_finite(params: Any) -> jax.Array:
+  """Returns whether every parameter is finite, bool scalar."""
+  leaves = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]
+  return jnp.stack(leaves).all()
+
+
+def make_gradient_norms(
+  model: nn.Module, objective: Objective, *, seed: int
+) -> Callable[[Any, Batch, Any, Any], tuple[Any, Any]]:
+  """Returns (params, host batch, carried, step) -> (losses, gradient norms).
+
+  For the report of a step that was not finite: the mean of each loss, and the
+  norm of every parameter's gradient, without dropout.
+  """
+
+  def norms(params: Any, host_batch: Batch, carry: Any, step: Any) -> Any:
+    rows = jnp.arange(next(iter(host_batch.values())).shape[0])
+    batch = objective.transform(
+      host_batch, row_keys(seed, TRAIN_STREAM, step, rows)
+    )
+    batch |= carry
+
+    def loss_of(params: Any) -> Any:
+      outputs = objective.apply(model, params, batch)
+      losses, _ = objective.losses(outputs, batch)
+      means = {
+        name: total / jnp.maximum(weight, 1.0)
+        for name, (total, weight) in losses.items()
+      }
+      return sum(means.values()), means
+
+    grads, means = jax.grad(loss_of, has_aux=True)(params)
+    return means, jax.tree.map(jnp.linalg.norm, grads)
+
+  return jax.jit(norms)
+
+
+def _split(batch: Batch, parts: int, mesh: Mesh) -> dict[str, jax.Array]:
+  """[B, ...] -> [parts, B / parts, ...]; row r goes to part r % parts.
+
+  Taking every parts-th row leaves each row on the device that holds it.
+  """
+  place = NamedSharding(mesh, PartitionSpec(None, *sharding.BATCH))
+
+  def split(array: jax.Array) -> jax.Array:
+    array = array.reshape(-1, parts, *array.shape[1:]).swapaxes(0, 1)
+    return jax.lax.with_sharding_constraint(array, place)
+
+  return {name: split(array) for name, array in batch.items()}
+
+
+def _join(batches: dict[str, jax.Array]) -> dict[str, jax.Array]:
+  """The inverse of `_split`."""
+  return {
+    name: array.swapaxes(0, 1).reshape(-1, *array.shape[2:])
+    for name, array in batches.items()
+  }

@@ -1,0 +1,108 @@
+"""What a person sees of a run: the bar, the curves, the results."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import rich.console
+import rich.progress
+
+from train.host import processes
+
+CONSOLE = rich.console.Console(stderr=True, highlight=False)
+LINE_SECONDS = 10  # between lines where standard error is not a terminal
+
+
+def say(text: str = '') -> None:
+  """Prints a line to standard error, of process 0 only."""
+  if processes.is_first():
+    CONSOLE.print(text, markup=False, soft_wrap=True)
+
+
+class ProgressBar:
+  """Step, time left and the latest figures; plain lines without a terminal."""
+
+  def __init__(self, start: int, total: int):
+    """Begins at `start` of `total` steps."""
+    self._start, self._total = start, total
+    self._began = self._said = time.monotonic()
+    self._bar = rich.progress.Progress(
+      rich.progress.TextColumn('step'),
+      rich.progress.MofNCompleteColumn(),
+      rich.progress.BarColumn(bar_width=20),
+      rich.progress.TextColumn('{task.fields[figures]}'),
+      rich.progress.TimeRemainingColumn(),
+      rich.progress.TextColumn('left'),
+      console=CONSOLE,
+      disable=not (CONSOLE.is_terminal and processes.is_first()),
+    )
+    self._task = self._bar.add_task(
+      '', total=total, completed=start, figures=''
+    )
+
+  def __enter__(self) -> 'ProgressBar':
+    self._bar.start()
+    return self
+
+  def __exit__(self, *error: Any) -> None:
+    self._bar.stop()
+
+  def update(self, step: int, figures: str | None = None) -> None:
+    """Moves to `step`; shows `figures` where given."""
+    fields = {} if figures is None else {'figures': figures}
+    self._bar.update(self._task, completed=step, **fields)
+    now = time.monotonic()
+    due = now - self._said > LINE_SECONDS or step == self._total
+    if not CONSOLE.is_terminal and figures and due:
+      self._said = now
+      seconds = (now - self._began) / max(step - self._start, 1)
+      left = duration(seconds * (self._total - step))
+      say(f'step {step}/{self._total}  {figures}  {left} left')
+
+
+def figures(row: Mapping[str, float]) -> str:
+  """Returns the figures of a logged row for the progress bar.
+
+  Each loss is a mean over what it is of, since the last row: nats a word, also
+  where what is minimised is a sum over the words of a row (ELMo).
+  """
+  losses = {
+    name.removeprefix('train/').removesuffix('_loss'): f'{value:.3f}'
+    for name, value in row.items()
+    if name.startswith('train/') and name.endswith('_loss')
+  }
+  named = ', '.join(f'{name} {value}' for name, value in losses.items())
+  rate, mfu = row['time/tokens_per_second'], row['time/mfu']
+  return (
+    f'loss {named if len(losses) > 1 else "".join(losses.values())}'
+    + ('' if math.isnan(rate) else f'  {rate:,.0f} tokens/s')
+    + ('' if math.isnan(mfu) else f'  MFU {mfu:.0%}')
+  )
+
+
+def duration(seconds: float) -> str:
+  """Returns a duration as h:mm:ss."""
+  minutes, seconds = divmod(round(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02}:{seconds:02}'
+
+
+def table(rows: Sequence[tuple[str, Any]], title: str = '') -> None:
+  """Prints aligned (name, value) rows to standard error."""
+  if title:
+    say(f'\n{title}')
+  width = max(len(name) for name, _ in rows)
+  for name, value in rows:
+    say(f'  {name:{width}}  {value}')
+
+
+def figures_table(figures: Mapping[str, Any], title: str) -> None:
+  """Prints named numbers, in 6 digits where they are not whole."""
+  rows = [
+    (name, f'{value:,.6g}' if isinstance(value, float) else f'{value:,}')
+    if isinstance(value, int | float)
+    else (name, value)
+    for name, value in figures.items()
+  ]
+  table(rows, title)

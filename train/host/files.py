@@ -1,0 +1,98 @@
+"""Metrics of a run on disk: a CSV that resumes exactly, and TensorBoard."""
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from etils import epath
+
+
+class RowFile:
+  """A CSV file that grows by whole rows, each on disk once it is appended."""
+
+  def __init__(
+    self, path: epath.PathLike, header: Sequence[str], rows: Iterable[Sequence]
+  ):
+    """Begins with `rows`, which replace, atomically, what was there."""
+    self._path = epath.Path(path)
+    self._text = io.StringIO()
+    self._text.write(as_csv([header, *rows]))
+    write_atomically(self._path, self._text.getvalue())
+
+  def append(self, rows: Iterable[Sequence], *, whole: bool = False) -> None:
+    """Adds rows; with `whole` a kill leaves all of them or none."""
+    text = as_csv(rows)
+    self._text.write(text)
+    if whole or '://' in str(self._path):  # object stores cannot append
+      write_atomically(self._path, self._text.getvalue())
+    else:
+      with self._path.open('a') as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # a checkpoint that is kept has its rows
+
+
+def read_rows(path: epath.PathLike) -> list[list[str]]:
+  """Returns a CSV file's rows without its header; none where it is missing.
+
+  A last line without its end, as a killed process leaves it, does not count.
+  """
+  path = epath.Path(path)
+  if not path.exists():
+    return []
+  text = path.read_text()
+  return list(csv.reader(text[: text.rfind('\n') + 1].splitlines()))[1:]
+
+
+def check_writable(path: epath.PathLike | None) -> None:
+  """Refuses, before work is done, a file whose folder is not there.
+
+  Raises:
+    FileNotFoundError: if so.
+  """
+  if path is not None and not epath.Path(path).parent.is_dir():
+    raise FileNotFoundError(
+      f'{path}: no such folder to write to: {epath.Path(path).parent}'
+    )
+
+
+def as_json(figures: Any) -> str:
+  """Returns JSON, null for numbers that are not finite."""
+
+  def finite(value: Any) -> Any:
+    if isinstance(value, dict):
+      return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+      return [finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+      return None
+    return value
+
+  return json.dumps(finite(figures), indent=2, ensure_ascii=False)
+
+
+def write_atomically(path: epath.PathLike, text: str) -> None:
+  """Writes a text file that is either the old one or whole."""
+  path = epath.Path(path)
+  new = path.with_name(f'.{path.name}.{os.getpid()}.new')
+  try:
+    with new.open('w') as file:
+      file.write(text)
+      if '://' not in str(path):
+        file.flush()
+        os.fsync(file.fileno())  # else a crash may leave it renamed and empty
+    new.replace(path)
+  except BaseException:
+    new.unlink(missing_ok=True)
+    raise
+
+
+def as_csv(rows: Iterable[Sequence]) -> str:
+  """Returns rows as the text of a CSV file."""
+  text = io.StringIO()
+  csv.writer(text, lineterminator='\n').writerows(rows)
+  return text.getvalue()

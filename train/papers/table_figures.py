@@ -1,0 +1,314 @@
+"""What finished runs say of the cells of a table."""
+
+import dataclasses
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+from configs.tables.base import Column, Part, Table
+from train.papers.table_plan import Cell, Run
+from train.transfer import task_plan
+
+Grid = Mapping[str, Sequence[Any]]  # key of the config -> values
+AGREE = 0.005  # half a point, of the difference of two means
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+  """What was measured for a cell.
+
+  Attributes:
+    values: one a seed, as measured.
+    best: that of the run that is best on dev, where there is one such run.
+    train_size: training examples; None: of several sets, or not told.
+    device: that it was run on.
+    revision: of the code.
+    settings: what it was run with; empty: not told, or of several sets.
+  """
+
+  values: tuple[float, ...]
+  best: float | None = None
+  train_size: int | None = None
+  device: str = ''
+  revision: str = ''
+  settings: str = ''
+
+  @property
+  def mean(self) -> float:
+    """Returns the mean of the values."""
+    return statistics.fmean(self.values)
+
+  @property
+  def deviation(self) -> float | None:
+    """Returns the sample's standard deviation; None of one value."""
+    return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+
+def read_summary(path: epath.Path) -> dict[str, Any] | None:
+  """Returns the summary of a run; None if it is not finished.
+
+  Raises:
+    ValueError: if the file is damaged.
+  """
+  if not path.exists():
+    return None
+  try:
+    found = json.loads(path.read_text())
+    if all(isinstance(run['metrics'], dict) for run in found['runs']):
+      return found
+  except (json.JSONDecodeError, KeyError, TypeError):
+    pass
+  raise ValueError(
+    f'{path}: expected the JSON of train.sweep, with the metrics of its runs;'
+    ' delete it to run the cell again'
+  )
+
+
+def figure_of(
+  column: Column,
+  summaries: Sequence[Mapping[str, Any]],
+  *,
+  tells: Sequence[str] = (),
+  grid: Grid | None = None,
+) -> Figure | None:
+  """Returns the figure of a cell.
+
+  A column of several parts has the mean of them seed by seed, of the seeds that
+  all of them were run with.
+
+  Args:
+    column: of the cell.
+    summaries: one a part of the column.
+    tells: see `Table`.
+    grid: that the paper chose from.
+
+  Returns:
+    None if a summary does not have what the column asks for.
+  """
+  parts = []
+  for part, summary in zip(column.parts, summaries, strict=True):
+    by_seed = {}
+    for run in chosen_runs(summary):
+      values = [run['metrics'].get(metric) for metric in part.metrics]
+      if any(value is None or not math.isfinite(value) for value in values):
+        return None
+      by_seed[run['seed']] = statistics.fmean(values)
+    parts.append(by_seed)
+  seeds = [
+    seed for seed in parts[0] if all(seed in by_seed for by_seed in parts)
+  ]
+  if not seeds:
+    return None
+  (first, *others) = summaries
+  settings = {_settings(summary, tells, grid or {}) for summary in summaries}
+  return Figure(
+    values=tuple(
+      statistics.fmean(by_seed[seed] for by_seed in parts) for seed in seeds
+    ),
+    best=None if others else _best(column.parts[0], first),
+    train_size=None if others else first.get('train_size'),
+    device=_joined(summaries, 'device'),
+    revision=_joined(summaries, 'revision'),
+    settings=settings.pop() if len(settings) == 1 else '',
+  )
+
+
+def chosen_runs(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+  """Returns the runs of a sweep with its best settings: all, without a grid."""
+  chosen = summary.get('settings', {})
+  return [
+    run for run in summary['runs'] if run.get('settings', chosen) == chosen
+  ]
+
+
+def _settings(
+  summary: Mapping[str, Any], tells: Sequence[str], grid: Grid
+) -> str:
+  """Returns the values of keys, and of how many each is the best on dev."""
+  texts = []
+  config = summary.get('config', {})
+  for key in tells:
+    if key not in config:
+      continue
+    value = summary.get('settings', {}).get(key, config[key])
+    tried, choices = _tried(summary, key), grid.get(key, ())
+    note = ''
+    if len(tried) > 1:
+      note = f' (best on dev of {_listed(tried)})'
+    elif choices:
+      note = f' (alone; the paper took the best on dev of {_listed(choices)})'
+    texts.append(f'{key.rpartition(".")[2]}={value}{note}')
+  return ', '.join(texts)
+
+
+def _tried(summary: Mapping[str, Any], key: str) -> list[Any]:
+  """Returns the values of a key that a sweep has run."""
+  default = summary.get('config', {}).get(key)
+  return list(
+    dict.fromkeys(
+      run.get('settings', {}).get(key, default) for run in summary['runs']
+    )
+  )
+
+
+def _listed(values: Iterable[Any]) -> str:
+  return ', '.join(map(str, values))
+
+
+def missing_of_grid(run: Run, summary: Mapping[str, Any]) -> list[str]:
+  """Returns what was run of a grid where it was not the whole of it.
+
+  Args:
+    run: as it would be run now.
+    summary: of what was run.
+  """
+  return [
+    f'{key}={_listed(tried)} and not the best of {_listed(values)}'
+    for key, values in run.grid.items()
+    if set(tried := _tried(summary, key)) != set(values)
+  ]
+
+
+def _best(part: Part, summary: Mapping[str, Any]) -> float | None:
+  """Returns the figure of the run that is best on dev."""
+  found = summary.get('best', {}).get('metrics', {})
+  values = [found.get(metric) for metric in part.metrics]
+  return None if None in values else statistics.fmean(values)
+
+
+def _joined(summaries: Sequence[Mapping[str, Any]], key: str) -> str:
+  found = dict.fromkeys(summary.get(key, '') for summary in summaries)
+  return ', '.join(value for value in found if value)
+
+
+def read_figures(
+  cells: Sequence[Cell], table: Table
+) -> tuple[dict[tuple[str, str], Figure], dict[tuple[str, str], str]]:
+  """Reads all that is finished.
+
+  Args:
+    cells: of a table.
+    table: of the cells.
+
+  Returns:
+    {(row, column): figure}, and {(row, column): why there is none} of the rest.
+  """
+  figures, reasons = {}, {}
+  for cell in cells:
+    key = cell.line.name, cell.column.name
+    summaries = [read_summary(run.summary) for run in cell.runs]
+    missing = [
+      run.part.task
+      for run, summary in zip(cell.runs, summaries, strict=True)
+      if summary is None
+    ]
+    if summaries and not missing:
+      figure = figure_of(
+        cell.column,
+        summaries,
+        tells=table.tells,
+        grid=table.grids.get(cell.line.family),
+      )
+      if figure is not None:
+        figures[key] = figure
+        continue
+    reasons[key] = (
+      cell.reason
+      or (f'has not been run: {", ".join(missing)}' if missing else '')
+      or 'was run, and its summary lacks '
+      + ', '.join(
+        metric for part in cell.column.parts for metric in part.metrics
+      )
+    )
+  return figures, reasons
+
+
+def read_reference(
+  path: epath.Path, columns: Sequence[Column]
+) -> dict[str, Figure]:
+  """Returns {column: figure} of another program's runs.
+
+  Args:
+    path: JSON with `runs`: task, seed and metrics, named as ours; a metric of
+      dev may be without 'dev/'. There may be no such file.
+    columns: of the table.
+
+  Raises:
+    ValueError: if the file is damaged.
+  """
+  found = read_summary(path)
+  if found is None:
+    return {}
+  by_task: dict[str, list[dict[str, Any]]] = {}
+  for run in found['runs']:
+    named = {
+      metric if '/' in metric else f'dev/{metric}': value
+      for metric, value in run['metrics'].items()
+    }
+    by_task.setdefault(run['task'], []).append(run | {'metrics': named})
+  figures = {}
+  for column in columns:
+    summaries = [{'runs': by_task.get(part.task, [])} for part in column.parts]
+    if summaries and all(summary['runs'] for summary in summaries):
+      figure = figure_of(column, summaries)
+      if figure is not None:
+        figures[column.name] = figure
+  return figures
+
+
+def changed_keys(
+  run: Run, summary: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+  """Returns {key: (as it was run, as it would be now)}.
+
+  What the weights decide is left out, sizes and tokenizer; and what a grid
+  has chosen.
+
+  Args:
+    run: as it would be run now.
+    summary: of what was run.
+    wanted: the flat config of `run`.
+  """
+
+  def counts(key: str) -> bool:
+    if key in summary.get('settings', {}) or key in run.grid:
+      return False
+    if key in run.overrides:
+      return run.overrides[key] is not None
+    return not key.startswith('model.') and key not in (
+      'data.tokenizer',
+      'train.seed',
+    )
+
+  differing = task_plan.differing_keys(summary.get('config', {}), wanted)
+  return {key: values for key, values in differing.items() if counts(key)}
+
+
+def published_number(value: float | str) -> float | None:
+  """Returns the number of a printed figure, such as that of '91.9±0.2'."""
+  found = re.match(r'[+-]?\d+(\.\d+)?', str(value))
+  return float(found[0]) if found else None
+
+
+def compare(ours: Figure, theirs: Figure) -> tuple[float, float | None, bool]:
+  """Compares two means.
+
+  Returns:
+    Ours less theirs; twice the standard error of that, None where one of them
+    is a single run; and whether they agree: to half a point or within that.
+  """
+  difference = ours.mean - theirs.mean
+  bound = None
+  if ours.deviation is not None and theirs.deviation is not None:
+    bound = 2 * math.sqrt(
+      ours.deviation**2 / len(ours.values)
+      + theirs.deviation**2 / len(theirs.values)
+    )
+  # Roundings do not decide.
+  agrees = abs(difference) <= max(AGREE, bound or 0.0) + 1e-9
+  return difference, bound, agrees

@@ -1,0 +1,333 @@
+"""What fills the cells of a published table, or why nothing can."""
+
+import dataclasses
+import difflib
+import functools
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ml_collections
+from etils import epath
+
+from configs.tables import base
+from configs.tables.base import Column, Part, Table
+from data import hub
+from train.papers.table_rows import Line, slug
+from train.run import settings
+
+SUMMARY_FILE = 'summary.json'
+# Names that the folder of GLUE's folders may have among other sets.
+GLUE_FOLDERS = ('glue', 'GLUE', 'glue_data')
+HasSplit = Callable[[str, str, str], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What is run for cells of a row.
+
+  Attributes:
+    line: the row.
+    part: the task and what it changes; its metrics are one cell's alone.
+    folder: the workdir, which holds the summary at the end.
+    config: NAME:ARGUMENTS.
+    overrides: key of the config -> value.
+    num_seeds: how many runs with other seeds.
+    grid: key of the config -> values; each combination is run, the best counts.
+  """
+
+  line: Line
+  part: Part
+  folder: epath.Path
+  config: str
+  overrides: Mapping[str, Any]
+  num_seeds: int
+  grid: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+
+  @property
+  def key(self) -> tuple[str, str, str]:
+    """Returns what tells it apart in its table."""
+    return self.line.name, self.part.task, self.part.label
+
+  @property
+  def summary(self) -> epath.Path:
+    """Returns the file that is there when it is finished."""
+    return self.folder / SUMMARY_FILE
+
+  @property
+  def command(self) -> str:
+    """Returns the line of a shell that runs it."""
+    if self.part.task == base.PRETRAINING:
+      return f'# {self.line.name}: results.json of {self.line.weights}'
+    words = ['python', '-m', 'train.sweep', '--config', self.config]
+    words += [
+      f'--config.{key}={value}' for key, value in self.overrides.items()
+    ]
+    if self.grid:
+      words += ['--grid', ';'.join(map('='.join, self._grid_texts()))]
+    words += ['--seeds', str(self.num_seeds), '--workdir', str(self.folder)]
+    return shlex.join(words)
+
+  def _grid_texts(self) -> Iterable[tuple[str, str]]:
+    for key, values in self.grid.items():
+      yield key, ','.join(map(str, values))
+
+
+class Cell(NamedTuple):
+  """A cell that is ours to fill.
+
+  Attributes:
+    line: its row.
+    column: its column.
+    runs: what it is computed from, one a part of the column.
+    reason: why these cannot be run; empty: they can.
+  """
+
+  line: Line
+  column: Column
+  runs: tuple[Run, ...]
+  reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """What a user asks of a table.
+
+  Attributes:
+    table: which.
+    out: folder of all tables.
+    data: folder of the labelled sets, or tfds; None: none.
+    num_seeds: of each cell; None: as the table has it.
+    overrides: key of the config -> value, of all cells.
+  """
+
+  table: Table
+  out: epath.Path
+  data: str | None = None
+  num_seeds: int | None = None
+  overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @property
+  def stem(self) -> str:
+    """Returns the name of the table's files."""
+    return self.table.id.replace('/', '_')
+
+  @property
+  def folder(self) -> epath.Path:
+    """Returns the folder of the table's rows."""
+    return self.out / self.stem
+
+
+def find_cells(
+  request: Request,
+  lines: Sequence[Line],
+  has_split: HasSplit,
+) -> list[Cell]:
+  """Returns every cell that is ours to fill, row by row.
+
+  Args:
+    request: what is asked for.
+    lines: see `table_rows.find_lines`.
+    has_split: (task, data, split) -> whether the data have it.
+  """
+  has_split = functools.cache(has_split)
+  return [
+    _find_cell(request, line, column, has_split)
+    for line in lines
+    if line.row.run and not line.row.increase
+    for column in request.table.columns
+    if not _says_nothing(column, line)
+  ]
+
+
+def _says_nothing(column: Column, line: Line) -> bool:
+  """Whether a column only describes rows, or those of another family."""
+  if not column.parts and not column.missing:
+    return True
+  family = line.row.family or line.family
+  return bool(column.family) and column.family != family
+
+
+def _find_cell(
+  request: Request,
+  line: Line,
+  column: Column,
+  has_split: HasSplit,
+) -> Cell:
+  runs = tuple(
+    _find_run(request, line, part, has_split) for part in column.parts
+  )
+  reason = line.row.missing or column.missing or _lacks_weights(line)
+  if not reason:
+    lacking = dict.fromkeys(
+      lack for run in runs for lack in _lacks_of_run(request, run, has_split)
+    )
+    reason = f'needs {", ".join(lacking)}' if lacking else ''
+  return Cell(line, column, runs, reason)
+
+
+def _lacks_weights(line: Line) -> str:
+  row = line.row
+  if line.weights is None:
+    if line.is_own:
+      return 'was begun before, and needs its weights again'
+    return f"needs --weights '{row.name}=WEIGHTS': {row.needs}"
+  if row.family and row.family != line.family:
+    return (
+      f'needs weights of the family {row.family}, and {line.weights} holds a'
+      f' {line.family}'
+    )
+  return ''
+
+
+def _lacks_of_run(
+  request: Request, run: Run, has_split: HasSplit
+) -> Iterable[str]:
+  line, part = run.line, run.part
+  if part.task == base.PRETRAINING:
+    found = _read_pretraining(line.weights)
+    if found is None or not set(part.metrics) <= set(found['metrics']):
+      figures = ', '.join(part.metrics)
+      yield (
+        f'a pre-training run whose results.json has {figures};'
+        f' {line.weights} has none'
+      )
+  elif line.family == 'elmo' and 'recipe=frozen' not in run.config:
+    yield 'a model that can be trained whole, and an ELMo is read frozen'
+  elif line.family != 'bert' and part.task in base.SPANS:
+    yield f'a BERT, which alone answers {part.task}'
+  elif request.data is None:
+    yield '--data DIR'
+  else:
+    splits = {metric.partition('/')[0]: None for metric in part.metrics}
+    source = run.overrides['data.source']
+    missing = [
+      split
+      for split in ('train', *splits)
+      if not has_split(part.task, source, split)
+    ]
+    if missing:
+      yield f'{part.task} ({", ".join(missing)}), which {source} has not'
+
+
+def _find_source(data: str, task: str, has_split: HasSplit) -> str:
+  """Returns the folder of a task's sets, or that of GLUE's in it."""
+  folders = [str(epath.Path(data) / name) for name in GLUE_FOLDERS]
+  for source in (data, *folders):
+    if has_split(task, source, 'train'):
+      return source
+  return data
+
+
+def _find_run(
+  request: Request, line: Line, part: Part, has_split: HasSplit
+) -> Run:
+  row = line.row
+  source = request.data
+  if source is not None and part.task != base.PRETRAINING:
+    source = _find_source(source, part.task, has_split)
+  args = [*row.args, *part.args]
+  if line.family in base.LEFT_TO_RIGHT:
+    if not any(arg.startswith('recipe=') for arg in args):
+      args.insert(0, 'recipe=gpt')
+  weights = 'data.tokenizer' if row.untrained else 'init.weights'
+  if row.untrained:
+    args.append(f'model={row.untrained}')
+  name = f'{part.task}-{part.label}' if part.label else part.task
+  overrides = {weights: line.weights, 'data.source': source}
+  overrides |= {**part.overrides, **row.overrides, **request.overrides}
+  grid = request.table.grids.get(line.family, {})
+  if part.task == base.PRETRAINING:
+    grid = {}
+  return Run(
+    line=line,
+    part=part,
+    folder=request.folder / slug(row.name) / name,
+    config=f'transfer:{",".join((f"task={part.task}", *args))}',
+    overrides=overrides,
+    num_seeds=request.num_seeds or part.seeds or request.table.seeds,
+    grid={key: grid[key] for key in grid if key not in overrides},
+  )
+
+
+def _read_pretraining(weights: str) -> dict[str, Any] | None:
+  if weights.startswith(hub.SCHEME):
+    return None
+  path = epath.Path(weights) / 'results.json'
+  if not path.exists():
+    return None
+  found = json.loads(path.read_text())
+  return found if 'metrics' in found else None
+
+
+def collect_pretraining(run: Run) -> dict[str, Any]:
+  """Returns the summary of a run that `train.main` has done before."""
+  found = _read_pretraining(run.line.weights)
+  return {
+    'task': base.PRETRAINING,
+    'runs': [{'seed': found.get('seed', 0), 'metrics': found['metrics']}],
+    'device': found.get('device', ''),
+    'revision': found.get('revision', ''),
+    'weights': run.line.weights,
+  }
+
+
+def select(
+  cells: Sequence[Cell], lines: Sequence[Line], only: Sequence[str]
+) -> list[Cell]:
+  """Returns the cells that are wanted.
+
+  Args:
+    cells: of a table.
+    lines: of the table.
+    only: 'ROW', 'COLUMN', 'TASK' or 'ROW,COLUMN' (or task) each; empty: all.
+
+  Raises:
+    ValueError: if one is of no cell; names what is near.
+  """
+  if not only:
+    return list(cells)
+  rows = {line.name for line in lines}
+  columns = {cell.column.name for cell in cells}
+  tasks = {run.part.task for cell in cells for run in cell.runs}
+
+  def matches(cell: Cell, column: str) -> bool:
+    return column == cell.column.name or {column} == {
+      run.part.task for run in cell.runs
+    }
+
+  wanted = []
+  for text in only:
+    # A row's name may have commas, a column's has none.
+    row, _, column = text.rpartition(',')
+    if text in rows:
+      row, column = text, ''
+    elif text in columns | tasks:
+      row, column = '', text
+    found = [
+      cell
+      for cell in cells
+      if (not row or row == cell.line.name)
+      and (not column or matches(cell, column))
+    ]
+    if not found or not (row or column in columns | tasks):
+      near = difflib.get_close_matches(text, rows | columns | tasks, cutoff=0.4)
+      hint = f'; did you mean {" or ".join(near)}?' if near else ''
+      raise ValueError(
+        f'--only {text}: there is no such cell{hint} Rows are'
+        f' {"; ".join(sorted(rows))}. Columns are {", ".join(sorted(columns))}.'
+      )
+    wanted += [cell for cell in found if cell not in wanted]
+  return wanted
+
+
+def resolve(run: Run) -> ml_collections.ConfigDict:
+  """Returns the config of a run.
+
+  Raises:
+    ValueError: if one of its overrides is no key.
+  """
+  return settings.with_overrides(
+    settings.load_config(run.config), run.overrides
+  )

@@ -1,0 +1,347 @@
+"""A table of published figures and ours as Markdown and LaTeX."""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from configs.tables.base import KNOWN_TESTS, Column, Table
+from train.papers.table_figures import Figure, compare, published_number
+from train.papers.table_rows import Line
+
+DEV_MARK = '†'
+DEV_NOTE = (
+  f'{DEV_MARK} Ours is of the dev set, the published figure of the test set,'
+  " which a server scores: the benchmark's files do not have its labels."
+)
+SETTINGS = 'Settings'
+CIRCUMSTANCES = ('Trained on', 'Hardware', 'Revision')
+LATEX = {
+  '\\': r'\textbackslash{}',
+  '~': r'\textasciitilde{}',
+  '^': r'\textasciicircum{}',
+  '<': r'\textless{}',
+  '>': r'\textgreater{}',
+  '±': r'$\pm$',
+  '†': r'\dag{}',
+} | {sign: f'\\{sign}' for sign in '&%$#_{}'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+  """Rows of texts under a header; every row as long as it is."""
+
+  title: str
+  header: tuple[str, ...]
+  rows: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+  """All that is shown of a table, in no language yet.
+
+  Attributes:
+    title: of the table.
+    source: of its published figures.
+    sheets: those that have rows.
+    lists: (title, lines), those that have lines.
+  """
+
+  title: str
+  source: str
+  sheets: tuple[Sheet, ...]
+  lists: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def lay_out(
+  table: Table,
+  lines: Sequence[Line],
+  figures: Mapping[tuple[str, str], Figure],
+  reasons: Mapping[tuple[str, str], str],
+  *,
+  warnings: Sequence[str] = (),
+  reference: Mapping[str, Figure] | None = None,
+) -> Page:
+  """Returns what is to be shown.
+
+  Args:
+    table: with the published figures.
+    lines: its rows, a user's own among them.
+    figures: (row, column) -> ours.
+    reasons: (row, column) -> why there is none.
+    warnings: of cells that are not what they seem.
+    reference: column -> figure of the program that `table` compares ours with.
+  """
+  if reference is None:
+    sheets = _wide(table, lines, figures), _detailed(table, lines, figures)
+  else:
+    sheets = (_compared(table, lines, figures, reference),)
+  notes = (*_test_notes(table), *table.notes)
+  lists = (
+    ('Notes', notes),
+    ('Warnings', tuple(warnings)),
+    ('Not measured', tuple(_gather(table, reasons))),
+  )
+  return Page(
+    table.title,
+    table.source,
+    tuple(sheet for sheet in sheets if sheet.rows),
+    tuple((title, texts) for title, texts in lists if texts),
+  )
+
+
+def _test_notes(table: Table) -> list[str]:
+  """Returns what is known of the test sets whose place dev takes."""
+  columns = [column for column in table.columns if column.dev_for_test]
+  tasks = dict.fromkeys(part.task for each in columns for part in each.parts)
+  known = [KNOWN_TESTS[task] for task in tasks if task in KNOWN_TESTS]
+  return [DEV_NOTE, *known] if columns else []
+
+
+def _wide(
+  table: Table,
+  lines: Sequence[Line],
+  figures: Mapping[tuple[str, str], Figure],
+) -> Sheet:
+  """Returns the published table, ours below each row."""
+  rows = []
+  if table.train_sizes:
+    sizes = (f'{size:,}' if size else '' for size in table.train_sizes)
+    rows.append(('training examples', *sizes))
+  for line in lines:
+    if not line.is_own:
+      rows.append((line.name, *map(str, line.row.values)))
+    ours = [
+      _increase(table, line, column, figures)
+      if line.row.increase
+      else _ours(column, figures.get((line.name, column.name)))
+      for column in table.columns
+    ]
+    if any(ours):
+      rows.append((f'{line.name} (ours)', *ours))
+  header = ('', *(_head(column) for column in table.columns))
+  return Sheet('Published and ours', header, tuple(rows))
+
+
+def _detailed(
+  table: Table,
+  lines: Sequence[Line],
+  figures: Mapping[tuple[str, str], Figure],
+) -> Sheet:
+  """Returns our cells, a row each."""
+  rows = []
+  for line in lines:
+    for published, column in zip(line.row.values, table.columns, strict=True):
+      figure = figures.get((line.name, column.name))
+      if figure is None:
+        continue
+      number = published_number(published)
+      rows.append(
+        (
+          line.name,
+          _head(column),
+          str(published),
+          _ours(column, figure),
+          '' if figure.best is None else _number(column, figure.best),
+          str(len(figure.values)),
+          ''
+          if number is None
+          else _signed(column, figure.mean - number / _scale(column)),
+          *_circumstances(figure),
+          figure.settings,
+        )
+      )
+  header = (
+    'Row',
+    'Column',
+    'Published',
+    'Ours',
+    'Best on dev',
+    'Seeds',
+    'Difference',
+    *CIRCUMSTANCES,
+    SETTINGS,
+  )
+  if not any(row[-1] for row in rows):
+    header, rows = header[:-1], [row[:-1] for row in rows]
+  return Sheet('Ours, cell by cell', header, tuple(rows))
+
+
+def _compared(
+  table: Table,
+  lines: Sequence[Line],
+  figures: Mapping[tuple[str, str], Figure],
+  reference: Mapping[str, Figure],
+) -> Sheet:
+  """Returns our cells beside those of another program, a row each."""
+  rows = []
+  for line in (line for line in lines if line.is_own):
+    for column in table.columns:
+      ours = figures.get((line.name, column.name))
+      if ours is None:
+        continue
+      theirs = reference.get(column.name)
+      cells = ('', '', '', '')
+      if theirs is not None:
+        difference, bound, agrees = compare(ours, theirs)
+        cells = (
+          str(len(theirs.values)),
+          _signed(column, difference),
+          '' if bound is None else _number(column, bound),
+          'agrees' if agrees else 'differs',
+        )
+      rows.append(
+        (
+          line.name,
+          column.name,
+          _ours(column, theirs),
+          _ours(column, ours),
+          str(len(ours.values)),
+          *cells,
+          *_circumstances(ours),
+        )
+      )
+  header = (
+    'Row',
+    'Column',
+    table.rows[0].name,
+    'Ours',
+    'Seeds',
+    'Its seeds',
+    'Difference',
+    'Twice its standard error',
+    'Verdict',
+    *CIRCUMSTANCES,
+  )
+  return Sheet('Ours beside the reference', header, tuple(rows))
+
+
+def _circumstances(figure: Figure) -> tuple[str, ...]:
+  size = '' if figure.train_size is None else f'{figure.train_size:,}'
+  return size, figure.device, figure.revision
+
+
+def _head(column: Column) -> str:
+  return column.name + (DEV_MARK if column.dev_for_test else '')
+
+
+def _scale(column: Column) -> float:
+  return 100.0 if column.percent else 1.0
+
+
+def _number(column: Column, value: float) -> str:
+  return f'{value * _scale(column):.{1 if column.percent else 2}f}'
+
+
+def _signed(column: Column, value: float) -> str:
+  text = _number(column, value)
+  if not float(text):
+    return text.removeprefix('-')
+  return text if value < 0 else f'+{text}'
+
+
+def _ours(column: Column, figure: Figure | None) -> str:
+  if figure is None:
+    return ''
+  text = _number(column, figure.mean)
+  if figure.deviation is None:
+    return text
+  return f'{text} ± {_number(column, figure.deviation)}'
+
+
+def _increase(
+  table: Table,
+  line: Line,
+  column: Column,
+  figures: Mapping[tuple[str, str], Figure],
+) -> str:
+  """Returns the difference of two rows, and that relative to the error."""
+  before, after = (
+    figures.get((name, column.name)) for name in line.row.increase
+  )
+  if before is None or after is None or before.mean >= 1:
+    return ''
+  difference = after.mean - before.mean
+  relative = difference / (1 - before.mean)
+  return f'{_number(column, difference)} / {relative:.1%}'
+
+
+def _gather(table: Table, reasons: Mapping[tuple[str, str], str]) -> list[str]:
+  """Returns a line for each reason and row, with the columns."""
+  gathered: dict[tuple[str, str], list[str]] = {}
+  for (row, column), reason in reasons.items():
+    gathered.setdefault((row, reason), []).append(column)
+  texts = []
+  for (row, reason), columns in gathered.items():
+    is_all = len(columns) == len(table.columns)
+    which = '' if is_all else f' ({", ".join(columns)})'
+    texts.append(f'{row}{which}: {reason}')
+  unfilled = {row for row, _ in reasons}
+  for row in table.rows:
+    if unfilled.intersection(row.increase):
+      texts.append(f'{row.name}: needs both rows that it compares')
+  return texts
+
+
+def as_markdown(page: Page) -> str:
+  """Returns a page as Markdown, with the pipes of GitHub's tables."""
+  blocks = [f'# {_markdown(page.title)}', f'{_markdown(page.source)}']
+  for sheet in page.sheets:
+    lines = [sheet.header, ('---',) * len(sheet.header), *sheet.rows]
+    blocks.append(f'## {sheet.title}')
+    blocks.append(
+      '\n'.join(f'| {" | ".join(map(_markdown, line))} |' for line in lines)
+    )
+  for title, texts in page.lists:
+    blocks.append(f'## {title}')
+    blocks.append('\n'.join(f'- {_markdown(text)}' for text in texts))
+  return '\n\n'.join(blocks) + '\n'
+
+
+def _markdown(text: str) -> str:
+  text = re.sub(r'([\\|*<])', r'\\\1', text)
+  return re.sub(r'^#', r'\\#', text)
+
+
+def as_latex(page: Page) -> str:
+  """Returns a page as LaTeX that needs no package, to be input or pasted."""
+  blocks = [f'\\section*{{{_latex(page.title)}}}', _latex(page.source)]
+  for sheet in page.sheets:
+    columns = 'l' + 'r' * (len(sheet.header) - 1)
+    lines = [
+      ' & '.join(map(_latex, line)) + r' \\'
+      for line in (sheet.header, *sheet.rows)
+    ]
+    blocks.append(
+      '\n'.join(
+        [
+          f'\\subsection*{{{_latex(sheet.title)}}}',
+          f'\\begin{{tabular}}{{{columns}}}',
+          r'\hline',
+          lines[0],
+          r'\hline',
+          *lines[1:],
+          r'\hline',
+          r'\end{tabular}',
+        ]
+      )
+    )
+  for title, texts in page.lists:
+    blocks.append(
+      '\n'.join(
+        [
+          f'\\subsection*{{{_latex(title)}}}',
+          r'\begin{itemize}',
+          *(f'\\item {_latex(text)}' for text in texts),
+          r'\end{itemize}',
+        ]
+      )
+    )
+  return '\n\n'.join(blocks) + '\n'
+
+
+def _latex(text: str) -> str:
+  text = ''.join(LATEX.get(character, character) for character in text)
+  # A sign, not a hyphen.
+  text = re.sub(r'(?<![\w.-])-(?=\d)', '$-$', text)
+  # Or it would be the optional length of the \\ before it.
+  return re.sub(r'^\[', '{[}', text)

@@ -1,0 +1,285 @@
+"""Fills the cells of a table by sweeps, and lays it out."""
+
+# ruff: noqa: E402
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from etils import epath
+
+from configs.tables import base
+from train.host import console, files
+from train.papers import table_figures, table_plan, table_rendering, table_rows
+from train.papers.table_plan import Cell, Request, Run
+from train.papers.table_rows import Line
+from train.params import opened
+from train.run import settings
+
+
+def run_in_process(run: Run) -> None:
+  """Fills the folder of a run with the summary of its sweep."""
+  from train.transfer import sweep
+
+  sweep.run(
+    table_plan.resolve(run),
+    str(run.folder),
+    seeds=list(range(run.num_seeds)),
+    grid=run.grid,
+  )
+
+
+def family_of(weights: str) -> str:
+  """Returns the family of weights that can be used.
+
+  Raises:
+    FileNotFoundError: if there are none.
+    ValueError: if they are damaged.
+  """
+  found = opened.open_weights(weights)
+  found.check_problems()  # a run looks for the vocabulary
+  return found.name
+
+
+def has_split(task: str, data: str, split: str) -> bool:
+  """Returns whether a folder of labelled sets has a split of a task."""
+  from data.tasks import registry
+
+  return registry.has_split(registry.find(task), data, split)
+
+
+# Of one cell, after which the others go on; the last when memory runs out.
+FAILURES = (
+  ValueError,
+  OSError,
+  FloatingPointError,
+  jax.errors.JaxRuntimeError,
+)
+
+
+class Engine(NamedTuple):
+  """What the work is done with; tests put their own in its place."""
+
+  run: Callable[[Run], None] = run_in_process
+  resolve: Callable[[Run], Any] = table_plan.resolve
+  family_of: Callable[[str], str] = family_of
+  has_split: Callable[[str, str, str], bool] = has_split
+
+
+def changes(
+  cells: Sequence[Cell], engine: Engine
+) -> dict[tuple[str, str, str], str]:
+  """Returns {key of a finished run: what its config differs in}, if it does."""
+  found = {}
+  for cell in cells:
+    for run in cell.runs:
+      if run.part.task == base.PRETRAINING or run.key in found:
+        continue
+      summary = table_figures.read_summary(run.summary)
+      if summary is None:
+        continue
+      wanted = settings.flatten(engine.resolve(run))
+      differing = table_figures.changed_keys(run, summary, wanted)
+      found[run.key] = ', '.join(
+        [
+          *(
+            f'{key}={old!r} and not {new!r}'
+            for key, (old, new) in differing.items()
+          ),
+          *table_figures.missing_of_grid(run, summary),
+        ]
+      )
+  return {key: text for key, text in found.items() if text}
+
+
+def missing_runs(
+  cells: Sequence[Cell],
+  changed: Mapping[tuple[str, str, str], str],
+  *,
+  rerun: bool,
+) -> list[Run]:
+  """Returns the runs that cells still need, each once.
+
+  Args:
+    cells: those that are wanted.
+    changed: see `changes`.
+    rerun: run those again.
+  """
+  found = {}
+  for cell in cells:
+    for run in () if cell.reason else cell.runs:
+      summary = table_figures.read_summary(run.summary)
+      if run.key in changed:
+        is_missing = rerun
+      elif run.part.task == base.PRETRAINING:
+        is_missing = summary is None
+      else:
+        is_missing = (
+          summary is None
+          or len(table_figures.chosen_runs(summary)) < run.num_seeds
+        )
+      if is_missing:
+        found.setdefault(run.key, run)
+  return list(found.values())
+
+
+def fill(
+  runs: Sequence[Run],
+  changed: Mapping[tuple[str, str, str], str],
+  engine: Engine,
+) -> dict[tuple[str, str, str], str]:
+  """Runs what is missing; what fails is said, and the others go on.
+
+  Args:
+    runs: see `missing_runs`.
+    changed: those whose folder holds another config, and is set aside.
+    engine: see `Engine`.
+
+  Returns:
+    {key of a run: its error}.
+  """
+  failed = {}
+  for number, run in enumerate(runs, start=1):
+    row, task, label = run.key
+    console.say(
+      f'\n[{number}/{len(runs)}] {row}, {" ".join(filter(None, (task, label)))}'
+      f'\n{run.command}'
+    )
+    table_rows.write_line(run.line, run.folder.parent)
+    if run.key in changed:
+      console.say(f'set aside: {_set_aside(run.folder)}')
+    try:
+      if task == base.PRETRAINING:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        text = files.as_json(table_plan.collect_pretraining(run))
+        files.write_atomically(run.summary, text + '\n')
+      else:
+        engine.run(run)
+    except FAILURES as error:
+      failed[run.key] = str(error)
+      console.say(f'failed: {error}')
+  return failed
+
+
+def _set_aside(folder: epath.Path) -> epath.Path:
+  number = 1
+  while (aside := folder.with_name(f'{folder.name}.{number}')).exists():
+    number += 1
+  folder.rename(aside)
+  return aside
+
+
+def lay_out(
+  request: Request,
+  lines: Sequence[Line],
+  cells: Sequence[Cell],
+  *,
+  changed: Mapping[tuple[str, str, str], str],
+  failed: Mapping[tuple[str, str, str], str],
+  reference: epath.Path | None = None,
+) -> table_rendering.Page:
+  """Returns the table as it stands now."""
+  figures, reasons = table_figures.read_figures(cells, request.table)
+  warnings = [
+    f'{row}, {task}: was run with {text}; --rerun runs it again'
+    for (row, task, _), text in changed.items()
+  ]
+  for cell in cells:
+    key = cell.line.name, cell.column.name
+    errors = [failed[run.key] for run in cell.runs if run.key in failed]
+    if errors and key in reasons:
+      reasons[key] = f'failed: {errors[0]}'
+  theirs = None
+  if reference is not None:
+    columns = request.table.columns
+    theirs = table_figures.read_reference(reference, columns)
+    if not theirs:
+      warnings.append(f'there is no reference: {reference} is missing or empty')
+  return table_rendering.lay_out(
+    request.table,
+    lines,
+    figures,
+    reasons,
+    warnings=warnings,
+    reference=theirs,
+  )
+
+
+def make_table(
+  request: Request,
+  weights: Mapping[str, str],
+  *,
+  only: Sequence[str] = (),
+  run: bool = True,
+  dry_run: bool = False,
+  rerun: bool = False,
+  reference: epath.PathLike | None = None,
+  engine: Engine | None = None,
+) -> bool:
+  """Fills a table, writes OUT/TABLE.md and .tex, and prints the first.
+
+  Args:
+    request: what is asked for.
+    weights: see `table_rows.name_weights`.
+    only: see `table_plan.select`.
+    run: False: show what is there.
+    dry_run: print the commands of what is missing instead of all that.
+    rerun: set aside and run again what was run with another config.
+    reference: in place of the table's own file.
+    engine: what the work is done with.
+
+  Returns:
+    Whether nothing failed.
+
+  Raises:
+    ValueError: if something asked for makes no sense, or a file is damaged.
+    OSError: if a file cannot be read or written.
+  """
+  engine = engine or Engine()
+  lines = table_rows.find_lines(
+    request.table,
+    request.folder,
+    weights,
+    functools.cache(engine.family_of),
+  )
+  cells = table_plan.find_cells(request, lines, engine.has_split)
+  changed = changes(cells, engine)
+  wanted = table_plan.select(cells, lines, only)
+  runs = missing_runs(wanted, changed, rerun=rerun)
+  for each in runs:
+    if each.part.task != base.PRETRAINING:
+      engine.resolve(each)  # before the first is run
+  if dry_run:
+    for each in runs:
+      print(each.command)
+    for cell in wanted:
+      if cell.reason and (only or cell.line.weights is not None):
+        name = f'{cell.line.name}, {cell.column.name}'
+        console.say(f'not to be run: {name}: {cell.reason}')
+    for (row, task, _), text in changed.items():
+      console.say(f'{row}, {task}: was run with {text}')
+    return True
+  failed = {}
+  if run:
+    failed = fill(runs, changed if rerun else {}, engine)
+    changed = changes(cells, engine)
+  if reference is None and request.table.reference:
+    root = epath.Path(__file__).parents[2]
+    reference = root / request.table.reference
+  page = lay_out(
+    request,
+    lines,
+    cells,
+    changed=changed,
+    failed=failed,
+    reference=None if reference is None else epath.Path(reference),
+  )
+  request.out.mkdir(parents=True, exist_ok=True)
+  markdown = table_rendering.as_markdown(page)
+  for ending, text in (
+    ('md', markdown),
+    ('tex', table_rendering.as_latex(page)),
+  ):
+    files.write_atomically(request.out / f'{request.stem}.{ending}', text)
+  print(markdown, end='')
+  return not failed

@@ -1,0 +1,1 @@
+"""Where parameters come from, and where they go."""

@@ -1,0 +1,194 @@
+"""Turns a config into what a run computes with: nothing is computed yet."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding
+
+from train.architectures import families
+from train.architectures.architecture import Architecture, Vocabulary
+from train.engine import optim, sharding, state, steps
+from train.engine.state import TrainState
+from train.engine.steps import Objective
+from train.host import console
+from train.run.checkpoint import Checkpoints
+from train.run.training_phases import Phase
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """A run, planned for a mesh.
+
+  Attributes:
+    config: its config.
+    architecture: of its model.
+    phases: its phases.
+    mesh: the mesh.
+    model: the module.
+    objective_of: length -> objective.
+    schedule: step -> learning rate.
+    tx: the optimiser.
+    init: rng -> TrainState.
+    shapes: the state as ShapeDtypeStructs.
+    shardings: the state's shardings.
+  """
+
+  config: Any
+  architecture: Architecture
+  phases: Sequence[Phase]
+  mesh: Mesh
+  model: nn.Module
+  objective_of: Mapping[int, Objective]
+  schedule: Callable[[jax.Array], jax.Array]
+  tx: optax.GradientTransformation
+  init: Callable[[jax.Array], TrainState]
+  shapes: TrainState
+  shardings: TrainState
+
+  @property
+  def num_parameters(self) -> int:
+    """How many parameters the model has, the vocabulary unpadded."""
+    return self.architecture.num_parameters(
+      self.shapes.params, self.model.vocab_size
+    )
+
+  def step_flops(self, phase: Phase) -> int:
+    """Returns the model FLOPs of one training step of a phase."""
+    return self.architecture.step_flops(
+      self.config, phase, self.model.vocab_size
+    )
+
+  @property
+  def objective(self) -> Objective:
+    """The objective of the last phase; all have the same names."""
+    return self.objective_of[self.phases[-1].length]
+
+  def create_state(self) -> TrainState:
+    """Returns the state at step 0, made in shards."""
+    return state.create_state(self.init, self.shardings, self.config.train.seed)
+
+  def restore(self, checkpoints: Checkpoints) -> tuple[int, TrainState]:
+    """Returns the newest sound checkpoint: its step and the state."""
+    if not self.shapes.carry:
+      return checkpoints.restore(self.shapes)
+    if not self.config.train.reset_streams:
+      return checkpoints.restore(
+        self.shapes,
+        cure='Mend them, pass --config.train.reset_streams=true where they are'
+        ' of another train.global_batch',
+      )
+    console.say(
+      'train.reset_streams: the rows begin with empty memories, at this and any'
+      ' other start with it; leave it out once a checkpoint of the new batch is'
+      ' there.'
+    )
+    parts = {field.name for field in dataclasses.fields(TrainState)} - {'carry'}
+    step, restored = checkpoints.restore(self.shapes, parts=sorted(parts))
+    rows = self.phases[-1].global_batch
+    return step, TrainState(**restored, carry=self.empty_carry(rows))
+
+  def empty_carry(self, rows: int) -> dict[str, jax.Array]:
+    """Returns what the first batch of so many rows is given, on the mesh."""
+    place = NamedSharding(self.mesh, sharding.BATCH)
+    return {
+      name: jnp.zeros(leaf.shape, leaf.dtype, device=place)
+      for name, leaf in self.architecture.carry_shapes(self.model, rows).items()
+    }
+
+  def train_step(self, length: int) -> Callable[[TrainState, Any], Any]:
+    """Returns the jitted step at one length, see `steps.make_train_step`."""
+    train = self.config.train
+    return steps.make_train_step(
+      self.model,
+      self.objective_of[length],
+      self.tx,
+      self.schedule,
+      seed=train.seed,
+      micro_batches=train.micro_batches,
+      log_every=train.log_every,
+      mesh=self.mesh,
+      state_shardings=self.shardings,
+    )
+
+
+def build_job(
+  config: Any, phases: Sequence[Phase], vocabulary: Vocabulary, mesh: Mesh
+) -> Job:
+  """Plans the run that a config describes.
+
+  Args:
+    config: a checked config.
+    phases: its phases, resolved.
+    vocabulary: the tokenizer's.
+    mesh: the mesh, of devices that need not be there.
+
+  Raises:
+    ValueError: if there is no such model or objective, or a parameter does not
+      divide over the mesh.
+  """
+  architecture = families.architecture_of(config)
+  model = families.build_model(config, vocabulary.size)
+  objective_of = {
+    phase.length: architecture.build_objective(config, phase.length, vocabulary)
+    for phase in phases
+  }
+  schedule = optim.make_schedule(config.optim, phases)
+  _, length, global_batch, _ = phases[-1]
+  objective = objective_of[length]
+  inputs = model_inputs(architecture, model, objective, length, global_batch)
+  tx = optim.make_optimizer(
+    config.optim,
+    schedule,
+    sharding.axis_names(state.abstract_params(model, inputs, objective.method)),
+    vocabulary.size,
+  )
+  init, shapes, shardings = state.abstract_state(
+    model,
+    inputs,
+    tx,
+    objective.loss_names + objective.metric_names,
+    mesh,
+    config.mesh.rules,
+    objective.method,
+    architecture.carry_shapes(model, global_batch),
+    lambda params: architecture.adjust_init(model, params, config.init),
+  )
+  return Job(
+    config=config,
+    architecture=architecture,
+    phases=phases,
+    mesh=mesh,
+    model=model,
+    objective_of=objective_of,
+    schedule=schedule,
+    tx=tx,
+    init=init,
+    shapes=shapes,
+    shardings=shardings,
+  )
+
+
+def model_inputs(
+  architecture: Architecture,
+  model: nn.Module,
+  objective: Objective,
+  length: int,
+  batch: int,
+) -> tuple:
+  """Returns the module's inputs as ShapeDtypeStructs, nothing computed."""
+  keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch))
+  shapes = architecture.batch_shapes(length, batch)
+  carry = architecture.carry_shapes(model, batch)
+  return jax.eval_shape(
+    lambda shapes, keys, carry: objective.inputs(
+      objective.transform(shapes, keys) | carry
+    ),
+    shapes,
+    keys,
+    carry,
+  )

@@ -1,0 +1,304 @@
+"""What a run will do, checked and printed before device time is spent."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from etils import epath
+
+from data.examples.pipeline import Examples
+from data.store import build, corpus
+from train.engine import memory, optim
+from train.host import console, files, processes
+from train.pretrain.assemble import Job
+from train.run import settings, training_phases
+from train.run.training_phases import Phase
+
+STORE_FILE = 'trained_on.json'
+
+
+def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
+  """Opens the token store of a config.
+
+  A store that `data.folder` names is taken as it is. What is missing is built
+  from `data.source` where the text is small.
+
+  Raises:
+    ValueError, OSError: if there is no sound store and none can be built.
+  """
+  data = config.data
+  folder = data.folder or settings.default_store(config)
+  ready = epath.Path(folder, 'store.json')
+  with processes.first_alone(f'waiting for process 0 to build {folder}'):
+    if not (processes.is_first() or ready.exists()):
+      raise ValueError(
+        f'{ready}: this process does not see the token store of process 0:'
+        ' name one by data.folder, on storage that all hosts share'
+      )
+    if data.folder is not None and ready.exists():
+      return corpus.open_store(data.folder, cache=data.cache)
+    return build.ensure_store(
+      data.source,
+      data.tokenizer,
+      folder,
+      document_break=data.document_break,
+      held_out=data.held_out,
+      cache=data.cache,
+    )
+
+
+def check_data(
+  examples: Mapping[int, Examples],
+  phases: Sequence[Phase],
+) -> None:
+  """Checks that there is enough text of the right kind.
+
+  Raises:
+    ValueError: naming what was found, what was expected and what to do.
+  """
+  for phase in phases:
+    windows = examples[phase.length].num_windows
+    if windows < phase.global_batch:
+      raise ValueError(
+        f'the training text makes {windows} windows of {phase.length} tokens,'
+        f' fewer than the global batch of {phase.global_batch}: give more'
+        ' text, or a smaller batch (--config.train.global_batch)'
+      )
+    examples[phase.length].check()
+
+
+def check_continuation(
+  config: ml_collections.ConfigDict,
+  workdir: epath.PathLike,
+  store: corpus.Store,
+  phases: Sequence[Phase],
+  num_windows: Mapping[int, int],
+  done: int,
+) -> None:
+  """Refuses to continue a workdir whose run would not be the same.
+
+  Other phases are fine where all that was done stays as it was: the batches
+  and the learning rates of the `done` steps.
+
+  Raises:
+    ValueError: naming every key that differs.
+  """
+  if not (epath.Path(workdir) / STORE_FILE).exists():
+    raise ValueError(
+      f'{workdir} holds weights that were imported, and no run to continue:'
+      f' pass another --workdir, and --config.init.weights={workdir}'
+    )
+  there = json.loads((epath.Path(workdir) / STORE_FILE).read_text())
+  here = describe_store(store)
+  if there['digest'] != here['digest']:
+    raise ValueError(
+      f'{workdir} holds {done} steps on the text of another token store:'
+      f' {there} there, {here} here. Name that store by data.folder, or pass'
+      ' another --workdir'
+    )
+  old = settings.read_workdir_config(workdir)
+  differing = settings.differing_keys(
+    settings.flatten(old), settings.flatten(config)
+  )
+  if differing and differing.keys() <= set(settings.SCHEDULE_KEYS):
+    old_phases = training_phases.resolve_phases(old, num_windows)
+    same_batches = training_phases.cut_phases(
+      old_phases, done
+    ) == training_phases.cut_phases(phases, done)
+    if config.model.name == 'elmo' and config.train.reset_streams:
+      same_batches = True
+    rates = [
+      jax.vmap(optim.make_schedule(optim_config, some))(jnp.arange(done))
+      for optim_config, some in (
+        (old.optim, old_phases),
+        (config.optim, phases),
+      )
+    ]
+    if same_batches and np.array_equal(*rates):
+      for key in settings.SCHEDULE_KEYS:
+        differing.pop(key, None)
+  if differing:
+    lines = [
+      f'  {key}: {old!r} there, {new!r} here'
+      for key, (old, new) in differing.items()
+    ]
+    other_batch = {'train.phases', 'train.global_batch'} & differing.keys()
+    hint = (
+      '; or go on with empty memories, by --config.train.reset_streams=true'
+      if config.model.name == 'elmo' and other_batch
+      else ''
+    )
+    raise ValueError(
+      f'{workdir} holds {done} steps of another config; what differs would'
+      ' change the steps already done:\n'
+      + '\n'.join(lines)
+      + f'\nPass the same values, or another --workdir{hint}'
+    )
+
+
+def describe_store(store: corpus.Store) -> dict[str, str]:
+  """Returns what a store was made of, and the digest of its content."""
+  return {**store.meta['spec'], 'digest': store.meta['digest']}
+
+
+def write_workdir(
+  config: ml_collections.ConfigDict, workdir: epath.Path, store: corpus.Store
+) -> None:
+  """Makes a workdir that needs nothing else: config, tokenizer, what store.
+
+  The results of an earlier end are removed: the run goes on.
+
+  Raises:
+    OSError: if the folder cannot be written.
+  """
+  files.write_atomically(
+    workdir / 'config.json', settings.as_json(config) + '\n'
+  )
+  files.write_atomically(
+    workdir / STORE_FILE, json.dumps(describe_store(store), indent=2) + '\n'
+  )
+  store.tokenizer.save(workdir)
+  (workdir / 'results.json').unlink(missing_ok=True)
+
+
+def print_plan(
+  job: Job,
+  workdir: epath.PathLike,
+  store: corpus.Store,
+  examples: Mapping[int, Examples],
+) -> None:
+  """Prints the plan of a run."""
+  config, mesh = job.config, job.mesh
+  parts = mesh.shape['data'] * mesh.shape['fsdp']
+  axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
+  rows = [
+    ('workdir', workdir),
+    ('devices', f'{jax.device_count()} x {jax.devices()[0].device_kind}'),
+    ('mesh', axes),
+    ('text', f'{store.meta["audit"]["source"]} (store {store.folder})'),
+    (
+      'tokens',
+      f'{len(store.tokens):,}, of them {int(store.counts.sum()):,} to train on',
+    ),
+    (
+      'vocabulary',
+      f'{store.tokenizer.vocab_size:,} pieces ({store.tokenizer.description})',
+    ),
+    (
+      'model',
+      f'{config.model.name}, {job.architecture.describe(config.model)},'
+      f' {job.num_parameters:,} parameters',
+    ),
+  ]
+  for phase in job.phases:
+    epochs = (
+      phase.steps * phase.global_batch / examples[phase.length].num_windows
+    )
+    rows.append(
+      (
+        'phase',
+        f'{phase.steps:,} steps of {phase.global_batch} x {phase.length}'
+        f' tokens ({phase.global_batch // parts} rows a device,'
+        f' {config.train.micro_batches} micro-batches), {epochs:.3g} epochs,'
+        f' {job.step_flops(phase) / 1e9:,.4g} GFLOP a step',
+      )
+    )
+  console.table(rows, 'Plan')
+
+
+def print_parameters(job: Job) -> None:
+  """Prints every parameter's shape."""
+  leaves = jax.tree_util.tree_flatten_with_path(job.shapes.params)[0]
+  console.table(
+    [
+      (
+        jax.tree_util.keystr(path, simple=True, separator='/'),
+        f'{str(leaf.shape):24} {leaf.sharding.spec}',
+      )
+      for path, leaf in leaves
+    ],
+    'Parameters (as stored: vocabulary padded, layers stacked)',
+  )
+
+
+def memory_of(
+  job: Job,
+  phases: Sequence[Phase],
+  train_steps: Mapping[int, Callable[..., Any]],
+  eval_steps: Mapping[int, Callable[..., Any]],
+) -> memory.Plan:
+  """Compiles the steps of phases, and returns the memory that they need.
+
+  Args:
+    job: the job.
+    phases: those that are still to come.
+    train_steps: length -> the jitted step.
+    eval_steps: length -> the jitted step.
+  """
+  config, programs = job.config, []
+  for length, rows in sorted(
+    {(phase.length, phase.global_batch) for phase in phases}
+  ):
+    shapes = job.architecture.batch_shapes(length, rows)
+    programs.append(
+      memory.compile_program(
+        f'training step of {rows} x {length}',
+        memory.SMALLER_STEP.format(2 * config.train.micro_batches),
+        train_steps[length],
+        job.shapes,
+        memory.batch_shapes(shapes, job.mesh),
+      )
+    )
+  rows = config.eval.global_batch
+  for length in sorted({phase.length for phase in phases}):
+    shapes = job.architecture.batch_shapes(length, rows)
+    carry = job.architecture.carry_shapes(job.model, rows)
+    programs.append(
+      memory.compile_program(
+        f'evaluation of {rows} x {length}',
+        memory.SMALLER_EVALUATION,
+        eval_steps[length],
+        job.shapes.params,
+        memory.batch_shapes(shapes, job.mesh),
+        memory.batch_shapes(carry, job.mesh),
+      )
+    )
+  return memory.plan(job.shapes, programs, job.mesh, loader=config.data.loader)
+
+
+def residual_bytes(job: Job, phase: Phase) -> int:
+  """Returns the bytes that the backward pass keeps of one micro-batch.
+
+  Over all devices, without the parameters themselves; nothing is computed.
+  """
+  objective = job.objective_of[phase.length]
+  rows = phase.global_batch // job.config.train.micro_batches
+  part = job.architecture.batch_shapes(phase.length, rows)
+
+  carry = job.architecture.carry_shapes(job.model, rows)
+
+  def residuals(params: Any, part: Any, carry: Any) -> Any:
+    keys = jax.random.split(jax.random.key(0), rows)
+    batch = objective.transform(part, keys) | carry
+    rngs = {'dropout': keys[0], 'samples': keys[0]}
+
+    def loss_of(params: Any) -> Any:
+      outputs = objective.apply(job.model, params, batch, rngs)
+      losses, _ = objective.losses(outputs, batch)
+      return sum(total for total, _ in losses.values())
+
+    return jax.vjp(loss_of, params)[1]
+
+  params = job.shapes.params
+  kept = jax.tree.leaves(jax.eval_shape(residuals, params, part, carry))
+  of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
+  total = sum(
+    leaf.size * jnp.dtype(leaf.dtype).itemsize
+    for leaf in kept
+    if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+  )
+  return max(total - of_params, 0)

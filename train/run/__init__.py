@@ -1,0 +1,1 @@
+"""What every training run has: settings, checkpoints, metrics, its folder."""

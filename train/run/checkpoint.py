@@ -1,0 +1,349 @@
+"""Checkpoints by orbax: asynchronous, atomic, checked, the newest few kept.
+
+A flipped bit of an array goes unseen by the storage libraries, so checksums of
+the arrays go into each checkpoint, and what is restored is held against them.
+"""
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from etils import epath
+
+from train.engine import state
+from train.host import console, processes
+
+FOLDER = 'checkpoints'
+# Orbax writes it last, into the folder of a step and in that of its arrays. On
+# object stores it makes a checkpoint complete; elsewhere renaming does, but a
+# mounted bucket renames file by file.
+COMMIT_FILE = 'commit_success.txt'
+METADATA_FILE = '_CHECKPOINT_METADATA'  # JSON, of a step
+ITEM = 'default'  # orbax's name of a checkpoint's only item
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def checkpoint_folder(workdir: epath.PathLike) -> epath.Path:
+  """Returns the folder of a workdir's checkpoints; orbax wants it absolute."""
+  folder = epath.Path(workdir) / FOLDER
+  return folder if '://' in str(folder) else epath.Path(os.path.abspath(folder))
+
+
+class Checkpoints:
+  """The checkpoints of a workdir; a context manager that ends all saving.
+
+  Attributes:
+    folder: the one that the folders STEP lie in, local or remote.
+  """
+
+  def __init__(self, workdir: epath.PathLike, *, keep: int):
+    self.folder = checkpoint_folder(workdir)
+    self._manager = ocp.CheckpointManager(
+      self.folder,
+      options=ocp.CheckpointManagerOptions(
+        max_to_keep=keep, create=True, enable_async_checkpointing=True
+      ),
+    )
+
+  def latest(self) -> int | None:
+    """Returns the step of the newest complete checkpoint, or None."""
+    self._manager.reload()  # believe storage, not memory
+    return self._manager.latest_step()
+
+  def save(self, step: int, train_state: Any) -> None:
+    """Begins to save; returns once the arrays are copied off the devices.
+
+    Raises:
+      OSError: if this or the save before could not be written.
+    """
+    try:
+      self._manager.check_for_errors()
+      self._manager.save(
+        step,
+        args=ocp.args.StandardSave(train_state),
+        custom_metadata={'checksums': state.checksums(train_state)},
+      )
+    except Exception as error:
+      raise self._explained(error) from error
+
+  def restore(
+    self,
+    shapes: Any,
+    *,
+    parts: Sequence[str] | None = None,
+    cure: str = 'Mend them',
+  ) -> tuple[int, Any]:
+    """Returns the newest sound checkpoint: (step, state); all processes agree.
+
+    Newer ones that are damaged are set aside, under another name; what was
+    found in each is said.
+
+    Args:
+      shapes: tree of ShapeDtypeStructs with shardings, how to lay it out.
+      parts: names of the attributes of `shapes` to restore, into a dict; by
+        default the whole.
+      cure: what a user can do where none is sound, for the error.
+
+    Raises:
+      ValueError: if no checkpoint is sound; then none is set aside.
+    """
+    if parts is not None:
+      shapes = {name: getattr(shapes, name) for name in parts}
+    self._manager.reload()
+    damaged = {}
+    for step in sorted(self._manager.all_steps(), reverse=True):
+      restored, fault = _restore_step(
+        self.folder, step, shapes, partial=parts is not None
+      )
+      if fault is None:
+        break
+      damaged[step] = fault
+    else:
+      raise ValueError(
+        f'no checkpoint in {self.folder} can be restored:\n'
+        + '\n'.join(f'  step {step}: {why}' for step, why in damaged.items())
+        + f'\n{cure}, or begin anew with another --workdir'
+      )
+    for bad, fault in damaged.items():
+      aside = self._set_aside(bad)
+      console.say(
+        f'The checkpoint of step {bad} is damaged: {fault}. It is kept as'
+        f' {aside}, and the sound one of step {step} is used.'
+      )
+    processes.wait_for_all('damaged checkpoints are set aside')
+    self._manager.reload()
+    return step, restored
+
+  def _set_aside(self, step: int) -> epath.Path:
+    """Renames the folder of a step to one that does not count."""
+    aside = self.folder / f'damaged-{step}'
+    if processes.is_first():
+      number = 1
+      while aside.exists():  # as it may, if the same happened before
+        number += 1
+        aside = self.folder / f'damaged-{step}-{number}'
+      (self.folder / str(step)).rename(aside)
+    return aside
+
+  def delete(self, step: int) -> None:
+    """Removes the checkpoint of a step."""
+    self._manager.delete(step)
+
+  def finish(self) -> None:
+    """Waits until all that was saved is on disk.
+
+    Raises:
+      OSError: if a checkpoint could not be written.
+    """
+    try:
+      self._manager.wait_until_finished()
+      self._manager.check_for_errors()
+    except Exception as error:
+      raise self._explained(error) from error
+
+  def __enter__(self) -> 'Checkpoints':
+    return self
+
+  def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    if error is None:
+      self.finish()
+    try:
+      self._manager.close()
+    except Exception:
+      if error is None:
+        raise
+
+  def _explained(self, error: Exception) -> OSError:
+    try:
+      complete = self.latest()
+    except Exception:  # the storage itself is broken: say the first cause
+      complete = None
+    kept = (
+      'no complete checkpoint is there'
+      if complete is None
+      else f'the complete checkpoint of step {complete} is kept'
+    )
+    return OSError(
+      f'a checkpoint in {self.folder} could not be written; {kept}.'
+      f' {_cure(error)} and run the same command again. Cause: {error}'
+    )
+
+
+def _cure(error: Exception) -> str:
+  """Returns what a user can do about an error of the storage."""
+  text = str(error)
+  if any(os.strerror(code) in text for code in _FULL):
+    return 'Make room'
+  return 'Mend the cause'
+
+
+def latest_step(workdir: epath.PathLike) -> int | None:
+  """Returns the step of a workdir's newest complete checkpoint, or None."""
+  folder = checkpoint_folder(workdir)
+  if not folder.exists():
+    return None
+  with ocp.CheckpointManager(folder) as manager:
+    return manager.latest_step()
+
+
+def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
+  """Returns the folder of a workdir's checkpoints and the newest step."""
+  folder, step = checkpoint_folder(workdir), latest_step(workdir)
+  if step is None:
+    raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
+  return folder, step
+
+
+def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
+  """Returns the shapes of a workdir's newest parameters; reads no array.
+
+  Returns:
+    'path/of/parameter' -> shape, as they were saved.
+
+  Raises:
+    FileNotFoundError: if there is no complete checkpoint.
+    ValueError: if it is damaged.
+  """
+  folder, step = _newest(workdir)
+  try:
+    with _finished_reads():
+      handler = ocp.PyTreeCheckpointHandler()
+      metadata = handler.metadata(folder / str(step) / ITEM)
+    return _shapes_of(metadata.tree['params'])
+  except Exception as error:  # damage shows in many ways
+    raise ValueError(
+      f'{folder}: the checkpoint of step {step} cannot be read'
+      f' ({type(error).__name__}: {error})'
+    ) from error
+
+
+def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
+  """Returns only the parameters of a workdir's newest checkpoint.
+
+  Args:
+    workdir: a workdir of a pre-training run.
+    params_shapes: tree of ShapeDtypeStructs, with shardings where several
+      devices are to hold them.
+
+  Raises:
+    FileNotFoundError: if there is no complete checkpoint.
+    ValueError: if it is damaged.
+  """
+  folder, step = _newest(workdir)
+  restored, fault = _restore_step(
+    folder, step, {'params': params_shapes}, partial=True
+  )
+  if fault is not None:
+    raise ValueError(f'{folder}: the checkpoint of step {step}: {fault}')
+  return restored['params']
+
+
+def _restore_step(
+  folder: epath.Path, step: int, shapes: Any, *, partial: bool = False
+) -> tuple[Any, str | None]:
+  """Restores a step, or a part of its tree; all processes find the same.
+
+  Returns:
+    The tree and None, or None and what is wrong.
+  """
+  try:
+    checksums = _read_checksums(folder / str(step))
+    # Orbax's own manager would wait for all processes at the end, for ever
+    # where one of them met an error.
+    with _finished_reads():
+      _check_shapes(folder / str(step) / ITEM, shapes)
+      restored = ocp.PyTreeCheckpointHandler().restore(
+        folder / str(step) / ITEM,
+        args=ocp.args.PyTreeRestore(
+          item=shapes,
+          restore_args=ocp.checkpoint_utils.construct_restore_args(shapes),
+          partial_restore=partial,
+        ),
+      )
+    fault = ''
+  except Exception as error:  # damage shows in many ways
+    cause = ' '.join(str(error).partition('See full TensorStore')[0].split())
+    fault = f'it cannot be read ({type(error).__name__}: {cause[:300]})'
+  faults = {
+    process: text
+    for process, text in enumerate(processes.gather(fault))
+    if text
+  }
+  if faults:
+    (process, text), *_ = faults.items()
+    return None, text + (f' on process {process}' if process else '')
+  for path, found in state.checksums(restored).items():
+    if checksums.get(path) != found:
+      return None, (
+        f'{path} has the checksum {found}, saved with {checksums.get(path)}'
+      )
+  return restored, None
+
+
+def _check_shapes(folder: epath.Path, shapes: Any) -> None:
+  """Names the first array that was saved in another shape; orbax does not.
+
+  Raises:
+    ValueError: if there is one.
+  """
+  saved = ocp.PyTreeCheckpointHandler().metadata(folder).tree
+  saved, asked = map(_shapes_of, (saved, shapes))
+  for path, shape in asked.items():
+    if saved.get(path, shape) != shape:
+      raise ValueError(f'{path} is {saved[path]}, expected {shape}')
+
+
+def _shapes_of(tree: Any) -> dict[str, tuple[int, ...]]:
+  """Returns 'path/of/leaf' -> shape."""
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  }
+
+
+class _PatientLoop(asyncio.SelectorEventLoop):
+  """An event loop that ends its tasks before it closes."""
+
+  def close(self) -> None:
+    if not self.is_closed() and (left := asyncio.all_tasks(self)):
+      self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    super().close()
+
+
+class _PatientLoops(asyncio.DefaultEventLoopPolicy):
+  def new_event_loop(self) -> asyncio.AbstractEventLoop:
+    return _PatientLoop()
+
+
+@contextlib.contextmanager
+def _finished_reads() -> Iterator[None]:
+  """Has orbax's reads end before its error of the first that failed.
+
+  Orbax closes its loop under the others, and each would print a page of its
+  own error whenever it is collected.
+  """
+  policy = asyncio.get_event_loop_policy()
+  asyncio.set_event_loop_policy(_PatientLoops())
+  try:
+    yield
+  finally:
+    asyncio.set_event_loop_policy(policy)
+
+
+def _read_checksums(folder: epath.Path) -> dict[str, int]:
+  """Returns the checksums of the arrays that were saved in a step's folder.
+
+  Raises:
+    FileNotFoundError: if the checkpoint was not finished.
+  """
+  for marker in (folder / COMMIT_FILE, folder / ITEM / COMMIT_FILE):
+    if not marker.exists():
+      raise FileNotFoundError(f'{marker} is missing: it was not finished')
+  metadata = json.loads((folder / METADATA_FILE).read_text())
+  return metadata['custom_metadata']['checksums']

@@ -1,0 +1,151 @@
+"""What a person sees of a run's metrics: lines, results, curves."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from etils import epath
+
+from train.host import console
+from train.run import ledger
+from train.run import metrics as run_metrics
+
+_UNIGRAM = 'eval/unigram_perplexity'
+# Without a curve of their own: what others add up to, or are a quotient of.
+_UNDRAWN = ('train/loss', 'train/grad_norm', 'eval/perplexity_ratio')
+_PANELS = (
+  'Loss',
+  'Held-out perplexity',
+  'Scores of dev',
+  'Accuracy',
+  'Other figures',
+  'Learning rate',
+)
+
+
+def is_perplexity(metric: str) -> bool:
+  """Whether a metric is a model's perplexity on held-out text."""
+  return (
+    metric.startswith('eval/')
+    and metric.endswith('perplexity')
+    and metric != _UNIGRAM
+  )
+
+
+def evaluation_line(step: int, row: Mapping[str, float]) -> str:
+  """Returns one line of an evaluation's figures.
+
+  Perplexities where there are some, otherwise losses; and all other metrics.
+  """
+  perplexities = [value for name, value in row.items() if is_perplexity(name)]
+  others = []
+  for name, value in row.items():
+    label = name.removeprefix('eval/')
+    of, _, kind = label.rpartition('_')
+    if kind == 'accuracy' and of:
+      others.append(f'{of.upper()} accuracy {value:.3f}')
+    elif not (
+      is_perplexity(name)
+      or name in (_UNIGRAM, *_UNDRAWN)
+      or (perplexities and kind == 'loss')
+    ):
+      others.append(f'{label.replace("_", " ")} {value:.3f}')
+  if perplexities:
+    values = ' and '.join(f'{value:.1f}' for value in perplexities)
+    others.insert(0, f'perplexity {values} (unigram {row[_UNIGRAM]:.1f})')
+  return f'step {step}: held-out {", ".join(others)}'
+
+
+def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
+  """Prints a finished run's figures."""
+  figures = results['metrics']
+  rows = [
+    (name.removeprefix('eval/'), f'{value:.4f}')
+    for name, value in figures.items()
+  ]
+  title = (
+    f'Held-out text after {results["steps"]} steps'
+    f' ({console.duration(results["seconds"])}, {results["device"]})'
+  )
+  console.table(rows, title)
+  if 'eval/perplexity_ratio' in figures:
+    console.say(
+      '\nThe model needs'
+      f' {figures["eval/perplexity_ratio"]:.3f} of the perplexity that token'
+      ' frequencies alone (unigram) give.'
+    )
+  rows = ledger.read(workdir)
+  if rows:
+    console.say(ledger.sentence(rows))
+  console.say(
+    f'Everything is in {workdir}: results.json, curves.png, metrics.csv,'
+    f' {ledger.FILE}'
+  )
+
+
+def draw_curves(
+  workdir: epath.PathLike, out: epath.PathLike | None = None
+) -> None:
+  """Draws a workdir's metrics.csv as curves.png, there or in folder `out`."""
+  import matplotlib.figure
+
+  series: dict[str, tuple[list, list]] = {}
+  for step, name, value in run_metrics.read_metrics(workdir):
+    steps, values = series.setdefault(name, ([], []))
+    steps.append(step)
+    values.append(value)
+  drawn = panels(series)
+  figure = matplotlib.figure.Figure(
+    figsize=(11, 3.5 * -(-len(drawn) // 2)), layout='constrained'
+  )
+  grid = figure.subplots(-(-len(drawn) // 2), 2, squeeze=False).flat
+  for axes in grid[len(drawn) :]:
+    axes.set_axis_off()
+  for axes, (title, names) in zip(grid, drawn.items(), strict=False):
+    for name in names:
+      held_out = name.startswith('eval/')
+      axes.plot(*series[name], '.-' if held_out else '-', label=name, alpha=0.9)
+    axes.set_title(title)
+    axes.set_xlabel('step')
+    axes.grid(alpha=0.3)
+    if 'perplexity' in title:
+      axes.set_yscale('log')
+    if axes.lines:
+      axes.legend(loc='best', fontsize='small')
+  path = epath.Path(out or workdir) / 'curves.png'
+  with path.open('wb') as file:
+    figure.savefig(file, format='png', dpi=110)
+
+
+def is_of_task(metric: str) -> bool:
+  """Whether a metric is a fine-tuning's: eval/TASK/METRIC."""
+  return metric.startswith('eval/') and metric.count('/') > 1
+
+
+def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
+  """Returns title -> metrics, of the curves that are drawn of a run.
+
+  Every loss, and whatever else is measured, has its curve, of any objective;
+  what tells of time or of all losses together has none.
+  """
+  found: dict[str, list[str]] = {title: [] for title in _PANELS}
+  for name in metrics:
+    split, _, rest = name.partition('/')
+    if split == 'time' or name in _UNDRAWN:
+      continue
+    if name == 'train/learning_rate':
+      title = 'Learning rate'
+    elif rest.endswith(('_loss', '/loss')):
+      title = 'Loss'
+    elif is_of_task(name):
+      title = 'Scores of dev'
+    elif is_perplexity(name) or name == _UNIGRAM:
+      title = 'Held-out perplexity'
+    elif rest.endswith('accuracy'):
+      title = 'Accuracy'
+    else:
+      title = 'Other figures'
+    found[title].append(name)
+  always = ('Loss', 'Learning rate')  # of a run that has just begun, too
+  return {
+    title: names for title, names in found.items() if names or title in always
+  }

@@ -1,0 +1,170 @@
+"""What ends a run that is stuck, or that stopped being finite."""
+
+import contextlib
+import faulthandler
+import io
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+from etils import epath
+
+from train.engine import sharding, steps
+from train.host import processes
+from train.run.checkpoint import Checkpoints
+
+# A compiler gives no sign of life: how long it may take, in limits of the
+# watchdog, and in seconds where these are fewer.
+_COMPILE_LIMITS, _COMPILE_SECONDS = 4, 3600
+
+_CURE = (
+  'A smaller optim.learning_rate or a longer warm-up is the usual cure; use'
+  ' another --workdir with it'
+)
+
+
+class Watchdog:
+  """Ends a process that is stuck; a context manager.
+
+  A host that hangs, alive, would hang all others for ever. Without a sign of
+  life for so long, all threads' stacks are printed and the process exits.
+  """
+
+  def __init__(self, minutes: float):
+    """Begins to watch when entered; `minutes` without `feed` are the limit."""
+    self._seconds = 60 * minutes
+    self._watching = False
+
+  def feed(self) -> None:
+    """Gives a sign of life."""
+    self._allow(self._seconds)
+
+  @contextlib.contextmanager
+  def compiling(self) -> Iterator[None]:
+    """Allows what is inside, which compiles a program, a longer time."""
+    self._allow(max(_COMPILE_LIMITS * self._seconds, _COMPILE_SECONDS))
+    try:
+      yield
+    finally:
+      self.feed()
+
+  def _allow(self, seconds: float) -> None:
+    if self._watching:
+      faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+
+  def __enter__(self) -> 'Watchdog':
+    self._watching = True
+    self.feed()
+    return self
+
+  def __exit__(self, *error: Any) -> None:
+    self._watching = False
+    faulthandler.cancel_dump_traceback_later()
+
+
+def kept(checkpoints: Checkpoints, models: Checkpoints | None = None) -> str:
+  """Returns a sentence on what a failed run leaves.
+
+  Args:
+    checkpoints: of the run, to continue from.
+    models: of a fine-tuning, the one that it would end with.
+  """
+  said = 'There is no checkpoint yet.'
+  checkpoints.finish()
+  step = checkpoints.latest()
+  if step is not None:
+    said = f'The checkpoint of step {step} is kept.'
+  model = None if models is None else models.latest()
+  if model is not None:
+    said += f' The best model so far, of step {model}, is kept.'
+  return said
+
+
+def check_finite(
+  params: Any,
+  step: int,
+  checkpoints: Checkpoints,
+  models: Checkpoints | None = None,
+) -> None:
+  """Refuses parameters that must not be saved, scored or kept.
+
+  Args:
+    params: after the step.
+    step: the steps done.
+    checkpoints: see `kept`.
+    models: see `kept`.
+
+  Raises:
+    FloatingPointError: if one is not finite.
+  """
+  if not steps.all_finite(params):
+    raise FloatingPointError(
+      f'parameters are not finite after step {step}: its update overflowed.'
+      f' {kept(checkpoints, models)} {_CURE}'
+    )
+
+
+def stop_nonfinite(
+  step: int,
+  state: Any,
+  gradient_norms: Callable[[Any, Any, Any, Any], tuple[Any, Any]],
+  host_batch: Mapping[str, np.ndarray],
+  rows: np.ndarray,
+  workdir: epath.Path,
+  checkpoints: Checkpoints,
+  mesh: Any,
+  models: Checkpoints | None = None,
+) -> NoReturn:
+  """Saves the batch, and raises an error that says what went wrong where.
+
+  Args:
+    step: the steps done before the bad one.
+    state: the one that met the bad batch; a bad step changes nothing.
+    gradient_norms: as `steps.make_gradient_norms` returns it.
+    host_batch: the global batch of that step.
+    rows: those of it that this process feeds.
+    workdir: where the batch is written.
+    checkpoints: see `kept`.
+    mesh: the mesh.
+    models: see `kept`.
+
+  Raises:
+    FloatingPointError: always.
+  """
+  path = workdir / f'nonfinite-step-{step}.npz'
+  content = io.BytesIO()
+  np.savez(content, **host_batch)
+  if processes.is_first():
+    path.write_bytes(content.getvalue())
+  local = {name: array[rows] for name, array in host_batch.items()}
+  try:
+    losses, norms = jax.device_get(
+      gradient_norms(
+        state.params, sharding.put_batch(local, mesh), state.carry, step
+      )
+    )
+  except jax.errors.JaxRuntimeError:  # no room for a batch without parts
+    losses, norms = {}, {}
+  named = {
+    jax.tree_util.keystr(where, simple=True, separator='/'): float(norm)
+    for where, norm in jax.tree_util.tree_flatten_with_path(norms)[0]
+  }
+  worst = sorted(
+    named.items(),
+    key=lambda item: (np.isfinite(item[1]), -np.nan_to_num(item[1])),
+  )
+  lines = [f'  {norm:12.5g}  {where}' for where, norm in worst[:10]]
+  of = ', '.join(f'{name} {float(value):.5g}' for name, value in losses.items())
+  documents = ''
+  if 'document_ids' in host_batch:
+    numbers = sorted(set(host_batch['document_ids'].tolist()))
+    documents = f'\nDocuments of the batch: {numbers}'
+  raise FloatingPointError(
+    f'the loss or a gradient was not finite in step {step + 1}.\n'
+    f'Losses without dropout: {of}. Largest gradient norms without dropout:\n'
+    + '\n'.join(lines)
+    + documents
+    + f'\nThe batch is in {path}. {kept(checkpoints, models)} {_CURE}'
+  )

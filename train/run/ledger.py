@@ -1,0 +1,369 @@
+"""Where a run's time goes: every second in one bucket, over all restarts.
+
+`ledger.csv` in the workdir only ever grows. A process that trains adds rows:
+which attempt it is (1 for the first process of the run), when the row was
+written, the steps done by then, and the seconds of each bucket since the row
+before, or since the process began. A killed process loses what it did since its
+last row: nobody knows when it died, so the time from there to the beginning of
+the next attempt counts as down.
+"""
+
+import contextlib
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from etils import epath
+
+from train.host import device, files
+
+FILE = 'ledger.csv'
+BUCKETS = {
+  'start': 'starting up',
+  'restore': 'restoring a checkpoint',
+  'compile': 'compiling',  # with the first execution of what was compiled
+  'data': 'waiting for data',
+  'train': 'training steps',
+  'eval': 'evaluation',
+  'save': 'waiting for a save',
+  'other': 'logs, profiles, results',
+}
+# Found when the rows of several attempts are read: steps that a later attempt
+# did again, since they came after the checkpoint that it continued from.
+LOST = 'lost'
+NAMES = BUCKETS | {LOST: 'steps done again'}
+_REPEATED = ('data', 'train', 'eval')
+_HEADER = ('attempt', 'time', 'steps_done', 'steps_in_all', *BUCKETS)
+
+
+class Row(NamedTuple):
+  """A row of the ledger.
+
+  Attributes:
+    attempt: which process of the run wrote it, from 1.
+    time: when, in Unix seconds.
+    step: steps done by then.
+    total_steps: steps of the whole run, as it was planned by then.
+    seconds: bucket -> seconds since the row before; see `BUCKETS`.
+  """
+
+  attempt: int
+  time: float
+  step: int
+  total_steps: int
+  seconds: dict[str, float]
+
+  @property
+  def began(self) -> float:
+    """When the row's seconds began, in Unix seconds."""
+    return self.time - sum(self.seconds.values())
+
+
+class Ledger:
+  """Counts every second of a process in one bucket, and writes them down."""
+
+  def __init__(self, began: float | None = None):
+    """Counts as 'start' until told otherwise.
+
+    Args:
+      began: Unix time to count from; now by default.
+    """
+    self._mark = time.perf_counter()
+    self._bucket = 'start'
+    self._spent = dict.fromkeys(BUCKETS, 0.0)
+    self._spent['start'] = 0.0 if began is None else time.time() - began
+    self._written = dict.fromkeys(BUCKETS, 0.0)
+    self._seconds_before = 0.0
+    self._compiled = False
+    self._step = 0
+    self._reset()
+
+  # ---- Counting -----------------------------------------------------------
+
+  def elapsed(self) -> float:
+    """Returns the seconds counted so far."""
+    self.switch(self._bucket)
+    return sum(self._spent.values())
+
+  def switch(self, bucket: str) -> None:
+    """Counts what follows as `bucket`."""
+    now = time.perf_counter()
+    self._spent[self._bucket] += now - self._mark
+    self._bucket, self._mark = bucket, now
+
+  @contextlib.contextmanager
+  def measure(self, bucket: str) -> Iterator[None]:
+    """Counts the time inside as `bucket`, and no other's."""
+    outer = self._bucket
+    self.switch(bucket)
+    try:
+      yield
+    finally:
+      self.switch(outer)
+
+  def compiled(
+    self,
+    step: Callable[..., Any],
+    around: Callable[[], contextlib.AbstractContextManager] = (
+      contextlib.nullcontext
+    ),
+    after: Callable[[], None] = lambda: None,
+  ) -> Callable:
+    """Returns a jitted step whose first execution counts as 'compile'.
+
+    Args:
+      step: jitted, (anything, batch, ...) -> anything; a batch of another shape
+        is compiled anew.
+      around: makes a context manager that each first execution runs in.
+      after: called between compiling and executing.
+    """
+    shapes = set()
+
+    @functools.wraps(step)
+    def run(state: Any, batch: Mapping[str, jax.Array], *rest: Any) -> Any:
+      shape = tuple((name, array.shape) for name, array in batch.items())
+      if shape in shapes:
+        return step(state, batch, *rest)
+      shapes.add(shape)
+      self._compiled = self._bucket == 'train'
+      with self.measure('compile'), around():
+        # The step before ends first: the compiler can have its memory.
+        jax.block_until_ready(state)
+        step.lower(state, batch, *rest).compile()
+        after()
+        return jax.block_until_ready(step(state, batch, *rest))
+
+    return run
+
+  def begin_training(self, seconds_before: float) -> None:
+    """Counts as 'train' what nothing else claims.
+
+    Args:
+      seconds_before: 'time/seconds' of the step that the run continues after.
+    """
+    self.switch('train')
+    self._seconds_before = seconds_before
+    self._reset()
+
+  def count(self, step: int, tokens: int, flops: float) -> None:
+    """Counts a training step, the run's `step`th."""
+    self._step = step
+    if not self._compiled:  # its time is not that of a step
+      self._tokens += tokens
+      self._flops += flops
+    self._compiled = False
+
+  def row(
+    self, peak_tflops: float | None, num_devices: int
+  ) -> dict[str, float]:
+    """Returns the 'time/...' metrics since the last such row.
+
+    The rate is that of training and waiting for data alone; NaN where all
+    steps were compiled first.
+    """
+    so_far = self.elapsed()
+    spent = _difference(self._spent, self._at_row)
+    seconds = sum(spent.values())
+    training = spent['data'] + spent['train']
+    row = {
+      'time/seconds': self._seconds_before
+      + so_far
+      - self._spent['start']
+      - self._spent['restore'],
+      'time/tokens_per_second': math.nan,
+      'time/mfu': math.nan,
+      'time/data_share': spent['data'] / seconds,
+      'time/eval_share': spent['eval'] / seconds,
+      'time/save_share': spent['save'] / seconds,
+    }
+    if self._tokens:
+      row['time/tokens_per_second'] = self._tokens / training
+      row['time/mfu'] = device.model_flops_utilisation(
+        self._flops, training, peak_tflops, num_devices
+      )
+    self._reset()
+    return row
+
+  def _reset(self) -> None:
+    self._at_row = dict(self._spent)
+    self._tokens, self._flops = 0, 0.0
+
+  # ---- Writing ------------------------------------------------------------
+
+  @contextlib.contextmanager
+  def recording(
+    self,
+    workdir: epath.PathLike,
+    step: int,
+    total_steps: int,
+    *,
+    active: bool = True,
+  ) -> Iterator[None]:
+    """Begins a new attempt in a workdir's ledger, and ends it with a last row.
+
+    Args:
+      workdir: the run's.
+      step: steps done that this attempt continues after.
+      total_steps: steps of the whole run.
+      active: False in all processes but one: nothing is written.
+    """
+    self._step, self._total_steps = step, total_steps
+    self._file = None
+    if active:
+      rows = read(workdir)
+      self._attempt = rows[-1].attempt + 1 if rows else 1
+      self._file = files.RowFile(
+        epath.Path(workdir) / FILE, _HEADER, map(_as_cells, rows)
+      )
+    self.write()
+    try:
+      yield
+    except BaseException:
+      with contextlib.suppress(OSError):  # the error to tell is the other one
+        self.write()
+      raise
+    self.write()
+
+  def write(self) -> None:
+    """Adds a row of the time since the row before."""
+    if self._file is None:
+      return
+    self.elapsed()
+    row = Row(
+      self._attempt,
+      time.time(),
+      self._step,
+      self._total_steps,
+      _difference(self._spent, self._written),
+    )
+    self._written = dict(self._spent)
+    with self.measure('other'):
+      self._file.append([_as_cells(row)])
+
+
+def _difference(
+  after: Mapping[str, float], before: Mapping[str, float]
+) -> dict[str, float]:
+  return {bucket: after[bucket] - before[bucket] for bucket in BUCKETS}
+
+
+def _as_cells(row: Row) -> list:
+  *numbers, seconds = row
+  numbers[1] = f'{row.time:.3f}'
+  return [*numbers, *(f'{seconds[bucket]:.3f}' for bucket in BUCKETS)]
+
+
+# ---- Reading ---------------------------------------------------------------
+
+
+def read(workdir: epath.PathLike) -> list[Row]:
+  """Returns the rows of a workdir's ledger as written; none if it is new."""
+  return [
+    Row(
+      int(attempt),
+      float(written),
+      int(step),
+      int(total_steps),
+      dict(zip(BUCKETS, map(float, seconds), strict=True)),
+    )
+    for attempt, written, step, total_steps, *seconds in files.read_rows(
+      epath.Path(workdir) / FILE
+    )
+  ]
+
+
+def with_losses(rows: Sequence[Row]) -> list[Row]:
+  """Returns rows whose `seconds` have what was done again as `LOST`.
+
+  A row is written before each save begins, so no row holds steps from both
+  sides of a checkpoint; and after each evaluation, which follows the save.
+  """
+  first_step = {}
+  for row in rows:
+    first_step.setdefault(row.attempt, row.step)
+  settled = []
+  for row in rows:
+    # Attempts end in their order: those after this row's all came later.
+    kept = min(
+      (step for at, step in first_step.items() if at > row.attempt),
+      default=math.inf,
+    )
+    repeated = _REPEATED if row.step > kept else ()
+    seconds = {
+      bucket: 0.0 if bucket in repeated else value
+      for bucket, value in row.seconds.items()
+    }
+    seconds[LOST] = sum(row.seconds[bucket] for bucket in repeated)
+    settled.append(row._replace(seconds=seconds))
+  return settled
+
+
+class Totals(NamedTuple):
+  """What a ledger adds up to.
+
+  Attributes:
+    seconds: bucket -> seconds, `LOST` among them; their sum is the time in
+      which a process ran.
+    down: seconds between a last sign of life and the next attempt, without
+      the time after the last row of all.
+    attempts: how many processes trained.
+    restarting: seconds of 'start', 'restore' and 'compile' of all attempts but
+      the first.
+  """
+
+  seconds: dict[str, float]
+  down: float
+  attempts: int
+  restarting: float
+
+  @property
+  def training_share(self) -> float:
+    """The share of the time that went into steps that counted."""
+    return self.seconds['train'] / sum(self.seconds.values())
+
+
+def add_up(rows: Sequence[Row]) -> Totals:
+  """Returns the totals of rows as `with_losses` returns them."""
+  again = [row for row in rows if row.attempt > rows[0].attempt]
+  return Totals(
+    seconds={
+      bucket: math.fsum(row.seconds[bucket] for row in rows) for bucket in NAMES
+    },
+    down=sum(end - start for start, end in gaps(rows)),
+    attempts=len({row.attempt for row in rows}),
+    restarting=math.fsum(
+      row.seconds[bucket]
+      for row in again
+      for bucket in ('start', 'restore', 'compile')
+    ),
+  )
+
+
+def gaps(rows: Sequence[Row]) -> list[tuple[float, float]]:
+  """Returns (from, to) in Unix seconds of the times between attempts."""
+  return [
+    (before.time, max(before.time, after.began))
+    for before, after in zip(rows, rows[1:], strict=False)
+    if after.attempt > before.attempt
+  ]
+
+
+def sentence(rows: Sequence[Row]) -> str:
+  """Returns in words where the time of rows, as `read` returns them, went."""
+  totals = add_up(with_losses(rows))
+  spent = dict(totals.seconds)
+  seconds = sum(spent.values())
+  del spent['train']
+  largest = sorted(spent.items(), key=lambda item: -item[1])
+  parts = [
+    f'{NAMES[bucket]} {value / seconds:.1%}'
+    for bucket, value in largest
+    if value >= 0.0005 * seconds
+  ]
+  return (
+    f'{totals.training_share:.1%} of {seconds:,.0f} s went into training'
+    f' steps; {", ".join(parts)}.'
+  )

@@ -1,0 +1,110 @@
+"""Metrics of a run on disk: a CSV that resumes exactly, and TensorBoard."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorboardX
+from etils import epath
+
+from train.host import files
+from train.host.files import RowFile
+
+HEADER = ('step', 'metric', 'value')
+
+
+class MetricsWriter:
+  """Appends rows (step, metric, value) to metrics.csv and TensorBoard.
+
+  Rows beyond the step that a run continues from are dropped, atomically, so
+  that the file reads as if the run had never stopped.
+  """
+
+  def __init__(
+    self, workdir: epath.PathLike, *, step: int, active: bool = True
+  ):
+    """Opens the files of a run that continues after `step` steps.
+
+    Args:
+      workdir: the run's.
+      step: where it continues.
+      active: False in all processes but one: nothing is written.
+    """
+    self._active = active
+    if not active:
+      return
+    kept = [row for row in read_metrics(workdir) if row[0] <= step]
+    self._file = RowFile(epath.Path(workdir) / 'metrics.csv', HEADER, kept)
+    # TensorBoard's own way: events beyond the step are hidden.
+    self._events = tensorboardX.SummaryWriter(
+      os.fspath(epath.Path(workdir) / 'tensorboard'),
+      purge_step=step + 1,
+      write_to_disk=True,
+    )
+
+  def write(
+    self, step: int, values: Mapping[str, float], *, whole: bool = False
+  ) -> None:
+    """Adds one row a metric and flushes.
+
+    Args:
+      step: the steps done.
+      values: metric -> value.
+      whole: a kill leaves all of them or none: for what is written after the
+        checkpoint of its step, and is done again if it is missing.
+    """
+    if not self._active:
+      return
+    rows = [(step, name, value) for name, value in values.items()]
+    self._file.append(rows, whole=whole)
+    for name, value in values.items():
+      if not math.isnan(value):  # no rate of steps that were compiled first
+        self._events.add_scalar(name, value, step)
+    self._events.flush()
+
+  def close(self) -> None:
+    """Ends the TensorBoard file."""
+    if self._active:
+      self._events.close()
+
+
+def read_metrics(workdir: epath.PathLike) -> list[tuple[int, str, float]]:
+  """Returns the rows (step, metric, value) of a workdir; none if it is new."""
+  return [
+    (int(step), name, float(value))
+    for step, name, value in files.read_rows(
+      epath.Path(workdir) / 'metrics.csv'
+    )
+  ]
+
+
+def last_value(workdir: epath.PathLike, name: str, step: int) -> float:
+  """Returns the newest value of a metric up to `step`; 0 where none is."""
+  values = [
+    value
+    for at, metric, value in read_metrics(workdir)
+    if metric == name and at <= step
+  ]
+  return values[-1] if values else 0.0
+
+
+def is_scored(workdir: epath.PathLike, step: int) -> bool:
+  """Whether a workdir has the figures of an evaluation after `step` steps."""
+  return any(
+    at == step and name.startswith('eval/')
+    for at, name, _ in read_metrics(workdir)
+  )
+
+
+def training_row(
+  report: Mapping[str, Any], loss_names: Sequence[str]
+) -> dict[str, float]:
+  """Returns the 'train/...' metrics of a step's report, on the host."""
+  row = {}
+  for name, (total, weight) in report['sums'].items():
+    label = f'{name}_loss' if name in loss_names else name
+    row[f'train/{label}'] = float(total) / max(float(weight), 1.0)
+  for name in ('loss', 'grad_norm', 'learning_rate'):
+    row[f'train/{name}'] = float(report[name])
+  return dict(sorted(row.items()))

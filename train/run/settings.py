@@ -1,0 +1,325 @@
+"""Finding, checking, resolving and comparing configs."""
+
+import copy
+import difflib
+import functools
+import hashlib
+import importlib.util
+import json
+import pathlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import ml_collections
+from etils import epath
+
+import configs
+from train.engine import optim
+from train.run import training_phases
+
+LOADERS = ('tf', 'plain')
+PLATFORMS = ('cpu', 'gpu', 'tpu')
+
+# A run may continue with other values of these: they say where and how often,
+# not what is computed.
+FREE_KEYS = (
+  'data.cache',
+  'data.folder',
+  'data.loader',
+  'init.new_rows',  # of the first step alone
+  'mesh.data',
+  'mesh.fsdp',
+  'mesh.rules',
+  'mesh.tensor',
+  'train.checkpoint_every',
+  'train.deterministic',
+  'train.eval_every',
+  'train.hang_minutes',
+  'train.keep_checkpoints',
+  'train.peak_tflops',
+  'train.platform',
+  'train.profile',
+  'train.reset_streams',
+)
+# A run may continue with other values of these where the learning rates of
+# the steps already done stay what they were.
+SCHEDULE_KEYS = (
+  'train.phases',
+  'train.steps',
+  'train.num_epochs',
+  'train.global_batch',
+  'optim.restarts',
+)
+
+
+def config_path(name: str) -> pathlib.Path:
+  """Returns the file of a config, given by path or by a shipped bare name.
+
+  Raises:
+    FileNotFoundError: if there is neither; names the shipped ones.
+  """
+  shipped_folder = pathlib.Path(configs.__file__).parent
+  shipped = shipped_folder / f'{name}.py'
+  if re.fullmatch(r'\w+', name) and shipped.exists():
+    return shipped
+  if pathlib.Path(name).is_file():
+    return pathlib.Path(name)
+  raise FileNotFoundError(
+    f'--config {name}: no such file, and no shipped config of that name;'
+    f' shipped are {", ".join(shipped_names())}'
+  )
+
+
+def shipped_names() -> list[str]:
+  """Returns the bare names of the shipped experiments."""
+  not_experiments = ('__init__', 'base', 'variants')
+  return sorted(
+    path.stem
+    for path in pathlib.Path(configs.__file__).parent.glob('*.py')
+    if path.stem not in not_experiments
+  )
+
+
+def load_config(name: str) -> ml_collections.ConfigDict:
+  """Returns a config by `NAME[:arg]`, as the command line would load it."""
+  name, _, arg = name.partition(':')
+  path = config_path(name)
+  spec = importlib.util.spec_from_file_location(f'config_{path.stem}', path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config(arg) if arg else module.get_config()
+
+
+def expand_arguments(argv: Sequence[str]) -> list[str]:
+  """Turns bare config names on a command line into paths, and checks keys.
+
+  Args:
+    argv: the command line: `--config NAME[:arg]`, `--config.KEY=VALUE`.
+
+  Raises:
+    FileNotFoundError: if the config does not exist.
+    ValueError: if a key does not exist; names the nearest one.
+  """
+  argv = list(argv)
+  named = None
+  for i, argument in enumerate(argv):
+    flag, equals, value = argument.partition('=')
+    if flag not in ('--config', '-config'):
+      continue
+    if not equals:
+      if i + 1 == len(argv):
+        raise ValueError('--config: a name or a path is missing')
+      value = argv[i + 1]
+    name, colon, arg = value.partition(':')
+    path = f'{config_path(name)}{colon}{arg}'
+    if equals:
+      argv[i] = f'{flag}={path}'
+    else:
+      argv[i + 1] = path
+    named = value
+  if named is None:
+    return argv
+  keys = sorted(flatten(load_config(named)))
+  for argument in argv:
+    match = re.match(r'--?(?:no)?config\.([^=]+)', argument)
+    if match and match[1] not in keys:
+      raise unknown_key(match[1], keys)
+  return argv
+
+
+def unknown_key(key: str, keys: Sequence[str]) -> ValueError:
+  """Returns the error for a key that no config has."""
+  leaf = [known for known in keys if known.endswith('.' + key)]
+  near = leaf or difflib.get_close_matches(key, keys, n=3, cutoff=0.5)
+  hint = f'; did you mean {" or ".join(near)}?' if near else ''
+  return ValueError(
+    f'--config.{key}: there is no such key{hint}'
+    ' (configs/base.py lists all of them)'
+  )
+
+
+def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """Returns {'section.key': value}; references resolved, tuples as lists."""
+  flat = {}
+  for key in config:
+    value = config[key]
+    if isinstance(value, Mapping | ml_collections.ConfigDict):
+      flat |= flatten(value, f'{prefix}{key}.')
+    else:
+      flat[prefix + key] = json.loads(json.dumps(value))
+  return flat
+
+
+def as_json(config: ml_collections.ConfigDict) -> str:
+  """Returns the config as readable JSON, the same for equal configs."""
+  nested: dict[str, Any] = {}
+  for path, value in flatten(config).items():
+    section, _, key = path.rpartition('.')
+    nested.setdefault(section, {})[key] = value
+  return json.dumps(nested, indent=2, sort_keys=True)
+
+
+def fingerprint(config: ml_collections.ConfigDict) -> int:
+  """Returns 32 bits of the resolved config."""
+  return int(hashlib.sha256(as_json(config).encode()).hexdigest()[:8], 16)
+
+
+def default_workdir(name: str, config: ml_collections.ConfigDict) -> str:
+  """Returns runs/<config>-<8 hex of the resolved config>."""
+  stem = pathlib.Path(name.partition(':')[0]).stem
+  return f'runs/{stem}-{fingerprint(config):08x}'
+
+
+def default_store(config: ml_collections.ConfigDict) -> str:
+  """Returns the store's folder where `data.folder` names none."""
+  data = config.data
+  what = (data.source, data.tokenizer, data.document_break, data.held_out)
+  short = hashlib.sha256(repr(what).encode()).hexdigest()[:8]
+  stem = re.sub(r'\W+', '-', pathlib.Path(data.source).stem).strip('-')
+  return f'runs/stores/{stem}-{short}'
+
+
+def expect(
+  config: ml_collections.ConfigDict, ok: bool, key: str, expected: str
+) -> None:
+  """Raises a ValueError about `section.key` of a config if it is not ok."""
+  if not ok:
+    section, _, name = key.partition('.')
+    found = getattr(getattr(config, section), name)
+    raise ValueError(f'{key}={found!r}: expected {expected}')
+
+
+def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
+  """Checks all that needs neither data nor devices' time, nor the architecture.
+
+  Args:
+    config: the config.
+    batch_parts: over how many devices the mesh splits a batch.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  model, train = config.model, config.train
+  ensure = functools.partial(expect, config)
+  ensure(model.num_layers > 0, 'model.num_layers', 'a positive number')
+  ensure(
+    model.dtype in ('float32', 'bfloat16'),
+    'model.dtype',
+    "'float32' or 'bfloat16'",
+  )
+  ensure(0 <= model.dropout_rate < 1, 'model.dropout_rate', 'a rate in [0, 1)')
+  for key in (
+    'micro_batches log_every eval_every checkpoint_every keep_checkpoints'
+    ' hang_minutes'
+  ).split():
+    ensure(getattr(train, key) > 0, f'train.{key}', 'a positive number')
+  ensure(train.platform in PLATFORMS, 'train.platform', f'one of {PLATFORMS}')
+  ensure(config.data.loader in LOADERS, 'data.loader', f'one of {LOADERS}')
+  ensure(0 < config.data.held_out < 1, 'data.held_out', 'a share in (0, 1)')
+  for key in ('max_windows', 'draws'):
+    ensure(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
+  ensure(
+    config.eval.global_batch % batch_parts == 0
+    and config.eval.global_batch > 0,
+    'eval.global_batch',
+    f'a multiple of {batch_parts}, over which the mesh splits a batch',
+  )
+  ensure(
+    config.optim.name in optim.OPTIMIZERS,
+    'optim.name',
+    f'one of {optim.OPTIMIZERS}',
+  )
+  phases = training_phases.check_phases(config)
+  optim.make_schedule(config.optim, phases)  # refuses what makes no sense
+  for phase in phases:
+    if phase.length < 8:
+      raise ValueError(f'train.phases: length {phase.length} is under 8')
+    if phase.global_batch % (train.micro_batches * batch_parts):
+      raise ValueError(
+        f'train.phases: global batch {phase.global_batch} does not divide by'
+        f' train.micro_batches={train.micro_batches} x {batch_parts} devices'
+        ' that the mesh splits a batch over'
+      )
+
+
+def check_transformer(config: ml_collections.ConfigDict) -> None:
+  """Checks what BERT and GPT have besides.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  model, objective = config.model, config.objective
+  ensure = functools.partial(expect, config)
+  for key in ('embed_dim', 'num_heads', 'mlp_dim', 'max_length'):
+    ensure(getattr(model, key) > 0, f'model.{key}', 'a positive number')
+  ensure(
+    model.embed_dim % model.num_heads == 0,
+    'model.embed_dim',
+    f'a multiple of model.num_heads={model.num_heads}',
+  )
+  ensure(model.gelu in ('erf', 'tanh'), 'model.gelu', "'erf' or 'tanh'")
+  ensure(
+    0 <= model.attention_dropout_rate < 1,
+    'model.attention_dropout_rate',
+    'a rate in [0, 1)',
+  )
+  ensure(0 < objective.mask_rate < 1, 'objective.mask_rate', 'in (0, 1)')
+  ensure(
+    0 <= objective.mask_fraction
+    and 0 <= objective.random_fraction
+    and objective.mask_fraction + objective.random_fraction <= 1,
+    'objective.mask_fraction',
+    'with objective.random_fraction at most 1 in sum',
+  )
+  check_lengths(config)
+
+
+def check_lengths(config: ml_collections.ConfigDict) -> None:
+  """Checks that the model reads sequences as long as those of each phase.
+
+  Raises:
+    ValueError: if not.
+  """
+  for phase in training_phases.check_phases(config):
+    if phase.length > config.model.max_length:
+      raise ValueError(
+        f'train.phases: length {phase.length} is longer than what the model'
+        f' reads, model.max_length={config.model.max_length}'
+      )
+
+
+def differing_keys(
+  old: Mapping[str, Any],
+  new: Mapping[str, Any],
+  free: Collection[str] = FREE_KEYS,
+) -> dict[str, tuple[Any, Any]]:
+  """Returns {key: (old, new)} of two flat configs, free keys left out."""
+  return {
+    key: (old.get(key), new.get(key))
+    for key in sorted({*old, *new})
+    if old.get(key) != new.get(key) and key not in free
+  }
+
+
+def read_workdir_config(
+  workdir: epath.PathLike,
+) -> ml_collections.ConfigDict | None:
+  """Returns the config that a workdir was trained with; None for a new one."""
+  path = epath.Path(workdir) / 'config.json'
+  if not path.exists():
+    return None
+  return ml_collections.ConfigDict(json.loads(path.read_text()))
+
+
+def with_overrides(
+  config: ml_collections.ConfigDict, overrides: Mapping[str, Any]
+) -> ml_collections.ConfigDict:
+  """Returns a copy with {'section.key': value} replaced, for programs."""
+  config = copy.deepcopy(config)
+  known = sorted(flatten(config))
+  for key in overrides:
+    if key not in known:
+      raise unknown_key(key, known)
+  config.update_from_flattened_dict(dict(overrides))
+  return config

@@ -1,0 +1,82 @@
+"""A profile of some training steps, for XProf or TensorBoard."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+from etils import epath
+
+from train.run.ledger import Ledger
+
+
+def check(profile: Sequence[int], total_steps: int) -> None:
+  """Checks `train.profile`.
+
+  Args:
+    profile: (first step, number of steps), or empty.
+    total_steps: steps of the run.
+
+  Raises:
+    ValueError: if it names steps that the run does not have.
+  """
+  if not profile:
+    return
+  right = len(profile) == 2 and all(
+    type(number) is int and number > 0 for number in profile
+  )
+  if not right or sum(profile) - 1 > total_steps:
+    raise ValueError(
+      f'train.profile={tuple(profile)}: expected () or (first step, number of'
+      f' steps), two positive integers inside the {total_steps} steps of the'
+      ' run'
+    )
+
+
+def steps(
+  numbers: Iterable[int],
+  profile: Sequence[int],
+  workdir: epath.PathLike,
+  latest: Callable[[], Any],
+  ledger: Ledger,
+) -> Iterator[int]:
+  """Yields the numbers of steps, and profiles those that `profile` names.
+
+  The trace begins and ends with nothing under way on the devices, so it holds
+  whole steps and no others. Each process writes WORKDIR/profile's file of its
+  own host.
+
+  Args:
+    numbers: of the steps to do.
+    profile: (first step, number of steps), or empty.
+    workdir: the run's.
+    latest: returns what the step before computes, to wait for.
+    ledger: counts the starting and writing as 'other'.
+  """
+  first, count = profile or (0, 0)
+  options = jax.profiler.ProfileOptions()
+  options.python_tracer_level = 0  # every Python call: slow, and huge files
+  running = False
+
+  def end() -> None:
+    with ledger.measure('other'):
+      jax.profiler.stop_trace()
+
+  try:
+    for step in numbers:
+      if first <= step < first + count and not running:
+        jax.block_until_ready(latest())
+        with ledger.measure('other'):
+          jax.profiler.start_trace(
+            epath.Path(workdir) / 'profile', profiler_options=options
+          )
+        running = True
+      with jax.profiler.StepTraceAnnotation('train', step_num=step):
+        yield step
+        if running and step == first + count - 1:
+          jax.block_until_ready(latest())
+      if running and step == first + count - 1:
+        running = False
+        end()
+  finally:
+    if running:  # the run ended early
+      end()

@@ -1,0 +1,102 @@
+"""Phases of a run: how many steps of which batches."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import ml_collections
+
+SCHEDULES = ('continue', 'restart')
+
+
+class Phase(NamedTuple):
+  """A stretch of training at one sequence length."""
+
+  steps: int
+  length: int
+  global_batch: int
+  schedule: str
+
+
+def phase_at(phases: Sequence[Phase], step: int) -> Phase:
+  """Returns the phase that the step after `step` steps belongs to."""
+  for phase in phases:
+    if step < phase.steps:
+      return phase
+    step -= phase.steps
+  raise ValueError(f'{step} steps beyond the last phase')
+
+
+def phases_after(phases: Sequence[Phase], steps: int) -> list[Phase]:
+  """Returns the phases that end after `steps` steps; the last at least."""
+  ends = itertools.accumulate(phase.steps for phase in phases)
+  left = [p for p, end in zip(phases, ends, strict=True) if end > steps]
+  return left or list(phases[-1:])
+
+
+def cut_phases(phases: Sequence[Phase], steps: int) -> list[Phase]:
+  """Returns the phases of the first `steps` steps only."""
+  cut = []
+  for phase in phases:
+    if steps > 0:
+      cut.append(phase._replace(steps=min(steps, phase.steps)))
+      steps -= phase.steps
+  return cut
+
+
+def resolve_phases(
+  config: ml_collections.ConfigDict, num_windows: Mapping[int, int]
+) -> tuple[Phase, ...]:
+  """Returns the phases with every override applied.
+
+  Args:
+    config: the config.
+    num_windows: length -> training windows, to count epochs.
+
+  Raises:
+    ValueError: if overrides contradict each other or the phases.
+  """
+  train = config.train
+  phases = [Phase(*phase) for phase in check_phases(config)]
+  if train.num_epochs is not None:
+    (phase,) = phases
+    windows = num_windows[phase.length]
+    steps = -(-int(windows * train.num_epochs) // phase.global_batch)
+    phases = [phase._replace(steps=max(1, steps))]
+  return tuple(phases)
+
+
+def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
+  """Returns the phases with overrides but epochs; checks what needs no data."""
+  train = config.train
+  phases = []
+  for phase in train.phases:
+    if (
+      not isinstance(phase, tuple | list)
+      or len(phase) != 4
+      or not all(isinstance(n, int) and n > 0 for n in phase[:3])
+      or phase[3] not in SCHEDULES
+    ):
+      raise ValueError(
+        f'train.phases: {phase!r} is not (steps, length, global_batch,'
+        f' schedule) with positive integers and a schedule of {SCHEDULES}'
+      )
+    phases.append(Phase(*phase))
+  if not phases:
+    raise ValueError('train.phases is empty: at least one phase is needed')
+  if train.steps is not None and train.num_epochs is not None:
+    raise ValueError('train.steps and train.num_epochs: set one, not both')
+  for key in ('steps', 'num_epochs', 'global_batch'):
+    value = getattr(train, key)
+    if value is None:
+      continue
+    if len(phases) > 1:
+      raise ValueError(
+        f'train.{key} overrides a single phase, but train.phases has'
+        f' {len(phases)}: override train.phases itself'
+      )
+    if value <= 0:
+      raise ValueError(f'train.{key}={value}: a positive number is expected')
+    if key != 'num_epochs':
+      phases = [phases[0]._replace(**{key: value})]
+  return phases

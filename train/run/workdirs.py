@@ -1,0 +1,82 @@
+"""The folder of a run: one writer, seen by all processes, its results."""
+
+import contextlib
+import fcntl
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etils import epath
+
+from train.host import files, processes
+
+
+@contextlib.contextmanager
+def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
+  """Keeps a second process out of a local workdir, which is made.
+
+  The lock is the operating system's, so that of a dead process is free; object
+  stores have none.
+
+  Raises:
+    ValueError: if another process trains there.
+    OSError: if it cannot be made or written.
+  """
+  workdir = epath.Path(workdir)
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    lock = None if '://' in str(workdir) else open(workdir / '.lock', 'a')
+  except OSError as error:
+    raise OSError(
+      f'--workdir {workdir} cannot be written: {error}. Pass one that can'
+    ) from error
+  if lock is None:
+    yield
+    return
+  with lock as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+      raise ValueError(
+        f'another process trains in {workdir}: wait for its end, or pass'
+        ' another --workdir'
+      ) from error
+    yield
+
+
+def check_shared(workdir: epath.PathLike) -> None:
+  """Checks that all processes see the workdir that process 0 writes.
+
+  Raises:
+    ValueError: naming the processes that do not.
+  """
+  token = epath.Path(workdir) / f'.seen-by-all-{uuid.uuid4().hex}'
+  if processes.is_first():
+    token.touch()
+  # A name that nobody has looked up before is in no cache of a file system.
+  token = token.with_name(processes.gather(token.name)[0])
+  seen = processes.gather(str(token.exists()))
+  if processes.is_first():
+    token.unlink()
+  blind = [str(i) for i, answer in enumerate(seen) if answer != 'True']
+  if blind:
+    raise ValueError(
+      f'--workdir {workdir}: process {", ".join(blind)} of {len(seen)} does'
+      ' not see what process 0 writes there: name a folder on storage that all'
+      ' hosts share, as gs://BUCKET/FOLDER'
+    )
+
+
+def write_results(workdir: epath.PathLike, results: Mapping[str, Any]) -> None:
+  """Writes results.json."""
+  files.write_atomically(
+    epath.Path(workdir) / 'results.json',
+    json.dumps(results, indent=2, sort_keys=True) + '\n',
+  )
+
+
+def read_results(workdir: epath.PathLike) -> dict[str, Any] | None:
+  """Returns results.json of a finished run, None where there is none."""
+  path = epath.Path(workdir) / 'results.json'
+  return json.loads(path.read_text()) if path.exists() else None

@@ -1,0 +1,1 @@
+"""TPU slices, without the hardware."""

@@ -1,0 +1,397 @@
+"""Whether a config fits a TPU slice, by the TPU's compiler."""
+
+# ruff: noqa: E402
+import concurrent.futures
+import importlib.metadata
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import ml_collections
+from etils import epath
+
+from data.store import build
+from data.vocabulary import tokenization
+from train.architectures import families
+from train.architectures.architecture import Vocabulary
+from train.engine import sharding, state
+from train.engine.memory import GIB, batch_shapes, gib
+from train.host import console, device, files
+from train.host.console import say
+from train.pretrain import assemble, plan
+from train.pretrain.assemble import Job
+from train.run import settings, training_phases
+from train.run.training_phases import Phase
+from train.slices import hlo, topology
+
+
+def preflight(
+  config: ml_collections.ConfigDict, name: str, *, mfu: float = 0.4
+) -> dict[str, Any]:
+  """Compiles the training step of every phase for a slice.
+
+  Args:
+    config: a locked config.
+    name: of the slice, see `topology.find_slice`.
+    mfu: at which the run's hours are counted.
+
+  Returns:
+    A tree of plain numbers and strings; `fits` is the verdict. Where it is
+    False, `remedies` are the single overrides that were tried.
+
+  Raises:
+    ValueError: bad input, before anything is compiled.
+  """
+  tpu = topology.find_slice(name)
+  job = plan_job(config, tpu)
+  phases = compile_phases(job, job.phases, tpu)
+  fits = all(phase['fits'] for phase in phases)
+  peak = device.peak_of(tpu.devices[0].device_kind)
+  seconds = sum(
+    phase['steps'] * phase['model_flops'] / (min(mfu, phase['best_mfu']) * peak)
+    for phase in phases
+    if phase['fits']
+  ) / (1e12 * len(tpu.devices))
+  report = {
+    'topology': name,
+    'layout': 'x'.join(map(str, tpu.layout)),
+    'chips': tpu.num_chips,
+    'hosts': tpu.num_hosts,
+    'devices': len(tpu.devices),
+    'mesh': dict(job.mesh.shape),
+    'parameters': job.num_parameters,
+    'parameter_bytes': state.num_bytes(job.shapes.params),
+    'phases': phases,
+    'fits': fits,
+    'jax': jax.__version__,
+    'libtpu': importlib.metadata.version('libtpu'),
+  }
+  if fits:
+    report |= {
+      'mfu': mfu,
+      'hours': seconds / 3600,
+      'chip_hours': seconds / 3600 * tpu.num_chips,
+    }
+  else:
+    report['remedies'] = find_remedies(config, tpu, phases)
+  return report
+
+
+def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
+  """Plans the run of a config on a slice.
+
+  Raises:
+    ValueError: if the config makes no sense there.
+  """
+  mesh = sharding.make_mesh(config.mesh, tpu.devices)
+  families.check(config, mesh)
+  if config.train.num_epochs is not None:
+    raise ValueError(
+      f'train.num_epochs={config.train.num_epochs} needs the text to count'
+      ' steps; pass train.steps instead'
+    )
+  phases = training_phases.resolve_phases(config, {})
+  vocabulary = Vocabulary.of_size(_vocab_size(config.data))
+  return assemble.build_job(config, phases, vocabulary, mesh)
+
+
+def _vocab_size(data: Any) -> int:
+  """Returns V as far as it is known before the text is."""
+  if data.folder and epath.Path(data.folder, 'store.json').exists():
+    return Vocabulary.of(tokenization.load(data.folder)).size
+  asked = build.trained_size(data.tokenizer)
+  return asked or Vocabulary.of(tokenization.load(data.tokenizer)).size
+
+
+def compile_phases(
+  job: Job, phases: Sequence[Phase], tpu: topology.Slice
+) -> list[dict[str, Any]]:
+  """Returns what the compiler says of each phase's step, all at once."""
+  with sharding.scope(job.mesh, job.config.mesh.rules):
+    lowered = []
+    for phase in phases:
+      shapes = job.architecture.batch_shapes(phase.length, phase.global_batch)
+      batch = batch_shapes(shapes, job.mesh)
+      lowered.append(job.train_step(phase.length).lower(job.shapes, batch))
+  # The compiler works on one core and lets the others go on.
+  with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+    compiled = list(threads.map(_compile, lowered))
+  return [
+    _describe(job, phase, tpu, *result)
+    for phase, result in zip(phases, compiled, strict=True)
+  ]
+
+
+def _compile(lowered: Any) -> tuple[Any, float]:
+  """Returns the program, or the error that says it does not fit."""
+  began = time.monotonic()
+  try:
+    program = lowered.compile()
+  except jax.errors.JaxRuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    program = error
+  return program, time.monotonic() - began
+
+
+def _describe(
+  job: Job, phase: Phase, tpu: topology.Slice, program: Any, seconds: float
+) -> dict[str, Any]:
+  """Returns the figures of one phase's compiled step."""
+  num_devices = job.mesh.size
+  parts = job.mesh.shape['data'] * job.mesh.shape['fsdp']
+  flops = job.step_flops(phase)
+  result = {
+    'steps': phase.steps,
+    'length': phase.length,
+    'global_batch': phase.global_batch,
+    'rows_a_device': phase.global_batch // parts,
+    'rows_a_chip': phase.global_batch / tpu.num_chips,
+    'micro_batches': job.config.train.micro_batches,
+    'compile_seconds': round(seconds, 1),
+    'model_flops': flops,
+    'fits': not isinstance(program, Exception),
+  }
+  parameters = state.num_bytes(job.shapes.params)
+  optimizer = state.num_bytes(job.shapes.opt_state)
+  usable = tpu.generation.usable_gib * GIB
+  if not result['fits']:
+    needed = re.search(r'(?:Used|\() ?([\d.]+)([GM])', str(program))
+    unit = {'G': GIB, 'M': 2**20}
+    result['memory'] = {
+      'parameters': parameters,
+      'optimizer': optimizer,
+      'total': float(needed[1]) * unit[needed[2]] if needed else None,
+      'usable': usable,
+    }
+    return result
+  memory = program.memory_analysis()
+  arguments = memory.argument_size_in_bytes
+  unshared = memory.output_size_in_bytes - memory.alias_size_in_bytes
+  result['memory'] = {
+    'parameters': parameters,
+    'optimizer': optimizer,
+    'batch': arguments - parameters - optimizer,
+    'temporary': memory.temp_size_in_bytes + unshared,
+    'program': memory.generated_code_size_in_bytes,
+    'total': arguments
+    + unshared
+    + memory.temp_size_in_bytes
+    + memory.generated_code_size_in_bytes,
+    'usable': usable,
+  }
+  cost = program.cost_analysis()
+  found = hlo.collectives(program.as_text(), num_devices)
+  sent = sum(collective.sent_bytes for collective in found)
+  peak = device.peak_of(tpu.devices[0].device_kind) * 1e12
+  kept = plan.residual_bytes(job, phase) * job.config.train.micro_batches
+  # Written once and read once: gradients, and what the backward pass keeps;
+  # read once and written once: parameters and the optimiser's state.
+  moved = 2 * (2 * parameters + optimizer + kept / num_devices)
+  bounds = {
+    'compute': flops / (peak * num_devices),
+    'memory': moved / (tpu.generation.memory_gbps * 1e9),
+    'interconnect': sent / (tpu.generation.links_gbps * 1e9),
+  }
+  return result | {
+    'collective_bytes': hlo.total_bytes(found),
+    'sent_bytes': round(sent),
+    'loop_once': {  # the compiler's own count, which enters a loop once
+      'flops': cost['flops'],
+      'bytes_accessed': cost['bytes accessed'],
+    },
+    'least_seconds': bounds,
+    'best_mfu': bounds['compute'] / max(bounds.values()),
+  }
+
+
+def remedies(
+  config: ml_collections.ConfigDict, num_devices: int
+) -> list[dict[str, Any]]:
+  """Returns the single overrides to try, at most six, the cheapest first.
+
+  More micro-batches cost next to nothing, rematerialisation a third more
+  compute, sharded parameters more traffic.
+  """
+  micro = config.train.micro_batches
+  tries = [{'train.micro_batches': micro * factor} for factor in (2, 4, 8)]
+  if 'remat' in config.model and not config.model.remat:
+    tries.append({'model.remat': True})
+  if config.mesh.fsdp == 1:
+    sizes = sorted({min(8, num_devices), num_devices} - {1})
+    tries += [{'mesh.data': -1, 'mesh.fsdp': size} for size in sizes]
+  return tries[:6]
+
+
+def find_remedies(
+  config: ml_collections.ConfigDict,
+  tpu: topology.Slice,
+  phases: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+  """Tries `remedies` on the phase that exceeds the memory most.
+
+  Returns:
+    For each that the config allows: override, fits, and total bytes.
+  """
+  excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
+  worst = excess.index(max(excess))
+  tried = []
+  for override in remedies(config, len(tpu.devices)):
+    changed = settings.with_overrides(config, override)
+    try:
+      job = plan_job(changed, tpu)
+    except ValueError:  # a batch or a parameter that does not divide
+      continue
+    say(f'does not fit; trying {_flags(override)}')
+    (phase,) = compile_phases(job, job.phases[worst : worst + 1], tpu)
+    tried.append(
+      {
+        'override': override,
+        'length': phase['length'],
+        'fits': phase['fits'],
+        'total': phase['memory']['total'],
+      }
+    )
+  return tried
+
+
+def print_report(report: Mapping[str, Any], price: float | None) -> None:
+  """Prints a report for people.
+
+  Args:
+    report: of `preflight`.
+    price: of a chip's hour, where known.
+  """
+  axes = ' x '.join(f'{axis} {size}' for axis, size in report['mesh'].items())
+  console.table(
+    [
+      (
+        'slice',
+        f'{report["topology"]}: {report["chips"]} chips ({report["layout"]}),'
+        f' {report["devices"]} devices, hosts: {report["hosts"]}',
+      ),
+      ('mesh', axes),
+      ('parameters', f'{report["parameters"]:,}'),
+    ],
+    f'Preflight (jax {report["jax"]}, libtpu {report["libtpu"]})',
+  )
+  for phase in report['phases']:
+    _print_phase(phase)
+  for tried in report.get('remedies', ()):
+    verdict = 'fits' if tried['fits'] else 'does not fit'
+    say(
+      f'  {_flags(tried["override"])}: {verdict} at length {tried["length"]}'
+      f' ({gib(tried["total"])})'
+    )
+  if not report['fits']:
+    good = [tried for tried in report['remedies'] if tried['fits']]
+    hint = 'one of those that fit' if good else 'a larger slice'
+    say(f'\nVerdict: does NOT fit {report["topology"]}; take {hint}.')
+    return
+  cost = (
+    '' if price is None else f', {price * report["chip_hours"]:,.0f} to pay'
+  )
+  say(
+    f'\nVerdict: fits {report["topology"]}. At an MFU of {report["mfu"]:.0%},'
+    f' or the best possible where that is less: {report["hours"]:,.1f} hours,'
+    f' {report["chip_hours"]:,.0f} chip-hours{cost}, without evaluation.'
+  )
+
+
+def _print_phase(phase: Mapping[str, Any]) -> None:
+  memory = phase['memory']
+  kinds = [
+    f'{kind} {gib(memory[kind])}'
+    for kind in ('parameters', 'optimizer', 'batch', 'temporary', 'program')
+    if kind in memory
+  ]
+  rows = [
+    (
+      'batch',
+      f'{phase["global_batch"]:,} x {phase["length"]} tokens,'
+      f' {phase["rows_a_device"]} rows a device, {phase["rows_a_chip"]:g} a'
+      f' chip, {phase["micro_batches"]} micro-batches',
+    ),
+    ('memory', ', '.join(kinds)),
+    (
+      'in all',
+      f'{gib(memory["total"])} of {gib(memory["usable"])} a device: '
+      + ('fits' if phase['fits'] else 'does NOT fit'),
+    ),
+    ('model', f'{phase["model_flops"] / 1e12:,.4g} TFLOP a step'),
+  ]
+  if phase['fits']:
+    travelling = ', '.join(
+      f'{kind} {total / 1e6:,.1f} MB'
+      for kind, total in phase['collective_bytes'].items()
+    )
+    least = ', '.join(
+      f'{what} {seconds * 1e3:,.2f} ms'
+      for what, seconds in phase['least_seconds'].items()
+    )
+    rows += [
+      ('collectives', travelling or 'none'),
+      ('at least', f'{least}; so at best an MFU of {phase["best_mfu"]:.0%}'),
+    ]
+  rows.append(('compiled in', f'{phase["compile_seconds"]:.0f} s'))
+  console.table(rows, f'{phase["steps"]:,} steps at length {phase["length"]}')
+
+
+def _flags(override: Mapping[str, Any]) -> str:
+  return ' '.join(f'--config.{key}={value}' for key, value in override.items())
+
+
+def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
+  """Puts a report into the JSON file of a table, and draws it as Markdown.
+
+  Args:
+    path: the JSON file; the Markdown lies beside it.
+    name: of the config.
+    report: of `preflight`; replaces the one of the same config and slice.
+  """
+  path = epath.Path(path)
+  rows = json.loads(path.read_text()) if path.exists() else {}
+  rows[f'{name} {report["topology"]}'] = report
+  files.write_atomically(path, json.dumps(rows, indent=1) + '\n')
+  lines = [
+    '| config | slice | chips | length | rows a chip | memory of a device, GiB'
+    ' | collectives, MB | bounds: compute, memory, links, ms | best MFU'
+    ' | hours (chip-hours) at 40 % MFU |',
+    '|---|---|---|---|---|---|---|---|---|---|',
+  ]
+  for key, row in rows.items():
+    lines += [_markdown(key.split()[0], row, phase) for phase in row['phases']]
+  files.write_atomically(path.with_suffix('.md'), '\n'.join(lines) + '\n')
+
+
+def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
+  memory = phase['memory']
+  cells = [
+    name,
+    row['topology'],
+    row['chips'],
+    phase['length'],
+    f'{phase["rows_a_chip"]:g}',
+    f'{(memory["total"] or 0) / GIB:.2f} of {memory["usable"] / GIB:.2f}',
+  ]
+  if phase['fits']:
+    bounds = (f'{s * 1e3:.1f}' for s in phase['least_seconds'].values())
+    cells += [
+      f'{sum(phase["collective_bytes"].values()) / 1e6:.0f}',
+      ', '.join(bounds),
+      f'{phase["best_mfu"]:.0%}',
+    ]
+  else:
+    cells += ['', '', '']
+  if row['fits']:
+    cells.append(f'{row["hours"]:,.1f} ({row["chip_hours"]:,.0f})')
+  else:
+    good = [_flags(t['override']) for t in row['remedies'] if t['fits']]
+    cells.append(
+      f'does not fit; fits with {", or ".join(good) or "none tried"}'
+    )
+  return '| ' + ' | '.join(map(str, cells)) + ' |'

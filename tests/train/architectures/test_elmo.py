@@ -28,6 +28,7 @@ from data.examples import pipeline
 from data.store import build, corpus
 from data.vocabulary import tokenization
 from train import embed
+from train.architectures import samples
 from train.params import trained
 from train.pretrain import assemble, loop
 from train.vectors import text_counts
@@ -48,7 +49,7 @@ def finished(store, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
   said = []
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(assemble.elmo_lm.samples, 'say', said.append)
+    patch.setattr(samples, 'say', said.append)
     results = loop.train(config, workdir)
   return config, workdir, results, said
 

@@ -178,7 +178,7 @@ def test_a_process_beside_no_slice_stays_alone():
 
 def test_a_stuck_process_shows_its_stacks_and_ends():
   done = python(
-    'import time; from train import failure\n'
+    'import time; from train.run import failure\n'
     'with failure.Watchdog(1 / 600): time.sleep(30)'
   )
   assert done.returncode == 1

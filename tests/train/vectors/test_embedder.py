@@ -107,7 +107,7 @@ def test_jsonl_in_the_order_of_the_lines(small, text, output):
 
 def test_not_a_name_before_it_is_whole(small, text, output, monkeypatch):
   """So whoever kills it, finds nothing or the old file."""
-  sound = embed.embedding.embed_numbered
+  sound = embedder.elmo_vectors.embed_numbered
 
   def stop(*arguments, **options):
     for done, item in enumerate(sound(*arguments, **options)):
@@ -117,7 +117,7 @@ def test_not_a_name_before_it_is_whole(small, text, output, monkeypatch):
         raise KeyboardInterrupt
       yield item
 
-  monkeypatch.setattr(embed.embedding, 'embed_numbered', stop)
+  monkeypatch.setattr(embedder.elmo_vectors, 'embed_numbered', stop)
   with pytest.raises(KeyboardInterrupt):
     embedder.embed_file(*small, text, output)
   assert not list(output.parent.iterdir())
@@ -141,7 +141,7 @@ def test_not_a_name_before_it_is_whole(small, text, output, monkeypatch):
 def test_what_is_no_text_is_named_before_work(
   small, text, output, content, message, monkeypatch
 ):
-  monkeypatch.setattr(embed.embedding, 'embed_numbered', pytest.fail)
+  monkeypatch.setattr(embedder.elmo_vectors, 'embed_numbered', pytest.fail)
   text.write_bytes(content)
   with pytest.raises(ValueError, match=message):
     embedder.embed_file(*small, text, output)

@@ -24,6 +24,13 @@ os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
 os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 os.environ['HF_HUB_OFFLINE'] = '1'
+# Programs that tests start find the helpers, too.
+os.environ['PYTHONPATH'] = os.pathsep.join(
+  [
+    str(pathlib.Path(__file__).parent / 'helpers'),
+    *filter(None, [os.environ.get('PYTHONPATH')]),
+  ]
+)
 
 import pydoc_data.topics  # noqa: E402
 

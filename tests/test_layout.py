@@ -221,12 +221,12 @@ for name in ('tensorflow', 'tensorflow_datasets'):
   sys.modules[name] = None
 for name in {names!r}:
   importlib.import_module(name)
-from train.pretrain import loop
-from train.run import settings
+from train.pretrain import job
+from train.run import settings, training
 config = settings.with_overrides(
   settings.load_config('bert_tiny'), {overrides!r}
 )
-results = loop.train(config, {str(tmp_path)!r})
+results = training.train(job.make(config, {str(tmp_path)!r}), {str(tmp_path)!r})
 assert results['steps'] == 3
 """
   environment = {

@@ -9,10 +9,7 @@ import time
 
 BEGAN = time.time()  # before the imports that take seconds
 
-from train.host import device, huge_pages, processes
-from train.pretrain import loop
-from train.run import command, settings
-from train.transfer import finetune
+from train.host import huge_pages
 
 if __name__ == '__main__':
   huge_pages.restart_with()  # before those imports, too
@@ -20,6 +17,11 @@ if __name__ == '__main__':
 from typing import NoReturn
 
 from absl import flags
+
+from train.host import device, processes
+from train.pretrain import job as pretraining
+from train.run import command, settings, training
+from train.transfer import finetune
 
 _WORKDIR = command.define_workdir()
 _DRY_RUN = flags.DEFINE_bool(
@@ -47,6 +49,8 @@ def _train() -> None:
   workdir = _WORKDIR.value or settings.default_workdir(
     command.config_file(), config
   )
+  kind = finetune if 'task' in config else pretraining
+  kind.check(config)
   device.enable_compilation_cache()
   processes.join(
     config.train.platform,
@@ -56,8 +60,9 @@ def _train() -> None:
     start_seconds=_START_SECONDS.value,
     heartbeat_seconds=_HEARTBEAT_SECONDS.value,
   )
-  train = finetune.train if 'task' in config else loop.train
-  train(config, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
+  job = kind.make(config, workdir)
+  if job is not None:  # else the run is finished
+    training.train(job, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
 
 
 def main() -> NoReturn:

@@ -11,9 +11,7 @@ finished is kept: the same command goes on where it was stopped.
 """
 
 # ruff: noqa: D301, E402
-from train.host import device, huge_pages, processes
-from train.run import command, settings
-from train.transfer import sweep
+from train.host import huge_pages
 
 if __name__ == '__main__':
   huge_pages.restart_with()
@@ -21,6 +19,10 @@ if __name__ == '__main__':
 from typing import NoReturn
 
 from absl import flags
+
+from train.host import device, processes
+from train.run import command, settings
+from train.transfer import sweep
 
 _WORKDIR = command.define_workdir()
 _SEEDS = flags.DEFINE_integer('seeds', 1, 'How many, from train.seed on.')

@@ -1,6 +1,6 @@
 """What the engine asks of a language model, whatever it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -65,7 +65,8 @@ class Architecture(NamedTuple):
     check: (config) -> raises a ValueError if its own keys make no sense.
     describe: (config.model) -> its sizes, for people.
     build_model: (config.model, V) -> module.
-    build_objective: (config, length, vocabulary) -> objective.
+    objectives: `train.objective` -> the function (config, length, vocabulary)
+      -> Objective that builds it.
     open_examples: (store, length, held_out=) -> examples of one split.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
@@ -83,7 +84,7 @@ class Architecture(NamedTuple):
   check: Callable[[Any], None]
   describe: Callable[[Any], str]
   build_model: Callable[[Any, int], nn.Module]
-  build_objective: Callable[[Any, int, Vocabulary], Objective]
+  objectives: Mapping[str, Callable[[Any, int, Vocabulary], Objective]]
   open_examples: Callable[..., Examples]
   batch_shapes: Callable[[int, int], dict[str, jax.ShapeDtypeStruct]]
   adjust_init: Callable[[Any, Any, Any], Any]
@@ -95,16 +96,6 @@ class Architecture(NamedTuple):
   )
   token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
-
-
-def expect_objective(config: Any, *names: str) -> None:
-  """Raises a ValueError if `train.objective` is none of the names."""
-  found = config.train.objective
-  if found not in names:
-    raise ValueError(
-      f'train.objective={found!r}: model.name={config.model.name!r} is trained'
-      f' with {" or ".join(map(repr, names))}'
-    )
 
 
 TRANSFORMER_KEYS = frozenset({'embed_dim', 'num_heads', 'mlp_dim'})

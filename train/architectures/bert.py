@@ -45,36 +45,43 @@ def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
   return bert.Bert(vocab_size=vocab_size, **model_fields(model_config))
 
 
-def build_objective(
-  config: Any, length: int, vocabulary: Vocabulary
-) -> Objective:
-  """Returns the objective at one length.
+def check(config: Any) -> None:
+  """Checks the keys of a BERT.
 
   Raises:
-    ValueError: if another is asked for, or the tokenizer has no mask.
+    ValueError: naming the key, what was found and what was expected.
   """
-  left_to_right = config.model.left_to_right
+  settings.check_transformer(config)
   settings.expect(
     config,
-    config.train.objective in (('lm',) if left_to_right else ('bert', 'mlm')),
+    (config.train.objective == 'lm') == config.model.left_to_right,
     'train.objective',
     "'bert' or 'mlm', or 'lm' with model.left_to_right=True",
   )
+
+
+def _check_vocabulary(config: Any, vocabulary: Vocabulary) -> None:
   if vocabulary.specials is None:
     raise ValueError(
       f'data.tokenizer={config.data.tokenizer!r} has no [CLS], [SEP] and'
       " [MASK], which model.name='bert' needs: take a WordPiece vocabulary"
     )
-  build = _next_tokens if left_to_right else _masked_tokens
-  return build(config, length, vocabulary)
 
 
-def _masked_tokens(
-  config: Any, length: int, vocabulary: Vocabulary
+def masked_tokens(
+  config: Any,
+  length: int,
+  vocabulary: Vocabulary,
+  *,
+  names: tuple[str, ...] = ('mlm', 'nsp'),
 ) -> Objective:
-  """Returns the objective of BERT, or of BERT without next sentences."""
+  """Returns BERT's objective at one length: `names` are its losses.
+
+  Raises:
+    ValueError: if the tokenizer has no mask.
+  """
+  _check_vocabulary(config, vocabulary)
   rates = config.objective
-  names = {'bert': ('mlm', 'nsp'), 'mlm': ('mlm',)}[config.train.objective]
 
   def transform(host_batch: Any, keys: Any) -> Any:
     batch = transforms.sample_pairs(
@@ -112,12 +119,15 @@ def _masked_tokens(
   )
 
 
-def _next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
+def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
   """Returns the objective of a left-to-right BERT: nothing is masked.
 
   The head of masked tokens predicts at every position the token after it.
+
+  Raises:
+    ValueError: if the tokenizer has no [CLS] and [SEP].
   """
-  del config
+  _check_vocabulary(config, vocabulary)
 
   def transform(host_batch: Any, keys: Any) -> Any:
     batch = transforms.sample_pairs(
@@ -196,10 +206,14 @@ def _print_samples(
 
 ARCHITECTURE = Architecture(
   keys=TRANSFORMER_KEYS,
-  check=settings.check_transformer,
+  check=check,
   describe=describe_transformer,
   build_model=build_model,
-  build_objective=build_objective,
+  objectives={
+    'bert': masked_tokens,
+    'mlm': functools.partial(masked_tokens, names=('mlm',)),
+    'lm': next_tokens,
+  },
   open_examples=pairs.Examples,
   batch_shapes=pairs.batch_shapes,
   adjust_init=_adjust_init,

@@ -15,7 +15,6 @@ from train.architectures import samples
 from train.architectures.architecture import (
   Architecture,
   Vocabulary,
-  expect_objective,
   model_fields,
 )
 from train.engine import objectives
@@ -118,15 +117,12 @@ def build_model(model_config: Any, vocab_size: int) -> elmo.Elmo:
   )
 
 
-def build_objective(
-  config: Any, length: int, vocabulary: Vocabulary
-) -> Objective:
-  """Returns the objective at one length.
+def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
+  """Returns the objective: the next word in both directions.
 
   Raises:
-    ValueError: if another is asked for, or the tokenizer is not of words.
+    ValueError: if the tokenizer cuts words into pieces.
   """
-  expect_objective(config, 'lm')
   del length
   if vocabulary.unknown is None:
     raise ValueError(
@@ -221,7 +217,7 @@ ARCHITECTURE = Architecture(
   check=check,
   describe=describe,
   build_model=build_model,
-  build_objective=build_objective,
+  objectives={'lm': next_words},
   open_examples=word_streams.Examples,
   batch_shapes=word_streams.batch_shapes,
   adjust_init=_keep_init,

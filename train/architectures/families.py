@@ -3,7 +3,6 @@
 from typing import Any
 
 from flax import linen as nn
-from jax.sharding import Mesh
 
 from train.architectures import bert, elmo, gpt
 from train.architectures.architecture import Architecture
@@ -43,8 +42,8 @@ def build_model(config: Any, vocab_size: int) -> nn.Module:
   return architecture.with_heads(model, config.train.objective)
 
 
-def check(config: Any, mesh: Mesh) -> Architecture:
-  """Checks a config against itself and a mesh; returns its architecture.
+def check(config: Any) -> Architecture:
+  """Checks a config of pre-training; returns its architecture.
 
   Raises:
     ValueError: naming the key, what was found and what was expected.
@@ -57,6 +56,12 @@ def check(config: Any, mesh: Mesh) -> Architecture:
       f' {", ".join(sorted(missing))} of model, which this config lacks: start'
       ' from a config of such a model'
     )
-  settings.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  settings.check(config)
+  objective = config.train.objective
+  if objective not in architecture.objectives:
+    raise ValueError(
+      f'train.objective={objective!r}: model.name={config.model.name!r} is'
+      f' trained with {" or ".join(map(repr, architecture.objectives))}'
+    )
   architecture.check(config)
   return architecture

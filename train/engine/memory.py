@@ -3,7 +3,7 @@
 import pathlib
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -89,22 +89,21 @@ class Plan(NamedTuple):
 
 
 def compile_program(
-  label: str, remedy: str, step: Callable[..., Any], *arguments: Any
+  label: str, remedy: str, lowered: jax.stages.Lowered, before: int
 ) -> Program:
   """Compiles a step, which a later call of it finds, and reads its memory.
 
   Args:
     label: see `Program`.
     remedy: see `Program`.
-    step: jitted.
-    *arguments: shapes, with the shardings that the arguments will have.
+    lowered: of shapes with the shardings that the arguments will have.
+    before: resident bytes of the process before the step was lowered.
 
   Raises:
     ValueError: if the compiler finds that it does not fit a device.
   """
-  before = huge_pages.resident_bytes()
   try:
-    found = step.lower(*arguments).compile().memory_analysis()
+    found = lowered.compile().memory_analysis()
   except jax.errors.JaxRuntimeError as error:
     if 'RESOURCE_EXHAUSTED' not in str(error):
       raise

@@ -148,6 +148,11 @@ def check_divisible(
       )
 
 
+def batch_parts(mesh: Mesh) -> int:
+  """Returns the number of devices over which a mesh splits a batch."""
+  return mesh.shape['data'] * mesh.shape['fsdp']
+
+
 def local_rows(mesh: Mesh, global_batch: int) -> np.ndarray:
   """Returns which rows of a global batch this process feeds, ascending.
 

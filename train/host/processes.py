@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import jax
@@ -144,16 +144,18 @@ def gather(text: str) -> list[str]:
   return [by_process[i] for i in range(here.num_processes)]
 
 
-def check_same(facts: Mapping[str, Any]) -> None:
+def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
   """Checks that all processes found the same; all processes call it.
 
   Args:
-    facts: what -> a JSON value.
+    find: () -> {name: JSON value}; a process that is alone does not call it.
 
   Raises:
     ValueError: naming what differs, and which processes found what.
   """
-  told = [json.loads(text) for text in gather(json.dumps(facts))]
+  if _client() is None:
+    return
+  told = [json.loads(text) for text in gather(json.dumps(dict(find())))]
   lines = []
   for what in sorted({key for each in told for key in each}):
     found: dict[str, list[str]] = {}

@@ -134,7 +134,9 @@ def build_job(
   architecture = families.architecture_of(config)
   model = families.build_model(config, vocabulary.size)
   objective_of = {
-    phase.length: architecture.build_objective(config, phase.length, vocabulary)
+    phase.length: architecture.objectives[config.train.objective](
+      config, phase.length, vocabulary
+    )
     for phase in phases
   }
   schedule = optim.make_schedule(config.optim, phases)

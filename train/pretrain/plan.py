@@ -1,7 +1,7 @@
 """What a run will do, checked and printed before device time is spent."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 from etils import epath
+from jax.sharding import Mesh
 
 from data.examples.pipeline import Examples
 from data.store import build, corpus
-from train.engine import memory, optim
+from train.engine import memory, optim, sharding
 from train.host import console, files, processes
 from train.pretrain.assemble import Job
 from train.run import settings, training_phases
+from train.run.job import Program
 from train.run.training_phases import Phase
 
 STORE_FILE = 'trained_on.json'
@@ -49,6 +51,22 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
       held_out=data.held_out,
       cache=data.cache,
     )
+
+
+def check_batches(
+  config: ml_collections.ConfigDict, phases: Sequence[Phase], mesh: Mesh
+) -> None:
+  """Checks that the batches of a config divide over a mesh.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  sizes = {phase.global_batch for phase in phases}
+  settings.check_batches(
+    config,
+    {f'train.phases, global batch {size}': size for size in sizes},
+    sharding.batch_parts(mesh),
+  )
 
 
 def check_data(
@@ -145,24 +163,16 @@ def describe_store(store: corpus.Store) -> dict[str, str]:
   return {**store.meta['spec'], 'digest': store.meta['digest']}
 
 
-def write_workdir(
-  config: ml_collections.ConfigDict, workdir: epath.Path, store: corpus.Store
-) -> None:
-  """Makes a workdir that needs nothing else: config, tokenizer, what store.
-
-  The results of an earlier end are removed: the run goes on.
+def write_workdir(workdir: epath.Path, store: corpus.Store) -> None:
+  """Writes the tokenizer, and of which store the text is.
 
   Raises:
     OSError: if the folder cannot be written.
   """
   files.write_atomically(
-    workdir / 'config.json', settings.as_json(config) + '\n'
-  )
-  files.write_atomically(
     workdir / STORE_FILE, json.dumps(describe_store(store), indent=2) + '\n'
   )
   store.tokenizer.save(workdir)
-  (workdir / 'results.json').unlink(missing_ok=True)
 
 
 def print_plan(
@@ -170,10 +180,11 @@ def print_plan(
   workdir: epath.PathLike,
   store: corpus.Store,
   examples: Mapping[int, Examples],
+  in_detail: bool,
 ) -> None:
-  """Prints the plan of a run."""
+  """Prints the plan of a run; in detail, the shape of every parameter."""
   config, mesh = job.config, job.mesh
-  parts = mesh.shape['data'] * mesh.shape['fsdp']
+  parts = sharding.batch_parts(mesh)
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
   rows = [
     ('workdir', workdir),
@@ -208,66 +219,45 @@ def print_plan(
       )
     )
   console.table(rows, 'Plan')
+  if in_detail:
+    leaves = jax.tree_util.tree_flatten_with_path(job.shapes.params)[0]
+    console.table(
+      [
+        (
+          jax.tree_util.keystr(path, simple=True, separator='/'),
+          f'{str(leaf.shape):24} {leaf.sharding.spec}',
+        )
+        for path, leaf in leaves
+      ],
+      'Parameters (as stored: vocabulary padded, layers stacked)',
+    )
 
 
-def print_parameters(job: Job) -> None:
-  """Prints every parameter's shape."""
-  leaves = jax.tree_util.tree_flatten_with_path(job.shapes.params)[0]
-  console.table(
-    [
-      (
-        jax.tree_util.keystr(path, simple=True, separator='/'),
-        f'{str(leaf.shape):24} {leaf.sharding.spec}',
-      )
-      for path, leaf in leaves
-    ],
-    'Parameters (as stored: vocabulary padded, layers stacked)',
-  )
-
-
-def memory_of(
-  job: Job,
-  phases: Sequence[Phase],
-  train_steps: Mapping[int, Callable[..., Any]],
-  eval_steps: Mapping[int, Callable[..., Any]],
-) -> memory.Plan:
-  """Compiles the steps of phases, and returns the memory that they need.
-
-  Args:
-    job: the job.
-    phases: those that are still to come.
-    train_steps: length -> the jitted step.
-    eval_steps: length -> the jitted step.
-  """
-  config, programs = job.config, []
-  for length, rows in sorted(
-    {(phase.length, phase.global_batch) for phase in phases}
-  ):
+def programs(job: Job, phases: Sequence[Phase]) -> Iterator[Program]:
+  """Yields the training and evaluation steps of phases, for their memory."""
+  config = job.config
+  for length, rows in sorted({(p.length, p.global_batch) for p in phases}):
     shapes = job.architecture.batch_shapes(length, rows)
-    programs.append(
-      memory.compile_program(
-        f'training step of {rows} x {length}',
-        memory.SMALLER_STEP.format(2 * config.train.micro_batches),
-        train_steps[length],
-        job.shapes,
-        memory.batch_shapes(shapes, job.mesh),
-      )
+    yield Program(
+      f'training step of {rows} x {length}',
+      memory.SMALLER_STEP.format(2 * config.train.micro_batches),
+      f'train {length}',
+      (job.shapes, memory.batch_shapes(shapes, job.mesh)),
     )
   rows = config.eval.global_batch
+  carry = job.architecture.carry_shapes(job.model, rows)
   for length in sorted({phase.length for phase in phases}):
     shapes = job.architecture.batch_shapes(length, rows)
-    carry = job.architecture.carry_shapes(job.model, rows)
-    programs.append(
-      memory.compile_program(
-        f'evaluation of {rows} x {length}',
-        memory.SMALLER_EVALUATION,
-        eval_steps[length],
+    yield Program(
+      f'evaluation of {rows} x {length}',
+      memory.SMALLER_EVALUATION,
+      f'score {length}',
+      (
         job.shapes.params,
         memory.batch_shapes(shapes, job.mesh),
         memory.batch_shapes(carry, job.mesh),
-      )
+      ),
     )
-  return memory.plan(job.shapes, programs, job.mesh, loader=config.data.loader)
 
 
 def residual_bytes(job: Job, phase: Phase) -> int:

@@ -111,7 +111,6 @@ def stop_nonfinite(
   state: Any,
   gradient_norms: Callable[[Any, Any, Any, Any], tuple[Any, Any]],
   host_batch: Mapping[str, np.ndarray],
-  rows: np.ndarray,
   workdir: epath.Path,
   checkpoints: Checkpoints,
   mesh: Any,
@@ -124,7 +123,6 @@ def stop_nonfinite(
     state: the one that met the bad batch; a bad step changes nothing.
     gradient_norms: as `steps.make_gradient_norms` returns it.
     host_batch: the global batch of that step.
-    rows: those of it that this process feeds.
     workdir: where the batch is written.
     checkpoints: see `kept`.
     mesh: the mesh.
@@ -138,6 +136,7 @@ def stop_nonfinite(
   np.savez(content, **host_batch)
   if processes.is_first():
     path.write_bytes(content.getvalue())
+  rows = sharding.local_rows(mesh, len(next(iter(host_batch.values()))))
   local = {name: array[rows] for name, array in host_batch.items()}
   try:
     losses, norms = jax.device_get(

@@ -81,12 +81,16 @@ def read_metrics(workdir: epath.PathLike) -> list[tuple[int, str, float]]:
 
 def last_value(workdir: epath.PathLike, name: str, step: int) -> float:
   """Returns the newest value of a metric up to `step`; 0 where none is."""
-  values = [
+  return (history(workdir, name, step) or [0.0])[-1]
+
+
+def history(workdir: epath.PathLike, name: str, step: int) -> list[float]:
+  """Returns all values of a metric up to a step, in their order."""
+  return [
     value
     for at, metric, value in read_metrics(workdir)
     if metric == name and at <= step
   ]
-  return values[-1] if values else 0.0
 
 
 def is_scored(workdir: epath.PathLike, step: int) -> bool:

@@ -190,12 +190,57 @@ def expect(
     raise ValueError(f'{key}={found!r}: expected {expected}')
 
 
-def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
-  """Checks all that needs neither data nor devices' time, nor the architecture.
+def check_batches(
+  config: ml_collections.ConfigDict,
+  sizes: Mapping[str, int],
+  parts: int,
+) -> None:
+  """Checks that batches divide into micro-batches and over the mesh.
 
   Args:
     config: the config.
-    batch_parts: over how many devices the mesh splits a batch.
+    sizes: text that names a global batch of training -> the batch.
+    parts: the devices over which the mesh splits a batch.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  scored = config.eval.global_batch
+  if scored <= 0 or scored % parts:
+    raise ValueError(
+      f'eval.global_batch={scored}: expected a multiple of {parts}, the devices'
+      ' over which the mesh splits a batch'
+    )
+  micro_batches = config.train.micro_batches
+  for name, size in sizes.items():
+    if size <= 0 or size % (micro_batches * parts):
+      raise ValueError(
+        f'{name}: expected a multiple of train.micro_batches={micro_batches} x'
+        f' {parts}, the devices over which the mesh splits a batch'
+      )
+
+
+def check_common(config: ml_collections.ConfigDict) -> None:
+  """Checks the keys that every run has.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  ensure = functools.partial(expect, config)
+  for key in ('micro_batches', 'log_every', 'hang_minutes'):
+    ensure(getattr(config.train, key) > 0, f'train.{key}', 'a positive number')
+  platform, loader = config.train.platform, config.data.loader
+  ensure(platform in PLATFORMS, 'train.platform', f'one of {PLATFORMS}')
+  ensure(loader in LOADERS, 'data.loader', f'one of {LOADERS}')
+  ensure(
+    config.optim.name in optim.OPTIMIZERS,
+    'optim.name',
+    f'one of {optim.OPTIMIZERS}',
+  )
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+  """Checks a config of pre-training, but for the family's own keys.
 
   Raises:
     ValueError: naming the key, what was found and what was expected.
@@ -209,38 +254,17 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
     "'float32' or 'bfloat16'",
   )
   ensure(0 <= model.dropout_rate < 1, 'model.dropout_rate', 'a rate in [0, 1)')
-  for key in (
-    'micro_batches log_every eval_every checkpoint_every keep_checkpoints'
-    ' hang_minutes'
-  ).split():
+  check_common(config)
+  for key in ('eval_every', 'checkpoint_every', 'keep_checkpoints'):
     ensure(getattr(train, key) > 0, f'train.{key}', 'a positive number')
-  ensure(train.platform in PLATFORMS, 'train.platform', f'one of {PLATFORMS}')
-  ensure(config.data.loader in LOADERS, 'data.loader', f'one of {LOADERS}')
   ensure(0 < config.data.held_out < 1, 'data.held_out', 'a share in (0, 1)')
   for key in ('max_windows', 'draws'):
     ensure(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
-  ensure(
-    config.eval.global_batch % batch_parts == 0
-    and config.eval.global_batch > 0,
-    'eval.global_batch',
-    f'a multiple of {batch_parts}, over which the mesh splits a batch',
-  )
-  ensure(
-    config.optim.name in optim.OPTIMIZERS,
-    'optim.name',
-    f'one of {optim.OPTIMIZERS}',
-  )
   phases = training_phases.check_phases(config)
   optim.make_schedule(config.optim, phases)  # refuses what makes no sense
   for phase in phases:
     if phase.length < 8:
       raise ValueError(f'train.phases: length {phase.length} is under 8')
-    if phase.global_batch % (train.micro_batches * batch_parts):
-      raise ValueError(
-        f'train.phases: global batch {phase.global_batch} does not divide by'
-        f' train.micro_batches={train.micro_batches} x {batch_parts} devices'
-        ' that the mesh splits a batch over'
-      )
 
 
 def check_transformer(config: ml_collections.ConfigDict) -> None:

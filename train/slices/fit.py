@@ -88,13 +88,14 @@ def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
     ValueError: if the config makes no sense there.
   """
   mesh = sharding.make_mesh(config.mesh, tpu.devices)
-  families.check(config, mesh)
+  families.check(config)
   if config.train.num_epochs is not None:
     raise ValueError(
       f'train.num_epochs={config.train.num_epochs} needs the text to count'
       ' steps; pass train.steps instead'
     )
   phases = training_phases.resolve_phases(config, {})
+  plan.check_batches(config, phases, mesh)
   vocabulary = Vocabulary.of_size(_vocab_size(config.data))
   return assemble.build_job(config, phases, vocabulary, mesh)
 

@@ -16,7 +16,7 @@ from train.host.console import say
 from train.params import opened
 from train.params.opened import Opened
 from train.run import settings
-from train.transfer import answers, finetune, task_data, task_job, task_outputs
+from train.transfer import answers, task_data, task_job, task_outputs
 from train.transfer.task_data import Split
 from train.transfer.task_job import Predictor
 
@@ -67,10 +67,10 @@ def open_member(workdir: epath.PathLike) -> Member:
       f'{file} is missing: the run is not finished; the same command of'
       ' train.main goes on'
     )
-  if not (workdir / finetune.MODEL_FOLDER).exists():
+  if not (workdir / opened.TASK_MODEL_FOLDER).exists():
     raise FileNotFoundError(
-      f'{workdir / finetune.MODEL_FOLDER} is missing: a sweep keeps the model'
-      ' of its best run alone, or with --keep_all each'
+      f'{workdir / opened.TASK_MODEL_FOLDER} is missing: a sweep keeps the'
+      ' model of its best run alone, or with --keep_all each'
     )
   facts = json.loads(file.read_text())
   task = task_data.reopen_task(config, facts)

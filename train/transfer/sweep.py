@@ -17,7 +17,7 @@ from configs.tables import base
 from train.engine import sharding
 from train.host import console, files, processes
 from train.host.console import say
-from train.run import checkpoint, settings, workdirs
+from train.run import checkpoint, settings, training, workdirs
 from train.transfer import finetune, task_job, task_plan
 
 SUMMARY_FILE = 'summary.json'
@@ -80,7 +80,8 @@ def run(
         say(f'\n{folder}')
         if job is None and checkpoint.latest_step(folder) is None:
           job = task_job.plan(seeded, sharding.make_mesh(seeded.mesh))
-        results = finetune.train(seeded, folder, job=job)
+        planned_run = finetune.make(seeded, folder, shared=job)
+        results = training.train(planned_run, folder)
       _drop(folder / checkpoint.FOLDER)
       runs.append(_entry(results, changes, folder))
       _keep_best(runs, keep_all)
@@ -162,7 +163,8 @@ def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
     ValueError: naming what differs.
   """
   mesh = sharding.make_mesh(config.mesh)
-  task_plan.check(config, mesh.shape['data'] * mesh.shape['fsdp'])
+  task_plan.check(config)
+  task_plan.check_batches(config, mesh)
   results = workdirs.read_results(folder)
   if results is None:
     return
@@ -219,7 +221,7 @@ def _keep_best(runs: Sequence[Mapping[str, Any]], keep_all: bool) -> None:
   best = max(runs, key=_main_value)
   for entry in runs:
     if entry is not best:
-      _drop(epath.Path(entry['workdir']) / finetune.MODEL_FOLDER)
+      _drop(epath.Path(entry['workdir']) / training.MODEL_FOLDER)
 
 
 def _drop(folder: epath.Path) -> None:

@@ -1,6 +1,5 @@
 """What a fine-tuning will do, checked and printed; and what it has done."""
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -11,15 +10,17 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 from etils import epath
+from jax.sharding import Mesh
 
 from data.examples import pipeline
 from data.tasks.examples import Task
 from models import features
-from train.engine import memory, optim
+from train.engine import memory, sharding
 from train.host import console, files, processes
 from train.host.console import say
 from train.params import opened
-from train.run import checkpoint, ledger, metrics, settings
+from train.run import ledger, settings
+from train.run.job import Program
 from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, TaskJob
 
@@ -32,20 +33,15 @@ FREE_KEYS = {*settings.FREE_KEYS, 'eval.global_batch'} - {'train.eval_every'}
 PATHS = ('data.source', 'data.tokenizer', 'init.weights')
 
 
-def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
-  """Checks all of a config that needs neither data nor weights.
-
-  Args:
-    config: of a task.
-    batch_parts: over how many devices the mesh splits a batch.
+def check(config: ml_collections.ConfigDict) -> None:
+  """Checks all of a config that needs neither data, weights nor devices.
 
   Raises:
     ValueError: naming the key, what was found and what was expected.
   """
   train, task = config.train, config.task
   ensure = functools.partial(settings.expect, config)
-  for key in ('micro_batches', 'log_every', 'hang_minutes', 'global_batch'):
-    ensure(getattr(train, key) > 0, f'train.{key}', 'a positive number')
+  settings.check_common(config)
   for key in ('steps', 'eval_every', 'checkpoint_every', 'patience'):
     value = getattr(train, key)
     ensure(value is None or value > 0, f'train.{key}', 'a positive number')
@@ -61,16 +57,6 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
     'train.patience',
     "none with train.select='last': where a run stops for want of a better"
     " score, the last model is not the best; pass train.select='best' too",
-  )
-  ensure(
-    train.platform in settings.PLATFORMS,
-    'train.platform',
-    f'one of {settings.PLATFORMS}',
-  )
-  ensure(
-    config.data.loader in settings.LOADERS,
-    'data.loader',
-    f'one of {settings.LOADERS}',
   )
   for key in ('train_limit', 'eval_limit'):
     value = getattr(config.data, key)
@@ -98,23 +84,17 @@ def check(config: ml_collections.ConfigDict, batch_parts: int) -> None:
     'optim.warmup_fraction',
     'a share in [0, 1)',
   )
-  ensure(
-    config.optim.name in optim.OPTIMIZERS,
-    'optim.name',
-    f'one of {optim.OPTIMIZERS}',
-  )
-  for key, parts in (
-    ('train.global_batch', train.micro_batches * batch_parts),
-    ('eval.global_batch', batch_parts),
-  ):
-    section, _, name = key.partition('.')
-    size = getattr(getattr(config, section), name)
-    ensure(
-      size > 0 and size % parts == 0,
-      key,
-      f'a multiple of {parts}: of the devices that the mesh splits a batch'
-      ' over, and of train.micro_batches',
-    )
+
+
+def check_batches(config: ml_collections.ConfigDict, mesh: Mesh) -> None:
+  """Checks that the batches of a config divide over a mesh.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  size = config.train.global_batch
+  sizes = {f'train.global_batch={size}': size}
+  settings.check_batches(config, sizes, sharding.batch_parts(mesh))
 
 
 def check_continuation(
@@ -178,17 +158,12 @@ def with_run_keys(
   return settings.with_overrides(planned, {'train.seed': config.train.seed})
 
 
-def write_workdir(
-  config: ml_collections.ConfigDict, workdir: epath.Path, job: TaskJob
-) -> None:
-  """Makes a workdir that needs nothing else: config, tokenizer, model.
+def write_workdir(workdir: epath.Path, job: TaskJob) -> None:
+  """Writes the tokenizer, and what the encoder and the head are.
 
   Raises:
     OSError: if the folder cannot be written.
   """
-  files.write_atomically(
-    workdir / 'config.json', settings.as_json(config) + '\n'
-  )
   files.write_atomically(
     workdir / opened.IMPORTED_FILE,
     json.dumps(
@@ -206,22 +181,13 @@ def write_workdir(
     job.encoder.tokenizer.save(workdir)
 
 
-def check_same(job: TaskJob, saved: int | None) -> None:
-  """Checks that all processes read the same sets; all of them call it.
-
-  Args:
-    job: as this process planned it.
-    saved: the step that its run continues after.
-
-  Raises:
-    ValueError: naming what differs, and which processes found what.
-  """
+def facts(job: TaskJob) -> dict[str, Any]:
+  """Returns digests of all that the processes of a run read by themselves."""
   digests = {
     f'the examples of {name}': digest(split)
     for name, split in job.splits.items()
   }
-  labels = list(job.task.labels)
-  processes.check_same({'steps': saved, 'the labels': labels} | digests)
+  return {'the labels': list(job.task.labels), **digests}
 
 
 def digest(split: Split) -> str:
@@ -234,52 +200,6 @@ def digest(split: Split) -> str:
     array = hasattr(value, 'tobytes')
     sha.update(value.tobytes() if array else repr(value).encode())
   return sha.hexdigest()
-
-
-def drop_later_models(kept: checkpoint.Checkpoints, first_step: int) -> None:
-  """Removes a best model of a step that is not done yet: it comes again."""
-  step = kept.latest()
-  if step is not None and step > first_step:
-    kept.delete(step)
-
-
-@dataclasses.dataclass
-class History:
-  """The scores of dev so far.
-
-  Attributes:
-    values: in their order.
-  """
-
-  values: list[float]
-
-  @classmethod
-  def read(cls, workdir: epath.Path, metric: str, step: int) -> 'History':
-    """Returns that of a run that continues after `step`."""
-    return cls(
-      [
-        value
-        for at, name, value in metrics.read_metrics(workdir)
-        if name == metric and at <= step
-      ]
-    )
-
-  def add(self, value: float) -> None:
-    """Adds the next one."""
-    self.values.append(value)
-
-  def is_best(self) -> bool:
-    """Whether the last is better than all before it."""
-    *before, last = self.values
-    return all(last > value for value in before)
-
-  def is_over(self, config: ml_collections.ConfigDict) -> bool:
-    """Whether `train.patience` scores have passed without a best."""
-    patience = config.train.patience
-    if patience is None or len(self.values) <= patience:
-      return False
-    best = self.values.index(max(self.values))
-    return len(self.values) - 1 - best >= patience
 
 
 def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
@@ -320,8 +240,8 @@ def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
   console.table(rows, 'Plan')
 
 
-def memory_of(job: TaskJob, seed: int) -> memory.Plan:
-  """Compiles the largest steps of a run; returns the memory that they need.
+def programs(job: TaskJob, seed: int) -> tuple[list[Program], int]:
+  """Returns the largest steps of a run, and the number of smaller ones.
 
   Args:
     job: the job.
@@ -341,29 +261,25 @@ def memory_of(job: TaskJob, seed: int) -> memory.Plan:
     for length in split.batches.eval_lengths(scored)
   }
   largest = scoring[max(scoring)].longest_batch(scored)
-  return memory.plan(
-    job.shapes,
-    [
-      memory.compile_program(
-        f'training step of {_size(batch)}',
-        memory.SMALLER_STEP.format(2 * config.train.micro_batches),
-        job.train_step,
+  found = [
+    Program(
+      f'training step of {_size(batch)}',
+      memory.SMALLER_STEP.format(2 * config.train.micro_batches),
+      'train',
+      (
         job.shapes,
         memory.batch_shapes(batch, mesh),
         jax.ShapeDtypeStruct((), jnp.int32),
       ),
-      memory.compile_program(
-        f'scoring of {_size(largest)}',
-        memory.SMALLER_EVALUATION,
-        job.predict_step,
-        job.shapes.params,
-        memory.batch_shapes(largest, mesh),
-      ),
-    ],
-    mesh,
-    loader=config.data.loader,
-    num_later=len(lengths) + len(scoring) - 2,
-  )
+    ),
+    Program(
+      f'scoring of {_size(largest)}',
+      memory.SMALLER_EVALUATION,
+      'predict',
+      (job.shapes.params, memory.batch_shapes(largest, mesh)),
+    ),
+  ]
+  return found, len(lengths) + len(scoring) - 2
 
 
 def _size(batch: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ import re
 import jax
 import numpy as np
 import pytest
+import runs
 from gpt_store import small_stores
 
 from data.examples import pipeline
@@ -12,7 +13,6 @@ from data.store import corpus
 from train.architectures import architecture, families
 from train.language import cloze, scoring
 from train.params import opened, trained, warm_start
-from train.pretrain import loop
 from train.run import metrics, settings
 
 LENGTH = 32
@@ -56,7 +56,7 @@ def finished(small_config, tmp_path_factory):
     if variant not in done:
       config = vary(small_config(**LEARNING), variant)
       workdir = tmp_path_factory.mktemp('run')
-      done[variant] = config, workdir, loop.train(config, workdir)
+      done[variant] = config, workdir, runs.train(config, workdir)
     return done[variant]
 
   return finish
@@ -65,7 +65,9 @@ def finished(small_config, tmp_path_factory):
 def objective_of(config, store):
   arch = families.architecture_of(config)
   vocabulary = architecture.Vocabulary.of(store.tokenizer)
-  return arch, arch.build_objective(config, LENGTH, vocabulary)
+  return arch, arch.objectives[config.train.objective](
+    config, LENGTH, vocabulary
+  )
 
 
 def transformed(config, rows=256, num_examples=None):
@@ -223,7 +225,7 @@ def test_objectives_that_do_not_fit_are_refused(
 ):
   config = settings.with_overrides(small_config(), overrides)
   with pytest.raises(ValueError, match=message):
-    loop.train(config, tmp_path)
+    runs.train(config, tmp_path)
 
 
 def test_a_plan_counts_what_is_trained(small_config, tmp_path, capsys):
@@ -231,7 +233,7 @@ def test_a_plan_counts_what_is_trained(small_config, tmp_path, capsys):
   counts = {}
   for variant in ('bert', 'no_nsp', 'ltr_no_nsp'):
     config = plain if variant == 'bert' else vary(plain, variant)
-    loop.train(config, tmp_path / variant, dry_run=True)
+    runs.train(config, tmp_path / variant, dry_run=True)
     out = capsys.readouterr()
     counts[variant] = re.search(r'([\d,]+) parameters', out.err)[1]
   counts = {name: int(n.replace(',', '')) for name, n in counts.items()}
@@ -264,7 +266,7 @@ def lstm(tmp_path_factory):
     },
   )
   workdir = tmp_path_factory.mktemp('lstm')
-  return config, workdir, loop.train(config, workdir)
+  return config, workdir, runs.train(config, workdir)
 
 
 def test_an_lstm_learns_and_scores(lstm):
@@ -317,7 +319,5 @@ def test_an_lstm_is_begun_with(lstm):
 )
 def test_bad_values_of_an_lstm_are_named(overrides, message):
   config = settings.with_overrides(settings.load_config('gpt:lstm'), overrides)
-  arch = families.architecture_of(config)
   with pytest.raises(ValueError, match=message):
-    arch.check(config)
-    arch.build_objective(config, 512, architecture.Vocabulary.of_size(100))
+    families.check(config)

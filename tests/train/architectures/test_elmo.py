@@ -8,6 +8,7 @@ import h5py
 import jax
 import numpy as np
 import pytest
+import runs
 from elmo_store import (
   LENGTH,
   ROWS,
@@ -30,7 +31,7 @@ from data.vocabulary import tokenization
 from train import embed
 from train.architectures import samples
 from train.params import trained
-from train.pretrain import assemble, loop
+from train.pretrain import assemble
 from train.vectors import text_counts
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -50,7 +51,7 @@ def finished(store, tmp_path_factory):
   said = []
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(samples, 'say', said.append)
-    results = loop.train(config, workdir)
+    results = runs.train(config, workdir)
   return config, workdir, results, said
 
 
@@ -173,7 +174,7 @@ def test_a_loss_that_is_not_finite_is_reported(store, tmp_path, monkeypatch):
   with pytest.raises(
     FloatingPointError, match='(?s)not finite in step 1.*forward nan'
   ) as error:
-    loop.train(small_elmo_config(store), tmp_path)
+    runs.train(small_elmo_config(store), tmp_path)
   assert 'nan  layers_0/bias' in str(error.value)
   with np.load(tmp_path / 'nonfinite-step-0.npz') as batch:
     assert batch['reverse_type_ids'].shape == (ROWS, LENGTH)
@@ -185,7 +186,7 @@ def test_a_loss_that_is_not_finite_is_reported(store, tmp_path, monkeypatch):
 
 def test_a_table_of_words_learns(store, tmp_path):
   config = small_elmo_config(store, model__characters=False, train__steps=6)
-  results = loop.train(config, tmp_path)
+  results = runs.train(config, tmp_path)
   rows = read_rows(tmp_path)
   assert rows[6, 'eval/forward_loss'] < np.log(WORDS)
   table = restore_params(tmp_path, config)['encoder']
@@ -231,7 +232,7 @@ def test_pieces_of_words_are_refused(tokenizer, tmp_path):
   with pytest.raises(
     ValueError, match="not a store of whole words.*data.tokenizer='train:words"
   ):
-    loop.train(config, tmp_path / 'new')
+    runs.train(config, tmp_path / 'new')
   assert not (tmp_path / 'new').exists()
 
 
@@ -258,7 +259,7 @@ def test_a_trained_model_goes_on_with_another_text(
   untuned = naive_evaluation(params, tuning)
   (report,), _ = run_steps(tuning, 1, params=params)
 
-  results = loop.train(tuning, tmp_path / 'tuned')
+  results = runs.train(tuning, tmp_path / 'tuned')
   rows = read_rows(tmp_path / 'tuned')
   assert rows[1, 'train/loss'] == report['loss']
   for perplexity, direction in zip(
@@ -279,7 +280,7 @@ def test_weights_of_other_words_are_refused(finished, other_text, tmp_path):
   with pytest.raises(
     ValueError, match=f'(?s){theirs}.*{ours}.*--tokenizer {finished[1]}'
   ):
-    loop.train(config, tmp_path / 'new')
+    runs.train(config, tmp_path / 'new')
   assert not (tmp_path / 'new').exists()
 
 

@@ -5,6 +5,7 @@ import functools
 import shutil
 
 import pytest
+import runs
 from elmo_store import (
   ROWS,
   STEPS,
@@ -15,7 +16,6 @@ from elmo_store import (
   write_topics,
 )
 
-from train.pretrain import loop
 from train.run import checkpoint, ledger, settings
 
 SAVED = (4, 8)  # steps that the killed run has checkpoints of
@@ -56,7 +56,7 @@ def make_config(tmp_path_factory):
 def finished(make_config, tmp_path_factory):
   """The workdir of an uninterrupted run."""
   workdir = tmp_path_factory.mktemp('finished')
-  loop.train(make_config(), workdir)
+  runs.train(make_config(), workdir)
   return workdir
 
 
@@ -64,7 +64,7 @@ def finished(make_config, tmp_path_factory):
 def once_killed(make_config, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('killed')
   with killed_after(10):
-    loop.train(make_config(), workdir)
+    runs.train(make_config(), workdir)
   for step in SAVED:
     assert saved(workdir, step)
   assert checkpoint.latest_step(workdir) == SAVED[-1]
@@ -83,7 +83,7 @@ def losses(workdir, first, last):
 
 
 def test_killed_and_continued_is_uninterrupted(finished, killed, make_config):
-  loop.train(make_config(), killed)
+  runs.train(make_config(), killed)
   expected = saved(finished)
   for part in ('params', 'opt_state', 'carry', 'metrics'):
     assert any(path.startswith(f'{part}/') for path in expected)
@@ -93,7 +93,7 @@ def test_killed_and_continued_is_uninterrupted(finished, killed, make_config):
 
 def test_without_what_was_read_before_it_differs(finished, killed, make_config):
   """So the test above can fail; asking for empty memories is heard."""
-  loop.train(make_config(train__reset_streams=True), killed)
+  runs.train(make_config(train__reset_streams=True), killed)
   assert losses(killed, 1, 8) == losses(finished, 1, 8)
   assert all(
     a != b
@@ -115,12 +115,12 @@ def test_another_batch_needs_empty_memories(killed, make_config):
     match='(?s)8 steps of another.*train.global_batch: None there, 8 here'
     '.*--config.train.reset_streams=true',
   ):
-    loop.train(doubled(), killed)
+    runs.train(doubled(), killed)
   assert settings.read_workdir_config(killed).train.global_batch is None
 
   # Killed before it saved anything of its own: step 8 has the old batch.
   with killed_after(11):
-    loop.train(doubled(train__reset_streams=True), killed)
+    runs.train(doubled(train__reset_streams=True), killed)
   assert checkpoint.latest_step(killed) == 8
   first = losses(killed, 1, 10)
   shapes = r'carry/cell is \(4, 2, 2, 24\), expected \(8, 2, 2, 24\)'
@@ -129,14 +129,14 @@ def test_another_batch_needs_empty_memories(killed, make_config):
     match=f'(?s)step 8: .*{shapes}.*step 4: .*{shapes}'
     '.*reset_streams=true where they are of another train.global_batch',
   ):
-    loop.train(doubled(), killed)
+    runs.train(doubled(), killed)
   assert {path.name for path in (killed / 'checkpoints').iterdir()} == {
     '4',
     '8',
   }
 
   config = doubled(train__reset_streams=True, train__checkpoint_every=10)
-  assert loop.train(config, killed)['steps'] == STEPS
+  assert runs.train(config, killed)['steps'] == STEPS
   assert losses(killed, 1, 10) == first
   expected, rows = saved(killed), read_rows(killed)
 
@@ -144,6 +144,6 @@ def test_another_batch_needs_empty_memories(killed, make_config):
   shutil.rmtree(killed / 'checkpoints' / str(STEPS))
   (killed / 'results.json').unlink()
   assert checkpoint.latest_step(killed) == 10
-  loop.train(doubled(), killed)
+  runs.train(doubled(), killed)
   assert saved(killed) == expected
   assert read_rows(killed) == rows

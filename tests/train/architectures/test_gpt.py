@@ -6,6 +6,7 @@ import json
 import jax
 import numpy as np
 import pytest
+import runs
 import torch
 import transformers
 from elmo_store import build_words, write_topics
@@ -18,7 +19,7 @@ from models.pretrained import gpt as pretrained
 from train.architectures import architecture, families
 from train.engine import objectives, sharding
 from train.params import trained
-from train.pretrain import assemble, loop
+from train.pretrain import assemble
 from train.run import metrics, settings, training_phases
 
 
@@ -31,7 +32,7 @@ def stores(tmp_path_factory):
 def finished(request, stores, tmp_path_factory):
   config = small_gpt_config(request.param, stores)
   workdir = tmp_path_factory.mktemp(request.param)
-  return config, workdir, loop.train(config, workdir)
+  return config, workdir, runs.train(config, workdir)
 
 
 def test_a_run_learns_and_says_so(finished):
@@ -83,9 +84,8 @@ def test_what_was_trained_opens_and_scores(finished):
 
 
 def objective_of(config, store, length):
-  return families.architecture_of(config).build_objective(
-    config, length, architecture.Vocabulary.of(store.tokenizer)
-  )
+  build = families.architecture_of(config).objectives[config.train.objective]
+  return build(config, length, architecture.Vocabulary.of(store.tokenizer))
 
 
 @pytest.mark.parametrize('name', ['gpt', 'gpt2'])
@@ -150,7 +150,7 @@ def test_meshes_agree(stores, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
       make = functools.partial(sharding.make_mesh, devices=devices)
       patch.setattr(sharding, 'make_mesh', make)
-      loop.train(config, tmp_path / name)
+      runs.train(config, tmp_path / name)
     losses[name] = [
       value
       for _, metric, value in metrics.read_metrics(tmp_path / name)
@@ -172,7 +172,7 @@ def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):
   with pytest.raises(
     FloatingPointError, match='(?s)not finite in step 1.*dropout: lm nan'
   ) as error:
-    loop.train(small_gpt_config('gpt', stores), tmp_path)
+    runs.train(small_gpt_config('gpt', stores), tmp_path)
   assert 'Documents of the batch' not in str(error.value)
   with np.load(tmp_path / 'nonfinite-step-0.npz') as batch:
     assert len(batch['window']) == 16
@@ -190,7 +190,7 @@ def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):
 def test_bad_input_is_refused(name, overrides, message, stores, tmp_path):
   config = settings.with_overrides(small_gpt_config(name, stores), overrides)
   with pytest.raises(ValueError, match=message):
-    loop.train(config, tmp_path)
+    runs.train(config, tmp_path)
 
 
 def test_whole_words_are_refused(tmp_path):
@@ -200,5 +200,5 @@ def test_whole_words_are_refused(tmp_path):
   with pytest.raises(
     ValueError, match="store of whole words.*data.tokenizer='train:bpe:N'"
   ):
-    loop.train(config, tmp_path / 'new')
+    runs.train(config, tmp_path / 'new')
   assert not (tmp_path / 'new').exists()

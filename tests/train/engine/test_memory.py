@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import runs
 from jax.sharding import NamedSharding, PartitionSpec
 from launch import environment
 
 from train.engine import memory, sharding
 from train.host import huge_pages
-from train.pretrain import loop
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_a_pre_training_is_refused_before_it_writes(
   monkeypatch.setattr(memory, 'available_bytes', lambda: 2**20)
   for dry_run in (True, False):
     with pytest.raises(ValueError, match='--config.train.micro_batches=2'):
-      loop.train(small_config(), tmp_path / 'run', dry_run=dry_run)
+      runs.train(small_config(), tmp_path / 'run', dry_run=dry_run)
     assert not (tmp_path / 'run').exists()
 
 
@@ -102,7 +102,7 @@ def test_a_compiled_step_is_found_by_its_call(mesh):
   x = jax.device_put(np.ones((64, 64), np.float32), place)
   shape = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
   jax.monitoring.register_event_duration_secs_listener(listen)
-  program = memory.compile_program('a step', '', step, shape)
+  program = memory.compile_program('a step', '', step.lower(shape), 0)
   assert len(events) == 1
   assert program.temporary >= 64 * 64 * 4  # its output
   jax.block_until_ready(step(x))

@@ -8,6 +8,7 @@ import ml_collections
 import numpy as np
 import optax
 import pytest
+import runs
 from flax import linen as nn
 from jax.sharding import PartitionSpec
 
@@ -15,7 +16,7 @@ from data.examples import pairs, pipeline
 from data.store import corpus
 from train.architectures import architecture
 from train.engine import sharding, state, steps
-from train.pretrain import assemble, loop
+from train.pretrain import assemble
 from train.run import checkpoint, metrics, training_phases
 
 MESHES = {
@@ -133,7 +134,7 @@ def test_updates_are_the_same_in_shards(name, small_config):
 def test_a_whole_run_on_a_mixed_mesh(small_config, single_losses, tmp_path):
   sizes = {f'mesh__{axis}': size for axis, size in MESHES['mixed'].items()}
   config = small_config(train__phases=TWENTY, train__log_every=10, **sizes)
-  assert loop.train(config, tmp_path)['steps'] == 20
+  assert runs.train(config, tmp_path)['steps'] == 20
   losses = [r for r in metrics.read_metrics(tmp_path) if r[1] == 'train/loss']
   np.testing.assert_allclose(
     [value for *_, value in losses], single_losses[9::10], rtol=1e-4

@@ -32,7 +32,8 @@ from data.store import corpus
 from data.examples import pairs, pipeline
 from models import layers
 from train.architectures import architecture
-from train.pretrain import assemble, loop
+from train.pretrain import assemble
+import runs
 from train.run import settings, training_phases
 from train.engine import sharding, state, steps
 config = settings.load_config(config_path)
@@ -56,7 +57,7 @@ sha = hashlib.sha256()
 for path, leaf in jax.tree_util.tree_leaves_with_path(drawn):
   sha.update(str(path).encode() + processes.to_host(leaf).tobytes())
 print(json.dumps({'rows': len(local['lengths']), 'digest': sha.hexdigest()}))
-command.run(lambda: loop.train(config, workdir))
+command.run(lambda: runs.train(config, workdir))
 """
 
 

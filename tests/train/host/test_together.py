@@ -15,14 +15,14 @@ PROGRAM = """
 import os, signal, sys
 config_path, workdir, coordinator, process = sys.argv[1:5]
 process = int(process)
+import runs
 from train.run import command, ledger, settings
-from train.pretrain import loop
 from train.host import device, processes
 command.run(lambda: processes.join(
   'cpu', coordinator, 2, process, heartbeat_seconds=60))
 config = settings.load_config(config_path)
 {change}
-command.run(lambda: loop.train(config, workdir))
+command.run(lambda: runs.train(config, workdir))
 """
 
 
@@ -112,7 +112,7 @@ ledger.Ledger.count = stop
   assert stopped == -signal.SIGKILL
   assert code == 1, error
   assert 'Timeout' in error
-  assert 'loop.py' in error
+  assert 'training.py' in error
   assert not metrics.read_metrics(run.workdir)
 
 

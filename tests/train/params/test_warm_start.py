@@ -6,6 +6,7 @@ import json
 import jax
 import numpy as np
 import pytest
+import runs
 import small_elmo
 import small_published
 import transformers
@@ -18,7 +19,6 @@ from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import published, strict
 from train.engine import sharding
 from train.params import convert, warm_start
-from train.pretrain import loop
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_steps_of_rate_0_keep_what_the_weights_have(
   config = bert_config(
     'BertModel', train__phases=((2, 32, 16, 'continue'),), mesh__fsdp=8
   )
-  loop.train(config, tmp_path / 'workdir')
+  runs.train(config, tmp_path / 'workdir')
   expected = arrays(berts / 'BertModel')
   _, job = make_job(config, jax.devices())
   found = strict.flatten(
@@ -138,7 +138,7 @@ def test_all_that_differs_is_refused_at_once(bert_config, berts, tmp_path):
     model__gelu='tanh',
   )
   with pytest.raises(ValueError, match='does not fit the config') as error:
-    loop.train(config, tmp_path / 'workdir')
+    runs.train(config, tmp_path / 'workdir')
   for part in (
     'num_layers is 2 there, 3 in the config: --config.model.num_layers=2',
     'max_length is 64 there, 32 in the config: --config.model.max_length=64',
@@ -252,11 +252,11 @@ def test_other_models_are_refused_before_a_store_is_built(
     **{'init.weights': bert_config().init.weights},
   )
   with pytest.raises(ValueError, match="holds a bert, but model.name='gpt2'"):
-    loop.train(config, tmp_path / 'workdir')
+    runs.train(config, tmp_path / 'workdir')
   assert not (tmp_path / 'none').exists()
   config = bert_config(init__weights=str(tmp_path / 'nowhere'))
   with pytest.raises(FileNotFoundError, match='no such file or folder'):
-    loop.train(config, tmp_path / 'workdir')
+    runs.train(config, tmp_path / 'workdir')
 
 
 # --- More pieces and positions
@@ -440,7 +440,7 @@ def test_all_but_the_softmax_is_the_released_weights(
 ):
   folder, params = released
   config = from_weights(elmo_config, folder)
-  loop.train(config, tmp_path / 'workdir')  # a step of rate 0
+  runs.train(config, tmp_path / 'workdir')  # a step of rate 0
   _, found = begin(from_weights(config, tmp_path / 'workdir'))
   expected = strict.flatten(params)
   anew = {path for path in found if path.startswith('softmax/')}

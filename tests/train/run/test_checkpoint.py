@@ -15,12 +15,13 @@ import threading
 import jax
 import numpy as np
 import pytest
+import runs
 from orbax.checkpoint._src.serialization import serialization
 
 from data.store import corpus
 from train.architectures import architecture
 from train.engine import sharding, state
-from train.pretrain import assemble, loop
+from train.pretrain import assemble
 from train.run import checkpoint, metrics, training_phases
 
 
@@ -40,7 +41,7 @@ def one_device():
 def finished(small_config, tmp_path_factory):
   """A finished run with checkpoints of steps 4, 8 and 12."""
   workdir = tmp_path_factory.mktemp('finished')
-  return workdir, loop.train(small_config(), workdir)
+  return workdir, runs.train(small_config(), workdir)
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_damaged_checkpoint_is_passed_over(
 ):
   damage, reason = DAMAGES[name]
   damage(torn / 'checkpoints' / '12')
-  results = loop.train(small_config(), torn)
+  results = runs.train(small_config(), torn)
   said = ' '.join(capsys.readouterr().err.split())
   assert 'The checkpoint of step 12 is damaged' in said
   assert reason in said
@@ -112,14 +113,14 @@ def test_without_a_sound_checkpoint_nothing_begins_anew(torn, small_config):
   for folder in folders:
     flip_bytes(folder)
   with pytest.raises(ValueError, match='(?s)step 12: .*step 8: .*step 4: '):
-    loop.train(small_config(), torn)
+    runs.train(small_config(), torn)
   assert sorted((torn / 'checkpoints').iterdir()) == folders
 
 
 def test_damaged_initial_weights_are_refused(torn, small_config, tmp_path):
   flip_bytes(torn / 'checkpoints' / '12')
   with pytest.raises(ValueError, match='the checkpoint of step 12'):
-    loop.train(small_config(init__weights=str(torn)), tmp_path / 'new')
+    runs.train(small_config(init__weights=str(torn)), tmp_path / 'new')
 
 
 @pytest.fixture

@@ -10,18 +10,19 @@ import time
 
 import numpy as np
 import pytest
+import runs
 import watch
 from launch import environment
 
 from train import report
-from train.pretrain import loop
+from train.engine import sharding
 from train.run import ledger, reports, settings
 
 # Trains, and dies as soon as the row of step 10 is written.
 PROGRAM = """
 import json, os, signal, sys
 from train.run import ledger, settings
-from train.pretrain import loop
+import runs
 write = ledger.Ledger.write
 def write_and_die(self):
   write(self)
@@ -32,7 +33,7 @@ overrides, workdir, began = sys.argv[1:]
 config = settings.with_overrides(
   settings.load_config('bert_tiny'), json.loads(overrides)
 )
-loop.train(config, workdir, began=float(began))
+runs.train(config, workdir, began=float(began))
 """
 
 
@@ -59,12 +60,12 @@ def killed(small_config, tmp_path_factory):
   shutil.copytree(workdir, copy)
   config = small_config(train__log_every=2)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(loop.sharding, 'make_mesh', _one_device)
-    loop.train(config, workdir)
+    patch.setattr(sharding, 'make_mesh', _one_device)
+    runs.train(config, workdir)
   return workdir, copy, began, time.time()
 
 
-def _one_device(mesh_config, make_mesh=loop.sharding.make_mesh):
+def _one_device(mesh_config, make_mesh=sharding.make_mesh):
   import jax
 
   return make_mesh(mesh_config, jax.devices()[:1])

@@ -2,9 +2,9 @@
 
 import jax
 import pytest
+import runs
 
 from train.engine import sharding
-from train.pretrain import loop
 from train.run import ledger, tracing
 
 
@@ -15,7 +15,7 @@ def test_a_profile_holds_the_steps_and_changes_nothing(
   monkeypatch.setattr(sharding, 'make_mesh', lambda _: mesh)
   phases = ((6, 32, 16, 'continue'),)
   digests = {
-    name: loop.train(
+    name: runs.train(
       small_config(train__phases=phases, train__profile=profile),
       tmp_path / name,
     )['state_sha256']

@@ -2,11 +2,11 @@ import functools
 
 import jax
 import pytest
+import runs
 import small_kinds
 import small_tasks
 
 from train.engine import sharding
-from train.transfer import finetune
 
 
 def make_one_device_mesh(patch):
@@ -66,6 +66,6 @@ def run_of(config_of, tmp_path_factory):
     workdir = tmp_path_factory.mktemp('runs_of_kinds') / kind.replace(' ', '_')
     with pytest.MonkeyPatch.context() as patch:
       make_one_device_mesh(patch)
-      return config_of(kind), workdir, finetune.train(config_of(kind), workdir)
+      return config_of(kind), workdir, runs.train(config_of(kind), workdir)
 
   return run

@@ -5,6 +5,7 @@ import functools
 import jax
 import numpy as np
 import pytest
+import runs
 import small_elmo
 import small_kinds
 import small_tasks
@@ -16,7 +17,7 @@ from data.tasks import registry
 from models import elmo, task_model
 from models.pretrained import elmo as pretrained
 from train.params import convert, opened
-from train.transfer import finetune, predictors
+from train.transfer import predictors
 from train.vectors import elmo_vectors
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -71,7 +72,7 @@ def test_words_are_tagged_from_the_mix_of_layers(small, tmp_path):
     weights_folder,
     **{'train.steps': 300, 'train.eval_every': 50},
   )
-  results = finetune.train(config, workdir)
+  results = runs.train(config, workdir)
   assert results['metrics']['eval/conll2003/f1'] > 0.7
   found = opened.open_weights(workdir)
   assert (found.name, found.tokenizer) == ('elmo', None)
@@ -83,7 +84,7 @@ def test_words_are_tagged_from_the_mix_of_layers(small, tmp_path):
     workdir, lambda task: registry.load(task, str(folder), 'dev'), results
   )
   # What is finished is not begun again; and the head cannot be written.
-  assert finetune.train(config, workdir) == results
+  assert runs.train(config, workdir) == results
   with pytest.raises(ValueError, match='bilstm'):
     convert.export(workdir, tmp_path / 'exported')
 
@@ -91,7 +92,7 @@ def test_words_are_tagged_from_the_mix_of_layers(small, tmp_path):
 @pytest.mark.parametrize('kind', ['own pairs', 'own choices', 'own scores'])
 def test_texts_are_read_as_words(small, tmp_path, kind):
   config = config_of(tmp_path / 'set', kind, small[0], **{'train.steps': 2})
-  results = finetune.train(config, tmp_path / 'run')
+  results = runs.train(config, tmp_path / 'run')
   (dev,) = (tmp_path / 'set').glob('dev.*')
   answers_again(tmp_path / 'run', lambda task: task.read(dev, 'dev'), results)
 
@@ -148,4 +149,4 @@ def test_layers_are_those_that_embedding_gives(small, tmp_path):
 def test_what_an_elmo_cannot_do(small, tmp_path, kind, changes, message):
   config = config_of(tmp_path / 'set', kind, small[0], **changes)
   with pytest.raises(ValueError, match=message):
-    finetune.train(config, tmp_path / 'run')
+    runs.train(config, tmp_path / 'run')

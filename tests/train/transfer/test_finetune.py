@@ -10,14 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import runs
 import watch
 
 from data.inputs import batches
 from train.engine import optim, sharding
 from train.host import processes
 from train.params import convert, opened
-from train.run import checkpoint, ledger, metrics, workdirs
-from train.transfer import finetune, task_job, task_plan
+from train.run import checkpoint, ledger, metrics, training, workdirs
+from train.transfer import task_job, task_plan
 
 pytestmark = pytest.mark.usefixtures('one_device')
 ACCURACY = 'eval/own/accuracy'
@@ -28,7 +29,7 @@ def finished(make_config, tmp_path_factory):
   """A finished run: its config, workdir and results."""
   config = make_config()
   workdir = tmp_path_factory.mktemp('runs') / 'finished'
-  return config, workdir, finetune.train(config, workdir)
+  return config, workdir, runs.train(config, workdir)
 
 
 def test_it_learns_and_leaves_everything(finished):
@@ -57,11 +58,11 @@ def test_the_same_again_and_a_finished_run_is_kept(
   finished, tmp_path, monkeypatch
 ):
   config, workdir, results = finished
-  again = finetune.train(config, tmp_path / 'again')
+  again = runs.train(config, tmp_path / 'again')
   for key in ('state_sha256', 'optimizer_sha256', 'metrics'):
     assert again[key] == results[key]
   monkeypatch.setattr(task_job, 'plan', None)  # nothing is read or computed
-  assert finetune.train(config, workdir) == results
+  assert runs.train(config, workdir) == results
 
 
 def asked_to_end(patch, at):
@@ -90,10 +91,10 @@ def test_stopped_and_continued_is_uninterrupted(
   with monkeypatch.context() as patch:
     asked_to_end(patch, stop_at)
     with pytest.raises(processes.Preempted):
-      finetune.train(config, tmp_path)
+      runs.train(config, tmp_path)
   assert checkpoint.latest_step(tmp_path) == stop_at
   assert not metrics.is_scored(tmp_path, stop_at)  # 12 is to be
-  continued = finetune.train(config, tmp_path)
+  continued = runs.train(config, tmp_path)
   for key in ('state_sha256', 'optimizer_sha256', 'metrics', 'best_step'):
     assert continued[key] == results[key]
   assert rows_of(tmp_path) == rows_of(workdir)
@@ -124,13 +125,12 @@ def test_ended_in_evaluations_it_goes_on_with_them(
       # A batch of 25 s, one read ahead: the limit is not of an evaluation.
       watch.install(patch, seconds_a_batch=25)
       with pytest.raises((processes.Preempted, KeyboardInterrupt)) as error:
-        finetune.train(config, tmp_path)
+        runs.train(config, tmp_path)
     assert is_kill or f'step {step} is saved' in str(error.value)
     assert len(begun) == number
     assert checkpoint.latest_step(tmp_path) == step
   assert (
-    finetune.train(config, tmp_path)['state_sha256']
-    == (results['state_sha256'])
+    runs.train(config, tmp_path)['state_sha256'] == (results['state_sha256'])
   )
   continued = workdirs.read_results(tmp_path)
   for key in ('optimizer_sha256', 'metrics', 'intervals', 'best_step'):
@@ -149,7 +149,7 @@ def test_killed_while_a_best_model_was_kept(
   save = checkpoint.Checkpoints.save
 
   def killed(self, step, state):
-    is_model = self.folder.parent.name == finetune.MODEL_FOLDER
+    is_model = self.folder.parent.name == training.MODEL_FOLDER
     if saved or not is_model:
       save(self, step, state)
       self.finish()
@@ -164,8 +164,8 @@ def test_killed_while_a_best_model_was_kept(
     with monkeypatch.context() as patch:
       patch.setattr(checkpoint.Checkpoints, 'save', killed)
       with pytest.raises(KeyboardInterrupt):
-        finetune.train(config, tmp_path / 'killed')
-  continued = finetune.train(config, tmp_path / 'killed')
+        runs.train(config, tmp_path / 'killed')
+  continued = runs.train(config, tmp_path / 'killed')
   assert continued['state_sha256'] == results['state_sha256']
   assert continued['best_step'] == results['best_step']
   assert rows_of(tmp_path / 'killed') == rows_of(workdir)
@@ -173,7 +173,7 @@ def test_killed_while_a_best_model_was_kept(
 
 def test_batches_ahead_of_time_are_the_same(finished, make_config, tmp_path):
   _, _, results = finished
-  again = finetune.train(make_config(data__loader='tf'), tmp_path)
+  again = runs.train(make_config(data__loader='tf'), tmp_path)
   assert again['state_sha256'] == results['state_sha256']
 
 
@@ -195,7 +195,7 @@ def test_it_stops_where_numbers_end_and_tells_of_the_global_batch(
     eval__global_batch=8,
   )
   with pytest.raises(FloatingPointError, match='not finite in step') as error:
-    finetune.train(config, tmp_path)
+    runs.train(config, tmp_path)
   assert 'classifier/kernel' in str(error.value)
   (path,) = tmp_path.glob('nonfinite-step-*.npz')
   assert np.load(path)['tokens'].shape[0] == 16
@@ -217,8 +217,8 @@ def test_parameters_that_overflow_are_not_kept(
   with pytest.raises(
     FloatingPointError, match='after step 12.* checkpoint of step 6 is kept'
   ) as error:
-    finetune.train(config, tmp_path)
-  kept = checkpoint.latest_step(tmp_path / finetune.MODEL_FOLDER)
+    runs.train(config, tmp_path)
+  kept = checkpoint.latest_step(tmp_path / training.MODEL_FOLDER)
   assert kept == (6 if select == 'best' else None)
   assert ('best model so far, of step 6' in str(error.value)) == bool(kept)
   assert checkpoint.latest_step(tmp_path) == 6
@@ -239,12 +239,12 @@ def test_processes_compare_what_they_read(
 
   monkeypatch.setattr(processes, 'gather', gather)
   with pytest.raises(ValueError, match=r'differ:\n  the examples of dev: '):
-    finetune.train(make_config(), tmp_path / 'run')
+    runs.train(make_config(), tmp_path / 'run')
   other = shutil.copytree(own_set, tmp_path / 'set')
   text = (other / 'dev.jsonl').read_text()
   (other / 'dev.jsonl').write_text(text.replace('good', 'bad', 1))
   with pytest.raises(ValueError, match='the examples of dev'):
-    finetune.train(make_config(data__source=str(other)), tmp_path / 'other')
+    runs.train(make_config(data__source=str(other)), tmp_path / 'other')
   here, there = told
   differing = {name for name in here if here[name] != there[name]}
   assert differing == {'the examples of dev'}
@@ -254,15 +254,15 @@ def test_seeds_share_what_is_compiled(make_config, tmp_path):
   config = make_config(train__num_epochs=1.0)
   mesh = sharding.make_mesh(config.mesh)
   job = task_job.plan(config, mesh)
-  first = finetune.train(config, tmp_path / '0', job=job)
+  first = runs.train(config, tmp_path / '0', shared=job)
   programs = job.train_step._cache_size()
   assert programs >= 1
   other = make_config(train__num_epochs=1.0, train__seed=1)
-  shared = finetune.train(other, tmp_path / '1', job=job)
+  shared = runs.train(other, tmp_path / '1', shared=job)
   # Lengths that the first seed's batches did not have may come.
   assert job.train_step._cache_size() <= programs + 1
   assert job.create._cache_size() == 1
-  alone = finetune.train(other, tmp_path / 'alone')
+  alone = runs.train(other, tmp_path / 'alone')
   assert shared['state_sha256'] == alone['state_sha256']
   assert shared['state_sha256'] != first['state_sha256']
 
@@ -275,7 +275,7 @@ def test_the_best_model_is_kept_or_the_last(make_config, tmp_path):
   scores = {}
   for select in task_plan.SELECT:
     config = make_config(train__select=select, **changes)
-    results = finetune.train(config, tmp_path / select)
+    results = runs.train(config, tmp_path / select)
     scores[select] = results['metrics'][ACCURACY]
     if select == 'last':
       assert results['best_step'] == results['steps']
@@ -288,11 +288,11 @@ def test_it_stops_early(make_config, tmp_path):
   config = make_config(
     train__patience=2, train__num_epochs=20.0, optim__learning_rate=1e-9
   )
-  results = finetune.train(config, tmp_path)
+  results = runs.train(config, tmp_path)
   # Nothing is learnt: the first score stays the best of three.
   assert results['steps'] == 18
   assert results['best_step'] == 6
-  assert finetune.train(config, tmp_path) == results
+  assert runs.train(config, tmp_path) == results
 
 
 def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
@@ -307,7 +307,7 @@ def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
   job = task_job.plan(config, mesh)
   with sharding.scope(mesh, config.mesh.rules):
     before = jax.device_get(job.begin(0).params)
-  finetune.train(config, tmp_path / 'run', job=job)
+  runs.train(config, tmp_path / 'run', shared=job)
   with pytest.raises(ValueError, match=r'no class of Hugging Face has.*bilstm'):
     convert.export(tmp_path / 'run', tmp_path / 'exported')
   assert not (tmp_path / 'exported').exists()
@@ -367,11 +367,11 @@ def test_what_makes_no_sense_is_refused(
   make_config, tmp_path, changes, message
 ):
   with pytest.raises((ValueError, OSError), match=message):
-    finetune.train(make_config(**changes), tmp_path / 'run')
+    runs.train(make_config(**changes), tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
 
 
 def test_another_config_is_refused(finished, make_config):
   _, workdir, _ = finished
   with pytest.raises(ValueError, match=r'optim\.learning_rate: 0\.005 there'):
-    finetune.train(make_config(optim__learning_rate=1e-4), workdir)
+    runs.train(make_config(optim__learning_rate=1e-4), workdir)

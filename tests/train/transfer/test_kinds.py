@@ -9,12 +9,13 @@ import zipfile
 
 import numpy as np
 import pytest
+import runs
 import small_kinds
 from scipy import stats
 
 from data.scoring import scores, submissions
 from train.run import settings
-from train.transfer import finetune, predictors
+from train.transfer import predictors
 
 pytestmark = pytest.mark.usefixtures('one_device')
 METRICS = {
@@ -61,7 +62,7 @@ def test_the_plan_says_which_epochs(
     config_of('own questions'),
     {'train.steps': None, 'train.num_epochs': 2.0, 'train.count': count},
   ).lock()
-  finetune.train(config, tmp_path, dry_run=True)
+  runs.train(config, tmp_path, dry_run=True)
   assert f'{steps} steps of 8 windows, {epochs}, dev' in capsys.readouterr().err
 
 

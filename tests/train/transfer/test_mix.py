@@ -129,7 +129,7 @@ def test_penalty_needs_an_average(make_config, plan_job):
   ):
     plan_job(**{'task.features': 'first'}, task__mix_l2=PENALTY)
   with pytest.raises(ValueError, match='task.mix_l2=-1.0'):
-    task_plan.check(make_config(**MIX, task__mix_l2=-1.0), 1)
+    task_plan.check(make_config(**MIX, task__mix_l2=-1.0))
 
 
 def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):

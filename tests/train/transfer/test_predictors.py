@@ -7,12 +7,13 @@ import shutil
 
 import numpy as np
 import pytest
+import runs
 
 from data.scoring import submissions
 from train import predict
 from train.host import processes
-from train.run import checkpoint, settings
-from train.transfer import finetune, predictors, task_outputs
+from train.run import checkpoint, settings, training
+from train.transfer import predictors, task_outputs
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
@@ -23,7 +24,7 @@ def members(make_config, tmp_path_factory):
   folder = tmp_path_factory.mktemp('members')
   for seed in (0, 1):
     config = make_config(train__num_epochs=1.0, train__seed=seed)
-    finetune.train(config, folder / str(seed))
+    runs.train(config, folder / str(seed))
   return config, [folder / '0', folder / '1']
 
 
@@ -149,12 +150,12 @@ def test_workdirs_that_answer_nothing_are_refused(
   with pytest.raises(ValueError, match='taught no task'):
     predictors.open_member(small_bert)
   with pytest.raises(ValueError, match='no fine-tuning'):
-    finetune.train(make_config(), pretraining)
+    runs.train(make_config(), pretraining)
   unfinished = tmp_path / 'unfinished'
   with monkeypatch.context() as patch:
     patch.setattr(processes.Preemption, 'is_due', lambda self: True)
     with pytest.raises(processes.Preempted):
-      finetune.train(make_config(train__num_epochs=1.0), unfinished)
+      runs.train(make_config(train__num_epochs=1.0), unfinished)
   with pytest.raises(FileNotFoundError, match='not finished'):
     predictors.open_member(unfinished)
 
@@ -163,7 +164,7 @@ def test_a_model_that_a_sweep_dropped_is_missed_by_name(run_of, tmp_path):
   _, workdir, _ = run_of('own scores')
   without = tmp_path / 'run'
   shutil.copytree(
-    workdir, without, ignore=shutil.ignore_patterns(finetune.MODEL_FOLDER)
+    workdir, without, ignore=shutil.ignore_patterns(training.MODEL_FOLDER)
   )
   with pytest.raises(FileNotFoundError, match='a sweep keeps the model of its'):
     predictors.open_member(without)

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from train.params import opened
-from train.transfer import finetune, sweep, task_job
+from train.run import training
+from train.transfer import sweep, task_job
 
 pytestmark = pytest.mark.usefixtures('one_device')
 GRID = {'optim.learning_rate': [5e-3, 1e-9]}
@@ -23,22 +24,22 @@ def config(make_config):
 def swept(config, tmp_path_factory):
   """A sweep of four runs that was killed in its second: folder, summary."""
   workdir = tmp_path_factory.mktemp('sweeps') / 'swept'
-  train, calls = finetune.train, []
+  train, calls = training.train, []
 
-  def killed(config, folder, **options):
+  def killed(job, folder):
     calls.append(folder)
     if len(calls) == 2:
       raise KeyboardInterrupt
-    return train(config, folder, **options)
+    return train(job, folder)
 
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(finetune, 'train', killed)
+    patch.setattr(training, 'train', killed)
     with pytest.raises(KeyboardInterrupt):
       sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
   assert not (workdir / sweep.SUMMARY_FILE).exists()
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(
-      finetune, 'train', lambda *a, **k: calls.append(a[1]) or train(*a, **k)
+      training, 'train', lambda *a, **k: calls.append(a[1]) or train(*a, **k)
     )
     summary = sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
   assert len(calls) == 2 + 3  # what was finished is not done again

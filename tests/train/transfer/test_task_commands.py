@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import runs
 from task_command import command
 
 from train.run import curves, reports
@@ -40,7 +41,7 @@ def test_sweep_and_predict(own_set, small_bert, tmp_path):
 
 def test_a_plan_leaves_nothing(make_config, tmp_path, capsys):
   config = make_config(train__steps=2)
-  assert finetune.train(config, tmp_path / 'plan', dry_run=True) is None
+  assert runs.train(config, tmp_path / 'plan', dry_run=True) is None
   assert not (tmp_path / 'plan').exists()
   printed = capsys.readouterr().err
   for words in (
@@ -75,13 +76,13 @@ def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
 
 def test_what_a_run_prints(run_of, tmp_path, capsys):
   config, workdir, results = run_of('squad2')
-  finetune.train(config, tmp_path / 'plan', dry_run=True)
+  runs.train(config, tmp_path / 'plan', dry_run=True)
   printed = capsys.readouterr().err
   windows = printed.split('dev       12 examples in ')[1].split()[0]
   assert int(windows) > 12
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(finetune.task_job.TaskJob, 'begin', None)
-    finetune.train(config, workdir)
+    runs.train(config, workdir)
   printed = capsys.readouterr().err
   f1 = results['metrics']['eval/squad2/f1']
   assert f'squad2/f1            {f1:.4f}' in printed

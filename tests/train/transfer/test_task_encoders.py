@@ -9,6 +9,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+import runs
 import small_kinds
 import small_published
 import small_tasks
@@ -25,7 +26,6 @@ from train.params import convert, opened
 from train.run import checkpoint, settings
 from train.transfer import (
   encoders,
-  finetune,
   predictors,
   task_data,
   task_job,
@@ -101,7 +101,7 @@ def test_weights_without_a_vocabulary_are_told_theirs(
 def test_a_gpt_learns_with_both_losses(gpt_of, own_set, tmp_path):
   changes = GPT_RECIPE | {'train.num_epochs': 6.0, 'optim.learning_rate': 1e-2}
   config = small_tasks.small_config(own_set, gpt_of('bpe'), **changes)
-  results = finetune.train(config, tmp_path)
+  results = runs.train(config, tmp_path)
   assert results['metrics']['eval/own/accuracy'] > 0.8
   rows = (tmp_path / 'metrics.csv').read_text().splitlines()
   losses = [
@@ -139,7 +139,7 @@ def test_a_gpt_reads_a_pair_in_both_orders(gpt_of, pair_folder, tmp_path):
     gpt_of('bpe'),
     **changes | GPT_RECIPE | {'own.symmetric': True, 'train.steps': 2},
   )
-  results = finetune.train(config, tmp_path / 'run')
+  results = runs.train(config, tmp_path / 'run')
   answers_again(tmp_path / 'run', folder / 'dev.tsv', results)
   # The other way round says the same.
   lines = [
@@ -169,7 +169,7 @@ def test_a_gpt2_chooses(gpt_of, tmp_path):
   config = small_tasks.small_config(
     folder, gpt_of('bytebpe'), **changes | GPT_RECIPE | {'train.steps': 2}
   )
-  results = finetune.train(config, tmp_path / 'run')
+  results = runs.train(config, tmp_path / 'run')
   answers_again(tmp_path / 'run', folder / 'dev.jsonl', results)
   assert opened.open_weights(tmp_path / 'run').name == 'gpt2'
 
@@ -185,7 +185,7 @@ def test_soft_classes_of_scores(gpt_of, tmp_path):
     gpt_of('bpe'),
     **changes | GPT_RECIPE | {'train.steps': 2, 'task.soft_classes': 6},
   )
-  results = finetune.train(config, tmp_path / 'run')
+  results = runs.train(config, tmp_path / 'run')
   _, _, found = predictors.predict(
     [tmp_path / 'run'], lambda task: task.read(folder / 'test.jsonl', 'test')
   )
@@ -198,7 +198,7 @@ def test_spans_are_not_for_a_gpt(gpt_of, tmp_path):
   changes = small_kinds.write(folder, 'own questions')
   config = small_tasks.small_config(folder, gpt_of('bpe'), **changes)
   with pytest.raises(ValueError, match='spans are found by a BERT'):
-    finetune.train(config, tmp_path / 'run')
+    runs.train(config, tmp_path / 'run')
 
 
 @pytest.fixture(scope='module')
@@ -240,7 +240,7 @@ def test_an_lstm_learns_and_opens(pretrained, own_set, tmp_path):
   config = small_tasks.small_config(
     own_set, workdir, **{'train.num_epochs': 6.0, 'optim.learning_rate': 1e-2}
   )
-  results = finetune.train(config, tmp_path)
+  results = runs.train(config, tmp_path)
   assert results['metrics']['eval/own/accuracy'] > 0.8
   answers_again(tmp_path, own_set / 'dev.jsonl', results)
 
@@ -265,7 +265,7 @@ def test_a_left_to_right_bert_learns_from_the_last_token(
     **{'train.num_epochs': 12.0, 'optim.learning_rate': 1e-2},
   )
   run = tmp_path / 'run'
-  results = finetune.train(config, run)
+  results = runs.train(config, run)
   assert results['metrics']['eval/own/accuracy'] > 0.8
   answers_again(run, own_set / 'dev.jsonl', results)
   assert opened.open_weights(run).model.pool_last
@@ -287,7 +287,7 @@ def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
     left_to_right,
     **{'task.bilstm_layers': 1, 'task.bilstm_dim': 8} | {'train.steps': 2},
   )
-  results = finetune.train(config, tmp_path / 'run')
+  results = runs.train(config, tmp_path / 'run')
   answers_again(tmp_path / 'run', own_set / 'dev.jsonl', results)
   found, params = params_of(tmp_path / 'run')
   assert found.model.left_to_right

@@ -3,10 +3,9 @@
 import shutil
 
 import pytest
+import runs
 import small_kinds
 import small_tasks
-
-from train.transfer import finetune
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
@@ -31,7 +30,7 @@ def test_lines_that_are_wrong(
   (folder / name).write_text('\n'.join(lines) + '\n')
   config = small_tasks.small_config(folder, small_bert)
   with pytest.raises(ValueError, match=message):
-    finetune.train(config, tmp_path / 'run')
+    runs.train(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
 
 
@@ -60,5 +59,5 @@ def test_settings_that_do_not_fit_the_files(
   changes = {'own.test': None} | small_kinds.write(folder, kind) | changes
   config = small_tasks.small_config(folder, small_bert, **changes)
   with pytest.raises((ValueError, OSError), match=message):
-    finetune.train(config, tmp_path / 'run')
+    runs.train(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()

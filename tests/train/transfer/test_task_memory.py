@@ -4,10 +4,10 @@ import json
 import re
 
 import pytest
+import runs
 from task_command import command
 
 from train.engine import memory
-from train.transfer import finetune
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_a_task_without_memory_is_refused(
   config = make_config(train__steps=2)
   for dry_run in (True, False):
     with pytest.raises(ValueError, match='needs .*this machine has left 1.0 M'):
-      finetune.train(config, tmp_path / 'run', dry_run=dry_run)
+      runs.train(config, tmp_path / 'run', dry_run=dry_run)
   assert not (tmp_path / 'run').exists()
   printed = capsys.readouterr().err
   assert re.search(r'training step of 16 x \d+ +[\d.]+ MiB', printed)

@@ -5,11 +5,11 @@ import json
 
 import jax
 import pytest
+import runs
 from launch import end, start
 
 from train.engine import sharding
 from train.run import metrics, settings
-from train.transfer import finetune
 
 
 def run(config_path, workdir):
@@ -46,7 +46,7 @@ def test_two_processes_find_what_one_finds(
     'make_mesh',
     functools.partial(sharding.make_mesh, devices=jax.devices()[:2]),
   )
-  finetune.train(config, tmp_path / 'one')
+  runs.train(config, tmp_path / 'one')
   results, figures = {}, {}
   for name in ('one', 'two'):
     results[name] = json.loads((tmp_path / name / 'results.json').read_text())

@@ -79,7 +79,7 @@ def test_each_recipe_keeps_the_model_that_its_source_does():
   config = settings.load_config('transfer:task=mrpc')
   config.train.patience = 2
   with pytest.raises(ValueError, match=r"patience=2: .* train\.select='best'"):
-    task_plan.check(config, 1)
+    task_plan.check(config)
 
 
 @pytest.mark.parametrize('recipe', transfer.RECIPES)

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import runs
 import watch
 from launch import environment
 
 from train.architectures import bert, families
 from train.engine import evaluate, objectives, optim, sharding
 from train.host import processes
-from train.pretrain import loop
 from train.run import checkpoint, command, curves, metrics, settings, workdirs
 
 
@@ -37,7 +37,7 @@ def one_device():
 def finished(small_config, tmp_path_factory):
   """A finished run of 12 steps: (workdir, results)."""
   workdir = tmp_path_factory.mktemp('finished')
-  return workdir, loop.train(small_config(), workdir)
+  return workdir, runs.train(small_config(), workdir)
 
 
 def test_a_run_leaves_everything(finished):
@@ -110,7 +110,7 @@ def test_ended_in_an_evaluation_it_goes_on_with_that(
     )
     ends = (processes.Preempted, KeyboardInterrupt)
     with pytest.raises(ends, match='step 6 is saved' if step == 6 else None):
-      loop.train(small_config(), tmp_path)
+      runs.train(small_config(), tmp_path)
   # Of two batches an evaluation, the second is not read.
   assert len(batches) == (2 if step == 6 else 3)
   assert checkpoint.latest_step(tmp_path) == step
@@ -118,7 +118,7 @@ def test_ended_in_an_evaluation_it_goes_on_with_that(
 
   # Where a batch takes 40 s, the whole evaluation exceeds a limit of a minute.
   watch.install(monkeypatch, seconds_a_batch=40)
-  results = loop.train(small_config(train__hang_minutes=1.0), tmp_path)
+  results = runs.train(small_config(train__hang_minutes=1.0), tmp_path)
   assert rows_of(tmp_path) == rows_of(finished[0])
   for key in ('state_sha256', 'optimizer_sha256'):
     assert results[key] == finished[1][key]
@@ -127,7 +127,7 @@ def test_ended_in_an_evaluation_it_goes_on_with_that(
 def test_a_finished_run_only_prints(finished, small_config, capsys):
   workdir, results = finished
   before = {p: p.stat().st_mtime_ns for p in workdir.rglob('*') if p.is_file()}
-  assert loop.train(small_config(), workdir) == results
+  assert runs.train(small_config(), workdir) == results
   after = {p: p.stat().st_mtime_ns for p in workdir.rglob('*') if p.is_file()}
   assert before == after
   assert 'finished run' in capsys.readouterr().err
@@ -138,7 +138,7 @@ def test_a_workdir_in_use_is_refused(small_config, tmp_path):
     workdirs.sole_writer(tmp_path),
     pytest.raises(ValueError, match='another process trains in'),
   ):
-    loop.train(small_config(), tmp_path)
+    runs.train(small_config(), tmp_path)
   assert not (tmp_path / 'config.json').exists()
   with workdirs.sole_writer(tmp_path):  # free again
     pass
@@ -146,7 +146,7 @@ def test_a_workdir_in_use_is_refused(small_config, tmp_path):
 
 def test_other_values_are_refused_by_name(finished, small_config):
   with pytest.raises(ValueError, match=r'train.seed: 0 there, 1 here') as error:
-    loop.train(small_config(train__seed=1, train__steps=20), finished[0])
+    runs.train(small_config(train__seed=1, train__steps=20), finished[0])
   # A linear decay to another end changes the rates of the steps done.
   assert 'train.steps: None there, 20 here' in str(error.value)
 
@@ -160,7 +160,7 @@ def test_a_phase_that_changes_nothing_before_may_follow(
   shutil.copytree(finished[0], workdir)
   phases = ((12, 32, 16, 'continue'), (4, 64, 8, 'restart'))
   restarts = ((1e-3, 5),)
-  results = loop.train(
+  results = runs.train(
     small_config(train__phases=phases, optim__restarts=restarts), workdir
   )
   assert results['steps'] == 16
@@ -170,12 +170,12 @@ def test_a_phase_that_changes_nothing_before_may_follow(
   assert rate == pytest.approx(1e-3 * 3 / 5)
   # Of a phase that has begun, the rates are done.
   with pytest.raises(ValueError, match=r'optim.restarts: \[\[0.001, 5\]\]'):
-    loop.train(small_config(train__phases=phases), workdir)
+    runs.train(small_config(train__phases=phases), workdir)
 
 
 def test_two_phases_equal_one_schedule(small_config, tmp_path):
   phases = ((6, 32, 16, 'continue'), (6, 64, 8, 'continue'))
-  loop.train(small_config(train__phases=phases), tmp_path / 'a')
+  runs.train(small_config(train__phases=phases), tmp_path / 'a')
   rates = {
     step: value
     for step, name, value in metrics.read_metrics(tmp_path / 'a')
@@ -195,7 +195,7 @@ def test_accumulated_equals_the_big_batch(small_config, tmp_path):
       model__dropout_rate=0.0,
       model__attention_dropout_rate=0.0,
     )
-    loop.train(config, tmp_path / str(parts))
+    runs.train(config, tmp_path / str(parts))
     rows = metrics.read_metrics(tmp_path / str(parts))
     losses.append([v for _, name, v in rows if name == 'train/loss'])
   np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
@@ -204,7 +204,7 @@ def test_accumulated_equals_the_big_batch(small_config, tmp_path):
 def test_evaluation_does_not_depend_on_its_batch_size(
   finished, small_config, tmp_path
 ):
-  results = loop.train(small_config(eval__global_batch=8), tmp_path)
+  results = runs.train(small_config(eval__global_batch=8), tmp_path)
   for name, value in finished[1]['metrics'].items():
     if name.startswith('eval/'):
       assert results['metrics'][name] == pytest.approx(value, rel=1e-6)
@@ -215,7 +215,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(small_config, tmp_path):
     optim__learning_rate=1e30, optim__clip_norm=1e30, train__log_every=1
   )
   with pytest.raises(FloatingPointError, match='not finite in step') as error:
-    loop.train(config, tmp_path)
+    runs.train(config, tmp_path)
   text = str(error.value)
   assert 'embeddings/tokens/embedding' in text or 'kernel' in text
   assert 'Documents of the batch' in text
@@ -235,7 +235,7 @@ def test_the_last_good_checkpoint_survives_a_bad_step(
 
   monkeypatch.setattr(optim, 'make_schedule', exploding)
   with pytest.raises(FloatingPointError, match='(?s)in step 8.*step 4 is kept'):
-    loop.train(small_config(), tmp_path)
+    runs.train(small_config(), tmp_path)
   assert checkpoint.latest_step(tmp_path) == 4
 
 
@@ -245,7 +245,7 @@ def test_an_objective_of_its_own_has_its_curve_and_its_end(
   """One without any loss of tokens, and whose metric nobody has heard of."""
 
   def build_objective(config, length, vocabulary):
-    known = bert.build_objective(config, length, vocabulary)
+    known = bert.masked_tokens(config, length, vocabulary)
 
     def losses(outputs, batch):
       of_pairs, found = objectives.bert_losses(outputs, batch, ('nsp',))
@@ -260,11 +260,11 @@ def test_an_objective_of_its_own_has_its_curve_and_its_end(
     )
 
   ours = families.ARCHITECTURES['bert']._replace(
-    build_objective=build_objective
+    objectives={'bert': build_objective}
   )
   monkeypatch.setitem(families.ARCHITECTURES, 'bert', ours)
   config = small_config(train__steps=2, model__num_layers=1)
-  results = loop.train(config, tmp_path)
+  results = runs.train(config, tmp_path)
   assert {name for name in results['metrics'] if name.startswith('eval/')} == {
     'eval/order_loss',
     'eval/margin',
@@ -285,7 +285,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(
   small_config, tmp_path, capsys
 ):
   config = small_config(model__remat=True)
-  assert loop.train(config, tmp_path / 'new', dry_run=True) is None
+  assert runs.train(config, tmp_path / 'new', dry_run=True) is None
   text = capsys.readouterr().err
   for words in (
     'parameters',
@@ -307,7 +307,7 @@ def test_parameters_of_another_run_are_a_start(
   config = small_config(
     init__weights=str(finished[0]), train__steps=1, optim__learning_rate=0.0
   )
-  results = loop.train(config, tmp_path)
+  results = runs.train(config, tmp_path)
   assert results['state_sha256'] == finished[1]['state_sha256']
 
 
@@ -327,7 +327,7 @@ def test_bad_input_is_refused_by_name(
   overrides, message, small_config, tmp_path
 ):
   with pytest.raises((ValueError, OSError), match=message):
-    loop.train(small_config(**overrides), tmp_path / 'new')
+    runs.train(small_config(**overrides), tmp_path / 'new')
   assert not (tmp_path / 'new' / 'results.json').exists()
 
 
@@ -347,13 +347,13 @@ def test_disk_full_while_saving(small_config, tmp_path):
   config = small_config(model__embed_dim=128)
   program = f"""
 import resource
+import runs
 from train.run import command, settings
-from train.pretrain import loop
 config = settings.with_overrides(
   settings.load_config('bert_tiny'), {settings.flatten(config)!r}
 )
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-command.run(lambda: loop.train(config, {str(tmp_path / 'run')!r}))
+command.run(lambda: runs.train(config, {str(tmp_path / 'run')!r}))
 """
   done = subprocess.run(
     [sys.executable, '-c', program],
@@ -370,4 +370,4 @@ command.run(lambda: loop.train(config, {str(tmp_path / 'run')!r}))
   )
   assert checkpoint.latest_step(tmp_path / 'run') is None
   # With room again, the same run goes on.
-  assert loop.train(config, tmp_path / 'run')['steps'] == 12
+  assert runs.train(config, tmp_path / 'run')['steps'] == 12

@@ -1,0 +1,200 @@
+"""Pre-training on raw text: a config becomes a job for the training loop."""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import ml_collections
+from etils import epath
+
+from data.examples import pipeline
+from train.architectures import families
+from train.architectures.architecture import Vocabulary
+from train.engine import evaluate, objectives, sharding, state, steps
+from train.host import processes
+from train.host.console import say
+from train.params import warm_start
+from train.pretrain import assemble, plan
+from train.run import (
+  checkpoint,
+  curves,
+  metrics,
+  tracing,
+  training,
+  training_phases,
+  workdirs,
+)
+from train.run.job import Job, Program, StayAlive
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+  """Checks all of a config that needs neither text nor devices.
+
+  Raises:
+    ValueError: naming the key, what was found and what was expected.
+  """
+  families.check(config)
+
+
+def make(
+  config: ml_collections.ConfigDict, workdir: epath.PathLike
+) -> Job | None:
+  """Plans a run: opens its text, builds its model and steps.
+
+  Args:
+    config: checked.
+    workdir: the run's folder, new or with an unfinished run of this config.
+
+  Returns:
+    The job; None where the run is finished, whose results are printed.
+
+  Raises:
+    ValueError, OSError: if config, weights, text and workdir do not fit.
+  """
+  workdir = epath.Path(workdir)
+  seed = config.train.seed
+
+  # ---- Devices and weights ------------------------------------------------
+  mesh = training.find_devices(config)
+  asked = training_phases.check_phases(config)
+  plan.check_batches(config, asked, mesh)
+  architecture = families.architecture_of(config)
+  results = workdirs.read_results(workdir)
+  saved = checkpoint.latest_step(workdir)
+  done = saved if saved is not None else (results or {}).get('steps')
+  beginning = None
+  if done is None and config.init.weights is not None:
+    beginning = warm_start.check(config)
+
+  # ---- Text ---------------------------------------------------------------
+  store = plan.open_store(config)
+  if beginning is not None:
+    warm_start.check_vocabulary(beginning, config, store.tokenizer)
+  examples, held_out = (
+    {
+      phase.length: architecture.open_examples(store, phase.length, held_out=h)
+      for phase in asked
+    }
+    for h in (False, True)
+  )
+  num_windows = {length: e.num_windows for length, e in examples.items()}
+  phases = training_phases.resolve_phases(config, num_windows)
+  plan.check_data(examples, phases)
+  total_steps = sum(phase.steps for phase in phases)
+  tracing.check(config.train.profile, total_steps)
+  if done is not None:
+    plan.check_continuation(config, workdir, store, phases, num_windows, done)
+  if results is not None and results['steps'] == total_steps:
+    say(f'{workdir} holds a finished run of this config.')
+    curves.print_results(results, workdir)
+    return None
+
+  # ---- Model, objective, optimiser ----------------------------------------
+  parts = assemble.build_job(
+    config, phases, Vocabulary.of(store.tokenizer), mesh
+  )
+  model = parts.model
+  unigram = evaluate.unigram_log_probs(architecture.token_counts(store))
+  baseline = functools.partial(objectives.unigram_losses, jnp.asarray(unigram))
+  flops = {phase: parts.step_flops(phase) for phase in phases}
+  local_rows = functools.cache(functools.partial(sharding.local_rows, mesh))
+  phase_at = functools.partial(training_phases.phase_at, phases)
+
+  def batch(step: int, whole: bool) -> pipeline.Batch:
+    rows = local_rows(phase_at(step).global_batch)
+    return pipeline.train_batch(
+      examples, phases, seed, step, pipeline.ALL_ROWS if whole else rows
+    )
+
+  def programs(done: int) -> Iterator[Program]:
+    left = training_phases.phases_after(phases, done)
+    return plan.programs(parts, left)
+
+  def create() -> state.TrainState:
+    created = parts.create_state()
+    if beginning is None:
+      return created
+    params = warm_start.load(beginning, model, store.tokenizer, created.params)
+    # Each process read them itself.
+    processes.check_same(lambda: state.checksums(params))
+    return created.replace(params=params)
+
+  def score(
+    compiled: Mapping[str, Any], params: Any, step: int, stay_alive: StayAlive
+  ) -> dict[str, float]:
+    length = phase_at(step - 1).length
+    size = config.eval.global_batch
+    batches = pipeline.eval_batches(
+      held_out[length],
+      size,
+      config.eval.max_windows,
+      config.eval.draws,
+      local_rows(size),
+    )
+    return evaluate.evaluate(
+      compiled[f'score {length}'],
+      params,
+      batches,
+      parts.empty_carry(size),
+      mesh,
+      parts.objective,
+      stay_alive,
+    )
+
+  def finish(
+    compiled: Mapping[str, Any],
+    params: Any,
+    workdir: epath.Path,
+    is_scored: bool,
+    stay_alive: StayAlive,
+  ) -> dict[str, Any]:
+    del compiled, is_scored, stay_alive
+    architecture.print_samples(model, params, store, phases[-1].length)
+    figures = {
+      name: value
+      for step, name, value in metrics.read_metrics(workdir)
+      if step == total_steps and not name.startswith('time/')
+    }
+    return {'metrics': figures, 'store': plan.describe_store(store)}
+
+  return Job(
+    config=config,
+    mesh=mesh,
+    model=model,
+    shapes=parts.shapes,
+    steps={f'train {length}': parts.train_step(length) for length in examples}
+    | {
+      f'score {length}': steps.make_eval_step(
+        model, parts.objective_of[length], baseline=baseline, mesh=mesh
+      )
+      for length in examples
+    },
+    arguments=(),
+    total_steps=total_steps,
+    save_every=config.train.checkpoint_every,
+    score_every=config.train.eval_every,
+    keep_checkpoints=config.train.keep_checkpoints,
+    profile=config.train.profile,
+    keep=None,
+    programs=programs,
+    num_later=0,
+    step_name=lambda step: f'train {phase_at(step).length}',
+    objective=lambda step: parts.objective_of[phase_at(step).length],
+    batch=batch,
+    work=lambda step, batch: (
+      phase_at(step).global_batch * phase_at(step).length,
+      flops[phase_at(step)],
+    ),
+    create=create,
+    restore=parts.restore,
+    facts=lambda: {'the store': store.meta['digest']},
+    write=lambda workdir: plan.write_workdir(workdir, store),
+    print_plan=lambda workdir, in_detail: plan.print_plan(
+      parts, workdir, store, examples, in_detail
+    ),
+    score=score,
+    score_line=curves.evaluation_line,
+    finish=finish,
+    print_results=curves.print_results,
+  )

@@ -18,10 +18,7 @@ from typing import NoReturn
 
 from absl import flags
 
-from train.host import device, processes
-from train.pretrain import job as pretraining
-from train.run import command, settings, training
-from train.transfer import finetune
+from train.run import command, settings
 
 _WORKDIR = command.define_workdir()
 _DRY_RUN = flags.DEFINE_bool(
@@ -35,11 +32,11 @@ _NUM_PROCESSES = flags.DEFINE_integer(
 )
 _PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Which of them, from 0.')
 _START_SECONDS = flags.DEFINE_integer(
-  'start_seconds', processes.START_SECONDS, 'How long they wait for each other.'
+  'start_seconds', 1800, 'How long the processes wait for each other.'
 )
 _HEARTBEAT_SECONDS = flags.DEFINE_integer(
   'heartbeat_seconds',
-  processes.HEARTBEAT_SECONDS,
+  100,
   'All are aborted so long after one was last heard of.',
 )
 
@@ -49,8 +46,15 @@ def _train() -> None:
   workdir = _WORKDIR.value or settings.default_workdir(
     command.config_file(), config
   )
-  kind = finetune if 'task' in config else pretraining
+  # Not before: a wrong flag or key is told at once.
+  if 'task' in config:
+    from train.transfer import finetune as kind
+  else:
+    from train.pretrain import job as kind
   kind.check(config)
+  from train.host import device, processes
+  from train.run import training
+
   device.enable_compilation_cache()
   processes.join(
     config.train.platform,

@@ -117,6 +117,11 @@ def _exit(message: str) -> NoReturn:
   os._exit(1)
 
 
+def is_alone() -> bool:
+  """Returns whether this process joined no others."""
+  return _client() is None
+
+
 def is_first() -> bool:
   """Whether this process is the one that writes what all share."""
   return jax.process_index() == 0
@@ -153,7 +158,7 @@ def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
   Raises:
     ValueError: naming what differs, and which processes found what.
   """
-  if _client() is None:
+  if is_alone():
     return
   told = [json.loads(text) for text in gather(json.dumps(dict(find())))]
   lines = []

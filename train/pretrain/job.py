@@ -55,10 +55,7 @@ def make(
   workdir = epath.Path(workdir)
   seed = config.train.seed
 
-  # ---- Devices and weights ------------------------------------------------
-  mesh = training.find_devices(config)
-  asked = training_phases.check_phases(config)
-  plan.check_batches(config, asked, mesh)
+  # ---- Weights, and devices ------------------------------------------------
   architecture = families.architecture_of(config)
   results = workdirs.read_results(workdir)
   saved = checkpoint.latest_step(workdir)
@@ -66,6 +63,11 @@ def make(
   beginning = None
   if done is None and config.init.weights is not None:
     beginning = warm_start.check(config)
+  if processes.is_alone():  # of several, the first one alone needs the text
+    plan.check_source(config)
+  mesh = training.find_devices(config)
+  asked = training_phases.check_phases(config)
+  plan.check_batches(config, asked, mesh)
 
   # ---- Text ---------------------------------------------------------------
   store = plan.open_store(config)

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from data.examples.pipeline import Examples
 from data.store import build, corpus
+from data.text import sources
 from train.engine import memory, optim, sharding
 from train.host import console, files, processes
 from train.pretrain.assemble import Job
@@ -21,6 +22,18 @@ from train.run.job import Program
 from train.run.training_phases import Phase
 
 STORE_FILE = 'trained_on.json'
+
+
+def check_source(config: ml_collections.ConfigDict) -> None:
+  """Checks that there is a token store, or text to build it from.
+
+  Raises:
+    ValueError, OSError: if there is neither.
+  """
+  data = config.data
+  folder = data.folder or settings.default_store(config)
+  if not epath.Path(folder, 'store.json').exists():
+    sources.open_source(data.source, document_break=data.document_break)
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorboardX
 from etils import epath
 
 from train.host import files
@@ -36,6 +35,8 @@ class MetricsWriter:
       return
     kept = [row for row in read_metrics(workdir) if row[0] <= step]
     self._file = RowFile(epath.Path(workdir) / 'metrics.csv', HEADER, kept)
+    import tensorboardX  # takes a second
+
     # TensorBoard's own way: events beyond the step are hidden.
     self._events = tensorboardX.SummaryWriter(
       os.fspath(epath.Path(workdir) / 'tensorboard'),

@@ -15,7 +15,6 @@ import ml_collections
 from etils import epath
 
 import configs
-from train.engine import optim
 from train.run import training_phases
 
 LOADERS = ('tf', 'plain')
@@ -226,17 +225,16 @@ def check_common(config: ml_collections.ConfigDict) -> None:
   Raises:
     ValueError: naming the key, what was found and what was expected.
   """
+  from train.engine import optim
+
   ensure = functools.partial(expect, config)
   for key in ('micro_batches', 'log_every', 'hang_minutes'):
     ensure(getattr(config.train, key) > 0, f'train.{key}', 'a positive number')
   platform, loader = config.train.platform, config.data.loader
   ensure(platform in PLATFORMS, 'train.platform', f'one of {PLATFORMS}')
   ensure(loader in LOADERS, 'data.loader', f'one of {LOADERS}')
-  ensure(
-    config.optim.name in optim.OPTIMIZERS,
-    'optim.name',
-    f'one of {optim.OPTIMIZERS}',
-  )
+  names = optim.OPTIMIZERS
+  ensure(config.optim.name in names, 'optim.name', f'one of {names}')
 
 
 def check(config: ml_collections.ConfigDict) -> None:
@@ -245,6 +243,8 @@ def check(config: ml_collections.ConfigDict) -> None:
   Raises:
     ValueError: naming the key, what was found and what was expected.
   """
+  from train.engine.optim import make_schedule
+
   model, train = config.model, config.train
   ensure = functools.partial(expect, config)
   ensure(model.num_layers > 0, 'model.num_layers', 'a positive number')
@@ -261,7 +261,7 @@ def check(config: ml_collections.ConfigDict) -> None:
   for key in ('max_windows', 'draws'):
     ensure(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
   phases = training_phases.check_phases(config)
-  optim.make_schedule(config.optim, phases)  # refuses what makes no sense
+  make_schedule(config.optim, phases)  # refuses what makes no sense
   for phase in phases:
     if phase.length < 8:
       raise ValueError(f'train.phases: length {phase.length} is under 8')

@@ -9,6 +9,7 @@ import ml_collections
 from etils import epath
 
 from data.examples import pipeline
+from data.tasks import registry
 from train.engine import sharding, state
 from train.host import processes
 from train.host.console import say
@@ -25,6 +26,8 @@ def check(config: ml_collections.ConfigDict) -> None:
     ValueError: naming the key, what was found and what was expected.
   """
   task_plan.check(config)
+  if config.task.name != 'own':
+    registry.find(config.task.name)
 
 
 def make(
@@ -49,10 +52,16 @@ def make(
   """
   workdir = epath.Path(workdir)
 
-  # ---- Devices, and what the workdir holds ---------------------------------
+  # ---- What the workdir holds, and devices ---------------------------------
+  results = workdirs.read_results(workdir)
+  saved = checkpoint.latest_step(workdir)
+  if results is None and saved is None and shared is None:
+    task_job.check(config)
+    source = epath.Path(config.data.source).expanduser()
+    if not (config.data.source.startswith('tfds') or source.exists()):
+      raise FileNotFoundError(f'data.source={source}: there is no such folder')
   mesh = training.find_devices(config) if shared is None else shared.mesh
   task_plan.check_batches(config, mesh)
-  results = workdirs.read_results(workdir)
 
   def print_results(results: Mapping[str, Any], workdir: epath.Path) -> None:
     task_plan.print_results(results, workdir, of_several=shared is not None)
@@ -63,7 +72,6 @@ def make(
     say(f'{workdir} holds a finished run of this config.')
     print_results(results, workdir)
     return None
-  saved = checkpoint.latest_step(workdir)
 
   # ---- Sets, model, objective, optimiser ------------------------------------
   parts = shared or task_job.plan(

@@ -57,6 +57,11 @@ class Vocabulary(NamedTuple):
     return cls(size, specials, jnp.zeros(size, bool), unknown=2)
 
 
+def _no_carry(model: Any, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+  del model, rows
+  return {}
+
+
 class Architecture(NamedTuple):
   """A family of models and how it is pre-trained, as functions.
 
@@ -92,10 +97,15 @@ class Architecture(NamedTuple):
   step_flops: Callable[[Any, Phase, int], int]
   print_samples: Callable[[nn.Module, Any, Store, int], None]
   carry_shapes: Callable[[Any, int], dict[str, jax.ShapeDtypeStruct]] = (
-    lambda model, rows: {}
+    _no_carry
   )
   token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
+
+  @property
+  def has_memory(self) -> bool:
+    """Whether rows read on from batch to batch, see `Objective.carry`."""
+    return self.carry_shapes is not _no_carry
 
 
 TRANSFORMER_KEYS = frozenset({'embed_dim', 'num_heads', 'mlp_dim'})

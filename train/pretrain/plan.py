@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from data.examples.pipeline import Examples
 from data.store import build, corpus
 from data.text import sources
+from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.host import console, files, processes
 from train.pretrain.assemble import Job
@@ -131,6 +132,7 @@ def check_continuation(
       f' {there} there, {here} here. Name that store by data.folder, or pass'
       ' another --workdir'
     )
+  has_memory = families.architecture_of(config).has_memory
   old = settings.read_workdir_config(workdir)
   differing = settings.differing_keys(
     settings.flatten(old), settings.flatten(config)
@@ -140,7 +142,7 @@ def check_continuation(
     same_batches = training_phases.cut_phases(
       old_phases, done
     ) == training_phases.cut_phases(phases, done)
-    if config.model.name == 'elmo' and config.train.reset_streams:
+    if has_memory and config.train.reset_streams:
       same_batches = True
     rates = [
       jax.vmap(optim.make_schedule(optim_config, some))(jnp.arange(done))
@@ -160,7 +162,7 @@ def check_continuation(
     other_batch = {'train.phases', 'train.global_batch'} & differing.keys()
     hint = (
       '; or go on with empty memories, by --config.train.reset_streams=true'
-      if config.model.name == 'elmo' and other_batch
+      if has_memory and other_batch
       else ''
     )
     raise ValueError(

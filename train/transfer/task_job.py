@@ -303,6 +303,22 @@ def check(config: ml_collections.ConfigDict) -> None:
   task_losses.build_objective(task, encoder.config.task)
 
 
+# `train.count` -> (examples, batch, epochs) -> (steps of an epoch, of a run).
+COUNTS = {
+  # google-research/bert, run_classifier.py and run_squad.py
+  'bert': lambda n, batch, epochs: (-(-n // batch), int(n / batch * epochs)),
+  # finetune-transformer-lm, train.py
+  'gpt': lambda n, batch, epochs: (
+    max(1, n // batch),
+    int(n // batch * epochs),
+  ),
+  'rows': lambda n, batch, epochs: (
+    -(-n // batch),
+    -(-int(n * epochs) // batch),
+  ),
+}
+
+
 def count_steps(
   config: ml_collections.ConfigDict, split: Split
 ) -> tuple[int, int]:
@@ -313,15 +329,9 @@ def count_steps(
     split: that of training.
   """
   train = config.train
-  batch, epochs = train.global_batch, train.num_epochs
-  size = len(split.features if train.count == 'rows' else split.examples)
-  if train.count == 'rows':
-    epoch, total = -(-size // batch), -(-int(size * epochs) // batch)
-  elif train.count == 'gpt':  # finetune-transformer-lm, train.py
-    epoch = max(1, size // batch)
-    total = int(size // batch * epochs)
-  else:  # google-research/bert, run_classifier.py and run_squad.py
-    epoch, total = -(-size // batch), int(size / batch * epochs)
+  of_rows = train.count == 'rows'
+  size = len(split.features if of_rows else split.examples)
+  epoch, total = COUNTS[train.count](size, train.global_batch, train.num_epochs)
   total = max(1, total) if train.steps is None else train.steps
   return total, train.eval_every or min(epoch, total)
 

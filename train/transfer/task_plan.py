@@ -22,10 +22,9 @@ from train.params import opened
 from train.run import ledger, settings
 from train.run.job import Program
 from train.transfer.task_data import Split
-from train.transfer.task_job import DEV, TaskJob
+from train.transfer.task_job import COUNTS, DEV, TaskJob
 
 SELECT = ('best', 'last')
-COUNT = ('bert', 'gpt', 'rows')
 # What was so before there was a key for it.
 BEFORE = {'train.count': 'rows'}
 # How often a model is scored decides which is kept, and when a run is over.
@@ -50,7 +49,7 @@ def check(config: ml_collections.ConfigDict) -> None:
     'train.num_epochs',
     'a positive number',
   )
-  ensure(train.count in COUNT, 'train.count', f'one of {COUNT}')
+  ensure(train.count in COUNTS, 'train.count', f'one of {tuple(COUNTS)}')
   ensure(train.select in SELECT, 'train.select', f'one of {SELECT}')
   ensure(
     train.patience is None or train.select == 'best',

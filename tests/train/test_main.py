@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from launch import environment
+
 # Runs the command, and ends it where the loss is first computed.
 PROGRAM = """
 import pathlib, runpy, sys, traceback
@@ -32,8 +34,8 @@ def test_few_frames_lie_between_the_command_and_the_loss(small_store, tmp_path):
       *(sys.executable, '-c', PROGRAM, '--config', 'bert_tiny'),
       f'--config.data.folder={small_store}',
       f'--workdir={tmp_path / "run"}',
-      '--config.mesh.data=1',
     ],
+    env=environment(),
     capture_output=True,
     text=True,
     timeout=400,

@@ -1,4 +1,4 @@
-"""What the engine asks of a language model, whatever it is."""
+"""The interface between the engine and a family of language models."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from train.run.training_phases import Phase
 
 
 class Vocabulary(NamedTuple):
-  """What models and objectives know of a tokenizer.
+  """The facts about a tokenizer that models and objectives use.
 
   Attributes:
     size: V, unpadded: pieces, or the words that a softmax knows.
@@ -78,8 +78,8 @@ class Architecture(NamedTuple):
     num_parameters: (parameters, V) -> their number as published.
     step_flops: (config, phase, V) -> model FLOPs of a training step.
     print_samples: (model, parameters, store, length) shows people something.
-    carry_shapes: (model, rows) -> shapes of what goes from one batch to the
-      next, see `Objective.carry`; zeros before the first.
+    carry_shapes: (model, rows) -> shapes of the memory that rows carry from
+      batch to batch, see `Objective.carry`; zeros before the first.
     token_counts: store -> int [V], how often each is a target in training.
     with_heads: (model, train.objective) -> the model with the heads that this
       objective trains; none other has parameters.

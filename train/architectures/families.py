@@ -18,7 +18,7 @@ ARCHITECTURES = {
 
 
 def architecture_of(config: Any) -> Architecture:
-  """Returns what `model.name` names.
+  """Returns the family that `model.name` names.
 
   Raises:
     ValueError: if there is no such model.

@@ -1,7 +1,7 @@
-"""What a model makes of held-out text, for people to look at."""
+"""Prints a model's guesses about held-out text, for people."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -25,41 +25,39 @@ MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
 def print_filled_masks(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
-  """Masks held-out sentences and prints what the model fills in.
+  """Masks held-out sentences and prints the model's guesses.
 
   Args:
     model: a BERT.
     params: its parameters.
-    store: the store whose held-out text is used.
+    store: gives held-out text.
     length: longest input in tokens.
   """
   sentences = _held_out_sentences(store, longest=min(length - 2, 40))
   if not sentences:
     return
   tokenizer = store.tokenizer
-  tokens = np.full((len(sentences), length), tokenizer.pad_id, np.int32)
-  positions = np.zeros((len(sentences), length // MASK_EVERY + 1), np.int32)
-  masked: list[list[int]] = []
-  for row, ids in enumerate(sentences):
-    sequence = [tokenizer.cls_id, *ids, tokenizer.sep_id]
-    tokens[row, : len(sequence)] = sequence
-    at = list(range(1 + MASK_EVERY // 2, len(ids) + 1, MASK_EVERY))
-    positions[row, : len(at)] = at
+  tokens, lengths = _padded(
+    [[tokenizer.cls_id, *ids, tokenizer.sep_id] for ids in sentences]
+  )
+  masked = [
+    range(1 + MASK_EVERY // 2, len(ids) + 1, MASK_EVERY) for ids in sentences
+  ]
+  positions, _ = _padded(masked)
+  for row, at in enumerate(masked):
     tokens[row, at] = tokenizer.mask_id
-    masked.append(at)
-  outputs = jax.jit(
+  places = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+  guesses = _most_likely(
     lambda params, *inputs: model.apply(
       {'params': params}, *inputs, train=False
-    )['mlm_logits'].argmax(-1)
-  )(
+    )['mlm_logits'],
     params,
     tokens,
-    tokens != tokenizer.pad_id,
+    places < lengths[:, None],
     np.zeros_like(tokens),
-    np.broadcast_to(np.arange(length, dtype=np.int32), tokens.shape),
+    places,
     positions,
   )
-  guesses = processes.to_host(outputs)
   say(
     '\nHeld-out sentences with masked pieces, as [guess] or [guess -> truth]:'
   )
@@ -83,13 +81,28 @@ def _held_out_sentences(store: Store, longest: int) -> list[list[int]]:
     sizes = np.diff(offsets)
     fits = np.flatnonzero((sizes >= 10) & (sizes <= longest))
     if fits.size:
-      start, end = (
-        offsets[fits[fits.size // 2]],
-        offsets[fits[fits.size // 2] + 1],
-      )
+      middle = fits[fits.size // 2]
+      start, end = offsets[middle : middle + 2]
       found.append(np.asarray(store.tokens[start:end]).tolist())
   spread = np.linspace(0, len(found) - 1, min(NUM_SENTENCES, len(found)))
   return [found[i] for i in spread.astype(int)]
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+  """Returns rows of ids as int32 [B, T], zeros behind, and lengths [B]."""
+  lengths = np.array([len(row) for row in rows])
+  padded = np.zeros((len(rows), lengths.max()), np.int32)
+  for row, ids in enumerate(rows):
+    padded[row, : len(ids)] = ids
+  return padded, lengths
+
+
+def _most_likely(
+  scores: Callable[..., jax.Array], params: Any, *inputs: np.ndarray
+) -> np.ndarray:
+  """Returns the index with the highest of `scores(params, *inputs)`."""
+  likely = jax.jit(lambda *arguments: scores(*arguments).argmax(-1))
+  return processes.to_host(likely(params, *inputs))
 
 
 def print_guesses(
@@ -99,13 +112,13 @@ def print_guesses(
   start: int | None,
   length: int,
 ) -> None:
-  """Prints what a left-to-right model expects at some pieces of sentences.
+  """Prints a left-to-right model's guesses of some pieces of sentences.
 
   Args:
     predict: (parameters, tokens int [B, T], mask bool [B, T]) -> scores
-      [B, T, V] of the token that follows each.
+      [B, T, V] of the token after each.
     params: the parameters.
-    store: the store whose held-out text is used.
+    store: gives held-out text.
     start: token that stands before a text; None: none.
     length: longest input in tokens.
   """
@@ -113,16 +126,9 @@ def print_guesses(
   if not sentences:
     return
   before = [] if start is None else [start]
-  lengths = np.array([len(before) + len(ids) for ids in sentences])
-  tokens = np.zeros((len(sentences), lengths.max()), np.int32)
-  for row, ids in enumerate(sentences):
-    tokens[row, : lengths[row]] = *before, *ids
+  tokens, lengths = _padded([before + ids for ids in sentences])
   mask = np.arange(tokens.shape[1]) < lengths[:, None]
-  guesses = processes.to_host(
-    jax.jit(lambda *arguments: predict(*arguments).argmax(-1))(
-      params, tokens, mask
-    )
-  )
+  guesses = _most_likely(predict, params, tokens, mask)
   say('\nHeld-out sentences, some pieces as [guess from the left -> truth]:')
   pieces = store.tokenizer.pieces
   for row, ids in enumerate(sentences):
@@ -136,12 +142,12 @@ def print_guesses(
 def print_continuations(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
-  """Prints how the model goes on from a few held-out beginnings.
+  """Prints how the model continues a few held-out beginnings.
 
   Args:
     model: a GPT or GPT-2.
     params: its parameters.
-    store: the store whose held-out text is used.
+    store: gives held-out text.
     length: longest text in tokens.
   """
   tokenizer = store.tokenizer
@@ -149,10 +155,7 @@ def print_continuations(
   if not beginnings:
     return
   prompts = [ids[:BEGINNING] for ids in beginnings]
-  lengths = np.array([len(ids) for ids in prompts])
-  tokens = np.zeros((len(prompts), lengths.max()), np.int32)
-  for row, ids in enumerate(prompts):
-    tokens[row, : len(ids)] = ids
+  tokens, lengths = _padded(prompts)
   params = jax.tree.map(processes.to_host, params)
   if not processes.is_first():
     return
@@ -167,7 +170,7 @@ def print_continuations(
       sampling=decoding.Sampling(top_k=40),
       chunk=CONTINUED,
     )
-  say('\nHeld-out beginnings | and how the model goes on:')
+  say('\nHeld-out beginnings | and how the model continues them:')
   for prompt, ids in zip(prompts, written, strict=True):
     new = [int(i) for i in ids if i != decoding.NO_TOKEN]
     whole = tokenizer.decode([*prompt, *new])
@@ -179,12 +182,12 @@ def print_continuations(
 def print_likely_words(
   model: Elmo, params: Any, store: Store, length: int
 ) -> None:
-  """Prints what both towers expect at some words of held-out sentences.
+  """Prints both towers' guesses of some words of held-out sentences.
 
   Args:
     model: an ELMo that reads characters, or words.
     params: its parameters.
-    store: the store whose held-out text is used.
+    store: gives held-out text.
     length: not used: sentences are read whole.
   """
   del length
@@ -192,10 +195,9 @@ def print_likely_words(
   if not sentences:
     return
   tokenizer = store.tokenizer
-  lengths = np.array([len(ids) + 2 for ids in sentences])
-  types = np.zeros((len(sentences), lengths.max()), np.int32)
-  for row, ids in enumerate(sentences):
-    types[row, : lengths[row]] = tokenizer.begin_id, *ids, tokenizer.end_id
+  types, lengths = _padded(
+    [[tokenizer.begin_id, *ids, tokenizer.end_id] for ids in sentences]
+  )
   ids = (
     np.where(types < model.num_words, types, tokenizer.unk_id)
     if model.num_words

@@ -32,10 +32,11 @@ def evaluate(
     eval_step: the jitted step of `steps.make_eval_step`.
     params: the parameters.
     batches: host batches of one shape, padded rows marked in `example_mask`.
-    carry: what the first batch is given in place of one before it.
+    carry: memory that the first batch begins with, see `Objective.carry`.
     mesh: the mesh.
-    objective: what the sums are of.
-    after_batch: called when a batch is done; what it raises ends all.
+    objective: gives the sums and their names.
+    after_batch: called after each batch; an exception of it ends the
+      evaluation.
   """
   sums: dict[str, np.ndarray] = {}
   for batch in batches:

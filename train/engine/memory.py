@@ -52,8 +52,8 @@ class Plan(NamedTuple):
     programs: the largest steps of the run, compiled.
     num_devices: of this process.
     host: whether the devices' memory is the process's own.
-    later: bytes that the process will take for what is not there yet: smaller
-      programs, libraries of the data, threads.
+    later: bytes that the process is still going to take: for smaller programs,
+      libraries of the data, threads.
   """
 
   shapes: state.TrainState
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
 
   @property
   def coming_bytes(self) -> float:
-    """Bytes that the process will take beside what it has, on a CPU."""
+    """Bytes that the process is still going to take, on a CPU."""
     return self.num_devices * self.device_bytes + self.slack + self.later
 
 
@@ -210,7 +210,7 @@ def available_bytes() -> int:
 def _group_limits(
   entries: str = '/proc/self/cgroup', root: str = '/sys/fs/cgroup'
 ) -> Iterable[int]:
-  """Yields what each control group of the process has left, in bytes."""
+  """Yields the free bytes of each control group of the process."""
   try:
     lines = pathlib.Path(entries).read_text().splitlines()
   except OSError:  # not Linux
@@ -226,7 +226,7 @@ def _group_limits(
 
 
 def _group_left(folder: pathlib.Path) -> int:
-  """Returns a control group's limit without what it cannot give back."""
+  """Returns the bytes that a control group can still give."""
   limit = int((folder / 'memory.max').read_text())
   used = int((folder / 'memory.current').read_text())
   lines = (folder / 'memory.stat').read_text().splitlines()
@@ -236,7 +236,7 @@ def _group_left(folder: pathlib.Path) -> int:
 
 
 def print_plan(found: Plan) -> None:
-  """Prints what a run will need, and what there is."""
+  """Prints the memory that a run needs, and the memory of the device."""
   rows = [('parameters, optimiser', gib(found.state_bytes))]
   rows += [(p.label, gib(p.temporary)) for p in found.programs]
   if not found.host:

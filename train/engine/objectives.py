@@ -1,4 +1,4 @@
-"""What is minimised and measured, as sums with their weights.
+"""Losses and metrics, as sums with their weights.
 
 Losses come as (sum, weight), never as means, so that micro-batches, shards
 and evaluation batches add up exactly: the loss of a global batch is
@@ -35,7 +35,7 @@ BERT_LOSSES = {
 def bert_weights(
   batch: Batch, names: Sequence[str] = tuple(BERT_LOSSES)
 ) -> dict[str, Array]:
-  """Returns what each loss's sum over a global batch is divided by.
+  """Returns the divisors of the losses' sums over a global batch.
 
   Args:
     batch: with `mlm_weights` [B, P], `nsp_weights` [B], `example_mask` [B].
@@ -98,7 +98,7 @@ def bert_losses(
 
 
 def lm_weights(batch: Batch) -> dict[str, Array]:
-  """Returns what the sum of a left-to-right loss is divided by, at least 1.
+  """Returns the divisor of a left-to-right loss's sum, at least 1.
 
   Args:
     batch: with `loss_weights` [B, T].
@@ -132,7 +132,7 @@ DIRECTIONS = ('forward', 'backward')
 
 
 def bilm_weights(batch: Batch) -> dict[str, Array]:
-  """Returns what the sums of ELMo's two losses are divided by, at least 1.
+  """Returns the divisors of the sums of ELMo's two losses, at least 1.
 
   The gradient is of the mean over words and directions times the words of a
   row, T (bilm-tf, training.py): of the sum over 2 B.

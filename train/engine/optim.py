@@ -1,4 +1,4 @@
-"""Optimisers, and the learning-rate schedules of the three as released.
+"""Optimisers and learning-rate schedules as the three papers released them.
 
 Source of `linear` and `bert_adam`: google-research/bert, optimization.py; of
 `cosine` and `gpt_adam`: openai/finetune-transformer-lm, opt.py.
@@ -195,7 +195,7 @@ def as_matrices(
   heads, head] becomes [layers * qkv, embed, heads * head].
 
   Args:
-    array: a parameter, or what has its shape.
+    array: a parameter, or an array of its shape.
     names: its logical axis names.
     vocab_size: V, unpadded.
 

@@ -49,7 +49,7 @@ def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
 
 @contextlib.contextmanager
 def scope(mesh: Mesh, rules: Sequence[tuple[str, Any]]) -> Iterator[None]:
-  """Makes `mesh` and the logical axis rules those of everything traced inside.
+  """Traces the block on `mesh`, with these logical axis rules.
 
   This is the one place that sets them: a constraint traced outside is silently
   nothing.
@@ -60,7 +60,7 @@ def scope(mesh: Mesh, rules: Sequence[tuple[str, Any]]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-  """Runs what is inside on this process's first device, nothing sharded."""
+  """Runs the block on this process's first device, nothing sharded."""
   mesh = jax.make_mesh(
     (1,) * len(AXES),
     AXES,

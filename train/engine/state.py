@@ -19,7 +19,7 @@ from train.host import processes
 
 @flax.struct.dataclass
 class TrainState:
-  """What one step turns into the next.
+  """The state that each training step turns into the next.
 
   Attributes:
     step: int32 scalar, steps done.
@@ -55,7 +55,7 @@ def init_params(
 def abstract_params(
   model: nn.Module, dummy_inputs: tuple, method: str = '__call__'
 ) -> Any:
-  """Returns what `init_params` does as boxed ShapeDtypeStructs."""
+  """Returns the shapes of `init_params` as boxed ShapeDtypeStructs."""
   rng = jax.eval_shape(lambda: jax.random.key(0))
   return jax.eval_shape(
     functools.partial(init_params, model, dummy_inputs, method=method), rng
@@ -83,8 +83,8 @@ def abstract_state(
     mesh: the mesh.
     rules: logical axis rules.
     method: of the module, that the inputs go to.
-    carry: shapes of what goes from one step to the next, zeros at first.
-    adjust: freshly drawn parameters -> those to start from.
+    carry: shapes of the memory of the rows, zeros at first.
+    adjust: freshly drawn parameters -> parameters to start from.
 
   Returns:
     A function (rng) -> TrainState, the state as ShapeDtypeStructs, and the

@@ -123,7 +123,7 @@ def is_alone() -> bool:
 
 
 def is_first() -> bool:
-  """Whether this process is the one that writes what all share."""
+  """Returns whether this process writes the shared files."""
   return jax.process_index() == 0
 
 
@@ -134,7 +134,7 @@ def wait_for_all(name: str) -> None:
 
 
 def gather(text: str) -> list[str]:
-  """Returns what each process gives, by process; all processes call it.
+  """Returns the texts that the processes give, in order; all call it.
 
   It needs no devices, and works where the processes' programs differ.
   """
@@ -196,7 +196,7 @@ def to_host(array: Any) -> np.ndarray:
 
 @contextlib.contextmanager
 def first_alone(message: str) -> Iterator[None]:
-  """Lets the others do what is inside only after process 0 has done it.
+  """Holds the other processes back until process 0 has left the block.
 
   They wait without a time-out, and say `message` every minute.
   """
@@ -234,7 +234,7 @@ def end_others(error: BaseException) -> None:
 
 
 def _tell_others(message: str) -> None:
-  """Leaves a message for the other processes; they say whose it was."""
+  """Leaves a message for the other processes, which name its sender."""
   client, here = _client(), distributed.global_state
   if client is None:
     return

@@ -1,4 +1,4 @@
-"""Turns a config into what a run computes with: nothing is computed yet."""
+"""Builds the model, objectives, optimiser and steps of a config."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -93,7 +93,7 @@ class Job:
     return step, TrainState(**restored, carry=self.empty_carry(rows))
 
   def empty_carry(self, rows: int) -> dict[str, jax.Array]:
-    """Returns what the first batch of so many rows is given, on the mesh."""
+    """Returns the memory that the rows of a first batch begin with."""
     place = NamedSharding(self.mesh, sharding.BATCH)
     return {
       name: jnp.zeros(leaf.shape, leaf.dtype, device=place)

@@ -1,4 +1,4 @@
-"""What a run will do, checked and printed before device time is spent."""
+"""Checks and prints a pre-training run before device time is spent."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,7 +111,7 @@ def check_continuation(
   num_windows: Mapping[int, int],
   done: int,
 ) -> None:
-  """Refuses to continue a workdir whose run would not be the same.
+  """Refuses to continue a workdir with a run of another config.
 
   Other phases are fine where all that was done stays as it was: the batches
   and the learning rates of the `done` steps.
@@ -174,7 +174,7 @@ def check_continuation(
 
 
 def describe_store(store: corpus.Store) -> dict[str, str]:
-  """Returns what a store was made of, and the digest of its content."""
+  """Returns the sources of a store, and the digest of its content."""
   return {**store.meta['spec'], 'digest': store.meta['digest']}
 
 

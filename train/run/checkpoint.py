@@ -176,7 +176,7 @@ class Checkpoints:
 
 
 def _cure(error: Exception) -> str:
-  """Returns what a user can do about an error of the storage."""
+  """Returns the cure of an error of the storage, for the user."""
   text = str(error)
   if any(os.strerror(code) in text for code in _FULL):
     return 'Make room'

@@ -1,4 +1,4 @@
-"""What ends a run that is stuck, or that stopped being finite."""
+"""Ends a run that is stuck, or whose numbers are no longer finite."""
 
 import contextlib
 import faulthandler
@@ -43,7 +43,7 @@ class Watchdog:
 
   @contextlib.contextmanager
   def compiling(self) -> Iterator[None]:
-    """Allows what is inside, which compiles a program, a longer time."""
+    """Allows the block, which compiles a program, a longer time."""
     self._allow(max(_COMPILE_LIMITS * self._seconds, _COMPILE_SECONDS))
     try:
       yield
@@ -65,7 +65,7 @@ class Watchdog:
 
 
 def kept(checkpoints: Checkpoints, models: Checkpoints | None = None) -> str:
-  """Returns a sentence on what a failed run leaves.
+  """Returns a sentence on the checkpoints that a failed run leaves.
 
   Args:
     checkpoints: of the run, to continue from.
@@ -116,7 +116,7 @@ def stop_nonfinite(
   mesh: Any,
   models: Checkpoints | None = None,
 ) -> NoReturn:
-  """Saves the batch, and raises an error that says what went wrong where.
+  """Saves the bad batch, and raises an error with losses and gradient norms.
 
   Args:
     step: the steps done before the bad one.

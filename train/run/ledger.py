@@ -89,7 +89,7 @@ class Ledger:
     return sum(self._spent.values())
 
   def switch(self, bucket: str) -> None:
-    """Counts what follows as `bucket`."""
+    """Counts the time from now on as `bucket`."""
     now = time.perf_counter()
     self._spent[self._bucket] += now - self._mark
     self._bucket, self._mark = bucket, now
@@ -139,7 +139,7 @@ class Ledger:
     return run
 
   def begin_training(self, seconds_before: float) -> None:
-    """Counts as 'train' what nothing else claims.
+    """Counts time as 'train' from now on, unless it is measured otherwise.
 
     Args:
       seconds_before: 'time/seconds' of the step that the run continues after.
@@ -276,7 +276,7 @@ def read(workdir: epath.PathLike) -> list[Row]:
 
 
 def with_losses(rows: Sequence[Row]) -> list[Row]:
-  """Returns rows whose `seconds` have what was done again as `LOST`.
+  """Returns rows whose repeated work counts as `LOST`.
 
   A row is written before each save begins, so no row holds steps from both
   sides of a checkpoint; and after each evaluation, which follows the save.
@@ -302,7 +302,7 @@ def with_losses(rows: Sequence[Row]) -> list[Row]:
 
 
 class Totals(NamedTuple):
-  """What a ledger adds up to.
+  """Sums over a ledger.
 
   Attributes:
     seconds: bucket -> seconds, `LOST` among them; their sum is the time in

@@ -268,7 +268,7 @@ def check(config: ml_collections.ConfigDict) -> None:
 
 
 def check_transformer(config: ml_collections.ConfigDict) -> None:
-  """Checks what BERT and GPT have besides.
+  """Checks the keys of BERT and GPT.
 
   Raises:
     ValueError: naming the key, what was found and what was expected.

@@ -49,7 +49,7 @@ def steps(
     numbers: of the steps to do.
     profile: (first step, number of steps), or empty.
     workdir: the run's.
-    latest: returns what the step before computes, to wait for.
+    latest: returns the last step's report, to wait for.
     ledger: counts the starting and writing as 'other'.
   """
   first, count = profile or (0, 0)

@@ -67,7 +67,7 @@ def resolve_phases(
 
 
 def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
-  """Returns the phases with overrides but epochs; checks what needs no data."""
+  """Returns the phases with all overrides but `num_epochs`; checks them."""
   train = config.train
   phases = []
   for phase in train.phases:

@@ -37,7 +37,7 @@ DEV = 'dev'
 
 @dataclasses.dataclass(frozen=True)
 class Predictor:
-  """What turns examples of a task into answers, but for the parameters.
+  """Turns examples of a task into answers; parameters not included.
 
   Attributes:
     config: with the model's sizes.
@@ -45,7 +45,7 @@ class Predictor:
     encoder: below the head.
     mesh: the mesh.
     model: the module.
-    objective: what is minimised.
+    objective: the losses to minimise.
     predict_step: the jitted (params, batch) -> outputs, see
       `make_predict_step`.
   """
@@ -64,7 +64,7 @@ class TaskJob(Predictor):
   """A fine-tuning, but for its seed and its workdir.
 
   Attributes:
-    splits: name -> split; 'train', and those to be scored.
+    splits: name -> split; 'train', and the splits to score.
     total_steps: of a whole run.
     eval_every: steps between scores of dev.
     schedule: step -> learning rate.
@@ -270,7 +270,7 @@ def plan_predictor(
     config: of a task.
     task: its declaration.
     mesh: the mesh.
-    workdir: of a run whose model it is; None where it begins with weights.
+    workdir: of the run that trained the model; None to begin with weights.
 
   Raises:
     FileNotFoundError: if there are no such weights.
@@ -383,7 +383,7 @@ def make_predict_step(
 
 
 def inherited(weights: Opened, params: Any, task: Task) -> Opened:
-  """Returns the weights without what does not mean the same here.
+  """Returns the weights without the parts that mean something else here.
 
   Args:
     weights: that a run begins with.

@@ -1,4 +1,4 @@
-"""What a fine-tuning will do, checked and printed; and what it has done."""
+"""Checks and prints a fine-tuning run: its plan, and its results."""
 
 import functools
 import hashlib
@@ -153,12 +153,12 @@ def _resolve(path: str | None) -> str | None:
 def with_run_keys(
   planned: ml_collections.ConfigDict, config: ml_collections.ConfigDict
 ) -> ml_collections.ConfigDict:
-  """Returns a job's config with what a run may have for itself: its seed."""
+  """Returns a job's config with the seed of one run."""
   return settings.with_overrides(planned, {'train.seed': config.train.seed})
 
 
 def write_workdir(workdir: epath.Path, job: TaskJob) -> None:
-  """Writes the tokenizer, and what the encoder and the head are.
+  """Writes the tokenizer, and the facts about encoder and head.
 
   Raises:
     OSError: if the folder cannot be written.
@@ -190,7 +190,7 @@ def facts(job: TaskJob) -> dict[str, Any]:
 
 
 def digest(split: Split) -> str:
-  """Returns a SHA-256 of a split: its examples, and what the model reads."""
+  """Returns a SHA-256 of a split: its examples and features."""
   sha = hashlib.sha256()
   for example in split.examples:
     sha.update(repr(example).encode())
@@ -286,7 +286,7 @@ def _size(batch: Mapping[str, Any]) -> str:
 
 
 def _epochs(job: TaskJob, train: Split) -> str:
-  """Returns what a step reads, and how often a run reads all that there is."""
+  """Returns the examples of a step and the epochs of a run, in words."""
   batch = job.config.train.global_batch
   read = job.total_steps * batch
   of_windows = f'{read / len(train.features):.3g}'

@@ -1,0 +1,166 @@
+"""A toy family of models and a toy objective, added to a copy of the tree."""
+
+import csv
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from launch import environment
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+# models/toy.py: the mean of all embeddings so far tells the next token.
+MODEL = """
+import jax.numpy as jnp
+from flax import linen as nn
+
+from models import layers
+
+
+class Toy(nn.Module):
+  vocab_size: int
+  embed_dim: int
+  max_length: int
+
+  @nn.compact
+  def __call__(self, tokens, token_mask, positions, *, train):
+    del train
+    table = layers.TokenTable(
+      self.vocab_size,
+      self.embed_dim,
+      table_init=nn.initializers.normal(0.1),
+      dtype=jnp.float32,
+      name='tokens',
+    )
+    sums = jnp.cumsum(table(tokens) * token_mask[..., None], axis=1)
+    means = sums / (1 + positions[..., None])
+    logits = layers.mask_padding(table.attend(means), self.vocab_size)
+    return {'lm_logits': logits}
+"""
+
+# train/architectures/toy.py: what else is known of the family.
+FAMILY = '''
+import jax.numpy as jnp
+
+from models import toy
+from train.architectures import gpt
+
+
+def build_model(model_config, vocab_size):
+  return toy.Toy(vocab_size, model_config.embed_dim, model_config.max_length)
+
+
+def confident(config, length, vocabulary):
+  """The next token, and how sure of it the model is: a new metric."""
+  known = gpt.next_tokens(config, length, vocabulary)
+
+  def losses(outputs, batch):
+    found, metrics = known.losses(outputs, batch)
+    weights = batch['loss_weights']
+    margin = outputs['lm_logits'].max(-1) - outputs['lm_logits'].mean(-1)
+    metrics['margin'] = (jnp.sum(margin * weights), weights.sum())
+    return {'sure': found['lm']}, metrics
+
+  return known._replace(
+    losses=losses,
+    weights=lambda batch: {'sure': known.weights(batch)['lm']},
+    loss_names=('sure',),
+    metric_names=('lm_accuracy', 'margin'),
+    perplexities={},
+  )
+
+
+ARCHITECTURE = gpt.GPT._replace(
+  build_model=build_model,
+  adjust_init=lambda model, params, init_config: params,
+  print_samples=lambda model, params, store, length: None,
+  objectives={'lm': gpt.next_tokens, 'confident': confident},
+)
+'''
+
+# configs/toy_tiny.py
+CONFIG = """
+from configs import gpt_tiny
+
+
+def get_config(arg=''):
+  config = gpt_tiny.get_config(arg).unlock()
+  config.model.name = 'toy'
+  config.model.embed_dim = 16
+  config.train.phases = ((2, 16, 8, 'continue'),)
+  config.train.log_every = 1
+  config.eval.max_windows = 16
+  return config.lock()
+"""
+
+
+@pytest.fixture(scope='module')
+def tree(tmp_path_factory):
+  """The packages with a toy family: three new files, and one row of a table."""
+  root = tmp_path_factory.mktemp('tree')
+  for package in ('configs', 'data', 'models', 'train'):
+    shutil.copytree(
+      ROOT / package,
+      root / package,
+      ignore=shutil.ignore_patterns('__pycache__'),
+    )
+  (root / 'models' / 'toy.py').write_text(MODEL)
+  (root / 'train' / 'architectures' / 'toy.py').write_text(FAMILY)
+  (root / 'configs' / 'toy_tiny.py').write_text(CONFIG)
+  table = root / 'train' / 'architectures' / 'families.py'
+  text = table.read_text()
+  for old, new in (
+    ('import bert, elmo, gpt\n', 'import bert, elmo, gpt, toy\n'),
+    ("  'bert': bert.", "  'toy': toy.ARCHITECTURE,\n  'bert': bert."),
+  ):
+    assert text.count(old) == 1
+    text = text.replace(old, new)
+  table.write_text(text)
+  return root
+
+
+@pytest.mark.parametrize('objective', ['lm', 'confident'])
+def test_a_toy_family_and_a_toy_objective_train(
+  tree, objective, small_store, tmp_path
+):
+  done = subprocess.run(
+    [
+      *(sys.executable, '-m', 'train.main', '--config', 'toy_tiny'),
+      f'--config.train.objective={objective}',
+      f'--config.data.folder={small_store}',
+      f'--workdir={tmp_path / "run"}',
+    ],
+    cwd=tree,
+    env=environment() | {'PYTHONPATH': str(tree)},
+    capture_output=True,
+    text=True,
+    timeout=400,
+  )
+  assert done.returncode == 0, done.stderr
+  results = json.loads((tmp_path / 'run' / 'results.json').read_text())
+  assert results['steps'] == 2
+  with (tmp_path / 'run' / 'metrics.csv').open() as file:
+    names = {row['metric'] for row in csv.DictReader(file)}
+  if objective == 'lm':
+    assert {'train/lm_loss', 'eval/perplexity'} <= names
+    return
+  assert {'train/sure_loss', 'eval/sure_loss'} <= names
+  assert {'train/margin', 'eval/margin'} <= names
+  drawn = subprocess.run(
+    [
+      *(sys.executable, '-c'),
+      'import sys; from train.run import curves, metrics;'
+      ' rows = metrics.read_metrics(sys.argv[1]);'
+      ' print(curves.panels(name for _, name, _ in rows))',
+      str(tmp_path / 'run'),
+    ],
+    cwd=tree,
+    env=environment() | {'PYTHONPATH': str(tree)},
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert 'eval/margin' in drawn.stdout and 'eval/sure_loss' in drawn.stdout

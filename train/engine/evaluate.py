@@ -69,10 +69,8 @@ def evaluate(
 def unigram_log_probs(counts: np.ndarray) -> np.ndarray:
   """Returns log p of each token by its frequency, float32 [V].
 
-  One is added to each count, so that no token is impossible.
-
-  Args:
-    counts: int [V], how often each token stands in the training text.
+  One is added to each of the counts, int [V] of the training text, so that no
+  token is impossible.
   """
   smoothed = counts.astype(np.float64) + 1
   return np.log(smoothed / smoothed.sum()).astype(np.float32)

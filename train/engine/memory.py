@@ -91,13 +91,9 @@ class Plan(NamedTuple):
 def compile_program(
   label: str, remedy: str, lowered: jax.stages.Lowered, before: int
 ) -> Program:
-  """Compiles a step, which a later call of it finds, and reads its memory.
+  """Compiles a lowered step, which a later call finds, and reads its memory.
 
-  Args:
-    label: see `Program`.
-    remedy: see `Program`.
-    lowered: of shapes with the shardings that the arguments will have.
-    before: resident bytes of the process before the step was lowered.
+  `before` are the resident bytes of the process before the step was lowered.
 
   Raises:
     ValueError: if the compiler finds that it does not fit a device.
@@ -147,14 +143,9 @@ def plan(
   loader: str,
   num_later: int = 0,
 ) -> Plan:
-  """Returns the plan of a run.
+  """Returns the plan of a run with the largest steps `programs`.
 
-  Args:
-    shapes: of the state, sharded.
-    programs: the largest steps.
-    mesh: the mesh.
-    loader: `data.loader`.
-    num_later: how many smaller steps will be compiled when they come.
+  `loader` is `data.loader`; `num_later` smaller steps are compiled later.
   """
   local = [
     device

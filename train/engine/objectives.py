@@ -35,26 +35,18 @@ BERT_LOSSES = {
 def bert_weights(
   batch: Batch, names: Sequence[str] = tuple(BERT_LOSSES)
 ) -> dict[str, Array]:
-  """Returns the divisors of the losses' sums over a global batch.
+  """Returns the divisors of some losses' sums over a global batch, at least 1.
 
-  Args:
-    batch: with `mlm_weights` [B, P], `nsp_weights` [B], `example_mask` [B].
-    names: of the losses, some of `BERT_LOSSES`.
-
-  Returns:
-    float32 scalars by name, at least 1: a batch without a single matched pair
-    (one short document) has the NSP loss 0, not NaN.
+  So a batch without a single matched pair (one short document) has the NSP loss
+  0, not NaN. The batch has `mlm_weights` [B, P], `nsp_weights` [B] and
+  `example_mask` [B].
   """
   weights = {name: BERT_LOSSES[name][1](batch) for name in names}
   return {name: jnp.maximum(w.sum(), 1) for name, w in weights.items()}
 
 
 def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
-  """Scores labels under a softmax over the last axis.
-
-  Args:
-    logits: float [..., K].
-    labels: int [...], below K.
+  """Scores labels int [...] under a softmax of logits float [..., K].
 
   Returns:
     Negative log-likelihoods and whether no other class scores higher (a tie
@@ -109,15 +101,10 @@ def lm_weights(batch: Batch) -> dict[str, Array]:
 def lm_losses(
   outputs: Mapping[str, Array], batch: Batch
 ) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
-  """Returns the loss and the accuracy of predicting next tokens.
+  """Returns the loss {'lm'} and the accuracy of predicting next tokens.
 
-  Args:
-    outputs: `lm_logits` [B, T, V].
-    batch: `targets` int [B, T], `loss_weights` float [B, T].
-
-  Returns:
-    The loss in nats {'lm'} and the metric {'lm_accuracy'}: each (weighted
-    sum, sum of weights), float32 scalars.
+  Each is a (weighted sum, sum of weights), of `lm_logits` [B, T, V], `targets`
+  int [B, T] and `loss_weights` [B, T].
   """
   weights = batch['loss_weights']
   values, hits = score_labels(outputs['lm_logits'], batch['targets'])
@@ -135,10 +122,8 @@ def bilm_weights(batch: Batch) -> dict[str, Array]:
   """Returns the divisors of the sums of ELMo's two losses, at least 1.
 
   The gradient is of the mean over words and directions times the words of a
-  row, T (bilm-tf, training.py): of the sum over 2 B.
-
-  Args:
-    batch: with `loss_weights` [B, T].
+  row, T (bilm-tf, training.py): of the sum over 2 B. The batch has
+  `loss_weights` [B, T].
   """
   weights = batch['loss_weights']
   rows = weights.sum() / weights.shape[1]
@@ -148,15 +133,10 @@ def bilm_weights(batch: Batch) -> dict[str, Array]:
 def bilm_losses(
   outputs: Mapping[str, Array], batch: Batch
 ) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
-  """Returns the losses of predicting the next words of both texts.
+  """Returns the losses of the next words, 'forward' and 'backward'; no metrics.
 
-  Args:
-    outputs: `losses` float [2, B, T], nats, forward then backward.
-    batch: `loss_weights` float [B, T].
-
-  Returns:
-    {'forward', 'backward'}, each (weighted sum, sum of weights), float32
-    scalars; and no metrics.
+  Each is a (weighted sum, sum of weights), of `losses` float [2, B, T] in nats
+  and `loss_weights` [B, T].
   """
   weights = batch['loss_weights']
   losses = {
@@ -171,13 +151,8 @@ def unigram_losses(
 ) -> SumAndWeight:
   """Scores targets by token frequency alone, the newcomer's yardstick.
 
-  Args:
-    log_probs_V: float [V], log-probability of each token.
-    targets: int, any shape.
-    weights: float, that shape.
-
-  Returns:
-    (sum of negative log-likelihoods in nats, sum of weights).
+  Returns (sum of negative log-likelihoods in nats, sum of weights), of targets
+  int [...], weights float [...] and log-probabilities [V] of the tokens.
   """
   losses = -jnp.take(log_probs_V, targets, mode='clip')
   return jnp.sum(losses * weights), weights.sum()

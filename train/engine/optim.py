@@ -143,11 +143,6 @@ def scale_by_uncorrected_adam(
 
   Early steps are therefore larger: the first one is (1 - b1) / sqrt(1 - b2),
   3.2 times the rate with BERT's numbers, where Adam's is 1.
-
-  Args:
-    b1: decay of the first moment.
-    b2: decay of the second moment.
-    eps: added outside of the root.
   """
 
   def init(params):

@@ -17,10 +17,7 @@ BATCH = PartitionSpec(('data', 'fsdp'))
 def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
   """Returns a mesh with the axes data, fsdp and tensor.
 
-  Args:
-    mesh_config: attributes `data`, `fsdp`, `tensor`; one of them may be -1,
-      which takes all devices that are left.
-    devices: the devices to use; all of them by default.
+  One of `mesh_config`'s sizes may be -1: all devices that are left.
 
   Raises:
     ValueError: if the sizes do not multiply to the number of devices.

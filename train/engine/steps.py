@@ -54,13 +54,9 @@ class Objective(NamedTuple):
   def apply(
     self, model: nn.Module, params: Any, batch: Batch, rngs: Any = None
   ) -> Any:
-    """Returns the module's outputs for a model batch.
+    """Returns the module's outputs for a model batch with its memory.
 
-    Args:
-      model: the module.
-      params: its parameters.
-      batch: of `transform`, and what is carried.
-      rngs: stream -> key, in training.
+    `rngs`, stream -> key, are given in training only.
     """
     return model.apply(
       {'params': params},
@@ -199,21 +195,13 @@ def make_eval_step(
   baseline: Callable[..., tuple[jax.Array, jax.Array]],
   mesh: Mesh,
 ) -> Callable[[Any, Batch, Any], tuple[dict[str, jax.Array], Any]]:
-  """Returns the jitted (params, host batch, carried) -> (sums, carried).
+  """Returns the jitted (params, host batch, memory) -> (sums, memory).
 
-  The sums are {name: [2] (sum, weight)}; what is carried goes from each batch
-  to the next, see `Objective.carry`.
-
-  The draws of a row depend on its `example_ids` only, never on the batch or
-  the run's seed: runs are scored on the same pairs and masks.
-
-  Args:
-    model: the module.
-    objective: the objective.
-    baseline: (token ids, weights) -> (sum, weight) of the loss of a predictor
-      that knows nothing but token frequencies; reported as `baseline` where
-      there are losses of tokens.
-    mesh: the mesh.
+  The sums are {name: [2] (sum, weight)}, among them `baseline`: the loss of
+  tokens by their frequency alone, as `baseline(token ids, weights)` gives it.
+  The memory goes from batch to batch, see `Objective.carry`. The draws of a row
+  depend on its `example_ids` only, never on the batch or the run's seed: all
+  runs are scored on the same pairs and masks.
   """
 
   def eval_step(params: Any, host_batch: Batch, carry: Any) -> Any:

@@ -99,15 +99,10 @@ def compiler_options(mesh: Mesh) -> dict[str, str] | None:
 def peak_tflops(override: float | None = None) -> float | None:
   """Returns the peak bfloat16 matrix rate of one device in TFLOP/s.
 
-  Accelerators are looked up in PEAK_TFLOPS by name. For a CPU there is no
-  data sheet to trust: its peak is the rate of a float32 1024^3 matrix product
-  measured now, divided over the host's JAX devices.
-
-  Args:
-    override: the figure to use instead, where given.
-
-  Returns:
-    The rate, or None for an accelerator that the table does not know.
+  Accelerators are looked up in PEAK_TFLOPS by name; None for unknown ones. For
+  a CPU there is no data sheet to trust: its peak is the rate of a float32
+  1024^3 matrix product measured now, divided over the host's JAX devices. An
+  `override` is returned as it is.
   """
   if override is not None:
     return override
@@ -143,8 +138,7 @@ def model_flops_utilisation(
   """Returns MFU: model FLOPs done over the FLOPs that were possible.
 
   Args:
-    flops: FLOPs that the model needs (the module's `train_flops`, which counts
-      no recomputation), over all devices.
+    flops: model FLOPs over all devices, without recomputation.
     seconds: wall time.
     peak: TFLOP/s of one device; None gives NaN.
     num_devices: how many devices.

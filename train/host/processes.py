@@ -152,8 +152,7 @@ def gather(text: str) -> list[str]:
 def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
   """Checks that all processes found the same; all processes call it.
 
-  Args:
-    find: () -> {name: JSON value}; a process that is alone does not call it.
+  `find()` gives {name: JSON value}; a process that is alone does not call it.
 
   Raises:
     ValueError: naming what differs, and which processes found what.

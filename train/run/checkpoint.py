@@ -201,14 +201,11 @@ def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
 
 
 def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
-  """Returns the shapes of a workdir's newest parameters; reads no array.
-
-  Returns:
-    'path/of/parameter' -> shape, as they were saved.
+  """Returns 'path/of/parameter' -> saved shape of a workdir; reads no array.
 
   Raises:
     FileNotFoundError: if there is no complete checkpoint.
-    ValueError: if it is damaged.
+    ValueError: if the newest one is damaged.
   """
   folder, step = _newest(workdir)
   try:
@@ -226,10 +223,8 @@ def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
 def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
   """Returns only the parameters of a workdir's newest checkpoint.
 
-  Args:
-    workdir: a workdir of a pre-training run.
-    params_shapes: tree of ShapeDtypeStructs, with shardings where several
-      devices are to hold them.
+  `params_shapes` is a tree of ShapeDtypeStructs, with shardings where several
+  devices are to hold them.
 
   Raises:
     FileNotFoundError: if there is no complete checkpoint.

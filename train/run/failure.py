@@ -67,9 +67,7 @@ class Watchdog:
 def kept(checkpoints: Checkpoints, models: Checkpoints | None = None) -> str:
   """Returns a sentence on the checkpoints that a failed run leaves.
 
-  Args:
-    checkpoints: of the run, to continue from.
-    models: of a fine-tuning, the one that it would end with.
+  `models` are those of a fine-tuning, the best model so far.
   """
   said = 'There is no checkpoint yet.'
   checkpoints.finish()
@@ -88,13 +86,7 @@ def check_finite(
   checkpoints: Checkpoints,
   models: Checkpoints | None = None,
 ) -> None:
-  """Refuses parameters that must not be saved, scored or kept.
-
-  Args:
-    params: after the step.
-    step: the steps done.
-    checkpoints: see `kept`.
-    models: see `kept`.
+  """Refuses parameters after `step` that must not be saved, scored or kept.
 
   Raises:
     FloatingPointError: if one is not finite.
@@ -120,11 +112,11 @@ def stop_nonfinite(
 
   Args:
     step: the steps done before the bad one.
-    state: the one that met the bad batch; a bad step changes nothing.
-    gradient_norms: as `steps.make_gradient_norms` returns it.
+    state: the state that met the bad batch; a bad step changes nothing.
+    gradient_norms: of `steps.make_gradient_norms`.
     host_batch: the global batch of that step.
-    workdir: where the batch is written.
-    checkpoints: see `kept`.
+    workdir: gets the batch.
+    checkpoints: of the run.
     mesh: the mesh.
     models: see `kept`.
 

@@ -204,11 +204,8 @@ class Ledger:
   ) -> Iterator[None]:
     """Begins a new attempt in a workdir's ledger, and ends it with a last row.
 
-    Args:
-      workdir: the run's.
-      step: steps done that this attempt continues after.
-      total_steps: steps of the whole run.
-      active: False in all processes but one: nothing is written.
+    The attempt continues after `step` of `total_steps` steps; all processes but
+    one are not `active` and write nothing.
     """
     self._step, self._total_steps = step, total_steps
     self._file = None

@@ -25,10 +25,7 @@ class MetricsWriter:
   ):
     """Opens the files of a run that continues after `step` steps.
 
-    Args:
-      workdir: the run's.
-      step: where it continues.
-      active: False in all processes but one: nothing is written.
+    All processes but one are not `active` and write nothing.
     """
     self._active = active
     if not active:
@@ -47,13 +44,10 @@ class MetricsWriter:
   def write(
     self, step: int, values: Mapping[str, float], *, whole: bool = False
   ) -> None:
-    """Adds one row a metric and flushes.
+    """Adds one row a metric after `step` steps, and flushes.
 
-    Args:
-      step: the steps done.
-      values: metric -> value.
-      whole: a kill leaves all of them or none: for what is written after the
-        checkpoint of its step, and is done again if it is missing.
+    With `whole`, a kill leaves all of them or none: for rows that are written
+    after the checkpoint of their step, and written again if they are missing.
     """
     if not self._active:
       return

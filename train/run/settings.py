@@ -93,9 +93,6 @@ def load_config(name: str) -> ml_collections.ConfigDict:
 def expand_arguments(argv: Sequence[str]) -> list[str]:
   """Turns bare config names on a command line into paths, and checks keys.
 
-  Args:
-    argv: the command line: `--config NAME[:arg]`, `--config.KEY=VALUE`.
-
   Raises:
     FileNotFoundError: if the config does not exist.
     ValueError: if a key does not exist; names the nearest one.
@@ -196,10 +193,8 @@ def check_batches(
 ) -> None:
   """Checks that batches divide into micro-batches and over the mesh.
 
-  Args:
-    config: the config.
-    sizes: text that names a global batch of training -> the batch.
-    parts: the devices over which the mesh splits a batch.
+  `sizes` are the global batches of training by a text that names each; the mesh
+  splits a batch over `parts` devices.
 
   Raises:
     ValueError: naming the key, what was found and what was expected.

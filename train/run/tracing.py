@@ -10,11 +10,7 @@ from train.run.ledger import Ledger
 
 
 def check(profile: Sequence[int], total_steps: int) -> None:
-  """Checks `train.profile`.
-
-  Args:
-    profile: (first step, number of steps), or empty.
-    total_steps: steps of the run.
+  """Checks `train.profile`: (first step, number of steps), or empty.
 
   Raises:
     ValueError: if it names steps that the run does not have.
@@ -39,18 +35,12 @@ def steps(
   latest: Callable[[], Any],
   ledger: Ledger,
 ) -> Iterator[int]:
-  """Yields the numbers of steps, and profiles those that `profile` names.
+  """Yields the numbers of steps, and profiles the steps that `profile` names.
 
   The trace begins and ends with nothing under way on the devices, so it holds
-  whole steps and no others. Each process writes WORKDIR/profile's file of its
-  own host.
-
-  Args:
-    numbers: of the steps to do.
-    profile: (first step, number of steps), or empty.
-    workdir: the run's.
-    latest: returns the last step's report, to wait for.
-    ledger: counts the starting and writing as 'other'.
+  whole steps and no others; `latest()` is the last step's report, to wait for.
+  Each process writes WORKDIR/profile's file of its own host; the ledger counts
+  starting and writing as 'other'.
   """
   first, count = profile or (0, 0)
   options = jax.profiler.ProfileOptions()

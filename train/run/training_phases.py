@@ -49,9 +49,7 @@ def resolve_phases(
 ) -> tuple[Phase, ...]:
   """Returns the phases with every override applied.
 
-  Args:
-    config: the config.
-    num_windows: length -> training windows, to count epochs.
+  `num_windows`, length -> training windows, is to count epochs.
 
   Raises:
     ValueError: if overrides contradict each other or the phases.

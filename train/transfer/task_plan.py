@@ -101,12 +101,9 @@ def check_continuation(
   workdir: epath.Path,
   planned: ml_collections.ConfigDict,
 ) -> None:
-  """Refuses to go on with a run of another config.
+  """Refuses to continue a run of another config.
 
-  Args:
-    config: as it was given.
-    workdir: of the run.
-    planned: the same with the model's sizes.
+  `planned` is the given `config` with the model's sizes.
 
   Raises:
     ValueError: naming the keys that differ.
@@ -319,10 +316,7 @@ def print_results(
 ) -> None:
   """Prints a finished run's figures.
 
-  Args:
-    results: of the run.
-    workdir: its own.
-    of_several: its model may be dropped for a better one.
+  Of several runs of a sweep, the model may be dropped for a better one.
   """
   rows = []
   for name, value in results['metrics'].items():

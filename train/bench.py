@@ -1,9 +1,8 @@
 """Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
 
-Without a NAME, all that the machine can run but save, load, squad_features, the
-benches of ELMo and those that need labelled sets or published weights.
-`tests/bench/beside.py` takes the same options and measures other people's
-programs beside ours.
+Without a NAME: batches, step (accelerator where there is one), gpt2_step,
+decoding, first_step, and store where --text is given. `tests/bench/beside.py`
+takes the same options and measures other people's programs beside ours.
 """
 
 # ruff: noqa: E402

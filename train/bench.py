@@ -1,18 +1,12 @@
 """Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
 
-NAMES: store, batches, step, gpt2_step, decoding, embedding, elmo_step,
-elmo_embedding, finetune, squad_features, first_step, save, load, accelerator;
-without one, all that the machine can run but save, load, embedding, the two of
-ELMo and the two of labelled sets. `store` reads --text, a folder or glob of
-running text, the two embeddings --trees, a folder of Stanford sentiment trees,
-`finetune` and `squad_features` --data, a folder of MRPC's and SQuAD's, and
-`embedding` and these two --weights, a BERT.
+Without a NAME: batches, step (accelerator where there is one), gpt2_step,
+decoding, first_step, and store where --text is given. `tests/bench/beside.py`
+takes the same options and measures other people's programs beside ours.
 """
 
 # ruff: noqa: E402
-from train.benches import host, models
-from train.host import console, device, huge_pages
-from train.run import command
+from train.host import huge_pages
 
 if __name__ == '__main__':
   huge_pages.restart_with()  # as train.main does
@@ -21,110 +15,83 @@ import argparse
 import json
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
-BENCHES = {
-  'store': host.bench_store,
-  'batches': host.bench_batches,
-  'step': models.bench_step,
-  'gpt2_step': models.bench_gpt2_step,
-  'decoding': models.bench_decoding,
-  'embedding': models.bench_embedding,
-  'elmo_step': models.bench_elmo_step,
-  'elmo_embedding': models.bench_elmo_embedding,
-  'finetune': models.bench_finetune,
-  'squad_features': host.bench_squad_features,
-  'first_step': host.bench_first_step,
-  'save': host.bench_save,
-  'load': host.bench_load,
-  'accelerator': models.bench_accelerator,
+from train.benches import table, timing
+from train.host import device
+from train.run import command
+
+OPTIONS = {
+  'text': 'folder or glob of running text for store',
+  'trees': 'folder of Stanford sentiment trees for the embeddings',
+  'weights': 'folder of a BERT as Hugging Face publishes it, for embedding,'
+  ' finetune and squad_features',
+  'data': 'folder of labelled sets for finetune and squad_features',
+  'sentences': 'embed N sentences, evenly spread (default: all)',
 }
 
 
-def main() -> None:
-  """Entry point."""
+def main(
+  prog: str = 'python -m train.bench',
+  rivals: Mapping[str, timing.Programs] | None = None,
+) -> None:
+  """Runs the command.
+
+  Args:
+    prog: the command.
+    rivals: other people's programs, see `table.run`; if there are any, only
+      benches that have some are run.
+  """
+  known = [name for name in table.BENCHES if not rivals or name in rivals]
   parser = argparse.ArgumentParser(
-    prog='python -m train.bench', description=__doc__.partition('\n')[0]
+    prog=prog,
+    description=f'Measures speed: {prog} [NAME ...] prints a table and JSON.',
   )
-  parser.add_argument(
-    'names', nargs='*', metavar='NAME', help=', '.join(BENCHES)
-  )
-  parser.add_argument('--text', help='folder or glob of running text for store')
-  parser.add_argument(
-    '--trees', help='folder of Stanford sentiment trees for the embeddings'
-  )
-  parser.add_argument(
-    '--weights',
-    metavar='FOLDER',
-    help="of a BERT, as Hugging Face's library reads it, for embedding,"
-    ' finetune and squad_features',
-  )
-  parser.add_argument(
-    '--data', help='folder of labelled sets for finetune and squad_features'
-  )
-  parser.add_argument(
-    '--sentences',
-    type=int,
-    metavar='N',
-    help='embed so many, evenly spread (default: all)',
-  )
+  parser.add_argument('names', nargs='*', metavar='NAME', help=', '.join(known))
+  for option, text in OPTIONS.items():
+    kind = dict(type=int, metavar='N') if option == 'sentences' else {}
+    parser.add_argument(f'--{option}', help=text, **kind)
   parser.add_argument('--output', help='JSON file for the figures')
-  arguments = parser.parse_args()
-  for name in arguments.names:
-    if name not in BENCHES:
-      parser.error(f'{name}: expected one of {", ".join(BENCHES)}')
-  for name, option in (
-    ('store', 'text'),
-    ('elmo_embedding', 'trees'),
-    ('embedding', 'trees'),
-    ('embedding', 'weights'),
-    ('finetune', 'data'),
-    ('finetune', 'weights'),
-    ('squad_features', 'data'),
-    ('squad_features', 'weights'),
-  ):
-    if name in arguments.names and getattr(arguments, option) is None:
-      parser.error(f'{name} needs --{option}')
-  command.run(lambda: _run(arguments))
+  options = vars(parser.parse_args())
+  names, output = options.pop('names'), options.pop('output')
+  for name in names:
+    if name not in known:
+      parser.error(f'{name}: expected one of {", ".join(known)}')
+    for option in table.BENCHES[name].needs:
+      if options[option] is None:
+        parser.error(f'{name} needs --{option}')
+  command.run(lambda: _run(prog, names, options, rivals or {}, output))
 
 
-def _run(arguments: argparse.Namespace) -> None:
-  names = arguments.names
-  # PyTorch needs room on the same card.
+def _run(
+  prog: str,
+  names: list[str],
+  options: Mapping[str, Any],
+  rivals: Mapping[str, timing.Programs],
+  output: str | None,
+) -> None:
+  # Every program needs room on the same card.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   if not names:
-    import jax
-
-    on_cpu = jax.default_backend() == 'cpu'
-    names = ['batches', 'step' if on_cpu else 'accelerator', 'gpt2_step']
-    names += ['decoding', 'first_step']
-    names += ['store'] if arguments.text else []
-
-  trees = {'trees': arguments.trees, 'count': arguments.sentences}
-  labelled = {'data': arguments.data, 'weights': arguments.weights}
-  inputs = {
-    'store': {'text': arguments.text},
-    'elmo_embedding': trees,
-    'embedding': trees | {'weights': arguments.weights},
-    'finetune': labelled,
-    'squad_features': labelled,
-  }
-  results: dict[str, Any] = {}
-  for name in names:
-    results[name] = BENCHES[name](**inputs.get(name, {}))
-    rows = [(key, f'{value:,.4g}') for key, value in results[name].items()]
-    console.table(rows, name)
-  results['device'] = device.describe()
-  results['revision'] = device.revision()
-  options = [
+    step = 'accelerator' if table.on_accelerator() else 'step'
+    names = ['batches', step, 'gpt2_step', 'decoding', 'first_step']
+    names += ['store'] if options['text'] else []
+    names = [name for name in names if name in rivals or not rivals]
+  results = table.run(names, options, rivals)
+  given = [
     f'--{option} {value!r}'
-    for option in ('text', 'trees', 'weights', 'data', 'sentences')
-    if (value := getattr(arguments, option)) is not None
+    for option, value in options.items()
+    if value is not None
   ]
-  results['command'] = ' '.join(['python -m train.bench', *names, *options])
+  results |= {
+    'device': device.describe(),
+    'revision': device.revision(),
+    'command': ' '.join([prog, *names, *given]),
+  }
   text = json.dumps(results, indent=2) + '\n'
-  if arguments.output:
-    pathlib.Path(arguments.output).write_text(text)
+  if output:
+    pathlib.Path(output).write_text(text)
   print(text, end='')
 
 

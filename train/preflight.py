@@ -1,4 +1,4 @@
-"""Whether a config compiles for a TPU slice, and fits, without the slice.
+"""Tells whether a config fits a TPU slice, without the slice.
 
 python -m train.preflight --config NAME --topology v5e-256 [--json]
 """
@@ -30,10 +30,14 @@ _TOPOLOGY = flags.DEFINE_list(
   'topology', None, 'Slices: v5litepod-16, v4-32, v5e:16x16, ...; by commas.'
 )
 _JSON = flags.DEFINE_bool('json', False, 'Print JSON on standard output.')
-_MFU = flags.DEFINE_float('mfu', 0.4, 'At which the hours are counted.')
-_PRICE = flags.DEFINE_float('price', None, "Of a chip's hour, in any money.")
+_MFU = flags.DEFINE_float(
+  'mfu', 0.4, 'Model FLOPs utilisation from which the hours follow.'
+)
+_PRICE = flags.DEFINE_float(
+  'price', None, "Price of a chip's hour, in any currency."
+)
 _TABLE = flags.DEFINE_string(
-  'table', None, 'A JSON file that collects the reports, with .md beside it.'
+  'table', None, 'JSON file to add the reports to; a .md lies beside it.'
 )
 
 

@@ -11,7 +11,7 @@ standard error of the difference. Wnli, scitail and sst5 have no reference.
 from configs.tables import base
 from configs.tables.base import Column, Part, Row
 
-# With recipe=stable the same as train/tuning_rivals.py has it.
+# With recipe=stable the same as the recipes of tests/bench/tuning.py.
 RECIPE = {
   'optim.learning_rate': 1e-4,
   'train.global_batch': 32,

@@ -1,61 +1,55 @@
-"""What the bench times in turns: our steps, Hugging Face's, bare products."""
+"""Times programs in turns: ours, and others where a command brings them."""
 
 import contextlib
 import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from train.host import huge_pages
+import jax
+
+from train.host import device, huge_pages
 
 REPEATS = 5
+OURS = 'ours'
+
+# (A function that runs one step, the step's FLOPs; 0 where nobody counts them.)
+Program = tuple[Callable[[], object], float]
+# Name -> (a function that makes the program, its keyword arguments).
+Programs = Mapping[str, tuple[Callable[..., Program], Mapping[str, Any]]]
 
 
-class Rival(NamedTuple):
-  """A program to time: `make(**options)` returns (a step to run, its FLOPs).
+def step_times(
+  programs: Programs, repeats: int = REPEATS, warm_ups: int = 2
+) -> dict[str, tuple[float, float]]:
+  """Times one step of each program in turns, each in a process of its own.
 
-  Attributes:
-    make: a function of this module.
-    options: its arguments.
-    allocator: the C library's tunables, as the program's users have them.
-  """
+  Machines are noisy, so the programs are compared within one stretch of time;
+  they share neither threads nor memory, so each runs as its users see it: ours
+  with the memory pages of `train.main`.
 
-  make: Callable[..., tuple[Callable[[], object], float]]
-  options: dict[str, Any]
-  allocator: str = ''
+  Returns:
+    Name -> (median seconds of a step, its FLOPs).
 
-
-class Timing(NamedTuple):
-  """Median seconds and FLOPs of a step."""
-
-  seconds: float
-  flops: float
-
-
-def rival_times(
-  rivals: dict[str, Rival], repeats: int = REPEATS, warm_ups: int = 2
-) -> dict[str, Timing]:
-  """Times one step of each in turns, each in a process of its own.
-
-  Machines are noisy, so rivals are compared within one stretch of time; and
-  they share neither threads nor memory, so each is what its users see.
+  Raises:
+    ChildProcessError: if a program fails.
   """
   context = multiprocessing.get_context('spawn')
-  ends, flops = {}, {}
-  processes = []
-  before = os.environ.pop(huge_pages.VARIABLE, None)
+  ends, flops, processes = {}, {}, []
+  before = os.environ.get(huge_pages.VARIABLE)
   try:
-    for name, rival in rivals.items():
-      ends[name], theirs = context.Pipe()
-      os.environ[huge_pages.VARIABLE] = rival.allocator
-      process = context.Process(target=_serve, args=(theirs, rival, warm_ups))
-      process.start()
-      processes.append(process)
-      theirs.close()
+    for name, program in programs.items():
+      ends[name], other_end = context.Pipe()
+      os.environ[huge_pages.VARIABLE] = huge_pages.VALUE * (name == OURS)
+      processes.append(
+        context.Process(target=_serve, args=(other_end, program, warm_ups))
+      )
+      processes[-1].start()
+      other_end.close()
       flops[name] = ends[name].recv()
-    times: dict[str, list[float]] = {name: [] for name in rivals}
+    times: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(repeats):
       for name, end in ends.items():
         end.send('step')
@@ -72,14 +66,15 @@ def rival_times(
       process.join(10)
       process.kill()
   return {
-    name: Timing(statistics.median(values), flops[name])
+    name: (statistics.median(values), flops[name])
     for name, values in times.items()
   }
 
 
-def _serve(end: Any, rival: Rival, warm_ups: int) -> None:
-  """Runs a step, after warm-ups, whenever asked; ends with the asker."""
-  run, flops = rival.make(**rival.options)
+def _serve(end: Any, program: Any, warm_ups: int) -> None:
+  """Runs warm-ups, then a step at each request until the pipe is closed."""
+  make, options = program
+  run, flops = make(**options)
   for _ in range(warm_ups):
     run()
   end.send(flops)
@@ -88,3 +83,53 @@ def _serve(end: Any, rival: Rival, warm_ups: int) -> None:
       start = time.perf_counter()
       run()
       end.send(time.perf_counter() - start)
+
+
+def compare(
+  make: Callable[..., Program],
+  options: Mapping[str, Any],
+  rivals: Programs,
+  *,
+  label: str = '',
+  counts: Mapping[str, int] | None = None,
+  repeats: int = REPEATS,
+  slow: bool = False,
+) -> dict[str, float]:
+  """Times our program, beside rivals if there are any.
+
+  Args:
+    make: makes our program.
+    options: keyword arguments of every program.
+    rivals: other people's programs for the same work, with the arguments that
+      ours does not take.
+    label: the beginning of every figure's name.
+    counts: unit -> how many units a step handles, to report rates.
+    repeats: timed steps of each program.
+    slow: a step takes long: one warms up, not two. The counts are reported.
+
+  Returns:
+    Name -> figure: rates; how many times as fast as each rival ours is; where
+    our step has FLOPs also seconds, FLOP/s and, on an accelerator, MFU.
+  """
+  counts = counts or {}
+  programs = {OURS: (make, options)}
+  for name, (make_rival, more) in rivals.items():
+    programs[name] = make_rival, {**options, **more}
+  times = step_times(programs, repeats, warm_ups=1 if slow else 2)
+  ours, flops = times[OURS]
+  figures = dict(counts) if slow else {}
+  for name, (seconds, _) in times.items():
+    if flops:
+      figures[f'{name}_seconds'] = seconds
+      if jax.default_backend() != 'cpu':
+        figures[f'{name}_mfu'] = device.model_flops_utilisation(
+          flops, seconds, device.peak_tflops(), 1
+        )
+    for unit, count in counts.items():
+      figures[f'{name}_{unit}_per_second'] = count / seconds
+  for name in rivals:
+    which = f'{name}_' if len(rivals) > 1 else ''
+    figures[f'{which}speed_ratio'] = times[name][0] / ours
+  if flops:
+    figures['ours_model_gflop_per_second'] = flops / ours / 1e9
+  return {label + name: figure for name, figure in figures.items()}

@@ -1,6 +1,5 @@
 """Whether a config fits a TPU slice, by the TPU's compiler."""
 
-# ruff: noqa: E402
 import concurrent.futures
 import importlib.metadata
 import json
@@ -35,13 +34,13 @@ def preflight(
   """Compiles the training step of every phase for a slice.
 
   Args:
-    config: a locked config.
+    config: a locked config of pre-training.
     name: of the slice, see `topology.find_slice`.
-    mfu: at which the run's hours are counted.
+    mfu: model FLOPs utilisation from which the run's hours follow.
 
   Returns:
-    A tree of plain numbers and strings; `fits` is the verdict. Where it is
-    False, `remedies` are the single overrides that were tried.
+    A tree of numbers and strings; `fits` is the verdict. Where it is False,
+    `remedies` are the single overrides that were tried.
 
   Raises:
     ValueError: bad input, before anything is compiled.
@@ -49,13 +48,6 @@ def preflight(
   tpu = topology.find_slice(name)
   job = plan_job(config, tpu)
   phases = compile_phases(job, job.phases, tpu)
-  fits = all(phase['fits'] for phase in phases)
-  peak = device.peak_of(tpu.devices[0].device_kind)
-  seconds = sum(
-    phase['steps'] * phase['model_flops'] / (min(mfu, phase['best_mfu']) * peak)
-    for phase in phases
-    if phase['fits']
-  ) / (1e12 * len(tpu.devices))
   report = {
     'topology': name,
     'layout': 'x'.join(map(str, tpu.layout)),
@@ -66,19 +58,26 @@ def preflight(
     'parameters': job.num_parameters,
     'parameter_bytes': state.num_bytes(job.shapes.params),
     'phases': phases,
-    'fits': fits,
+    'fits': all(phase['fits'] for phase in phases),
     'jax': jax.__version__,
     'libtpu': importlib.metadata.version('libtpu'),
   }
-  if fits:
-    report |= {
-      'mfu': mfu,
-      'hours': seconds / 3600,
-      'chip_hours': seconds / 3600 * tpu.num_chips,
-    }
-  else:
-    report['remedies'] = find_remedies(config, tpu, phases)
-  return report
+  if not report['fits']:
+    return report | {'remedies': find_remedies(config, tpu, phases)}
+  hours = sum(
+    phase['steps'] * phase['model_flops'] / min(mfu, phase['best_mfu'])
+    for phase in phases
+  ) / (_peak(tpu) * len(tpu.devices) * 3600)
+  return report | {
+    'mfu': mfu,
+    'hours': hours,
+    'chip_hours': hours * tpu.num_chips,
+  }
+
+
+def _peak(tpu: topology.Slice) -> float:
+  """Returns the peak FLOP/s of a device."""
+  return 1e12 * device.peak_of(tpu.devices[0].device_kind)
 
 
 def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
@@ -96,22 +95,18 @@ def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
     )
   phases = training_phases.resolve_phases(config, {})
   plan.check_batches(config, phases, mesh)
-  vocabulary = Vocabulary.of_size(_vocab_size(config.data))
-  return assemble.build_job(config, phases, vocabulary, mesh)
-
-
-def _vocab_size(data: Any) -> int:
-  """Returns V as far as it is known before the text is."""
-  if data.folder and epath.Path(data.folder, 'store.json').exists():
-    return Vocabulary.of(tokenization.load(data.folder)).size
-  asked = build.trained_size(data.tokenizer)
-  return asked or Vocabulary.of(tokenization.load(data.tokenizer)).size
+  folder, tokenizer = config.data.folder, config.data.tokenizer
+  if folder and epath.Path(folder, 'store.json').exists():
+    tokenizer = folder
+  size = build.trained_size(tokenizer)  # of a vocabulary that is still to be
+  size = size or Vocabulary.of(tokenization.load(tokenizer)).size
+  return assemble.build_job(config, phases, Vocabulary.of_size(size), mesh)
 
 
 def compile_phases(
   job: Job, phases: Sequence[Phase], tpu: topology.Slice
 ) -> list[dict[str, Any]]:
-  """Returns what the compiler says of each phase's step, all at once."""
+  """Returns figures of each phase's step, all compiled at once."""
   with sharding.scope(job.mesh, job.config.mesh.rules):
     lowered = []
     for phase in phases:
@@ -128,7 +123,7 @@ def compile_phases(
 
 
 def _compile(lowered: Any) -> tuple[Any, float]:
-  """Returns the program, or the error that says it does not fit."""
+  """Returns the program, or the error that it does not fit, and seconds."""
   began = time.monotonic()
   try:
     program = lowered.compile()
@@ -142,64 +137,56 @@ def _compile(lowered: Any) -> tuple[Any, float]:
 def _describe(
   job: Job, phase: Phase, tpu: topology.Slice, program: Any, seconds: float
 ) -> dict[str, Any]:
-  """Returns the figures of one phase's compiled step."""
-  num_devices = job.mesh.size
+  """Returns the figures of a phase's compiled step."""
+  num_devices, micro_batches = job.mesh.size, job.config.train.micro_batches
   parts = job.mesh.shape['data'] * job.mesh.shape['fsdp']
   flops = job.step_flops(phase)
+  fits = not isinstance(program, Exception)
+  parameters = state.num_bytes(job.shapes.params)
+  optimizer = state.num_bytes(job.shapes.opt_state)
+  memory = {'parameters': parameters, 'optimizer': optimizer}
   result = {
     'steps': phase.steps,
     'length': phase.length,
     'global_batch': phase.global_batch,
     'rows_a_device': phase.global_batch // parts,
     'rows_a_chip': phase.global_batch / tpu.num_chips,
-    'micro_batches': job.config.train.micro_batches,
+    'micro_batches': micro_batches,
     'compile_seconds': round(seconds, 1),
     'model_flops': flops,
-    'fits': not isinstance(program, Exception),
+    'fits': fits,
+    'memory': memory,
   }
-  parameters = state.num_bytes(job.shapes.params)
-  optimizer = state.num_bytes(job.shapes.opt_state)
-  usable = tpu.generation.usable_gib * GIB
-  if not result['fits']:
+  if not fits:
     needed = re.search(r'(?:Used|\() ?([\d.]+)([GM])', str(program))
     unit = {'G': GIB, 'M': 2**20}
-    result['memory'] = {
-      'parameters': parameters,
-      'optimizer': optimizer,
-      'total': float(needed[1]) * unit[needed[2]] if needed else None,
-      'usable': usable,
-    }
+    memory['total'] = float(needed[1]) * unit[needed[2]] if needed else None
+    memory['usable'] = tpu.generation.usable_gib * GIB
     return result
-  memory = program.memory_analysis()
-  arguments = memory.argument_size_in_bytes
-  unshared = memory.output_size_in_bytes - memory.alias_size_in_bytes
-  result['memory'] = {
-    'parameters': parameters,
-    'optimizer': optimizer,
+  found = program.memory_analysis()
+  arguments = found.argument_size_in_bytes
+  unshared = found.output_size_in_bytes - found.alias_size_in_bytes
+  memory |= {
     'batch': arguments - parameters - optimizer,
-    'temporary': memory.temp_size_in_bytes + unshared,
-    'program': memory.generated_code_size_in_bytes,
-    'total': arguments
-    + unshared
-    + memory.temp_size_in_bytes
-    + memory.generated_code_size_in_bytes,
-    'usable': usable,
+    'temporary': found.temp_size_in_bytes + unshared,
+    'program': found.generated_code_size_in_bytes,
   }
+  memory['total'] = sum(memory.values())
+  memory['usable'] = tpu.generation.usable_gib * GIB
   cost = program.cost_analysis()
-  found = hlo.collectives(program.as_text(), num_devices)
-  sent = sum(collective.sent_bytes for collective in found)
-  peak = device.peak_of(tpu.devices[0].device_kind) * 1e12
-  kept = plan.residual_bytes(job, phase) * job.config.train.micro_batches
+  collectives = hlo.collectives(program.as_text(), num_devices)
+  sent = sum(collective.sent_bytes for collective in collectives)
+  kept = plan.residual_bytes(job, phase) * micro_batches
   # Written once and read once: gradients, and what the backward pass keeps;
   # read once and written once: parameters and the optimiser's state.
   moved = 2 * (2 * parameters + optimizer + kept / num_devices)
   bounds = {
-    'compute': flops / (peak * num_devices),
+    'compute': flops / (_peak(tpu) * num_devices),
     'memory': moved / (tpu.generation.memory_gbps * 1e9),
     'interconnect': sent / (tpu.generation.links_gbps * 1e9),
   }
   return result | {
-    'collective_bytes': hlo.total_bytes(found),
+    'collective_bytes': hlo.total_bytes(collectives),
     'sent_bytes': round(sent),
     'loop_once': {  # the compiler's own count, which enters a loop once
       'flops': cost['flops'],
@@ -225,7 +212,7 @@ def remedies(
   if config.mesh.fsdp == 1:
     sizes = sorted({min(8, num_devices), num_devices} - {1})
     tries += [{'mesh.data': -1, 'mesh.fsdp': size} for size in sizes]
-  return tries[:6]
+  return tries
 
 
 def find_remedies(
@@ -236,7 +223,7 @@ def find_remedies(
   """Tries `remedies` on the phase that exceeds the memory most.
 
   Returns:
-    For each that the config allows: override, fits, and total bytes.
+    Of each that the config allows: override, length, fits, total bytes.
   """
   excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
   worst = excess.index(max(excess))
@@ -249,97 +236,76 @@ def find_remedies(
       continue
     say(f'does not fit; trying {_flags(override)}')
     (phase,) = compile_phases(job, job.phases[worst : worst + 1], tpu)
-    tried.append(
-      {
-        'override': override,
-        'length': phase['length'],
-        'fits': phase['fits'],
-        'total': phase['memory']['total'],
-      }
-    )
+    figures = {key: phase[key] for key in ('length', 'fits')}
+    total = phase['memory']['total']
+    tried.append({'override': override, **figures, 'total': total})
   return tried
 
 
 def print_report(report: Mapping[str, Any], price: float | None) -> None:
-  """Prints a report for people.
-
-  Args:
-    report: of `preflight`.
-    price: of a chip's hour, where known.
-  """
-  axes = ' x '.join(f'{axis} {size}' for axis, size in report['mesh'].items())
-  console.table(
-    [
-      (
-        'slice',
-        f'{report["topology"]}: {report["chips"]} chips ({report["layout"]}),'
-        f' {report["devices"]} devices, hosts: {report["hosts"]}',
-      ),
-      ('mesh', axes),
-      ('parameters', f'{report["parameters"]:,}'),
-    ],
-    f'Preflight (jax {report["jax"]}, libtpu {report["libtpu"]})',
-  )
+  """Prints a report of `preflight`; `price` is that of a chip's hour."""
+  name = report['topology']
+  rows = {
+    'slice': f'{name}: {report["chips"]} chips ({report["layout"]}),'
+    f' {report["devices"]} devices, hosts: {report["hosts"]}',
+    'mesh': ' x '.join(f'{axis} {n}' for axis, n in report['mesh'].items()),
+    'parameters': f'{report["parameters"]:,}',
+  }
+  title = f'Preflight (jax {report["jax"]}, libtpu {report["libtpu"]})'
+  console.table([*rows.items()], title)
   for phase in report['phases']:
     _print_phase(phase)
   for tried in report.get('remedies', ()):
-    verdict = 'fits' if tried['fits'] else 'does not fit'
     say(
-      f'  {_flags(tried["override"])}: {verdict} at length {tried["length"]}'
-      f' ({gib(tried["total"])})'
+      f'  {_flags(tried["override"])}: {_verdict(tried)} at length'
+      f' {tried["length"]} ({gib(tried["total"])})'
     )
   if not report['fits']:
-    good = [tried for tried in report['remedies'] if tried['fits']]
+    good = any(tried['fits'] for tried in report['remedies'])
     hint = 'one of those that fit' if good else 'a larger slice'
-    say(f'\nVerdict: does NOT fit {report["topology"]}; take {hint}.')
+    say(f'\nVerdict: does NOT fit {name}; take {hint}.')
     return
   cost = (
     '' if price is None else f', {price * report["chip_hours"]:,.0f} to pay'
   )
   say(
-    f'\nVerdict: fits {report["topology"]}. At an MFU of {report["mfu"]:.0%},'
-    f' or the best possible where that is less: {report["hours"]:,.1f} hours,'
+    f'\nVerdict: fits {name}. At an MFU of {report["mfu"]:.0%}, or the best'
+    f' possible where that is less: {report["hours"]:,.1f} hours,'
     f' {report["chip_hours"]:,.0f} chip-hours{cost}, without evaluation.'
   )
 
 
+def _verdict(figures: Mapping[str, Any]) -> str:
+  return 'fits' if figures['fits'] else 'does NOT fit'
+
+
 def _print_phase(phase: Mapping[str, Any]) -> None:
-  memory = phase['memory']
-  kinds = [
-    f'{kind} {gib(memory[kind])}'
-    for kind in ('parameters', 'optimizer', 'batch', 'temporary', 'program')
-    if kind in memory
-  ]
-  rows = [
-    (
-      'batch',
-      f'{phase["global_batch"]:,} x {phase["length"]} tokens,'
-      f' {phase["rows_a_device"]} rows a device, {phase["rows_a_chip"]:g} a'
-      f' chip, {phase["micro_batches"]} micro-batches',
-    ),
-    ('memory', ', '.join(kinds)),
-    (
-      'in all',
-      f'{gib(memory["total"])} of {gib(memory["usable"])} a device: '
-      + ('fits' if phase['fits'] else 'does NOT fit'),
-    ),
-    ('model', f'{phase["model_flops"] / 1e12:,.4g} TFLOP a step'),
-  ]
+  memory = dict(phase['memory'])
+  total, usable = memory.pop('total'), memory.pop('usable')
+  rows = {
+    'batch': f'{phase["global_batch"]:,} x {phase["length"]} tokens,'
+    f' {phase["rows_a_device"]} rows a device, {phase["rows_a_chip"]:g} a chip,'
+    f' {phase["micro_batches"]} micro-batches',
+    'memory': ', '.join(f'{kind} {gib(n)}' for kind, n in memory.items()),
+    'in all': f'{gib(total)} of {gib(usable)} a device: {_verdict(phase)}',
+    'step': f'{phase["model_flops"] / 1e12:,.4g} model TFLOP, compiled in'
+    f' {phase["compile_seconds"]:.0f} s',
+  }
   if phase['fits']:
-    travelling = ', '.join(
+    collectives = [
       f'{kind} {total / 1e6:,.1f} MB'
       for kind, total in phase['collective_bytes'].items()
-    )
-    least = ', '.join(
-      f'{what} {seconds * 1e3:,.2f} ms'
-      for what, seconds in phase['least_seconds'].items()
-    )
-    rows += [
-      ('collectives', travelling or 'none'),
-      ('at least', f'{least}; so at best an MFU of {phase["best_mfu"]:.0%}'),
     ]
-  rows.append(('compiled in', f'{phase["compile_seconds"]:.0f} s'))
-  console.table(rows, f'{phase["steps"]:,} steps at length {phase["length"]}')
+    bounds = [
+      f'{bound} {seconds * 1e3:,.2f} ms'
+      for bound, seconds in phase['least_seconds'].items()
+    ]
+    rows['collectives'] = ', '.join(collectives) or 'none'
+    rows['at least'] = (
+      f'{", ".join(bounds)}; so at best an MFU of {phase["best_mfu"]:.0%}'
+    )
+  title = f'{phase["steps"]:,} steps at length {phase["length"]}'
+  console.table([*rows.items()], title)
 
 
 def _flags(override: Mapping[str, Any]) -> str:
@@ -347,12 +313,12 @@ def _flags(override: Mapping[str, Any]) -> str:
 
 
 def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
-  """Puts a report into the JSON file of a table, and draws it as Markdown.
+  """Puts a report into a table's JSON file and the Markdown beside it.
 
   Args:
-    path: the JSON file; the Markdown lies beside it.
+    path: the JSON file.
     name: of the config.
-    report: of `preflight`; replaces the one of the same config and slice.
+    report: of `preflight`; replaces that of the same config and slice.
   """
   path = epath.Path(path)
   rows = json.loads(path.read_text()) if path.exists() else {}
@@ -371,6 +337,18 @@ def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
 
 def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
   memory = phase['memory']
+  collectives = bounds = mfu = ''
+  if phase['fits']:
+    collectives = f'{sum(phase["collective_bytes"].values()) / 1e6:.0f}'
+    bounds = ', '.join(
+      f'{seconds * 1e3:.1f}' for seconds in phase['least_seconds'].values()
+    )
+    mfu = f'{phase["best_mfu"]:.0%}'
+  if row['fits']:
+    hours = f'{row["hours"]:,.1f} ({row["chip_hours"]:,.0f})'
+  else:
+    good = [_flags(t['override']) for t in row['remedies'] if t['fits']]
+    hours = f'does not fit; fits with {", or ".join(good) or "none tried"}'
   cells = [
     name,
     row['topology'],
@@ -378,21 +356,6 @@ def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
     phase['length'],
     f'{phase["rows_a_chip"]:g}',
     f'{(memory["total"] or 0) / GIB:.2f} of {memory["usable"] / GIB:.2f}',
+    *(collectives, bounds, mfu, hours),
   ]
-  if phase['fits']:
-    bounds = (f'{s * 1e3:.1f}' for s in phase['least_seconds'].values())
-    cells += [
-      f'{sum(phase["collective_bytes"].values()) / 1e6:.0f}',
-      ', '.join(bounds),
-      f'{phase["best_mfu"]:.0%}',
-    ]
-  else:
-    cells += ['', '', '']
-  if row['fits']:
-    cells.append(f'{row["hours"]:,.1f} ({row["chip_hours"]:,.0f})')
-  else:
-    good = [_flags(t['override']) for t in row['remedies'] if t['fits']]
-    cells.append(
-      f'does not fit; fits with {", or ".join(good) or "none tried"}'
-    )
   return '| ' + ' | '.join(map(str, cells)) + ' |'

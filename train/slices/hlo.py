@@ -1,5 +1,6 @@
-"""Reads off a compiled program what travels between the devices."""
+"""Reads the collective operations of a compiled program."""
 
+import collections
 import math
 import re
 from collections.abc import Iterable
@@ -12,7 +13,6 @@ KINDS = (
   'all-to-all',
   'collective-permute',
 )
-_BITS = re.compile(r'\d+')
 _SHAPE = re.compile(r'([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]')
 _OPERATION = re.compile(
   rf'= (?P<type>.+?) (?P<kind>{"|".join(KINDS)})(?P<start>-start)?\('
@@ -28,9 +28,9 @@ class Collective(NamedTuple):
 
   Attributes:
     kind: one of KINDS.
-    shapes: of its results on a device, as (type, dimensions).
-    group: how many devices take part in each.
-    times: how often a step does it (loops included).
+    shapes: (type, dimensions) of each result on a device.
+    group: number of devices that take part.
+    times: how often a step runs it, loops included.
     name: of the operation in the Python code, for people.
   """
 
@@ -42,7 +42,7 @@ class Collective(NamedTuple):
 
   @property
   def bytes(self) -> int:
-    """Bytes of its results on a device, over a whole step."""
+    """Bytes of the results on a device, over a whole step."""
     return self.times * sum(
       math.prod(dimensions) * _item_bytes(kind)
       for kind, dimensions in self.shapes
@@ -50,7 +50,7 @@ class Collective(NamedTuple):
 
   @property
   def sent_bytes(self) -> float:
-    """The least that a device must send for it, over a whole step."""
+    """Fewest bytes that a device must send, over a whole step."""
     others = (self.group - 1) / self.group
     factor = {
       'all-reduce': 2 * others,
@@ -65,15 +65,15 @@ class Collective(NamedTuple):
 def collectives(text: str, num_devices: int) -> list[Collective]:
   """Returns the collective operations of a compiled program.
 
-  What the compiler spreads over several fusions counts once, a loop's body as
-  often as the loop runs.
+  An operation in several fusions counts once, one in a loop as often as the
+  loop runs.
 
   Args:
     text: the program, as `compiled.as_text()` prints it.
-    num_devices: that it runs on.
+    num_devices: number of devices that the program runs on.
 
   Raises:
-    ValueError: if a loop around a collective does not tell how often it runs.
+    ValueError: if the repetitions of a loop around a collective are unknown.
   """
   computations, entry = _computations(text)
   found: dict[str, Collective] = {}
@@ -102,20 +102,19 @@ def collectives(text: str, num_devices: int) -> list[Collective]:
 
 
 def total_bytes(some: Iterable[Collective]) -> dict[str, int]:
-  """Returns the result bytes of a step by kind, where there are any."""
-  totals: dict[str, int] = {}
+  """Returns the bytes of all results by kind."""
+  totals = collections.Counter()
   for collective in some:
-    totals[collective.kind] = totals.get(collective.kind, 0) + collective.bytes
-  return totals
+    totals[collective.kind] += collective.bytes
+  return dict(totals)
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
-  """Splits a program into its computations; returns them, and the entry."""
+  """Returns the lines of each computation, and the name of the entry."""
   computations: dict[str, list[str]] = {}
   entry = name = ''
   for line in text.splitlines():
-    head = re.match(r'(ENTRY )?%([\w.\-]+) \(.*\{$', line)
-    if head:
+    if head := re.match(r'(ENTRY )?%([\w.\-]+) \(.*\{$', line):
       name = head[2]
       computations[name] = []
       entry = name if head[1] else entry
@@ -141,7 +140,7 @@ def _trips(line: str, computations: dict[str, list[str]]) -> int | None:
 def _collective(
   operation: re.Match, line: str, times: int, num_devices: int
 ) -> Collective:
-  kind = operation['kind']
+  kind, name = operation['kind'], re.search(r'op_name="([^"]*)"', line)
   shapes = [
     (name, tuple(map(int, filter(None, dimensions.split(',')))))
     for name, dimensions in _SHAPE.findall(operation['type'])
@@ -150,14 +149,8 @@ def _collective(
     shapes = shapes[1:2]  # operand, result, two counters
   elif operation['start'] and kind == 'all-gather':
     shapes = shapes[len(shapes) // 2 :]  # operands, results
-  name = re.search(r'op_name="([^"]*)"', line)
-  return Collective(
-    kind,
-    tuple(shapes),
-    _group(line, num_devices),
-    times,
-    name[1] if name else '',
-  )
+  group, name = _group(line, num_devices), name[1] if name else ''
+  return Collective(kind, tuple(shapes), group, times, name)
 
 
 def _group(line: str, num_devices: int) -> int:
@@ -173,7 +166,5 @@ def _group(line: str, num_devices: int) -> int:
   return len(first[1].split(',')) if first else num_devices
 
 
-def _item_bytes(name: str) -> int:
-  if name == 'pred':
-    return 1
-  return max(1, int(_BITS.search(name)[0]) // 8)
+def _item_bytes(kind: str) -> int:
+  return 1 if kind == 'pred' else max(1, int(re.search(r'\d+', kind)[0]) // 8)

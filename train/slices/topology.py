@@ -1,4 +1,4 @@
-"""TPU slices by the names that users know, described without the hardware."""
+"""TPU slices by name, described without the hardware."""
 
 import difflib
 import importlib.util
@@ -11,18 +11,17 @@ from jax.experimental import topologies
 
 
 class Generation(NamedTuple):
-  """One generation of TPU, as JAX sees it.
+  """One generation of TPU. A JAX device is a chip, or a core of v2 and v3.
 
   Attributes:
-    layout_name: what the compiler calls it.
+    layout_name: the compiler's name of it.
     dimensions: of its torus, 2 or 3.
-    units_a_chip: what the number in a slice's name counts, in one chip: cores
-      for v2 to v5p, chips for v5e and v6e.
+    units_a_chip: units of a chip as slices' names count them: cores for v2 to
+      v5p, chips for v5e and v6e.
     most_chips: of the largest slice.
-    memory_gbps: of a JAX device (a chip, or a core of v2 and v3), in GB/s.
-    links_gbps: what a JAX device can send to its neighbours, over all links
-      and one way, in GB/s.
-    usable_gib: of a device's memory, what the compiler gives to a program.
+    memory_gbps: memory bandwidth of a device, GB/s.
+    links_gbps: rate at which a device sends over all its links, GB/s.
+    usable_gib: memory of a device that the compiler gives to a program.
   """
 
   layout_name: str
@@ -55,8 +54,8 @@ class Slice(NamedTuple):
     name: as the user gave it.
     generation: its generation.
     layout: chips along each dimension.
-    devices: JAX devices to compile for; there need be no hardware.
-    num_hosts: how many hosts they hang on.
+    devices: JAX devices to compile for, without the hardware.
+    num_hosts: the hosts that hold them.
   """
 
   name: str
@@ -67,7 +66,7 @@ class Slice(NamedTuple):
 
   @property
   def num_chips(self) -> int:
-    """Chips, of which those of v2 and v3 are two devices each."""
+    """Number of chips; of v2 and v3 each is two devices."""
     return math.prod(self.layout)
 
 
@@ -75,8 +74,7 @@ def find_slice(name: str) -> Slice:
   """Returns the slice of a name, such as v5litepod-16, v4-32 or v5e:4x4.
 
   Raises:
-    ValueError: if there is no such slice; names the near ones; or if the
-      compiler is not installed; says how to.
+    ValueError: if there is no such slice, or the compiler is not installed.
   """
   generation, layout = parse(name)
   if importlib.util.find_spec('libtpu') is None:
@@ -104,10 +102,10 @@ def find_slice(name: str) -> Slice:
 
 
 def parse(name: str) -> tuple[Generation, tuple[int, ...]]:
-  """Returns the generation and the layout that a slice's name means.
+  """Returns the generation and the layout of a slice's name.
 
   Raises:
-    ValueError: if there is no such slice; names the near ones.
+    ValueError: if there is no such slice; suggests similar names.
   """
   match = re.fullmatch(r'(v\d+[a-z]*)(?:-(\d+)|:(\d+(?:x\d+)+))', name)
   kind = ALIASES.get(match[1], match[1]) if match else None
@@ -119,10 +117,8 @@ def parse(name: str) -> tuple[Generation, tuple[int, ...]]:
       raise _unknown(name)
     return generation, _layout(generation, int(match[2]))
   layout = tuple(map(int, match[3].split('x')))
-  if (
-    len(layout) != generation.dimensions
-    or not 0 < math.prod(layout) <= generation.most_chips
-  ):
+  chips = math.prod(layout) if len(layout) == generation.dimensions else 0
+  if not 0 < chips <= generation.most_chips:
     raise ValueError(
       f'--topology {name}: {kind} has {generation.dimensions} dimensions and at'
       f' most {generation.most_chips} chips, for example'
@@ -134,8 +130,8 @@ def parse(name: str) -> tuple[Generation, tuple[int, ...]]:
 def names() -> list[str]:
   """Returns the names of all slices, by accelerator type."""
   every = []
-  spellings = [(kind, kind) for kind in GENERATIONS] + list(ALIASES.items())
-  for spelling, kind in spellings:
+  for spelling in (*GENERATIONS, *ALIASES):
+    kind = ALIASES.get(spelling, spelling)
     generation = GENERATIONS[kind]
     chips = 1 if kind in ('v5e', 'v6e') else 4
     while chips <= generation.most_chips:
@@ -148,16 +144,12 @@ def names() -> list[str]:
 
 
 def _layout(generation: Generation, number: int) -> tuple[int, ...]:
-  """Returns the most even layout of so many units, short sides first."""
+  """Returns the most even layout of a number of units, short sides first."""
   doublings = (number // generation.units_a_chip).bit_length() - 1
   dimensions = generation.dimensions
   if dimensions == 3 and doublings == 2:  # a single host is flat
     return (2, 2, 1)
-  sides = [
-    2 ** ((doublings + position) // dimensions)
-    for position in range(dimensions)
-  ]
-  return tuple(sides)
+  return tuple(2 ** ((doublings + i) // dimensions) for i in range(dimensions))
 
 
 def _unknown(name: str) -> ValueError:

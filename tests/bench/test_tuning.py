@@ -6,6 +6,8 @@ import os
 
 import numpy as np
 import pytest
+import tuning
+import tuning_rows
 
 from configs.tables import sesame_transfer
 from data.examples import pipeline
@@ -13,11 +15,11 @@ from data.inputs import batches, framing
 from data.tasks import registry
 from data.tasks.examples import SpanExample, TaggedExample, TextExample, evenly
 from data.vocabulary import tokenization
-from train.benches import tuning_rivals, tuning_rows
+from train.benches import programs
 from train.run import settings
 from train.transfer import task_data, task_job
 
-SMALL = tuning_rivals.Recipe(num_epochs=1, max_length=64, batch_size=4)
+SMALL = tuning.Recipe(num_epochs=1, max_length=64, batch_size=4)
 QUESTION = SpanExample(
   'q',
   'Who sat on the mat?',
@@ -41,23 +43,23 @@ def test_a_recipe_is_run_once_and_its_scores_are_kept(
   monkeypatch.setattr(
     registry, 'load', lambda *args, limit=None: evenly(read(*args), 8)
   )
-  monkeypatch.setitem(tuning_rivals.RECIPES, 'rte', SMALL)
+  monkeypatch.setitem(tuning.RECIPES, 'rte', SMALL)
   output = tmp_path / 'runs.json'
   arguments = (['rte'], str(sesame_data), str(small_bert), 1, output)
-  tuning_rivals.run_all(*arguments)
+  tuning.run_all(*arguments)
   (entry,) = json.loads(output.read_text())['runs']
   assert (entry['task'], entry['seed'], entry['train_size']) == ('rte', 0, 8)
   assert 0 <= entry['metrics']['dev/accuracy'] <= 1
-  monkeypatch.setattr(tuning_rivals, 'run', None)
-  tuning_rivals.run_all(*arguments)
+  monkeypatch.setattr(tuning, 'run', None)
+  tuning.run_all(*arguments)
   changed = dataclasses.replace(SMALL, learning_rate=1e-5)
-  monkeypatch.setitem(tuning_rivals.RECIPES, 'rte', changed)
+  monkeypatch.setitem(tuning.RECIPES, 'rte', changed)
   with pytest.raises(ValueError, match='rte, seed 0 was run with recipe'):
-    tuning_rivals.run_all(*arguments)
+    tuning.run_all(*arguments)
   with pytest.raises(FileNotFoundError, match='there is no such folder'):
-    tuning_rivals.run_all(*arguments[:4], tmp_path / 'none' / 'runs.json')
+    tuning.run_all(*arguments[:4], tmp_path / 'none' / 'runs.json')
   with pytest.raises(ValueError, match='found no recipe'):
-    tuning_rivals.run_all(['race'], *arguments[1:])
+    tuning.run_all(['race'], *arguments[1:])
 
 
 def test_recipes_are_those_of_the_table():
@@ -66,14 +68,14 @@ def test_recipes_are_those_of_the_table():
     for column in sesame_transfer.get_table().columns
     for part in column.parts
   }
-  for task, recipe in tuning_rivals.RECIPES.items():
+  for task, recipe in tuning.RECIPES.items():
     config = settings.with_overrides(
       settings.load_config(
         ','.join([f'transfer:task={task}', *parts[task].args])
       ),
       dict(parts[task].overrides),
     )
-    ours = tuning_rivals.Recipe(
+    ours = tuning.Recipe(
       config.optim.learning_rate,
       config.train.num_epochs,
       config.task.max_length,
@@ -89,16 +91,14 @@ def test_recipes_are_those_of_the_table():
     for rows in (100, 3_667):  # of SQuAD more than there are questions
       split = task_data.Split('train', range(90), range(rows), None)
       steps, _ = task_job.count_steps(config, split)
-      assert steps == tuning_rivals._count_steps(recipe, rows)
+      assert steps == tuning._count_steps(recipe, rows)
     assert config.task.doc_stride == tuning_rows.STRIDE
     assert config.task.max_answer == tuning_rows.MAX_ANSWER
 
 
 def test_the_schedule_is_that_of_bert():
   torch = pytest.importorskip('torch')
-  optimizer, schedule = tuning_rivals._make_optimizer(
-    torch.nn.Linear(2, 2), 1.0, 20
-  )
+  optimizer, schedule = tuning._make_optimizer(torch.nn.Linear(2, 2), 1.0, 20)
   rates = []
   for _ in range(20):
     rates.append(schedule.get_last_lr()[0])
@@ -154,14 +154,12 @@ def test_labels_are_numbers_of_ours(tokenizer):
 @pytest.mark.parametrize('name', ['mrpc', 'panx_en', 'squad1'])
 def test_both_read_the_same_batches(sesame_data, tokenizer, name):
   task = registry.find(name)
-  recipe = dataclasses.replace(
-    tuning_rivals.RECIPES[name], num_epochs=3, batch_size=8
-  )
+  recipe = dataclasses.replace(tuning.RECIPES[name], num_epochs=3, batch_size=8)
   examples = registry.load(task, str(sesame_data), 'train', limit=150)
   encoded = tuning_rows.encode(task, examples, tokenizer, recipe.max_length)
   rows = [row for row, _ in encoded]
-  steps = tuning_rivals._count_steps(recipe, len(rows))
-  theirs = tuning_rivals._in_our_order(rows, recipe, 5)
+  steps = tuning._count_steps(recipe, len(rows))
+  theirs = tuning._in_our_order(rows, recipe, 5)
   assert len(theirs) == 8 * steps
   folder = tokenizer.name_or_path
   features = framing.encode(
@@ -180,26 +178,25 @@ def test_an_epoch_of_each_can_be_timed_again_and_again(
   sesame_data, small_bert, monkeypatch
 ):
   monkeypatch.setattr(os, 'cpu_count', lambda: 1)
-  monkeypatch.setitem(tuning_rivals.RECIPES, 'mrpc', SMALL)
+  monkeypatch.setitem(tuning.RECIPES, 'mrpc', SMALL)
   options = dict(
     task='mrpc',
     data=str(sesame_data),
     weights=str(small_bert),
     num_examples=8,
+    max_length=64,
   )
-  ours, _ = tuning_rivals.our_epoch(**options)
+  ours, _ = programs.epoch(**options)
   ours()
   ours()
-  made, make = [], tuning_rivals.make_trainer
+  made, make = [], tuning.make_trainer
   monkeypatch.setattr(
-    tuning_rivals,
+    tuning,
     'make_trainer',
     lambda *args, **options: made.append(make(*args, **options)) or made[-1],
   )
   for padded in (False, True):
-    theirs, _ = tuning_rivals.their_epoch(
-      sampling='random', padded=padded, **options
-    )
+    theirs, _ = tuning.epoch(sampling='random', padded=padded, **options)
     for _ in range(2):
       theirs()
       assert made[-1].state.global_step == 2

@@ -1,8 +1,9 @@
-"""The original ELMo, ours and on PyTorch, that the bench times in turns.
+"""The original ELMo of PyTorch's own parts, which is timed beside ours.
 
-Of PyTorch's own parts, written for speed on a CPU: whatever of two ways to say
-a thing ran faster there (PyTorch 2.13) stands here. `nn.LSTM` has two biases
-where the release has one, and none of its clips: it computes a little less.
+`step` and `embedding` make programs as `train.benches.programs` does. Written
+for speed on a CPU: of two ways to write a computation, the one that ran faster
+there (PyTorch 2.13) stands here. `nn.LSTM` has two biases where the release has
+one, and no clips: it computes a little less.
 
 Shapes: K towers, N words, C characters of a word, B batch, T position,
 P projection, S samples, V words of the softmax.
@@ -14,6 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from configs import variants
+from data.vocabulary import characters
+from models import char_cnn
 
 # How the release trains (bilm-tf, training.py and bin/train_elmo.py).
 LEARNING_RATE = 0.2
@@ -34,11 +39,9 @@ def make_elmo(sizes: dict[str, Any]) -> Any:
 
   Returns:
     A ModuleDict: the table 'characters', the matrices of 'filters' and
-    'highways', 'projection', and in 'towers' the LSTM layers of each.
+    'highways', 'projection', and in 'towers' each tower's LSTM layers.
   """
   from torch import nn
-
-  from models import char_cnn
 
   F, P, E = sizes['lstm_dim'], sizes['projection_dim'], sizes['char_embed_dim']
   total = sum(count for _, count in sizes['filters'])
@@ -74,8 +77,8 @@ def encode(elmo: Any, ids_NC: Any) -> Any:
 
   def largest(filters: Any) -> Any:
     answers = filters(embedded.unfold(1, filters.in_features, E))
-    # The gradient of `max`, which notes where the largest stood, is faster than
-    # that of `amax`; without one, noting is in vain.
+    # The gradient of `max`, which keeps the places of the largest answers, is
+    # faster than that of `amax`; without gradients `amax` is.
     if torch.is_grad_enabled():
       return answers.max(dim=1).values
     return answers.amax(dim=1)
@@ -125,9 +128,12 @@ def sampled_losses(
 
   Args:
     softmax: of `make_softmax`.
-    hidden_NP: what predicts the words.
+    hidden_NP: the hidden states that predict the words.
     targets_N: int64, the words.
     samples_S: int64, drawn by `draw_words`.
+
+  Returns:
+    float [N].
   """
   import torch
 
@@ -155,8 +161,8 @@ def clip_and_step(optimizers: Sequence[Any], limit: float) -> None:
   for optimizer in optimizers:
     for parameter in optimizer.param_groups[0]['params']:
       if parameter.grad.is_sparse:
-        # One gradient a row: what several words of a batch give a row is summed
-        # before its norm is taken.
+        # One gradient a row: those of several words are summed before the norm
+        # is taken.
         parameter.grad = parameter.grad.coalesce()
         values.append(parameter.grad.values())
       else:
@@ -177,7 +183,7 @@ def read_stream(
   Args:
     tower: the LSTM layers.
     x_TBP: vectors of the words.
-    states: of each layer after the words before; None: there are none.
+    states: of each layer after the words before; None at the beginning.
 
   Returns:
     The last layer's output [T, B, P], and the states after the words, through
@@ -194,7 +200,7 @@ def read_stream(
   return x_TBP, after
 
 
-def their_elmo_step(
+def step(
   *,
   batch: int,
   length: int,
@@ -202,12 +208,12 @@ def their_elmo_step(
   num_samples: int,
   size: str = 'elmo',
 ) -> tuple[Callable[[], float], float]:
-  """Returns what trains a step of ELMo on PyTorch, and no FLOPs (0).
+  """Makes a training step, which returns its loss; its FLOPs are not counted.
 
-  As released: each tower reads a text of its own and goes on where it was after
-  the step before; sampled softmax, Adagrad, global-norm clip. The gradients of
-  the softmax's tables are sparse: dense ones take 1.6 times as long from the
-  loss to the update (100,000 words, 8,192 samples).
+  As released: each tower reads a text of its own and continues where the step
+  before ended; sampled softmax, Adagrad, global-norm clip. The gradients of the
+  softmax's tables are sparse: dense ones take 1.6 times as long from the loss
+  to the update (100,000 words, 8,192 samples).
 
   Args:
     batch: B, rows that each tower reads.
@@ -215,16 +221,9 @@ def their_elmo_step(
     num_words: V.
     num_samples: S, drawn anew for each tower and step.
     size: of `configs.variants.ELMO`.
-
-  Returns:
-    A function that returns the step's loss, a mean over words and towers.
   """
   import torch
   from torch.nn import functional
-
-  from configs import variants
-  from data.vocabulary import characters
-  from models import char_cnn
 
   torch.set_num_threads(os.cpu_count())
   torch.manual_seed(0)
@@ -271,8 +270,8 @@ def embed_sentences(
 ) -> list[np.ndarray]:
   """Returns every layer's vectors of the words of a batch of sentences.
 
-  Each sentence is read alone, between <S> and </S>, which the result is
-  without. In packed sequences, so that no layer computes padding.
+  Each sentence is read alone, between <S> and </S>, which are left out of the
+  result. In packed sequences, so that no layer computes padding.
 
   Args:
     elmo: of `make_elmo`.
@@ -283,8 +282,6 @@ def embed_sentences(
     each layer's, forward then backward.
   """
   import torch
-
-  from data.vocabulary import characters
 
   begin, end = characters.SENTENCE_BEGIN, characters.SENTENCE_END
   framed = [(begin, *sentence, end) for sentence in sentences]
@@ -323,13 +320,13 @@ def _read_packed(tower: Any, texts: Sequence[Any]) -> list[list[Any]]:
   return outputs
 
 
-def their_elmo_embedding(
+def embedding(
   *,
   sentences: Sequence[Sequence[str]],
   sentences_at_once: int = 64,
   size: str = 'elmo',
 ) -> tuple[Callable[[], list[np.ndarray]], float]:
-  """Returns what embeds all sentences by ELMo on PyTorch, and no FLOPs (0).
+  """Makes an embedding of sentences, as `embed_sentences` returns them.
 
   In batches in the order given, as the released program and AllenNLP do, but
   each sentence from an empty state: the result does not depend on its batch.
@@ -338,13 +335,8 @@ def their_elmo_embedding(
     sentences: words of each.
     sentences_at_once: sentences of a batch; by default as in AllenNLP.
     size: of `configs.variants.ELMO`.
-
-  Returns:
-    A function that returns what `embed_sentences` does.
   """
   import torch
-
-  from configs import variants
 
   torch.set_num_threads(os.cpu_count())
   torch.manual_seed(0)
@@ -356,92 +348,5 @@ def their_elmo_embedding(
       batch = sentences[start : start + sentences_at_once]
       vectors += embed_sentences(elmo, batch)
     return vectors
-
-  return run, 0.0
-
-
-def our_elmo_step(
-  *,
-  batch: int,
-  length: int,
-  num_words: int,
-  num_samples: int,
-  size: str = 'elmo',
-  dtype: str = 'float32',
-) -> tuple[Callable[[], None], float]:
-  """Returns what trains a step of ours, and its FLOPs.
-
-  On the text inside every Python: how many of a batch's words are distinct is
-  that of a text. The arguments are those of `their_elmo_step`.
-  """
-  import tempfile
-
-  import jax
-
-  from data.examples import pipeline, word_streams
-  from data.store import build
-  from train.architectures import architecture
-  from train.engine import sharding
-  from train.host import device
-  from train.pretrain import assemble
-  from train.run import settings, training_phases
-
-  device.enable_compilation_cache()
-  config = settings.with_overrides(
-    settings.load_config(f'elmo_1b:{size}'),
-    {'model.num_samples': num_samples, 'model.dtype': dtype},
-  )
-  phase = training_phases.Phase(1_000_000, length, batch, 'continue')
-  mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
-  vocabulary = architecture.Vocabulary.of_size(num_words)
-  job = assemble.build_job(config, (phase,), vocabulary, mesh)
-  with tempfile.TemporaryDirectory() as folder:
-    store = build.ensure_store(
-      'manual', f'train:words:{num_words}', f'{folder}/store', progress=False
-    )
-    examples = word_streams.Examples(store, length, held_out=False)
-    host_batch = pipeline.train_batch({length: examples}, (phase,), 0, 0)
-  with sharding.scope(mesh, config.mesh.rules):
-    on_device = sharding.put_batch(host_batch, mesh)
-    current = job.create_state()
-    step = job.train_step(length).lower(current, on_device).compile()
-
-  def run() -> None:
-    nonlocal current
-    current, report = step(current, on_device)
-    jax.block_until_ready(report)
-
-  return run, job.step_flops(phase)
-
-
-def our_elmo_embedding(
-  *, sentences: Sequence[Sequence[str]], size: str = 'elmo'
-) -> tuple[Callable[[], list[np.ndarray]], float]:
-  """Returns what embeds all sentences by ours, and no FLOPs (0).
-
-  Args:
-    sentences: words of each.
-    size: of `configs.variants.ELMO`.
-  """
-  import jax
-  from flax import linen as nn
-
-  from data.vocabulary import characters
-  from train.architectures import elmo as elmo_lm
-  from train.host import device
-  from train.run import settings
-  from train.vectors import elmo_vectors
-
-  device.enable_compilation_cache()
-  config = settings.load_config(f'elmo_1b:{size}').copy_and_resolve_references()
-  config.unlock()
-  config.model.dtype = 'float32'
-  model = elmo_lm.build_model(config.model, 0)
-  ids = np.zeros((1, 1, characters.MAX_CHARACTERS), np.int32)
-  variables = jax.jit(model.init)(jax.random.key(0), ids, np.ones(1, np.int32))
-  params = nn.unbox(variables)['params']
-
-  def run() -> list[np.ndarray]:
-    return list(elmo_vectors.embed_sentences(model, params, sentences))
 
   return run, 0.0

@@ -1,8 +1,9 @@
-"""That what our ELMo is timed against computes what ELMo does."""
+"""That PyTorch's ELMo computes the same as ours."""
 
 import math
 import os
 
+import elmo_torch
 import jax
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ from flax import linen as nn
 
 from configs import variants
 from models import elmo
-from train.benches import elmo_rivals
 
 torch = pytest.importorskip('torch')
 
@@ -92,11 +92,11 @@ def test_embeds_as_ours_does_without_clips():
   from data.vocabulary import characters
 
   torch.manual_seed(1)
-  theirs = elmo_rivals.make_elmo(TINY)
+  theirs = elmo_torch.make_elmo(TINY)
   with torch.no_grad():
     for parameter in theirs['towers'].parameters():
       parameter *= 2  # the layers' vectors are small otherwise
-  found = elmo_rivals.embed_sentences(theirs, SENTENCES)
+  found = elmo_torch.embed_sentences(theirs, SENTENCES)
 
   model = elmo.Elmo(vocab_size=0, cell_clip=None, projection_clip=None, **TINY)
   framed = [('<S>', *words, '</S>') for words in SENTENCES]
@@ -118,9 +118,9 @@ def test_embeds_as_ours_does_without_clips():
 
 def test_reads_streams_as_ours_does(monkeypatch):
   """From where the text before left it, as in training but for dropout."""
-  monkeypatch.setattr(elmo_rivals, 'DROPOUT_RATE', 0.0)
+  monkeypatch.setattr(elmo_torch, 'DROPOUT_RATE', 0.0)
   torch.manual_seed(1)
-  theirs = elmo_rivals.make_elmo(TINY)
+  theirs = elmo_torch.make_elmo(TINY)
   x = np.random.default_rng(0).normal(size=(2, 3, 8, 64)).astype(np.float32)
   model = elmo.Elmo(vocab_size=0, cell_clip=None, projection_clip=None, **TINY)
   expected, _ = jax.jit(
@@ -130,8 +130,8 @@ def test_reads_streams_as_ours_does(monkeypatch):
   )(our_params(theirs), x)
   for i, tower in enumerate(theirs['towers']):
     x_TBP = torch.from_numpy(x[i]).transpose(0, 1)
-    first, states = elmo_rivals.read_stream(tower, x_TBP[:5], None)
-    second, states = elmo_rivals.read_stream(tower, x_TBP[5:], states)
+    first, states = elmo_torch.read_stream(tower, x_TBP[:5], None)
+    second, states = elmo_torch.read_stream(tower, x_TBP[5:], states)
     assert not any(part.requires_grad for state in states for part in state)
     found = torch.cat([first, second]).transpose(0, 1).detach()
     np.testing.assert_allclose(found, expected[i], rtol=0, atol=1e-5)
@@ -140,8 +140,8 @@ def test_reads_streams_as_ours_does(monkeypatch):
 def test_embedding_does_not_depend_on_the_batch(monkeypatch):
   monkeypatch.setattr(os, 'cpu_count', lambda: 1)
   options = dict(sentences=SENTENCES, size='elmo-tiny')
-  whole, _ = elmo_rivals.their_elmo_embedding(**options)
-  parts, _ = elmo_rivals.their_elmo_embedding(sentences_at_once=3, **options)
+  whole, _ = elmo_torch.embedding(**options)
+  parts, _ = elmo_torch.embedding(sentences_at_once=3, **options)
   for ours, theirs in zip(whole(), parts(), strict=True):
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
@@ -150,7 +150,7 @@ def test_embedding_does_not_depend_on_the_batch(monkeypatch):
 def test_has_the_parameters_of_ours_and_a_second_bias(size):
   sizes = variants.ELMO[size]
   with torch.device('meta'):
-    theirs = elmo_rivals.make_elmo(sizes)
+    theirs = elmo_torch.make_elmo(sizes)
   second = 2 * sizes['num_layers'] * 4 * sizes['lstm_dim']
   found = sum(parameter.numel() for parameter in theirs.parameters())
   ours = jax.eval_shape(
@@ -169,10 +169,10 @@ def test_loss_of_a_word_is_its_sampled_softmax():
   targets = rng.integers(0, V, 7)
   # Two hits in one row, one word drawn twice, none of another row's.
   samples = np.array([3, targets[0], 8, 8, targets[0], targets[2]])
-  softmax = elmo_rivals.make_softmax(V, P).double()
+  softmax = elmo_torch.make_softmax(V, P).double()
   with torch.no_grad():
     softmax['bias'].weight.normal_()
-  losses = elmo_rivals.sampled_losses(
+  losses = elmo_torch.sampled_losses(
     softmax, *map(torch.from_numpy, (hidden, targets, samples))
   )
 
@@ -191,7 +191,7 @@ def test_loss_of_a_word_is_its_sampled_softmax():
 def test_words_are_drawn_log_uniformly():
   torch.manual_seed(0)
   V, count = 20, 200_000
-  words = elmo_rivals.draw_words(V, count)
+  words = elmo_torch.draw_words(V, count)
   found = np.bincount(words.numpy(), minlength=V) / count
   share = np.log((np.arange(V) + 2) / (np.arange(V) + 1)) / np.log(V + 1)
   assert found.shape == (V,)
@@ -215,7 +215,7 @@ def test_sparse_gradients_are_clipped_and_applied_as_dense_ones():
     loss.backward()
     norm = math.sqrt(100 * (3 * 1 + 3 * 4) + 2 * 9)
     if sparse:
-      elmo_rivals.clip_and_step(optimizers, limit=2.0)
+      elmo_torch.clip_and_step(optimizers, limit=2.0)
       moved = 3 * 2 / norm
       step = 0.2 * moved / math.sqrt(1 + moved**2)
       np.testing.assert_allclose(other.detach(), 1 - step, atol=1e-6)
@@ -231,7 +231,7 @@ def test_sparse_gradients_are_clipped_and_applied_as_dense_ones():
 
 def test_a_step_learns(monkeypatch):
   monkeypatch.setattr(os, 'cpu_count', lambda: 1)
-  run, _ = elmo_rivals.their_elmo_step(
+  run, _ = elmo_torch.step(
     batch=2, length=5, num_words=200, num_samples=50, size='elmo-tiny'
   )
   losses = [run() for _ in range(10)]

@@ -1,4 +1,4 @@
-"""Labelled examples as Hugging Face's models read them, and their answers."""
+"""Examples as Hugging Face's models read them, and the models' answers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,19 +18,18 @@ Row = dict[str, Any]  # of one input, as Trainer's collators take it
 
 IGNORED = -100  # a label that Hugging Face's losses leave out
 EVAL_BATCH = 64
-# Of spans, as the configs of ours have it.
+# Of span tasks, as in our configs.
 STRIDE = 128  # tokens from one window to the next
 MAX_ANSWER = 30  # tokens
-N_BEST = 20  # starts and ends that are looked at
+N_BEST = 20  # starts and ends to choose from
 
 
 class Window(NamedTuple):
-  """What a row shows of a question's text.
+  """The part of a question's text that a row shows.
 
   Attributes:
     example: number of the question.
-    characters: first character of each token and the one after its last; None
-      of a token that is not of the text.
+    characters: (first, end) of each token's characters; None outside the text.
   """
 
   example: int
@@ -43,10 +42,10 @@ def encode(
   tokenizer: Any,
   max_length: int,
 ) -> Iterator[tuple[Row, Window | None]]:
-  """Yields rows, of spans with what they show.
+  """Yields rows; rows of a span task with their windows.
 
   Args:
-    task: of a kind that Hugging Face's library has a head for.
+    task: of a kind in `tuning.MODEL_OF_KIND`.
     examples: with labels.
     tokenizer: of the weights.
     max_length: tokens of a row, symbols included.
@@ -75,7 +74,7 @@ def _encode_texts(
 def _encode_words(
   task: Task, example: TaggedExample, tokenizer: Any, max_length: int
 ) -> Row:
-  """A word's tag is at its first piece."""
+  """Returns a row in which a word's first piece has its tag."""
   row = tokenizer(
     list(example.words),
     is_split_into_words=True,
@@ -95,7 +94,7 @@ def _encode_words(
 def _encode_question(
   number: int, example: SpanExample, tokenizer: Any, max_length: int
 ) -> Iterator[tuple[Row, Window]]:
-  """Yields a row of each window; without the answer, its span is [CLS]."""
+  """Yields each window's row; its answer is [CLS] where it shows none."""
   question = tokenizer(example.question, add_special_tokens=False)
   room = max_length - 3 - len(question['input_ids'])
   found = tokenizer(
@@ -126,7 +125,7 @@ def _encode_question(
 def _answer_tokens(
   example: SpanExample, characters: Sequence[tuple[int, int] | None]
 ) -> tuple[int, int]:
-  """Returns the tokens of the first answer; (0, 0) if it is not all there."""
+  """Returns the first answer's tokens; (0, 0) if a part of it is not shown."""
   shown = [place for place, found in enumerate(characters) if found is not None]
   if not example.answers or not shown:
     return 0, 0
@@ -140,7 +139,7 @@ def _answer_tokens(
 
 
 def is_labelled(example: Example) -> bool:
-  """Whether an example tells its answer."""
+  """Whether an example has an answer."""
   if isinstance(example, SpanExample):
     return example.is_labelled
   if isinstance(example, TaggedExample):
@@ -154,7 +153,7 @@ def predict(
   """Returns the model's answers.
 
   Args:
-    trainer: that has trained.
+    trainer: a Trainer after training.
     task: see `encode`.
     examples: with labels.
     max_length: tokens of a row.
@@ -179,7 +178,7 @@ def predict(
       logits.argmax(-1), outputs.label_ids, examples, strict=True
     ):
       tags = [task.labels[tag] for tag in best[labels != IGNORED]]
-      # Words that were cut off, and those without pieces at the end.
+      # Words that were cut off, or have no pieces.
       tags += ['O'] * (len(example.words) - len(tags))
       answers.append(tuple(tags))
   return [
@@ -224,7 +223,7 @@ def _best_span(
   ends: np.ndarray,
   characters: Sequence[tuple[int, int] | None],
 ) -> tuple[float, int, int]:
-  """Returns score, first character and the one after the last of a span."""
+  """Returns the best span: its score, first character and end."""
   found = (-np.inf, 0, 0)
   count = len(characters)
   for first in np.argsort(starts)[::-1][:N_BEST]:

@@ -1,10 +1,10 @@
-r"""Fine-tunes by Hugging Face's Trainer, as what ours is compared with.
+r"""Fine-tunes by Hugging Face's Trainer, to compare ours with its scores.
 
-The same weights, examples in the same batches, recipe and scorers: what is
-measured is how two programs learn. Runs that the output holds already are not
-repeated.
+Both programs start from the same weights and read the same examples in the same
+batches, by the same recipe; the same scorers measure how well they learn. Runs
+that stand in the output already are not repeated.
 
-  python -m train.tuning_rivals --weights W --data DIR --tasks mrpc,rte \
+  python tests/bench/tuning.py --weights W --data DIR --tasks mrpc,rte \
     --seeds 5 --output results/transfer_reference.json
 """
 
@@ -15,17 +15,18 @@ import os
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tuning_rows
+from tuning_rows import Example
 
 from data.inputs import batches
 from data.scoring import scores
 from data.tasks import registry
 from data.tasks.examples import Task
-from train.benches import tuning_rows
-from train.benches.tuning_rows import Example
+from train.benches.timing import Program
 from train.host import files
 from train.host.console import say
 from train.run import command
@@ -33,11 +34,11 @@ from train.run import command
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """How a task is learned: what configs/tables/sesame_transfer.py says of ours.
+  """How a task is learned, as configs/tables/sesame_transfer.py has it of ours.
 
   AdamW with weight decay 0.01, but of norms and biases, and epsilon 1e-6; the
-  gradient clipped to norm 1; BERT's schedule with a warm-up of 10 %. The model
-  that is scored is the last.
+  gradient clipped to norm 1; BERT's schedule with a warm-up of 10 %. The last
+  model is scored.
 
   Attributes:
     learning_rate: its peak.
@@ -64,8 +65,8 @@ RECIPES = {
   'squad1': Recipe(2e-4, num_epochs=1, max_length=384, train_limit=8_000),
 }
 OURS = 'ours'
-IN_ORDER = 'sequential'  # to Trainer: as the rows stand
-# Whose heads Hugging Face's library has.
+IN_ORDER = 'sequential'  # Trainer's name for the order of the rows
+# Kinds of tasks for which Hugging Face's library has a head.
 MODEL_OF_KIND = {
   'classification': 'AutoModelForSequenceClassification',
   'regression': 'AutoModelForSequenceClassification',
@@ -77,18 +78,18 @@ MODEL_OF_KIND = {
 def run(
   task: Task, data: str, weights: str, seed: int, recipe: Recipe
 ) -> dict[str, Any]:
-  """Fine-tunes and scores every labelled split but that of training.
+  """Fine-tunes, and scores every labelled split other than the training set.
 
   Args:
     task: of a kind in `MODEL_OF_KIND`.
     data: folder of the sets.
     weights: a folder, or a name on the hub.
-    seed: of the order, which is that of ours; of the head and the dropout.
+    seed: of the examples' order, the same as ours, of the head and the dropout.
     recipe: see `Recipe`.
 
   Returns:
     `task`, `seed`, `metrics` ('split/metric' -> fraction), `seconds` of
-    training, `train_size`, and of `_identity`.
+    training, `train_size`, and the result of `_identity`.
 
   Raises:
     FileNotFoundError: if the data are not there.
@@ -124,7 +125,7 @@ def run(
 
 
 def _identity(weights: str, recipe: Recipe) -> dict[str, Any]:
-  """Returns what runs of a task must share: weights, recipe and libraries."""
+  """Returns the weights, recipe and libraries, which a task's runs share."""
   import torch
   import transformers
 
@@ -154,9 +155,8 @@ def make_trainer(
     weights: see `run`.
     seed: see `run`.
     recipe: see `run`.
-    sampling: Trainer's `train_sampling_strategy`; or `OURS`, the batches that
-      ours would have.
-    pad_to: tokens of every row; None: those of its batch's longest.
+    sampling: Trainer's `train_sampling_strategy`; or `OURS`, our batches.
+    pad_to: tokens of every row; None: as many as the longest of its batch has.
 
   Raises:
     ValueError: if Hugging Face's library has no head for the task's kind.
@@ -237,7 +237,7 @@ def _in_our_order(
 
 
 def _make_optimizer(model: Any, learning_rate: float, steps: int) -> tuple:
-  """Returns AdamW and BERT's schedule, whose decay begins at step 0."""
+  """Returns AdamW and BERT's schedule, in which decay begins at step 0."""
   import torch
 
   groups = {True: [], False: []}
@@ -259,103 +259,47 @@ def _make_optimizer(model: Any, learning_rate: float, steps: int) -> tuple:
   return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
-# ---- Steps beside ours -----------------------------------------------------
-
-
-def their_epoch(
+def epoch(
   *,
   task: str,
   data: str,
   weights: str,
   num_examples: int,
+  max_length: int,
   sampling: str,
   padded: bool,
-) -> tuple[Callable[[], None], float]:
-  """Returns what trains an epoch by Trainer, from the weights; no FLOPs.
+) -> Program:
+  """Makes an epoch by Trainer, as `programs.epoch` does.
 
   Args:
-    task: with a recipe.
+    task: a name in `RECIPES`.
     data: see `run`.
     weights: see `run`.
     num_examples: of the epoch, evenly spaced.
+    max_length: tokens of a row.
     sampling: see `make_trainer`.
-    padded: all rows to the recipe's length, else to the longest of a batch.
+    padded: all rows to `max_length`, else to the longest of a batch.
   """
   import torch
 
-  recipe = dataclasses.replace(RECIPES[task], num_epochs=1)
-  found = registry.find(task)
-  examples = registry.load(found, data, 'train', limit=num_examples)
-  pad_to = recipe.max_length if padded else None
+  recipe = dataclasses.replace(
+    RECIPES[task], num_epochs=1, max_length=max_length
+  )
+  declared = registry.find(task)
+  examples = registry.load(declared, data, 'train', limit=num_examples)
+  pad_to = max_length if padded else None
   trainer = make_trainer(
-    found, examples, weights, 0, recipe, sampling=sampling, pad_to=pad_to
+    declared, examples, weights, 0, recipe, sampling=sampling, pad_to=pad_to
   )
   optimizer = trainer.optimizer
 
   def run_epoch() -> None:
-    # Trainer wraps what it is given; and a schedule is over after an epoch.
+    # Trainer wraps its optimizer; and a schedule is over after an epoch.
     trainer.optimizer = optimizer
     trainer.lr_scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)
     trainer.train()
 
   return run_epoch, 0.0
-
-
-def our_epoch(
-  *, task: str, data: str, weights: str, num_examples: int
-) -> tuple[Callable[[], None], float]:
-  """Returns what trains an epoch by ours, all compiled; no FLOPs.
-
-  Args:
-    task: with a recipe.
-    data: see `run`.
-    weights: see `run`.
-    num_examples: of the epoch, evenly spaced.
-  """
-  import jax
-  import jax.numpy as jnp
-
-  from train.engine import sharding
-  from train.host import device
-  from train.run import settings
-  from train.transfer import task_job
-
-  device.enable_compilation_cache()
-  recipe = RECIPES[task]
-  config = settings.with_overrides(
-    settings.load_config(f'transfer:task={task},recipe=stable'),
-    {
-      'init.weights': weights,
-      'data.source': data,
-      'data.train_limit': num_examples,
-      'task.max_length': recipe.max_length,
-      'optim.learning_rate': recipe.learning_rate,
-      'train.platform': jax.default_backend(),
-      'train.global_batch': recipe.batch_size,
-      'train.num_epochs': 1.0,
-    },
-  ).lock()
-  mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
-  job = task_job.plan(config, mesh, splits=('train',))
-  with sharding.scope(mesh, config.mesh.rules):
-    current = [job.begin(0)]
-  training, seed = job.splits['train'].batches, jnp.int32(0)
-  shape = slice(None), recipe.batch_size, 0, job.total_steps
-
-  def run_epoch() -> None:
-    report = None
-    with sharding.scope(mesh, config.mesh.rules):
-      for step in range(job.total_steps):
-        batch = sharding.put_batch(training.train_batch(step, *shape), mesh)
-        before = report
-        current[0], report = job.train_step(current[0], batch, seed)
-        jax.block_until_ready(before)
-      jax.block_until_ready(current)
-
-  return run_epoch, 0.0
-
-
-# ---- The command -----------------------------------------------------------
 
 
 def run_all(
@@ -365,7 +309,7 @@ def run_all(
   num_seeds: int,
   output: pathlib.Path,
 ) -> None:
-  """Adds the runs that a file lacks, each as soon as it has ended.
+  """Adds the missing runs to a file, each as soon as it has ended.
 
   Args:
     tasks: names in `RECIPES`.
@@ -417,7 +361,7 @@ def run_all(
 def main() -> None:
   """Entry point."""
   parser = argparse.ArgumentParser(
-    prog='python -m train.tuning_rivals',
+    prog='python tests/bench/tuning.py',
     description=__doc__.partition('\n')[0],
   )
   add = parser.add_argument

@@ -1,0 +1,41 @@
+import numpy as np
+
+from configs import variants
+from train.benches import programs
+
+SMALL = {
+  'model.num_layers': 1,
+  'model.embed_dim': 8,
+  'model.num_heads': 1,
+  'model.mlp_dim': 8,
+  'model.dtype': 'float32',
+  'model.scan_layers': False,
+}
+
+
+def test_a_step_reads_a_full_batch_again_and_again():
+  step, state, batch, flops = programs.compiled_step(
+    'gpt2', 2, 16, SMALL | {'data.tokenizer': 'train:bytebpe:500'}
+  )
+  assert flops > 0
+  assert (batch['lengths'] == 17).all()
+  for _ in range(2):
+    state, _ = step(state, batch)
+  assert int(state.step) == 2
+
+
+def test_decoding_writes_every_token(monkeypatch):
+  sizes = dict(num_layers=1, embed_dim=8, num_heads=1, mlp_dim=8)
+  monkeypatch.setitem(variants.GPT2, 'tiny', sizes)
+  written = []
+  generate = programs.greedy.generate
+
+  def record(*arguments, **options):
+    for tokens in generate(*arguments, **options):
+      written.append(np.asarray(tokens))
+      yield tokens
+
+  monkeypatch.setattr(programs.greedy, 'generate', record)
+  run, _ = programs.decoding('tiny', batch=2, new_tokens=3, accelerator=False)
+  run()
+  assert sum(tokens.shape[-1] for tokens in written) >= 3

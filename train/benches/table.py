@@ -1,0 +1,222 @@
+"""The benches by name, and those that time our programs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from data.tasks import registry
+from data.tasks.examples import evenly
+from train.benches import host, programs
+from train.benches.timing import REPEATS, Programs, compare, step_times
+from train.host import console
+
+
+class Bench(NamedTuple):
+  """A bench.
+
+  Attributes:
+    run: a function of the options below that returns figures by name.
+    needs: names of the options that must be given.
+    takes: names of the options that may be given.
+    timed: whether it times a program of ours in turns with rivals, which
+      `run` then takes too.
+  """
+
+  run: Callable[..., dict[str, Any]]
+  needs: tuple[str, ...] = ()
+  takes: tuple[str, ...] = ()
+  timed: bool = False
+
+
+def run(
+  names: Sequence[str],
+  options: Mapping[str, Any],
+  rivals: Mapping[str, Programs],
+) -> dict[str, Any]:
+  """Runs benches, prints their figures and returns them by bench.
+
+  Args:
+    names: of `BENCHES`.
+    options: every option by name, None where it is not given.
+    rivals: programs to time beside ours, by bench; 'products': beside our bare
+      matrix products, which follow each timed bench on a CPU.
+  """
+  results = {}
+  for name in names:
+    bench = BENCHES[name]
+    given = {option: options[option] for option in bench.needs + bench.takes}
+    if bench.timed:
+      given['rivals'] = rivals.get(name, {})
+    results[name] = bench.run(**given)
+    if bench.timed and not on_accelerator():
+      products = {'jax': (programs.products, {}), **rivals.get('products', {})}
+      for library, (seconds, flops) in step_times(products).items():
+        figure = f'{library}_matmul_gflop_per_second'
+        results[name][figure] = flops / seconds / 1e9
+    rows = [(key, f'{value:,.4g}') for key, value in results[name].items()]
+    console.table(rows, name)
+  return results
+
+
+def on_accelerator() -> bool:
+  """Whether JAX sees more than the CPU."""
+  return jax.default_backend() != 'cpu'
+
+
+# Bench -> (beginning of the figures' names, size, rows, tokens, dropout rate).
+_STEPS = {
+  'step': (
+    ('dropout_', 'bert-base', 8, 128, 0.1),
+    ('no_dropout_', 'bert-base', 8, 128, 0.0),
+  ),
+  'gpt2_step': (('', 'gpt2', 4, 256, 0.1),),
+  'gpt2_step on an accelerator': (('', 'gpt2', 16, 1024, 0.1),),
+  'accelerator': (
+    ('bert-base_128_', 'bert-base', 256, 128, 0.1),
+    ('bert-base_512_', 'bert-base', 64, 512, 0.1),
+    ('bert-large_128_', 'bert-large', 128, 128, 0.1),
+    ('bert-large_512_', 'bert-large', 32, 512, 0.1),
+  ),
+}
+
+
+def _steps(name: str, accelerator: bool, rivals: Programs) -> dict[str, float]:
+  """Training steps, in bfloat16 for an accelerator, else in float32."""
+  figures = {}
+  for label, size, batch, length, dropout in _STEPS[name]:
+    options = dict(size=size, batch=batch, length=length, dropout=dropout)
+    figures |= compare(
+      programs.step,
+      options | {'accelerator': accelerator},
+      rivals,
+      label=label,
+      counts={'tokens': batch * length} if accelerator else None,
+      repeats=20 if accelerator else REPEATS,
+    )
+  return figures
+
+
+def _step(rivals: Programs) -> dict[str, float]:
+  return _steps('step', False, rivals)
+
+
+def _gpt2_step(rivals: Programs) -> dict[str, float]:
+  accelerator = on_accelerator()
+  name = 'gpt2_step on an accelerator' if accelerator else 'gpt2_step'
+  return _steps(name, accelerator, rivals)
+
+
+def _accelerator(rivals: Programs) -> dict[str, float]:
+  if not on_accelerator():
+    raise ValueError('accelerator: JAX sees only the CPU')
+  if jax.default_backend() != 'gpu':
+    rivals = {}  # other people's programs run on CUDA
+  return _steps('accelerator', True, rivals)
+
+
+def _decoding(rivals: Programs) -> dict[str, float]:
+  """Greedy decoding of 128 tokens by GPT-2, 124 M."""
+  figures, accelerator = {}, on_accelerator()
+  options = dict(size='gpt2', new_tokens=128, accelerator=accelerator)
+  for batch in (1, 8, 64) if accelerator else (1, 8):
+    figures |= compare(
+      programs.decoding,
+      options | {'batch': batch},
+      rivals,
+      label=f'batch_{batch}_',
+      counts={'tokens': batch * 128},
+    )
+  return figures
+
+
+def _elmo_step(rivals: Programs) -> dict[str, float]:
+  options = dict(batch=8, length=20, num_words=100_000, num_samples=8192)
+  counts = {'words': 2 * 8 * 20}  # of both directions
+  return compare(programs.elmo_step, options, rivals, counts=counts)
+
+
+def _elmo_embedding(
+  trees: str, sentences: int | None, rivals: Programs
+) -> dict[str, float]:
+  found = read_tree_words(trees, sentences)
+  return compare(
+    programs.elmo_embedding,
+    {'sentences': found},
+    rivals,
+    counts={'sentences': len(found), 'words': sum(map(len, found))},
+    repeats=3,
+    slow=True,
+  )
+
+
+def _embedding(
+  trees: str, weights: str, sentences: int | None, rivals: Programs
+) -> dict[str, float]:
+  """Sentence vectors by a BERT: float32 on a CPU, bfloat16 elsewhere."""
+  accelerator = on_accelerator()
+  texts = [' '.join(words) for words in read_tree_words(trees, sentences)]
+  return compare(
+    programs.embedding,
+    dict(weights=weights, sentences=texts, accelerator=accelerator),
+    rivals,
+    counts={'sentences': len(texts)},
+    repeats=20 if accelerator else 3,
+    slow=True,
+  )
+
+
+def _finetune(data: str, weights: str, rivals: Programs) -> dict[str, float]:
+  """Fine-tuning on MRPC, 40 steps of 32 examples."""
+  options = dict(data=data, weights=weights, task='mrpc', max_length=128)
+  return compare(
+    programs.epoch,
+    options | {'num_examples': 1_280},
+    rivals,
+    counts={'examples': 1_280},
+    repeats=3,
+    slow=True,
+  )
+
+
+def read_tree_words(folder: str, count: int | None = None) -> list[list[str]]:
+  """Reads the words of sentences in the Stanford sentiment trees' test set.
+
+  Args:
+    folder: of the trees, see `data.tasks.sst5`.
+    count: how many sentences, evenly spread over the file; None: all.
+
+  Raises:
+    FileNotFoundError: if the trees are not there.
+    ValueError: if a tree is damaged, or there are fewer sentences.
+  """
+  found = registry.load(registry.find('sst5'), folder, 'test')
+  if count is not None and not 0 < count <= len(found):
+    raise ValueError(
+      f'{count} sentences were asked for, expected 1 to the {len(found)} of'
+      f' {folder}'
+    )
+  return [example.texts[0].split(' ') for example in evenly(found, count)]
+
+
+_LABELLED = ('data', 'weights')
+BENCHES = {
+  'store': Bench(host.bench_store, ('text',)),
+  'batches': Bench(host.bench_batches),
+  'step': Bench(_step, timed=True),
+  'gpt2_step': Bench(_gpt2_step, timed=True),
+  'decoding': Bench(_decoding, timed=True),
+  'embedding': Bench(
+    _embedding, ('trees', 'weights'), ('sentences',), timed=True
+  ),
+  'elmo_step': Bench(_elmo_step, timed=True),
+  'elmo_embedding': Bench(
+    _elmo_embedding, ('trees',), ('sentences',), timed=True
+  ),
+  'finetune': Bench(_finetune, _LABELLED, timed=True),
+  'squad_features': Bench(host.bench_squad_features, _LABELLED),
+  'first_step': Bench(host.bench_first_step),
+  'save': Bench(host.bench_save),
+  'load': Bench(host.bench_load),
+  'accelerator': Bench(_accelerator, timed=True),
+}

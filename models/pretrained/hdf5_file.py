@@ -1,8 +1,7 @@
 """HDF5 files of weights: arrays of numbers that lie in the file itself.
 
-The format has more: parts of other files under names of its own, and sizes
-without numbers. None of it is needed for weights, and it is refused before any
-array is read.
+The format can also name parts of other files, and sizes without numbers.
+Weights need neither, and both are refused before any array is read.
 """
 
 import contextlib
@@ -16,26 +15,24 @@ import numpy as np
 from etils import epath
 
 from models.pretrained.strict import Entry
+from models.pretrained.weight_files import local
 
 # Bytes of arrays to bytes of the file. Compressed weights save a tenth.
 MAX_EXPANSION = 4
 
 
 class _Refused(Exception):
-  """What a file holds that plain weights do not need."""
+  """A file holds something that plain weights do not need."""
 
 
 def entries(file: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of all data sets of an HDF5 file.
 
-  Args:
-    file: local.
-
   Raises:
     ValueError: if it is damaged, no such file, or holds more than names and
       arrays of numbers.
   """
-  found = {}
+  found, file = {}, local(file)
   with _open(file) as opened:
     room = MAX_EXPANSION * os.path.getsize(file)
     for name, dataset in _datasets(opened):
@@ -44,8 +41,9 @@ def entries(file: epath.Path) -> dict[str, Entry]:
         map(math.prod, (shape, dataset.chunks or ()))
       )
       if room < 0:
+        sizes = ' x '.join(f'{n:,}' for n in shape[:8])
         raise _Refused(
-          f'{name[:80]} is {_cut(shape)}, more numbers than the file can hold'
+          f'{name[:80]} is {sizes}, more numbers than the file can hold'
         )
       found[name] = Entry(shape, dtype, functools.partial(_read, file, name))
   return found
@@ -77,14 +75,13 @@ def _check(
   name: str, dataset: h5py.Dataset
 ) -> tuple[tuple[int, ...], np.dtype]:
   """Returns shape and dtype of an array that lies in the file."""
-  name = name[:80]
   settings = dataset.id.get_create_plist()
   if dataset.is_virtual or settings.get_external_count():
-    raise _Refused(f'the numbers of {name} are in another file')
+    raise _Refused(f'the numbers of {name[:80]} are in another file')
   if dataset.dtype.kind not in 'fiub':
-    raise _Refused(f'{name} holds {dataset.dtype}, expected numbers')
+    raise _Refused(f'{name[:80]} holds {dataset.dtype}, expected numbers')
   if dataset.shape is None:
-    raise _Refused(f'{name} holds nothing')
+    raise _Refused(f'{name[:80]} holds nothing')
   return dataset.shape, dataset.dtype
 
 
@@ -108,7 +105,3 @@ def _open(file: epath.Path) -> Iterator[h5py.File]:
     raise ValueError(
       f'{file} is damaged or no HDF5 file, copy it again: {error}'
     ) from error
-
-
-def _cut(shape: tuple[int, ...]) -> str:
-  return ' x '.join(f'{n:,}' for n in shape[:8])

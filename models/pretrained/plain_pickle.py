@@ -32,7 +32,7 @@ DTYPES = {
 
 
 class Refused(Exception):
-  """What a pickle would do that plain weights do not need."""
+  """A pickle would do something that plain weights do not need."""
 
 
 class Storage(NamedTuple):
@@ -44,7 +44,7 @@ class Storage(NamedTuple):
 
 
 class Tensor(NamedTuple):
-  """What a file tells of an array; strides and offset count numbers."""
+  """The description of an array; strides and offset count numbers."""
 
   storage: Storage
   offset: int
@@ -97,7 +97,7 @@ def _ordered_dict(pairs: list | None = None) -> dict:
   return dict(taken)
 
 
-# All that a pickle may name -> what it gets.
+# Names that a pickle may use -> our function or dtype.
 ADMITTED = {
   'collections.OrderedDict': _ordered_dict,
   'torch._utils._rebuild_tensor_v2': _rebuild_tensor,
@@ -130,10 +130,10 @@ class _Dispatch(dict):
 
 
 class Unpickler(pickle._Unpickler):
-  """Reads what `ADMITTED` and plain values make up.
+  """Reads pickles of plain values and the names of `ADMITTED`.
 
-  Python's own reader in Python, which keeps memory for what there is only: the
-  one in C makes room for any number that an instruction names.
+  Based on Python's reader in Python: the one in C makes room in memory for any
+  number that an instruction names.
   """
 
   dispatch = _Dispatch()
@@ -143,7 +143,7 @@ class Unpickler(pickle._Unpickler):
     self.storages: dict[str, Storage] = {}
 
   def find_class(self, module: str, name: str) -> Any:
-    """Returns what an admitted name gets."""
+    """Returns our function or dtype for an admitted name."""
     if f'{module}.{name}' not in ADMITTED:
       raise Refused(f'run {module}.{name}'[:80])
     return ADMITTED[f'{module}.{name}']
@@ -204,7 +204,7 @@ for _opcode in pickletools.opcodes:
 
 
 class _Bounded:
-  """The next `MAX_BYTES` of a file; what is asked for has to be there."""
+  """The next `MAX_BYTES` of a file; reading beyond their end is an error."""
 
   def __init__(self, data: BinaryIO):
     self._data = data

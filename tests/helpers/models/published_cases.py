@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from models import bert, gpt
-from models.pretrained import strict
+from models.pretrained import strict, weights
 
 BERT = dict(
   vocab_size=131,
@@ -24,7 +24,6 @@ GPT = dict(
   mlp_dim=70,
   max_length=17,
 )
-IDS = jax.ShapeDtypeStruct((1, 1), np.int32)
 # Hugging Face's class -> heads of ours, and an extra one with its classes.
 BERT_CLASSES = {
   'BertForPreTraining': (('pooler', 'mlm', 'nsp'), None),
@@ -38,10 +37,9 @@ BERT_CLASSES = {
 
 def draw(model, extra=None):
   """Random parameters of a model, and of an extra head (name, K)."""
-  shapes = strict.shapes_of(
-    model, *[IDS] * (5 if isinstance(model, bert.Bert) else 3), train=False
-  )
-  shapes = {path: leaf.shape for path, leaf in shapes.items()}
+  shapes = {
+    path: leaf.shape for path, leaf in weights.shapes_of(model).items()
+  }
   if extra:
     name, K = extra
     shapes |= {f'{name}/kernel': (model.embed_dim, K), f'{name}/bias': (K,)}

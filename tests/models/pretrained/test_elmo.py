@@ -14,7 +14,7 @@ from configs import variants
 from data.vocabulary import characters
 from models import char_cnn, elmo
 from models.pretrained import elmo as pretrained
-from models.pretrained import published, strict, weight_files
+from models.pretrained import hdf5_file, published, strict
 
 NUM_STREAMS, NUM_SENTENCES = 3, 10
 T = 64  # one length for all batches: one program
@@ -101,7 +101,7 @@ def test_released_files_come_out_as_they_went_in(released, folder, tmp_path):
   assert not model.use_skip_connections
   pretrained.write_folder(tmp_path, model, params)
   ours, theirs = (
-    weight_files.from_hdf5(where / 'lm_weights.hdf5')
+    hdf5_file.entries(where / 'lm_weights.hdf5')
     for where in (tmp_path, folder)
   )
   assert ours.keys() == theirs.keys()
@@ -221,7 +221,7 @@ def refused(options, arrays):
   with pytest.raises(ValueError) as caught:
     open_arrays(options, arrays).load()
   first, *lines = str(caught.value).split('\n  ')
-  assert first == 'arrays: these weights do not fit:'
+  assert first == 'arrays: these weights cannot be used:'
   return sorted(lines)
 
 

@@ -16,8 +16,9 @@ from etils import epath
 from models.pretrained import (
   config_files,
   gpt_release,
+  hdf5_file,
+  tensorflow_file,
   torch_pickle,
-  weight_files,
 )
 
 MIB = 1 << 20
@@ -326,7 +327,7 @@ def large_chunk(opened, folder):
 def test_hostile_hdf5(write, message, hdf5):
   with h5py.File(hdf5, 'w') as opened:
     write(opened, hdf5.parent)
-  refused(weight_files.from_hdf5, hdf5, message)
+  refused(hdf5_file.entries, hdf5, message)
 
 
 def test_groups_that_hold_themselves(hdf5):
@@ -335,7 +336,7 @@ def test_groups_that_hold_themselves(hdf5):
     group['b'] = group['c'] = group
     group['x'] = np.arange(3.0)
     opened['again'] = group['x']
-  entries = weight_files.from_hdf5(epath.Path(hdf5))
+  entries = hdf5_file.entries(epath.Path(hdf5))
   assert len(entries) == 1
   (entry,) = entries.values()
   np.testing.assert_array_equal(entry.read(), np.arange(3.0))
@@ -381,9 +382,9 @@ def test_hostile_indices_of_tensorflow(old, new, message, checkpoint):
   index, content = checkpoint
   assert content.count(old) == 1
   index.write_bytes(mutations.pack_index(content, content.replace(old, new)))
-  refused(weight_files.from_tensorflow, index, message)
+  refused(tensorflow_file.entries, index, message)
   index.write_bytes(mutations.pack_index(content, content))
-  entries = weight_files.from_tensorflow(index)
+  entries = tensorflow_file.entries(index)
   assert [entry.read().sum() for entry in entries.values()] == [12, 0]
 
 

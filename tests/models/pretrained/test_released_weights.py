@@ -319,7 +319,7 @@ def test_the_published_shapes_are_a_gpt(sesame_data, tmp_path):
       tmp_path / f'params_{i}.npy', 'w+', np.float32, shape=(size,)
     )
   opened = published.open_folder(tmp_path)
-  opened.check()
+  opened.check_problems()
   assert opened.model == gpt.Gpt(
     vocab_size=40478, num_layers=12, embed_dim=768, num_heads=12, mlp_dim=3072
   )
@@ -470,7 +470,7 @@ def test_other_folders_are_told_what_was_looked_for(tmp_path):
   opened = published.open_folder(tmp_path)
   assert (opened.name, opened.model) == ('llama', None)
   with pytest.raises(ValueError, match="model_type is 'llama', expected bert"):
-    opened.check()
+    opened.check_problems()
 
 
 def test_remote_files_are_copied_first(tmp_path, monkeypatch):

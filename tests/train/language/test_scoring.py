@@ -285,7 +285,7 @@ def test_wikitext_is_scored_as_by_hugging_face(sesame_data):
     theirs.config.to_dict(),
     strict.in_memory(arrays),
   )
-  found = trained.Trained('gpt2', opened.model, opened.load(), tokenizer)
+  found = opened._replace(params=opened.load(), tokenizer=tokenizer)
   (ids,) = tokenizer.encode_batch([detokenize.wikitext(text)])
   for stride in (context, context // 2):
     figures, *_ = scoring.score_text(

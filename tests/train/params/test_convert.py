@@ -334,7 +334,7 @@ def test_nothing_half_written_is_left(folders, monkeypatch, tmp_path):
     raise OSError('no space left')
 
   monkeypatch.setattr(tokenization.WordPiece, 'save', fail)
-  monkeypatch.setattr(weights.tokenizer_export, 'export', fail)
+  monkeypatch.setattr(convert.tokenizer_export, 'export', fail)
   for write in (convert.export, convert.import_):
     with pytest.raises(OSError, match='no space left'):
       write(folders['bert'][0], tmp_path / 'target')

@@ -90,7 +90,7 @@ def test_workdirs(tmp_path, monkeypatch):
     return model.clone(vocab_size=vocab_size)
 
   monkeypatch.setattr(
-    opened.assemble,
+    opened.families,
     'build_model',
     lambda config, size: build_model(config.model, size),
   )

@@ -1,7 +1,7 @@
 """BERT's weights under TensorFlow's and Hugging Face's names, read and written.
 
 Linear kernels are [inputs, outputs] here and in google-research/bert's files,
-whose heads are [outputs, inputs]; at Hugging Face all are [outputs, inputs].
+but for the heads there; they are [outputs, inputs], as all are at Hugging Face.
 """
 
 import math
@@ -16,6 +16,7 @@ from etils import epath
 
 from models import bert
 from models.pretrained import config_files, strict, tensorflow_file
+from models.pretrained.config_files import SHARE, SMALL
 from models.pretrained.strict import Entry, Piece
 from models.pretrained.weights import Weights
 
@@ -72,24 +73,17 @@ HUGGING_FACE_PARTS = (
   (r'/', '.'),
 )
 PREFIX = 'bert.'  # before the encoder's names in most of Hugging Face's files
-OLD_PARTS = (
-  ('LayerNorm.gamma', 'LayerNorm.weight'),
-  ('LayerNorm.beta', 'LayerNorm.bias'),
-)
+# Parts of names in early files -> of names today.
+OLD_PARTS = {'Norm.gamma': 'Norm.weight', 'Norm.beta': 'Norm.bias'}
 # Array -> the other name of it that some files hold too.
 TWINS = {
   'embeddings.word_embeddings.weight': 'cls.predictions.decoder.weight',
   'cls.predictions.bias': 'cls.predictions.decoder.bias',
 }
-BUFFERS = ('position_ids',)  # 0, 1, 2 ..., saved by old versions
+BUFFERS = 'position_ids'  # 0, 1, 2 ..., saved by old versions
 # Beginnings of the known names; other heads are set aside.
-HUGGING_FACE_PLACES = (
-  'embeddings.',
-  'encoder.',
-  'pooler.',
-  'cls.',
-  'classifier.',
-  'qa_outputs.',
+HUGGING_FACE_PLACES = tuple(
+  'embeddings. encoder. pooler. cls. classifier. qa_outputs.'.split()
 )
 TENSORFLOW_PLACES = ('bert/', 'cls/', 'output_')
 
@@ -102,12 +96,9 @@ FIELDS = {
   'intermediate_size': ('mlp_dim', 'a count'),
   'max_position_embeddings': ('max_length', 'a count'),
   'type_vocab_size': ('num_token_types', 'a count'),
-  'layer_norm_eps': ('layer_norm_epsilon', 'a number below 1, such as 1e-5'),
-  'hidden_dropout_prob': ('dropout_rate', 'a share from 0 to below 1'),
-  'attention_probs_dropout_prob': (
-    'attention_dropout_rate',
-    'a share from 0 to below 1',
-  ),
+  'layer_norm_eps': ('layer_norm_epsilon', SMALL),
+  'hidden_dropout_prob': ('dropout_rate', SHARE),
+  'attention_probs_dropout_prob': ('attention_dropout_rate', SHARE),
 }
 # Keys that configs may leave out (transformers, configuration_bert.py).
 DEFAULTS = {
@@ -138,20 +129,14 @@ ARCHITECTURES = {
 def from_hugging_face(
   folder: epath.Path, config: Mapping[str, Any], entries: Mapping[str, Entry]
 ) -> Weights:
-  """Opens a BERT of Hugging Face.
-
-  Args:
-    folder: the folder of the weights.
-    config: the content of config.json.
-    entries: the arrays of its files.
-  """
+  """Opens a BERT of Hugging Face: its config.json and its arrays."""
 
   def name_of(name: str) -> str | None:
     if name.endswith(BUFFERS):
       return None
     # PyTorch's DataParallel adds the first.
     name = name.removeprefix('module.').removeprefix(PREFIX)
-    for old, new in OLD_PARTS:
+    for old, new in OLD_PARTS.items():
       name = name.replace(old, new)
     return name if name.startswith(HUGGING_FACE_PLACES) else None
 
@@ -168,13 +153,7 @@ def from_hugging_face(
 def from_tensorflow(
   folder: epath.Path, config: Mapping[str, Any], entries: Mapping[str, Entry]
 ) -> Weights:
-  """Opens a BERT of google-research/bert.
-
-  Args:
-    folder: the folder of the weights.
-    config: the content of bert_config.json.
-    entries: the arrays of the checkpoint.
-  """
+  """Opens a BERT of google-research/bert: bert_config.json and a checkpoint."""
 
   def name_of(name: str) -> str | None:
     is_slot = tensorflow_file.OPTIMIZER.fullmatch(name)
@@ -203,11 +182,7 @@ def to_hugging_face(
   """Returns the class of Hugging Face, and name -> array in its files.
 
   A pooler that the class does not read is left out. Without any head it is
-  BertModel, which draws its pooler.
-
-  Args:
-    params: the parameters, unboxed, with or without an extra head.
-    model: the model.
+  BertModel, which draws its pooler. The parameters are unboxed.
 
   Raises:
     ValueError: if no class has exactly these heads.

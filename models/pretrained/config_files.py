@@ -38,6 +38,8 @@ def _are_pairs(value: Any) -> bool:
   )
 
 
+SHARE = 'a share from 0 to below 1'
+SMALL = 'a number below 1, such as 1e-5'
 # Kind of a value, in words -> whether a value is of this kind.
 KINDS: dict[str, Callable[[Any], bool]] = {
   'a count': is_count,
@@ -48,8 +50,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
   'a positive number or nothing': lambda x: (
     x is None or (_is_number(x) and x > 0)
   ),
-  'a number below 1, such as 1e-5': lambda x: _is_number(x) and 0 < x < 1,
-  'a share from 0 to below 1': lambda x: _is_number(x) and 0 <= x < 1,
+  SMALL: lambda x: _is_number(x) and 0 < x < 1,
+  SHARE: lambda x: _is_number(x) and 0 <= x < 1,
   'pairs of a width and a count': _are_pairs,
 }
 

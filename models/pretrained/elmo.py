@@ -79,12 +79,7 @@ def open_folder(folder: epath.Path) -> Weights:
 def write_folder(
   folder: epath.PathLike, model: elmo.Elmo, params: Mapping
 ) -> None:
-  """Writes options.json and lm_weights.hdf5 as the released program does.
-
-  Args:
-    folder: made if it is not there.
-    model: the model.
-    params: its parameters, unboxed.
+  """Writes options.json and lm_weights.hdf5 of unboxed parameters.
 
   Raises:
     ValueError: if there are parameters that the format has no place for.
@@ -105,13 +100,7 @@ def from_released(
   options: Mapping[str, Any],
   entries: Mapping[str, Entry],
 ) -> Weights:
-  """Opens the model of released options; options of training are not read.
-
-  Args:
-    folder: the folder of the files.
-    options: the content of options.json.
-    entries: name -> array, as in the HDF5 file.
-  """
+  """Opens the model of released options; options of training are not read."""
   model, problems = _model(options, entries)
   weights = Weights(folder, 'ELMo', 'elmo', reads_words=True)
   return weights.of_model(model, entries, lambda _: _pieces(model), problems)
@@ -121,10 +110,6 @@ def to_released(
   params: Mapping, model: elmo.Elmo
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
   """Returns the options of the released program, and name -> array.
-
-  Args:
-    params: parameters of the model, unboxed.
-    model: the model.
 
   Raises:
     ValueError: if there are parameters that the format has no place for.

@@ -14,6 +14,7 @@ from etils import epath
 
 from models import gpt
 from models.pretrained import config_files, strict, tensorflow_file
+from models.pretrained.config_files import SHARE, SMALL
 from models.pretrained.strict import Entry, Piece
 from models.pretrained.weights import Weights
 
@@ -52,10 +53,7 @@ HEAD = 'lm_head.weight'  # the token table again, where it is there at all
 NO_SOFTMAX = 'softmax'
 HEADLESS = {
   name: {'architectures': [architecture], 'tie_word_embeddings': False}
-  for name, architecture in {
-    'gpt': 'OpenAIGPTModel',
-    'gpt2': 'GPT2Model',
-  }.items()
+  for name, architecture in (('gpt', 'OpenAIGPTModel'), ('gpt2', 'GPT2Model'))
 }
 # Causal masks and 0, 1, 2 ..., saved with the weights by old versions.
 BUFFERS = ('.attn.bias', '.attn.masked_bias', 'position_ids')
@@ -74,28 +72,19 @@ FIELDS = {
   'n_head': ('num_heads', 'a count'),
   'n_inner': ('mlp_dim', 'a count or nothing'),
   'n_positions': ('max_length', 'a count'),
-  'layer_norm_epsilon': (
-    'layer_norm_epsilon',
-    'a number below 1, such as 1e-5',
-  ),
-  'resid_pdrop': ('dropout_rate', 'a share from 0 to below 1'),
-  'attn_pdrop': ('attention_dropout_rate', 'a share from 0 to below 1'),
+  'layer_norm_epsilon': ('layer_norm_epsilon', SMALL),
+  'resid_pdrop': ('dropout_rate', SHARE),
+  'attn_pdrop': ('attention_dropout_rate', SHARE),
 }
 # The same in GPT-2's release.
 HPARAMS = {
-  'n_vocab': ('vocab_size', 'a count'),
-  'n_layer': ('num_layers', 'a count of layers'),
-  'n_embd': ('embed_dim', 'a count'),
-  'n_head': ('num_heads', 'a count'),
-  'n_ctx': ('max_length', 'a count'),
+  'n_vocab': FIELDS['vocab_size'],
+  **{key: FIELDS[key] for key in ('n_layer', 'n_embd', 'n_head')},
+  'n_ctx': FIELDS['n_positions'],
 }
 HPARAMS_FILE = 'hparams.json'
 # Keys that configs may leave out (transformers, configuration_*.py).
-DEFAULTS = {
-  'layer_norm_epsilon': 1e-5,
-  'resid_pdrop': 0.1,
-  'attn_pdrop': 0.1,
-}
+DEFAULTS = {'layer_norm_epsilon': 1e-5, 'resid_pdrop': 0.1, 'attn_pdrop': 0.1}
 # Key of the activation, and its value where it is left out.
 ACTIVATIONS = {
   'gpt': ('afn', 'gelu'),
@@ -122,14 +111,7 @@ def from_hugging_face(
   config: Mapping[str, Any],
   entries: Mapping[str, Entry],
 ) -> Weights:
-  """Opens an OpenAIGPT or GPT2 model, with or without its head.
-
-  Args:
-    folder: the folder of the weights.
-    name: 'gpt' or 'gpt2'.
-    config: the content of config.json.
-    entries: the arrays of its files.
-  """
+  """Opens a 'gpt' or 'gpt2' of Hugging Face, with or without its head."""
 
   def name_of(name: str) -> str | None:
     if name.endswith(BUFFERS) or name.startswith(OTHER_HEADS):
@@ -156,13 +138,7 @@ def from_hugging_face(
 def from_tensorflow(
   folder: epath.Path, hparams: Mapping[str, Any], entries: Mapping[str, Entry]
 ) -> Weights:
-  """Opens a GPT-2 as OpenAI released it.
-
-  Args:
-    folder: the folder of the weights.
-    hparams: the content of hparams.json.
-    entries: the arrays of the checkpoint.
-  """
+  """Opens a GPT-2 as OpenAI released it: hparams.json and a checkpoint."""
   renamed, set_aside, problems = strict.rename(
     entries,
     lambda name: None if tensorflow_file.OPTIMIZER.fullmatch(name) else name,
@@ -178,10 +154,10 @@ def add_model(
   entries: Mapping[str, Entry],
   problems: Sequence[str] = (),
 ) -> Weights:
-  """Returns weights with the model of a config.
+  """Returns weights of a GPT or GPT-2 with the model of a config.
 
   Args:
-    weights: opened weights of a GPT or GPT-2.
+    weights: the weights, without a model.
     config: the sizes of the model.
     table: key of the config -> (field, kind).
     entries: the arrays under their plain names.
@@ -209,9 +185,7 @@ def to_hugging_face(
 ) -> tuple[str, dict[str, np.ndarray]]:
   """Returns the class of Hugging Face, and name -> array in its files.
 
-  Args:
-    params: the parameters, unboxed.
-    model: the model, its layers stacked.
+  The parameters are unboxed, the layers stacked.
   """
   pieces = _pieces(model, strict.flatten(params), True)
   arrays = strict.scatter(params, pieces)
@@ -255,13 +229,7 @@ def _name(model: gpt.Gpt) -> str:
 def _pieces(
   model: gpt.Gpt, shapes: Mapping[str, Any], hugging_face: bool
 ) -> Iterator[Piece]:
-  """Yields the pieces of all parameters.
-
-  Args:
-    model: the model.
-    shapes: the shapes of all parameters.
-    hugging_face: by its names, else by the names of GPT-2's release.
-  """
+  """Yields the pieces by the names of Hugging Face or of GPT-2's release."""
   top = NAMES[_name(model) if hugging_face else 'gpt2']
   for path, leaf in shapes.items():
     if path in top:

@@ -41,7 +41,7 @@ def open_folder(folder: epath.Path) -> Weights:
 
   Raises:
     FileNotFoundError: if a file is missing.
-    ValueError: if one is damaged, or the shapes are not those of a GPT.
+    ValueError: if one is damaged, or the shapes are of no GPT.
   """
   file = folder / SHAPES_FILE
   shapes = config_files.read(file, list)

@@ -21,10 +21,6 @@ from models.pretrained.weight_files import local
 MAX_EXPANSION = 4
 
 
-class _Refused(Exception):
-  """A file holds something that plain weights do not need."""
-
-
 def entries(file: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of all data sets of an HDF5 file.
 
@@ -42,7 +38,7 @@ def entries(file: epath.Path) -> dict[str, Entry]:
       )
       if room < 0:
         sizes = ' x '.join(f'{n:,}' for n in shape[:8])
-        raise _Refused(
+        raise ValueError(
           f'{name[:80]} is {sizes}, more numbers than the file can hold'
         )
       found[name] = Entry(shape, dtype, functools.partial(_read, file, name))
@@ -59,7 +55,7 @@ def _datasets(opened: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
       name = prefix + part
       link = group.get(part, getlink=True)
       if not isinstance(link, h5py.HardLink):
-        raise _Refused(f'{name[:80]} is a link to something else')
+        raise ValueError(f'{name[:80]} is a link to something else')
       node = group[part]
       place = h5py.h5o.get_info(node.id).addr
       if place in seen:
@@ -77,11 +73,11 @@ def _check(
   """Returns shape and dtype of an array that lies in the file."""
   settings = dataset.id.get_create_plist()
   if dataset.is_virtual or settings.get_external_count():
-    raise _Refused(f'the numbers of {name[:80]} are in another file')
+    raise ValueError(f'the numbers of {name[:80]} are in another file')
   if dataset.dtype.kind not in 'fiub':
-    raise _Refused(f'{name[:80]} holds {dataset.dtype}, expected numbers')
+    raise ValueError(f'{name[:80]} holds {dataset.dtype}, expected numbers')
   if dataset.shape is None:
-    raise _Refused(f'{name[:80]} holds nothing')
+    raise ValueError(f'{name[:80]} holds nothing')
   return dataset.shape, dataset.dtype
 
 
@@ -95,13 +91,9 @@ def _open(file: epath.Path) -> Iterator[h5py.File]:
   try:
     with file.open('rb') as data, h5py.File(data, 'r') as opened:
       yield opened
-  except _Refused as error:
-    raise ValueError(
-      f'{file} is no plain file of weights: {error}. Write the arrays alone'
-      ' into a new file, each with its numbers'
-    ) from error
   # It raises each of these, depending on where a file ends.
   except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
     raise ValueError(
-      f'{file} is damaged or no HDF5 file, copy it again: {error}'
+      f'{file} is damaged or no HDF5 file of plain arrays: {error}. Copy it'
+      ' again, or write the arrays alone into a new one'
     ) from error

@@ -1,7 +1,7 @@
 """Pickles of plain weights, read without running anything.
 
 A pickle is a program: it names functions and calls them, fills memory, and
-changes what it has named. Plain weights need a fraction of that. Here each
+changes named objects. Plain weights need a fraction of that. Here each
 instruction, each name and each argument is one that `torch.save` writes for
 names and arrays, or the pickle is refused before it is carried out.
 """
@@ -120,7 +120,7 @@ INSTRUCTIONS = (
 
 
 class _Dispatch(dict):
-  """Byte of an instruction -> method, of those that are admitted."""
+  """Byte of an admitted instruction -> method."""
 
   def __missing__(self, byte: int) -> Any:
     known = pickletools.code2op.get(chr(byte))
@@ -156,7 +156,7 @@ class Unpickler(pickle._Unpickler):
     if any(part is not None for part in view):
       raise Refused('need a storage that is part of another')
     if not isinstance(dtype, np.dtype):
-      raise ValueError('text or tuple as what the numbers of a storage are')
+      raise ValueError('text or tuple as the dtype of a storage')
     if type(key) is not str or not _is_size(size):
       raise ValueError('no key or no size of a storage')
     storage = self.storages.setdefault(key, Storage(key, dtype, size))

@@ -1,13 +1,11 @@
-"""Opens and writes folders of published weights, of any known format."""
+"""Opens folders of published weights, of any known format."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 from etils import epath
-from flax import linen as nn
 
-from models import elmo as elmo_module
 from models import layers
 from models.pretrained import (
   bert,
@@ -15,7 +13,6 @@ from models.pretrained import (
   elmo,
   gpt,
   gpt_release,
-  hugging_face,
   tensorflow_file,
   weight_files,
 )
@@ -94,37 +91,8 @@ def open_folder(folder: epath.PathLike) -> Weights:
   return gpt.from_hugging_face(folder, gpt.MODEL_TYPES[name], config, entries)
 
 
-def write_folder(
-  folder: epath.PathLike,
-  model: nn.Module,
-  params: Mapping,
-  extra_config: Mapping[str, Any],
-) -> None:
-  """Writes weights as other programs read them.
-
-  Args:
-    folder: a new or empty one.
-    model: an Elmo is written in the format of its release, any other model in
-      Hugging Face's.
-    params: the parameters, unboxed.
-    extra_config: see `hugging_face.write_folder`.
-
-  Raises:
-    ValueError: if the format has no such model.
-  """
-  if isinstance(model, elmo_module.Elmo):
-    elmo.write_folder(folder, model, params)
-  else:
-    hugging_face.write_folder(folder, model, params, extra_config)
-
-
 def cut_vocabulary(weights: Weights, size: int) -> Weights:
-  """Returns weights without the last rows of their token table.
-
-  Args:
-    weights: of a BERT or a GPT, with a model; its misfits are known already.
-    size: V, the rows that stay.
-  """
+  """Returns weights of a BERT or a GPT with V rows of their token table."""
   rows = slice(size)
   pieces = [
     piece._replace(rows=rows, place=(rows,))

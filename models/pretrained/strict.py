@@ -57,14 +57,6 @@ class Piece(NamedTuple):
     )
 
 
-def in_memory(arrays: Mapping[str, np.ndarray]) -> dict[str, Entry]:
-  """Returns entries of arrays that are in memory."""
-  return {
-    name: Entry(array.shape, array.dtype, lambda array=array: array)
-    for name, array in arrays.items()
-  }
-
-
 def rename(
   entries: Mapping[str, Entry], name_of: Callable[[str], str | None]
 ) -> tuple[dict[str, Entry], tuple[str, ...], list[str]]:
@@ -93,12 +85,9 @@ def rename(
 
 
 def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
-  """Joins an array and its copy, if there is one: both must be equal when read.
+  """Joins an array and its twin, if there is one: both must be equal when read.
 
-  Args:
-    entries: the copy is taken out; the array, or else its copy, gets `name`.
-    name: name of the array.
-    twin: name of the copy.
+  The twin is taken out of the entries; without the array it takes its name.
   """
   if twin not in entries:
     return
@@ -205,12 +194,7 @@ def _copy(place: np.ndarray, part: np.ndarray, num_inputs: int) -> None:
 
 
 def scatter(params: Mapping, pieces: Iterable[Piece]) -> dict[str, np.ndarray]:
-  """Returns name -> float32 array as published.
-
-  Args:
-    params: the parameters, unboxed.
-    pieces: the parts of all published arrays.
-  """
+  """Returns name -> float32 array as published, of unboxed parameters."""
   leaves = flatten(params)
   arrays: dict[str, np.ndarray] = {}
   host: dict[str, np.ndarray] = {}

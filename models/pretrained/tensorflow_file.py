@@ -20,7 +20,7 @@ from etils import epath
 from models.pretrained.strict import Entry
 from models.pretrained.weight_files import local
 
-# Variables of training: steps, and what an optimiser knows of each weight.
+# Variables of training: steps, and an optimiser's moments of each weight.
 OPTIMIZER = re.compile(
   r'global_step|beta[12]_power|.*/(adam_[mv]|lamb_[mv]|Adam|Adam_1)'
 )
@@ -71,10 +71,7 @@ def _parts_of(index: epath.Path) -> list[epath.Path]:
 
 
 def entries(index: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a TensorFlow checkpoint.
-
-  Args:
-    index: its file PREFIX.index, beside PREFIX.data-00000-of-00001 and so on.
+  """Returns name -> entry of a TensorFlow checkpoint, by its file PREFIX.index.
 
   Raises:
     FileNotFoundError: naming all data that are missing.

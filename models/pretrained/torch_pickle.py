@@ -82,16 +82,13 @@ def entries(file: epath.Path) -> dict[str, Entry]:
 def _entries(
   file: epath.Path, state: Any, places: dict[str, _Place], end: int
 ) -> Iterator[tuple[str, Entry]]:
-  """Yields names and entries of a state dict.
+  """Yields names and entries of a state dict, if the file holds all numbers.
 
   Args:
     file: the file.
     state: the content of its pickle.
     places: key of a storage -> place of its numbers.
     end: the file's length.
-
-  Raises:
-    ValueError: if the file does not hold all numbers.
   """
   if not isinstance(state, dict):
     raise ValueError(f'it holds a {type(state).__name__}, no names and arrays')
@@ -159,11 +156,7 @@ def _read_archive(data: BinaryIO) -> tuple[Any, dict[str, _Place]]:
 
 
 def _places(data: BinaryIO, archive: zipfile.ZipFile) -> dict[str, _Place]:
-  """Returns the places of an archive's members, none of which is read.
-
-  Raises:
-    ValueError: if one is not stored plainly, as `torch.save` stores it.
-  """
+  """Returns the places of an archive's members, which lie there plainly."""
   places: dict[str, _Place] = {}
   free = 0  # where the members before end
   for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
@@ -179,7 +172,7 @@ def _places(data: BinaryIO, archive: zipfile.ZipFile) -> dict[str, _Place]:
       raise ValueError(f'{name} is compressed, which torch.save never does')
     if info.header_offset < free:
       raise ValueError(f'{name} overlaps another member of the archive')
-    # The name and what follows stand between its header, 30 bytes, and it.
+    # Its name and extra fields follow the header of 30 bytes.
     data.seek(info.header_offset + 26)
     begin = info.header_offset + 30 + sum(struct.unpack('<HH', data.read(4)))
     free = begin + info.file_size

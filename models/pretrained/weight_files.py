@@ -123,7 +123,7 @@ def from_hugging_face(folder: epath.Path) -> dict[str, Entry]:
     )
   if file.name in HUGGING_FACE:
     return HUGGING_FACE[file.name](file)
-  names = config_files.look_up(config_files.read(file), 'weight_map')
+  names = config_files.read(file).get('weight_map')
   if not isinstance(names, dict) or not all(
     isinstance(name, str) and '/' not in name for name in names.values()
   ):

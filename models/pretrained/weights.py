@@ -124,13 +124,13 @@ class Weights(NamedTuple):
     problems: Iterable[str],
     head_shapes: Mapping[str, jax.ShapeDtypeStruct] | None = None,
   ) -> 'Weights':
-    """Returns published weights with their model, and all that does not fit it.
+    """Returns published weights with their model, and the misfits of arrays.
 
     Args:
-      model: the model; None if the config does not describe one.
+      model: None if the config does not describe one.
       entries: the arrays under the plain names of their format.
       pieces_of: shapes of parameters -> how the arrays make them up.
-      problems: the problems of the config and of the names.
+      problems: the problems found so far.
       head_shapes: the parameters of heads beside the model's.
     """
     if model is None:

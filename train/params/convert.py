@@ -10,7 +10,7 @@ import ml_collections
 from etils import epath
 
 from data.vocabulary import tokenizer_export
-from models.pretrained import gpt, published, strict
+from models.pretrained import elmo, gpt, hugging_face, strict
 from models.pretrained.weights import Weights
 from train.architectures import families
 from train.host import console
@@ -28,11 +28,7 @@ SYMBOLS = {
 def inspect(
   weights: epath.PathLike, tokenizer: epath.PathLike | None = None
 ) -> dict[str, Any]:
-  """Returns a description of weights, for people and as JSON; reads no array.
-
-  Args:
-    weights: see `opened.open_weights`.
-    tokenizer: see `opened.open_weights`.
+  """Describes weights, see `opened.open_weights`; reads no array.
 
   Returns:
     folder, kind, architecture; sizes: the settings of `config.model`;
@@ -77,41 +73,39 @@ def export(
   folder: epath.PathLike,
   tokenizer: epath.PathLike | None = None,
 ) -> None:
-  """Writes weights in the format of Hugging Face, of an ELMo of its release.
+  """Writes weights into a new folder, as other programs read them.
 
-  Args:
-    weights: see `opened.open_weights`.
-    folder: a new one; gets config.json, model.safetensors and the files of the
-      tokenizer, if there is one; of an ELMo options.json, lm_weights.hdf5 and
-      words.txt.
-    tokenizer: see `opened.open_weights`.
+  These are config.json, model.safetensors and the files of the tokenizer, if
+  there is one; of an ELMo options.json, lm_weights.hdf5 and words.txt. For the
+  arguments see `opened.open_weights`.
 
   Raises:
     FileExistsError: if the folder holds anything.
     FileNotFoundError: if there are no such weights.
     ValueError: if they cannot be used, or the format has no such model.
   """
-  _check_new(folder)
-  found = opened.open_weights(weights, tokenizer)
-  own = found.tokenizer
-  config: dict[str, Any] = {
-    key: getattr(own, name)
-    for key, name in SYMBOLS.items()
-    if hasattr(own, name)
-  }
-  if found.labels:
-    numbers = {name: int(number) for number, name in found.labels.items()}
-    config |= {'id2label': dict(found.labels), 'label2id': numbers}
-  if gpt.NO_SOFTMAX in found.notes:
-    config |= gpt.HEADLESS[found.name]
-  params = found.load()
   with _new_folder(folder) as new:
-    published.write_folder(new, found.model, params, config)
-    if own is not None and found.reads_words:
-      own.save(new)
-    elif own is not None:
+    found = opened.open_weights(weights, tokenizer)
+    params, own = found.load(), found.tokenizer
+    if found.reads_words:
+      elmo.write_folder(new, found.model, params)
+      if own is not None:
+        own.save(new)
+      return
+    config: dict[str, Any] = {
+      key: getattr(own, name)
+      for key, name in SYMBOLS.items()
+      if hasattr(own, name)
+    }
+    if found.labels:
+      numbers = {name: int(number) for number, name in found.labels.items()}
+      config |= {'id2label': dict(found.labels), 'label2id': numbers}
+    if gpt.NO_SOFTMAX in found.notes:
+      config |= gpt.HEADLESS[found.name]
+    hugging_face.write_folder(new, found.model, params, config)
+    if own is not None:
       tokenizer_export.export(own, new, max_length=found.model.max_length)
-    elif not found.reads_words:
+    else:
       console.say(
         f'{found.folder} holds no vocabulary: the weights are written alone.'
       )
@@ -122,13 +116,9 @@ def import_(
   workdir: epath.PathLike,
   tokenizer: epath.PathLike | None = None,
 ) -> None:
-  """Writes published weights as a workdir with a checkpoint of step 0.
+  """Writes published weights into a new workdir, as a checkpoint of step 0.
 
-  Args:
-    weights: see `opened.open_weights`.
-    workdir: a new folder, local or remote; no run continues there, but one can
-      begin with it by `init.weights`.
-    tokenizer: see `opened.open_weights`.
+  No run continues there, but one can begin with it by `init.weights`.
 
   Raises:
     FileExistsError: if the folder holds anything.
@@ -136,24 +126,24 @@ def import_(
     ValueError: if they cannot be used, or are a workdir already, or lack the
       vocabulary that a workdir needs.
   """
-  _check_new(workdir)
-  found = opened.open_weights(weights, tokenizer)
-  if found.kind == 'workdir':
-    raise ValueError(
-      f'{found.folder} is a workdir already: give published weights, or copy it'
-    )
-  found.check()
-  params = found.load()
-  config = _config_of(found, str(weights), str(tokenizer or weights))
-  imported = {
-    'weights': str(weights),
-    'kind': found.kind,
-    'tokenizer': found.tokenizer is not None,
-    'fields': opened.fields_beside(found.model),
-    'labels': dict(found.labels),
-    'notes': dict(found.notes),
-  }
   with _new_folder(workdir) as new:
+    found = opened.open_weights(weights, tokenizer)
+    if found.kind == 'workdir':
+      raise ValueError(
+        f'{found.folder} is a workdir already: give published weights, or copy'
+        ' it'
+      )
+    found.check()
+    params = found.load()
+    config = _config_of(found, str(weights), str(tokenizer or weights))
+    imported = {
+      'weights': str(weights),
+      'kind': found.kind,
+      'tokenizer': found.tokenizer is not None,
+      'fields': opened.fields_beside(found.model),
+      'labels': dict(found.labels),
+      'notes': dict(found.notes),
+    }
     (new / 'config.json').write_text(settings.as_json(config) + '\n')
     if found.tokenizer is not None:
       found.tokenizer.save(new)
@@ -180,17 +170,16 @@ def _config_of(
   return config.lock()
 
 
-def _check_new(folder: epath.PathLike) -> None:
-  """Refuses, before work is done, to write over anything."""
+@contextlib.contextmanager
+def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
+  """Makes a folder that appears whole, or not at all.
+
+  Raises:
+    FileExistsError: if the folder holds anything.
+  """
   folder = epath.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise FileExistsError(f'{folder} exists already: name a new folder')
-
-
-@contextlib.contextmanager
-def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
-  """Makes a folder that appears whole, or not at all."""
-  folder = epath.Path(folder)
   if '://' not in str(folder):
     folder = folder.resolve()  # of '.' too
   new = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}.new')

@@ -16,11 +16,7 @@ from jax.sharding import Sharding
 from data import hub
 from data.vocabulary import tokenization
 from models.pretrained import published, strict
-from models.pretrained.weights import (
-  Keep,
-  Weights,
-  shapes_of,
-)
+from models.pretrained.weights import Keep, Weights, shapes_of
 from models.pretrained.weights import abstract_params as abstract_params
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
@@ -51,13 +47,14 @@ FIELDS_BESIDE = (
 
 
 def open_weights(
-  weights: epath.PathLike, tokenizer: epath.PathLike | None = None
+  weights: epath.PathLike | Weights, tokenizer: epath.PathLike | None = None
 ) -> Weights:
   """Opens a workdir or published weights.
 
   Args:
     weights: the workdir of a run, or of `train.weights import`; a folder of
-      published weights; or their name on Hugging Face's hub.
+      published weights; their name on Hugging Face's hub; or weights that are
+      open already, which are returned.
     tokenizer: the vocabulary of published weights, see `tokenization.load`; by
       default it is looked for beside them.
 
@@ -66,6 +63,8 @@ def open_weights(
     ValueError: if they are damaged, or if a workdir has another vocabulary;
       other reasons not to use them are among the `problems`.
   """
+  if isinstance(weights, Weights):
+    return weights
   folder = hub.find(weights)
   is_published = published.is_published(folder)
   given = None if tokenizer is None else tokenization.load(tokenizer)
@@ -201,7 +200,7 @@ def _with_vocabulary(found: Weights, given: Any, vocabulary: str) -> Weights:
     given: the tokenizer that the user named; None: look beside the weights.
     vocabulary: its path.
   """
-  tokenizer, problems, notes = given, list(found.problems), dict(found.notes)
+  tokenizer = given
   # ELMo's weights are published without words; our own export writes them.
   is_there = (
     (found.folder / 'words.txt').exists()
@@ -212,18 +211,8 @@ def _with_vocabulary(found: Weights, given: Any, vocabulary: str) -> Weights:
     try:
       tokenizer = tokenization.load(found.folder)
     except (FileNotFoundError, ValueError) as error:
-      problems.append(str(error))
+      found = found._replace(problems=(*found.problems, str(error)))
   if tokenizer is not None and found.model is not None:
-    named = vocabulary if given is not None else None
-    problem = vocabulary_fit.misfit(found, tokenizer, named)
-    if problem:
-      problems.append(problem)
-    else:
-      found, note = vocabulary_fit.cut_padding(found, tokenizer)
-      notes |= note
-  return found._replace(
-    tokenizer=tokenizer,
-    vocabulary=vocabulary,
-    notes=notes,
-    problems=tuple(problems),
-  )
+    named = None if given is None else vocabulary
+    found = vocabulary_fit.fit(found, tokenizer, named)
+  return found._replace(tokenizer=tokenizer, vocabulary=vocabulary)

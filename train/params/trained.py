@@ -4,15 +4,12 @@ import argparse
 from typing import Any
 
 from etils import epath
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from configs import base
 from data.vocabulary import characters
 from models import elmo
-from models.pretrained import gpt, strict
-from models.pretrained.weights import Weights, abstract_params
+from models.pretrained import gpt
+from models.pretrained.weights import Weights
 from train.architectures import families
-from train.engine import sharding
 from train.params import opened
 
 Trained = Weights
@@ -23,10 +20,6 @@ MASKED = families.names_for('fill_masks')
 HELP = (
   'workdir of a GPT or GPT-2, a folder of published weights and vocabulary, or'
   " a name on Hugging Face's hub such as openai-community/gpt2"
-)
-ELMO_HELP = (
-  'workdir of an ELMo, or a folder of released weights (one *options.json, one'
-  ' *weights.hdf5)'
 )
 EMBED_HELP = (
   'workdir of a model, a folder of published weights and vocabulary, or a name'
@@ -50,17 +43,13 @@ def load(
   *,
   expected: tuple[str, ...],
   tokenizer: epath.PathLike | None = None,
-  mesh: Mesh | None = None,
 ) -> Weights:
-  """Loads the newest checkpoint of a workdir, or published weights.
+  """Loads weights of one of the expected families, onto the first device.
 
   Args:
-    weights: see `opened.open_weights`; or weights that are open already.
+    weights: see `opened.open_weights`; of a workdir the newest checkpoint.
     expected: the families that will do.
     tokenizer: see `opened.open_weights`.
-    mesh: over which the parameters are split as `mesh.rules` of
-      configs/base.py say, read straight into their parts; by default they lie
-      on the first device.
 
   Returns:
     The weights with their `params`, which include the heads of fine-tuning.
@@ -70,7 +59,7 @@ def load(
     ValueError: if they are of another family, or damaged, or not finite, or
       have no vocabulary.
   """
-  found = _open(weights, tokenizer)
+  found = opened.open_weights(weights, tokenizer)
   if found.name not in expected:
     raise ValueError(
       f'{found.folder} holds a {found.name}, expected {" or ".join(expected)}'
@@ -78,17 +67,13 @@ def load(
   found.check()
   if gpt.NO_SOFTMAX in found.notes and set(expected) <= set(SCORING):
     raise ValueError(f'{found.folder}: {found.notes[gpt.NO_SOFTMAX]}')
-  places = None if mesh is None else _on_mesh(found, mesh)
-  return found._replace(params=found.load(places))
+  return found._replace(params=found.load())
 
 
 def load_elmo(
   weights: epath.PathLike | Weights,
 ) -> tuple[elmo.Elmo, Any, str | None]:
   """Loads an ELMo without its softmax, to embed sentences.
-
-  Args:
-    weights: see `opened.open_weights`; or weights that are open already.
 
   Returns:
     The model; its parameters, unboxed; and how the words of its training were
@@ -99,7 +84,7 @@ def load_elmo(
     ValueError: if they are of another family, or damaged, or not finite, or do
       not read characters.
   """
-  found = _open(weights)
+  found = opened.open_weights(weights)
   if not found.reads_words:
     raise ValueError(
       f'{found.folder} holds a {found.name}, expected the workdir of an elmo or'
@@ -125,20 +110,3 @@ def load_elmo(
   }
   split = None if found.tokenizer is None else found.tokenizer.split
   return model.clone(vocab_size=0), found.load(places), split
-
-
-def _open(
-  weights: epath.PathLike | Weights, tokenizer: epath.PathLike | None = None
-) -> Weights:
-  if isinstance(weights, Weights):
-    return weights
-  return opened.open_weights(weights, tokenizer)
-
-
-def _on_mesh(found: Weights, mesh: Mesh) -> dict[str, Sharding]:
-  """Returns 'path/of/parameter' -> its place; heads lie on every device."""
-  replicated = NamedSharding(mesh, PartitionSpec())
-  places = sharding.parameter_shardings(
-    abstract_params(found.model), mesh, base.get_config().mesh.rules
-  )
-  return dict.fromkeys(found.shapes, replicated) | strict.flatten(places)

@@ -13,17 +13,39 @@ from train.host.console import say
 PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-def misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
-  """Returns a line if a vocabulary is of another model; None if it fits.
+def fit(weights: Weights, tokenizer: Any, named: str | None) -> Weights:
+  """Returns published weights cut to the pieces of a vocabulary.
 
   Rows beyond the vocabulary are padding if their number looks like it, or if
-  the user names the vocabulary.
+  the user names the vocabulary; a note tells that they are left out. If it is
+  the vocabulary of another model, a problem tells so.
 
   Args:
-    weights: published weights with a model.
+    weights: the weights, with a model.
     tokenizer: the tokenizer of the vocabulary.
     named: its path if the user named it; None: it lies beside the weights.
   """
+  rows, (pieces, size) = weights.model.vocab_size, _sizes(weights, tokenizer)
+  problem = _misfit(weights, tokenizer, named)
+  if problem is not None:
+    return weights._replace(problems=(*weights.problems, problem))
+  if rows in (pieces, size):
+    return weights
+  note = (
+    f'the token table has {rows:,} rows, the vocabulary {pieces:,} pieces: the'
+    f' last {rows - pieces:,} rows are left out'
+  )
+  if not _looks_like_padding(rows, pieces):
+    say(
+      f'{weights.folder}: {note}, which are more than padding; with another'
+      ' vocabulary than that of the weights, all that follows is wrong.'
+    )
+  cut = published.cut_vocabulary(weights, pieces)
+  return cut._replace(notes={**weights.notes, 'padding': note})
+
+
+def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
+  """Returns a line if a vocabulary is of another model; None if it fits."""
   where = named or 'beside them'
   architecture = families.ARCHITECTURES[weights.name]
   is_words = hasattr(tokenizer, 'softmax_size')
@@ -55,30 +77,6 @@ def misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
     f' and for all by python -m train.weights import {weights.folder} WORKDIR'
     f' --tokenizer {weights.folder}'
   )
-
-
-def cut_padding(
-  weights: Weights, tokenizer: Any
-) -> tuple[Weights, dict[str, str]]:
-  """Returns weights without rows beyond the vocabulary, and a note of them.
-
-  Args:
-    weights: published weights with a model.
-    tokenizer: the tokenizer of a vocabulary that fits, see `misfit`.
-  """
-  rows, (pieces, size) = weights.model.vocab_size, _sizes(weights, tokenizer)
-  if rows in (pieces, size):
-    return weights, {}
-  note = (
-    f'the token table has {rows:,} rows, the vocabulary {pieces:,} pieces: the'
-    f' last {rows - pieces:,} rows are left out'
-  )
-  if not _looks_like_padding(rows, pieces):
-    say(
-      f'{weights.folder}: {note}, which are more than padding; with another'
-      ' vocabulary than that of the weights, all that follows is wrong.'
-    )
-  return published.cut_vocabulary(weights, pieces), {'padding': note}
 
 
 def _sizes(weights: Weights, tokenizer: Any) -> tuple[int, int]:

@@ -68,8 +68,8 @@ def check(config: ml_collections.ConfigDict) -> Weights:
 def _open(config: ml_collections.ConfigDict) -> Weights:
   """Opens weights; if they lack a vocabulary, with that of `data.tokenizer`.
 
-  A store's vocabulary is not taken for theirs unless it is named there: nothing
-  would tell that it is another of the same size.
+  A store's vocabulary is not taken unless it is named there: nothing would tell
+  that it is another of the same size.
   """
   weights, tokenizer = config.init.weights, config.data.tokenizer
   found = opened.open_weights(weights)
@@ -83,11 +83,6 @@ def check_vocabulary(
   weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
 ) -> None:
   """Checks that the token ids of a store mean the same pieces in the weights.
-
-  Args:
-    weights: the weights to begin with.
-    config: the run's.
-    tokenizer: the store's.
 
   Raises:
     ValueError: if the vocabulary is another, or larger without `init.new_rows`.
@@ -122,20 +117,21 @@ def load(
     ValueError: if an array is damaged.
   """
   leaves = strict.flatten(fresh)
-  found = {path: leaves[path].sharding for path in _known(weights, leaves)}
-  maps = _row_maps(weights, model, tokenizer, found, num_layers)
+  maps = _row_maps(weights, model, tokenizer, leaves, num_layers)
+  places = {path: leaves[path].sharding for path in maps}
 
   def keep(path: str, leaf: jax.Array) -> jax.Array:
-    if path not in maps:
+    if maps[path] is None:
       return leaf
     merged = _replace_rows(leaves[path], leaf, maps[path])
-    return jax.device_put(merged, found[path])
+    return jax.device_put(merged, places[path])
 
-  for path in found.keys() - maps.keys():
-    leaves[path].delete()  # its place is needed
+  for path, rows in maps.items():
+    if rows is None:
+      leaves[path].delete()  # its place is needed
   say(f'Starting from the parameters of {weights.folder} ({weights.kind}).')
-  begun = strict.flatten(weights.load(found, keep))
-  for line in _report(weights, model, tokenizer, leaves.keys() - begun.keys()):
+  begun = strict.flatten(weights.load(places, keep))
+  for line in _report(weights, model, tokenizer, leaves):
     say(f'  {line}')
   if num_layers is not None:
     say(f'  new: layers {num_layers} to {model.num_layers - 1}')
@@ -153,18 +149,12 @@ def replaced(
   *,
   num_layers: int | None = None,
 ) -> set[str]:
-  """Returns the parameters of which nothing stays as drawn.
+  """Returns the paths of parameters that come whole from the weights.
 
-  Args:
-    weights: see `load`.
-    model: see `load`.
-    tokenizer: see `load`.
-    paths: 'path/of/parameter' of all trained parameters.
-    num_layers: see `load`.
+  For the other arguments see `load`.
   """
-  found = _known(weights, paths)
-  maps = _row_maps(weights, model, tokenizer, found, num_layers)
-  return set(found) - maps.keys()
+  maps = _row_maps(weights, model, tokenizer, paths, num_layers)
+  return {path for path, rows in maps.items() if rows is None}
 
 
 def module_settings(name: str, model: nn.Module) -> dict[str, Any]:
@@ -245,7 +235,7 @@ def _vocabulary_differences(
   if config.init.new_rows or not len(new):
     return []
   return [
-    f"the store's vocabulary has {len(new):,} more pieces than theirs:"
+    f"the store's vocabulary has {len(new):,} pieces that the weights lack:"
     f' {_list(tokenizer, new)}: {NEW_ROWS} to draw their rows anew, or {cure}'
   ]
 
@@ -259,17 +249,6 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
   if tokenization.parse_training(data.tokenizer) is None:
     return tokenization.load(data.tokenizer)
   return None
-
-
-def _known(weights: Weights, paths: Iterable[str]) -> list[str]:
-  """Returns the parameters that the weights have, in whole or in part."""
-  # Without its vocabulary the softmax is of words that no file tells.
-  starts_anew = 'softmax/' if weights.tokenizer is None else ()
-  return [
-    path
-    for path in paths
-    if path in weights.shapes and not path.startswith(starts_anew)
-  ]
 
 
 def _token_rows(known: Any, tokenizer: Any) -> np.ndarray:
@@ -287,30 +266,39 @@ def _row_maps(
   weights: Weights,
   model: nn.Module,
   tokenizer: Any,
-  paths: Iterable[str] = (),
+  paths: Iterable[str],
   num_layers: int | None = None,
-) -> dict[str, np.ndarray]:
-  """Returns 'path/of/parameter' -> int [rows]: each row in the weights.
+) -> dict[str, np.ndarray | None]:
+  """Returns 'path/of/parameter' -> int [rows]: each row in the weights, or -1.
 
-  -1 stands for a fresh row. Parameters that come whole are left out.
+  None stands for a parameter that comes whole; a parameter that is drawn anew
+  is left out.
   """
+  known = weights.model
 
   def first(num_known: int, num_rows: int) -> np.ndarray:
     rows = np.arange(num_rows)
     return np.where(rows < num_known, rows, -1)
 
-  maps, known = {}, weights.model
-  if POSITIONS in weights.shapes and known.max_length < model.max_length:
-    maps[POSITIONS] = first(known.max_length, model.max_length)
+  # Without its vocabulary the softmax is of words that no file tells.
+  anew = 'softmax/' if weights.tokenizer is None else ()
+  maps: dict[str, np.ndarray | None] = {
+    path: None
+    for path in paths
+    if path in weights.shapes and not path.startswith(anew)
+  }
+  changed = {}
+  if POSITIONS in maps and known.max_length < model.max_length:
+    changed[POSITIONS] = first(known.max_length, model.max_length)
   if not weights.reads_words:  # its softmax is whole, or starts anew
     rows = _token_rows(weights.tokenizer, tokenizer)
     rows = np.where(rows < known.vocab_size, rows, -1)
     if not np.array_equal(rows, np.arange(known.vocab_size)):
-      maps |= dict.fromkeys(VOCABULARY, rows)
+      changed |= dict.fromkeys(VOCABULARY, rows)
   if num_layers is not None:
     rows = first(num_layers, model.num_layers)
-    maps |= {path: rows for path in paths if path.startswith('layers/')}
-  return maps
+    changed |= {path: rows for path in maps if path.startswith('layers/')}
+  return {path: changed.get(path) for path in maps}
 
 
 @functools.partial(jax.jit, donate_argnums=0)
@@ -324,19 +312,18 @@ def _replace_rows(
 
 
 def _report(
-  weights: Weights, model: nn.Module, tokenizer: Any, anew: Iterable[str]
+  weights: Weights, model: nn.Module, tokenizer: Any, paths: Iterable[str]
 ) -> list[str]:
   """Returns lines on parameters that are drawn, or not used."""
-  lines = []
-  heads = sorted({path.partition('/')[0] for path in anew})
+  lines, maps = [], _row_maps(weights, model, tokenizer, paths)
+  heads = sorted({path.partition('/')[0] for path in paths if path not in maps})
   if heads:
     lines.append(f'starts anew: {", ".join(heads)}')
   if weights.heads:
     lines.append(f'left out: {", ".join(weights.heads)}')
-  maps = _row_maps(weights, model, tokenizer)
   for path, name in ((VOCABULARY[0], 'tokens'), (POSITIONS, 'positions')):
-    new = np.flatnonzero(maps.get(path, np.zeros(1)) < 0)
-    if len(new):
+    if maps.get(path) is not None and (maps[path] < 0).any():
+      new = np.flatnonzero(maps[path] < 0)
       pieces = f': {_list(tokenizer, new)}' if path in VOCABULARY else ''
       lines.append(f'new: {name} {new[0]:,} to {new[-1]:,}{pieces}')
   notes = weights.notes

@@ -293,7 +293,7 @@ def test_new_rows_are_refused_unless_asked_for(bert_config, larger, tmp_path):
   with pytest.raises(ValueError, match='does not fit') as error:
     warm_start.check(config)
   for part in (
-    "the store's vocabulary has 3 more pieces than theirs: [NEW1], [NEW2],"
+    "the store's vocabulary has 3 pieces that the weights lack: [NEW1], [NEW2],"
     ' zyzzyva: --config.init.new_rows=true',
     'max_length is 64 there, 128 in the config: --config.model.max_length=64,'
     ' or --config.init.new_rows=true',

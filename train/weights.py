@@ -7,9 +7,10 @@
 WEIGHTS is a workdir, a folder of published weights, or a name on Hugging
 Face's hub; `--tokenizer PATH` names their vocabulary where it does not lie
 beside them, and rows of the token table that are of no piece are left out.
-`inspect` reads no array. `export` writes what transformers and its
-AutoTokenizer load, without a vocabulary the weights alone; of an ELMo what the
-released program reads. `import` writes a workdir, to be used wherever one is.
+`inspect` reads no array. `export` writes files that transformers and its
+AutoTokenizer load, without a vocabulary the weights alone; of an ELMo, files
+that the released program reads. `import` writes a workdir, to be used wherever
+one is.
 """
 
 import argparse
@@ -18,8 +19,10 @@ from typing import Any
 
 from absl import logging
 
+from models.pretrained.weights import TOKENIZER_OPTION
+from train.architectures import families
 from train.host import console, files
-from train.params import convert, trained, vocabulary_fit, warm_start
+from train.params import convert, trained, warm_start
 from train.run import command
 
 HELP = (
@@ -29,12 +32,7 @@ HELP = (
 
 
 def _print_report(report: dict[str, Any], tokenizer: str | None) -> None:
-  """Prints what `inspect` found to standard error.
-
-  Args:
-    report: that it returned.
-    tokenizer: that it was given.
-  """
+  """Prints the report of `convert.inspect` to standard error."""
   rows: list[tuple[str, Any]] = []
   for name, value in report.items():
     if name in ('overrides', 'problems'):
@@ -47,27 +45,19 @@ def _print_report(report: dict[str, Any], tokenizer: str | None) -> None:
     else:
       rows.append((name, f'{value:,}' if isinstance(value, int) else value))
   console.table(rows, report['folder'])
-  has_words = report['tokenizer'] or report['architecture'] == 'elmo'
-  if not (has_words or report['problems']):
+  if report['problems']:
+    return
+  reads_words = families.ARCHITECTURES[report['architecture']].reads_words
+  if not (report['tokenizer'] or reads_words):
     console.say(
-      '\nNo vocabulary lies beside them: name theirs by'
-      f' {vocabulary_fit.TOKENIZER_OPTION}, and to train.main by'
+      '\nNo vocabulary lies beside them: name it by'
+      f' {TOKENIZER_OPTION}, and to train.main by'
       f' {warm_start.TOKENIZER_OPTION}.'
     )
-  if 'overrides' in report and not report['problems']:
-    console.say('\nTo begin a run with them, pass to train.main:')
-    console.say(
-      '  '
-      + ' '.join(
-        [
-          warm_start.override('init.weights', report['folder']),
-          *(
-            [warm_start.override('data.tokenizer', tokenizer)] * bool(tokenizer)
-          ),
-          *report['overrides'],
-        ]
-      )
-    )
+  begin = {'init.weights': report['folder'], 'data.tokenizer': tokenizer}
+  named = [warm_start.override(*item) for item in begin.items() if item[1]]
+  console.say('\nTo begin a run with them, pass to train.main:')
+  console.say('  ' + ' '.join(named + report['overrides']))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The JSON beside published weights: sizes, and what a model is told to do."""
+"""The JSON beside published weights: sizes, and options of the model."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,8 +6,7 @@ from typing import Any
 
 from etils import epath
 
-MAX_DEPTH = 50
-_TOO_DEEP = f'more than {MAX_DEPTH} lists and objects inside one another'
+MAX_DEPTH = 50  # of lists and objects; deeper ones cannot stand in a message
 # Of layers, each of which takes time before its arrays are looked for.
 MAX_LAYERS = 1000
 
@@ -15,6 +14,10 @@ MAX_LAYERS = 1000
 def is_count(value: Any) -> bool:
   """Returns whether a value is a size that an array may have."""
   return type(value) is int and 0 < value < 2**31
+
+
+def _is_layers(value: Any) -> bool:
+  return is_count(value) and value <= MAX_LAYERS
 
 
 def _is_number(value: Any) -> bool:
@@ -35,30 +38,26 @@ def _are_pairs(value: Any) -> bool:
   )
 
 
-# What a value must be, in words -> whether it is.
+SHARE = 'a share from 0 to below 1'
+SMALL = 'a number below 1, such as 1e-5'
+# Kind of a value, in words -> whether a value is of this kind.
 KINDS: dict[str, Callable[[Any], bool]] = {
   'a count': is_count,
-  'a count of layers': lambda value: is_count(value) and value <= MAX_LAYERS,
-  'a count of layers or nothing': lambda value: (
-    value in (0, None) or (is_count(value) and value <= MAX_LAYERS)
+  'a count of layers': _is_layers,
+  'a count of layers or nothing': lambda x: x in (0, None) or _is_layers(x),
+  'a count or nothing': lambda x: x in (0, None) or is_count(x),
+  'true or false': lambda x: type(x) is bool,
+  'a positive number or nothing': lambda x: (
+    x is None or (_is_number(x) and x > 0)
   ),
-  'a count or nothing': lambda value: value in (0, None) or is_count(value),
-  'true or false': lambda value: type(value) is bool,
-  'a positive number or nothing': lambda value: (
-    value is None or (_is_number(value) and value > 0)
-  ),
-  'a number below 1, such as 1e-5': lambda value: (
-    _is_number(value) and 0 < value < 1
-  ),
-  'a share from 0 to below 1': lambda value: (
-    _is_number(value) and 0 <= value < 1
-  ),
+  SMALL: lambda x: _is_number(x) and 0 < x < 1,
+  SHARE: lambda x: _is_number(x) and 0 <= x < 1,
   'pairs of a width and a count': _are_pairs,
 }
 
 
 def read(file: epath.Path, kind: type = dict) -> Any:
-  """Returns what a JSON file holds.
+  """Returns the content of a JSON file.
 
   Args:
     file: the file.
@@ -73,11 +72,15 @@ def read(file: epath.Path, kind: type = dict) -> Any:
 
   try:
     found = json.loads(file.read_bytes(), parse_constant=refuse)
-    _check_depth(found)
+    is_deep = _depth(found) > MAX_DEPTH
   except ValueError as error:
     raise ValueError(f'{file}: {error}') from error
   except RecursionError:
-    raise ValueError(f'{file}: {_TOO_DEEP}') from None
+    is_deep = True
+  if is_deep:
+    raise ValueError(
+      f'{file}: more than {MAX_DEPTH} lists and objects inside one another'
+    )
   if not isinstance(found, kind):
     raise ValueError(
       f'{file} holds a {type(found).__name__}, expected a {kind.__name__}'
@@ -85,19 +88,12 @@ def read(file: epath.Path, kind: type = dict) -> Any:
   return found
 
 
-def _check_depth(value: Any) -> None:
-  """Refuses what cannot be written out again in a message."""
-  parts = [value]
-  for _ in range(MAX_DEPTH):
-    parts = [
-      part
-      for whole in parts
-      if isinstance(whole, dict | list)
-      for part in (whole.values() if isinstance(whole, dict) else whole)
-    ]
-    if not parts:
-      return
-  raise ValueError(_TOO_DEEP)
+def _depth(value: Any) -> int:
+  """Returns how many lists and objects lie inside one another."""
+  if not isinstance(value, dict | list):
+    return 0
+  parts = value.values() if isinstance(value, dict) else value
+  return 1 + max(map(_depth, parts), default=0)
 
 
 def look_up(config: Any, key: str) -> Any:
@@ -112,12 +108,11 @@ def look_up(config: Any, key: str) -> Any:
 def read_fields(
   config: Mapping[str, Any], table: Mapping[str, tuple[str, str]]
 ) -> tuple[dict[str, Any], list[str]]:
-  """Returns our fields, and a line for each value that is not of its kind.
+  """Returns fields of a module, and a line for each value of another kind.
 
   Args:
     config: key -> value.
-    table: key, with dots where objects are nested -> our field, and its kind,
-      of `KINDS`.
+    table: key, with dots where objects are nested -> (field, key of `KINDS`).
   """
   fields, problems = {}, []
   for key, (field, kind) in table.items():
@@ -125,33 +120,47 @@ def read_fields(
     if KINDS[kind](value):
       fields[field] = value
     else:
-      found = 'missing' if value is None else repr(value)
-      problems.append(f'{key} is {found}, expected {kind}')
+      problems.append(f'{key} is {_in_words(value)}, expected {kind}')
   return fields, problems
 
 
-def read_choice(
-  config: Mapping[str, Any], key: str, choices: Mapping[str, Any]
-) -> tuple[Any, list[str]]:
-  """Returns what a value stands for; a line if it is none of the choices."""
-  value = config.get(key)
-  if isinstance(value, str) and value in choices:
-    return choices[value], []
-  found = 'missing' if value is None else repr(value)
-  return None, [f'{key} is {found}, expected {" or ".join(choices)}']
-
-
-def deviations(
-  config: Mapping[str, Any], always: Mapping[str, Any]
-) -> list[str]:
-  """Returns a line for each value that is not the only one we can do.
+def read_transformer(
+  config: Mapping[str, Any],
+  table: Mapping[str, tuple[str, str]],
+  activation: str,
+  gelus: Mapping[str, str],
+  always: Mapping[str, Any],
+) -> tuple[dict[str, Any] | None, list[str]]:
+  """Returns the fields of a transformer, None if sizes are wrong; problems.
 
   Args:
-    config: key -> value; what is not there is as it always is.
-    always: key -> the value.
+    config: key -> value.
+    table: see `read_fields`.
+    activation: key of the activation function.
+    gelus: value of that key -> form of GELU.
+    always: key -> the only value known here; a missing key has this value.
   """
-  return [
+  fields, problems = read_fields(config, table)
+  is_whole, gelu = not problems, config.get(activation)
+  if not isinstance(gelu, str) or gelu not in gelus:
+    problems.append(
+      f'{activation} is {_in_words(gelu)}, expected {" or ".join(gelus)}'
+    )
+    gelu = next(iter(gelus))
+  problems += [
     f'{key} is {config[key]!r}, only {value!r} is known here'
     for key, value in always.items()
     if config.get(key, value) != value
   ]
+  if is_whole and fields['embed_dim'] % fields['num_heads']:
+    key_of = {field: key for key, (field, _) in table.items()}
+    problems.append(
+      f'{key_of["embed_dim"]} is {fields["embed_dim"]}, expected a multiple of'
+      f' {key_of["num_heads"]} ({fields["num_heads"]})'
+    )
+    is_whole = False
+  return (fields | {'gelu': gelus[gelu]} if is_whole else None), problems
+
+
+def _in_words(value: Any) -> str:
+  return 'missing' if value is None else repr(value)

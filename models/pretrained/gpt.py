@@ -1,25 +1,24 @@
-"""GPT's and GPT-2's weights, as released and Hugging Face's, to ours and back.
+"""GPT's and GPT-2's weights, as released and at Hugging Face, read and written.
 
-Every array there is one of ours, or one layer of it, in another shape. Linear
-kernels are [inputs, outputs] on all sides.
+Every published array is a parameter, or one layer of it, in another shape.
+Linear kernels are [inputs, outputs] everywhere.
 """
 
-import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from etils import epath
 
 from models import gpt
-from models.pretrained import config_files, strict, weight_files
-from models.pretrained.strict import Entry, Piece, Published
+from models.pretrained import config_files, strict, tensorflow_file
+from models.pretrained.config_files import SHARE, SMALL
+from models.pretrained.strict import Entry, Piece
+from models.pretrained.weights import Weights
 
-# Ours -> theirs. The layers' lie in one array each here; there under h.0, h.1.
+# Parameter -> Hugging Face's name, below h.0, h.1 and so on; stacked here.
 LAYER_NAMES = {
   'attention/qkv/kernel': 'attn.c_attn.weight',
   'attention/qkv/bias': 'attn.c_attn.bias',
@@ -49,26 +48,23 @@ NAMES = {
 }
 PREFIX = 'transformer.'  # before all names in some files, in others not
 HEAD = 'lm_head.weight'  # the token table again, where it is there at all
-# Key of the notes of weights that have no softmax, tied or not; and what tells
-# so in the config of a folder.
+# Key of the note on weights without a softmax, tied or not; and the config that
+# tells as much.
 NO_SOFTMAX = 'softmax'
 HEADLESS = {
   name: {'architectures': [architecture], 'tie_word_embeddings': False}
-  for name, architecture in {
-    'gpt': 'OpenAIGPTModel',
-    'gpt2': 'GPT2Model',
-  }.items()
+  for name, architecture in (('gpt', 'OpenAIGPTModel'), ('gpt2', 'GPT2Model'))
 }
 # Causal masks and 0, 1, 2 ..., saved with the weights by old versions.
 BUFFERS = ('.attn.bias', '.attn.masked_bias', 'position_ids')
-# Heads that are not ours: for multiple choices, labels of texts and of tokens,
-# and answers.
+# Heads that are set aside: multiple choices, labels of texts and of tokens, and
+# answers.
 OTHER_HEADS = ('multiple_choice_head.', 'score.', 'classifier.', 'qa_outputs.')
 
-# Their `model_type` -> our name.
+# Hugging Face's `model_type` -> family.
 MODEL_TYPES = {'openai-gpt': 'gpt', 'gpt2': 'gpt2'}
 ARCHITECTURES = {'gpt': 'OpenAIGPTLMHeadModel', 'gpt2': 'GPT2LMHeadModel'}
-# Their sizes -> our fields, and what they must be.
+# Key of a config -> (field, kind), see `config_files.read_fields`.
 FIELDS = {
   'vocab_size': ('vocab_size', 'a count'),
   'n_layer': ('num_layers', 'a count of layers'),
@@ -76,40 +72,31 @@ FIELDS = {
   'n_head': ('num_heads', 'a count'),
   'n_inner': ('mlp_dim', 'a count or nothing'),
   'n_positions': ('max_length', 'a count'),
-  'layer_norm_epsilon': (
-    'layer_norm_epsilon',
-    'a number below 1, such as 1e-5',
-  ),
-  'resid_pdrop': ('dropout_rate', 'a share from 0 to below 1'),
-  'attn_pdrop': ('attention_dropout_rate', 'a share from 0 to below 1'),
+  'layer_norm_epsilon': ('layer_norm_epsilon', SMALL),
+  'resid_pdrop': ('dropout_rate', SHARE),
+  'attn_pdrop': ('attention_dropout_rate', SHARE),
 }
-# The same of GPT-2's release.
+# The same in GPT-2's release.
 HPARAMS = {
-  'n_vocab': ('vocab_size', 'a count'),
-  'n_layer': ('num_layers', 'a count of layers'),
-  'n_embd': ('embed_dim', 'a count'),
-  'n_head': ('num_heads', 'a count'),
-  'n_ctx': ('max_length', 'a count'),
+  'n_vocab': FIELDS['vocab_size'],
+  **{key: FIELDS[key] for key in ('n_layer', 'n_embd', 'n_head')},
+  'n_ctx': FIELDS['n_positions'],
 }
 HPARAMS_FILE = 'hparams.json'
-# What their configs may leave out (transformers, configuration_*.py).
-DEFAULTS = {
-  'layer_norm_epsilon': 1e-5,
-  'resid_pdrop': 0.1,
-  'attn_pdrop': 0.1,
-}
-# Their name of the activation, and its value where it is left out.
+# Keys that configs may leave out (transformers, configuration_*.py).
+DEFAULTS = {'layer_norm_epsilon': 1e-5, 'resid_pdrop': 0.1, 'attn_pdrop': 0.1}
+# Key of the activation, and its value where it is left out.
 ACTIVATIONS = {
   'gpt': ('afn', 'gelu'),
   'gpt2': ('activation_function', 'gelu_new'),
 }
-# Theirs -> our forms of GELU. GPT's 'gelu' is the approximation too
+# Activation -> form of GELU. GPT's 'gelu' is the approximation too
 # (transformers, modeling_openai.py, ACT_FNS).
 GELU = {
   'gpt': {'gelu': 'tanh'},
   'gpt2': {'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh', 'gelu': 'erf'},
 }
-# What GPT-2's code there can be told to do and ours does not.
+# Options of transformers' GPT-2 that have one value here.
 ALWAYS = {
   'scale_attn_weights': True,
   'scale_attn_by_inverse_layer_idx': False,
@@ -123,20 +110,13 @@ def from_hugging_face(
   name: str,
   config: Mapping[str, Any],
   entries: Mapping[str, Entry],
-) -> Published:
-  """Opens an OpenAIGPT or GPT2 model, with or without its head.
+) -> Weights:
+  """Opens a 'gpt' or 'gpt2' of Hugging Face, with or without its head."""
 
-  Args:
-    folder: where it lies.
-    name: 'gpt' or 'gpt2'.
-    config: what config.json holds.
-    entries: of the files of weights.
-  """
-
-  def name_of(theirs: str) -> str | None:
-    if theirs.endswith(BUFFERS) or theirs.startswith(OTHER_HEADS):
+  def name_of(name: str) -> str | None:
+    if name.endswith(BUFFERS) or name.startswith(OTHER_HEADS):
       return None
-    return theirs.removeprefix(PREFIX)
+    return name.removeprefix(PREFIX)
 
   renamed, set_aside, problems = strict.rename(entries, name_of)
   notes = {}
@@ -149,94 +129,63 @@ def from_hugging_face(
         ' give vectors of texts, but no probabilities of tokens'
       )
   strict.tie(renamed, NAMES[name][TABLE], HEAD)
-  published = Published(
+  weights = Weights(
     folder, 'Hugging Face', name, set_aside=set_aside, notes=notes
   )
-  return add_model(published, config, FIELDS, renamed, problems)
+  return add_model(weights, config, FIELDS, renamed, problems)
 
 
 def from_tensorflow(
   folder: epath.Path, hparams: Mapping[str, Any], entries: Mapping[str, Entry]
-) -> Published:
-  """Opens a GPT-2 as OpenAI released it.
-
-  Args:
-    folder: where it lies.
-    hparams: what hparams.json holds.
-    entries: of the checkpoint.
-  """
+) -> Weights:
+  """Opens a GPT-2 as OpenAI released it: hparams.json and a checkpoint."""
   renamed, set_aside, problems = strict.rename(
     entries,
-    lambda name: None if weight_files.OPTIMIZER.fullmatch(name) else name,
+    lambda name: None if tensorflow_file.OPTIMIZER.fullmatch(name) else name,
   )
-  published = Published(folder, 'TensorFlow', 'gpt2', set_aside=set_aside)
-  return add_model(published, hparams, HPARAMS, renamed, problems)
+  weights = Weights(folder, 'TensorFlow', 'gpt2', set_aside=set_aside)
+  return add_model(weights, hparams, HPARAMS, renamed, problems)
 
 
 def add_model(
-  published: Published,
+  weights: Weights,
   config: Mapping[str, Any],
   table: Mapping[str, tuple[str, str]],
   entries: Mapping[str, Entry],
   problems: Sequence[str] = (),
-) -> Published:
-  """Returns weights with their model, and how its arrays correspond to theirs.
+) -> Weights:
+  """Returns weights of a GPT or GPT-2 with the model of a config.
 
   Args:
-    published: what is known already.
-    config: their sizes.
-    table: key of the config -> our field, and what it must be.
-    entries: under their plain names.
-    problems: that are known already.
+    weights: the weights, without a model.
+    config: the sizes of the model.
+    table: key of the config -> (field, kind).
+    entries: the arrays under their plain names.
+    problems: the problems found so far.
   """
-  model, config_problems = _model(published.name, config, table)
-  problems = [*config_problems, *problems]
-  shapes, pieces = {}, []
-  if model is not None:
-    shapes = _shapes(model)
-    pieces = _pieces(model, shapes, published.kind == 'Hugging Face')
-    problems += strict.misfits(entries, pieces)
-  return dataclasses.replace(
-    published,
-    model=model,
-    pieces=pieces,
-    entries=entries,
-    shapes=shapes,
-    problems=tuple(problems),
+  key, default = ACTIVATIONS[weights.name]
+  fields, config_problems = config_files.read_transformer(
+    DEFAULTS | {key: default} | dict(config),
+    *(table, key, GELU[weights.name], ALWAYS),
   )
-
-
-def _model(
-  name: str, config: Mapping[str, Any], table: Mapping[str, tuple[str, str]]
-) -> tuple[gpt.Gpt | None, list[str]]:
-  """Returns the model of a config, None if it is not enough; and problems."""
-  key, default = ACTIVATIONS[name]
-  config = DEFAULTS | {key: default} | dict(config)
-  fields, problems = config_files.read_fields(config, table)
-  enough = not problems
-  gelu, wrong = config_files.read_choice(config, key, GELU[name])
-  problems += wrong + config_files.deviations(config, ALWAYS)
-  if enough and fields['embed_dim'] % fields['num_heads']:
-    problems.append(
-      f'n_embd is {fields["embed_dim"]}, expected a multiple of n_head'
-      f' ({fields["num_heads"]})'
-    )
-    enough = False
-  if not enough:
-    return None, problems
-  fields['mlp_dim'] = fields.get('mlp_dim') or 4 * fields['embed_dim']
-  model = gpt.Gpt(pre_norm=name == 'gpt2', gelu=gelu or 'tanh', **fields)
-  return model, problems
+  model = None
+  if fields is not None:
+    fields['mlp_dim'] = fields.get('mlp_dim') or 4 * fields['embed_dim']
+    model = gpt.Gpt(pre_norm=weights.name == 'gpt2', **fields)
+  return weights.of_model(
+    model,
+    entries,
+    lambda shapes: _pieces(model, shapes, weights.kind == 'Hugging Face'),
+    [*config_problems, *problems],
+  )
 
 
 def to_hugging_face(
   params: Mapping, model: gpt.Gpt
 ) -> tuple[str, dict[str, np.ndarray]]:
-  """Returns the class there, and name -> array as its files have it.
+  """Returns the class of Hugging Face, and name -> array in its files.
 
-  Args:
-    params: of `model`, unboxed.
-    model: the model, its layers stacked.
+  The parameters are unboxed, the layers stacked.
   """
   pieces = _pieces(model, strict.flatten(params), True)
   arrays = strict.scatter(params, pieces)
@@ -246,13 +195,13 @@ def to_hugging_face(
 
 
 def to_config(model: gpt.Gpt) -> dict[str, Any]:
-  """Returns the config of Hugging Face's that describes a model.
+  """Returns the config of Hugging Face that describes a model.
 
   Raises:
-    ValueError: if the code there cannot do what the model does.
+    ValueError: if the class there has no such model.
   """
   name = _name(model)
-  gelus = {ours: theirs for theirs, ours in reversed(GELU[name].items())}
+  gelus = {form: key for key, form in reversed(GELU[name].items())}
   problems = []
   if model.gelu not in gelus:
     problems.append(f'gelu is {model.gelu!r}, expected {" or ".join(gelus)}')
@@ -277,53 +226,32 @@ def _name(model: gpt.Gpt) -> str:
   return 'gpt2' if model.pre_norm else 'gpt'
 
 
-def _shapes(model: gpt.Gpt) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns 'path/of/leaf' -> shape of all arrays of a model."""
-  ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-  mask = jax.ShapeDtypeStruct((1, 1), bool)
-  return strict.shapes_of(model, ids, mask, ids, train=False)
-
-
 def _pieces(
   model: gpt.Gpt, shapes: Mapping[str, Any], hugging_face: bool
-) -> list[Piece]:
-  """Returns how the arrays here and there correspond, all of both.
-
-  Args:
-    model: the model.
-    shapes: of all our arrays.
-    hugging_face: its names, else those of GPT-2's release.
-  """
+) -> Iterator[Piece]:
+  """Yields the pieces by the names of Hugging Face or of GPT-2's release."""
   top = NAMES[_name(model) if hugging_face else 'gpt2']
-  pieces = []
-
-  def add(
-    theirs: str, path: str, shape: tuple[int, ...], place: tuple = (Ellipsis,)
-  ) -> None:
-    if not hugging_face:
-      theirs = _release_name(theirs)
-      shape = (1, *shape) if theirs.endswith('/w') else shape
-    pieces.append(Piece(theirs, path, shape, place=place))
-
   for path, leaf in shapes.items():
-    if path == TABLE:
-      V = model.vocab_size
-      add(top[path], path, (V, leaf.shape[1]), (slice(V),))
-      continue
     if path in top:
-      add(top[path], path, leaf.shape)
-      continue
-    name = path.removeprefix('layers/')
-    shape = leaf.shape[1:]
-    if name == 'attention/out/kernel':  # [N, H, D]
-      shape = (math.prod(shape[:-1]), shape[-1])
-    elif name.endswith('kernel'):  # [D, 3, N, H] or [D, F] or [F, D]
-      shape = (shape[0], math.prod(shape[1:]))
+      rows = model.vocab_size if path == TABLE else leaf.shape[0]
+      shape = (rows, *leaf.shape[1:])
+      parts = [(top[path], slice(rows))]
     else:
-      shape = (math.prod(shape),)
-    for i in range(model.num_layers):
-      add(f'h.{i}.{LAYER_NAMES[name]}', path, shape, (i,))
-  return pieces
+      shape = leaf.shape[1:]
+      if path.endswith('kernel'):  # [D, 3, N, H], [N, H, D], [D, F] or [F, D]
+        inputs = 2 if path == 'layers/attention/out/kernel' else 1
+        shape = math.prod(shape[:inputs]), math.prod(shape[inputs:])
+      else:
+        shape = (math.prod(shape),)
+      name = LAYER_NAMES[path.removeprefix('layers/')]
+      parts = [(f'h.{i}.{name}', i) for i in range(model.num_layers)]
+    for name, place in parts:
+      if hugging_face:
+        yield Piece(name, path, shape, place=(place,))
+        continue
+      name = _release_name(name)
+      axes = (1,) if name.endswith('/w') else ()
+      yield Piece(name, path, (*axes, *shape), place=(place,))
 
 
 def _release_name(name: str) -> str:

@@ -1,8 +1,7 @@
 """HDF5 files of weights: arrays of numbers that lie in the file itself.
 
-The format has more: parts of other files under names of its own, and sizes
-without numbers. None of it is needed for weights, and it is refused before any
-array is read.
+The format can also name parts of other files, and sizes without numbers.
+Weights need neither, and both are refused before any array is read.
 """
 
 import contextlib
@@ -16,26 +15,20 @@ import numpy as np
 from etils import epath
 
 from models.pretrained.strict import Entry
+from models.pretrained.weight_files import local
 
 # Bytes of arrays to bytes of the file. Compressed weights save a tenth.
 MAX_EXPANSION = 4
 
 
-class _Refused(Exception):
-  """What a file holds that plain weights do not need."""
-
-
 def entries(file: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of all data sets of an HDF5 file.
-
-  Args:
-    file: local.
 
   Raises:
     ValueError: if it is damaged, no such file, or holds more than names and
       arrays of numbers.
   """
-  found = {}
+  found, file = {}, local(file)
   with _open(file) as opened:
     room = MAX_EXPANSION * os.path.getsize(file)
     for name, dataset in _datasets(opened):
@@ -44,8 +37,9 @@ def entries(file: epath.Path) -> dict[str, Entry]:
         map(math.prod, (shape, dataset.chunks or ()))
       )
       if room < 0:
-        raise _Refused(
-          f'{name[:80]} is {_cut(shape)}, more numbers than the file can hold'
+        sizes = ' x '.join(f'{n:,}' for n in shape[:8])
+        raise ValueError(
+          f'{name[:80]} is {sizes}, more numbers than the file can hold'
         )
       found[name] = Entry(shape, dtype, functools.partial(_read, file, name))
   return found
@@ -61,7 +55,7 @@ def _datasets(opened: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
       name = prefix + part
       link = group.get(part, getlink=True)
       if not isinstance(link, h5py.HardLink):
-        raise _Refused(f'{name[:80]} is a link to something else')
+        raise ValueError(f'{name[:80]} is a link to something else')
       node = group[part]
       place = h5py.h5o.get_info(node.id).addr
       if place in seen:
@@ -77,14 +71,13 @@ def _check(
   name: str, dataset: h5py.Dataset
 ) -> tuple[tuple[int, ...], np.dtype]:
   """Returns shape and dtype of an array that lies in the file."""
-  name = name[:80]
   settings = dataset.id.get_create_plist()
   if dataset.is_virtual or settings.get_external_count():
-    raise _Refused(f'the numbers of {name} are in another file')
+    raise ValueError(f'the numbers of {name[:80]} are in another file')
   if dataset.dtype.kind not in 'fiub':
-    raise _Refused(f'{name} holds {dataset.dtype}, expected numbers')
+    raise ValueError(f'{name[:80]} holds {dataset.dtype}, expected numbers')
   if dataset.shape is None:
-    raise _Refused(f'{name} holds nothing')
+    raise ValueError(f'{name[:80]} holds nothing')
   return dataset.shape, dataset.dtype
 
 
@@ -98,17 +91,9 @@ def _open(file: epath.Path) -> Iterator[h5py.File]:
   try:
     with file.open('rb') as data, h5py.File(data, 'r') as opened:
       yield opened
-  except _Refused as error:
-    raise ValueError(
-      f'{file} is no plain file of weights: {error}. Write the arrays alone'
-      ' into a new file, each with its numbers'
-    ) from error
   # It raises each of these, depending on where a file ends.
   except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
     raise ValueError(
-      f'{file} is damaged or no HDF5 file, copy it again: {error}'
+      f'{file} is damaged or no HDF5 file of plain arrays: {error}. Copy it'
+      ' again, or write the arrays alone into a new one'
     ) from error
-
-
-def _cut(shape: tuple[int, ...]) -> str:
-  return ' x '.join(f'{n:,}' for n in shape[:8])

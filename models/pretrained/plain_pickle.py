@@ -1,7 +1,7 @@
 """Pickles of plain weights, read without running anything.
 
 A pickle is a program: it names functions and calls them, fills memory, and
-changes what it has named. Plain weights need a fraction of that. Here each
+changes named objects. Plain weights need a fraction of that. Here each
 instruction, each name and each argument is one that `torch.save` writes for
 names and arrays, or the pickle is refused before it is carried out.
 """
@@ -32,7 +32,7 @@ DTYPES = {
 
 
 class Refused(Exception):
-  """What a pickle would do that plain weights do not need."""
+  """A pickle would do something that plain weights do not need."""
 
 
 class Storage(NamedTuple):
@@ -44,7 +44,7 @@ class Storage(NamedTuple):
 
 
 class Tensor(NamedTuple):
-  """What a file tells of an array; strides and offset count numbers."""
+  """The description of an array; strides and offset count numbers."""
 
   storage: Storage
   offset: int
@@ -97,7 +97,7 @@ def _ordered_dict(pairs: list | None = None) -> dict:
   return dict(taken)
 
 
-# All that a pickle may name -> what it gets.
+# Names that a pickle may use -> our function or dtype.
 ADMITTED = {
   'collections.OrderedDict': _ordered_dict,
   'torch._utils._rebuild_tensor_v2': _rebuild_tensor,
@@ -120,7 +120,7 @@ INSTRUCTIONS = (
 
 
 class _Dispatch(dict):
-  """Byte of an instruction -> method, of those that are admitted."""
+  """Byte of an admitted instruction -> method."""
 
   def __missing__(self, byte: int) -> Any:
     known = pickletools.code2op.get(chr(byte))
@@ -130,10 +130,10 @@ class _Dispatch(dict):
 
 
 class Unpickler(pickle._Unpickler):
-  """Reads what `ADMITTED` and plain values make up.
+  """Reads pickles of plain values and the names of `ADMITTED`.
 
-  Python's own reader in Python, which keeps memory for what there is only: the
-  one in C makes room for any number that an instruction names.
+  Based on Python's reader in Python: the one in C makes room in memory for any
+  number that an instruction names.
   """
 
   dispatch = _Dispatch()
@@ -143,7 +143,7 @@ class Unpickler(pickle._Unpickler):
     self.storages: dict[str, Storage] = {}
 
   def find_class(self, module: str, name: str) -> Any:
-    """Returns what an admitted name gets."""
+    """Returns our function or dtype for an admitted name."""
     if f'{module}.{name}' not in ADMITTED:
       raise Refused(f'run {module}.{name}'[:80])
     return ADMITTED[f'{module}.{name}']
@@ -156,7 +156,7 @@ class Unpickler(pickle._Unpickler):
     if any(part is not None for part in view):
       raise Refused('need a storage that is part of another')
     if not isinstance(dtype, np.dtype):
-      raise ValueError('text or tuple as what the numbers of a storage are')
+      raise ValueError('text or tuple as the dtype of a storage')
     if type(key) is not str or not _is_size(size):
       raise ValueError('no key or no size of a storage')
     storage = self.storages.setdefault(key, Storage(key, dtype, size))
@@ -204,7 +204,7 @@ for _opcode in pickletools.opcodes:
 
 
 class _Bounded:
-  """The next `MAX_BYTES` of a file; what is asked for has to be there."""
+  """The next `MAX_BYTES` of a file; reading beyond their end is an error."""
 
   def __init__(self, data: BinaryIO):
     self._data = data

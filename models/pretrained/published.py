@@ -1,6 +1,5 @@
-"""Opens a folder of published weights, whichever format its files have."""
+"""Opens folders of published weights, of any known format."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,16 +13,19 @@ from models.pretrained import (
   elmo,
   gpt,
   gpt_release,
+  tensorflow_file,
   weight_files,
 )
-from models.pretrained.strict import Published
+from models.pretrained.weights import Weights
 
-__all__ = ['Published', 'cut_vocabulary', 'is_published', 'open_folder']
-
-# Parameters of BERT and GPT with a row for each piece of the vocabulary.
-VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
 CONFIG_FILES = ('config.json', 'bert_config.json')
-MODEL_TYPES = ('bert', *gpt.MODEL_TYPES)  # of Hugging Face's that we have
+# Files of the formats that have no such config.
+RELEASE_FILES = (
+  gpt.HPARAMS_FILE,
+  gpt_release.SHAPES_FILE,
+  f'*{elmo.OPTIONS_FILE}',
+)
+MODEL_TYPES = ('bert', *gpt.MODEL_TYPES)  # of Hugging Face, known here
 LOOKED_FOR = (
   'config.json with model.safetensors or pytorch_model.bin (Hugging Face),'
   ' bert_config.json with bert_model.ckpt.index (BERT, TensorFlow),'
@@ -34,45 +36,32 @@ LOOKED_FOR = (
 
 
 def is_published(folder: epath.PathLike) -> bool:
-  """Returns whether a folder holds published weights, by the files in it.
+  """Returns whether the files of a folder are of published weights.
 
-  False for a workdir of ours, and for anything else; a folder that is one but
-  for missing or damaged files is one.
+  Missing and damaged files do not matter; workdirs of ours are not published.
   """
   folder = epath.Path(folder)
   file = _config_file(folder)
   if file is None:
-    return any(
-      any(folder.glob(pattern))
-      for pattern in (
-        gpt.HPARAMS_FILE,
-        gpt_release.SHAPES_FILE,
-        f'*{elmo.OPTIONS_FILE}',
-      )
-    )
+    return any(any(folder.glob(pattern)) for pattern in RELEASE_FILES)
+  has_weights = weight_files.hugging_face_file(folder) is not None
   try:
     config = config_files.read(file)
   except ValueError:
-    return (
-      file.name != 'config.json'  # which runs of ours have too
-      or weight_files.hugging_face_file(folder) is not None
-    )
+    return has_weights or file.name != 'config.json'  # which workdirs have too
   if isinstance(config.get('model'), dict):
-    return False  # of a run of ours
-  return (
-    _model_type(config) is not None
-    or weight_files.hugging_face_file(folder) is not None
-  )
+    return False  # the config of a run
+  return has_weights or _model_type(config) is not None
 
 
-def open_folder(folder: epath.PathLike) -> Published:
+def open_folder(folder: epath.PathLike) -> Weights:
   """Opens published weights: sizes and names, no array.
 
   Args:
     folder: as it was published, with nothing converted.
 
   Raises:
-    FileNotFoundError: if it holds nothing of what we know, or lacks a file.
+    FileNotFoundError: if no known format is found, or a file is missing.
     ValueError: if a file is damaged.
   """
   folder = epath.Path(folder)
@@ -89,18 +78,12 @@ def open_folder(folder: epath.PathLike) -> Published:
   config = config_files.read(file)
   name = _model_type(config)
   if name not in MODEL_TYPES:
-    return Published(
-      folder,
-      'Hugging Face',
-      str(name),
-      problems=(
-        f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}',
-      ),
-    )
+    problem = f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}'
+    return Weights(folder, 'Hugging Face', str(name), problems=(problem,))
   if name == 'bert' and weight_files.hugging_face_file(folder) is None:
-    index = weight_files.tensorflow_index(folder)
+    index = tensorflow_file.index_of(folder)
     if index is not None:
-      entries = weight_files.from_tensorflow(index)
+      entries = tensorflow_file.entries(index)
       return bert.from_tensorflow(folder, config, entries)
   entries = weight_files.from_hugging_face(folder)
   if name == 'bert':
@@ -108,65 +91,54 @@ def open_folder(folder: epath.PathLike) -> Published:
   return gpt.from_hugging_face(folder, gpt.MODEL_TYPES[name], config, entries)
 
 
-def cut_vocabulary(found: Published, size: int) -> Published:
-  """Returns weights without the last rows of their token table.
-
-  Args:
-    found: of a BERT or a GPT, with a model; its misfits are known already.
-    size: V, the rows that stay.
-  """
+def cut_vocabulary(weights: Weights, size: int) -> Weights:
+  """Returns weights of a BERT or a GPT with V rows of their token table."""
   rows = slice(size)
   pieces = [
     piece._replace(rows=rows, place=(rows,))
-    if piece.path in VOCABULARY
+    if piece.path in bert.VOCABULARY
     else piece
-    for piece in found.pieces
+    for piece in weights.pieces
   ]
   tables = {
     path: jax.ShapeDtypeStruct(
       (layers.pad_vocab(size), *leaf.shape[1:]), leaf.dtype
     )
-    for path, leaf in found.shapes.items()
-    if path in VOCABULARY
+    for path, leaf in weights.shapes.items()
+    if path in bert.VOCABULARY
   }
-  return dataclasses.replace(
-    found,
-    model=found.model.clone(vocab_size=size),
+  return weights._replace(
+    model=weights.model.clone(vocab_size=size),
     pieces=pieces,
-    shapes={**found.shapes, **tables},
+    shapes={**weights.shapes, **tables},
   )
 
 
-def _open_release(folder: epath.Path) -> Published:
-  """Opens what has no config of a Hugging Face or BERT kind."""
-  if (
-    folder / gpt_release.SHAPES_FILE
-  ).exists():  # with or without HPARAMS_FILE
+def _open_release(folder: epath.Path) -> Weights:
+  """Opens a folder without a config of Hugging Face's or BERT's."""
+  # OpenAI's GPT may have the file of GPT-2's sizes too.
+  if (folder / gpt_release.SHAPES_FILE).exists():
     return gpt_release.open_folder(folder)
-  if (folder / gpt.HPARAMS_FILE).exists():
-    hparams = config_files.read(folder / gpt.HPARAMS_FILE)
-    index = weight_files.tensorflow_index(folder)
-    if index is None:
-      raise FileNotFoundError(
-        f'{folder} has {gpt.HPARAMS_FILE} but no model.ckpt.index; it holds'
-        f' {weight_files.listing(folder)}'
-      )
-    return gpt.from_tensorflow(
-      folder, hparams, weight_files.from_tensorflow(index)
+  file = folder / gpt.HPARAMS_FILE
+  if not file.exists():
+    return elmo.open_folder(folder)
+  hparams, index = config_files.read(file), tensorflow_file.index_of(folder)
+  if index is None:
+    raise FileNotFoundError(
+      f'{folder} has {gpt.HPARAMS_FILE} but no model.ckpt.index; it holds'
+      f' {weight_files.listing(folder)}'
     )
-  return elmo.open_folder(folder)
+  return gpt.from_tensorflow(folder, hparams, tensorflow_file.entries(index))
 
 
 def _config_file(folder: epath.Path) -> epath.Path | None:
   """Returns the file that describes the model, None where there is none."""
-  for name in CONFIG_FILES:
-    if (folder / name).exists():
-      return folder / name
-  return None
+  files = (folder / name for name in CONFIG_FILES)
+  return next((file for file in files if file.exists()), None)
 
 
 def _model_type(config: Mapping[str, Any]) -> Any:
-  """Returns what a config is of; early ones do not tell, but by their keys."""
+  """Returns the type in a config, in early ones by their keys; or None."""
   if 'model_type' in config:
     return config['model_type']
   if 'hidden_size' in config and 'type_vocab_size' in config:

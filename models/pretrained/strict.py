@@ -1,11 +1,10 @@
-"""How published arrays and ours correspond, and the way between, both ways.
+"""How published arrays make up our parameters, in both directions.
 
-A format is a list of pieces, each a part of one of their arrays that is a part
-of one of ours. Reading and writing go by the same list; what does not fit is
-named, all of it at once.
+A format is a list of pieces: each says which part of a published array is which
+part of a parameter. Reading and writing go by the same list, and every misfit
+is named.
 """
 
-import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from etils import epath
-from flax import linen as nn
 
 # Arrays that begin at a multiple of this become JAX's on the CPU as they are.
 ALIGNMENT = 64
@@ -24,13 +21,7 @@ ROWS_AT_A_TIME = 64
 
 
 class Entry(NamedTuple):
-  """An array in a file, not read yet.
-
-  Attributes:
-    shape: its shape.
-    dtype: what it holds.
-    read: returns the array.
-  """
+  """An array in a file, not read yet; `read` returns it."""
 
   shape: tuple[int, ...]
   dtype: np.dtype
@@ -38,16 +29,16 @@ class Entry(NamedTuple):
 
 
 class Piece(NamedTuple):
-  """A part of one of our arrays that is a part of one of theirs.
+  """A part of a published array that is a part of a parameter.
 
   Attributes:
-    name: of their array.
-    path: 'path/of/leaf' of our array.
-    shape: of all of their array.
-    rows: the part of their array.
-    place: the part of ours.
-    num_inputs: where theirs has its outputs first, how many of the first axes
-      of the place are inputs; 0 where the order is the same.
+    name: name of the published array.
+    path: 'path/of/parameter'.
+    shape: shape of the whole published array.
+    rows: the part of the published array.
+    place: the part of the parameter.
+    num_inputs: if the published array has its outputs first, how many of the
+      first axes of the place are inputs; 0 if the order is the same.
   """
 
   name: str
@@ -57,8 +48,8 @@ class Piece(NamedTuple):
   place: tuple[Any, ...] = (Ellipsis,)
   num_inputs: int = 0
 
-  def theirs(self, array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Returns a view of this part of their array, as our place of a shape."""
+  def view(self, array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Returns the part of a published array, in the shape of our place."""
     k, part = self.num_inputs, array[self.rows]
     part = part.reshape(*shape[k:], *shape[:k])
     return part.transpose(
@@ -66,94 +57,19 @@ class Piece(NamedTuple):
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-  """Published weights, opened: sizes and names are known, no array is read.
-
-  Attributes:
-    folder: where they lie.
-    kind: 'Hugging Face', 'TensorFlow', 'OpenAI' or 'ELMo', for people.
-    name: 'bert', 'gpt', 'gpt2' or 'elmo'; of what we do not have, their name.
-    model: of ours; None where the config is not enough for one, which the
-      problems tell then.
-    pieces: of the model's arrays and of extra heads.
-    entries: the arrays, without those set aside, under the names of the pieces.
-    shapes: 'path/of/leaf' -> shape, of `model.init` and of extra heads.
-    heads: extra heads that are there: of 'classifier', 'token_classifier' and
-      'span_classifier', each with a kernel [D, K] and a bias [K].
-    labels: number, as a string -> name, of a head's classes, where published.
-    set_aside: names that are known and not used, such as an optimiser's.
-    notes: what the files do not tell, and how they are read.
-    problems: a line for each thing that we do not have or that does not fit.
-  """
-
-  folder: epath.Path
-  kind: str
-  name: str
-  model: nn.Module | None = None
-  pieces: Sequence['Piece'] = ()
-  entries: Mapping[str, 'Entry'] = dataclasses.field(default_factory=dict)
-  shapes: Mapping[str, jax.ShapeDtypeStruct] = dataclasses.field(
-    default_factory=dict
-  )
-  heads: tuple[str, ...] = ()
-  labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  set_aside: tuple[str, ...] = ()
-  notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  problems: tuple[str, ...] = ()
-
-  def check(self) -> None:
-    """Raises a ValueError that lists all problems, where there are any."""
-    if self.problems:
-      raise ValueError(
-        f'{self.folder}: these weights do not fit:\n  '
-        + '\n  '.join(self.problems)
-      )
-
-  def load(
-    self, keep: Callable[[str, np.ndarray], Any] = lambda path, array: array
-  ) -> dict:
-    """Returns the parameters, read now; see `gather`.
-
-    Args:
-      keep: (path, float32 array) -> leaf.
-
-    Returns:
-      What `keep` made of float32 NumPy arrays, in a tree like that of
-      `model.init`, unboxed, with the extra heads beside.
-
-    Raises:
-      ValueError: if there are problems, or a file is damaged, or an array holds
-        what is not finite.
-    """
-    self.check()
-    try:
-      return gather(self.entries, self.pieces, self.shapes, keep)
-    except ValueError as error:
-      raise ValueError(f'{self.folder}: {error}') from error
-
-
-def in_memory(arrays: Mapping[str, np.ndarray]) -> dict[str, Entry]:
-  """Returns entries of arrays that are there already."""
-  return {
-    name: Entry(array.shape, array.dtype, lambda array=array: array)
-    for name, array in arrays.items()
-  }
-
-
 def rename(
   entries: Mapping[str, Entry], name_of: Callable[[str], str | None]
 ) -> tuple[dict[str, Entry], tuple[str, ...], list[str]]:
-  """Gives entries their format's plain names.
+  """Gives entries the plain names of their format.
 
   Args:
-    entries: as in the file.
+    entries: arrays by their names in the file.
     name_of: name in the file -> plain name, such as without a prefix; None for
-      what is known and not used.
+      an array that is known and not used.
 
   Returns:
-    The entries under their plain names, the names that are not used, and a line
-    for each name that two arrays have.
+    The entries by plain name, the names that are not used, and a problem for
+    each plain name of two arrays.
   """
   renamed: dict[str, Entry] = {}
   set_aside, problems = [], []
@@ -169,24 +85,20 @@ def rename(
 
 
 def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
-  """Joins an array and its copy, if there is one: read, they must be equal.
+  """Joins an array and its twin, if there is one: both must be equal when read.
 
-  Args:
-    entries: the copy is taken out, and what is left stands under `name`.
-    name: of the array.
-    twin: of the copy.
+  The twin is taken out of the entries; without the array it takes its name.
   """
   if twin not in entries:
     return
   copy = entries.pop(twin)
-  if name not in entries:
-    entries[name] = copy
-    return
-  entry = entries[name]
+  entry = entries.setdefault(name, copy)
 
   def read() -> np.ndarray:
     array = entry.read()
-    if not np.array_equal(array, copy.read(), equal_nan=True):
+    if entry is not copy and not np.array_equal(
+      array, copy.read(), equal_nan=True
+    ):
       raise ValueError(
         f'{twin} differs from {name}: here the softmax is tied to the tokens,'
         ' train the model so or use it elsewhere'
@@ -197,22 +109,18 @@ def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
 
 
 def misfits(entries: Mapping[str, Entry], pieces: Iterable[Piece]) -> list[str]:
-  """Returns a line for each name that is missing, not known, or misshapen."""
+  """Returns a line for each array that is missing, not known or misshapen."""
   expected = {piece.name: piece.shape for piece in pieces}
   problems = [
     f'missing: {name} {shape}'
     for name, shape in expected.items()
     if name not in entries
   ]
-  problems += [
-    f'not known: {name} {entry.shape}'
-    for name, entry in entries.items()
-    if name not in expected
-  ]
-  for name, shape in expected.items():
-    if name not in entries:
+  for name, entry in entries.items():
+    shape = expected.get(name)
+    if shape is None:
+      problems.append(f'not known: {name} {entry.shape}')
       continue
-    entry = entries[name]
     if entry.shape != shape:
       problems.append(
         f'another shape: {name} is {entry.shape}, expected {shape}'
@@ -227,21 +135,21 @@ def gather(
   entries: Mapping[str, Entry],
   pieces: Iterable[Piece],
   shapes: Mapping[str, Any],
-  keep: Callable[[str, np.ndarray], Any] = lambda path, array: array,
+  keep: Callable[[str, np.ndarray], Any],
 ) -> dict:
-  """Returns our parameters, read from their entries.
+  """Returns parameters, read from their entries.
 
-  One of our arrays is made after the other, so that no more than one lies in
-  memory beside what `keep` returns.
+  Parameters are made one after the other, so that no more than one lies in
+  memory beside the leaves that `keep` returns.
 
   Args:
-    entries: without misfits.
-    pieces: of all that our arrays hold but padding.
-    shapes: 'path/of/leaf' -> ShapeDtypeStruct, those to make.
+    entries: arrays without misfits.
+    pieces: the parts of all parameters, padding left out.
+    shapes: 'path/of/parameter' -> ShapeDtypeStruct of the parameters to make.
     keep: (path, float32 array) -> leaf, such as the array laid out on devices.
 
   Raises:
-    ValueError: naming an array that holds what is not finite.
+    ValueError: naming an array with numbers that are not finite.
   """
   pieces_of: dict[str, list[Piece]] = {}
   for piece in pieces:
@@ -254,7 +162,7 @@ def gather(
 
       def fill(piece: Piece, whole: np.ndarray = whole) -> None:
         place = whole[piece.place]
-        part = piece.theirs(entries[piece.name].read(), place.shape)
+        part = piece.view(entries[piece.name].read(), place.shape)
         _copy(place, part, piece.num_inputs)
         # Where any number is not finite, one of these is not.
         if place.size and not np.isfinite([place.min(), place.max()]).all():
@@ -285,13 +193,8 @@ def _copy(place: np.ndarray, part: np.ndarray, num_inputs: int) -> None:
       place[i : i + step] = part[i : i + step]
 
 
-def scatter(params: Mapping, pieces: Sequence[Piece]) -> dict[str, np.ndarray]:
-  """Returns name -> float32 array as they have it.
-
-  Args:
-    params: ours, unboxed.
-    pieces: of all that their arrays hold.
-  """
+def scatter(params: Mapping, pieces: Iterable[Piece]) -> dict[str, np.ndarray]:
+  """Returns name -> float32 array as published, of unboxed parameters."""
   leaves = flatten(params)
   arrays: dict[str, np.ndarray] = {}
   host: dict[str, np.ndarray] = {}
@@ -301,30 +204,8 @@ def scatter(params: Mapping, pieces: Sequence[Piece]) -> dict[str, np.ndarray]:
     if piece.name not in arrays:
       arrays[piece.name] = np.zeros(piece.shape, np.float32)
     value = host[piece.path][piece.place]
-    part = piece.theirs(arrays[piece.name], value.shape)
-    _copy(part, value, piece.num_inputs)
+    _copy(piece.view(arrays[piece.name], value.shape), value, piece.num_inputs)
   return arrays
-
-
-def shapes_of(
-  model: nn.Module, *inputs: jax.ShapeDtypeStruct, **options: Any
-) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns 'path/of/leaf' -> shape of all parameters of a model.
-
-  Args:
-    model: the module.
-    *inputs: what it is called with.
-    **options: what else.
-  """
-  # Unboxed while nothing is there: where a mesh is set, flax would place it.
-  params = jax.eval_shape(
-    lambda rng, *inputs: nn.meta.unbox(
-      model.init(rng, *inputs, **options)['params']
-    ),
-    jax.random.key(0),
-    *inputs,
-  )
-  return flatten(params)
 
 
 def flatten(tree: Mapping) -> dict[str, Any]:
@@ -336,7 +217,7 @@ def flatten(tree: Mapping) -> dict[str, Any]:
 
 
 def put(tree: dict, path: Sequence[str], value: Any) -> None:
-  """Puts a value into nested dicts, made where they are not there."""
+  """Puts a value into nested dicts, which are made as needed."""
   *folders, last = path
   for folder in folders:
     tree = tree.setdefault(folder, {})

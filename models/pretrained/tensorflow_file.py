@@ -1,9 +1,8 @@
 """TensorFlow's checkpoints: an index of names, and files of numbers.
 
-TensorFlow ends the whole program at an index that is not as it should be, and
-makes memory for any shape. So the index is read here first, and what it says is
-checked against the files; the numbers, with their checksums, are TensorFlow's
-to read.
+TensorFlow ends the whole program at a damaged index, and makes memory for any
+shape. So the index is read here first, and held against the files; TensorFlow
+then reads the numbers and checks their sums.
 """
 
 import contextlib
@@ -19,7 +18,12 @@ import numpy as np
 from etils import epath
 
 from models.pretrained.strict import Entry
+from models.pretrained.weight_files import local
 
+# Variables of training: steps, and an optimiser's moments of each weight.
+OPTIMIZER = re.compile(
+  r'global_step|beta[12]_power|.*/(adam_[mv]|lamb_[mv]|Adam|Adam_1)'
+)
 # BERT-Large with its optimiser's variables has 60 KB.
 MAX_INDEX = 4 << 20
 MAX_KEY = 1000  # letters of a name
@@ -51,12 +55,8 @@ def index_of(folder: epath.Path) -> epath.Path | None:
   )
 
 
-def parts_of(index: epath.Path) -> list[epath.Path]:
-  """Returns the files PREFIX.data-00000-of-00001 and so on of an index.
-
-  Raises:
-    FileNotFoundError: if some are missing; then all that are.
-  """
+def _parts_of(index: epath.Path) -> list[epath.Path]:
+  """Returns the files PREFIX.data-00000-of-00001 and so on of an index."""
   prefix = index.name.removesuffix('.index')
   parts = sorted(index.parent.glob(f'{prefix}.data-?????-of-?????'))
   count = int(parts[0].name[-5:]) if parts else 1
@@ -70,26 +70,24 @@ def parts_of(index: epath.Path) -> list[epath.Path]:
   return parts
 
 
-def entries(index: epath.Path, parts: Sequence[epath.Path]) -> dict[str, Entry]:
-  """Returns name -> entry of a TensorFlow checkpoint.
-
-  Args:
-    index: its file PREFIX.index, local.
-    parts: its files of numbers beside it.
+def entries(index: epath.Path) -> dict[str, Entry]:
+  """Returns name -> entry of a TensorFlow checkpoint, by its file PREFIX.index.
 
   Raises:
+    FileNotFoundError: naming all data that are missing.
     ValueError: if a file is damaged.
   """
   import tensorflow as tf
 
+  parts = [local(part) for part in _parts_of(index)]
+  index = local(index)
+
   @contextlib.contextmanager
   def named() -> Iterator[None]:
+    found = ValueError, RuntimeError, TypeError, IndexError, struct.error
     try:
       yield
-    except (
-      *(tf.errors.OpError, ValueError, RuntimeError, TypeError),
-      *(IndexError, struct.error),
-    ) as error:
+    except (tf.errors.OpError, *found) as error:
       raise ValueError(
         f'{index} or {", ".join(part.name for part in parts)} is damaged, copy'
         f' them again: {error}'
@@ -117,7 +115,7 @@ def entries(index: epath.Path, parts: Sequence[epath.Path]) -> dict[str, Entry]:
 
 
 def _check(index: epath.Path, parts: Sequence[epath.Path]) -> None:
-  """Raises a ValueError where an index and its files do not belong together."""
+  """Raises a ValueError if an index and its files do not belong together."""
   from tensorflow.core.protobuf import tensor_bundle_pb2 as protobuf
 
   lengths = [part.stat().length for part in parts]
@@ -137,7 +135,7 @@ def _check(index: epath.Path, parts: Sequence[epath.Path]) -> None:
 
 
 def _check_entry(name: str, entry: Any, lengths: Sequence[int]) -> None:
-  """Raises a ValueError where an array does not lie in its file."""
+  """Raises a ValueError if an array does not lie in its file."""
   import tensorflow as tf
 
   try:
@@ -150,6 +148,7 @@ def _check_entry(name: str, entry: Any, lengths: Sequence[int]) -> None:
   if entry.shape.unknown_rank or any(size < 0 for size in shape):
     raise ValueError(f'{name} has no shape')
   if dtype.is_floating or dtype.is_integer or dtype.is_bool:
+    num_bytes = math.prod(shape) * dtype.size
     size = math.prod(n or 1 for n in shape) * dtype.size
     if size > sum(lengths) and (0 not in shape or size >= 1 << 60):
       raise ValueError(
@@ -157,21 +156,16 @@ def _check_entry(name: str, entry: Any, lengths: Sequence[int]) -> None:
         f' {sum(lengths):,} bytes'
       )
     # Parts of an array have entries of their own.
-    if not entry.slices and entry.size != math.prod(shape) * dtype.size:
+    if not entry.slices and entry.size != num_bytes:
       raise ValueError(
-        f'{name} has {entry.size:,} bytes, expected'
-        f' {math.prod(shape) * dtype.size:,}'
+        f'{name} has {entry.size:,} bytes, expected {num_bytes:,}'
       )
-  if not 0 <= entry.shard_id < len(lengths) or (
-    not 0
-    <= entry.offset
-    <= entry.offset + entry.size
-    <= lengths[entry.shard_id]
-  ):
+  begin, end = entry.offset, entry.offset + entry.size
+  shard = entry.shard_id
+  if not 0 <= shard < len(lengths) or not 0 <= begin <= end <= lengths[shard]:
     raise ValueError(
-      f'{name} lies at bytes {entry.offset:,} to'
-      f' {entry.offset + entry.size:,} of file {entry.shard_id}, which are not'
-      ' there'
+      f'{name} lies at bytes {begin:,} to {end:,} of file {shard}, which are'
+      ' not there'
     )
 
 

@@ -1,8 +1,8 @@
-"""PyTorch's files of weights, without PyTorch, and without running anything.
+"""PyTorch's files of weights, read without PyTorch and without running code.
 
 `torch.save` writes a zip archive since 2020; before, one pickle after the other
-and then the numbers. Sizes that a file tells are checked against the file
-before memory is made for them.
+and then the numbers. Sizes in a file are held against the file before memory is
+made for them.
 """
 
 import functools
@@ -20,13 +20,19 @@ from etils import epath
 from models.pretrained.plain_pickle import MAX_BYTES, Refused, Tensor, Unpickler
 from models.pretrained.strict import Entry
 
-# What an old file begins with, pickled (torch/serialization.py).
+# The first two pickles of an old file (torch/serialization.py).
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 ENCRYPTED = 1  # a flag of a zip archive's member
+# Errors of damaged pickles and archives.
+DAMAGE = (
+  *(pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError),
+  *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
+  *(NotImplementedError, AssertionError),
+)
 
 
 class _Place(NamedTuple):
-  """Where bytes lie in a file."""
+  """The place of bytes in a file."""
 
   begin: int
   size: int
@@ -67,12 +73,7 @@ def entries(file: epath.Path) -> dict[str, Entry]:
       f' {error}. If you trust it, open it with PyTorch and save its'
       ' state_dict() alone, best as model.safetensors'
     ) from error
-  # A damaged pickle or archive raises about anything.
-  except (
-    *(pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError),
-    *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
-    *(NotImplementedError, AssertionError),
-  ) as error:
+  except DAMAGE as error:
     raise ValueError(
       f'{file} is damaged or no state dict of PyTorch, copy it again: {error}'
     ) from error
@@ -81,16 +82,13 @@ def entries(file: epath.Path) -> dict[str, Entry]:
 def _entries(
   file: epath.Path, state: Any, places: dict[str, _Place], end: int
 ) -> Iterator[tuple[str, Entry]]:
-  """Yields names and entries of a state dict.
+  """Yields names and entries of a state dict, if the file holds all numbers.
 
   Args:
     file: the file.
-    state: what its pickle holds.
-    places: key of a storage -> where its numbers lie.
+    state: the content of its pickle.
+    places: key of a storage -> place of its numbers.
     end: the file's length.
-
-  Raises:
-    ValueError: if the file does not hold them all.
   """
   if not isinstance(state, dict):
     raise ValueError(f'it holds a {type(state).__name__}, no names and arrays')
@@ -112,14 +110,8 @@ def _entries(
     # memory that the array then takes.
     if math.prod(n or 1 for n in tensor.shape) > end:
       raise ValueError(f'{short} has more numbers than the file has bytes')
-    yield (
-      name,
-      Entry(
-        tensor.shape,
-        storage.dtype,
-        functools.partial(_read, file, tensor, begin),
-      ),
-    )
+    read = functools.partial(_read, file, tensor, begin)
+    yield name, Entry(tensor.shape, storage.dtype, read)
 
 
 def _read(file: epath.Path, tensor: Tensor, begin: int) -> np.ndarray:
@@ -138,21 +130,22 @@ def _read(file: epath.Path, tensor: Tensor, begin: int) -> np.ndarray:
 
 
 def _read_archive(data: BinaryIO) -> tuple[Any, dict[str, _Place]]:
-  """Returns what a zip archive's pickle holds, and where its numbers lie."""
+  """Returns the content of a zip archive's pickle, and places of numbers."""
   with zipfile.ZipFile(data) as archive:
     places = _places(data, archive)
     pickles = [name for name in places if name.endswith('/data.pkl')]
     if len(pickles) != 1:
       raise ValueError(f'{len(pickles)} data.pkl in the archive, expected one')
     root = pickles[0].removesuffix('data.pkl')
-    for name in pickles[0], f'{root}byteorder':
+    order = f'{root}byteorder'
+    for name in pickles[0], order:
       if name in places and places[name].size > MAX_BYTES:
         raise ValueError(
           f'{name} has {places[name].size:,} bytes, expected {MAX_BYTES:,} at'
           ' most'
         )
-    if f'{root}byteorder' in places:
-      _check_order(archive.read(f'{root}byteorder') == b'little')
+    if order in places:
+      _check_order(archive.read(order) == b'little')
     state = Unpickler(io.BytesIO(archive.read(pickles[0]))).load()
   folder = f'{root}data/'
   return state, {
@@ -163,11 +156,7 @@ def _read_archive(data: BinaryIO) -> tuple[Any, dict[str, _Place]]:
 
 
 def _places(data: BinaryIO, archive: zipfile.ZipFile) -> dict[str, _Place]:
-  """Returns where the members of an archive lie, none of them read.
-
-  Raises:
-    ValueError: if one is not simply there, as `torch.save` writes it.
-  """
+  """Returns the places of an archive's members, which lie there plainly."""
   places: dict[str, _Place] = {}
   free = 0  # where the members before end
   for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
@@ -183,7 +172,7 @@ def _places(data: BinaryIO, archive: zipfile.ZipFile) -> dict[str, _Place]:
       raise ValueError(f'{name} is compressed, which torch.save never does')
     if info.header_offset < free:
       raise ValueError(f'{name} overlaps another member of the archive')
-    # The name and what follows stand between its header, 30 bytes, and it.
+    # Its name and extra fields follow the header of 30 bytes.
     data.seek(info.header_offset + 26)
     begin = info.header_offset + 30 + sum(struct.unpack('<HH', data.read(4)))
     free = begin + info.file_size
@@ -194,7 +183,7 @@ def _places(data: BinaryIO, archive: zipfile.ZipFile) -> dict[str, _Place]:
 
 
 def _read_old(data: BinaryIO, end: int) -> tuple[Any, dict[str, _Place]]:
-  """Returns what the pickles of an old file hold, and where numbers lie."""
+  """Returns the content of an old file's pickles, and places of numbers."""
   data.seek(0)
   if [Unpickler(data).load() for _ in range(2)] != [MAGIC, PROTOCOL]:
     raise ValueError('it begins as neither of the formats of torch.save does')

@@ -1,4 +1,4 @@
-"""Files of weights: which arrays they hold, none of them read yet.
+"""Hugging Face's files of weights, and local copies of remote files.
 
 Remote files are copied first, for as long as the program runs: their readers
 go to and fro in them.
@@ -8,7 +8,6 @@ import atexit
 import contextlib
 import functools
 import hashlib
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,43 +17,24 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from models.pretrained import (
-  config_files,
-  hdf5_file,
-  tensorflow_file,
-  torch_pickle,
-)
+from models.pretrained import config_files, torch_pickle
 from models.pretrained.strict import Entry
 
-# Their names of what numbers are made of -> NumPy's.
+# Names of dtypes in safetensors files -> NumPy's.
 SAFETENSORS_DTYPES = {
-  'F64': 'float64',
-  'F32': 'float32',
-  'F16': 'float16',
-  'BF16': 'bfloat16',
-  'I64': 'int64',
-  'I32': 'int32',
-  'I16': 'int16',
-  'I8': 'int8',
-  'U8': 'uint8',
-  'BOOL': 'bool',
-}
-
-
-# Variables of a checkpoint that are no weights: steps, and what an optimiser
-# knows of each weight.
-OPTIMIZER = re.compile(
-  r'global_step|beta[12]_power|.*/(adam_[mv]|lamb_[mv]|Adam|Adam_1)'
-)
+  f'{letter}{bits}': f'{kind}{bits}'
+  for letter, kind in {'F': 'float', 'I': 'int', 'U': 'uint'}.items()
+  for bits in (8, 16, 32, 64)
+} | {'BF16': 'bfloat16', 'BOOL': 'bool'}
 
 
 def is_remote(file: epath.Path) -> bool:
-  """Returns whether a path is of a storage service's."""
+  """Returns whether a file lies at a storage service."""
   return '://' in str(file)
 
 
 def local(file: epath.Path) -> epath.Path:
-  """Returns a file, or the copy of a remote one."""
+  """Returns a file, or the local copy of a remote one."""
   if not is_remote(file):
     return file
   folder = hashlib.sha256(str(file.parent).encode()).hexdigest()
@@ -74,10 +54,10 @@ def _scratch() -> epath.Path:
 
 
 def from_safetensors(file: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a file of that format.
+  """Returns name -> entry of a safetensors file.
 
   Raises:
-    ValueError: if it is damaged, or holds what NumPy does not know.
+    ValueError: if it is damaged.
   """
   entries = {}
 
@@ -109,52 +89,16 @@ def _open_safetensors(file: epath.Path) -> Iterator[safetensors.safe_open]:
     ) from error
 
 
-def from_hdf5(file: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of all data sets of an HDF5 file.
-
-  Raises:
-    ValueError: if it is damaged, no such file, or holds more than names and
-      arrays of numbers.
-  """
-  return hdf5_file.entries(local(file))
-
-
-def tensorflow_index(folder: epath.Path) -> epath.Path | None:
-  """Returns the index of a folder's TensorFlow checkpoint; None without one.
-
-  Raises:
-    ValueError: if there are several, and no file `checkpoint` names one.
-  """
-  return tensorflow_file.index_of(folder)
-
-
-def from_tensorflow(index: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a TensorFlow checkpoint.
-
-  Args:
-    index: its file PREFIX.index, beside PREFIX.data-00000-of-00001 and so on.
-
-  Raises:
-    FileNotFoundError: if data are missing; then all that are.
-    ValueError: if a file is damaged.
-  """
-  parts = [local(part) for part in tensorflow_file.parts_of(index)]
-  return tensorflow_file.entries(local(index), parts)
-
-
-# What Hugging Face's folders may hold, the better first.
+# Files of weights in Hugging Face's folders and their readers, the best first.
 HUGGING_FACE: dict[str, Callable[[epath.Path], dict[str, Entry]]] = {
   'model.safetensors': from_safetensors,
   'pytorch_model.bin': lambda file: torch_pickle.entries(local(file)),
 }
-INDEX = '.index.json'  # beside a name of those: it is in several files
+INDEX = '.index.json'  # ends the name of the index of weights in several files
 
 
 def hugging_face_file(folder: epath.Path) -> epath.Path | None:
-  """Returns the file, or the index of files, to read a folder's weights from.
-
-  None where it has none.
-  """
+  """Returns a folder's file of weights, or the index of several; or None."""
   for name in HUGGING_FACE:
     for file in (folder / name, folder / (name + INDEX)):
       if file.exists():
@@ -166,8 +110,7 @@ def from_hugging_face(folder: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of a folder's weights, in one file or several.
 
   Raises:
-    FileNotFoundError: if there are none, or some of several are missing; then
-      all that are.
+    FileNotFoundError: if there are none; or naming all files that are missing.
     ValueError: if a file is damaged.
   """
   file = hugging_face_file(folder)
@@ -180,7 +123,7 @@ def from_hugging_face(folder: epath.Path) -> dict[str, Entry]:
     )
   if file.name in HUGGING_FACE:
     return HUGGING_FACE[file.name](file)
-  names = config_files.look_up(config_files.read(file), 'weight_map')
+  names = config_files.read(file).get('weight_map')
   if not isinstance(names, dict) or not all(
     isinstance(name, str) and '/' not in name for name in names.values()
   ):
@@ -201,7 +144,7 @@ def from_hugging_face(folder: epath.Path) -> dict[str, Entry]:
 
 
 def listing(folder: epath.Path) -> str:
-  """Returns what lies in a folder, in words."""
+  """Returns the names of a folder's files, for a message."""
   names = sorted(path.name for path in folder.iterdir())
   shown = ', '.join(names[:10])
   return (shown + (', ...' if len(names) > 10 else '')) or 'nothing'

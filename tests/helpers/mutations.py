@@ -187,9 +187,9 @@ def _read_pickle(folder):
 
 
 def _read_hdf5(folder):
-  from models.pretrained import weight_files
+  from models.pretrained import hdf5_file
 
-  _read_all(weight_files.from_hdf5(folder / 'weights.hdf5'))
+  _read_all(hdf5_file.entries(folder / 'weights.hdf5'))
 
 
 def _read_hugging_face(folder):
@@ -199,10 +199,9 @@ def _read_hugging_face(folder):
 
 
 def _read_tensorflow(folder):
-  from models.pretrained import weight_files
+  from models.pretrained import tensorflow_file
 
-  index = weight_files.tensorflow_index(folder)
-  entries = weight_files.from_tensorflow(index)
+  entries = tensorflow_file.entries(tensorflow_file.index_of(folder))
   _read_all({n: e for n, e in entries.items() if e.dtype.kind in 'fiub'})
 
 

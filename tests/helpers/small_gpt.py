@@ -8,7 +8,7 @@ from flax import linen as nn
 
 from data.vocabulary import tokenization
 from models import gpt
-from train.params.trained import Trained
+from models.pretrained.weights import Weights
 
 
 def small_trained(name='gpt2', max_length=64):
@@ -32,4 +32,9 @@ def small_trained(name='gpt2', max_length=64):
   )['params']
   # Large, so that no two tokens are about as likely.
   params = jax.tree.map(lambda leaf: leaf * (4 if leaf.ndim > 1 else 1), params)
-  return Trained(name, model, params, tokenizer)
+  return Weights(
+    *('folder', 'workdir', name),
+    model=model,
+    params=params,
+    tokenizer=tokenizer,
+  )

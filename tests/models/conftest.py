@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import jax
+import numpy as np
+import published_cases
 import pytest
 from etils import epath
 
 from models.pretrained import bert as pretrained
-from models.pretrained import strict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +24,12 @@ class Reference:
       name: (t.grad if gradients else t).detach().numpy().copy()
       for name, t in named
     }
-    return pretrained.from_hugging_face(
+    weights = pretrained.from_hugging_face(
       epath.Path('reference'),
       self.model.config.to_dict(),
-      strict.in_memory(arrays),
-    ).load()
+      published_cases.in_memory(arrays),
+    )
+    return jax.tree.map(np.array, weights.load())
 
 
 @pytest.fixture(scope='session')

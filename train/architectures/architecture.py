@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from configs import base
 from data.examples import transforms
 from data.examples.pipeline import Examples
 from data.store.corpus import Store
@@ -83,6 +84,14 @@ class Architecture(NamedTuple):
     token_counts: store -> int [V], how often each is a target in training.
     with_heads: (model, train.objective) -> the model with the heads that this
       objective trains; none other has parameters.
+    default_config: () -> the config of all defaults.
+    reads_words: whether texts are read as whole words, letter by letter, so
+      that no vocabulary is needed.
+    needs_mask: whether its vocabulary must have [CLS], [SEP] and [MASK].
+    num_unpublished: symbols that end its vocabulary and that published weights
+      have no rows of.
+    uses: uses of trained weights: 'embed', 'score' (each token has a
+      probability), 'generate', 'fill_masks'.
   """
 
   keys: frozenset[str]
@@ -101,6 +110,11 @@ class Architecture(NamedTuple):
   )
   token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
+  default_config: Callable[[], Any] = base.get_config
+  reads_words: bool = False
+  needs_mask: bool = False
+  num_unpublished: int = 0
+  uses: tuple[str, ...] = ()
 
   @property
   def has_memory(self) -> bool:

@@ -221,4 +221,6 @@ ARCHITECTURE = Architecture(
   step_flops=_step_flops,
   print_samples=_print_samples,
   with_heads=_with_heads,
+  needs_mask=True,
+  uses=('embed', 'fill_masks'),
 )

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from configs import base
 from data.examples import word_streams
 from data.vocabulary import tokenization
 from data.vocabulary.characters import MAX_CHARACTERS
@@ -226,4 +227,6 @@ ARCHITECTURE = Architecture(
   print_samples=samples.print_likely_words,
   carry_shapes=_carry_shapes,
   token_counts=word_streams.token_counts,
+  default_config=base.get_elmo_config,
+  reads_words=True,
 )

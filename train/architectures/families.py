@@ -17,6 +17,11 @@ ARCHITECTURES = {
 }
 
 
+def names_for(use: str) -> tuple[str, ...]:
+  """Returns the families whose trained weights have a use."""
+  return tuple(name for name, row in ARCHITECTURES.items() if use in row.uses)
+
+
 def architecture_of(config: Any) -> Architecture:
   """Returns the family that `model.name` names.
 

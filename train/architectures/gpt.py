@@ -5,8 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from configs import base
 from data.examples import streams, transforms
 from data.store.corpus import Store
+from data.vocabulary import bpe
 from models import gpt, lstm_lm
 from train.architectures import samples
 from train.architectures.architecture import (
@@ -30,6 +32,13 @@ LSTM_FIELDS = (
   'dropout_rate',
   'dtype',
 )
+
+
+def default_config() -> Any:
+  """Returns the config of all defaults."""
+  config = base.get_config()
+  config.train.objective = 'lm'
+  return config
 
 
 def build_model(model_config: Any, vocab_size: int) -> gpt.Gpt:
@@ -177,8 +186,11 @@ GPT = Architecture(
   num_parameters=gpt.num_parameters,
   step_flops=_step_flops,
   print_samples=samples.print_continuations,
+  default_config=default_config,
+  num_unpublished=len(bpe.SPECIALS),
+  uses=('embed', 'score', 'generate'),
 )
-GPT2 = GPT._replace(open_examples=_open_joined)
+GPT2 = GPT._replace(open_examples=_open_joined, num_unpublished=0)
 LSTM = GPT._replace(
   keys=frozenset({'embed_dim', 'lstm_dim'}),
   check=check_lstm,
@@ -188,4 +200,7 @@ LSTM = GPT._replace(
   num_parameters=lstm_lm.num_parameters,
   step_flops=_lstm_flops,
   print_samples=_print_lstm_samples,
+  default_config=base.get_lstm_config,
+  num_unpublished=0,
+  uses=('score',),
 )

@@ -222,7 +222,7 @@ def bench_load() -> dict[str, Any]:
 
   def load(folder: pathlib.Path) -> None:
     found = published.open_folder(folder)
-    jax.block_until_ready(found.load(lambda path, array: jax.device_put(array)))
+    jax.block_until_ready(found.load())
 
   with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder) / 'weights'

@@ -1,97 +1,92 @@
-"""Whether a vocabulary is the one of published weights, and of which rows."""
+"""Whether a vocabulary fits published weights, and which rows it leaves out."""
 
 from typing import Any
 
-from data.vocabulary import bpe
 from models.pretrained import published
+from models.pretrained.weights import TOKENIZER_OPTION, Weights
+from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.host.console import say
 
-# Names a vocabulary that does not lie beside the weights, in every command.
-TOKENIZER_OPTION = '--tokenizer PATH'
 # The rows of a table are rounded up to a multiple of one of these for the sake
 # of matrix products; Megatron takes 128 times the parts of a model.
 PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-def misfit(
-  found: published.Published, tokenizer: Any, named: str | None
-) -> str | None:
-  """Returns a line if a vocabulary is not that of a model; None if it is.
+def fit(weights: Weights, tokenizer: Any, named: str | None) -> Weights:
+  """Returns published weights cut to the pieces of a vocabulary.
 
-  Rows beyond the vocabulary are padding where their number looks like it. A
-  user who names the vocabulary says that they are, whatever their number.
+  Rows beyond the vocabulary are padding if their number looks like it, or if
+  the user names the vocabulary; a note tells that they are left out. If it is
+  the vocabulary of another model, a problem tells so.
 
   Args:
-    found: the weights, with a model.
-    tokenizer: of the vocabulary.
-    named: its path where a user named it for these weights; None: it lies
-      beside them.
+    weights: the weights, with a model.
+    tokenizer: the tokenizer of the vocabulary.
+    named: its path if the user named it; None: it lies beside the weights.
   """
-  name, where = found.name, named or 'beside them'
+  rows, (pieces, size) = weights.model.vocab_size, _sizes(weights, tokenizer)
+  problem = _misfit(weights, tokenizer, named)
+  if problem is not None:
+    return weights._replace(problems=(*weights.problems, problem))
+  if rows in (pieces, size):
+    return weights
+  note = (
+    f'the token table has {rows:,} rows, the vocabulary {pieces:,} pieces: the'
+    f' last {rows - pieces:,} rows are left out'
+  )
+  if not _looks_like_padding(rows, pieces):
+    say(
+      f'{weights.folder}: {note}, which are more than padding; with another'
+      ' vocabulary than that of the weights, all that follows is wrong.'
+    )
+  cut = published.cut_vocabulary(weights, pieces)
+  return cut._replace(notes={**weights.notes, 'padding': note})
+
+
+def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
+  """Returns a line if a vocabulary is of another model; None if it fits."""
+  where = named or 'beside them'
+  architecture = families.ARCHITECTURES[weights.name]
   is_words = hasattr(tokenizer, 'softmax_size')
   lacks_mask = Vocabulary.of(tokenizer).specials is None
-  if is_words != (name == 'elmo') or (name == 'bert' and lacks_mask):
-    kinds = {'elmo': 'whole words', 'bert': 'WordPiece'}
+  if is_words != architecture.reads_words or (
+    architecture.needs_mask and lacks_mask
+  ):
+    units = 'WordPiece' if architecture.needs_mask else 'the pieces of words'
+    if architecture.reads_words:
+      units = 'whole words'
     return (
-      f'the weights are of a {name}, which reads'
-      f' {kinds.get(name, "the pieces of words")}, but the vocabulary {where}'
-      f' is {tokenizer.description}'
+      f'the weights are of a {weights.name}, which reads {units}, but the'
+      f' vocabulary {where} is {tokenizer.description}'
     )
-  table, (pieces, size) = found.model.vocab_size, _sizes(name, tokenizer)
-  if table in (pieces, size):
+  rows, (pieces, size) = weights.model.vocab_size, _sizes(weights, tokenizer)
+  if rows in (pieces, size):
     return None
   line = (
-    f'the weights are of {table:,} pieces, the vocabulary {where} has'
-    f' {pieces:,}: take the one that they were trained with'
+    f'the weights are of {rows:,} pieces, the vocabulary {where} has'
+    f' {pieces:,}: take the vocabulary of their training'
   )
-  if name == 'elmo' or table < pieces:
+  if architecture.reads_words or rows < pieces:
     return line
-  if named or _looks_like_padding(table, pieces):
+  if named or _looks_like_padding(rows, pieces):
     return None
   return (
-    f'{line}; if it is this one, and the other {table - pieces:,} rows of the'
+    f'{line}; if it is this one, and the other {rows - pieces:,} rows of the'
     f' table are of no use, say so by naming it, {TOKENIZER_OPTION}, or once'
-    f' and for all by python -m train.weights import {found.folder} WORKDIR'
-    f' --tokenizer {found.folder}'
+    f' and for all by python -m train.weights import {weights.folder} WORKDIR'
+    f' --tokenizer {weights.folder}'
   )
 
 
-def cut_padding(
-  found: published.Published, tokenizer: Any
-) -> tuple[published.Published, dict[str, str]]:
-  """Returns weights without rows that are of no piece, and a note of them.
-
-  Args:
-    found: the weights, with a model.
-    tokenizer: of a vocabulary that fits, see `misfit`.
-  """
-  table, (pieces, size) = found.model.vocab_size, _sizes(found.name, tokenizer)
-  if table in (pieces, size):
-    return found, {}
-  note = (
-    f'the token table has {table:,} rows, the vocabulary {pieces:,} pieces: the'
-    f' last {table - pieces:,} rows are left out'
-  )
-  if not _looks_like_padding(table, pieces):
-    say(
-      f'{found.folder}: {note}, which are more than padding; if the vocabulary'
-      ' is not that of the weights, all that follows is wrong.'
-    )
-  return published.cut_vocabulary(found, pieces), {'padding': note}
-
-
-def _sizes(name: str, tokenizer: Any) -> tuple[int, int]:
-  """Returns how many pieces a vocabulary has, and how many with all symbols.
-
-  Published weights of GPT do not have its last symbols, which texts never give.
-  """
+def _sizes(weights: Weights, tokenizer: Any) -> tuple[int, int]:
+  """Returns the published pieces of a vocabulary, and all with its symbols."""
   size = Vocabulary.of(tokenizer).size
-  return size - (len(bpe.SPECIALS) if name == 'gpt' else 0), size
+  return size - families.ARCHITECTURES[weights.name].num_unpublished, size
 
 
-def _looks_like_padding(table: int, pieces: int) -> bool:
+def _looks_like_padding(rows: int, pieces: int) -> bool:
   return any(
-    table - pieces < multiple and table % multiple == 0
+    rows - pieces < multiple and rows % multiple == 0
     for multiple in PADDING_MULTIPLES
   )

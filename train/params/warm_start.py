@@ -1,4 +1,4 @@
-"""Where a run's parameters begin: `init.weights`."""
+"""The parameters that a run begins with: `init.weights`."""
 
 import dataclasses
 import functools
@@ -13,94 +13,85 @@ import numpy as np
 from etils import epath
 from flax import linen as nn
 
-from configs import base
 from data.vocabulary import tokenization
-from models import elmo, lstm_lm
-from models.pretrained import gpt, strict
+from models.pretrained import bert, gpt, strict
+from models.pretrained.weights import Weights
 from train.architectures import families
 from train.host.console import say
 from train.params import opened
-from train.params.opened import Opened
 from train.run import settings
 
-# Fields of modules that say how they compute and not what, or are of the
-# vocabulary and the heads, which have rules of their own.
+# Fields of modules that may differ: they change how a model computes and not
+# its function, or belong to the vocabulary and the heads, which are checked
+# apart.
 FREE_FIELDS = frozenset(
   'vocab_size heads dropout_rate attention_dropout_rate dtype scan_layers remat'
   ' stacked num_samples parent name'.split()
 )
 POSITIONS = 'embeddings/positions'
 # Parameters of BERT, GPT and the LSTM with a row for each piece.
-VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias', 'tokens/embedding')
+VOCABULARY = (*bert.VOCABULARY, 'tokens/embedding')
 TOKENIZER_OPTION = '--config.data.tokenizer=PATH'
 NEW_ROWS = '--config.init.new_rows=true'
 NAMED_PIECES = 8  # in a message; of more, the number
 
 
-def check(config: ml_collections.ConfigDict) -> Opened:
-  """Opens the weights to begin with; refuses those that do not fit the config.
+def check(config: ml_collections.ConfigDict) -> Weights:
+  """Opens the weights of `init.weights`, and checks that they fit the config.
 
-  Before the token store is built: of the vocabulary, what is known by then.
+  The token store need not be built: the vocabulary is checked if it is known.
 
   Returns:
     The weights, no array read.
 
   Raises:
-    FileNotFoundError: if there are none.
-    ValueError: if they are damaged or do not fit; then all that differs, each
-      with the key and the value that would fit.
+    FileNotFoundError: if there are no such weights.
+    ValueError: if they are damaged or do not fit; it lists all that differs,
+      each with the key and the value that would fit.
   """
-  theirs = _open(config)
-  if theirs.name != config.model.name:
+  weights = _open(config)
+  if weights.name != config.model.name:
     raise ValueError(
-      f'init.weights={config.init.weights} holds a {theirs.name}, but'
+      f'init.weights={config.init.weights} holds a {weights.name}, but'
       f' model.name={config.model.name!r}: give other weights, or the config of'
-      f' a {theirs.name}'
+      f' a {weights.name}'
     )
-  theirs.check(TOKENIZER_OPTION)
-  problems = _differences(theirs, config)
+  weights.check(TOKENIZER_OPTION)
+  problems = _differences(weights, config)
   tokenizer = _known_tokenizer(config)
   if tokenizer is not None:
-    problems += _vocabulary_differences(theirs, config, tokenizer)
+    problems += _vocabulary_differences(weights, config, tokenizer)
   _raise(config, problems)
-  return theirs
+  return weights
 
 
-def _open(config: ml_collections.ConfigDict) -> Opened:
-  """Opens weights; those without a vocabulary have that of `data.tokenizer`.
+def _open(config: ml_collections.ConfigDict) -> Weights:
+  """Opens weights; if they lack a vocabulary, with that of `data.tokenizer`.
 
-  A store's vocabulary is not taken for theirs unless it is named there: nothing
-  would tell that it is another of the same size.
+  A store's vocabulary is not taken unless it is named there: nothing would tell
+  that it is another of the same size.
   """
   weights, tokenizer = config.init.weights, config.data.tokenizer
-  theirs = opened.open_weights(weights)
-  if (
-    theirs.tokenizer is not None
-    or theirs.name == 'elmo'
-    or tokenization.parse_training(tokenizer) is not None
-  ):
-    return theirs
+  found = opened.open_weights(weights)
+  has_vocabulary = found.tokenizer is not None or found.reads_words
+  if has_vocabulary or tokenization.parse_training(tokenizer) is not None:
+    return found
   return opened.open_weights(weights, tokenizer)
 
 
 def check_vocabulary(
-  theirs: Opened, config: ml_collections.ConfigDict, tokenizer: Any
+  weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
 ) -> None:
-  """Refuses weights whose token ids mean other pieces than the store's.
-
-  Args:
-    theirs: the weights.
-    config: the run's.
-    tokenizer: the store's.
+  """Checks that the token ids of a store mean the same pieces in the weights.
 
   Raises:
     ValueError: if the vocabulary is another, or larger without `init.new_rows`.
   """
-  _raise(config, _vocabulary_differences(theirs, config, tokenizer))
+  _raise(config, _vocabulary_differences(weights, config, tokenizer))
 
 
 def load(
-  theirs: Opened,
+  weights: Weights,
   model: nn.Module,
   tokenizer: Any,
   fresh: Any,
@@ -109,37 +100,38 @@ def load(
 ) -> Any:
   """Returns the parameters to begin with, laid out as `fresh` is.
 
-  What the weights do not have stays as it was drawn, and is named: heads, and
-  rows of pieces and positions that they do not know. All else of `fresh` is
-  given up as soon as it is replaced, one array after the other, so that no
-  second copy of the parameters is ever there.
+  Heads, and rows of pieces and positions, that the weights do not have stay as
+  drawn, and are named. All else of `fresh` is given up as soon as it is
+  replaced, one array after the other, so that no second copy of the parameters
+  is ever there.
 
   Args:
-    theirs: the weights, checked.
+    weights: the weights, checked.
     model: the module that is trained.
     tokenizer: the store's.
     fresh: its parameters as newly drawn, arrays on devices.
-    num_layers: only so many layers, the lowest, come from the weights; all by
+    num_layers: how many layers, the lowest, come from the weights; all by
       default.
 
   Raises:
     ValueError: if an array is damaged.
   """
   leaves = strict.flatten(fresh)
-  found = {path: leaves[path].sharding for path in _known(theirs, leaves)}
-  maps = _maps(theirs, model, tokenizer, found, num_layers)
+  maps = _row_maps(weights, model, tokenizer, leaves, num_layers)
+  places = {path: leaves[path].sharding for path in maps}
 
   def keep(path: str, leaf: jax.Array) -> jax.Array:
-    if path not in maps:
+    if maps[path] is None:
       return leaf
     merged = _replace_rows(leaves[path], leaf, maps[path])
-    return jax.device_put(merged, found[path])
+    return jax.device_put(merged, places[path])
 
-  for path in found.keys() - maps.keys():
-    leaves[path].delete()  # its place is needed
-  say(f'Starting from the parameters of {theirs.folder} ({theirs.kind}).')
-  begun = strict.flatten(theirs.load(found, keep))
-  for line in _report(theirs, model, tokenizer, leaves.keys() - begun.keys()):
+  for path, rows in maps.items():
+    if rows is None:
+      leaves[path].delete()  # its place is needed
+  say(f'Starting from the parameters of {weights.folder} ({weights.kind}).')
+  begun = strict.flatten(weights.load(places, keep))
+  for line in _report(weights, model, tokenizer, leaves):
     say(f'  {line}')
   if num_layers is not None:
     say(f'  new: layers {num_layers} to {model.num_layers - 1}')
@@ -150,40 +142,32 @@ def load(
 
 
 def replaced(
-  theirs: Opened,
+  weights: Weights,
   model: nn.Module,
   tokenizer: Any,
   paths: Iterable[str],
   *,
   num_layers: int | None = None,
 ) -> set[str]:
-  """Returns the parameters of which nothing stays as it was drawn.
+  """Returns the paths of parameters that come whole from the weights.
 
-  Args:
-    theirs: see `load`.
-    model: see `load`.
-    tokenizer: see `load`.
-    paths: 'path/of/parameter' of all that are trained.
-    num_layers: see `load`.
+  For the other arguments see `load`.
   """
-  found = _known(theirs, paths)
-  maps = _maps(theirs, model, tokenizer, found, num_layers)
-  return set(found) - maps.keys()
+  maps = _row_maps(weights, model, tokenizer, paths, num_layers)
+  return {path for path, rows in maps.items() if rows is None}
 
 
 def module_settings(name: str, model: nn.Module) -> dict[str, Any]:
   """Returns {key of `config.model`: value} of a module's sizes and settings."""
-  elmo_model = isinstance(model, elmo.Elmo)
-  defaults = {
-    elmo.Elmo: base.get_elmo_config,
-    lstm_lm.LstmLm: base.get_lstm_config,
-  }.get(type(model), base.get_config)()
-  values = {
+  keys = families.ARCHITECTURES[name].default_config().model
+  found = {
     key: getattr(model, key)
-    for key in defaults.model
+    for key in keys
     if hasattr(model, key) and key not in FREE_FIELDS
   }
-  return {'characters': not model.num_words} | values if elmo_model else values
+  if hasattr(model, 'num_words'):
+    return {'characters': not model.num_words} | found
+  return found
 
 
 def override(key: str, value: Any) -> str:
@@ -192,18 +176,15 @@ def override(key: str, value: Any) -> str:
 
 
 def _differences(
-  theirs: Opened, config: ml_collections.ConfigDict
+  weights: Weights, config: ml_collections.ConfigDict
 ) -> list[str]:
   """Returns a line for each size and setting that differs."""
-  size = theirs.model.vocab_size
   build_model = families.architecture_of(config).build_model
-  there, here = (
-    _fields(model)
-    for model in (theirs.model, build_model(config.model, size or 1))
-  )
+  ours = build_model(config.model, weights.model.vocab_size or 1)
+  there, here = map(_fields, (weights.model, ours))
   problems = []
   for key, value in there.items():
-    if here[key] == value or (key == 'gelu' and 'gelu' in theirs.notes):
+    if here[key] == value or (key == 'gelu' and 'gelu' in weights.notes):
       continue
     line = f'{key} is {value} there, {here[key]} in the config'
     if key not in config.model or value is None:
@@ -219,7 +200,7 @@ def _differences(
 
 
 def _fields(model: nn.Module) -> dict[str, Any]:
-  """Returns what has to be the same of a module."""
+  """Returns the fields of a module that must be the same."""
   fields = {
     field.name: getattr(model, field.name)
     for field in dataclasses.fields(model)
@@ -231,39 +212,36 @@ def _fields(model: nn.Module) -> dict[str, Any]:
 
 
 def _vocabulary_differences(
-  theirs: Opened, config: ml_collections.ConfigDict, tokenizer: Any
+  weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
 ) -> list[str]:
   """Returns a line if ids of the store mean other pieces in the weights."""
-  if theirs.tokenizer is None:  # an ELMo's
-    if theirs.model.num_words:
+  known = weights.tokenizer
+  if known is None:
+    if weights.model.num_words:
       return [
-        f'they have a table of {theirs.model.num_words:,} words, and nothing'
+        f'they have a table of {weights.model.num_words:,} words, and nothing'
         ' tells which words they are'
       ]
     return []
+  cure = f'prepare the text with --tokenizer {weights.vocabulary}'
   try:
-    new = np.flatnonzero(_token_rows(theirs.tokenizer, tokenizer) < 0)
+    new = np.flatnonzero(_token_rows(known, tokenizer) < 0)
   except ValueError as error:
     return [
-      f'they have another vocabulary ({theirs.tokenizer.vocab_size} pieces,'
-      f' {theirs.tokenizer.fingerprint[:8]}) than the store'
-      f' ({tokenizer.vocab_size} pieces, {tokenizer.fingerprint[:8]}): {error}.'
-      f' Prepare the text with --tokenizer {theirs.vocabulary}'
+      f'they have another vocabulary ({known.vocab_size} pieces,'
+      f' {known.fingerprint[:8]}) than the store ({tokenizer.vocab_size}'
+      f' pieces, {tokenizer.fingerprint[:8]}): {error}: {cure}'
     ]
   if config.init.new_rows or not len(new):
     return []
   return [
-    f"the store's vocabulary has {len(new):,} more pieces than theirs:"
-    f' {_list(tokenizer, new)}: {NEW_ROWS} to draw their rows anew, or prepare'
-    f' the text with --tokenizer {theirs.vocabulary}'
+    f"the store's vocabulary has {len(new):,} pieces that the weights lack:"
+    f' {_list(tokenizer, new)}: {NEW_ROWS} to draw their rows anew, or {cure}'
   ]
 
 
 def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
-  """Returns the tokenizer of a run whose store may not be built yet, or None.
-
-  None where it is still to be trained.
-  """
+  """Returns the tokenizer of a run; None if it is still to be trained."""
   data = config.data
   folder = epath.Path(data.folder or settings.default_store(config))
   if (folder / 'store.json').exists():
@@ -273,71 +251,54 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
   return None
 
 
-def _known(theirs: Opened, paths: Iterable[str]) -> list[str]:
-  """Returns the parameters that the weights have something of."""
-  return [
-    path
-    for path in paths
-    if path in theirs.shapes and not _starts_anew(theirs, path)
-  ]
-
-
-def _starts_anew(theirs: Opened, path: str) -> bool:
-  """Returns whether a parameter is of words that nobody tells."""
-  return theirs.tokenizer is None and path.startswith('softmax/')
-
-
-def _token_rows(theirs: Any, tokenizer: Any) -> np.ndarray:
-  """Returns int [V]: which token of their tokenizer each one is; -1: new.
+def _token_rows(known: Any, tokenizer: Any) -> np.ndarray:
+  """Returns int [V]: each token's id in a known tokenizer; -1: new.
 
   Raises:
-    ValueError: if the one does not extend the other; says why.
+    ValueError: if the tokenizer does not extend the known one; says why.
   """
-  if theirs.fingerprint == tokenizer.fingerprint:
+  if known.fingerprint == tokenizer.fingerprint:
     return np.arange(tokenizer.vocab_size)
-  return tokenization.inherited_ids(tokenizer, theirs)
-
-
-def _maps(
-  theirs: Opened,
-  model: nn.Module,
-  tokenizer: Any,
-  paths: Iterable[str],
-  num_layers: int | None,
-) -> dict[str, np.ndarray]:
-  """Returns a map of each parameter that is not all theirs; see `_row_maps`."""
-  maps = _row_maps(theirs, model, tokenizer)
-  if num_layers is not None:
-    maps |= _layer_maps(paths, model, num_layers)
-  return maps
+  return tokenization.inherited_ids(tokenizer, known)
 
 
 def _row_maps(
-  theirs: Opened, model: nn.Module, tokenizer: Any
-) -> dict[str, np.ndarray]:
-  """Returns 'path/of/parameter' -> int [rows], -1: fresh, else which of theirs.
+  weights: Weights,
+  model: nn.Module,
+  tokenizer: Any,
+  paths: Iterable[str],
+  num_layers: int | None = None,
+) -> dict[str, np.ndarray | None]:
+  """Returns 'path/of/parameter' -> int [rows]: each row in the weights, or -1.
 
-  Of parameters whose rows are not all theirs, in their order.
+  None stands for a parameter that comes whole; a parameter that is drawn anew
+  is left out.
   """
-  maps = {}
-  if POSITIONS in theirs.shapes and theirs.model.max_length < model.max_length:
-    rows = np.arange(model.max_length)
-    maps[POSITIONS] = np.where(rows < theirs.model.max_length, rows, -1)
-  if isinstance(model, elmo.Elmo):
-    return maps  # whole words are the same, or their softmax starts anew
-  rows = _token_rows(theirs.tokenizer, tokenizer)
-  rows = np.where(rows < theirs.model.vocab_size, rows, -1)
-  same = np.array_equal(rows, np.arange(theirs.model.vocab_size))
-  return maps if same else maps | dict.fromkeys(VOCABULARY, rows)
+  known = weights.model
 
+  def first(num_known: int, num_rows: int) -> np.ndarray:
+    rows = np.arange(num_rows)
+    return np.where(rows < num_known, rows, -1)
 
-def _layer_maps(
-  paths: Iterable[str], model: nn.Module, num_layers: int
-) -> dict[str, np.ndarray]:
-  """Returns a map as `_row_maps` does of each parameter of the layers."""
-  rows = np.arange(model.num_layers)
-  rows = np.where(rows < num_layers, rows, -1)
-  return {path: rows for path in paths if path.startswith('layers/')}
+  # Without its vocabulary the softmax is of words that no file tells.
+  anew = 'softmax/' if weights.tokenizer is None else ()
+  maps: dict[str, np.ndarray | None] = {
+    path: None
+    for path in paths
+    if path in weights.shapes and not path.startswith(anew)
+  }
+  changed = {}
+  if POSITIONS in maps and known.max_length < model.max_length:
+    changed[POSITIONS] = first(known.max_length, model.max_length)
+  if not weights.reads_words:  # its softmax is whole, or starts anew
+    rows = _token_rows(weights.tokenizer, tokenizer)
+    rows = np.where(rows < known.vocab_size, rows, -1)
+    if not np.array_equal(rows, np.arange(known.vocab_size)):
+      changed |= dict.fromkeys(VOCABULARY, rows)
+  if num_layers is not None:
+    rows = first(num_layers, model.num_layers)
+    changed |= {path: rows for path in maps if path.startswith('layers/')}
+  return {path: changed.get(path) for path in maps}
 
 
 @functools.partial(jax.jit, donate_argnums=0)
@@ -351,29 +312,24 @@ def _replace_rows(
 
 
 def _report(
-  theirs: Opened, model: nn.Module, tokenizer: Any, anew: Sequence[str]
+  weights: Weights, model: nn.Module, tokenizer: Any, paths: Iterable[str]
 ) -> list[str]:
-  """Returns lines of what does not come from the weights, or is not used."""
-  lines = []
-  heads = sorted({path.partition('/')[0] for path in anew})
+  """Returns lines on parameters that are drawn, or not used."""
+  lines, maps = [], _row_maps(weights, model, tokenizer, paths)
+  heads = sorted({path.partition('/')[0] for path in paths if path not in maps})
   if heads:
     lines.append(f'starts anew: {", ".join(heads)}')
-  if theirs.heads:
-    lines.append(f'left out: {", ".join(theirs.heads)}')
-  maps = _row_maps(theirs, model, tokenizer)
-  for path, what in ((VOCABULARY[0], 'tokens'), (POSITIONS, 'positions')):
-    new = np.flatnonzero(maps.get(path, np.zeros(1)) < 0)
-    if len(new):
-      line = f'new: {what} {new[0]:,} to {new[-1]:,}'
-      named = f': {_list(tokenizer, new)}' if what == 'tokens' else ''
-      lines.append(line + named)
-  for note in ('padding', gpt.NO_SOFTMAX):
-    if note in theirs.notes:
-      lines.append(theirs.notes[note])
-  if 'gelu' in theirs.notes:
-    lines.append(
-      f'GELU: {theirs.notes["gelu"]}; the run has the form {model.gelu!r}'
-    )
+  if weights.heads:
+    lines.append(f'left out: {", ".join(weights.heads)}')
+  for path, name in ((VOCABULARY[0], 'tokens'), (POSITIONS, 'positions')):
+    if maps.get(path) is not None and (maps[path] < 0).any():
+      new = np.flatnonzero(maps[path] < 0)
+      pieces = f': {_list(tokenizer, new)}' if path in VOCABULARY else ''
+      lines.append(f'new: {name} {new[0]:,} to {new[-1]:,}{pieces}')
+  notes = weights.notes
+  lines += [notes[key] for key in ('padding', gpt.NO_SOFTMAX) if key in notes]
+  if 'gelu' in notes:
+    lines.append(f'GELU: {notes["gelu"]}; the run has the form {model.gelu!r}')
   return lines
 
 

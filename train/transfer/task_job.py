@@ -406,8 +406,7 @@ def inherited(weights: Opened, params: Any, task: Task) -> Opened:
   numbers = all(name.isdecimal() for name in known)
   if numbers or tuple(known) != task.labels:
     dropped |= {'classifier', 'token_classifier'}
-  return dataclasses.replace(
-    weights,
+  return weights._replace(
     shapes={
       path: leaf
       for path, leaf in weights.shapes.items()

@@ -5,13 +5,13 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import published_cases
 from etils import epath
 from flax import linen as nn
 
 from configs import variants
 from models import gpt
 from models.pretrained import gpt as pretrained
-from models.pretrained import strict
 from train.engine import objectives
 
 VOCAB_SIZE = 1000  # 24 rows of padding
@@ -73,7 +73,7 @@ def open_arrays(arrays, model):
     epath.Path('arrays'),
     'gpt2' if model.pre_norm else 'gpt',
     pretrained.to_config(model),
-    strict.in_memory(arrays),
+    published_cases.in_memory(arrays),
   )
 
 

@@ -7,6 +7,7 @@ import elmo_cases
 import h5py
 import jax
 import numpy as np
+import published_cases
 import pytest
 from etils import epath
 
@@ -14,7 +15,7 @@ from configs import variants
 from data.vocabulary import characters
 from models import char_cnn, elmo
 from models.pretrained import elmo as pretrained
-from models.pretrained import published, strict, weight_files
+from models.pretrained import hdf5_file, published
 
 NUM_STREAMS, NUM_SENTENCES = 3, 10
 T = 64  # one length for all batches: one program
@@ -101,8 +102,7 @@ def test_released_files_come_out_as_they_went_in(released, folder, tmp_path):
   assert not model.use_skip_connections
   pretrained.write_folder(tmp_path, model, params)
   ours, theirs = (
-    weight_files.from_hdf5(where / 'lm_weights.hdf5')
-    for where in (tmp_path, folder)
+    hdf5_file.entries(where / 'lm_weights.hdf5') for where in (tmp_path, folder)
   )
   assert ours.keys() == theirs.keys()
   for name, entry in theirs.items():
@@ -137,7 +137,7 @@ def test_sizes_are_those_of_the_published_options(sesame_data, name, file):
 
 def open_arrays(options, arrays):
   return pretrained.from_released(
-    epath.Path('arrays'), options, strict.in_memory(arrays)
+    epath.Path('arrays'), options, published_cases.in_memory(arrays)
   )
 
 
@@ -221,7 +221,7 @@ def refused(options, arrays):
   with pytest.raises(ValueError) as caught:
     open_arrays(options, arrays).load()
   first, *lines = str(caught.value).split('\n  ')
-  assert first == 'arrays: these weights do not fit:'
+  assert first == 'arrays: these weights cannot be used:'
   return sorted(lines)
 
 

@@ -7,6 +7,7 @@ import sys
 
 import jax
 import numpy as np
+import published_cases
 import pytest
 import torch
 import transformers
@@ -18,7 +19,6 @@ from data.text import detokenize, text_files
 from data.vocabulary import tokenization
 from models import lstm_lm
 from models.pretrained import gpt as pretrained
-from models.pretrained import strict
 from train import score
 from train.host import files
 from train.language import scoring
@@ -283,9 +283,9 @@ def test_wikitext_is_scored_as_by_hugging_face(sesame_data):
     epath.Path('theirs'),
     'gpt2',
     theirs.config.to_dict(),
-    strict.in_memory(arrays),
+    published_cases.in_memory(arrays),
   )
-  found = trained.Trained('gpt2', opened.model, opened.load(), tokenizer)
+  found = opened._replace(params=opened.load(), tokenizer=tokenizer)
   (ids,) = tokenizer.encode_batch([detokenize.wikitext(text)])
   for stride in (context, context // 2):
     figures, *_ = scoring.score_text(

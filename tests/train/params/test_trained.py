@@ -10,9 +10,10 @@ from safetensors import numpy
 from small_published import GPT_SIZES, change, save_vocabulary, write_bert
 
 from data.vocabulary import tokenization
+from models.pretrained import strict
 from train.engine import sharding
 from train.language import completions, scoring
-from train.params import trained
+from train.params import opened, trained
 from train.run import settings
 
 TEXT = 'The yield statement is only used when defining a generator function'
@@ -210,10 +211,11 @@ def test_parameters_are_split_over_a_mesh(bert):
     config, {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
   )
   mesh = sharding.make_mesh(config.mesh)
-  parts, whole = (
-    trained.load(folder, expected=('bert',), mesh=where).params
-    for where in (mesh, None)
+  found = opened.open_weights(folder)
+  places = sharding.parameter_shardings(
+    opened.abstract_params(found.model), mesh, config.mesh.rules
   )
+  parts, whole = found.load(strict.flatten(places)), found.load()
   jax.tree.map(np.testing.assert_array_equal, parts, whole)
   kernel = parts['layers']['mlp']['in']['kernel']  # [L, D, F]
   assert kernel.sharding.shard_shape(kernel.shape) == (2, 16, 32)

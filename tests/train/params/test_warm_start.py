@@ -1,6 +1,5 @@
 """Runs that start from published weights and from workdirs."""
 
-import dataclasses
 import json
 
 import jax
@@ -51,7 +50,8 @@ def begin(config, devices=None):
 
 def arrays(folder):
   """Returns 'path/of/parameter' -> array of published weights."""
-  return strict.flatten(published.open_folder(folder).load())
+  params = jax.tree.map(np.array, published.open_folder(folder).load())
+  return strict.flatten(params)
 
 
 def assert_equal(found, expected):
@@ -223,7 +223,7 @@ def test_no_second_copy_of_the_parameters_is_made(
     params = job.create_state().params
     sizes = [leaf.nbytes for leaf in jax.tree.leaves(params)]
     before = live_bytes()
-    most, real = [], theirs.read
+    most, real = [], theirs._read_entries
 
     def read(shardings, keep):
       def measured(path, leaf):
@@ -233,7 +233,7 @@ def test_no_second_copy_of_the_parameters_is_made(
 
       return real(shardings, measured)
 
-    theirs = dataclasses.replace(theirs, read=read)
+    theirs = theirs._replace(read=read)
     begun = warm_start.load(theirs, job.model, store.tokenizer, params)
   assert len(most) == len(jax.tree.leaves(begun))
   assert max(most) <= max(sizes) < sum(sizes) / 2
@@ -293,7 +293,7 @@ def test_new_rows_are_refused_unless_asked_for(bert_config, larger, tmp_path):
   with pytest.raises(ValueError, match='does not fit') as error:
     warm_start.check(config)
   for part in (
-    "the store's vocabulary has 3 more pieces than theirs: [NEW1], [NEW2],"
+    "the store's vocabulary has 3 pieces that the weights lack: [NEW1], [NEW2],"
     ' zyzzyva: --config.init.new_rows=true',
     'max_length is 64 there, 128 in the config: --config.model.max_length=64,'
     ' or --config.init.new_rows=true',

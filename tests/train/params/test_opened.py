@@ -160,7 +160,7 @@ def test_what_does_not_look_like_padding_is_asked_about(made, run, tmp_path):
   assert found.model.vocab_size == found.tokenizer.vocab_size == 300
   # Nothing is said of what is padding without a doubt; 440 = 8 x 55.
   wide = with_vocabulary(alone, 441, tmp_path / 'wide')
-  assert run(convert, 'inspect', wide).err.count('more than padding') == 0
+  assert run(weights, 'inspect', wide).err.count('more than padding') == 0
   assert opened.open_weights(wide).model.vocab_size == 441
 
 
@@ -188,22 +188,22 @@ def test_other_vocabularies_are_refused(made, tmp_path):
 @pytest.mark.parametrize('kind', KINDS)
 def test_who_needs_no_words_asks_for_none(kind, made, run, tmp_path):
   model, alone, vocabulary, _ = made[kind]
-  printed = run(convert, 'inspect', alone).err
+  printed = run(weights, 'inspect', alone).err
   assert 'problem' not in printed and '--tokenizer PATH' in printed
   assert (
-    json.loads(run(convert, 'inspect', alone, '--json').out)['tokenizer']
+    json.loads(run(weights, 'inspect', alone, '--json').out)['tokenizer']
     is None
   )
-  assert 'written alone' in run(convert, 'export', alone, 'exported').err
+  assert 'written alone' in run(weights, 'export', alone, 'exported').err
   files = sorted(file.name for file in (tmp_path / 'exported').iterdir())
   assert files == ['config.json', 'model.safetensors']
   state = type(model).from_pretrained(tmp_path / 'exported').state_dict()
   for name, tensor in model.state_dict().items():
     np.testing.assert_array_equal(state[name], tensor, err_msg=name)
-  printed = run(convert, 'inspect', alone, '--tokenizer', vocabulary).err
+  printed = run(weights, 'inspect', alone, '--tokenizer', vocabulary).err
   assert f'--config.data.tokenizer={vocabulary}' in printed
   # transformers finds the vocabulary that an export is given.
-  run(convert, 'export', alone, 'both', '--tokenizer', vocabulary)
+  run(weights, 'export', alone, 'both', '--tokenizer', vocabulary)
   tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'both')
   assert len(tokenizer) == PIECES[kind]
 
@@ -293,7 +293,7 @@ def test_a_gpt2_that_lost_its_softmax_gives_vectors_only(made, run, tmp_path):
   model.transformer.save_pretrained(tmp_path / 'headless')
   small_published.change(tmp_path / 'headless', 'tie_word_embeddings', False)
   run(weights, 'import', 'headless', 'workdir')
-  run(convert, 'export', 'workdir', 'back')
+  run(weights, 'export', 'workdir', 'back')
   transformers.GPT2Model.from_pretrained(tmp_path / 'back')
   (tmp_path / 'text.txt').write_text(f'{TEXT}\n')
   expected = strict.flatten(

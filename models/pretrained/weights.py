@@ -1,0 +1,193 @@
+"""Opened weights: names and sizes are known, and no array is read yet."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from etils import epath
+from flax import linen as nn
+from jax.sharding import Sharding, SingleDeviceSharding
+
+from models import bert, elmo
+from models.pretrained import strict
+from models.pretrained.strict import Entry, Piece
+
+# (path of a parameter, the array on its devices) -> the leaf of the result.
+Keep = Callable[[str, jax.Array], Any]
+# How a user names a vocabulary that does not lie beside its weights.
+TOKENIZER_OPTION = '--tokenizer PATH'
+
+
+class Weights(NamedTuple):
+  """Weights of a workdir, or as they were published.
+
+  Attributes:
+    folder: the folder of the files.
+    kind: 'workdir', 'Hugging Face', 'TensorFlow', 'OpenAI' or 'ELMo'.
+    name: the family, such as 'bert'; if it is unknown here, its published name.
+    model: the module; None if the files do not describe one.
+    shapes: 'path/of/parameter' -> ShapeDtypeStruct, heads included.
+    heads: heads of fine-tuning, each with a kernel [D, K] and a bias [K].
+    labels: number of a class, as a string -> its name, where the files tell.
+    set_aside: names of arrays that are known and not used, as an optimiser's.
+    notes: facts that the files leave open, and how they are read here.
+    problems: reasons why the weights cannot be used, a line each.
+    reads_words: whether the model reads whole words, letter by letter, and so
+      needs no vocabulary.
+    pieces: published weights alone: how their arrays make up the parameters.
+    entries: published weights alone: name -> array, not read yet.
+    read: reads parameters as `load` does; None: from `entries`.
+    tokenizer: the tokenizer of the vocabulary; None without a vocabulary.
+    vocabulary: the path of the vocabulary, to be given to other commands.
+    params: the parameters, unboxed, once they are loaded.
+  """
+
+  folder: epath.Path
+  kind: str
+  name: str
+  model: nn.Module | None = None
+  shapes: Mapping[str, jax.ShapeDtypeStruct] = {}
+  heads: tuple[str, ...] = ()
+  labels: Mapping[str, str] = {}
+  set_aside: tuple[str, ...] = ()
+  notes: Mapping[str, Any] = {}
+  problems: tuple[str, ...] = ()
+  reads_words: bool = False
+  pieces: Sequence[Piece] = ()
+  entries: Mapping[str, Entry] = {}
+  read: Callable[[Mapping[str, Sharding], Keep], dict] | None = None
+  tokenizer: Any = None
+  vocabulary: str = ''
+  params: Any = None
+
+  def check(self, option: str = TOKENIZER_OPTION) -> None:
+    """Refuses weights that cannot be used with texts.
+
+    Args:
+      option: how the user of this command names a vocabulary.
+
+    Raises:
+      ValueError: listing all problems; or if a vocabulary is missing.
+    """
+    self.check_problems()
+    if self.tokenizer is None and not self.reads_words:
+      raise ValueError(
+        f'{self.folder} holds no vocabulary, only weights: name the vocabulary'
+        f' of their training by {option}, or make a workdir of both by python'
+        f' -m train.weights import {self.folder} WORKDIR {TOKENIZER_OPTION}'
+      )
+
+  def check_problems(self) -> None:
+    """Refuses weights that are damaged, or of a model that is not ours.
+
+    Raises:
+      ValueError: listing all problems.
+    """
+    if self.problems:
+      raise ValueError(
+        f'{self.folder}: these weights cannot be used:\n  '
+        + '\n  '.join(self.problems)
+      )
+
+  def load(
+    self,
+    shardings: Mapping[str, Sharding] | None = None,
+    keep: Keep = lambda path, leaf: leaf,
+  ) -> dict:
+    """Reads parameters, one after the other.
+
+    Args:
+      shardings: 'path/of/parameter' -> its place on devices; only these are
+        read. By default all are read, onto the first device.
+      keep: makes a leaf of the result from each array.
+
+    Returns:
+      The tree of parameters, float32, unboxed, heads included.
+
+    Raises:
+      ValueError: if there are problems, or an array is damaged or not finite.
+    """
+    self.check_problems()
+    read = self.read or self._read_entries
+    return read(self.on_one_device() if shardings is None else shardings, keep)
+
+  def on_one_device(self) -> dict[str, Sharding]:
+    """Returns 'path/of/parameter' -> the first device."""
+    return dict.fromkeys(self.shapes, SingleDeviceSharding(jax.devices()[0]))
+
+  def of_model(
+    self,
+    model: nn.Module | None,
+    entries: Mapping[str, Entry],
+    pieces_of: Callable[[Mapping[str, Any]], Iterable[Piece]],
+    problems: Iterable[str],
+    head_shapes: Mapping[str, jax.ShapeDtypeStruct] | None = None,
+  ) -> 'Weights':
+    """Returns published weights with their model, and the misfits of arrays.
+
+    Args:
+      model: None if the config does not describe one.
+      entries: the arrays under the plain names of their format.
+      pieces_of: shapes of parameters -> how the arrays make them up.
+      problems: the problems found so far.
+      head_shapes: the parameters of heads beside the model's.
+    """
+    if model is None:
+      return self._replace(problems=tuple(problems))
+    shapes = shapes_of(model) | dict(head_shapes or {})
+    pieces = list(pieces_of(shapes))
+    return self._replace(
+      model=model,
+      entries=entries,
+      pieces=pieces,
+      shapes=shapes,
+      problems=(*problems, *strict.misfits(entries, pieces)),
+    )
+
+  def encode(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns each text's ids; '<|endoftext|>' in it is GPT-2's symbol."""
+    if hasattr(self.tokenizer, 'end_of_text_id'):
+      return self.tokenizer.encode_batch(texts, special=True)
+    return self.tokenizer.encode_batch(texts)
+
+  def _read_entries(
+    self, shardings: Mapping[str, Sharding], keep: Keep
+  ) -> dict:
+    def place(path: str, array: Any) -> Any:
+      # Each process makes the shards that its devices hold.
+      leaf = jax.make_array_from_callback(
+        array.shape, shardings[path], array.__getitem__
+      )
+      return keep(path, leaf)
+
+    shapes = {path: self.shapes[path] for path in shardings}
+    try:
+      return strict.gather(self.entries, self.pieces, shapes, place)
+    except ValueError as error:
+      raise ValueError(f'{self.folder}: {error}') from error
+
+
+def abstract_params(model: nn.Module) -> Any:
+  """Returns a model's parameters as boxed ShapeDtypeStructs."""
+  ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+  mask = jax.ShapeDtypeStruct((1, 1), bool)
+  modes = {'train': False}
+  if isinstance(model, elmo.Elmo):
+    letters = () if model.num_words else (model.max_characters,)
+    words = jax.ShapeDtypeStruct((1, 1, *letters), jnp.int32)
+    inputs, modes = (words, jax.ShapeDtypeStruct((1,), jnp.int32)), {}
+  elif isinstance(model, bert.Bert):
+    inputs = ids, mask, ids, ids, ids
+  else:
+    inputs = ids, mask, ids
+  return jax.eval_shape(
+    lambda *inputs: model.init(*inputs, **modes)['params'],
+    *(jax.random.key(0), *inputs),
+  )
+
+
+def shapes_of(model: nn.Module) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns 'path/of/parameter' -> shape of all parameters of a model."""
+  # Unboxed while nothing is there: where a mesh is set, flax would place it.
+  return strict.flatten(jax.eval_shape(nn.unbox, abstract_params(model)))

@@ -188,27 +188,6 @@ def gather_layers(
   return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
 
 
-def forward_flops(
-  *, batch: int, length: int, num_layers: int, embed_dim: int, mlp_dim: int
-) -> int:
-  """Returns the FLOPs of a stack's multiplications in a forward pass.
-
-  Of [m, k] by [k, n] they are 2 m n k: the projections, and the attention
-  scores and contexts over all T x T, padding and what a mask hides included.
-
-  Args:
-    batch: B.
-    length: T.
-    num_layers: L.
-    embed_dim: D.
-    mlp_dim: F.
-  """
-  B, T, D = batch, length, embed_dim
-  projections = 2 * B * T * D * (4 * D + 2 * mlp_dim)  # q, k, v, out; in, out
-  attention = 2 * 2 * B * T * T * D  # scores and context, over all heads
-  return num_layers * (projections + attention)
-
-
 def stack_layers(
   block: type[nn.Module],
   *,

@@ -5,7 +5,6 @@ Shapes: B batch, T position, C characters of a word, K the two towers
 to a multiple of 128.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -404,73 +403,3 @@ def _constrain(x_TKBP: Array) -> Array:
   return nn.with_logical_constraint(
     x_TKBP, ('activation_length', None, 'batch', 'activation_embed')
   )
-
-
-def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts an Elmo's parameters without the padding of its vocabularies.
-
-  Args:
-    params: the unboxed tree of parameters, or of their shapes.
-    vocab_size: V, unpadded, of the softmax and of the table of words, where
-      there are such.
-
-  Returns:
-    The count; without a softmax, the original has 93,600,848 (93.6 million as
-    published).
-  """
-  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-  if 'softmax' in params:
-    padded, projection_dim = params['softmax']['kernel'].shape
-    total -= (padded - vocab_size) * (projection_dim + 1)
-  if 'embedding' in params['encoder']:
-    padded, projection_dim = params['encoder']['embedding'].shape
-    total -= (padded - vocab_size) * projection_dim
-  return total
-
-
-def train_flops(
-  *,
-  batch: int,
-  length: int,
-  softmax_rows: int,
-  lstm_dim: int,
-  projection_dim: int,
-  num_layers: int,
-  filters: tuple[tuple[int, int], ...] = (),
-  num_highway: int = 1,
-  char_embed_dim: int = 16,
-  max_characters: int = 50,
-  num_words: int = 0,
-) -> int:
-  """Returns the model FLOPs of one training step: what MFU is a share of.
-
-  As `bert.train_flops` counts them: three times the forward's
-  multiplications. Every word of both streams goes through the character
-  encoder, as published, whether or not the program looks words up again.
-
-  Args:
-    batch: B, rows of the global batch.
-    length: T, words that each tower reads in a row.
-    softmax_rows: rows of the softmax that each word is scored against: the
-      samples and the target, or the whole vocabulary.
-    lstm_dim: F.
-    projection_dim: P.
-    num_layers: L.
-    filters: as in `Elmo`, and so the rest.
-    num_highway: as there.
-    char_embed_dim: E.
-    max_characters: C.
-    num_words: if not 0, words are looked up, which is no multiplication.
-  """
-  F, P = lstm_dim, projection_dim
-  encoder = 0
-  if not num_words:
-    N = sum(count for _, count in filters)
-    encoder = sum(
-      (max_characters - width + 1) * width * char_embed_dim * count
-      for width, count in filters
-    )
-    encoder += num_highway * 2 * N * N + N * P
-  layer = 2 * P * lstm.NUM_GATES * F + F * P
-  word = encoder + num_layers * layer + softmax_rows * P
-  return 3 * 2 * word * NUM_TOWERS * batch * length

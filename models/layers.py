@@ -32,6 +32,8 @@ truncated_normal = nn.initializers.truncated_normal(INIT_STDDEV)
 # Published vocabularies divide by nothing useful (30,522 = 2 x 3 x 5,087); 128
 # is the width of a TPU's registers and divides over any sensible mesh.
 VOCAB_MULTIPLE = 128
+# Ends of the paths of parameters with a row for each token or word.
+VOCAB_PARAMS = ('embedding', 'mlm/bias', 'softmax/kernel', 'softmax/bias')
 
 
 def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -240,6 +242,27 @@ class LayerNorm(nn.Module):
 def pad_vocab(vocab_size: int) -> int:
   """Returns the number of rows of a token table for `vocab_size` tokens."""
   return math.ceil(vocab_size / VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+
+
+def num_parameters(params: dict, vocab_size: int) -> int:
+  """Counts parameters without the padding of the vocabulary.
+
+  Args:
+    params: the unboxed tree of parameters, or of their shapes.
+    vocab_size: V, unpadded.
+
+  Returns:
+    The count as published: 110,106,428 for BERT-Base uncased with both heads,
+    124,439,808 for the smallest GPT-2 (a tied softmax matrix counts once),
+    93,600,848 for ELMo without its softmax.
+  """
+  total = 0
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    rows, *others = leaf.shape or (1,)
+    rows = vocab_size if name.endswith(VOCAB_PARAMS) else rows
+    total += rows * math.prod(others)
+  return total
 
 
 class TokenTable(nn.Module):

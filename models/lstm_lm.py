@@ -4,8 +4,6 @@ Shapes: B batch, T position, D embed, F cells, K one tower, V vocabulary, padded
 to a multiple of 128.
 """
 
-import math
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -144,42 +142,3 @@ def rescale_init(params: dict, *, stddev: float) -> dict:
   """
   table = params['tokens']['embedding'] * (stddev / INIT_STDDEV)
   return params | {'tokens': {'embedding': table}}
-
-
-def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts a LstmLm's parameters without the padding of its vocabulary.
-
-  Args:
-    params: the unboxed tree of parameters, or of their shapes.
-    vocab_size: V, unpadded.
-  """
-  padded, embed_dim = params['tokens']['embedding'].shape
-  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-  return total - (padded - vocab_size) * embed_dim
-
-
-def train_flops(
-  *,
-  batch: int,
-  length: int,
-  vocab_size: int,
-  num_layers: int,
-  embed_dim: int,
-  lstm_dim: int,
-) -> int:
-  """Returns the model FLOPs of one training step: what MFU is a share of.
-
-  As `bert.train_flops` counts them: three times the forward's multiplications.
-
-  Args:
-    batch: B, sequences of the global batch.
-    length: T.
-    vocab_size: V, unpadded.
-    num_layers: L.
-    embed_dim: D.
-    lstm_dim: F.
-  """
-  D, F = embed_dim, lstm_dim
-  layer = 2 * D * lstm.NUM_GATES * F + F * D  # input and memory; projection
-  token = num_layers * layer + D * vocab_size
-  return 3 * 2 * token * batch * length

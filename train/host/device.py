@@ -143,8 +143,7 @@ def model_flops_utilisation(
   """Returns MFU: model FLOPs done over the FLOPs that were possible.
 
   Args:
-    flops: FLOPs that the model needs (the module's `train_flops`, which counts
-      no recomputation), over all devices.
+    flops: FLOPs that the model needs (see `engine.flops`), over all devices.
     seconds: wall time.
     peak: TFLOP/s of one device; None gives NaN.
     num_devices: how many devices.

@@ -11,10 +11,10 @@ from etils import epath
 
 from configs import base
 from data.vocabulary import tokenizer_export
+from models import layers
 from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import gpt as pretrained_gpt
 from models.pretrained import hugging_face, strict
-from train.architectures import families
 from train.host import console
 from train.params import opened, warm_start
 from train.params.opened import Opened
@@ -61,10 +61,9 @@ def inspect(
   shapes: dict = {}
   for path, leaf in found.shapes.items():
     strict.put(shapes, path.split('/'), leaf)
-  count = families.ARCHITECTURES[found.name].num_parameters
   return report | {
     'sizes': sizes,
-    'parameters': count(
+    'parameters': layers.num_parameters(
       shapes, found.model.vocab_size or getattr(found.model, 'num_words', 0)
     ),
     'vocabulary_size': found.model.vocab_size,

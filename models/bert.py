@@ -76,8 +76,8 @@ class Embeddings(nn.Module):
 class MlmHead(nn.Module):
   """Predicts the tokens at given positions.
 
-  Dense, GELU and layer norm, then the token table as softmax matrix (tied)
-  with a bias of its own.
+  Dense, GELU and layer norm, then the token table as softmax matrix (tied) and
+  a bias.
 
   Attributes:
     vocab_size: V, unpadded.
@@ -138,12 +138,12 @@ class Bert(nn.Module):
       logits are float32 always.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     remat: compute activations again in the backward pass.
-    left_to_right: a position sees no later one (Devlin et al. 2018, section
-      5.1, "LTR"); else all.
-    pool_last: the pooler reads the last real token, which alone has seen all of
-      the row if `left_to_right`; else the first one, [CLS].
-    heads: which of 'pooler', 'mlm' and 'nsp' it has; 'nsp' needs 'pooler'. What
-      is not there has no parameters and no outputs.
+    left_to_right: positions do not see later ones (Devlin et al. 2018, section
+      5.1, "LTR").
+    pool_last: the pooler reads the last real token, the only one that sees the
+      whole row of a `left_to_right` model; else the first, [CLS].
+    heads: some of 'pooler', 'mlm' and 'nsp', which needs 'pooler'. Heads not
+      listed create no parameters and no outputs.
   """
 
   vocab_size: int
@@ -176,20 +176,19 @@ class Bert(nn.Module):
     train: bool,
     all_layers: bool = False,
   ) -> dict[str, Array]:
-    """Encodes token ids and predicts the masked ones and the pair's label.
+    """Encodes tokens and predicts the masked ones and the pair's label.
 
     With the collection 'intermediates' mutable, hidden states and attention
-    probabilities come out too: `embedded` [B, T, D], `layers/hidden`
-    [L, B, T, D] and `layers/attention/attention` [L, B, N, T, S], each in a
-    tuple of one.
+    probabilities are sown: `embedded` [B, T, D], `layers/hidden` [L, B, T, D]
+    and `layers/attention/attention` [L, B, N, T, S], each in a tuple of one.
 
     Args:
       tokens: int [B, T].
       token_mask: bool [B, T], True at real tokens.
       token_types: int [B, T], 0 in A and padding, 1 in B.
       positions: int [B, T], below `max_length`.
-      mlm_positions: int [B, P], which of the T to predict; not looked at
-        without the head 'mlm'.
+      mlm_positions: int [B, P], the positions to predict; unused without the
+        head 'mlm'.
       train: apply dropout, which needs a key for the stream 'dropout'.
       all_layers: return the output of every layer too.
 
@@ -200,19 +199,11 @@ class Bert(nn.Module):
       embeddings first and 'hidden' last.
 
     Raises:
-      ValueError: if the sizes or the heads do not fit each other.
+      ValueError: if the sizes or the heads contradict each other.
     """
     self._check_heads(mlm_positions)
-    if self.embed_dim % self.num_heads:
-      raise ValueError(
-        f'embed_dim is {self.embed_dim}, expected a multiple of num_heads '
-        f'({self.num_heads})'
-      )
-    if tokens.shape[1] > self.max_length:
-      raise ValueError(
-        f'sequences are {tokens.shape[1]} tokens long, but the model has '
-        f'{self.max_length} positions: shorten them or raise max_length'
-      )
+    T = tokens.shape[1]
+    blocks.check_sizes(self, T)
     dropout_rate = self.dropout_rate if train else 0.0
     attention_dropout_rate = self.attention_dropout_rate if train else 0.0
 
@@ -247,10 +238,9 @@ class Bert(nn.Module):
     )
     mask = token_mask[:, None, None, :]
     if self.left_to_right:
-      T = tokens.shape[1]
       mask = mask & attention.causal_mask(T, T, 0)
     x_BTD, (_, hidden_LBTD) = stack(embedded_BTD, mask)
-    # Pins the gradient too, which the look-up of predictions would reshard.
+    # For the gradient too, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)
 
     outputs = {'hidden': x_BTD}
@@ -309,24 +299,23 @@ def rescale_init(
   position_stddev: float,
   self_score: float = 0.0,
 ) -> dict:
-  """Gives freshly drawn parameters other scales, and heads a place to look.
+  """Returns freshly drawn parameters with other scales and attention.
 
   BERT draws everything with 0.02. A narrow model trained for a few thousand
   steps learns faster with larger weights (bert_tiny, 1,000 steps, one seed:
   0.54 of the unigram perplexity with 0.02 for all at its best rate tried, 0.43
-  with 0.06 and positions at 0.02). Its heads wait long until they find out by
-  themselves where the next token is, and begin better by looking at neighbours
-  instead of everywhere (bert_tiny, 400 of 800 steps: 0.52 without, 0.47 with a
-  score of 11, 0.68 with 46). What looks everywhere learns next sentences
-  sooner, so bert_tiny goes without. Keys that equal queries come from Trockman
-  and Kolter 2023, "Mimetic initialization of self-attention layers".
+  with 0.06 and positions at 0.02), and with heads that attend to neighbours at
+  first (bert_tiny, 400 of 800 steps: 0.52 without, 0.47 with a score of 11,
+  0.68 with 46). Heads that attend everywhere learn next sentences sooner, so
+  bert_tiny has no such score. Keys that equal queries come from Trockman and
+  Kolter 2023, "Mimetic initialization of self-attention layers".
 
   Args:
-    params: unboxed, as `Bert.init` returns them.
+    params: unboxed, of `Bert.init`.
     stddev: of weight matrices and the token table, before truncation.
     position_stddev: of the position and token-type tables.
-    self_score: if not 0, positions begin as waves and keys as queries, so
-      large that a token's attention score with itself is this on average.
+    self_score: mean attention score of a token with itself; if not 0, positions
+      start as waves and keys equal to queries.
   """
 
   def rescale(path: tuple, leaf: Array) -> Array:

@@ -20,6 +20,7 @@ from models.layers import (
   Initializer,
   LayerNorm,
   Linear,
+  check_length,
   constrain_hidden,
   get_gelu,
   truncated_normal,
@@ -71,12 +72,12 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-  """What both kinds of block share: fields and sub-layers, but not their order.
+  """Fields and sub-layers of both kinds of block, which order them.
 
-  A block takes what `SelfAttention` does and returns, so that it can be the
-  body of a scan, the hidden states [B, T, D] and a pair: what `SelfAttention`
-  returns second, and on request the hidden states again, which a scan stacks.
-  It sows them as 'hidden' too.
+  A block takes the arguments of `SelfAttention` and returns, as the body of a
+  scan, the hidden states [B, T, D] and a pair for the scan to stack: the
+  written keys and values, and on request the hidden states again. It sows these
+  as 'hidden'.
 
   Attributes:
     num_heads: N.
@@ -86,7 +87,7 @@ class Block(nn.Module):
     gelu: 'erf' or 'tanh'.
     layer_norm_epsilon: added to the variance.
     kernel_init: draws the matrices that read the hidden states.
-    out_init: draws those whose output is added to the hidden states.
+    out_init: draws the matrices whose output is added to the hidden states.
     dtype: of the computation.
     keep_hidden: return the hidden states in the pair too; else None.
   """
@@ -105,7 +106,7 @@ class Block(nn.Module):
   def attend(
     self, x_BTD: Array, mask: Array, past: Past | None
   ) -> tuple[Array, KeyValue | None]:
-    """Returns what attention adds to the hidden states, and its past."""
+    """Returns attention's term of the residual sum, and the new past."""
     attended_BTD, present = SelfAttention(
       num_heads=self.num_heads,
       dropout_rate=self.attention_dropout_rate,
@@ -117,7 +118,7 @@ class Block(nn.Module):
     return Dropout(self.dropout_rate)(attended_BTD), present
 
   def transform(self, x_BTD: Array) -> Array:
-    """Returns what the MLP adds to the hidden states."""
+    """Returns the MLP's term of the residual sum."""
     mlp_BTD = Mlp(
       mlp_dim=self.mlp_dim,
       gelu=self.gelu,
@@ -129,27 +130,24 @@ class Block(nn.Module):
     return Dropout(self.dropout_rate)(mlp_BTD)
 
   def normalize(self, x_BTD: Array, name: str) -> Array:
-    """Returns the layer norm of that name, applied."""
+    """Applies the layer norm of a name."""
     return LayerNorm(self.layer_norm_epsilon, self.dtype, name=name)(x_BTD)
 
   def finish(self, x_BTD: Array, present: KeyValue | None) -> BlockOutputs:
-    """Pins how the block's output is sharded, sows it, and returns it."""
+    """Constrains the block's sharding, sows its output, and returns it."""
     x_BTD = constrain_hidden(x_BTD)
     self.sow('intermediates', 'hidden', x_BTD)
     return x_BTD, (present, x_BTD if self.keep_hidden else None)
 
 
 class PostNormBlock(Block):
-  """Attention and MLP, each with dropout, residual sum, then layer norm.
-
-  BERT's and GPT's.
-  """
+  """BERT's and GPT's: sub-layer, dropout, residual sum, then layer norm."""
 
   @nn.compact
   def __call__(
     self, x_BTD: Array, mask: Array, past: Past | None = None
   ) -> BlockOutputs:
-    """Returns the block's output, as `Block` says."""
+    """Returns the block's output, see `Block`."""
     attended_BTD, present = self.attend(x_BTD, mask, past)
     x_BTD = self.normalize(x_BTD + attended_BTD, 'attention_norm')
     x_BTD = self.normalize(x_BTD + self.transform(x_BTD), 'mlp_norm')
@@ -157,16 +155,16 @@ class PostNormBlock(Block):
 
 
 class PreNormBlock(Block):
-  """Layer norm, then attention or MLP, with dropout, residual sum.
+  """GPT-2's: layer norm, sub-layer, dropout, residual sum.
 
-  GPT-2's: the hidden states themselves are only added to, never normalised.
+  The hidden states themselves are only added to, never normalised.
   """
 
   @nn.compact
   def __call__(
     self, x_BTD: Array, mask: Array, past: Past | None = None
   ) -> BlockOutputs:
-    """Returns the block's output, as `Block` says."""
+    """Returns the block's output, see `Block`."""
     attended_BTD, present = self.attend(
       self.normalize(x_BTD, 'attention_norm'), mask, past
     )
@@ -181,11 +179,21 @@ def gather_layers(
   """Returns the outputs of the embeddings and of all blocks, [L + 1, B, T, D].
 
   Args:
-    embedded_BTD: of the embeddings.
-    hidden: of the L blocks, stacked or not.
-    last_BTD: what stands for the last block's: it may have been normalised.
+    embedded_BTD: output of the embeddings.
+    hidden: outputs of the L blocks, stacked or not.
+    last_BTD: output of the last block, perhaps normalised.
   """
   return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
+
+
+def check_sizes(model: nn.Module, length: int) -> None:
+  """Raises a ValueError if a transformer cannot have its sizes, or an input."""
+  if model.embed_dim % model.num_heads:
+    raise ValueError(
+      f'embed_dim is {model.embed_dim}, expected a multiple of num_heads '
+      f'({model.num_heads})'
+    )
+  check_length(length, model.max_length)
 
 
 def stack_layers(
@@ -202,25 +210,22 @@ def stack_layers(
 
   Args:
     block: module class, called as block(carry, *arguments) -> (carry, output);
-      outputs are stacked as the parameters are.
+      outputs are stacked like the parameters.
     num_layers: L.
-    scan_layers: run one compiled layer in a loop; else all L are unrolled
-      (more to compile, a third faster on a CPU). Parameters and dropout masks
-      are the same either way.
+    scan_layers: run one compiled layer in a loop; else unroll all L (more to
+      compile, a third faster on a CPU). Parameters and dropout masks are the
+      same either way.
     remat: keep only each layer's input for the backward pass and compute the
-      rest again. Scan the layers for it: of unrolled ones XLA's CPU compiler
-      computes twice and still keeps all.
+      rest again. Use it with `scan_layers`: unrolled, XLA's CPU compiler
+      computes twice and keeps everything all the same.
     name: of the stack among its parent's parameters.
-    in_axes: of the arguments: `nn.broadcast` for one that is the same for each
-      layer, 0 for one whose first axis is the layers; or a tuple of these.
+    in_axes: of each argument: `nn.broadcast` if all layers share it, 0 if its
+      first axis is the layers.
     **fields: of the block.
-
-  Returns:
-    The stacked module.
   """
   if remat:
-    # A loop keeps the two computations apart by itself; unrolled, the compiler
-    # would merge them again.
+    # A loop keeps both computations apart; unrolled, the compiler would merge
+    # them again.
     block = nn.remat(block, prevent_cse=not scan_layers)
   return nn.scan(
     block,

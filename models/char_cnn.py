@@ -1,12 +1,12 @@
-"""ELMo's character encoder: a word as a vector of its characters.
+"""ELMo's character encoder: a word vector from the word's characters.
 
-Shapes: C characters of a word, E character embedding, N filters, P projection.
+Shapes: C characters of a word, E character embedding, N filters, P projection,
+M words.
 
-A word is 50 character ids as the released program trains on (bilm-tf,
-data.py): a UTF-8 byte, or one of five symbols from 256 on. `NO_CHARACTER`
-stands for each character of a word that is not there, and its embedding is
-zero. In the ids from which the released program computes vectors, all are one
-higher and no character is 0: theirs = (ours + 1) % 262.
+A word is 50 character ids as in the released training program (bilm-tf,
+data.py): UTF-8 bytes and five symbols from 256 on. All characters of a padding
+word are `NO_CHARACTER`, with an embedding of zero. The released program that
+computes vectors has other ids: (id + 1) % 262.
 """
 
 import functools
@@ -28,27 +28,27 @@ Dtype = jax.typing.DTypeLike
 NUM_CHARACTERS = 261  # 256 bytes; sentence and word begin and end; padding
 NO_CHARACTER = 261
 
-# bilm-tf, training.py: the embedding's and (Kim et al. 2015) the filters' start
-# and the bias that keeps a highway's gate nearly shut at first.
+# bilm-tf, training.py: initial ranges of embedding and filters (Kim et al.
+# 2015), and the bias that nearly closes a highway's gate at first.
 CHARACTER_LIMIT = 1.0
 FILTER_LIMIT = 0.05
 GATE_BIAS = -2.0
 
-# Distinct words are encoded in so many parts as hold some, of these.
+# Parts of a batch's words; only parts with distinct words are encoded.
 NUM_PARTS = 8
-# Characters of words that are short: nine types of ten in English.
+# Characters of a short word: nine types of ten in English.
 SHORT = 20
-_LONG = 1 << 30  # beyond the numbers of words
+_LONG = 1 << 30  # added to the numbers of long words, to sort these last
 
 Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
 
 
 class Convolution(nn.Module):
-  """The largest answer of each filter anywhere in a word, then ReLU.
+  """The largest output of each filter anywhere in a word, then ReLU.
 
   Attributes:
-    width: characters that a filter sees.
-    count: N, how many filters.
+    width: characters under a filter.
+    count: N, number of filters.
     dtype: of the computation.
   """
 
@@ -75,22 +75,22 @@ class Convolution(nn.Module):
     characters, kernel, bias = nn.dtypes.promote_dtype(
       characters, kernel, bias, dtype=self.dtype
     )
-    # As one matrix product: XLA's CPU compiler has no fast way for the
-    # gradient of a convolution's kernel (jax 0.10).
+    # One matrix product: XLA's CPU compiler is slow at the gradient of a
+    # convolution's kernel (jax 0.10).
     places = characters.shape[-2] - self.width + 1
     windows = jnp.concatenate(
       [characters[..., i : i + places, :] for i in range(self.width)], axis=-1
     )
-    answers = jnp.tensordot(windows, kernel.reshape(-1, self.count), axes=1)
-    # The bias moves all places alike, and the largest stays the largest.
-    return nn.relu(answers.max(axis=-2) + bias)
+    outputs = jnp.tensordot(windows, kernel.reshape(-1, self.count), axes=1)
+    # The bias is the same everywhere and does not change the maximum's place.
+    return nn.relu(outputs.max(axis=-2) + bias)
 
 
 class Highway(nn.Module):
   """g relu(W x + b) + (1 - g) x with g = sigmoid(W' x + b').
 
-  Srivastava et al. 2015. The release calls g 'carry' though it opens the
-  transform; W' and b' lie behind W and b here.
+  Srivastava et al. 2015. The release calls g 'carry' although it is the
+  transform gate; W' and b' are stored behind W and b here.
 
   Attributes:
     dtype: of the computation.
@@ -124,12 +124,12 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-  """Words as vectors of their characters (Kim et al. 2015), projected.
+  """Filters, highway layers and a projection (Kim et al. 2015).
 
   Attributes:
     char_embed_dim: E.
     filters: (width, count) of each group of filters.
-    num_highway: highway layers after them.
+    num_highway: highway layers after the filters.
     projection_dim: P.
     dtype: of the computation.
   """
@@ -173,18 +173,15 @@ class CharacterEncoder(nn.Module):
 
 
 def are_short(characters: Array, widest: int) -> Array:
-  """Returns whether a word's first `SHORT` characters tell all of it.
+  """Returns bool [...], whether `SHORT` characters determine a word's vector.
 
-  Where all that a filter can see is padding, its answer is the same at every
-  place, and one of them is enough to find the largest.
+  A filter's output is the same at every place where it sees only padding, and
+  one such place suffices for the maximum. All words count as long if there is
+  nothing to gain: C is `SHORT` or less, or a filter is wider.
 
   Args:
     characters: int [..., C].
-    widest: characters that the widest filter sees.
-
-  Returns:
-    bool [...]; nowhere if C is `SHORT` or less, where there is nothing to gain,
-    or a filter is wider than that.
+    widest: width of the widest filter.
   """
   if not widest < SHORT < characters.shape[-1]:
     return jnp.zeros(characters.shape[:-1], bool)
@@ -195,12 +192,12 @@ def are_short(characters: Array, widest: int) -> Array:
 def without_padding(
   run: Callable[[Array], Any], characters: Array, widest: int
 ) -> Any:
-  """Returns `run(characters)`, of short words alone at a third of the work.
+  """Returns `run(characters)`, at a third of the cost if all words are short.
 
   Args:
-    run: what needs nothing of words but what all filters see of them.
+    run: function of the filters' maxima alone.
     characters: int [..., C].
-    widest: as `are_short` takes it.
+    widest: width of the widest filter.
   """
   if not widest < SHORT < characters.shape[-1]:
     return run(characters)
@@ -219,22 +216,18 @@ def encode_once(
   characters_KBTC: Array,
   words_KBT: Array,
 ) -> Array:
-  """Encodes words of which many are the same, each of them once a device.
+  """Returns `encode(params, characters_KBTC)`, equal words encoded once.
 
-  Text repeats itself: of 1,000 words a half is distinct. Each device looks at
-  its own rows; the whole encoder comes there once, and its gradients are summed
-  once. Inside, nothing travels: loops of different lengths would wait for each
-  other.
+  Half of 1,000 words are distinct. Each device encodes its own rows: it gathers
+  the encoder's parameters once, and the gradients are summed once. The loop
+  itself has no communication, as its length differs between devices.
 
   Args:
     encode: the encoder as a function.
-    widest: characters that its widest filter sees.
+    widest: width of its widest filter.
     params: its parameters.
-    characters_KBTC: int [K, B, T, C], the rows of a batch second.
-    words_KBT: int, equal where the characters are; 0 or more, below 2^30.
-
-  Returns:
-    [K, B, T, P], as `encode(params, characters_KBTC)`.
+    characters_KBTC: int [K, B, T, C], B the rows of a batch.
+    words_KBT: int, 0 or more, below 2^30: a number for each distinct word.
   """
 
   def encode_rows(
@@ -273,10 +266,9 @@ def _encode_distinct(
 ) -> Array:
   """Returns `encode(params, characters_NC)` [N, P], each word encoded once.
 
-  All shapes are static; the loop over parts ends with the last distinct word,
-  and the long ones are in the last parts. The derivative is written out because
-  JAX has none of such a loop; it encodes again, so that of the encoder's inside
-  only one part is ever held.
+  Shapes are static; the loop over parts ends with the last distinct word, and
+  long words are in the last parts. JAX cannot differentiate such a loop: the
+  backward pass is ours, and encodes again, one part in memory at a time.
   """
   return _encode_once(encode, widest, params, characters_NC, words_N)[0]
 
@@ -288,7 +280,7 @@ def _encode_once(
   characters_NC: Array,
   words_N: Array,
 ) -> tuple[Array, tuple]:
-  """Returns the vectors, and what their derivative needs."""
+  """Returns the vectors, and the residuals of their gradient."""
   N = words_N.size
   part = -(-N // NUM_PARTS)
   numbers_N = jnp.where(

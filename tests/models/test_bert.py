@@ -264,7 +264,7 @@ def test_bad_sizes_are_refused():
     bert_cases.abstract_params(
       vocab_size=9, **bert_cases.TINY | {'num_heads': 3}
     )
-  with pytest.raises(ValueError, match='8 tokens long.*4 positions'):
+  with pytest.raises(ValueError, match='8 tokens long.*at most 4'):
     bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, max_length=4)
   with pytest.raises(ValueError, match="gelu is 'relu'"):
     bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, gelu='relu')

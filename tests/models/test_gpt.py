@@ -255,7 +255,7 @@ def test_parameter_counts_are_the_published_ones(
 def test_bad_sizes_are_refused():
   with pytest.raises(ValueError, match='embed_dim is 128.*num_heads .3.'):
     gpt_cases.abstract_params(vocab_size=9, **gpt_cases.TINY | {'num_heads': 3})
-  with pytest.raises(ValueError, match='8 tokens long.*4 positions'):
+  with pytest.raises(ValueError, match='8 tokens long.*at most 4'):
     gpt_cases.abstract_params(vocab_size=9, **gpt_cases.TINY, max_length=4)
 
 

@@ -101,12 +101,11 @@ def small_table(**overrides):
     Row(
       'BERT',
       (89.0, 84.0, 66.4, 80.0, '', 86.3),
-      run=True,
       family='bert',
       needs='a BERT',
       overrides={RATE: 3e-5},
     ),
-    Row('GPT, large', (1.0,) * 6, run=True, family='gpt', needs='a GPT'),
+    Row('GPT, large', (1.0,) * 6, family='gpt', needs='a GPT'),
   )
   settings = dict(
     id='my/small', title='Small', source='A et al.', columns=columns, rows=rows

@@ -133,7 +133,7 @@ def find_cells(
   return [
     _find_cell(request, line, column, has_split)
     for line in lines
-    if line.row.run and not line.row.increase
+    if line.is_own or line.row.family or line.row.missing
     for column in request.table.columns
     if _is_measured(column, line)
   ]

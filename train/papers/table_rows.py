@@ -62,7 +62,7 @@ def load_table(table_id: str) -> Table:
       f' {", ".join(shipped_tables())}'
     )
   name = table_id.replace('/', '_')
-  return importlib.import_module(f'configs.tables.{name}').get_table()
+  return importlib.import_module(f'configs.tables.{name}').TABLE
 
 
 def slug(name: str) -> str:
@@ -171,7 +171,6 @@ def _own_row(table: Table, name: str, like: Row) -> Row:
   return Row(
     name,
     ('',) * len(table.columns),
-    run=True,
     args=like.args,
     overrides=like.overrides,
   )

@@ -176,13 +176,13 @@ def test_rows_of_ones_own_are_found_again(fake, tmp_path):
 
 def test_the_increase_of_one_row_over_another(fake, tmp_path):
   column = base.on_dev('mrpc/f1', 'mrpc', 'f1')
-  row = dict(run=True, family='bert', needs='a BERT')
+  row = dict(family='bert', needs='a BERT')
   table = small_table(
     columns=(column,),
     rows=(
       Row('Baseline', (80.0,), **row),
       Row('Ours', (85.0,), **row),
-      Row('Increase', ('5 / 25%',), run=True, increase=('Baseline', 'Ours')),
+      Row('Increase', ('5 / 25%',), increase=('Baseline', 'Ours')),
     ),
   )
   make(fake, tmp_path, {'Baseline': 'b'}, table=table)
@@ -248,9 +248,7 @@ def test_perplexities_come_from_pretraining(fake, tmp_path):
       Column('books/ppl', (Part(base.PRETRAINING, ('eval/perplexity',)),)),
       Column('layers'),
     ),
-    rows=(
-      Row('BERT', (3.99, '', 12), run=True, family='bert', needs='a BERT'),
-    ),
+    rows=(Row('BERT', (3.99, '', 12), family='bert', needs='a BERT'),),
   )
   make(fake, tmp_path, {'BERT': str(weights)}, table=table)
   text = read(tmp_path)

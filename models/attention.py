@@ -65,10 +65,7 @@ def causal_mask(length: int, slots: int, first: Array | int) -> Array:
 def score(query_BTNH: Array, key_BSNH: Array) -> Array:
   """Returns the float32 scores [B, N, T, S] of queries with keys."""
   return jnp.einsum(
-    'BTNH,BSNH->BNTS',
-    query_BTNH,
-    key_BSNH,
-    preferred_element_type=jnp.float32,
+    'BTNH,BSNH->BNTS', query_BTNH, key_BSNH, preferred_element_type=jnp.float32
   )
 
 
@@ -102,14 +99,9 @@ def attend(
 class _Rows(NamedTuple):
   """Arrays with an axis of query positions, all of them or a block.
 
-  Attributes:
-    query_BTNH: queries.
-    mask: of rank 4, its third axis T or 1.
-    keep_BNTS: see `attend`.
-    log_sum_BNT1: float32, log of the sum of the exponentials of the unmasked
-      scores; infinite in wholly masked rows.
-    context_BTNH: contexts.
-    gradient_BTNH: of the loss with respect to the contexts.
+  The mask has rank 4, its third axis T or 1. `log_sum_BNT1` is the float32 log
+  of the sum of the exponentials of the unmasked scores, infinite in wholly
+  masked rows; the gradient is of the loss with respect to the contexts.
   """
 
   query_BTNH: Array
@@ -229,16 +221,10 @@ attend.defvjp(_attend_forward, _attend_backward)
 def _over_blocks(
   function: Any, sums: Any, rows: _Rows, out_axes: tuple[int, ...]
 ) -> Any:
-  """Scans a function over blocks of query positions.
+  """Scans (sums, rows of a block) -> (sums, arrays of the block).
 
-  Args:
-    function: (sums, rows of a block) -> (sums, arrays of the block).
-    sums: at the start.
-    rows: all query positions.
-    out_axes: the axis of query positions in each of the arrays.
-
-  Returns:
-    The last sums, and the arrays of all query positions.
+  Returns the last sums and the arrays of all query positions, whose axes of
+  positions are `out_axes`.
   """
   length = rows.query_BTNH.shape[1]
   sizes = [n for n in range(1, QUERY_BLOCK + 1) if length % n == 0]

@@ -21,14 +21,7 @@ HEADS = ('pooler', 'mlm', 'nsp')  # those of pre-training
 class Embeddings(nn.Module):
   """Sum of token, position and type embeddings, layer norm, dropout.
 
-  Attributes:
-    vocab_size: V, unpadded.
-    embed_dim: D.
-    max_length: rows of the position table.
-    num_token_types: rows of the type table.
-    dropout_rate: of the sum, after its norm; 0 outside of training.
-    layer_norm_epsilon: added to the variance.
-    dtype: of the output.
+  Fields are those of `Bert`; `dropout_rate` is 0 outside of training.
   """
 
   vocab_size: int
@@ -46,14 +39,12 @@ class Embeddings(nn.Module):
     )
     self.positions_TD = self.param(
       'positions',
-      nn.with_logical_partitioning(
-        layers.truncated_normal, ('length', 'embed')
-      ),
+      layers.named(layers.truncated_normal, ('length', 'embed')),
       (self.max_length, self.embed_dim),
     )
     self.types_KD = self.param(
       'token_types',
-      nn.with_logical_partitioning(layers.truncated_normal, ('types', 'embed')),
+      layers.named(layers.truncated_normal, ('types', 'embed')),
       (self.num_token_types, self.embed_dim),
     )
     self.layer_norm = layers.LayerNorm(self.layer_norm_epsilon, self.dtype)
@@ -77,13 +68,7 @@ class MlmHead(nn.Module):
   """Predicts the tokens at given positions.
 
   Dense, GELU and layer norm, then the token table as softmax matrix (tied) and
-  a bias.
-
-  Attributes:
-    vocab_size: V, unpadded.
-    gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
-    dtype: of the computation; logits are float32.
+  a bias. Fields are those of `Bert`.
   """
 
   vocab_size: int
@@ -108,7 +93,7 @@ class MlmHead(nn.Module):
     )(x_BPD)
     bias = self.param(
       'bias',
-      nn.with_logical_partitioning(nn.initializers.zeros, ('vocab',)),
+      layers.named(nn.initializers.zeros, ('vocab',)),
       (layers.pad_vocab(self.vocab_size),),
     )
     logits_BPV = layers.mask_padding(
@@ -204,15 +189,12 @@ class Bert(nn.Module):
     self._check_heads(mlm_positions)
     T = tokens.shape[1]
     blocks.check_sizes(self, T)
-    dropout_rate = self.dropout_rate if train else 0.0
-    attention_dropout_rate = self.attention_dropout_rate if train else 0.0
-
     embeddings = Embeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
       max_length=self.max_length,
       num_token_types=self.num_token_types,
-      dropout_rate=dropout_rate,
+      dropout_rate=self.dropout_rate if train else 0.0,
       layer_norm_epsilon=self.layer_norm_epsilon,
       dtype=self.dtype,
       name='embeddings',
@@ -222,18 +204,9 @@ class Bert(nn.Module):
     self.sow('intermediates', 'embedded', embedded_BTD)
 
     stack = blocks.stack_layers(
+      self,
       blocks.PostNormBlock,
-      num_layers=self.num_layers,
-      scan_layers=self.scan_layers,
-      remat=self.remat,
-      name='layers',
-      num_heads=self.num_heads,
-      mlp_dim=self.mlp_dim,
-      dropout_rate=dropout_rate,
-      attention_dropout_rate=attention_dropout_rate,
-      gelu=self.gelu,
-      layer_norm_epsilon=self.layer_norm_epsilon,
-      dtype=self.dtype,
+      **blocks.block_fields(self, train=train),
       keep_hidden=all_layers,
     )
     mask = token_mask[:, None, None, :]

@@ -31,15 +31,7 @@ BlockOutputs = tuple[Array, tuple[KeyValue | None, Array | None]]
 
 
 class Mlp(nn.Module):
-  """Two dense layers with a GELU between.
-
-  Attributes:
-    mlp_dim: F.
-    gelu: 'erf' or 'tanh'.
-    kernel_init: draws the first layer's kernel.
-    out_init: draws the second layer's kernel.
-    dtype: of the computation.
-  """
+  """Two dense layers with a GELU between; fields as in `Block`."""
 
   mlp_dim: int
   gelu: str = 'tanh'
@@ -196,43 +188,51 @@ def check_sizes(model: nn.Module, length: int) -> None:
   check_length(length, model.max_length)
 
 
+def block_fields(model: nn.Module, *, train: bool) -> dict[str, Any]:
+  """Returns the fields of a transformer's blocks that the transformer has."""
+  return dict(
+    num_heads=model.num_heads,
+    mlp_dim=model.mlp_dim,
+    dropout_rate=model.dropout_rate if train else 0.0,
+    attention_dropout_rate=model.attention_dropout_rate if train else 0.0,
+    gelu=model.gelu,
+    layer_norm_epsilon=model.layer_norm_epsilon,
+    dtype=model.dtype,
+  )
+
+
 def stack_layers(
+  model: nn.Module,
   block: type[nn.Module],
-  *,
-  num_layers: int,
-  scan_layers: bool,
-  remat: bool,
-  name: str,
   in_axes: Any = nn.broadcast,
-  **fields,
+  **fields: Any,
 ) -> Callable[..., tuple[Array, Any]]:
   """Repeats a block, its parameters stacked along a first axis 'layers'.
 
+  With `scan_layers` one compiled layer runs in a loop, else all L are unrolled
+  (more to compile, a third faster on a CPU); parameters and dropout masks are
+  the same. With `remat` each layer keeps only its input for the backward pass
+  and computes the rest again. Use both together: unrolled, XLA's CPU compiler
+  computes twice and keeps everything all the same.
+
   Args:
+    model: the transformer, with the fields named above.
     block: module class, called as block(carry, *arguments) -> (carry, output);
       outputs are stacked like the parameters.
-    num_layers: L.
-    scan_layers: run one compiled layer in a loop; else unroll all L (more to
-      compile, a third faster on a CPU). Parameters and dropout masks are the
-      same either way.
-    remat: keep only each layer's input for the backward pass and compute the
-      rest again. Use it with `scan_layers`: unrolled, XLA's CPU compiler
-      computes twice and keeps everything all the same.
-    name: of the stack among its parent's parameters.
     in_axes: of each argument: `nn.broadcast` if all layers share it, 0 if its
       first axis is the layers.
     **fields: of the block.
   """
-  if remat:
+  if model.remat:
     # A loop keeps both computations apart; unrolled, the compiler would merge
     # them again.
-    block = nn.remat(block, prevent_cse=not scan_layers)
+    block = nn.remat(block, prevent_cse=not model.scan_layers)
   return nn.scan(
     block,
     variable_axes={'params': 0, 'intermediates': 0},
     split_rngs={'params': True, 'dropout': True},
     in_axes=in_axes,
-    length=num_layers,
-    unroll=1 if scan_layers else num_layers,
+    length=model.num_layers,
+    unroll=1 if model.scan_layers else model.num_layers,
     metadata_params={nn.PARTITION_NAME: 'layers'},
-  )(name=name, **fields)
+  )(name='layers', **fields)

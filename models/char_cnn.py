@@ -44,12 +44,9 @@ Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
 
 
 class Convolution(nn.Module):
-  """The largest output of each filter anywhere in a word, then ReLU.
+  """The largest output of N filters anywhere in a word, then ReLU.
 
-  Attributes:
-    width: characters under a filter.
-    count: N, number of filters.
-    dtype: of the computation.
+  A filter sees `width` characters; `count` is N.
   """
 
   width: int
@@ -62,15 +59,11 @@ class Convolution(nn.Module):
     E = characters.shape[-1]
     kernel = self.param(
       'kernel',
-      nn.with_logical_partitioning(
-        lstm.symmetric_uniform(FILTER_LIMIT), (None, None, 'mlp')
-      ),
+      layers.named(lstm.symmetric_uniform(FILTER_LIMIT), (None, None, 'mlp')),
       (self.width, E, self.count),
     )
     bias = self.param(
-      'bias',
-      nn.with_logical_partitioning(nn.initializers.zeros, ('mlp',)),
-      (self.count,),
+      'bias', layers.named(nn.initializers.zeros, ('mlp',)), (self.count,)
     )
     characters, kernel, bias = nn.dtypes.promote_dtype(
       characters, kernel, bias, dtype=self.dtype
@@ -91,9 +84,6 @@ class Highway(nn.Module):
 
   Srivastava et al. 2015. The release calls g 'carry' although it is the
   transform gate; W' and b' are stored behind W and b here.
-
-  Attributes:
-    dtype: of the computation.
   """
 
   dtype: Dtype = jnp.float32
@@ -109,14 +99,12 @@ class Highway(nn.Module):
 
     kernel = self.param(
       'kernel',
-      nn.with_logical_partitioning(
+      layers.named(
         nn.initializers.normal(1 / math.sqrt(N)), ('embed', None, 'mlp')
       ),
       (N, 2, N),
     )
-    bias = self.param(
-      'bias', nn.with_logical_partitioning(bias_init, (None, 'mlp')), (2, N)
-    )
+    bias = self.param('bias', layers.named(bias_init, (None, 'mlp')), (2, N))
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
     both = jnp.tensordot(x, kernel, axes=1) + bias
     gate = jax.nn.sigmoid(both[..., 1, :])
@@ -145,9 +133,7 @@ class CharacterEncoder(nn.Module):
     """Returns [..., P] for character ids, int [..., C]."""
     table_CE = self.param(
       'characters',
-      nn.with_logical_partitioning(
-        lstm.symmetric_uniform(CHARACTER_LIMIT), (None, None)
-      ),
+      layers.named(lstm.symmetric_uniform(CHARACTER_LIMIT), (None, None)),
       (NUM_CHARACTERS, self.char_embed_dim),
     )
     embedded = jnp.take(
@@ -258,11 +244,7 @@ def encode_once(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _encode_distinct(
-  encode: Encode,
-  widest: int,
-  params: Any,
-  characters_NC: Array,
-  words_N: Array,
+  encode: Encode, widest: int, params: Any, characters_NC: Array, words_N: Array
 ) -> Array:
   """Returns `encode(params, characters_NC)` [N, P], each word encoded once.
 
@@ -274,11 +256,7 @@ def _encode_distinct(
 
 
 def _encode_once(
-  encode: Encode,
-  widest: int,
-  params: Any,
-  characters_NC: Array,
-  words_N: Array,
+  encode: Encode, widest: int, params: Any, characters_NC: Array, words_N: Array
 ) -> tuple[Array, tuple]:
   """Returns the vectors, and the residuals of their gradient."""
   N = words_N.size
@@ -296,9 +274,7 @@ def _encode_once(
   def encode_part(i: Array, vectors_MP: Array) -> Array:
     rows = lax.dynamic_slice_in_dim(first_M, i * part, part)
     vectors = without_padding(
-      functools.partial(encode, params),
-      characters_NC[rows],
-      widest,
+      functools.partial(encode, params), characters_NC[rows], widest
     )
     return lax.dynamic_update_slice_in_dim(vectors_MP, vectors, i * part, 0)
 

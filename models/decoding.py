@@ -248,60 +248,38 @@ def generate(
       f'a prompt of {longest} tokens and {max_new_tokens} new ones do not fit '
       f'in the {model.max_length} positions of the model: shorten one of them'
     )
-  return _generate(
-    *gpt.prepare_decoding(model, params),
-    tokens,
-    lengths,
-    max_new_tokens,
-    rngs,
-    sampling,
-    jnp.asarray(stop_ids, jnp.int32),
-    chunk,
-  )
-
-
-def _generate(
-  model: gpt.Gpt,
-  params: dict,
-  tokens: np.ndarray,
-  lengths: np.ndarray,
-  max_new_tokens: int,
-  rngs_B: Array,
-  sampling: Sampling,
-  stop_ids: Array,
-  chunk: int,
-) -> Iterator[np.ndarray]:
-  """Yields the tokens of `generate`, for checked arguments."""
-  B = len(lengths)
+  model, params = gpt.prepare_decoding(model, params)
   # All but the last token of each prompt: the loop reads that one first, so
   # that only the loop computes logits.
-  width = int(lengths.max()) - 1
+  width = longest - 1
   if width:
     width = max(SHORTEST_PROMPT, 1 << (width - 1).bit_length())
     width = min(width, model.max_length)
   slots = -(-(width + max_new_tokens) // SLOT_MULTIPLE) * SLOT_MULTIPLE
-  if width:
-    prompts = np.zeros((B, width), np.int32)
-    given = tokens[:, :width]
-    prompts[:, : given.shape[1]] = given
-    cache = _prefill(model, params, prompts, lengths - 1, slots)
-  else:
-    cache = gpt.empty_cache(model, B, slots)
-  loop = _Loop(
-    tokens_B=jnp.asarray(tokens[np.arange(B), lengths - 1], jnp.int32),
-    positions_B=jnp.asarray(lengths - 1, jnp.int32),
-    done_B=jnp.zeros(B, bool),
-    cache=cache,
-  )
-  left = max_new_tokens
-  while left > 0:
-    steps = min(chunk, left)
-    emitted, loop = _emit(
-      model, params, loop, rngs_B, stop_ids, steps, sampling, chunk
+
+  def emit() -> Iterator[np.ndarray]:
+    if width:
+      prompts = np.zeros((B, width), np.int32)
+      given = tokens[:, :width]
+      prompts[:, : given.shape[1]] = given
+      cache = _prefill(model, params, prompts, lengths - 1, slots)
+    else:
+      cache = gpt.empty_cache(model, B, slots)
+    loop = _Loop(
+      tokens_B=jnp.asarray(tokens[np.arange(B), lengths - 1], jnp.int32),
+      positions_B=jnp.asarray(lengths - 1, jnp.int32),
+      done_B=jnp.zeros(B, bool),
+      cache=cache,
     )
-    left -= steps
-    emitted = np.asarray(emitted)[:, :steps]
-    written = (emitted != NO_TOKEN).any(axis=0).sum()
-    yield emitted[:, :written]
-    if np.asarray(loop.done_B).all():
-      return
+    stops, left = jnp.asarray(stop_ids, jnp.int32), max_new_tokens
+    while left > 0 and not np.asarray(loop.done_B).all():
+      steps = min(chunk, left)
+      emitted, loop = _emit(
+        model, params, loop, rngs, stops, steps, sampling, chunk
+      )
+      left -= steps
+      emitted = np.asarray(emitted)[:, :steps]
+      written = (emitted != NO_TOKEN).any(axis=0).sum()
+      yield emitted[:, :written]
+
+  return emit()  # the checks are made before the first chunk is asked for

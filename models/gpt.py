@@ -44,15 +44,11 @@ class Cache(NamedTuple):
 class Embeddings(nn.Module):
   """Sum of token and position embeddings, with dropout.
 
-  Attributes:
-    vocab_size: V, unpadded.
-    embed_dim: D.
-    max_length: rows of the position table.
+  Attributes (the others are those of `Gpt`):
     dropout_rate: 0 outside of training.
     drop_tables: dropout of both tables' elements, once for the whole batch and
       for the softmax too (GPT); else of the sum (GPT-2).
     position_stddev: standard deviation that draws the position table.
-    dtype: of the output.
   """
 
   vocab_size: int
@@ -75,7 +71,7 @@ class Embeddings(nn.Module):
     )
     positions_TD = self.param(
       'positions',
-      nn.with_logical_partitioning(
+      layers.named(
         nn.initializers.normal(self.position_stddev), ('length', 'embed')
       ),
       (self.max_length, self.embed_dim),
@@ -185,13 +181,11 @@ class Gpt(nn.Module):
     """
     T = tokens.shape[1]
     blocks.check_sizes(self, T)
-    dropout_rate = self.dropout_rate if train else 0.0
-
     embeddings = Embeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
       max_length=self.max_length,
-      dropout_rate=dropout_rate,
+      dropout_rate=self.dropout_rate if train else 0.0,
       drop_tables=not self.pre_norm,
       position_stddev=(
         PRE_NORM_POSITION_STDDEV if self.pre_norm else INIT_STDDEV
@@ -212,12 +206,7 @@ class Gpt(nn.Module):
       T, mask_BS.shape[1], start
     )
     x_BTD, (present, hidden_LBTD) = self._run_layers(
-      embedded_BTD,
-      mask_B1TS,
-      cache,
-      keep_hidden=all_layers,
-      dropout_rate=dropout_rate,
-      attention_dropout_rate=self.attention_dropout_rate if train else 0.0,
+      embedded_BTD, mask_B1TS, cache, train=train, keep_hidden=all_layers
     )
     if self.pre_norm:
       x_BTD = layers.LayerNorm(
@@ -246,37 +235,32 @@ class Gpt(nn.Module):
     return outputs
 
   def _run_layers(
-    self, x_BTD: Array, mask_B1TS: Array, cache: Cache | None, **fields: Any
+    self,
+    x_BTD: Array,
+    mask_B1TS: Array,
+    cache: Cache | None,
+    *,
+    train: bool,
+    keep_hidden: bool,
   ) -> tuple[Array, tuple[Any, Any]]:
     """Returns the last layer's output, the cache's arrays, and all layers'."""
     block = blocks.PreNormBlock if self.pre_norm else blocks.PostNormBlock
     out_stddev = INIT_STDDEV
     if self.pre_norm:
       out_stddev /= math.sqrt(2 * self.num_layers)
-    fields = dict(
-      num_heads=self.num_heads,
-      mlp_dim=self.mlp_dim,
-      gelu=self.gelu,
-      layer_norm_epsilon=self.layer_norm_epsilon,
+    fields = blocks.block_fields(self, train=train) | dict(
       kernel_init=nn.initializers.normal(INIT_STDDEV),
       out_init=nn.initializers.normal(out_stddev),
-      dtype=self.dtype,
-      **fields,
+      keep_hidden=keep_hidden,
     )
     if self.stacked:
       arguments, in_axes = (mask_B1TS,), (nn.broadcast,)
       if cache is not None:
         arguments += ((cache.keys, cache.values, cache.end),)
         in_axes += ((0, 0, nn.broadcast),)
-      return blocks.stack_layers(
-        block,
-        num_layers=self.num_layers,
-        scan_layers=self.scan_layers,
-        remat=self.remat,
-        name='layers',
-        in_axes=in_axes,
-        **fields,
-      )(x_BTD, *arguments)
+      return blocks.stack_layers(self, block, in_axes, **fields)(
+        x_BTD, *arguments
+      )
     pairs = []
     for i in range(self.num_layers):
       past = cache and (cache.keys[i], cache.values[i], cache.end)

@@ -20,6 +20,8 @@ Array = jax.Array
 Dtype = jax.typing.DTypeLike
 Initializer = Callable[..., Array]  # (rng, shape) -> float32 of that shape
 
+named = nn.with_logical_partitioning  # (initializer, logical axis names)
+
 # Random bits of a dropout decision: rates are exact to 1 / 2**17.
 DROPOUT_BITS = 16
 
@@ -94,11 +96,8 @@ def sinusoids(length: int, width: int) -> Array:
 def drop_threshold(rate: float) -> int:
   """Returns how many of the 2**16 random values drop an element.
 
-  Args:
-    rate: share of the elements to drop, 0 <= rate < 1.
-
   Raises:
-    ValueError: if the rate is out of range, or would drop everything.
+    ValueError: if the rate is not in [0, 1), or would drop everything.
   """
   threshold = round(rate * 2**DROPOUT_BITS)
   if not 0 <= threshold < 2**DROPOUT_BITS:
@@ -185,16 +184,12 @@ class Linear(nn.Module):
     num_axes = len(self.in_names)
     kernel = self.param(
       'kernel',
-      nn.with_logical_partitioning(
-        self.kernel_init, self.in_names + self.out_names
-      ),
+      named(self.kernel_init, self.in_names + self.out_names),
       x.shape[-num_axes:] + self.features,
     )
     bias = self.param(
       'bias',
-      nn.with_logical_partitioning(
-        nn.initializers.zeros, self.bias_names or self.out_names
-      ),
+      named(nn.initializers.zeros, self.bias_names or self.out_names),
       self.features,
     )
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
@@ -204,9 +199,7 @@ class Linear(nn.Module):
 class LayerNorm(nn.Module):
   """Layer norm over the last axis, statistics in float32.
 
-  Attributes:
-    epsilon: added to the variance.
-    dtype: of the output.
+  `epsilon` is added to the variance; `dtype` is of the output.
   """
 
   epsilon: float
@@ -217,10 +210,8 @@ class LayerNorm(nn.Module):
     """Returns x at mean 0 and variance 1, times scale, plus bias."""
     ones, zeros = nn.initializers.ones, nn.initializers.zeros
     names, shape = ('embed',), x.shape[-1:]
-    scale = self.param(
-      'scale', nn.with_logical_partitioning(ones, names), shape
-    )
-    bias = self.param('bias', nn.with_logical_partitioning(zeros, names), shape)
+    scale = self.param('scale', named(ones, names), shape)
+    bias = self.param('bias', named(zeros, names), shape)
     x = x.astype(jnp.float32)
     x = x - x.mean(axis=-1, keepdims=True)
     variance = jnp.square(x).mean(axis=-1, keepdims=True)
@@ -282,7 +273,7 @@ class TokenTable(nn.Module):
 
     table_VD = self.param(
       'embedding',
-      nn.with_logical_partitioning(init, ('vocab', 'embed')),
+      named(init, ('vocab', 'embed')),
       (pad_vocab(self.vocab_size), self.embed_dim),
     )
     if self.dropout_rate:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models.layers import Dtype, Initializer
+from models.layers import Dtype, Initializer, named
 
 Array = jax.Array
 
@@ -94,27 +94,21 @@ class ProjectedLstm(nn.Module):
     # Both kernels are one matrix on [x; h] in the release: one fan.
     init = glorot_uniform(inputs + P, NUM_GATES * F)
     input_kernel_KPGF = self.param(
-      'input_kernel',
-      nn.with_logical_partitioning(init, KERNEL_NAMES),
-      (towers, inputs, NUM_GATES, F),
+      'input_kernel', named(init, KERNEL_NAMES), (towers, inputs, NUM_GATES, F)
     )
     recurrent_KPGF = self.param(
-      'recurrent_kernel',
-      nn.with_logical_partitioning(init, KERNEL_NAMES),
-      (towers, P, NUM_GATES, F),
+      'recurrent_kernel', named(init, KERNEL_NAMES), (towers, P, NUM_GATES, F)
     )
     bias_KGF = self.param(
       'bias',
-      nn.with_logical_partitioning(
-        nn.initializers.zeros, ('towers', 'gates', 'mlp')
-      ),
+      named(nn.initializers.zeros, ('towers', 'gates', 'mlp')),
       (towers, NUM_GATES, F),
     )
     projection_KFP = None
     if self.projection_dim is not None:
       projection_KFP = self.param(
         'projection_kernel',
-        nn.with_logical_partitioning(glorot_uniform(F, P), PROJECTION_NAMES),
+        named(glorot_uniform(F, P), PROJECTION_NAMES),
         (towers, F, P),
       )
     x_TKBP, input_kernel_KPGF, bias_KGF = nn.dtypes.promote_dtype(
@@ -260,9 +254,7 @@ def _run(
     return (new_cell_KBF, new_hidden_KBP), (new_hidden_KBP, saved)
 
   (last_cell_KBF, _), (hiddens_TKBP, saved) = lax.scan(
-    step,
-    (cell_KBF, hidden_KBP),
-    (jnp.arange(gates_KTBGF.shape[1]), mask_TB),
+    step, (cell_KBF, hidden_KBP), (jnp.arange(gates_KTBGF.shape[1]), mask_TB)
   )
   before_TKBP = jnp.concatenate([hidden_KBP[None], hiddens_TKBP])
   saved = (saved, before_TKBP, recurrent_KPGF, projection_KFP, mask_TB)

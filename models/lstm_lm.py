@@ -94,12 +94,7 @@ class LstmLm(nn.Module):
 
 
 class Layer(nn.Module):
-  """One layer over whole rows; sows its output as 'hidden' [B, T, D].
-
-  Attributes:
-    lstm_dim: F.
-    dtype: of the matrix products and the output.
-  """
+  """One layer over whole rows; sows its output as 'hidden' [B, T, D]."""
 
   lstm_dim: int
   dtype: Dtype = jnp.float32
@@ -109,10 +104,7 @@ class Layer(nn.Module):
     """Returns [B, T, D] for [B, T, D] and bool [B, T]."""
     B, _, D = x_BTD.shape
     x_TKBD, _, _ = lstm.ProjectedLstm(
-      lstm_dim=self.lstm_dim,
-      projection_dim=D,
-      dtype=self.dtype,
-      name='lstm',
+      lstm_dim=self.lstm_dim, projection_dim=D, dtype=self.dtype, name='lstm'
     )(
       x_BTD.swapaxes(0, 1)[:, None],
       jnp.zeros((1, B, self.lstm_dim)),

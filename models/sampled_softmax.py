@@ -53,14 +53,10 @@ class Softmax(nn.Module):
       return jnp.pad(table_VP, ((0, shape[0] - self.vocab_size), (0, 0)))
 
     self.kernel_VP = self.param(
-      'kernel',
-      nn.with_logical_partitioning(init, ('words', 'embed_out')),
-      (padded, P),
+      'kernel', layers.named(init, ('words', 'embed_out')), (padded, P)
     )
     self.bias_V = self.param(
-      'bias',
-      nn.with_logical_partitioning(nn.initializers.zeros, ('words',)),
-      (padded,),
+      'bias', layers.named(nn.initializers.zeros, ('words',)), (padded,)
     )
 
   def create(self) -> None:

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from models.layers import named
+
 Array = jax.Array
 
 # Names of the parameters. `regularisation` finds every mix of a model by them,
@@ -64,16 +66,12 @@ class ScalarMix(nn.Module):
         f'the mask is {mask_BT.shape}, expected one value for each position of'
         f' the layers, {layers_LBTD.shape[1:3]}'
       )
-    gamma = self.param(
-      SCALE, nn.with_logical_partitioning(nn.initializers.ones, ()), ()
-    )
+    gamma = self.param(SCALE, named(nn.initializers.ones, ()), ())
     if self.use_top_only:
       mixed_BTD = layers_LBTD[-1].astype(jnp.float32)
     else:
       weights_L = self.param(
-        WEIGHTS,
-        nn.with_logical_partitioning(nn.initializers.zeros, ('layers',)),
-        (self.num_layers,),
+        WEIGHTS, named(nn.initializers.zeros, ('layers',)), (self.num_layers,)
       )
       x_LBTD = layers_LBTD.astype(jnp.float32)
       if self.layer_norm:

@@ -165,7 +165,7 @@ def _best(part: Part, summary: Mapping[str, Any]) -> float | None:
 
 def _joined(summaries: Sequence[Mapping[str, Any]], key: str) -> str:
   found = dict.fromkeys(summary.get(key, '') for summary in summaries)
-  return ', '.join(value for value in found if value)
+  return ', '.join(filter(None, found))
 
 
 def read_figures(

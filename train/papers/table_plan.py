@@ -118,9 +118,7 @@ class Request:
 
 
 def find_cells(
-  request: Request,
-  lines: Sequence[Line],
-  has_split: HasSplit,
+  request: Request, lines: Sequence[Line], has_split: HasSplit
 ) -> list[Cell]:
   """Returns every cell to fill, row by row.
 
@@ -135,23 +133,13 @@ def find_cells(
     for line in lines
     if line.is_own or line.row.family or line.row.missing
     for column in request.table.columns
-    if _is_measured(column, line)
+    if (column.parts or column.missing)
+    and column.family in ('', line.row.family or line.family)
   ]
 
 
-def _is_measured(column: Column, line: Line) -> bool:
-  """Whether a column is measured for the family of a row."""
-  family = line.row.family or line.family
-  return bool(column.parts or column.missing) and (
-    column.family in ('', family)
-  )
-
-
 def _find_cell(
-  request: Request,
-  line: Line,
-  column: Column,
-  has_split: HasSplit,
+  request: Request, line: Line, column: Column, has_split: HasSplit
 ) -> Cell:
   runs = tuple(
     _find_run(request, line, part, has_split) for part in column.parts
@@ -286,30 +274,20 @@ def select(
   """
   if not only:
     return list(cells)
-  rows = {line.name for line in lines}
-  columns = {cell.column.name for cell in cells}
-  tasks = {run.part.task for cell in cells for run in cell.runs}
 
-  def matches(cell: Cell, column: str) -> bool:
-    return column == cell.column.name or {column} == {
-      run.part.task for run in cell.runs
-    }
+  def names(cell: Cell) -> set[str]:
+    tasks = {run.part.task for run in cell.runs}
+    columns = {cell.column.name, *(tasks if len(tasks) == 1 else ())}
+    row = cell.line.name
+    return {row, *columns, *(f'{row},{column}' for column in columns)}
 
   wanted = []
   for text in only:
-    # Names of rows may have commas, names of columns have none.
-    row, _, column = text.rpartition(',')
-    if text in rows:
-      row, column = text, ''
-    elif text in columns | tasks:
-      row, column = '', text
-    found = [
-      cell
-      for cell in cells
-      if (not row or row == cell.line.name)
-      and (not column or matches(cell, column))
-    ]
-    if not found or not (row or column in columns | tasks):
+    found = [cell for cell in cells if text in names(cell)]
+    if not found:
+      rows = {line.name for line in lines}
+      columns = {cell.column.name for cell in cells}
+      tasks = {run.part.task for cell in cells for run in cell.runs}
       near = difflib.get_close_matches(text, rows | columns | tasks, cutoff=0.4)
       hint = f'; did you mean {" or ".join(near)}?' if near else ''
       raise ValueError(

@@ -169,10 +169,7 @@ def find_lines(
 
 def _own_row(table: Table, name: str, like: Row) -> Row:
   return Row(
-    name,
-    ('',) * len(table.columns),
-    args=like.args,
-    overrides=like.overrides,
+    name, ('',) * len(table.columns), args=like.args, overrides=like.overrides
   )
 
 

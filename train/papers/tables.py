@@ -18,12 +18,7 @@ from train.run import settings
 Key = tuple[str, str, str]  # of a run, see `Run.key`
 # Errors of one cell, after which the others are still run; the last is raised
 # when memory runs out.
-FAILURES = (
-  ValueError,
-  OSError,
-  FloatingPointError,
-  jax.errors.JaxRuntimeError,
-)
+FAILURES = (ValueError, OSError, FloatingPointError, jax.errors.JaxRuntimeError)
 
 
 def run_in_process(run: Run) -> None:
@@ -177,12 +172,7 @@ def lay_out(
     if not theirs:
       warnings.append(f'there is no reference: {reference} is missing or empty')
   return table_rendering.lay_out(
-    request.table,
-    lines,
-    figures,
-    reasons,
-    warnings=warnings,
-    reference=theirs,
+    request.table, lines, figures, reasons, warnings=warnings, reference=theirs
   )
 
 
@@ -218,10 +208,7 @@ def make_table(
   """
   engine = engine or Engine()
   lines = table_rows.find_lines(
-    request.table,
-    request.folder,
-    weights,
-    functools.cache(engine.family_of),
+    request.table, request.folder, weights, functools.cache(engine.family_of)
   )
   cells = table_plan.find_cells(request, lines, engine.has_split)
   changed = find_changes(cells, engine)

@@ -44,10 +44,7 @@ LOWEST = jnp.finfo(jnp.float32).min  # finite: a masked row gives no NaN
 def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
   """Returns the softmax over unmasked keys, float32 [B, N, T, S].
 
-  Args:
-    scores_BNTS: [B, N, T, S].
-    mask: bool, broadcast to [B, N, T, S]; True where T may look at S. Rows
-      without any True become 0.
+  The mask is broadcast; rows without any True become 0.
   """
   scores_BNTS = scores_BNTS.astype(jnp.float32)
   weights_BNTS = jax.nn.softmax(jnp.where(mask, scores_BNTS, LOWEST), axis=-1)
@@ -78,18 +75,17 @@ def attend(
   keep_BNTS: Array | None,
   share_kept: float,
 ) -> Array:
-  """Returns the contexts: values weighted by the softmax of the scores.
+  """Returns values weighted by the softmax of the scores, [B, T, N, H].
+
+  They have the dtype of the values, and are 0 in wholly masked rows.
 
   Args:
     query_BTNH: queries, scaled.
     key_BSNH: keys.
     value_BSNH: values.
     mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-    keep_BNTS: bool [B, N, T, S], dropout's mask of the weights; None: none.
+    keep_BNTS: bool, dropout's mask of the weights; None: no dropout.
     share_kept: probability of being kept, which divides the weights.
-
-  Returns:
-    [B, T, N, H] in the dtype of the values; 0 in wholly masked rows.
   """
   return _attend_forward(
     query_BTNH, key_BSNH, value_BSNH, mask, keep_BNTS, share_kept

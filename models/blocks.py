@@ -170,10 +170,7 @@ def gather_layers(
 ) -> Array:
   """Returns the outputs of the embeddings and of all blocks, [L + 1, B, T, D].
 
-  Args:
-    embedded_BTD: output of the embeddings.
-    hidden: outputs of the L blocks, stacked or not.
-    last_BTD: output of the last block, perhaps normalised.
+  The last output replaces the last block's: it may be normalised.
   """
   return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
 

@@ -163,11 +163,7 @@ def are_short(characters: Array, widest: int) -> Array:
 
   A filter's output is the same at every place where it sees only padding, and
   one such place suffices for the maximum. All words count as long if there is
-  nothing to gain: C is `SHORT` or less, or a filter is wider.
-
-  Args:
-    characters: int [..., C].
-    widest: width of the widest filter.
+  nothing to gain: C is `SHORT` or less, or the widest filter is wider.
   """
   if not widest < SHORT < characters.shape[-1]:
     return jnp.zeros(characters.shape[:-1], bool)
@@ -180,10 +176,7 @@ def without_padding(
 ) -> Any:
   """Returns `run(characters)`, at a third of the cost if all words are short.
 
-  Args:
-    run: function of the filters' maxima alone.
-    characters: int [..., C].
-    widest: width of the widest filter.
+  The function must depend on the filters' maxima alone; see `are_short`.
   """
   if not widest < SHORT < characters.shape[-1]:
     return run(characters)

@@ -65,12 +65,8 @@ def filter_logits(
 ) -> Array:
   """Returns float32 logits [B, V] to draw from, -inf at excluded tokens.
 
-  Tokens as likely as the last one kept are kept too.
-
-  Args:
-    logits_BV: float [B, V].
-    sampling: with a temperature above 0.
-    vocab_size: number of tokens; columns beyond are padding.
+  Tokens as likely as the last one kept are kept too. Columns from `vocab_size`
+  on are padding; the temperature must be above 0.
   """
   real_V = jnp.arange(logits_BV.shape[-1]) < vocab_size
   logits_BV = logits_BV.astype(jnp.float32) / sampling.temperature

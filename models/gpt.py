@@ -271,13 +271,9 @@ class Gpt(nn.Module):
 
 
 def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
-  """Returns a cache without tokens.
+  """Returns a cache without tokens, with S slots for positions and padding.
 
-  Args:
-    model: the model that will fill it.
-    batch: B.
-    slots: S, room for positions, padding included. Every step attends to all of
-      them, so spare slots cost time.
+  Every step attends to all slots, so spare slots cost time.
   """
   Z, H = batch * model.num_heads, model.embed_dim // model.num_heads
 
@@ -299,10 +295,6 @@ def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
 
   Every layer gets its own arrays, in the dtype of the matrix products; outputs
   stay the same. A model that is not `stacked` is returned as it is.
-
-  Args:
-    model: the model.
-    params: unboxed.
   """
   if not model.stacked:
     return model, params
@@ -324,14 +316,8 @@ def rescale_init(
   """Returns freshly drawn parameters with other scales.
 
   Narrow models trained for a few thousand steps learn faster with larger
-  weights than 0.02; see `bert.rescale_init`.
-
-  Args:
-    model: the model.
-    params: unboxed, of `Gpt.init`.
-    stddev: of weight matrices and the token table; GPT-2's scaled output
-      matrices keep their proportion.
-    position_stddev: of the position table.
+  weights than 0.02; see `bert.rescale_init`. `stddev` is of weight matrices and
+  the token table; GPT-2's scaled output matrices keep their proportion.
   """
   positions = PRE_NORM_POSITION_STDDEV if model.pre_norm else INIT_STDDEV
   factors = dict.fromkeys(('kernel', 'embedding'), stddev / INIT_STDDEV)

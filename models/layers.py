@@ -109,12 +109,8 @@ def keep_mask(rng: Array, shape: Sequence[int], rate: float) -> Array:
   """Returns dropout's mask: bool of a shape, True at the elements to keep.
 
   Two decisions come from 32 random bits. The bits are a function of the key and
-  the position (JAX's partitionable threefry), whatever the sharding.
-
-  Args:
-    rng: a key.
-    shape: of the mask, rank 1 or more.
-    rate: share of the elements to drop, rounded to a multiple of 2**-16.
+  the position (JAX's partitionable threefry), whatever the sharding. The rate
+  is rounded to a multiple of 2**-16.
   """
   half = math.ceil(shape[-1] / 2)
   bits = jax.random.bits(rng, (*shape[:-1], half), jnp.uint32)
@@ -225,16 +221,15 @@ def pad_vocab(vocab_size: int) -> int:
 
 
 def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts parameters without the padding of the vocabulary.
+  """Counts parameters without the padding of the vocabulary, as published.
+
+  110,106,428 for BERT-Base uncased with both heads, 124,439,808 for the
+  smallest GPT-2 (a tied softmax matrix counts once), 93,600,848 for ELMo
+  without softmax.
 
   Args:
     params: the unboxed tree of parameters, or of their shapes.
     vocab_size: V, unpadded.
-
-  Returns:
-    The count as published: 110,106,428 for BERT-Base uncased with both heads,
-    124,439,808 for the smallest GPT-2 (a tied softmax matrix counts once),
-    93,600,848 for ELMo without its softmax.
   """
   total = 0
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
@@ -326,8 +321,7 @@ def check_length(length: int, max_length: int) -> None:
 def last_places(mask_BT: Array) -> Array:
   """Returns int [B], each row's last real token; 0 for an empty row.
 
-  Args:
-    mask_BT: bool [B, T], True at real tokens, which come first.
+  The mask is True at real tokens, which come first.
   """
   return jnp.maximum(mask_BT.sum(axis=1) - 1, 0)
 
@@ -349,10 +343,7 @@ def whole_width(table: Array, rows: str | None = None) -> Array:
   """Gathers the shards of a table [rows, D] along D, before look-ups.
 
   Without it the look-ups have the table's sharding, and the devices exchange
-  whole activations, which are larger.
-
-  Args:
-    table: [rows, D].
-    rows: logical name of the rows; None: gather these too.
+  whole activations, which are larger. `rows` is the logical name of rows that
+  stay sharded.
   """
   return nn.with_logical_constraint(table, (rows, 'activation_embed'))

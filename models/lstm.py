@@ -141,10 +141,7 @@ class BiLstm(nn.Module):
   As `torch.nn.LSTM` with `bidirectional` on packed sequences, but with 1 added
   to the forget gates.
 
-  Attributes:
-    num_layers: number of layers.
-    lstm_dim: F, cells of one direction.
-    dtype: of the matrix products and the outputs.
+  `lstm_dim` is F, the cells of one direction.
   """
 
   num_layers: int
@@ -186,9 +183,7 @@ class BiLstm(nn.Module):
 def reverse(x_BTD: Array, mask_BT: Array) -> Array:
   """Returns [B, T, D] with the real tokens of each row reversed.
 
-  Args:
-    x_BTD: [B, T, D].
-    mask_BT: bool [B, T], True at real tokens, which come first and stay first.
+  The mask is True at real tokens, which come first and stay first.
   """
   T = x_BTD.shape[1]
   before_BT = mask_BT.sum(axis=1, keepdims=True) - 1 - jnp.arange(T)

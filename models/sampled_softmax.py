@@ -76,11 +76,7 @@ class Softmax(nn.Module):
     """Returns the losses over the whole vocabulary, float32 [K, B, T] in nats.
 
     Logits exist for one position of each row at a time, and are computed again
-    for the gradient.
-
-    Args:
-      hidden_KBTP: float [K, B, T, P].
-      targets_KBT: int [K, B, T], below V.
+    for the gradient. Targets are below V.
     """
 
     @jax.checkpoint
@@ -152,13 +148,7 @@ class Softmax(nn.Module):
 
 
 def draw_words(rng: Array, shape: tuple[int, ...], vocab_size: int) -> Array:
-  """Draws words below V with replacement, close to Zipf's law.
-
-  Args:
-    rng: a key.
-    shape: of the result, int32.
-    vocab_size: V, unpadded.
-  """
+  """Draws int32 words below V with replacement, close to Zipf's law."""
   first, second = jax.random.uniform(rng, (2, *shape))
   # One draw picks a part of [0, log(V + 1)), another a place in it: float32 has
   # 2**23 values below 1, and their exponential errs by a whole word, too coarse
@@ -170,13 +160,7 @@ def draw_words(rng: Array, shape: tuple[int, ...], vocab_size: int) -> Array:
 
 
 def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
-  """Returns log(1 - (1 - p(k))^S), the log-probability of words in S samples.
-
-  Args:
-    ids: int, any shape, below V.
-    num_samples: S.
-    vocab_size: V, unpadded.
-  """
+  """Returns log(1 - (1 - p(k))^S): that words are among S samples."""
   share = jnp.log1p(1 / (ids.astype(jnp.float32) + 1))
   missed = num_samples * jnp.log1p(-share / math.log(vocab_size + 1))
   return jnp.log(-jnp.expm1(missed))

@@ -78,13 +78,7 @@ def figure_of(
   """Returns the figure of a cell; None if a summary lacks a metric.
 
   A column of several parts has their mean, seed by seed, over the seeds that
-  all parts have.
-
-  Args:
-    column: of the cell.
-    summaries: one for each part of the column.
-    tells: see `Table`.
-    grid: the values that the paper chose from.
+  all parts have. `tells` and `grid` are those of the `Table`.
   """
   parts = []
   for part, summary in zip(column.parts, summaries, strict=True):

@@ -197,22 +197,15 @@ def _lacks_of_run(
       yield f'{part.task} ({", ".join(missing)}), which {source} has not'
 
 
-def _find_source(data: str, task: str, has_split: HasSplit) -> str:
-  """Returns the folder of a task's set: the data's or its GLUE folder."""
-  folders = [str(epath.Path(data) / name) for name in GLUE_FOLDERS]
-  for source in (data, *folders):
-    if has_split(task, source, 'train'):
-      return source
-  return data
-
-
 def _find_run(
   request: Request, line: Line, part: Part, has_split: HasSplit
 ) -> Run:
   row = line.row
   source = request.data
   if source is not None and part.task != base.PRETRAINING:
-    source = _find_source(source, part.task, has_split)
+    folders = [source, *(str(epath.Path(source) / n) for n in GLUE_FOLDERS)]
+    found = (each for each in folders if has_split(part.task, each, 'train'))
+    source = next(found, source)
   args = [*row.args, *part.args]
   if line.family in base.LEFT_TO_RIGHT:
     if not any(arg.startswith('recipe=') for arg in args):

@@ -75,7 +75,7 @@ def lay_out(
   Args:
     table: with the published figures.
     lines: its rows with a user's own.
-    figures: (row, column) -> our figure.
+    figures: our figures.
     reasons: (row, column) -> why there is no figure.
     warnings: texts about misleading cells.
     reference: column -> figure of another program to compare ours with.

@@ -137,7 +137,7 @@ def find_lines(
 
   Args:
     table: the table.
-    folder: the folder of the rows' folders.
+    folder: of the rows' folders.
     weights: see `name_weights`.
     family_of: weights -> their family.
   """

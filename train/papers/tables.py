@@ -78,13 +78,7 @@ def find_changes(cells: Sequence[Cell], engine: Engine) -> dict[Key, str]:
 def missing_runs(
   cells: Sequence[Cell], changed: Mapping[Key, str], *, rerun: bool
 ) -> list[Run]:
-  """Returns the runs that cells still need, each once.
-
-  Args:
-    cells: the cells to fill.
-    changed: see `find_changes`.
-    rerun: whether changed runs are needed again.
-  """
+  """Returns the runs that cells still need, with `rerun` changed ones too."""
   runs = {
     run.key: run for cell in cells if not cell.reason for run in cell.runs
   }
@@ -105,15 +99,9 @@ def _is_finished(run: Run) -> bool:
 def fill(
   runs: Sequence[Run], changed: Mapping[Key, str], engine: Engine
 ) -> dict[Key, str]:
-  """Does runs; a failure is printed, and the others go on.
+  """Does runs, and returns {key of a failed run: its error}.
 
-  Args:
-    runs: see `missing_runs`.
-    changed: see `find_changes`; the folders of these runs are set aside.
-    engine: see `Engine`.
-
-  Returns:
-    {key of a run: its error}.
+  Folders of changed runs are set aside; after a failure the others go on.
   """
   failed = {}
   for number, run in enumerate(runs, start=1):
@@ -150,10 +138,9 @@ def lay_out(
   request: Request,
   lines: Sequence[Line],
   cells: Sequence[Cell],
-  *,
   changed: Mapping[Key, str],
   failed: Mapping[Key, str],
-  reference: epath.Path | None = None,
+  reference: epath.Path | None,
 ) -> table_rendering.Page:
   """Returns the table's page with the figures found."""
   figures, reasons = table_figures.read_figures(cells, request.table)
@@ -232,17 +219,11 @@ def make_table(
     failed = fill(runs, changed, engine)
     done = {each.key for each in runs}
     changed = {key: text for key, text in changed.items() if key not in done}
-  if reference is None and request.table.reference:
-    root = epath.Path(__file__).parents[2]
-    reference = root / request.table.reference
-  page = lay_out(
-    request,
-    lines,
-    cells,
-    changed=changed,
-    failed=failed,
-    reference=None if reference is None else epath.Path(reference),
-  )
+  if reference is not None:
+    reference = epath.Path(reference)
+  elif request.table.reference:
+    reference = epath.Path(__file__).parents[2] / request.table.reference
+  page = lay_out(request, lines, cells, changed, failed, reference)
   request.out.mkdir(parents=True, exist_ok=True)
   markdown = table_rendering.as_markdown(page)
   latex = table_rendering.as_latex(page)

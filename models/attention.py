@@ -282,9 +282,6 @@ def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
   return context_ZTH.reshape(B, N, T, -1).swapaxes(1, 2)
 
 
-# ---- The module ------------------------------------------------------------
-
-
 class SelfAttention(nn.Module):
   """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 

@@ -98,11 +98,8 @@ def sample(
 ) -> Array:
   """Returns one token a row, int32 [B].
 
-  Args:
-    logits_BV: float [B, V].
-    rngs_B: a key a row, so that rows do not depend on each other.
-    sampling: how to draw.
-    vocab_size: number of tokens; columns beyond are padding.
+  Each row has a key, so that rows do not depend on each other. Columns from
+  `vocab_size` on are padding.
   """
   if sampling.temperature == 0:
     return jnp.argmax(logits_BV[:, :vocab_size], axis=-1).astype(jnp.int32)

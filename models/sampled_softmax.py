@@ -105,9 +105,9 @@ class Softmax(nn.Module):
     at all. The limit of many samples is `losses`.
 
     Args:
-      hidden_KBTP: float [K, B, T, P].
-      targets_KBT: int [K, B, T], below V.
-      samples_KS: int [K, S] of `draw_words`, S words for each tower.
+      hidden_KBTP: the outputs of the towers.
+      targets_KBT: int, below V.
+      samples_KS: int, of `draw_words`, S words for each tower.
     """
     num_targets, num_samples = targets_KBT.size, samples_KS.shape[-1]
     samples_KS = jnp.sort(samples_KS)
@@ -171,11 +171,8 @@ def take_rows(table: Array, ids: Array) -> Array:
   """Returns rows [N, ...] of a table sharded by rows.
 
   Each device reads its own rows, and zeros for the others; the sum goes to all
-  devices. The gradient too goes to all devices, and each adds its own rows.
-
-  Args:
-    table: [V, ...], its first logical axis 'words'.
-    ids: int [N], below V.
+  devices. The gradient too goes to all devices, and each adds its own rows. The
+  table's first logical axis is 'words', and the N ids are below V.
   """
   return _replicated(jnp.take(table, _replicated(ids), axis=0, mode='clip'))
 

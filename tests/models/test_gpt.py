@@ -52,27 +52,6 @@ def test_padding_changes_nothing(pre_norm):
     bert_cases.assert_close(gradient_p, gradient, 1e-5)
 
 
-@pytest.mark.parametrize(
-  'pre_norm, fields',
-  [
-    (False, dict(remat=True)),
-    (True, dict(scan_layers=False)),
-  ],
-)
-def test_layers_scanned_unrolled_and_rematerialised_agree(pre_norm, fields):
-  """With dropout on: the same masks, forwards and backwards."""
-  batch, rng = gpt_cases.make_batch(), jax.random.key(5)
-  params = gpt_cases.init_params(pre_norm)
-  plain = gpt_cases.make_model(pre_norm=pre_norm)
-  _, _, loss, gradient = gpt_cases.run(plain, params, batch, rng)
-  model = plain.clone(**fields)
-  _, _, loss_o, gradient_o = gpt_cases.run(model, params, batch, rng)
-  assert abs(loss_o - loss) < 2e-6
-  bert_cases.assert_close(gradient_o, gradient, 5e-6)
-  _, _, loss_e, _ = gpt_cases.run(plain, params, batch)
-  assert abs(loss_e - loss) > 1e-3  # there was dropout
-
-
 def test_bfloat16_stays_near_float32():
   batch, params = gpt_cases.make_batch(), gpt_cases.init_params(True)
   plain = gpt_cases.make_model(pre_norm=True)

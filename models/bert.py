@@ -15,13 +15,13 @@ from models import attention, blocks, layers
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
 
-HEADS = ('pooler', 'mlm', 'nsp')  # those of pre-training
+HEADS = ('pooler', 'mlm', 'nsp')  # of pre-training
 
 
 class Embeddings(nn.Module):
   """Sum of token, position and type embeddings, layer norm, dropout.
 
-  Fields are those of `Bert`; `dropout_rate` is 0 outside of training.
+  Fields as in `Bert`; `dropout_rate` is 0 outside of training.
   """
 
   vocab_size: int
@@ -68,7 +68,7 @@ class MlmHead(nn.Module):
   """Predicts the tokens at given positions.
 
   Dense, GELU and layer norm, then the token table as softmax matrix (tied) and
-  a bias. Fields are those of `Bert`.
+  a bias. Fields as in `Bert`.
   """
 
   vocab_size: int

@@ -44,7 +44,7 @@ class Cache(NamedTuple):
 class Embeddings(nn.Module):
   """Sum of token and position embeddings, with dropout.
 
-  Attributes (the others are those of `Gpt`):
+  Attributes (others as in `Gpt`):
     dropout_rate: 0 outside of training.
     drop_tables: dropout of both tables' elements, once for the whole batch and
       for the softmax too (GPT); else of the sum (GPT-2).

@@ -133,7 +133,7 @@ def find_lines(
 ) -> list[Line]:
   """Returns the published rows, and below each family a user's own rows.
 
-  A user's own rows are those of given weights and those run before.
+  A user's own rows have given weights, or were run before.
 
   Args:
     table: the table.

@@ -1,18 +1,18 @@
-"""Every key of a config, with its default and what it means."""
+"""Every key of a config, with its default and its meaning."""
 
 import ml_collections
 from ml_collections import config_dict
 
 
 def get_config() -> ml_collections.ConfigDict:
-  """Returns the defaults of BERT and GPT; shipped configs override some."""
+  """Returns the defaults of BERT; shipped configs override some."""
   placeholder = config_dict.placeholder
   config = ml_collections.ConfigDict()
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bert'  # picks the module: bert, gpt or gpt2
-  model.left_to_right = False  # a bert that sees no later token, as gpt always
+  model.name = 'bert'  # module: bert, gpt or gpt2
+  model.left_to_right = False  # BERT without later tokens; GPT always has none
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
   model.num_heads = 2  # N, divides embed_dim
@@ -28,51 +28,49 @@ def get_config() -> ml_collections.ConfigDict:
   config.data = ml_collections.ConfigDict()
   data = config.data
   data.source = 'manual'  # manual, a path, a glob, or tfds:NAME
-  # Or a vocab.txt, or a folder: that of init.weights, where they lack theirs.
+  # train:KIND:SIZE, a vocab.txt, or a folder (such as that of init.weights).
   data.tokenizer = 'train:wordpiece:6000'
-  # The token store, taken as it is where it stands; else it is built there
-  # from source and tokenizer, by default under runs/stores.
+  # Token store; if missing, it is built there from source and tokenizer. Empty:
+  # under runs/stores.
   data.folder = placeholder(str)
   data.cache = placeholder(str)  # local copy of a remote store, once a host
   data.document_break = placeholder(str)  # file, blank_line or a regex
   data.held_out = 0.05  # share of the tokens kept for evaluation
-  data.loader = 'tf'  # tf (tf.data, ahead of time) or plain (same batches)
+  data.loader = 'tf'  # tf (tf.data, prefetching) or plain (same batches)
 
   config.objective = ml_collections.ConfigDict()
   objective = config.objective
   objective.mask_rate = 0.15  # share of tokens predicted
-  objective.mask_fraction = 0.8  # of those: replaced by [MASK]
-  objective.random_fraction = 0.1  # of those: replaced by a random token
+  objective.mask_fraction = 0.8  # share of these replaced by [MASK]
+  objective.random_fraction = 0.1  # share replaced by a random token
   objective.whole_word = False  # mask words, not pieces
 
   config.optim = ml_collections.ConfigDict()
   optim = config.optim
-  # bert_adam (as BERT was released, without bias correction), gpt_adam (as GPT
-  # was released: the correction scales the decay too), adamw (the usual one),
-  # lamb (adamw scaled to each matrix, for large batches), adafactor (little
-  # memory; rates relative to each matrix; no beta1, beta2, epsilon) or adagrad
-  # (as ELMo was released; no beta1, beta2, epsilon).
+  # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
+  # bias correction scales the decay too), adamw, lamb (adamw scaled to each
+  # matrix, for large batches), adafactor (little memory; rates relative to each
+  # matrix) or adagrad (ELMo's release). The last two have no beta1, beta2 and
+  # epsilon.
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
-  # Decay to 0: linear (BERT) or cosine (GPT); or constant (ELMo).
-  optim.schedule = 'linear'
-  # (learning_rate, warmup_steps) of each phase after the first that restarts
-  # the schedule, in order; empty: the two above again.
+  optim.schedule = 'linear'  # to 0: linear (BERT) or cosine (GPT); or constant
+  # (learning_rate, warmup_steps) of each later phase that restarts the
+  # schedule; empty: the two above again.
   optim.restarts = ()
   optim.beta1 = 0.9  # decay of the gradient's mean
   optim.beta2 = 0.999  # decay of the squared gradient's mean
-  optim.epsilon = 1e-6  # added outside of the root
+  optim.epsilon = 1e-6  # added to the root of the second moment
   optim.weight_decay = 0.01  # not on biases, layer norms and layer mixes
   optim.clip_norm = 1.0  # of the global gradient
 
   config.mesh = ml_collections.ConfigDict()
   mesh = config.mesh
-  mesh.data = -1  # copies of the model; -1: all devices that are left
-  mesh.fsdp = 1  # shards of parameters and optimiser, batch split as well
+  mesh.data = -1  # copies of the model; -1: all remaining devices
+  mesh.fsdp = 1  # shards of parameters, optimiser state and batch
   mesh.tensor = 1  # shards of heads, mlp and vocabulary
-  # Logical axis of parameters (first block) and activations (second block)
-  # -> mesh axes. Every name in the model has a rule here.
+  # Logical axis of parameters, then of activations -> mesh axes.
   mesh.rules = (
     ('layers', None),
     ('vocab', 'tensor'),
@@ -98,31 +96,30 @@ def get_config() -> ml_collections.ConfigDict:
     ('activation_qkv', None),
     ('activation_vocab', 'tensor'),
     ('activation_words', ('fsdp', 'tensor')),
-    ('activation_rows', 'data'),  # where the words lie on the batch's fsdp
+    ('activation_rows', 'data'),  # batch of logits with words sharded by fsdp
   )
 
   config.train = ml_collections.ConfigDict()
   train = config.train
-  # Picks the loss: bert (masked tokens and next sentences), mlm (masked tokens
-  # alone), or lm (the next token) for what reads in one direction.
+  # Loss: bert (masked tokens and next sentences), mlm (masked tokens), or lm
+  # (the next token; for models that read in one direction).
   train.objective = 'bert'
-  # (steps, length, global batch, schedule): 'continue' keeps the learning-rate
-  # schedule, 'restart' warms up anew.
+  # (steps, length, global batch, schedule); 'continue' goes on with the
+  # learning-rate schedule, 'restart' begins it again.
   train.phases = ((1_000, 128, 32, 'continue'),)
   train.steps = placeholder(int)  # overrides the steps of a single phase
-  train.num_epochs = placeholder(float)  # the same, counted in epochs
-  train.global_batch = placeholder(int)  # overrides that of a single phase
+  train.num_epochs = placeholder(float)  # the same in epochs
+  train.global_batch = placeholder(int)  # overrides the batch of a single phase
   train.micro_batches = 1  # gradient accumulation: parts of a global batch
   train.seed = 0  # of parameters, order, pairs, masks and dropout
   train.log_every = 50  # steps between rows of metrics.csv
   train.eval_every = 10_000  # steps between evaluations
   train.checkpoint_every = 1_000  # steps between checkpoints
-  train.keep_checkpoints = 3  # the newest so many
-  train.platform = 'tpu'  # refuse to train on another: cpu, gpu or tpu
-  # On a GPU: refuse to start unless XLA_FLAGS asks for deterministic kernels.
-  train.deterministic = False
-  # Without a step or a batch of an evaluation: print all stacks and stop. What
-  # is compiled gets 4 times as long, and an hour at least.
+  train.keep_checkpoints = 3  # number of newest checkpoints to keep
+  train.platform = 'tpu'  # required platform: cpu, gpu or tpu
+  train.deterministic = False  # on a GPU, require deterministic XLA_FLAGS
+  # Print all stacks and stop after so long without a step or a scored batch;
+  # compilation may take 4 times as long, and an hour at least.
   train.hang_minutes = 60.0
   train.profile = ()  # (first step, number of steps) to trace; empty: none
   train.peak_tflops = placeholder(float)  # of a device, for MFU
@@ -130,26 +127,50 @@ def get_config() -> ml_collections.ConfigDict:
   config.eval = ml_collections.ConfigDict()
   config.eval.global_batch = 256  # rows scored at a time
   config.eval.max_windows = 20_000  # held-out windows scored at each evaluation
-  config.eval.draws = 1  # times each is scored, with other pairs and masks
+  config.eval.draws = 1  # scores of each window, with other pairs and masks
 
   config.init = ml_collections.ConfigDict()
   config.init.stddev = 0.02  # of matrices and the token table
   config.init.position_stddev = 0.02  # of position and type tables
-  # If not 0, heads start by looking near: a token's score with itself.
+  # Initial attention score of a token with itself, to attend to near tokens.
   config.init.self_score = 0.0
-  # Start from the parameters of a workdir, of a folder of published weights, or
-  # of weights named on Hugging Face's hub (google-bert/bert-base-uncased).
+  # Parameters to start from: a workdir, a folder of published weights, or a
+  # name on Hugging Face's hub (google-bert/bert-base-uncased).
   config.init.weights = placeholder(str)
-  # Let the text have more pieces, and the model more positions, than those
-  # weights: the rows of these are drawn anew.
+  # Draw rows for pieces and positions that these weights lack.
   config.init.new_rows = False
 
   return config
 
 
-def get_lstm_config() -> ml_collections.ConfigDict:
-  """Returns the defaults of the LSTM in GPT's place: GPT's, but for it."""
+def get_gpt_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of GPT, with its release's optimiser."""
   config = get_config()
+  config.model.name = 'gpt'
+  config.train.objective = 'lm'
+  config.optim.name = 'gpt_adam'
+  config.optim.schedule = 'cosine'
+  config.optim.epsilon = 1e-8
+  config.eval.global_batch = 64
+  return config
+
+
+def fit_cpu(config: ml_collections.ConfigDict) -> None:
+  """Sets a small transformer's keys for a short run on a CPU.
+
+  Unrolled layers run faster there. So short a run never learns its text by
+  heart: dropout would only slow it.
+  """
+  config.model.scan_layers = False
+  config.model.dropout_rate = 0.0
+  config.model.attention_dropout_rate = 0.0
+  config.train.platform = 'cpu'
+  config.eval.global_batch = 64
+
+
+def get_lstm_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of the LSTM in GPT's place."""
+  config = get_gpt_config()
   del config.objective
   config.model = ml_collections.ConfigDict()
   model = config.model
@@ -160,13 +181,11 @@ def get_lstm_config() -> ml_collections.ConfigDict:
   model.max_length = 512  # longest text read at once; there are no positions
   model.dropout_rate = 0.1  # inputs of the layers and the last one's output
   model.dtype = 'float32'  # of activations; parameters stay float32
-
-  config.train.objective = 'lm'
   return config
 
 
 def get_elmo_config() -> ml_collections.ConfigDict:
-  """Returns the defaults of ELMo: those above, but for what is BERT's."""
+  """Returns the defaults of ELMo."""
   config = get_config()
   del config.objective
   config.model = ml_collections.ConfigDict()
@@ -175,14 +194,14 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   model.num_layers = 2  # L, of each direction
   model.lstm_dim = 4096  # F, cells
   model.projection_dim = 512  # P, width of the hidden states of a direction
-  model.characters = True  # words as their characters, else by a table
+  model.characters = True  # encode words by characters, else by a table
   model.char_embed_dim = 16  # E
   model.filters = ((1, 32), (2, 32))  # (width, count), on characters
   model.num_highway = 2  # layers after the filters
   model.cell_clip = 3.0  # largest absolute value in a cell
-  model.projection_clip = 3.0  # and of a hidden state
+  model.projection_clip = 3.0  # largest absolute value in a hidden state
   model.dropout_rate = 0.1  # inputs of the layers and the last one's output
-  model.num_samples = 8192  # S, words that the loss is drawn from; 0: all
+  model.num_samples = 8192  # S, sampled words of the loss; 0: all words
   model.dtype = 'float32'  # of activations; parameters stay float32
 
   config.train.objective = 'lm'
@@ -193,70 +212,68 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   config.optim.warmup_steps = 0
   config.optim.weight_decay = 0.0
   config.optim.clip_norm = 10.0
-  # When a run continues, forget what its rows have read; a must where the
-  # global batch has changed.
+  # Continue with empty LSTM states, as another global batch requires.
   config.train.reset_streams = False
   return config
 
 
 def get_task_config() -> ml_collections.ConfigDict:
-  """Returns the defaults of fine-tuning: those of BERT's release."""
+  """Returns the defaults of fine-tuning, from BERT's release."""
   config = get_config()
   del config.objective
   placeholder = config_dict.placeholder
   model = config.model
-  # The sizes are those of init.weights, whatever stands here, where it is set.
+  # init.weights, if set, decide the sizes.
   model.scan_layers = False
 
   config.task = ml_collections.ConfigDict()
   task = config.task
-  task.name = 'sst2'  # see data/tasks/registry.py; own: as the keys of own say
-  task.max_length = 128  # tokens of an input; longer ones are cut or windowed
-  task.document_context = False  # tag sentences among their neighbours
-  task.doc_stride = 128  # tokens from one window of a long text to the next
-  task.max_question = 64  # tokens of a question, which is cut there
+  task.name = 'sst2'  # see data/tasks/registry.py; own: the section own below
+  task.max_length = 128  # tokens of an input; longer inputs are cut or windowed
+  task.document_context = False  # tag sentences together with their neighbours
+  task.doc_stride = 128  # tokens between the starts of a long text's windows
+  task.max_question = 64  # tokens of a question; longer ones are cut
   task.max_answer = 30  # tokens of an answer
-  task.n_best = 20  # answers that are looked at
-  task.lm_weight = 0.0  # of the language model's loss, beside the task's (GPT)
-  task.soft_classes = 0  # of scores (GPT); 0: squared error
-  task.class_weights = ()  # of the loss, one a label; empty: all alike
-  # What feeds the head: last, first (the embeddings), second_to_last,
-  # sum_last_4, concat_last_4, sum_all, or mix, a learned average of all layers.
+  task.n_best = 20  # number of candidate answers
+  task.lm_weight = 0.0  # of the language model's loss beside the task's (GPT)
+  task.soft_classes = 0  # classes of a score (GPT); 0: regression
+  task.class_weights = ()  # loss weight of each label; empty: all equal
+  # Input of the head: last, first (the embeddings), second_to_last, sum_last_4,
+  # concat_last_4, sum_all, or mix, a learned average of all layers.
   task.features = 'last'
-  # lambda of a loss lambda * sum(w^2) on the weights of the mix, as ELMo's: 1
-  # keeps them alike, 0.001 lets them choose (Peters et al. 2018, section 5.1).
+  # lambda of the loss lambda * sum(w^2) on the mix's weights, as in ELMo: 1
+  # keeps them equal, 0.001 lets them choose (Peters et al. 2018, section 5.1).
   task.mix_l2 = placeholder(float)
-  task.frozen = False  # train only what is on top of the encoder
-  task.bilstm_layers = 0  # of a bidirectional LSTM between encoder and head
-  task.bilstm_dim = 768  # its width, of each direction
+  task.frozen = False  # train only the modules on top of the encoder
+  task.bilstm_layers = 0  # bidirectional LSTM layers between encoder and head
+  task.bilstm_dim = 768  # cells of each direction
 
-  # A set of one's own (task.name='own'), see data/tasks/own.py.
+  # A user's own set (task.name='own'), see data/tasks/own.py.
   config.own = ml_collections.ConfigDict()
   own = config.own
   # classification, regression, choice, tagging or span
   own.kind = placeholder(str)
-  # Files in data.source, .gz or not: .jsonl; .csv with a header; else tabs.
+  # Files in data.source, perhaps .gz: .jsonl; .csv with a header; else tabs.
   own.train = 'train.jsonl'
-  own.dev = 'dev.jsonl'  # to choose by
-  own.test = placeholder(str)  # to score at the end; may be without labels
-  own.text = ('text',)  # fields or columns of the text, or of the two texts
-  own.label = 'label'  # that of the label
-  own.symmetric = False  # neither of two texts comes first
-  own.labels = ()  # all of them, in order; empty: those of the training file
-  own.score_range = placeholder(tuple)  # (lowest, highest); by default theirs
-  own.metrics = ()  # the first decides which model is best; empty: the usual
+  own.dev = 'dev.jsonl'  # to choose models by
+  own.test = placeholder(str)  # to score at the end, perhaps without labels
+  own.text = ('text',)  # fields or columns of one or two texts
+  own.label = 'label'  # field or column of the label
+  own.symmetric = False  # the order of two texts means nothing
+  own.labels = ()  # all labels in order; empty: read from the training file
+  own.score_range = placeholder(tuple)  # (lowest, highest); empty: of the file
+  own.metrics = ()  # the first chooses the best model; empty: the usual ones
 
   config.data = ml_collections.ConfigDict()
   data = config.data
-  # A folder of the official files, or of folders of several sets; or tfds,
-  # tfds:FOLDER: by tensorflow-datasets, kept in that folder.
+  # A folder of official files, or of such folders; or tfds or tfds:FOLDER, by
+  # tensorflow-datasets and stored in FOLDER.
   data.source = placeholder(str)
-  data.tokenizer = placeholder(str)  # by default that of init.weights
+  data.tokenizer = placeholder(str)  # empty: the tokenizer of init.weights
   data.train_limit = placeholder(int)  # evenly spaced examples to train on
-  data.eval_limit = placeholder(int)  # and to score, of each split
-  data.bucket = True  # batches of examples of like length, with less padding
-  # tf (tf.data) or plain: the same batches, which cost the host little here.
-  data.loader = 'plain'
+  data.eval_limit = placeholder(int)  # evenly spaced examples to score
+  data.bucket = True  # batches of similar lengths, with less padding
+  data.loader = 'plain'  # tf (tf.data) or plain, the same batches
 
   optim = config.optim
   del optim.warmup_steps, optim.restarts
@@ -268,25 +285,23 @@ def get_task_config() -> ml_collections.ConfigDict:
   del train.keep_checkpoints, train.profile
   train.objective = 'task'
   train.num_epochs = 3.0
-  # Steps of N examples, num_epochs E and batch B: bert (as released, run_squad
-  # too: floor(N / B x E), of spans N is the questions), gpt (as released:
-  # floor(N / B) an epoch) or rows (ceil(N / B x E), N the rows that the model
-  # reads, windows of a question each for itself). At least 1.
+  # Steps for N examples, batch B and E epochs, at least 1: bert (its release:
+  # floor(N / B x E), N questions for spans), gpt (its release: floor(N / B) an
+  # epoch) or rows (ceil(N / B x E), N rows of the model, such as windows).
   train.count = 'bert'
   train.global_batch = 32
-  train.eval_every = placeholder(int)  # steps between scores of dev; an epoch
-  train.checkpoint_every = placeholder(int)  # steps; as eval_every
-  train.select = 'last'  # the model that is kept: the last, or the best on dev
-  train.patience = placeholder(int)  # stop after so many scores without a best
+  train.eval_every = placeholder(int)  # steps between scores; empty: an epoch
+  train.checkpoint_every = placeholder(int)  # steps; empty: eval_every
+  train.select = 'last'  # the model to keep: last, or best on dev
+  train.patience = placeholder(int)  # scores without a new best before stopping
   train.log_every = 20
 
   config.eval = ml_collections.ConfigDict()
   config.eval.global_batch = 64  # rows scored at a time
 
   config.init = ml_collections.ConfigDict()
-  # A workdir, a folder of published weights, or their name on Hugging Face's
-  # hub; empty: without pre-training, which needs data.tokenizer.
+  # A workdir, a folder of published weights, or a name on Hugging Face's hub;
+  # empty: no pre-training, which needs data.tokenizer.
   config.init.weights = placeholder(str)
-  # Only the first so many layers come from the weights; the others are drawn.
-  config.init.num_layers = placeholder(int)
+  config.init.num_layers = placeholder(int)  # first layers to take; empty: all
   return config

@@ -17,25 +17,17 @@ for 16 chips of 16 GB or more; what a slice makes of it:
     --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_base
 
 The paper's ablations of pre-training follow a colon, as in bert_base:no_nsp.
-Expected is what the paper finds after fine-tuning.
+Expected figures stand in the tables of configs/tables.
 
   no_nsp          Table 5: masked tokens alone; the second text always continues
-                  the first. MNLI 83.9, QNLI 84.9, MRPC 86.5, SST-2 92.6, SQuAD
-                  F1 87.9 (with next sentences 84.4, 88.4, 86.7, 92.7, 88.5)
-  ltr_no_nsp      Table 5: besides, every token is predicted from those before
-                  it, in fine-tuning too. 82.1, 84.3, 77.5, 92.1, 77.8
+                  the first (bert_pretraining_tasks.py)
+  ltr_no_nsp      Table 5: besides, every token is predicted from the tokens
+                  before it, in fine-tuning too. The perplexity is of all tokens
+                  but [CLS] and [SEP]; the paper does not give it
   mask=M/S/R      Table 8 (2019): per cent of the predicted tokens that become
-                  [MASK], stay the same, become random. MNLI, NER fine-tuned
-                  and NER from features: 80/10/10 84.2 95.4 94.9, 100/0/0 84.3
-                  94.9 94.0, 80/0/20 84.1 95.2 94.6, 80/20/0 84.4 95.2 94.7,
-                  0/20/80 83.7 94.8 94.6, 0/0/100 83.6 94.9 94.6
+                  [MASK], stay the same, become random (bert_masking.py)
   bert-l3-h768-a12 and so on
-                  Table 6: sizes, see configs/variants.py. Held-out masked-LM
-                  perplexity 5.84 (L3 H768 A12), 5.24 (L6 A3), 4.68 (L6 A12),
-                  3.99 (L12), 3.54 (L12 H1024 A16), 3.23 (L24)
-
-The perplexity of ltr_no_nsp is of the same tokens, [CLS] and [SEP] left out,
-but of all of them; the paper does not give it.
+                  Table 6: sizes, see configs/variants.py (bert_model_size.py)
 """
 
 import ml_collections

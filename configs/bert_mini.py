@@ -18,24 +18,19 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
+  base.fit_cpu(config)
   variants.vary_bert(config, 'bert-mini', arg)
   config.model.max_length = 128
-  config.model.scan_layers = False  # a CPU runs unrolled layers faster
   config.data.source = 'books/*.txt'
   config.data.tokenizer = 'train:wordpiece:8000'
   config.train.phases = ((6_000, 128, 32, 'continue'),)
   config.train.eval_every = 500
   config.train.checkpoint_every = 500
-  config.train.platform = 'cpu'
   config.optim.name = 'adamw'
   config.optim.learning_rate = 1.5e-3
   config.optim.warmup_steps = 300
   config.init.stddev = 0.05
   config.init.position_stddev = 0.05
   config.init.self_score = 12.0
-  # Hardly more than an epoch: little is seen twice.
-  config.model.dropout_rate = 0.0
-  config.model.attention_dropout_rate = 0.0
-  config.eval.global_batch = 64
   config.eval.max_windows = 2_000
   return config.lock()

@@ -31,21 +31,15 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   if arg == 'lstm':
     config = base.get_lstm_config()
   else:
-    config = base.get_config()
-    config.model.name = 'gpt'
+    config = base.get_gpt_config()
     config.model.update(variants.GPT[arg or 'gpt'])
   config.model.max_length = 512
   config.model.dtype = 'bfloat16'
   config.data.source = 'books/*.txt'
   config.data.tokenizer = 'train:bpe:40481'
   config.data.held_out = 0.005
-  config.train.objective = 'lm'
   config.train.phases = ((4_000_000, 512, 64, 'continue'),)
   config.train.log_every = 100
-  config.optim.name = 'gpt_adam'
-  config.optim.schedule = 'cosine'
   config.optim.learning_rate = 2.5e-4
   config.optim.warmup_steps = 2_000
-  config.optim.epsilon = 1e-8
-  config.eval.global_batch = 64
   return config.lock()

@@ -23,7 +23,7 @@ from configs import base, variants
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt2-medium'."""
-  config = base.get_config()
+  config = base.get_gpt_config()
   config.model.name = 'gpt2'
   config.model.update(variants.GPT2[arg or 'gpt2'])
   config.model.max_length = 1024
@@ -31,18 +31,14 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.data.source = 'web/*.jsonl.zst'
   config.data.tokenizer = 'train:bytebpe:50257'
   config.data.held_out = 0.005
-  config.train.objective = 'lm'
   config.train.phases = ((300_000, 1024, 512, 'continue'),)
   # The logits of 16 windows a chip would not fit.
   config.train.micro_batches = 4
   config.train.log_every = 100
   config.optim.name = 'adamw'
-  config.optim.schedule = 'cosine'
   config.optim.learning_rate = 6e-4
   config.optim.warmup_steps = 2_000
   config.optim.beta2 = 0.95
-  config.optim.epsilon = 1e-8
   config.optim.weight_decay = 0.1
   config.init.position_stddev = 0.01
-  config.eval.global_batch = 64
   return config.lock()

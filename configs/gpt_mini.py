@@ -16,29 +16,19 @@ from configs import base, variants
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt'."""
-  config = base.get_config()
-  config.model.name = 'gpt'
+  config = base.get_gpt_config()
+  base.fit_cpu(config)
   config.model.update(variants.GPT[arg or 'gpt-mini'])
   config.model.max_length = 256
-  config.model.scan_layers = False  # a CPU runs unrolled layers faster
   config.data.source = 'books/*.txt'
   config.data.tokenizer = 'train:bpe:8000'
-  config.train.objective = 'lm'
   config.train.phases = ((1_500, 256, 16, 'continue'),)
   config.train.eval_every = 250
   config.train.checkpoint_every = 250
-  config.train.platform = 'cpu'
-  config.optim.name = 'gpt_adam'
-  config.optim.schedule = 'cosine'
   config.optim.learning_rate = 1e-3
   config.optim.warmup_steps = 100
-  config.optim.epsilon = 1e-8
   # Smaller weights stay at unigrams for long.
   config.init.stddev = 0.05
   config.init.position_stddev = 0.05
-  # Less than an epoch: nothing is seen twice.
-  config.model.dropout_rate = 0.0
-  config.model.attention_dropout_rate = 0.0
-  config.eval.global_batch = 64
   config.eval.max_windows = 512
   return config.lock()

@@ -15,28 +15,18 @@ from configs import base, variants
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt-mini'."""
-  config = base.get_config()
-  config.model.name = 'gpt'
+  config = base.get_gpt_config()
+  base.fit_cpu(config)
   config.model.update(variants.GPT[arg or 'gpt-tiny'])
   config.model.max_length = 128
-  config.model.scan_layers = False  # a CPU runs unrolled layers faster
   config.data.source = 'manual'
   config.data.tokenizer = 'train:bpe:4000'
-  config.train.objective = 'lm'
   config.train.phases = ((600, 128, 32, 'continue'),)
   config.train.eval_every = 200
   config.train.checkpoint_every = 200
-  config.train.platform = 'cpu'
-  config.optim.name = 'gpt_adam'
-  config.optim.schedule = 'cosine'
   config.optim.learning_rate = 2e-3
   config.optim.warmup_steps = 50
-  config.optim.epsilon = 1e-8
   # Smaller weights stay at unigrams for long.
   config.init.stddev = 0.05
   config.init.position_stddev = 0.05
-  # So short a run never learns the text by heart: dropout would only slow it.
-  config.model.dropout_rate = 0.0
-  config.model.attention_dropout_rate = 0.0
-  config.eval.global_batch = 64
   return config.lock()

@@ -23,11 +23,11 @@ recipe:
   encoder as it is, a two-layer BiLSTM on the sum of its last four layers. The
   model is the best on dev, as ELMo's task models are (Peters et al. 2018).
 
-Batches follow one another through epochs that are permuted anew, and one may be
-of two epochs. So where a recipe's steps leave part of an epoch out
-(`train.count`), it is examples by chance that are read once less, other ones
-with another seed, and less than a batch of them (gpt: than one an epoch); of
-questions in several windows also as many windows as there are beyond questions.
+Batches run through epochs in new permutations, and one batch may be of two
+epochs. Where a recipe's steps leave out part of an epoch (`train.count`), less
+than a batch of random examples is read once less (gpt: less than a batch an
+epoch), and for questions in several windows as many windows as exceed the
+questions.
 
 model: the size, only where init.weights is empty: training from scratch.
 """
@@ -60,9 +60,8 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.task.name = name = given.get('task', 'sst2')
   _set_model(config, given.get('model'))
   _set_task(config, name)
-  {'bert': _bert, 'stable': _stable, 'gpt': _gpt, 'frozen': _frozen}[recipe](
-    config, name
-  )
+  if recipe != 'bert':  # the defaults
+    {'stable': _stable, 'gpt': _gpt, 'frozen': _frozen}[recipe](config, name)
   return config.lock()
 
 
@@ -99,10 +98,6 @@ def _set_task(config: ml_collections.ConfigDict, name: str) -> None:
   elif name in ('conll2003', 'panx_en', 'panx_zh'):
     config.optim.learning_rate = 5e-5
     config.train.global_batch = 16
-
-
-def _bert(config: ml_collections.ConfigDict, name: str) -> None:
-  del config, name  # the defaults
 
 
 def _stable(config: ml_collections.ConfigDict, name: str) -> None:

@@ -73,19 +73,18 @@ ELMO['elmo-tiny']['filters'] = ((1, 16), (2, 16), (3, 32), (4, 64), (5, 128))
 def vary_bert(
   config: ml_collections.ConfigDict, size: str, arg: str = ''
 ) -> None:
-  """Gives a BERT's config a size, and what else an argument asks for.
+  """Sets the size and variants of a BERT's config, in place.
 
   Args:
-    config: not locked; changed in place.
+    config: not locked.
     size: a name in `BERT`.
-    arg: any of these, commas between: another size; 'no_nsp' or 'ltr_no_nsp'
-      (Devlin et al. 2018, Table 5); 'mask=M/S/R', per cent of the predicted
-      tokens that become [MASK], stay the same and become random ones
-      (Devlin et al. 2019, appendix C.2: 80/10/10, 100/0/0, 80/0/20, 80/20/0,
-      0/20/80 and 0/0/100).
+    arg: any of these, separated by commas: another size; 'no_nsp' or
+      'ltr_no_nsp' (Devlin et al. 2018, Table 5); 'mask=M/S/R', per cent of the
+      predicted tokens that become [MASK], stay the same and become random
+      (Devlin et al. 2019, appendix C.2).
 
   Raises:
-    ValueError: if it asks for anything else.
+    ValueError: if the argument has another word.
   """
   for word in (size, *filter(None, arg.split(','))):
     if word in BERT:

@@ -1,14 +1,13 @@
-"""Self-attention, and what its backward pass keeps.
+"""Self-attention with little memory for its backward pass.
 
 Shapes: B batch, T query position, S key position, D embed, N heads, H head,
-Q the three of query, key and value, Z rows times heads. A block is some of the
-query positions.
+Q query, key and value, Z rows times heads.
 
 The scores [B, N, T, S] are by far the largest arrays of a training step: each
-layer of MiniLM has 113 MB of them at 16 x 384. Of that shape the backward pass
-is left dropout's decisions alone, a byte each; it computes the scores again,
-from the queries and keys and each row's log-sum of exponentials, and only those
-of a block of query positions at a time (Rabe and Staats 2021; Dao et al. 2022).
+layer of MiniLM has 113 MB of them at 16 x 384. The forward pass saves only
+dropout's mask in this shape, a byte each. The backward pass computes the scores
+again from queries, keys and each row's log-sum of exponentials, one block of
+query positions at a time (Rabe and Staats 2021; Dao et al. 2022).
 """
 
 import functools
@@ -29,28 +28,23 @@ from models.layers import (
 )
 
 Array = jax.Array
-# What a layer has seen, in slots: keys [Z, H, S] and values [Z, S, H], each the
-# way around that its product reads it. Z is B x N: with an axis each, XLA's CPU
-# compiler would copy them at every step for a batch of 1 (jax 0.10).
+# Cached keys [Z, H, S] and values [Z, S, H], laid out for their products. Z is
+# B x N: as two axes, XLA's CPU compiler would copy them at every step for a
+# batch of 1 (jax 0.10).
 KeyValue = tuple[Array, Array]
-Past = tuple[Array, Array, Array]  # those, and the first slot to write
+Past = tuple[Array, Array, Array]  # keys, values, and the first slot to write
 
-# Query positions of a block at most. Smaller ones save no more memory of note,
-# and the matrix products of an accelerator would not be full.
+# Most query positions of a block. Smaller blocks save little more memory, and
+# would not fill an accelerator's matrix units.
 QUERY_BLOCK = 128
 
 LOWEST = jnp.finfo(jnp.float32).min  # finite: a masked row gives no NaN
 
 
 def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
-  """Softmax over the last axis among the unmasked, in float32.
+  """Returns the softmax over unmasked keys, float32 [B, N, T, S].
 
-  Args:
-    scores_BNTS: [B, N, T, S].
-    mask: bool, broadcast to that shape; True where a key may be attended to.
-
-  Returns:
-    float32 [B, N, T, S]; rows that are wholly masked are all 0.
+  The mask is broadcast; rows without any True become 0.
   """
   scores_BNTS = scores_BNTS.astype(jnp.float32)
   weights_BNTS = jax.nn.softmax(jnp.where(mask, scores_BNTS, LOWEST), axis=-1)
@@ -58,7 +52,7 @@ def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
 
 
 def causal_mask(length: int, slots: int, first: Array | int) -> Array:
-  """Returns bool [T, S]: whether position first + t may look at slot s."""
+  """Returns bool [T, S], True where position first + t may look at slot s."""
   return jnp.arange(slots) <= first + jnp.arange(length)[:, None]
 
 
@@ -68,10 +62,7 @@ def causal_mask(length: int, slots: int, first: Array | int) -> Array:
 def score(query_BTNH: Array, key_BSNH: Array) -> Array:
   """Returns the float32 scores [B, N, T, S] of queries with keys."""
   return jnp.einsum(
-    'BTNH,BSNH->BNTS',
-    query_BTNH,
-    key_BSNH,
-    preferred_element_type=jnp.float32,
+    'BTNH,BSNH->BNTS', query_BTNH, key_BSNH, preferred_element_type=jnp.float32
   )
 
 
@@ -84,18 +75,17 @@ def attend(
   keep_BNTS: Array | None,
   share_kept: float,
 ) -> Array:
-  """Returns the contexts: values weighted by the softmax of the scores.
+  """Returns values weighted by the softmax of the scores, [B, T, N, H].
+
+  They have the dtype of the values, and are 0 in wholly masked rows.
 
   Args:
     query_BTNH: queries, scaled.
     key_BSNH: keys.
     value_BSNH: values.
     mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-    keep_BNTS: bool [B, N, T, S], the weights that dropout keeps; None: all.
-    share_kept: their probability, 1 for all; weights are divided by it.
-
-  Returns:
-    [B, T, N, H] in the dtype of the values; 0 where all is masked.
+    keep_BNTS: bool, dropout's mask of the weights; None: no dropout.
+    share_kept: probability of being kept, which divides the weights.
   """
   return _attend_forward(
     query_BTNH, key_BSNH, value_BSNH, mask, keep_BNTS, share_kept
@@ -103,16 +93,11 @@ def attend(
 
 
 class _Rows(NamedTuple):
-  """What each query position has of its own, whole or of a block.
+  """Arrays with an axis of query positions, all of them or a block.
 
-  Attributes:
-    query_BTNH: queries.
-    mask: rank 4, T or 1 of them.
-    keep_BNTS: as `attend` takes it.
-    log_sum_BNT1: float32, of the exponentials of the unmasked scores; infinite
-      where there are none.
-    context_BTNH: contexts.
-    gradient_BTNH: of the loss, by the contexts.
+  The mask has rank 4, its third axis T or 1. `log_sum_BNT1` is the float32 log
+  of the sum of the exponentials of the unmasked scores, infinite in wholly
+  masked rows; the gradient is of the loss with respect to the contexts.
   """
 
   query_BTNH: Array
@@ -131,7 +116,7 @@ def _attend_forward(
   keep_BNTS: Array | None,
   share_kept: float,
 ) -> tuple[Array, Any]:
-  """Returns the contexts, and what the backward pass needs."""
+  """Returns the contexts, and the residuals of the backward pass."""
   mask = jnp.reshape(mask, (1,) * (4 - mask.ndim) + mask.shape)
 
   def mix_block(sums: Any, rows: _Rows) -> Any:
@@ -148,7 +133,7 @@ def _attend_forward(
       value_BSNH,
       preferred_element_type=jnp.float32,
     )
-    # Divided after the product: it has H columns, the weights S.
+    # Divided after the product, which has H columns, not S.
     share_BNT1 = jnp.where(unmasked_BNT1, 1 / (share_kept * total_BNT1), 0)
     context_BTNH *= share_BNT1.swapaxes(1, 2)
     log_sum_BNT1 = jnp.where(
@@ -165,9 +150,9 @@ def _attend_forward(
 def _attend_backward(
   share_kept: float, residuals: Any, gradient_BTNH: Array
 ) -> tuple[Array | None, ...]:
-  """Returns the gradients by queries, keys and values, and none by masks."""
-  # The barrier keeps the compiler from computing the scores once for both
-  # passes, and so from keeping them in between.
+  """Returns the gradients of queries, keys and values."""
+  # The barrier keeps the compiler from sharing the scores between both passes,
+  # which would keep them in memory.
   (rows, key_BSNH, value_BSNH), gradient_BTNH = lax.optimization_barrier(
     (residuals, gradient_BTNH)
   )
@@ -232,21 +217,15 @@ attend.defvjp(_attend_forward, _attend_backward)
 def _over_blocks(
   function: Any, sums: Any, rows: _Rows, out_axes: tuple[int, ...]
 ) -> Any:
-  """Scans (sums, a block's rows) -> (sums, its arrays) over all blocks.
+  """Scans (sums, rows of a block) -> (sums, arrays of the block).
 
-  Args:
-    function: what to scan.
-    sums: to begin with.
-    rows: of all query positions.
-    out_axes: where those are in each array.
-
-  Returns:
-    The last sums, and the arrays of all query positions.
+  Returns the last sums and the arrays of all query positions, whose axes of
+  positions are `out_axes`.
   """
   length = rows.query_BTNH.shape[1]
   sizes = [n for n in range(1, QUERY_BLOCK + 1) if length % n == 0]
   num_blocks = length // sizes[-1]
-  # A length of odd factors is not worth its many small blocks.
+  # Where only small blocks divide the length, one block is faster.
   if sizes[-1] < QUERY_BLOCK / 4 or num_blocks == 1:
     return function(sums, rows)
   axes = _Rows(1, 2, 2, 2, 1, 1)
@@ -254,35 +233,27 @@ def _over_blocks(
   for name, array in rows._asdict().items():
     axis = getattr(axes, name)
     if array is not None and array.shape[axis] == length:
-      divided[name] = _divide(array, axis, num_blocks)
+      shape = array.shape
+      shape = (*shape[:axis], num_blocks, sizes[-1], *shape[axis + 1 :])
+      divided[name] = jnp.moveaxis(array.reshape(shape), axis, 0)
 
   def step(sums: Any, parts: dict[str, Array]) -> Any:
     return function(sums, rows._replace(**parts))
 
   sums, arrays = lax.scan(step, sums, divided)
-  joined = [_join(a, axis) for a, axis in zip(arrays, out_axes, strict=True)]
+  joined = []
+  for array, axis in zip(arrays, out_axes, strict=True):
+    array = jnp.moveaxis(array, 0, axis)
+    shape = (*array.shape[:axis], length, *array.shape[axis + 2 :])
+    joined.append(array.reshape(shape))
   return sums, tuple(joined)
 
 
-def _divide(array: Array, axis: int, parts: int) -> Array:
-  """Cuts an axis into equal parts, [parts, ...]."""
-  shape = array.shape
-  shape = (*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :])
-  return jnp.moveaxis(array.reshape(shape), axis, 0)
-
-
-def _join(array: Array, axis: int) -> Array:
-  """The inverse of `_divide`."""
-  array = jnp.moveaxis(array, 0, axis)
-  shape = array.shape
-  return array.reshape((*shape[:axis], -1, *shape[axis + 2 :]))
-
-
-# ---- With a past: in decoding, which has no backward pass ------------------
+# ---- With a past: decoding, which has no backward pass ---------------------
 
 
 def write_past(past: Past, key_BTNH: Array, value_BTNH: Array) -> KeyValue:
-  """Returns the keys and values of a past with T more slots written."""
+  """Returns the past's keys and values with T more slots written."""
   key_ZHS, value_ZSH, start = past
   B, T, N, H = key_BTNH.shape
   key_ZHT = key_BTNH.transpose(0, 2, 3, 1).reshape(B * N, H, T)
@@ -311,16 +282,13 @@ def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
   return context_ZTH.reshape(B, N, T, -1).swapaxes(1, 2)
 
 
-# ---- The module ------------------------------------------------------------
-
-
 class SelfAttention(nn.Module):
   """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
   Attributes:
     num_heads: N, divides D.
     dropout_rate: of the attention probabilities.
-    kernel_init: draws the projections to query, key and value.
+    kernel_init: draws the projection to query, key and value.
     out_init: draws the output projection.
     dtype: of the computation.
   """
@@ -340,16 +308,16 @@ class SelfAttention(nn.Module):
     Args:
       x_BTD: float [B, T, D].
       mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-      past: keys and values of S slots, into which those of `x_BTD` are written
-        before any is looked at; None: S are the positions of `x_BTD`. With
-        one, there is no dropout of the probabilities.
+      past: keys and values of S slots; the keys and values of `x_BTD` are
+        written into it first, and there is no dropout of the probabilities.
+        None: S are the positions of `x_BTD`.
 
     Returns:
-      [B, T, D] in `dtype`, and the keys and values of a past as written.
+      [B, T, D] in `dtype`, and the written keys and values of the past.
     """
     D = x_BTD.shape[-1]
     H = D // self.num_heads
-    # One multiplication; query, key and value are slices of its output.
+    # One matrix product; query, key and value are slices of its output.
     qkv_BTQNH = Linear(
       features=(3, self.num_heads, H),
       in_names=('embed',),

@@ -15,20 +15,13 @@ from models import attention, blocks, layers
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
 
-HEADS = ('pooler', 'mlm', 'nsp')  # those of pre-training
+HEADS = ('pooler', 'mlm', 'nsp')  # of pre-training
 
 
 class Embeddings(nn.Module):
   """Sum of token, position and type embeddings, layer norm, dropout.
 
-  Attributes:
-    vocab_size: V, unpadded.
-    embed_dim: D.
-    max_length: rows of the position table.
-    num_token_types: rows of the type table.
-    dropout_rate: of the sum, after its norm; 0 outside of training.
-    layer_norm_epsilon: added to the variance.
-    dtype: of the output.
+  Fields as in `Bert`; `dropout_rate` is 0 outside of training.
   """
 
   vocab_size: int
@@ -46,14 +39,12 @@ class Embeddings(nn.Module):
     )
     self.positions_TD = self.param(
       'positions',
-      nn.with_logical_partitioning(
-        layers.truncated_normal, ('length', 'embed')
-      ),
+      layers.named(layers.truncated_normal, ('length', 'embed')),
       (self.max_length, self.embed_dim),
     )
     self.types_KD = self.param(
       'token_types',
-      nn.with_logical_partitioning(layers.truncated_normal, ('types', 'embed')),
+      layers.named(layers.truncated_normal, ('types', 'embed')),
       (self.num_token_types, self.embed_dim),
     )
     self.layer_norm = layers.LayerNorm(self.layer_norm_epsilon, self.dtype)
@@ -76,14 +67,8 @@ class Embeddings(nn.Module):
 class MlmHead(nn.Module):
   """Predicts the tokens at given positions.
 
-  Dense, GELU and layer norm, then the token table as softmax matrix (tied)
-  with a bias of its own.
-
-  Attributes:
-    vocab_size: V, unpadded.
-    gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
-    dtype: of the computation; logits are float32.
+  Dense, GELU and layer norm, then the token table as softmax matrix (tied) and
+  a bias. Fields as in `Bert`.
   """
 
   vocab_size: int
@@ -108,7 +93,7 @@ class MlmHead(nn.Module):
     )(x_BPD)
     bias = self.param(
       'bias',
-      nn.with_logical_partitioning(nn.initializers.zeros, ('vocab',)),
+      layers.named(nn.initializers.zeros, ('vocab',)),
       (layers.pad_vocab(self.vocab_size),),
     )
     logits_BPV = layers.mask_padding(
@@ -138,12 +123,12 @@ class Bert(nn.Module):
       logits are float32 always.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     remat: compute activations again in the backward pass.
-    left_to_right: a position sees no later one (Devlin et al. 2018, section
-      5.1, "LTR"); else all.
-    pool_last: the pooler reads the last real token, which alone has seen all of
-      the row if `left_to_right`; else the first one, [CLS].
-    heads: which of 'pooler', 'mlm' and 'nsp' it has; 'nsp' needs 'pooler'. What
-      is not there has no parameters and no outputs.
+    left_to_right: positions do not see later ones (Devlin et al. 2018, section
+      5.1, "LTR").
+    pool_last: the pooler reads the last real token, the only one that sees the
+      whole row of a `left_to_right` model; else the first, [CLS].
+    heads: some of 'pooler', 'mlm' and 'nsp', which needs 'pooler'. Heads not
+      listed create no parameters and no outputs.
   """
 
   vocab_size: int
@@ -176,20 +161,19 @@ class Bert(nn.Module):
     train: bool,
     all_layers: bool = False,
   ) -> dict[str, Array]:
-    """Encodes token ids and predicts the masked ones and the pair's label.
+    """Encodes tokens and predicts the masked ones and the pair's label.
 
     With the collection 'intermediates' mutable, hidden states and attention
-    probabilities come out too: `embedded` [B, T, D], `layers/hidden`
-    [L, B, T, D] and `layers/attention/attention` [L, B, N, T, S], each in a
-    tuple of one.
+    probabilities are sown: `embedded` [B, T, D], `layers/hidden` [L, B, T, D]
+    and `layers/attention/attention` [L, B, N, T, S], each in a tuple of one.
 
     Args:
       tokens: int [B, T].
       token_mask: bool [B, T], True at real tokens.
       token_types: int [B, T], 0 in A and padding, 1 in B.
       positions: int [B, T], below `max_length`.
-      mlm_positions: int [B, P], which of the T to predict; not looked at
-        without the head 'mlm'.
+      mlm_positions: int [B, P], the positions to predict; unused without the
+        head 'mlm'.
       train: apply dropout, which needs a key for the stream 'dropout'.
       all_layers: return the output of every layer too.
 
@@ -200,28 +184,17 @@ class Bert(nn.Module):
       embeddings first and 'hidden' last.
 
     Raises:
-      ValueError: if the sizes or the heads do not fit each other.
+      ValueError: if the sizes or the heads contradict each other.
     """
     self._check_heads(mlm_positions)
-    if self.embed_dim % self.num_heads:
-      raise ValueError(
-        f'embed_dim is {self.embed_dim}, expected a multiple of num_heads '
-        f'({self.num_heads})'
-      )
-    if tokens.shape[1] > self.max_length:
-      raise ValueError(
-        f'sequences are {tokens.shape[1]} tokens long, but the model has '
-        f'{self.max_length} positions: shorten them or raise max_length'
-      )
-    dropout_rate = self.dropout_rate if train else 0.0
-    attention_dropout_rate = self.attention_dropout_rate if train else 0.0
-
+    T = tokens.shape[1]
+    blocks.check_sizes(self, T)
     embeddings = Embeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
       max_length=self.max_length,
       num_token_types=self.num_token_types,
-      dropout_rate=dropout_rate,
+      dropout_rate=self.dropout_rate if train else 0.0,
       layer_norm_epsilon=self.layer_norm_epsilon,
       dtype=self.dtype,
       name='embeddings',
@@ -231,26 +204,16 @@ class Bert(nn.Module):
     self.sow('intermediates', 'embedded', embedded_BTD)
 
     stack = blocks.stack_layers(
+      self,
       blocks.PostNormBlock,
-      num_layers=self.num_layers,
-      scan_layers=self.scan_layers,
-      remat=self.remat,
-      name='layers',
-      num_heads=self.num_heads,
-      mlp_dim=self.mlp_dim,
-      dropout_rate=dropout_rate,
-      attention_dropout_rate=attention_dropout_rate,
-      gelu=self.gelu,
-      layer_norm_epsilon=self.layer_norm_epsilon,
-      dtype=self.dtype,
+      **blocks.block_fields(self, train=train),
       keep_hidden=all_layers,
     )
     mask = token_mask[:, None, None, :]
     if self.left_to_right:
-      T = tokens.shape[1]
       mask = mask & attention.causal_mask(T, T, 0)
     x_BTD, (_, hidden_LBTD) = stack(embedded_BTD, mask)
-    # Pins the gradient too, which the look-up of predictions would reshard.
+    # For the gradient too, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)
 
     outputs = {'hidden': x_BTD}
@@ -309,24 +272,23 @@ def rescale_init(
   position_stddev: float,
   self_score: float = 0.0,
 ) -> dict:
-  """Gives freshly drawn parameters other scales, and heads a place to look.
+  """Returns freshly drawn parameters with other scales and attention.
 
   BERT draws everything with 0.02. A narrow model trained for a few thousand
   steps learns faster with larger weights (bert_tiny, 1,000 steps, one seed:
   0.54 of the unigram perplexity with 0.02 for all at its best rate tried, 0.43
-  with 0.06 and positions at 0.02). Its heads wait long until they find out by
-  themselves where the next token is, and begin better by looking at neighbours
-  instead of everywhere (bert_tiny, 400 of 800 steps: 0.52 without, 0.47 with a
-  score of 11, 0.68 with 46). What looks everywhere learns next sentences
-  sooner, so bert_tiny goes without. Keys that equal queries come from Trockman
-  and Kolter 2023, "Mimetic initialization of self-attention layers".
+  with 0.06 and positions at 0.02), and with heads that attend to neighbours at
+  first (bert_tiny, 400 of 800 steps: 0.52 without, 0.47 with a score of 11,
+  0.68 with 46). Heads that attend everywhere learn next sentences sooner, so
+  bert_tiny has no such score. Keys that equal queries come from Trockman and
+  Kolter 2023, "Mimetic initialization of self-attention layers".
 
   Args:
-    params: unboxed, as `Bert.init` returns them.
+    params: unboxed, of `Bert.init`.
     stddev: of weight matrices and the token table, before truncation.
     position_stddev: of the position and token-type tables.
-    self_score: if not 0, positions begin as waves and keys as queries, so
-      large that a token's attention score with itself is this on average.
+    self_score: mean attention score of a token with itself; if not 0, positions
+      start as waves and keys equal to queries.
   """
 
   def rescale(path: tuple, leaf: Array) -> Array:
@@ -346,64 +308,3 @@ def rescale_init(
     return scaled
 
   return jax.tree_util.tree_map_with_path(rescale, params)
-
-
-def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts a Bert's parameters without the padding of its vocabulary.
-
-  Args:
-    params: the unboxed tree of parameters, or of their shapes.
-    vocab_size: V, unpadded.
-
-  Returns:
-    The count as published: 110,106,428 for BERT-Base uncased with both heads
-    (the tied softmax matrix counts once).
-  """
-  padded, embed_dim = params['embeddings']['tokens']['embedding'].shape
-  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-  width = embed_dim + ('mlm' in params)  # of the table, and the softmax's bias
-  return total - (padded - vocab_size) * width
-
-
-def train_flops(
-  *,
-  batch: int,
-  length: int,
-  predictions: int,
-  vocab_size: int,
-  num_layers: int,
-  embed_dim: int,
-  mlp_dim: int,
-  next_sentence: bool = True,
-) -> int:
-  """Returns the model FLOPs of one training step: what MFU is a share of.
-
-  This is the one definition. A multiplication of [m, k] by [k, n] is 2 m n k;
-  the backward pass is two such for each of the forward's, so a step is three
-  times the forward. Counted are the projections, the attention scores and
-  contexts over all T x T (padding included), the MLM head on the P predicted
-  positions, pooler and NSP head. Not counted: look-ups, sums, norms, softmax,
-  the padding of the vocabulary, the optimiser, and, as usual for MFU, what
-  rematerialisation computes a second time.
-
-  Args:
-    batch: B, sequences of the global batch.
-    length: T.
-    predictions: P, predicted positions a sequence.
-    vocab_size: V, unpadded.
-    num_layers: L.
-    embed_dim: D.
-    mlp_dim: F.
-    next_sentence: it has pooler and NSP head.
-  """
-  B, P, D = batch, predictions, embed_dim
-  stack = blocks.forward_flops(
-    batch=batch,
-    length=length,
-    num_layers=num_layers,
-    embed_dim=embed_dim,
-    mlp_dim=mlp_dim,
-  )
-  mlm = 2 * B * P * D * (D + vocab_size)
-  nsp = 2 * B * D * (D + 2) if next_sentence else 0
-  return 3 * (stack + mlm + nsp)

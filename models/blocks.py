@@ -20,6 +20,7 @@ from models.layers import (
   Initializer,
   LayerNorm,
   Linear,
+  check_length,
   constrain_hidden,
   get_gelu,
   truncated_normal,
@@ -30,15 +31,7 @@ BlockOutputs = tuple[Array, tuple[KeyValue | None, Array | None]]
 
 
 class Mlp(nn.Module):
-  """Two dense layers with a GELU between.
-
-  Attributes:
-    mlp_dim: F.
-    gelu: 'erf' or 'tanh'.
-    kernel_init: draws the first layer's kernel.
-    out_init: draws the second layer's kernel.
-    dtype: of the computation.
-  """
+  """Two dense layers with a GELU between; fields as in `Block`."""
 
   mlp_dim: int
   gelu: str = 'tanh'
@@ -71,12 +64,12 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-  """What both kinds of block share: fields and sub-layers, but not their order.
+  """Fields and sub-layers of both kinds of block, which order them.
 
-  A block takes what `SelfAttention` does and returns, so that it can be the
-  body of a scan, the hidden states [B, T, D] and a pair: what `SelfAttention`
-  returns second, and on request the hidden states again, which a scan stacks.
-  It sows them as 'hidden' too.
+  A block takes the arguments of `SelfAttention` and returns, as the body of a
+  scan, the hidden states [B, T, D] and a pair for the scan to stack: the
+  written keys and values, and on request the hidden states again. It sows these
+  as 'hidden'.
 
   Attributes:
     num_heads: N.
@@ -86,7 +79,7 @@ class Block(nn.Module):
     gelu: 'erf' or 'tanh'.
     layer_norm_epsilon: added to the variance.
     kernel_init: draws the matrices that read the hidden states.
-    out_init: draws those whose output is added to the hidden states.
+    out_init: draws the matrices whose output is added to the hidden states.
     dtype: of the computation.
     keep_hidden: return the hidden states in the pair too; else None.
   """
@@ -105,7 +98,7 @@ class Block(nn.Module):
   def attend(
     self, x_BTD: Array, mask: Array, past: Past | None
   ) -> tuple[Array, KeyValue | None]:
-    """Returns what attention adds to the hidden states, and its past."""
+    """Returns attention's term of the residual sum, and the new past."""
     attended_BTD, present = SelfAttention(
       num_heads=self.num_heads,
       dropout_rate=self.attention_dropout_rate,
@@ -117,7 +110,7 @@ class Block(nn.Module):
     return Dropout(self.dropout_rate)(attended_BTD), present
 
   def transform(self, x_BTD: Array) -> Array:
-    """Returns what the MLP adds to the hidden states."""
+    """Returns the MLP's term of the residual sum."""
     mlp_BTD = Mlp(
       mlp_dim=self.mlp_dim,
       gelu=self.gelu,
@@ -129,27 +122,24 @@ class Block(nn.Module):
     return Dropout(self.dropout_rate)(mlp_BTD)
 
   def normalize(self, x_BTD: Array, name: str) -> Array:
-    """Returns the layer norm of that name, applied."""
+    """Applies the layer norm of a name."""
     return LayerNorm(self.layer_norm_epsilon, self.dtype, name=name)(x_BTD)
 
   def finish(self, x_BTD: Array, present: KeyValue | None) -> BlockOutputs:
-    """Pins how the block's output is sharded, sows it, and returns it."""
+    """Constrains the block's sharding, sows its output, and returns it."""
     x_BTD = constrain_hidden(x_BTD)
     self.sow('intermediates', 'hidden', x_BTD)
     return x_BTD, (present, x_BTD if self.keep_hidden else None)
 
 
 class PostNormBlock(Block):
-  """Attention and MLP, each with dropout, residual sum, then layer norm.
-
-  BERT's and GPT's.
-  """
+  """BERT's and GPT's: sub-layer, dropout, residual sum, then layer norm."""
 
   @nn.compact
   def __call__(
     self, x_BTD: Array, mask: Array, past: Past | None = None
   ) -> BlockOutputs:
-    """Returns the block's output, as `Block` says."""
+    """Returns the block's output, see `Block`."""
     attended_BTD, present = self.attend(x_BTD, mask, past)
     x_BTD = self.normalize(x_BTD + attended_BTD, 'attention_norm')
     x_BTD = self.normalize(x_BTD + self.transform(x_BTD), 'mlp_norm')
@@ -157,16 +147,16 @@ class PostNormBlock(Block):
 
 
 class PreNormBlock(Block):
-  """Layer norm, then attention or MLP, with dropout, residual sum.
+  """GPT-2's: layer norm, sub-layer, dropout, residual sum.
 
-  GPT-2's: the hidden states themselves are only added to, never normalised.
+  The hidden states themselves are only added to, never normalised.
   """
 
   @nn.compact
   def __call__(
     self, x_BTD: Array, mask: Array, past: Past | None = None
   ) -> BlockOutputs:
-    """Returns the block's output, as `Block` says."""
+    """Returns the block's output, see `Block`."""
     attended_BTD, present = self.attend(
       self.normalize(x_BTD, 'attention_norm'), mask, past
     )
@@ -180,75 +170,66 @@ def gather_layers(
 ) -> Array:
   """Returns the outputs of the embeddings and of all blocks, [L + 1, B, T, D].
 
-  Args:
-    embedded_BTD: of the embeddings.
-    hidden: of the L blocks, stacked or not.
-    last_BTD: what stands for the last block's: it may have been normalised.
+  The last output replaces the last block's: it may be normalised.
   """
   return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
 
 
-def forward_flops(
-  *, batch: int, length: int, num_layers: int, embed_dim: int, mlp_dim: int
-) -> int:
-  """Returns the FLOPs of a stack's multiplications in a forward pass.
+def check_sizes(model: nn.Module, length: int) -> None:
+  """Raises a ValueError if a transformer cannot have its sizes, or an input."""
+  if model.embed_dim % model.num_heads:
+    raise ValueError(
+      f'embed_dim is {model.embed_dim}, expected a multiple of num_heads '
+      f'({model.num_heads})'
+    )
+  check_length(length, model.max_length)
 
-  Of [m, k] by [k, n] they are 2 m n k: the projections, and the attention
-  scores and contexts over all T x T, padding and what a mask hides included.
 
-  Args:
-    batch: B.
-    length: T.
-    num_layers: L.
-    embed_dim: D.
-    mlp_dim: F.
-  """
-  B, T, D = batch, length, embed_dim
-  projections = 2 * B * T * D * (4 * D + 2 * mlp_dim)  # q, k, v, out; in, out
-  attention = 2 * 2 * B * T * T * D  # scores and context, over all heads
-  return num_layers * (projections + attention)
+def block_fields(model: nn.Module, *, train: bool) -> dict[str, Any]:
+  """Returns the fields of a transformer's blocks that the transformer has."""
+  return dict(
+    num_heads=model.num_heads,
+    mlp_dim=model.mlp_dim,
+    dropout_rate=model.dropout_rate if train else 0.0,
+    attention_dropout_rate=model.attention_dropout_rate if train else 0.0,
+    gelu=model.gelu,
+    layer_norm_epsilon=model.layer_norm_epsilon,
+    dtype=model.dtype,
+  )
 
 
 def stack_layers(
+  model: nn.Module,
   block: type[nn.Module],
-  *,
-  num_layers: int,
-  scan_layers: bool,
-  remat: bool,
-  name: str,
   in_axes: Any = nn.broadcast,
-  **fields,
+  **fields: Any,
 ) -> Callable[..., tuple[Array, Any]]:
   """Repeats a block, its parameters stacked along a first axis 'layers'.
 
-  Args:
-    block: module class, called as block(carry, *arguments) -> (carry, output);
-      outputs are stacked as the parameters are.
-    num_layers: L.
-    scan_layers: run one compiled layer in a loop; else all L are unrolled
-      (more to compile, a third faster on a CPU). Parameters and dropout masks
-      are the same either way.
-    remat: keep only each layer's input for the backward pass and compute the
-      rest again. Scan the layers for it: of unrolled ones XLA's CPU compiler
-      computes twice and still keeps all.
-    name: of the stack among its parent's parameters.
-    in_axes: of the arguments: `nn.broadcast` for one that is the same for each
-      layer, 0 for one whose first axis is the layers; or a tuple of these.
-    **fields: of the block.
+  With `scan_layers` one compiled layer runs in a loop, else all L are unrolled
+  (more to compile, a third faster on a CPU); parameters and dropout masks are
+  the same. With `remat` each layer keeps only its input for the backward pass
+  and computes the rest again. Use both together: unrolled, XLA's CPU compiler
+  computes twice and keeps everything all the same.
 
-  Returns:
-    The stacked module.
+  Args:
+    model: the transformer, with the fields named above.
+    block: module class, called as block(carry, *arguments) -> (carry, output);
+      outputs are stacked like the parameters.
+    in_axes: of each argument: `nn.broadcast` if all layers share it, 0 if its
+      first axis is the layers.
+    **fields: of the block.
   """
-  if remat:
-    # A loop keeps the two computations apart by itself; unrolled, the compiler
-    # would merge them again.
-    block = nn.remat(block, prevent_cse=not scan_layers)
+  if model.remat:
+    # A loop keeps both computations apart; unrolled, the compiler would merge
+    # them again.
+    block = nn.remat(block, prevent_cse=not model.scan_layers)
   return nn.scan(
     block,
     variable_axes={'params': 0, 'intermediates': 0},
     split_rngs={'params': True, 'dropout': True},
     in_axes=in_axes,
-    length=num_layers,
-    unroll=1 if scan_layers else num_layers,
+    length=model.num_layers,
+    unroll=1 if model.scan_layers else model.num_layers,
     metadata_params={nn.PARTITION_NAME: 'layers'},
-  )(name=name, **fields)
+  )(name='layers', **fields)

@@ -1,12 +1,12 @@
-"""ELMo's character encoder: a word as a vector of its characters.
+"""ELMo's character encoder: a word vector from the word's characters.
 
-Shapes: C characters of a word, E character embedding, N filters, P projection.
+Shapes: C characters of a word, E character embedding, N filters, P projection,
+M words.
 
-A word is 50 character ids as the released program trains on (bilm-tf,
-data.py): a UTF-8 byte, or one of five symbols from 256 on. `NO_CHARACTER`
-stands for each character of a word that is not there, and its embedding is
-zero. In the ids from which the released program computes vectors, all are one
-higher and no character is 0: theirs = (ours + 1) % 262.
+A word is 50 character ids as in the released training program (bilm-tf,
+data.py): UTF-8 bytes and five symbols from 256 on. All characters of a padding
+word are `NO_CHARACTER`, with an embedding of zero. The released program that
+computes vectors has other ids: (id + 1) % 262.
 """
 
 import functools
@@ -28,28 +28,25 @@ Dtype = jax.typing.DTypeLike
 NUM_CHARACTERS = 261  # 256 bytes; sentence and word begin and end; padding
 NO_CHARACTER = 261
 
-# bilm-tf, training.py: the embedding's and (Kim et al. 2015) the filters' start
-# and the bias that keeps a highway's gate nearly shut at first.
+# bilm-tf, training.py: initial ranges of embedding and filters (Kim et al.
+# 2015), and the bias that nearly closes a highway's gate at first.
 CHARACTER_LIMIT = 1.0
 FILTER_LIMIT = 0.05
 GATE_BIAS = -2.0
 
-# Distinct words are encoded in so many parts as hold some, of these.
+# Parts of a batch's words; only parts with distinct words are encoded.
 NUM_PARTS = 8
-# Characters of words that are short: nine types of ten in English.
+# Characters of a short word: nine types of ten in English.
 SHORT = 20
-_LONG = 1 << 30  # beyond the numbers of words
+_LONG = 1 << 30  # added to the numbers of long words, to sort these last
 
 Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
 
 
 class Convolution(nn.Module):
-  """The largest answer of each filter anywhere in a word, then ReLU.
+  """The largest output of N filters anywhere in a word, then ReLU.
 
-  Attributes:
-    width: characters that a filter sees.
-    count: N, how many filters.
-    dtype: of the computation.
+  A filter sees `width` characters; `count` is N.
   """
 
   width: int
@@ -62,38 +59,31 @@ class Convolution(nn.Module):
     E = characters.shape[-1]
     kernel = self.param(
       'kernel',
-      nn.with_logical_partitioning(
-        lstm.symmetric_uniform(FILTER_LIMIT), (None, None, 'mlp')
-      ),
+      layers.named(lstm.symmetric_uniform(FILTER_LIMIT), (None, None, 'mlp')),
       (self.width, E, self.count),
     )
     bias = self.param(
-      'bias',
-      nn.with_logical_partitioning(nn.initializers.zeros, ('mlp',)),
-      (self.count,),
+      'bias', layers.named(nn.initializers.zeros, ('mlp',)), (self.count,)
     )
     characters, kernel, bias = nn.dtypes.promote_dtype(
       characters, kernel, bias, dtype=self.dtype
     )
-    # As one matrix product: XLA's CPU compiler has no fast way for the
-    # gradient of a convolution's kernel (jax 0.10).
+    # One matrix product: XLA's CPU compiler is slow at the gradient of a
+    # convolution's kernel (jax 0.10).
     places = characters.shape[-2] - self.width + 1
     windows = jnp.concatenate(
       [characters[..., i : i + places, :] for i in range(self.width)], axis=-1
     )
-    answers = jnp.tensordot(windows, kernel.reshape(-1, self.count), axes=1)
-    # The bias moves all places alike, and the largest stays the largest.
-    return nn.relu(answers.max(axis=-2) + bias)
+    outputs = jnp.tensordot(windows, kernel.reshape(-1, self.count), axes=1)
+    # The bias is the same everywhere and does not change the maximum's place.
+    return nn.relu(outputs.max(axis=-2) + bias)
 
 
 class Highway(nn.Module):
   """g relu(W x + b) + (1 - g) x with g = sigmoid(W' x + b').
 
-  Srivastava et al. 2015. The release calls g 'carry' though it opens the
-  transform; W' and b' lie behind W and b here.
-
-  Attributes:
-    dtype: of the computation.
+  Srivastava et al. 2015. The release calls g 'carry' although it is the
+  transform gate; W' and b' are stored behind W and b here.
   """
 
   dtype: Dtype = jnp.float32
@@ -109,14 +99,12 @@ class Highway(nn.Module):
 
     kernel = self.param(
       'kernel',
-      nn.with_logical_partitioning(
+      layers.named(
         nn.initializers.normal(1 / math.sqrt(N)), ('embed', None, 'mlp')
       ),
       (N, 2, N),
     )
-    bias = self.param(
-      'bias', nn.with_logical_partitioning(bias_init, (None, 'mlp')), (2, N)
-    )
+    bias = self.param('bias', layers.named(bias_init, (None, 'mlp')), (2, N))
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
     both = jnp.tensordot(x, kernel, axes=1) + bias
     gate = jax.nn.sigmoid(both[..., 1, :])
@@ -124,12 +112,12 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-  """Words as vectors of their characters (Kim et al. 2015), projected.
+  """Filters, highway layers and a projection (Kim et al. 2015).
 
   Attributes:
     char_embed_dim: E.
     filters: (width, count) of each group of filters.
-    num_highway: highway layers after them.
+    num_highway: highway layers after the filters.
     projection_dim: P.
     dtype: of the computation.
   """
@@ -145,9 +133,7 @@ class CharacterEncoder(nn.Module):
     """Returns [..., P] for character ids, int [..., C]."""
     table_CE = self.param(
       'characters',
-      nn.with_logical_partitioning(
-        lstm.symmetric_uniform(CHARACTER_LIMIT), (None, None)
-      ),
+      layers.named(lstm.symmetric_uniform(CHARACTER_LIMIT), (None, None)),
       (NUM_CHARACTERS, self.char_embed_dim),
     )
     embedded = jnp.take(
@@ -173,18 +159,11 @@ class CharacterEncoder(nn.Module):
 
 
 def are_short(characters: Array, widest: int) -> Array:
-  """Returns whether a word's first `SHORT` characters tell all of it.
+  """Returns bool [...], whether `SHORT` characters determine a word's vector.
 
-  Where all that a filter can see is padding, its answer is the same at every
-  place, and one of them is enough to find the largest.
-
-  Args:
-    characters: int [..., C].
-    widest: characters that the widest filter sees.
-
-  Returns:
-    bool [...]; nowhere if C is `SHORT` or less, where there is nothing to gain,
-    or a filter is wider than that.
+  A filter's output is the same at every place where it sees only padding, and
+  one such place suffices for the maximum. All words count as long if there is
+  nothing to gain: C is `SHORT` or less, or the widest filter is wider.
   """
   if not widest < SHORT < characters.shape[-1]:
     return jnp.zeros(characters.shape[:-1], bool)
@@ -195,12 +174,9 @@ def are_short(characters: Array, widest: int) -> Array:
 def without_padding(
   run: Callable[[Array], Any], characters: Array, widest: int
 ) -> Any:
-  """Returns `run(characters)`, of short words alone at a third of the work.
+  """Returns `run(characters)`, at a third of the cost if all words are short.
 
-  Args:
-    run: what needs nothing of words but what all filters see of them.
-    characters: int [..., C].
-    widest: as `are_short` takes it.
+  The function must depend on the filters' maxima alone; see `are_short`.
   """
   if not widest < SHORT < characters.shape[-1]:
     return run(characters)
@@ -219,22 +195,18 @@ def encode_once(
   characters_KBTC: Array,
   words_KBT: Array,
 ) -> Array:
-  """Encodes words of which many are the same, each of them once a device.
+  """Returns `encode(params, characters_KBTC)`, equal words encoded once.
 
-  Text repeats itself: of 1,000 words a half is distinct. Each device looks at
-  its own rows; the whole encoder comes there once, and its gradients are summed
-  once. Inside, nothing travels: loops of different lengths would wait for each
-  other.
+  Half of 1,000 words are distinct. Each device encodes its own rows: it gathers
+  the encoder's parameters once, and the gradients are summed once. The loop
+  itself has no communication, as its length differs between devices.
 
   Args:
     encode: the encoder as a function.
-    widest: characters that its widest filter sees.
+    widest: width of its widest filter.
     params: its parameters.
-    characters_KBTC: int [K, B, T, C], the rows of a batch second.
-    words_KBT: int, equal where the characters are; 0 or more, below 2^30.
-
-  Returns:
-    [K, B, T, P], as `encode(params, characters_KBTC)`.
+    characters_KBTC: int [K, B, T, C], B the rows of a batch.
+    words_KBT: int, 0 or more, below 2^30: a number for each distinct word.
   """
 
   def encode_rows(
@@ -265,30 +237,21 @@ def encode_once(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _encode_distinct(
-  encode: Encode,
-  widest: int,
-  params: Any,
-  characters_NC: Array,
-  words_N: Array,
+  encode: Encode, widest: int, params: Any, characters_NC: Array, words_N: Array
 ) -> Array:
   """Returns `encode(params, characters_NC)` [N, P], each word encoded once.
 
-  All shapes are static; the loop over parts ends with the last distinct word,
-  and the long ones are in the last parts. The derivative is written out because
-  JAX has none of such a loop; it encodes again, so that of the encoder's inside
-  only one part is ever held.
+  Shapes are static; the loop over parts ends with the last distinct word, and
+  long words are in the last parts. JAX cannot differentiate such a loop: the
+  backward pass is ours, and encodes again, one part in memory at a time.
   """
   return _encode_once(encode, widest, params, characters_NC, words_N)[0]
 
 
 def _encode_once(
-  encode: Encode,
-  widest: int,
-  params: Any,
-  characters_NC: Array,
-  words_N: Array,
+  encode: Encode, widest: int, params: Any, characters_NC: Array, words_N: Array
 ) -> tuple[Array, tuple]:
-  """Returns the vectors, and what their derivative needs."""
+  """Returns the vectors, and the residuals of their gradient."""
   N = words_N.size
   part = -(-N // NUM_PARTS)
   numbers_N = jnp.where(
@@ -304,9 +267,7 @@ def _encode_once(
   def encode_part(i: Array, vectors_MP: Array) -> Array:
     rows = lax.dynamic_slice_in_dim(first_M, i * part, part)
     vectors = without_padding(
-      functools.partial(encode, params),
-      characters_NC[rows],
-      widest,
+      functools.partial(encode, params), characters_NC[rows], widest
     )
     return lax.dynamic_update_slice_in_dim(vectors_MP, vectors, i * part, 0)
 

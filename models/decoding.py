@@ -17,23 +17,23 @@ from models import gpt
 
 Array = jax.Array
 
-# Prompts are padded to powers of two from this on and caches to a multiple of
-# SLOT_MULTIPLE, so that few programs are compiled.
+# Prompts are padded to powers of two from SHORTEST_PROMPT on and caches to a
+# multiple of SLOT_MULTIPLE, so that few programs are compiled.
 SHORTEST_PROMPT = 16
 SLOT_MULTIPLE = 64
-NO_TOKEN = -1  # stands after the end of a row
-LEAST_TEMPERATURE = 1e-6  # float32 divides logits by no less
+NO_TOKEN = -1  # after the end of a row
+LEAST_TEMPERATURE = 1e-6  # float32 logits may overflow below
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-  """How a token is drawn; the steps are taken in this order.
+  """How to draw a token, in the order of the attributes.
 
   Attributes:
     temperature: divides the logits; 0 takes the likeliest token.
-    top_k: draw among that many of the likeliest tokens; 0: among all.
-    top_p: draw among the fewest likeliest tokens that together have this
-      probability (Holtzman et al. 2019, section 3.1); 1: among all.
+    top_k: draw among the k likeliest tokens; 0: among all.
+    top_p: draw among the fewest likeliest tokens whose probabilities sum to
+      this share (Holtzman et al. 2019, section 3.1); 1: among all.
   """
 
   temperature: float = 1.0
@@ -41,7 +41,7 @@ class Sampling:
   top_p: float = 1.0
 
   def __post_init__(self):
-    """Refuses, by a ValueError, what makes no sense."""
+    """Raises a ValueError if a value is out of range."""
     for name, ok, expected in (
       (
         'temperature',
@@ -63,17 +63,10 @@ GREEDY = Sampling(temperature=0.0)
 def filter_logits(
   logits_BV: Array, sampling: Sampling, vocab_size: int
 ) -> Array:
-  """Returns the logits to draw from, -inf where nothing may be drawn.
+  """Returns float32 logits [B, V] to draw from, -inf at excluded tokens.
 
-  Tokens as likely as the last one that is kept are kept too.
-
-  Args:
-    logits_BV: float [B, V].
-    sampling: with a temperature above 0.
-    vocab_size: tokens; the columns beyond are padding and never drawn.
-
-  Returns:
-    float32 [B, V], divided by the temperature.
+  Tokens as likely as the last one kept are kept too. Columns from `vocab_size`
+  on are padding; the temperature must be above 0.
   """
   real_V = jnp.arange(logits_BV.shape[-1]) < vocab_size
   logits_BV = logits_BV.astype(jnp.float32) / sampling.temperature
@@ -86,7 +79,7 @@ def filter_logits(
     if likeliest is None:
       likeliest = jnp.sort(logits_BV, axis=-1, descending=True)
     probabilities = jax.nn.softmax(likeliest, axis=-1)
-    # Without its own: the token that reaches the share is the last one kept.
+    # Exclusive sums: the token that reaches the share is the last one kept.
     before = jnp.cumsum(probabilities, axis=-1) - probabilities
     kept = (before < sampling.top_p).sum(axis=-1, keepdims=True)
     kept = jnp.maximum(kept, 1)  # where the share is 0 in float32
@@ -103,16 +96,10 @@ def _keep_from(logits_BV: Array, lowest_B1: Array) -> Array:
 def sample(
   logits_BV: Array, rngs_B: Array, sampling: Sampling, vocab_size: int
 ) -> Array:
-  """Chooses one token a row.
+  """Returns one token a row, int32 [B].
 
-  Args:
-    logits_BV: float [B, V].
-    rngs_B: a key a row: its draw depends on nothing else in the batch.
-    sampling: how to choose.
-    vocab_size: tokens; the columns beyond are padding and never chosen.
-
-  Returns:
-    int32 [B].
+  Each row has a key, so that rows do not depend on each other. Columns from
+  `vocab_size` on are padding.
   """
   if sampling.temperature == 0:
     return jnp.argmax(logits_BV[:, :vocab_size], axis=-1).astype(jnp.int32)
@@ -122,7 +109,7 @@ def sample(
 
 
 class _Loop(NamedTuple):
-  """What goes from one step to the next: a token a row that is not yet read."""
+  """The state between steps, with the next token to read of each row."""
 
   tokens_B: Array
   positions_B: Array
@@ -134,7 +121,7 @@ class _Loop(NamedTuple):
 def _prefill(
   model: gpt.Gpt, params: dict, tokens_BT: Array, counts_B: Array, slots: int
 ) -> gpt.Cache:
-  """Returns a cache that has read the first so many tokens of each row."""
+  """Returns the cache of the first counts_B tokens of each row."""
   B, T = tokens_BT.shape
   positions_BT = jnp.broadcast_to(jnp.arange(T), (B, T))
   outputs = model.apply(
@@ -145,7 +132,7 @@ def _prefill(
     train=False,
     cache=gpt.empty_cache(model, B, slots),
   )
-  return outputs['cache']  # the logits are not asked for, so not computed
+  return outputs['cache']  # the compiler leaves out the unused logits
 
 
 @functools.partial(
@@ -176,7 +163,7 @@ def _emit(
       cache=loop.cache,
     )
     positions_B = loop.positions_B + 1
-    # By position: the same token is drawn however the loop is cut in chunks.
+    # Keys by position: the size of chunks does not change the draws.
     step_rngs_B = jax.vmap(jax.random.fold_in)(rngs_B, positions_B)
     tokens_B = sample(
       outputs['lm_logits'][:, 0], step_rngs_B, sampling, model.vocab_size
@@ -210,32 +197,31 @@ def generate(
   stop_ids: Sequence[int] = (),
   chunk: int = 16,
 ) -> Iterator[np.ndarray]:
-  """Continues prompts, and hands out new tokens a few at a time.
+  """Continues prompts, a few new tokens at a time.
 
   Compiled once for each model, batch size, sampling, number of stop ids, chunk,
-  and power of two that the longest prompt fits in. A row comes out as it would
-  alone. Stop when enough has come: nothing is computed ahead of the chunk asked
-  for.
+  and power of two above the longest prompt. Rows do not depend on each other.
+  Each chunk is computed when it is asked for.
 
   Args:
-    model: the model; one from `prepare_decoding`, with its parameters, saves
-      copying them here.
+    model: the model; `prepare_decoding` beforehand saves a copy of the
+      parameters here.
     params: unboxed.
-    tokens: int [B, T], prompts from the left; what follows a prompt is not
-      looked at.
+    tokens: int [B, T], prompts from the left, then padding.
     lengths: int [B], tokens of each prompt, at least 1.
-    max_new_tokens: of each row; with its prompt they may be `max_length` + 1,
-      as the last one is not read any more.
+    max_new_tokens: of each row; prompt and new tokens may be `max_length` + 1,
+      because the last token is not read.
     rngs: [B] keys, one a row.
-    sampling: how tokens are chosen.
-    stop_ids: a row ends after the first of these, which is handed out too.
-    chunk: most tokens handed out at a time.
+    sampling: how to draw tokens.
+    stop_ids: a row ends after the first of these tokens.
+    chunk: most tokens of a row at a time.
 
   Yields:
     int32 [B, at most chunk], NO_TOKEN after the end of a row.
 
   Raises:
-    ValueError: if a prompt is empty or too long, or sizes do not fit.
+    ValueError: if a prompt is empty or too long, or sizes contradict each
+      other.
   """
   tokens, lengths = np.asarray(tokens), np.asarray(lengths)
   B, T = tokens.shape
@@ -255,69 +241,38 @@ def generate(
       f'a prompt of {longest} tokens and {max_new_tokens} new ones do not fit '
       f'in the {model.max_length} positions of the model: shorten one of them'
     )
-  return _generate(
-    *gpt.prepare_decoding(model, params),
-    tokens,
-    lengths,
-    max_new_tokens,
-    rngs,
-    sampling,
-    jnp.asarray(stop_ids, jnp.int32),
-    chunk,
-  )
-
-
-def _generate(
-  model: gpt.Gpt,
-  params: dict,
-  tokens: np.ndarray,
-  lengths: np.ndarray,
-  max_new_tokens: int,
-  rngs_B: Array,
-  sampling: Sampling,
-  stop_ids: Array,
-  chunk: int,
-) -> Iterator[np.ndarray]:
-  """As `generate`, whose arguments these are, checked."""
-  B = len(lengths)
-  # All but the last token of each prompt, which is the first that the loop
-  # reads: so only the loop computes logits.
-  width = _prompt_width(int(lengths.max()) - 1, model.max_length)
-  slots = _round_up(width + max_new_tokens, SLOT_MULTIPLE)
+  model, params = gpt.prepare_decoding(model, params)
+  # All but the last token of each prompt: the loop reads that one first, so
+  # that only the loop computes logits.
+  width = longest - 1
   if width:
-    prompts = np.zeros((B, width), np.int32)
-    given = tokens[:, :width]
-    prompts[:, : given.shape[1]] = given
-    cache = _prefill(model, params, prompts, lengths - 1, slots)
-  else:
-    cache = gpt.empty_cache(model, B, slots)
-  loop = _Loop(
-    tokens_B=jnp.asarray(tokens[np.arange(B), lengths - 1], jnp.int32),
-    positions_B=jnp.asarray(lengths - 1, jnp.int32),
-    done_B=jnp.zeros(B, bool),
-    cache=cache,
-  )
-  left = max_new_tokens
-  while left > 0:
-    steps = min(chunk, left)
-    emitted, loop = _emit(
-      model, params, loop, rngs_B, stop_ids, steps, sampling, chunk
+    width = max(SHORTEST_PROMPT, 1 << (width - 1).bit_length())
+    width = min(width, model.max_length)
+  slots = -(-(width + max_new_tokens) // SLOT_MULTIPLE) * SLOT_MULTIPLE
+
+  def emit() -> Iterator[np.ndarray]:
+    if width:
+      prompts = np.zeros((B, width), np.int32)
+      given = tokens[:, :width]
+      prompts[:, : given.shape[1]] = given
+      cache = _prefill(model, params, prompts, lengths - 1, slots)
+    else:
+      cache = gpt.empty_cache(model, B, slots)
+    loop = _Loop(
+      tokens_B=jnp.asarray(tokens[np.arange(B), lengths - 1], jnp.int32),
+      positions_B=jnp.asarray(lengths - 1, jnp.int32),
+      done_B=jnp.zeros(B, bool),
+      cache=cache,
     )
-    left -= steps
-    emitted = np.asarray(emitted)[:, :steps]
-    written = (emitted != NO_TOKEN).any(axis=0).sum()
-    yield emitted[:, :written]
-    if np.asarray(loop.done_B).all():
-      return
+    stops, left = jnp.asarray(stop_ids, jnp.int32), max_new_tokens
+    while left > 0 and not np.asarray(loop.done_B).all():
+      steps = min(chunk, left)
+      emitted, loop = _emit(
+        model, params, loop, rngs, stops, steps, sampling, chunk
+      )
+      left -= steps
+      emitted = np.asarray(emitted)[:, :steps]
+      written = (emitted != NO_TOKEN).any(axis=0).sum()
+      yield emitted[:, :written]
 
-
-def _prompt_width(count: int, max_length: int) -> int:
-  """Returns the padded width of prompts of up to `count` tokens."""
-  if count == 0:
-    return 0
-  width = max(SHORTEST_PROMPT, 1 << (count - 1).bit_length())
-  return min(width, max_length)
-
-
-def _round_up(count: int, multiple: int) -> int:
-  return -(-count // multiple) * multiple
+  return emit()  # the checks are made before the first chunk is asked for

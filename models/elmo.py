@@ -5,7 +5,6 @@ Shapes: B batch, T position, C characters of a word, K the two towers
 to a multiple of 128.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -21,7 +20,7 @@ NUM_TOWERS = 2
 
 
 class State(NamedTuple):
-  """What the towers remember between one piece of text and the next.
+  """The LSTM states carried from one piece of text to the next.
 
   Attributes:
     cell: float32 [L, K, B, F].
@@ -33,31 +32,31 @@ class State(NamedTuple):
 
 
 class Elmo(nn.Module):
-  """The biLM: words to vectors, an LSTM stack a direction, and the softmax.
+  """The biLM: word encoder, an LSTM stack a direction, and the softmax.
 
-  Two ways in: `__call__` or `embed` for sentences, both towers on the same
-  text; `read_on` for training, where each tower reads a text of its own.
+  `__call__` and `embed` read sentences, both towers the same text; `read_on` is
+  for training, where each tower reads its own text.
 
   Attributes:
-    vocab_size: V, rows of the softmax, unpadded; 0: none, as in published
+    vocab_size: V, rows of the softmax, unpadded; 0: no softmax, as in published
       weights.
     lstm_dim: F.
-    projection_dim: P, below F and below the sum of all filters: beyond, the
-      released program leaves projections out.
+    projection_dim: P, below F and below the number of filters; otherwise the
+      released program has no projections.
     num_layers: L.
     filters: (width, count) of each group of filters on characters.
     num_highway: highway layers after the filters.
     char_embed_dim: E.
     max_characters: C, characters of a word.
-    num_words: rows of a table of word vectors instead of the character
-      encoder; 0: characters. The fields about characters mean nothing then.
+    num_words: rows of a word table in place of the character encoder; 0: use
+      characters. With a table the fields about characters are unused.
     use_skip_connections: add a layer's input to its output, from the second
       layer on.
-    cell_clip: largest absolute value in an LSTM's cell; None: any.
-    projection_clip: largest one that a projection returns; None: any.
+    cell_clip: largest absolute value of an LSTM cell; None: no limit.
+    projection_clip: largest absolute value of a projection; None: no limit.
     dropout_rate: of every layer's input and the last one's output, in training.
-    num_samples: S, words that the loss is drawn from in training, for each
-      tower; 0: all words.
+    num_samples: S, sampled words of each tower's loss in training; 0: the whole
+      vocabulary.
     dtype: of activations; parameters, states and logits are float32 always.
   """
 
@@ -78,7 +77,7 @@ class Elmo(nn.Module):
   dtype: Dtype = jnp.float32
 
   def setup(self):
-    """Names the parts; refuses sizes that do not fit each other."""
+    """Creates the modules and checks the sizes."""
     self.check_sizes()
     if self.num_words:
       self.encoder = layers.TokenTable(
@@ -113,7 +112,7 @@ class Elmo(nn.Module):
       )
 
   def check_sizes(self) -> None:
-    """Raises a ValueError if the sizes do not fit each other."""
+    """Raises a ValueError if the sizes contradict each other."""
     P = self.projection_dim
     if P >= self.lstm_dim:
       raise ValueError(
@@ -130,7 +129,8 @@ class Elmo(nn.Module):
     count = sum(count for _, count in self.filters)
     if P >= count:
       raise ValueError(
-        f'projection_dim is {P}, expected less than there are filters ({count})'
+        f'projection_dim is {P}, expected less than the number of filters'
+        f' ({count})'
       )
 
   def __call__(
@@ -141,17 +141,14 @@ class Elmo(nn.Module):
     *,
     words: Array | None = None,
   ) -> tuple[Array, State]:
-    """Embeds sentences: `encode`, then `embed`.
+    """Embeds sentences: `encode`, then `embed`, with the results of `embed`.
 
     Args:
       ids: int [B, T, C] of characters, or [B, T] of words.
       lengths: int [B], words of each sentence, at most T.
-      state: as in `embed`.
-      words: int [B, T], 0 to 2^30, equal where the characters are: then each
-        distinct word is encoded once.
-
-    Returns:
-      As `embed`.
+      state: see `embed`.
+      words: int [B, T] below 2^30, a number for each distinct word; with them
+        each distinct word is encoded once.
     """
     if self.is_initializing() and self.vocab_size:
       self.softmax.create()
@@ -162,14 +159,14 @@ class Elmo(nn.Module):
     return self.embed(x_BTP, lengths, state)
 
   def encode(self, ids: Array) -> Array:
-    """Returns the vectors of words, [..., P] in `dtype`.
+    """Returns word vectors [..., P] in `dtype`.
 
     Args:
-      ids: int [..., C] of characters, see `char_cnn`, or [...] of
-        words where the model has a table of them.
+      ids: int [..., C] of characters, see `char_cnn`; [...] of words if the
+        model has a word table.
 
     Raises:
-      ValueError: if there are other than C characters.
+      ValueError: if the last axis is not C characters.
     """
     if not self.num_words and ids.shape[-1:] != (self.max_characters,):
       raise ValueError(
@@ -186,25 +183,24 @@ class Elmo(nn.Module):
   def embed(
     self, x_BTP: Array, lengths: Array, state: State | None = None
   ) -> tuple[Array, State]:
-    """Returns every layer's vectors of words in their sentences.
+    """Returns every layer's vectors of the words of sentences.
 
     The forward tower reads a sentence from its first word, the backward tower
-    from its own last one, each from where `state` left it. What stands beyond
-    a sentence's end is not looked at, and zero in the result.
+    from its last word, each from its state. Padding has no influence, and its
+    vectors are zero.
 
     Args:
-      x_BTP: float [B, T, P], what `encode` returns for each word, maybe from a
-        cache.
-      lengths: int [B], words of each sentence, at most T; of 0 the state stays.
-      state: what the towers remember of each row's text; None: nothing, so
-        that vectors do not depend on what was read before.
+      x_BTP: float [B, T, P], word vectors of `encode`, perhaps from a cache.
+      lengths: int [B], words of each sentence, at most T; a length of 0 leaves
+        the row's state as it is.
+      state: after the text before; None: at its start.
 
     Returns:
-      [L + 1, B, T, 2 P] in `dtype`: the words' own vectors twice, then each
-      layer's, forward then backward; and the state after the sentences.
+      [L + 1, B, T, 2 P] in `dtype`: the word vectors twice, then each layer's
+      output, forward then backward; and the state after the sentences.
 
     Raises:
-      ValueError: if the shapes do not fit each other.
+      ValueError: if the shapes contradict each other.
     """
     B, T = x_BTP.shape[:2]
     if lengths.shape != (B,):
@@ -213,18 +209,10 @@ class Elmo(nn.Module):
       )
     mask_BT = jnp.arange(T) < lengths[:, None]
     x_BTP = jnp.where(mask_BT[:, :, None], x_BTP, 0).astype(self.dtype)
-    # Its own inverse.
-    reversed_BT = jnp.where(
-      mask_BT, lengths[:, None] - 1 - jnp.arange(T), jnp.arange(T)
-    )
-
-    def turn_around(x_BTP: Array) -> Array:
-      return jnp.take_along_axis(x_BTP, reversed_BT[:, :, None], axis=1)
-
-    x_KBTP = jnp.stack([x_BTP, turn_around(x_BTP)])
+    x_KBTP = jnp.stack([x_BTP, lstm.reverse(x_BTP, mask_BT)])
     outputs, state = self._run_layers(x_KBTP, state, mask_BT, train=False)
     pairs = [(x_BTP, x_BTP)]
-    pairs += [(forward, turn_around(back)) for forward, back in outputs]
+    pairs += [(ahead, lstm.reverse(back, mask_BT)) for ahead, back in outputs]
     layers_LBTP = jnp.stack([jnp.concatenate(pair, axis=-1) for pair in pairs])
     return layers_LBTP, state
 
@@ -238,15 +226,13 @@ class Elmo(nn.Module):
     *,
     train: bool,
   ) -> dict[str, Array]:
-    """Reads on in the two texts of each row, and predicts every next word.
+    """Predicts every next word of two texts a row, from the carried state.
 
     Args:
-      words_KBT: int, the words of the forward text, and those of the other in
-        the order in which the backward tower reads them.
-      characters_KBTC: int, their characters; None where words are looked up.
-      targets_KBT: int, the word that follows each, below V.
-      cell: float32 [B, L, K, F], see `State`, but the rows first; no gradient
-        flows into what was read before.
+      words_KBT: int, the words of each tower's text in its reading order.
+      characters_KBTC: int, their characters; None with a word table.
+      targets_KBT: int, the word after each, below V.
+      cell: float32 [B, L, K, F], see `State`, but the rows first.
       hidden: float32 [B, L, K, P].
       train: apply dropout, which needs a key for the stream 'dropout', and
         sample the softmax, which needs one for 'samples'.
@@ -255,7 +241,7 @@ class Elmo(nn.Module):
       'losses' float32 [K, B, T] in nats, and the next 'cell' and 'hidden'.
 
     Raises:
-      ValueError: if the shapes do not fit each other.
+      ValueError: if the shapes contradict each other.
     """
     state = State(*(jnp.moveaxis(array, 0, 2) for array in (cell, hidden)))
     if self.num_words:
@@ -298,43 +284,37 @@ class Elmo(nn.Module):
   def run_streams(
     self, x_KBTP: Array, state: State | None = None, *, train: bool
   ) -> tuple[Array, State]:
-    """Returns what predicts each stream's next words.
+    """Returns the last layer's output [2, B, T, P] and the next state.
+
+    Gradients flow through the state unless the caller stops them.
 
     Args:
-      x_KBTP: float [2, B, T, P], what `encode` returns for the words of two
-        texts a row: one for the forward tower, and one whose words the
-        backward tower reads in this order. There is no padding.
+      x_KBTP: float [2, B, T, P], word vectors of `encode` of each tower's text
+        in its reading order, without padding.
       state: after the positions before; None: at the start.
       train: apply dropout, which needs a key for the stream 'dropout'.
 
-    Returns:
-      The last layer's output [2, B, T, P] in `dtype`, and the state after the
-      last position, through which gradients flow unless the caller stops them.
-
     Raises:
-      ValueError: if the shapes do not fit each other.
+      ValueError: if the shapes contradict each other.
     """
     outputs, state = self._run_layers(x_KBTP, state, None, train=train)
     top_KBTP = outputs[-1]
     return self.dropout(top_KBTP) if train else top_KBTP, state
 
   def logits(self, hidden_KBTP: Array) -> Array:
-    """Scores every word of the vocabulary.
+    """Returns the logits of all words, float32 [K, B, T, V padded].
 
     Args:
-      hidden_KBTP: float [K, B, T, P], of `run_streams`; with any number of
-        towers, which share this softmax.
-
-    Returns:
-      float32 [K, B, T, V padded]; padding has the lowest float32.
+      hidden_KBTP: float [K, B, T, P], of `run_streams`; the towers share the
+        softmax.
 
     Raises:
       ValueError: if the model has no softmax.
     """
     if not self.vocab_size:
       raise ValueError(
-        'this model has no softmax (vocab_size is 0): published weights come'
-        ' without, set vocab_size and train one'
+        'this model has no softmax (vocab_size is 0), like all published'
+        ' weights: set vocab_size and train one'
       )
     return self.softmax(hidden_KBTP)
 
@@ -346,14 +326,16 @@ class Elmo(nn.Module):
     *,
     train: bool,
   ) -> tuple[list[Array], State]:
-    """Returns each layer's output [K, B, T, P], and the state at the end."""
+    """Returns each layer's output [K, B, T, P] and the next state."""
     K, B, _, P = x_KBTP.shape
     if (K, P) != (NUM_TOWERS, self.projection_dim):
       raise ValueError(
         f'streams are {x_KBTP.shape}, expected {NUM_TOWERS} of them, of vectors'
         f' of {self.projection_dim}'
       )
-    state = _check_state(self, state, B)
+    empty = empty_state(self, B)
+    state = empty if state is None else state
+    _check_state(state, empty)
     mask_TB = None if mask_BT is None else mask_BT.T
     x_TKBP = x_KBTP.astype(self.dtype).transpose(2, 0, 1, 3)
     outputs, cells, hiddens = [], [], []
@@ -375,7 +357,7 @@ class Elmo(nn.Module):
 
 
 def empty_state(model: Elmo, batch: int) -> State:
-  """Returns the state of `batch` rows that have read nothing: zeros."""
+  """Returns the state at the start of `batch` texts: zeros."""
   shape = (model.num_layers, NUM_TOWERS, batch)
   return State(
     jnp.zeros((*shape, model.lstm_dim)),
@@ -383,20 +365,14 @@ def empty_state(model: Elmo, batch: int) -> State:
   )
 
 
-def _check_state(model: Elmo, state: State | None, batch: int) -> State:
-  """Returns the state, an empty one for None; refuses one of other shapes."""
-  empty = jax.eval_shape(lambda: empty_state(model, batch))
-  if state is None:
-    return empty_state(model, batch)
+def _check_state(state: State, empty: State) -> None:
+  """Raises a ValueError if a state has other shapes than the empty one."""
   found, expected = (
     {name: array.shape for name, array in each._asdict().items()}
     for each in (state, empty)
   )
   if found != expected:
-    raise ValueError(
-      f'the state is {found}, expected {expected} for {batch} rows'
-    )
-  return state
+    raise ValueError(f'the state is {found}, expected {expected}')
 
 
 def _constrain(x_TKBP: Array) -> Array:
@@ -404,73 +380,3 @@ def _constrain(x_TKBP: Array) -> Array:
   return nn.with_logical_constraint(
     x_TKBP, ('activation_length', None, 'batch', 'activation_embed')
   )
-
-
-def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts an Elmo's parameters without the padding of its vocabularies.
-
-  Args:
-    params: the unboxed tree of parameters, or of their shapes.
-    vocab_size: V, unpadded, of the softmax and of the table of words, where
-      there are such.
-
-  Returns:
-    The count; without a softmax, the original has 93,600,848 (93.6 million as
-    published).
-  """
-  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-  if 'softmax' in params:
-    padded, projection_dim = params['softmax']['kernel'].shape
-    total -= (padded - vocab_size) * (projection_dim + 1)
-  if 'embedding' in params['encoder']:
-    padded, projection_dim = params['encoder']['embedding'].shape
-    total -= (padded - vocab_size) * projection_dim
-  return total
-
-
-def train_flops(
-  *,
-  batch: int,
-  length: int,
-  softmax_rows: int,
-  lstm_dim: int,
-  projection_dim: int,
-  num_layers: int,
-  filters: tuple[tuple[int, int], ...] = (),
-  num_highway: int = 1,
-  char_embed_dim: int = 16,
-  max_characters: int = 50,
-  num_words: int = 0,
-) -> int:
-  """Returns the model FLOPs of one training step: what MFU is a share of.
-
-  As `bert.train_flops` counts them: three times the forward's
-  multiplications. Every word of both streams goes through the character
-  encoder, as published, whether or not the program looks words up again.
-
-  Args:
-    batch: B, rows of the global batch.
-    length: T, words that each tower reads in a row.
-    softmax_rows: rows of the softmax that each word is scored against: the
-      samples and the target, or the whole vocabulary.
-    lstm_dim: F.
-    projection_dim: P.
-    num_layers: L.
-    filters: as in `Elmo`, and so the rest.
-    num_highway: as there.
-    char_embed_dim: E.
-    max_characters: C.
-    num_words: if not 0, words are looked up, which is no multiplication.
-  """
-  F, P = lstm_dim, projection_dim
-  encoder = 0
-  if not num_words:
-    N = sum(count for _, count in filters)
-    encoder = sum(
-      (max_characters - width + 1) * width * char_embed_dim * count
-      for width, count in filters
-    )
-    encoder += num_highway * 2 * N * N + N * P
-  layer = 2 * P * lstm.NUM_GATES * F + F * P
-  word = encoder + num_layers * layer + softmax_rows * P
-  return 3 * 2 * word * NUM_TOWERS * batch * length

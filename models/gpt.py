@@ -25,14 +25,14 @@ PRE_NORM_POSITION_STDDEV = 0.01
 
 
 class Cache(NamedTuple):
-  """Keys and values of the positions that a model has seen.
+  """Keys and values of the positions read so far.
 
   Attributes:
-    keys: [L, Z, H, S], or L of [Z, H, S] where the model's layers are not
-      stacked; Z is B x N, see `attention.KeyValue`.
+    keys: [L, Z, H, S], or L of [Z, H, S] if the model's layers are not stacked;
+      Z is B x N, see `attention.KeyValue`.
     values: [L, Z, S, H], or L of [Z, S, H].
     mask: bool [B, S], True at slots that hold a real token.
-    end: int32 [], slots written so far, real or not.
+    end: int32 [], slots written so far, padding included.
   """
 
   keys: Any
@@ -44,15 +44,11 @@ class Cache(NamedTuple):
 class Embeddings(nn.Module):
   """Sum of token and position embeddings, with dropout.
 
-  Attributes:
-    vocab_size: V, unpadded.
-    embed_dim: D.
-    max_length: rows of the position table.
+  Attributes (others as in `Gpt`):
     dropout_rate: 0 outside of training.
-    drop_tables: drop elements of both tables, once for the whole batch, and
-      the softmax uses the dropped tables too (GPT); else elements of the sum.
-    position_stddev: of the position table at the start.
-    dtype: of the output.
+    drop_tables: dropout of both tables' elements, once for the whole batch and
+      for the softmax too (GPT); else of the sum (GPT-2).
+    position_stddev: standard deviation that draws the position table.
   """
 
   vocab_size: int
@@ -75,7 +71,7 @@ class Embeddings(nn.Module):
     )
     positions_TD = self.param(
       'positions',
-      nn.with_logical_partitioning(
+      layers.named(
         nn.initializers.normal(self.position_stddev), ('length', 'embed')
       ),
       (self.max_length, self.embed_dim),
@@ -91,29 +87,19 @@ class Embeddings(nn.Module):
     x_BTD = self.tokens(tokens_BT) + positions_BTD.astype(self.dtype)
     return self.sum_dropout(x_BTD)
 
-  def attend_positions(self, x_BTD: Array, count: int) -> Array:
-    """Scores the first `count` rows S of the positions: float32 [B, T, S]."""
-    return jnp.einsum(
-      'BTD,SD->BTS',
-      x_BTD,
-      self.positions_TD[:count].astype(x_BTD.dtype),
-      preferred_element_type=jnp.float32,
-    )
-
 
 class Gpt(nn.Module):
   """GPT, or with `pre_norm` GPT-2, with the language-model head (tied).
 
   GPT: layer norm after each residual sum, none at the end; all weights and
-  tables N(0, 0.02); embedding dropout falls on the elements of the tables, and
-  the dropped token table is the softmax matrix too
-  (openai/finetune-transformer-lm train.py).
+  tables N(0, 0.02); embedding dropout applies to the tables' elements, for the
+  softmax too (openai/finetune-transformer-lm train.py).
 
   GPT-2: layer norm before attention and MLP and after the last block;
-  positions N(0, 0.01) (openai/gpt-2 model.py); matrices whose output is added
-  to the hidden states start 1/sqrt(2 L) as large (Radford et al. 2019, section
-  2.3, two such a block). Its release has no dropout: here it falls on the sum
-  of both embeddings, as in Hugging Face's.
+  positions N(0, 0.01) (openai/gpt-2 model.py); the output matrices of attention
+  and MLP are scaled by 1/sqrt(2 L) (Radford et al. 2019, section 2.3). Its
+  release has no dropout: here it applies to the sum of the embeddings, as in
+  Hugging Face's.
 
   Attributes:
     vocab_size: V, unpadded.
@@ -131,8 +117,8 @@ class Gpt(nn.Module):
       logits are float32 always.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     remat: compute activations again in the backward pass.
-    stacked: layers' parameters lie in one array each, else every layer has its
-      own (`prepare_decoding`), which a step of decoding reads without a copy.
+    stacked: one array holds a parameter of all layers; else each layer has its
+      own arrays, which decoding reads without a copy (`prepare_decoding`).
   """
 
   vocab_size: int
@@ -165,54 +151,41 @@ class Gpt(nn.Module):
   ) -> dict[str, Any]:
     """Predicts at each position the token that follows it.
 
-    A position sees the real tokens up to itself: those of the cache, then
-    those of `tokens` in their order. Padding may lie anywhere; what comes out
-    at padding means nothing.
+    A position sees the real tokens up to itself: the cache's, then those of
+    `tokens`. Padding may lie anywhere; outputs at padding are meaningless.
 
     With the collection 'intermediates' mutable, hidden states and attention
-    probabilities come out too: `embedded` [B, T, D], `layers/hidden`
-    [L, B, T, D] (before the final norm) and `layers/attention/attention`
-    [L, B, N, T, S], each in a tuple of one; `layers_0/hidden` and so on where
-    layers are not stacked.
+    probabilities are sown: `embedded` [B, T, D], `layers/hidden` [L, B, T, D]
+    (before the final norm) and `layers/attention/attention` [L, B, N, T, S],
+    each in a tuple of one; `layers_0/hidden` and so on if not `stacked`.
 
     Args:
       tokens: int [B, T].
       token_mask: bool [B, T], True at real tokens.
       positions: int [B, T], below `max_length`.
       train: apply dropout, which needs a key for the stream 'dropout'.
-      cache: what came before, by `empty_cache` at first. There must be room
-        for T more slots: without, the last ones are overwritten.
+      cache: of the tokens before, `empty_cache` at first. It needs T free
+        slots; otherwise its last slots are overwritten.
       all_layers: return the output of every layer too.
-      score_positions: score so many rows of the position table too, as if
-        they were tokens: GPT's release keeps both in one table.
+      score_positions: number of rows of the position table to score like
+        tokens: GPT's release keeps both in one table.
 
     Returns:
-      hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32; where
-      a cache was given, `cache` with the T tokens at its end; with `all_layers`
-      layers [L + 1, B, T, D], the embeddings first and 'hidden' last; with
+      hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32; with a
+      cache, `cache` with the T tokens added; with `all_layers` layers
+      [L + 1, B, T, D], the embeddings first and 'hidden' last; with
       `score_positions` position_logits [B, T, score_positions] in float32.
 
     Raises:
-      ValueError: if the sizes do not fit each other.
+      ValueError: if the sizes contradict each other.
     """
-    if self.embed_dim % self.num_heads:
-      raise ValueError(
-        f'embed_dim is {self.embed_dim}, expected a multiple of num_heads '
-        f'({self.num_heads})'
-      )
     T = tokens.shape[1]
-    if T > self.max_length:
-      raise ValueError(
-        f'sequences are {T} tokens long, but the model has '
-        f'{self.max_length} positions: shorten them or raise max_length'
-      )
-    dropout_rate = self.dropout_rate if train else 0.0
-
+    blocks.check_sizes(self, T)
     embeddings = Embeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
       max_length=self.max_length,
-      dropout_rate=dropout_rate,
+      dropout_rate=self.dropout_rate if train else 0.0,
       drop_tables=not self.pre_norm,
       position_stddev=(
         PRE_NORM_POSITION_STDDEV if self.pre_norm else INIT_STDDEV
@@ -223,24 +196,17 @@ class Gpt(nn.Module):
     embedded_BTD = layers.constrain_hidden(embeddings(tokens, positions))
     self.sow('intermediates', 'embedded', embedded_BTD)
 
-    if cache is None:
-      mask_B1TS = token_mask[:, None, None, :] & attention.causal_mask(T, T, 0)
-    else:
-      cache = cache._replace(
-        mask=lax.dynamic_update_slice_in_dim(
-          cache.mask, token_mask, cache.end, axis=1
-        )
+    mask_BS, start = token_mask, 0
+    if cache is not None:
+      start = cache.end
+      mask_BS = lax.dynamic_update_slice_in_dim(
+        cache.mask, token_mask, start, axis=1
       )
-      mask_B1TS = cache.mask[:, None, None, :] & attention.causal_mask(
-        T, cache.mask.shape[1], cache.end
-      )
+    mask_B1TS = mask_BS[:, None, None, :] & attention.causal_mask(
+      T, mask_BS.shape[1], start
+    )
     x_BTD, (present, hidden_LBTD) = self._run_layers(
-      embedded_BTD,
-      mask_B1TS,
-      cache,
-      keep_hidden=all_layers,
-      dropout_rate=dropout_rate,
-      attention_dropout_rate=self.attention_dropout_rate if train else 0.0,
+      embedded_BTD, mask_B1TS, cache, train=train, keep_hidden=all_layers
     )
     if self.pre_norm:
       x_BTD = layers.LayerNorm(
@@ -258,48 +224,43 @@ class Gpt(nn.Module):
       ),
     }
     if score_positions:
-      outputs['position_logits'] = embeddings.attend_positions(
-        x_BTD, score_positions
+      outputs['position_logits'] = layers.score_rows(
+        x_BTD, embeddings.positions_TD[:score_positions]
       )
     if all_layers:
       outputs['layers'] = blocks.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
     if cache is not None:
       keys, values = present
-      outputs['cache'] = Cache(keys, values, cache.mask, cache.end + T)
+      outputs['cache'] = Cache(keys, values, mask_BS, cache.end + T)
     return outputs
 
   def _run_layers(
-    self, x_BTD: Array, mask_B1TS: Array, cache: Cache | None, **fields: Any
+    self,
+    x_BTD: Array,
+    mask_B1TS: Array,
+    cache: Cache | None,
+    *,
+    train: bool,
+    keep_hidden: bool,
   ) -> tuple[Array, tuple[Any, Any]]:
-    """Returns the last layer's output, the cache's arrays, and all outputs."""
+    """Returns the last layer's output, the cache's arrays, and all layers'."""
     block = blocks.PreNormBlock if self.pre_norm else blocks.PostNormBlock
     out_stddev = INIT_STDDEV
     if self.pre_norm:
       out_stddev /= math.sqrt(2 * self.num_layers)
-    fields = dict(
-      num_heads=self.num_heads,
-      mlp_dim=self.mlp_dim,
-      gelu=self.gelu,
-      layer_norm_epsilon=self.layer_norm_epsilon,
+    fields = blocks.block_fields(self, train=train) | dict(
       kernel_init=nn.initializers.normal(INIT_STDDEV),
       out_init=nn.initializers.normal(out_stddev),
-      dtype=self.dtype,
-      **fields,
+      keep_hidden=keep_hidden,
     )
     if self.stacked:
       arguments, in_axes = (mask_B1TS,), (nn.broadcast,)
       if cache is not None:
         arguments += ((cache.keys, cache.values, cache.end),)
         in_axes += ((0, 0, nn.broadcast),)
-      return blocks.stack_layers(
-        block,
-        num_layers=self.num_layers,
-        scan_layers=self.scan_layers,
-        remat=self.remat,
-        name='layers',
-        in_axes=in_axes,
-        **fields,
-      )(x_BTD, *arguments)
+      return blocks.stack_layers(self, block, in_axes, **fields)(
+        x_BTD, *arguments
+      )
     pairs = []
     for i in range(self.num_layers):
       past = cache and (cache.keys[i], cache.values[i], cache.end)
@@ -310,13 +271,9 @@ class Gpt(nn.Module):
 
 
 def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
-  """Returns a cache that has seen nothing.
+  """Returns a cache without tokens, with S slots for positions and padding.
 
-  Args:
-    model: the model that will fill it.
-    batch: B.
-    slots: S, room for so many positions, padding included. Every step looks at
-      all of them, so more than needed costs time.
+  Every step attends to all slots, so spare slots cost time.
   """
   Z, H = batch * model.num_heads, model.embed_dim // model.num_heads
 
@@ -334,17 +291,10 @@ def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
 
 
 def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
-  """Returns a model and parameters whose steps read weights where they lie.
+  """Returns the model and a copy of its parameters for fast decoding steps.
 
-  Every layer gets arrays of its own, and weights the dtype that they are
-  multiplied in; what comes out stays the same.
-
-  Args:
-    model: one whose parameters are stacked; any other is returned as it is.
-    params: unboxed.
-
-  Returns:
-    The model with `stacked=False`, and its parameters, a copy.
+  Every layer gets its own arrays, in the dtype of the matrix products; outputs
+  stay the same. A model that is not `stacked` is returned as it is.
   """
   if not model.stacked:
     return model, params
@@ -363,78 +313,15 @@ def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
 def rescale_init(
   model: Gpt, params: dict, *, stddev: float, position_stddev: float
 ) -> dict:
-  """Gives freshly drawn parameters other scales.
+  """Returns freshly drawn parameters with other scales.
 
   Narrow models trained for a few thousand steps learn faster with larger
-  weights than 0.02; see `bert.rescale_init`.
-
-  Args:
-    model: what drew them.
-    params: unboxed, as `Gpt.init` returns them.
-    stddev: of weight matrices and the token table; what adds to the hidden
-      states of a GPT-2 stays smaller in proportion.
-    position_stddev: of the position table.
+  weights than 0.02; see `bert.rescale_init`. `stddev` is of weight matrices and
+  the token table; GPT-2's scaled output matrices keep their proportion.
   """
   positions = PRE_NORM_POSITION_STDDEV if model.pre_norm else INIT_STDDEV
-
-  def rescale(path: tuple, leaf: Array) -> Array:
-    name = path[-1].key
-    if name == 'positions':
-      return leaf * (position_stddev / positions)
-    if name in ('kernel', 'embedding'):
-      return leaf * (stddev / INIT_STDDEV)
-    return leaf
-
-  return jax.tree_util.tree_map_with_path(rescale, params)
-
-
-def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts a Gpt's parameters without the padding of its vocabulary.
-
-  Args:
-    params: the unboxed tree of parameters, or of their shapes.
-    vocab_size: V, unpadded.
-
-  Returns:
-    The count as published: 124,439,808 for the smallest GPT-2 (the tied
-    softmax matrix counts once).
-  """
-  padded, embed_dim = params['embeddings']['tokens']['embedding'].shape
-  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-  return total - (padded - vocab_size) * embed_dim
-
-
-def train_flops(
-  *,
-  batch: int,
-  length: int,
-  vocab_size: int,
-  num_layers: int,
-  embed_dim: int,
-  mlp_dim: int,
-) -> int:
-  """Returns the model FLOPs of one training step: what MFU is a share of.
-
-  As `bert.train_flops` counts them: three times the forward's
-  multiplications. Attention scores and contexts count over all T x T, as is
-  usual, although the causal mask lets half of them go unused; the LM head
-  counts at all T positions.
-
-  Args:
-    batch: B, sequences of the global batch.
-    length: T.
-    vocab_size: V, unpadded.
-    num_layers: L.
-    embed_dim: D.
-    mlp_dim: F.
-  """
-  B, T, D = batch, length, embed_dim
-  stack = blocks.forward_flops(
-    batch=batch,
-    length=length,
-    num_layers=num_layers,
-    embed_dim=embed_dim,
-    mlp_dim=mlp_dim,
+  factors = dict.fromkeys(('kernel', 'embedding'), stddev / INIT_STDDEV)
+  factors['positions'] = position_stddev / positions
+  return jax.tree_util.tree_map_with_path(
+    lambda path, leaf: leaf * factors.get(path[-1].key, 1), params
   )
-  head = 2 * B * T * D * vocab_size
-  return 3 * (stack + head)

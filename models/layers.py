@@ -20,29 +20,33 @@ Array = jax.Array
 Dtype = jax.typing.DTypeLike
 Initializer = Callable[..., Array]  # (rng, shape) -> float32 of that shape
 
-# Of a dropout decision: rates are kept to within 1 / 2**17.
+named = nn.with_logical_partitioning  # (initializer, logical axis names)
+
+# Random bits of a dropout decision: rates are exact to 1 / 2**17.
 DROPOUT_BITS = 16
 
 # Every weight matrix and table of BERT; like TensorFlow's, cut at two standard
-# deviations without scaling up again (google-research/bert modeling.py).
+# deviations without rescaling (google-research/bert modeling.py).
 INIT_STDDEV = 0.02
-TRUNCATED_STDDEV = 0.87963 * INIT_STDDEV  # what is left of it
+TRUNCATED_STDDEV = 0.87963 * INIT_STDDEV  # of the truncated distribution
 truncated_normal = nn.initializers.truncated_normal(INIT_STDDEV)
 
 # Published vocabularies divide by nothing useful (30,522 = 2 x 3 x 5,087); 128
 # is the width of a TPU's registers and divides over any sensible mesh.
 VOCAB_MULTIPLE = 128
+# Ends of the paths of parameters with a row for each token or word.
+VOCAB_PARAMS = ('embedding', 'mlm/bias', 'softmax/kernel', 'softmax/bias')
 
 
 def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:
-  """Returns a GELU whose backward pass keeps its input alone.
+  """Returns a GELU that keeps only its input for the backward pass.
 
-  What lies between is computed again: a Gaussian error function costs less
-  than the memory of its arrays, the widest of a block.
+  Computing a GELU again costs less than the memory of its intermediate arrays,
+  the widest of a block.
   """
 
   def backward(x: Array, gradient: Array) -> tuple[Array]:
-    # The barrier keeps the compiler from computing it once for both passes.
+    # The barrier keeps the compiler from sharing it between both passes.
     x, gradient = lax.optimization_barrier((x, gradient))
     return jax.vjp(gelu, x)[1](gradient)
 
@@ -54,8 +58,8 @@ def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:
 def _tanh_gelu(x: Array) -> Array:
   """Returns x/2 (1 + tanh u) as x sigmoid(2u), with u as published.
 
-  The same but for roundings. For the constants around a tanh XLA's CPU compiler
-  (jax 0.10) keeps an array of the shape of `x` each.
+  Equal but for rounding. For each constant around a tanh, XLA's CPU compiler
+  (jax 0.10) would keep an array of the shape of `x`.
   """
   return x * jax.nn.sigmoid(
     2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
@@ -80,9 +84,9 @@ def get_gelu(name: str) -> Callable[[Array], Array]:
 def sinusoids(length: int, width: int) -> Array:
   """Returns waves [length, width]: sines in the first half, then cosines.
 
-  Wavelengths grow geometrically from 2 pi to 200 pi positions: what is near is
-  alike. A shift by k positions is one rotation, the same at every position
-  (Vaswani et al. 2017, section 3.5, with 10,000 for our 100).
+  Wavelengths grow geometrically from 2 pi to 200 pi positions, so that near
+  positions are alike (Vaswani et al. 2017, section 3.5, with 10,000 for our
+  100).
   """
   rates = 100.0 ** (-jnp.arange(width // 2) / (width // 2))
   angles = jnp.arange(length)[:, None] * rates
@@ -90,14 +94,10 @@ def sinusoids(length: int, width: int) -> Array:
 
 
 def drop_threshold(rate: float) -> int:
-  """Returns how many of the 2**16 values of a decision mean 'drop'.
-
-  Args:
-    rate: share of the elements to drop, 0 <= rate < 1.
+  """Returns how many of the 2**16 random values drop an element.
 
   Raises:
-    ValueError: if the rate is outside of that, or so close to 1 that nothing
-      would be kept.
+    ValueError: if the rate is not in [0, 1), or would drop everything.
   """
   threshold = round(rate * 2**DROPOUT_BITS)
   if not 0 <= threshold < 2**DROPOUT_BITS:
@@ -106,24 +106,17 @@ def drop_threshold(rate: float) -> int:
 
 
 def keep_mask(rng: Array, shape: Sequence[int], rate: float) -> Array:
-  """Draws which elements dropout keeps, two decisions from 32 random bits.
+  """Returns dropout's mask: bool of a shape, True at the elements to keep.
 
-  Drawing is a pure function of the key and the position (JAX's partitionable
-  threefry), so a mask does not depend on how the array is sharded.
-
-  Args:
-    rng: a key.
-    shape: of the mask, rank 1 or more.
-    rate: share of the elements to drop, rounded to a multiple of 2**-16.
-
-  Returns:
-    bool of that shape, True where an element is kept.
+  Two decisions come from 32 random bits. The bits are a function of the key and
+  the position (JAX's partitionable threefry), whatever the sharding. The rate
+  is rounded to a multiple of 2**-16.
   """
   half = math.ceil(shape[-1] / 2)
   bits = jax.random.bits(rng, (*shape[:-1], half), jnp.uint32)
   threshold = drop_threshold(rate)
-  # Halves of the last axis, not neighbours: no strided writes, and a last axis
-  # of 2 would be padded to a whole register on a TPU.
+  # Halves of the last axis, not neighbours: writes stay contiguous, and a TPU
+  # would pad a last axis of 2 to a whole register.
   kept = jnp.concatenate(
     [(bits & 0xFFFF) >= threshold, (bits >> 16) >= threshold], axis=-1
   )
@@ -131,28 +124,21 @@ def keep_mask(rng: Array, shape: Sequence[int], rate: float) -> Array:
 
 
 def kept_share(rate: float) -> float:
-  """Returns the exact probability that dropout of a rate keeps an element."""
+  """Returns the exact probability that dropout keeps an element."""
   return 1 - drop_threshold(rate) / 2**DROPOUT_BITS
 
 
 def dropout(rng: Array, x: Array, rate: float) -> Array:
-  """Returns x with some elements zero, the others scaled to keep the mean.
+  """Returns x with a share of its elements zero and the others scaled.
 
-  Args:
-    rng: a key.
-    x: float, rank 1 or more.
-    rate: share of the elements to drop; the scale is one over the exact
-      probability of being kept, not over 1 - rate.
+  The scale is one over the exact probability of being kept, not over 1 - rate.
   """
   keep = keep_mask(rng, x.shape, rate)
   return jnp.where(keep, x * jnp.asarray(1 / kept_share(rate), x.dtype), 0)
 
 
 class Dropout(nn.Module):
-  """Dropout at a fixed rate; nothing, and no key needed, at rate 0.
-
-  Keys are of the stream 'dropout'.
-  """
+  """Dropout with keys of the stream 'dropout'; rate 0 needs no key."""
 
   rate: float
 
@@ -163,7 +149,7 @@ class Dropout(nn.Module):
     return dropout(self.make_rng('dropout'), x, self.rate)
 
   def draw(self, shape: Sequence[int]) -> Array | None:
-    """Returns the elements to keep, bool of a shape; None: all."""
+    """Returns the mask of a shape; None at rate 0."""
     if self.rate == 0:
       return None
     return keep_mask(self.make_rng('dropout'), shape, self.rate)
@@ -176,7 +162,7 @@ class Linear(nn.Module):
     features: sizes of the output axes that replace the contracted ones.
     in_names: logical names of the contracted axes (the last of the input).
     out_names: logical names of the output axes, as long as `features`.
-    bias_names: logical names of the bias where they are not `out_names`.
+    bias_names: logical names of the bias; None: `out_names`.
     kernel_init: draws the kernel; the bias starts at 0.
     dtype: of the computation and the output.
   """
@@ -194,16 +180,12 @@ class Linear(nn.Module):
     num_axes = len(self.in_names)
     kernel = self.param(
       'kernel',
-      nn.with_logical_partitioning(
-        self.kernel_init, self.in_names + self.out_names
-      ),
+      named(self.kernel_init, self.in_names + self.out_names),
       x.shape[-num_axes:] + self.features,
     )
     bias = self.param(
       'bias',
-      nn.with_logical_partitioning(
-        nn.initializers.zeros, self.bias_names or self.out_names
-      ),
+      named(nn.initializers.zeros, self.bias_names or self.out_names),
       self.features,
     )
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
@@ -213,9 +195,7 @@ class Linear(nn.Module):
 class LayerNorm(nn.Module):
   """Layer norm over the last axis, statistics in float32.
 
-  Attributes:
-    epsilon: added to the variance.
-    dtype: of the output.
+  `epsilon` is added to the variance; `dtype` is of the output.
   """
 
   epsilon: float
@@ -226,10 +206,8 @@ class LayerNorm(nn.Module):
     """Returns x at mean 0 and variance 1, times scale, plus bias."""
     ones, zeros = nn.initializers.ones, nn.initializers.zeros
     names, shape = ('embed',), x.shape[-1:]
-    scale = self.param(
-      'scale', nn.with_logical_partitioning(ones, names), shape
-    )
-    bias = self.param('bias', nn.with_logical_partitioning(zeros, names), shape)
+    scale = self.param('scale', named(ones, names), shape)
+    bias = self.param('bias', named(zeros, names), shape)
     x = x.astype(jnp.float32)
     x = x - x.mean(axis=-1, keepdims=True)
     variance = jnp.square(x).mean(axis=-1, keepdims=True)
@@ -242,15 +220,35 @@ def pad_vocab(vocab_size: int) -> int:
   return math.ceil(vocab_size / VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
 
+def num_parameters(params: dict, vocab_size: int) -> int:
+  """Counts parameters without the padding of the vocabulary, as published.
+
+  110,106,428 for BERT-Base uncased with both heads, 124,439,808 for the
+  smallest GPT-2 (a tied softmax matrix counts once), 93,600,848 for ELMo
+  without softmax.
+
+  Args:
+    params: the unboxed tree of parameters, or of their shapes.
+    vocab_size: V, unpadded.
+  """
+  total = 0
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    rows, *others = leaf.shape or (1,)
+    rows = vocab_size if name.endswith(VOCAB_PARAMS) else rows
+    total += rows * math.prod(others)
+  return total
+
+
 class TokenTable(nn.Module):
   """Token embeddings, also the matrix of the output softmax.
 
   Attributes:
-    vocab_size: tokens; the rows beyond, up to a multiple of 128, are zero and
-      get no gradient.
+    vocab_size: number of tokens; rows of padding, up to a multiple of 128, are
+      zero and get no gradient.
     embed_dim: D.
-    dropout_rate: of the table's elements, the same dropped for look-ups and
-      for the softmax; 0 outside of training.
+    dropout_rate: of the table's elements, with one mask for look-ups and
+      softmax; 0 outside of training.
     table_init: draws the table.
     dtype: of the looked-up vectors.
   """
@@ -270,7 +268,7 @@ class TokenTable(nn.Module):
 
     table_VD = self.param(
       'embedding',
-      nn.with_logical_partitioning(init, ('vocab', 'embed')),
+      named(init, ('vocab', 'embed')),
       (pad_vocab(self.vocab_size), self.embed_dim),
     )
     if self.dropout_rate:
@@ -280,28 +278,29 @@ class TokenTable(nn.Module):
 
   def __call__(self, tokens_BT: Array) -> Array:
     """Looks tokens up: int [B, T] -> [B, T, D]."""
-    # Ids are checked on the host when a store is built.
+    # A store's ids were checked on the host.
     table_VD = whole_width(self.table_VD, 'activation_vocab')
     return jnp.take(table_VD, tokens_BT, axis=0, mode='clip').astype(self.dtype)
 
   def attend(self, x_BPD: Array) -> Array:
-    """Scores every token: [B, P, D] -> float32 [B, P, V], padding included."""
-    return jnp.einsum(
-      'BPD,VD->BPV',
-      x_BPD,
-      self.table_VD.astype(x_BPD.dtype),
-      preferred_element_type=jnp.float32,
-    )
+    """Returns logits, float32 [B, P, V] for [B, P, D], padding included."""
+    return score_rows(x_BPD, self.table_VD)
+
+
+def score_rows(x_BPD: Array, table_VD: Array) -> Array:
+  """Returns the products with all rows of a table, float32 [B, P, V]."""
+  return jnp.einsum(
+    'BPD,VD->BPV',
+    x_BPD,
+    table_VD.astype(x_BPD.dtype),
+    preferred_element_type=jnp.float32,
+  )
 
 
 def mask_padding(logits: Array, vocab_size: int) -> Array:
-  """Gives the padding of a vocabulary the lowest float32.
+  """Returns logits [..., V] with the lowest float32 at the padding from V on.
 
   Before any softmax, so that padding is never predicted and never trained.
-
-  Args:
-    logits: float32 [..., V].
-    vocab_size: tokens; the columns beyond are padding.
   """
   padded = logits.shape[-1]
   if padded == vocab_size:
@@ -310,23 +309,31 @@ def mask_padding(logits: Array, vocab_size: int) -> Array:
   return jnp.where(jnp.arange(padded) < vocab_size, logits, lowest)
 
 
-def last_places(mask_BT: Array) -> Array:
-  """Returns int [B], each row's last real token; 0 where a row has none.
+def check_length(length: int, max_length: int) -> None:
+  """Raises a ValueError if inputs are longer than a model can read."""
+  if length > max_length:
+    raise ValueError(
+      f'sequences are {length} tokens long, but the model reads at most'
+      f' {max_length}: shorten them or raise max_length'
+    )
 
-  Args:
-    mask_BT: bool [B, T], True at real tokens, which come first.
+
+def last_places(mask_BT: Array) -> Array:
+  """Returns int [B], each row's last real token; 0 for an empty row.
+
+  The mask is True at real tokens, which come first.
   """
   return jnp.maximum(mask_BT.sum(axis=1) - 1, 0)
 
 
 def take_at(x_BTD: Array, places_B: Array) -> Array:
-  """Returns [B, D], each row of [B, T, D] at a place of its own."""
+  """Returns [B, D], row b of [B, T, D] at its place b."""
   at_B11 = places_B.reshape(-1, 1, 1)
   return jnp.take_along_axis(x_BTD, at_B11, axis=1)[:, 0]
 
 
 def constrain_hidden(x_BTD: Array) -> Array:
-  """Pins how hidden states are sharded between blocks."""
+  """Fixes the sharding of hidden states between blocks."""
   return nn.with_logical_constraint(
     x_BTD, ('batch', 'activation_length', 'activation_embed')
   )
@@ -335,11 +342,8 @@ def constrain_hidden(x_BTD: Array) -> Array:
 def whole_width(table: Array, rows: str | None = None) -> Array:
   """Gathers the shards of a table [rows, D] along D, before look-ups.
 
-  Without it the look-ups are sharded as the table is, and whole activations
-  travel between the devices instead, which are larger.
-
-  Args:
-    table: [rows, D].
-    rows: logical name of the rows where they stay sharded.
+  Without it the look-ups have the table's sharding, and the devices exchange
+  whole activations, which are larger. `rows` is the logical name of rows that
+  stay sharded.
   """
   return nn.with_logical_constraint(table, (rows, 'activation_embed'))

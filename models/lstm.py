@@ -1,9 +1,10 @@
-"""LSTM with projection, several towers in one loop over time.
+"""LSTMs: with projection, several towers in one loop; and bidirectional.
 
-Shapes: T position, K towers, B batch, P projection, G the four gates, F cells.
+Shapes: T position, K towers, B batch, P projection, G the four gates, F cells,
+D features.
 
-One dtype policy: parameters, cell and carried output are float32, products of
-matrices are in the module's `dtype`.
+One dtype policy: parameters, cells and hidden states are float32, matrix
+products are in the module's `dtype`.
 """
 
 import functools
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models.layers import Dtype, Initializer
+from models.layers import Dtype, Initializer, named
 
 Array = jax.Array
 
@@ -32,7 +33,7 @@ def glorot_uniform(fan_in: int, fan_out: int) -> Initializer:
   """Returns U(-a, a) with a = sqrt(6 / (fan_in + fan_out)).
 
   Glorot and Bengio 2010, eq. 16: TensorFlow's default. The fans are given
-  because a matrix may lie in several arrays here.
+  because one matrix of TensorFlow may be several arrays here.
   """
   return symmetric_uniform(math.sqrt(6 / (fan_in + fan_out)))
 
@@ -55,10 +56,9 @@ class ProjectedLstm(nn.Module):
 
   Attributes:
     lstm_dim: F.
-    projection_dim: P; None: no projection, the cells' output itself recurs (and
-      P is F), an LSTM as it is usually meant.
-    cell_clip: largest absolute value in a cell; None: any.
-    projection_clip: likewise in an output.
+    projection_dim: P; None: a plain LSTM without projection (P is F).
+    cell_clip: largest absolute value of a cell; None: no limit.
+    projection_clip: largest absolute value of an output; None: no limit.
     dtype: of the matrix products and the output.
   """
 
@@ -82,8 +82,8 @@ class ProjectedLstm(nn.Module):
       x_TKBP: float [T, K, B, inputs].
       cell_KBF: float32, the state before the first position.
       hidden_KBP: float32, likewise.
-      mask_TB: bool, where False a row keeps its state and its output is 0;
-        None: nowhere.
+      mask_TB: bool; where False a row keeps its state and its output is 0;
+        None: True everywhere.
 
     Returns:
       Outputs [T, K, B, P] in `dtype`; cell [K, B, F] and hidden [K, B, P]
@@ -91,36 +91,30 @@ class ProjectedLstm(nn.Module):
     """
     towers, inputs = x_TKBP.shape[1], x_TKBP.shape[-1]
     P, F = self.projection_dim or self.lstm_dim, self.lstm_dim
-    # Two arrays are one matrix on [x; h] in the release: one fan.
+    # Both kernels are one matrix on [x; h] in the release: one fan.
     init = glorot_uniform(inputs + P, NUM_GATES * F)
     input_kernel_KPGF = self.param(
-      'input_kernel',
-      nn.with_logical_partitioning(init, KERNEL_NAMES),
-      (towers, inputs, NUM_GATES, F),
+      'input_kernel', named(init, KERNEL_NAMES), (towers, inputs, NUM_GATES, F)
     )
     recurrent_KPGF = self.param(
-      'recurrent_kernel',
-      nn.with_logical_partitioning(init, KERNEL_NAMES),
-      (towers, P, NUM_GATES, F),
+      'recurrent_kernel', named(init, KERNEL_NAMES), (towers, P, NUM_GATES, F)
     )
     bias_KGF = self.param(
       'bias',
-      nn.with_logical_partitioning(
-        nn.initializers.zeros, ('towers', 'gates', 'mlp')
-      ),
+      named(nn.initializers.zeros, ('towers', 'gates', 'mlp')),
       (towers, NUM_GATES, F),
     )
     projection_KFP = None
     if self.projection_dim is not None:
       projection_KFP = self.param(
         'projection_kernel',
-        nn.with_logical_partitioning(glorot_uniform(F, P), PROJECTION_NAMES),
+        named(glorot_uniform(F, P), PROJECTION_NAMES),
         (towers, F, P),
       )
     x_TKBP, input_kernel_KPGF, bias_KGF = nn.dtypes.promote_dtype(
       x_TKBP, input_kernel_KPGF, bias_KGF, dtype=self.dtype
     )
-    # What does not recur, over all positions at once.
+    # The inputs' part of the gates, over all positions at once.
     gates_KTBGF = jnp.einsum('TKBP,KPGF->KTBGF', x_TKBP, input_kernel_KPGF)
     gates_KTBGF = nn.with_logical_constraint(
       gates_KTBGF + bias_KGF[:, None, None],
@@ -141,6 +135,62 @@ class ProjectedLstm(nn.Module):
     return outputs_TKBP.astype(self.dtype), cell_KBF, hiddens_TKBP[-1]
 
 
+class BiLstm(nn.Module):
+  """Layers of two LSTMs, one a direction, each reading both outputs below.
+
+  As `torch.nn.LSTM` with `bidirectional` on packed sequences, but with 1 added
+  to the forget gates.
+
+  `lstm_dim` is F, the cells of one direction.
+  """
+
+  num_layers: int
+  lstm_dim: int
+  dtype: Dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, x_BTD: Array, mask_BT: Array) -> tuple[Array, Array]:
+    """Reads each row from its first to its last real token, and back.
+
+    Args:
+      x_BTD: float [B, T, D].
+      mask_BT: bool [B, T], True at real tokens, which come first.
+
+    Returns:
+      [B, T, 2 F], forward then backward, 0 at padding; and [B, 2 F], the top
+      layer's last outputs: forward at the last real token, backward at the
+      first. Both are 0 for a row without tokens.
+    """
+    state_KBF = jnp.zeros((2, len(x_BTD), self.lstm_dim), jnp.float32)
+    # Padding may hold NaN, and 0 x NaN would spoil the gradient.
+    x_BTD = jnp.where(mask_BT[:, :, None], x_BTD, 0).astype(self.dtype)
+    for i in range(self.num_layers):
+      x_KBTD = jnp.stack([x_BTD, reverse(x_BTD, mask_BT)])
+      outputs_TKBF, _, last_KBF = ProjectedLstm(
+        lstm_dim=self.lstm_dim,
+        projection_dim=None,
+        dtype=self.dtype,
+        name=f'layer_{i}',
+      )(x_KBTD.transpose(2, 0, 1, 3), state_KBF, state_KBF, mask_BT.T)
+      forward_BTF, backward_BTF = outputs_TKBF.transpose(1, 2, 0, 3)
+      x_BTD = jnp.concatenate(
+        [forward_BTF, reverse(backward_BTF, mask_BT)], axis=-1
+      )
+    last_BD = jnp.concatenate(list(last_KBF), axis=-1)
+    return x_BTD, last_BD.astype(self.dtype)
+
+
+def reverse(x_BTD: Array, mask_BT: Array) -> Array:
+  """Returns [B, T, D] with the real tokens of each row reversed.
+
+  The mask is True at real tokens, which come first and stay first.
+  """
+  T = x_BTD.shape[1]
+  before_BT = mask_BT.sum(axis=1, keepdims=True) - 1 - jnp.arange(T)
+  from_BT = jnp.where(mask_BT, before_BT, jnp.arange(T))
+  return jnp.take_along_axis(x_BTD, from_BT[:, :, None], axis=1)
+
+
 # Clips of cell and projection, dtype of the matrix products.
 _Fields = tuple[float | None, float | None, Any]
 
@@ -149,13 +199,13 @@ _Fields = tuple[float | None, float | None, Any]
 def _recur(fields: _Fields, *arguments: Array | None) -> tuple[Array, Array]:
   """Returns h after each position [T, K, B, P], and the last cell, float32.
 
-  Its derivative is written out because JAX's own adds each position's part of
-  the kernels' gradients to arrays as large as the kernels: here they are one
+  The backward pass is ours because JAX's adds each position's part of the
+  kernels' gradients to arrays as large as the kernels; here these are one
   product over all positions, after the loop.
 
   Args:
     fields: see `_Fields`.
-    *arguments: gates [K, T, B, G, F] that do not recur, recurrent kernel
+    *arguments: the inputs' part of the gates [K, T, B, G, F], recurrent kernel
       [K, P, G, F], projection [K, F, P] or None, cell [K, B, F], hidden
       [K, B, P] and mask [T, B] or None.
   """
@@ -173,9 +223,9 @@ def _run(
   *,
   save: bool = True,
 ) -> tuple[tuple[Array, Array], tuple]:
-  """Returns what `_recur` does, and if asked what its derivative needs."""
+  """Returns the outputs of `_recur` and the residuals of its gradient."""
   cell_clip, projection_clip, dtype = fields
-  # Whole, but for the cells, before the loop: not again at every position.
+  # Gathered before the loop, but for the cells, not at every position.
   R_KPGF = _constrain(recurrent_KPGF.astype(dtype), '...M')
   if projection_KFP is not None:
     W_KFP = _constrain(projection_KFP.astype(dtype), '.M.')
@@ -183,8 +233,8 @@ def _run(
   def step(state: tuple, inputs: tuple) -> tuple[tuple, tuple]:
     cell_KBF, hidden_KBP = state
     t, mask_B = inputs
-    # The towers come first: to turn the product around takes as long as a third
-    # of it.
+    # The towers come first: a transposition takes a third of the product's
+    # time.
     gates_KBGF = lax.dynamic_index_in_dim(
       gates_KTBGF, t, axis=1, keepdims=False
     ) + _product('KBP,KPGF->KBGF', hidden_KBP.astype(dtype), R_KPGF)
@@ -199,9 +249,7 @@ def _run(
     return (new_cell_KBF, new_hidden_KBP), (new_hidden_KBP, saved)
 
   (last_cell_KBF, _), (hiddens_TKBP, saved) = lax.scan(
-    step,
-    (cell_KBF, hidden_KBP),
-    (jnp.arange(gates_KTBGF.shape[1]), mask_TB),
+    step, (cell_KBF, hidden_KBP), (jnp.arange(gates_KTBGF.shape[1]), mask_TB)
   )
   before_TKBP = jnp.concatenate([hidden_KBP[None], hiddens_TKBP])
   saved = (saved, before_TKBP, recurrent_KPGF, projection_KFP, mask_TB)
@@ -217,7 +265,7 @@ def _run_backward(
     saved
   )
   d_hiddens_TKBP, d_cell_KBF = cotangents
-  # Turned around once, not at every position.
+  # Transposed once, not at every position.
   R_KGFP = _constrain(recurrent.astype(dtype), '...M').transpose(0, 2, 3, 1)
   if projection is not None:
     W_KPF = _constrain(projection.astype(dtype), '.M.').swapaxes(1, 2)
@@ -242,7 +290,7 @@ def _run_backward(
     d_old_hidden_KBP = _product(
       'KBGF,KGFP->KBP', d_gates_KBGF.astype(dtype), R_KGFP
     )
-    # A row that keeps its state passes its gradient on.
+    # A masked row keeps its state, and so its gradient.
     d_old_cell_KBF = _where(mask_B, d_old_cell_KBF, d_cell_KBF)
     d_old_hidden_KBP = _where(mask_B, d_old_hidden_KBP, d_hidden_KBP)
     d_gates_KTBGF = lax.dynamic_update_index_in_dim(
@@ -298,7 +346,7 @@ _recur.defvjp(_run, _run_backward)
 def _advance(
   cell_KBF: Array, gates_KBGF: Array, clip: float | None
 ) -> tuple[Array, Array]:
-  """Returns the next cell and what goes into the projection, [K, B, F]."""
+  """Returns the next cell and the projection's input, [K, B, F]."""
   write, candidate, forget, read = (
     gates_KBGF[:, :, i] for i in range(NUM_GATES)
   )
@@ -320,7 +368,7 @@ def _clip(x: Array, limit: float | None) -> Array:
 
 
 def _where(mask_B: Array | None, x_KBN: Array, other_KBN: Array) -> Array:
-  """Returns x in the rows of the mask, the other elsewhere; no mask: x."""
+  """Returns x in the rows of the mask, else the other; x without a mask."""
   if mask_B is None:
     return x_KBN
   return jnp.where(mask_B[:, None], x_KBN, other_KBN)

@@ -4,8 +4,6 @@ Shapes: B batch, T position, D embed, F cells, K one tower, V vocabulary, padded
 to a multiple of 128.
 """
 
-import math
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -21,13 +19,13 @@ INIT_STDDEV = 0.02  # of the token table, as GPT's
 class LstmLm(nn.Module):
   """LSTM whose projection is as wide as the embeddings (tied softmax).
 
-  The paper tells a single layer of 2,048 units "using the same framework" and
-  nothing else. So embeddings are as wide as GPT's and are the softmax matrix
-  too, without a bias; between them the cells are projected to that width, and
-  what is projected recurs, as in `lstm.ProjectedLstm` (Sak et al. 2014), which
-  is also how language models of 2,048 units were built then (Jozefowicz et al.
-  2016, section 5). Dropout falls on the inputs of each layer and the last one's
-  output, not on what recurs (Zaremba et al. 2014).
+  The paper says no more than a single layer of 2,048 units "using the same
+  framework". So embeddings have GPT's width and are the softmax matrix too,
+  without a bias; the cells are projected to that width, and the projection
+  recurs (`lstm.ProjectedLstm`; Sak et al. 2014), as in language models of 2,048
+  units of the time (Jozefowicz et al. 2016, section 5). Dropout applies to each
+  layer's input and the last output, not to the recurrence (Zaremba et al.
+  2014).
 
   Attributes:
     vocab_size: V, unpadded.
@@ -53,33 +51,24 @@ class LstmLm(nn.Module):
   ) -> dict[str, Array]:
     """Predicts at each position the token that follows it.
 
-    Takes and returns what `gpt.Gpt` does. A row reads its real tokens in their
-    order, from an empty memory; padding may lie anywhere.
-
-    With the collection 'intermediates' mutable, hidden states come out too:
-    `embedded` and, for each layer, `layers_0/hidden` and so on, [B, T, D] in a
-    tuple of one.
+    With the collection 'intermediates' mutable, hidden states [B, T, D] are
+    sown, each in a tuple of one: `embedded`, `layers_0/hidden` and so on.
 
     Args:
       tokens: int [B, T].
-      token_mask: bool [B, T], True at real tokens.
-      positions: int [B, T]; not used.
+      token_mask: bool [B, T], True at real tokens; padding may lie anywhere.
+      positions: int [B, T]; unused, see `gpt.Gpt`.
       train: apply dropout, which needs a key for the stream 'dropout'.
 
     Returns:
       hidden [B, T, D] in `dtype`, and lm_logits [B, T, V padded] in float32;
-      what comes out at padding means nothing.
+      both are meaningless at padding.
 
     Raises:
       ValueError: if the inputs are too long.
     """
     del positions
-    B, T = tokens.shape
-    if T > self.max_length:
-      raise ValueError(
-        f'sequences are {T} tokens long, but the model reads'
-        f' {self.max_length}: shorten them or raise max_length'
-      )
+    layers.check_length(tokens.shape[1], self.max_length)
     table = layers.TokenTable(
       self.vocab_size,
       self.embed_dim,
@@ -105,12 +94,7 @@ class LstmLm(nn.Module):
 
 
 class Layer(nn.Module):
-  """One layer over whole rows; sows its output as 'hidden' [B, T, D].
-
-  Attributes:
-    lstm_dim: F.
-    dtype: of the matrix products and the output.
-  """
+  """One layer over whole rows; sows its output as 'hidden' [B, T, D]."""
 
   lstm_dim: int
   dtype: Dtype = jnp.float32
@@ -120,10 +104,7 @@ class Layer(nn.Module):
     """Returns [B, T, D] for [B, T, D] and bool [B, T]."""
     B, _, D = x_BTD.shape
     x_TKBD, _, _ = lstm.ProjectedLstm(
-      lstm_dim=self.lstm_dim,
-      projection_dim=D,
-      dtype=self.dtype,
-      name='lstm',
+      lstm_dim=self.lstm_dim, projection_dim=D, dtype=self.dtype, name='lstm'
     )(
       x_BTD.swapaxes(0, 1)[:, None],
       jnp.zeros((1, B, self.lstm_dim)),
@@ -136,50 +117,9 @@ class Layer(nn.Module):
 
 
 def rescale_init(params: dict, *, stddev: float) -> dict:
-  """Gives a freshly drawn token table another scale; see `gpt.rescale_init`.
+  """Returns freshly drawn parameters with another scale of the token table.
 
-  Args:
-    params: unboxed, as `LstmLm.init` returns them.
-    stddev: of the token table; the LSTM's matrices keep TensorFlow's default.
+  The LSTM's matrices keep TensorFlow's default; see `gpt.rescale_init`.
   """
   table = params['tokens']['embedding'] * (stddev / INIT_STDDEV)
   return params | {'tokens': {'embedding': table}}
-
-
-def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts a LstmLm's parameters without the padding of its vocabulary.
-
-  Args:
-    params: the unboxed tree of parameters, or of their shapes.
-    vocab_size: V, unpadded.
-  """
-  padded, embed_dim = params['tokens']['embedding'].shape
-  total = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-  return total - (padded - vocab_size) * embed_dim
-
-
-def train_flops(
-  *,
-  batch: int,
-  length: int,
-  vocab_size: int,
-  num_layers: int,
-  embed_dim: int,
-  lstm_dim: int,
-) -> int:
-  """Returns the model FLOPs of one training step: what MFU is a share of.
-
-  As `bert.train_flops` counts them: three times the forward's multiplications.
-
-  Args:
-    batch: B, sequences of the global batch.
-    length: T.
-    vocab_size: V, unpadded.
-    num_layers: L.
-    embed_dim: D.
-    lstm_dim: F.
-  """
-  D, F = embed_dim, lstm_dim
-  layer = 2 * D * lstm.NUM_GATES * F + F * D  # input and memory; projection
-  token = num_layers * layer + D * vocab_size
-  return 3 * 2 * token * batch * length

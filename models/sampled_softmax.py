@@ -4,12 +4,11 @@ Shapes: K towers, B batch, T position, P projection, V vocabulary, padded to a
 multiple of 128, S samples.
 
 Words are numbered by falling frequency, and word k is drawn with probability
-log((k + 2) / (k + 1)) / log(V + 1), close to Zipf's law. Every sample is drawn
-by itself, so that shapes are static, and a word that is drawn again counts
-once: it is among the samples with probability 1 - (1 - p(k))^S exactly. The
-released program (TensorFlow's log_uniform_candidate_sampler with unique=True)
-goes on drawing until S words differ, and estimates that probability; ours sees
-fewer different words.
+log((k + 2) / (k + 1)) / log(V + 1), close to Zipf's law. Draws are independent,
+so that shapes are static, and repeated words count once: word k is among the
+samples with probability 1 - (1 - p(k))^S exactly. The released program
+(TensorFlow's log_uniform_candidate_sampler with unique=True) draws until S
+words differ and estimates this probability; ours has fewer distinct words.
 """
 
 import math
@@ -31,11 +30,11 @@ _PARTS = 2**12  # of the words' range, on a logarithmic scale
 class Softmax(nn.Module):
   """The output layer, not tied to the input (bilm-tf, training.py).
 
-  The table lies in shards of its rows. It is never gathered: what is needed of
-  it comes to the devices as rows, or as sums over the rows of each.
+  The table is sharded by rows and never gathered: devices exchange single rows,
+  or sums over their rows.
 
   Attributes:
-    vocab_size: V, unpadded; rows beyond are zero and get no gradient.
+    vocab_size: V, unpadded; rows of padding are zero and get no gradient.
     projection_dim: P.
     dtype: of the products; logits and losses are float32.
   """
@@ -54,24 +53,17 @@ class Softmax(nn.Module):
       return jnp.pad(table_VP, ((0, shape[0] - self.vocab_size), (0, 0)))
 
     self.kernel_VP = self.param(
-      'kernel',
-      nn.with_logical_partitioning(init, ('words', 'embed_out')),
-      (padded, P),
+      'kernel', layers.named(init, ('words', 'embed_out')), (padded, P)
     )
     self.bias_V = self.param(
-      'bias',
-      nn.with_logical_partitioning(nn.initializers.zeros, ('words',)),
-      (padded,),
+      'bias', layers.named(nn.initializers.zeros, ('words',)), (padded,)
     )
 
   def create(self) -> None:
-    """Makes the parameters exist, without the cost of a product."""
+    """Creates the parameters by `setup`, without computing anything."""
 
   def __call__(self, hidden: Array) -> Array:
-    """Returns float32 logits [..., V padded] for [..., P].
-
-    Padding has the lowest float32.
-    """
+    """Returns float32 logits [..., V padded], the lowest float32 at padding."""
     logits = jnp.einsum(
       '...P,VP->...V',
       hidden.astype(self.dtype),
@@ -81,17 +73,10 @@ class Softmax(nn.Module):
     return layers.mask_padding(logits + self.bias_V, self.vocab_size)
 
   def losses(self, hidden_KBTP: Array, targets_KBT: Array) -> Array:
-    """Returns the negative log-likelihood of words among all words.
+    """Returns the losses over the whole vocabulary, float32 [K, B, T] in nats.
 
-    Logits exist for one position of each row at a time, and are computed anew
-    for the gradient.
-
-    Args:
-      hidden_KBTP: float [K, B, T, P].
-      targets_KBT: int [K, B, T], below V.
-
-    Returns:
-      float32 [K, B, T], nats.
+    Logits exist for one position of each row at a time, and are computed again
+    for the gradient. Targets are below V.
     """
 
     @jax.checkpoint
@@ -100,7 +85,7 @@ class Softmax(nn.Module):
       logits_KBV = nn.with_logical_constraint(
         self(hidden_KBP), (None, 'activation_rows', 'activation_words')
       )
-      # A sum over the shards, which an indexed read would not be.
+      # A sum over the shards, where an indexed read would gather them.
       chosen_KBV = jnp.arange(logits_KBV.shape[-1]) == targets_KB[..., None]
       target_KB = jnp.where(chosen_KBV, logits_KBV, 0).sum(axis=-1)
       return jax.nn.logsumexp(logits_KBV, axis=-1) - target_KB
@@ -113,19 +98,16 @@ class Softmax(nn.Module):
   def sampled_losses(
     self, hidden_KBTP: Array, targets_KBT: Array, samples_KS: Array
   ) -> Array:
-    """Returns the loss of words among themselves and the samples.
+    """Returns the losses over target and samples, float32 [K, B, T] in nats.
 
-    A logit is corrected by the log-probability that its word is among the
-    samples; a word counts once however often it was drawn, and not against
-    itself. With more and more samples this tends to `losses`.
+    Logits are corrected by the log-probability that the word is among the
+    samples. Repeated samples count once, and a sample equal to the target not
+    at all. The limit of many samples is `losses`.
 
     Args:
-      hidden_KBTP: float [K, B, T, P].
-      targets_KBT: int [K, B, T], below V.
-      samples_KS: int [K, S] of `draw_words`, those of each tower.
-
-    Returns:
-      float32 [K, B, T], nats.
+      hidden_KBTP: the outputs of the towers.
+      targets_KBT: int, below V.
+      samples_KS: int, of `draw_words`, S words for each tower.
     """
     num_targets, num_samples = targets_KBT.size, samples_KS.shape[-1]
     samples_KS = jnp.sort(samples_KS)
@@ -134,7 +116,7 @@ class Softmax(nn.Module):
     )
     ids = jnp.concatenate([targets_KBT.reshape(-1), samples_KS.reshape(-1)])
     kernel = take_rows(self.kernel_VP, ids).astype(self.dtype)
-    # Beyond the bias, what corrects the logit.
+    # The bias, and the correction of the logit.
     bias = take_rows(self.bias_V, ids) - inclusion_log_probs(
       ids, num_samples, self.vocab_size
     )
@@ -154,8 +136,8 @@ class Softmax(nn.Module):
       preferred_element_type=jnp.float32,
     ) + bias[num_targets:].reshape(-1, 1, 1, num_samples)
     hit_KBTS = samples_KS[:, None, None] == targets_KBT[..., None]
-    # Were frequent words to count as often as they are drawn, but once as the
-    # target, the loss would be least where they are overrated.
+    # If frequent words counted as often as they are drawn, but once as the
+    # target, the loss would favour overrating them.
     masked_KBTS = hit_KBTS | again_KS[:, None, None]
     logits_KBTS = nn.with_logical_constraint(
       jnp.where(masked_KBTS, _LOWEST, logits_KBTS),
@@ -166,20 +148,11 @@ class Softmax(nn.Module):
 
 
 def draw_words(rng: Array, shape: tuple[int, ...], vocab_size: int) -> Array:
-  """Draws words with replacement, close to Zipf's law.
-
-  Args:
-    rng: a key.
-    shape: of the result.
-    vocab_size: V, unpadded.
-
-  Returns:
-    int32 of that shape, below V.
-  """
+  """Draws int32 words below V with replacement, close to Zipf's law."""
   first, second = jax.random.uniform(rng, (2, *shape))
-  # One draw picks a part of [0, log(V + 1)), another a place in it: a float32
-  # has 2**23 values below 1, and the exponential of it errs by as much as a
-  # word, too few and too coarse for a million words that are alike.
+  # One draw picks a part of [0, log(V + 1)), another a place in it: float32 has
+  # 2**23 values below 1, and their exponential errs by a whole word, too coarse
+  # for a vocabulary of a million.
   scale = math.log(vocab_size + 1)
   start = jnp.exp(jnp.floor(first * _PARTS) / _PARTS * scale)
   drawn = start + start * jnp.expm1(second / _PARTS * scale)
@@ -187,16 +160,7 @@ def draw_words(rng: Array, shape: tuple[int, ...], vocab_size: int) -> Array:
 
 
 def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
-  """Returns log(1 - (1 - p(k))^S): that words k are among S samples.
-
-  Args:
-    ids: int, any shape, below V.
-    num_samples: S.
-    vocab_size: V, unpadded.
-
-  Returns:
-    float32, the shape of `ids`.
-  """
+  """Returns log(1 - (1 - p(k))^S): that words are among S samples."""
   share = jnp.log1p(1 / (ids.astype(jnp.float32) + 1))
   missed = num_samples * jnp.log1p(-share / math.log(vocab_size + 1))
   return jnp.log(-jnp.expm1(missed))
@@ -204,18 +168,11 @@ def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
 
 @jax.custom_vjp
 def take_rows(table: Array, ids: Array) -> Array:
-  """Returns rows of a table that lies in shards of its rows.
+  """Returns rows [N, ...] of a table sharded by rows.
 
-  Each device reads the rows that it has, and zeros in place of the others; the
-  sum goes to all devices. The gradient goes back likewise: to all devices, each
-  of which adds the rows that are its own.
-
-  Args:
-    table: [V, ...], of logical axes 'words', ....
-    ids: int [N], below V.
-
-  Returns:
-    [N, ...].
+  Each device reads its own rows, and zeros for the others; the sum goes to all
+  devices. The gradient too goes to all devices, and each adds its own rows. The
+  table's first logical axis is 'words', and the N ids are below V.
   """
   return _replicated(jnp.take(table, _replicated(ids), axis=0, mode='clip'))
 

@@ -1,8 +1,7 @@
 """ELMo's learned average of a model's layers (Peters et al. 2018, eq. 1).
 
-Shapes: L layers, the embedding layer among them, B batch, T position, D their
-width. What to mix: `elmo.Elmo` returns its layers as they are wanted here,
-`features.hidden_layers` returns those of the other models.
+Shapes: L layers with the embedding layer, B batch, T position, D features. The
+layers come from `elmo.Elmo`, or from `features.hidden_layers` for other models.
 """
 
 from typing import Any
@@ -12,10 +11,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from models.layers import named
+
 Array = jax.Array
 
-# Names of the parameters, by which `regularisation` finds every mix of a model:
-# no other module may use them.
+# Names of the parameters. `regularisation` finds every mix of a model by them,
+# so no other module may use them.
 WEIGHTS = 'mix_weights'
 SCALE = 'mix_scale'
 
@@ -25,17 +26,16 @@ EPSILON = 1e-12  # added to the variance: bilm-tf, elmo.py
 class ScalarMix(nn.Module):
   """gamma * sum_l softmax(w)_l * layers[l], w and gamma learned.
 
-  w starts at 0 and gamma at 1: at first it is the plain mean. A task with
-  several mixes, such as one at its input and one at its output, makes several
-  of these under names of their own.
+  w starts at 0 and gamma at 1: the plain mean. A task with several mixes, such
+  as one at its input and one at its output, names each of them.
 
   Attributes:
     num_layers: L.
-    layer_norm: bring each layer to mean 0 and variance 1 first: one scalar
-      mean and variance a layer, over all unmasked positions of the whole batch
-      and all their D entries, without gain or bias.
-    use_top_only: only gamma is learned, for the last layer alone and, as in the
-      release, without the norm.
+    layer_norm: bring each layer to mean 0 and variance 1 first, with one mean
+      and variance a layer, over all unmasked positions of the batch and all D
+      features, without gain or bias.
+    use_top_only: scale the last layer alone by gamma; as in the release,
+      without the norm.
   """
 
   num_layers: int
@@ -44,23 +44,18 @@ class ScalarMix(nn.Module):
 
   @nn.compact
   def __call__(self, layers_LBTD: Array, mask_BT: Array) -> Array:
-    """Mixes the layers.
+    """Returns the mix [B, T, D] in the dtype of the layers.
 
-    What stands at masked positions has no influence on the others. In the
-    result they are what the released program (bilm-tf, elmo.py) makes of them:
-    mixed like all others and, with `layer_norm`, first moved and scaled by the
-    same mean and variance, so that a padding of zeros does not stay zero.
+    Masked positions do not influence the others. They are mixed, and with
+    `layer_norm` normalised, like the others, as in the released program
+    (bilm-tf, elmo.py): a padding of zeros does not stay zero.
 
     Args:
       layers_LBTD: float [L, B, T, D], layer 0 is the embedding layer.
-      mask_BT: bool [B, T], True at real tokens. Only `layer_norm` looks at it.
-
-    Returns:
-      [B, T, D] in the dtype of the layers; statistics, weights and sums are
-      float32.
+      mask_BT: bool [B, T], True at real tokens; for `layer_norm` only.
 
     Raises:
-      ValueError: if the shapes do not fit each other.
+      ValueError: if the shapes contradict each other.
     """
     if layers_LBTD.ndim != 4 or layers_LBTD.shape[0] != self.num_layers:
       raise ValueError(
@@ -71,21 +66,17 @@ class ScalarMix(nn.Module):
         f'the mask is {mask_BT.shape}, expected one value for each position of'
         f' the layers, {layers_LBTD.shape[1:3]}'
       )
-    gamma = self.param(
-      SCALE, nn.with_logical_partitioning(nn.initializers.ones, ()), ()
-    )
+    gamma = self.param(SCALE, named(nn.initializers.ones, ()), ())
     if self.use_top_only:
       mixed_BTD = layers_LBTD[-1].astype(jnp.float32)
     else:
       weights_L = self.param(
-        WEIGHTS,
-        nn.with_logical_partitioning(nn.initializers.zeros, ('layers',)),
-        (self.num_layers,),
+        WEIGHTS, named(nn.initializers.zeros, ('layers',)), (self.num_layers,)
       )
       x_LBTD = layers_LBTD.astype(jnp.float32)
       if self.layer_norm:
         x_LBTD = _normalize(x_LBTD, mask_BT)
-      # A sum, not a product of matrices: a TPU would round its factors.
+      # A sum, not a matrix product, whose factors a TPU would round.
       share_L111 = jax.nn.softmax(weights_L)[:, None, None, None]
       mixed_BTD = jnp.sum(share_L111 * x_LBTD, axis=0)
     return (gamma * mixed_BTD).astype(layers_LBTD.dtype)
@@ -106,19 +97,15 @@ def _normalize(x_LBTD: Array, mask_BT: Array) -> Array:
 
 
 def regularisation(params: Any, strength: float) -> Array:
-  """Returns the penalty that a task adds to its loss: strength * sum(w^2).
+  """Returns a task's penalty strength * sum(w^2) over all mixes, float32 [].
 
-  On w only, before its softmax, of all mixes together; large strengths (1) hold
-  a mix near the plain mean, small ones (0.001) let it choose (Peters et al.
-  2018, section 5.1).
+  w are the weights before the softmax. A large strength (1) keeps a mix near
+  the plain mean, a small one (0.001) lets it choose (Peters et al. 2018,
+  section 5.1). The penalty is 0 if all mixes have `use_top_only`.
 
   Args:
-    params: a model's tree of parameters, boxed or not, with one mix or more
-      anywhere in it.
-    strength: lambda, of each mix; 0 or more.
-
-  Returns:
-    float32 []; 0 where all mixes have `use_top_only`.
+    params: a model's tree of parameters with at least one mix, boxed or not.
+    strength: lambda, 0 or more.
 
   Raises:
     ValueError: if there is no mix in the tree.
@@ -132,8 +119,7 @@ def regularisation(params: Any, strength: float) -> Array:
   if not mixes[SCALE]:
     raise ValueError(
       f'there is no ScalarMix among these {len(leaves)} parameters (none is'
-      f' named {SCALE}): give the parameters of the task model, not only those'
-      ' of the language model'
+      f' named {SCALE}): pass the parameters of the whole task model'
     )
   squares = [jnp.square(weights_L).sum() for weights_L in mixes[WEIGHTS]]
   return strength * jnp.asarray(sum(squares), jnp.float32)

@@ -11,49 +11,48 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models import bert, bilstm, elmo, gpt, layers, scalar_mix
+from models import bert, elmo, gpt, layers, lstm, scalar_mix
 from models.features import FEATURES, HEADS, check_name
 
 Array = jax.Array
 
 
 class TaskModel(nn.Module):
-  """An encoder, its features, perhaps a BiLSTM on them, and a linear layer.
+  """An encoder, its features, an optional BiLSTM, and a linear layer.
 
-  The encoder's parameters lie at the top of the tree, exactly as when it is
-  alone, and beside them the head's under its name, 'bilstm' and 'mix'.
+  The encoder's parameters are at the top of the tree, as without a task; beside
+  them are the head's under its name, 'bilstm' and 'mix'.
 
-  What a classifier reads is one vector: the pooler's of a BERT, the hidden
-  state at `last` of any other (Radford et al. 2018, section 3.2). With other
-  features than those of the last layer there is no pooler: then it is the
-  features at [CLS], which is first, or at `last`. With a BiLSTM it is where
-  both directions end, side by side; an ELMo's classifier must have one.
+  A classifier reads one vector: a BERT's pooler output, or another model's
+  hidden state at `last` (Radford et al. 2018, section 3.2). With features other
+  than 'last', it is the features at [CLS], the first token, or at `last`. With
+  a BiLSTM it is the last outputs of both directions; an ELMo's classifier needs
+  a BiLSTM.
 
-  A BERT that reads from left to right sees nothing at [CLS]. With its field
-  `pool_last`, pooler and features are those of the last token, and of spans
-  that token's scores stand in the place of [CLS], which means no answer, and
-  those of [CLS] in its own: neither is a token of the text.
+  [CLS] of a left-to-right BERT sees no other token. With the field `pool_last`,
+  the pooler and a classifier read the last token, and for spans the last token
+  changes places with [CLS], which means no answer; neither is text.
 
   Attributes:
-    backbone: the encoder: a Bert; a left-to-right model that is called as a Gpt
-      is; or an Elmo, which must be frozen.
-    head: one of `heads.HEADS`.
-    num_outputs: K classes or tags; 1 for a score, and for choices; 2 (start,
-      end) for spans.
-    dropout_rate: of what the head reads, in training; the choices of an example
-      lose the same elements (openai/finetune-transformer-lm train.py). Not
-      before 'span_classifier' (google-research/bert run_squad.py).
-    both_orders: the inputs' second axis is not of choices but of the two orders
-      of a pair, whose vectors are added.
-    features: one of `features.FEATURES`, or 'mix', the learned average of all
-      L + 1 layers; what is read of the encoder.
+    backbone: the encoder: a Bert; a left-to-right model with Gpt's arguments;
+      or an Elmo, which must be frozen.
+    head: one of `features.HEADS`.
+    num_outputs: K classes or tags; 1 for a score or choices; 2 (start, end) for
+      spans.
+    dropout_rate: of the head's inputs, in training; one mask for all choices of
+      an example (openai/finetune-transformer-lm train.py). None before
+      'span_classifier' (google-research/bert run_squad.py).
+    both_orders: the inputs' second axis is the two orders of a pair, whose
+      vectors are added, not choices.
+    features: of the encoder: one of `features.FEATURES`, or 'mix', the learned
+      average of all L + 1 layers.
     frozen: the encoder, its pooler included, gets no gradient and no dropout.
-    bilstm_layers: of the BiLSTM; 0: there is none.
+    bilstm_layers: layers of the BiLSTM; 0: no BiLSTM.
     bilstm_dim: cells of each layer and direction.
-    lm: return the language model's predictions too.
-    lm_positions: of a Gpt, so many rows of the position table are scored beside
-      the tokens. GPT's release has both in one table, and the softmax of its
-      fine-tuning runs over all of it (openai/finetune-transformer-lm train.py).
+    lm: return the language model's logits too.
+    lm_positions: rows of a Gpt's position table in the softmax beside the
+      tokens: GPT's release has one table for both, and fine-tunes with a
+      softmax over all of it (openai/finetune-transformer-lm train.py).
   """
 
   backbone: nn.Module
@@ -69,7 +68,7 @@ class TaskModel(nn.Module):
   lm_positions: int = 0
 
   def setup(self):
-    """Lays the encoder's parameters beside those of the head."""
+    """Puts the encoder's parameters beside the head's."""
     nn.share_scope(self, self.backbone)
 
   @nn.compact
@@ -84,29 +83,28 @@ class TaskModel(nn.Module):
     *,
     train: bool,
   ) -> dict[str, Array]:
-    """Scores labels, choices, tags or positions.
+    """Returns the logits of labels, choices, tags or positions.
 
     Args:
-      tokens: int [B, T]; [B, K, T] of choices, and with K = 2 of orders. Of an
-        Elmo numbers, below 2^30, that are equal where words are.
-      token_mask: bool, likewise; True at real tokens, which come first. Rows
-        without any give finite values that mean nothing.
-      token_types: int, likewise, 0 in A and padding, 1 in B; read by BERT only.
+      tokens: int [B, T]; [B, K, T] for choices, or with K = 2 for both orders.
+        For an Elmo, a number below 2^30 for each distinct word.
+      token_mask: bool, likewise; True at real tokens, which come first. Outputs
+        of empty rows are finite but meaningless.
+      token_types: int, likewise, 0 in A and padding, 1 in B; for BERT only.
       positions: int, likewise.
-      last: int [B] or [B, K], where the last token is; not read by a BERT
-        without `pool_last`, nor by 'token_classifier'.
-      characters: int [..., T, C], of the words of `tokens`; read by an Elmo
-        only.
+      last: int [B] or [B, K], place of the last token; unused by a BERT without
+        `pool_last` and by 'token_classifier'.
+      characters: int [..., T, C], the characters of the words, for Elmo only.
       train: apply dropout, which needs a key for the stream 'dropout'.
 
     Returns:
-      float32 logits: of 'classifier' [B, num_outputs], of choices [B, K]; of
-      tokens [B, T, num_outputs]. With `lm`, lm_logits [B, T, V] or
+      float32 logits: [B, num_outputs] of 'classifier', [B, K] of choices,
+      [B, T, num_outputs] of tokens. With `lm`, lm_logits [B, T, V] or
       [B, K, T, V], and with `lm_positions` position_logits likewise. With the
       features 'mix', mix_penalty [], the sum of the squares of its weights.
 
     Raises:
-      ValueError: if the fields or the shapes do not fit each other.
+      ValueError: if the fields or the shapes contradict each other.
     """
     self._check(tokens.shape)
     rows = tokens.shape[:-1]
@@ -135,7 +133,7 @@ class TaskModel(nn.Module):
       outputs = jax.tree.map(lax.stop_gradient, outputs)
 
     features_RTD, vector_RD = self._read(outputs, mask_RT, last)
-    # Named, for an encoder may have numbered ones in the scope they share.
+    # Named, because the encoder's in the same scope may be numbered.
     dropout = layers.Dropout(
       self.dropout_rate if train else 0.0, name='head_dropout'
     )
@@ -177,7 +175,7 @@ class TaskModel(nn.Module):
   def _read(
     self, outputs: dict[str, Array], mask_RT: Array, last: Array | None
   ) -> tuple[Array, Array | None]:
-    """Returns the features of tokens, and of whole rows for a classifier."""
+    """Returns the features of tokens, and the vectors of a classifier."""
     if self.features == 'mix':
       layers_LRTD = outputs['layers']
       features_RTD = scalar_mix.ScalarMix(len(layers_LRTD), name='mix')(
@@ -186,7 +184,7 @@ class TaskModel(nn.Module):
     else:
       features_RTD = FEATURES[self.features](outputs)
     if self.bilstm_layers:
-      return bilstm.BiLstm(
+      return lstm.BiLstm(
         num_layers=self.bilstm_layers,
         lstm_dim=self.bilstm_dim,
         dtype=self.backbone.dtype,
@@ -218,7 +216,7 @@ class TaskModel(nn.Module):
     return ndim == 3 and not self.both_orders
 
   def _check(self, shape: tuple[int, ...]) -> None:
-    """Raises a ValueError that says which fields do not fit, if any."""
+    """Raises a ValueError if fields or shapes contradict each other."""
     check_name('head', self.head, HEADS)
     check_name('features', self.features, (*FEATURES, 'mix'))
     if len(shape) not in (2, 3) or (
@@ -260,10 +258,11 @@ class TaskModel(nn.Module):
         ' token here'
       )
     if self._is_elmo and not self.frozen:
-      raise ValueError('frozen is False, expected True: an Elmo only gives')
+      raise ValueError('an Elmo must be frozen: set frozen=True')
     if self._is_elmo and self.head == 'classifier' and not self.bilstm_layers:
       raise ValueError(
-        "bilstm_layers is 0, expected 1 or more: an Elmo's vectors are of words"
+        'bilstm_layers is 0, expected 1 or more: an Elmo has vectors of words'
+        ' only'
       )
     pooled = self.head == 'classifier' and self.features == 'last'
     if (
@@ -274,15 +273,12 @@ class TaskModel(nn.Module):
     ):
       raise ValueError(
         f"the encoder's heads are {self.backbone.heads}, expected 'pooler'"
-        ' among them: the classifier reads it'
+        ' among them for the classifier'
       )
 
 
 def _exchange_ends(x_BTD: Array, last_B: Array) -> Array:
-  """Returns rows whose first token and the one at `last` have changed places.
-
-  Of spans the first place means that there is no answer.
-  """
+  """Returns rows with the first and the last token exchanged."""
   places_BT = jnp.broadcast_to(jnp.arange(x_BTD.shape[1]), x_BTD.shape[:2])
   last_B1 = last_B[:, None]
   from_BT = jnp.where(places_BT == last_B1, 0, places_BT)
@@ -291,16 +287,13 @@ def _exchange_ends(x_BTD: Array, last_B: Array) -> Array:
 
 
 def trainable(params: dict[str, Any], frozen: bool) -> dict[str, Any]:
-  """Returns which parameters of a TaskModel training may change.
+  """Returns a tree of bool, False for the parameters of a frozen encoder.
 
-  A frozen encoder's gradient is zero, which weight decay does not ask for.
+  Weight decay would change these although their gradient is zero.
 
   Args:
-    params: the tree, boxed or not.
-    frozen: whether the encoder is.
-
-  Returns:
-    A tree of bool like it: False for a frozen encoder's, else True.
+    params: the tree of a TaskModel's parameters, boxed or not.
+    frozen: whether the encoder is frozen.
   """
   added = (*HEADS, 'bilstm', 'mix')
   return {

@@ -8,22 +8,18 @@ of one task share a run. The same command goes on where it was stopped.
 """
 
 # ruff: noqa: E402
-from train.host import device, huge_pages
-from train.papers import table_rows, tables
-from train.papers.table_plan import Request
-from train.run import command
+from train.host import huge_pages
 
 if __name__ == '__main__':
   huge_pages.restart_with()  # as train.main does
 
 import argparse
-import ast
-import re
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from etils import epath
+
+from train.papers import table_rows
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,11 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     ' with it what the cells are: say so where you show them.',
   )
   add = parser.add_argument
-  add(
-    '--table',
-    required=True,
-    help=f'one of {", ".join(table_rows.shipped_tables())}',
-  )
+  names = ', '.join(table_rows.shipped_tables())
+  add('--table', required=True, help=f'one of {names}')
   add(
     '--weights',
     action='append',
@@ -53,91 +46,62 @@ def _parser() -> argparse.ArgumentParser:
     help="folder of the labelled sets, GLUE's in a folder glue of it or"
     ' directly; or tfds',
   )
-  add(
-    '--only',
-    nargs='+',
-    default=[],
-    metavar='ROW,COLUMN',
-    help='run these cells alone; ROW, COLUMN or TASK: all of it',
-  )
-  add(
-    '--seeds',
-    type=int,
-    help="runs a cell, of each of its settings; by default the table's",
-  )
+  cells = 'run these cells alone; ROW, COLUMN or TASK: all of it'
+  add('--only', nargs='+', default=[], metavar='ROW,COLUMN', help=cells)
+  seeds = "runs a cell, of each of its settings; by default the table's"
+  add('--seeds', type=int, help=seeds)
   add('--out', default='runs/tables', help='folder of all tables')
   add('--reference', help="JSON of another program's runs, to compare with")
   group = parser.add_mutually_exclusive_group()
-  group.add_argument(
-    '--run', action='store_true', help='run what is missing (the default)'
-  )
-  group.add_argument(
-    '--print', action='store_true', help='run nothing, show what is there'
-  )
-  group.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='print the command of each cell that is missing, and nothing else',
-  )
-  add(
-    '--rerun',
-    action='store_true',
-    help='run again what was run with another config; the old is set aside',
-  )
+  for name, text in (
+    ('run', 'run what is missing (the default)'),
+    ('print', 'run nothing, show what is there'),
+    (
+      'dry_run',
+      'print the command of each cell that is missing, and nothing else',
+    ),
+  ):
+    group.add_argument(f'--{name}', action='store_true', help=text)
+  rerun = 'run again what was run with another config; the old is set aside'
+  add('--rerun', action='store_true', help=rerun)
   return parser
-
-
-def _overrides(arguments: Sequence[str]) -> dict[str, Any]:
-  """Returns {key: value} of --config.KEY=VALUE.
-
-  Raises:
-    ValueError: if an argument is anything else.
-  """
-  found = {}
-  for argument in arguments:
-    match = re.fullmatch(r'--config\.([\w.]+)=(.*)', argument, re.DOTALL)
-    if match is None:
-      raise ValueError(f'{argument}: not understood; --help lists what is')
-    try:
-      found[match[1]] = ast.literal_eval(match[2])
-    except (ValueError, SyntaxError):
-      found[match[1]] = match[2]
-  return found
 
 
 def main() -> None:
   """Entry point."""
   parser = _parser()
-  arguments, others = parser.parse_known_args()
-  if arguments.seeds is not None and arguments.seeds < 1:
-    parser.error(f'--seeds={arguments.seeds}: expected 1 or more')
-  device.enable_compilation_cache()
-  if not command.run(lambda: _run(arguments, others)):
+  given, others = parser.parse_known_args()
+  if given.seeds is not None and given.seeds < 1:
+    parser.error(f'--seeds={given.seeds}: expected 1 or more')
+  from train.run import command  # after --help is answered
+
+  if not command.run(lambda: _run(given, others)):
     sys.exit(1)
 
 
-def _run(arguments: argparse.Namespace, others: Sequence[str]) -> bool:
-  request = Request(
-    table=table_rows.load_table(arguments.table),
-    out=epath.Path(arguments.out),
-    data=arguments.data,
-    num_seeds=arguments.seeds,
-    overrides=_overrides(others),
-  )
-  data = arguments.data
+def _run(given: argparse.Namespace, others: Sequence[str]) -> bool:
+  table = table_rows.load_table(given.table)
+  overrides = table_rows.parse_overrides(others)
+  data, reference = given.data, given.reference
   if data is not None and data.partition(':')[0] != 'tfds':
     if not epath.Path(data).expanduser().is_dir():
       raise FileNotFoundError(f'--data {data}: there is no such folder')
-  reference = arguments.reference
   if reference is not None and not epath.Path(reference).exists():
     raise FileNotFoundError(f'--reference {reference}: there is no such file')
+  weights = table_rows.name_weights(table, given.weights)
+
+  from train.host import device  # after the cheap checks
+  from train.papers import table_plan, tables
+
+  device.enable_compilation_cache()
+  out = epath.Path(given.out)
   return tables.make_table(
-    request,
-    table_rows.name_weights(request.table, arguments.weights),
-    only=arguments.only,
-    run=not arguments.print,
-    dry_run=arguments.dry_run,
-    rerun=arguments.rerun,
+    table_plan.Request(table, out, data, given.seeds, overrides),
+    weights,
+    only=given.only,
+    run=not given.print,
+    dry_run=given.dry_run,
+    rerun=given.rerun,
     reference=reference,
   )
 

@@ -1,7 +1,7 @@
-"""What a table of published results consists of, and how ours are measured.
+"""Declarations of published tables, and how our figures are measured.
 
-A row that we can fill names the family of the weights that it is run from and
-what its config changes; a column, the task and the metric. Together they give
+A row to fill names the family of its weights and its changes of the config; a
+column names task and metric. Together they give a command
 `python -m train.sweep --config transfer:task=TASK,...`, see `train.tables`.
 """
 
@@ -9,15 +9,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-PRETRAINING = 'pretraining'  # in place of a task: its own held-out text
-# The families that GPT's recipe fine-tunes, unless a row has another.
+PRETRAINING = 'pretraining'  # in place of a task: the run's held-out text
+# Families fine-tuned by GPT's recipe, unless a row names another.
 LEFT_TO_RIGHT = ('gpt', 'gpt2', 'lstm')
-SPANS = ('squad1', 'squad2', 'triviaqa')  # tasks that only a BERT answers
+SPANS = ('squad1', 'squad2', 'triviaqa')  # tasks for BERT only
 TEST_IS_HIDDEN = (
   'the labels of the test set are not public: predict it with train.predict and'
   ' submit that'
 )
-# Test sets that GLUE's server scores too, but whose labels are known elsewhere.
+# Test sets of GLUE's server with labels published elsewhere.
 KNOWN_TESTS = {
   'mrpc': (
     "MRPC's test labels are public: Microsoft's msr_paraphrase_test.txt has"
@@ -33,25 +33,32 @@ KNOWN_TESTS = {
   ),
 }
 NEEDS_ELMO = "needs ELMo's task models, which are not there yet"
-# BERT-Base where a row asks for no more than that.
-BERT_BASE = 'BERT-Base, such as google-bert/bert-base-uncased'
-BERT_LARGE = 'BERT-Large, such as google-bert/bert-large-uncased'
-CASED_BASE = 'BERT-Base, cased, such as google-bert/bert-base-cased'
-CASED_LARGE = 'BERT-Large, cased, such as google-bert/bert-large-cased'
-GPT = 'GPT, such as openai-community/openai-gpt'
+# Fields of rows and columns that cannot be run.
+NO_ELMO = dict(missing=NEEDS_ELMO)
+# Fields of rows with weights that are published.
+BERT_BASE, BERT_LARGE, CASED_BASE, CASED_LARGE = (
+  dict(family='bert', needs=f'{size}, such as google-bert/{name}')
+  for size, name in (
+    ('BERT-Base', 'bert-base-uncased'),
+    ('BERT-Large', 'bert-large-uncased'),
+    ('BERT-Base, cased', 'bert-base-cased'),
+    ('BERT-Large, cased', 'bert-large-cased'),
+  )
+)
+GPT = dict(family='gpt', needs='GPT, such as openai-community/openai-gpt')
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """What one run measures.
+  """A task to run and its metrics.
 
   Attributes:
     task: a task of `data.tasks`, or `PRETRAINING`.
-    metrics: 'SPLIT/METRIC' of the run's summary; of several, their mean.
+    metrics: 'SPLIT/METRIC' of the run's summary; several are averaged.
     args: of the transfer config, beside its task.
     overrides: key of the config -> value.
-    label: tells runs of one task apart.
-    seeds: how many where the command names no number; None: the table's.
+    label: distinguishes runs of one task.
+    seeds: default number of seeds; None: the table's.
   """
 
   task: str
@@ -64,17 +71,17 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-  """A figure that a table gives of each row.
+  """A column of a table.
 
   Attributes:
-    name: 'task/metric', or what else it is.
-    parts: what is measured for it: the mean of these.
-    missing: without parts, why none can be measured; empty: it describes the
-      row and is nothing to measure.
-    dev_for_test: ours is of the dev set, the published one of the test set,
-      which a server scores.
+    name: 'task/metric', or a description.
+    parts: tasks to run, which are averaged.
+    missing: without parts, why it cannot be measured; empty: it describes the
+      row and is not measured.
+    dev_for_test: our figure is of the dev set, the published one of the test
+      set, which a server scores.
     percent: measured in 0..1, shown times 100.
-    family: the family of weights that it says something of; empty: all.
+    family: the only family of weights with this figure; empty: all have it.
   """
 
   name: str
@@ -87,26 +94,24 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """A published system.
+  """A published system; without `family`, `missing` and `increase` quoted only.
 
   Attributes:
     name: as published.
-    values: one a column: a number, a text as printed, or '' where none is.
-    run: whether it is one that we are to produce.
-    family: of the weights that it is run from: bert, gpt, gpt2 or lstm.
-    needs: which weights these are.
+    values: one for each column: a number, a text as printed, or ''.
+    family: of the weights to run it from: bert, gpt, gpt2, lstm or elmo.
+    needs: describes these weights.
     args: of the transfer config, beside its task.
     overrides: key of the config -> value.
-    untrained: the size of a model that begins without pre-training: only the
-      vocabulary of the weights is taken.
+    untrained: size of a model without pre-training, which takes only the
+      vocabulary of the weights.
     missing: why it cannot be run.
-    increase: names of two rows, whose difference it is, absolute and relative
-      to the error of the first.
+    increase: names of two rows: this row is their difference, absolute and
+      relative to the error of the first.
   """
 
   name: str
   values: tuple[float | str, ...]
-  run: bool = False
   family: str = ''
   needs: str = ''
   args: tuple[str, ...] = ()
@@ -122,20 +127,19 @@ class Table:
 
   Attributes:
     id: 'paper/name'; its file is paper_name.py.
-    title: what it shows.
+    title: of the table.
     source: paper and table.
     columns: see `Column`.
     rows: see `Row`, in the paper's order.
     train_sizes: training examples of each column, as published; may be empty.
-    repeated: rows whose args and overrides are run from a user's own weights
-      too, each for itself; empty: these are run with nothing changed.
-    seeds: how many runs a cell is the mean of, at the settings that are best.
-    grids: family of weights -> key of the config -> values, of all of which the
-      paper took those that are best on dev. A key that a row, a part or a user
-      sets has that value alone.
-    tells: keys of the config whose values stand beside each figure.
-    notes: what a reader must know.
-    reference: file of another program's runs, which ours are compared with.
+    repeated: names of rows to repeat, with their args and overrides, for a
+      user's own weights; empty: these have one row without changes.
+    seeds: number of seeds of a cell.
+    grids: family of weights -> key of the config -> values that the paper chose
+      from on dev. Keys set by a row, a part or a user are not tried.
+    tells: keys of the config to print beside each figure.
+    notes: for the reader.
+    reference: file of another program's runs to compare ours with.
   """
 
   id: str
@@ -155,25 +159,22 @@ class Table:
 
 
 def on_dev(name: str, task: str, metric: str) -> Column:
-  """Returns a column that is measured on the dev set."""
+  """Returns a column of the dev set."""
   return Column(name, (Part(task, (f'dev/{metric}',)),))
 
 
 def on_test(name: str, task: str, metric: str) -> Column:
-  """Returns a column of a test set whose labels are public."""
+  """Returns a column of a test set with public labels."""
   return Column(name, (Part(task, (f'test/{metric}',)),))
 
 
 def dev_for_test(name: str, task: str, metric: str) -> Column:
-  """Returns a published test figure, of which ours is of the dev set."""
+  """Returns a column with published test figures and our dev figures."""
   return dataclasses.replace(on_dev(name, task, metric), dev_for_test=True)
 
 
-def mean_of(
-  name: str, columns: tuple[Column, ...], leave_out: tuple[str, ...] = ()
-) -> Column:
-  """Returns the unweighted mean of columns, but for those left out."""
-  columns = tuple(column for column in columns if column.name not in leave_out)
+def mean_of(name: str, columns: tuple[Column, ...]) -> Column:
+  """Returns the unweighted mean of columns."""
   return Column(
     name,
     tuple(part for column in columns for part in column.parts),
@@ -181,15 +182,13 @@ def mean_of(
   )
 
 
-# The columns of GLUE's tasks that several tables share. MNLI's dev set is the
-# matched one, the mismatched is its own split.
+# GLUE's columns. MNLI's dev set is the matched one.
 MNLI_MATCHED = dev_for_test('mnli_matched/accuracy', 'mnli', 'accuracy')
 MNLI_MISMATCHED = Column(
   'mnli_mismatched/accuracy',
   (Part('mnli', ('dev_mismatched/accuracy',)),),
   dev_for_test=True,
 )
-# Both at once.
 MNLI_MEAN = Column(
   'mnli/accuracy',
   (Part('mnli', ('dev/accuracy', 'dev_mismatched/accuracy')),),
@@ -203,7 +202,7 @@ STSB_SPEARMAN = dev_for_test('stsb/spearman', 'stsb', 'spearman')
 STSB_PEARSON = dev_for_test('stsb/pearson', 'stsb', 'pearson')
 MRPC_F1 = dev_for_test('mrpc/f1', 'mrpc', 'f1')
 RTE = dev_for_test('rte/accuracy', 'rte', 'accuracy')
-# Devlin et al. 2018, section 4.1, of GLUE; and appendix A.3.
+# Devlin et al. 2018: section 4.1 for GLUE, and appendix A.3.
 GLUE_GRID = {'optim.learning_rate': (5e-5, 4e-5, 3e-5, 2e-5)}
 PAPER_GRID = {
   'optim.learning_rate': (5e-5, 3e-5, 2e-5),
@@ -226,16 +225,9 @@ QNLI_NOTE = (
 
 
 def frozen(features: str) -> dict[str, Any]:
-  """Returns fields of a row or part whose encoder is frozen.
+  """Returns fields of a row or part with a frozen encoder.
 
-  Args:
-    features: which layers are read, a value of `task.features`.
-
-  Returns:
-    args and overrides: a two-layer BiLSTM of width 768 reads the features
-    (Devlin et al. 2018, section 5.4).
+  A two-layer BiLSTM of width 768 reads the features, a value of `task.features`
+  (Devlin et al. 2018, section 5.4).
   """
-  return dict(
-    args=('recipe=frozen',),
-    overrides={'task.features': features},
-  )
+  return dict(args=('recipe=frozen',), overrides={'task.features': features})

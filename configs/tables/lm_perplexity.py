@@ -1,7 +1,7 @@
-"""Perplexities of the pre-trained models on the text that they held out.
+"""Perplexities of pre-trained models on their held-out text.
 
-A cell is of the results of a pre-training run, which is a workdir. The three
-columns are of three kinds of text and prediction: none compares with another.
+Figures come from workdirs of pre-training. The columns differ in text and kind
+of prediction and do not compare with each other.
 
   python -m train.tables --table lm/perplexity --weights GPT=runs/gpt
 """
@@ -19,51 +19,43 @@ def _column(name: str, family: str, *metrics: str) -> Column:
   )
 
 
-def get_table() -> base.Table:
-  """Returns the table."""
-  return base.Table(
-    id='lm/perplexity',
-    title='Perplexity of the pre-trained models on their own held-out data',
-    source=(
-      'Peters et al. 2018, section 3.4 (mean of both directions); Radford et'
-      ' al. 2018, section 4.1; Devlin et al. 2018, Table 6'
+TABLE = base.Table(
+  id='lm/perplexity',
+  title='Perplexity of the pre-trained models on their own held-out data',
+  source=(
+    'Peters et al. 2018, section 3.4 (mean of both directions); Radford et'
+    ' al. 2018, section 4.1; Devlin et al. 2018, Table 6'
+  ),
+  columns=(
+    _column(
+      'one_billion_word/ppl',
+      'elmo',
+      'forward_perplexity',
+      'backward_perplexity',
     ),
-    columns=(
-      _column(
-        'one_billion_word/ppl',
-        'elmo',
-        'forward_perplexity',
-        'backward_perplexity',
-      ),
-      _column('books/token_ppl', 'gpt', 'perplexity'),
-      _column('mlm/ppl', 'bert', 'mlm_perplexity'),
+    _column('books/token_ppl', 'gpt', 'perplexity'),
+    _column('mlm/ppl', 'bert', 'mlm_perplexity'),
+  ),
+  seeds=1,
+  notes=(
+    "Ours is of the run's own held-out text: it compares with the published"
+    ' figure only where text, vocabulary and budget are those of the paper.',
+  ),
+  rows=(
+    Row(
+      'ELMo biLM',
+      (39.7, '', ''),
+      family='elmo',
+      needs='the workdir of --config elmo_1b',
     ),
-    seeds=1,
-    notes=(
-      "Ours is of the run's own held-out text: it compares with the published"
-      ' figure only where text, vocabulary and budget are those of the paper.',
+    Row(
+      'GPT', ('', 18.4, ''), family='gpt', needs='the workdir of --config gpt'
     ),
-    rows=(
-      Row(
-        'ELMo biLM',
-        (39.7, '', ''),
-        run=True,
-        family='elmo',
-        needs='the workdir of --config elmo_1b',
-      ),
-      Row(
-        'GPT',
-        ('', 18.4, ''),
-        run=True,
-        family='gpt',
-        needs='the workdir of --config gpt',
-      ),
-      Row(
-        'BERT-Base',
-        ('', '', 3.99),
-        run=True,
-        family='bert',
-        needs='the workdir of --config bert_base',
-      ),
+    Row(
+      'BERT-Base',
+      ('', '', 3.99),
+      family='bert',
+      needs='the workdir of --config bert_base',
     ),
-  )
+  ),
+)

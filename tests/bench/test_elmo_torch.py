@@ -10,7 +10,7 @@ import pytest
 from flax import linen as nn
 
 from configs import variants
-from models import elmo
+from models import elmo, layers
 
 torch = pytest.importorskip('torch')
 
@@ -159,7 +159,7 @@ def test_has_the_parameters_of_ours_and_a_second_bias(size):
     jax.ShapeDtypeStruct((1, 1, 50), np.int32),
     jax.ShapeDtypeStruct((1,), np.int32),
   )['params']
-  assert found - second == elmo.num_parameters(nn.meta.unbox(ours), 0)
+  assert found - second == layers.num_parameters(nn.meta.unbox(ours), 0)
 
 
 def test_loss_of_a_word_is_its_sampled_softmax():

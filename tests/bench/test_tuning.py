@@ -65,7 +65,7 @@ def test_a_recipe_is_run_once_and_its_scores_are_kept(
 def test_recipes_are_those_of_the_table():
   parts = {
     part.task: part
-    for column in sesame_transfer.get_table().columns
+    for column in sesame_transfer.TABLE.columns
     for part in column.parts
   }
   for task, recipe in tuning.RECIPES.items():

@@ -8,13 +8,22 @@ from etils import epath
 
 from configs.tables import base
 from configs.tables.base import Column, Part, Row
-from train.papers import table_plan, tables
-from train.run import settings
+from train.papers import table_plan, table_rows, tables
+from train.run import settings as run_settings
 
 RATE = 'optim.learning_rate'
 # The offset of each seed's figures.
 OFFSETS = (0.0, 0.02, -0.02, 0.01, -0.01)
 MEANS = {'dev/f1': 0.88, 'dev/accuracy': 0.84, 'test/f1': 0.8}
+
+# The tasks and splits that declarations may speak of.
+SPLITS = {
+  task: ('train', 'dev', 'test')
+  for task in (
+    'cola sst2 mrpc stsb qqp qnli rte wnli snli scitail race story_cloze swag'
+    ' squad1 squad2 conll2003 sst5 panx_en'
+  ).split()
+} | {'mnli': ('train', 'dev', 'dev_mismatched')}
 
 
 class Fake:
@@ -55,7 +64,7 @@ class Fake:
       'train_size': 3668,
       'device': '1 x cpu',
       'revision': 'abc',
-      'config': settings.flatten(self.resolve(run)),
+      'config': run_settings.flatten(self.resolve(run)),
     }
     run.folder.mkdir(parents=True, exist_ok=True)
     run.summary.write_text(json.dumps(summary))
@@ -92,12 +101,11 @@ def small_table(**overrides):
     Row(
       'BERT',
       (89.0, 84.0, 66.4, 80.0, '', 86.3),
-      run=True,
       family='bert',
       needs='a BERT',
       overrides={RATE: 3e-5},
     ),
-    Row('GPT, large', (1.0,) * 6, run=True, family='gpt', needs='a GPT'),
+    Row('GPT, large', (1.0,) * 6, family='gpt', needs='a GPT'),
   )
   settings = dict(
     id='my/small', title='Small', source='A et al.', columns=columns, rows=rows
@@ -129,3 +137,15 @@ def row_of(text, *start):
   ]
   (found,) = [line for line in lines if tuple(line[: len(start)]) == start]
   return found
+
+
+def everything(task, data, split):
+  return split in SPLITS[task]
+
+
+def cells_of(table, weights, family, *, data='sets', has_split=everything):
+  request = table_plan.Request(table, epath.Path('out'), data)
+  lines = table_rows.find_lines(
+    table, request.folder, weights, lambda path: family[path]
+  )
+  return table_plan.find_cells(request, lines, has_split)

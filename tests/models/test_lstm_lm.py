@@ -12,7 +12,7 @@ import torch
 from flax import linen as nn
 
 from configs import base
-from models import lstm_lm
+from models import layers, lstm_lm
 
 V, D, F, T = 100, 16, 24, 11
 
@@ -156,7 +156,7 @@ def test_bfloat16_stays_near_float32():
 
 def test_too_long_a_text_is_refused():
   tokens, mask = make_batch()
-  with pytest.raises(ValueError, match='11 tokens long, but the model reads 8'):
+  with pytest.raises(ValueError, match='11 tokens long.*at most 8'):
     run(make_model(max_length=8), init_params(), tokens, mask)
 
 
@@ -187,21 +187,5 @@ def test_parameter_count_names_and_flops():
     assert set(box.names) <= set(rules)
   embedding = 40_481 * 768
   layer = (768 + 768) * 4 * 2048 + 4 * 2048 + 2048 * 768
-  count = lstm_lm.num_parameters(nn.unbox(params), 40_481)
+  count = layers.num_parameters(nn.unbox(params), 40_481)
   assert count == embedding + layer == 45_253_376
-
-  def forward(params, tokens, mask):
-    variables = {'params': params}
-    return model.apply(variables, tokens, mask, tokens, train=False)
-
-  dots = bert_cases.dot_flops(
-    jax.make_jaxpr(forward)(nn.unbox(params), ids, mask).jaxpr
-  )
-  assert 3 * dots == lstm_lm.train_flops(
-    batch=2,
-    length=8,
-    vocab_size=40_576,  # padding is multiplied, too
-    num_layers=1,
-    embed_dim=768,
-    lstm_dim=2048,
-  )

@@ -377,7 +377,7 @@ def test_eight_devices_equal_one():
     (
       {'encoder': elmo_cases.make_model()},
       None,
-      'frozen is False, expected True: an Elmo',
+      'an Elmo must be frozen: set frozen=True',
     ),
     (
       {'encoder': elmo_cases.make_model(), 'frozen': True},

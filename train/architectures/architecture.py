@@ -13,7 +13,6 @@ from data.examples import transforms
 from data.examples.pipeline import Examples
 from data.store.corpus import Store
 from train.engine.steps import Objective
-from train.run.training_phases import Phase
 
 
 class Vocabulary(NamedTuple):
@@ -76,8 +75,6 @@ class Architecture(NamedTuple):
     open_examples: (store, length, held_out=) -> examples of one split.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
-    num_parameters: (parameters, V) -> their number as published.
-    step_flops: (config, phase, V) -> model FLOPs of a training step.
     print_samples: (model, parameters, store, length) shows people something.
     carry_shapes: (model, rows) -> shapes of the memory that rows carry from
       batch to batch, see `Objective.carry`; zeros before the first.
@@ -102,8 +99,6 @@ class Architecture(NamedTuple):
   open_examples: Callable[..., Examples]
   batch_shapes: Callable[[int, int], dict[str, jax.ShapeDtypeStruct]]
   adjust_init: Callable[[Any, Any, Any], Any]
-  num_parameters: Callable[[Any, int], int]
-  step_flops: Callable[[Any, Phase, int], int]
   print_samples: Callable[[nn.Module, Any, Store, int], None]
   carry_shapes: Callable[[Any, int], dict[str, jax.ShapeDtypeStruct]] = (
     _no_carry

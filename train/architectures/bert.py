@@ -26,7 +26,6 @@ from train.architectures.architecture import (
 from train.engine import objectives
 from train.engine.steps import Objective
 from train.run import settings
-from train.run.training_phases import Phase
 
 INPUTS = (
   'tokens',
@@ -172,23 +171,6 @@ def _adjust_init(model: bert.Bert, params: Any, init_config: Any) -> Any:
   )
 
 
-def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
-  rate = config.objective.mask_rate
-  predictions = transforms.max_predictions(phase.length, rate)
-  if config.model.left_to_right:
-    predictions = phase.length
-  return bert.train_flops(
-    batch=phase.global_batch,
-    length=phase.length,
-    predictions=predictions,
-    vocab_size=vocab_size,
-    num_layers=config.model.num_layers,
-    embed_dim=config.model.embed_dim,
-    mlp_dim=config.model.mlp_dim,
-    next_sentence='nsp' in HEADS.get(config.train.objective, bert.HEADS),
-  )
-
-
 def _print_samples(
   model: bert.Bert, params: Any, store: Store, length: int
 ) -> None:
@@ -217,8 +199,6 @@ ARCHITECTURE = Architecture(
   open_examples=pairs.Examples,
   batch_shapes=pairs.batch_shapes,
   adjust_init=_adjust_init,
-  num_parameters=bert.num_parameters,
-  step_flops=_step_flops,
   print_samples=_print_samples,
   with_heads=_with_heads,
   needs_mask=True,

@@ -21,7 +21,6 @@ from train.architectures.architecture import (
 from train.engine import objectives
 from train.engine.steps import Objective
 from train.run import settings, training_phases
-from train.run.training_phases import Phase
 
 TEXTS = ('', 'reverse_')  # as prefixes of a batch's keys: of each tower
 CARRIED = ('cell', 'hidden')
@@ -196,23 +195,6 @@ def _keep_init(model: elmo.Elmo, params: Any, init_config: Any) -> Any:
   return params
 
 
-def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
-  model = config.model
-  sampled = model.num_samples + 1 if model.num_samples else vocab_size
-  return elmo.train_flops(
-    batch=phase.global_batch,
-    length=phase.length,
-    softmax_rows=sampled,
-    lstm_dim=model.lstm_dim,
-    projection_dim=model.projection_dim,
-    num_layers=model.num_layers,
-    filters=model.filters,
-    num_highway=model.num_highway,
-    char_embed_dim=model.char_embed_dim,
-    num_words=0 if model.characters else vocab_size,
-  )
-
-
 ARCHITECTURE = Architecture(
   keys=frozenset({'lstm_dim', 'projection_dim', 'filters'}),
   check=check,
@@ -222,8 +204,6 @@ ARCHITECTURE = Architecture(
   open_examples=word_streams.Examples,
   batch_shapes=word_streams.batch_shapes,
   adjust_init=_keep_init,
-  num_parameters=elmo.num_parameters,
-  step_flops=_step_flops,
   print_samples=samples.print_likely_words,
   carry_shapes=_carry_shapes,
   token_counts=word_streams.token_counts,

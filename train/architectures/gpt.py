@@ -21,7 +21,6 @@ from train.architectures.architecture import (
 from train.engine import objectives
 from train.engine.steps import Objective
 from train.run import settings
-from train.run.training_phases import Phase
 
 INPUTS = ('tokens', 'token_mask', 'positions')
 LSTM_FIELDS = (
@@ -129,31 +128,9 @@ def _adjust_init(model: gpt.Gpt, params: Any, init_config: Any) -> Any:
   )
 
 
-def _step_flops(config: Any, phase: Phase, vocab_size: int) -> int:
-  return gpt.train_flops(
-    batch=phase.global_batch,
-    length=phase.length,
-    vocab_size=vocab_size,
-    num_layers=config.model.num_layers,
-    embed_dim=config.model.embed_dim,
-    mlp_dim=config.model.mlp_dim,
-  )
-
-
 def _adjust_lstm(model: lstm_lm.LstmLm, params: Any, init_config: Any) -> Any:
   del model
   return lstm_lm.rescale_init(params, stddev=init_config.stddev)
-
-
-def _lstm_flops(config: Any, phase: Phase, vocab_size: int) -> int:
-  return lstm_lm.train_flops(
-    batch=phase.global_batch,
-    length=phase.length,
-    vocab_size=vocab_size,
-    num_layers=config.model.num_layers,
-    embed_dim=config.model.embed_dim,
-    lstm_dim=config.model.lstm_dim,
-  )
 
 
 def _describe_lstm(model_config: Any) -> str:
@@ -183,8 +160,6 @@ GPT = Architecture(
   open_examples=_open_apart,
   batch_shapes=streams.batch_shapes,
   adjust_init=_adjust_init,
-  num_parameters=gpt.num_parameters,
-  step_flops=_step_flops,
   print_samples=samples.print_continuations,
   default_config=default_config,
   num_unpublished=len(bpe.SPECIALS),
@@ -197,8 +172,6 @@ LSTM = GPT._replace(
   describe=_describe_lstm,
   build_model=build_lstm,
   adjust_init=_adjust_lstm,
-  num_parameters=lstm_lm.num_parameters,
-  step_flops=_lstm_flops,
   print_samples=_print_lstm_samples,
   default_config=base.get_lstm_config,
   num_unpublished=0,

@@ -138,7 +138,7 @@ def model_flops_utilisation(
   """Returns MFU: model FLOPs done over the FLOPs that were possible.
 
   Args:
-    flops: model FLOPs over all devices, without recomputation.
+    flops: FLOPs that the model needs (see `engine.flops`), over all devices.
     seconds: wall time.
     peak: TFLOP/s of one device; None gives NaN.
     num_devices: how many devices.

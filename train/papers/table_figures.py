@@ -1,4 +1,4 @@
-"""What finished runs say of the cells of a table."""
+"""The figures of a table's cells, read from finished runs."""
 
 import dataclasses
 import json
@@ -12,23 +12,22 @@ from etils import epath
 
 from configs.tables.base import Column, Part, Table
 from train.papers.table_plan import Cell, Run
-from train.transfer import task_plan
 
 Grid = Mapping[str, Sequence[Any]]  # key of the config -> values
-AGREE = 0.005  # half a point, of the difference of two means
+AGREE = 0.005  # half a point between two means
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-  """What was measured for a cell.
+  """The measured figure of a cell.
 
   Attributes:
-    values: one a seed, as measured.
-    best: that of the run that is best on dev, where there is one such run.
-    train_size: training examples; None: of several sets, or not told.
-    device: that it was run on.
+    values: one for each seed.
+    best: value of the best run on dev; None for several tasks.
+    train_size: training examples; None: unknown, or several tasks.
+    device: hardware of the runs.
     revision: of the code.
-    settings: what it was run with; empty: not told, or of several sets.
+    settings: text of the config's keys; empty: unknown, or they differ.
   """
 
   values: tuple[float, ...]
@@ -40,12 +39,12 @@ class Figure:
 
   @property
   def mean(self) -> float:
-    """Returns the mean of the values."""
+    """The mean of the values."""
     return statistics.fmean(self.values)
 
   @property
   def deviation(self) -> float | None:
-    """Returns the sample's standard deviation; None of one value."""
+    """The sample standard deviation; None for one value."""
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
@@ -76,19 +75,10 @@ def figure_of(
   tells: Sequence[str] = (),
   grid: Grid | None = None,
 ) -> Figure | None:
-  """Returns the figure of a cell.
+  """Returns the figure of a cell; None if a summary lacks a metric.
 
-  A column of several parts has the mean of them seed by seed, of the seeds that
-  all of them were run with.
-
-  Args:
-    column: of the cell.
-    summaries: one a part of the column.
-    tells: see `Table`.
-    grid: that the paper chose from.
-
-  Returns:
-    None if a summary does not have what the column asks for.
+  A column of several parts has their mean, seed by seed, over the seeds that
+  all parts have. `tells` and `grid` are those of the `Table`.
   """
   parts = []
   for part, summary in zip(column.parts, summaries, strict=True):
@@ -119,7 +109,7 @@ def figure_of(
 
 
 def chosen_runs(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-  """Returns the runs of a sweep with its best settings: all, without a grid."""
+  """Returns the runs of a sweep with its best settings."""
   chosen = summary.get('settings', {})
   return [
     run for run in summary['runs'] if run.get('settings', chosen) == chosen
@@ -129,7 +119,7 @@ def chosen_runs(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _settings(
   summary: Mapping[str, Any], tells: Sequence[str], grid: Grid
 ) -> str:
-  """Returns the values of keys, and of how many each is the best on dev."""
+  """Returns the values of keys, and the values that each was chosen from."""
   texts = []
   config = summary.get('config', {})
   for key in tells:
@@ -147,7 +137,7 @@ def _settings(
 
 
 def _tried(summary: Mapping[str, Any], key: str) -> list[Any]:
-  """Returns the values of a key that a sweep has run."""
+  """Returns the values of a key in a sweep."""
   default = summary.get('config', {}).get(key)
   return list(
     dict.fromkeys(
@@ -160,22 +150,8 @@ def _listed(values: Iterable[Any]) -> str:
   return ', '.join(map(str, values))
 
 
-def missing_of_grid(run: Run, summary: Mapping[str, Any]) -> list[str]:
-  """Returns what was run of a grid where it was not the whole of it.
-
-  Args:
-    run: as it would be run now.
-    summary: of what was run.
-  """
-  return [
-    f'{key}={_listed(tried)} and not the best of {_listed(values)}'
-    for key, values in run.grid.items()
-    if set(tried := _tried(summary, key)) != set(values)
-  ]
-
-
 def _best(part: Part, summary: Mapping[str, Any]) -> float | None:
-  """Returns the figure of the run that is best on dev."""
+  """Returns the figure of the best run on dev."""
   found = summary.get('best', {}).get('metrics', {})
   values = [found.get(metric) for metric in part.metrics]
   return None if None in values else statistics.fmean(values)
@@ -183,21 +159,13 @@ def _best(part: Part, summary: Mapping[str, Any]) -> float | None:
 
 def _joined(summaries: Sequence[Mapping[str, Any]], key: str) -> str:
   found = dict.fromkeys(summary.get(key, '') for summary in summaries)
-  return ', '.join(value for value in found if value)
+  return ', '.join(filter(None, found))
 
 
 def read_figures(
   cells: Sequence[Cell], table: Table
 ) -> tuple[dict[tuple[str, str], Figure], dict[tuple[str, str], str]]:
-  """Reads all that is finished.
-
-  Args:
-    cells: of a table.
-    table: of the cells.
-
-  Returns:
-    {(row, column): figure}, and {(row, column): why there is none} of the rest.
-  """
+  """Returns {(row, column): figure}, and {(row, column): reason} if none."""
   figures, reasons = {}, {}
   for cell in cells:
     key = cell.line.name, cell.column.name
@@ -231,11 +199,11 @@ def read_figures(
 def read_reference(
   path: epath.Path, columns: Sequence[Column]
 ) -> dict[str, Figure]:
-  """Returns {column: figure} of another program's runs.
+  """Returns {column: figure} of another program's runs; {} without a file.
 
   Args:
-    path: JSON with `runs`: task, seed and metrics, named as ours; a metric of
-      dev may be without 'dev/'. There may be no such file.
+    path: JSON with `runs`: task, seed and metrics with our names, of which
+      'dev/' may be left out.
     columns: of the table.
 
   Raises:
@@ -261,36 +229,45 @@ def read_reference(
   return figures
 
 
-def changed_keys(
+def describe_changes(
   run: Run, summary: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> dict[str, tuple[Any, Any]]:
-  """Returns {key: (as it was run, as it would be now)}.
+) -> str:
+  """Returns how a finished run differs from the run planned now; '' if not.
 
-  What the weights decide is left out, sizes and tokenizer; and what a grid
-  has chosen.
+  Sizes and tokenizer, which the weights decide, and values chosen from a grid
+  do not count.
 
   Args:
-    run: as it would be run now.
-    summary: of what was run.
+    run: as planned now.
+    summary: of the finished run.
     wanted: the flat config of `run`.
   """
+  from train.transfer import task_plan  # takes seconds to import
 
   def counts(key: str) -> bool:
     if key in summary.get('settings', {}) or key in run.grid:
       return False
     if key in run.overrides:
       return run.overrides[key] is not None
-    return not key.startswith('model.') and key not in (
-      'data.tokenizer',
-      'train.seed',
-    )
+    decided = key.startswith('model.') or key == 'data.tokenizer'
+    return not decided and key != 'train.seed'
 
   differing = task_plan.differing_keys(summary.get('config', {}), wanted)
-  return {key: values for key, values in differing.items() if counts(key)}
+  texts = [
+    f'{key}={old!r} and not {new!r}'
+    for key, (old, new) in differing.items()
+    if counts(key)
+  ]
+  texts += [
+    f'{key}={_listed(tried)} and not the best of {_listed(values)}'
+    for key, values in run.grid.items()
+    if set(tried := _tried(summary, key)) != set(values)
+  ]
+  return ', '.join(texts)
 
 
 def published_number(value: float | str) -> float | None:
-  """Returns the number of a printed figure, such as that of '91.9±0.2'."""
+  """Returns the number of a printed figure: 91.9 of '91.9±0.2'."""
   found = re.match(r'[+-]?\d+(\.\d+)?', str(value))
   return float(found[0]) if found else None
 
@@ -299,8 +276,8 @@ def compare(ours: Figure, theirs: Figure) -> tuple[float, float | None, bool]:
   """Compares two means.
 
   Returns:
-    Ours less theirs; twice the standard error of that, None where one of them
-    is a single run; and whether they agree: to half a point or within that.
+    The difference; twice its standard error, None if a figure is a single run;
+    and whether the means agree, to half a point or within that bound.
   """
   difference = ours.mean - theirs.mean
   bound = None
@@ -309,6 +286,6 @@ def compare(ours: Figure, theirs: Figure) -> tuple[float, float | None, bool]:
       ours.deviation**2 / len(ours.values)
       + theirs.deviation**2 / len(theirs.values)
     )
-  # Roundings do not decide.
+  # Rounding does not decide.
   agrees = abs(difference) <= max(AGREE, bound or 0.0) + 1e-9
   return difference, bound, agrees

@@ -1,4 +1,4 @@
-"""What fills the cells of a published table, or why nothing can."""
+"""The runs that fill the cells of a published table, or reasons against."""
 
 import dataclasses
 import difflib
@@ -18,23 +18,24 @@ from train.papers.table_rows import Line, slug
 from train.run import settings
 
 SUMMARY_FILE = 'summary.json'
-# Names that the folder of GLUE's folders may have among other sets.
+# Possible names of GLUE's folder among other sets.
 GLUE_FOLDERS = ('glue', 'GLUE', 'glue_data')
 HasSplit = Callable[[str, str, str], bool]
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """What is run for cells of a row.
+  """A sweep for cells of a row.
 
   Attributes:
     line: the row.
-    part: the task and what it changes; its metrics are one cell's alone.
-    folder: the workdir, which holds the summary at the end.
+    part: the task and its settings; the metrics are those of one cell.
+    folder: the workdir.
     config: NAME:ARGUMENTS.
     overrides: key of the config -> value.
-    num_seeds: how many runs with other seeds.
-    grid: key of the config -> values; each combination is run, the best counts.
+    num_seeds: number of seeds.
+    grid: key of the config -> values; all combinations are run, the best
+      counts.
   """
 
   line: Line
@@ -47,17 +48,17 @@ class Run:
 
   @property
   def key(self) -> tuple[str, str, str]:
-    """Returns what tells it apart in its table."""
+    """Row, task and label, unique in a table."""
     return self.line.name, self.part.task, self.part.label
 
   @property
   def summary(self) -> epath.Path:
-    """Returns the file that is there when it is finished."""
+    """The file of a finished run."""
     return self.folder / SUMMARY_FILE
 
   @property
   def command(self) -> str:
-    """Returns the line of a shell that runs it."""
+    """The shell command of the run."""
     if self.part.task == base.PRETRAINING:
       return f'# {self.line.name}: results.json of {self.line.weights}'
     words = ['python', '-m', 'train.sweep', '--config', self.config]
@@ -65,23 +66,20 @@ class Run:
       f'--config.{key}={value}' for key, value in self.overrides.items()
     ]
     if self.grid:
-      words += ['--grid', ';'.join(map('='.join, self._grid_texts()))]
+      texts = (f'{k}={",".join(map(str, v))}' for k, v in self.grid.items())
+      words += ['--grid', ';'.join(texts)]
     words += ['--seeds', str(self.num_seeds), '--workdir', str(self.folder)]
     return shlex.join(words)
 
-  def _grid_texts(self) -> Iterable[tuple[str, str]]:
-    for key, values in self.grid.items():
-      yield key, ','.join(map(str, values))
-
 
 class Cell(NamedTuple):
-  """A cell that is ours to fill.
+  """A cell to fill.
 
   Attributes:
     line: its row.
     column: its column.
-    runs: what it is computed from, one a part of the column.
-    reason: why these cannot be run; empty: they can.
+    runs: one for each part of the column.
+    reason: why they cannot be run; empty: they can.
   """
 
   line: Line
@@ -92,14 +90,14 @@ class Cell(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-  """What a user asks of a table.
+  """A table and how to fill it.
 
   Attributes:
-    table: which.
+    table: the table.
     out: folder of all tables.
-    data: folder of the labelled sets, or tfds; None: none.
-    num_seeds: of each cell; None: as the table has it.
-    overrides: key of the config -> value, of all cells.
+    data: folder of the labelled sets, or tfds; None: not given.
+    num_seeds: seeds of each cell; None: the table's.
+    overrides: key of the config -> value, for all cells.
   """
 
   table: Table
@@ -110,50 +108,38 @@ class Request:
 
   @property
   def stem(self) -> str:
-    """Returns the name of the table's files."""
+    """The name of the table's files."""
     return self.table.id.replace('/', '_')
 
   @property
   def folder(self) -> epath.Path:
-    """Returns the folder of the table's rows."""
+    """The folder of the table's rows."""
     return self.out / self.stem
 
 
 def find_cells(
-  request: Request,
-  lines: Sequence[Line],
-  has_split: HasSplit,
+  request: Request, lines: Sequence[Line], has_split: HasSplit
 ) -> list[Cell]:
-  """Returns every cell that is ours to fill, row by row.
+  """Returns every cell to fill, row by row.
 
   Args:
-    request: what is asked for.
+    request: the table and how to fill it.
     lines: see `table_rows.find_lines`.
-    has_split: (task, data, split) -> whether the data have it.
+    has_split: (task, data, split) -> whether the split is there.
   """
   has_split = functools.cache(has_split)
   return [
     _find_cell(request, line, column, has_split)
     for line in lines
-    if line.row.run and not line.row.increase
+    if line.is_own or line.row.family or line.row.missing
     for column in request.table.columns
-    if not _says_nothing(column, line)
+    if (column.parts or column.missing)
+    and column.family in ('', line.row.family or line.family)
   ]
 
 
-def _says_nothing(column: Column, line: Line) -> bool:
-  """Whether a column only describes rows, or those of another family."""
-  if not column.parts and not column.missing:
-    return True
-  family = line.row.family or line.family
-  return bool(column.family) and column.family != family
-
-
 def _find_cell(
-  request: Request,
-  line: Line,
-  column: Column,
-  has_split: HasSplit,
+  request: Request, line: Line, column: Column, has_split: HasSplit
 ) -> Cell:
   runs = tuple(
     _find_run(request, line, part, has_split) for part in column.parts
@@ -211,22 +197,15 @@ def _lacks_of_run(
       yield f'{part.task} ({", ".join(missing)}), which {source} has not'
 
 
-def _find_source(data: str, task: str, has_split: HasSplit) -> str:
-  """Returns the folder of a task's sets, or that of GLUE's in it."""
-  folders = [str(epath.Path(data) / name) for name in GLUE_FOLDERS]
-  for source in (data, *folders):
-    if has_split(task, source, 'train'):
-      return source
-  return data
-
-
 def _find_run(
   request: Request, line: Line, part: Part, has_split: HasSplit
 ) -> Run:
   row = line.row
   source = request.data
   if source is not None and part.task != base.PRETRAINING:
-    source = _find_source(source, part.task, has_split)
+    folders = [source, *(str(epath.Path(source) / n) for n in GLUE_FOLDERS)]
+    found = (each for each in folders if has_split(part.task, each, 'train'))
+    source = next(found, source)
   args = [*row.args, *part.args]
   if line.family in base.LEFT_TO_RIGHT:
     if not any(arg.startswith('recipe=') for arg in args):
@@ -262,7 +241,7 @@ def _read_pretraining(weights: str) -> dict[str, Any] | None:
 
 
 def collect_pretraining(run: Run) -> dict[str, Any]:
-  """Returns the summary of a run that `train.main` has done before."""
+  """Returns a summary of a pre-training run's results."""
   found = _read_pretraining(run.line.weights)
   return {
     'task': base.PRETRAINING,
@@ -276,42 +255,32 @@ def collect_pretraining(run: Run) -> dict[str, Any]:
 def select(
   cells: Sequence[Cell], lines: Sequence[Line], only: Sequence[str]
 ) -> list[Cell]:
-  """Returns the cells that are wanted.
+  """Returns the cells selected by a command's --only.
 
   Args:
     cells: of a table.
     lines: of the table.
-    only: 'ROW', 'COLUMN', 'TASK' or 'ROW,COLUMN' (or task) each; empty: all.
+    only: each 'ROW', 'COLUMN', 'TASK', 'ROW,COLUMN' or 'ROW,TASK'; empty: all.
 
   Raises:
-    ValueError: if one is of no cell; names what is near.
+    ValueError: if one matches no cell, with near names.
   """
   if not only:
     return list(cells)
-  rows = {line.name for line in lines}
-  columns = {cell.column.name for cell in cells}
-  tasks = {run.part.task for cell in cells for run in cell.runs}
 
-  def matches(cell: Cell, column: str) -> bool:
-    return column == cell.column.name or {column} == {
-      run.part.task for run in cell.runs
-    }
+  def names(cell: Cell) -> set[str]:
+    tasks = {run.part.task for run in cell.runs}
+    columns = {cell.column.name, *(tasks if len(tasks) == 1 else ())}
+    row = cell.line.name
+    return {row, *columns, *(f'{row},{column}' for column in columns)}
 
   wanted = []
   for text in only:
-    # A row's name may have commas, a column's has none.
-    row, _, column = text.rpartition(',')
-    if text in rows:
-      row, column = text, ''
-    elif text in columns | tasks:
-      row, column = '', text
-    found = [
-      cell
-      for cell in cells
-      if (not row or row == cell.line.name)
-      and (not column or matches(cell, column))
-    ]
-    if not found or not (row or column in columns | tasks):
+    found = [cell for cell in cells if text in names(cell)]
+    if not found:
+      rows = {line.name for line in lines}
+      columns = {cell.column.name for cell in cells}
+      tasks = {run.part.task for cell in cells for run in cell.runs}
       near = difflib.get_close_matches(text, rows | columns | tasks, cutoff=0.4)
       hint = f'; did you mean {" or ".join(near)}?' if near else ''
       raise ValueError(
@@ -326,7 +295,7 @@ def resolve(run: Run) -> ml_collections.ConfigDict:
   """Returns the config of a run.
 
   Raises:
-    ValueError: if one of its overrides is no key.
+    ValueError: if an override's key does not exist.
   """
   return settings.with_overrides(
     settings.load_config(run.config), run.overrides

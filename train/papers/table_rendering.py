@@ -8,13 +8,22 @@ from configs.tables.base import KNOWN_TESTS, Column, Table
 from train.papers.table_figures import Figure, compare, published_number
 from train.papers.table_rows import Line
 
+Figures = Mapping[tuple[str, str], Figure]  # of (row, column)
+
 DEV_MARK = '†'
 DEV_NOTE = (
   f'{DEV_MARK} Ours is of the dev set, the published figure of the test set,'
   " which a server scores: the benchmark's files do not have its labels."
 )
+# Headers of columns.
 SETTINGS = 'Settings'
 CIRCUMSTANCES = ('Trained on', 'Hardware', 'Revision')
+DETAILS = tuple(
+  'Row|Column|Published|Ours|Best on dev|Seeds|Difference'.split('|')
+)
+COMPARISON = tuple(
+  'Ours|Seeds|Its seeds|Difference|Twice its standard error|Verdict'.split('|')
+)
 LATEX = {
   '\\': r'\textbackslash{}',
   '~': r'\textasciitilde{}',
@@ -28,7 +37,7 @@ LATEX = {
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-  """Rows of texts under a header; every row as long as it is."""
+  """Rows of texts under a header of the same length."""
 
   title: str
   header: tuple[str, ...]
@@ -37,13 +46,13 @@ class Sheet:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """All that is shown of a table, in no language yet.
+  """A table's texts, for Markdown and LaTeX.
 
   Attributes:
     title: of the table.
     source: of its published figures.
-    sheets: those that have rows.
-    lists: (title, lines), those that have lines.
+    sheets: sheets with rows.
+    lists: (title, lines).
   """
 
   title: str
@@ -55,21 +64,21 @@ class Page:
 def lay_out(
   table: Table,
   lines: Sequence[Line],
-  figures: Mapping[tuple[str, str], Figure],
+  figures: Figures,
   reasons: Mapping[tuple[str, str], str],
   *,
   warnings: Sequence[str] = (),
   reference: Mapping[str, Figure] | None = None,
 ) -> Page:
-  """Returns what is to be shown.
+  """Returns the page of a table.
 
   Args:
     table: with the published figures.
-    lines: its rows, a user's own among them.
-    figures: (row, column) -> ours.
-    reasons: (row, column) -> why there is none.
-    warnings: of cells that are not what they seem.
-    reference: column -> figure of the program that `table` compares ours with.
+    lines: its rows with a user's own.
+    figures: our figures.
+    reasons: (row, column) -> why there is no figure.
+    warnings: texts about misleading cells.
+    reference: column -> figure of another program to compare ours with.
   """
   if reference is None:
     sheets = _wide(table, lines, figures), _detailed(table, lines, figures)
@@ -90,19 +99,15 @@ def lay_out(
 
 
 def _test_notes(table: Table) -> list[str]:
-  """Returns what is known of the test sets whose place dev takes."""
+  """Returns the notes on test sets replaced by dev sets."""
   columns = [column for column in table.columns if column.dev_for_test]
   tasks = dict.fromkeys(part.task for each in columns for part in each.parts)
   known = [KNOWN_TESTS[task] for task in tasks if task in KNOWN_TESTS]
   return [DEV_NOTE, *known] if columns else []
 
 
-def _wide(
-  table: Table,
-  lines: Sequence[Line],
-  figures: Mapping[tuple[str, str], Figure],
-) -> Sheet:
-  """Returns the published table, ours below each row."""
+def _wide(table: Table, lines: Sequence[Line], figures: Figures) -> Sheet:
+  """Returns the published table with our figures below each row."""
   rows = []
   if table.train_sizes:
     sizes = (f'{size:,}' if size else '' for size in table.train_sizes)
@@ -122,11 +127,7 @@ def _wide(
   return Sheet('Published and ours', header, tuple(rows))
 
 
-def _detailed(
-  table: Table,
-  lines: Sequence[Line],
-  figures: Mapping[tuple[str, str], Figure],
-) -> Sheet:
+def _detailed(table: Table, lines: Sequence[Line], figures: Figures) -> Sheet:
   """Returns our cells, a row each."""
   rows = []
   for line in lines:
@@ -135,32 +136,18 @@ def _detailed(
       if figure is None:
         continue
       number = published_number(published)
+      difference = ''
+      if number is not None:
+        difference = _signed(column, figure.mean - number / _scale(column))
+      best = '' if figure.best is None else _number(column, figure.best)
       rows.append(
         (
-          line.name,
-          _head(column),
-          str(published),
-          _ours(column, figure),
-          '' if figure.best is None else _number(column, figure.best),
-          str(len(figure.values)),
-          ''
-          if number is None
-          else _signed(column, figure.mean - number / _scale(column)),
-          *_circumstances(figure),
-          figure.settings,
+          *(line.name, _head(column), str(published)),
+          *(_ours(column, figure), best, str(len(figure.values)), difference),
+          *(*_circumstances(figure), figure.settings),
         )
       )
-  header = (
-    'Row',
-    'Column',
-    'Published',
-    'Ours',
-    'Best on dev',
-    'Seeds',
-    'Difference',
-    *CIRCUMSTANCES,
-    SETTINGS,
-  )
+  header = (*DETAILS, *CIRCUMSTANCES, SETTINGS)
   if not any(row[-1] for row in rows):
     header, rows = header[:-1], [row[:-1] for row in rows]
   return Sheet('Ours, cell by cell', header, tuple(rows))
@@ -169,7 +156,7 @@ def _detailed(
 def _compared(
   table: Table,
   lines: Sequence[Line],
-  figures: Mapping[tuple[str, str], Figure],
+  figures: Figures,
   reference: Mapping[str, Figure],
 ) -> Sheet:
   """Returns our cells beside those of another program, a row each."""
@@ -191,27 +178,12 @@ def _compared(
         )
       rows.append(
         (
-          line.name,
-          column.name,
-          _ours(column, theirs),
-          _ours(column, ours),
-          str(len(ours.values)),
-          *cells,
+          *(line.name, column.name, _ours(column, theirs)),
+          *(_ours(column, ours), str(len(ours.values)), *cells),
           *_circumstances(ours),
         )
       )
-  header = (
-    'Row',
-    'Column',
-    table.rows[0].name,
-    'Ours',
-    'Seeds',
-    'Its seeds',
-    'Difference',
-    'Twice its standard error',
-    'Verdict',
-    *CIRCUMSTANCES,
-  )
+  header = ('Row', 'Column', table.rows[0].name, *COMPARISON, *CIRCUMSTANCES)
   return Sheet('Ours beside the reference', header, tuple(rows))
 
 
@@ -249,12 +221,9 @@ def _ours(column: Column, figure: Figure | None) -> str:
 
 
 def _increase(
-  table: Table,
-  line: Line,
-  column: Column,
-  figures: Mapping[tuple[str, str], Figure],
+  table: Table, line: Line, column: Column, figures: Figures
 ) -> str:
-  """Returns the difference of two rows, and that relative to the error."""
+  """Returns the difference of two rows, and its share of the error."""
   before, after = (
     figures.get((name, column.name)) for name in line.row.increase
   )
@@ -303,7 +272,7 @@ def _markdown(text: str) -> str:
 
 
 def as_latex(page: Page) -> str:
-  """Returns a page as LaTeX that needs no package, to be input or pasted."""
+  """Returns a page as LaTeX that needs no packages."""
   blocks = [f'\\section*{{{_latex(page.title)}}}', _latex(page.source)]
   for sheet in page.sheets:
     columns = 'l' + 'r' * (len(sheet.header) - 1)
@@ -311,37 +280,27 @@ def as_latex(page: Page) -> str:
       ' & '.join(map(_latex, line)) + r' \\'
       for line in (sheet.header, *sheet.rows)
     ]
-    blocks.append(
-      '\n'.join(
-        [
-          f'\\subsection*{{{_latex(sheet.title)}}}',
-          f'\\begin{{tabular}}{{{columns}}}',
-          r'\hline',
-          lines[0],
-          r'\hline',
-          *lines[1:],
-          r'\hline',
-          r'\end{tabular}',
-        ]
-      )
-    )
+    block = [
+      f'\\subsection*{{{_latex(sheet.title)}}}',
+      f'\\begin{{tabular}}{{{columns}}}',
+      *(r'\hline', lines[0], r'\hline', *lines[1:], r'\hline'),
+      r'\end{tabular}',
+    ]
+    blocks.append('\n'.join(block))
   for title, texts in page.lists:
-    blocks.append(
-      '\n'.join(
-        [
-          f'\\subsection*{{{_latex(title)}}}',
-          r'\begin{itemize}',
-          *(f'\\item {_latex(text)}' for text in texts),
-          r'\end{itemize}',
-        ]
-      )
-    )
+    block = [
+      f'\\subsection*{{{_latex(title)}}}',
+      r'\begin{itemize}',
+      *(f'\\item {_latex(text)}' for text in texts),
+      r'\end{itemize}',
+    ]
+    blocks.append('\n'.join(block))
   return '\n\n'.join(blocks) + '\n'
 
 
 def _latex(text: str) -> str:
   text = ''.join(LATEX.get(character, character) for character in text)
-  # A sign, not a hyphen.
+  # A minus sign, not a hyphen.
   text = re.sub(r'(?<![\w.-])-(?=\d)', '$-$', text)
-  # Or it would be the optional length of the \\ before it.
+  # Otherwise the \\ before it takes it for its optional length.
   return re.sub(r'^\[', '{[}', text)

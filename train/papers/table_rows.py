@@ -1,11 +1,12 @@
-"""The rows of a published table, and the weights that they are run from."""
+"""The rows of a published table, and the weights of their runs."""
 
+import ast
 import importlib
 import json
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from etils import epath
 
@@ -13,17 +14,17 @@ from configs import tables
 from configs.tables.base import Row, Table
 from train.host import files
 
-ROW_FILE = 'row.json'  # of a row's folder: its name and family
+ROW_FILE = 'row.json'  # in a row's folder: its name and family
 
 
 class Line(NamedTuple):
-  """A row of a table, and the weights that it is run from.
+  """A row of a table with its weights.
 
   Attributes:
-    row: as published, or that of a user's own weights, without figures.
-    is_own: which of these.
-    weights: a workdir, a folder or a name; None: none were given.
-    family: of the weights; of the row, where there are none.
+    row: a published row, or without figures the row of a user's own weights.
+    is_own: whether it is the row of a user's own weights.
+    weights: a workdir, a folder or a name; None: not given.
+    family: of the weights; without weights, of the row.
   """
 
   row: Row
@@ -33,7 +34,7 @@ class Line(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Returns that of the row."""
+    """The name of the row."""
     return self.row.name
 
 
@@ -53,7 +54,7 @@ def load_table(table_id: str) -> Table:
   """Returns a table.
 
   Raises:
-    ValueError: if there is none of that id; names those there are.
+    ValueError: if there is no table of this id, with all ids.
   """
   if table_id not in shipped_tables():
     raise ValueError(
@@ -61,11 +62,11 @@ def load_table(table_id: str) -> Table:
       f' {", ".join(shipped_tables())}'
     )
   name = table_id.replace('/', '_')
-  return importlib.import_module(f'configs.tables.{name}').get_table()
+  return importlib.import_module(f'configs.tables.{name}').TABLE
 
 
 def slug(name: str) -> str:
-  """Returns a name as that of a folder."""
+  """Returns a name that can be a folder's."""
   return re.sub(r'[^\w.+-]+', '_', name).strip('_')
 
 
@@ -73,12 +74,12 @@ def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
   """Returns {name of a row: weights}.
 
   Args:
-    table: of the rows.
-    given: ROW=WEIGHTS of a row of the table; NAME=WEIGHTS or WEIGHTS of a row
-      of one's own.
+    table: the table.
+    given: ROW=WEIGHTS for a row of the table; NAME=WEIGHTS or WEIGHTS for a row
+      of the user's own.
 
   Raises:
-    ValueError: if two are of one name, or a row is not ours to run.
+    ValueError: if two names are equal, or a row cannot be run.
   """
   rows = {row.name: row for row in table.rows}
   named: dict[str, str] = {}
@@ -99,11 +100,29 @@ def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
       raise ValueError(f'--weights {text}: the row {name!r} {why}')
     if slug(name) in map(slug, named):
       raise ValueError(
-        f'--weights {text}: there are two of the name {name!r}; give one'
-        ' another, NAME=WEIGHTS'
+        f'--weights {text}: two have the name {name!r}; rename one by'
+        ' NAME=WEIGHTS'
       )
     named[name] = weights
   return named
+
+
+def parse_overrides(arguments: Iterable[str]) -> dict[str, Any]:
+  """Returns {key: value} of arguments --config.KEY=VALUE.
+
+  Raises:
+    ValueError: if an argument is anything else.
+  """
+  found = {}
+  for argument in arguments:
+    match = re.fullmatch(r'--config\.([\w.]+)=(.*)', argument, re.DOTALL)
+    if match is None:
+      raise ValueError(f'{argument}: not understood; --help lists what is')
+    try:
+      found[match[1]] = ast.literal_eval(match[2])
+    except (ValueError, SyntaxError):
+      found[match[1]] = match[2]
+  return found
 
 
 def find_lines(
@@ -112,23 +131,26 @@ def find_lines(
   weights: Mapping[str, str],
   family_of: Callable[[str], str],
 ) -> list[Line]:
-  """Returns the rows of a table, those of a user's own weights among them.
+  """Returns the published rows, and below each family a user's own rows.
 
-  These are the ones given, and those that were run before; they stand below the
-  published rows of their family.
+  A user's own rows have given weights, or were run before.
 
   Args:
-    table: which.
-    folder: of its rows, one each.
+    table: the table.
+    folder: of the rows' folders.
     weights: see `name_weights`.
     family_of: weights -> their family.
   """
   lines = []
   own = {}
+  repeated = [row for row in table.rows if row.name in table.repeated]
   for name, path in weights.items():
-    if name not in {row.name for row in table.rows}:
-      for line in _own_lines(table, name, path, family_of(path)):
-        own[line.name] = line
+    if name in {row.name for row in table.rows}:
+      continue
+    named = {f'{name}: {row.name}': row for row in repeated}
+    for each, like in (named or {name: Row('', ())}).items():
+      row = _own_row(table, each, like)
+      own[each] = Line(row, True, path, family_of(path))
   for row in table.rows:
     path = weights.get(row.name)
     family = row.family if path is None else family_of(path)
@@ -145,36 +167,14 @@ def find_lines(
   return lines
 
 
-def _own_lines(
-  table: Table, name: str, weights: str, family: str
-) -> list[Line]:
-  rows = [row for row in table.rows if row.name in table.repeated]
-  named = [(f'{name}: {row.name}', row) for row in rows] or [
-    (name, Row('', ()))
-  ]
-  return [
-    Line(_own_row(table, each, like), True, weights, family)
-    for each, like in named
-  ]
-
-
 def _own_row(table: Table, name: str, like: Row) -> Row:
   return Row(
-    name,
-    ('',) * len(table.columns),
-    run=True,
-    args=like.args,
-    overrides=like.overrides,
+    name, ('',) * len(table.columns), args=like.args, overrides=like.overrides
   )
 
 
 def write_line(line: Line, folder: epath.Path) -> None:
-  """Writes down whose a row's folder is, that later calls find it.
-
-  Args:
-    line: the row.
-    folder: its own.
-  """
+  """Writes a row's name into its folder, for `find_lines` of later calls."""
   folder.mkdir(parents=True, exist_ok=True)
   text = files.as_json({'name': line.name, 'family': line.family})
   files.write_atomically(folder / ROW_FILE, text + '\n')

@@ -1,6 +1,5 @@
-"""Fills the cells of a table by sweeps, and lays it out."""
+"""Fills the cells of a table by sweeps, and writes the table."""
 
-# ruff: noqa: E402
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,11 @@ from train.papers.table_rows import Line
 from train.params import opened
 from train.run import settings
 
+Key = tuple[str, str, str]  # of a run, see `Run.key`
+# Errors of one cell, after which the others are still run; the last is raised
+# when memory runs out.
+FAILURES = (ValueError, OSError, FloatingPointError, jax.errors.JaxRuntimeError)
+
 
 def run_in_process(run: Run) -> None:
   """Fills the folder of a run with the summary of its sweep."""
@@ -30,10 +34,10 @@ def run_in_process(run: Run) -> None:
 
 
 def family_of(weights: str) -> str:
-  """Returns the family of weights that can be used.
+  """Returns the model family of weights.
 
   Raises:
-    FileNotFoundError: if there are none.
+    FileNotFoundError: if there are no such weights.
     ValueError: if they are damaged.
   """
   found = opened.open_weights(weights)
@@ -48,17 +52,8 @@ def has_split(task: str, data: str, split: str) -> bool:
   return registry.has_split(registry.find(task), data, split)
 
 
-# Of one cell, after which the others go on; the last when memory runs out.
-FAILURES = (
-  ValueError,
-  OSError,
-  FloatingPointError,
-  jax.errors.JaxRuntimeError,
-)
-
-
 class Engine(NamedTuple):
-  """What the work is done with; tests put their own in its place."""
+  """The functions that do the work; tests replace them."""
 
   run: Callable[[Run], None] = run_in_process
   resolve: Callable[[Run], Any] = table_plan.resolve
@@ -66,77 +61,47 @@ class Engine(NamedTuple):
   has_split: Callable[[str, str, str], bool] = has_split
 
 
-def changes(
-  cells: Sequence[Cell], engine: Engine
-) -> dict[tuple[str, str, str], str]:
-  """Returns {key of a finished run: what its config differs in}, if it does."""
+def find_changes(cells: Sequence[Cell], engine: Engine) -> dict[Key, str]:
+  """Returns {key of a finished run: its changes}, see `describe_changes`."""
   found = {}
-  for cell in cells:
-    for run in cell.runs:
-      if run.part.task == base.PRETRAINING or run.key in found:
-        continue
-      summary = table_figures.read_summary(run.summary)
-      if summary is None:
-        continue
+  for run in {run.key: run for cell in cells for run in cell.runs}.values():
+    if run.part.task == base.PRETRAINING:
+      continue
+    summary = table_figures.read_summary(run.summary)
+    if summary is not None:
       wanted = settings.flatten(engine.resolve(run))
-      differing = table_figures.changed_keys(run, summary, wanted)
-      found[run.key] = ', '.join(
-        [
-          *(
-            f'{key}={old!r} and not {new!r}'
-            for key, (old, new) in differing.items()
-          ),
-          *table_figures.missing_of_grid(run, summary),
-        ]
-      )
-  return {key: text for key, text in found.items() if text}
+      text = table_figures.describe_changes(run, summary, wanted)
+      found |= {run.key: text} if text else {}
+  return found
 
 
 def missing_runs(
-  cells: Sequence[Cell],
-  changed: Mapping[tuple[str, str, str], str],
-  *,
-  rerun: bool,
+  cells: Sequence[Cell], changed: Mapping[Key, str], *, rerun: bool
 ) -> list[Run]:
-  """Returns the runs that cells still need, each once.
+  """Returns the runs that cells still need, with `rerun` changed ones too."""
+  runs = {
+    run.key: run for cell in cells if not cell.reason for run in cell.runs
+  }
+  return [
+    run
+    for key, run in runs.items()
+    if (rerun if key in changed else not _is_finished(run))
+  ]
 
-  Args:
-    cells: those that are wanted.
-    changed: see `changes`.
-    rerun: run those again.
-  """
-  found = {}
-  for cell in cells:
-    for run in () if cell.reason else cell.runs:
-      summary = table_figures.read_summary(run.summary)
-      if run.key in changed:
-        is_missing = rerun
-      elif run.part.task == base.PRETRAINING:
-        is_missing = summary is None
-      else:
-        is_missing = (
-          summary is None
-          or len(table_figures.chosen_runs(summary)) < run.num_seeds
-        )
-      if is_missing:
-        found.setdefault(run.key, run)
-  return list(found.values())
+
+def _is_finished(run: Run) -> bool:
+  summary = table_figures.read_summary(run.summary)
+  if summary is None or run.part.task == base.PRETRAINING:
+    return summary is not None
+  return len(table_figures.chosen_runs(summary)) >= run.num_seeds
 
 
 def fill(
-  runs: Sequence[Run],
-  changed: Mapping[tuple[str, str, str], str],
-  engine: Engine,
-) -> dict[tuple[str, str, str], str]:
-  """Runs what is missing; what fails is said, and the others go on.
+  runs: Sequence[Run], changed: Mapping[Key, str], engine: Engine
+) -> dict[Key, str]:
+  """Does runs, and returns {key of a failed run: its error}.
 
-  Args:
-    runs: see `missing_runs`.
-    changed: those whose folder holds another config, and is set aside.
-    engine: see `Engine`.
-
-  Returns:
-    {key of a run: its error}.
+  Folders of changed runs are set aside; after a failure the others go on.
   """
   failed = {}
   for number, run in enumerate(runs, start=1):
@@ -173,12 +138,11 @@ def lay_out(
   request: Request,
   lines: Sequence[Line],
   cells: Sequence[Cell],
-  *,
-  changed: Mapping[tuple[str, str, str], str],
-  failed: Mapping[tuple[str, str, str], str],
-  reference: epath.Path | None = None,
+  changed: Mapping[Key, str],
+  failed: Mapping[Key, str],
+  reference: epath.Path | None,
 ) -> table_rendering.Page:
-  """Returns the table as it stands now."""
+  """Returns the table's page with the figures found."""
   figures, reasons = table_figures.read_figures(cells, request.table)
   warnings = [
     f'{row}, {task}: was run with {text}; --rerun runs it again'
@@ -191,17 +155,11 @@ def lay_out(
       reasons[key] = f'failed: {errors[0]}'
   theirs = None
   if reference is not None:
-    columns = request.table.columns
-    theirs = table_figures.read_reference(reference, columns)
+    theirs = table_figures.read_reference(reference, request.table.columns)
     if not theirs:
       warnings.append(f'there is no reference: {reference} is missing or empty')
   return table_rendering.lay_out(
-    request.table,
-    lines,
-    figures,
-    reasons,
-    warnings=warnings,
-    reference=theirs,
+    request.table, lines, figures, reasons, warnings=warnings, reference=theirs
   )
 
 
@@ -216,39 +174,36 @@ def make_table(
   reference: epath.PathLike | None = None,
   engine: Engine | None = None,
 ) -> bool:
-  """Fills a table, writes OUT/TABLE.md and .tex, and prints the first.
+  """Fills a table, writes OUT/TABLE.md and .tex, and prints the Markdown.
 
   Args:
-    request: what is asked for.
+    request: the table and how to fill it.
     weights: see `table_rows.name_weights`.
     only: see `table_plan.select`.
-    run: False: show what is there.
-    dry_run: print the commands of what is missing instead of all that.
-    rerun: set aside and run again what was run with another config.
-    reference: in place of the table's own file.
-    engine: what the work is done with.
+    run: whether to run missing cells.
+    dry_run: only print the commands of missing cells.
+    rerun: set aside and run again the runs of another config.
+    reference: file in place of the table's own reference.
+    engine: see `Engine`.
 
   Returns:
-    Whether nothing failed.
+    Whether all runs succeeded.
 
   Raises:
-    ValueError: if something asked for makes no sense, or a file is damaged.
+    ValueError: if the arguments contradict the table, or a file is damaged.
     OSError: if a file cannot be read or written.
   """
   engine = engine or Engine()
   lines = table_rows.find_lines(
-    request.table,
-    request.folder,
-    weights,
-    functools.cache(engine.family_of),
+    request.table, request.folder, weights, functools.cache(engine.family_of)
   )
   cells = table_plan.find_cells(request, lines, engine.has_split)
-  changed = changes(cells, engine)
+  changed = find_changes(cells, engine)
   wanted = table_plan.select(cells, lines, only)
   runs = missing_runs(wanted, changed, rerun=rerun)
   for each in runs:
     if each.part.task != base.PRETRAINING:
-      engine.resolve(each)  # before the first is run
+      engine.resolve(each)  # raises before the first is run
   if dry_run:
     for each in runs:
       print(each.command)
@@ -261,25 +216,18 @@ def make_table(
     return True
   failed = {}
   if run:
-    failed = fill(runs, changed if rerun else {}, engine)
-    changed = changes(cells, engine)
-  if reference is None and request.table.reference:
-    root = epath.Path(__file__).parents[2]
-    reference = root / request.table.reference
-  page = lay_out(
-    request,
-    lines,
-    cells,
-    changed=changed,
-    failed=failed,
-    reference=None if reference is None else epath.Path(reference),
-  )
+    failed = fill(runs, changed, engine)
+    done = {each.key for each in runs}
+    changed = {key: text for key, text in changed.items() if key not in done}
+  if reference is not None:
+    reference = epath.Path(reference)
+  elif request.table.reference:
+    reference = epath.Path(__file__).parents[2] / request.table.reference
+  page = lay_out(request, lines, cells, changed, failed, reference)
   request.out.mkdir(parents=True, exist_ok=True)
   markdown = table_rendering.as_markdown(page)
-  for ending, text in (
-    ('md', markdown),
-    ('tex', table_rendering.as_latex(page)),
-  ):
+  latex = table_rendering.as_latex(page)
+  for ending, text in (('md', markdown), ('tex', latex)):
     files.write_atomically(request.out / f'{request.stem}.{ending}', text)
   print(markdown, end='')
   return not failed

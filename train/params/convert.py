@@ -10,6 +10,7 @@ import ml_collections
 from etils import epath
 
 from data.vocabulary import tokenizer_export
+from models import layers
 from models.pretrained import elmo, gpt, hugging_face, strict
 from models.pretrained.weights import Weights
 from train.architectures import families
@@ -55,11 +56,10 @@ def inspect(
   shapes: dict = {}
   for path, leaf in found.shapes.items():
     strict.put(shapes, path.split('/'), leaf)
-  count = families.ARCHITECTURES[found.name].num_parameters
   num_rows = model.vocab_size or getattr(model, 'num_words', 0)
   return report | {
     'sizes': sizes,
-    'parameters': count(shapes, num_rows),
+    'parameters': layers.num_parameters(shapes, num_rows),
     'vocabulary_size': model.vocab_size,
     'gelu': getattr(model, 'gelu', None),
     'overrides': [

@@ -10,9 +10,10 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding
 
+from models import layers
 from train.architectures import families
 from train.architectures.architecture import Architecture, Vocabulary
-from train.engine import optim, sharding, state, steps
+from train.engine import flops, optim, sharding, state, steps
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import console
@@ -53,14 +54,24 @@ class Job:
   @property
   def num_parameters(self) -> int:
     """How many parameters the model has, the vocabulary unpadded."""
-    return self.architecture.num_parameters(
-      self.shapes.params, self.model.vocab_size
-    )
+    return layers.num_parameters(self.shapes.params, self.model.vocab_size)
 
   def step_flops(self, phase: Phase) -> int:
     """Returns the model FLOPs of one training step of a phase."""
-    return self.architecture.step_flops(
-      self.config, phase, self.model.vocab_size
+    objective = self.objective_of[phase.length]
+    inputs = model_inputs(
+      self.architecture,
+      self.model,
+      objective,
+      phase.length,
+      phase.global_batch,
+    )
+    return 3 * flops.forward(
+      self.model,
+      inputs,
+      vocab_size=self.model.vocab_size,
+      method=objective.method,
+      train=True,
     )
 
   @property

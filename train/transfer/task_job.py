@@ -19,9 +19,9 @@ from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.tasks.examples import Task
-from models import blocks, elmo, lstm_lm, task_model
+from models import bert, elmo, layers, task_model
 from models.pretrained import strict
-from train.engine import optim, sharding, state, steps
+from train.engine import flops, optim, sharding, state, steps
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import device
@@ -86,14 +86,9 @@ class TaskJob(Predictor):
   @property
   def num_parameters(self) -> int:
     """How many there are, the vocabulary unpadded."""
-    leaves = strict.flatten(self.shapes.params)
-    total = 0
-    for path, leaf in leaves.items():
-      rows, *others = leaf.shape or (1,)
-      if path.endswith('tokens/embedding'):
-        rows = self.encoder.module.vocab_size
-      total += rows * math.prod(others)
-    return total
+    return layers.num_parameters(
+      self.shapes.params, self.encoder.module.vocab_size
+    )
 
   def begin(self, seed: int) -> TrainState:
     """Returns the state at step 0: from the weights, the rest drawn."""
@@ -123,25 +118,18 @@ class TaskJob(Predictor):
 
 
 def _forward_flops(encoder: nn.Module, rows: int, length: int) -> int:
-  """Returns an encoder's FLOPs; of an ELMo without those of words."""
-  sizes: dict[str, int] = {'batch': rows, 'length': length}
-  sizes['num_layers'] = encoder.num_layers
+  """Returns an encoder's FLOPs without heads; of an ELMo without words'."""
+  ids = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+  count = functools.partial(flops.forward, vocab_size=0)
   if isinstance(encoder, elmo.Elmo):
-    training = elmo.train_flops(
-      **sizes,
-      lstm_dim=encoder.lstm_dim,
-      projection_dim=encoder.projection_dim,
-      softmax_rows=0,
-      num_words=1,
+    words = jax.ShapeDtypeStruct(
+      (rows, length, encoder.projection_dim), encoder.dtype
     )
-    return training // 3
-  sizes['embed_dim'] = encoder.embed_dim
-  if isinstance(encoder, lstm_lm.LstmLm):
-    training = lstm_lm.train_flops(
-      **sizes, lstm_dim=encoder.lstm_dim, vocab_size=0
-    )
-    return training // 3
-  return blocks.forward_flops(**sizes, mlp_dim=encoder.mlp_dim)
+    lengths = jax.ShapeDtypeStruct((rows,), jnp.int32)
+    return count(encoder, (words, lengths), method='embed')
+  if isinstance(encoder, bert.Bert):
+    return count(encoder.clone(heads=()), (ids,) * 4, train=False)
+  return count(encoder, (ids,) * 3, train=False)
 
 
 def plan(

@@ -129,25 +129,3 @@ def abstract_params(**fields):
     length,
     length,
   )['params']
-
-
-def dot_flops(jaxpr):
-  """Sums 2 m n k over the dot products of a jaxpr, loops counted."""
-  total = 0
-  for equation in jaxpr.eqns:
-    if equation.primitive.name == 'dot_general':
-      (contracted, _), _ = equation.params['dimension_numbers']
-      shape = equation.invars[0].aval.shape
-      depth = np.prod([shape[i] for i in contracted])
-      total += 2 * depth * equation.outvars[0].aval.size
-    times = (
-      equation.params['length'] if equation.primitive.name == 'scan' else 1
-    )
-    for inner in jax.extend.core.jaxprs_in_params(equation.params):
-      total += times * dot_flops(inner)
-  return int(total)
-
-
-def repeated_flops(sizes, batch, length):
-  """FLOPs of the attention scores that the backward pass computes again."""
-  return 2 * sizes['num_layers'] * batch * length**2 * sizes['embed_dim']

@@ -1,10 +1,13 @@
 """Tables: what is shown of them, in Markdown and LaTeX, letter by letter."""
 
+import re
+
 import pytest
 
 from configs.tables import base
 from configs.tables.base import Column, Row, Table
-from train.papers import table_figures, table_rendering
+from data.tasks import registry
+from train.papers import table_rendering, table_rows
 from train.papers.table_figures import Figure
 from train.papers.table_rows import Line
 
@@ -103,12 +106,12 @@ def page():
     ),
     rows=(
       Row('Pre|SOTA', ('91.93±0.19', '', '')),
-      Row('A_B', (60.5, 3.99, 12), run=True),
+      Row('A_B', (60.5, 3.99, 12)),
     ),
     train_sizes=(8500, '', ''),
     notes=('100% real',),
   )
-  mine = Row('mine', ('', '', ''), run=True)
+  mine = Row('mine', ('', '', ''))
   lines = [Line(row, False, None, 'bert') for row in table.rows]
   lines.append(Line(mine, True, None, 'bert'))
   figures = {
@@ -146,42 +149,29 @@ def test_latex_has_no_bare_special_characters():
   )
 
 
-@pytest.mark.parametrize(
-  ('printed', 'number'),
-  [
-    (84.4, 84.4),
-    (3, 3.0),
-    ('91.93±0.19', 91.93),
-    ('4.7 / 24.9%', 4.7),
-    ('', None),
-    ('n/a', None),
-  ],
-)
-def test_the_number_of_a_printed_figure(printed, number):
-  assert table_figures.published_number(printed) == number
-
-
-@pytest.mark.parametrize(
-  ('ours', 'theirs', 'expected'),
-  [
-    # The difference, twice its standard error, and whether they agree.
-    ((0.905,), (0.9,), (0.005, None, True)),
-    ((0.906,), (0.9,), (0.006, None, False)),
-    ((0.90, 0.94), (0.95, 0.95), (-0.03, 0.04, True)),
-    ((0.90, 0.92), (0.95, 0.95), (-0.04, 0.02, False)),
-  ],
-)
-def test_comparison_of_means(ours, theirs, expected):
-  difference, bound, agrees = table_figures.compare(
-    Figure(ours), Figure(theirs)
-  )
-  assert difference == pytest.approx(expected[0])
-  assert bound == (None if expected[1] is None else pytest.approx(expected[1]))
-  assert agrees == expected[2]
-
-
 def test_a_difference_of_nothing_has_no_sign():
   column = base.on_dev('a/f1', 'a', 'f1')
   assert table_rendering._signed(column, -0.0004) == '0.0'
   assert table_rendering._signed(column, 0.0004) == '0.0'
   assert table_rendering._signed(column, 0.0006) == '+0.1'
+
+
+@pytest.mark.parametrize(
+  ('table_id', 'known'),
+  [
+    ('bert/glue', ['MRPC', 'SST-2', 'STS-B']),
+    ('bert/squad_v2_leaderboard', []),
+  ],
+)
+def test_test_sets_are_called_public_where_they_are(table_id, known):
+  table = table_rows.load_table(table_id)
+  page = table_rendering.lay_out(table, [], {}, {})
+  notes = dict(page.lists)['Notes']
+  assert notes[0].startswith('† Ours is of the dev set')
+  public = [note.partition("'s")[0] for note in notes if 'public' in note]
+  assert sorted(public) == known
+  # MRPC's reader has them from the file that the note names.
+  assert all(
+    name in str(registry.find('mrpc').files['test'])
+    for name in re.findall(r'msr\w+\.txt', ' '.join(notes))
+  )

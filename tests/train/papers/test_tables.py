@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import resource
 import subprocess
 import sys
 
@@ -23,7 +24,7 @@ from fake_tables import (
 from configs.tables import base
 from configs.tables.base import Column, Part, Row
 from train import tables
-from train.papers import table_figures, table_plan
+from train.papers import table_plan
 from train.papers import tables as papers_tables
 
 
@@ -175,13 +176,13 @@ def test_rows_of_ones_own_are_found_again(fake, tmp_path):
 
 def test_the_increase_of_one_row_over_another(fake, tmp_path):
   column = base.on_dev('mrpc/f1', 'mrpc', 'f1')
-  row = dict(run=True, family='bert', needs='a BERT')
+  row = dict(family='bert', needs='a BERT')
   table = small_table(
     columns=(column,),
     rows=(
       Row('Baseline', (80.0,), **row),
       Row('Ours', (85.0,), **row),
-      Row('Increase', ('5 / 25%',), run=True, increase=('Baseline', 'Ours')),
+      Row('Increase', ('5 / 25%',), increase=('Baseline', 'Ours')),
     ),
   )
   make(fake, tmp_path, {'Baseline': 'b'}, table=table)
@@ -247,9 +248,7 @@ def test_perplexities_come_from_pretraining(fake, tmp_path):
       Column('books/ppl', (Part(base.PRETRAINING, ('eval/perplexity',)),)),
       Column('layers'),
     ),
-    rows=(
-      Row('BERT', (3.99, '', 12), run=True, family='bert', needs='a BERT'),
-    ),
+    rows=(Row('BERT', (3.99, '', 12), family='bert', needs='a BERT'),),
   )
   make(fake, tmp_path, {'BERT': str(weights)}, table=table)
   text = read(tmp_path)
@@ -262,33 +261,6 @@ def test_perplexities_come_from_pretraining(fake, tmp_path):
   # The cell is kept without them.
   make(fake, tmp_path, {}, table=table)
   assert row_of(read(tmp_path), 'BERT', 'mlm/ppl')[3] == '4.25'
-
-
-def test_seeds_that_all_parts_share_are_averaged():
-  column = Column(
-    'average', (Part('a', ('dev/f1',)), Part('b', ('dev/x', 'dev/y')))
-  )
-  first = {
-    'runs': [
-      {'seed': 0, 'metrics': {'dev/f1': 0.5}},
-      {'seed': 1, 'metrics': {'dev/f1': 0.7}},
-    ]
-  }
-  second = {'runs': [{'seed': 1, 'metrics': {'dev/x': 0.1, 'dev/y': 0.3}}]}
-  figure = table_figures.figure_of(column, [first, second])
-  assert figure.values == pytest.approx((0.45,))
-  assert figure.deviation is None
-  del second['runs'][0]['metrics']['dev/y']
-  assert table_figures.figure_of(column, [first, second]) is None
-
-
-@pytest.mark.parametrize('text', ['{', '[]', '{"runs": [{"seed": 1}]}'])
-def test_a_damaged_summary_is_named(fake, tmp_path, text):
-  make(fake, tmp_path)
-  path = tmp_path / 'my_small/BERT/mrpc/summary.json'
-  path.write_text(text)
-  with pytest.raises(ValueError, match=r'BERT/mrpc/summary\.json: expected'):
-    make(fake, tmp_path)
 
 
 def test_the_family_is_that_of_the_weights(tmp_path):
@@ -322,3 +294,29 @@ def test_the_command_refuses_what_it_does_not_know(tmp_path):
   assert (
     done.stderr == 'error: --seed=3: not understood; --help lists what is\n'
   )
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['--help'], ''),
+    (['--table', 'bert/gleu'], 'error: --table bert/gleu: there is no such'),
+    (
+      ['--table', 'bert/glue', '--data', 'none'],
+      'error: --data none: there is no such folder',
+    ),
+  ],
+)
+def test_the_command_answers_fast(tmp_path, arguments, message):
+  before = resource.getrusage(resource.RUSAGE_CHILDREN)
+  done = subprocess.run(
+    [sys.executable, '-m', 'train.tables', *arguments],
+    cwd=tmp_path,
+    capture_output=True,
+    text=True,
+    timeout=100,
+  )
+  after = resource.getrusage(resource.RUSAGE_CHILDREN)
+  assert done.stderr.startswith(message)
+  seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+  assert seconds < 2

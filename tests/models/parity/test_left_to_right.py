@@ -13,7 +13,7 @@ import transformers
 from flax import linen as nn
 
 from configs import variants
-from models import bert
+from models import layers
 from models.pretrained import bert as pretrained
 from models.pretrained import hugging_face
 
@@ -96,29 +96,7 @@ def test_parameter_count_without_next_sentences():
   params = bert_cases.abstract_params(
     vocab_size=30_522, heads=HEADS, **variants.BERT['bert-base']
   )
-  assert bert.num_parameters(nn.unbox(params), 30_522) == 109_514_298
-
-
-def test_train_flops_without_next_sentences():
-  """As the program multiplies, backwards twice as much as forwards."""
-  batch = bert_cases.make_batch(lengths=(8,) * 4, T=8, P=8)
-  model = make_model(scan_layers=False)
-  params = params_with(HEADS)
-  forward = bert_cases.dot_flops(
-    jax.make_jaxpr(functools.partial(run, model))(params, batch).jaxpr
-  )
-  sizes = bert_cases.TINY
-  counted = bert.train_flops(
-    batch=4,
-    length=8,
-    predictions=8,
-    vocab_size=1024,  # padding is multiplied, too
-    num_layers=sizes['num_layers'],
-    embed_dim=sizes['embed_dim'],
-    mlp_dim=sizes['mlp_dim'],
-    next_sentence=False,
-  )
-  assert counted == 3 * forward
+  assert layers.num_parameters(nn.unbox(params), 30_522) == 109_514_298
 
 
 # Of heads of tasks: four texts, of which row i ends at LENGTHS[i] - 1.

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from models import bilstm
+from models import lstm
 
 LENGTHS = np.array([7, 1, 0, 5])
 T, D, F = 7, 6, 5
 MASK = np.arange(T) < LENGTHS[:, None]
-MODEL = bilstm.BiLstm(num_layers=2, lstm_dim=F)
+MODEL = lstm.BiLstm(num_layers=2, lstm_dim=F)
 
 
 @functools.cache

@@ -1,0 +1,73 @@
+"""Model FLOPs, counted in the module's own program: the base of MFU."""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.extend
+from flax import linen as nn
+
+from models.layers import VOCAB_MULTIPLE
+
+STREAMS = ('params', 'dropout', 'samples')  # of random numbers
+
+
+@functools.cache
+def forward(
+  model: nn.Module,
+  inputs: tuple,
+  *,
+  vocab_size: int,
+  method: str = '__call__',
+  **arguments: Any,
+) -> int:
+  """Returns the FLOPs of a module's forward pass; nothing is computed.
+
+  This is the one definition: the product of an [m, k] and a [k, n] matrix has
+  2 m k n FLOPs, and only matrix products count. Attention counts all T x T
+  scores, padded and masked ones included. ELMo's character encoder counts each
+  word of the batch, as published, although the program encodes equal words
+  once. A training step has three times these FLOPs: the backward pass has two
+  products for each of the forward's. What rematerialisation computes again does
+  not count, as usual for MFU (Chowdhery et al. 2022, appendix B).
+
+  Args:
+    model: the module, with the heads to count.
+    inputs: positional arguments of the method, as ShapeDtypeStructs.
+    vocab_size: V, without the padding, which does not count; 0 leaves out the
+      products with the vocabulary.
+    method: name of the module's method.
+    **arguments: keyword arguments of the method.
+  """
+
+  def count(vocab_size: int) -> int:
+    # Initialisation encodes every word, and has no products of its own.
+    init = functools.partial(
+      model.clone(vocab_size=vocab_size).init, method=method, **arguments
+    )
+    rngs = {name: jax.random.key(0) for name in STREAMS}
+    with nn.logical_axis_rules(()):  # on any mesh alike
+      return _count_products(jax.make_jaxpr(init)(rngs, *inputs).jaxpr)
+
+  # Linear in the vocabulary, and these two sizes have no padding.
+  small, large = count(VOCAB_MULTIPLE), count(2 * VOCAB_MULTIPLE)
+  per_token = (large - small) // VOCAB_MULTIPLE
+  return small + (vocab_size - VOCAB_MULTIPLE) * per_token
+
+
+def _count_products(jaxpr: Any) -> int:
+  """Returns the FLOPs of a program's matrix products, loops counted."""
+  total = 0
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == 'dot_general':
+      (contracted, _), _ = equation.params['dimension_numbers']
+      shape = equation.invars[0].aval.shape
+      depth = math.prod(shape[axis] for axis in contracted)
+      total += 2 * depth * equation.outvars[0].aval.size
+    times = 1
+    if equation.primitive.name == 'scan':
+      times = equation.params['length']
+    for inner in jax.extend.core.jaxprs_in_params(equation.params):
+      total += times * _count_products(inner)
+  return total

@@ -3,11 +3,14 @@
 import ast
 import graphlib
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
+
+from configs import base
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ('configs', 'models', 'data', 'train')
@@ -277,3 +280,83 @@ def test_shell_scripts_are_sound():
   shellcheck = pathlib.Path(sys.executable).with_name('shellcheck')
   done = subprocess.run([shellcheck, *scripts], capture_output=True, text=True)
   assert done.returncode == 0, done.stdout
+
+
+def test_the_readme_fits_two_screens():
+  assert len((ROOT / 'README.md').read_text().splitlines()) <= 150
+
+
+def test_a_command_stands_once_in_the_readme():
+  # Fenced blocks, and cells of tables.
+  commands = re.findall(
+    r'(?:^|`)((?:pip install .* && )?python (?:-m )?[^`\n]+)',
+    (ROOT / 'README.md').read_text(),
+    re.MULTILINE,
+  )
+  assert len(commands) > 16
+  assert len(set(commands)) == len(commands)
+
+
+READMES = sorted(
+  path.relative_to(ROOT)
+  for pattern in ('README.md', '*/README.md')
+  for path in ROOT.glob(pattern)
+)
+MODULE_NAMES = {'.'.join(path.with_suffix('').parts) for path in MODULES}
+
+
+def unknown_names(text: str, folder: pathlib.Path) -> list[str]:
+  """Returns links, commands, configs and keys in a text that do not exist."""
+  unknown = [
+    link
+    for link in re.findall(r'\]\(([^)#]+)', text)
+    if '://' not in link and not (folder / link).exists()
+  ]
+  unknown += [
+    name
+    for name in re.findall(r'python -m ((?:train|data)\.\w+)', text)
+    if name not in MODULE_NAMES
+  ]
+  unknown += [
+    name
+    for name in re.findall(r'--config ([a-z]\w*)(?![\w/])', text)
+    if not (ROOT / 'configs' / f'{name}.py').exists()
+  ]
+  defaults = [
+    base.get_config(),
+    base.get_lstm_config(),
+    base.get_elmo_config(),
+    base.get_task_config(),
+  ]
+  keys = {
+    f'{section}.{key}'
+    for config in defaults
+    for section, values in config.items()
+    for key in values
+  }
+  sections = '|'.join({key.partition('.')[0] for key in keys})
+  unknown += [
+    key
+    for key in re.findall(rf'(?:--config\.|`)((?:{sections})\.\w+)', text)
+    if key not in keys | MODULE_NAMES | {'model.safetensors'}
+  ]
+  return unknown
+
+
+@pytest.mark.parametrize('path', READMES, ids=str)
+def test_readmes_name_what_exists(path):
+  assert not unknown_names((ROOT / path).read_text(), (ROOT / path).parent)
+
+
+@pytest.mark.parametrize(
+  ('text', 'name'),
+  [
+    ('[data](dta/README.md)', 'dta/README.md'),
+    ('python -m train.rival', 'train.rival'),
+    ('--config bert_teeny', 'bert_teeny'),
+    ('--config.train.stesp=3', 'train.stesp'),
+    ('set `init.weight`', 'init.weight'),
+  ],
+)
+def test_an_unknown_name_is_found(text, name):
+  assert unknown_names(text, ROOT) == [name]

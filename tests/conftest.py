@@ -17,9 +17,13 @@ for _flag, _value in (
     os.environ['XLA_FLAGS'] = (
       f'{os.environ.get("XLA_FLAGS", "")} {_flag}={_value}'
     )
-# Every program is compiled once for the tests of a process and its children.
-_CACHE = tempfile.TemporaryDirectory(prefix='xla-cache-')
-os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
+# Every program is compiled once for all test processes, which inherit the
+# variable from the first; and once more for the programs that each starts.
+if 'SESAME_TEST_CACHE' not in os.environ:
+  _SHARED = tempfile.TemporaryDirectory(prefix='xla-cache-')
+  os.environ['SESAME_TEST_CACHE'] = _SHARED.name
+_OWN = tempfile.TemporaryDirectory(prefix='xla-cache-')
+os.environ['JAX_COMPILATION_CACHE_DIR'] = os.environ['SESAME_TEST_CACHE']
 os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
 os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
@@ -36,10 +40,23 @@ import pydoc_data.topics  # noqa: E402
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from jax._src import lru_cache  # noqa: E402
 
 from data.store import build  # noqa: E402
 from data.vocabulary import tokenization  # noqa: E402
 from train.run import settings  # noqa: E402
+
+
+def _put(cache, key, value):
+  """Writes an entry whole: JAX's own writing can be seen half done."""
+  path = cache.path / f'{key}-cache'
+  part = path.with_name(f'{key}.{os.getpid()}')
+  part.write_bytes(value)
+  part.rename(path)
+
+
+lru_cache.LRUCache.put = _put
+os.environ['JAX_COMPILATION_CACHE_DIR'] = _OWN.name  # of started programs
 
 
 @pytest.fixture(scope='session')

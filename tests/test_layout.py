@@ -360,3 +360,87 @@ def test_readmes_name_what_exists(path):
 )
 def test_an_unknown_name_is_found(text, name):
   assert unknown_names(text, ROOT) == [name]
+
+
+# ---- Sizes -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize('module', MODULES, ids=str)
+def test_a_file_is_read_in_one_sitting(module):
+  if module.parts[:2] == ('configs', 'tables'):
+    return
+  door = len(module.parts) == 2 and module.parts[0] == 'train'
+  lines = len((ROOT / module).read_text().splitlines())
+  assert lines <= (120 if door else 400)
+
+
+# Files of over 100 lines that tests of other files hold.
+UNTESTED_BY_NAME: set[str] = set()
+
+
+def test_each_long_file_has_a_test_file_of_its_name():
+  missing = set()
+  for module in MODULES:
+    if module.parts[0] == 'configs':
+      continue
+    long = len((ROOT / module).read_text().splitlines()) > 100
+    test = ROOT / 'tests' / module.with_name(f'test_{module.name}')
+    if long and not test.exists():
+      missing.add(str(module))
+  assert missing == UNTESTED_BY_NAME
+  assert len(UNTESTED_BY_NAME) <= 15
+
+
+# ---- One of everything -----------------------------------------------------
+
+FAMILIES = {'bert', 'gpt', 'gpt2', 'elmo', 'lstm'}
+MODULES_OF_FAMILIES = {'Bert', 'Gpt', 'Elmo', 'LstmLm'}
+
+
+def family_tests(source: str) -> list[str]:
+  """Returns the expressions that ask for a family by its name or type."""
+
+  def names_a_family(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+      return node.value in FAMILIES
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+      return any(map(names_a_family, node.elts))
+    return False
+
+  found = []
+  for node in ast.walk(ast.parse(source)):
+    if isinstance(node, ast.Compare):
+      if any(map(names_a_family, (node.left, *node.comparators))):
+        found.append(ast.unparse(node))
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == 'isinstance':
+      types = {
+        part.attr if isinstance(part, ast.Attribute) else part.id
+        for part in ast.walk(node.args[1])
+        if isinstance(part, ast.Attribute | ast.Name)
+      }
+      if types & MODULES_OF_FAMILIES:
+        found.append(ast.unparse(node))
+  return found
+
+
+def test_families_are_told_apart_by_their_table():
+  found = {
+    str(module): tests
+    for module in MODULES
+    if module.parts[0] in ('train', 'data')
+    and module.parts[:2] != ('train', 'architectures')
+    and (tests := family_tests((ROOT / module).read_text()))
+  }
+  assert sum(map(len, found.values())) <= 3, found
+  assert family_tests("if config.model.name in ('gpt', 'gpt2'): pass")
+  assert family_tests('x = isinstance(model, bert.Bert | gpt.Gpt)')
+
+
+def test_one_loop_trains():
+  loops = [
+    module
+    for module in MODULES
+    if module.parts[0] == 'train'
+    and 'Watchdog(config' in (ROOT / module).read_text()
+  ]
+  assert loops == [pathlib.Path('train/run/training.py')]

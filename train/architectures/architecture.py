@@ -12,6 +12,7 @@ from configs import base
 from data.examples import transforms
 from data.examples.pipeline import Examples
 from data.store.corpus import Store
+from train.engine import flops
 from train.engine.steps import Objective
 
 
@@ -62,6 +63,14 @@ def _no_carry(model: Any, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
   return {}
 
 
+def count_encoder(
+  model: Any, rows: int, length: int, num_inputs: int = 3
+) -> int:
+  """Returns the FLOPs of a module that reads `num_inputs` arrays [B, T]."""
+  ids = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+  return flops.forward(model, (ids,) * num_inputs, vocab_size=0, train=False)
+
+
 class Architecture(NamedTuple):
   """A family of models and how it is pre-trained, as functions.
 
@@ -81,6 +90,8 @@ class Architecture(NamedTuple):
     token_counts: store -> int [V], how often each is a target in training.
     with_heads: (model, train.objective) -> the model with the heads that this
       objective trains; none other has parameters.
+    encoder_flops: (model, rows, length) -> FLOPs of a forward pass without
+      heads and vocabulary.
     default_config: () -> the config of all defaults.
     reads_words: whether texts are read as whole words, letter by letter, so
       that no vocabulary is needed.
@@ -105,6 +116,7 @@ class Architecture(NamedTuple):
   )
   token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
+  encoder_flops: Callable[[Any, int, int], int] = count_encoder
   default_config: Callable[[], Any] = base.get_config
   reads_words: bool = False
   needs_mask: bool = False

@@ -20,6 +20,7 @@ from train.architectures.architecture import (
   TRANSFORMER_KEYS,
   Architecture,
   Vocabulary,
+  count_encoder,
   describe_transformer,
   model_fields,
 )
@@ -186,6 +187,10 @@ def _print_samples(
   samples.print_guesses(predict, params, store, store.tokenizer.cls_id, length)
 
 
+def _encoder_flops(model: bert.Bert, rows: int, length: int) -> int:
+  return count_encoder(model.clone(heads=()), rows, length, num_inputs=4)
+
+
 ARCHITECTURE = Architecture(
   keys=TRANSFORMER_KEYS,
   check=check,
@@ -201,6 +206,7 @@ ARCHITECTURE = Architecture(
   adjust_init=_adjust_init,
   print_samples=_print_samples,
   with_heads=_with_heads,
+  encoder_flops=_encoder_flops,
   needs_mask=True,
   uses=('embed', 'fill_masks'),
 )

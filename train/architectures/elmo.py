@@ -18,7 +18,7 @@ from train.architectures.architecture import (
   Vocabulary,
   model_fields,
 )
-from train.engine import objectives
+from train.engine import flops, objectives
 from train.engine.steps import Objective
 from train.run import settings, training_phases
 
@@ -195,6 +195,15 @@ def _keep_init(model: elmo.Elmo, params: Any, init_config: Any) -> Any:
   return params
 
 
+def _encoder_flops(model: elmo.Elmo, rows: int, length: int) -> int:
+  """Returns the FLOPs of both towers, which read vectors of words."""
+  words = jax.ShapeDtypeStruct(
+    (rows, length, model.projection_dim), model.dtype
+  )
+  lengths = jax.ShapeDtypeStruct((rows,), jnp.int32)
+  return flops.forward(model, (words, lengths), vocab_size=0, method='embed')
+
+
 ARCHITECTURE = Architecture(
   keys=frozenset({'lstm_dim', 'projection_dim', 'filters'}),
   check=check,
@@ -206,6 +215,7 @@ ARCHITECTURE = Architecture(
   adjust_init=_keep_init,
   print_samples=samples.print_likely_words,
   carry_shapes=_carry_shapes,
+  encoder_flops=_encoder_flops,
   token_counts=word_streams.token_counts,
   default_config=base.get_elmo_config,
   reads_words=True,

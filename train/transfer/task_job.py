@@ -19,9 +19,10 @@ from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.tasks.examples import Task
-from models import bert, elmo, layers, task_model
+from models import layers, task_model
 from models.pretrained import strict
-from train.engine import flops, optim, sharding, state, steps
+from train.architectures import families
+from train.engine import optim, sharding, state, steps
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import device
@@ -113,23 +114,9 @@ class TaskJob(Predictor):
       batch: the host's, of any length.
     """
     *rows, length = batch['tokens'].shape
-    forward = _forward_flops(self.encoder.module, math.prod(rows), length)
+    family = families.architecture_of(self.encoder.config)
+    forward = family.encoder_flops(self.encoder.module, math.prod(rows), length)
     return forward if self.config.task.frozen else 3 * forward
-
-
-def _forward_flops(encoder: nn.Module, rows: int, length: int) -> int:
-  """Returns an encoder's FLOPs without heads; of an ELMo without words'."""
-  ids = jax.ShapeDtypeStruct((rows, length), jnp.int32)
-  count = functools.partial(flops.forward, vocab_size=0)
-  if isinstance(encoder, elmo.Elmo):
-    words = jax.ShapeDtypeStruct(
-      (rows, length, encoder.projection_dim), encoder.dtype
-    )
-    lengths = jax.ShapeDtypeStruct((rows,), jnp.int32)
-    return count(encoder, (words, lengths), method='embed')
-  if isinstance(encoder, bert.Bert):
-    return count(encoder.clone(heads=()), (ids,) * 4, train=False)
-  return count(encoder, (ids,) * 3, train=False)
 
 
 def plan(

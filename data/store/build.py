@@ -11,7 +11,7 @@ import numpy as np
 
 from data.store import arrays, corpus, pool
 from data.store import audit as audits
-from data.text import sources
+from data.text import documents, sources
 from data.vocabulary import tokenization, words
 
 # A vocabulary is trained on at most this much text, spread over the source.
@@ -195,7 +195,7 @@ def ensure_store(
   request = store.meta['request']
   asked = {
     'source': _fingerprint(source, options, store.meta),
-    'document_break': sources.document_break_name(document_break)
+    'document_break': documents.break_name(document_break)
     or request['document_break'],
     'text_field': text_field,
     'tokenizer': _tokenizer_key(tokenizer, store.meta),

@@ -115,8 +115,10 @@ def open_store(
       found = checksums(folder / name)
       _compare_checksums(folder / name, found, entry['crc32'])
     write_stamp(folder, meta)
+  # Plain views: indexing a memmap object is several times as slow.
   arrays = {
-    name: np.load(folder / f'{name}.npy', mmap_mode='r') for name in ARRAYS
+    name: np.load(folder / f'{name}.npy', mmap_mode='r').view(np.ndarray)
+    for name in ARRAYS
   }
   return Store(folder=folder, meta=meta, tokenizer=tokenizer, **arrays)
 

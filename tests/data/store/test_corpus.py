@@ -198,14 +198,14 @@ def test_real_text_with_remembered_words(sesame_data):
 
 
 def test_documents_of_several_pieces(tmp_path, monkeypatch):
-  from data.text import sources
+  from data.text import documents
 
   plain = make_documents(3, seed=5, num_sentences=(400, 500))
   for number, document in enumerate([*plain, plain[0]]):
     (tmp_path / f'{number}.txt').write_text('\n'.join(document))
   spec = os.fspath(tmp_path / '*.txt')
   whole = build_quietly(spec, TOKENIZER, tmp_path / 'whole', workers=1)
-  monkeypatch.setattr(sources, 'PIECE_CHARS', 3_000)
+  monkeypatch.setattr(documents, 'PIECE_CHARS', 3_000)
   monkeypatch.setattr(pool, 'ITEM_CHARACTERS', 7_000)
   parts = build_quietly(spec, TOKENIZER, tmp_path / 'parts', workers=1)
   assert whole['duplicate_documents'] == parts['duplicate_documents'] == 1

@@ -1,4 +1,4 @@
-"""What random bits decide, in whole numbers: the same on every device."""
+"""Choices by random bits in integer arithmetic, the same on every device."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ def happens(draw: Array, rate: float) -> Array:
 
 
 def pick(candidates: Array, draw: Array) -> Array:
-  """Returns the place of one of the True candidates, or 0 without any."""
+  """Returns the place of a random True candidate, or 0 if all are False."""
   rank = jnp.cumsum(candidates)
   wanted = 1 + below(draw, rank[-1])
   return jnp.argmax(rank >= wanted).astype(jnp.int32)

@@ -1,13 +1,13 @@
-"""How long the text of a pair is: as google-research/bert makes it.
+"""The length of a pair's text, as in google-research/bert.
 
 create_pretraining_data.py reads a document in passes. Each has one target, the
 length of a full row or, now and then, a shorter one; whole sentences fill a row
-until they reach it. A pass with a short target makes more rows, so of the rows
-more are short than of the passes; and where a row's second text was replaced by
-another document's, its own sentences are read again. Here every row draws its
-length by itself, from its own window, with the chances of those rows.
+until they reach it. A pass with a short target makes more rows, so the share of
+short rows exceeds the share of short passes; and where a row's second text was
+replaced by another document's, its own sentences are read again. Here every row
+draws its length by itself, from its own window, with the chances of those rows.
 
-What is not followed: a second text of another document that ends too early.
+One effect is left out: a second text of another document that ends too early.
 There the release's row is shorter than if B continued A, which tells the label.
 Articles and novels hardly show it (each eighth of the lengths has its share
 within 2 points); of documents of 452 tokens, as the median of Python's manual,
@@ -34,13 +34,12 @@ def draw_length(
   """Returns how many tokens of text a row has, `most` at most.
 
   Args:
-    boundaries: bool [W], where a sentence starts after the first token.
+    boundaries: bool [W], True where a sentence starts after the first token.
     usable: tokens of the window.
     target_draw: uint32 [], random.
-    run_draw: another.
+    run_draw: uint32 [], random.
     most: tokens of a full row.
-    short_seq_prob: share of the passes over a document with a shorter
-      target.
+    short_seq_prob: share of the passes over a document with a shorter target.
 
   Returns:
     int32 []; of a full row `most`, though the window may hold less.
@@ -55,8 +54,8 @@ def draw_length(
   sizes = jnp.where(bounds, place - before, 0)
   target = _draw_target(sizes, usable, target_draw, most, short_seq_prob)
 
-  # The sentences from some start on that reach the target, two at the least:
-  # one alone is A, and its B another.
+  # Consecutive sentences that reach the target, two at least: one alone is A,
+  # and its B comes from elsewhere.
   first = chance.pick(starts & (place + target <= usable), run_draw)
 
   def next_bound(least: Array) -> Array:
@@ -73,12 +72,12 @@ def _draw_target(
 ) -> Array:
   """Returns the length that whole sentences are to reach, 2 to `most`.
 
-  A target has the chance of the release to be a pass's, times the rows that
-  such a pass makes of this window's text, which go with one over the tokens
-  that a row takes: the target and what sentences exceed it by (on average the
-  sum of their squares by twice their sum, as of waiting times); of them three
-  quarters where a row has several sentences, since half of the rows put back
-  half of them, and all where it has one. Whole numbers, so that no device
+  The chance of a target is its chance in a pass of the release, times the rows
+  that such a pass makes of this window's text. Their number is inverse to the
+  tokens that a row takes: the target and the excess of its sentences (on
+  average the sum of their squares by twice their sum, as of waiting times); of
+  them three quarters where a row has several sentences, since half of the rows
+  put back half of them, and all where it has one. Integers, so that no device
   rounds otherwise than another.
   """
   targets = jnp.arange(2, most + 1)

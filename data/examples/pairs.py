@@ -1,4 +1,4 @@
-"""Pairs of windows, each text with one of another document: BERT's examples."""
+"""Pairs of windows of two documents: BERT's examples."""
 
 import jax
 import numpy as np
@@ -27,16 +27,11 @@ class Examples(pipeline.Permuted):
     self.boundary_share = index.boundary_share
     self._windows = index.windows
     self._offsets = index.offsets
-    # Plain views: indexing a memmap object is several times as slow.
-    self._tokens = np.asarray(store.tokens).view(np.ndarray)
-    self._sentences = np.asarray(store.sentences).view(np.ndarray)
+    self._tokens = store.tokens
+    self._sentences = store.sentences
 
   def check(self) -> None:
-    """Checks that there is something to learn from pairs.
-
-    Raises:
-      ValueError: if there is no place to split a text in two.
-    """
+    """Raises a ValueError if no window can be split in two."""
     if not self.boundary_share:
       raise ValueError(
         f'no window of {self.length} tokens holds a sentence boundary, so'
@@ -45,18 +40,15 @@ class Examples(pipeline.Permuted):
       )
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
-    """Returns what `rows` does, for windows and the partners they draw."""
+    """Returns the `rows` of windows and of the partners that they draw."""
     return self.rows(numbers, self.partners(numbers, draws))
 
   def partners(self, numbers: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Picks for each window one of another document, all alike in chance.
+    """Returns a random window of another document for each, int64 [B].
 
     Args:
       numbers: int64 [B], window numbers.
       draws: uint64 [B], random.
-
-    Returns:
-      int64 [B], window numbers.
     """
     document = self._windows['document'][numbers]
     first = self._offsets[document]
@@ -88,12 +80,8 @@ class Examples(pipeline.Permuted):
       ),
     ):
       index = self._windows[chosen]
-      values = (
-        *self._gather(index),
-        index['length'].copy(),
-        index['document'].copy(),
-      )
-      batch.update(zip(names, values, strict=True))
+      sizes = index['length'].copy(), index['document'].copy()
+      batch.update(zip(names, (*self._gather(index), *sizes), strict=True))
     return batch
 
   def _gather(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,18 +104,19 @@ class Examples(pipeline.Permuted):
 def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns the shapes and types of a host batch, made without text."""
   matrix = (rows, windows.window_width(length))
+  vector = ((rows,), np.int32)
   kinds = {
     'window': (matrix, np.int32),
     'sentence_starts': (matrix, np.bool_),
-    'lengths': ((rows,), np.int32),
-    'document_ids': ((rows,), np.int32),
+    'lengths': vector,
+    'document_ids': vector,
   }
   kinds |= {
     'other_window': kinds['window'],
     'other_starts': kinds['sentence_starts'],
     'other_lengths': kinds['lengths'],
     'other_document_ids': kinds['document_ids'],
-    'example_ids': ((rows,), np.int32),
+    'example_ids': vector,
     'example_mask': ((rows,), np.bool_),
   }
   return {name: jax.ShapeDtypeStruct(*kind) for name, kind in kinds.items()}

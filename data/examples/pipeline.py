@@ -1,10 +1,9 @@
-"""Host batches: a pure function of (store, seed, step), and what runs it ahead.
+"""Host batches: a pure function of (store, seed, step), and loaders.
 
-Which examples a batch holds is up to them. As a rule (`Permuted`) example i of
-a phase lies in epoch i // num_windows, at the place that a keyed permutation of
-the windows gives to i % num_windows. So the order needs no memory, a restart
-continues anywhere at no cost, every epoch sees every window once, and no number
-of processes changes anything.
+As a rule (`Permuted`) example i of a phase lies in epoch i // num_windows, at
+the place that a keyed permutation of the windows gives to i % num_windows. So
+the order needs no memory, a restart continues anywhere at no cost, every epoch
+sees every window once, and no number of processes changes anything.
 """
 
 import abc
@@ -45,14 +44,9 @@ class Examples(Protocol):
     seed: int,
     phase: int,
   ) -> Batch:
-    """Returns a host batch of training, the same one at every call.
+    """Returns a host batch of the phase numbered `phase`; see `train_batch`.
 
-    Args:
-      step: 0 for the first step of the phase.
-      rows: which rows of the global batch to make.
-      batch_size: B, the global batch.
-      seed: any integer.
-      phase: the number of the phase.
+    `step` counts from the phase's first step, `batch_size` is the global batch.
     """
 
   def eval_batches(
@@ -62,7 +56,7 @@ class Examples(Protocol):
     draws: int,
     rows: np.ndarray | slice,
   ) -> Iterator[Batch]:
-    """Yields the batches of an evaluation; see the function of this name."""
+    """Yields the batches of an evaluation; see `eval_batches`."""
 
   def check(self) -> None:
     """Raises a ValueError if there is nothing to learn from the text."""
@@ -85,8 +79,8 @@ def train_batch(
     rows: which rows of the global batch to make; all by default.
 
   Returns:
-    What the examples consist of, `example_ids` int32 [B] (the example's number
-    in its phase modulo 2^31) and `example_mask` bool [B], all True.
+    The arrays of the examples, `example_ids` int32 [B] (the example's number in
+    its phase modulo 2^31) and `example_mask` bool [B], all True.
 
   Raises:
     ValueError: if `step` lies outside the phases, or there are too few
@@ -111,8 +105,8 @@ def eval_batches(
   Args:
     examples: held-out examples.
     batch_size: B, the global batch.
-    max_windows: how many windows at most.
-    draws: how many rows each window gives, where chance has a part in them.
+    max_windows: the largest number of windows.
+    draws: rows of each window, where examples are drawn at random.
     rows: which rows of each global batch to make; all by default.
 
   Yields:
@@ -123,7 +117,7 @@ def eval_batches(
 
 
 class Permuted(abc.ABC):
-  """Examples that stand by themselves, in the order of a keyed permutation.
+  """Independent examples in the order of a keyed permutation.
 
   Attributes:
     length: tokens of a model input.
@@ -138,8 +132,8 @@ class Permuted(abc.ABC):
     """Gathers examples.
 
     Args:
-      numbers: int64 [B], which of them.
-      draws: uint64 [B], random, for what is chosen by chance.
+      numbers: int64 [B], their numbers.
+      draws: uint64 [B], random numbers for choices inside the examples.
     """
 
   def train_batch(
@@ -182,12 +176,12 @@ class Permuted(abc.ABC):
     draws: int,
     rows: np.ndarray | slice,
   ) -> Iterator[Batch]:
-    """See `Examples`; of more windows than may be, evenly spaced ones.
+    """See `Examples`; of more than `max_windows`, evenly spaced ones.
 
     Yields:
-      Batches whose `example_ids` number the draws of the windows, so that what
-      is keyed by them does not depend on the batch size. The last batch is
-      filled up by repeated rows whose `example_mask` is False.
+      Batches whose `example_ids` number the draws of the windows, so that
+      random numbers keyed by them do not depend on the batch size. The last
+      batch is filled up by repeated rows whose `example_mask` is False.
     """
     size = self.num_windows
     scored = min(size, max_windows)
@@ -211,11 +205,11 @@ def order_key(seed: int, phase: int, epoch: int) -> int:
 
 
 def permute(indices: np.ndarray, size: int, key: int) -> np.ndarray:
-  """Maps indices through a permutation of range(size) that `key` picks.
+  """Maps indices through the permutation of range(size) with a key.
 
   A Feistel network on the smallest power of two that holds the size; results
-  outside are mapped again until they are inside. Integers only, so it is the
-  same everywhere, and no memory.
+  outside are mapped again until they are inside. It needs no memory and, with
+  integers only, is the same everywhere.
 
   Args:
     indices: integers in range(size), any shape.
@@ -284,10 +278,7 @@ def plain_batches(
   *,
   ahead: int = 8,
 ) -> Iterator[Iterator[Batch]]:
-  """Runs `make_batch` ahead of time in a thread, without TensorFlow.
-
-  Use it as `tf_batches`; the batches are the same.
-  """
+  """Does the same as `tf_batches` in a thread, without TensorFlow."""
   with concurrent.futures.ThreadPoolExecutor(1) as pool:
     pending = collections.deque()
 

@@ -1,9 +1,9 @@
-"""Stretches of contiguous tokens: the examples of left-to-right models.
+"""Windows of contiguous tokens: the examples of left-to-right models.
 
 An example is the inputs and targets of one window at once: `length + 1`
 tokens, and the next window begins with the last of them, so that every token
-is predicted once. Windows stay inside a document, whose last is shorter, or
-all documents are one stream, each ending in an end-of-text token.
+is predicted once. Windows stay inside a document, the last window of which is
+shorter; or all documents are one stream, each ending in an end-of-text token.
 """
 
 import jax
@@ -30,12 +30,12 @@ class Examples(pipeline.Permuted):
     held_out: bool,
     end_of_text: int | None = None,
   ) -> None:
-    """Finds where the windows lie; nothing is read but documents' offsets.
+    """Finds the windows; nothing is read but the documents' offsets.
 
     Args:
       store: an open token store.
       length: T.
-      held_out: the windows of held-out documents, else of all others.
+      held_out: take held-out documents, else all others.
       end_of_text: id that ends each document of one stream; None: windows stay
         inside documents.
 
@@ -43,10 +43,10 @@ class Examples(pipeline.Permuted):
       ValueError: if the split is too short for a single prediction.
     """
     self.length = length
-    self._tokens = np.asarray(store.tokens).view(np.ndarray)
+    self._tokens = store.tokens
     self._end_of_text = end_of_text
-    chosen = np.asarray(store.held_out) == held_out
-    bounds = np.asarray(store.sentences)[np.asarray(store.documents)]
+    chosen = store.held_out == held_out
+    bounds = store.sentences[store.documents]
     sizes = np.diff(bounds)[chosen]
     begins = bounds[:-1][chosen]
     self._begins, sizes = begins[sizes > 0], sizes[sizes > 0]
@@ -73,8 +73,8 @@ class Examples(pipeline.Permuted):
     """Gathers windows.
 
     Args:
-      numbers: int64 [B], which of them.
-      draws: not used: nothing is left to chance.
+      numbers: int64 [B], their numbers.
+      draws: not used: nothing is random.
 
     Returns:
       `window` int32 [B, T + 1], 0 beyond the lengths; `lengths` int32 [B].

@@ -3,7 +3,7 @@
 Every function treats a row alone, with a key of its own: batch size, order
 and sharding cannot change a row, and no device waits for another.
 
-A pair tells its label by its content only. Lengths are settled before the
+Only the content of a pair reveals its label. Lengths are settled before the
 label is drawn, and a random second text is as long as the true one and starts
 and ends at a sentence bound exactly where the true one does; a row whose other
 window holds no such text has NSP weight 0, whatever label it drew.
@@ -23,14 +23,14 @@ from data.examples import chance, pair_lengths
 Array = jax.Array
 Batch = dict[str, Array]
 
-# Draws of one row that settle its pair; coins for the truncation follow.
+# Random numbers that settle one row's pair; coins for the truncation follow.
 _TARGET, _RUN, _SHAVE, _BOUNDARY, _PLACE, _LABEL, _START = range(7)
 _NUM_PAIR_DRAWS = 7
-# Draws of one position that settle its masking.
+# Random numbers that settle the masking of one position.
 _ORDER, _ACTION, _TOKEN = range(3)
 
-# Share of the passes over a document whose rows have a shorter target
-# (google-research/bert, create_pretraining_data.py); of the rows it is more.
+# Share of the passes over a document with a shorter target length
+# (google-research/bert, create_pretraining_data.py).
 SHORT_SEQ_PROB = 0.1
 
 
@@ -54,10 +54,10 @@ def row_keys(key: Array, ids_B: Array) -> Array:
 
 
 def next_tokens(batch: Mapping[str, Array], *, length: int) -> Batch:
-  """Turns stretches of text into inputs and the tokens that follow them.
+  """Turns windows of text into inputs and next-token targets.
 
   Args:
-    batch: a host batch of `data.streams`.
+    batch: a host batch of `streams.Examples`.
     length: T.
 
   Returns:
@@ -91,35 +91,45 @@ def sample_pairs(
   """Turns windows into inputs [CLS] A [SEP] B [SEP].
 
   B continues A or, in half of the rows, comes from the other window. Rows are
-  as long as those of google-research/bert's create_pretraining_data.py, which
-  gives every pass over a document one target: `length - 3` tokens or, with
-  `short_seq_prob`, fewer, uniform in 2..length - 3. Whole sentences fill it, so
-  that a row is longer than its target, and the shorter the target, the more
-  rows there are of it: 0.1 of the passes give about 0.19 of the rows at length
-  128, 0.25 at 512. The text falls short of `length - 3` tokens where the
-  document ends, too.
+  as long as the rows of google-research/bert's create_pretraining_data.py,
+  where each pass over a document has one target: `length - 3` tokens or, with
+  `short_seq_prob`, fewer, uniform in 2..length - 3. Whole sentences fill it,
+  and short targets give more rows a pass: of 0.1 of the passes come about 0.19
+  of the rows at length 128, 0.25 at 512. A row is also short where its document
+  ends. A short chunk is not cut, and starts and ends anywhere, unlike the
+  release's whole sentences: few rows would find another text of whole sentences
+  as long as B (0.13 to 0.18 of English rows at 128, 0.43 to 0.56 at 512).
 
-  The chunk lies anywhere round a sentence boundary. A full one is a little
-  longer than its row at first and then cut one token at a time from the longer
-  of A and B, front or back at random, as released. A short one is not cut, but
-  lies anywhere where the release's is whole sentences: the other window holds
-  whole sentences of just the length of B for few of them (0.13 to 0.18 of
-  English text at 128, 0.43 to 0.56 at 512).
+  A full row of length 16 as an example. Both windows have W = 18 tokens in
+  three sentences, `|` is a sentence boundary, and W is wider than the row so
+  that truncation has something to cut:
+
+    window  a1 a2 a3 a4|b1 b2 b3 b4 b5|c1 c2 c3 c4 c5 c6 c7 c8 c9
+    chunk      a2 a3 a4 b1 b2 b3 b4 b5|c1 c2 c3 c4 c5 c6 c7        15 tokens
+    A | B         a3 a4 b1 b2 b3 b4 b5|c1 c2 c3 c4 c5 c6           13 tokens
+    other   x1 x2 x3|y1 y2 y3 y4 y5 y6|z1 z2 z3 z4 z5 z6 z7 z8 z9
+    not B'           y1 y2 y3 y4 y5 y6|      ends a sentence, B does not
+    B'                                 z1 z2 z3 z4 z5 z6
+    tokens  [CLS] a3 a4 b1 b2 b3 b4 b5 [SEP] z1 z2 z3 z4 z5 z6 [SEP]
+    types     0   0  0  0  0  0  0  0    0   1  1  1  1  1  1    1
+
+  The boundary before c1 is drawn, then a chunk of length - 3 + length // 8
+  tokens round it. One token at a time is cut from the longer of A and B, at the
+  front or the back by a coin: a2, then c7. Label 1 replaces B by B'.
 
   Args:
-    batch: a host batch, see `data.examples.pipeline`.
-    keys_B: a key for each row; the same as in `mask_tokens` is fine.
+    batch: a host batch of `pairs.Examples`.
+    keys_B: a key for each row; may be the keys of `mask_tokens`.
     length: T.
     specials: ids of the special tokens.
     short_seq_prob: share of the passes over a document with a shorter target.
-    negatives: half of the rows have a B from the other window; else none has,
-      and there is nothing to tell anywhere.
+    negatives: draw labels; else B always continues A and has weight 0.
 
   Returns:
     `tokens, token_types, positions` int32 [B, T], `token_mask` bool [B, T],
-    `nsp_labels` int32 [B] (0: B continues A), `nsp_weights` float32 [B], 0
-    where nothing is to be told: no sentence boundary, no matching text in the
-    other window, or not an example; `example_mask` bool [B].
+    `nsp_labels` int32 [B] (0: B continues A), `nsp_weights` float32 [B], 0 for
+    rows without a sentence boundary, without an alike text in the other window
+    and for rows that are no examples; `example_mask` bool [B].
   """
   pair = functools.partial(
     _sample_pair,
@@ -129,21 +139,14 @@ def sample_pairs(
     negatives=negatives,
   )
   draws_BN = jax.vmap(functools.partial(pair_draws, length=length))(keys_B)
-  names = (
-    'window',
-    'sentence_starts',
-    'lengths',
-    'other_window',
-    'other_starts',
-    'other_lengths',
-    'example_mask',
-  )
+  names = ('window', 'sentence_starts', 'lengths')
+  names += ('other_window', 'other_starts', 'other_lengths', 'example_mask')
   result = jax.vmap(pair)(*(batch[name] for name in names), draws_BN)
   return result | {'example_mask': batch['example_mask']}
 
 
 def pair_draws(key: Array, length: int) -> Array:
-  """Returns all that is random in one row's pair, uint32 [7 + length // 8]."""
+  """Returns the random numbers of one row's pair, uint32 [7 + length // 8]."""
   key = jax.random.fold_in(key, 0)
   return jax.random.bits(key, (_NUM_PAIR_DRAWS + length // 8,), jnp.uint32)
 
@@ -249,8 +252,7 @@ def _sample_pair(
 def predict_text(batch: Mapping[str, Array], *, specials: Specials) -> Batch:
   """Makes each token of the text the target of the position before it.
 
-  Those that masking may pick are predicted, so not [CLS] and [SEP]: where a
-  pair was cut says nothing of the text.
+  [CLS] and [SEP] are not predicted: their places depend on the truncation.
 
   Args:
     batch: with `tokens` int32 [B, T], `token_mask` bool [B, T] and
@@ -259,7 +261,7 @@ def predict_text(batch: Mapping[str, Array], *, specials: Specials) -> Batch:
 
   Returns:
     The batch with `targets` int32 [B, T] and `loss_weights` float32 [B, T], 0
-    where no token of the text follows or the row is no example.
+    where no token of the text follows and in rows that are no examples.
   """
 
   def following(values: Array, fill: int | bool) -> Array:
@@ -297,7 +299,7 @@ def mask_tokens(
   Args:
     batch: with `tokens` int32 [B, T], `token_mask` bool [B, T] and
       `example_mask` bool [B]; other entries are passed on.
-    keys_B: a key for each row; the same as in `sample_pairs` is fine.
+    keys_B: a key for each row; may be the keys of `sample_pairs`.
     specials: ids of the special tokens.
     vocab_size: V, not padded.
     mask_rate: share of tokens predicted.
@@ -305,13 +307,13 @@ def mask_tokens(
     mask_fraction: share of the predicted that become [MASK].
     random_fraction: share of the predicted that become random tokens.
     continuations: bool [V], True for pieces that continue a word. If given,
-      words are picked whole, in random order, those passed over that would
-      exceed the count; each piece is hidden by its own draw.
+      whole words are picked in random order, without words that would exceed
+      the count; each piece is hidden by its own draw.
 
   Returns:
     The batch with new `tokens`, and `mlm_positions, mlm_targets` int32 [B, P],
-    positions ascending, and `mlm_weights` float32 [B, P]. Slots that are not
-    used, and rows that are no examples, have weight 0; unused slots hold 0.
+    positions ascending, and `mlm_weights` float32 [B, P]: 0 in unused slots,
+    which hold 0, and in rows that are no examples.
   """
   length = batch['tokens'].shape[1]
   # Rounded here, half to even as released, not in the device's arithmetic.
@@ -350,7 +352,7 @@ def mask_tokens(
 
 
 def mask_draws(key: Array, length: int) -> Array:
-  """Returns all that is random in one row's masking, uint32 [3, T]."""
+  """Returns the random numbers of one row's masking, uint32 [3, T]."""
   key = jax.random.fold_in(key, 1)
   return jax.random.bits(key, (3, length), jnp.uint32)
 

@@ -1,14 +1,14 @@
-"""The window index of a token store: where the examples of a length lie.
+"""The window index of a token store: the places of examples of one length.
 
 A document is read in windows. The next window starts with the sentence that
 holds the token `length - 3` (a full pair without [CLS] and two [SEP]) after the
 present start, or at that token when its sentence began no later than the
 present window, so nothing is left out. A window's text runs past its own
 stride, to `window_width` tokens or the document's end: truncation has
-something to cut, and sentence ends do not bound it.
+something to cut, and windows do not end at sentence ends.
 
 The index of a (store, length, split) is built once, beside the store, and
-memory-mapped: a restart scans nothing.
+memory-mapped: a restart reads no text.
 """
 
 import contextlib
@@ -46,9 +46,8 @@ class Index:
   """The windows of one split of a store.
 
   Attributes:
-    windows: WINDOW [n], in the order of the text. Marked are the sentences
-      that start inside the window and continue something: all but the first
-      of a document.
+    windows: WINDOW [n], in the order of the text. Marked sentences start inside
+      the window and are not the first of their document.
     offsets: int64 [D + 1]; document d has windows offsets[d]:offsets[d + 1].
     boundary_share: share of the windows with a marked sentence after their
       first token.
@@ -65,10 +64,11 @@ def window_width(length: int) -> int:
 
 
 def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
-  """Opens the index, after building it where it is missing.
+  """Opens the index, and builds it first where it is missing.
 
-  It is kept in the store's folder, or in a folder of the user's in the system's
-  temporary folder when that is read-only. Several processes may ask at once.
+  It is kept in the store's folder; of a read-only store in a folder of the
+  user's own in the system's temporary folder. Several processes may ask at
+  once.
 
   Args:
     store: an open token store.
@@ -76,9 +76,9 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
     held_out: the windows of held-out documents, else of all others.
 
   Raises:
-    PermissionError: if that folder is writable for others.
-    ValueError: if `length` is too small, or the split has no window or only
-      one document (a pair's second text comes from another one).
+    PermissionError: if the temporary folder is writable for others.
+    ValueError: if `length` is too small, or the split has fewer than two
+      documents (a pair's second text comes from another one).
   """
   if length < 8:
     raise ValueError(f'length {length}: expected 8 or more tokens.')
@@ -125,10 +125,7 @@ def _ensure(
 def _own_cache() -> pathlib.Path:
   """Returns a folder in the temporary one that nobody else writes into.
 
-  Its name is known to everybody, who may make it first.
-
-  Raises:
-    PermissionError: if it is not the user's own.
+  Others know its name and may have made it: then a PermissionError is raised.
   """
   cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-indexes-{os.getuid()}'
   cache.parent.mkdir(parents=True, exist_ok=True)
@@ -150,9 +147,9 @@ def _own_cache() -> pathlib.Path:
 def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:
   """Returns bool [D], the documents of a split; see `open_index`."""
   split = 'held-out' if held_out else 'training'
-  chosen = np.asarray(store.held_out) == held_out
+  chosen = store.held_out == held_out
   # Documents without text have no window.
-  bounds = np.asarray(store.sentences)[np.asarray(store.documents)]
+  bounds = store.sentences[store.documents]
   chosen &= np.diff(bounds) > 0
   if chosen.sum() < 2:
     remedy = (
@@ -181,10 +178,7 @@ def _write(
       first = document[0]
       per_document = np.bincount(document - first)
       counts[first + 1 : first + 1 + len(per_document)] += per_document
-      at_start = (
-        np.asarray(store.sentences)[windows['first_sentence']]
-        == windows['start']
-      )
+      at_start = store.sentences[windows['first_sentence']] == windows['start']
       with_boundary += int((windows['num_sentences'] > at_start).sum())
     file.flush()
     os.fsync(file.fileno())
@@ -203,8 +197,8 @@ def _cut(
   One chain of sentences runs through the whole text: each knows where the next
   window begins, in its document or at the next chosen one's first sentence.
   """
-  sentences = np.asarray(store.sentences)
-  documents = np.asarray(store.documents)
+  sentences = store.sentences
+  documents = store.documents
   stride = length - 3
   num_sentences = len(sentences) - 1
   numbers = np.flatnonzero(chosen)

@@ -1,14 +1,13 @@
 """Endless text for a model that carries its state from batch to batch.
 
 The text is a sequence of sentences without padding, and each row of a batch
-goes on where it ended in the batch before (bilm-tf). A sentence of n words
-gives n + 1 positions: forward, `<S> w1 .. wn` predicts `w1 .. wn </S>`;
-backward, at the same places, `</S> wn .. w1` predicts `wn .. w1 <S>`. With N
-positions in a split and B rows, row b begins an epoch at position
-floor(b N / B) and reads ceil(N / B) of them; for each epoch of training a keyed
-permutation orders the sentences anew. So what a batch holds is a function of
-its step, and all that is kept is, for speed, where the sentences of an epoch
-begin.
+continues its row of the batch before (bilm-tf). A sentence of n words gives
+n + 1 positions: forward, `<S> w1 .. wn` predicts `w1 .. wn </S>`; backward, at
+the same places, `</S> wn .. w1` predicts `wn .. w1 <S>`. With N positions in a
+split and B rows, row b begins an epoch at position floor(b N / B) and reads
+ceil(N / B) of them; for each epoch of training a keyed permutation orders the
+sentences anew. So a batch is a function of its step; only the starts of an
+epoch's sentences are kept, for speed.
 """
 
 import collections
@@ -29,22 +28,17 @@ _EPOCHS_KEPT = 2  # a batch that straddles two needs both
 
 
 class Examples:
-  """One split of a token store of whole words, as rows that go on.
+  """One split of a token store of whole words, as rows that continue.
 
   Attributes:
     length: T, words of a model input.
-    num_windows: how many inputs the split's text fills, ceil(N / T).
+    num_windows: the number of inputs that the split's text fills, ceil(N / T).
   """
 
   def __init__(
     self, store: corpus.Store, length: int, *, held_out: bool
   ) -> None:
-    """Finds the split's sentences; nothing but documents' offsets is read.
-
-    Args:
-      store: an open token store.
-      length: T.
-      held_out: the sentences of held-out documents, else of all others.
+    """Finds the split's sentences; reads nothing but the documents' offsets.
 
     Raises:
       ValueError: if the store is not of whole words, or the split is empty.
@@ -52,11 +46,10 @@ class Examples:
     self._words = _words_of(store)
     # Made here: the threads that make batches would each make their own.
     self._characters = self._words.characters
-    # Plain views: indexing a memmap object is several times as slow.
-    self._tokens = np.asarray(store.tokens).view(np.ndarray)
-    self._offsets = np.asarray(store.sentences).view(np.ndarray)
-    chosen = np.asarray(store.held_out) == held_out
-    documents = np.asarray(store.documents)
+    self._tokens = store.tokens
+    self._offsets = store.sentences
+    chosen = store.held_out == held_out
+    documents = store.documents
     counts = np.diff(documents)[chosen]
     # The split's sentences are numbered through, over its documents: those of
     # document d begin with number `_numbers[d]`, the store's `_firsts[d]`.
@@ -92,7 +85,7 @@ class Examples:
 
     Returns:
       `type_ids, targets, reverse_type_ids, reverse_targets` int32 [B, T], word
-      types, those that the softmax lacks too; `characters,
+      types, with types that the softmax lacks; `characters,
       reverse_characters` int16 [B, T, 50], of the type ids; `loss_weights`
       float32 [B, T], all 1; `example_ids` int32 [B], the batch's rows numbered
       through the phase, modulo 2^31; `example_mask` bool [B], all True.
@@ -124,14 +117,9 @@ class Examples:
   ) -> Iterator[Batch]:
     """Yields the batches of an evaluation in their order; carry the state.
 
-    The sentences stand as in the text, row b reads from floor(b N / B) to
-    where the next row begins.
-
-    Args:
-      batch_size: B, the global batch.
-      max_windows: rows of all batches, at most; one batch there always is.
-      draws: not used: nothing is left to chance.
-      rows: which rows of each global batch to make.
+    The sentences are in the order of the text, row b reads from floor(b N / B)
+    to the start of the next row. At most `max_windows` rows are made in all,
+    but always one batch; `draws` is not used.
 
     Yields:
       Batches as `train_batch` makes them. Positions beyond a row's share have
@@ -156,18 +144,17 @@ class Examples:
   def _find(
     self, places: np.ndarray, key: int | None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the sentences at some positions, and the places in these.
+    """Returns the sentences at positions, and the places inside them.
 
-    Args:
-      places: int64, positions in the order that `key` gives the sentences.
-      key: None for the order of the text.
+    The positions are those of the order that `key` gives the sentences; None is
+    the order of the text.
     """
     starts = self._find_starts(key)
     number = np.searchsorted(starts, places, side='right') - 1
     return self._sentences(number, key), places - starts[number]
 
   def _find_starts(self, key: int | None) -> np.ndarray:
-    """Returns int64 [S + 1], where each sentence begins, then N."""
+    """Returns int64 [S + 1], the start of each sentence, then N."""
     # The lock is held for the seconds that this takes: the other threads that
     # make batches wait for the same array.
     with self._lock:
@@ -215,19 +202,16 @@ class Examples:
 
 
 def token_counts(store: corpus.Store) -> np.ndarray:
-  """Counts how often each word of the softmax is a target of an epoch.
+  """Returns how often each word of the softmax is a target of an epoch.
 
-  Returns:
-    int64 [V], of the forward text: `</S>` ends each sentence, `<S>` is never
-    predicted, and all words that the softmax lacks are `<UNK>`.
-
-  Raises:
-    ValueError: if the store is not of whole words.
+  int64 [V], of the forward text: `</S>` ends each sentence, `<S>` is never
+  predicted, and words that the softmax lacks are `<UNK>`. A store that is not
+  of whole words is a ValueError.
   """
   words = _words_of(store)
   counts = np.array(store.counts[: words.softmax_size])
   counts[words.unk_id] += store.counts[words.softmax_size :].sum()
-  trained = ~np.asarray(store.held_out)
+  trained = ~store.held_out
   counts[words.end_id] = np.diff(store.documents)[trained].sum()
   counts[words.begin_id] = 0
   return counts

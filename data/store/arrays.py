@@ -1,4 +1,4 @@
-"""The arrays of a token store, written as a stream, and what is held out."""
+"""The arrays of a token store, written as a stream, and its held-out text."""
 
 import collections
 import contextlib
@@ -16,7 +16,7 @@ from data.store import pool
 from data.text import sources
 from data.vocabulary import tokenization
 
-# With fewer documents, each one's last sentences are held out.
+# With fewer documents the last sentences of each are held out.
 FEW_DOCUMENTS = 20
 _BLOCK = 1 << 22  # tokens or documents looked at together at the end
 
@@ -106,10 +106,9 @@ def write_arrays(
         if not ends_document:
           continue
         if num_sentences:
-          combined = (
-            digest if len(digests) == 1 else pool.digest(b''.join(digests))
-          )
-          new_hashes.append(int.from_bytes(combined, 'little'))
+          if len(digests) > 1:
+            digest = pool.digest(b''.join(digests))
+          new_hashes.append(int.from_bytes(digest, 'little'))
           new_lengths.append(num_tokens)
           ends.append(sentences.length - 1 + first)
           tally['one_sentence_documents'] += num_sentences == 1
@@ -161,7 +160,7 @@ def write_arrays(
 
 
 def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
-  """Decides what is held out, counts training tokens and duplicates."""
+  """Holds documents out, counts training tokens and duplicates."""
   hashes = np.load(folder / 'hashes.npy', mmap_mode='r+')
   documents = np.load(folder / 'documents.npy', mmap_mode='r')
   tokens = np.load(folder / 'tokens.npy', mmap_mode='r')
@@ -214,7 +213,7 @@ def hold_out(
     hashes: uint64 [D], of each document's text.
     documents: int64 [D + 1], offsets into sentences.
     sentences: int64 [S + 1], offsets into tokens.
-    share: of all tokens, or of each document's sentences.
+    share: share of all tokens, or of each document's sentences.
 
   Returns:
     Document offsets, the same object where nothing is cut, bool [D'] held out,
@@ -254,16 +253,13 @@ def _draw(
   sentences: np.ndarray,
   share: float,
 ) -> np.ndarray:
-  """Draws whole documents until they have a share of the tokens.
+  """Returns bool [D], whole documents drawn until they have a share of tokens.
 
   Texts are taken in the order of their hashes, each with all its duplicates, up
-  to the one that reaches the share. One that would make it more than twice the
-  share is passed over; where little is left beside such ones, half of the
-  documents of the other share stay for training. Two texts are taken at least,
-  because a pair of BERT takes text of two documents.
-
-  Returns:
-    bool [D], which ones are drawn.
+  to the one that reaches the share. A text that would make it more than twice
+  the share is passed over; where such texts leave little, half of the documents
+  of the other share stay for training. Two texts are taken at least, because a
+  pair of BERT takes text of two documents.
   """
   target = share * float(sentences[-1])
   most = (1 + share) / 2 * len(hashes)  # documents
@@ -298,7 +294,7 @@ def _draw(
 def show_progress(
   title: str, source: sources.Source, enabled: bool
 ) -> Iterator[Callable[[], None]]:
-  """Yields a function that shows how far the source was read."""
+  """Yields a function that shows the progress of reading a source."""
   if not enabled:
     yield lambda: None
   elif sys.stderr.isatty():
@@ -306,13 +302,9 @@ def show_progress(
     from rich import progress as bars
 
     columns = (
-      bars.TextColumn(title),
-      bars.BarColumn(),
-      bars.DownloadColumn(),
-      bars.TransferSpeedColumn(),
-      bars.TimeElapsedColumn(),
-      bars.TextColumn('left'),
-      bars.TimeRemainingColumn(),
+      *(bars.TextColumn(title), bars.BarColumn(), bars.DownloadColumn()),
+      *(bars.TransferSpeedColumn(), bars.TimeElapsedColumn()),
+      *(bars.TextColumn('left'), bars.TimeRemainingColumn()),
     )
     with bars.Progress(*columns, console=console.Console(stderr=True)) as bar:
       task = bar.add_task(title, total=source.num_bytes)

@@ -1,4 +1,4 @@
-"""The account of a store build: what went in, what was dropped, what is odd."""
+"""The account of a store build: counts, dropped text and warnings."""
 
 import collections
 from typing import Any, TextIO
@@ -15,11 +15,10 @@ MANY_NOT_PREDICTED = 0.1  # of whole words
 
 
 def summarise(lengths: collections.Counter) -> dict[str, Any]:
-  """Quantiles and a histogram of lengths given as length -> how many.
+  """Returns quantiles and a histogram of lengths, given as length -> count.
 
-  Returns:
-    mean, min, p5, p25, median, p75, p95, max and a histogram whose bins
-    double: {'1': ..., '2-3': ..., '4-7': ...}.
+  The keys are mean, min, p5, p25, median, p75, p95, max and a histogram with
+  doubling bins: {'1': ..., '2-3': ..., '4-7': ...}.
   """
   total = lengths.total()
   ordered = sorted(lengths.items())
@@ -39,15 +38,15 @@ def summarise(lengths: collections.Counter) -> dict[str, Any]:
 
 
 def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
-  """What there is to say of a store of whole words.
+  """Returns the audit's entries of a store of whole words.
+
+  They are softmax_size; softmax_unknown_rate, the share of the training text
+  that the softmax cannot predict; cut_types, the number of types that lose
+  characters.
 
   Args:
     words: its tokenizer.
     counts: int64 [types], of the training text.
-
-  Returns:
-    softmax_size; softmax_unknown_rate, the share of the training text that the
-    softmax cannot predict; cut_types, how many types lose characters.
   """
   unknown = counts[words.softmax_size :].sum() + counts[words.unk_id]
   return {
@@ -60,7 +59,7 @@ def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
 def find_warnings(
   audit: dict[str, Any], *, pairs: bool = True, windows: bool = True
 ) -> list[str]:
-  """What a person should know before device time is spent on the store.
+  """Returns warnings for people, who may change the store before training.
 
   Args:
     audit: see `arrays.write_arrays`.

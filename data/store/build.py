@@ -1,4 +1,4 @@
-"""Builds a token store from a text source: streaming, on all cores, atomic."""
+"""Builds a token store from text: streaming, on all cores, atomically."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import numpy as np
 
 from data.store import arrays, corpus, pool
 from data.store import audit as audits
-from data.text import sources
+from data.text import documents, sources
 from data.vocabulary import tokenization, words
 
 # A vocabulary is trained on at most this much text, spread over the source.
@@ -30,19 +30,19 @@ def build_store(
   overwrite: bool = False,
   progress: bool = True,
 ) -> dict[str, Any]:
-  """Builds a store, or returns at once if an equal one stands.
+  """Builds a store, or returns at once if an equal one exists.
 
-  Memory is bounded whatever the size of the input. The folder appears whole,
-  when everything is written; what a killed build left is removed by the next.
+  Memory is bounded whatever the size of the input. The folder appears when
+  everything is written; the next build removes the rests of a killed one.
 
   Args:
-    source: what `sources.open_source` takes.
+    source: see `sources.open_source`, as for the next two options.
     tokenizer: 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
       'train:bytebpe:N' (GPT-2's), 'train:words:N[:spaces]' (ELMo's), or the
-      path of a vocabulary. Words get the text's other types behind them.
+      path of a vocabulary; other types of the text follow given words.
     out: local folder.
-    document_break: see `sources.open_source`.
-    text_field: see `sources.open_source`.
+    document_break: see there.
+    text_field: see there.
     held_out: share of the tokens, in whole documents, never trained on; above
       0, below 1.
     workers: worker processes; by default one for each core.
@@ -54,7 +54,7 @@ def build_store(
 
   Raises:
     ValueError: at unusable input or options, or if `out` holds something else.
-    OSError: if something is missing or the disk is full.
+    OSError: if a file is missing or the disk is full.
   """
   if not 0 < held_out < 1:
     raise ValueError(
@@ -96,13 +96,9 @@ def build_store(
       elif loaded is None:
         loaded, sample = _train_tokenizer(text, training, progress)
       loaded.save(folder)
+      cores = workers or _num_cores()
       audit = arrays.write_arrays(
-        text,
-        loaded,
-        folder,
-        held_out,
-        workers or _num_cores(),
-        progress,
+        text, loaded, folder, held_out, cores, progress
       )
       audit['vocab_size_asked'] = trained_size(tokenizer)
       audit['vocabulary_text'] = sample
@@ -142,28 +138,25 @@ def ensure_store(
 ) -> corpus.Store:
   """Opens a store, and builds it first if it is missing and the text small.
 
-  A store whose source is no longer there is compared by the source's name.
+  A store without its source is compared by the source's name. See `build_store`
+  for the other arguments and errors.
 
   Args:
-    source: see `build_store`.
-    tokenizer: see `build_store`.
+    source: the text.
+    tokenizer: its tokenizer.
     folder: the store, local or remote.
-    document_break: see `build_store`.
-    text_field: see `build_store`.
-    held_out: see `build_store`.
-    workers: see `build_store`.
+    document_break: the bounds of documents.
+    text_field: the field of records.
+    held_out: share of the tokens.
+    workers: worker processes.
     cache: see `corpus.open_store`.
     limit_bytes: a source of this many bytes on disk, or of unknown size, is
-      not built on the way; the error prints the command that does.
+      not built here; the error prints the command that builds it.
     progress: report progress on standard error.
 
-  Returns:
-    The open store.
-
   Raises:
-    ValueError: if the store was built from something else, names what differs;
-      or if it is missing and has to be built by a command.
-    OSError: if something is missing or the disk is full.
+    ValueError: if the store was built from something else, names the
+      differences; or if it is missing and has to be built by a command.
   """
   options = dict(
     document_break=document_break, text_field=text_field, held_out=held_out
@@ -195,7 +188,7 @@ def ensure_store(
   request = store.meta['request']
   asked = {
     'source': _fingerprint(source, options, store.meta),
-    'document_break': sources.document_break_name(document_break)
+    'document_break': documents.break_name(document_break)
     or request['document_break'],
     'text_field': text_field,
     'tokenizer': _tokenizer_key(tokenizer, store.meta),
@@ -211,11 +204,11 @@ def ensure_store(
   return store
 
 
-# --- Whether a store stands, and of what
+# --- Existing stores
 
 
 def _exists(folder: str | os.PathLike) -> bool:
-  """Whether there is anything that `open_store` should judge."""
+  """Returns whether a folder holds anything."""
   if corpus.is_remote(folder):
     from etils import epath
 
@@ -231,7 +224,7 @@ def _is_empty(folder: pathlib.Path) -> bool:
 def _fingerprint(
   source: str, options: dict[str, Any], meta: dict[str, Any]
 ) -> str:
-  """The asked source's fingerprint, where it can be had without a download."""
+  """Returns a source's fingerprint, without a download."""
   same_name = source == meta['spec']['source']
   if same_name and source.startswith('tfds:'):
     return meta['request']['source']
@@ -282,7 +275,7 @@ def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
 def _standing_audit(
   out: pathlib.Path, asked: dict[str, Any], overwrite: bool
 ) -> dict[str, Any] | None:
-  """The audit of an equal store that stands; None if one can be built."""
+  """Returns the audit of an equal store that exists; None: build one."""
   if not out.exists() or _is_empty(out):
     return None
   if not (out / 'store.json').exists():
@@ -318,9 +311,8 @@ def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
   words = ['python', '-m', 'data.prepare', '--source', source]
   words += ['--tokenizer', tokenizer, '--out', os.fspath(folder)]
   defaults = dict(document_break=None, text_field='text', held_out=0.05)
-  for name, default in defaults.items():
-    if options[name] != default:
-      words += [f'--{name}', str(options[name])]
+  for name in (name for name in defaults if options[name] != defaults[name]):
+    words += [f'--{name}', str(options[name])]
   return shlex.join(words)
 
 
@@ -328,11 +320,7 @@ def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
 
 
 def trained_size(tokenizer: str) -> int | None:
-  """Returns N of 'train:KIND:N'; None for a path.
-
-  Raises:
-    ValueError: if a vocabulary is to be trained, but not like that.
-  """
+  """Returns N of 'train:KIND:N'; None for a path."""
   training = tokenization.parse_training(tokenizer)
   return training.size if training else None
 
@@ -340,7 +328,7 @@ def trained_size(tokenizer: str) -> int | None:
 def _train_tokenizer(
   text: sources.Source, training: tokenization.Training, progress: bool
 ) -> tuple[tokenization.Tokenizer, str]:
-  """Returns the tokenizer and one line on the text it was trained on."""
+  """Returns the tokenizer and one line on its training text."""
   used = 0
   total = text.num_bytes
   if total is None:
@@ -376,8 +364,8 @@ def _collect_words(
 ) -> tuple[tokenization.Words, str]:
   """Returns a tokenizer of all the text's words and one line on them.
 
-  Of all the text, not of a sample: a type that is missed is unknown. They are
-  counted in the sentences that will be encoded, whose ends may cut a word.
+  Words are counted in all of the text, as other types are unknown, and in the
+  sentences that will be encoded: the end of a sentence may cut a word.
   """
   split = (loaded or training).split
 

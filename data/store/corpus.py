@@ -1,16 +1,16 @@
-"""The token store: a folder of memory-mapped arrays, and how it is opened.
+"""The token store, a folder of memory-mapped arrays, and its opening.
 
   tokens.npy     uint16 or uint32 [N], every token of every document in order
-  sentences.npy  int64 [S + 1], where each sentence starts in tokens, then N
-  documents.npy  int64 [D + 1], where each document starts in sentences, then S
+  sentences.npy  int64 [S + 1], the start of each sentence in tokens, then N
+  documents.npy  int64 [D + 1], the start of each document in sentences, then S
   held_out.npy   bool [D], documents never trained on
-  counts.npy     int64 [V], how often training documents hold each token
+  counts.npy     int64 [V], frequencies of tokens in training documents
   store.json     format version, counts, checksums, source, tokenizer, audit
   vocab.txt, or encoder.json and vocab.bpe; tokenizer.json; or words.txt: the
     tokenizer
 
-`data.store.build` writes it. Everything that changes a folder goes through
-`new_folder`, so that a store is there whole or not at all.
+`data.store.build` writes it. All changes of a folder go through `new_folder`,
+so that a store is there whole or not at all.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class Store:
     documents: int64 [D + 1], offsets into sentences.
     held_out: bool [D].
     counts: int64 [V], of training documents.
-    tokenizer: what turned text into tokens.
+    tokenizer: the tokenizer of its text.
   """
 
   folder: pathlib.Path
@@ -87,21 +87,18 @@ def open_store(
 ) -> Store:
   """Opens a store after checking that it is whole.
 
-  The first opening reads every byte; a stamp in the folder spares that until
-  a file's size, time or inode changes. A remote store is copied to the cache
-  once a host, checked on the way.
+  The first opening reads every byte; later ones compare sizes, times and inodes
+  with a stamp in the folder. A remote store is copied to the cache once a host,
+  checked on the way.
 
   Args:
     folder: local, or remote in the form `gs://...`.
     cache: local folder for copies; required when `folder` is remote.
 
-  Returns:
-    The store, memory-mapped.
-
   Raises:
     FileNotFoundError: if there is no store, or one of its files is missing.
     ValueError: if a file is damaged, the format is another one, or the
-      vocabulary is not the one the store was built with.
+      vocabulary is not the store's.
   """
   if cache is not None or is_remote(folder):
     folder = _fetch(folder, cache)
@@ -115,14 +112,16 @@ def open_store(
       found = checksums(folder / name)
       _compare_checksums(folder / name, found, entry['crc32'])
     write_stamp(folder, meta)
+  # Plain views: indexing a memmap object is several times as slow.
   arrays = {
-    name: np.load(folder / f'{name}.npy', mmap_mode='r') for name in ARRAYS
+    name: np.load(folder / f'{name}.npy', mmap_mode='r').view(np.ndarray)
+    for name in ARRAYS
   }
   return Store(folder=folder, meta=meta, tokenizer=tokenizer, **arrays)
 
 
 def is_remote(folder: str | os.PathLike) -> bool:
-  """Whether a folder is reached over the network (`gs://...`)."""
+  """Returns whether a folder is on the network (`gs://...`)."""
   return '://' in os.fspath(folder)
 
 
@@ -157,12 +156,10 @@ def read_meta(folder: Any) -> dict[str, Any]:
 
 def write_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
   """Writes store.json, with checksums of all files already in the folder."""
-  files = {}
-  for path in sorted(folder.iterdir()):
-    files[path.name] = {
-      'size': path.stat().st_size,
-      'crc32': checksums(path),
-    }
+  files = {
+    path.name: {'size': path.stat().st_size, 'crc32': checksums(path)}
+    for path in sorted(folder.iterdir())
+  }
   meta = {'format_version': FORMAT_VERSION, **meta, 'files': files}
   meta['digest'] = _digest(meta)
   with open(folder / 'store.json', 'w', encoding='utf-8') as file:
@@ -208,7 +205,7 @@ def checksums(path: pathlib.Path) -> list[int]:
 def exclusive(target: pathlib.Path) -> Iterator[None]:
   """Lets one process at a time prepare `target`; the others wait.
 
-  The lock is the operating system's, so that of a dead process is free.
+  The operating system frees the lock of a dead process.
   """
   path = target.parent / f'.{target.name}.lock'
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -235,8 +232,8 @@ def exclusive(target: pathlib.Path) -> Iterator[None]:
 def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields a hidden sibling that becomes `target` if the block succeeds.
 
-  Use inside `exclusive(target)`: what an earlier, killed process left is
-  removed first, and a store that stands at `target` is replaced.
+  Use inside `exclusive(target)`: the rests of a killed process are removed
+  first, and an existing store at `target` is replaced.
 
   Raises:
     OSError: disk full, in one sentence; nothing is left behind.
@@ -313,8 +310,8 @@ def _load_tokenizer(
   if tokenizer.vocab_size <= meta['max_id']:
     raise ValueError(
       f'the vocabulary in {folder} has {tokenizer.vocab_size} pieces, but '
-      f'tokens.npy holds ids up to {meta["max_id"]}: this vocabulary is not '
-      'the one the store was built with. Put that one back, or build again.'
+      f'tokens.npy holds ids up to {meta["max_id"]}: this is not the '
+      "vocabulary of the store's build. Put that one back, or build again."
     )
   expected = meta['tokenizer']['fingerprint']
   if tokenizer.fingerprint != expected:

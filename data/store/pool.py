@@ -1,4 +1,4 @@
-"""Text to token ids on all cores: what a worker does, and the pool.
+"""Text to token ids on all cores: a worker's program, and the pool.
 
 Workers are plain child processes that talk through pipes, because those of
 multiprocessing import the parent's main module and with it JAX or TensorFlow.
@@ -42,14 +42,14 @@ pool.serve()
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-  """What became of one work item.
+  """One encoded work item.
 
   Attributes:
     tokens: uint16 or uint32 [n], all sentences one after the other.
     lengths: int64 [s], tokens of each sentence; none is 0.
     pieces: for each piece its number of sentences, the digest of its
       white-space-normalised text and whether it ends its document.
-    unknown: how many tokens are the unknown token.
+    unknown: number of unknown tokens.
     words: white-space-separated words in the text.
     dropped: sentences without a token.
   """
@@ -65,9 +65,8 @@ class Encoded:
 class Encoder:
   """Splits and tokenises work items, remembering the words it has seen.
 
-  Where a tokenizer can cut a text into parts whose ids, one after the other,
-  are the text's, most parts were seen before; to look them up takes a fraction
-  of the time.
+  Where a tokenizer can cut a text into parts that are encoded by themselves,
+  most parts were seen before; to look them up takes a fraction of the time.
   """
 
   def __init__(self, tokenizer: tokenization.Tokenizer):
@@ -97,17 +96,18 @@ class Encoder:
     running = np.concatenate([[0], np.cumsum(lengths > 0)])
     kept = np.diff(running[np.cumsum([0, *counts])])
     ends = [piece.ends_document for piece in pieces]
+    unk_id = self._tokenizer.unk_id
     return Encoded(
       tokens=tokens,
       lengths=lengths[lengths > 0],
       pieces=list(zip(kept.tolist(), digests, ends, strict=True)),
-      unknown=self._count_unknown(tokens),
+      unknown=0 if unk_id is None else int(np.count_nonzero(tokens == unk_id)),
       words=words,
       dropped=int(np.count_nonzero(lengths == 0)),
     )
 
   def _split(self, piece: sources.Piece) -> list[str]:
-    """The sentences, with the white space that is in their tokens."""
+    """Returns the sentences, with the white space that is in their tokens."""
     white_space = self._tokenizer.white_space
     text = self._tokenizer.repair(piece.text)
     found = find_sentences(
@@ -119,13 +119,8 @@ class Encoder:
       text = text.rstrip()
     return sentences.cut_text(text, found, white_space)
 
-  def _count_unknown(self, tokens: np.ndarray) -> int:
-    if self._tokenizer.unk_id is None:
-      return 0
-    return int(np.count_nonzero(tokens == self._tokenizer.unk_id))
-
   def encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each text, which is repaired already."""
+    """Returns the ids of each repaired text."""
     if self._parts is None:
       return self._tokenizer.encode_batch(texts)
     split = [self._parts(text) for text in texts]
@@ -154,7 +149,7 @@ def find_sentences(text: str, per_line: bool) -> list[str]:
 
 
 def digest(data: bytes) -> bytes:
-  """Returns 8 bytes that stand for the data."""
+  """Returns a hash of 8 bytes."""
   return hashlib.blake2b(data, digest_size=8).digest()
 
 
@@ -164,16 +159,13 @@ def encode_all(
   folder: pathlib.Path,
   workers: int,
 ) -> Iterator[Encoded]:
-  """Encodes a stream of pieces, in order, with bounded look-ahead.
+  """Yields a stream of pieces, encoded in order with bounded look-ahead.
 
   Args:
     pieces: the text.
-    tokenizer: for a text too short to be worth the pool.
-    folder: where workers load the same tokenizer from.
+    tokenizer: encodes a text that is too short for the pool.
+    folder: workers load the same tokenizer from it.
     workers: number of processes; 1 stays in this one.
-
-  Yields:
-    The work items' results.
 
   Raises:
     ChildProcessError: if a worker dies.

@@ -1,8 +1,8 @@
 """Running text to sentences, and the recognition of one sentence a line.
 
-BERT reads sentences without the white space around them. Where white space is
-in the tokens, `cut_text` cuts the text itself near the ends of its sentences,
-at places where its tokens are cut anyway.
+BERT reads sentences without the white space around them. For tokenizers that
+keep white space `cut_text` cuts the text itself near the ends of its sentences,
+between two tokens.
 """
 
 import functools
@@ -32,12 +32,12 @@ _WORD = re.compile(r'\S+')
 # What GPT-2 sees as white space: Unicode's property, without the four
 # separators U+001C to U+001F that Python counts in.
 WHITE_SPACE = '\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000'
-# Where text may be cut: before a match; the first pattern of each kind also
-# leaves whole lines. For GPT before a run of white space, of which every part
-# with a newline would be a token. GPT-2's pattern gives the last white-space
-# character before a word to that word, or a token of its own if it is no
-# space, and what is before it a token: so there, and only there, both sides
-# are cut into tokens as the whole is.
+# Text may be cut before a match; the first pattern of each kind also leaves
+# whole lines. For GPT before a run of white space, of which every part with a
+# newline would be a token. GPT-2's pattern gives the last white-space character
+# before a word to that word, or a token of its own if it is no space, and the
+# white space before it a token: so there, and only there, both sides have the
+# tokens of the whole.
 PLACES = {
   'newlines': (re.compile(r'(?<=\S)\n'), re.compile(r'(?<=\S)\s')),
   'kept': (
@@ -81,13 +81,12 @@ def cut_text(text: str, found: Sequence[str], white_space: str) -> list[str]:
 
   Args:
     text: running text.
-    found: its sentences, by `split_sentences` or `split_lines`: the same
-      characters but for white space.
+    found: its sentences, by `split_sentences` or `split_lines`.
     white_space: 'newlines' or 'kept'; see `PLACES`.
 
   Returns:
-    Parts that joined are the text, none empty. A sentence that ends inside a
-    run of other characters is not cut off.
+    Parts, none empty, that joined are the text. No part ends inside a run of
+    characters without white space.
   """
   place = PLACES[white_space][1]
   sizes = (sum(map(len, sentence.split())) for sentence in found)
@@ -159,15 +158,13 @@ def _spans(paragraph: str) -> Iterator[str]:
 
 
 def is_sentence_per_line(lines: Sequence[str]) -> bool:
-  """Whether a sample of lines is text of one sentence a line.
+  """Returns whether a sample of lines is text of one sentence a line.
 
-  Hard-wrapped text fails at the ends of its lines, a paragraph a line at the
-  count of its sentences: 30 to 54 % of a novel's paragraphs are one sentence.
-  The splitter misjudges 1 % of hand-split sentences (UD English EWT), and such
-  text holds some headings: one line in 20 may fail where there are 100.
-
-  Args:
-    lines: blank ones are passed over.
+  Blank lines are passed over. Hard-wrapped text fails at the ends of its lines,
+  a paragraph a line at the number of its sentences: 30 to 54 % of a novel's
+  paragraphs are one sentence. The splitter misjudges 1 % of hand-split
+  sentences (UD English EWT), and text of one sentence a line holds some
+  headings: one line in 20 may fail where there are 100.
   """
   lines = [line for line in lines if line.strip()]
   allowed = len(lines) // 20 if len(lines) >= 100 else 0

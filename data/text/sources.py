@@ -1,33 +1,22 @@
-"""Where text comes from: files, folders, JSONL, TFDS, the Python manual.
+"""Sources of text: files, folders, JSONL, TFDS, the Python manual.
 
-`open_source(spec)` checks what can be checked early and returns a `Source`,
-whose `pieces()` streams the text in bounded memory: a document, which may be
-gigabytes, comes as pieces of about 1 MB cut at a paragraph, else a line, else
-white space, else anywhere. What a document is, is decided once for a source;
-see `open_source`.
+`open_source(spec)` checks the input and returns a `Source`, whose `pieces()`
+streams the text in bounded memory: a document, which may be gigabytes, comes as
+pieces of about 1 MB cut at a paragraph, else a line, else white space, else
+anywhere.
 """
 
 import collections
 import dataclasses
 import functools
 import hashlib
-import io
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from etils import epath
 
-from data.text import manual, sentences, text_files, tfds_text
-
-PIECE_CHARS = 1 << 20
-# Lines that are read to find out what a document is, over all sampled files.
-SAMPLE_LINES = 2000
-SAMPLE_FILES = 8
-
-# (starts a new document, text)
-_Part = tuple[bool, str]
+from data.text import documents, manual, text_files, tfds_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +24,8 @@ class Piece:
   """A bounded piece of a document's text.
 
   Attributes:
-    text: at most `PIECE_CHARS` characters and kept white space at their ends;
-      line ends are newlines.
+    text: at most `documents.PIECE_CHARS` characters, and kept white space at
+      their ends; line ends are newlines.
     ends_document: True at the last piece of its document.
     sentence_per_line: the text is one sentence a line; else running text, in
       which a blank line ends a paragraph.
@@ -57,9 +46,10 @@ class Source:
     fingerprint: hex digest that changes when the input or its options change.
     document_break: 'file', 'blank_line', 'regex:...' or 'record'.
     num_bytes: bytes on disk; None when unknown.
+    read: (source, white_space) -> pieces; see `pieces`.
     dropped: reason -> count, filled while iterating, of the last pass.
     dropped_files: reason -> the first files that were dropped for it.
-    bytes_read: how far the last pass is, in the unit of `num_bytes`.
+    bytes_read: progress of the last pass, in the unit of `num_bytes`.
   """
 
   spec: str
@@ -67,23 +57,20 @@ class Source:
   fingerprint: str
   document_break: str
   num_bytes: int | None
-  read: dataclasses.InitVar[Callable[['Source', str], Iterator[Piece]]]
+  read: Callable[['Source', str], Iterator[Piece]]
   dropped: collections.Counter = dataclasses.field(
     default_factory=collections.Counter
   )
   dropped_files: dict[str, list[str]] = dataclasses.field(default_factory=dict)
   bytes_read: int = 0
 
-  def __post_init__(self, read):
-    self._read = read
-
   def pieces(self, white_space: str = 'ignored') -> Iterator[Piece]:
     """Streams the text from its beginning, always in the same order.
 
     Args:
-      white_space: what it means to the reader (`tokenization.Tokenizer`). Kept,
-        the pieces of a document joined are its text, and are cut where its
-        tokens are; else pieces without text may be missing.
+      white_space: its meaning to the reader (`tokenization.Tokenizer`). Where
+        it is kept, the pieces of a document joined are its text and are cut
+        between tokens; else pieces without text may be missing.
 
     Raises:
       ValueError: at text that is not UTF-8, binary or truncated files, records
@@ -94,7 +81,7 @@ class Source:
     self.dropped_files.clear()
     self.bytes_read = 0
     empty = True
-    for piece in self._read(self, white_space):
+    for piece in self.read(self, white_space):
       empty = False
       yield piece
     if empty:
@@ -105,7 +92,7 @@ class Source:
       )
 
   def drop_file(self, reason: str, name: object) -> None:
-    """Counts a file that is dropped, and names it if it is among the first."""
+    """Counts a dropped file, and keeps its name if it is among the first."""
     self.dropped[reason] += 1
     names = self.dropped_files.setdefault(reason, [])
     if len(names) < text_files.NAMED:
@@ -115,7 +102,7 @@ class Source:
 def describe_dropped(
   dropped: Mapping[str, int], files: Mapping[str, Sequence[str]]
 ) -> str:
-  """Returns what was dropped, how often and which files, in one line."""
+  """Returns one line: reasons, counts and files of dropped text."""
   return '; '.join(
     f'{reason}: {describe_count(count, files.get(reason, ()))}'
     for reason, count in sorted(dropped.items())
@@ -124,7 +111,7 @@ def describe_dropped(
 
 
 def describe_count(count: int, names: Sequence[str]) -> str:
-  """Returns a count, and the files that are named of so many."""
+  """Returns a count and the names of some of the files."""
   named = f' ({text_files.name_some(names, count)})' if names else ''
   return f'{count:,}{named}'
 
@@ -141,16 +128,16 @@ def open_source(
     spec: `manual` (the documentation inside every Python); a file, a glob or a
       folder (all its files, recursively) of plain text or JSONL, each may be
       compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`.
-    document_break: what a document is in plain text. 'file'; 'blank_line'; or a
-      regular expression: a line whose beginning matches starts a document. By
-      default 'blank_line' when practically every line looks like one sentence
-      (BERT's input format), else 'file', where a blank line is a paragraph. A
-      JSONL or TFDS record is always a document, and so is a page of the manual.
+    document_break: the bounds of documents in plain text. 'file'; 'blank_line';
+      or a regular expression: a line whose beginning matches starts a document.
+      By default 'blank_line' when practically every line looks like one
+      sentence (BERT's input format), else 'file', where a blank line ends a
+      paragraph. Each JSONL or TFDS record and page of the manual is a document.
     text_field: the field of JSONL or TFDS records.
 
   Raises:
     FileNotFoundError: if nothing is there.
-    ValueError: if the input or an option cannot be used; says why.
+    ValueError: if the input or an option cannot be used.
   """
   if spec == 'manual' or spec.startswith('tfds:'):
     if document_break:
@@ -166,42 +153,12 @@ def _digest(*parts: object) -> str:
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _cut(chunks: Iterable[str], white_space: str) -> Iterator[str]:
-  """Joins chunks of text and cuts them into pieces of bounded length.
-
-  The cuts depend on the text alone, not on the chunks.
-  """
-  text = ''
-  for chunk in chunks:
-    text += chunk
-    while len(text) > PIECE_CHARS:
-      if white_space != 'ignored':
-        at = sentences.find_place(
-          text, PIECE_CHARS // 2, PIECE_CHARS, white_space
-        )
-        at = PIECE_CHARS if at < 0 else at
-        yield text[:at]
-        text = text[at:]
-        continue
-      for mark in ('\n\n', '\n \n', '\n', ' '):
-        at = text.rfind(mark, PIECE_CHARS // 2, PIECE_CHARS)
-        if at >= 0:
-          at += len(mark)
-          break
-      else:
-        at = PIECE_CHARS
-      yield text[:at]
-      text = text[at:]
-  if text:
-    yield text
-
-
 def _to_pieces(
-  parts: Iterable[_Part], sentence_per_line: bool, white_space: str
+  parts: Iterable[tuple[bool, str]], sentence_per_line: bool, white_space: str
 ) -> Iterator[Piece]:
   """Marks the last piece of each document; drops documents without text.
 
-  So are pieces without text, unless white space is kept.
+  Pieces without text are dropped, too, unless white space is kept.
   """
   pending = None
   starts_document = True
@@ -228,11 +185,11 @@ def _to_pieces(
 def _record_pieces(
   source: Source, text: str, white_space: str
 ) -> Iterator[Piece]:
-  """The pieces of a record, which is a document."""
+  """Yields the pieces of a record, which is a document."""
   if not text.strip():
     source.dropped['record without text'] += 1
   text = text.replace('\r\n', '\n').replace('\r', '\n')
-  parts = ((False, part) for part in _cut([text], white_space))
+  parts = ((False, part) for part in documents.cut([text], white_space))
   yield from _to_pieces(parts, False, white_space)
 
 
@@ -240,7 +197,6 @@ def _record_pieces(
 
 
 def _open_manual() -> Source:
-  """The documentation inside every Python."""
   texts, _ = manual.documents()
   size = sum(map(len, texts))
   return Source(
@@ -268,7 +224,6 @@ def _read_manual(source: Source, white_space: str) -> Iterator[Piece]:
 def _open_files(
   spec: str, document_break: str | None, text_field: str
 ) -> Source:
-  """A file, a glob or a folder."""
   paths, from_folder, dangling = text_files.find(spec)
   stats = [text_files.size_and_time(path) for path in paths]
   if not any(size for size, _ in stats):
@@ -282,7 +237,7 @@ def _open_files(
   plain = [path for path in paths if not text_files.is_jsonl(path)]
   sentence_per_line = False
   if plain:
-    document_break, sentence_per_line = _resolve_break(
+    document_break, sentence_per_line = documents.recognise(
       plain, document_break, from_folder
     )
   elif document_break:
@@ -322,65 +277,6 @@ def _open_files(
   )
 
 
-def document_break_name(document_break: str | None) -> str | None:
-  """Returns a user's choice as `Source.document_break` names it."""
-  if document_break in (None, 'file', 'blank_line'):
-    return document_break
-  return f'regex:{document_break.removeprefix("regex:")}'
-
-
-def _resolve_break(
-  paths: Sequence[epath.Path], document_break: str | None, from_folder: bool
-) -> tuple[str, bool]:
-  """What a document is, and whether a line is a sentence, from a sample."""
-  pattern = None
-  if document_break not in (None, 'file', 'blank_line'):
-    pattern = _compile(document_break.removeprefix('regex:'))
-  picked = paths[:: -(-len(paths) // SAMPLE_FILES)]
-  lines = []
-  for path in picked:
-    sample = _sample(path, SAMPLE_LINES // len(picked), from_folder)
-    lines += [*sample, '']
-  text = [line for line in lines if not (pattern and pattern.match(line))]
-  per_line = sentences.is_sentence_per_line(text)
-  if pattern is not None:
-    return f'regex:{pattern.pattern}', per_line
-  if document_break is None:
-    # Groups of one line are paragraphs, not documents.
-    blank = (not line.strip() for line in lines)
-    groups = [
-      len(list(g)) for is_blank, g in itertools.groupby(blank) if not is_blank
-    ]
-    several = len(groups) > len(picked) and max(groups) > 1
-    document_break = 'blank_line' if per_line and several else 'file'
-  return document_break, per_line
-
-
-def _compile(expression: str) -> re.Pattern:
-  try:
-    return re.compile(expression)
-  except re.error as error:
-    raise ValueError(
-      f"document_break {expression!r} is neither 'file' nor 'blank_line' nor "
-      f'a regular expression: {error}'
-    ) from None
-
-
-def _sample(path: epath.Path, num_lines: int, from_folder: bool) -> list[str]:
-  """The first lines of a file, of its first MB at most."""
-  chunks = text_files.chunks(path)
-  try:
-    text = next(chunks, '')
-  except text_files.BinaryFileError:
-    if from_folder:
-      return []
-    raise
-  lines = text.split('\n')
-  if len(lines) > 1 and next(chunks, None) is not None:
-    lines.pop()  # the chunk ends inside it
-  return lines[:num_lines]
-
-
 def _read_files(
   source: Source,
   white_space: str,
@@ -394,15 +290,15 @@ def _read_files(
   """Streams files one after the other; a document never crosses files."""
   for link in dangling:
     source.drop_file('link to nothing', link)
-  headings = 0
-  base = 0
+  headings = base = 0
 
   def progress(position: int):
     source.bytes_read = base + position
 
-  def count(parts: Iterable[_Part]) -> Iterator[_Part]:
+  def split(texts: Iterable[str]) -> Iterator[tuple[bool, str]]:
     nonlocal headings
-    for starts, text in parts:
+    blocks = documents.cut(texts, white_space)
+    for starts, text in documents.split(blocks, source.document_break):
       headings += starts
       yield starts, text
 
@@ -410,28 +306,23 @@ def _read_files(
     texts = text_files.chunks(path, progress)
     try:
       first = next(texts, '')
+      if not first:
+        source.drop_file('empty file', path)
     except text_files.BinaryFileError as error:
       if not from_folder:
         raise
-      first = None
+      first = ''
       source.drop_file('binary file', f'{path}: {error.reason}')
-    if first:
-      texts = itertools.chain([first], texts)
-      if text_files.is_jsonl(path):
-        for text in text_files.records(path, texts, text_field):
-          yield from _record_pieces(source, text, white_space)
-      else:
-        blocks = _cut(texts, white_space)
-        parts = count(_split(blocks, source.document_break))
-        pieces = _to_pieces(parts, sentence_per_line, white_space)
-        first = next(pieces, None)
-        if first is None:
-          source.drop_file('file of white space', path)
-        else:
-          yield first
-          yield from pieces
-    elif first is not None:
-      source.drop_file('empty file', path)
+    texts = itertools.chain([first], texts) if first else ()
+    if text_files.is_jsonl(path):
+      for text in text_files.records(path, texts, text_field):
+        yield from _record_pieces(source, text, white_space)
+    else:
+      piece = None
+      for piece in _to_pieces(split(texts), sentence_per_line, white_space):
+        yield piece
+      if first and piece is None:
+        source.drop_file('file of white space', path)
     base += text_files.size_and_time(path)[0]
     source.bytes_read = base
   if source.document_break.startswith('regex:') and not headings:
@@ -441,40 +332,10 @@ def _read_files(
     )
 
 
-def _split(blocks: Iterable[str], document_break: str) -> Iterator[_Part]:
-  """Splits a file's text into documents, in parts of at most a block."""
-  if document_break == 'file':
-    for block in blocks:
-      yield False, block
-    return
-  is_heading = None
-  if document_break.startswith('regex:'):
-    is_heading = re.compile(document_break.removeprefix('regex:')).match
-  starts = False
-  line_start = True  # a block may begin inside a very long line
-  for block in blocks:
-    held = []
-    for line in io.StringIO(block, newline='\n'):
-      # White space at a block's end may be the beginning of a line of text.
-      whole = line.endswith('\n')
-      if line_start and (
-        is_heading(line.removesuffix('\n'))
-        if is_heading
-        else whole and line.isspace()
-      ):
-        yield starts, ''.join(held)
-        starts, held = True, []
-      held.append(line)
-      line_start = whole or (line_start and line.isspace())
-    yield starts, ''.join(held)
-    starts = False
-
-
 # --- TensorFlow data sets
 
 
 def _open_tfds(spec: str, text_field: str) -> Source:
-  """A data set of TFDS."""
   data = tfds_text.open_split(spec.removeprefix('tfds:'), text_field)
   return Source(
     spec=spec,

@@ -1,9 +1,10 @@
-"""Text out of files: found, decompressed, decoded and checked as a stream."""
+"""Files of text: found, decompressed, decoded and checked as a stream."""
 
 import codecs
 import glob
 import gzip
 import io
+import itertools
 import json
 import lzma
 import os
@@ -20,15 +21,13 @@ CHUNK_BYTES = 1 << 20
 ZST_CHUNK_BYTES = 1 << 10
 COMPRESSED = ('.gz', '.xz', '.zst')
 NAMED = 3  # files that a message or an audit names for one reason
+_DAMAGES = (gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SURROGATE = re.compile('[\ud800-\udfff]')  # JSON can spell half a pair
 
 
 class BinaryFileError(ValueError):
-  """The file is not text.
-
-  Attributes:
-    reason: why, in a few words.
-  """
+  """The file is not text; `reason` says why in a few words."""
 
   def __init__(self, path: epath.Path, place: int):
     self.reason = f'NUL at byte {place:,}'
@@ -39,7 +38,7 @@ class BinaryFileError(ValueError):
 
 
 def ending(path: epath.Path) -> str:
-  """Returns how a name ends below its compression, in small letters: '.csv'."""
+  """Returns a name's ending before the compression's, in small letters."""
   name = path.name.lower()
   for suffix in COMPRESSED:
     name = name.removesuffix(suffix)
@@ -52,7 +51,7 @@ def is_jsonl(path: epath.Path) -> bool:
 
 
 def size_and_time(path: epath.Path) -> tuple[int, int]:
-  """Size in bytes and time of change (ns for local files, s for remote)."""
+  """Returns size in bytes and time of change (ns if local, s if remote)."""
   if '://' in str(path):
     stat = path.stat()
     return stat.length, int(stat.mtime or 0)
@@ -67,8 +66,7 @@ def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
     The files, sorted; True for a folder; and the links in it to nothing.
 
   Raises:
-    FileNotFoundError: if there is none, or a link that is named leads to
-      nothing.
+    FileNotFoundError: if there is no file, or a named link leads to nothing.
   """
   path = epath.Path(spec).expanduser()
   if path.is_dir():
@@ -98,11 +96,9 @@ def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
 
 
 def name_some(names: Sequence[str], count: int | None = None) -> str:
-  """Returns the first few names, and how many others there are.
+  """Returns the first few names and the number of others.
 
-  Args:
-    names: all of them, or the first ones.
-    count: how many there are; by default so many as are given.
+  `count` is the number of all, if `names` are only the first ones.
   """
   more = (len(names) if count is None else count) - len(names[:NAMED])
   return ', '.join(names[:NAMED]) + (f' and {more:,} more' if more else '')
@@ -117,11 +113,9 @@ def _describe_link(path: epath.Path) -> str:
 
 
 def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
-  """All files under a folder, sorted by path; hidden ones are left out.
+  """Returns all files under a folder, sorted by path, but no hidden ones.
 
-  Args:
-    folder: the folder.
-    dangling: gets the links that lead to nothing.
+  Links to nothing are appended to `dangling`.
   """
   found = []
   for path in sorted(folder.iterdir()):
@@ -137,10 +131,7 @@ def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
 
 
 def _glob(pattern: epath.Path) -> list[epath.Path]:
-  """The files and dangling links that match a glob, sorted.
-
-  `**` crosses folders.
-  """
+  """Returns matches and links to nothing, sorted; `**` crosses folders."""
   if '://' not in str(pattern):
     paths = sorted(glob.glob(str(pattern), recursive=True))
     return [
@@ -174,81 +165,55 @@ def chunks(
   line = 1  # in which the chunk begins
   first = True
   with path.open('rb') as file:
-    for chunk in _decompressed(path, file):
-      if progress:
+    for chunk in itertools.chain(_decompressed(path, file), [b'']):
+      if progress and chunk:
         progress(file.tell())
-      text = _decode(path, decoder, chunk, offset, line, final=False)
+      if chunk.startswith(_UTF_16) and not offset:
+        raise ValueError(
+          f'{path}: this is UTF-16, UTF-8 is expected. Convert it: '
+          'iconv -f UTF-16 -t UTF-8'
+        )
+      if (nul := chunk.find(b'\0')) >= 0:
+        raise BinaryFileError(path, offset + nul)
+      waiting = len(decoder.getstate()[0])
+      try:
+        text = decoder.decode(chunk, final=not chunk)
+      except UnicodeDecodeError as error:
+        at, found = offset - waiting + error.start, error.object[error.start]
+        line += error.object.count(b'\n', 0, error.start)
+        raise ValueError(
+          f'{path}: not UTF-8 at byte {at:,} (0x{found:02x}: {error.reason})'
+          f' in line {line:,}. Convert it, for example: iconv -f WINDOWS-1252'
+          ' -t UTF-8'
+        ) from None
       offset += len(chunk)
       line += chunk.count(b'\n')
       if first and text:
         text = text.removeprefix('\ufeff')
         first = False
-      if text := newlines.decode(text):
+      if text := newlines.decode(text, final=not chunk):
         yield text
-    text = _decode(path, decoder, b'', offset, line, final=True)
-    if text := newlines.decode(text, final=True):
-      yield text
-
-
-def _decode(
-  path: epath.Path,
-  decoder: codecs.IncrementalDecoder,
-  chunk: bytes,
-  offset: int,
-  line: int,
-  *,
-  final: bool,
-) -> str:
-  """Decodes a chunk that begins at a byte offset and in a line of the text."""
-  if (
-    chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not offset
-  ):
-    raise ValueError(
-      f'{path}: this is UTF-16, UTF-8 is expected. Convert it: '
-      'iconv -f UTF-16 -t UTF-8'
-    )
-  nul = chunk.find(b'\0')
-  if nul >= 0:
-    raise BinaryFileError(path, offset + nul)
-  waiting = len(decoder.getstate()[0])
-  try:
-    return decoder.decode(chunk, final)
-  except UnicodeDecodeError as error:
-    at = offset - waiting + error.start
-    found = error.object[error.start]
-    line += error.object.count(b'\n', 0, error.start)
-    raise ValueError(
-      f'{path}: not UTF-8 at byte {at:,} (0x{found:02x}: {error.reason}) in '
-      f'line {line:,}. Convert it, for example: iconv -f WINDOWS-1252 -t '
-      'UTF-8'
-    ) from None
 
 
 def _decompressed(path: epath.Path, file: BinaryIO) -> Iterator[bytes]:
-  """The file's bytes in chunks, decompressed as its name says."""
+  """Yields the file's bytes in chunks, decompressed by its ending."""
   kind = path.suffix
   try:
     if kind == '.zst':
       yield from _decompress_zst(file)
-    elif kind == '.gz':
-      with gzip.GzipFile(fileobj=file) as stream:
-        yield from iter(lambda: stream.read(CHUNK_BYTES), b'')
+      return
+    stream = file
+    if kind == '.gz':
+      stream = gzip.GzipFile(fileobj=file)
     elif kind == '.xz':
-      with lzma.LZMAFile(file) as stream:
-        yield from iter(lambda: stream.read(CHUNK_BYTES), b'')
-    else:
-      yield from iter(lambda: file.read(CHUNK_BYTES), b'')
+      stream = lzma.LZMAFile(file)
+    yield from iter(lambda: stream.read(CHUNK_BYTES), b'')
   except EOFError:
     raise ValueError(
       f'{path}: the {kind} file is truncated at byte {file.tell():,}. Copy or '
       'download it again'
     ) from None
-  except (
-    gzip.BadGzipFile,
-    lzma.LZMAError,
-    zlib.error,
-    zstandard.ZstdError,
-  ) as error:
+  except _DAMAGES as error:
     raise ValueError(
       f'{path}: damaged {kind} file near byte {file.tell():,}: {error}'
     ) from None
@@ -294,15 +259,15 @@ def lines(texts: Iterable[str]) -> Iterator[str]:
 def records(
   path: epath.Path, texts: Iterable[str], text_field: str
 ) -> Iterator[str]:
-  """The text of every JSONL record; a record is held in memory as a whole.
+  """Yields the text of every JSONL record; memory holds one record.
 
   Args:
-    path: of the file, for messages.
+    path: the file, for messages.
     texts: its text in chunks.
     text_field: the field to read.
 
   Raises:
-    ValueError: at a line that is no JSON object or has no such text.
+    ValueError: at a line that is no JSON object, or has no text in the field.
   """
   for number, line in enumerate(lines(texts), start=1):
     if not line.strip():
@@ -339,12 +304,7 @@ def records(
 
 
 def read_text(path: str | os.PathLike) -> str:
-  """Returns a whole file's text, as `chunks` does; '-' is standard input.
-
-  Raises:
-    ValueError: if it is no text in UTF-8; names the byte.
-    OSError: if it cannot be read.
-  """
+  """Returns the `chunks` of a file as one text; '-' is standard input."""
   return ''.join(chunks(epath.Path('/dev/stdin' if path == '-' else path)))
 
 
@@ -358,12 +318,12 @@ def parse_records(
 
   Args:
     text: the lines.
-    name: of the file, for errors.
-    is_right: whether an object is what is wanted.
-    expected: what is wanted, for errors.
+    name: the file's name, for messages.
+    is_right: returns whether an object is a right one.
+    expected: describes a right object, for messages.
 
   Raises:
-    ValueError: naming the line that is something else; or if there is none.
+    ValueError: if a line is something else, or there is no object.
   """
   found = []
   # JSON's strings may hold the other line ends of Unicode.

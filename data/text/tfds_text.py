@@ -14,11 +14,11 @@ class TextSplit:
 
   Attributes:
     name: the data set's full name, with config and version.
-    split: as TFDS writes it, 'train[:10%]' for example.
+    split: as TFDS writes it, for example 'train[:10%]'.
     field: the feature that holds the text.
-    num_records: in the split.
-    num_bytes: of the split on disk, estimated when it is part of another.
-    builder: of TFDS.
+    num_records: records of the split.
+    num_bytes: its size on disk, estimated for a part of a split.
+    builder: TFDS's builder of the data set.
   """
 
   name: str
@@ -29,11 +29,7 @@ class TextSplit:
   builder: Any
 
   def texts(self) -> Iterator[str]:
-    """Streams the records' text in their stored order.
-
-    Raises:
-      ValueError: at a record that is not UTF-8.
-    """
+    """Streams the records' text in their order; it must be UTF-8."""
     import tensorflow_datasets as tfds
 
     _hide_accelerators()
@@ -55,8 +51,8 @@ class TextSplit:
 def open_split(spec: str, text_field: str) -> TextSplit:
   """Opens `NAME[/config][:version][:split]`; downloads it if TFDS must.
 
-  Data are looked for where TFDS does: in TFDS_DATA_DIR, else
-  ~/tensorflow_datasets. The split is 'train' by default.
+  TFDS keeps data in TFDS_DATA_DIR, else in ~/tensorflow_datasets. The split is
+  'train' by default.
 
   Raises:
     ValueError: if there is no such data set, split or text field.
@@ -89,12 +85,12 @@ def open_split(spec: str, text_field: str) -> TextSplit:
 
 
 def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
-  """Returns TFDS's builder of a data set that is prepared.
+  """Returns TFDS's builder of a data set, and prepares the set if need be.
 
   Args:
-    spec: what was asked for, for messages.
+    spec: the user's words, for messages.
     name: NAME[/config][:version].
-    folder: of prepared data sets; None: where TFDS looks.
+    folder: holds prepared data sets; None: TFDS's own folder.
 
   Raises:
     ValueError: if there is no such data set, or it cannot be prepared.
@@ -113,9 +109,8 @@ def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
   if not builder.is_prepared():
     try:
       builder.download_and_prepare()
-    except (
-      Exception
-    ) as error:  # of the network, the disk, or any data set's code
+    # Of the network, the disk, or any data set's code.
+    except Exception as error:
       raise ValueError(
         f'source tfds:{spec}: not in {builder.data_dir} (TFDS_DATA_DIR), and '
         f'TFDS could not download it: {error}'
@@ -124,7 +119,7 @@ def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
 
 
 def _text_feature(spec: str, features: Any, text_field: str) -> str:
-  """The feature that holds the text: the one named, or the only one of text."""
+  """Returns the named feature of text; by default also the only one of text."""
   names = sorted(
     name
     for name, feature in features.items()

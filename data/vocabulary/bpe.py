@@ -14,14 +14,15 @@ import itertools
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tokenizers
 from etils import epath
 from tokenizers import models, normalizers, pre_tokenizers
 
-from data.vocabulary import alignment, bpe_files, tokenizer_json
+from data.vocabulary import bpe_files, tokenizer_json
+from data.vocabulary.tokenizer import Tokenizer
 
 END_OF_WORD = '</w>'
 UNKNOWN = '<unk>'
@@ -89,31 +90,8 @@ def standardise(text: str) -> list[str]:
   ]
 
 
-def _placed_parts(
-  text: str, origins: Sequence[alignment.Span]
-) -> Iterator[tuple[str, list[alignment.Span]]]:
-  """The parts of `standardise`, and where their characters come from."""
-  letters = [letter.translate(_DASHES) for letter in text]
-  origins = [
-    origin
-    for letter, origin in zip(letters, origins, strict=True)
-    for _ in letter
-  ]
-  text = ''.join(letters)
-  place = len(text) - len(text.lstrip())
-  for part in standardise(text.strip()):
-    start = place
-    while text[place].isspace():
-      place += 1
-    if part == '\n':
-      yield part, [(origins[start][0], origins[place - 1][1])]
-    else:
-      yield part, origins[place : place + len(part)]
-      place += len(part)
-
-
 @dataclasses.dataclass(frozen=True)
-class BPE:
+class BPE(Tokenizer):
   """A byte-pair encoding of GPT's kind.
 
   Attributes:
@@ -121,7 +99,7 @@ class BPE:
     pieces: the vocabulary in the order of ids, the three `SPECIALS` last.
     merges: in the order in which they were learnt.
     words: how words are found, `RELEASE` or `BASIC`.
-    unk_id: of `<unk>`.
+    unk_id: id of `<unk>`.
   """
 
   tokenizer: tokenizers.Tokenizer
@@ -136,23 +114,18 @@ class BPE:
     return white_space_of(self.words)
 
   @property
-  def vocab_size(self) -> int:
-    """V, the three symbols included: 40,481 as published."""
-    return len(self.pieces)
-
-  @property
   def start_id(self) -> int:
-    """Of _start_."""
+    """The id of _start_."""
     return len(self.pieces) - 3
 
   @property
   def delimiter_id(self) -> int:
-    """Of _delimiter_."""
+    """The id of _delimiter_."""
     return len(self.pieces) - 2
 
   @property
   def classify_id(self) -> int:
-    """Of _classify_."""
+    """The id of _classify_."""
     return len(self.pieces) - 1
 
   @functools.cached_property
@@ -230,71 +203,9 @@ class BPE:
       for text in split
     ]
 
-  def encode_with_spans(
-    self, texts: Sequence[str]
-  ) -> list[tuple[list[int], list[alignment.Span]]]:
-    """Returns each text's ids and where they are from.
-
-    Returns:
-      Of each text the ids of `encode_batch`; and for each id start and end of
-      its characters in the text as it was given. Where a repair made other
-      characters of some, all of those are what each new one is from; the piece
-      of a newline is from all the white space round it, with the control
-      characters that the repair took out of it.
-
-    Raises:
-      ValueError: if ftfy and spaCy are needed and missing.
-    """
-    if self.words == RELEASE:
-      self._check_packages()
-      return [self._encode_with_spans(text) for text in texts]
-    encoded = self.whole.encode_batch(list(texts), add_special_tokens=False)
-    return [(encoding.ids, encoding.offsets) for encoding in encoded]
-
-  def _encode_with_spans(self, text: str) -> tuple[list[int], list]:
-    found, places = [], []
-    pipeline = _spacy()
-    with pipeline.memory_zone():
-      for part, origins in _placed_parts(*alignment.repair(text)):
-        for word in pipeline.tokenizer(part):
-          found.append(word.text.lower())
-          places.append(
-            [
-              origin
-              for letter, origin in zip(
-                word.text, origins[word.idx :], strict=False
-              )
-              for _ in letter.lower()
-            ]
-          )
-    encoded = self.tokenizer.encode_batch(found, add_special_tokens=False)
-    return (
-      [i for encoding in encoded for i in encoding.ids],
-      [
-        (origins[first][0], origins[last - 1][1])
-        for encoding, origins in zip(encoded, places, strict=True)
-        for first, last in encoding.offsets
-      ],
-    )
-
-  def encode_words(
-    self, sentences: Sequence[Sequence[str]]
-  ) -> list[list[list[int]]]:
-    """Returns the ids of each word of each sentence, each by itself.
-
-    A word of nothing but white space has none.
-
-    Raises:
-      ValueError: if ftfy and spaCy are needed and missing.
-    """
-    ids = iter(
-      self.encode_batch([word for words in sentences for word in words])
-    )
-    return [[next(ids) for _ in words] for words in sentences]
-
   @functools.cached_property
   def whole(self) -> tokenizers.Tokenizer:
-    """One that finds the words itself, as `BASIC` says."""
+    """A Hugging Face tokenizer that finds the words itself, as `BASIC`."""
     whole = tokenizers.Tokenizer.from_str(self.tokenizer.to_str())
     whole.normalizer, whole.pre_tokenizer = _basic()
     return whole
@@ -356,11 +267,12 @@ def load_bpe(
       f'expected {RELEASE!r} or {BASIC!r}'
     )
   pieces, merges = bpe_files.read(vocab_file, merges_file, (UNKNOWN,))
-  tokenizer_json.read(vocab_file.parent, 'bpe', pieces)
+  like = make_bpe((UNKNOWN,), (), BASIC).whole
+  tokenizer_json.read(vocab_file.parent, 'bpe', pieces, like)
   twice = [name for name in SPECIALS if name in pieces]
   if twice:
     raise ValueError(
-      f'{vocab_file}: holds {twice[0]}, which is to follow its pieces'
+      f'{vocab_file}: holds {twice[0]}, the symbol that follows its pieces'
     )
   if not any(piece.endswith(END_OF_WORD) for piece in pieces):
     raise ValueError(

@@ -1,8 +1,9 @@
-"""The files of a byte-pair encoding, read and checked.
+"""Reads, checks and writes the files of vocabularies.
 
-A vocabulary is a JSON object, piece -> id; merges are lines of two pieces, the
-first learnt first, under a line `#version: 0.2` (finetune-transformer-lm,
-model/; gpt-2, encoder.py).
+The vocabulary of a byte-pair encoding is a JSON object, piece -> id; merges are
+lines of two pieces, the first learnt first, under a line `#version: 0.2`
+(finetune-transformer-lm, model/; gpt-2, encoder.py). Other vocabularies have a
+piece a line.
 """
 
 import hashlib
@@ -19,10 +20,6 @@ MERGES_FILE = 'vocab.bpe'
 SETTINGS_FILE = 'tokenizer_settings.json'
 HEADER = '#version: 0.2'
 MAX_DEPTH = 50  # a tokenizer.json has 8
-_TOO_DEEP = (
-  f'more than {MAX_DEPTH} lists and objects inside one another, expected the'
-  ' few of a tokenizer'
-)
 
 Merges = tuple[tuple[str, str], ...]
 
@@ -38,9 +35,9 @@ def read(
   Args:
     vocab_file: JSON, piece -> id.
     merges_file: two pieces a line. The same file: a tokenizer.json with both.
-    required: pieces that have to be there, whether a merge makes them or not.
-    declared: pieces that no merge has to make: symbols, found in the text as
-      they are. So are those in <> or [], which no text gives.
+    required: pieces that must be there; no merge has to make them.
+    declared: other pieces that no merge has to make: symbols, found in the text
+      as they are. Neither has one to make pieces in <> or [].
 
   Returns:
     The pieces in the order of ids, and the merges in their order.
@@ -53,17 +50,18 @@ def read(
     model = read_object(vocab_file)['model']
     pieces = in_order(vocab_file, model['vocab'])
     if not isinstance(model.get('merges'), list):
-      raise ValueError(
-        f'{vocab_file}: model.merges is no list of pairs of pieces, as that of '
-        'a BPE is. Copy it again'
-      )
+      raise ValueError(f'{vocab_file}: model.merges is no list of pairs')
     lines = [
       (f'{vocab_file}, merge {number:,}', merge)
       for number, merge in enumerate(model['merges'], start=1)
     ]
   else:
     pieces = in_order(vocab_file, read_object(vocab_file))
-    lines = _lines(merges_file)
+    lines = [
+      (f'{merges_file}, line {number:,}', line)
+      for number, line in enumerate(_lines(merges_file), start=1)
+      if number > 1 or not line.startswith('#version')
+    ]
   if missing := sorted(set(required).difference(pieces)):
     raise ValueError(
       f'{vocab_file}: no {missing[0]!r} among its {len(pieces):,} pieces; is '
@@ -72,17 +70,17 @@ def read(
   merges = _check_merges(lines, vocab_file, frozenset(pieces))
   made = {first + second for first, second in merges}
   for i, piece in enumerate(pieces):
-    if len(piece) == 1 or piece in made or piece in required:
+    # A letter, inside a word or at its end; a symbol.
+    letter = len(piece.removesuffix('</w>') or piece) == 1
+    if letter or piece in made or piece in required or piece in declared:
       continue
-    if piece in declared or re.fullmatch(r'<.+>|\[.+\]', piece):
-      continue
-    if piece.endswith('</w>') and len(piece) == len('</w>') + 1:
+    if re.fullmatch(r'<.+>|\[.+\]', piece):
       continue
     raise ValueError(
       f'{vocab_file}: piece {piece!r} (id {i}) is made by none of the '
-      f'{len(merges):,} merges of {merges_file}: the file is cut off, the '
-      'two do not belong together, or it is a symbol that no file beside them '
-      'tells of. Copy all of them again from one place'
+      f'{len(merges):,} merges of {merges_file}: the file is cut off, the two '
+      'do not belong together, or the piece is a symbol that no file beside '
+      'them names. Copy all of them again from one place'
     )
   return pieces, merges
 
@@ -97,11 +95,37 @@ def _text(file: epath.Path) -> str:
     ) from None
 
 
-def read_object(file: epath.Path) -> dict[str, Any]:
-  """Reads a JSON object, no key of which stands in it twice.
+def _lines(file: epath.Path) -> list[str]:
+  # Only newlines end a line: some pieces are other separators of Unicode.
+  lines = _text(file).replace('\r\n', '\n').split('\n')
+  return lines if lines[-1] else lines[:-1]
+
+
+def read_pieces(file: epath.Path) -> list[str]:
+  """Reads a vocabulary with a piece a line; line 1 is id 0.
 
   Raises:
-    ValueError: if it is none; says where and why.
+    ValueError: if it is not UTF-8, or a piece has two lines; names them.
+  """
+  pieces = _lines(file)
+  while pieces and not pieces[-1]:
+    pieces.pop()
+  if len(set(pieces)) < len(pieces):
+    seen: dict[str, int] = {}
+    for number, piece in enumerate(pieces, start=1):
+      if (first := seen.setdefault(piece, number)) < number:
+        raise ValueError(
+          f'{file}, line {number:,}: {piece[:60]!r} stands on line {first:,}'
+          ' already; each piece has one line, the number of which is its id'
+        )
+  return pieces
+
+
+def read_object(file: epath.Path) -> dict[str, Any]:
+  """Reads a JSON object that has each key once.
+
+  Raises:
+    ValueError: if the file holds something else; names the place.
   """
 
   def unique(items):
@@ -118,7 +142,8 @@ def read_object(file: epath.Path) -> dict[str, Any]:
   text = _text(file)
   try:
     table = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-    _check_depth(table)
+    if _depth(table) > MAX_DEPTH:
+      raise RecursionError
     if '\\u' in text:  # it may be half a surrogate pair, which is no text
       json.dumps(table, ensure_ascii=False).encode()
   except json.JSONDecodeError as error:
@@ -129,7 +154,9 @@ def read_object(file: epath.Path) -> dict[str, Any]:
   except ValueError as error:
     raise ValueError(f'{file}: {error}') from None
   except RecursionError:
-    raise ValueError(f'{file}: {_TOO_DEEP}') from None
+    raise ValueError(
+      f'{file}: more than {MAX_DEPTH} lists and objects inside one another'
+    ) from None
   if not isinstance(table, dict):
     raise ValueError(
       f'{file}: expected a JSON object, found {type(table).__name__}'
@@ -137,26 +164,18 @@ def read_object(file: epath.Path) -> dict[str, Any]:
   return table
 
 
-def _check_depth(value: Any) -> None:
-  """Refuses what readers that call themselves could not follow."""
-  parts = [value]
-  for _ in range(MAX_DEPTH):
-    parts = [
-      part
-      for whole in parts
-      if isinstance(whole, dict | list)
-      for part in (whole.values() if isinstance(whole, dict) else whole)
-    ]
-    if not parts:
-      return
-  raise ValueError(_TOO_DEEP)
+def _depth(value: Any) -> int:
+  """Returns how many lists and objects are inside one another, and 1."""
+  parts = value.values() if isinstance(value, dict) else value
+  nested = isinstance(value, dict | list)
+  return 1 + max(map(_depth, parts), default=0) if nested else 1
 
 
 def in_order(file: epath.Path, table: Mapping[str, Any]) -> tuple[str, ...]:
   """Returns the pieces of a vocabulary, piece -> id, in the order of ids.
 
   Args:
-    file: where it is from, for messages.
+    file: the file of the vocabulary, for messages.
     table: the vocabulary.
 
   Raises:
@@ -180,19 +199,6 @@ def in_order(file: epath.Path, table: Mapping[str, Any]) -> tuple[str, ...]:
       )
     pieces[i] = piece
   return tuple(pieces)
-
-
-def _lines(file: epath.Path) -> list[tuple[str, str]]:
-  """The merges of a file as they stand in it, each with its place."""
-  # Only newlines end a line: some pieces are other separators of Unicode.
-  lines = _text(file).replace('\r\n', '\n').split('\n')
-  if lines[-1] == '':
-    lines.pop()
-  return [
-    (f'{file}, line {number:,}', line)
-    for number, line in enumerate(lines, start=1)
-    if number > 1 or not line.startswith('#version')
-  ]
 
 
 def _check_merges(
@@ -228,10 +234,24 @@ def save(
   settings: Mapping[str, Any],
 ) -> None:
   """Writes the two files, a piece a line, and the settings beside them."""
+  folder = save_settings(folder, settings)
+  write(folder / VOCAB_FILE, folder / MERGES_FILE, pieces, merges)
+
+
+def save_settings(
+  folder: str | pathlib.Path | epath.Path, settings: Mapping[str, Any]
+) -> epath.Path:
+  """Makes a folder, writes a tokenizer's settings into it and returns it."""
   folder = epath.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  write(folder / VOCAB_FILE, folder / MERGES_FILE, pieces, merges)
   (folder / SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
+  return folder
+
+
+def write_pieces(file: epath.Path, pieces: Iterable[str]) -> None:
+  """Writes a vocabulary, a piece a line."""
+  # Bytes, so that no platform changes the line ends.
+  file.write_bytes(''.join(f'{piece}\n' for piece in pieces).encode())
 
 
 def write(

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import tokenizers
@@ -16,12 +16,13 @@ from etils import epath
 from tokenizers import decoders, models, pre_tokenizers
 
 from data.vocabulary import bpe_files, tokenizer_json
+from data.vocabulary.tokenizer import Tokenizer, record, with_added
 
 (END_OF_TEXT,) = tokenizer_json.SYMBOLS['bytebpe']
 
 
 @dataclasses.dataclass(frozen=True)
-class ByteBPE:
+class ByteBPE(Tokenizer):
   """A byte-pair encoding of GPT-2's kind.
 
   Attributes:
@@ -41,25 +42,16 @@ class ByteBPE:
   white_space: ClassVar[str] = 'kept'
   unk_id: ClassVar[None] = None
 
-  @property
-  def vocab_size(self) -> int:
-    """V, <|endoftext|> included: 50,257 as published."""
-    return len(self.pieces)
-
   @functools.cached_property
   def fingerprint(self) -> str:
     """Hex digest of vocabulary and merges."""
-    added = map(tokenizer_json.record, self.added)
+    added = map(record, self.added)
     return bpe_files.fingerprint('bytebpe', self.pieces, self.merges, *added)
 
   @property
   def description(self) -> str:
     """A few words for people."""
     return 'byte-level BPE'
-
-  def repair(self, text: str) -> str:
-    """Returns the text: nothing is changed."""
-    return text
 
   def encode_batch(
     self, texts: Sequence[str], *, special: bool = False
@@ -75,51 +67,26 @@ class ByteBPE:
     """
     if special:
       return [self._encode_special(text) for text in texts]
-    return [
-      encoding.ids
-      for encoding in _encode(self.tokenizer.encode_batch_fast, texts)
-    ]
-
-  def encode_with_spans(
-    self, texts: Sequence[str]
-  ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-    """Returns each text's ids and where they are from.
-
-    Returns:
-      Of each text the ids of `encode_batch`; and for each id start and end of
-      its characters in the text, the space before a word included. The parts of
-      a character that is cut have all of it each.
-
-    Raises:
-      ValueError: at half a surrogate pair, which is no text.
-    """
-    return [
-      (encoding.ids, encoding.offsets)
-      for encoding in _encode(self.tokenizer.encode_batch, texts)
-    ]
+    try:
+      return super().encode_batch(texts)
+    except TypeError:
+      _refuse_surrogates(texts)
+      raise
 
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
   ) -> list[list[list[int]]]:
     """Returns the ids of each word of each sentence.
 
-    One after the other they are those of the words with spaces between them:
-    all but the first word of a sentence take a space along. An empty word has
-    none.
-
-    Raises:
-      ValueError: at half a surrogate pair, which is no text.
+    Joined they are the ids of the words with spaces between them: all but the
+    first word of a sentence are encoded with a space before them. An empty word
+    has none.
     """
-    ids = iter(
-      self.encode_batch(
-        [
-          f' {word}' if i and word else word
-          for words in sentences
-          for i, word in enumerate(words)
-        ]
-      )
-    )
-    return [[next(ids) for _ in words] for words in sentences]
+    spaced = [
+      [f' {word}' if i and word else word for i, word in enumerate(words)]
+      for words in sentences
+    ]
+    return super().encode_words(spaced)
 
   def _encode_special(self, text: str) -> list[int]:
     first, *rest = self.encode_batch(text.split(END_OF_TEXT))
@@ -127,17 +94,11 @@ class ByteBPE:
       first += [self.end_of_text_id, *ids]
     return first
 
-  def decode(self, ids: Iterable[int]) -> str:
-    """Returns the text; bytes that are no UTF-8 become U+FFFD."""
-    return self.tokenizer.decode(
-      [int(i) for i in ids], skip_special_tokens=False
-    )
-
   def save(self, folder: str | pathlib.Path | epath.Path) -> None:
     """Writes encoder.json, vocab.bpe, tokenizer.json and the settings."""
     settings = {
       'type': 'bytebpe',
-      'added': [tokenizer_json.record(token) for token in self.added],
+      'added': [record(token) for token in self.added],
     }
     bpe_files.save(folder, self.model_pieces(), self.merges, settings)
     (epath.Path(folder) / tokenizer_json.TOKENIZER_FILE).write_bytes(
@@ -145,19 +106,9 @@ class ByteBPE:
     )
 
   def model_pieces(self) -> tuple[str, ...]:
-    """Returns the vocabulary without what was added behind it."""
+    """Returns the vocabulary without the added tokens that follow it."""
     size = self.tokenizer.get_vocab_size(with_added_tokens=False)
     return self.pieces[:size]
-
-
-def _encode(
-  encode_batch: Callable[..., list[tokenizers.Encoding]], texts: Sequence[str]
-) -> list[tokenizers.Encoding]:
-  try:
-    return encode_batch(list(texts), add_special_tokens=False)
-  except TypeError:
-    _refuse_surrogates(texts)
-    raise
 
 
 def _refuse_surrogates(texts: Iterable[str]) -> None:
@@ -183,7 +134,7 @@ def make_byte_bpe(
   tokenizer.add_tokens(list(added))
   return ByteBPE(
     tokenizer,
-    tokenizer_json.with_added(pieces, added),
+    with_added(pieces, added),
     tuple(merges),
     ids[END_OF_TEXT],
     tuple(added),
@@ -208,8 +159,9 @@ def load_byte_bpe(vocab_file: epath.Path, merges_file: epath.Path) -> ByteBPE:
     required,
     tokenizer_json.declared(vocab_file.parent),
   )
-  told = tokenizer_json.read(vocab_file.parent, 'bytebpe', pieces)
-  return make_byte_bpe(pieces, merges, told.added)
+  like = make_byte_bpe([END_OF_TEXT], ()).tokenizer
+  settings = tokenizer_json.read(vocab_file.parent, 'bytebpe', pieces, like)
+  return make_byte_bpe(pieces, merges, settings.added)
 
 
 def byte_letters() -> list[str]:

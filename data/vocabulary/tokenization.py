@@ -1,16 +1,16 @@
-"""The tokenizers as models and pipelines see them, and how one is chosen.
+"""How a tokenizer is chosen.
 
-`load` recognises a tokenizer by its files, `train` makes a new one as a
-specification like `train:wordpiece:8000` says. WordPiece (BERT) is in
-`wordpiece`, those of GPT and GPT-2 are in `bpe` and
-`byte_bpe`, the whole words of ELMo in `words`.
+`load` recognises a tokenizer by its files, `train` makes a new one from a
+specification such as `train:wordpiece:8000`. WordPiece (BERT) is in
+`wordpiece`, the byte-pair encodings of GPT and GPT-2 in `bpe` and `byte_bpe`,
+the whole words of ELMo in `words`.
 """
 
 import dataclasses
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -27,6 +27,7 @@ from data.vocabulary import (
 )
 from data.vocabulary.bpe import BPE
 from data.vocabulary.byte_bpe import ByteBPE
+from data.vocabulary.tokenizer import Tokenizer
 from data.vocabulary.wordpiece import WordPiece
 from data.vocabulary.words import Words
 
@@ -65,60 +66,6 @@ _PUBLISHED = (
 )
 
 
-class Tokenizer(Protocol):
-  """What every tokenizer has.
-
-  Besides, each kind has the ids of its own symbols. `WordPiece`: `pad_id`,
-  `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
-  `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
-
-  All but `Words` tell where ids are from: `encode_with_spans(texts)`, each
-  text's ids and the (start, end) in its characters of each;
-  `encode_words(sentences)`, the ids of each word of sentences that are words.
-
-  A kind whose words can be remembered has `parts(text)`, the parts whose ids
-  are, one after the other, those of a repaired text, and
-  `encode_parts(parts)`, their ids. A kind for which a line of text may be a
-  sentence, whatever it looks like, has `sentence_per_line`.
-
-  Attributes:
-    white_space: what it means. 'ignored': it ends words; 'newlines': and a run
-      with a newline in it is a token; 'kept': each character is in a token.
-    pieces: the vocabulary in the order of ids.
-  """
-
-  white_space: str
-  pieces: tuple[str, ...]
-
-  @property
-  def vocab_size(self) -> int:
-    """V, the symbols that no text gives included."""
-
-  @property
-  def fingerprint(self) -> str:
-    """Hex digest of the vocabulary and the settings."""
-
-  @property
-  def description(self) -> str:
-    """A few words for people."""
-
-  @property
-  def unk_id(self) -> int | None:
-    """Of what the vocabulary lacks; None where it lacks nothing."""
-
-  def repair(self, text: str) -> str:
-    """Returns a document's text as its sentences are to be found in it."""
-
-  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns each text's ids, without symbols that no text gives."""
-
-  def decode(self, ids: Iterable[int]) -> str:
-    """Returns readable text."""
-
-  def save(self, folder: str | pathlib.Path | epath.Path) -> None:
-    """Writes files that `load` reads into a folder."""
-
-
 def load(
   path: str | pathlib.Path | epath.Path, *, cased: bool | None = None
 ) -> Tokenizer:
@@ -155,7 +102,7 @@ def load(
       f'vocabulary and its merges, {" and ".join(f.name for f in files)}'
     )
   if files[0].name == tokenizer_json.TOKENIZER_FILE:
-    kind = tokenizer_json.kind_of(files[0])
+    kind = _kind_of(files[0])
   elif kind is None:
     kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
   # ELMo's published vocabularies go by any name.
@@ -205,6 +152,22 @@ def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
     'encoder.json with vocab.bpe and no tokenizer.json; give a vocabulary, a '
     "folder with one, or 'train:wordpiece:8000'"
   )
+
+
+def _kind_of(file: epath.Path) -> str:
+  """Returns the kind of a tokenizer.json: 'wordpiece', 'bpe' or 'bytebpe'."""
+  model = bpe_files.read_object(file).get('model')
+  model = model if isinstance(model, dict) else {}
+  # Older files have no `type`.
+  type_ = model.get('type') or ('BPE' if 'merges' in model else 'WordPiece')
+  if type_ not in ('BPE', 'WordPiece') or 'vocab' not in model:
+    raise ValueError(
+      f'{file}: model.type is {model.get("type")!r}, expected WordPiece (BERT) '
+      'or BPE (GPT, GPT-2) with its vocab'
+    )
+  if type_ == 'WordPiece':
+    return 'wordpiece'
+  return 'bpe' if model.get('end_of_word_suffix') else 'bytebpe'
 
 
 def _settings_of_words(file: epath.Path) -> dict[str, Any]:

@@ -1,120 +1,89 @@
-"""What Hugging Face folders say of a tokenizer beside its vocabulary.
+"""The settings of a tokenizer in the files of a Hugging Face folder.
 
 tokenizer.json is written by `tokenizers` and may be the only file;
 tokenizer_config.json, added_tokens.json and special_tokens_map.json are written
-by `transformers`. What the tokenizers of BERT, GPT and GPT-2 can be told is
-read, any other setting is refused: it would silently give other ids than the
-publisher's.
+by `transformers`. A setting with which the publisher's tokenizer would give
+other ids than BERT's, GPT's or GPT-2's is refused.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import tokenizers
 from etils import epath
 from tokenizers import AddedToken
 
-from data.vocabulary import bpe_files, tokenizer_files
-from data.vocabulary.tokenizer_files import (
-  ADDED_FILE,
-  CONFIG_FILE,
-  FLAGS,
-  TOKENIZER_FILE,
-)
+from data.vocabulary import bpe_files
+from data.vocabulary.tokenizer import FLAGS
 
-# The symbols of each kind that texts never give, whatever a folder says.
+TOKENIZER_FILE = 'tokenizer.json'
+CONFIG_FILE = 'tokenizer_config.json'
+ADDED_FILE = 'added_tokens.json'
+SPECIAL_FILE = 'special_tokens_map.json'
+# The symbols of each kind, never found in a text whatever a folder says.
 SYMBOLS = {
   'wordpiece': ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'),
   'bpe': ('<unk>',),
   'bytebpe': ('<|endoftext|>',),
 }
+# fmt: off
+_BERTS = (
+  'Bert', 'ConvBert', 'DPRContextEncoder', 'DPRQuestionEncoder', 'DPRReader',
+  'DistilBert', 'Electra', 'LayoutLM', 'MobileBert', 'RetriBert', 'SqueezeBert',
+)
+# fmt: on
 _CLASSES = {
-  'wordpiece': (
-    'BertTokenizer',
-    'ConvBertTokenizer',
-    'DPRContextEncoderTokenizer',
-    'DPRQuestionEncoderTokenizer',
-    'DPRReaderTokenizer',
-    'DistilBertTokenizer',
-    'ElectraTokenizer',
-    'LayoutLMTokenizer',
-    'MobileBertTokenizer',
-    'RetriBertTokenizer',
-    'SqueezeBertTokenizer',
-  ),
+  'wordpiece': tuple(f'{name}Tokenizer' for name in _BERTS),
   'bpe': ('OpenAIGPTTokenizer',),
   'bytebpe': ('GPT2Tokenizer',),
 }
 # These leave everything to tokenizer.json.
 _ANY_CLASS = (None, 'PreTrainedTokenizer', 'TokenizersBackend')
-# Key -> the values that we have; a key that is not there has the first.
+# Key of tokenizer_config.json -> allowed values, the default first.
 _CONFIG = {
   'wordpiece': {
     'tokenize_chinese_chars': (True,),
     'do_basic_tokenize': (True,),
     'never_split': (None, []),
-    'unk_token': ('[UNK]', None),
-    'cls_token': ('[CLS]', None),
-    'sep_token': ('[SEP]', None),
-    'pad_token': ('[PAD]', None),
-    'mask_token': ('[MASK]', None),
+    **{f'{s[1:-1].lower()}_token': (s, None) for s in SYMBOLS['wordpiece']},
   },
   'bpe': {'unk_token': ('<unk>',)},
   'bytebpe': {'add_prefix_space': (False,), 'add_bos_token': (False,)},
 }
-_BERT_WORDS = {
-  'normalizer.type': ('BertNormalizer',),
-  'normalizer.clean_text': (True,),
-  'normalizer.handle_chinese_chars': (True,),
-  'pre_tokenizer.type': ('BertPreTokenizer',),
+# Keys of tokenizer.json that change no id, or are read elsewhere.
+_LONGEST = 'max_input_chars_per_word'
+_FREE = {
+  'wordpiece': ('vocab', _LONGEST, 'lowercase', 'strip_accents'),
+  'bpe': ('vocab', 'merges'),
+  'bytebpe': ('vocab', 'merges', 'unk_token', 'fuse_unk', 'trim_offsets'),
 }
-_BPE_MODEL = {
-  'model.type': ('BPE',),
-  'model.dropout': (None, 0),
-  'model.continuing_subword_prefix': (None, ''),
-  'model.byte_fallback': (False,),
-  'model.ignore_merges': (False,),
+# Other values that mean the same as null.
+_LIKE_NULL = {
+  'dropout': 0,
+  'continuing_subword_prefix': '',
+  'end_of_word_suffix': '',
+  'strip_accents': True,  # of lower-cased text
 }
-_JSON = {
-  'wordpiece': {
-    'model.type': ('WordPiece',),
-    'model.unk_token': ('[UNK]',),
-    'model.continuing_subword_prefix': ('##',),
-    **_BERT_WORDS,
-  },
-  'bpe': {
-    **_BPE_MODEL,
-    'model.unk_token': ('<unk>',),
-    'model.end_of_word_suffix': ('</w>',),
-    'model.fuse_unk': (False,),
-    **_BERT_WORDS,
-    'normalizer.lowercase': (True,),
-    'normalizer.strip_accents': (None, True),
-  },
-  'bytebpe': {
-    **_BPE_MODEL,
-    'model.end_of_word_suffix': (None, ''),
-    'normalizer': (None,),
-    'pre_tokenizer.type': ('ByteLevel',),
-    'pre_tokenizer.add_prefix_space': (False,),
-    'pre_tokenizer.use_regex': (True,),
-  },
+_SEQUENCES = {'normalizer': 'normalizers', 'pre_tokenizer': 'pretokenizers'}
+# Types of a post-processor -> keys of the symbols that it puts round a text.
+_PROCESSORS = {
+  'ByteLevel': (),
+  'BertProcessing': ('cls', 'sep'),
+  'TemplateProcessing': ('single',),
 }
-_AROUND = {'wordpiece': ['[CLS]', '[SEP]'], 'bpe': [], 'bytebpe': []}
+_FLAG_TYPES = (bool, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What stands beside a vocabulary.
+  """The settings beside a vocabulary; None where no file says.
 
   Attributes:
-    cased: of WordPiece; None: nobody told.
-    strip_accents: of WordPiece; None: uncased text loses its accents.
-    max_word_chars: of WordPiece, the longest word that is not unknown; None:
-      nobody told.
-    added: tokens that are found in the text before anything else is, in the
-      order of ids. Those that the vocabulary does not hold follow it.
+    cased, strip_accents, max_word_chars: as in `wordpiece.WordPiece`.
+    added: tokens that are found in the text before all others, in the order of
+      ids. Tokens that the vocabulary does not hold follow it.
   """
 
   cased: bool | None = None
@@ -127,131 +96,148 @@ def read(
   folder: epath.Path,
   kind: str,
   pieces: Sequence[str],
+  like: tokenizers.Tokenizer,
   *,
   cased: bool | None = None,
 ) -> Settings:
-  """Reads and checks what stands beside a vocabulary.
+  """Reads and checks the settings beside a vocabulary.
 
   Args:
-    folder: with what `save` wrote, which then counts alone; or with any of
-      tokenizer.json, tokenizer_config.json, and of older releases
+    folder: holds the settings that `save` wrote, which then count alone; or any
+      of tokenizer.json, tokenizer_config.json, and of older releases
       added_tokens.json and special_tokens_map.json.
     kind: 'wordpiece', 'bpe' or 'bytebpe'.
-    pieces: of the vocabulary, in the order of ids.
-    cased: overrides what the files say of case and accents.
+    pieces: the vocabulary in the order of ids.
+    like: a tokenizer of the kind with any vocabulary: tokenizer.json must have
+      its settings.
+    cased: overrides the case and accents of the files.
 
   Raises:
-    ValueError: if a file is damaged, or tells what we do not have: then all
-      that does, with file and key.
+    ValueError: if a file is damaged or has settings of another tokenizer; names
+      all of them with file, key and the expected value.
   """
   ours = folder / bpe_files.SETTINGS_FILE
   if ours.exists():
     return _saved(ours, cased)
+  files = config, whole, *_ = _files(folder)
+  problems = [*_check_config(kind, config)]
+  if whole:
+    problems += _check_whole(kind, whole, pieces, json.loads(like.to_str()))
   strip_accents = None
-  config, whole, legacy, special = tokenizer_files.read(folder)
-  problems = [*_check_config(kind, config), *_check_whole(kind, whole, pieces)]
-  if kind == 'wordpiece' and cased is None:
-    cased, strip_accents, case_problems = _case(config, whole)
-    problems += case_problems
-  where, records = _added_records(pieces, config, whole, legacy, special)
-  added, added_problems = _check_added(kind, pieces, where, records)
-  problems += added_problems
-  if problems:
+  if kind == 'wordpiece' and cased is None and not problems:
+    cased, strip_accents, problems = _case(config, whole)
+  added, added_problems = _check_added(kind, pieces, files)
+  if problems := [*problems, *added_problems]:
     raise ValueError(
-      f'{folder} has settings of a tokenizer that are not here; its ids would '
-      "be others than the publisher's:\n  "
+      f'{folder} has settings of a tokenizer that are not supported: ids would '
+      "differ from the publisher's:\n  "
       + '\n  '.join(problems)
-      + '\nCorrect the file if it is wrong, else take weights of another kind'
+      + '\nCopy a damaged file again; else take weights of another kind'
     )
-  max_word_chars = whole.get('model', {}).get('max_input_chars_per_word')
+  max_word_chars = whole.get('model', {}).get(_LONGEST)
   return Settings(cased, strip_accents, max_word_chars, added)
 
 
-def _saved(file: epath.Path, cased: bool | None) -> Settings:
-  """Returns what `save` wrote; see `read`."""
-  found = bpe_files.read_object(file)
-  for key in ('cased', 'strip_accents'):
-    if type(found.get(key)) not in (bool, type(None)):
-      raise ValueError(
-        f'{file}: {key} is {json.dumps(found[key])[:60]}, expected true, false'
-        ' or null'
-      )
-  max_word_chars = found.get('max_word_chars')
-  if not tokenizer_files.is_length(max_word_chars):
-    raise ValueError(
-      f'{file}: max_word_chars is {json.dumps(max_word_chars)[:60]}, expected 1'
-      f' to {2**31 - 1} or null'
-    )
-  try:
-    added = tuple(AddedToken(**token) for token in found.get('added', ()))
-  except TypeError as error:
-    raise ValueError(
-      f'{file}: `added` is not what was written there ({error}); copy the '
-      'folder again'
-    ) from None
-  if any(not token.content for token in added):
-    raise ValueError(f'{file}: the content of a token in `added` is empty')
-  return Settings(
-    found.get('cased'),
-    found.get('strip_accents') if cased is None else None,
-    max_word_chars,
-    added,
-  )
-
-
 def declared(folder: epath.Path) -> set[str]:
-  """Returns the added and special tokens that a folder's files tell of.
+  """Returns the added and special tokens that a folder's files name.
 
   Raises:
-    ValueError: if one is damaged.
+    ValueError: if a file is not JSON.
   """
-  config, whole, legacy, special = tokenizer_files.read(folder)
+  config, whole, legacy, special = _files(folder)
   named = [config.get('added_tokens_decoder'), whole.get('added_tokens')]
   return {*legacy, *_strings(special), *_strings(named)}
 
 
-def kind_of(file: epath.Path) -> str:
-  """Returns the kind of a tokenizer.json: 'wordpiece', 'bpe' or 'bytebpe'.
+# --- Reading
 
-  Raises:
-    ValueError: if it is damaged, or of a kind that we do not have.
+
+def _files(folder: epath.Path) -> tuple[dict[str, Any], ...]:
+  """Returns the four files in the order of their names above, {} if missing.
+
+  A sequence of one normaliser or pre-tokeniser is replaced by that one.
   """
-  model = bpe_files.read_object(file).get('model')
-  model = model if isinstance(model, dict) else {}
-  # Older files have no `type`.
-  type_ = model.get('type') or ('BPE' if 'merges' in model else 'WordPiece')
-  if type_ not in ('BPE', 'WordPiece') or 'vocab' not in model:
-    raise ValueError(
-      f'{file}: model.type is {model.get("type")!r}, expected WordPiece (BERT) '
-      'or BPE (GPT, GPT-2) with its vocab'
-    )
-  if type_ == 'WordPiece':
-    return 'wordpiece'
-  return 'bpe' if model.get('end_of_word_suffix') else 'bytebpe'
+  config, whole, legacy, special = (
+    bpe_files.read_object(file) if file.exists() else {}
+    for name in (CONFIG_FILE, TOKENIZER_FILE, ADDED_FILE, SPECIAL_FILE)
+    for file in [folder / name]
+  )
+  for key, parts in _SEQUENCES.items():
+    section = whole.get(key)
+    if isinstance(section, dict) and section.get('type') == 'Sequence':
+      only = section.get(parts)
+      if isinstance(only, list) and len(only) == 1:
+        whole[key] = only[0]
+  return config, whole, legacy, special
 
 
-def record(token: AddedToken) -> dict[str, Any]:
-  """Returns what an added token is made from."""
-  return {
-    'content': token.content,
-    **{flag: getattr(token, flag) for flag in FLAGS},
+def _saved(file: epath.Path, cased: bool | None) -> Settings:
+  """Returns the settings that `save` wrote; see `read`."""
+  found = bpe_files.read_object(file)
+  added = found.get('added', [])
+  tokens = [*map(_token, added)] if isinstance(added, list) else [None]
+  right = {
+    'cased': type(found.get('cased')) in _FLAG_TYPES,
+    'strip_accents': type(found.get('strip_accents')) in _FLAG_TYPES,
+    'max_word_chars': _is_length(found.get('max_word_chars')),
+    'added': None not in tokens,
   }
+  for key in (key for key in right if not right[key]):
+    raise ValueError(
+      f'{file}: {key} is {json.dumps(found[key])[:80]}, which no tokenizer'
+      ' wrote. Copy the folder again'
+    )
+  return Settings(
+    found.get('cased'),
+    found.get('strip_accents') if cased is None else None,
+    found.get('max_word_chars'),
+    tuple(tokens),
+  )
 
 
-def with_added(
-  pieces: Sequence[str], added: Sequence[AddedToken]
-) -> tuple[str, ...]:
-  """Returns the pieces, and after them the added ones that are none yet."""
-  return tuple(dict.fromkeys([*pieces, *(token.content for token in added)]))
+def _token(found: Any) -> AddedToken | None:
+  """Returns the added token of a JSON object, None if it is damaged."""
+  try:
+    special = found.get('special', False)
+    flags = {'special': special, 'normalized': not special}
+    flags |= {flag: found[flag] for flag in FLAGS if flag in found}
+    return AddedToken(found['content'], **flags) if found['content'] else None
+  except (AttributeError, KeyError, TypeError):
+    return None
 
 
-# --- Checks
+def _is_length(value: Any) -> bool:
+  """Returns whether a value can be the length of WordPiece's longest word."""
+  return value is None or (type(value) is int and 0 < value < 2**31)
+
+
+def _strings(value: Any) -> Iterator[str]:
+  """Yields all strings in a JSON value."""
+  if isinstance(value, str):
+    yield value
+  elif isinstance(value, dict | list):
+    for part in value.values() if isinstance(value, dict) else value:
+      yield from _strings(part)
+
+
+# --- Checks: each yields a line for each problem
+
+
+def _differs(file: str, key: str, found: Any, allowed: Iterable[Any]) -> str:
+  expected = ' or '.join(dict.fromkeys(json.dumps(value) for value in allowed))
+  return f'{file}: {key} is {json.dumps(found)[:80]}, expected {expected}'
+
+
+def _check_flags(file: str, table: Any, *keys: str) -> Iterator[str]:
+  for key in keys if isinstance(table, dict) else ():
+    if type(table.get(key)) not in _FLAG_TYPES:
+      yield _differs(file, key, table[key], (True, False, None))
 
 
 def _check_config(kind: str, config: Mapping[str, Any]) -> Iterator[str]:
-  name = _class(config)
-  if name not in (*_ANY_CLASS, *_CLASSES[kind]):
-    expected = ' or '.join((*_CLASSES[kind], *_ANY_CLASS[1:]))
+  allowed_classes = (*_CLASSES[kind], *_ANY_CLASS)
+  if (name := _class(config)) not in allowed_classes:
+    expected = ' or '.join(filter(None, allowed_classes))
     yield f'{CONFIG_FILE}: tokenizer_class is {name!r}, expected {expected}'
   for key, allowed in _CONFIG[kind].items():
     found = config.get(key, allowed[0])
@@ -260,46 +246,73 @@ def _check_config(kind: str, config: Mapping[str, Any]) -> Iterator[str]:
       found = found.get('content')
     if found not in allowed:
       yield _differs(CONFIG_FILE, key, found, allowed)
+  yield from _check_flags(CONFIG_FILE, config, 'do_lower_case', 'strip_accents')
 
 
 def _check_whole(
-  kind: str, whole: Mapping[str, Any], pieces: Sequence[str]
+  kind: str,
+  whole: Mapping[str, Any],
+  pieces: Sequence[str],
+  ours: Mapping[str, Any],
 ) -> Iterator[str]:
-  """Of a tokenizer.json; `whole` is empty where there is none."""
-  if not whole:
-    return
-  vocab = (whole.get('model') or {}).get('vocab')
-  if not isinstance(vocab, dict) or {*map(type, vocab.values())} != {int}:
+  """Compares a tokenizer.json with that of a tokenizer of ours."""
+  for section in ('model', 'normalizer', 'pre_tokenizer'):
+    found, expected = whole.get(section), ours[section]
+    if expected is None or not isinstance(found, dict | None):
+      if found != expected:
+        yield _differs(TOKENIZER_FILE, section, found, [expected])
+      continue
+    # A section that is missing is reported once, at its type.
+    found = {'type': None} if found is None else found
+    for key, value in expected.items():
+      allowed = [value]
+      if value is None and key in _LIKE_NULL:
+        allowed.append(_LIKE_NULL[key])
+      other = found.get(key, value)
+      if key not in _FREE[kind] and other not in allowed:
+        yield _differs(TOKENIZER_FILE, f'{section}.{key}', other, allowed)
+  where = f'{TOKENIZER_FILE}: normalizer'
+  normalizer = whole.get('normalizer')
+  yield from _check_flags(where, normalizer, 'lowercase', 'strip_accents')
+  model = whole.get('model')
+  model = model if isinstance(model, dict) else {}
+  longest = model.get(_LONGEST)
+  if not _is_length(longest):
     yield (
-      f'{TOKENIZER_FILE}: model.vocab is no object piece -> id, as that of '
-      'WordPiece or BPE is'
+      f'{TOKENIZER_FILE}: model.{_LONGEST} is {json.dumps(longest)[:60]},'
+      f' expected a number, 1 to {2**31 - 1}, or null'
     )
-    return
-  for key, allowed in _JSON[kind].items():
-    section, _, name = key.partition('.')
-    found = whole.get(section)
-    if name:
-      # Nothing in place of a section is told once, at its type.
-      found = found or ({'type': None} if name == 'type' else {})
-      found = found.get(name, allowed[0])
-    if found not in allowed:
-      yield _differs(TOKENIZER_FILE, key, found, allowed)
   # Some programs strip pieces that are white space, which no text gives.
   names = dict(enumerate(piece.strip() for piece in pieces))
-  if any(names.get(i) != piece.strip() for piece, i in vocab.items()):
+  vocab = model.get('vocab')
+  if not isinstance(vocab, dict) or any(
+    type(i) is not int or names.get(i) != piece.strip()
+    for piece, i in (vocab or {'': None}).items()
+  ):
     yield (
-      f'{TOKENIZER_FILE}: model.vocab, {len(vocab):,} pieces, is another than '
-      f'that of the files beside it, {len(pieces):,} pieces'
+      f'{TOKENIZER_FILE}: model.vocab, {len(vocab or ()):,} pieces, differs'
+      f' from the vocabulary beside it, {len(pieces):,} pieces'
     )
-  around = tokenizer_files.around(whole.get('post_processor'))
-  if around not in ([], _AROUND[kind]):
-    yield _differs(
-      TOKENIZER_FILE, 'post_processor', around, ([], _AROUND[kind])
+  processor = whole.get('post_processor') or {'type': 'ByteLevel'}
+  if not isinstance(processor, dict):
+    processor = {'type': processor}
+  parts = _PROCESSORS.get(str(processor.get('type')), ('type',))
+  around = [
+    symbol
+    for part in parts
+    for symbol in _strings(processor.get(part, 'nothing'))
+    if symbol != 'A'  # the text
+  ]
+  expected = [*SYMBOLS[kind][2:4]]
+  if around not in ([], expected):
+    yield (
+      f'{TOKENIZER_FILE}: post_processor is {json.dumps(processor)[:80]},'
+      f' expected {expected} round a text or nothing'
     )
 
 
 def _class(config: Mapping[str, Any]) -> Any:
-  """The class of a tokenizer, without Fast; None if none is told."""
+  """The class of a tokenizer, without Fast; None if the file has none."""
   name = config.get('tokenizer_class')
   return name.removesuffix('Fast') if isinstance(name, str) else name
 
@@ -307,48 +320,46 @@ def _class(config: Mapping[str, Any]) -> Any:
 def _case(
   config: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> tuple[bool | None, bool | None, list[str]]:
-  """Returns `cased`, `strip_accents` and what contradicts itself."""
-  told = [
-    (where, key, settings[key], settings.get('strip_accents'))
-    for where, key, settings in (
-      (CONFIG_FILE, 'do_lower_case', config),
-      (
-        f'{TOKENIZER_FILE}, normalizer',
-        'lowercase',
-        whole.get('normalizer') or {},
-      ),
-    )
-    if isinstance(settings.get(key), bool)
-  ]
-  if not told:
-    return None, config.get('strip_accents'), []
-  problems = []
+  """Returns `cased`, `strip_accents` and a contradiction between the files."""
+  normalizer = whole.get('normalizer') or {}
+  found = (
+    (config.get('do_lower_case'), config.get('strip_accents')),
+    (normalizer.get('lowercase'), normalizer.get('strip_accents')),
+  )
+  said = [settings for settings in found if settings[0] is not None]
+  meant = {(lower, lower if x is None else x) for lower, x in said}
+  lower, accents = said[0] if said else (None, found[0][1])
   # BERT's classes make the normalizer anew, from their own settings.
-  if _class(config) not in _CLASSES['wordpiece'] and 1 < len(
-    {(lower, lower if x is None else x) for _, _, lower, x in told}
-  ):
-    said = ', '.join(
-      f'{where}: {key} is {lower} and strip_accents is {accents}'
-      for where, key, lower, accents in told
+  problems = []
+  if len(meant) > 1 and _class(config) not in _CLASSES['wordpiece']:
+    problems.append(
+      f'{CONFIG_FILE}: do_lower_case is {lower} and strip_accents is {accents};'
+      f' {TOKENIZER_FILE}: normalizer.lowercase is {found[1][0]} and'
+      f' strip_accents is {found[1][1]}; expected the same in both'
     )
-    problems.append(f'{said}; expected the same in both')
-  _, _, lower, accents = told[0]
-  return not lower, accents, problems
+  return None if lower is None else not lower, accents, problems
 
 
 def _added_records(
-  pieces: Sequence[str],
-  config: Mapping[str, Any],
-  whole: Mapping[str, Any],
-  legacy: Mapping[str, Any],
-  special: Mapping[str, Any],
-) -> tuple[str, list[tuple[int, Mapping[str, Any]]]]:
-  """Returns the file that tells of added tokens, and each with its id."""
+  pieces: Sequence[str], files: Sequence[Mapping[str, Any]]
+) -> tuple[str, list[tuple[Any, Any]]]:
+  """Returns the file that defines the added tokens, and each with its id."""
+  config, whole, legacy, special = files
   if whole:
-    tokens = whole.get('added_tokens') or ()
-    return TOKENIZER_FILE, [(token['id'], token) for token in tokens]
+    found = whole.get('added_tokens') or []
+    tokens = found if isinstance(found, list) else [found]
+    return TOKENIZER_FILE, [
+      (token.get('id') if isinstance(token, dict) else None, token)
+      for token in tokens
+    ]
   if decoder := config.get('added_tokens_decoder'):
-    return CONFIG_FILE, [(int(i), token) for i, token in decoder.items()]
+    # More digits than Python turns into a number are no id.
+    return CONFIG_FILE, [
+      (int(i) if i.isdecimal() and len(i) < 20 else i, token)
+      for i, token in (
+        decoder.items() if isinstance(decoder, dict) else [('', decoder)]
+      )
+    ]
   specials = {*_strings(config), *_strings(special)}
   named = set(_strings(special))
   inside = {name: i for i, name in enumerate(pieces) if name in named}
@@ -359,45 +370,34 @@ def _added_records(
 
 
 def _check_added(
-  kind: str,
-  pieces: Sequence[str],
-  where: str,
-  records: Sequence[tuple[int, Mapping[str, Any]]],
+  kind: str, pieces: Sequence[str], files: Sequence[Mapping[str, Any]]
 ) -> tuple[tuple[AddedToken, ...], list[str]]:
-  """Returns the added tokens that texts give, and what is wrong with any."""
+  """Returns the added tokens that may be in a text, and the problems."""
+  where, records = _added_records(pieces, files)
+  problems = [
+    f'{where}: added token {json.dumps(token)[:60]} with id '
+    f'{json.dumps(i)[:20]} is damaged, expected a number as its id, a text as '
+    'its content and flags that are true or false'
+    for i, token in records
+    if type(i) is not int or _token(token) is None
+  ]
+  if problems:
+    return (), problems
   ids = {piece: i for i, piece in enumerate(pieces)}
-  tokens, problems = [], []
-  for i, token in sorted(records, key=lambda item: item[0]):
-    name = token['content']
-    if ids.setdefault(name, len(ids)) != i:
+  tokens = []
+  for i, found in sorted(records, key=lambda item: item[0]):
+    token = _token(found)
+    if ids.setdefault(token.content, len(ids)) != i:
       problems.append(
-        f'{where}: added token {name!r} has id {i}, expected {ids[name]}: its '
-        'place in the vocabulary, or the next one after it'
+        f'{where}: added token {token.content!r} has id {i}, expected '
+        f'{ids[token.content]}: its place in the vocabulary, or the next one'
       )
-    if name in SYMBOLS[kind]:
-      continue
-    special = token.get('special', False)
-    flags = {'normalized': not special, 'special': special}
-    flags |= {flag: token[flag] for flag in FLAGS if flag in token}
-    tokens.append(AddedToken(name, **flags))
+    if token.content not in SYMBOLS[kind]:
+      tokens.append(token)
   if kind == 'bpe' and tokens:
     names = ', '.join(repr(token.content) for token in tokens[:5])
     problems.append(
-      f'{where}: {len(tokens)} added tokens, {names}: none may follow the '
-      'vocabulary of GPT but its own three symbols'
+      f'{where}: {len(tokens)} added tokens, {names}: only its own three'
+      ' symbols may follow the vocabulary of GPT'
     )
   return tuple(tokens), problems
-
-
-def _strings(value: Any) -> Iterator[str]:
-  """All strings in a JSON value."""
-  if isinstance(value, str):
-    yield value
-  elif isinstance(value, dict | list):
-    for part in value.values() if isinstance(value, dict) else value:
-      yield from _strings(part)
-
-
-def _differs(file: str, key: str, found: Any, allowed: Sequence[Any]) -> str:
-  expected = ' or '.join(dict.fromkeys(json.dumps(value) for value in allowed))
-  return f'{file}: {key} is {json.dumps(found)}, expected {expected}'

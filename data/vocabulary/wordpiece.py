@@ -25,6 +25,7 @@ from etils import epath
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from data.vocabulary import bpe_files, tokenizer_json, word_counts
+from data.vocabulary.tokenizer import Tokenizer, record, with_added
 
 VOCAB_FILE = 'vocab.txt'
 SPECIALS = tokenizer_json.SYMBOLS['wordpiece']
@@ -35,7 +36,7 @@ MAX_WORDS = 1_000_000  # distinct words counted for training: about 150 MB
 
 
 @dataclasses.dataclass(frozen=True)
-class WordPiece:
+class WordPiece(Tokenizer):
   """A WordPiece vocabulary and its tokenizer.
 
   Attributes:
@@ -65,18 +66,13 @@ class WordPiece:
   # See `tokenization.Tokenizer`.
   white_space: ClassVar[str] = 'ignored'
 
-  @property
-  def vocab_size(self) -> int:
-    """V, the number of pieces."""
-    return len(self.pieces)
-
   @functools.cached_property
   def fingerprint(self) -> str:
     """Hex digest of the vocabulary and the settings."""
     settings = [list(self.pieces), self.cased, self.max_word_chars]
     if self.strip_accents is not None:
       settings.append({'strip_accents': self.strip_accents})
-    settings += map(tokenizer_json.record, self.added)
+    settings += map(record, self.added)
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
   @property
@@ -90,10 +86,6 @@ class WordPiece:
     """Returns bool [V]: the pieces that continue a word."""
     return np.array([piece.startswith(PREFIX) for piece in self.pieces])
 
-  def repair(self, text: str) -> str:
-    """Returns the text: the normaliser sees to what is wrong with it."""
-    return text
-
   def parts(self, text: str) -> list[str]:
     """Returns the parts whose ids, one after the other, are the text's.
 
@@ -102,76 +94,35 @@ class WordPiece:
     """
     return [text] if self.added else text.split(' ')
 
-  def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each part."""
-    return self.encode_batch(parts)
-
-  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns each text's ids, without special tokens.
-
-    Runs on all cores, or on RAYON_NUM_THREADS of them.
-    """
-    encoded = self.tokenizer.encode_batch_fast(
-      list(texts), add_special_tokens=False
-    )
-    return [encoding.ids for encoding in encoded]
-
   def encode_with_spans(
     self, texts: Sequence[str]
   ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-    """Returns each text's ids and where they are from.
+    """Returns each text's ids, and the (start, end) of each in the text.
 
-    Returns:
-      Of each text the ids of `encode_batch`; and for each id start and end of
-      its characters in the text as it was given, case and accents included.
+    They count characters of the text as it was given, with case and accents.
     """
     encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
     return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
-  def encode_words(
-    self, sentences: Sequence[Sequence[str]]
-  ) -> list[list[list[int]]]:
-    """Returns the ids of each word of each sentence.
-
-    One after the other they are those of the words with spaces between them.
-    A word of nothing but control characters has none.
-    """
-    ids = iter(
-      self.encode_batch([word for words in sentences for word in words])
-    )
-    return [[next(ids) for _ in words] for words in sentences]
-
-  def decode(self, ids: Iterable[int]) -> str:
-    """Returns readable text: pieces joined to words, special tokens kept."""
-    return self.tokenizer.decode(
-      [int(i) for i in ids], skip_special_tokens=False
-    )
-
   def save(self, folder: str | pathlib.Path | epath.Path) -> None:
     """Writes vocab.txt, tokenizer.json and the settings into a folder."""
-    folder = epath.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    self.save_vocabulary(folder)
-    (folder / tokenizer_json.TOKENIZER_FILE).write_bytes(
-      self.tokenizer.to_str(pretty=True).encode()
-    )
     settings = {
       'type': 'wordpiece',
       'cased': self.cased,
       'strip_accents': self.strip_accents,
       'max_word_chars': self.max_word_chars,
-      'added': [tokenizer_json.record(token) for token in self.added],
+      'added': [record(token) for token in self.added],
     }
-    (folder / bpe_files.SETTINGS_FILE).write_bytes(
-      json.dumps(settings).encode()
+    folder = bpe_files.save_settings(folder, settings)
+    self.save_vocabulary(folder)
+    (folder / tokenizer_json.TOKENIZER_FILE).write_bytes(
+      self.tokenizer.to_str(pretty=True).encode()
     )
 
   def save_vocabulary(self, folder: epath.Path) -> None:
-    """Writes vocab.txt, without what was added behind it."""
+    """Writes vocab.txt, without the added tokens that follow it."""
     size = self.tokenizer.get_vocab_size(with_added_tokens=False)
-    vocab = ''.join(f'{piece}\n' for piece in self.pieces[:size])
-    # Bytes, so that no platform changes the line ends.
-    (folder / VOCAB_FILE).write_bytes(vocab.encode())
+    bpe_files.write_pieces(folder / VOCAB_FILE, self.pieces[:size])
 
 
 def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
@@ -190,51 +141,30 @@ def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
     table = bpe_files.read_object(file)['model']['vocab']
     pieces = bpe_files.in_order(file, table)
   else:
-    pieces = _read_vocab(file)
+    pieces = bpe_files.read_pieces(file)
+    if not pieces:
+      raise ValueError(f'{file}: the vocabulary is empty')
   missing = [special for special in SPECIALS if special not in pieces]
   if missing:
     raise ValueError(
       f'{file}: no {", ".join(missing)} among its {len(pieces):,} pieces; BERT '
       f'needs {" ".join(SPECIALS)}'
     )
-  told = tokenizer_json.read(file.parent, 'wordpiece', pieces, cased=cased)
+  like = _from_pieces(SPECIALS, cased=False).tokenizer
+  settings = tokenizer_json.read(
+    file.parent, 'wordpiece', pieces, like, cased=cased
+  )
   if cased is None:
-    cased = told.cased
+    cased = settings.cased
   if cased is None:
     cased = looks_cased(pieces)
   return _from_pieces(
     pieces,
     cased,
-    told.max_word_chars or MAX_WORD_CHARS,
-    told.added,
-    told.strip_accents,
+    settings.max_word_chars or MAX_WORD_CHARS,
+    settings.added,
+    settings.strip_accents,
   )
-
-
-def _read_vocab(file: epath.Path) -> list[str]:
-  """Reads and checks a vocabulary, one piece a line, line 1 is id 0."""
-  try:
-    text = file.read_bytes().decode('utf-8-sig')
-  except UnicodeDecodeError as error:
-    raise ValueError(
-      f'{file}: not UTF-8 at byte {error.start:,}; a vocabulary is text, one '
-      'piece a line'
-    ) from None
-  # Only newlines end a line: some pieces are other separators of Unicode.
-  lines = text.replace('\r\n', '\n').split('\n')
-  while lines and not lines[-1]:
-    lines.pop()
-  if not lines:
-    raise ValueError(f'{file}: the vocabulary is empty')
-  seen: dict[str, int] = {}
-  for number, piece in enumerate(lines, start=1):
-    if piece in seen:
-      raise ValueError(
-        f'{file}: piece {piece!r} stands on line {seen[piece]} and on line '
-        f'{number}; each may stand once, its line is its id'
-      )
-    seen[piece] = number
-  return lines
 
 
 def looks_cased(pieces: Iterable[str]) -> bool:
@@ -285,7 +215,7 @@ def _from_pieces(
   tokenizer.add_tokens(list(added))
   return WordPiece(
     tokenizer,
-    tokenizer_json.with_added(pieces, added),
+    with_added(pieces, added),
     cased,
     *(ids[special] for special in SPECIALS),
     max_word_chars,

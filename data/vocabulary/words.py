@@ -10,7 +10,6 @@ import collections
 import dataclasses
 import functools
 import itertools
-import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -21,6 +20,7 @@ from etils import epath
 from tokenizers import models, pre_tokenizers
 
 from data.vocabulary import bpe_files, characters, word_counts
+from data.vocabulary.tokenizer import Tokenizer
 
 VOCAB_FILE = 'words.txt'
 UNKNOWN = '<UNK>'
@@ -82,7 +82,7 @@ def split_words(text: str, split: str) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Words:
+class Words(Tokenizer):
   """The word types of a text, and the tokenizer that finds them.
 
   Attributes:
@@ -101,11 +101,6 @@ class Words:
   begin_id: ClassVar[int] = 0
   end_id: ClassVar[int] = 1
   unk_id: ClassVar[int] = 2
-
-  @property
-  def vocab_size(self) -> int:
-    """The number of types, the three symbols included."""
-    return len(self.pieces)
 
   @property
   def sentence_per_line(self) -> bool:
@@ -149,24 +144,9 @@ class Words:
       len(piece.encode()) > characters.MAX_BYTES for piece in self.pieces
     )
 
-  def repair(self, text: str) -> str:
-    """Returns the text: nothing is changed."""
-    return text
-
   def parts(self, text: str) -> list[str]:
     """Returns the parts whose ids, one after the other, are the text's."""
     return text.split()
-
-  def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each part."""
-    return self.encode_batch(parts)
-
-  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each text's words."""
-    encoded = self._tokenizer.encode_batch_fast(
-      list(texts), add_special_tokens=False
-    )
-    return [encoding.ids for encoding in encoded]
 
   def decode(self, ids: Iterable[int]) -> str:
     """Returns the words with spaces between them."""
@@ -174,23 +154,17 @@ class Words:
 
   def save(self, folder: str | pathlib.Path | epath.Path) -> None:
     """Writes words.txt, a type a line, and the settings into a folder."""
-    folder = epath.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    # Bytes, so that no platform changes the line ends.
-    lines = '\n'.join([*self.pieces, ''])
-    (folder / VOCAB_FILE).write_bytes(lines.encode())
     settings = {
       'type': 'words',
       'softmax_size': self.softmax_size,
       'split': self.split,
     }
-    (folder / bpe_files.SETTINGS_FILE).write_bytes(
-      json.dumps(settings).encode()
-    )
+    folder = bpe_files.save_settings(folder, settings)
+    bpe_files.write_pieces(folder / VOCAB_FILE, self.pieces)
 
   @functools.cached_property
-  def _tokenizer(self) -> tokenizers.Tokenizer:
-    # Made on use: a host that trains on a store encodes nothing.
+  def tokenizer(self) -> tokenizers.Tokenizer:
+    """Made on use: a host that trains on a store encodes nothing."""
     ids = {piece: i for i, piece in enumerate(self.pieces)}
     # A word that reads like a boundary is none.
     del ids[characters.SENTENCE_BEGIN], ids[characters.SENTENCE_END]
@@ -239,18 +213,7 @@ def load_words(file: epath.Path, settings: Mapping[str, Any]) -> Words:
 
 def _read(file: epath.Path) -> list[str]:
   """Reads and checks word types, line 1 is id 0."""
-  try:
-    text = file.read_bytes().decode('utf-8-sig')
-  except UnicodeDecodeError as error:
-    line = error.object.count(b'\n', 0, error.start) + 1
-    raise ValueError(
-      f'{file}, line {line:,}: not UTF-8 at byte {error.start:,}; expected a'
-      ' word a line'
-    ) from None
-  # Only newlines end a line: some types hold other separators of Unicode.
-  pieces = text.replace('\r\n', '\n').split('\n')
-  while pieces and not pieces[-1]:
-    pieces.pop()
+  pieces = bpe_files.read_pieces(file)
   for number, (found, special) in enumerate(
     itertools.zip_longest(pieces[: len(SPECIALS)], SPECIALS), start=1
   ):
@@ -260,18 +223,9 @@ def _read(file: epath.Path) -> list[str]:
         f'{file}, line {number}: found {what}, expected {special!r}: the first'
         f' lines of a vocabulary of words are {" ".join(SPECIALS)}'
       )
-  if len(set(pieces)) < len(pieces) or '' in pieces:
-    seen: dict[str, int] = {}
-    for number, piece in enumerate(pieces, start=1):
-      if not piece:
-        raise ValueError(f'{file}, line {number:,}: empty, expected a word')
-      if piece in seen:
-        raise ValueError(
-          f'{file}, line {number:,}: {piece[:60]!r} stands on line'
-          f' {seen[piece]:,} already; each word may stand once, its line is'
-          ' its id'
-        )
-      seen[piece] = number
+  if '' in pieces:
+    number = pieces.index('') + 1
+    raise ValueError(f'{file}, line {number:,}: empty, expected a word')
   return pieces
 
 

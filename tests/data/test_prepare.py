@@ -5,7 +5,6 @@ import os
 import pathlib
 import time
 
-import numpy as np
 import pytest
 
 from data import prepare
@@ -105,20 +104,6 @@ def test_audit_names_dropped_files(tmp_path, vocab, capsys, monkeypatch):
     (folder / f'{i}.txt').unlink()
   error = refused(capsys, folder, tmp_path / 'none', tokenizer=vocab)
   assert 'photo.png: NUL at byte 4' in error and 'gone.txt' in error
-
-
-def test_summary_matches_numpy():
-  import collections
-
-  lengths = np.random.default_rng(0).integers(1, 300, 1001)
-  found = audits.summarise(collections.Counter(lengths.tolist()))
-  for name, share in {'min': 0, 'p5': 0.05, 'median': 0.5, 'p95': 0.95}.items():
-    assert found[name] == np.quantile(lengths, share, method='inverted_cdf')
-  assert found['max'] == lengths.max()
-  assert sum(found['histogram'].values()) == 1001
-  assert found['histogram']['64-127'] == np.sum(
-    (lengths >= 64) & (lengths < 128)
-  )
 
 
 def warnings_of(capsys, *arguments, **options):

@@ -1,19 +1,15 @@
 """Windows, their order, host batches and what runs them ahead."""
 
-import os
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
 from window_stores import draw_sizes, make_store
 
-from data.examples import pairs, pipeline, windows
-from data.store import corpus
+from data.examples import pairs, pipeline
 
 LENGTH = 32
-STRIDE, WIDTH = LENGTH - 3, LENGTH + LENGTH // 8
 
 
 @pytest.fixture(scope='module')
@@ -28,204 +24,6 @@ def store(tmp_path_factory):
 @pytest.fixture(scope='module')
 def examples(store):
   return pairs.Examples(store, LENGTH, held_out=False)
-
-
-def reference_starts(store, document, length):
-  """Window starts of a document, by the definition, one at a time."""
-  first, last = store.documents[document], store.documents[document + 1]
-  begins = store.sentences[first:last].tolist()
-  begin, end = begins[0], int(store.sentences[last])
-  starts = [begin]
-  while (after := starts[-1] + length - 3) < end:
-    sentence = max(place for place in begins if place <= after)
-    begin = sentence if sentence > starts[-1] else after
-    if end - begin < length // 8:
-      break
-    starts.append(begin)
-  return starts, end
-
-
-@pytest.mark.parametrize('length', [8, 32, 64])
-@pytest.mark.parametrize('held_out', [False, True])
-@pytest.mark.parametrize('block', [1, 7, 1 << 20])
-def test_windows_match_reference(
-  store, tmp_path, monkeypatch, length, held_out, block
-):
-  monkeypatch.setattr(windows, '_BLOCK', block)
-  fields = vars(store) | {'folder': tmp_path}
-  index = windows.open_index(
-    types.SimpleNamespace(**fields), length, held_out=held_out
-  )
-  row = 0
-  with_boundary = 0
-  for document in range(len(store.held_out)):
-    assert index.offsets[document] == row
-    if store.held_out[document] != held_out:
-      continue
-    starts, end = reference_starts(store, document, length)
-    first, last = store.documents[document : document + 2]
-    covered = set()
-    for start in starts:
-      window = index.windows[row]
-      stop = min(start + length + length // 8, end)
-      marked = [
-        sentence
-        for sentence in range(first + 1, last)
-        if start <= store.sentences[sentence] < stop
-      ]
-      assert window['start'] == start
-      assert window['length'] == stop - start
-      assert window['document'] == document
-      assert window['num_sentences'] == len(marked)
-      if marked:
-        assert window['first_sentence'] == marked[0]
-      with_boundary += any(store.sentences[s] > start for s in marked)
-      covered |= set(range(start, stop))
-      row += 1
-    assert covered == set(range(starts[0], end)), 'text is lost'
-  assert row == len(index.windows) == index.offsets[-1]
-  assert index.boundary_share == pytest.approx(with_boundary / row)
-
-
-def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
-  store = make_store(tmp_path, draw_sizes(1, 20))
-  pairs.Examples(store, LENGTH, held_out=False)
-  (folder,) = tmp_path.iterdir()
-  assert {path.name for path in folder.iterdir()} == {
-    'windows.bin',
-    'offsets.npy',
-    'index.json',
-  }
-  with monkeypatch.context() as patch:
-    patch.setattr(windows, '_write', None)  # no second build
-    pairs.Examples(store, LENGTH, held_out=False)
-  other = make_store(tmp_path, draw_sizes(2, 20), digest='1' * 64)
-  counts = [
-    pairs.Examples(each, LENGTH, held_out=False).num_windows
-    for each in (store, other)
-  ]
-  assert counts[0] != counts[1]
-  with open(folder / 'windows.bin', 'r+b') as file:
-    file.truncate(10 * windows.WINDOW.itemsize)
-  with pytest.raises(ValueError, match=r'has 10 windows, expected \d+'):
-    pairs.Examples(store, LENGTH, held_out=False)
-
-
-def test_failed_build_leaves_nothing(tmp_path, monkeypatch):
-  store = make_store(tmp_path, draw_sizes(1, 20))
-
-  def fail(*_):
-    raise OSError(28, 'No space left on device')
-
-  monkeypatch.setattr(windows, '_cut', fail)
-  with pytest.raises(OSError, match='disk full'):
-    pairs.Examples(store, LENGTH, held_out=False)
-  assert not list(tmp_path.iterdir())
-
-
-@pytest.fixture
-def read_only(tmp_path, monkeypatch):
-  """(a store that cannot be written into, the temporary folder)."""
-  store = make_store(tmp_path / 'store', draw_sizes(1, 20))
-  temporary = tmp_path / 'temporary'
-  monkeypatch.setattr(windows.tempfile, 'gettempdir', lambda: str(temporary))
-  exclusive = corpus.exclusive
-
-  def refuse(target):
-    if target.parent == store.folder:
-      raise OSError(30, 'Read-only file system')
-    return exclusive(target)
-
-  monkeypatch.setattr(corpus, 'exclusive', refuse)
-  return store, temporary
-
-
-def test_read_only_store(read_only):
-  store, temporary = read_only
-  pairs.Examples(store, LENGTH, held_out=False)
-  assert not store.folder.exists()
-  (folder,) = temporary.iterdir()
-  assert folder.stat().st_mode & 0o777 == 0o700
-  (index,) = folder.glob('windows-*')
-  made = index.stat().st_mtime_ns
-  folder.chmod(0o755)
-  pairs.Examples(store, LENGTH, held_out=False)
-  assert index.stat().st_mtime_ns == made
-
-
-def test_index_of_somebody_else_is_not_used(read_only, monkeypatch):
-  store, temporary = read_only
-  theirs = temporary / 'theirs'
-  folder = temporary / f'sesame-indexes-{os.getuid()}'
-  pairs.Examples(store, LENGTH, held_out=False)
-  folder.rename(theirs)
-
-  def refused():
-    with pytest.raises(PermissionError, match=f'{folder} .*remove it'):
-      pairs.Examples(store, LENGTH, held_out=False)
-
-  folder.symlink_to(theirs)
-  refused()
-  folder.unlink()
-  folder.touch()
-  refused()
-  folder.unlink()
-  theirs.rename(folder)
-  for mode in (0o777, 0o770):
-    folder.chmod(mode)
-    refused()
-  folder.chmod(0o700)
-  pairs.Examples(store, LENGTH, held_out=False)
-  # Of another user: the same name, as its number is not ours.
-  number = os.getuid()
-  monkeypatch.setattr(windows.os, 'getuid', lambda: number + 1)
-  folder.rename(temporary / f'sesame-indexes-{number + 1}')
-  folder = temporary / f'sesame-indexes-{number + 1}'
-  refused()
-
-
-def test_bad_splits(tmp_path):
-  store = make_store(tmp_path, [[9] * 20, [9] * 20], [False, True])
-  with pytest.raises(ValueError, match='1 training.*document_break'):
-    pairs.Examples(store, LENGTH, held_out=False)
-  with pytest.raises(ValueError, match='1 held-out.*data.held_out'):
-    pairs.Examples(store, LENGTH, held_out=True)
-  store = make_store(tmp_path, [[9] * 20, [9] * 20])
-  with pytest.raises(ValueError, match='0 held-out'):
-    pairs.Examples(store, LENGTH, held_out=True)
-  with pytest.raises(ValueError, match='length 7: expected 8'):
-    pairs.Examples(store, 7, held_out=False)
-
-
-def test_rows_hold_the_text(store, examples):
-  numbers = np.arange(examples.num_windows)
-  others = numbers[::-1]
-  batch = examples.rows(numbers, others)
-  sentence_starts = set(store.sentences.tolist())
-  document_starts = set(store.sentences[store.documents].tolist())
-  for row in numbers:
-    for text, starts, size, document, number in (
-      ('window', 'sentence_starts', 'lengths', 'document_ids', row),
-      (
-        'other_window',
-        'other_starts',
-        'other_lengths',
-        'other_document_ids',
-        others[row],
-      ),
-    ):
-      window = examples._windows[number]
-      length = batch[size][row]
-      expected = window['start'] + np.arange(length)
-      assert batch[text].shape[1] == WIDTH
-      assert batch[text][row, :length].tolist() == expected.tolist()
-      assert not batch[text][row, length:].any()
-      marks = [place in sentence_starts - document_starts for place in expected]
-      assert batch[starts][row, :length].tolist() == marks
-      assert not batch[starts][row, length:].any()
-      assert batch[document][row] == window['document']
-      assert not store.held_out[window['document']]
-  assert {array.dtype.str for array in batch.values()} == {'<i4', '|b1'}
 
 
 @pytest.mark.parametrize(
@@ -378,34 +176,6 @@ def test_too_few_examples(examples):
     pipeline.train_batch({LENGTH: examples}, phases_of(size + 1), 5, 0)
 
 
-def test_partners_are_uniform_over_other_documents(examples):
-  size = examples.num_windows
-  document = examples._windows['document']
-  draws = np.random.default_rng(0).integers(0, 2**64, 200_000, np.uint64)
-  for number in (0, size // 2, size - 1):
-    others = examples.partners(np.full(len(draws), number), draws)
-    counts = np.bincount(others, minlength=size)
-    own = document == document[number]
-    assert not counts[own].any()
-    expected = len(draws) / (~own).sum()
-    # Chi square with mean k and variance 2 k: 5 sigma.
-    degrees = (~own).sum() - 1
-    chi = ((counts[~own] - expected) ** 2 / expected).sum()
-    assert abs(chi - degrees) < 5 * (2 * degrees) ** 0.5
-
-
-def test_training_partners_are_spread(examples):
-  pairs = set()
-  for step in range(40):
-    batch = pipeline.train_batch({LENGTH: examples}, phases_of(16), 5, step)
-    assert (batch['document_ids'] != batch['other_document_ids']).all()
-    pairs |= set(
-      zip(starts_of(batch), batch['other_window'][:, 0].tolist(), strict=True)
-    )
-  # A window meets another partner in every epoch.
-  assert len(pairs) > 0.97 * 40 * 16
-
-
 def test_evaluation_covers_held_out_text_once(store):
   examples = pairs.Examples(store, LENGTH, held_out=True)
   size = examples.num_windows
@@ -445,16 +215,6 @@ def test_evaluation_of_a_part_and_of_one_process(store):
   for whole, part in zip(batches, rows, strict=True):
     for name in whole:
       assert np.array_equal(whole[name][2:], part[name])
-
-
-def test_shapes_of_a_batch_need_no_text(store):
-  examples = {LENGTH: pairs.Examples(store, LENGTH, held_out=False)}
-  phases = ((9, LENGTH, 8, 'continue'),)
-  batch = pipeline.train_batch(examples, phases, 0, 0)
-  shapes = pairs.batch_shapes(LENGTH, 8)
-  assert {k: (v.shape, v.dtype) for k, v in batch.items()} == {
-    k: (v.shape, v.dtype) for k, v in shapes.items()
-  }
 
 
 def test_evaluation_draws_a_window_several_times(store):

@@ -340,6 +340,37 @@ MASKING = {
 }
 
 
+def test_the_example_of_the_docstring():
+  """Windows of sentences a, b, c and x, y, z; see `sample_pairs`."""
+  width, first_other = 18, 100
+  starts, other_starts = np.zeros((2, width), bool)
+  starts[[4, 9]] = other_starts[[3, 9]] = True
+  # No short target, the second boundary, the second place, label 1, and coins:
+  # the front of A, the back of B.
+  draws = jnp.array([0, 0, 0, 1, 1, 1, 0, 1, 0], jnp.uint32)
+  row = transforms._sample_pair(
+    jnp.arange(1, 1 + width),
+    jnp.array(starts),
+    jnp.int32(width),
+    first_other + jnp.arange(1, 1 + width),
+    jnp.array(other_starts),
+    jnp.int32(width),
+    jnp.bool_(True),
+    draws,
+    length=16,
+    specials=transforms.Specials(0, -1, -2, -3),
+    short_seq_prob=0.0,
+    negatives=True,
+  )
+  assert row['tokens'].tolist() == [
+    *(-1, 3, 4, 5, 6, 7, 8, 9, -2),
+    *range(first_other + 10, first_other + 16),
+    -2,
+  ]
+  assert row['token_types'].tolist() == [0] * 9 + [1] * 7
+  assert (row['nsp_labels'], row['nsp_weights']) == (1, 1)
+
+
 def make_tokens(sizes, length, vocab_size, seed=0):
   """Rows [CLS] A [SEP] B [SEP] of the sizes, specials included."""
   rng = np.random.default_rng(seed)

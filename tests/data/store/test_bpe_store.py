@@ -14,7 +14,7 @@ import pytest
 
 from data import prepare
 from data.store import build, corpus, pool
-from data.text import manual, sentences, sources
+from data.text import documents, manual, sentences, sources
 from data.vocabulary import bpe, tokenization
 
 ODD = ' ', '  ', '\n', '\n\n', '\n \n', ' \n\n  ', '\t', '\t\t', '\r\n', '\x0c'
@@ -155,7 +155,7 @@ def make_store(source, ours, tmp_path, **options):
 
 @pytest.mark.parametrize('form', ['files', 'one_file', 'jsonl', 'lines'])
 def test_stores_of_odd_white_space(form, ours, tmp_path, monkeypatch):
-  monkeypatch.setattr(sources, 'PIECE_CHARS', 150)
+  monkeypatch.setattr(documents, 'PIECE_CHARS', 150)
   monkeypatch.setattr(pool, 'ITEM_CHARACTERS', 500)
   rng = random.Random(3)
   texts = [odd_text(rng, rng.randint(3, 120)) for _ in range(40)]
@@ -196,7 +196,7 @@ def test_store_of_a_novel_and_the_pool(
   novel = sorted((sesame_data / 'novels').iterdir())[7]
   text = novel.read_bytes().decode('utf-8-sig').replace('\r\n', '\n')
   monkeypatch.setattr(pool, 'ITEM_CHARACTERS', 50_000)
-  monkeypatch.setattr(sources, 'PIECE_CHARS', 40_000)
+  monkeypatch.setattr(documents, 'PIECE_CHARS', 40_000)
   store = make_store(novel, gpt2, tmp_path, workers=2)
   check(store, gpt2, [text])
   lengths = np.diff(store.sentences)
@@ -224,16 +224,16 @@ def test_manual_for_gpt2(gpt2, tmp_path, monkeypatch):
 
 
 def test_pieces_stay_bounded_without_white_space(monkeypatch):
-  monkeypatch.setattr(sources, 'PIECE_CHARS', 100)
+  monkeypatch.setattr(documents, 'PIECE_CHARS', 100)
   text = 'x' * 1050 + '\n\u3000' + 'y' * 99 + ' \n\n' * 100
   for kind in ('newlines', 'kept'):
-    pieces = list(sources._cut([text], kind))
+    pieces = list(documents.cut([text], kind))
     assert ''.join(pieces) == text and max(map(len, pieces)) <= 100
 
 
 def test_white_space_at_a_cut_is_no_blank_line(tmp_path, monkeypatch):
   """An indented line that two blocks share does not end its document."""
-  monkeypatch.setattr(sources, 'PIECE_CHARS', 40)
+  monkeypatch.setattr(documents, 'PIECE_CHARS', 40)
   text = '\n'.join('\u3000\u3000' + '文' * 10 + '。' for _ in range(50))
   (tmp_path / 'text.txt').write_text(f'{text}\n\n{text}\n')
   source = sources.open_source(

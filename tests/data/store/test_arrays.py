@@ -6,8 +6,15 @@ import random
 
 import numpy as np
 import pytest
+from text_stores import (
+  TOKENIZER,
+  build_quietly,
+  make_documents,
+  write_documents,
+)
 
 from data.store import arrays, build, corpus
+from data.vocabulary import wordpiece
 
 
 def draw(hashes, tokens, share):
@@ -154,3 +161,48 @@ def test_an_old_store_keeps_its_held_out_documents(tmp_path):
   store = build.ensure_store(*asked, progress=False)
   np.testing.assert_array_equal(store.held_out, other)
   assert build.build_store(*asked, progress=False) == meta['audit']
+
+
+def test_duplicates_fall_on_one_side(tmp_path):
+  unique = make_documents(60, seed=1)
+  # The copies differ in white space alone.
+  copies = [[s.replace(' ', '  ') for s in document] for document in unique]
+  text = write_documents(tmp_path / 'text.txt', unique + copies)
+  audit = build_quietly(text, TOKENIZER, tmp_path / 'out', held_out=0.3)
+  store = corpus.open_store(tmp_path / 'out')
+  assert audit['duplicate_documents'] == 60
+  np.testing.assert_array_equal(store.held_out[:60], store.held_out[60:])
+  assert 5 < store.held_out[:60].sum() < 32
+
+
+def test_few_documents_are_cut(tmp_path):
+  few = [*make_documents(3, 2, (40, 60)), ['Only one sentence here.']]
+  text = write_documents(tmp_path / 'text.txt', few)
+  build_quietly(text, TOKENIZER, tmp_path / 'out', held_out=0.1)
+  store = corpus.open_store(tmp_path / 'out')
+  assert store.held_out.tolist() == [False, True] * 3 + [False]
+  sizes = np.diff(store.documents).tolist()
+  expected = []
+  for document in few[:3]:
+    tail = round(len(document) * 0.1)
+    expected += [len(document) - tail, tail]
+  assert sizes == [*expected, 1]
+  trained = np.repeat(
+    ~store.held_out, np.diff(store.sentences[store.documents])
+  )
+  np.testing.assert_array_equal(
+    store.counts,
+    np.bincount(store.tokens[trained], minlength=store.vocab_size),
+  )
+
+
+def test_wide_vocabulary_is_uint32(tmp_path, documents):
+  pieces = [*wordpiece.SPECIALS, *'abcdefghijklmnop.']
+  pieces += [f'##{letter}' for letter in 'abcdefghijklmnop']
+  pieces += [f'filler{i}' for i in range(70_000)]
+  (tmp_path / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+  text = write_documents(tmp_path / 'text.txt', documents)
+  build_quietly(text, tmp_path / 'vocab.txt', tmp_path / 'out')
+  store = corpus.open_store(tmp_path / 'out')
+  assert store.tokens.dtype == np.uint32
+  assert store.vocab_size == len(pieces)

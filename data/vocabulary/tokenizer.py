@@ -1,0 +1,99 @@
+"""The interface of all tokenizers, with their common code."""
+
+import abc
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tokenizers
+from etils import epath
+from tokenizers import AddedToken
+
+FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
+
+
+class Tokenizer(abc.ABC):
+  """Turns text into token ids.
+
+  Besides, each kind has the ids of its own symbols. `WordPiece`: `pad_id`,
+  `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
+  `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
+
+  `WordPiece` has `encode_with_spans(texts)`. A kind whose words can be
+  remembered has `parts(text)`: the ids of the parts of a repaired text, one
+  after the other, are the ids of the text. A kind for which a line of text may
+  be a sentence, whatever it looks like, has `sentence_per_line`.
+
+  Attributes:
+    white_space: its meaning. 'ignored': it ends words; 'newlines': a run with a
+      newline in it is also a token; 'kept': each character is in a token.
+    pieces: the vocabulary in the order of ids.
+    unk_id: the id of text that the vocabulary lacks; None where it lacks none.
+    fingerprint: hex digest of the vocabulary and the settings.
+    description: a few words for people.
+    tokenizer: the Hugging Face tokenizer that finds the ids.
+  """
+
+  white_space: str
+  pieces: tuple[str, ...]
+  unk_id: int | None
+  fingerprint: str
+  description: str
+  tokenizer: tokenizers.Tokenizer
+
+  @property
+  def vocab_size(self) -> int:
+    """V, including the symbols that are never found in a text."""
+    return len(self.pieces)
+
+  def repair(self, text: str) -> str:
+    """Returns a document's text as its sentences are to be found in it."""
+    return text
+
+  def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each part; see `parts` above."""
+    return self.encode_batch(parts)
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns each text's ids, without symbols.
+
+    Runs on all cores, or on RAYON_NUM_THREADS of them.
+    """
+    encoded = self.tokenizer.encode_batch_fast(
+      list(texts), add_special_tokens=False
+    )
+    return [encoding.ids for encoding in encoded]
+
+  def encode_words(
+    self, sentences: Sequence[Sequence[str]]
+  ) -> list[list[list[int]]]:
+    """Returns the ids of each word of each sentence, each encoded by itself.
+
+    A word of nothing but white space or control characters has none.
+    """
+    words = [word for sentence in sentences for word in sentence]
+    ids = iter(self.encode_batch(words))
+    return [[next(ids) for _ in sentence] for sentence in sentences]
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns readable text, symbols included."""
+    return self.tokenizer.decode(
+      [int(i) for i in ids], skip_special_tokens=False
+    )
+
+  @abc.abstractmethod
+  def save(self, folder: str | pathlib.Path | epath.Path) -> None:
+    """Writes the files that `tokenization.load` reads into a folder."""
+
+
+def record(token: AddedToken) -> dict[str, Any]:
+  """Returns an added token as a JSON object."""
+  flags = {flag: getattr(token, flag) for flag in FLAGS}
+  return {'content': token.content, **flags}
+
+
+def with_added(
+  pieces: Sequence[str], added: Sequence[AddedToken]
+) -> tuple[str, ...]:
+  """Returns the pieces, then the added tokens that are not among them."""
+  return tuple(dict.fromkeys([*pieces, *(token.content for token in added)]))

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from data.inputs import batches, framing
+from data.inputs import batches
+from data.scoring import kinds
 from data.tasks import registry
 from data.tasks.examples import Example, Task
 from data.vocabulary import tokenization
@@ -60,7 +61,7 @@ def squad_features_seconds(
     became the other; `batch_ms`, milliseconds of a batch of 32 in an epoch.
   """
   began = time.perf_counter()
-  features = framing.encode(task, examples, tokenizer, MAX_LENGTH)
+  features = kinds.encode(task, examples, tokenizer, MAX_LENGTH)
   seconds = time.perf_counter() - began
   made = batches.Batches(
     features, pad_id=tokenizer.pad_id, max_length=MAX_LENGTH

@@ -1,10 +1,10 @@
 """Answers of a fine-tuned model: python -m train.predict WORKDIR ...
 
-INPUT is a file in the task's official format, or of a task of one's own, or a
-folder of the official files, whose test set is read unless --split names
-another. OUTPUT is what its ending says: .jsonl with probabilities, and what the
-task's scorer or leaderboard takes (GLUE: .tsv, or a .zip that gets one file a
-task; SQuAD: .json; SWAG: .csv; entities: .txt in columns).
+INPUT is a file in the task's official format, a file of a task of one's own, or
+a folder of the official files: then the test set is read unless --split names
+another split. The ending of OUTPUT names its format: .jsonl with probabilities,
+or the format of the task's scorer or leaderboard (GLUE: .tsv, or a .zip with
+one file a task; SQuAD: .json; SWAG: .csv; entities: .txt in columns).
 """
 
 import argparse
@@ -59,27 +59,21 @@ def _run(arguments: argparse.Namespace) -> None:
     return arguments.split or named or 'test'
 
   def read(task: Task) -> list[Example]:
-    submissions.check(task, arguments.output, split_of(task))
-    if task.kind != 'span' and (arguments.n_best or arguments.null_odds):
-      raise ValueError(
-        f'--n_best and --null_odds are of questions, {task.name} is of the kind'
-        f' {task.kind}'
-      )
+    n_best = bool(arguments.n_best or arguments.null_odds)
+    submissions.check(task, arguments.output, split_of(task), n_best=n_best)
     return predictors.read_input(task, arguments.input, split_of(task))
 
   task, split, predictions = predictors.predict(arguments.workdirs, read)
   examples, name = split.examples, split_of(task)
-  if arguments.n_best or arguments.null_odds:
-    submissions.write_squad(
-      task,
-      examples,
-      predictions,
-      arguments.output,
-      n_best_path=arguments.n_best,
-      null_odds_path=arguments.null_odds,
-    )
-  else:
-    submissions.write(task, name, examples, predictions, arguments.output)
+  submissions.write(
+    task,
+    name,
+    examples,
+    predictions,
+    arguments.output,
+    n_best_path=arguments.n_best,
+    null_odds_path=arguments.null_odds,
+  )
   say(f'{len(predictions):,} answers are in {arguments.output}')
   if split.is_labelled:
     found = scores.score(task, examples, predictions)

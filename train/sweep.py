@@ -1,9 +1,9 @@
 """Fine-tunes with several seeds and settings: python -m train.sweep ...
 
-Takes what train.main takes, and besides how many seeds (from train.seed on) and
-which values of which keys to try; each combination is a run in a folder of its
-own. Runs that differ in their seed alone share all that is compiled. What is
-finished is kept: the same command goes on where it was stopped.
+Takes the options of train.main, the number of seeds (from train.seed on) and a
+grid of settings; each combination is a run in a folder of its own. Runs that
+differ only in their seed share compiled programs. Finished runs are kept: the
+same command continues a stopped sweep.
 
   python -m train.sweep --config transfer:task=rte --seeds 5 \
     --grid 'optim.learning_rate=5e-5,3e-5,2e-5;train.global_batch=16,32' \

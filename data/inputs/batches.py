@@ -1,4 +1,4 @@
-"""Batches of features, of like lengths, as functions of the step."""
+"""Batches of features of similar lengths, as functions of the step."""
 
 import functools
 from collections.abc import Iterator
@@ -8,30 +8,29 @@ import numpy as np
 from data.examples import pipeline
 from data.inputs.features import Features
 
-# A program is compiled for each length that occurs; neighbours are at most half
-# as long again, so a third of a batch of equals is padding at worst. With 16 as
-# the least, batches of CoLA would have 17.3 tokens a row on average, not 13.6.
+# A program is compiled for each length that occurs; each is at most 1.5 times
+# the one before, so at worst a third of a batch of equal rows is padding. With
+# 16 as the least, CoLA would have 17.3 tokens a row on average, not 13.6.
 LENGTHS = tuple(
   length
   for power in range(3, 12)
   for length in (2**power, 3 * 2 ** (power - 1))
 )
-# Batches whose examples are sorted together: enough to find examples of like
-# length, few enough that chance still says what meets what in time.
+# Batches whose examples are sorted together: enough to find examples of similar
+# length, few enough to keep the order of training random.
 BLOCK = 50
 
 
 class Order:
-  """Which features each batch of a run has: a function of seed and step.
+  """The features of each batch of a run, as a function of seed and step.
 
-  Example i of a run lies in epoch i // N at the place that a keyed permutation
-  gives to i % N. With `bucket`, the examples of every 50 batches of an epoch
-  are dealt out anew among those: sorted by length, cut into batches, the
-  batches in an order by chance.
+  Example i of a run is in epoch i // N, at the place of i % N in a keyed
+  permutation. With `bucket`, every 50 batches of an epoch exchange their
+  examples: sorted by length, cut into batches, the batches permuted.
   """
 
   def __init__(self, lengths: np.ndarray, *, bucket: bool = True) -> None:
-    """Of N features of these lengths, int [N]."""
+    """Creates the order of N features from their lengths, int [N]."""
     self._lengths = lengths
     self._bucket = bucket
     # Steps come in order, some at a time in threads.
@@ -40,21 +39,17 @@ class Order:
   def batch(
     self, step: int, batch_size: int, seed: int, total_steps: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what a step reads: numbers in the run and of features, int [B].
+    """Returns a step's numbers in the run and of features, both int [B].
 
-    Args:
-      step: 0 for the first of the run.
-      batch_size: B.
-      seed: any integer.
-      total_steps: of the run, whose last block of batches ends there.
+    The last block of batches ends at `total_steps`, the end of the run.
 
     Raises:
       ValueError: if the step is not in the run.
     """
     if not 0 <= step < total_steps:
       raise ValueError(f'step {step}: the run has steps 0..{total_steps - 1}')
-    # Within an epoch, else a small set's copies would meet in a batch; one that
-    # is of two epochs stays as it is.
+    # Within an epoch, else copies of an example would meet in a batch; a batch
+    # across two epochs is not sorted.
     size = len(self._lengths)
     epoch = step * batch_size // size
     begin, end = (
@@ -71,7 +66,7 @@ class Order:
   def _make_block(
     self, first: int, count: int, batch_size: int, seed: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what `batch` does of steps one after the other, [count, B]."""
+    """Returns the result of `batch` for consecutive steps, [count, B]."""
     size = len(self._lengths)
     numbers = first * batch_size + np.arange(count * batch_size)
     chosen = np.empty_like(numbers)
@@ -80,7 +75,7 @@ class Order:
       key = pipeline.order_key(seed, 0, int(epoch))
       chosen[here] = pipeline.permute(numbers[here] % size, size, key)
     if self._bucket:
-      # Equal lengths stay in the order of chance that they are in.
+      # Examples of equal length keep their random order.
       order = np.argsort(self._lengths[chosen], kind='stable')
       numbers, chosen = numbers[order], chosen[order]
     numbers = numbers.reshape(count, batch_size)
@@ -97,20 +92,19 @@ class Batches:
 
   Attributes:
     features: N of them.
-    num_windows: N, examples of an epoch.
-    order: which of them each batch of training has.
-    pad_id: stands after the end of a row.
-    max_length: no row is longer.
+    order: the features of each batch of training.
+    pad_id: token after the end of a row.
+    max_length: of the longest row.
     bucket: T is the smallest of `LENGTHS` that holds the batch; else always
       `max_length`.
 
-  A batch has, where K is more than 1 with that axis after B:
-    tokens int32 [B, T]; of whole words characters int16 [B, T, C] too;
+  A batch has these arrays, with an axis K after B if K is more than 1:
+    tokens int32 [B, T]; for whole words also characters int16 [B, T, C];
     token_mask bool [B, T], token_types int32 [B, T],
     positions int32 [B, T];
     last int32 [B]: place of the row's last token;
     labels: int32 [B] (classes, choices), float32 [B] (scores), int32 [B, T]
-      (tags, -1 where there is none), int32 [B, 2] (spans);
+      (tags, -1 at unlabelled tokens), int32 [B, 2] (spans);
     label_mask bool [B]; example_ids int32 [B]; example_mask bool [B].
   """
 
@@ -130,7 +124,6 @@ class Batches:
         f'a row has {longest} tokens, max_length is {max_length}'
       )
     self.features = features
-    self.num_windows = len(features)
     self.pad_id = pad_id
     self.max_length = max_length
     self.bucket = bucket
@@ -144,21 +137,9 @@ class Batches:
     seed: int,
     total_steps: int,
   ) -> pipeline.Batch:
-    """Returns a host batch of training, the same one at every call.
+    """Returns rows of the global batch of a step; see `Order.batch`.
 
-    Args:
-      step: see `Order.batch`.
-      rows: which rows of the global batch to make.
-      batch_size: B, the global batch.
-      seed: see `Order.batch`.
-      total_steps: see `Order.batch`.
-
-    Returns:
-      A batch whose `example_ids` are the examples' numbers in the run, modulo
-      2^31.
-
-    Raises:
-      ValueError: if the step is not in the run.
+    Its `example_ids` are the examples' numbers in the run, modulo 2^31.
     """
     numbers, chosen = self.order.batch(step, batch_size, seed, total_steps)
     return self._gather(
@@ -171,13 +152,7 @@ class Batches:
   def train_lengths(
     self, batch_size: int, seed: int, total_steps: int
   ) -> dict[int, int]:
-    """Returns each T that a run's batches have -> the first such step.
-
-    Args:
-      batch_size: see `Order.batch`.
-      seed: see `Order.batch`.
-      total_steps: see `Order.batch`.
-    """
+    """Returns each T of a run's batches -> the first step with it."""
     found: dict[int, int] = {}
     for step in range(total_steps):
       _, chosen = self.order.batch(step, batch_size, seed, total_steps)
@@ -186,21 +161,17 @@ class Batches:
     return found
 
   def eval_lengths(self, batch_size: int) -> set[int]:
-    """Returns each T that batches of evaluation have; see `eval_batches`."""
+    """Returns each T of the batches of `eval_batches`."""
     longest = np.sort(self.features.lengths)[::-1][::batch_size]
     return {self._round(int(length)) for length in longest}
 
   def eval_batches(
     self, batch_size: int, rows: np.ndarray | slice = pipeline.ALL_ROWS
   ) -> Iterator[pipeline.Batch]:
-    """Yields all features once, always alike, the longest first.
+    """Yields rows of global batches of all features, the longest first.
 
     The last batch is filled up by repeated rows whose `example_mask` and
     `label_mask` are False. `example_ids` are the features' numbers.
-
-    Args:
-      batch_size: B, the global batch.
-      rows: which rows of each global batch to make.
     """
     order = np.argsort(-self.features.lengths, kind='stable')
     for first in range(0, len(order), batch_size):
@@ -211,13 +182,7 @@ class Batches:
       )
 
   def longest_batch(self, batch_size: int) -> pipeline.Batch:
-    """Returns a global batch of the longest feature, again and again.
-
-    It has the shapes of the first batch of evaluation.
-
-    Args:
-      batch_size: B, the global batch.
-    """
+    """Returns a batch with the shapes of the first batch of evaluation."""
     longest = int(self.features.lengths.argmax())
     chosen = np.full(batch_size, longest, np.int32)
     real = np.arange(batch_size) < 1
@@ -230,9 +195,9 @@ class Batches:
     example_mask: np.ndarray,
     rows: np.ndarray | slice,
   ) -> pipeline.Batch:
-    """Makes rows of the global batch of the chosen features."""
+    """Returns rows of the global batch of the chosen features."""
     features = self.features
-    # Hosts agree on the length: it is that of the global batch.
+    # The length of the global batch, on which all hosts agree.
     length = self._round(int(features.lengths[chosen].max()))
     chosen, example_mask = chosen[rows], example_mask[rows]
     shape = (len(chosen),)
@@ -248,7 +213,7 @@ class Batches:
     mask = positions < lengths[..., None]
     places = np.where(mask, starts[..., None] + positions, 0)
     second = features.second_starts[numbers][..., None]
-    if features.kind == 'tagging':
+    if features.word_index is not None:  # a label for each token
       labels = np.where(mask, features.labels[places], -1)
     else:
       labels = features.labels[chosen]
@@ -269,7 +234,7 @@ class Batches:
     return batch
 
   def _round(self, length: int) -> int:
-    """Returns T for rows of at most so many tokens."""
+    """Returns T for rows of at most `length` tokens."""
     if not self.bucket:
       return self.max_length
     fitting = (longer for longer in LENGTHS if longer >= length)

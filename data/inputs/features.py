@@ -1,7 +1,7 @@
-"""Examples as rows of tokens, each as long as it is.
+"""Examples as rows of tokens, each row as long as its text.
 
-Letters of shapes: N features, K rows of one (its choices, or both orders of a
-pair), R = N x K rows, S tokens of all rows one after the other, W words.
+Letters of shapes: N features, K rows of a feature (its choices, or both orders
+of a pair), R = N x K rows, S tokens of all rows one after the other, W words.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ _CHUNK = 10_000  # texts whose ids are Python's integers at one time
 
 
 class Symbols(NamedTuple):
-  """Ids of what stands round texts.
+  """Ids of the symbols around texts.
 
   `first` A `last`, or `first` A `between` B `last`: [CLS] and twice [SEP] of
   BERT; start, delimiter and classify of GPT; <S> and twice </S> of ELMo.
@@ -28,38 +28,46 @@ class Symbols(NamedTuple):
   last: int
 
 
+class Framing(NamedTuple):
+  """How examples become rows of tokens; see `framing.encode`."""
+
+  tokenizer: Tokenizer
+  symbols: Symbols
+  form: str
+  max_length: int
+  at_last: bool
+  document_context: bool
+  doc_stride: int
+  max_query: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Features:
-  """The rows of a labelled set, with labels and the way back to the text.
+  """The rows of a labelled set, with labels and the places in the text.
 
   Attributes:
-    kind: see `examples.KINDS`.
     num_rows: K.
     tokens: int32 [S].
-    offsets: int64 [R + 1]: where each row begins in `tokens`, and its end.
-    second_starts: int32 [R]: token types are 1 from this place in the row on;
-      its length where there is no B.
-    labels: classification, choice: int32 [N], regression: float32 [N];
-      tagging: int32 [S], -1 where there is none; span: int32 [N, 2], places in
-      the row of the answer's first and last token, (0, 0) for none in it.
-    label_mask: bool [N]; False where the label is not told.
+    offsets: int64 [R + 1]: begin of each row in `tokens`, and the end of all.
+    second_starts: int32 [R]: first place of B in the row, where token types
+      become 1; the row's length without B.
+    labels: classes and choices: int32 [N], scores: float32 [N]; tags: int32
+      [S], -1 at unlabelled tokens; spans: int32 [N, 2], places in the row of
+      the answer's first and last token, (0, 0) without answer in the row.
+    label_mask: bool [N]; False where the label is unknown.
     examples: int32 [N], numbers of the examples. A long sentence, or a question
-      of a long text, has several features, one after the other.
-    token_spans: int32 [S, 2]: first character and the one after the last in the
-      context; -1 at tokens of anything else. Spans only.
-    max_context: bool [S]: tokens that no window shows more of both sides of.
+      about a long text, has several features, one after the other.
+    token_spans: int32 [S, 2]: first character in the context and the one after
+      the last; -1 at other tokens. Spans only.
+    max_context: bool [S]: no other window shows more context of the token.
       Spans only.
-    word_index: int32 [S]: number of the word in its sentence at its labelled
-      token, -1 at all others. Tagging only.
-    characters: int16 [W, 50]: those of the words whose numbers `tokens` are;
-      None where they are ids of a vocabulary.
-    truncated: how many examples lost tokens.
-    tokens_lost: how many.
-    inexact: answers that are not from a token's first character to a token's
-      last. Spans only.
+    word_index: int32 [S]: number of the word in its sentence at the labelled
+      token, -1 at other tokens. Tags only.
+    characters: int16 [W, 50]: of the words with the numbers in `tokens`; None
+      for ids of a vocabulary.
+    truncated: number of examples that lost tokens.
   """
 
-  kind: str
   num_rows: int
   tokens: np.ndarray
   offsets: np.ndarray
@@ -72,8 +80,6 @@ class Features:
   word_index: np.ndarray | None = None
   characters: np.ndarray | None = None
   truncated: int = 0
-  tokens_lost: int = 0
-  inexact: int = 0
 
   def __len__(self) -> int:
     return len(self.examples)
@@ -83,12 +89,8 @@ class Features:
     """int64 [N]: tokens of each feature's longest row."""
     return np.diff(self.offsets).reshape(-1, self.num_rows).max(axis=1)
 
-  def length(self, i: int) -> int:
-    """Returns the tokens of a feature's longest row."""
-    return int(self.lengths[i])
-
   def place(self, i: int, row: int = 0) -> slice:
-    """Returns where a feature's row lies in the arrays of S."""
+    """Returns the place of a feature's row in the arrays of S."""
     row += i * self.num_rows
     return slice(int(self.offsets[row]), int(self.offsets[row + 1]))
 
@@ -106,17 +108,23 @@ def encode_distinct(
   return encoded
 
 
+def label_numbers(
+  numbers: dict[str, int], labels: Sequence[str], example: str
+) -> list[int]:
+  """Returns the numbers of an example's labels; refuses unknown labels."""
+  unknown = [label for label in labels if label not in numbers]
+  if unknown:
+    raise ValueError(
+      f'example {example}: found the label {unknown[0]!r}, expected one of '
+      f'{", ".join(numbers)}'
+    )
+  return [numbers[label] for label in labels]
+
+
 def flatten(
   rows: Sequence[Sequence[np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Joins rows that are given in parts.
-
-  Args:
-    rows: of each row the parts that it consists of, [., ...] of one dtype.
-
-  Returns:
-    [S, ...], and int64 [R + 1] as `offsets` are.
-  """
+  """Joins the parts of rows to [S, ...]; also returns `Features.offsets`."""
   lengths = [sum(map(len, parts)) for parts in rows]
   offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
   parts = [part for parts in rows for part in parts]

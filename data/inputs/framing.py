@@ -1,18 +1,24 @@
-"""What a model reads of an example: its texts with symbols round them.
+"""The rows of tokens that a model reads of an example.
 
 BERT's forms are those of google-research/bert (run_classifier.py, run_squad.py)
 and of Devlin et al. 2018, sections 4 and 5.3; GPT's are those of Radford et al.
-2018, figure 1, cut as finetune-transformer-lm cuts. ELMo reads BERT's, of whole
-words.
+2018, figure 1, cut as finetune-transformer-lm cuts. ELMo reads BERT's form in
+whole words.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from data.inputs import span_windows, word_windows
-from data.inputs.features import Features, Symbols, encode_distinct, flatten
+from data.inputs.features import (
+  Features,
+  Framing,
+  Symbols,
+  encode_distinct,
+  flatten,
+  label_numbers,
+)
 from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import ChoiceExample, Example, Task, TextExample
 from data.vocabulary.tokenization import BPE, ByteBPE, Tokenizer, WordPiece
@@ -20,9 +26,12 @@ from data.vocabulary.tokenization import BPE, ByteBPE, Tokenizer, WordPiece
 FORMS = ('bert', 'gpt', 'elmo')
 # Symbols of a pair, and a token of each text.
 MIN_LENGTH = 5
+# (task, examples, framing) -> rows, for one kind of task.
+Frame = Callable[[Task, Sequence[Example], Framing], Features]
 
 
 def encode(
+  frame: Frame,
   task: Task,
   examples: Sequence[Example],
   tokenizer: Tokenizer | None,
@@ -41,42 +50,44 @@ def encode(
   question and choice. A word's tag is at its first piece. Of a span A is the
   question, B a window of the context.
 
-  'gpt': start A classify, or start A delimiter B classify; of a pair neither of
-  whose texts comes first both orders, each a row. A text that is too long loses
-  its end: of two each may have half of the row. Of a choice A is the context
-  and the question, B the choice, which may have half; the context's end makes
-  room for the others. A word's tag is at its last piece, the first that knows
-  the whole word. No spans.
+  'gpt': start A classify, or start A delimiter B classify; a pair of a
+  symmetric task has a row for each order. A text that is too long loses its
+  end: each of two may have half of the row. Of a choice A is the context and
+  the question, B the choice, which may have half; the context's end makes room
+  for question and choice. A word's tag is at its last piece, the first to see
+  the whole word. There are no spans.
 
-  'elmo': as 'bert', of whole words: <S> A </S>, or <S> A </S> B </S>. Those of
-  a text are found as `words.split_words` does by marks. No spans.
+  'elmo': as 'bert', of whole words: <S> A </S>, or <S> A </S> B </S>. Words of
+  a text are those of `words.split_words` by marks. There are no spans.
 
   A text without tokens leaves its place empty. A word without tokens is
   unknown.
 
   Args:
-    task: what the examples are of.
-    examples: of its kind; with or without labels.
+    frame: of the kind of the task.
+    task: the task.
+    examples: its examples, with or without labels.
     tokenizer: WordPiece for 'bert'; BPE or ByteBPE, which has one symbol for
       all three, for 'gpt'; None for 'elmo'.
     max_length: tokens of a row, symbols included.
     form: one of `FORMS`.
-    at_last: a word's tag is at its last piece, not at its first; None: as the
-      form has it.
+    at_last: a word's tag is at its last piece, not at its first; None: see the
+      forms.
     document_context: fill a sentence's row with the words before and after it
-      in its document; tagging only. A sentence that is too long for a row has
-      several in any case, with as many words of both sides.
+      in its document; tags only. A sentence that is too long for a row always
+      has several rows, with context on both sides.
     doc_stride: tokens from the start of a window to that of the next; spans
       only.
     max_query: tokens of a question at most; spans only.
 
   Raises:
     ValueError: if a label is not the task's; names the example. If the
-      tokenizer, the form and the task do not go together, or `max_length`
+      tokenizer, the form and the task do not fit together, or `max_length`
       leaves no room.
   """
-  if form == 'elmo':
-    tokenizer = words = WordNumbers()
+  words = WordNumbers() if form == 'elmo' else None
+  if words is not None:
+    tokenizer = words
     symbols = Symbols(words.begin_id, words.end_id, words.end_id)
   else:
     symbols = symbols_of(tokenizer, form)
@@ -85,38 +96,30 @@ def encode(
       f'max_length is {max_length}; a row of two texts has {MIN_LENGTH} tokens '
       'at least'
     )
-  if task.kind == 'span':
-    if form != 'bert':
-      raise ValueError(
-        f'task {task.name}: the form of {form} has no answer as a span of the '
-        'text; use a BERT'
-      )
-    return span_windows.encode(
-      examples, tokenizer, symbols, max_length, doc_stride, max_query
-    )
-  if task.kind == 'tagging':
-    features = word_windows.encode(
-      task,
-      examples,
+  features = frame(
+    task,
+    examples,
+    Framing(
       tokenizer,
       symbols,
+      form,
       max_length,
-      at_last=form == 'gpt' if at_last is None else at_last,
-      document_context=document_context,
-    )
-  else:
-    encode_rows = _encode_choices if task.kind == 'choice' else _encode_texts
-    features = encode_rows(task, examples, tokenizer, symbols, max_length, form)
-  if form == 'elmo':
-    return dataclasses.replace(features, characters=words.characters())
-  return features
+      form == 'gpt' if at_last is None else at_last,
+      document_context,
+      doc_stride,
+      max_query,
+    ),
+  )
+  if words is None:
+    return features
+  return dataclasses.replace(features, characters=words.characters())
 
 
 def symbols_of(tokenizer: Tokenizer, form: str) -> Symbols:
-  """Returns the ids of what stands round texts.
+  """Returns the ids of the symbols around texts.
 
   Raises:
-    ValueError: if the form is unknown, or not that of the tokenizer.
+    ValueError: if the form is unknown, or does not fit the tokenizer.
   """
   if form not in FORMS:
     raise ValueError(f'form {form!r}: expected one of {", ".join(FORMS)}')
@@ -135,44 +138,39 @@ def symbols_of(tokenizer: Tokenizer, form: str) -> Symbols:
   )
 
 
-def _encode_texts(
+def classes(
+  task: Task, examples: Sequence[TextExample], framing: Framing
+) -> Features:
+  """Frames one text or two with a class."""
+  numbers = {label: number for number, label in enumerate(task.labels)}
+  labels = [
+    0 if e.label is None else label_numbers(numbers, [e.label], e.id)[0]
+    for e in examples
+  ]
+  return _texts(task, examples, framing, np.array(labels, np.int32))
+
+
+def scores(
+  task: Task, examples: Sequence[TextExample], framing: Framing
+) -> Features:
+  """Frames one text or two with a score."""
+  labels = np.array([e.label or 0.0 for e in examples], np.float32)
+  return _texts(task, examples, framing, labels)
+
+
+def _texts(
   task: Task,
   examples: Sequence[TextExample],
-  tokenizer: Tokenizer,
-  symbols: Symbols,
-  max_length: int,
-  form: str,
+  framing: Framing,
+  labels: np.ndarray,
 ) -> Features:
-  """Frames one text or two, with a class or a score."""
-  ids = encode_distinct(tokenizer, (text for e in examples for text in e.texts))
-  both_orders = form == 'gpt' and task.symmetric and task.num_texts == 2
-  rows, lost = _Rows(symbols, form), np.zeros(len(examples), np.int64)
-  for number, example in enumerate(examples):
-    texts = [ids[text] for text in example.texts]
-    cut = _cut(texts, max_length, form)
-    lost[number] = sum(map(len, texts)) - sum(map(len, cut))
-    rows.add(*cut)
-    if both_orders:
-      rows.add(*reversed(cut))
-  if task.kind == 'regression':
-    labels = np.array([e.label or 0.0 for e in examples], np.float32)
-  else:
-    numbers = {label: number for number, label in enumerate(task.labels)}
-    labels = [
-      0 if e.label is None else _number(numbers, e.label, e.id)
-      for e in examples
-    ]
-    labels = np.array(labels, np.int32)
-  return rows.features(task.kind, 1 + both_orders, examples, labels, lost)
+  both = framing.form == 'gpt' and task.symmetric and task.num_texts == 2
+  rows = [[e.texts] for e in examples]
+  return _encode_rows(examples, rows, _cut, framing, labels, both_orders=both)
 
 
-def _encode_choices(
-  task: Task,
-  examples: Sequence[ChoiceExample],
-  tokenizer: Tokenizer,
-  symbols: Symbols,
-  max_length: int,
-  form: str,
+def choices(
+  task: Task, examples: Sequence[ChoiceExample], framing: Framing
 ) -> Features:
   """Frames a context with each of several choices."""
   for example in examples:
@@ -181,42 +179,70 @@ def _encode_choices(
         f'example {example.id}: found {len(example.choices)} choices, expected '
         f'{task.num_choices}'
       )
-  frame = _after_context if form == 'gpt' else _after_question
-  framed = [[frame(e, choice) for choice in e.choices] for e in examples]
-  ids = encode_distinct(
-    tokenizer, (text for e in framed for c in e for text in c)
-  )
-  rows, lost = _Rows(symbols, form), np.zeros(len(examples), np.int64)
-  for number, choices in enumerate(framed):
-    for texts in choices:
-      texts = [ids[text] for text in texts]
-      if form == 'gpt':
-        cut = _cut_context(*texts, room=max_length - 3)
-      else:
-        cut = _cut(texts, max_length, form)
-      lost[number] += sum(map(len, texts)) - sum(map(len, cut))
-      rows.add(*cut)
+
+  def texts_of(example: ChoiceExample, choice: str) -> tuple[str, ...]:
+    question = example.question
+    if framing.form != 'gpt':
+      return example.context, f'{question} {choice}' if question else choice
+    # The space belongs to the first piece in a byte-level BPE.
+    return example.context, question and f' {question}', choice
+
+  rows = [[texts_of(e, choice) for choice in e.choices] for e in examples]
   labels = np.array([e.label or 0 for e in examples], np.int32)
-  return rows.features(task.kind, task.num_choices, examples, labels, lost)
+  cut = _cut_context if framing.form == 'gpt' else _cut
+  return _encode_rows(examples, rows, cut, framing, labels, task.num_choices)
 
 
-def _after_question(example: ChoiceExample, choice: str) -> tuple[str, str]:
-  question = example.question
-  return example.context, f'{question} {choice}' if question else choice
+def _encode_rows(
+  examples: Sequence[Example],
+  rows_of: Sequence[Sequence[Sequence[str]]],
+  cut: Callable[[Sequence[np.ndarray], Framing], Sequence[np.ndarray]],
+  framing: Framing,
+  labels: np.ndarray,
+  num_rows: int = 1,
+  *,
+  both_orders: bool = False,
+) -> Features:
+  """Encodes each example's rows, given the texts of each row.
+
+  `cut` turns the ids of a row's texts into A, or A and B, that fit into a row.
+  With `both_orders`, another row has A and B exchanged.
+  """
+  ids = encode_distinct(
+    framing.tokenizer, (t for rows in rows_of for texts in rows for t in texts)
+  )
+  first, between, last = (np.array([i], np.int32) for i in framing.symbols)
+  framed, second_starts = [], []
+  truncated = set()
+  for number, rows in enumerate(rows_of):
+    for texts in rows:
+      texts = [ids[text] for text in texts]
+      kept = list(cut(texts, framing))
+      if sum(map(len, kept)) < sum(map(len, texts)):
+        truncated.add(number)
+      for a, *b in (kept, kept[::-1]) if both_orders else (kept,):
+        framed.append((first, a, *((between, *b) if b else ()), last))
+        has_types = b and framing.form == 'bert'
+        second_starts.append(
+          len(a) + 2 if has_types else sum(map(len, framed[-1]))
+        )
+  tokens, offsets = flatten(framed)
+  return Features(
+    num_rows=num_rows * (1 + both_orders),
+    tokens=tokens,
+    offsets=offsets,
+    second_starts=np.array(second_starts, np.int32),
+    labels=labels,
+    label_mask=np.array([e.is_labelled for e in examples], bool),
+    examples=np.arange(len(examples), dtype=np.int32),
+    truncated=len(truncated),
+  )
 
 
-def _after_context(example: ChoiceExample, choice: str) -> tuple[str, str, str]:
-  # The space is the first piece's own in a byte-level BPE, nothing elsewhere.
-  question = example.question and f' {example.question}'
-  return example.context, question, choice
-
-
-def _cut(
-  texts: Sequence[np.ndarray], max_length: int, form: str
-) -> Sequence[np.ndarray]:
+def _cut(texts: Sequence[np.ndarray], framing: Framing) -> Sequence[np.ndarray]:
   """Cuts one text or two so that a row holds them with their symbols."""
-  room = max_length - len(texts) - 1
-  if form == 'gpt':
+  room = framing.max_length - len(texts) - 1
+  if framing.form == 'gpt':
     # 254 at 512 (finetune-transformer-lm, train.py); one text alone may have
     # the whole row.
     return [text[: room // len(texts)] for text in texts]
@@ -227,11 +253,11 @@ def _cut(
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-  """Returns what is left of two lengths when the longer one always yields.
+  """Returns two lengths that fit, shortening the longer one token by token.
 
-  Of two that must both be cut to an odd sum the longer one keeps the token
-  more, the second if they are equal, as Hugging Face's tokenizers have it; the
-  release leaves it to the first text always.
+  If both must be cut to an odd sum, the longer one keeps the odd token, and of
+  equals the second, like in Hugging Face's tokenizers; in the release it is
+  always the first text.
   """
   if first + second <= room:
     return first, second
@@ -242,62 +268,12 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def _cut_context(
-  context: np.ndarray, question: np.ndarray, choice: np.ndarray, room: int
-) -> tuple[np.ndarray, np.ndarray]:
+  texts: Sequence[np.ndarray], framing: Framing
+) -> Sequence[np.ndarray]:
   """Cuts the context so that question and choice stay."""
+  context, question, choice = texts
+  room = framing.max_length - 3
   choice = choice[: room // 2]
   question = question[: room - len(choice)]
   context = context[: room - len(choice) - len(question)]
   return np.concatenate([context, question]), choice
-
-
-def _number(numbers: dict[str, int], label: object, example: str) -> int:
-  try:
-    return numbers[label]
-  except KeyError:
-    raise ValueError(
-      f'example {example}: found label {label!r}, expected one of '
-      f'{", ".join(numbers)}'
-    ) from None
-
-
-class _Rows:
-  """Rows as they come to be, one after the other."""
-
-  def __init__(self, symbols: Symbols, form: str) -> None:
-    self._symbols = [np.array([i], np.int32) for i in symbols]
-    self._has_types = form == 'bert'
-    self._rows: list[tuple[np.ndarray, ...]] = []
-    self._second_starts: list[int] = []
-
-  def add(self, a: np.ndarray, b: np.ndarray | None = None) -> None:
-    first, between, last = self._symbols
-    if b is None:
-      self._rows.append((first, a, last))
-    else:
-      self._rows.append((first, a, between, b, last))
-    end = sum(map(len, self._rows[-1]))
-    two = b is not None and self._has_types
-    self._second_starts.append(len(a) + 2 if two else end)
-
-  def features(
-    self,
-    kind: str,
-    num_rows: int,
-    examples: Sequence[Example],
-    labels: np.ndarray,
-    lost: np.ndarray,
-  ) -> Features:
-    tokens, offsets = flatten(self._rows)
-    return Features(
-      kind=kind,
-      num_rows=num_rows,
-      tokens=tokens,
-      offsets=offsets,
-      second_starts=np.array(self._second_starts, np.int32),
-      labels=labels,
-      label_mask=np.array([e.label is not None for e in examples], bool),
-      examples=np.arange(len(examples), dtype=np.int32),
-      truncated=int(np.count_nonzero(lost)),
-      tokens_lost=int(lost.sum()),
-    )

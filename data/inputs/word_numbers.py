@@ -1,4 +1,4 @@
-"""Whole words as an ELMo reads them: a number each, and its characters."""
+"""Whole words for ELMo: the number and the characters of each."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from data.vocabulary.words import split_words
 
 
 class WordNumbers:
-  """The distinct words of a set, numbered as they come.
+  """The distinct words of a set, numbered in order of appearance.
 
-  In a tokenizer's place: it gives a number a word. Those of `<S>` and `</S>`,
-  which stand at the ends of a row, are always there.
+  Stands for a tokenizer. `<S>` and `</S>`, the ends of a row, have the first
+  numbers.
   """
 
   begin_id = 0
@@ -20,24 +20,24 @@ class WordNumbers:
   unk_id = None  # every word has a number
 
   def __init__(self) -> None:
-    """Begins with the two symbols."""
+    """Creates the numbers of the two symbols."""
     self._numbers = {characters.SENTENCE_BEGIN: 0, characters.SENTENCE_END: 1}
 
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
   ) -> list[list[list[int]]]:
-    """Returns the number of each word of sentences, in a list of its own."""
+    """Returns a list with the number of each word of sentences."""
     return [[[self._number(word)] for word in words] for words in sentences]
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the numbers of each text's words, marks and clitics apart."""
+    """Returns the numbers of each text's words, see `words.split_words`."""
     return [
       [self._number(word) for word in split_words(text, 'marks')]
       for text in texts
     ]
 
   def characters(self) -> np.ndarray:
-    """Returns int16 [W, 50]: the characters of each word that has a number."""
+    """Returns the characters of the words by their numbers, int16 [W, 50]."""
     return characters.encode_words(list(self._numbers))[0]
 
   def _number(self, word: str) -> int:

@@ -1,7 +1,7 @@
-"""What the metrics of each kind of task are, as functions of weights.
+"""The metrics of each kind of task, as functions of the examples' weights.
 
-A measure is told how often each example counts: once, for the score; as often
-as it was drawn, for a resample of the bootstrap.
+The weight of an example is 1 for the score, and the number of its draws for a
+resample of the bootstrap.
 """
 
 import collections
@@ -14,11 +14,13 @@ import numpy as np
 
 from data.tasks.examples import Task
 
-# weights float64 [R, N] -> metric -> float64 [R]; nan of a part of the set that
-# has no weight.
+# weights float64 [R, N] -> metric -> float64 [R]; nan for a part of the set
+# without weight.
 Measure = Callable[[np.ndarray], dict[str, np.ndarray]]
-# Sums of squares are exact to about 1e-16 of themselves: a variance below this
-# share of them is that of a constant.
+# (task, examples, answers) -> measure of the task's metrics, perhaps of more.
+MakeMeasure = Callable[[Task, Sequence[Any], Sequence[Any]], Measure]
+# Sums of squares have a relative error of about 1e-16: values with a variance
+# below this share of the squares are constant.
 _CONSTANT = 1e-12
 _ARTICLES = re.compile(r'\b(a|an|the)\b')
 _PUNCTUATION = str.maketrans('', '', string.punctuation)
@@ -26,7 +28,7 @@ _ENTITY_TAG = re.compile('O|[BIES]-.+')
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-  """Divides; 0 where there is nothing to divide by."""
+  """Returns part / whole, 0 where the whole is 0."""
   return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
 
 
@@ -34,20 +36,10 @@ def _f1(right: np.ndarray, gold: np.ndarray, found: np.ndarray) -> np.ndarray:
   return _share(2 * right, gold + found)
 
 
-def _chosen(task: Task, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """The values of the task's metrics in the task's order."""
-  return {name: values[name] for name in task.metrics}
-
-
-def _classes(
+def classes(
   task: Task, examples: Sequence[Any], answers: Sequence[Any]
 ) -> Measure:
-  """Of the classes of texts; F1 takes the second label for the positive one."""
-  if 'f1' in task.metrics and len(task.labels) != 2:
-    raise ValueError(
-      f'{task.name}: f1 is of two labels, found {len(task.labels)}: '
-      f'{task.labels}; use macro_f1'
-    )
+  """Measures classes of texts; the second of two labels is F1's positive."""
   numbers = {label: number for number, label in enumerate(task.labels)}
   for example in examples:
     if example.label not in numbers:
@@ -67,36 +59,33 @@ def _classes(
     # Matthews of any number of classes (Gorodkin 2004).
     covariance = all_right * total - (gold * found).sum(1)
     variances = (total**2 - (gold**2).sum(1)) * (total**2 - (found**2).sum(1))
-    return _chosen(
-      task,
-      {
-        'accuracy': _share(all_right, total),
-        'f1': f1[:, -1],
-        'macro_f1': _share(f1.sum(1), ((gold + found) > 0).sum(1)),
-        'matthews': _share(covariance, np.sqrt(variances)),
-      },
-    )
+    return {
+      'accuracy': _share(all_right, total),
+      'f1': f1[:, -1],
+      'macro_f1': _share(f1.sum(1), ((gold + found) > 0).sum(1)),
+      'matthews': _share(covariance, np.sqrt(variances)),
+    }
 
   return measure
 
 
-def _choices(
+def choices(
   task: Task, examples: Sequence[Any], answers: Sequence[Any]
 ) -> Measure:
-  """Of the numbers of choices."""
+  """Measures numbers of choices."""
   del task
   pairs = zip(examples, answers, strict=True)
   right_N = np.array([float(answer == x.label) for x, answer in pairs])
   return lambda weights: {'accuracy': _share(weights @ right_N, weights.sum(1))}
 
 
-def _correlations(
+def correlations(
   task: Task, examples: Sequence[Any], answers: Sequence[Any]
 ) -> Measure:
-  """Of scores."""
+  """Measures scores."""
   gold = np.array([example.label for example in examples], np.float64)
   found = np.array(answers, np.float64)
-  # Far from zero, sums of squares would lose what tells the values apart.
+  # Sums of squares of values far from zero would lose their differences.
   gold_1N, found_1N = (gold - gold.mean())[None], (found - found.mean())[None]
   gold_ranks, found_ranks = _ranks(gold), _ranks(found)
 
@@ -107,7 +96,7 @@ def _correlations(
     if 'spearman' in task.metrics:
       ranks = (gold_ranks(weights), found_ranks(weights))
       values['spearman'] = _correlation(weights, *ranks)
-    return _chosen(task, values)
+    return values
 
   return measure
 
@@ -115,7 +104,7 @@ def _correlations(
 def _correlation(
   weights: np.ndarray, first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
-  """Pearson's, of values [1 or R, N] that count so often [R, N]."""
+  """Returns Pearson's correlation of values [1 or R, N], weighted [R, N]."""
 
   def mean(values):
     return _share(np.einsum('rn,rn->r', weights, values), total)
@@ -134,7 +123,7 @@ def _correlation(
 
 
 def _ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-  """Returns a function weights [R, N] -> ranks [R, N], centred; ties share."""
+  """Returns a function weights [R, N] -> centred ranks [R, N]; ties share."""
   order = np.argsort(values, kind='stable')
   ordered = values[order]
   starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
@@ -149,10 +138,10 @@ def _ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
   return ranks
 
 
-def _tags(
+def tags(
   task: Task, examples: Sequence[Any], answers: Sequence[Any]
 ) -> Measure:
-  """Of entities and of single tags."""
+  """Measures entities and single tags."""
   of_entities = set(task.metrics) - {'accuracy'}
   rows = []
   for example, answer in zip(examples, answers, strict=True):
@@ -172,24 +161,21 @@ def _tags(
 
   def measure(weights: np.ndarray) -> dict[str, np.ndarray]:
     right_tags, num_tags, right, gold, found = (weights @ counts_NC).T
-    return _chosen(
-      task,
-      {
-        'f1': _f1(right, gold, found),
-        'precision': _share(right, found),
-        'recall': _share(right, gold),
-        'accuracy': _share(right_tags, num_tags),
-      },
-    )
+    return {
+      'f1': _f1(right, gold, found),
+      'precision': _share(right, found),
+      'recall': _share(right, gold),
+      'accuracy': _share(right_tags, num_tags),
+    }
 
   return measure
 
 
 def entities(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-  """Yields (first word, word after the last, type) as conlleval sees them.
+  """Yields (first word, word after the last, type) as conlleval does.
 
-  Reads IOB2, IOB1 and BIOES: an I or E that continues nothing of its type
-  begins an entity.
+  Reads IOB2, IOB1 and BIOES: an I or E begins an entity unless the word before
+  it is in one of the same type.
   """
   first, previous, previous_type = 0, 'O', ''
   for i, tag in enumerate((*tags, 'O')):
@@ -204,10 +190,10 @@ def entities(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     previous, previous_type = prefix, entity_type
 
 
-def _answers(
+def answers(
   task: Task, examples: Sequence[Any], answers: Sequence[Any]
 ) -> Measure:
-  """Of the texts of answers."""
+  """Measures texts of answers."""
   rows = []
   for example, answer in zip(examples, answers, strict=True):
     em, f1 = answer_score(answer, [text for text, _ in example.answers])
@@ -221,7 +207,7 @@ def _answers(
   def measure(weights: np.ndarray) -> dict[str, np.ndarray]:
     total = weights.sum(1)
     em, f1 = _share(weights @ em_N, total), _share(weights @ f1_N, total)
-    values = _chosen(task, {'em': em, 'f1': f1})
+    values = {'em': em, 'f1': f1}
     for name, part_N in parts.items():
       count = weights @ part_N
       for metric, value_N in (('exact', em_N), ('f1', f1_N)):
@@ -235,19 +221,17 @@ def _answers(
 def answer_score(answer: str, right: Iterable[str]) -> tuple[float, float]:
   """Returns SQuAD's exact match and word F1 with the most similar right answer.
 
-  Args:
-    answer: what was predicted; empty for no answer.
-    right: the right answers; none where the question has no answer.
+  An empty answer means no answer, and so does an empty list of right answers.
   """
   words = _normalise(answer)
-  # SQuAD 2.0: what normalises to nothing is no answer.
+  # SQuAD 2.0: a text of articles and punctuation alone is no answer.
   right_words = [gold for text in right if (gold := _normalise(text))] or [[]]
   em = max(float(words == gold) for gold in right_words)
   return em, max(_word_f1(words, gold) for gold in right_words)
 
 
 def _normalise(text: str) -> list[str]:
-  """The words of an answer without case, ASCII punctuation and articles."""
+  """Returns the words without case, ASCII punctuation and articles."""
   text = text.lower().translate(_PUNCTUATION)
   return _ARTICLES.sub(' ', text).split()
 
@@ -257,12 +241,3 @@ def _word_f1(words: list[str], gold: list[str]) -> float:
     return float(words == gold)
   shared = collections.Counter(words) & collections.Counter(gold)
   return 2 * shared.total() / (len(words) + len(gold))
-
-
-MEASURES = {
-  'classification': _classes,
-  'regression': _correlations,
-  'choice': _choices,
-  'tagging': _tags,
-  'span': _answers,
-}

@@ -2,21 +2,14 @@
 
 import collections
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
-from data.scoring import matching, measures
-from data.tasks.examples import (
-  METRICS,
-  Example,
-  Prediction,
-  SpanExample,
-  TaggedExample,
-  Task,
-)
+from data.scoring import kinds, measures
+from data.tasks.examples import Example, Prediction, Task
 
-_BLOCK = 1 << 21  # weights held at a time by the bootstrap
+_BLOCK = 1 << 21  # weights in memory at one time in the bootstrap
+_NAMED = 3  # ids in an error message
 
 
 def score(
@@ -24,23 +17,18 @@ def score(
 ) -> dict[str, float]:
   """Returns the task's metrics of predictions, matched to examples by id.
 
-  Fractions; correlations from -1 to 1. What is not defined is 0: F1 without a
-  positive, Matthews with a single class, and the correlation with a constant
-  (where SciPy says nan). Accuracy is over all examples, groups or not, as in
-  RACE's overall figure; where examples have groups, there is METRIC/GROUP
-  besides. Macro F1 is over the classes that occur. Entities are conlleval's.
-  Answers are scored as by SQuAD 2.0's script, which agrees with 1.1's unless
-  both the right and the given answer are articles and punctuation alone (three
-  questions of 1.1's dev set have such right answers); where questions have no
-  answer there are also its HasAns_exact, HasAns_f1, NoAns_exact, NoAns_f1.
-
-  Args:
-    task: says which metrics.
-    examples: with labels.
-    predictions: one of each example, in any order.
+  Values are fractions; correlations lie between -1 and 1. An undefined value is
+  0: F1 without a positive, Matthews with a single class, and the correlation
+  with a constant (nan in SciPy). Accuracy is over all examples, as RACE's
+  overall figure; examples with groups also give METRIC/GROUP. Macro F1 is over
+  the classes that occur. Entities are conlleval's. Answers are scored as by
+  SQuAD 2.0's script, which agrees with 1.1's unless both the right and the
+  given answer are articles and punctuation alone (three questions of 1.1's dev
+  set have such right answers); questions without answer also give its
+  HasAns_exact, HasAns_f1, NoAns_exact and NoAns_f1.
 
   Raises:
-    ValueError: if ids are missing, unknown or twice there, examples have no
+    ValueError: if ids are missing, unknown or duplicate, examples have no
       labels, or an answer is not of the task.
   """
   measure, count = _measure(task, examples, predictions)
@@ -57,19 +45,15 @@ def bootstrap(
   seed: int = 0,
   level: float = 0.95,
 ) -> dict[str, tuple[float, float]]:
-  """Returns percentile intervals of what `score` returns.
+  """Returns percentile intervals of the metrics of `score`.
 
-  Examples are drawn with replacement: texts, questions, sentences of words.
-  Nothing is approximated; ranks are those within the resample. A group's
-  interval is of the resamples that drew of the group.
+  Examples (texts, questions, sentences) are drawn with replacement, and every
+  metric is computed exactly; ranks are those within the resample. A group's
+  interval is over the resamples with examples of the group.
+  `level` is the share of the resamples between the two ends.
 
-  Args:
-    task: see `score`, which has the errors too.
-    examples: see `score`.
-    predictions: see `score`.
-    resamples: how many.
-    seed: of the draws.
-    level: share of the resamples between the two ends.
+  Raises:
+    ValueError: see `score`; and for settings out of their range.
   """
   if resamples < 1 or not 0 < level < 1:
     raise ValueError(
@@ -98,23 +82,25 @@ def bootstrap(
 def _measure(
   task: Task, examples: Sequence[Example], predictions: Iterable[Prediction]
 ) -> tuple[measures.Measure, int]:
-  """Returns the task's measure and the number of examples that it weighs."""
-  unknown = set(task.metrics) - set(METRICS[task.kind])
-  if unknown:
-    raise ValueError(
-      f'{task.name}: found metrics {sorted(unknown)}; expected some of '
-      f'{METRICS[task.kind]} for a task of kind {task.kind!r}'
-    )
-  answers = [x.answer for x in matching.match(task, examples, predictions)]
-  bare = [example.id for example in examples if not _is_labelled(example)]
+  """Returns the task's measure and the number of weighted examples."""
+  kinds.check_metrics(task)
+  answers = [x.answer for x in match(task, examples, predictions)]
+  bare = [example.id for example in examples if not example.is_labelled]
   if bare:
     raise ValueError(
       f'{task.name}: {len(bare):,} of {len(examples):,} examples have no labels'
       f' to score with; the first has the id {bare[0]!r}'
     )
-  basic = measures.MEASURES[task.kind](task, examples, answers)
-  groups = np.array([getattr(example, 'group', '') for example in examples])
+  kind = kinds.KINDS[task.kind]
+  measure_all = kind.measure(task, examples, answers)
+  groups = np.array([example.group for example in examples])
   names = [name for name in dict.fromkeys(groups.tolist()) if name]
+
+  def basic(weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the task's metrics in its order, and parts such as HasAns_f1."""
+    values = measure_all(weights)
+    parts = [name for name in values if name not in kind.metrics]
+    return {name: values[name] for name in (*task.metrics, *parts)}
 
   def measure(weights: np.ndarray) -> dict[str, np.ndarray]:
     values = basic(weights)
@@ -128,9 +114,37 @@ def _measure(
   return measure, len(examples)
 
 
-def _is_labelled(example: Any) -> bool:
-  if isinstance(example, SpanExample):
-    return example.is_labelled
-  if isinstance(example, TaggedExample):
-    return example.tags is not None
-  return example.label is not None
+def match(
+  task: Task, examples: Sequence[Example], predictions: Iterable[Prediction]
+) -> list[Prediction]:
+  """Returns the examples' predictions in the examples' order.
+
+  Raises:
+    ValueError: if there are no examples, ids are missing, unknown or
+      duplicate, or an answer is not of the task.
+  """
+  if not examples:
+    raise ValueError(f'{task.name}: found no examples, expected at least one')
+  predictions = list(predictions)
+  found = {prediction.id: prediction for prediction in predictions}
+  expected = {example.id for example in examples}
+  for problem, ids in (
+    ('of more than one example', _duplicates(x.id for x in examples)),
+    ('predicted more than once', _duplicates(x.id for x in predictions)),
+    ('without a prediction', [x.id for x in examples if x.id not in found]),
+    ('of no example', [name for name in found if name not in expected]),
+  ):
+    if ids:
+      named = ', '.join(repr(name) for name in ids[:_NAMED])
+      rest = f' and {len(ids) - _NAMED:,} more' if len(ids) > _NAMED else ''
+      raise ValueError(
+        f'{task.name}: found ids {problem}: {named}{rest}; expected one '
+        f'prediction of each of {len(examples):,} examples'
+      )
+  for example in examples:
+    kinds.check_answer(task, example, found[example.id].answer)
+  return [found[example.id] for example in examples]
+
+
+def _duplicates(ids: Iterable[str]) -> list[str]:
+  return [name for name, n in collections.Counter(ids).items() if n > 1]

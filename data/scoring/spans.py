@@ -1,10 +1,11 @@
-"""Answers out of the scores of their first and last tokens.
+"""Answers of questions from the scores of their first and last tokens.
 
-As google-research/bert has it (run_squad.py, `write_predictions`), but that an
-answer is the stretch of the text itself that its tokens are from.
+As google-research/bert (run_squad.py, `write_predictions`), except that an
+answer is always a span of characters of the text itself.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,42 +13,49 @@ from data.inputs.features import Features
 from data.tasks.examples import Prediction, SpanExample
 
 
+class Options(NamedTuple):
+  """Settings of the answers to questions.
+
+  Attributes:
+    n_best: number of returned answers, and of paired starts and ends.
+    max_answer: tokens of an answer at most.
+    threshold: the answer is empty if no answer's score exceeds that of the best
+      answer by more.
+    allow_no_answer: whether the answer may be empty; then the n best include
+      it, as the last one if its score is lower.
+  """
+
+  n_best: int = 20
+  max_answer: int = 30
+  threshold: float = 0.0
+  allow_no_answer: bool = False
+
+
 def decode(
   features: Features,
   examples: Sequence[SpanExample],
-  start_logits: Sequence[np.ndarray],
-  end_logits: Sequence[np.ndarray],
-  *,
-  n_best: int = 20,
-  max_answer: int = 30,
-  threshold: float = 0.0,
-  allow_no_answer: bool,
+  logits: Sequence[np.ndarray],
+  options: Options,
 ) -> list[Prediction]:
   """Returns the answer of every question.
 
-  In each window the `n_best` best starts meet the `n_best` best ends: both in
-  the text, the start where no other window shows more of both its sides, the
-  end not before it. Of all windows' pairs those with the highest sum of scores
-  are the n best, each text once; their probabilities are the softmax of the
-  sums. No answer has the lowest score of [CLS] as start and end that any window
-  gives.
+  In each window the `n_best` best starts are paired with the `n_best` best
+  ends. Both are tokens of the text, the start has most context in this window,
+  and the end is not before it. The pairs of all windows with the highest sums
+  of scores are the n best, each text once; their probabilities are the softmax
+  of the sums. The score of no answer is the lowest sum of [CLS] as start and
+  end over the windows.
 
   Args:
     features: windows of the questions.
-    examples: the questions that they were made of.
-    start_logits: of each window float [T], T at least its length.
-    end_logits: the same for ends.
-    n_best: how many answers to return, and see above.
-    max_answer: tokens of an answer at most.
-    threshold: there is no answer if its score is so much higher than the best
-      answer's.
-    allow_no_answer: whether there may be none; then the n best have it among
-      them, last if it is not one of them.
+    examples: the questions.
+    logits: of each window float [T, 2], of starts and ends, T at least its
+      length.
+    options: see `Options`.
 
   Returns:
-    A prediction for each example, in their order; with `no_answer` whether it
-    is allowed or not. Where no pair will do, the answer is empty, and the best
-    answer's score counts as 0.
+    A prediction for each example, in their order, always with `no_answer`. If
+    no pair is valid, the answer is empty, and the best answer's score is 0.
   """
   windows: list[list[int]] = [[] for _ in examples]
   for i, number in enumerate(features.examples.tolist()):
@@ -55,66 +63,49 @@ def decode(
   return [
     _answer(
       example,
-      [
-        _candidates(
-          features, i, start_logits[i], end_logits[i], n_best, max_answer
-        )
-        for i in mine
-      ],
-      min(float(start_logits[i][0]) + float(end_logits[i][0]) for i in mine),
-      n_best,
-      threshold,
-      allow_no_answer,
+      [_candidates(features, i, logits[i], options) for i in mine],
+      min(float(logits[i][0, 0]) + float(logits[i][0, 1]) for i in mine),
+      options,
     )
     for example, mine in zip(examples, windows, strict=True)
   ]
 
 
 def _candidates(
-  features: Features,
-  i: int,
-  start_logits: np.ndarray,
-  end_logits: np.ndarray,
-  n_best: int,
-  max_answer: int,
+  features: Features, i: int, logits: np.ndarray, options: Options
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns scores float64 [P] and stretches of the text [P, 2] of a window."""
+  """Returns a window's pairs: scores float64 [P] and characters [P, 2]."""
   place = features.place(i)
   spans = features.token_spans[place]
-  starts = _best(start_logits, len(spans), n_best)
-  ends = _best(end_logits, len(spans), n_best)
+  # Of equals the first ones.
+  order = np.argsort(-logits[: len(spans)], axis=0, kind='stable')
+  starts, ends = order[: options.n_best].T
   starts = starts[features.max_context[place][starts]]
   ends = ends[spans[ends, 1] >= 0]
   size = ends - starts[:, None] + 1
-  first, last = np.nonzero((size >= 1) & (size <= max_answer))
+  first, last = np.nonzero((size >= 1) & (size <= options.max_answer))
   starts, ends = starts[first], ends[last]
-  scores = start_logits[starts].astype(np.float64) + end_logits[ends]
+  scores = logits[starts, 0].astype(np.float64) + logits[ends, 1]
   return scores, np.stack([spans[starts, 0], spans[ends, 1]], axis=1)
-
-
-def _best(logits: np.ndarray, length: int, n_best: int) -> np.ndarray:
-  """Returns the places of the highest, of equals the first ones first."""
-  return np.argsort(-np.asarray(logits[:length]), kind='stable')[:n_best]
 
 
 def _answer(
   example: SpanExample,
   candidates: Sequence[tuple[np.ndarray, np.ndarray]],
   null_score: float,
-  n_best: int,
-  threshold: float,
-  allow_no_answer: bool,
+  options: Options,
 ) -> Prediction:
-  """Chooses among all windows' candidates."""
-  scores, stretches = map(np.concatenate, zip(*candidates, strict=True))
+  """Returns the prediction from all windows' candidates."""
+  n_best = options.n_best
+  scores, bounds = map(np.concatenate, zip(*candidates, strict=True))
   found: dict[str, float] = {}
   for i in np.argsort(-scores, kind='stable').tolist():
     if len(found) == n_best:
       break
-    begin, end = stretches[i]
+    begin, end = bounds[i]
     found.setdefault(example.context[begin:end], float(scores[i]))
   best = next(iter(found.values()), 0.0)
-  if allow_no_answer:
+  if options.allow_no_answer:
     ahead = sum(score >= null_score for score in found.values())
     kept = n_best if ahead >= n_best else max(1, n_best - 1)
     texts = list(found.items())[:kept]
@@ -127,7 +118,7 @@ def _answer(
   chances = {text: w for (text, _), w in zip(texts, weights, strict=True)}
   no_answer = null_score - best
   answer = next(iter(found), '')
-  if allow_no_answer and no_answer > threshold:
+  if options.allow_no_answer and no_answer > options.threshold:
     answer = ''
   return Prediction(
     id=example.id,
@@ -147,13 +138,12 @@ def tune_threshold(
 
   Args:
     examples: questions with and without answers.
-    predictions: of each, in their order; whether they say that there is no
-      answer does not matter.
-    score_fn: (example, answer) -> its F1, the answer empty for none.
+    predictions: of each, in their order, with `no_answer` and `n_best`.
+    score_fn: (example, answer) -> F1 of the answer, empty for no answer.
 
   Returns:
-    `no_answer` of the last question that is answered, of equal sums the one
-    that answers least; just below all of them if none is best.
+    The highest `no_answer` of an answered question, of equal sums the lowest
+    one; just below all of them if answering none is best.
   """
   margins = np.array([prediction.no_answer for prediction in predictions])
   gains = np.array(
@@ -174,5 +164,5 @@ def tune_threshold(
 
 
 def _best_text(prediction: Prediction) -> str:
-  """Returns the best answer, whether there may be none or not."""
+  """Returns the best text that is not empty."""
   return next((text for text, _ in prediction.n_best if text), '')

@@ -11,16 +11,8 @@ from typing import Any
 
 from etils import epath
 
-from data.scoring import matching
-from data.tasks import checks
-from data.tasks.examples import (
-  ChoiceExample,
-  Example,
-  Prediction,
-  SpanExample,
-  TaggedExample,
-  Task,
-)
+from data.scoring import kinds, scores
+from data.tasks.examples import Example, Prediction, Task, needs_labels
 
 # task -> its file in GLUE's zip (gluebenchmark.com/faq).
 _GLUE_FILES = {
@@ -36,33 +28,36 @@ _GLUE_FILES = {
   'diagnostic': 'AX.tsv',
 }
 _GLUE_WORDS = ('mnli', 'qnli', 'rte', 'diagnostic')  # labels are not numbers
-_ENDINGS = {
-  'glue': ('.zip', '.tsv'),
-  'squad': ('.json',),
-  'swag': ('.csv',),
-  'conll': ('.txt', '.conll'),
-  '': (),
-}
-
 Pairs = list[tuple[Any, Prediction]]
 
 
-def check(task: Task, path: epath.PathLike, split: str) -> None:
+def check(
+  task: Task, path: epath.PathLike, split: str, *, n_best: bool = False
+) -> None:
   """Refuses a path whose ending fits no format of the task or the split.
 
+  With `n_best`, files of best answers or of scores of no answer are written
+  too, which only questions have.
+
   Raises:
-    ValueError: if so; it names the endings that fit.
+    ValueError: naming the endings that fit, or the kind of the task.
   """
-  endings = (*_ENDINGS[task.submission], '.jsonl')
-  if epath.Path(path).suffix not in endings:
+  path = epath.Path(path)
+  endings = (*_FORMATS[task.submission], '.jsonl')
+  if path.suffix not in endings:
     raise ValueError(
-      f'{path}: found the ending {epath.Path(path).suffix!r}, expected '
+      f'{path}: found the ending {path.suffix!r}, expected '
       f'{" or ".join(endings)} for the predictions of {task.name}'
     )
-  if epath.Path(path).suffix == '.zip' and checks.is_labelled(split):
+  if path.suffix == '.zip' and needs_labels(split):
     raise ValueError(
       f'{path}: found answers of the split {split!r}, expected those of a test '
       'set: the zip is for the leaderboard'
+    )
+  if n_best and not kinds.KINDS[task.kind].has_n_best:
+    raise ValueError(
+      f'--n_best and --null_odds are of questions, {task.name} is of the kind'
+      f' {task.kind}'
     )
 
 
@@ -72,87 +67,58 @@ def write(
   examples: Sequence[Example],
   predictions: Iterable[Prediction],
   path: epath.PathLike,
+  *,
+  n_best_path: epath.PathLike | None = None,
+  null_odds_path: epath.PathLike | None = None,
 ) -> None:
-  """Writes predictions in the format that the path's ending names.
+  """Writes predictions in the format of the path's ending.
 
   .zip: of GLUE; the task's file is put in beside those of other tasks, one
     process at a time.
   .tsv: of GLUE, the task's file alone: index, prediction.
   .json: of SQuAD, question -> answer.
   .csv: of SWAG as its authors write it: row number, `pred`.
-  .txt, .conll: words, their columns, right tag where it is told, predicted tag;
-    what conlleval reads. White space in a word becomes `_`, and where there is
-    more than one document each begins with a -DOCSTART- line.
-  .jsonl: of any task: `id`, `answer` and what else is predicted of
-    `probabilities`, `n_best`, `no_answer`.
+  .txt, .conll: for conlleval: words, their columns, right tag if known,
+    predicted tag. White space in a word becomes `_`, and each of several
+    documents begins with a -DOCSTART- line.
+  .jsonl: of any task: `id`, `answer` and, where predicted, `probabilities`,
+    `n_best`, `no_answer`.
 
-  The file is the old one or whole.
+  Each file is complete or unchanged.
 
   Args:
-    task: says which formats.
+    task: the task.
     split: of the examples.
-    examples: labelled or not; their order is the file's.
+    examples: labelled or not, in the order of the file.
     predictions: one of each example, in any order.
     path: of the file.
+    n_best_path: JSON: question -> list of {text, probability}, the best first.
+    null_odds_path: JSON: question -> score of no answer minus that of the best
+      answer, for the official script's best threshold.
 
   Raises:
-    ValueError: if the ending fits no format of the task, ids do not match, or
-      an answer is none of the task.
-    OSError: if the file cannot be written.
+    ValueError: see `check` and `scores.match`.
+    OSError: if a file cannot be written.
   """
   check(task, path, split)
   path = epath.Path(path)
-  pairs = list(
-    zip(examples, matching.match(task, examples, predictions), strict=True)
-  )
-  if path.suffix == '.zip':
-    data = _with_member(path, glue_file(task, split), _glue(task, pairs))
-  else:
-    formats: dict[str, Callable[[Task, Pairs], str]] = {
-      '.tsv': _glue,
-      '.json': _squad,
-      '.csv': _swag,
-      '.txt': _conll,
-      '.conll': _conll,
-      '.jsonl': _jsonl,
-    }
-    data = formats[path.suffix](task, pairs).encode()
-  _write_atomically(path, data)
-
-
-def write_squad(
-  task: Task,
-  examples: Sequence[SpanExample],
-  predictions: Iterable[Prediction],
-  path: epath.PathLike,
-  *,
-  n_best_path: epath.PathLike | None = None,
-  null_odds_path: epath.PathLike | None = None,
-) -> None:
-  """Writes SQuAD's answers, and on request what they were chosen from.
-
-  Args:
-    task: see `write`, which has the errors too.
-    examples: see `write`.
-    predictions: see `write`.
-    path: .json, question -> answer.
-    n_best_path: question -> list of {text, probability}, the best first.
-    null_odds_path: question -> score of no answer less that of the best answer,
-      what the official script takes to find the best threshold.
-  """
-  found = matching.match(task, examples, predictions)
+  found = scores.match(task, examples, predictions)
   bare = [x.id for x in found if x.no_answer is None]
   if null_odds_path is not None and bare:
     raise ValueError(
       f'{null_odds_path}: the prediction of {bare[0]!r} has no score of no '
       f'answer; expected one of each'
     )
-  write(task, '', examples, found, path)
+  pairs = list(zip(examples, found, strict=True))
+  formats = _FORMATS[task.submission] | {'.jsonl': _jsonl}
+  text = formats[path.suffix](task, pairs)
+  if path.suffix == '.zip':
+    data = _with_member(path, glue_file(task, split), text)
+  else:
+    data = text.encode()
+  _write_atomically(path, data)
   if n_best_path is not None:
-    n_best = {
-      x.id: [{'text': text, 'probability': float(p)} for text, p in x.n_best]
-      for x in found
-    }
+    n_best = {x.id: _texts(x) for x in found}
     _write_atomically(epath.Path(n_best_path), _json(n_best).encode())
   if null_odds_path is not None:
     odds = {x.id: float(x.no_answer) for x in found}
@@ -167,14 +133,14 @@ def glue_file(task: Task, split: str) -> str:
 
 
 def _glue(task: Task, pairs: Pairs) -> str:
-  """Classes as words or numbers, as the task has them; scores from 0 to 5.
+  """Returns index and prediction: the label, its number, or a score.
 
-  A score beyond that is cut, unlike in evaluation, which scores what the model
-  says, as Hugging Face's run_glue does: Pearson may differ in the fourth digit.
+  A score is clipped to the task's range, unlike in our evaluation and in
+  Hugging Face's run_glue: Pearson may differ in the fourth digit.
   """
 
   def shown(answer: str | float) -> str:
-    if task.kind == 'regression':
+    if not task.labels:
       low, high = task.score_range
       return f'{min(max(answer, low), high):.3f}'
     if task.name in _GLUE_WORDS:
@@ -191,7 +157,7 @@ def _squad(task: Task, pairs: Pairs) -> str:
 
 
 def _swag(task: Task, pairs: Pairs) -> str:
-  """The numbers are of the file's rows: the official scorer reads no ids."""
+  """Returns row numbers and answers: the official scorer reads no ids."""
   del task
   rows = [(i, int(found.answer)) for i, (_, found) in enumerate(pairs)]
   text = io.StringIO()
@@ -229,32 +195,34 @@ def _jsonl(task: Task, pairs: Pairs) -> str:
 
 
 def _record(task: Task, example: Example, found: Prediction) -> dict[str, Any]:
-  """What a line of JSON says of a prediction."""
-  record = {'id': example.id, 'answer': found.answer}
-  if task.kind == 'regression':
-    record['answer'] = float(found.answer)
-  elif isinstance(example, ChoiceExample):
-    record['answer'] = int(found.answer)
-  elif isinstance(example, TaggedExample):
-    record |= {'answer': list(found.answer), 'words': list(example.words)}
+  """Returns the JSON object of a prediction."""
+  kind = kinds.KINDS[task.kind]
+  record = {'id': example.id, 'answer': kind.record(found.answer)}
+  if hasattr(example, 'words'):
+    record['words'] = list(example.words)
   if found.probabilities:
     values = [float(p) for p in found.probabilities]
-    if task.kind == 'classification':
-      record['probabilities'] = dict(zip(task.labels, values, strict=True))
-    elif task.kind == 'choice':
-      record['probabilities'] = {str(i): p for i, p in enumerate(values)}
-    elif task.kind == 'span':
-      record['probabilities'] = {found.answer: values[0]}
-    else:
-      record['probabilities'] = values
+    record['probabilities'] = kind.chances(task, found, values)
   if found.n_best:
-    record['n_best'] = [
-      {'text': text, 'probability': float(p)} for text, p in found.n_best
-    ]
-  # JSON has no infinity: it is the score of a text without any span.
+    record['n_best'] = _texts(found)
+  # JSON has no infinity, the score of a text without any span.
   if found.no_answer is not None and math.isfinite(found.no_answer):
     record['no_answer'] = float(found.no_answer)
   return record
+
+
+def _texts(found: Prediction) -> list[dict[str, Any]]:
+  return [{'text': text, 'probability': float(p)} for text, p in found.n_best]
+
+
+# `submission` of a task -> ending -> text of the file.
+_FORMATS: dict[str, dict[str, Callable[[Task, Pairs], str]]] = {
+  'glue': {'.zip': _glue, '.tsv': _glue},
+  'squad': {'.json': _squad},
+  'swag': {'.csv': _swag},
+  'conll': {'.txt': _conll, '.conll': _conll},
+  '': {},
+}
 
 
 def _json(value: Any) -> str:
@@ -262,7 +230,7 @@ def _json(value: Any) -> str:
 
 
 def _with_member(path: epath.Path, name: str, text: str) -> bytes:
-  """Returns the zip file's bytes with one member put in or replaced."""
+  """Returns the zip file's bytes with one member added or replaced."""
   members = {}
   if path.exists():
     try:
@@ -277,7 +245,7 @@ def _with_member(path: epath.Path, name: str, text: str) -> bytes:
   data = io.BytesIO()
   with zipfile.ZipFile(data, 'w', zipfile.ZIP_DEFLATED) as new:
     for member, content in sorted(members.items()):
-      # Without the time of day the same predictions give the same bytes.
+      # Without the time of day, equal predictions give equal bytes.
       info = zipfile.ZipInfo(member)
       info.compress_type = zipfile.ZIP_DEFLATED
       info.external_attr = 0o644 << 16
@@ -286,7 +254,7 @@ def _with_member(path: epath.Path, name: str, text: str) -> bytes:
 
 
 def _write_atomically(path: epath.Path, data: bytes) -> None:
-  """Writes a file that is either the old one or whole."""
+  """Writes a file completely or not at all."""
   new = path.with_name(f'.{path.name}.{os.getpid()}.new')
   try:
     new.write_bytes(data)

@@ -1,12 +1,13 @@
-"""Sentences in columns: CoNLL-2003, PAN-X and files like theirs."""
+"""Tagged sentences in columns: CoNLL-2003, PAN-X and files of that form."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
-from data.tasks import checks, examples, files
+from data.tasks import examples, files
 
 _DOCUMENT = '-DOCSTART-'
 
@@ -18,18 +19,19 @@ def rows(
   width: int = 0,
   separator: str | None = '\t',
   prefix: str = '',
-) -> Iterator[tuple[str, examples.TaggedExample]]:
-  """Yields (place, example) of a word a line: word, other columns, tag.
+) -> examples.Found:
+  """Yields (place, example) of a file with a word a line.
 
-  An empty line ends a sentence, a line of -DOCSTART- a document. A file that
-  has one column tells no tags. Tags become IOB2.
+  The word is the first column and its tag the last, in IOB1 or IOB2. An empty
+  line ends a sentence, a line of -DOCSTART- a document. A file with a single
+  column has no tags.
 
   Args:
     file: columns without titles.
-    split: those of `checks.is_labelled` must have tags.
+    split: decides whether tags are required, see `examples.needs_labels`.
     width: number of columns; 0: as in the first line.
     separator: between columns; None: any white space.
-    prefix: that may stand before every word.
+    prefix: optional start of every word, to be removed.
 
   Raises:
     ValueError: at a line of another width.
@@ -38,8 +40,9 @@ def rows(
   first = 0  # line of the sentence
   number = 0
   document = 0
-  labelled = checks.is_labelled(split)
-  for line, text in _and_an_end(files.read_lines(file)):
+  labelled = examples.needs_labels(split)
+  # An empty line ends the last sentence.
+  for line, text in itertools.chain(files.read_lines(file), [(0, '')]):
     fields = text.split(separator) if text else []
     if fields and fields[0] != _DOCUMENT:
       width = width or max(len(fields), 2 if labelled else 1)
@@ -66,14 +69,6 @@ def rows(
       document += 1
 
 
-def _and_an_end(
-  lines: Iterator[tuple[int, str]],
-) -> Iterator[tuple[int, str]]:
-  """The lines, and an empty one that ends the last sentence."""
-  yield from lines
-  yield 0, ''
-
-
 def _example(
   number: int, document: int, sentence: Sequence[Sequence[str]]
 ) -> examples.TaggedExample:
@@ -89,9 +84,9 @@ def _example(
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-  """Returns tags in IOB2 of those in IOB1, or IOB2: entities begin with B-.
+  """Returns tags of IOB1 or IOB2 in IOB2, where every entity begins with B-.
 
-  IOB1 marks the beginning only where another entity of its type ends.
+  IOB1 has B- only directly after another entity of the same type.
   """
   found = []
   before = 'O'
@@ -104,7 +99,7 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_of_entities(tags: Sequence[str]) -> bool:
-  """Whether tags are of IOB: O, B-TYPE and I-TYPE."""
+  """Whether all tags mark entities: O, B-TYPE and I-TYPE."""
   return all(tag == 'O' or tag[:2] in ('B-', 'I-') for tag in tags)
 
 
@@ -126,7 +121,7 @@ def _record(
   tags: str,
   labels: Sequence[str],
 ) -> examples.TaggedExample:
-  """Returns the example of a TFDS record; documents are not told there."""
+  """Returns the example of a TFDS record, which names no document."""
   del split
   return examples.TaggedExample(
     id=str(number),
@@ -136,8 +131,8 @@ def _record(
   )
 
 
-CONLL2003 = checks.declare(
-  functools.partial(rows, width=4, separator=None),
+CONLL2003 = examples.Task(
+  rows=functools.partial(rows, width=4, separator=None),
   name='conll2003',
   title='CoNLL-2003',
   kind='tagging',
@@ -159,8 +154,8 @@ CONLL2003 = checks.declare(
 
 
 def _panx(language: str, title: str) -> examples.Task:
-  return checks.declare(
-    functools.partial(rows, width=2, prefix=f'{language}:'),
+  return examples.Task(
+    rows=functools.partial(rows, width=2, prefix=f'{language}:'),
     name=f'panx_{language}',
     title=title,
     kind='tagging',

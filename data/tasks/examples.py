@@ -1,42 +1,67 @@
-"""What a labelled set consists of, whatever its files look like."""
+"""Examples of labelled sets, predictions, and the declaration of a task."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
-KINDS = ('classification', 'regression', 'choice', 'tagging', 'span')
+
+class Example:
+  """An example of a labelled set.
+
+  Attributes:
+    id: as in the file, or the number of the example in it.
+    group: part of the set that is scored separately as well; may be empty.
+    has_no_answer: whether it is a question known to have no answer.
+  """
+
+  id: str
+  group = ''
+  has_no_answer = False
+
+  @property
+  def is_labelled(self) -> bool:
+    """Whether the label is known."""
+    return self.label is not None
+
+  def problems(self, task: 'Task') -> Iterator[str]:
+    """Yields the reasons why this cannot be an example of the task."""
+    raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
-class TextExample:
-  """One text or two, with a class or a score.
-
-  Attributes:
-    id: as it stands in the file, or the number of the example in it.
-    texts: one, or two.
-    label: one of the task's labels, or a score; None where there is none.
-    group: what it is scored with, where a task scores parts by themselves.
-  """
+class TextExample(Example):
+  """One text or two; the label is a class or a score, None if unknown."""
 
   id: str
   texts: tuple[str, ...]
   label: str | float | None
   group: str = ''
 
+  def problems(self, task: 'Task') -> Iterator[str]:  # noqa: D102
+    if len(self.texts) != task.num_texts:
+      yield f'found {len(self.texts)} texts, expected {task.num_texts}'
+    yield from _empty_texts(self.texts, 'text', task)
+    if self.label is None:
+      return
+    if task.labels:
+      yield from _unknown_label('label', self.label, task)
+      return
+    low, high = task.score_range
+    if not low <= float(self.label) <= high:  # NaN is not either
+      yield (
+        f'found the score {self.label}, expected {low:g} to {high:g}'
+        f'{task.label_hint}'
+      )
+
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceExample:
-  """Several ways to go on, or answers, of which one is right.
+class ChoiceExample(Example):
+  """A context with K continuations or answers, one of them right.
 
-  Attributes:
-    id: see `TextExample`.
-    context: what is read first: a passage, a story, a caption.
-    question: what follows the context before every choice; may be empty.
-    choices: K of them.
-    label: number of the right one; None where it is not told.
-    group: see `TextExample`.
+  The question stands between the context and every choice, and may be empty.
+  The label is the number of the right choice, None if unknown.
   """
 
   id: str
@@ -46,19 +71,26 @@ class ChoiceExample:
   label: int | None
   group: str = ''
 
+  def problems(self, task: 'Task') -> Iterator[str]:  # noqa: D102
+    count = len(self.choices)
+    if (task.num_choices and count != task.num_choices) or count < 2:
+      yield f'found {count} choices, expected {task.num_choices or "2 or more"}'
+    yield from _empty_texts(self.choices, 'choice', task)
+    if not (self.context + self.question).strip():
+      yield 'found neither context nor question, expected words'
+    if self.label is not None and not 0 <= self.label < count:
+      yield f'found {self.label} as the right choice, expected 0 to {count - 1}'
+
 
 @dataclasses.dataclass(frozen=True)
-class TaggedExample:
+class TaggedExample(Example):
   """A sentence whose words have tags.
 
   Attributes:
-    id: see `TextExample`.
     words: at least one.
-    tags: one a word, IOB2 where they are of entities; None: not told.
-    document: number of its document in the file; the sentences of one stand
-      together.
-    columns: what else the file says of each word (POS, chunk), to be written
-      back; may be empty.
+    tags: one a word, in IOB2 if they mark entities; None if unknown.
+    document: number of its document in the file, whose sentences are adjacent.
+    columns: other columns of each word (POS, chunk); may be empty.
   """
 
   id: str
@@ -67,18 +99,37 @@ class TaggedExample:
   document: int = 0
   columns: tuple[tuple[str, ...], ...] = ()
 
+  @property
+  def is_labelled(self) -> bool:  # noqa: D102
+    return self.tags is not None
+
+  def problems(self, task: 'Task') -> Iterator[str]:  # noqa: D102
+    if not self.words:
+      yield 'found an empty sentence, expected words'
+    for word in self.words:
+      if not word.strip():
+        yield f'found the word {word!r}, expected a word'
+    if self.tags is None:
+      return
+    if len(self.tags) != len(self.words):
+      yield (
+        f'found {len(self.tags)} tags, expected one for each of '
+        f'{len(self.words)} words'
+      )
+    for tag in self.tags:
+      yield from _unknown_label('tag', tag, task)
+
 
 @dataclasses.dataclass(frozen=True)
-class SpanExample:
-  """A question whose answer is a stretch of a text, or none.
+class SpanExample(Example):
+  """A question whose answer is a span of a text, or has none.
 
   Attributes:
-    id: as in the file.
-    question: without white space round it.
+    question: without white space at its ends.
     context: the text exactly as in the file.
-    answers: (text, first character in the context) of each that counts as
-      right; of a question without answer there is none.
-    is_labelled: whether the file tells.
+    answers: (text, first character in the context) of each right answer; empty
+      if the question has none.
+    is_labelled: whether the answers are known.
   """
 
   id: str
@@ -87,22 +138,59 @@ class SpanExample:
   answers: tuple[tuple[str, int], ...]
   is_labelled: bool = True
 
+  @property
+  def has_no_answer(self) -> bool:  # noqa: D102
+    return self.is_labelled and not self.answers
 
-Example = TextExample | ChoiceExample | TaggedExample | SpanExample
+  def problems(self, task: 'Task') -> Iterator[str]:  # noqa: D102
+    del task
+    if not self.question:
+      yield 'found an empty question, expected words'
+    if not self.context.strip():
+      yield 'found an empty context, expected words'
+    for text, start in self.answers:
+      if not text or start < 0:
+        yield (
+          f'found the answer {text!r} at {start}, expected a part of the text'
+        )
+      there = self.context[max(start, 0) : start + len(text)]
+      if there != text:
+        yield (
+          f'found {there!r} in the context at character {start}, expected the '
+          f'answer {text!r}'
+        )
+
+
+def _empty_texts(
+  texts: tuple[str, ...], name: str, task: 'Task'
+) -> Iterator[str]:
+  empty = [i for i, text in enumerate(texts) if not text.strip()]
+  if empty and not (task.allow_empty and len(empty) < len(texts)):
+    which = f'{name} {empty[0] + 1} of {len(texts)}' if texts[1:] else name
+    yield f'found an empty {which}, expected words'
+
+
+def _unknown_label(name: str, label: Any, task: 'Task') -> Iterator[str]:
+  if label not in task.labels:
+    yield (
+      f'found the {name} {label!r}, expected one of {list(task.labels)}'
+      f'{task.label_hint}'
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-  """What a model says of an example.
+  """A model's answer to an example.
 
   Attributes:
     id: of the example.
-    answer: its label; score; number of the choice; tags, one a word; or the
-      text of the answer, empty for none.
-    probabilities: of the labels or choices, in their order; of tags, one of
-      each word's chosen tag; of spans, that of the answer alone.
-    n_best: of spans: (text, probability), the best first.
-    no_answer: of spans: score of no answer less that of the best answer.
+    answer: label; score; number of the choice; tags, one a word; or the text
+      of the answer, empty if the model finds none.
+    probabilities: of the labels or choices, in their order; of each word's
+      chosen tag; of the answer of a question.
+    n_best: of a question, (text, probability), the best first.
+    no_answer: of a question, the score of no answer minus that of the best
+      answer.
   """
 
   id: str
@@ -112,6 +200,15 @@ class Prediction:
   no_answer: float | None = None
 
 
+# A reader yields each example after its place in the file, for messages.
+Found = Iterable[tuple[str, Example]]
+
+
+def needs_labels(split: str) -> bool:
+  """Whether all examples of a split must have labels."""
+  return split.startswith(('train', 'dev'))
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
   """The declaration of a labelled set.
@@ -119,43 +216,46 @@ class Task:
   Attributes:
     name: as in `task=NAME`.
     title: for people.
-    kind: one of `KINDS`.
-    files: split -> the names that its file may have in the task's folder, the
-      first that is there is read. 'train' and 'dev' always; 'test' and others
-      where they are published.
-    read: (file, split) -> examples; refuses what is wrong in the file; a
-      `checks.Reader`. RACE's file is a folder.
-    folders: names that the task's folder may have inside of a folder of many;
-      empty for files of one's own.
-    labels: classes in the order of their numbers; tags; empty for scores,
-      choices and spans.
-    num_texts: of a `TextExample`.
-    symmetric: neither text comes first: GPT reads both orders.
-    num_choices: of a `ChoiceExample`.
-    score_range: of a score, lowest and highest.
-    metrics: what it is scored by, see `data.scoring.scores`; the first decides
-      which model is best.
-    submission: its official output, see `data.scoring.submissions`; may be
-      empty.
+    kind: a key of `data.scoring.kinds.KINDS`.
+    files: split -> possible names of its file in the task's folder; the first
+      that exists is read. Every task has 'train' and 'dev'.
+    rows: (file, split) -> examples, each after its place. RACE's file is a
+      folder.
+    folders: possible names of the task's folder inside a folder of many; empty
+      for a user's own files.
+    labels: classes or tags in the order of their numbers; empty for other
+      kinds.
+    num_texts: texts of a `TextExample`.
+    symmetric: the order of two texts has no meaning: GPT reads both orders.
+    num_choices: choices of a `ChoiceExample`.
+    score_range: lowest and highest score.
+    allow_empty: one of several texts or choices may be empty, as in some
+      releases.
+    label_hint: ends the message about a wrong label; may be empty.
+    metrics: see `data.scoring.scores`; the first decides which model is best.
+    submission: format of official outputs, see `data.scoring.submissions`; may
+      be empty.
     sizes: split -> official number of examples.
-    tfds: name of the data set in TFDS, if it is there; of several that are
-      read one after the other with commas between.
+    tfds: name of the data set in TFDS, or several with commas between them;
+      may be empty.
     from_tfds: (record, split, number) -> example, or a list of them.
-    tfds_splits: split -> that of TFDS; NAME:SPLIT is of another data set.
-    url: where the files come from.
+    tfds_splits: split -> split of TFDS; NAME:SPLIT is of another data set.
+    url: source of the files.
   """
 
   name: str
   title: str
   kind: str
   files: Mapping[str, tuple[str, ...]]
-  read: Callable[[epath.Path, str], list[Any]]
+  rows: Callable[[epath.Path, str], Found]
   folders: tuple[str, ...] = ()
   labels: tuple[str, ...] = ()
   num_texts: int = 1
   symmetric: bool = False
   num_choices: int = 0
   score_range: tuple[float, float] = (0.0, 1.0)
+  allow_empty: bool = False
+  label_hint: str = ''
   metrics: tuple[str, ...] = ('accuracy',)
   submission: str = ''
   sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -164,19 +264,44 @@ class Task:
   tfds_splits: Mapping[str, str] = dataclasses.field(default_factory=dict)
   url: str = ''
 
+  def read(self, file: epath.Path, split: str) -> list[Any]:
+    """Returns the checked examples of a file; see `gather`."""
+    return self.gather(self.rows(file, split), split, str(file))
+
+  def gather(self, found: Found, split: str, source: str) -> list[Any]:
+    """Returns the examples of a split after checking each of them.
+
+    Raises:
+      ValueError: at duplicate ids, empty texts, unknown and missing labels, by
+        their place; if `source`, a name for messages, holds no example.
+    """
+    places: dict[str, str] = {}
+    gathered = []
+    for where, example in found:
+      if example.id in places:
+        raise ValueError(
+          f'{where}: found the id {example.id!r} of {places[example.id]} again,'
+          ' expected a different id for each example'
+        )
+      places[example.id] = where
+      for problem in example.problems(self):
+        raise ValueError(f'{where}: {problem}')
+      if needs_labels(split) and not example.is_labelled:
+        raise ValueError(
+          f'{where}: found no label, expected one: the split {split!r} is for '
+          'training or scoring'
+        )
+      gathered.append(example)
+    if not gathered:
+      raise ValueError(
+        f'{source}: found no example, expected those of the split {split!r}'
+      )
+    return gathered
+
 
 def evenly(examples: Sequence[Any], limit: int | None) -> list[Any]:
-  """Returns at most so many examples, evenly spaced, always the same ones."""
+  """Returns at most `limit` examples, evenly spaced and always the same."""
   count = len(examples)
   if limit is None or limit >= count:
     return list(examples)
   return [examples[i * count // limit] for i in range(limit)]
-
-
-METRICS = {
-  'classification': ('accuracy', 'f1', 'macro_f1', 'matthews'),
-  'regression': ('pearson', 'spearman'),
-  'choice': ('accuracy',),
-  'tagging': ('f1', 'precision', 'recall', 'accuracy'),
-  'span': ('em', 'f1'),
-}

@@ -1,18 +1,21 @@
-"""Lines, tables and JSON out of the files of labelled sets."""
+"""Lines, tables and JSON of the files of labelled sets."""
 
 import csv
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
 from data.text import text_files
 
-# What csv writes where a text holds a quotation mark: "He said ""no""".
+# A text with a quotation mark in CSV: "He said ""no""".
 _CSV_QUOTES = re.compile('"(?:[^"]|"")*""(?:[^"]|"")*"')
+
+# The place of a record, for messages, and its fields by name.
+Records = Iterator[tuple[str, dict[str, Any]]]
 
 
 def read_lines(file: epath.Path) -> Iterator[tuple[int, str]]:
@@ -31,64 +34,83 @@ def header_of(file: epath.Path) -> tuple[str, ...]:
   raise ValueError(f'{file}: is empty; expected a line for every example')
 
 
+def read_records(
+  file: epath.Path, fields: Sequence[str], texts: Sequence[str] = ()
+) -> Records:
+  """Yields (place, record) of a file in the format of its name.
+
+  .jsonl has a JSON object a line, .csv commas and quotes, any other file tabs
+  and no quotes; the first line of a table has the titles.
+  """
+  if text_files.is_jsonl(file):
+    return read_jsonl(file, fields, texts)
+  if text_files.ending(file) == '.csv':
+    return read_csv(file, (*texts, *fields))
+  return read_tsv(file, (*texts, *fields), refuse_quotes=True)
+
+
 def read_tsv(
   file: epath.Path,
-  columns: Sequence[str] | Sequence[int],
+  fields: Sequence[str],
   *,
-  width: int = 0,
+  titles: Sequence[str] = (),
+  optional: Sequence[str] = (),
   open_end: bool = False,
   drop_short: bool = False,
   refuse_quotes: bool = False,
-) -> Iterator[tuple[int, list[str]]]:
-  """Yields (line, fields) of a tab-separated file, without any quoting.
+) -> Records:
+  """Yields (place, record) of a tab-separated file, without any quoting.
 
-  A quotation mark is a character like others: the releases hold unbalanced
-  ones. Empty lines are passed over.
+  A quotation mark is an ordinary character: the releases hold unbalanced ones.
+  Empty lines are skipped.
 
   Args:
     file: in UTF-8.
-    columns: titles in the first line; or, where there is none, numbers.
-    width: number of columns of a file without titles.
-    open_end: rows may end after the last wanted column.
-    drop_short: rows with too few columns are dropped and counted on standard
-      error, for releases that are known to hold some.
-    refuse_quotes: fields may not look as a writer of CSV quotes them.
+    fields: required columns.
+    titles: of all columns; by default the first line has them.
+    optional: columns that are read where they exist.
+    open_end: rows may end after the last column of `fields` and `optional`.
+    drop_short: drop and count rows with too few columns, for releases that are
+      known to hold some.
+    refuse_quotes: refuse fields in the quotes of CSV.
 
   Raises:
     ValueError: at missing titles and rows of another width, by their line.
   """
   lines = read_lines(file)
-  if width:
-    wanted = [int(column) for column in columns]
-  else:
-    titles = next(lines, (1, ''))[1].split('\t')
-    _check_titles(file, titles, columns)
-    width = len(titles)
-    wanted = [titles.index(column) for column in columns]
-  least = max(wanted) + 1 if open_end else width
+  if not titles:
+    titles = header_of(file)
+    next(lines)
+    _check_titles(file, titles, fields)
+  places = {title: titles.index(title) for title in titles}
+  width = least = len(titles)
+  if open_end:
+    wanted = places.keys() & {*fields, *optional}
+    least = max(places[title] for title in wanted) + 1
   dropped = 0
   for number, line in lines:
     if not line:
       continue
-    fields = line.split('\t')
-    if not least <= len(fields) <= width:
-      if drop_short and len(fields) < least:
-        dropped += 1
-        continue
+    row = line.split('\t')
+    if drop_short and len(row) < least:
+      dropped += 1
+      continue
+    if not least <= len(row) <= width:
       raise ValueError(
-        f'{file}, line {number:,}: found {len(fields)} columns, expected '
+        f'{file}, line {number:,}: found {len(row)} columns, expected '
         f'{width} with a tab between them and no quoting: {line[:80]!r}'
       )
-    row = [fields[column] for column in wanted]
-    if refuse_quotes:
-      for field in row:
-        if _CSV_QUOTES.fullmatch(field):
-          raise ValueError(
-            f'{file}, line {number:,}: found a field in the quotes of CSV, '
-            f'expected plain text: {field[:80]!r}. Write it without quoting, '
-            'or name the file .csv'
-          )
-    yield number, row
+    for field in row if refuse_quotes else ():
+      if _CSV_QUOTES.fullmatch(field):
+        raise ValueError(
+          f'{file}, line {number:,}: found a field in the quotes of CSV, '
+          f'expected plain text: {field[:80]!r}. Write it without quoting, or '
+          'name the file .csv'
+        )
+    yield (
+      f'{file}, line {number:,}',
+      {title: row[i] for title, i in places.items() if i < len(row)},
+    )
   if dropped:
     note(
       f'{file}: {dropped:,} damaged rows of fewer than {least} columns dropped'
@@ -96,15 +118,15 @@ def read_tsv(
 
 
 def _check_titles(
-  file: epath.Path, titles: Sequence[str], columns: Sequence[Any]
+  file: epath.Path, titles: Sequence[str], fields: Sequence[str]
 ) -> None:
-  missing = [column for column in columns if column not in titles]
+  missing = [field for field in fields if field not in titles]
   if not missing:
     return
   hint = ''
   is_csv = text_files.ending(file) == '.csv'
   if len(titles) == 1 and titles[0].startswith('{'):
-    hint = '. A file with a JSON object a line is named .jsonl'
+    hint = '. The name of a file of JSON objects ends in .jsonl'
   elif len(titles) == 1 and is_csv and any(mark in titles[0] for mark in '\t;'):
     hint = '. The columns of a .csv file are separated by commas'
   elif len(titles) == 1 and any(mark in titles[0] for mark in ',;'):
@@ -120,14 +142,8 @@ def _check_titles(
   )
 
 
-def read_csv(
-  file: epath.Path, columns: Sequence[str]
-) -> Iterator[tuple[int, list[str]]]:
-  """Yields (line, fields) of a comma-separated file with CSV's quoting.
-
-  Args:
-    file: in UTF-8, titles in the first line.
-    columns: titles of the wanted fields.
+def read_csv(file: epath.Path, fields: Sequence[str]) -> Records:
+  """Yields (place, record) of a comma-separated file with titles and quoting.
 
   Raises:
     ValueError: at missing titles, rows of another width and wrong quoting, by
@@ -135,48 +151,37 @@ def read_csv(
   """
   csv.field_size_limit(sys.maxsize)  # 131,072 by default
   rows = csv.reader((line + '\n' for _, line in read_lines(file)), strict=True)
-  titles: list[str] | None = None
-  wanted: list[int] = []
+  titles: list[str] = []
   try:
     for row in rows:
-      if titles is None:
+      where = f'{file}, line {rows.line_num:,}'
+      if not titles:
         titles = row
-        _check_titles(file, titles, columns)
-        wanted = [titles.index(column) for column in columns]
+        _check_titles(file, titles, fields)
       elif len(row) == len(titles):
-        yield rows.line_num, [row[column] for column in wanted]
+        # Of columns of the same title the first counts.
+        yield where, dict(zip(titles[::-1], row[::-1], strict=True))
       elif row:
         raise ValueError(
-          f'{file}, line {rows.line_num:,}: found {len(row)} columns, expected '
-          f'{len(titles)} with commas between them: {",".join(row)[:80]!r}'
+          f'{where}: found {len(row)} columns, expected {len(titles)} with '
+          f'commas between them: {",".join(row)[:80]!r}'
         )
   except csv.Error as error:
     raise ValueError(
       f'{file}, line {rows.line_num:,}: found wrong quoting ({error}), '
       'expected comma-separated fields, quoted where they hold commas'
     ) from None
-  if titles is None:
-    raise ValueError(f'{file}: is empty; expected the columns {list(columns)}')
-
-
-def csv_header_of(file: epath.Path) -> tuple[str, ...]:
-  """Returns the fields of a comma-separated file's first line."""
-  for _, line in read_lines(file):
-    return tuple(next(csv.reader([line])))
-  raise ValueError(f'{file}: is empty; expected a line for every example')
+  if not titles:
+    raise ValueError(f'{file}: is empty; expected the columns {list(fields)}')
 
 
 def read_jsonl(
-  file: epath.Path, fields: Sequence[str]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields (line, record) of a file with a JSON object a line.
-
-  Args:
-    file: in UTF-8.
-    fields: that every record has.
+  file: epath.Path, fields: Sequence[str], texts: Sequence[str] = ()
+) -> Records:
+  """Yields (place, record) of a file of JSON objects; see `check_fields`.
 
   Raises:
-    ValueError: at a line that is something else.
+    ValueError: at a line that holds anything else.
   """
   for number, line in read_lines(file):
     if not line.strip():
@@ -187,14 +192,14 @@ def read_jsonl(
     except json.JSONDecodeError as error:
       raise ValueError(
         f'{where}: not JSON ({error}); expected one object a line with the '
-        f'fields {list(fields)}. Found: {line[:60]!r}'
+        f'fields {[*texts, *fields]}. Found: {line[:60]!r}'
       ) from None
-    check_fields(where, record, fields)
-    yield number, record
+    check_fields(where, record, fields, texts)
+    yield where, record
 
 
 def read_json(file: epath.Path) -> Any:
-  """Returns what a JSON file holds.
+  """Returns the value in a JSON file.
 
   Raises:
     ValueError: if it is no JSON, naming the line.
@@ -207,28 +212,36 @@ def read_json(file: epath.Path) -> Any:
     ) from None
 
 
-def check_fields(where: str, record: Any, fields: Sequence[str]) -> None:
-  """Raises ValueError unless a record is an object that has these fields."""
+def check_fields(
+  where: str, record: Any, fields: Iterable[str], texts: Iterable[str] = ()
+) -> None:
+  """Checks the required fields of a JSON object; those in `texts` hold text.
+
+  Raises:
+    ValueError: if the record is no object, or a field is missing or no text.
+  """
   if not isinstance(record, dict):
     raise ValueError(
       f'{where}: found {type(record).__name__}, expected an object with the '
-      f'fields {list(fields)}'
+      f'fields {[*texts, *fields]}'
     )
-  missing = [field for field in fields if field not in record]
+  missing = [field for field in (*texts, *fields) if field not in record]
   if missing:
     raise ValueError(
       f'{where}: found the fields {sorted(record)}, expected among them '
       f'{missing}'
     )
+  for field in texts:
+    text_of(where, record, field)
 
 
-def text_of(where: str, record: dict[str, Any], field: str) -> str:
+def text_of(where: str, record: Mapping[str, Any], field: str) -> str:
   """Returns a field that must hold text.
 
   Raises:
-    ValueError: if it holds something else.
+    ValueError: if it holds anything else.
   """
-  text = record.get(field)
+  text = record[field]
   if not isinstance(text, str):
     raise ValueError(
       f'{where}: found {type(text).__name__} in the field {field!r}, expected '
@@ -238,7 +251,7 @@ def text_of(where: str, record: dict[str, Any], field: str) -> str:
 
 
 def contents(folder: epath.Path) -> str:
-  """Returns a sentence, without its point, of what a folder holds."""
+  """Returns a sentence, without its point, about the files of a folder."""
   if not folder.is_dir():
     return f'There is no folder {folder}'
   names = sorted(path.name for path in folder.iterdir())
@@ -247,5 +260,5 @@ def contents(folder: epath.Path) -> str:
 
 
 def note(message: str) -> None:
-  """Tells people what was done with their files."""
+  """Prints a message about a user's files on standard error."""
   print(message, file=sys.stderr, flush=True)

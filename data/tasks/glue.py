@@ -1,15 +1,15 @@
-"""The tasks of GLUE (Wang et al. 2018) in the release's tab-separated files."""
+"""GLUE's tasks (Wang et al. 2018) in the release's tab-separated files."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
-from data.tasks import checks, examples, files
+from data.tasks import examples, files
 
-_URL = 'https://gluebenchmark.com/tasks'
 _PARENTS = ('glue', 'GLUE', 'glue_data')
+TFDS_SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
 # The order in which TFDS numbers the three classes.
 TFDS_NLI = ('entailment', 'neutral', 'contradiction')
 
@@ -21,45 +21,52 @@ def rows(
   texts: Sequence[str] = ('sentence1', 'sentence2'),
   label: str = 'label',
   index: Sequence[str] = ('index',),
-  is_score: bool = False,
+  to_label: Callable[[str, Any], Any] | None = None,
+  group: str = '',
   open_end: bool = False,
   drop_short: bool = False,
-) -> Iterator[tuple[str, examples.TextExample]]:
-  """Yields (place, example) of a file whose first line has titles.
+) -> examples.Found:
+  """Returns (place, example) of each row of a tab-separated file with titles.
 
-  Args:
-    file: tab-separated, without quoting.
-    split: those of `checks.is_labelled` must have the label's column.
-    texts: titles of the texts.
-    label: title of the label.
-    index: titles that the id may have; without one, rows are numbered from 0.
-    is_score: the label is a number.
-    open_end: see `files.read_tsv`.
-    drop_short: see there; never where predictions are asked for every row.
+  See `text_examples` and `files.read_tsv`. Short rows are dropped only where
+  labels are required: elsewhere every row needs a prediction.
   """
-  titles = files.header_of(file)
-  has_label = label in titles or checks.is_labelled(split)
-  key = next((title for title in index if title in titles), None)
-  columns = [*texts, *([label] if has_label else []), *([key] if key else [])]
+  labelled = examples.needs_labels(split)
   table = files.read_tsv(
     file,
-    columns,
+    (*texts, label) if labelled else texts,
+    optional=(label, *index),
     open_end=open_end,
-    drop_short=drop_short and checks.is_labelled(split),
+    drop_short=drop_short and labelled,
   )
-  for number, (line, fields) in enumerate(table):
-    where = f'{file}, line {line:,}'
-    value: str | float | None = fields[len(texts)] if has_label else None
-    if is_score and value is not None:
-      value = score_of(where, value)
-    yield (
-      where,
-      examples.TextExample(
-        id=fields[-1] if key else str(number),
-        texts=tuple(fields[: len(texts)]),
-        label=value,
-      ),
-    )
+  return text_examples(table, texts, label, index, to_label, group)
+
+
+def text_examples(
+  records: files.Records,
+  texts: Sequence[str],
+  label: str,
+  index: Sequence[str] = (),
+  to_label: Callable[[str, Any], Any] | None = None,
+  group: str = '',
+) -> examples.Found:
+  """Yields (place, example) of each (place, record).
+
+  Args:
+    records: see `files.read_records`.
+    texts: fields of the texts.
+    label: field of the label.
+    index: possible fields of the id; without one, records are numbered from 0.
+    to_label: (place, value) -> label; by default the value is the label.
+    group: see `examples.TextExample`.
+  """
+  for number, (where, record) in enumerate(records):
+    value = record.get(label)
+    if to_label is not None and value is not None:
+      value = to_label(where, value)
+    key = next((record[field] for field in index if field in record), number)
+    words = tuple(record[field] for field in texts)
+    yield where, examples.TextExample(str(key), words, value, group)
 
 
 def score_of(where: str, text: Any) -> float:
@@ -78,26 +85,17 @@ def score_of(where: str, text: Any) -> float:
     ) from None
 
 
-def _cola_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.TextExample]]:
+def _cola_rows(file: epath.Path, split: str) -> examples.Found:
   """CoLA: four columns without titles, but for the test file."""
   if 'sentence' in files.header_of(file):
-    yield from rows(file, split, texts=('sentence',))
-    return
-  # Source, label, the author's mark, sentence.
-  table = files.read_tsv(file, (1, 3), width=4)
-  for number, (line, (label, text)) in enumerate(table):
-    yield (
-      f'{file}, line {line:,}',
-      examples.TextExample(str(number), (text,), label),
-    )
+    return rows(file, split, texts=('sentence',))
+  titles = ('source', 'label', 'mark of the author', 'sentence')
+  table = files.read_tsv(file, (), titles=titles)
+  return text_examples(table, ('sentence',), 'label')
 
 
-def _mrpc_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.TextExample]]:
-  """MRPC: as in GLUE's files, or Microsoft's with GLUE's dev ids beside."""
+def _mrpc_rows(file: epath.Path, split: str) -> examples.Found:
+  """MRPC: GLUE's files, or Microsoft's beside the ids of GLUE's dev set."""
   texts = ('#1 String', '#2 String')
   found = rows(file, split, texts=texts, label='Quality')
   if file.name != 'msr_paraphrase_train.txt':
@@ -111,34 +109,31 @@ def _mrpc_rows(
       f'train.tsv and dev.tsv, or beside it {of_dev.name} with the pairs of '
       'the dev set (mrpc_dev_ids.tsv of GLUE)'
     )
-  dev = {tuple(fields) for _, fields in files.read_tsv(of_dev, (0, 1), width=2)}
-  pairs = files.read_tsv(file, ('#1 ID', '#2 ID'))
-  for (_, pair), example in zip(pairs, found, strict=True):
-    if (tuple(pair) in dev) == (split == 'dev'):
+  ids = ('#1 ID', '#2 ID')
+  dev = {
+    tuple(pair.values()) for _, pair in files.read_tsv(of_dev, (), titles=ids)
+  }
+  for (_, row), example in zip(files.read_tsv(file, ids), found, strict=True):
+    if ((row[ids[0]], row[ids[1]]) in dev) == (split == 'dev'):
       yield example
 
 
-def _mnli_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.TextExample]]:
-  """MNLI: GLUE's files, those of MultiNLI itself, and the diagnostic set."""
+def _mnli_rows(file: epath.Path, split: str) -> examples.Found:
+  """MNLI: GLUE's files, MultiNLI's own, and the diagnostic set."""
   if 'Premise' in files.header_of(file):  # diagnostic-full.tsv
-    yield from rows(file, split, texts=('Premise', 'Hypothesis'), label='Label')
-    return
+    return rows(file, split, texts=('Premise', 'Hypothesis'), label='Label')
   found = rows(
     file,
     split,
     label='gold_label',
     index=('index', 'pairID'),
-    open_end=True,  # of the five annotators' labels only those that exist
+    open_end=True,  # rows have one to five annotators' labels
   )
-  yield from with_majority(file, found)
+  return with_majority(file, found)
 
 
-def with_majority(
-  file: epath.Path, found: checks.Found
-) -> Iterator[tuple[str, Any]]:
-  """Drops pairs on whose label '-' the annotators did not agree, and counts.
+def with_majority(file: epath.Path, found: examples.Found) -> examples.Found:
+  """Drops and counts pairs with the label '-': the annotators did not agree.
 
   Bowman et al. 2015 leave them out of training and scoring.
   """
@@ -159,26 +154,23 @@ def text_record(
   *,
   texts: Sequence[str] = ('sentence1', 'sentence2'),
   labels: Sequence[str] = (),
-  index: str = 'idx',
 ) -> examples.TextExample:
-  """Returns the example of a TFDS record; a label of -1 is not told.
+  """Returns the example of a TFDS record; a label of -1 means unknown.
 
   Args:
     record: of plain values.
-    split: unused, as all mappers have it.
-    number: of the record.
+    split: unused.
+    number: of the record, the id of a record without one.
     texts: features of the texts.
-    labels: in TFDS's order; without them the label is a score.
-    index: feature of the id; where there is none, the number is it.
+    labels: in TFDS's order; without labels the examples have scores.
   """
   del split
   label = record.get('label', -1)
-  if labels:
-    known = labels[int(label)] if label >= 0 else None
-  else:
-    known = float(label) if label >= 0 else None
+  known = None
+  if label >= 0:
+    known = labels[int(label)] if labels else float(label)
   return examples.TextExample(
-    id=str(record.get(index, number)),
+    id=str(record.get('idx', number)),
     texts=tuple(record[text] for text in texts),
     label=known,
   )
@@ -186,188 +178,134 @@ def text_record(
 
 def _glue(
   name: str,
+  title: str,
+  train: int,
+  dev: int,
+  test: int,
   *,
-  folders: Sequence[str],
-  tfds: str,
   texts: Sequence[str] = ('sentence1', 'sentence2'),
-  tfds_labels: Sequence[str] = (),
+  labels: Sequence[str] = (),
+  folders: Sequence[str] = (),
+  sizes: Mapping[str, int] | None = None,
   **declaration: Any,
 ) -> examples.Task:
-  """A task of GLUE: what all of them share."""
-  return checks.declare(
+  """Declares a task of GLUE with the numbers of its examples."""
+  folders = folders or (title,)
+  fields = {
+    'kind': 'classification',
+    'rows': functools.partial(rows, texts=texts),
+    'files': {split: (f'{split}.tsv',) for split in ('train', 'dev', 'test')},
+    'tfds_splits': TFDS_SPLITS,
+    'from_tfds': functools.partial(text_record, texts=texts, labels=labels),
+  }
+  return examples.Task(
     name=name,
+    title=title,
     folders=(
       *folders,
       *(f'{parent}/{folder}' for parent in _PARENTS for folder in folders),
     ),
-    **{
-      'kind': 'classification',
-      'files': {split: (f'{split}.tsv',) for split in ('train', 'dev', 'test')},
-      'num_texts': len(texts),
-      'submission': 'glue',
-      'url': _URL,
-      'tfds': f'glue/{tfds}',
-      'tfds_splits': {'train': 'train', 'dev': 'validation', 'test': 'test'},
-      'from_tfds': functools.partial(
-        text_record, texts=texts, labels=tuple(tfds_labels)
-      ),
-      **declaration,
-    },
+    labels=labels,
+    num_texts=len(texts),
+    sizes={'train': train, 'dev': dev, 'test': test, **(sizes or {})},
+    submission='glue',
+    tfds=f'glue/{name}',
+    url='https://gluebenchmark.com/tasks',
+    **(fields | declaration),
   )
-
-
-def _sizes(train: int, dev: int, test: int) -> dict[str, int]:
-  return {'train': train, 'dev': dev, 'test': test}
 
 
 _BINARY = ('0', '1')
 _ENTAILMENT = ('entailment', 'not_entailment')
+_MNLI_FILES = {
+  'train': ('train.tsv', 'multinli_1.0_train.txt'),
+  'dev': ('dev_matched.tsv', 'multinli_1.0_dev_matched.txt'),
+  'dev_mismatched': ('dev_mismatched.tsv', 'multinli_1.0_dev_mismatched.txt'),
+  'test': ('test_matched.tsv',),
+  'test_mismatched': ('test_mismatched.tsv',),
+  'diagnostic': tuple(
+    f'{folder}{name}'
+    for folder in ('', 'diagnostic/', '../diagnostic/', 'glue/diagnostic/')
+    for name in ('diagnostic.tsv', 'diagnostic-full.tsv')
+  ),
+}
+_MNLI_TFDS_SPLITS = {
+  'train': 'train',
+  'dev': 'validation_matched',
+  'dev_mismatched': 'validation_mismatched',
+  'test': 'test_matched',
+  'test_mismatched': 'test_mismatched',
+  'diagnostic': 'glue/ax:test',
+}
 COLA = _glue(
-  'cola',
-  title='CoLA',
+  *('cola', 'CoLA', 8551, 1043, 1063),
   rows=_cola_rows,
-  folders=('CoLA',),
   texts=('sentence',),
   labels=_BINARY,
   metrics=('matthews',),
-  sizes=_sizes(8551, 1043, 1063),
-  tfds='cola',
-  tfds_labels=_BINARY,
 )
 SST2 = _glue(
-  'sst2',
-  title='SST-2',
-  rows=functools.partial(rows, texts=('sentence',)),
+  *('sst2', 'SST-2', 67349, 872, 1821),
   folders=('SST-2', 'SST2'),
   texts=('sentence',),
   labels=_BINARY,
-  sizes=_sizes(67349, 872, 1821),
-  tfds='sst2',
-  tfds_labels=_BINARY,
 )
 MRPC = _glue(
-  'mrpc',
-  title='MRPC',
+  *('mrpc', 'MRPC', 3668, 408, 1725),
   rows=_mrpc_rows,
-  folders=('MRPC',),
   files={
     'train': ('train.tsv', 'msr_paraphrase_train.txt'),
     'dev': ('dev.tsv', 'msr_paraphrase_train.txt'),
-    # The same pairs in the same order; Microsoft's tells the labels.
+    # The same pairs in the same order; Microsoft's file has labels.
     'test': ('msr_paraphrase_test.txt', 'test.tsv'),
   },
   symmetric=True,
   labels=_BINARY,
   metrics=('f1', 'accuracy'),
-  sizes=_sizes(3668, 408, 1725),
-  tfds='mrpc',
-  tfds_labels=_BINARY,
 )
 STSB = _glue(
-  'stsb',
-  title='STS-B',
-  rows=functools.partial(rows, label='score', is_score=True),
+  *('stsb', 'STS-B', 5749, 1500, 1379),
+  rows=functools.partial(rows, label='score', to_label=score_of),
   folders=('STS-B', 'STSB'),
   kind='regression',
   symmetric=True,
   score_range=(0.0, 5.0),
   metrics=('spearman', 'pearson'),
-  sizes=_sizes(5749, 1500, 1379),
-  tfds='stsb',
 )
+_QUESTIONS = ('question1', 'question2')
 QQP = _glue(
-  'qqp',
-  title='QQP',
+  *('qqp', 'QQP', 363846, 40430, 390965),
   rows=functools.partial(
     rows,
-    texts=('question1', 'question2'),
+    texts=_QUESTIONS,
     label='is_duplicate',
     index=('id',),
     drop_short=True,
   ),
-  # Some questions, and MNLI's sentences, are empty in the release.
-  allow_empty=True,
-  folders=('QQP',),
-  texts=('question1', 'question2'),
+  allow_empty=True,  # some questions, and sentences of MNLI, are empty
+  texts=_QUESTIONS,
   symmetric=True,
   labels=_BINARY,
   metrics=('f1', 'accuracy'),
-  sizes=_sizes(363846, 40430, 390965),
-  tfds='qqp',
-  tfds_labels=_BINARY,
 )
 MNLI = _glue(
-  'mnli',
-  title='MNLI',
+  *('mnli', 'MNLI', 392702, 9815, 9796),
+  sizes={'dev_mismatched': 9832, 'test_mismatched': 9847, 'diagnostic': 1104},
   rows=_mnli_rows,
   allow_empty=True,
-  folders=('MNLI',),
-  files={
-    'train': ('train.tsv', 'multinli_1.0_train.txt'),
-    'dev': ('dev_matched.tsv', 'multinli_1.0_dev_matched.txt'),
-    'dev_mismatched': (
-      'dev_mismatched.tsv',
-      'multinli_1.0_dev_mismatched.txt',
-    ),
-    'test': ('test_matched.tsv',),
-    'test_mismatched': ('test_mismatched.tsv',),
-    'diagnostic': tuple(
-      f'{folder}{name}'
-      for folder in ('', 'diagnostic/', '../diagnostic/', 'glue/diagnostic/')
-      for name in ('diagnostic.tsv', 'diagnostic-full.tsv')
-    ),
-  },
+  files=_MNLI_FILES,
   labels=('contradiction', 'entailment', 'neutral'),
-  sizes={
-    **_sizes(392702, 9815, 9796),
-    'dev_mismatched': 9832,
-    'test_mismatched': 9847,
-    'diagnostic': 1104,
-  },
-  tfds='mnli',
-  tfds_labels=TFDS_NLI,
   from_tfds=functools.partial(
     text_record, texts=('premise', 'hypothesis'), labels=TFDS_NLI
   ),
-  tfds_splits={
-    'train': 'train',
-    'dev': 'validation_matched',
-    'dev_mismatched': 'validation_mismatched',
-    'test': 'test_matched',
-    'test_mismatched': 'test_mismatched',
-    'diagnostic': 'glue/ax:test',
-  },
+  tfds_splits=_MNLI_TFDS_SPLITS,
 )
 QNLI = _glue(
-  'qnli',
-  title='QNLI',
-  rows=functools.partial(rows, texts=('question', 'sentence')),
-  folders=('QNLI',),
+  *('qnli', 'QNLI', 104743, 5463, 5463),
   texts=('question', 'sentence'),
   labels=_ENTAILMENT,
-  sizes=_sizes(104743, 5463, 5463),
-  tfds='qnli',
-  tfds_labels=_ENTAILMENT,
 )
-RTE = _glue(
-  'rte',
-  title='RTE',
-  rows=rows,
-  folders=('RTE',),
-  labels=_ENTAILMENT,
-  sizes=_sizes(2490, 277, 3000),
-  tfds='rte',
-  tfds_labels=_ENTAILMENT,
-)
-WNLI = _glue(
-  'wnli',
-  title='WNLI',
-  rows=rows,
-  folders=('WNLI',),
-  labels=_BINARY,
-  sizes=_sizes(635, 71, 146),
-  tfds='wnli',
-  tfds_labels=_BINARY,
-)
+RTE = _glue('rte', 'RTE', 2490, 277, 3000, labels=_ENTAILMENT)
+WNLI = _glue('wnli', 'WNLI', 635, 71, 146, labels=_BINARY)
 
 TASKS = (COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI)

@@ -1,12 +1,13 @@
 """Inference between two sentences beyond GLUE: SNLI, SciTail and XNLI."""
 
+import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
-from data.tasks import checks, examples, files, glue
+from data.tasks import examples, files, glue
 from data.text import text_files
 
 _LABELS = ('contradiction', 'entailment', 'neutral')
@@ -14,33 +15,21 @@ _LABELS = ('contradiction', 'entailment', 'neutral')
 LANGUAGES = tuple('en fr es de el bg ru tr ar vi th zh hi sw ur'.split())
 
 
-def _snli_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.TextExample]]:
+def _snli_rows(file: epath.Path, split: str) -> examples.Found:
   """SNLI: JSONL, or its table; pairs without a majority label are dropped."""
   if text_files.is_jsonl(file):
-    found = _snli_records(file)
+    texts = ('sentence1', 'sentence2')
+    records = files.read_jsonl(file, (), ('gold_label', *texts, 'pairID'))
+    found = glue.text_examples(records, texts, 'gold_label', ('pairID',))
   else:
     found = glue.rows(
       file,
       split,
       label='gold_label',
       index=('pairID',),
-      open_end=True,  # of the five annotators' labels only those that exist
+      open_end=True,  # rows have one to five annotators' labels
     )
   return glue.with_majority(file, found)
-
-
-def _snli_records(
-  file: epath.Path,
-) -> Iterator[tuple[str, examples.TextExample]]:
-  fields = ('gold_label', 'sentence1', 'sentence2', 'pairID')
-  for line, record in files.read_jsonl(file, fields):
-    where = f'{file}, line {line:,}'
-    label, first, second, key = (
-      files.text_of(where, record, field) for field in fields
-    )
-    yield where, examples.TextExample(key, (first, second), label)
 
 
 _SCITAIL_LABELS = {
@@ -50,83 +39,47 @@ _SCITAIL_LABELS = {
 }
 
 
-def _scitail_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.TextExample]]:
+def _scitail_rows(file: epath.Path, split: str) -> examples.Found:
   """SciTail: the release's two formats, or columns with titles."""
+
+  def to_label(where: str, label: str) -> str:
+    del where
+    return _SCITAIL_LABELS.get(label, label)
+
+  texts = ('premise', 'hypothesis')
   if text_files.ending(file) in ('.txt', '.jsonl'):
-    found = _scitail_records(file)
-  elif 'hypothesis' in files.header_of(file):
-    found = glue.rows(file, split, texts=('premise', 'hypothesis'))
-  else:
-    found = _scitail_table(file)
-  for where, example in found:
-    label = _SCITAIL_LABELS.get(example.label, example.label)
-    yield where, examples.TextExample(example.id, example.texts, label)
+    texts = ('sentence1', 'sentence2')
+    records = files.read_jsonl(file, (), (*texts, 'gold_label'))
+    return glue.text_examples(records, texts, 'gold_label', to_label=to_label)
+  if 'hypothesis' in files.header_of(file):
+    return glue.rows(file, split, texts=texts, to_label=to_label)
+  records = files.read_tsv(file, (), titles=(*texts, 'label'))
+  return glue.text_examples(records, texts, 'label', to_label=to_label)
 
 
-def _scitail_records(
-  file: epath.Path,
-) -> Iterator[tuple[str, examples.TextExample]]:
-  fields = ('sentence1', 'sentence2', 'gold_label')
-  for number, (line, record) in enumerate(files.read_jsonl(file, fields)):
-    where = f'{file}, line {line:,}'
-    first, second, label = (
-      files.text_of(where, record, field) for field in fields
-    )
-    yield where, examples.TextExample(str(number), (first, second), label)
-
-
-def _scitail_table(
-  file: epath.Path,
-) -> Iterator[tuple[str, examples.TextExample]]:
-  table = files.read_tsv(file, (0, 1, 2), width=3)
-  for number, (line, (first, second, label)) in enumerate(table):
-    yield (
-      f'{file}, line {line:,}',
-      examples.TextExample(str(number), (first, second), label),
-    )
-
-
-def _xnli_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.TextExample]]:
+def _xnli_rows(file: epath.Path, split: str) -> examples.Found:
   """XNLI: all languages of dev and test; training in one, or MNLI's."""
   titles = files.header_of(file)
   if 'language' in titles:
-    yield from _xnli_table(file)
-  elif 'hypo' in titles:  # machine translations of MultiNLI's training set
-    language = file.name.removesuffix('.tsv').rpartition('.')[2]
-    found = glue.rows(file, split, texts=('premise', 'hypo'))
-    for where, example in found:
-      label = example.label
-      if label == 'contradictory':
-        label = 'contradiction'
-      yield (
-        where,
-        examples.TextExample(example.id, example.texts, label, language),
-      )
-  else:
-    found = glue.rows(file, split, label='gold_label', open_end=True)
-    for where, example in found:
-      yield (
-        where,
-        examples.TextExample(example.id, example.texts, example.label, 'en'),
-      )
+    return _xnli_table(file)
+  if 'hypo' not in titles:
+    return glue.rows(file, split, label='gold_label', group='en', open_end=True)
+  # A machine translation of MultiNLI's training set.
+  return glue.rows(
+    file,
+    split,
+    texts=('premise', 'hypo'),
+    to_label=lambda _, label: label.replace('contradictory', 'contradiction'),
+    group=file.name.removesuffix('.tsv').rpartition('.')[2],
+  )
 
 
-def _xnli_table(
-  file: epath.Path,
-) -> Iterator[tuple[str, examples.TextExample]]:
+def _xnli_table(file: epath.Path) -> examples.Found:
   columns = ('language', 'pairID', 'sentence1', 'sentence2', 'gold_label')
-  for line, fields in files.read_tsv(file, columns):
-    language, pair, first, second, label = fields
-    yield (
-      f'{file}, line {line:,}',
-      examples.TextExample(
-        f'{language}-{pair}', (first, second), label, language
-      ),
-    )
+  for where, record in files.read_tsv(file, columns):
+    language, pair, *texts, label = (record[name] for name in columns)
+    key = f'{language}-{pair}'
+    yield where, examples.TextExample(key, tuple(texts), label, language)
 
 
 def _xnli_record(
@@ -135,15 +88,10 @@ def _xnli_record(
   """Returns the pair of a TFDS record in every language; MNLI's in training."""
   if split == 'train':
     example = glue.MNLI.from_tfds(record, split, number)
-    return [
-      examples.TextExample(example.id, example.texts, example.label, 'en')
-    ]
+    return [dataclasses.replace(example, group='en')]
+  translations = record['hypothesis']
   hypotheses = dict(
-    zip(
-      record['hypothesis']['language'],
-      record['hypothesis']['translation'],
-      strict=True,
-    )
+    zip(translations['language'], translations['translation'], strict=True)
   )
   return [
     examples.TextExample(
@@ -159,14 +107,8 @@ def _xnli_record(
 def _snli_record(
   record: Mapping[str, Any], split: str, number: int
 ) -> list[examples.TextExample]:
-  """Returns the example of a TFDS record, none without a majority label."""
-  example = glue.text_record(
-    record,
-    split,
-    number,
-    texts=('premise', 'hypothesis'),
-    labels=glue.TFDS_NLI,
-  )
+  """Returns the example of a TFDS record, if it has a majority label."""
+  example = glue.MNLI.from_tfds(record, split, number)
   return [] if example.label is None else [example]
 
 
@@ -180,8 +122,8 @@ def _scitail_names(split: str) -> tuple[str, ...]:
   )
 
 
-SNLI = checks.declare(
-  _snli_rows,
+SNLI = examples.Task(
+  rows=_snli_rows,
   name='snli',
   title='SNLI',
   kind='classification',
@@ -197,11 +139,11 @@ SNLI = checks.declare(
   sizes={'train': 549367, 'dev': 9842, 'test': 9824},
   tfds='snli',
   from_tfds=_snli_record,
-  tfds_splits={'train': 'train', 'dev': 'validation', 'test': 'test'},
+  tfds_splits=glue.TFDS_SPLITS,
   url='https://nlp.stanford.edu/projects/snli',
 )
-SCITAIL = checks.declare(
-  _scitail_rows,
+SCITAIL = examples.Task(
+  rows=_scitail_rows,
   name='scitail',
   title='SciTail',
   kind='classification',
@@ -216,26 +158,25 @@ SCITAIL = checks.declare(
     texts=('premise', 'hypothesis'),
     labels=('entails', 'neutral'),
   ),
-  tfds_splits={'train': 'train', 'dev': 'validation', 'test': 'test'},
+  tfds_splits=glue.TFDS_SPLITS,
   url='https://allenai.org/data/scitail',
 )
-XNLI = checks.declare(
-  _xnli_rows,
+_XNLI_TRAIN = tuple(
+  f'{folder}{name}'
+  for name in (
+    *('multinli.train.en.tsv', 'MNLI/train.tsv', 'train.tsv'),
+    *(f'multinli.train.{language}.tsv' for language in LANGUAGES[1:]),
+  )
+  for folder in ('', 'multinli/', '../', '../XNLI-MT-1.0/multinli/')
+)
+XNLI = examples.Task(
+  rows=_xnli_rows,
   name='xnli',
   title='XNLI',
   kind='classification',
   allow_empty=True,  # as MNLI
   files={
-    'train': tuple(
-      f'{folder}{name}'
-      for name in (
-        *(f'multinli.train.{language}.tsv' for language in LANGUAGES[:1]),
-        'MNLI/train.tsv',
-        'train.tsv',
-        *(f'multinli.train.{language}.tsv' for language in LANGUAGES[1:]),
-      )
-      for folder in ('', 'multinli/', '../', '../XNLI-MT-1.0/multinli/')
-    ),
+    'train': _XNLI_TRAIN,
     'dev': ('xnli.dev.tsv',),
     'test': ('xnli.test.tsv',),
   },

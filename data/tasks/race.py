@@ -1,22 +1,20 @@
 """RACE (Lai et al. 2017): questions of English examinations."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
-from data.tasks import checks, examples, files
+from data.tasks import examples, files
 
 _FIELDS = ('article', 'questions', 'options', 'answers')
 _LETTERS = 'ABCD'
 GROUPS = ('middle', 'high')
 
 
-def _rows(
-  folder: epath.Path, split: str
-) -> Iterator[tuple[str, examples.ChoiceExample]]:
-  """The questions of both schools; each folder holds a file an article."""
+def _rows(folder: epath.Path, split: str) -> examples.Found:
+  """Yields the questions of both schools: a folder each, a file an article."""
   passages = [
     (group, file)
     for group in GROUPS
@@ -35,14 +33,14 @@ def _rows(
 
 
 def _number(file: epath.Path) -> tuple[int, str]:
-  """Sorts 9.txt before 10.txt."""
+  """Returns a key that sorts 9.txt before 10.txt."""
   digits = re.match(r'\d*', file.name)[0]
   return int(digits or 0), file.name
 
 
 def _questions(
   where: str, record: Mapping[str, Any], key: str, group: str
-) -> Iterator[tuple[str, examples.ChoiceExample]]:
+) -> examples.Found:
   """Yields (place, example) of the questions of an article."""
   counts = [len(record[field]) for field in _FIELDS[1:]]
   if len(set(counts)) > 1:
@@ -61,10 +59,7 @@ def _questions(
     yield (
       place,
       examples.ChoiceExample(
-        id=f'{key}-{i}',
-        context=record['article'],
-        question=question,
-        choices=tuple(options),
+        *(f'{key}-{i}', record['article'], question, tuple(options)),
         label=_LETTERS.index(answer),
         group=group,
       ),
@@ -82,8 +77,8 @@ def _from_tfds(
   return [example for _, example in found]
 
 
-RACE = checks.declare(
-  _rows,
+RACE = examples.Task(
+  rows=_rows,
   name='race',
   title='RACE',
   kind='choice',

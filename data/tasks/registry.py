@@ -1,4 +1,17 @@
-"""All tasks by name, and where their examples are found."""
+"""All tasks by name, and the files of their examples.
+
+To add a task:
+
+1. Write a module beside this one. It declares a tuple `TASKS` of
+   `examples.Task`, each with a function that reads the files (`rows`); those of
+   `glue` read a table of texts.
+2. Import the module here and name it in `TASKS`.
+
+Every command then knows the task, with the settings that all tasks of its kind
+have; `configs/transfer.py` has what a paper does differently. A kind of task
+with other inputs, outputs or metrics is an entry of
+`data.scoring.kinds.KINDS` and one of `train.transfer.kinds.KINDS`.
+"""
 
 import difflib
 from typing import Any
@@ -30,7 +43,7 @@ def find(name: str) -> examples.Task:
   """Returns the task of a name.
 
   Raises:
-    ValueError: if there is none; names the nearest, and all.
+    ValueError: if there is no such task; names the nearest, and all.
   """
   if name in TASKS:
     return TASKS[name]
@@ -47,20 +60,26 @@ def load(
   """Returns the examples of a split of a task.
 
   Args:
-    task: whose they are.
-    source: the folder of its files, a folder that holds that folder,
-      'tfds', or 'tfds:FOLDER' with prepared data sets.
-    split: 'train', 'dev', or another that the task has.
-    limit: at most so many, evenly spaced.
+    task: the task.
+    source: folder of its files, or of the folder of its files; or 'tfds', or
+      'tfds:FOLDER' with prepared data sets.
+    split: 'train', 'dev', or another split of the task.
+    limit: largest number of examples, evenly spaced; None: all.
 
   Raises:
-    FileNotFoundError: if the folder holds no such file; names what is there.
-    ValueError: if the task has no such split, or something in it is wrong, by
-      file and line.
+    FileNotFoundError: if the folder holds no such file; names its contents.
+    ValueError: if the task has no such split, or an example is wrong, by file
+      and line.
   """
-  _check_split(task, split)
+  known = {**task.files, **task.tfds_splits}
+  if split not in known:
+    raise ValueError(
+      f'task {task.name}: found the split {split!r}, expected one of '
+      f'{list(known)}'
+    )
   if _is_tfds(source):
-    found = tfds_records.load(task, split, _tfds_folder(source))
+    folder = source.partition(':')[2] or None
+    found = tfds_records.load(task, split, folder)
     place = source
   else:
     file = find_file(task, source, split)
@@ -80,15 +99,12 @@ def load(
 def read_file(
   task: examples.Task, file: epath.PathLike, split: str
 ) -> list[Any]:
-  """Returns the examples of a file of a task, whatever its name is.
+  """Returns the examples of a file of any name in the task's format.
 
-  Args:
-    task: in whose format the file is.
-    file: RACE's is a folder.
-    split: as which it is read: 'test' need not have labels.
+  Labels are required by `examples.needs_labels`.
 
   Raises:
-    ValueError: if it lies in another task's folder, or something in it is
+    ValueError: if the file lies in another task's folder, or an example is
       wrong, by file and line.
   """
   path = epath.Path(file)
@@ -97,7 +113,7 @@ def read_file(
 
 
 def split_of(task: examples.Task, file: epath.PathLike) -> str | None:
-  """Returns the split whose official file has this name; None: no one split."""
+  """Returns the split whose official file has this name; None if ambiguous."""
   name = epath.Path(file).name
   found = [
     split
@@ -108,7 +124,7 @@ def split_of(task: examples.Task, file: epath.PathLike) -> str | None:
 
 
 def has_split(task: examples.Task, source: str, split: str) -> bool:
-  """Whether a source has a split of a task; for TFDS, whether TFDS has it."""
+  """Whether a folder, or TFDS, has a split of a task."""
   if _is_tfds(source):
     return split in task.tfds_splits
   return find_file(task, source, split) is not None
@@ -117,18 +133,11 @@ def has_split(task: examples.Task, source: str, split: str) -> bool:
 def find_file(
   task: examples.Task, source: str, split: str
 ) -> epath.Path | None:
-  """Returns the file (RACE: folder) of a split, or None if it is not there.
-
-  Args:
-    task: whose it is.
-    source: the task's folder, or one that holds it under one of the names
-      `task.folders`.
-    split: see `load`.
-  """
+  """Returns the file (RACE: folder) of a split, or None if it is missing."""
   root = epath.Path(source).expanduser()
   for folder in (*(root / name for name in task.folders), root):
     for name in task.files.get(split, ()):
-      # A user's own file may be remote, which no path can be joined to.
+      # A user's own file may be remote: a whole address.
       file = epath.Path(name) if '://' in name else folder / name
       if file.exists():
         return file
@@ -139,40 +148,24 @@ def _is_tfds(source: str) -> bool:
   return source == 'tfds' or source.startswith('tfds:')
 
 
-def _tfds_folder(source: str) -> str | None:
-  return source.partition(':')[2] or None
-
-
-def _check_split(task: examples.Task, split: str) -> None:
-  known = {**task.files, **task.tfds_splits}
-  if split not in known:
-    raise ValueError(
-      f'task {task.name}: found the split {split!r}, expected one of '
-      f'{list(known)}'
-    )
-
-
 def _check_folder(task: examples.Task, file: epath.Path) -> None:
-  """Refuses another task's folder: train.tsv is the name of many files."""
-  # Of test.tsv alone the folder is the one that we are in.
+  """Refuses another task's folder: many tasks have a file train.tsv."""
+  # The folder of the bare name test.tsv is the current one.
   folder = (file if '://' in str(file) else file.resolve()).parent.name
   if folder in task.folders or not task.folders:
     return
   owners = [other for other in TASKS.values() if folder in other.folders]
+  names = [name for names in task.files.values() for name in names]
   # XNLI trains on MNLI's file.
-  if owners and not any(f'{folder}/' in name for name in _names(task)):
+  if owners and not any(f'{folder}/' in name for name in names):
     raise ValueError(
       f'{file}: found the folder of the task {owners[0].name!r}, expected one '
       f'of {task.name!r}: {list(task.folders)}'
     )
 
 
-def _names(task: examples.Task) -> list[str]:
-  return [name for names in task.files.values() for name in names]
-
-
 def _not_found(task: examples.Task, source: str, split: str) -> str:
-  """What was looked for, and what is there instead."""
+  """Returns a message with the missing files and the source's contents."""
   root = epath.Path(source).expanduser()
   names = task.files.get(split, ())
   if names and not task.folders:
@@ -183,12 +176,11 @@ def _not_found(task: examples.Task, source: str, split: str) -> str:
       '(source tfds)'
     )
   shown = ' or '.join(names[:4])
+  folders = ', '.join(map(str, (root, *(root / name for name in task.folders))))
   message = (
-    f'task {task.name}: found no {shown} in {root}'
-    + ''.join(f', {root / folder}' for folder in task.folders)
-    + f'; expected the files of {task.title} ({task.url})'
+    f'task {task.name}: found no {shown} in {folders}; expected the files of '
+    f'{task.title} ({task.url}). {files.contents(root)}'
   )
-  message += f'. {files.contents(root)}'
   others = [
     other.name
     for other in TASKS.values()

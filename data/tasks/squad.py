@@ -1,12 +1,12 @@
 """SQuAD (Rajpurkar et al. 2016, 2018), and TriviaQA in its form."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
-from data.tasks import checks, examples, files
+from data.tasks import examples, files
 from data.text import text_files
 
 _URL = 'https://rajpurkar.github.io/SQuAD-explorer'
@@ -14,17 +14,16 @@ _URL = 'https://rajpurkar.github.io/SQuAD-explorer'
 
 def rows(
   file: epath.Path, split: str, *, any_case: bool = False
-) -> Iterator[tuple[str, examples.SpanExample]]:
-  """Yields (place, example) of a file in SQuAD's form, of any version.
+) -> examples.Found:
+  """Yields (place, example) of a JSON file in SQuAD's form, of any version.
 
-  Whether a question has no answer is told by its empty list of answers, not
-  by the file's version.
+  A question has no answer if its list of answers is empty, in every version.
 
   Args:
     file: JSON.
-    split: unused, as all readers have it.
+    split: unused.
     any_case: answers may differ from the context in case, and questions
-      without one are dropped and counted: TriviaQA's converter looks up
+      without an answer are dropped and counted: TriviaQA's converter looks up
       normalised answers in documents that need not hold any.
   """
   del split
@@ -35,13 +34,10 @@ def rows(
     where = f'{file}, data {i}'
     files.check_fields(where, article, ('paragraphs',))
     for j, paragraph in enumerate(article['paragraphs']):
-      files.check_fields(
-        f'{where}, paragraph {j}', paragraph, ('context', 'qas')
-      )
+      of_paragraph = f'{where}, paragraph {j}'
+      files.check_fields(of_paragraph, paragraph, ('context', 'qas'))
       for record in paragraph['qas']:
-        files.check_fields(
-          f'{where}, paragraph {j}', record, ('id', 'question')
-        )
+        files.check_fields(of_paragraph, record, ('id', 'question'))
         place = f'{file}, question {record["id"]!r}'
         files.text_of(place, record, 'question')
         context = files.text_of(place, paragraph, 'context')
@@ -59,7 +55,7 @@ def rows(
 def _answers(
   where: str, record: Mapping[str, Any]
 ) -> list[tuple[str, int]] | None:
-  """Returns (text, start) of a question's answers, or None if not told."""
+  """Returns (text, start) of a question's answers, or None if unknown."""
   if 'answers' not in record:
     return None
   answers = record['answers']
@@ -69,8 +65,7 @@ def _answers(
       'objects with text and answer_start'
     )
   for answer in answers:
-    files.check_fields(where, answer, ('text', 'answer_start'))
-    files.text_of(where, answer, 'text')
+    files.check_fields(where, answer, ('answer_start',), ('text',))
     if type(answer['answer_start']) is not int:
       raise ValueError(
         f'{where}: found answer_start {answer["answer_start"]!r}, expected the '
@@ -103,29 +98,19 @@ def _example(
   )
 
 
-def jsonl_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.SpanExample]]:
-  """Yields (place, example) of JSONL: question, context, perhaps answers.
+def any_rows(file: epath.Path, split: str) -> examples.Found:
+  """Yields (place, example) of SQuAD's JSON, or of JSONL.
 
-  Answers are objects with text and answer_start, as SQuAD's; ids are `id`, or
-  the numbers of the records.
+  A record of JSONL has the fields question and context, perhaps id, and perhaps
+  answers: objects with text and answer_start, as SQuAD's.
   """
-  del split
-  records = files.read_jsonl(file, ('question', 'context'))
-  for number, (line, record) in enumerate(records):
-    where = f'{file}, line {line:,}'
-    files.text_of(where, record, 'question')
-    context = files.text_of(where, record, 'context')
+  if not text_files.is_jsonl(file):
+    yield from rows(file, split)
+    return
+  records = files.read_jsonl(file, (), ('question', 'context'))
+  for number, (where, record) in enumerate(records):
     answers = _answers(where, record)
-    yield where, _example({'id': number, **record}, context, answers)
-
-
-def any_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.SpanExample]]:
-  """Yields (place, example) of a file in SQuAD's form or JSONL by its name."""
-  return (jsonl_rows if text_files.is_jsonl(file) else rows)(file, split)
+    yield where, _example({'id': number, **record}, record['context'], answers)
 
 
 def _from_tfds(
@@ -139,9 +124,11 @@ def _from_tfds(
   return _example(record, record['context'], list(answers))
 
 
-def _squad(name: str, title: str, version: str, sizes) -> examples.Task:
-  return checks.declare(
-    rows,
+def _squad(
+  name: str, title: str, version: str, sizes: Mapping[str, int]
+) -> examples.Task:
+  return examples.Task(
+    rows=rows,
     name=name,
     title=title,
     kind='span',
@@ -163,8 +150,8 @@ SQUAD1 = _squad('squad1', 'SQuAD 1.1', '1.1', {'train': 87599, 'dev': 10570})
 SQUAD2 = _squad('squad2', 'SQuAD 2.0', '2.0', {'train': 130319, 'dev': 11873})
 # BERT's TriviaQA augmentation: fine-tune on this one first, and go on with
 # SQuAD from that run (init.weights=WORKDIR).
-TRIVIAQA = checks.declare(
-  functools.partial(rows, any_case=True),
+TRIVIAQA = examples.Task(
+  rows=functools.partial(rows, any_case=True),
   name='triviaqa',
   title="TriviaQA in SQuAD's form",
   kind='span',

@@ -1,11 +1,12 @@
 """Stanford's sentiment trees (Socher et al. 2013) with five labels."""
 
+import functools
 import re
-from collections.abc import Iterator
+from typing import Any
 
 from etils import epath
 
-from data.tasks import checks, examples, files
+from data.tasks import examples, files
 
 _PART = re.compile(r'\(([^ ()]+) |([^ ()]+)|(\))| ')
 # The Penn Treebank's spellings of characters.
@@ -15,12 +16,10 @@ _ESCAPES = {'-LRB-': '(', '-RRB-': ')'}
 def parse(where: str, tree: str) -> list[tuple[str, str]]:
   """Returns (label, words) of every phrase of a tree, the whole one first.
 
-  Args:
-    where: of the tree, for errors.
-    tree: '(label word)' or '(label tree tree)', nested.
+  A tree is '(label word)' or '(label tree tree)'.
 
   Raises:
-    ValueError: if it is no tree.
+    ValueError: if the text is no tree.
   """
   words: list[str] = []
   phrases: list[tuple[str, int, int]] = []  # label, first word, end
@@ -50,39 +49,31 @@ def parse(where: str, tree: str) -> list[tuple[str, str]]:
 
 
 def _word(word: str) -> str:
-  """A word as it is written: the treebank masks brackets, '/' and '*'."""
+  """Returns a word without the treebank's masks of brackets, '/' and '*'."""
   return _ESCAPES.get(word, word).replace('\\/', '/').replace('\\*', '*')
 
 
 def _rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.TextExample]]:
-  """The sentences, each with its tree's label."""
-  del split
+  file: epath.Path, split: str, *, phrases: bool = False
+) -> examples.Found:
+  """Yields the sentences; in training perhaps all their phrases."""
   trees = ((line, tree) for line, tree in files.read_lines(file) if tree)
   for number, (line, tree) in enumerate(trees):
     where = f'{file}, line {line:,}'
-    label, text = parse(where, tree)[0]
-    yield where, examples.TextExample(str(number), (text,), label)
-
-
-def _phrase_rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.TextExample]]:
-  """In training every phrase of every sentence, with its own label."""
-  if split != 'train':
-    yield from _rows(file, split)
-    return
-  trees = ((line, tree) for line, tree in files.read_lines(file) if tree)
-  for number, (line, tree) in enumerate(trees):
-    where = f'{file}, line {line:,}'
-    for place, (label, text) in enumerate(parse(where, tree)):
+    found = parse(where, tree)
+    if not (phrases and split == 'train'):
+      yield (
+        where,
+        examples.TextExample(str(number), (found[0][1],), found[0][0]),
+      )
+      continue
+    for place, (label, text) in enumerate(found):
       yield where, examples.TextExample(f'{number}-{place}', (text,), label)
 
 
-def _sst5(name: str, title: str, rows, train_size: int) -> examples.Task:
-  return checks.declare(
-    rows,
+def _sst5(name: str, title: str, rows: Any, train_size: int) -> examples.Task:
+  return examples.Task(
+    rows=rows,
     name=name,
     title=title,
     kind='classification',
@@ -99,7 +90,10 @@ def _sst5(name: str, title: str, rows, train_size: int) -> examples.Task:
 
 SST5 = _sst5('sst5', 'SST-5', _rows, 8544)
 SST5_PHRASES = _sst5(
-  'sst5_phrases', 'SST-5, trained on all phrases', _phrase_rows, 318582
+  'sst5_phrases',
+  'SST-5, trained on all phrases',
+  functools.partial(_rows, phrases=True),
+  318582,
 )
 
 TASKS = (SST5, SST5_PHRASES)

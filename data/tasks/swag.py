@@ -1,43 +1,34 @@
-"""SWAG (Zellers et al. 2018): how a caption goes on."""
-
-from collections.abc import Iterator
+"""SWAG (Zellers et al. 2018): how a caption continues."""
 
 from etils import epath
 
-from data.tasks import checks, examples, files
+from data.tasks import examples, files
 
 _TEXTS = ('sent1', 'sent2', 'ending0', 'ending1', 'ending2', 'ending3')
 
 
-def _rows(
-  file: epath.Path, split: str
-) -> Iterator[tuple[str, examples.ChoiceExample]]:
-  """The captions; rows are numbered from 0, as their first column is."""
-  has_label = 'label' in files.csv_header_of(file) or checks.is_labelled(split)
-  columns = (*_TEXTS, *(['label'] if has_label else []))
-  for number, (line, fields) in enumerate(files.read_csv(file, columns)):
-    where = f'{file}, line {line:,}'
-    label = None
-    if has_label:
-      if fields[-1] not in tuple('0123'):
-        raise ValueError(
-          f'{where}: found the label {fields[-1]!r}, expected 0, 1, 2 or 3'
-        )
-      label = int(fields[-1])
+def _rows(file: epath.Path, split: str) -> examples.Found:
+  """Yields the captions, numbered by their rows like the first column."""
+  labelled = examples.needs_labels(split)
+  records = files.read_csv(file, (*_TEXTS, 'label') if labelled else _TEXTS)
+  for number, (where, record) in enumerate(records):
+    label = record.get('label')
+    if label is not None and label not in tuple('0123'):
+      raise ValueError(
+        f'{where}: found the label {label!r}, expected 0, 1, 2 or 3'
+      )
+    context, question, *endings = (record[title] for title in _TEXTS)
     yield (
       where,
       examples.ChoiceExample(
-        id=str(number),
-        context=fields[0],
-        question=fields[1],
-        choices=tuple(fields[2:6]),
-        label=label,
+        *(str(number), context, question, tuple(endings)),
+        label=None if label is None else int(label),
       ),
     )
 
 
-SWAG = checks.declare(
-  _rows,
+SWAG = examples.Task(
+  rows=_rows,
   name='swag',
   title='SWAG',
   kind='choice',

@@ -1,26 +1,23 @@
-"""Records of TFDS for the tasks that it has; imported on use, not before."""
+"""Records of TFDS (TensorFlow Datasets), which is imported on use."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from data.tasks import checks, examples
+from data.tasks import examples
 from data.text import tfds_text
 
 
 def load(
   task: examples.Task, split: str, folder: str | None = None
 ) -> list[examples.Example]:
-  """Returns the examples of a split in the order in which TFDS stores them.
+  """Returns the examples of a split in TFDS's order.
 
-  Args:
-    task: that has `tfds`.
-    split: of the task.
-    folder: of prepared data sets; None: where TFDS looks.
+  The folder holds prepared data sets; None is TFDS's own folder.
 
   Raises:
-    ValueError: if TFDS has no such split; and as `checks.gather`.
+    ValueError: if TFDS has no such split; see also `examples.Task.gather`.
   """
   if task.from_tfds is None or split not in task.tfds_splits:
     raise ValueError(
@@ -34,17 +31,13 @@ def gather(
   task: examples.Task, split: str, records: Iterator[tuple[str, Any]]
 ) -> list[examples.Example]:
   """Returns the checked examples of (data set, record) of a task's split."""
-  return checks.gather(
-    _examples(task, split, records),
-    split,
-    task.read.limits,
-    f'TFDS {task.tfds}, split {split}',
-  )
+  source = f'TFDS {task.tfds}, split {split}'
+  return task.gather(_examples(task, split, records), split, source)
 
 
 def _examples(
   task: examples.Task, split: str, records: Iterator[tuple[str, Any]]
-) -> Iterator[tuple[str, examples.Example]]:
+) -> examples.Found:
   for number, (name, record) in enumerate(records):
     where = f'TFDS {name}, record {number:,}'
     found = task.from_tfds(plain(where, record), split, number)
@@ -67,7 +60,7 @@ def _records(
 
 
 def plain(where: str, value: Any) -> Any:
-  """Returns what TFDS gives as str, int, float, list and dict.
+  """Returns a value of TFDS as str, int, float, list or dict.
 
   Raises:
     ValueError: at text that is not UTF-8.

@@ -11,7 +11,8 @@ import tuning_rows
 
 from configs.tables import sesame_transfer
 from data.examples import pipeline
-from data.inputs import batches, framing
+from data.inputs import batches
+from data.scoring import kinds
 from data.tasks import registry
 from data.tasks.examples import SpanExample, TaggedExample, TextExample, evenly
 from data.vocabulary import tokenization
@@ -162,7 +163,7 @@ def test_both_read_the_same_batches(sesame_data, tokenizer, name):
   theirs = tuning._in_our_order(rows, recipe, 5)
   assert len(theirs) == 8 * steps
   folder = tokenizer.name_or_path
-  features = framing.encode(
+  features = kinds.encode(
     task, examples, tokenization.load(folder), recipe.max_length
   )
   ours = batches.Batches(features, pad_id=0, max_length=recipe.max_length)

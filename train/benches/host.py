@@ -20,7 +20,8 @@ from flax import linen as nn
 
 from configs import base, variants
 from data.examples import pairs, pipeline
-from data.inputs import batches, framing
+from data.inputs import batches
+from data.scoring import kinds
 from data.store import build
 from data.tasks import registry
 from data.tasks.examples import Example, Task
@@ -70,7 +71,7 @@ def squad_features(
     to make the features; `batch_ms`, milliseconds of a batch of 32.
   """
   seconds, features = _timed(
-    framing.encode, task, examples, tokenizer, MAX_LENGTH
+    kinds.encode, task, examples, tokenizer, MAX_LENGTH
   )
   made = batches.Batches(
     features, pad_id=tokenizer.pad_id, max_length=MAX_LENGTH

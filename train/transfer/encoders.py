@@ -1,4 +1,4 @@
-"""The model of a task: an encoder, the head on it, and where both begin."""
+"""The model of a task: an encoder with a head, and the encoder's weights."""
 
 import dataclasses
 import json
@@ -18,8 +18,9 @@ from train.params import opened, warm_start
 from train.params.opened import Opened
 from train.run import settings
 from train.transfer import task_data
+from train.transfer.kinds import KINDS
 
-# Of `config.model`: how a module computes, not what.
+# Keys of `config.model` that leave the parameters' shapes as they are.
 FREE_KEYS = (
   'dropout_rate',
   'attention_dropout_rate',
@@ -27,24 +28,17 @@ FREE_KEYS = (
   'scan_layers',
   'remat',
 )
-HEAD_OF_KIND = {
-  'classification': 'classifier',
-  'regression': 'classifier',
-  'choice': 'classifier',
-  'tagging': 'token_classifier',
-  'span': 'span_classifier',
-}
 
 
 @dataclasses.dataclass(frozen=True)
 class Encoder:
-  """A language model to put a head on.
+  """A language model below the head of a task.
 
   Attributes:
     config: with the sizes of the model in its section `model`.
-    module: the model, with what is needed of its own heads.
-    tokenizer: of its vocabulary; None of an ELMo, which reads any word.
-    weights: that it begins with; None: drawn, or restored.
+    module: the model, with those of its own heads that the task reads.
+    tokenizer: of its vocabulary; None for an ELMo, which reads any word.
+    weights: initial weights; None: drawn at random, or restored.
   """
 
   config: ml_collections.ConfigDict
@@ -54,10 +48,10 @@ class Encoder:
 
   @property
   def labels_last_piece(self) -> bool:
-    """Whether a word's tag is at its last piece, which alone has seen it all.
+    """Whether a word's tag is at its last piece, not at its first.
 
-    So it is of a model that sees no later token; of a BERT it is the first
-    piece (Devlin et al. 2018, section 5.3).
+    Of a left-to-right model only the last piece has seen the whole word; a BERT
+    reads the first piece (Devlin et al. 2018, section 5.3).
     """
     if isinstance(self.module, bert.Bert):
       return self.module.pool_last
@@ -67,15 +61,12 @@ class Encoder:
 def open_encoder(
   config: ml_collections.ConfigDict, task: Task, workdir: epath.Path | None
 ) -> Encoder:
-  """Returns the encoder that a config names; no array is read.
+  """Returns the encoder of a task's config, without reading arrays.
 
-  Args:
-    config: of a task.
-    task: its declaration.
-    workdir: of a run that goes on, which needs no other weights.
+  A run that continues in `workdir` needs no other weights.
 
   Raises:
-    FileNotFoundError: if there are no such weights.
+    FileNotFoundError: if the weights are missing.
     ValueError: if they cannot be used for the task.
   """
   if workdir is not None:
@@ -87,16 +78,14 @@ def open_encoder(
   _check(found, task)
   if not isinstance(found.module, bert.Bert):
     return found
-  settings_ = config.task
   reads_pooler = (
-    HEAD_OF_KIND[task.kind] == 'classifier'
-    and settings_.features == 'last'
-    and not settings_.bilstm_layers
+    KINDS[task.kind].head == 'classifier'
+    and config.task.features == 'last'
+    and not config.task.bilstm_layers
   )
-  heads = ('pooler',) if reads_pooler else ()
-  module = found.module.clone(heads=heads)
+  module = found.module.clone(heads=('pooler',) if reads_pooler else ())
   if workdir is None:
-    # In an older workdir it was [CLS] that was read, and stays so there.
+    # Workdirs of older versions read [CLS], and still do.
     module = module.clone(pool_last=module.left_to_right)
   return dataclasses.replace(found, module=module)
 
@@ -117,10 +106,10 @@ def _open(config: ml_collections.ConfigDict) -> Encoder:
     # A GPT's published table lacks the symbols that tasks are framed with.
     size = Vocabulary.of(tokenizer).size
   sizes = warm_start.module_settings(weights.name, weights.model)
-  config = with_model(config, {'name': weights.name} | sizes)
-  module = weights.model.clone(
-    vocab_size=size, **_free_fields(config, weights.model)
-  )
+  config = _with_model(config, {'name': weights.name} | sizes)
+  fields = model_fields(config.model)
+  free = {key: fields[key] for key in FREE_KEYS if hasattr(weights.model, key)}
+  module = weights.model.clone(vocab_size=size, **free)
   return Encoder(config, module, tokenizer, weights)
 
 
@@ -128,26 +117,24 @@ def _reopen(config: ml_collections.ConfigDict, workdir: epath.Path) -> Encoder:
   config = with_sizes_of(config, workdir)
   imported = json.loads((workdir / opened.IMPORTED_FILE).read_bytes())
   tokenizer = tokenization.load(workdir) if imported['tokenizer'] else None
-  fields = imported['fields']
-  return Encoder(
-    config, _build(config, tokenizer).clone(**fields), tokenizer, None
-  )
+  module = _build(config, tokenizer).clone(**imported['fields'])
+  return Encoder(config, module, tokenizer, None)
 
 
 def with_sizes_of(
   config: ml_collections.ConfigDict, workdir: epath.Path
 ) -> ml_collections.ConfigDict:
-  """Returns a copy of a config with the model's sizes of a run that goes on.
+  """Returns a copy of a config with the model's sizes of a run to continue.
 
   Raises:
-    ValueError: if it is of no task.
+    ValueError: if the run is no fine-tuning.
   """
   saved = settings.read_workdir_config(workdir)
   if saved is None or 'task' not in saved:
     raise ValueError(
       f'{workdir} holds a run that is no fine-tuning: pass another --workdir'
     )
-  return with_model(
+  return _with_model(
     config,
     {key: value for key, value in saved.model.items() if key not in FREE_KEYS},
   )
@@ -169,17 +156,10 @@ def _build(config: ml_collections.ConfigDict, tokenizer: Any) -> nn.Module:
   return families.build_model(config, size)
 
 
-def _free_fields(
-  config: ml_collections.ConfigDict, module: nn.Module
-) -> dict[str, Any]:
-  fields = model_fields(config.model)
-  return {key: fields[key] for key in FREE_KEYS if hasattr(module, key)}
-
-
-def with_model(
+def _with_model(
   config: ml_collections.ConfigDict, sizes: dict[str, Any]
 ) -> ml_collections.ConfigDict:
-  """Returns a copy of a config whose model has these sizes."""
+  """Returns a copy of a config with the model's sizes."""
   copy = config.copy_and_resolve_references()
   with copy.unlocked(), copy.ignore_type():
     copy.model.update(sizes)
@@ -187,59 +167,69 @@ def with_model(
 
 
 def _check(found: Encoder, task: Task) -> None:
-  settings_ = found.config.task
-  length = settings_.max_length
-  most = getattr(found.module, 'max_length', length)
-  if not 8 <= length <= most:
-    raise ValueError(
-      f'task.max_length={length}: expected 8 to {most}, the positions of the'
-      ' model'
-    )
-  if task.kind == 'span' and not isinstance(found.module, bert.Bert):
-    raise ValueError(
-      f'task.name={task.name!r}: spans are found by a BERT, and these weights'
-      f' are of a {found.config.model.name}'
-    )
-  if isinstance(found.module, elmo.Elmo):
-    _check_elmo(settings_, task)
-  if settings_.features in features.LAST_4 and found.module.num_layers < 4:
-    raise ValueError(
-      f'task.features={settings_.features!r}: the encoder has'
-      f' {found.module.num_layers} layers; mix averages all that there are'
-    )
-  if settings_.lm_weight and isinstance(found.module, bert.Bert | elmo.Elmo):
-    raise ValueError(
-      f"task.lm_weight={settings_.lm_weight}: only a GPT has a language model's"
-      " loss beside the task's"
-    )
+  """Refuses settings that do not fit the encoder.
+
+  Raises:
+    ValueError: naming the key, its value and the expected values.
+  """
+  config, module, kind = found.config, found.module, KINDS[task.kind]
+  settings_, name = config.task, config.model.name
+  is_elmo = isinstance(module, elmo.Elmo)
+  most = getattr(module, 'max_length', settings_.max_length)
+  layers = config.init.num_layers
   notes = {} if found.weights is None else found.weights.notes
-  if settings_.lm_weight and published_gpt.NO_SOFTMAX in notes:
-    raise ValueError(
-      f'task.lm_weight={settings_.lm_weight}: {notes[published_gpt.NO_SOFTMAX]}'
-    )
-  layers = found.config.init.num_layers
-  if layers is not None and not hasattr(found.module, 'scan_layers'):
-    raise ValueError(
-      f'init.num_layers={layers}: layers are taken over from a BERT or a GPT,'
-      f' and these weights are of a {found.config.model.name}'
-    )
-  if layers is not None and not 0 <= layers <= found.module.num_layers:
-    raise ValueError(
-      f'init.num_layers={layers}: expected 0 to {found.module.num_layers}'
-    )
 
+  def ensure(fits: bool, key: str, message: str) -> None:
+    if not fits:
+      section, _, field = key.partition('.')
+      raise ValueError(f'{key}={config[section][field]!r}: {message}')
 
-def _check_elmo(settings_: ml_collections.ConfigDict, task: Task) -> None:
-  if not settings_.frozen:
-    raise ValueError(
-      'task.frozen=False: an ELMo is read as it is, with task.frozen=True, as'
-      ' recipe=frozen has it'
-    )
-  if HEAD_OF_KIND[task.kind] == 'classifier' and not settings_.bilstm_layers:
-    raise ValueError(
-      "task.bilstm_layers=0: an ELMo's vectors are of words; what is said of a"
-      ' whole text needs a BiLSTM on them, of 1 layer or more'
-    )
+  ensure(
+    8 <= settings_.max_length <= most,
+    'task.max_length',
+    f'expected 8 to {most}, the positions of the model',
+  )
+  ensure(
+    not kind.of_bert or isinstance(module, bert.Bert),
+    'task.name',
+    f'only a BERT finds spans, and these weights are of a {name}',
+  )
+  ensure(
+    settings_.frozen or not is_elmo,
+    'task.frozen',
+    'ELMo must be frozen: set task.frozen=True, as recipe=frozen does',
+  )
+  ensure(
+    not is_elmo or kind.head != 'classifier' or settings_.bilstm_layers,
+    'task.bilstm_layers',
+    "an ELMo's vectors are of words; to classify a whole text it needs a BiLSTM"
+    ' of 1 layer or more',
+  )
+  ensure(
+    settings_.features not in features.LAST_4 or module.num_layers >= 4,
+    'task.features',
+    f'the encoder has {module.num_layers} layers; mix averages all of them',
+  )
+  ensure(
+    not settings_.lm_weight or not isinstance(module, bert.Bert | elmo.Elmo),
+    'task.lm_weight',
+    "only a GPT adds a language model's loss to the task's",
+  )
+  ensure(
+    not settings_.lm_weight or published_gpt.NO_SOFTMAX not in notes,
+    'task.lm_weight',
+    str(notes.get(published_gpt.NO_SOFTMAX)),
+  )
+  ensure(
+    layers is None or hasattr(module, 'scan_layers'),
+    'init.num_layers',
+    f'only a BERT or a GPT inherits some layers, these weights are of a {name}',
+  )
+  ensure(
+    layers is None or 0 <= layers <= module.num_layers,
+    'init.num_layers',
+    f'expected 0 to {module.num_layers}',
+  )
 
 
 def build_model(found: Encoder, task: Task) -> task_model.TaskModel:
@@ -247,8 +237,8 @@ def build_model(found: Encoder, task: Task) -> task_model.TaskModel:
   settings_ = found.config.task
   return task_model.TaskModel(
     backbone=found.module,
-    head=HEAD_OF_KIND[task.kind],
-    num_outputs=num_outputs(task, settings_),
+    head=KINDS[task.kind].head,
+    num_outputs=KINDS[task.kind].num_outputs(task, settings_),
     dropout_rate=found.config.model.dropout_rate,
     both_orders=task.symmetric
     and task_data.form_of(found.config.model.name) == 'gpt',
@@ -262,22 +252,13 @@ def build_model(found: Encoder, task: Task) -> task_model.TaskModel:
 
 
 def _lm_positions(found: Encoder) -> int:
-  """Returns how many positions stand in the softmax beside the tokens.
+  """Returns the number of positions in the softmax beside the tokens.
 
-  All that an input may have, of a GPT; the table of the release is cut to the
+  A GPT scores all positions of an input; the release's table is cut to the
   longest input of the set (openai/finetune-transformer-lm, train.py). GPT-2's
-  positions are a table apart, and the LSTM has none.
+  positions are a separate table, and the LSTM has none.
   """
   module, settings_ = found.module, found.config.task
   if not settings_.lm_weight or not isinstance(module, gpt.Gpt):
     return 0
   return 0 if module.pre_norm else min(settings_.max_length, module.max_length)
-
-
-def num_outputs(task: Task, task_config: Any) -> int:
-  """Returns K of the head's last layer."""
-  if task.kind in ('classification', 'tagging'):
-    return len(task.labels)
-  if task.kind == 'regression':
-    return task_config.soft_classes or 1
-  return 2 if task.kind == 'span' else 1

@@ -9,6 +9,7 @@ import jax
 from etils import epath
 from ml_collections import config_dict
 
+from data.scoring import kinds
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
 from train.engine import sharding
@@ -16,40 +17,30 @@ from train.host.console import say
 from train.params import opened
 from train.params.opened import Opened
 from train.run import settings
-from train.transfer import answers, task_data, task_job, task_outputs
+from train.transfer import task_data, task_job, task_outputs
 from train.transfer.task_data import Split
 from train.transfer.task_job import Predictor
 
-# Of the section `task`: what decides which tokens a model is given.
+# Keys of the section `task` that decide a model's input tokens.
 READING_KEYS = ('max_length', 'document_context', 'doc_stride', 'max_question')
 
 
 class Member(NamedTuple):
-  """A fine-tuned model whose parameters are not read yet.
-
-  Attributes:
-    workdir: where it lies.
-    predictor: what answers, on this process's first device.
-    weights: its parameters.
-    facts: what task.json says.
-  """
+  """A fine-tuned model whose parameters are not read yet."""
 
   workdir: epath.Path
-  predictor: Predictor
+  predictor: Predictor  # on this process's first device
   weights: Opened
-  facts: dict[str, Any]
+  facts: dict[str, Any]  # content of task.json
 
 
 def open_member(workdir: epath.PathLike) -> Member:
-  """Opens a fine-tuned model.
-
-  Args:
-    workdir: of a finished `train.main` with a config of a task.
+  """Opens the model of a finished fine-tuning.
 
   Raises:
     FileNotFoundError: if there is no such workdir, it is not finished, or a
-      sweep has not kept its model.
-    ValueError: if no task was taught there.
+      sweep has dropped its model.
+    ValueError: if the workdir is of no fine-tuning.
   """
   workdir = epath.Path(workdir)
   config = settings.read_workdir_config(workdir)
@@ -57,7 +48,7 @@ def open_member(workdir: epath.PathLike) -> Member:
     raise FileNotFoundError(f'{workdir}: no workdir, it has no config.json')
   if 'task' not in config:
     raise ValueError(
-      f'{workdir} holds a model that was taught no task: fine-tune it first, by'
+      f'{workdir} holds a model that was taught no task: fine-tune it first:'
       ' python -m train.main --config transfer:task=NAME'
       f' --config.init.weights={workdir}'
     )
@@ -88,44 +79,49 @@ def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
   """Reads a file of a task, or the split of a folder of its files.
 
   Raises:
-    FileNotFoundError: if there is none.
-    ValueError: if something in it is wrong; names file and line.
+    FileNotFoundError: if there is no such file.
+    ValueError: if the file is wrong; names file and line.
   """
   path = epath.Path(source)
-  if path.is_dir() and not task.folders:
+  if not path.exists():
+    raise FileNotFoundError(f'--input {path}: no such file or folder')
+  if not path.is_dir():
+    return registry.read_file(task, path, split)
+  if not task.folders:
     raise ValueError(
       f'--input {path}: found a folder, expected a file of the task {task.name}'
     )
-  if path.is_dir():
-    return registry.load(task, str(path), split)
-  if not path.exists():
-    raise FileNotFoundError(f'--input {path}: no such file or folder')
-  return registry.read_file(task, path, split)
+  return registry.load(task, str(path), split)
 
 
 def predict(
   workdirs: Sequence[epath.PathLike],
   read: Callable[[Task], list[Example]],
 ) -> tuple[Task, Split, list[Prediction]]:
-  """Answers examples by a model, or by several together.
+  """Answers examples with one model or an ensemble.
 
-  Several read the same inputs, and their probabilities are averaged; of spans,
-  the scores of first and last token.
+  An ensemble averages the members' probabilities; of spans, the scores of first
+  and last token.
 
   Args:
     workdirs: of fine-tunings on one task.
-    read: the task -> its examples.
+    read: task -> examples.
 
   Returns:
-    The task, the examples as a split, and a prediction of each.
+    The task, the examples as a split, and their predictions.
 
   Raises:
-    FileNotFoundError, ValueError: if a workdir or the examples will not do.
+    FileNotFoundError, ValueError: if a workdir or an example is unusable.
   """
   members = [open_member(workdir) for workdir in workdirs]
+  first, here = members[0].predictor, _facts(members[0].predictor)
   for other in members[1:]:
-    _check_alike(members[0], other)
-  first = members[0].predictor
+    for name, value in _facts(other.predictor).items():
+      if here[name] != value:
+        raise ValueError(
+          f'{members[0].workdir} and {other.workdir} cannot answer together:'
+          f' {name} is {here[name]} in the first, {value} in the second'
+        )
   split = task_data.open_split(
     first.config,
     first.task,
@@ -143,30 +139,15 @@ def predict(
   predictions = task_outputs.predict(
     first,
     split,
-    logits[0] if len(logits) == 1 else answers.average(first.task, logits),
+    logits[0] if len(logits) == 1 else kinds.average(first.task, logits),
     no_answer=any(member.facts['no_answer'] for member in members),
     threshold=statistics.fmean(member.facts['threshold'] for member in members),
   )
   return first.task, split, predictions
 
 
-def _check_alike(first: Member, other: Member) -> None:
-  """Refuses members of an ensemble that do not read and answer alike.
-
-  Raises:
-    ValueError: naming what differs.
-  """
-  here, there = _facts(first.predictor), _facts(other.predictor)
-  for name, value in here.items():
-    if there[name] != value:
-      raise ValueError(
-        f'{first.workdir} and {other.workdir} cannot answer together: {name} is'
-        f' {value} in the first, {there[name]} in the second'
-      )
-
-
 def _facts(predictor: Predictor) -> dict[str, Any]:
-  """Returns what is the same of members, by what it is called."""
+  """Returns name -> value of everything that members must share."""
   task, tokenizer = predictor.task, predictor.encoder.tokenizer
   return {
     'the task': task.name,

@@ -1,13 +1,12 @@
 """Several seeds and settings of one fine-tuning."""
 
-# ruff: noqa: D301, E402
 import ast
 import itertools
 import json
 import re
 import shutil
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_collections
@@ -35,18 +34,18 @@ def run(
 
   Args:
     config: of a task.
-    workdir: a folder of a run each, and at the end summary.json.
+    workdir: folder of the runs' folders and of summary.json.
     seeds: of the runs.
     grid: 'section.key' -> values to try.
-    keep_all: keep every run's model; otherwise the best one's alone. What runs
-      predicted and scored stays always.
+    keep_all: keep every run's model, not only the best one's. Predictions and
+      scores of all runs are always kept.
 
   Returns:
-    What summary.json holds: `task`, `runs` (each with `seed`, `settings`,
+    The content of summary.json: `task`, `runs` (each with `seed`, `settings`,
     `metrics` as 'split/metric', `seconds`, `folder`), `mean` and `std` (sample
     standard deviation, 0 of one run) over the seeds of the best settings,
-    `settings` (those, by their mean on dev), `best` (the best run on dev),
-    `train_size`, `device`, `revision`, `weights`, `config`.
+    `settings` (the best ones, by their mean on dev), `best` (the best run on
+    dev), `train_size`, `device`, `revision`, `weights`, `config`.
 
   Raises:
     ValueError, OSError: bad input.
@@ -57,14 +56,15 @@ def run(
     dict(zip(grid, values, strict=True))
     for values in itertools.product(*grid.values())
   ]
-  planned = [
-    [
-      (workdir / _folder_name(changes, seed), seeded)
-      for seed, seeded in _with_seeds(config, changes, seeds)
-    ]
-    for changes in combinations
-  ]
-  for of_seeds in planned:  # before any is begun
+  planned = []
+  for changes in combinations:
+    planned.append(
+      [
+        (workdir / _folder_name(changes, seed), _changed(config, changes, seed))
+        for seed in seeds
+      ]
+    )
+  for of_seeds in planned:  # all are checked before the first run
     for folder, seeded in of_seeds:
       _check(folder, seeded)
     new = [seeded for folder, seeded in of_seeds if not _is_begun(folder)]
@@ -72,7 +72,7 @@ def run(
       task_job.check(new[0])
   runs = []
   for changes, of_seeds in zip(combinations, planned, strict=True):
-    # One plan, with its compiled steps, for all seeds that are not finished.
+    # All seeds share one plan with its compiled steps.
     job = None
     for folder, seeded in of_seeds:
       results = workdirs.read_results(folder)
@@ -84,7 +84,10 @@ def run(
         results = training.train(planned_run, folder)
       _drop(folder / checkpoint.FOLDER)
       runs.append(_entry(results, changes, folder))
-      _keep_best(runs, keep_all)
+      best = max(runs, key=_main_value)
+      for entry in runs:
+        if entry is not best and not keep_all:
+          _drop(epath.Path(entry['workdir']) / training.MODEL_FOLDER)
     del job
   summary = _summary(runs, combinations, results)
   if processes.is_first():
@@ -98,33 +101,28 @@ def parse_grid(text: str) -> dict[str, list[Any]]:
   """Returns {'section.key': values} of 'KEY=VALUE,VALUE;KEY=VALUE'.
 
   Raises:
-    ValueError: if it is not like that.
+    ValueError: if the text has another form.
   """
   if text == 'paper':
     return {key: list(values) for key, values in base.PAPER_GRID.items()}
   grid = {}
   for part in filter(None, text.split(';')):
     key, equals, values = part.partition('=')
-    if not (equals and key.strip() and all(values.split(','))) or (
-      key.strip() in grid
-    ):
+    key = key.strip()
+    if not (equals and key and all(values.split(','))) or key in grid:
       raise ValueError(
         f'--grid={text}: expected KEY=VALUE,VALUE with ; between different'
         f' keys, found {part!r}'
       )
-    grid[key.strip()] = _values(values)
+    try:
+      grid[key] = list(ast.literal_eval(f'({values},)'))
+    except (ValueError, SyntaxError):
+      grid[key] = [_value(value.strip()) for value in values.split(',')]
   return grid
 
 
-def _values(text: str) -> list[Any]:
-  """Returns Python's values, or else texts, that commas set apart."""
-  try:
-    return list(ast.literal_eval(f'({text},)'))
-  except (ValueError, SyntaxError):
-    return [_value(part.strip()) for part in text.split(',')]
-
-
 def _value(text: str) -> Any:
+  """Returns a Python literal's value, or else the text itself."""
   try:
     return ast.literal_eval(text)
   except (ValueError, SyntaxError):
@@ -136,31 +134,28 @@ def _folder_name(changes: Mapping[str, Any], seed: int) -> str:
   return re.sub(r'[^\w.,=+-]+', '_', ','.join([*parts, f'seed={seed}']))
 
 
-def _with_seeds(
-  config: ml_collections.ConfigDict,
-  changes: Mapping[str, Any],
-  seeds: Sequence[int],
-) -> Iterator[tuple[int, ml_collections.ConfigDict]]:
-  """Yields each seed and the config of its run.
+def _changed(
+  config: ml_collections.ConfigDict, changes: Mapping[str, Any], seed: int
+) -> ml_collections.ConfigDict:
+  """Returns the config of a run.
 
   Raises:
-    ValueError: if a key or a value cannot be.
+    ValueError: if a key or a value is impossible.
   """
   if 'train.seed' in changes:
     raise ValueError('--grid: train.seed is set by --seeds, from its value on')
-  for seed in seeds:
-    try:
-      changed = settings.with_overrides(config, {**changes, 'train.seed': seed})
-    except TypeError as error:
-      raise ValueError(f'--grid: {dict(changes)}: {error}') from error
-    yield seed, changed.lock()
+  try:
+    overrides = {**changes, 'train.seed': seed}
+    return settings.with_overrides(config, overrides).lock()
+  except TypeError as error:
+    raise ValueError(f'--grid: {dict(changes)}: {error}') from error
 
 
 def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
-  """Refuses what makes no sense, and a finished run of another config.
+  """Refuses wrong settings, and a finished run of another config.
 
   Raises:
-    ValueError: naming what differs.
+    ValueError: naming the differing keys.
   """
   mesh = sharding.make_mesh(config.mesh)
   task_plan.check(config)
@@ -168,7 +163,7 @@ def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
   results = workdirs.read_results(folder)
   if results is None:
     return
-  # The model's sizes are those of the weights.
+  # The model's sizes come from the weights.
   there, here = (
     {key: value for key, value in flat.items() if not key.startswith('model.')}
     for flat in (results['config'], settings.flatten(config))
@@ -182,7 +177,7 @@ def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
 
 
 def _is_begun(folder: epath.Path) -> bool:
-  """Whether a run needs its weights no more."""
+  """Whether a run no longer needs its initial weights."""
   return (
     workdirs.read_results(folder) is not None
     or checkpoint.latest_step(folder) is not None
@@ -192,11 +187,9 @@ def _is_begun(folder: epath.Path) -> bool:
 def _entry(
   results: Mapping[str, Any], changes: Mapping[str, Any], folder: epath.Path
 ) -> dict[str, Any]:
-  task = results['config']['task.name']
-  prefix = f'eval/{task}/'
   figures = {}
   for name, value in results['metrics'].items():
-    rest = name.removeprefix(prefix)
+    rest = name.removeprefix(f'eval/{results["config"]["task.name"]}/')
     figures[rest if '/' in rest else f'dev/{rest}'] = value
   return {
     'seed': results['seed'],
@@ -209,19 +202,10 @@ def _entry(
 
 
 def _main_value(entry: Mapping[str, Any]) -> float:
-  """Returns the score on dev that decides; it is the first one."""
+  """Returns a run's first score on dev, which decides."""
   return next(
     value for name, value in entry['metrics'].items() if name.startswith('dev/')
   )
-
-
-def _keep_best(runs: Sequence[Mapping[str, Any]], keep_all: bool) -> None:
-  if keep_all:
-    return
-  best = max(runs, key=_main_value)
-  for entry in runs:
-    if entry is not best:
-      _drop(epath.Path(entry['workdir']) / training.MODEL_FOLDER)
 
 
 def _drop(folder: epath.Path) -> None:
@@ -237,31 +221,28 @@ def _summary(
   combinations: Sequence[Mapping[str, Any]],
   results: Mapping[str, Any],
 ) -> dict[str, Any]:
-  def of(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [entry for entry in runs if entry['settings'] == changes]
-
+  groups = [
+    [entry for entry in runs if entry['settings'] == changes]
+    for changes in combinations
+  ]
   chosen = max(
-    combinations,
-    key=lambda changes: statistics.fmean(map(_main_value, of(changes))),
+    groups, key=lambda group: statistics.fmean(map(_main_value, group))
   )
   values = {
-    name: [entry['metrics'][name] for entry in of(chosen)]
-    for name in of(chosen)[0]['metrics']
+    name: [entry['metrics'][name] for entry in chosen]
+    for name in chosen[0]['metrics']
   }
-  best = max(runs, key=_main_value)
   return {
     'task': results['config']['task.name'],
     'runs': list(runs),
-    'settings': dict(chosen),
+    'settings': chosen[0]['settings'],
     'mean': {name: statistics.fmean(some) for name, some in values.items()},
     'std': {
       name: statistics.stdev(some) if len(some) > 1 else 0.0
       for name, some in values.items()
     },
-    'best': best,
-    'train_size': results['train_size'],
-    'device': results['device'],
-    'revision': results['revision'],
+    'best': max(runs, key=_main_value),
+    **{key: results[key] for key in ('train_size', 'device', 'revision')},
     'weights': results['config']['init.weights'],
     'config': results['config'],
   }
@@ -269,23 +250,23 @@ def _summary(
 
 def print_summary(summary: Mapping[str, Any], workdir: epath.PathLike) -> None:
   """Prints mean, deviation and best of the runs."""
-  best = summary['best']['metrics']
-  seeds = [
-    entry['seed']
-    for entry in summary['runs']
-    if entry['settings'] == summary['settings']
-  ]
+  best, chosen = summary['best'], summary['settings']
+  count = sum(entry['settings'] == chosen for entry in summary['runs'])
   rows = [
     (
       name,
-      f'{mean:.4f} ± {summary["std"][name]:.4f}   best on dev {best[name]:.4f}',
+      f'{mean:.4f} ± {summary["std"][name]:.4f}'
+      f'   best on dev {best["metrics"][name]:.4f}',
     )
     for name, mean in summary['mean'].items()
   ]
-  what = ', '.join(f'{key}={v}' for key, v in summary['settings'].items())
-  title = f'{summary["task"]}, {len(seeds)} seeds'
-  console.table(rows, title + (f', best settings {what}' if what else ''))
+  title = f'{summary["task"]}, {count} seeds'
+  if chosen:
+    title += ', best settings ' + ', '.join(
+      f'{k}={v}' for k, v in chosen.items()
+    )
+  console.table(rows, title)
   say(
-    f'The best model is in {summary["best"]["workdir"]}; all figures in'
+    f'The best model is in {best["workdir"]}; all figures in'
     f' {epath.Path(workdir) / SUMMARY_FILE}'
   )

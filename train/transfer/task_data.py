@@ -7,23 +7,16 @@ from typing import Any
 import ml_collections
 from etils import epath
 
-from data.inputs import batches, framing
 from data.inputs.batches import Batches
 from data.inputs.features import Features
-from data.tasks import examples, files, own, registry
+from data.scoring import kinds
+from data.tasks import files, registry
 from data.tasks.examples import Example, Task
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """One split of a labelled set.
-
-  Attributes:
-    name: 'train', 'dev', 'test' or what else a task has.
-    examples: as read.
-    features: as the model reads them.
-    batches: of the features.
-  """
+  """A split of a labelled set: its examples, their rows and their batches."""
 
   name: str
   examples: list[Example]
@@ -32,7 +25,7 @@ class Split:
 
   @property
   def is_labelled(self) -> bool:
-    """Whether all examples tell their answer."""
+    """Whether all examples have labels."""
     return bool(self.features.label_mask.all())
 
 
@@ -40,7 +33,7 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
   """Returns the declaration of a config's task.
 
   Raises:
-    ValueError: if there is none of that name, or no data to read.
+    ValueError: if there is no such task, or no data.
   """
   name = config.task.name
   if config.data.source is None:
@@ -53,7 +46,7 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
   settings = dict(config.own)
   if settings['kind'] is None:
     raise ValueError(
-      f'own.kind is empty: expected one of {", ".join(examples.KINDS)}'
+      f'own.kind is empty: expected one of {", ".join(kinds.KINDS)}'
     )
   folder = epath.Path(config.data.source).expanduser()
   for split in ('train', 'dev', 'test'):
@@ -63,21 +56,16 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
         f'own.{split}={file}: not in {folder}. {files.contents(folder)}'
       )
     settings[split] = str(folder / file) if file else ''
-  return own.task(**settings)
+  return kinds.own_task(**settings)
 
 
 def reopen_task(
   config: ml_collections.ConfigDict, facts: Mapping[str, Any]
 ) -> Task:
-  """Returns the task of a finished run, whose data need not be there.
-
-  Args:
-    config: of the run.
-    facts: that it wrote, see `finetune`.
-  """
+  """Returns the task of a finished run, from its config and its task.json."""
   if config.task.name != 'own':
     return registry.find(config.task.name)
-  return own.task(
+  return kinds.own_task(
     **dict(config.own)
     | {
       'test': '',
@@ -89,7 +77,7 @@ def reopen_task(
 
 
 def form_of(model_name: str) -> str:
-  """Returns which of `framing`'s forms a model reads."""
+  """Returns the form of a model's inputs, one of `framing.FORMS`."""
   return model_name if model_name in ('bert', 'elmo') else 'gpt'
 
 
@@ -102,25 +90,25 @@ def open_split(
   *,
   at_last: bool,
 ) -> Split:
-  """Reads a split and turns it into model inputs.
+  """Reads a split, unless its examples are given, and encodes it.
 
   Args:
     config: of a task, resolved.
     task: its declaration.
     name: of the split.
-    tokenizer: the model's.
-    found: the examples, where they are read already.
+    tokenizer: of the model.
+    found: the examples; None: read them.
     at_last: a word's tag is at its last piece, not at its first.
 
   Raises:
-    FileNotFoundError: if the files are not there.
-    ValueError: if something in them is wrong; names file and line.
+    FileNotFoundError: if the files are missing.
+    ValueError: if they are wrong; names file and line.
   """
   data, settings = config.data, config.task
   if found is None:
     limit = data.train_limit if name == 'train' else data.eval_limit
     found = registry.load(task, data.source, name, limit=limit)
-  features = framing.encode(
+  features = kinds.encode(
     task,
     found,
     tokenizer,
@@ -131,24 +119,19 @@ def open_split(
     doc_stride=settings.doc_stride,
     max_query=settings.max_question,
   )
-  return Split(
-    name,
-    found,
+  batches = Batches(
     features,
-    batches.Batches(
-      features,
-      pad_id=getattr(tokenizer, 'pad_id', 0),
-      max_length=settings.max_length,
-      bucket=data.bucket,
-    ),
+    pad_id=getattr(tokenizer, 'pad_id', 0),
+    max_length=settings.max_length,
+    bucket=data.bucket,
   )
+  return Split(name, found, features, batches)
 
 
 def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
-  """Returns the splits that can be scored with, 'train' aside.
+  """Returns the splits besides 'train': 'dev', and all others with files.
 
-  Those that are there, and those that must be: 'dev', and a file of one's own
-  that a config names.
+  Files of one's own that a config names must exist.
   """
   must = task.files if not task.folders else ('dev',)
   return [

@@ -1,22 +1,21 @@
-"""A task's model on all of a split: logits, answers, scores."""
+"""Logits, answers and scores of a task's model on a whole split."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from etils import epath
 
-from data.scoring import measures, scores, spans, submissions
-from data.tasks.examples import Prediction, SpanExample
+from data.scoring import answers, kinds, measures, scores, spans, submissions
+from data.tasks.examples import Prediction
 from train.engine import sharding
 from train.host import files, processes
-from train.transfer import answers
 from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, Predictor, TaskJob
 
-# Of a workdir: what predictions need besides the model, and those of the run.
+# In a workdir: facts for predictions besides the model; the run's predictions.
 TASK_FILE = 'task.json'
 PREDICTIONS_FOLDER = 'predictions'
 
@@ -32,48 +31,38 @@ def run_model(
   Args:
     job: the job.
     params: of its model.
-    split: what to read. Where it tells no answers, the loss means nothing.
-    after_batch: called when a batch is done; what it raises ends all.
+    split: the split; without labels the loss has no meaning.
+    after_batch: called after each batch.
   """
   size = job.config.eval.global_batch
   rows = sharding.local_rows(job.mesh, size)
   found: list[Any] = [None] * len(split.features)
   loss = np.zeros(2)
-  per_token = job.task.kind in ('tagging', 'span')
 
-  def keep(outputs: Mapping[str, np.ndarray]) -> None:
-    nonlocal loss
-    loss = loss + outputs['loss'].astype(np.float64)
+  def keep(outputs: Any) -> None:
+    outputs = jax.device_get(outputs)
+    loss[:] += outputs['loss']
+    names = ('example_ids', 'example_mask', 'lengths', 'logits')
     for number, real, length, logits in zip(
-      outputs['example_ids'],
-      outputs['example_mask'],
-      outputs['lengths'],
-      outputs['logits'],
-      strict=True,
+      *(outputs[name] for name in names), strict=True
     ):
-      if real:
-        found[number] = logits[:length] if per_token else logits
+      if real:  # logits of tokens are [T, K]
+        found[number] = logits[:length] if logits.ndim == 2 else logits
+    after_batch()
 
   before = None
   for batch in split.batches.eval_batches(size, rows):
     outputs = job.predict_step(params, sharding.put_batch(batch, job.mesh))
-    if before is not None:  # computed while this one is
-      keep(jax.device_get(before))
-      after_batch()
+    if before is not None:  # while the device computes the next batch
+      keep(before)
     before = outputs
-  keep(jax.device_get(before))
-  after_batch()
+  keep(before)
   return found, float(loss[0] / max(loss[1], 1e-9))
 
 
 def has_no_answers(split: Split) -> bool:
-  """Returns whether the split has questions, and some have no answer."""
-  return any(
-    isinstance(example, SpanExample)
-    and example.is_labelled
-    and not example.answers
-    for example in split.examples
-  )
+  """Whether the split has questions without answer."""
+  return any(example.has_no_answer for example in split.examples)
 
 
 def predict(
@@ -84,23 +73,21 @@ def predict(
   no_answer: bool = False,
   threshold: float = 0.0,
 ) -> list[Prediction]:
-  """Returns the answers that logits give; see `answers.answer`."""
-  return answers.answer(
-    job.task,
-    split.examples,
-    split.features,
-    logits,
-    job.config.task,
-    no_answer=no_answer,
-    threshold=threshold,
+  """Returns the predictions of a split's logits; see `spans.Options`."""
+  settings = job.config.task
+  options = spans.Options(
+    settings.n_best, settings.max_answer, threshold, no_answer
+  )
+  return kinds.decode(
+    answers.Outputs(job.task, split.examples, split.features, logits, options)
   )
 
 
 def tune_threshold(
   job: Predictor, dev: Split, logits: list[np.ndarray]
 ) -> float:
-  """Returns the threshold for no answer that is best on dev; 0 elsewhere."""
-  if job.task.kind != 'span' or not has_no_answers(dev):
+  """Returns dev's best threshold for no answer; 0 if all have answers."""
+  if not has_no_answers(dev):
     return 0.0
   return spans.tune_threshold(
     dev.examples,
@@ -114,7 +101,7 @@ def tune_threshold(
 def score(
   job: Predictor, split: Split, predictions: list[Prediction]
 ) -> dict[str, float]:
-  """Returns the scores of a labelled split, 'metric' -> value."""
+  """Returns metric -> value of a labelled split."""
   return scores.score(job.task, split.examples, predictions)
 
 
@@ -125,24 +112,22 @@ def score_all(
   dev_logits: list[np.ndarray] | None,
   stay_alive: Callable[[], None],
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-  """Scores every labelled split, and writes what was predicted.
+  """Scores every labelled split, and writes the predictions.
 
   Args:
     job: the job.
-    params: to score.
-    workdir: the run's.
-    dev_logits: theirs of dev, where they are known.
+    params: of its model.
+    workdir: of the run.
+    dev_logits: of dev; None if unknown.
     stay_alive: called after each batch and each split.
 
   Returns:
     'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
   """
   figures, intervals = {}, {}
-  threshold = 0.0
-  no_answer = has_no_answers(job.splits[DEV])
-  folder = workdir / PREDICTIONS_FOLDER
-  order = sorted(job.splits, key=lambda name: name != DEV)  # dev first
-  for name in order:
+  task, folder = job.task, workdir / PREDICTIONS_FOLDER
+  threshold, no_answer = 0.0, has_no_answers(job.splits[DEV])
+  for name in sorted(job.splits, key=lambda name: name != DEV):  # dev first
     split = job.splits[name]
     if name == 'train' or not split.is_labelled:
       continue
@@ -154,28 +139,24 @@ def score_all(
     predictions = predict(
       job, split, logits, no_answer=no_answer, threshold=threshold
     )
-    prefix = f'eval/{job.task.name}'
-    if name != DEV:
-      prefix += f'/{name}'
-    found = score(job, split, predictions)
-    figures |= {f'{prefix}/{metric}': found[metric] for metric in found}
-    bounds = scores.bootstrap(job.task, split.examples, predictions)
-    intervals |= {
-      f'{prefix}/{metric}': list(bounds[metric]) for metric in bounds
-    }
+    prefix = f'eval/{task.name}' + ('' if name == DEV else f'/{name}')
+    bounds = scores.bootstrap(task, split.examples, predictions)
+    for metric, value in score(job, split, predictions).items():
+      figures[f'{prefix}/{metric}'] = value
+      intervals[f'{prefix}/{metric}'] = list(bounds[metric])
     if processes.is_first():
       folder.mkdir(exist_ok=True)
       submissions.write(
-        job.task, name, split.examples, predictions, folder / f'{name}.jsonl'
+        task, name, split.examples, predictions, folder / f'{name}.jsonl'
       )
     stay_alive()
   if processes.is_first():
     facts = {
-      'task': job.task.name,
-      'kind': job.task.kind,
-      'labels': list(job.task.labels),
-      'score_range': list(job.task.score_range),
-      'num_choices': job.task.num_choices,
+      'task': task.name,
+      'kind': task.kind,
+      'labels': list(task.labels),
+      'score_range': list(task.score_range),
+      'num_choices': task.num_choices,
       'no_answer': no_answer,
       'threshold': threshold,
     }

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.inputs import max_context
+from data.inputs import windows
 
 
 class Window(NamedTuple):
@@ -55,11 +55,8 @@ def cut(
     )
   if num_tokens <= size:
     return [Window(0, num_tokens, 0, num_tokens)]
-  count = -(-(num_tokens - size) // stride) + 1
-  bounds = [
-    (i * stride, min(i * stride + size, num_tokens)) for i in range(count)
-  ]
-  owners = max_context.owners(bounds, num_tokens, left_only=left_only)
+  bounds = windows.cut(num_tokens, size, stride)
+  owners = windows.owners(bounds, num_tokens, left_only=left_only)
   edges = [0, *(np.flatnonzero(np.diff(owners)) + 1), num_tokens]
   return [
     Window(*bounds[owners[first]], int(first), int(last))

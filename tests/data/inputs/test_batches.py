@@ -27,7 +27,6 @@ def features_of(count, num_rows=1, longest=60, kind='classification', seed=0):
     'span': np.stack([np.arange(count, dtype=np.int32)] * 2, axis=1),
   }
   return Features(
-    kind,
     num_rows,
     tokens,
     offsets,
@@ -35,6 +34,7 @@ def features_of(count, num_rows=1, longest=60, kind='classification', seed=0):
     labels[kind],
     np.arange(count) % 5 > 0,
     np.arange(count, dtype=np.int32),
+    word_index=tokens if kind == 'tagging' else None,
   )
 
 
@@ -118,7 +118,7 @@ def test_a_batch_holds_its_features(kind):
   length = batch['tokens'].shape[1]
   assert length in batches.LENGTHS
   for row, number in enumerate(numbers_of(batch)):
-    size = features.length(number)
+    size = features.lengths[number]
     assert batch['tokens'][row].tolist() == [number + 1] * size + [99] * (
       length - size
     )
@@ -232,7 +232,7 @@ def test_evaluation_has_everything_once(count, size):
     assert not (batch['label_mask'] & ~batch['example_mask']).any()
     ids += batch['example_ids'][batch['example_mask']].tolist()
   assert sorted(ids) == list(range(count))
-  lengths = [features.length(i) for i in ids]
+  lengths = [features.lengths[i] for i in ids]
   assert lengths == sorted(lengths, reverse=True)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import squad_json
 
-from data.inputs import framing, max_context, span_windows
+from data.inputs import span_windows, windows
+from data.scoring import kinds
 from data.tasks.examples import SpanExample, Task
 
 TASK = Task('squad', 'SQuAD', 'span', {}, None)
@@ -60,7 +61,7 @@ def test_windows_are_those_of_hugging_face(
   training, minilm, hugging_face, max_length, doc_stride
 ):
   examples = training[:: 400 if max_length > 300 else 900]
-  features = framing.encode(
+  features = kinds.encode(
     TASK, examples, minilm, max_length, doc_stride=doc_stride
   )
   i = 0
@@ -92,26 +93,26 @@ def owner(windows, place):
 @pytest.mark.parametrize('room,stride', [(9, 4), (8, 8), (8, 20), (20, 3)])
 @pytest.mark.parametrize('length', [0, 1, 8, 9, 21, 40])
 def test_windows_cover_the_text(length, room, stride):
-  windows = span_windows._windows(length, room, stride)
-  assert windows[0][0] == 0 and windows[-1][1] == length
-  for (a, b), (c, _) in zip(windows, windows[1:], strict=False):
+  bounds = windows.cut(length, room, stride)
+  assert bounds[0][0] == 0 and bounds[-1][1] == length
+  for (a, b), (c, _) in zip(bounds, bounds[1:], strict=False):
     assert c == a + min(stride, room) and b == a + room >= c
-  owners = max_context.owners(windows, length).tolist()
-  assert owners == [owner(windows, place) for place in range(length)]
+  owners = windows.owners(bounds, length).tolist()
+  assert owners == [owner(bounds, place) for place in range(length)]
 
 
 def test_each_token_is_best_in_one_window(training, minilm):
   examples = training[::3000]
-  features = framing.encode(TASK, examples, minilm, 64, doc_stride=16)
+  features = kinds.encode(TASK, examples, minilm, 64, doc_stride=16)
   contexts = span_windows.encode_contexts(minilm, [e.context for e in examples])
   for number, example in enumerate(examples):
-    windows = np.flatnonzero(features.examples == number)
+    numbers = np.flatnonzero(features.examples == number)
     spans = np.concatenate(
       [
         features.token_spans[features.place(i)][
           features.max_context[features.place(i)]
         ]
-        for i in windows
+        for i in numbers
       ]
     )
     expected = contexts[example.context][1]
@@ -138,7 +139,7 @@ def test_tokens_give_back_the_answers(
       begin, stop = spans[first, 0], spans[last, 1]
       assert begin <= start and end <= stop
       count += 1
-      exact = span_windows.is_exact(spans, (first, last), start, end)
+      exact = (begin, stop) == (start, end)
       assert exact == (example.context[begin:stop] == text)
       if not exact:
         wider.append((text, example.context[begin:stop]))
@@ -149,7 +150,7 @@ def test_answers_out_of_sight(minilm):
   context = 'one two three four five six seven eight nine ten'
   example = SpanExample('q', 'which?', context, (('nine', 40),))
   assert context[40:44] == 'nine'
-  features = framing.encode(
+  features = kinds.encode(
     TASK, [example], minilm, 10, doc_stride=3, max_query=5
   )
   # [CLS] which ? [SEP], 5 words, [SEP]
@@ -168,21 +169,20 @@ def test_answers_out_of_sight(minilm):
   assert features.label_mask.all()
   untold = dataclasses.replace(example, answers=(), is_labelled=False)
   none = dataclasses.replace(example, answers=())
-  features = framing.encode(TASK, [untold, none], minilm, 64, max_query=9)
+  features = kinds.encode(TASK, [untold, none], minilm, 64, max_query=9)
   assert features.labels.tolist() == [[0, 0], [0, 0]]
   assert features.label_mask.tolist() == [False, True]
 
 
 def test_questions_are_cut(minilm):
   example = SpanExample('q', 'who ' * 70, 'one two', (('two', 4),))
-  features = framing.encode(TASK, [example], minilm, 128)
+  features = kinds.encode(TASK, [example], minilm, 128)
   assert features.second_starts.tolist() == [66]
-  assert (features.truncated, features.tokens_lost) == (1, 6)
+  assert features.truncated == 1
   part = dataclasses.replace(example, answers=(('wo', 5),))
-  features = framing.encode(TASK, [part, example], minilm, 128)
-  assert features.inexact == 1
+  features = kinds.encode(TASK, [part, example], minilm, 128)
   assert features.labels.tolist() == [[67, 67]] * 2
   with pytest.raises(ValueError, match='is 67: a question of 64 tokens'):
-    framing.encode(TASK, [example], minilm, 67)
+    kinds.encode(TASK, [example], minilm, 67)
   with pytest.raises(ValueError, match='doc_stride is 0'):
-    framing.encode(TASK, [example], minilm, 128, doc_stride=0)
+    kinds.encode(TASK, [example], minilm, 128, doc_stride=0)

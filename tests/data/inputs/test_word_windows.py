@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from data.inputs import framing
+from data.scoring import kinds
 from data.tasks.examples import TaggedExample, Task
 from data.vocabulary import tokenization
 
@@ -43,7 +43,7 @@ def test_first_pieces_are_those_of_hugging_face(
     sentence([line.split('\t')[0] for line in block], number)
     for number, block in enumerate(blocks)
   ]
-  features = framing.encode(TASK, examples, minilm, 128)
+  features = kinds.encode(TASK, examples, minilm, 128)
   encoded = hugging_face(
     [list(e.words) for e in examples], is_split_into_words=True
   )
@@ -72,7 +72,7 @@ def test_every_word_of_long_sentences_has_a_row(
     sentence(list(rng.choice(vocabulary, rng.integers(1, 60))), n, n // 4)
     for n in range(30)
   ]
-  features = framing.encode(
+  features = kinds.encode(
     TASK, examples, minilm, max_length, document_context=document_context
   )
   check(features, examples)
@@ -81,7 +81,7 @@ def test_every_word_of_long_sentences_has_a_row(
   assert (features.tokens[starts] == minilm.cls_id).all()
   assert (features.tokens[ends] == minilm.sep_id).all()
   assert (features.truncated > 0) == (max_length == 5)
-  again = framing.encode(
+  again = kinds.encode(
     TASK,
     examples[8:12],
     minilm,
@@ -106,7 +106,7 @@ def test_context_is_of_the_document(minilm):
     sentence('five six seven', 2, 0),
     sentence('red blue', 3, 1),
   ]
-  features = framing.encode(TASK, examples, minilm, 7, document_context=True)
+  features = kinds.encode(TASK, examples, minilm, 7, document_context=True)
   rows = [' '.join(words_of(minilm, features, i)) for i in range(4)]
   assert rows == [
     '<one> <two> <three> four five',
@@ -115,12 +115,12 @@ def test_context_is_of_the_document(minilm):
     '<red> <blue>',
   ]
   check(features, examples)
-  features = framing.encode(TASK, examples, minilm, 7)
+  features = kinds.encode(TASK, examples, minilm, 7)
   rows = [' '.join(words_of(minilm, features, i)) for i in range(4)]
   assert rows[1] == '<four>'
   # A sentence too long for a row is context to itself.
   long = [sentence('one two three four five six seven eight', 0)]
-  features = framing.encode(TASK, long, minilm, 8)
+  features = kinds.encode(TASK, long, minilm, 8)
   rows = [' '.join(words_of(minilm, features, i)) for i in range(3)]
   assert rows == [
     '<one> <two> <three> four five six',
@@ -131,17 +131,17 @@ def test_context_is_of_the_document(minilm):
 
 def test_words_without_pieces_are_unknown(minilm):
   examples = [sentence(['one', '\u200b', 'two'])]
-  features = framing.encode(TASK, examples, minilm, 16)
+  features = kinds.encode(TASK, examples, minilm, 16)
   assert features.tokens[2] == minilm.unk_id
   check(features, examples)
 
 
 def test_a_word_longer_than_a_row(minilm):
   words = ['Donaudampfschifffahrtsgesellschaft', 'one']
-  features = framing.encode(TASK, [sentence(words)], minilm, 6)
+  features = kinds.encode(TASK, [sentence(words)], minilm, 6)
   (pieces,) = minilm.encode_batch(words[:1])
   assert features.tokens[features.place(0)][1:-1].tolist() == pieces[:4]
-  assert (features.truncated, features.tokens_lost) == (1, len(pieces) - 4)
+  assert features.truncated == 1
   check(features, [sentence(words)])
 
 
@@ -153,7 +153,7 @@ def test_gpt_labels_the_last_piece():
     texts, tokenization.parse_training('train:bytebpe:257')
   )
   examples = [sentence('abc xyz'), sentence('xyz', 1, tagged=False)]
-  features = framing.encode(TASK, examples, tokenizer, 32, form='gpt')
+  features = kinds.encode(TASK, examples, tokenizer, 32, form='gpt')
   (first, second), (alone,) = tokenizer.encode_words(
     [e.words for e in examples]
   )
@@ -167,11 +167,13 @@ def test_gpt_labels_the_last_piece():
   ]
   assert features.label_mask.tolist() == [True, False]
   assert (features.labels[features.place(1)] == -1).all()
-  assert features.length(1) == len(alone) + 2
+  assert features.lengths[1] == len(alone) + 2
   check(features, examples)
 
 
 def test_an_unknown_tag(minilm):
   example = TaggedExample('s3', ('a', 'b'), ('O', 'B-LOC'))
-  with pytest.raises(ValueError, match="example s3: found tag 'B-LOC', expec"):
-    framing.encode(TASK, [example], minilm, 16)
+  with pytest.raises(
+    ValueError, match="example s3: found the label 'B-LOC', expec"
+  ):
+    kinds.encode(TASK, [example], minilm, 16)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import squad_json
 
-from data.inputs import framing
-from data.scoring import spans
+from data.scoring import kinds, spans
 from data.tasks.examples import Prediction, SpanExample, Task
 
 TASK = Task('squad', 'SQuAD', 'span', {}, None)
@@ -17,7 +16,7 @@ TASK = Task('squad', 'SQuAD', 'span', {}, None)
 @pytest.fixture(scope='module')
 def asked(sesame_data, minilm):
   examples = squad_json.read(sesame_data / 'squad/dev-v2.0.json')[::150]
-  features = framing.encode(TASK, examples, minilm, 96, doc_stride=32)
+  features = kinds.encode(TASK, examples, minilm, 96, doc_stride=32)
   assert len(features) > 2 * len(examples)
   return examples, features
 
@@ -31,6 +30,11 @@ def random_logits(features, seed, digits=None):
   if digits is not None:  # many equals
     logits = [each.round(digits) for each in logits]
   return [each[0] for each in logits], [each[1] for each in logits]
+
+
+def decode(features, examples, starts, ends, **options):
+  logits = [np.stack(pair, axis=1) for pair in zip(starts, ends, strict=True)]
+  return spans.decode(features, examples, logits, spans.Options(**options))
 
 
 def brute_force(
@@ -79,7 +83,7 @@ def test_answers_are_those_of_brute_force(
   starts, ends = random_logits(features, n_best, digits)
   for i in np.flatnonzero(features.examples % 2):
     starts[i][0] += 18
-  predictions = spans.decode(
+  predictions = decode(
     features,
     examples,
     starts,
@@ -123,9 +127,7 @@ def test_clear_scores_give_the_labelled_answer(asked):
   starts, ends = random_logits(features, 1)
   for i, (start, end) in enumerate(features.labels):
     starts[i][start] = ends[i][end] = 40
-  predictions = spans.decode(
-    features, examples, starts, ends, allow_no_answer=True
-  )
+  predictions = decode(features, examples, starts, ends, allow_no_answer=True)
   answered = 0
   for example, found in zip(examples, predictions, strict=True):
     text = example.answers[0][0] if example.answers else ''
@@ -141,13 +143,13 @@ def test_clear_scores_give_the_labelled_answer(asked):
 def test_few_candidates(minilm, n_best, allow_no_answer):
   word = SpanExample('w', 'what?', 'one', ())
   empty = SpanExample('e', 'what?', '\u200b', ())
-  features = framing.encode(TASK, [word, empty], minilm, 80)
+  features = kinds.encode(TASK, [word, empty], minilm, 80)
   for shift in (-9.0, 9.0):
     starts, ends = random_logits(features, n_best)
     starts[0][0] = starts[1][0] = shift
     place = features.second_starts[0]
     starts[0][place] = ends[0][place] = 6.0
-    predictions = spans.decode(
+    predictions = decode(
       features,
       [word, empty],
       starts,

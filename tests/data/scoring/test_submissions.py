@@ -88,6 +88,7 @@ def test_scores_are_written_within_their_range(tmp_path):
   found[:2] = -0.3, 5.7
   task = glue(
     'stsb',
+    labels=(),
     kind='regression',
     metrics=('pearson', 'spearman'),
     score_range=(0.0, 5.0),
@@ -155,8 +156,9 @@ def test_squad_files(tmp_path, sesame_data):
   path, n_best_path, null_odds_path = (
     tmp_path / name for name in ('answers.json', 'n_best.json', 'odds.json')
   )
-  submissions.write_squad(
+  submissions.write(
     task,
+    'dev',
     examples,
     predictions[::-1],
     path,
@@ -177,8 +179,8 @@ def test_squad_files(tmp_path, sesame_data):
   assert set(json.loads(null_odds_path.read_text()).values()) == {0.5}
   bare = [Prediction(example.id, '') for example in examples]
   with pytest.raises(ValueError, match='has no score of no answer'):
-    submissions.write_squad(
-      task, examples, bare, path, null_odds_path=null_odds_path
+    submissions.write(
+      task, 'dev', examples, bare, path, null_odds_path=null_odds_path
     )
   assert json.loads(path.read_text()) == read
 

@@ -3,6 +3,7 @@
 import pytest
 from etils import epath
 
+from data.scoring import kinds
 from data.tasks import examples, registry
 
 # (task, split) -> number of examples; all of them official but MRPC's training
@@ -244,7 +245,7 @@ def test_tagged_sentences(load):
 def test_every_task_is_declared_in_full():
   for name, task in registry.TASKS.items():
     assert task.name == name
-    assert task.kind in examples.KINDS
+    assert task.kind in kinds.KINDS
     assert {'train', 'dev'} <= set(task.files)
     assert task.url.startswith('https://')
     assert task.folders

@@ -10,7 +10,7 @@ from data.tasks import examples as tasks_lib
 
 def task(kind, metrics, **fields):
   """A task without files."""
-  fields = {'name': 'mine', 'title': 'Mine', 'read': None, 'files': {}} | fields
+  fields = {'name': 'mine', 'title': 'Mine', 'rows': None, 'files': {}} | fields
   return tasks_lib.Task(kind=kind, metrics=metrics, **fields)
 
 

@@ -10,9 +10,8 @@ import small_elmo
 import small_kinds
 import small_tasks
 
-from data.inputs import framing
 from data.inputs.batches import Batches
-from data.scoring import scores
+from data.scoring import kinds, scores
 from data.tasks import registry
 from models import elmo, task_model
 from models.pretrained import elmo as pretrained
@@ -103,7 +102,7 @@ def test_layers_are_those_that_embedding_gives(small, tmp_path):
   small_kinds.write(tmp_path / 'set', 'conll2003')
   task = registry.find('conll2003')
   examples = registry.load(task, str(tmp_path / 'set'), 'dev')
-  features = framing.encode(task, examples, None, 64, form='elmo')
+  features = kinds.encode(task, examples, None, 64, form='elmo')
   batches = Batches(features, pad_id=0, max_length=64)
   (batch,) = batches.eval_batches(len(examples))
   tagger = task_model.TaskModel(
@@ -138,12 +137,12 @@ def test_layers_are_those_that_embedding_gives(small, tmp_path):
 @pytest.mark.parametrize(
   ('kind', 'changes', 'message'),
   [
-    ('own pairs', {'task.frozen': False}, 'an ELMo is read as it is'),
+    ('own pairs', {'task.frozen': False}, 'ELMo must be frozen'),
     ('own pairs', {'task.bilstm_layers': 0}, 'task.bilstm_layers=0: an ELMo'),
-    ('own pairs', {'task.lm_weight': 0.5}, 'only a GPT has a language'),
-    ('own pairs', {'init.num_layers': 1}, 'layers are taken over from'),
+    ('own pairs', {'task.lm_weight': 0.5}, 'only a GPT adds a language'),
+    ('own pairs', {'init.num_layers': 1}, 'inherits some layers'),
     ('own pairs', {'task.features': 'sum_last_4'}, 'the encoder has 2'),
-    ('own questions', {}, 'spans are found by a BERT'),
+    ('own questions', {}, 'only a BERT finds spans'),
   ],
 )
 def test_what_an_elmo_cannot_do(small, tmp_path, kind, changes, message):

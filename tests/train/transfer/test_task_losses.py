@@ -7,7 +7,7 @@ import torch
 
 from configs import base
 from data.tasks.examples import Task
-from train.transfer import task_losses
+from train.transfer import kinds, task_losses
 
 
 def make_task(kind, labels=(), **fields):
@@ -16,7 +16,7 @@ def make_task(kind, labels=(), **fields):
     title='Made up',
     kind=kind,
     files={'train': (), 'dev': ()},
-    read=lambda file, split: [],
+    rows=lambda file, split: [],
     labels=labels,
     **fields,
   )
@@ -129,7 +129,7 @@ def test_scores_by_squared_error_or_soft_classes():
     float(np.square(logits[:, 0] - scores).mean()), rel=1e-5
   )
 
-  targets = np.asarray(task_losses.soft_targets(jnp.asarray(scores), 6))
+  targets = np.asarray(kinds.soft_targets(jnp.asarray(scores), 6))
   np.testing.assert_allclose(targets @ np.arange(6), scores, rtol=1e-6)
   np.testing.assert_allclose(targets.sum(-1), 1, rtol=1e-6)
   assert ((targets > 0).sum(-1) <= 2).all()

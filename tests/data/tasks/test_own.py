@@ -6,7 +6,8 @@ import pathlib
 
 import pytest
 
-from data.tasks import examples, own, registry
+from data.scoring import kinds
+from data.tasks import examples, registry
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_single_texts_as_jsonl(write):
   )
   dev = write('dev.jsonl', [{'body': 'So.', 'mood': 'sad'}])
   test = write('test.jsonl', [{'body': 'Who knows.'}])
-  task = own.task(
+  task = kinds.own_task(
     kind='classification',
     train=train,
     dev=dev,
@@ -68,7 +69,7 @@ def test_pairs_as_tables(write, mark, name):
     table(('id', 'a', 'b', 'same'), ('q1', 'A.', 'B.', '1'), ('q2',) * 4),
   )
   test = write(f'test.{name}', table(('b', 'a'), ('B.', 'A.')))
-  task = own.task(
+  task = kinds.own_task(
     kind='classification',
     train=train,
     dev=train,
@@ -95,14 +96,16 @@ def test_a_table_in_the_quotes_of_csv_is_refused(write):
   with pytest.raises(
     ValueError, match='train.tsv, line 3: found a field in the quotes of CSV'
   ):
-    own.task(kind='classification', train=quoted, dev=quoted)
+    kinds.own_task(kind='classification', train=quoted, dev=quoted)
   comma = write('train.csv', text.replace('\t', ',').replace(' "so"', ''))
-  task = own.task(kind='classification', train=comma, dev=comma)
+  task = kinds.own_task(kind='classification', train=comma, dev=comma)
   assert registry.load(task, '', 'dev')[1].texts == ('He said "no".',)
   content = pathlib.Path(comma).read_bytes()
   packed = pathlib.Path(write('train.CSV.gz', ''))
   packed.write_bytes(gzip.compress(content))
-  task = own.task(kind='classification', train=str(packed), dev=str(packed))
+  task = kinds.own_task(
+    kind='classification', train=str(packed), dev=str(packed)
+  )
   assert registry.load(task, '', 'dev')[1].texts == ('He said "no".',)
 
 
@@ -112,24 +115,26 @@ def test_scores(write):
     [{'sentence': 'A.', 'label': 1}, {'sentence': 'B.', 'label': 2.5}],
   )
   dev = write('dev.jsonl', [{'sentence': 'C.', 'label': 3}])
-  task = own.task(kind='regression', train=train, dev=dev)
+  task = kinds.own_task(kind='regression', train=train, dev=dev)
   assert task.score_range == (1.0, 2.5)
   assert task.metrics == ('spearman', 'pearson')
   with pytest.raises(
     ValueError, match=r'line 1: found the score 3.0, expected'
   ):
     registry.load(task, '', 'dev')
-  task = own.task(kind='regression', train=train, dev=dev, score_range=(0, 5))
+  task = kinds.own_task(
+    kind='regression', train=train, dev=dev, score_range=(0, 5)
+  )
   assert [e.label for e in registry.load(task, '', 'dev')] == [3.0]
   with pytest.raises(ValueError, match=r'found the scores \[3.0\] alone'):
-    own.task(kind='regression', train=dev, dev=dev)
+    kinds.own_task(kind='regression', train=dev, dev=dev)
 
 
 def test_choices(write):
   record = {'context': 'Hot.', 'question': 'Why', 'choices': ['sun', 'ice']}
   train = write('train.jsonl', [{**record, 'label': 0}])
   dev = write('dev.jsonl', [{**record, 'choices': ['a', 'b', 'c'], 'label': 0}])
-  task = own.task(kind='choice', train=train, dev=dev)
+  task = kinds.own_task(kind='choice', train=train, dev=dev)
   assert task.num_choices == 2
   expected = examples.ChoiceExample('0', 'Hot.', 'Why', ('sun', 'ice'), 0)
   assert registry.load(task, '', 'train') == [expected]
@@ -138,7 +143,7 @@ def test_choices(write):
   table = write(
     'train.csv', 'context,question,choice0,choice1,label\nHot.,Why,sun,ice,0\n'
   )
-  task = own.task(kind='choice', train=table, dev=table)
+  task = kinds.own_task(kind='choice', train=table, dev=table)
   assert registry.load(task, '', 'dev') == [expected]
 
 
@@ -147,7 +152,7 @@ def test_tags(write, mark):
   columns = '-DOCSTART-\n\nAnn NN I-PER\nruns VB O\n\nBob NN I-PER\n'
   train = write('train.txt', columns.replace(' ', mark))
   test = write('test.txt', 'Eve\nruns\n')
-  task = own.task(kind='tagging', train=train, dev=train, test=test)
+  task = kinds.own_task(kind='tagging', train=train, dev=train, test=test)
   assert task.labels == ('B-PER', 'O')
   assert task.metrics == ('f1', 'precision', 'recall')
   first, second = registry.load(task, '', 'train')
@@ -162,13 +167,13 @@ def test_tags(write, mark):
 def test_tags_as_jsonl(write):
   record = {'words': ['Ann', 'runs'], 'tags': ['NN', 'VB']}
   train = write('train.jsonl', [record])
-  task = own.task(kind='tagging', train=train, dev=train)
+  task = kinds.own_task(kind='tagging', train=train, dev=train)
   assert (task.labels, task.metrics) == (('NN', 'VB'), ('accuracy',))
   (found,) = registry.load(task, '', 'dev')
   assert found.tags == ('NN', 'VB')
   bad = write('bad.jsonl', [record, {**record, 'words': 'Ann runs'}])
   with pytest.raises(ValueError, match="line 2: found 'Ann runs' in the field"):
-    own.task(kind='tagging', train=bad, dev=train)
+    kinds.own_task(kind='tagging', train=bad, dev=train)
 
 
 def test_spans(write):
@@ -176,7 +181,7 @@ def test_spans(write):
   told = {**record, 'answers': [{'text': 'Ann', 'answer_start': 0}]}
   train = write('train.jsonl', [told, {**record, 'answers': []}])
   test = write('test.jsonl', [record])
-  task = own.task(kind='span', train=train, dev=train, test=test)
+  task = kinds.own_task(kind='span', train=train, dev=train, test=test)
   assert task.metrics == ('f1', 'em')
   assert registry.load(task, '', 'dev') == [
     examples.SpanExample('0', 'Who?', 'Ann ran.', (('Ann', 0),)),
@@ -184,19 +189,19 @@ def test_spans(write):
   ]
   assert not registry.load(task, '', 'test')[0].is_labelled
   bad = write('bad.jsonl', [{**record, 'answers': [{'text': 'Ann'}]}])
-  task = own.task(kind='span', train=bad, dev=train)
+  task = kinds.own_task(kind='span', train=bad, dev=train)
   with pytest.raises(ValueError, match=r'bad.jsonl, line 1: found the fields'):
     registry.load(task, '', 'train')
   paragraph = {'context': 'Ann ran.', 'qas': [{**told, 'id': 'a'}]}
   whole = {'data': [{'paragraphs': [paragraph]}]}
   squad = write('dev.json', json.dumps(whole))
-  task = own.task(kind='span', train=squad, dev=squad)
+  task = kinds.own_task(kind='span', train=squad, dev=squad)
   assert registry.load(task, '', 'dev')[0].id == 'a'
 
 
 def test_nothing_is_read_where_all_is_told():
   """A finished run predicts where its training file is not."""
-  task = own.task(
+  task = kinds.own_task(
     kind='classification', train='gone.tsv', dev='gone.tsv', labels=('a', 'b')
   )
   with pytest.raises(
@@ -204,7 +209,7 @@ def test_nothing_is_read_where_all_is_told():
   ):
     registry.load(task, '', 'train')
   with pytest.raises(FileNotFoundError):
-    own.task(kind='classification', train='gone.tsv', dev='gone.tsv')
+    kinds.own_task(kind='classification', train='gone.tsv', dev='gone.tsv')
 
 
 def test_a_class_alone_is_refused(write):
@@ -212,8 +217,8 @@ def test_a_class_alone_is_refused(write):
   with pytest.raises(
     ValueError, match=r"found the labels \['a'\], expected two"
   ):
-    own.task(kind='classification', train=train, dev=train)
-  task = own.task(
+    kinds.own_task(kind='classification', train=train, dev=train)
+  task = kinds.own_task(
     kind='classification', train=train, dev=train, labels=('a', 'b')
   )
   assert task.labels == ('a', 'b')
@@ -223,7 +228,7 @@ def test_tags_of_json_begin_entities_as_those_in_columns(write):
   train = write(
     'train.jsonl', [{'words': ['In', 'Oslo'], 'tags': ['O', 'I-LOC']}]
   )
-  task = own.task(
+  task = kinds.own_task(
     kind='tagging', train=train, dev=train, labels=('O', 'B-LOC', 'I-LOC')
   )
   (example,) = registry.load(task, '', 'dev')
@@ -243,7 +248,7 @@ def test_tags_of_json_begin_entities_as_those_in_columns(write):
 )
 def test_wrong_settings_are_refused(settings, message):
   with pytest.raises(ValueError) as error:
-    own.task(**{'train': 'a.tsv', 'dev': 'b.tsv', **settings})
+    kinds.own_task(**{'train': 'a.tsv', 'dev': 'b.tsv', **settings})
   assert message in str(error.value)
 
 
@@ -274,7 +279,7 @@ def test_wrong_settings_are_refused(settings, message):
     (
       'tagging',
       '{"words": ["word", "Oslo"], "tags": ["tag", "B-LOC"]}',
-      "found the tag 'tag', expected one of an entity, such as 'B-LOC'",
+      "found the tag 'tag', expected O or the tag of an entity, such as",
     ),
     (
       'regression',
@@ -284,7 +289,7 @@ def test_wrong_settings_are_refused(settings, message):
     (
       'choice',
       '{"context": "A.", "choices": "B.", "label": 0}',
-      "found the choices 'B.', expected a list of texts",
+      "found 'B.' in the field 'choices', expected a list of",
     ),
     (
       'choice',
@@ -303,6 +308,6 @@ def test_wrong_settings_are_refused(settings, message):
 def test_wrong_records_are_named(write, kind, line, message):
   train = write('train.jsonl', f'\n{line}\n')
   with pytest.raises(ValueError) as error:
-    own.task(kind=kind, train=train, dev=train)
+    kinds.own_task(kind=kind, train=train, dev=train)
   assert str(error.value).startswith(f'{train}, line 2: ')
   assert message in str(error.value)

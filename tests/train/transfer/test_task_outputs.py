@@ -230,8 +230,9 @@ def test_squads_json_scores_the_same(run_of, tmp_path):
   config, workdir, results = run = run_of('squad2')
   task, split, predictions = answered(run, dev_file(config))
   paths = [tmp_path / f'{name}.json' for name in ('answers', 'best', 'odds')]
-  submissions.write_squad(
+  submissions.write(
     task,
+    'dev',
     split.examples,
     predictions,
     paths[0],

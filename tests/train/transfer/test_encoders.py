@@ -16,7 +16,7 @@ import small_tasks
 from flax import linen as nn
 
 from configs import base
-from data.inputs import framing
+from data.scoring import kinds
 from data.tasks import registry
 from data.vocabulary import tokenization
 from models import gpt, lstm_lm
@@ -197,7 +197,7 @@ def test_spans_are_not_for_a_gpt(gpt_of, tmp_path):
   folder = tmp_path / 'set'
   changes = small_kinds.write(folder, 'own questions')
   config = small_tasks.small_config(folder, gpt_of('bpe'), **changes)
-  with pytest.raises(ValueError, match='spans are found by a BERT'):
+  with pytest.raises(ValueError, match='only a BERT finds spans'):
     runs.train(config, tmp_path / 'run')
 
 
@@ -338,7 +338,7 @@ def test_a_left_to_right_bert_reads_where_it_has_seen_all(
   job = task_job.plan(config, mesh)
   features = job.splits['dev'].features
   if kind == 'own tags':
-    both_ways = framing.encode(
+    both_ways = kinds.encode(
       job.task, job.splits['dev'].examples, job.encoder.tokenizer, 32
     )
     assert (features.word_index != both_ways.word_index).any()

@@ -1,0 +1,92 @@
+"""From a model's logits to answers, on the host.
+
+The logits of each feature are [K] for classes, choices and soft classes, [1]
+for a score, [T, K] for tags, and [T, 2] for the first and last token of a span.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from data.inputs.features import Features
+from data.scoring import spans
+from data.tasks.examples import Prediction, Task
+
+
+class Outputs(NamedTuple):
+  """The examples of a task, their features, and a model's logits of these."""
+
+  task: Task
+  examples: Sequence[Any]
+  features: Features
+  logits: Sequence[np.ndarray]
+  options: spans.Options
+
+
+def decode_classes(outputs: Outputs) -> list[Prediction]:
+  """Returns the most probable labels; of choices, their numbers."""
+  names = outputs.task.labels or range(outputs.task.num_choices)
+  predictions = []
+  for example, row in zip(outputs.examples, outputs.logits, strict=True):
+    probabilities = special.softmax(row.astype(np.float64))
+    answer = names[int(row.argmax())]
+    predictions.append(
+      Prediction(example.id, answer, tuple(probabilities.tolist()))
+    )
+  return predictions
+
+
+def decode_scores(outputs: Outputs) -> list[Prediction]:
+  """Returns scores; of soft classes, the mean of their probabilities."""
+  predictions = []
+  for example, row in zip(outputs.examples, outputs.logits, strict=True):
+    score = row[0]
+    if len(row) > 1:
+      score = special.softmax(row.astype(np.float64)) @ np.arange(len(row))
+    predictions.append(Prediction(example.id, float(score)))
+  return predictions
+
+
+def decode_tags(outputs: Outputs) -> list[Prediction]:
+  """Returns the most probable tag of each word."""
+  task, examples, features, logits, _ = outputs
+  tags = [[''] * len(example.words) for example in examples]
+  chances = [[0.0] * len(example.words) for example in examples]
+  for number, rows in enumerate(logits):
+    example = features.examples[number]
+    start = features.offsets[number]
+    words = features.word_index[start : start + len(rows)]
+    places = np.flatnonzero(words >= 0)
+    probabilities = special.softmax(rows[places].astype(np.float64), axis=-1)
+    best = probabilities.argmax(axis=-1)
+    for place, chosen, row in zip(places, best, probabilities, strict=True):
+      tags[example][words[place]] = task.labels[chosen]
+      chances[example][words[place]] = float(row[chosen])
+  return [
+    Prediction(example.id, tuple(found), tuple(probable))
+    for example, found, probable in zip(examples, tags, chances, strict=True)
+  ]
+
+
+def decode_spans(outputs: Outputs) -> list[Prediction]:
+  """Returns the answers of questions; see `spans.decode`."""
+  _, examples, features, logits, options = outputs
+  return spans.decode(features, examples, logits, options)
+
+
+def mean_of_scores(logits: np.ndarray) -> np.ndarray:
+  """Returns the mean of an ensemble's logits [members, ...]."""
+  return logits.mean(axis=0)
+
+
+def mean_of_probabilities(logits: np.ndarray) -> np.ndarray:
+  """Returns the logarithms of an ensemble's mean probabilities.
+
+  Of logits [members, ..., 1], which are scores, it returns the mean.
+  """
+  if logits.shape[-1] == 1:
+    return mean_of_scores(logits)
+  log_probabilities = special.log_softmax(logits, axis=-1)
+  return special.logsumexp(log_probabilities, axis=0) - np.log(len(logits))

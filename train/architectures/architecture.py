@@ -77,6 +77,14 @@ class Architecture(NamedTuple):
     token_counts: store -> int [V], how often each is a target in training.
     with_heads: (model, train.objective) -> the model with the heads that this
       objective trains; none other has parameters.
+    reads_words: whether texts are read as whole words, letter by letter, so
+      that no vocabulary is needed.
+    uses: uses of trained weights: 'embed', 'score' (each token has a
+      probability), 'generate', 'fill_masks'.
+    frame: tokenizer -> ids before and after each text.
+    text_inputs: (tokens, mask, positions) of one text a row, each [B, T] ->
+      the first inputs of the module.
+    reads_both_ways: model -> whether a token sees the tokens after it.
   """
 
   keys: frozenset[str]
@@ -95,6 +103,11 @@ class Architecture(NamedTuple):
   )
   token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
+  reads_words: bool = False
+  uses: tuple[str, ...] = ()
+  frame: Callable[[Any], tuple[list[int], list[int]]] = lambda _: ([], [])
+  text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
+  reads_both_ways: Callable[[Any], bool] = lambda model: False
 
 
 def expect_objective(config: Any, *names: str) -> None:

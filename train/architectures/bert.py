@@ -194,6 +194,12 @@ def _print_samples(
   samples.print_guesses(predict, params, store, store.tokenizer.cls_id, length)
 
 
+def _text_inputs(
+  tokens_BT: jax.Array, mask_BT: jax.Array, places_BT: jax.Array
+) -> tuple[jax.Array, ...]:
+  return tokens_BT, mask_BT, jnp.zeros_like(tokens_BT), places_BT
+
+
 ARCHITECTURE = Architecture(
   keys=TRANSFORMER_KEYS,
   check=settings.check_transformer,
@@ -207,4 +213,8 @@ ARCHITECTURE = Architecture(
   step_flops=_step_flops,
   print_samples=_print_samples,
   with_heads=_with_heads,
+  uses=('embed', 'fill_masks'),
+  frame=lambda tokenizer: ([tokenizer.cls_id], [tokenizer.sep_id]),
+  text_inputs=_text_inputs,
+  reads_both_ways=lambda model: not model.left_to_right,
 )

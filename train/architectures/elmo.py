@@ -230,4 +230,5 @@ ARCHITECTURE = Architecture(
   print_samples=samples.print_likely_words,
   carry_shapes=_carry_shapes,
   token_counts=word_streams.token_counts,
+  reads_words=True,
 )

@@ -32,6 +32,11 @@ def architecture_of(config: Any) -> Architecture:
   return ARCHITECTURES[name]
 
 
+def names_for(use: str) -> tuple[str, ...]:
+  """Returns the families whose trained weights have a use."""
+  return tuple(name for name, row in ARCHITECTURES.items() if use in row.uses)
+
+
 def build_model(config: Any, vocab_size: int) -> nn.Module:
   """Returns the module that a run of pre-training trains.
 

@@ -185,6 +185,7 @@ GPT = Architecture(
   num_parameters=gpt.num_parameters,
   step_flops=_step_flops,
   print_samples=samples.print_continuations,
+  uses=('embed', 'score', 'generate'),
 )
 GPT2 = GPT._replace(open_examples=_open_joined)
 LSTM = GPT._replace(
@@ -196,4 +197,5 @@ LSTM = GPT._replace(
   num_parameters=lstm_lm.num_parameters,
   step_flops=_lstm_flops,
   print_samples=_print_lstm_samples,
+  uses=('score',),
 )

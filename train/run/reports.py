@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from train.host import console
+from train.host import console, files
 from train.host.console import duration
 from train.run import (
   curves,
@@ -41,12 +41,8 @@ def collect(workdir: epath.PathLike) -> dict[str, Any]:
   Raises:
     ValueError: if the folder is not a workdir.
   """
+  files.check_workdir(workdir)
   config = settings.read_workdir_config(workdir)
-  if config is None:
-    raise ValueError(
-      f'{workdir} holds no config.json: expected the workdir of a run, as'
-      ' train.main --workdir makes it'
-    )
   values = metrics.read_metrics(workdir)
   rows = ledger.with_losses(ledger.read(workdir))
   finished = workdirs.read_results(workdir) is not None

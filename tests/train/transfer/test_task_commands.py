@@ -70,7 +70,7 @@ def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
   best = found['held_out']['eval/own/spearman']['best']
   assert best == pytest.approx(results['metrics']['eval/own/spearman'])
   # Of one that is not finished, too.
-  rows = report.ledger.read(workdir)
+  rows = reports.ledger.read(workdir)
   assert reports._seconds_left(rows[:2], config) is not None
 
 

@@ -7,7 +7,6 @@ printed.
 
 import argparse
 import json
-from typing import Any
 
 from train.run import command
 from train.vectors import request, text_counts
@@ -53,27 +52,26 @@ def _run(arguments: argparse.Namespace) -> None:
   model = found.model.clone(dtype=jnp.dtype(arguments.dtype))
   found = found._replace(model=model)
   if arguments.query is not None:
-    lines = text_counts.lines(arguments.file)
-    top_k = arguments.top_k or 10
-    for near in neighbours.nearest(
+    lines, top_k = text_counts.lines(arguments.file), arguments.top_k or 10
+    near = neighbours.nearest(
       found, arguments.query, lines, wanted, top_k=top_k
-    ):
-      _print(arguments.json, near._asdict(), near.text)
-    return
-  pairs, shown = (text_counts.read_pairs(arguments.file) for _ in range(2))
-  similarities = neighbours.compare(found, pairs, wanted)
-  for number, (pair, similarity) in enumerate(
-    zip(shown, similarities, strict=True), start=1
-  ):
-    record = {'similarity': similarity, 'line': number, 'texts': pair}
-    _print(arguments.json, record, '\t'.join(pair))
-
-
-def _print(as_json: bool, record: dict[str, Any], text: str) -> None:
-  if as_json:
-    print(json.dumps(record, ensure_ascii=False))
+    )
+    records = [each._asdict() for each in near]
   else:
-    print(f'{record["similarity"]:7.4f}  {text}')
+    pairs, shown = (text_counts.read_pairs(arguments.file) for _ in range(2))
+    similarities = neighbours.compare(found, pairs, wanted)
+    records = (
+      {'similarity': similarity, 'line': line, 'texts': pair}
+      for (line, pair), similarity in zip(
+        enumerate(shown, start=1), similarities, strict=True
+      )
+    )
+  for record in records:
+    text = '\t'.join(record['texts']) if 'texts' in record else record['text']
+    if arguments.json:
+      print(json.dumps(record, ensure_ascii=False))
+    else:
+      print(f'{record["similarity"]:7.4f}  {text}')
 
 
 if __name__ == '__main__':

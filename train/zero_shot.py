@@ -48,18 +48,18 @@ def _run(arguments: argparse.Namespace) -> None:
       " 'sesame-lm[zero_shot]'"
     )
   if task == 'coqa':
-    given = zero_shot.read_coqa(arguments.data)
-    score, options = zero_shot.run_coqa, {'stop': ('\n',)}
+    given, score = zero_shot.read_coqa(arguments.data), zero_shot.run_coqa
   elif task == 'summarize':
     given = zero_shot.read_stories(arguments.data, arguments.urls)
-    score, options = zero_shot.run_summaries, {}
+    score = zero_shot.run_summaries
   else:
     given = zero_shot.read_parallel(arguments.data, arguments.target)
-    score, options = zero_shot.run_translation, {'stop': ('\n',)}
+    score = zero_shot.run_translation
   given = given[: arguments.limit]
   if not given:
     raise ValueError(f'{arguments.data}: holds nothing to do')
   new_tokens = 32 if task == 'coqa' else 100
+  options = {'max_new_tokens': new_tokens, 'batch': arguments.batch}
   from models.decoding import Sampling
   from train.language import completions
   from train.params import trained
@@ -73,10 +73,11 @@ def _run(arguments: argparse.Namespace) -> None:
     room = found.model.max_length + 1 - new_tokens
     given = zero_shot.shorten_articles(found.tokenizer, given, room)
     options['sampling'] = Sampling(top_k=2)  # Radford et al. 2019, section 3.6
+  else:
+    options['stop'] = ('\n',)
 
   def complete(prompts: Sequence[str]) -> list[str]:
     """Continues prompts; long ones lose their start, far from the question."""
-    options.update(max_new_tokens=new_tokens, batch=arguments.batch)
     written = completions.complete(found, prompts, overflow='slide', **options)
     return [completion.text for completion in written]
 

@@ -70,13 +70,8 @@ def fill(
 
   Each mask of a prompt is filled while the others are masks.
 
-  Args:
-    found: a BERT with its head for masked pieces.
-    prompts: texts, each with [MASK] in it.
-    top_k: number of pieces for a mask.
-
   Returns:
-    For each prompt, for each of its masks, the pieces, the likeliest first.
+    For each prompt, for each of its masks, `top_k` pieces, likeliest first.
 
   Raises:
     ValueError: if the model has no such head, or a prompt makes no sense.

@@ -45,28 +45,22 @@ def complete(
     max_new_tokens: of each continuation.
     sampling: how tokens are drawn.
     seed: 0 to 2**32 - 1.
-    samples: continuations of each prompt.
+    samples: continuations of each prompt, returned one after the other.
     stop: strings that end a continuation, and are cut off.
     overflow: 'refuse' a prompt that, with the new tokens, exceeds the model's
       positions; or 'slide': its oldest tokens are forgotten.
     batch: prompts of similar length continued at a time.
     show: is called with each piece of text of a single continuation.
 
-  Returns:
-    The continuations, those of a prompt one after the other.
-
   Raises:
     ValueError: naming the prompt that is empty or too long, or the number that
       makes no sense.
   """
-  counts = {
-    'max_new_tokens': max_new_tokens,
-    'samples': samples,
-    'batch': batch,
-  }
-  for name, value in counts.items():
-    if value < 1:
-      raise ValueError(f'--{name}={value}: expected 1 or more')
+  if min(max_new_tokens, samples, batch) < 1:
+    raise ValueError(
+      f'--max_new_tokens={max_new_tokens} --samples={samples} --batch={batch}:'
+      ' expected 1 or more of each'
+    )
   if not 0 <= seed < 1 << 32:
     raise ValueError(f'--seed={seed}: expected 0 to {(1 << 32) - 1:,}')
   if '' in stop:
@@ -75,9 +69,7 @@ def complete(
   room = found.model.max_length + 1  # the last token is not read any more
   for number, tokens in enumerate(ids, start=1):
     if not tokens:
-      raise ValueError(
-        f'prompt {number} is empty: give at least a token to continue'
-      )
+      raise ValueError(f'prompt {number} is empty: expected a token or more')
     if len(tokens) + max_new_tokens > room and overflow == 'refuse':
       raise ValueError(
         f'prompt {number} has {len(tokens):,} tokens; with'

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -48,16 +49,10 @@ def windows_of(
 def token_log_probs(
   model: nn.Module, params: Any, tokens: jax.Array, lengths: jax.Array
 ) -> jax.Array:
-  """Returns the log-probability of each token but the first.
+  """Returns the log-probability of each token but the first, by a GPT or LSTM.
 
-  Args:
-    model: a left-to-right model.
-    params: its parameters.
-    tokens: int [B, T + 1].
-    lengths: int [B].
-
-  Returns:
-    float32 [B, T] in nats; beyond the lengths it holds anything.
+  Tokens are [B, T + 1], lengths [B]. The result is float32 [B, T], in nats;
+  beyond the lengths it holds anything.
   """
   inputs, targets = tokens[:, :-1], tokens[:, 1:]
   place = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
@@ -108,11 +103,9 @@ def score_tokens(
     model, params, [tokens[window.start : window.end] for window in windows]
   )
   with console.ProgressBar(0, len(windows)) as bar:
-    for number, (window, values) in enumerate(
-      zip(windows, scores, strict=True), start=1
-    ):
+    for number, window in enumerate(windows, start=1):
       new = window.last - window.first
-      found[window.first - 1 : window.last - 1] = values[-new:]
+      found[window.first - 1 : window.last - 1] = next(scores)[-new:]
       bar.update(number)
   return found
 
@@ -131,12 +124,11 @@ def score_text(
   characters of the figures. A line end is a word.
 
   Args:
-    found: the model.
-    text: the text.
+    found: a GPT, GPT-2 or LSTM.
+    text: words, bytes and characters are counted in it as given.
     context: tokens that the model sees at once; by default as many as it can.
     stride: 1 to context, by default half of it.
-    detokenizer: of `data.text.detokenize`, used first. Words, bytes and
-      characters are counted in the text as given.
+    detokenizer: of `data.text.detokenize`, used before the text is encoded.
 
   Returns:
     The figures, the token ids, and the log-probabilities of all ids but one.
@@ -195,14 +187,10 @@ def score_choices(
   Context and choice are encoded as one text; the choice's tokens are those that
   the context alone does not have. So a choice begins with its space.
 
-  Args:
-    found: the model.
-    questions: see `inputs.read_choices`.
-
   Returns:
-    For each question: `log_probs`, the sum over each choice's tokens;
-    `mean_log_probs`, their average, by which GPT chooses (Radford et al. 2018,
-    section 5); `choice`, the best by it; and `label` where one was given.
+    For each question of `inputs.read_choices`: `log_probs`, the sum over each
+    choice's tokens; `mean_log_probs`, their mean, by which GPT chooses (Radford
+    et al. 2018, section 5); `choice`, the best; and `label` where given.
 
   Raises:
     ValueError: if a question does not fit into the model's positions.
@@ -246,21 +234,18 @@ def score_choices(
 
 def _num_common(first: Sequence[int], second: Sequence[int]) -> int:
   """Returns how many tokens two sequences share at their beginnings."""
-  pairs = zip(first, second, strict=False)
-  return sum(
-    1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
-  )
+  same = map(operator.eq, first, second)
+  return sum(itertools.takewhile(bool, same))
 
 
 def write_log_probs(
   path: str, tokenizer: Any, tokens: Sequence[int], log_probs: np.ndarray
 ) -> None:
   """Writes a CSV of position, id, piece and log-probability, atomically."""
+  scored = zip(tokens[1:], log_probs, strict=True)
   rows = [
     (place, token, tokenizer.pieces[token], f'{value:.7g}')
-    for place, (token, value) in enumerate(
-      zip(tokens[1:], log_probs, strict=True), start=1
-    )
+    for place, (token, value) in enumerate(scored, start=1)
   ]
   header = ('position', 'id', 'piece', 'log_prob')
   files.write_atomically(path, files.as_csv([header, *rows]))

@@ -65,13 +65,10 @@ def read_coqa(path: str) -> list[Conversation]:
 
 def coqa_prompt(conversation: Conversation, turn: int) -> str:
   """Returns the story, the earlier turns with their answers, and 'A:'."""
-  lines = [conversation.story, '']
-  for before in range(turn):
-    lines += [
-      f'Q: {conversation.questions[before]}',
-      f'A: {conversation.answers[before][0]}',
-    ]
-  return '\n'.join([*lines, f'Q: {conversation.questions[turn]}', 'A:'])
+  turns = zip(conversation.questions[:turn], conversation.answers, strict=False)
+  lines = [f'Q: {question}\nA: {answers[0]}' for question, answers in turns]
+  last = f'Q: {conversation.questions[turn]}\nA:'
+  return '\n'.join([conversation.story, '', *lines, last])
 
 
 def normalize_answer(text: str) -> list[str]:
@@ -86,11 +83,7 @@ def answer_f1(answer: str, truth: str) -> float:
   if not ours or not theirs:
     return float(ours == theirs)
   common = collections.Counter(ours) & collections.Counter(theirs)
-  same = sum(common.values())
-  if not same:
-    return 0.0
-  precision, recall = same / len(ours), same / len(theirs)
-  return 2 * precision * recall / (precision + recall)
+  return 2 * common.total() / (len(ours) + len(theirs))
 
 
 def coqa_f1(answer: str, truths: Sequence[str]) -> float:
@@ -99,12 +92,9 @@ def coqa_f1(answer: str, truths: Sequence[str]) -> float:
   People were scored against the other people, so models are scored likewise
   (CoQA, evaluate-v1.0.py).
   """
-  if len(truths) == 1:
-    return answer_f1(answer, truths[0])
   scores = [answer_f1(answer, truth) for truth in truths]
-  return sum(
-    max(scores[:i] + scores[i + 1 :]) for i in range(len(scores))
-  ) / len(scores)
+  others = itertools.combinations(scores, max(1, len(scores) - 1))
+  return sum(map(max, others)) / len(scores)
 
 
 def run_coqa(
@@ -167,9 +157,8 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
       text, *highlights = text_files.read_text(file).split('@highlight')
       if not highlights:
         raise ValueError(f'{file}: has no @highlight')
-      articles.append(
-        Article(text.strip(), '\n'.join(part.strip() for part in highlights))
-      )
+      summary = '\n'.join(map(str.strip, highlights))
+      articles.append(Article(text.strip(), summary))
     return articles
   records = text_files.parse_records(
     text_files.read_text(path),
@@ -223,10 +212,11 @@ def run_summaries(
   summaries = [
     '\n'.join(sentences.split_sentences(text)[:3]) for text in written
   ]
-  totals = dict.fromkeys(kinds, 0.0)
-  for article, summary in zip(articles, summaries, strict=True):
-    for kind, score in scorer.score(article.highlights, summary).items():
-      totals[kind] += score.fmeasure
+  scores = [
+    scorer.score(article.highlights, summary)
+    for article, summary in zip(articles, summaries, strict=True)
+  ]
+  totals = {kind: sum(each[kind].fmeasure for each in scores) for kind in kinds}
   return {
     'articles': len(articles),
     **{kind: 100 * total / len(articles) for kind, total in totals.items()},

@@ -35,11 +35,7 @@ ENCODE_WORDS = 256  # at a time; each has 50 x 2048 filters: 0.1 GB
 
 
 class WordTable:
-  """Vectors of distinct words on the device, each computed once.
-
-  Attributes:
-    vectors_NP: float32; rows without a word hold anything.
-  """
+  """Vectors of distinct words on the device, `vectors_NP`, computed once."""
 
   def __init__(self, model: elmo.Elmo, params: Any, max_words: int):
     """Begins empty; words beyond `max_words` make it forget all others."""

@@ -52,10 +52,6 @@ def embed_file(
     overwrite: replace the file, once the new one is whole.
     counts: of the source, where known; else the source is read twice.
     **options: of `elmo_vectors.embed_numbered`.
-
-  Raises:
-    OSError: if a file cannot be read or written.
-    ValueError: if the source or an option makes no sense.
   """
   vector_files.check(output, overwrite=overwrite)
   counts = text_counts.count(source, split) if counts is None else counts
@@ -174,11 +170,8 @@ def _run_words(
       'This model was trained on text whose punctuation is split off, and INPUT'
       ' is split at white space only; if it is running text, give --running.'
     )
-  options = {
-    name: value
-    for name in ('batch_size', 'batch_tokens')
-    if (value := getattr(arguments, name)) is not None
-  }
+  sizes = ('batch_size', 'batch_tokens')
+  options = {name: getattr(arguments, name) for name in sizes}
   return embed_file(
     model.clone(dtype=jnp.dtype(arguments.dtype)),
     params,
@@ -189,7 +182,7 @@ def _run_words(
     counts=counts,
     choice=choice,
     stateful=arguments.stateful,
-    **options,
+    **{name: value for name, value in options.items() if value is not None},
   )
 
 
@@ -213,9 +206,8 @@ def _run_tokens(
     )
   num_lines = text_counts.count_lines(arguments.input)
   found = trained.load(weights, expected=trained.TRANSFORMERS)
-  found = found._replace(
-    model=found.model.clone(dtype=jnp.dtype(arguments.dtype))
-  )
+  model = found.model.clone(dtype=jnp.dtype(arguments.dtype))
+  found = found._replace(model=model)
   num_tokens, num_empty, seconds = _write(
     lambda lines: text_vectors.embed_numbered(
       found, lines, request, batch_tokens=arguments.batch_tokens

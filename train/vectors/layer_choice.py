@@ -37,12 +37,6 @@ def choose(layers_LBTD: jax.Array, choice: Choice) -> jax.Array:
 
 
 def empty(choice: Choice, num_layers: int, width: int) -> tuple[int, ...]:
-  """Returns the shape of the vectors of a text without tokens.
-
-  Args:
-    choice: checked.
-    num_layers: of the model, without the embeddings.
-    width: D.
-  """
+  """Returns the shape of the vectors of a text without tokens, D = `width`."""
   nothing = jax.ShapeDtypeStruct((num_layers + 1, 1, 0, width), jnp.float32)
   return jax.eval_shape(lambda x: choose(x, choice), nothing).shape[1:]

@@ -24,9 +24,7 @@ class Counts(NamedTuple):
 def splitter(running: bool) -> Callable[[str], list[str]]:
   """Returns a function from a line to its words.
 
-  Args:
-    running: the line is running text, whose punctuation is split off; else
-      white space sets all words apart.
+  White space sets words apart; of `running` text punctuation is split off.
   """
   if not running:
     return str.split
@@ -38,14 +36,9 @@ def splitter(running: bool) -> Callable[[str], list[str]]:
 def count(path: epath.PathLike, split: Callable[[str], list[str]]) -> Counts:
   """Reads a text once and checks that an ELMo can embed every line.
 
-  Args:
-    path: a file, plain or compressed.
-    split: finds the words of a line.
-
   Raises:
     ValueError: if the file is empty, or naming the line that is not UTF-8 or
       has too many words.
-    OSError: if it cannot be read.
   """
   sentences = num_words = cut_words = 0
   distinct = set()
@@ -72,7 +65,6 @@ def count_lines(path: epath.PathLike) -> int:
 
   Raises:
     ValueError: if the file is empty, or naming the line that is not UTF-8.
-    OSError: if it cannot be read.
   """
   return _check_filled(path, sum(1 for _ in lines(path)))
 

@@ -141,9 +141,9 @@ class FixedTokens:
   ('options', 'message'),
   [
     ({'prompts': ['a', '']}, 'prompt 2 is empty'),
-    ({'max_new_tokens': 0}, 'max_new_tokens=0: expected 1 or more'),
+    ({'max_new_tokens': 0}, 'max_new_tokens=0 .* expected 1 or more of each'),
     ({'stop': ['']}, '--stop is empty'),
-    ({'samples': 0}, '--samples=0: expected 1 or more'),
+    ({'samples': 0}, '--samples=0 .* expected 1 or more of each'),
     ({'seed': -1}, '--seed=-1: expected 0 to'),
     ({'seed': 1 << 32}, 'expected 0 to 4,294,967,295'),
   ],

@@ -5,7 +5,6 @@ import json
 import pytest
 from task_command import command
 
-from train import report
 from train.run import curves, reports
 from train.transfer import finetune
 

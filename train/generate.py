@@ -4,53 +4,53 @@ import argparse
 import json
 import sys
 
-from models.decoding import Sampling
-from train.host import console, device, files
-from train.language import completions
-from train.params import trained
+from train.host import console, files
+from train.language import inputs
 from train.run import command
+
+OPTIONS = ('max_new_tokens', 'seed', 'samples', 'stop', 'overflow', 'batch')
 
 
 def main() -> None:
   """Entry point."""
-  parser = argparse.ArgumentParser(
-    prog='python -m train.generate', description=__doc__
-  )
-  add = parser.add_argument
-  trained.add_weights(parser, trained.HELP)
-  add('--prompt', action='append', help='a text to go on from; repeatable')
+  parser = command.parser('generate', __doc__, command.LANGUAGE_MODELS)
+  add, _, number = command.adders(parser)
+  add('--prompt', action='append', help='a text to continue; repeatable')
   add('--input', metavar='FILE', help='JSONL, a "prompt" a line; - is stdin')
-  add('--output', metavar='FILE', help='JSONL of the prompts with their texts')
-  add('--max_new_tokens', type=int, default=100)
+  add('--output', metavar='FILE', help='JSONL of prompts and continuations')
+  number('--max_new_tokens', default=100)
   add('--temperature', type=float, default=1.0, help='0 is greedy')
-  add('--top_k', type=int, default=0, help='draw among so many; 0: all')
-  add('--top_p', type=float, default=1.0, help='or among so much probability')
-  add('--stop', action='append', default=[], help='a text that ends another')
+  add('--top_k', type=int, default=0, help='likeliest tokens to draw; 0: all')
+  add('--top_p', type=float, default=1.0, help='or tokens of this probability')
+  add('--stop', action='append', default=[], help='ends a continuation')
   add('--seed', type=int, default=0)
-  add('--samples', type=int, default=1, help='texts a prompt')
-  add('--batch', type=int, default=8, help='texts written at a time')
+  number('--samples', default=1, help='texts for each prompt')
+  number('--batch', default=8, help='texts at a time')
   add(
     '--overflow',
-    choices=completions.OVERFLOWS,
+    choices=inputs.OVERFLOWS,
     default='refuse',
     help="beyond the model's positions: refuse, or forget the oldest tokens",
   )
-  add('--json', action='store_true', help='print JSONL on standard output')
+  command.add_json(parser, 'JSONL')
   arguments = parser.parse_args()
   if bool(arguments.prompt) == bool(arguments.input):
     parser.error('give either --prompt or --input')
-  device.enable_compilation_cache()
-  command.run(lambda: _run(arguments))
+  command.main(arguments, _run)
 
 
 def _run(arguments: argparse.Namespace) -> None:
   files.check_writable(arguments.output)
-  sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
   records = (
-    completions.read_prompts(arguments.input)
+    inputs.read_prompts(arguments.input)
     if arguments.input
     else [{'prompt': prompt} for prompt in arguments.prompt]
   )
+  from models.decoding import Sampling
+  from train.language import completions
+  from train.params import trained
+
+  sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
   found = trained.load(
     arguments.weights,
     expected=trained.LEFT_TO_RIGHT,
@@ -58,7 +58,6 @@ def _run(arguments: argparse.Namespace) -> None:
   )
   plain = not (arguments.json or arguments.output)
   streams = plain and len(records) == 1 and arguments.samples == 1
-
   begun = []  # the prompt is shown once it is known to be sound
 
   def show(text: str) -> None:
@@ -70,26 +69,22 @@ def _run(arguments: argparse.Namespace) -> None:
   written = completions.complete(
     found,
     [record['prompt'] for record in records],
-    max_new_tokens=arguments.max_new_tokens,
     sampling=sampling,
-    seed=arguments.seed,
-    samples=arguments.samples,
-    stop=arguments.stop,
-    overflow=arguments.overflow,
-    batch=arguments.batch,
     show=show if streams else None,
+    **{name: getattr(arguments, name) for name in OPTIONS},
   )
   if streams:
     show('\n')
     return
   repeated = [record for record in records for _ in range(arguments.samples)]
+  pairs = list(zip(repeated, written, strict=True))
   if plain:
-    for record, completion in zip(repeated, written, strict=True):
+    for record, completion in pairs:
       print(f'{record["prompt"]}{completion.text}\n{"-" * 40}')
     return
   lines = ''.join(
     json.dumps(record | completion._asdict(), ensure_ascii=False) + '\n'
-    for record, completion in zip(repeated, written, strict=True)
+    for record, completion in pairs
   )
   if arguments.json:
     print(lines, end='')

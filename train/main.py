@@ -14,8 +14,6 @@ from train.host import huge_pages
 if __name__ == '__main__':
   huge_pages.restart_with()  # before those imports, too
 
-from typing import NoReturn
-
 from absl import flags
 
 from train.run import command, settings
@@ -69,7 +67,7 @@ def _train() -> None:
     training.train(job, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
 
 
-def main() -> NoReturn:
+def main() -> None:
   """Entry point."""
   command.run_with_config(_train)
 

@@ -19,7 +19,6 @@ if __name__ == '__main__':
 
 import json
 import sys
-from typing import NoReturn
 
 from absl import flags
 
@@ -67,7 +66,7 @@ def _preflight() -> None:
     sys.exit(1)
 
 
-def main() -> NoReturn:
+def main() -> None:
   """Entry point."""
   command.run_with_config(_preflight, 'topology')
 

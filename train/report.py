@@ -1,32 +1,34 @@
-"""What a run did and where its time went: python -m train.report WORKDIR.
+"""The figures, speed and curves of a run: python -m train.report WORKDIR.
 
-Draws curves.png and ledger.png, of a run at work, a killed or a finished one.
+Draws curves.png and ledger.png, for a run at work, a killed or a finished one.
 """
 
 import argparse
 import json
 
-import jax
-
-from train.run import command, reports
+from train.host import files
+from train.run import command
 
 
 def main() -> None:
   """Entry point."""
-  parser = argparse.ArgumentParser(
-    prog='python -m train.report', description=__doc__.partition('\n')[0]
-  )
-  parser.add_argument('workdir', metavar='WORKDIR', help='of a run')
-  parser.add_argument(
-    '--out', metavar='DIR', help='where to draw, if not there'
-  )
-  parser.add_argument(
-    '--json', action='store_true', help='print the figures as JSON'
-  )
-  arguments = parser.parse_args()
+  parser = command.parser('report', __doc__)
+  add = parser.add_argument
+  add('workdir', metavar='WORKDIR', help='of a run')
+  add('--out', metavar='DIR', help='folder to draw in; by default WORKDIR')
+  command.add_json(parser)
+  command.main(parser.parse_args(), _run)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+  files.check_workdir(arguments.workdir)
+  import jax
+
   # The accelerator belongs to the run, which may be at work.
   jax.config.update('jax_platforms', 'cpu')
-  report = command.run(lambda: reports.run(arguments.workdir, arguments.out))
+  from train.run import reports
+
+  report = reports.run(arguments.workdir, arguments.out)
   if arguments.json:
     print(json.dumps(report, indent=2))
   else:

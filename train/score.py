@@ -1,64 +1,55 @@
-"""How likely a model finds a text, or each of several answers.
+"""Log-probability of a text, or of each of several answers.
 
-python -m train.score WEIGHTS TEXT [--context N] [--stride N] [--json]
-python -m train.score WEIGHTS --choices FILE.jsonl [--json]
+python -m train.score WEIGHTS TEXT [--context N] [--stride N]
+python -m train.score WEIGHTS --choices FILE.jsonl
 """
 
 import argparse
 
 from data.text import detokenize, text_files
-from train.host import console, device, files
-from train.language import scoring
-from train.params import trained
+from train.host import console, files
+from train.language import inputs
 from train.run import command
 
 
 def main() -> None:
   """Entry point."""
-  parser = argparse.ArgumentParser(
-    prog='python -m train.score', description=__doc__.partition('\n')[0]
-  )
-  trained.add_weights(parser, trained.HELP)
-  parser.add_argument('text', nargs='?', metavar='TEXT', help='a UTF-8 file')
-  parser.add_argument(
-    '--context', type=int, help='tokens seen at once; by default all it can'
-  )
-  parser.add_argument(
-    '--stride', type=int, help='between windows; by default half the context'
-  )
-  parser.add_argument(
+  parser = command.parser('score', __doc__, command.LANGUAGE_MODELS)
+  add, _, number = command.adders(parser)
+  add('text', nargs='?', metavar='TEXT', help='a UTF-8 file')
+  number('--context', help='tokens seen at once; by default as many as can be')
+  number('--stride', help='between windows; by default half the context')
+  add(
     '--detokenizer',
     choices=sorted(detokenize.DETOKENIZERS),
-    help='what to undo before scoring; by default none',
+    help='tokenisation to undo before scoring; by default none',
   )
-  parser.add_argument(
-    '--log_probs', metavar='FILE', help="CSV of every token's log-probability"
-  )
-  parser.add_argument(
+  add('--log_probs', metavar='FILE', help="CSV of each token's log-probability")
+  add(
     '--choices',
     metavar='FILE',
     help='score the choices of a JSONL file instead, which begin with a space',
   )
-  parser.add_argument(
-    '--json', action='store_true', help='print JSON on standard output'
-  )
+  command.add_json(parser)
   arguments = parser.parse_args()
   if (arguments.text is None) == (arguments.choices is None):
     parser.error('give either TEXT or --choices FILE')
   for name in ('context', 'stride', 'detokenizer', 'log_probs'):
     if arguments.choices and getattr(arguments, name) is not None:
       parser.error(f'--{name} is of a TEXT, not of --choices')
-  device.enable_compilation_cache()
-  command.run(lambda: _run(arguments))
+  command.main(arguments, _run)
 
 
 def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before the model is loaded.
   files.check_writable(arguments.log_probs)
   if arguments.choices:
-    questions = scoring.read_choices(arguments.choices)
+    questions = inputs.read_choices(arguments.choices)
   else:
     text = text_files.read_text(arguments.text)
+  from train.language import scoring
+  from train.params import trained
+
   found = trained.load(
     arguments.weights, expected=trained.SCORING, tokenizer=arguments.tokenizer
   )
@@ -69,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> None:
     figures = {'questions': len(results)}
     if told:
       figures['accuracy'] = right / len(told)
-    report = figures | {'results': results}
+    figures['results'] = results
   else:
     figures, tokens, log_probs = scoring.score_text(
       found,
@@ -82,11 +73,8 @@ def _run(arguments: argparse.Namespace) -> None:
       scoring.write_log_probs(
         arguments.log_probs, found.tokenizer, tokens, log_probs
       )
-    report = figures
-  if arguments.json:
-    print(files.as_json(report))
-  else:
-    console.figures_table(figures, arguments.text or arguments.choices)
+  title = arguments.text or arguments.choices
+  console.print_figures(figures, title, as_json=arguments.json)
 
 
 if __name__ == '__main__':

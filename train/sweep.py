@@ -16,8 +16,6 @@ from train.host import huge_pages
 if __name__ == '__main__':
   huge_pages.restart_with()
 
-from typing import NoReturn
-
 from absl import flags
 
 from train.host import device, processes
@@ -57,7 +55,7 @@ def _sweep() -> None:
   sweep.print_summary(summary, workdir)
 
 
-def main() -> NoReturn:
+def main() -> None:
   """Entry point."""
   command.run_with_config(_sweep)
 

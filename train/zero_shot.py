@@ -4,25 +4,21 @@ python -m train.zero_shot WEIGHTS coqa coqa-dev-v1.0.json
 python -m train.zero_shot WEIGHTS summarize cnn/stories
 python -m train.zero_shot WEIGHTS translate newstest2014.fr newstest2014.en
 
-Nothing is trained: a task is stated in the prompt, and the model goes on.
+Nothing is trained: the prompt states the task, and the model continues it.
 """
 
 import argparse
 import importlib.util
+from collections.abc import Sequence
 
-from models.decoding import Sampling
-from train.host import console, device, files
+from train.host import console
 from train.language import zero_shot
-from train.params import trained
 from train.run import command
 
 
 def main() -> None:
   """Entry point."""
-  parser = argparse.ArgumentParser(
-    prog='python -m train.zero_shot', description=__doc__.partition('\n')[0]
-  )
-  trained.add_weights(parser, trained.HELP)
+  parser = command.parser('zero_shot', __doc__, command.LANGUAGE_MODELS)
   tasks = parser.add_subparsers(dest='task', required=True)
   coqa = tasks.add_parser('coqa', help='reading comprehension')
   coqa.add_argument('data', metavar='FILE', help='coqa-dev-v1.0.json')
@@ -35,62 +31,58 @@ def main() -> None:
   translate.add_argument('data', metavar='SOURCE', help='a sentence a line')
   translate.add_argument('target', metavar='TARGET', help='their translations')
   for task in (coqa, summarize, translate):
-    task.add_argument('--limit', type=int, help='only the first so many')
-    task.add_argument('--batch', type=int, default=8, help='prompts at a time')
-    task.add_argument(
-      '--json', action='store_true', help='print JSON on standard output'
-    )
-  arguments = parser.parse_args()
-  device.enable_compilation_cache()
-  command.run(lambda: _run(arguments))
+    _, _, number = command.adders(task)
+    number('--limit', help='number of stories, articles or sentences')
+    number('--batch', default=8, help='prompts at a time')
+    command.add_json(task)
+  command.main(parser.parse_args(), _run)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-  limit = slice(arguments.limit)
-  if arguments.limit is not None and arguments.limit < 1:
-    raise ValueError(f'--limit={arguments.limit}: expected 1 or more')
   # Bad input shows before the model is loaded.
-  needed = zero_shot.PACKAGES.get(arguments.task)
+  task = arguments.task
+  needed = zero_shot.PACKAGES.get(task)
   if needed and importlib.util.find_spec(needed) is None:
     raise ValueError(
-      f'{arguments.task} is scored by {needed}, which cannot be found here: pip'
-      " install 'sesame-lm[zero_shot]'"
+      f'{task} is scored by {needed}, which cannot be found here: pip install'
+      " 'sesame-lm[zero_shot]'"
     )
-  if arguments.task == 'coqa':
-    given = zero_shot.read_coqa(arguments.data)[limit]
-    run, options = zero_shot.run_coqa, {'max_new_tokens': 32, 'stop': ('\n',)}
-  elif arguments.task == 'summarize':
-    given = zero_shot.read_stories(arguments.data, arguments.urls)[limit]
-    sampling = Sampling(top_k=2)  # Radford et al. 2019, section 3.6
-    run, options = (
-      zero_shot.run_summaries,
-      {'max_new_tokens': 100, 'sampling': sampling},
-    )
+  if task == 'coqa':
+    given, score = zero_shot.read_coqa(arguments.data), zero_shot.run_coqa
+  elif task == 'summarize':
+    given = zero_shot.read_stories(arguments.data, arguments.urls)
+    score = zero_shot.run_summaries
   else:
-    given = zero_shot.read_parallel(arguments.data, arguments.target)[limit]
-    run, options = (
-      zero_shot.run_translation,
-      {'max_new_tokens': 100, 'stop': ('\n',)},
-    )
+    given = zero_shot.read_parallel(arguments.data, arguments.target)
+    score = zero_shot.run_translation
+  given = given[: arguments.limit]
   if not given:
     raise ValueError(f'{arguments.data}: holds nothing to do')
+  new_tokens = 32 if task == 'coqa' else 100
+  options = {'max_new_tokens': new_tokens, 'batch': arguments.batch}
+  from models.decoding import Sampling
+  from train.language import completions
+  from train.params import trained
+
   found = trained.load(
     arguments.weights,
     expected=trained.LEFT_TO_RIGHT,
     tokenizer=arguments.tokenizer,
   )
-  if arguments.task == 'summarize':
-    given = zero_shot.shorten_articles(found, given, options['max_new_tokens'])
-  report = run(
-    given, zero_shot.completer(found, batch=arguments.batch, **options)
-  )
-  if arguments.json:
-    print(files.as_json(report))
-    return
-  figures = {
-    name: value for name, value in report.items() if not isinstance(value, list)
-  }
-  console.figures_table(figures, f'{arguments.task}: {arguments.data}')
+  if task == 'summarize':
+    room = found.model.max_length + 1 - new_tokens
+    given = zero_shot.shorten_articles(found.tokenizer, given, room)
+    options['sampling'] = Sampling(top_k=2)  # Radford et al. 2019, section 3.6
+  else:
+    options['stop'] = ('\n',)
+
+  def complete(prompts: Sequence[str]) -> list[str]:
+    """Continues prompts; long ones lose their start, far from the question."""
+    written = completions.complete(found, prompts, overflow='slide', **options)
+    return [completion.text for completion in written]
+
+  title = f'{task}: {arguments.data}'
+  console.print_figures(score(given, complete), title, as_json=arguments.json)
 
 
 if __name__ == '__main__':

@@ -100,6 +100,10 @@ class Architecture(NamedTuple):
       have no rows of.
     uses: uses of trained weights: 'embed', 'score' (each token has a
       probability), 'generate', 'fill_masks'.
+    frame: tokenizer -> ids before and after each text.
+    text_inputs: (tokens, mask, positions) of one text a row, each [B, T] ->
+      the first inputs of the module.
+    reads_both_ways: model -> whether a token sees the tokens after it.
   """
 
   keys: frozenset[str]
@@ -122,6 +126,9 @@ class Architecture(NamedTuple):
   needs_mask: bool = False
   num_unpublished: int = 0
   uses: tuple[str, ...] = ()
+  frame: Callable[[Any], tuple[list[int], list[int]]] = lambda _: ([], [])
+  text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
+  reads_both_ways: Callable[[Any], bool] = lambda model: False
 
   @property
   def has_memory(self) -> bool:

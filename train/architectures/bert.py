@@ -191,6 +191,12 @@ def _encoder_flops(model: bert.Bert, rows: int, length: int) -> int:
   return count_encoder(model.clone(heads=()), rows, length, num_inputs=4)
 
 
+def _text_inputs(
+  tokens_BT: jax.Array, mask_BT: jax.Array, places_BT: jax.Array
+) -> tuple[jax.Array, ...]:
+  return tokens_BT, mask_BT, jnp.zeros_like(tokens_BT), places_BT
+
+
 ARCHITECTURE = Architecture(
   keys=TRANSFORMER_KEYS,
   check=check,
@@ -209,4 +215,7 @@ ARCHITECTURE = Architecture(
   encoder_flops=_encoder_flops,
   needs_mask=True,
   uses=('embed', 'fill_masks'),
+  frame=lambda tokenizer: ([tokenizer.cls_id], [tokenizer.sep_id]),
+  text_inputs=_text_inputs,
+  reads_both_ways=lambda model: not model.left_to_right,
 )

@@ -1,6 +1,7 @@
-"""What a person sees of a run: the bar, the curves, the results."""
+"""The terminal: progress of a run, tables of figures."""
 
 import math
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,15 +9,24 @@ from typing import Any
 import rich.console
 import rich.progress
 
-from train.host import processes
+from train.host import files
 
 CONSOLE = rich.console.Console(stderr=True, highlight=False)
 LINE_SECONDS = 10  # between lines where standard error is not a terminal
 
 
+def _is_first() -> bool:
+  """Returns whether this process prints: the first of a run's processes."""
+  if 'jax' not in sys.modules:  # too early for there to be others
+    return True
+  from train.host import processes
+
+  return processes.is_first()
+
+
 def say(text: str = '') -> None:
-  """Prints a line to standard error, of process 0 only."""
-  if processes.is_first():
+  """Prints a line to standard error; only process 0 does."""
+  if _is_first():
     CONSOLE.print(text, markup=False, soft_wrap=True)
 
 
@@ -35,7 +45,7 @@ class ProgressBar:
       rich.progress.TimeRemainingColumn(),
       rich.progress.TextColumn('left'),
       console=CONSOLE,
-      disable=not (CONSOLE.is_terminal and processes.is_first()),
+      disable=not (CONSOLE.is_terminal and _is_first()),
     )
     self._task = self._bar.add_task(
       '', total=total, completed=start, figures=''
@@ -62,10 +72,10 @@ class ProgressBar:
 
 
 def figures(row: Mapping[str, float]) -> str:
-  """Returns the figures of a logged row for the progress bar.
+  """Returns the losses and the speed of a logged row, for the progress bar.
 
-  Each loss is a mean over what it is of, since the last row: nats a word, also
-  where what is minimised is a sum over the words of a row (ELMo).
+  Each loss is the mean since the last row, in nats a word, even where the
+  optimizer minimises the sum over a row's words (ELMo).
   """
   losses = {
     name.removeprefix('train/').removesuffix('_loss'): f'{value:.3f}'
@@ -98,11 +108,21 @@ def table(rows: Sequence[tuple[str, Any]], title: str = '') -> None:
 
 
 def figures_table(figures: Mapping[str, Any], title: str) -> None:
-  """Prints named numbers, in 6 digits where they are not whole."""
-  rows = [
-    (name, f'{value:,.6g}' if isinstance(value, float) else f'{value:,}')
-    if isinstance(value, int | float)
-    else (name, value)
-    for name, value in figures.items()
-  ]
+  """Prints named figures, fractions with 6 digits; lists are left out."""
+  rows = []
+  for name, value in figures.items():
+    if isinstance(value, int | float):
+      value = f'{value:,.6g}' if isinstance(value, float) else f'{value:,}'
+    if not isinstance(value, list):
+      rows.append((name, value))
   table(rows, title)
+
+
+def print_figures(
+  figures: Mapping[str, Any], title: str, *, as_json: bool
+) -> None:
+  """Prints figures: JSON to standard output, or a table to standard error."""
+  if as_json:
+    print(files.as_json(figures))
+  else:
+    figures_table(figures, title)

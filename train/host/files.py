@@ -1,11 +1,12 @@
-"""Metrics of a run on disk: a CSV that resumes exactly, and TensorBoard."""
+"""Files that a kill leaves whole: JSON, CSV, anything written atomically."""
 
+import contextlib
 import csv
 import io
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etils import epath
@@ -17,7 +18,7 @@ class RowFile:
   def __init__(
     self, path: epath.PathLike, header: Sequence[str], rows: Iterable[Sequence]
   ):
-    """Begins with `rows`, which replace, atomically, what was there."""
+    """Replaces the file atomically by `header` and `rows`."""
     self._path = epath.Path(path)
     self._text = io.StringIO()
     self._text.write(as_csv([header, *rows]))
@@ -39,7 +40,7 @@ class RowFile:
 def read_rows(path: epath.PathLike) -> list[list[str]]:
   """Returns a CSV file's rows without its header; none where it is missing.
 
-  A last line without its end, as a killed process leaves it, does not count.
+  A last line without a line end, as a killed process leaves it, is dropped.
   """
   path = epath.Path(path)
   if not path.exists():
@@ -49,19 +50,30 @@ def read_rows(path: epath.PathLike) -> list[list[str]]:
 
 
 def check_writable(path: epath.PathLike | None) -> None:
-  """Refuses, before work is done, a file whose folder is not there.
-
-  Raises:
-    FileNotFoundError: if so.
-  """
+  """Raises a FileNotFoundError if the folder of a file to write is missing."""
   if path is not None and not epath.Path(path).parent.is_dir():
     raise FileNotFoundError(
       f'{path}: no such folder to write to: {epath.Path(path).parent}'
     )
 
 
+def check_readable(path: epath.PathLike) -> None:
+  """Raises a FileNotFoundError if a file to read is missing."""
+  if not epath.Path(path).expanduser().exists():
+    raise FileNotFoundError(f'{path}: no such file')
+
+
+def check_workdir(path: epath.PathLike) -> None:
+  """Raises a ValueError if a folder is not the workdir of a run."""
+  if not (epath.Path(path) / 'config.json').exists():
+    raise ValueError(
+      f'{path} holds no config.json: expected the workdir of a run, as'
+      ' train.main --workdir makes it'
+    )
+
+
 def as_json(figures: Any) -> str:
-  """Returns JSON, null for numbers that are not finite."""
+  """Returns indented JSON; infinities and NaN become null."""
 
   def finite(value: Any) -> Any:
     if isinstance(value, dict):
@@ -75,20 +87,29 @@ def as_json(figures: Any) -> str:
   return json.dumps(finite(figures), indent=2, ensure_ascii=False)
 
 
-def write_atomically(path: epath.PathLike, text: str) -> None:
-  """Writes a text file that is either the old one or whole."""
+@contextlib.contextmanager
+def replacing(path: epath.PathLike) -> Iterator[epath.Path]:
+  """Yields a hidden path to write; the file takes its name once it is whole.
+
+  On any error the hidden file is removed, and the old file stays.
+  """
   path = epath.Path(path)
   new = path.with_name(f'.{path.name}.{os.getpid()}.new')
   try:
-    with new.open('w') as file:
-      file.write(text)
-      if '://' not in str(path):
-        file.flush()
-        os.fsync(file.fileno())  # else a crash may leave it renamed and empty
+    yield new
     new.replace(path)
   except BaseException:
     new.unlink(missing_ok=True)
     raise
+
+
+def write_atomically(path: epath.PathLike, text: str) -> None:
+  """Writes a text file; a kill leaves the old file or the whole new one."""
+  with replacing(path) as new, new.open('w') as file:
+    file.write(text)
+    if '://' not in str(path):
+      file.flush()
+      os.fsync(file.fileno())  # else a crash may leave it renamed and empty
 
 
 def as_csv(rows: Iterable[Sequence]) -> str:

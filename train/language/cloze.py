@@ -1,4 +1,4 @@
-"""The likeliest pieces in place of masks."""
+"""The likeliest word pieces in place of masks."""
 
 import functools
 import re
@@ -10,26 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from data.text import text_files
 from data.vocabulary import wordpiece
 from models import bert
+from train.architectures import families
+from train.architectures.architecture import Architecture
+from train.language.inputs import MASK, check_masked
 from train.params import trained
 from train.vectors import length_batches
 
-MASK = '[MASK]'
 BATCH_TOKENS = 4096
-# A prompt may spell any symbol, as it may elsewhere.
+# A prompt may spell any special token.
 _SYMBOLS = re.compile('|'.join(map(re.escape, wordpiece.SPECIALS)))
 
 
 class Guess(NamedTuple):
-  """A piece that may stand where a mask is.
-
-  Attributes:
-    piece: as the vocabulary has it.
-    id: its number there.
-    probability: of it, among all pieces.
-  """
+  """A word piece for a mask, and its probability among all pieces."""
 
   piece: str
   id: int
@@ -37,7 +32,7 @@ class Guess(NamedTuple):
 
 
 def encode_prompt(tokenizer: wordpiece.WordPiece, prompt: str) -> list[int]:
-  """Returns a prompt's ids between [CLS] and [SEP], symbols in it as such."""
+  """Returns a prompt's ids between [CLS] and [SEP], with its special tokens."""
   symbol_ids = {
     '[PAD]': tokenizer.pad_id,
     '[UNK]': tokenizer.unk_id,
@@ -53,33 +48,8 @@ def encode_prompt(tokenizer: wordpiece.WordPiece, prompt: str) -> list[int]:
   return ids
 
 
-def check_prompts(prompts: Sequence[str], *, top_k: int) -> None:
-  """Refuses, before a model is loaded, what cannot be filled.
-
-  Raises:
-    ValueError: naming the prompts without a mask; or the number.
-  """
-  if top_k < 1:
-    raise ValueError(f'--top_k={top_k}: expected 1 or more')
-  if not prompts:
-    raise ValueError('there is no prompt: give one, or more by --input')
-  without = [
-    f'prompt {number}: {prompt[:60]!r}'
-    for number, prompt in enumerate(prompts, start=1)
-    if MASK not in prompt
-  ]
-  if without:
-    raise ValueError(
-      '\n  '.join([f'expected {MASK} in each prompt, found none in', *without])
-    )
-
-
 def check_model(model: bert.Bert) -> None:
-  """Refuses a model that does not predict masked pieces.
-
-  Raises:
-    ValueError: if so.
-  """
+  """Raises a ValueError if a BERT does not predict masked pieces."""
   if model.left_to_right:
     raise ValueError(
       'these weights read from left to right and have never seen a mask: give'
@@ -98,23 +68,18 @@ def fill(
 ) -> list[list[list[Guess]]]:
   """Returns the likeliest pieces of every mask of every prompt.
 
-  The masks of a prompt are each filled while the others are masks.
-
-  Args:
-    found: a BERT with its head for masked pieces.
-    prompts: texts, each with [MASK] in it at least once.
-    top_k: how many pieces, of the vocabulary's at most.
+  Each mask of a prompt is filled while the others are masks.
 
   Returns:
-    For each prompt, for each mask of it, the pieces, the likeliest first.
+    For each prompt, for each of its masks, `top_k` pieces, likeliest first.
 
   Raises:
     ValueError: if the model has no such head, or a prompt makes no sense.
   """
-  check_prompts(prompts, top_k=top_k)
+  check_masked(prompts)
   model, tokenizer = found.model, found.tokenizer
   check_model(model)
-  if top_k > tokenizer.vocab_size:
+  if not 1 <= top_k <= tokenizer.vocab_size:
     raise ValueError(
       f'--top_k={top_k}: expected 1 to {tokenizer.vocab_size:,}, the vocabulary'
     )
@@ -125,93 +90,54 @@ def fill(
     if len(ids) > model.max_length
   ]
   if too_long:
-    raise ValueError(
-      '\n  '.join(
-        [
-          f'expected {model.max_length:,} pieces at most, [CLS] and [SEP]'
-          ' included, the positions of the model; shorten',
-          *too_long,
-        ]
-      )
+    expected = (
+      f'expected {model.max_length:,} pieces at most, [CLS] and [SEP] included,'
+      ' the positions of the model; shorten'
     )
-  guesses: list[Any] = [None] * len(prompts)
+    raise ValueError('\n  '.join([expected, *too_long]))
+  guesses: dict[int, list[list[Guess]]] = {}
   for batch in length_batches.batches_by_length(
     enumerate(encoded), BATCH_TOKENS, added=0, longest=model.max_length
   ):
-    for number, rows in zip(
-      batch.numbers, _fill_batch(found, batch, top_k), strict=True
-    ):
-      guesses[number] = rows
-  return guesses
+    filled = _fill_batch(found, batch, top_k)
+    guesses |= zip(batch.numbers, filled, strict=True)
+  return [guesses[number] for number in range(len(prompts))]
 
 
 def _fill_batch(
   found: trained.Trained, batch: length_batches.Batch, top_k: int
 ) -> Iterator[list[list[Guess]]]:
+  """Yields the guesses for each prompt of a batch."""
   mask_id, pieces = found.tokenizer.mask_id, found.tokenizer.pieces
-  tokens = np.zeros((batch.rows, batch.length), np.int32)
-  lengths = np.zeros(batch.rows, np.int32)
-  for row, ids in enumerate(batch.texts):
-    tokens[row, : len(ids)] = ids
-    lengths[row] = len(ids)
+  tokens, lengths = length_batches.pad(batch.texts, batch.rows, batch.length)
   masks = [np.flatnonzero(np.array(ids) == mask_id) for ids in batch.texts]
-  masks += [np.zeros(0, np.int32)] * (batch.rows - len(masks))
   most = 1 << (max(map(len, masks)) - 1).bit_length()  # few programs
-  places = np.zeros((batch.rows, most), np.int32)
-  for row, found_masks in zip(places, masks, strict=True):
-    row[: len(found_masks)] = found_masks
-  probabilities, ids = map(
-    np.asarray,
-    _likeliest(found.model, found.params, tokens, lengths, places, top_k=top_k),
-  )
-  for row in range(len(batch.texts)):
+  places, _ = length_batches.pad(masks, batch.rows, most)
+  family = families.ARCHITECTURES[found.name]
+  inputs = found.model, found.params, tokens, lengths, places
+  likeliest = _likeliest(*inputs, family=family, top_k=top_k)
+  for row in zip(masks, *map(np.asarray, likeliest), strict=False):
     yield [
-      [
-        Guess(pieces[i], int(i), float(probability))
-        for i, probability in zip(
-          ids[row, mask], probabilities[row, mask], strict=True
-        )
-      ]
-      for mask in range(len(masks[row]))
+      [Guess(pieces[i], int(i), float(p)) for i, p in zip(*top, strict=True)]
+      for _, *top in zip(*row, strict=False)
     ]
 
 
-@functools.partial(jax.jit, static_argnames=('model', 'top_k'))
+@functools.partial(jax.jit, static_argnames=('model', 'family', 'top_k'))
 def _likeliest(
   model: nn.Module,
   params: Any,
   tokens_BT: jax.Array,
   lengths_B: jax.Array,
-  places_BP: jax.Array,
+  masks_BP: jax.Array,
   *,
+  family: Architecture,
   top_k: int,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the largest probabilities [B, P, top_k] at places, and whose."""
-  positions_BT = jnp.broadcast_to(
-    jnp.arange(tokens_BT.shape[1]), tokens_BT.shape
-  )
-  outputs = model.apply(
-    {'params': params},
-    tokens_BT,
-    positions_BT < lengths_B[:, None],
-    jnp.zeros_like(tokens_BT),
-    positions_BT,
-    places_BP,
-    train=False,
-  )
-  return jax.lax.top_k(jax.nn.softmax(outputs['mlm_logits']), top_k)
-
-
-def read_prompts(path: str) -> list[str]:
-  """Returns the lines of a file that are not blank; '-': standard input.
-
-  Raises:
-    ValueError: if it is no text in UTF-8, or holds none.
-    OSError: if it cannot be read.
-  """
-  prompts = [
-    line for line in text_files.read_text(path).split('\n') if line.strip()
-  ]
-  if not prompts:
-    raise ValueError(f'{path}: is empty, expected a prompt with {MASK} a line')
-  return prompts
+  """Returns token ids [B, P, top_k] and their probabilities, for each mask."""
+  places_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+  mask_BT = places_BT < lengths_B[:, None]
+  inputs = family.text_inputs(tokens_BT, mask_BT, places_BT)
+  outputs = model.apply({'params': params}, *inputs, masks_BP, train=False)
+  probabilities = jax.nn.softmax(outputs['mlm_logits'])
+  return jax.lax.top_k(probabilities, top_k)[::-1]

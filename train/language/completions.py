@@ -1,38 +1,24 @@
-"""Texts that models go on writing."""
+"""Continuations of texts."""
 
+import dataclasses
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from data.text import text_files
 from models import decoding, gpt
 from models.decoding import Sampling
+from train.language.inputs import Completion
 from train.params import trained
+from train.vectors import length_batches
 
-# Prompts beyond the model's positions.
-OVERFLOWS = ('refuse', 'slide')
-# What a decoder writes for bytes that are not whole yet.
+# A decoder's sign for bytes that are not whole yet.
 _BROKEN = '\ufffd'
 _CHUNK = 16
 _BEFORE = 8  # tokens of the prompt that a continuation is decoded with
-
-
-class Completion(NamedTuple):
-  """What a model wrote.
-
-  Attributes:
-    text: without the prompt, up to the stop.
-    tokens: ids of it, the one that completed a stop included.
-    finish: 'stop' at an end-of-text token or a stop string, else 'length'.
-  """
-
-  text: str
-  tokens: list[int]
-  finish: str
 
 
 def complete(
@@ -50,35 +36,30 @@ def complete(
 ) -> list[Completion]:
   """Continues prompts.
 
-  Sample s of a prompt depends on the seed, the prompt's tokens and s only,
-  never on what stands beside it; so the same prompt given twice is gone on from
-  alike.
+  Sample s of a prompt depends only on the seed, the prompt's tokens and s; so
+  the same prompt given twice gets the same continuation.
 
   Args:
     found: a GPT or GPT-2.
     prompts: texts, none empty.
-    max_new_tokens: of each.
-    sampling: how tokens are chosen.
+    max_new_tokens: of each continuation.
+    sampling: how tokens are drawn.
     seed: 0 to 2**32 - 1.
-    samples: how many continuations a prompt gets.
-    stop: texts at which a continuation ends; they are cut off.
+    samples: continuations of each prompt, returned one after the other.
+    stop: strings that end a continuation, and are cut off.
     overflow: 'refuse' a prompt that, with the new tokens, exceeds the model's
       positions; or 'slide': its oldest tokens are forgotten.
-    batch: prompts continued at a time; of like length.
-    show: gets the text as it comes; of a single continuation.
-
-  Returns:
-    The continuations, those of a prompt one after the other.
+    batch: prompts of similar length continued at a time.
+    show: is called with each piece of text of a single continuation.
 
   Raises:
     ValueError: naming the prompt that is empty or too long, or the number that
       makes no sense.
   """
-  if max_new_tokens < 1:
-    raise ValueError(f'--max_new_tokens={max_new_tokens}: expected 1 or more')
-  if samples < 1 or batch < 1:
+  if min(max_new_tokens, samples, batch) < 1:
     raise ValueError(
-      f'--samples={samples} --batch={batch}: expected 1 or more of each'
+      f'--max_new_tokens={max_new_tokens} --samples={samples} --batch={batch}:'
+      ' expected 1 or more of each'
     )
   if not 0 <= seed < 1 << 32:
     raise ValueError(f'--seed={seed}: expected 0 to {(1 << 32) - 1:,}')
@@ -88,9 +69,7 @@ def complete(
   room = found.model.max_length + 1  # the last token is not read any more
   for number, tokens in enumerate(ids, start=1):
     if not tokens:
-      raise ValueError(
-        f'prompt {number} is empty: give at least a token to go on from'
-      )
+      raise ValueError(f'prompt {number} is empty: expected a token or more')
     if len(tokens) + max_new_tokens > room and overflow == 'refuse':
       raise ValueError(
         f'prompt {number} has {len(tokens):,} tokens; with'
@@ -101,43 +80,36 @@ def complete(
   model, params = gpt.prepare_decoding(found.model, found.params)
   prepared = found._replace(model=model, params=params)
   jobs = [(tokens, sample) for tokens in ids for sample in range(samples)]
-  results: list[Completion | None] = [None] * len(jobs)
+  results: dict[int, Completion] = {}
   key = jax.random.key(seed)
+  fold = jax.random.fold_in
   sizes = [len(tokens) for tokens, _ in jobs]
   for places in _batches(sizes, max_new_tokens, room, batch):
     rows = [jobs[place] for place in places]
-    keys = jax.numpy.stack(
-      [
-        jax.random.fold_in(
-          jax.random.fold_in(
-            key, zlib.crc32(np.array(tokens, np.int32).tobytes())
-          ),
-          sample,
-        )
-        for tokens, sample in rows
-      ]
-    )
+    keys = [
+      fold(fold(key, zlib.crc32(np.array(tokens, np.int32).tobytes())), sample)
+      for tokens, sample in rows
+    ]
     written = _complete_batch(
       prepared,
       [tokens for tokens, _ in rows],
-      keys,
+      jax.numpy.stack(keys),
       max_new_tokens,
       sampling,
       stop,
       show if len(jobs) == 1 else None,
     )
-    for place, completion in zip(places, written, strict=True):
-      results[place] = completion
-  return results
+    results |= zip(places, written, strict=True)
+  return [results[place] for place in range(len(jobs))]
 
 
 def _batches(
   sizes: Sequence[int], max_new_tokens: int, room: int, batch: int
 ) -> Iterator[list[int]]:
-  """Yields the numbers of prompts to go on together, given their lengths.
+  """Yields the numbers of prompts to continue together, given their lengths.
 
-  Those of like length; where tokens will be forgotten, of the same, so that all
-  forget at the same time, as each would alone.
+  Their lengths are similar; where tokens will be forgotten, they are equal, so
+  that all forget at the same time, as each would alone.
   """
   most = _kept(max_new_tokens, room)
 
@@ -153,7 +125,7 @@ def _batches(
 
 
 def _kept(left: int, room: int) -> int:
-  """Returns how many tokens a model goes on from, `left` more to come."""
+  """Returns how many tokens a model continues, with `left` more to come."""
   return max(room - left, room // 2)
 
 
@@ -169,26 +141,21 @@ def _complete_batch(
   """Continues the prompts of a batch, all by as many tokens."""
   room = found.model.max_length + 1
   end = getattr(found.tokenizer, 'end_of_text_id', None)
-  stop_ids = () if end is None else (end,)
   rows = [_Row(found.tokenizer, prompt, stop, end, show) for prompt in prompts]
   left = max_new_tokens
   for slide in itertools.count():
     # Once the positions are used up, the older half is forgotten.
     seen = [row.seen[-_kept(left, room) :] for row in rows]
-    lengths = np.array([len(ids) for ids in seen])
-    tokens = np.zeros((len(rows), lengths.max()), np.int32)
-    for row, ids in enumerate(seen):
-      tokens[row, : len(ids)] = ids
-    steps = min(left, room - int(lengths.max()))
+    longest = max(map(len, seen))
+    steps = min(left, room - longest)
     for chunk in decoding.generate(
       found.model,
       found.params,
-      tokens,
-      lengths,
+      *length_batches.pad(seen, len(rows), longest),
       max_new_tokens=steps,
       rngs=jax.vmap(jax.random.fold_in, (0, None))(keys, slide),
       sampling=sampling,
-      stop_ids=stop_ids,
+      stop_ids=() if end is None else (end,),
       chunk=_CHUNK,
     ):
       for row, ids in zip(rows, chunk, strict=True):
@@ -200,93 +167,66 @@ def _complete_batch(
       return [row.finish() for row in rows]
 
 
+@dataclasses.dataclass
 class _Row:
   """A text that grows, until a stop."""
 
-  def __init__(
-    self,
-    tokenizer: Any,
-    prompt: Sequence[int],
-    stop: Sequence[str],
-    end: int | None,
-    show: Callable[[str], None] | None,
-  ):
-    self.seen = list(prompt)
-    self.done = False
-    self._tokenizer = tokenizer
-    self._prompt = list(prompt)
-    self._stop = stop
-    self._end = end
-    self._show = show
-    self._text = ''
-    self._shown = 0
+  tokenizer: Any
+  prompt: list[int]
+  stop: Sequence[str]
+  end: int | None
+  show: Callable[[str], None] | None
+  done: bool = False
+  text: str = ''
+  shown: int = 0
+
+  def __post_init__(self) -> None:
+    self.seen = list(self.prompt)
 
   def add(self, ids: Sequence[int]) -> None:
-    """Adds tokens; what comes after the end does not count."""
+    """Adds tokens; those after the end do not count."""
     if self.done:
       return
     for token in ids:
       self.seen.append(token)
-      self.done = token == self._end or bool(self._stop and self._stops())
+      self.done = token == self.end or bool(self.stop and self._stops())
       if self.done:
         break
-    self._text = self._decode()
+    self.text = self._decode()
     if found := self._stops():
-      self._text = self._text[: min(found)]
-    self._say(self._text if self.done else self._certain())
+      self.text = self.text[: min(found)]
+    self._say(self.text if self.done else self._certain())
 
   def finish(self) -> Completion:
-    """Returns what was written."""
-    self._say(self._text)
-    return Completion(
-      self._text,
-      self.seen[len(self._prompt) :],
-      'stop' if self.done else 'length',
-    )
+    """Returns the continuation."""
+    self._say(self.text)
+    new = self.seen[len(self.prompt) :]
+    return Completion(self.text, new, 'stop' if self.done else 'length')
 
   def _stops(self) -> list[int]:
     """Returns where the stop strings begin that the text holds."""
     text = self._decode()
-    return [at for stop in self._stop if (at := text.find(stop)) >= 0]
+    return [at for stop in self.stop if (at := text.find(stop)) >= 0]
 
   def _decode(self) -> str:
-    new = self.seen[len(self._prompt) :]
-    if new and new[-1] == self._end:
+    new = self.seen[len(self.prompt) :]
+    if new and new[-1] == self.end:
       new = new[:-1]
-    # With what stands before it, which may be set apart by a space.
-    before = self._prompt[-_BEFORE:]
-    whole, begun = map(self._tokenizer.decode, ([*before, *new], before))
+    # With the tokens before it: a space may stand between.
+    before = self.prompt[-_BEFORE:]
+    whole, begun = map(self.tokenizer.decode, ([*before, *new], before))
     return whole.removeprefix(begun)
 
   def _certain(self) -> str:
     """Returns the text without an end that may yet change."""
-    text = self._text.rstrip(_BROKEN)
-    longest = max(map(len, self._stop), default=0)
+    text = self.text.rstrip(_BROKEN)
+    longest = max(map(len, self.stop), default=0)
     for size in range(min(longest - 1, len(text)), 0, -1):
-      if any(stop.startswith(text[-size:]) for stop in self._stop):
+      if any(stop.startswith(text[-size:]) for stop in self.stop):
         return text[:-size]
     return text
 
   def _say(self, text: str) -> None:
-    if self._show and len(text) > self._shown:
-      self._show(text[self._shown :])
-      self._shown = len(text)
-
-
-def read_prompts(path: str) -> list[dict[str, Any]]:
-  """Reads prompts, a JSON object with `prompt` a line; '-': standard input.
-
-  Raises:
-    ValueError: naming the line that is something else.
-    OSError: if the file cannot be read.
-  """
-  return text_files.parse_records(
-    text_files.read_text(path),
-    path,
-    lambda record: (
-      isinstance(record.get('prompt'), str)
-      and not record.keys() & set(Completion._fields)
-    ),
-    '{"prompt": text}, and none of the fields that will be written,'
-    f' {", ".join(Completion._fields)}',
-  )
+    if self.show and len(text) > self.shown:
+      self.show(text[self.shown :])
+      self.shown = len(text)

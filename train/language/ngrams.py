@@ -11,16 +11,14 @@ import numpy as np
 
 from data.store import corpus
 from train.engine import evaluate
-from train.language import scoring
+from train.language import inputs, scoring
 from train.params import trained
 from train.pretrain import plan
 from train.run import settings
 
-PROGRAMS = ('lmplz', 'query')
-
 
 def documents(store: corpus.Store, *, held_out: bool) -> Iterator[np.ndarray]:
-  """Yields the tokens of each document of two or more of one split."""
+  """Yields the tokens of each document of a split that has two or more."""
   bounds = np.asarray(store.sentences)[np.asarray(store.documents)]
   for document in np.flatnonzero(np.asarray(store.held_out) == held_out):
     tokens = np.asarray(store.tokens[bounds[document] : bounds[document + 1]])
@@ -31,27 +29,17 @@ def documents(store: corpus.Store, *, held_out: bool) -> Iterator[np.ndarray]:
 def ngram_log_probs(
   store: corpus.Store, *, order: int, kenlm: str
 ) -> list[np.ndarray]:
-  """Returns the log-probabilities of each held-out document, but its first.
+  """Returns log-probabilities of each held-out document, but its first token.
 
-  Args:
-    store: its training documents are what the n-grams are counted in.
-    order: n.
-    kenlm: folder with the programs lmplz and query.
-
-  Returns:
-    For each of `documents`: float64 [tokens - 1], in nats.
+  They are float64 [tokens - 1] for each of `documents`, in nats. The n-grams,
+  n = `order`, are counted in the store's training documents by the programs in
+  the folder `kenlm`.
 
   Raises:
     FileNotFoundError: if a program is missing.
     ChildProcessError: if one fails.
   """
-  lmplz, query = (pathlib.Path(kenlm) / name for name in PROGRAMS)
-  for program in (lmplz, query):
-    if not program.exists():
-      raise FileNotFoundError(
-        f'no {program.name} in --kenlm={kenlm}: build KenLM and name the folder'
-        ' of its programs'
-      )
+  lmplz, query = inputs.kenlm_programs(kenlm)
   with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
     train, held_out, arpa, found = (
@@ -59,10 +47,10 @@ def ngram_log_probs(
     )
     _write(train, documents(store, held_out=False))
     _write(held_out, documents(store, held_out=True))
-    # A fallback of the discounts where the text is too small to estimate them.
+    # Of a small text the discounts cannot be estimated.
     build = (lmplz, '-o', str(order), '-S', '25%', '-T', folder)
     _run((*build, '--discount_fallback'), train, arpa)
-    # Each document as it stands: without marks of its beginning and end.
+    # Without symbols for a document's beginning and end.
     _run((query, '-n', '-v', 'word', arpa), held_out, found)
     values = _parse(found.read_text())
   sizes = [len(tokens) for tokens in documents(store, held_out=True)]
@@ -91,7 +79,7 @@ def _run(arguments: tuple, source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def _parse(text: str) -> np.ndarray:
-  """Returns the nats of what query prints: 'word=id matched log10', by tabs."""
+  """Returns nats from query's output: 'word=id matched log10', by tabs."""
   words = [word for word in text.split('\t') if '=' in word]
   return np.array([float(word.split()[-1]) for word in words]) * math.log(10)
 
@@ -99,20 +87,19 @@ def _parse(text: str) -> np.ndarray:
 def compare(
   workdir: str, *, order: int, kenlm: str, stride: int | None = None
 ) -> dict[str, Any]:
-  """Returns the perplexities of three predictors of the held-out documents.
+  """Returns the perplexities of held-out documents by three predictors.
 
   Every document is a text of its own, whose first token is not predicted. The
-  model sees all that fits into its positions, the n-grams their n - 1 tokens.
+  model sees as many tokens as it has positions, the n-grams n - 1.
 
   Args:
-    workdir: of a GPT or GPT-2; its token store has to be where it was.
-    order: n.
-    kenlm: see `ngram_log_probs`.
-    stride: of the model's windows, see `score.windows_of`; by default half of
-      its positions.
+    workdir: of a GPT or GPT-2, with its token store where it was.
+    order: see `ngram_log_probs`, and its errors.
+    kenlm: likewise.
+    stride: see `scoring.windows_of`; by default half of the positions.
 
   Raises:
-    ValueError, FileNotFoundError, ChildProcessError: as the parts do.
+    ValueError: if the tokenizer of the store is another.
   """
   found = trained.load(workdir, expected=trained.SCORING)
   store = plan.open_store(settings.read_workdir_config(workdir))
@@ -122,17 +109,12 @@ def compare(
   stride = max(1, context // 2) if stride is None else stride
   unigram = evaluate.unigram_log_probs(store.counts)
   held_out = list(documents(store, held_out=True))
+  options = {'context': context, 'stride': stride}
   texts = {
     'unigram': [unigram[tokens[1:]] for tokens in held_out],
     'ngram': ngram_log_probs(store, order=order, kenlm=kenlm),
     'model': [
-      scoring.score_tokens(
-        found.model,
-        found.params,
-        tokens,
-        context=context,
-        stride=stride,
-      )
+      scoring.score_tokens(found.model, found.params, tokens, **options)
       for tokens in held_out
     ],
   }
@@ -140,14 +122,13 @@ def compare(
     f'{name}_perplexity': math.exp(-np.concatenate(values).mean(dtype=float))
     for name, values in texts.items()
   }
+  ratio = perplexities['model_perplexity'] / perplexities['ngram_perplexity']
   return {
     'documents': len(held_out),
     'scored_tokens': sum(len(tokens) - 1 for tokens in held_out),
     'train_tokens': int(store.counts.sum()),
     'order': order,
-    'context': context,
-    'stride': stride,
+    **options,
     **perplexities,
-    'model_to_ngram': perplexities['model_perplexity']
-    / perplexities['ngram_perplexity'],
+    'model_to_ngram': ratio,
   }

@@ -1,82 +1,58 @@
-"""How likely a model finds a text, or each of several answers."""
+"""Log-probabilities of texts, and of several answers to a question."""
 
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from data.text import detokenize, text_files
+from data.text import detokenize
 from train.engine import objectives
 from train.host import console, files
 from train.params import trained
+from train.vectors import length_batches, token_windows
 
 # Logits of a batch take at most so many bytes; more rows are not faster.
 LOGITS_BYTES = 500_000_000
 
 
-class Window(NamedTuple):
-  """A stretch of text, and the part of it that is scored.
+def windows_of(
+  num_tokens: int, context: int, stride: int
+) -> list[token_windows.Window]:
+  """Returns windows in which every token but the first is scored once.
 
-  Attributes:
-    start: first token that the model sees.
-    end: one past the last one that it predicts.
-    first_scored: the first token whose prediction counts.
-  """
-
-  start: int
-  end: int
-  first_scored: int
-
-
-def windows_of(num_tokens: int, context: int, stride: int) -> Iterator[Window]:
-  """Cuts a text so that every token but the first is scored once.
-
-  A window sees `context` tokens and predicts the one after each; the next
-  begins `stride` tokens later, and what both predict counts for the first.
-  So with stride < context, every token but those of the first window is
-  predicted from at least `context - stride + 1` tokens.
-
-  Args:
-    num_tokens: of the text.
-    context: tokens that the model sees at once.
-    stride: 1 to context.
+  A window sees `context` tokens and predicts the token after each; the next one
+  begins `stride` tokens later, and a token counts in the first window that
+  predicts it. So with stride < context, every token but those of the first
+  window is predicted from at least `context - stride + 1` tokens.
 
   Raises:
-    ValueError: at any other stride.
+    ValueError: if the stride is not 1 to `context`.
   """
   if not 1 <= stride <= context:
     raise ValueError(
       f'--stride={stride}: expected 1 to --context={context}; a longer one'
       ' would leave tokens out'
     )
-  scored = 1
-  for start in range(0, num_tokens - 1, stride):
-    end = min(start + context + 1, num_tokens)
-    yield Window(start, end, scored)
-    if end == num_tokens:
-      return
-    scored = end
+  size = context + 1
+  first, *others = token_windows.cut(num_tokens, size, stride, left_only=True)
+  return [first._replace(first=1), *others]
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def token_log_probs(
   model: nn.Module, params: Any, tokens: jax.Array, lengths: jax.Array
 ) -> jax.Array:
-  """Returns the log-probability of each token but the first.
+  """Returns the log-probability of each token but the first, by a GPT or LSTM.
 
-  Args:
-    model: a left-to-right model.
-    params: its parameters.
-    tokens: int [B, T + 1].
-    lengths: int [B], real tokens.
-
-  Returns:
-    float32 [B, T], in nats; without meaning beyond the lengths.
+  Tokens are [B, T + 1], lengths [B]. The result is float32 [B, T], in nats;
+  beyond the lengths it holds anything.
   """
   inputs, targets = tokens[:, :-1], tokens[:, 1:]
   place = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
@@ -88,19 +64,11 @@ def token_log_probs(
 
 
 def score_sequences(
-  model: nn.Module,
-  params: Any,
-  sequences: Sequence[Sequence[int]],
+  model: nn.Module, params: Any, sequences: Sequence[Sequence[int]]
 ) -> Iterator[np.ndarray]:
-  """Yields each sequence's log-probabilities, of all tokens but its first.
+  """Yields each sequence's log-probabilities, float32, but its first token's.
 
-  Args:
-    model: a left-to-right model.
-    params: its parameters.
-    sequences: token ids, at least 2 and at most max_length + 1 each.
-
-  Yields:
-    float32 arrays, each one shorter than its sequence.
+  A sequence has 2 to max_length + 1 token ids.
   """
   # Few shapes, so that few programs are compiled.
   steps = -(-(max(map(len, sequences)) - 1) // 64) * 64
@@ -110,12 +78,8 @@ def score_sequences(
     rows //= 2
   for first in range(0, len(sequences), rows):
     part = sequences[first : first + rows]
-    tokens = np.zeros((rows, width), np.int32)
-    lengths = np.zeros(rows, np.int32)
-    for row, sequence in enumerate(part):
-      tokens[row, : len(sequence)] = sequence
-      lengths[row] = len(sequence)
-    scores = np.asarray(token_log_probs(model, params, tokens, lengths))
+    inputs = length_batches.pad(part, rows, width)
+    scores = np.asarray(token_log_probs(model, params, *inputs))
     for row, ids in enumerate(part):
       yield scores[row, : len(ids) - 1]
 
@@ -128,30 +92,20 @@ def score_tokens(
   context: int,
   stride: int,
 ) -> np.ndarray:
-  """Returns the log-probability of every token of a text but the first.
+  """Returns the log-probability of every token but the first, see `windows_of`.
 
-  Args:
-    model: a left-to-right model.
-    params: its parameters.
-    tokens: of the text, 2 or more.
-    context: see `windows_of`.
-    stride: see `windows_of`.
-
-  Returns:
-    float32 [len(tokens) - 1], in nats.
+  They are float32 [len(tokens) - 1], in nats.
   """
-  windows = list(windows_of(len(tokens), context, stride))
+  windows = windows_of(len(tokens), context, stride)
   tokens = np.asarray(tokens, np.int32)  # windows are views
   found = np.zeros(len(tokens) - 1, np.float32)
   scores = score_sequences(
     model, params, [tokens[window.start : window.end] for window in windows]
   )
   with console.ProgressBar(0, len(windows)) as bar:
-    for number, (window, values) in enumerate(
-      zip(windows, scores, strict=True), start=1
-    ):
-      new = window.end - window.first_scored
-      found[window.first_scored - 1 : window.end - 1] = values[-new:]
+    for number, window in enumerate(windows, start=1):
+      new = window.last - window.first
+      found[window.first - 1 : window.last - 1] = next(scores)[-new:]
       bar.update(number)
   return found
 
@@ -164,21 +118,20 @@ def score_text(
   stride: int | None = None,
   detokenizer: str = 'none',
 ) -> tuple[dict[str, Any], list[int], np.ndarray]:
-  """Scores a text as a whole; one that is shorter than the context, at once.
+  """Scores a text.
 
-  The first token is not predicted; it, too, is among the words, bytes and
-  characters that the figures are of. The end of a line is a word.
+  The first token is not predicted, but it counts among the words, bytes and
+  characters of the figures. A line end is a word.
 
   Args:
-    found: the model.
-    text: the text.
-    context: tokens that the model sees at once; by default all it can.
+    found: a GPT, GPT-2 or LSTM.
+    text: words, bytes and characters are counted in it as given.
+    context: tokens that the model sees at once; by default as many as it can.
     stride: 1 to context, by default half of it.
-    detokenizer: what to undo first, see `data.text.detokenize`. Words, bytes
-      and characters are counted in the text as given.
+    detokenizer: of `data.text.detokenize`, used before the text is encoded.
 
   Returns:
-    The figures, the token ids, and the log-probabilities of all but the first.
+    The figures, the token ids, and the log-probabilities of all ids but one.
 
   Raises:
     ValueError: if a number makes no sense, or the text has not two tokens.
@@ -229,19 +182,15 @@ def _exp(value: float) -> float:
 def score_choices(
   found: trained.Trained, questions: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-  """Scores every choice as what follows its context.
+  """Scores every choice as the continuation of its context.
 
-  Args:
-    found: the model.
-    questions: of `read_choices`.
+  Context and choice are encoded as one text; the choice's tokens are those that
+  the context alone does not have. So a choice begins with its space.
 
   Returns:
-    For each question: `log_probs`, the sum over each choice's tokens;
-    `mean_log_probs`, their average, by which GPT chooses (Radford et al. 2018,
-    section 5); `choice`, the best by it; and `label` where one was given.
-
-  Context and choice are one text: what of its tokens the context alone does not
-  have is the choice's. So a choice begins with its space.
+    For each question of `inputs.read_choices`: `log_probs`, the sum over each
+    choice's tokens; `mean_log_probs`, their mean, by which GPT chooses (Radford
+    et al. 2018, section 5); `choice`, the best; and `label` where given.
 
   Raises:
     ValueError: if a question does not fit into the model's positions.
@@ -266,14 +215,8 @@ def score_choices(
         )
       sequences.append(ids)
       sizes.append(size)
-  scores = iter(
-    values[-size:]
-    for values, size in zip(
-      score_sequences(found.model, found.params, sequences),
-      sizes,
-      strict=True,
-    )
-  )
+  scored = score_sequences(found.model, found.params, sequences)
+  scores = (values[-size:] for values, size in zip(scored, sizes, strict=True))
   results = []
   for question in questions:
     values = [next(scores) for _ in question['choices']]
@@ -290,50 +233,19 @@ def score_choices(
 
 
 def _num_common(first: Sequence[int], second: Sequence[int]) -> int:
-  """Returns how many tokens two sequences begin with alike."""
-  pairs = enumerate(zip(first, second, strict=False))
-  return next(
-    (place for place, (one, other) in pairs if one != other),
-    min(len(first), len(second)),
-  )
-
-
-def read_choices(path: str) -> list[dict[str, Any]]:
-  """Reads questions, a JSON object a line: context, choices and maybe label.
-
-  Raises:
-    ValueError: naming the line that is something else.
-    OSError: if the file cannot be read.
-  """
-  return text_files.parse_records(
-    text_files.read_text(path),
-    path,
-    _is_question,
-    '{"context": text, "choices": [two or more texts], "label": number of the'
-    ' right one, from 0, or absent}',
-  )
-
-
-def _is_question(record: dict[str, Any]) -> bool:
-  choices, label = record.get('choices'), record.get('label')
-  return (
-    isinstance(record.get('context'), str)
-    and isinstance(choices, list)
-    and len(choices) > 1
-    and all(isinstance(choice, str) for choice in choices)
-    and (label is None or label in range(len(choices)))
-  )
+  """Returns how many tokens two sequences share at their beginnings."""
+  same = map(operator.eq, first, second)
+  return sum(itertools.takewhile(bool, same))
 
 
 def write_log_probs(
   path: str, tokenizer: Any, tokens: Sequence[int], log_probs: np.ndarray
 ) -> None:
   """Writes a CSV of position, id, piece and log-probability, atomically."""
+  scored = zip(tokens[1:], log_probs, strict=True)
   rows = [
     (place, token, tokenizer.pieces[token], f'{value:.7g}')
-    for place, (token, value) in enumerate(
-      zip(tokens[1:], log_probs, strict=True), start=1
-    )
+    for place, (token, value) in enumerate(scored, start=1)
   ]
   header = ('position', 'id', 'piece', 'log_prob')
   files.write_atomically(path, files.as_csv([header, *rows]))

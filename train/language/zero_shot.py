@@ -1,4 +1,4 @@
-"""GPT-2's tasks without training: prompts and scores."""
+"""GPT-2's tasks without training: prompts, answers and scores."""
 
 import collections
 import hashlib
@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from data.text import sentences, text_files
-from train.language import completions
-from train.params import trained
 
 PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
+TL_DR = '\nTL;DR:'
+EXAMPLES = 2  # translations that stand in the prompt
 # Prompts in, continuations out.
 Complete = Callable[[Sequence[str]], list[str]]
 
 
 class Conversation(NamedTuple):
-  """A CoQA story: its questions, and the accepted answers to each."""
+  """A CoQA story, its questions, and the accepted answers to each."""
 
   story: str
   questions: list[str]
@@ -28,11 +28,10 @@ class Conversation(NamedTuple):
 
 
 def read_coqa(path: str) -> list[Conversation]:
-  """Reads CoQA's JSON, the first answer of each question being the main one.
+  """Reads CoQA's JSON; the first answer to each question is the main one.
 
   Raises:
     ValueError: naming the entry that is not as in CoQA.
-    OSError: if the file cannot be read.
   """
   try:
     entries = json.loads(text_files.read_text(path))['data']
@@ -65,18 +64,15 @@ def read_coqa(path: str) -> list[Conversation]:
 
 
 def coqa_prompt(conversation: Conversation, turn: int) -> str:
-  """Returns the story, the turns before with their answers, and 'A:'."""
-  lines = [conversation.story, '']
-  for before in range(turn):
-    lines += [
-      f'Q: {conversation.questions[before]}',
-      f'A: {conversation.answers[before][0]}',
-    ]
-  return '\n'.join([*lines, f'Q: {conversation.questions[turn]}', 'A:'])
+  """Returns the story, the earlier turns with their answers, and 'A:'."""
+  turns = zip(conversation.questions[:turn], conversation.answers, strict=False)
+  lines = [f'Q: {question}\nA: {answers[0]}' for question, answers in turns]
+  last = f'Q: {conversation.questions[turn]}\nA:'
+  return '\n'.join([conversation.story, '', *lines, last])
 
 
 def normalize_answer(text: str) -> list[str]:
-  """Returns the words that count: lower case, no punctuation, no articles."""
+  """Returns the words in lower case, without punctuation and articles."""
   text = ''.join(c for c in text.lower() if c not in string.punctuation)
   return re.sub(r'\b(a|an|the)\b', ' ', text).split()
 
@@ -87,33 +83,26 @@ def answer_f1(answer: str, truth: str) -> float:
   if not ours or not theirs:
     return float(ours == theirs)
   common = collections.Counter(ours) & collections.Counter(theirs)
-  same = sum(common.values())
-  if not same:
-    return 0.0
-  precision, recall = same / len(ours), same / len(theirs)
-  return 2 * precision * recall / (precision + recall)
+  return 2 * common.total() / (len(ours) + len(theirs))
 
 
 def coqa_f1(answer: str, truths: Sequence[str]) -> float:
-  """Returns the best F1 against the truths, each left out in turn.
+  """Returns the mean, over truths left out in turn, of the best F1.
 
-  People were scored against the others, so models are too: the mean over all
-  truths but one of the best (CoQA, evaluate-v1.0.py).
+  People were scored against the other people, so models are scored likewise
+  (CoQA, evaluate-v1.0.py).
   """
-  if len(truths) == 1:
-    return answer_f1(answer, truths[0])
   scores = [answer_f1(answer, truth) for truth in truths]
-  return sum(
-    max(scores[:i] + scores[i + 1 :]) for i in range(len(scores))
-  ) / len(scores)
+  others = itertools.combinations(scores, max(1, len(scores) - 1))
+  return sum(map(max, others)) / len(scores)
 
 
 def run_coqa(
   conversations: Sequence[Conversation], complete: Complete
 ) -> dict[str, Any]:
-  """Answers every question greedily and returns the mean F1 in percent.
+  """Answers every question and returns the mean F1 in percent.
 
-  The answers before a question are the given ones, as in the paper's prompt.
+  The prompt holds the true answers to earlier questions, as in the paper.
   """
   prompts, truths = [], []
   for conversation in conversations:
@@ -127,9 +116,6 @@ def run_coqa(
     'f1': 100 * sum(scores) / len(scores),
     'answers': answers,
   }
-
-
-TL_DR = '\nTL;DR:'
 
 
 class Article(NamedTuple):
@@ -147,12 +133,12 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
 
   Args:
     path: a folder of .story files, or a JSONL file.
-    urls: a list of a split's articles, as all_test.txt; else all are read. A
-      file has the SHA-1 of its article's URL for its name.
+    urls: the list of a split's articles, as all_test.txt; else all files are
+      read. A file's name is the SHA-1 of its article's URL.
 
   Raises:
     ValueError: naming the file or line that is something else.
-    OSError: if there is none.
+    FileNotFoundError: if there is none.
   """
   source = pathlib.Path(path)
   if source.is_dir():
@@ -171,9 +157,8 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
       text, *highlights = text_files.read_text(file).split('@highlight')
       if not highlights:
         raise ValueError(f'{file}: has no @highlight')
-      articles.append(
-        Article(text.strip(), '\n'.join(part.strip() for part in highlights))
-      )
+      summary = '\n'.join(map(str.strip, highlights))
+      articles.append(Article(text.strip(), summary))
     return articles
   records = text_files.parse_records(
     text_files.read_text(path),
@@ -187,27 +172,28 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
 
 
 def shorten_articles(
-  found: trained.Trained, articles: Sequence[Article], max_new_tokens: int
+  tokenizer: Any, articles: Sequence[Article], room: int
 ) -> list[Article]:
-  """Returns articles without what does not fit in before their summary.
+  """Returns articles cut at the end to fit into `room` tokens with 'TL;DR:'.
 
-  Their end goes, as news tells first what matters most.
+  News tells first what matters most.
+
+  Raises:
+    ValueError: if no token of an article fits in.
   """
-  texts = [article.text for article in articles]
-  (question,) = found.tokenizer.encode_batch([TL_DR])
-  room = found.model.max_length + 1 - max_new_tokens - len(question)
+  (question,) = tokenizer.encode_batch([TL_DR])
+  room -= len(question)
   if room < 1:
     raise ValueError(
-      f'the {found.model.max_length} positions of the model hold no article'
-      f' before a summary of {max_new_tokens} tokens'
+      'the positions of the model hold no article before a summary: take'
+      ' another model'
     )
+  encoded = tokenizer.encode_batch([article.text for article in articles])
   return [
     article
     if len(ids) <= room
-    else article._replace(text=found.tokenizer.decode(ids[:room]))
-    for article, ids in zip(
-      articles, found.tokenizer.encode_batch(texts), strict=True
-    )
+    else article._replace(text=tokenizer.decode(ids[:room]))
+    for article, ids in zip(articles, encoded, strict=True)
   ]
 
 
@@ -216,7 +202,7 @@ def run_summaries(
 ) -> dict[str, Any]:
   """Summarises after 'TL;DR:' and returns the mean ROUGE F1 in percent.
 
-  A summary is the first three sentences of what the model writes.
+  A summary is the first three sentences of the continuation.
   """
   from rouge_score import rouge_scorer
 
@@ -226,10 +212,11 @@ def run_summaries(
   summaries = [
     '\n'.join(sentences.split_sentences(text)[:3]) for text in written
   ]
-  totals = dict.fromkeys(kinds, 0.0)
-  for article, summary in zip(articles, summaries, strict=True):
-    for kind, score in scorer.score(article.highlights, summary).items():
-      totals[kind] += score.fmeasure
+  scores = [
+    scorer.score(article.highlights, summary)
+    for article, summary in zip(articles, summaries, strict=True)
+  ]
+  totals = {kind: sum(each[kind].fmeasure for each in scores) for kind in kinds}
   return {
     'articles': len(articles),
     **{kind: 100 * total / len(articles) for kind, total in totals.items()},
@@ -238,11 +225,10 @@ def run_summaries(
 
 
 def read_parallel(source: str, target: str) -> list[tuple[str, str]]:
-  """Reads two files that translate each other line by line.
+  """Reads pairs of lines from a file and its translation.
 
   Raises:
-    ValueError: if they have not as many lines.
-    OSError: if one cannot be read.
+    ValueError: if one file has more lines.
   """
   texts = [text_files.read_text(path) for path in (source, target)]
   # Sentences may hold the other line ends of Unicode.
@@ -258,32 +244,25 @@ def read_parallel(source: str, target: str) -> list[tuple[str, str]]:
 
 
 def run_translation(
-  pairs: Sequence[tuple[str, str]],
-  complete: Complete,
-  *,
-  examples: int = 2,
+  pairs: Sequence[tuple[str, str]], complete: Complete
 ) -> dict[str, Any]:
   """Translates after example pairs 'source = target'; returns the BLEU.
 
-  Args:
-    pairs: (source, target); the first ones are the examples.
-    complete: the model.
-    examples: how many stand in the prompt.
-
   Raises:
-    ValueError: if nothing is left to translate.
+    ValueError: if the first pairs, the examples, leave nothing to translate.
   """
   import sacrebleu
 
-  if not 0 < examples < len(pairs):
+  if len(pairs) <= EXAMPLES:
     raise ValueError(
-      f'{len(pairs)} pairs of sentences: expected more than the {examples} that'
-      ' serve as examples, and at least one'
+      f'{len(pairs)} pairs of sentences: expected more than the {EXAMPLES} that'
+      ' serve as examples'
     )
-  shown = ''.join(f'{a} = {b}\n' for a, b in pairs[:examples])
-  rest = pairs[examples:]
+  shown = ''.join(f'{a} = {b}\n' for a, b in pairs[:EXAMPLES])
+  rest = pairs[EXAMPLES:]
   written = complete([f'{shown}{source} =' for source, _ in rest])
-  found = [_first_sentence(text) for text in written]
+  lines = [text.strip().partition('\n')[0] for text in written]
+  found = [next(iter(sentences.split_sentences(line)), '') for line in lines]
   score = sacrebleu.corpus_bleu(found, [[target for _, target in rest]])
   return {
     'sentences': len(rest),
@@ -291,29 +270,3 @@ def run_translation(
     'signature': str(score),
     'translations': found,
   }
-
-
-def _first_sentence(text: str) -> str:
-  line = text.strip().partition('\n')[0]
-  return next(iter(sentences.split_sentences(line)), '')
-
-
-def completer(
-  found: trained.Trained, *, max_new_tokens: int, **options: Any
-) -> Complete:
-  """Returns what completes prompts by a model; long ones lose their start.
-
-  The end of a long document is what stands next to the question.
-  """
-
-  def complete(prompts: Sequence[str]) -> list[str]:
-    written = completions.complete(
-      found,
-      prompts,
-      max_new_tokens=max_new_tokens,
-      overflow='slide',
-      **options,
-    )
-    return [completion.text for completion in written]
-
-  return complete

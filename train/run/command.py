@@ -1,15 +1,19 @@
 """How every command begins and ends.
 
-Those of a config take --config and overrides of its keys; bad input ends in
-one clear line, bugs in a trace.
+Bad input ends in one clear line, a bug in a trace. Commands with a config take
+--config and overrides of its keys, the others have a parser made here. Nothing
+heavy is imported before the arguments are read.
 """
 
+import argparse
+import contextlib
 import functools
+import os
 import pathlib
 import sys
 import traceback
-from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -18,13 +22,20 @@ import configs
 import data
 import models
 import train
-from train.host import processes
-from train.run import settings
 
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
 # Here, as flags can be defined only once, whatever commands are imported.
 CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
+)
+# Help texts of WEIGHTS, by the models that a command takes.
+LANGUAGE_MODELS = (
+  'workdir of a GPT or GPT-2, a folder of published weights and vocabulary, or'
+  " a name on Hugging Face's hub such as openai-community/gpt2"
+)
+ALL_MODELS = (
+  'workdir of a model, a folder of published weights and vocabulary, or a name'
+  " on Hugging Face's hub such as google-bert/bert-base-uncased"
 )
 T = TypeVar('T')
 _OURS = tuple(
@@ -33,32 +44,114 @@ _OURS = tuple(
 )
 
 
-@functools.cache
-def define_workdir() -> flags.FlagHolder[str | None]:
-  """Returns the flag --workdir, of the commands that have it."""
-  return flags.DEFINE_string(
-    'workdir', None, 'Where all goes; named by the config under runs, if empty.'
+def parser(
+  name: str, doc: str, weights: str | None = None, **options: Any
+) -> argparse.ArgumentParser:
+  """Returns the parser of a command without a config.
+
+  Args:
+    name: of the command, as in python -m train.NAME.
+    doc: the docstring of its module; --help shows it as it is written.
+    weights: help of the argument WEIGHTS, which comes with --tokenizer; None
+      for a command without the two.
+    **options: of `argparse.ArgumentParser`.
+  """
+  made = argparse.ArgumentParser(
+    prog=f'python -m train.{name}',
+    description=doc,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    **options,
+  )
+  if weights is not None:
+    add_weights(made, weights)
+  return made
+
+
+def add_weights(to: argparse.ArgumentParser, help_text: str) -> None:
+  """Adds the argument WEIGHTS and the option --tokenizer."""
+  to.add_argument('weights', metavar='WEIGHTS', help=help_text)
+  to.add_argument(
+    '--tokenizer',
+    metavar='PATH',
+    help='the vocabulary of the weights, where it does not lie beside them; a'
+    ' name on the hub will do',
   )
 
 
-def run_with_config(job: Callable[[], None], *required: str) -> NoReturn:
-  """Reads the command line, runs a job and exits.
+def adders(to: Any) -> tuple[Callable, Callable, Callable]:
+  """Returns functions that add an argument, a switch, a number of 1 or more.
 
   Args:
-    job: what to do; the flags have their values then.
-    required: the names of the flags that must be given, beside --config.
+    to: a parser, or a group of its arguments.
   """
+  add = to.add_argument
+  switch = functools.partial(add, action='store_true')
+  return add, switch, functools.partial(add, type=positive)
 
-  def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-      raise app.UsageError(f'not understood: {" ".join(argv[1:])}')
-    logging.set_verbosity(logging.WARNING)  # orbax tells every file it writes
-    run(job)
 
-  flags.mark_flags_as_required(['config', *required])
-  # The config flag reads its overrides from sys.argv itself.
-  sys.argv = run(lambda: settings.expand_arguments(sys.argv))
-  app.run(main)
+def add_json(to: argparse.ArgumentParser, form: str = 'JSON') -> None:
+  """Adds the option --json, of a command that prints JSON or JSONL."""
+  to.add_argument(
+    '--json', action='store_true', help=f'print {form} on standard output'
+  )
+
+
+def main(
+  arguments: argparse.Namespace, work: Callable[[argparse.Namespace], None]
+) -> None:
+  """Runs `work(arguments)` as `run` does, and keeps compiled programs.
+
+  The work refuses bad input first, and imports JAX only then.
+  """
+  chosen = os.environ.get('JAX_COMPILATION_CACHE_DIR')
+  if not chosen and 'jax' not in sys.modules:  # its import reads the variable
+    home = os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache'))
+    os.environ['JAX_COMPILATION_CACHE_DIR'] = os.path.join(home, 'sesame/xla')
+  run(lambda: work(arguments))
+
+
+def positive(text: str) -> int:
+  """Returns the number of an option that must be 1 or more."""
+  if not text.isdecimal() or not int(text):
+    raise argparse.ArgumentTypeError(f'{text}: expected 1 or more')
+  return int(text)
+
+
+@functools.cache
+def define_workdir() -> flags.FlagHolder[str | None]:
+  """Returns the flag --workdir."""
+  return flags.DEFINE_string(
+    'workdir', None, 'Folder of the run; by default one under runs.'
+  )
+
+
+def run_with_config(job: Callable[[], None], *required: str) -> None:
+  """Reads the command line and runs a job as `run` does.
+
+  Args:
+    job: is called once the flags have their values.
+    required: names of the flags that must be given, beside --config.
+  """
+  from train.run import settings
+
+  app.define_help_flags()
+  with _bad_input_in_one_line():
+    # The config flag reads its overrides from sys.argv itself.
+    sys.argv = settings.expand_arguments(sys.argv)
+    unknown = app.parse_flags_with_usage(sys.argv)[1:]
+    if unknown:
+      raise ValueError(f'{" ".join(unknown)}: not understood; see --help')
+    for name in ('config', *required):
+      if flags.FLAGS[name].value is None:
+        module = sys.modules['__main__'].__spec__.name
+        raise ValueError(
+          f'--{name} is missing; configs are'
+          f' {", ".join(settings.shipped_names())}, or files of your own. For'
+          f' example:\n  python -m {module} --config bert_tiny'
+          + ''.join(f' --{more} {more.upper()}' for more in required)
+        )
+    logging.set_verbosity(logging.WARNING)  # orbax logs every file it writes
+    job()
 
 
 def config_file() -> str:
@@ -69,27 +162,42 @@ def config_file() -> str:
 def run(job: Callable[[], T]) -> T:
   """Runs a job and returns its result; bad input ends it in one line.
 
-  What the operating system refuses, and what our code raises on purpose, is a
-  message for the user; any other error that comes up from a library is a bug,
-  and keeps its trace. A preempted job exits with PREEMPTED_EXIT, so that
-  whoever started it knows to start it again. An error of one process ends all
-  processes of the run.
+  Errors of the operating system, and those that our code raises on purpose,
+  are messages for the user; any other error of a library is a bug and keeps its
+  trace. A preempted job exits with PREEMPTED_EXIT, so that its scheduler starts
+  it again. An error of one process ends all processes of the run.
   """
-  try:
+  with _bad_input_in_one_line():
     return job()
-  except processes.Preempted as error:
-    print(error, file=sys.stderr)
-    sys.exit(PREEMPTED_EXIT)
-  except KeyboardInterrupt:
-    processes.end_all(
-      '\ninterrupted; the same command continues after the last save'
-    )
-  except (ValueError, OSError, FloatingPointError) as error:
+
+
+@contextlib.contextmanager
+def _bad_input_in_one_line() -> Iterator[None]:
+  try:
+    yield
+  except BaseException as error:
+    _end(error)
+    raise
+
+
+def _end(error: BaseException) -> None:
+  """Exits with a message for the user; returns if the error is a bug."""
+  processes = sys.modules.get('train.host.processes')
+  message = None
+  if isinstance(error, KeyboardInterrupt):
+    message = '\ninterrupted; the same command continues after the last save'
+  elif isinstance(error, ValueError | OSError | FloatingPointError):
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
     if isinstance(error, OSError) or raised_in.startswith(_OURS):
-      processes.end_all(f'error: {error}')
+      message = f'error: {error}'
+  if processes is None:  # nothing began: this process is alone
+    if message is not None:
+      print(message, file=sys.stderr)
+      sys.exit(1)
+  elif isinstance(error, processes.Preempted):
+    print(error, file=sys.stderr)
+    sys.exit(PREEMPTED_EXIT)
+  elif message is not None:
+    processes.end_all(message)
+  else:
     processes.end_others(error)
-    raise
-  except BaseException as error:
-    processes.end_others(error)
-    raise

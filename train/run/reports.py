@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from train.host import console
+from train.host import console, files
 from train.host.console import duration
 from train.run import (
   curves,
@@ -36,17 +36,13 @@ _BINS = 200
 
 
 def collect(workdir: epath.PathLike) -> dict[str, Any]:
-  """Returns the figures of a run, ready for JSON; None is what is not known.
+  """Returns the figures of a run, ready for JSON; unknown ones are None.
 
   Raises:
     ValueError: if the folder is not a workdir.
   """
+  files.check_workdir(workdir)
   config = settings.read_workdir_config(workdir)
-  if config is None:
-    raise ValueError(
-      f'{workdir} holds no config.json: expected the workdir of a run, as'
-      ' train.main --workdir makes it'
-    )
   values = metrics.read_metrics(workdir)
   rows = ledger.with_losses(ledger.read(workdir))
   finished = workdirs.read_results(workdir) is not None
@@ -65,14 +61,12 @@ def collect(workdir: epath.PathLike) -> dict[str, Any]:
   }
   if rows:
     totals = ledger.add_up(rows)
-    ran = sum(totals.seconds.values())
+    spent, ran = totals.seconds, sum(totals.seconds.values())
     report['time'] = {
       'seconds': ran,
       'training_share': totals.training_share,
-      'bucket_seconds': totals.seconds,
-      'bucket_shares': {
-        bucket: seconds / ran for bucket, seconds in totals.seconds.items()
-      },
+      'bucket_seconds': spent,
+      'bucket_shares': {name: spent[name] / ran for name in spent},
       'restarts': totals.attempts - 1,
       'restarting_seconds': totals.restarting,
       'lost_seconds': totals.seconds[ledger.LOST],
@@ -91,12 +85,8 @@ def _held_out(values: Sequence[tuple]) -> dict[str, dict[str, float]]:
   for name, pairs in series.items():
     falls = name.endswith(('loss', 'perplexity', 'perplexity_ratio'))
     best = (min if falls else max)(pairs)
-    result[name] = {
-      'last': pairs[-1][0],
-      'last_step': pairs[-1][1],
-      'best': best[0],
-      'best_step': best[1],
-    }
+    result[name] = dict(zip(('last', 'last_step'), pairs[-1], strict=True))
+    result[name] |= zip(('best', 'best_step'), best, strict=True)
   return result
 
 
@@ -106,13 +96,13 @@ def _median(values: Sequence[tuple], name: str) -> float | None:
 
 
 def _seconds_left(rows: Sequence[ledger.Row], config: Any) -> float | None:
-  """Returns the time for the tokens to come, at the pace of those done."""
+  """Returns the time for the remaining tokens, at the pace so far."""
   if not rows:
     return None
   phases = () if 'task' in config else training_phases.check_phases(config)
 
   def tokens(steps: int) -> int:
-    if not phases:  # batches of tasks are of any length: as many in a step
+    if not phases:  # a task's batches have any length: count steps
       return steps
     total = 0
     for phase in phases[:-1]:
@@ -133,7 +123,7 @@ def _seconds_left(rows: Sequence[ledger.Row], config: Any) -> float | None:
 
 
 def print_report(report: Mapping[str, Any]) -> None:
-  """Prints what `collect` returns."""
+  """Prints the figures of `collect`."""
   done, total = report['steps_done'], report['steps_in_all']
   spent, left = report['time'], report['seconds_left']
   rows = [('workdir', report['workdir'])]
@@ -146,33 +136,24 @@ def print_report(report: Mapping[str, Any]) -> None:
       ago = duration(max(time.time() - report['last_written'], 0))
       ago = f'; last sign of life {ago} ago'
     rows.append(('steps', f'{done:,}{of}{ago}'))
-    rows.append(
-      ('time left', 'unknown' if left is None else f'about {duration(left)}')
-    )
+    about = 'unknown' if left is None else f'about {duration(left)}'
+    rows.append(('time left', about))
   if report['tokens_per_second'] is not None:
-    mfu = report['mfu']
-    rows.append(
-      (
-        'speed',
-        f'{report["tokens_per_second"]:,.0f} tokens/s'
-        + ('' if mfu is None else f', MFU {mfu:.1%}')
-        + ' (medians)',
-      )
-    )
+    mfu = '' if report['mfu'] is None else f', MFU {report["mfu"]:.1%}'
+    speed = f'{report["tokens_per_second"]:,.0f} tokens/s{mfu} (medians)'
+    rows.append(('speed', speed))
   if spent:
-    cost = spent['restarting_seconds'] + spent['lost_seconds']
     rows.append(('training', f'{spent["training_share"]:.1%} of the time'))
-    rows.append(
-      (
-        'restarts',
-        '0'
-        if not spent['restarts']
-        else f'{spent["restarts"]}, which cost {duration(cost)}:'
+    restarts = str(spent['restarts'])
+    if spent['restarts']:
+      cost = spent['restarting_seconds'] + spent['lost_seconds']
+      restarts += (
+        f', which cost {duration(cost)}:'
         f' {duration(spent["restarting_seconds"])} to start again,'
         f' {duration(spent["lost_seconds"])} of steps done again;'
-        f' and {duration(spent["down_seconds"])} without a process',
+        f' and {duration(spent["down_seconds"])} without a process'
       )
-    )
+    rows.append(('restarts', restarts))
   console.table(rows, 'Run')
   if report['held_out']:
     console.table(
@@ -187,22 +168,19 @@ def print_report(report: Mapping[str, Any]) -> None:
       'Held out',
     )
   if spent:
+    shares = spent['bucket_shares']
     buckets = [
-      (ledger.NAMES[bucket], f'{duration(seconds):>9}  {share:6.1%}')
-      for (bucket, seconds), share in zip(
-        spent['bucket_seconds'].items(),
-        spent['bucket_shares'].values(),
-        strict=True,
-      )
+      (ledger.NAMES[name], f'{duration(seconds):>9}  {shares[name]:6.1%}')
+      for name, seconds in spent['bucket_seconds'].items()
     ]
     buckets.append(('in all', f'{duration(spent["seconds"]):>9}'))
     console.table(buckets, 'Time')
 
 
 def draw_ledger(rows: Sequence[ledger.Row], path: epath.PathLike) -> None:
-  """Draws rows, as `ledger.with_losses` returns them, as a PNG file.
+  """Draws rows of `ledger.with_losses` as a PNG file.
 
-  Above, a bar an attempt and one for all; below, how each moment was spent.
+  Above, a bar for each attempt and one for all; below, how the time was spent.
   """
   import matplotlib.figure
 
@@ -292,8 +270,7 @@ def _timeline(
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
   """Returns edges in Unix seconds [n + 1], and bucket -> % of each bin [n].
 
-  When in its row a bucket's time was spent is not known: it counts as spread
-  evenly.
+  The time of a bucket is spread evenly over its row.
   """
   edges = np.linspace(rows[0].began, rows[-1].time, _BINS + 1)
   shares = {bucket: np.zeros(_BINS) for bucket in _COLOURS}
@@ -319,11 +296,11 @@ def run(
   """Draws the PNG files of a run and returns its figures.
 
   Args:
-    workdir: the run's.
+    workdir: of the run.
     out: folder to draw in, made if missing; the workdir by default.
 
   Raises:
-    ValueError: if `workdir` is not one.
+    ValueError: if `workdir` is not the workdir of a run.
   """
   report = collect(workdir)
   out = epath.Path(out or workdir)

@@ -1,10 +1,9 @@
-"""ELMo's vectors of sentences: every word's characters once, few shapes.
+"""ELMo's vectors of sentences: each word's characters once, few shapes.
 
 Shapes: B sentence of a batch, T word of it, N row of the table of words, P
-projection, L layers with that of the words, D = 2 P.
+projection, L layers with the words' own, D = 2 P.
 """
 
-import collections
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,50 +17,42 @@ from jax import lax
 from data.vocabulary import characters
 from models import elmo
 from train.vectors import layer_choice, length_batches
-from train.vectors.layer_choice import Choice
 from train.vectors.length_batches import Batch
+from train.vectors.request import Choice
+from train.vectors.vector_files import Vectors
 
 # With a layer's gates, 2 towers x 4 x 4096 cells in float32, these take 0.5 GB
 # in the original model; of sentences of 25 words they are 150 rows.
 BATCH_TOKENS = 4096
 BATCH_SIZE = 64  # of a stateful run; allennlp's default (commands/elmo.py)
-# Sorted by length together. As it is kept in the order of the file, what is
-# computed of them waits in memory: 400 MB of the original model's 3 layers.
+# Words that are sorted by length together. In the order of the file, their
+# vectors wait in memory: 400 MB for the original model's 3 layers.
 ORDERED_WORDS = 32_768
 UNORDERED_WORDS = 131_072
 TABLE_WORDS = 200_000  # 400 MB of the original model, P = 512
+ALL_LAYERS = Choice('all')
 ENCODE_WORDS = 256  # at a time; each has 50 x 2048 filters: 0.1 GB
 
 
 class WordTable:
-  """Vectors of distinct words on the device, each computed once.
-
-  Attributes:
-    vectors_NP: float32; rows that no word has are without meaning.
-  """
+  """Vectors of distinct words on the device, `vectors_NP`, computed once."""
 
   def __init__(self, model: elmo.Elmo, params: Any, max_words: int):
-    """Begins empty.
-
-    Args:
-      model: the model.
-      params: its parameters.
-      max_words: where there would be more, all are forgotten first.
-    """
+    """Begins empty; words beyond `max_words` make it forget all others."""
     self._model, self._params = model, params
-    self._rows: dict[str, int] = {}
     self._reserve(max_words)
 
   def _reserve(self, max_words: int) -> None:
+    self._rows: dict[str, int] = {}
     self._max_words = max_words
     # The last words are written together with padding.
     shape = (max_words + ENCODE_WORDS, self._model.projection_dim)
     self.vectors_NP = jnp.zeros(shape, jnp.float32)
 
   def add(self, sentences: Iterable[Sequence[str]]) -> None:
-    """Computes the words of sentences, and what begins and ends them.
+    """Computes the words of sentences and the words `<S>` and `</S>`.
 
-    Words of other calls may be forgotten.
+    Words of earlier calls may be forgotten.
     """
     words = dict.fromkeys((characters.SENTENCE_BEGIN, characters.SENTENCE_END))
     for sentence in sentences:
@@ -85,7 +76,7 @@ class WordTable:
       self._rows.update(zip(part, itertools.count(start)))
 
   def rows(self, sentence: Sequence[str]) -> list[int]:
-    """Returns the rows of a sentence's words, `<S>` and `</S>` round them."""
+    """Returns the rows of `<S>`, a sentence's words and `</S>`."""
     words = (characters.SENTENCE_BEGIN, *sentence, characters.SENTENCE_END)
     return [self._rows[word] for word in words]
 
@@ -94,32 +85,13 @@ def embed_sentences(
   model: elmo.Elmo,
   params: Any,
   sentences: Iterable[Sequence[str]],
-  *,
-  window_words: int = ORDERED_WORDS,
   **options: Any,
 ) -> Iterator[np.ndarray]:
-  """Yields the vectors of sentences, in their order.
-
-  Args:
-    model: with a character encoder; its softmax is not looked at.
-    params: its parameters, unboxed.
-    sentences: the words of each; cut where they have more than 48 bytes.
-    window_words: see `embed_numbered`.
-    **options: likewise.
-
-  Yields:
-    float32 [L, words, 2 P] of a sentence, L as many as were named; without the
-    L where they are combined. Not of `<S>` and `</S>`, which the model reads at
-    its ends. A sentence of no words has no vectors.
-
-  Raises:
-    ValueError: if an option makes no sense.
-  """
-  yield from length_batches.in_order(
-    embed_numbered(
-      model, params, sentences, window_words=window_words, **options
-    )
-  )
+  """Yields the arrays of sentences in their order, see `embed_numbered`."""
+  options = {'window_words': ORDERED_WORDS} | options
+  numbered = embed_numbered(model, params, sentences, **options)
+  for vectors in length_batches.in_order(numbered):
+    yield vectors.array
 
 
 def embed_numbered(
@@ -127,116 +99,81 @@ def embed_numbered(
   params: Any,
   sentences: Iterable[Sequence[str]],
   *,
-  layers: str | Sequence[int] = 'all',
-  combine: str = 'stack',
-  mix: Sequence[float] = (),
+  choice: Choice = ALL_LAYERS,
   stateful: bool = False,
   batch_size: int = BATCH_SIZE,
   batch_tokens: int = BATCH_TOKENS,
   window_words: int = UNORDERED_WORDS,
   table_words: int = TABLE_WORDS,
-) -> Iterator[tuple[int, np.ndarray]]:
+) -> Iterator[tuple[int, Vectors]]:
   """Yields (number, vectors) of sentences as they come out of the batches.
 
-  Vectors of a sentence do not depend on the others, unless `stateful`.
+  They are [K, words, 2 P] with K chosen layers, or [words, 2 P] if these are
+  combined. Unless `stateful`, they depend on nothing but the sentence.
 
   Args:
-    model: as in `embed_sentences`, and so the next.
-    params: as there.
-    sentences: as there; numbered from 0. They are read as they are needed.
-    layers: see `layer_choice.Choice`, and so the next.
-    combine: as there.
-    mix: as there.
-    stateful: as the released programs do it: batch i holds the sentences
-      i * batch_size and on, and each of its rows goes on from the state in
-      which the batch before left the row. Where a sentence has no words, the
-      state stays.
+    model: with a character encoder; its softmax is not used.
+    params: its parameters, unboxed.
+    sentences: the words of each, numbered from 0 and read as they are needed;
+      words of more than 48 bytes are cut.
+    choice: which layers.
+    stateful: as the released programs do: batch i holds the sentences from i *
+      batch_size on, and each row starts from the state that the batch before
+      left there. Sentences without words leave the state as it is.
     batch_size: rows of a stateful batch.
     batch_tokens: rows times length of other batches.
-    window_words: of sentences that are sorted by length together.
+    window_words: words of sentences that are sorted by length together.
     table_words: distinct words whose vectors are kept.
 
   Raises:
     ValueError: if an option makes no sense.
   """
-  choice = layer_choice.check(
-    Choice(layers, combine, tuple(mix)), model.num_layers
-  )
-  for name, value in (
-    ('batch_size', batch_size),
-    ('batch_tokens', batch_tokens),
-  ):
-    if value < 1:
-      raise ValueError(f'--{name}={value}: expected 1 or more')
+  choice = choice.checked(model.num_layers)
+  if batch_size < 1:
+    raise ValueError(f'--batch_size={batch_size}: expected 1 or more')
+  if batch_tokens < 1:
+    raise ValueError(f'--batch_tokens={batch_tokens}: expected 1 or more')
   params = jax.device_put(params)
   table = WordTable(model, params, table_words)
   state = elmo.empty_state(model, batch_size) if stateful else None
-  empty = layer_choice.empty(choice, model.num_layers, 2 * model.projection_dim)
-  computing: collections.deque[tuple[Batch, jax.Array]] = collections.deque()
-  multiple = batch_size if stateful else 1
-  for window in length_batches.read_ahead(
-    sentences, window_words, multiple=multiple
-  ):
-    yield from (
-      (number, np.zeros(empty, np.float32))
-      for number, sentence in window
-      if not sentence
-    )
-    table.add(sentence for _, sentence in window)
-    filled = [item for item in window if item[1]]
-    for batch in (
-      _batches_in_order(window, batch_size)
-      if stateful
-      else length_batches.batches_by_length(filled, batch_tokens, added=2)
+
+  def compute() -> Iterator[tuple[Batch, jax.Array]]:
+    nonlocal state
+    for window in length_batches.read_ahead(
+      sentences, window_words, multiple=batch_size if stateful else 1
     ):
-      rows_BT, lengths = _arrays(batch, table)
-      vectors, after = _embed(
-        model, params, table.vectors_NP, rows_BT, lengths, state, choice=choice
+      table.add(sentence for _, sentence in window)
+      batches = (
+        _batches_in_order(window, batch_size)
+        if stateful
+        else length_batches.batches_by_length(window, batch_tokens, added=2)
       )
-      state = after if stateful else None
-      computing.append((batch, vectors))
-      # One is computed while the other is fetched, and used by the caller.
-      if len(computing) > 1:
-        yield from _sentences_of(*computing.popleft())
-  while computing:
-    yield from _sentences_of(*computing.popleft())
+      for batch in batches:
+        rows = [table.rows(words) if words else [] for words in batch.texts]
+        rows_BT, lengths = length_batches.pad(rows, batch.rows, batch.length)
+        inputs = table.vectors_NP, rows_BT, lengths, state
+        vectors, after = _embed(model, params, *inputs, choice=choice)
+        state = after if stateful else None
+        yield batch, vectors
+
+  for batch, vectors in length_batches.on_host(compute()):
+    for number, words, layers in zip(
+      batch.numbers, batch.texts, vectors, strict=False
+    ):
+      # A copy, so that a kept sentence does not keep its batch.
+      array = layers[..., 1 : len(words) + 1, :].copy()
+      yield number, Vectors(array, words, len(words))
 
 
 def _batches_in_order(
   window: Sequence[tuple[int, Sequence[str]]], batch_size: int
 ) -> Iterator[Batch]:
-  """Yields batches of as many sentences, but those without any word."""
+  """Yields batches of `batch_size` sentences."""
   for first in range(0, len(window), batch_size):
     part = window[first : first + batch_size]
     longest = max(len(sentence) for _, sentence in part)
-    if longest:
-      length = length_batches.round_length(longest + 2)
-      yield Batch(*zip(*part, strict=True), batch_size, length)
-
-
-def _arrays(batch: Batch, table: WordTable) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the table's rows [B, T] of a batch's words, and lengths [B]."""
-  rows_BT = np.zeros((batch.rows, batch.length), np.int32)
-  lengths = np.zeros(batch.rows, np.int32)
-  for i, sentence in enumerate(batch.texts):
-    if sentence:
-      rows = table.rows(sentence)
-      rows_BT[i, : len(rows)] = rows
-      lengths[i] = len(rows)
-  return rows_BT, lengths
-
-
-def _sentences_of(
-  batch: Batch, vectors: jax.Array
-) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (number, vectors) of a batch's sentences that have words."""
-  host = np.asarray(vectors)
-  for number, sentence, found in zip(
-    batch.numbers, batch.texts, host, strict=False
-  ):
-    if sentence:
-      # A copy, so that one who keeps it does not keep the batch.
-      yield number, found[..., 1 : len(sentence) + 1, :].copy()
+    length = length_batches.round_length(longest + 2)
+    yield Batch(*zip(*part, strict=True), batch_size, length)
 
 
 @functools.partial(
@@ -249,7 +186,7 @@ def _encode(
   ids: jax.Array,
   start: jax.Array,
 ) -> jax.Array:
-  """Writes words of char ids [words, 50] into the table from a row on."""
+  """Writes words of char ids [words, 50] into the table from row `start` on."""
   new_NP = model.apply({'params': params}, ids, method='encode')
   return lax.dynamic_update_slice(
     vectors_NP, new_NP.astype(vectors_NP.dtype), (start, 0)

@@ -1,23 +1,20 @@
-"""Batches of texts of like length, and their results in order again.
+"""Batches of texts of similar length, and their results in order again.
 
 Shapes: B rows of a batch, T position.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
 
 T = TypeVar('T')
 
 
 class Batch(NamedTuple):
-  """Texts that are computed together.
-
-  Attributes:
-    numbers: of the texts.
-    texts: each a sequence of words or tokens, or whatever has a length.
-    rows: B, at least as many.
-    length: T, at least the longest text's and what is added to it.
-  """
+  """Numbered sequences of words or tokens, computed as `rows` x `length`."""
 
   numbers: tuple[int, ...]
   texts: tuple[Any, ...]
@@ -28,12 +25,9 @@ class Batch(NamedTuple):
 def read_ahead(
   texts: Iterable[Sequence], num_tokens: int, *, multiple: int = 1
 ) -> Iterator[list[tuple[int, Sequence]]]:
-  """Yields stretches of (number, text), of about so many tokens.
+  """Yields stretches of (number, text) of about `num_tokens` tokens.
 
-  Args:
-    texts: in their order.
-    num_tokens: of a stretch, two more a text counted.
-    multiple: all stretches but the last have a multiple of so many texts.
+  All stretches but the last have a multiple of `multiple` texts.
   """
   stretch, size = [], 0
   for item in enumerate(texts):
@@ -53,13 +47,13 @@ def batches_by_length(
   added: int,
   longest: int | None = None,
 ) -> Iterator[Batch]:
-  """Yields batches of texts of like length, the longest first.
+  """Yields batches of texts of similar length, the longest first.
 
   Args:
     items: (number, text).
     batch_tokens: B x T of a batch, unless one text is longer.
-    added: what is added to each text: its two ends.
-    longest: T is no more than this, which no text exceeds.
+    added: tokens that frame each text.
+    longest: T, at most.
   """
   items = sorted(items, key=lambda item: -len(item[1]))
   first = 0
@@ -73,22 +67,43 @@ def batches_by_length(
 
 
 def round_length(length: int) -> int:
-  """Returns a length's next one of those that programs are compiled for.
+  """Returns the next length of the few that programs are compiled for.
 
-  Eight from each power of two to the next: with sentences of unlike lengths in
-  a batch, 7 % of positions are padding where lengths spread as in English.
+  There are eight from each power of two to the next: where lengths spread as in
+  English, 7 % of the positions of a batch are padding.
   """
   step = 1 << max((length - 1).bit_length() - 4, 0)
   return -(-length // step) * step
 
 
 def round_rows(count: int, most: int) -> int:
-  """Returns the next power of two; `most` if it is beyond."""
+  """Returns the next power of two, at most `most`."""
   return min(1 << (count - 1).bit_length(), most)
 
 
+def pad(
+  texts: Sequence[Sequence[int]], rows: int, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns ids [B, T] with zeros behind them, and lengths [B], as int32."""
+  ids_BT = np.zeros((rows, length), np.int32)
+  lengths_B = np.zeros(rows, np.int32)
+  for row, ids in enumerate(texts):
+    ids_BT[row, : len(ids)] = ids
+    lengths_B[row] = len(ids)
+  return ids_BT, lengths_B
+
+
+def on_host(
+  computing: Iterable[tuple[T, jax.Array]],
+) -> Iterator[tuple[T, np.ndarray]]:
+  """Yields (item, array), fetched while the next array is computed."""
+  following = itertools.chain(computing, [None])
+  for (item, array), _ in itertools.pairwise(following):
+    yield item, np.asarray(array)
+
+
 def in_order(numbered: Iterable[tuple[int, T]]) -> Iterator[T]:
-  """Yields what is numbered 0, 1, ... in that order; holds what comes early."""
+  """Yields values numbered 0, 1, ... in that order; holds early ones."""
   held: dict[int, T] = {}
   following = 0
   for number, value in numbered:

@@ -1,4 +1,4 @@
-"""What a text to embed holds, counted before any work is done."""
+"""Texts to embed, read and counted before any work is done."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -7,22 +7,13 @@ from etils import epath
 
 from data.text import text_files
 from data.vocabulary import characters
-from data.vocabulary.words import split_words
 
-# A layer's gates of so many words take 2 GB in the original model.
+# A layer's gates for so many words take 2 GB in the original model.
 MOST_WORDS = 16_384
-Split = Callable[[str], list[str]]
 
 
 class Counts(NamedTuple):
-  """What a text holds.
-
-  Attributes:
-    sentences: lines.
-    words: of all lines.
-    cut_words: those of more than 48 bytes, which are cut.
-    distinct_words: how many different words.
-  """
+  """Sizes of a text; `cut_words` have more than 48 bytes and are cut."""
 
   sentences: int
   words: int
@@ -30,77 +21,76 @@ class Counts(NamedTuple):
   distinct_words: int
 
 
-def splitter(running: bool) -> Split:
-  """Returns what finds the words of a line.
+def splitter(running: bool) -> Callable[[str], list[str]]:
+  """Returns a function from a line to its words.
 
-  Args:
-    running: in running text, where marks stand at the words; else white space
-      sets all words apart.
+  White space sets words apart; of `running` text punctuation is split off.
   """
   if not running:
     return str.split
+  from data.vocabulary.words import split_words
+
   return lambda line: split_words(line, 'marks')
 
 
-def count(path: epath.PathLike, split: Split) -> Counts:
-  """Reads a text once, to know that an ELMo can embed all of it.
-
-  Args:
-    path: a file, plain or compressed.
-    split: finds the words of a line.
+def count(path: epath.PathLike, split: Callable[[str], list[str]]) -> Counts:
+  """Reads a text once and checks that an ELMo can embed every line.
 
   Raises:
-    ValueError: naming the file and line that are no text in UTF-8, or no
-      sentence; or if the file is empty.
-    OSError: if it cannot be read.
+    ValueError: if the file is empty, or naming the line that is not UTF-8 or
+      has too many words.
   """
-  num_words = cut_words = 0
+  sentences = num_words = cut_words = 0
   distinct = set()
-
-  def look() -> Iterator[str]:
-    nonlocal num_words, cut_words
-    for number, line in enumerate(lines(path), start=1):
-      words = split(line)
-      if len(words) > MOST_WORDS:
-        raise ValueError(
-          f'{path}, line {number:,}: {len(words):,} words, expected a sentence'
-          f' a line, of {MOST_WORDS:,} words at most'
-        )
-      num_words += len(words)
-      cut_words += sum(map(_is_cut, words))
-      distinct.update(words)
-      yield line
-
-  sentences = _count(path, look())
+  for sentences, line in enumerate(lines(path), start=1):  # noqa: B007
+    words = split(line)
+    if len(words) > MOST_WORDS:
+      raise ValueError(
+        f'{path}, line {sentences:,}: {len(words):,} words, expected a sentence'
+        f' a line, of {MOST_WORDS:,} words at most'
+      )
+    num_words += len(words)
+    cut_words += sum(
+      len(word.encode()) > characters.MAX_BYTES
+      for word in words
+      if 4 * len(word) > characters.MAX_BYTES  # a character has 4 bytes at most
+    )
+    distinct.update(words)
+  _check_filled(path, sentences)
   return Counts(sentences, num_words, cut_words, len(distinct))
 
 
 def count_lines(path: epath.PathLike) -> int:
-  """Reads a text once, to know that all of it is text.
+  """Returns the number of lines of a text; reads all of it.
 
   Raises:
-    ValueError: naming the file and line that are no text in UTF-8; or if the
-      file is empty.
-    OSError: if it cannot be read.
+    ValueError: if the file is empty, or naming the line that is not UTF-8.
   """
-  return _count(path, lines(path))
+  return _check_filled(path, sum(1 for _ in lines(path)))
 
 
-def _count(path: epath.PathLike, found_lines: Iterator[str]) -> int:
-  found = sum(1 for _ in found_lines)
-  if not found:
+def _check_filled(path: epath.PathLike, num_lines: int) -> int:
+  if not num_lines:
     raise ValueError(f'{path}: is empty, expected a sentence a line')
-  return found
+  return num_lines
 
 
 def lines(path: epath.PathLike) -> Iterator[str]:
-  """Yields the lines of a text, plain or compressed, without their ends."""
+  """Yields the lines of a text, plain or compressed, without line ends."""
   return text_files.lines(text_files.chunks(epath.Path(path).expanduser()))
 
 
-def _is_cut(word: str) -> bool:
-  # No character has more than 4 bytes.
-  return (
-    4 * len(word) > characters.MAX_BYTES
-    and len(word.encode()) > characters.MAX_BYTES
-  )
+def read_pairs(path: epath.PathLike) -> Iterator[list[str]]:
+  """Yields the two texts of each line of a file.
+
+  Raises:
+    ValueError: naming the line that holds another number of texts.
+  """
+  for number, line in enumerate(lines(path), start=1):
+    pair = line.split('\t')
+    if len(pair) != 2:
+      raise ValueError(
+        f'{path}, line {number:,}: {len(pair)} texts, expected 2 with a tab'
+        f' between them, or --query: {line[:60]!r}'
+      )
+    yield pair

@@ -1,7 +1,7 @@
-"""Texts beyond a model's positions, in windows that overlap.
+"""Overlapping windows for texts beyond a model's positions.
 
-Each token's vector comes from the window that shows most round it, as BERT's
-question answering takes its answers.
+Each token belongs to the window that shows most context around the token, as in
+BERT's question answering.
 """
 
 from typing import NamedTuple
@@ -12,14 +12,7 @@ from data.inputs import windows
 
 
 class Window(NamedTuple):
-  """A stretch of a text, and the part of it that counts.
-
-  Attributes:
-    start: first token that the model sees.
-    end: one past the last.
-    first: first token whose vector is taken from here.
-    last: one past the last such.
-  """
+  """Tokens [start, end) of a text; [first, last) belong to the window."""
 
   start: int
   end: int
@@ -30,23 +23,15 @@ class Window(NamedTuple):
 def cut(
   num_tokens: int, size: int, stride: int, *, left_only: bool
 ) -> list[Window]:
-  """Cuts a text so that every token counts in one window.
+  """Returns windows of a text, so that every token belongs to one.
 
-  Windows begin `stride` tokens apart. A token counts where the smaller of what
-  is seen left and right of it is largest, or, with `left_only`, where most is
-  seen left of it; of equals the first.
-
-  Args:
-    num_tokens: of the text; of none there is one empty window.
-    size: tokens of a window, at most.
-    stride: 1 to size.
-    left_only: the model does not look to the right.
-
-  Returns:
-    The windows in which any token counts, in their order.
+  Windows begin `stride` tokens apart. A token belongs to the window in which
+  the smaller of its left and right context is largest, or, with `left_only`,
+  its left context is; of equal windows to the first. A text without tokens has
+  one empty window.
 
   Raises:
-    ValueError: at any other stride.
+    ValueError: if the stride is not 1 to `size`.
   """
   if not 1 <= stride <= size:
     raise ValueError(

@@ -11,12 +11,18 @@ from flax import linen as nn
 
 from configs import variants
 from models import bert, elmo, gpt, lstm_lm
+from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.engine import flops, sharding
 from train.pretrain import assemble
 from train.run import settings, training_phases
-from train.transfer import task_job
 
+NAMES = {
+  bert.Bert: 'bert',
+  gpt.Gpt: 'gpt',
+  lstm_lm.LstmLm: 'lstm',
+  elmo.Elmo: 'elmo',
+}
 V = 30_522  # 70 rows of padding
 
 
@@ -82,7 +88,8 @@ def test_steps_of_shipped_configs(name, overrides, expected, count):
   ],
 )
 def test_encoders_count_without_heads(encoder, rows, length, expected):
-  assert task_job._forward_flops(encoder, rows, length) == expected
+  family = families.ARCHITECTURES[NAMES[type(encoder)]]
+  assert family.encoder_flops(encoder, rows, length) == expected
 
 
 @pytest.mark.parametrize('scan_layers', [True, False])

@@ -20,7 +20,6 @@ from data.vocabulary import tokenization
 from models import lstm_lm
 from models.pretrained import gpt as pretrained
 from train import score
-from train.host import files
 from train.language import scoring
 from train.params import trained
 
@@ -41,8 +40,8 @@ def test_every_token_but_the_first_is_scored_once(num_tokens, context, stride):
   scored = []
   for window in scoring.windows_of(num_tokens, context, stride):
     assert window.end - window.start <= context + 1
-    assert window.start < window.first_scored < window.end
-    new = range(window.first_scored, window.end)
+    assert window.start < window.first < window.end
+    new = range(window.first, window.last)
     if scored:  # enough is seen before each of them
       assert new[0] - window.start >= min(context - stride + 1, new[0])
     scored += new
@@ -66,7 +65,7 @@ def test_log_probs_are_those_of_one_window_at_a_time(found, stride):
       train=False,
     )['lm_logits'][0]
     log_probs = np.asarray(jax.nn.log_softmax(logits))
-    for place in range(window.first_scored, window.end):
+    for place in range(window.first, window.last):
       expected = log_probs[place - window.start - 1, ids[place]]
       assert scores[place - 1] == pytest.approx(expected, abs=1e-5)
 
@@ -161,18 +160,7 @@ def test_where_the_space_stands_does_not_matter(found):
     assert results[0][name] == pytest.approx(results[1][name])
 
 
-def test_numbers_without_end_are_null():
-  assert json.loads(files.as_json({'a': [float('inf')], 'b': 1.5})) == {
-    'a': [None],
-    'b': 1.5,
-  }
-
-
-def test_what_would_fail_at_the_end_fails_at_the_beginning(found, tmp_path):
-  files.check_writable(None)
-  files.check_writable(tmp_path / 'out.csv')
-  with pytest.raises(FileNotFoundError, match='no such folder to write to'):
-    files.check_writable(tmp_path / 'no' / 'out.csv')
+def test_strides_that_leave_tokens_out_are_refused(found):
   with pytest.raises(ValueError, match='--stride=9: expected 1 to --context=8'):
     scoring.score_tokens(
       found.model, found.params, list(range(20)), context=8, stride=9
@@ -206,24 +194,8 @@ def test_choices_are_scored_after_their_context(found):
     scoring.score_choices(found, [{'context': '', 'choices': [' a', ' b']}])
 
 
-@pytest.mark.parametrize(
-  'line',
-  [
-    '{"context": "a", "choices": ["b"]}',
-    '{"context": "a", "choices": ["b", "c"], "label": 2}',
-    '{"choices": ["b", "c"]}',
-    '[1]',
-  ],
-)
-def test_damaged_choices_are_named(line, tmp_path):
-  path = tmp_path / 'choices.jsonl'
-  path.write_text('{"context": "a", "choices": ["b", "c"]}\n' + line + '\n')
-  with pytest.raises(ValueError, match='line 2: expected {"context": text'):
-    scoring.read_choices(str(path))
-
-
 def test_command(found, tmp_path, monkeypatch, capsys):
-  monkeypatch.setattr(score.trained, 'load', lambda *_, **__: found)
+  monkeypatch.setattr(trained, 'load', lambda *_, **__: found)
   text, table = tmp_path / 'text', tmp_path / 'log_probs.csv'
   text.write_text(TEXT)
 

@@ -115,13 +115,14 @@ def test_long_articles_lose_their_end():
   found = small_trained()
   long = zero_shot.Article('One two three four. ' * 9, 'A.')
   short = zero_shot.Article('One.', 'A.')
-  shown = zero_shot.shorten_articles(found, [short, long], 20)
+  room = found.model.max_length + 1 - 20
+  shown = zero_shot.shorten_articles(found.tokenizer, [short, long], room)
   assert shown[0] == short
   assert long.text.startswith(shown[1].text)
   (ids,) = found.tokenizer.encode_batch([shown[1].text + zero_shot.TL_DR])
   assert abs(len(ids) + 20 - (found.model.max_length + 1)) <= 1
   with pytest.raises(ValueError, match='hold no article'):
-    zero_shot.shorten_articles(found, [long], 64)
+    zero_shot.shorten_articles(found.tokenizer, [long], 1)
 
 
 def test_translation_is_scored_by_sacrebleu(tmp_path):

@@ -25,6 +25,7 @@ from train import (
   weights,
   zero_shot,
 )
+from train.host import processes
 from train.papers import tables
 from train.params import convert, opened, trained
 
@@ -73,8 +74,7 @@ def run(tmp_path, monkeypatch, capsys):
   def end(message):  # as the end of the process would
     raise SystemExit(message)
 
-  monkeypatch.setattr(embed.command.processes, 'end_all', end)
-  monkeypatch.setattr(embed.device, 'enable_compilation_cache', lambda: None)
+  monkeypatch.setattr(processes, 'end_all', end)
   monkeypatch.chdir(tmp_path)
   return run
 

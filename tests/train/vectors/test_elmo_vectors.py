@@ -5,7 +5,8 @@ import pytest
 from small_elmo import NEAR, embed_alone, small_elmo
 
 from data.vocabulary import characters
-from train.vectors import elmo_vectors, length_batches
+from train.vectors import elmo_vectors
+from train.vectors.request import Choice
 
 
 @pytest.fixture(scope='module')
@@ -91,10 +92,12 @@ def test_layers(small, sentences, alone):
     (-1, 0): lambda x: x[[2, 0]],
     (1,): lambda x: x[[1]],
   }.items():
-    found = elmo_vectors.embed_sentences(*small, sentences, layers=layers)
+    found = elmo_vectors.embed_sentences(
+      *small, sentences, choice=Choice(layers)
+    )
     assert_near(found, [choose(array) for array in alone])
   found = elmo_vectors.embed_sentences(
-    *small, sentences, combine='mix', mix=(0.5, -1, 2, 1.5)
+    *small, sentences, choice=Choice('all', 'mix', (0.5, -1, 2, 1.5))
   )
   shares = np.exp([0.5, -1, 2]) / np.exp([0.5, -1, 2]).sum()
   assert_near(
@@ -131,22 +134,3 @@ def test_each_word_is_spelt_once(small, sentences, monkeypatch):
   table.add([[f'new{i}' for i in range(table.vectors_NP.shape[0])]])
   with pytest.raises(KeyError):
     table.rows(sentences[0][-1:])
-
-
-def test_little_is_padding_and_few_programs_are_compiled():
-  rng = np.random.default_rng(0)
-  lengths = rng.lognormal(3, 0.6, 5000).astype(int).clip(1)
-  assert 22 < lengths.mean() < 26 and lengths.max() > 100
-  window = [(i, ['a'] * length) for i, length in enumerate(lengths)]
-  batches = list(length_batches.batches_by_length(window, 4096, added=2))
-  assert sorted(i for batch in batches for i in batch.numbers) == list(
-    range(5000)
-  )
-  computed = sum(batch.rows * batch.length for batch in batches)
-  assert (lengths + 2).sum() / computed > 0.9
-  assert max(batch.rows * batch.length for batch in batches) <= 4096
-  assert len({(batch.rows, batch.length) for batch in batches}) < 30
-  for batch in batches:
-    assert max(map(len, batch.texts)) + 2 <= batch.length
-  lengths = list(map(length_batches.round_length, range(1, 1025)))
-  assert lengths == sorted(lengths) and len(set(lengths)) == 16 + 6 * 8

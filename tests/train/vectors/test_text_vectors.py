@@ -12,8 +12,7 @@ from models.pretrained import published
 from train.benches import table
 from train.params import trained
 from train.vectors import length_batches, text_plan, text_vectors
-from train.vectors.layer_choice import Choice
-from train.vectors.text_plan import Request
+from train.vectors.request import Choice, Request
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')

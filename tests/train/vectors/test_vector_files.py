@@ -2,7 +2,6 @@
 
 import json
 import pydoc_data.topics
-import re
 import sys
 
 import h5py
@@ -11,12 +10,11 @@ import pytest
 import small_published
 
 from data.vocabulary import tokenization
-from train import embed, fill_mask, similarity
-from train.language import cloze
+from train import embed, similarity
+from train.host import processes
 from train.params import trained
-from train.vectors import text_vectors
-from train.vectors.layer_choice import Choice
-from train.vectors.text_plan import Request
+from train.vectors import text_vectors, vector_files
+from train.vectors.request import Choice, Request
 
 TEXT = 'The cat sat.\n\nA mat,  \tthe cat\nThe cat sat.\nnaïve cat\n'
 LINES = TEXT.split('\n')[:-1]
@@ -46,11 +44,7 @@ def run(tmp_path, monkeypatch, capsys):
   def end(message):  # as the end of the process would
     raise SystemExit(message)
 
-  monkeypatch.setattr(embed.command.processes, 'end_all', end)
-  for command in (embed, fill_mask, similarity):
-    monkeypatch.setattr(
-      command.device, 'enable_compilation_cache', lambda: None
-    )
+  monkeypatch.setattr(processes, 'end_all', end)
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'text.txt').write_text(TEXT)
   return run
@@ -120,7 +114,7 @@ def test_both_formats_hold_what_is_computed(bert, run, tmp_path, unit):
 def test_refused_before_weights_are_read(
   bert, run, tmp_path, monkeypatch, arguments, message
 ):
-  monkeypatch.setattr(embed.trained, 'load', pytest.fail)
+  monkeypatch.setattr(trained, 'load', pytest.fail)
   (tmp_path / 'old.h5').touch()
   before = set(tmp_path.iterdir())
   with pytest.raises(SystemExit, match=message):
@@ -135,7 +129,7 @@ def test_refused_before_weights_are_read(
 def test_what_is_no_text_is_refused(
   bert, run, tmp_path, monkeypatch, content, message
 ):
-  monkeypatch.setattr(embed.trained, 'load', pytest.fail)
+  monkeypatch.setattr(trained, 'load', pytest.fail)
   (tmp_path / 'text.txt').write_bytes(content)
   for command, *rest in (embed, 'out.h5'), (similarity, '--query=a'):
     with pytest.raises(SystemExit, match=message):
@@ -165,53 +159,6 @@ def test_bfloat16_is_near(bert, run):
       arrays.append(file['2'][()])
       assert arrays[-1].dtype == np.float32
   assert 0 < np.abs(arrays[0] - arrays[1]).max() < 0.1
-
-
-PROMPTS = [
-  'The [MASK] sat on the mat.',
-  '[MASK] cat [MASK][MASK] naïve [SEP] the mat',
-]
-
-
-def test_fills_as_the_pipeline_of_transformers(bert, run):
-  transformers = pytest.importorskip('transformers')
-  pipeline = transformers.pipeline(
-    'fill-mask',
-    model=transformers.BertForMaskedLM.from_pretrained(bert),
-    tokenizer=transformers.BertTokenizerFast(str(bert / 'vocab.txt')),
-    top_k=7,
-  )
-  printed = run(fill_mask, bert, *PROMPTS, '--top_k=7', '--json')
-  ours = [json.loads(line) for line in printed.out.splitlines()]
-  assert [record['text'] for record in ours] == PROMPTS
-  for record, theirs in zip(ours, pipeline(PROMPTS), strict=True):
-    masks = theirs if isinstance(theirs[0], list) else [theirs]
-    for mask, expected in zip(record['masks'], masks, strict=True):
-      assert [guess['id'] for guess in mask] == [x['token'] for x in expected]
-      np.testing.assert_allclose(
-        [guess['probability'] for guess in mask],
-        [x['score'] for x in expected],
-        rtol=1e-4,
-      )
-  printed = run(fill_mask, bert, *PROMPTS)
-  assert printed.out.count('[MASK] 3') == 1
-  assert ours[0]['masks'][0][0]['piece'] in printed.out
-
-
-def test_what_cannot_be_filled(bert, run, tmp_path):
-  found = trained.load(bert, expected=('bert',))
-  with pytest.raises(ValueError, match='at most.*\n  prompt 2: 103'):
-    cloze.fill(found, ['a [MASK]', '[MASK]' + ' .' * 100])
-  with pytest.raises(ValueError, match='--top_k=401: expected 1 to 400'):
-    cloze.fill(found, PROMPTS, top_k=401)
-  small_published.write_bert(tmp_path / 'x', found.tokenizer, 'BertModel')
-  for weights, prompts, message in (
-    (bert, ['[MASK]', 'a', 'b'], "found none in\n  prompt 2: 'a'\n  prompt 3"),
-    (bert, ['[MASK]', '--top_k=0'], '--top_k=0: expected 1 or more'),
-    (tmp_path / 'x', ['[MASK]'], 'no head for masked pieces (mlm), found pool'),
-  ):
-    with pytest.raises(SystemExit, match=re.escape(message)):
-      run(fill_mask, weights, *prompts)
 
 
 def test_similarity(bert, run, tmp_path):
@@ -245,3 +192,18 @@ def test_similarity(bert, run, tmp_path):
   np.testing.assert_allclose(found, expected, atol=1e-5)
   with pytest.raises(SystemExit, match='line 1: 1 texts, expected 2 with a'):
     run(similarity, bert, 'text.txt')
+
+
+def test_what_would_fail_at_the_end_fails_at_the_beginning(tmp_path):
+  new, old = tmp_path / 'new.h5', tmp_path / 'old.h5'
+  old.touch()
+  vector_files.check(new, overwrite=False)
+  for path, overwrite, error, message in (
+    (tmp_path / 'no' / 'a.h5', True, FileNotFoundError, 'no such folder'),
+    (tmp_path, True, FileExistsError, 'is a folder'),
+    (old, False, FileExistsError, 'is already there; --overwrite'),
+    ('gs://bucket/a.hdf5', True, ValueError, 'OUTPUT must be local'),
+  ):
+    with pytest.raises(error, match=message):
+      vector_files.check(path, overwrite=overwrite)
+  vector_files.check(old, overwrite=True)

@@ -1,0 +1,47 @@
+"""Lines and tables for people, JSON for programs."""
+
+import json
+import math
+
+from train.host import console
+
+
+def test_figures_of_a_row():
+  row = {
+    'train/mlm_loss': 2.0,
+    'train/lr': 1.0,
+    'time/tokens_per_second': 1234.5,
+    'time/mfu': math.nan,
+  }
+  assert console.figures(row) == 'loss 2.000  1,234 tokens/s'
+  row |= {'train/nsp_loss': 0.5, 'time/mfu': 0.25}
+  text = console.figures(row)
+  assert text == 'loss mlm 2.000, nsp 0.500  1,234 tokens/s  MFU 25%'
+  assert console.duration(3725.4) == '1:02:05'
+
+
+def test_figures_are_a_table_or_json(capsys):
+  figures = {'tokens': 12345, 'share': 0.123456789, 'all': [1, 2], 'no': None}
+  console.print_figures(figures, 'Title', as_json=False)
+  printed = capsys.readouterr()
+  assert not printed.out
+  assert printed.err.split('\n') == [
+    '',
+    'Title',
+    '  tokens  12,345',
+    '  share   0.123457',
+    '  no      None',
+    '',
+  ]
+  console.print_figures(figures | {'x': math.inf}, 'T', as_json=True)
+  printed = capsys.readouterr()
+  assert json.loads(printed.out) == figures | {'x': None}
+  assert not printed.err
+
+
+def test_progress_without_a_terminal(capsys):
+  with console.ProgressBar(2, 4) as bar:
+    bar.update(3, 'loss 1')
+    assert not capsys.readouterr().err
+    bar.update(4, 'loss 0.5')
+  assert capsys.readouterr().err == 'step 4/4  loss 0.5  0:00:00 left\n'

@@ -1,0 +1,49 @@
+"""Files that are whole or not there, and checks before work is done."""
+
+import json
+
+import pytest
+
+from train.host import files
+
+
+def test_numbers_without_end_are_null():
+  assert json.loads(files.as_json({'a': [float('inf')], 'b': 1.5})) == {
+    'a': [None],
+    'b': 1.5,
+  }
+
+
+def test_what_would_fail_at_the_end_fails_at_the_beginning(tmp_path):
+  files.check_writable(None)
+  files.check_writable(tmp_path / 'out.csv')
+  with pytest.raises(FileNotFoundError, match='no such folder to write to'):
+    files.check_writable(tmp_path / 'no' / 'out.csv')
+  with pytest.raises(FileNotFoundError, match='none: no such file'):
+    files.check_readable(tmp_path / 'none')
+  with pytest.raises(ValueError, match='holds no config.json'):
+    files.check_workdir(tmp_path)
+
+
+def test_an_error_leaves_the_old_file(tmp_path):
+  path = tmp_path / 'file'
+  files.write_atomically(path, 'old')
+  with pytest.raises(KeyboardInterrupt):
+    with files.replacing(path) as new:
+      new.write_text('half')
+      raise KeyboardInterrupt
+  assert [each.read_text() for each in tmp_path.iterdir()] == ['old']
+  files.write_atomically(path, 'new')
+  assert path.read_text() == 'new'
+
+
+def test_rows_without_a_line_end_do_not_count(tmp_path):
+  file = files.RowFile(tmp_path / 'rows.csv', ('a', 'b'), [(1, 'x,y')])
+  file.append([(2, 'z')])
+  file.append([(3, 'w')], whole=True)
+  rows = [['1', 'x,y'], ['2', 'z'], ['3', 'w']]
+  assert files.read_rows(tmp_path / 'rows.csv') == rows
+  with (tmp_path / 'rows.csv').open('a') as text:
+    text.write('4,cut')
+  assert files.read_rows(tmp_path / 'rows.csv') == rows
+  assert files.read_rows(tmp_path / 'none.csv') == []

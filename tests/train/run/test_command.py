@@ -1,0 +1,49 @@
+"""How commands read their arguments, and how they end."""
+
+import argparse
+import os
+import sys
+
+import pytest
+
+from train.language import inputs
+from train.run import command
+
+
+@pytest.mark.parametrize('text', ['0', '-1', '1.5', 'x', ''])
+def test_numbers_of_1_or_more(text):
+  assert command.positive('12') == 12
+  with pytest.raises(argparse.ArgumentTypeError, match='expected 1 or more'):
+    command.positive(text)
+
+
+def test_a_parser_has_what_its_command_needs():
+  parser = command.parser('x', 'First.\n\n  python -m train.x W', 'the weights')
+  add, switch, number = command.adders(parser)
+  add('text')
+  switch('--all')
+  number('--limit', default=3)
+  command.add_json(parser)
+  found = parser.parse_args(['W', 'a', '--limit=7', '--json'])
+  assert vars(found) == dict(
+    weights='W', tokenizer=None, text='a', all=False, limit=7, json=True
+  )
+  text = parser.format_help()
+  assert text.startswith('usage: python -m train.x [-h] [--tokenizer PATH]')
+  assert 'First.\n\n  python -m train.x W\n' in text
+
+
+@pytest.mark.parametrize('begun', [False, True])
+def test_bad_input_is_one_line_and_a_bug_a_trace(begun, capsys, monkeypatch):
+  """Before other processes are met, and after."""
+  monkeypatch.setattr(os, '_exit', sys.exit)
+  if not begun:
+    monkeypatch.delitem(sys.modules, 'train.host.processes', raising=False)
+  with pytest.raises(SystemExit) as ended:
+    command.run(lambda: inputs.check_masked(['none']))
+  assert ended.value.code == 1
+  error = capsys.readouterr().err
+  assert error.startswith('error: expected [MASK] in each prompt')
+  with pytest.raises(ValueError, match='invalid literal'):
+    command.run(lambda: int('a bug'))
+  assert command.run(lambda: 5) == 5

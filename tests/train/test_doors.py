@@ -1,0 +1,94 @@
+"""Commands answer at once: no library of models is read before it is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+DOORS = (
+  'embed',
+  'fill_mask',
+  'generate',
+  'ngram',
+  'report',
+  'score',
+  'similarity',
+  'zero_shot',
+)
+# Refused before a model or JAX is needed; each names a file that is not there.
+REFUSED = (
+  ('embed', 'W', 'none.txt', 'out.h5'),
+  ('embed', 'W', 'none.txt', 'out.npy'),
+  ('embed', 'W', 'none.txt', 'out.h5', '--layers=last'),
+  ('embed', 'W', 'none.txt', 'out.h5', '--batch_size=2'),
+  ('embed', 'W', 'none.txt', 'out.h5', '--unit=line'),
+  ('fill_mask', 'W', 'no mask'),
+  ('fill_mask', 'W', '[MASK]', '--top_k=0'),
+  ('generate', 'W', '--input', 'none.jsonl'),
+  ('generate', 'W', '--prompt', 'a', '--samples=0'),
+  ('ngram', 'none', '--kenlm', 'none'),
+  ('report', 'none'),
+  ('score', 'W', 'none.txt'),
+  ('score', 'W', '--choices', 'none.jsonl'),
+  ('score', 'W', 'none.txt', '--stride=0'),
+  ('similarity', 'W', 'none.txt'),
+  ('similarity', 'W', 'none.txt', '--top_k=3'),
+  ('zero_shot', 'W', 'coqa', 'none.json'),
+  ('zero_shot', 'W', 'translate', 'none.fr', 'none.en', '--limit=0'),
+)
+HEAVY = {
+  *('flax', 'h5py', 'jax', 'matplotlib', 'orbax', 'tensorboardX'),
+  *('tensorflow', 'tokenizers', 'torch', 'transformers'),
+}
+CPU_SECONDS = 2.0
+# The interpreter's own time, and what it imported, when a command ends.
+PROGRAM = f"""
+import atexit, resource, runpy, sys
+def end():
+  used = resource.getrusage(resource.RUSAGE_SELF)
+  heavy = {sorted(HEAVY)!r}
+  print(
+    '\\nSPENT',
+    used.ru_utime + used.ru_stime,
+    *[name for name in heavy if name in sys.modules],
+    file=sys.stderr,
+  )
+atexit.register(end)
+name = sys.argv[1]
+sys.argv[:] = [name, *sys.argv[2:]]
+runpy.run_module('train.' + name, run_name='__main__')
+"""
+
+
+def run(folder, *arguments):
+  """Returns the result, the seconds of CPU time and the heavy imports."""
+  done = subprocess.run(
+    [sys.executable, '-c', PROGRAM, *arguments],
+    cwd=folder,
+    capture_output=True,
+    text=True,
+    timeout=400,
+  )
+  message, _, spent = done.stderr.rpartition('\nSPENT ')
+  seconds, *heavy = spent.split()
+  done.stderr = message
+  return done, float(seconds), heavy
+
+
+@pytest.mark.parametrize('door', DOORS)
+def test_help_is_there_at_once(door, tmp_path):
+  done, seconds, heavy = run(tmp_path, door, '--help')
+  assert done.returncode == 0
+  assert done.stdout.startswith(f'usage: python -m train.{door} [-h]')
+  assert seconds < CPU_SECONDS
+  assert not heavy
+
+
+@pytest.mark.parametrize('arguments', REFUSED, ids=' '.join)
+def test_bad_input_is_refused_at_once(arguments, tmp_path):
+  done, seconds, heavy = run(tmp_path, *arguments)
+  assert done.returncode in (1, 2)
+  assert 'error: ' in done.stderr and 'Traceback' not in done.stderr
+  assert seconds < CPU_SECONDS
+  assert not heavy
+  assert not list(tmp_path.iterdir())

@@ -1,0 +1,111 @@
+"""Inputs of the commands that ask language models, and the form of answers.
+
+Commands read and check them before they import JAX.
+"""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from data.text import text_files
+
+MASK = '[MASK]'
+# Of a prompt beyond the model's positions.
+OVERFLOWS = ('refuse', 'slide')
+
+
+class Completion(NamedTuple):
+  """A continuation: its text up to the stop, its ids with the stop's.
+
+  It finishes by 'stop', an end-of-text token or a stop string, or by 'length'.
+  """
+
+  text: str
+  tokens: list[int]
+  finish: str
+
+
+def read_prompts(path: str) -> list[dict[str, Any]]:
+  """Reads JSONL with a `prompt` and any other fields; '-': standard input.
+
+  Raises:
+    ValueError: naming the line that is something else.
+  """
+  return text_files.parse_records(
+    text_files.read_text(path),
+    path,
+    lambda record: (
+      isinstance(record.get('prompt'), str)
+      and not record.keys() & set(Completion._fields)
+    ),
+    '{"prompt": text}, and none of the fields that will be written,'
+    f' {", ".join(Completion._fields)}',
+  )
+
+
+def read_choices(path: str) -> list[dict[str, Any]]:
+  """Reads JSONL of questions: context, choices, and the label if known.
+
+  Raises:
+    ValueError: naming the line that is something else.
+  """
+
+  def is_question(record: dict[str, Any]) -> bool:
+    choices, label = record.get('choices'), record.get('label')
+    return (
+      isinstance(record.get('context'), str)
+      and isinstance(choices, list)
+      and len(choices) > 1
+      and all(isinstance(choice, str) for choice in choices)
+      and (label is None or label in range(len(choices)))
+    )
+
+  return text_files.parse_records(
+    text_files.read_text(path),
+    path,
+    is_question,
+    '{"context": text, "choices": [two or more texts], "label": number of the'
+    ' right one, from 0, or absent}',
+  )
+
+
+def read_masked(path: str) -> list[str]:
+  """Returns the lines of a file that are not blank; '-': standard input.
+
+  Raises:
+    ValueError: if the file is not UTF-8, or holds no line.
+  """
+  lines = text_files.read_text(path).split('\n')
+  prompts = [line for line in lines if line.strip()]
+  if not prompts:
+    raise ValueError(f'{path}: is empty, expected a prompt with {MASK} a line')
+  return prompts
+
+
+def check_masked(prompts: Sequence[str]) -> None:
+  """Raises a ValueError that names the prompts without a mask."""
+  without = [
+    f'prompt {number}: {prompt[:60]!r}'
+    for number, prompt in enumerate(prompts, start=1)
+    if MASK not in prompt
+  ]
+  if without:
+    raise ValueError(
+      '\n  '.join([f'expected {MASK} in each prompt, found none in', *without])
+    )
+
+
+def kenlm_programs(folder: str) -> list[pathlib.Path]:
+  """Returns KenLM's programs lmplz and query.
+
+  Raises:
+    FileNotFoundError: if a program is missing.
+  """
+  programs = [pathlib.Path(folder) / name for name in ('lmplz', 'query')]
+  for program in programs:
+    if not program.exists():
+      raise FileNotFoundError(
+        f'no {program.name} in --kenlm={folder}: build KenLM and name its'
+        ' folder of programs'
+      )
+  return programs

@@ -28,12 +28,26 @@ class Symbols(NamedTuple):
   last: int
 
 
+class Form(NamedTuple):
+  """The form of a family's rows; see `framing.encode`.
+
+  Attributes:
+    name: as in `framing.FORMS`.
+    left_to_right: the last token of a row has seen all others, as in GPT.
+    token_types: a row tells its second text from its first, as in BERT.
+  """
+
+  name: str
+  left_to_right: bool = False
+  token_types: bool = False
+
+
 class Framing(NamedTuple):
   """How examples become rows of tokens; see `framing.encode`."""
 
   tokenizer: Tokenizer
   symbols: Symbols
-  form: str
+  form: Form
   max_length: int
   at_last: bool
   document_context: bool

@@ -13,6 +13,7 @@ import numpy as np
 
 from data.inputs.features import (
   Features,
+  Form,
   Framing,
   Symbols,
   encode_distinct,
@@ -23,7 +24,11 @@ from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import ChoiceExample, Example, Task, TextExample
 from data.vocabulary.tokenization import BPE, ByteBPE, Tokenizer, WordPiece
 
-FORMS = ('bert', 'gpt', 'elmo')
+FORMS = {
+  'bert': Form('bert', token_types=True),
+  'gpt': Form('gpt', left_to_right=True),
+  'elmo': Form('elmo'),
+}
 # Symbols of a pair, and a token of each text.
 MIN_LENGTH = 5
 # (task, examples, framing) -> rows, for one kind of task.
@@ -85,12 +90,15 @@ def encode(
       tokenizer, the form and the task do not fit together, or `max_length`
       leaves no room.
   """
-  words = WordNumbers() if form == 'elmo' else None
-  if words is not None:
-    tokenizer = words
+  if form not in FORMS:
+    raise ValueError(f'form {form!r}: expected one of {", ".join(FORMS)}')
+  chosen = FORMS[form]
+  words = None
+  if not (chosen.token_types or chosen.left_to_right):
+    tokenizer = words = WordNumbers()
     symbols = Symbols(words.begin_id, words.end_id, words.end_id)
   else:
-    symbols = symbols_of(tokenizer, form)
+    symbols = symbols_of(tokenizer, chosen)
   if max_length < MIN_LENGTH:
     raise ValueError(
       f'max_length is {max_length}; a row of two texts has {MIN_LENGTH} tokens '
@@ -102,9 +110,9 @@ def encode(
     Framing(
       tokenizer,
       symbols,
-      form,
+      chosen,
       max_length,
-      form == 'gpt' if at_last is None else at_last,
+      chosen.left_to_right if at_last is None else at_last,
       document_context,
       doc_stride,
       max_query,
@@ -115,25 +123,23 @@ def encode(
   return dataclasses.replace(features, characters=words.characters())
 
 
-def symbols_of(tokenizer: Tokenizer, form: str) -> Symbols:
+def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
   """Returns the ids of the symbols around texts.
 
   Raises:
-    ValueError: if the form is unknown, or does not fit the tokenizer.
+    ValueError: if the form does not fit the tokenizer.
   """
-  if form not in FORMS:
-    raise ValueError(f'form {form!r}: expected one of {", ".join(FORMS)}')
-  if form == 'bert' and isinstance(tokenizer, WordPiece):
+  if form.token_types and isinstance(tokenizer, WordPiece):
     return Symbols(tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
-  if form == 'gpt' and isinstance(tokenizer, BPE):
+  if form.left_to_right and isinstance(tokenizer, BPE):
     return Symbols(
       tokenizer.start_id, tokenizer.delimiter_id, tokenizer.classify_id
     )
-  if form == 'gpt' and isinstance(tokenizer, ByteBPE):
+  if form.left_to_right and isinstance(tokenizer, ByteBPE):
     return Symbols(*[tokenizer.end_of_text_id] * 3)
-  expected = {'bert': 'WordPiece', 'gpt': 'a byte-pair encoding'}[form]
+  expected = 'WordPiece' if form.token_types else 'a byte-pair encoding'
   raise ValueError(
-    f'inputs of the form of {form} take {expected}, this tokenizer is '
+    f'inputs of the form of {form.name} take {expected}, this tokenizer is '
     f'{tokenizer.description}'
   )
 
@@ -164,7 +170,7 @@ def _texts(
   framing: Framing,
   labels: np.ndarray,
 ) -> Features:
-  both = framing.form == 'gpt' and task.symmetric and task.num_texts == 2
+  both = framing.form.left_to_right and task.symmetric and task.num_texts == 2
   rows = [[e.texts] for e in examples]
   return _encode_rows(examples, rows, _cut, framing, labels, both_orders=both)
 
@@ -182,14 +188,14 @@ def choices(
 
   def texts_of(example: ChoiceExample, choice: str) -> tuple[str, ...]:
     question = example.question
-    if framing.form != 'gpt':
+    if not framing.form.left_to_right:
       return example.context, f'{question} {choice}' if question else choice
     # The space belongs to the first piece in a byte-level BPE.
     return example.context, question and f' {question}', choice
 
   rows = [[texts_of(e, choice) for choice in e.choices] for e in examples]
   labels = np.array([e.label or 0 for e in examples], np.int32)
-  cut = _cut_context if framing.form == 'gpt' else _cut
+  cut = _cut_context if framing.form.left_to_right else _cut
   return _encode_rows(examples, rows, cut, framing, labels, task.num_choices)
 
 
@@ -222,7 +228,7 @@ def _encode_rows(
         truncated.add(number)
       for a, *b in (kept, kept[::-1]) if both_orders else (kept,):
         framed.append((first, a, *((between, *b) if b else ()), last))
-        has_types = b and framing.form == 'bert'
+        has_types = b and framing.form.token_types
         second_starts.append(
           len(a) + 2 if has_types else sum(map(len, framed[-1]))
         )
@@ -242,7 +248,7 @@ def _encode_rows(
 def _cut(texts: Sequence[np.ndarray], framing: Framing) -> Sequence[np.ndarray]:
   """Cuts one text or two so that a row holds them with their symbols."""
   room = framing.max_length - len(texts) - 1
-  if framing.form == 'gpt':
+  if framing.form.left_to_right:
     # 254 at 512 (finetune-transformer-lm, train.py); one text alone may have
     # the whole row.
     return [text[: room // len(texts)] for text in texts]

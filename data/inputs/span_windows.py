@@ -26,10 +26,10 @@ def encode(
     ValueError: if the form has no spans, or a row has no room for the longest
       question and a token of the text.
   """
-  if framing.form != 'bert':
+  if not framing.form.token_types:
     raise ValueError(
-      f'task {task.name}: the form of {framing.form} has no answer as a span of'
-      ' the text; use a BERT'
+      f'task {task.name}: the form of {framing.form.name} has no answer as a'
+      ' span of the text; use a BERT'
     )
   max_length, max_query = framing.max_length, framing.max_query
   if framing.doc_stride < 1:

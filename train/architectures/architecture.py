@@ -100,6 +100,10 @@ class Architecture(NamedTuple):
       have no rows of.
     uses: uses of trained weights: 'embed', 'score' (each token has a
       probability), 'generate', 'fill_masks'.
+    form: of the rows of a task, one of `data.inputs.framing.FORMS`.
+    finds_spans: whether it can be fine-tuned to find spans.
+    below_head: (model, whether the head reads the pooler) -> the model with
+      what a task's head needs of its own heads.
     frame: tokenizer -> ids before and after each text.
     text_inputs: (tokens, mask, positions) of one text a row, each [B, T] ->
       the first inputs of the module.
@@ -126,6 +130,9 @@ class Architecture(NamedTuple):
   needs_mask: bool = False
   num_unpublished: int = 0
   uses: tuple[str, ...] = ()
+  form: str = 'gpt'
+  finds_spans: bool = False
+  below_head: Callable[[Any, bool], nn.Module] = lambda model, pooler: model
   frame: Callable[[Any], tuple[list[int], list[int]]] = lambda _: ([], [])
   text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
   reads_both_ways: Callable[[Any], bool] = lambda model: False

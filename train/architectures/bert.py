@@ -215,6 +215,11 @@ ARCHITECTURE = Architecture(
   encoder_flops=_encoder_flops,
   needs_mask=True,
   uses=('embed', 'fill_masks'),
+  form='bert',
+  finds_spans=True,
+  below_head=lambda model, pooler: model.clone(
+    heads=('pooler',) if pooler else ()
+  ),
   frame=lambda tokenizer: ([tokenizer.cls_id], [tokenizer.sep_id]),
   text_inputs=_text_inputs,
   reads_both_ways=lambda model: not model.left_to_right,

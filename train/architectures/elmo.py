@@ -219,4 +219,5 @@ ARCHITECTURE = Architecture(
   token_counts=word_streams.token_counts,
   default_config=base.get_elmo_config,
   reads_words=True,
+  form='elmo',
 )

@@ -8,16 +8,21 @@ import ml_collections
 from etils import epath
 from flax import linen as nn
 
+from data.inputs import framing
+from data.inputs.features import Form
 from data.tasks.examples import Task
 from data.vocabulary import tokenization
-from models import bert, elmo, features, gpt, task_model
+from models import features, task_model
 from models.pretrained import gpt as published_gpt
 from train.architectures import families
-from train.architectures.architecture import Vocabulary, model_fields
+from train.architectures.architecture import (
+  Architecture,
+  Vocabulary,
+  model_fields,
+)
 from train.params import opened, warm_start
 from train.params.opened import Opened
 from train.run import settings
-from train.transfer import task_data
 from train.transfer.kinds import KINDS
 
 # Keys of `config.model` that leave the parameters' shapes as they are.
@@ -53,9 +58,17 @@ class Encoder:
     Of a left-to-right model only the last piece has seen the whole word; a BERT
     reads the first piece (Devlin et al. 2018, section 5.3).
     """
-    if isinstance(self.module, bert.Bert):
-      return self.module.pool_last
-    return task_data.form_of(self.config.model.name) == 'gpt'
+    return getattr(self.module, 'pool_last', self.form.left_to_right)
+
+  @property
+  def family(self) -> Architecture:
+    """The row of the model in the table of families."""
+    return families.architecture_of(self.config)
+
+  @property
+  def form(self) -> Form:
+    """The form of the rows that the model reads."""
+    return framing.FORMS[self.family.form]
 
 
 def open_encoder(
@@ -76,15 +89,13 @@ def open_encoder(
   else:
     found = _draw(config)
   _check(found, task)
-  if not isinstance(found.module, bert.Bert):
-    return found
   reads_pooler = (
     KINDS[task.kind].head == 'classifier'
     and config.task.features == 'last'
     and not config.task.bilstm_layers
   )
-  module = found.module.clone(heads=('pooler',) if reads_pooler else ())
-  if workdir is None:
+  module = found.family.below_head(found.module, reads_pooler)
+  if workdir is None and hasattr(module, 'pool_last'):
     # Workdirs of older versions read [CLS], and still do.
     module = module.clone(pool_last=module.left_to_right)
   return dataclasses.replace(found, module=module)
@@ -94,7 +105,7 @@ def _open(config: ml_collections.ConfigDict) -> Encoder:
   weights = opened.open_weights(config.init.weights, config.data.tokenizer)
   weights.check(warm_start.TOKENIZER_OPTION)
   tokenizer, size = weights.tokenizer, 0
-  if isinstance(weights.model, elmo.Elmo):
+  if families.ARCHITECTURES[weights.name].reads_words:
     if weights.model.num_words:
       raise ValueError(
         f'init.weights={config.init.weights} holds an ELMo with a table of'
@@ -174,7 +185,7 @@ def _check(found: Encoder, task: Task) -> None:
   """
   config, module, kind = found.config, found.module, KINDS[task.kind]
   settings_, name = config.task, config.model.name
-  is_elmo = isinstance(module, elmo.Elmo)
+  reads_words = found.family.reads_words
   most = getattr(module, 'max_length', settings_.max_length)
   layers = config.init.num_layers
   notes = {} if found.weights is None else found.weights.notes
@@ -190,17 +201,17 @@ def _check(found: Encoder, task: Task) -> None:
     f'expected 8 to {most}, the positions of the model',
   )
   ensure(
-    not kind.of_bert or isinstance(module, bert.Bert),
+    not kind.of_bert or found.family.finds_spans,
     'task.name',
     f'only a BERT finds spans, and these weights are of a {name}',
   )
   ensure(
-    settings_.frozen or not is_elmo,
+    settings_.frozen or not reads_words,
     'task.frozen',
     'ELMo must be frozen: set task.frozen=True, as recipe=frozen does',
   )
   ensure(
-    not is_elmo or kind.head != 'classifier' or settings_.bilstm_layers,
+    not reads_words or kind.head != 'classifier' or settings_.bilstm_layers,
     'task.bilstm_layers',
     "an ELMo's vectors are of words; to classify a whole text it needs a BiLSTM"
     ' of 1 layer or more',
@@ -211,7 +222,7 @@ def _check(found: Encoder, task: Task) -> None:
     f'the encoder has {module.num_layers} layers; mix averages all of them',
   )
   ensure(
-    not settings_.lm_weight or not isinstance(module, bert.Bert | elmo.Elmo),
+    not settings_.lm_weight or found.form.left_to_right,
     'task.lm_weight',
     "only a GPT adds a language model's loss to the task's",
   )
@@ -240,8 +251,7 @@ def build_model(found: Encoder, task: Task) -> task_model.TaskModel:
     head=KINDS[task.kind].head,
     num_outputs=KINDS[task.kind].num_outputs(task, settings_),
     dropout_rate=found.config.model.dropout_rate,
-    both_orders=task.symmetric
-    and task_data.form_of(found.config.model.name) == 'gpt',
+    both_orders=task.symmetric and found.form.left_to_right,
     features=settings_.features,
     frozen=settings_.frozen,
     bilstm_layers=settings_.bilstm_layers,
@@ -259,6 +269,6 @@ def _lm_positions(found: Encoder) -> int:
   positions are a separate table, and the LSTM has none.
   """
   module, settings_ = found.module, found.config.task
-  if not settings_.lm_weight or not isinstance(module, gpt.Gpt):
+  if not settings_.lm_weight or getattr(module, 'pre_norm', True):
     return 0
-  return 0 if module.pre_norm else min(settings_.max_length, module.max_length)
+  return min(settings_.max_length, module.max_length)

@@ -12,6 +12,7 @@ from ml_collections import config_dict
 from data.scoring import kinds
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
+from train.architectures import families
 from train.engine import sharding
 from train.host.console import say
 from train.params import opened
@@ -158,6 +159,6 @@ def _facts(predictor: Predictor) -> dict[str, Any]:
     'the outputs': predictor.model.num_outputs,
     'reading in both orders': predictor.model.both_orders,
     'the vocabulary': tokenizer and tokenizer.fingerprint[:8],
-    'the form of its inputs': task_data.form_of(predictor.config.model.name),
+    'the form of its inputs': families.architecture_of(predictor.config).form,
     'tagging of last pieces': predictor.encoder.labels_last_piece,
   } | {key: predictor.config.task[key] for key in READING_KEYS}

@@ -12,6 +12,7 @@ from data.inputs.features import Features
 from data.scoring import kinds
 from data.tasks import files, registry
 from data.tasks.examples import Example, Task
+from train.architectures import families
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,11 +77,6 @@ def reopen_task(
   )
 
 
-def form_of(model_name: str) -> str:
-  """Returns the form of a model's inputs, one of `framing.FORMS`."""
-  return model_name if model_name in ('bert', 'elmo') else 'gpt'
-
-
 def open_split(
   config: ml_collections.ConfigDict,
   task: Task,
@@ -113,7 +109,7 @@ def open_split(
     found,
     tokenizer,
     settings.max_length,
-    form=form_of(config.model.name),
+    form=families.architecture_of(config).form,
     at_last=at_last,
     document_context=settings.document_context,
     doc_stride=settings.doc_stride,

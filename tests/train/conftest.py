@@ -2,6 +2,7 @@ import functools
 
 import jax
 import pytest
+import runs
 
 from train.engine import sharding
 from train.run import settings
@@ -35,3 +36,10 @@ def one_device():
     make = functools.partial(sharding.make_mesh, devices=jax.devices()[:1])
     patch.setattr(sharding, 'make_mesh', make)
     yield
+
+
+@pytest.fixture(scope='module')
+def finished(one_device, small_config, tmp_path_factory):
+  """A finished run of 12 steps: (workdir, results)."""
+  workdir = tmp_path_factory.mktemp('finished')
+  return workdir, runs.train(small_config(), workdir)

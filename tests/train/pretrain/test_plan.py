@@ -1,0 +1,51 @@
+"""The plan of a pre-training run, and which runs may continue."""
+
+import pytest
+import runs
+
+from train.run import metrics
+
+# Meshes have tests of their own.
+pytestmark = pytest.mark.usefixtures('one_device')
+
+
+def test_a_phase_that_changes_nothing_before_may_follow(
+  finished, small_config, tmp_path
+):
+  import shutil
+
+  workdir = tmp_path / 'copy'
+  shutil.copytree(finished[0], workdir)
+  phases = ((12, 32, 16, 'continue'), (4, 64, 8, 'restart'))
+  restarts = ((1e-3, 5),)
+  results = runs.train(
+    small_config(train__phases=phases, optim__restarts=restarts), workdir
+  )
+  assert results['steps'] == 16
+  losses = [r for r in metrics.read_metrics(workdir) if r[1] == 'train/loss']
+  assert [step for step, _, _ in losses] == [4, 8, 12, 16]
+  rate = results['metrics']['train/learning_rate']
+  assert rate == pytest.approx(1e-3 * 3 / 5)
+  # Of a phase that has begun, the rates are done.
+  with pytest.raises(ValueError, match=r'optim.restarts: \[\[0.001, 5\]\]'):
+    runs.train(small_config(train__phases=phases), workdir)
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(
+  small_config, tmp_path, capsys
+):
+  config = small_config(model__remat=True)
+  assert runs.train(config, tmp_path / 'new', dry_run=True) is None
+  text = capsys.readouterr().err
+  for words in (
+    'parameters',
+    'embeddings/tokens/embedding',
+    '16 rows a device',
+    'GFLOP a step',
+    'parameters, optimiser',
+    'training step of 16 x 32',
+    'evaluation of 16 x 32',
+    'the program and its data',
+  ):
+    assert words in text, words
+  assert not (tmp_path / 'new').exists()

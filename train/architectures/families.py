@@ -23,11 +23,7 @@ def names_for(use: str) -> tuple[str, ...]:
 
 
 def architecture_of(config: Any) -> Architecture:
-  """Returns the family that `model.name` names.
-
-  Raises:
-    ValueError: if there is no such model.
-  """
+  """Returns the family of `model.name`; ValueError if unknown."""
   name = config.model.name
   if name not in ARCHITECTURES:
     raise ValueError(
@@ -37,22 +33,14 @@ def architecture_of(config: Any) -> Architecture:
 
 
 def build_model(config: Any, vocab_size: int) -> nn.Module:
-  """Returns the module that a run of pre-training trains.
-
-  Raises:
-    ValueError: if there is no such model.
-  """
+  """Returns the module that a run of pre-training trains."""
   architecture = architecture_of(config)
   model = architecture.build_model(config.model, vocab_size)
   return architecture.with_heads(model, config.train.objective)
 
 
 def check(config: Any) -> Architecture:
-  """Checks a config of pre-training; returns its architecture.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks a config of pre-training; returns its architecture."""
   architecture = architecture_of(config)
   missing = architecture.keys - set(config.model)
   if missing:

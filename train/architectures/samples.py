@@ -25,13 +25,9 @@ MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
 def print_filled_masks(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
-  """Masks held-out sentences and prints the model's guesses.
+  """Prints a BERT's guesses of masked tokens in held-out sentences.
 
-  Args:
-    model: a BERT.
-    params: its parameters.
-    store: gives held-out text.
-    length: longest input in tokens.
+  `length` is the longest input in tokens.
   """
   sentences = _held_out_sentences(store, longest=min(length - 2, 40))
   if not sentences:
@@ -100,7 +96,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def _most_likely(
   scores: Callable[..., jax.Array], params: Any, *inputs: np.ndarray
 ) -> np.ndarray:
-  """Returns the index with the highest of `scores(params, *inputs)`."""
+  """Returns the index of the largest of `scores(params, *inputs)`."""
   likely = jax.jit(lambda *arguments: scores(*arguments).argmax(-1))
   return processes.to_host(likely(params, *inputs))
 
@@ -112,15 +108,11 @@ def print_guesses(
   start: int | None,
   length: int,
 ) -> None:
-  """Prints a left-to-right model's guesses of some pieces of sentences.
+  """Prints a left-to-right model's guesses of some tokens of sentences.
 
-  Args:
-    predict: (parameters, tokens int [B, T], mask bool [B, T]) -> scores
-      [B, T, V] of the token after each.
-    params: the parameters.
-    store: gives held-out text.
-    start: token that stands before a text; None: none.
-    length: longest input in tokens.
+  `predict` takes (parameters, tokens int [B, T], mask bool [B, T]) and returns
+  scores [B, T, V] of the token after each. The token `start`, if any, stands
+  before a text; `length` is the longest input in tokens.
   """
   sentences = _held_out_sentences(store, longest=min(length - 1, 40))
   if not sentences:
@@ -142,13 +134,9 @@ def print_guesses(
 def print_continuations(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
-  """Prints how the model continues a few held-out beginnings.
+  """Prints how a GPT or GPT-2 continues a few held-out beginnings.
 
-  Args:
-    model: a GPT or GPT-2.
-    params: its parameters.
-    store: gives held-out text.
-    length: longest text in tokens.
+  `length` is the longest text in tokens.
   """
   tokenizer = store.tokenizer
   beginnings = _held_out_sentences(store, longest=length)[:NUM_CONTINUED]
@@ -184,11 +172,7 @@ def print_likely_words(
 ) -> None:
   """Prints both towers' guesses of some words of held-out sentences.
 
-  Args:
-    model: an ELMo that reads characters, or words.
-    params: its parameters.
-    store: gives held-out text.
-    length: not used: sentences are read whole.
+  The ELMo reads characters or words; `length` is not used.
   """
   del length
   sentences = _held_out_sentences(store, longest=40)

@@ -26,10 +26,10 @@ class Job:
   """A run, planned for a mesh.
 
   Attributes:
-    config: its config.
-    architecture: of its model.
-    phases: its phases.
-    mesh: the mesh.
+    config: the run's config.
+    architecture: the model's family.
+    phases: the resolved phases.
+    mesh: the devices.
     model: the module.
     objective_of: length -> objective.
     schedule: step -> learning rate.
@@ -53,7 +53,7 @@ class Job:
 
   @property
   def num_parameters(self) -> int:
-    """How many parameters the model has, the vocabulary unpadded."""
+    """The model's number of parameters, the vocabulary unpadded."""
     return layers.num_parameters(self.shapes.params, self.model.vocab_size)
 
   def step_flops(self, phase: Phase) -> int:
@@ -84,7 +84,7 @@ class Job:
     return state.create_state(self.init, self.shardings, self.config.train.seed)
 
   def restore(self, checkpoints: Checkpoints) -> tuple[int, TrainState]:
-    """Returns the newest sound checkpoint: its step and the state."""
+    """Returns (step, state) of the newest sound checkpoint."""
     if not self.shapes.carry:
       return checkpoints.restore(self.shapes)
     if not self.config.train.reset_streams:
@@ -104,7 +104,7 @@ class Job:
     return step, TrainState(**restored, carry=self.empty_carry(rows))
 
   def empty_carry(self, rows: int) -> dict[str, jax.Array]:
-    """Returns the memory that the rows of a first batch begin with."""
+    """Returns the memory of the rows of a first batch, all zeros."""
     place = NamedSharding(self.mesh, sharding.BATCH)
     return {
       name: jnp.zeros(leaf.shape, leaf.dtype, device=place)
@@ -130,17 +130,10 @@ class Job:
 def build_job(
   config: Any, phases: Sequence[Phase], vocabulary: Vocabulary, mesh: Mesh
 ) -> Job:
-  """Plans the run that a config describes.
+  """Plans the run of a checked config and its resolved phases.
 
-  Args:
-    config: a checked config.
-    phases: its phases, resolved.
-    vocabulary: the tokenizer's.
-    mesh: the mesh, of devices that need not be there.
-
-  Raises:
-    ValueError: if there is no such model or objective, or a parameter does not
-      divide over the mesh.
+  The devices of `mesh` need not exist. Raises ValueError if the model or the
+  objective is unknown, or a parameter does not divide over the mesh.
   """
   architecture = families.architecture_of(config)
   model = families.build_model(config, vocabulary.size)
@@ -193,7 +186,7 @@ def model_inputs(
   length: int,
   batch: int,
 ) -> tuple:
-  """Returns the module's inputs as ShapeDtypeStructs, nothing computed."""
+  """Returns the module's inputs as ShapeDtypeStructs."""
   keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch))
   shapes = architecture.batch_shapes(length, batch)
   carry = architecture.carry_shapes(model, batch)

@@ -29,28 +29,17 @@ from train.run.job import Job, Program, StayAlive
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-  """Checks all of a config that needs neither text nor devices.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks all of a config that needs neither text nor devices."""
   families.check(config)
 
 
 def make(
   config: ml_collections.ConfigDict, workdir: epath.PathLike
 ) -> Job | None:
-  """Plans a run: opens its text, builds its model and steps.
+  """Plans a run of a checked config: opens its text, builds model and steps.
 
-  Args:
-    config: checked.
-    workdir: the run's folder, new or with an unfinished run of this config.
-
-  Returns:
-    The job; None where the run is finished, whose results are printed.
-
-  Raises:
-    ValueError, OSError: if config, weights, text and workdir do not fit.
+  Returns None for a finished run, and prints its results. Raises ValueError or
+  OSError if config, weights, text and workdir do not fit.
   """
   workdir = epath.Path(workdir)
   seed = config.train.seed

@@ -1,4 +1,4 @@
-"""Ends a run that is stuck, or whose numbers are no longer finite."""
+"""Ends a run that hangs, or has numbers that are not finite."""
 
 import contextlib
 import faulthandler
@@ -15,8 +15,8 @@ from train.engine import sharding, steps
 from train.host import processes
 from train.run.checkpoint import Checkpoints
 
-# A compiler gives no sign of life: how long it may take, in limits of the
-# watchdog, and in seconds where these are fewer.
+# A compiler gives no sign of life: it may take so many limits of the watchdog,
+# or so many seconds if they are longer.
 _COMPILE_LIMITS, _COMPILE_SECONDS = 4, 3600
 
 _CURE = (
@@ -26,14 +26,14 @@ _CURE = (
 
 
 class Watchdog:
-  """Ends a process that is stuck; a context manager.
+  """Ends a process that hangs; a context manager.
 
-  A host that hangs, alive, would hang all others for ever. Without a sign of
-  life for so long, all threads' stacks are printed and the process exits.
+  One host that hangs, alive, would hang all others for ever. After `minutes`
+  without `feed` all threads' stacks are printed and the process exits.
   """
 
   def __init__(self, minutes: float):
-    """Begins to watch when entered; `minutes` without `feed` are the limit."""
+    """Begins to watch when entered."""
     self._seconds = 60 * minutes
     self._watching = False
 
@@ -67,7 +67,7 @@ class Watchdog:
 def kept(checkpoints: Checkpoints, models: Checkpoints | None = None) -> str:
   """Returns a sentence on the checkpoints that a failed run leaves.
 
-  `models` are those of a fine-tuning, the best model so far.
+  `models` holds the best model of a fine-tuning.
   """
   said = 'There is no checkpoint yet.'
   checkpoints.finish()
@@ -86,10 +86,9 @@ def check_finite(
   checkpoints: Checkpoints,
   models: Checkpoints | None = None,
 ) -> None:
-  """Refuses parameters after `step` that must not be saved, scored or kept.
+  """Checks that all parameters after `step` are finite.
 
-  Raises:
-    FloatingPointError: if one is not finite.
+  Otherwise raises FloatingPointError: they must not be saved or scored.
   """
   if not steps.all_finite(params):
     raise FloatingPointError(
@@ -110,18 +109,8 @@ def stop_nonfinite(
 ) -> NoReturn:
   """Saves the bad batch, and raises an error with losses and gradient norms.
 
-  Args:
-    step: the steps done before the bad one.
-    state: the state that met the bad batch; a bad step changes nothing.
-    gradient_norms: of `steps.make_gradient_norms`.
-    host_batch: the global batch of that step.
-    workdir: gets the batch.
-    checkpoints: of the run.
-    mesh: the mesh.
-    models: see `kept`.
-
-  Raises:
-    FloatingPointError: always.
+  `step` counts the steps before the bad one, which left `state` unchanged;
+  `host_batch` is its global batch. Always raises FloatingPointError.
   """
   path = workdir / f'nonfinite-step-{step}.npz'
   content = io.BytesIO()

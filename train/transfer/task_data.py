@@ -32,8 +32,7 @@ class Split:
 def open_task(config: ml_collections.ConfigDict) -> Task:
   """Returns the declaration of a config's task.
 
-  Raises:
-    ValueError: if there is no such task, or no data.
+  Raises ValueError if the task is unknown, or the config names no data.
   """
   name = config.task.name
   if config.data.source is None:
@@ -62,7 +61,7 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
 def reopen_task(
   config: ml_collections.ConfigDict, facts: Mapping[str, Any]
 ) -> Task:
-  """Returns the task of a finished run, from its config and its task.json."""
+  """Returns the task of a finished run, from its config and task.json."""
   if config.task.name != 'own':
     return registry.find(config.task.name)
   return kinds.own_task(
@@ -90,19 +89,11 @@ def open_split(
   *,
   at_last: bool,
 ) -> Split:
-  """Reads a split, unless its examples are given, and encodes it.
+  """Encodes a split, of the examples `found` or read from its files.
 
-  Args:
-    config: of a task, resolved.
-    task: its declaration.
-    name: of the split.
-    tokenizer: of the model.
-    found: the examples; None: read them.
-    at_last: a word's tag is at its last piece, not at its first.
-
-  Raises:
-    FileNotFoundError: if the files are missing.
-    ValueError: if they are wrong; names file and line.
+  With `at_last` a word's tag is at its last piece, not at its first. Raises
+  FileNotFoundError for missing files, and a ValueError with file and line for
+  wrong ones.
   """
   data, settings = config.data, config.task
   if found is None:
@@ -131,7 +122,7 @@ def open_split(
 def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
   """Returns the splits besides 'train': 'dev', and all others with files.
 
-  Files of one's own that a config names must exist.
+  A user's own files that a config names must exist.
   """
   must = task.files if not task.folders else ('dev',)
   return [

@@ -21,20 +21,17 @@ INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
 def build_objective(task: Task, task_config: Any) -> Objective:
   """Returns the objective of a task, with the losses of the papers.
 
-  Cross-entropy of classes, choices and tags (a mean over the tagged words);
-  squared error of scores, or with `soft_classes` the cross-entropy of a score
-  between its two nearest classes (Tai et al. 2015, as GPT's release); of spans
+  Classes, choices and tags: cross-entropy, for tags a mean over tagged words.
+  Scores: squared error, or with `soft_classes` the cross-entropy of a score
+  between its two nearest classes (Tai et al. 2015, as GPT's release). Spans:
   the mean of the cross-entropies of first and last token.
 
   `lm_weight` times the language model's loss is added: the mean over rows of a
   row's mean over its tokens after the first, special symbols included, under a
   softmax over the tokens and, of a GPT, the positions
-  (openai/finetune-transformer-lm, train.py). `mix_l2` times the sum of the
-  squares of the mix's weights before their softmax is added (Peters et al.
-  2018, section 5.1).
-
-  Raises:
-    ValueError: if the settings do not fit the task.
+  (openai/finetune-transformer-lm, train.py). So is `mix_l2` times the sum of
+  squares of the mix's weights before their softmax (Peters et al. 2018, section
+  5.1). Raises ValueError if the settings do not fit the task.
   """
   kind = KINDS[task.kind]
   class_weights = tuple(task_config.class_weights)
@@ -57,7 +54,7 @@ def build_objective(task: Task, task_config: Any) -> Objective:
   factors = {name: factor for name, factor in factors.items() if factor}
 
   def label_weights(batch: Batch) -> Array:
-    """Returns float32 [B], of tags [B, T]: the weight of each loss."""
+    """Returns each loss's weight, float32 [B], of tags [B, T]."""
     labels = batch['labels']
     weights = _row_weights(batch) * batch['label_mask']
     if kind.of_words:
@@ -107,12 +104,12 @@ def build_objective(task: Task, task_config: Any) -> Objective:
 
 
 def _row_weights(batch: Batch) -> Array:
-  """Returns float32 [B], 0 for rows that fill a batch up."""
+  """Returns float32 [B], 0 for rows of padding."""
   return batch['example_mask'].astype(jnp.float32)
 
 
 def _lm_loss(outputs: Mapping[str, Array], batch: Batch) -> SumAndWeight:
-  """Returns the sum over examples of a row's mean loss, and their number."""
+  """Returns (sum over examples of their mean losses, number of examples)."""
   tokens, mask = batch['tokens'], batch['token_mask']
   targets, counted = tokens[..., 1:], mask[..., 1:].astype(jnp.float32)
   lm_logits = outputs['lm_logits'][..., :-1, :]

@@ -15,7 +15,7 @@ from train.host import files, processes
 from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, Predictor, TaskJob
 
-# In a workdir: facts for predictions besides the model; the run's predictions.
+# In a workdir: facts that predictions need beside the model; the predictions.
 TASK_FILE = 'task.json'
 PREDICTIONS_FOLDER = 'predictions'
 
@@ -28,11 +28,7 @@ def run_model(
 ) -> tuple[list[np.ndarray], float]:
   """Returns each feature's logits, without padding, and the mean loss.
 
-  Args:
-    job: the job.
-    params: of its model.
-    split: the split; without labels the loss has no meaning.
-    after_batch: called after each batch.
+  Without labels in the split the loss has no meaning.
   """
   size = job.config.eval.global_batch
   rows = sharding.local_rows(job.mesh, size)
@@ -114,15 +110,8 @@ def score_all(
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
   """Scores every labelled split, and writes the predictions.
 
-  Args:
-    job: the job.
-    params: of its model.
-    workdir: of the run.
-    dev_logits: of dev; None if unknown.
-    stay_alive: called after each batch and each split.
-
-  Returns:
-    'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
+  `dev_logits` may be None; `stay_alive` is called after each batch and split.
+  Returns 'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
   """
   figures, intervals = {}, {}
   task, folder = job.task, workdir / PREDICTIONS_FOLDER

@@ -77,27 +77,20 @@ class Architecture(NamedTuple):
     check: (config) -> None; ValueError if the family's keys make no sense.
     describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
-    objectives: `train.objective` -> function (config, length, vocabulary) ->
-      Objective.
+    objectives: `train.objective` -> (config, length, vocabulary) -> Objective.
     open_examples: (store, length, held_out=) -> examples of one split.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
     print_samples: (model, parameters, store, length) -> None.
-    carry_shapes: (model, rows) -> shapes of the rows' memory, zeros at first,
-      see `Objective.carry`.
-    token_counts: store -> int [V], each token's number as a training target.
-    with_heads: (model, train.objective) -> the model with this objective's
-      heads; no others have parameters.
-    encoder_flops: (model, rows, length) -> FLOPs of a forward pass without
-      heads and vocabulary.
+    carry_shapes: (model, rows) -> shapes of `Objective.carry`, zeros at first.
+    token_counts: store -> int [V], how often a token is a training target.
+    with_heads: (model, train.objective) -> model with this objective's heads.
+    encoder_flops: (model, rows, length) -> forward FLOPs without heads.
     default_config: () -> the config of all defaults.
-    reads_words: whether the model reads whole words by their characters, and
-      needs no vocabulary.
+    reads_words: whether it reads words by characters, without a vocabulary.
     needs_mask: whether its vocabulary must have [CLS], [SEP] and [MASK].
-    num_unpublished: number of last symbols of the vocabulary that published
-      weights have no rows for.
-    uses: of trained weights: 'embed', 'score' (each token has a probability),
-      'generate', 'fill_masks'.
+    num_unpublished: last symbols of its vocabulary without published rows.
+    uses: of weights: 'embed', 'score' (tokens), 'generate', 'fill_masks'.
     frame: tokenizer -> ids before and after each text.
     text_inputs: (tokens, mask, positions), each [B, T], one text a row -> the
       first inputs of the module.

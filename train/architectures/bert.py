@@ -1,9 +1,8 @@
 """BERT's pre-training on masked tokens and next sentences, and its ablations.
 
 The ablations (Devlin et al. 2018, section 5.1) read the same inputs, but the
-second text always continues the first: without next-sentence labels, text of
-another document would only be noise. Fine-tuning on pairs still needs both
-token types.
+second text always continues the first: another document's text, without labels,
+would be noise. Fine-tuning on pairs still needs both token types.
 """
 
 import functools
@@ -35,8 +34,7 @@ INPUTS = (
   'positions',
   'mlm_positions',
 )
-# Without next sentences, pooler and NSP head would not be trained; a task that
-# needs them draws them.
+# Pooler and NSP head learn from next sentences; without, a task draws its own.
 HEADS = {'bert': bert.HEADS, 'mlm': ('mlm',), 'lm': ('mlm',)}
 
 
@@ -71,10 +69,7 @@ def masked_tokens(
   *,
   names: tuple[str, ...] = ('mlm', 'nsp'),
 ) -> Objective:
-  """Returns BERT's objective at one length, with the losses `names`.
-
-  Raises ValueError if the tokenizer has no mask.
-  """
+  """Returns BERT's objective at one length, with the losses `names`."""
   _check_vocabulary(config, vocabulary)
   rates = config.objective
 
@@ -115,10 +110,7 @@ def masked_tokens(
 
 
 def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective of a left-to-right BERT; nothing is masked.
-
-  The head of masked tokens predicts the next token at every position.
-  """
+  """Returns a left-to-right BERT's objective: next tokens by its MLM head."""
   _check_vocabulary(config, vocabulary)
 
   def transform(host_batch: Any, keys: Any) -> Any:

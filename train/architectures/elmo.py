@@ -114,10 +114,7 @@ def build_model(model_config: Any, vocab_size: int) -> elmo.Elmo:
 
 
 def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective of the next word in both directions.
-
-  Raises ValueError if the tokenizer cuts words into pieces.
-  """
+  """Returns the objective of the next word in both directions."""
   del length
   if vocabulary.unknown is None:
     raise ValueError(
@@ -131,7 +128,7 @@ def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
     return jnp.where(ids < vocabulary.size, ids, vocabulary.unknown)
 
   def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
-    del keys  # nothing is left to chance
+    del keys  # nothing is random
     batch = {'loss_weights': host_batch['loss_weights']}
     for text in TEXTS:
       types = host_batch[f'{text}type_ids']

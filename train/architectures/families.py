@@ -18,7 +18,7 @@ ARCHITECTURES = {
 
 
 def names_for(use: str) -> tuple[str, ...]:
-  """Returns the families whose trained weights have a use."""
+  """Returns the families with a use in `Architecture.uses`."""
   return tuple(name for name, row in ARCHITECTURES.items() if use in row.uses)
 
 

@@ -43,7 +43,7 @@ def default_config() -> Any:
 def build_model(model_config: Any, vocab_size: int) -> gpt.Gpt:
   """Returns the module of a config."""
   fields = model_fields(model_config)
-  fields.pop('left_to_right', None)  # it always is
+  fields.pop('left_to_right', None)  # a GPT always is
   return gpt.Gpt(
     vocab_size=vocab_size, pre_norm=model_config.name == 'gpt2', **fields
   )
@@ -71,7 +71,7 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
   del config, vocabulary
 
   def transform(host_batch: Any, keys: Any) -> Any:
-    del keys  # nothing is left to chance
+    del keys  # nothing is random
     return transforms.next_tokens(host_batch, length=length)
 
   return Objective(

@@ -25,10 +25,7 @@ MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
 def print_filled_masks(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
-  """Prints a BERT's guesses of masked tokens in held-out sentences.
-
-  `length` is the longest input in tokens.
-  """
+  """Prints a BERT's guesses of masked tokens in held-out sentences."""
   sentences = _held_out_sentences(store, longest=min(length - 2, 40))
   if not sentences:
     return
@@ -111,8 +108,7 @@ def print_guesses(
   """Prints a left-to-right model's guesses of some tokens of sentences.
 
   `predict` takes (parameters, tokens int [B, T], mask bool [B, T]) and returns
-  scores [B, T, V] of the token after each. The token `start`, if any, stands
-  before a text; `length` is the longest input in tokens.
+  scores [B, T, V] of the token after each. `start` is put before each text.
   """
   sentences = _held_out_sentences(store, longest=min(length - 1, 40))
   if not sentences:
@@ -134,10 +130,7 @@ def print_guesses(
 def print_continuations(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
-  """Prints how a GPT or GPT-2 continues a few held-out beginnings.
-
-  `length` is the longest text in tokens.
-  """
+  """Prints a GPT's continuations of a few held-out beginnings."""
   tokenizer = store.tokenizer
   beginnings = _held_out_sentences(store, longest=length)[:NUM_CONTINUED]
   if not beginnings:
@@ -170,10 +163,7 @@ def print_continuations(
 def print_likely_words(
   model: Elmo, params: Any, store: Store, length: int
 ) -> None:
-  """Prints both towers' guesses of some words of held-out sentences.
-
-  The ELMo reads characters or words; `length` is not used.
-  """
+  """Prints both ELMo towers' guesses of some words of held-out sentences."""
   del length
   sentences = _held_out_sentences(store, longest=40)
   if not sentences:

@@ -22,13 +22,10 @@ def evaluate(
 ) -> dict[str, float]:
   """Returns 'eval/...' metrics over all rows of `batches`.
 
-  A mean is a sum over a weight, both added up in float64. Losses of tokens also
-  give perplexities, the unigram baseline's perplexity, and `perplexity_ratio`:
-  the worst perplexity over the baseline's.
-
-  Rows of padding are marked in `example_mask`. `carry` is the first batch's
-  memory, see `Objective.carry`. An exception of `after_batch`, called after
-  each batch, ends the evaluation.
+  A mean is a sum over a weight, both added up in float64; `example_mask` marks
+  padding rows. Losses of tokens also give perplexities, the unigram baseline's
+  perplexity, and `perplexity_ratio`, the worst one over the baseline's. `carry`
+  is the first batch's memory. Errors of `after_batch` end the evaluation.
   """
   sums: dict[str, np.ndarray] = {}
   for batch in batches:
@@ -40,7 +37,7 @@ def evaluate(
   means = {
     name: float(total / weight)
     for name, (total, weight) in sums.items()
-    if weight  # no held-out pair can be told: no NSP figures
+    if weight  # no held-out pair: no NSP metrics
   }
   baseline = means.pop('baseline', None)
   metrics = {}

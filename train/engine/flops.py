@@ -31,8 +31,8 @@ def forward(
   three times these FLOPs; rematerialisation does not count, as usual for MFU
   (Chowdhery et al. 2022, appendix B).
 
-  `inputs` and `arguments` go to `method`, the inputs as ShapeDtypeStructs.
-  `vocab_size` is V without padding; 0 leaves out products with the vocabulary.
+  `inputs` of `method` are ShapeDtypeStructs. `vocab_size` is V without padding;
+  0 leaves out products with the vocabulary.
   """
 
   def count(vocab_size: int) -> int:

@@ -31,8 +31,7 @@ class Program(NamedTuple):
 
   Attributes:
     label: the step, for messages.
-    temporary: bytes on a device while it runs, without its arguments; 0 where
-      the compiler does not tell.
+    temporary: bytes on a device while it runs, without arguments; 0 if unknown.
     kept: bytes of the process that the compiled program itself takes.
     remedy: the keys that make it smaller, for messages.
   """
@@ -51,8 +50,7 @@ class Plan(NamedTuple):
     programs: the largest compiled steps of the run.
     num_devices: of this process.
     host: whether the devices use the process's own memory (CPUs).
-    later: bytes that the process will still take for smaller programs, data
-      libraries and threads.
+    later: bytes still to come: smaller programs, data libraries, threads.
   """
 
   shapes: state.TrainState
@@ -105,7 +103,7 @@ def compile_program(
       f' {remedy}'
     ) from error
   temporary = 0
-  if found is not None:  # some devices' compilers tell nothing
+  if found is not None:  # some compilers do not tell
     outputs = found.output_size_in_bytes - found.alias_size_in_bytes
     temporary = found.temp_size_in_bytes + outputs
   return Program(
@@ -119,10 +117,7 @@ def compile_program(
 def batch_shapes(
   shapes: Mapping[str, Any], mesh: Mesh
 ) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns a global batch's shapes with their shardings on the mesh.
-
-  `shapes` maps names to anything with a shape and a dtype.
-  """
+  """Returns a global batch's shapes and dtypes, with shardings on the mesh."""
   place = NamedSharding(mesh, sharding.BATCH)
   return {
     name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
@@ -161,10 +156,7 @@ def plan(
 
 
 def check(found: Plan) -> None:
-  """Checks that the machine has the memory for a run.
-
-  Raises a ValueError with the figures and the keys that change them.
-  """
+  """Checks that the machine has the memory for a run, else ValueError."""
   there = available_bytes() if found.host else device_limit()
   needed = found.coming_bytes if found.host else found.device_bytes
   if there is None or needed <= there:
@@ -184,10 +176,7 @@ def device_limit() -> int | None:
 
 
 def available_bytes() -> int:
-  """Returns the bytes that this process can still take, swap included.
-
-  It is the least of the machine's and of its control groups' (containers).
-  """
+  """Returns bytes left in memory and swap, in the limits of control groups."""
   machine = psutil.virtual_memory().available + psutil.swap_memory().free
   return int(min([machine, *_group_limits()]))
 
@@ -201,12 +190,12 @@ def _group_limits(
   except OSError:  # not Linux
     return
   for line in lines:
-    if line.startswith('0::/'):  # of the second version
+    if line.startswith('0::/'):  # control groups, version 2
       name = line.removeprefix('0::/')
       for group in (name, *map(str, pathlib.PurePath(name).parents)):
         try:
           yield _group_left(pathlib.Path(root, group))
-        except (OSError, ValueError):  # without a limit, as the root is
+        except (OSError, ValueError):  # no limit, as at the root
           continue
 
 
@@ -221,7 +210,7 @@ def _group_left(folder: pathlib.Path) -> int:
 
 
 def print_plan(found: Plan) -> None:
-  """Prints the memory that a run needs and the memory there is."""
+  """Prints the memory that a run needs, and the memory left."""
   rows = [('parameters, optimiser', gib(found.state_bytes))]
   rows += [(p.label, gib(p.temporary)) for p in found.programs]
   if not found.host:

@@ -34,11 +34,7 @@ BERT_LOSSES = {
 def bert_weights(
   batch: Batch, names: Sequence[str] = tuple(BERT_LOSSES)
 ) -> dict[str, Array]:
-  """Returns each loss's sum of weights over a global batch, at least 1.
-
-  A batch without a sentence pair (one short document) thus has the NSP loss 0,
-  not NaN.
-  """
+  """Returns each loss's total weight in a global batch, at least 1 (no NaN)."""
   weights = {name: BERT_LOSSES[name][1](batch) for name in names}
   return {name: jnp.maximum(w.sum(), 1) for name, w in weights.items()}
 
@@ -46,8 +42,7 @@ def bert_weights(
 def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
   """Returns (negative log-likelihoods, hits) of labels, both float32 [...].
 
-  Logits are float [..., K], labels int [...]. A hit has no class with a higher
-  logit: a tie is right.
+  Logits are float [..., K], labels int [...]. A tie counts as a hit.
   """
   logits = logits.astype(jnp.float32)
   label_logits = jnp.take_along_axis(
@@ -63,18 +58,17 @@ def bert_losses(
   batch: Batch,
   names: Sequence[str] = tuple(BERT_LOSSES),
 ) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
-  """Returns BERT's losses and accuracies {'mlm', 'nsp'}, or some by `names`.
+  """Returns BERT's losses and accuracies, or some by `names`.
 
   Args:
     outputs: `mlm_logits` [B, P, V] and `nsp_logits` [B, 2] of models.bert.Bert.
     batch: `mlm_targets` int [B, P], `mlm_weights` float [B, P], `nsp_labels`
-      int [B] (0 = really next), `nsp_weights` float [B], `example_mask` bool
-      [B].
+      int [B] (0 = really next), `nsp_weights` [B], `example_mask` bool [B].
     names: of `BERT_LOSSES`.
 
   Returns:
-    Losses in nats, and metrics 'mlm_accuracy' and 'nsp_accuracy': each
-    (weighted sum, sum of weights), float32 scalars.
+    Losses {'mlm', 'nsp'} in nats and metrics {'mlm_accuracy', 'nsp_accuracy'}:
+    each (weighted sum, sum of weights), float32 scalars.
   """
   losses, metrics = {}, {}
   for name in names:
@@ -113,8 +107,7 @@ DIRECTIONS = ('forward', 'backward')
 def bilm_weights(batch: Batch) -> dict[str, Array]:
   """Returns the divisors of ELMo's two losses, 2 B each, at least 1.
 
-  The gradient is that of the mean over words and directions times T, the words
-  of a row (bilm-tf, training.py); `loss_weights` are [B, T].
+  Their sum is T times the mean over words, directions (bilm-tf, training.py).
   """
   weights = batch['loss_weights']
   rows = weights.sum() / weights.shape[1]
@@ -141,8 +134,7 @@ def unigram_losses(
 ) -> SumAndWeight:
   """Returns (sum of negative log-likelihoods in nats, sum of weights).
 
-  It is the unigram baseline: targets int [...] and weights float [...] are
-  scored by token frequency alone, log-probabilities [V].
+  The unigram baseline: log-probabilities [V] score targets and weights [...].
   """
   losses = -jnp.take(log_probs_V, targets, mode='clip')
   return jnp.sum(losses * weights), weights.sum()

@@ -52,8 +52,7 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
 
   Phases marked 'continue' share the schedule of the phase before. 'restart'
   begins another with its own warm-up, to the next of `optim.restarts`, or to
-  the same peak where there are none. Raises ValueError if a number makes no
-  sense or the number of restarts differs from that of restarting phases.
+  the same peak where there are none. Raises ValueError for impossible numbers.
   """
   kind_of_decay = optim_config.schedule
   if kind_of_decay not in SCHEDULES:
@@ -129,8 +128,7 @@ def scale_by_uncorrected_adam(
 ) -> optax.GradientTransformation:
   """Adam's direction without bias correction, m / (sqrt(v) + eps).
 
-  The first step is (1 - b1) / sqrt(1 - b2) times the rate, 3.2 with BERT's
-  numbers; Adam's is 1.
+  Its first step is (1 - b1) / sqrt(1 - b2) times the rate: 3.2 times in BERT.
   """
 
   def init(params):
@@ -160,8 +158,7 @@ def _correction(step: Any, b1: float, b2: float) -> jax.Array:
 def decay_mask(params: Any) -> Any:
   """Returns a tree like `params`: True where weight decay applies.
 
-  Embeddings decay. Layer norms, biases and averages of layers do not: decay
-  would draw an average to the plain mean, and its scale to 0.
+  Decay would draw averages of layers to the plain mean, their scale to 0.
   """
   return jax.tree_util.tree_map_with_path(
     lambda path, _: path[-1].key not in UNDECAYED, params
@@ -171,12 +168,11 @@ def decay_mask(params: Any) -> Any:
 def as_matrices(
   array: jax.Array, names: Sequence[str], vocab_size: int | None
 ) -> jax.Array:
-  """Returns a parameter as published matrices: [matrices, in, out].
+  """Returns a parameter as published matrices, [matrices, in, out].
 
-  Layers, query, key and value are separate matrices; heads are joined, and the
-  vocabulary loses its padding down to `vocab_size`. A kernel [layers, embed,
-  qkv, heads, head] becomes [layers * qkv, embed, heads * head]; vectors become
-  [vectors, width]. `names` are the parameter's logical axes.
+  Layers, query, key and value are separate; heads are joined, and padding of
+  the vocabulary is cut. With `names` [layers, embed, qkv, heads, head] the
+  result is [layers * qkv, embed, heads * head]; vectors are [vectors, width].
   """
   for name in {'vocab', 'words'} & set(names):
     array = jax.lax.slice_in_dim(array, 0, vocab_size, axis=names.index(name))
@@ -203,8 +199,8 @@ def per_matrix(
 ) -> optax.GradientTransformation:
   """Runs `tx`, a transform of a single array, on every published matrix.
 
-  `axes` maps 'path/of/parameter' to its logical axis names; a missing parameter
-  is a ValueError in use. `vocab_size` is V, unpadded: padding gets no update.
+  `axes` maps each 'path/of/parameter' to its logical axis names; `vocab_size`
+  is V, unpadded: padding gets no update.
   """
 
   def view_of(path):
@@ -264,7 +260,7 @@ def make_optimizer(
   - adagrad: g / sqrt(1 + sum of all g^2), as ELMo was released.
 
   adafactor and adagrad use no beta1, beta2 or epsilon. lamb and adafactor need
-  `axes`, 'path/of/parameter' -> logical axis names; `vocab_size` is V, unpadded
+  `axes`, 'path/of/parameter' -> logical axis names, and `vocab_size`, unpadded
   (None where nothing is padded).
   """
   c = optim_config

@@ -17,8 +17,7 @@ BATCH = PartitionSpec(('data', 'fsdp'))
 def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
   """Returns a mesh with the axes data, fsdp and tensor.
 
-  One of the sizes may be -1: all remaining devices. Raises ValueError if the
-  product of the sizes is not the number of devices.
+  One of the sizes may be -1: all devices that are left.
   """
   devices = jax.devices() if devices is None else devices
   sizes = [getattr(mesh_config, axis) for axis in AXES]
@@ -44,10 +43,7 @@ def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
 
 @contextlib.contextmanager
 def scope(mesh: Mesh, rules: Sequence[tuple[str, Any]]) -> Iterator[None]:
-  """Traces the block on `mesh` with logical axis rules.
-
-  Nothing else sets them: a constraint traced outside is silently ignored.
-  """
+  """Traces on `mesh` with these rules; constraints are ignored elsewhere."""
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     yield
 
@@ -72,8 +68,7 @@ def parameter_shardings(
 
   `abstract_params` is a tree of boxed ShapeDtypeStructs, as `eval_shape` of
   `init` returns it; `rules` map a logical axis to a mesh axis, axes or None.
-  Axes without a name are not split. Raises ValueError if a logical axis has no
-  rule or a mesh axis does not divide a dimension.
+  Raises ValueError for an axis without rule or an indivisible dimension.
   """
   rules = dict(rules) | {None: None}
 

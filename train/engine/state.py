@@ -144,10 +144,7 @@ INIT_STREAM, TRAIN_STREAM, EVAL_STREAM = range(3)
 
 
 def digest(tree: Any) -> str:
-  """Returns the SHA-256 of a tree of arrays; all processes call it.
-
-  It covers path, dtype, shape and little-endian bytes, leaves sorted by path.
-  """
+  """Returns the SHA-256 of a tree of arrays; all processes call it."""
   leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
   named = {
     jax.tree_util.keystr(path, simple=True, separator='/'): leaf
@@ -163,16 +160,13 @@ def digest(tree: Any) -> str:
 
 
 def checksums(tree: Any) -> dict[str, int]:
-  """Returns a 32-bit checksum of each leaf by path; all processes call it.
-
-  Checksums are the same on every mesh; one changed element changes them.
-  """
+  """Returns path -> checksum, equal on any mesh; all processes call it."""
   named = {
     jax.tree_util.keystr(path, simple=True, separator='/'): leaf
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
   }
-  # One by one: concurrent programs with collectives can deadlock on a CPU, and
-  # one program of all leaves takes long to compile.
+  # One by one: concurrent collectives can deadlock on a CPU, and one program of
+  # all leaves takes long to compile.
   return {
     path: int(processes.to_host(_checksum(leaf)))
     for path, leaf in named.items()
@@ -189,9 +183,8 @@ def _checksum(leaf: jax.Array) -> jax.Array:
     index = jax.lax.broadcasted_iota(jnp.uint32, leaf.shape, axis)
     place = place + index * np.uint32(stride % 2**32)
     stride *= leaf.shape[axis]
-  # A bijection of words at each position, so one change always shows; mixed
-  # twice, lest the same bit flipped in two words cancel. The factors are the
-  # golden ratio's and MurmurHash3's.
+  # A bijection at each position, so one change always shows; mixed twice, lest
+  # equal flips in two words cancel. Factors: golden ratio, MurmurHash3.
   words ^= place * np.uint32(0x9E3779B9)
   for factor in (0x85EBCA6B, 0xC2B2AE35):
     words = (words ^ (words >> 16)) * np.uint32(factor)

@@ -25,15 +25,13 @@ class Objective(NamedTuple):
   Attributes:
     transform: (host batch, keys [B]) -> model batch; row by row.
     inputs: model batch -> positional arguments of the module.
-    weights: model batch -> {loss: the divisor of its sum over the global
-      batch}, at least 1.
+    weights: model batch -> {loss: divisor of its global sum, at least 1}.
     losses: (outputs, model batch) -> ({loss: (sum, weight)}, {metric: (sum,
       weight)}); metrics have no gradient.
     loss_names: the losses, in nats.
     metric_names: the other metrics.
     targets: model batch -> (token ids, weights) for the unigram baseline.
-    perplexities: loss of tokens -> name of its exponential, which ends in
-      'perplexity'; empty where no loss is of tokens.
+    perplexities: loss of tokens -> name of its exponential, '...perplexity'.
     method: of the module, called with the inputs.
     carry: outputs -> {name: array [B, ...]}, entries of the next batch.
   """
@@ -52,10 +50,7 @@ class Objective(NamedTuple):
   def apply(
     self, model: nn.Module, params: Any, batch: Batch, rngs: Any = None
   ) -> Any:
-    """Returns the module's outputs for a model batch with its memory.
-
-    `rngs`, stream -> key, are given in training only.
-    """
+    """Returns the module's outputs; `rngs`, stream -> key, mean training."""
     return model.apply(
       {'params': params},
       *self.inputs(batch),
@@ -88,10 +83,9 @@ def make_train_step(
   A seed given as an array replaces `seed`: runs of several seeds share a
   program. The transforms run on the whole global batch before it is split, so
   every loss's total weight is known and the accumulated gradient is exactly
-  that of sum_k loss_k / total_weight_k.
-
-  The metrics are `sums`, {name: (sum, weight) since the last row}, and `loss`,
-  `grad_norm`, `learning_rate` and `nonfinite_step`.
+  that of sum_k loss_k / total_weight_k. The metrics are `sums`, {name: (sum,
+  weight) since the last row}, and `loss`, `grad_norm`, `learning_rate` and
+  `nonfinite_step`.
   """
 
   def loss_of(params: Any, batch: Batch, totals: Any, rngs: Any) -> Any:
@@ -145,8 +139,7 @@ def make_train_step(
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
     good = finite & (state.nonfinite_step < 0)
     params = optax.apply_updates(state.params, updates)
-    # A step that is not finite changes nothing: the run stops at the next
-    # logged row with the parameters that caused it.
+    # A bad step changes nothing: the report has the parameters that caused it.
     params, opt_state, carry = jax.tree.map(
       functools.partial(jnp.where, good),
       (params, opt_state, carry),
@@ -193,10 +186,9 @@ def make_eval_step(
 ) -> Callable[[Any, Batch, Any], tuple[dict[str, jax.Array], Any]]:
   """Returns the jitted (params, host batch, memory) -> (sums, memory).
 
-  The sums are {name: [2] (sum, weight)}, and for losses of tokens `baseline`,
-  of `baseline(token ids, weights)`. The memory passes from batch to batch, see
-  `Objective.carry`. A row's draws depend on its `example_ids` only: all runs
-  are scored on the same pairs and masks.
+  The sums are {name: [2] (sum, weight)}, for losses of tokens with the
+  `baseline` of (token ids, weights). The memory passes from batch to batch. A
+  row's draws depend on its `example_ids` only: all runs are scored alike.
   """
 
   def eval_step(params: Any, host_batch: Batch, carry: Any) -> Any:
@@ -232,8 +224,7 @@ def make_gradient_norms(
 ) -> Callable[[Any, Batch, Any, Any], tuple[Any, Any]]:
   """Returns (params, host batch, carry, step) -> (losses, gradient norms).
 
-  The report of a step that was not finite: each loss's mean and the norm of
-  every parameter's gradient, without dropout.
+  Each loss's mean and the norm of each parameter's gradient, without dropout.
   """
 
   def norms(params: Any, host_batch: Batch, carry: Any, step: Any) -> Any:
@@ -259,10 +250,7 @@ def make_gradient_norms(
 
 
 def _split(batch: Batch, parts: int, mesh: Mesh) -> dict[str, jax.Array]:
-  """[B, ...] -> [parts, B / parts, ...]; row r goes to part r % parts.
-
-  Taking every parts-th row leaves each row on the device that holds it.
-  """
+  """[B, ...] -> [parts, B / parts, ...]; rows stay on their devices."""
   place = NamedSharding(mesh, PartitionSpec(None, *sharding.BATCH))
 
   def split(array: jax.Array) -> jax.Array:

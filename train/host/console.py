@@ -17,7 +17,7 @@ LINE_SECONDS = 10  # between lines where standard error is not a terminal
 
 def _is_first() -> bool:
   """Returns whether this is process 0, which alone prints."""
-  if 'jax' not in sys.modules:  # too early for there to be others
+  if 'jax' not in sys.modules:  # too early for other processes
     return True
   from train.host import processes
 

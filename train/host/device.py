@@ -1,4 +1,4 @@
-"""What a device can do, and the one definition of MFU."""
+"""The devices of a run: checks, compiler options, peak rate and MFU."""
 
 import math
 import os
@@ -30,13 +30,10 @@ PEAK_TFLOPS = {
 
 
 def check_platform(expected: str) -> None:
-  """Checks that JAX runs on the platform of the config, else ValueError.
-
-  Without a driver JAX falls back to the CPU with no more than a warning.
-  """
+  """Checks JAX's platform: without a driver it would fall back to the CPU."""
   try:
     found = jax.default_backend()
-  except RuntimeError as error:  # JAX_PLATFORMS asks for what is not there
+  except RuntimeError as error:  # JAX_PLATFORMS names a missing device
     raise ValueError(
       f'train.platform={expected!r}, but JAX finds no device'
       f' (JAX_PLATFORMS={os.environ.get("JAX_PLATFORMS")!r}): {error}'
@@ -59,10 +56,7 @@ DETERMINISTIC_FLAG = '--xla_gpu_deterministic_ops=true'
 
 
 def check_deterministic() -> None:
-  """Checks that a GPU run asked XLA for deterministic kernels, else ValueError.
-
-  JAX reads the flag when it starts, before a config is read: the user sets it.
-  """
+  """Checks that the user set XLA's flag for deterministic kernels on a GPU."""
   flags = os.environ.get('XLA_FLAGS', '')
   if jax.default_backend() == 'gpu' and DETERMINISTIC_FLAG not in flags:
     raise ValueError(
@@ -82,9 +76,8 @@ def enable_compilation_cache() -> None:
 def compiler_options(mesh: Mesh) -> dict[str, str] | None:
   """Returns XLA's options for a step on a mesh; None except on CPUs.
 
-  By default XLA's CPU compiler orders a program for concurrency (jax 0.10):
-  fine-tuning MiniLM, 16 x 384, then takes 2.0 GiB of temporary memory instead
-  of 1.4, and is no faster.
+  The CPU default orders a program for concurrency (jax 0.10): fine-tuning
+  MiniLM, 16 x 384, takes 2.0 instead of 1.4 GiB then, and is no faster.
   """
   if mesh.devices.flat[0].platform != 'cpu':
     return None
@@ -130,8 +123,7 @@ def model_flops_utilisation(
 ) -> float:
   """Returns MFU: the model's FLOPs over the FLOPs possible in `seconds`.
 
-  `flops` are those of all devices (see `engine.flops`); `peak` is TFLOP/s of
-  one device, and None gives NaN.
+  `flops` are of all devices; `peak` is TFLOP/s of one device, None gives NaN.
   """
   if peak is None:
     return math.nan

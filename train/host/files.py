@@ -38,10 +38,7 @@ class RowFile:
 
 
 def read_rows(path: epath.PathLike) -> list[list[str]]:
-  """Returns a CSV file's rows without its header, [] if the file is missing.
-
-  A last line without a line end, as a killed process leaves it, is dropped.
-  """
+  """Returns a CSV file's whole rows without its header; [] if it is missing."""
   path = epath.Path(path)
   if not path.exists():
     return []

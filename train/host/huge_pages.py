@@ -3,12 +3,11 @@
 On a CPU, XLA takes a step's temporary memory from malloc and gives it back
 after the step. In pages of 4 KB each step pays tens of thousands of page faults
 (bert_tiny on 2 cores: 55,000, 0.166 s a step instead of 0.100 s), and a virtual
-machine must win the memory back from its host (BERT-Base, 8 x 128, the step
-after a pause of 4 s: 5 to 6 s instead of 3.5). glibc asks for 2 MB pages and
-keeps them if a variable says so when a process starts, so the process restarts.
-
-A `Heap` bounds the kept memory: programs of several lengths fragment the heap,
-which then grows (fine-tuning MiniLM on SQuAD: 14 GB).
+machine must win the memory back from its host (BERT-Base, 8 x 128, after a
+pause of 4 s: 5 to 6 s instead of 3.5). glibc asks for 2 MB pages and keeps them
+if a variable says so when a process starts, so the process restarts. A `Heap`
+bounds the kept memory: programs of several lengths fragment it, and it grows
+(fine-tuning MiniLM on SQuAD: 14 GB).
 """
 
 import contextlib

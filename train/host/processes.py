@@ -22,11 +22,11 @@ from jax.experimental import multihost_utils
 START_SECONDS = 1800
 # JAX's default: the others end this long after a host died silently.
 HEARTBEAT_SECONDS = 100
-# Between looks for another process's error; to wait for the others to see ours.
+# Seconds between looks for others' errors; to wait for others to see ours.
 _LISTEN_SECONDS, _HEARD_SECONDS = 1.0, 15.0
 _FAILED, _HEARD = 'sesame/failed', 'sesame/heard'
-_ids = itertools.count()  # all processes count the same meetings
-_asked = itertools.count(1)  # and how often they ask whether to end
+_ids = itertools.count()  # of meetings, equal on all processes
+_asked = itertools.count(1)  # questions to Preemption.is_due
 _leaving = threading.Event()
 
 
@@ -41,12 +41,11 @@ def join(
 ) -> None:
   """Joins the other processes of a run; call it before JAX finds its devices.
 
-  Cloud TPU (`platform` 'tpu') and Slurm tell JAX the processes; elsewhere the
-  arguments do, all or none of them (ValueError): `coordinator` is HOST:PORT of
-  process 0, `process_id` counts from 0. Without either the process runs alone.
-  It exits with 1 if the others do not come within `start_seconds`; JAX aborts
-  all processes if one is silent for `heartbeat_seconds`. After joining, an
-  error of one process ends all.
+  On Cloud TPU (`platform` 'tpu') and under Slurm JAX finds the processes.
+  Elsewhere all three arguments are given: `coordinator` is HOST:PORT of process
+  0, `process_id` counts from 0. Without any, the process runs alone. It exits
+  with 1 if the others take longer than `start_seconds`; JAX aborts all if one
+  is silent for `heartbeat_seconds`, and an error of one ends all.
   """
   given = (coordinator, num_processes, process_id)
   if any(value is not None for value in given):
@@ -102,8 +101,7 @@ def _client() -> Any:
 def _exit(message: str) -> NoReturn:
   print(message, file=sys.stderr, flush=True)
   sys.stdout.flush()
-  # No clean exit: JAX would wait for processes that may never come, and threads
-  # of libraries would print after the message.
+  # A clean exit of JAX would wait for processes that may never come.
   os._exit(1)
 
 
@@ -124,10 +122,7 @@ def wait_for_all(name: str) -> None:
 
 
 def gather(text: str) -> list[str]:
-  """Returns every process's text, in process order; all processes call it.
-
-  It needs no devices, and works where the processes' programs differ.
-  """
+  """Returns all processes' texts in order; all call it; needs no devices."""
   client, here = _client(), distributed.global_state
   if client is None:
     return [text]
@@ -140,11 +135,7 @@ def gather(text: str) -> list[str]:
 
 
 def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
-  """Checks that all processes find the same values; all processes call it.
-
-  `find()` returns {name: JSON value}; a process that is alone does not call it.
-  Raises a ValueError that names each difference with its processes.
-  """
+  """Checks that all find the same {name: JSON value}; all processes call it."""
   if is_alone():
     return
   told = [json.loads(text) for text in gather(json.dumps(dict(find())))]
@@ -165,10 +156,7 @@ def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
 
 
 def of_first(value: Any) -> Any:
-  """Returns process 0's JSON value on all processes; all processes call it.
-
-  Values read from files may differ for a while: storage has caches.
-  """
+  """Returns process 0's JSON value, as file caches differ; all call it."""
   return json.loads(gather(json.dumps(value))[0])
 
 
@@ -183,10 +171,7 @@ def to_host(array: Any) -> np.ndarray:
 
 @contextlib.contextmanager
 def first_alone(message: str) -> Iterator[None]:
-  """Runs the block on process 0 first; the others wait, without a time-out.
-
-  The waiting processes print `message` every minute.
-  """
+  """Runs the block on process 0 first; the others wait, and say `message`."""
   client = _client()
   if client is None:
     yield
@@ -296,11 +281,7 @@ class Preemption:
     self._noticed = True
 
   def is_due(self) -> bool:
-    """Returns whether to end here; all processes ask at the same places.
-
-    The places are after each step and each evaluation batch. Several processes
-    get True together, at the first place that none had passed at the signal.
-    """
+    """Whether to end here; all processes ask at the same places, and agree."""
     if jax.process_count() == 1:
       return self._noticed
     return multihost_utils.reached_preemption_sync_point(next(_asked))

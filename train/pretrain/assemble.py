@@ -26,11 +26,7 @@ class Job:
   """A run, planned for a mesh.
 
   Attributes:
-    config: the run's config.
-    architecture: the model's family.
     phases: the resolved phases.
-    mesh: the devices.
-    model: the module.
     objective_of: length -> objective.
     schedule: step -> learning rate.
     tx: the optimiser.
@@ -130,11 +126,7 @@ class Job:
 def build_job(
   config: Any, phases: Sequence[Phase], vocabulary: Vocabulary, mesh: Mesh
 ) -> Job:
-  """Plans the run of a checked config and its resolved phases.
-
-  The devices of `mesh` need not exist. Raises ValueError if the model or the
-  objective is unknown, or a parameter does not divide over the mesh.
-  """
+  """Plans a checked config's run, on a mesh of devices that need not exist."""
   architecture = families.architecture_of(config)
   model = families.build_model(config, vocabulary.size)
   objective_of = {

@@ -38,8 +38,7 @@ def make(
 ) -> Job | None:
   """Plans a run of a checked config: opens its text, builds model and steps.
 
-  Returns None for a finished run, and prints its results. Raises ValueError or
-  OSError if config, weights, text and workdir do not fit.
+  Returns None for a finished run, and prints its results.
   """
   workdir = epath.Path(workdir)
   seed = config.train.seed
@@ -52,7 +51,7 @@ def make(
   beginning = None
   if done is None and config.init.weights is not None:
     beginning = warm_start.check(config)
-  if processes.is_alone():  # of several, the first one alone needs the text
+  if processes.is_alone():  # of several, only process 0 needs the text
     plan.check_source(config)
   mesh = training.find_devices(config)
   asked = training_phases.check_phases(config)
@@ -107,7 +106,7 @@ def make(
     if beginning is None:
       return created
     params = warm_start.load(beginning, model, store.tokenizer, created.params)
-    # Each process read them itself.
+    # Each process read the weights itself.
     processes.check_same(lambda: state.checksums(params))
     return created.replace(params=params)
 

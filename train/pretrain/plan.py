@@ -34,11 +34,7 @@ def check_source(config: ml_collections.ConfigDict) -> None:
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
-  """Opens a config's token store; builds a missing one if its text is small.
-
-  An existing store of `data.folder` is used as it is. Raises ValueError or
-  OSError if there is no sound store and none can be built.
-  """
+  """Opens a config's token store; builds a missing one from small text."""
   data = config.data
   folder = data.folder or settings.default_store(config)
   ready = epath.Path(folder, 'store.json')
@@ -98,8 +94,7 @@ def check_continuation(
 ) -> None:
   """Checks that a run can continue the workdir's `done` steps.
 
-  Phases may change if the batches and learning rates of these steps stay the
-  same. Raises a ValueError that names every key that differs.
+  Phases may change if batches and learning rates of these steps stay the same.
   """
   if not (epath.Path(workdir) / STORE_FILE).exists():
     raise ValueError(
@@ -161,7 +156,7 @@ def describe_store(store: corpus.Store) -> dict[str, str]:
 
 
 def write_workdir(workdir: epath.Path, store: corpus.Store) -> None:
-  """Writes the tokenizer, and the digest of the token store."""
+  """Writes the tokenizer, and sources and digest of the token store."""
   files.write_atomically(
     workdir / STORE_FILE, json.dumps(describe_store(store), indent=2) + '\n'
   )

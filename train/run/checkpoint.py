@@ -1,7 +1,6 @@
 """Checkpoints by orbax: asynchronous, atomic, the newest few kept.
 
-The storage libraries miss a flipped bit of an array, so each checkpoint holds
-checksums of its arrays, and restoring compares them.
+Each holds checksums of its arrays: the storage libraries miss flipped bits.
 """
 
 import asyncio
@@ -20,9 +19,8 @@ from train.engine import state
 from train.host import console, processes
 
 FOLDER = 'checkpoints'
-# Orbax writes it last, in a step's folder and in its arrays' folder. It marks a
-# complete checkpoint on object stores; elsewhere renaming does, but a mounted
-# bucket renames file by file.
+# Orbax writes it last, for a step and for its arrays. It marks them complete
+# where renaming does not: on object stores and mounted buckets.
 COMMIT_FILE = 'commit_success.txt'
 METADATA_FILE = '_CHECKPOINT_METADATA'  # JSON, of a step
 ITEM = 'default'  # orbax's name of a checkpoint's only item
@@ -36,11 +34,7 @@ def checkpoint_folder(workdir: epath.PathLike) -> epath.Path:
 
 
 class Checkpoints:
-  """The checkpoints of a workdir; a context manager that ends all saving.
-
-  Attributes:
-    folder: holds a folder STEP for each checkpoint, local or remote.
-  """
+  """A workdir's checkpoints, in folders STEP of `folder`; a context manager."""
 
   def __init__(self, workdir: epath.PathLike, *, keep: int):
     self.folder = checkpoint_folder(workdir)
@@ -120,7 +114,7 @@ class Checkpoints:
     aside = self.folder / f'damaged-{step}'
     if processes.is_first():
       number = 1
-      while aside.exists():  # as it may, if the same happened before
+      while aside.exists():  # damaged before
         number += 1
         aside = self.folder / f'damaged-{step}-{number}'
       (self.folder / str(step)).rename(aside)
@@ -153,7 +147,7 @@ class Checkpoints:
   def _explained(self, error: Exception) -> OSError:
     try:
       complete = self.latest()
-    except Exception:  # the storage itself is broken: say the first cause
+    except Exception:  # the storage is broken: report the first error
       complete = None
     kept = (
       'no complete checkpoint is there'
@@ -192,11 +186,7 @@ def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
 
 
 def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
-  """Returns 'path/of/parameter' -> saved shape of a workdir; reads no array.
-
-  Raises FileNotFoundError without a complete checkpoint, ValueError if the
-  newest one is damaged.
-  """
+  """Returns 'path/of/parameter' -> saved shape of a workdir; reads no array."""
   folder, step = _newest(workdir)
   try:
     with _finished_reads():
@@ -214,8 +204,7 @@ def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
   """Returns only the parameters of a workdir's newest checkpoint.
 
   `params_shapes` is a tree of ShapeDtypeStructs, with shardings for several
-  devices. Raises FileNotFoundError without a complete checkpoint, ValueError if
-  the newest one is damaged.
+  devices. Raises FileNotFoundError without a checkpoint, ValueError for damage.
   """
   folder, step = _newest(workdir)
   restored, fault = _restore_step(
@@ -296,10 +285,7 @@ class _PatientLoops(asyncio.DefaultEventLoopPolicy):
 
 @contextlib.contextmanager
 def _finished_reads() -> Iterator[None]:
-  """Lets orbax's other reads end before it raises the first read's error.
-
-  Otherwise orbax closes their loop, and each prints a page when collected.
-  """
+  """Lets orbax's other reads end first, else each prints a page of errors."""
   policy = asyncio.get_event_loop_policy()
   asyncio.set_event_loop_policy(_PatientLoops())
   try:

@@ -1,8 +1,7 @@
 """The beginning and the end of every command.
 
-Bad input ends in one clear line, a bug in a trace. Commands with a config take
---config and overrides of its keys; the others get a parser here. Arguments are
-read before any heavy import.
+Bad input ends in one clear line, a bug in a trace. Arguments are read before
+any heavy import, by a config's flags or by a parser made here.
 """
 
 import argparse
@@ -50,8 +49,7 @@ def parser(
   """Returns the parser of a command without a config, python -m train.`name`.
 
   --help shows `doc` as written. `weights` is the help of the argument WEIGHTS,
-  which comes with --tokenizer; None leaves both out. `options` go to
-  `argparse.ArgumentParser`.
+  which comes with --tokenizer; None leaves both out.
   """
   made = argparse.ArgumentParser(
     prog=f'python -m train.{name}',
@@ -76,10 +74,7 @@ def add_weights(to: argparse.ArgumentParser, help_text: str) -> None:
 
 
 def adders(to: Any) -> tuple[Callable, Callable, Callable]:
-  """Returns functions that add an argument, a switch, a number of 1 or more.
-
-  `to` is a parser or a group of its arguments.
-  """
+  """Returns functions that add an argument, a switch, a number of 1 or more."""
   add = to.add_argument
   switch = functools.partial(add, action='store_true')
   return add, switch, functools.partial(add, type=positive)
@@ -100,7 +95,9 @@ def main(
   The work checks its input first, and imports JAX only then.
   """
   chosen = os.environ.get('JAX_COMPILATION_CACHE_DIR')
-  if not chosen and 'jax' not in sys.modules:  # its import reads the variable
+  if (
+    not chosen and 'jax' not in sys.modules
+  ):  # JAX reads the variable at import
     home = os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache'))
     os.environ['JAX_COMPILATION_CACHE_DIR'] = os.path.join(home, 'sesame/xla')
   run(lambda: work(arguments))
@@ -122,10 +119,7 @@ def define_workdir() -> flags.FlagHolder[str | None]:
 
 
 def run_with_config(job: Callable[[], None], *required: str) -> None:
-  """Reads the command line and runs a job as `run` does.
-
-  `required` names the flags that must be given beside --config.
-  """
+  """Reads the command line, checks the `required` flags and runs a job."""
   from train.run import settings
 
   app.define_help_flags()
@@ -156,10 +150,9 @@ def config_file() -> str:
 def run(job: Callable[[], T]) -> T:
   """Runs a job and returns its result; bad input ends it in one line.
 
-  Errors of the operating system and errors raised by our own code become
-  messages; any other error is a bug and keeps its trace. A preempted job exits
-  with PREEMPTED_EXIT, so its scheduler restarts it. An error of one process
-  ends all processes of the run.
+  Errors of the operating system and errors that our code raises become
+  messages; any other is a bug and keeps its trace. A preempted job exits with
+  PREEMPTED_EXIT, so its scheduler restarts it. One process's error ends all.
   """
   with _bad_input_in_one_line():
     return job()

@@ -119,10 +119,7 @@ def is_of_task(metric: str) -> bool:
 
 
 def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
-  """Returns title -> metrics drawn under it.
-
-  Each loss and other metric has a curve; times and the total loss have none.
-  """
+  """Returns title -> metrics drawn under it, without times and total loss."""
   found: dict[str, list[str]] = {title: [] for title in _PANELS}
   for name in metrics:
     split, _, rest = name.partition('/')

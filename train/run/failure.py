@@ -26,10 +26,9 @@ _CURE = (
 
 
 class Watchdog:
-  """Ends a process that hangs; a context manager.
+  """Ends a process that hangs, and would hang all others; a context manager.
 
-  One host that hangs, alive, would hang all others for ever. After `minutes`
-  without `feed` all threads' stacks are printed and the process exits.
+  After `minutes` without `feed` it prints all threads' stacks and exits.
   """
 
   def __init__(self, minutes: float):
@@ -65,10 +64,7 @@ class Watchdog:
 
 
 def kept(checkpoints: Checkpoints, models: Checkpoints | None = None) -> str:
-  """Returns a sentence on the checkpoints that a failed run leaves.
-
-  `models` holds the best model of a fine-tuning.
-  """
+  """Returns a sentence on the checkpoints and best model of a failed run."""
   said = 'There is no checkpoint yet.'
   checkpoints.finish()
   step = checkpoints.latest()
@@ -86,10 +82,7 @@ def check_finite(
   checkpoints: Checkpoints,
   models: Checkpoints | None = None,
 ) -> None:
-  """Checks that all parameters after `step` are finite.
-
-  Otherwise raises FloatingPointError: they must not be saved or scored.
-  """
+  """Checks that parameters to save are finite, else FloatingPointError."""
   if not steps.all_finite(params):
     raise FloatingPointError(
       f'parameters are not finite after step {step}: its update overflowed.'
@@ -107,10 +100,9 @@ def stop_nonfinite(
   mesh: Any,
   models: Checkpoints | None = None,
 ) -> NoReturn:
-  """Saves the bad batch, and raises an error with losses and gradient norms.
+  """Saves the bad batch; raises FloatingPointError with losses, gradient norms.
 
-  `step` counts the steps before the bad one, which left `state` unchanged;
-  `host_batch` is its global batch. Always raises FloatingPointError.
+  `step` counts the steps before the bad one; `host_batch` is its global batch.
   """
   path = workdir / f'nonfinite-step-{step}.npz'
   content = io.BytesIO()
@@ -125,7 +117,7 @@ def stop_nonfinite(
         state.params, sharding.put_batch(local, mesh), state.carry, step
       )
     )
-  except jax.errors.JaxRuntimeError:  # no room for a batch without parts
+  except jax.errors.JaxRuntimeError:  # no memory for the whole batch
     losses, norms = {}, {}
   named = {
     jax.tree_util.keystr(where, simple=True, separator='/'): float(norm)

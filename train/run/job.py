@@ -46,7 +46,7 @@ class Keep(NamedTuple):
   patience: int | None
 
   def is_best(self, scores: Sequence[float]) -> bool:
-    """Returns whether the last score is the best, and the best model kept."""
+    """Returns whether to keep the last score's model as the best one."""
     return self.best and all(scores[-1] > score for score in scores[:-1])
 
   def is_over(self, scores: Sequence[float]) -> bool:
@@ -61,7 +61,7 @@ StayAlive = Callable[[], None]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """A planned run: its sizes, and plain functions for all that is its own.
+  """A planned run: sizes, and functions for all that differs between jobs.
 
   Attributes:
     config: the resolved config, as written into the workdir.
@@ -80,8 +80,7 @@ class Job:
     num_later: number of smaller programs that are compiled later.
     step_name: steps done -> the next training step's name in `steps`.
     objective: steps done -> the next training step's objective.
-    batch: (steps done, whole) -> the next step's host batch: all its rows if
-      whole, else this process's.
+    batch: (steps done, whole) -> the next host batch, whole or our own rows.
     work: (steps done, batch) -> tokens and model FLOPs of the next step.
     create: () -> the state at step 0.
     restore: checkpoints -> (steps done, state).

@@ -1,8 +1,7 @@
 """The ledger of a run's time: every second in one bucket, over all restarts.
 
-`ledger.csv` only grows. A row has the attempt (1 for the run's first process),
-the time of writing, the steps done, and each bucket's seconds since the row
-before. From a killed process's last row to the next attempt, time is down.
+`ledger.csv` only grows. A row's seconds count from the row before; the time
+from a killed process's last row to the next attempt counts as down.
 """
 
 import contextlib
@@ -21,15 +20,14 @@ FILE = 'ledger.csv'
 BUCKETS = {
   'start': 'starting up',
   'restore': 'restoring a checkpoint',
-  'compile': 'compiling',  # with the first execution of what was compiled
+  'compile': 'compiling',  # with the first execution
   'data': 'waiting for data',
   'train': 'training steps',
   'eval': 'evaluation',
   'save': 'waiting for a save',
   'other': 'logs, profiles, results',
 }
-# Found in the rows of several attempts: steps after the checkpoint from which a
-# later attempt continued, which it did again.
+# Found by `with_losses`: steps that a later attempt did again.
 LOST = 'lost'
 NAMES = BUCKETS | {LOST: 'steps done again'}
 _REPEATED = ('data', 'train', 'eval')
@@ -105,11 +103,10 @@ class Ledger:
     ),
     after: Callable[[], None] = lambda: None,
   ) -> Callable:
-    """Returns a jitted step whose first execution counts as 'compile'.
+    """Returns a jitted step that counts as 'compile' at each new batch shape.
 
-    `step` maps (anything, batch, ...) to anything; another batch shape compiles
-    anew. Each first execution runs in the context manager `around()`; `after()`
-    is called between compiling and executing.
+    Each first execution runs in the context manager `around()`; `after()` is
+    called between compiling and executing.
     """
     shapes = set()
 
@@ -130,10 +127,7 @@ class Ledger:
     return run
 
   def begin_training(self, seconds_before: float) -> None:
-    """Counts time as 'train' from now on, unless it is measured otherwise.
-
-    `seconds_before` is the last saved step's 'time/seconds'.
-    """
+    """Counts 'train' from now on; earlier the run took `seconds_before`."""
     self.switch('train')
     self._seconds_before = seconds_before
     self._reset()
@@ -149,7 +143,7 @@ class Ledger:
   def row(
     self, peak_tflops: float | None, num_devices: int
   ) -> dict[str, float]:
-    """Returns the 'time/...' metrics since the last such row.
+    """Returns the 'time/...' metrics since its last call.
 
     Rates cover training and waiting for data; NaN if all steps were compiled.
     """
@@ -193,8 +187,7 @@ class Ledger:
   ) -> Iterator[None]:
     """Begins an attempt in a workdir's ledger, and ends it with a last row.
 
-    It continues after `step` of `total_steps` steps; only the process that is
-    `active` writes.
+    It follows `step` of `total_steps` steps; only an `active` process writes.
     """
     self._step, self._total_steps = step, total_steps
     self._file = None
@@ -208,7 +201,7 @@ class Ledger:
     try:
       yield
     except BaseException:
-      with contextlib.suppress(OSError):  # the error to tell is the other one
+      with contextlib.suppress(OSError):  # report the first error
         self.write()
       raise
     self.write()
@@ -294,8 +287,7 @@ class Totals(NamedTuple):
     seconds: bucket -> seconds, with `LOST`; their sum is the running time.
     down: seconds between an attempt's last row and the next attempt.
     attempts: number of processes that trained.
-    restarting: seconds of 'start', 'restore' and 'compile' of all attempts but
-      the first.
+    restarting: seconds of 'start', 'restore', 'compile' after attempt 1.
   """
 
   seconds: dict[str, float]
@@ -310,7 +302,7 @@ class Totals(NamedTuple):
 
 
 def add_up(rows: Sequence[Row]) -> Totals:
-  """Returns the totals of rows as `with_losses` returns them."""
+  """Returns the totals of rows of `with_losses`."""
   again = [row for row in rows if row.attempt > rows[0].attempt]
   return Totals(
     seconds={

@@ -16,8 +16,7 @@ HEADER = ('step', 'metric', 'value')
 class MetricsWriter:
   """Appends rows (step, metric, value) to metrics.csv and TensorBoard.
 
-  Rows after the step where a run continues are dropped, atomically: the file
-  reads as if the run had never stopped.
+  It first drops rows after the step at which the run continues, atomically.
   """
 
   def __init__(
@@ -43,8 +42,7 @@ class MetricsWriter:
   ) -> None:
     """Adds one row a metric after `step` steps, and flushes.
 
-    With `whole`, a kill leaves all rows or none: for rows written after their
-    step's checkpoint, which a restart writes again if they are missing.
+    With `whole`, a kill leaves all rows or none: for rows after a checkpoint.
     """
     if not self._active:
       return

@@ -36,10 +36,7 @@ _BINS = 200
 
 
 def collect(workdir: epath.PathLike) -> dict[str, Any]:
-  """Returns the figures of a run for JSON, None where unknown.
-
-  Raises ValueError if the folder is not a workdir.
-  """
+  """Returns the figures of a workdir's run for JSON, None where unknown."""
   files.check_workdir(workdir)
   config = settings.read_workdir_config(workdir)
   values = metrics.read_metrics(workdir)
@@ -177,10 +174,7 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 
 def draw_ledger(rows: Sequence[ledger.Row], path: epath.PathLike) -> None:
-  """Draws rows of `ledger.with_losses` as a PNG file.
-
-  Above, a bar for each attempt and one for all; below, time by bucket.
-  """
+  """Draws rows of `with_losses` as PNG: a bar an attempt, shares over time."""
   import matplotlib.figure
 
   bars = _attempts(rows)
@@ -289,10 +283,7 @@ def _timeline(
 def run(
   workdir: epath.PathLike, out: epath.PathLike | None = None
 ) -> dict[str, Any]:
-  """Draws a run's PNG files into `out` or the workdir; returns its figures.
-
-  `out` is made if missing. Raises ValueError if `workdir` is not a workdir.
-  """
+  """Draws a run's PNG files into `out` or the workdir; returns its figures."""
   report = collect(workdir)
   out = epath.Path(out or workdir)
   out.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ FREE_KEYS = (
   'data.cache',
   'data.folder',
   'data.loader',
-  'init.new_rows',  # of the first step alone
+  'init.new_rows',  # used at the first step only
   'mesh.data',
   'mesh.fsdp',
   'mesh.rules',
@@ -40,8 +40,7 @@ FREE_KEYS = (
   'train.profile',
   'train.reset_streams',
 )
-# A run may continue with other values of these if the learning rates of the
-# steps already done stay the same.
+# These may differ too, if the learning rates of the steps already done do not.
 SCHEDULE_KEYS = (
   'train.phases',
   'train.steps',
@@ -52,10 +51,7 @@ SCHEDULE_KEYS = (
 
 
 def config_path(name: str) -> pathlib.Path:
-  """Returns the file of a config, given by path or by a shipped name.
-
-  Raises a FileNotFoundError that lists the shipped names.
-  """
+  """Returns the file of a config, given by path or by a shipped name."""
   shipped_folder = pathlib.Path(configs.__file__).parent
   shipped = shipped_folder / f'{name}.py'
   if re.fullmatch(r'\w+', name) and shipped.exists():
@@ -89,11 +85,7 @@ def load_config(name: str) -> ml_collections.ConfigDict:
 
 
 def expand_arguments(argv: Sequence[str]) -> list[str]:
-  """Turns config names on a command line into paths, and checks keys.
-
-  Raises FileNotFoundError for an unknown config, and for an unknown key a
-  ValueError with the nearest one.
-  """
+  """Turns config names on a command line into paths, and checks keys."""
   argv = list(argv)
   named = None
   for i, argument in enumerate(argv):
@@ -188,10 +180,9 @@ def check_batches(
   sizes: Mapping[str, int],
   parts: int,
 ) -> None:
-  """Checks that batches divide into micro-batches and over the mesh.
+  """Checks that batches divide into micro-batches and over `parts` devices.
 
-  `sizes` maps a name for messages to a training batch's size; the mesh splits a
-  batch over `parts` devices.
+  `sizes` maps a name for messages to the size of a training batch.
   """
   scored = config.eval.global_batch
   if scored <= 0 or scored % parts:
@@ -242,7 +233,7 @@ def check(config: ml_collections.ConfigDict) -> None:
   for key in ('max_windows', 'draws'):
     ensure(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
   phases = training_phases.check_phases(config)
-  make_schedule(config.optim, phases)  # refuses what makes no sense
+  make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:
     if phase.length < 8:
       raise ValueError(f'train.phases: length {phase.length} is under 8')

@@ -33,9 +33,9 @@ def steps(
 ) -> Iterator[int]:
   """Yields step numbers, and profiles the steps of `profile`.
 
-  The trace begins and ends with idle devices, so it holds whole steps only;
-  `latest()` returns the last step's report, to wait for its end. Each process
-  writes its own file under WORKDIR/profile; the ledger counts this as 'other'.
+  The trace begins and ends with idle devices, so it holds whole steps only:
+  `latest()`, the last step's report, is awaited. Each process writes its own
+  file under WORKDIR/profile; the ledger counts this as 'other'.
   """
   first, count = profile or (0, 0)
   options = jax.profiler.ProfileOptions()

@@ -50,11 +50,9 @@ def train(
 
   A workdir with a run of the same config continues after its last checkpoint.
   With `dry_run`, prints the plan and returns None. `began` is the Unix time
-  from which the run's time counts; now by default.
-
-  Raises ValueError or OSError for bad input, before device time is spent;
-  FloatingPointError if a loss, gradient or parameter is not finite;
-  processes.Preempted if asked to end early, with the steps done saved.
+  from which the run's time counts. Raises ValueError or OSError for bad input,
+  before device time is spent; FloatingPointError if a number is not finite;
+  processes.Preempted if asked to end early, after saving.
   """
   config, mesh, keep = job.config, job.mesh, job.keep
   clock = ledger.Ledger(began)
@@ -94,7 +92,7 @@ def train(
         workdir / 'config.json', settings.as_json(config) + '\n'
       )
       job.write(workdir)
-      # Results of an earlier end: the run goes on.
+      # The run continues: drop the results of its earlier end.
       (workdir / 'results.json').unlink(missing_ok=True)
     workdirs.check_shared(workdir)
     processes.check_same(lambda: {'steps': saved, **job.facts()})
@@ -202,8 +200,7 @@ def train(
         train_state, report = compiled[job.step_name(step - 1)](
           train_state, batch, *job.arguments
         )
-        # Dispatch one step ahead, not more: the bar is right, and host batches
-        # do not pile up.
+        # Dispatch one step ahead, not more: host batches would pile up.
         jax.block_until_ready(before)
         clock.count(step, *job.work(step - 1, batch))
         bar.update(step)
@@ -250,7 +247,7 @@ def train(
           with clock.measure('save'):
             checkpoints.save(step, train_state)
         over = False
-        if score_due and not preempted:  # else the same command begins with it
+        if score_due and not preempted:  # else a restart scores first
           try:
             score(train_state.params)
             over = is_over()

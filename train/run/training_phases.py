@@ -47,10 +47,9 @@ def cut_phases(phases: Sequence[Phase], steps: int) -> list[Phase]:
 def resolve_phases(
   config: ml_collections.ConfigDict, num_windows: Mapping[int, int]
 ) -> tuple[Phase, ...]:
-  """Returns the phases with every override applied.
+  """Returns the checked phases with every override applied.
 
   `num_windows`, length -> training windows, gives the steps of `num_epochs`.
-  Raises ValueError if overrides contradict each other or the phases.
   """
   train = config.train
   phases = [Phase(*phase) for phase in check_phases(config)]

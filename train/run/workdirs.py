@@ -17,8 +17,7 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
   """Makes a workdir, and keeps a second process out of a local one.
 
   The lock is the operating system's: a dead process frees it. Object stores
-  have none. Raises ValueError if another process trains there, OSError if the
-  folder cannot be written.
+  have none. Raises ValueError if another process trains there.
   """
   workdir = epath.Path(workdir)
   try:
@@ -43,10 +42,7 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
 
 
 def check_shared(workdir: epath.PathLike) -> None:
-  """Checks that all processes see the workdir that process 0 writes.
-
-  Raises a ValueError that names the processes that do not.
-  """
+  """Checks that all processes see the workdir that process 0 writes."""
   token = epath.Path(workdir) / f'.seen-by-all-{uuid.uuid4().hex}'
   if processes.is_first():
     token.touch()

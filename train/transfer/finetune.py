@@ -36,7 +36,6 @@ def make(
 
   `shared` is the plan of the same config with another seed, whose compiled
   steps are reused. Returns None for a finished run, and prints its results.
-  Raises ValueError or OSError if config, weights, sets and workdir do not fit.
   """
   workdir = epath.Path(workdir)
 
@@ -81,7 +80,7 @@ def make(
 
   def create() -> state.TrainState:
     created = parts.begin(seed)
-    if parts.encoder.weights is not None:  # each process read them itself
+    if parts.encoder.weights is not None:  # read by each process
       processes.check_same(lambda: state.checksums(created.params))
     return created
 

@@ -20,8 +20,7 @@ class Kind:
 
   Attributes:
     head: one of `models.features.HEADS`.
-    num_outputs: (task, section `task` of a config) -> the head's K; ValueError
-      if they do not fit together.
+    num_outputs: (task, section `task`) -> the head's K, or a ValueError.
     losses: (section `task`, float32 logits, batch) -> losses [B] or, of tags,
       [B, T]; and hits of the same shape, or None.
     of_words: labels are of words, int [B, T], -1 at other tokens.
@@ -55,15 +54,12 @@ def _span_losses(_: Any, logits: Array, batch: Batch) -> tuple[Array, Array]:
   """Returns means of start and end under a softmax over the real tokens."""
   lowest = jnp.finfo(jnp.float32).min
   logits = jnp.where(batch['token_mask'][..., None], logits, lowest)
-  losses, hits = _class_losses(_, logits.swapaxes(1, 2), batch)  # of [B, 2, T]
+  losses, hits = _class_losses(_, logits.swapaxes(1, 2), batch)  # [B, 2, T]
   return losses.mean(axis=-1), hits.prod(axis=-1)
 
 
 def soft_targets(scores: Array, num_classes: int) -> Array:
-  """Returns float32 [B, K]: a score's share of its two nearest classes.
-
-  Scores are float [B], between 0 and K - 1.
-  """
+  """Returns [B, K]: a score's (0 to K - 1) share of its two nearest classes."""
   distance = jnp.abs(scores[:, None] - jnp.arange(num_classes))
   return jnp.maximum(1 - distance, 0)
 

@@ -37,8 +37,7 @@ class Member(NamedTuple):
 def open_member(workdir: epath.PathLike) -> Member:
   """Opens the model of a finished fine-tuning.
 
-  Raises FileNotFoundError if the workdir is missing or not finished, or a sweep
-  dropped its model; ValueError if it is no fine-tuning.
+  Raises FileNotFoundError if the run is unfinished, or a sweep dropped it.
   """
   workdir = epath.Path(workdir)
   config = settings.read_workdir_config(workdir)
@@ -74,11 +73,7 @@ def open_member(workdir: epath.PathLike) -> Member:
 
 
 def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
-  """Reads a file of a task, or the split of a folder of its files.
-
-  Raises FileNotFoundError if there is none, and ValueError with file and line
-  for wrong content.
-  """
+  """Reads a task's file or a folder's split; errors name file and line."""
   path = epath.Path(source)
   if not path.exists():
     raise FileNotFoundError(f'--input {path}: no such file or folder')
@@ -98,8 +93,7 @@ def predict(
   """Returns task, split and predictions of one model or an ensemble.
 
   An ensemble averages the members' probabilities; of spans, the scores of first
-  and last token. The workdirs are fine-tunings on one task; `read` returns its
-  examples. Raises FileNotFoundError or ValueError for unusable workdirs.
+  and last token. `read` returns the examples of the members' common task.
   """
   members = [open_member(workdir) for workdir in workdirs]
   first, here = members[0].predictor, _facts(members[0].predictor)

@@ -34,7 +34,7 @@ def run(
 
   `workdir` holds the runs' folders and summary.json; `grid` maps 'section.key'
   to values. Only the best run's model is kept, or with `keep_all` every one;
-  predictions and scores of all runs are kept.
+  predictions and scores always are.
 
   Returns:
     The content of summary.json: `task`, `runs` (each with `seed`, `settings`,
@@ -91,10 +91,7 @@ def run(
 
 
 def parse_grid(text: str) -> dict[str, list[Any]]:
-  """Returns {'section.key': values} of 'KEY=VALUE,VALUE;KEY=VALUE'.
-
-  The text 'paper' gives the published grid. Another form is a ValueError.
-  """
+  """Returns {'section.key': values} of 'KEY=VALUE,VALUE;KEY=...' or 'paper'."""
   if text == 'paper':
     return {key: list(values) for key, values in base.PAPER_GRID.items()}
   grid = {}

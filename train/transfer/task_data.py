@@ -30,10 +30,7 @@ class Split:
 
 
 def open_task(config: ml_collections.ConfigDict) -> Task:
-  """Returns the declaration of a config's task.
-
-  Raises ValueError if the task is unknown, or the config names no data.
-  """
+  """Returns the declaration of a config's task."""
   name = config.task.name
   if config.data.source is None:
     raise ValueError(
@@ -91,9 +88,7 @@ def open_split(
 ) -> Split:
   """Encodes a split, of the examples `found` or read from its files.
 
-  With `at_last` a word's tag is at its last piece, not at its first. Raises
-  FileNotFoundError for missing files, and a ValueError with file and line for
-  wrong ones.
+  `at_last` tags a word's last piece, not its first; errors name file and line.
   """
   data, settings = config.data, config.task
   if found is None:
@@ -120,10 +115,7 @@ def open_split(
 
 
 def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
-  """Returns the splits besides 'train': 'dev', and all others with files.
-
-  A user's own files that a config names must exist.
-  """
+  """Returns the splits besides 'train': 'dev', and all others with files."""
   must = task.files if not task.folders else ('dev',)
   return [
     name

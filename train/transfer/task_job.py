@@ -41,11 +41,8 @@ class Predictor:
     config: with the model's sizes.
     task: its declaration.
     encoder: the language model below the head.
-    mesh: the devices.
-    model: the module.
     objective: the losses to minimise.
-    predict_step: the jitted (params, batch) -> outputs of
-      `make_predict_step`.
+    predict_step: the step of `make_predict_step`.
   """
 
   config: ml_collections.ConfigDict
@@ -63,7 +60,6 @@ class TaskJob(Predictor):
 
   Attributes:
     splits: name -> split; 'train', and the splits to score.
-    total_steps: of a whole run.
     eval_every: steps between scores of dev.
     schedule: step -> learning rate.
     shapes: the state as ShapeDtypeStructs.
@@ -122,7 +118,6 @@ def plan(
   """Reads the data, opens the weights and builds the steps of a config.
 
   `workdir` is that of a run that continues; `splits` default to all that exist.
-  Raises FileNotFoundError or ValueError for missing or wrong data or weights.
   """
   task = task_data.open_task(config)
   predictor = plan_predictor(config, task, mesh, workdir)
@@ -227,9 +222,7 @@ def plan_predictor(
 ) -> Predictor:
   """Opens the weights and builds the model of a task.
 
-  `workdir` is that of the run that trained the model; None opens the initial
-  weights. Raises FileNotFoundError without weights, ValueError if they do not
-  fit.
+  `workdir` is the run that trained the model; None opens the initial weights.
   """
   encoder = encoders.open_encoder(config, task, workdir)
   config = encoder.config
@@ -247,10 +240,7 @@ def plan_predictor(
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-  """Checks that a config fits its task and its weights.
-
-  Raises FileNotFoundError without weights, and a ValueError that names the key.
-  """
+  """Checks that a config fits its task and its weights."""
   task = task_data.open_task(config)
   encoder = encoders.open_encoder(config, task, None)
   task_losses.build_objective(task, encoder.config.task)

@@ -1,7 +1,4 @@
-"""The training objective of a task.
-
-Shapes: B examples, T position, V vocabulary.
-"""
+"""The training objective of a task. B examples, T position, V vocabulary."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -49,7 +46,7 @@ def build_objective(task: Task, task_config: Any) -> Objective:
       f'task.class_weights={class_weights}: expected one for each of the'
       f' {len(task.labels)} labels of {task.name}, 0 or more'
     )
-  kind.num_outputs(task, task_config)  # refuses wrong settings
+  kind.num_outputs(task, task_config)  # checks the settings
   factors = {'task': 1, 'lm': task_config.lm_weight, 'mix_l2': mix_l2}
   factors = {name: factor for name, factor in factors.items() if factor}
 
@@ -75,7 +72,7 @@ def build_objective(task: Task, task_config: Any) -> Objective:
     sums = {'task': (jnp.sum(values * weights), weights.sum())}
     if 'lm' in factors:
       sums['lm'] = _lm_loss(outputs, batch)
-    if 'mix_l2' in factors:  # a share for every row, as batches are cut
+    if 'mix_l2' in factors:  # split over rows, as batches are
       rows = _row_weights(batch).sum()
       sums['mix_l2'] = (outputs['mix_penalty'] * rows, rows)
     return sums, metrics
@@ -91,7 +88,7 @@ def build_objective(task: Task, task_config: Any) -> Objective:
 
   return Objective(
     transform=lambda host_batch, keys: dict(host_batch),
-    inputs=lambda batch: tuple(  # characters of whole words only
+    inputs=lambda batch: tuple(  # an ELMo also reads characters
       batch[name] for name in (*INPUTS, 'characters') if name in batch
     ),
     weights=weights,

@@ -26,10 +26,7 @@ def run_model(
   split: Split,
   after_batch: Callable[[], None] = lambda: None,
 ) -> tuple[list[np.ndarray], float]:
-  """Returns each feature's logits, without padding, and the mean loss.
-
-  Without labels in the split the loss has no meaning.
-  """
+  """Returns each feature's unpadded logits, and the mean loss over labels."""
   size = job.config.eval.global_batch
   rows = sharding.local_rows(job.mesh, size)
   found: list[Any] = [None] * len(split.features)
@@ -110,7 +107,6 @@ def score_all(
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
   """Scores every labelled split, and writes the predictions.
 
-  `dev_logits` may be None; `stay_alive` is called after each batch and split.
   Returns 'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
   """
   figures, intervals = {}, {}

@@ -117,8 +117,7 @@ def differing_keys(
 ) -> dict[str, tuple[Any, Any]]:
   """Returns {key: (old, new)} of two flat configs of tasks.
 
-  Free keys and two spellings of a path do not differ. Configs older than a key
-  have its value in `BEFORE`.
+  Two spellings of a path do not differ; old configs take keys from `BEFORE`.
   """
   old, new = (BEFORE | dict(flat) for flat in (old, new))
   return {
@@ -294,10 +293,7 @@ def evaluation_line(step: int, row: Mapping[str, float], task: Task) -> str:
 def print_results(
   results: Mapping[str, Any], workdir: epath.PathLike, *, of_several: bool
 ) -> None:
-  """Prints a finished run's metrics.
-
-  With `of_several` runs of a sweep, a better one may replace the model.
-  """
+  """Prints a run's metrics; if it is not `of_several`, a command to use it."""
   rows = []
   for name, value in results['metrics'].items():
     low, high = results['intervals'].get(name, (None, None))

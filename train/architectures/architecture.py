@@ -20,12 +20,10 @@ class Vocabulary(NamedTuple):
   """The facts about a tokenizer that models and objectives use.
 
   Attributes:
-    size: V, unpadded: pieces, or the words that a softmax knows.
-    specials: ids of BERT's special tokens; None where there are none.
-    continuations: bool [V], the pieces that continue a word; where whole words
-      are masked.
-    unknown: id of the word that stands for all beyond V; None where there are
-      none.
+    size: V, unpadded: pieces, or the words of a softmax.
+    specials: ids of BERT's special tokens; None without.
+    continuations: bool [V], pieces that continue a word, for whole-word masks.
+    unknown: id for all words beyond V; None without.
   """
 
   size: int
@@ -35,7 +33,7 @@ class Vocabulary(NamedTuple):
 
   @classmethod
   def of(cls, tokenizer: Any) -> 'Vocabulary':
-    """Returns that of a tokenizer."""
+    """Returns the vocabulary of a tokenizer."""
     if hasattr(tokenizer, 'softmax_size'):
       return cls(tokenizer.softmax_size, unknown=tokenizer.unk_id)
     if not hasattr(tokenizer, 'mask_id'):
@@ -53,7 +51,7 @@ class Vocabulary(NamedTuple):
 
   @classmethod
   def of_size(cls, size: int) -> 'Vocabulary':
-    """Returns one without a tokenizer, to plan or to measure with."""
+    """Returns a vocabulary without a tokenizer, for plans and measurements."""
     specials = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
     return cls(size, specials, jnp.zeros(size, bool), unknown=2)
 
@@ -72,41 +70,34 @@ def count_encoder(
 
 
 class Architecture(NamedTuple):
-  """A family of models and how it is pre-trained, as functions.
+  """A family of models and its pre-training, as functions.
 
   Attributes:
-    keys: of `config.model` that others do not have.
-    check: (config) -> raises a ValueError if its own keys make no sense.
-    describe: (config.model) -> its sizes, for people.
+    keys: of `config.model`, needed by this family.
+    check: (config) -> None; ValueError if the family's keys make no sense.
+    describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
-    objectives: `train.objective` -> the function (config, length, vocabulary)
-      -> Objective that builds it.
+    objectives: `train.objective` -> (config, length, vocabulary) -> Objective.
     open_examples: (store, length, held_out=) -> examples of one split.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
-    print_samples: (model, parameters, store, length) shows people something.
-    carry_shapes: (model, rows) -> shapes of the memory that rows carry from
-      batch to batch, see `Objective.carry`; zeros before the first.
-    token_counts: store -> int [V], how often each is a target in training.
-    with_heads: (model, train.objective) -> the model with the heads that this
-      objective trains; none other has parameters.
-    encoder_flops: (model, rows, length) -> FLOPs of a forward pass without
-      heads and vocabulary.
+    print_samples: (model, parameters, store, length) -> None.
+    carry_shapes: (model, rows) -> shapes of `Objective.carry`, zeros at first.
+    token_counts: store -> int [V], how often a token is a training target.
+    with_heads: (model, train.objective) -> model with this objective's heads.
+    encoder_flops: (model, rows, length) -> forward FLOPs without heads.
     default_config: () -> the config of all defaults.
-    reads_words: whether texts are read as whole words, letter by letter, so
-      that no vocabulary is needed.
+    reads_words: whether it reads words by characters, without a vocabulary.
     needs_mask: whether its vocabulary must have [CLS], [SEP] and [MASK].
-    num_unpublished: symbols that end its vocabulary and that published weights
-      have no rows of.
-    uses: uses of trained weights: 'embed', 'score' (each token has a
-      probability), 'generate', 'fill_masks'.
-    form: of the rows of a task, one of `data.inputs.framing.FORMS`.
+    num_unpublished: last symbols of its vocabulary without published rows.
+    uses: of weights: 'embed', 'score' (tokens), 'generate', 'fill_masks'.
+    form: of the rows of a task, a name in `data.inputs.framing.FORMS`.
     finds_spans: whether it can be fine-tuned to find spans.
-    below_head: (model, whether the head reads the pooler) -> the model with
-      what a task's head needs of its own heads.
+    below_head: (model, whether the head reads the pooler) -> the model with the
+      heads of its own that a task's head reads.
     frame: tokenizer -> ids before and after each text.
-    text_inputs: (tokens, mask, positions) of one text a row, each [B, T] ->
-      the first inputs of the module.
+    text_inputs: (tokens, mask, positions), each [B, T], one text a row -> the
+      first inputs of the module.
     reads_both_ways: model -> whether a token sees the tokens after it.
   """
 
@@ -139,7 +130,7 @@ class Architecture(NamedTuple):
 
   @property
   def has_memory(self) -> bool:
-    """Whether rows read on from batch to batch, see `Objective.carry`."""
+    """Whether rows keep memory from batch to batch, see `Objective.carry`."""
     return self.carry_shapes is not _no_carry
 
 
@@ -147,12 +138,12 @@ TRANSFORMER_KEYS = frozenset({'embed_dim', 'num_heads', 'mlp_dim'})
 
 
 def describe_transformer(model_config: Any) -> str:
-  """Returns the sizes of a BERT or GPT."""
+  """Returns the sizes of a BERT or GPT as text."""
   return f'{model_config.num_layers} layers of {model_config.embed_dim}'
 
 
 def model_fields(model_config: Any) -> dict[str, Any]:
-  """Returns the fields of a module that stand in `config.model`."""
+  """Returns the module's fields in `config.model`, with a parsed dtype."""
   fields = dict(model_config)
   del fields['name']
   return fields | {'dtype': jnp.dtype(fields['dtype'])}

@@ -1,9 +1,8 @@
-"""BERT's pre-training: masked tokens and next sentences, or what replaces them.
+"""BERT's pre-training on masked tokens and next sentences, and its ablations.
 
 The ablations (Devlin et al. 2018, section 5.1) read the same inputs, but the
-second text always continues the first: without a label to tell, text of another
-document would only be noise, while both token types still have to be learnt for
-fine-tuning on pairs.
+second text always continues the first: another document's text, without labels,
+would be noise. Fine-tuning on pairs still needs both token types.
 """
 
 import functools
@@ -35,8 +34,7 @@ INPUTS = (
   'positions',
   'mlm_positions',
 )
-# Without next sentences, pooler and NSP head would stay as they were drawn, but
-# for weight decay: they are drawn where a task needs them.
+# Pooler and NSP head learn from next sentences; without, a task draws its own.
 HEADS = {'bert': bert.HEADS, 'mlm': ('mlm',), 'lm': ('mlm',)}
 
 
@@ -46,11 +44,7 @@ def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
 
 
 def check(config: Any) -> None:
-  """Checks the keys of a BERT.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks the keys of a BERT."""
   settings.check_transformer(config)
   settings.expect(
     config,
@@ -75,11 +69,7 @@ def masked_tokens(
   *,
   names: tuple[str, ...] = ('mlm', 'nsp'),
 ) -> Objective:
-  """Returns BERT's objective at one length: `names` are its losses.
-
-  Raises:
-    ValueError: if the tokenizer has no mask.
-  """
+  """Returns BERT's objective at one length, with the losses `names`."""
   _check_vocabulary(config, vocabulary)
   rates = config.objective
 
@@ -120,13 +110,7 @@ def masked_tokens(
 
 
 def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective of a left-to-right BERT: nothing is masked.
-
-  The head of masked tokens predicts at every position the token after it.
-
-  Raises:
-    ValueError: if the tokenizer has no [CLS] and [SEP].
-  """
+  """Returns a left-to-right BERT's objective: next tokens by its MLM head."""
   _check_vocabulary(config, vocabulary)
 
   def transform(host_batch: Any, keys: Any) -> Any:

@@ -22,7 +22,7 @@ from train.engine import flops, objectives
 from train.engine.steps import Objective
 from train.run import settings, training_phases
 
-TEXTS = ('', 'reverse_')  # as prefixes of a batch's keys: of each tower
+TEXTS = ('', 'reverse_')  # each tower's prefix of a batch's keys
 CARRIED = ('cell', 'hidden')
 FIELDS = (
   'num_layers',
@@ -38,11 +38,7 @@ FIELDS = (
 
 
 def check(config: Any) -> None:
-  """Checks the keys that only ELMo has.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks the keys that only ELMo has."""
   model = config.model
   ensure = functools.partial(settings.expect, config)
   for key in ('lstm_dim', 'projection_dim', 'char_embed_dim'):
@@ -69,7 +65,7 @@ def check(config: Any) -> None:
   )
   training = tokenization.parse_training(config.data.tokenizer)
   ensure(
-    # A store that is there is not built; what it is of, is seen later.
+    # A named store is checked when it is opened.
     config.data.folder is not None
     or training is None
     or training.kind == 'words',
@@ -97,7 +93,7 @@ def _is_filter(group: Any) -> bool:
 
 
 def describe(model_config: Any) -> str:
-  """Returns the sizes of an ELMo, for people."""
+  """Returns the sizes of an ELMo as text."""
   return (
     f'{model_config.num_layers} layers a direction of {model_config.lstm_dim}'
     f' cells, projected to {model_config.projection_dim}'
@@ -105,7 +101,7 @@ def describe(model_config: Any) -> str:
 
 
 def build_model(model_config: Any, vocab_size: int) -> elmo.Elmo:
-  """Returns the module of a config, which may have keys of other models."""
+  """Returns the module of a config, ignoring other models' keys."""
   fields = model_fields(model_config)
   return elmo.Elmo(
     vocab_size=vocab_size,
@@ -118,11 +114,7 @@ def build_model(model_config: Any, vocab_size: int) -> elmo.Elmo:
 
 
 def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective: the next word in both directions.
-
-  Raises:
-    ValueError: if the tokenizer cuts words into pieces.
-  """
+  """Returns the objective of the next word in both directions."""
   del length
   if vocabulary.unknown is None:
     raise ValueError(
@@ -136,7 +128,7 @@ def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
     return jnp.where(ids < vocabulary.size, ids, vocabulary.unknown)
 
   def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
-    del keys  # nothing is left to chance
+    del keys  # nothing is random
     batch = {'loss_weights': host_batch['loss_weights']}
     for text in TEXTS:
       types = host_batch[f'{text}type_ids']
@@ -172,7 +164,7 @@ def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
 
 
 def _targets(batch: Any) -> tuple[jax.Array, jax.Array]:
-  """Returns both texts' targets; either end of a sentence counts as one."""
+  """Returns both texts' targets; both ends of a sentence count as its end."""
   targets = jnp.stack([batch[f'{text}targets'] for text in TEXTS])
   targets = jnp.where(targets == Words.begin_id, Words.end_id, targets)
   return targets, jnp.stack([batch['loss_weights']] * len(TEXTS))
@@ -190,7 +182,7 @@ def _carry_shapes(
 
 
 def _keep_init(model: elmo.Elmo, params: Any, init_config: Any) -> Any:
-  """ELMo's matrices start as its release says, each in its own way."""
+  """Returns the drawn parameters: ELMo's modules draw as its release does."""
   del model, init_config
   return params
 

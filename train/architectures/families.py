@@ -18,16 +18,12 @@ ARCHITECTURES = {
 
 
 def names_for(use: str) -> tuple[str, ...]:
-  """Returns the families whose trained weights have a use."""
+  """Returns the families with a use in `Architecture.uses`."""
   return tuple(name for name, row in ARCHITECTURES.items() if use in row.uses)
 
 
 def architecture_of(config: Any) -> Architecture:
-  """Returns the family that `model.name` names.
-
-  Raises:
-    ValueError: if there is no such model.
-  """
+  """Returns the family of `model.name`; ValueError if unknown."""
   name = config.model.name
   if name not in ARCHITECTURES:
     raise ValueError(
@@ -37,22 +33,14 @@ def architecture_of(config: Any) -> Architecture:
 
 
 def build_model(config: Any, vocab_size: int) -> nn.Module:
-  """Returns the module that a run of pre-training trains.
-
-  Raises:
-    ValueError: if there is no such model.
-  """
+  """Returns the module that a run of pre-training trains."""
   architecture = architecture_of(config)
   model = architecture.build_model(config.model, vocab_size)
   return architecture.with_heads(model, config.train.objective)
 
 
 def check(config: Any) -> Architecture:
-  """Checks a config of pre-training; returns its architecture.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks a config of pre-training; returns its architecture."""
   architecture = architecture_of(config)
   missing = architecture.keys - set(config.model)
   if missing:

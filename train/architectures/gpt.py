@@ -1,4 +1,4 @@
-"""The next token of contiguous text: GPT, GPT-2, or an LSTM instead."""
+"""Pre-training on the next token: GPT, GPT-2 and an LSTM."""
 
 from typing import Any
 
@@ -43,14 +43,14 @@ def default_config() -> Any:
 def build_model(model_config: Any, vocab_size: int) -> gpt.Gpt:
   """Returns the module of a config."""
   fields = model_fields(model_config)
-  fields.pop('left_to_right', None)  # it always is
+  fields.pop('left_to_right', None)  # a GPT always is
   return gpt.Gpt(
     vocab_size=vocab_size, pre_norm=model_config.name == 'gpt2', **fields
   )
 
 
 def build_lstm(model_config: Any, vocab_size: int) -> lstm_lm.LstmLm:
-  """Returns the module of a config, which may have keys of other models."""
+  """Returns the module of a config, ignoring other models' keys."""
   fields = model_fields(model_config)
   return lstm_lm.LstmLm(
     vocab_size=vocab_size, **{name: fields[name] for name in LSTM_FIELDS}
@@ -58,11 +58,7 @@ def build_lstm(model_config: Any, vocab_size: int) -> lstm_lm.LstmLm:
 
 
 def check_lstm(config: Any) -> None:
-  """Checks the keys of the LSTM.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks the keys of the LSTM."""
   for key in ('embed_dim', 'lstm_dim', 'max_length'):
     settings.expect(
       config, config.model[key] > 0, f'model.{key}', 'a positive number'
@@ -75,7 +71,7 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
   del config, vocabulary
 
   def transform(host_batch: Any, keys: Any) -> Any:
-    del keys  # nothing is left to chance
+    del keys  # nothing is random
     return transforms.next_tokens(host_batch, length=length)
 
   return Objective(
@@ -106,7 +102,7 @@ def _open_apart(
 def _open_joined(
   store: Store, length: int, *, held_out: bool
 ) -> streams.Examples:
-  """Returns windows of one stream in which end-of-text ends each document."""
+  """Returns windows of one stream, where end-of-text ends each document."""
   end_of_text = getattr(store.tokenizer, 'end_of_text_id', None)
   if end_of_text is None:
     raise ValueError(

@@ -25,14 +25,7 @@ MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
 def print_filled_masks(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
-  """Masks held-out sentences and prints the model's guesses.
-
-  Args:
-    model: a BERT.
-    params: its parameters.
-    store: gives held-out text.
-    length: longest input in tokens.
-  """
+  """Prints a BERT's guesses of masked tokens in held-out sentences."""
   sentences = _held_out_sentences(store, longest=min(length - 2, 40))
   if not sentences:
     return
@@ -100,7 +93,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def _most_likely(
   scores: Callable[..., jax.Array], params: Any, *inputs: np.ndarray
 ) -> np.ndarray:
-  """Returns the index with the highest of `scores(params, *inputs)`."""
+  """Returns the index of the largest of `scores(params, *inputs)`."""
   likely = jax.jit(lambda *arguments: scores(*arguments).argmax(-1))
   return processes.to_host(likely(params, *inputs))
 
@@ -112,15 +105,10 @@ def print_guesses(
   start: int | None,
   length: int,
 ) -> None:
-  """Prints a left-to-right model's guesses of some pieces of sentences.
+  """Prints a left-to-right model's guesses of some tokens of sentences.
 
-  Args:
-    predict: (parameters, tokens int [B, T], mask bool [B, T]) -> scores
-      [B, T, V] of the token after each.
-    params: the parameters.
-    store: gives held-out text.
-    start: token that stands before a text; None: none.
-    length: longest input in tokens.
+  `predict` takes (parameters, tokens int [B, T], mask bool [B, T]) and returns
+  scores [B, T, V] of the token after each. `start` is put before each text.
   """
   sentences = _held_out_sentences(store, longest=min(length - 1, 40))
   if not sentences:
@@ -142,14 +130,7 @@ def print_guesses(
 def print_continuations(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
-  """Prints how the model continues a few held-out beginnings.
-
-  Args:
-    model: a GPT or GPT-2.
-    params: its parameters.
-    store: gives held-out text.
-    length: longest text in tokens.
-  """
+  """Prints a GPT's continuations of a few held-out beginnings."""
   tokenizer = store.tokenizer
   beginnings = _held_out_sentences(store, longest=length)[:NUM_CONTINUED]
   if not beginnings:
@@ -182,14 +163,7 @@ def print_continuations(
 def print_likely_words(
   model: Elmo, params: Any, store: Store, length: int
 ) -> None:
-  """Prints both towers' guesses of some words of held-out sentences.
-
-  Args:
-    model: an ELMo that reads characters, or words.
-    params: its parameters.
-    store: gives held-out text.
-    length: not used: sentences are read whole.
-  """
+  """Prints both ELMo towers' guesses of some words of held-out sentences."""
   del length
   sentences = _held_out_sentences(store, longest=40)
   if not sentences:

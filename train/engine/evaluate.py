@@ -1,4 +1,4 @@
-"""Exact figures on held-out text."""
+"""Exact metrics on held-out text."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -22,21 +22,10 @@ def evaluate(
 ) -> dict[str, float]:
   """Returns 'eval/...' metrics over all rows of `batches`.
 
-  Every mean is a sum over a weight, both added up in float64 over the batches;
-  losses of tokens also give a perplexity, and `baseline` that of a predictor
-  which knows token frequencies only; `perplexity_ratio` is the share of it that
-  is needed, of the worst of several. An objective without losses of tokens has
-  none of these.
-
-  Args:
-    eval_step: the jitted step of `steps.make_eval_step`.
-    params: the parameters.
-    batches: host batches of one shape, padded rows marked in `example_mask`.
-    carry: memory that the first batch begins with, see `Objective.carry`.
-    mesh: the mesh.
-    objective: gives the sums and their names.
-    after_batch: called after each batch; an exception of it ends the
-      evaluation.
+  A mean is a sum over a weight, both added up in float64; `example_mask` marks
+  padding rows. Losses of tokens also give perplexities, the unigram baseline's
+  perplexity, and `perplexity_ratio`, the worst one over the baseline's. `carry`
+  is the first batch's memory. Errors of `after_batch` end the evaluation.
   """
   sums: dict[str, np.ndarray] = {}
   for batch in batches:
@@ -48,7 +37,7 @@ def evaluate(
   means = {
     name: float(total / weight)
     for name, (total, weight) in sums.items()
-    if weight  # no held-out pair can be told: no NSP figures
+    if weight  # no held-out pair: no NSP metrics
   }
   baseline = means.pop('baseline', None)
   metrics = {}
@@ -67,10 +56,6 @@ def evaluate(
 
 
 def unigram_log_probs(counts: np.ndarray) -> np.ndarray:
-  """Returns log p of each token by its frequency, float32 [V].
-
-  One is added to each of the counts, int [V] of the training text, so that no
-  token is impossible.
-  """
+  """Returns log-frequencies float32 [V] of counts int [V], 1 added to each."""
   smoothed = counts.astype(np.float64) + 1
   return np.log(smoothed / smoothed.sum()).astype(np.float32)

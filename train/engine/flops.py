@@ -1,4 +1,4 @@
-"""Model FLOPs, counted in the module's own program: the base of MFU."""
+"""Model FLOPs, counted in the traced program of the module: the base of MFU."""
 
 import functools
 import math
@@ -26,19 +26,13 @@ def forward(
 
   This is the one definition: the product of an [m, k] and a [k, n] matrix has
   2 m k n FLOPs, and only matrix products count. Attention counts all T x T
-  scores, padded and masked ones included. ELMo's character encoder counts each
-  word of the batch, as published, although the program encodes equal words
-  once. A training step has three times these FLOPs: the backward pass has two
-  products for each of the forward's. What rematerialisation computes again does
-  not count, as usual for MFU (Chowdhery et al. 2022, appendix B).
+  scores, masked ones included. ELMo's character encoder counts each word, as
+  published, although the program encodes equal words once. A training step has
+  three times these FLOPs; rematerialisation does not count, as usual for MFU
+  (Chowdhery et al. 2022, appendix B).
 
-  Args:
-    model: the module, with the heads to count.
-    inputs: positional arguments of the method, as ShapeDtypeStructs.
-    vocab_size: V, without the padding, which does not count; 0 leaves out the
-      products with the vocabulary.
-    method: name of the module's method.
-    **arguments: keyword arguments of the method.
+  `inputs` of `method` are ShapeDtypeStructs. `vocab_size` is V without padding;
+  0 leaves out products with the vocabulary.
   """
 
   def count(vocab_size: int) -> int:
@@ -50,7 +44,7 @@ def forward(
     with nn.logical_axis_rules(()):  # on any mesh alike
       return _count_products(jax.make_jaxpr(init)(rngs, *inputs).jaxpr)
 
-  # Linear in the vocabulary, and these two sizes have no padding.
+  # FLOPs are linear in the vocabulary, and these two sizes have no padding.
   small, large = count(VOCAB_MULTIPLE), count(2 * VOCAB_MULTIPLE)
   per_token = (large - small) // VOCAB_MULTIPLE
   return small + (vocab_size - VOCAB_MULTIPLE) * per_token

@@ -1,4 +1,4 @@
-"""The memory of a run, by its compiled programs, and whether it is there."""
+"""The memory that a run needs, by its compiled steps, and the memory left."""
 
 import pathlib
 import statistics
@@ -16,8 +16,7 @@ from train.host import console, huge_pages
 GIB = 2**30
 # Resident, measured with TensorFlow 2.21: it is imported with the first batch.
 TENSORFLOW_BYTES = 0.55e9
-# What the libraries' threads and their buffers take once a run goes, by the
-# peaks of the runs in results/README.md.
+# The libraries' threads and buffers, by the peaks of results/README.md's runs.
 RUNTIME_BYTES = 0.35e9
 
 SMALLER_STEP = (
@@ -28,14 +27,13 @@ SMALLER_EVALUATION = 'Pass a smaller --config.eval.global_batch'
 
 
 class Program(NamedTuple):
-  """A compiled step.
+  """The memory of a compiled step.
 
   Attributes:
-    label: what it computes, for people.
-    temporary: bytes of a device while it runs, its arguments aside; 0 where the
-      compiler does not tell.
-    kept: bytes of the process that the program itself takes.
-    remedy: the keys that make it smaller, for people.
+    label: the step, for messages.
+    temporary: bytes on a device while it runs, without arguments; 0 if unknown.
+    kept: bytes of the process that the compiled program itself takes.
+    remedy: the keys that make it smaller, for messages.
   """
 
   label: str
@@ -48,12 +46,11 @@ class Plan(NamedTuple):
   """The memory that a run needs.
 
   Attributes:
-    shapes: the state's, sharded.
-    programs: the largest steps of the run, compiled.
+    shapes: the sharded state's.
+    programs: the largest compiled steps of the run.
     num_devices: of this process.
-    host: whether the devices' memory is the process's own.
-    later: bytes that the process is still going to take: for smaller programs,
-      libraries of the data, threads.
+    host: whether the devices use the process's own memory (CPUs).
+    later: bytes still to come: smaller programs, data libraries, threads.
   """
 
   shapes: state.TrainState
@@ -64,39 +61,37 @@ class Plan(NamedTuple):
 
   @property
   def largest(self) -> Program:
-    """The program that takes most."""
+    """The program with the most temporary bytes."""
     return max(self.programs, key=lambda program: program.temporary)
 
   @property
   def state_bytes(self) -> int:
-    """Bytes of the state on a device."""
+    """Bytes of the state on one device."""
     return state.num_bytes(self.shapes)
 
   @property
   def device_bytes(self) -> int:
-    """Bytes of a device at the peak."""
+    """Bytes of one device at the peak."""
     return self.state_bytes + self.largest.temporary
 
   @property
   def slack(self) -> float:
-    """Bytes that the heap may hold free between programs, see `huge_pages`."""
+    """Bytes that the heap may keep free between programs, see `huge_pages`."""
     return self.num_devices * self.largest.temporary / 4
 
   @property
   def coming_bytes(self) -> float:
-    """Bytes that the process is still going to take, on a CPU."""
+    """Bytes that the process will still take, on a CPU."""
     return self.num_devices * self.device_bytes + self.slack + self.later
 
 
 def compile_program(
   label: str, remedy: str, lowered: jax.stages.Lowered, before: int
 ) -> Program:
-  """Compiles a lowered step, which a later call finds, and reads its memory.
+  """Compiles a lowered step (JAX reuses it later) and reads its memory.
 
-  `before` are the resident bytes of the process before the step was lowered.
-
-  Raises:
-    ValueError: if the compiler finds that it does not fit a device.
+  `before` are the process's resident bytes before the step was lowered. Raises
+  ValueError if the compiler finds that the step does not fit a device.
   """
   try:
     found = lowered.compile().memory_analysis()
@@ -108,7 +103,7 @@ def compile_program(
       f' {remedy}'
     ) from error
   temporary = 0
-  if found is not None:  # some devices' compilers tell nothing
+  if found is not None:  # some compilers do not tell
     outputs = found.output_size_in_bytes - found.alias_size_in_bytes
     temporary = found.temp_size_in_bytes + outputs
   return Program(
@@ -122,12 +117,7 @@ def compile_program(
 def batch_shapes(
   shapes: Mapping[str, Any], mesh: Mesh
 ) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns a batch's shapes with the shardings that it will have.
-
-  Args:
-    shapes: name -> anything with a shape and dtype, of the global batch.
-    mesh: the mesh.
-  """
+  """Returns a global batch's shapes and dtypes, with shardings on the mesh."""
   place = NamedSharding(mesh, sharding.BATCH)
   return {
     name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
@@ -143,7 +133,7 @@ def plan(
   loader: str,
   num_later: int = 0,
 ) -> Plan:
-  """Returns the plan of a run with the largest steps `programs`.
+  """Returns the memory that a run with the largest steps `programs` needs.
 
   `loader` is `data.loader`; `num_later` smaller steps are compiled later.
   """
@@ -166,11 +156,7 @@ def plan(
 
 
 def check(found: Plan) -> None:
-  """Refuses a run that the machine has no memory for.
-
-  Raises:
-    ValueError: with the figures, and the keys that change them.
-  """
+  """Checks that the machine has the memory for a run, else ValueError."""
   there = available_bytes() if found.host else device_limit()
   needed = found.coming_bytes if found.host else found.device_bytes
   if there is None or needed <= there:
@@ -184,16 +170,13 @@ def check(found: Plan) -> None:
 
 
 def device_limit() -> int | None:
-  """Returns the bytes that a device lets JAX have; None where it tells none."""
+  """Returns the bytes of a device that JAX may use; None if unknown."""
   found = jax.local_devices()[0].memory_stats() or {}
   return found.get('bytes_limit')
 
 
 def available_bytes() -> int:
-  """Returns the bytes that this process can still have, swap included.
-
-  The least of the machine's and the control group's, in which containers run.
-  """
+  """Returns bytes left in memory and swap, in the limits of control groups."""
   machine = psutil.virtual_memory().available + psutil.swap_memory().free
   return int(min([machine, *_group_limits()]))
 
@@ -207,12 +190,12 @@ def _group_limits(
   except OSError:  # not Linux
     return
   for line in lines:
-    if line.startswith('0::/'):  # of the second version
+    if line.startswith('0::/'):  # control groups, version 2
       name = line.removeprefix('0::/')
       for group in (name, *map(str, pathlib.PurePath(name).parents)):
         try:
           yield _group_left(pathlib.Path(root, group))
-        except (OSError, ValueError):  # without a limit, as the root is
+        except (OSError, ValueError):  # no limit, as at the root
           continue
 
 
@@ -227,7 +210,7 @@ def _group_left(folder: pathlib.Path) -> int:
 
 
 def print_plan(found: Plan) -> None:
-  """Prints the memory that a run needs, and the memory of the device."""
+  """Prints the memory that a run needs, and the memory left."""
   rows = [('parameters, optimiser', gib(found.state_bytes))]
   rows += [(p.label, gib(p.temporary)) for p in found.programs]
   if not found.host:
@@ -251,7 +234,7 @@ def print_plan(found: Plan) -> None:
 
 
 def gib(num_bytes: float | None) -> str:
-  """Returns bytes for people, in MiB or GiB."""
+  """Returns bytes as text, in MiB or GiB."""
   if num_bytes is None:
     return 'unknown'
   small = num_bytes < GIB

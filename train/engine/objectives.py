@@ -1,8 +1,7 @@
-"""Losses and metrics, as sums with their weights.
+"""Losses and metrics as (sum, weight).
 
-Losses come as (sum, weight), never as means, so that micro-batches, shards
-and evaluation batches add up exactly: the loss of a global batch is
-`sum_k sum_k / weight_k` with the weights of the whole batch.
+So micro-batches, shards and evaluation batches add up exactly: the loss of a
+global batch is `sum_k sum_k / weight_k` with the weights of the whole batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ def nsp_weights(batch: Batch) -> Array:
   return batch['nsp_weights'] * batch['example_mask']
 
 
-# Loss -> its targets, and the weights of these.
+# Loss -> (key of its targets, its weights).
 BERT_LOSSES = {
   'mlm': ('mlm_targets', mlm_weights),
   'nsp': ('nsp_labels', nsp_weights),
@@ -35,22 +34,15 @@ BERT_LOSSES = {
 def bert_weights(
   batch: Batch, names: Sequence[str] = tuple(BERT_LOSSES)
 ) -> dict[str, Array]:
-  """Returns the divisors of some losses' sums over a global batch, at least 1.
-
-  So a batch without a single matched pair (one short document) has the NSP loss
-  0, not NaN. The batch has `mlm_weights` [B, P], `nsp_weights` [B] and
-  `example_mask` [B].
-  """
+  """Returns each loss's total weight in a global batch, at least 1 (no NaN)."""
   weights = {name: BERT_LOSSES[name][1](batch) for name in names}
   return {name: jnp.maximum(w.sum(), 1) for name, w in weights.items()}
 
 
 def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
-  """Scores labels int [...] under a softmax of logits float [..., K].
+  """Returns (negative log-likelihoods, hits) of labels, both float32 [...].
 
-  Returns:
-    Negative log-likelihoods and whether no other class scores higher (a tie
-    counts as right), both float32 [...].
+  Logits are float [..., K], labels int [...]. A tie counts as a hit.
   """
   logits = logits.astype(jnp.float32)
   label_logits = jnp.take_along_axis(
@@ -66,18 +58,17 @@ def bert_losses(
   batch: Batch,
   names: Sequence[str] = tuple(BERT_LOSSES),
 ) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
-  """Returns BERT's two losses and two accuracies, or some of them.
+  """Returns BERT's losses and accuracies, or some by `names`.
 
   Args:
     outputs: `mlm_logits` [B, P, V] and `nsp_logits` [B, 2] of models.bert.Bert.
     batch: `mlm_targets` int [B, P], `mlm_weights` float [B, P], `nsp_labels`
-      int [B] (0 = really next), `nsp_weights` float [B], `example_mask` bool
-      [B].
-    names: of the losses, some of `BERT_LOSSES`.
+      int [B] (0 = really next), `nsp_weights` [B], `example_mask` bool [B].
+    names: of `BERT_LOSSES`.
 
   Returns:
-    Losses in nats {'mlm', 'nsp'} and metrics {'mlm_accuracy',
-    'nsp_accuracy'}: each (weighted sum, sum of weights), float32 scalars.
+    Losses {'mlm', 'nsp'} in nats and metrics {'mlm_accuracy', 'nsp_accuracy'}:
+    each (weighted sum, sum of weights), float32 scalars.
   """
   losses, metrics = {}, {}
   for name in names:
@@ -90,21 +81,16 @@ def bert_losses(
 
 
 def lm_weights(batch: Batch) -> dict[str, Array]:
-  """Returns the divisor of a left-to-right loss's sum, at least 1.
-
-  Args:
-    batch: with `loss_weights` [B, T].
-  """
+  """Returns the sum of `loss_weights` [B, T], at least 1."""
   return {'lm': jnp.maximum(batch['loss_weights'].sum(), 1)}
 
 
 def lm_losses(
   outputs: Mapping[str, Array], batch: Batch
 ) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
-  """Returns the loss {'lm'} and the accuracy of predicting next tokens.
+  """Returns the loss {'lm'} and the accuracy of next tokens, as (sum, weight).
 
-  Each is a (weighted sum, sum of weights), of `lm_logits` [B, T, V], `targets`
-  int [B, T] and `loss_weights` [B, T].
+  They take `lm_logits` [B, T, V], `targets` int [B, T], `loss_weights` [B, T].
   """
   weights = batch['loss_weights']
   values, hits = score_labels(outputs['lm_logits'], batch['targets'])
@@ -119,11 +105,9 @@ DIRECTIONS = ('forward', 'backward')
 
 
 def bilm_weights(batch: Batch) -> dict[str, Array]:
-  """Returns the divisors of the sums of ELMo's two losses, at least 1.
+  """Returns the divisors of ELMo's two losses, 2 B each, at least 1.
 
-  The gradient is of the mean over words and directions times the words of a
-  row, T (bilm-tf, training.py): of the sum over 2 B. The batch has
-  `loss_weights` [B, T].
+  Their sum is T times the mean over words, directions (bilm-tf, training.py).
   """
   weights = batch['loss_weights']
   rows = weights.sum() / weights.shape[1]
@@ -133,10 +117,9 @@ def bilm_weights(batch: Batch) -> dict[str, Array]:
 def bilm_losses(
   outputs: Mapping[str, Array], batch: Batch
 ) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
-  """Returns the losses of the next words, 'forward' and 'backward'; no metrics.
+  """Returns ELMo's losses 'forward' and 'backward', (sum, weight); no metrics.
 
-  Each is a (weighted sum, sum of weights), of `losses` float [2, B, T] in nats
-  and `loss_weights` [B, T].
+  They take `losses` float [2, B, T] in nats and `loss_weights` [B, T].
   """
   weights = batch['loss_weights']
   losses = {
@@ -149,10 +132,9 @@ def bilm_losses(
 def unigram_losses(
   log_probs_V: Array, targets: Array, weights: Array
 ) -> SumAndWeight:
-  """Scores targets by token frequency alone, the newcomer's yardstick.
+  """Returns (sum of negative log-likelihoods in nats, sum of weights).
 
-  Returns (sum of negative log-likelihoods in nats, sum of weights), of targets
-  int [...], weights float [...] and log-probabilities [V] of the tokens.
+  The unigram baseline: log-probabilities [V] score targets and weights [...].
   """
   losses = -jnp.take(log_probs_V, targets, mode='clip')
   return jnp.sum(losses * weights), weights.sum()

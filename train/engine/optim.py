@@ -30,42 +30,29 @@ OPTIMIZERS = (
 )
 SCHEDULES = ('linear', 'gpt_linear', 'cosine', 'constant')
 
-# Of squared gradients, Adagrad starts from this sum (bilm-tf, train_elmo.py's
-# options leave training.py's).
+# Adagrad's initial sum of squared gradients (bilm-tf, training.py's default).
 ADAGRAD_ACCUMULATOR = 1.0
 
-# Last names of parameters that weight decay spares: of layer norms, biases and
-# averages of layers, which a loss of their own may hold back (task.mix_l2).
+# Last names of parameters without weight decay: layer norms, biases and layer
+# averages, which may have an L2 loss of their own (task.mix_l2).
 UNDECAYED = ('bias', 'scale', scalar_mix.WEIGHTS, scalar_mix.SCALE)
 
-# Logical axes that number the published matrices inside one parameter.
+# Logical axes along which one parameter stacks several published matrices.
 STACKED = ('layers', 'qkv', 'towers')
 
 
 def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
-  """Returns a learning rate that decays to 0, its start replaced.
+  """Returns the learning rate (float32) as a function of the step (from 0).
 
-  The decay, `linear` as BERT's or `cosine` as GPT's (or none, `constant`, as
-  ELMo's), runs from step 0 to the last step of its phases; during warm-up the
-  rate is `peak * step / warmup_steps` instead, so that it jumps a little where
-  the two meet. Step 0 has rate 0, but for a constant rate without warm-up. (A
-  decay that starts after the warm-up, or a warm-up that multiplies it, is
-  another schedule, `gpt_linear`, of GPT's fine-tuning, where the warm-up
-  multiplies the decay.)
+  The decay (`linear`: BERT, `cosine`: GPT, `constant`: ELMo) runs from step 0
+  to the last step of its phases and reaches 0. During warm-up the rate is
+  `peak * step / warmup_steps` instead, so it jumps a little where they meet.
+  In `gpt_linear`, GPT's fine-tuning, the warm-up multiplies the decay. Step 0
+  has rate 0, but for a constant rate without warm-up.
 
-  Args:
-    optim_config: with `schedule`, `learning_rate` (the peak), `warmup_steps`,
-      `restarts`.
-    phases: of the run; those marked 'continue' share the schedule of the one
-      before, 'restart' begins a new one with a warm-up of its own, to the next
-      of `restarts`, or to the same peak again where there are none.
-
-  Returns:
-    A function of the step (int, 0 for the first update) -> float32 rate.
-
-  Raises:
-    ValueError: if a number makes no sense, a phase's last entry is unknown or
-      there are more or fewer restarts than phases that restart.
+  Phases marked 'continue' share the schedule of the phase before. 'restart'
+  begins another with its own warm-up, to the next of `optim.restarts`, or to
+  the same peak where there are none. Raises ValueError for impossible numbers.
   """
   kind_of_decay = optim_config.schedule
   if kind_of_decay not in SCHEDULES:
@@ -141,8 +128,7 @@ def scale_by_uncorrected_adam(
 ) -> optax.GradientTransformation:
   """Adam's direction without bias correction, m / (sqrt(v) + eps).
 
-  Early steps are therefore larger: the first one is (1 - b1) / sqrt(1 - b2),
-  3.2 times the rate with BERT's numbers, where Adam's is 1.
+  Its first step is (1 - b1) / sqrt(1 - b2) times the rate: 3.2 times in BERT.
   """
 
   def init(params):
@@ -164,7 +150,7 @@ def scale_by_uncorrected_adam(
 
 
 def _correction(step: Any, b1: float, b2: float) -> jax.Array:
-  """Returns Adam's bias correction of the update after `step` others."""
+  """Returns Adam's bias correction at `step`, from 0."""
   count = jnp.asarray(step, jnp.float32) + 1
   return jnp.sqrt(1 - b2**count) / (1 - b1**count)
 
@@ -172,8 +158,7 @@ def _correction(step: Any, b1: float, b2: float) -> jax.Array:
 def decay_mask(params: Any) -> Any:
   """Returns a tree like `params`: True where weight decay applies.
 
-  Embeddings decay; layer norms, biases and the weights and scale of an average
-  of layers do not: these would be drawn to the plain mean, and the scale to 0.
+  Decay would draw averages of layers to the plain mean, their scale to 0.
   """
   return jax.tree_util.tree_map_with_path(
     lambda path, _: path[-1].key not in UNDECAYED, params
@@ -183,19 +168,11 @@ def decay_mask(params: Any) -> Any:
 def as_matrices(
   array: jax.Array, names: Sequence[str], vocab_size: int | None
 ) -> jax.Array:
-  """Returns a parameter as the published matrices that it stores.
+  """Returns a parameter as published matrices, [matrices, in, out].
 
-  Published layers are apart, as are query, key and value; a width is not split
-  into heads, and the vocabulary is not padded. So a kernel [layers, embed, qkv,
-  heads, head] becomes [layers * qkv, embed, heads * head].
-
-  Args:
-    array: a parameter, or an array of its shape.
-    names: its logical axis names.
-    vocab_size: V, unpadded.
-
-  Returns:
-    [matrices, in, out], or [vectors, width].
+  Layers, query, key and value are separate; heads are joined, and padding of
+  the vocabulary is cut. With `names` [layers, embed, qkv, heads, head] the
+  result is [layers * qkv, embed, heads * head]; vectors are [vectors, width].
   """
   for name in {'vocab', 'words'} & set(names):
     array = jax.lax.slice_in_dim(array, 0, vocab_size, axis=names.index(name))
@@ -210,7 +187,7 @@ def as_matrices(
 
 
 class PerMatrix(NamedTuple):
-  """A transform's state for one parameter: of each of its matrices, stacked."""
+  """A transform's state for one parameter, stacked over its matrices."""
 
   state: Any
 
@@ -220,15 +197,10 @@ def per_matrix(
   axes: Mapping[str, Sequence[str]],
   vocab_size: int | None,
 ) -> optax.GradientTransformation:
-  """Runs a transform on every published matrix by itself.
+  """Runs `tx`, a transform of a single array, on every published matrix.
 
-  Args:
-    tx: the transform, of a single array.
-    axes: 'path/of/parameter' -> its logical axis names.
-    vocab_size: V, unpadded; the padding gets no update.
-
-  Raises:
-    ValueError: in use, if `axes` lacks a parameter.
+  `axes` maps each 'path/of/parameter' to its logical axis names; `vocab_size`
+  is V, unpadded: padding gets no update.
   """
 
   def view_of(path):
@@ -252,8 +224,7 @@ def per_matrix(
     def update_one(path, update, old, param):
       view = view_of(path)
       matrices, new = jax.vmap(tx.update)(view(update), old.state, view(param))
-      # A view only moves, joins and cuts: its transpose puts all back in
-      # place, with zeros where it cut.
+      # A view moves, joins and cuts; its transpose fills the cuts with zeros.
       return jax.linear_transpose(view, update)(matrices)[0], PerMatrix(new)
 
     pairs = jax.tree_util.tree_map_with_path(update_one, updates, state, params)
@@ -270,37 +241,27 @@ def make_optimizer(
   axes: Mapping[str, Sequence[str]] | None = None,
   vocab_size: int | None = None,
 ) -> optax.GradientTransformation:
-  """Returns the optimiser that `optim.name` names.
+  """Returns the optimiser `optim.name`; an unknown one is a ValueError.
 
-  The whole gradient is clipped by its global norm; then the update is
+  The gradient is clipped by its global norm; then the update is
   `rate * (direction + weight_decay * p)`, without decay of norms, biases and
   averages of layers:
 
   - bert_adam: direction m / (sqrt(v) + epsilon), without bias correction.
-  - gpt_adam: the same, with the correction as a factor of the rate, so that it
-    scales the decay as well and epsilon stands outside of it.
+  - gpt_adam: the same, with the correction as a factor of the rate: it also
+    scales the decay, and epsilon stands outside of it.
   - adamw: corrected as usual.
-  - lamb: the sum above, of adamw, is scaled to the norm of each matrix itself
-    (You et al. 2020, algorithm 2). What does not decay is not scaled: the
-    implementation that the paper names, tensorflow_addons' lamb.py, leaves out
-    of the scaling what it leaves out of the decay, as do google-research/albert
-    and NVIDIA's apex.
-  - adafactor: no m, and v as the product of a vector over the rows and one over
-    the columns where both are 128 or more; updates are clipped to an RMS of 1
-    and scaled by that of the matrix, so rates are relative (Shazeer and Stern
-    2018). beta1, beta2 and epsilon are not used.
-  - adagrad: g / sqrt(1 + sum of all g^2), as ELMo was released. beta1, beta2
-    and epsilon are not used.
+  - lamb: adamw's sum, scaled to the norm of each matrix (You et al. 2020,
+    algorithm 2). Undecayed parameters are not scaled, as in tensorflow_addons'
+    lamb.py, which the paper names, google-research/albert and NVIDIA's apex.
+  - adafactor: no m, and v factored into rows and columns where both are 128 or
+    more; updates are clipped to an RMS of 1 and scaled by the matrix's RMS, so
+    rates are relative (Shazeer and Stern 2018).
+  - adagrad: g / sqrt(1 + sum of all g^2), as ELMo was released.
 
-  Args:
-    optim_config: with name, beta1, beta2, epsilon, weight_decay, clip_norm.
-    schedule: of `make_schedule`.
-    axes: 'path/of/parameter' -> its logical axis names; lamb and adafactor tell
-      a parameter's matrices by them.
-    vocab_size: V, unpadded; None where nothing is padded.
-
-  Raises:
-    ValueError: if there is no such optimiser or clip_norm is not positive.
+  adafactor and adagrad use no beta1, beta2 or epsilon. lamb and adafactor need
+  `axes`, 'path/of/parameter' -> logical axis names, and `vocab_size`, unpadded
+  (None where nothing is padded).
   """
   c = optim_config
   if c.name not in OPTIMIZERS:

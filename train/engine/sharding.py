@@ -1,4 +1,4 @@
-"""The mesh, and where every array of a run lies on it."""
+"""The mesh, and the sharding of every array of a run."""
 
 import contextlib
 import math
@@ -17,10 +17,7 @@ BATCH = PartitionSpec(('data', 'fsdp'))
 def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
   """Returns a mesh with the axes data, fsdp and tensor.
 
-  One of `mesh_config`'s sizes may be -1: all devices that are left.
-
-  Raises:
-    ValueError: if the sizes do not multiply to the number of devices.
+  One of the sizes may be -1: all devices that are left.
   """
   devices = jax.devices() if devices is None else devices
   sizes = [getattr(mesh_config, axis) for axis in AXES]
@@ -46,11 +43,7 @@ def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
 
 @contextlib.contextmanager
 def scope(mesh: Mesh, rules: Sequence[tuple[str, Any]]) -> Iterator[None]:
-  """Traces the block on `mesh`, with these logical axis rules.
-
-  This is the one place that sets them: a constraint traced outside is silently
-  nothing.
-  """
+  """Traces on `mesh` with these rules; constraints are ignored elsewhere."""
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     yield
 
@@ -73,16 +66,9 @@ def parameter_shardings(
 ) -> Any:
   """Returns the NamedSharding of every parameter.
 
-  Args:
-    abstract_params: tree of boxed ShapeDtypeStructs, as `eval_shape` of the
-      module's `init` returns them.
-    mesh: the mesh.
-    rules: logical axis name -> mesh axis, axes or None. Where a parameter's
-      axis has no name, it is not split.
-
-  Raises:
-    ValueError: if an axis of the mesh does not divide a parameter's dimension,
-      or a logical name has no rule.
+  `abstract_params` is a tree of boxed ShapeDtypeStructs, as `eval_shape` of
+  `init` returns it; `rules` map a logical axis to a mesh axis, axes or None.
+  Raises ValueError for an axis without rule or an indivisible dimension.
   """
   rules = dict(rules) | {None: None}
 
@@ -108,11 +94,7 @@ def parameter_shardings(
 
 
 def axis_names(abstract_params: Any) -> dict[str, tuple[str, ...]]:
-  """Returns 'path/of/parameter' -> the logical names of its axes.
-
-  Args:
-    abstract_params: as `parameter_shardings` takes them.
-  """
+  """Returns 'path/of/parameter' -> the logical names of its axes."""
   leaves = jax.tree_util.tree_leaves_with_path(
     abstract_params,
     is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned),
@@ -129,7 +111,7 @@ def check_divisible(
   spec: PartitionSpec,
   mesh_shape: Mapping[str, int],
 ) -> None:
-  """Raises ValueError where an axis does not divide its dimension."""
+  """Checks that mesh axes divide the dimensions they split, else ValueError."""
   for dimension, (size, axes) in enumerate(zip(shape, spec, strict=True)):
     if axes is None:
       continue
@@ -146,12 +128,12 @@ def check_divisible(
 
 
 def batch_parts(mesh: Mesh) -> int:
-  """Returns the number of devices over which a mesh splits a batch."""
+  """Returns the number of parts into which a mesh splits a batch."""
   return mesh.shape['data'] * mesh.shape['fsdp']
 
 
 def local_rows(mesh: Mesh, global_batch: int) -> np.ndarray:
-  """Returns which rows of a global batch this process feeds, ascending.
+  """Returns the rows of a global batch that this process feeds, ascending.
 
   Processes that share a row, as along the tensor axis, all feed it.
   """

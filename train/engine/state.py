@@ -25,12 +25,10 @@ class TrainState:
     step: int32 scalar, steps done.
     params: tree of float32 arrays.
     opt_state: the optimiser's state.
-    carry: name -> array, its first axis the rows of the global batch: what the
-      next step is given of this one's outputs; often nothing.
+    carry: name -> array [B, ...], outputs passed to the next step as memory.
     metrics: name -> float32 [2], (sum, weight) since the last logged row.
-    nonfinite_step: int32 scalar, the first step whose loss or gradient was
-      not finite, -1 while there is none. From there on params, opt_state and
-      carry stay as they were.
+    nonfinite_step: int32 scalar, the first step with a loss or gradient not
+      finite, -1 for none. From it on params, opt_state and carry are frozen.
   """
 
   step: jax.Array
@@ -73,22 +71,11 @@ def abstract_state(
   carry: dict[str, jax.ShapeDtypeStruct] | None = None,
   adjust: Callable[[Any], Any] = lambda params: params,
 ) -> tuple[Any, TrainState, TrainState]:
-  """Plans a state without computing anything.
+  """Returns (init, shapes, shardings) of a state; nothing is computed.
 
-  Args:
-    model: the module.
-    dummy_inputs: positional arguments of the module, as ShapeDtypeStructs.
-    tx: the optimiser.
-    metric_names: the names that the training step accumulates.
-    mesh: the mesh.
-    rules: logical axis rules.
-    method: of the module, that the inputs go to.
-    carry: shapes of the memory of the rows, zeros at first.
-    adjust: freshly drawn parameters -> parameters to start from.
-
-  Returns:
-    A function (rng) -> TrainState, the state as ShapeDtypeStructs, and the
-    state's shardings.
+  `init(rng)` returns a TrainState, shapes are sharded ShapeDtypeStructs.
+  `dummy_inputs` are the arguments of the module's `method`, `carry` the shapes
+  of the memory (zeros at first); `adjust` turns fresh into initial parameters.
   """
   carry = carry or {}
 
@@ -113,8 +100,7 @@ def abstract_state(
   replicated = NamedSharding(mesh, PartitionSpec())
 
   def place_statistics(statistics: Any, param: Any, place: Any) -> Any:
-    # Moments lie like their parameter; the factors of a factored one are small
-    # and lie on every device.
+    # Moments are sharded like their parameter; small factors are replicated.
     return jax.tree.map(
       lambda leaf: place if leaf.shape == param.shape else replicated,
       statistics,
@@ -130,7 +116,7 @@ def abstract_state(
       shapes.params,
       params_shardings,
       transform_non_params=lambda _: replicated,
-      # What stands in the place of one parameter without being one array.
+      # Nodes that stand for one parameter without being one array.
       is_leaf=lambda node: isinstance(node, optim.PerMatrix | optax.MaskedNode),
     ),
     carry={name: NamedSharding(mesh, sharding.BATCH) for name in carry},
@@ -158,11 +144,7 @@ INIT_STREAM, TRAIN_STREAM, EVAL_STREAM = range(3)
 
 
 def digest(tree: Any) -> str:
-  """Returns the SHA-256 of a tree of arrays.
-
-  Over leaves sorted by path: path, dtype, shape, little-endian bytes. All
-  processes call it.
-  """
+  """Returns the SHA-256 of a tree of arrays; all processes call it."""
   leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
   named = {
     jax.tree_util.keystr(path, simple=True, separator='/'): leaf
@@ -178,16 +160,13 @@ def digest(tree: Any) -> str:
 
 
 def checksums(tree: Any) -> dict[str, int]:
-  """Returns 32 bits of each leaf, by path; all processes call it.
-
-  They are the same on every mesh, and any one changed element changes them.
-  """
+  """Returns path -> checksum, equal on any mesh; all processes call it."""
   named = {
     jax.tree_util.keystr(path, simple=True, separator='/'): leaf
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
   }
-  # One after another: several programs with collectives at a time can wait for
-  # each other on a CPU, and a single one of all leaves takes long to compile.
+  # One by one: concurrent collectives can deadlock on a CPU, and one program of
+  # all leaves takes long to compile.
   return {
     path: int(processes.to_host(_checksum(leaf)))
     for path, leaf in named.items()
@@ -196,7 +175,7 @@ def checksums(tree: Any) -> dict[str, int]:
 
 @jax.jit
 def _checksum(leaf: jax.Array) -> jax.Array:
-  """Returns the sum, modulo 2^32, of all hashed (word, place)."""
+  """Returns the sum, modulo 2^32, of all hashed (word, position) pairs."""
   unsigned = jnp.dtype(f'uint{8 * leaf.dtype.itemsize}')
   words = jax.lax.bitcast_convert_type(leaf, unsigned).astype(jnp.uint32)
   place, stride = jnp.uint32(0), 1
@@ -204,9 +183,8 @@ def _checksum(leaf: jax.Array) -> jax.Array:
     index = jax.lax.broadcasted_iota(jnp.uint32, leaf.shape, axis)
     place = place + index * np.uint32(stride % 2**32)
     stride *= leaf.shape[axis]
-  # A bijection of the words at each place, so that no single one changes
-  # unseen; mixed twice, for the same bit flipped in two words not to cancel.
-  # The factors are the golden ratio's and those of MurmurHash3.
+  # A bijection at each position, so one change always shows; mixed twice, lest
+  # equal flips in two words cancel. Factors: golden ratio, MurmurHash3.
   words ^= place * np.uint32(0x9E3779B9)
   for factor in (0x85EBCA6B, 0xC2B2AE35):
     words = (words ^ (words >> 16)) * np.uint32(factor)
@@ -214,7 +192,7 @@ def _checksum(leaf: jax.Array) -> jax.Array:
 
 
 def num_bytes(shapes: Any) -> int:
-  """Returns the bytes that one device holds of a sharded abstract tree."""
+  """Returns the bytes of a sharded abstract tree on one device."""
   total = 0
   for leaf in jax.tree.leaves(shapes):
     shape = leaf.sharding.shard_shape(leaf.shape)

@@ -20,24 +20,20 @@ Sums = dict[str, tuple[jax.Array, jax.Array]]  # name -> (sum, weight)
 
 
 class Objective(NamedTuple):
-  """What a model is trained for, as pure functions.
+  """A model's training objective, as pure functions.
 
   Attributes:
     transform: (host batch, keys [B]) -> model batch; row by row.
     inputs: model batch -> positional arguments of the module.
-    weights: model batch -> {loss: what its sum over the global batch is
-      divided by}, at least 1.
+    weights: model batch -> {loss: divisor of its global sum, at least 1}.
     losses: (outputs, model batch) -> ({loss: (sum, weight)}, {metric: (sum,
-      weight)}), the second for reading only.
-    loss_names: the names of the losses, in nats.
-    metric_names: the names of the other metrics.
-    targets: model batch -> (token ids, weights) that the losses of tokens are
-      of, for a predictor that knows token frequencies only.
-    perplexities: loss of tokens -> what its exponential is called: a name that
-      ends in 'perplexity'; empty where no loss is of tokens.
-    method: of the module, that the inputs go to.
-    carry: outputs -> what the next batch is given of them, each array with the
-      rows first; it stands in that batch under these names.
+      weight)}); metrics have no gradient.
+    loss_names: the losses, in nats.
+    metric_names: the other metrics.
+    targets: model batch -> (token ids, weights) for the unigram baseline.
+    perplexities: loss of tokens -> name of its exponential, '...perplexity'.
+    method: of the module, called with the inputs.
+    carry: outputs -> {name: array [B, ...]}, entries of the next batch.
   """
 
   transform: Callable[[Batch, jax.Array], dict[str, jax.Array]]
@@ -54,10 +50,7 @@ class Objective(NamedTuple):
   def apply(
     self, model: nn.Module, params: Any, batch: Batch, rngs: Any = None
   ) -> Any:
-    """Returns the module's outputs for a model batch with its memory.
-
-    `rngs`, stream -> key, are given in training only.
-    """
+    """Returns the module's outputs; `rngs`, stream -> key, mean training."""
     return model.apply(
       {'params': params},
       *self.inputs(batch),
@@ -68,7 +61,7 @@ class Objective(NamedTuple):
 
 
 def row_keys(seed: int, stream: int, step: Any, rows: jax.Array) -> jax.Array:
-  """Returns one key a row [B], a function of (seed, stream, step, row)."""
+  """Returns a key for each row, [B], by (seed, stream, step, row)."""
   key = jax.random.fold_in(jax.random.key(seed), stream)
   return transforms.row_keys(jax.random.fold_in(key, step), rows)
 
@@ -87,15 +80,12 @@ def make_train_step(
 ) -> Callable[[TrainState, Batch], tuple[TrainState, dict[str, jax.Array]]]:
   """Returns the jitted step (state, host batch[, seed]) -> (state, metrics).
 
-  A seed that is given as an array takes the place of `seed`: runs of several
-  seeds share a program.
-
-  The transforms run on the whole global batch, before it is split into micro-
-  batches: every loss's total weight is known before the first of them, and the
-  accumulated gradient is that of sum_k loss_k / total_weight_k exactly.
-
-  The metrics are {name: (sum, weight) since the last row}, and `loss`,
-  `grad_norm`, `learning_rate`, `nonfinite_step` of this step.
+  A seed given as an array replaces `seed`: runs of several seeds share a
+  program. The transforms run on the whole global batch before it is split, so
+  every loss's total weight is known and the accumulated gradient is exactly
+  that of sum_k loss_k / total_weight_k. The metrics are `sums`, {name: (sum,
+  weight) since the last row}, and `loss`, `grad_norm`, `learning_rate` and
+  `nonfinite_step`.
   """
 
   def loss_of(params: Any, batch: Batch, totals: Any, rngs: Any) -> Any:
@@ -112,8 +102,8 @@ def make_train_step(
     )
     totals = objective.weights(batch)
     batch |= state.carry
-    # No row has a number below 0: these keys differ from every row's. What is
-    # sampled is the same for all micro-batches, what is dropped is not.
+    # No row is below 0, so no row has these keys. Samples are the same for all
+    # micro-batches, dropout is not.
     dropout_rng, samples_rng = row_keys(
       seed, TRAIN_STREAM, state.step, jnp.array([-1, -2])
     )
@@ -149,8 +139,7 @@ def make_train_step(
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
     good = finite & (state.nonfinite_step < 0)
     params = optax.apply_updates(state.params, updates)
-    # A step that is not finite changes nothing: the run stops at the next
-    # logged row with the parameters that made it still at hand.
+    # A bad step changes nothing: the report has the parameters that caused it.
     params, opt_state, carry = jax.tree.map(
       functools.partial(jnp.where, good),
       (params, opt_state, carry),
@@ -197,11 +186,9 @@ def make_eval_step(
 ) -> Callable[[Any, Batch, Any], tuple[dict[str, jax.Array], Any]]:
   """Returns the jitted (params, host batch, memory) -> (sums, memory).
 
-  The sums are {name: [2] (sum, weight)}, among them `baseline`: the loss of
-  tokens by their frequency alone, as `baseline(token ids, weights)` gives it.
-  The memory goes from batch to batch, see `Objective.carry`. The draws of a row
-  depend on its `example_ids` only, never on the batch or the run's seed: all
-  runs are scored on the same pairs and masks.
+  The sums are {name: [2] (sum, weight)}, for losses of tokens with the
+  `baseline` of (token ids, weights). The memory passes from batch to batch. A
+  row's draws depend on its `example_ids` only: all runs are scored alike.
   """
 
   def eval_step(params: Any, host_batch: Batch, carry: Any) -> Any:
@@ -235,10 +222,9 @@ def all_finite(params: Any) -> jax.Array:
 def make_gradient_norms(
   model: nn.Module, objective: Objective, *, seed: int
 ) -> Callable[[Any, Batch, Any, Any], tuple[Any, Any]]:
-  """Returns (params, host batch, carried, step) -> (losses, gradient norms).
+  """Returns (params, host batch, carry, step) -> (losses, gradient norms).
 
-  For the report of a step that was not finite: the mean of each loss, and the
-  norm of every parameter's gradient, without dropout.
+  Each loss's mean and the norm of each parameter's gradient, without dropout.
   """
 
   def norms(params: Any, host_batch: Batch, carry: Any, step: Any) -> Any:
@@ -264,10 +250,7 @@ def make_gradient_norms(
 
 
 def _split(batch: Batch, parts: int, mesh: Mesh) -> dict[str, jax.Array]:
-  """[B, ...] -> [parts, B / parts, ...]; row r goes to part r % parts.
-
-  Taking every parts-th row leaves each row on the device that holds it.
-  """
+  """[B, ...] -> [parts, B / parts, ...]; rows stay on their devices."""
   place = NamedSharding(mesh, PartitionSpec(None, *sharding.BATCH))
 
   def split(array: jax.Array) -> jax.Array:

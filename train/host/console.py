@@ -16,8 +16,8 @@ LINE_SECONDS = 10  # between lines where standard error is not a terminal
 
 
 def _is_first() -> bool:
-  """Returns whether this process prints: the first of a run's processes."""
-  if 'jax' not in sys.modules:  # too early for there to be others
+  """Returns whether this is process 0, which alone prints."""
+  if 'jax' not in sys.modules:  # too early for other processes
     return True
   from train.host import processes
 
@@ -72,11 +72,7 @@ class ProgressBar:
 
 
 def figures(row: Mapping[str, float]) -> str:
-  """Returns the losses and the speed of a logged row, for the progress bar.
-
-  Each loss is the mean since the last row, in nats a word, even where the
-  optimizer minimises the sum over a row's words (ELMo).
-  """
+  """Returns a logged row's mean losses (nats a word), speed and MFU as text."""
   losses = {
     name.removeprefix('train/').removesuffix('_loss'): f'{value:.3f}'
     for name, value in row.items()

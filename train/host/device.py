@@ -1,4 +1,4 @@
-"""What a device can do, and the one definition of MFU."""
+"""The devices of a run: checks, compiler options, peak rate and MFU."""
 
 import math
 import os
@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-# Dense bfloat16 matrix rate of one JAX device in TFLOP/s, from the vendors'
-# data sheets. A v2 or v3 device is a core, half a chip.
+# Dense bfloat16 TFLOP/s of one JAX device, from the vendors' data sheets. A v2
+# or v3 device is a core, half a chip.
 PEAK_TFLOPS = {
   'TPU v2': 22.5,
   'TPU v3': 61.5,
@@ -30,15 +30,10 @@ PEAK_TFLOPS = {
 
 
 def check_platform(expected: str) -> None:
-  """Refuses to compute on another platform than the config expects.
-
-  Raises:
-    ValueError: if JAX found another platform (a missing driver makes JAX fall
-      back to the CPU with no more than a warning).
-  """
+  """Checks JAX's platform: without a driver it would fall back to the CPU."""
   try:
     found = jax.default_backend()
-  except RuntimeError as error:  # JAX_PLATFORMS asks for what is not there
+  except RuntimeError as error:  # JAX_PLATFORMS names a missing device
     raise ValueError(
       f'train.platform={expected!r}, but JAX finds no device'
       f' (JAX_PLATFORMS={os.environ.get("JAX_PLATFORMS")!r}): {error}'
@@ -61,13 +56,7 @@ DETERMINISTIC_FLAG = '--xla_gpu_deterministic_ops=true'
 
 
 def check_deterministic() -> None:
-  """Checks that a GPU's kernels were asked to be deterministic.
-
-  The flag is read when JAX starts, before a config is; so it is the user's.
-
-  Raises:
-    ValueError: on a GPU without the flag.
-  """
+  """Checks that the user set XLA's flag for deterministic kernels on a GPU."""
   flags = os.environ.get('XLA_FLAGS', '')
   if jax.default_backend() == 'gpu' and DETERMINISTIC_FLAG not in flags:
     raise ValueError(
@@ -77,7 +66,7 @@ def check_deterministic() -> None:
 
 
 def enable_compilation_cache() -> None:
-  """Keeps compiled programs between runs, where nobody chose a place."""
+  """Keeps compiled programs in ~/.cache/sesame/xla, unless JAX has a folder."""
   if not os.environ.get('JAX_COMPILATION_CACHE_DIR'):
     home = os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache'))
     folder = os.path.join(home, 'sesame', 'xla')
@@ -85,11 +74,10 @@ def enable_compilation_cache() -> None:
 
 
 def compiler_options(mesh: Mesh) -> dict[str, str] | None:
-  """Returns the options that a step on a mesh is compiled with.
+  """Returns XLA's options for a step on a mesh; None except on CPUs.
 
-  XLA's CPU compiler orders a program for concurrency by default (jax 0.10),
-  and much lives at once: fine-tuning MiniLM, 16 x 384, in 2.0 GiB of temporary
-  memory instead of 1.4, and no faster.
+  The CPU default orders a program for concurrency (jax 0.10): fine-tuning
+  MiniLM, 16 x 384, takes 2.0 instead of 1.4 GiB then, and is no faster.
   """
   if mesh.devices.flat[0].platform != 'cpu':
     return None
@@ -97,12 +85,10 @@ def compiler_options(mesh: Mesh) -> dict[str, str] | None:
 
 
 def peak_tflops(override: float | None = None) -> float | None:
-  """Returns the peak bfloat16 matrix rate of one device in TFLOP/s.
+  """Returns the peak matrix rate of one device in TFLOP/s, or `override`.
 
-  Accelerators are looked up in PEAK_TFLOPS by name; None for unknown ones. For
-  a CPU there is no data sheet to trust: its peak is the rate of a float32
-  1024^3 matrix product measured now, divided over the host's JAX devices. An
-  `override` is returned as it is.
+  Accelerators are looked up in PEAK_TFLOPS, None if unknown. A CPU's rate is
+  measured: a float32 1024^3 product, divided over the host's JAX devices.
   """
   if override is not None:
     return override
@@ -113,7 +99,7 @@ def peak_tflops(override: float | None = None) -> float | None:
 
 
 def peak_of(device_kind: str) -> float | None:
-  """Returns the rate of a kind of accelerator by PEAK_TFLOPS, or None."""
+  """Returns the TFLOP/s of a kind of accelerator by PEAK_TFLOPS, or None."""
   matches = [kind for kind in PEAK_TFLOPS if device_kind.startswith(kind)]
   return PEAK_TFLOPS[max(matches, key=len)] if matches else None
 
@@ -135,13 +121,9 @@ def _measure_cpu() -> float:
 def model_flops_utilisation(
   flops: float, seconds: float, peak: float | None, num_devices: int
 ) -> float:
-  """Returns MFU: model FLOPs done over the FLOPs that were possible.
+  """Returns MFU: the model's FLOPs over the FLOPs possible in `seconds`.
 
-  Args:
-    flops: FLOPs that the model needs (see `engine.flops`), over all devices.
-    seconds: wall time.
-    peak: TFLOP/s of one device; None gives NaN.
-    num_devices: how many devices.
+  `flops` are of all devices; `peak` is TFLOP/s of one device, None gives NaN.
   """
   if peak is None:
     return math.nan
@@ -149,13 +131,13 @@ def model_flops_utilisation(
 
 
 def describe() -> str:
-  """Returns the devices in words, for results."""
+  """Returns the number and the kind of the devices as text."""
   kind: Any = jax.devices()[0].device_kind
   return f'{jax.device_count()} x {kind} ({jax.default_backend()})'
 
 
 def revision() -> str:
-  """Returns the git revision of the code, '+' behind it if it was changed."""
+  """Returns the code's git revision, with '+' if the code was changed since."""
   here = pathlib.Path(__file__).parent
 
   def git(*arguments: str) -> str:

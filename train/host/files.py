@@ -38,10 +38,7 @@ class RowFile:
 
 
 def read_rows(path: epath.PathLike) -> list[list[str]]:
-  """Returns a CSV file's rows without its header; none where it is missing.
-
-  A last line without a line end, as a killed process leaves it, is dropped.
-  """
+  """Returns a CSV file's whole rows without its header; [] if it is missing."""
   path = epath.Path(path)
   if not path.exists():
     return []
@@ -89,10 +86,7 @@ def as_json(figures: Any) -> str:
 
 @contextlib.contextmanager
 def replacing(path: epath.PathLike) -> Iterator[epath.Path]:
-  """Yields a hidden path to write; the file takes its name once it is whole.
-
-  On any error the hidden file is removed, and the old file stays.
-  """
+  """Yields a hidden path to write; it replaces `path` if no error occurs."""
   path = epath.Path(path)
   new = path.with_name(f'.{path.name}.{os.getpid()}.new')
   try:

@@ -20,14 +20,13 @@ from jax.experimental import multihost_utils
 
 # The hosts of a cold pod start minutes apart; JAX's own limit is 300 s.
 START_SECONDS = 1800
-# JAX's own: the others end so long after a host died without a word.
+# JAX's default: the others end this long after a host died silently.
 HEARTBEAT_SECONDS = 100
-# How often to look whether another process met an error, and how long to wait
-# for the others to hear of one's own.
+# Seconds between looks for others' errors; to wait for others to see ours.
 _LISTEN_SECONDS, _HEARD_SECONDS = 1.0, 15.0
 _FAILED, _HEARD = 'sesame/failed', 'sesame/heard'
-_ids = itertools.count()  # all processes count the same meetings
-_asked = itertools.count(1)  # and how often they ask whether to end
+_ids = itertools.count()  # of meetings, equal on all processes
+_asked = itertools.count(1)  # questions to Preemption.is_due
 _leaving = threading.Event()
 
 
@@ -40,23 +39,13 @@ def join(
   start_seconds: int = START_SECONDS,
   heartbeat_seconds: int = HEARTBEAT_SECONDS,
 ) -> None:
-  """Joins the other processes of a run; call it before JAX meets a device.
+  """Joins the other processes of a run; call it before JAX finds its devices.
 
-  On Cloud TPU and under Slurm everything is found out; elsewhere the arguments
-  say it. Without either the process stays alone. From here on an error of one
-  process ends all.
-
-  Args:
-    platform: 'tpu' looks for the other hosts of a slice.
-    coordinator: HOST:PORT of process 0, the same on all.
-    num_processes: how many there are.
-    process_id: which of them this is, from 0.
-    start_seconds: how long to wait for all; then this process exits with 1.
-    heartbeat_seconds: JAX aborts all processes so long after it last heard of
-      one of them.
-
-  Raises:
-    ValueError: if only some of the arguments are given, or they make no sense.
+  On Cloud TPU (`platform` 'tpu') and under Slurm JAX finds the processes.
+  Elsewhere all three arguments are given: `coordinator` is HOST:PORT of process
+  0, `process_id` counts from 0. Without any, the process runs alone. It exits
+  with 1 if the others take longer than `start_seconds`; JAX aborts all if one
+  is silent for `heartbeat_seconds`, and an error of one ends all.
   """
   given = (coordinator, num_processes, process_id)
   if any(value is not None for value in given):
@@ -70,7 +59,7 @@ def join(
     return
   # SIGTERM on any of them leads all to one common last step.
   jax.config.update('jax_enable_preemption_service', True)
-  # JAX itself would abort, and name nobody.
+  # JAX itself would abort without naming a process.
   alarm = threading.Timer(start_seconds, _stop_waiting, [start_seconds])
   alarm.daemon = True
   alarm.start()
@@ -83,7 +72,7 @@ def join(
       heartbeat_timeout_seconds=heartbeat_seconds,
     )
   except ValueError as error:
-    # JAX found neither a slice nor Slurm; that no TPU is there is told later.
+    # JAX found neither a slice nor Slurm; a missing TPU is reported later.
     if coordinator or 'coordinator_address' not in str(error):
       raise
   finally:
@@ -112,8 +101,7 @@ def _client() -> Any:
 def _exit(message: str) -> NoReturn:
   print(message, file=sys.stderr, flush=True)
   sys.stdout.flush()
-  # No farewell: JAX's waits for processes that may never come to it, and what
-  # the threads of libraries still have to say would come after the message.
+  # A clean exit of JAX would wait for processes that may never come.
   os._exit(1)
 
 
@@ -128,16 +116,13 @@ def is_first() -> bool:
 
 
 def wait_for_all(name: str) -> None:
-  """Returns once every process came here; `name` is the same on all."""
+  """Waits until every process has called it with the same `name`."""
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices(name)
 
 
 def gather(text: str) -> list[str]:
-  """Returns the texts that the processes give, in order; all call it.
-
-  It needs no devices, and works where the processes' programs differ.
-  """
+  """Returns all processes' texts in order; all call it; needs no devices."""
   client, here = _client(), distributed.global_state
   if client is None:
     return [text]
@@ -150,13 +135,7 @@ def gather(text: str) -> list[str]:
 
 
 def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
-  """Checks that all processes found the same; all processes call it.
-
-  `find()` gives {name: JSON value}; a process that is alone does not call it.
-
-  Raises:
-    ValueError: naming what differs, and which processes found what.
-  """
+  """Checks that all find the same {name: JSON value}; all processes call it."""
   if is_alone():
     return
   told = [json.loads(text) for text in gather(json.dumps(dict(find())))]
@@ -177,15 +156,12 @@ def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
 
 
 def of_first(value: Any) -> Any:
-  """Returns the JSON value that process 0 gives; all processes call it.
-
-  What is read from files may differ for a while: storage has caches.
-  """
+  """Returns process 0's JSON value, as file caches differ; all call it."""
   return json.loads(gather(json.dumps(value))[0])
 
 
 def to_host(array: Any) -> np.ndarray:
-  """Returns a whole array, wherever its shards are; all processes call it."""
+  """Returns a sharded array as a whole numpy array; all processes call it."""
   if isinstance(array, jax.Array) and not (
     array.is_fully_addressable or array.is_fully_replicated
   ):
@@ -195,10 +171,7 @@ def to_host(array: Any) -> np.ndarray:
 
 @contextlib.contextmanager
 def first_alone(message: str) -> Iterator[None]:
-  """Holds the other processes back until process 0 has left the block.
-
-  They wait without a time-out, and say `message` every minute.
-  """
+  """Runs the block on process 0 first; the others wait, and say `message`."""
   client = _client()
   if client is None:
     yield
@@ -219,13 +192,13 @@ def first_alone(message: str) -> Iterator[None]:
 
 
 def end_all(message: str) -> NoReturn:
-  """Ends this process, and all others, with a message and exit code 1."""
+  """Ends all processes of the run with a message and exit code 1."""
   _tell_others(message)
   _end(message)
 
 
 def end_others(error: BaseException) -> None:
-  """Ends this process and all others by a bug; returns if it is alone."""
+  """Ends all processes after a bug in this one; returns if it is alone."""
   if _client() is None:
     return
   _tell_others(f'error: {type(error).__name__}: {error}')
@@ -233,7 +206,7 @@ def end_others(error: BaseException) -> None:
 
 
 def _tell_others(message: str) -> None:
-  """Leaves a message for the other processes, which name its sender."""
+  """Leaves an error message for the other processes."""
   client, here = _client(), distributed.global_state
   if client is None:
     return
@@ -243,13 +216,13 @@ def _tell_others(message: str) -> None:
 
 
 def _listen() -> None:
-  """Ends this process some time after another one met an error."""
+  """Ends this process some time after another one left an error message."""
   client, here = _client(), distributed.global_state
   with contextlib.suppress(jax.errors.JaxRuntimeError):
     while not (failed := client.key_value_dir_get(_FAILED)):
       if _leaving.wait(_LISTEN_SECONDS):
         return
-    # An error that all meet is told by each in its own words.
+    # Where all processes meet the same error, each reports its own.
     if _leaving.wait(2 * _LISTEN_SECONDS):
       return
     key, told = failed[0]
@@ -259,13 +232,13 @@ def _listen() -> None:
 
 
 def _stop_listening(listener: threading.Thread) -> None:
-  """Waits for it: coming back from JAX while Python ends, it would abort."""
+  """Joins the thread: returning from JAX while Python ends, it would abort."""
   _leaving.set()
   listener.join(_HEARD_SECONDS)
 
 
 def _end(message: str) -> NoReturn:
-  """Exits; process 0, without which JAX aborts the others, as the last."""
+  """Exits; process 0 last, because without it JAX aborts the others."""
   client, here = _client(), distributed.global_state
   if client is None:
     _exit(message)
@@ -283,7 +256,7 @@ class Preempted(Exception):
   """The run was asked to end early, and its state is saved."""
 
   def __init__(self, step: int) -> None:
-    """Says so of the state after `step` steps."""
+    """Takes the last saved step for the message."""
     super().__init__(
       f'asked to end: step {step} is saved, and the same command goes on'
     )
@@ -308,12 +281,7 @@ class Preemption:
     self._noticed = True
 
   def is_due(self) -> bool:
-    """Whether to end here; all processes ask at the same places.
-
-    They ask after each step and after each batch of an evaluation. Several of
-    them hear of it once, at the first place that none of them had passed when
-    the signal came.
-    """
+    """Whether to end here; all processes ask at the same places, and agree."""
     if jax.process_count() == 1:
       return self._noticed
     return multihost_utils.reached_preemption_sync_point(next(_asked))

@@ -26,11 +26,7 @@ class Job:
   """A run, planned for a mesh.
 
   Attributes:
-    config: its config.
-    architecture: of its model.
-    phases: its phases.
-    mesh: the mesh.
-    model: the module.
+    phases: the resolved phases.
     objective_of: length -> objective.
     schedule: step -> learning rate.
     tx: the optimiser.
@@ -53,7 +49,7 @@ class Job:
 
   @property
   def num_parameters(self) -> int:
-    """How many parameters the model has, the vocabulary unpadded."""
+    """The model's number of parameters, the vocabulary unpadded."""
     return layers.num_parameters(self.shapes.params, self.model.vocab_size)
 
   def step_flops(self, phase: Phase) -> int:
@@ -84,7 +80,7 @@ class Job:
     return state.create_state(self.init, self.shardings, self.config.train.seed)
 
   def restore(self, checkpoints: Checkpoints) -> tuple[int, TrainState]:
-    """Returns the newest sound checkpoint: its step and the state."""
+    """Returns (step, state) of the newest sound checkpoint."""
     if not self.shapes.carry:
       return checkpoints.restore(self.shapes)
     if not self.config.train.reset_streams:
@@ -104,7 +100,7 @@ class Job:
     return step, TrainState(**restored, carry=self.empty_carry(rows))
 
   def empty_carry(self, rows: int) -> dict[str, jax.Array]:
-    """Returns the memory that the rows of a first batch begin with."""
+    """Returns the memory of the rows of a first batch, all zeros."""
     place = NamedSharding(self.mesh, sharding.BATCH)
     return {
       name: jnp.zeros(leaf.shape, leaf.dtype, device=place)
@@ -130,18 +126,7 @@ class Job:
 def build_job(
   config: Any, phases: Sequence[Phase], vocabulary: Vocabulary, mesh: Mesh
 ) -> Job:
-  """Plans the run that a config describes.
-
-  Args:
-    config: a checked config.
-    phases: its phases, resolved.
-    vocabulary: the tokenizer's.
-    mesh: the mesh, of devices that need not be there.
-
-  Raises:
-    ValueError: if there is no such model or objective, or a parameter does not
-      divide over the mesh.
-  """
+  """Plans a checked config's run, on a mesh of devices that need not exist."""
   architecture = families.architecture_of(config)
   model = families.build_model(config, vocabulary.size)
   objective_of = {
@@ -193,7 +178,7 @@ def model_inputs(
   length: int,
   batch: int,
 ) -> tuple:
-  """Returns the module's inputs as ShapeDtypeStructs, nothing computed."""
+  """Returns the module's inputs as ShapeDtypeStructs."""
   keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch))
   shapes = architecture.batch_shapes(length, batch)
   carry = architecture.carry_shapes(model, batch)

@@ -29,28 +29,16 @@ from train.run.job import Job, Program, StayAlive
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-  """Checks all of a config that needs neither text nor devices.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks all of a config that needs neither text nor devices."""
   families.check(config)
 
 
 def make(
   config: ml_collections.ConfigDict, workdir: epath.PathLike
 ) -> Job | None:
-  """Plans a run: opens its text, builds its model and steps.
+  """Plans a run of a checked config: opens its text, builds model and steps.
 
-  Args:
-    config: checked.
-    workdir: the run's folder, new or with an unfinished run of this config.
-
-  Returns:
-    The job; None where the run is finished, whose results are printed.
-
-  Raises:
-    ValueError, OSError: if config, weights, text and workdir do not fit.
+  Returns None for a finished run, and prints its results.
   """
   workdir = epath.Path(workdir)
   seed = config.train.seed
@@ -63,7 +51,7 @@ def make(
   beginning = None
   if done is None and config.init.weights is not None:
     beginning = warm_start.check(config)
-  if processes.is_alone():  # of several, the first one alone needs the text
+  if processes.is_alone():  # of several, only process 0 needs the text
     plan.check_source(config)
   mesh = training.find_devices(config)
   asked = training_phases.check_phases(config)
@@ -118,7 +106,7 @@ def make(
     if beginning is None:
       return created
     params = warm_start.load(beginning, model, store.tokenizer, created.params)
-    # Each process read them itself.
+    # Each process read the weights itself.
     processes.check_same(lambda: state.checksums(params))
     return created.replace(params=params)
 

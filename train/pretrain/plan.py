@@ -26,11 +26,7 @@ STORE_FILE = 'trained_on.json'
 
 
 def check_source(config: ml_collections.ConfigDict) -> None:
-  """Checks that there is a token store, or text to build it from.
-
-  Raises:
-    ValueError, OSError: if there is neither.
-  """
+  """Checks that there is a token store, or text to build it from."""
   data = config.data
   folder = data.folder or settings.default_store(config)
   if not epath.Path(folder, 'store.json').exists():
@@ -38,14 +34,7 @@ def check_source(config: ml_collections.ConfigDict) -> None:
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
-  """Opens the token store of a config.
-
-  A store that `data.folder` names is taken as it is. What is missing is built
-  from `data.source` where the text is small.
-
-  Raises:
-    ValueError, OSError: if there is no sound store and none can be built.
-  """
+  """Opens a config's token store; builds a missing one from small text."""
   data = config.data
   folder = data.folder or settings.default_store(config)
   ready = epath.Path(folder, 'store.json')
@@ -70,11 +59,7 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
 def check_batches(
   config: ml_collections.ConfigDict, phases: Sequence[Phase], mesh: Mesh
 ) -> None:
-  """Checks that the batches of a config divide over a mesh.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks that the batches of a config divide over a mesh."""
   sizes = {phase.global_batch for phase in phases}
   settings.check_batches(
     config,
@@ -87,11 +72,7 @@ def check_data(
   examples: Mapping[int, Examples],
   phases: Sequence[Phase],
 ) -> None:
-  """Checks that there is enough text of the right kind.
-
-  Raises:
-    ValueError: naming what was found, what was expected and what to do.
-  """
+  """Checks that there is enough text of the right kind, else ValueError."""
   for phase in phases:
     windows = examples[phase.length].num_windows
     if windows < phase.global_batch:
@@ -111,13 +92,9 @@ def check_continuation(
   num_windows: Mapping[int, int],
   done: int,
 ) -> None:
-  """Refuses to continue a workdir with a run of another config.
+  """Checks that a run can continue the workdir's `done` steps.
 
-  Other phases are fine where all that was done stays as it was: the batches
-  and the learning rates of the `done` steps.
-
-  Raises:
-    ValueError: naming every key that differs.
+  Phases may change if batches and learning rates of these steps stay the same.
   """
   if not (epath.Path(workdir) / STORE_FILE).exists():
     raise ValueError(
@@ -179,11 +156,7 @@ def describe_store(store: corpus.Store) -> dict[str, str]:
 
 
 def write_workdir(workdir: epath.Path, store: corpus.Store) -> None:
-  """Writes the tokenizer, and of which store the text is.
-
-  Raises:
-    OSError: if the folder cannot be written.
-  """
+  """Writes the tokenizer, and sources and digest of the token store."""
   files.write_atomically(
     workdir / STORE_FILE, json.dumps(describe_store(store), indent=2) + '\n'
   )
@@ -249,7 +222,7 @@ def print_plan(
 
 
 def programs(job: Job, phases: Sequence[Phase]) -> Iterator[Program]:
-  """Yields the training and evaluation steps of phases, for their memory."""
+  """Yields the training and evaluation steps of phases, to compile."""
   config = job.config
   for length, rows in sorted({(p.length, p.global_batch) for p in phases}):
     shapes = job.architecture.batch_shapes(length, rows)
@@ -278,7 +251,7 @@ def programs(job: Job, phases: Sequence[Phase]) -> Iterator[Program]:
 def residual_bytes(job: Job, phase: Phase) -> int:
   """Returns the bytes that the backward pass keeps of one micro-batch.
 
-  Over all devices, without the parameters themselves; nothing is computed.
+  Over all devices, without the parameters; nothing is computed.
   """
   objective = job.objective_of[phase.length]
   rows = phase.global_batch // job.config.train.micro_batches

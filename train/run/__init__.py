@@ -1,1 +1,1 @@
-"""What every training run has: settings, checkpoints, metrics, its folder."""
+"""Every training run: settings, checkpoints, metrics, its folder."""

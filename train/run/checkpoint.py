@@ -1,7 +1,6 @@
-"""Checkpoints by orbax: asynchronous, atomic, checked, the newest few kept.
+"""Checkpoints by orbax: asynchronous, atomic, the newest few kept.
 
-A flipped bit of an array goes unseen by the storage libraries, so checksums of
-the arrays go into each checkpoint, and what is restored is held against them.
+Each holds checksums of its arrays: the storage libraries miss flipped bits.
 """
 
 import asyncio
@@ -20,9 +19,8 @@ from train.engine import state
 from train.host import console, processes
 
 FOLDER = 'checkpoints'
-# Orbax writes it last, into the folder of a step and in that of its arrays. On
-# object stores it makes a checkpoint complete; elsewhere renaming does, but a
-# mounted bucket renames file by file.
+# Orbax writes it last, for a step and for its arrays. It marks them complete
+# where renaming does not: on object stores and mounted buckets.
 COMMIT_FILE = 'commit_success.txt'
 METADATA_FILE = '_CHECKPOINT_METADATA'  # JSON, of a step
 ITEM = 'default'  # orbax's name of a checkpoint's only item
@@ -30,17 +28,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def checkpoint_folder(workdir: epath.PathLike) -> epath.Path:
-  """Returns the folder of a workdir's checkpoints; orbax wants it absolute."""
+  """Returns a workdir's checkpoint folder as an absolute path, for orbax."""
   folder = epath.Path(workdir) / FOLDER
   return folder if '://' in str(folder) else epath.Path(os.path.abspath(folder))
 
 
 class Checkpoints:
-  """The checkpoints of a workdir; a context manager that ends all saving.
-
-  Attributes:
-    folder: the one that the folders STEP lie in, local or remote.
-  """
+  """A workdir's checkpoints, in folders STEP of `folder`; a context manager."""
 
   def __init__(self, workdir: epath.PathLike, *, keep: int):
     self.folder = checkpoint_folder(workdir)
@@ -59,8 +53,7 @@ class Checkpoints:
   def save(self, step: int, train_state: Any) -> None:
     """Begins to save; returns once the arrays are copied off the devices.
 
-    Raises:
-      OSError: if this or the save before could not be written.
+    Raises OSError if this save or the one before could not be written.
     """
     try:
       self._manager.check_for_errors()
@@ -79,19 +72,15 @@ class Checkpoints:
     parts: Sequence[str] | None = None,
     cure: str = 'Mend them',
   ) -> tuple[int, Any]:
-    """Returns the newest sound checkpoint: (step, state); all processes agree.
+    """Returns (step, state) of the newest sound checkpoint, on all processes.
 
-    Newer ones that are damaged are set aside, under another name; what was
-    found in each is said.
+    Newer, damaged checkpoints are renamed and reported. Raises ValueError if no
+    checkpoint is sound, and then renames none.
 
     Args:
-      shapes: tree of ShapeDtypeStructs with shardings, how to lay it out.
-      parts: names of the attributes of `shapes` to restore, into a dict; by
-        default the whole.
-      cure: what a user can do where none is sound, for the error.
-
-    Raises:
-      ValueError: if no checkpoint is sound; then none is set aside.
+      shapes: tree of ShapeDtypeStructs with the shardings to restore to.
+      parts: attributes of `shapes` to restore into a dict; None restores all.
+      cure: the user's remedy where none is sound, for the error.
     """
     if parts is not None:
       shapes = {name: getattr(shapes, name) for name in parts}
@@ -121,11 +110,11 @@ class Checkpoints:
     return step, restored
 
   def _set_aside(self, step: int) -> epath.Path:
-    """Renames the folder of a step to one that does not count."""
+    """Renames the folder of a step, so that it no longer counts."""
     aside = self.folder / f'damaged-{step}'
     if processes.is_first():
       number = 1
-      while aside.exists():  # as it may, if the same happened before
+      while aside.exists():  # damaged before
         number += 1
         aside = self.folder / f'damaged-{step}-{number}'
       (self.folder / str(step)).rename(aside)
@@ -136,11 +125,7 @@ class Checkpoints:
     self._manager.delete(step)
 
   def finish(self) -> None:
-    """Waits until all that was saved is on disk.
-
-    Raises:
-      OSError: if a checkpoint could not be written.
-    """
+    """Waits until all saves are on disk; OSError if one cannot be written."""
     try:
       self._manager.wait_until_finished()
       self._manager.check_for_errors()
@@ -162,7 +147,7 @@ class Checkpoints:
   def _explained(self, error: Exception) -> OSError:
     try:
       complete = self.latest()
-    except Exception:  # the storage itself is broken: say the first cause
+    except Exception:  # the storage is broken: report the first error
       complete = None
     kept = (
       'no complete checkpoint is there'
@@ -176,7 +161,7 @@ class Checkpoints:
 
 
 def _cure(error: Exception) -> str:
-  """Returns the cure of an error of the storage, for the user."""
+  """Returns the user's remedy for an error of the storage."""
   text = str(error)
   if any(os.strerror(code) in text for code in _FULL):
     return 'Make room'
@@ -193,7 +178,7 @@ def latest_step(workdir: epath.PathLike) -> int | None:
 
 
 def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
-  """Returns the folder of a workdir's checkpoints and the newest step."""
+  """Returns (checkpoint folder, newest step) of a workdir."""
   folder, step = checkpoint_folder(workdir), latest_step(workdir)
   if step is None:
     raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
@@ -201,12 +186,7 @@ def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
 
 
 def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
-  """Returns 'path/of/parameter' -> saved shape of a workdir; reads no array.
-
-  Raises:
-    FileNotFoundError: if there is no complete checkpoint.
-    ValueError: if the newest one is damaged.
-  """
+  """Returns 'path/of/parameter' -> saved shape of a workdir; reads no array."""
   folder, step = _newest(workdir)
   try:
     with _finished_reads():
@@ -223,12 +203,8 @@ def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
 def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
   """Returns only the parameters of a workdir's newest checkpoint.
 
-  `params_shapes` is a tree of ShapeDtypeStructs, with shardings where several
-  devices are to hold them.
-
-  Raises:
-    FileNotFoundError: if there is no complete checkpoint.
-    ValueError: if it is damaged.
+  `params_shapes` is a tree of ShapeDtypeStructs, with shardings for several
+  devices. Raises FileNotFoundError without a checkpoint, ValueError for damage.
   """
   folder, step = _newest(workdir)
   restored, fault = _restore_step(
@@ -242,15 +218,10 @@ def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
 def _restore_step(
   folder: epath.Path, step: int, shapes: Any, *, partial: bool = False
 ) -> tuple[Any, str | None]:
-  """Restores a step, or a part of its tree; all processes find the same.
-
-  Returns:
-    The tree and None, or None and what is wrong.
-  """
+  """Returns (tree, None) or (None, fault), the same on all processes."""
   try:
     checksums = _read_checksums(folder / str(step))
-    # Orbax's own manager would wait for all processes at the end, for ever
-    # where one of them met an error.
+    # Orbax's manager would wait for all processes, for ever if one failed.
     with _finished_reads():
       _check_shapes(folder / str(step) / ITEM, shapes)
       restored = ocp.PyTreeCheckpointHandler().restore(
@@ -282,11 +253,7 @@ def _restore_step(
 
 
 def _check_shapes(folder: epath.Path, shapes: Any) -> None:
-  """Names the first array that was saved in another shape; orbax does not.
-
-  Raises:
-    ValueError: if there is one.
-  """
+  """Names the first array that was saved in another shape; orbax does not."""
   saved = ocp.PyTreeCheckpointHandler().metadata(folder).tree
   saved, asked = map(_shapes_of, (saved, shapes))
   for path, shape in asked.items():
@@ -318,11 +285,7 @@ class _PatientLoops(asyncio.DefaultEventLoopPolicy):
 
 @contextlib.contextmanager
 def _finished_reads() -> Iterator[None]:
-  """Has orbax's reads end before its error of the first that failed.
-
-  Orbax closes its loop under the others, and each would print a page of its
-  own error whenever it is collected.
-  """
+  """Lets orbax's other reads end first, else each prints a page of errors."""
   policy = asyncio.get_event_loop_policy()
   asyncio.set_event_loop_policy(_PatientLoops())
   try:
@@ -332,11 +295,7 @@ def _finished_reads() -> Iterator[None]:
 
 
 def _read_checksums(folder: epath.Path) -> dict[str, int]:
-  """Returns the checksums of the arrays that were saved in a step's folder.
-
-  Raises:
-    FileNotFoundError: if the checkpoint was not finished.
-  """
+  """Returns the saved checksums of a step's arrays, if it was finished."""
   for marker in (folder / COMMIT_FILE, folder / ITEM / COMMIT_FILE):
     if not marker.exists():
       raise FileNotFoundError(f'{marker} is missing: it was not finished')

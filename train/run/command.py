@@ -1,8 +1,7 @@
-"""How every command begins and ends.
+"""The beginning and the end of every command.
 
-Bad input ends in one clear line, a bug in a trace. Commands with a config take
---config and overrides of its keys, the others have a parser made here. Nothing
-heavy is imported before the arguments are read.
+Bad input ends in one clear line, a bug in a trace. Arguments are read before
+any heavy import, by a config's flags or by a parser made here.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import models
 import train
 
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
-# Here, as flags can be defined only once, whatever commands are imported.
+# Defined here, as a flag can be defined only once.
 CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
 )
@@ -47,14 +46,10 @@ _OURS = tuple(
 def parser(
   name: str, doc: str, weights: str | None = None, **options: Any
 ) -> argparse.ArgumentParser:
-  """Returns the parser of a command without a config.
+  """Returns the parser of a command without a config, python -m train.`name`.
 
-  Args:
-    name: of the command, as in python -m train.NAME.
-    doc: the docstring of its module; --help shows it as it is written.
-    weights: help of the argument WEIGHTS, which comes with --tokenizer; None
-      for a command without the two.
-    **options: of `argparse.ArgumentParser`.
+  --help shows `doc` as written. `weights` is the help of the argument WEIGHTS,
+  which comes with --tokenizer; None leaves both out.
   """
   made = argparse.ArgumentParser(
     prog=f'python -m train.{name}',
@@ -79,11 +74,7 @@ def add_weights(to: argparse.ArgumentParser, help_text: str) -> None:
 
 
 def adders(to: Any) -> tuple[Callable, Callable, Callable]:
-  """Returns functions that add an argument, a switch, a number of 1 or more.
-
-  Args:
-    to: a parser, or a group of its arguments.
-  """
+  """Returns functions that add an argument, a switch, a number of 1 or more."""
   add = to.add_argument
   switch = functools.partial(add, action='store_true')
   return add, switch, functools.partial(add, type=positive)
@@ -101,10 +92,12 @@ def main(
 ) -> None:
   """Runs `work(arguments)` as `run` does, and keeps compiled programs.
 
-  The work refuses bad input first, and imports JAX only then.
+  The work checks its input first, and imports JAX only then.
   """
   chosen = os.environ.get('JAX_COMPILATION_CACHE_DIR')
-  if not chosen and 'jax' not in sys.modules:  # its import reads the variable
+  if (
+    not chosen and 'jax' not in sys.modules
+  ):  # JAX reads the variable at import
     home = os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache'))
     os.environ['JAX_COMPILATION_CACHE_DIR'] = os.path.join(home, 'sesame/xla')
   run(lambda: work(arguments))
@@ -126,12 +119,7 @@ def define_workdir() -> flags.FlagHolder[str | None]:
 
 
 def run_with_config(job: Callable[[], None], *required: str) -> None:
-  """Reads the command line and runs a job as `run` does.
-
-  Args:
-    job: is called once the flags have their values.
-    required: names of the flags that must be given, beside --config.
-  """
+  """Reads the command line, checks the `required` flags and runs a job."""
   from train.run import settings
 
   app.define_help_flags()
@@ -155,17 +143,16 @@ def run_with_config(job: Callable[[], None], *required: str) -> None:
 
 
 def config_file() -> str:
-  """Returns the path that --config named, with its argument."""
+  """Returns the path of --config, with its argument."""
   return config_flags.get_config_filename(flags.FLAGS['config'])
 
 
 def run(job: Callable[[], T]) -> T:
   """Runs a job and returns its result; bad input ends it in one line.
 
-  Errors of the operating system, and those that our code raises on purpose,
-  are messages for the user; any other error of a library is a bug and keeps its
-  trace. A preempted job exits with PREEMPTED_EXIT, so that its scheduler starts
-  it again. An error of one process ends all processes of the run.
+  Errors of the operating system and errors that our code raises become
+  messages; any other is a bug and keeps its trace. A preempted job exits with
+  PREEMPTED_EXIT, so its scheduler restarts it. One process's error ends all.
   """
   with _bad_input_in_one_line():
     return job()

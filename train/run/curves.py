@@ -1,4 +1,4 @@
-"""What a person sees of a run's metrics: lines, results, curves."""
+"""A run's metrics for people: lines, results, curves."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from train.run import ledger
 from train.run import metrics as run_metrics
 
 _UNIGRAM = 'eval/unigram_perplexity'
-# Without a curve of their own: what others add up to, or are a quotient of.
+# Without a curve of their own: sums or quotients of other metrics.
 _UNDRAWN = ('train/loss', 'train/grad_norm', 'eval/perplexity_ratio')
 _PANELS = (
   'Loss',
@@ -32,10 +32,7 @@ def is_perplexity(metric: str) -> bool:
 
 
 def evaluation_line(step: int, row: Mapping[str, float]) -> str:
-  """Returns one line of an evaluation's figures.
-
-  Perplexities where there are some, otherwise losses; and all other metrics.
-  """
+  """Returns one line: perplexities, else losses, and all other metrics."""
   perplexities = [value for name, value in row.items() if is_perplexity(name)]
   others = []
   for name, value in row.items():
@@ -56,7 +53,7 @@ def evaluation_line(step: int, row: Mapping[str, float]) -> str:
 
 
 def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
-  """Prints a finished run's figures."""
+  """Prints a finished run's metrics."""
   figures = results['metrics']
   rows = [
     (name.removeprefix('eval/'), f'{value:.4f}')
@@ -117,16 +114,12 @@ def draw_curves(
 
 
 def is_of_task(metric: str) -> bool:
-  """Whether a metric is a fine-tuning's: eval/TASK/METRIC."""
+  """Whether a metric belongs to a fine-tuning: eval/TASK/METRIC."""
   return metric.startswith('eval/') and metric.count('/') > 1
 
 
 def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
-  """Returns title -> metrics, of the curves that are drawn of a run.
-
-  Every loss, and whatever else is measured, has its curve, of any objective;
-  what tells of time or of all losses together has none.
-  """
+  """Returns title -> metrics drawn under it, without times and total loss."""
   found: dict[str, list[str]] = {title: [] for title in _PANELS}
   for name in metrics:
     split, _, rest = name.partition('/')

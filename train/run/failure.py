@@ -1,4 +1,4 @@
-"""Ends a run that is stuck, or whose numbers are no longer finite."""
+"""Ends a run that hangs, or has numbers that are not finite."""
 
 import contextlib
 import faulthandler
@@ -15,8 +15,8 @@ from train.engine import sharding, steps
 from train.host import processes
 from train.run.checkpoint import Checkpoints
 
-# A compiler gives no sign of life: how long it may take, in limits of the
-# watchdog, and in seconds where these are fewer.
+# A compiler gives no sign of life: it may take so many limits of the watchdog,
+# or so many seconds if they are longer.
 _COMPILE_LIMITS, _COMPILE_SECONDS = 4, 3600
 
 _CURE = (
@@ -26,14 +26,13 @@ _CURE = (
 
 
 class Watchdog:
-  """Ends a process that is stuck; a context manager.
+  """Ends a process that hangs, and would hang all others; a context manager.
 
-  A host that hangs, alive, would hang all others for ever. Without a sign of
-  life for so long, all threads' stacks are printed and the process exits.
+  After `minutes` without `feed` it prints all threads' stacks and exits.
   """
 
   def __init__(self, minutes: float):
-    """Begins to watch when entered; `minutes` without `feed` are the limit."""
+    """Begins to watch when entered."""
     self._seconds = 60 * minutes
     self._watching = False
 
@@ -65,10 +64,7 @@ class Watchdog:
 
 
 def kept(checkpoints: Checkpoints, models: Checkpoints | None = None) -> str:
-  """Returns a sentence on the checkpoints that a failed run leaves.
-
-  `models` are those of a fine-tuning, the best model so far.
-  """
+  """Returns a sentence on the checkpoints and best model of a failed run."""
   said = 'There is no checkpoint yet.'
   checkpoints.finish()
   step = checkpoints.latest()
@@ -86,11 +82,7 @@ def check_finite(
   checkpoints: Checkpoints,
   models: Checkpoints | None = None,
 ) -> None:
-  """Refuses parameters after `step` that must not be saved, scored or kept.
-
-  Raises:
-    FloatingPointError: if one is not finite.
-  """
+  """Checks that parameters to save are finite, else FloatingPointError."""
   if not steps.all_finite(params):
     raise FloatingPointError(
       f'parameters are not finite after step {step}: its update overflowed.'
@@ -108,20 +100,9 @@ def stop_nonfinite(
   mesh: Any,
   models: Checkpoints | None = None,
 ) -> NoReturn:
-  """Saves the bad batch, and raises an error with losses and gradient norms.
+  """Saves the bad batch; raises FloatingPointError with losses, gradient norms.
 
-  Args:
-    step: the steps done before the bad one.
-    state: the state that met the bad batch; a bad step changes nothing.
-    gradient_norms: of `steps.make_gradient_norms`.
-    host_batch: the global batch of that step.
-    workdir: gets the batch.
-    checkpoints: of the run.
-    mesh: the mesh.
-    models: see `kept`.
-
-  Raises:
-    FloatingPointError: always.
+  `step` counts the steps before the bad one; `host_batch` is its global batch.
   """
   path = workdir / f'nonfinite-step-{step}.npz'
   content = io.BytesIO()
@@ -136,7 +117,7 @@ def stop_nonfinite(
         state.params, sharding.put_batch(local, mesh), state.carry, step
       )
     )
-  except jax.errors.JaxRuntimeError:  # no room for a batch without parts
+  except jax.errors.JaxRuntimeError:  # no memory for the whole batch
     losses, norms = {}, {}
   named = {
     jax.tree_util.keystr(where, simple=True, separator='/'): float(norm)

@@ -1,4 +1,4 @@
-"""A planned run: in plain functions, all that differs between kinds of runs."""
+"""A planned run: plain functions for all that differs between kinds of runs."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ from train.run import checkpoint
 
 
 class Program(NamedTuple):
-  """A step to be compiled before anything is written.
+  """A step to compile before anything is written.
 
   Attributes:
-    label: what the step computes, for people.
-    remedy: the keys that make it smaller, for people.
+    label: the step, for messages.
+    remedy: the keys that make it smaller, for messages.
     step: its name in `Job.steps`.
     arguments: shapes with shardings.
   """
@@ -36,8 +36,8 @@ class Keep(NamedTuple):
   """Which model a run ends with, and when it ends early.
 
   Attributes:
-    metric: of the scores; the larger, the better.
-    best: keep the model with the best score; False keeps the last one.
+    metric: the score; larger is better.
+    best: keep the model with the best score, else the last.
     patience: end after so many scores in a row without a new best one.
   """
 
@@ -46,7 +46,7 @@ class Keep(NamedTuple):
   patience: int | None
 
   def is_best(self, scores: Sequence[float]) -> bool:
-    """Returns whether the last score is the best, and the best model kept."""
+    """Returns whether to keep the last score's model as the best one."""
     return self.best and all(scores[-1] > score for score in scores[:-1])
 
   def is_over(self, scores: Sequence[float]) -> bool:
@@ -61,10 +61,10 @@ StayAlive = Callable[[], None]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """A planned run: its sizes, and in plain functions all that is its own.
+  """A planned run: sizes, and functions for all that differs between jobs.
 
   Attributes:
-    config: complete, as it is written into the workdir.
+    config: the resolved config, as written into the workdir.
     mesh: the devices.
     model: the module.
     shapes: the training state as ShapeDtypeStructs.
@@ -73,26 +73,24 @@ class Job:
     total_steps: of the whole run.
     save_every: steps between checkpoints.
     score_every: steps between scores.
-    keep_checkpoints: how many.
+    keep_checkpoints: number of checkpoints kept.
     profile: (first step, number of steps) to trace, or ().
-    keep: which model the run ends with; None: the last checkpoint's.
-    programs: steps done -> the largest programs of the steps to come.
-    num_later: how many smaller programs are compiled when they come.
-    step_name: steps done -> the name in `steps` of the next training step.
-    objective: steps done -> the objective of the next training step.
-    batch: (steps done, whole) -> host batch of the next step: this process's
-      rows, or the whole global batch.
+    keep: the rule for the final model; None: the last checkpoint's.
+    programs: steps done -> the largest programs of the remaining steps.
+    num_later: number of smaller programs that are compiled later.
+    step_name: steps done -> the next training step's name in `steps`.
+    objective: steps done -> the next training step's objective.
+    batch: (steps done, whole) -> the next host batch, whole or our own rows.
     work: (steps done, batch) -> tokens and model FLOPs of the next step.
     create: () -> the state at step 0.
     restore: checkpoints -> (steps done, state).
-    facts: () -> {name: JSON value} that all processes must have found alike.
-    write: workdir -> None; writes all that the workdir needs but config.json.
+    facts: () -> {name: JSON value}, to be equal on all processes.
+    write: workdir -> None; writes the workdir's files but config.json.
     print_plan: (workdir, in detail) -> None.
     score: (compiled steps, parameters, steps done, stay alive) -> metrics.
     score_line: (steps done, metrics) -> one line for people.
     finish: (compiled steps, parameters, workdir, whether the parameters are
-      those of the last score, stay alive) -> entries of results.json, `metrics`
-      among them.
+      the last score's, stay alive) -> entries of results.json with `metrics`.
     print_results: (results, workdir) -> None.
   """
 

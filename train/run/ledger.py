@@ -1,11 +1,7 @@
-"""Where a run's time goes: every second in one bucket, over all restarts.
+"""The ledger of a run's time: every second in one bucket, over all restarts.
 
-`ledger.csv` in the workdir only ever grows. A process that trains adds rows:
-which attempt it is (1 for the first process of the run), when the row was
-written, the steps done by then, and the seconds of each bucket since the row
-before, or since the process began. A killed process loses what it did since its
-last row: nobody knows when it died, so the time from there to the beginning of
-the next attempt counts as down.
+`ledger.csv` only grows. A row's seconds count from the row before; the time
+from a killed process's last row to the next attempt counts as down.
 """
 
 import contextlib
@@ -24,15 +20,14 @@ FILE = 'ledger.csv'
 BUCKETS = {
   'start': 'starting up',
   'restore': 'restoring a checkpoint',
-  'compile': 'compiling',  # with the first execution of what was compiled
+  'compile': 'compiling',  # with the first execution
   'data': 'waiting for data',
   'train': 'training steps',
   'eval': 'evaluation',
   'save': 'waiting for a save',
   'other': 'logs, profiles, results',
 }
-# Found when the rows of several attempts are read: steps that a later attempt
-# did again, since they came after the checkpoint that it continued from.
+# Found by `with_losses`: steps that a later attempt did again.
 LOST = 'lost'
 NAMES = BUCKETS | {LOST: 'steps done again'}
 _REPEATED = ('data', 'train', 'eval')
@@ -43,10 +38,10 @@ class Row(NamedTuple):
   """A row of the ledger.
 
   Attributes:
-    attempt: which process of the run wrote it, from 1.
-    time: when, in Unix seconds.
+    attempt: number of the process in the run, from 1.
+    time: of writing, in Unix seconds.
     step: steps done by then.
-    total_steps: steps of the whole run, as it was planned by then.
+    total_steps: steps of the whole run, as planned by then.
     seconds: bucket -> seconds since the row before; see `BUCKETS`.
   """
 
@@ -66,11 +61,7 @@ class Ledger:
   """Counts every second of a process in one bucket, and writes them down."""
 
   def __init__(self, began: float | None = None):
-    """Counts as 'start' until told otherwise.
-
-    Args:
-      began: Unix time to count from; now by default.
-    """
+    """Counts as 'start' from `began`, in Unix seconds; from now by default."""
     self._mark = time.perf_counter()
     self._bucket = 'start'
     self._spent = dict.fromkeys(BUCKETS, 0.0)
@@ -96,7 +87,7 @@ class Ledger:
 
   @contextlib.contextmanager
   def measure(self, bucket: str) -> Iterator[None]:
-    """Counts the time inside as `bucket`, and no other's."""
+    """Counts the time inside as `bucket` only."""
     outer = self._bucket
     self.switch(bucket)
     try:
@@ -112,13 +103,10 @@ class Ledger:
     ),
     after: Callable[[], None] = lambda: None,
   ) -> Callable:
-    """Returns a jitted step whose first execution counts as 'compile'.
+    """Returns a jitted step that counts as 'compile' at each new batch shape.
 
-    Args:
-      step: jitted, (anything, batch, ...) -> anything; a batch of another shape
-        is compiled anew.
-      around: makes a context manager that each first execution runs in.
-      after: called between compiling and executing.
+    Each first execution runs in the context manager `around()`; `after()` is
+    called between compiling and executing.
     """
     shapes = set()
 
@@ -130,7 +118,7 @@ class Ledger:
       shapes.add(shape)
       self._compiled = self._bucket == 'train'
       with self.measure('compile'), around():
-        # The step before ends first: the compiler can have its memory.
+        # The step before ends first, so its memory is free for the compiler.
         jax.block_until_ready(state)
         step.lower(state, batch, *rest).compile()
         after()
@@ -139,11 +127,7 @@ class Ledger:
     return run
 
   def begin_training(self, seconds_before: float) -> None:
-    """Counts time as 'train' from now on, unless it is measured otherwise.
-
-    Args:
-      seconds_before: 'time/seconds' of the step that the run continues after.
-    """
+    """Counts 'train' from now on; earlier the run took `seconds_before`."""
     self.switch('train')
     self._seconds_before = seconds_before
     self._reset()
@@ -159,10 +143,9 @@ class Ledger:
   def row(
     self, peak_tflops: float | None, num_devices: int
   ) -> dict[str, float]:
-    """Returns the 'time/...' metrics since the last such row.
+    """Returns the 'time/...' metrics since its last call.
 
-    The rate is that of training and waiting for data alone; NaN where all
-    steps were compiled first.
+    Rates cover training and waiting for data; NaN if all steps were compiled.
     """
     so_far = self.elapsed()
     spent = _difference(self._spent, self._at_row)
@@ -202,10 +185,9 @@ class Ledger:
     *,
     active: bool = True,
   ) -> Iterator[None]:
-    """Begins a new attempt in a workdir's ledger, and ends it with a last row.
+    """Begins an attempt in a workdir's ledger, and ends it with a last row.
 
-    The attempt continues after `step` of `total_steps` steps; all processes but
-    one are not `active` and write nothing.
+    It follows `step` of `total_steps` steps; only an `active` process writes.
     """
     self._step, self._total_steps = step, total_steps
     self._file = None
@@ -219,7 +201,7 @@ class Ledger:
     try:
       yield
     except BaseException:
-      with contextlib.suppress(OSError):  # the error to tell is the other one
+      with contextlib.suppress(OSError):  # report the first error
         self.write()
       raise
     self.write()
@@ -273,17 +255,17 @@ def read(workdir: epath.PathLike) -> list[Row]:
 
 
 def with_losses(rows: Sequence[Row]) -> list[Row]:
-  """Returns rows whose repeated work counts as `LOST`.
+  """Returns rows with work done again counted as `LOST`.
 
-  A row is written before each save begins, so no row holds steps from both
-  sides of a checkpoint; and after each evaluation, which follows the save.
+  A row is written before each save, so no row has steps from both sides of a
+  checkpoint; and after each evaluation, which follows the save.
   """
   first_step = {}
   for row in rows:
     first_step.setdefault(row.attempt, row.step)
   settled = []
   for row in rows:
-    # Attempts end in their order: those after this row's all came later.
+    # Attempts follow each other: every higher number came later.
     kept = min(
       (step for at, step in first_step.items() if at > row.attempt),
       default=math.inf,
@@ -302,13 +284,10 @@ class Totals(NamedTuple):
   """Sums over a ledger.
 
   Attributes:
-    seconds: bucket -> seconds, `LOST` among them; their sum is the time in
-      which a process ran.
-    down: seconds between a last sign of life and the next attempt, without
-      the time after the last row of all.
-    attempts: how many processes trained.
-    restarting: seconds of 'start', 'restore' and 'compile' of all attempts but
-      the first.
+    seconds: bucket -> seconds, with `LOST`; their sum is the running time.
+    down: seconds between an attempt's last row and the next attempt.
+    attempts: number of processes that trained.
+    restarting: seconds of 'start', 'restore', 'compile' after attempt 1.
   """
 
   seconds: dict[str, float]
@@ -318,12 +297,12 @@ class Totals(NamedTuple):
 
   @property
   def training_share(self) -> float:
-    """The share of the time that went into steps that counted."""
+    """The share of the running time spent in steps that counted."""
     return self.seconds['train'] / sum(self.seconds.values())
 
 
 def add_up(rows: Sequence[Row]) -> Totals:
-  """Returns the totals of rows as `with_losses` returns them."""
+  """Returns the totals of rows of `with_losses`."""
   again = [row for row in rows if row.attempt > rows[0].attempt]
   return Totals(
     seconds={
@@ -349,7 +328,7 @@ def gaps(rows: Sequence[Row]) -> list[tuple[float, float]]:
 
 
 def sentence(rows: Sequence[Row]) -> str:
-  """Returns in words where the time of rows, as `read` returns them, went."""
+  """Returns a sentence on the use of time, from rows of `read`."""
   totals = add_up(with_losses(rows))
   spent = dict(totals.seconds)
   seconds = sum(spent.values())

@@ -16,17 +16,13 @@ HEADER = ('step', 'metric', 'value')
 class MetricsWriter:
   """Appends rows (step, metric, value) to metrics.csv and TensorBoard.
 
-  Rows beyond the step that a run continues from are dropped, atomically, so
-  that the file reads as if the run had never stopped.
+  It first drops rows after the step at which the run continues, atomically.
   """
 
   def __init__(
     self, workdir: epath.PathLike, *, step: int, active: bool = True
   ):
-    """Opens the files of a run that continues after `step` steps.
-
-    All processes but one are not `active` and write nothing.
-    """
+    """Opens the files of a run after `step` steps; writes only if `active`."""
     self._active = active
     if not active:
       return
@@ -46,8 +42,7 @@ class MetricsWriter:
   ) -> None:
     """Adds one row a metric after `step` steps, and flushes.
 
-    With `whole`, a kill leaves all of them or none: for rows that are written
-    after the checkpoint of their step, and written again if they are missing.
+    With `whole`, a kill leaves all rows or none: for rows after a checkpoint.
     """
     if not self._active:
       return
@@ -75,7 +70,7 @@ def read_metrics(workdir: epath.PathLike) -> list[tuple[int, str, float]]:
 
 
 def last_value(workdir: epath.PathLike, name: str, step: int) -> float:
-  """Returns the newest value of a metric up to `step`; 0 where none is."""
+  """Returns the newest value of a metric up to `step`; 0 without any."""
   return (history(workdir, name, step) or [0.0])[-1]
 
 
@@ -89,7 +84,7 @@ def history(workdir: epath.PathLike, name: str, step: int) -> list[float]:
 
 
 def is_scored(workdir: epath.PathLike, step: int) -> bool:
-  """Whether a workdir has the figures of an evaluation after `step` steps."""
+  """Whether a workdir has evaluation metrics after `step` steps."""
   return any(
     at == step and name.startswith('eval/')
     for at, name, _ in read_metrics(workdir)

@@ -36,11 +36,7 @@ _BINS = 200
 
 
 def collect(workdir: epath.PathLike) -> dict[str, Any]:
-  """Returns the figures of a run, ready for JSON; unknown ones are None.
-
-  Raises:
-    ValueError: if the folder is not a workdir.
-  """
+  """Returns the figures of a workdir's run for JSON, None where unknown."""
   files.check_workdir(workdir)
   config = settings.read_workdir_config(workdir)
   values = metrics.read_metrics(workdir)
@@ -178,10 +174,7 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 
 def draw_ledger(rows: Sequence[ledger.Row], path: epath.PathLike) -> None:
-  """Draws rows of `ledger.with_losses` as a PNG file.
-
-  Above, a bar for each attempt and one for all; below, how the time was spent.
-  """
+  """Draws rows of `with_losses` as PNG: a bar an attempt, shares over time."""
   import matplotlib.figure
 
   bars = _attempts(rows)
@@ -268,10 +261,7 @@ def _attempts(
 def _timeline(
   rows: Sequence[ledger.Row],
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-  """Returns edges in Unix seconds [n + 1], and bucket -> % of each bin [n].
-
-  The time of a bucket is spread evenly over its row.
-  """
+  """Returns edges in Unix seconds [n + 1], and bucket -> % of each bin [n]."""
   edges = np.linspace(rows[0].began, rows[-1].time, _BINS + 1)
   shares = {bucket: np.zeros(_BINS) for bucket in _COLOURS}
   for row in rows:
@@ -293,15 +283,7 @@ def _timeline(
 def run(
   workdir: epath.PathLike, out: epath.PathLike | None = None
 ) -> dict[str, Any]:
-  """Draws the PNG files of a run and returns its figures.
-
-  Args:
-    workdir: of the run.
-    out: folder to draw in, made if missing; the workdir by default.
-
-  Raises:
-    ValueError: if `workdir` is not the workdir of a run.
-  """
+  """Draws a run's PNG files into `out` or the workdir; returns its figures."""
   report = collect(workdir)
   out = epath.Path(out or workdir)
   out.mkdir(parents=True, exist_ok=True)

@@ -20,13 +20,12 @@ from train.run import training_phases
 LOADERS = ('tf', 'plain')
 PLATFORMS = ('cpu', 'gpu', 'tpu')
 
-# A run may continue with other values of these: they say where and how often,
-# not what is computed.
+# A run may continue with other values of these: training computes the same.
 FREE_KEYS = (
   'data.cache',
   'data.folder',
   'data.loader',
-  'init.new_rows',  # of the first step alone
+  'init.new_rows',  # used at the first step only
   'mesh.data',
   'mesh.fsdp',
   'mesh.rules',
@@ -41,8 +40,7 @@ FREE_KEYS = (
   'train.profile',
   'train.reset_streams',
 )
-# A run may continue with other values of these where the learning rates of
-# the steps already done stay what they were.
+# These may differ too, if the learning rates of the steps already done do not.
 SCHEDULE_KEYS = (
   'train.phases',
   'train.steps',
@@ -53,11 +51,7 @@ SCHEDULE_KEYS = (
 
 
 def config_path(name: str) -> pathlib.Path:
-  """Returns the file of a config, given by path or by a shipped bare name.
-
-  Raises:
-    FileNotFoundError: if there is neither; names the shipped ones.
-  """
+  """Returns the file of a config, given by path or by a shipped name."""
   shipped_folder = pathlib.Path(configs.__file__).parent
   shipped = shipped_folder / f'{name}.py'
   if re.fullmatch(r'\w+', name) and shipped.exists():
@@ -91,12 +85,7 @@ def load_config(name: str) -> ml_collections.ConfigDict:
 
 
 def expand_arguments(argv: Sequence[str]) -> list[str]:
-  """Turns bare config names on a command line into paths, and checks keys.
-
-  Raises:
-    FileNotFoundError: if the config does not exist.
-    ValueError: if a key does not exist; names the nearest one.
-  """
+  """Turns config names on a command line into paths, and checks keys."""
   argv = list(argv)
   named = None
   for i, argument in enumerate(argv):
@@ -157,7 +146,7 @@ def as_json(config: ml_collections.ConfigDict) -> str:
 
 
 def fingerprint(config: ml_collections.ConfigDict) -> int:
-  """Returns 32 bits of the resolved config."""
+  """Returns 32 bits of the resolved config's SHA-256."""
   return int(hashlib.sha256(as_json(config).encode()).hexdigest()[:8], 16)
 
 
@@ -168,7 +157,7 @@ def default_workdir(name: str, config: ml_collections.ConfigDict) -> str:
 
 
 def default_store(config: ml_collections.ConfigDict) -> str:
-  """Returns the store's folder where `data.folder` names none."""
+  """Returns the token store's folder where `data.folder` is empty."""
   data = config.data
   what = (data.source, data.tokenizer, data.document_break, data.held_out)
   short = hashlib.sha256(repr(what).encode()).hexdigest()[:8]
@@ -179,7 +168,7 @@ def default_store(config: ml_collections.ConfigDict) -> str:
 def expect(
   config: ml_collections.ConfigDict, ok: bool, key: str, expected: str
 ) -> None:
-  """Raises a ValueError about `section.key` of a config if it is not ok."""
+  """Checks `section.key` of a config: ValueError unless `ok`."""
   if not ok:
     section, _, name = key.partition('.')
     found = getattr(getattr(config, section), name)
@@ -191,13 +180,9 @@ def check_batches(
   sizes: Mapping[str, int],
   parts: int,
 ) -> None:
-  """Checks that batches divide into micro-batches and over the mesh.
+  """Checks that batches divide into micro-batches and over `parts` devices.
 
-  `sizes` are the global batches of training by a text that names each; the mesh
-  splits a batch over `parts` devices.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
+  `sizes` maps a name for messages to the size of a training batch.
   """
   scored = config.eval.global_batch
   if scored <= 0 or scored % parts:
@@ -215,11 +200,7 @@ def check_batches(
 
 
 def check_common(config: ml_collections.ConfigDict) -> None:
-  """Checks the keys that every run has.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks the keys that every run has."""
   from train.engine import optim
 
   ensure = functools.partial(expect, config)
@@ -233,11 +214,7 @@ def check_common(config: ml_collections.ConfigDict) -> None:
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-  """Checks a config of pre-training, but for the family's own keys.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks a config of pre-training, but for the family's own keys."""
   from train.engine.optim import make_schedule
 
   model, train = config.model, config.train
@@ -256,18 +233,14 @@ def check(config: ml_collections.ConfigDict) -> None:
   for key in ('max_windows', 'draws'):
     ensure(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
   phases = training_phases.check_phases(config)
-  make_schedule(config.optim, phases)  # refuses what makes no sense
+  make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:
     if phase.length < 8:
       raise ValueError(f'train.phases: length {phase.length} is under 8')
 
 
 def check_transformer(config: ml_collections.ConfigDict) -> None:
-  """Checks the keys of BERT and GPT.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks the keys of BERT and GPT."""
   model, objective = config.model, config.objective
   ensure = functools.partial(expect, config)
   for key in ('embed_dim', 'num_heads', 'mlp_dim', 'max_length'):
@@ -295,11 +268,7 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
 
 
 def check_lengths(config: ml_collections.ConfigDict) -> None:
-  """Checks that the model reads sequences as long as those of each phase.
-
-  Raises:
-    ValueError: if not.
-  """
+  """Checks that no phase is longer than the model's `max_length`."""
   for phase in training_phases.check_phases(config):
     if phase.length > config.model.max_length:
       raise ValueError(
@@ -313,7 +282,7 @@ def differing_keys(
   new: Mapping[str, Any],
   free: Collection[str] = FREE_KEYS,
 ) -> dict[str, tuple[Any, Any]]:
-  """Returns {key: (old, new)} of two flat configs, free keys left out."""
+  """Returns {key: (old, new)} of two flat configs, without free keys."""
   return {
     key: (old.get(key), new.get(key))
     for key in sorted({*old, *new})
@@ -324,7 +293,7 @@ def differing_keys(
 def read_workdir_config(
   workdir: epath.PathLike,
 ) -> ml_collections.ConfigDict | None:
-  """Returns the config that a workdir was trained with; None for a new one."""
+  """Returns the config of a workdir's run; None for a new one."""
   path = epath.Path(workdir) / 'config.json'
   if not path.exists():
     return None

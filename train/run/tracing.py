@@ -10,11 +10,7 @@ from train.run.ledger import Ledger
 
 
 def check(profile: Sequence[int], total_steps: int) -> None:
-  """Checks `train.profile`: (first step, number of steps), or empty.
-
-  Raises:
-    ValueError: if it names steps that the run does not have.
-  """
+  """Checks `train.profile`: (first step, number of steps) in the run, or ()."""
   if not profile:
     return
   right = len(profile) == 2 and all(
@@ -35,12 +31,11 @@ def steps(
   latest: Callable[[], Any],
   ledger: Ledger,
 ) -> Iterator[int]:
-  """Yields the numbers of steps, and profiles the steps that `profile` names.
+  """Yields step numbers, and profiles the steps of `profile`.
 
-  The trace begins and ends with nothing under way on the devices, so it holds
-  whole steps and no others; `latest()` is the last step's report, to wait for.
-  Each process writes WORKDIR/profile's file of its own host; the ledger counts
-  starting and writing as 'other'.
+  The trace begins and ends with idle devices, so it holds whole steps only:
+  `latest()`, the last step's report, is awaited. Each process writes its own
+  file under WORKDIR/profile; the ledger counts this as 'other'.
   """
   first, count = profile or (0, 0)
   options = jax.profiler.ProfileOptions()

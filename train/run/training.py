@@ -24,16 +24,12 @@ from train.run import (
 )
 from train.run.job import Job
 
-# Of a workdir: the checkpoint of the best model, where a job keeps one.
+# Of a workdir, for the best model's checkpoint.
 MODEL_FOLDER = 'model'
 
 
 def find_devices(config: ml_collections.ConfigDict) -> Mesh:
-  """Returns the mesh of a run, whose processes all have the same config.
-
-  Raises:
-    ValueError: if the processes, the platform or its settings do not fit.
-  """
+  """Returns a run's mesh; checks processes, platform and its settings."""
   processes.check_same(
     lambda: {'the code': device.revision()} | settings.flatten(config)
   )
@@ -50,23 +46,13 @@ def train(
   dry_run: bool = False,
   began: float | None = None,
 ) -> dict[str, Any] | None:
-  """Runs, or continues, a planned job.
+  """Runs, or continues, a planned job; returns its results.json.
 
-  Args:
-    job: the job.
-    workdir: folder that ends up with everything of the run; if it holds a run
-      of the same config, that run continues after its last checkpoint.
-    dry_run: print the plan and stop.
-    began: Unix time from which the run's time is counted; now by default.
-
-  Returns:
-    The results, as in results.json; None after a dry run.
-
-  Raises:
-    ValueError, OSError: bad input, before device time is spent.
-    FloatingPointError: the loss, a gradient or a parameter stopped being
-      finite.
-    processes.Preempted: asked to end early; the steps done are saved.
+  A workdir with a run of the same config continues after its last checkpoint.
+  With `dry_run`, prints the plan and returns None. `began` is the Unix time
+  from which the run's time counts. Raises ValueError or OSError for bad input,
+  before device time is spent; FloatingPointError if a number is not finite;
+  processes.Preempted if asked to end early, after saving.
   """
   config, mesh, keep = job.config, job.mesh, job.keep
   clock = ledger.Ledger(began)
@@ -106,7 +92,7 @@ def train(
         workdir / 'config.json', settings.as_json(config) + '\n'
       )
       job.write(workdir)
-      # Results of an earlier end: the run goes on.
+      # The run continues: drop the results of its earlier end.
       (workdir / 'results.json').unlink(missing_ok=True)
     workdirs.check_shared(workdir)
     processes.check_same(lambda: {'steps': saved, **job.facts()})
@@ -163,7 +149,7 @@ def train(
       watchdog.feed()
       if keep is not None:
         scores.append(row[keep.metric])
-        # It is there if the run ended between it and the row that says so.
+        # The model is there if the run ended between saving it and the row.
         if keep.is_best(scores) and step != model_step:
           with clock.measure('save'):
             models.save(step, {'params': params})
@@ -179,7 +165,7 @@ def train(
       return keep is not None and keep.is_over(scores)
 
     clock.begin_training(seconds_before)
-    # The run ended when this step was saved, and not yet scored.
+    # The run ended after this step was saved, and before it was scored.
     if first_step and is_score_due() and not was_scored:
       score(train_state.params)
 
@@ -214,8 +200,7 @@ def train(
         train_state, report = compiled[job.step_name(step - 1)](
           train_state, batch, *job.arguments
         )
-        # One step is dispatched ahead, not more: the bar tells the truth, and
-        # host batches do not pile up.
+        # Dispatch one step ahead, not more: host batches would pile up.
         jax.block_until_ready(before)
         clock.count(step, *job.work(step - 1, batch))
         bar.update(step)
@@ -262,7 +247,7 @@ def train(
           with clock.measure('save'):
             checkpoints.save(step, train_state)
         over = False
-        if score_due and not preempted:  # else the same command begins with it
+        if score_due and not preempted:  # else a restart scores first
           try:
             score(train_state.params)
             over = is_over()
@@ -289,8 +274,8 @@ def train(
     done = model_step = int(train_state.step)
     with clock.measure('save'):
       if keep is not None:
-        # There is no best model where a restart dropped it and, on another
-        # mesh, its score did not come again.
+        # A restart may drop the best model and, on another mesh, not reach its
+        # score again.
         model_step = processes.of_first(models.latest())
         if model_step is None or not (keep.best or model_step == done):
           model_step = done
@@ -330,7 +315,7 @@ def train(
 
 
 def _drop_after(models: checkpoint.Checkpoints, step: int) -> None:
-  """Removes a best model of a later step, which is going to come again."""
+  """Removes a best model of a later step; training will reach it again."""
   latest = models.latest()
   if latest is not None and latest > step:
     models.delete(latest)

@@ -1,4 +1,4 @@
-"""Phases of a run: how many steps of which batches."""
+"""Phases of a run: steps, sequence length and batch size."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ class Phase(NamedTuple):
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> Phase:
-  """Returns the phase that the step after `step` steps belongs to."""
+  """Returns the phase of the training step that follows `step` steps."""
   for phase in phases:
     if step < phase.steps:
       return phase
@@ -47,12 +47,9 @@ def cut_phases(phases: Sequence[Phase], steps: int) -> list[Phase]:
 def resolve_phases(
   config: ml_collections.ConfigDict, num_windows: Mapping[int, int]
 ) -> tuple[Phase, ...]:
-  """Returns the phases with every override applied.
+  """Returns the checked phases with every override applied.
 
-  `num_windows`, length -> training windows, is to count epochs.
-
-  Raises:
-    ValueError: if overrides contradict each other or the phases.
+  `num_windows`, length -> training windows, gives the steps of `num_epochs`.
   """
   train = config.train
   phases = [Phase(*phase) for phase in check_phases(config)]
@@ -65,7 +62,7 @@ def resolve_phases(
 
 
 def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
-  """Returns the phases with all overrides but `num_epochs`; checks them."""
+  """Returns checked phases, with all overrides but `num_epochs`."""
   train = config.train
   phases = []
   for phase in train.phases:

@@ -14,14 +14,10 @@ from train.host import files, processes
 
 @contextlib.contextmanager
 def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
-  """Keeps a second process out of a local workdir, which is made.
+  """Makes a workdir, and keeps a second process out of a local one.
 
-  The lock is the operating system's, so that of a dead process is free; object
-  stores have none.
-
-  Raises:
-    ValueError: if another process trains there.
-    OSError: if it cannot be made or written.
+  The lock is the operating system's: a dead process frees it. Object stores
+  have none. Raises ValueError if another process trains there.
   """
   workdir = epath.Path(workdir)
   try:
@@ -46,11 +42,7 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
 
 
 def check_shared(workdir: epath.PathLike) -> None:
-  """Checks that all processes see the workdir that process 0 writes.
-
-  Raises:
-    ValueError: naming the processes that do not.
-  """
+  """Checks that all processes see the workdir that process 0 writes."""
   token = epath.Path(workdir) / f'.seen-by-all-{uuid.uuid4().hex}'
   if processes.is_first():
     token.touch()

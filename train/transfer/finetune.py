@@ -20,11 +20,7 @@ from train.transfer.task_job import TaskJob
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-  """Checks all of a config that needs neither data, weights nor devices.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks all of a config that needs neither data, weights nor devices."""
   task_plan.check(config)
   if config.task.name != 'own':
     registry.find(config.task.name)
@@ -36,23 +32,14 @@ def make(
   *,
   shared: TaskJob | None = None,
 ) -> Job | None:
-  """Plans a run: opens its sets and weights, builds its model and steps.
+  """Plans a run of a checked config: opens sets and weights, builds steps.
 
-  Args:
-    config: checked.
-    workdir: the run's folder, new or with an unfinished run of this config.
-    shared: plan of a run of the same config but for its seed, whose compiled
-      steps are used again.
-
-  Returns:
-    The job; None where the run is finished, whose results are printed.
-
-  Raises:
-    ValueError, OSError: if config, weights, sets and workdir do not fit.
+  `shared` is the plan of the same config with another seed, whose compiled
+  steps are reused. Returns None for a finished run, and prints its results.
   """
   workdir = epath.Path(workdir)
 
-  # ---- What the workdir holds, and devices ---------------------------------
+  # ---- Workdir and devices -------------------------------------------------
   results = workdirs.read_results(workdir)
   saved = checkpoint.latest_step(workdir)
   if results is None and saved is None and shared is None:
@@ -93,7 +80,7 @@ def make(
 
   def create() -> state.TrainState:
     created = parts.begin(seed)
-    if parts.encoder.weights is not None:  # each process read them itself
+    if parts.encoder.weights is not None:  # read by each process
       processes.check_same(lambda: state.checksums(created.params))
     return created
 

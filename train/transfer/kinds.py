@@ -20,10 +20,9 @@ class Kind:
 
   Attributes:
     head: one of `models.features.HEADS`.
-    num_outputs: (task, section `task` of a config) -> K of the head; raises a
-      ValueError if they do not fit together.
-    losses: (section `task`, float32 logits, batch) -> losses [B], of tags
-      [B, T], and whether each answer is right, of the same shape, or None.
+    num_outputs: (task, section `task`) -> the head's K, or a ValueError.
+    losses: (section `task`, float32 logits, batch) -> losses [B] or, of tags,
+      [B, T]; and hits of the same shape, or None.
     of_words: labels are of words, int [B, T], -1 at other tokens.
     of_bert: only a BERT has this kind of output.
     metric_names: of training.
@@ -55,17 +54,12 @@ def _span_losses(_: Any, logits: Array, batch: Batch) -> tuple[Array, Array]:
   """Returns means of start and end under a softmax over the real tokens."""
   lowest = jnp.finfo(jnp.float32).min
   logits = jnp.where(batch['token_mask'][..., None], logits, lowest)
-  losses, hits = _class_losses(_, logits.swapaxes(1, 2), batch)  # of [B, 2, T]
+  losses, hits = _class_losses(_, logits.swapaxes(1, 2), batch)  # [B, 2, T]
   return losses.mean(axis=-1), hits.prod(axis=-1)
 
 
 def soft_targets(scores: Array, num_classes: int) -> Array:
-  """Returns float32 [B, K]: a score's share of its two nearest classes.
-
-  Args:
-    scores: float [B], between 0 and K - 1.
-    num_classes: K.
-  """
+  """Returns [B, K]: a score's (0 to K - 1) share of its two nearest classes."""
   distance = jnp.abs(scores[:, None] - jnp.arange(num_classes))
   return jnp.maximum(1 - distance, 0)
 

@@ -1,4 +1,4 @@
-"""Answers of fine-tuned models, alone and together."""
+"""Predictions of fine-tuned models, alone and as ensembles."""
 
 import json
 import statistics
@@ -22,7 +22,7 @@ from train.transfer import task_data, task_job, task_outputs
 from train.transfer.task_data import Split
 from train.transfer.task_job import Predictor
 
-# Keys of the section `task` that decide a model's input tokens.
+# Keys of the section `task` that determine a model's input tokens.
 READING_KEYS = ('max_length', 'document_context', 'doc_stride', 'max_question')
 
 
@@ -38,10 +38,7 @@ class Member(NamedTuple):
 def open_member(workdir: epath.PathLike) -> Member:
   """Opens the model of a finished fine-tuning.
 
-  Raises:
-    FileNotFoundError: if there is no such workdir, it is not finished, or a
-      sweep has dropped its model.
-    ValueError: if the workdir is of no fine-tuning.
+  Raises FileNotFoundError if the run is unfinished, or a sweep dropped it.
   """
   workdir = epath.Path(workdir)
   config = settings.read_workdir_config(workdir)
@@ -77,12 +74,7 @@ def open_member(workdir: epath.PathLike) -> Member:
 
 
 def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
-  """Reads a file of a task, or the split of a folder of its files.
-
-  Raises:
-    FileNotFoundError: if there is no such file.
-    ValueError: if the file is wrong; names file and line.
-  """
+  """Reads a task's file or a folder's split; errors name file and line."""
   path = epath.Path(source)
   if not path.exists():
     raise FileNotFoundError(f'--input {path}: no such file or folder')
@@ -99,20 +91,10 @@ def predict(
   workdirs: Sequence[epath.PathLike],
   read: Callable[[Task], list[Example]],
 ) -> tuple[Task, Split, list[Prediction]]:
-  """Answers examples with one model or an ensemble.
+  """Returns task, split and predictions of one model or an ensemble.
 
   An ensemble averages the members' probabilities; of spans, the scores of first
-  and last token.
-
-  Args:
-    workdirs: of fine-tunings on one task.
-    read: task -> examples.
-
-  Returns:
-    The task, the examples as a split, and their predictions.
-
-  Raises:
-    FileNotFoundError, ValueError: if a workdir or an example is unusable.
+  and last token. `read` returns the examples of the members' common task.
   """
   members = [open_member(workdir) for workdir in workdirs]
   first, here = members[0].predictor, _facts(members[0].predictor)
@@ -148,7 +130,7 @@ def predict(
 
 
 def _facts(predictor: Predictor) -> dict[str, Any]:
-  """Returns name -> value of everything that members must share."""
+  """Returns name -> value of all facts that members must share."""
   task, tokenizer = predictor.task, predictor.encoder.tokenizer
   return {
     'the task': task.name,

@@ -32,23 +32,16 @@ def run(
 ) -> dict[str, Any]:
   """Runs every combination of settings and seeds that is not finished yet.
 
-  Args:
-    config: of a task.
-    workdir: folder of the runs' folders and of summary.json.
-    seeds: of the runs.
-    grid: 'section.key' -> values to try.
-    keep_all: keep every run's model, not only the best one's. Predictions and
-      scores of all runs are always kept.
+  `workdir` holds the runs' folders and summary.json; `grid` maps 'section.key'
+  to values. Only the best run's model is kept, or with `keep_all` every one;
+  predictions and scores always are.
 
   Returns:
     The content of summary.json: `task`, `runs` (each with `seed`, `settings`,
     `metrics` as 'split/metric', `seconds`, `folder`), `mean` and `std` (sample
     standard deviation, 0 of one run) over the seeds of the best settings,
-    `settings` (the best ones, by their mean on dev), `best` (the best run on
-    dev), `train_size`, `device`, `revision`, `weights`, `config`.
-
-  Raises:
-    ValueError, OSError: bad input.
+    `settings` (best by mean on dev), `best` (the best run on dev),
+    `train_size`, `device`, `revision`, `weights`, `config`.
   """
   workdir = epath.Path(workdir)
   grid = grid or {}
@@ -98,11 +91,7 @@ def run(
 
 
 def parse_grid(text: str) -> dict[str, list[Any]]:
-  """Returns {'section.key': values} of 'KEY=VALUE,VALUE;KEY=VALUE'.
-
-  Raises:
-    ValueError: if the text has another form.
-  """
+  """Returns {'section.key': values} of 'KEY=VALUE,VALUE;KEY=...' or 'paper'."""
   if text == 'paper':
     return {key: list(values) for key, values in base.PAPER_GRID.items()}
   grid = {}
@@ -137,11 +126,7 @@ def _folder_name(changes: Mapping[str, Any], seed: int) -> str:
 def _changed(
   config: ml_collections.ConfigDict, changes: Mapping[str, Any], seed: int
 ) -> ml_collections.ConfigDict:
-  """Returns the config of a run.
-
-  Raises:
-    ValueError: if a key or a value is impossible.
-  """
+  """Returns the config of a run; ValueError for an impossible key or value."""
   if 'train.seed' in changes:
     raise ValueError('--grid: train.seed is set by --seeds, from its value on')
   try:
@@ -152,11 +137,7 @@ def _changed(
 
 
 def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
-  """Refuses wrong settings, and a finished run of another config.
-
-  Raises:
-    ValueError: naming the differing keys.
-  """
+  """Checks a run's settings, and that no other config finished there."""
   mesh = sharding.make_mesh(config.mesh)
   task_plan.check(config)
   task_plan.check_batches(config, mesh)
@@ -202,7 +183,7 @@ def _entry(
 
 
 def _main_value(entry: Mapping[str, Any]) -> float:
-  """Returns a run's first score on dev, which decides."""
+  """Returns a run's first metric on dev, by which runs are compared."""
   return next(
     value for name, value in entry['metrics'].items() if name.startswith('dev/')
   )
@@ -249,7 +230,7 @@ def _summary(
 
 
 def print_summary(summary: Mapping[str, Any], workdir: epath.PathLike) -> None:
-  """Prints mean, deviation and best of the runs."""
+  """Prints mean and deviation of the best settings, and the best run."""
   best, chosen = summary['best'], summary['settings']
   count = sum(entry['settings'] == chosen for entry in summary['runs'])
   rows = [

@@ -31,11 +31,7 @@ class Split:
 
 
 def open_task(config: ml_collections.ConfigDict) -> Task:
-  """Returns the declaration of a config's task.
-
-  Raises:
-    ValueError: if there is no such task, or no data.
-  """
+  """Returns the declaration of a config's task."""
   name = config.task.name
   if config.data.source is None:
     raise ValueError(
@@ -63,7 +59,7 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
 def reopen_task(
   config: ml_collections.ConfigDict, facts: Mapping[str, Any]
 ) -> Task:
-  """Returns the task of a finished run, from its config and its task.json."""
+  """Returns the task of a finished run, from its config and task.json."""
   if config.task.name != 'own':
     return registry.find(config.task.name)
   return kinds.own_task(
@@ -86,19 +82,9 @@ def open_split(
   *,
   at_last: bool,
 ) -> Split:
-  """Reads a split, unless its examples are given, and encodes it.
+  """Encodes a split, of the examples `found` or read from its files.
 
-  Args:
-    config: of a task, resolved.
-    task: its declaration.
-    name: of the split.
-    tokenizer: of the model.
-    found: the examples; None: read them.
-    at_last: a word's tag is at its last piece, not at its first.
-
-  Raises:
-    FileNotFoundError: if the files are missing.
-    ValueError: if they are wrong; names file and line.
+  `at_last` tags a word's last piece, not its first; errors name file and line.
   """
   data, settings = config.data, config.task
   if found is None:
@@ -125,10 +111,7 @@ def open_split(
 
 
 def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
-  """Returns the splits besides 'train': 'dev', and all others with files.
-
-  Files of one's own that a config names must exist.
-  """
+  """Returns the splits besides 'train': 'dev', and all others with files."""
   must = task.files if not task.folders else ('dev',)
   return [
     name

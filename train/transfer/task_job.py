@@ -1,7 +1,4 @@
-"""A fine-tuning, planned: data, model, objective and compiled steps.
-
-All of it is the same for every seed, so that runs of several seeds share it.
-"""
+"""A fine-tuning's plan, shared by its seeds: data, model, compiled steps."""
 
 import dataclasses
 import functools
@@ -43,12 +40,9 @@ class Predictor:
   Attributes:
     config: with the model's sizes.
     task: its declaration.
-    encoder: below the head.
-    mesh: the mesh.
-    model: the module.
+    encoder: the language model below the head.
     objective: the losses to minimise.
-    predict_step: the jitted (params, batch) -> outputs, see
-      `make_predict_step`.
+    predict_step: the step of `make_predict_step`.
   """
 
   config: ml_collections.ConfigDict
@@ -66,11 +60,10 @@ class TaskJob(Predictor):
 
   Attributes:
     splits: name -> split; 'train', and the splits to score.
-    total_steps: of a whole run.
     eval_every: steps between scores of dev.
     schedule: step -> learning rate.
     shapes: the state as ShapeDtypeStructs.
-    shardings: its shardings.
+    shardings: the state's shardings.
     create: rng -> state, jitted.
     train_step: the jitted (state, batch, seed) -> (state, report).
   """
@@ -86,13 +79,13 @@ class TaskJob(Predictor):
 
   @property
   def num_parameters(self) -> int:
-    """How many there are, the vocabulary unpadded."""
+    """The model's number of parameters, the vocabulary unpadded."""
     return layers.num_parameters(
       self.shapes.params, self.encoder.module.vocab_size
     )
 
   def begin(self, seed: int) -> TrainState:
-    """Returns the state at step 0: from the weights, the rest drawn."""
+    """Returns the state at step 0, with the initial weights, the rest drawn."""
     rng = jax.random.fold_in(jax.random.key(seed), state.INIT_STREAM)
     begun = self.create(rng)
     weights = self.encoder.weights
@@ -108,11 +101,7 @@ class TaskJob(Predictor):
     return begun.replace(params=params)
 
   def step_flops(self, batch: Mapping[str, np.ndarray]) -> int:
-    """Returns the encoder's FLOPs in a step: three times the forward's.
-
-    Args:
-      batch: the host's, of any length.
-    """
+    """Returns the encoder's FLOPs in a step: 3 forward passes, 1 if frozen."""
     *rows, length = batch['tokens'].shape
     family = families.architecture_of(self.encoder.config)
     forward = family.encoder_flops(self.encoder.module, math.prod(rows), length)
@@ -128,15 +117,7 @@ def plan(
 ) -> TaskJob:
   """Reads the data, opens the weights and builds the steps of a config.
 
-  Args:
-    config: checked.
-    mesh: the mesh.
-    workdir: of a run that goes on.
-    splits: to open; all that are there by default.
-
-  Raises:
-    FileNotFoundError: if data or weights are not there.
-    ValueError: if something in them is wrong, or does not fit.
+  `workdir` is that of a run that continues; `splits` default to all that exist.
   """
   task = task_data.open_task(config)
   predictor = plan_predictor(config, task, mesh, workdir)
@@ -210,7 +191,7 @@ def plan(
 def _find_replaced(
   config: ml_collections.ConfigDict, encoder: Encoder, task: Task, params: Any
 ) -> set[str]:
-  """Returns the parameters that all come from the weights."""
+  """Returns the paths of parameters that come wholly from the weights."""
   if encoder.weights is None:
     return set()
   params = nn.unbox(params)
@@ -224,7 +205,7 @@ def _find_replaced(
 
 
 def _clear(params: dict[str, Any], paths: set[str]) -> dict[str, Any]:
-  """Returns parameters with zeros for some, which are then never drawn."""
+  """Returns parameters with zeros at `paths`, which are then never drawn."""
   cleared: dict[str, Any] = {}
   for path, leaf in strict.flatten(params).items():
     if path in paths:
@@ -241,15 +222,7 @@ def plan_predictor(
 ) -> Predictor:
   """Opens the weights and builds the model of a task.
 
-  Args:
-    config: of a task.
-    task: its declaration.
-    mesh: the mesh.
-    workdir: of the run that trained the model; None to begin with weights.
-
-  Raises:
-    FileNotFoundError: if there are no such weights.
-    ValueError: if they do not fit.
+  `workdir` is the run that trained the model; None opens the initial weights.
   """
   encoder = encoders.open_encoder(config, task, workdir)
   config = encoder.config
@@ -267,12 +240,7 @@ def plan_predictor(
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-  """Refuses a config that does not fit its task or its weights.
-
-  Raises:
-    FileNotFoundError: if there are no such weights.
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks that a config fits its task and its weights."""
   task = task_data.open_task(config)
   encoder = encoders.open_encoder(config, task, None)
   task_losses.build_objective(task, encoder.config.task)
@@ -297,12 +265,7 @@ COUNTS = {
 def count_steps(
   config: ml_collections.ConfigDict, split: Split
 ) -> tuple[int, int]:
-  """Returns the steps of a run, and those between scores of dev.
-
-  Args:
-    config: of a task.
-    split: that of training.
-  """
+  """Returns (steps of a run, steps between scores of dev)."""
   train = config.train
   of_rows = train.count == 'rows'
   size = len(split.features if of_rows else split.examples)
@@ -314,7 +277,7 @@ def count_steps(
 def make_schedule(
   config: ml_collections.ConfigDict, phase: Phase
 ) -> Callable[[Any], jax.Array]:
-  """Returns step -> learning rate, its warm-up a fraction of the steps."""
+  """Returns step -> learning rate, with a fraction of the steps as warm-up."""
   settings = dict(config.optim)
   warmup = settings.pop('warmup_fraction') * phase.steps
   if config.optim.schedule != 'gpt_linear':
@@ -332,9 +295,9 @@ def make_predict_step(
 ) -> Callable[[Any, Any], dict[str, jax.Array]]:
   """Returns the jitted (params, batch) -> logits of all rows of the batch.
 
-  Beside 'logits' are 'example_ids', 'example_mask' and 'lengths' [B], the real
-  tokens of a row (the longest of several), all on every device, and 'loss' [2],
-  the sum of the task's loss and its weight.
+  Beside 'logits' are 'example_ids', 'example_mask' and 'lengths' [B], a row's
+  real tokens (the longest of several), all on every device, and 'loss' [2], the
+  sum of the task's loss and its weight.
   """
 
   def predict(params: Any, batch: Any) -> dict[str, jax.Array]:
@@ -358,15 +321,11 @@ def make_predict_step(
 
 
 def inherited(weights: Opened, params: Any, task: Task) -> Opened:
-  """Returns the weights without the parts that mean something else here.
+  """Returns the weights without heads that mean something else in this task.
 
-  Args:
-    weights: that a run begins with.
-    params: as drawn.
-    task: that is learned: a head on other labels is not taken over, one of
-      spans, or of the same labels, is (as after TriviaQA, or MultiNLI), but for
-      labels that are mere numbers; nor is what lies on the encoder in another
-      size.
+  A classifier stays only for the same labels (as after MultiNLI), unless they
+  are mere numbers; a head of spans stays (as after TriviaQA). Parts above the
+  encoder of another size than in `params`, as drawn, go.
   """
   shapes = strict.flatten(params)
   known = [weights.labels[key] for key in sorted(weights.labels, key=int)]
@@ -377,7 +336,7 @@ def inherited(weights: Opened, params: Any, task: Task) -> Opened:
     if path.startswith(on_top)
     and (path not in shapes or shapes[path].shape != leaf.shape)
   }
-  # Numbers are the labels of many tasks, and mean something else in each.
+  # Numbers are labels of many tasks, with another meaning in each.
   numbers = all(name.isdecimal() for name in known)
   if numbers or tuple(known) != task.labels:
     dropped |= {'classifier', 'token_classifier'}

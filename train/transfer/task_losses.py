@@ -1,7 +1,4 @@
-"""The training objective of a task.
-
-Shapes: B examples, T position, V vocabulary.
-"""
+"""The training objective of a task. B examples, T position, V vocabulary."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,20 +18,17 @@ INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
 def build_objective(task: Task, task_config: Any) -> Objective:
   """Returns the objective of a task, with the losses of the papers.
 
-  Cross-entropy of classes, choices and tags (a mean over the tagged words);
-  squared error of scores, or with `soft_classes` the cross-entropy of a score
-  between its two nearest classes (Tai et al. 2015, as GPT's release); of spans
+  Classes, choices and tags: cross-entropy, for tags a mean over tagged words.
+  Scores: squared error, or with `soft_classes` the cross-entropy of a score
+  between its two nearest classes (Tai et al. 2015, as GPT's release). Spans:
   the mean of the cross-entropies of first and last token.
 
   `lm_weight` times the language model's loss is added: the mean over rows of a
   row's mean over its tokens after the first, special symbols included, under a
   softmax over the tokens and, of a GPT, the positions
-  (openai/finetune-transformer-lm, train.py). `mix_l2` times the sum of the
-  squares of the mix's weights before their softmax is added (Peters et al.
-  2018, section 5.1).
-
-  Raises:
-    ValueError: if the settings do not fit the task.
+  (openai/finetune-transformer-lm, train.py). So is `mix_l2` times the sum of
+  squares of the mix's weights before their softmax (Peters et al. 2018, section
+  5.1). Raises ValueError if the settings do not fit the task.
   """
   kind = KINDS[task.kind]
   class_weights = tuple(task_config.class_weights)
@@ -52,12 +46,12 @@ def build_objective(task: Task, task_config: Any) -> Objective:
       f'task.class_weights={class_weights}: expected one for each of the'
       f' {len(task.labels)} labels of {task.name}, 0 or more'
     )
-  kind.num_outputs(task, task_config)  # refuses wrong settings
+  kind.num_outputs(task, task_config)  # checks the settings
   factors = {'task': 1, 'lm': task_config.lm_weight, 'mix_l2': mix_l2}
   factors = {name: factor for name, factor in factors.items() if factor}
 
   def label_weights(batch: Batch) -> Array:
-    """Returns float32 [B], of tags [B, T]: the weight of each loss."""
+    """Returns each loss's weight, float32 [B], of tags [B, T]."""
     labels = batch['labels']
     weights = _row_weights(batch) * batch['label_mask']
     if kind.of_words:
@@ -78,7 +72,7 @@ def build_objective(task: Task, task_config: Any) -> Objective:
     sums = {'task': (jnp.sum(values * weights), weights.sum())}
     if 'lm' in factors:
       sums['lm'] = _lm_loss(outputs, batch)
-    if 'mix_l2' in factors:  # a share for every row, as batches are cut
+    if 'mix_l2' in factors:  # split over rows, as batches are
       rows = _row_weights(batch).sum()
       sums['mix_l2'] = (outputs['mix_penalty'] * rows, rows)
     return sums, metrics
@@ -94,7 +88,7 @@ def build_objective(task: Task, task_config: Any) -> Objective:
 
   return Objective(
     transform=lambda host_batch, keys: dict(host_batch),
-    inputs=lambda batch: tuple(  # characters of whole words only
+    inputs=lambda batch: tuple(  # an ELMo also reads characters
       batch[name] for name in (*INPUTS, 'characters') if name in batch
     ),
     weights=weights,
@@ -107,12 +101,12 @@ def build_objective(task: Task, task_config: Any) -> Objective:
 
 
 def _row_weights(batch: Batch) -> Array:
-  """Returns float32 [B], 0 for rows that fill a batch up."""
+  """Returns float32 [B], 0 for rows of padding."""
   return batch['example_mask'].astype(jnp.float32)
 
 
 def _lm_loss(outputs: Mapping[str, Array], batch: Batch) -> SumAndWeight:
-  """Returns the sum over examples of a row's mean loss, and their number."""
+  """Returns (sum over examples of their mean losses, number of examples)."""
   tokens, mask = batch['tokens'], batch['token_mask']
   targets, counted = tokens[..., 1:], mask[..., 1:].astype(jnp.float32)
   lm_logits = outputs['lm_logits'][..., :-1, :]

@@ -15,7 +15,7 @@ from train.host import files, processes
 from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, Predictor, TaskJob
 
-# In a workdir: facts for predictions besides the model; the run's predictions.
+# In a workdir: facts that predictions need beside the model; the predictions.
 TASK_FILE = 'task.json'
 PREDICTIONS_FOLDER = 'predictions'
 
@@ -26,14 +26,7 @@ def run_model(
   split: Split,
   after_batch: Callable[[], None] = lambda: None,
 ) -> tuple[list[np.ndarray], float]:
-  """Returns each feature's logits, without padding, and the mean loss.
-
-  Args:
-    job: the job.
-    params: of its model.
-    split: the split; without labels the loss has no meaning.
-    after_batch: called after each batch.
-  """
+  """Returns each feature's unpadded logits, and the mean loss over labels."""
   size = job.config.eval.global_batch
   rows = sharding.local_rows(job.mesh, size)
   found: list[Any] = [None] * len(split.features)
@@ -114,15 +107,7 @@ def score_all(
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
   """Scores every labelled split, and writes the predictions.
 
-  Args:
-    job: the job.
-    params: of its model.
-    workdir: of the run.
-    dev_logits: of dev; None if unknown.
-    stay_alive: called after each batch and each split.
-
-  Returns:
-    'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
+  Returns 'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
   """
   figures, intervals = {}, {}
   task, folder = job.task, workdir / PREDICTIONS_FOLDER

@@ -25,19 +25,15 @@ from train.transfer.task_data import Split
 from train.transfer.task_job import COUNTS, DEV, TaskJob
 
 SELECT = ('best', 'last')
-# What was so before there was a key for it.
+# Values for configs older than a key.
 BEFORE = {'train.count': 'rows'}
-# How often a model is scored decides which is kept, and when a run is over.
+# eval_every is not free: scores decide on the kept model and on the end.
 FREE_KEYS = {*settings.FREE_KEYS, 'eval.global_batch'} - {'train.eval_every'}
 PATHS = ('data.source', 'data.tokenizer', 'init.weights')
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-  """Checks all of a config that needs neither data, weights nor devices.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks all of a config that needs neither data, weights nor devices."""
   train, task = config.train, config.task
   ensure = functools.partial(settings.expect, config)
   settings.check_common(config)
@@ -86,11 +82,7 @@ def check(config: ml_collections.ConfigDict) -> None:
 
 
 def check_batches(config: ml_collections.ConfigDict, mesh: Mesh) -> None:
-  """Checks that the batches of a config divide over a mesh.
-
-  Raises:
-    ValueError: naming the key, what was found and what was expected.
-  """
+  """Checks that the batches of a config divide over a mesh."""
   size = config.train.global_batch
   sizes = {f'train.global_batch={size}': size}
   settings.check_batches(config, sizes, sharding.batch_parts(mesh))
@@ -101,12 +93,9 @@ def check_continuation(
   workdir: epath.Path,
   planned: ml_collections.ConfigDict,
 ) -> None:
-  """Refuses to continue a run of another config.
+  """Checks that a workdir's run has the same config, else ValueError.
 
   `planned` is the given `config` with the model's sizes.
-
-  Raises:
-    ValueError: naming the keys that differ.
   """
   old = settings.read_workdir_config(workdir)
   new = with_run_keys(planned, config)
@@ -128,8 +117,7 @@ def differing_keys(
 ) -> dict[str, tuple[Any, Any]]:
   """Returns {key: (old, new)} of two flat configs of tasks.
 
-  Free keys are left out, and paths that are written in two ways. A key that a
-  config is too old to have has the value of `BEFORE`.
+  Two spellings of a path do not differ; old configs take keys from `BEFORE`.
   """
   old, new = (BEFORE | dict(flat) for flat in (old, new))
   return {
@@ -155,11 +143,7 @@ def with_run_keys(
 
 
 def write_workdir(workdir: epath.Path, job: TaskJob) -> None:
-  """Writes the tokenizer, and the facts about encoder and head.
-
-  Raises:
-    OSError: if the folder cannot be written.
-  """
+  """Writes the tokenizer, and the facts about encoder and head."""
   files.write_atomically(
     workdir / opened.IMPORTED_FILE,
     json.dumps(
@@ -178,7 +162,7 @@ def write_workdir(workdir: epath.Path, job: TaskJob) -> None:
 
 
 def facts(job: TaskJob) -> dict[str, Any]:
-  """Returns digests of all that the processes of a run read by themselves."""
+  """Returns digests of the data that each process reads by itself."""
   digests = {
     f'the examples of {name}': digest(split)
     for name, split in job.splits.items()
@@ -237,12 +221,7 @@ def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
 
 
 def programs(job: TaskJob, seed: int) -> tuple[list[Program], int]:
-  """Returns the largest steps of a run, and the number of smaller ones.
-
-  Args:
-    job: the job.
-    seed: of the run.
-  """
+  """Returns the largest steps of a run, and the number of smaller ones."""
   config, mesh = job.config, job.mesh
   rows, scored = config.train.global_batch, config.eval.global_batch
   training = job.splits['train'].batches
@@ -283,7 +262,7 @@ def _size(batch: Mapping[str, Any]) -> str:
 
 
 def _epochs(job: TaskJob, train: Split) -> str:
-  """Returns the examples of a step and the epochs of a run, in words."""
+  """Returns the examples of a step and the epochs of a run as text."""
   batch = job.config.train.global_batch
   read = job.total_steps * batch
   of_windows = f'{read / len(train.features):.3g}'
@@ -303,7 +282,7 @@ def _short(labels: tuple[str, ...]) -> str:
 
 
 def evaluation_line(step: int, row: Mapping[str, float], task: Task) -> str:
-  """Returns one line of dev's figures."""
+  """Returns one line of dev's metrics."""
   prefix = f'eval/{task.name}/'
   figures = ', '.join(
     f'{name.removeprefix(prefix)} {value:.4f}' for name, value in row.items()
@@ -314,10 +293,7 @@ def evaluation_line(step: int, row: Mapping[str, float], task: Task) -> str:
 def print_results(
   results: Mapping[str, Any], workdir: epath.PathLike, *, of_several: bool
 ) -> None:
-  """Prints a finished run's figures.
-
-  Of several runs of a sweep, the model may be dropped for a better one.
-  """
+  """Prints a run's metrics; if it is not `of_several`, a command to use it."""
   rows = []
   for name, value in results['metrics'].items():
     low, high = results['intervals'].get(name, (None, None))

@@ -1,7 +1,6 @@
 """Our programs to be timed: training steps, decoding, embedding, products.
 
-Each function makes one: it returns (a function that runs one step, the step's
-FLOPs; 0 where nobody counts them).
+Each function returns (a function that runs one step, the step's FLOPs or 0).
 """
 
 import tempfile
@@ -48,13 +47,8 @@ def compiled_step(
 ) -> tuple[Callable, Any, Any, float]:
   """Returns a compiled training step, its state, a batch and its FLOPs.
 
-  On the text inside every Python: a batch has as many distinct words as a text.
-
-  Args:
-    config: a shipped config of pre-training, by name.
-    batch: rows.
-    length: tokens of a row.
-    overrides: of the config's keys.
+  The text inside every Python gives the batch as many distinct words as real
+  text has. `config` names a shipped config of pre-training.
   """
   device.enable_compilation_cache()
   config = settings.with_overrides(
@@ -108,11 +102,8 @@ def elmo_step(
 ) -> Program:
   """Makes a training step of the original ELMo, in float32.
 
-  Args:
-    batch: rows that each direction reads.
-    length: words of a row.
-    num_words: of the softmax.
-    num_samples: words that the softmax is sampled from.
+  Each direction reads `batch` rows of `length` words. The softmax has
+  `num_words`, of which `num_samples` are sampled.
   """
   overrides = {
     'model.dtype': 'float32',
@@ -127,12 +118,8 @@ def epoch(
 ) -> Program:
   """Makes an epoch of fine-tuning, by the recipe `stable`, in batches of 32.
 
-  Args:
-    task: its name.
-    data: folder of the labelled sets.
-    weights: a folder of published weights.
-    num_examples: of the epoch, evenly spaced in the training set.
-    max_length: tokens of a row.
+  `data` is a folder of labelled sets, `weights` one of published weights. The
+  `num_examples` are evenly spaced in the training set.
   """
   device.enable_compilation_cache()
   config = settings.with_overrides(
@@ -204,13 +191,7 @@ def decoding(
 def embedding(
   *, weights: str, sentences: Sequence[str], accelerator: bool
 ) -> Program:
-  """Makes an embedding of sentences, which returns their vectors.
-
-  Args:
-    weights: a workdir, or a folder of published weights.
-    sentences: texts.
-    accelerator: in bfloat16, else in float32.
-  """
+  """Makes an embedding of texts, in bfloat16 on an accelerator."""
   device.enable_compilation_cache()
   found = trained.load(weights, expected=trained.TRANSFORMERS)
   dtype = jnp.dtype(_dtype(accelerator))

@@ -34,27 +34,17 @@ def complete(
   batch: int = 8,
   show: Callable[[str], None] | None = None,
 ) -> list[Completion]:
-  """Continues prompts.
+  """Continues prompts with a GPT or GPT-2.
 
-  Sample s of a prompt depends only on the seed, the prompt's tokens and s; so
-  the same prompt given twice gets the same continuation.
+  Sample s of a prompt depends only on `seed` (0 to 2**32 - 1), the prompt's
+  tokens and s; so the same prompt given twice gets the same continuation.
 
-  Args:
-    found: a GPT or GPT-2.
-    prompts: texts, none empty.
-    max_new_tokens: of each continuation.
-    sampling: how tokens are drawn.
-    seed: 0 to 2**32 - 1.
-    samples: continuations of each prompt, returned one after the other.
-    stop: strings that end a continuation, and are cut off.
-    overflow: 'refuse' a prompt that, with the new tokens, exceeds the model's
-      positions; or 'slide': its oldest tokens are forgotten.
-    batch: prompts of similar length continued at a time.
-    show: is called with each piece of text of a single continuation.
-
-  Raises:
-    ValueError: naming the prompt that is empty or too long, or the number that
-      makes no sense.
+  Each prompt gets `samples` continuations, returned one after the other, of
+  `max_new_tokens` at most. Strings of `stop` end a continuation and are cut
+  off. A prompt that, with the new tokens, exceeds the model's positions is an
+  error if `overflow` is 'refuse'; with 'slide' its oldest tokens are forgotten.
+  `batch` prompts of similar length are continued at a time. `show` receives
+  each piece of text if there is a single continuation.
   """
   if min(max_new_tokens, samples, batch) < 1:
     raise ValueError(
@@ -108,8 +98,8 @@ def _batches(
 ) -> Iterator[list[int]]:
   """Yields the numbers of prompts to continue together, given their lengths.
 
-  Their lengths are similar; where tokens will be forgotten, they are equal, so
-  that all forget at the same time, as each would alone.
+  Lengths are similar; where tokens will be forgotten, they are equal, so that
+  all prompts forget at the same time, as each would alone.
   """
   most = _kept(max_new_tokens, room)
 
@@ -125,7 +115,7 @@ def _batches(
 
 
 def _kept(left: int, room: int) -> int:
-  """Returns how many tokens a model continues, with `left` more to come."""
+  """Returns how many tokens are kept when `left` new ones are to come."""
   return max(room - left, room // 2)
 
 
@@ -138,7 +128,7 @@ def _complete_batch(
   stop: Sequence[str],
   show: Callable[[str], None] | None,
 ) -> list[Completion]:
-  """Continues the prompts of a batch, all by as many tokens."""
+  """Continues the prompts of a batch, all by equally many tokens."""
   room = found.model.max_length + 1
   end = getattr(found.tokenizer, 'end_of_text_id', None)
   rows = [_Row(found.tokenizer, prompt, stop, end, show) for prompt in prompts]
@@ -169,7 +159,7 @@ def _complete_batch(
 
 @dataclasses.dataclass
 class _Row:
-  """A text that grows, until a stop."""
+  """A growing text, until a stop."""
 
   tokenizer: Any
   prompt: list[int]
@@ -184,7 +174,7 @@ class _Row:
     self.seen = list(self.prompt)
 
   def add(self, ids: Sequence[int]) -> None:
-    """Adds tokens; those after the end do not count."""
+    """Adds tokens, up to the end."""
     if self.done:
       return
     for token in ids:
@@ -204,7 +194,7 @@ class _Row:
     return Completion(self.text, new, 'stop' if self.done else 'length')
 
   def _stops(self) -> list[int]:
-    """Returns where the stop strings begin that the text holds."""
+    """Returns the positions in the text where stop strings begin."""
     text = self._decode()
     return [at for stop in self.stop if (at := text.find(stop)) >= 0]
 
@@ -218,7 +208,7 @@ class _Row:
     return whole.removeprefix(begun)
 
   def _certain(self) -> str:
-    """Returns the text without an end that may yet change."""
+    """Returns the text without an ending that may yet change."""
     text = self.text.rstrip(_BROKEN)
     longest = max(map(len, self.stop), default=0)
     for size in range(min(longest - 1, len(text)), 0, -1):

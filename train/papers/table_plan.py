@@ -28,14 +28,11 @@ class Run:
   """A sweep for cells of a row.
 
   Attributes:
-    line: the row.
     part: the task and its settings; the metrics are those of one cell.
     folder: the workdir.
     config: NAME:ARGUMENTS.
     overrides: key of the config -> value.
-    num_seeds: number of seeds.
-    grid: key of the config -> values; all combinations are run, the best
-      counts.
+    grid: key of the config -> values; of all combinations the best counts.
   """
 
   line: Line
@@ -76,8 +73,6 @@ class Cell(NamedTuple):
   """A cell to fill.
 
   Attributes:
-    line: its row.
-    column: its column.
     runs: one for each part of the column.
     reason: why they cannot be run; empty: they can.
   """
@@ -93,7 +88,6 @@ class Request:
   """A table and how to fill it.
 
   Attributes:
-    table: the table.
     out: folder of all tables.
     data: folder of the labelled sets, or tfds; None: not given.
     num_seeds: seeds of each cell; None: the table's.
@@ -122,10 +116,8 @@ def find_cells(
 ) -> list[Cell]:
   """Returns every cell to fill, row by row.
 
-  Args:
-    request: the table and how to fill it.
-    lines: see `table_rows.find_lines`.
-    has_split: (task, data, split) -> whether the split is there.
+  `lines` come from `table_rows.find_lines`; `has_split` tells whether (task,
+  data, split) is there.
   """
   has_split = functools.cache(has_split)
   return [
@@ -255,15 +247,10 @@ def collect_pretraining(run: Run) -> dict[str, Any]:
 def select(
   cells: Sequence[Cell], lines: Sequence[Line], only: Sequence[str]
 ) -> list[Cell]:
-  """Returns the cells selected by a command's --only.
+  """Returns the cells selected by a command's --only; all by default.
 
-  Args:
-    cells: of a table.
-    lines: of the table.
-    only: each 'ROW', 'COLUMN', 'TASK', 'ROW,COLUMN' or 'ROW,TASK'; empty: all.
-
-  Raises:
-    ValueError: if one matches no cell, with near names.
+  `only` has 'ROW', 'COLUMN', 'TASK', 'ROW,COLUMN' or 'ROW,TASK'. Raises
+  ValueError, with near names, if one matches no cell.
   """
   if not only:
     return list(cells)
@@ -292,11 +279,7 @@ def select(
 
 
 def resolve(run: Run) -> ml_collections.ConfigDict:
-  """Returns the config of a run.
-
-  Raises:
-    ValueError: if an override's key does not exist.
-  """
+  """Returns the config of a run; ValueError for an override's unknown key."""
   return settings.with_overrides(
     settings.load_config(run.config), run.overrides
   )

@@ -46,14 +46,7 @@ class Sheet:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """A table's texts, for Markdown and LaTeX.
-
-  Attributes:
-    title: of the table.
-    source: of its published figures.
-    sheets: sheets with rows.
-    lists: (title, lines).
-  """
+  """A table's texts, for Markdown and LaTeX; `lists` are (title, lines)."""
 
   title: str
   source: str
@@ -72,13 +65,9 @@ def lay_out(
 ) -> Page:
   """Returns the page of a table.
 
-  Args:
-    table: with the published figures.
-    lines: its rows with a user's own.
-    figures: our figures.
-    reasons: (row, column) -> why there is no figure.
-    warnings: texts about misleading cells.
-    reference: column -> figure of another program to compare ours with.
+  `lines` are the table's rows with a user's own, `reasons` say why a figure is
+  missing, `warnings` name misleading cells, and `reference` maps columns to the
+  figures of another program, for comparison.
   """
   if reference is None:
     sheets = _wide(table, lines, figures), _detailed(table, lines, figures)

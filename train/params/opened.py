@@ -51,17 +51,14 @@ def open_weights(
 ) -> Weights:
   """Opens a workdir or published weights.
 
-  Args:
-    weights: the workdir of a run, or of `train.weights import`; a folder of
-      published weights; their name on Hugging Face's hub; or weights that are
-      open already, which are returned.
-    tokenizer: the vocabulary of published weights, see `tokenization.load`; by
-      default it is looked for beside them.
+  `weights` names the workdir of a run or of `train.weights import`, a folder of
+  published weights, or a model on Hugging Face's hub; open weights are returned
+  as they are. `tokenizer` is the vocabulary of published weights, see
+  `tokenization.load`; by default their folder is searched.
 
-  Raises:
-    FileNotFoundError: if there are no such weights, or no such vocabulary.
-    ValueError: if they are damaged, or if a workdir has another vocabulary;
-      other reasons not to use them are among the `problems`.
+  Raises FileNotFoundError if the weights or the vocabulary are missing,
+  ValueError if they are damaged or a workdir has another vocabulary. `problems`
+  of the result lists other obstacles.
   """
   if isinstance(weights, Weights):
     return weights
@@ -155,7 +152,7 @@ def _read_config(folder: epath.Path) -> ml_collections.ConfigDict:
 
 
 def _read_imported(folder: epath.Path) -> dict[str, Any]:
-  """Returns the content of `IMPORTED_FILE`; nothing of a pre-training."""
+  """Returns the content of `IMPORTED_FILE`; {} for a pre-training."""
   file = folder / IMPORTED_FILE
   try:
     found = json.loads(file.read_bytes()) if file.exists() else {}
@@ -195,10 +192,8 @@ def _read_workdir(
 def _with_vocabulary(found: Weights, given: Any, vocabulary: str) -> Weights:
   """Returns published weights with their vocabulary, cut to its pieces.
 
-  Args:
-    found: the weights.
-    given: the tokenizer that the user named; None: look beside the weights.
-    vocabulary: its path.
+  `given` is the tokenizer that the user named, `vocabulary` its path; if it is
+  None, the folder of the weights is searched.
   """
   tokenizer = given
   # ELMo's weights are published without words; our own export writes them.

@@ -37,17 +37,11 @@ NAMED_PIECES = 8  # in a message; of more, the number
 
 
 def check(config: ml_collections.ConfigDict) -> Weights:
-  """Opens the weights of `init.weights`, and checks that they fit the config.
+  """Opens the weights of `init.weights` and checks that they fit the config.
 
-  The token store need not be built: the vocabulary is checked if it is known.
-
-  Returns:
-    The weights, no array read.
-
-  Raises:
-    FileNotFoundError: if there are no such weights.
-    ValueError: if they are damaged or do not fit; it lists all that differs,
-      each with the key and the value that would fit.
+  No array is read. The vocabulary is checked if it is known before the token
+  store is built. A ValueError lists all differences, each with the key and the
+  value that would fit.
   """
   weights = _open(config)
   if weights.name != config.model.name:
@@ -68,8 +62,7 @@ def check(config: ml_collections.ConfigDict) -> Weights:
 def _open(config: ml_collections.ConfigDict) -> Weights:
   """Opens weights; if they lack a vocabulary, with that of `data.tokenizer`.
 
-  A store's vocabulary is not taken unless it is named there: nothing would tell
-  that it is another of the same size.
+  A store's vocabulary is not used: one of the same size would pass unnoticed.
   """
   weights, tokenizer = config.init.weights, config.data.tokenizer
   found = opened.open_weights(weights)
@@ -82,10 +75,9 @@ def _open(config: ml_collections.ConfigDict) -> Weights:
 def check_vocabulary(
   weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
 ) -> None:
-  """Checks that the token ids of a store mean the same pieces in the weights.
+  """Checks that a store's token ids mean the same pieces in the weights.
 
-  Raises:
-    ValueError: if the vocabulary is another, or larger without `init.new_rows`.
+  Additional pieces are allowed with `init.new_rows`.
   """
   _raise(config, _vocabulary_differences(weights, config, tokenizer))
 
@@ -100,21 +92,11 @@ def load(
 ) -> Any:
   """Returns the parameters to begin with, laid out as `fresh` is.
 
-  Heads, and rows of pieces and positions, that the weights do not have stay as
-  drawn, and are named. All else of `fresh` is given up as soon as it is
-  replaced, one array after the other, so that no second copy of the parameters
-  is ever there.
-
-  Args:
-    weights: the weights, checked.
-    model: the module that is trained.
-    tokenizer: the store's.
-    fresh: its parameters as newly drawn, arrays on devices.
-    num_layers: how many layers, the lowest, come from the weights; all by
-      default.
-
-  Raises:
-    ValueError: if an array is damaged.
+  Heads, and rows of pieces and positions, that the weights lack keep the values
+  of `fresh` (newly drawn arrays on devices) and are printed. Arrays that come
+  whole from the weights are deleted from `fresh` first, so that memory never
+  holds two copies of the parameters. With `num_layers`, only so many of the
+  lowest layers come from the weights.
   """
   leaves = strict.flatten(fresh)
   maps = _row_maps(weights, model, tokenizer, leaves, num_layers)
@@ -149,10 +131,7 @@ def replaced(
   *,
   num_layers: int | None = None,
 ) -> set[str]:
-  """Returns the paths of parameters that come whole from the weights.
-
-  For the other arguments see `load`.
-  """
+  """Returns paths of parameters taken whole from the weights, see `load`."""
   maps = _row_maps(weights, model, tokenizer, paths, num_layers)
   return {path for path, rows in maps.items() if rows is None}
 
@@ -200,7 +179,7 @@ def _differences(
 
 
 def _fields(model: nn.Module) -> dict[str, Any]:
-  """Returns the fields of a module that must be the same."""
+  """Returns the fields of a module that must be equal."""
   fields = {
     field.name: getattr(model, field.name)
     for field in dataclasses.fields(model)
@@ -252,10 +231,9 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
 
 
 def _token_rows(known: Any, tokenizer: Any) -> np.ndarray:
-  """Returns int [V]: each token's id in a known tokenizer; -1: new.
+  """Returns int [V]: each token's id in `known`, -1 if new; may raise.
 
-  Raises:
-    ValueError: if the tokenizer does not extend the known one; says why.
+  The ValueError says why the tokenizer does not extend the known one.
   """
   if known.fingerprint == tokenizer.fingerprint:
     return np.arange(tokenizer.vocab_size)
@@ -271,8 +249,7 @@ def _row_maps(
 ) -> dict[str, np.ndarray | None]:
   """Returns 'path/of/parameter' -> int [rows]: each row in the weights, or -1.
 
-  None stands for a parameter that comes whole; a parameter that is drawn anew
-  is left out.
+  None: the whole parameter is taken. New parameters are left out.
   """
   known = weights.model
 
@@ -314,7 +291,7 @@ def _replace_rows(
 def _report(
   weights: Weights, model: nn.Module, tokenizer: Any, paths: Iterable[str]
 ) -> list[str]:
-  """Returns lines on parameters that are drawn, or not used."""
+  """Returns lines on parameters that are drawn anew or not used."""
   lines, maps = [], _row_maps(weights, model, tokenizer, paths)
   heads = sorted({path.partition('/')[0] for path in paths if path not in maps})
   if heads:

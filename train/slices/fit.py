@@ -31,19 +31,12 @@ from train.slices import hlo, topology
 def preflight(
   config: ml_collections.ConfigDict, name: str, *, mfu: float = 0.4
 ) -> dict[str, Any]:
-  """Compiles the training step of every phase for a slice.
+  """Compiles the training step of every phase of pre-training for a slice.
 
-  Args:
-    config: a locked config of pre-training.
-    name: of the slice, see `topology.find_slice`.
-    mfu: model FLOPs utilisation from which the run's hours follow.
-
-  Returns:
-    A tree of numbers and strings; `fits` is the verdict. Where it is False,
-    `remedies` are the single overrides that were tried.
-
-  Raises:
-    ValueError: bad input, before anything is compiled.
+  `name` is a slice of `topology.find_slice`; the hours of the run follow from
+  `mfu`, model FLOPs utilisation. Returns a tree of numbers and strings: `fits`
+  is the verdict, and where it is False, `remedies` are the single overrides
+  that were tried. Raises ValueError before anything is compiled.
   """
   tpu = topology.find_slice(name)
   job = plan_job(config, tpu)
@@ -81,11 +74,7 @@ def _peak(tpu: topology.Slice) -> float:
 
 
 def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
-  """Plans the run of a config on a slice.
-
-  Raises:
-    ValueError: if the config makes no sense there.
-  """
+  """Plans the run of a config on a slice, and checks the config."""
   mesh = sharding.make_mesh(config.mesh, tpu.devices)
   families.check(config)
   if config.train.num_epochs is not None:
@@ -200,7 +189,7 @@ def _describe(
 def remedies(
   config: ml_collections.ConfigDict, num_devices: int
 ) -> list[dict[str, Any]]:
-  """Returns the single overrides to try, at most six, the cheapest first.
+  """Returns at most six single overrides to try, the cheapest first.
 
   More micro-batches cost next to nothing, rematerialisation a third more
   compute, sharded parameters more traffic.
@@ -222,8 +211,7 @@ def find_remedies(
 ) -> list[dict[str, Any]]:
   """Tries `remedies` on the phase that exceeds the memory most.
 
-  Returns:
-    Of each that the config allows: override, length, fits, total bytes.
+  Returns override, length, fits and total bytes of each valid remedy.
   """
   excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
   worst = excess.index(max(excess))
@@ -243,7 +231,7 @@ def find_remedies(
 
 
 def print_report(report: Mapping[str, Any], price: float | None) -> None:
-  """Prints a report of `preflight`; `price` is that of a chip's hour."""
+  """Prints a report of `preflight`; `price` is the price of a chip-hour."""
   name = report['topology']
   rows = {
     'slice': f'{name}: {report["chips"]} chips ({report["layout"]}),'
@@ -315,10 +303,7 @@ def _flags(override: Mapping[str, Any]) -> str:
 def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
   """Puts a report into a table's JSON file and the Markdown beside it.
 
-  Args:
-    path: the JSON file.
-    name: of the config.
-    report: of `preflight`; replaces that of the same config and slice.
+  It replaces the report of the same config `name` and slice.
   """
   path = epath.Path(path)
   rows = json.loads(path.read_text()) if path.exists() else {}

@@ -14,10 +14,10 @@ class Generation(NamedTuple):
   """One generation of TPU. A JAX device is a chip, or a core of v2 and v3.
 
   Attributes:
-    layout_name: the compiler's name of it.
+    layout_name: the compiler's name for the generation.
     dimensions: of its torus, 2 or 3.
-    units_a_chip: units of a chip as slices' names count them: cores for v2 to
-      v5p, chips for v5e and v6e.
+    units_a_chip: units in slices' names: cores for v2 to v5p, chips for v5e,
+      v6e.
     most_chips: of the largest slice.
     memory_gbps: memory bandwidth of a device, GB/s.
     links_gbps: rate at which a device sends over all its links, GB/s.
@@ -52,10 +52,8 @@ class Slice(NamedTuple):
 
   Attributes:
     name: as the user gave it.
-    generation: its generation.
     layout: chips along each dimension.
     devices: JAX devices to compile for, without the hardware.
-    num_hosts: the hosts that hold them.
   """
 
   name: str
@@ -73,8 +71,7 @@ class Slice(NamedTuple):
 def find_slice(name: str) -> Slice:
   """Returns the slice of a name, such as v5litepod-16, v4-32 or v5e:4x4.
 
-  Raises:
-    ValueError: if there is no such slice, or the compiler is not installed.
+  Raises ValueError if there is none, or the compiler libtpu is missing.
   """
   generation, layout = parse(name)
   if importlib.util.find_spec('libtpu') is None:
@@ -102,11 +99,7 @@ def find_slice(name: str) -> Slice:
 
 
 def parse(name: str) -> tuple[Generation, tuple[int, ...]]:
-  """Returns the generation and the layout of a slice's name.
-
-  Raises:
-    ValueError: if there is no such slice; suggests similar names.
-  """
+  """Returns generation and layout of a slice's name; ValueError if unknown."""
   match = re.fullmatch(r'(v\d+[a-z]*)(?:-(\d+)|:(\d+(?:x\d+)+))', name)
   kind = ALIASES.get(match[1], match[1]) if match else None
   if kind not in GENERATIONS:

@@ -1,7 +1,7 @@
 """ELMo's vectors of sentences: each word's characters once, few shapes.
 
-Shapes: B sentence of a batch, T word of it, N row of the table of words, P
-projection, L layers with the words' own, D = 2 P.
+Shapes: B sentence, T word, N row of the word table, P projection, L layers with
+the words' own, D = 2 P.
 """
 
 import functools
@@ -50,10 +50,7 @@ class WordTable:
     self.vectors_NP = jnp.zeros(shape, jnp.float32)
 
   def add(self, sentences: Iterable[Sequence[str]]) -> None:
-    """Computes the words of sentences and the words `<S>` and `</S>`.
-
-    Words of earlier calls may be forgotten.
-    """
+    """Encodes the words of sentences, `<S>` and `</S>`; may forget others."""
     words = dict.fromkeys((characters.SENTENCE_BEGIN, characters.SENTENCE_END))
     for sentence in sentences:
       words.update(dict.fromkeys(sentence))
@@ -108,25 +105,17 @@ def embed_numbered(
 ) -> Iterator[tuple[int, Vectors]]:
   """Yields (number, vectors) of sentences as they come out of the batches.
 
-  They are [K, words, 2 P] with K chosen layers, or [words, 2 P] if these are
-  combined. Unless `stateful`, they depend on nothing but the sentence.
+  Vectors are [K, words, 2 P] with K chosen layers, or [words, 2 P] if the
+  choice combines layers; unless `stateful`, they depend on the sentence alone.
+  The model needs a character encoder; its softmax is not used. `params` are
+  unboxed. Sentences are lists of words, numbered from 0 and read as they are
+  needed; words of more than 48 bytes are cut.
 
-  Args:
-    model: with a character encoder; its softmax is not used.
-    params: its parameters, unboxed.
-    sentences: the words of each, numbered from 0 and read as they are needed;
-      words of more than 48 bytes are cut.
-    choice: which layers.
-    stateful: as the released programs do: batch i holds the sentences from i *
-      batch_size on, and each row starts from the state that the batch before
-      left there. Sentences without words leave the state as it is.
-    batch_size: rows of a stateful batch.
-    batch_tokens: rows times length of other batches.
-    window_words: words of sentences that are sorted by length together.
-    table_words: distinct words whose vectors are kept.
-
-  Raises:
-    ValueError: if an option makes no sense.
+  With `stateful`, as in the released programs, batch i holds the sentences from
+  i * `batch_size` on, and each row starts from the state that the previous
+  batch left; sentences without words leave it as it is. Otherwise sentences are
+  sorted by length within `window_words` words, in batches of `batch_tokens`
+  (rows times length). The vectors of `table_words` distinct words are kept.
   """
   choice = choice.checked(model.num_layers)
   if batch_size < 1:

@@ -43,15 +43,9 @@ def embed_file(
 ) -> dict[str, int | float]:
   """Writes an ELMo's vectors of a text's sentences; on any error nothing.
 
-  Args:
-    model: with a character encoder.
-    params: its parameters.
-    source: UTF-8, a sentence a line.
-    output: see `vector_files`.
-    split: finds the words of a line.
-    overwrite: replace the file, once the new one is whole.
-    counts: of the source, where known; else the source is read twice.
-    **options: of `elmo_vectors.embed_numbered`.
+  `source` is UTF-8, a sentence a line; for `output` see `vector_files`.
+  `counts` of the source save a reading, `split` finds the words of a line, and
+  `options` are those of `elmo_vectors.embed_numbered`.
   """
   vector_files.check(output, overwrite=overwrite)
   counts = text_counts.count(source, split) if counts is None else counts
@@ -83,13 +77,8 @@ def _write(
 ) -> tuple[int, int, float]:
   """Writes vectors; returns (tokens, lines without tokens, seconds).
 
-  Args:
-    compute: lines -> (number, vectors), in any order.
-    source: the text.
-    output: the file.
-    num_lines: of the text.
-    labels: see `vector_files.create`.
-    num_words: of the text; None where a model of tokens reads it.
+  `compute` maps lines to (number, vectors), in any order. `num_words` is None
+  where a model of tokens reads the text.
   """
   began = shown = time.monotonic()
   done = num_tokens = num_empty = 0
@@ -136,7 +125,7 @@ def _changed(source: epath.PathLike, now: str, before: str) -> ValueError:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, int | float]:
-  """Embeds the file that train.embed's arguments name; returns the figures."""
+  """Embeds a file as train.embed's arguments say; returns the figures."""
   weights = opened.open_weights(arguments.weights, arguments.tokenizer)
   weights.check()
   of_words = families.ARCHITECTURES[weights.name].reads_words

@@ -1,7 +1,6 @@
 """Chosen layers of a model, apart or as one.
 
-Shapes: L layers with the embeddings, K of them chosen, B row, T position, D
-width.
+Shapes: L layers with embeddings, K of them chosen, B row, T position, D width.
 """
 
 import jax

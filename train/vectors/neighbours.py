@@ -25,8 +25,8 @@ def compare(
 ) -> Iterator[float]:
   """Yields the cosine similarity of each pair of texts, -1 to 1.
 
-  A text without tokens is [CLS] and [SEP] to a BERT; to a GPT it is nothing,
-  with similarity 0 to every text. The request is of normalised sentences.
+  The request is for normalised sentences. A text without tokens is [CLS] and
+  [SEP] to a BERT; by a GPT it has similarity 0 to every text.
   """
   vectors = text_vectors.embed_texts(
     found, itertools.chain.from_iterable(pairs), request
@@ -43,9 +43,9 @@ def nearest(
   *,
   top_k: int = 10,
 ) -> list[Near]:
-  """Returns the `top_k` lines nearest to a query, the nearest first.
+  """Returns the `top_k` nearest lines, the nearest first.
 
-  The lines are read once, and only a stretch of them is in memory at a time.
+  The lines are read once, and only a part of them is in memory at a time.
   """
   (wanted,) = text_vectors.embed_texts(found, [query], request)
   lines, embedded = itertools.tee(lines)

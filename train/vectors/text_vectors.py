@@ -1,7 +1,6 @@
 """Vectors of tokens, words and sentences by BERT, GPT and GPT-2.
 
-Shapes: B row of a batch, T position, L layers with the embeddings, K of them
-chosen, D width.
+Shapes: B row, T position, L layers with embeddings, K of them chosen, D width.
 """
 
 import dataclasses
@@ -73,16 +72,12 @@ def embed_numbered(
 ) -> Iterator[tuple[int, Vectors]]:
   """Yields (number, vectors) of texts as they come out of the batches.
 
-  The vectors of a text depend on nothing else. Texts beyond the model's
-  positions are read in windows, see `token_windows`. A text without tokens has
-  no vectors; as a sentence it is the vector of BERT's two symbols, or zeros by
-  a GPT. A word without tokens has a vector of zeros.
-
-  Args:
-    found: a BERT, GPT or GPT-2.
-    texts: of any length, numbered from 0; read as they are needed.
-    request: which vectors.
-    batch_tokens: rows times length of a batch; None for the device's default.
+  Texts are numbered from 0 and read as they are needed; their vectors depend on
+  nothing else. Texts beyond the model's positions are read in windows, see
+  `token_windows`. A text without tokens has no vectors; as a sentence it is the
+  vector of BERT's two symbols, or zeros by a GPT. A word without tokens has a
+  vector of zeros. `batch_tokens` is the rows times length of a batch; None for
+  the device's default.
   """
   plan = Plan(found, request)
   if batch_tokens is None:
@@ -199,10 +194,8 @@ def pool_words(
 ) -> np.ndarray:
   """Returns a vector for each word, float32 [..., words, D].
 
-  Args:
-    vectors_TD: float32 [..., T, D] of a text's tokens.
-    lengths: number of tokens of each word; 0 gives a vector of zeros.
-    pool: 'first', 'mean' or 'last'.
+  `vectors_TD` is float32 [..., T, D]; `lengths` are the numbers of tokens of
+  words, where 0 gives a vector of zeros; `pool` is 'first', 'mean' or 'last'.
   """
   lengths = np.asarray(lengths, int)
   filled = lengths > 0
@@ -232,10 +225,7 @@ def _embed(
   family: Architecture,
   choice: Choice,
 ) -> jax.Array:
-  """Returns the chosen layers [B, K, T, D], or one [B, T, D], in float32.
-
-  With weights they are summed over positions, [B, K, D] or [B, D].
-  """
+  """Returns layers [B, K, T, D] or [B, T, D], or their weighted sums over T."""
   places_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
   mask_BT = places_BT < lengths_B[:, None]
   inputs = family.text_inputs(tokens_BT, mask_BT, places_BT)

@@ -1,7 +1,7 @@
 """Overlapping windows for texts beyond a model's positions.
 
-Each token belongs to the window that shows most context around the token, as in
-BERT's question answering.
+Each token belongs to the window with most context around it, as in BERT's
+question answering.
 """
 
 from typing import NamedTuple
@@ -23,15 +23,12 @@ class Window(NamedTuple):
 def cut(
   num_tokens: int, size: int, stride: int, *, left_only: bool
 ) -> list[Window]:
-  """Returns windows of a text, so that every token belongs to one.
+  """Returns windows, `stride` tokens apart; every token belongs to one.
 
-  Windows begin `stride` tokens apart. A token belongs to the window in which
-  the smaller of its left and right context is largest, or, with `left_only`,
-  its left context is; of equal windows to the first. A text without tokens has
-  one empty window.
-
-  Raises:
-    ValueError: if the stride is not 1 to `size`.
+  A token belongs to the window in which the smaller of its left and right
+  context is largest, or, with `left_only`, its left context is; of equal
+  windows to the first. A text without tokens has one empty window. The stride
+  is 1 to `size`.
   """
   if not 1 <= stride <= size:
     raise ValueError(

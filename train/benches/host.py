@@ -48,10 +48,7 @@ def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 
 
 def bench_squad_features(data: str, weights: str) -> dict[str, Any]:
-  """Seconds in which SQuAD 1.1's training set becomes windows of 384 tokens.
-
-  `data` is a folder of labelled sets, `weights` one with a BERT's vocabulary.
-  """
+  """Seconds in which SQuAD 1.1's training set becomes windows of 384 tokens."""
   task = registry.find('squad1')
   seconds, examples = _timed(registry.load, task, data, 'train')
   tokenizer = tokenization.load(pathlib.Path(weights))
@@ -165,8 +162,7 @@ def bench_batches() -> dict[str, Any]:
 def bench_save() -> dict[str, Any]:
   """Seconds that the loop waits for a save of BERT-Base, beside a step's.
 
-  A step has 8 x 128 tokens. `blocked_share` is the share of the time at the
-  default interval, when the previous save has long ended.
+  A step has 8 x 128 tokens; `blocked_share` is for the default save interval.
   """
   overrides = {'model.dtype': 'float32', 'model.scan_layers': False}
   program, current, batch, _ = programs.compiled_step(

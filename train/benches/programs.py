@@ -102,8 +102,7 @@ def elmo_step(
 ) -> Program:
   """Makes a training step of the original ELMo, in float32.
 
-  Each direction reads `batch` rows of `length` words. The softmax has
-  `num_words`, of which `num_samples` are sampled.
+  Each direction reads `length` words a row; the softmax has `num_words`.
   """
   overrides = {
     'model.dtype': 'float32',
@@ -118,8 +117,7 @@ def epoch(
 ) -> Program:
   """Makes an epoch of fine-tuning, by the recipe `stable`, in batches of 32.
 
-  `data` is a folder of labelled sets, `weights` one of published weights. The
-  `num_examples` are evenly spaced in the training set.
+  The `num_examples` are evenly spaced in the training set.
   """
   device.enable_compilation_cache()
   config = settings.with_overrides(

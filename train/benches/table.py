@@ -13,13 +13,10 @@ from train.host import console
 
 
 class Bench(NamedTuple):
-  """A bench.
+  """A bench: `run` is a function of options that returns figures by name.
 
-  Attributes:
-    run: a function of the options below that returns figures by name.
-    needs: names of the options that must be given.
-    takes: names of the options that may be given.
-    timed: whether our program is timed in turns with rivals, given to `run`.
+  Options of `needs` must be given, those of `takes` may be. If `timed`, it
+  times our program in turns with rivals, which `run` then takes too.
   """
 
   run: Callable[..., dict[str, Any]]
@@ -177,10 +174,7 @@ def _finetune(data: str, weights: str, rivals: Programs) -> dict[str, float]:
 
 
 def read_tree_words(folder: str, count: int | None = None) -> list[list[str]]:
-  """Reads the words of sentences in the Stanford sentiment trees' test set.
-
-  `count` sentences are evenly spread over the file; None reads all.
-  """
+  """Reads `count` test sentences of SST's trees, evenly spread; None: all."""
   found = registry.load(registry.find('sst5'), folder, 'test')
   if count is not None and not 0 < count <= len(found):
     raise ValueError(

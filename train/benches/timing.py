@@ -93,9 +93,8 @@ def compare(
 
   Every program takes `options`; a rival brings arguments of its own. `label`
   begins every figure's name. `counts`, unit -> number in a step, gives rates. A
-  `slow` step is warmed up once, not twice, and its counts are reported.
-
-  The figures are rates; how many times as fast as each rival ours is; where our
+  `slow` step is warmed up once, not twice, and its counts are reported. The
+  figures are rates; how many times as fast as each rival ours is; where our
   step has FLOPs also seconds, FLOP/s and, on an accelerator, MFU.
   """
   counts = counts or {}

@@ -68,9 +68,8 @@ def fill(
 ) -> list[list[list[Guess]]]:
   """Returns the `top_k` likeliest pieces for each mask of each prompt.
 
-  Each mask is filled while the prompt's other masks stay; guesses are sorted,
-  likeliest first. Raises ValueError if the model has no MLM head, or a prompt
-  has no mask or exceeds the model's positions.
+  Each mask is filled while the prompt's other masks stay. Raises ValueError if
+  the model has no MLM head, or a prompt no mask or too many pieces.
   """
   check_masked(prompts)
   model, tokenizer = found.model, found.tokenizer

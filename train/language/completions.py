@@ -15,10 +15,10 @@ from train.language.inputs import Completion
 from train.params import trained
 from train.vectors import length_batches
 
-# A decoder's sign for bytes that are not whole yet.
+# A decoder's sign for the first bytes of a character.
 _BROKEN = '\ufffd'
 _CHUNK = 16
-_BEFORE = 8  # tokens of the prompt that a continuation is decoded with
+_BEFORE = 8  # prompt tokens decoded together with a continuation
 
 
 def complete(
@@ -39,12 +39,11 @@ def complete(
   Sample s of a prompt depends only on `seed` (0 to 2**32 - 1), the prompt's
   tokens and s; so the same prompt given twice gets the same continuation.
 
-  Each prompt gets `samples` continuations, returned one after the other, of
-  `max_new_tokens` at most. Strings of `stop` end a continuation and are cut
-  off. A prompt that, with the new tokens, exceeds the model's positions is an
-  error if `overflow` is 'refuse'; with 'slide' its oldest tokens are forgotten.
-  `batch` prompts of similar length are continued at a time. `show` receives
-  each piece of text if there is a single continuation.
+  A prompt gets `samples` continuations in a row, of `max_new_tokens` at most;
+  strings of `stop` end them and are cut off. If prompt and new tokens exceed
+  the model's positions, `overflow` decides: 'refuse' raises ValueError, 'slide'
+  forgets the oldest tokens. `batch` prompts of similar length are continued at
+  a time. `show` receives the pieces of text of a single continuation.
   """
   if min(max_new_tokens, samples, batch) < 1:
     raise ValueError(
@@ -96,11 +95,8 @@ def complete(
 def _batches(
   sizes: Sequence[int], max_new_tokens: int, room: int, batch: int
 ) -> Iterator[list[int]]:
-  """Yields the numbers of prompts to continue together, given their lengths.
-
-  Lengths are similar; where tokens will be forgotten, they are equal, so that
-  all prompts forget at the same time, as each would alone.
-  """
+  """Yields numbers of prompts of similar lengths, to continue together."""
+  # Prompts that will slide forget at the same time, as each would alone.
   most = _kept(max_new_tokens, room)
 
   def group(number: int) -> int:

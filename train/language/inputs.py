@@ -1,7 +1,4 @@
-"""Inputs of the commands that ask language models, and the form of answers.
-
-Commands read and check them before they import JAX.
-"""
+"""Inputs and answers of language models, checked before JAX is imported."""
 
 import pathlib
 from collections.abc import Sequence
@@ -10,15 +7,12 @@ from typing import Any, NamedTuple
 from data.text import text_files
 
 MASK = '[MASK]'
-# Of a prompt beyond the model's positions.
+# Treatment of a prompt that exceeds the model's positions.
 OVERFLOWS = ('refuse', 'slide')
 
 
 class Completion(NamedTuple):
-  """A continuation: text up to the stop, ids with the stop's.
-
-  `finish` is 'stop' (an end-of-text token or a stop string) or 'length'.
-  """
+  """Text up to the stop, tokens with the stop; finish: 'stop' or 'length'."""
 
   text: str
   tokens: list[int]

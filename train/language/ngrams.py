@@ -31,10 +31,9 @@ def ngram_log_probs(
 ) -> list[np.ndarray]:
   """Returns the log-probabilities of held-out documents, in nats.
 
-  Each of `documents` has float64 [tokens - 1], since its first token is not
-  predicted. KenLM's programs in the folder `kenlm` count the n-grams, n =
-  `order`, of the store's training documents. Raises ChildProcessError if a
-  program fails.
+  Each of `documents` has float64 [tokens - 1], without its first token. KenLM's
+  programs in the folder `kenlm` count the n-grams, n = `order`, of the store's
+  training documents. Raises ChildProcessError if a program fails.
   """
   lmplz, query = inputs.kenlm_programs(kenlm)
   with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +43,7 @@ def ngram_log_probs(
     )
     _write(train, documents(store, held_out=False))
     _write(held_out, documents(store, held_out=True))
-    # Of a small text the discounts cannot be estimated.
+    # The discounts of a small text cannot be estimated.
     build = (lmplz, '-o', str(order), '-S', '25%', '-T', folder)
     _run((*build, '--discount_fallback'), train, arpa)
     # Without symbols for a document's beginning and end.
@@ -87,10 +86,9 @@ def compare(
   """Returns perplexities of held-out documents: unigrams, n-grams, the model.
 
   Each document is a text of its own; its first token is not predicted. The
-  model sees as many tokens as it has positions, the n-grams n - 1. `workdir`
-  holds a GPT, GPT-2 or LSTM trained on a token store that still exists;
-  `stride` is half of the positions by default, see `scoring.windows_of`. Raises
-  ValueError if the store has another tokenizer.
+  model, a GPT, GPT-2 or LSTM, sees as many tokens as it has positions, the
+  n-grams n - 1. The token store of `workdir` must still exist. For `order` and
+  `kenlm` see `ngram_log_probs`; `stride` is by default half of the positions.
   """
   found = trained.load(workdir, expected=trained.SCORING)
   store = plan.open_store(settings.read_workdir_config(workdir))

@@ -18,7 +18,7 @@ from train.host import console, files
 from train.params import trained
 from train.vectors import length_batches, token_windows
 
-# Logits of a batch take at most so many bytes; more rows are not faster.
+# Most bytes of the logits of a batch; more rows are not faster.
 LOGITS_BYTES = 500_000_000
 
 
@@ -28,10 +28,9 @@ def windows_of(
   """Returns windows in which every token but the first is scored once.
 
   A window sees `context` tokens and predicts the token after each; the next one
-  begins `stride` tokens later, and a token counts in the first window that
-  predicts it. So with stride < context, tokens after the first window are
-  predicted from at least `context - stride + 1` tokens. The stride is 1 to
-  `context`.
+  begins `stride` (1 to `context`) tokens later. A token counts in the first
+  window that predicts it, and beyond the first window is predicted from at
+  least `context - stride + 1` tokens.
   """
   if not 1 <= stride <= context:
     raise ValueError(
@@ -49,8 +48,8 @@ def token_log_probs(
 ) -> jax.Array:
   """Returns the log-probability of each token but the first, by a GPT or LSTM.
 
-  Tokens are [B, T + 1], lengths [B]. The result is float32 [B, T], in nats;
-  values beyond the lengths are arbitrary.
+  Tokens [B, T + 1], lengths [B] -> float32 [B, T] nats, arbitrary beyond
+  lengths.
   """
   inputs, targets = tokens[:, :-1], tokens[:, 1:]
   place = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
@@ -64,10 +63,7 @@ def token_log_probs(
 def score_sequences(
   model: nn.Module, params: Any, sequences: Sequence[Sequence[int]]
 ) -> Iterator[np.ndarray]:
-  """Yields log-probabilities, float32 [ids - 1], of each sequence.
-
-  A sequence has 2 to max_length + 1 token ids; the first is not predicted.
-  """
+  """Yields float32 [ids - 1] for each sequence of 2 to max_length + 1 ids."""
   # Few shapes, so that few programs are compiled.
   steps = -(-(max(map(len, sequences)) - 1) // 64) * 64
   width = min(steps, model.max_length) + 1
@@ -90,10 +86,7 @@ def score_tokens(
   context: int,
   stride: int,
 ) -> np.ndarray:
-  """Returns the log-probability of every token but the first, in nats.
-
-  The result is float32 [len(tokens) - 1]; see `windows_of`.
-  """
+  """Returns float32 [len(tokens) - 1] log-probabilities, see `windows_of`."""
   windows = windows_of(len(tokens), context, stride)
   tokens = np.asarray(tokens, np.int32)  # windows are views
   found = np.zeros(len(tokens) - 1, np.float32)
@@ -116,14 +109,13 @@ def score_text(
   stride: int | None = None,
   detokenizer: str = 'none',
 ) -> tuple[dict[str, Any], list[int], np.ndarray]:
-  """Returns a text's figures, its token ids, and the log-probability of each.
+  """Returns a text's figures, its token ids, and their log-probabilities.
 
   The first token is not predicted, but counts among the words, bytes and
   characters, which are counted in `text` as given; a line end is a word. The
   model, a GPT, GPT-2 or LSTM, sees `context` tokens at once, by default all its
   positions; `stride` is by default half of it. `detokenizer` (of
-  `data.text.detokenize`) is applied before encoding. Raises ValueError if a
-  number is out of range or the text has fewer than two tokens.
+  `data.text.detokenize`) is applied before encoding.
   """
   model = found.model
   context = model.max_length if context is None else context
@@ -174,13 +166,11 @@ def score_choices(
   """Scores every choice as the continuation of its context.
 
   Context and choice are encoded as one text, with the context's trailing space
-  before the choice; the choice's tokens are those after the tokens shared with
-  the context alone.
+  before the choice; its tokens are those not shared with the context alone.
 
   Returns for each question of `inputs.read_choices`: `log_probs`, the sum over
   each choice's tokens; `mean_log_probs`, their mean, by which GPT chooses
   (Radford et al. 2018, section 5); `choice`, the best; and `label` where given.
-  Raises ValueError if a question exceeds the model's positions.
   """
   encode = found.encode
   limit = found.model.max_length + 1

@@ -14,7 +14,7 @@ from data.text import sentences, text_files
 
 PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
 TL_DR = '\nTL;DR:'
-EXAMPLES = 2  # translations that stand in the prompt
+EXAMPLES = 2  # translations in the prompt
 # Prompts in, continuations out.
 Complete = Callable[[Sequence[str]], list[str]]
 
@@ -83,10 +83,7 @@ def answer_f1(answer: str, truth: str) -> float:
 
 
 def coqa_f1(answer: str, truths: Sequence[str]) -> float:
-  """Returns the mean, over truths left out in turn, of the best F1.
-
-  People were scored against the other people (CoQA, evaluate-v1.0.py).
-  """
+  """Returns the best F1, mean over left-out truths (CoQA, evaluate-v1.0.py)."""
   scores = [answer_f1(answer, truth) for truth in truths]
   others = itertools.combinations(scores, max(1, len(scores) - 1))
   return sum(map(max, others)) / len(scores)
@@ -95,10 +92,7 @@ def coqa_f1(answer: str, truths: Sequence[str]) -> float:
 def run_coqa(
   conversations: Sequence[Conversation], complete: Complete
 ) -> dict[str, Any]:
-  """Answers every question and returns the mean F1 in percent.
-
-  The prompt holds the true answers to earlier questions, as in the paper.
-  """
+  """Returns the mean F1 in percent; prompts hold true answers, as in GPT-2's."""
   prompts, truths = [], []
   for conversation in conversations:
     for turn, answers in enumerate(conversation.answers):
@@ -124,9 +118,9 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
   """Reads the .story files of CNN and Daily Mail in a folder, or a JSONL file.
 
   A .story is the article, then '@highlight' before every sentence of the
-  summary; a line of JSONL has `article` and `highlights`. `urls` names a list
-  of a split's articles, such as all_test.txt; a file's name is the SHA-1 of its
-  URL. By default all files are read.
+  summary; a line of JSONL has `article` and `highlights`. `urls` lists a
+  split's articles, such as all_test.txt (a file's name is the SHA-1 of its
+  URL); by default all.
   """
   source = pathlib.Path(path)
   if source.is_dir():
@@ -162,10 +156,7 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
 def shorten_articles(
   tokenizer: Any, articles: Sequence[Article], room: int
 ) -> list[Article]:
-  """Returns articles cut at the end to fit into `room` tokens with 'TL;DR:'.
-
-  News begins with the most important facts. ValueError if no token fits.
-  """
+  """Returns articles cut at the end to fit into `room` tokens with 'TL;DR:'."""
   (question,) = tokenizer.encode_batch([TL_DR])
   room -= len(question)
   if room < 1:
@@ -174,6 +165,7 @@ def shorten_articles(
       ' another model'
     )
   encoded = tokenizer.encode_batch([article.text for article in articles])
+  # News begins with the most important facts.
   return [
     article
     if len(ids) <= room
@@ -185,10 +177,7 @@ def shorten_articles(
 def run_summaries(
   articles: Sequence[Article], complete: Complete
 ) -> dict[str, Any]:
-  """Summarises after 'TL;DR:' and returns the mean ROUGE F1 in percent.
-
-  A summary is the first three sentences of the continuation.
-  """
+  """Returns the mean ROUGE F1 in percent of three sentences after 'TL;DR:'."""
   from rouge_score import rouge_scorer
 
   kinds = ('rouge1', 'rouge2', 'rougeLsum')

@@ -195,8 +195,7 @@ def read_reference(
 ) -> dict[str, Figure]:
   """Returns {column: figure} of another program's runs; {} without a file.
 
-  The JSON has `runs`: task, seed and metrics with our names; 'dev/' may be left
-  out.
+  The JSON has `runs` of task, seed and metrics with our names, 'dev/' optional.
   """
   found = read_summary(path)
   if found is None:
@@ -259,8 +258,7 @@ def published_number(value: float | str) -> float | None:
 def compare(ours: Figure, theirs: Figure) -> tuple[float, float | None, bool]:
   """Returns the difference of means, twice its standard error, and agreement.
 
-  The error is None if a figure is a single run. Means agree to half a point or
-  within that error.
+  The error is None for a single run. Within it or half a point, means agree.
   """
   difference = ours.mean - theirs.mean
   bound = None
@@ -269,6 +267,6 @@ def compare(ours: Figure, theirs: Figure) -> tuple[float, float | None, bool]:
       ours.deviation**2 / len(ours.values)
       + theirs.deviation**2 / len(theirs.values)
     )
-  # Rounding does not decide.
+  # 1e-9: rounding does not decide.
   agrees = abs(difference) <= max(AGREE, bound or 0.0) + 1e-9
   return difference, bound, agrees

@@ -20,7 +20,7 @@ from train.run import settings
 SUMMARY_FILE = 'summary.json'
 # Possible names of GLUE's folder among other sets.
 GLUE_FOLDERS = ('glue', 'GLUE', 'glue_data')
-HasSplit = Callable[[str, str, str], bool]
+HasSplit = Callable[[str, str, str], bool]  # of (task, data, split)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +70,7 @@ class Run:
 
 
 class Cell(NamedTuple):
-  """A cell to fill.
-
-  Attributes:
-    runs: one for each part of the column.
-    reason: why they cannot be run; empty: they can.
-  """
+  """A cell to fill: a run for each part of its column, or a reason against."""
 
   line: Line
   column: Column
@@ -87,11 +82,9 @@ class Cell(NamedTuple):
 class Request:
   """A table and how to fill it.
 
-  Attributes:
-    out: folder of all tables.
-    data: folder of the labelled sets, or tfds; None: not given.
-    num_seeds: seeds of each cell; None: the table's.
-    overrides: key of the config -> value, for all cells.
+  `data` is the folder of the labelled sets, or tfds; None: not given. By
+  default `num_seeds` are the table's; `overrides` (key -> value) are for all
+  cells.
   """
 
   table: Table
@@ -114,11 +107,7 @@ class Request:
 def find_cells(
   request: Request, lines: Sequence[Line], has_split: HasSplit
 ) -> list[Cell]:
-  """Returns every cell to fill, row by row.
-
-  `lines` come from `table_rows.find_lines`; `has_split` tells whether (task,
-  data, split) is there.
-  """
+  """Returns every cell to fill, row by row."""
   has_split = functools.cache(has_split)
   return [
     _find_cell(request, line, column, has_split)

@@ -15,7 +15,6 @@ DEV_NOTE = (
   f'{DEV_MARK} Ours is of the dev set, the published figure of the test set,'
   " which a server scores: the benchmark's files do not have its labels."
 )
-# Headers of columns.
 SETTINGS = 'Settings'
 CIRCUMSTANCES = ('Trained on', 'Hardware', 'Revision')
 DETAILS = tuple(
@@ -65,9 +64,8 @@ def lay_out(
 ) -> Page:
   """Returns the page of a table.
 
-  `lines` are the table's rows with a user's own, `reasons` say why a figure is
-  missing, `warnings` name misleading cells, and `reference` maps columns to the
-  figures of another program, for comparison.
+  `reasons` say why a figure is missing, `warnings` name misleading cells, and
+  `reference` (column -> figure) are another program's figures.
   """
   if reference is None:
     sheets = _wide(table, lines, figures), _detailed(table, lines, figures)
@@ -291,5 +289,5 @@ def _latex(text: str) -> str:
   text = ''.join(LATEX.get(character, character) for character in text)
   # A minus sign, not a hyphen.
   text = re.sub(r'(?<![\w.-])-(?=\d)', '$-$', text)
-  # Otherwise the \\ before it takes it for its optional length.
+  # Otherwise LaTeX reads it as the optional length of the \\ before.
   return re.sub(r'^\[', '{[}', text)

@@ -70,8 +70,7 @@ def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
   """Returns {name of a row: weights}.
 
   `given` are ROW=WEIGHTS for a row of the table; NAME=WEIGHTS or WEIGHTS for a
-  user's own row. Raises ValueError if two names are equal, or a row cannot be
-  run.
+  user's own. Raises ValueError if names are equal or a row cannot be run.
   """
   rows = {row.name: row for row in table.rows}
   named: dict[str, str] = {}
@@ -121,8 +120,7 @@ def find_lines(
 ) -> list[Line]:
   """Returns the published rows, and below each family a user's own rows.
 
-  A user's own rows have `weights`, see `name_weights`, or were run before and
-  have a folder in `folder`.
+  Own rows have `weights`, see `name_weights`, or a `folder` of an earlier call.
   """
   lines = []
   own = {}

@@ -16,8 +16,7 @@ from train.params import opened
 from train.run import settings
 
 Key = tuple[str, str, str]  # of a run, see `Run.key`
-# Errors of one cell, after which the others are still run; the last is raised
-# when memory runs out.
+# Errors of one cell, after which the others are run; the last: out of memory.
 FAILURES = (ValueError, OSError, FloatingPointError, jax.errors.JaxRuntimeError)
 
 
@@ -94,10 +93,7 @@ def _is_finished(run: Run) -> bool:
 def fill(
   runs: Sequence[Run], changed: Mapping[Key, str], engine: Engine
 ) -> dict[Key, str]:
-  """Executes runs and returns {key of a failed run: its error}.
-
-  Folders of changed runs are set aside; after a failure the others go on.
-  """
+  """Executes runs, changed ones anew; returns {key of a failed run: error}."""
   failed = {}
   for number, run in enumerate(runs, start=1):
     row, task, label = run.key
@@ -171,10 +167,10 @@ def make_table(
 ) -> bool:
   """Fills a table, writes OUT/TABLE.md and .tex, and prints the Markdown.
 
-  Missing cells (of the selection `only`, see `table_plan.select`) are run if
-  `run`; `dry_run` only prints their commands. `rerun` sets aside and repeats
-  runs of another config. For `weights` see `table_rows.name_weights`.
-  `reference` replaces the table's own file. Returns whether all runs succeeded.
+  Missing cells (of `only`, see `table_plan.select`) are run if `run`; `dry_run`
+  only prints their commands, `rerun` repeats runs of another config. For
+  `weights` see `table_rows.name_weights`; `reference` replaces the table's own.
+  Returns whether all runs succeeded.
   """
   engine = engine or Engine()
   lines = table_rows.find_lines(

@@ -73,9 +73,9 @@ def export(
 ) -> None:
   """Writes weights into a new folder, in the format of other programs.
 
-  The files are config.json, model.safetensors and the tokenizer's files; for an
-  ELMo options.json, lm_weights.hdf5 and words.txt. Raises FileExistsError if
-  the folder holds anything, ValueError if the format has no such model.
+  The files are config.json, model.safetensors and the tokenizer's; for an ELMo
+  options.json, lm_weights.hdf5 and words.txt. ValueError if the format lacks
+  the model.
   """
   with _new_folder(folder) as new:
     found = opened.open_weights(weights, tokenizer)
@@ -112,8 +112,7 @@ def import_(
   """Writes published weights into a new workdir, as a checkpoint of step 0.
 
   A run can begin with it by `init.weights`, but not continue there. Raises
-  FileExistsError if the folder holds anything, ValueError if the weights are a
-  workdir already, cannot be used or lack their vocabulary.
+  ValueError for a workdir, or for weights without the vocabulary they need.
   """
   with _new_folder(workdir) as new:
     found = opened.open_weights(weights, tokenizer)

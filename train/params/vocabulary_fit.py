@@ -8,18 +8,17 @@ from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.host.console import say
 
-# The rows of a table are rounded up to a multiple of one of these for the sake
-# of matrix products; Megatron takes 128 times the parts of a model.
+# Token tables are padded to a multiple of one of these for matrix products;
+# Megatron takes 128 times the parts of a model.
 PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def fit(weights: Weights, tokenizer: Any, named: str | None) -> Weights:
   """Returns published weights cut to the pieces of a vocabulary.
 
-  Rows beyond the vocabulary count as padding, and a note says so, if their
-  number looks like padding or the user named the vocabulary by the path `named`
-  (None: it lies beside the weights). The vocabulary of another model adds a
-  problem.
+  Rows beyond the vocabulary are left out, and a note says so, if their number
+  looks like padding or the user gave the path `named` (None: the vocabulary
+  lies beside the weights). The vocabulary of another model adds a problem.
   """
   rows, (pieces, size) = weights.model.vocab_size, _sizes(weights, tokenizer)
   problem = _misfit(weights, tokenizer, named)

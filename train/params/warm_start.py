@@ -21,9 +21,8 @@ from train.host.console import say
 from train.params import opened
 from train.run import settings
 
-# Fields of modules that may differ: they change how a model computes and not
-# its function, or belong to the vocabulary and the heads, which are checked
-# apart.
+# Fields of modules that may differ: they keep the function of the model, or
+# belong to the vocabulary and the heads, which are checked apart.
 FREE_FIELDS = frozenset(
   'vocab_size heads dropout_rate attention_dropout_rate dtype scan_layers remat'
   ' stacked num_samples parent name'.split()
@@ -33,15 +32,15 @@ POSITIONS = 'embeddings/positions'
 VOCABULARY = (*bert.VOCABULARY, 'tokens/embedding')
 TOKENIZER_OPTION = '--config.data.tokenizer=PATH'
 NEW_ROWS = '--config.init.new_rows=true'
-NAMED_PIECES = 8  # in a message; of more, the number
+NAMED_PIECES = 8  # in a message
 
 
 def check(config: ml_collections.ConfigDict) -> Weights:
   """Opens the weights of `init.weights` and checks that they fit the config.
 
-  No array is read. The vocabulary is checked if it is known before the token
-  store is built. A ValueError lists all differences, each with the key and the
-  value that would fit.
+  No array is read; the vocabulary is checked if it is known already. A
+  ValueError lists all differences, each with the key and the value that would
+  fit.
   """
   weights = _open(config)
   if weights.name != config.model.name:
@@ -60,25 +59,20 @@ def check(config: ml_collections.ConfigDict) -> Weights:
 
 
 def _open(config: ml_collections.ConfigDict) -> Weights:
-  """Opens weights; if they lack a vocabulary, with that of `data.tokenizer`.
-
-  A store's vocabulary is not used: one of the same size would pass unnoticed.
-  """
+  """Opens weights; if they lack a vocabulary, with that of `data.tokenizer`."""
   weights, tokenizer = config.init.weights, config.data.tokenizer
   found = opened.open_weights(weights)
   has_vocabulary = found.tokenizer is not None or found.reads_words
   if has_vocabulary or tokenization.parse_training(tokenizer) is not None:
     return found
+  # Not with a store's: another one of the same size would pass unnoticed.
   return opened.open_weights(weights, tokenizer)
 
 
 def check_vocabulary(
   weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
 ) -> None:
-  """Checks that a store's token ids mean the same pieces in the weights.
-
-  Additional pieces are allowed with `init.new_rows`.
-  """
+  """Checks that token ids mean the same pieces; `init.new_rows` allows more."""
   _raise(config, _vocabulary_differences(weights, config, tokenizer))
 
 
@@ -93,10 +87,9 @@ def load(
   """Returns the parameters to begin with, laid out as `fresh` is.
 
   Heads, and rows of pieces and positions, that the weights lack keep the values
-  of `fresh` (newly drawn arrays on devices) and are printed. Arrays that come
-  whole from the weights are deleted from `fresh` first, so that memory never
-  holds two copies of the parameters. With `num_layers`, only so many of the
-  lowest layers come from the weights.
+  of `fresh` (newly drawn arrays on devices) and are printed. Arrays of `fresh`
+  that come whole from the weights are deleted first, so that memory never holds
+  two copies. With `num_layers`, only the lowest layers come from the weights.
   """
   leaves = strict.flatten(fresh)
   maps = _row_maps(weights, model, tokenizer, leaves, num_layers)
@@ -110,7 +103,7 @@ def load(
 
   for path, rows in maps.items():
     if rows is None:
-      leaves[path].delete()  # its place is needed
+      leaves[path].delete()  # frees its memory for the weights
   say(f'Starting from the parameters of {weights.folder} ({weights.kind}).')
   begun = strict.flatten(weights.load(places, keep))
   for line in _report(weights, model, tokenizer, leaves):
@@ -231,10 +224,7 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
 
 
 def _token_rows(known: Any, tokenizer: Any) -> np.ndarray:
-  """Returns int [V]: each token's id in `known`, -1 if new; may raise.
-
-  The ValueError says why the tokenizer does not extend the known one.
-  """
+  """Returns int [V]: each token's id in `known`, or -1 if it is new."""
   if known.fingerprint == tokenizer.fingerprint:
     return np.arange(tokenizer.vocab_size)
   return tokenization.inherited_ids(tokenizer, known)
@@ -247,17 +237,14 @@ def _row_maps(
   paths: Iterable[str],
   num_layers: int | None = None,
 ) -> dict[str, np.ndarray | None]:
-  """Returns 'path/of/parameter' -> int [rows]: each row in the weights, or -1.
-
-  None: the whole parameter is taken. New parameters are left out.
-  """
+  """Returns path -> int [rows]: rows in the weights, -1: new; None: all rows."""
   known = weights.model
 
   def first(num_known: int, num_rows: int) -> np.ndarray:
     rows = np.arange(num_rows)
     return np.where(rows < num_known, rows, -1)
 
-  # Without its vocabulary the softmax is of words that no file tells.
+  # Without a vocabulary, the words of a softmax are unknown.
   anew = 'softmax/' if weights.tokenizer is None else ()
   maps: dict[str, np.ndarray | None] = {
     path: None

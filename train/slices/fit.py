@@ -33,10 +33,10 @@ def preflight(
 ) -> dict[str, Any]:
   """Compiles the training step of every phase of pre-training for a slice.
 
-  `name` is a slice of `topology.find_slice`; the hours of the run follow from
-  `mfu`, model FLOPs utilisation. Returns a tree of numbers and strings: `fits`
-  is the verdict, and where it is False, `remedies` are the single overrides
-  that were tried. Raises ValueError before anything is compiled.
+  The run's hours follow from `mfu`, model FLOPs utilisation. Returns a tree of
+  numbers and strings: `fits` is the verdict, and where it is False, `remedies`
+  are the single overrides that were tried. Bad input raises before any
+  compilation.
   """
   tpu = topology.find_slice(name)
   job = plan_job(config, tpu)
@@ -87,7 +87,7 @@ def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
   folder, tokenizer = config.data.folder, config.data.tokenizer
   if folder and epath.Path(folder, 'store.json').exists():
     tokenizer = folder
-  size = build.trained_size(tokenizer)  # of a vocabulary that is still to be
+  size = build.trained_size(tokenizer)  # None if it is trained already
   size = size or Vocabulary.of(tokenization.load(tokenizer)).size
   return assemble.build_job(config, phases, Vocabulary.of_size(size), mesh)
 
@@ -166,8 +166,8 @@ def _describe(
   collectives = hlo.collectives(program.as_text(), num_devices)
   sent = sum(collective.sent_bytes for collective in collectives)
   kept = plan.residual_bytes(job, phase) * micro_batches
-  # Written once and read once: gradients, and what the backward pass keeps;
-  # read once and written once: parameters and the optimiser's state.
+  # Read once and written once: gradients, residuals of the backward pass,
+  # parameters and the optimiser's state.
   moved = 2 * (2 * parameters + optimizer + kept / num_devices)
   bounds = {
     'compute': flops / (_peak(tpu) * num_devices),
@@ -177,7 +177,7 @@ def _describe(
   return result | {
     'collective_bytes': hlo.total_bytes(collectives),
     'sent_bytes': round(sent),
-    'loop_once': {  # the compiler's own count, which enters a loop once
+    'loop_once': {  # by the compiler, which counts a loop once
       'flops': cost['flops'],
       'bytes_accessed': cost['bytes accessed'],
     },
@@ -191,8 +191,8 @@ def remedies(
 ) -> list[dict[str, Any]]:
   """Returns at most six single overrides to try, the cheapest first.
 
-  More micro-batches cost next to nothing, rematerialisation a third more
-  compute, sharded parameters more traffic.
+  Micro-batches are nearly free, remat is a third more compute, fsdp more
+  traffic.
   """
   micro = config.train.micro_batches
   tries = [{'train.micro_batches': micro * factor} for factor in (2, 4, 8)]
@@ -209,10 +209,7 @@ def find_remedies(
   tpu: topology.Slice,
   phases: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-  """Tries `remedies` on the phase that exceeds the memory most.
-
-  Returns override, length, fits and total bytes of each valid remedy.
-  """
+  """Tries `remedies` on the phase that exceeds the memory most."""
   excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
   worst = excess.index(max(excess))
   tried = []
@@ -301,10 +298,7 @@ def _flags(override: Mapping[str, Any]) -> str:
 
 
 def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
-  """Puts a report into a table's JSON file and the Markdown beside it.
-
-  It replaces the report of the same config `name` and slice.
-  """
+  """Puts a report into a table's JSON and Markdown, in place of an older one."""
   path = epath.Path(path)
   rows = json.loads(path.read_text()) if path.exists() else {}
   rows[f'{name} {report["topology"]}'] = report

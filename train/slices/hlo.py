@@ -65,8 +65,7 @@ class Collective(NamedTuple):
 def collectives(text: str, num_devices: int) -> list[Collective]:
   """Returns the collectives of a program printed by `compiled.as_text()`.
 
-  An operation in several fusions counts once, one in a loop as often as the
-  loop runs. Raises ValueError if the number of repetitions is unknown.
+  An operation in several fusions counts once; in a loop, once a repetition.
   """
   computations, entry = _computations(text)
   found: dict[str, Collective] = {}

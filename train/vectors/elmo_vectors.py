@@ -1,7 +1,6 @@
 """ELMo's vectors of sentences: each word's characters once, few shapes.
 
-Shapes: B sentence, T word, N row of the word table, P projection, L layers with
-the words' own, D = 2 P.
+Shapes: B sentence, T word, N row of the table, P projection, L layer, D = 2 P.
 """
 
 import functools
@@ -21,12 +20,12 @@ from train.vectors.length_batches import Batch
 from train.vectors.request import Choice
 from train.vectors.vector_files import Vectors
 
-# With a layer's gates, 2 towers x 4 x 4096 cells in float32, these take 0.5 GB
-# in the original model; of sentences of 25 words they are 150 rows.
+# 0.5 GB of a layer's gates in the original model (2 towers x 4 x 4096 cells,
+# float32); 150 sentences of 25 words.
 BATCH_TOKENS = 4096
 BATCH_SIZE = 64  # of a stateful run; allennlp's default (commands/elmo.py)
-# Words that are sorted by length together. In the order of the file, their
-# vectors wait in memory: 400 MB for the original model's 3 layers.
+# Words sorted by length together. To be written in order, their vectors wait
+# in memory: 400 MB for the original model's 3 layers.
 ORDERED_WORDS = 32_768
 UNORDERED_WORDS = 131_072
 TABLE_WORDS = 200_000  # 400 MB of the original model, P = 512
@@ -60,7 +59,7 @@ class WordTable:
       self._rows = {}
       if len(new) > self._max_words:
         self._reserve(len(new))
-    new.sort(key=len)  # short words among themselves take less, see char_cnn
+    new.sort(key=len)  # batches of short words take less, see char_cnn
     for first in range(0, len(new), ENCODE_WORDS):
       part = new[first : first + ENCODE_WORDS]
       ids, _ = characters.encode_words(part)
@@ -105,17 +104,16 @@ def embed_numbered(
 ) -> Iterator[tuple[int, Vectors]]:
   """Yields (number, vectors) of sentences as they come out of the batches.
 
-  Vectors are [K, words, 2 P] with K chosen layers, or [words, 2 P] if the
-  choice combines layers; unless `stateful`, they depend on the sentence alone.
-  The model needs a character encoder; its softmax is not used. `params` are
-  unboxed. Sentences are lists of words, numbered from 0 and read as they are
-  needed; words of more than 48 bytes are cut.
+  Vectors are [K, words, 2 P] with K chosen layers, or [words, 2 P] if these are
+  combined; unless `stateful`, they depend on the sentence alone. The model
+  needs a character encoder; `params` are unboxed. Sentences are lists of words,
+  numbered from 0, read as needed; words of more than 48 bytes are cut.
 
   With `stateful`, as in the released programs, batch i holds the sentences from
   i * `batch_size` on, and each row starts from the state that the previous
-  batch left; sentences without words leave it as it is. Otherwise sentences are
-  sorted by length within `window_words` words, in batches of `batch_tokens`
-  (rows times length). The vectors of `table_words` distinct words are kept.
+  batch left; sentences without words leave it as it is. Otherwise stretches of
+  `window_words` words are sorted by length, in batches of `batch_tokens` (rows
+  times length). The table keeps the vectors of `table_words` words.
   """
   choice = choice.checked(model.num_layers)
   if batch_size < 1:

@@ -43,9 +43,8 @@ def embed_file(
 ) -> dict[str, int | float]:
   """Writes an ELMo's vectors of a text's sentences; on any error nothing.
 
-  `source` is UTF-8, a sentence a line; for `output` see `vector_files`.
-  `counts` of the source save a reading, `split` finds the words of a line, and
-  `options` are those of `elmo_vectors.embed_numbered`.
+  `source` is UTF-8, a sentence a line; for `output` see `vector_files`, for
+  `options` `elmo_vectors.embed_numbered`. Without `counts` it is read twice.
   """
   vector_files.check(output, overwrite=overwrite)
   counts = text_counts.count(source, split) if counts is None else counts
@@ -75,11 +74,7 @@ def _write(
   labels: str | None,
   num_words: int | None = None,
 ) -> tuple[int, int, float]:
-  """Writes vectors; returns (tokens, lines without tokens, seconds).
-
-  `compute` maps lines to (number, vectors), in any order. `num_words` is None
-  where a model of tokens reads the text.
-  """
+  """Writes vectors; returns (tokens, lines without tokens, seconds)."""
   began = shown = time.monotonic()
   done = num_tokens = num_empty = 0
   ordered = vector_files.is_jsonl(output)

@@ -1,7 +1,4 @@
-"""Chosen layers of a model, apart or as one.
-
-Shapes: L layers with embeddings, K of them chosen, B row, T position, D width.
-"""
+"""Chosen layers of a model: K of L, with the embeddings, apart or as one."""
 
 import jax
 import jax.numpy as jnp

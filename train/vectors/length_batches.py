@@ -1,7 +1,4 @@
-"""Batches of texts of similar length, and their results in order again.
-
-Shapes: B rows of a batch, T position.
-"""
+"""Batches [B, T] of texts of similar length, and results in order again."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,8 +63,7 @@ def batches_by_length(
 def round_length(length: int) -> int:
   """Rounds a length up to one of few, so that few programs are compiled.
 
-  There are eight from each power of two to the next: where lengths spread as in
-  English, 7 % of the positions of a batch are padding.
+  With eight from each power of two to the next, 7 % of English is padding.
   """
   step = 1 << max((length - 1).bit_length() - 4, 0)
   return -(-length // step) * step

@@ -43,10 +43,7 @@ def nearest(
   *,
   top_k: int = 10,
 ) -> list[Near]:
-  """Returns the `top_k` nearest lines, the nearest first.
-
-  The lines are read once, and only a part of them is in memory at a time.
-  """
+  """Returns the `top_k` nearest lines in order; reads them once, by parts."""
   (wanted,) = text_vectors.embed_texts(found, [query], request)
   lines, embedded = itertools.tee(lines)
   vectors = text_vectors.embed_texts(found, embedded, request)

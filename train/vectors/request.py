@@ -1,7 +1,4 @@
-"""Requests for vectors: one for each token, word or text, of which layers.
-
-Commands read requests before they import JAX.
-"""
+"""Requests for vectors of texts; commands read them before they import JAX."""
 
 import dataclasses
 import json
@@ -19,10 +16,9 @@ MIX_FORM = (
 )
 DTYPES = ('float32', 'bfloat16')
 UNITS = ('token', 'word', 'sentence')
-# By unit and whether the model sees both sides of a token; the first one is the
-# default. The first piece of a word is what the BERT paper's tagger reads
-# (section 5.3); in a left-to-right model only the last piece has seen the whole
-# word, and [CLS] nothing at all.
+# By unit and whether the model reads both ways; the first is the default. The
+# tagger of BERT reads a word's first piece (section 5.3); left to right, only
+# the last piece has seen the whole word, and [CLS] nothing at all.
 POOLS = {
   ('word', True): ('first', 'mean', 'last'),
   ('word', False): ('last', 'mean', 'first'),

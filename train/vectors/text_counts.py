@@ -8,7 +8,7 @@ from etils import epath
 from data.text import text_files
 from data.vocabulary import characters
 
-# A layer's gates for so many words take 2 GB in the original model.
+# Their gates take 2 GB a layer in the original model.
 MOST_WORDS = 16_384
 
 
@@ -22,10 +22,7 @@ class Counts(NamedTuple):
 
 
 def splitter(running: bool) -> Callable[[str], list[str]]:
-  """Returns a function that splits a line into words at white space.
-
-  It splits punctuation off the words of `running` text.
-  """
+  """Splits lines at white space; `running` text at punctuation, too."""
   if not running:
     return str.split
   from data.vocabulary.words import split_words

@@ -1,7 +1,4 @@
-"""Vectors of tokens, words and sentences by BERT, GPT and GPT-2.
-
-Shapes: B row, T position, L layers with embeddings, K of them chosen, D width.
-"""
+"""Vectors of tokens, words and sentences by BERT, GPT and GPT-2."""
 
 import dataclasses
 import functools
@@ -23,13 +20,11 @@ from train.vectors.request import Choice, Request
 from train.vectors.text_plan import Plan
 from train.vectors.vector_files import Vectors
 
-# A layer's outputs for so many tokens stay in a CPU's cache: with MiniLM, 1024
-# take a tenth to a fifth less time a token than 2048 and 4096, in PyTorch too.
-# An accelerator has more to do at once.
+# A layer's outputs of 1024 tokens stay in a CPU's cache: with MiniLM a tenth to
+# a fifth less time a token than with 2048 and 4096, in PyTorch too.
 CPU_BATCH_TOKENS = 1024
 ACCELERATOR_BATCH_TOKENS = 32_768
-# A stretch of texts is sorted by length together: bytes of its vectors, and
-# bounds of its tokens.
+# Texts sorted by length together: bytes of their vectors, bounds of tokens.
 HELD_BYTES = 256_000_000
 FEWEST_TOKENS, MOST_TOKENS = 4096, 131_072
 ENCODED_TEXTS, ENCODED_CHARACTERS = 1024, 1_000_000  # at a time
@@ -72,12 +67,11 @@ def embed_numbered(
 ) -> Iterator[tuple[int, Vectors]]:
   """Yields (number, vectors) of texts as they come out of the batches.
 
-  Texts are numbered from 0 and read as they are needed; their vectors depend on
-  nothing else. Texts beyond the model's positions are read in windows, see
-  `token_windows`. A text without tokens has no vectors; as a sentence it is the
-  vector of BERT's two symbols, or zeros by a GPT. A word without tokens has a
-  vector of zeros. `batch_tokens` is the rows times length of a batch; None for
-  the device's default.
+  Texts are numbered from 0 and read as needed; their vectors depend on nothing
+  else. Texts beyond the model's positions are read in `token_windows`. A text
+  without tokens has no vectors; as a sentence it is the vector of BERT's two
+  symbols, or zeros by a GPT. A word without tokens has a vector of zeros.
+  `batch_tokens` is rows times length; None for the device's default.
   """
   plan = Plan(found, request)
   if batch_tokens is None:
@@ -194,8 +188,8 @@ def pool_words(
 ) -> np.ndarray:
   """Returns a vector for each word, float32 [..., words, D].
 
-  `vectors_TD` is float32 [..., T, D]; `lengths` are the numbers of tokens of
-  words, where 0 gives a vector of zeros; `pool` is 'first', 'mean' or 'last'.
+  A word of length 0 gets a vector of zeros; `pool` is 'first', 'mean' or
+  'last'.
   """
   lengths = np.asarray(lengths, int)
   filled = lengths > 0

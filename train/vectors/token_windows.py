@@ -1,7 +1,6 @@
 """Overlapping windows for texts beyond a model's positions.
 
-Each token belongs to the window with most context around it, as in BERT's
-question answering.
+A token belongs to the window with most context around it, as in BERT on SQuAD.
 """
 
 from typing import NamedTuple
@@ -23,12 +22,11 @@ class Window(NamedTuple):
 def cut(
   num_tokens: int, size: int, stride: int, *, left_only: bool
 ) -> list[Window]:
-  """Returns windows, `stride` tokens apart; every token belongs to one.
+  """Returns windows, `stride` (1 to `size`) tokens apart, that own each token.
 
   A token belongs to the window in which the smaller of its left and right
   context is largest, or, with `left_only`, its left context is; of equal
-  windows to the first. A text without tokens has one empty window. The stride
-  is 1 to `size`.
+  windows to the first. A text without tokens has one empty window.
   """
   if not 1 <= stride <= size:
     raise ValueError(

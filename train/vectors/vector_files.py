@@ -23,10 +23,7 @@ JSONL = '.jsonl'
 
 
 class Vectors(NamedTuple):
-  """A line's vectors, float32 [..., tokens or words, D], and their labels.
-
-  The vector of a sentence is [..., D] and has no labels.
-  """
+  """A line's float32 vectors: [..., labels, D], or [..., D] of a sentence."""
 
   array: np.ndarray
   labels: list[str] | None
@@ -70,8 +67,8 @@ def create(
   """Yields a function that writes (number of a line, its vectors).
 
   JSONL takes the lines in order, HDF5 in any. An old file stays until the new
-  one is whole. `labels` is 'tokens', 'words' or None. `first_of`, line ->
-  number of its data set, is read at the end, for HDF5.
+  one is whole. `labels` is 'tokens', 'words' or None; `first_of` maps a line to
+  the number of its data set in HDF5, read at the end.
   """
   ordered = is_jsonl(path)
   with files.replacing(path) as new:

@@ -1,7 +1,4 @@
-"""Our programs to be timed: training steps, decoding, embedding, products.
-
-Each function returns (a function that runs one step, the step's FLOPs or 0).
-"""
+"""Our programs to be timed, see `timing.Program`."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -45,11 +42,7 @@ def _dtype(accelerator: bool) -> str:
 def compiled_step(
   config: str, batch: int, length: int, overrides: Mapping[str, Any]
 ) -> tuple[Callable, Any, Any, float]:
-  """Returns a compiled training step, its state, a batch and its FLOPs.
-
-  The text inside every Python gives the batch as many distinct words as real
-  text has. `config` names a shipped config of pre-training.
-  """
+  """Returns a compiled training step, its state, a batch and its FLOPs."""
   device.enable_compilation_cache()
   config = settings.with_overrides(
     settings.load_config(config), {'train.micro_batches': 1, **overrides}
@@ -59,6 +52,7 @@ def compiled_step(
   tokenizer = config.data.tokenizer
   vocabulary = Vocabulary.of_size(build.trained_size(tokenizer))
   job = assemble.build_job(config, (phase,), vocabulary, mesh)
+  # The text inside every Python has as many distinct words as other texts.
   with tempfile.TemporaryDirectory() as folder:
     store = build.ensure_store(
       'manual', tokenizer, f'{folder}/store', progress=False
@@ -102,7 +96,7 @@ def elmo_step(
 ) -> Program:
   """Makes a training step of the original ELMo, in float32.
 
-  Each direction reads `length` words a row; the softmax has `num_words`.
+  Each direction reads `batch` rows of `length` words.
   """
   overrides = {
     'model.dtype': 'float32',
@@ -115,17 +109,14 @@ def elmo_step(
 def epoch(
   *, task: str, data: str, weights: str, num_examples: int, max_length: int
 ) -> Program:
-  """Makes an epoch of fine-tuning, by the recipe `stable`, in batches of 32.
-
-  The `num_examples` are evenly spaced in the training set.
-  """
+  """Makes an epoch of fine-tuning by the recipe `stable`, in batches of 32."""
   device.enable_compilation_cache()
   config = settings.with_overrides(
     settings.load_config(f'transfer:task={task},recipe=stable'),
     {
       'init.weights': weights,
       'data.source': data,
-      'data.train_limit': num_examples,
+      'data.train_limit': num_examples,  # evenly spaced
       'task.max_length': max_length,
       'train.platform': jax.default_backend(),
       'train.num_epochs': 1.0,

@@ -15,7 +15,7 @@ from train.language.inputs import Completion
 from train.params import trained
 from train.vectors import length_batches
 
-# A decoder's sign for the first bytes of a character.
+# A decoder's sign for bytes that are not yet a whole character.
 _BROKEN = '\ufffd'
 _CHUNK = 16
 _BEFORE = 8  # prompt tokens decoded together with a continuation
@@ -96,7 +96,8 @@ def _batches(
   sizes: Sequence[int], max_new_tokens: int, room: int, batch: int
 ) -> Iterator[list[int]]:
   """Yields numbers of prompts of similar lengths, to continue together."""
-  # Prompts that will slide forget at the same time, as each would alone.
+  # Prompts that will forget tokens go with equally long ones: all forget at
+  # the same time, as each would alone.
   most = _kept(max_new_tokens, room)
 
   def group(number: int) -> int:

@@ -12,7 +12,10 @@ OVERFLOWS = ('refuse', 'slide')
 
 
 class Completion(NamedTuple):
-  """Text up to the stop, tokens with the stop; finish: 'stop' or 'length'."""
+  """A continuation: text up to the stop, ids with the stop's.
+
+  `finish` is 'stop' (an end-of-text token or a stop string) or 'length'.
+  """
 
   text: str
   tokens: list[int]
@@ -78,7 +81,7 @@ def check_masked(prompts: Sequence[str]) -> None:
 
 
 def kenlm_programs(folder: str) -> list[pathlib.Path]:
-  """Returns KenLM's programs lmplz and query; checks that they exist."""
+  """Returns the paths of KenLM's lmplz and query; checks that they exist."""
   programs = [pathlib.Path(folder) / name for name in ('lmplz', 'query')]
   for program in programs:
     if not program.exists():

@@ -29,8 +29,8 @@ def windows_of(
 
   A window sees `context` tokens and predicts the token after each; the next one
   begins `stride` (1 to `context`) tokens later. A token counts in the first
-  window that predicts it, and beyond the first window is predicted from at
-  least `context - stride + 1` tokens.
+  window that predicts it; so tokens after the first window are predicted from
+  at least `context - stride + 1` tokens.
   """
   if not 1 <= stride <= context:
     raise ValueError(
@@ -48,8 +48,8 @@ def token_log_probs(
 ) -> jax.Array:
   """Returns the log-probability of each token but the first, by a GPT or LSTM.
 
-  Tokens [B, T + 1], lengths [B] -> float32 [B, T] nats, arbitrary beyond
-  lengths.
+  Tokens are [B, T + 1], lengths [B]. The result is float32 [B, T], in nats;
+  values beyond the lengths are arbitrary.
   """
   inputs, targets = tokens[:, :-1], tokens[:, 1:]
   place = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
@@ -63,7 +63,7 @@ def token_log_probs(
 def score_sequences(
   model: nn.Module, params: Any, sequences: Sequence[Sequence[int]]
 ) -> Iterator[np.ndarray]:
-  """Yields float32 [ids - 1] for each sequence of 2 to max_length + 1 ids."""
+  """Yields float32 [ids - 1] log-probabilities of 2 to max_length + 1 ids."""
   # Few shapes, so that few programs are compiled.
   steps = -(-(max(map(len, sequences)) - 1) // 64) * 64
   width = min(steps, model.max_length) + 1

@@ -83,7 +83,8 @@ def answer_f1(answer: str, truth: str) -> float:
 
 
 def coqa_f1(answer: str, truths: Sequence[str]) -> float:
-  """Returns the best F1, mean over left-out truths (CoQA, evaluate-v1.0.py)."""
+  """Returns the best F1, averaged over leaving each truth out."""
+  # People were scored against the other people (CoQA, evaluate-v1.0.py).
   scores = [answer_f1(answer, truth) for truth in truths]
   others = itertools.combinations(scores, max(1, len(scores) - 1))
   return sum(map(max, others)) / len(scores)
@@ -92,7 +93,8 @@ def coqa_f1(answer: str, truths: Sequence[str]) -> float:
 def run_coqa(
   conversations: Sequence[Conversation], complete: Complete
 ) -> dict[str, Any]:
-  """Returns the mean F1 in percent; prompts hold true answers, as in GPT-2's."""
+  """Answers every question and returns the mean F1 in percent."""
+  # Prompts hold the true answers to earlier questions, as in the paper.
   prompts, truths = [], []
   for conversation in conversations:
     for turn, answers in enumerate(conversation.answers):
@@ -118,9 +120,9 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
   """Reads the .story files of CNN and Daily Mail in a folder, or a JSONL file.
 
   A .story is the article, then '@highlight' before every sentence of the
-  summary; a line of JSONL has `article` and `highlights`. `urls` lists a
-  split's articles, such as all_test.txt (a file's name is the SHA-1 of its
-  URL); by default all.
+  summary; a line of JSONL has `article` and `highlights`. `urls` names a list
+  of a split's URLs, such as all_test.txt (the SHA-1 of a URL names its file);
+  by default all files are read.
   """
   source = pathlib.Path(path)
   if source.is_dir():
@@ -177,7 +179,7 @@ def shorten_articles(
 def run_summaries(
   articles: Sequence[Article], complete: Complete
 ) -> dict[str, Any]:
-  """Returns the mean ROUGE F1 in percent of three sentences after 'TL;DR:'."""
+  """Returns the mean ROUGE F1 in percent of 3 sentences after 'TL;DR:'."""
   from rouge_score import rouge_scorer
 
   kinds = ('rouge1', 'rouge2', 'rougeLsum')

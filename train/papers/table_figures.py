@@ -71,8 +71,7 @@ def figure_of(
 ) -> Figure | None:
   """Returns the figure of a cell; None if a summary lacks a metric.
 
-  A column of several parts has their mean, seed by seed, over the seeds that
-  all parts have. `tells` and `grid` come from the `Table`.
+  Several parts have their mean, seed by seed, over the seeds that all have.
   """
   parts = []
   for part, summary in zip(column.parts, summaries, strict=True):
@@ -258,7 +257,7 @@ def published_number(value: float | str) -> float | None:
 def compare(ours: Figure, theirs: Figure) -> tuple[float, float | None, bool]:
   """Returns the difference of means, twice its standard error, and agreement.
 
-  The error is None for a single run. Within it or half a point, means agree.
+  Means agree within the error, None for a single run, or within half a point.
   """
   difference = ours.mean - theirs.mean
   bound = None

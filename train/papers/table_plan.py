@@ -29,7 +29,6 @@ class Run:
 
   Attributes:
     part: the task and its settings; the metrics are those of one cell.
-    folder: the workdir.
     config: NAME:ARGUMENTS.
     overrides: key of the config -> value.
     grid: key of the config -> values; of all combinations the best counts.
@@ -70,7 +69,7 @@ class Run:
 
 
 class Cell(NamedTuple):
-  """A cell to fill: a run for each part of its column, or a reason against."""
+  """A cell to fill; `reason` says why its runs are impossible; empty: none."""
 
   line: Line
   column: Column
@@ -83,8 +82,7 @@ class Request:
   """A table and how to fill it.
 
   `data` is the folder of the labelled sets, or tfds; None: not given. By
-  default `num_seeds` are the table's; `overrides` (key -> value) are for all
-  cells.
+  default `num_seeds` are the table's. `overrides` are for all cells.
   """
 
   table: Table
@@ -238,8 +236,7 @@ def select(
 ) -> list[Cell]:
   """Returns the cells selected by a command's --only; all by default.
 
-  `only` has 'ROW', 'COLUMN', 'TASK', 'ROW,COLUMN' or 'ROW,TASK'. Raises
-  ValueError, with near names, if one matches no cell.
+  Each of `only` is 'ROW', 'COLUMN', 'TASK', 'ROW,COLUMN' or 'ROW,TASK'.
   """
   if not only:
     return list(cells)

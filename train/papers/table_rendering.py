@@ -65,7 +65,7 @@ def lay_out(
   """Returns the page of a table.
 
   `reasons` say why a figure is missing, `warnings` name misleading cells, and
-  `reference` (column -> figure) are another program's figures.
+  `reference` maps columns to figures of another program.
   """
   if reference is None:
     sheets = _wide(table, lines, figures), _detailed(table, lines, figures)
@@ -289,5 +289,5 @@ def _latex(text: str) -> str:
   text = ''.join(LATEX.get(character, character) for character in text)
   # A minus sign, not a hyphen.
   text = re.sub(r'(?<![\w.-])-(?=\d)', '$-$', text)
-  # Otherwise LaTeX reads it as the optional length of the \\ before.
+  # Otherwise LaTeX reads it as the optional length of the \\ before it.
   return re.sub(r'^\[', '{[}', text)

@@ -22,7 +22,6 @@ class Line(NamedTuple):
 
   Attributes:
     row: a published row; for a user's own weights, a row without figures.
-    is_own: whether it is a row of a user's own weights.
     weights: a workdir, a folder or a name; None: not given.
     family: of the weights; without weights, of the row.
   """
@@ -99,7 +98,7 @@ def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
 
 
 def parse_overrides(arguments: Iterable[str]) -> dict[str, Any]:
-  """Returns {key: value} of arguments --config.KEY=VALUE."""
+  """Returns {key: literal or string} of arguments --config.KEY=VALUE."""
   found = {}
   for argument in arguments:
     match = re.fullmatch(r'--config\.([\w.]+)=(.*)', argument, re.DOTALL)
@@ -120,7 +119,8 @@ def find_lines(
 ) -> list[Line]:
   """Returns the published rows, and below each family a user's own rows.
 
-  Own rows have `weights`, see `name_weights`, or a `folder` of an earlier call.
+  A user's own rows have `weights`, see `name_weights`, or were run before and
+  have a folder in `folder`.
   """
   lines = []
   own = {}

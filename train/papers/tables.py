@@ -93,7 +93,10 @@ def _is_finished(run: Run) -> bool:
 def fill(
   runs: Sequence[Run], changed: Mapping[Key, str], engine: Engine
 ) -> dict[Key, str]:
-  """Executes runs, changed ones anew; returns {key of a failed run: error}."""
+  """Executes runs and returns {key of a failed run: its error}.
+
+  Folders of changed runs are set aside; after a failure the others go on.
+  """
   failed = {}
   for number, run in enumerate(runs, start=1):
     row, task, label = run.key

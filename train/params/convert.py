@@ -74,8 +74,7 @@ def export(
   """Writes weights into a new folder, in the format of other programs.
 
   The files are config.json, model.safetensors and the tokenizer's; for an ELMo
-  options.json, lm_weights.hdf5 and words.txt. ValueError if the format lacks
-  the model.
+  options.json, lm_weights.hdf5 and words.txt.
   """
   with _new_folder(folder) as new:
     found = opened.open_weights(weights, tokenizer)

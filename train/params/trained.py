@@ -47,9 +47,9 @@ def load(
   """Loads weights of one of the `expected` families, onto the first device.
 
   For the arguments see `opened.open_weights`; a workdir gives its newest
-  checkpoint. The `params` of the result include the heads of fine-tuning.
-  Raises ValueError if the weights belong to another family, are damaged or not
-  finite, or have no vocabulary.
+  checkpoint. The `params` include the heads of fine-tuning. Raises ValueError
+  if the weights are of another family, damaged, not finite or without
+  vocabulary.
   """
   found = opened.open_weights(weights, tokenizer)
   if found.name not in expected:
@@ -65,11 +65,10 @@ def load(
 def load_elmo(
   weights: epath.PathLike | Weights,
 ) -> tuple[elmo.Elmo, Any, str | None]:
-  """Loads an ELMo without its softmax, to embed sentences.
+  """Loads an ELMo that reads characters, without its softmax.
 
   Returns the model, its unboxed parameters, and the word splitting of its
-  training (see `data.vocabulary.words`; None if no file tells). Raises
-  ValueError as `load` does, or if the model does not read characters.
+  training (see `data.vocabulary.words`; None if no file tells).
   """
   found = opened.open_weights(weights)
   if not found.reads_words:

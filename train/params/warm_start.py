@@ -38,9 +38,8 @@ NAMED_PIECES = 8  # in a message
 def check(config: ml_collections.ConfigDict) -> Weights:
   """Opens the weights of `init.weights` and checks that they fit the config.
 
-  No array is read; the vocabulary is checked if it is known already. A
-  ValueError lists all differences, each with the key and the value that would
-  fit.
+  No array is read; the vocabulary is checked if it is known. A ValueError lists
+  all differences, each with the key and the value that would fit.
   """
   weights = _open(config)
   if weights.name != config.model.name:
@@ -65,14 +64,14 @@ def _open(config: ml_collections.ConfigDict) -> Weights:
   has_vocabulary = found.tokenizer is not None or found.reads_words
   if has_vocabulary or tokenization.parse_training(tokenizer) is not None:
     return found
-  # Not with a store's: another one of the same size would pass unnoticed.
+  # Not with a store's: another one of the same size would go unnoticed.
   return opened.open_weights(weights, tokenizer)
 
 
 def check_vocabulary(
   weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
 ) -> None:
-  """Checks that token ids mean the same pieces; `init.new_rows` allows more."""
+  """Checks that a store's token ids mean the same pieces in the weights."""
   _raise(config, _vocabulary_differences(weights, config, tokenizer))
 
 
@@ -89,7 +88,8 @@ def load(
   Heads, and rows of pieces and positions, that the weights lack keep the values
   of `fresh` (newly drawn arrays on devices) and are printed. Arrays of `fresh`
   that come whole from the weights are deleted first, so that memory never holds
-  two copies. With `num_layers`, only the lowest layers come from the weights.
+  two copies. `num_layers`: only so many of the lowest layers come from the
+  weights.
   """
   leaves = strict.flatten(fresh)
   maps = _row_maps(weights, model, tokenizer, leaves, num_layers)
@@ -237,7 +237,10 @@ def _row_maps(
   paths: Iterable[str],
   num_layers: int | None = None,
 ) -> dict[str, np.ndarray | None]:
-  """Returns path -> int [rows]: rows in the weights, -1: new; None: all rows."""
+  """Returns path -> int [rows]: each row in the weights, -1 if it is new.
+
+  None: the whole parameter is taken. New parameters are left out.
+  """
   known = weights.model
 
   def first(num_known: int, num_rows: int) -> np.ndarray:

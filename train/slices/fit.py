@@ -33,10 +33,9 @@ def preflight(
 ) -> dict[str, Any]:
   """Compiles the training step of every phase of pre-training for a slice.
 
-  The run's hours follow from `mfu`, model FLOPs utilisation. Returns a tree of
-  numbers and strings: `fits` is the verdict, and where it is False, `remedies`
-  are the single overrides that were tried. Bad input raises before any
-  compilation.
+  The run's hours follow from `mfu`, model FLOPs utilisation. The report has the
+  verdict `fits`; where it is False, `remedies` are the single overrides that
+  were tried. Bad input raises ValueError before any compilation.
   """
   tpu = topology.find_slice(name)
   job = plan_job(config, tpu)
@@ -191,8 +190,8 @@ def remedies(
 ) -> list[dict[str, Any]]:
   """Returns at most six single overrides to try, the cheapest first.
 
-  Micro-batches are nearly free, remat is a third more compute, fsdp more
-  traffic.
+  More micro-batches cost next to nothing, rematerialisation a third more
+  compute, sharded parameters more traffic.
   """
   micro = config.train.micro_batches
   tries = [{'train.micro_batches': micro * factor} for factor in (2, 4, 8)]
@@ -298,7 +297,7 @@ def _flags(override: Mapping[str, Any]) -> str:
 
 
 def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
-  """Puts a report into a table's JSON and Markdown, in place of an older one."""
+  """Adds or replaces a report in a table's JSON file and its Markdown."""
   path = epath.Path(path)
   rows = json.loads(path.read_text()) if path.exists() else {}
   rows[f'{name} {report["topology"]}'] = report

@@ -16,7 +16,7 @@ class Generation(NamedTuple):
   Attributes:
     layout_name: the compiler's name for the generation.
     dimensions: of its torus, 2 or 3.
-    units_a_chip: as slices' names count: cores for v2 to v5p, else chips.
+    units_a_chip: units in slices' names: cores for v2 to v5p, else chips.
     most_chips: of the largest slice.
     memory_gbps: memory bandwidth of a device, GB/s.
     links_gbps: rate at which a device sends over all its links, GB/s.

@@ -44,7 +44,8 @@ def embed_file(
   """Writes an ELMo's vectors of a text's sentences; on any error nothing.
 
   `source` is UTF-8, a sentence a line; for `output` see `vector_files`, for
-  `options` `elmo_vectors.embed_numbered`. Without `counts` it is read twice.
+  `options` `elmo_vectors.embed_numbered`. Without `counts`, the source is read
+  twice.
   """
   vector_files.check(output, overwrite=overwrite)
   counts = text_counts.count(source, split) if counts is None else counts

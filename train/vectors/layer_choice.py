@@ -1,4 +1,4 @@
-"""Chosen layers of a model: K of L, with the embeddings, apart or as one."""
+"""Chosen layers, K of L with the embeddings, apart or as one."""
 
 import jax
 import jax.numpy as jnp

@@ -63,7 +63,7 @@ def batches_by_length(
 def round_length(length: int) -> int:
   """Rounds a length up to one of few, so that few programs are compiled.
 
-  With eight from each power of two to the next, 7 % of English is padding.
+  Eight lengths from each power of two to the next: 7 % padding in English.
   """
   step = 1 << max((length - 1).bit_length() - 4, 0)
   return -(-length // step) * step

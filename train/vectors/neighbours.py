@@ -25,8 +25,7 @@ def compare(
 ) -> Iterator[float]:
   """Yields the cosine similarity of each pair of texts, -1 to 1.
 
-  The request is for normalised sentences. A text without tokens is [CLS] and
-  [SEP] to a BERT; by a GPT it has similarity 0 to every text.
+  The request must normalise. By a GPT, a text without tokens has similarity 0.
   """
   vectors = text_vectors.embed_texts(
     found, itertools.chain.from_iterable(pairs), request
@@ -43,7 +42,7 @@ def nearest(
   *,
   top_k: int = 10,
 ) -> list[Near]:
-  """Returns the `top_k` nearest lines in order; reads them once, by parts."""
+  """Returns the `top_k` nearest lines in order; reads lines in stretches."""
   (wanted,) = text_vectors.embed_texts(found, [query], request)
   lines, embedded = itertools.tee(lines)
   vectors = text_vectors.embed_texts(found, embedded, request)

@@ -8,7 +8,7 @@ from etils import epath
 from data.text import text_files
 from data.vocabulary import characters
 
-# Their gates take 2 GB a layer in the original model.
+# Of a line; their gates take 2 GB a layer in the original model.
 MOST_WORDS = 16_384
 
 
@@ -22,7 +22,7 @@ class Counts(NamedTuple):
 
 
 def splitter(running: bool) -> Callable[[str], list[str]]:
-  """Splits lines at white space; `running` text at punctuation, too."""
+  """Returns str.split, or a splitter of `running` text at punctuation, too."""
   if not running:
     return str.split
   from data.vocabulary.words import split_words

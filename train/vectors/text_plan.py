@@ -11,7 +11,6 @@ class Plan:
   """How texts are cut, framed and pooled for one model.
 
   Attributes:
-    family: the model's row in the table of families.
     is_sentence: whether a text has one vector.
     pool, choice, stride: see `Request`.
     begin, end: ids before and after each window.

@@ -186,11 +186,7 @@ def _finished(
 def pool_words(
   vectors_TD: np.ndarray, lengths: Sequence[int], pool: str
 ) -> np.ndarray:
-  """Returns a vector for each word, float32 [..., words, D].
-
-  A word of length 0 gets a vector of zeros; `pool` is 'first', 'mean' or
-  'last'.
-  """
+  """Pools tokens into words, float32 [..., words, D]; zeros for length 0."""
   lengths = np.asarray(lengths, int)
   filled = lengths > 0
   ends = np.cumsum(lengths)[filled]

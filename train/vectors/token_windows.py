@@ -1,7 +1,4 @@
-"""Overlapping windows for texts beyond a model's positions.
-
-A token belongs to the window with most context around it, as in BERT on SQuAD.
-"""
+"""Overlapping windows for texts beyond a model's positions."""
 
 from typing import NamedTuple
 
@@ -22,11 +19,12 @@ class Window(NamedTuple):
 def cut(
   num_tokens: int, size: int, stride: int, *, left_only: bool
 ) -> list[Window]:
-  """Returns windows, `stride` (1 to `size`) tokens apart, that own each token.
+  """Returns windows of a text, `stride` (1 to `size`) tokens apart.
 
-  A token belongs to the window in which the smaller of its left and right
-  context is largest, or, with `left_only`, its left context is; of equal
-  windows to the first. A text without tokens has one empty window.
+  Each token belongs to the window in which the smaller of its left and right
+  context is largest, as in BERT's question answering, or, with `left_only`, its
+  left context is; of equal windows to the first. A text without tokens has one
+  empty window.
   """
   if not 1 <= stride <= size:
     raise ValueError(

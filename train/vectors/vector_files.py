@@ -1,9 +1,9 @@
 """Files of vectors, HDF5 or JSONL, which get their name once they are whole.
 
-HDF5: a data set '0', '1', ... a line; `sentence_to_index`, a JSON string {line:
-its data set, the first of equal lines}; and `tokens` or `words`, if there are
-labels, a JSON list a line. JSONL: {"index": 0, "tokens": [...], "vectors":
-[...]} a line, in order.
+HDF5: a data set '0', '1', ... for each line; `sentence_to_index`, the JSON of
+{line: its data set, the first of equal lines}; and `tokens` or `words`, if
+there are labels, a JSON list for each line.
+JSONL: {"index": 0, "tokens": [...], "vectors": [...]} for each line, in order.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ JSONL = '.jsonl'
 
 
 class Vectors(NamedTuple):
-  """A line's float32 vectors: [..., labels, D], or [..., D] of a sentence."""
+  """A line's float32 vectors [..., labels, D], or [..., D] without labels."""
 
   array: np.ndarray
   labels: list[str] | None

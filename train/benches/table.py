@@ -1,4 +1,4 @@
-"""The benches by name, and those that time our programs."""
+"""The benches by name, and the functions that time our programs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from train.host import console
 class Bench(NamedTuple):
   """A bench: `run` is a function of options that returns figures by name.
 
-  Options of `needs` must be given, those of `takes` may be. If `timed`, it
+  Options of `needs` must be given, options of `takes` may be. If `timed`, it
   times our program in turns with rivals, which `run` then takes too.
   """
 

@@ -166,7 +166,8 @@ def score_choices(
   """Scores every choice as the continuation of its context.
 
   Context and choice are encoded as one text, with the context's trailing space
-  before the choice; its tokens are those not shared with the context alone.
+  before the choice. The choice's tokens follow the longest beginning shared
+  with the tokens of the context alone.
 
   Returns for each question of `inputs.read_choices`: `log_probs`, the sum over
   each choice's tokens; `mean_log_probs`, their mean, by which GPT chooses

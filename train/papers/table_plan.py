@@ -28,7 +28,7 @@ class Run:
   """A sweep for cells of a row.
 
   Attributes:
-    part: the task and its settings; the metrics are those of one cell.
+    part: the task and its settings; the metrics belong to one cell.
     config: NAME:ARGUMENTS.
     overrides: key of the config -> value.
     grid: key of the config -> values; of all combinations the best counts.
@@ -69,7 +69,7 @@ class Run:
 
 
 class Cell(NamedTuple):
-  """A cell to fill; `reason` says why its runs are impossible; empty: none."""
+  """A cell to fill; `reason` says why its runs are impossible, or is empty."""
 
   line: Line
   column: Column

@@ -146,7 +146,7 @@ def _compared(
   figures: Figures,
   reference: Mapping[str, Figure],
 ) -> Sheet:
-  """Returns our cells beside those of another program, a row each."""
+  """Returns our cells beside another program's cells, a row each."""
   rows = []
   for line in (line for line in lines if line.is_own):
     for column in table.columns:

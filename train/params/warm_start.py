@@ -58,7 +58,7 @@ def check(config: ml_collections.ConfigDict) -> Weights:
 
 
 def _open(config: ml_collections.ConfigDict) -> Weights:
-  """Opens weights; if they lack a vocabulary, with that of `data.tokenizer`."""
+  """Opens weights, if need be with the vocabulary of `data.tokenizer`."""
   weights, tokenizer = config.init.weights, config.data.tokenizer
   found = opened.open_weights(weights)
   has_vocabulary = found.tokenizer is not None or found.reads_words

@@ -36,13 +36,7 @@ def main(
   prog: str = 'python -m train.bench',
   rivals: Mapping[str, timing.Programs] | None = None,
 ) -> None:
-  """Runs the command.
-
-  Args:
-    prog: the command.
-    rivals: other people's programs, see `table.run`; if there are any, only
-      benches that have some are run.
-  """
+  """Runs the command `prog`; with `rivals`, only benches that have some."""
   known = [name for name in table.BENCHES if not rivals or name in rivals]
   parser = argparse.ArgumentParser(
     prog=prog,

@@ -44,7 +44,7 @@ def _train() -> None:
   workdir = _WORKDIR.value or settings.default_workdir(
     command.config_file(), config
   )
-  # Not before: a wrong flag or key is told at once.
+  # Imported late, so that a wrong flag or key is reported at once.
   if 'task' in config:
     from train.transfer import finetune as kind
   else:

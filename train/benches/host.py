@@ -48,12 +48,7 @@ def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 
 
 def bench_squad_features(data: str, weights: str) -> dict[str, Any]:
-  """Seconds in which SQuAD 1.1's training set becomes windows of 384 tokens.
-
-  Args:
-    data: folder of the labelled sets.
-    weights: a folder with a BERT's vocabulary.
-  """
+  """Seconds in which SQuAD 1.1's training set becomes windows of 384 tokens."""
   task = registry.find('squad1')
   seconds, examples = _timed(registry.load, task, data, 'train')
   tokenizer = tokenization.load(pathlib.Path(weights))
@@ -64,12 +59,7 @@ def bench_squad_features(data: str, weights: str) -> dict[str, Any]:
 def squad_features(
   task: Task, examples: Sequence[Example], tokenizer: WordPiece
 ) -> dict[str, Any]:
-  """Measures questions on their way to batches, after they are read.
-
-  Returns:
-    Numbers of `questions`, `features` (windows) and their `tokens`; `seconds`
-    to make the features; `batch_ms`, milliseconds of a batch of 32.
-  """
+  """Returns speeds of making features and batches of 32 from questions."""
   seconds, features = _timed(
     kinds.encode, task, examples, tokenizer, MAX_LENGTH
   )
@@ -91,11 +81,7 @@ def squad_features(
 
 @contextlib.contextmanager
 def _peak_memory() -> Iterator[list[int]]:
-  """Measures the resident bytes of this process and its children.
-
-  Yields:
-    A list, whose largest number is the peak in the end.
-  """
+  """Yields a growing list of resident bytes of this process and children."""
   found, ended, this = [0], threading.Event(), psutil.Process()
 
   def watch() -> None:
@@ -172,8 +158,7 @@ def bench_batches() -> dict[str, Any]:
 def bench_save() -> dict[str, Any]:
   """Seconds that the loop waits for a save of BERT-Base, beside a step's.
 
-  The step is of 8 x 128 tokens. `blocked_share` is the share of the time at the
-  default interval, at whose end the save before has long ended.
+  A step has 8 x 128 tokens; `blocked_share` is for the default save interval.
   """
   overrides = {'model.dtype': 'float32', 'model.scan_layers': False}
   program, current, batch, _ = programs.compiled_step(
@@ -239,11 +224,7 @@ def bench_load() -> dict[str, Any]:
 
 
 def bench_first_step() -> dict[str, Any]:
-  """Seconds from the command to the first step, with a warm cache.
-
-  Raises:
-    ChildProcessError: if the command fails.
-  """
+  """Seconds from the command to the first step, without and with a store."""
   figures = {}
   with tempfile.TemporaryDirectory() as folder:
     for label in ('cold_store', 'warm'):

@@ -1,8 +1,4 @@
-"""Our programs to be timed: training steps, decoding, embedding, products.
-
-Each function makes one: it returns (a function that runs one step, the step's
-FLOPs; 0 where nobody counts them).
-"""
+"""Our programs to be timed, see `timing.Program`."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -46,16 +42,7 @@ def _dtype(accelerator: bool) -> str:
 def compiled_step(
   config: str, batch: int, length: int, overrides: Mapping[str, Any]
 ) -> tuple[Callable, Any, Any, float]:
-  """Returns a compiled training step, its state, a batch and its FLOPs.
-
-  On the text inside every Python: a batch has as many distinct words as a text.
-
-  Args:
-    config: a shipped config of pre-training, by name.
-    batch: rows.
-    length: tokens of a row.
-    overrides: of the config's keys.
-  """
+  """Returns a compiled training step, its state, a batch and its FLOPs."""
   device.enable_compilation_cache()
   config = settings.with_overrides(
     settings.load_config(config), {'train.micro_batches': 1, **overrides}
@@ -65,6 +52,7 @@ def compiled_step(
   tokenizer = config.data.tokenizer
   vocabulary = Vocabulary.of_size(build.trained_size(tokenizer))
   job = assemble.build_job(config, (phase,), vocabulary, mesh)
+  # The text inside every Python has as many distinct words as other texts.
   with tempfile.TemporaryDirectory() as folder:
     store = build.ensure_store(
       'manual', tokenizer, f'{folder}/store', progress=False
@@ -108,11 +96,7 @@ def elmo_step(
 ) -> Program:
   """Makes a training step of the original ELMo, in float32.
 
-  Args:
-    batch: rows that each direction reads.
-    length: words of a row.
-    num_words: of the softmax.
-    num_samples: words that the softmax is sampled from.
+  Each direction reads `batch` rows of `length` words.
   """
   overrides = {
     'model.dtype': 'float32',
@@ -125,22 +109,14 @@ def elmo_step(
 def epoch(
   *, task: str, data: str, weights: str, num_examples: int, max_length: int
 ) -> Program:
-  """Makes an epoch of fine-tuning, by the recipe `stable`, in batches of 32.
-
-  Args:
-    task: its name.
-    data: folder of the labelled sets.
-    weights: a folder of published weights.
-    num_examples: of the epoch, evenly spaced in the training set.
-    max_length: tokens of a row.
-  """
+  """Makes an epoch of fine-tuning by the recipe `stable`, in batches of 32."""
   device.enable_compilation_cache()
   config = settings.with_overrides(
     settings.load_config(f'transfer:task={task},recipe=stable'),
     {
       'init.weights': weights,
       'data.source': data,
-      'data.train_limit': num_examples,
+      'data.train_limit': num_examples,  # evenly spaced
       'task.max_length': max_length,
       'train.platform': jax.default_backend(),
       'train.num_epochs': 1.0,
@@ -204,13 +180,7 @@ def decoding(
 def embedding(
   *, weights: str, sentences: Sequence[str], accelerator: bool
 ) -> Program:
-  """Makes an embedding of sentences, which returns their vectors.
-
-  Args:
-    weights: a workdir, or a folder of published weights.
-    sentences: texts.
-    accelerator: in bfloat16, else in float32.
-  """
+  """Makes an embedding of texts, in bfloat16 on an accelerator."""
   device.enable_compilation_cache()
   found = trained.load(weights, expected=trained.TRANSFORMERS)
   dtype = jnp.dtype(_dtype(accelerator))

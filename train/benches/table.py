@@ -1,4 +1,4 @@
-"""The benches by name, and those that time our programs."""
+"""The benches by name, and the functions that time our programs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,14 +13,10 @@ from train.host import console
 
 
 class Bench(NamedTuple):
-  """A bench.
+  """A bench: `run` is a function of options that returns figures by name.
 
-  Attributes:
-    run: a function of the options below that returns figures by name.
-    needs: names of the options that must be given.
-    takes: names of the options that may be given.
-    timed: whether it times a program of ours in turns with rivals, which
-      `run` then takes too.
+  Options of `needs` must be given, options of `takes` may be. If `timed`, it
+  times our program in turns with rivals, which `run` then takes too.
   """
 
   run: Callable[..., dict[str, Any]]
@@ -36,11 +32,9 @@ def run(
 ) -> dict[str, Any]:
   """Runs benches, prints their figures and returns them by bench.
 
-  Args:
-    names: of `BENCHES`.
-    options: every option by name, None where it is not given.
-    rivals: programs to time beside ours, by bench; 'products': beside our bare
-      matrix products, which follow each timed bench on a CPU.
+  `options` has every option, None where it is not given. `rivals` are programs
+  to time beside ours, by bench; 'products' beside our bare matrix products,
+  which follow each timed bench on a CPU.
   """
   results = {}
   for name in names:
@@ -82,7 +76,7 @@ _STEPS = {
 
 
 def _steps(name: str, accelerator: bool, rivals: Programs) -> dict[str, float]:
-  """Training steps, in bfloat16 for an accelerator, else in float32."""
+  """Times training steps, in bfloat16 on an accelerator, else in float32."""
   figures = {}
   for label, size, batch, length, dropout in _STEPS[name]:
     options = dict(size=size, batch=batch, length=length, dropout=dropout)
@@ -116,7 +110,7 @@ def _accelerator(rivals: Programs) -> dict[str, float]:
 
 
 def _decoding(rivals: Programs) -> dict[str, float]:
-  """Greedy decoding of 128 tokens by GPT-2, 124 M."""
+  """Times greedy decoding of 128 tokens by GPT-2, 124 M."""
   figures, accelerator = {}, on_accelerator()
   options = dict(size='gpt2', new_tokens=128, accelerator=accelerator)
   for batch in (1, 8, 64) if accelerator else (1, 8):
@@ -153,7 +147,7 @@ def _elmo_embedding(
 def _embedding(
   trees: str, weights: str, sentences: int | None, rivals: Programs
 ) -> dict[str, float]:
-  """Sentence vectors by a BERT: float32 on a CPU, bfloat16 elsewhere."""
+  """Times sentence vectors by a BERT: float32 on a CPU, bfloat16 elsewhere."""
   accelerator = on_accelerator()
   texts = [' '.join(words) for words in read_tree_words(trees, sentences)]
   return compare(
@@ -167,7 +161,7 @@ def _embedding(
 
 
 def _finetune(data: str, weights: str, rivals: Programs) -> dict[str, float]:
-  """Fine-tuning on MRPC, 40 steps of 32 examples."""
+  """Times fine-tuning on MRPC, 40 steps of 32 examples."""
   options = dict(data=data, weights=weights, task='mrpc', max_length=128)
   return compare(
     programs.epoch,
@@ -180,16 +174,7 @@ def _finetune(data: str, weights: str, rivals: Programs) -> dict[str, float]:
 
 
 def read_tree_words(folder: str, count: int | None = None) -> list[list[str]]:
-  """Reads the words of sentences in the Stanford sentiment trees' test set.
-
-  Args:
-    folder: of the trees, see `data.tasks.sst5`.
-    count: how many sentences, evenly spread over the file; None: all.
-
-  Raises:
-    FileNotFoundError: if the trees are not there.
-    ValueError: if a tree is damaged, or there are fewer sentences.
-  """
+  """Reads `count` test sentences of SST's trees, evenly spread; None: all."""
   found = registry.load(registry.find('sst5'), folder, 'test')
   if count is not None and not 0 < count <= len(found):
     raise ValueError(

@@ -24,17 +24,11 @@ Programs = Mapping[str, tuple[Callable[..., Program], Mapping[str, Any]]]
 def step_times(
   programs: Programs, repeats: int = REPEATS, warm_ups: int = 2
 ) -> dict[str, tuple[float, float]]:
-  """Times one step of each program in turns, each in a process of its own.
+  """Returns each program's (median seconds of a step, the step's FLOPs).
 
-  Machines are noisy, so the programs are compared within one stretch of time;
-  they share neither threads nor memory, so each runs as its users see it: ours
-  with the memory pages of `train.main`.
-
-  Returns:
-    Name -> (median seconds of a step, its FLOPs).
-
-  Raises:
-    ChildProcessError: if a program fails.
+  Machines are noisy, so the programs run in turns; they share neither threads
+  nor memory, so each runs in its own process as its users see it: ours with the
+  memory pages of `train.main`. Raises ChildProcessError if a program fails.
   """
   context = multiprocessing.get_context('spawn')
   ends, flops, processes = {}, {}, []
@@ -97,19 +91,11 @@ def compare(
 ) -> dict[str, float]:
   """Times our program, beside rivals if there are any.
 
-  Args:
-    make: makes our program.
-    options: keyword arguments of every program.
-    rivals: other people's programs for the same work, with the arguments that
-      ours does not take.
-    label: the beginning of every figure's name.
-    counts: unit -> how many units a step handles, to report rates.
-    repeats: timed steps of each program.
-    slow: a step takes long: one warms up, not two. The counts are reported.
-
-  Returns:
-    Name -> figure: rates; how many times as fast as each rival ours is; where
-    our step has FLOPs also seconds, FLOP/s and, on an accelerator, MFU.
+  Every program takes `options`; a rival brings arguments of its own. `label`
+  begins every figure's name. `counts`, unit -> number in a step, gives rates. A
+  `slow` step is warmed up once, not twice, and its counts are reported. The
+  figures are rates; how many times as fast as each rival ours is; where our
+  step has FLOPs also seconds, FLOP/s and, on an accelerator, MFU.
   """
   counts = counts or {}
   programs = {OURS: (make, options)}

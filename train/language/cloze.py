@@ -32,7 +32,7 @@ class Guess(NamedTuple):
 
 
 def encode_prompt(tokenizer: wordpiece.WordPiece, prompt: str) -> list[int]:
-  """Returns a prompt's ids between [CLS] and [SEP], with its special tokens."""
+  """Returns ids of [CLS], a prompt with its special tokens, and [SEP]."""
   symbol_ids = {
     '[PAD]': tokenizer.pad_id,
     '[UNK]': tokenizer.unk_id,
@@ -49,7 +49,7 @@ def encode_prompt(tokenizer: wordpiece.WordPiece, prompt: str) -> list[int]:
 
 
 def check_model(model: bert.Bert) -> None:
-  """Raises a ValueError if a BERT does not predict masked pieces."""
+  """Checks that a BERT predicts masked pieces."""
   if model.left_to_right:
     raise ValueError(
       'these weights read from left to right and have never seen a mask: give'
@@ -66,15 +66,10 @@ def check_model(model: bert.Bert) -> None:
 def fill(
   found: trained.Trained, prompts: Sequence[str], *, top_k: int = 5
 ) -> list[list[list[Guess]]]:
-  """Returns the likeliest pieces of every mask of every prompt.
+  """Returns the `top_k` likeliest pieces for each mask of each prompt.
 
-  Each mask of a prompt is filled while the others are masks.
-
-  Returns:
-    For each prompt, for each of its masks, `top_k` pieces, likeliest first.
-
-  Raises:
-    ValueError: if the model has no such head, or a prompt makes no sense.
+  Each mask is filled while the prompt's other masks stay. Raises ValueError if
+  the model has no MLM head, or a prompt no mask or too many pieces.
   """
   check_masked(prompts)
   model, tokenizer = found.model, found.tokenizer

@@ -15,10 +15,10 @@ from train.language.inputs import Completion
 from train.params import trained
 from train.vectors import length_batches
 
-# A decoder's sign for bytes that are not whole yet.
+# A decoder's sign for bytes that are not yet a whole character.
 _BROKEN = '\ufffd'
 _CHUNK = 16
-_BEFORE = 8  # tokens of the prompt that a continuation is decoded with
+_BEFORE = 8  # prompt tokens decoded together with a continuation
 
 
 def complete(
@@ -34,27 +34,16 @@ def complete(
   batch: int = 8,
   show: Callable[[str], None] | None = None,
 ) -> list[Completion]:
-  """Continues prompts.
+  """Continues prompts with a GPT or GPT-2.
 
-  Sample s of a prompt depends only on the seed, the prompt's tokens and s; so
-  the same prompt given twice gets the same continuation.
+  Sample s of a prompt depends only on `seed` (0 to 2**32 - 1), the prompt's
+  tokens and s; so the same prompt given twice gets the same continuation.
 
-  Args:
-    found: a GPT or GPT-2.
-    prompts: texts, none empty.
-    max_new_tokens: of each continuation.
-    sampling: how tokens are drawn.
-    seed: 0 to 2**32 - 1.
-    samples: continuations of each prompt, returned one after the other.
-    stop: strings that end a continuation, and are cut off.
-    overflow: 'refuse' a prompt that, with the new tokens, exceeds the model's
-      positions; or 'slide': its oldest tokens are forgotten.
-    batch: prompts of similar length continued at a time.
-    show: is called with each piece of text of a single continuation.
-
-  Raises:
-    ValueError: naming the prompt that is empty or too long, or the number that
-      makes no sense.
+  A prompt gets `samples` continuations in a row, of `max_new_tokens` at most;
+  strings of `stop` end them and are cut off. If prompt and new tokens exceed
+  the model's positions, `overflow` decides: 'refuse' raises ValueError, 'slide'
+  forgets the oldest tokens. `batch` prompts of similar length are continued at
+  a time. `show` receives the pieces of text of a single continuation.
   """
   if min(max_new_tokens, samples, batch) < 1:
     raise ValueError(
@@ -106,11 +95,9 @@ def complete(
 def _batches(
   sizes: Sequence[int], max_new_tokens: int, room: int, batch: int
 ) -> Iterator[list[int]]:
-  """Yields the numbers of prompts to continue together, given their lengths.
-
-  Their lengths are similar; where tokens will be forgotten, they are equal, so
-  that all forget at the same time, as each would alone.
-  """
+  """Yields numbers of prompts of similar lengths, to continue together."""
+  # Prompts that will forget tokens go with equally long ones: all forget at
+  # the same time, as each would alone.
   most = _kept(max_new_tokens, room)
 
   def group(number: int) -> int:
@@ -125,7 +112,7 @@ def _batches(
 
 
 def _kept(left: int, room: int) -> int:
-  """Returns how many tokens a model continues, with `left` more to come."""
+  """Returns how many tokens are kept when `left` new ones are to come."""
   return max(room - left, room // 2)
 
 
@@ -138,7 +125,7 @@ def _complete_batch(
   stop: Sequence[str],
   show: Callable[[str], None] | None,
 ) -> list[Completion]:
-  """Continues the prompts of a batch, all by as many tokens."""
+  """Continues the prompts of a batch, all by equally many tokens."""
   room = found.model.max_length + 1
   end = getattr(found.tokenizer, 'end_of_text_id', None)
   rows = [_Row(found.tokenizer, prompt, stop, end, show) for prompt in prompts]
@@ -169,7 +156,7 @@ def _complete_batch(
 
 @dataclasses.dataclass
 class _Row:
-  """A text that grows, until a stop."""
+  """A growing text, until a stop."""
 
   tokenizer: Any
   prompt: list[int]
@@ -184,7 +171,7 @@ class _Row:
     self.seen = list(self.prompt)
 
   def add(self, ids: Sequence[int]) -> None:
-    """Adds tokens; those after the end do not count."""
+    """Adds tokens, up to the end."""
     if self.done:
       return
     for token in ids:
@@ -204,7 +191,7 @@ class _Row:
     return Completion(self.text, new, 'stop' if self.done else 'length')
 
   def _stops(self) -> list[int]:
-    """Returns where the stop strings begin that the text holds."""
+    """Returns the positions in the text where stop strings begin."""
     text = self._decode()
     return [at for stop in self.stop if (at := text.find(stop)) >= 0]
 
@@ -218,7 +205,7 @@ class _Row:
     return whole.removeprefix(begun)
 
   def _certain(self) -> str:
-    """Returns the text without an end that may yet change."""
+    """Returns the text without an ending that may yet change."""
     text = self.text.rstrip(_BROKEN)
     longest = max(map(len, self.stop), default=0)
     for size in range(min(longest - 1, len(text)), 0, -1):

@@ -1,7 +1,4 @@
-"""Inputs of the commands that ask language models, and the form of answers.
-
-Commands read and check them before they import JAX.
-"""
+"""Inputs and answers of language models, checked before JAX is imported."""
 
 import pathlib
 from collections.abc import Sequence
@@ -10,14 +7,14 @@ from typing import Any, NamedTuple
 from data.text import text_files
 
 MASK = '[MASK]'
-# Of a prompt beyond the model's positions.
+# Treatment of a prompt that exceeds the model's positions.
 OVERFLOWS = ('refuse', 'slide')
 
 
 class Completion(NamedTuple):
-  """A continuation: its text up to the stop, its ids with the stop's.
+  """A continuation: text up to the stop, ids with the stop's.
 
-  It finishes by 'stop', an end-of-text token or a stop string, or by 'length'.
+  `finish` is 'stop' (an end-of-text token or a stop string) or 'length'.
   """
 
   text: str
@@ -26,11 +23,7 @@ class Completion(NamedTuple):
 
 
 def read_prompts(path: str) -> list[dict[str, Any]]:
-  """Reads JSONL with a `prompt` and any other fields; '-': standard input.
-
-  Raises:
-    ValueError: naming the line that is something else.
-  """
+  """Reads JSONL of `prompt` and any other fields; '-': standard input."""
   return text_files.parse_records(
     text_files.read_text(path),
     path,
@@ -44,11 +37,7 @@ def read_prompts(path: str) -> list[dict[str, Any]]:
 
 
 def read_choices(path: str) -> list[dict[str, Any]]:
-  """Reads JSONL of questions: context, choices, and the label if known.
-
-  Raises:
-    ValueError: naming the line that is something else.
-  """
+  """Reads JSONL of questions: context, choices, and the label if known."""
 
   def is_question(record: dict[str, Any]) -> bool:
     choices, label = record.get('choices'), record.get('label')
@@ -70,11 +59,7 @@ def read_choices(path: str) -> list[dict[str, Any]]:
 
 
 def read_masked(path: str) -> list[str]:
-  """Returns the lines of a file that are not blank; '-': standard input.
-
-  Raises:
-    ValueError: if the file is not UTF-8, or holds no line.
-  """
+  """Returns the lines of a file that are not blank; '-': standard input."""
   lines = text_files.read_text(path).split('\n')
   prompts = [line for line in lines if line.strip()]
   if not prompts:
@@ -83,7 +68,7 @@ def read_masked(path: str) -> list[str]:
 
 
 def check_masked(prompts: Sequence[str]) -> None:
-  """Raises a ValueError that names the prompts without a mask."""
+  """Checks that every prompt has a mask."""
   without = [
     f'prompt {number}: {prompt[:60]!r}'
     for number, prompt in enumerate(prompts, start=1)
@@ -96,11 +81,7 @@ def check_masked(prompts: Sequence[str]) -> None:
 
 
 def kenlm_programs(folder: str) -> list[pathlib.Path]:
-  """Returns KenLM's programs lmplz and query.
-
-  Raises:
-    FileNotFoundError: if a program is missing.
-  """
+  """Returns the paths of KenLM's lmplz and query; checks that they exist."""
   programs = [pathlib.Path(folder) / name for name in ('lmplz', 'query')]
   for program in programs:
     if not program.exists():

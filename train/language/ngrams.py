@@ -29,15 +29,11 @@ def documents(store: corpus.Store, *, held_out: bool) -> Iterator[np.ndarray]:
 def ngram_log_probs(
   store: corpus.Store, *, order: int, kenlm: str
 ) -> list[np.ndarray]:
-  """Returns log-probabilities of each held-out document, but its first token.
+  """Returns the log-probabilities of held-out documents, in nats.
 
-  They are float64 [tokens - 1] for each of `documents`, in nats. The n-grams,
-  n = `order`, are counted in the store's training documents by the programs in
-  the folder `kenlm`.
-
-  Raises:
-    FileNotFoundError: if a program is missing.
-    ChildProcessError: if one fails.
+  Each of `documents` has float64 [tokens - 1], without its first token. KenLM's
+  programs in the folder `kenlm` count the n-grams, n = `order`, of the store's
+  training documents. Raises ChildProcessError if a program fails.
   """
   lmplz, query = inputs.kenlm_programs(kenlm)
   with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +43,7 @@ def ngram_log_probs(
     )
     _write(train, documents(store, held_out=False))
     _write(held_out, documents(store, held_out=True))
-    # Of a small text the discounts cannot be estimated.
+    # The discounts of a small text cannot be estimated.
     build = (lmplz, '-o', str(order), '-S', '25%', '-T', folder)
     _run((*build, '--discount_fallback'), train, arpa)
     # Without symbols for a document's beginning and end.
@@ -87,19 +83,12 @@ def _parse(text: str) -> np.ndarray:
 def compare(
   workdir: str, *, order: int, kenlm: str, stride: int | None = None
 ) -> dict[str, Any]:
-  """Returns the perplexities of held-out documents by three predictors.
+  """Returns perplexities of held-out documents: unigrams, n-grams, the model.
 
-  Every document is a text of its own, whose first token is not predicted. The
-  model sees as many tokens as it has positions, the n-grams n - 1.
-
-  Args:
-    workdir: of a GPT or GPT-2, with its token store where it was.
-    order: see `ngram_log_probs`, and its errors.
-    kenlm: likewise.
-    stride: see `scoring.windows_of`; by default half of the positions.
-
-  Raises:
-    ValueError: if the tokenizer of the store is another.
+  Each document is a text of its own; its first token is not predicted. The
+  model, a GPT, GPT-2 or LSTM, sees as many tokens as it has positions, the
+  n-grams n - 1. The token store of `workdir` must still exist. For `order` and
+  `kenlm` see `ngram_log_probs`; `stride` is by default half of the positions.
   """
   found = trained.load(workdir, expected=trained.SCORING)
   store = plan.open_store(settings.read_workdir_config(workdir))

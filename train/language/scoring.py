@@ -18,7 +18,7 @@ from train.host import console, files
 from train.params import trained
 from train.vectors import length_batches, token_windows
 
-# Logits of a batch take at most so many bytes; more rows are not faster.
+# Most bytes of the logits of a batch; more rows are not faster.
 LOGITS_BYTES = 500_000_000
 
 
@@ -28,12 +28,9 @@ def windows_of(
   """Returns windows in which every token but the first is scored once.
 
   A window sees `context` tokens and predicts the token after each; the next one
-  begins `stride` tokens later, and a token counts in the first window that
-  predicts it. So with stride < context, every token but those of the first
-  window is predicted from at least `context - stride + 1` tokens.
-
-  Raises:
-    ValueError: if the stride is not 1 to `context`.
+  begins `stride` (1 to `context`) tokens later. A token counts in the first
+  window that predicts it; so tokens after the first window are predicted from
+  at least `context - stride + 1` tokens.
   """
   if not 1 <= stride <= context:
     raise ValueError(
@@ -52,7 +49,7 @@ def token_log_probs(
   """Returns the log-probability of each token but the first, by a GPT or LSTM.
 
   Tokens are [B, T + 1], lengths [B]. The result is float32 [B, T], in nats;
-  beyond the lengths it holds anything.
+  values beyond the lengths are arbitrary.
   """
   inputs, targets = tokens[:, :-1], tokens[:, 1:]
   place = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
@@ -66,10 +63,7 @@ def token_log_probs(
 def score_sequences(
   model: nn.Module, params: Any, sequences: Sequence[Sequence[int]]
 ) -> Iterator[np.ndarray]:
-  """Yields each sequence's log-probabilities, float32, but its first token's.
-
-  A sequence has 2 to max_length + 1 token ids.
-  """
+  """Yields float32 [ids - 1] log-probabilities of 2 to max_length + 1 ids."""
   # Few shapes, so that few programs are compiled.
   steps = -(-(max(map(len, sequences)) - 1) // 64) * 64
   width = min(steps, model.max_length) + 1
@@ -92,10 +86,7 @@ def score_tokens(
   context: int,
   stride: int,
 ) -> np.ndarray:
-  """Returns the log-probability of every token but the first, see `windows_of`.
-
-  They are float32 [len(tokens) - 1], in nats.
-  """
+  """Returns float32 [len(tokens) - 1] log-probabilities, see `windows_of`."""
   windows = windows_of(len(tokens), context, stride)
   tokens = np.asarray(tokens, np.int32)  # windows are views
   found = np.zeros(len(tokens) - 1, np.float32)
@@ -118,23 +109,13 @@ def score_text(
   stride: int | None = None,
   detokenizer: str = 'none',
 ) -> tuple[dict[str, Any], list[int], np.ndarray]:
-  """Scores a text.
+  """Returns a text's figures, its token ids, and their log-probabilities.
 
-  The first token is not predicted, but it counts among the words, bytes and
-  characters of the figures. A line end is a word.
-
-  Args:
-    found: a GPT, GPT-2 or LSTM.
-    text: words, bytes and characters are counted in it as given.
-    context: tokens that the model sees at once; by default as many as it can.
-    stride: 1 to context, by default half of it.
-    detokenizer: of `data.text.detokenize`, used before the text is encoded.
-
-  Returns:
-    The figures, the token ids, and the log-probabilities of all ids but one.
-
-  Raises:
-    ValueError: if a number makes no sense, or the text has not two tokens.
+  The first token is not predicted, but counts among the words, bytes and
+  characters, which are counted in `text` as given; a line end is a word. The
+  model, a GPT, GPT-2 or LSTM, sees `context` tokens at once, by default all its
+  positions; `stride` is by default half of it. `detokenizer` (of
+  `data.text.detokenize`) is applied before encoding.
   """
   model = found.model
   context = model.max_length if context is None else context
@@ -184,16 +165,13 @@ def score_choices(
 ) -> list[dict[str, Any]]:
   """Scores every choice as the continuation of its context.
 
-  Context and choice are encoded as one text; the choice's tokens are those that
-  the context alone does not have. So a choice begins with its space.
+  Context and choice are encoded as one text, with the context's trailing space
+  before the choice. The choice's tokens follow the longest beginning shared
+  with the tokens of the context alone.
 
-  Returns:
-    For each question of `inputs.read_choices`: `log_probs`, the sum over each
-    choice's tokens; `mean_log_probs`, their mean, by which GPT chooses (Radford
-    et al. 2018, section 5); `choice`, the best; and `label` where given.
-
-  Raises:
-    ValueError: if a question does not fit into the model's positions.
+  Returns for each question of `inputs.read_choices`: `log_probs`, the sum over
+  each choice's tokens; `mean_log_probs`, their mean, by which GPT chooses
+  (Radford et al. 2018, section 5); `choice`, the best; and `label` where given.
   """
   encode = found.encode
   limit = found.model.max_length + 1
@@ -233,7 +211,7 @@ def score_choices(
 
 
 def _num_common(first: Sequence[int], second: Sequence[int]) -> int:
-  """Returns how many tokens two sequences share at their beginnings."""
+  """Returns the length of the common beginning of two sequences."""
   same = map(operator.eq, first, second)
   return sum(itertools.takewhile(bool, same))
 

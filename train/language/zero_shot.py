@@ -14,7 +14,7 @@ from data.text import sentences, text_files
 
 PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
 TL_DR = '\nTL;DR:'
-EXAMPLES = 2  # translations that stand in the prompt
+EXAMPLES = 2  # translations in the prompt
 # Prompts in, continuations out.
 Complete = Callable[[Sequence[str]], list[str]]
 
@@ -28,11 +28,7 @@ class Conversation(NamedTuple):
 
 
 def read_coqa(path: str) -> list[Conversation]:
-  """Reads CoQA's JSON; the first answer to each question is the main one.
-
-  Raises:
-    ValueError: naming the entry that is not as in CoQA.
-  """
+  """Reads CoQA's JSON; the first answer to each question is the main one."""
   try:
     entries = json.loads(text_files.read_text(path))['data']
   except (json.JSONDecodeError, KeyError, TypeError):
@@ -78,7 +74,7 @@ def normalize_answer(text: str) -> list[str]:
 
 
 def answer_f1(answer: str, truth: str) -> float:
-  """Returns the F1 of two answers' words, as CoQA's official scorer does."""
+  """Returns the F1 of two answers' words, like CoQA's official scorer."""
   ours, theirs = normalize_answer(answer), normalize_answer(truth)
   if not ours or not theirs:
     return float(ours == theirs)
@@ -87,11 +83,8 @@ def answer_f1(answer: str, truth: str) -> float:
 
 
 def coqa_f1(answer: str, truths: Sequence[str]) -> float:
-  """Returns the mean, over truths left out in turn, of the best F1.
-
-  People were scored against the other people, so models are scored likewise
-  (CoQA, evaluate-v1.0.py).
-  """
+  """Returns the best F1, averaged over leaving each truth out."""
+  # People were scored against the other people (CoQA, evaluate-v1.0.py).
   scores = [answer_f1(answer, truth) for truth in truths]
   others = itertools.combinations(scores, max(1, len(scores) - 1))
   return sum(map(max, others)) / len(scores)
@@ -100,10 +93,8 @@ def coqa_f1(answer: str, truths: Sequence[str]) -> float:
 def run_coqa(
   conversations: Sequence[Conversation], complete: Complete
 ) -> dict[str, Any]:
-  """Answers every question and returns the mean F1 in percent.
-
-  The prompt holds the true answers to earlier questions, as in the paper.
-  """
+  """Answers every question and returns the mean F1 in percent."""
+  # Prompts hold the true answers to earlier questions, as in the paper.
   prompts, truths = [], []
   for conversation in conversations:
     for turn, answers in enumerate(conversation.answers):
@@ -126,19 +117,12 @@ class Article(NamedTuple):
 
 
 def read_stories(path: str, urls: str | None = None) -> list[Article]:
-  """Reads the .story files of CNN and Daily Mail, or a JSONL file.
+  """Reads the .story files of CNN and Daily Mail in a folder, or a JSONL file.
 
   A .story is the article, then '@highlight' before every sentence of the
-  summary; a line of JSONL has `article` and `highlights`.
-
-  Args:
-    path: a folder of .story files, or a JSONL file.
-    urls: the list of a split's articles, as all_test.txt; else all files are
-      read. A file's name is the SHA-1 of its article's URL.
-
-  Raises:
-    ValueError: naming the file or line that is something else.
-    FileNotFoundError: if there is none.
+  summary; a line of JSONL has `article` and `highlights`. `urls` names a list
+  of a split's URLs, such as all_test.txt (the SHA-1 of a URL names its file);
+  by default all files are read.
   """
   source = pathlib.Path(path)
   if source.is_dir():
@@ -174,13 +158,7 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
 def shorten_articles(
   tokenizer: Any, articles: Sequence[Article], room: int
 ) -> list[Article]:
-  """Returns articles cut at the end to fit into `room` tokens with 'TL;DR:'.
-
-  News tells first what matters most.
-
-  Raises:
-    ValueError: if no token of an article fits in.
-  """
+  """Returns articles cut at the end to fit into `room` tokens with 'TL;DR:'."""
   (question,) = tokenizer.encode_batch([TL_DR])
   room -= len(question)
   if room < 1:
@@ -189,6 +167,7 @@ def shorten_articles(
       ' another model'
     )
   encoded = tokenizer.encode_batch([article.text for article in articles])
+  # News begins with the most important facts.
   return [
     article
     if len(ids) <= room
@@ -200,10 +179,7 @@ def shorten_articles(
 def run_summaries(
   articles: Sequence[Article], complete: Complete
 ) -> dict[str, Any]:
-  """Summarises after 'TL;DR:' and returns the mean ROUGE F1 in percent.
-
-  A summary is the first three sentences of the continuation.
-  """
+  """Returns the mean ROUGE F1 in percent of 3 sentences after 'TL;DR:'."""
   from rouge_score import rouge_scorer
 
   kinds = ('rouge1', 'rouge2', 'rougeLsum')
@@ -225,11 +201,7 @@ def run_summaries(
 
 
 def read_parallel(source: str, target: str) -> list[tuple[str, str]]:
-  """Reads pairs of lines from a file and its translation.
-
-  Raises:
-    ValueError: if one file has more lines.
-  """
+  """Reads pairs of lines from a file and its translation, of equal length."""
   texts = [text_files.read_text(path) for path in (source, target)]
   # Sentences may hold the other line ends of Unicode.
   lines = [
@@ -246,11 +218,7 @@ def read_parallel(source: str, target: str) -> list[tuple[str, str]]:
 def run_translation(
   pairs: Sequence[tuple[str, str]], complete: Complete
 ) -> dict[str, Any]:
-  """Translates after example pairs 'source = target'; returns the BLEU.
-
-  Raises:
-    ValueError: if the first pairs, the examples, leave nothing to translate.
-  """
+  """Translates after `EXAMPLES` pairs 'source = target'; returns the BLEU."""
   import sacrebleu
 
   if len(pairs) <= EXAMPLES:

@@ -25,8 +25,6 @@ class Figure:
     values: one for each seed.
     best: value of the best run on dev; None for several tasks.
     train_size: training examples; None: unknown, or several tasks.
-    device: hardware of the runs.
-    revision: of the code.
     settings: text of the config's keys; empty: unknown, or they differ.
   """
 
@@ -49,11 +47,7 @@ class Figure:
 
 
 def read_summary(path: epath.Path) -> dict[str, Any] | None:
-  """Returns the summary of a run; None if it is not finished.
-
-  Raises:
-    ValueError: if the file is damaged.
-  """
+  """Returns a run's summary, None if unfinished; ValueError if damaged."""
   if not path.exists():
     return None
   try:
@@ -77,8 +71,7 @@ def figure_of(
 ) -> Figure | None:
   """Returns the figure of a cell; None if a summary lacks a metric.
 
-  A column of several parts has their mean, seed by seed, over the seeds that
-  all parts have. `tells` and `grid` are those of the `Table`.
+  Several parts have their mean, seed by seed, over the seeds that all have.
   """
   parts = []
   for part, summary in zip(column.parts, summaries, strict=True):
@@ -119,7 +112,7 @@ def chosen_runs(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _settings(
   summary: Mapping[str, Any], tells: Sequence[str], grid: Grid
 ) -> str:
-  """Returns the values of keys, and the values that each was chosen from."""
+  """Returns each key's value, and the values that it was chosen from."""
   texts = []
   config = summary.get('config', {})
   for key in tells:
@@ -201,13 +194,7 @@ def read_reference(
 ) -> dict[str, Figure]:
   """Returns {column: figure} of another program's runs; {} without a file.
 
-  Args:
-    path: JSON with `runs`: task, seed and metrics with our names, of which
-      'dev/' may be left out.
-    columns: of the table.
-
-  Raises:
-    ValueError: if the file is damaged.
+  The JSON has `runs` of task, seed and metrics with our names, 'dev/' optional.
   """
   found = read_summary(path)
   if found is None:
@@ -232,15 +219,10 @@ def read_reference(
 def describe_changes(
   run: Run, summary: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> str:
-  """Returns how a finished run differs from the run planned now; '' if not.
+  """Returns how a finished run differs from the planned `run`; '' if not.
 
   Sizes and tokenizer, which the weights decide, and values chosen from a grid
-  do not count.
-
-  Args:
-    run: as planned now.
-    summary: of the finished run.
-    wanted: the flat config of `run`.
+  do not count. `wanted` is the flat config of `run`.
   """
   from train.transfer import task_plan  # takes seconds to import
 
@@ -273,11 +255,9 @@ def published_number(value: float | str) -> float | None:
 
 
 def compare(ours: Figure, theirs: Figure) -> tuple[float, float | None, bool]:
-  """Compares two means.
+  """Returns the difference of means, twice its standard error, and agreement.
 
-  Returns:
-    The difference; twice its standard error, None if a figure is a single run;
-    and whether the means agree, to half a point or within that bound.
+  Means agree within the error, None for a single run, or within half a point.
   """
   difference = ours.mean - theirs.mean
   bound = None
@@ -286,6 +266,6 @@ def compare(ours: Figure, theirs: Figure) -> tuple[float, float | None, bool]:
       ours.deviation**2 / len(ours.values)
       + theirs.deviation**2 / len(theirs.values)
     )
-  # Rounding does not decide.
+  # 1e-9: rounding does not decide.
   agrees = abs(difference) <= max(AGREE, bound or 0.0) + 1e-9
   return difference, bound, agrees

@@ -20,7 +20,7 @@ from train.run import settings
 SUMMARY_FILE = 'summary.json'
 # Possible names of GLUE's folder among other sets.
 GLUE_FOLDERS = ('glue', 'GLUE', 'glue_data')
-HasSplit = Callable[[str, str, str], bool]
+HasSplit = Callable[[str, str, str], bool]  # of (task, data, split)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,14 +28,10 @@ class Run:
   """A sweep for cells of a row.
 
   Attributes:
-    line: the row.
-    part: the task and its settings; the metrics are those of one cell.
-    folder: the workdir.
+    part: the task and its settings; the metrics belong to one cell.
     config: NAME:ARGUMENTS.
     overrides: key of the config -> value.
-    num_seeds: number of seeds.
-    grid: key of the config -> values; all combinations are run, the best
-      counts.
+    grid: key of the config -> values; of all combinations the best counts.
   """
 
   line: Line
@@ -73,14 +69,7 @@ class Run:
 
 
 class Cell(NamedTuple):
-  """A cell to fill.
-
-  Attributes:
-    line: its row.
-    column: its column.
-    runs: one for each part of the column.
-    reason: why they cannot be run; empty: they can.
-  """
+  """A cell to fill; `reason` says why its runs are impossible, or is empty."""
 
   line: Line
   column: Column
@@ -92,12 +81,8 @@ class Cell(NamedTuple):
 class Request:
   """A table and how to fill it.
 
-  Attributes:
-    table: the table.
-    out: folder of all tables.
-    data: folder of the labelled sets, or tfds; None: not given.
-    num_seeds: seeds of each cell; None: the table's.
-    overrides: key of the config -> value, for all cells.
+  `data` is the folder of the labelled sets, or tfds; None: not given. By
+  default `num_seeds` are the table's. `overrides` are for all cells.
   """
 
   table: Table
@@ -120,13 +105,7 @@ class Request:
 def find_cells(
   request: Request, lines: Sequence[Line], has_split: HasSplit
 ) -> list[Cell]:
-  """Returns every cell to fill, row by row.
-
-  Args:
-    request: the table and how to fill it.
-    lines: see `table_rows.find_lines`.
-    has_split: (task, data, split) -> whether the split is there.
-  """
+  """Returns every cell to fill, row by row."""
   has_split = functools.cache(has_split)
   return [
     _find_cell(request, line, column, has_split)
@@ -255,15 +234,9 @@ def collect_pretraining(run: Run) -> dict[str, Any]:
 def select(
   cells: Sequence[Cell], lines: Sequence[Line], only: Sequence[str]
 ) -> list[Cell]:
-  """Returns the cells selected by a command's --only.
+  """Returns the cells selected by a command's --only; all by default.
 
-  Args:
-    cells: of a table.
-    lines: of the table.
-    only: each 'ROW', 'COLUMN', 'TASK', 'ROW,COLUMN' or 'ROW,TASK'; empty: all.
-
-  Raises:
-    ValueError: if one matches no cell, with near names.
+  Each of `only` is 'ROW', 'COLUMN', 'TASK', 'ROW,COLUMN' or 'ROW,TASK'.
   """
   if not only:
     return list(cells)
@@ -292,11 +265,7 @@ def select(
 
 
 def resolve(run: Run) -> ml_collections.ConfigDict:
-  """Returns the config of a run.
-
-  Raises:
-    ValueError: if an override's key does not exist.
-  """
+  """Returns the config of a run; ValueError for an override's unknown key."""
   return settings.with_overrides(
     settings.load_config(run.config), run.overrides
   )

@@ -15,7 +15,6 @@ DEV_NOTE = (
   f'{DEV_MARK} Ours is of the dev set, the published figure of the test set,'
   " which a server scores: the benchmark's files do not have its labels."
 )
-# Headers of columns.
 SETTINGS = 'Settings'
 CIRCUMSTANCES = ('Trained on', 'Hardware', 'Revision')
 DETAILS = tuple(
@@ -46,14 +45,7 @@ class Sheet:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """A table's texts, for Markdown and LaTeX.
-
-  Attributes:
-    title: of the table.
-    source: of its published figures.
-    sheets: sheets with rows.
-    lists: (title, lines).
-  """
+  """A table's texts, for Markdown and LaTeX; `lists` are (title, lines)."""
 
   title: str
   source: str
@@ -72,13 +64,8 @@ def lay_out(
 ) -> Page:
   """Returns the page of a table.
 
-  Args:
-    table: with the published figures.
-    lines: its rows with a user's own.
-    figures: our figures.
-    reasons: (row, column) -> why there is no figure.
-    warnings: texts about misleading cells.
-    reference: column -> figure of another program to compare ours with.
+  `reasons` say why a figure is missing, `warnings` name misleading cells, and
+  `reference` maps columns to figures of another program.
   """
   if reference is None:
     sheets = _wide(table, lines, figures), _detailed(table, lines, figures)
@@ -159,7 +146,7 @@ def _compared(
   figures: Figures,
   reference: Mapping[str, Figure],
 ) -> Sheet:
-  """Returns our cells beside those of another program, a row each."""
+  """Returns our cells beside another program's cells, a row each."""
   rows = []
   for line in (line for line in lines if line.is_own):
     for column in table.columns:
@@ -302,5 +289,5 @@ def _latex(text: str) -> str:
   text = ''.join(LATEX.get(character, character) for character in text)
   # A minus sign, not a hyphen.
   text = re.sub(r'(?<![\w.-])-(?=\d)', '$-$', text)
-  # Otherwise the \\ before it takes it for its optional length.
+  # Otherwise LaTeX reads it as the optional length of the \\ before it.
   return re.sub(r'^\[', '{[}', text)

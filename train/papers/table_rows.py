@@ -21,8 +21,7 @@ class Line(NamedTuple):
   """A row of a table with its weights.
 
   Attributes:
-    row: a published row, or without figures the row of a user's own weights.
-    is_own: whether it is the row of a user's own weights.
+    row: a published row; for a user's own weights, a row without figures.
     weights: a workdir, a folder or a name; None: not given.
     family: of the weights; without weights, of the row.
   """
@@ -51,11 +50,7 @@ def shipped_tables() -> list[str]:
 
 
 def load_table(table_id: str) -> Table:
-  """Returns a table.
-
-  Raises:
-    ValueError: if there is no table of this id, with all ids.
-  """
+  """Returns a table; a ValueError for an unknown id names all ids."""
   if table_id not in shipped_tables():
     raise ValueError(
       f'--table {table_id}: there is no such table; found are'
@@ -73,13 +68,8 @@ def slug(name: str) -> str:
 def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
   """Returns {name of a row: weights}.
 
-  Args:
-    table: the table.
-    given: ROW=WEIGHTS for a row of the table; NAME=WEIGHTS or WEIGHTS for a row
-      of the user's own.
-
-  Raises:
-    ValueError: if two names are equal, or a row cannot be run.
+  `given` are ROW=WEIGHTS for a row of the table; NAME=WEIGHTS or WEIGHTS for a
+  user's own. Raises ValueError if names are equal or a row cannot be run.
   """
   rows = {row.name: row for row in table.rows}
   named: dict[str, str] = {}
@@ -108,11 +98,7 @@ def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
 
 
 def parse_overrides(arguments: Iterable[str]) -> dict[str, Any]:
-  """Returns {key: value} of arguments --config.KEY=VALUE.
-
-  Raises:
-    ValueError: if an argument is anything else.
-  """
+  """Returns {key: literal or string} of arguments --config.KEY=VALUE."""
   found = {}
   for argument in arguments:
     match = re.fullmatch(r'--config\.([\w.]+)=(.*)', argument, re.DOTALL)
@@ -133,13 +119,8 @@ def find_lines(
 ) -> list[Line]:
   """Returns the published rows, and below each family a user's own rows.
 
-  A user's own rows have given weights, or were run before.
-
-  Args:
-    table: the table.
-    folder: of the rows' folders.
-    weights: see `name_weights`.
-    family_of: weights -> their family.
+  A user's own rows have `weights`, see `name_weights`, or were run before and
+  have a folder in `folder`.
   """
   lines = []
   own = {}

@@ -16,8 +16,7 @@ from train.params import opened
 from train.run import settings
 
 Key = tuple[str, str, str]  # of a run, see `Run.key`
-# Errors of one cell, after which the others are still run; the last is raised
-# when memory runs out.
+# Errors of one cell, after which the others are run; the last: out of memory.
 FAILURES = (ValueError, OSError, FloatingPointError, jax.errors.JaxRuntimeError)
 
 
@@ -34,12 +33,7 @@ def run_in_process(run: Run) -> None:
 
 
 def family_of(weights: str) -> str:
-  """Returns the model family of weights.
-
-  Raises:
-    FileNotFoundError: if there are no such weights.
-    ValueError: if they are damaged.
-  """
+  """Returns the model family of weights, and checks that they are sound."""
   found = opened.open_weights(weights)
   found.check_problems()  # a run looks for the vocabulary
   return found.name
@@ -99,7 +93,7 @@ def _is_finished(run: Run) -> bool:
 def fill(
   runs: Sequence[Run], changed: Mapping[Key, str], engine: Engine
 ) -> dict[Key, str]:
-  """Does runs, and returns {key of a failed run: its error}.
+  """Executes runs and returns {key of a failed run: its error}.
 
   Folders of changed runs are set aside; after a failure the others go on.
   """
@@ -176,22 +170,10 @@ def make_table(
 ) -> bool:
   """Fills a table, writes OUT/TABLE.md and .tex, and prints the Markdown.
 
-  Args:
-    request: the table and how to fill it.
-    weights: see `table_rows.name_weights`.
-    only: see `table_plan.select`.
-    run: whether to run missing cells.
-    dry_run: only print the commands of missing cells.
-    rerun: set aside and run again the runs of another config.
-    reference: file in place of the table's own reference.
-    engine: see `Engine`.
-
-  Returns:
-    Whether all runs succeeded.
-
-  Raises:
-    ValueError: if the arguments contradict the table, or a file is damaged.
-    OSError: if a file cannot be read or written.
+  Missing cells (of `only`, see `table_plan.select`) are run if `run`; `dry_run`
+  only prints their commands, `rerun` repeats runs of another config. For
+  `weights` see `table_rows.name_weights`; `reference` replaces the table's own.
+  Returns whether all runs succeeded.
   """
   engine = engine or Engine()
   lines = table_rows.find_lines(

@@ -29,14 +29,12 @@ SYMBOLS = {
 def inspect(
   weights: epath.PathLike, tokenizer: epath.PathLike | None = None
 ) -> dict[str, Any]:
-  """Describes weights, see `opened.open_weights`; reads no array.
+  """Describes weights without reading an array, see `opened.open_weights`.
 
-  Returns:
-    folder, kind, architecture; sizes: the settings of `config.model`;
-    parameters: their number, as published; vocabulary_size; tokenizer: in
-    words, or None; gelu; heads; set_aside: names of arrays that are not used;
-    notes: facts that the files leave open; overrides: arguments of `train.main`
-    with which these weights fit; problems: why they cannot be used.
+  The report has `sizes` (keys of `config.model`), `parameters` (their number,
+  as published), `set_aside` (unused arrays), `notes` (facts that the files
+  leave open), `overrides` (arguments of `train.main` that fit the weights) and
+  `problems` (why the weights cannot be used).
   """
   found = opened.open_weights(weights, tokenizer)
   model = found.model
@@ -73,16 +71,10 @@ def export(
   folder: epath.PathLike,
   tokenizer: epath.PathLike | None = None,
 ) -> None:
-  """Writes weights into a new folder, as other programs read them.
+  """Writes weights into a new folder, in the format of other programs.
 
-  These are config.json, model.safetensors and the files of the tokenizer, if
-  there is one; of an ELMo options.json, lm_weights.hdf5 and words.txt. For the
-  arguments see `opened.open_weights`.
-
-  Raises:
-    FileExistsError: if the folder holds anything.
-    FileNotFoundError: if there are no such weights.
-    ValueError: if they cannot be used, or the format has no such model.
+  The files are config.json, model.safetensors and the tokenizer's; for an ELMo
+  options.json, lm_weights.hdf5 and words.txt.
   """
   with _new_folder(folder) as new:
     found = opened.open_weights(weights, tokenizer)
@@ -118,13 +110,8 @@ def import_(
 ) -> None:
   """Writes published weights into a new workdir, as a checkpoint of step 0.
 
-  No run continues there, but one can begin with it by `init.weights`.
-
-  Raises:
-    FileExistsError: if the folder holds anything.
-    FileNotFoundError: if there are no such weights.
-    ValueError: if they cannot be used, or are a workdir already, or lack the
-      vocabulary that a workdir needs.
+  A run can begin with it by `init.weights`, but not continue there. Raises
+  ValueError for a workdir, or for weights without the vocabulary they need.
   """
   with _new_folder(workdir) as new:
     found = opened.open_weights(weights, tokenizer)
@@ -157,7 +144,7 @@ def import_(
 def _config_of(
   found: Weights, weights: str, tokenizer: str
 ) -> ml_collections.ConfigDict:
-  """Returns a config of the model's sizes that begins with the weights."""
+  """Returns a config with the model's sizes that begins with the weights."""
   config = families.ARCHITECTURES[found.name].default_config()
   if hasattr(found.model, 'max_length'):
     length = min(config.train.phases[0][1], found.model.max_length)
@@ -172,11 +159,7 @@ def _config_of(
 
 @contextlib.contextmanager
 def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
-  """Makes a folder that appears whole, or not at all.
-
-  Raises:
-    FileExistsError: if the folder holds anything.
-  """
+  """Yields a temporary folder; renames it to `folder` if no error occurs."""
   folder = epath.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise FileExistsError(f'{folder} exists already: name a new folder')

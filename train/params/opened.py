@@ -28,10 +28,9 @@ Opened = Weights
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
 # Other parts of a task's model, between its encoder and its head.
 BETWEEN = ('bilstm', 'mix')
-# In a workdir of `train.weights import` or of a fine-tuning: facts that no
-# config tells.
+# Facts of an import or a fine-tuning that no config tells.
 IMPORTED_FILE = 'imported.json'
-# In the workdir of a fine-tuning: the parameters to use, its best or last.
+# The best or last parameters, in the workdir of a fine-tuning.
 TASK_MODEL_FOLDER = 'model'
 # Fields of modules that no key of a config sets.
 FIELDS_BESIDE = (
@@ -51,17 +50,12 @@ def open_weights(
 ) -> Weights:
   """Opens a workdir or published weights.
 
-  Args:
-    weights: the workdir of a run, or of `train.weights import`; a folder of
-      published weights; their name on Hugging Face's hub; or weights that are
-      open already, which are returned.
-    tokenizer: the vocabulary of published weights, see `tokenization.load`; by
-      default it is looked for beside them.
-
-  Raises:
-    FileNotFoundError: if there are no such weights, or no such vocabulary.
-    ValueError: if they are damaged, or if a workdir has another vocabulary;
-      other reasons not to use them are among the `problems`.
+  `weights` names the workdir of a run or of `train.weights import`, a folder of
+  published weights, or a model on Hugging Face's hub; open weights are returned
+  as they are. `tokenizer` is the vocabulary of published weights, see
+  `tokenization.load`; by default their folder is searched. Raises
+  FileNotFoundError, or ValueError for damaged weights or another vocabulary
+  than a workdir's; `problems` of the result lists other obstacles.
   """
   if isinstance(weights, Weights):
     return weights
@@ -81,7 +75,7 @@ def open_weights(
   try:
     found = published.open_folder(folder)
   except FileNotFoundError as error:
-    if is_published:  # but for a file
+    if is_published:  # a file is missing
       raise
     raise FileNotFoundError(
       f'{folder}: neither a workdir of train.main nor published weights:'
@@ -155,7 +149,7 @@ def _read_config(folder: epath.Path) -> ml_collections.ConfigDict:
 
 
 def _read_imported(folder: epath.Path) -> dict[str, Any]:
-  """Returns the content of `IMPORTED_FILE`; nothing of a pre-training."""
+  """Returns the content of `IMPORTED_FILE`; {} for a pre-training."""
   file = folder / IMPORTED_FILE
   try:
     found = json.loads(file.read_bytes()) if file.exists() else {}
@@ -193,13 +187,7 @@ def _read_workdir(
 
 
 def _with_vocabulary(found: Weights, given: Any, vocabulary: str) -> Weights:
-  """Returns published weights with their vocabulary, cut to its pieces.
-
-  Args:
-    found: the weights.
-    given: the tokenizer that the user named; None: look beside the weights.
-    vocabulary: its path.
-  """
+  """Returns weights cut to the `given` vocabulary, or the one beside them."""
   tokenizer = given
   # ELMo's weights are published without words; our own export writes them.
   is_there = (

@@ -44,20 +44,12 @@ def load(
   expected: tuple[str, ...],
   tokenizer: epath.PathLike | None = None,
 ) -> Weights:
-  """Loads weights of one of the expected families, onto the first device.
+  """Loads weights of one of the `expected` families, onto the first device.
 
-  Args:
-    weights: see `opened.open_weights`; of a workdir the newest checkpoint.
-    expected: the families that will do.
-    tokenizer: see `opened.open_weights`.
-
-  Returns:
-    The weights with their `params`, which include the heads of fine-tuning.
-
-  Raises:
-    FileNotFoundError: if there are no such weights.
-    ValueError: if they are of another family, or damaged, or not finite, or
-      have no vocabulary.
+  For the arguments see `opened.open_weights`; a workdir gives its newest
+  checkpoint. The `params` include the heads of fine-tuning. Raises ValueError
+  if the weights are of another family, damaged, not finite or without
+  vocabulary.
   """
   found = opened.open_weights(weights, tokenizer)
   if found.name not in expected:
@@ -73,16 +65,10 @@ def load(
 def load_elmo(
   weights: epath.PathLike | Weights,
 ) -> tuple[elmo.Elmo, Any, str | None]:
-  """Loads an ELMo without its softmax, to embed sentences.
+  """Loads an ELMo that reads characters, without its softmax.
 
-  Returns:
-    The model; its parameters, unboxed; and how the words of its training were
-    split, see `data.vocabulary.words`, None if no file tells.
-
-  Raises:
-    FileNotFoundError: if there are no such weights.
-    ValueError: if they are of another family, or damaged, or not finite, or do
-      not read characters.
+  Returns the model, its unboxed parameters, and the word splitting of its
+  training (see `data.vocabulary.words`; None if no file tells).
   """
   found = opened.open_weights(weights)
   if not found.reads_words:

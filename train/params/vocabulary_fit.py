@@ -8,22 +8,17 @@ from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.host.console import say
 
-# The rows of a table are rounded up to a multiple of one of these for the sake
-# of matrix products; Megatron takes 128 times the parts of a model.
+# Token tables are padded to a multiple of one of these for matrix products;
+# Megatron takes 128 times the parts of a model.
 PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def fit(weights: Weights, tokenizer: Any, named: str | None) -> Weights:
   """Returns published weights cut to the pieces of a vocabulary.
 
-  Rows beyond the vocabulary are padding if their number looks like it, or if
-  the user names the vocabulary; a note tells that they are left out. If it is
-  the vocabulary of another model, a problem tells so.
-
-  Args:
-    weights: the weights, with a model.
-    tokenizer: the tokenizer of the vocabulary.
-    named: its path if the user named it; None: it lies beside the weights.
+  Rows beyond the vocabulary are left out, and a note says so, if their number
+  looks like padding or the user gave the path `named` (None: the vocabulary
+  lies beside the weights). The vocabulary of another model adds a problem.
   """
   rows, (pieces, size) = weights.model.vocab_size, _sizes(weights, tokenizer)
   problem = _misfit(weights, tokenizer, named)
@@ -45,7 +40,7 @@ def fit(weights: Weights, tokenizer: Any, named: str | None) -> Weights:
 
 
 def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
-  """Returns a line if a vocabulary is of another model; None if it fits."""
+  """Returns why a vocabulary belongs to another model; None if it fits."""
   where = named or 'beside them'
   architecture = families.ARCHITECTURES[weights.name]
   is_words = hasattr(tokenizer, 'softmax_size')
@@ -80,7 +75,7 @@ def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
 
 
 def _sizes(weights: Weights, tokenizer: Any) -> tuple[int, int]:
-  """Returns the published pieces of a vocabulary, and all with its symbols."""
+  """Returns the number of published pieces, and with our added symbols."""
   size = Vocabulary.of(tokenizer).size
   return size - families.ARCHITECTURES[weights.name].num_unpublished, size
 

@@ -21,9 +21,8 @@ from train.host.console import say
 from train.params import opened
 from train.run import settings
 
-# Fields of modules that may differ: they change how a model computes and not
-# its function, or belong to the vocabulary and the heads, which are checked
-# apart.
+# Fields of modules that may differ: they keep the function of the model, or
+# belong to the vocabulary and the heads, which are checked apart.
 FREE_FIELDS = frozenset(
   'vocab_size heads dropout_rate attention_dropout_rate dtype scan_layers remat'
   ' stacked num_samples parent name'.split()
@@ -33,21 +32,14 @@ POSITIONS = 'embeddings/positions'
 VOCABULARY = (*bert.VOCABULARY, 'tokens/embedding')
 TOKENIZER_OPTION = '--config.data.tokenizer=PATH'
 NEW_ROWS = '--config.init.new_rows=true'
-NAMED_PIECES = 8  # in a message; of more, the number
+NAMED_PIECES = 8  # in a message
 
 
 def check(config: ml_collections.ConfigDict) -> Weights:
-  """Opens the weights of `init.weights`, and checks that they fit the config.
+  """Opens the weights of `init.weights` and checks that they fit the config.
 
-  The token store need not be built: the vocabulary is checked if it is known.
-
-  Returns:
-    The weights, no array read.
-
-  Raises:
-    FileNotFoundError: if there are no such weights.
-    ValueError: if they are damaged or do not fit; it lists all that differs,
-      each with the key and the value that would fit.
+  No array is read; the vocabulary is checked if it is known. A ValueError lists
+  all differences, each with the key and the value that would fit.
   """
   weights = _open(config)
   if weights.name != config.model.name:
@@ -66,27 +58,20 @@ def check(config: ml_collections.ConfigDict) -> Weights:
 
 
 def _open(config: ml_collections.ConfigDict) -> Weights:
-  """Opens weights; if they lack a vocabulary, with that of `data.tokenizer`.
-
-  A store's vocabulary is not taken unless it is named there: nothing would tell
-  that it is another of the same size.
-  """
+  """Opens weights, if need be with the vocabulary of `data.tokenizer`."""
   weights, tokenizer = config.init.weights, config.data.tokenizer
   found = opened.open_weights(weights)
   has_vocabulary = found.tokenizer is not None or found.reads_words
   if has_vocabulary or tokenization.parse_training(tokenizer) is not None:
     return found
+  # Not with a store's: another one of the same size would go unnoticed.
   return opened.open_weights(weights, tokenizer)
 
 
 def check_vocabulary(
   weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
 ) -> None:
-  """Checks that the token ids of a store mean the same pieces in the weights.
-
-  Raises:
-    ValueError: if the vocabulary is another, or larger without `init.new_rows`.
-  """
+  """Checks that a store's token ids mean the same pieces in the weights."""
   _raise(config, _vocabulary_differences(weights, config, tokenizer))
 
 
@@ -100,21 +85,11 @@ def load(
 ) -> Any:
   """Returns the parameters to begin with, laid out as `fresh` is.
 
-  Heads, and rows of pieces and positions, that the weights do not have stay as
-  drawn, and are named. All else of `fresh` is given up as soon as it is
-  replaced, one array after the other, so that no second copy of the parameters
-  is ever there.
-
-  Args:
-    weights: the weights, checked.
-    model: the module that is trained.
-    tokenizer: the store's.
-    fresh: its parameters as newly drawn, arrays on devices.
-    num_layers: how many layers, the lowest, come from the weights; all by
-      default.
-
-  Raises:
-    ValueError: if an array is damaged.
+  Heads, and rows of pieces and positions, that the weights lack keep the values
+  of `fresh` (newly drawn arrays on devices) and are printed. Arrays of `fresh`
+  that come whole from the weights are deleted first, so that memory never holds
+  two copies. `num_layers`: only so many of the lowest layers come from the
+  weights.
   """
   leaves = strict.flatten(fresh)
   maps = _row_maps(weights, model, tokenizer, leaves, num_layers)
@@ -128,7 +103,7 @@ def load(
 
   for path, rows in maps.items():
     if rows is None:
-      leaves[path].delete()  # its place is needed
+      leaves[path].delete()  # frees its memory for the weights
   say(f'Starting from the parameters of {weights.folder} ({weights.kind}).')
   begun = strict.flatten(weights.load(places, keep))
   for line in _report(weights, model, tokenizer, leaves):
@@ -149,10 +124,7 @@ def replaced(
   *,
   num_layers: int | None = None,
 ) -> set[str]:
-  """Returns the paths of parameters that come whole from the weights.
-
-  For the other arguments see `load`.
-  """
+  """Returns paths of parameters taken whole from the weights, see `load`."""
   maps = _row_maps(weights, model, tokenizer, paths, num_layers)
   return {path for path, rows in maps.items() if rows is None}
 
@@ -200,7 +172,7 @@ def _differences(
 
 
 def _fields(model: nn.Module) -> dict[str, Any]:
-  """Returns the fields of a module that must be the same."""
+  """Returns the fields of a module that must be equal."""
   fields = {
     field.name: getattr(model, field.name)
     for field in dataclasses.fields(model)
@@ -252,11 +224,7 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
 
 
 def _token_rows(known: Any, tokenizer: Any) -> np.ndarray:
-  """Returns int [V]: each token's id in a known tokenizer; -1: new.
-
-  Raises:
-    ValueError: if the tokenizer does not extend the known one; says why.
-  """
+  """Returns int [V]: each token's id in `known`, or -1 if it is new."""
   if known.fingerprint == tokenizer.fingerprint:
     return np.arange(tokenizer.vocab_size)
   return tokenization.inherited_ids(tokenizer, known)
@@ -269,10 +237,9 @@ def _row_maps(
   paths: Iterable[str],
   num_layers: int | None = None,
 ) -> dict[str, np.ndarray | None]:
-  """Returns 'path/of/parameter' -> int [rows]: each row in the weights, or -1.
+  """Returns path -> int [rows]: each row in the weights, -1 if it is new.
 
-  None stands for a parameter that comes whole; a parameter that is drawn anew
-  is left out.
+  None: the whole parameter is taken. New parameters are left out.
   """
   known = weights.model
 
@@ -280,7 +247,7 @@ def _row_maps(
     rows = np.arange(num_rows)
     return np.where(rows < num_known, rows, -1)
 
-  # Without its vocabulary the softmax is of words that no file tells.
+  # Without a vocabulary, the words of a softmax are unknown.
   anew = 'softmax/' if weights.tokenizer is None else ()
   maps: dict[str, np.ndarray | None] = {
     path: None
@@ -314,7 +281,7 @@ def _replace_rows(
 def _report(
   weights: Weights, model: nn.Module, tokenizer: Any, paths: Iterable[str]
 ) -> list[str]:
-  """Returns lines on parameters that are drawn, or not used."""
+  """Returns lines on parameters that are drawn anew or not used."""
   lines, maps = [], _row_maps(weights, model, tokenizer, paths)
   heads = sorted({path.partition('/')[0] for path in paths if path not in maps})
   if heads:

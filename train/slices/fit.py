@@ -31,19 +31,11 @@ from train.slices import hlo, topology
 def preflight(
   config: ml_collections.ConfigDict, name: str, *, mfu: float = 0.4
 ) -> dict[str, Any]:
-  """Compiles the training step of every phase for a slice.
+  """Compiles the training step of every phase of pre-training for a slice.
 
-  Args:
-    config: a locked config of pre-training.
-    name: of the slice, see `topology.find_slice`.
-    mfu: model FLOPs utilisation from which the run's hours follow.
-
-  Returns:
-    A tree of numbers and strings; `fits` is the verdict. Where it is False,
-    `remedies` are the single overrides that were tried.
-
-  Raises:
-    ValueError: bad input, before anything is compiled.
+  The run's hours follow from `mfu`, model FLOPs utilisation. The report has the
+  verdict `fits`; where it is False, `remedies` are the single overrides that
+  were tried. Bad input raises ValueError before any compilation.
   """
   tpu = topology.find_slice(name)
   job = plan_job(config, tpu)
@@ -81,11 +73,7 @@ def _peak(tpu: topology.Slice) -> float:
 
 
 def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
-  """Plans the run of a config on a slice.
-
-  Raises:
-    ValueError: if the config makes no sense there.
-  """
+  """Plans the run of a config on a slice, and checks the config."""
   mesh = sharding.make_mesh(config.mesh, tpu.devices)
   families.check(config)
   if config.train.num_epochs is not None:
@@ -98,7 +86,7 @@ def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
   folder, tokenizer = config.data.folder, config.data.tokenizer
   if folder and epath.Path(folder, 'store.json').exists():
     tokenizer = folder
-  size = build.trained_size(tokenizer)  # of a vocabulary that is still to be
+  size = build.trained_size(tokenizer)  # None if it is trained already
   size = size or Vocabulary.of(tokenization.load(tokenizer)).size
   return assemble.build_job(config, phases, Vocabulary.of_size(size), mesh)
 
@@ -177,8 +165,8 @@ def _describe(
   collectives = hlo.collectives(program.as_text(), num_devices)
   sent = sum(collective.sent_bytes for collective in collectives)
   kept = plan.residual_bytes(job, phase) * micro_batches
-  # Written once and read once: gradients, and what the backward pass keeps;
-  # read once and written once: parameters and the optimiser's state.
+  # Read once and written once: gradients, residuals of the backward pass,
+  # parameters and the optimiser's state.
   moved = 2 * (2 * parameters + optimizer + kept / num_devices)
   bounds = {
     'compute': flops / (_peak(tpu) * num_devices),
@@ -188,7 +176,7 @@ def _describe(
   return result | {
     'collective_bytes': hlo.total_bytes(collectives),
     'sent_bytes': round(sent),
-    'loop_once': {  # the compiler's own count, which enters a loop once
+    'loop_once': {  # by the compiler, which counts a loop once
       'flops': cost['flops'],
       'bytes_accessed': cost['bytes accessed'],
     },
@@ -200,7 +188,7 @@ def _describe(
 def remedies(
   config: ml_collections.ConfigDict, num_devices: int
 ) -> list[dict[str, Any]]:
-  """Returns the single overrides to try, at most six, the cheapest first.
+  """Returns at most six single overrides to try, the cheapest first.
 
   More micro-batches cost next to nothing, rematerialisation a third more
   compute, sharded parameters more traffic.
@@ -220,11 +208,7 @@ def find_remedies(
   tpu: topology.Slice,
   phases: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-  """Tries `remedies` on the phase that exceeds the memory most.
-
-  Returns:
-    Of each that the config allows: override, length, fits, total bytes.
-  """
+  """Tries `remedies` on the phase that exceeds the memory most."""
   excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
   worst = excess.index(max(excess))
   tried = []
@@ -243,7 +227,7 @@ def find_remedies(
 
 
 def print_report(report: Mapping[str, Any], price: float | None) -> None:
-  """Prints a report of `preflight`; `price` is that of a chip's hour."""
+  """Prints a report of `preflight`; `price` is the price of a chip-hour."""
   name = report['topology']
   rows = {
     'slice': f'{name}: {report["chips"]} chips ({report["layout"]}),'
@@ -313,13 +297,7 @@ def _flags(override: Mapping[str, Any]) -> str:
 
 
 def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
-  """Puts a report into a table's JSON file and the Markdown beside it.
-
-  Args:
-    path: the JSON file.
-    name: of the config.
-    report: of `preflight`; replaces that of the same config and slice.
-  """
+  """Adds or replaces a report in a table's JSON file and its Markdown."""
   path = epath.Path(path)
   rows = json.loads(path.read_text()) if path.exists() else {}
   rows[f'{name} {report["topology"]}'] = report

@@ -31,7 +31,7 @@ class Collective(NamedTuple):
     shapes: (type, dimensions) of each result on a device.
     group: number of devices that take part.
     times: how often a step runs it, loops included.
-    name: of the operation in the Python code, for people.
+    name: name of the operation in the Python code.
   """
 
   kind: str
@@ -63,17 +63,9 @@ class Collective(NamedTuple):
 
 
 def collectives(text: str, num_devices: int) -> list[Collective]:
-  """Returns the collective operations of a compiled program.
+  """Returns the collectives of a program printed by `compiled.as_text()`.
 
-  An operation in several fusions counts once, one in a loop as often as the
-  loop runs.
-
-  Args:
-    text: the program, as `compiled.as_text()` prints it.
-    num_devices: number of devices that the program runs on.
-
-  Raises:
-    ValueError: if the repetitions of a loop around a collective are unknown.
+  An operation in several fusions counts once; in a loop, once a repetition.
   """
   computations, entry = _computations(text)
   found: dict[str, Collective] = {}

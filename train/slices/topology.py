@@ -14,10 +14,9 @@ class Generation(NamedTuple):
   """One generation of TPU. A JAX device is a chip, or a core of v2 and v3.
 
   Attributes:
-    layout_name: the compiler's name of it.
+    layout_name: the compiler's name for the generation.
     dimensions: of its torus, 2 or 3.
-    units_a_chip: units of a chip as slices' names count them: cores for v2 to
-      v5p, chips for v5e and v6e.
+    units_a_chip: units in slices' names: cores for v2 to v5p, else chips.
     most_chips: of the largest slice.
     memory_gbps: memory bandwidth of a device, GB/s.
     links_gbps: rate at which a device sends over all its links, GB/s.
@@ -35,7 +34,7 @@ class Generation(NamedTuple):
 
 # Rates: v2 and v3 Jouppi et al. 2020 (CACM 63:7, halved: a device is a core),
 # the others Cloud TPU's pages of each generation, "system architecture"; the
-# memory is what the compiler itself says when a program is too large.
+# memory is named by the compiler when a program is too large.
 GENERATIONS = {
   'v2': Generation('v2', 2, 2, 256, 350, 124, 7.48),
   'v3': Generation('v3', 2, 2, 1024, 450, 164, 15.48),
@@ -48,15 +47,7 @@ ALIASES = {'v5litepod': 'v5e'}
 
 
 class Slice(NamedTuple):
-  """A TPU slice.
-
-  Attributes:
-    name: as the user gave it.
-    generation: its generation.
-    layout: chips along each dimension.
-    devices: JAX devices to compile for, without the hardware.
-    num_hosts: the hosts that hold them.
-  """
+  """A TPU slice: chips along each dimension, and JAX devices to compile for."""
 
   name: str
   generation: Generation
@@ -71,11 +62,7 @@ class Slice(NamedTuple):
 
 
 def find_slice(name: str) -> Slice:
-  """Returns the slice of a name, such as v5litepod-16, v4-32 or v5e:4x4.
-
-  Raises:
-    ValueError: if there is no such slice, or the compiler is not installed.
-  """
+  """Returns the slice of a name, such as v5litepod-16, v4-32 or v5e:4x4."""
   generation, layout = parse(name)
   if importlib.util.find_spec('libtpu') is None:
     raise ValueError(
@@ -102,11 +89,7 @@ def find_slice(name: str) -> Slice:
 
 
 def parse(name: str) -> tuple[Generation, tuple[int, ...]]:
-  """Returns the generation and the layout of a slice's name.
-
-  Raises:
-    ValueError: if there is no such slice; suggests similar names.
-  """
+  """Returns generation and layout of a slice's name; ValueError if unknown."""
   match = re.fullmatch(r'(v\d+[a-z]*)(?:-(\d+)|:(\d+(?:x\d+)+))', name)
   kind = ALIASES.get(match[1], match[1]) if match else None
   if kind not in GENERATIONS:

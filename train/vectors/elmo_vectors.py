@@ -1,7 +1,6 @@
 """ELMo's vectors of sentences: each word's characters once, few shapes.
 
-Shapes: B sentence of a batch, T word of it, N row of the table of words, P
-projection, L layers with the words' own, D = 2 P.
+Shapes: B sentence, T word, N row of the table, P projection, L layer, D = 2 P.
 """
 
 import functools
@@ -21,12 +20,12 @@ from train.vectors.length_batches import Batch
 from train.vectors.request import Choice
 from train.vectors.vector_files import Vectors
 
-# With a layer's gates, 2 towers x 4 x 4096 cells in float32, these take 0.5 GB
-# in the original model; of sentences of 25 words they are 150 rows.
+# 0.5 GB of a layer's gates in the original model (2 towers x 4 x 4096 cells,
+# float32); 150 sentences of 25 words.
 BATCH_TOKENS = 4096
 BATCH_SIZE = 64  # of a stateful run; allennlp's default (commands/elmo.py)
-# Words that are sorted by length together. In the order of the file, their
-# vectors wait in memory: 400 MB for the original model's 3 layers.
+# Words sorted by length together. To be written in order, their vectors wait
+# in memory: 400 MB for the original model's 3 layers.
 ORDERED_WORDS = 32_768
 UNORDERED_WORDS = 131_072
 TABLE_WORDS = 200_000  # 400 MB of the original model, P = 512
@@ -50,10 +49,7 @@ class WordTable:
     self.vectors_NP = jnp.zeros(shape, jnp.float32)
 
   def add(self, sentences: Iterable[Sequence[str]]) -> None:
-    """Computes the words of sentences and the words `<S>` and `</S>`.
-
-    Words of earlier calls may be forgotten.
-    """
+    """Encodes the words of sentences, `<S>` and `</S>`; may forget others."""
     words = dict.fromkeys((characters.SENTENCE_BEGIN, characters.SENTENCE_END))
     for sentence in sentences:
       words.update(dict.fromkeys(sentence))
@@ -63,7 +59,7 @@ class WordTable:
       self._rows = {}
       if len(new) > self._max_words:
         self._reserve(len(new))
-    new.sort(key=len)  # short words among themselves take less, see char_cnn
+    new.sort(key=len)  # batches of short words take less, see char_cnn
     for first in range(0, len(new), ENCODE_WORDS):
       part = new[first : first + ENCODE_WORDS]
       ids, _ = characters.encode_words(part)
@@ -108,25 +104,16 @@ def embed_numbered(
 ) -> Iterator[tuple[int, Vectors]]:
   """Yields (number, vectors) of sentences as they come out of the batches.
 
-  They are [K, words, 2 P] with K chosen layers, or [words, 2 P] if these are
-  combined. Unless `stateful`, they depend on nothing but the sentence.
+  Vectors are [K, words, 2 P] with K chosen layers, or [words, 2 P] if these are
+  combined; unless `stateful`, they depend on the sentence alone. The model
+  needs a character encoder; `params` are unboxed. Sentences are lists of words,
+  numbered from 0, read as needed; words of more than 48 bytes are cut.
 
-  Args:
-    model: with a character encoder; its softmax is not used.
-    params: its parameters, unboxed.
-    sentences: the words of each, numbered from 0 and read as they are needed;
-      words of more than 48 bytes are cut.
-    choice: which layers.
-    stateful: as the released programs do: batch i holds the sentences from i *
-      batch_size on, and each row starts from the state that the batch before
-      left there. Sentences without words leave the state as it is.
-    batch_size: rows of a stateful batch.
-    batch_tokens: rows times length of other batches.
-    window_words: words of sentences that are sorted by length together.
-    table_words: distinct words whose vectors are kept.
-
-  Raises:
-    ValueError: if an option makes no sense.
+  With `stateful`, as in the released programs, batch i holds the sentences from
+  i * `batch_size` on, and each row starts from the state that the previous
+  batch left; sentences without words leave it as it is. Otherwise stretches of
+  `window_words` words are sorted by length, in batches of `batch_tokens` (rows
+  times length). The table keeps the vectors of `table_words` words.
   """
   choice = choice.checked(model.num_layers)
   if batch_size < 1:

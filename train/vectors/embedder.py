@@ -43,15 +43,9 @@ def embed_file(
 ) -> dict[str, int | float]:
   """Writes an ELMo's vectors of a text's sentences; on any error nothing.
 
-  Args:
-    model: with a character encoder.
-    params: its parameters.
-    source: UTF-8, a sentence a line.
-    output: see `vector_files`.
-    split: finds the words of a line.
-    overwrite: replace the file, once the new one is whole.
-    counts: of the source, where known; else the source is read twice.
-    **options: of `elmo_vectors.embed_numbered`.
+  `source` is UTF-8, a sentence a line; for `output` see `vector_files`, for
+  `options` `elmo_vectors.embed_numbered`. Without `counts`, the source is read
+  twice.
   """
   vector_files.check(output, overwrite=overwrite)
   counts = text_counts.count(source, split) if counts is None else counts
@@ -81,16 +75,7 @@ def _write(
   labels: str | None,
   num_words: int | None = None,
 ) -> tuple[int, int, float]:
-  """Writes vectors; returns (tokens, lines without tokens, seconds).
-
-  Args:
-    compute: lines -> (number, vectors), in any order.
-    source: the text.
-    output: the file.
-    num_lines: of the text.
-    labels: see `vector_files.create`.
-    num_words: of the text; None where a model of tokens reads it.
-  """
+  """Writes vectors; returns (tokens, lines without tokens, seconds)."""
   began = shown = time.monotonic()
   done = num_tokens = num_empty = 0
   ordered = vector_files.is_jsonl(output)
@@ -136,7 +121,7 @@ def _changed(source: epath.PathLike, now: str, before: str) -> ValueError:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, int | float]:
-  """Embeds the file that train.embed's arguments name; returns the figures."""
+  """Embeds a file as train.embed's arguments say; returns the figures."""
   weights = opened.open_weights(arguments.weights, arguments.tokenizer)
   weights.check()
   of_words = families.ARCHITECTURES[weights.name].reads_words

@@ -1,8 +1,4 @@
-"""Chosen layers of a model, apart or as one.
-
-Shapes: L layers with the embeddings, K of them chosen, B row, T position, D
-width.
-"""
+"""Chosen layers, K of L with the embeddings, apart or as one."""
 
 import jax
 import jax.numpy as jnp

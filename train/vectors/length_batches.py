@@ -1,7 +1,4 @@
-"""Batches of texts of similar length, and their results in order again.
-
-Shapes: B rows of a batch, T position.
-"""
+"""Batches [B, T] of texts of similar length, and results in order again."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,9 +22,9 @@ class Batch(NamedTuple):
 def read_ahead(
   texts: Iterable[Sequence], num_tokens: int, *, multiple: int = 1
 ) -> Iterator[list[tuple[int, Sequence]]]:
-  """Yields stretches of (number, text) of about `num_tokens` tokens.
+  """Yields lists of (number, text) of about `num_tokens` tokens.
 
-  All stretches but the last have a multiple of `multiple` texts.
+  All lists but the last have a multiple of `multiple` texts.
   """
   stretch, size = [], 0
   for item in enumerate(texts):
@@ -49,11 +46,8 @@ def batches_by_length(
 ) -> Iterator[Batch]:
   """Yields batches of texts of similar length, the longest first.
 
-  Args:
-    items: (number, text).
-    batch_tokens: B x T of a batch, unless one text is longer.
-    added: tokens that frame each text.
-    longest: T, at most.
+  `items` are (number, text). A batch has B x T <= `batch_tokens`, unless one
+  text is longer. T includes `added` framing tokens and is at most `longest`.
   """
   items = sorted(items, key=lambda item: -len(item[1]))
   first = 0
@@ -67,24 +61,23 @@ def batches_by_length(
 
 
 def round_length(length: int) -> int:
-  """Returns the next length of the few that programs are compiled for.
+  """Rounds a length up to one of few, so that few programs are compiled.
 
-  There are eight from each power of two to the next: where lengths spread as in
-  English, 7 % of the positions of a batch are padding.
+  Eight lengths from each power of two to the next: 7 % padding in English.
   """
   step = 1 << max((length - 1).bit_length() - 4, 0)
   return -(-length // step) * step
 
 
 def round_rows(count: int, most: int) -> int:
-  """Returns the next power of two, at most `most`."""
+  """Returns the next power of two, or `most` if that is less."""
   return min(1 << (count - 1).bit_length(), most)
 
 
 def pad(
   texts: Sequence[Sequence[int]], rows: int, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns ids [B, T] with zeros behind them, and lengths [B], as int32."""
+  """Returns ids [B, T], zero-padded, and lengths [B], both int32."""
   ids_BT = np.zeros((rows, length), np.int32)
   lengths_B = np.zeros(rows, np.int32)
   for row, ids in enumerate(texts):

@@ -25,8 +25,7 @@ def compare(
 ) -> Iterator[float]:
   """Yields the cosine similarity of each pair of texts, -1 to 1.
 
-  A text without tokens is [CLS] and [SEP] to a BERT; to a GPT it is nothing,
-  with similarity 0 to every text. The request is of normalised sentences.
+  The request must normalise. By a GPT, a text without tokens has similarity 0.
   """
   vectors = text_vectors.embed_texts(
     found, itertools.chain.from_iterable(pairs), request
@@ -43,10 +42,7 @@ def nearest(
   *,
   top_k: int = 10,
 ) -> list[Near]:
-  """Returns the `top_k` lines nearest to a query, the nearest first.
-
-  The lines are read once, and only a stretch of them is in memory at a time.
-  """
+  """Returns the `top_k` nearest lines in order; reads lines in stretches."""
   (wanted,) = text_vectors.embed_texts(found, [query], request)
   lines, embedded = itertools.tee(lines)
   vectors = text_vectors.embed_texts(found, embedded, request)

@@ -1,7 +1,4 @@
-"""Requests for vectors: one for each token, word or text, of which layers.
-
-Commands read requests before they import JAX.
-"""
+"""Requests for vectors of texts; commands read them before they import JAX."""
 
 import dataclasses
 import json
@@ -19,10 +16,9 @@ MIX_FORM = (
 )
 DTYPES = ('float32', 'bfloat16')
 UNITS = ('token', 'word', 'sentence')
-# By unit and whether the model sees both sides of a token; the first one is the
-# default. The first piece of a word is what the BERT paper's tagger reads
-# (section 5.3); in a left-to-right model only the last piece has seen the whole
-# word, and [CLS] nothing at all.
+# By unit and whether the model reads both ways; the first is the default. The
+# tagger of BERT reads a word's first piece (section 5.3); left to right, only
+# the last piece has seen the whole word, and [CLS] nothing at all.
 POOLS = {
   ('word', True): ('first', 'mean', 'last'),
   ('word', False): ('last', 'mean', 'first'),
@@ -35,10 +31,9 @@ class Choice(NamedTuple):
   """Chosen layers of a model.
 
   Attributes:
-    layers: 'all'; 'mean' of all; 'top'; or numbers, 0 for the embeddings, -1
-      for the top.
-    combine: 'stack' keeps the layers apart, 'concat' joins them along D, 'sum'
-      and 'mean' add them up, 'mix' is the average of `scalar_mix.ScalarMix`.
+    layers: 'all'; 'mean' of all; 'top'; or numbers, 0 embeddings, -1 the top.
+    combine: 'stack' keeps layers apart, 'concat' joins them along D, 'sum' and
+      'mean' add them up, 'mix' is the average of `scalar_mix.ScalarMix`.
     mix: the weight of each layer before its softmax, then the scale.
   """
 
@@ -47,11 +42,7 @@ class Choice(NamedTuple):
   mix: tuple[float, ...] = ()
 
   def checked(self, num_layers: int) -> 'Choice':
-    """Returns the choice for a model of so many layers, without embeddings.
-
-    Raises:
-      ValueError: if the model lacks a layer, or a mix has another number.
-    """
+    """Returns the choice, checked for `num_layers` layers and embeddings."""
     layers = self.layers
     if layers in LAYERS:
       return self._check_mix(num_layers + 1)
@@ -77,12 +68,7 @@ class Choice(NamedTuple):
 def parse_choice(
   layers: str, combine: str = 'stack', mix: str | None = None
 ) -> Choice:
-  """Returns the choice of --layers, --combine and --mix.
-
-  Raises:
-    ValueError: if the options make no sense with any model.
-    OSError: if the file of a mix cannot be read.
-  """
+  """Returns the checked choice of --layers, --combine and --mix."""
   if combine != 'stack' and layers in ('mean', 'top'):
     raise ValueError(
       f'--layers={layers} --combine={combine}: that is one layer already; name'
@@ -125,19 +111,16 @@ def _parse_mix(text: str) -> tuple[float, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-  """Which vectors a text gets from a model of tokens.
+  """Kind of vectors that a model of tokens computes for a text.
 
   Attributes:
     unit: 'token', 'word' or 'sentence'; each has a vector.
-    pool: which tokens make the vector, see `POOLS`; None for the default.
+    pool: tokens that make the vector, see `POOLS`; None for the default.
     choice: which layers.
     normalize: scale the vectors of sentences to length 1.
-    window: tokens that the model sees at once; None for as many as it can.
+    window: tokens that the model sees at once; None for all its positions.
     stride: between the windows of a longer text; None for half a window.
     split: finds the words of a text.
-
-  Raises:
-    ValueError: if options do not go together.
   """
 
   unit: str = 'sentence'
@@ -162,11 +145,7 @@ class Request:
       )
 
   def pool_of(self, name: str, both_ways: bool) -> str | None:
-    """Returns the pool for a model of a family; None for tokens.
-
-    Raises:
-      ValueError: if the model has no such pool.
-    """
+    """Returns the pool for a model of a family, checked; None for tokens."""
     if self.unit == 'token':
       return None
     pools = POOLS[self.unit, both_ways]

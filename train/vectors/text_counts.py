@@ -8,7 +8,7 @@ from etils import epath
 from data.text import text_files
 from data.vocabulary import characters
 
-# A layer's gates for so many words take 2 GB in the original model.
+# Of a line; their gates take 2 GB a layer in the original model.
 MOST_WORDS = 16_384
 
 
@@ -22,10 +22,7 @@ class Counts(NamedTuple):
 
 
 def splitter(running: bool) -> Callable[[str], list[str]]:
-  """Returns a function from a line to its words.
-
-  White space sets words apart; of `running` text punctuation is split off.
-  """
+  """Returns str.split, or a splitter of `running` text at punctuation, too."""
   if not running:
     return str.split
   from data.vocabulary.words import split_words
@@ -34,12 +31,7 @@ def splitter(running: bool) -> Callable[[str], list[str]]:
 
 
 def count(path: epath.PathLike, split: Callable[[str], list[str]]) -> Counts:
-  """Reads a text once and checks that an ELMo can embed every line.
-
-  Raises:
-    ValueError: if the file is empty, or naming the line that is not UTF-8 or
-      has too many words.
-  """
+  """Counts a text and checks that an ELMo can embed every line."""
   sentences = num_words = cut_words = 0
   distinct = set()
   for sentences, line in enumerate(lines(path), start=1):  # noqa: B007
@@ -61,11 +53,7 @@ def count(path: epath.PathLike, split: Callable[[str], list[str]]) -> Counts:
 
 
 def count_lines(path: epath.PathLike) -> int:
-  """Returns the number of lines of a text; reads all of it.
-
-  Raises:
-    ValueError: if the file is empty, or naming the line that is not UTF-8.
-  """
+  """Counts the lines of a text, all UTF-8; ValueError if there is none."""
   return _check_filled(path, sum(1 for _ in lines(path)))
 
 
@@ -81,11 +69,7 @@ def lines(path: epath.PathLike) -> Iterator[str]:
 
 
 def read_pairs(path: epath.PathLike) -> Iterator[list[str]]:
-  """Yields the two texts of each line of a file.
-
-  Raises:
-    ValueError: naming the line that holds another number of texts.
-  """
+  """Yields the two tab-separated texts of each line of a file."""
   for number, line in enumerate(lines(path), start=1):
     pair = line.split('\t')
     if len(pair) != 2:

@@ -11,21 +11,15 @@ class Plan:
   """How texts are cut, framed and pooled for one model.
 
   Attributes:
-    family: the model's row in the table of families.
     is_sentence: whether a text has one vector.
-    pool: see `Request`, as choice and stride.
-    begin: ids before each window.
-    end: ids after each window.
+    pool, choice, stride: see `Request`.
+    begin, end: ids before and after each window.
     added: how many ids frame a window.
     window: tokens that the model sees at once, the frame included.
   """
 
   def __init__(self, found: trained.Trained | opened.Opened, request: Request):
-    """Checks a request against a model; no parameter is read.
-
-    Raises:
-      ValueError: if an option makes no sense.
-    """
+    """Checks a request against a model; no parameter is read."""
     model = found.model
     self.family = families.ARCHITECTURES[found.name]
     self.is_sentence = request.unit == 'sentence'
@@ -67,7 +61,7 @@ class Plan:
     """Returns (positions, weight) to sum for a sentence vector.
 
     The weights of all windows of a text sum to 1. A mean includes the symbols
-    at the two ends of the text, and the last position is the end symbol's.
+    at the two ends of the text; 'last' is the end symbol, if there is one.
     """
     place = self.place(window)
     if self.pool == 'cls':

@@ -1,8 +1,4 @@
-"""Vectors of tokens, words and sentences by BERT, GPT and GPT-2.
-
-Shapes: B row of a batch, T position, L layers with the embeddings, K of them
-chosen, D width.
-"""
+"""Vectors of tokens, words and sentences by BERT, GPT and GPT-2."""
 
 import dataclasses
 import functools
@@ -24,13 +20,11 @@ from train.vectors.request import Choice, Request
 from train.vectors.text_plan import Plan
 from train.vectors.vector_files import Vectors
 
-# A layer's outputs for so many tokens stay in a CPU's cache: with MiniLM, 1024
-# take a tenth to a fifth less time a token than 2048 and 4096, in PyTorch too.
-# An accelerator has more to do at once.
+# A layer's outputs of 1024 tokens stay in a CPU's cache: with MiniLM a tenth to
+# a fifth less time a token than with 2048 and 4096, in PyTorch too.
 CPU_BATCH_TOKENS = 1024
 ACCELERATOR_BATCH_TOKENS = 32_768
-# A stretch of texts is sorted by length together: bytes of its vectors, and
-# bounds of its tokens.
+# Texts sorted by length together: bytes of their vectors, bounds of tokens.
 HELD_BYTES = 256_000_000
 FEWEST_TOKENS, MOST_TOKENS = 4096, 131_072
 ENCODED_TEXTS, ENCODED_CHARACTERS = 1024, 1_000_000  # at a time
@@ -73,16 +67,11 @@ def embed_numbered(
 ) -> Iterator[tuple[int, Vectors]]:
   """Yields (number, vectors) of texts as they come out of the batches.
 
-  The vectors of a text depend on nothing else. Texts beyond the model's
-  positions are read in windows, see `token_windows`. A text without tokens has
-  no vectors; as a sentence it is the vector of BERT's two symbols, or zeros by
-  a GPT. A word without tokens has a vector of zeros.
-
-  Args:
-    found: a BERT, GPT or GPT-2.
-    texts: of any length, numbered from 0; read as they are needed.
-    request: which vectors.
-    batch_tokens: rows times length of a batch; None for the device's default.
+  Texts are numbered from 0 and read as needed; their vectors depend on nothing
+  else. Texts beyond the model's positions are read in `token_windows`. A text
+  without tokens has no vectors; as a sentence it is the vector of BERT's two
+  symbols, or zeros by a GPT. A word without tokens has a vector of zeros.
+  `batch_tokens` is rows times length; None for the device's default.
   """
   plan = Plan(found, request)
   if batch_tokens is None:
@@ -197,13 +186,7 @@ def _finished(
 def pool_words(
   vectors_TD: np.ndarray, lengths: Sequence[int], pool: str
 ) -> np.ndarray:
-  """Returns a vector for each word, float32 [..., words, D].
-
-  Args:
-    vectors_TD: float32 [..., T, D] of a text's tokens.
-    lengths: number of tokens of each word; 0 gives a vector of zeros.
-    pool: 'first', 'mean' or 'last'.
-  """
+  """Pools tokens into words, float32 [..., words, D]; zeros for length 0."""
   lengths = np.asarray(lengths, int)
   filled = lengths > 0
   ends = np.cumsum(lengths)[filled]
@@ -232,10 +215,7 @@ def _embed(
   family: Architecture,
   choice: Choice,
 ) -> jax.Array:
-  """Returns the chosen layers [B, K, T, D], or one [B, T, D], in float32.
-
-  With weights they are summed over positions, [B, K, D] or [B, D].
-  """
+  """Returns layers [B, K, T, D] or [B, T, D], or their weighted sums over T."""
   places_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
   mask_BT = places_BT < lengths_B[:, None]
   inputs = family.text_inputs(tokens_BT, mask_BT, places_BT)

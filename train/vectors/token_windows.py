@@ -1,8 +1,4 @@
-"""Overlapping windows for texts beyond a model's positions.
-
-Each token belongs to the window that shows most context around the token, as in
-BERT's question answering.
-"""
+"""Overlapping windows for texts beyond a model's positions."""
 
 from typing import NamedTuple
 
@@ -23,15 +19,12 @@ class Window(NamedTuple):
 def cut(
   num_tokens: int, size: int, stride: int, *, left_only: bool
 ) -> list[Window]:
-  """Returns windows of a text, so that every token belongs to one.
+  """Returns windows of a text, `stride` (1 to `size`) tokens apart.
 
-  Windows begin `stride` tokens apart. A token belongs to the window in which
-  the smaller of its left and right context is largest, or, with `left_only`,
-  its left context is; of equal windows to the first. A text without tokens has
-  one empty window.
-
-  Raises:
-    ValueError: if the stride is not 1 to `size`.
+  Each token belongs to the window in which the smaller of its left and right
+  context is largest, as in BERT's question answering, or, with `left_only`, its
+  left context is; of equal windows to the first. A text without tokens has one
+  empty window.
   """
   if not 1 <= stride <= size:
     raise ValueError(

@@ -1,9 +1,9 @@
 """Files of vectors, HDF5 or JSONL, which get their name once they are whole.
 
-HDF5: a data set '0', '1', ... for each line of the text; `sentence_to_index`, a
-string of JSON, {line: name of its data set}, the first one of equal lines; and
-`tokens` or `words`, if there are labels, a JSON list for each line.
-JSONL: {"index": 0, "tokens": [...], "vectors": [...]} a line, in their order.
+HDF5: a data set '0', '1', ... for each line; `sentence_to_index`, the JSON of
+{line: its data set, the first of equal lines}; and `tokens` or `words`, if
+there are labels, a JSON list for each line.
+JSONL: {"index": 0, "tokens": [...], "vectors": [...]} for each line, in order.
 """
 
 import contextlib
@@ -23,11 +23,7 @@ JSONL = '.jsonl'
 
 
 class Vectors(NamedTuple):
-  """The vectors of a line and its tokens or words, as labels.
-
-  The array is float32 [..., tokens or words, D], or [..., D] of a sentence,
-  which has no labels.
-  """
+  """A line's float32 vectors [..., labels, D], or [..., D] without labels."""
 
   array: np.ndarray
   labels: list[str] | None
@@ -35,11 +31,7 @@ class Vectors(NamedTuple):
 
 
 def is_jsonl(path: str | os.PathLike) -> bool:
-  """Returns whether a file's name is of JSONL; else it is of HDF5.
-
-  Raises:
-    ValueError: if the name is of neither.
-  """
+  """Returns whether a file is JSONL, else HDF5; ValueError for other names."""
   suffix = pathlib.Path(path).suffix
   if suffix not in (*HDF5, JSONL):
     raise ValueError(
@@ -49,13 +41,7 @@ def is_jsonl(path: str | os.PathLike) -> bool:
 
 
 def check(path: str | os.PathLike, *, overwrite: bool) -> None:
-  """Checks, before work is done, that a file may be written.
-
-  Raises:
-    FileExistsError: if it is a folder, or there and not to `overwrite`.
-    FileNotFoundError: if its folder is missing.
-    ValueError: if it is remote, or its name is of no format.
-  """
+  """Checks that a vector file can be written: local, and new or `overwrite`."""
   if '://' in str(path):
     raise ValueError(
       f'{path}: files of vectors are not written front to back, so OUTPUT must'
@@ -80,14 +66,9 @@ def create(
 ) -> Iterator[Callable[[int, Vectors], None]]:
   """Yields a function that writes (number of a line, its vectors).
 
-  JSONL takes the lines in their order, HDF5 in any. The file gets its name at
-  the end; until then an old file stays.
-
-  Args:
-    path: the file.
-    num_lines: of the text.
-    labels: 'tokens' or 'words'; None to write no labels.
-    first_of: line -> number of its data set, read at the end; of HDF5.
+  JSONL takes the lines in order, HDF5 in any. An old file stays until the new
+  one is whole. `labels` is 'tokens', 'words' or None; `first_of` maps a line to
+  the number of its data set in HDF5, read at the end.
   """
   ordered = is_jsonl(path)
   with files.replacing(path) as new:

@@ -1,13 +1,13 @@
 """Self-attention with little memory for its backward pass.
 
-Shapes: B batch, T query position, S key position, D embed, N heads, H head,
-Q query, key and value, Z rows times heads.
+Shapes: B batch, T query position, S key position, D embed, N heads, H head, Q
+query, key and value, Z rows times heads.
 
-The scores [B, N, T, S] are by far the largest arrays of a training step: each
-layer of MiniLM has 113 MB of them at 16 x 384. The forward pass saves only
-dropout's mask in this shape, a byte each. The backward pass computes the scores
-again from queries, keys and each row's log-sum of exponentials, one block of
-query positions at a time (Rabe and Staats 2021; Dao et al. 2022).
+The scores [B, N, T, S] are by far the largest arrays of a training step: 113 MB
+a layer of MiniLM at 16 x 384. The forward pass saves only the dropout mask in
+this shape, a byte each. The backward pass computes the scores again, one block
+of query positions at a time, from queries, keys and each row's log-sum of
+exponentials (Rabe and Staats 2021; Dao et al. 2022).
 """
 
 import functools
@@ -28,24 +28,20 @@ from models.layers import (
 )
 
 Array = jax.Array
-# Cached keys [Z, H, S] and values [Z, S, H], laid out for their products. Z is
-# B x N: as two axes, XLA's CPU compiler would copy them at every step for a
-# batch of 1 (jax 0.10).
+# Cached keys [Z, H, S] and values [Z, S, H]. Z is B x N in one axis: with two,
+# XLA's CPU compiler copies them at every step for a batch of 1 (jax 0.10).
 KeyValue = tuple[Array, Array]
 Past = tuple[Array, Array, Array]  # keys, values, and the first slot to write
 
-# Most query positions of a block. Smaller blocks save little more memory, and
-# would not fill an accelerator's matrix units.
+# Most query positions of a block; fewer would not fill an accelerator's matrix
+# units and save little more memory.
 QUERY_BLOCK = 128
 
 LOWEST = jnp.finfo(jnp.float32).min  # finite: a masked row gives no NaN
 
 
 def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
-  """Returns the softmax over unmasked keys, float32 [B, N, T, S].
-
-  The mask is broadcast; rows without any True become 0.
-  """
+  """Returns the float32 softmax over unmasked keys; rows without one are 0."""
   scores_BNTS = scores_BNTS.astype(jnp.float32)
   weights_BNTS = jax.nn.softmax(jnp.where(mask, scores_BNTS, LOWEST), axis=-1)
   return jnp.where(mask, weights_BNTS, 0)
@@ -84,7 +80,7 @@ def attend(
     key_BSNH: keys.
     value_BSNH: values.
     mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-    keep_BNTS: bool, dropout's mask of the weights; None: no dropout.
+    keep_BNTS: bool, dropout mask of the weights; None: no dropout.
     share_kept: probability of being kept, which divides the weights.
   """
   return _attend_forward(
@@ -95,9 +91,9 @@ def attend(
 class _Rows(NamedTuple):
   """Arrays with an axis of query positions, all of them or a block.
 
-  The mask has rank 4, its third axis T or 1. `log_sum_BNT1` is the float32 log
-  of the sum of the exponentials of the unmasked scores, infinite in wholly
-  masked rows; the gradient is of the loss with respect to the contexts.
+  The mask has rank 4, its third axis T or 1. `log_sum_BNT1` is the float32
+  log-sum of the exponentials of unmasked scores, infinite in wholly masked
+  rows; `gradient_BTNH` is the loss's gradient at the contexts.
   """
 
   query_BTNH: Array
@@ -151,8 +147,7 @@ def _attend_backward(
   share_kept: float, residuals: Any, gradient_BTNH: Array
 ) -> tuple[Array | None, ...]:
   """Returns the gradients of queries, keys and values."""
-  # The barrier keeps the compiler from sharing the scores between both passes,
-  # which would keep them in memory.
+  # The barrier keeps the compiler from storing the scores for both passes.
   (rows, key_BSNH, value_BSNH), gradient_BTNH = lax.optimization_barrier(
     (residuals, gradient_BTNH)
   )
@@ -219,8 +214,7 @@ def _over_blocks(
 ) -> Any:
   """Scans (sums, rows of a block) -> (sums, arrays of the block).
 
-  Returns the last sums and the arrays of all query positions, whose axes of
-  positions are `out_axes`.
+  Returns the last sums and the whole arrays, with positions at `out_axes`.
   """
   length = rows.query_BTNH.shape[1]
   sizes = [n for n in range(1, QUERY_BLOCK + 1) if length % n == 0]
@@ -285,12 +279,8 @@ def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
 class SelfAttention(nn.Module):
   """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
-  Attributes:
-    num_heads: N, divides D.
-    dropout_rate: of the attention probabilities.
-    kernel_init: draws the projection to query, key and value.
-    out_init: draws the output projection.
-    dtype: of the computation.
+  `kernel_init` draws the projection to query, key and value, `out_init` the
+  output projection. `dropout_rate` is of the attention probabilities.
   """
 
   num_heads: int
@@ -305,15 +295,10 @@ class SelfAttention(nn.Module):
   ) -> tuple[Array, KeyValue | None]:
     """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
 
-    Args:
-      x_BTD: float [B, T, D].
-      mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-      past: keys and values of S slots; the keys and values of `x_BTD` are
-        written into it first, and there is no dropout of the probabilities.
-        None: S are the positions of `x_BTD`.
-
-    Returns:
-      [B, T, D] in `dtype`, and the written keys and values of the past.
+    `mask` is bool, broadcast to [B, N, T, S], True where T may look at S. Given
+    a `past` of S slots, the keys and values of `x_BTD` are first written into
+    it, and the probabilities have no dropout; without one, S are the positions
+    of `x_BTD`. Returns [B, T, D] in `dtype`, and the written keys and values.
     """
     D = x_BTD.shape[-1]
     H = D // self.num_heads

@@ -1,9 +1,7 @@
-"""The MLP, and the blocks that transformers are stacked from.
+"""The MLP and the transformer blocks.
 
-Shapes: B batch, T position, D embed, F mlp, L layers.
-
-One dtype policy: parameters, softmax and layer-norm statistics are float32,
-the rest is in the module's `dtype`.
+Shapes: B batch, T position, D embed, F mlp, L layers. Parameters, softmax and
+layer-norm statistics are float32, the rest is in the module's `dtype`.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,20 +66,16 @@ class Block(nn.Module):
 
   A block takes the arguments of `SelfAttention` and returns, as the body of a
   scan, the hidden states [B, T, D] and a pair for the scan to stack: the
-  written keys and values, and on request the hidden states again. It sows these
-  as 'hidden'.
+  written keys and values, and with `keep_hidden` the hidden states again, else
+  None. It sows the hidden states as 'hidden'.
 
   Attributes:
-    num_heads: N.
-    mlp_dim: F.
     dropout_rate: of the outputs of attention and MLP; 0 outside of training.
     attention_dropout_rate: of the attention probabilities; likewise.
     gelu: 'erf' or 'tanh'.
     layer_norm_epsilon: added to the variance.
     kernel_init: draws the matrices that read the hidden states.
-    out_init: draws the matrices whose output is added to the hidden states.
-    dtype: of the computation.
-    keep_hidden: return the hidden states in the pair too; else None.
+    out_init: draws the matrices that add to the hidden states.
   """
 
   num_heads: int
@@ -122,7 +116,7 @@ class Block(nn.Module):
     return Dropout(self.dropout_rate)(mlp_BTD)
 
   def normalize(self, x_BTD: Array, name: str) -> Array:
-    """Applies the layer norm of a name."""
+    """Applies the layer norm `name`."""
     return LayerNorm(self.layer_norm_epsilon, self.dtype, name=name)(x_BTD)
 
   def finish(self, x_BTD: Array, present: KeyValue | None) -> BlockOutputs:
@@ -147,10 +141,7 @@ class PostNormBlock(Block):
 
 
 class PreNormBlock(Block):
-  """GPT-2's: layer norm, sub-layer, dropout, residual sum.
-
-  The hidden states themselves are only added to, never normalised.
-  """
+  """GPT-2's: layer norm, sub-layer, dropout, residual sum without a norm."""
 
   @nn.compact
   def __call__(
@@ -168,15 +159,15 @@ class PreNormBlock(Block):
 def gather_layers(
   embedded_BTD: Array, hidden: Array | Sequence[Array], last_BTD: Array
 ) -> Array:
-  """Returns the outputs of the embeddings and of all blocks, [L + 1, B, T, D].
+  """Returns the outputs of embeddings and blocks, [L + 1, B, T, D].
 
-  The last output replaces the last block's: it may be normalised.
+  `last_BTD` replaces the last block's output: it may be normalised.
   """
   return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
 
 
 def check_sizes(model: nn.Module, length: int) -> None:
-  """Raises a ValueError if a transformer cannot have its sizes, or an input."""
+  """Checks that `num_heads` divides `embed_dim`, and the length of an input."""
   if model.embed_dim % model.num_heads:
     raise ValueError(
       f'embed_dim is {model.embed_dim}, expected a multiple of num_heads '
@@ -186,7 +177,7 @@ def check_sizes(model: nn.Module, length: int) -> None:
 
 
 def block_fields(model: nn.Module, *, train: bool) -> dict[str, Any]:
-  """Returns the fields of a transformer's blocks that the transformer has."""
+  """Returns the fields that a transformer and its blocks have in common."""
   return dict(
     num_heads=model.num_heads,
     mlp_dim=model.mlp_dim,
@@ -210,10 +201,10 @@ def stack_layers(
   (more to compile, a third faster on a CPU); parameters and dropout masks are
   the same. With `remat` each layer keeps only its input for the backward pass
   and computes the rest again. Use both together: unrolled, XLA's CPU compiler
-  computes twice and keeps everything all the same.
+  computes twice and still keeps everything.
 
   Args:
-    model: the transformer, with the fields named above.
+    model: the transformer.
     block: module class, called as block(carry, *arguments) -> (carry, output);
       outputs are stacked like the parameters.
     in_axes: of each argument: `nn.broadcast` if all layers share it, 0 if its
@@ -221,8 +212,7 @@ def stack_layers(
     **fields: of the block.
   """
   if model.remat:
-    # A loop keeps both computations apart; unrolled, the compiler would merge
-    # them again.
+    # Unrolled, the compiler would merge both computations again.
     block = nn.remat(block, prevent_cse=not model.scan_layers)
   return nn.scan(
     block,

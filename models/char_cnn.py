@@ -6,7 +6,7 @@ M words.
 A word is 50 character ids as in the released training program (bilm-tf,
 data.py): UTF-8 bytes and five symbols from 256 on. All characters of a padding
 word are `NO_CHARACTER`, with an embedding of zero. The released program that
-computes vectors has other ids: (id + 1) % 262.
+computes vectors uses (id + 1) % 262 instead.
 """
 
 import functools
@@ -29,12 +29,12 @@ NUM_CHARACTERS = 261  # 256 bytes; sentence and word begin and end; padding
 NO_CHARACTER = 261
 
 # bilm-tf, training.py: initial ranges of embedding and filters (Kim et al.
-# 2015), and the bias that nearly closes a highway's gate at first.
+# 2015), and a bias that nearly closes a highway's gate.
 CHARACTER_LIMIT = 1.0
 FILTER_LIMIT = 0.05
 GATE_BIAS = -2.0
 
-# Parts of a batch's words; only parts with distinct words are encoded.
+# Parts of a batch's words; parts without distinct words are not encoded.
 NUM_PARTS = 8
 # Characters of a short word: nine types of ten in English.
 SHORT = 20
@@ -44,10 +44,7 @@ Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
 
 
 class Convolution(nn.Module):
-  """The largest output of N filters anywhere in a word, then ReLU.
-
-  A filter sees `width` characters; `count` is N.
-  """
+  """The maximum of N = `count` filters of `width` characters, then ReLU."""
 
   width: int
   count: int
@@ -82,8 +79,8 @@ class Convolution(nn.Module):
 class Highway(nn.Module):
   """g relu(W x + b) + (1 - g) x with g = sigmoid(W' x + b').
 
-  Srivastava et al. 2015. The release calls g 'carry' although it is the
-  transform gate; W' and b' are stored behind W and b here.
+  Srivastava et al. 2015. The release calls the transform gate g 'carry'; W' and
+  b' are stored behind W and b here.
   """
 
   dtype: Dtype = jnp.float32
@@ -112,14 +109,9 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-  """Filters, highway layers and a projection (Kim et al. 2015).
+  """Character embeddings, filters, highway layers and a projection.
 
-  Attributes:
-    char_embed_dim: E.
-    filters: (width, count) of each group of filters.
-    num_highway: highway layers after the filters.
-    projection_dim: P.
-    dtype: of the computation.
+  `filters` lists (width, count) of each group; `num_highway` counts layers.
   """
 
   char_embed_dim: int
@@ -161,9 +153,9 @@ class CharacterEncoder(nn.Module):
 def are_short(characters: Array, widest: int) -> Array:
   """Returns bool [...], whether `SHORT` characters determine a word's vector.
 
-  A filter's output is the same at every place where it sees only padding, and
-  one such place suffices for the maximum. All words count as long if there is
-  nothing to gain: C is `SHORT` or less, or the widest filter is wider.
+  A filter's output is the same at every place that holds only padding, and one
+  such place suffices for the maximum. All words count as long if cutting saves
+  nothing: C is `SHORT` or less, or the widest filter is wider.
   """
   if not widest < SHORT < characters.shape[-1]:
     return jnp.zeros(characters.shape[:-1], bool)
@@ -176,7 +168,7 @@ def without_padding(
 ) -> Any:
   """Returns `run(characters)`, at a third of the cost if all words are short.
 
-  The function must depend on the filters' maxima alone; see `are_short`.
+  `run` must depend on the filters' maxima alone; see `are_short`.
   """
   if not widest < SHORT < characters.shape[-1]:
     return run(characters)
@@ -198,8 +190,8 @@ def encode_once(
   """Returns `encode(params, characters_KBTC)`, equal words encoded once.
 
   Half of 1,000 words are distinct. Each device encodes its own rows: it gathers
-  the encoder's parameters once, and the gradients are summed once. The loop
-  itself has no communication, as its length differs between devices.
+  the parameters once, and the gradients are summed once. The loop itself has no
+  communication, as its length differs between devices.
 
   Args:
     encode: the encoder as a function.
@@ -241,9 +233,9 @@ def _encode_distinct(
 ) -> Array:
   """Returns `encode(params, characters_NC)` [N, P], each word encoded once.
 
-  Shapes are static; the loop over parts ends with the last distinct word, and
-  long words are in the last parts. JAX cannot differentiate such a loop: the
-  backward pass is ours, and encodes again, one part in memory at a time.
+  Shapes are static; the loop over parts ends with the last distinct word, long
+  words last. JAX cannot differentiate such a loop: our backward pass encodes
+  again, one part in memory at a time.
   """
   return _encode_once(encode, widest, params, characters_NC, words_N)[0]
 

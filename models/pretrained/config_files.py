@@ -1,4 +1,4 @@
-"""The JSON beside published weights: sizes, and options of the model."""
+"""The JSON beside published weights: sizes and options of the model."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,8 +6,8 @@ from typing import Any
 
 from etils import epath
 
-MAX_DEPTH = 50  # of lists and objects; deeper ones cannot stand in a message
-# Of layers, each of which takes time before its arrays are looked for.
+MAX_DEPTH = 50  # of lists and objects; deeper ones cannot be printed
+# Each layer takes time before its arrays are looked for.
 MAX_LAYERS = 1000
 
 
@@ -21,7 +21,7 @@ def _is_layers(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-  # Not 1e999, which is infinite here; no whole number beyond a float.
+  # Neither 1e999, which is infinite here, nor an integer beyond a float.
   return type(value) in (int, float) and abs(value) < 1e30
 
 
@@ -57,14 +57,9 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def read(file: epath.Path, kind: type = dict) -> Any:
-  """Returns the content of a JSON file.
+  """Returns the content of a JSON file that holds a dict or a list (`kind`).
 
-  Args:
-    file: the file.
-    kind: dict or list.
-
-  Raises:
-    ValueError: if it is damaged, or holds something else.
+  Raises ValueError if it is damaged, or holds something else.
   """
 
   def refuse(constant: str) -> None:
@@ -89,7 +84,7 @@ def read(file: epath.Path, kind: type = dict) -> Any:
 
 
 def _depth(value: Any) -> int:
-  """Returns how many lists and objects lie inside one another."""
+  """Returns how deep lists and objects are nested."""
   if not isinstance(value, dict | list):
     return 0
   parts = value.values() if isinstance(value, dict) else value
@@ -97,7 +92,7 @@ def _depth(value: Any) -> int:
 
 
 def look_up(config: Any, key: str) -> Any:
-  """Returns the value under a key with dots; None where there is none."""
+  """Returns the value under a key with dots; None if there is none."""
   for name in key.split('.'):
     if not isinstance(config, Mapping) or name not in config:
       return None
@@ -110,9 +105,7 @@ def read_fields(
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns fields of a module, and a line for each value of another kind.
 
-  Args:
-    config: key -> value.
-    table: key, with dots where objects are nested -> (field, key of `KINDS`).
+  `table` maps a key, with dots for nested objects, to (field, key of `KINDS`).
   """
   fields, problems = {}, []
   for key, (field, kind) in table.items():
@@ -135,7 +128,7 @@ def read_transformer(
 
   Args:
     config: key -> value.
-    table: see `read_fields`.
+    table: as in `read_fields`.
     activation: key of the activation function.
     gelus: value of that key -> form of GELU.
     always: key -> the only value known here; a missing key has this value.

@@ -1,8 +1,8 @@
 """The options and weights of the released ELMo program, read and written.
 
-Its weights are an HDF5 file with an array a name (bilm-tf, `dump_weights`), the
-sizes a JSON file of options. Its files hold no softmax; ours has the names of
-its variables of training, softmax/W and softmax/b, which it leaves unread.
+Weights are an HDF5 file (bilm-tf, `dump_weights`), sizes a JSON file of
+options. Its files hold no softmax; ours has the names of its training
+variables, softmax/W and softmax/b, which the released program does not read.
 """
 
 import io
@@ -38,8 +38,8 @@ CHARACTER_OPTIONS = {
   'char_cnn.n_highway': ('num_highway', 'a count of layers or nothing'),
   'char_cnn.max_characters_per_token': ('max_characters', 'a count'),
 }
-# Option -> its values known here, the first of which is written. 262 characters
-# are the 261 of training and none.
+# Option -> its values known here, the first to be written. 262 characters are
+# the 261 of training and none.
 ALWAYS = {
   'char_cnn.activation': ('relu',),
   'char_cnn.n_characters': (
@@ -50,16 +50,11 @@ ALWAYS = {
 
 
 def open_folder(folder: epath.Path) -> Weights:
-  """Opens a folder of released weights.
+  """Opens a folder with one file *options.json and one *weights.hdf5.
 
-  Args:
-    folder: holds one file *options.json and one *weights.hdf5, the latter with
-      the character encoder or a table of word vectors ('embedding'), with or
-      without a softmax.
-
-  Raises:
-    FileNotFoundError: if a file is missing.
-    ValueError: if there are several, or one is damaged.
+  The weights have the character encoder or a table of word vectors
+  ('embedding'), with or without a softmax. Raises FileNotFoundError if a file
+  is missing, ValueError if there are several or one is damaged.
   """
   files = []
   for suffix in (OPTIONS_FILE, 'weights.hdf5'):
@@ -81,8 +76,7 @@ def write_folder(
 ) -> None:
   """Writes options.json and lm_weights.hdf5 of unboxed parameters.
 
-  Raises:
-    ValueError: if there are parameters that the format has no place for.
+  Raises ValueError if the format has no place for some parameters.
   """
   options, arrays = to_released(params, model)
   folder = epath.Path(folder)
@@ -111,8 +105,7 @@ def to_released(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
   """Returns the options of the released program, and name -> array.
 
-  Raises:
-    ValueError: if there are parameters that the format has no place for.
+  Raises ValueError if the format has no place for some parameters.
   """
   pieces = list(_pieces(model))
   known = {piece.path.partition('/')[0] for piece in pieces}
@@ -196,7 +189,7 @@ def _known_options(characters: bool) -> dict[str, tuple[str, str]]:
 def _model(
   options: Mapping[str, Any], entries: Mapping[str, Entry]
 ) -> tuple[elmo.Elmo | None, list[str]]:
-  """Returns the model of options, None if they are not enough; and problems."""
+  """Returns the model of options, None if options are missing; and problems."""
   characters = 'char_cnn' in options
   table, found = _known_options(characters), _sizes_of(entries)
   fields, problems = config_files.read_fields(options, table)
@@ -233,7 +226,7 @@ def _model(
 
 
 def _sizes_of(entries: Mapping[str, Entry]) -> dict[str, Any]:
-  """Returns the fields that names and shapes of the weights tell."""
+  """Returns the fields that follow from names and shapes of the weights."""
   shapes = {name: entry.shape for name, entry in entries.items()}
 
   def count(pattern: str) -> int:

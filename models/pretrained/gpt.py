@@ -47,9 +47,8 @@ NAMES = {
   },
 }
 PREFIX = 'transformer.'  # before all names in some files, in others not
-HEAD = 'lm_head.weight'  # the token table again, where it is there at all
-# Key of the note on weights without a softmax, tied or not; and the config that
-# tells as much.
+HEAD = 'lm_head.weight'  # the token table again, in some files
+# Key of the note on weights without a softmax; and the config that implies it.
 NO_SOFTMAX = 'softmax'
 HEADLESS = {
   name: {'architectures': [architecture], 'tie_word_embeddings': False}
@@ -57,8 +56,7 @@ HEADLESS = {
 }
 # Causal masks and 0, 1, 2 ..., saved with the weights by old versions.
 BUFFERS = ('.attn.bias', '.attn.masked_bias', 'position_ids')
-# Heads that are set aside: multiple choices, labels of texts and of tokens, and
-# answers.
+# Unused heads: multiple choices, labels of texts and of tokens, answers.
 OTHER_HEADS = ('multiple_choice_head.', 'score.', 'classifier.', 'qa_outputs.')
 
 # Hugging Face's `model_type` -> family.
@@ -156,12 +154,8 @@ def add_model(
 ) -> Weights:
   """Returns weights of a GPT or GPT-2 with the model of a config.
 
-  Args:
-    weights: the weights, without a model.
-    config: the sizes of the model.
-    table: key of the config -> (field, kind).
-    entries: the arrays under their plain names.
-    problems: the problems found so far.
+  `table` maps a key of the config to (field, kind); `entries` have plain names;
+  `problems` are those found so far.
   """
   key, default = ACTIVATIONS[weights.name]
   fields, config_problems = config_files.read_transformer(
@@ -183,7 +177,7 @@ def add_model(
 def to_hugging_face(
   params: Mapping, model: gpt.Gpt
 ) -> tuple[str, dict[str, np.ndarray]]:
-  """Returns the class of Hugging Face, and name -> array in its files.
+  """Returns Hugging Face's class name, and name -> array in its files.
 
   The parameters are unboxed, the layers stacked.
   """
@@ -195,10 +189,9 @@ def to_hugging_face(
 
 
 def to_config(model: gpt.Gpt) -> dict[str, Any]:
-  """Returns the config of Hugging Face that describes a model.
+  """Returns the Hugging Face config of a model.
 
-  Raises:
-    ValueError: if the class there has no such model.
+  Raises ValueError if the class there has no such model.
   """
   name = _name(model)
   gelus = {form: key for key, form in reversed(GELU[name].items())}
@@ -255,7 +248,7 @@ def _pieces(
 
 
 def _release_name(name: str) -> str:
-  """Returns the name in GPT-2's release of an array of Hugging Face's."""
+  """Returns the GPT-2 release's name of an array of Hugging Face's."""
   name = re.sub(r'^(wte|wpe)\.weight$', r'\1', name)
   name = re.sub(r'(ln_\w)\.weight$', r'\1/g', name)
   name = re.sub(r'\.weight$', '/w', name)

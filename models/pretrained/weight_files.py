@@ -1,7 +1,6 @@
 """Hugging Face's files of weights, and local copies of remote files.
 
-Remote files are copied first, for as long as the program runs: their readers
-go to and fro in them.
+Remote files are copied, until the program ends, because readers seek in them.
 """
 
 import atexit
@@ -54,15 +53,11 @@ def _scratch() -> epath.Path:
 
 
 def from_safetensors(file: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a safetensors file.
-
-  Raises:
-    ValueError: if it is damaged.
-  """
+  """Returns name -> entry of a safetensors file; ValueError if damaged."""
   entries = {}
 
   def read(name: str) -> np.ndarray:
-    # The whole file counts as memory in use for as long as it is open.
+    # Opened anew: an open file counts as memory in use.
     with _open_safetensors(file) as opened:
       return opened.get_tensor(name)
 
@@ -109,9 +104,8 @@ def hugging_face_file(folder: epath.Path) -> epath.Path | None:
 def from_hugging_face(folder: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of a folder's weights, in one file or several.
 
-  Raises:
-    FileNotFoundError: if there are none; or naming all files that are missing.
-    ValueError: if a file is damaged.
+  Raises FileNotFoundError naming all missing files, ValueError if one is
+  damaged.
   """
   file = hugging_face_file(folder)
   if file is None:

@@ -4,10 +4,10 @@ Shapes: B batch, T query position, S key position, D embed, N heads, H head, Q
 query, key and value, Z rows times heads.
 
 The scores [B, N, T, S] are by far the largest arrays of a training step: 113 MB
-a layer of MiniLM at 16 x 384. The forward pass saves only the dropout mask in
-this shape, a byte each. The backward pass computes the scores again, one block
-of query positions at a time, from queries, keys and each row's log-sum of
-exponentials (Rabe and Staats 2021; Dao et al. 2022).
+a layer of MiniLM at 16 x 384. So the backward pass computes them again, one
+block of query positions at a time, from each row's log-sum of exponentials
+(Rabe and Staats 2021; Dao et al. 2022). Only the dropout mask is saved in this
+shape.
 """
 
 import functools
@@ -33,9 +33,7 @@ Array = jax.Array
 KeyValue = tuple[Array, Array]
 Past = tuple[Array, Array, Array]  # keys, values, and the first slot to write
 
-# Most query positions of a block; fewer would not fill an accelerator's matrix
-# units and save little more memory.
-QUERY_BLOCK = 128
+QUERY_BLOCK = 128  # query positions at most; fewer leave matrix units idle
 
 LOWEST = jnp.finfo(jnp.float32).min  # finite: a masked row gives no NaN
 
@@ -73,15 +71,10 @@ def attend(
 ) -> Array:
   """Returns values weighted by the softmax of the scores, [B, T, N, H].
 
-  They have the dtype of the values, and are 0 in wholly masked rows.
-
-  Args:
-    query_BTNH: queries, scaled.
-    key_BSNH: keys.
-    value_BSNH: values.
-    mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-    keep_BNTS: bool, dropout mask of the weights; None: no dropout.
-    share_kept: probability of being kept, which divides the weights.
+  They have the dtype of the values, and are 0 in wholly masked rows. Queries
+  are already scaled. `mask` is bool, broadcast to [B, N, T, S], True where T
+  may look at S. `keep_BNTS` is the dropout mask of the weights, which are
+  divided by `share_kept`; None: no dropout.
   """
   return _attend_forward(
     query_BTNH, key_BSNH, value_BSNH, mask, keep_BNTS, share_kept
@@ -91,9 +84,8 @@ def attend(
 class _Rows(NamedTuple):
   """Arrays with an axis of query positions, all of them or a block.
 
-  The mask has rank 4, its third axis T or 1. `log_sum_BNT1` is the float32
-  log-sum of the exponentials of unmasked scores, infinite in wholly masked
-  rows; `gradient_BTNH` is the loss's gradient at the contexts.
+  The mask has rank 4, its third axis T or 1. `log_sum_BNT1`, the log-sum of the
+  exponentials of unmasked scores, is infinite in wholly masked rows.
   """
 
   query_BTNH: Array
@@ -212,10 +204,7 @@ attend.defvjp(_attend_forward, _attend_backward)
 def _over_blocks(
   function: Any, sums: Any, rows: _Rows, out_axes: tuple[int, ...]
 ) -> Any:
-  """Scans (sums, rows of a block) -> (sums, arrays of the block).
-
-  Returns the last sums and the whole arrays, with positions at `out_axes`.
-  """
+  """Scans blocks; returns the sums, and the arrays joined at `out_axes`."""
   length = rows.query_BTNH.shape[1]
   sizes = [n for n in range(1, QUERY_BLOCK + 1) if length % n == 0]
   num_blocks = length // sizes[-1]
@@ -279,8 +268,8 @@ def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
 class SelfAttention(nn.Module):
   """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
-  `kernel_init` draws the projection to query, key and value, `out_init` the
-  output projection. `dropout_rate` is of the attention probabilities.
+  `dropout_rate` is of the attention probabilities. `kernel_init` draws the
+  projection to query, key and value, `out_init` the output projection.
   """
 
   num_heads: int
@@ -295,14 +284,13 @@ class SelfAttention(nn.Module):
   ) -> tuple[Array, KeyValue | None]:
     """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
 
-    `mask` is bool, broadcast to [B, N, T, S], True where T may look at S. Given
-    a `past` of S slots, the keys and values of `x_BTD` are first written into
-    it, and the probabilities have no dropout; without one, S are the positions
-    of `x_BTD`. Returns [B, T, D] in `dtype`, and the written keys and values.
+    `mask` is bool, broadcast to [B, N, T, S], True where T may look at S. The S
+    slots are `x_BTD` itself, or a `past` with the keys and values of `x_BTD`
+    written into it (without dropout). Returns [B, T, D] in `dtype`, and the
+    written past.
     """
     D = x_BTD.shape[-1]
     H = D // self.num_heads
-    # One matrix product; query, key and value are slices of its output.
     qkv_BTQNH = Linear(
       features=(3, self.num_heads, H),
       in_names=('embed',),

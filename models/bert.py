@@ -103,10 +103,7 @@ class Bert(nn.Module):
   Attributes:
     vocab_size: unpadded.
     max_length: rows of the position table.
-    dropout_rate: of embeddings and sub-layer outputs, in training.
-    attention_dropout_rate: of attention probabilities, in training.
     gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
     dtype: of activations; parameters, softmax, layer-norm statistics and logits
       are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
@@ -258,21 +255,19 @@ def rescale_init(
 ) -> dict:
   """Returns freshly drawn parameters with other scales and attention.
 
-  A narrow model trained for a few thousand steps learns faster with weights
+  Narrow models trained for a few thousand steps learn faster with weights
   larger than BERT's 0.02 (bert_tiny, 1,000 steps, one seed: 0.54 of the unigram
   perplexity with 0.02 for all at its best rate tried, 0.43 with 0.06 and
   positions at 0.02), and with heads that attend to neighbours at first
   (bert_tiny, 400 of 800 steps: 0.52 without, 0.47 with a score of 11, 0.68 with
   46). Heads that attend everywhere learn next sentences sooner, so bert_tiny
-  has no such score. Keys equal to queries come from Trockman and Kolter 2023,
-  "Mimetic initialization of self-attention layers".
+  has no such score. Keys equal to queries: Trockman and Kolter 2023, "Mimetic
+  initialization of self-attention layers".
 
-  Args:
-    params: unboxed, of `Bert.init`.
-    stddev: of weight matrices and the token table, before truncation.
-    position_stddev: of the position and token-type tables.
-    self_score: mean attention score of a token with itself; if not 0, positions
-      start as waves and keys equal to queries.
+  `stddev` is of weight matrices and the token table before truncation,
+  `position_stddev` of the position and token-type tables. `self_score` is the
+  mean attention score of a token with itself; if not 0, positions start as
+  waves and keys equal to queries.
   """
 
   def rescale(path: tuple, leaf: Array) -> Array:

@@ -65,15 +65,14 @@ class Block(nn.Module):
   """Fields and sub-layers of both kinds of block, which order them.
 
   A block takes the arguments of `SelfAttention` and returns, as the body of a
-  scan, the hidden states [B, T, D] and a pair for the scan to stack: the
-  written keys and values, and with `keep_hidden` the hidden states again, else
-  None. It sows the hidden states as 'hidden'.
+  scan, the hidden states [B, T, D] and a pair: the written keys and values, and
+  with `keep_hidden` the hidden states again, else None. It sows them as
+  'hidden'.
 
   Attributes:
     dropout_rate: of the outputs of attention and MLP; 0 outside of training.
     attention_dropout_rate: of the attention probabilities; likewise.
     gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
     kernel_init: draws the matrices that read the hidden states.
     out_init: draws the matrices that add to the hidden states.
   """
@@ -159,10 +158,7 @@ class PreNormBlock(Block):
 def gather_layers(
   embedded_BTD: Array, hidden: Array | Sequence[Array], last_BTD: Array
 ) -> Array:
-  """Returns the outputs of embeddings and blocks, [L + 1, B, T, D].
-
-  `last_BTD` replaces the last block's output: it may be normalised.
-  """
+  """Returns the outputs of embeddings and blocks, the last one replaced."""
   return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
 
 
@@ -195,21 +191,17 @@ def stack_layers(
   in_axes: Any = nn.broadcast,
   **fields: Any,
 ) -> Callable[..., tuple[Array, Any]]:
-  """Repeats a block, its parameters stacked along a first axis 'layers'.
+  """Repeats a block, its parameters and outputs stacked along an axis 'layers'.
 
   With `scan_layers` one compiled layer runs in a loop, else all L are unrolled
   (more to compile, a third faster on a CPU); parameters and dropout masks are
-  the same. With `remat` each layer keeps only its input for the backward pass
-  and computes the rest again. Use both together: unrolled, XLA's CPU compiler
-  computes twice and still keeps everything.
+  the same. With `remat` each layer keeps only its input for the backward pass.
+  Use both together: unrolled, XLA's CPU compiler computes twice and still keeps
+  everything.
 
-  Args:
-    model: the transformer.
-    block: module class, called as block(carry, *arguments) -> (carry, output);
-      outputs are stacked like the parameters.
-    in_axes: of each argument: `nn.broadcast` if all layers share it, 0 if its
-      first axis is the layers.
-    **fields: of the block.
+  The block is called as block(carry, *arguments) -> (carry, output). `in_axes`
+  of an argument is `nn.broadcast` if all layers share it, 0 if its first axis
+  is the layers. `fields` are the block's.
   """
   if model.remat:
     # Unrolled, the compiler would merge both computations again.

@@ -3,10 +3,9 @@
 Shapes: C characters of a word, E character embedding, N filters, P projection,
 M words.
 
-A word is 50 character ids as in the released training program (bilm-tf,
-data.py): UTF-8 bytes and five symbols from 256 on. All characters of a padding
-word are `NO_CHARACTER`, with an embedding of zero. The released program that
-computes vectors uses (id + 1) % 262 instead.
+A word is 50 character ids as in bilm-tf's training (data.py): UTF-8 bytes and
+five symbols from 256 on; a padding word is all `NO_CHARACTER`, embedded as
+zero. The released program that computes vectors uses (id + 1) % 262 instead.
 """
 
 import functools
@@ -28,16 +27,13 @@ Dtype = jax.typing.DTypeLike
 NUM_CHARACTERS = 261  # 256 bytes; sentence and word begin and end; padding
 NO_CHARACTER = 261
 
-# bilm-tf, training.py: initial ranges of embedding and filters (Kim et al.
-# 2015), and a bias that nearly closes a highway's gate.
+# Initial values of bilm-tf, training.py (Kim et al. 2015).
 CHARACTER_LIMIT = 1.0
 FILTER_LIMIT = 0.05
-GATE_BIAS = -2.0
+GATE_BIAS = -2.0  # nearly closes a highway's gate
 
-# Parts of a batch's words; parts without distinct words are not encoded.
-NUM_PARTS = 8
-# Characters of a short word: nine types of ten in English.
-SHORT = 20
+NUM_PARTS = 8  # of a batch's words; parts without distinct words are skipped
+SHORT = 20  # characters of a short word: nine types of ten in English
 _LONG = 1 << 30  # added to the numbers of long words, to sort these last
 
 Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
@@ -80,7 +76,7 @@ class Highway(nn.Module):
   """g relu(W x + b) + (1 - g) x with g = sigmoid(W' x + b').
 
   Srivastava et al. 2015. The release calls the transform gate g 'carry'; W' and
-  b' are stored behind W and b here.
+  b' are stored behind W and b.
   """
 
   dtype: Dtype = jnp.float32
@@ -109,10 +105,7 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-  """Character embeddings, filters, highway layers and a projection.
-
-  `filters` lists (width, count) of each group; `num_highway` counts layers.
-  """
+  """Character embeddings, filters (width, count), highways and projection."""
 
   char_embed_dim: int
   filters: tuple[tuple[int, int], ...]
@@ -153,9 +146,8 @@ class CharacterEncoder(nn.Module):
 def are_short(characters: Array, widest: int) -> Array:
   """Returns bool [...], whether `SHORT` characters determine a word's vector.
 
-  A filter's output is the same at every place that holds only padding, and one
-  such place suffices for the maximum. All words count as long if cutting saves
-  nothing: C is `SHORT` or less, or the widest filter is wider.
+  One place of padding suffices for a filter's maximum. All words count as long
+  if C is `SHORT` or less, or the widest filter is wider.
   """
   if not widest < SHORT < characters.shape[-1]:
     return jnp.zeros(characters.shape[:-1], bool)
@@ -168,7 +160,7 @@ def without_padding(
 ) -> Any:
   """Returns `run(characters)`, at a third of the cost if all words are short.
 
-  `run` must depend on the filters' maxima alone; see `are_short`.
+  `run` must depend on the filters' maxima alone.
   """
   if not widest < SHORT < characters.shape[-1]:
     return run(characters)
@@ -189,16 +181,9 @@ def encode_once(
 ) -> Array:
   """Returns `encode(params, characters_KBTC)`, equal words encoded once.
 
-  Half of 1,000 words are distinct. Each device encodes its own rows: it gathers
-  the parameters once, and the gradients are summed once. The loop itself has no
-  communication, as its length differs between devices.
-
-  Args:
-    encode: the encoder as a function.
-    widest: width of its widest filter.
-    params: its parameters.
-    characters_KBTC: int [K, B, T, C], B the rows of a batch.
-    words_KBT: int, 0 or more, below 2^30: a number for each distinct word.
+  Half of 1,000 words are distinct. Each device encodes its own rows in a loop
+  without communication, as its length differs between devices. `widest` is the
+  width of the widest filter; `words_KBT` number the distinct words below 2^30.
   """
 
   def encode_rows(
@@ -233,9 +218,8 @@ def _encode_distinct(
 ) -> Array:
   """Returns `encode(params, characters_NC)` [N, P], each word encoded once.
 
-  Shapes are static; the loop over parts ends with the last distinct word, long
-  words last. JAX cannot differentiate such a loop: our backward pass encodes
-  again, one part in memory at a time.
+  The loop over parts ends with the last distinct word, long words last. JAX
+  cannot differentiate such a loop: our backward pass encodes again.
   """
   return _encode_once(encode, widest, params, characters_NC, words_N)[0]
 

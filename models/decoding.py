@@ -17,8 +17,7 @@ from models import gpt
 
 Array = jax.Array
 
-# Prompts are padded to powers of two, caches to multiples of SLOT_MULTIPLE, so
-# that few programs are compiled.
+# Sizes of prompts (powers of two) and caches, for few compiled programs.
 SHORTEST_PROMPT = 16
 SLOT_MULTIPLE = 64
 NO_TOKEN = -1  # after the end of a row
@@ -32,8 +31,8 @@ class Sampling:
   Attributes:
     temperature: divides the logits; 0 takes the likeliest token.
     top_k: draw among the k likeliest tokens; 0: among all.
-    top_p: draw among the fewest likeliest tokens whose probabilities sum to
-      this share (Holtzman et al. 2019, section 3.1).
+    top_p: draw among the fewest tokens whose probabilities sum to this share
+      (Holtzman et al. 2019, section 3.1).
   """
 
   temperature: float = 1.0
@@ -65,8 +64,7 @@ def filter_logits(
 ) -> Array:
   """Returns float32 logits [B, V] to draw from, -inf at excluded tokens.
 
-  Tokens as likely as the last one kept are kept too, padding columns (from
-  `vocab_size` on) never. The temperature must be above 0.
+  Tokens as likely as the last one kept are kept too; padding never.
   """
   real_V = jnp.arange(logits_BV.shape[-1]) < vocab_size
   logits_BV = logits_BV.astype(jnp.float32) / sampling.temperature
@@ -193,14 +191,15 @@ def generate(
   stop_ids: Sequence[int] = (),
   chunk: int = 16,
 ) -> Iterator[np.ndarray]:
-  """Continues prompts, a few new tokens at a time, each chunk on demand.
+  """Yields new tokens of prompts, int32 [B, at most chunk], computed on demand.
 
-  Compiled once for each model, batch size, sampling, number of stop ids, chunk,
-  and power of two above the longest prompt. Rows do not depend on each other.
-  Raises ValueError if a prompt is empty or too long.
+  A row has NO_TOKEN after its end. Compiled once for each model, batch size,
+  sampling, number of stop ids, chunk, and power of two above the longest
+  prompt. Rows do not depend on each other. Raises ValueError if a prompt is
+  empty or too long.
 
   Args:
-    model: the model; calling `prepare_decoding` first saves a copy of `params`.
+    model: `prepare_decoding` beforehand saves a copy of the parameters here.
     params: unboxed.
     tokens: int [B, T], prompts followed by padding.
     lengths: int [B], tokens of each prompt, at least 1.
@@ -210,9 +209,6 @@ def generate(
     sampling: how to draw tokens.
     stop_ids: a row ends after the first of these tokens.
     chunk: most tokens of a row at a time.
-
-  Yields:
-    int32 [B, at most chunk], NO_TOKEN after the end of a row.
   """
   tokens, lengths = np.asarray(tokens), np.asarray(lengths)
   B, T = tokens.shape

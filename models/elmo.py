@@ -20,10 +20,7 @@ NUM_TOWERS = 2
 
 
 class State(NamedTuple):
-  """LSTM states, float32: cell [L, K, B, F] and hidden [L, K, B, P].
-
-  `hidden` is the output before a skip connection.
-  """
+  """LSTM states, float32: cell [L, K, B, F] and hidden [L, K, B, P]."""
 
   cell: Array
   hidden: Array
@@ -41,11 +38,9 @@ class Elmo(nn.Module):
       released program has no projections.
     filters: (width, count) of each group of filters on characters.
     num_highway: highway layers after the filters.
-    max_characters: C.
-    num_words: rows of a word table in place of the character encoder, which
-      leaves the fields about characters unused; 0: characters.
-    use_skip_connections: add each layer's input to its output, from the second
-      layer on.
+    num_words: rows of a word table that replaces the character encoder, if not
+      0.
+    use_skip_connections: add each layer's input to its output but the first's.
     cell_clip: largest absolute value of an LSTM cell; None: no limit.
     projection_clip: the same of a projection.
     dropout_rate: of every layer's input and the last output, in training.
@@ -167,13 +162,11 @@ class Elmo(nn.Module):
     """Returns every layer's vectors of the words, and the next state.
 
     The forward tower reads a sentence from its first word, the backward tower
-    from its last word, each from its state. Padding has no influence, and its
-    vectors are zero.
+    from its last. Padding has no influence, and its vectors are zero.
 
     Args:
       x_BTP: word vectors of `encode`, perhaps from a cache.
-      lengths: int [B], words of each sentence; 0 leaves the row's state
-        unchanged.
+      lengths: int [B], words of each sentence; 0 keeps the row's state.
       state: after the preceding text; None: at its start.
 
     Returns:
@@ -212,8 +205,7 @@ class Elmo(nn.Module):
       targets_KBT: int, the word after each, below V.
       cell: float32 [B, L, K, F], as in `State` but with the rows first.
       hidden: float32 [B, L, K, P].
-      train: apply dropout (rng stream 'dropout') and sample the softmax (rng
-        stream 'samples').
+      train: dropout and sampled softmax (rng streams 'dropout', 'samples').
 
     Returns:
       'losses' float32 [K, B, T] in nats, and the next 'cell' and 'hidden'.
@@ -261,9 +253,8 @@ class Elmo(nn.Module):
   ) -> tuple[Array, State]:
     """Returns the last layer's output [2, B, T, P] and the next state.
 
-    `x_KBTP` holds the word vectors of each tower's text in its reading order,
-    without padding. Gradients flow through the state unless the caller stops
-    them. `train` applies dropout (rng stream 'dropout').
+    `x_KBTP` holds word vectors in each tower's reading order, without padding.
+    Gradients flow through the state unless the caller stops them.
     """
     outputs, state = self._run_layers(x_KBTP, state, None, train=train)
     top_KBTP = outputs[-1]

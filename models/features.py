@@ -33,10 +33,9 @@ def hidden_layers(
 ) -> Array:
   """Returns the outputs of embeddings and blocks, [L + 1, B, T, D].
 
-  They are in the model's dtype, without dropout. The last is the model's
-  'hidden', with the final norm of a GPT-2. Call it inside a jit, which drops
-  the unused heads. `params` are unboxed; `inputs` are the model's positional
-  arguments, where a Bert's `mlm_positions` may have the shape [B, 0].
+  The last is the model's 'hidden', with the final norm of a GPT-2. Call it
+  inside a jit, which drops the unused heads. `params` are unboxed; `inputs` are
+  the model's own, where a Bert's `mlm_positions` may have the shape [B, 0].
   """
   outputs = model.apply(
     {'params': params}, *inputs, train=False, all_layers=True
@@ -45,10 +44,7 @@ def hidden_layers(
 
 
 def cast_weights(params: dict, dtype: jax.typing.DTypeLike) -> dict:
-  """Returns unboxed parameters with the matrices in the model's dtype.
-
-  Outputs stay the same, but no call has to cast the matrices again.
-  """
+  """Returns unboxed parameters with matrices cast once, for equal outputs."""
 
   def cast(path: tuple, leaf: Array) -> Array:
     is_matrix = path[-1].key in ('kernel', 'embedding')

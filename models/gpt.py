@@ -18,8 +18,7 @@ from models import attention, blocks, layers
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
 
-# Not truncated, unlike BERT's: openai/finetune-transformer-lm train.py, and
-# openai/gpt-2 model.py for the positions of GPT-2.
+# Not truncated: openai/finetune-transformer-lm train.py, openai/gpt-2 model.py.
 INIT_STDDEV = 0.02
 PRE_NORM_POSITION_STDDEV = 0.01
 
@@ -28,8 +27,7 @@ class Cache(NamedTuple):
   """Keys and values of the positions read so far.
 
   Attributes:
-    keys: [L, Z, H, S], or L arrays [Z, H, S] if the model is not `stacked`; Z
-      is B x N, see `attention.KeyValue`.
+    keys: [L, Z, H, S], Z = B x N; or L arrays [Z, H, S] if not `stacked`.
     values: [L, Z, S, H], or L arrays [Z, S, H].
     mask: bool [B, S], True at slots that hold a real token.
     end: int32 [], slots written so far, padding included.
@@ -44,9 +42,8 @@ class Cache(NamedTuple):
 class Embeddings(nn.Module):
   """Sum of token and position embeddings, with dropout.
 
-  `dropout_rate` is 0 outside of training. With `drop_tables` it applies to the
-  elements of both tables, once for the whole batch and for the softmax too
-  (GPT); else to the sum (GPT-2).
+  With `drop_tables` dropout applies to the elements of both tables, once for
+  the whole batch and for the softmax too (GPT); else to the sum (GPT-2).
   """
 
   vocab_size: int
@@ -96,16 +93,12 @@ class Gpt(nn.Module):
   GPT-2: layer norm before attention and MLP and after the last block; positions
   N(0, 0.01) (openai/gpt-2 model.py); the output matrices of attention and MLP
   are scaled by 1/sqrt(2 L) (Radford et al. 2019, section 2.3). Its release has
-  no dropout: here it applies to the sum of the embeddings, as in Hugging
-  Face's.
+  no dropout: here it applies to the sum of embeddings, as in Hugging Face's.
 
   Attributes:
     vocab_size: unpadded.
     max_length: rows of the position table.
-    dropout_rate: of embeddings and sub-layer outputs, in training.
-    attention_dropout_rate: of attention probabilities, in training.
     gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
     dtype: of activations; parameters, softmax, layer-norm statistics and logits
       are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
@@ -144,8 +137,8 @@ class Gpt(nn.Module):
   ) -> dict[str, Any]:
     """Predicts at each position the token that follows it.
 
-    A position sees the real tokens up to itself: the cache's, then those of
-    `tokens`. Padding may lie anywhere; outputs at padding are meaningless.
+    A position sees the real tokens up to itself, the cache's first. Padding may
+    lie anywhere; outputs at padding are meaningless.
 
     With the collection 'intermediates' mutable, it sows `embedded` [B, T, D],
     `layers/hidden` [L, B, T, D] (before the final norm) and
@@ -278,10 +271,9 @@ def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
 
 
 def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
-  """Returns the model and parameters with separate layers, for fast decoding.
+  """Returns a model and parameters with separate layers, for fast decoding.
 
-  The parameters are a copy in the dtype of the matrix products; outputs stay
-  the same. A model that is not `stacked` is returned unchanged.
+  They are cast to the dtype of the matrix products; outputs stay the same.
   """
   if not model.stacked:
     return model, params
@@ -300,11 +292,10 @@ def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
 def rescale_init(
   model: Gpt, params: dict, *, stddev: float, position_stddev: float
 ) -> dict:
-  """Returns freshly drawn parameters with other scales.
+  """Returns freshly drawn parameters with other scales; see `bert.rescale_init`.
 
-  Narrow models trained for a few thousand steps learn faster with weights
-  larger than 0.02; see `bert.rescale_init`. `stddev` is for weight matrices and
-  the token table; GPT-2's scaled output matrices keep their proportion.
+  `stddev` is for weight matrices and the token table; GPT-2's scaled output
+  matrices keep their proportion.
   """
   positions = PRE_NORM_POSITION_STDDEV if model.pre_norm else INIT_STDDEV
   factors = dict.fromkeys(('kernel', 'embedding'), stddev / INIT_STDDEV)

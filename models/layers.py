@@ -20,8 +20,7 @@ Initializer = Callable[..., Array]  # (rng, shape) -> float32 of that shape
 
 named = nn.with_logical_partitioning  # (initializer, logical axis names)
 
-# Random bits of a dropout decision: rates are exact to 1 / 2**17.
-DROPOUT_BITS = 16
+DROPOUT_BITS = 16  # random bits of a decision: rates are exact to 1 / 2**17
 
 # Every weight matrix and table of BERT; like TensorFlow's, cut at two standard
 # deviations without rescaling (google-research/bert modeling.py).
@@ -37,10 +36,7 @@ VOCAB_PARAMS = ('embedding', 'mlm/bias', 'softmax/kernel', 'softmax/bias')
 
 
 def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:
-  """Returns a GELU that keeps only its input for the backward pass.
-
-  Recomputing it costs less than the memory of its intermediate arrays.
-  """
+  """Returns a GELU that saves memory: its backward pass recomputes it."""
 
   def backward(x: Array, gradient: Array) -> tuple[Array]:
     # The barrier keeps the compiler from sharing work between both passes.
@@ -53,10 +49,7 @@ def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def _tanh_gelu(x: Array) -> Array:
-  """Returns x/2 (1 + tanh u) as x sigmoid(2u), with u as published.
-
-  XLA's CPU compiler (jax 0.10) keeps an array for each constant around a tanh.
-  """
+  """Returns x/2 (1 + tanh u) as x sigmoid(2u): less memory, equal values."""
   return x * jax.nn.sigmoid(
     2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
   )
@@ -80,8 +73,8 @@ def get_gelu(name: str) -> Callable[[Array], Array]:
 def sinusoids(length: int, width: int) -> Array:
   """Returns waves [length, width]: sines in the first half, then cosines.
 
-  Wavelengths grow geometrically from 2 pi to 200 pi positions (Vaswani et al.
-  2017, section 3.5, with 10,000 for our 100), so near positions are alike.
+  Wavelengths grow from 2 pi to 200 pi positions (Vaswani et al. 2017, section
+  3.5, with 10,000 for our 100), so near positions are alike.
   """
   rates = 100.0 ** (-jnp.arange(width // 2) / (width // 2))
   angles = jnp.arange(length)[:, None] * rates
@@ -99,15 +92,13 @@ def drop_threshold(rate: float) -> int:
 def keep_mask(rng: Array, shape: Sequence[int], rate: float) -> Array:
   """Returns the dropout mask, bool of `shape`, True at the elements to keep.
 
-  Two decisions come from 32 random bits, which are a function of key and
-  position whatever the sharding (JAX's partitionable threefry). The rate is
-  rounded to a multiple of 2**-16.
+  The 16 bits of a decision depend on key and position, not on the sharding
+  (JAX's partitionable threefry). The rate is rounded to a multiple of 2**-16.
   """
   half = math.ceil(shape[-1] / 2)
   bits = jax.random.bits(rng, (*shape[:-1], half), jnp.uint32)
   threshold = drop_threshold(rate)
-  # Halves of the last axis, not neighbours: writes stay contiguous, and a TPU
-  # would pad a last axis of 2 to a whole register.
+  # Halves of the last axis: a TPU would pad an axis of 2 to a whole register.
   kept = jnp.concatenate(
     [(bits & 0xFFFF) >= threshold, (bits >> 16) >= threshold], axis=-1
   )
@@ -146,11 +137,9 @@ class Dropout(nn.Module):
 class Linear(nn.Module):
   """A matrix multiplication with bias over one or more axes.
 
-  Attributes:
-    features: sizes of the output axes, which replace the contracted axes.
-    in_names: logical names of the contracted axes, the last of the input.
-    out_names: logical names of the output axes.
-    bias_names: logical names of the bias; None: `out_names`.
+  The last axes of the input, named `in_names`, are contracted into axes of
+  sizes `features`, named `out_names`. The bias has the names `bias_names`, if
+  given.
   """
 
   features: tuple[int, ...]
@@ -204,11 +193,11 @@ def pad_vocab(vocab_size: int) -> int:
 
 
 def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts parameters without the padding of the vocabulary, as published.
+  """Counts parameters (unboxed arrays or shapes) without vocabulary padding.
 
   110,106,428 for BERT-Base uncased with both heads, 124,439,808 for the
   smallest GPT-2 (a tied softmax counts once), 93,600,848 for ELMo without
-  softmax. `params` are unboxed arrays or shapes.
+  softmax.
   """
   total = 0
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
@@ -222,11 +211,9 @@ def num_parameters(params: dict, vocab_size: int) -> int:
 class TokenTable(nn.Module):
   """Token embeddings, also the matrix of the output softmax.
 
-  Attributes:
-    vocab_size: unpadded; padding rows are zero and get no gradient.
-    dropout_rate: of the table's elements, with one mask for look-ups and
-      softmax; 0 outside of training.
-    dtype: of the looked-up vectors.
+  Padding rows beyond `vocab_size` are zero and get no gradient. `dropout_rate`
+  is of the table's elements, with one mask for look-ups and softmax, and 0
+  outside of training.
   """
 
   vocab_size: int
@@ -311,7 +298,6 @@ def constrain_hidden(x_BTD: Array) -> Array:
 def whole_width(table: Array, rows: str | None = None) -> Array:
   """Gathers the shards of a table [rows, D] along D, before look-ups.
 
-  Otherwise the devices exchange whole activations, which are larger. `rows` is
-  the logical name of rows that stay sharded.
+  Otherwise devices exchange whole activations. `rows` names rows left sharded.
   """
   return nn.with_logical_constraint(table, (rows, 'activation_embed'))

@@ -22,7 +22,6 @@ NUM_GATES = 4  # input, candidate, forget, output: TensorFlow's order, i j f o
 # Added to the forget gate at run time, not stored: TensorFlow's LSTMCell.
 FORGET_BIAS = 1.0
 
-# Logical axes of parameters.
 KERNEL_NAMES = ('towers', 'embed', 'gates', 'mlp')
 PROJECTION_NAMES = ('towers', 'mlp', 'embed')
 
@@ -30,8 +29,7 @@ PROJECTION_NAMES = ('towers', 'mlp', 'embed')
 def glorot_uniform(fan_in: int, fan_out: int) -> Initializer:
   """Returns TensorFlow's default, U(-a, a) with a^2 = 6 / (fan_in + fan_out).
 
-  Glorot and Bengio 2010, eq. 16. The fans are arguments because one matrix of
-  TensorFlow may be several arrays here.
+  Glorot and Bengio 2010, eq. 16, with the fans of TensorFlow's matrix.
   """
   return symmetric_uniform(math.sqrt(6 / (fan_in + fan_out)))
 
@@ -50,13 +48,9 @@ class ProjectedLstm(nn.Module):
 
   Sak et al. 2014 without peepholes, as TensorFlow's LSTMCell computes it: c' =
   clip(sigmoid(f + 1) c + sigmoid(i) tanh(j)), h' = clip(W_p (sigmoid(o)
-  tanh(c'))), gates from W [x; h] + b.
-
-  Attributes:
-    projection_dim: P; None: a plain LSTM without projection (P is F).
-    cell_clip: largest absolute value of a cell; None: no limit.
-    projection_clip: largest absolute value of an output; None: no limit.
-    dtype: of the matrix products and the output.
+  tanh(c'))), gates from W [x; h] + b. Without `projection_dim` there is no
+  projection (P is F). The clips are the largest absolute values; None: no
+  limit.
   """
 
   lstm_dim: int
@@ -73,17 +67,16 @@ class ProjectedLstm(nn.Module):
     hidden_KBP: Array,
     mask_TB: Array | None = None,
   ) -> tuple[Array, Array, Array]:
-    """Runs all towers over all positions.
+    """Runs all towers over all positions, from the float32 state.
 
     Args:
       x_TKBP: float [T, K, B, inputs].
-      cell_KBF: float32, the state before the first position.
-      hidden_KBP: float32, likewise.
+      cell_KBF: before the first position.
+      hidden_KBP: likewise.
       mask_TB: bool; where False a row keeps its state and its output is 0.
 
     Returns:
-      Outputs [T, K, B, P] in `dtype`; cell [K, B, F] and hidden [K, B, P] after
-      the last position, float32.
+      Outputs [T, K, B, P] in `dtype`; and the last cell and hidden state.
     """
     towers, inputs = x_TKBP.shape[1], x_TKBP.shape[-1]
     P, F = self.projection_dim or self.lstm_dim, self.lstm_dim
@@ -110,7 +103,6 @@ class ProjectedLstm(nn.Module):
     x_TKBP, input_kernel_KPGF, bias_KGF = nn.dtypes.promote_dtype(
       x_TKBP, input_kernel_KPGF, bias_KGF, dtype=self.dtype
     )
-    # The inputs' part of the gates, over all positions at once.
     gates_KTBGF = jnp.einsum('TKBP,KPGF->KTBGF', x_TKBP, input_kernel_KPGF)
     gates_KTBGF = nn.with_logical_constraint(
       gates_KTBGF + bias_KGF[:, None, None],
@@ -134,8 +126,8 @@ class ProjectedLstm(nn.Module):
 class BiLstm(nn.Module):
   """Layers of two LSTMs, one per direction, each reading both outputs below.
 
-  As `torch.nn.LSTM` with `bidirectional` on packed sequences, but with 1 added
-  to the forget gates. `lstm_dim` is of one direction.
+  As a bidirectional `torch.nn.LSTM` on packed sequences, but with 1 added to
+  the forget gates. `lstm_dim` is of one direction.
   """
 
   num_layers: int
@@ -144,11 +136,7 @@ class BiLstm(nn.Module):
 
   @nn.compact
   def __call__(self, x_BTD: Array, mask_BT: Array) -> tuple[Array, Array]:
-    """Reads the real tokens of each row in both directions.
-
-    Args:
-      x_BTD: float [B, T, D].
-      mask_BT: bool [B, T], True at real tokens, which come first.
+    """Reads the real tokens (`mask_BT` True, first in each row) both ways.
 
     Returns:
       [B, T, 2 F], forward then backward, 0 at padding; and [B, 2 F], the top
@@ -175,10 +163,7 @@ class BiLstm(nn.Module):
 
 
 def reverse(x_BTD: Array, mask_BT: Array) -> Array:
-  """Returns [B, T, D] with the real tokens of each row reversed.
-
-  `mask_BT` is True at real tokens, which come first and stay first.
-  """
+  """Reverses the real tokens of each row (mask True), which stay first."""
   T = x_BTD.shape[1]
   before_BT = mask_BT.sum(axis=1, keepdims=True) - 1 - jnp.arange(T)
   from_BT = jnp.where(mask_BT, before_BT, jnp.arange(T))
@@ -193,9 +178,9 @@ _Fields = tuple[float | None, float | None, Any]
 def _recur(fields: _Fields, *arguments: Array | None) -> tuple[Array, Array]:
   """Returns h after each position [T, K, B, P], and the last cell, float32.
 
-  Its own backward pass computes the kernels' gradients as one product over all
-  positions; JAX's adds each position's part to arrays as large as the kernels.
-  The arguments are those of `_run`.
+  The backward pass is ours: one product makes the kernels' gradients, where
+  JAX's adds up arrays as large as the kernels at every position. Arguments as
+  `_run`.
   """
   return _run(fields, *arguments, save=False)[0]
 
@@ -252,7 +237,6 @@ def _run_backward(
     saved
   )
   d_hiddens_TKBP, d_cell_KBF = cotangents
-  # Transposed once, not at every position.
   R_KGFP = _constrain(recurrent.astype(dtype), '...M').transpose(0, 2, 3, 1)
   if projection is not None:
     W_KPF = _constrain(projection.astype(dtype), '.M.').swapaxes(1, 2)
@@ -318,7 +302,6 @@ def _run_backward(
     )
   return (
     d_gates_KTBGF,
-    # Each device needs its share of the sum only.
     nn.with_logical_constraint(d_recurrent_KPGF, KERNEL_NAMES),
     d_projection_KFP,
     d_cell_KBF,

@@ -22,14 +22,11 @@ class LstmLm(nn.Module):
   The paper says no more than a single layer of 2,048 units "using the same
   framework". So embeddings have GPT's width, and the cells are projected to
   this width before they recur (`lstm.ProjectedLstm`), as in language models of
-  2,048 units of the time (Jozefowicz et al. 2016, section 5). Dropout applies
-  to each layer's input and the last output, not to the recurrence (Zaremba et
-  al. 2014).
+  the time (Jozefowicz et al. 2016, section 5). Dropout applies to each layer's
+  input and the last output, not to the recurrence (Zaremba et al. 2014).
 
-  Attributes:
-    vocab_size: unpadded.
-    max_length: longest input; there is no position table.
-    dtype: of activations; parameters, cells and logits are float32.
+  There is no position table: `max_length` only limits the input. `dtype` is of
+  activations; parameters, cells and logits are float32.
   """
 
   vocab_size: int
@@ -48,12 +45,8 @@ class LstmLm(nn.Module):
 
     With the collection 'intermediates' mutable, hidden states [B, T, D] are
     sown, each in a tuple of one: `embedded`, `layers_0/hidden` and so on.
-
-    Args:
-      tokens: int [B, T].
-      token_mask: bool [B, T], True at real tokens; padding may lie anywhere.
-      positions: unused, as there is no position table.
-      train: apply dropout (rng stream 'dropout').
+    `token_mask` is bool [B, T], True at real tokens; padding may lie anywhere.
+    `positions` are unused. `train` applies dropout (rng stream 'dropout').
 
     Returns:
       hidden [B, T, D] in `dtype` and lm_logits [B, T, V padded] in float32,

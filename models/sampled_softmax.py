@@ -5,10 +5,10 @@ multiple of 128, S samples.
 
 Words are numbered by falling frequency, and word k is drawn with probability
 log((k + 2) / (k + 1)) / log(V + 1), close to Zipf's law. Draws are independent,
-so that shapes are static, and repeated words count once: word k is among the
-samples with probability 1 - (1 - p(k))^S exactly. The released program
-(TensorFlow's log_uniform_candidate_sampler with unique=True) draws until S
-words differ and estimates this probability; ours has fewer distinct words.
+for static shapes, and repeated words count once: word k is among the samples
+with probability 1 - (1 - p(k))^S. The released program (TensorFlow's
+log_uniform_candidate_sampler with unique=True) draws until S words differ and
+estimates this probability; ours has fewer distinct words.
 """
 
 import math
@@ -30,9 +30,8 @@ _PARTS = 2**12  # of the words' range, on a logarithmic scale
 class Softmax(nn.Module):
   """The output layer, not tied to the input (bilm-tf, training.py).
 
-  The table is sharded by rows and never gathered: devices exchange single rows,
-  or sums over their rows. Padding rows beyond `vocab_size` are zero and get no
-  gradient. `dtype` is of the products; logits and losses are float32.
+  The table is sharded by rows and never gathered. Padding rows beyond
+  `vocab_size` are zero and get no gradient. Logits and losses are float32.
   """
 
   vocab_size: int
@@ -71,8 +70,8 @@ class Softmax(nn.Module):
   def losses(self, hidden_KBTP: Array, targets_KBT: Array) -> Array:
     """Returns the losses over the whole vocabulary, float32 [K, B, T] in nats.
 
-    Logits exist for one position of each row at a time, and are recomputed for
-    the gradient. Targets are below V.
+    To save memory, logits exist for one position at a time. Targets are below
+    V.
     """
 
     @jax.checkpoint
@@ -97,9 +96,8 @@ class Softmax(nn.Module):
     """Returns the losses over target and samples, float32 [K, B, T] in nats.
 
     Logits are corrected by the log-probability that the word is among the
-    samples. Repeated samples count once, a sample equal to the target not at
-    all. With many samples the losses approach `losses`. `samples_KS` are S
-    words of `draw_words` for each tower.
+    samples, so many samples approach `losses`. Repeated samples count once,
+    samples equal to the target never. `samples_KS` come from `draw_words`.
     """
     num_targets, num_samples = targets_KBT.size, samples_KS.shape[-1]
     samples_KS = jnp.sort(samples_KS)
@@ -160,8 +158,7 @@ def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
 def take_rows(table: Array, ids: Array) -> Array:
   """Returns rows [N, ...] of a table sharded by rows, for N ids below V.
 
-  Each device reads its own rows, and zeros for the others; the sum goes to all
-  devices. The gradient goes to all devices, and each adds its own rows.
+  Forward, the devices sum their rows; backward, each adds to its own rows.
   """
   return _replicated(jnp.take(table, _replicated(ids), axis=0, mode='clip'))
 

@@ -30,11 +30,10 @@ class ScalarMix(nn.Module):
 
   Attributes:
     num_layers: L.
-    layer_norm: bring each layer to mean 0 and variance 1 first, with one mean
-      and variance a layer, over all unmasked positions of the batch and all D
-      features, without gain or bias.
-    use_top_only: scale the last layer alone by gamma; as in the release,
-      without the norm.
+    layer_norm: bring each layer to mean 0 and variance 1 first, over all
+      unmasked positions of the batch and all D features, without gain or bias.
+    use_top_only: only scale the last layer by gamma, without the norm, as in
+      the release.
   """
 
   num_layers: int
@@ -43,15 +42,11 @@ class ScalarMix(nn.Module):
 
   @nn.compact
   def __call__(self, layers_LBTD: Array, mask_BT: Array) -> Array:
-    """Returns the mix [B, T, D] in the dtype of the layers.
+    """Returns the mix [B, T, D] of float [L, B, T, D], embeddings first.
 
-    Masked positions do not influence the others. They are mixed and normalised
-    like the others, as in the released program (bilm-tf, elmo.py): a padding of
-    zeros does not stay zero.
-
-    Args:
-      layers_LBTD: float [L, B, T, D], layer 0 is the embedding layer.
-      mask_BT: bool [B, T], True at real tokens; for `layer_norm` only.
+    `mask_BT` is for `layer_norm` only: masked positions do not influence the
+    others, but are mixed and normalised too, as in the released program
+    (bilm-tf, elmo.py): a padding of zeros does not stay zero.
     """
     if layers_LBTD.ndim != 4 or layers_LBTD.shape[0] != self.num_layers:
       raise ValueError(
@@ -97,8 +92,7 @@ def regularisation(params: Any, strength: float) -> Array:
 
   w are the weights before the softmax. A large strength (1) keeps a mix near
   the plain mean, a small one (0.001) lets it choose (Peters et al. 2018,
-  section 5.1). The penalty is 0 if all mixes have `use_top_only`. Raises
-  ValueError if `params`, boxed or not, contain no mix.
+  section 5.1). Raises ValueError if `params`, boxed or not, contain no mix.
   """
   leaves = jax.tree_util.tree_leaves_with_path(nn.meta.unbox(params))
   mixes: dict[str, list[Array]] = {WEIGHTS: [], SCALE: []}

@@ -34,25 +34,22 @@ class TaskModel(nn.Module):
   changes places with [CLS], which means no answer; neither is text.
 
   Attributes:
-    backbone: the encoder: a Bert; a left-to-right model with Gpt's arguments;
-      or an Elmo, which must be frozen.
+    backbone: a Bert; a left-to-right model with Gpt's arguments; or an Elmo,
+      which must be frozen.
     head: one of `features.HEADS`.
-    num_outputs: K classes or tags; 1 for a score or choices; 2 (start, end) for
-      spans.
+    num_outputs: K classes or tags; 1 for a score or choices; 2 for spans.
     dropout_rate: of the head's inputs, in training; one mask for all choices of
       an example (openai/finetune-transformer-lm train.py). None before
       'span_classifier' (google-research/bert run_squad.py).
-    both_orders: the inputs' second axis is the two orders of a pair, whose
-      vectors are added, not choices.
-    features: one of `features.FEATURES`, or 'mix', the learned average of all L
-      + 1 layers.
+    both_orders: the second axis is the two orders of a pair, whose vectors are
+      added, not choices.
+    features: one of `features.FEATURES`, or 'mix', the average of all layers.
     frozen: the encoder, its pooler included, gets no gradient and no dropout.
     bilstm_layers: layers of the BiLSTM; 0: no BiLSTM.
     bilstm_dim: cells of each layer and direction.
     lm: return the language model's logits too.
     lm_positions: rows of a Gpt's position table in the softmax beside the
-      tokens: GPT's release fine-tunes with one softmax over both
-      (openai/finetune-transformer-lm train.py).
+      tokens, as GPT's release fine-tunes.
   """
 
   backbone: nn.Module
@@ -284,10 +281,7 @@ def _exchange_ends(x_BTD: Array, last_B: Array) -> Array:
 
 
 def trainable(params: dict[str, Any], frozen: bool) -> dict[str, Any]:
-  """Returns a tree of bool, False for the parameters of a frozen encoder.
-
-  Weight decay would change them although their gradient is zero.
-  """
+  """Returns a tree of bool, False at frozen weights, which must not decay."""
   added = (*HEADS, 'bilstm', 'mix')
   return {
     name: jax.tree.map(lambda _, kept=name in added: kept or not frozen, part)

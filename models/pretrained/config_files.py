@@ -57,10 +57,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def read(file: epath.Path, kind: type = dict) -> Any:
-  """Returns the content of a JSON file that holds a dict or a list (`kind`).
-
-  Raises ValueError if it is damaged, or holds something else.
-  """
+  """Returns a JSON file's dict or list (`kind`); ValueError for anything else."""
 
   def refuse(constant: str) -> None:
     raise ValueError(f'{constant} is no number of JSON')
@@ -126,12 +123,9 @@ def read_transformer(
 ) -> tuple[dict[str, Any] | None, list[str]]:
   """Returns the fields of a transformer, None if sizes are wrong; problems.
 
-  Args:
-    config: key -> value.
-    table: as in `read_fields`.
-    activation: key of the activation function.
-    gelus: value of that key -> form of GELU.
-    always: key -> the only value known here; a missing key has this value.
+  `table` is as in `read_fields`. `activation` is the key of the activation
+  function, `gelus` map its values to forms of GELU. `always` maps keys to the
+  only value known here, which a missing key has too.
   """
   fields, problems = read_fields(config, table)
   is_whole, gelu = not problems, config.get(activation)

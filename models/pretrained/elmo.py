@@ -1,8 +1,7 @@
 """The options and weights of the released ELMo program, read and written.
 
-Weights are an HDF5 file (bilm-tf, `dump_weights`), sizes a JSON file of
-options. Its files hold no softmax; ours has the names of its training
-variables, softmax/W and softmax/b, which the released program does not read.
+The weights are an HDF5 file (bilm-tf, `dump_weights`) without a softmax. Ours
+may have one, as softmax/W and softmax/b, which the program does not read.
 """
 
 import io
@@ -52,9 +51,8 @@ ALWAYS = {
 def open_folder(folder: epath.Path) -> Weights:
   """Opens a folder with one file *options.json and one *weights.hdf5.
 
-  The weights have the character encoder or a table of word vectors
-  ('embedding'), with or without a softmax. Raises FileNotFoundError if a file
-  is missing, ValueError if there are several or one is damaged.
+  Raises FileNotFoundError if a file is missing, ValueError if there are several
+  or one is damaged.
   """
   files = []
   for suffix in (OPTIONS_FILE, 'weights.hdf5'):
@@ -74,10 +72,7 @@ def open_folder(folder: epath.Path) -> Weights:
 def write_folder(
   folder: epath.PathLike, model: elmo.Elmo, params: Mapping
 ) -> None:
-  """Writes options.json and lm_weights.hdf5 of unboxed parameters.
-
-  Raises ValueError if the format has no place for some parameters.
-  """
+  """Writes options.json and lm_weights.hdf5 of unboxed parameters."""
   options, arrays = to_released(params, model)
   folder = epath.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +98,7 @@ def from_released(
 def to_released(
   params: Mapping, model: elmo.Elmo
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-  """Returns the options of the released program, and name -> array.
+  """Returns the released program's options, and name -> array.
 
   Raises ValueError if the format has no place for some parameters.
   """

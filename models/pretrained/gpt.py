@@ -1,7 +1,6 @@
 """GPT's and GPT-2's weights, as released and at Hugging Face, read and written.
 
-Every published array is a parameter, or one layer of it, in another shape.
-Linear kernels are [inputs, outputs] everywhere.
+Every published array is a parameter, or one layer of it, reshaped.
 """
 
 import math
@@ -152,11 +151,7 @@ def add_model(
   entries: Mapping[str, Entry],
   problems: Sequence[str] = (),
 ) -> Weights:
-  """Returns weights of a GPT or GPT-2 with the model of a config.
-
-  `table` maps a key of the config to (field, kind); `entries` have plain names;
-  `problems` are those found so far.
-  """
+  """Adds the model of a config, read by a table like `FIELDS`, to weights."""
   key, default = ACTIVATIONS[weights.name]
   fields, config_problems = config_files.read_transformer(
     DEFAULTS | {key: default} | dict(config),
@@ -177,10 +172,7 @@ def add_model(
 def to_hugging_face(
   params: Mapping, model: gpt.Gpt
 ) -> tuple[str, dict[str, np.ndarray]]:
-  """Returns Hugging Face's class name, and name -> array in its files.
-
-  The parameters are unboxed, the layers stacked.
-  """
+  """Returns Hugging Face's class name, and name -> array in its files."""
   pieces = _pieces(model, strict.flatten(params), True)
   arrays = strict.scatter(params, pieces)
   return ARCHITECTURES[_name(model)], {
@@ -189,10 +181,7 @@ def to_hugging_face(
 
 
 def to_config(model: gpt.Gpt) -> dict[str, Any]:
-  """Returns the Hugging Face config of a model.
-
-  Raises ValueError if the class there has no such model.
-  """
+  """Returns a model's Hugging Face config; ValueError if it cannot have one."""
   name = _name(model)
   gelus = {form: key for key, form in reversed(GELU[name].items())}
   problems = []

@@ -35,8 +35,8 @@ def open_folder(folder: epath.Path) -> Weights:
   """Opens OpenAI's GPT: params_0.npy and so on, and params_shapes.json.
 
   The shapes are of positions, tokens, and 12 arrays of each layer. An optional
-  hparams.json has `n_head`, the number of heads. Raises FileNotFoundError if a
-  file is missing, ValueError if one is damaged or the shapes are of no GPT.
+  hparams.json has `n_head`. Raises FileNotFoundError if a file is missing,
+  ValueError if one is damaged or the shapes are of no GPT.
   """
   file = folder / SHAPES_FILE
   shapes = config_files.read(file, list)
@@ -76,10 +76,7 @@ def _is_shape(shape: Any) -> bool:
 def _heads(
   folder: epath.Path, sizes: Mapping[str, Any]
 ) -> tuple[Any, dict[str, str], list[str]]:
-  """Returns the number of heads, None if unknown; notes; and problems.
-
-  `sizes` are those of the arrays, by the keys of `gpt.FIELDS`.
-  """
+  """Returns the number of heads, None if unknown; notes; and problems."""
   file, width = folder / gpt.HPARAMS_FILE, sizes['n_embd']
   if file.exists():
     hparams = config_files.read(file)
@@ -104,10 +101,10 @@ def _heads(
 def entries(
   folder: epath.Path, shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Entry]:
-  """Returns name -> entry of the arrays in params_0.npy and so on.
+  """Returns name -> entry of the arrays in params_0.npy and so on, in order.
 
-  `shapes` are in the order of the numbers. Raises FileNotFoundError naming all
-  missing files, ValueError if one is damaged or the numbers are not as many.
+  Raises FileNotFoundError naming all missing files, ValueError if one is
+  damaged or the numbers are not as many as the shapes say.
   """
   found = {
     int(match[1])

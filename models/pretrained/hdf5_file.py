@@ -1,7 +1,6 @@
 """HDF5 files of weights: arrays of numbers that lie in the file itself.
 
-The format also allows references to other files and sizes without numbers; both
-are refused before any array is read.
+References to other files and sizes without numbers are refused.
 """
 
 import contextlib
@@ -22,11 +21,7 @@ MAX_EXPANSION = 4
 
 
 def entries(file: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of all data sets of an HDF5 file.
-
-  Raises ValueError if it is damaged, or holds more than names and arrays of
-  numbers.
-  """
+  """Returns name -> entry of an HDF5 file; ValueError unless plain numbers."""
   found, file = {}, local(file)
   with _open(file) as opened:
     room = MAX_EXPANSION * os.path.getsize(file)

@@ -26,17 +26,11 @@ def write_folder(
 ) -> None:
   """Writes model.safetensors and then config.json into a new or empty folder.
 
-  Args:
-    folder: created if missing.
-    model: a Bert or a Gpt.
-    params: unboxed; of a Bert with at most one of the extra heads 'classifier',
-      'token_classifier' and 'span_classifier'.
-    extra_config: more of config.json, such as the names of labels or the ids of
-      special tokens.
-
-  Raises:
-    FileExistsError: if the folder is not empty.
-    ValueError: if Hugging Face has no such model.
+  Raises FileExistsError if the folder is not empty, ValueError if Hugging Face
+  has no such model. `params` are unboxed; a Bert's may have one of the extra
+  heads 'classifier', 'token_classifier' and 'span_classifier'. `extra_config`
+  is added to config.json, such as the names of labels or the ids of special
+  tokens.
   """
   folder = epath.Path(folder)
   if folder.exists() and any(folder.iterdir()):

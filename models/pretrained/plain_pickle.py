@@ -1,8 +1,7 @@
 """Pickles of plain weights, read without running anything.
 
-A pickle is a program that can call any function. Here each instruction, name
-and argument is one that `torch.save` writes for names and arrays, or the pickle
-is refused before it is carried out.
+A pickle is a program that can call any function. Instructions, names and
+arguments that `torch.save` does not write for plain arrays are refused.
 """
 
 import pickle
@@ -129,8 +128,7 @@ class _Dispatch(dict):
 class Unpickler(pickle._Unpickler):
   """Reads pickles of plain values and the names of `ADMITTED`.
 
-  Based on Python's own reader in Python: the one in C allocates any amount of
-  memory that an instruction names.
+  It extends Python's slow reader: the one in C allocates any amount of memory.
   """
 
   dispatch = _Dispatch()

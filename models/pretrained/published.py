@@ -36,10 +36,7 @@ LOOKED_FOR = (
 
 
 def is_published(folder: epath.PathLike) -> bool:
-  """Returns whether a folder's files are of published weights.
-
-  Missing and damaged files do not matter; our workdirs are not published.
-  """
+  """Returns whether a folder has files, even damaged, of published weights."""
   folder = epath.Path(folder)
   file = _config_file(folder)
   if file is None:
@@ -57,8 +54,8 @@ def is_published(folder: epath.PathLike) -> bool:
 def open_folder(folder: epath.PathLike) -> Weights:
   """Opens published weights as they were published: sizes and names, no array.
 
-  Raises FileNotFoundError if no known format is found or a file is missing,
-  ValueError if a file is damaged.
+  Raises FileNotFoundError for unknown formats and missing files, ValueError for
+  damaged files.
   """
   folder = epath.Path(folder)
   if not folder.is_dir():

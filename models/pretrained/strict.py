@@ -36,7 +36,7 @@ class Piece(NamedTuple):
     shape: of the whole published array.
     rows: the part of the published array.
     place: the part of the parameter.
-    num_inputs: number of input axes that begin the place, if the published
+    num_inputs: number of the place's input axes, its first, if the published
       array has its outputs first; 0 if the order is the same.
   """
 
@@ -61,8 +61,7 @@ def rename(
 ) -> tuple[dict[str, Entry], tuple[str, ...], list[str]]:
   """Returns entries by plain name, unused names, and a problem per duplicate.
 
-  `name_of` maps a name in the file to its plain name, such as without a prefix,
-  or to None for an array that is known and not used.
+  `name_of` maps a name in the file to its plain name; None: known but unused.
   """
   renamed: dict[str, Entry] = {}
   set_aside, problems = [], []
@@ -78,10 +77,7 @@ def rename(
 
 
 def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
-  """Removes the entry `twin` of a tied array, to be compared when it is read.
-
-  If `name` is missing, the twin takes its place.
-  """
+  """Drops the entry of a tied twin, compared when `name` is read, or renames it."""
   if twin not in entries:
     return
   copy = entries.pop(twin)
@@ -133,14 +129,9 @@ def gather(
   """Returns parameters, read from entries without misfits.
 
   They are made one by one, so that no more than one lies in memory beside the
-  leaves that `keep` returns. Raises ValueError naming an array with numbers
-  that are not finite.
-
-  Args:
-    entries: name -> published array.
-    pieces: the parts of all parameters, padding left out.
-    shapes: 'path/of/parameter' -> ShapeDtypeStruct of the parameters to make.
-    keep: (path, float32 array) -> leaf, such as the array laid out on devices.
+  leaves that `keep` makes from (path, float32 array). `shapes` map
+  'path/of/parameter' to ShapeDtypeStructs. Raises ValueError naming an array
+  with numbers that are not finite.
   """
   pieces_of: dict[str, list[Piece]] = {}
   for piece in pieces:

@@ -1,8 +1,7 @@
 """TensorFlow's checkpoints: an index of names, and files of numbers.
 
 TensorFlow aborts the program at a damaged index, and allocates memory for any
-shape. So the index is first read here and checked against the files; then
-TensorFlow reads the numbers and verifies their checksums.
+shape. So the index is first read here and checked against the files.
 """
 
 import contextlib
@@ -72,8 +71,8 @@ def _parts_of(index: epath.Path) -> list[epath.Path]:
 def entries(index: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of a TensorFlow checkpoint, by its file PREFIX.index.
 
-  Raises FileNotFoundError naming all missing data, ValueError if a file is
-  damaged.
+  Raises FileNotFoundError naming all missing data, ValueError for damaged
+  files.
   """
   import tensorflow as tf
 

@@ -1,8 +1,7 @@
 """PyTorch's files of weights, read without PyTorch and without running code.
 
 `torch.save` writes a zip archive since 2020; before, one pickle after the other
-and then the numbers. Sizes in a file are checked against the file's length
-before memory is allocated for them.
+and then the numbers. Sizes are checked before memory is allocated for them.
 """
 
 import functools
@@ -39,10 +38,7 @@ class _Place(NamedTuple):
 
 
 class _File(io.BufferedReader):
-  """A file that reads at most `MAX_BYTES` at once.
-
-  The readers of zip archives ask for as many bytes as the file claims.
-  """
+  """A file that reads at most `MAX_BYTES` at once, whatever its archive claims."""
 
   def read(self, size: int | None = -1) -> bytes:
     if size is not None and size > MAX_BYTES:
@@ -78,10 +74,7 @@ def entries(file: epath.Path) -> dict[str, Entry]:
 def _entries(
   file: epath.Path, state: Any, places: dict[str, _Place], end: int
 ) -> Iterator[tuple[str, Entry]]:
-  """Yields names and entries of a state dict, if the file holds all numbers.
-
-  `places` maps a storage's key to its numbers; `end` is the file's length.
-  """
+  """Yields names and entries of a state dict, if the file holds all numbers."""
   if not isinstance(state, dict):
     raise ValueError(f'it holds a {type(state).__name__}, no names and arrays')
   others = [name for name in state if not isinstance(state[name], Tensor)]

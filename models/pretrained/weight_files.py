@@ -104,8 +104,8 @@ def hugging_face_file(folder: epath.Path) -> epath.Path | None:
 def from_hugging_face(folder: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of a folder's weights, in one file or several.
 
-  Raises FileNotFoundError naming all missing files, ValueError if one is
-  damaged.
+  Raises FileNotFoundError naming all missing files, ValueError for damaged
+  ones.
   """
   file = hugging_face_file(folder)
   if file is None:

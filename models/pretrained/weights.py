@@ -23,7 +23,6 @@ class Weights(NamedTuple):
   """Weights of a workdir, or as published.
 
   Attributes:
-    folder: the folder of the files.
     kind: 'workdir', 'Hugging Face', 'TensorFlow', 'OpenAI' or 'ELMo'.
     name: the family, such as 'bert'; an unknown family's published name.
     model: the module; None if the files do not describe one.
@@ -37,7 +36,7 @@ class Weights(NamedTuple):
     pieces: of published weights: how their arrays make up the parameters.
     entries: of published weights: name -> array, not read yet.
     read: reads parameters as `load` does; None: from `entries`.
-    tokenizer: of the vocabulary; None without a vocabulary.
+    tokenizer: None without a vocabulary.
     vocabulary: the vocabulary's path, to pass to other commands.
     params: the parameters, unboxed, once they are loaded.
   """
@@ -61,10 +60,7 @@ class Weights(NamedTuple):
   params: Any = None
 
   def check(self, option: str = TOKENIZER_OPTION) -> None:
-    """Checks that the weights can be used with texts, by a vocabulary or words.
-
-    `option` is the command's way to name a vocabulary, for the error message.
-    """
+    """Checks that the weights can be used with texts, for a vocabulary `option`."""
     self.check_problems()
     if self.tokenizer is None and not self.reads_words:
       raise ValueError(
@@ -88,10 +84,9 @@ class Weights(NamedTuple):
   ) -> dict:
     """Returns the tree of parameters, float32, unboxed, heads included.
 
-    `shardings` map 'path/of/parameter' to its sharding; only these are read, by
-    default all onto the first device. `keep` makes each leaf from its array.
-    Raises ValueError if there are problems, or an array is damaged or not
-    finite.
+    Only the paths of `shardings` are read, by default all onto the first
+    device. `keep` makes each leaf from its array. Raises ValueError if there
+    are problems, or an array is damaged or not finite.
     """
     self.check_problems()
     read = self.read or self._read_entries
@@ -111,12 +106,8 @@ class Weights(NamedTuple):
   ) -> 'Weights':
     """Returns published weights with their model, and the misfits of arrays.
 
-    Args:
-      model: None if the config does not describe one.
-      entries: the arrays under the plain names of their format.
-      pieces_of: shapes of parameters -> how the arrays make them up.
-      problems: found so far.
-      head_shapes: parameters of heads beside the model's.
+    `entries` have plain names; `pieces_of` tells how they make up parameters of
+    given shapes; `head_shapes` are the parameters of heads beside the model's.
     """
     if model is None:
       return self._replace(problems=tuple(problems))

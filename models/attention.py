@@ -150,8 +150,7 @@ def _attend_backward(
     weights_BNTS = jnp.where(
       rows.mask, jnp.exp(scores_BNTS - rows.log_sum_BNT1), 0
     )
-    # Sum over S of each weight times its gradient.
-    mean_BTN1 = jnp.sum(
+    mean_BTN1 = jnp.sum(  # Sum over S of each weight times its gradient
       rows.gradient_BTNH.astype(jnp.float32) * rows.context_BTNH,
       axis=-1,
       keepdims=True,

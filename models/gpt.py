@@ -292,7 +292,7 @@ def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
 def rescale_init(
   model: Gpt, params: dict, *, stddev: float, position_stddev: float
 ) -> dict:
-  """Returns freshly drawn parameters with other scales; see `bert.rescale_init`.
+  """Returns newly drawn parameters with other scales, see `bert.rescale_init`.
 
   `stddev` is for weight matrices and the token table; GPT-2's scaled output
   matrices keep their proportion.

@@ -23,8 +23,7 @@ RECIPE = {
 TWO_EPOCHS = RECIPE | {'train.num_epochs': 2.0}
 ONE_EPOCH = RECIPE | {'train.num_epochs': 1.0}
 LIMITED = ONE_EPOCH | {'data.train_limit': 10_000}
-# Windows of 384 pieces, 128 apart: the task's default.
-SQUAD = ONE_EPOCH | {
+SQUAD = ONE_EPOCH | {  # Windows of 384 pieces, 128 apart: the task's default
   'optim.learning_rate': 2e-4,
   'task.max_length': 384,
   'data.train_limit': 8_000,

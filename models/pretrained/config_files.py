@@ -7,8 +7,7 @@ from typing import Any
 from etils import epath
 
 MAX_DEPTH = 50  # of lists and objects; deeper ones cannot be printed
-# Each layer takes time before its arrays are looked for.
-MAX_LAYERS = 1000
+MAX_LAYERS = 1000  # Each layer takes time before its arrays are looked for
 
 
 def is_count(value: Any) -> bool:
@@ -57,7 +56,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def read(file: epath.Path, kind: type = dict) -> Any:
-  """Returns a JSON file's dict or list (`kind`); ValueError for anything else."""
+  """Returns a JSON file's dict or list (`kind`); else raises ValueError."""
 
   def refuse(constant: str) -> None:
     raise ValueError(f'{constant} is no number of JSON')

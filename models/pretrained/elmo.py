@@ -22,8 +22,7 @@ from models.pretrained.weights import Weights
 OPTIONS_FILE = 'options.json'
 WEIGHTS_FILE = 'lm_weights.hdf5'
 
-# Option -> (field, kind), see `config_files.read_fields`.
-LSTM_OPTIONS = {
+LSTM_OPTIONS = {  # Option -> (field, kind), see `config_files.read_fields`
   'lstm.n_layers': ('num_layers', 'a count of layers'),
   'lstm.dim': ('lstm_dim', 'a count'),
   'lstm.projection_dim': ('projection_dim', 'a count'),
@@ -137,8 +136,7 @@ def _pieces(model: elmo.Elmo) -> Iterator[Piece]:
     layer = f'layers_{i}'
     for k in range(elmo.NUM_TOWERS):
       cell, place = f'RNN_{k}/RNN/MultiRNNCell/Cell{i}/LSTMCell', (k,)
-      # One matrix on [x; h] in the file.
-      for rows, name in (
+      for rows, name in (  # One matrix on [x; h] in the file
         (slice(P), 'input_kernel'),
         (slice(P, None), 'recurrent_kernel'),
       ):

@@ -73,8 +73,7 @@ def _rebuild_tensor(
     raise ValueError(
       f'a tensor that goes beyond the end of its {storage.size:,} numbers'
     )
-  # Strides of axes of one number are never used.
-  strides = tuple(
+  strides = tuple(  # Strides of axes of one number are never used
     k if n > 1 else 0 for n, k in zip(shape, strides, strict=True)
   )
   return Tensor(storage, offset, shape, strides)
@@ -94,8 +93,7 @@ def _ordered_dict(pairs: list | None = None) -> dict:
   return dict(taken)
 
 
-# Names that a pickle may use -> our function or dtype.
-ADMITTED = {
+ADMITTED = {  # Names that a pickle may use -> our function or dtype
   'collections.OrderedDict': _ordered_dict,
   'torch._utils._rebuild_tensor_v2': _rebuild_tensor,
   'torch._utils._rebuild_parameter': lambda data, *_: data,

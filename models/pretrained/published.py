@@ -19,8 +19,7 @@ from models.pretrained import (
 from models.pretrained.weights import Weights
 
 CONFIG_FILES = ('config.json', 'bert_config.json')
-# Files of the formats that have no such config.
-RELEASE_FILES = (
+RELEASE_FILES = (  # Files of the formats that have no such config
   gpt.HPARAMS_FILE,
   gpt_release.SHAPES_FILE,
   f'*{elmo.OPTIONS_FILE}',

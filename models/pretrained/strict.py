@@ -77,7 +77,7 @@ def rename(
 
 
 def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
-  """Drops the entry of a tied twin, compared when `name` is read, or renames it."""
+  """Removes or renames a tied twin, to be compared when `name` is read."""
   if twin not in entries:
     return
   copy = entries.pop(twin)

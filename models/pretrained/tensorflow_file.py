@@ -23,8 +23,7 @@ from models.pretrained.weight_files import local
 OPTIMIZER = re.compile(
   r'global_step|beta[12]_power|.*/(adam_[mv]|lamb_[mv]|Adam|Adam_1)'
 )
-# BERT-Large with its optimiser's variables has 60 KB.
-MAX_INDEX = 4 << 20
+MAX_INDEX = 4 << 20  # BERT-Large with its optimiser's variables has 60 KB
 MAX_KEY = 1000  # letters of a name
 # The end of a table (tensorflow/core/lib/io/format.h).
 FOOTER, MAGIC = 48, 0xDB4775248B80FB57

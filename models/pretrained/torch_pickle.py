@@ -22,8 +22,7 @@ from models.pretrained.strict import Entry
 # The first two pickles of an old file (torch/serialization.py).
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 ENCRYPTED = 1  # a flag of a zip archive's member
-# Errors of damaged pickles and archives.
-DAMAGE = (
+DAMAGE = (  # Errors of damaged pickles and archives
   *(pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError),
   *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
   *(NotImplementedError, AssertionError),
@@ -38,7 +37,7 @@ class _Place(NamedTuple):
 
 
 class _File(io.BufferedReader):
-  """A file that reads at most `MAX_BYTES` at once, whatever its archive claims."""
+  """A file that never reads more than `MAX_BYTES`, as zip archives may ask."""
 
   def read(self, size: int | None = -1) -> bytes:
     if size is not None and size > MAX_BYTES:

@@ -19,8 +19,7 @@ from etils import epath
 from models.pretrained import config_files, torch_pickle
 from models.pretrained.strict import Entry
 
-# Names of dtypes in safetensors files -> NumPy's.
-SAFETENSORS_DTYPES = {
+SAFETENSORS_DTYPES = {  # Names of dtypes in safetensors files -> NumPy's
   f'{letter}{bits}': f'{kind}{bits}'
   for letter, kind in {'F': 'float', 'I': 'int', 'U': 'uint'}.items()
   for bits in (8, 16, 32, 64)

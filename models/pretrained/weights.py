@@ -60,7 +60,7 @@ class Weights(NamedTuple):
   params: Any = None
 
   def check(self, option: str = TOKENIZER_OPTION) -> None:
-    """Checks that the weights can be used with texts, for a vocabulary `option`."""
+    """Checks that there are no problems, and a vocabulary if one is needed."""
     self.check_problems()
     if self.tokenizer is None and not self.reads_words:
       raise ValueError(

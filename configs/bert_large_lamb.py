@@ -2,8 +2,8 @@ r"""BERT-Large in 76 minutes: large batches by LAMB (You et al. 2020, ICLR).
 
 Text and model of bert_large in 8,599 steps: 7,037 of 65,536 sequences of 128
 tokens, then 1,562 of 32,768 of 512 with a warm-up of its own: as many sequences
-as 1,000,000 steps of 512, nine tenths of them short. The paper took 76 minutes
-on 1,024 TPUv3 chips. Expected: SQuAD 1.1 dev F1 90.58 after fine-tuning.
+as 1,000,000 steps of 512. The paper took 76 minutes on 1,024 TPUv3 chips.
+Expected: SQuAD 1.1 dev F1 90.58 after fine-tuning.
 
 The rates are NVIDIA's for these batches, as the paper has none
 (DeepLearningExamples, PyTorch/LanguageModeling/BERT, README and

@@ -18,7 +18,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config = base.get_elmo_config()
   config.model.update(variants.ELMO[arg or 'elmo-small'])
   config.model.num_samples = 4096
-  config.model.dropout_rate = 0.0  # Less than an epoch: nothing is seen twice
+  config.model.dropout_rate = 0.0  # less than an epoch: nothing is seen twice
   config.data.source = 'books/*.txt'
   config.data.tokenizer = 'train:words:30000'
   config.train.phases = ((1_200, 20, 32, 'continue'),)

@@ -27,7 +27,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.checkpoint_every = 250
   config.optim.learning_rate = 1e-3
   config.optim.warmup_steps = 100
-  config.init.stddev = 0.05  # Smaller weights stay at unigrams for long
+  config.init.stddev = 0.05  # smaller weights stay at unigrams for long
   config.init.position_stddev = 0.05
   config.eval.max_windows = 512
   return config.lock()

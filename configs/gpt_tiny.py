@@ -25,6 +25,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.checkpoint_every = 200
   config.optim.learning_rate = 2e-3
   config.optim.warmup_steps = 50
-  config.init.stddev = 0.05  # Smaller weights stay at unigrams for long
+  config.init.stddev = 0.05  # smaller weights stay at unigrams for long
   config.init.position_stddev = 0.05
   return config.lock()

@@ -4,10 +4,9 @@ Shapes: B batch, T query position, S key position, D embed, N heads, H head, Q
 query, key and value, Z rows times heads.
 
 The scores [B, N, T, S] are by far the largest arrays of a training step: 113 MB
-a layer of MiniLM at 16 x 384. So the backward pass computes them again, one
-block of query positions at a time, from each row's log-sum of exponentials
-(Rabe and Staats 2021; Dao et al. 2022). Only the dropout mask is saved in this
-shape.
+a layer of MiniLM at 16 x 384. So the backward pass computes them again, a block
+of query positions at a time, from each row's log-sum of exponentials (Rabe and
+Staats 2021; Dao et al. 2022). Only the dropout mask is saved whole.
 """
 
 import functools
@@ -82,16 +81,12 @@ def attend(
 
 
 class _Rows(NamedTuple):
-  """Arrays with an axis of query positions, all of them or a block.
-
-  The mask has rank 4, its third axis T or 1. `log_sum_BNT1`, the log-sum of the
-  exponentials of unmasked scores, is infinite in wholly masked rows.
-  """
+  """Arrays with an axis of query positions, all of them or a block."""
 
   query_BTNH: Array
-  mask: Array
+  mask: Array  # of rank 4, its third axis T or 1
   keep_BNTS: Array | None
-  log_sum_BNT1: Array | None = None
+  log_sum_BNT1: Array | None = None  # of exponentials; inf: all are masked
   context_BTNH: Array | None = None
   gradient_BTNH: Array | None = None
 
@@ -150,7 +145,7 @@ def _attend_backward(
     weights_BNTS = jnp.where(
       rows.mask, jnp.exp(scores_BNTS - rows.log_sum_BNT1), 0
     )
-    mean_BTN1 = jnp.sum(  # Sum over S of each weight times its gradient
+    mean_BTN1 = jnp.sum(  # sum over S of each weight times its gradient
       rows.gradient_BTNH.astype(jnp.float32) * rows.context_BTNH,
       axis=-1,
       keepdims=True,

@@ -104,12 +104,10 @@ class Bert(nn.Module):
     vocab_size: unpadded.
     max_length: rows of the position table.
     gelu: 'erf' or 'tanh'.
-    dtype: of activations; parameters, softmax, layer-norm statistics and logits
-      are float32.
+    dtype: of activations; parameters, logits and statistics are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     remat: recompute activations in the backward pass.
-    left_to_right: positions do not see later ones (Devlin et al. 2018, section
-      5.1, "LTR").
+    left_to_right: causal attention (Devlin et al. 2018, section 5.1, "LTR").
     pool_last: the pooler reads the last real token, the only one that sees the
       whole row of a `left_to_right` model; else the first, [CLS].
     heads: some of 'pooler', 'mlm' and 'nsp', which needs 'pooler'. Heads not

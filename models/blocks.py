@@ -195,9 +195,8 @@ def stack_layers(
 
   With `scan_layers` one compiled layer runs in a loop, else all L are unrolled
   (more to compile, a third faster on a CPU); parameters and dropout masks are
-  the same. With `remat` each layer keeps only its input for the backward pass.
-  Use both together: unrolled, XLA's CPU compiler computes twice and still keeps
-  everything.
+  the same. With `remat` each layer keeps only its input for the backward pass;
+  without the loop, XLA's CPU compiler would still keep everything.
 
   The block is called as block(carry, *arguments) -> (carry, output). `in_axes`
   of an argument is `nn.broadcast` if all layers share it, 0 if its first axis

@@ -181,9 +181,9 @@ def encode_once(
 ) -> Array:
   """Returns `encode(params, characters_KBTC)`, equal words encoded once.
 
-  Half of 1,000 words are distinct. Each device encodes its own rows in a loop
-  without communication, as its length differs between devices. `widest` is the
-  width of the widest filter; `words_KBT` number the distinct words below 2^30.
+  Half of 1,000 words are distinct. Each device encodes its own rows without
+  communication. `widest` is the width of the widest filter; `words_KBT` number
+  the distinct words below 2^30.
   """
 
   def encode_rows(
@@ -212,15 +212,13 @@ def encode_once(
   )(params, characters_KBTC, words_KBT)
 
 
+# JAX cannot differentiate the loop, which ends with the last distinct word; our
+# backward pass encodes again.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _encode_distinct(
   encode: Encode, widest: int, params: Any, characters_NC: Array, words_N: Array
 ) -> Array:
-  """Returns `encode(params, characters_NC)` [N, P], each word encoded once.
-
-  The loop over parts ends with the last distinct word, long words last. JAX
-  cannot differentiate such a loop: our backward pass encodes again.
-  """
+  """Returns `encode(params, characters_NC)` [N, P], each word encoded once."""
   return _encode_once(encode, widest, params, characters_NC, words_N)[0]
 
 

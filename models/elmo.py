@@ -29,8 +29,8 @@ class State(NamedTuple):
 class Elmo(nn.Module):
   """The biLM: word encoder, an LSTM stack per direction, and the softmax.
 
-  `__call__` and `embed` read sentences, both towers the same text; `read_on` is
-  for training, where each tower reads its own text.
+  `__call__` and `embed` give vectors of sentences; `read_on` is for training,
+  where each tower reads its own text.
 
   Attributes:
     vocab_size: rows of the softmax, unpadded; 0: no softmax, as published.
@@ -131,8 +131,8 @@ class Elmo(nn.Module):
   ) -> tuple[Array, State]:
     """Encodes sentences and returns the results of `embed`.
 
-    `ids` are characters, int [B, T, C], or words, [B, T]. `words`, int [B, T]
-    below 2^30, numbers the distinct words, each of which is then encoded once.
+    `ids` are characters, int [B, T, C], or words, [B, T]. With `words`, numbers
+    below 2^30 of the distinct words, each of these is encoded once.
     """
     if self.is_initializing() and self.vocab_size:
       self.softmax.create()
@@ -253,8 +253,7 @@ class Elmo(nn.Module):
   ) -> tuple[Array, State]:
     """Returns the last layer's output [2, B, T, P] and the next state.
 
-    `x_KBTP` holds word vectors in each tower's reading order, without padding.
-    Gradients flow through the state unless the caller stops them.
+    `x_KBTP` is in each tower's reading order. Gradients flow through the state.
     """
     outputs, state = self._run_layers(x_KBTP, state, None, train=train)
     top_KBTP = outputs[-1]

@@ -1,7 +1,4 @@
-"""Hidden states as features of tasks, and the names of task heads.
-
-Shapes: B batch, T position, D embed, L layers.
-"""
+"""Hidden states as features of tasks, and the names of task heads."""
 
 from collections.abc import Callable, Collection
 
@@ -12,7 +9,6 @@ from models import bert, gpt
 
 Array = jax.Array
 
-# Names of the heads among the parameters.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
 
 # Features (Devlin et al. 2018, table 7) from an encoder's 'hidden' [B, T, D] or
@@ -33,9 +29,9 @@ def hidden_layers(
 ) -> Array:
   """Returns the outputs of embeddings and blocks, [L + 1, B, T, D].
 
-  The last is the model's 'hidden', with the final norm of a GPT-2. Call it
-  inside a jit, which drops the unused heads. `params` are unboxed; `inputs` are
-  the model's own, where a Bert's `mlm_positions` may have the shape [B, 0].
+  The last is the model's 'hidden', with the final norm of a GPT-2. Call it in a
+  jit, which drops the unused heads. `params` are unboxed; a Bert's
+  `mlm_positions` among `inputs` may have the shape [B, 0].
   """
   outputs = model.apply(
     {'params': params}, *inputs, train=False, all_layers=True

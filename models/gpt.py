@@ -42,8 +42,8 @@ class Cache(NamedTuple):
 class Embeddings(nn.Module):
   """Sum of token and position embeddings, with dropout.
 
-  With `drop_tables` dropout applies to the elements of both tables, once for
-  the whole batch and for the softmax too (GPT); else to the sum (GPT-2).
+  With `drop_tables` dropout is of the elements of both tables, once for the
+  whole batch and the softmax (GPT); else of the sum (GPT-2).
   """
 
   vocab_size: int
@@ -99,12 +99,11 @@ class Gpt(nn.Module):
     vocab_size: unpadded.
     max_length: rows of the position table.
     gelu: 'erf' or 'tanh'.
-    dtype: of activations; parameters, softmax, layer-norm statistics and logits
-      are float32.
+    dtype: of activations; parameters, logits and statistics are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     remat: recompute activations in the backward pass.
     stacked: one array holds a parameter of all layers; else each layer has its
-      own arrays, which decoding reads without a copy (`prepare_decoding`).
+      own, which decoding reads without a copy (`prepare_decoding`).
   """
 
   vocab_size: int
@@ -271,10 +270,7 @@ def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
 
 
 def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
-  """Returns a model and parameters with separate layers, for fast decoding.
-
-  They are cast to the dtype of the matrix products; outputs stay the same.
-  """
+  """Returns the model unstacked and its parameters cast, for fast decoding."""
   if not model.stacked:
     return model, params
 

@@ -92,8 +92,8 @@ def drop_threshold(rate: float) -> int:
 def keep_mask(rng: Array, shape: Sequence[int], rate: float) -> Array:
   """Returns the dropout mask, bool of `shape`, True at the elements to keep.
 
-  The 16 bits of a decision depend on key and position, not on the sharding
-  (JAX's partitionable threefry). The rate is rounded to a multiple of 2**-16.
+  It does not depend on the sharding (JAX's partitionable threefry). The rate is
+  rounded to a multiple of 2**-16.
   """
   half = math.ceil(shape[-1] / 2)
   bits = jax.random.bits(rng, (*shape[:-1], half), jnp.uint32)
@@ -296,8 +296,5 @@ def constrain_hidden(x_BTD: Array) -> Array:
 
 
 def whole_width(table: Array, rows: str | None = None) -> Array:
-  """Gathers the shards of a table [rows, D] along D, before look-ups.
-
-  Otherwise devices exchange whole activations. `rows` names rows left sharded.
-  """
+  """Gathers a table along D before look-ups: it is smaller than activations."""
   return nn.with_logical_constraint(table, (rows, 'activation_embed'))

@@ -27,9 +27,9 @@ PROJECTION_NAMES = ('towers', 'mlp', 'embed')
 
 
 def glorot_uniform(fan_in: int, fan_out: int) -> Initializer:
-  """Returns TensorFlow's default, U(-a, a) with a^2 = 6 / (fan_in + fan_out).
+  """Returns TensorFlow's default initializer (Glorot and Bengio 2010, eq. 16).
 
-  Glorot and Bengio 2010, eq. 16, with the fans of TensorFlow's matrix.
+  It is U(-a, a) with a^2 = 6 / (fan_in + fan_out).
   """
   return symmetric_uniform(math.sqrt(6 / (fan_in + fan_out)))
 
@@ -138,10 +138,9 @@ class BiLstm(nn.Module):
   def __call__(self, x_BTD: Array, mask_BT: Array) -> tuple[Array, Array]:
     """Reads the real tokens (`mask_BT` True, first in each row) both ways.
 
-    Returns:
-      [B, T, 2 F], forward then backward, 0 at padding; and [B, 2 F], the top
-      layer's last outputs: forward at the last real token, backward at the
-      first. Both are 0 for a row without tokens.
+    Returns [B, T, 2 F], forward then backward, 0 at padding; and [B, 2 F], the
+    top layer's last outputs: forward at the last real token, backward at the
+    first. Both are 0 for a row without tokens.
     """
     state_KBF = jnp.zeros((2, len(x_BTD), self.lstm_dim), jnp.float32)
     # Padding may hold NaN, and 0 x NaN would spoil the gradient.
@@ -174,14 +173,11 @@ def reverse(x_BTD: Array, mask_BT: Array) -> Array:
 _Fields = tuple[float | None, float | None, Any]
 
 
+# The gradient is ours: one product makes the kernels' gradients, where JAX adds
+# up arrays as large as the kernels at every position.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _recur(fields: _Fields, *arguments: Array | None) -> tuple[Array, Array]:
-  """Returns h after each position [T, K, B, P], and the last cell, float32.
-
-  The backward pass is ours: one product makes the kernels' gradients, where
-  JAX's adds up arrays as large as the kernels at every position. Arguments as
-  `_run`.
-  """
+  """Returns h after each position [T, K, B, P], and the last cell, float32."""
   return _run(fields, *arguments, save=False)[0]
 
 

@@ -21,9 +21,8 @@ class LstmLm(nn.Module):
 
   The paper says no more than a single layer of 2,048 units "using the same
   framework". So embeddings have GPT's width, and the cells are projected to
-  this width before they recur (`lstm.ProjectedLstm`), as in language models of
-  the time (Jozefowicz et al. 2016, section 5). Dropout applies to each layer's
-  input and the last output, not to the recurrence (Zaremba et al. 2014).
+  this width before they recur, as in Jozefowicz et al. 2016, section 5. Dropout
+  applies to each layer's input and the last output (Zaremba et al. 2014).
 
   There is no position table: `max_length` only limits the input. `dtype` is of
   activations; parameters, cells and logits are float32.

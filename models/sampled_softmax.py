@@ -68,12 +68,9 @@ class Softmax(nn.Module):
     return layers.mask_padding(logits + self.bias_V, self.vocab_size)
 
   def losses(self, hidden_KBTP: Array, targets_KBT: Array) -> Array:
-    """Returns the losses over the whole vocabulary, float32 [K, B, T] in nats.
+    """Returns the losses over all words, float32 [K, B, T] in nats."""
 
-    To save memory, logits exist for one position at a time. Targets are below
-    V.
-    """
-
+    # To save memory, logits exist for one position of each row at a time.
     @jax.checkpoint
     def score(position: tuple[Array, Array]) -> Array:
       hidden_KBP, targets_KB = position
@@ -156,10 +153,7 @@ def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
 
 @jax.custom_vjp
 def take_rows(table: Array, ids: Array) -> Array:
-  """Returns rows [N, ...] of a table sharded by rows, for N ids below V.
-
-  Forward, the devices sum their rows; backward, each adds to its own rows.
-  """
+  """Returns rows [N, ...] of a table sharded by rows, for N ids below V."""
   return _replicated(jnp.take(table, _replicated(ids), axis=0, mode='clip'))
 
 

@@ -25,15 +25,14 @@ EPSILON = 1e-12  # added to the variance: bilm-tf, elmo.py
 class ScalarMix(nn.Module):
   """gamma * sum_l softmax(w)_l * layers[l], w and gamma learned.
 
-  w starts at 0 and gamma at 1: the plain mean. A task with several mixes must
-  name each of them.
+  w starts at 0 and gamma at 1: the plain mean. Name each of a task's mixes.
 
   Attributes:
     num_layers: L.
     layer_norm: bring each layer to mean 0 and variance 1 first, over all
       unmasked positions of the batch and all D features, without gain or bias.
-    use_top_only: only scale the last layer by gamma, without the norm, as in
-      the release.
+    use_top_only: only scale the last layer by gamma, without the norm, as
+      released.
   """
 
   num_layers: int
@@ -90,9 +89,8 @@ def _normalize(x_LBTD: Array, mask_BT: Array) -> Array:
 def regularisation(params: Any, strength: float) -> Array:
   """Returns the penalty strength * sum(w^2) over all mixes, float32 [].
 
-  w are the weights before the softmax. A large strength (1) keeps a mix near
-  the plain mean, a small one (0.001) lets it choose (Peters et al. 2018,
-  section 5.1). Raises ValueError if `params`, boxed or not, contain no mix.
+  A large strength (1) keeps a mix near the plain mean, a small one (0.001) lets
+  it choose (Peters et al. 2018, section 5.1). Raises ValueError without a mix.
   """
   leaves = jax.tree_util.tree_leaves_with_path(nn.meta.unbox(params))
   mixes: dict[str, list[Array]] = {WEIGHTS: [], SCALE: []}

@@ -26,8 +26,7 @@ class TaskModel(nn.Module):
   A classifier reads one vector: a BERT's pooler output, or another model's
   hidden state at `last` (Radford et al. 2018, section 3.2). With features other
   than 'last', it reads the features at [CLS], the first token, or at `last`;
-  with a BiLSTM, the last outputs of both directions. An ELMo's classifier needs
-  a BiLSTM.
+  with a BiLSTM, which an ELMo needs, the last outputs of both directions.
 
   [CLS] of a left-to-right BERT sees no other token. With its field `pool_last`,
   the pooler and a classifier read the last token, and for spans the last token
@@ -38,11 +37,10 @@ class TaskModel(nn.Module):
       which must be frozen.
     head: one of `features.HEADS`.
     num_outputs: K classes or tags; 1 for a score or choices; 2 for spans.
-    dropout_rate: of the head's inputs, in training; one mask for all choices of
-      an example (openai/finetune-transformer-lm train.py). None before
-      'span_classifier' (google-research/bert run_squad.py).
-    both_orders: the second axis is the two orders of a pair, whose vectors are
-      added, not choices.
+    dropout_rate: of the head's inputs, in training
+      (openai/finetune-transformer-lm train.py); none before 'span_classifier'
+      (google-research/bert run_squad.py).
+    both_orders: the second axis is both orders of a pair, to add, not choices.
     features: one of `features.FEATURES`, or 'mix', the average of all layers.
     frozen: the encoder, its pooler included, gets no gradient and no dropout.
     bilstm_layers: layers of the BiLSTM; 0: no BiLSTM.

@@ -16,7 +16,7 @@ TEST_IS_HIDDEN = (
   'the labels of the test set are not public: predict it with train.predict and'
   ' submit that'
 )
-KNOWN_TESTS = {  # Test sets of GLUE's server with labels published elsewhere
+KNOWN_TESTS = {  # test sets of GLUE's server with labels published elsewhere
   'mrpc': (
     "MRPC's test labels are public: Microsoft's msr_paraphrase_test.txt has"
     ' them, and where that file is, summary.json has test/f1 and test/accuracy.'
@@ -73,10 +73,8 @@ class Column:
   Attributes:
     name: 'task/metric', or a description.
     parts: tasks to run, which are averaged.
-    missing: without parts, why it cannot be measured; empty: it only describes
-      the row.
-    dev_for_test: our figure is on dev, the published one on a server's test
-      set.
+    missing: without parts, why it cannot be measured; empty: a description.
+    dev_for_test: our figure is of dev, the published one of a hidden test set.
     percent: measured in 0..1, shown times 100.
     family: the only family of weights with this figure; empty: all have it.
   """
@@ -97,8 +95,7 @@ class Row:
     values: one for each column: a number, a text as printed, or ''.
     family: of the weights to run it from: bert, gpt, gpt2, lstm or elmo.
     needs: describes these weights.
-    args: of the transfer config, beside its task.
-    overrides: key of the config -> value.
+    args: as in `Part`, like `overrides`.
     untrained: size of a model that takes only the vocabulary of the weights.
     missing: why it cannot be run.
     increase: names of two rows: this row is their difference, absolute and
@@ -125,13 +122,12 @@ class Table:
     source: paper and table.
     rows: in the paper's order.
     train_sizes: training examples of each column, as published; may be empty.
-    repeated: names of rows to repeat, with args and overrides, for a user's own
-      weights; empty: these have one row without changes.
+    repeated: names of rows to repeat for a user's own weights; empty: these
+      have one row without changes.
     seeds: number of seeds of a cell.
-    grids: family of weights -> key of the config -> values that the paper chose
-      from on dev. Keys set by a row, a part or a user are not tried.
+    grids: family of weights -> key of the config -> values to try on dev,
+      unless a row, a part or a user sets the key.
     tells: keys of the config to print beside each figure.
-    notes: for the reader.
     reference: file of another program's runs to compare ours with.
   """
 

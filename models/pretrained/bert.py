@@ -20,7 +20,7 @@ from models.pretrained.config_files import SHARE, SMALL
 from models.pretrained.strict import Entry, Piece
 from models.pretrained.weights import Weights
 
-NAMES = {  # Parameter -> TensorFlow's name
+NAMES = {  # parameter -> TensorFlow's name
   'embeddings/tokens/embedding': 'bert/embeddings/word_embeddings',
   'embeddings/positions': 'bert/embeddings/position_embeddings',
   'embeddings/token_types': 'bert/embeddings/token_type_embeddings',
@@ -74,7 +74,7 @@ HUGGING_FACE_PARTS = (
 PREFIX = 'bert.'  # before the encoder's names in most of Hugging Face's files
 # Parts of names in early files -> today's.
 OLD_PARTS = {'Norm.gamma': 'Norm.weight', 'Norm.beta': 'Norm.bias'}
-TWINS = {  # Array -> its second name in some files
+TWINS = {  # array -> its second name in some files
   'embeddings.word_embeddings.weight': 'cls.predictions.decoder.weight',
   'cls.predictions.bias': 'cls.predictions.decoder.bias',
 }
@@ -85,7 +85,7 @@ HUGGING_FACE_PLACES = tuple(
 )
 TENSORFLOW_PLACES = ('bert/', 'cls/', 'output_')
 
-FIELDS = {  # Key of a config -> (field, kind), see `config_files.read_fields`
+FIELDS = {  # key of a config -> (field, kind), see `config_files.read_fields`
   'vocab_size': ('vocab_size', 'a count'),
   'hidden_size': ('embed_dim', 'a count'),
   'num_hidden_layers': ('num_layers', 'a count of layers'),
@@ -103,14 +103,14 @@ DEFAULTS = {
   'hidden_dropout_prob': 0.1,
   'attention_probs_dropout_prob': 0.1,
 }
-ALWAYS = {  # Options of transformers that have one value here
+ALWAYS = {  # options of transformers that have one value here
   'position_embedding_type': 'absolute',
   'is_decoder': False,
   'add_cross_attention': False,
   'quantization_config': None,
 }
 GELU = {'gelu': 'erf', 'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh'}
-ARCHITECTURES = {  # Heads beside the encoder in Hugging Face's classes
+ARCHITECTURES = {  # heads beside the encoder in Hugging Face's classes
   'BertForPreTraining': ('mlm', 'nsp', 'pooler'),
   'BertForMaskedLM': ('mlm',),
   'BertForNextSentencePrediction': ('nsp', 'pooler'),

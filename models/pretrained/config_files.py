@@ -7,7 +7,7 @@ from typing import Any
 from etils import epath
 
 MAX_DEPTH = 50  # of lists and objects; deeper ones cannot be printed
-MAX_LAYERS = 1000  # Each layer takes time before its arrays are looked for
+MAX_LAYERS = 1000  # each layer takes time before its arrays are looked for
 
 
 def is_count(value: Any) -> bool:
@@ -99,10 +99,7 @@ def look_up(config: Any, key: str) -> Any:
 def read_fields(
   config: Mapping[str, Any], table: Mapping[str, tuple[str, str]]
 ) -> tuple[dict[str, Any], list[str]]:
-  """Returns fields of a module, and a line for each value of another kind.
-
-  `table` maps a key, with dots for nested objects, to (field, key of `KINDS`).
-  """
+  """Returns fields of a module, and a line for each value of a wrong kind."""
   fields, problems = {}, []
   for key, (field, kind) in table.items():
     value = look_up(config, key)

@@ -22,7 +22,7 @@ from models.pretrained.weights import Weights
 OPTIONS_FILE = 'options.json'
 WEIGHTS_FILE = 'lm_weights.hdf5'
 
-LSTM_OPTIONS = {  # Option -> (field, kind), see `config_files.read_fields`
+LSTM_OPTIONS = {  # option -> (field, kind), see `config_files.read_fields`
   'lstm.n_layers': ('num_layers', 'a count of layers'),
   'lstm.dim': ('lstm_dim', 'a count'),
   'lstm.projection_dim': ('projection_dim', 'a count'),
@@ -36,8 +36,7 @@ CHARACTER_OPTIONS = {
   'char_cnn.n_highway': ('num_highway', 'a count of layers or nothing'),
   'char_cnn.max_characters_per_token': ('max_characters', 'a count'),
 }
-# Option -> its values known here, the first to be written. 262 characters are
-# the 261 of training and none.
+# Option -> known values, written as the first; 262 characters are 261 and none.
 ALWAYS = {
   'char_cnn.activation': ('relu',),
   'char_cnn.n_characters': (
@@ -48,11 +47,7 @@ ALWAYS = {
 
 
 def open_folder(folder: epath.Path) -> Weights:
-  """Opens a folder with one file *options.json and one *weights.hdf5.
-
-  Raises FileNotFoundError if a file is missing, ValueError if there are several
-  or one is damaged.
-  """
+  """Opens a folder with one file *options.json and one *weights.hdf5."""
   files = []
   for suffix in (OPTIONS_FILE, 'weights.hdf5'):
     found = sorted(folder.glob(f'*{suffix}'))
@@ -136,7 +131,7 @@ def _pieces(model: elmo.Elmo) -> Iterator[Piece]:
     layer = f'layers_{i}'
     for k in range(elmo.NUM_TOWERS):
       cell, place = f'RNN_{k}/RNN/MultiRNNCell/Cell{i}/LSTMCell', (k,)
-      for rows, name in (  # One matrix on [x; h] in the file
+      for rows, name in (  # one matrix on [x; h] in the file
         (slice(P), 'input_kernel'),
         (slice(P, None), 'recurrent_kernel'),
       ):

@@ -61,7 +61,7 @@ OTHER_HEADS = ('multiple_choice_head.', 'score.', 'classifier.', 'qa_outputs.')
 # Hugging Face's `model_type` -> family.
 MODEL_TYPES = {'openai-gpt': 'gpt', 'gpt2': 'gpt2'}
 ARCHITECTURES = {'gpt': 'OpenAIGPTLMHeadModel', 'gpt2': 'GPT2LMHeadModel'}
-FIELDS = {  # Key of a config -> (field, kind), see `config_files.read_fields`
+FIELDS = {  # key of a config -> (field, kind), see `config_files.read_fields`
   'vocab_size': ('vocab_size', 'a count'),
   'n_layer': ('num_layers', 'a count of layers'),
   'n_embd': ('embed_dim', 'a count'),
@@ -72,7 +72,7 @@ FIELDS = {  # Key of a config -> (field, kind), see `config_files.read_fields`
   'resid_pdrop': ('dropout_rate', SHARE),
   'attn_pdrop': ('attention_dropout_rate', SHARE),
 }
-HPARAMS = {  # The same in GPT-2's release
+HPARAMS = {  # the same in GPT-2's release
   'n_vocab': FIELDS['vocab_size'],
   **{key: FIELDS[key] for key in ('n_layer', 'n_embd', 'n_head')},
   'n_ctx': FIELDS['n_positions'],
@@ -80,7 +80,7 @@ HPARAMS = {  # The same in GPT-2's release
 HPARAMS_FILE = 'hparams.json'
 # Keys that configs may leave out (transformers, configuration_*.py).
 DEFAULTS = {'layer_norm_epsilon': 1e-5, 'resid_pdrop': 0.1, 'attn_pdrop': 0.1}
-ACTIVATIONS = {  # Key of the activation, and its value where it is left out
+ACTIVATIONS = {  # key of the activation, and its value where it is left out
   'gpt': ('afn', 'gelu'),
   'gpt2': ('activation_function', 'gelu_new'),
 }
@@ -90,7 +90,7 @@ GELU = {
   'gpt': {'gelu': 'tanh'},
   'gpt2': {'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh', 'gelu': 'erf'},
 }
-ALWAYS = {  # Options of transformers' GPT-2 that have one value here
+ALWAYS = {  # options of transformers' GPT-2 that have one value here
   'scale_attn_weights': True,
   'scale_attn_by_inverse_layer_idx': False,
   'add_cross_attention': False,

@@ -1,7 +1,6 @@
 """GPT's weights as OpenAI released them: NumPy files and a list of shapes.
 
-openai/finetune-transformer-lm keeps all numbers in one row, cut into files of
-about the same size, ten in the release; no array has a name.
+openai/finetune-transformer-lm cuts one row of numbers without names into files.
 """
 
 import functools
@@ -34,9 +33,8 @@ HEAD_DIM = 64
 def open_folder(folder: epath.Path) -> Weights:
   """Opens OpenAI's GPT: params_0.npy and so on, and params_shapes.json.
 
-  The shapes are of positions, tokens, and 12 arrays of each layer. An optional
-  hparams.json has `n_head`. Raises FileNotFoundError if a file is missing,
-  ValueError if one is damaged or the shapes are of no GPT.
+  The shapes are of positions, tokens and layers; hparams.json may tell
+  `n_head`.
   """
   file = folder / SHAPES_FILE
   shapes = config_files.read(file, list)
@@ -101,11 +99,7 @@ def _heads(
 def entries(
   folder: epath.Path, shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Entry]:
-  """Returns name -> entry of the arrays in params_0.npy and so on, in order.
-
-  Raises FileNotFoundError naming all missing files, ValueError if one is
-  damaged or the numbers are not as many as the shapes say.
-  """
+  """Returns name -> entry of the arrays in params_0.npy and so on, in order."""
   found = {
     int(match[1])
     for file in folder.iterdir()

@@ -11,9 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-# GPT-2 XL's pickle, 580 arrays, has 90 KB. In memory an instruction can take a
-# hundred times its byte.
-MAX_BYTES = 1 << 21
+MAX_BYTES = 1 << 21  # GPT-2 XL's pickle has 90 KB; in memory 100 times as much
 MAX_AXES = 64  # NumPy's limit
 DTYPES = {
   'DoubleStorage': 'float64',
@@ -73,7 +71,7 @@ def _rebuild_tensor(
     raise ValueError(
       f'a tensor that goes beyond the end of its {storage.size:,} numbers'
     )
-  strides = tuple(  # Strides of axes of one number are never used
+  strides = tuple(  # strides of axes of one number are never used
     k if n > 1 else 0 for n, k in zip(shape, strides, strict=True)
   )
   return Tensor(storage, offset, shape, strides)
@@ -93,7 +91,7 @@ def _ordered_dict(pairs: list | None = None) -> dict:
   return dict(taken)
 
 
-ADMITTED = {  # Names that a pickle may use -> our function or dtype
+ADMITTED = {  # names that a pickle may use -> our function or dtype
   'collections.OrderedDict': _ordered_dict,
   'torch._utils._rebuild_tensor_v2': _rebuild_tensor,
   'torch._utils._rebuild_parameter': lambda data, *_: data,
@@ -124,11 +122,9 @@ class _Dispatch(dict):
 
 
 class Unpickler(pickle._Unpickler):
-  """Reads pickles of plain values and the names of `ADMITTED`.
+  """Reads pickles of plain values and the names of `ADMITTED`."""
 
-  It extends Python's slow reader: the one in C allocates any amount of memory.
-  """
-
+  # Based on the reader in Python: the one in C allocates any amount of memory.
   dispatch = _Dispatch()
 
   def __init__(self, data: BinaryIO):

@@ -19,7 +19,7 @@ from models.pretrained import (
 from models.pretrained.weights import Weights
 
 CONFIG_FILES = ('config.json', 'bert_config.json')
-RELEASE_FILES = (  # Files of the formats that have no such config
+RELEASE_FILES = (  # files of the formats that have no such config
   gpt.HPARAMS_FILE,
   gpt_release.SHAPES_FILE,
   f'*{elmo.OPTIONS_FILE}',
@@ -51,10 +51,9 @@ def is_published(folder: epath.PathLike) -> bool:
 
 
 def open_folder(folder: epath.PathLike) -> Weights:
-  """Opens published weights as they were published: sizes and names, no array.
+  """Opens published weights, unchanged files: sizes and names, no array.
 
-  Raises FileNotFoundError for unknown formats and missing files, ValueError for
-  damaged files.
+  Raises FileNotFoundError for unknown formats, ValueError for damaged files.
   """
   folder = epath.Path(folder)
   if not folder.is_dir():

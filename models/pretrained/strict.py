@@ -128,10 +128,9 @@ def gather(
 ) -> dict:
   """Returns parameters, read from entries without misfits.
 
-  They are made one by one, so that no more than one lies in memory beside the
-  leaves that `keep` makes from (path, float32 array). `shapes` map
-  'path/of/parameter' to ShapeDtypeStructs. Raises ValueError naming an array
-  with numbers that are not finite.
+  They are made one by one, to save memory beside the leaves that `keep` makes
+  from (path, float32 array). `shapes` map 'path/of/parameter' to
+  ShapeDtypeStructs. Raises ValueError for numbers that are not finite.
   """
   pieces_of: dict[str, list[Piece]] = {}
   for piece in pieces:

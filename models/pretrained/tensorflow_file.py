@@ -68,11 +68,7 @@ def _parts_of(index: epath.Path) -> list[epath.Path]:
 
 
 def entries(index: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a TensorFlow checkpoint, by its file PREFIX.index.
-
-  Raises FileNotFoundError naming all missing data, ValueError for damaged
-  files.
-  """
+  """Returns name -> entry of a TensorFlow checkpoint from its PREFIX.index."""
   import tensorflow as tf
 
   parts = [local(part) for part in _parts_of(index)]

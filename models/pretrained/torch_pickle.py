@@ -22,7 +22,7 @@ from models.pretrained.strict import Entry
 # The first two pickles of an old file (torch/serialization.py).
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 ENCRYPTED = 1  # a flag of a zip archive's member
-DAMAGE = (  # Errors of damaged pickles and archives
+DAMAGE = (  # errors of damaged pickles and archives
   *(pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError),
   *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
   *(NotImplementedError, AssertionError),
@@ -46,10 +46,7 @@ class _File(io.BufferedReader):
 
 
 def entries(file: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a local file's state dict, of either format.
-
-  Raises ValueError if it is damaged, or holds more than names and arrays.
-  """
+  """Returns name -> entry of a local file's state dict, of either format."""
   try:
     with _File(io.FileIO(file)) as data:
       end = data.seek(0, 2)

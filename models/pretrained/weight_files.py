@@ -19,7 +19,7 @@ from etils import epath
 from models.pretrained import config_files, torch_pickle
 from models.pretrained.strict import Entry
 
-SAFETENSORS_DTYPES = {  # Names of dtypes in safetensors files -> NumPy's
+SAFETENSORS_DTYPES = {  # names of dtypes in safetensors files -> NumPy's
   f'{letter}{bits}': f'{kind}{bits}'
   for letter, kind in {'F': 'float', 'I': 'int', 'U': 'uint'}.items()
   for bits in (8, 16, 32, 64)
@@ -101,11 +101,7 @@ def hugging_face_file(folder: epath.Path) -> epath.Path | None:
 
 
 def from_hugging_face(folder: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a folder's weights, in one file or several.
-
-  Raises FileNotFoundError naming all missing files, ValueError for damaged
-  ones.
-  """
+  """Returns name -> entry of a folder's weights, in one file or several."""
   file = hugging_face_file(folder)
   if file is None:
     raise FileNotFoundError(

@@ -85,8 +85,8 @@ class Weights(NamedTuple):
     """Returns the tree of parameters, float32, unboxed, heads included.
 
     Only the paths of `shardings` are read, by default all onto the first
-    device. `keep` makes each leaf from its array. Raises ValueError if there
-    are problems, or an array is damaged or not finite.
+    device; `keep` makes each leaf. Raises ValueError for problems and damaged
+    arrays.
     """
     self.check_problems()
     read = self.read or self._read_entries
@@ -106,8 +106,8 @@ class Weights(NamedTuple):
   ) -> 'Weights':
     """Returns published weights with their model, and the misfits of arrays.
 
-    `entries` have plain names; `pieces_of` tells how they make up parameters of
-    given shapes; `head_shapes` are the parameters of heads beside the model's.
+    `pieces_of` tells how entries of plain names make up parameters of given
+    shapes; `head_shapes` are of heads beside the model's.
     """
     if model is None:
       return self._replace(problems=tuple(problems))

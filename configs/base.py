@@ -127,8 +127,8 @@ def get_config() -> ml_collections.ConfigDict:
   config.init = ml_collections.ConfigDict()
   config.init.stddev = 0.02  # of matrices and the token table
   config.init.position_stddev = 0.02  # of position and type tables
-  config.init.self_score = 0.0  # initial score of a token with itself, if not 0
-  # Workdir, published folder or hub name (google-bert/bert-base-uncased).
+  config.init.self_score = 0.0  # initial attention score of a token with itself
+  # Start from: workdir, weights folder, or hub name (openai-community/gpt2).
   config.init.weights = placeholder(str)
   config.init.new_rows = False  # draw rows of pieces and positions they lack
 
@@ -200,7 +200,7 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   config.optim.warmup_steps = 0
   config.optim.weight_decay = 0.0
   config.optim.clip_norm = 10.0
-  config.train.reset_streams = False  # empty LSTM states, for another batch
+  config.train.reset_streams = False  # go on with empty states: another batch
   return config
 
 
@@ -209,8 +209,8 @@ def get_task_config() -> ml_collections.ConfigDict:
   config = get_config()
   del config.objective
   placeholder = config_dict.placeholder
-  model = config.model
-  model.scan_layers = False  # init.weights, if set, decide the sizes
+  model = config.model  # init.weights, if set, decide the sizes
+  model.scan_layers = False
 
   config.task = ml_collections.ConfigDict()
   task = config.task
@@ -251,7 +251,7 @@ def get_task_config() -> ml_collections.ConfigDict:
 
   config.data = ml_collections.ConfigDict()
   data = config.data
-  # Folder of official files, or of such folders; tfds, or tfds:FOLDER to store.
+  # Folder of official files or of such folders; tfds (stored in tfds:FOLDER).
   data.source = placeholder(str)
   data.tokenizer = placeholder(str)  # empty: the tokenizer of init.weights
   data.train_limit = placeholder(int)  # evenly spaced examples to train on
@@ -284,7 +284,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   config.eval.global_batch = 64  # rows scored at a time
 
   config.init = ml_collections.ConfigDict()
-  # Workdir, published folder or hub name; empty: none, needs data.tokenizer.
+  # As for pre-training; empty: from scratch, which needs data.tokenizer.
   config.init.weights = placeholder(str)
   config.init.num_layers = placeholder(int)  # first layers to take; empty: all
   return config

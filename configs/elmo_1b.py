@@ -29,7 +29,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.log_every = 500
   config.train.eval_every = 50_000
   config.train.checkpoint_every = 5_000
-  # The softmax and its Adagrad sums, 3.3 GB, are sharded over all chips.
+  # All chips share the softmax and its Adagrad sums, 3.3 GB, and the batch.
   config.mesh.data = 1
   config.mesh.fsdp = -1
   config.eval.global_batch = 256

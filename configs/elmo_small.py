@@ -1,9 +1,8 @@
 """ELMo-Small on a folder of books: a real corpus for one small machine.
 
 The published small size. On 100 English novels (78 MB, 16.7 M training words, 3
-novels held out): 0.306 of the unigram perplexity in the worse direction (170
-and 169 of 557) after 1,200 steps, 0.77 M words a direction, in 26 minutes on 2
-busy CPU cores.
+held out): 0.306 of the unigram perplexity in the worse direction (170 and 169
+of 557) after 1,200 steps, 0.77 M words each, in 26 minutes on 2 busy CPU cores.
 
   python -m train.main --config elmo_small --config.data.source='books/*.txt'
 """

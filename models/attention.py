@@ -279,9 +279,8 @@ class SelfAttention(nn.Module):
     """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
 
     `mask` is bool, broadcast to [B, N, T, S], True where T may look at S. The S
-    slots are `x_BTD` itself, or a `past` with the keys and values of `x_BTD`
-    written into it (without dropout). Returns [B, T, D] in `dtype`, and the
-    written past.
+    slots are `x_BTD` itself, or a `past` with its keys and values written into
+    it (without dropout). Returns [B, T, D] in `dtype`, and the written past.
     """
     D = x_BTD.shape[-1]
     H = D // self.num_heads

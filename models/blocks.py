@@ -65,9 +65,8 @@ class Block(nn.Module):
   """Fields and sub-layers of both kinds of block, which order them.
 
   A block takes the arguments of `SelfAttention` and returns, as the body of a
-  scan, the hidden states [B, T, D] and a pair: the written keys and values, and
-  with `keep_hidden` the hidden states again, else None. It sows them as
-  'hidden'.
+  scan, the hidden states [B, T, D] (sown as 'hidden') and a pair: the written
+  keys and values, and with `keep_hidden` the hidden states again, else None.
 
   Attributes:
     dropout_rate: of the outputs of attention and MLP; 0 outside of training.
@@ -158,7 +157,7 @@ class PreNormBlock(Block):
 def gather_layers(
   embedded_BTD: Array, hidden: Array | Sequence[Array], last_BTD: Array
 ) -> Array:
-  """Returns the outputs of embeddings and blocks, the last one replaced."""
+  """Returns all layers' outputs, [L + 1, B, T, D], ending with `last_BTD`."""
   return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
 
 

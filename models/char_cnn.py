@@ -1,11 +1,10 @@
 """ELMo's character encoder: a word vector from the word's characters.
 
-Shapes: C characters of a word, E character embedding, N filters, P projection,
-M words.
-
-A word is 50 character ids as in bilm-tf's training (data.py): UTF-8 bytes and
-five symbols from 256 on; a padding word is all `NO_CHARACTER`, embedded as
-zero. The released program that computes vectors uses (id + 1) % 262 instead.
+Shapes: C characters of a word, E their embedding, N filters, P projection, M
+words. A word is 50 character ids as in bilm-tf's training (data.py): UTF-8
+bytes and five symbols from 256 on; a padding word is all `NO_CHARACTER`,
+embedded as zero. The released program that computes vectors uses (id + 1) % 262
+instead.
 """
 
 import functools
@@ -181,9 +180,9 @@ def encode_once(
 ) -> Array:
   """Returns `encode(params, characters_KBTC)`, equal words encoded once.
 
-  Half of 1,000 words are distinct. Each device encodes its own rows without
-  communication. `widest` is the width of the widest filter; `words_KBT` number
-  the distinct words below 2^30.
+  Half of 1,000 words are distinct. Each device loops over its own rows without
+  communication, as lengths differ. `widest` is the width of the widest filter;
+  `words_KBT` number the distinct words below 2^30.
   """
 
   def encode_rows(

@@ -64,7 +64,7 @@ def filter_logits(
 ) -> Array:
   """Returns float32 logits [B, V] to draw from, -inf at excluded tokens.
 
-  Tokens as likely as the last one kept are kept too; padding never.
+  Ties with the last token kept are kept too. The temperature must be above 0.
   """
   real_V = jnp.arange(logits_BV.shape[-1]) < vocab_size
   logits_BV = logits_BV.astype(jnp.float32) / sampling.temperature
@@ -193,10 +193,9 @@ def generate(
 ) -> Iterator[np.ndarray]:
   """Yields new tokens of prompts, int32 [B, at most chunk], computed on demand.
 
-  A row has NO_TOKEN after its end. Compiled once for each model, batch size,
-  sampling, number of stop ids, chunk, and power of two above the longest
-  prompt. Rows do not depend on each other. Raises ValueError if a prompt is
-  empty or too long.
+  A row has NO_TOKEN after its end, and does not depend on other rows. Compiled
+  once for each model, batch size, sampling, number of stop ids, chunk, and
+  power of two above the longest prompt.
 
   Args:
     model: `prepare_decoding` beforehand saves a copy of the parameters here.

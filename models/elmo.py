@@ -38,8 +38,7 @@ class Elmo(nn.Module):
       released program has no projections.
     filters: (width, count) of each group of filters on characters.
     num_highway: highway layers after the filters.
-    num_words: rows of a word table that replaces the character encoder, if not
-      0.
+    num_words: rows of a word table in place of characters; 0: characters.
     use_skip_connections: add each layer's input to its output but the first's.
     cell_clip: largest absolute value of an LSTM cell; None: no limit.
     projection_clip: the same of a projection.
@@ -131,8 +130,8 @@ class Elmo(nn.Module):
   ) -> tuple[Array, State]:
     """Encodes sentences and returns the results of `embed`.
 
-    `ids` are characters, int [B, T, C], or words, [B, T]. With `words`, numbers
-    below 2^30 of the distinct words, each of these is encoded once.
+    `ids` are characters, int [B, T, C], or words, [B, T]. `words`, int [B, T]
+    below 2^30, number the distinct words, each then encoded once.
     """
     if self.is_initializing() and self.vocab_size:
       self.softmax.create()
@@ -253,7 +252,7 @@ class Elmo(nn.Module):
   ) -> tuple[Array, State]:
     """Returns the last layer's output [2, B, T, P] and the next state.
 
-    `x_KBTP` is in each tower's reading order. Gradients flow through the state.
+    `x_KBTP` are in reading order, unpadded. Gradients flow through the state.
     """
     outputs, state = self._run_layers(x_KBTP, state, None, train=train)
     top_KBTP = outputs[-1]

@@ -40,7 +40,7 @@ def hidden_layers(
 
 
 def cast_weights(params: dict, dtype: jax.typing.DTypeLike) -> dict:
-  """Returns unboxed parameters with matrices cast once, for equal outputs."""
+  """Returns unboxed parameters with matrices cast once, not at every call."""
 
   def cast(path: tuple, leaf: Array) -> Array:
     is_matrix = path[-1].key in ('kernel', 'embedding')

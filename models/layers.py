@@ -49,7 +49,7 @@ def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def _tanh_gelu(x: Array) -> Array:
-  """Returns x/2 (1 + tanh u) as x sigmoid(2u): less memory, equal values."""
+  """Returns x/2 (1 + tanh u) as x sigmoid(2u), which takes less memory."""
   return x * jax.nn.sigmoid(
     2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
   )
@@ -137,9 +137,8 @@ class Dropout(nn.Module):
 class Linear(nn.Module):
   """A matrix multiplication with bias over one or more axes.
 
-  The last axes of the input, named `in_names`, are contracted into axes of
-  sizes `features`, named `out_names`. The bias has the names `bias_names`, if
-  given.
+  The input's last axes, named `in_names`, are contracted into axes of sizes
+  `features`, named `out_names`. `bias_names` None means `out_names`.
   """
 
   features: tuple[int, ...]
@@ -196,8 +195,7 @@ def num_parameters(params: dict, vocab_size: int) -> int:
   """Counts parameters (unboxed arrays or shapes) without vocabulary padding.
 
   110,106,428 for BERT-Base uncased with both heads, 124,439,808 for the
-  smallest GPT-2 (a tied softmax counts once), 93,600,848 for ELMo without
-  softmax.
+  smallest GPT-2 (tied softmax), 93,600,848 for ELMo without softmax.
   """
   total = 0
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
@@ -212,8 +210,7 @@ class TokenTable(nn.Module):
   """Token embeddings, also the matrix of the output softmax.
 
   Padding rows beyond `vocab_size` are zero and get no gradient. `dropout_rate`
-  is of the table's elements, with one mask for look-ups and softmax, and 0
-  outside of training.
+  is of the table's elements, with one mask for look-ups and softmax.
   """
 
   vocab_size: int

@@ -48,9 +48,8 @@ class ProjectedLstm(nn.Module):
 
   Sak et al. 2014 without peepholes, as TensorFlow's LSTMCell computes it: c' =
   clip(sigmoid(f + 1) c + sigmoid(i) tanh(j)), h' = clip(W_p (sigmoid(o)
-  tanh(c'))), gates from W [x; h] + b. Without `projection_dim` there is no
-  projection (P is F). The clips are the largest absolute values; None: no
-  limit.
+  tanh(c'))), gates from W [x; h] + b. The clips are the largest absolute
+  values. Without `projection_dim`, h' is unprojected and P is F.
   """
 
   lstm_dim: int

@@ -1,7 +1,6 @@
 """An LSTM language model in GPT's place (Radford et al. 2018, section 5).
 
-Shapes: B batch, T position, D embed, F cells, V vocabulary, padded to a
-multiple of 128.
+Shapes: B batch, T position, D embed, F cells, V padded vocabulary.
 """
 
 import jax

@@ -25,14 +25,13 @@ EPSILON = 1e-12  # added to the variance: bilm-tf, elmo.py
 class ScalarMix(nn.Module):
   """gamma * sum_l softmax(w)_l * layers[l], w and gamma learned.
 
-  w starts at 0 and gamma at 1: the plain mean. Name each of a task's mixes.
+  w starts at 0 and gamma at 1: the plain mean. A task names each of its mixes.
 
   Attributes:
     num_layers: L.
     layer_norm: bring each layer to mean 0 and variance 1 first, over all
       unmasked positions of the batch and all D features, without gain or bias.
-    use_top_only: only scale the last layer by gamma, without the norm, as
-      released.
+    use_top_only: scale only the last layer by gamma, without norm, as released.
   """
 
   num_layers: int

@@ -37,9 +37,8 @@ class TaskModel(nn.Module):
       which must be frozen.
     head: one of `features.HEADS`.
     num_outputs: K classes or tags; 1 for a score or choices; 2 for spans.
-    dropout_rate: of the head's inputs, in training
-      (openai/finetune-transformer-lm train.py); none before 'span_classifier'
-      (google-research/bert run_squad.py).
+    dropout_rate: of the head's inputs, in training; none before
+      'span_classifier' (google-research/bert run_squad.py).
     both_orders: the second axis is both orders of a pair, to add, not choices.
     features: one of `features.FEATURES`, or 'mix', the average of all layers.
     frozen: the encoder, its pooler included, gets no gradient and no dropout.
@@ -133,7 +132,7 @@ class TaskModel(nn.Module):
       vectors = vector_RD.reshape(*rows, -1)
       if self.both_orders:
         vectors = vectors.sum(axis=1)
-      # One mask for all choices of an example.
+      # One mask for all choices (openai/finetune-transformer-lm train.py).
       shape = (rows[0], *[1] * (vectors.ndim - 2), vectors.shape[-1])
       read = vectors * dropout(jnp.ones(shape, vectors.dtype))
     elif self.head == 'token_classifier':

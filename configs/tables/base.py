@@ -1,8 +1,7 @@
 """Declarations of published tables, and how our figures are measured.
 
 A row to fill names the family of its weights and its changes of the config; a
-column names task and metric. `train.tables` makes commands of both: `python -m
-train.sweep --config transfer:task=TASK,...`.
+column names task and metric. `train.tables` runs `train.sweep` for both.
 """
 
 import dataclasses
@@ -214,8 +213,5 @@ QNLI_NOTE = (
 
 
 def frozen(features: str) -> dict[str, Any]:
-  """Returns fields of a row or part with a BiLSTM on frozen `features`.
-
-  The BiLSTM has two layers of width 768 (Devlin et al. 2018, section 5.4).
-  """
+  """Returns a frozen encoder's fields (Devlin et al. 2018, section 5.4)."""
   return dict(args=('recipe=frozen',), overrides={'task.features': features})

@@ -1,8 +1,7 @@
 r"""Devlin et al. 2018, Table 5: effect of the pre-training tasks.
 
-Each row needs its own pre-training, with bert_base's data and steps.
-`left_to_right` weights stay so in fine-tuning: the classifier reads the last
-token.
+Each row needs its own pre-training, with bert_base's data and steps. In
+fine-tuning, `left_to_right` weights stay so and read the last token, not [CLS].
 
   python -m train.tables --table bert/pretraining_tasks --data sets \
     --weights 'No NSP=runs/no_nsp'

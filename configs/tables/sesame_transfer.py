@@ -1,6 +1,6 @@
 """Fine-tuning beside Hugging Face's Trainer, from the same weights.
 
-results/transfer_reference.json records it with the same weights
+results/transfer_reference.json records the Trainer with the same weights
 (all-MiniLM-L6-v2: 6 layers, width 384), batches, recipe and seeds, except for
 wnli, scitail and sst5. The means agree if they differ by no more than half a
 point, or than twice the standard error of the difference.

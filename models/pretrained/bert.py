@@ -176,9 +176,8 @@ def to_hugging_face(
 ) -> tuple[str, dict[str, np.ndarray]]:
   """Returns Hugging Face's class name, and name -> array in its files.
 
-  A pooler that the class does not read is left out; without any head the class
-  is BertModel, which draws its pooler. Raises ValueError if no class has these
-  heads.
+  A pooler that the class does not read is left out; without heads it is
+  BertModel, which draws its pooler. ValueError if no class has these heads.
   """
   shapes = strict.flatten(params)
   tops = {path.partition('/')[0] for path in shapes} - {'embeddings', 'layers'}

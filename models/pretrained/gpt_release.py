@@ -33,8 +33,7 @@ HEAD_DIM = 64
 def open_folder(folder: epath.Path) -> Weights:
   """Opens OpenAI's GPT: params_0.npy and so on, and params_shapes.json.
 
-  The shapes are of positions, tokens and layers; hparams.json may tell
-  `n_head`.
+  Shapes are of positions, tokens and layers; hparams.json may tell `n_head`.
   """
   file = folder / SHAPES_FILE
   shapes = config_files.read(file, list)

@@ -27,10 +27,9 @@ def write_folder(
   """Writes model.safetensors and then config.json into a new or empty folder.
 
   Raises FileExistsError if the folder is not empty, ValueError if Hugging Face
-  has no such model. `params` are unboxed; a Bert's may have one of the extra
-  heads 'classifier', 'token_classifier' and 'span_classifier'. `extra_config`
-  is added to config.json, such as the names of labels or the ids of special
-  tokens.
+  has no such model. `params` are unboxed; a Bert's may have one of the heads
+  'classifier', 'token_classifier' and 'span_classifier'. `extra_config` is
+  added to config.json, such as names of labels or ids of special tokens.
   """
   folder = epath.Path(folder)
   if folder.exists() and any(folder.iterdir()):

@@ -53,7 +53,7 @@ def is_published(folder: epath.PathLike) -> bool:
 def open_folder(folder: epath.PathLike) -> Weights:
   """Opens published weights, unchanged files: sizes and names, no array.
 
-  Raises FileNotFoundError for unknown formats, ValueError for damaged files.
+  Raises FileNotFoundError for unknown or missing files, ValueError for damage.
   """
   folder = epath.Path(folder)
   if not folder.is_dir():

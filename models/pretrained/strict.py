@@ -77,7 +77,7 @@ def rename(
 
 
 def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
-  """Removes or renames a tied twin, to be compared when `name` is read."""
+  """Joins a tied twin to `name`; reading checks that both are equal."""
   if twin not in entries:
     return
   copy = entries.pop(twin)

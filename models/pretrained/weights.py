@@ -85,8 +85,7 @@ class Weights(NamedTuple):
     """Returns the tree of parameters, float32, unboxed, heads included.
 
     Only the paths of `shardings` are read, by default all onto the first
-    device; `keep` makes each leaf. Raises ValueError for problems and damaged
-    arrays.
+    device; `keep` makes each leaf. Raises ValueError for problems and damage.
     """
     self.check_problems()
     read = self.read or self._read_entries

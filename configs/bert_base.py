@@ -19,9 +19,9 @@ Expected figures are in configs/tables.
 
   no_nsp       Table 5: masked tokens alone; the second text always continues
                the first (bert_pretraining_tasks.py)
-  ltr_no_nsp   Table 5: besides, every token is predicted from those before it,
-               in fine-tuning too. The perplexity, which the paper does not
-               give, is of all tokens but [CLS] and [SEP]
+  ltr_no_nsp   Table 5: besides, a token sees only the tokens before it, in
+               fine-tuning too. The perplexity, which the paper does not give,
+               is of all tokens but [CLS] and [SEP]
   mask=M/S/R   Table 8 (2019): per cent of the predicted tokens that become
                [MASK], stay the same, become random (bert_masking.py)
   bert-l3-h768-a12 and so on   Table 6: sizes (bert_model_size.py)

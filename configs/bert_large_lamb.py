@@ -10,7 +10,7 @@ The rates are NVIDIA's for these batches, as the paper has none
 scripts/run_pretraining.sh): peak 6e-3 after 2,000 steps (0.2843 of 7,038), then
 4e-3 after 200 (0.128 of 1,563); F1 91.2 there. NVIDIA's rate falls with the
 root of the share of steps left, ours linearly, as in BERT and the paper. Decay
-0.01, epsilon 1e-6 and clipping at 1 are those of NVIDIA's and
+0.01, epsilon 1e-6 and clipping at 1 are as in NVIDIA's and
 google-research/albert's LAMB; the paper's algorithm 2 does not clip.
 
 Meant for a v5e-256, 16 GB a chip: 65,536 sequences are 256 a chip, in 8 parts

@@ -293,5 +293,8 @@ def constrain_hidden(x_BTD: Array) -> Array:
 
 
 def whole_width(table: Array, rows: str | None = None) -> Array:
-  """Gathers a table along D before look-ups: it is smaller than activations."""
+  """Gathers the shards of a table [rows, D] along D, before look-ups.
+
+  Activations, the alternative, are larger. Rows named `rows` stay sharded.
+  """
   return nn.with_logical_constraint(table, (rows, 'activation_embed'))

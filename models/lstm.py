@@ -75,7 +75,7 @@ class ProjectedLstm(nn.Module):
       mask_TB: bool; where False a row keeps its state and its output is 0.
 
     Returns:
-      Outputs [T, K, B, P] in `dtype`; and the last cell and hidden state.
+      Outputs [T, K, B, P] in `dtype`; last cell [K, B, F], hidden [K, B, P].
     """
     towers, inputs = x_TKBP.shape[1], x_TKBP.shape[-1]
     P, F = self.projection_dim or self.lstm_dim, self.lstm_dim

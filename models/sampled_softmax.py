@@ -153,7 +153,7 @@ def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
 
 @jax.custom_vjp
 def take_rows(table: Array, ids: Array) -> Array:
-  """Returns rows [N, ...] of a table sharded by rows, for N ids below V."""
+  """Returns rows [N, ...] of a table sharded by 'words', for N ids below V."""
   return _replicated(jnp.take(table, _replicated(ids), axis=0, mode='clip'))
 
 

@@ -1,7 +1,7 @@
 """Declarations of published tables, and how our figures are measured.
 
 A row to fill names the family of its weights and its changes of the config; a
-column names task and metric. `train.tables` runs `train.sweep` for both.
+column names task and metric. Together they give a `train.sweep` command.
 """
 
 import dataclasses
@@ -127,7 +127,7 @@ class Table:
     grids: family of weights -> key of the config -> values to try on dev,
       unless a row, a part or a user sets the key.
     tells: keys of the config to print beside each figure.
-    reference: file of another program's runs to compare ours with.
+    reference: file of another program's runs, for comparison.
   """
 
   id: str

@@ -177,7 +177,7 @@ def to_hugging_face(
   """Returns Hugging Face's class name, and name -> array in its files.
 
   A pooler that the class does not read is left out; without heads it is
-  BertModel, which draws its pooler. ValueError if no class has these heads.
+  BertModel, which draws its pooler. Raises ValueError for other heads.
   """
   shapes = strict.flatten(params)
   tops = {path.partition('/')[0] for path in shapes} - {'embeddings', 'layers'}

@@ -1,6 +1,7 @@
 """GPT's and GPT-2's weights, as released and at Hugging Face, read and written.
 
-Every published array is a parameter, or one layer of it, reshaped.
+Every published array is a parameter, or one layer of it, reshaped. Linear
+kernels are [inputs, outputs].
 """
 
 import math

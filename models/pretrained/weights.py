@@ -32,7 +32,7 @@ class Weights(NamedTuple):
     set_aside: known but unused arrays, such as an optimiser's.
     notes: facts that the files leave open, and how they are read here.
     problems: reasons why the weights cannot be used, a line each.
-    reads_words: whether the model reads characters, so needs no vocabulary.
+    reads_words: whether the model reads whole words, so needs no vocabulary.
     pieces: of published weights: how their arrays make up the parameters.
     entries: of published weights: name -> array, not read yet.
     read: reads parameters as `load` does; None: from `entries`.

@@ -30,8 +30,7 @@ def get_config() -> ml_collections.ConfigDict:
   data.source = 'manual'  # manual, a path, a glob, or tfds:NAME
   # train:KIND:SIZE, a vocab.txt, or a folder (such as that of init.weights).
   data.tokenizer = 'train:wordpiece:6000'
-  # Token store; if missing, it is built there from source and tokenizer. Empty:
-  # under runs/stores.
+  # Token store, built there if missing; empty: under runs/stores.
   data.folder = placeholder(str)
   data.cache = placeholder(str)  # local copy of a remote store, once a host
   data.document_break = placeholder(str)  # file, blank_line or a regex
@@ -48,16 +47,14 @@ def get_config() -> ml_collections.ConfigDict:
   config.optim = ml_collections.ConfigDict()
   optim = config.optim
   # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
-  # bias correction scales the decay too), adamw, lamb (adamw scaled to each
-  # matrix, for large batches), adafactor (little memory; rates relative to each
-  # matrix) or adagrad (ELMo's release). The last two have no beta1, beta2 and
-  # epsilon.
+  # bias correction scales the decay too), adamw, lamb (for large batches), or,
+  # without beta1, beta2 and epsilon, adafactor (little memory; rates relative
+  # to each matrix) and adagrad (ELMo's release).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
   optim.schedule = 'linear'  # to 0: linear (BERT) or cosine (GPT); or constant
-  # (learning_rate, warmup_steps) of each later phase that restarts the
-  # schedule; empty: the two above again.
+  # (learning_rate, warmup_steps) of each 'restart' phase; empty: as above.
   optim.restarts = ()
   optim.beta1 = 0.9  # decay of the gradient's mean
   optim.beta2 = 0.999  # decay of the squared gradient's mean
@@ -101,11 +98,9 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.train = ml_collections.ConfigDict()
   train = config.train
-  # Loss: bert (masked tokens and next sentences), mlm (masked tokens), or lm
-  # (the next token; for models that read in one direction).
+  # Loss: bert (mlm and next sentences), mlm (masked tokens), lm (next token).
   train.objective = 'bert'
-  # (steps, length, global batch, schedule); 'continue' goes on with the
-  # learning-rate schedule, 'restart' begins it again.
+  # (steps, length, global batch, 'continue' or 'restart' of the rate schedule)
   train.phases = ((1_000, 128, 32, 'continue'),)
   train.steps = placeholder(int)  # overrides the steps of a single phase
   train.num_epochs = placeholder(float)  # the same in epochs
@@ -118,7 +113,7 @@ def get_config() -> ml_collections.ConfigDict:
   train.keep_checkpoints = 3  # number of newest checkpoints to keep
   train.platform = 'tpu'  # required platform: cpu, gpu or tpu
   train.deterministic = False  # on a GPU, require deterministic XLA_FLAGS
-  # Print all stacks and stop after so long without a step or a scored batch;
+  # Stop, printing all stacks, after so long without a step or a scored batch;
   # compilation may take 4 times as long, and an hour at least.
   train.hang_minutes = 60.0
   train.profile = ()  # (first step, number of steps) to trace; empty: none
@@ -127,18 +122,15 @@ def get_config() -> ml_collections.ConfigDict:
   config.eval = ml_collections.ConfigDict()
   config.eval.global_batch = 256  # rows scored at a time
   config.eval.max_windows = 20_000  # held-out windows scored at each evaluation
-  config.eval.draws = 1  # scores of each window, with other pairs and masks
+  config.eval.draws = 1  # scores of each window, with new pairs and masks
 
   config.init = ml_collections.ConfigDict()
   config.init.stddev = 0.02  # of matrices and the token table
   config.init.position_stddev = 0.02  # of position and type tables
-  # Initial attention score of a token with itself, to attend to near tokens.
-  config.init.self_score = 0.0
-  # Parameters to start from: a workdir, a folder of published weights, or a
-  # name on Hugging Face's hub (google-bert/bert-base-uncased).
+  config.init.self_score = 0.0  # initial attention score of a token with itself
+  # Start from: workdir, weights folder, or hub name (openai-community/gpt2).
   config.init.weights = placeholder(str)
-  # Draw rows for pieces and positions that these weights lack.
-  config.init.new_rows = False
+  config.init.new_rows = False  # draw rows of pieces and positions they lack
 
   return config
 
@@ -156,13 +148,9 @@ def get_gpt_config() -> ml_collections.ConfigDict:
 
 
 def fit_cpu(config: ml_collections.ConfigDict) -> None:
-  """Sets a small transformer's keys for a short run on a CPU.
-
-  Unrolled layers run faster there. So short a run never learns its text by
-  heart: dropout would only slow it.
-  """
-  config.model.scan_layers = False
-  config.model.dropout_rate = 0.0
+  """Sets a small transformer's keys for a short run on a CPU."""
+  config.model.scan_layers = False  # unrolled layers are faster on a CPU
+  config.model.dropout_rate = 0.0  # so short a run does not overfit
   config.model.attention_dropout_rate = 0.0
   config.train.platform = 'cpu'
   config.eval.global_batch = 64
@@ -212,8 +200,7 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   config.optim.warmup_steps = 0
   config.optim.weight_decay = 0.0
   config.optim.clip_norm = 10.0
-  # Continue with empty LSTM states, as another global batch requires.
-  config.train.reset_streams = False
+  config.train.reset_streams = False  # go on with empty states: another batch
   return config
 
 
@@ -222,8 +209,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   config = get_config()
   del config.objective
   placeholder = config_dict.placeholder
-  model = config.model
-  # init.weights, if set, decide the sizes.
+  model = config.model  # init.weights, if set, decide the sizes
   model.scan_layers = False
 
   config.task = ml_collections.ConfigDict()
@@ -241,15 +227,14 @@ def get_task_config() -> ml_collections.ConfigDict:
   # Input of the head: last, first (the embeddings), second_to_last, sum_last_4,
   # concat_last_4, sum_all, or mix, a learned average of all layers.
   task.features = 'last'
-  # lambda of the loss lambda * sum(w^2) on the mix's weights, as in ELMo: 1
-  # keeps them equal, 0.001 lets them choose (Peters et al. 2018, section 5.1).
+  # lambda of the loss lambda * sum(w^2) on the mix's weights: 1 keeps them
+  # equal, 0.001 lets them choose (Peters et al. 2018, section 5.1).
   task.mix_l2 = placeholder(float)
   task.frozen = False  # train only the modules on top of the encoder
   task.bilstm_layers = 0  # bidirectional LSTM layers between encoder and head
   task.bilstm_dim = 768  # cells of each direction
 
-  # A user's own set (task.name='own'), see data/tasks/own.py.
-  config.own = ml_collections.ConfigDict()
+  config.own = ml_collections.ConfigDict()  # task own, see data/tasks/own.py
   own = config.own
   # classification, regression, choice, tagging or span
   own.kind = placeholder(str)
@@ -259,15 +244,14 @@ def get_task_config() -> ml_collections.ConfigDict:
   own.test = placeholder(str)  # to score at the end, perhaps without labels
   own.text = ('text',)  # fields or columns of one or two texts
   own.label = 'label'  # field or column of the label
-  own.symmetric = False  # the order of two texts means nothing
+  own.symmetric = False  # whether the order of two texts means nothing
   own.labels = ()  # all labels in order; empty: read from the training file
   own.score_range = placeholder(tuple)  # (lowest, highest); empty: of the file
   own.metrics = ()  # the first chooses the best model; empty: the usual ones
 
   config.data = ml_collections.ConfigDict()
   data = config.data
-  # A folder of official files, or of such folders; or tfds or tfds:FOLDER, by
-  # tensorflow-datasets and stored in FOLDER.
+  # Folder of official files or of such folders; tfds (stored in tfds:FOLDER).
   data.source = placeholder(str)
   data.tokenizer = placeholder(str)  # empty: the tokenizer of init.weights
   data.train_limit = placeholder(int)  # evenly spaced examples to train on
@@ -285,9 +269,9 @@ def get_task_config() -> ml_collections.ConfigDict:
   del train.keep_checkpoints, train.profile
   train.objective = 'task'
   train.num_epochs = 3.0
-  # Steps for N examples, batch B and E epochs, at least 1: bert (its release:
-  # floor(N / B x E), N questions for spans), gpt (its release: floor(N / B) an
-  # epoch) or rows (ceil(N / B x E), N rows of the model, such as windows).
+  # Steps of E epochs of N examples, batch B: bert (its release: floor(N / B x
+  # E), N questions for spans), gpt (its release: floor(N / B) an epoch) or rows
+  # (ceil(N / B x E), N rows of the model, such as windows).
   train.count = 'bert'
   train.global_batch = 32
   train.eval_every = placeholder(int)  # steps between scores; empty: an epoch
@@ -300,8 +284,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   config.eval.global_batch = 64  # rows scored at a time
 
   config.init = ml_collections.ConfigDict()
-  # A workdir, a folder of published weights, or a name on Hugging Face's hub;
-  # empty: no pre-training, which needs data.tokenizer.
+  # As for pre-training; empty: from scratch, which needs data.tokenizer.
   config.init.weights = placeholder(str)
   config.init.num_layers = placeholder(int)  # first layers to take; empty: all
   return config

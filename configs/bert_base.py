@@ -1,14 +1,12 @@
 r"""BERT-Base as published (Devlin et al. 2018, section 3 and appendix A.2).
 
 BooksCorpus and English Wikipedia, 3,300 M words; 1,000,000 steps of 256
-sequences, 90 % of them at length 128. The paper took 4 days on 16 TPU chips.
-Expected: held-out masked-LM perplexity about 4 (Table 6: 3.99).
-
-BooksCorpus is not distributed any more; prepare what text there is first. Meant
-for 16 chips of 16 GB or more; what a slice makes of it:
+sequences, 90 % of them at length 128. The paper took 4 days on 16 TPU chips;
+this is meant for 16 chips of 16 GB or more. Expected: held-out masked-LM
+perplexity about 4 (Table 6: 3.99). BooksCorpus is not distributed any more;
+prepare the text that you have.
 
   python -m train.preflight --config bert_base --topology v5e-16
-
   python -m data.prepare --source tfds:wikipedia/20230601.en \
     --tokenizer bert-base-uncased-vocab.txt --out stores/wikipedia
   gcloud storage cp -r stores/wikipedia gs://BUCKET/wikipedia
@@ -17,17 +15,16 @@ for 16 chips of 16 GB or more; what a slice makes of it:
     --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_base
 
 The paper's ablations of pre-training follow a colon, as in bert_base:no_nsp.
-Expected figures stand in the tables of configs/tables.
+Expected figures are in configs/tables.
 
-  no_nsp          Table 5: masked tokens alone; the second text always continues
-                  the first (bert_pretraining_tasks.py)
-  ltr_no_nsp      Table 5: besides, every token is predicted from the tokens
-                  before it, in fine-tuning too. The perplexity is of all tokens
-                  but [CLS] and [SEP]; the paper does not give it
-  mask=M/S/R      Table 8 (2019): per cent of the predicted tokens that become
-                  [MASK], stay the same, become random (bert_masking.py)
-  bert-l3-h768-a12 and so on
-                  Table 6: sizes, see configs/variants.py (bert_model_size.py)
+  no_nsp       Table 5: masked tokens alone; the second text always continues
+               the first (bert_pretraining_tasks.py)
+  ltr_no_nsp   Table 5: besides, a token sees only the tokens before it, in
+               fine-tuning too. The perplexity, which the paper does not give,
+               is of all tokens but [CLS] and [SEP]
+  mask=M/S/R   Table 8 (2019): per cent of the predicted tokens that become
+               [MASK], stay the same, become random (bert_masking.py)
+  bert-l3-h768-a12 and so on   Table 6: sizes (bert_model_size.py)
 """
 
 import ml_collections

@@ -1,18 +1,17 @@
 r"""BERT-Large in 76 minutes: large batches by LAMB (You et al. 2020, ICLR).
 
 Text and model of bert_large in 8,599 steps: 7,037 of 65,536 sequences of 128
-tokens, then 1,562 of 32,768 of 512 with a warm-up of its own. That is as many
-sequences as 1,000,000 steps of 512, nine tenths of them short. The paper took
-76 minutes on 1,024 TPUv3 chips. Expected: SQuAD 1.1 dev F1 90.58 after fine-
-tuning.
+tokens, then 1,562 of 32,768 of 512 with a warm-up of its own: as many sequences
+as 1,000,000 steps of 512. The paper took 76 minutes on 1,024 TPUv3 chips.
+Expected: SQuAD 1.1 dev F1 90.58 after fine-tuning.
 
-The paper gives no rates for these two batch sizes; they are NVIDIA's for the
-same (DeepLearningExamples, PyTorch/LanguageModeling/BERT, README and
+The rates are NVIDIA's for these batches, as the paper has none
+(DeepLearningExamples, PyTorch/LanguageModeling/BERT, README and
 scripts/run_pretraining.sh): peak 6e-3 after 2,000 steps (0.2843 of 7,038), then
 4e-3 after 200 (0.128 of 1,563); F1 91.2 there. NVIDIA's rate falls with the
 root of the share of steps left, ours linearly, as in BERT and the paper. Decay
-0.01, epsilon 1e-6 and clipping at 1 are the same in NVIDIA's LAMB and in
-google-research/albert's; the paper's algorithm 2 itself does not clip.
+0.01, epsilon 1e-6 and clipping at 1 are as in NVIDIA's and
+google-research/albert's LAMB; the paper's algorithm 2 does not clip.
 
 Meant for a v5e-256, 16 GB a chip: 65,536 sequences are 256 a chip, in 8 parts
 of 32; at length 512 parts of 16. Elsewhere set train.micro_batches.

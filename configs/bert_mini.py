@@ -1,11 +1,10 @@
 """BERT-Mini on a folder of books: a real corpus for one small machine.
 
-Sizes: google-research/bert's BERT-Mini. Any plain text will do, such as 100
-English novels (78 MB, 14 M words, 3 held out). There, on 2 CPU cores: 0.27 of
-the unigram perplexity after 1,000 steps (13 minutes), 0.19 after 1,500 (19
-minutes), 0.15 after 2,500; 6,000 steps, hardly more than an epoch, take about
-75 minutes (the end has not been measured). Next sentences of novels are not
-learnt by then (NSP accuracy 0.50).
+Sizes: google-research/bert's BERT-Mini. On 100 English novels (78 MB, 14 M
+words, 3 held out), on 2 CPU cores: 0.27 of the unigram perplexity after 1,000
+steps (13 minutes), 0.19 after 1,500 (19 minutes), 0.15 after 2,500; 6,000
+steps, hardly more than an epoch, take about 75 minutes (not measured to the
+end). Next sentences of novels are not learnt by then (NSP accuracy 0.50).
 
   python -m train.main --config bert_mini --config.data.source='books/*.txt'
 """

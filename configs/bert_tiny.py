@@ -1,13 +1,11 @@
-"""BERT-Tiny on the documentation that ships inside every Python.
+"""BERT-Tiny on the documentation that ships inside every Python: no download.
 
-The default: a real pre-training run without any download.
+The default config. 3 to 5 minutes on 2 CPU cores; the corpus is 460 documents,
+half a million tokens. Sizes: google-research/bert's BERT-Tiny. Expected at the
+end: held-out masked-LM perplexity 0.40 of the unigram perplexity, NSP accuracy
+0.72 (mean of 2 seeds, results/bert_tiny.json).
 
   python -m train.main --config bert_tiny
-
-3 to 5 minutes on 2 CPU cores; the corpus is 460 documents, half a million
-tokens. Sizes: google-research/bert's BERT-Tiny. Expected at the end: held-out
-masked-LM perplexity 0.40 of what token frequencies alone score, NSP accuracy
-0.72 (mean of 2 seeds, results/bert_tiny.json).
 """
 
 import ml_collections

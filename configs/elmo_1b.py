@@ -3,14 +3,12 @@ r"""ELMo as published: the 1 Billion Word Benchmark, 10 epochs.
 Peters et al. 2018, section 3.4, and bilm-tf's bin/train_elmo.py: 768,648,884
 tokens, 793,471 words, 3 x 128 rows of 20 words, 93.6 million parameters and a
 softmax of 406 million. Expected: a test perplexity of 39.7, the mean of both
-directions.
+directions. The text is the benchmark's, tokenized, one sentence a line.
 
-The text is that of the benchmark, cut into words already, one sentence a line:
-
+  python -m train.preflight --config elmo_1b --topology v5e-16
   python -m data.prepare --source 'training-monolingual.tokenized.shuffled/*' \
     --tokenizer train:words:793471:spaces --held_out 0.01 --out STORE
   python -m train.main --config elmo_1b --config.data.folder=STORE
-  python -m train.preflight --config elmo_1b --topology v5e-16
 """
 
 import ml_collections
@@ -31,8 +29,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.log_every = 500
   config.train.eval_every = 50_000
   config.train.checkpoint_every = 5_000
-  # The softmax and its Adagrad sums, 3.3 GB, lie in shards of words over all
-  # chips, and so does the batch.
+  # All chips share the softmax and its Adagrad sums, 3.3 GB, and the batch.
   config.mesh.data = 1
   config.mesh.fsdp = -1
   config.eval.global_batch = 256

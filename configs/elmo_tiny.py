@@ -1,10 +1,10 @@
 """ELMo-Tiny on the documentation inside every Python: no download.
 
 256 cells, projected to 64. 0.356 of the unigram perplexity in the worse
-direction (201 and 199 of 564) after 600 steps, in two and a half minutes on 2
-CPU cores; the number of steps was chosen on the same held-out text.
+direction (201 and 199 of 564) after 600 steps (chosen on the same held-out
+text), in two and a half minutes on 2 CPU cores.
 
-python -m train.main --config elmo_tiny
+  python -m train.main --config elmo_tiny
 """
 
 import ml_collections

@@ -1,24 +1,21 @@
 r"""GPT as published (Radford et al. 2018, section 4.1).
 
 BooksCorpus, 100 epochs of 64 windows of 512 contiguous tokens, never across
-documents; GPT's own Adam and cosine. Expected: token perplexity 18.4 (on its
-own vocabulary, which `data.tokenizer` has to name for that: the folder of
-encoder_bpe_40000.json and vocab_40000.bpe).
-
-BooksCorpus is not distributed any more; 1,000 M words of books make about
-2.5 M windows, so 100 epochs are about 4 M steps. Meant for 8 chips of 16 GB or
-more; what a slice makes of it:
+documents; GPT's own Adam and cosine. Expected: token perplexity 18.4, with
+GPT's vocabulary as data.tokenizer (a folder with encoder_bpe_40000.json and
+vocab_40000.bpe). BooksCorpus is not distributed any more; 1,000 M words of
+books make about 2.5 M windows, so 100 epochs are about 4 M steps. Meant for 8
+chips of 16 GB or more.
 
   python -m train.preflight --config gpt --topology v5e-8
-
   python -m data.prepare --source 'books/*.txt' --tokenizer gpt_vocabulary \
     --out stores/books
   python -m train.main --config gpt --config.data.folder=stores/books
 
-gpt:lstm is the same with a single LSTM layer of 2,048 cells in place of the
-transformer (section 5, Table 5). Expected: no published perplexity; after fine-
-tuning with the auxiliary loss an average of 69.1 over CoLA, SST-2, MRPC, STS-B,
-QQP, MNLI, QNLI and RTE, where GPT has 74.7.
+gpt:lstm has a single LSTM layer of 2,048 cells in place of the transformer
+(section 5, Table 5). Expected: no published perplexity; after fine-tuning with
+the auxiliary loss an average of 69.1 over CoLA, SST-2, MRPC, STS-B, QQP, MNLI,
+QNLI and RTE, where GPT has 74.7.
 """
 
 import ml_collections

@@ -1,14 +1,11 @@
 r"""GPT-2 (Radford et al. 2019): windows of 1,024 tokens, 512 a step.
 
 WebText was never released; any large text of the web will do. The paper names
-the batch and the context; rate, schedule and steps were not published: these
-are usual ones for 124 M parameters. Expected: no published figure for training
-(the released 124 M model scores 29.4 on WikiText-2, zero-shot).
-
-Meant for 32 chips of 16 GB or more; what a slice makes of it:
+batch and context; rate, schedule and steps are usual ones for 124 M parameters.
+Expected: no published figure for training (the released 124 M model scores 29.4
+on WikiText-2, zero-shot). Meant for 32 chips of 16 GB or more.
 
   python -m train.preflight --config gpt2 --topology v5e-32
-
   python -m data.prepare --source 'web/*.jsonl.zst' \
     --tokenizer gpt2_vocabulary --out stores/web
   gcloud storage cp -r stores/web gs://BUCKET/web

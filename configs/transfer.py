@@ -1,35 +1,31 @@
 r"""Fine-tuning on a task of the GPT and BERT papers, or on one's own.
 
-The argument says which, by what recipe and of what size:
-
   python -m train.main --config transfer:task=mrpc \
     --config.init.weights=google-bert/bert-base-uncased \
     --config.data.source=glue
 
 task: a name of data/tasks/registry.py, or own (the section `own`).
 
+model: the size, only for training from scratch, without init.weights.
+
 recipe:
 - bert (default): as google-research/bert fine-tunes (Devlin et al. 2018,
-  appendix A.3): its Adam without bias correction, warm-up over 10 % of the
-  steps, 3 epochs; SQuAD, SWAG as the paper has them. The model is that of the
-  last step, which the release scores.
+  appendix A.3): Adam without bias correction, warm-up over 10 % of the steps, 3
+  epochs; SQuAD, SWAG as in the paper. The last step's model is kept.
 - stable: with bias correction, and 20 epochs on sets of less than 10,000
   examples, so that large models do not collapse to one class (Mosbach et al.
-  2020; Zhang et al. 2020). The model is the best on dev, as in the program of
-  the first (early_stopping in its configs of 20 epochs).
-- gpt: as openai/finetune-transformer-lm, with the language model's loss; it
-  keeps the best on dev.
-- frozen: BERT's feature-based form (Devlin et al. 2018, section 5.4): the
-  encoder as it is, a two-layer BiLSTM on the sum of its last four layers. The
-  model is the best on dev, as ELMo's task models are (Peters et al. 2018).
+  2020; Zhang et al. 2020). The best model on dev is kept, as in Mosbach et
+  al.'s program (early_stopping in its configs of 20 epochs).
+- gpt: as openai/finetune-transformer-lm, with the language model's loss. The
+  best model on dev is kept.
+- frozen: BERT's feature-based form (Devlin et al. 2018, section 5.4): a
+  two-layer BiLSTM on the sum of the frozen encoder's last four layers. The best
+  model on dev is kept, as for ELMo's task models (Peters et al. 2018).
 
-Batches run through epochs in new permutations, and one batch may be of two
-epochs. Where a recipe's steps leave out part of an epoch (`train.count`), less
-than a batch of random examples is read once less (gpt: less than a batch an
-epoch), and for questions in several windows as many windows as exceed the
-questions.
-
-model: the size, only where init.weights is empty: training from scratch.
+Every epoch has a new permutation; a batch may span two epochs. Where the steps
+leave out part of an epoch (`train.count`), less than a batch of random examples
+is read once less (gpt: per epoch), and for questions in several windows as many
+windows as exceed the questions.
 """
 
 import ml_collections
@@ -37,7 +33,7 @@ import ml_collections
 from configs import base, variants
 
 RECIPES = ('bert', 'stable', 'gpt', 'frozen')
-# Under 10,000 training examples.
+# Tasks with less than 10,000 training examples.
 SMALL = ('cola', 'mrpc', 'rte', 'stsb', 'wnli', 'sst5', 'story_cloze')
 SPANS = ('squad1', 'squad2', 'triviaqa')
 
@@ -81,7 +77,7 @@ def _set_model(config: ml_collections.ConfigDict, model: str | None) -> None:
 
 
 def _set_task(config: ml_collections.ConfigDict, name: str) -> None:
-  """Sets what the papers do differently on some tasks."""
+  """Sets the papers' exceptions for some tasks."""
   if name in SPANS:  # Devlin et al. 2018, sections 4.2 and 4.3
     config.task.max_length = 384
     config.optim.learning_rate = 5e-5

@@ -2,9 +2,8 @@
 
 import ml_collections
 
-# base and large: Devlin et al. 2018, section 3. tiny to medium:
-# google-research/bert's README, "Smaller BERT models" (Turc et al. 2019). The
-# l*-h*-a* rows: Devlin et al. 2018, Table 6.
+# Devlin et al. 2018, section 3 (base, large) and Table 6 (l*-h*-a*); Turc et
+# al. 2019, google-research/bert's README (tiny to medium).
 BERT = {
   'bert-tiny': dict(num_layers=2, embed_dim=128, num_heads=2),
   'bert-mini': dict(num_layers=4, embed_dim=256, num_heads=4),
@@ -18,38 +17,34 @@ BERT = {
   'bert-l12-h1024-a16': dict(num_layers=12, embed_dim=1024, num_heads=16),
 }
 
-# Devlin et al. 2018, Table 5, as keys of a config. Without next sentences there
-# is nothing to classify: neither pooler nor NSP head is trained.
+# Devlin et al. 2018, Table 5. Without next sentences there are neither pooler
+# nor NSP head.
 BERT_TASKS = {
   'no_nsp': {'train.objective': 'mlm'},
   'ltr_no_nsp': {'train.objective': 'lm', 'model.left_to_right': True},
 }
 MASKING = 'mask='
 
-# Radford et al. 2018, section 4.1. gpt-tiny and gpt-mini have the widths of the
-# BERTs of these names.
+# Radford et al. 2018, section 4.1; tiny and mini as the BERTs of these names.
 GPT = {
   'gpt-tiny': dict(num_layers=2, embed_dim=128, num_heads=2),
   'gpt-mini': dict(num_layers=4, embed_dim=256, num_heads=4),
   'gpt': dict(num_layers=12, embed_dim=768, num_heads=12),
 }
-# Radford et al. 2019, Table 2; heads from the hparams.json that openai/gpt-2
-# hands out with the weights.
-GPT2 = {
+GPT2 = {  # Radford et al. 2019, Table 2; heads from the released hparams.json.
   'gpt2': dict(num_layers=12, embed_dim=768, num_heads=12),
   'gpt2-medium': dict(num_layers=24, embed_dim=1024, num_heads=16),
   'gpt2-large': dict(num_layers=36, embed_dim=1280, num_heads=20),
   'gpt2-xl': dict(num_layers=48, embed_dim=1600, num_heads=25),
 }
-# The inner size is 4 x embed_dim throughout: Devlin et al. 2018, section 3;
-# openai/finetune-transformer-lm train.py; openai/gpt-2 model.py.
+# Devlin et al. 2018, section 3; openai/finetune-transformer-lm train.py;
+# openai/gpt-2 model.py.
 for _sizes in (*BERT.values(), *GPT.values(), *GPT2.values()):
   _sizes['mlp_dim'] = 4 * _sizes['embed_dim']
 
-# lstm_dim and projection_dim stand in the names of the options files published
-# with the weights: 2x1024_128_2048cnn_1xhighway, 2x2048_256_2048cnn_1xhighway
-# and 2x4096_512_2048cnn_2xhighway (the original, Peters et al. 2018, section
-# 3.4). elmo-tiny is ours, for trials.
+# From the names of the published options files: 2x1024_128_2048cnn_1xhighway,
+# 2x2048_256_2048cnn_1xhighway, 2x4096_512_2048cnn_2xhighway (the original,
+# Peters et al. 2018, section 3.4). elmo-tiny is ours, for trials.
 ELMO = {
   'elmo-tiny': dict(lstm_dim=256, projection_dim=64, num_highway=1),
   'elmo-small': dict(lstm_dim=1024, projection_dim=128, num_highway=1),
@@ -75,16 +70,10 @@ def vary_bert(
 ) -> None:
   """Sets the size and variants of a BERT's config, in place.
 
-  Args:
-    config: not locked.
-    size: a name in `BERT`.
-    arg: any of these, separated by commas: another size; 'no_nsp' or
-      'ltr_no_nsp' (Devlin et al. 2018, Table 5); 'mask=M/S/R', per cent of the
-      predicted tokens that become [MASK], stay the same and become random
-      (Devlin et al. 2019, appendix C.2).
-
-  Raises:
-    ValueError: if the argument has another word.
+  `arg` lists, separated by commas, any of: another size of `BERT`; 'no_nsp' or
+  'ltr_no_nsp' (Devlin et al. 2018, Table 5); 'mask=M/S/R', per cent of the
+  predicted tokens that become [MASK], stay the same and become random (Devlin
+  et al. 2019, appendix C.2). Raises ValueError for other words.
   """
   for word in (size, *filter(None, arg.split(','))):
     if word in BERT:

@@ -1,13 +1,12 @@
 """Self-attention with little memory for its backward pass.
 
-Shapes: B batch, T query position, S key position, D embed, N heads, H head,
-Q query, key and value, Z rows times heads.
+Shapes: B batch, T query position, S key position, D embed, N heads, H head, Q
+query, key and value, Z rows times heads.
 
-The scores [B, N, T, S] are by far the largest arrays of a training step: each
-layer of MiniLM has 113 MB of them at 16 x 384. The forward pass saves only
-dropout's mask in this shape, a byte each. The backward pass computes the scores
-again from queries, keys and each row's log-sum of exponentials, one block of
-query positions at a time (Rabe and Staats 2021; Dao et al. 2022).
+The scores [B, N, T, S] are by far the largest arrays of a training step: 113 MB
+a layer of MiniLM at 16 x 384. So the backward pass computes them again, a block
+of query positions at a time, from each row's log-sum of exponentials (Rabe and
+Staats 2021; Dao et al. 2022). Only the dropout mask is saved whole.
 """
 
 import functools
@@ -28,24 +27,18 @@ from models.layers import (
 )
 
 Array = jax.Array
-# Cached keys [Z, H, S] and values [Z, S, H], laid out for their products. Z is
-# B x N: as two axes, XLA's CPU compiler would copy them at every step for a
-# batch of 1 (jax 0.10).
+# Cached keys [Z, H, S] and values [Z, S, H]. Z is B x N in one axis: with two,
+# XLA's CPU compiler copies them at every step for a batch of 1 (jax 0.10).
 KeyValue = tuple[Array, Array]
 Past = tuple[Array, Array, Array]  # keys, values, and the first slot to write
 
-# Most query positions of a block. Smaller blocks save little more memory, and
-# would not fill an accelerator's matrix units.
-QUERY_BLOCK = 128
+QUERY_BLOCK = 128  # query positions at most; fewer leave matrix units idle
 
 LOWEST = jnp.finfo(jnp.float32).min  # finite: a masked row gives no NaN
 
 
 def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
-  """Returns the softmax over unmasked keys, float32 [B, N, T, S].
-
-  The mask is broadcast; rows without any True become 0.
-  """
+  """Returns the float32 softmax over unmasked keys; rows without one are 0."""
   scores_BNTS = scores_BNTS.astype(jnp.float32)
   weights_BNTS = jax.nn.softmax(jnp.where(mask, scores_BNTS, LOWEST), axis=-1)
   return jnp.where(mask, weights_BNTS, 0)
@@ -77,15 +70,10 @@ def attend(
 ) -> Array:
   """Returns values weighted by the softmax of the scores, [B, T, N, H].
 
-  They have the dtype of the values, and are 0 in wholly masked rows.
-
-  Args:
-    query_BTNH: queries, scaled.
-    key_BSNH: keys.
-    value_BSNH: values.
-    mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-    keep_BNTS: bool, dropout's mask of the weights; None: no dropout.
-    share_kept: probability of being kept, which divides the weights.
+  They have the dtype of the values, and are 0 in wholly masked rows. Queries
+  are already scaled. `mask` is bool, broadcast to [B, N, T, S], True where T
+  may look at S. `keep_BNTS` is the dropout mask of the weights, which are
+  divided by `share_kept`; None: no dropout.
   """
   return _attend_forward(
     query_BTNH, key_BSNH, value_BSNH, mask, keep_BNTS, share_kept
@@ -93,17 +81,12 @@ def attend(
 
 
 class _Rows(NamedTuple):
-  """Arrays with an axis of query positions, all of them or a block.
-
-  The mask has rank 4, its third axis T or 1. `log_sum_BNT1` is the float32 log
-  of the sum of the exponentials of the unmasked scores, infinite in wholly
-  masked rows; the gradient is of the loss with respect to the contexts.
-  """
+  """Arrays with an axis of query positions, all of them or a block."""
 
   query_BTNH: Array
-  mask: Array
+  mask: Array  # of rank 4, its third axis T or 1
   keep_BNTS: Array | None
-  log_sum_BNT1: Array | None = None
+  log_sum_BNT1: Array | None = None  # of exponentials; inf: all are masked
   context_BTNH: Array | None = None
   gradient_BTNH: Array | None = None
 
@@ -151,8 +134,7 @@ def _attend_backward(
   share_kept: float, residuals: Any, gradient_BTNH: Array
 ) -> tuple[Array | None, ...]:
   """Returns the gradients of queries, keys and values."""
-  # The barrier keeps the compiler from sharing the scores between both passes,
-  # which would keep them in memory.
+  # The barrier keeps the compiler from storing the scores for both passes.
   (rows, key_BSNH, value_BSNH), gradient_BTNH = lax.optimization_barrier(
     (residuals, gradient_BTNH)
   )
@@ -163,8 +145,7 @@ def _attend_backward(
     weights_BNTS = jnp.where(
       rows.mask, jnp.exp(scores_BNTS - rows.log_sum_BNT1), 0
     )
-    # Sum over S of each weight times its gradient.
-    mean_BTN1 = jnp.sum(
+    mean_BTN1 = jnp.sum(  # sum over S of each weight times its gradient
       rows.gradient_BTNH.astype(jnp.float32) * rows.context_BTNH,
       axis=-1,
       keepdims=True,
@@ -217,11 +198,7 @@ attend.defvjp(_attend_forward, _attend_backward)
 def _over_blocks(
   function: Any, sums: Any, rows: _Rows, out_axes: tuple[int, ...]
 ) -> Any:
-  """Scans (sums, rows of a block) -> (sums, arrays of the block).
-
-  Returns the last sums and the arrays of all query positions, whose axes of
-  positions are `out_axes`.
-  """
+  """Scans blocks; returns the sums, and the arrays joined at `out_axes`."""
   length = rows.query_BTNH.shape[1]
   sizes = [n for n in range(1, QUERY_BLOCK + 1) if length % n == 0]
   num_blocks = length // sizes[-1]
@@ -285,12 +262,8 @@ def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
 class SelfAttention(nn.Module):
   """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
-  Attributes:
-    num_heads: N, divides D.
-    dropout_rate: of the attention probabilities.
-    kernel_init: draws the projection to query, key and value.
-    out_init: draws the output projection.
-    dtype: of the computation.
+  `dropout_rate` is of the attention probabilities. `kernel_init` draws the
+  projection to query, key and value, `out_init` the output projection.
   """
 
   num_heads: int
@@ -305,19 +278,12 @@ class SelfAttention(nn.Module):
   ) -> tuple[Array, KeyValue | None]:
     """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
 
-    Args:
-      x_BTD: float [B, T, D].
-      mask: bool, broadcast to [B, N, T, S]; True where T may look at S.
-      past: keys and values of S slots; the keys and values of `x_BTD` are
-        written into it first, and there is no dropout of the probabilities.
-        None: S are the positions of `x_BTD`.
-
-    Returns:
-      [B, T, D] in `dtype`, and the written keys and values of the past.
+    `mask` is bool, broadcast to [B, N, T, S], True where T may look at S. The S
+    slots are `x_BTD` itself, or a `past` with its keys and values written into
+    it (without dropout). Returns [B, T, D] in `dtype`, and the written past.
     """
     D = x_BTD.shape[-1]
     H = D // self.num_heads
-    # One matrix product; query, key and value are slices of its output.
     qkv_BTQNH = Linear(
       features=(3, self.num_heads, H),
       in_names=('embed',),

@@ -19,10 +19,7 @@ HEADS = ('pooler', 'mlm', 'nsp')  # of pre-training
 
 
 class Embeddings(nn.Module):
-  """Sum of token, position and type embeddings, layer norm, dropout.
-
-  Fields as in `Bert`; `dropout_rate` is 0 outside of training.
-  """
+  """Sum of token, position and type embeddings, layer norm, dropout."""
 
   vocab_size: int
   embed_dim: int
@@ -65,11 +62,7 @@ class Embeddings(nn.Module):
 
 
 class MlmHead(nn.Module):
-  """Predicts the tokens at given positions.
-
-  Dense, GELU and layer norm, then the token table as softmax matrix (tied) and
-  a bias. Fields as in `Bert`.
-  """
+  """Predicts tokens: dense, GELU, layer norm, the tied table, and a bias."""
 
   vocab_size: int
   gelu: str
@@ -78,7 +71,7 @@ class MlmHead(nn.Module):
 
   @nn.compact
   def __call__(self, x_BPD: Array, table: layers.TokenTable) -> Array:
-    """Returns float32 logits [B, P, V]; padding has the lowest float32."""
+    """Returns float32 logits [B, P, V padded] of the vectors [B, P, D]."""
     x_BPD = layers.Linear(
       features=x_BPD.shape[-1:],
       in_names=('embed',),
@@ -105,26 +98,16 @@ class MlmHead(nn.Module):
 
 
 class Bert(nn.Module):
-  """BERT with its pre-training heads, or with fewer.
+  """BERT with all or some of its pre-training heads.
 
   Attributes:
-    vocab_size: V, unpadded.
-    num_layers: L.
-    embed_dim: D.
-    num_heads: N, divides D.
-    mlp_dim: F.
+    vocab_size: unpadded.
     max_length: rows of the position table.
-    num_token_types: rows of the type table.
-    dropout_rate: of embeddings and sub-layer outputs, in training.
-    attention_dropout_rate: of attention probabilities, in training.
     gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
-    dtype: of activations; parameters, softmax, layer-norm statistics and
-      logits are float32 always.
+    dtype: of activations; parameters, logits and statistics are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
-    remat: compute activations again in the backward pass.
-    left_to_right: positions do not see later ones (Devlin et al. 2018, section
-      5.1, "LTR").
+    remat: recompute activations in the backward pass.
+    left_to_right: causal attention (Devlin et al. 2018, section 5.1, "LTR").
     pool_last: the pooler reads the last real token, the only one that sees the
       whole row of a `left_to_right` model; else the first, [CLS].
     heads: some of 'pooler', 'mlm' and 'nsp', which needs 'pooler'. Heads not
@@ -163,18 +146,17 @@ class Bert(nn.Module):
   ) -> dict[str, Array]:
     """Encodes tokens and predicts the masked ones and the pair's label.
 
-    With the collection 'intermediates' mutable, hidden states and attention
-    probabilities are sown: `embedded` [B, T, D], `layers/hidden` [L, B, T, D]
-    and `layers/attention/attention` [L, B, N, T, S], each in a tuple of one.
+    With the collection 'intermediates' mutable, it sows `embedded` [B, T, D],
+    `layers/hidden` [L, B, T, D] and `layers/attention/attention` [L, B, N, T,
+    S], each in a tuple of one.
 
     Args:
       tokens: int [B, T].
       token_mask: bool [B, T], True at real tokens.
       token_types: int [B, T], 0 in A and padding, 1 in B.
       positions: int [B, T], below `max_length`.
-      mlm_positions: int [B, P], the positions to predict; unused without the
-        head 'mlm'.
-      train: apply dropout, which needs a key for the stream 'dropout'.
+      mlm_positions: int [B, P] to predict; unused without the head 'mlm'.
+      train: apply dropout (rng stream 'dropout').
       all_layers: return the output of every layer too.
 
     Returns:
@@ -182,9 +164,6 @@ class Bert(nn.Module):
       mlm_logits [B, P, V padded] and with 'nsp' nsp_logits [B, 2] (0 = really
       next) in float32; with `all_layers` layers [L + 1, B, T, D], the
       embeddings first and 'hidden' last.
-
-    Raises:
-      ValueError: if the sizes or the heads contradict each other.
     """
     self._check_heads(mlm_positions)
     T = tokens.shape[1]
@@ -213,7 +192,7 @@ class Bert(nn.Module):
     if self.left_to_right:
       mask = mask & attention.causal_mask(T, T, 0)
     x_BTD, (_, hidden_LBTD) = stack(embedded_BTD, mask)
-    # For the gradient too, which the look-up of predictions would reshard.
+    # Also fixes the gradient, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)
 
     outputs = {'hidden': x_BTD}
@@ -274,21 +253,19 @@ def rescale_init(
 ) -> dict:
   """Returns freshly drawn parameters with other scales and attention.
 
-  BERT draws everything with 0.02. A narrow model trained for a few thousand
-  steps learns faster with larger weights (bert_tiny, 1,000 steps, one seed:
-  0.54 of the unigram perplexity with 0.02 for all at its best rate tried, 0.43
-  with 0.06 and positions at 0.02), and with heads that attend to neighbours at
-  first (bert_tiny, 400 of 800 steps: 0.52 without, 0.47 with a score of 11,
-  0.68 with 46). Heads that attend everywhere learn next sentences sooner, so
-  bert_tiny has no such score. Keys that equal queries come from Trockman and
-  Kolter 2023, "Mimetic initialization of self-attention layers".
+  Narrow models trained for a few thousand steps learn faster with weights
+  larger than BERT's 0.02 (bert_tiny, 1,000 steps, one seed: 0.54 of the unigram
+  perplexity with 0.02 for all at its best rate tried, 0.43 with 0.06 and
+  positions at 0.02), and with heads that attend to neighbours at first
+  (bert_tiny, 400 of 800 steps: 0.52 without, 0.47 with a score of 11, 0.68 with
+  46). Heads that attend everywhere learn next sentences sooner, so bert_tiny
+  has no such score. Keys equal to queries: Trockman and Kolter 2023, "Mimetic
+  initialization of self-attention layers".
 
-  Args:
-    params: unboxed, of `Bert.init`.
-    stddev: of weight matrices and the token table, before truncation.
-    position_stddev: of the position and token-type tables.
-    self_score: mean attention score of a token with itself; if not 0, positions
-      start as waves and keys equal to queries.
+  `stddev` is of weight matrices and the token table before truncation,
+  `position_stddev` of the position and token-type tables. `self_score` is the
+  mean attention score of a token with itself; if not 0, positions start as
+  waves and keys equal to queries.
   """
 
   def rescale(path: tuple, leaf: Array) -> Array:

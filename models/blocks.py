@@ -1,9 +1,7 @@
-"""The MLP, and the blocks that transformers are stacked from.
+"""The MLP and the transformer blocks.
 
-Shapes: B batch, T position, D embed, F mlp, L layers.
-
-One dtype policy: parameters, softmax and layer-norm statistics are float32,
-the rest is in the module's `dtype`.
+Shapes: B batch, T position, D embed, F mlp, L layers. Parameters, softmax and
+layer-norm statistics are float32, the rest is in the module's `dtype`.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,21 +65,15 @@ class Block(nn.Module):
   """Fields and sub-layers of both kinds of block, which order them.
 
   A block takes the arguments of `SelfAttention` and returns, as the body of a
-  scan, the hidden states [B, T, D] and a pair for the scan to stack: the
-  written keys and values, and on request the hidden states again. It sows these
-  as 'hidden'.
+  scan, the hidden states [B, T, D] (sown as 'hidden') and a pair: the written
+  keys and values, and with `keep_hidden` the hidden states again, else None.
 
   Attributes:
-    num_heads: N.
-    mlp_dim: F.
     dropout_rate: of the outputs of attention and MLP; 0 outside of training.
     attention_dropout_rate: of the attention probabilities; likewise.
     gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
     kernel_init: draws the matrices that read the hidden states.
-    out_init: draws the matrices whose output is added to the hidden states.
-    dtype: of the computation.
-    keep_hidden: return the hidden states in the pair too; else None.
+    out_init: draws the matrices that add to the hidden states.
   """
 
   num_heads: int
@@ -122,7 +114,7 @@ class Block(nn.Module):
     return Dropout(self.dropout_rate)(mlp_BTD)
 
   def normalize(self, x_BTD: Array, name: str) -> Array:
-    """Applies the layer norm of a name."""
+    """Applies the layer norm `name`."""
     return LayerNorm(self.layer_norm_epsilon, self.dtype, name=name)(x_BTD)
 
   def finish(self, x_BTD: Array, present: KeyValue | None) -> BlockOutputs:
@@ -147,10 +139,7 @@ class PostNormBlock(Block):
 
 
 class PreNormBlock(Block):
-  """GPT-2's: layer norm, sub-layer, dropout, residual sum.
-
-  The hidden states themselves are only added to, never normalised.
-  """
+  """GPT-2's: layer norm, sub-layer, dropout, residual sum without a norm."""
 
   @nn.compact
   def __call__(
@@ -168,15 +157,12 @@ class PreNormBlock(Block):
 def gather_layers(
   embedded_BTD: Array, hidden: Array | Sequence[Array], last_BTD: Array
 ) -> Array:
-  """Returns the outputs of the embeddings and of all blocks, [L + 1, B, T, D].
-
-  The last output replaces the last block's: it may be normalised.
-  """
+  """Returns all layers' outputs, [L + 1, B, T, D], ending with `last_BTD`."""
   return jnp.stack([embedded_BTD, *hidden[:-1], last_BTD])
 
 
 def check_sizes(model: nn.Module, length: int) -> None:
-  """Raises a ValueError if a transformer cannot have its sizes, or an input."""
+  """Checks that `num_heads` divides `embed_dim`, and the length of an input."""
   if model.embed_dim % model.num_heads:
     raise ValueError(
       f'embed_dim is {model.embed_dim}, expected a multiple of num_heads '
@@ -186,7 +172,7 @@ def check_sizes(model: nn.Module, length: int) -> None:
 
 
 def block_fields(model: nn.Module, *, train: bool) -> dict[str, Any]:
-  """Returns the fields of a transformer's blocks that the transformer has."""
+  """Returns the fields that a transformer and its blocks have in common."""
   return dict(
     num_heads=model.num_heads,
     mlp_dim=model.mlp_dim,
@@ -204,25 +190,19 @@ def stack_layers(
   in_axes: Any = nn.broadcast,
   **fields: Any,
 ) -> Callable[..., tuple[Array, Any]]:
-  """Repeats a block, its parameters stacked along a first axis 'layers'.
+  """Repeats a block, its parameters and outputs stacked along an axis 'layers'.
 
   With `scan_layers` one compiled layer runs in a loop, else all L are unrolled
   (more to compile, a third faster on a CPU); parameters and dropout masks are
-  the same. With `remat` each layer keeps only its input for the backward pass
-  and computes the rest again. Use both together: unrolled, XLA's CPU compiler
-  computes twice and keeps everything all the same.
+  the same. With `remat` each layer keeps only its input for the backward pass;
+  without the loop, XLA's CPU compiler would still keep everything.
 
-  Args:
-    model: the transformer, with the fields named above.
-    block: module class, called as block(carry, *arguments) -> (carry, output);
-      outputs are stacked like the parameters.
-    in_axes: of each argument: `nn.broadcast` if all layers share it, 0 if its
-      first axis is the layers.
-    **fields: of the block.
+  The block is called as block(carry, *arguments) -> (carry, output). `in_axes`
+  of an argument is `nn.broadcast` if all layers share it, 0 if its first axis
+  is the layers. `fields` are the block's.
   """
   if model.remat:
-    # A loop keeps both computations apart; unrolled, the compiler would merge
-    # them again.
+    # Unrolled, the compiler would merge both computations again.
     block = nn.remat(block, prevent_cse=not model.scan_layers)
   return nn.scan(
     block,

@@ -1,12 +1,10 @@
 """ELMo's character encoder: a word vector from the word's characters.
 
-Shapes: C characters of a word, E character embedding, N filters, P projection,
-M words.
-
-A word is 50 character ids as in the released training program (bilm-tf,
-data.py): UTF-8 bytes and five symbols from 256 on. All characters of a padding
-word are `NO_CHARACTER`, with an embedding of zero. The released program that
-computes vectors has other ids: (id + 1) % 262.
+Shapes: C characters of a word, E their embedding, N filters, P projection, M
+words. A word is 50 character ids as in bilm-tf's training (data.py): UTF-8
+bytes and five symbols from 256 on; a padding word is all `NO_CHARACTER`,
+embedded as zero. The released program that computes vectors uses (id + 1) % 262
+instead.
 """
 
 import functools
@@ -28,26 +26,20 @@ Dtype = jax.typing.DTypeLike
 NUM_CHARACTERS = 261  # 256 bytes; sentence and word begin and end; padding
 NO_CHARACTER = 261
 
-# bilm-tf, training.py: initial ranges of embedding and filters (Kim et al.
-# 2015), and the bias that nearly closes a highway's gate at first.
+# Initial values of bilm-tf, training.py (Kim et al. 2015).
 CHARACTER_LIMIT = 1.0
 FILTER_LIMIT = 0.05
-GATE_BIAS = -2.0
+GATE_BIAS = -2.0  # nearly closes a highway's gate
 
-# Parts of a batch's words; only parts with distinct words are encoded.
-NUM_PARTS = 8
-# Characters of a short word: nine types of ten in English.
-SHORT = 20
+NUM_PARTS = 8  # of a batch's words; parts without distinct words are skipped
+SHORT = 20  # characters of a short word: nine types of ten in English
 _LONG = 1 << 30  # added to the numbers of long words, to sort these last
 
 Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
 
 
 class Convolution(nn.Module):
-  """The largest output of N filters anywhere in a word, then ReLU.
-
-  A filter sees `width` characters; `count` is N.
-  """
+  """The maximum of N = `count` filters of `width` characters, then ReLU."""
 
   width: int
   count: int
@@ -82,8 +74,8 @@ class Convolution(nn.Module):
 class Highway(nn.Module):
   """g relu(W x + b) + (1 - g) x with g = sigmoid(W' x + b').
 
-  Srivastava et al. 2015. The release calls g 'carry' although it is the
-  transform gate; W' and b' are stored behind W and b here.
+  Srivastava et al. 2015. The release calls the transform gate g 'carry'; W' and
+  b' are stored behind W and b.
   """
 
   dtype: Dtype = jnp.float32
@@ -112,15 +104,7 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-  """Filters, highway layers and a projection (Kim et al. 2015).
-
-  Attributes:
-    char_embed_dim: E.
-    filters: (width, count) of each group of filters.
-    num_highway: highway layers after the filters.
-    projection_dim: P.
-    dtype: of the computation.
-  """
+  """Character embeddings, filters (width, count), highways and projection."""
 
   char_embed_dim: int
   filters: tuple[tuple[int, int], ...]
@@ -161,9 +145,8 @@ class CharacterEncoder(nn.Module):
 def are_short(characters: Array, widest: int) -> Array:
   """Returns bool [...], whether `SHORT` characters determine a word's vector.
 
-  A filter's output is the same at every place where it sees only padding, and
-  one such place suffices for the maximum. All words count as long if there is
-  nothing to gain: C is `SHORT` or less, or the widest filter is wider.
+  One place of padding suffices for a filter's maximum. All words count as long
+  if C is `SHORT` or less, or the widest filter is wider.
   """
   if not widest < SHORT < characters.shape[-1]:
     return jnp.zeros(characters.shape[:-1], bool)
@@ -176,7 +159,7 @@ def without_padding(
 ) -> Any:
   """Returns `run(characters)`, at a third of the cost if all words are short.
 
-  The function must depend on the filters' maxima alone; see `are_short`.
+  `run` must depend on the filters' maxima alone.
   """
   if not widest < SHORT < characters.shape[-1]:
     return run(characters)
@@ -197,16 +180,9 @@ def encode_once(
 ) -> Array:
   """Returns `encode(params, characters_KBTC)`, equal words encoded once.
 
-  Half of 1,000 words are distinct. Each device encodes its own rows: it gathers
-  the encoder's parameters once, and the gradients are summed once. The loop
-  itself has no communication, as its length differs between devices.
-
-  Args:
-    encode: the encoder as a function.
-    widest: width of its widest filter.
-    params: its parameters.
-    characters_KBTC: int [K, B, T, C], B the rows of a batch.
-    words_KBT: int, 0 or more, below 2^30: a number for each distinct word.
+  Half of 1,000 words are distinct. Each device loops over its own rows without
+  communication, as lengths differ. `widest` is the width of the widest filter;
+  `words_KBT` number the distinct words below 2^30.
   """
 
   def encode_rows(
@@ -235,16 +211,13 @@ def encode_once(
   )(params, characters_KBTC, words_KBT)
 
 
+# JAX cannot differentiate the loop, which ends with the last distinct word; our
+# backward pass encodes again.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _encode_distinct(
   encode: Encode, widest: int, params: Any, characters_NC: Array, words_N: Array
 ) -> Array:
-  """Returns `encode(params, characters_NC)` [N, P], each word encoded once.
-
-  Shapes are static; the loop over parts ends with the last distinct word, and
-  long words are in the last parts. JAX cannot differentiate such a loop: the
-  backward pass is ours, and encodes again, one part in memory at a time.
-  """
+  """Returns `encode(params, characters_NC)` [N, P], each word encoded once."""
   return _encode_once(encode, widest, params, characters_NC, words_N)[0]
 
 

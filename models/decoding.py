@@ -1,4 +1,4 @@
-"""Text from a left-to-right model: choosing tokens, and the loop around it.
+"""Text generation with a left-to-right model: sampling and decoding loop.
 
 Shapes: B batch, T position, V vocabulary, padded to a multiple of 128.
 """
@@ -17,8 +17,7 @@ from models import gpt
 
 Array = jax.Array
 
-# Prompts are padded to powers of two from SHORTEST_PROMPT on and caches to a
-# multiple of SLOT_MULTIPLE, so that few programs are compiled.
+# Sizes of prompts (powers of two) and caches, for few compiled programs.
 SHORTEST_PROMPT = 16
 SLOT_MULTIPLE = 64
 NO_TOKEN = -1  # after the end of a row
@@ -27,13 +26,13 @@ LEAST_TEMPERATURE = 1e-6  # float32 logits may overflow below
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-  """How to draw a token, in the order of the attributes.
+  """How to draw a token; the filters apply in the order of the attributes.
 
   Attributes:
     temperature: divides the logits; 0 takes the likeliest token.
     top_k: draw among the k likeliest tokens; 0: among all.
-    top_p: draw among the fewest likeliest tokens whose probabilities sum to
-      this share (Holtzman et al. 2019, section 3.1); 1: among all.
+    top_p: draw among the fewest tokens whose probabilities sum to this share
+      (Holtzman et al. 2019, section 3.1).
   """
 
   temperature: float = 1.0
@@ -41,7 +40,7 @@ class Sampling:
   top_p: float = 1.0
 
   def __post_init__(self):
-    """Raises a ValueError if a value is out of range."""
+    """Checks that the values are in range."""
     for name, ok, expected in (
       (
         'temperature',
@@ -65,8 +64,7 @@ def filter_logits(
 ) -> Array:
   """Returns float32 logits [B, V] to draw from, -inf at excluded tokens.
 
-  Tokens as likely as the last one kept are kept too. Columns from `vocab_size`
-  on are padding; the temperature must be above 0.
+  Ties with the last token kept are kept too. The temperature must be above 0.
   """
   real_V = jnp.arange(logits_BV.shape[-1]) < vocab_size
   logits_BV = logits_BV.astype(jnp.float32) / sampling.temperature
@@ -96,11 +94,7 @@ def _keep_from(logits_BV: Array, lowest_B1: Array) -> Array:
 def sample(
   logits_BV: Array, rngs_B: Array, sampling: Sampling, vocab_size: int
 ) -> Array:
-  """Returns one token a row, int32 [B].
-
-  Each row has a key, so that rows do not depend on each other. Columns from
-  `vocab_size` on are padding.
-  """
+  """Draws int32 [B], one token a row, each row with its own key."""
   if sampling.temperature == 0:
     return jnp.argmax(logits_BV[:, :vocab_size], axis=-1).astype(jnp.int32)
   filtered_BV = filter_logits(logits_BV, sampling, vocab_size)
@@ -109,7 +103,7 @@ def sample(
 
 
 class _Loop(NamedTuple):
-  """The state between steps, with the next token to read of each row."""
+  """The decoding state: the next token to read of each row, and the cache."""
 
   tokens_B: Array
   positions_B: Array
@@ -150,7 +144,7 @@ def _emit(
   sampling: Sampling,
   width: int,
 ) -> tuple[Array, _Loop]:
-  """Returns up to num_steps new tokens a row in [B, width], and the loop."""
+  """Returns up to num_steps new tokens a row in [B, width], and the state."""
 
   def body(carry: tuple) -> tuple:
     i, emitted_BT, loop = carry
@@ -197,17 +191,16 @@ def generate(
   stop_ids: Sequence[int] = (),
   chunk: int = 16,
 ) -> Iterator[np.ndarray]:
-  """Continues prompts, a few new tokens at a time.
+  """Yields new tokens of prompts, int32 [B, at most chunk], computed on demand.
 
-  Compiled once for each model, batch size, sampling, number of stop ids, chunk,
-  and power of two above the longest prompt. Rows do not depend on each other.
-  Each chunk is computed when it is asked for.
+  A row has NO_TOKEN after its end, and does not depend on other rows. Compiled
+  once for each model, batch size, sampling, number of stop ids, chunk, and
+  power of two above the longest prompt.
 
   Args:
-    model: the model; `prepare_decoding` beforehand saves a copy of the
-      parameters here.
+    model: `prepare_decoding` beforehand saves a copy of the parameters here.
     params: unboxed.
-    tokens: int [B, T], prompts from the left, then padding.
+    tokens: int [B, T], prompts followed by padding.
     lengths: int [B], tokens of each prompt, at least 1.
     max_new_tokens: of each row; prompt and new tokens may be `max_length` + 1,
       because the last token is not read.
@@ -215,13 +208,6 @@ def generate(
     sampling: how to draw tokens.
     stop_ids: a row ends after the first of these tokens.
     chunk: most tokens of a row at a time.
-
-  Yields:
-    int32 [B, at most chunk], NO_TOKEN after the end of a row.
-
-  Raises:
-    ValueError: if a prompt is empty or too long, or sizes contradict each
-      other.
   """
   tokens, lengths = np.asarray(tokens), np.asarray(lengths)
   B, T = tokens.shape
@@ -242,8 +228,7 @@ def generate(
       f'in the {model.max_length} positions of the model: shorten one of them'
     )
   model, params = gpt.prepare_decoding(model, params)
-  # All but the last token of each prompt: the loop reads that one first, so
-  # that only the loop computes logits.
+  # The loop reads the last token of each prompt, and alone computes logits.
   width = longest - 1
   if width:
     width = max(SHORTEST_PROMPT, 1 << (width - 1).bit_length())

@@ -20,44 +20,31 @@ NUM_TOWERS = 2
 
 
 class State(NamedTuple):
-  """The LSTM states carried from one piece of text to the next.
-
-  Attributes:
-    cell: float32 [L, K, B, F].
-    hidden: float32 [L, K, B, P], without the skip connection.
-  """
+  """LSTM states, float32: cell [L, K, B, F] and hidden [L, K, B, P]."""
 
   cell: Array
   hidden: Array
 
 
 class Elmo(nn.Module):
-  """The biLM: word encoder, an LSTM stack a direction, and the softmax.
+  """The biLM: word encoder, an LSTM stack per direction, and the softmax.
 
-  `__call__` and `embed` read sentences, both towers the same text; `read_on` is
-  for training, where each tower reads its own text.
+  `__call__` and `embed` give vectors of sentences; `read_on` is for training,
+  where each tower reads its own text.
 
   Attributes:
-    vocab_size: V, rows of the softmax, unpadded; 0: no softmax, as in published
-      weights.
-    lstm_dim: F.
+    vocab_size: rows of the softmax, unpadded; 0: no softmax, as published.
     projection_dim: P, below F and below the number of filters; otherwise the
       released program has no projections.
-    num_layers: L.
     filters: (width, count) of each group of filters on characters.
     num_highway: highway layers after the filters.
-    char_embed_dim: E.
-    max_characters: C, characters of a word.
-    num_words: rows of a word table in place of the character encoder; 0: use
-      characters. With a table the fields about characters are unused.
-    use_skip_connections: add a layer's input to its output, from the second
-      layer on.
+    num_words: rows of a word table in place of characters; 0: characters.
+    use_skip_connections: add each layer's input to its output but the first's.
     cell_clip: largest absolute value of an LSTM cell; None: no limit.
-    projection_clip: largest absolute value of a projection; None: no limit.
-    dropout_rate: of every layer's input and the last one's output, in training.
-    num_samples: S, sampled words of each tower's loss in training; 0: the whole
-      vocabulary.
-    dtype: of activations; parameters, states and logits are float32 always.
+    projection_clip: the same of a projection.
+    dropout_rate: of every layer's input and the last output, in training.
+    num_samples: sampled words of each tower's training loss; 0: all words.
+    dtype: of activations; parameters, states and logits are float32.
   """
 
   vocab_size: int
@@ -112,7 +99,7 @@ class Elmo(nn.Module):
       )
 
   def check_sizes(self) -> None:
-    """Raises a ValueError if the sizes contradict each other."""
+    """Checks that the sizes fit together, else raises ValueError."""
     P = self.projection_dim
     if P >= self.lstm_dim:
       raise ValueError(
@@ -141,14 +128,10 @@ class Elmo(nn.Module):
     *,
     words: Array | None = None,
   ) -> tuple[Array, State]:
-    """Embeds sentences: `encode`, then `embed`, with the results of `embed`.
+    """Encodes sentences and returns the results of `embed`.
 
-    Args:
-      ids: int [B, T, C] of characters, or [B, T] of words.
-      lengths: int [B], words of each sentence, at most T.
-      state: see `embed`.
-      words: int [B, T] below 2^30, a number for each distinct word; with them
-        each distinct word is encoded once.
+    `ids` are characters, int [B, T, C], or words, [B, T]. `words`, int [B, T]
+    below 2^30, number the distinct words, each then encoded once.
     """
     if self.is_initializing() and self.vocab_size:
       self.softmax.create()
@@ -159,15 +142,7 @@ class Elmo(nn.Module):
     return self.embed(x_BTP, lengths, state)
 
   def encode(self, ids: Array) -> Array:
-    """Returns word vectors [..., P] in `dtype`.
-
-    Args:
-      ids: int [..., C] of characters, see `char_cnn`; [...] of words if the
-        model has a word table.
-
-    Raises:
-      ValueError: if the last axis is not C characters.
-    """
+    """Returns vectors [..., P] of words: characters [..., C] or ids [...]."""
     if not self.num_words and ids.shape[-1:] != (self.max_characters,):
       raise ValueError(
         f'ids are {ids.shape}, expected {self.max_characters} characters of'
@@ -183,24 +158,19 @@ class Elmo(nn.Module):
   def embed(
     self, x_BTP: Array, lengths: Array, state: State | None = None
   ) -> tuple[Array, State]:
-    """Returns every layer's vectors of the words of sentences.
+    """Returns every layer's vectors of the words, and the next state.
 
     The forward tower reads a sentence from its first word, the backward tower
-    from its last word, each from its state. Padding has no influence, and its
-    vectors are zero.
+    from its last. Padding has no influence, and its vectors are zero.
 
     Args:
-      x_BTP: float [B, T, P], word vectors of `encode`, perhaps from a cache.
-      lengths: int [B], words of each sentence, at most T; a length of 0 leaves
-        the row's state as it is.
-      state: after the text before; None: at its start.
+      x_BTP: word vectors of `encode`, perhaps from a cache.
+      lengths: int [B], words of each sentence; 0 keeps the row's state.
+      state: after the preceding text; None: at its start.
 
     Returns:
       [L + 1, B, T, 2 P] in `dtype`: the word vectors twice, then each layer's
       output, forward then backward; and the state after the sentences.
-
-    Raises:
-      ValueError: if the shapes contradict each other.
     """
     B, T = x_BTP.shape[:2]
     if lengths.shape != (B,):
@@ -232,16 +202,12 @@ class Elmo(nn.Module):
       words_KBT: int, the words of each tower's text in its reading order.
       characters_KBTC: int, their characters; None with a word table.
       targets_KBT: int, the word after each, below V.
-      cell: float32 [B, L, K, F], see `State`, but the rows first.
+      cell: float32 [B, L, K, F], as in `State` but with the rows first.
       hidden: float32 [B, L, K, P].
-      train: apply dropout, which needs a key for the stream 'dropout', and
-        sample the softmax, which needs one for 'samples'.
+      train: dropout and sampled softmax (rng streams 'dropout', 'samples').
 
     Returns:
       'losses' float32 [K, B, T] in nats, and the next 'cell' and 'hidden'.
-
-    Raises:
-      ValueError: if the shapes contradict each other.
     """
     state = State(*(jnp.moveaxis(array, 0, 2) for array in (cell, hidden)))
     if self.num_words:
@@ -286,31 +252,14 @@ class Elmo(nn.Module):
   ) -> tuple[Array, State]:
     """Returns the last layer's output [2, B, T, P] and the next state.
 
-    Gradients flow through the state unless the caller stops them.
-
-    Args:
-      x_KBTP: float [2, B, T, P], word vectors of `encode` of each tower's text
-        in its reading order, without padding.
-      state: after the positions before; None: at the start.
-      train: apply dropout, which needs a key for the stream 'dropout'.
-
-    Raises:
-      ValueError: if the shapes contradict each other.
+    `x_KBTP` are in reading order, unpadded. Gradients flow through the state.
     """
     outputs, state = self._run_layers(x_KBTP, state, None, train=train)
     top_KBTP = outputs[-1]
     return self.dropout(top_KBTP) if train else top_KBTP, state
 
   def logits(self, hidden_KBTP: Array) -> Array:
-    """Returns the logits of all words, float32 [K, B, T, V padded].
-
-    Args:
-      hidden_KBTP: float [K, B, T, P], of `run_streams`; the towers share the
-        softmax.
-
-    Raises:
-      ValueError: if the model has no softmax.
-    """
+    """Returns float32 logits [K, B, T, V padded]; towers share the softmax."""
     if not self.vocab_size:
       raise ValueError(
         'this model has no softmax (vocab_size is 0), like all published'
@@ -346,8 +295,7 @@ class Elmo(nn.Module):
       y_TKBP, cell_KBF, hidden_KBP = layer(
         x_TKBP, state.cell[i], state.hidden[i], mask_TB
       )
-      # The skip adds what the layer saw, dropout included (bilm-tf's
-      # training.py), and never at the first layer.
+      # The skip adds the layer's input after dropout (bilm-tf, training.py).
       skip = self.use_skip_connections and i > 0
       x_TKBP = _constrain(y_TKBP + x_TKBP if skip else y_TKBP)
       outputs.append(x_TKBP.transpose(1, 2, 0, 3))
@@ -366,7 +314,7 @@ def empty_state(model: Elmo, batch: int) -> State:
 
 
 def _check_state(state: State, empty: State) -> None:
-  """Raises a ValueError if a state has other shapes than the empty one."""
+  """Checks that a state has the shapes of the empty one."""
   found, expected = (
     {name: array.shape for name, array in each._asdict().items()}
     for each in (state, empty)
@@ -376,7 +324,7 @@ def _check_state(state: State, empty: State) -> None:
 
 
 def _constrain(x_TKBP: Array) -> Array:
-  """Pins how hidden states are sharded between layers."""
+  """Constrains the sharding of hidden states between layers."""
   return nn.with_logical_constraint(
     x_TKBP, ('activation_length', None, 'batch', 'activation_embed')
   )

@@ -1,7 +1,4 @@
-"""Hidden states as features of tasks, and the names of task heads.
-
-Shapes: B batch, T position, D embed, L layers.
-"""
+"""Hidden states as features of tasks, and the names of task heads."""
 
 from collections.abc import Callable, Collection
 
@@ -12,12 +9,10 @@ from models import bert, gpt
 
 Array = jax.Array
 
-# Names of the heads among the parameters.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
 
-# Features (Devlin et al. 2018, table 7) from an encoder's outputs: 'hidden'
-# [B, T, D] for the first, 'layers' [L + 1, B, T, D] for the others. Layer 0 is
-# the embeddings, which 'sum_all' leaves out.
+# Features (Devlin et al. 2018, table 7) from an encoder's 'hidden' [B, T, D] or
+# 'layers' [L + 1, B, T, D]. Layer 0 is the embeddings; 'sum_all' omits it.
 FEATURES: dict[str, Callable[[dict[str, Array]], Array]] = {
   'last': lambda outputs: outputs['hidden'],
   'first': lambda outputs: outputs['layers'][0],
@@ -34,15 +29,9 @@ def hidden_layers(
 ) -> Array:
   """Returns the outputs of embeddings and blocks, [L + 1, B, T, D].
 
-  They are in the model's dtype, without dropout. The last is the model's
-  'hidden', with the final norm of a GPT-2. Call it inside a jit, which leaves
-  out the unused heads.
-
-  Args:
-    model: the model.
-    params: its parameters, unboxed.
-    *inputs: positional arguments of the model; `mlm_positions` of a Bert may
-      have the shape [B, 0].
+  The last is the model's 'hidden', with the final norm of a GPT-2. Call it in a
+  jit, which drops the unused heads. `params` are unboxed; a Bert's
+  `mlm_positions` among `inputs` may have the shape [B, 0].
   """
   outputs = model.apply(
     {'params': params}, *inputs, train=False, all_layers=True
@@ -51,10 +40,7 @@ def hidden_layers(
 
 
 def cast_weights(params: dict, dtype: jax.typing.DTypeLike) -> dict:
-  """Returns unboxed parameters with the matrices in the model's dtype.
-
-  Outputs stay the same, but no call has to cast the matrices again.
-  """
+  """Returns unboxed parameters with matrices cast once, not at every call."""
 
   def cast(path: tuple, leaf: Array) -> Array:
     is_matrix = path[-1].key in ('kernel', 'embedding')
@@ -73,6 +59,6 @@ def _last_4(outputs: dict[str, Array]) -> Array:
 
 
 def check_name(field: str, name: str, known: Collection[str]) -> None:
-  """Raises a ValueError if a field's value is not a known name."""
+  """Checks that a field's value is a known name."""
   if name not in known:
     raise ValueError(f'{field} is {name!r}, expected one of {", ".join(known)}')

@@ -18,8 +18,7 @@ from models import attention, blocks, layers
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
 
-# Not truncated, unlike BERT's: openai/finetune-transformer-lm train.py, and
-# openai/gpt-2 model.py for the positions of GPT-2.
+# Not truncated: openai/finetune-transformer-lm train.py, openai/gpt-2 model.py.
 INIT_STDDEV = 0.02
 PRE_NORM_POSITION_STDDEV = 0.01
 
@@ -28,9 +27,8 @@ class Cache(NamedTuple):
   """Keys and values of the positions read so far.
 
   Attributes:
-    keys: [L, Z, H, S], or L of [Z, H, S] if the model's layers are not stacked;
-      Z is B x N, see `attention.KeyValue`.
-    values: [L, Z, S, H], or L of [Z, S, H].
+    keys: [L, Z, H, S], Z = B x N; or L arrays [Z, H, S] if not `stacked`.
+    values: [L, Z, S, H], or L arrays [Z, S, H].
     mask: bool [B, S], True at slots that hold a real token.
     end: int32 [], slots written so far, padding included.
   """
@@ -44,11 +42,8 @@ class Cache(NamedTuple):
 class Embeddings(nn.Module):
   """Sum of token and position embeddings, with dropout.
 
-  Attributes (others as in `Gpt`):
-    dropout_rate: 0 outside of training.
-    drop_tables: dropout of both tables' elements, once for the whole batch and
-      for the softmax too (GPT); else of the sum (GPT-2).
-    position_stddev: standard deviation that draws the position table.
+  With `drop_tables` dropout is of the elements of both tables, once for the
+  whole batch and the softmax (GPT); else of the sum (GPT-2).
   """
 
   vocab_size: int
@@ -89,36 +84,26 @@ class Embeddings(nn.Module):
 
 
 class Gpt(nn.Module):
-  """GPT, or with `pre_norm` GPT-2, with the language-model head (tied).
+  """GPT, or with `pre_norm` GPT-2, with the tied language-model head.
 
   GPT: layer norm after each residual sum, none at the end; all weights and
   tables N(0, 0.02); embedding dropout applies to the tables' elements, for the
   softmax too (openai/finetune-transformer-lm train.py).
 
-  GPT-2: layer norm before attention and MLP and after the last block;
-  positions N(0, 0.01) (openai/gpt-2 model.py); the output matrices of attention
-  and MLP are scaled by 1/sqrt(2 L) (Radford et al. 2019, section 2.3). Its
-  release has no dropout: here it applies to the sum of the embeddings, as in
-  Hugging Face's.
+  GPT-2: layer norm before attention and MLP and after the last block; positions
+  N(0, 0.01) (openai/gpt-2 model.py); the output matrices of attention and MLP
+  are scaled by 1/sqrt(2 L) (Radford et al. 2019, section 2.3). Its release has
+  no dropout: here it applies to the sum of embeddings, as in Hugging Face's.
 
   Attributes:
-    vocab_size: V, unpadded.
-    num_layers: L.
-    embed_dim: D.
-    num_heads: N, divides D.
-    mlp_dim: F.
+    vocab_size: unpadded.
     max_length: rows of the position table.
-    dropout_rate: of embeddings and sub-layer outputs, in training.
-    attention_dropout_rate: of attention probabilities, in training.
-    pre_norm: GPT-2's blocks instead of GPT's.
     gelu: 'erf' or 'tanh'.
-    layer_norm_epsilon: added to the variance.
-    dtype: of activations; parameters, softmax, layer-norm statistics and
-      logits are float32 always.
+    dtype: of activations; parameters, logits and statistics are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
-    remat: compute activations again in the backward pass.
+    remat: recompute activations in the backward pass.
     stacked: one array holds a parameter of all layers; else each layer has its
-      own arrays, which decoding reads without a copy (`prepare_decoding`).
+      own, which decoding reads without a copy (`prepare_decoding`).
   """
 
   vocab_size: int
@@ -151,20 +136,20 @@ class Gpt(nn.Module):
   ) -> dict[str, Any]:
     """Predicts at each position the token that follows it.
 
-    A position sees the real tokens up to itself: the cache's, then those of
-    `tokens`. Padding may lie anywhere; outputs at padding are meaningless.
+    A position sees the real tokens up to itself, the cache's first. Padding may
+    lie anywhere; outputs at padding are meaningless.
 
-    With the collection 'intermediates' mutable, hidden states and attention
-    probabilities are sown: `embedded` [B, T, D], `layers/hidden` [L, B, T, D]
-    (before the final norm) and `layers/attention/attention` [L, B, N, T, S],
-    each in a tuple of one; `layers_0/hidden` and so on if not `stacked`.
+    With the collection 'intermediates' mutable, it sows `embedded` [B, T, D],
+    `layers/hidden` [L, B, T, D] (before the final norm) and
+    `layers/attention/attention` [L, B, N, T, S], each in a tuple of one;
+    `layers_0/hidden` and so on if not `stacked`.
 
     Args:
       tokens: int [B, T].
       token_mask: bool [B, T], True at real tokens.
       positions: int [B, T], below `max_length`.
-      train: apply dropout, which needs a key for the stream 'dropout'.
-      cache: of the tokens before, `empty_cache` at first. It needs T free
+      train: apply dropout (rng stream 'dropout').
+      cache: of the preceding tokens, at first `empty_cache`. It needs T free
         slots; otherwise its last slots are overwritten.
       all_layers: return the output of every layer too.
       score_positions: number of rows of the position table to score like
@@ -172,12 +157,9 @@ class Gpt(nn.Module):
 
     Returns:
       hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32; with a
-      cache, `cache` with the T tokens added; with `all_layers` layers
-      [L + 1, B, T, D], the embeddings first and 'hidden' last; with
-      `score_positions` position_logits [B, T, score_positions] in float32.
-
-    Raises:
-      ValueError: if the sizes contradict each other.
+      cache, `cache` with the T tokens added; with `all_layers` layers [L + 1,
+      B, T, D], the embeddings first and 'hidden' last; with `score_positions`
+      position_logits [B, T, score_positions] in float32.
     """
     T = tokens.shape[1]
     blocks.check_sizes(self, T)
@@ -243,7 +225,7 @@ class Gpt(nn.Module):
     train: bool,
     keep_hidden: bool,
   ) -> tuple[Array, tuple[Any, Any]]:
-    """Returns the last layer's output, the cache's arrays, and all layers'."""
+    """Returns the last output, the cache's keys and values, and all outputs."""
     block = blocks.PreNormBlock if self.pre_norm else blocks.PostNormBlock
     out_stddev = INIT_STDDEV
     if self.pre_norm:
@@ -271,10 +253,7 @@ class Gpt(nn.Module):
 
 
 def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
-  """Returns a cache without tokens, with S slots for positions and padding.
-
-  Every step attends to all slots, so spare slots cost time.
-  """
+  """Returns an empty cache of S slots; every step attends to all of them."""
   Z, H = batch * model.num_heads, model.embed_dim // model.num_heads
 
   def zeros(*shape: int) -> Any:
@@ -291,11 +270,7 @@ def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:
 
 
 def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
-  """Returns the model and a copy of its parameters for fast decoding steps.
-
-  Every layer gets its own arrays, in the dtype of the matrix products; outputs
-  stay the same. A model that is not `stacked` is returned as it is.
-  """
+  """Returns the model unstacked and its parameters cast, for fast decoding."""
   if not model.stacked:
     return model, params
 
@@ -313,11 +288,10 @@ def prepare_decoding(model: Gpt, params: dict) -> tuple[Gpt, dict]:
 def rescale_init(
   model: Gpt, params: dict, *, stddev: float, position_stddev: float
 ) -> dict:
-  """Returns freshly drawn parameters with other scales.
+  """Returns newly drawn parameters with other scales, see `bert.rescale_init`.
 
-  Narrow models trained for a few thousand steps learn faster with larger
-  weights than 0.02; see `bert.rescale_init`. `stddev` is of weight matrices and
-  the token table; GPT-2's scaled output matrices keep their proportion.
+  `stddev` is for weight matrices and the token table; GPT-2's scaled output
+  matrices keep their proportion.
   """
   positions = PRE_NORM_POSITION_STDDEV if model.pre_norm else INIT_STDDEV
   factors = dict.fromkeys(('kernel', 'embedding'), stddev / INIT_STDDEV)

@@ -1,9 +1,7 @@
-"""What every model is made of: dropout, matrices, norms, the token table.
+"""Layers that all models share: dropout, matrices, norms, the token table.
 
-Shapes: B batch, T position, P predicted position, D embed, V vocabulary,
-padded to a multiple of 128.
-
-One dtype policy: parameters, softmax and layer-norm statistics are float32,
+Shapes: B batch, T position, P predicted position, D embed, V vocabulary, padded
+to a multiple of 128. Parameters, softmax and layer-norm statistics are float32,
 the rest is in the module's `dtype`.
 """
 
@@ -22,8 +20,7 @@ Initializer = Callable[..., Array]  # (rng, shape) -> float32 of that shape
 
 named = nn.with_logical_partitioning  # (initializer, logical axis names)
 
-# Random bits of a dropout decision: rates are exact to 1 / 2**17.
-DROPOUT_BITS = 16
+DROPOUT_BITS = 16  # random bits of a decision: rates are exact to 1 / 2**17
 
 # Every weight matrix and table of BERT; like TensorFlow's, cut at two standard
 # deviations without rescaling (google-research/bert modeling.py).
@@ -31,22 +28,18 @@ INIT_STDDEV = 0.02
 TRUNCATED_STDDEV = 0.87963 * INIT_STDDEV  # of the truncated distribution
 truncated_normal = nn.initializers.truncated_normal(INIT_STDDEV)
 
-# Published vocabularies divide by nothing useful (30,522 = 2 x 3 x 5,087); 128
-# is the width of a TPU's registers and divides over any sensible mesh.
+# Published sizes do not divide over a mesh (30,522 = 2 x 3 x 5,087); 128 is the
+# width of a TPU's registers.
 VOCAB_MULTIPLE = 128
 # Ends of the paths of parameters with a row for each token or word.
 VOCAB_PARAMS = ('embedding', 'mlm/bias', 'softmax/kernel', 'softmax/bias')
 
 
 def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:
-  """Returns a GELU that keeps only its input for the backward pass.
-
-  Computing a GELU again costs less than the memory of its intermediate arrays,
-  the widest of a block.
-  """
+  """Returns a GELU that saves memory: its backward pass recomputes it."""
 
   def backward(x: Array, gradient: Array) -> tuple[Array]:
-    # The barrier keeps the compiler from sharing it between both passes.
+    # The barrier keeps the compiler from sharing work between both passes.
     x, gradient = lax.optimization_barrier((x, gradient))
     return jax.vjp(gelu, x)[1](gradient)
 
@@ -56,11 +49,7 @@ def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def _tanh_gelu(x: Array) -> Array:
-  """Returns x/2 (1 + tanh u) as x sigmoid(2u), with u as published.
-
-  Equal but for rounding. For each constant around a tanh, XLA's CPU compiler
-  (jax 0.10) would keep an array of the shape of `x`.
-  """
+  """Returns x/2 (1 + tanh u) as x sigmoid(2u), which takes less memory."""
   return x * jax.nn.sigmoid(
     2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
   )
@@ -75,7 +64,7 @@ GELUS: dict[str, Callable[[Array], Array]] = {
 
 
 def get_gelu(name: str) -> Callable[[Array], Array]:
-  """Returns the GELU of that name, 'erf' or 'tanh'; else a ValueError."""
+  """Returns the GELU named 'erf' or 'tanh'; raises ValueError for others."""
   if name not in GELUS:
     raise ValueError(f'gelu is {name!r}, expected one of {sorted(GELUS)}')
   return GELUS[name]
@@ -84,9 +73,8 @@ def get_gelu(name: str) -> Callable[[Array], Array]:
 def sinusoids(length: int, width: int) -> Array:
   """Returns waves [length, width]: sines in the first half, then cosines.
 
-  Wavelengths grow geometrically from 2 pi to 200 pi positions, so that near
-  positions are alike (Vaswani et al. 2017, section 3.5, with 10,000 for our
-  100).
+  Wavelengths grow from 2 pi to 200 pi positions (Vaswani et al. 2017, section
+  3.5, with 10,000 for our 100), so near positions are alike.
   """
   rates = 100.0 ** (-jnp.arange(width // 2) / (width // 2))
   angles = jnp.arange(length)[:, None] * rates
@@ -94,11 +82,7 @@ def sinusoids(length: int, width: int) -> Array:
 
 
 def drop_threshold(rate: float) -> int:
-  """Returns how many of the 2**16 random values drop an element.
-
-  Raises:
-    ValueError: if the rate is not in [0, 1), or would drop everything.
-  """
+  """Returns how many of the 2**16 random values drop an element."""
   threshold = round(rate * 2**DROPOUT_BITS)
   if not 0 <= threshold < 2**DROPOUT_BITS:
     raise ValueError(f'dropout rate is {rate}, expected 0 <= rate < 1')
@@ -106,17 +90,15 @@ def drop_threshold(rate: float) -> int:
 
 
 def keep_mask(rng: Array, shape: Sequence[int], rate: float) -> Array:
-  """Returns dropout's mask: bool of a shape, True at the elements to keep.
+  """Returns the dropout mask, bool of `shape`, True at the elements to keep.
 
-  Two decisions come from 32 random bits. The bits are a function of the key and
-  the position (JAX's partitionable threefry), whatever the sharding. The rate
-  is rounded to a multiple of 2**-16.
+  It does not depend on the sharding (JAX's partitionable threefry). The rate is
+  rounded to a multiple of 2**-16.
   """
   half = math.ceil(shape[-1] / 2)
   bits = jax.random.bits(rng, (*shape[:-1], half), jnp.uint32)
   threshold = drop_threshold(rate)
-  # Halves of the last axis, not neighbours: writes stay contiguous, and a TPU
-  # would pad a last axis of 2 to a whole register.
+  # Halves of the last axis: a TPU would pad an axis of 2 to a whole register.
   kept = jnp.concatenate(
     [(bits & 0xFFFF) >= threshold, (bits >> 16) >= threshold], axis=-1
   )
@@ -129,16 +111,13 @@ def kept_share(rate: float) -> float:
 
 
 def dropout(rng: Array, x: Array, rate: float) -> Array:
-  """Returns x with a share of its elements zero and the others scaled.
-
-  The scale is one over the exact probability of being kept, not over 1 - rate.
-  """
+  """Returns x after dropout, scaled by the exact `kept_share`."""
   keep = keep_mask(rng, x.shape, rate)
   return jnp.where(keep, x * jnp.asarray(1 / kept_share(rate), x.dtype), 0)
 
 
 class Dropout(nn.Module):
-  """Dropout with keys of the stream 'dropout'; rate 0 needs no key."""
+  """Dropout with keys of the rng stream 'dropout'; rate 0 needs no key."""
 
   rate: float
 
@@ -149,7 +128,7 @@ class Dropout(nn.Module):
     return dropout(self.make_rng('dropout'), x, self.rate)
 
   def draw(self, shape: Sequence[int]) -> Array | None:
-    """Returns the mask of a shape; None at rate 0."""
+    """Returns the dropout mask of `shape`; None at rate 0."""
     if self.rate == 0:
       return None
     return keep_mask(self.make_rng('dropout'), shape, self.rate)
@@ -158,13 +137,8 @@ class Dropout(nn.Module):
 class Linear(nn.Module):
   """A matrix multiplication with bias over one or more axes.
 
-  Attributes:
-    features: sizes of the output axes that replace the contracted ones.
-    in_names: logical names of the contracted axes (the last of the input).
-    out_names: logical names of the output axes, as long as `features`.
-    bias_names: logical names of the bias; None: `out_names`.
-    kernel_init: draws the kernel; the bias starts at 0.
-    dtype: of the computation and the output.
+  The input's last axes, named `in_names`, are contracted into axes of sizes
+  `features`, named `out_names`. `bias_names` None means `out_names`.
   """
 
   features: tuple[int, ...]
@@ -193,10 +167,7 @@ class Linear(nn.Module):
 
 
 class LayerNorm(nn.Module):
-  """Layer norm over the last axis, statistics in float32.
-
-  `epsilon` is added to the variance; `dtype` is of the output.
-  """
+  """Layer norm over the last axis, with float32 statistics."""
 
   epsilon: float
   dtype: Dtype = jnp.float32
@@ -216,20 +187,15 @@ class LayerNorm(nn.Module):
 
 
 def pad_vocab(vocab_size: int) -> int:
-  """Returns the number of rows of a token table for `vocab_size` tokens."""
+  """Returns the rows of a token table: `vocab_size` rounded up to 128."""
   return math.ceil(vocab_size / VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
 
 def num_parameters(params: dict, vocab_size: int) -> int:
-  """Counts parameters without the padding of the vocabulary, as published.
+  """Counts parameters (unboxed arrays or shapes) without vocabulary padding.
 
   110,106,428 for BERT-Base uncased with both heads, 124,439,808 for the
-  smallest GPT-2 (a tied softmax matrix counts once), 93,600,848 for ELMo
-  without softmax.
-
-  Args:
-    params: the unboxed tree of parameters, or of their shapes.
-    vocab_size: V, unpadded.
+  smallest GPT-2 (tied softmax), 93,600,848 for ELMo without softmax.
   """
   total = 0
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
@@ -243,14 +209,8 @@ def num_parameters(params: dict, vocab_size: int) -> int:
 class TokenTable(nn.Module):
   """Token embeddings, also the matrix of the output softmax.
 
-  Attributes:
-    vocab_size: number of tokens; rows of padding, up to a multiple of 128, are
-      zero and get no gradient.
-    embed_dim: D.
-    dropout_rate: of the table's elements, with one mask for look-ups and
-      softmax; 0 outside of training.
-    table_init: draws the table.
-    dtype: of the looked-up vectors.
+  Padding rows beyond `vocab_size` are zero and get no gradient. `dropout_rate`
+  is of the table's elements, with one mask for look-ups and softmax.
   """
 
   vocab_size: int
@@ -278,7 +238,6 @@ class TokenTable(nn.Module):
 
   def __call__(self, tokens_BT: Array) -> Array:
     """Looks tokens up: int [B, T] -> [B, T, D]."""
-    # A store's ids were checked on the host.
     table_VD = whole_width(self.table_VD, 'activation_vocab')
     return jnp.take(table_VD, tokens_BT, axis=0, mode='clip').astype(self.dtype)
 
@@ -298,10 +257,7 @@ def score_rows(x_BPD: Array, table_VD: Array) -> Array:
 
 
 def mask_padding(logits: Array, vocab_size: int) -> Array:
-  """Returns logits [..., V] with the lowest float32 at the padding from V on.
-
-  Before any softmax, so that padding is never predicted and never trained.
-  """
+  """Returns logits with the lowest float32 at padding, `vocab_size` and up."""
   padded = logits.shape[-1]
   if padded == vocab_size:
     return logits
@@ -310,7 +266,7 @@ def mask_padding(logits: Array, vocab_size: int) -> Array:
 
 
 def check_length(length: int, max_length: int) -> None:
-  """Raises a ValueError if inputs are longer than a model can read."""
+  """Checks that a sequence is not longer than the model's `max_length`."""
   if length > max_length:
     raise ValueError(
       f'sequences are {length} tokens long, but the model reads at most'
@@ -319,21 +275,18 @@ def check_length(length: int, max_length: int) -> None:
 
 
 def last_places(mask_BT: Array) -> Array:
-  """Returns int [B], each row's last real token; 0 for an empty row.
-
-  The mask is True at real tokens, which come first.
-  """
+  """Returns int [B], the last True of each row; 0 for an empty row."""
   return jnp.maximum(mask_BT.sum(axis=1) - 1, 0)
 
 
 def take_at(x_BTD: Array, places_B: Array) -> Array:
-  """Returns [B, D], row b of [B, T, D] at its place b."""
+  """Returns [B, D], the vector of each row at its place."""
   at_B11 = places_B.reshape(-1, 1, 1)
   return jnp.take_along_axis(x_BTD, at_B11, axis=1)[:, 0]
 
 
 def constrain_hidden(x_BTD: Array) -> Array:
-  """Fixes the sharding of hidden states between blocks."""
+  """Constrains the sharding of hidden states between blocks."""
   return nn.with_logical_constraint(
     x_BTD, ('batch', 'activation_length', 'activation_embed')
   )
@@ -342,8 +295,6 @@ def constrain_hidden(x_BTD: Array) -> Array:
 def whole_width(table: Array, rows: str | None = None) -> Array:
   """Gathers the shards of a table [rows, D] along D, before look-ups.
 
-  Without it the look-ups have the table's sharding, and the devices exchange
-  whole activations, which are larger. `rows` is the logical name of rows that
-  stay sharded.
+  Activations, the alternative, are larger. Rows named `rows` stay sharded.
   """
   return nn.with_logical_constraint(table, (rows, 'activation_embed'))

@@ -1,10 +1,8 @@
 """LSTMs: with projection, several towers in one loop; and bidirectional.
 
 Shapes: T position, K towers, B batch, P projection, G the four gates, F cells,
-D features.
-
-One dtype policy: parameters, cells and hidden states are float32, matrix
-products are in the module's `dtype`.
+D features. Parameters, cells and hidden states are float32, matrix products are
+in the module's `dtype`.
 """
 
 import functools
@@ -24,16 +22,14 @@ NUM_GATES = 4  # input, candidate, forget, output: TensorFlow's order, i j f o
 # Added to the forget gate at run time, not stored: TensorFlow's LSTMCell.
 FORGET_BIAS = 1.0
 
-# Logical axes of parameters.
 KERNEL_NAMES = ('towers', 'embed', 'gates', 'mlp')
 PROJECTION_NAMES = ('towers', 'mlp', 'embed')
 
 
 def glorot_uniform(fan_in: int, fan_out: int) -> Initializer:
-  """Returns U(-a, a) with a = sqrt(6 / (fan_in + fan_out)).
+  """Returns TensorFlow's default initializer (Glorot and Bengio 2010, eq. 16).
 
-  Glorot and Bengio 2010, eq. 16: TensorFlow's default. The fans are given
-  because one matrix of TensorFlow may be several arrays here.
+  It is U(-a, a) with a^2 = 6 / (fan_in + fan_out).
   """
   return symmetric_uniform(math.sqrt(6 / (fan_in + fan_out)))
 
@@ -48,18 +44,12 @@ def symmetric_uniform(limit: float) -> Initializer:
 
 
 class ProjectedLstm(nn.Module):
-  """One LSTM layer of each tower; the clipped projection is what recurs.
+  """One LSTM layer per tower, recurring through a clipped projection.
 
-  Sak et al. 2014 without peepholes, as TensorFlow's LSTMCell computes it:
-  c' = clip(sigmoid(f + 1) c + sigmoid(i) tanh(j)),
-  h' = clip(W_p (sigmoid(o) tanh(c'))), gates from W [x; h] + b.
-
-  Attributes:
-    lstm_dim: F.
-    projection_dim: P; None: a plain LSTM without projection (P is F).
-    cell_clip: largest absolute value of a cell; None: no limit.
-    projection_clip: largest absolute value of an output; None: no limit.
-    dtype: of the matrix products and the output.
+  Sak et al. 2014 without peepholes, as TensorFlow's LSTMCell computes it: c' =
+  clip(sigmoid(f + 1) c + sigmoid(i) tanh(j)), h' = clip(W_p (sigmoid(o)
+  tanh(c'))), gates from W [x; h] + b. The clips are the largest absolute
+  values. Without `projection_dim`, h' is unprojected and P is F.
   """
 
   lstm_dim: int
@@ -76,18 +66,16 @@ class ProjectedLstm(nn.Module):
     hidden_KBP: Array,
     mask_TB: Array | None = None,
   ) -> tuple[Array, Array, Array]:
-    """Runs all towers over all positions, the first position first.
+    """Runs all towers over all positions, from the float32 state.
 
     Args:
       x_TKBP: float [T, K, B, inputs].
-      cell_KBF: float32, the state before the first position.
-      hidden_KBP: float32, likewise.
-      mask_TB: bool; where False a row keeps its state and its output is 0;
-        None: True everywhere.
+      cell_KBF: before the first position.
+      hidden_KBP: likewise.
+      mask_TB: bool; where False a row keeps its state and its output is 0.
 
     Returns:
-      Outputs [T, K, B, P] in `dtype`; cell [K, B, F] and hidden [K, B, P]
-      after the last position, float32.
+      Outputs [T, K, B, P] in `dtype`; last cell [K, B, F], hidden [K, B, P].
     """
     towers, inputs = x_TKBP.shape[1], x_TKBP.shape[-1]
     P, F = self.projection_dim or self.lstm_dim, self.lstm_dim
@@ -114,7 +102,6 @@ class ProjectedLstm(nn.Module):
     x_TKBP, input_kernel_KPGF, bias_KGF = nn.dtypes.promote_dtype(
       x_TKBP, input_kernel_KPGF, bias_KGF, dtype=self.dtype
     )
-    # The inputs' part of the gates, over all positions at once.
     gates_KTBGF = jnp.einsum('TKBP,KPGF->KTBGF', x_TKBP, input_kernel_KPGF)
     gates_KTBGF = nn.with_logical_constraint(
       gates_KTBGF + bias_KGF[:, None, None],
@@ -136,12 +123,10 @@ class ProjectedLstm(nn.Module):
 
 
 class BiLstm(nn.Module):
-  """Layers of two LSTMs, one a direction, each reading both outputs below.
+  """Layers of two LSTMs, one per direction, each reading both outputs below.
 
-  As `torch.nn.LSTM` with `bidirectional` on packed sequences, but with 1 added
-  to the forget gates.
-
-  `lstm_dim` is F, the cells of one direction.
+  As a bidirectional `torch.nn.LSTM` on packed sequences, but with 1 added to
+  the forget gates. `lstm_dim` is of one direction.
   """
 
   num_layers: int
@@ -150,16 +135,11 @@ class BiLstm(nn.Module):
 
   @nn.compact
   def __call__(self, x_BTD: Array, mask_BT: Array) -> tuple[Array, Array]:
-    """Reads each row from its first to its last real token, and back.
+    """Reads the real tokens (`mask_BT` True, first in each row) both ways.
 
-    Args:
-      x_BTD: float [B, T, D].
-      mask_BT: bool [B, T], True at real tokens, which come first.
-
-    Returns:
-      [B, T, 2 F], forward then backward, 0 at padding; and [B, 2 F], the top
-      layer's last outputs: forward at the last real token, backward at the
-      first. Both are 0 for a row without tokens.
+    Returns [B, T, 2 F], forward then backward, 0 at padding; and [B, 2 F], the
+    top layer's last outputs: forward at the last real token, backward at the
+    first. Both are 0 for a row without tokens.
     """
     state_KBF = jnp.zeros((2, len(x_BTD), self.lstm_dim), jnp.float32)
     # Padding may hold NaN, and 0 x NaN would spoil the gradient.
@@ -181,34 +161,22 @@ class BiLstm(nn.Module):
 
 
 def reverse(x_BTD: Array, mask_BT: Array) -> Array:
-  """Returns [B, T, D] with the real tokens of each row reversed.
-
-  The mask is True at real tokens, which come first and stay first.
-  """
+  """Reverses the real tokens of each row (mask True), which stay first."""
   T = x_BTD.shape[1]
   before_BT = mask_BT.sum(axis=1, keepdims=True) - 1 - jnp.arange(T)
   from_BT = jnp.where(mask_BT, before_BT, jnp.arange(T))
   return jnp.take_along_axis(x_BTD, from_BT[:, :, None], axis=1)
 
 
-# Clips of cell and projection, dtype of the matrix products.
+# (cell_clip, projection_clip, dtype of the matrix products).
 _Fields = tuple[float | None, float | None, Any]
 
 
+# The gradient is ours: one product makes the kernels' gradients, where JAX adds
+# up arrays as large as the kernels at every position.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _recur(fields: _Fields, *arguments: Array | None) -> tuple[Array, Array]:
-  """Returns h after each position [T, K, B, P], and the last cell, float32.
-
-  The backward pass is ours because JAX's adds each position's part of the
-  kernels' gradients to arrays as large as the kernels; here these are one
-  product over all positions, after the loop.
-
-  Args:
-    fields: see `_Fields`.
-    *arguments: the inputs' part of the gates [K, T, B, G, F], recurrent kernel
-      [K, P, G, F], projection [K, F, P] or None, cell [K, B, F], hidden
-      [K, B, P] and mask [T, B] or None.
-  """
+  """Returns h after each position [T, K, B, P], and the last cell, float32."""
   return _run(fields, *arguments, save=False)[0]
 
 
@@ -225,7 +193,7 @@ def _run(
 ) -> tuple[tuple[Array, Array], tuple]:
   """Returns the outputs of `_recur` and the residuals of its gradient."""
   cell_clip, projection_clip, dtype = fields
-  # Gathered before the loop, but for the cells, not at every position.
+  # Gathered once before the loop, except along the cells.
   R_KPGF = _constrain(recurrent_KPGF.astype(dtype), '...M')
   if projection_KFP is not None:
     W_KFP = _constrain(projection_KFP.astype(dtype), '.M.')
@@ -233,8 +201,7 @@ def _run(
   def step(state: tuple, inputs: tuple) -> tuple[tuple, tuple]:
     cell_KBF, hidden_KBP = state
     t, mask_B = inputs
-    # The towers come first: a transposition takes a third of the product's
-    # time.
+    # Towers first: a transposition takes a third of the product's time.
     gates_KBGF = lax.dynamic_index_in_dim(
       gates_KTBGF, t, axis=1, keepdims=False
     ) + _product('KBP,KPGF->KBGF', hidden_KBP.astype(dtype), R_KPGF)
@@ -265,7 +232,6 @@ def _run_backward(
     saved
   )
   d_hiddens_TKBP, d_cell_KBF = cotangents
-  # Transposed once, not at every position.
   R_KGFP = _constrain(recurrent.astype(dtype), '...M').transpose(0, 2, 3, 1)
   if projection is not None:
     W_KPF = _constrain(projection.astype(dtype), '.M.').swapaxes(1, 2)
@@ -331,7 +297,6 @@ def _run_backward(
     )
   return (
     d_gates_KTBGF,
-    # Each device's share of the sum is all that it needs.
     nn.with_logical_constraint(d_recurrent_KPGF, KERNEL_NAMES),
     d_projection_KFP,
     d_cell_KBF,
@@ -357,13 +322,13 @@ def _advance(
 
 
 def _constrain(kernel: Array, axes: str) -> Array:
-  """Pins a kernel, of which only an axis 'M' may be split."""
+  """Constrains a kernel's sharding: only an axis 'M' may be split."""
   names = tuple('activation_mlp' if axis == 'M' else None for axis in axes)
   return nn.with_logical_constraint(kernel, names)
 
 
 def _clip(x: Array, limit: float | None) -> Array:
-  """Returns x within [-limit, limit]; as it is without a limit."""
+  """Returns x within [-limit, limit]; unchanged without a limit."""
   return x if limit is None else jnp.clip(x, -limit, limit)
 
 

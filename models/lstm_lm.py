@@ -1,7 +1,6 @@
 """An LSTM language model in GPT's place (Radford et al. 2018, section 5).
 
-Shapes: B batch, T position, D embed, F cells, K one tower, V vocabulary, padded
-to a multiple of 128.
+Shapes: B batch, T position, D embed, F cells, V padded vocabulary.
 """
 
 import jax
@@ -17,24 +16,15 @@ INIT_STDDEV = 0.02  # of the token table, as GPT's
 
 
 class LstmLm(nn.Module):
-  """LSTM whose projection is as wide as the embeddings (tied softmax).
+  """LSTM language model with a softmax tied to the embeddings, no bias.
 
   The paper says no more than a single layer of 2,048 units "using the same
-  framework". So embeddings have GPT's width and are the softmax matrix too,
-  without a bias; the cells are projected to that width, and the projection
-  recurs (`lstm.ProjectedLstm`; Sak et al. 2014), as in language models of 2,048
-  units of the time (Jozefowicz et al. 2016, section 5). Dropout applies to each
-  layer's input and the last output, not to the recurrence (Zaremba et al.
-  2014).
+  framework". So embeddings have GPT's width, and the cells are projected to
+  this width before they recur, as in Jozefowicz et al. 2016, section 5. Dropout
+  applies to each layer's input and the last output (Zaremba et al. 2014).
 
-  Attributes:
-    vocab_size: V, unpadded.
-    embed_dim: D.
-    lstm_dim: F.
-    num_layers: L.
-    max_length: longest input; there is no position table.
-    dropout_rate: in training.
-    dtype: of activations; parameters, cells and logits are float32 always.
+  There is no position table: `max_length` only limits the input. `dtype` is of
+  activations; parameters, cells and logits are float32.
   """
 
   vocab_size: int
@@ -53,19 +43,12 @@ class LstmLm(nn.Module):
 
     With the collection 'intermediates' mutable, hidden states [B, T, D] are
     sown, each in a tuple of one: `embedded`, `layers_0/hidden` and so on.
-
-    Args:
-      tokens: int [B, T].
-      token_mask: bool [B, T], True at real tokens; padding may lie anywhere.
-      positions: int [B, T]; unused, see `gpt.Gpt`.
-      train: apply dropout, which needs a key for the stream 'dropout'.
+    `token_mask` is bool [B, T], True at real tokens; padding may lie anywhere.
+    `positions` are unused. `train` applies dropout (rng stream 'dropout').
 
     Returns:
-      hidden [B, T, D] in `dtype`, and lm_logits [B, T, V padded] in float32;
-      both are meaningless at padding.
-
-    Raises:
-      ValueError: if the inputs are too long.
+      hidden [B, T, D] in `dtype` and lm_logits [B, T, V padded] in float32,
+      both meaningless at padding.
     """
     del positions
     layers.check_length(tokens.shape[1], self.max_length)
@@ -94,7 +77,7 @@ class LstmLm(nn.Module):
 
 
 class Layer(nn.Module):
-  """One layer over whole rows; sows its output as 'hidden' [B, T, D]."""
+  """One LSTM layer over whole rows; sows its output 'hidden' [B, T, D]."""
 
   lstm_dim: int
   dtype: Dtype = jnp.float32
@@ -117,9 +100,6 @@ class Layer(nn.Module):
 
 
 def rescale_init(params: dict, *, stddev: float) -> dict:
-  """Returns freshly drawn parameters with another scale of the token table.
-
-  The LSTM's matrices keep TensorFlow's default; see `gpt.rescale_init`.
-  """
+  """Rescales the new token table; the LSTM keeps TensorFlow's default scale."""
   table = params['tokens']['embedding'] * (stddev / INIT_STDDEV)
   return params | {'tokens': {'embedding': table}}

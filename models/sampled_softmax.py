@@ -5,10 +5,10 @@ multiple of 128, S samples.
 
 Words are numbered by falling frequency, and word k is drawn with probability
 log((k + 2) / (k + 1)) / log(V + 1), close to Zipf's law. Draws are independent,
-so that shapes are static, and repeated words count once: word k is among the
-samples with probability 1 - (1 - p(k))^S exactly. The released program
-(TensorFlow's log_uniform_candidate_sampler with unique=True) draws until S
-words differ and estimates this probability; ours has fewer distinct words.
+for static shapes, and repeated words count once: word k is among the samples
+with probability 1 - (1 - p(k))^S. The released program (TensorFlow's
+log_uniform_candidate_sampler with unique=True) draws until S words differ and
+estimates this probability; ours has fewer distinct words.
 """
 
 import math
@@ -30,13 +30,8 @@ _PARTS = 2**12  # of the words' range, on a logarithmic scale
 class Softmax(nn.Module):
   """The output layer, not tied to the input (bilm-tf, training.py).
 
-  The table is sharded by rows and never gathered: devices exchange single rows,
-  or sums over their rows.
-
-  Attributes:
-    vocab_size: V, unpadded; rows of padding are zero and get no gradient.
-    projection_dim: P.
-    dtype: of the products; logits and losses are float32.
+  The table is sharded by rows and never gathered. Padding rows beyond
+  `vocab_size` are zero and get no gradient. Logits and losses are float32.
   """
 
   vocab_size: int
@@ -60,7 +55,7 @@ class Softmax(nn.Module):
     )
 
   def create(self) -> None:
-    """Creates the parameters by `setup`, without computing anything."""
+    """Makes `setup` create the parameters, without computing anything."""
 
   def __call__(self, hidden: Array) -> Array:
     """Returns float32 logits [..., V padded], the lowest float32 at padding."""
@@ -73,12 +68,9 @@ class Softmax(nn.Module):
     return layers.mask_padding(logits + self.bias_V, self.vocab_size)
 
   def losses(self, hidden_KBTP: Array, targets_KBT: Array) -> Array:
-    """Returns the losses over the whole vocabulary, float32 [K, B, T] in nats.
+    """Returns the losses over all words, float32 [K, B, T] in nats."""
 
-    Logits exist for one position of each row at a time, and are computed again
-    for the gradient. Targets are below V.
-    """
-
+    # To save memory, logits exist for one position of each row at a time.
     @jax.checkpoint
     def score(position: tuple[Array, Array]) -> Array:
       hidden_KBP, targets_KB = position
@@ -101,13 +93,8 @@ class Softmax(nn.Module):
     """Returns the losses over target and samples, float32 [K, B, T] in nats.
 
     Logits are corrected by the log-probability that the word is among the
-    samples. Repeated samples count once, and a sample equal to the target not
-    at all. The limit of many samples is `losses`.
-
-    Args:
-      hidden_KBTP: the outputs of the towers.
-      targets_KBT: int, below V.
-      samples_KS: int, of `draw_words`, S words for each tower.
+    samples, so many samples approach `losses`. Repeated samples count once,
+    samples equal to the target never. `samples_KS` come from `draw_words`.
     """
     num_targets, num_samples = targets_KBT.size, samples_KS.shape[-1]
     samples_KS = jnp.sort(samples_KS)
@@ -136,8 +123,7 @@ class Softmax(nn.Module):
       preferred_element_type=jnp.float32,
     ) + bias[num_targets:].reshape(-1, 1, 1, num_samples)
     hit_KBTS = samples_KS[:, None, None] == targets_KBT[..., None]
-    # If frequent words counted as often as they are drawn, but once as the
-    # target, the loss would favour overrating them.
+    # Counting repeats would make the loss favour overrating frequent words.
     masked_KBTS = hit_KBTS | again_KS[:, None, None]
     logits_KBTS = nn.with_logical_constraint(
       jnp.where(masked_KBTS, _LOWEST, logits_KBTS),
@@ -150,9 +136,8 @@ class Softmax(nn.Module):
 def draw_words(rng: Array, shape: tuple[int, ...], vocab_size: int) -> Array:
   """Draws int32 words below V with replacement, close to Zipf's law."""
   first, second = jax.random.uniform(rng, (2, *shape))
-  # One draw picks a part of [0, log(V + 1)), another a place in it: float32 has
-  # 2**23 values below 1, and their exponential errs by a whole word, too coarse
-  # for a vocabulary of a million.
+  # One draw picks a part of [0, log(V + 1)), another a place in it: a single
+  # float32 draw would err by whole words in a vocabulary of a million.
   scale = math.log(vocab_size + 1)
   start = jnp.exp(jnp.floor(first * _PARTS) / _PARTS * scale)
   drawn = start + start * jnp.expm1(second / _PARTS * scale)
@@ -160,7 +145,7 @@ def draw_words(rng: Array, shape: tuple[int, ...], vocab_size: int) -> Array:
 
 
 def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
-  """Returns log(1 - (1 - p(k))^S): that words are among S samples."""
+  """Returns log(1 - (1 - p(k))^S), that each word is among S samples."""
   share = jnp.log1p(1 / (ids.astype(jnp.float32) + 1))
   missed = num_samples * jnp.log1p(-share / math.log(vocab_size + 1))
   return jnp.log(-jnp.expm1(missed))
@@ -168,12 +153,7 @@ def inclusion_log_probs(ids: Array, num_samples: int, vocab_size: int) -> Array:
 
 @jax.custom_vjp
 def take_rows(table: Array, ids: Array) -> Array:
-  """Returns rows [N, ...] of a table sharded by rows.
-
-  Each device reads its own rows, and zeros for the others; the sum goes to all
-  devices. The gradient too goes to all devices, and each adds its own rows. The
-  table's first logical axis is 'words', and the N ids are below V.
-  """
+  """Returns rows [N, ...] of a table sharded by 'words', for N ids below V."""
   return _replicated(jnp.take(table, _replicated(ids), axis=0, mode='clip'))
 
 

@@ -1,7 +1,7 @@
 """ELMo's learned average of a model's layers (Peters et al. 2018, eq. 1).
 
 Shapes: L layers with the embedding layer, B batch, T position, D features. The
-layers come from `elmo.Elmo`, or from `features.hidden_layers` for other models.
+layers come from `elmo.Elmo`, or from `features.hidden_layers`.
 """
 
 from typing import Any
@@ -15,8 +15,7 @@ from models.layers import named
 
 Array = jax.Array
 
-# Names of the parameters. `regularisation` finds every mix of a model by them,
-# so no other module may use them.
+# Parameter names that `regularisation` looks for: no other module may use them.
 WEIGHTS = 'mix_weights'
 SCALE = 'mix_scale'
 
@@ -26,16 +25,13 @@ EPSILON = 1e-12  # added to the variance: bilm-tf, elmo.py
 class ScalarMix(nn.Module):
   """gamma * sum_l softmax(w)_l * layers[l], w and gamma learned.
 
-  w starts at 0 and gamma at 1: the plain mean. A task with several mixes, such
-  as one at its input and one at its output, names each of them.
+  w starts at 0 and gamma at 1: the plain mean. A task names each of its mixes.
 
   Attributes:
     num_layers: L.
-    layer_norm: bring each layer to mean 0 and variance 1 first, with one mean
-      and variance a layer, over all unmasked positions of the batch and all D
-      features, without gain or bias.
-    use_top_only: scale the last layer alone by gamma; as in the release,
-      without the norm.
+    layer_norm: bring each layer to mean 0 and variance 1 first, over all
+      unmasked positions of the batch and all D features, without gain or bias.
+    use_top_only: scale only the last layer by gamma, without norm, as released.
   """
 
   num_layers: int
@@ -44,18 +40,11 @@ class ScalarMix(nn.Module):
 
   @nn.compact
   def __call__(self, layers_LBTD: Array, mask_BT: Array) -> Array:
-    """Returns the mix [B, T, D] in the dtype of the layers.
+    """Returns the mix [B, T, D] of float [L, B, T, D], embeddings first.
 
-    Masked positions do not influence the others. They are mixed, and with
-    `layer_norm` normalised, like the others, as in the released program
+    `mask_BT` is for `layer_norm` only: masked positions do not influence the
+    others, but are mixed and normalised too, as in the released program
     (bilm-tf, elmo.py): a padding of zeros does not stay zero.
-
-    Args:
-      layers_LBTD: float [L, B, T, D], layer 0 is the embedding layer.
-      mask_BT: bool [B, T], True at real tokens; for `layer_norm` only.
-
-    Raises:
-      ValueError: if the shapes contradict each other.
     """
     if layers_LBTD.ndim != 4 or layers_LBTD.shape[0] != self.num_layers:
       raise ValueError(
@@ -85,7 +74,7 @@ class ScalarMix(nn.Module):
 def _normalize(x_LBTD: Array, mask_BT: Array) -> Array:
   """Returns float32 layers, each at mean 0 and variance 1 where unmasked."""
   mask_BT1 = mask_BT[:, :, None]
-  # A batch without a real token has no mean: 0 for it, not NaN.
+  # 0, not NaN, for a batch without real tokens.
   count = jnp.maximum(mask_BT.sum(), 1) * x_LBTD.shape[-1]
 
   def mean(x_LBTD: Array) -> Array:
@@ -97,18 +86,10 @@ def _normalize(x_LBTD: Array, mask_BT: Array) -> Array:
 
 
 def regularisation(params: Any, strength: float) -> Array:
-  """Returns a task's penalty strength * sum(w^2) over all mixes, float32 [].
+  """Returns the penalty strength * sum(w^2) over all mixes, float32 [].
 
-  w are the weights before the softmax. A large strength (1) keeps a mix near
-  the plain mean, a small one (0.001) lets it choose (Peters et al. 2018,
-  section 5.1). The penalty is 0 if all mixes have `use_top_only`.
-
-  Args:
-    params: a model's tree of parameters with at least one mix, boxed or not.
-    strength: lambda, 0 or more.
-
-  Raises:
-    ValueError: if there is no mix in the tree.
+  A large strength (1) keeps a mix near the plain mean, a small one (0.001) lets
+  it choose (Peters et al. 2018, section 5.1). Raises ValueError without a mix.
   """
   leaves = jax.tree_util.tree_leaves_with_path(nn.meta.unbox(params))
   mixes: dict[str, list[Array]] = {WEIGHTS: [], SCALE: []}

@@ -25,34 +25,28 @@ class TaskModel(nn.Module):
 
   A classifier reads one vector: a BERT's pooler output, or another model's
   hidden state at `last` (Radford et al. 2018, section 3.2). With features other
-  than 'last', it is the features at [CLS], the first token, or at `last`. With
-  a BiLSTM it is the last outputs of both directions; an ELMo's classifier needs
-  a BiLSTM.
+  than 'last', it reads the features at [CLS], the first token, or at `last`;
+  with a BiLSTM, which an ELMo needs, the last outputs of both directions.
 
-  [CLS] of a left-to-right BERT sees no other token. With the field `pool_last`,
+  [CLS] of a left-to-right BERT sees no other token. With its field `pool_last`,
   the pooler and a classifier read the last token, and for spans the last token
   changes places with [CLS], which means no answer; neither is text.
 
   Attributes:
-    backbone: the encoder: a Bert; a left-to-right model with Gpt's arguments;
-      or an Elmo, which must be frozen.
+    backbone: a Bert; a left-to-right model with Gpt's arguments; or an Elmo,
+      which must be frozen.
     head: one of `features.HEADS`.
-    num_outputs: K classes or tags; 1 for a score or choices; 2 (start, end) for
-      spans.
-    dropout_rate: of the head's inputs, in training; one mask for all choices of
-      an example (openai/finetune-transformer-lm train.py). None before
+    num_outputs: K classes or tags; 1 for a score or choices; 2 for spans.
+    dropout_rate: of the head's inputs, in training; none before
       'span_classifier' (google-research/bert run_squad.py).
-    both_orders: the inputs' second axis is the two orders of a pair, whose
-      vectors are added, not choices.
-    features: of the encoder: one of `features.FEATURES`, or 'mix', the learned
-      average of all L + 1 layers.
+    both_orders: the second axis is both orders of a pair, to add, not choices.
+    features: one of `features.FEATURES`, or 'mix', the average of all layers.
     frozen: the encoder, its pooler included, gets no gradient and no dropout.
     bilstm_layers: layers of the BiLSTM; 0: no BiLSTM.
     bilstm_dim: cells of each layer and direction.
     lm: return the language model's logits too.
     lm_positions: rows of a Gpt's position table in the softmax beside the
-      tokens: GPT's release has one table for both, and fine-tunes with a
-      softmax over all of it (openai/finetune-transformer-lm train.py).
+      tokens, as GPT's release fine-tunes.
   """
 
   backbone: nn.Module
@@ -95,16 +89,13 @@ class TaskModel(nn.Module):
       last: int [B] or [B, K], place of the last token; unused by a BERT without
         `pool_last` and by 'token_classifier'.
       characters: int [..., T, C], the characters of the words, for Elmo only.
-      train: apply dropout, which needs a key for the stream 'dropout'.
+      train: apply dropout (rng stream 'dropout').
 
     Returns:
-      float32 logits: [B, num_outputs] of 'classifier', [B, K] of choices,
-      [B, T, num_outputs] of tokens. With `lm`, lm_logits [B, T, V] or
-      [B, K, T, V], and with `lm_positions` position_logits likewise. With the
-      features 'mix', mix_penalty [], the sum of the squares of its weights.
-
-    Raises:
-      ValueError: if the fields or the shapes contradict each other.
+      float32 logits: [B, num_outputs] of 'classifier', [B, K] of choices, [B,
+      T, num_outputs] of tokens. With `lm`, lm_logits [B, T, V] or [B, K, T, V],
+      and with `lm_positions` position_logits likewise. With the features 'mix',
+      mix_penalty [], the sum of the squares of its weights.
     """
     self._check(tokens.shape)
     rows = tokens.shape[:-1]
@@ -133,7 +124,7 @@ class TaskModel(nn.Module):
       outputs = jax.tree.map(lax.stop_gradient, outputs)
 
     features_RTD, vector_RD = self._read(outputs, mask_RT, last)
-    # Named, because the encoder's in the same scope may be numbered.
+    # Named, because the encoder's dropouts in the same scope may be numbered.
     dropout = layers.Dropout(
       self.dropout_rate if train else 0.0, name='head_dropout'
     )
@@ -141,7 +132,7 @@ class TaskModel(nn.Module):
       vectors = vector_RD.reshape(*rows, -1)
       if self.both_orders:
         vectors = vectors.sum(axis=1)
-      # One mask for all choices of an example.
+      # One mask for all choices (openai/finetune-transformer-lm train.py).
       shape = (rows[0], *[1] * (vectors.ndim - 2), vectors.shape[-1])
       read = vectors * dropout(jnp.ones(shape, vectors.dtype))
     elif self.head == 'token_classifier':
@@ -216,7 +207,7 @@ class TaskModel(nn.Module):
     return ndim == 3 and not self.both_orders
 
   def _check(self, shape: tuple[int, ...]) -> None:
-    """Raises a ValueError if fields or shapes contradict each other."""
+    """Checks the fields against each other and the shape of the tokens."""
     check_name('head', self.head, HEADS)
     check_name('features', self.features, (*FEATURES, 'mix'))
     if len(shape) not in (2, 3) or (
@@ -287,14 +278,7 @@ def _exchange_ends(x_BTD: Array, last_B: Array) -> Array:
 
 
 def trainable(params: dict[str, Any], frozen: bool) -> dict[str, Any]:
-  """Returns a tree of bool, False for the parameters of a frozen encoder.
-
-  Weight decay would change these although their gradient is zero.
-
-  Args:
-    params: the tree of a TaskModel's parameters, boxed or not.
-    frozen: whether the encoder is frozen.
-  """
+  """Returns a tree of bool, False at frozen weights, which must not decay."""
   added = (*HEADS, 'bilstm', 'mix')
   return {
     name: jax.tree.map(lambda _, kept=name in added: kept or not frozen, part)

@@ -1,8 +1,7 @@
 """Declarations of published tables, and how our figures are measured.
 
 A row to fill names the family of its weights and its changes of the config; a
-column names task and metric. Together they give a command
-`python -m train.sweep --config transfer:task=TASK,...`, see `train.tables`.
+column names task and metric. Together they give a `train.sweep` command.
 """
 
 import dataclasses
@@ -10,15 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 PRETRAINING = 'pretraining'  # in place of a task: the run's held-out text
-# Families fine-tuned by GPT's recipe, unless a row names another.
-LEFT_TO_RIGHT = ('gpt', 'gpt2', 'lstm')
+LEFT_TO_RIGHT = ('gpt', 'gpt2', 'lstm')  # families with GPT's recipe by default
 SPANS = ('squad1', 'squad2', 'triviaqa')  # tasks for BERT only
 TEST_IS_HIDDEN = (
   'the labels of the test set are not public: predict it with train.predict and'
   ' submit that'
 )
-# Test sets of GLUE's server with labels published elsewhere.
-KNOWN_TESTS = {
+KNOWN_TESTS = {  # test sets of GLUE's server with labels published elsewhere
   'mrpc': (
     "MRPC's test labels are public: Microsoft's msr_paraphrase_test.txt has"
     ' them, and where that file is, summary.json has test/f1 and test/accuracy.'
@@ -33,9 +30,8 @@ KNOWN_TESTS = {
   ),
 }
 NEEDS_ELMO = "needs ELMo's task models, which are not there yet"
-# Fields of rows and columns that cannot be run.
-NO_ELMO = dict(missing=NEEDS_ELMO)
-# Fields of rows with weights that are published.
+NO_ELMO = dict(missing=NEEDS_ELMO)  # fields of rows and columns
+# Fields of rows with published weights.
 BERT_BASE, BERT_LARGE, CASED_BASE, CASED_LARGE = (
   dict(family='bert', needs=f'{size}, such as google-bert/{name}')
   for size, name in (
@@ -76,10 +72,8 @@ class Column:
   Attributes:
     name: 'task/metric', or a description.
     parts: tasks to run, which are averaged.
-    missing: without parts, why it cannot be measured; empty: it describes the
-      row and is not measured.
-    dev_for_test: our figure is of the dev set, the published one of the test
-      set, which a server scores.
+    missing: without parts, why it cannot be measured; empty: a description.
+    dev_for_test: our figure is of dev, the published one of a hidden test set.
     percent: measured in 0..1, shown times 100.
     family: the only family of weights with this figure; empty: all have it.
   """
@@ -94,17 +88,14 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """A published system; without `family`, `missing` and `increase` quoted only.
+  """A published system; without `family`, `missing` and `increase` only quoted.
 
   Attributes:
-    name: as published.
     values: one for each column: a number, a text as printed, or ''.
     family: of the weights to run it from: bert, gpt, gpt2, lstm or elmo.
     needs: describes these weights.
-    args: of the transfer config, beside its task.
-    overrides: key of the config -> value.
-    untrained: size of a model without pre-training, which takes only the
-      vocabulary of the weights.
+    args: as in `Part`, like `overrides`.
+    untrained: size of a model that takes only the vocabulary of the weights.
     missing: why it cannot be run.
     increase: names of two rows: this row is their difference, absolute and
       relative to the error of the first.
@@ -127,19 +118,16 @@ class Table:
 
   Attributes:
     id: 'paper/name'; its file is paper_name.py.
-    title: of the table.
     source: paper and table.
-    columns: see `Column`.
-    rows: see `Row`, in the paper's order.
+    rows: in the paper's order.
     train_sizes: training examples of each column, as published; may be empty.
-    repeated: names of rows to repeat, with their args and overrides, for a
-      user's own weights; empty: these have one row without changes.
+    repeated: names of rows to repeat for a user's own weights; empty: these
+      have one row without changes.
     seeds: number of seeds of a cell.
-    grids: family of weights -> key of the config -> values that the paper chose
-      from on dev. Keys set by a row, a part or a user are not tried.
+    grids: family of weights -> key of the config -> values to try on dev,
+      unless a row, a part or a user sets the key.
     tells: keys of the config to print beside each figure.
-    notes: for the reader.
-    reference: file of another program's runs to compare ours with.
+    reference: file of another program's runs, for comparison.
   """
 
   id: str
@@ -225,9 +213,5 @@ QNLI_NOTE = (
 
 
 def frozen(features: str) -> dict[str, Any]:
-  """Returns fields of a row or part with a frozen encoder.
-
-  A two-layer BiLSTM of width 768 reads the features, a value of `task.features`
-  (Devlin et al. 2018, section 5.4).
-  """
+  """Returns a frozen encoder's fields (Devlin et al. 2018, section 5.4)."""
   return dict(args=('recipe=frozen',), overrides={'task.features': features})

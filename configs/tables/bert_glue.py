@@ -1,9 +1,8 @@
 r"""Devlin et al. 2018 (v1), Table 1: GLUE.
 
 The paper's recipe: batch 32, 3 epochs, the best rate of 5e-5, 4e-5, 3e-5 and
-2e-5 on dev; restarts of BERT-Large on small sets, the best on dev submitted.
-Ours runs the four rates too, each with every seed;
---config.optim.learning_rate=3e-5 runs one rate, and the table says so.
+2e-5 on dev; restarts of BERT-Large on small sets. Ours runs each rate with
+every seed; --config.optim.learning_rate=3e-5 runs one rate.
 
   python -m train.tables --table bert/glue --data glue \
     --weights BERT-Base=google-bert/bert-base-uncased

@@ -1,7 +1,6 @@
 r"""Devlin et al. 2018, Table 6: effect of model size.
 
-Each row needs weights of its own size; the perplexity is of the pre-training
-run's held-out text.
+Each row needs weights of its size; the perplexity is of their held-out text.
 
   python -m train.tables --table bert/model_size --data glue \
     --weights 'L12 H768 A12=runs/bert_base'

@@ -1,10 +1,9 @@
 r"""Devlin et al. 2018 (v1), Table 3: entities of CoNLL-2003.
 
 The paper chose the hyper-parameters on dev; ours too, among the 12 settings of
-appendix A.3, each with every seed. Setting these keys, such as
---config.optim.learning_rate=5e-5 --config.train.global_batch=16
---config.train.num_epochs=3.0, runs one setting, and the table says so. The
-model is cased.
+appendix A.3, each with every seed. Set --config.optim.learning_rate=5e-5
+--config.train.global_batch=16 --config.train.num_epochs=3.0 to run one setting.
+The model is cased.
 
   python -m train.tables --table bert/ner --data conll2003 \
     --weights BERT-Base=google-bert/bert-base-cased

@@ -1,8 +1,7 @@
 r"""Devlin et al. 2018, Table 5: effect of the pre-training tasks.
 
-Each row needs weights of its own pre-training, with bert_base's data and steps.
-`left_to_right` weights stay left-to-right in fine-tuning, where the classifier
-reads the last token: [CLS] would see no other token.
+Each row needs its own pre-training, with bert_base's data and steps. In
+fine-tuning, `left_to_right` weights stay so and read the last token, not [CLS].
 
   python -m train.tables --table bert/pretraining_tasks --data sets \
     --weights 'No NSP=runs/no_nsp'
@@ -44,8 +43,7 @@ TABLE = base.Table(
       (82.1, 84.1, 75.7, 91.6, 84.9),
       family='bert',
       needs=LEFT_TO_RIGHT,
-      # On top of the fine-tuned encoder. The paper does not give its size; ours
-      # has that of the paper's feature-based NER.
+      # Sized as in the paper's feature-based NER: no size is given here.
       overrides={'task.bilstm_layers': 2},
     ),
   ),

@@ -1,7 +1,6 @@
 """Peters et al. 2018, Table 2: how ELMo's layers are weighted.
 
-The paper's task models are not implemented; a user's own ELMo feeds a BiLSTM,
-once for each way to weight its layers.
+The paper's task models are missing: a user's ELMo feeds a BiLSTM instead.
 
   python -m train.tables --table elmo/layer_weighting --data sets \
     --weights runs/elmo

@@ -9,8 +9,7 @@ The paper's recipe is that of gpt/nli; STS-B is read in both orders.
 from configs.tables import base
 from configs.tables.base import Column, Part, Row
 
-# GLUE's score is the mean over its nine tasks of the mean of a task's metrics
-# (Wang et al. 2018, section 5).
+# Mean over nine tasks of the mean of their metrics (Wang et al. 2018, sec. 5).
 GLUE = Column(
   'glue/score',
   (

@@ -1,7 +1,6 @@
 """Perplexities of pre-trained models on their held-out text.
 
-Figures come from workdirs of pre-training. The columns differ in text and kind
-of prediction and do not compare with each other.
+Figures come from workdirs; the columns do not compare with each other.
 
   python -m train.tables --table lm/perplexity --weights GPT=runs/gpt
 """

@@ -1,9 +1,9 @@
 """Fine-tuning beside Hugging Face's Trainer, from the same weights.
 
-The reference is recorded in results/transfer_reference.json: the same weights
-(all-MiniLM-L6-v2: 6 layers, width 384), batches, recipe and numbers of seeds.
-The means agree if they differ by no more than half a point, or than twice the
-standard error of the difference. Wnli, scitail and sst5 have no reference.
+results/transfer_reference.json records the Trainer with the same weights
+(all-MiniLM-L6-v2: 6 layers, width 384), batches, recipe and seeds, except for
+wnli, scitail and sst5. The means agree if they differ by no more than half a
+point, or than twice the standard error of the difference.
 
   python -m train.tables --table sesame/transfer --data DIR --weights MiniLM=DIR
 """
@@ -23,8 +23,7 @@ RECIPE = {
 TWO_EPOCHS = RECIPE | {'train.num_epochs': 2.0}
 ONE_EPOCH = RECIPE | {'train.num_epochs': 1.0}
 LIMITED = ONE_EPOCH | {'data.train_limit': 10_000}
-# Windows of 384 pieces, 128 apart: the task's default.
-SQUAD = ONE_EPOCH | {
+SQUAD = ONE_EPOCH | {  # windows of 384 pieces, 128 apart: the task's default
   'optim.learning_rate': 2e-4,
   'task.max_length': 384,
   'data.train_limit': 8_000,

@@ -1,7 +1,7 @@
 """BERT's weights under TensorFlow's and Hugging Face's names, read and written.
 
 Linear kernels are [inputs, outputs] here and in google-research/bert's files,
-but for the heads there; they are [outputs, inputs], as all are at Hugging Face.
+except heads there; they are [outputs, inputs], as all are at Hugging Face.
 """
 
 import math
@@ -20,8 +20,7 @@ from models.pretrained.config_files import SHARE, SMALL
 from models.pretrained.strict import Entry, Piece
 from models.pretrained.weights import Weights
 
-# Parameter -> TensorFlow's name.
-NAMES = {
+NAMES = {  # parameter -> TensorFlow's name
   'embeddings/tokens/embedding': 'bert/embeddings/word_embeddings',
   'embeddings/positions': 'bert/embeddings/position_embeddings',
   'embeddings/token_types': 'bert/embeddings/token_type_embeddings',
@@ -36,7 +35,7 @@ NAMES = {
   'mlm/bias': 'cls/predictions/output_bias',
   'nsp/kernel': 'cls/seq_relationship/output_weights',
   'nsp/bias': 'cls/seq_relationship/output_bias',
-  # Of fine-tuned models; classifiers of texts and of tokens are named alike.
+  # Of fine-tuned models; classifiers of texts and of tokens share their names.
   'classifier/kernel': 'output_weights',
   'classifier/bias': 'output_bias',
   'token_classifier/kernel': 'output_weights',
@@ -47,7 +46,7 @@ NAMES = {
 TABLES = tuple(NAMES)[:3]
 # Parameters with a row for each piece of the vocabulary, padded here.
 VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
-# The same of a layer, below bert/encoder/layer_0 and so on; stacked here.
+# Names in a layer, below bert/encoder/layer_0 and so on; stacked here.
 LAYER_NAMES = {
   'layers/attention/out/kernel': 'attention/output/dense/kernel',
   'layers/attention/out/bias': 'attention/output/dense/bias',
@@ -73,22 +72,20 @@ HUGGING_FACE_PARTS = (
   (r'/', '.'),
 )
 PREFIX = 'bert.'  # before the encoder's names in most of Hugging Face's files
-# Parts of names in early files -> of names today.
+# Parts of names in early files -> today's.
 OLD_PARTS = {'Norm.gamma': 'Norm.weight', 'Norm.beta': 'Norm.bias'}
-# Array -> the other name of it that some files hold too.
-TWINS = {
+TWINS = {  # array -> its second name in some files
   'embeddings.word_embeddings.weight': 'cls.predictions.decoder.weight',
   'cls.predictions.bias': 'cls.predictions.decoder.bias',
 }
 BUFFERS = 'position_ids'  # 0, 1, 2 ..., saved by old versions
-# Beginnings of the known names; other heads are set aside.
+# Prefixes of known names; other heads are set aside.
 HUGGING_FACE_PLACES = tuple(
   'embeddings. encoder. pooler. cls. classifier. qa_outputs.'.split()
 )
 TENSORFLOW_PLACES = ('bert/', 'cls/', 'output_')
 
-# Key of a config -> (field, kind), see `config_files.read_fields`.
-FIELDS = {
+FIELDS = {  # key of a config -> (field, kind), see `config_files.read_fields`
   'vocab_size': ('vocab_size', 'a count'),
   'hidden_size': ('embed_dim', 'a count'),
   'num_hidden_layers': ('num_layers', 'a count of layers'),
@@ -106,16 +103,14 @@ DEFAULTS = {
   'hidden_dropout_prob': 0.1,
   'attention_probs_dropout_prob': 0.1,
 }
-# Options of transformers that have one value here.
-ALWAYS = {
+ALWAYS = {  # options of transformers that have one value here
   'position_embedding_type': 'absolute',
   'is_decoder': False,
   'add_cross_attention': False,
   'quantization_config': None,
 }
 GELU = {'gelu': 'erf', 'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh'}
-# Heads beside the encoder in Hugging Face's classes.
-ARCHITECTURES = {
+ARCHITECTURES = {  # heads beside the encoder in Hugging Face's classes
   'BertForPreTraining': ('mlm', 'nsp', 'pooler'),
   'BertForMaskedLM': ('mlm',),
   'BertForNextSentencePrediction': ('nsp', 'pooler'),
@@ -179,13 +174,10 @@ def from_tensorflow(
 def to_hugging_face(
   params: Mapping, model: bert.Bert
 ) -> tuple[str, dict[str, np.ndarray]]:
-  """Returns the class of Hugging Face, and name -> array in its files.
+  """Returns Hugging Face's class name, and name -> array in its files.
 
-  A pooler that the class does not read is left out. Without any head it is
-  BertModel, which draws its pooler. The parameters are unboxed.
-
-  Raises:
-    ValueError: if no class has exactly these heads.
+  A pooler that the class does not read is left out; without heads it is
+  BertModel, which draws its pooler. Raises ValueError for other heads.
   """
   shapes = strict.flatten(params)
   tops = {path.partition('/')[0] for path in shapes} - {'embeddings', 'layers'}
@@ -216,7 +208,7 @@ def to_hugging_face(
 
 
 def to_config(model: bert.Bert) -> dict[str, Any]:
-  """Returns the config of Hugging Face that describes a model."""
+  """Returns the Hugging Face config of a model."""
   gelus = {form: name for name, form in reversed(GELU.items())}
   sizes = {key: getattr(model, field) for key, (field, _) in FIELDS.items()}
   return {'model_type': 'bert', 'hidden_act': gelus[model.gelu]} | sizes
@@ -237,7 +229,7 @@ def _open(
 
   heads = [head for head in bert.HEADS if entry_of(f'{head}/bias')]
   if 'nsp' in heads and 'pooler' not in heads:
-    heads.insert(0, 'pooler')  # and is missed below
+    heads.insert(0, 'pooler')  # reported as missing below
   extra = []
   if entry_of('classifier/kernel'):
     of_tokens = config.get('architectures') == ['BertForTokenClassification']
@@ -269,7 +261,7 @@ def _open(
 
 
 def _hugging_face_name(name: str) -> str:
-  """Returns Hugging Face's name of an array of TensorFlow's."""
+  """Returns Hugging Face's name of a TensorFlow array."""
   for pattern, replacement in HUGGING_FACE_PARTS:
     name = re.sub(pattern, replacement, name)
   return name

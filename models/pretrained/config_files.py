@@ -1,4 +1,4 @@
-"""The JSON beside published weights: sizes, and options of the model."""
+"""The JSON beside published weights: sizes and options of the model."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,9 +6,8 @@ from typing import Any
 
 from etils import epath
 
-MAX_DEPTH = 50  # of lists and objects; deeper ones cannot stand in a message
-# Of layers, each of which takes time before its arrays are looked for.
-MAX_LAYERS = 1000
+MAX_DEPTH = 50  # of lists and objects; deeper ones cannot be printed
+MAX_LAYERS = 1000  # each layer takes time before its arrays are looked for
 
 
 def is_count(value: Any) -> bool:
@@ -21,7 +20,7 @@ def _is_layers(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-  # Not 1e999, which is infinite here; no whole number beyond a float.
+  # Neither 1e999, which is infinite here, nor an integer beyond a float.
   return type(value) in (int, float) and abs(value) < 1e30
 
 
@@ -57,15 +56,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def read(file: epath.Path, kind: type = dict) -> Any:
-  """Returns the content of a JSON file.
-
-  Args:
-    file: the file.
-    kind: dict or list.
-
-  Raises:
-    ValueError: if it is damaged, or holds something else.
-  """
+  """Returns a JSON file's dict or list (`kind`); else raises ValueError."""
 
   def refuse(constant: str) -> None:
     raise ValueError(f'{constant} is no number of JSON')
@@ -89,7 +80,7 @@ def read(file: epath.Path, kind: type = dict) -> Any:
 
 
 def _depth(value: Any) -> int:
-  """Returns how many lists and objects lie inside one another."""
+  """Returns how deep lists and objects are nested."""
   if not isinstance(value, dict | list):
     return 0
   parts = value.values() if isinstance(value, dict) else value
@@ -97,7 +88,7 @@ def _depth(value: Any) -> int:
 
 
 def look_up(config: Any, key: str) -> Any:
-  """Returns the value under a key with dots; None where there is none."""
+  """Returns the value under a key with dots; None if there is none."""
   for name in key.split('.'):
     if not isinstance(config, Mapping) or name not in config:
       return None
@@ -108,12 +99,7 @@ def look_up(config: Any, key: str) -> Any:
 def read_fields(
   config: Mapping[str, Any], table: Mapping[str, tuple[str, str]]
 ) -> tuple[dict[str, Any], list[str]]:
-  """Returns fields of a module, and a line for each value of another kind.
-
-  Args:
-    config: key -> value.
-    table: key, with dots where objects are nested -> (field, key of `KINDS`).
-  """
+  """Returns fields of a module, and a line for each value of a wrong kind."""
   fields, problems = {}, []
   for key, (field, kind) in table.items():
     value = look_up(config, key)
@@ -133,12 +119,9 @@ def read_transformer(
 ) -> tuple[dict[str, Any] | None, list[str]]:
   """Returns the fields of a transformer, None if sizes are wrong; problems.
 
-  Args:
-    config: key -> value.
-    table: see `read_fields`.
-    activation: key of the activation function.
-    gelus: value of that key -> form of GELU.
-    always: key -> the only value known here; a missing key has this value.
+  `table` is as in `read_fields`. `activation` is the key of the activation
+  function, `gelus` map its values to forms of GELU. `always` maps keys to the
+  only value known here, which a missing key has too.
   """
   fields, problems = read_fields(config, table)
   is_whole, gelu = not problems, config.get(activation)

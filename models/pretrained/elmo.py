@@ -1,8 +1,7 @@
 """The options and weights of the released ELMo program, read and written.
 
-Its weights are an HDF5 file with an array a name (bilm-tf, `dump_weights`), the
-sizes a JSON file of options. Its files hold no softmax; ours has the names of
-its variables of training, softmax/W and softmax/b, which it leaves unread.
+The weights are an HDF5 file (bilm-tf, `dump_weights`) without a softmax. Ours
+may have one, as softmax/W and softmax/b, which the program does not read.
 """
 
 import io
@@ -23,8 +22,7 @@ from models.pretrained.weights import Weights
 OPTIONS_FILE = 'options.json'
 WEIGHTS_FILE = 'lm_weights.hdf5'
 
-# Option -> (field, kind), see `config_files.read_fields`.
-LSTM_OPTIONS = {
+LSTM_OPTIONS = {  # option -> (field, kind), see `config_files.read_fields`
   'lstm.n_layers': ('num_layers', 'a count of layers'),
   'lstm.dim': ('lstm_dim', 'a count'),
   'lstm.projection_dim': ('projection_dim', 'a count'),
@@ -38,8 +36,7 @@ CHARACTER_OPTIONS = {
   'char_cnn.n_highway': ('num_highway', 'a count of layers or nothing'),
   'char_cnn.max_characters_per_token': ('max_characters', 'a count'),
 }
-# Option -> its values known here, the first of which is written. 262 characters
-# are the 261 of training and none.
+# Option -> known values, written as the first; 262 characters are 261 and none.
 ALWAYS = {
   'char_cnn.activation': ('relu',),
   'char_cnn.n_characters': (
@@ -50,17 +47,7 @@ ALWAYS = {
 
 
 def open_folder(folder: epath.Path) -> Weights:
-  """Opens a folder of released weights.
-
-  Args:
-    folder: holds one file *options.json and one *weights.hdf5, the latter with
-      the character encoder or a table of word vectors ('embedding'), with or
-      without a softmax.
-
-  Raises:
-    FileNotFoundError: if a file is missing.
-    ValueError: if there are several, or one is damaged.
-  """
+  """Opens a folder with one file *options.json and one *weights.hdf5."""
   files = []
   for suffix in (OPTIONS_FILE, 'weights.hdf5'):
     found = sorted(folder.glob(f'*{suffix}'))
@@ -79,11 +66,7 @@ def open_folder(folder: epath.Path) -> Weights:
 def write_folder(
   folder: epath.PathLike, model: elmo.Elmo, params: Mapping
 ) -> None:
-  """Writes options.json and lm_weights.hdf5 of unboxed parameters.
-
-  Raises:
-    ValueError: if there are parameters that the format has no place for.
-  """
+  """Writes options.json and lm_weights.hdf5 of unboxed parameters."""
   options, arrays = to_released(params, model)
   folder = epath.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
@@ -109,10 +92,9 @@ def from_released(
 def to_released(
   params: Mapping, model: elmo.Elmo
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-  """Returns the options of the released program, and name -> array.
+  """Returns the released program's options, and name -> array.
 
-  Raises:
-    ValueError: if there are parameters that the format has no place for.
+  Raises ValueError if the format has no place for some parameters.
   """
   pieces = list(_pieces(model))
   known = {piece.path.partition('/')[0] for piece in pieces}
@@ -149,8 +131,7 @@ def _pieces(model: elmo.Elmo) -> Iterator[Piece]:
     layer = f'layers_{i}'
     for k in range(elmo.NUM_TOWERS):
       cell, place = f'RNN_{k}/RNN/MultiRNNCell/Cell{i}/LSTMCell', (k,)
-      # One matrix on [x; h] in the file.
-      for rows, name in (
+      for rows, name in (  # one matrix on [x; h] in the file
         (slice(P), 'input_kernel'),
         (slice(P, None), 'recurrent_kernel'),
       ):
@@ -196,7 +177,7 @@ def _known_options(characters: bool) -> dict[str, tuple[str, str]]:
 def _model(
   options: Mapping[str, Any], entries: Mapping[str, Entry]
 ) -> tuple[elmo.Elmo | None, list[str]]:
-  """Returns the model of options, None if they are not enough; and problems."""
+  """Returns the model of options, None if options are missing; and problems."""
   characters = 'char_cnn' in options
   table, found = _known_options(characters), _sizes_of(entries)
   fields, problems = config_files.read_fields(options, table)
@@ -233,7 +214,7 @@ def _model(
 
 
 def _sizes_of(entries: Mapping[str, Entry]) -> dict[str, Any]:
-  """Returns the fields that names and shapes of the weights tell."""
+  """Returns the fields that follow from names and shapes of the weights."""
   shapes = {name: entry.shape for name, entry in entries.items()}
 
   def count(pattern: str) -> int:

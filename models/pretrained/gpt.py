@@ -1,7 +1,7 @@
 """GPT's and GPT-2's weights, as released and at Hugging Face, read and written.
 
-Every published array is a parameter, or one layer of it, in another shape.
-Linear kernels are [inputs, outputs] everywhere.
+Every published array is a parameter, or one layer of it, reshaped. Linear
+kernels are [inputs, outputs].
 """
 
 import math
@@ -47,9 +47,8 @@ NAMES = {
   },
 }
 PREFIX = 'transformer.'  # before all names in some files, in others not
-HEAD = 'lm_head.weight'  # the token table again, where it is there at all
-# Key of the note on weights without a softmax, tied or not; and the config that
-# tells as much.
+HEAD = 'lm_head.weight'  # the token table again, in some files
+# Key of the note on weights without a softmax; and the config that implies it.
 NO_SOFTMAX = 'softmax'
 HEADLESS = {
   name: {'architectures': [architecture], 'tie_word_embeddings': False}
@@ -57,15 +56,13 @@ HEADLESS = {
 }
 # Causal masks and 0, 1, 2 ..., saved with the weights by old versions.
 BUFFERS = ('.attn.bias', '.attn.masked_bias', 'position_ids')
-# Heads that are set aside: multiple choices, labels of texts and of tokens, and
-# answers.
+# Unused heads: multiple choices, labels of texts and of tokens, answers.
 OTHER_HEADS = ('multiple_choice_head.', 'score.', 'classifier.', 'qa_outputs.')
 
 # Hugging Face's `model_type` -> family.
 MODEL_TYPES = {'openai-gpt': 'gpt', 'gpt2': 'gpt2'}
 ARCHITECTURES = {'gpt': 'OpenAIGPTLMHeadModel', 'gpt2': 'GPT2LMHeadModel'}
-# Key of a config -> (field, kind), see `config_files.read_fields`.
-FIELDS = {
+FIELDS = {  # key of a config -> (field, kind), see `config_files.read_fields`
   'vocab_size': ('vocab_size', 'a count'),
   'n_layer': ('num_layers', 'a count of layers'),
   'n_embd': ('embed_dim', 'a count'),
@@ -76,8 +73,7 @@ FIELDS = {
   'resid_pdrop': ('dropout_rate', SHARE),
   'attn_pdrop': ('attention_dropout_rate', SHARE),
 }
-# The same in GPT-2's release.
-HPARAMS = {
+HPARAMS = {  # the same in GPT-2's release
   'n_vocab': FIELDS['vocab_size'],
   **{key: FIELDS[key] for key in ('n_layer', 'n_embd', 'n_head')},
   'n_ctx': FIELDS['n_positions'],
@@ -85,8 +81,7 @@ HPARAMS = {
 HPARAMS_FILE = 'hparams.json'
 # Keys that configs may leave out (transformers, configuration_*.py).
 DEFAULTS = {'layer_norm_epsilon': 1e-5, 'resid_pdrop': 0.1, 'attn_pdrop': 0.1}
-# Key of the activation, and its value where it is left out.
-ACTIVATIONS = {
+ACTIVATIONS = {  # key of the activation, and its value where it is left out
   'gpt': ('afn', 'gelu'),
   'gpt2': ('activation_function', 'gelu_new'),
 }
@@ -96,8 +91,7 @@ GELU = {
   'gpt': {'gelu': 'tanh'},
   'gpt2': {'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh', 'gelu': 'erf'},
 }
-# Options of transformers' GPT-2 that have one value here.
-ALWAYS = {
+ALWAYS = {  # options of transformers' GPT-2 that have one value here
   'scale_attn_weights': True,
   'scale_attn_by_inverse_layer_idx': False,
   'add_cross_attention': False,
@@ -154,15 +148,7 @@ def add_model(
   entries: Mapping[str, Entry],
   problems: Sequence[str] = (),
 ) -> Weights:
-  """Returns weights of a GPT or GPT-2 with the model of a config.
-
-  Args:
-    weights: the weights, without a model.
-    config: the sizes of the model.
-    table: key of the config -> (field, kind).
-    entries: the arrays under their plain names.
-    problems: the problems found so far.
-  """
+  """Adds the model of a config, read by a table like `FIELDS`, to weights."""
   key, default = ACTIVATIONS[weights.name]
   fields, config_problems = config_files.read_transformer(
     DEFAULTS | {key: default} | dict(config),
@@ -183,10 +169,7 @@ def add_model(
 def to_hugging_face(
   params: Mapping, model: gpt.Gpt
 ) -> tuple[str, dict[str, np.ndarray]]:
-  """Returns the class of Hugging Face, and name -> array in its files.
-
-  The parameters are unboxed, the layers stacked.
-  """
+  """Returns Hugging Face's class name, and name -> array in its files."""
   pieces = _pieces(model, strict.flatten(params), True)
   arrays = strict.scatter(params, pieces)
   return ARCHITECTURES[_name(model)], {
@@ -195,11 +178,7 @@ def to_hugging_face(
 
 
 def to_config(model: gpt.Gpt) -> dict[str, Any]:
-  """Returns the config of Hugging Face that describes a model.
-
-  Raises:
-    ValueError: if the class there has no such model.
-  """
+  """Returns a model's Hugging Face config; ValueError if it cannot have one."""
   name = _name(model)
   gelus = {form: key for key, form in reversed(GELU[name].items())}
   problems = []
@@ -255,7 +234,7 @@ def _pieces(
 
 
 def _release_name(name: str) -> str:
-  """Returns the name in GPT-2's release of an array of Hugging Face's."""
+  """Returns the GPT-2 release's name of an array of Hugging Face's."""
   name = re.sub(r'^(wte|wpe)\.weight$', r'\1', name)
   name = re.sub(r'(ln_\w)\.weight$', r'\1/g', name)
   name = re.sub(r'\.weight$', '/w', name)

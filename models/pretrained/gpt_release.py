@@ -1,7 +1,6 @@
 """GPT's weights as OpenAI released them: NumPy files and a list of shapes.
 
-openai/finetune-transformer-lm keeps all numbers in one row, cut into files of
-about the same size, ten in the release; no array has a name.
+openai/finetune-transformer-lm cuts one row of numbers without names into files.
 """
 
 import functools
@@ -27,21 +26,14 @@ LAYER = (
   *('mlp/c_fc/w', 'mlp/c_fc/b', 'mlp/c_proj/w', 'mlp/c_proj/b'),
   *('ln_2/g', 'ln_2/b'),
 )
-# The width of a head (Radford et al. 2018, section 4.1), which no file tells.
+# The width of a head (Radford et al. 2018, section 4.1), in none of the files.
 HEAD_DIM = 64
 
 
 def open_folder(folder: epath.Path) -> Weights:
-  """Opens GPT as OpenAI released it.
+  """Opens OpenAI's GPT: params_0.npy and so on, and params_shapes.json.
 
-  Args:
-    folder: with params_0.npy and so on, and params_shapes.json, which lists
-      the shapes of positions, tokens, and 12 arrays of each layer, no names;
-      and perhaps hparams.json with `n_head`, the number of heads.
-
-  Raises:
-    FileNotFoundError: if a file is missing.
-    ValueError: if one is damaged, or the shapes are of no GPT.
+  Shapes are of positions, tokens and layers; hparams.json may tell `n_head`.
   """
   file = folder / SHAPES_FILE
   shapes = config_files.read(file, list)
@@ -81,12 +73,7 @@ def _is_shape(shape: Any) -> bool:
 def _heads(
   folder: epath.Path, sizes: Mapping[str, Any]
 ) -> tuple[Any, dict[str, str], list[str]]:
-  """Returns the number of heads, None if no file tells; notes; problems.
-
-  Args:
-    folder: the folder of the weights.
-    sizes: the sizes of the arrays, by the keys of `gpt.FIELDS`.
-  """
+  """Returns the number of heads, None if unknown; notes; and problems."""
   file, width = folder / gpt.HPARAMS_FILE, sizes['n_embd']
   if file.exists():
     hparams = config_files.read(file)
@@ -111,16 +98,7 @@ def _heads(
 def entries(
   folder: epath.Path, shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Entry]:
-  """Returns name -> entry of arrays that lie in params_0.npy and so on.
-
-  Args:
-    folder: the folder of the files, which hold one row of numbers together.
-    shapes: name -> shape, in the order of that row.
-
-  Raises:
-    FileNotFoundError: naming all files that are missing.
-    ValueError: if one is damaged, or the numbers are not as many.
-  """
+  """Returns name -> entry of the arrays in params_0.npy and so on, in order."""
   found = {
     int(match[1])
     for file in folder.iterdir()
@@ -163,8 +141,7 @@ def _open_npy(file: epath.Path) -> np.ndarray:
   """Returns the numbers of a file in one row, none of them read yet."""
   try:
     found = np.lib.format.open_memmap(weight_files.local(file), mode='r')
-  # Its header is an expression of Python's, which fails in any way; of too many
-  # brackets, as lack of memory.
+  # The header is a Python expression, whose parser raises almost any error.
   except Exception as error:
     raise ValueError(
       f'{file} is damaged or no NumPy file, copy it again: {error}'

@@ -1,7 +1,6 @@
 """HDF5 files of weights: arrays of numbers that lie in the file itself.
 
-The format can also name parts of other files, and sizes without numbers.
-Weights need neither, and both are refused before any array is read.
+References to other files and sizes without numbers are refused.
 """
 
 import contextlib
@@ -17,17 +16,12 @@ from etils import epath
 from models.pretrained.strict import Entry
 from models.pretrained.weight_files import local
 
-# Bytes of arrays to bytes of the file. Compressed weights save a tenth.
+# Most bytes of arrays per byte of the file; compressed weights save a tenth.
 MAX_EXPANSION = 4
 
 
 def entries(file: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of all data sets of an HDF5 file.
-
-  Raises:
-    ValueError: if it is damaged, no such file, or holds more than names and
-      arrays of numbers.
-  """
+  """Returns name -> entry of an HDF5 file; ValueError unless plain numbers."""
   found, file = {}, local(file)
   with _open(file) as opened:
     room = MAX_EXPANSION * os.path.getsize(file)
@@ -70,7 +64,7 @@ def _datasets(opened: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
 def _check(
   name: str, dataset: h5py.Dataset
 ) -> tuple[tuple[int, ...], np.dtype]:
-  """Returns shape and dtype of an array that lies in the file."""
+  """Returns shape and dtype of an array, checked to lie in the file."""
   settings = dataset.id.get_create_plist()
   if dataset.is_virtual or settings.get_external_count():
     raise ValueError(f'the numbers of {name[:80]} are in another file')

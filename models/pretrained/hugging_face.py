@@ -24,19 +24,12 @@ def write_folder(
   params: Mapping,
   extra_config: Mapping[str, Any] | None = None,
 ) -> None:
-  """Writes model.safetensors and then config.json.
+  """Writes model.safetensors and then config.json into a new or empty folder.
 
-  Args:
-    folder: made if it is not there.
-    model: a Bert or a Gpt.
-    params: the parameters, unboxed; of a Bert with or without one of the extra
-      heads 'classifier', 'token_classifier' and 'span_classifier'.
-    extra_config: goes into config.json, such as the names of labels or the ids
-      of special tokens.
-
-  Raises:
-    FileExistsError: if the folder holds something.
-    ValueError: if Hugging Face has no such model.
+  Raises FileExistsError if the folder is not empty, ValueError if Hugging Face
+  has no such model. `params` are unboxed; a Bert's may have one of the heads
+  'classifier', 'token_classifier' and 'span_classifier'. `extra_config` is
+  added to config.json, such as names of labels or ids of special tokens.
   """
   folder = epath.Path(folder)
   if folder.exists() and any(folder.iterdir()):
@@ -75,7 +68,7 @@ def write_folder(
     mode = os.stat(file).st_mode
     safetensors.numpy.save_file(arrays, file, metadata)
     os.chmod(file, mode)  # else nobody else may read it
-  # Without a config the folder is of no model: it is complete, or not opened.
+  # Last: a folder without a config, perhaps incomplete, is never opened.
   (folder / CONFIG_FILE).write_text(
     json.dumps(config, indent=2, sort_keys=True) + '\n'
   )

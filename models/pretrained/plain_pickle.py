@@ -1,9 +1,7 @@
 """Pickles of plain weights, read without running anything.
 
-A pickle is a program: it names functions and calls them, fills memory, and
-changes named objects. Plain weights need a fraction of that. Here each
-instruction, each name and each argument is one that `torch.save` writes for
-names and arrays, or the pickle is refused before it is carried out.
+A pickle is a program that can call any function. Instructions, names and
+arguments that `torch.save` does not write for plain arrays are refused.
 """
 
 import pickle
@@ -13,10 +11,8 @@ from typing import Any, BinaryIO, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-# The pickle of GPT-2 XL, 580 arrays, has 90 KB. In memory an instruction can
-# take a hundred times its byte.
-MAX_BYTES = 1 << 21
-MAX_AXES = 64  # as many as NumPy's arrays have
+MAX_BYTES = 1 << 21  # GPT-2 XL's pickle has 90 KB; in memory 100 times as much
+MAX_AXES = 64  # NumPy's limit
 DTYPES = {
   'DoubleStorage': 'float64',
   'FloatStorage': 'float32',
@@ -36,7 +32,7 @@ class Refused(Exception):
 
 
 class Storage(NamedTuple):
-  """Numbers in a row, somewhere in the file."""
+  """A row of numbers in the file."""
 
   key: str
   dtype: np.dtype
@@ -59,7 +55,7 @@ def _is_size(value: Any) -> bool:
 def _rebuild_tensor(
   storage: Storage, offset: int, shape: tuple, strides: tuple, *_: Any
 ) -> Tensor:
-  # No value in a message: a tuple of few bytes can be written out without end.
+  # No values in messages: nested tuples of a few bytes can print without end.
   if not (
     type(storage) is Storage
     and type(shape) is type(strides) is tuple
@@ -75,21 +71,19 @@ def _rebuild_tensor(
     raise ValueError(
       f'a tensor that goes beyond the end of its {storage.size:,} numbers'
     )
-  # The step along an axis of one number is never taken.
-  strides = tuple(
+  strides = tuple(  # strides of axes of one number are never used
     k if n > 1 else 0 for n, k in zip(shape, strides, strict=True)
   )
   return Tensor(storage, offset, shape, strides)
 
 
 def _ordered_dict(pairs: list | None = None) -> dict:
-  """Returns the dict of pairs, which only Python 2 gave as an argument."""
+  """Returns the dict of pairs, an argument that only Python 2 wrote."""
   if pairs is None:
     return {}
   if type(pairs) is not list:
     raise ValueError('an OrderedDict of no list of pairs')
-  # They are taken out: a list that is used over and over would make work that
-  # grows with the square of the file.
+  # Emptied: a list used over and over would take quadratic time.
   taken = pairs[:]
   pairs.clear()
   for name, _ in taken:
@@ -97,16 +91,14 @@ def _ordered_dict(pairs: list | None = None) -> dict:
   return dict(taken)
 
 
-# Names that a pickle may use -> our function or dtype.
-ADMITTED = {
+ADMITTED = {  # names that a pickle may use -> our function or dtype
   'collections.OrderedDict': _ordered_dict,
   'torch._utils._rebuild_tensor_v2': _rebuild_tensor,
   'torch._utils._rebuild_parameter': lambda data, *_: data,
 } | {f'torch.{name}': jnp.dtype(dtype) for name, dtype in DTYPES.items()}
 MAX_ARGUMENTS = 8  # `_rebuild_tensor_v2` has 7 at most
 
-# Instructions that plain weights are made with, by Python 2 and 3, in any
-# protocol of pickles.
+# Instructions of plain weights, by Python 2 and 3, in any pickle protocol.
 INSTRUCTIONS = (
   *('PROTO', 'FRAME', 'STOP', 'MARK'),
   *('NONE', 'NEWTRUE', 'NEWFALSE', 'BININT', 'BININT1', 'BININT2', 'LONG1'),
@@ -130,12 +122,9 @@ class _Dispatch(dict):
 
 
 class Unpickler(pickle._Unpickler):
-  """Reads pickles of plain values and the names of `ADMITTED`.
+  """Reads pickles of plain values and the names of `ADMITTED`."""
 
-  Based on Python's reader in Python: the one in C makes room in memory for any
-  number that an instruction names.
-  """
-
+  # Based on the reader in Python: the one in C allocates any amount of memory.
   dispatch = _Dispatch()
 
   def __init__(self, data: BinaryIO):
@@ -165,7 +154,7 @@ class Unpickler(pickle._Unpickler):
     return storage
 
   def load_long_binput(self) -> None:
-    """Remembers a value; Python 3 counts the places from 0, 2 from 1."""
+    """Memorises a value; Python 3 counts the places from 0, 2 from 1."""
     place = int.from_bytes(self.read(4), 'little')
     if place > len(self.memo) + 1:
       raise ValueError(f'place {place:,} of a memo of {len(self.memo):,}')
@@ -189,7 +178,7 @@ class Unpickler(pickle._Unpickler):
     super().load_reduce()
 
   def load_build(self) -> None:
-    """Takes `_metadata`, the versions of modules, off a state dict."""
+    """Drops `_metadata`, the versions of modules, from a state dict."""
     self.stack.pop()
     if type(self.stack[-1]) is not dict:
       kind = type(self.stack[-1]).__name__
@@ -228,7 +217,7 @@ class _Bounded:
 
 
 def _check_name(name: Any) -> None:
-  """Refuses keys of a dict that are costly to hash or to tell apart."""
+  """Checks that a key of a dict is cheap to hash and to compare."""
   if type(name) is str or (type(name) is int and -(2**31) <= name < 2**31):
     return
   kind = 'number beyond 32 bits' if type(name) is int else type(name).__name__

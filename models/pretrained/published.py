@@ -19,8 +19,7 @@ from models.pretrained import (
 from models.pretrained.weights import Weights
 
 CONFIG_FILES = ('config.json', 'bert_config.json')
-# Files of the formats that have no such config.
-RELEASE_FILES = (
+RELEASE_FILES = (  # files of the formats that have no such config
   gpt.HPARAMS_FILE,
   gpt_release.SHAPES_FILE,
   f'*{elmo.OPTIONS_FILE}',
@@ -36,10 +35,7 @@ LOOKED_FOR = (
 
 
 def is_published(folder: epath.PathLike) -> bool:
-  """Returns whether the files of a folder are of published weights.
-
-  Missing and damaged files do not matter; workdirs of ours are not published.
-  """
+  """Returns whether a folder has files, even damaged, of published weights."""
   folder = epath.Path(folder)
   file = _config_file(folder)
   if file is None:
@@ -55,14 +51,9 @@ def is_published(folder: epath.PathLike) -> bool:
 
 
 def open_folder(folder: epath.PathLike) -> Weights:
-  """Opens published weights: sizes and names, no array.
+  """Opens published weights, unchanged files: sizes and names, no array.
 
-  Args:
-    folder: as it was published, with nothing converted.
-
-  Raises:
-    FileNotFoundError: if no known format is found, or a file is missing.
-    ValueError: if a file is damaged.
+  Raises FileNotFoundError for unknown or missing files, ValueError for damage.
   """
   folder = epath.Path(folder)
   if not folder.is_dir():
@@ -92,7 +83,7 @@ def open_folder(folder: epath.PathLike) -> Weights:
 
 
 def cut_vocabulary(weights: Weights, size: int) -> Weights:
-  """Returns weights of a BERT or a GPT with V rows of their token table."""
+  """Returns a BERT's or GPT's weights with `size` rows of the token table."""
   rows = slice(size)
   pieces = [
     piece._replace(rows=rows, place=(rows,))
@@ -116,7 +107,7 @@ def cut_vocabulary(weights: Weights, size: int) -> Weights:
 
 def _open_release(folder: epath.Path) -> Weights:
   """Opens a folder without a config of Hugging Face's or BERT's."""
-  # OpenAI's GPT may have the file of GPT-2's sizes too.
+  # OpenAI's GPT may have GPT-2's hparams.json too.
   if (folder / gpt_release.SHAPES_FILE).exists():
     return gpt_release.open_folder(folder)
   file = folder / gpt.HPARAMS_FILE
@@ -132,13 +123,13 @@ def _open_release(folder: epath.Path) -> Weights:
 
 
 def _config_file(folder: epath.Path) -> epath.Path | None:
-  """Returns the file that describes the model, None where there is none."""
+  """Returns the file that describes the model; None if there is none."""
   files = (folder / name for name in CONFIG_FILES)
   return next((file for file in files if file.exists()), None)
 
 
 def _model_type(config: Mapping[str, Any]) -> Any:
-  """Returns the type in a config, in early ones by their keys; or None."""
+  """Returns a config's model type, in early configs by their keys; or None."""
   if 'model_type' in config:
     return config['model_type']
   if 'hidden_size' in config and 'type_vocab_size' in config:

@@ -1,8 +1,7 @@
 """How published arrays make up our parameters, in both directions.
 
-A format is a list of pieces: each says which part of a published array is which
-part of a parameter. Reading and writing go by the same list, and every misfit
-is named.
+A format is a list of pieces, each mapping a part of a published array to a part
+of a parameter. Reading and writing use the same list; every misfit is named.
 """
 
 import math
@@ -14,9 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-# Arrays that begin at a multiple of this become JAX's on the CPU as they are.
+# Byte alignment of arrays that JAX takes over on the CPU without a copy.
 ALIGNMENT = 64
-# Rows that are turned at a time: their lines of memory fit in a core's cache.
+# Rows to transpose at a time: their cache lines fit in a core's cache.
 ROWS_AT_A_TIME = 64
 
 
@@ -32,13 +31,13 @@ class Piece(NamedTuple):
   """A part of a published array that is a part of a parameter.
 
   Attributes:
-    name: name of the published array.
+    name: of the published array.
     path: 'path/of/parameter'.
-    shape: shape of the whole published array.
+    shape: of the whole published array.
     rows: the part of the published array.
     place: the part of the parameter.
-    num_inputs: if the published array has its outputs first, how many of the
-      first axes of the place are inputs; 0 if the order is the same.
+    num_inputs: number of the place's input axes, its first, if the published
+      array has its outputs first; 0 if the order is the same.
   """
 
   name: str
@@ -60,16 +59,9 @@ class Piece(NamedTuple):
 def rename(
   entries: Mapping[str, Entry], name_of: Callable[[str], str | None]
 ) -> tuple[dict[str, Entry], tuple[str, ...], list[str]]:
-  """Gives entries the plain names of their format.
+  """Returns entries by plain name, unused names, and a problem per duplicate.
 
-  Args:
-    entries: arrays by their names in the file.
-    name_of: name in the file -> plain name, such as without a prefix; None for
-      an array that is known and not used.
-
-  Returns:
-    The entries by plain name, the names that are not used, and a problem for
-    each plain name of two arrays.
+  `name_of` maps a name in the file to its plain name; None: known but unused.
   """
   renamed: dict[str, Entry] = {}
   set_aside, problems = [], []
@@ -85,10 +77,7 @@ def rename(
 
 
 def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
-  """Joins an array and its twin, if there is one: both must be equal when read.
-
-  The twin is taken out of the entries; without the array it takes its name.
-  """
+  """Joins a tied twin to `name`; reading checks that both are equal."""
   if twin not in entries:
     return
   copy = entries.pop(twin)
@@ -109,7 +98,7 @@ def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
 
 
 def misfits(entries: Mapping[str, Entry], pieces: Iterable[Piece]) -> list[str]:
-  """Returns a line for each array that is missing, not known or misshapen."""
+  """Returns a line for each missing, unknown or misshapen array."""
   expected = {piece.name: piece.shape for piece in pieces}
   problems = [
     f'missing: {name} {shape}'
@@ -137,25 +126,17 @@ def gather(
   shapes: Mapping[str, Any],
   keep: Callable[[str, np.ndarray], Any],
 ) -> dict:
-  """Returns parameters, read from their entries.
+  """Returns parameters, read from entries without misfits.
 
-  Parameters are made one after the other, so that no more than one lies in
-  memory beside the leaves that `keep` returns.
-
-  Args:
-    entries: arrays without misfits.
-    pieces: the parts of all parameters, padding left out.
-    shapes: 'path/of/parameter' -> ShapeDtypeStruct of the parameters to make.
-    keep: (path, float32 array) -> leaf, such as the array laid out on devices.
-
-  Raises:
-    ValueError: naming an array with numbers that are not finite.
+  They are made one by one, to save memory beside the leaves that `keep` makes
+  from (path, float32 array). `shapes` map 'path/of/parameter' to
+  ShapeDtypeStructs. Raises ValueError for numbers that are not finite.
   """
   pieces_of: dict[str, list[Piece]] = {}
   for piece in pieces:
     pieces_of.setdefault(piece.path, []).append(piece)
   params: dict = {}
-  # Copies of many arrays that are turned are bound by memory's latency.
+  # Threads, because transposing copies wait for memory.
   with futures.ThreadPoolExecutor(os.cpu_count()) as threads:
     for path, leaf in shapes.items():
       whole = _zeros(leaf.shape)
@@ -164,7 +145,7 @@ def gather(
         place = whole[piece.place]
         part = piece.view(entries[piece.name].read(), place.shape)
         _copy(place, part, piece.num_inputs)
-        # Where any number is not finite, one of these is not.
+        # NaN and infinity reach the minimum or the maximum.
         if place.size and not np.isfinite([place.min(), place.max()]).all():
           raise ValueError(f'{piece.name} holds numbers that are not finite')
 
@@ -194,7 +175,7 @@ def _copy(place: np.ndarray, part: np.ndarray, num_inputs: int) -> None:
 
 
 def scatter(params: Mapping, pieces: Iterable[Piece]) -> dict[str, np.ndarray]:
-  """Returns name -> float32 array as published, of unboxed parameters."""
+  """Returns name -> published float32 array, of unboxed parameters."""
   leaves = flatten(params)
   arrays: dict[str, np.ndarray] = {}
   host: dict[str, np.ndarray] = {}
@@ -217,7 +198,7 @@ def flatten(tree: Mapping) -> dict[str, Any]:
 
 
 def put(tree: dict, path: Sequence[str], value: Any) -> None:
-  """Puts a value into nested dicts, which are made as needed."""
+  """Puts a value into nested dicts, which are created as needed."""
   *folders, last = path
   for folder in folders:
     tree = tree.setdefault(folder, {})

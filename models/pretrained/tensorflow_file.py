@@ -1,8 +1,7 @@
 """TensorFlow's checkpoints: an index of names, and files of numbers.
 
-TensorFlow ends the whole program at a damaged index, and makes memory for any
-shape. So the index is read here first, and held against the files; TensorFlow
-then reads the numbers and checks their sums.
+TensorFlow aborts the program at a damaged index, and allocates memory for any
+shape. So the index is first read here and checked against the files.
 """
 
 import contextlib
@@ -24,8 +23,7 @@ from models.pretrained.weight_files import local
 OPTIMIZER = re.compile(
   r'global_step|beta[12]_power|.*/(adam_[mv]|lamb_[mv]|Adam|Adam_1)'
 )
-# BERT-Large with its optimiser's variables has 60 KB.
-MAX_INDEX = 4 << 20
+MAX_INDEX = 4 << 20  # BERT-Large with its optimiser's variables has 60 KB
 MAX_KEY = 1000  # letters of a name
 # The end of a table (tensorflow/core/lib/io/format.h).
 FOOTER, MAGIC = 48, 0xDB4775248B80FB57
@@ -34,8 +32,7 @@ FOOTER, MAGIC = 48, 0xDB4775248B80FB57
 def index_of(folder: epath.Path) -> epath.Path | None:
   """Returns the index of a folder's TensorFlow checkpoint; None without one.
 
-  Raises:
-    ValueError: if there are several, and no file `checkpoint` names one.
+  Raises ValueError if there are several, and no file `checkpoint` names one.
   """
   found = sorted(folder.glob('*.ckpt*.index'))
   if len(found) < 2:
@@ -71,12 +68,7 @@ def _parts_of(index: epath.Path) -> list[epath.Path]:
 
 
 def entries(index: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a TensorFlow checkpoint, by its file PREFIX.index.
-
-  Raises:
-    FileNotFoundError: naming all data that are missing.
-    ValueError: if a file is damaged.
-  """
+  """Returns name -> entry of a TensorFlow checkpoint from its PREFIX.index."""
   import tensorflow as tf
 
   parts = [local(part) for part in _parts_of(index)]
@@ -115,7 +107,7 @@ def entries(index: epath.Path) -> dict[str, Entry]:
 
 
 def _check(index: epath.Path, parts: Sequence[epath.Path]) -> None:
-  """Raises a ValueError if an index and its files do not belong together."""
+  """Checks that an index and its files belong together."""
   from tensorflow.core.protobuf import tensor_bundle_pb2 as protobuf
 
   lengths = [part.stat().length for part in parts]
@@ -135,7 +127,7 @@ def _check(index: epath.Path, parts: Sequence[epath.Path]) -> None:
 
 
 def _check_entry(name: str, entry: Any, lengths: Sequence[int]) -> None:
-  """Raises a ValueError if an array does not lie in its file."""
+  """Checks that an array lies in its file."""
   import tensorflow as tf
 
   try:
@@ -179,7 +171,7 @@ def _parse(kind: Any, value: bytes, name: str) -> Any:
 
 
 def _table(index: epath.Path) -> Iterator[tuple[bytes, bytes]]:
-  """Yields keys and values of a table of LevelDB's format."""
+  """Yields keys and values of a table in LevelDB's format."""
   if index.stat().length > MAX_INDEX:
     raise ValueError(f'the index has more than {MAX_INDEX:,} bytes')
   content = index.read_bytes()
@@ -196,7 +188,7 @@ def _table(index: epath.Path) -> Iterator[tuple[bytes, bytes]]:
 def _block(
   content: bytes, begin: int, size: int
 ) -> Iterator[tuple[bytes, bytes]]:
-  """Yields keys, each of which tells how it differs from the last; values."""
+  """Yields keys and values of a block; each key is stored as a difference."""
   end = begin + size
   if end >= len(content) or content[end]:
     raise ValueError('a part of the index is compressed or cut off')
@@ -218,7 +210,7 @@ def _block(
 
 
 def _handle(content: bytes, place: int) -> tuple[tuple[int, int], int]:
-  """Returns where a block lies, and where the handle that says so ends."""
+  """Returns (begin, size) of a block, and the end of its handle."""
   begin, place = _varint(content, place)
   size, place = _varint(content, place)
   return (begin, size), place

@@ -1,8 +1,7 @@
 """PyTorch's files of weights, read without PyTorch and without running code.
 
 `torch.save` writes a zip archive since 2020; before, one pickle after the other
-and then the numbers. Sizes in a file are held against the file before memory is
-made for them.
+and then the numbers. Sizes are checked before memory is allocated for them.
 """
 
 import functools
@@ -23,8 +22,7 @@ from models.pretrained.strict import Entry
 # The first two pickles of an old file (torch/serialization.py).
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 ENCRYPTED = 1  # a flag of a zip archive's member
-# Errors of damaged pickles and archives.
-DAMAGE = (
+DAMAGE = (  # errors of damaged pickles and archives
   *(pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError),
   *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
   *(NotImplementedError, AssertionError),
@@ -39,10 +37,7 @@ class _Place(NamedTuple):
 
 
 class _File(io.BufferedReader):
-  """A file that is never read in more than `MAX_BYTES` at once.
-
-  The readers of zip archives ask for as much as a file says.
-  """
+  """A file that never reads more than `MAX_BYTES`, as zip archives may ask."""
 
   def read(self, size: int | None = -1) -> bytes:
     if size is not None and size > MAX_BYTES:
@@ -51,14 +46,7 @@ class _File(io.BufferedReader):
 
 
 def entries(file: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a state dict that `torch.save` wrote.
-
-  Args:
-    file: local, a zip archive or of the older format.
-
-  Raises:
-    ValueError: if it is damaged, or holds more than names and arrays.
-  """
+  """Returns name -> entry of a local file's state dict, of either format."""
   try:
     with _File(io.FileIO(file)) as data:
       end = data.seek(0, 2)
@@ -82,14 +70,7 @@ def entries(file: epath.Path) -> dict[str, Entry]:
 def _entries(
   file: epath.Path, state: Any, places: dict[str, _Place], end: int
 ) -> Iterator[tuple[str, Entry]]:
-  """Yields names and entries of a state dict, if the file holds all numbers.
-
-  Args:
-    file: the file.
-    state: the content of its pickle.
-    places: key of a storage -> place of its numbers.
-    end: the file's length.
-  """
+  """Yields names and entries of a state dict, if the file holds all numbers."""
   if not isinstance(state, dict):
     raise ValueError(f'it holds a {type(state).__name__}, no names and arrays')
   others = [name for name in state if not isinstance(state[name], Tensor)]
@@ -106,8 +87,7 @@ def _entries(
     begin, size = places[storage.key]
     if storage.size * storage.dtype.itemsize > size or begin + size > end:
       raise ValueError(f'{short} goes beyond its end')
-    # An axis can stand for one number, again and again: a few bytes for any
-    # memory that the array then takes.
+    # With a stride of 0, a few bytes could ask for any amount of memory.
     if math.prod(n or 1 for n in tensor.shape) > end:
       raise ValueError(f'{short} has more numbers than the file has bytes')
     read = functools.partial(_read, file, tensor, begin)
@@ -115,7 +95,7 @@ def _entries(
 
 
 def _read(file: epath.Path, tensor: Tensor, begin: int) -> np.ndarray:
-  """Returns an array, which lies in the file."""
+  """Returns an array that is a view of the file."""
   if 0 in tensor.shape:
     return np.zeros(tensor.shape, tensor.storage.dtype)
   numbers = np.memmap(
@@ -156,7 +136,7 @@ def _read_archive(data: BinaryIO) -> tuple[Any, dict[str, _Place]]:
 
 
 def _places(data: BinaryIO, archive: zipfile.ZipFile) -> dict[str, _Place]:
-  """Returns the places of an archive's members, which lie there plainly."""
+  """Returns the places of an archive's members, stored without compression."""
   places: dict[str, _Place] = {}
   free = 0  # where the members before end
   for info in sorted(archive.infolist(), key=lambda info: info.header_offset):

@@ -1,7 +1,6 @@
 """Hugging Face's files of weights, and local copies of remote files.
 
-Remote files are copied first, for as long as the program runs: their readers
-go to and fro in them.
+Remote files are copied, until the program ends, because readers seek in them.
 """
 
 import atexit
@@ -20,8 +19,7 @@ from etils import epath
 from models.pretrained import config_files, torch_pickle
 from models.pretrained.strict import Entry
 
-# Names of dtypes in safetensors files -> NumPy's.
-SAFETENSORS_DTYPES = {
+SAFETENSORS_DTYPES = {  # names of dtypes in safetensors files -> NumPy's
   f'{letter}{bits}': f'{kind}{bits}'
   for letter, kind in {'F': 'float', 'I': 'int', 'U': 'uint'}.items()
   for bits in (8, 16, 32, 64)
@@ -54,15 +52,11 @@ def _scratch() -> epath.Path:
 
 
 def from_safetensors(file: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a safetensors file.
-
-  Raises:
-    ValueError: if it is damaged.
-  """
+  """Returns name -> entry of a safetensors file; ValueError if damaged."""
   entries = {}
 
   def read(name: str) -> np.ndarray:
-    # The whole file counts as memory in use for as long as it is open.
+    # Opened anew: an open file counts as memory in use.
     with _open_safetensors(file) as opened:
       return opened.get_tensor(name)
 
@@ -107,12 +101,7 @@ def hugging_face_file(folder: epath.Path) -> epath.Path | None:
 
 
 def from_hugging_face(folder: epath.Path) -> dict[str, Entry]:
-  """Returns name -> entry of a folder's weights, in one file or several.
-
-  Raises:
-    FileNotFoundError: if there are none; or naming all files that are missing.
-    ValueError: if a file is damaged.
-  """
+  """Returns name -> entry of a folder's weights, in one file or several."""
   file = hugging_face_file(folder)
   if file is None:
     raise FileNotFoundError(

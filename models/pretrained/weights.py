@@ -15,31 +15,29 @@ from models.pretrained.strict import Entry, Piece
 
 # (path of a parameter, the array on its devices) -> the leaf of the result.
 Keep = Callable[[str, jax.Array], Any]
-# How a user names a vocabulary that does not lie beside its weights.
+# The option that names a vocabulary kept apart from its weights.
 TOKENIZER_OPTION = '--tokenizer PATH'
 
 
 class Weights(NamedTuple):
-  """Weights of a workdir, or as they were published.
+  """Weights of a workdir, or as published.
 
   Attributes:
-    folder: the folder of the files.
     kind: 'workdir', 'Hugging Face', 'TensorFlow', 'OpenAI' or 'ELMo'.
-    name: the family, such as 'bert'; if it is unknown here, its published name.
+    name: the family, such as 'bert'; an unknown family's published name.
     model: the module; None if the files do not describe one.
     shapes: 'path/of/parameter' -> ShapeDtypeStruct, heads included.
     heads: heads of fine-tuning, each with a kernel [D, K] and a bias [K].
-    labels: number of a class, as a string -> its name, where the files tell.
-    set_aside: names of arrays that are known and not used, as an optimiser's.
+    labels: number of a class, as a string -> its name, if known.
+    set_aside: known but unused arrays, such as an optimiser's.
     notes: facts that the files leave open, and how they are read here.
     problems: reasons why the weights cannot be used, a line each.
-    reads_words: whether the model reads whole words, letter by letter, and so
-      needs no vocabulary.
-    pieces: published weights alone: how their arrays make up the parameters.
-    entries: published weights alone: name -> array, not read yet.
+    reads_words: whether the model reads whole words, so needs no vocabulary.
+    pieces: of published weights: how their arrays make up the parameters.
+    entries: of published weights: name -> array, not read yet.
     read: reads parameters as `load` does; None: from `entries`.
-    tokenizer: the tokenizer of the vocabulary; None without a vocabulary.
-    vocabulary: the path of the vocabulary, to be given to other commands.
+    tokenizer: None without a vocabulary.
+    vocabulary: the vocabulary's path, to pass to other commands.
     params: the parameters, unboxed, once they are loaded.
   """
 
@@ -62,14 +60,7 @@ class Weights(NamedTuple):
   params: Any = None
 
   def check(self, option: str = TOKENIZER_OPTION) -> None:
-    """Refuses weights that cannot be used with texts.
-
-    Args:
-      option: how the user of this command names a vocabulary.
-
-    Raises:
-      ValueError: listing all problems; or if a vocabulary is missing.
-    """
+    """Checks that there are no problems, and a vocabulary if one is needed."""
     self.check_problems()
     if self.tokenizer is None and not self.reads_words:
       raise ValueError(
@@ -79,11 +70,7 @@ class Weights(NamedTuple):
       )
 
   def check_problems(self) -> None:
-    """Refuses weights that are damaged, or of a model that is not ours.
-
-    Raises:
-      ValueError: listing all problems.
-    """
+    """Checks that there are no problems, else raises ValueError listing all."""
     if self.problems:
       raise ValueError(
         f'{self.folder}: these weights cannot be used:\n  '
@@ -95,18 +82,10 @@ class Weights(NamedTuple):
     shardings: Mapping[str, Sharding] | None = None,
     keep: Keep = lambda path, leaf: leaf,
   ) -> dict:
-    """Reads parameters, one after the other.
+    """Returns the tree of parameters, float32, unboxed, heads included.
 
-    Args:
-      shardings: 'path/of/parameter' -> its place on devices; only these are
-        read. By default all are read, onto the first device.
-      keep: makes a leaf of the result from each array.
-
-    Returns:
-      The tree of parameters, float32, unboxed, heads included.
-
-    Raises:
-      ValueError: if there are problems, or an array is damaged or not finite.
+    Only the paths of `shardings` are read, by default all onto the first
+    device; `keep` makes each leaf. Raises ValueError for problems and damage.
     """
     self.check_problems()
     read = self.read or self._read_entries
@@ -126,12 +105,8 @@ class Weights(NamedTuple):
   ) -> 'Weights':
     """Returns published weights with their model, and the misfits of arrays.
 
-    Args:
-      model: None if the config does not describe one.
-      entries: the arrays under the plain names of their format.
-      pieces_of: shapes of parameters -> how the arrays make them up.
-      problems: the problems found so far.
-      head_shapes: the parameters of heads beside the model's.
+    `pieces_of` tells how entries of plain names make up parameters of given
+    shapes; `head_shapes` are of heads beside the model's.
     """
     if model is None:
       return self._replace(problems=tuple(problems))
@@ -189,5 +164,5 @@ def abstract_params(model: nn.Module) -> Any:
 
 def shapes_of(model: nn.Module) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns 'path/of/parameter' -> shape of all parameters of a model."""
-  # Unboxed while nothing is there: where a mesh is set, flax would place it.
+  # Unboxed as shapes: with a mesh, flax would place arrays on devices.
   return strict.flatten(jax.eval_shape(nn.unbox, abstract_params(model)))

@@ -1,14 +1,11 @@
 """The window index of a token store: the places of examples of one length.
 
-A document is read in windows. The next window starts with the sentence that
-holds the token `length - 3` (a full pair without [CLS] and two [SEP]) after the
-present start, or at that token when its sentence began no later than the
-present window, so nothing is left out. A window's text runs past its own
-stride, to `window_width` tokens or the document's end: truncation has
-something to cut, and windows do not end at sentence ends.
-
-The index of a (store, length, split) is built once, beside the store, and
-memory-mapped: a restart reads no text.
+The next window of a document starts with the sentence that holds the token
+`length - 3` (a full pair without [CLS] and two [SEP]) after the present start,
+or at that token if its sentence began no later than the present window, so no
+text is left out. A window runs past its stride, to `window_width` tokens or the
+document's end: truncation has something to cut, and windows do not end at
+sentence ends. The index is built once, beside the store, and memory-mapped.
 """
 
 import contextlib
@@ -25,7 +22,6 @@ import numpy as np
 
 from data.store import corpus
 
-# Changes when the same store would be cut differently.
 _VERSION = 1
 _BLOCK = 1 << 20  # sentences looked at at once: bounds the memory
 
@@ -64,21 +60,14 @@ def window_width(length: int) -> int:
 
 
 def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
-  """Opens the index, and builds it first where it is missing.
+  """Opens the index of a split, and builds it first if it is missing.
 
-  It is kept in the store's folder; of a read-only store in a folder of the
-  user's own in the system's temporary folder. Several processes may ask at
-  once.
+  It lies in the store's folder or, if the store is read-only, in the user's own
+  folder in the system's temporary folder. Several processes may call at once.
 
-  Args:
-    store: an open token store.
-    length: tokens of a model input, 8 or more.
-    held_out: the windows of held-out documents, else of all others.
-
-  Raises:
-    PermissionError: if the temporary folder is writable for others.
-    ValueError: if `length` is too small, or the split has fewer than two
-      documents (a pair's second text comes from another one).
+  Raises PermissionError if others can write to the temporary folder; ValueError
+  if `length` is below 8 tokens, or the split has fewer than two documents (a
+  pair's second text comes from another one).
   """
   if length < 8:
     raise ValueError(f'length {length}: expected 8 or more tokens.')
@@ -102,7 +91,7 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
 def _ensure(
   store: corpus.Store, length: int, held_out: bool, name: str
 ) -> pathlib.Path:
-  """Returns the folder of an index that stands."""
+  """Returns the folder of the index, built if missing."""
   beside = pathlib.Path(store.folder)
   for parent in (beside, None):
     parent = parent or _own_cache()
@@ -123,10 +112,7 @@ def _ensure(
 
 
 def _own_cache() -> pathlib.Path:
-  """Returns a folder in the temporary one that nobody else writes into.
-
-  Others know its name and may have made it: then a PermissionError is raised.
-  """
+  """Returns a temporary folder that nobody else writes into, or raises."""
   cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-indexes-{os.getuid()}'
   cache.parent.mkdir(parents=True, exist_ok=True)
   with contextlib.suppress(FileExistsError):
@@ -148,7 +134,6 @@ def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:
   """Returns bool [D], the documents of a split; see `open_index`."""
   split = 'held-out' if held_out else 'training'
   chosen = store.held_out == held_out
-  # Documents without text have no window.
   bounds = store.sentences[store.documents]
   chosen &= np.diff(bounds) > 0
   if chosen.sum() < 2:
@@ -194,8 +179,8 @@ def _cut(
 ) -> Iterator[np.ndarray]:
   """Yields the windows of the chosen documents, a block of text at a time.
 
-  One chain of sentences runs through the whole text: each knows where the next
-  window begins, in its document or at the next chosen one's first sentence.
+  One chain of sentences runs through the text: each knows where the next window
+  begins, in its document or at the first sentence of the next chosen one.
   """
   sentences = store.sentences
   documents = store.documents
@@ -217,7 +202,7 @@ def _cut(
     parts = np.maximum(1, -(-size // stride))
     after = start + parts * stride
     following = np.searchsorted(sentences, after, side='right') - 1
-    # A rest this short is whole inside the previous window: that one reaches
+    # A rest this short is whole inside the previous window, which reaches
     # length // 8 + 3 tokens beyond its stride.
     rest = length // 8
     leaves = (after >= end) | (end - sentences[following] < rest)

@@ -17,10 +17,10 @@ _CHUNK = 10_000  # texts whose ids are Python's integers at one time
 
 
 class Symbols(NamedTuple):
-  """Ids of the symbols around texts.
+  """Ids of the symbols around texts: `first` A `between` B `last`.
 
-  `first` A `last`, or `first` A `between` B `last`: [CLS] and twice [SEP] of
-  BERT; start, delimiter and classify of GPT; <S> and twice </S> of ELMo.
+  [CLS] and twice [SEP] of BERT; start, delimiter and classify of GPT; <S> and
+  twice </S> of ELMo. A single text is `first` A `last`.
   """
 
   first: int
@@ -98,7 +98,7 @@ class Features:
 def encode_distinct(
   tokenizer: Tokenizer, texts: Iterable[str]
 ) -> dict[str, np.ndarray]:
-  """Returns the ids of each different text, int32."""
+  """Returns text -> ids, int32, of the distinct texts."""
   texts = list(dict.fromkeys(texts))
   encoded = {}
   for first in range(0, len(texts), _CHUNK):

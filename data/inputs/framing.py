@@ -1,9 +1,8 @@
 """The rows of tokens that a model reads of an example.
 
-BERT's forms are those of google-research/bert (run_classifier.py, run_squad.py)
-and of Devlin et al. 2018, sections 4 and 5.3; GPT's are those of Radford et al.
-2018, figure 1, cut as finetune-transformer-lm cuts. ELMo reads BERT's form in
-whole words.
+BERT's forms are from google-research/bert (run_classifier.py, run_squad.py) and
+Devlin et al. 2018, sections 4 and 5.3; GPT's from Radford et al. 2018, figure
+1, cut as finetune-transformer-lm cuts. ELMo reads BERT's form in whole words.
 """
 
 import dataclasses
@@ -24,7 +23,6 @@ from data.tasks.examples import ChoiceExample, Example, Task, TextExample
 from data.vocabulary.tokenization import BPE, ByteBPE, Tokenizer, WordPiece
 
 FORMS = ('bert', 'gpt', 'elmo')
-# Symbols of a pair, and a token of each text.
 MIN_LENGTH = 5
 # (task, examples, framing) -> rows, for one kind of task.
 Frame = Callable[[Task, Sequence[Example], Framing], Features]
@@ -43,7 +41,7 @@ def encode(
   doc_stride: int = 128,
   max_query: int = 64,
 ) -> Features:
-  """Turns examples into rows of tokens.
+  """Turns examples into rows of at most `max_length` tokens, symbols included.
 
   'bert': [CLS] A [SEP], or [CLS] A [SEP] B [SEP]. A pair that is too long loses
   tokens from the end of the longer text. Of a choice A is the context, B
@@ -58,32 +56,28 @@ def encode(
   the whole word. There are no spans.
 
   'elmo': as 'bert', of whole words: <S> A </S>, or <S> A </S> B </S>. Words of
-  a text are those of `words.split_words` by marks. There are no spans.
+  a text are found by `words.split_words`, split 'marks'. There are no spans.
 
-  A text without tokens leaves its place empty. A word without tokens is
+  A text without tokens leaves its place empty; a word without tokens is
   unknown.
 
   Args:
     frame: of the kind of the task.
     task: the task.
-    examples: its examples, with or without labels.
+    examples: with or without labels.
     tokenizer: WordPiece for 'bert'; BPE or ByteBPE, which has one symbol for
       all three, for 'gpt'; None for 'elmo'.
-    max_length: tokens of a row, symbols included.
+    max_length: tokens of a row.
     form: one of `FORMS`.
-    at_last: a word's tag is at its last piece, not at its first; None: see the
-      forms.
-    document_context: fill a sentence's row with the words before and after it
-      in its document; tags only. A sentence that is too long for a row always
-      has several rows, with context on both sides.
-    doc_stride: tokens from the start of a window to that of the next; spans
-      only.
+    at_last: put a word's tag at its last piece; None: as the form does.
+    document_context: fill a sentence's row with the words around it in its
+      document; tags only. A sentence too long for a row always has several
+      rows, with context on both sides.
+    doc_stride: tokens from the start of a window to the next start; spans only.
     max_query: tokens of a question at most; spans only.
 
-  Raises:
-    ValueError: if a label is not the task's; names the example. If the
-      tokenizer, the form and the task do not fit together, or `max_length`
-      leaves no room.
+  Raises ValueError, naming the example, if a label is not the task's; and if
+  tokenizer, form and task do not fit together, or `max_length` leaves no room.
   """
   words = WordNumbers() if form == 'elmo' else None
   if words is not None:
@@ -118,8 +112,7 @@ def encode(
 def symbols_of(tokenizer: Tokenizer, form: str) -> Symbols:
   """Returns the ids of the symbols around texts.
 
-  Raises:
-    ValueError: if the form is unknown, or does not fit the tokenizer.
+  Raises ValueError if the form is unknown, or does not fit the tokenizer.
   """
   if form not in FORMS:
     raise ValueError(f'form {form!r}: expected one of {", ".join(FORMS)}')
@@ -184,7 +177,7 @@ def choices(
     question = example.question
     if framing.form != 'gpt':
       return example.context, f'{question} {choice}' if question else choice
-    # The space belongs to the first piece in a byte-level BPE.
+    # In a byte-level BPE the space belongs to the first piece.
     return example.context, question and f' {question}', choice
 
   rows = [[texts_of(e, choice) for choice in e.choices] for e in examples]
@@ -205,7 +198,7 @@ def _encode_rows(
 ) -> Features:
   """Encodes each example's rows, given the texts of each row.
 
-  `cut` turns the ids of a row's texts into A, or A and B, that fit into a row.
+  `cut` shortens the ids of a row's texts, A, or A and B, to fit into a row.
   With `both_orders`, another row has A and B exchanged.
   """
   ids = encode_distinct(
@@ -240,11 +233,10 @@ def _encode_rows(
 
 
 def _cut(texts: Sequence[np.ndarray], framing: Framing) -> Sequence[np.ndarray]:
-  """Cuts one text or two so that a row holds them with their symbols."""
+  """Cuts one text or two so that they fit into a row with their symbols."""
   room = framing.max_length - len(texts) - 1
   if framing.form == 'gpt':
-    # 254 at 512 (finetune-transformer-lm, train.py); one text alone may have
-    # the whole row.
+    # 254 at 512 (finetune-transformer-lm, train.py); a single text has the row.
     return [text[: room // len(texts)] for text in texts]
   if len(texts) == 1:
     return [texts[0][:room]]
@@ -256,8 +248,8 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
   """Returns two lengths that fit, shortening the longer one token by token.
 
   If both must be cut to an odd sum, the longer one keeps the odd token, and of
-  equals the second, like in Hugging Face's tokenizers; in the release it is
-  always the first text.
+  equals the second, as in Hugging Face's tokenizers; in the release always the
+  first.
   """
   if first + second <= room:
     return first, second

@@ -1,8 +1,8 @@
 """Questions with windows of the texts that hold their answers.
 
-As google-research/bert (run_squad.py): windows of a text start every
-`doc_stride` tokens, and an answer is only read where its window shows most
-context. Answers are found, and given back, by the characters of the text.
+As in google-research/bert (run_squad.py), windows start every `doc_stride`
+tokens, and an answer is read only from the window with most context. Answers
+are found, and returned, by the characters of the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,8 @@ def encode(
 ) -> Features:
   """Returns the windows of all questions; see `framing.encode`.
 
-  Raises:
-    ValueError: if the form has no spans, or a row has no room for the longest
-      question and a token of the text.
+  Raises ValueError if the form has no spans, or a row has no room for the
+  longest question and a token of the text.
   """
   if framing.form != 'bert':
     raise ValueError(
@@ -92,7 +91,7 @@ def encode_contexts(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
   """Returns text -> ids, int32 [T], and characters of the tokens, int32 [T, 2].
 
-  The characters are the first one and the one after the last.
+  A token's characters are its first one and the one after its last.
   """
   texts = list(dict.fromkeys(texts))
   encoded = {}
@@ -109,7 +108,7 @@ def encode_contexts(
 def locate(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
   """Returns the first and the last token of the characters [start, end).
 
-  They are the last token that begins at `start` or before, and the first that
+  These are the last token that begins at `start` or before, and the first that
   ends at `end` or after; None if there is no such pair.
   """
   first = int(np.searchsorted(spans[:, 0], start, side='right')) - 1

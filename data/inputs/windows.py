@@ -1,24 +1,21 @@
 """Overlapping windows of a text, as google-research/bert cuts them.
 
-run_squad.py: each token's output comes from the window that shows most context
-on both sides of it.
+Each token's output comes from the window with most context on both sides of it
+(run_squad.py).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-# Of two windows that show as much, the longer: run_squad.py.
+# Of two windows with equal context the longer one wins: run_squad.py.
 LENGTH_BONUS = 0.01
 
 
 def cut(length: int, room: int, stride: int) -> list[tuple[int, int]]:
-  """Returns begin and end of each window; an empty text has one.
+  """Returns begin and end of each window of `room` tokens, `stride` apart.
 
-  Args:
-    length: tokens of the text.
-    room: tokens of a window, at most.
-    stride: tokens from the start of a window to that of the next.
+  An empty text has one window.
   """
   stride = min(stride, room)
   count = max(0, -(-(length - room) // stride)) + 1
@@ -32,15 +29,10 @@ def owners(
   *,
   left_only: bool = False,
 ) -> np.ndarray:
-  """Returns the number of the best window for each token, of equals the first.
+  """Returns the number of the best window for each token, int64 [num_tokens].
 
-  Args:
-    bounds: begin and end of each window; together they show every token.
-    num_tokens: tokens of the text.
-    left_only: count the context on the left of a token only.
-
-  Returns:
-    int64 [num_tokens].
+  `bounds` are begin and end of each window, which together show every token; of
+  equals the first wins. `left_only` counts only the context left of a token.
   """
   best = np.full(num_tokens, -1.0)
   found = np.zeros(num_tokens, np.int64)

@@ -1,4 +1,4 @@
-"""Sentences whose words have tags, as rows of tokens.
+"""Sentences with tagged words, as rows of tokens.
 
 Every word of every sentence has one labelled token in one row, however long the
 sentence is.
@@ -19,8 +19,7 @@ def encode(
 ) -> Features:
   """Returns the rows of all sentences; see `framing.encode`.
 
-  Raises:
-    ValueError: if a tag is not the task's; names the example.
+  Raises ValueError, naming the example, if a tag is not the task's.
   """
   tokenizer, room = framing.tokenizer, framing.max_length - 2
   numbers = {tag: number for number, tag in enumerate(task.labels)}
@@ -93,8 +92,8 @@ class _Text:
   def chunks(self, begin: int, end: int, room: int) -> list[tuple[int, int]]:
     """Cuts a sentence into chunks of whole words that fit into a row.
 
-    A sentence that does not fit is cut into chunks of half a row, which leaves
-    room for context on both sides. A longer word is a chunk of its own.
+    A sentence that does not fit gives chunks of half a row, with room for
+    context on both sides. A longer word is a chunk of its own.
     """
     bounds = self.bounds
     if bounds[end] - bounds[begin] <= room:
@@ -118,12 +117,10 @@ class _Text:
   ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Fills a row with the words [begin, end), and whole words on both sides.
 
-    The words on both sides are out of [first, last), and the row has room for
-    `room` pieces. A word's label is `at_last`, or at its first piece.
-
-    Returns:
-      Ids [T]; words, int32 [T], -1 at unlabelled pieces; and whether a piece
-      of the chunk found no room.
+    Words on both sides come from [first, last); the row has room for `room`
+    pieces. A word's label is at its last piece with `at_last`, else at its
+    first. Returns ids [T]; words, int32 [T], -1 at unlabelled pieces; and
+    whether a piece of the chunk found no room.
     """
     bounds = self.bounds
     start, stop = bounds[begin], bounds[end]

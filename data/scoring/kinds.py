@@ -120,12 +120,7 @@ KINDS = {
 
 
 def own_task(*, kind: str, **settings: Any) -> Task:
-  """Declares a task of one's own files; see `own.task`.
-
-  Raises:
-    FileNotFoundError: if the training file is needed and missing.
-    ValueError: if a setting, or the training file where it is read, is wrong.
-  """
+  """Declares a task of the user's own files; see `own.task`."""
   if kind not in KINDS:
     raise ValueError(f'own.kind={kind!r}: expected one of {", ".join(KINDS)}')
   task = own.task(KINDS[kind].own, kind=kind, **settings)
@@ -134,11 +129,7 @@ def own_task(*, kind: str, **settings: Any) -> Task:
 
 
 def check_metrics(task: Task) -> None:
-  """Refuses metrics that the kind of the task does not have.
-
-  Raises:
-    ValueError: naming them.
-  """
+  """Raises ValueError if the task's kind lacks one of its metrics."""
   kind = KINDS[task.kind]
   known = kind.metrics
   if len(task.labels) != 2:
@@ -177,11 +168,7 @@ def average(
 
 
 def check_answer(task: Task, example: Example, answer: Any) -> None:
-  """Refuses a value that cannot be an answer to the example.
-
-  Raises:
-    ValueError: naming the example, and the form of an answer.
-  """
+  """Raises ValueError if a value cannot be an answer to the example."""
   expected = KINDS[task.kind].expected(task, example, answer)
   if expected:
     raise ValueError(

@@ -1,7 +1,6 @@
 """The metrics of each kind of task, as functions of the examples' weights.
 
-The weight of an example is 1 for the score, and the number of its draws for a
-resample of the bootstrap.
+Weights are 1 for the score, and numbers of draws for a bootstrap resample.
 """
 
 import collections
@@ -14,8 +13,8 @@ import numpy as np
 
 from data.tasks.examples import Task
 
-# weights float64 [R, N] -> metric -> float64 [R]; nan for a part of the set
-# without weight.
+# weights float64 [R, N] -> metric -> float64 [R]; nan for a part without
+# weight.
 Measure = Callable[[np.ndarray], dict[str, np.ndarray]]
 # (task, examples, answers) -> measure of the task's metrics, perhaps of more.
 MakeMeasure = Callable[[Task, Sequence[Any], Sequence[Any]], Measure]
@@ -221,7 +220,7 @@ def answers(
 def answer_score(answer: str, right: Iterable[str]) -> tuple[float, float]:
   """Returns SQuAD's exact match and word F1 with the most similar right answer.
 
-  An empty answer means no answer, and so does an empty list of right answers.
+  An empty answer, and an empty list of right answers, mean no answer.
   """
   words = _normalise(answer)
   # SQuAD 2.0: a text of articles and punctuation alone is no answer.

@@ -1,4 +1,4 @@
-"""The account of a store build: counts, dropped text and warnings."""
+"""The audit of a store build: counts, dropped text and warnings."""
 
 import collections
 from typing import Any, TextIO
@@ -15,10 +15,10 @@ MANY_NOT_PREDICTED = 0.1  # of whole words
 
 
 def summarise(lengths: collections.Counter) -> dict[str, Any]:
-  """Returns quantiles and a histogram of lengths, given as length -> count.
+  """Returns mean, quantiles and a histogram of lengths, given length -> count.
 
-  The keys are mean, min, p5, p25, median, p75, p95, max and a histogram with
-  doubling bins: {'1': ..., '2-3': ..., '4-7': ...}.
+  Keys: mean, min, p5, p25, median, p75, p95, max and a histogram with doubling
+  bins: {'1': ..., '2-3': ..., '4-7': ...}.
   """
   total = lengths.total()
   ordered = sorted(lengths.items())
@@ -41,12 +41,8 @@ def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
   """Returns the audit's entries of a store of whole words.
 
   They are softmax_size; softmax_unknown_rate, the share of the training text
-  that the softmax cannot predict; cut_types, the number of types that lose
-  characters.
-
-  Args:
-    words: its tokenizer.
-    counts: int64 [types], of the training text.
+  that the softmax cannot predict; and cut_types, the number of types that lose
+  characters. `counts` are int64 [types], of the training text.
   """
   unknown = counts[words.softmax_size :].sum() + counts[words.unk_id]
   return {
@@ -61,10 +57,7 @@ def find_warnings(
 ) -> list[str]:
   """Returns warnings for people, who may change the store before training.
 
-  Args:
-    audit: see `arrays.write_arrays`.
-    pairs: the store is for next-sentence pairs.
-    windows: documents are cut into windows.
+  `pairs`: the store is for next-sentence pairs; `windows`: for windows.
   """
   found = []
   median = audit['document_lengths']['median']

@@ -1,4 +1,4 @@
-"""The token store, a folder of memory-mapped arrays, and its opening.
+"""The token store: a folder of memory-mapped arrays.
 
   tokens.npy     uint16 or uint32 [N], every token of every document in order
   sentences.npy  int64 [S + 1], the start of each sentence in tokens, then N
@@ -9,8 +9,8 @@
   vocab.txt, or encoder.json and vocab.bpe; tokenizer.json; or words.txt: the
     tokenizer
 
-`data.store.build` writes it. All changes of a folder go through `new_folder`,
-so that a store is there whole or not at all.
+`data.store.build` writes it. All changes go through `new_folder`, so a store is
+there whole or not at all.
 """
 
 import contextlib
@@ -85,20 +85,13 @@ class Store:
 def open_store(
   folder: str | os.PathLike, *, cache: str | os.PathLike | None = None
 ) -> Store:
-  """Opens a store after checking that it is whole.
+  """Opens a store, local or `gs://...`, after checking that it is whole.
 
   The first opening reads every byte; later ones compare sizes, times and inodes
-  with a stamp in the folder. A remote store is copied to the cache once a host,
-  checked on the way.
-
-  Args:
-    folder: local, or remote in the form `gs://...`.
-    cache: local folder for copies; required when `folder` is remote.
-
-  Raises:
-    FileNotFoundError: if there is no store, or one of its files is missing.
-    ValueError: if a file is damaged, the format is another one, or the
-      vocabulary is not the store's.
+  with a stamp in the folder. A remote store is copied once a host into the
+  local folder `cache`, which it requires. Raises FileNotFoundError if the store
+  or one of its files is missing; ValueError if a file is damaged or replaced,
+  or the format is another one.
   """
   if cache is not None or is_remote(folder):
     folder = _fetch(folder, cache)
@@ -172,18 +165,17 @@ def write_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
 
 
 def check_sizes(folder: Any, meta: dict[str, Any]) -> None:
-  """Raises if a file of the store is missing or has another size."""
+  """Raises an error if a file of the store is missing or has another size."""
   for name, entry in meta['files'].items():
     path = folder / name
     if not path.exists():
       raise FileNotFoundError(
         f'{path} is missing: the store is half copied. Copy or build it again.'
       )
-    # A vocabulary that was exchanged gets a better message later.
+    # A replaced vocabulary gets a better message later.
     if not name.endswith('.npy'):
       continue
     stat = path.stat()
-    # `epath` has its own name for the size.
     size = stat.st_size if hasattr(stat, 'st_size') else stat.length
     if size != entry['size']:
       raise ValueError(
@@ -232,11 +224,9 @@ def exclusive(target: pathlib.Path) -> Iterator[None]:
 def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields a hidden sibling that becomes `target` if the block succeeds.
 
-  Use inside `exclusive(target)`: the rests of a killed process are removed
-  first, and an existing store at `target` is replaced.
-
-  Raises:
-    OSError: disk full, in one sentence; nothing is left behind.
+  Use inside `exclusive(target)`: leftovers of a killed process are removed
+  first, and an existing store at `target` is replaced. Raises OSError if the
+  disk is full; nothing is left behind.
   """
   partial = target.parent / f'.{target.name}.partial'
   replaced = target.parent / f'.{target.name}.replaced'
@@ -254,7 +244,7 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(replaced, ignore_errors=True)
   except OSError as error:
     shutil.rmtree(partial, ignore_errors=True)
-    # Where NumPy could write but a part, its words are all there is.
+    # After a partial write NumPy gives a message without an errno.
     full = 'requested and' in str(error) or error.errno in (
       errno.ENOSPC,
       errno.EDQUOT,
@@ -274,7 +264,7 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def write_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> None:
-  """Notes that the files were checked; does nothing in a read-only folder."""
+  """Records that the files were checked; does nothing in a read-only folder."""
   partial = folder / f'{_STAMP}.{os.getpid()}'
   with contextlib.suppress(OSError):
     partial.write_text(json.dumps(_make_stamp(folder, meta)))
@@ -350,7 +340,7 @@ def _read_chunk(file: Any, copy: Any = None) -> tuple[int] | None:
 def _fetch(
   folder: str | os.PathLike, cache: str | os.PathLike | None
 ) -> pathlib.Path:
-  """Copies a store into the cache unless it is there; returns the copy."""
+  """Returns a store's copy in the cache, made if it is missing."""
   if cache is None:
     raise ValueError(
       f'{folder} is remote: set data.cache to a local folder that holds a '

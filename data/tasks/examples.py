@@ -22,7 +22,7 @@ class Example:
 
   @property
   def is_labelled(self) -> bool:
-    """Whether the label is known."""
+    """Returns whether the label is known."""
     return self.label is not None
 
   def problems(self, task: 'Task') -> Iterator[str]:
@@ -60,7 +60,7 @@ class TextExample(Example):
 class ChoiceExample(Example):
   """A context with K continuations or answers, one of them right.
 
-  The question stands between the context and every choice, and may be empty.
+  The question, which may be empty, stands between the context and every choice.
   The label is the number of the right choice, None if unknown.
   """
 
@@ -84,12 +84,12 @@ class ChoiceExample(Example):
 
 @dataclasses.dataclass(frozen=True)
 class TaggedExample(Example):
-  """A sentence whose words have tags.
+  """A sentence of tagged words.
 
   Attributes:
     words: at least one.
     tags: one a word, in IOB2 if they mark entities; None if unknown.
-    document: number of its document in the file, whose sentences are adjacent.
+    document: number of its document in the file; its sentences are adjacent.
     columns: other columns of each word (POS, chunk); may be empty.
   """
 
@@ -122,7 +122,7 @@ class TaggedExample(Example):
 
 @dataclasses.dataclass(frozen=True)
 class SpanExample(Example):
-  """A question whose answer is a span of a text, or has none.
+  """A question with its answer, a span of a text, or with none.
 
   Attributes:
     question: without white space at its ends.
@@ -184,13 +184,12 @@ class Prediction:
 
   Attributes:
     id: of the example.
-    answer: label; score; number of the choice; tags, one a word; or the text
-      of the answer, empty if the model finds none.
+    answer: label; score; number of the choice; tags, one a word; or the text of
+      the answer, empty if the model finds none.
     probabilities: of the labels or choices, in their order; of each word's
       chosen tag; of the answer of a question.
     n_best: of a question, (text, probability), the best first.
-    no_answer: of a question, the score of no answer minus that of the best
-      answer.
+    no_answer: of a question, the score of no answer minus the best answer's.
   """
 
   id: str
@@ -205,7 +204,7 @@ Found = Iterable[tuple[str, Example]]
 
 
 def needs_labels(split: str) -> bool:
-  """Whether all examples of a split must have labels."""
+  """Returns whether all examples of a split must have labels."""
   return split.startswith(('train', 'dev'))
 
 
@@ -233,11 +232,9 @@ class Task:
       releases.
     label_hint: ends the message about a wrong label; may be empty.
     metrics: see `data.scoring.scores`; the first decides which model is best.
-    submission: format of official outputs, see `data.scoring.submissions`; may
-      be empty.
+    submission: official format, see `data.scoring.submissions`; may be empty.
     sizes: split -> official number of examples.
-    tfds: name of the data set in TFDS, or several with commas between them;
-      may be empty.
+    tfds: data sets in TFDS, with commas between them; may be empty.
     from_tfds: (record, split, number) -> example, or a list of them.
     tfds_splits: split -> split of TFDS; NAME:SPLIT is of another data set.
     url: source of the files.
@@ -271,9 +268,8 @@ class Task:
   def gather(self, found: Found, split: str, source: str) -> list[Any]:
     """Returns the examples of a split after checking each of them.
 
-    Raises:
-      ValueError: at duplicate ids, empty texts, unknown and missing labels, by
-        their place; if `source`, a name for messages, holds no example.
+    Raises ValueError at duplicate ids, empty texts, unknown and missing labels,
+    by their place; and if `source`, a name for messages, holds no example.
     """
     places: dict[str, str] = {}
     gathered = []

@@ -14,10 +14,8 @@ def load(
 ) -> list[examples.Example]:
   """Returns the examples of a split in TFDS's order.
 
-  The folder holds prepared data sets; None is TFDS's own folder.
-
-  Raises:
-    ValueError: if TFDS has no such split; see also `examples.Task.gather`.
+  `folder` holds prepared data sets; None is TFDS's own folder. Raises
+  ValueError if TFDS has no such split; see also `examples.Task.gather`.
   """
   if task.from_tfds is None or split not in task.tfds_splits:
     raise ValueError(
@@ -62,8 +60,7 @@ def _records(
 def plain(where: str, value: Any) -> Any:
   """Returns a value of TFDS as str, int, float, list or dict.
 
-  Raises:
-    ValueError: at text that is not UTF-8.
+  Raises ValueError at text that is not UTF-8.
   """
   if isinstance(value, dict):
     return {key: plain(where, item) for key, item in value.items()}

@@ -27,13 +27,9 @@ def recognise(
 ) -> tuple[str, bool]:
   """Returns the document break, and whether each line is a sentence.
 
-  Args:
-    paths: files of plain text, of which some lines are read.
-    document_break: the user's choice, see `sources.open_source`.
-    from_folder: pass over binary files.
-
-  Raises:
-    ValueError: if the choice is no regular expression, or text is damaged.
+  Reads some lines of the files; `from_folder` skips binary files. Raises
+  ValueError if `document_break` (see `sources.open_source`) is no regular
+  expression, or text is damaged.
   """
   pattern = None
   if document_break not in (None, 'file', 'blank_line'):
@@ -55,7 +51,6 @@ def recognise(
   if pattern is not None:
     return f'regex:{pattern.pattern}', per_line
   if document_break is None:
-    # Groups of one line are paragraphs, not documents.
     blank = (not line.strip() for line in lines)
     groups = [
       len(list(g)) for is_blank, g in itertools.groupby(blank) if not is_blank
@@ -83,11 +78,7 @@ def _sample(path: epath.Path, num_lines: int, from_folder: bool) -> list[str]:
 def split(
   blocks: Iterable[str], document_break: str
 ) -> Iterator[tuple[bool, str]]:
-  """Splits a file's text into documents.
-
-  Yields:
-    Whether a new document starts, and text of at most a block.
-  """
+  """Yields (whether a document starts, text of at most a block) of a file."""
   if document_break == 'file':
     for block in blocks:
       yield False, block

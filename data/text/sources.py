@@ -1,9 +1,8 @@
 """Sources of text: files, folders, JSONL, TFDS, the Python manual.
 
-`open_source(spec)` checks the input and returns a `Source`, whose `pieces()`
-streams the text in bounded memory: a document, which may be gigabytes, comes as
-pieces of about 1 MB cut at a paragraph, else a line, else white space, else
-anywhere.
+`open_source(spec)` checks the input and returns a `Source`. Its `pieces()`
+streams the text in bounded memory: documents come as pieces of about 1 MB, cut
+at a paragraph, else a line, else white space, else anywhere.
 """
 
 import collections
@@ -67,15 +66,11 @@ class Source:
   def pieces(self, white_space: str = 'ignored') -> Iterator[Piece]:
     """Streams the text from its beginning, always in the same order.
 
-    Args:
-      white_space: its meaning to the reader (`tokenization.Tokenizer`). Where
-        it is kept, the pieces of a document joined are its text and are cut
-        between tokens; else pieces without text may be missing.
-
-    Raises:
-      ValueError: at text that is not UTF-8, binary or truncated files, records
-        without text, naming the file and the place; or if there is no text,
-        naming what was dropped.
+    `white_space` is as in `tokenization.Tokenizer`. 'kept': a document's pieces
+    joined are its text, cut between tokens; else pieces without text may be
+    missing. Raises ValueError, with file and place, for text that is not UTF-8,
+    binary or truncated files and records without text; and if there is no text,
+    naming the dropped text.
     """
     self.dropped.clear()
     self.dropped_files.clear()
@@ -129,15 +124,14 @@ def open_source(
       folder (all its files, recursively) of plain text or JSONL, each may be
       compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`.
     document_break: the bounds of documents in plain text. 'file'; 'blank_line';
-      or a regular expression: a line whose beginning matches starts a document.
-      By default 'blank_line' when practically every line looks like one
-      sentence (BERT's input format), else 'file', where a blank line ends a
+      or a regular expression: a line that begins with a match starts a
+      document. By default 'blank_line' when practically every line looks like
+      one sentence (BERT's input format), else 'file', where a blank line ends a
       paragraph. Each JSONL or TFDS record and page of the manual is a document.
     text_field: the field of JSONL or TFDS records.
 
-  Raises:
-    FileNotFoundError: if nothing is there.
-    ValueError: if the input or an option cannot be used.
+  Raises FileNotFoundError if there is no file, ValueError for unusable input or
+  options.
   """
   if spec == 'manual' or spec.startswith('tfds:'):
     if document_break:
@@ -156,7 +150,7 @@ def _digest(*parts: object) -> str:
 def _to_pieces(
   parts: Iterable[tuple[bool, str]], sentence_per_line: bool, white_space: str
 ) -> Iterator[Piece]:
-  """Marks the last piece of each document; drops documents without text.
+  """Yields pieces of (starts a document, text), without documents of no text.
 
   Pieces without text are dropped, too, unless white space is kept.
   """

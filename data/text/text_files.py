@@ -17,7 +17,7 @@ import zstandard
 from etils import epath
 
 CHUNK_BYTES = 1 << 20
-# zstd packs up to 30,000 to 1, and its decoder returns all that it has.
+# zstd packs up to 30,000 to 1, and its decoder returns all of it at once.
 ZST_CHUNK_BYTES = 1 << 10
 COMPRESSED = ('.gz', '.xz', '.zst')
 NAMED = 3  # files that a message or an audit names for one reason
@@ -38,7 +38,7 @@ class BinaryFileError(ValueError):
 
 
 def ending(path: epath.Path) -> str:
-  """Returns a name's ending before the compression's, in small letters."""
+  """Returns a name's ending before the compression's, in lower case."""
   name = path.name.lower()
   for suffix in COMPRESSED:
     name = name.removesuffix(suffix)
@@ -46,7 +46,7 @@ def ending(path: epath.Path) -> str:
 
 
 def is_jsonl(path: epath.Path) -> bool:
-  """True for names that end in .jsonl, compressed or not."""
+  """Returns whether a name ends in .jsonl, compressed or not."""
   return ending(path) == '.jsonl'
 
 
@@ -60,13 +60,9 @@ def size_and_time(path: epath.Path) -> tuple[int, int]:
 
 
 def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
-  """Finds the files of a path, glob or folder.
+  """Returns (sorted files, whether a folder, dangling links) of a path or glob.
 
-  Returns:
-    The files, sorted; True for a folder; and the links in it to nothing.
-
-  Raises:
-    FileNotFoundError: if there is no file, or a named link leads to nothing.
+  Raises FileNotFoundError if there is no file, or a named link is dangling.
   """
   path = epath.Path(spec).expanduser()
   if path.is_dir():
@@ -96,10 +92,7 @@ def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
 
 
 def name_some(names: Sequence[str], count: int | None = None) -> str:
-  """Returns the first few names and the number of others.
-
-  `count` is the number of all, if `names` are only the first ones.
-  """
+  """Returns the first few of `count` names and the number of others."""
   more = (len(names) if count is None else count) - len(names[:NAMED])
   return ', '.join(names[:NAMED]) + (f' and {more:,} more' if more else '')
 
@@ -113,10 +106,7 @@ def _describe_link(path: epath.Path) -> str:
 
 
 def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
-  """Returns all files under a folder, sorted by path, but no hidden ones.
-
-  Links to nothing are appended to `dangling`.
-  """
+  """Returns a folder's files, sorted, none hidden; fills `dangling`."""
   found = []
   for path in sorted(folder.iterdir()):
     if path.name.startswith('.'):
@@ -131,7 +121,7 @@ def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
 
 
 def _glob(pattern: epath.Path) -> list[epath.Path]:
-  """Returns matches and links to nothing, sorted; `**` crosses folders."""
+  """Returns matches and dangling links, sorted; `**` crosses folders."""
   if '://' not in str(pattern):
     paths = sorted(glob.glob(str(pattern), recursive=True))
     return [
@@ -148,16 +138,12 @@ def _glob(pattern: epath.Path) -> list[epath.Path]:
 def chunks(
   path: epath.Path, progress: Callable[[int], None] | None = None
 ) -> Iterator[str]:
-  """Streams a file's text: no byte order mark, line ends as newlines.
+  """Streams the text of a file, plain or .gz, .xz, .zst by its name.
 
-  Args:
-    path: a file, plain or .gz, .xz, .zst by its name.
-    progress: called with the number of bytes read from disk so far.
-
-  Raises:
-    BinaryFileError: at a NUL byte.
-    ValueError: at bytes that are not UTF-8, and at a damaged or truncated
-      compressed file, naming the file and the place: byte and line, or byte.
+  The text has no byte order mark and newlines as line ends. `progress` is
+  called with the bytes read from disk so far. Raises BinaryFileError at a NUL
+  byte; ValueError, with file, byte and line, at bytes that are not UTF-8 and at
+  a damaged or truncated compressed file.
   """
   decoder = codecs.getincrementaldecoder('utf-8')()
   newlines = io.IncrementalNewlineDecoder(None, translate=True)
@@ -222,8 +208,7 @@ def _decompressed(path: epath.Path, file: BinaryIO) -> Iterator[bytes]:
 def _decompress_zst(file: BinaryIO) -> Iterator[bytes]:
   """Decompresses all frames; the library's own reader accepts half a frame.
 
-  Raises:
-    EOFError: if the last frame is not complete.
+  Raises EOFError if the last frame is incomplete.
   """
   frame = None
   held = bytearray()
@@ -261,13 +246,8 @@ def records(
 ) -> Iterator[str]:
   """Yields the text of every JSONL record; memory holds one record.
 
-  Args:
-    path: the file, for messages.
-    texts: its text in chunks.
-    text_field: the field to read.
-
-  Raises:
-    ValueError: at a line that is no JSON object, or has no text in the field.
+  Raises ValueError at a line that is no JSON object, or lacks text in the
+  field.
   """
   for number, line in enumerate(lines(texts), start=1):
     if not line.strip():
@@ -304,7 +284,7 @@ def records(
 
 
 def read_text(path: str | os.PathLike) -> str:
-  """Returns the `chunks` of a file as one text; '-' is standard input."""
+  """Returns the text of a file, see `chunks`; '-' is standard input."""
   return ''.join(chunks(epath.Path('/dev/stdin' if path == '-' else path)))
 
 
@@ -314,16 +294,11 @@ def parse_records(
   is_right: Callable[[dict[str, Any]], bool],
   expected: str,
 ) -> list[dict[str, Any]]:
-  """Parses a JSON object a line; blank lines are passed over.
+  """Parses one JSON object a line; blank lines are skipped.
 
-  Args:
-    text: the lines.
-    name: the file's name, for messages.
-    is_right: returns whether an object is a right one.
-    expected: describes a right object, for messages.
-
-  Raises:
-    ValueError: if a line is something else, or there is no object.
+  `name` is the file's and `expected` describes an object that `is_right`
+  accepts, both for messages. Raises ValueError at any other line, or without
+  objects.
   """
   found = []
   # JSON's strings may hold the other line ends of Unicode.

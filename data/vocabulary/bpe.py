@@ -1,8 +1,8 @@
 """GPT's byte-pair encoding, on Hugging Face `tokenizers`.
 
-Text is repaired (ftfy), some marks are set apart, spaCy finds the words,
-they are lower-cased, and a piece that ends a word says so with `</w>`; a run of
-white space with a newline in it is a word of its own (finetune-transformer-lm,
+Text is repaired (ftfy), some marks are set apart, spaCy finds the words, they
+are lower-cased, and a piece that ends a word ends in `</w>`; a run of white
+space with a newline in it is a word of its own (finetune-transformer-lm,
 text_utils.py).
 """
 
@@ -29,7 +29,7 @@ UNKNOWN = '<unk>'
 NEWLINE = '\n' + END_OF_WORD
 # Follow the vocabulary, in this order (finetune-transformer-lm, train.py).
 SPECIALS = ('_start_', '_delimiter_', '_classify_')
-# How GPT's words are found: the release's way, or BERT's where its packages
+# How GPT's words are found: as in the release, or BERT's way if its packages
 # are missing (which gives other ids, and no newlines).
 RELEASE = 'ftfy+spacy'
 BASIC = 'basic'
@@ -41,12 +41,12 @@ _RUNS = re.compile(r'\S+|\s+')
 
 
 def default_words() -> str:
-  """How this machine finds GPT's words: `RELEASE` or `BASIC`."""
+  """Returns how this machine finds GPT's words: `RELEASE` or `BASIC`."""
   return BASIC if _missing_packages() else RELEASE
 
 
 def white_space_of(words: str) -> str:
-  """What white space means; see `tokenization.Tokenizer`."""
+  """Returns the meaning of white space; see `tokenization.Tokenizer`."""
   return 'newlines' if words == RELEASE else 'ignored'
 
 
@@ -58,7 +58,7 @@ def _missing_packages() -> list[str]:
 
 @functools.cache
 def _spacy() -> Any:
-  """An English pipeline of nothing but the tokenizer."""
+  """Returns an English pipeline of nothing but the tokenizer."""
   from spacy.lang.en import English
 
   return English()
@@ -78,9 +78,8 @@ def _basic() -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
 def standardise(text: str) -> list[str]:
   """Cuts repaired text as GPT's release does before spaCy sees it.
 
-  Returns:
-    The space-separated parts, in each of which spaCy finds words by itself;
-    a newline stands for a run of white space with a newline in it.
+  Returns the space-separated parts, each for spaCy by itself; a newline stands
+  for a run of white space with a newline in it.
   """
   text = _MARKS.sub(r' \g<0> ', text.translate(_DASHES))
   return [
@@ -192,8 +191,7 @@ class BPE(Tokenizer):
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
     """Returns each text's ids, without the three symbols.
 
-    Raises:
-      ValueError: if ftfy and spaCy are needed and missing.
+    Raises ValueError if ftfy and spaCy are needed and missing.
     """
     split = [self.parts(self.repair(text).strip()) for text in texts]
     parts = list(dict.fromkeys(itertools.chain.from_iterable(split)))
@@ -250,16 +248,12 @@ def make_bpe(
 def load_bpe(
   vocab_file: epath.Path, merges_file: epath.Path, *, words: str | None = None
 ) -> BPE:
-  """Loads a byte-pair encoding of GPT's kind.
+  """Loads a byte-pair encoding of GPT's kind; see `bpe_files.read`.
 
-  Args:
-    vocab_file: see `bpe_files.read`; the three `SPECIALS` follow its pieces.
-    merges_file: see there.
-    words: `RELEASE` or `BASIC`. By default what this machine has packages for;
-      `BASIC` is said in a line on standard error.
-
-  Raises:
-    ValueError: if the files are damaged or do not belong together.
+  The three `SPECIALS` follow its pieces. `words` is `RELEASE` or `BASIC`, by
+  default as this machine has packages; the fallback `BASIC` is reported on
+  standard error. Raises ValueError if the files are damaged or do not belong
+  together.
   """
   if words not in (None, RELEASE, BASIC):
     raise ValueError(
@@ -282,7 +276,7 @@ def load_bpe(
 
 
 def choose_words(what: object) -> str:
-  """Returns `default_words()`, and says so where it is the fallback."""
+  """Returns `default_words()`, and reports the fallback on standard error."""
   words = default_words()
   if words == BASIC:
     print(

@@ -1,6 +1,6 @@
 """Reads, checks and writes the files of vocabularies.
 
-The vocabulary of a byte-pair encoding is a JSON object, piece -> id; merges are
+A byte-pair encoding's vocabulary is a JSON object, piece -> id; merges are
 lines of two pieces, the first learnt first, under a line `#version: 0.2`
 (finetune-transformer-lm, model/; gpt-2, encoder.py). Other vocabularies have a
 piece a line.
@@ -30,21 +30,13 @@ def read(
   required: Collection[str],
   declared: Collection[str] = (),
 ) -> tuple[tuple[str, ...], Merges]:
-  """Reads a vocabulary and its merges.
+  """Reads a vocabulary's pieces in the order of ids, and its merges in order.
 
-  Args:
-    vocab_file: JSON, piece -> id.
-    merges_file: two pieces a line. The same file: a tokenizer.json with both.
-    required: pieces that must be there; no merge has to make them.
-    declared: other pieces that no merge has to make: symbols, found in the text
-      as they are. Neither has one to make pieces in <> or [].
-
-  Returns:
-    The pieces in the order of ids, and the merges in their order.
-
-  Raises:
-    ValueError: if a file is damaged or the two do not belong together; names
-      the file and the line or the piece.
+  If `merges_file` is `vocab_file`, it is a tokenizer.json with both. `required`
+  pieces must be there. Required and `declared` pieces, which are symbols found
+  in the text as they are, and pieces in <> or [] need no merge. Raises
+  ValueError, naming the file and the line or piece, if a file is damaged or the
+  two do not belong together.
   """
   if merges_file == vocab_file:
     model = read_object(vocab_file)['model']
@@ -104,8 +96,8 @@ def _lines(file: epath.Path) -> list[str]:
 def read_pieces(file: epath.Path) -> list[str]:
   """Reads a vocabulary with a piece a line; line 1 is id 0.
 
-  Raises:
-    ValueError: if it is not UTF-8, or a piece has two lines; names them.
+  Raises ValueError, with the lines, if it is not UTF-8 or a piece has two
+  lines.
   """
   pieces = _lines(file)
   while pieces and not pieces[-1]:
@@ -122,11 +114,7 @@ def read_pieces(file: epath.Path) -> list[str]:
 
 
 def read_object(file: epath.Path) -> dict[str, Any]:
-  """Reads a JSON object that has each key once.
-
-  Raises:
-    ValueError: if the file holds something else; names the place.
-  """
+  """Reads a JSON object that has each key once; else raises ValueError."""
 
   def unique(items):
     table = dict(items)
@@ -165,7 +153,7 @@ def read_object(file: epath.Path) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
-  """Returns how many lists and objects are inside one another, and 1."""
+  """Returns 1 plus the depth of nested lists and objects."""
   parts = value.values() if isinstance(value, dict) else value
   nested = isinstance(value, dict | list)
   return 1 + max(map(_depth, parts), default=0) if nested else 1
@@ -174,12 +162,7 @@ def _depth(value: Any) -> int:
 def in_order(file: epath.Path, table: Mapping[str, Any]) -> tuple[str, ...]:
   """Returns the pieces of a vocabulary, piece -> id, in the order of ids.
 
-  Args:
-    file: the file of the vocabulary, for messages.
-    table: the vocabulary.
-
-  Raises:
-    ValueError: if the ids are not 0, 1, 2 ...
+  Raises ValueError, naming the file, if the ids are not 0, 1, 2 ...
   """
   if not isinstance(table, dict) or not table:
     raise ValueError(

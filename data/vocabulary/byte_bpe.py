@@ -1,7 +1,7 @@
 """GPT-2's byte-level byte-pair encoding, on Hugging Face `tokenizers`.
 
-A word takes the space before it along, its UTF-8 bytes are the letters: nothing
-is unknown and nothing lost (gpt-2, encoder.py).
+A word includes the space before it, and its letters are its UTF-8 bytes: no
+text is unknown and none is lost (gpt-2, encoder.py).
 """
 
 import dataclasses
@@ -58,12 +58,8 @@ class ByteBPE(Tokenizer):
   ) -> list[list[int]]:
     """Returns each text's ids; decoded they are the text again.
 
-    Args:
-      texts: any text.
-      special: take '<|endoftext|>' in it for the symbol; else it is text.
-
-    Raises:
-      ValueError: at half a surrogate pair, which is no text.
+    With `special`, '<|endoftext|>' in a text is the symbol, else it is text.
+    Raises ValueError at half a surrogate pair, which is no text.
     """
     if special:
       return [self._encode_special(text) for text in texts]
@@ -79,8 +75,7 @@ class ByteBPE(Tokenizer):
     """Returns the ids of each word of each sentence.
 
     Joined they are the ids of the words with spaces between them: all but the
-    first word of a sentence are encoded with a space before them. An empty word
-    has none.
+    first word of a sentence have a space before them. An empty word has none.
     """
     spaced = [
       [f' {word}' if i and word else word for i, word in enumerate(words)]
@@ -142,15 +137,10 @@ def make_byte_bpe(
 
 
 def load_byte_bpe(vocab_file: epath.Path, merges_file: epath.Path) -> ByteBPE:
-  """Loads a byte-pair encoding of GPT-2's kind, and what stands beside it.
+  """Loads a byte-pair encoding of GPT-2's kind; see `bpe_files.read`.
 
-  Args:
-    vocab_file: see `bpe_files.read`.
-    merges_file: see there.
-
-  Raises:
-    ValueError: if the files are damaged, do not belong together, or have
-      settings that are not ours.
+  Raises ValueError if the files are damaged, do not belong together, or have
+  settings beside them that are not ours.
   """
   required = {END_OF_TEXT, *byte_letters()}
   pieces, merges = bpe_files.read(

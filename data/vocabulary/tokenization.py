@@ -1,4 +1,4 @@
-"""How a tokenizer is chosen.
+"""Loads, trains and extends tokenizers.
 
 `load` recognises a tokenizer by its files, `train` makes a new one from a
 specification such as `train:wordpiece:8000`. WordPiece (BERT) is in
@@ -71,20 +71,17 @@ def load(
 ) -> Tokenizer:
   """Loads a published vocabulary, or one that `save` wrote.
 
-  Args:
-    path: a file, the others beside it; or a folder that holds them: a token
-      store, a workdir, published weights. WordPiece: a vocab.txt. GPT:
-      encoder_bpe_40000.json and vocab_40000.bpe. GPT-2: encoder.json and
-      vocab.bpe. vocab.json and merges.txt are taken for one of the two, a
-      tokenizer.json for one of the three. ELMo: a words.txt, or a file of any
-      name that begins with <S>, </S>, <UNK>. Or a name on Hugging Face's hub,
-      see `hub`.
-    cased: WordPiece only; see `wordpiece.load_wordpiece`.
+  `path` is a file with the others beside it; or their folder: a token store, a
+  workdir, published weights; or a name on Hugging Face's hub (`hub`).
+  WordPiece: a vocab.txt. GPT: encoder_bpe_40000.json and vocab_40000.bpe.
+  GPT-2: encoder.json and vocab.bpe. vocab.json and merges.txt may be either's,
+  a tokenizer.json that of any of the three. ELMo: a words.txt, or a file of any
+  name that begins with <S>, </S>, <UNK>. `cased` is as in
+  `wordpiece.load_wordpiece`.
 
-  Raises:
-    FileNotFoundError: if there is no such file, or its partner is missing.
-    ValueError: if it is damaged or none of these, or if what stands beside it
-      (`tokenizer_json.read`) is not ours; says which line or key and why.
+  Raises FileNotFoundError if a file or its partner is missing; ValueError, with
+  line or key, if it is damaged, of another kind, or has settings beside it that
+  we do not support (`tokenizer_json.read`).
   """
   try:
     path = hub.find(path, vocabulary_only=True)
@@ -114,7 +111,6 @@ def load(
     raise ValueError(f'{path}: only WordPiece is cased or not, give no `cased`')
   if kind == 'words':
     return words.load_words(files[0], _settings_of_words(files[0]))
-  # One tokenizer.json holds both.
   vocab_file, merges_file = files[0], files[-1]
   if kind == 'bytebpe':
     return byte_bpe.load_byte_bpe(vocab_file, merges_file)
@@ -135,7 +131,7 @@ def has_vocabulary(folder: epath.PathLike) -> bool:
 
 
 def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
-  """The kind of a vocabulary, None if its content tells, and its files."""
+  """Returns a vocabulary's kind, None if its content decides, and its files."""
   folder = path if path.is_dir() else path.parent
   recorded = _settings(folder).get('type')
   known = [*_PUBLISHED]
@@ -171,7 +167,7 @@ def _kind_of(file: epath.Path) -> str:
 
 
 def _settings_of_words(file: epath.Path) -> dict[str, Any]:
-  """The settings of a words.txt; empty if the file is not of our making."""
+  """Returns the settings of a words.txt; empty if we did not write the file."""
   settings = _settings(file.parent)
   ours = file.name == words.VOCAB_FILE and settings.get('type') == 'words'
   return settings if ours else {}
@@ -190,26 +186,18 @@ def _settings(folder: epath.Path) -> dict[str, Any]:
 
 # --- Larger vocabularies
 
-# With another one of these the same pieces mean something else.
+# Pieces mean something else if one of these settings differs.
 _SETTINGS = ('cased', 'strip_accents', 'words')
 
 
 def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
-  """Tells which id of a vocabulary each id of one that extends it was.
+  """Returns the ids in `base` of an extended vocabulary's pieces, int32 [V].
 
-  A larger vocabulary begins with all pieces of the smaller one; the three
-  symbols of GPT come last in both. Pieces keep their meaning where more merges
-  or a longer longest word give other ids for an old text.
-
-  Args:
-    tokenizer: the same vocabulary or a larger one, V pieces.
-    base: the smaller one; not `Words`, which are sorted by frequency.
-
-  Returns:
-    int32 [V]: ids of `base`; -1 at new pieces.
-
-  Raises:
-    ValueError: if the kind, a setting or a piece is another; says which.
+  New pieces have -1. `tokenizer` begins with all pieces of `base`; the three
+  symbols of GPT come last in both. Pieces keep their meaning even if new merges
+  or a longer longest word give other ids for an old text. `base` is not
+  `Words`, which are sorted by frequency. Raises ValueError, with the
+  difference, if the kind, a setting or a piece differs.
   """
   if isinstance(base, Words):
     raise ValueError('whole words are sorted by frequency: none are added')
@@ -246,12 +234,11 @@ def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """A vocabulary that is to be trained.
+  """A vocabulary to be trained.
 
   Attributes:
     kind: 'wordpiece', 'bpe', 'bytebpe' or 'words'.
-    size: V, the symbols that no text gives included; of words those that are
-      predicted.
+    size: V, including symbols that no text gives; of words, the predicted ones.
     cased: keep case and accents; WordPiece only.
     split: how words are found, see `words.split_words`; words only.
   """
@@ -263,7 +250,7 @@ class Training:
 
   @property
   def white_space(self) -> str:
-    """That of the tokenizer to be; see `Tokenizer`."""
+    """The white space of the trained tokenizer; see `Tokenizer`."""
     return {
       'wordpiece': 'ignored',
       'bpe': bpe.white_space_of(bpe.default_words()),
@@ -273,10 +260,9 @@ class Training:
 
 
 def parse_training(tokenizer: str) -> Training | None:
-  """Returns what `train:KIND:N[:cased|:spaces]` says; None for a path.
+  """Parses `train:KIND:N[:cased|:spaces]`; None for a path.
 
-  Raises:
-    ValueError: if a vocabulary is to be trained, but not like that.
+  Raises ValueError if the text begins like a specification, but is none.
   """
   if not tokenizer.startswith('train:'):
     return None
@@ -296,13 +282,10 @@ def parse_training(tokenizer: str) -> Training | None:
 
 
 def request_key(tokenizer: str) -> str:
-  """Returns what a store built with a tokenizer is known by.
+  """Returns the key by which a store of a tokenizer is known.
 
-  The fingerprint of a vocabulary that stands. One to be trained has none yet:
-  its specification, which for GPT's kind does not say how words are found.
-
-  Raises:
-    FileNotFoundError, ValueError: as `load` and `parse_training` do.
+  It is the fingerprint of an existing vocabulary, the specification of one to
+  be trained, which for GPT's kind does not say how words are found.
   """
   training = parse_training(tokenizer)
   if training is None:
@@ -315,8 +298,7 @@ def request_key(tokenizer: str) -> str:
 def train(texts: Iterable[str], training: Training) -> Tokenizer:
   """Trains a vocabulary; the same texts always give the same one.
 
-  Raises:
-    ValueError: without text, or if the size is too small.
+  Raises ValueError without text, or if the size is too small.
   """
   if training.kind == 'wordpiece':
     return wordpiece.train_wordpiece(texts, training.size, cased=training.cased)

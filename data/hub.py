@@ -105,11 +105,7 @@ def _missing(text: str, path: epath.Path, name: str | None) -> str:
 def _fetch(
   name: str, formats: Sequence[Sequence[str]], asked: str
 ) -> epath.Path:
-  """Returns the folder of a name in the cache, downloaded if need be.
-
-  `formats` are as in `FORMATS`, empty if only the vocabulary is needed;
-  `asked`, the name as given, begins a message.
-  """
+  """Returns the cached folder of a name; no `formats`: vocabulary only."""
   cause, without_vocabulary = None, None
   for cached in (True, False):
     for weights in formats:
@@ -121,8 +117,8 @@ def _fetch(
             local_files_only=cached,
           )
         )
-      # No network, no such name, no right to it, not in the cache: each has its
-      # own error, some of other libraries.
+      # Missing network, name, right or cache entry: errors of several
+      # libraries.
       except Exception as error:
         text = str(error).strip().partition('\n')[0]
         cause = f'{type(error).__name__}: {text}'
@@ -130,8 +126,7 @@ def _fetch(
       if _has_vocabulary(folder) and _has_weights(folder, *weights):
         return folder
       if weights and _has_weights(folder, *weights):
-        # A publisher may give no vocabulary, unless the download was
-        # incomplete.
+        # Perhaps published without a vocabulary; else download the rest.
         without_vocabulary = without_vocabulary or folder
         if not cached:
           break
@@ -157,11 +152,7 @@ def _has_vocabulary(folder: epath.Path) -> bool:
 def _has_weights(
   folder: epath.Path, weights: str | None = None, index: str | None = None
 ) -> bool:
-  """Returns whether a folder holds all of a format's weights.
-
-  `weights` is the pattern of the format's files, None if none are needed;
-  `index` is the file that lists several.
-  """
+  """Returns whether a folder has all weights, listed in `index` if many."""
   if weights is None:
     return True
   if not (folder / 'config.json').exists():

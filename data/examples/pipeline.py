@@ -26,12 +26,7 @@ ALL_ROWS = slice(None)
 
 
 class Examples(Protocol):
-  """One split of a token store, cut into examples for inputs of one length.
-
-  Attributes:
-    length: tokens of a model input.
-    num_windows: examples of an epoch.
-  """
+  """One split of a store: `num_windows` examples for inputs of `length`."""
 
   length: int
   num_windows: int
@@ -115,10 +110,7 @@ class Permuted(abc.ABC):
     seed: int,
     phase: int,
   ) -> Batch:
-    """Returns a batch of training; every epoch has each window once.
-
-    Raises ValueError if an epoch holds fewer examples than a global batch.
-    """
+    """Returns a batch of training; every epoch has each window once."""
     size = self.num_windows
     if size < batch_size:
       raise ValueError(
@@ -148,9 +140,8 @@ class Permuted(abc.ABC):
   ) -> Iterator[Batch]:
     """Yields all windows, or `max_windows` evenly spaced ones.
 
-    `example_ids` number the draws of the windows, so random numbers keyed by
-    them do not depend on the batch size. The last batch is filled up by
-    repeated rows with `example_mask` False.
+    `example_ids` number the draws, whatever the batch size. The last batch is
+    filled up by repeated rows with `example_mask` False.
     """
     size = self.num_windows
     scored = min(size, max_windows)

@@ -25,12 +25,7 @@ class Examples(pipeline.Permuted):
     held_out: bool,
     end_of_text: int | None = None,
   ) -> None:
-    """Finds the windows; reads nothing but the documents' offsets.
-
-    With `end_of_text`, an id, each document of one stream ends in it; None:
-    windows stay inside documents. Raises ValueError if the split is too short
-    for a single prediction.
-    """
+    """Finds the windows, of one stream if `end_of_text`, an id, is given."""
     self.length = length
     self._tokens = store.tokens
     self._end_of_text = end_of_text
@@ -59,11 +54,7 @@ class Examples(pipeline.Permuted):
     """Does nothing: any text offers something to learn."""
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
-    """Gathers the windows `numbers`, int64 [B]; `draws` are not used.
-
-    Returns `window` int32 [B, T + 1], 0 beyond the lengths; `lengths` int32
-    [B].
-    """
+    """Returns `window` int32 [B, T + 1], 0 beyond `lengths` int32 [B]."""
     del draws
     column = np.arange(self.length + 1)
     if self._end_of_text is None:

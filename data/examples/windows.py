@@ -177,11 +177,7 @@ def _write(
 def _cut(
   store: corpus.Store, length: int, chosen: np.ndarray
 ) -> Iterator[np.ndarray]:
-  """Yields the windows of the chosen documents, a block of text at a time.
-
-  One chain of sentences runs through the text: each knows where the next window
-  begins, in its document or at the first sentence of the next chosen one.
-  """
+  """Yields the windows of the chosen documents, a block of text at a time."""
   sentences = store.sentences
   documents = store.documents
   stride = length - 3
@@ -202,8 +198,8 @@ def _cut(
     parts = np.maximum(1, -(-size // stride))
     after = start + parts * stride
     following = np.searchsorted(sentences, after, side='right') - 1
-    # A rest this short is whole inside the previous window, which reaches
-    # length // 8 + 3 tokens beyond its stride.
+    # Shorter rests lie in the previous window: length // 8 + 3 beyond its
+    # stride.
     rest = length // 8
     leaves = (after >= end) | (end - sentences[following] < rest)
     parts -= (parts > 1) & (end - (after - stride) < rest)

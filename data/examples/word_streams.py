@@ -27,20 +27,12 @@ _EPOCHS_KEPT = 2  # a batch that straddles two needs both
 
 
 class Examples:
-  """One split of a token store of whole words, as rows that continue.
-
-  Attributes:
-    length: T, words of a model input.
-    num_windows: the number of inputs that the split's text fills, ceil(N / T).
-  """
+  """One split of a store of whole words: ceil(N / T) inputs of T words."""
 
   def __init__(
     self, store: corpus.Store, length: int, *, held_out: bool
   ) -> None:
-    """Finds the split's sentences; reads nothing but the documents' offsets.
-
-    Raises ValueError if the store is not of whole words, or the split is empty.
-    """
+    """Finds the sentences of a split; raises ValueError without words."""
     self._words = _words_of(store)
     # Made here, once: the threads that make batches would each make their own.
     self._characters = self._words.characters
@@ -146,8 +138,7 @@ class Examples:
 
   def _find_starts(self, key: int | None) -> np.ndarray:
     """Returns int64 [S + 1], the start of each sentence, then N."""
-    # Held for the seconds that this takes: other threads wait for the same
-    # array.
+    # Held for seconds: other threads wait for the same array.
     with self._lock:
       if key not in self._starts:
         starts = np.zeros(self._num_sentences + 1, np.int64)

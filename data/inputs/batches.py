@@ -16,8 +16,7 @@ LENGTHS = tuple(
   for power in range(3, 12)
   for length in (2**power, 3 * 2 ** (power - 1))
 )
-# Batches sorted together: enough to find examples of similar length, few enough
-# to keep the order of training random.
+# Batches sorted together: more would make the order of training less random.
 BLOCK = 50
 
 
@@ -39,15 +38,13 @@ class Order:
   def batch(
     self, step: int, batch_size: int, seed: int, total_steps: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a step's example numbers in the run and features, both int [B].
+    """Returns a step's example numbers in the run and features, int [B].
 
-    The last block of batches ends at `total_steps`, the end of the run. Raises
-    ValueError if the step is not in the run.
+    The last block of batches ends at `total_steps`, the end of the run.
     """
     if not 0 <= step < total_steps:
       raise ValueError(f'step {step}: the run has steps 0..{total_steps - 1}')
-    # Sorted within an epoch only, else copies of an example would meet in a
-    # batch.
+    # Sorted within an epoch: else copies of an example would share a batch.
     size = len(self._lengths)
     epoch = step * batch_size // size
     begin, end = (
@@ -133,10 +130,7 @@ class Batches:
     seed: int,
     total_steps: int,
   ) -> pipeline.Batch:
-    """Returns rows of the global batch of a step; see `Order.batch`.
-
-    `example_ids` are the examples' numbers in the run, modulo 2^31.
-    """
+    """Returns rows of a step; `example_ids` count the run, modulo 2^31."""
     numbers, chosen = self.order.batch(step, batch_size, seed, total_steps)
     return self._gather(
       chosen,

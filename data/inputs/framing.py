@@ -110,10 +110,7 @@ def encode(
 
 
 def symbols_of(tokenizer: Tokenizer, form: str) -> Symbols:
-  """Returns the ids of the symbols around texts.
-
-  Raises ValueError if the form is unknown, or does not fit the tokenizer.
-  """
+  """Returns the symbols' ids; ValueError if form and tokenizer do not fit."""
   if form not in FORMS:
     raise ValueError(f'form {form!r}: expected one of {", ".join(FORMS)}')
   if form == 'bert' and isinstance(tokenizer, WordPiece):
@@ -196,11 +193,7 @@ def _encode_rows(
   *,
   both_orders: bool = False,
 ) -> Features:
-  """Encodes each example's rows, given the texts of each row.
-
-  `cut` shortens the ids of a row's texts, A, or A and B, to fit into a row.
-  With `both_orders`, another row has A and B exchanged.
-  """
+  """Encodes each example's rows; `cut` fits the ids of texts into a row."""
   ids = encode_distinct(
     framing.tokenizer, (t for rows in rows_of for texts in rows for t in texts)
   )
@@ -247,9 +240,8 @@ def _cut(texts: Sequence[np.ndarray], framing: Framing) -> Sequence[np.ndarray]:
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
   """Returns two lengths that fit, shortening the longer one token by token.
 
-  If both must be cut to an odd sum, the longer one keeps the odd token, and of
-  equals the second, as in Hugging Face's tokenizers; in the release always the
-  first.
+  The longer one keeps an odd token, of equals the second, as in Hugging Face's
+  tokenizers; in the release always the first.
   """
   if first + second <= room:
     return first, second

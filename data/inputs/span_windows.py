@@ -20,11 +20,7 @@ _CHUNK = 2_000  # texts whose ids and places are Python's objects at one time
 def encode(
   task: Task, examples: Sequence[SpanExample], framing: Framing
 ) -> Features:
-  """Returns the windows of all questions; see `framing.encode`.
-
-  Raises ValueError if the form has no spans, or a row has no room for the
-  longest question and a token of the text.
-  """
+  """Returns the windows of all questions; see `framing.encode`."""
   if framing.form != 'bert':
     raise ValueError(
       f'task {task.name}: the form of {framing.form} has no answer as a span of'
@@ -89,10 +85,7 @@ def encode(
 def encode_contexts(
   tokenizer: WordPiece, texts: Iterable[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-  """Returns text -> ids, int32 [T], and characters of the tokens, int32 [T, 2].
-
-  A token's characters are its first one and the one after its last.
-  """
+  """Returns text -> ids int32 [T], characters [begin, end) int32 [T, 2]."""
   texts = list(dict.fromkeys(texts))
   encoded = {}
   for first in range(0, len(texts), _CHUNK):
@@ -108,8 +101,7 @@ def encode_contexts(
 def locate(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
   """Returns the first and the last token of the characters [start, end).
 
-  These are the last token that begins at `start` or before, and the first that
-  ends at `end` or after; None if there is no such pair.
+  They begin at `start` or before and end at `end` or after; None without such.
   """
   first = int(np.searchsorted(spans[:, 0], start, side='right')) - 1
   last = int(np.searchsorted(spans[:, 1], end, side='left'))

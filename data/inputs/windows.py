@@ -1,8 +1,4 @@
-"""Overlapping windows of a text, as google-research/bert cuts them.
-
-Each token's output comes from the window with most context on both sides of it
-(run_squad.py).
-"""
+"""Overlapping windows of a text, as in google-research/bert (run_squad.py)."""
 
 from collections.abc import Sequence
 
@@ -13,10 +9,7 @@ LENGTH_BONUS = 0.01
 
 
 def cut(length: int, room: int, stride: int) -> list[tuple[int, int]]:
-  """Returns begin and end of each window of `room` tokens, `stride` apart.
-
-  An empty text has one window.
-  """
+  """Returns [begin, end) of windows of `room`, `stride` apart; at least one."""
   stride = min(stride, room)
   count = max(0, -(-(length - room) // stride)) + 1
   starts = range(0, count * stride, stride)
@@ -29,10 +22,10 @@ def owners(
   *,
   left_only: bool = False,
 ) -> np.ndarray:
-  """Returns the number of the best window for each token, int64 [num_tokens].
+  """Returns the window with most context for each token, int64 [num_tokens].
 
-  `bounds` are begin and end of each window, which together show every token; of
-  equals the first wins. `left_only` counts only the context left of a token.
+  `bounds` [begin, end) of the windows show every token; of equals the first
+  wins. `left_only` counts only the context left of a token.
   """
   best = np.full(num_tokens, -1.0)
   found = np.zeros(num_tokens, np.int64)

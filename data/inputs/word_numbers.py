@@ -9,11 +9,7 @@ from data.vocabulary.words import split_words
 
 
 class WordNumbers:
-  """The distinct words of a set, numbered in order of appearance.
-
-  Takes the place of a tokenizer. `<S>` and `</S>`, the ends of a row, come
-  first.
-  """
+  """The distinct words of a set, numbered by first use; as a tokenizer."""
 
   begin_id = 0
   end_id = 1

@@ -1,7 +1,6 @@
 """Sentences with tagged words, as rows of tokens.
 
-Every word of every sentence has one labelled token in one row, however long the
-sentence is.
+Every word has one labelled token in one row, however long its sentence is.
 """
 
 import itertools
@@ -17,10 +16,7 @@ from data.vocabulary.tokenization import ByteBPE
 def encode(
   task: Task, examples: Sequence[TaggedExample], framing: Framing
 ) -> Features:
-  """Returns the rows of all sentences; see `framing.encode`.
-
-  Raises ValueError, naming the example, if a tag is not the task's.
-  """
+  """Returns the rows of all sentences; see `framing.encode`."""
   tokenizer, room = framing.tokenizer, framing.max_length - 2
   numbers = {tag: number for number, tag in enumerate(task.labels)}
   unknown = (
@@ -90,11 +86,7 @@ class _Text:
     self.word_of = np.repeat(np.arange(len(words)), lengths)
 
   def chunks(self, begin: int, end: int, room: int) -> list[tuple[int, int]]:
-    """Cuts a sentence into chunks of whole words that fit into a row.
-
-    A sentence that does not fit gives chunks of half a row, with room for
-    context on both sides. A longer word is a chunk of its own.
-    """
+    """Cuts a sentence into chunks of whole words, half a row each if long."""
     bounds = self.bounds
     if bounds[end] - bounds[begin] <= room:
       return [(begin, end)]

@@ -13,8 +13,7 @@ import numpy as np
 
 from data.tasks.examples import Task
 
-# weights float64 [R, N] -> metric -> float64 [R]; nan for a part without
-# weight.
+# weights float64 [R, N] -> metric -> float64 [R]; nan without weight.
 Measure = Callable[[np.ndarray], dict[str, np.ndarray]]
 # (task, examples, answers) -> measure of the task's metrics, perhaps of more.
 MakeMeasure = Callable[[Task, Sequence[Any], Sequence[Any]], Measure]

@@ -113,11 +113,7 @@ def _measure(
 def match(
   task: Task, examples: Sequence[Example], predictions: Iterable[Prediction]
 ) -> list[Prediction]:
-  """Returns the examples' predictions in the examples' order.
-
-  Raises ValueError if there are no examples, ids are missing, unknown or
-  duplicate, or an answer is not of the task.
-  """
+  """Returns the predictions in the examples' order, after checking them."""
   if not examples:
     raise ValueError(f'{task.name}: found no examples, expected at least one')
   predictions = list(predictions)

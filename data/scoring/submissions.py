@@ -34,11 +34,7 @@ Pairs = list[tuple[Any, Prediction]]
 def check(
   task: Task, path: epath.PathLike, split: str, *, n_best: bool = False
 ) -> None:
-  """Raises ValueError if no format of the task or split has the path's ending.
-
-  With `n_best`, files of best answers or scores of no answer are written too,
-  which only questions have.
-  """
+  """Checks that the task and split have the format, and `n_best` answers."""
   path = epath.Path(path)
   endings = (*_FORMATS[task.submission], '.jsonl')
   if path.suffix not in endings:

@@ -55,10 +55,7 @@ def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
 def find_warnings(
   audit: dict[str, Any], *, pairs: bool = True, windows: bool = True
 ) -> list[str]:
-  """Returns warnings for people, who may change the store before training.
-
-  `pairs`: the store is for next-sentence pairs; `windows`: for windows.
-  """
+  """Returns warnings about a store, for `pairs` (BERT) or `windows`."""
   found = []
   median = audit['document_lengths']['median']
   if pairs and audit['documents'] == 1:

@@ -180,9 +180,6 @@ def ensure_store(
   return store
 
 
-# --- Existing stores
-
-
 def _exists(folder: str | os.PathLike) -> bool:
   """Returns whether a folder holds anything."""
   if corpus.is_remote(folder):
@@ -292,9 +289,6 @@ def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
   return shlex.join(words)
 
 
-# --- The vocabulary
-
-
 def trained_size(tokenizer: str) -> int | None:
   """Returns N of 'train:KIND:N'; None for a path."""
   training = tokenization.parse_training(tokenizer)
@@ -340,8 +334,7 @@ def _collect_words(
 ) -> tuple[tokenization.Words, str]:
   """Returns a tokenizer of all the text's words and one line on them.
 
-  Counts the words of the whole text, in the sentences that will be encoded: the
-  end of a sentence may cut a word.
+  Words are counted in sentences to be encoded, as a sentence's end may cut one.
   """
   split = (loaded or training).split
 

@@ -160,7 +160,6 @@ def write_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
     file.write('\n')
     file.flush()
     os.fsync(file.fileno())
-  # The checksums were just read from the files: no need to read them again.
   write_stamp(folder, meta)
 
 
@@ -195,10 +194,7 @@ def checksums(path: pathlib.Path) -> list[int]:
 
 @contextlib.contextmanager
 def exclusive(target: pathlib.Path) -> Iterator[None]:
-  """Lets one process at a time prepare `target`; the others wait.
-
-  The operating system frees the lock of a dead process.
-  """
+  """Lets one process prepare `target`; the lock of a dead one is freed."""
   path = target.parent / f'.{target.name}.lock'
   path.parent.mkdir(parents=True, exist_ok=True)
   while True:
@@ -224,9 +220,9 @@ def exclusive(target: pathlib.Path) -> Iterator[None]:
 def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields a hidden sibling that becomes `target` if the block succeeds.
 
-  Use inside `exclusive(target)`: leftovers of a killed process are removed
-  first, and an existing store at `target` is replaced. Raises OSError if the
-  disk is full; nothing is left behind.
+  Use inside `exclusive(target)`: removes a killed process's leftovers, replaces
+  an existing `target`. Raises OSError if the disk is full; nothing stays
+  behind.
   """
   partial = target.parent / f'.{target.name}.partial'
   replaced = target.parent / f'.{target.name}.replaced'

@@ -157,8 +157,7 @@ def encode_all(
 ) -> Iterator[Encoded]:
   """Yields a stream of pieces, encoded in order with bounded look-ahead.
 
-  Workers load `tokenizer` from `folder`; one worker, or a text too short for
-  the pool, stays in this process. Raises ChildProcessError if a worker dies.
+  Workers load `tokenizer` from `folder`; a short text stays in this process.
   """
   items = _group(pieces)
   head = list(itertools.islice(items, _POOL_FROM))
@@ -248,8 +247,7 @@ def serve() -> None:
   """Answers work items from standard input until it closes."""
   # Ctrl-C reaches the whole terminal; the parent decides what it means.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
-  # Millions of small lists, no cycles: the collector took a quarter of the
-  # time.
+  # Millions of small lists, no cycles: collecting took a quarter of the time.
   gc.disable()
   answers = os.fdopen(os.dup(1), 'wb')
   os.dup2(2, 1)  # a stray print must not end up among the answers

@@ -76,10 +76,7 @@ def _example(
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-  """Returns tags of IOB1 or IOB2 in IOB2, where every entity begins with B-.
-
-  IOB1 has B- only directly after another entity of the same type.
-  """
+  """Returns tags of IOB2 or IOB1 (B- only after its own type) in IOB2."""
   found = []
   before = 'O'
   for tag in tags:

@@ -266,11 +266,7 @@ class Task:
     return self.gather(self.rows(file, split), split, str(file))
 
   def gather(self, found: Found, split: str, source: str) -> list[Any]:
-    """Returns the examples of a split after checking each of them.
-
-    Raises ValueError at duplicate ids, empty texts, unknown and missing labels,
-    by their place; and if `source`, a name for messages, holds no example.
-    """
+    """Returns a split's examples; raises ValueError at a wrong one's place."""
     places: dict[str, str] = {}
     gathered = []
     for where, example in found:

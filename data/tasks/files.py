@@ -19,10 +19,7 @@ Records = Iterator[tuple[str, dict[str, Any]]]
 
 
 def read_lines(file: epath.Path) -> Iterator[tuple[int, str]]:
-  """Yields (number from 1, line) without byte order mark and line end.
-
-  Raises ValueError at bytes that are not UTF-8, naming the line.
-  """
+  """Yields (number from 1, line) of UTF-8, without byte order mark and end."""
   yield from enumerate(text_files.lines(text_files.chunks(file)), start=1)
 
 
@@ -140,11 +137,7 @@ def _check_titles(
 
 
 def read_csv(file: epath.Path, fields: Sequence[str]) -> Records:
-  """Yields (place, record) of a comma-separated file with titles and quoting.
-
-  Raises ValueError at missing titles, rows of another width and wrong quoting,
-  by the line where the row ends.
-  """
+  """Yields (place, record) of a CSV file with titles, checked by line."""
   csv.field_size_limit(sys.maxsize)  # 131,072 by default
   rows = csv.reader((line + '\n' for _, line in read_lines(file)), strict=True)
   titles: list[str] = []
@@ -203,10 +196,7 @@ def read_json(file: epath.Path) -> Any:
 def check_fields(
   where: str, record: Any, fields: Iterable[str], texts: Iterable[str] = ()
 ) -> None:
-  """Raises ValueError unless a record is an object with the required fields.
-
-  The fields in `texts` must hold text.
-  """
+  """Raises ValueError unless a record has `fields`, and text in `texts`."""
   if not isinstance(record, dict):
     raise ValueError(
       f'{where}: found {type(record).__name__}, expected an object with the '

@@ -125,10 +125,7 @@ def _mnli_rows(file: epath.Path, split: str) -> examples.Found:
 
 
 def with_majority(file: epath.Path, found: examples.Found) -> examples.Found:
-  """Drops and counts pairs with the label '-': the annotators did not agree.
-
-  Bowman et al. 2015 leave them out of training and scoring.
-  """
+  """Drops and counts pairs labelled '-', as Bowman et al. 2015: no majority."""
   dropped = 0
   for where, example in found:
     if example.label == '-':

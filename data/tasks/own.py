@@ -173,10 +173,7 @@ def _distinct(train: epath.Path, labels: Any) -> tuple[str, ...]:
 
 
 def _check_entities(labels: Sequence[str], found: examples.Found) -> None:
-  """Refuses a line of titles among tags of entities.
-
-  Raises ValueError at the first tag other than O or X-TYPE, if other tags are.
-  """
+  """Refuses a line of titles, not O or X-TYPE, among tags of entities."""
   proper = [tag for tag in labels if tag[1:2] == '-']
   if not proper:
     return

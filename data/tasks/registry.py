@@ -40,10 +40,7 @@ TASKS: dict[str, examples.Task] = {
 
 
 def find(name: str) -> examples.Task:
-  """Returns the task of a name.
-
-  Raises ValueError if there is no such task; names the nearest, and all.
-  """
+  """Returns the task of a name; if unknown, a ValueError names the nearest."""
   if name in TASKS:
     return TASKS[name]
   near = difflib.get_close_matches(name.lower().replace('-', ''), TASKS, n=1)
@@ -93,8 +90,8 @@ def read_file(
 ) -> list[Any]:
   """Returns the examples of a file of any name in the task's format.
 
-  Labels are required by `examples.needs_labels`. Raises ValueError if the file
-  lies in another task's folder, or an example is wrong, by file and line.
+  Raises ValueError if it lies in another task's folder, or holds a wrong
+  example.
   """
   path = epath.Path(file)
   _check_folder(task, path)

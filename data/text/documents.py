@@ -27,9 +27,8 @@ def recognise(
 ) -> tuple[str, bool]:
   """Returns the document break, and whether each line is a sentence.
 
-  Reads some lines of the files; `from_folder` skips binary files. Raises
-  ValueError if `document_break` (see `sources.open_source`) is no regular
-  expression, or text is damaged.
+  Reads some lines; `from_folder` skips binary files. `document_break` is as in
+  `sources.open_source`.
   """
   pattern = None
   if document_break not in (None, 'file', 'blank_line'):
@@ -107,10 +106,7 @@ def split(
 
 
 def cut(chunks: Iterable[str], white_space: str) -> Iterator[str]:
-  """Joins chunks of text and cuts them into pieces of bounded length.
-
-  The cuts depend on the text alone, not on the chunks.
-  """
+  """Cuts joined chunks into bounded pieces, whatever the chunks' bounds."""
   text = ''
   for chunk in chunks:
     text += chunk

@@ -33,11 +33,7 @@ def fingerprint() -> str:
 
 @functools.cache
 def documents() -> tuple[tuple[str, ...], collections.Counter]:
-  """Returns the documents, topics first, and reason -> dropped documents.
-
-  Kept for the life of the process (2 MB). Raises FileNotFoundError if this
-  Python has no source of its library.
-  """
+  """Returns the documents, topics first, and reason -> dropped; kept, 2 MB."""
   dropped = collections.Counter()
   texts = []
   for text in _topics():

@@ -19,8 +19,7 @@ MAX_SPAN = 10_000
 MAX_LINE = 5_000
 
 _PARAGRAPH = re.compile(r'\n\s*\n')
-# The splitter knows no CJK: these marks and closing ones after them end a
-# sentence.
+# The splitter knows no CJK: these marks, with closing ones, end a sentence.
 _CJK_MARKS = '。！？'
 _CJK_SENTENCE = re.compile(
   '[^。！？]*[。！？]+[”’」』）】》〉)\\]"\']*|[^。！？]+'
@@ -29,15 +28,13 @@ _SENTENCE_START = re.compile(r'[\W_]*[^\W_]')
 _SENTENCE_END = re.compile(r'[.!?…。！？][\s"\'”’»)\]}」』）】*]*$')
 
 _WORD = re.compile(r'\S+')
-# GPT-2's white space: Unicode's property, without the separators U+001C to
-# U+001F that Python includes.
+# Unicode's white space, as GPT-2's: without Python's U+001C to U+001F.
 WHITE_SPACE = '\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000'
 # Text may be cut before a match; the first pattern of each kind also leaves
-# whole lines. For GPT cut before a run of white space: every part of it with a
-# newline would be a token. GPT-2's pattern gives the last white-space character
-# before a word to the word, or makes it a token if it is no space, and one
-# token of the white space before it: only there have both sides the whole's
-# tokens.
+# whole lines. For GPT cut before a run of white space: any part of it with a
+# newline would be a token. In GPT-2's pattern the last white-space character of
+# a run belongs to the next word, or is a token if no space, and the run before
+# it is a token: only there do both sides have the tokens of the whole.
 PLACES = {
   'newlines': (re.compile(r'(?<=\S)\n'), re.compile(r'(?<=\S)\s')),
   'kept': (

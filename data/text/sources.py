@@ -150,10 +150,7 @@ def _digest(*parts: object) -> str:
 def _to_pieces(
   parts: Iterable[tuple[bool, str]], sentence_per_line: bool, white_space: str
 ) -> Iterator[Piece]:
-  """Yields pieces of (starts a document, text), without documents of no text.
-
-  Pieces without text are dropped, too, unless white space is kept.
-  """
+  """Yields the pieces of documents that have text, the last one marked."""
   pending = None
   starts_document = True
   held = ''  # white space that text or the document's end has to follow
@@ -187,9 +184,6 @@ def _record_pieces(
   yield from _to_pieces(parts, False, white_space)
 
 
-# --- The manual
-
-
 def _open_manual() -> Source:
   texts, _ = manual.documents()
   size = sum(map(len, texts))
@@ -210,9 +204,6 @@ def _read_manual(source: Source, white_space: str) -> Iterator[Piece]:
   for text in texts:
     yield from _record_pieces(source, text, white_space)
     source.bytes_read += len(text)
-
-
-# --- Files
 
 
 def _open_files(
@@ -324,9 +315,6 @@ def _read_files(
       f'source {source.spec!r}: no line matches document_break '
       f'{source.document_break.removeprefix("regex:")!r}'
     )
-
-
-# --- TensorFlow data sets
 
 
 def _open_tfds(spec: str, text_field: str) -> Source:

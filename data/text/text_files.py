@@ -206,10 +206,7 @@ def _decompressed(path: epath.Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def _decompress_zst(file: BinaryIO) -> Iterator[bytes]:
-  """Decompresses all frames; the library's own reader accepts half a frame.
-
-  Raises EOFError if the last frame is incomplete.
-  """
+  """Decompresses all frames; the library's reader accepts half a frame."""
   frame = None
   held = bytearray()
   while data := file.read(ZST_CHUNK_BYTES):
@@ -244,11 +241,7 @@ def lines(texts: Iterable[str]) -> Iterator[str]:
 def records(
   path: epath.Path, texts: Iterable[str], text_field: str
 ) -> Iterator[str]:
-  """Yields the text of every JSONL record; memory holds one record.
-
-  Raises ValueError at a line that is no JSON object, or lacks text in the
-  field.
-  """
+  """Yields the text of each JSONL record; raises ValueError at a wrong line."""
   for number, line in enumerate(lines(texts), start=1):
     if not line.strip():
       continue
@@ -294,11 +287,10 @@ def parse_records(
   is_right: Callable[[dict[str, Any]], bool],
   expected: str,
 ) -> list[dict[str, Any]]:
-  """Parses one JSON object a line; blank lines are skipped.
+  """Parses one JSON object a line, of which `is_right`; skips blank lines.
 
-  `name` is the file's and `expected` describes an object that `is_right`
-  accepts, both for messages. Raises ValueError at any other line, or without
-  objects.
+  `name`, the file's, and `expected`, a right object, are for messages. Raises
+  ValueError at any other line, or without objects.
   """
   found = []
   # JSON's strings may hold the other line ends of Unicode.

@@ -51,9 +51,7 @@ class TextSplit:
 def open_split(spec: str, text_field: str) -> TextSplit:
   """Opens `NAME[/config][:version][:split]`, 'train' by default.
 
-  TFDS downloads missing data; it keeps data in TFDS_DATA_DIR, else in
-  ~/tensorflow_datasets. Raises ValueError if there is no such data set, split
-  or text field.
+  TFDS keeps data in TFDS_DATA_DIR, else in ~/tensorflow_datasets.
   """
   # A split may hold colons: train[10:20].
   match = re.fullmatch(r'([^:]+(?::[\d*]+\.[\d*]+\.[\d*]+)?)(?::(.+))?', spec)
@@ -83,11 +81,7 @@ def open_split(spec: str, text_field: str) -> TextSplit:
 
 
 def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
-  """Returns the TFDS builder of NAME[/config][:version], prepared if need be.
-
-  `spec`, the user's words, is for messages; `folder` holds prepared data sets,
-  None is TFDS's own. Raises ValueError if the data set is missing or fails.
-  """
+  """Returns TFDS's builder of NAME[/config][:version], its data prepared."""
   import tensorflow_datasets as tfds
 
   _hide_accelerators()

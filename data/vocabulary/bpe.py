@@ -189,10 +189,7 @@ class BPE(Tokenizer):
       )
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns each text's ids, without the three symbols.
-
-    Raises ValueError if ftfy and spaCy are needed and missing.
-    """
+    """Returns each text's ids, without the three symbols."""
     split = [self.parts(self.repair(text).strip()) for text in texts]
     parts = list(dict.fromkeys(itertools.chain.from_iterable(split)))
     ids = dict(zip(parts, self.encode_parts(parts), strict=True))
@@ -225,9 +222,6 @@ class BPE(Tokenizer):
         if importlib.util.find_spec(name):
           settings[name] = importlib.metadata.version(name)
     bpe_files.save(folder, self.pieces[: -len(SPECIALS)], self.merges, settings)
-
-
-# --- Making one
 
 
 def make_bpe(

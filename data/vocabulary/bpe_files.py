@@ -94,11 +94,7 @@ def _lines(file: epath.Path) -> list[str]:
 
 
 def read_pieces(file: epath.Path) -> list[str]:
-  """Reads a vocabulary with a piece a line; line 1 is id 0.
-
-  Raises ValueError, with the lines, if it is not UTF-8 or a piece has two
-  lines.
-  """
+  """Reads distinct pieces of UTF-8, one a line; line 1 is id 0."""
   pieces = _lines(file)
   while pieces and not pieces[-1]:
     pieces.pop()
@@ -160,10 +156,7 @@ def _depth(value: Any) -> int:
 
 
 def in_order(file: epath.Path, table: Mapping[str, Any]) -> tuple[str, ...]:
-  """Returns the pieces of a vocabulary, piece -> id, in the order of ids.
-
-  Raises ValueError, naming the file, if the ids are not 0, 1, 2 ...
-  """
+  """Returns the pieces of a vocabulary, piece -> id from 0, by their ids."""
   if not isinstance(table, dict) or not table:
     raise ValueError(
       f'{file}: expected a vocabulary, an object piece -> id, found '
@@ -247,7 +240,6 @@ def write(
   ids = {piece: i for i, piece in enumerate(pieces)}
   vocab = json.dumps(ids, ensure_ascii=False, indent=0) + '\n'
   lines = [HEADER, *(f'{first} {second}' for first, second in merges), '']
-  # Bytes, so that no platform changes the line ends.
   vocab_file.write_bytes(vocab.encode())
   merges_file.write_bytes('\n'.join(lines).encode())
 

@@ -49,8 +49,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   if not counts:
     raise ValueError('there is no text to train a vocabulary on')
   kept = word_counts.count_letters(counts)
-  # A letter has two pieces: inside a word, and at its end. Rarer letters have
-  # only the pieces that the text has.
+  # Pieces of a letter: inside a word, and at its end; of a rare one, as found.
   frequent = word_counts.by_frequency(kept)[: vocab_size // 8]
   inside = {letter for word in counts for letter in word[:-1]}
   ending = {word[-1] for word in counts}
@@ -91,8 +90,7 @@ def train_byte_bpe(texts: Iterable[str], vocab_size: int) -> byte_bpe.ByteBPE:
   """Trains a vocabulary of GPT-2's kind; equal texts give equal ones.
 
   `vocab_size` includes the 256 bytes, which come first, and <|endoftext|>, the
-  last; see also `train_bpe`. Raises ValueError without text, or if `vocab_size`
-  is below 257.
+  last; below 257 it is a ValueError. See also `train_bpe`.
   """
   letters = byte_bpe.byte_letters()
   if vocab_size <= len(letters):
@@ -122,9 +120,8 @@ def _train(
   suffix: str | None = None,
 ) -> tuple[list[str], bpe_files.Merges]:
   """Learns merges from counted words; `first` are the first pieces."""
-  # The trainer numbers letters in the order of a hash map, and ids decide ties
-  # between merges, so two runs differ. As "special tokens" all letters get ids
-  # in our order.
+  # Letters are "special tokens", to get ids in our order: the trainer's comes
+  # from a hash map, and ids decide ties between merges.
   trainer = trainers.BpeTrainer(
     vocab_size=vocab_size,
     min_frequency=2,

@@ -59,7 +59,6 @@ class ByteBPE(Tokenizer):
     """Returns each text's ids; decoded they are the text again.
 
     With `special`, '<|endoftext|>' in a text is the symbol, else it is text.
-    Raises ValueError at half a surrogate pair, which is no text.
     """
     if special:
       return [self._encode_special(text) for text in texts]
@@ -74,8 +73,7 @@ class ByteBPE(Tokenizer):
   ) -> list[list[list[int]]]:
     """Returns the ids of each word of each sentence.
 
-    Joined they are the ids of the words with spaces between them: all but the
-    first word of a sentence have a space before them. An empty word has none.
+    All but the first word of a sentence have a space before them.
     """
     spaced = [
       [f' {word}' if i and word else word for i, word in enumerate(words)]
@@ -137,11 +135,7 @@ def make_byte_bpe(
 
 
 def load_byte_bpe(vocab_file: epath.Path, merges_file: epath.Path) -> ByteBPE:
-  """Loads a byte-pair encoding of GPT-2's kind; see `bpe_files.read`.
-
-  Raises ValueError if the files are damaged, do not belong together, or have
-  settings beside them that are not ours.
-  """
+  """Loads a byte-pair encoding of GPT-2's kind; see `bpe_files.read`."""
   required = {END_OF_TEXT, *byte_letters()}
   pieces, merges = bpe_files.read(
     vocab_file,

@@ -120,7 +120,7 @@ def load(
 
 
 def has_vocabulary(folder: epath.PathLike) -> bool:
-  """Returns whether a folder holds a vocabulary, damaged or half of one too."""
+  """Returns whether a folder holds a vocabulary, even a damaged one."""
   try:
     _find(epath.Path(folder))
   except FileNotFoundError:
@@ -174,7 +174,7 @@ def _settings_of_words(file: epath.Path) -> dict[str, Any]:
 
 
 def _settings(folder: epath.Path) -> dict[str, Any]:
-  """What `save` wrote beside a vocabulary; empty for a published one."""
+  """Returns the settings that `save` wrote; empty if published."""
   file = folder / bpe_files.SETTINGS_FILE
   found = bpe_files.read_object(file) if file.exists() else {}
   if not isinstance(found.get('type', ''), str):
@@ -183,8 +183,6 @@ def _settings(folder: epath.Path) -> dict[str, Any]:
     )
   return found
 
-
-# --- Larger vocabularies
 
 # Pieces mean something else if one of these settings differs.
 _SETTINGS = ('cased', 'strip_accents', 'words')
@@ -229,9 +227,6 @@ def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
   return np.concatenate([ids[:kept], np.full(new, -1, np.int32), ids[kept:]])
 
 
-# --- New vocabularies
-
-
 @dataclasses.dataclass(frozen=True)
 class Training:
   """A vocabulary to be trained.
@@ -260,10 +255,7 @@ class Training:
 
 
 def parse_training(tokenizer: str) -> Training | None:
-  """Parses `train:KIND:N[:cased|:spaces]`; None for a path.
-
-  Raises ValueError if the text begins like a specification, but is none.
-  """
+  """Parses `train:KIND:N[:cased|:spaces]`; returns None for a path."""
   if not tokenizer.startswith('train:'):
     return None
   match = re.fullmatch(
@@ -296,10 +288,7 @@ def request_key(tokenizer: str) -> str:
 
 
 def train(texts: Iterable[str], training: Training) -> Tokenizer:
-  """Trains a vocabulary; the same texts always give the same one.
-
-  Raises ValueError without text, or if the size is too small.
-  """
+  """Trains a vocabulary; the same texts always give the same one."""
   if training.kind == 'wordpiece':
     return wordpiece.train_wordpiece(texts, training.size, cased=training.cased)
   if training.kind == 'bpe':

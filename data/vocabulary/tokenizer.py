@@ -54,10 +54,7 @@ class Tokenizer(abc.ABC):
     return self.encode_batch(parts)
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns each text's ids, without symbols.
-
-    Runs on all cores, or on RAYON_NUM_THREADS of them.
-    """
+    """Returns ids without symbols; runs on all cores or RAYON_NUM_THREADS."""
     encoded = self.tokenizer.encode_batch_fast(
       list(texts), add_special_tokens=False
     )
@@ -66,10 +63,7 @@ class Tokenizer(abc.ABC):
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
   ) -> list[list[list[int]]]:
-    """Returns the ids of each word of each sentence, each encoded by itself.
-
-    A word of nothing but white space or control characters has none.
-    """
+    """Returns the ids of each word by itself; none for white space."""
     words = [word for sentence in sentences for word in sentence]
     ids = iter(self.encode_batch(words))
     return [[next(ids) for _ in sentence] for sentence in sentences]

@@ -132,23 +132,14 @@ def read(
 
 
 def declared(folder: epath.Path) -> set[str]:
-  """Returns the added and special tokens that a folder's files name.
-
-  Raises ValueError if a file is not JSON.
-  """
+  """Returns the added and special tokens that a folder's files name."""
   config, whole, legacy, special = _files(folder)
   named = [config.get('added_tokens_decoder'), whole.get('added_tokens')]
   return {*legacy, *_strings(special), *_strings(named)}
 
 
-# --- Reading
-
-
 def _files(folder: epath.Path) -> tuple[dict[str, Any], ...]:
-  """Returns the four files in the order of their names above, {} if missing.
-
-  A sequence of one normaliser or pre-tokeniser is replaced by its item.
-  """
+  """Returns the four files, {} if missing; unwraps sequences of one."""
   config, whole, legacy, special = (
     bpe_files.read_object(file) if file.exists() else {}
     for name in (CONFIG_FILE, TOKENIZER_FILE, ADDED_FILE, SPECIAL_FILE)
@@ -244,7 +235,7 @@ def _check_whole(
   pieces: Sequence[str],
   ours: Mapping[str, Any],
 ) -> Iterator[str]:
-  """Compares a tokenizer.json with our own of the same kind."""
+  """Yields the differences between a tokenizer.json and our own."""
   for section in ('model', 'normalizer', 'pre_tokenizer'):
     found, expected = whole.get(section), ours[section]
     if expected is None or not isinstance(found, dict | None):
@@ -300,7 +291,7 @@ def _check_whole(
 
 
 def _class(config: Mapping[str, Any]) -> Any:
-  """The class of a tokenizer, without Fast; None if the file has none."""
+  """Returns the class of a tokenizer, without Fast, or None."""
   name = config.get('tokenizer_class')
   return name.removesuffix('Fast') if isinstance(name, str) else name
 

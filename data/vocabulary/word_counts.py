@@ -19,11 +19,7 @@ def count_words(
   most: int,
   forgotten: collections.Counter[str] | None = None,
 ) -> collections.Counter[str]:
-  """Counts words; of more than `most` different ones the rarest are forgotten.
-
-  `texts` are the words of each text; `forgotten` gets the letters of forgotten
-  words.
-  """
+  """Counts words, at most `most`; `forgotten` gets the letters of others."""
   words = collections.Counter()
   least = 1
   for text in texts:

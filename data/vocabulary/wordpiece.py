@@ -85,11 +85,7 @@ class WordPiece(Tokenizer):
     return np.array([piece.startswith(PREFIX) for piece in self.pieces])
 
   def parts(self, text: str) -> list[str]:
-    """Returns the parts whose ids, one after the other, are the text's.
-
-    White space ends a word, and nothing before or after it changes a word's
-    pieces, unless an added token has white space in it.
-    """
+    """Returns the parts whose ids, one after the other, are the text's."""
     return [text] if self.added else text.split(' ')
 
   def encode_with_spans(
@@ -251,9 +247,9 @@ def train_wordpiece(
   words = {word: n for word, n in words.items() if known.issuperset(word)}
   inner = sorted({PREFIX + letter for word in words for letter in word[1:]})
 
-  # The trainer numbers letters in the order of a hash map, and ids decide ties
-  # between merges, so two runs differ. As "special tokens" all letters get ids
-  # in our order; `_from_pieces` makes a tokenizer without them.
+  # Letters are "special tokens", to get ids in our order: the trainer's comes
+  # from a hash map, and ids decide ties between merges. `_from_pieces` drops
+  # them.
   trainer = trainers.WordPieceTrainer(
     vocab_size=vocab_size,
     min_frequency=2,

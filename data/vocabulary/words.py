@@ -103,10 +103,7 @@ class Words(Tokenizer):
 
   @functools.cached_property
   def fingerprint(self) -> str:
-    """Hex digest of the settings and the softmax's words, not of other types.
-
-    So a model can go on with another text made with its vocabulary.
-    """
+    """Hex digest of settings and softmax words: other types may follow them."""
     predicted = self.pieces[: self.softmax_size]
     return bpe_files.fingerprint(
       'words', predicted, self.softmax_size, self.split
@@ -165,9 +162,6 @@ class Words(Tokenizer):
     return tokenizer
 
 
-# --- Files
-
-
 def begins_like_words(file: epath.Path) -> bool:
   """Returns whether a file begins with a symbol of a vocabulary of words."""
   with file.open('rb') as stream:
@@ -216,9 +210,6 @@ def _read(file: epath.Path) -> list[str]:
   return pieces
 
 
-# --- The words of a text
-
-
 def train_words(texts: Iterable[str], softmax_size: int, split: str) -> Words:
   """Collects the word types of a text; equal texts give equal ones.
 
@@ -240,11 +231,7 @@ def train_words(texts: Iterable[str], softmax_size: int, split: str) -> Words:
 
 
 def extend_words(words: Words, texts: Iterable[str]) -> Words:
-  """Appends a text's word types to the words that a softmax predicts.
-
-  The first V types of `words` keep their ids, others are left out; the
-  fingerprint stays. `texts` are as in `train_words`.
-  """
+  """Appends a text's types to the V softmax words, which keep their ids."""
   predicted = words.pieces[: words.softmax_size]
   counts = _count(texts, words.split)
   return dataclasses.replace(words, pieces=_append(predicted, counts))

@@ -48,11 +48,10 @@ def find(
 ) -> epath.Path:
   """Returns the path of weights that are given by path or by name.
 
-  An existing path is never taken for a name, nor is a text that looks like a
-  path of ours (`_may_be_path`). A name's path is its folder in the cache; with
-  `vocabulary_only` its weights are not needed. Raises FileNotFoundError if
-  there is no such path, or if a name is neither in the cache nor can be
-  downloaded; ValueError if no name follows `SCHEME`.
+  An existing path is never taken for a name, nor is a text like a path of ours
+  (`_may_be_path`). A name's path is its folder in the cache; `vocabulary_only`
+  needs no weights. Raises FileNotFoundError if the path does not exist, or the
+  name is not in the cache and cannot be downloaded.
   """
   formats = ((),) if vocabulary_only else FORMATS
   text = str(weights)
@@ -105,7 +104,7 @@ def _missing(text: str, path: epath.Path, name: str | None) -> str:
 def _fetch(
   name: str, formats: Sequence[Sequence[str]], asked: str
 ) -> epath.Path:
-  """Returns the cached folder of a name; no `formats`: vocabulary only."""
+  """Returns a name's folder in the cache, after a download if need be."""
   cause, without_vocabulary = None, None
   for cached in (True, False):
     for weights in formats:

@@ -1,17 +1,17 @@
 """The length of a pair's text, as in google-research/bert.
 
-create_pretraining_data.py reads a document in passes. Each pass has one target,
-the length of a full row or sometimes a shorter one, and whole sentences fill a
-row until they reach it. A short target makes more rows, so the share of short
-rows exceeds the share of short passes; and if another document's text replaced
-a row's second text, the replaced sentences are read again. Here every row draws
-its length from its own window, with the probabilities of the release's rows.
+create_pretraining_data.py reads a document in passes. Each has one target, the
+length of a full row or sometimes a shorter one, and whole sentences fill a row
+until they reach it. A short target makes more rows, so the share of short rows
+exceeds the share of short passes; sentences that another document's text
+replaced are read again. Here every row draws its length from its own window,
+with the probabilities of the release's rows.
 
 One effect is left out: another document's text that ends too early makes the
-release's row shorter than if B continued A, which reveals the label. Articles
-and novels hardly show it (each eighth of the lengths has its share within 2
-points); of documents of 452 tokens, the median of Python's manual, 57 % of the
-release's rows of 512 are shorter than 449 tokens, 48 % of ours.
+release's row shorter, which reveals the label. Articles and novels hardly show
+it (each eighth of the lengths has its share within 2 points); of documents of
+452 tokens, the median of Python's manual, 57 % of the release's rows of 512 are
+shorter than 449 tokens, 48 % of ours.
 """
 
 import jax
@@ -31,11 +31,10 @@ def draw_length(
   most: int,
   short_seq_prob: float,
 ) -> Array:
-  """Returns the tokens of text in a row, int32 [], `most` at most.
+  """Returns the tokens of text in a row, int32 []; a full row is `most`.
 
   `boundaries` is bool [W], True where a sentence starts after the first token,
-  `usable` the tokens of the window, the draws are uint32 []. A full row is
-  `most`, though the window may hold less.
+  `usable` the tokens of the window; the draws are uint32 [].
   """
   if not short_seq_prob:
     return jnp.int32(most)
@@ -65,12 +64,12 @@ def _draw_target(
 ) -> Array:
   """Returns the length that whole sentences have to reach, 2 to `most`.
 
-  The weight of a target is its probability in a pass of the release, times the
-  rows that the pass makes of this window's text. Their number is inverse to the
-  tokens that a row takes: the target and the excess of its sentences (on
-  average the sum of their squares by twice their sum, as of waiting times),
-  times three quarters if a row has several sentences, since half of the rows
-  put back half of them, else one. In integers, so that all devices round alike.
+  A target's weight is its probability in a pass of the release, times the rows
+  that the pass makes of this window's text: inverse to the tokens that a row
+  takes. They are the target and the excess of its sentences (on average the sum
+  of their squares by twice their sum, as of waiting times), times three
+  quarters if a row has several sentences, as half of the rows put back half of
+  them. Integers, so that all devices round alike.
   """
   targets = jnp.arange(2, most + 1)
   full = jnp.clip(usable, 1, most)

@@ -11,10 +11,8 @@ from data.store import corpus
 class Examples(pipeline.Permuted):
   """One split of a token store, cut into pairs of windows.
 
-  Attributes:
-    length: tokens of a model input; a window carries W = length + length // 8.
-    num_windows: examples of an epoch.
-    boundary_share: share of the windows that contain a sentence boundary.
+  A window carries W = length + length // 8 tokens. A sentence boundary lies in
+  `boundary_share` of the windows.
   """
 
   def __init__(

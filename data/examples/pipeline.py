@@ -1,9 +1,8 @@
 """Host batches: a pure function of (store, seed, step), and loaders.
 
-Example i of a phase (of `Permuted`) lies in epoch i // num_windows, at the
-place i % num_windows of a keyed permutation of the windows. The order needs no
-memory, a restart costs nothing, every epoch sees every window once, and the
-number of processes changes nothing.
+In `Permuted` example i of a phase lies in epoch i // num_windows, at the place
+i % num_windows of a keyed permutation of the windows: a restart costs nothing,
+an epoch sees every window once, the number of processes changes nothing.
 """
 
 import abc
@@ -61,13 +60,13 @@ def train_batch(
   step: int,
   rows: np.ndarray | slice = ALL_ROWS,
 ) -> Batch:
-  """Returns the rows `rows` of the global batch of one training step.
+  """Returns `rows` of the global batch of one training step.
 
   `examples` are by length, one for each length in `phases`; `step` counts from
-  the start of the run. To the arrays of the examples the batch adds
-  `example_ids` int32 [B] (the example's number in its phase modulo 2^31) and
-  `example_mask` bool [B], all True. Raises ValueError if `step` lies outside
-  the phases, or there are too few examples for a global batch.
+  the start of the run. The batch also has `example_ids` int32 [B] (the
+  example's number in its phase modulo 2^31) and `example_mask` bool [B], all
+  True. Raises ValueError if `step` lies outside the phases, or examples are too
+  few.
   """
   phase, first_step = _locate(phases, step)
   _, length, batch_size, _ = phases[phase]
@@ -85,9 +84,9 @@ def eval_batches(
 ) -> Iterator[Batch]:
   """Yields the batches of an evaluation, always the same ones.
 
-  At most `max_windows` windows are scored, each in `draws` rows where examples
-  are drawn at random. Batches are as of `train_batch`; a row whose
-  `example_mask` is False holds nothing to score.
+  At most `max_windows` windows are scored, with `draws` rows each if examples
+  are drawn at random. A row whose `example_mask` is False holds nothing to
+  score.
   """
   return examples.eval_batches(batch_size, max_windows, draws, rows)
 
@@ -168,8 +167,7 @@ def permute(indices: np.ndarray, size: int, key: int) -> np.ndarray:
   """Maps indices, int64 of any shape, through a permutation of range(size).
 
   A Feistel network on the smallest power of two that holds the size; results
-  outside are mapped again until they are inside. Integers only, so it is the
-  same everywhere. `key` is in range(2^64).
+  outside are mapped again. `key` is in range(2^64).
   """
   shape = np.shape(indices)
   values = np.array(indices, np.uint64).reshape(-1)
@@ -254,11 +252,10 @@ class tf_batches:  # noqa: N801, a context manager used like a function
       with tf_batches(make_batch, 0, 1000) as batches:
         for batch in batches:
 
-  Yields the batches of steps first_step..last_step - 1 in order, `ahead` of
-  them made in advance. Names and dtypes are the same at every step, shapes need
-  not be. An exception in `make_batch` is raised as it is. The pipeline lives as
-  long as the with block: a pipeline alive at the end of the program waits for
-  the interpreter's lock for ever.
+  Names and dtypes are the same at every step, shapes need not be; `ahead`
+  batches are made in advance. An exception in `make_batch` is raised as it is.
+  The pipeline lives as long as the with block: a pipeline alive at the end of
+  the program waits for the interpreter's lock for ever.
   """
 
   def __init__(

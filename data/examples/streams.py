@@ -1,9 +1,8 @@
 """Windows of contiguous tokens: the examples of left-to-right models.
 
-A window has `length + 1` tokens, inputs and targets at once, and the next one
-begins with its last token, so every token is predicted once. Windows stay
-inside a document, whose last window is shorter; or all documents form one
-stream, each ending in an end-of-text token.
+A window has `length + 1` tokens, inputs and targets, and the next begins with
+its last one, so every token is predicted once. Windows stay inside a document;
+or all documents form one stream, each ending in an end-of-text token.
 """
 
 import jax

@@ -1,10 +1,10 @@
 """Sentence pairs and masks, drawn on the device inside the training step.
 
-Every row is drawn alone, with its own key, so batch size, order and sharding
-cannot change it. Only the content of a pair reveals its label: lengths are
-settled before the label is drawn, and a random second text is as long as the
-true one and has sentence bounds at its ends exactly where the true one has
-them. Rows without such a text in their other window have NSP weight 0.
+Every row has its own key, so batch size, order and sharding cannot change it.
+Only the content of a pair reveals its label: lengths are settled before it is
+drawn, and a random second text is as long as the true one and has sentence
+bounds at its ends exactly as the true one. Rows whose other window holds no
+text of this form have NSP weight 0.
 """
 
 import functools
@@ -272,15 +272,13 @@ def mask_tokens(
 ) -> Batch:
   """Picks tokens to predict and hides most of them.
 
-  Of n tokens, specials included, min(P, max(1, round(mask_rate * n))) are
-  picked among the text's tokens, uniformly without replacement; P is
-  `max_predictions`. Each becomes [MASK] with probability `mask_fraction`, a
-  random token of the unpadded vocabulary with `random_fraction`, or stays.
-
-  With `continuations`, bool [V], True for pieces that continue a word, whole
-  words are picked in random order, skipping words that would exceed the count;
-  each piece is hidden by its own draw. `keys_B` may be the keys of
-  `sample_pairs`.
+  Of n tokens, specials included, min(P, max(1, round(mask_rate * n))) of the
+  text are picked uniformly without replacement; P is `max_predictions`. Each
+  becomes [MASK] with probability `mask_fraction`, a random token of the
+  unpadded vocabulary with `random_fraction`, or stays. With `continuations`,
+  bool [V], True for pieces that continue a word, whole words are picked in
+  random order, skipping words that would exceed the count; each piece is hidden
+  by its own draw. `keys_B` may be the keys of `sample_pairs`.
 
   Returns:
     The batch with new `tokens`, and `mlm_positions, mlm_targets` int32 [B, P],

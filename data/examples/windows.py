@@ -45,8 +45,7 @@ class Index:
     windows: WINDOW [n], in the order of the text. Marked sentences start inside
       the window and are not the first of their document.
     offsets: int64 [D + 1]; document d has windows offsets[d]:offsets[d + 1].
-    boundary_share: share of the windows with a marked sentence after their
-      first token.
+    boundary_share: of windows with a marked sentence after their first token.
   """
 
   windows: np.ndarray
@@ -62,12 +61,11 @@ def window_width(length: int) -> int:
 def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
   """Opens the index of a split, and builds it first if it is missing.
 
-  It lies in the store's folder or, if the store is read-only, in the user's own
-  folder in the system's temporary folder. Several processes may call at once.
-
-  Raises PermissionError if others can write to the temporary folder; ValueError
-  if `length` is below 8 tokens, or the split has fewer than two documents (a
-  pair's second text comes from another one).
+  It lies in the store's folder or, if the store is read-only, in the user's
+  temporary folder; PermissionError if others can write there. Several processes
+  may call at once. Raises ValueError if `length` is below 8 tokens, or the
+  split has fewer than two documents: a pair's second text comes from another
+  one.
   """
   if length < 8:
     raise ValueError(f'length {length}: expected 8 or more tokens.')

@@ -108,10 +108,9 @@ class Examples:
     """Yields the batches of an evaluation in order, for one carried state.
 
     Sentences are in the order of the text; row b reads from floor(b N / B) to
-    the start of the next row. At most `max_windows` rows are made, but at least
-    one batch; `draws` is not used. Batches are as of `train_batch`, but
-    positions beyond a row's share have loss weight 0, rows without other
-    positions `example_mask` False, and `example_ids` number the rows.
+    the start of the next row. At least one batch and at most `max_windows` rows
+    are made. Positions beyond a row's share have loss weight 0, rows without
+    other positions `example_mask` False; `example_ids` number the rows.
     """
     del draws
     row = np.arange(batch_size)[rows]

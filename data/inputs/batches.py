@@ -84,21 +84,16 @@ class Order:
 class Batches:
   """Features as batches for training and evaluation.
 
-  Attributes:
-    features: N of them.
-    order: the features of each batch of training.
-    pad_id: token after the end of a row.
-    max_length: of the longest row.
-    bucket: T is the smallest of `LENGTHS` that holds the batch; else always
-      `max_length`.
-
-  A batch has these arrays, with an axis K after B if K is more than 1:
+  `pad_id` follows the end of a row. T is the smallest of `LENGTHS` that holds
+  the batch, without `bucket` always `max_length`. A batch has these arrays,
+  with an axis K after B if K is more than 1:
     tokens int32 [B, T]; for whole words also characters int16 [B, T, C];
     token_mask bool [B, T], token_types int32 [B, T], positions int32 [B, T];
     last int32 [B]: place of the row's last token;
     labels: int32 [B] (classes, choices), float32 [B] (scores), int32 [B, T]
       (tags, -1 at unlabelled tokens), int32 [B, 2] (spans);
-    label_mask bool [B]; example_ids int32 [B]; example_mask bool [B].
+    example_ids int32 [B]: numbers in the run modulo 2^31, or of features in
+      evaluation; example_mask bool [B]; label_mask bool [B].
   """
 
   def __init__(
@@ -130,7 +125,7 @@ class Batches:
     seed: int,
     total_steps: int,
   ) -> pipeline.Batch:
-    """Returns rows of a step; `example_ids` count the run, modulo 2^31."""
+    """Returns rows of the global batch of a step; see `Order.batch`."""
     numbers, chosen = self.order.batch(step, batch_size, seed, total_steps)
     return self._gather(
       chosen,
@@ -160,8 +155,8 @@ class Batches:
   ) -> Iterator[pipeline.Batch]:
     """Yields rows of global batches of all features, the longest first.
 
-    The last batch is filled up by repeated rows with `example_mask` and
-    `label_mask` False. `example_ids` are the features' numbers.
+    Repeated rows, with `example_mask` and `label_mask` False, fill the last
+    batch.
     """
     order = np.argsort(-self.features.lengths, kind='stable')
     for first in range(0, len(order), batch_size):

@@ -1,8 +1,8 @@
 """The rows of tokens that a model reads of an example.
 
-BERT's forms are from google-research/bert (run_classifier.py, run_squad.py) and
-Devlin et al. 2018, sections 4 and 5.3; GPT's from Radford et al. 2018, figure
-1, cut as finetune-transformer-lm cuts. ELMo reads BERT's form in whole words.
+BERT's are from run_classifier.py, run_squad.py and Devlin et al. 2018, sections
+4 and 5.3; GPT's from Radford et al. 2018, figure 1, cut as in
+finetune-transformer-lm. ELMo reads BERT's in whole words.
 """
 
 import dataclasses
@@ -59,22 +59,12 @@ def encode(
   a text are found by `words.split_words`, split 'marks'. There are no spans.
 
   A text without tokens leaves its place empty; a word without tokens is
-  unknown.
-
-  Args:
-    frame: of the kind of the task.
-    task: the task.
-    examples: with or without labels.
-    tokenizer: WordPiece for 'bert'; BPE or ByteBPE, which has one symbol for
-      all three, for 'gpt'; None for 'elmo'.
-    max_length: tokens of a row.
-    form: one of `FORMS`.
-    at_last: put a word's tag at its last piece; None: as the form does.
-    document_context: fill a sentence's row with the words around it in its
-      document; tags only. A sentence too long for a row always has several
-      rows, with context on both sides.
-    doc_stride: tokens from the start of a window to the next start; spans only.
-    max_query: tokens of a question at most; spans only.
+  unknown. `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol
+  for all three, for 'gpt'; None for 'elmo'. `at_last` puts a word's tag at its
+  last piece; None: as above. `document_context`, for tags, fills a sentence's
+  row with the words around it in its document; a sentence too long for a row
+  always has several rows, with context on both sides. For spans, windows start
+  every `doc_stride` tokens, and a question has at most `max_query`.
 
   Raises ValueError, naming the example, if a label is not the task's; and if
   tokenizer, form and task do not fit together, or `max_length` leaves no room.
@@ -110,7 +100,7 @@ def encode(
 
 
 def symbols_of(tokenizer: Tokenizer, form: str) -> Symbols:
-  """Returns the symbols' ids; ValueError if form and tokenizer do not fit."""
+  """Returns the ids of the symbols that a form puts around texts."""
   if form not in FORMS:
     raise ValueError(f'form {form!r}: expected one of {", ".join(FORMS)}')
   if form == 'bert' and isinstance(tokenizer, WordPiece):

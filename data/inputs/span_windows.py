@@ -1,8 +1,7 @@
-"""Questions with windows of the texts that hold their answers.
+"""Questions with windows of the texts that hold their answers (run_squad.py).
 
-As in google-research/bert (run_squad.py), windows start every `doc_stride`
-tokens, and an answer is read only from the window with most context. Answers
-are found, and returned, by the characters of the text.
+Windows start every `doc_stride` tokens, and an answer is read only from the
+window with most context. Answers are located by the characters of the text.
 """
 
 from collections.abc import Iterable, Sequence

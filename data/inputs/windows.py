@@ -22,10 +22,10 @@ def owners(
   *,
   left_only: bool = False,
 ) -> np.ndarray:
-  """Returns the window with most context for each token, int64 [num_tokens].
+  """Returns the number of the best window for each token, int64 [num_tokens].
 
-  `bounds` [begin, end) of the windows show every token; of equals the first
-  wins. `left_only` counts only the context left of a token.
+  It shows most context of the token, on its left with `left_only`; of equals
+  the first. `bounds` are [begin, end) of windows that cover all tokens.
   """
   best = np.full(num_tokens, -1.0)
   found = np.zeros(num_tokens, np.int64)

@@ -9,7 +9,7 @@ from data.vocabulary.words import split_words
 
 
 class WordNumbers:
-  """The distinct words of a set, numbered by first use; as a tokenizer."""
+  """A tokenizer that numbers the distinct words of a set by first use."""
 
   begin_id = 0
   end_id = 1

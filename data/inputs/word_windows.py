@@ -107,12 +107,11 @@ class _Text:
     room: int,
     at_last: bool,
   ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Fills a row with the words [begin, end), and whole words on both sides.
+    """Fills a row of `room` pieces with the words [begin, end) and context.
 
-    Words on both sides come from [first, last); the row has room for `room`
-    pieces. A word's label is at its last piece with `at_last`, else at its
-    first. Returns ids [T]; words, int32 [T], -1 at unlabelled pieces; and
-    whether a piece of the chunk found no room.
+    The context is whole words of [first, last). A word's label is at its last
+    piece with `at_last`, else at its first. Returns ids [T]; words, int32 [T],
+    -1 at unlabelled pieces; and whether a piece of the chunk found no room.
     """
     bounds = self.bounds
     start, stop = bounds[begin], bounds[end]

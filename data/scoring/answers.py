@@ -82,7 +82,7 @@ def mean_of_scores(logits: np.ndarray) -> np.ndarray:
 
 
 def mean_of_probabilities(logits: np.ndarray) -> np.ndarray:
-  """Returns the log of mean probabilities; of scores [..., 1], their mean."""
+  """Returns the log of mean probabilities; for scores [..., 1], their mean."""
   if logits.shape[-1] == 1:
     return mean_of_scores(logits)
   log_probabilities = special.log_softmax(logits, axis=-1)

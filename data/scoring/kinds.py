@@ -23,12 +23,10 @@ class Kind:
 
   Attributes:
     own: how a user's own files are read.
-    frame: turns examples into rows of tokens.
-    decode: turns logits into predictions.
+    frame: examples -> rows of tokens.
+    decode: logits -> predictions.
     expected: (task, example, answer) -> the form of an answer; False or empty
       if the answer has it.
-    metrics: names of the metrics.
-    measure: computes them.
     average: logits of an ensemble [members, ...] -> logits.
     binary_metrics: metrics of two labels only.
     record: prediction -> its answer in JSON.

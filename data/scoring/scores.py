@@ -24,7 +24,7 @@ def score(
   classes that occur. Entities are conlleval's. Answers are scored as by SQuAD
   2.0's script, which agrees with 1.1's unless the right and the given answer
   are both articles and punctuation alone (three questions of 1.1's dev set have
-  such right answers); questions without answer also give its HasAns_exact,
+  right answers of this kind); questions without answer also give HasAns_exact,
   HasAns_f1, NoAns_exact and NoAns_f1. Raises ValueError if ids are missing,
   unknown or duplicate, examples have no labels, or an answer is not of the
   task.
@@ -46,10 +46,9 @@ def bootstrap(
   """Returns percentile intervals of the metrics of `score`.
 
   Examples (texts, questions, sentences) are drawn with replacement, and every
-  metric is computed exactly; ranks are of the resample. A group's interval is
+  metric is computed exactly, ranks within the resample. A group's interval is
   over the resamples with examples of the group. `level` is the share of the
-  resamples between the two ends. Raises ValueError as `score`, and for settings
-  out of range.
+  resamples inside the interval.
   """
   if resamples < 1 or not 0 < level < 1:
     raise ValueError(

@@ -21,8 +21,8 @@ class Options(NamedTuple):
     max_answer: tokens of an answer at most.
     threshold: the answer is empty if the score of no answer exceeds the best
       answer's by more.
-    allow_no_answer: the answer may be empty; then the n best include it, as the
-      last one if its score is lower.
+    allow_no_answer: include the empty answer in the n best, at least as the
+      last.
   """
 
   n_best: int = 20
@@ -45,8 +45,8 @@ def decode(
   of scores are the n best, each text once; their probabilities are the softmax
   of the sums. The score of no answer is the lowest sum of [CLS] as start and
   end over the windows. Without a valid pair the answer is empty, and the best
-  answer's score is 0. `logits` are float [T, 2] of each window, of starts and
-  ends, T at least its length.
+  answer's score is 0. `logits` of a window are float [T, 2], starts and ends, T
+  its length or more.
   """
   windows: list[list[int]] = [[] for _ in examples]
   for i, number in enumerate(features.examples.tolist()):
@@ -127,10 +127,10 @@ def tune_threshold(
 ) -> float:
   """Returns the threshold with the highest sum of scores (evaluate-v2.0.py).
 
-  `predictions` follow the order of the examples, with `no_answer` and `n_best`;
-  `score_fn` is (example, answer) -> F1, the answer empty for no answer. The
-  threshold is the highest `no_answer` of an answered question, of equal sums
-  the lowest; just below all of them if answering none is best.
+  `predictions` are in the examples' order; `score_fn` is (example, answer) ->
+  F1, the answer empty for no answer. The threshold is the highest `no_answer`
+  of an answered question, of equal sums the lowest; just below all if none is
+  answered.
   """
   margins = np.array([prediction.no_answer for prediction in predictions])
   gains = np.array(

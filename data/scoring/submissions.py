@@ -34,7 +34,7 @@ Pairs = list[tuple[Any, Prediction]]
 def check(
   task: Task, path: epath.PathLike, split: str, *, n_best: bool = False
 ) -> None:
-  """Checks that the task and split have the format, and `n_best` answers."""
+  """Raises ValueError if the format, or `n_best`, does not fit the task."""
   path = epath.Path(path)
   endings = (*_FORMATS[task.submission], '.jsonl')
   if path.suffix not in endings:
@@ -66,8 +66,7 @@ def write(
 ) -> None:
   """Writes predictions in the format of the path's ending.
 
-    .zip: of GLUE; the task's file is put in beside the files of other tasks,
-      one process at a time.
+    .zip: of GLUE; one process at a time puts the task's file in, beside others.
     .tsv: of GLUE, the task's file alone: index, prediction.
     .json: of SQuAD, question -> answer.
     .csv: of SWAG as its authors write it: row number, `pred`.
@@ -77,12 +76,11 @@ def write(
     .jsonl: of any task: `id`, `answer` and, where predicted, `probabilities`,
       `n_best`, `no_answer`.
 
-  Each file is complete or unchanged. `examples`, labelled or not, are in the
-  order of the file; `predictions` in any order, one an example. `n_best_path`
-  gets JSON: question -> list of {text, probability}, the best first;
-  `null_odds_path` JSON: question -> score of no answer minus the best answer's,
-  for the official script's best threshold. Raises ValueError as `check` and
-  `scores.match`.
+  Each file is complete or unchanged. `examples` are in the order of the file,
+  `predictions` in any order, one an example. `n_best_path` gets JSON: question
+  -> list of {text, probability}, the best first; `null_odds_path` JSON:
+  question -> score of no answer minus the best answer's, for the official
+  script's best threshold. Raises ValueError as `check` and `scores.match`.
   """
   check(task, path, split)
   path = epath.Path(path)
@@ -119,8 +117,8 @@ def glue_file(task: Task, split: str) -> str:
 def _glue(task: Task, pairs: Pairs) -> str:
   """Returns index and prediction: the label, its number, or a score.
 
-  Scores are clipped to the task's range, unlike in our evaluation and Hugging
-  Face's run_glue: Pearson may differ in the fourth digit.
+  Scores are clipped, unlike in run_glue: Pearson may differ in the fourth
+  digit.
   """
 
   def shown(answer: str | float) -> str:

@@ -203,14 +203,12 @@ def hold_out(
 ) -> tuple[np.ndarray, np.ndarray, str]:
   """Decides which documents are never trained on.
 
-  Takes whole documents in the order of their hashes until they have `share` of
-  the tokens, so that duplicates fall on one side (`_draw`). Of fewer than
-  `FEW_DOCUMENTS` documents it holds out each one's last sentences, `share` of
-  them, as new documents. `hashes` are uint64 [D].
-
-  Returns document offsets, the same object if no document is cut; bool [D'],
-  held out; and the rule in words. Raises ValueError if nothing could be held
-  out, or nothing trained on.
+  Takes whole documents in the order of their hashes, uint64 [D], until they
+  have `share` of the tokens, so that duplicates fall on one side (`_draw`). Of
+  fewer than `FEW_DOCUMENTS` it holds out each one's last sentences, `share` of
+  them, as new documents. Returns document offsets, the same object if none is
+  cut; bool [D'], held out; and the rule in words. Raises ValueError if nothing
+  could be held out, or nothing trained on.
   """
   if len(hashes) >= FEW_DOCUMENTS:
     held_out = _draw(hashes, documents, sentences, share)
@@ -245,10 +243,10 @@ def _draw(
 ) -> np.ndarray:
   """Returns bool [D], whole documents drawn until they have a share of tokens.
 
-  Texts are taken in the order of their hashes, with all their duplicates, until
-  they reach the share. A text that would exceed twice the share is passed over;
-  if such texts leave little, half of the documents outside the share stay for
-  training. At least two texts are taken: BERT's pairs need two documents.
+  Texts, with all duplicates, are taken in the order of their hashes. A text
+  that would exceed twice the share is passed over; if that leaves little, half
+  of the documents outside the share stay for training. BERT's pairs need two
+  texts.
   """
   target = share * float(sentences[-1])
   most = (1 + share) / 2 * len(hashes)  # documents

@@ -40,9 +40,8 @@ def summarise(lengths: collections.Counter) -> dict[str, Any]:
 def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
   """Returns the audit's entries of a store of whole words.
 
-  They are softmax_size; softmax_unknown_rate, the share of the training text
-  that the softmax cannot predict; and cut_types, the number of types that lose
-  characters. `counts` are int64 [types], of the training text.
+  softmax_unknown_rate is the share of the training text, of `counts` int64
+  [types], that the softmax cannot predict; cut_types lose characters.
   """
   unknown = counts[words.softmax_size :].sum() + counts[words.unk_id]
   return {

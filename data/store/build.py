@@ -39,12 +39,9 @@ def build_store(
   `tokenizer` is 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
   'train:bytebpe:N' (GPT-2's), 'train:words:N[:spaces]' (ELMo's), or the path of
   a vocabulary; the text's other types are appended to a vocabulary of words.
-  `held_out` is the share of the tokens, in whole documents, never trained on,
-  above 0 and below 1. `workers` is one for each core by default; `overwrite`
-  replaces a store of something else.
-
-  Raises ValueError for unusable input or options, or if `out` holds something
-  else; OSError if a file is missing or the disk is full.
+  `held_out`, between 0 and 1, is the share of the tokens, in whole documents,
+  never trained on. `workers` is one for each core by default; `overwrite`
+  replaces a store of something else, which is a ValueError without it.
   """
   if not 0 < held_out < 1:
     raise ValueError(
@@ -131,8 +128,8 @@ def ensure_store(
   A source of `limit_bytes` or more on disk, or of unknown size, is not built
   here; the error prints the command that builds it. If the source is missing,
   only its name is compared with the store's. See `build_store` and
-  `corpus.open_store` for the other arguments and errors. Raises ValueError,
-  with the differences, if the store was built from something else.
+  `corpus.open_store`. Raises ValueError, with the differences, if the store was
+  built from something else.
   """
   options = dict(
     document_break=document_break, text_field=text_field, held_out=held_out

@@ -39,17 +39,9 @@ _STAMP = '.verified.json'
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-  """An open token store; the arrays are views of the files.
+  """An open token store: views of the files in the module's table.
 
-  Attributes:
-    folder: the local folder, the cached copy of a remote store.
-    meta: the content of store.json.
-    tokens: uint16 or uint32 [N].
-    sentences: int64 [S + 1], offsets into tokens.
-    documents: int64 [D + 1], offsets into sentences.
-    held_out: bool [D].
-    counts: int64 [V], of training documents.
-    tokenizer: the tokenizer of its text.
+  `folder` is local, of a remote store the cached copy; `meta` is store.json.
   """
 
   folder: pathlib.Path
@@ -89,9 +81,8 @@ def open_store(
 
   The first opening reads every byte; later ones compare sizes, times and inodes
   with a stamp in the folder. A remote store is copied once a host into the
-  local folder `cache`, which it requires. Raises FileNotFoundError if the store
-  or one of its files is missing; ValueError if a file is damaged or replaced,
-  or the format is another one.
+  local folder `cache`. Raises FileNotFoundError if a file is missing;
+  ValueError if one is damaged or replaced, or the format is another one.
   """
   if cache is not None or is_remote(folder):
     folder = _fetch(folder, cache)

@@ -1,8 +1,7 @@
 """Text to token ids on all cores: a worker's program, and the pool.
 
-Workers are plain child processes that talk through pipes: multiprocessing's
-would import the parent's main module, and with it JAX or TensorFlow. A worker
-ends when its pipe closes, so a killed parent leaves none behind.
+Workers talk through pipes and end with them; multiprocessing's would import the
+parent's main module, and with it JAX or TensorFlow.
 """
 
 import collections

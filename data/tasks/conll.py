@@ -24,10 +24,8 @@ def rows(
 
   The word is the first column and its tag the last, in IOB1 or IOB2; a single
   column has no tags. An empty line ends a sentence, a line of -DOCSTART- a
-  document. `split` decides whether tags are required (`examples.needs_labels`);
-  `width` is the number of columns, 0: as in the first line; `separator` None is
-  any white space; `prefix` is removed from words that have it. Raises
-  ValueError at a line of another width.
+  document. All lines have `width` columns, 0: as many as the first; `separator`
+  None is any white space; `prefix` is removed from words that have it.
   """
   sentence: list[list[str]] = []
   first = 0  # line of the sentence
@@ -76,7 +74,7 @@ def _example(
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-  """Returns tags of IOB2 or IOB1 (B- only after its own type) in IOB2."""
+  """Returns tags of IOB1 or IOB2 in IOB2: every entity begins with B-."""
   found = []
   before = 'O'
   for tag in tags:

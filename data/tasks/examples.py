@@ -10,10 +10,8 @@ from etils import epath
 class Example:
   """An example of a labelled set.
 
-  Attributes:
-    id: as in the file, or the number of the example in it.
-    group: part of the set that is scored separately as well; may be empty.
-    has_no_answer: whether it is a question known to have no answer.
+  `id` is as in the file, or the example's number in it. A `group`, which may be
+  empty, is also scored separately. `has_no_answer`: is known to have no answer.
   """
 
   id: str
@@ -129,7 +127,6 @@ class SpanExample(Example):
     context: the text exactly as in the file.
     answers: (text, first character in the context) of each right answer; empty
       if the question has none.
-    is_labelled: whether the answers are known.
   """
 
   id: str
@@ -214,7 +211,6 @@ class Task:
 
   Attributes:
     name: as in `task=NAME`.
-    title: for people.
     kind: a key of `data.scoring.kinds.KINDS`.
     files: split -> possible names of its file in the task's folder; the first
       that exists is read. Every task has 'train' and 'dev'.
@@ -222,14 +218,12 @@ class Task:
       folder.
     folders: possible names of the task's folder inside a folder of many; empty
       for a user's own files.
-    labels: classes or tags in the order of their numbers; empty for other
-      kinds.
+    labels: classes or tags in the order of their numbers; else empty.
     num_texts: texts of a `TextExample`.
     symmetric: the order of two texts has no meaning: GPT reads both orders.
     num_choices: choices of a `ChoiceExample`.
     score_range: lowest and highest score.
-    allow_empty: one of several texts or choices may be empty, as in some
-      releases.
+    allow_empty: one of several texts or choices may be empty (some releases).
     label_hint: ends the message about a wrong label; may be empty.
     metrics: see `data.scoring.scores`; the first decides which model is best.
     submission: official format, see `data.scoring.submissions`; may be empty.

@@ -58,18 +58,12 @@ def read_tsv(
   """Yields (place, record) of a tab-separated file, without any quoting.
 
   A quotation mark is an ordinary character: the releases hold unbalanced ones.
-  Empty lines are skipped. Raises ValueError at missing titles and rows of
-  another width, by their line.
-
-  Args:
-    file: in UTF-8.
-    fields: required columns.
-    titles: of all columns; by default the first line has them.
-    optional: columns that are read where they exist.
-    open_end: rows may end after the last column of `fields` and `optional`.
-    drop_short: drop and count rows with too few columns, which some releases
-      hold.
-    refuse_quotes: refuse fields in the quotes of CSV.
+  Empty lines are skipped. `titles` are of all columns, by default the first
+  line. `optional` columns are read where they exist; with `open_end` rows may
+  end after the last column that is read; `drop_short` drops and counts shorter
+  rows, which some releases hold; `refuse_quotes` refuses fields in the quotes
+  of CSV. Raises ValueError at missing titles and rows of another width, by
+  their line.
   """
   lines = read_lines(file)
   if not titles:
@@ -137,7 +131,7 @@ def _check_titles(
 
 
 def read_csv(file: epath.Path, fields: Sequence[str]) -> Records:
-  """Yields (place, record) of a CSV file with titles, checked by line."""
+  """Yields (place, record) of a comma-separated file with titles and quotes."""
   csv.field_size_limit(sys.maxsize)  # 131,072 by default
   rows = csv.reader((line + '\n' for _, line in read_lines(file)), strict=True)
   titles: list[str] = []

@@ -52,9 +52,8 @@ def text_examples(
 ) -> examples.Found:
   """Yields (place, example) of each (place, record).
 
-  `texts` and `label` are fields; `index` possible fields of the id: without
-  one, records are numbered from 0. `to_label` is (place, value) -> label; by
-  default the value is the label.
+  `texts` and `label` are fields; `index` possible fields of the id, which
+  counts from 0 without them; `to_label` is (place, value) -> label.
   """
   for number, (where, record) in enumerate(records):
     value = record.get(label)
@@ -125,7 +124,7 @@ def _mnli_rows(file: epath.Path, split: str) -> examples.Found:
 
 
 def with_majority(file: epath.Path, found: examples.Found) -> examples.Found:
-  """Drops and counts pairs labelled '-', as Bowman et al. 2015: no majority."""
+  """Drops and counts pairs without a majority ('-'), as Bowman et al. 2015."""
   dropped = 0
   for where, example in found:
     if example.label == '-':
@@ -146,8 +145,7 @@ def text_record(
 ) -> examples.TextExample:
   """Returns the example of a TFDS record; a label of -1 means unknown.
 
-  `number` is the id of a record without one. `labels` are in TFDS's order;
-  without labels the examples have scores.
+  `labels` are in TFDS's order; without labels the examples have scores.
   """
   del split
   label = record.get('label', -1)

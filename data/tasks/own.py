@@ -51,7 +51,7 @@ def task(
 
   The name of a file tells its format: .jsonl (also .gz, .xz, .zst) has an
   object a line, .csv commas, any other file tabs; the first line of a table has
-  the titles.
+  titles.
 
   - classification, regression: the fields `text` and `label`.
   - choice: the fields context, choices (JSONL: a list), label (number of the
@@ -65,9 +65,8 @@ def task(
   All may have a field `id`; a test file need not have labels. The training file
   is read only to fill empty settings: `labels` become its labels, sorted, two
   or more; `score_range` its range; `num_choices` the choices of its first
-  example. Empty `metrics` are the usual ones of the kind. Other arguments are
-  as in `examples.Task`. Raises FileNotFoundError if the training file is needed
-  and missing, ValueError if it or a setting is wrong.
+  example. Empty `metrics` are the usual ones of the kind. For others see
+  `examples.Task`.
   """
   paths = {
     split: _absolute(file)

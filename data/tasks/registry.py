@@ -56,9 +56,8 @@ def load(
   """Returns the examples of a split of a task, or `limit` evenly spaced ones.
 
   `source` is a folder of the task's files, or its parent; or 'tfds', or
-  'tfds:FOLDER' with prepared data sets. Raises FileNotFoundError, naming the
-  folder's contents, if it lacks the file; ValueError if the task has no such
-  split, or an example is wrong, by file and line.
+  'tfds:FOLDER' with prepared data sets. Raises FileNotFoundError if it lacks
+  the file; ValueError if the task lacks the split, or an example is wrong.
   """
   known = {**task.files, **task.tfds_splits}
   if split not in known:

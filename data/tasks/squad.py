@@ -17,10 +17,10 @@ def rows(
 ) -> examples.Found:
   """Yields (place, example) of a JSON file in SQuAD's form, of any version.
 
-  A question has no answer if its list of answers is empty, in every version.
-  With `any_case` answers may differ from the context in case, and questions
-  without an answer are dropped and counted: TriviaQA's converter looks up
-  normalised answers in documents that need not hold any.
+  A question has no answer if its list of answers is empty. With `any_case`
+  answers may differ from the context in case, and questions without an answer
+  are dropped: TriviaQA's converter looks up normalised answers, perhaps in
+  vain.
   """
   del split
   data = files.read_json(file)
@@ -97,8 +97,7 @@ def _example(
 def any_rows(file: epath.Path, split: str) -> examples.Found:
   """Yields (place, example) of SQuAD's JSON, or of JSONL.
 
-  A JSONL record has the fields question and context, perhaps id, and perhaps
-  answers: objects with text and answer_start, as SQuAD's.
+  A JSONL record has question and context, perhaps id and answers as SQuAD's.
   """
   if not text_files.is_jsonl(file):
     yield from rows(file, split)

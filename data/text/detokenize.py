@@ -1,8 +1,7 @@
 """Undoes the tokenisation of benchmarks, and counts their words.
 
-A model that reads text is scored on WikiText and the Penn Treebank by undoing
-their tokenisation, and its loss is spread over the original words (Radford et
-al. 2019, section 3.1). Apply to whole documents or lines, never to part of one.
+For models of text on WikiText and the Penn Treebank: their loss is spread over
+the original words (Radford et al. 2019, section 3.1). Give whole lines.
 """
 
 import re
@@ -30,9 +29,8 @@ def wikitext(text: str) -> str:
   """Undoes the tokenisation of WikiText-2 and WikiText-103, line by line.
 
   Removes spaces round hyphens, marks, brackets, contractions and double quotes,
-  inside the signs of headings and at line ends. `<unk>` and the case stay. A
-  single quote that opens a quotation looks like an apostrophe and stays as it
-  is.
+  inside the signs of headings and at line ends. `<unk>` and the case stay, and
+  a single quote that opens a quotation, as it looks like an apostrophe.
   """
   text = _INNER.sub(r'\1', text)
   text = _HEADING.sub(_join_heading, text)
@@ -59,9 +57,8 @@ def _each_line(pattern: re.Pattern, by: str, text: str) -> str:
 def penn_treebank(text: str) -> str:
   """Undoes the Penn Treebank's tokenisation, as Mikolov et al. cut it.
 
-  Contractions and possessives are joined to their words, a sign of currency to
-  its number; `N`, which stands for any number, becomes 1; `<unk>` stays. The
-  text has no case and marks to restore.
+  Joins contractions and possessives to their words and signs of currency to
+  numbers; `N`, any number, becomes 1; `<unk>` stays. Case and marks are lost.
   """
   text = _each_line(_PTB_SUFFIX, '', text)
   text = _PTB_NUMBER.sub('1', text)

@@ -1,8 +1,7 @@
 """The documentation inside every Python: text without a download.
 
-The language manual's topics (`pydoc_data.topics`) and the docstrings of the
-standard library's modules, read with `ast` from source, never imported. Each is
-one document of running text with blank lines between paragraphs.
+Documents are the topics of the language manual (`pydoc_data.topics`) and the
+docstrings of the standard library's modules, read with `ast`, never imported.
 """
 
 import ast
@@ -33,7 +32,7 @@ def fingerprint() -> str:
 
 @functools.cache
 def documents() -> tuple[tuple[str, ...], collections.Counter]:
-  """Returns the documents, topics first, and reason -> dropped; kept, 2 MB."""
+  """Returns the documents, topics first, and reason -> dropped documents."""
   dropped = collections.Counter()
   texts = []
   for text in _topics():

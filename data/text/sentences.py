@@ -1,8 +1,7 @@
 """Running text to sentences, and the recognition of one sentence a line.
 
-BERT reads sentences without white space around them. For tokenizers that keep
-white space, `cut_text` cuts the text near the ends of sentences, between two
-tokens.
+BERT reads sentences without white space around them; for tokenizers that keep
+white space, `cut_text` cuts near the ends of sentences, between two tokens.
 """
 
 import functools
@@ -101,7 +100,7 @@ def cut_text(text: str, found: Sequence[str], white_space: str) -> list[str]:
 
 
 def find_place(text: str, low: int, high: int, white_space: str) -> int:
-  """Returns the last place in low..high - 1 where text may be cut, or -1.
+  """Returns the last of low..high - 1 where text may be cut, or -1.
 
   `low` is at least 1, and a character follows the range; see also `PLACES`.
   """
@@ -145,10 +144,10 @@ def is_sentence_per_line(lines: Sequence[str]) -> bool:
   """Returns whether a sample of lines is text of one sentence a line.
 
   Blank lines are skipped. Hard-wrapped text fails at the ends of its lines, a
-  paragraph a line at the number of its sentences: 30 to 54 % of a novel's
+  paragraph a line at its number of sentences: 30 to 54 % of a novel's
   paragraphs are one sentence. The splitter misjudges 1 % of hand-split
-  sentences (UD English EWT), and some lines are headings: one line in 20 may
-  fail where there are 100.
+  sentences (UD English EWT), and some lines are headings: of 100 lines one in
+  20 may fail.
   """
   lines = [line for line in lines if line.strip()]
   allowed = len(lines) // 20 if len(lines) >= 100 else 0

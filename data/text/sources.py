@@ -1,8 +1,7 @@
 """Sources of text: files, folders, JSONL, TFDS, the Python manual.
 
-`open_source(spec)` checks the input and returns a `Source`. Its `pieces()`
-streams the text in bounded memory: documents come as pieces of about 1 MB, cut
-at a paragraph, else a line, else white space, else anywhere.
+The `pieces()` of a source stream its text in bounded memory: about 1 MB each,
+cut at a paragraph, else a line, else white space, else anywhere.
 """
 
 import collections
@@ -26,8 +25,7 @@ class Piece:
     text: at most `documents.PIECE_CHARS` characters, and kept white space at
       their ends; line ends are newlines.
     ends_document: True at the last piece of its document.
-    sentence_per_line: the text is one sentence a line; else running text, in
-      which a blank line ends a paragraph.
+    sentence_per_line: else running text; a blank line ends a paragraph.
   """
 
   text: str
@@ -40,8 +38,6 @@ class Source:
   """A text source, ready to be read any number of times.
 
   Attributes:
-    spec: as given by the user.
-    description: one line for people.
     fingerprint: hex digest that changes when the input or its options change.
     document_break: 'file', 'blank_line', 'regex:...' or 'record'.
     num_bytes: bytes on disk; None when unknown.
@@ -68,9 +64,8 @@ class Source:
 
     `white_space` is as in `tokenization.Tokenizer`. 'kept': a document's pieces
     joined are its text, cut between tokens; else pieces without text may be
-    missing. Raises ValueError, with file and place, for text that is not UTF-8,
-    binary or truncated files and records without text; and if there is no text,
-    naming the dropped text.
+    missing. Raises ValueError, with file and place, at unreadable text, and if
+    there is no text.
     """
     self.dropped.clear()
     self.dropped_files.clear()
@@ -119,19 +114,15 @@ def open_source(
 ) -> Source:
   """Opens a text source.
 
-  Args:
-    spec: `manual` (the documentation inside every Python); a file, a glob or a
-      folder (all its files, recursively) of plain text or JSONL, each may be
-      compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`.
-    document_break: the bounds of documents in plain text. 'file'; 'blank_line';
-      or a regular expression: a line that begins with a match starts a
-      document. By default 'blank_line' when practically every line looks like
-      one sentence (BERT's input format), else 'file', where a blank line ends a
-      paragraph. Each JSONL or TFDS record and page of the manual is a document.
-    text_field: the field of JSONL or TFDS records.
+  `spec` is `manual` (the documentation inside every Python); a file, a glob or
+  a folder (all its files, recursively) of plain text or JSONL, each perhaps
+  compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`.
 
-  Raises FileNotFoundError if there is no file, ValueError for unusable input or
-  options.
+  `document_break` bounds documents in plain text: 'file'; 'blank_line'; or a
+  regular expression: a line that begins with a match starts a document. By
+  default it is 'blank_line' when practically every line looks like one sentence
+  (BERT's input format), else 'file', where a blank line ends a paragraph. Each
+  JSONL or TFDS record, with `text_field`, and page of the manual is a document.
   """
   if spec == 'manual' or spec.startswith('tfds:'):
     if document_break:

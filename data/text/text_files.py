@@ -140,10 +140,9 @@ def chunks(
 ) -> Iterator[str]:
   """Streams the text of a file, plain or .gz, .xz, .zst by its name.
 
-  The text has no byte order mark and newlines as line ends. `progress` is
-  called with the bytes read from disk so far. Raises BinaryFileError at a NUL
-  byte; ValueError, with file, byte and line, at bytes that are not UTF-8 and at
-  a damaged or truncated compressed file.
+  Removes a byte order mark; line ends become newlines. `progress` is called
+  with the bytes read from disk so far. Raises BinaryFileError at a NUL byte,
+  and ValueError, with the place, at bytes that are not UTF-8 or a damaged file.
   """
   decoder = codecs.getincrementaldecoder('utf-8')()
   newlines = io.IncrementalNewlineDecoder(None, translate=True)
@@ -287,10 +286,9 @@ def parse_records(
   is_right: Callable[[dict[str, Any]], bool],
   expected: str,
 ) -> list[dict[str, Any]]:
-  """Parses one JSON object a line, of which `is_right`; skips blank lines.
+  """Parses lines of JSON objects that `is_right` accepts; skips blank ones.
 
-  `name`, the file's, and `expected`, a right object, are for messages. Raises
-  ValueError at any other line, or without objects.
+  `name`, the file's, and `expected`, a right object, are for messages.
   """
   found = []
   # JSON's strings may hold the other line ends of Unicode.

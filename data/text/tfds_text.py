@@ -12,13 +12,8 @@ import numpy as np
 class TextSplit:
   """The text field of one split of a prepared data set.
 
-  Attributes:
-    name: the data set's full name, with config and version.
-    split: as TFDS writes it, for example 'train[:10%]'.
-    field: the feature that holds the text.
-    num_records: records of the split.
-    num_bytes: size on disk, estimated for a part of a split.
-    builder: TFDS's builder of the data set.
+  `name` has config and version; `split` is as TFDS writes it ('train[:10%]');
+  `num_bytes` is the size on disk, estimated for a part of a split.
   """
 
   name: str

@@ -1,9 +1,8 @@
 """GPT's byte-pair encoding, on Hugging Face `tokenizers`.
 
 Text is repaired (ftfy), some marks are set apart, spaCy finds the words, they
-are lower-cased, and a piece that ends a word ends in `</w>`; a run of white
-space with a newline in it is a word of its own (finetune-transformer-lm,
-text_utils.py).
+are lower-cased, and a word's last piece ends in `</w>`; a run of white space
+with a newline is a word (finetune-transformer-lm, text_utils.py).
 """
 
 import dataclasses
@@ -76,10 +75,9 @@ def _basic() -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
 
 
 def standardise(text: str) -> list[str]:
-  """Cuts repaired text as GPT's release does before spaCy sees it.
+  """Cuts repaired text into parts for spaCy, as GPT's release does.
 
-  Returns the space-separated parts, each for spaCy by itself; a newline stands
-  for a run of white space with a newline in it.
+  A newline stands for a run of white space with a newline in it.
   """
   text = _MARKS.sub(r' \g<0> ', text.translate(_DASHES))
   return [
@@ -98,7 +96,6 @@ class BPE(Tokenizer):
     pieces: the vocabulary in the order of ids, the three `SPECIALS` last.
     merges: in the order in which they were learnt.
     words: how words are found, `RELEASE` or `BASIC`.
-    unk_id: id of `<unk>`.
   """
 
   tokenizer: tokenizers.Tokenizer
@@ -245,9 +242,7 @@ def load_bpe(
   """Loads a byte-pair encoding of GPT's kind; see `bpe_files.read`.
 
   The three `SPECIALS` follow its pieces. `words` is `RELEASE` or `BASIC`, by
-  default as this machine has packages; the fallback `BASIC` is reported on
-  standard error. Raises ValueError if the files are damaged or do not belong
-  together.
+  default as this machine has packages; the fallback is reported on stderr.
   """
   if words not in (None, RELEASE, BASIC):
     raise ValueError(

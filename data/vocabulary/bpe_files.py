@@ -1,9 +1,9 @@
 """Reads, checks and writes the files of vocabularies.
 
-A byte-pair encoding's vocabulary is a JSON object, piece -> id; merges are
-lines of two pieces, the first learnt first, under a line `#version: 0.2`
-(finetune-transformer-lm, model/; gpt-2, encoder.py). Other vocabularies have a
-piece a line.
+A byte-pair encoding has a JSON object, piece -> id, and merges: lines of two
+pieces, the first learnt first, under a line `#version: 0.2`
+(finetune-transformer-lm, model/; gpt-2, encoder.py). Others have a piece a
+line.
 """
 
 import hashlib
@@ -33,10 +33,9 @@ def read(
   """Reads a vocabulary's pieces in the order of ids, and its merges in order.
 
   If `merges_file` is `vocab_file`, it is a tokenizer.json with both. `required`
-  pieces must be there. Required and `declared` pieces, which are symbols found
-  in the text as they are, and pieces in <> or [] need no merge. Raises
-  ValueError, naming the file and the line or piece, if a file is damaged or the
-  two do not belong together.
+  pieces must be there. They, `declared` symbols, found in the text as they are,
+  and pieces in <> or [] need no merge. Raises ValueError, naming file and
+  place, if a file is damaged or the two do not belong together.
   """
   if merges_file == vocab_file:
     model = read_object(vocab_file)['model']

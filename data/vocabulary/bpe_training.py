@@ -18,10 +18,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   """Trains a vocabulary of GPT's kind; equal texts give equal ones.
 
   The texts are streamed, best as documents or parts cut between words; memory
-  holds the distinct words and their counts. `vocab_size` includes <unk> and the
-  three symbols; a text with too few different pieces gives a smaller
-  vocabulary. Raises ValueError without text, or if `vocab_size` is below
-  `MIN_VOCAB`.
+  holds the distinct words. `vocab_size`, `MIN_VOCAB` or more, includes <unk>
+  and the three symbols; too few different pieces give a smaller vocabulary.
   """
   if vocab_size < MIN_VOCAB:
     raise ValueError(
@@ -49,7 +47,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   if not counts:
     raise ValueError('there is no text to train a vocabulary on')
   kept = word_counts.count_letters(counts)
-  # Pieces of a letter: inside a word, and at its end; of a rare one, as found.
+  # A frequent letter has a piece inside a word and one at its end, a rare one
+  # the pieces that the text has.
   frequent = word_counts.by_frequency(kept)[: vocab_size // 8]
   inside = {letter for word in counts for letter in word[:-1]}
   ending = {word[-1] for word in counts}

@@ -1,7 +1,6 @@
 """GPT-2's byte-level byte-pair encoding, on Hugging Face `tokenizers`.
 
-A word includes the space before it, and its letters are its UTF-8 bytes: no
-text is unknown and none is lost (gpt-2, encoder.py).
+The letters of a word are the space before it and its UTF-8 bytes (encoder.py).
 """
 
 import dataclasses
@@ -56,10 +55,7 @@ class ByteBPE(Tokenizer):
   def encode_batch(
     self, texts: Sequence[str], *, special: bool = False
   ) -> list[list[int]]:
-    """Returns each text's ids; decoded they are the text again.
-
-    With `special`, '<|endoftext|>' in a text is the symbol, else it is text.
-    """
+    """Returns ids that decode to each text; `special` finds '<|endoftext|>'."""
     if special:
       return [self._encode_special(text) for text in texts]
     try:
@@ -71,10 +67,7 @@ class ByteBPE(Tokenizer):
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
   ) -> list[list[list[int]]]:
-    """Returns the ids of each word of each sentence.
-
-    All but the first word of a sentence have a space before them.
-    """
+    """Returns the ids of each word, with a space before all but the first."""
     spaced = [
       [f' {word}' if i and word else word for i, word in enumerate(words)]
       for words in sentences

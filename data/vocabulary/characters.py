@@ -1,8 +1,8 @@
 """Words as rows of character ids: ELMo's input.
 
-As bilm-tf's `data.py` makes them for training: the bytes of a word's UTF-8
-between two symbols, then padding. `<S>` and `</S>`, which begin and end a
-sentence, are words of one symbol.
+As in bilm-tf's `data.py`, in training: the bytes of a word's UTF-8 between two
+symbols, then padding. `<S>` and `</S>`, round sentences, are words of one
+symbol.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,7 @@ def encode_words(words: Sequence[str]) -> tuple[np.ndarray, int]:
   """Returns the character ids of words, int16 [N, 50], and how many were cut.
 
   Words are cut after 48 bytes, even inside a character. Lone surrogates, which
-  UTF-8 cannot write, are left out; an empty word is its two symbols. Raises
-  TypeError if the words are one string.
+  UTF-8 cannot write, are left out; an empty word is its two symbols.
   """
   if isinstance(words, str):
     raise TypeError(

@@ -1,9 +1,8 @@
 """Loads, trains and extends tokenizers.
 
-`load` recognises a tokenizer by its files, `train` makes a new one from a
-specification such as `train:wordpiece:8000`. WordPiece (BERT) is in
-`wordpiece`, the byte-pair encodings of GPT and GPT-2 in `bpe` and `byte_bpe`,
-the whole words of ELMo in `words`.
+`load` recognises a tokenizer by its files, `train` makes a new one of a text.
+WordPiece (BERT) is in `wordpiece`, the byte-pair encodings of GPT and GPT-2 in
+`bpe` and `byte_bpe`, the whole words of ELMo in `words`.
 """
 
 import dataclasses
@@ -77,11 +76,9 @@ def load(
   GPT-2: encoder.json and vocab.bpe. vocab.json and merges.txt may be either's,
   a tokenizer.json that of any of the three. ELMo: a words.txt, or a file of any
   name that begins with <S>, </S>, <UNK>. `cased` is as in
-  `wordpiece.load_wordpiece`.
-
-  Raises FileNotFoundError if a file or its partner is missing; ValueError, with
-  line or key, if it is damaged, of another kind, or has settings beside it that
-  we do not support (`tokenizer_json.read`).
+  `wordpiece.load_wordpiece`. Raises FileNotFoundError if a file or its partner
+  is missing; ValueError, with line or key, if one is damaged or of another
+  kind.
   """
   try:
     path = hub.find(path, vocabulary_only=True)
@@ -194,8 +191,8 @@ def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
   New pieces have -1. `tokenizer` begins with all pieces of `base`; the three
   symbols of GPT come last in both. Pieces keep their meaning even if new merges
   or a longer longest word give other ids for an old text. `base` is not
-  `Words`, which are sorted by frequency. Raises ValueError, with the
-  difference, if the kind, a setting or a piece differs.
+  `Words`, which are sorted by frequency. Raises ValueError if a setting or
+  piece differs.
   """
   if isinstance(base, Words):
     raise ValueError('whole words are sorted by frequency: none are added')
@@ -276,8 +273,7 @@ def parse_training(tokenizer: str) -> Training | None:
 def request_key(tokenizer: str) -> str:
   """Returns the key by which a store of a tokenizer is known.
 
-  It is the fingerprint of an existing vocabulary, the specification of one to
-  be trained, which for GPT's kind does not say how words are found.
+  It is an existing vocabulary's fingerprint, or the specification to train one.
   """
   training = parse_training(tokenizer)
   if training is None:

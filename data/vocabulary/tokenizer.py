@@ -18,7 +18,7 @@ class Tokenizer(abc.ABC):
   Each kind also has the ids of its own symbols. `WordPiece`: `pad_id`,
   `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
   `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
-  `WordPiece` has `encode_with_spans(texts)`. Kinds with words to be cached have
+  `WordPiece` has `encode_with_spans`. Kinds with words to be cached have
   `parts(text)`: the ids of a repaired text's parts, joined, are the ids of the
   text. A kind for which any line of text may be a sentence has
   `sentence_per_line`.
@@ -29,7 +29,6 @@ class Tokenizer(abc.ABC):
     pieces: the vocabulary in the order of ids.
     unk_id: the id of text that the vocabulary lacks; None where it lacks none.
     fingerprint: hex digest of the vocabulary and the settings.
-    description: a few words for people.
     tokenizer: the Hugging Face tokenizer that finds the ids.
   """
 
@@ -54,7 +53,7 @@ class Tokenizer(abc.ABC):
     return self.encode_batch(parts)
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns ids without symbols; runs on all cores or RAYON_NUM_THREADS."""
+    """Returns ids without symbols; all cores, or RAYON_NUM_THREADS of them."""
     encoded = self.tokenizer.encode_batch_fast(
       list(texts), add_special_tokens=False
     )

@@ -24,11 +24,10 @@ def export(
 
   It gives the ids of `encode_batch`, BERT's with [CLS] and [SEP] round them;
   but it takes the symbols ([MASK], <|endoftext|>, <unk>) in a text for symbols,
-  and finds GPT's words as `bpe.BASIC`, as it knows no ftfy and spaCy. The three
-  symbols of GPT that no text gives are left out, as published weights lack
-  them. `tokenization.load` reads the folder, too, with the same fingerprint.
-  `max_length` is written as `model_max_length`. Raises ValueError if
-  `transformers` has no such tokenizer.
+  and finds GPT's words as `bpe.BASIC`. The three symbols of GPT that no text
+  gives are left out, as in published weights. `tokenization.load` reads the
+  folder, too, with the same fingerprint. `max_length` is written as
+  `model_max_length`.
   """
   writers = {
     wordpiece.WordPiece: _wordpiece,

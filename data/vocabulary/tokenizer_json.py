@@ -1,7 +1,6 @@
 """The settings of a tokenizer in the files of a Hugging Face folder.
 
-`tokenizers` writes tokenizer.json, perhaps the only file; `transformers` writes
-tokenizer_config.json, added_tokens.json and special_tokens_map.json. Settings
+`tokenizers` writes tokenizer.json, `transformers` the other files. Settings
 that would give other ids than BERT's, GPT's or GPT-2's tokenizer are refused.
 """
 
@@ -105,9 +104,9 @@ def read(
   of tokenizer.json, tokenizer_config.json, and of older releases
   added_tokens.json and special_tokens_map.json. `kind` is 'wordpiece', 'bpe' or
   'bytebpe'; `like` a tokenizer of the kind, with any vocabulary, whose settings
-  tokenizer.json must have. `cased` overrides the case and accents of the files.
-  Raises ValueError, naming file, key and expected value, if a file is damaged
-  or has settings of another tokenizer.
+  tokenizer.json must have. `cased` overrides the files. Raises ValueError,
+  naming file, key and expected value, at damage or settings of another
+  tokenizer.
   """
   ours = folder / bpe_files.SETTINGS_FILE
   if ours.exists():

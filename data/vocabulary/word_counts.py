@@ -3,8 +3,7 @@
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-# Letters of a new vocabulary, at most, unless the text asks for more: as many
-# as English text with all its foreign names has.
+# Letters of a new vocabulary, unless the text needs more: as in English text.
 USUAL_LETTERS = 1000
 # The letters' share of the text: SentencePiece's default (Kudo and Richardson
 # 2018). Chinese has as many as 4,000.
@@ -19,7 +18,10 @@ def count_words(
   most: int,
   forgotten: collections.Counter[str] | None = None,
 ) -> collections.Counter[str]:
-  """Counts words, at most `most`; `forgotten` gets the letters of others."""
+  """Counts words; of more than `most` different ones the rarest are forgotten.
+
+  `forgotten` gets the letters of the forgotten words.
+  """
   words = collections.Counter()
   least = 1
   for text in texts:
@@ -67,9 +69,9 @@ def choose_letters(
   """Returns the letters of a new vocabulary in the order of their code points.
 
   The `usual` letters are always in, and suffice if they make up `COVERAGE` of
-  the text's letters, counted in `letters`; else others follow by falling
-  frequency. A letter takes `pieces_of(letter)` pieces; others than the usual
-  take `LETTER_SHARE` of the vocabulary at most.
+  the text, counted in `letters`; else others follow by falling frequency. Each
+  takes `pieces_of(letter)` pieces, others at most `LETTER_SHARE` of the
+  vocabulary.
   """
   chosen = set(usual)
   covered = sum(letters[letter] for letter in chosen)

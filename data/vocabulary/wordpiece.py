@@ -1,10 +1,9 @@
 """WordPiece by Hugging Face `tokenizers`, as BERT's release defines it.
 
-Text is cleaned of control characters, CJK characters become words, uncased text
-is lower-cased and loses its accents; words are cut at white space and around
-punctuation; pieces are the greedy longest match, and a word with an unknown
-part, or of more than 200 characters, is one [UNK] (google-research/bert,
-tokenization.py).
+Control characters are removed, CJK characters are words, uncased text is
+lower-cased and loses its accents; words end at white space and punctuation;
+pieces are the greedy longest match, and a word with an unknown part, or of more
+than 200 characters, is one [UNK] (google-research/bert, tokenization.py).
 """
 
 import collections
@@ -42,9 +41,7 @@ class WordPiece(Tokenizer):
   Attributes:
     tokenizer: adds no special tokens and recognises only `added` in the text.
     pieces: the vocabulary in the order of ids.
-    cased: False: text is lower-cased and, but for `strip_accents`, loses its
-      accents.
-    pad_id: of [PAD], and so on.
+    cased: False: text is lower-cased.
     max_word_chars: a longer word is [UNK]. Files of Hugging Face say 100.
     added: tokens that a publisher added; they are found in the text first.
     strip_accents: None: if the text is lower-cased.
@@ -120,9 +117,7 @@ def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
   """Loads a vocabulary, one piece a line or a tokenizer.json, and its settings.
 
   `cased` is by default as `save` or the publisher (`tokenizer_json.read`) wrote
-  beside the file; without that `looks_cased` decides. Raises ValueError, naming
-  line or key, if the file is no WordPiece vocabulary, or its settings are not
-  ours.
+  beside the file; without that `looks_cased` decides.
   """
   if file.name == tokenizer_json.TOKENIZER_FILE:
     table = bpe_files.read_object(file)['model']['vocab']
@@ -157,9 +152,9 @@ def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
 def looks_cased(pieces: Iterable[str]) -> bool:
   """Returns whether a vocabulary was made for cased text.
 
-  Lower-casing leaves no capital: BERT's uncased vocabulary holds no piece with
-  one, the Chinese, released for lower-cased text, two marks (<S>, <T>), the
-  cased ones 16 % and more. So a hundredth of the pieces decides.
+  Decides by a hundredth of the pieces: BERT's uncased vocabulary holds no piece
+  with a capital, the Chinese one, for lower-cased text, two marks (<S>, <T>),
+  the cased ones 16 % and more.
   """
   pieces = [piece for piece in pieces if not re.fullmatch(r'\[.*\]', piece)]
   changed = sum(piece != piece.lower() for piece in pieces)
@@ -216,10 +211,9 @@ def train_wordpiece(
 ) -> WordPiece:
   """Trains a vocabulary; the same texts always give the same one.
 
-  The texts are streamed; memory holds the distinct words and their counts.
-  `vocab_size` includes the special tokens; a text with too few different pieces
-  gives a smaller vocabulary. Raises ValueError without text, or if `vocab_size`
-  is below `MIN_VOCAB`.
+  The texts are streamed; memory holds the distinct words. `vocab_size`,
+  `MIN_VOCAB` or more, includes the special tokens; too few different pieces
+  give a smaller vocabulary.
   """
   if vocab_size < MIN_VOCAB:
     raise ValueError(

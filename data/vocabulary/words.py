@@ -1,8 +1,8 @@
 """Whole words: the tokenizer of ELMo's pre-training.
 
-Every word type of a text has an id, because a character encoder reads them all;
-the softmax predicts only the first and most frequent ones. Ids 0, 1 and 2 are
-`<S>`, `</S>` and `<UNK>`: a word of the text that reads like one is unknown.
+Every word type of a text has an id, for the character encoder; the softmax
+predicts the first, most frequent ones. Ids 0, 1 and 2 are `<S>`, `</S>` and
+`<UNK>`: a word of the text that reads like one is unknown.
 """
 
 import collections
@@ -67,8 +67,7 @@ def split_words(text: str, split: str) -> list[str]:
 
   `split` is 'spaces': at white space only, for text with words and marks apart;
   or 'marks': each mark is a word too, and so are English clitics ('s, 't), but
-  "well-known", "1,000.5" and "..." are one. `<S>`, `</S>` and `<UNK>` in the
-  text come as they are. Raises ValueError at another `split`.
+  "well-known", "1,000.5" and "..." are one. `<S>`, `</S>` and `<UNK>` stay.
   """
   find = _pre_tokenizer(split)
   if split == 'spaces':
@@ -80,11 +79,8 @@ def split_words(text: str, split: str) -> list[str]:
 class Words(Tokenizer):
   """The word types of a text, and the tokenizer that finds them.
 
-  Attributes:
-    pieces: all types in the order of ids: `SPECIALS`, then by falling
-      frequency.
-    softmax_size: V, the number of types that a model predicts.
-    split: how words are found; see `split_words`.
+  `pieces` are all types, `SPECIALS`, then by falling frequency; a model
+  predicts the first V, `softmax_size`; `split` is as in `split_words`.
   """
 
   pieces: tuple[str, ...] = dataclasses.field(repr=False)
@@ -103,7 +99,7 @@ class Words(Tokenizer):
 
   @functools.cached_property
   def fingerprint(self) -> str:
-    """Hex digest of settings and softmax words: other types may follow them."""
+    """Hex digest of settings and softmax words; further types do not count."""
     predicted = self.pieces[: self.softmax_size]
     return bpe_files.fingerprint(
       'words', predicted, self.softmax_size, self.split
@@ -173,8 +169,7 @@ def load_words(file: epath.Path, settings: Mapping[str, Any]) -> Words:
   """Loads word types, one a line, as `Words.save` or bilm-tf writes them.
 
   Empty `settings` mean a file from elsewhere: all its words are the softmax's,
-  and are found between white space. Raises ValueError, naming file and line or
-  key, if a file is damaged.
+  and are found between white space.
   """
   pieces = _read(file)
   size = settings.get('softmax_size') if settings else len(pieces)
@@ -214,9 +209,8 @@ def train_words(texts: Iterable[str], softmax_size: int, split: str) -> Words:
   """Collects the word types of a text; equal texts give equal ones.
 
   `texts` are streamed parts of the text, cut at white space; of more than
-  `MAX_TYPES` types the rarest are left out. `softmax_size` includes the three
-  symbols; a text of fewer types gives a smaller one. Raises ValueError without
-  text, or if V leaves no room for a word.
+  `MAX_TYPES` types the rarest are left out. `softmax_size`, V, includes the
+  three symbols; a text of fewer types gives a smaller one.
   """
   if softmax_size < MIN_SOFTMAX:
     raise ValueError(
@@ -231,7 +225,7 @@ def train_words(texts: Iterable[str], softmax_size: int, split: str) -> Words:
 
 
 def extend_words(words: Words, texts: Iterable[str]) -> Words:
-  """Appends a text's types to the V softmax words, which keep their ids."""
+  """Appends a text's word types to the first V types, the softmax's words."""
   predicted = words.pieces[: words.softmax_size]
   counts = _count(texts, words.split)
   return dataclasses.replace(words, pieces=_append(predicted, counts))

@@ -1,10 +1,9 @@
 """Where weights lie: a path, or a name on Hugging Face's hub.
 
-A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased, or an old
-name without an organisation: bert-base-uncased, gpt2. A name that may also be a
-misspelt path (runs/bert, or one below an existing folder) is refused;
-hf://ORGANISATION/MODEL always means the hub. Files in the cache of
-huggingface_hub are used without a network; missing ones are downloaded.
+A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased, or an old one
+without organisation: bert-base-uncased, gpt2. A name that may be a misspelt
+path (runs/bert, or one below an existing folder) is refused: hf:// before it
+always means the hub. Files in the cache of huggingface_hub need no network.
 """
 
 import json

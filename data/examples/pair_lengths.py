@@ -65,11 +65,11 @@ def _draw_target(
   """Returns the length that whole sentences have to reach, 2 to `most`.
 
   A target's weight is its probability in a pass of the release, times the rows
-  that the pass makes of this window's text: inverse to the tokens that a row
-  takes. They are the target and the excess of its sentences (on average the sum
-  of their squares by twice their sum, as of waiting times), times three
-  quarters if a row has several sentences, as half of the rows put back half of
-  them. Integers, so that all devices round alike.
+  that the pass makes of this window's text. Their number is inverse to the
+  tokens a row takes: the target and the excess of its sentences (on average the
+  sum of their squares by twice their sum, as of waiting times), times 3/4 if a
+  row has several sentences, as half of the rows put back half of them.
+  Integers, so that all devices round alike.
   """
   targets = jnp.arange(2, most + 1)
   full = jnp.clip(usable, 1, most)

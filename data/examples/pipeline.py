@@ -63,10 +63,9 @@ def train_batch(
   """Returns `rows` of the global batch of one training step.
 
   `examples` are by length, one for each length in `phases`; `step` counts from
-  the start of the run. The batch also has `example_ids` int32 [B] (the
-  example's number in its phase modulo 2^31) and `example_mask` bool [B], all
-  True. Raises ValueError if `step` lies outside the phases, or examples are too
-  few.
+  the start of the run. The batch also has `example_ids` int32 [B] (the number
+  in the phase modulo 2^31) and `example_mask` bool [B], all True. Raises
+  ValueError if `step` lies outside the phases, or there are too few examples.
   """
   phase, first_step = _locate(phases, step)
   _, length, batch_size, _ = phases[phase]
@@ -85,8 +84,7 @@ def eval_batches(
   """Yields the batches of an evaluation, always the same ones.
 
   At most `max_windows` windows are scored, with `draws` rows each if examples
-  are drawn at random. A row whose `example_mask` is False holds nothing to
-  score.
+  are drawn at random. A row with `example_mask` False holds nothing to score.
   """
   return examples.eval_batches(batch_size, max_windows, draws, rows)
 
@@ -139,8 +137,7 @@ class Permuted(abc.ABC):
   ) -> Iterator[Batch]:
     """Yields all windows, or `max_windows` evenly spaced ones.
 
-    `example_ids` number the draws, whatever the batch size. The last batch is
-    filled up by repeated rows with `example_mask` False.
+    `example_ids` number the draws; repeated rows, masked, fill the last batch.
     """
     size = self.num_windows
     scored = min(size, max_windows)

@@ -1,10 +1,10 @@
 """Sentence pairs and masks, drawn on the device inside the training step.
 
 Every row has its own key, so batch size, order and sharding cannot change it.
-Only the content of a pair reveals its label: lengths are settled before it is
-drawn, and a random second text is as long as the true one and has sentence
-bounds at its ends exactly as the true one. Rows whose other window holds no
-text of this form have NSP weight 0.
+Only the content of a pair reveals its label: lengths are settled before the
+label is drawn, and a random second text has the length of the true one, and
+sentence bounds at its ends where the true one has them. If the other window
+holds no text of this form, the row has NSP weight 0.
 """
 
 import functools
@@ -21,6 +21,7 @@ from data.examples import chance, pair_lengths
 Array = jax.Array
 Batch = dict[str, Array]
 
+# Places in the random numbers of a row; coins for the truncation follow.
 _TARGET, _RUN, _SHAVE, _BOUNDARY, _PLACE, _LABEL, _START = range(7)
 _NUM_PAIR_DRAWS = 7
 _ORDER, _ACTION, _TOKEN = range(3)
@@ -237,11 +238,10 @@ def _sample_pair(
 
 
 def predict_text(batch: Mapping[str, Array], *, specials: Specials) -> Batch:
-  """Adds to the batch the next-token targets of `sample_pairs`' rows.
+  """Adds to the batch next-token targets, but never [CLS] or [SEP].
 
-  [CLS] and [SEP] are not predicted: their places depend on the truncation. Adds
-  `targets` int32 [B, T] and `loss_weights` float32 [B, T], 0 where no token of
-  the text follows and in rows that are no examples.
+  Their places depend on the truncation. Adds `targets` int32 [B, T] and
+  `loss_weights` float32 [B, T], 0 where no target is and in rows of no example.
   """
 
   def following(values: Array, fill: int | bool) -> Array:

@@ -62,10 +62,9 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
   """Opens the index of a split, and builds it first if it is missing.
 
   It lies in the store's folder or, if the store is read-only, in the user's
-  temporary folder; PermissionError if others can write there. Several processes
-  may call at once. Raises ValueError if `length` is below 8 tokens, or the
-  split has fewer than two documents: a pair's second text comes from another
-  one.
+  temporary folder (PermissionError if others can write there). Several
+  processes may call at once. Raises ValueError if `length` is below 8 tokens,
+  or the split has fewer than two documents, which pairs need.
   """
   if length < 8:
     raise ValueError(f'length {length}: expected 8 or more tokens.')

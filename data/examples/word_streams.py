@@ -5,8 +5,7 @@ continues its row of the batch before (bilm-tf). A sentence of n words gives n +
 1 positions: forward, `<S> w1 .. wn` predicts `w1 .. wn </S>`; backward, at the
 same places, `</S> wn .. w1` predicts `wn .. w1 <S>`. With N positions in a
 split and B rows, row b begins an epoch at position floor(b N / B) and reads
-ceil(N / B) positions; in training a keyed permutation orders the sentences anew
-in each epoch. So a batch is a function of its step.
+ceil(N / B); in training, each epoch permutes the sentences anew by a key.
 """
 
 import collections
@@ -185,8 +184,7 @@ def token_counts(store: corpus.Store) -> np.ndarray:
   """Returns the count of each softmax word as a target, int64 [V], an epoch.
 
   Of the forward text: `</S>` ends each sentence, `<S>` is never predicted, and
-  words outside the softmax are `<UNK>`. Raises ValueError if the store is not
-  of whole words.
+  words outside the softmax are `<UNK>`. The store must be of whole words.
   """
   words = _words_of(store)
   counts = np.array(store.counts[: words.softmax_size])

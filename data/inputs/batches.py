@@ -155,8 +155,7 @@ class Batches:
   ) -> Iterator[pipeline.Batch]:
     """Yields rows of global batches of all features, the longest first.
 
-    Repeated rows, with `example_mask` and `label_mask` False, fill the last
-    batch.
+    The last batch repeats rows, with `example_mask` and `label_mask` False.
     """
     order = np.argsort(-self.features.lengths, kind='stable')
     for first in range(0, len(order), batch_size):

@@ -17,7 +17,7 @@ _CHUNK = 10_000  # texts whose ids are Python's integers at one time
 
 
 class Symbols(NamedTuple):
-  """Ids of the symbols round texts: `first` A `last`, or with `between` B.
+  """Ids of the symbols `first` A `last`, or `first` A `between` B `last`.
 
   [CLS] and twice [SEP] of BERT; start, delimiter and classify of GPT; <S> and
   twice </S> of ELMo.

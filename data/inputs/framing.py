@@ -1,8 +1,8 @@
 """The rows of tokens that a model reads of an example.
 
-BERT's are from run_classifier.py, run_squad.py and Devlin et al. 2018, sections
-4 and 5.3; GPT's from Radford et al. 2018, figure 1, cut as in
-finetune-transformer-lm. ELMo reads BERT's in whole words.
+BERT's rows are from run_classifier.py, run_squad.py and Devlin et al. 2018,
+sections 4 and 5.3; GPT's from Radford et al. 2018, figure 1, cut as in
+finetune-transformer-lm. ELMo reads BERT's rows in whole words.
 """
 
 import dataclasses
@@ -58,9 +58,9 @@ def encode(
   'elmo': as 'bert', of whole words: <S> A </S>, or <S> A </S> B </S>. Words of
   a text are found by `words.split_words`, split 'marks'. There are no spans.
 
-  A text without tokens leaves its place empty; a word without tokens is
-  unknown. `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol
-  for all three, for 'gpt'; None for 'elmo'. `at_last` puts a word's tag at its
+  `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol for all
+  three, for 'gpt'; None for 'elmo'. A text without tokens leaves its place
+  empty; a word without tokens is unknown. `at_last` puts a word's tag at its
   last piece; None: as above. `document_context`, for tags, fills a sentence's
   row with the words around it in its document; a sentence too long for a row
   always has several rows, with context on both sides. For spans, windows start

@@ -100,7 +100,8 @@ def encode_contexts(
 def locate(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
   """Returns the first and the last token of the characters [start, end).
 
-  They begin at `start` or before and end at `end` or after; None without such.
+  The first begins at or before `start`, the last ends at or after `end`; or
+  None.
   """
   first = int(np.searchsorted(spans[:, 0], start, side='right')) - 1
   last = int(np.searchsorted(spans[:, 1], end, side='left'))

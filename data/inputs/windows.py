@@ -24,8 +24,8 @@ def owners(
 ) -> np.ndarray:
   """Returns the number of the best window for each token, int64 [num_tokens].
 
-  It shows most context of the token, on its left with `left_only`; of equals
-  the first. `bounds` are [begin, end) of windows that cover all tokens.
+  The best shows most context of the token, on its left with `left_only`; of
+  equals the first. `bounds` are [begin, end) of windows that cover all tokens.
   """
   best = np.full(num_tokens, -1.0)
   found = np.zeros(num_tokens, np.int64)

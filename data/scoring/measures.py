@@ -1,7 +1,4 @@
-"""The metrics of each kind of task, as functions of the examples' weights.
-
-Weights are 1 for the score, and numbers of draws for a bootstrap resample.
-"""
+"""The metrics of each kind of task, as functions of the examples' weights."""
 
 import collections
 import re
@@ -13,7 +10,8 @@ import numpy as np
 
 from data.tasks.examples import Task
 
-# weights float64 [R, N] -> metric -> float64 [R]; nan without weight.
+# weights float64 [R, N], 1 or draws of a resample -> metric -> float64 [R], nan
+# without weight.
 Measure = Callable[[np.ndarray], dict[str, np.ndarray]]
 # (task, examples, answers) -> measure of the task's metrics, perhaps of more.
 MakeMeasure = Callable[[Task, Sequence[Any], Sequence[Any]], Measure]

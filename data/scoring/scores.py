@@ -26,8 +26,7 @@ def score(
   are both articles and punctuation alone (three questions of 1.1's dev set have
   right answers of this kind); questions without answer also give HasAns_exact,
   HasAns_f1, NoAns_exact and NoAns_f1. Raises ValueError if ids are missing,
-  unknown or duplicate, examples have no labels, or an answer is not of the
-  task.
+  unknown or duplicate, labels are missing, or an answer is not of the task.
   """
   measure, count = _measure(task, examples, predictions)
   values = measure(np.ones((1, count)))
@@ -45,10 +44,10 @@ def bootstrap(
 ) -> dict[str, tuple[float, float]]:
   """Returns percentile intervals of the metrics of `score`.
 
-  Examples (texts, questions, sentences) are drawn with replacement, and every
-  metric is computed exactly, ranks within the resample. A group's interval is
-  over the resamples with examples of the group. `level` is the share of the
-  resamples inside the interval.
+  Examples (texts, questions, sentences) are drawn with replacement, and metrics
+  are exact, with ranks within the resample. A group's interval is over
+  resamples with its examples. `level` is the share of the resamples inside the
+  interval.
   """
   if resamples < 1 or not 0 < level < 1:
     raise ValueError(

@@ -21,8 +21,7 @@ class Options(NamedTuple):
     max_answer: tokens of an answer at most.
     threshold: the answer is empty if the score of no answer exceeds the best
       answer's by more.
-    allow_no_answer: include the empty answer in the n best, at least as the
-      last.
+    allow_no_answer: the n best include the empty answer, at least as the last.
   """
 
   n_best: int = 20
@@ -45,8 +44,8 @@ def decode(
   of scores are the n best, each text once; their probabilities are the softmax
   of the sums. The score of no answer is the lowest sum of [CLS] as start and
   end over the windows. Without a valid pair the answer is empty, and the best
-  answer's score is 0. `logits` of a window are float [T, 2], starts and ends, T
-  its length or more.
+  answer's score is 0. `logits` of a window are float [T, 2], of starts and
+  ends; T may be padded.
   """
   windows: list[list[int]] = [[] for _ in examples]
   for i, number in enumerate(features.examples.tolist()):
@@ -68,7 +67,6 @@ def _candidates(
   """Returns a window's pairs: scores float64 [P] and characters [P, 2]."""
   place = features.place(i)
   spans = features.token_spans[place]
-  # Of equals the first ones.
   order = np.argsort(-logits[: len(spans)], axis=0, kind='stable')
   starts, ends = order[: options.n_best].T
   starts = starts[features.max_context[place][starts]]
@@ -129,8 +127,7 @@ def tune_threshold(
 
   `predictions` are in the examples' order; `score_fn` is (example, answer) ->
   F1, the answer empty for no answer. The threshold is the highest `no_answer`
-  of an answered question, of equal sums the lowest; just below all if none is
-  answered.
+  of an answered question, of equal sums the lowest; just below all without one.
   """
   margins = np.array([prediction.no_answer for prediction in predictions])
   gains = np.array(

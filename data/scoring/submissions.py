@@ -117,8 +117,7 @@ def glue_file(task: Task, split: str) -> str:
 def _glue(task: Task, pairs: Pairs) -> str:
   """Returns index and prediction: the label, its number, or a score.
 
-  Scores are clipped, unlike in run_glue: Pearson may differ in the fourth
-  digit.
+  Scores are clipped, unlike in run_glue: Pearson's fourth digit may differ.
   """
 
   def shown(answer: str | float) -> str:

@@ -243,10 +243,10 @@ def _draw(
 ) -> np.ndarray:
   """Returns bool [D], whole documents drawn until they have a share of tokens.
 
-  Texts, with all duplicates, are taken in the order of their hashes. A text
-  that would exceed twice the share is passed over; if that leaves little, half
-  of the documents outside the share stay for training. BERT's pairs need two
-  texts.
+  Texts, with all duplicates, are taken in the order of their hashes, two at
+  least for BERT's pairs. A text that would exceed twice the share is passed
+  over; if this leaves little, half of the documents outside the share stay for
+  training.
   """
   target = share * float(sentences[-1])
   most = (1 + share) / 2 * len(hashes)  # documents

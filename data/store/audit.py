@@ -15,10 +15,9 @@ MANY_NOT_PREDICTED = 0.1  # of whole words
 
 
 def summarise(lengths: collections.Counter) -> dict[str, Any]:
-  """Returns mean, quantiles and a histogram of lengths, given length -> count.
+  """Returns mean, min, p5, p25, median, p75, p95, max and a histogram.
 
-  Keys: mean, min, p5, p25, median, p75, p95, max and a histogram with doubling
-  bins: {'1': ..., '2-3': ..., '4-7': ...}.
+  `lengths` are length -> count; bins of the histogram double: 1, 2-3, 4-7 ...
   """
   total = lengths.total()
   ordered = sorted(lengths.items())

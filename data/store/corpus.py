@@ -6,11 +6,9 @@
   held_out.npy   bool [D], documents never trained on
   counts.npy     int64 [V], frequencies of tokens in training documents
   store.json     format version, counts, checksums, source, tokenizer, audit
-  vocab.txt, or encoder.json and vocab.bpe; tokenizer.json; or words.txt: the
-    tokenizer
+  the files of the tokenizer, which `tokenization.load` reads
 
-`data.store.build` writes it. All changes go through `new_folder`, so a store is
-there whole or not at all.
+`data.store.build` writes it. `new_folder` makes it appear whole or not at all.
 """
 
 import contextlib
@@ -212,8 +210,7 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields a hidden sibling that becomes `target` if the block succeeds.
 
   Use inside `exclusive(target)`: removes a killed process's leftovers, replaces
-  an existing `target`. Raises OSError if the disk is full; nothing stays
-  behind.
+  an existing `target`. Raises OSError, and leaves nothing, if the disk is full.
   """
   partial = target.parent / f'.{target.name}.partial'
   replaced = target.parent / f'.{target.name}.replaced'

@@ -11,7 +11,8 @@ class Example:
   """An example of a labelled set.
 
   `id` is as in the file, or the example's number in it. A `group`, which may be
-  empty, is also scored separately. `has_no_answer`: is known to have no answer.
+  empty, is also scored separately. `has_no_answer` marks unanswerable
+  questions.
   """
 
   id: str
@@ -180,7 +181,6 @@ class Prediction:
   """A model's answer to an example.
 
   Attributes:
-    id: of the example.
     answer: label; score; number of the choice; tags, one a word; or the text of
       the answer, empty if the model finds none.
     probabilities: of the labels or choices, in their order; of each word's
@@ -231,7 +231,6 @@ class Task:
     tfds: data sets in TFDS, with commas between them; may be empty.
     from_tfds: (record, split, number) -> example, or a list of them.
     tfds_splits: split -> split of TFDS; NAME:SPLIT is of another data set.
-    url: source of the files.
   """
 
   name: str

@@ -62,8 +62,8 @@ def read_tsv(
   line. `optional` columns are read where they exist; with `open_end` rows may
   end after the last column that is read; `drop_short` drops and counts shorter
   rows, which some releases hold; `refuse_quotes` refuses fields in the quotes
-  of CSV. Raises ValueError at missing titles and rows of another width, by
-  their line.
+  of CSV. Raises ValueError, with the line, at missing titles and rows of
+  another width.
   """
   lines = read_lines(file)
   if not titles:

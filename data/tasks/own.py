@@ -50,8 +50,7 @@ def task(
   """Declares a task of the user's own files.
 
   The name of a file tells its format: .jsonl (also .gz, .xz, .zst) has an
-  object a line, .csv commas, any other file tabs; the first line of a table has
-  titles.
+  object a line, .csv commas, any other file tabs; a table begins with titles.
 
   - classification, regression: the fields `text` and `label`.
   - choice: the fields context, choices (JSONL: a list), label (number of the
@@ -65,7 +64,7 @@ def task(
   All may have a field `id`; a test file need not have labels. The training file
   is read only to fill empty settings: `labels` become its labels, sorted, two
   or more; `score_range` its range; `num_choices` the choices of its first
-  example. Empty `metrics` are the usual ones of the kind. For others see
+  example. Empty `metrics` are the usual ones of the kind. See also
   `examples.Task`.
   """
   paths = {

@@ -3,13 +3,13 @@
 To add a task:
 
 1. Write a module beside this one. It declares a tuple `TASKS` of
-   `examples.Task`, each with a function that reads the files (`rows`); those of
-   `glue` read a table of texts.
+   `examples.Task`, each with a function `rows` that reads its files
+   (`glue.rows` reads a table of texts).
 2. Import the module here and name it in `TASKS`.
 
 Every command then knows the task, with the settings that all tasks of its kind
-have; `configs/transfer.py` has what a paper does differently. A kind of task
-with other inputs, outputs or metrics is an entry of
+have; `configs/transfer.py` has the settings in which a paper differs. A kind of
+task with other inputs, outputs or metrics is an entry of
 `data.scoring.kinds.KINDS` and one of `train.transfer.kinds.KINDS`.
 """
 
@@ -89,8 +89,7 @@ def read_file(
 ) -> list[Any]:
   """Returns the examples of a file of any name in the task's format.
 
-  Raises ValueError if it lies in another task's folder, or holds a wrong
-  example.
+  Raises ValueError if it lies in another task's folder, or an example is wrong.
   """
   path = epath.Path(file)
   _check_folder(task, path)

@@ -19,8 +19,7 @@ def rows(
 
   A question has no answer if its list of answers is empty. With `any_case`
   answers may differ from the context in case, and questions without an answer
-  are dropped: TriviaQA's converter looks up normalised answers, perhaps in
-  vain.
+  are dropped: TriviaQA's documents need not hold the normalised answer.
   """
   del split
   data = files.read_json(file)

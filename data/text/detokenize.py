@@ -1,7 +1,7 @@
 """Undoes the tokenisation of benchmarks, and counts their words.
 
-For models of text on WikiText and the Penn Treebank: their loss is spread over
-the original words (Radford et al. 2019, section 3.1). Give whole lines.
+Models of plain text are scored on WikiText and the Penn Treebank, their loss
+spread over the original words (Radford et al. 2019, section 3.1).
 """
 
 import re

@@ -27,8 +27,7 @@ def recognise(
 ) -> tuple[str, bool]:
   """Returns the document break, and whether each line is a sentence.
 
-  Reads some lines; `from_folder` skips binary files. `document_break` is as in
-  `sources.open_source`.
+  Reads some lines. See `sources.open_source`; `from_folder` skips binary files.
   """
   pattern = None
   if document_break not in (None, 'file', 'blank_line'):

@@ -143,8 +143,8 @@ def _spans(paragraph: str) -> Iterator[str]:
 def is_sentence_per_line(lines: Sequence[str]) -> bool:
   """Returns whether a sample of lines is text of one sentence a line.
 
-  Blank lines are skipped. Hard-wrapped text fails at the ends of its lines, a
-  paragraph a line at its number of sentences: 30 to 54 % of a novel's
+  Blank lines are skipped. Hard-wrapped text fails at the ends of its lines,
+  text of one paragraph a line at its sentences: 30 to 54 % of a novel's
   paragraphs are one sentence. The splitter misjudges 1 % of hand-split
   sentences (UD English EWT), and some lines are headings: of 100 lines one in
   20 may fail.

@@ -64,8 +64,7 @@ class Source:
 
     `white_space` is as in `tokenization.Tokenizer`. 'kept': a document's pieces
     joined are its text, cut between tokens; else pieces without text may be
-    missing. Raises ValueError, with file and place, at unreadable text, and if
-    there is no text.
+    missing. Raises ValueError, with file and place, without readable text.
     """
     self.dropped.clear()
     self.dropped_files.clear()

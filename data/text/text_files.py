@@ -60,10 +60,7 @@ def size_and_time(path: epath.Path) -> tuple[int, int]:
 
 
 def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
-  """Returns (sorted files, whether a folder, dangling links) of a path or glob.
-
-  Raises FileNotFoundError if there is no file, or a named link is dangling.
-  """
+  """Returns (sorted files, is a folder, dangling links) of a path or glob."""
   path = epath.Path(spec).expanduser()
   if path.is_dir():
     dangling = []
@@ -286,10 +283,7 @@ def parse_records(
   is_right: Callable[[dict[str, Any]], bool],
   expected: str,
 ) -> list[dict[str, Any]]:
-  """Parses lines of JSON objects that `is_right` accepts; skips blank ones.
-
-  `name`, the file's, and `expected`, a right object, are for messages.
-  """
+  """Parses lines of JSON objects that `is_right` accepts; skips blank ones."""
   found = []
   # JSON's strings may hold the other line ends of Unicode.
   for number, line in enumerate(text.split('\n'), start=1):

@@ -241,8 +241,8 @@ def load_bpe(
 ) -> BPE:
   """Loads a byte-pair encoding of GPT's kind; see `bpe_files.read`.
 
-  The three `SPECIALS` follow its pieces. `words` is `RELEASE` or `BASIC`, by
-  default as this machine has packages; the fallback is reported on stderr.
+  The three `SPECIALS` follow its pieces. `words`, `RELEASE` or `BASIC`, depends
+  by default on the installed packages; the fallback is reported on stderr.
   """
   if words not in (None, RELEASE, BASIC):
     raise ValueError(

@@ -1,9 +1,8 @@
 """Reads, checks and writes the files of vocabularies.
 
 A byte-pair encoding has a JSON object, piece -> id, and merges: lines of two
-pieces, the first learnt first, under a line `#version: 0.2`
-(finetune-transformer-lm, model/; gpt-2, encoder.py). Others have a piece a
-line.
+pieces, the first learnt first, under a line `#version: 0.2` (gpt-2, encoder.py;
+finetune-transformer-lm, model/). Other vocabularies have a piece a line.
 """
 
 import hashlib
@@ -33,8 +32,8 @@ def read(
   """Reads a vocabulary's pieces in the order of ids, and its merges in order.
 
   If `merges_file` is `vocab_file`, it is a tokenizer.json with both. `required`
-  pieces must be there. They, `declared` symbols, found in the text as they are,
-  and pieces in <> or [] need no merge. Raises ValueError, naming file and
+  pieces must be there. No merge has to make them, `declared` symbols, found in
+  the text as they are, or pieces in <> or []. Raises ValueError, with file and
   place, if a file is damaged or the two do not belong together.
   """
   if merges_file == vocab_file:

@@ -1,8 +1,7 @@
 """Words as rows of character ids: ELMo's input.
 
-As in bilm-tf's `data.py`, in training: the bytes of a word's UTF-8 between two
-symbols, then padding. `<S>` and `</S>`, round sentences, are words of one
-symbol.
+As in bilm-tf's `data.py`, in training: a word's UTF-8 bytes between two
+symbols, then padding. `<S>` and `</S>` are words of one symbol.
 """
 
 from collections.abc import Sequence

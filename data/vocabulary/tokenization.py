@@ -76,9 +76,8 @@ def load(
   GPT-2: encoder.json and vocab.bpe. vocab.json and merges.txt may be either's,
   a tokenizer.json that of any of the three. ELMo: a words.txt, or a file of any
   name that begins with <S>, </S>, <UNK>. `cased` is as in
-  `wordpiece.load_wordpiece`. Raises FileNotFoundError if a file or its partner
-  is missing; ValueError, with line or key, if one is damaged or of another
-  kind.
+  `wordpiece.load_wordpiece`. Raises FileNotFoundError if a file is missing, and
+  ValueError, with line or key, if one is damaged or of another kind.
   """
   try:
     path = hub.find(path, vocabulary_only=True)
@@ -191,8 +190,7 @@ def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
   New pieces have -1. `tokenizer` begins with all pieces of `base`; the three
   symbols of GPT come last in both. Pieces keep their meaning even if new merges
   or a longer longest word give other ids for an old text. `base` is not
-  `Words`, which are sorted by frequency. Raises ValueError if a setting or
-  piece differs.
+  `Words`, sorted by frequency. Raises ValueError if a setting or piece differs.
   """
   if isinstance(base, Words):
     raise ValueError('whole words are sorted by frequency: none are added')
@@ -271,10 +269,7 @@ def parse_training(tokenizer: str) -> Training | None:
 
 
 def request_key(tokenizer: str) -> str:
-  """Returns the key by which a store of a tokenizer is known.
-
-  It is an existing vocabulary's fingerprint, or the specification to train one.
-  """
+  """Returns a vocabulary's fingerprint, or the specification to train one."""
   training = parse_training(tokenizer)
   if training is None:
     return load(tokenizer).fingerprint

@@ -19,9 +19,8 @@ class Tokenizer(abc.ABC):
   `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
   `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
   `WordPiece` has `encode_with_spans`. Kinds with words to be cached have
-  `parts(text)`: the ids of a repaired text's parts, joined, are the ids of the
-  text. A kind for which any line of text may be a sentence has
-  `sentence_per_line`.
+  `parts(text)`: the ids of a repaired text's parts, joined, are the text's.
+  Kinds for which any line may be a sentence have `sentence_per_line`.
 
   Attributes:
     white_space: 'ignored': it ends words; 'newlines': a run with a newline in
@@ -45,7 +44,7 @@ class Tokenizer(abc.ABC):
     return len(self.pieces)
 
   def repair(self, text: str) -> str:
-    """Returns a document's text as it is before it is split into sentences."""
+    """Returns a document's text, repaired before it is split into sentences."""
     return text
 
   def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:

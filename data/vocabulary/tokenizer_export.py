@@ -26,7 +26,7 @@ def export(
   but it takes the symbols ([MASK], <|endoftext|>, <unk>) in a text for symbols,
   and finds GPT's words as `bpe.BASIC`. The three symbols of GPT that no text
   gives are left out, as in published weights. `tokenization.load` reads the
-  folder, too, with the same fingerprint. `max_length` is written as
+  folder, too, with the same fingerprint. `max_length` becomes
   `model_max_length`.
   """
   writers = {

@@ -103,10 +103,9 @@ def read(
   `folder` holds the settings that `save` wrote, which then count alone; or any
   of tokenizer.json, tokenizer_config.json, and of older releases
   added_tokens.json and special_tokens_map.json. `kind` is 'wordpiece', 'bpe' or
-  'bytebpe'; `like` a tokenizer of the kind, with any vocabulary, whose settings
-  tokenizer.json must have. `cased` overrides the files. Raises ValueError,
-  naming file, key and expected value, at damage or settings of another
-  tokenizer.
+  'bytebpe'; `like` a tokenizer of the kind, with any vocabulary: tokenizer.json
+  must have its settings. `cased` overrides the files. Raises ValueError, with
+  file, key and expected value, at damage or settings of another tokenizer.
   """
   ours = folder / bpe_files.SETTINGS_FILE
   if ours.exists():

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 # Letters of a new vocabulary, unless the text needs more: as in English text.
 USUAL_LETTERS = 1000
-# The letters' share of the text: SentencePiece's default (Kudo and Richardson
-# 2018). Chinese has as many as 4,000.
+# Letters that make up this share of a text suffice: SentencePiece's default
+# (Kudo and Richardson 2018). Chinese has as many as 4,000.
 COVERAGE = 0.9995
-# Letters beyond the usual ones take this share of the vocabulary at most, so
-# that pieces remain to be learned.
+# Other letters take at most this share of the vocabulary: pieces remain.
 LETTER_SHARE = 0.75
 
 
@@ -70,8 +69,7 @@ def choose_letters(
 
   The `usual` letters are always in, and suffice if they make up `COVERAGE` of
   the text, counted in `letters`; else others follow by falling frequency. Each
-  takes `pieces_of(letter)` pieces, others at most `LETTER_SHARE` of the
-  vocabulary.
+  takes `pieces_of(letter)` pieces, others `LETTER_SHARE` of the pieces at most.
   """
   chosen = set(usual)
   covered = sum(letters[letter] for letter in chosen)

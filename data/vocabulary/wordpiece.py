@@ -152,9 +152,8 @@ def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
 def looks_cased(pieces: Iterable[str]) -> bool:
   """Returns whether a vocabulary was made for cased text.
 
-  Decides by a hundredth of the pieces: BERT's uncased vocabulary holds no piece
-  with a capital, the Chinese one, for lower-cased text, two marks (<S>, <T>),
-  the cased ones 16 % and more.
+  A hundredth of the pieces decides: BERT's uncased vocabulary has no piece with
+  a capital, the Chinese one two marks (<S>, <T>), the cased ones 16 % and more.
   """
   pieces = [piece for piece in pieces if not re.fullmatch(r'\[.*\]', piece)]
   changed = sum(piece != piece.lower() for piece in pieces)
@@ -211,9 +210,9 @@ def train_wordpiece(
 ) -> WordPiece:
   """Trains a vocabulary; the same texts always give the same one.
 
-  The texts are streamed; memory holds the distinct words. `vocab_size`,
-  `MIN_VOCAB` or more, includes the special tokens; too few different pieces
-  give a smaller vocabulary.
+  The texts are streamed; memory holds the distinct words. `vocab_size`, at
+  least `MIN_VOCAB`, includes the special tokens; few pieces give a smaller
+  vocabulary.
   """
   if vocab_size < MIN_VOCAB:
     raise ValueError(

@@ -249,10 +249,11 @@ class tf_batches:  # noqa: N801, a context manager used like a function
       with tf_batches(make_batch, 0, 1000) as batches:
         for batch in batches:
 
-  Names and dtypes are the same at every step, shapes need not be; `ahead`
-  batches are made in advance. An exception in `make_batch` is raised as it is.
-  The pipeline lives as long as the with block: a pipeline alive at the end of
-  the program waits for the interpreter's lock for ever.
+  Yields batches up to `last_step`, which is excluded; `ahead` are made in
+  advance. Names and dtypes are the same at every step, shapes need not be. An
+  exception in `make_batch` is raised as it is. The pipeline lives as long as
+  the with block: a pipeline alive at the end of the program waits for ever for
+  a lock.
   """
 
   def __init__(

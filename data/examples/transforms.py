@@ -278,7 +278,8 @@ def mask_tokens(
   unpadded vocabulary with `random_fraction`, or stays. With `continuations`,
   bool [V], True for pieces that continue a word, whole words are picked in
   random order, skipping words that would exceed the count; each piece is hidden
-  by its own draw. `keys_B` may be the keys of `sample_pairs`.
+  by its own draw. `batch` and `keys_B` may be the results and the keys of
+  `sample_pairs`.
 
   Returns:
     The batch with new `tokens`, and `mlm_positions, mlm_targets` int32 [B, P],
@@ -328,7 +329,7 @@ def mask_draws(key: Array, length: int) -> Array:
 
 
 def _choose_pieces(eligible: Array, count: Array, draws: Array) -> Array:
-  """Picks `count` of the eligible positions; bool [T]."""
+  """Returns bool [T], `count` of the eligible positions at random."""
   keys = _sort_keys(eligible, draws)
   last = jnp.sort(keys)[jnp.maximum(count - 1, 0)]
   return eligible & (keys <= last) & (count > 0)
@@ -337,7 +338,7 @@ def _choose_pieces(eligible: Array, count: Array, draws: Array) -> Array:
 def _choose_words(
   eligible: Array, continues: Array, count: Array, draws: Array
 ) -> Array:
-  """Picks whole words, `count` positions or somewhat fewer; bool [T]."""
+  """Returns bool [T], whole words of `count` positions or somewhat fewer."""
   length = len(eligible)
   place = jnp.arange(length)
   # A continuation whose word was cut off starts a word of its own.

@@ -29,7 +29,7 @@ class Symbols(NamedTuple):
 
 
 class Framing(NamedTuple):
-  """How examples become rows of tokens; see `framing.encode`."""
+  """Settings of the rows of tokens; see `framing.encode`."""
 
   tokenizer: Tokenizer
   symbols: Symbols

@@ -68,7 +68,7 @@ def classes(
 def choices(
   task: Task, examples: Sequence[Any], answers: Sequence[Any]
 ) -> Measure:
-  """Measures numbers of choices."""
+  """Measures choices, given by their numbers."""
   del task
   pairs = zip(examples, answers, strict=True)
   right_N = np.array([float(answer == x.label) for x, answer in pairs])

@@ -243,7 +243,7 @@ def _call(process: subprocess.Popen, item: list[sources.Piece]) -> Encoded:
 
 
 def serve() -> None:
-  """Answers work items from standard input until it closes."""
+  """Encodes work items from standard input until it closes."""
   # Ctrl-C reaches the whole terminal; the parent decides what it means.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   # Millions of small lists, no cycles: collecting took a quarter of the time.

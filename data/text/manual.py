@@ -61,7 +61,7 @@ def documents() -> tuple[tuple[str, ...], collections.Counter]:
 
 
 def _topics() -> Iterator[str]:
-  """The language manual's topics, by name."""
+  """Yields the language manual's topics, by name."""
   from pydoc_data import topics  # data only: one dictionary
 
   for name in sorted(topics.topics):
@@ -69,7 +69,7 @@ def _topics() -> Iterator[str]:
 
 
 def _modules(root: pathlib.Path) -> Iterator[pathlib.Path]:
-  """The library's modules, sorted by path."""
+  """Yields the library's modules, sorted by path."""
   for folder, names, files in os.walk(root):
     names[:] = sorted(
       name
@@ -96,7 +96,7 @@ def _docstrings(path: pathlib.Path) -> str:
 
 
 def _definitions(node: ast.AST) -> Iterator[ast.AST]:
-  """A module, class or function and those inside it, in source order."""
+  """Yields a module, class or function and all inside it, in source order."""
   if isinstance(
     node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
   ):

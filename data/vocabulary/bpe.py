@@ -106,7 +106,7 @@ class BPE(Tokenizer):
 
   @property
   def white_space(self) -> str:
-    """See `tokenization.Tokenizer`."""
+    """The meaning of white space; see `tokenization.Tokenizer`."""
     return white_space_of(self.words)
 
   @property

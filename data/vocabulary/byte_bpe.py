@@ -67,7 +67,7 @@ class ByteBPE(Tokenizer):
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
   ) -> list[list[list[int]]]:
-    """Returns the ids of each word, with a space before all but the first."""
+    """Returns each word's ids, all but a sentence's first with a space."""
     spaced = [
       [f' {word}' if i and word else word for i, word in enumerate(words)]
       for words in sentences

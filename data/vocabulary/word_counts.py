@@ -45,12 +45,12 @@ def count_letters(words: Mapping[str, int]) -> collections.Counter[str]:
 
 
 def by_frequency(counts: Mapping[str, int]) -> list[str]:
-  """Returns all by falling frequency, ties by code point."""
+  """Returns the counted strings by falling frequency, ties by code point."""
   return sorted(counts, key=lambda item: (-counts[item], item))
 
 
 def fill(pieces: Sequence[str], more: Iterable[str], size: int) -> list[str]:
-  """Appends other pieces up to a number of them, each once."""
+  """Returns the pieces, then others up to `size` in all, each once."""
   filled = dict.fromkeys(pieces)
   for piece in more:
     if len(filled) >= size:

@@ -115,8 +115,7 @@ def _fetch(
             local_files_only=cached,
           )
         )
-      # Missing network, name, right or cache entry: errors of several
-      # libraries.
+      # No network, name, permission or cache entry: errors of many libraries.
       except Exception as error:
         text = str(error).strip().partition('\n')[0]
         cause = f'{type(error).__name__}: {text}'

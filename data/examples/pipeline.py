@@ -252,8 +252,8 @@ class tf_batches:  # noqa: N801, a context manager used like a function
   Yields batches up to `last_step`, which is excluded; `ahead` are made in
   advance. Names and dtypes are the same at every step, shapes need not be. An
   exception in `make_batch` is raised as it is. The pipeline lives as long as
-  the with block: a pipeline alive at the end of the program waits for ever for
-  a lock.
+  the with block: if it is alive when the program ends, it waits for the
+  interpreter's lock for ever.
   """
 
   def __init__(

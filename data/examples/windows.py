@@ -195,8 +195,7 @@ def _cut(
     parts = np.maximum(1, -(-size // stride))
     after = start + parts * stride
     following = np.searchsorted(sentences, after, side='right') - 1
-    # Shorter rests lie in the previous window: length // 8 + 3 beyond its
-    # stride.
+    # Shorter rests lie in the previous window, length // 8 + 3 tokens longer.
     rest = length // 8
     leaves = (after >= end) | (end - sentences[following] < rest)
     parts -= (parts > 1) & (end - (after - stride) < rest)

@@ -100,8 +100,7 @@ def encode_contexts(
 def locate(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
   """Returns the first and the last token of the characters [start, end).
 
-  The first begins at or before `start`, the last ends at or after `end`; or
-  None.
+  The first begins by `start`, the last ends at or after `end`; None otherwise.
   """
   first = int(np.searchsorted(spans[:, 0], start, side='right')) - 1
   last = int(np.searchsorted(spans[:, 1], end, side='left'))

@@ -46,7 +46,7 @@ def bootstrap(
 
   Examples (texts, questions, sentences) are drawn with replacement, and metrics
   are exact, with ranks within the resample. A group's interval is over
-  resamples with its examples. `level` is the share of the resamples inside the
+  resamples with its examples. `level` is the share of the resamples in the
   interval.
   """
   if resamples < 1 or not 0 < level < 1:

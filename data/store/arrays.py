@@ -245,8 +245,8 @@ def _draw(
 
   Texts, with all duplicates, are taken in the order of their hashes, two at
   least for BERT's pairs. A text that would exceed twice the share is passed
-  over; if this leaves little, half of the documents outside the share stay for
-  training.
+  over; if that leaves little, half of the documents outside the share stay to
+  train on.
   """
   target = share * float(sentences[-1])
   most = (1 + share) / 2 * len(hashes)  # documents

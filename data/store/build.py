@@ -128,8 +128,7 @@ def ensure_store(
   A source of `limit_bytes` or more on disk, or of unknown size, is not built
   here; the error prints the command that builds it. If the source is missing,
   only its name is compared with the store's. See `build_store` and
-  `corpus.open_store`. Raises ValueError, with the differences, at another
-  store.
+  `corpus.open_store`. Raises ValueError, with the differences, if they differ.
   """
   options = dict(
     document_break=document_break, text_field=text_field, held_out=held_out

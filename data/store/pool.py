@@ -156,7 +156,8 @@ def encode_all(
 ) -> Iterator[Encoded]:
   """Yields a stream of pieces, encoded in order with bounded look-ahead.
 
-  Workers load `tokenizer` from `folder`; a short text stays in this process.
+  Workers load `tokenizer` from `folder`; a short text, or one worker, stays in
+  this process. Raises ChildProcessError if a worker dies.
   """
   items = _group(pieces)
   head = list(itertools.islice(items, _POOL_FROM))

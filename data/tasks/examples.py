@@ -11,8 +11,7 @@ class Example:
   """An example of a labelled set.
 
   `id` is as in the file, or the example's number in it. A `group`, which may be
-  empty, is also scored separately. `has_no_answer` marks unanswerable
-  questions.
+  empty, is also scored alone. `has_no_answer` marks unanswerable questions.
   """
 
   id: str

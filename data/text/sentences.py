@@ -146,8 +146,8 @@ def is_sentence_per_line(lines: Sequence[str]) -> bool:
   Blank lines are skipped. Hard-wrapped text fails at the ends of its lines,
   text of one paragraph a line at its sentences: 30 to 54 % of a novel's
   paragraphs are one sentence. The splitter misjudges 1 % of hand-split
-  sentences (UD English EWT), and some lines are headings: of 100 lines one in
-  20 may fail.
+  sentences (UD English EWT), and some lines are headings: of 100 lines 5 may
+  fail.
   """
   lines = [line for line in lines if line.strip()]
   allowed = len(lines) // 20 if len(lines) >= 100 else 0

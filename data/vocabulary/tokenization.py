@@ -269,7 +269,11 @@ def parse_training(tokenizer: str) -> Training | None:
 
 
 def request_key(tokenizer: str) -> str:
-  """Returns a vocabulary's fingerprint, or the specification to train one."""
+  """Returns the key by which a store knows its tokenizer.
+
+  It is an existing vocabulary's fingerprint, or the specification of one to be
+  trained, which for GPT's kind does not say how words are found.
+  """
   training = parse_training(tokenizer)
   if training is None:
     return load(tokenizer).fingerprint

@@ -211,8 +211,8 @@ def train_wordpiece(
   """Trains a vocabulary; the same texts always give the same one.
 
   The texts are streamed; memory holds the distinct words. `vocab_size`, at
-  least `MIN_VOCAB`, includes the special tokens; few pieces give a smaller
-  vocabulary.
+  least `MIN_VOCAB`, includes the special tokens; a small text gives fewer
+  pieces.
   """
   if vocab_size < MIN_VOCAB:
     raise ValueError(

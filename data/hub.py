@@ -1,11 +1,9 @@
 """Where weights lie: a path, or a name on Hugging Face's hub.
 
-A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased, or one of
-those that were known before organisations were: bert-base-uncased, gpt2. A name
-that may be a misspelt path as well (runs/bert, or one below a folder that is
-here) is refused: hf://ORGANISATION/MODEL asks for the hub whatever is here.
-Files in the cache of huggingface_hub are used as they are, so that a run goes
-on where there is no network; else the few files that we read are downloaded.
+A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased, or an old one
+without organisation: bert-base-uncased, gpt2. A name that may be a misspelt
+path (runs/bert, or one below an existing folder) is refused: hf:// before it
+always means the hub. Files in the cache of huggingface_hub need no network.
 """
 
 import json
@@ -17,7 +15,7 @@ import huggingface_hub
 from etils import epath
 from huggingface_hub import constants
 
-# Names without an organisation -> whose they are.
+# Names without an organisation -> their owners.
 OLD_NAMES = (
   (r'bert-(base|large)-[\w-]+', 'google-bert'),
   (r'gpt2(-medium|-large|-xl)?|openai-gpt', 'openai-community'),
@@ -25,7 +23,7 @@ OLD_NAMES = (
 SCHEME = 'hf://'  # before a name
 # What the README and our defaults call folders of runs and of token stores.
 OUR_FOLDERS = ('runs', 'stores')
-# Of files, which no model's name ends with.
+# Endings of files; no model's name ends with one.
 FILE_ENDINGS = tuple(
   '.bin .bpe .csv .gz .h5 .hdf5 .index .json .jsonl .model .npy .npz .pt .pth'
   ' .safetensors .tsv .txt .vocab .xz .zip .zst'.split()
@@ -37,7 +35,7 @@ SETTINGS = (
   'added_tokens.json',
 )
 VOCABULARIES = ('vocab.txt', 'vocab.json', 'merges.txt', 'tokenizer.json')
-# The same weights twice: the first that is there.
+# The same weights in several formats: the first that exists is read.
 FORMATS = (
   ('model*.safetensors', 'model.safetensors.index.json'),
   ('pytorch_model*.bin', 'pytorch_model.bin.index.json'),
@@ -49,20 +47,10 @@ def find(
 ) -> epath.Path:
   """Returns the path of weights that are given by path or by name.
 
-  A path that exists is never taken for a name, and neither is one that looks
-  like a path of ours, see `_may_be_path`.
-
-  Args:
-    weights: a path, local or remote; or a name, with or without `SCHEME`.
-    vocabulary_only: where a name's weights are not needed.
-
-  Returns:
-    The path, which exists; of a name its folder in the cache.
-
-  Raises:
-    FileNotFoundError: if there is no such path, or if a name is neither in the
-      cache nor can be downloaded.
-    ValueError: if there is no name after `SCHEME`.
+  An existing path is never taken for a name, nor is a text like a path of ours
+  (`_may_be_path`). A name's path is its folder in the cache; `vocabulary_only`
+  needs no weights. Raises FileNotFoundError if the path does not exist, or the
+  name is not in the cache and cannot be downloaded.
   """
   formats = ((),) if vocabulary_only else FORMATS
   text = str(weights)
@@ -85,7 +73,7 @@ def find(
 
 
 def _name(weights: str) -> str | None:
-  """Returns ORGANISATION/MODEL, None for what can only be a path."""
+  """Returns ORGANISATION/MODEL, or None if the text can only be a path."""
   for pattern, organisation in OLD_NAMES:
     if re.fullmatch(pattern, weights):
       return f'{organisation}/{weights}'
@@ -94,12 +82,7 @@ def _name(weights: str) -> str | None:
 
 
 def _may_be_path(name: str, path: epath.Path) -> bool:
-  """Returns whether a name that is no path here may have been meant as one.
-
-  Args:
-    name: ORGANISATION/MODEL.
-    path: as it was given; without a slash it is an old name, and no path.
-  """
+  """Returns whether a hub name may be a misspelt path; old names may not."""
   return '/' in str(path) and (
     path.parent.exists()
     or path.parent.name in OUR_FOLDERS
@@ -108,13 +91,7 @@ def _may_be_path(name: str, path: epath.Path) -> bool:
 
 
 def _missing(text: str, path: epath.Path, name: str | None) -> str:
-  """Returns the message for a path that does not exist.
-
-  Args:
-    text: as it was given.
-    path: the same.
-    name: the name on the hub that it may have been meant as.
-  """
+  """Returns the message for a path that does not exist, and may be a `name`."""
   where = '' if path.is_absolute() or '://' in text else f' in {os.getcwd()}'
   hub = f'{SCHEME}{name or "ORGANISATION/MODEL"}'
   return (
@@ -126,14 +103,7 @@ def _missing(text: str, path: epath.Path, name: str | None) -> str:
 def _fetch(
   name: str, formats: Sequence[Sequence[str]], asked: str
 ) -> epath.Path:
-  """Returns the folder of a name in the cache, filled if need be.
-
-  Args:
-    name: ORGANISATION/MODEL.
-    formats: the files of weights, as in `FORMATS`, the first that is there;
-      none where only the vocabulary is needed.
-    asked: how the name was given, to begin a message with.
-  """
+  """Returns a name's folder in the cache, after a download if need be."""
   cause, without_vocabulary = None, None
   for cached in (True, False):
     for weights in formats:
@@ -145,8 +115,7 @@ def _fetch(
             local_files_only=cached,
           )
         )
-      # No network, no such name, no right to it, not in the cache: each has an
-      # error of its own, some of libraries beneath.
+      # No network, name, permission or cache entry: errors of many libraries.
       except Exception as error:
         text = str(error).strip().partition('\n')[0]
         cause = f'{type(error).__name__}: {text}'
@@ -154,7 +123,7 @@ def _fetch(
       if _has_vocabulary(folder) and _has_weights(folder, *weights):
         return folder
       if weights and _has_weights(folder, *weights):
-        # Published so, unless the rest of it can be downloaded.
+        # Perhaps published without a vocabulary; else download the rest.
         without_vocabulary = without_vocabulary or folder
         if not cached:
           break
@@ -180,13 +149,7 @@ def _has_vocabulary(folder: epath.Path) -> bool:
 def _has_weights(
   folder: epath.Path, weights: str | None = None, index: str | None = None
 ) -> bool:
-  """Returns whether a folder holds all of a format's weights, if one is asked.
-
-  Args:
-    folder: of a name in the cache.
-    weights: the pattern of the format's files; None: no weights are asked.
-    index: the name of the file that lists several.
-  """
+  """Returns whether a folder has all weights, listed in `index` if many."""
   if weights is None:
     return True
   if not (folder / 'config.json').exists():

@@ -10,7 +10,7 @@ from data.store import build
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-  """Builds a store as the command line says; returns the exit code."""
+  """Builds a store as the arguments say; returns the exit code."""
   parser = argparse.ArgumentParser(
     prog='python -m data.prepare', description=__doc__
   )

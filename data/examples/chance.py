@@ -13,7 +13,7 @@ def below(draw: Array, bound: Array | int) -> Array:
 
 
 def happens(draw: Array, rate: float) -> Array:
-  """True for the share `rate` of the draws, in steps of 2^-24."""
+  """Returns True for the share `rate` of the draws, in steps of 2^-24."""
   return (draw >> 8) < jnp.uint32(round(rate * 2**24))
 
 

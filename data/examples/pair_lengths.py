@@ -1,17 +1,17 @@
 """The length of a pair's text, as in google-research/bert.
 
 create_pretraining_data.py reads a document in passes. Each has one target, the
-length of a full row or, now and then, a shorter one; whole sentences fill a row
-until they reach it. A pass with a short target makes more rows, so the share of
-short rows exceeds the share of short passes; and where a row's second text was
-replaced by another document's, its own sentences are read again. Here every row
-draws its length by itself, from its own window, with the chances of those rows.
+length of a full row or sometimes a shorter one, and whole sentences fill a row
+until they reach it. A short target makes more rows, so the share of short rows
+exceeds the share of short passes; sentences that another document's text
+replaced are read again. Here every row draws its length from its own window,
+with the probabilities of the release's rows.
 
-One effect is left out: a second text of another document that ends too early.
-There the release's row is shorter than if B continued A, which tells the label.
-Articles and novels hardly show it (each eighth of the lengths has its share
-within 2 points); of documents of 452 tokens, as the median of Python's manual,
-57 % of the release's rows of 512 are shorter than 449 tokens, 48 % of ours.
+One effect is left out: another document's text that ends too early makes the
+release's row shorter, which reveals the label. Articles and novels hardly show
+it (each eighth of the lengths has its share within 2 points); of documents of
+452 tokens, the median of Python's manual, 57 % of the release's rows of 512 are
+shorter than 449 tokens, 48 % of ours.
 """
 
 import jax
@@ -31,18 +31,10 @@ def draw_length(
   most: int,
   short_seq_prob: float,
 ) -> Array:
-  """Returns how many tokens of text a row has, `most` at most.
+  """Returns the tokens of text in a row, int32 []; a full row is `most`.
 
-  Args:
-    boundaries: bool [W], True where a sentence starts after the first token.
-    usable: tokens of the window.
-    target_draw: uint32 [], random.
-    run_draw: uint32 [], random.
-    most: tokens of a full row.
-    short_seq_prob: share of the passes over a document with a shorter target.
-
-  Returns:
-    int32 []; of a full row `most`, though the window may hold less.
+  `boundaries` is bool [W], True where a sentence starts after the first token,
+  `usable` the tokens of the window; the draws are uint32 [].
   """
   if not short_seq_prob:
     return jnp.int32(most)
@@ -70,15 +62,14 @@ def draw_length(
 def _draw_target(
   sizes: Array, usable: Array, draw: Array, most: int, short_seq_prob: float
 ) -> Array:
-  """Returns the length that whole sentences are to reach, 2 to `most`.
+  """Returns the length that whole sentences have to reach, 2 to `most`.
 
-  The chance of a target is its chance in a pass of the release, times the rows
-  that such a pass makes of this window's text. Their number is inverse to the
-  tokens that a row takes: the target and the excess of its sentences (on
-  average the sum of their squares by twice their sum, as of waiting times); of
-  them three quarters where a row has several sentences, since half of the rows
-  put back half of them, and all where it has one. Integers, so that no device
-  rounds otherwise than another.
+  A target's weight is its probability in a pass of the release, times the rows
+  that the pass makes of this window's text. Their number is inverse to the
+  tokens a row takes: the target and the excess of its sentences (on average the
+  sum of their squares by twice their sum, as of waiting times), times 3/4 if a
+  row has several sentences, as half of the rows put back half of them.
+  Integers, so that all devices round alike.
   """
   targets = jnp.arange(2, most + 1)
   full = jnp.clip(usable, 1, most)

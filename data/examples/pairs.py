@@ -11,10 +11,8 @@ from data.store import corpus
 class Examples(pipeline.Permuted):
   """One split of a token store, cut into pairs of windows.
 
-  Attributes:
-    length: tokens of a model input; a window carries W = length + length // 8.
-    num_windows: examples of an epoch.
-    boundary_share: share of the windows that contain a sentence boundary.
+  A window carries W = length + length // 8 tokens. A sentence boundary lies in
+  `boundary_share` of the windows.
   """
 
   def __init__(
@@ -40,16 +38,11 @@ class Examples(pipeline.Permuted):
       )
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
-    """Returns the `rows` of windows and of the partners that they draw."""
+    """Returns the `rows` of windows with their randomly drawn partners."""
     return self.rows(numbers, self.partners(numbers, draws))
 
   def partners(self, numbers: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Returns a random window of another document for each, int64 [B].
-
-    Args:
-      numbers: int64 [B], window numbers.
-      draws: uint64 [B], random.
-    """
+    """Returns a random window of another document for each, int64 [B]."""
     document = self._windows['document'][numbers]
     first = self._offsets[document]
     own = self._offsets[document + 1] - first
@@ -59,17 +52,13 @@ class Examples(pipeline.Permuted):
     return np.where(others < first, others, others + own)
 
   def rows(self, numbers: np.ndarray, others: np.ndarray) -> Batch:
-    """Gathers the text of windows and of their partners.
-
-    Args:
-      numbers: int64 [B], window numbers.
-      others: int64 [B], the partners' window numbers.
+    """Gathers the text of windows and of their partners `others`.
 
     Returns:
       `window, other_window` int32 [B, W], 0 beyond the lengths;
-      `sentence_starts, other_starts` bool [B, W], True where a sentence starts
-      that continues its document's text (so never at a document's start);
-      `lengths, other_lengths, document_ids, other_document_ids` int32 [B].
+      `sentence_starts, other_starts` bool [B, W], True where a sentence starts,
+      except at a document's start; `lengths, other_lengths, document_ids,
+      other_document_ids` int32 [B].
     """
     batch = {}
     for names, chosen in (
@@ -102,7 +91,7 @@ class Examples(pipeline.Permuted):
 
 
 def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns the shapes and types of a host batch, made without text."""
+  """Returns the shapes and dtypes of a host batch, made without text."""
   matrix = (rows, windows.window_width(length))
   vector = ((rows,), np.int32)
   kinds = {

@@ -1,9 +1,8 @@
 """Host batches: a pure function of (store, seed, step), and loaders.
 
-As a rule (`Permuted`) example i of a phase lies in epoch i // num_windows, at
-the place that a keyed permutation of the windows gives to i % num_windows. So
-the order needs no memory, a restart continues anywhere at no cost, every epoch
-sees every window once, and no number of processes changes anything.
+In `Permuted` example i of a phase lies in epoch i // num_windows, at the place
+i % num_windows of a keyed permutation of the windows: a restart costs nothing,
+an epoch sees every window once, the number of processes changes nothing.
 """
 
 import abc
@@ -26,12 +25,7 @@ ALL_ROWS = slice(None)
 
 
 class Examples(Protocol):
-  """One split of a token store, cut into examples for inputs of one length.
-
-  Attributes:
-    length: tokens of a model input.
-    num_windows: examples of an epoch.
-  """
+  """One split of a store: `num_windows` examples for inputs of `length`."""
 
   length: int
   num_windows: int
@@ -44,10 +38,7 @@ class Examples(Protocol):
     seed: int,
     phase: int,
   ) -> Batch:
-    """Returns a host batch of the phase numbered `phase`; see `train_batch`.
-
-    `step` counts from the phase's first step, `batch_size` is the global batch.
-    """
+    """Returns a host batch; `step` counts from the first step of `phase`."""
 
   def eval_batches(
     self,
@@ -59,7 +50,7 @@ class Examples(Protocol):
     """Yields the batches of an evaluation; see `eval_batches`."""
 
   def check(self) -> None:
-    """Raises a ValueError if there is nothing to learn from the text."""
+    """Raises a ValueError if the text offers nothing to learn."""
 
 
 def train_batch(
@@ -69,22 +60,12 @@ def train_batch(
   step: int,
   rows: np.ndarray | slice = ALL_ROWS,
 ) -> Batch:
-  """Returns the host batch of one training step.
+  """Returns `rows` of the global batch of one training step.
 
-  Args:
-    examples: training examples by length, one for each length in `phases`.
-    phases: (steps, length, global batch, schedule) in their order.
-    seed: any integer.
-    step: 0 for the first step of the run.
-    rows: which rows of the global batch to make; all by default.
-
-  Returns:
-    The arrays of the examples, `example_ids` int32 [B] (the example's number in
-    its phase modulo 2^31) and `example_mask` bool [B], all True.
-
-  Raises:
-    ValueError: if `step` lies outside the phases, or there are too few
-      examples for a global batch.
+  `examples` are by length, one for each length in `phases`; `step` counts from
+  the start of the run. The batch also has `example_ids` int32 [B] (the number
+  in the phase modulo 2^31) and `example_mask` bool [B], all True. Raises
+  ValueError if `step` lies outside the phases, or there are too few examples.
   """
   phase, first_step = _locate(phases, step)
   _, length, batch_size, _ = phases[phase]
@@ -102,39 +83,21 @@ def eval_batches(
 ) -> Iterator[Batch]:
   """Yields the batches of an evaluation, always the same ones.
 
-  Args:
-    examples: held-out examples.
-    batch_size: B, the global batch.
-    max_windows: the largest number of windows.
-    draws: rows of each window, where examples are drawn at random.
-    rows: which rows of each global batch to make; all by default.
-
-  Yields:
-    Batches as `train_batch` makes them. A row whose `example_mask` is False
-    holds nothing to score.
+  At most `max_windows` windows are scored, with `draws` rows each if examples
+  are drawn at random. A row with `example_mask` False holds nothing to score.
   """
   return examples.eval_batches(batch_size, max_windows, draws, rows)
 
 
 class Permuted(abc.ABC):
-  """Independent examples in the order of a keyed permutation.
-
-  Attributes:
-    length: tokens of a model input.
-    num_windows: examples of an epoch.
-  """
+  """Independent examples in the order of a keyed permutation."""
 
   length: int
   num_windows: int
 
   @abc.abstractmethod
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
-    """Gathers examples.
-
-    Args:
-      numbers: int64 [B], their numbers.
-      draws: uint64 [B], random numbers for choices inside the examples.
-    """
+    """Gathers examples by number, int64 [B]; `draws` are random, uint64 [B]."""
 
   def train_batch(
     self,
@@ -144,11 +107,7 @@ class Permuted(abc.ABC):
     seed: int,
     phase: int,
   ) -> Batch:
-    """See `Examples`; every epoch has each window once.
-
-    Raises:
-      ValueError: if an epoch holds fewer examples than a global batch.
-    """
+    """Returns a batch of training; every epoch has each window once."""
     size = self.num_windows
     if size < batch_size:
       raise ValueError(
@@ -176,12 +135,9 @@ class Permuted(abc.ABC):
     draws: int,
     rows: np.ndarray | slice,
   ) -> Iterator[Batch]:
-    """See `Examples`; of more than `max_windows`, evenly spaced ones.
+    """Yields all windows, or `max_windows` evenly spaced ones.
 
-    Yields:
-      Batches whose `example_ids` number the draws of the windows, so that
-      random numbers keyed by them do not depend on the batch size. The last
-      batch is filled up by repeated rows whose `example_mask` is False.
+    `example_ids` number the draws; repeated rows, masked, fill the last batch.
     """
     size = self.num_windows
     scored = min(size, max_windows)
@@ -205,19 +161,10 @@ def order_key(seed: int, phase: int, epoch: int) -> int:
 
 
 def permute(indices: np.ndarray, size: int, key: int) -> np.ndarray:
-  """Maps indices through the permutation of range(size) with a key.
+  """Maps indices, int64 of any shape, through a permutation of range(size).
 
   A Feistel network on the smallest power of two that holds the size; results
-  outside are mapped again until they are inside. It needs no memory and, with
-  integers only, is the same everywhere.
-
-  Args:
-    indices: integers in range(size), any shape.
-    size: 1 or more.
-    key: in range(2^64).
-
-  Returns:
-    int64, the shape of `indices`.
+  outside are mapped again. `key` is in range(2^64).
   """
   shape = np.shape(indices)
   values = np.array(indices, np.uint64).reshape(-1)
@@ -242,7 +189,7 @@ def permute(indices: np.ndarray, size: int, key: int) -> np.ndarray:
 
 
 def _locate(phases: Sequence[Phase], step: int) -> tuple[int, int]:
-  """Returns the number of a step's phase and that phase's first step."""
+  """Returns the number of a step's phase and the first step of that phase."""
   first_step = 0
   for number, phase in enumerate(phases):
     if first_step <= step < first_step + phase[0]:
@@ -278,7 +225,7 @@ def plain_batches(
   *,
   ahead: int = 8,
 ) -> Iterator[Iterator[Batch]]:
-  """Does the same as `tf_batches` in a thread, without TensorFlow."""
+  """Makes batches ahead of time in a thread, as `tf_batches` does."""
   with concurrent.futures.ThreadPoolExecutor(1) as pool:
     pending = collections.deque()
 
@@ -302,16 +249,11 @@ class tf_batches:  # noqa: N801, a context manager used like a function
       with tf_batches(make_batch, 0, 1000) as batches:
         for batch in batches:
 
-  The batches come in order. An exception in `make_batch` is raised as it is.
-  The pipeline lives as long as the with block: one that is alive when the
-  program ends waits for the interpreter's lock for ever.
-
-  Args:
-    make_batch: step -> arrays; dtypes and names are the same at every step,
-      shapes need not be.
-    first_step: the first step.
-    last_step: one past the last step.
-    ahead: batches made in advance.
+  Yields batches up to `last_step`, which is excluded; `ahead` are made in
+  advance. Names and dtypes are the same at every step, shapes need not be. An
+  exception in `make_batch` is raised as it is. The pipeline lives as long as
+  the with block: if it is alive when the program ends, it waits for the
+  interpreter's lock for ever.
   """
 
   def __init__(

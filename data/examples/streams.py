@@ -1,9 +1,8 @@
 """Windows of contiguous tokens: the examples of left-to-right models.
 
-An example is the inputs and targets of one window at once: `length + 1`
-tokens, and the next window begins with the last of them, so that every token
-is predicted once. Windows stay inside a document, the last window of which is
-shorter; or all documents are one stream, each ending in an end-of-text token.
+A window has `length + 1` tokens, inputs and targets, and the next begins with
+its last one, so every token is predicted once. Windows stay inside a document;
+or all documents form one stream, each ending in an end-of-text token.
 """
 
 import jax
@@ -15,12 +14,7 @@ from data.store import corpus
 
 
 class Examples(pipeline.Permuted):
-  """One split of a token store, cut into windows of contiguous tokens.
-
-  Attributes:
-    length: T, tokens of a model input.
-    num_windows: examples of an epoch.
-  """
+  """One split of a token store, cut into windows of contiguous tokens."""
 
   def __init__(
     self,
@@ -30,18 +24,7 @@ class Examples(pipeline.Permuted):
     held_out: bool,
     end_of_text: int | None = None,
   ) -> None:
-    """Finds the windows; nothing is read but the documents' offsets.
-
-    Args:
-      store: an open token store.
-      length: T.
-      held_out: take held-out documents, else all others.
-      end_of_text: id that ends each document of one stream; None: windows stay
-        inside documents.
-
-    Raises:
-      ValueError: if the split is too short for a single prediction.
-    """
+    """Finds the windows, of one stream if `end_of_text`, an id, is given."""
     self.length = length
     self._tokens = store.tokens
     self._end_of_text = end_of_text
@@ -67,18 +50,10 @@ class Examples(pipeline.Permuted):
       )
 
   def check(self) -> None:
-    """Any text has something to learn from."""
+    """Does nothing: any text offers something to learn."""
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
-    """Gathers windows.
-
-    Args:
-      numbers: int64 [B], their numbers.
-      draws: not used: nothing is random.
-
-    Returns:
-      `window` int32 [B, T + 1], 0 beyond the lengths; `lengths` int32 [B].
-    """
+    """Returns `window` int32 [B, T + 1], 0 beyond `lengths` int32 [B]."""
     del draws
     column = np.arange(self.length + 1)
     if self._end_of_text is None:
@@ -106,7 +81,7 @@ class Examples(pipeline.Permuted):
 
 
 def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns the shapes and types of a host batch, made without text."""
+  """Returns the shapes and dtypes of a host batch, made without text."""
   return {
     'window': jax.ShapeDtypeStruct((rows, length + 1), np.int32),
     'lengths': jax.ShapeDtypeStruct((rows,), np.int32),

@@ -1,12 +1,10 @@
 """Sentence pairs and masks, drawn on the device inside the training step.
 
-Every function treats a row alone, with a key of its own: batch size, order
-and sharding cannot change a row, and no device waits for another.
-
-Only the content of a pair reveals its label. Lengths are settled before the
-label is drawn, and a random second text is as long as the true one and starts
-and ends at a sentence bound exactly where the true one does; a row whose other
-window holds no such text has NSP weight 0, whatever label it drew.
+Every row has its own key, so batch size, order and sharding cannot change it.
+Only the content of a pair reveals its label: lengths are settled before the
+label is drawn, and a random second text has the length of the true one, and
+sentence bounds at its ends where the true one has them. If the other window
+holds no text of this form, the row has NSP weight 0.
 """
 
 import functools
@@ -23,10 +21,9 @@ from data.examples import chance, pair_lengths
 Array = jax.Array
 Batch = dict[str, Array]
 
-# Random numbers that settle one row's pair; coins for the truncation follow.
+# Places in the random numbers of a row; coins for the truncation follow.
 _TARGET, _RUN, _SHAVE, _BOUNDARY, _PLACE, _LABEL, _START = range(7)
 _NUM_PAIR_DRAWS = 7
-# Random numbers that settle the masking of one position.
 _ORDER, _ACTION, _TOKEN = range(3)
 
 # Share of the passes over a document with a shorter target length
@@ -54,16 +51,12 @@ def row_keys(key: Array, ids_B: Array) -> Array:
 
 
 def next_tokens(batch: Mapping[str, Array], *, length: int) -> Batch:
-  """Turns windows of text into inputs and next-token targets.
-
-  Args:
-    batch: a host batch of `streams.Examples`.
-    length: T.
+  """Turns windows of `streams.Examples` into inputs and next-token targets.
 
   Returns:
     `tokens, positions, targets` int32 [B, T], `token_mask` bool [B, T],
-    `loss_weights` float32 [B, T], 0 where no token follows or the row is not
-    an example.
+    `loss_weights` float32 [B, T], 0 where no token follows or the row is not an
+    example. T is `length`.
   """
   window, lengths = batch['window'], batch['lengths'][:, None]
   place = jnp.broadcast_to(
@@ -88,17 +81,17 @@ def sample_pairs(
   short_seq_prob: float,
   negatives: bool = True,
 ) -> Batch:
-  """Turns windows into inputs [CLS] A [SEP] B [SEP].
+  """Turns windows of `pairs.Examples` into inputs [CLS] A [SEP] B [SEP].
 
-  B continues A or, in half of the rows, comes from the other window. Rows are
-  as long as the rows of google-research/bert's create_pretraining_data.py,
-  where each pass over a document has one target: `length - 3` tokens or, with
-  `short_seq_prob`, fewer, uniform in 2..length - 3. Whole sentences fill it,
-  and short targets give more rows a pass: of 0.1 of the passes come about 0.19
-  of the rows at length 128, 0.25 at 512. A row is also short where its document
-  ends. A short chunk is not cut, and starts and ends anywhere, unlike the
-  release's whole sentences: few rows would find another text of whole sentences
-  as long as B (0.13 to 0.18 of English rows at 128, 0.43 to 0.56 at 512).
+  B continues A or, in half of the rows, comes from the other window. Row
+  lengths follow google-research/bert (create_pretraining_data.py), where each
+  pass over a document has one target: `length - 3` tokens or, with probability
+  `short_seq_prob`, fewer, uniform in 2..length - 3. Whole sentences fill it, so
+  short targets give more rows a pass: 0.1 of the passes give about 0.19 of the
+  rows at length 128, 0.25 at 512. A row is also short where its document ends.
+  A short chunk is not cut, and starts and ends anywhere, unlike the release's
+  whole sentences: few rows would find another text of whole sentences as long
+  as B (0.13 to 0.18 of English rows at 128, 0.43 to 0.56 at 512).
 
   A full row of length 16 as an example. Both windows have W = 18 tokens in
   three sentences, `|` is a sentence boundary, and W is wider than the row so
@@ -117,19 +110,14 @@ def sample_pairs(
   tokens round it. One token at a time is cut from the longer of A and B, at the
   front or the back by a coin: a2, then c7. Label 1 replaces B by B'.
 
-  Args:
-    batch: a host batch of `pairs.Examples`.
-    keys_B: a key for each row; may be the keys of `mask_tokens`.
-    length: T.
-    specials: ids of the special tokens.
-    short_seq_prob: share of the passes over a document with a shorter target.
-    negatives: draw labels; else B always continues A and has weight 0.
+  `keys_B` may be the keys of `mask_tokens`. With `negatives=False` no labels
+  are drawn: B always continues A, and NSP weights are 0.
 
   Returns:
     `tokens, token_types, positions` int32 [B, T], `token_mask` bool [B, T],
     `nsp_labels` int32 [B] (0: B continues A), `nsp_weights` float32 [B], 0 for
-    rows without a sentence boundary, without an alike text in the other window
-    and for rows that are no examples; `example_mask` bool [B].
+    rows without a sentence boundary, without a matching text in the other
+    window and for rows that are no examples; `example_mask` bool [B].
   """
   pair = functools.partial(
     _sample_pair,
@@ -166,7 +154,7 @@ def _sample_pair(
   short_seq_prob: float,
   negatives: bool,
 ) -> Batch:
-  """One row of `sample_pairs`."""
+  """Makes one row of `sample_pairs`."""
   width = window.shape[0]
   place = jnp.arange(width)
   # A full window's last token only tells whether a sentence ends before it.
@@ -250,18 +238,10 @@ def _sample_pair(
 
 
 def predict_text(batch: Mapping[str, Array], *, specials: Specials) -> Batch:
-  """Makes each token of the text the target of the position before it.
+  """Adds to the batch next-token targets, but never [CLS] or [SEP].
 
-  [CLS] and [SEP] are not predicted: their places depend on the truncation.
-
-  Args:
-    batch: with `tokens` int32 [B, T], `token_mask` bool [B, T] and
-      `example_mask` bool [B]; other entries are passed on.
-    specials: ids of the special tokens.
-
-  Returns:
-    The batch with `targets` int32 [B, T] and `loss_weights` float32 [B, T], 0
-    where no token of the text follows and in rows that are no examples.
+  Their places depend on the truncation. Adds `targets` int32 [B, T] and
+  `loss_weights` float32 [B, T], 0 where no target is and in rows of no example.
   """
 
   def following(values: Array, fill: int | bool) -> Array:
@@ -292,23 +272,14 @@ def mask_tokens(
 ) -> Batch:
   """Picks tokens to predict and hides most of them.
 
-  Of n tokens, specials included, min(P, max(1, round(mask_rate * n))) are
-  picked among those of the text, uniformly without replacement. Each becomes
-  [MASK], a random one of the whole vocabulary, or stays.
-
-  Args:
-    batch: with `tokens` int32 [B, T], `token_mask` bool [B, T] and
-      `example_mask` bool [B]; other entries are passed on.
-    keys_B: a key for each row; may be the keys of `sample_pairs`.
-    specials: ids of the special tokens.
-    vocab_size: V, not padded.
-    mask_rate: share of tokens predicted.
-    max_predictions: P.
-    mask_fraction: share of the predicted that become [MASK].
-    random_fraction: share of the predicted that become random tokens.
-    continuations: bool [V], True for pieces that continue a word. If given,
-      whole words are picked in random order, without words that would exceed
-      the count; each piece is hidden by its own draw.
+  Of n tokens, specials included, min(P, max(1, round(mask_rate * n))) of the
+  text are picked uniformly without replacement; P is `max_predictions`. Each
+  becomes [MASK] with probability `mask_fraction`, a random token of the
+  unpadded vocabulary with `random_fraction`, or stays. With `continuations`,
+  bool [V], True for pieces that continue a word, whole words are picked in
+  random order, skipping words that would exceed the count; each piece is hidden
+  by its own draw. `batch` and `keys_B` may be the results and the keys of
+  `sample_pairs`.
 
   Returns:
     The batch with new `tokens`, and `mlm_positions, mlm_targets` int32 [B, P],
@@ -358,7 +329,7 @@ def mask_draws(key: Array, length: int) -> Array:
 
 
 def _choose_pieces(eligible: Array, count: Array, draws: Array) -> Array:
-  """Picks `count` of the eligible positions; bool [T]."""
+  """Returns bool [T], `count` of the eligible positions at random."""
   keys = _sort_keys(eligible, draws)
   last = jnp.sort(keys)[jnp.maximum(count - 1, 0)]
   return eligible & (keys <= last) & (count > 0)
@@ -367,7 +338,7 @@ def _choose_pieces(eligible: Array, count: Array, draws: Array) -> Array:
 def _choose_words(
   eligible: Array, continues: Array, count: Array, draws: Array
 ) -> Array:
-  """Picks whole words, `count` positions or somewhat fewer; bool [T]."""
+  """Returns bool [T], whole words of `count` positions or somewhat fewer."""
   length = len(eligible)
   place = jnp.arange(length)
   # A continuation whose word was cut off starts a word of its own.
@@ -392,7 +363,7 @@ def _choose_words(
 
 
 def _sort_keys(eligible: Array, draws: Array) -> Array:
-  """Distinct uint32 [T] that sort the eligible first, in random order."""
+  """Returns distinct uint32 [T]: the eligible first, in random order."""
   length = len(eligible)
   bits = (length - 1).bit_length()
   keys = (draws >> (bits + 1) << bits) | jnp.arange(length, dtype=jnp.uint32)

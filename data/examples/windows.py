@@ -1,14 +1,11 @@
 """The window index of a token store: the places of examples of one length.
 
-A document is read in windows. The next window starts with the sentence that
-holds the token `length - 3` (a full pair without [CLS] and two [SEP]) after the
-present start, or at that token when its sentence began no later than the
-present window, so nothing is left out. A window's text runs past its own
-stride, to `window_width` tokens or the document's end: truncation has
-something to cut, and windows do not end at sentence ends.
-
-The index of a (store, length, split) is built once, beside the store, and
-memory-mapped: a restart reads no text.
+The next window of a document starts with the sentence that holds the token
+`length - 3` (a full pair without [CLS] and two [SEP]) after the present start,
+or at that token if its sentence began no later than the present window, so no
+text is left out. A window runs past its stride, to `window_width` tokens or the
+document's end: truncation has something to cut, and windows do not end at
+sentence ends. The index is built once, beside the store, and memory-mapped.
 """
 
 import contextlib
@@ -25,7 +22,6 @@ import numpy as np
 
 from data.store import corpus
 
-# Changes when the same store would be cut differently.
 _VERSION = 1
 _BLOCK = 1 << 20  # sentences looked at at once: bounds the memory
 
@@ -49,8 +45,7 @@ class Index:
     windows: WINDOW [n], in the order of the text. Marked sentences start inside
       the window and are not the first of their document.
     offsets: int64 [D + 1]; document d has windows offsets[d]:offsets[d + 1].
-    boundary_share: share of the windows with a marked sentence after their
-      first token.
+    boundary_share: of windows with a marked sentence after their first token.
   """
 
   windows: np.ndarray
@@ -64,21 +59,12 @@ def window_width(length: int) -> int:
 
 
 def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
-  """Opens the index, and builds it first where it is missing.
+  """Opens the index of a split, and builds it first if it is missing.
 
-  It is kept in the store's folder; of a read-only store in a folder of the
-  user's own in the system's temporary folder. Several processes may ask at
-  once.
-
-  Args:
-    store: an open token store.
-    length: tokens of a model input, 8 or more.
-    held_out: the windows of held-out documents, else of all others.
-
-  Raises:
-    PermissionError: if the temporary folder is writable for others.
-    ValueError: if `length` is too small, or the split has fewer than two
-      documents (a pair's second text comes from another one).
+  It lies in the store's folder or, if the store is read-only, in the user's
+  temporary folder (PermissionError if others can write there). Several
+  processes may call at once. Raises ValueError if `length` is below 8 tokens,
+  or the split has fewer than two documents, which pairs need.
   """
   if length < 8:
     raise ValueError(f'length {length}: expected 8 or more tokens.')
@@ -102,7 +88,7 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
 def _ensure(
   store: corpus.Store, length: int, held_out: bool, name: str
 ) -> pathlib.Path:
-  """Returns the folder of an index that stands."""
+  """Returns the folder of the index, built if missing."""
   beside = pathlib.Path(store.folder)
   for parent in (beside, None):
     parent = parent or _own_cache()
@@ -123,10 +109,7 @@ def _ensure(
 
 
 def _own_cache() -> pathlib.Path:
-  """Returns a folder in the temporary one that nobody else writes into.
-
-  Others know its name and may have made it: then a PermissionError is raised.
-  """
+  """Returns a temporary folder that nobody else writes into, or raises."""
   cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-indexes-{os.getuid()}'
   cache.parent.mkdir(parents=True, exist_ok=True)
   with contextlib.suppress(FileExistsError):
@@ -148,7 +131,6 @@ def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:
   """Returns bool [D], the documents of a split; see `open_index`."""
   split = 'held-out' if held_out else 'training'
   chosen = store.held_out == held_out
-  # Documents without text have no window.
   bounds = store.sentences[store.documents]
   chosen &= np.diff(bounds) > 0
   if chosen.sum() < 2:
@@ -192,11 +174,7 @@ def _write(
 def _cut(
   store: corpus.Store, length: int, chosen: np.ndarray
 ) -> Iterator[np.ndarray]:
-  """Yields the windows of the chosen documents, a block of text at a time.
-
-  One chain of sentences runs through the whole text: each knows where the next
-  window begins, in its document or at the next chosen one's first sentence.
-  """
+  """Yields the windows of the chosen documents, a block of text at a time."""
   sentences = store.sentences
   documents = store.documents
   stride = length - 3
@@ -217,8 +195,7 @@ def _cut(
     parts = np.maximum(1, -(-size // stride))
     after = start + parts * stride
     following = np.searchsorted(sentences, after, side='right') - 1
-    # A rest this short is whole inside the previous window: that one reaches
-    # length // 8 + 3 tokens beyond its stride.
+    # Shorter rests lie in the previous window, length // 8 + 3 tokens longer.
     rest = length // 8
     leaves = (after >= end) | (end - sentences[following] < rest)
     parts -= (parts > 1) & (end - (after - stride) < rest)

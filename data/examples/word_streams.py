@@ -1,13 +1,11 @@
 """Endless text for a model that carries its state from batch to batch.
 
 The text is a sequence of sentences without padding, and each row of a batch
-continues its row of the batch before (bilm-tf). A sentence of n words gives
-n + 1 positions: forward, `<S> w1 .. wn` predicts `w1 .. wn </S>`; backward, at
-the same places, `</S> wn .. w1` predicts `wn .. w1 <S>`. With N positions in a
+continues its row of the batch before (bilm-tf). A sentence of n words gives n +
+1 positions: forward, `<S> w1 .. wn` predicts `w1 .. wn </S>`; backward, at the
+same places, `</S> wn .. w1` predicts `wn .. w1 <S>`. With N positions in a
 split and B rows, row b begins an epoch at position floor(b N / B) and reads
-ceil(N / B) of them; for each epoch of training a keyed permutation orders the
-sentences anew. So a batch is a function of its step; only the starts of an
-epoch's sentences are kept, for speed.
+ceil(N / B); in training, each epoch permutes the sentences anew by a key.
 """
 
 import collections
@@ -28,23 +26,14 @@ _EPOCHS_KEPT = 2  # a batch that straddles two needs both
 
 
 class Examples:
-  """One split of a token store of whole words, as rows that continue.
-
-  Attributes:
-    length: T, words of a model input.
-    num_windows: the number of inputs that the split's text fills, ceil(N / T).
-  """
+  """One split of a store of whole words: ceil(N / T) inputs of T words."""
 
   def __init__(
     self, store: corpus.Store, length: int, *, held_out: bool
   ) -> None:
-    """Finds the split's sentences; reads nothing but the documents' offsets.
-
-    Raises:
-      ValueError: if the store is not of whole words, or the split is empty.
-    """
+    """Finds the sentences of a split; raises ValueError without words."""
     self._words = _words_of(store)
-    # Made here: the threads that make batches would each make their own.
+    # Made here, once: the threads that make batches would each make their own.
     self._characters = self._words.characters
     self._tokens = store.tokens
     self._offsets = store.sentences
@@ -71,7 +60,7 @@ class Examples:
     self._lock = threading.Lock()
 
   def check(self) -> None:
-    """Any text has something to learn from."""
+    """Does nothing: any text offers something to learn."""
 
   def train_batch(
     self,
@@ -85,7 +74,7 @@ class Examples:
 
     Returns:
       `type_ids, targets, reverse_type_ids, reverse_targets` int32 [B, T], word
-      types, with types that the softmax lacks; `characters,
+      types, including types that the softmax lacks; `characters,
       reverse_characters` int16 [B, T, 50], of the type ids; `loss_weights`
       float32 [B, T], all 1; `example_ids` int32 [B], the batch's rows numbered
       through the phase, modulo 2^31; `example_mask` bool [B], all True.
@@ -115,16 +104,12 @@ class Examples:
     draws: int,
     rows: np.ndarray | slice,
   ) -> Iterator[Batch]:
-    """Yields the batches of an evaluation in their order; carry the state.
+    """Yields the batches of an evaluation in order, for one carried state.
 
-    The sentences are in the order of the text, row b reads from floor(b N / B)
-    to the start of the next row. At most `max_windows` rows are made in all,
-    but always one batch; `draws` is not used.
-
-    Yields:
-      Batches as `train_batch` makes them. Positions beyond a row's share have
-      loss weight 0; a row of nothing else has `example_mask` False.
-      `example_ids` are the numbers of the rows.
+    Sentences are in the order of the text; row b reads from floor(b N / B) to
+    the start of the next row. At least one batch and at most `max_windows` rows
+    are made. Positions beyond a row's share have loss weight 0, rows without
+    other positions `example_mask` False; `example_ids` number the rows.
     """
     del draws
     row = np.arange(batch_size)[rows]
@@ -144,19 +129,14 @@ class Examples:
   def _find(
     self, places: np.ndarray, key: int | None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the sentences at positions, and the places inside them.
-
-    The positions are those of the order that `key` gives the sentences; None is
-    the order of the text.
-    """
+    """Returns (sentence, place in it) of positions; key None is text order."""
     starts = self._find_starts(key)
     number = np.searchsorted(starts, places, side='right') - 1
     return self._sentences(number, key), places - starts[number]
 
   def _find_starts(self, key: int | None) -> np.ndarray:
     """Returns int64 [S + 1], the start of each sentence, then N."""
-    # The lock is held for the seconds that this takes: the other threads that
-    # make batches wait for the same array.
+    # Held for seconds: other threads wait for the same array.
     with self._lock:
       if key not in self._starts:
         starts = np.zeros(self._num_sentences + 1, np.int64)
@@ -172,7 +152,7 @@ class Examples:
       return self._starts[key]
 
   def _sentences(self, numbers: np.ndarray, key: int | None) -> np.ndarray:
-    """Returns the store's numbers of sentences, by their place in an order."""
+    """Returns the store's numbers of sentences by their place in an order."""
     if key is not None:
       numbers = pipeline.permute(numbers, self._num_sentences, key)
     document = np.searchsorted(self._numbers, numbers, side='right') - 1
@@ -186,7 +166,6 @@ class Examples:
     begin, end = self._words.begin_id, self._words.end_id
 
     def take(places: np.ndarray, outside: np.ndarray, symbol: int):
-      # Beyond either end of the array there is the symbol too.
       words = self._tokens[np.clip(places, 0, len(self._tokens) - 1)]
       return np.where(outside, symbol, words.astype(np.int32))
 
@@ -202,11 +181,10 @@ class Examples:
 
 
 def token_counts(store: corpus.Store) -> np.ndarray:
-  """Returns how often each word of the softmax is a target of an epoch.
+  """Returns the count of each softmax word as a target, int64 [V], an epoch.
 
-  int64 [V], of the forward text: `</S>` ends each sentence, `<S>` is never
-  predicted, and words that the softmax lacks are `<UNK>`. A store that is not
-  of whole words is a ValueError.
+  Of the forward text: `</S>` ends each sentence, `<S>` is never predicted, and
+  words outside the softmax are `<UNK>`. The store must be of whole words.
   """
   words = _words_of(store)
   counts = np.array(store.counts[: words.softmax_size])
@@ -228,7 +206,7 @@ def _words_of(store: corpus.Store) -> Words:
 
 
 def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns the shapes and types of a host batch, made without text."""
+  """Returns the shapes and dtypes of a host batch, made without text."""
   matrix = jax.ShapeDtypeStruct((rows, length), np.int32)
   letters = jax.ShapeDtypeStruct((rows, length, MAX_CHARACTERS), np.int16)
   return {

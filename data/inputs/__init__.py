@@ -1,1 +1,1 @@
-"""Examples of tasks to the rows that models read."""
+"""Turns examples of tasks into the rows that models read."""

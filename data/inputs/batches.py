@@ -16,15 +16,14 @@ LENGTHS = tuple(
   for power in range(3, 12)
   for length in (2**power, 3 * 2 ** (power - 1))
 )
-# Batches whose examples are sorted together: enough to find examples of similar
-# length, few enough to keep the order of training random.
+# Batches sorted together: more would make the order of training less random.
 BLOCK = 50
 
 
 class Order:
   """The features of each batch of a run, as a function of seed and step.
 
-  Example i of a run is in epoch i // N, at the place of i % N in a keyed
+  Example i of a run is in epoch i // N, at the place i % N of a keyed
   permutation. With `bucket`, every 50 batches of an epoch exchange their
   examples: sorted by length, cut into batches, the batches permuted.
   """
@@ -39,17 +38,13 @@ class Order:
   def batch(
     self, step: int, batch_size: int, seed: int, total_steps: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a step's numbers in the run and of features, both int [B].
+    """Returns a step's example numbers in the run and features, int [B].
 
     The last block of batches ends at `total_steps`, the end of the run.
-
-    Raises:
-      ValueError: if the step is not in the run.
     """
     if not 0 <= step < total_steps:
       raise ValueError(f'step {step}: the run has steps 0..{total_steps - 1}')
-    # Within an epoch, else copies of an example would meet in a batch; a batch
-    # across two epochs is not sorted.
+    # Sorted within an epoch: else copies of an example would share a batch.
     size = len(self._lengths)
     epoch = step * batch_size // size
     begin, end = (
@@ -75,7 +70,6 @@ class Order:
       key = pipeline.order_key(seed, 0, int(epoch))
       chosen[here] = pipeline.permute(numbers[here] % size, size, key)
     if self._bucket:
-      # Examples of equal length keep their random order.
       order = np.argsort(self._lengths[chosen], kind='stable')
       numbers, chosen = numbers[order], chosen[order]
     numbers = numbers.reshape(count, batch_size)
@@ -90,22 +84,16 @@ class Order:
 class Batches:
   """Features as batches for training and evaluation.
 
-  Attributes:
-    features: N of them.
-    order: the features of each batch of training.
-    pad_id: token after the end of a row.
-    max_length: of the longest row.
-    bucket: T is the smallest of `LENGTHS` that holds the batch; else always
-      `max_length`.
-
-  A batch has these arrays, with an axis K after B if K is more than 1:
+  `pad_id` follows the end of a row. T is the smallest of `LENGTHS` that holds
+  the batch, without `bucket` always `max_length`. A batch has these arrays,
+  with an axis K after B if K is more than 1:
     tokens int32 [B, T]; for whole words also characters int16 [B, T, C];
-    token_mask bool [B, T], token_types int32 [B, T],
-    positions int32 [B, T];
+    token_mask bool [B, T], token_types int32 [B, T], positions int32 [B, T];
     last int32 [B]: place of the row's last token;
     labels: int32 [B] (classes, choices), float32 [B] (scores), int32 [B, T]
       (tags, -1 at unlabelled tokens), int32 [B, 2] (spans);
-    label_mask bool [B]; example_ids int32 [B]; example_mask bool [B].
+    example_ids int32 [B]: numbers in the run modulo 2^31, or of features in
+      evaluation; example_mask bool [B]; label_mask bool [B].
   """
 
   def __init__(
@@ -137,10 +125,7 @@ class Batches:
     seed: int,
     total_steps: int,
   ) -> pipeline.Batch:
-    """Returns rows of the global batch of a step; see `Order.batch`.
-
-    Its `example_ids` are the examples' numbers in the run, modulo 2^31.
-    """
+    """Returns rows of the global batch of a step; see `Order.batch`."""
     numbers, chosen = self.order.batch(step, batch_size, seed, total_steps)
     return self._gather(
       chosen,
@@ -152,7 +137,7 @@ class Batches:
   def train_lengths(
     self, batch_size: int, seed: int, total_steps: int
   ) -> dict[int, int]:
-    """Returns each T of a run's batches -> the first step with it."""
+    """Returns each length T of a run's batches -> the first step with it."""
     found: dict[int, int] = {}
     for step in range(total_steps):
       _, chosen = self.order.batch(step, batch_size, seed, total_steps)
@@ -161,7 +146,7 @@ class Batches:
     return found
 
   def eval_lengths(self, batch_size: int) -> set[int]:
-    """Returns each T of the batches of `eval_batches`."""
+    """Returns each length T of the batches of `eval_batches`."""
     longest = np.sort(self.features.lengths)[::-1][::batch_size]
     return {self._round(int(length)) for length in longest}
 
@@ -170,8 +155,7 @@ class Batches:
   ) -> Iterator[pipeline.Batch]:
     """Yields rows of global batches of all features, the longest first.
 
-    The last batch is filled up by repeated rows whose `example_mask` and
-    `label_mask` are False. `example_ids` are the features' numbers.
+    The last batch repeats rows, with `example_mask` and `label_mask` False.
     """
     order = np.argsort(-self.features.lengths, kind='stable')
     for first in range(0, len(order), batch_size):

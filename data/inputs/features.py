@@ -17,10 +17,10 @@ _CHUNK = 10_000  # texts whose ids are Python's integers at one time
 
 
 class Symbols(NamedTuple):
-  """Ids of the symbols around texts.
+  """Ids of the symbols `first` A `last`, or `first` A `between` B `last`.
 
-  `first` A `last`, or `first` A `between` B `last`: [CLS] and twice [SEP] of
-  BERT; start, delimiter and classify of GPT; <S> and twice </S> of ELMo.
+  [CLS] and twice [SEP] of BERT; start, delimiter and classify of GPT; <S> and
+  twice </S> of ELMo.
   """
 
   first: int
@@ -43,7 +43,7 @@ class Form(NamedTuple):
 
 
 class Framing(NamedTuple):
-  """How examples become rows of tokens; see `framing.encode`."""
+  """Settings of the rows of tokens; see `framing.encode`."""
 
   tokenizer: Tokenizer
   symbols: Symbols
@@ -71,14 +71,12 @@ class Features:
     label_mask: bool [N]; False where the label is unknown.
     examples: int32 [N], numbers of the examples. A long sentence, or a question
       about a long text, has several features, one after the other.
-    token_spans: int32 [S, 2]: first character in the context and the one after
-      the last; -1 at other tokens. Spans only.
-    max_context: bool [S]: no other window shows more context of the token.
-      Spans only.
-    word_index: int32 [S]: number of the word in its sentence at the labelled
-      token, -1 at other tokens. Tags only.
-    characters: int16 [W, 50]: of the words with the numbers in `tokens`; None
-      for ids of a vocabulary.
+    token_spans: spans only, int32 [S, 2]: first character in the context and
+      the one after the last; -1 at other tokens.
+    max_context: spans only, bool [S]: no other window shows more of it.
+    word_index: tags only, int32 [S]: number of the word in its sentence at the
+      labelled token, -1 at other tokens.
+    characters: int16 [W, 50], of whole words; None for ids of a vocabulary.
     truncated: number of examples that lost tokens.
   """
 
@@ -112,7 +110,7 @@ class Features:
 def encode_distinct(
   tokenizer: Tokenizer, texts: Iterable[str]
 ) -> dict[str, np.ndarray]:
-  """Returns the ids of each different text, int32."""
+  """Returns text -> ids, int32, of the distinct texts."""
   texts = list(dict.fromkeys(texts))
   encoded = {}
   for first in range(0, len(texts), _CHUNK):

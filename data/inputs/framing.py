@@ -1,9 +1,8 @@
 """The rows of tokens that a model reads of an example.
 
-BERT's forms are those of google-research/bert (run_classifier.py, run_squad.py)
-and of Devlin et al. 2018, sections 4 and 5.3; GPT's are those of Radford et al.
-2018, figure 1, cut as finetune-transformer-lm cuts. ELMo reads BERT's form in
-whole words.
+BERT's rows are from run_classifier.py, run_squad.py and Devlin et al. 2018,
+sections 4 and 5.3; GPT's from Radford et al. 2018, figure 1, cut as in
+finetune-transformer-lm. ELMo reads BERT's rows in whole words.
 """
 
 import dataclasses
@@ -48,7 +47,7 @@ def encode(
   doc_stride: int = 128,
   max_query: int = 64,
 ) -> Features:
-  """Turns examples into rows of tokens.
+  """Turns examples into rows of at most `max_length` tokens, symbols included.
 
   'bert': [CLS] A [SEP], or [CLS] A [SEP] B [SEP]. A pair that is too long loses
   tokens from the end of the longer text. Of a choice A is the context, B
@@ -63,32 +62,18 @@ def encode(
   the whole word. There are no spans.
 
   'elmo': as 'bert', of whole words: <S> A </S>, or <S> A </S> B </S>. Words of
-  a text are those of `words.split_words` by marks. There are no spans.
+  a text are found by `words.split_words`, split 'marks'. There are no spans.
 
-  A text without tokens leaves its place empty. A word without tokens is
-  unknown.
+  `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol for all
+  three, for 'gpt'; None for 'elmo'. A text without tokens leaves its place
+  empty; a word without tokens is unknown. `at_last` puts a word's tag at its
+  last piece; None: as above. `document_context`, for tags, fills a sentence's
+  row with the words around it in its document; a sentence too long for a row
+  always has several rows, with context on both sides. For spans, windows start
+  every `doc_stride` tokens, and a question has at most `max_query`.
 
-  Args:
-    frame: of the kind of the task.
-    task: the task.
-    examples: its examples, with or without labels.
-    tokenizer: WordPiece for 'bert'; BPE or ByteBPE, which has one symbol for
-      all three, for 'gpt'; None for 'elmo'.
-    max_length: tokens of a row, symbols included.
-    form: one of `FORMS`.
-    at_last: a word's tag is at its last piece, not at its first; None: see the
-      forms.
-    document_context: fill a sentence's row with the words before and after it
-      in its document; tags only. A sentence that is too long for a row always
-      has several rows, with context on both sides.
-    doc_stride: tokens from the start of a window to that of the next; spans
-      only.
-    max_query: tokens of a question at most; spans only.
-
-  Raises:
-    ValueError: if a label is not the task's; names the example. If the
-      tokenizer, the form and the task do not fit together, or `max_length`
-      leaves no room.
+  Raises ValueError, naming the example, if a label is not the task's; and if
+  tokenizer, form and task do not fit together, or `max_length` leaves no room.
   """
   if form not in FORMS:
     raise ValueError(f'form {form!r}: expected one of {", ".join(FORMS)}')
@@ -190,7 +175,7 @@ def choices(
     question = example.question
     if not framing.form.left_to_right:
       return example.context, f'{question} {choice}' if question else choice
-    # The space belongs to the first piece in a byte-level BPE.
+    # In a byte-level BPE the space belongs to the first piece.
     return example.context, question and f' {question}', choice
 
   rows = [[texts_of(e, choice) for choice in e.choices] for e in examples]
@@ -209,11 +194,7 @@ def _encode_rows(
   *,
   both_orders: bool = False,
 ) -> Features:
-  """Encodes each example's rows, given the texts of each row.
-
-  `cut` turns the ids of a row's texts into A, or A and B, that fit into a row.
-  With `both_orders`, another row has A and B exchanged.
-  """
+  """Encodes each example's rows; `cut` fits the ids of texts into a row."""
   ids = encode_distinct(
     framing.tokenizer, (t for rows in rows_of for texts in rows for t in texts)
   )
@@ -246,7 +227,7 @@ def _encode_rows(
 
 
 def _cut(texts: Sequence[np.ndarray], framing: Framing) -> Sequence[np.ndarray]:
-  """Cuts one text or two so that a row holds them with their symbols."""
+  """Cuts one text or two so that they fit into a row with their symbols."""
   room = framing.max_length - len(texts) - 1
   if framing.form.left_to_right:
     # 254 at 512 (finetune-transformer-lm, train.py); one text alone may have
@@ -261,9 +242,8 @@ def _cut(texts: Sequence[np.ndarray], framing: Framing) -> Sequence[np.ndarray]:
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
   """Returns two lengths that fit, shortening the longer one token by token.
 
-  If both must be cut to an odd sum, the longer one keeps the odd token, and of
-  equals the second, like in Hugging Face's tokenizers; in the release it is
-  always the first text.
+  The longer one keeps an odd token, of equals the second, as in Hugging Face's
+  tokenizers; in the release always the first.
   """
   if first + second <= room:
     return first, second

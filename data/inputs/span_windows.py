@@ -1,8 +1,7 @@
-"""Questions with windows of the texts that hold their answers.
+"""Questions with windows of the texts that hold their answers (run_squad.py).
 
-As google-research/bert (run_squad.py): windows of a text start every
-`doc_stride` tokens, and an answer is only read where its window shows most
-context. Answers are found, and given back, by the characters of the text.
+Windows start every `doc_stride` tokens, and an answer is read only from the
+window with most context. Answers are located by the characters of the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,12 +19,7 @@ _CHUNK = 2_000  # texts whose ids and places are Python's objects at one time
 def encode(
   task: Task, examples: Sequence[SpanExample], framing: Framing
 ) -> Features:
-  """Returns the windows of all questions; see `framing.encode`.
-
-  Raises:
-    ValueError: if the form has no spans, or a row has no room for the longest
-      question and a token of the text.
-  """
+  """Returns the windows of all questions; see `framing.encode`."""
   if not framing.form.token_types:
     raise ValueError(
       f'task {task.name}: the form of {framing.form.name} has no answer as a'
@@ -90,10 +84,7 @@ def encode(
 def encode_contexts(
   tokenizer: WordPiece, texts: Iterable[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-  """Returns text -> ids, int32 [T], and characters of the tokens, int32 [T, 2].
-
-  The characters are the first one and the one after the last.
-  """
+  """Returns text -> ids int32 [T], characters [begin, end) int32 [T, 2]."""
   texts = list(dict.fromkeys(texts))
   encoded = {}
   for first in range(0, len(texts), _CHUNK):
@@ -109,8 +100,7 @@ def encode_contexts(
 def locate(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
   """Returns the first and the last token of the characters [start, end).
 
-  They are the last token that begins at `start` or before, and the first that
-  ends at `end` or after; None if there is no such pair.
+  The first begins by `start`, the last ends at or after `end`; None otherwise.
   """
   first = int(np.searchsorted(spans[:, 0], start, side='right')) - 1
   last = int(np.searchsorted(spans[:, 1], end, side='left'))

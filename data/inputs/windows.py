@@ -1,25 +1,15 @@
-"""Overlapping windows of a text, as google-research/bert cuts them.
-
-run_squad.py: each token's output comes from the window that shows most context
-on both sides of it.
-"""
+"""Overlapping windows of a text, as in google-research/bert (run_squad.py)."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-# Of two windows that show as much, the longer: run_squad.py.
+# Of two windows with equal context the longer one wins: run_squad.py.
 LENGTH_BONUS = 0.01
 
 
 def cut(length: int, room: int, stride: int) -> list[tuple[int, int]]:
-  """Returns begin and end of each window; an empty text has one.
-
-  Args:
-    length: tokens of the text.
-    room: tokens of a window, at most.
-    stride: tokens from the start of a window to that of the next.
-  """
+  """Returns [begin, end) of windows of `room`, `stride` apart; at least one."""
   stride = min(stride, room)
   count = max(0, -(-(length - room) // stride)) + 1
   starts = range(0, count * stride, stride)
@@ -32,15 +22,10 @@ def owners(
   *,
   left_only: bool = False,
 ) -> np.ndarray:
-  """Returns the number of the best window for each token, of equals the first.
+  """Returns the number of the best window for each token, int64 [num_tokens].
 
-  Args:
-    bounds: begin and end of each window; together they show every token.
-    num_tokens: tokens of the text.
-    left_only: count the context on the left of a token only.
-
-  Returns:
-    int64 [num_tokens].
+  The best shows most context of the token, on its left with `left_only`; of
+  equals the first. `bounds` are [begin, end) of windows that cover all tokens.
   """
   best = np.full(num_tokens, -1.0)
   found = np.zeros(num_tokens, np.int64)

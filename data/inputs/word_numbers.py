@@ -9,11 +9,7 @@ from data.vocabulary.words import split_words
 
 
 class WordNumbers:
-  """The distinct words of a set, numbered in order of appearance.
-
-  Stands for a tokenizer. `<S>` and `</S>`, the ends of a row, have the first
-  numbers.
-  """
+  """A tokenizer that numbers the distinct words of a set by first use."""
 
   begin_id = 0
   end_id = 1
@@ -26,11 +22,11 @@ class WordNumbers:
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
   ) -> list[list[list[int]]]:
-    """Returns a list with the number of each word of sentences."""
+    """Returns the numbers of each sentence's words, one list a word."""
     return [[[self._number(word)] for word in words] for words in sentences]
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the numbers of each text's words, see `words.split_words`."""
+    """Returns the numbers of each text's words; see `words.split_words`."""
     return [
       [self._number(word) for word in split_words(text, 'marks')]
       for text in texts

@@ -1,7 +1,6 @@
-"""Sentences whose words have tags, as rows of tokens.
+"""Sentences with tagged words, as rows of tokens.
 
-Every word of every sentence has one labelled token in one row, however long the
-sentence is.
+Every word has one labelled token in one row, however long its sentence is.
 """
 
 import itertools
@@ -17,11 +16,7 @@ from data.vocabulary.tokenization import ByteBPE
 def encode(
   task: Task, examples: Sequence[TaggedExample], framing: Framing
 ) -> Features:
-  """Returns the rows of all sentences; see `framing.encode`.
-
-  Raises:
-    ValueError: if a tag is not the task's; names the example.
-  """
+  """Returns the rows of all sentences; see `framing.encode`."""
   tokenizer, room = framing.tokenizer, framing.max_length - 2
   numbers = {tag: number for number, tag in enumerate(task.labels)}
   unknown = (
@@ -91,11 +86,7 @@ class _Text:
     self.word_of = np.repeat(np.arange(len(words)), lengths)
 
   def chunks(self, begin: int, end: int, room: int) -> list[tuple[int, int]]:
-    """Cuts a sentence into chunks of whole words that fit into a row.
-
-    A sentence that does not fit is cut into chunks of half a row, which leaves
-    room for context on both sides. A longer word is a chunk of its own.
-    """
+    """Cuts a sentence into chunks of whole words, half a row each if long."""
     bounds = self.bounds
     if bounds[end] - bounds[begin] <= room:
       return [(begin, end)]
@@ -116,14 +107,11 @@ class _Text:
     room: int,
     at_last: bool,
   ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Fills a row with the words [begin, end), and whole words on both sides.
+    """Fills a row of `room` pieces with the words [begin, end) and context.
 
-    The words on both sides are out of [first, last), and the row has room for
-    `room` pieces. A word's label is `at_last`, or at its first piece.
-
-    Returns:
-      Ids [T]; words, int32 [T], -1 at unlabelled pieces; and whether a piece
-      of the chunk found no room.
+    The context is whole words of [first, last). A word's label is at its last
+    piece with `at_last`, else at its first. Returns ids [T]; words, int32 [T],
+    -1 at unlabelled pieces; and whether a piece of the chunk found no room.
     """
     bounds = self.bounds
     start, stop = bounds[begin], bounds[end]

@@ -16,7 +16,7 @@ from data.tasks.examples import Prediction, Task
 
 
 class Outputs(NamedTuple):
-  """The examples of a task, their features, and a model's logits of these."""
+  """The examples of a task, their features, and a model's logits of them."""
 
   task: Task
   examples: Sequence[Any]
@@ -39,7 +39,7 @@ def decode_classes(outputs: Outputs) -> list[Prediction]:
 
 
 def decode_scores(outputs: Outputs) -> list[Prediction]:
-  """Returns scores; of soft classes, the mean of their probabilities."""
+  """Returns scores; of soft classes, the mean by their probabilities."""
   predictions = []
   for example, row in zip(outputs.examples, outputs.logits, strict=True):
     score = row[0]
@@ -82,10 +82,7 @@ def mean_of_scores(logits: np.ndarray) -> np.ndarray:
 
 
 def mean_of_probabilities(logits: np.ndarray) -> np.ndarray:
-  """Returns the logarithms of an ensemble's mean probabilities.
-
-  Of logits [members, ..., 1], which are scores, it returns the mean.
-  """
+  """Returns the log of mean probabilities; for scores [..., 1], their mean."""
   if logits.shape[-1] == 1:
     return mean_of_scores(logits)
   log_probabilities = special.log_softmax(logits, axis=-1)

@@ -23,12 +23,10 @@ class Kind:
 
   Attributes:
     own: how a user's own files are read.
-    frame: turns examples into rows of tokens.
-    decode: turns logits into predictions.
+    frame: examples -> rows of tokens.
+    decode: logits -> predictions.
     expected: (task, example, answer) -> the form of an answer; False or empty
       if the answer has it.
-    metrics: names of the metrics.
-    measure: computes them.
     average: logits of an ensemble [members, ...] -> logits.
     binary_metrics: metrics of two labels only.
     record: prediction -> its answer in JSON.
@@ -120,12 +118,7 @@ KINDS = {
 
 
 def own_task(*, kind: str, **settings: Any) -> Task:
-  """Declares a task of one's own files; see `own.task`.
-
-  Raises:
-    FileNotFoundError: if the training file is needed and missing.
-    ValueError: if a setting, or the training file where it is read, is wrong.
-  """
+  """Declares a task of the user's own files; see `own.task`."""
   if kind not in KINDS:
     raise ValueError(f'own.kind={kind!r}: expected one of {", ".join(KINDS)}')
   task = own.task(KINDS[kind].own, kind=kind, **settings)
@@ -134,11 +127,7 @@ def own_task(*, kind: str, **settings: Any) -> Task:
 
 
 def check_metrics(task: Task) -> None:
-  """Refuses metrics that the kind of the task does not have.
-
-  Raises:
-    ValueError: naming them.
-  """
+  """Raises ValueError if the task's kind lacks one of its metrics."""
   kind = KINDS[task.kind]
   known = kind.metrics
   if len(task.labels) != 2:
@@ -177,11 +166,7 @@ def average(
 
 
 def check_answer(task: Task, example: Example, answer: Any) -> None:
-  """Refuses a value that cannot be an answer to the example.
-
-  Raises:
-    ValueError: naming the example, and the form of an answer.
-  """
+  """Raises ValueError if a value cannot be an answer to the example."""
   expected = KINDS[task.kind].expected(task, example, answer)
   if expected:
     raise ValueError(

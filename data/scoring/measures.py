@@ -1,8 +1,4 @@
-"""The metrics of each kind of task, as functions of the examples' weights.
-
-The weight of an example is 1 for the score, and the number of its draws for a
-resample of the bootstrap.
-"""
+"""The metrics of each kind of task, as functions of the examples' weights."""
 
 import collections
 import re
@@ -14,7 +10,7 @@ import numpy as np
 
 from data.tasks.examples import Task
 
-# weights float64 [R, N] -> metric -> float64 [R]; nan for a part of the set
+# weights float64 [R, N], 1 or draws of a resample -> metric -> float64 [R], nan
 # without weight.
 Measure = Callable[[np.ndarray], dict[str, np.ndarray]]
 # (task, examples, answers) -> measure of the task's metrics, perhaps of more.
@@ -72,7 +68,7 @@ def classes(
 def choices(
   task: Task, examples: Sequence[Any], answers: Sequence[Any]
 ) -> Measure:
-  """Measures numbers of choices."""
+  """Measures choices, given by their numbers."""
   del task
   pairs = zip(examples, answers, strict=True)
   right_N = np.array([float(answer == x.label) for x, answer in pairs])
@@ -221,7 +217,7 @@ def answers(
 def answer_score(answer: str, right: Iterable[str]) -> tuple[float, float]:
   """Returns SQuAD's exact match and word F1 with the most similar right answer.
 
-  An empty answer means no answer, and so does an empty list of right answers.
+  An empty answer, and an empty list of right answers, mean no answer.
   """
   words = _normalise(answer)
   # SQuAD 2.0: a text of articles and punctuation alone is no answer.

@@ -17,19 +17,16 @@ def score(
 ) -> dict[str, float]:
   """Returns the task's metrics of predictions, matched to examples by id.
 
-  Values are fractions; correlations lie between -1 and 1. An undefined value is
-  0: F1 without a positive, Matthews with a single class, and the correlation
-  with a constant (nan in SciPy). Accuracy is over all examples, as RACE's
-  overall figure; examples with groups also give METRIC/GROUP. Macro F1 is over
-  the classes that occur. Entities are conlleval's. Answers are scored as by
-  SQuAD 2.0's script, which agrees with 1.1's unless both the right and the
-  given answer are articles and punctuation alone (three questions of 1.1's dev
-  set have such right answers); questions without answer also give its
-  HasAns_exact, HasAns_f1, NoAns_exact and NoAns_f1.
-
-  Raises:
-    ValueError: if ids are missing, unknown or duplicate, examples have no
-      labels, or an answer is not of the task.
+  Values are fractions; correlations lie between -1 and 1. Undefined values are
+  0: F1 without a positive, Matthews with a single class, correlation with a
+  constant (nan in SciPy). Accuracy is over all examples, as RACE's overall
+  figure; examples with groups also give METRIC/GROUP. Macro F1 is over the
+  classes that occur. Entities are conlleval's. Answers are scored as by SQuAD
+  2.0's script, which agrees with 1.1's unless the right and the given answer
+  are both articles and punctuation alone (three questions of 1.1's dev set have
+  right answers of this kind); questions without answer also give HasAns_exact,
+  HasAns_f1, NoAns_exact and NoAns_f1. Raises ValueError if ids are missing,
+  unknown or duplicate, labels are missing, or an answer is not of the task.
   """
   measure, count = _measure(task, examples, predictions)
   values = measure(np.ones((1, count)))
@@ -47,13 +44,10 @@ def bootstrap(
 ) -> dict[str, tuple[float, float]]:
   """Returns percentile intervals of the metrics of `score`.
 
-  Examples (texts, questions, sentences) are drawn with replacement, and every
-  metric is computed exactly; ranks are those within the resample. A group's
-  interval is over the resamples with examples of the group.
-  `level` is the share of the resamples between the two ends.
-
-  Raises:
-    ValueError: see `score`; and for settings out of their range.
+  Examples (texts, questions, sentences) are drawn with replacement, and metrics
+  are exact, with ranks within the resample. A group's interval is over
+  resamples with its examples. `level` is the share of the resamples in the
+  interval.
   """
   if resamples < 1 or not 0 < level < 1:
     raise ValueError(
@@ -117,12 +111,7 @@ def _measure(
 def match(
   task: Task, examples: Sequence[Example], predictions: Iterable[Prediction]
 ) -> list[Prediction]:
-  """Returns the examples' predictions in the examples' order.
-
-  Raises:
-    ValueError: if there are no examples, ids are missing, unknown or
-      duplicate, or an answer is not of the task.
-  """
+  """Returns the predictions in the examples' order, after checking them."""
   if not examples:
     raise ValueError(f'{task.name}: found no examples, expected at least one')
   predictions = list(predictions)

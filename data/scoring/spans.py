@@ -19,10 +19,9 @@ class Options(NamedTuple):
   Attributes:
     n_best: number of returned answers, and of paired starts and ends.
     max_answer: tokens of an answer at most.
-    threshold: the answer is empty if no answer's score exceeds that of the best
-      answer by more.
-    allow_no_answer: whether the answer may be empty; then the n best include
-      it, as the last one if its score is lower.
+    threshold: the answer is empty if the score of no answer exceeds the best
+      answer's by more.
+    allow_no_answer: the n best include the empty answer, at least as the last.
   """
 
   n_best: int = 20
@@ -37,25 +36,16 @@ def decode(
   logits: Sequence[np.ndarray],
   options: Options,
 ) -> list[Prediction]:
-  """Returns the answer of every question.
+  """Returns a prediction for every question, in order, always with `no_answer`.
 
   In each window the `n_best` best starts are paired with the `n_best` best
   ends. Both are tokens of the text, the start has most context in this window,
   and the end is not before it. The pairs of all windows with the highest sums
   of scores are the n best, each text once; their probabilities are the softmax
   of the sums. The score of no answer is the lowest sum of [CLS] as start and
-  end over the windows.
-
-  Args:
-    features: windows of the questions.
-    examples: the questions.
-    logits: of each window float [T, 2], of starts and ends, T at least its
-      length.
-    options: see `Options`.
-
-  Returns:
-    A prediction for each example, in their order, always with `no_answer`. If
-    no pair is valid, the answer is empty, and the best answer's score is 0.
+  end over the windows. Without a valid pair the answer is empty, and the best
+  answer's score is 0. `logits` of a window are float [T, 2], of starts and
+  ends; T may be padded.
   """
   windows: list[list[int]] = [[] for _ in examples]
   for i, number in enumerate(features.examples.tolist()):
@@ -77,7 +67,6 @@ def _candidates(
   """Returns a window's pairs: scores float64 [P] and characters [P, 2]."""
   place = features.place(i)
   spans = features.token_spans[place]
-  # Of equals the first ones.
   order = np.argsort(-logits[: len(spans)], axis=0, kind='stable')
   starts, ends = order[: options.n_best].T
   starts = starts[features.max_context[place][starts]]
@@ -136,14 +125,9 @@ def tune_threshold(
 ) -> float:
   """Returns the threshold with the highest sum of scores (evaluate-v2.0.py).
 
-  Args:
-    examples: questions with and without answers.
-    predictions: of each, in their order, with `no_answer` and `n_best`.
-    score_fn: (example, answer) -> F1 of the answer, empty for no answer.
-
-  Returns:
-    The highest `no_answer` of an answered question, of equal sums the lowest
-    one; just below all of them if answering none is best.
+  `predictions` are in the examples' order; `score_fn` is (example, answer) ->
+  F1, the answer empty for no answer. The threshold is the highest `no_answer`
+  of an answered question, of equal sums the lowest; just below all without one.
   """
   margins = np.array([prediction.no_answer for prediction in predictions])
   gains = np.array(

@@ -34,14 +34,7 @@ Pairs = list[tuple[Any, Prediction]]
 def check(
   task: Task, path: epath.PathLike, split: str, *, n_best: bool = False
 ) -> None:
-  """Refuses a path whose ending fits no format of the task or the split.
-
-  With `n_best`, files of best answers or of scores of no answer are written
-  too, which only questions have.
-
-  Raises:
-    ValueError: naming the endings that fit, or the kind of the task.
-  """
+  """Raises ValueError if the format, or `n_best`, does not fit the task."""
   path = epath.Path(path)
   endings = (*_FORMATS[task.submission], '.jsonl')
   if path.suffix not in endings:
@@ -73,32 +66,21 @@ def write(
 ) -> None:
   """Writes predictions in the format of the path's ending.
 
-  .zip: of GLUE; the task's file is put in beside those of other tasks, one
-    process at a time.
-  .tsv: of GLUE, the task's file alone: index, prediction.
-  .json: of SQuAD, question -> answer.
-  .csv: of SWAG as its authors write it: row number, `pred`.
-  .txt, .conll: for conlleval: words, their columns, right tag if known,
-    predicted tag. White space in a word becomes `_`, and each of several
-    documents begins with a -DOCSTART- line.
-  .jsonl: of any task: `id`, `answer` and, where predicted, `probabilities`,
-    `n_best`, `no_answer`.
+    .zip: of GLUE; one process at a time puts the task's file in, beside others.
+    .tsv: of GLUE, the task's file alone: index, prediction.
+    .json: of SQuAD, question -> answer.
+    .csv: of SWAG as its authors write it: row number, `pred`.
+    .txt, .conll: for conlleval: words, their columns, right tag if known,
+      predicted tag. White space in a word becomes `_`, and each of several
+      documents begins with a -DOCSTART- line.
+    .jsonl: of any task: `id`, `answer` and, where predicted, `probabilities`,
+      `n_best`, `no_answer`.
 
-  Each file is complete or unchanged.
-
-  Args:
-    task: the task.
-    split: of the examples.
-    examples: labelled or not, in the order of the file.
-    predictions: one of each example, in any order.
-    path: of the file.
-    n_best_path: JSON: question -> list of {text, probability}, the best first.
-    null_odds_path: JSON: question -> score of no answer minus that of the best
-      answer, for the official script's best threshold.
-
-  Raises:
-    ValueError: see `check` and `scores.match`.
-    OSError: if a file cannot be written.
+  Each file is complete or unchanged. `examples` are in the order of the file,
+  `predictions` in any order, one an example. `n_best_path` gets JSON: question
+  -> list of {text, probability}, the best first; `null_odds_path` JSON:
+  question -> score of no answer minus the best answer's, for the official
+  script's best threshold. Raises ValueError as `check` and `scores.match`.
   """
   check(task, path, split)
   path = epath.Path(path)
@@ -135,8 +117,7 @@ def glue_file(task: Task, split: str) -> str:
 def _glue(task: Task, pairs: Pairs) -> str:
   """Returns index and prediction: the label, its number, or a score.
 
-  A score is clipped to the task's range, unlike in our evaluation and in
-  Hugging Face's run_glue: Pearson may differ in the fourth digit.
+  Scores are clipped, unlike in run_glue: Pearson's fourth digit may differ.
   """
 
   def shown(answer: str | float) -> str:

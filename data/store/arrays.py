@@ -16,13 +16,12 @@ from data.store import pool
 from data.text import sources
 from data.vocabulary import tokenization
 
-# With fewer documents the last sentences of each are held out.
 FEW_DOCUMENTS = 20
 _BLOCK = 1 << 22  # tokens or documents looked at together at the end
 
 
 class _ArrayWriter:
-  """Appends to a .npy file of one axis whose length is not known ahead."""
+  """Appends to a .npy file of one axis without knowing its final length."""
 
   def __init__(self, path: pathlib.Path, dtype: Any):
     self._file = open(path, 'wb', buffering=1 << 20)
@@ -37,10 +36,9 @@ class _ArrayWriter:
     self.length += len(values)
 
   def finish(self) -> None:
-    """Writes the length and hands everything to the disk."""
+    """Writes the length and syncs the file to the disk."""
     self._file.seek(0)
     self._write_header()
-    # NumPy leaves room in a header for the length to grow.
     assert self._file.tell() == self._start
     self._file.flush()
     os.fsync(self._file.fileno())
@@ -67,7 +65,7 @@ def write_arrays(
   workers: int,
   progress: bool,
 ) -> dict[str, Any]:
-  """Writes all arrays and returns the audit, and with it the largest id."""
+  """Writes all arrays; returns the audit, with the largest id as `max_id`."""
   tally = collections.Counter()
   dropped = collections.Counter()
   sentence_lengths = collections.Counter()
@@ -205,22 +203,12 @@ def hold_out(
 ) -> tuple[np.ndarray, np.ndarray, str]:
   """Decides which documents are never trained on.
 
-  Whole documents in the order of their hashes until they have the share of the
-  tokens, so that duplicates fall on one side: see `_draw`. Of fewer than
-  `FEW_DOCUMENTS`, the last sentences of each, as documents of their own.
-
-  Args:
-    hashes: uint64 [D], of each document's text.
-    documents: int64 [D + 1], offsets into sentences.
-    sentences: int64 [S + 1], offsets into tokens.
-    share: share of all tokens, or of each document's sentences.
-
-  Returns:
-    Document offsets, the same object where nothing is cut, bool [D'] held out,
-    and the rule in words.
-
-  Raises:
-    ValueError: if nothing could be held out, or nothing trained on.
+  Takes whole documents in the order of their hashes, uint64 [D], until they
+  have `share` of the tokens, so that duplicates fall on one side (`_draw`). Of
+  fewer than `FEW_DOCUMENTS` it holds out each one's last sentences, `share` of
+  them, as new documents. Returns document offsets, the same object if none is
+  cut; bool [D'], held out; and the rule in words. Raises ValueError if nothing
+  could be held out, or nothing trained on.
   """
   if len(hashes) >= FEW_DOCUMENTS:
     held_out = _draw(hashes, documents, sentences, share)
@@ -255,11 +243,10 @@ def _draw(
 ) -> np.ndarray:
   """Returns bool [D], whole documents drawn until they have a share of tokens.
 
-  Texts are taken in the order of their hashes, each with all its duplicates, up
-  to the one that reaches the share. A text that would make it more than twice
-  the share is passed over; where such texts leave little, half of the documents
-  of the other share stay for training. Two texts are taken at least, because a
-  pair of BERT takes text of two documents.
+  Texts, with all duplicates, are taken in the order of their hashes, two at
+  least for BERT's pairs. A text that would exceed twice the share is passed
+  over; if that leaves little, half of the documents outside the share stay to
+  train on.
   """
   target = share * float(sentences[-1])
   most = (1 + share) / 2 * len(hashes)  # documents

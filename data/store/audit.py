@@ -1,4 +1,4 @@
-"""The account of a store build: counts, dropped text and warnings."""
+"""The audit of a store build: counts, dropped text and warnings."""
 
 import collections
 from typing import Any, TextIO
@@ -15,10 +15,9 @@ MANY_NOT_PREDICTED = 0.1  # of whole words
 
 
 def summarise(lengths: collections.Counter) -> dict[str, Any]:
-  """Returns quantiles and a histogram of lengths, given as length -> count.
+  """Returns mean, min, p5, p25, median, p75, p95, max and a histogram.
 
-  The keys are mean, min, p5, p25, median, p75, p95, max and a histogram with
-  doubling bins: {'1': ..., '2-3': ..., '4-7': ...}.
+  `lengths` are length -> count; bins of the histogram double: 1, 2-3, 4-7 ...
   """
   total = lengths.total()
   ordered = sorted(lengths.items())
@@ -40,13 +39,8 @@ def summarise(lengths: collections.Counter) -> dict[str, Any]:
 def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
   """Returns the audit's entries of a store of whole words.
 
-  They are softmax_size; softmax_unknown_rate, the share of the training text
-  that the softmax cannot predict; cut_types, the number of types that lose
-  characters.
-
-  Args:
-    words: its tokenizer.
-    counts: int64 [types], of the training text.
+  softmax_unknown_rate is the share of the training text, of `counts` int64
+  [types], that the softmax cannot predict; cut_types lose characters.
   """
   unknown = counts[words.softmax_size :].sum() + counts[words.unk_id]
   return {
@@ -59,13 +53,7 @@ def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
 def find_warnings(
   audit: dict[str, Any], *, pairs: bool = True, windows: bool = True
 ) -> list[str]:
-  """Returns warnings for people, who may change the store before training.
-
-  Args:
-    audit: see `arrays.write_arrays`.
-    pairs: the store is for next-sentence pairs.
-    windows: documents are cut into windows.
-  """
+  """Returns warnings about a store, for `pairs` (BERT) or `windows`."""
   found = []
   median = audit['document_lengths']['median']
   if pairs and audit['documents'] == 1:

@@ -30,31 +30,18 @@ def build_store(
   overwrite: bool = False,
   progress: bool = True,
 ) -> dict[str, Any]:
-  """Builds a store, or returns at once if an equal one exists.
+  """Builds a store and returns its audit, at once if an equal store exists.
 
-  Memory is bounded whatever the size of the input. The folder appears when
-  everything is written; the next build removes the rests of a killed one.
+  Memory is bounded for any size of the input. The folder appears when
+  everything is written; the next build removes the leftovers of a killed one.
 
-  Args:
-    source: see `sources.open_source`, as for the next two options.
-    tokenizer: 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
-      'train:bytebpe:N' (GPT-2's), 'train:words:N[:spaces]' (ELMo's), or the
-      path of a vocabulary; other types of the text follow given words.
-    out: local folder.
-    document_break: see there.
-    text_field: see there.
-    held_out: share of the tokens, in whole documents, never trained on; above
-      0, below 1.
-    workers: worker processes; by default one for each core.
-    overwrite: replace a store of something else.
-    progress: report progress on standard error.
-
-  Returns:
-    The audit, as in store.json.
-
-  Raises:
-    ValueError: at unusable input or options, or if `out` holds something else.
-    OSError: if a file is missing or the disk is full.
+  `source`, `document_break` and `text_field` are as in `sources.open_source`.
+  `tokenizer` is 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
+  'train:bytebpe:N' (GPT-2's), 'train:words:N[:spaces]' (ELMo's), or the path of
+  a vocabulary; the text's other types are appended to a vocabulary of words.
+  `held_out`, between 0 and 1, is the share of the tokens, in whole documents,
+  never trained on. `workers` is one for each core by default; `overwrite`
+  replaces a store of something else, which is a ValueError without it.
   """
   if not 0 < held_out < 1:
     raise ValueError(
@@ -138,25 +125,10 @@ def ensure_store(
 ) -> corpus.Store:
   """Opens a store, and builds it first if it is missing and the text small.
 
-  A store without its source is compared by the source's name. See `build_store`
-  for the other arguments and errors.
-
-  Args:
-    source: the text.
-    tokenizer: its tokenizer.
-    folder: the store, local or remote.
-    document_break: the bounds of documents.
-    text_field: the field of records.
-    held_out: share of the tokens.
-    workers: worker processes.
-    cache: see `corpus.open_store`.
-    limit_bytes: a source of this many bytes on disk, or of unknown size, is
-      not built here; the error prints the command that builds it.
-    progress: report progress on standard error.
-
-  Raises:
-    ValueError: if the store was built from something else, names the
-      differences; or if it is missing and has to be built by a command.
+  A source of `limit_bytes` or more on disk, or of unknown size, is not built
+  here; the error prints the command that builds it. If the source is missing,
+  only its name is compared with the store's. See `build_store` and
+  `corpus.open_store`. Raises ValueError, with the differences, if they differ.
   """
   options = dict(
     document_break=document_break, text_field=text_field, held_out=held_out
@@ -204,9 +176,6 @@ def ensure_store(
   return store
 
 
-# --- Existing stores
-
-
 def _exists(folder: str | os.PathLike) -> bool:
   """Returns whether a folder holds anything."""
   if corpus.is_remote(folder):
@@ -235,7 +204,7 @@ def _fingerprint(
       text_field=options['text_field'],
     ).fingerprint
   except FileNotFoundError:
-    # A training host needs the store alone, not the text it was built from.
+    # A training host needs only the store, not its source text.
     return meta['request']['source'] if same_name else source
 
 
@@ -249,7 +218,7 @@ def _tokenizer_key(tokenizer: str, meta: dict[str, Any]) -> str:
 
 
 def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
-  """Names the keys in which a store differs from what is asked for."""
+  """Names the keys in which a store differs from the request."""
   built, found = meta['request'], []
   for key, value in asked.items():
     # A store with a trained vocabulary is also one of that vocabulary.
@@ -275,7 +244,7 @@ def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
 def _standing_audit(
   out: pathlib.Path, asked: dict[str, Any], overwrite: bool
 ) -> dict[str, Any] | None:
-  """Returns the audit of an equal store that exists; None: build one."""
+  """Returns the audit of an existing equal store, or None: build one."""
   if not out.exists() or _is_empty(out):
     return None
   if not (out / 'store.json').exists():
@@ -314,9 +283,6 @@ def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
   for name in (name for name in defaults if options[name] != defaults[name]):
     words += [f'--{name}', str(options[name])]
   return shlex.join(words)
-
-
-# --- The vocabulary
 
 
 def trained_size(tokenizer: str) -> int | None:
@@ -364,8 +330,7 @@ def _collect_words(
 ) -> tuple[tokenization.Words, str]:
   """Returns a tokenizer of all the text's words and one line on them.
 
-  Words are counted in all of the text, as other types are unknown, and in the
-  sentences that will be encoded: the end of a sentence may cut a word.
+  Words are counted in sentences to be encoded, as a sentence's end may cut one.
   """
   split = (loaded or training).split
 

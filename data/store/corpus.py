@@ -1,4 +1,4 @@
-"""The token store, a folder of memory-mapped arrays, and its opening.
+"""The token store: a folder of memory-mapped arrays.
 
   tokens.npy     uint16 or uint32 [N], every token of every document in order
   sentences.npy  int64 [S + 1], the start of each sentence in tokens, then N
@@ -6,11 +6,9 @@
   held_out.npy   bool [D], documents never trained on
   counts.npy     int64 [V], frequencies of tokens in training documents
   store.json     format version, counts, checksums, source, tokenizer, audit
-  vocab.txt, or encoder.json and vocab.bpe; tokenizer.json; or words.txt: the
-    tokenizer
+  the files of the tokenizer, which `tokenization.load` reads
 
-`data.store.build` writes it. All changes of a folder go through `new_folder`,
-so that a store is there whole or not at all.
+`data.store.build` writes it. `new_folder` makes it appear whole or not at all.
 """
 
 import contextlib
@@ -39,17 +37,9 @@ _STAMP = '.verified.json'
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-  """An open token store; the arrays are views of the files.
+  """An open token store: views of the files in the module's table.
 
-  Attributes:
-    folder: the local folder, the cached copy of a remote store.
-    meta: the content of store.json.
-    tokens: uint16 or uint32 [N].
-    sentences: int64 [S + 1], offsets into tokens.
-    documents: int64 [D + 1], offsets into sentences.
-    held_out: bool [D].
-    counts: int64 [V], of training documents.
-    tokenizer: the tokenizer of its text.
+  `folder` is local, of a remote store the cached copy; `meta` is store.json.
   """
 
   folder: pathlib.Path
@@ -85,20 +75,12 @@ class Store:
 def open_store(
   folder: str | os.PathLike, *, cache: str | os.PathLike | None = None
 ) -> Store:
-  """Opens a store after checking that it is whole.
+  """Opens a store, local or `gs://...`, after checking that it is whole.
 
   The first opening reads every byte; later ones compare sizes, times and inodes
-  with a stamp in the folder. A remote store is copied to the cache once a host,
-  checked on the way.
-
-  Args:
-    folder: local, or remote in the form `gs://...`.
-    cache: local folder for copies; required when `folder` is remote.
-
-  Raises:
-    FileNotFoundError: if there is no store, or one of its files is missing.
-    ValueError: if a file is damaged, the format is another one, or the
-      vocabulary is not the store's.
+  with a stamp in the folder. A remote store is copied once a host into the
+  local folder `cache`. Raises FileNotFoundError if a file is missing;
+  ValueError if one is damaged or replaced, or the format is another one.
   """
   if cache is not None or is_remote(folder):
     folder = _fetch(folder, cache)
@@ -167,23 +149,21 @@ def write_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
     file.write('\n')
     file.flush()
     os.fsync(file.fileno())
-  # The checksums were just read from the files: no need to read them again.
   write_stamp(folder, meta)
 
 
 def check_sizes(folder: Any, meta: dict[str, Any]) -> None:
-  """Raises if a file of the store is missing or has another size."""
+  """Raises an error if a file of the store is missing or has another size."""
   for name, entry in meta['files'].items():
     path = folder / name
     if not path.exists():
       raise FileNotFoundError(
         f'{path} is missing: the store is half copied. Copy or build it again.'
       )
-    # A vocabulary that was exchanged gets a better message later.
+    # A replaced vocabulary gets a better message later.
     if not name.endswith('.npy'):
       continue
     stat = path.stat()
-    # `epath` has its own name for the size.
     size = stat.st_size if hasattr(stat, 'st_size') else stat.length
     if size != entry['size']:
       raise ValueError(
@@ -203,10 +183,7 @@ def checksums(path: pathlib.Path) -> list[int]:
 
 @contextlib.contextmanager
 def exclusive(target: pathlib.Path) -> Iterator[None]:
-  """Lets one process at a time prepare `target`; the others wait.
-
-  The operating system frees the lock of a dead process.
-  """
+  """Lets one process prepare `target`; the lock of a dead one is freed."""
   path = target.parent / f'.{target.name}.lock'
   path.parent.mkdir(parents=True, exist_ok=True)
   while True:
@@ -232,11 +209,8 @@ def exclusive(target: pathlib.Path) -> Iterator[None]:
 def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields a hidden sibling that becomes `target` if the block succeeds.
 
-  Use inside `exclusive(target)`: the rests of a killed process are removed
-  first, and an existing store at `target` is replaced.
-
-  Raises:
-    OSError: disk full, in one sentence; nothing is left behind.
+  Use inside `exclusive(target)`: removes a killed process's leftovers, replaces
+  an existing `target`. Raises OSError, and leaves nothing, if the disk is full.
   """
   partial = target.parent / f'.{target.name}.partial'
   replaced = target.parent / f'.{target.name}.replaced'
@@ -254,7 +228,7 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(replaced, ignore_errors=True)
   except OSError as error:
     shutil.rmtree(partial, ignore_errors=True)
-    # Where NumPy could write but a part, its words are all there is.
+    # After a partial write NumPy gives a message without an errno.
     full = 'requested and' in str(error) or error.errno in (
       errno.ENOSPC,
       errno.EDQUOT,
@@ -274,7 +248,7 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def write_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> None:
-  """Notes that the files were checked; does nothing in a read-only folder."""
+  """Records that the files were checked; does nothing in a read-only folder."""
   partial = folder / f'{_STAMP}.{os.getpid()}'
   with contextlib.suppress(OSError):
     partial.write_text(json.dumps(_make_stamp(folder, meta)))
@@ -350,7 +324,7 @@ def _read_chunk(file: Any, copy: Any = None) -> tuple[int] | None:
 def _fetch(
   folder: str | os.PathLike, cache: str | os.PathLike | None
 ) -> pathlib.Path:
-  """Copies a store into the cache unless it is there; returns the copy."""
+  """Returns a store's copy in the cache, made if it is missing."""
   if cache is None:
     raise ValueError(
       f'{folder} is remote: set data.cache to a local folder that holds a '

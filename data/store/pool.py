@@ -1,8 +1,7 @@
 """Text to token ids on all cores: a worker's program, and the pool.
 
-Workers are plain child processes that talk through pipes, because those of
-multiprocessing import the parent's main module and with it JAX or TensorFlow.
-A worker ends when its pipe closes, so a killed parent leaves none behind.
+Workers talk through pipes and end with them; multiprocessing's would import the
+parent's main module, and with it JAX or TensorFlow.
 """
 
 import collections
@@ -47,8 +46,8 @@ class Encoded:
   Attributes:
     tokens: uint16 or uint32 [n], all sentences one after the other.
     lengths: int64 [s], tokens of each sentence; none is 0.
-    pieces: for each piece its number of sentences, the digest of its
-      white-space-normalised text and whether it ends its document.
+    pieces: of each piece: number of sentences, digest of its
+      white-space-normalised text, whether it ends its document.
     unknown: number of unknown tokens.
     words: white-space-separated words in the text.
     dropped: sentences without a token.
@@ -63,11 +62,7 @@ class Encoded:
 
 
 class Encoder:
-  """Splits and tokenises work items, remembering the words it has seen.
-
-  Where a tokenizer can cut a text into parts that are encoded by themselves,
-  most parts were seen before; to look them up takes a fraction of the time.
-  """
+  """Splits and tokenises work items, with a cache of encoded words."""
 
   def __init__(self, tokenizer: tokenization.Tokenizer):
     self._tokenizer = tokenizer
@@ -107,7 +102,7 @@ class Encoder:
     )
 
   def _split(self, piece: sources.Piece) -> list[str]:
-    """Returns the sentences, with the white space that is in their tokens."""
+    """Returns the sentences, including white space that their tokens hold."""
     white_space = self._tokenizer.white_space
     text = self._tokenizer.repair(piece.text)
     found = find_sentences(
@@ -161,14 +156,8 @@ def encode_all(
 ) -> Iterator[Encoded]:
   """Yields a stream of pieces, encoded in order with bounded look-ahead.
 
-  Args:
-    pieces: the text.
-    tokenizer: encodes a text that is too short for the pool.
-    folder: workers load the same tokenizer from it.
-    workers: number of processes; 1 stays in this one.
-
-  Raises:
-    ChildProcessError: if a worker dies.
+  Workers load `tokenizer` from `folder`; a short text, or one worker, stays in
+  this process. Raises ChildProcessError if a worker dies.
   """
   items = _group(pieces)
   head = list(itertools.islice(items, _POOL_FROM))
@@ -190,7 +179,7 @@ def encode_all(
         free.put(process)
 
     executor = futures.ThreadPoolExecutor(workers)
-    # Left before the processes' contexts: those kill, which frees threads.
+    # Runs before the processes' contexts exit: they kill, which frees threads.
     stack.callback(executor.shutdown, wait=False, cancel_futures=True)
     pending = collections.deque()
     for item in itertools.chain(head, items):
@@ -223,7 +212,7 @@ def _start_worker(folder: pathlib.Path) -> Iterator[subprocess.Popen]:
     [sys.executable, '-c', command],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
-    # The processes are the parallelism; threads on top would only compete.
+    # More threads would only compete with the processes.
     env={**os.environ, 'TOKENIZERS_PARALLELISM': 'false'},
   )
   try:
@@ -255,11 +244,10 @@ def _call(process: subprocess.Popen, item: list[sources.Piece]) -> Encoded:
 
 
 def serve() -> None:
-  """Answers work items from standard input until it closes."""
+  """Encodes work items from standard input until it closes."""
   # Ctrl-C reaches the whole terminal; the parent decides what it means.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
-  # Millions of small lists and no cycles: the collector took a quarter of the
-  # time and found nothing.
+  # Millions of small lists, no cycles: collecting took a quarter of the time.
   gc.disable()
   answers = os.fdopen(os.dup(1), 'wb')
   os.dup2(2, 1)  # a stray print must not end up among the answers

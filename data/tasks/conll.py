@@ -1,4 +1,4 @@
-"""Tagged sentences in columns: CoNLL-2003, PAN-X and files of that form."""
+"""Tagged sentences in columns: CoNLL-2003, PAN-X and similar files."""
 
 import functools
 import itertools
@@ -20,28 +20,18 @@ def rows(
   separator: str | None = '\t',
   prefix: str = '',
 ) -> examples.Found:
-  """Yields (place, example) of a file with a word a line.
+  """Yields (place, example) of a file with a word a line and no titles.
 
-  The word is the first column and its tag the last, in IOB1 or IOB2. An empty
-  line ends a sentence, a line of -DOCSTART- a document. A file with a single
-  column has no tags.
-
-  Args:
-    file: columns without titles.
-    split: decides whether tags are required, see `examples.needs_labels`.
-    width: number of columns; 0: as in the first line.
-    separator: between columns; None: any white space.
-    prefix: optional start of every word, to be removed.
-
-  Raises:
-    ValueError: at a line of another width.
+  The word is the first column and its tag the last, in IOB1 or IOB2; a single
+  column has no tags. An empty line ends a sentence, a line of -DOCSTART- a
+  document. All lines have `width` columns, 0: as many as the first; `separator`
+  None is any white space; `prefix` is removed from words that have it.
   """
   sentence: list[list[str]] = []
   first = 0  # line of the sentence
   number = 0
   document = 0
   labelled = examples.needs_labels(split)
-  # An empty line ends the last sentence.
   for line, text in itertools.chain(files.read_lines(file), [(0, '')]):
     fields = text.split(separator) if text else []
     if fields and fields[0] != _DOCUMENT:
@@ -84,10 +74,7 @@ def _example(
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-  """Returns tags of IOB1 or IOB2 in IOB2, where every entity begins with B-.
-
-  IOB1 has B- only directly after another entity of the same type.
-  """
+  """Returns tags of IOB1 or IOB2 in IOB2: every entity begins with B-."""
   found = []
   before = 'O'
   for tag in tags:
@@ -99,7 +86,7 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_of_entities(tags: Sequence[str]) -> bool:
-  """Whether all tags mark entities: O, B-TYPE and I-TYPE."""
+  """Returns whether all tags mark entities: O, B-TYPE and I-TYPE."""
   return all(tag == 'O' or tag[:2] in ('B-', 'I-') for tag in tags)
 
 

@@ -10,10 +10,8 @@ from etils import epath
 class Example:
   """An example of a labelled set.
 
-  Attributes:
-    id: as in the file, or the number of the example in it.
-    group: part of the set that is scored separately as well; may be empty.
-    has_no_answer: whether it is a question known to have no answer.
+  `id` is as in the file, or the example's number in it. A `group`, which may be
+  empty, is also scored alone. `has_no_answer` marks unanswerable questions.
   """
 
   id: str
@@ -22,7 +20,7 @@ class Example:
 
   @property
   def is_labelled(self) -> bool:
-    """Whether the label is known."""
+    """Returns whether the label is known."""
     return self.label is not None
 
   def problems(self, task: 'Task') -> Iterator[str]:
@@ -60,7 +58,7 @@ class TextExample(Example):
 class ChoiceExample(Example):
   """A context with K continuations or answers, one of them right.
 
-  The question stands between the context and every choice, and may be empty.
+  The question, which may be empty, stands between the context and every choice.
   The label is the number of the right choice, None if unknown.
   """
 
@@ -84,12 +82,12 @@ class ChoiceExample(Example):
 
 @dataclasses.dataclass(frozen=True)
 class TaggedExample(Example):
-  """A sentence whose words have tags.
+  """A sentence of tagged words.
 
   Attributes:
     words: at least one.
     tags: one a word, in IOB2 if they mark entities; None if unknown.
-    document: number of its document in the file, whose sentences are adjacent.
+    document: number of its document in the file; its sentences are adjacent.
     columns: other columns of each word (POS, chunk); may be empty.
   """
 
@@ -122,14 +120,13 @@ class TaggedExample(Example):
 
 @dataclasses.dataclass(frozen=True)
 class SpanExample(Example):
-  """A question whose answer is a span of a text, or has none.
+  """A question with its answer, a span of a text, or with none.
 
   Attributes:
     question: without white space at its ends.
     context: the text exactly as in the file.
     answers: (text, first character in the context) of each right answer; empty
       if the question has none.
-    is_labelled: whether the answers are known.
   """
 
   id: str
@@ -183,14 +180,12 @@ class Prediction:
   """A model's answer to an example.
 
   Attributes:
-    id: of the example.
-    answer: label; score; number of the choice; tags, one a word; or the text
-      of the answer, empty if the model finds none.
+    answer: label; score; number of the choice; tags, one a word; or the text of
+      the answer, empty if the model finds none.
     probabilities: of the labels or choices, in their order; of each word's
       chosen tag; of the answer of a question.
     n_best: of a question, (text, probability), the best first.
-    no_answer: of a question, the score of no answer minus that of the best
-      answer.
+    no_answer: of a question, the score of no answer minus the best answer's.
   """
 
   id: str
@@ -205,7 +200,7 @@ Found = Iterable[tuple[str, Example]]
 
 
 def needs_labels(split: str) -> bool:
-  """Whether all examples of a split must have labels."""
+  """Returns whether all examples of a split must have labels."""
   return split.startswith(('train', 'dev'))
 
 
@@ -215,7 +210,6 @@ class Task:
 
   Attributes:
     name: as in `task=NAME`.
-    title: for people.
     kind: a key of `data.scoring.kinds.KINDS`.
     files: split -> possible names of its file in the task's folder; the first
       that exists is read. Every task has 'train' and 'dev'.
@@ -223,24 +217,19 @@ class Task:
       folder.
     folders: possible names of the task's folder inside a folder of many; empty
       for a user's own files.
-    labels: classes or tags in the order of their numbers; empty for other
-      kinds.
+    labels: classes or tags in the order of their numbers; else empty.
     num_texts: texts of a `TextExample`.
     symmetric: the order of two texts has no meaning: GPT reads both orders.
     num_choices: choices of a `ChoiceExample`.
     score_range: lowest and highest score.
-    allow_empty: one of several texts or choices may be empty, as in some
-      releases.
+    allow_empty: one of several texts or choices may be empty (some releases).
     label_hint: ends the message about a wrong label; may be empty.
     metrics: see `data.scoring.scores`; the first decides which model is best.
-    submission: format of official outputs, see `data.scoring.submissions`; may
-      be empty.
+    submission: official format, see `data.scoring.submissions`; may be empty.
     sizes: split -> official number of examples.
-    tfds: name of the data set in TFDS, or several with commas between them;
-      may be empty.
+    tfds: data sets in TFDS, with commas between them; may be empty.
     from_tfds: (record, split, number) -> example, or a list of them.
     tfds_splits: split -> split of TFDS; NAME:SPLIT is of another data set.
-    url: source of the files.
   """
 
   name: str
@@ -269,12 +258,7 @@ class Task:
     return self.gather(self.rows(file, split), split, str(file))
 
   def gather(self, found: Found, split: str, source: str) -> list[Any]:
-    """Returns the examples of a split after checking each of them.
-
-    Raises:
-      ValueError: at duplicate ids, empty texts, unknown and missing labels, by
-        their place; if `source`, a name for messages, holds no example.
-    """
+    """Returns a split's examples; raises ValueError at a wrong one's place."""
     places: dict[str, str] = {}
     gathered = []
     for where, example in found:

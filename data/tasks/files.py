@@ -19,11 +19,7 @@ Records = Iterator[tuple[str, dict[str, Any]]]
 
 
 def read_lines(file: epath.Path) -> Iterator[tuple[int, str]]:
-  """Yields (number, line) from 1 on, without byte order mark and line end.
-
-  Raises:
-    ValueError: at bytes that are not UTF-8, naming the line.
-  """
+  """Yields (number from 1, line) of UTF-8, without byte order mark and end."""
   yield from enumerate(text_files.lines(text_files.chunks(file)), start=1)
 
 
@@ -62,20 +58,12 @@ def read_tsv(
   """Yields (place, record) of a tab-separated file, without any quoting.
 
   A quotation mark is an ordinary character: the releases hold unbalanced ones.
-  Empty lines are skipped.
-
-  Args:
-    file: in UTF-8.
-    fields: required columns.
-    titles: of all columns; by default the first line has them.
-    optional: columns that are read where they exist.
-    open_end: rows may end after the last column of `fields` and `optional`.
-    drop_short: drop and count rows with too few columns, for releases that are
-      known to hold some.
-    refuse_quotes: refuse fields in the quotes of CSV.
-
-  Raises:
-    ValueError: at missing titles and rows of another width, by their line.
+  Empty lines are skipped. `titles` are of all columns, by default the first
+  line. `optional` columns are read where they exist; with `open_end` rows may
+  end after the last column that is read; `drop_short` drops and counts shorter
+  rows, which some releases hold; `refuse_quotes` refuses fields in the quotes
+  of CSV. Raises ValueError, with the line, at missing titles and rows of
+  another width.
   """
   lines = read_lines(file)
   if not titles:
@@ -143,12 +131,7 @@ def _check_titles(
 
 
 def read_csv(file: epath.Path, fields: Sequence[str]) -> Records:
-  """Yields (place, record) of a comma-separated file with titles and quoting.
-
-  Raises:
-    ValueError: at missing titles, rows of another width and wrong quoting, by
-      the line where the row ends.
-  """
+  """Yields (place, record) of a comma-separated file with titles and quotes."""
   csv.field_size_limit(sys.maxsize)  # 131,072 by default
   rows = csv.reader((line + '\n' for _, line in read_lines(file)), strict=True)
   titles: list[str] = []
@@ -178,11 +161,7 @@ def read_csv(file: epath.Path, fields: Sequence[str]) -> Records:
 def read_jsonl(
   file: epath.Path, fields: Sequence[str], texts: Sequence[str] = ()
 ) -> Records:
-  """Yields (place, record) of a file of JSON objects; see `check_fields`.
-
-  Raises:
-    ValueError: at a line that holds anything else.
-  """
+  """Yields (place, record) of JSON objects, checked by `check_fields`."""
   for number, line in read_lines(file):
     if not line.strip():
       continue
@@ -199,11 +178,7 @@ def read_jsonl(
 
 
 def read_json(file: epath.Path) -> Any:
-  """Returns the value in a JSON file.
-
-  Raises:
-    ValueError: if it is no JSON, naming the line.
-  """
+  """Returns the value in a JSON file, or raises ValueError with the line."""
   try:
     return json.loads(text_files.read_text(file))
   except json.JSONDecodeError as error:
@@ -215,11 +190,7 @@ def read_json(file: epath.Path) -> Any:
 def check_fields(
   where: str, record: Any, fields: Iterable[str], texts: Iterable[str] = ()
 ) -> None:
-  """Checks the required fields of a JSON object; those in `texts` hold text.
-
-  Raises:
-    ValueError: if the record is no object, or a field is missing or no text.
-  """
+  """Raises ValueError unless a record has `fields`, and text in `texts`."""
   if not isinstance(record, dict):
     raise ValueError(
       f'{where}: found {type(record).__name__}, expected an object with the '
@@ -236,11 +207,7 @@ def check_fields(
 
 
 def text_of(where: str, record: Mapping[str, Any], field: str) -> str:
-  """Returns a field that must hold text.
-
-  Raises:
-    ValueError: if it holds anything else.
-  """
+  """Returns a field, or raises ValueError if it holds no text."""
   text = record[field]
   if not isinstance(text, str):
     raise ValueError(

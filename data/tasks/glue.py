@@ -52,13 +52,8 @@ def text_examples(
 ) -> examples.Found:
   """Yields (place, example) of each (place, record).
 
-  Args:
-    records: see `files.read_records`.
-    texts: fields of the texts.
-    label: field of the label.
-    index: possible fields of the id; without one, records are numbered from 0.
-    to_label: (place, value) -> label; by default the value is the label.
-    group: see `examples.TextExample`.
+  `texts` and `label` are fields; `index` possible fields of the id, which
+  counts from 0 without them; `to_label` is (place, value) -> label.
   """
   for number, (where, record) in enumerate(records):
     value = record.get(label)
@@ -70,11 +65,7 @@ def text_examples(
 
 
 def score_of(where: str, text: Any) -> float:
-  """Returns a score.
-
-  Raises:
-    ValueError: if it is no number.
-  """
+  """Returns a score, or raises ValueError at text that is no number."""
   try:
     if isinstance(text, bool):
       raise TypeError
@@ -86,7 +77,7 @@ def score_of(where: str, text: Any) -> float:
 
 
 def _cola_rows(file: epath.Path, split: str) -> examples.Found:
-  """CoLA: four columns without titles, but for the test file."""
+  """Reads CoLA: four columns without titles, but for the test file."""
   if 'sentence' in files.header_of(file):
     return rows(file, split, texts=('sentence',))
   titles = ('source', 'label', 'mark of the author', 'sentence')
@@ -95,7 +86,7 @@ def _cola_rows(file: epath.Path, split: str) -> examples.Found:
 
 
 def _mrpc_rows(file: epath.Path, split: str) -> examples.Found:
-  """MRPC: GLUE's files, or Microsoft's beside the ids of GLUE's dev set."""
+  """Reads MRPC: GLUE's files, or Microsoft's and the ids of GLUE's dev set."""
   texts = ('#1 String', '#2 String')
   found = rows(file, split, texts=texts, label='Quality')
   if file.name != 'msr_paraphrase_train.txt':
@@ -119,7 +110,7 @@ def _mrpc_rows(file: epath.Path, split: str) -> examples.Found:
 
 
 def _mnli_rows(file: epath.Path, split: str) -> examples.Found:
-  """MNLI: GLUE's files, MultiNLI's own, and the diagnostic set."""
+  """Reads MNLI: GLUE's files, MultiNLI's own, and the diagnostic set."""
   if 'Premise' in files.header_of(file):  # diagnostic-full.tsv
     return rows(file, split, texts=('Premise', 'Hypothesis'), label='Label')
   found = rows(
@@ -133,10 +124,7 @@ def _mnli_rows(file: epath.Path, split: str) -> examples.Found:
 
 
 def with_majority(file: epath.Path, found: examples.Found) -> examples.Found:
-  """Drops and counts pairs with the label '-': the annotators did not agree.
-
-  Bowman et al. 2015 leave them out of training and scoring.
-  """
+  """Drops and counts pairs without a majority ('-'), as Bowman et al. 2015."""
   dropped = 0
   for where, example in found:
     if example.label == '-':
@@ -157,12 +145,7 @@ def text_record(
 ) -> examples.TextExample:
   """Returns the example of a TFDS record; a label of -1 means unknown.
 
-  Args:
-    record: of plain values.
-    split: unused.
-    number: of the record, the id of a record without one.
-    texts: features of the texts.
-    labels: in TFDS's order; without labels the examples have scores.
+  `labels` are in TFDS's order; without labels the examples have scores.
   """
   del split
   label = record.get('label', -1)

@@ -16,7 +16,7 @@ LANGUAGES = tuple('en fr es de el bg ru tr ar vi th zh hi sw ur'.split())
 
 
 def _snli_rows(file: epath.Path, split: str) -> examples.Found:
-  """SNLI: JSONL, or its table; pairs without a majority label are dropped."""
+  """Reads SNLI's JSONL or table, without pairs that lack a majority label."""
   if text_files.is_jsonl(file):
     texts = ('sentence1', 'sentence2')
     records = files.read_jsonl(file, (), ('gold_label', *texts, 'pairID'))
@@ -40,7 +40,7 @@ _SCITAIL_LABELS = {
 
 
 def _scitail_rows(file: epath.Path, split: str) -> examples.Found:
-  """SciTail: the release's two formats, or columns with titles."""
+  """Reads SciTail: the release's two formats, or columns with titles."""
 
   def to_label(where: str, label: str) -> str:
     del where
@@ -58,7 +58,7 @@ def _scitail_rows(file: epath.Path, split: str) -> examples.Found:
 
 
 def _xnli_rows(file: epath.Path, split: str) -> examples.Found:
-  """XNLI: all languages of dev and test; training in one, or MNLI's."""
+  """Reads XNLI: dev and test in all languages; training in one, or MNLI's."""
   titles = files.header_of(file)
   if 'language' in titles:
     return _xnli_table(file)

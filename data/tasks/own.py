@@ -47,42 +47,25 @@ def task(
   symmetric: bool = False,
   metrics: Sequence[str] = (),
 ) -> examples.Task:
-  """Declares a task of one's own files.
+  """Declares a task of the user's own files.
 
   The name of a file tells its format: .jsonl (also .gz, .xz, .zst) has an
-  object a line, .csv commas, any other file tabs; the first line of a table has
-  the titles.
+  object a line, .csv commas, any other file tabs; a table begins with titles.
 
   - classification, regression: the fields `text` and `label`.
   - choice: the fields context, choices (JSONL: a list), label (number of the
-    right one from 0), and perhaps question. A .csv or .tsv file has the
-    choices in the columns choice0, choice1 and so on.
+    right one from 0), and perhaps question. A .csv or .tsv file has the choices
+    in the columns choice0, choice1 and so on.
   - tagging: a word a line, its tag last, an empty line between sentences; or
     JSONL with the lists words and tags.
-  - span: SQuAD's JSON; or JSONL with question, context, and answers, a list
-    of objects with text and answer_start.
+  - span: SQuAD's JSON; or JSONL with question, context, and answers, a list of
+    objects with text and answer_start.
 
-  All may have a field `id`; a test file need not have labels. The training
-  file is read only to fill empty settings.
-
-  Args:
-    form: of the kind.
-    kind: see `examples.Task`, also for the other arguments.
-    train: training file.
-    dev: file for choosing the best model.
-    test: file to score or predict at the end; may be empty.
-    name: for results.
-    text: fields of the one or two texts.
-    label: field of the label or score.
-    labels: empty: all of the training file, sorted, two or more.
-    score_range: None: as in the training file.
-    num_choices: 0: as in the first training example.
-    symmetric: the order of two texts has no meaning.
-    metrics: empty: the usual ones of the kind.
-
-  Raises:
-    FileNotFoundError: if the training file is needed and missing.
-    ValueError: if a setting, or the training file where it is read, is wrong.
+  All may have a field `id`; a test file need not have labels. The training file
+  is read only to fill empty settings: `labels` become its labels, sorted, two
+  or more; `score_range` its range; `num_choices` the choices of its first
+  example. Empty `metrics` are the usual ones of the kind. See also
+  `examples.Task`.
   """
   paths = {
     split: _absolute(file)
@@ -188,12 +171,7 @@ def _distinct(train: epath.Path, labels: Any) -> tuple[str, ...]:
 
 
 def _check_entities(labels: Sequence[str], found: examples.Found) -> None:
-  """Refuses a line of titles among tags of entities.
-
-  Raises:
-    ValueError: at the first tag that is neither O nor of the form X-TYPE, if
-      other tags are.
-  """
+  """Refuses a line of titles, not O or X-TYPE, among tags of entities."""
   proper = [tag for tag in labels if tag[1:2] == '-']
   if not proper:
     return

@@ -3,13 +3,13 @@
 To add a task:
 
 1. Write a module beside this one. It declares a tuple `TASKS` of
-   `examples.Task`, each with a function that reads the files (`rows`); those of
-   `glue` read a table of texts.
+   `examples.Task`, each with a function `rows` that reads its files
+   (`glue.rows` reads a table of texts).
 2. Import the module here and name it in `TASKS`.
 
 Every command then knows the task, with the settings that all tasks of its kind
-have; `configs/transfer.py` has what a paper does differently. A kind of task
-with other inputs, outputs or metrics is an entry of
+have; `configs/transfer.py` has the settings in which a paper differs. A kind of
+task with other inputs, outputs or metrics is an entry of
 `data.scoring.kinds.KINDS` and one of `train.transfer.kinds.KINDS`.
 """
 
@@ -40,11 +40,7 @@ TASKS: dict[str, examples.Task] = {
 
 
 def find(name: str) -> examples.Task:
-  """Returns the task of a name.
-
-  Raises:
-    ValueError: if there is no such task; names the nearest, and all.
-  """
+  """Returns the task of a name; if unknown, a ValueError names the nearest."""
   if name in TASKS:
     return TASKS[name]
   near = difflib.get_close_matches(name.lower().replace('-', ''), TASKS, n=1)
@@ -57,19 +53,11 @@ def find(name: str) -> examples.Task:
 def load(
   task: examples.Task, source: str, split: str, *, limit: int | None = None
 ) -> list[Any]:
-  """Returns the examples of a split of a task.
+  """Returns the examples of a split of a task, or `limit` evenly spaced ones.
 
-  Args:
-    task: the task.
-    source: folder of its files, or of the folder of its files; or 'tfds', or
-      'tfds:FOLDER' with prepared data sets.
-    split: 'train', 'dev', or another split of the task.
-    limit: largest number of examples, evenly spaced; None: all.
-
-  Raises:
-    FileNotFoundError: if the folder holds no such file; names its contents.
-    ValueError: if the task has no such split, or an example is wrong, by file
-      and line.
+  `source` is a folder of the task's files, or its parent; or 'tfds', or
+  'tfds:FOLDER' with prepared data sets. Raises FileNotFoundError if it lacks
+  the file; ValueError if the task lacks the split, or an example is wrong.
   """
   known = {**task.files, **task.tfds_splits}
   if split not in known:
@@ -101,11 +89,7 @@ def read_file(
 ) -> list[Any]:
   """Returns the examples of a file of any name in the task's format.
 
-  Labels are required by `examples.needs_labels`.
-
-  Raises:
-    ValueError: if the file lies in another task's folder, or an example is
-      wrong, by file and line.
+  Raises ValueError if it lies in another task's folder, or an example is wrong.
   """
   path = epath.Path(file)
   _check_folder(task, path)
@@ -124,7 +108,7 @@ def split_of(task: examples.Task, file: epath.PathLike) -> str | None:
 
 
 def has_split(task: examples.Task, source: str, split: str) -> bool:
-  """Whether a folder, or TFDS, has a split of a task."""
+  """Returns whether a folder, or TFDS, has a split of a task."""
   if _is_tfds(source):
     return split in task.tfds_splits
   return find_file(task, source, split) is not None
@@ -150,7 +134,7 @@ def _is_tfds(source: str) -> bool:
 
 def _check_folder(task: examples.Task, file: epath.Path) -> None:
   """Refuses another task's folder: many tasks have a file train.tsv."""
-  # The folder of the bare name test.tsv is the current one.
+  # The bare name test.tsv lies in the current folder.
   folder = (file if '://' in str(file) else file.resolve()).parent.name
   if folder in task.folders or not task.folders:
     return

@@ -17,14 +17,9 @@ def rows(
 ) -> examples.Found:
   """Yields (place, example) of a JSON file in SQuAD's form, of any version.
 
-  A question has no answer if its list of answers is empty, in every version.
-
-  Args:
-    file: JSON.
-    split: unused.
-    any_case: answers may differ from the context in case, and questions
-      without an answer are dropped and counted: TriviaQA's converter looks up
-      normalised answers in documents that need not hold any.
+  A question has no answer if its list of answers is empty. With `any_case`
+  answers may differ from the context in case, and questions without an answer
+  are dropped: TriviaQA's documents need not hold the normalised answer.
   """
   del split
   data = files.read_json(file)
@@ -101,8 +96,7 @@ def _example(
 def any_rows(file: epath.Path, split: str) -> examples.Found:
   """Yields (place, example) of SQuAD's JSON, or of JSONL.
 
-  A record of JSONL has the fields question and context, perhaps id, and perhaps
-  answers: objects with text and answer_start, as SQuAD's.
+  A JSONL record has question and context, perhaps id and answers as SQuAD's.
   """
   if not text_files.is_jsonl(file):
     yield from rows(file, split)
@@ -148,8 +142,8 @@ def _squad(
 
 SQUAD1 = _squad('squad1', 'SQuAD 1.1', '1.1', {'train': 87599, 'dev': 10570})
 SQUAD2 = _squad('squad2', 'SQuAD 2.0', '2.0', {'train': 130319, 'dev': 11873})
-# BERT's TriviaQA augmentation: fine-tune on this one first, and go on with
-# SQuAD from that run (init.weights=WORKDIR).
+# BERT's TriviaQA augmentation: fine-tune on this set first, then on SQuAD from
+# that run (init.weights=WORKDIR).
 TRIVIAQA = examples.Task(
   rows=functools.partial(rows, any_case=True),
   name='triviaqa',

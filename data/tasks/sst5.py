@@ -9,17 +9,13 @@ from etils import epath
 from data.tasks import examples, files
 
 _PART = re.compile(r'\(([^ ()]+) |([^ ()]+)|(\))| ')
-# The Penn Treebank's spellings of characters.
 _ESCAPES = {'-LRB-': '(', '-RRB-': ')'}
 
 
 def parse(where: str, tree: str) -> list[tuple[str, str]]:
   """Returns (label, words) of every phrase of a tree, the whole one first.
 
-  A tree is '(label word)' or '(label tree tree)'.
-
-  Raises:
-    ValueError: if the text is no tree.
+  A tree is '(label word)' or '(label tree tree)'; other text is a ValueError.
   """
   words: list[str] = []
   phrases: list[tuple[str, int, int]] = []  # label, first word, end
@@ -28,7 +24,7 @@ def parse(where: str, tree: str) -> list[tuple[str, str]]:
   while place < len(tree):
     part = _PART.match(tree, place)
     closes = part is not None and part[3] is not None
-    # There is one outermost tree, and a word is in one.
+    # There is one outermost tree, and every word is in a tree.
     if part is None or (place and not opened) or (not place and not part[1]):
       break
     if part[1] is not None:

@@ -12,13 +12,7 @@ from data.text import tfds_text
 def load(
   task: examples.Task, split: str, folder: str | None = None
 ) -> list[examples.Example]:
-  """Returns the examples of a split in TFDS's order.
-
-  The folder holds prepared data sets; None is TFDS's own folder.
-
-  Raises:
-    ValueError: if TFDS has no such split; see also `examples.Task.gather`.
-  """
+  """Returns a split's examples in TFDS's order; `folder` None is TFDS's own."""
   if task.from_tfds is None or split not in task.tfds_splits:
     raise ValueError(
       f'task {task.name}: TFDS has no split {split!r}, expected one of '
@@ -60,11 +54,7 @@ def _records(
 
 
 def plain(where: str, value: Any) -> Any:
-  """Returns a value of TFDS as str, int, float, list or dict.
-
-  Raises:
-    ValueError: at text that is not UTF-8.
-  """
+  """Returns a value of TFDS as str (of UTF-8), int, float, list or dict."""
   if isinstance(value, dict):
     return {key: plain(where, item) for key, item in value.items()}
   if isinstance(value, bytes):

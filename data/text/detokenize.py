@@ -1,16 +1,13 @@
-"""Benchmarks' tokenised text to text as people write it, and its words.
+"""Undoes the tokenisation of benchmarks, and counts their words.
 
-A model that reads text is scored on WikiText and the Penn Treebank by undoing
-their tokenisation, and its loss is shared out over the words of the original
-(Radford et al. 2019, section 3.1). Pure functions of text; apply them to whole
-documents or lines, never to a part of a line.
+Models of plain text are scored on WikiText and the Penn Treebank, their loss
+spread over the original words (Radford et al. 2019, section 3.1).
 """
 
 import re
 from collections.abc import Callable
 
-# WikiText splits hyphens, commas and points inside words and numbers, and
-# marks the place.
+# WikiText splits and marks hyphens, commas and points inside words and numbers.
 _INNER = re.compile(r' @([-,.])@ ')
 _HEADING = re.compile(r'^ *((?:= )+)(.*?)((?: =)+) *$', re.MULTILINE)
 _BEFORE = re.compile(
@@ -29,18 +26,11 @@ _PTB_SIGN = re.compile(r'(?<![^ \n])([$#]) (?=1(?: |$))', re.MULTILINE)
 
 
 def wikitext(text: str) -> str:
-  """Undoes the tokenisation of WikiText-2 and WikiText-103.
+  """Undoes the tokenisation of WikiText-2 and WikiText-103, line by line.
 
-  Hyphens, marks, brackets, contractions and double quotes lose the spaces that
-  they were given, headings those between their signs, lines those at their
-  ends. `<unk>` and the case stay. A single quote that opens a quotation cannot
-  be told from an apostrophe and stays as it is.
-
-  Args:
-    text: lines of a `.tokens` file.
-
-  Returns:
-    As many lines as there were.
+  Removes spaces round hyphens, marks, brackets, contractions and double quotes,
+  inside the signs of headings and at line ends. `<unk>` and the case stay, and
+  a single quote that opens a quotation, as it looks like an apostrophe.
   """
   text = _INNER.sub(r'\1', text)
   text = _HEADING.sub(_join_heading, text)
@@ -60,22 +50,15 @@ def _join_heading(match: re.Match) -> str:
 
 
 def _each_line(pattern: re.Pattern, by: str, text: str) -> str:
-  """Replaces where `$` is the end of a line."""
+  """Replaces matches of a pattern in which `$` is the end of a line."""
   return '\n'.join(pattern.sub(by, line) for line in text.split('\n'))
 
 
 def penn_treebank(text: str) -> str:
-  """Undoes the tokenisation of the Penn Treebank as Mikolov et al. cut it.
+  """Undoes the Penn Treebank's tokenisation, as Mikolov et al. cut it.
 
-  Contractions and possessives are joined to their words. The text has no case
-  and no marks left to restore. `N`, which stands for any number, becomes 1, and
-  a sign of currency is joined to it; `<unk>` stays.
-
-  Args:
-    text: lines of a `ptb.*.txt` file.
-
-  Returns:
-    As many lines as there were.
+  Joins contractions and possessives to their words and signs of currency to
+  numbers; `N`, any number, becomes 1; `<unk>` stays. Case and marks are lost.
   """
   text = _each_line(_PTB_SUFFIX, '', text)
   text = _PTB_NUMBER.sub('1', text)
@@ -91,12 +74,10 @@ DETOKENIZERS: dict[str, Callable[[str], str]] = {
 
 
 def count_words(text: str, *, line_ends: bool = True) -> int:
-  """Returns the words of the ORIGINAL text, for a perplexity per word.
+  """Returns the words of the ORIGINAL (tokenised) text, for word perplexity.
 
-  Args:
-    text: as published, before it is detokenised.
-    line_ends: count the end of each line as a word, as language models of
-      words predict it: 245,569 in WikiText-2's test set, else 241,211.
+  With `line_ends` the end of each line is a word, as language models of words
+  predict it: 245,569 words in WikiText-2's test set, else 241,211.
   """
   words = len(text.split())
   return words + text.count('\n') if line_ends else words

@@ -27,13 +27,7 @@ def recognise(
 ) -> tuple[str, bool]:
   """Returns the document break, and whether each line is a sentence.
 
-  Args:
-    paths: files of plain text, of which some lines are read.
-    document_break: the user's choice, see `sources.open_source`.
-    from_folder: pass over binary files.
-
-  Raises:
-    ValueError: if the choice is no regular expression, or text is damaged.
+  Reads some lines. See `sources.open_source`; `from_folder` skips binary files.
   """
   pattern = None
   if document_break not in (None, 'file', 'blank_line'):
@@ -55,7 +49,6 @@ def recognise(
   if pattern is not None:
     return f'regex:{pattern.pattern}', per_line
   if document_break is None:
-    # Groups of one line are paragraphs, not documents.
     blank = (not line.strip() for line in lines)
     groups = [
       len(list(g)) for is_blank, g in itertools.groupby(blank) if not is_blank
@@ -83,11 +76,7 @@ def _sample(path: epath.Path, num_lines: int, from_folder: bool) -> list[str]:
 def split(
   blocks: Iterable[str], document_break: str
 ) -> Iterator[tuple[bool, str]]:
-  """Splits a file's text into documents.
-
-  Yields:
-    Whether a new document starts, and text of at most a block.
-  """
+  """Yields (whether a document starts, text of at most a block) of a file."""
   if document_break == 'file':
     for block in blocks:
       yield False, block
@@ -116,10 +105,7 @@ def split(
 
 
 def cut(chunks: Iterable[str], white_space: str) -> Iterator[str]:
-  """Joins chunks of text and cuts them into pieces of bounded length.
-
-  The cuts depend on the text alone, not on the chunks.
-  """
+  """Cuts joined chunks into bounded pieces, whatever the chunks' bounds."""
   text = ''
   for chunk in chunks:
     text += chunk

@@ -1,8 +1,7 @@
 """Running text to sentences, and the recognition of one sentence a line.
 
-BERT reads sentences without the white space around them. For tokenizers that
-keep white space `cut_text` cuts the text itself near the ends of its sentences,
-between two tokens.
+BERT reads sentences without white space around them; for tokenizers that keep
+white space, `cut_text` cuts near the ends of sentences, between two tokens.
 """
 
 import functools
@@ -12,15 +11,14 @@ from collections.abc import Iterator, Sequence
 
 import nupunkt
 
-# The longest text handed to the splitter at once, and so the longest sentence:
-# its time is quadratic in text of nothing but marks (0.2 MB/s at this length).
+# The longest text given to the splitter at once, so the longest sentence: its
+# time is quadratic in text of nothing but marks (0.2 MB/s at this length).
 MAX_SPAN = 10_000
 # The longest line that may be called a sentence.
 MAX_LINE = 5_000
 
 _PARAGRAPH = re.compile(r'\n\s*\n')
-# The splitter knows no CJK: these marks and the closing ones after them end a
-# sentence whatever follows.
+# The splitter knows no CJK: these marks, with closing ones, end a sentence.
 _CJK_MARKS = '。！？'
 _CJK_SENTENCE = re.compile(
   '[^。！？]*[。！？]+[”’」』）】》〉)\\]"\']*|[^。！？]+'
@@ -29,15 +27,13 @@ _SENTENCE_START = re.compile(r'[\W_]*[^\W_]')
 _SENTENCE_END = re.compile(r'[.!?…。！？][\s"\'”’»)\]}」』）】*]*$')
 
 _WORD = re.compile(r'\S+')
-# What GPT-2 sees as white space: Unicode's property, without the four
-# separators U+001C to U+001F that Python counts in.
+# Unicode's white space, as GPT-2's: without Python's U+001C to U+001F.
 WHITE_SPACE = '\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000'
 # Text may be cut before a match; the first pattern of each kind also leaves
-# whole lines. For GPT before a run of white space, of which every part with a
-# newline would be a token. GPT-2's pattern gives the last white-space character
-# before a word to that word, or a token of its own if it is no space, and the
-# white space before it a token: so there, and only there, both sides have the
-# tokens of the whole.
+# whole lines. For GPT cut before a run of white space: any part of it with a
+# newline would be a token. In GPT-2's pattern the last white-space character of
+# a run belongs to the next word, or is a token if no space, and the run before
+# it is a token: only there do both sides have the tokens of the whole.
 PLACES = {
   'newlines': (re.compile(r'(?<=\S)\n'), re.compile(r'(?<=\S)\s')),
   'kept': (
@@ -53,12 +49,9 @@ def _splitter() -> nupunkt.PunktSentenceTokenizer:
 
 
 def split_sentences(text: str) -> list[str]:
-  """Splits running text into sentences.
+  """Splits running text into sentences, none empty, white space collapsed.
 
   A blank line ends a paragraph and a sentence; other line ends are spaces.
-
-  Returns:
-    The sentences in order, none empty, white space collapsed.
   """
   split = _splitter().tokenize
   found = []
@@ -77,16 +70,10 @@ def split_lines(text: str) -> list[str]:
 
 
 def cut_text(text: str, found: Sequence[str], white_space: str) -> list[str]:
-  """Cuts a text near the ends of its sentences; nothing of it is lost.
+  """Cuts a text near the ends of its sentences; the parts joined are the text.
 
-  Args:
-    text: running text.
-    found: its sentences, by `split_sentences` or `split_lines`.
-    white_space: 'newlines' or 'kept'; see `PLACES`.
-
-  Returns:
-    Parts, none empty, that joined are the text. No part ends inside a run of
-    characters without white space.
+  `found` are the sentences by `split_sentences` or `split_lines`; `white_space`
+  is 'newlines' or 'kept'. No part is empty or ends inside a word.
   """
   place = PLACES[white_space][1]
   sizes = (sum(map(len, sentence.split())) for sentence in found)
@@ -113,13 +100,9 @@ def cut_text(text: str, found: Sequence[str], white_space: str) -> list[str]:
 
 
 def find_place(text: str, low: int, high: int, white_space: str) -> int:
-  """Returns the last place in low..high - 1 where text may be cut, or -1.
+  """Returns the last of low..high - 1 where text may be cut, or -1.
 
-  Args:
-    text: holds at least one character behind the range.
-    low: at least 1.
-    high: the end of the range.
-    white_space: 'newlines' or 'kept'; see `PLACES`.
+  `low` is at least 1, and a character follows the range; see also `PLACES`.
   """
   for pattern in PLACES[white_space]:
     width = 1 << 12
@@ -160,11 +143,11 @@ def _spans(paragraph: str) -> Iterator[str]:
 def is_sentence_per_line(lines: Sequence[str]) -> bool:
   """Returns whether a sample of lines is text of one sentence a line.
 
-  Blank lines are passed over. Hard-wrapped text fails at the ends of its lines,
-  a paragraph a line at the number of its sentences: 30 to 54 % of a novel's
+  Blank lines are skipped. Hard-wrapped text fails at the ends of its lines,
+  text of one paragraph a line at its sentences: 30 to 54 % of a novel's
   paragraphs are one sentence. The splitter misjudges 1 % of hand-split
-  sentences (UD English EWT), and text of one sentence a line holds some
-  headings: one line in 20 may fail where there are 100.
+  sentences (UD English EWT), and some lines are headings: of 100 lines 5 may
+  fail.
   """
   lines = [line for line in lines if line.strip()]
   allowed = len(lines) // 20 if len(lines) >= 100 else 0

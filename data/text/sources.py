@@ -1,9 +1,7 @@
 """Sources of text: files, folders, JSONL, TFDS, the Python manual.
 
-`open_source(spec)` checks the input and returns a `Source`, whose `pieces()`
-streams the text in bounded memory: a document, which may be gigabytes, comes as
-pieces of about 1 MB cut at a paragraph, else a line, else white space, else
-anywhere.
+The `pieces()` of a source stream its text in bounded memory: about 1 MB each,
+cut at a paragraph, else a line, else white space, else anywhere.
 """
 
 import collections
@@ -27,8 +25,7 @@ class Piece:
     text: at most `documents.PIECE_CHARS` characters, and kept white space at
       their ends; line ends are newlines.
     ends_document: True at the last piece of its document.
-    sentence_per_line: the text is one sentence a line; else running text, in
-      which a blank line ends a paragraph.
+    sentence_per_line: else running text; a blank line ends a paragraph.
   """
 
   text: str
@@ -41,8 +38,6 @@ class Source:
   """A text source, ready to be read any number of times.
 
   Attributes:
-    spec: as given by the user.
-    description: one line for people.
     fingerprint: hex digest that changes when the input or its options change.
     document_break: 'file', 'blank_line', 'regex:...' or 'record'.
     num_bytes: bytes on disk; None when unknown.
@@ -67,15 +62,9 @@ class Source:
   def pieces(self, white_space: str = 'ignored') -> Iterator[Piece]:
     """Streams the text from its beginning, always in the same order.
 
-    Args:
-      white_space: its meaning to the reader (`tokenization.Tokenizer`). Where
-        it is kept, the pieces of a document joined are its text and are cut
-        between tokens; else pieces without text may be missing.
-
-    Raises:
-      ValueError: at text that is not UTF-8, binary or truncated files, records
-        without text, naming the file and the place; or if there is no text,
-        naming what was dropped.
+    `white_space` is as in `tokenization.Tokenizer`. 'kept': a document's pieces
+    joined are its text, cut between tokens; else pieces without text may be
+    missing. Raises ValueError, with file and place, without readable text.
     """
     self.dropped.clear()
     self.dropped_files.clear()
@@ -124,20 +113,15 @@ def open_source(
 ) -> Source:
   """Opens a text source.
 
-  Args:
-    spec: `manual` (the documentation inside every Python); a file, a glob or a
-      folder (all its files, recursively) of plain text or JSONL, each may be
-      compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`.
-    document_break: the bounds of documents in plain text. 'file'; 'blank_line';
-      or a regular expression: a line whose beginning matches starts a document.
-      By default 'blank_line' when practically every line looks like one
-      sentence (BERT's input format), else 'file', where a blank line ends a
-      paragraph. Each JSONL or TFDS record and page of the manual is a document.
-    text_field: the field of JSONL or TFDS records.
+  `spec` is `manual` (the documentation inside every Python); a file, a glob or
+  a folder (all its files, recursively) of plain text or JSONL, each perhaps
+  compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`.
 
-  Raises:
-    FileNotFoundError: if nothing is there.
-    ValueError: if the input or an option cannot be used.
+  `document_break` bounds documents in plain text: 'file'; 'blank_line'; or a
+  regular expression: a line that begins with a match starts a document. By
+  default it is 'blank_line' when practically every line looks like one sentence
+  (BERT's input format), else 'file', where a blank line ends a paragraph. Each
+  JSONL or TFDS record, with `text_field`, and page of the manual is a document.
   """
   if spec == 'manual' or spec.startswith('tfds:'):
     if document_break:
@@ -156,10 +140,7 @@ def _digest(*parts: object) -> str:
 def _to_pieces(
   parts: Iterable[tuple[bool, str]], sentence_per_line: bool, white_space: str
 ) -> Iterator[Piece]:
-  """Marks the last piece of each document; drops documents without text.
-
-  Pieces without text are dropped, too, unless white space is kept.
-  """
+  """Yields the pieces of documents that have text, the last one marked."""
   pending = None
   starts_document = True
   held = ''  # white space that text or the document's end has to follow
@@ -193,9 +174,6 @@ def _record_pieces(
   yield from _to_pieces(parts, False, white_space)
 
 
-# --- The manual
-
-
 def _open_manual() -> Source:
   texts, _ = manual.documents()
   size = sum(map(len, texts))
@@ -216,9 +194,6 @@ def _read_manual(source: Source, white_space: str) -> Iterator[Piece]:
   for text in texts:
     yield from _record_pieces(source, text, white_space)
     source.bytes_read += len(text)
-
-
-# --- Files
 
 
 def _open_files(
@@ -330,9 +305,6 @@ def _read_files(
       f'source {source.spec!r}: no line matches document_break '
       f'{source.document_break.removeprefix("regex:")!r}'
     )
-
-
-# --- TensorFlow data sets
 
 
 def _open_tfds(spec: str, text_field: str) -> Source:

@@ -17,7 +17,7 @@ import zstandard
 from etils import epath
 
 CHUNK_BYTES = 1 << 20
-# zstd packs up to 30,000 to 1, and its decoder returns all that it has.
+# zstd packs up to 30,000 to 1, and its decoder returns all of it at once.
 ZST_CHUNK_BYTES = 1 << 10
 COMPRESSED = ('.gz', '.xz', '.zst')
 NAMED = 3  # files that a message or an audit names for one reason
@@ -38,7 +38,7 @@ class BinaryFileError(ValueError):
 
 
 def ending(path: epath.Path) -> str:
-  """Returns a name's ending before the compression's, in small letters."""
+  """Returns a name's ending before the compression's, in lower case."""
   name = path.name.lower()
   for suffix in COMPRESSED:
     name = name.removesuffix(suffix)
@@ -46,7 +46,7 @@ def ending(path: epath.Path) -> str:
 
 
 def is_jsonl(path: epath.Path) -> bool:
-  """True for names that end in .jsonl, compressed or not."""
+  """Returns whether a name ends in .jsonl, compressed or not."""
   return ending(path) == '.jsonl'
 
 
@@ -60,14 +60,7 @@ def size_and_time(path: epath.Path) -> tuple[int, int]:
 
 
 def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
-  """Finds the files of a path, glob or folder.
-
-  Returns:
-    The files, sorted; True for a folder; and the links in it to nothing.
-
-  Raises:
-    FileNotFoundError: if there is no file, or a named link leads to nothing.
-  """
+  """Returns (sorted files, is a folder, dangling links) of a path or glob."""
   path = epath.Path(spec).expanduser()
   if path.is_dir():
     dangling = []
@@ -96,10 +89,7 @@ def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
 
 
 def name_some(names: Sequence[str], count: int | None = None) -> str:
-  """Returns the first few names and the number of others.
-
-  `count` is the number of all, if `names` are only the first ones.
-  """
+  """Returns the first few of `count` names and the number of others."""
   more = (len(names) if count is None else count) - len(names[:NAMED])
   return ', '.join(names[:NAMED]) + (f' and {more:,} more' if more else '')
 
@@ -113,10 +103,7 @@ def _describe_link(path: epath.Path) -> str:
 
 
 def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
-  """Returns all files under a folder, sorted by path, but no hidden ones.
-
-  Links to nothing are appended to `dangling`.
-  """
+  """Returns a folder's files, sorted, none hidden; fills `dangling`."""
   found = []
   for path in sorted(folder.iterdir()):
     if path.name.startswith('.'):
@@ -131,7 +118,7 @@ def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
 
 
 def _glob(pattern: epath.Path) -> list[epath.Path]:
-  """Returns matches and links to nothing, sorted; `**` crosses folders."""
+  """Returns matches and dangling links, sorted; `**` crosses folders."""
   if '://' not in str(pattern):
     paths = sorted(glob.glob(str(pattern), recursive=True))
     return [
@@ -148,16 +135,11 @@ def _glob(pattern: epath.Path) -> list[epath.Path]:
 def chunks(
   path: epath.Path, progress: Callable[[int], None] | None = None
 ) -> Iterator[str]:
-  """Streams a file's text: no byte order mark, line ends as newlines.
+  """Streams the text of a file, plain or .gz, .xz, .zst by its name.
 
-  Args:
-    path: a file, plain or .gz, .xz, .zst by its name.
-    progress: called with the number of bytes read from disk so far.
-
-  Raises:
-    BinaryFileError: at a NUL byte.
-    ValueError: at bytes that are not UTF-8, and at a damaged or truncated
-      compressed file, naming the file and the place: byte and line, or byte.
+  Removes a byte order mark; line ends become newlines. `progress` is called
+  with the bytes read from disk so far. Raises BinaryFileError at a NUL byte,
+  and ValueError, with the place, at bytes that are not UTF-8 or a damaged file.
   """
   decoder = codecs.getincrementaldecoder('utf-8')()
   newlines = io.IncrementalNewlineDecoder(None, translate=True)
@@ -220,11 +202,7 @@ def _decompressed(path: epath.Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def _decompress_zst(file: BinaryIO) -> Iterator[bytes]:
-  """Decompresses all frames; the library's own reader accepts half a frame.
-
-  Raises:
-    EOFError: if the last frame is not complete.
-  """
+  """Decompresses all frames; the library's reader accepts half a frame."""
   frame = None
   held = bytearray()
   while data := file.read(ZST_CHUNK_BYTES):
@@ -259,16 +237,7 @@ def lines(texts: Iterable[str]) -> Iterator[str]:
 def records(
   path: epath.Path, texts: Iterable[str], text_field: str
 ) -> Iterator[str]:
-  """Yields the text of every JSONL record; memory holds one record.
-
-  Args:
-    path: the file, for messages.
-    texts: its text in chunks.
-    text_field: the field to read.
-
-  Raises:
-    ValueError: at a line that is no JSON object, or has no text in the field.
-  """
+  """Yields the text of each JSONL record; raises ValueError at a wrong line."""
   for number, line in enumerate(lines(texts), start=1):
     if not line.strip():
       continue
@@ -304,7 +273,7 @@ def records(
 
 
 def read_text(path: str | os.PathLike) -> str:
-  """Returns the `chunks` of a file as one text; '-' is standard input."""
+  """Returns the text of a file, see `chunks`; '-' is standard input."""
   return ''.join(chunks(epath.Path('/dev/stdin' if path == '-' else path)))
 
 
@@ -314,17 +283,7 @@ def parse_records(
   is_right: Callable[[dict[str, Any]], bool],
   expected: str,
 ) -> list[dict[str, Any]]:
-  """Parses a JSON object a line; blank lines are passed over.
-
-  Args:
-    text: the lines.
-    name: the file's name, for messages.
-    is_right: returns whether an object is a right one.
-    expected: describes a right object, for messages.
-
-  Raises:
-    ValueError: if a line is something else, or there is no object.
-  """
+  """Parses lines of JSON objects that `is_right` accepts; skips blank ones."""
   found = []
   # JSON's strings may hold the other line ends of Unicode.
   for number, line in enumerate(text.split('\n'), start=1):

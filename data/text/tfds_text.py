@@ -12,13 +12,8 @@ import numpy as np
 class TextSplit:
   """The text field of one split of a prepared data set.
 
-  Attributes:
-    name: the data set's full name, with config and version.
-    split: as TFDS writes it, for example 'train[:10%]'.
-    field: the feature that holds the text.
-    num_records: records of the split.
-    num_bytes: its size on disk, estimated for a part of a split.
-    builder: TFDS's builder of the data set.
+  `name` has config and version; `split` is as TFDS writes it ('train[:10%]');
+  `num_bytes` is the size on disk, estimated for a part of a split.
   """
 
   name: str
@@ -49,13 +44,9 @@ class TextSplit:
 
 
 def open_split(spec: str, text_field: str) -> TextSplit:
-  """Opens `NAME[/config][:version][:split]`; downloads it if TFDS must.
+  """Opens `NAME[/config][:version][:split]`, 'train' by default.
 
-  TFDS keeps data in TFDS_DATA_DIR, else in ~/tensorflow_datasets. The split is
-  'train' by default.
-
-  Raises:
-    ValueError: if there is no such data set, split or text field.
+  TFDS keeps data in TFDS_DATA_DIR, else in ~/tensorflow_datasets.
   """
   # A split may hold colons: train[10:20].
   match = re.fullmatch(r'([^:]+(?::[\d*]+\.[\d*]+\.[\d*]+)?)(?::(.+))?', spec)
@@ -85,16 +76,7 @@ def open_split(spec: str, text_field: str) -> TextSplit:
 
 
 def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
-  """Returns TFDS's builder of a data set, and prepares the set if need be.
-
-  Args:
-    spec: the user's words, for messages.
-    name: NAME[/config][:version].
-    folder: holds prepared data sets; None: TFDS's own folder.
-
-  Raises:
-    ValueError: if there is no such data set, or it cannot be prepared.
-  """
+  """Returns TFDS's builder of NAME[/config][:version], its data prepared."""
   import tensorflow_datasets as tfds
 
   _hide_accelerators()
@@ -109,7 +91,6 @@ def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
   if not builder.is_prepared():
     try:
       builder.download_and_prepare()
-    # Of the network, the disk, or any data set's code.
     except Exception as error:
       raise ValueError(
         f'source tfds:{spec}: not in {builder.data_dir} (TFDS_DATA_DIR), and '

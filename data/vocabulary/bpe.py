@@ -1,9 +1,8 @@
 """GPT's byte-pair encoding, on Hugging Face `tokenizers`.
 
-Text is repaired (ftfy), some marks are set apart, spaCy finds the words,
-they are lower-cased, and a piece that ends a word says so with `</w>`; a run of
-white space with a newline in it is a word of its own (finetune-transformer-lm,
-text_utils.py).
+Text is repaired (ftfy), some marks are set apart, spaCy finds the words, they
+are lower-cased, and a word's last piece ends in `</w>`; a run of white space
+with a newline is a word (finetune-transformer-lm, text_utils.py).
 """
 
 import dataclasses
@@ -29,7 +28,7 @@ UNKNOWN = '<unk>'
 NEWLINE = '\n' + END_OF_WORD
 # Follow the vocabulary, in this order (finetune-transformer-lm, train.py).
 SPECIALS = ('_start_', '_delimiter_', '_classify_')
-# How GPT's words are found: the release's way, or BERT's where its packages
+# How GPT's words are found: as in the release, or BERT's way if its packages
 # are missing (which gives other ids, and no newlines).
 RELEASE = 'ftfy+spacy'
 BASIC = 'basic'
@@ -41,12 +40,12 @@ _RUNS = re.compile(r'\S+|\s+')
 
 
 def default_words() -> str:
-  """How this machine finds GPT's words: `RELEASE` or `BASIC`."""
+  """Returns how this machine finds GPT's words: `RELEASE` or `BASIC`."""
   return BASIC if _missing_packages() else RELEASE
 
 
 def white_space_of(words: str) -> str:
-  """What white space means; see `tokenization.Tokenizer`."""
+  """Returns the meaning of white space; see `tokenization.Tokenizer`."""
   return 'newlines' if words == RELEASE else 'ignored'
 
 
@@ -58,7 +57,7 @@ def _missing_packages() -> list[str]:
 
 @functools.cache
 def _spacy() -> Any:
-  """An English pipeline of nothing but the tokenizer."""
+  """Returns an English pipeline of nothing but the tokenizer."""
   from spacy.lang.en import English
 
   return English()
@@ -76,11 +75,9 @@ def _basic() -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
 
 
 def standardise(text: str) -> list[str]:
-  """Cuts repaired text as GPT's release does before spaCy sees it.
+  """Cuts repaired text into parts for spaCy, as GPT's release does.
 
-  Returns:
-    The space-separated parts, in each of which spaCy finds words by itself;
-    a newline stands for a run of white space with a newline in it.
+  A newline stands for a run of white space with a newline in it.
   """
   text = _MARKS.sub(r' \g<0> ', text.translate(_DASHES))
   return [
@@ -99,7 +96,6 @@ class BPE(Tokenizer):
     pieces: the vocabulary in the order of ids, the three `SPECIALS` last.
     merges: in the order in which they were learnt.
     words: how words are found, `RELEASE` or `BASIC`.
-    unk_id: id of `<unk>`.
   """
 
   tokenizer: tokenizers.Tokenizer
@@ -110,7 +106,7 @@ class BPE(Tokenizer):
 
   @property
   def white_space(self) -> str:
-    """See `tokenization.Tokenizer`."""
+    """The meaning of white space; see `tokenization.Tokenizer`."""
     return white_space_of(self.words)
 
   @property
@@ -190,11 +186,7 @@ class BPE(Tokenizer):
       )
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns each text's ids, without the three symbols.
-
-    Raises:
-      ValueError: if ftfy and spaCy are needed and missing.
-    """
+    """Returns each text's ids, without the three symbols."""
     split = [self.parts(self.repair(text).strip()) for text in texts]
     parts = list(dict.fromkeys(itertools.chain.from_iterable(split)))
     ids = dict(zip(parts, self.encode_parts(parts), strict=True))
@@ -229,9 +221,6 @@ class BPE(Tokenizer):
     bpe_files.save(folder, self.pieces[: -len(SPECIALS)], self.merges, settings)
 
 
-# --- Making one
-
-
 def make_bpe(
   pieces: Sequence[str], merges: bpe_files.Merges, words: str
 ) -> BPE:
@@ -250,16 +239,10 @@ def make_bpe(
 def load_bpe(
   vocab_file: epath.Path, merges_file: epath.Path, *, words: str | None = None
 ) -> BPE:
-  """Loads a byte-pair encoding of GPT's kind.
+  """Loads a byte-pair encoding of GPT's kind; see `bpe_files.read`.
 
-  Args:
-    vocab_file: see `bpe_files.read`; the three `SPECIALS` follow its pieces.
-    merges_file: see there.
-    words: `RELEASE` or `BASIC`. By default what this machine has packages for;
-      `BASIC` is said in a line on standard error.
-
-  Raises:
-    ValueError: if the files are damaged or do not belong together.
+  The three `SPECIALS` follow its pieces. `words`, `RELEASE` or `BASIC`, depends
+  by default on the installed packages; the fallback is reported on stderr.
   """
   if words not in (None, RELEASE, BASIC):
     raise ValueError(
@@ -282,7 +265,7 @@ def load_bpe(
 
 
 def choose_words(what: object) -> str:
-  """Returns `default_words()`, and says so where it is the fallback."""
+  """Returns `default_words()`, and reports the fallback on standard error."""
   words = default_words()
   if words == BASIC:
     print(

@@ -1,9 +1,8 @@
 """Reads, checks and writes the files of vocabularies.
 
-The vocabulary of a byte-pair encoding is a JSON object, piece -> id; merges are
-lines of two pieces, the first learnt first, under a line `#version: 0.2`
-(finetune-transformer-lm, model/; gpt-2, encoder.py). Other vocabularies have a
-piece a line.
+A byte-pair encoding has a JSON object, piece -> id, and merges: lines of two
+pieces, the first learnt first, under a line `#version: 0.2` (gpt-2, encoder.py;
+finetune-transformer-lm, model/). Other vocabularies have a piece a line.
 """
 
 import hashlib
@@ -30,21 +29,12 @@ def read(
   required: Collection[str],
   declared: Collection[str] = (),
 ) -> tuple[tuple[str, ...], Merges]:
-  """Reads a vocabulary and its merges.
+  """Reads a vocabulary's pieces in the order of ids, and its merges in order.
 
-  Args:
-    vocab_file: JSON, piece -> id.
-    merges_file: two pieces a line. The same file: a tokenizer.json with both.
-    required: pieces that must be there; no merge has to make them.
-    declared: other pieces that no merge has to make: symbols, found in the text
-      as they are. Neither has one to make pieces in <> or [].
-
-  Returns:
-    The pieces in the order of ids, and the merges in their order.
-
-  Raises:
-    ValueError: if a file is damaged or the two do not belong together; names
-      the file and the line or the piece.
+  If `merges_file` is `vocab_file`, it is a tokenizer.json with both. `required`
+  pieces must be there. No merge has to make them, `declared` symbols, found in
+  the text as they are, or pieces in <> or []. Raises ValueError, with file and
+  place, if a file is damaged or the two do not belong together.
   """
   if merges_file == vocab_file:
     model = read_object(vocab_file)['model']
@@ -102,11 +92,7 @@ def _lines(file: epath.Path) -> list[str]:
 
 
 def read_pieces(file: epath.Path) -> list[str]:
-  """Reads a vocabulary with a piece a line; line 1 is id 0.
-
-  Raises:
-    ValueError: if it is not UTF-8, or a piece has two lines; names them.
-  """
+  """Reads distinct pieces of UTF-8, one a line; line 1 is id 0."""
   pieces = _lines(file)
   while pieces and not pieces[-1]:
     pieces.pop()
@@ -122,11 +108,7 @@ def read_pieces(file: epath.Path) -> list[str]:
 
 
 def read_object(file: epath.Path) -> dict[str, Any]:
-  """Reads a JSON object that has each key once.
-
-  Raises:
-    ValueError: if the file holds something else; names the place.
-  """
+  """Reads a JSON object that has each key once; else raises ValueError."""
 
   def unique(items):
     table = dict(items)
@@ -165,22 +147,14 @@ def read_object(file: epath.Path) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
-  """Returns how many lists and objects are inside one another, and 1."""
+  """Returns 1 plus the depth of nested lists and objects."""
   parts = value.values() if isinstance(value, dict) else value
   nested = isinstance(value, dict | list)
   return 1 + max(map(_depth, parts), default=0) if nested else 1
 
 
 def in_order(file: epath.Path, table: Mapping[str, Any]) -> tuple[str, ...]:
-  """Returns the pieces of a vocabulary, piece -> id, in the order of ids.
-
-  Args:
-    file: the file of the vocabulary, for messages.
-    table: the vocabulary.
-
-  Raises:
-    ValueError: if the ids are not 0, 1, 2 ...
-  """
+  """Returns the pieces of a vocabulary, piece -> id from 0, by their ids."""
   if not isinstance(table, dict) or not table:
     raise ValueError(
       f'{file}: expected a vocabulary, an object piece -> id, found '
@@ -264,7 +238,6 @@ def write(
   ids = {piece: i for i, piece in enumerate(pieces)}
   vocab = json.dumps(ids, ensure_ascii=False, indent=0) + '\n'
   lines = [HEADER, *(f'{first} {second}' for first, second in merges), '']
-  # Bytes, so that no platform changes the line ends.
   vocab_file.write_bytes(vocab.encode())
   merges_file.write_bytes('\n'.join(lines).encode())
 

@@ -17,16 +17,9 @@ MAX_WORD_CHARS = 200
 def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   """Trains a vocabulary of GPT's kind; equal texts give equal ones.
 
-  The texts are streamed; memory holds the distinct words and their counts. A
-  text is best a document or a part cut where the words are cut too.
-
-  Args:
-    texts: lines, paragraphs or larger pieces of text.
-    vocab_size: V, <unk> and the three symbols included. A text that holds too
-      few different pieces gives a smaller vocabulary.
-
-  Raises:
-    ValueError: without text, or if `vocab_size` is below `MIN_VOCAB`.
+  The texts are streamed, best as documents or parts cut between words; memory
+  holds the distinct words. `vocab_size`, `MIN_VOCAB` or more, includes <unk>
+  and the three symbols; too few different pieces give a smaller vocabulary.
   """
   if vocab_size < MIN_VOCAB:
     raise ValueError(
@@ -54,8 +47,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   if not counts:
     raise ValueError('there is no text to train a vocabulary on')
   kept = word_counts.count_letters(counts)
-  # A letter has two pieces: inside a word, and at its end. Of the rarer ones it
-  # has those that the text has.
+  # A frequent letter has a piece inside a word and one at its end, a rare one
+  # the pieces that the text has.
   frequent = word_counts.by_frequency(kept)[: vocab_size // 8]
   inside = {letter for word in counts for letter in word[:-1]}
   ending = {word[-1] for word in counts}
@@ -78,7 +71,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   ]
   size = vocab_size - len(bpe.SPECIALS)
   pieces, merges = _train(counts, first, size, suffix=bpe.END_OF_WORD)
-  # What words leave over is for the rarest letters.
+  # Pieces that words leave over go to the rarest letters.
   more = (
     piece
     for letter in word_counts.by_frequency(letters)
@@ -95,13 +88,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
 def train_byte_bpe(texts: Iterable[str], vocab_size: int) -> byte_bpe.ByteBPE:
   """Trains a vocabulary of GPT-2's kind; equal texts give equal ones.
 
-  Args:
-    texts: see `train_bpe`.
-    vocab_size: V, with 256 bytes first and <|endoftext|> last. A text that
-      holds too few different pieces gives a smaller vocabulary.
-
-  Raises:
-    ValueError: without text, or if `vocab_size` is below 257.
+  `vocab_size` includes the 256 bytes, which come first, and <|endoftext|>, the
+  last; below 257 it is a ValueError. See also `train_bpe`.
   """
   letters = byte_bpe.byte_letters()
   if vocab_size <= len(letters):
@@ -131,9 +119,8 @@ def _train(
   suffix: str | None = None,
 ) -> tuple[list[str], bpe_files.Merges]:
   """Learns merges from counted words; `first` are the first pieces."""
-  # The trainer gives ids to letters in the order of a hash map, and ids decide
-  # ties between merges, so two runs differ. As "special tokens" all letters
-  # get their ids in our order.
+  # Letters are "special tokens", to get ids in our order: the trainer's comes
+  # from a hash map, and ids decide ties between merges.
   trainer = trainers.BpeTrainer(
     vocab_size=vocab_size,
     min_frequency=2,

@@ -1,7 +1,6 @@
 """GPT-2's byte-level byte-pair encoding, on Hugging Face `tokenizers`.
 
-A word takes the space before it along, its UTF-8 bytes are the letters: nothing
-is unknown and nothing lost (gpt-2, encoder.py).
+The letters of a word are the space before it and its UTF-8 bytes (encoder.py).
 """
 
 import dataclasses
@@ -56,15 +55,7 @@ class ByteBPE(Tokenizer):
   def encode_batch(
     self, texts: Sequence[str], *, special: bool = False
   ) -> list[list[int]]:
-    """Returns each text's ids; decoded they are the text again.
-
-    Args:
-      texts: any text.
-      special: take '<|endoftext|>' in it for the symbol; else it is text.
-
-    Raises:
-      ValueError: at half a surrogate pair, which is no text.
-    """
+    """Returns ids that decode to each text; `special` finds '<|endoftext|>'."""
     if special:
       return [self._encode_special(text) for text in texts]
     try:
@@ -76,12 +67,7 @@ class ByteBPE(Tokenizer):
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
   ) -> list[list[list[int]]]:
-    """Returns the ids of each word of each sentence.
-
-    Joined they are the ids of the words with spaces between them: all but the
-    first word of a sentence are encoded with a space before them. An empty word
-    has none.
-    """
+    """Returns each word's ids, all but a sentence's first with a space."""
     spaced = [
       [f' {word}' if i and word else word for i, word in enumerate(words)]
       for words in sentences
@@ -142,16 +128,7 @@ def make_byte_bpe(
 
 
 def load_byte_bpe(vocab_file: epath.Path, merges_file: epath.Path) -> ByteBPE:
-  """Loads a byte-pair encoding of GPT-2's kind, and what stands beside it.
-
-  Args:
-    vocab_file: see `bpe_files.read`.
-    merges_file: see there.
-
-  Raises:
-    ValueError: if the files are damaged, do not belong together, or have
-      settings that are not ours.
-  """
+  """Loads a byte-pair encoding of GPT-2's kind; see `bpe_files.read`."""
   required = {END_OF_TEXT, *byte_letters()}
   pieces, merges = bpe_files.read(
     vocab_file,

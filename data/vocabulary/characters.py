@@ -1,8 +1,7 @@
-"""Words as rows of character ids: what ELMo reads.
+"""Words as rows of character ids: ELMo's input.
 
-As the released program's `data.py` (bilm-tf) makes them for training: the
-bytes of a word's UTF-8 between two symbols, then padding. What begins and ends
-a sentence is a word of one symbol.
+As in bilm-tf's `data.py`, in training: a word's UTF-8 bytes between two
+symbols, then padding. `<S>` and `</S>` are words of one symbol.
 """
 
 from collections.abc import Sequence
@@ -25,20 +24,10 @@ _SYMBOLS = {SENTENCE_BEGIN: SENTENCE_BEGIN_ID, SENTENCE_END: SENTENCE_END_ID}
 
 
 def encode_words(words: Sequence[str]) -> tuple[np.ndarray, int]:
-  """Returns the character ids of words, and how many words were cut.
+  """Returns the character ids of words, int16 [N, 50], and how many were cut.
 
-  A word of more than 48 bytes is cut after the 48th, in the middle of a
-  character if need be. What UTF-8 cannot write, lone surrogates, is left out.
-  `<S>` and `</S>` are the words that begin and end a sentence.
-
-  Args:
-    words: any strings; one that is empty gets no character between its symbols.
-
-  Returns:
-    int16 [N, 50], and a count.
-
-  Raises:
-    TypeError: if the words are one string.
+  Words are cut after 48 bytes, even inside a character. Lone surrogates, which
+  UTF-8 cannot write, are left out; an empty word is its two symbols.
   """
   if isinstance(words, str):
     raise TypeError(

@@ -1,9 +1,8 @@
-"""How a tokenizer is chosen.
+"""Loads, trains and extends tokenizers.
 
-`load` recognises a tokenizer by its files, `train` makes a new one from a
-specification such as `train:wordpiece:8000`. WordPiece (BERT) is in
-`wordpiece`, the byte-pair encodings of GPT and GPT-2 in `bpe` and `byte_bpe`,
-the whole words of ELMo in `words`.
+`load` recognises a tokenizer by its files, `train` makes a new one of a text.
+WordPiece (BERT) is in `wordpiece`, the byte-pair encodings of GPT and GPT-2 in
+`bpe` and `byte_bpe`, the whole words of ELMo in `words`.
 """
 
 import dataclasses
@@ -71,20 +70,14 @@ def load(
 ) -> Tokenizer:
   """Loads a published vocabulary, or one that `save` wrote.
 
-  Args:
-    path: a file, the others beside it; or a folder that holds them: a token
-      store, a workdir, published weights. WordPiece: a vocab.txt. GPT:
-      encoder_bpe_40000.json and vocab_40000.bpe. GPT-2: encoder.json and
-      vocab.bpe. vocab.json and merges.txt are taken for one of the two, a
-      tokenizer.json for one of the three. ELMo: a words.txt, or a file of any
-      name that begins with <S>, </S>, <UNK>. Or a name on Hugging Face's hub,
-      see `hub`.
-    cased: WordPiece only; see `wordpiece.load_wordpiece`.
-
-  Raises:
-    FileNotFoundError: if there is no such file, or its partner is missing.
-    ValueError: if it is damaged or none of these, or if what stands beside it
-      (`tokenizer_json.read`) is not ours; says which line or key and why.
+  `path` is a file with the others beside it; or their folder: a token store, a
+  workdir, published weights; or a name on Hugging Face's hub (`hub`).
+  WordPiece: a vocab.txt. GPT: encoder_bpe_40000.json and vocab_40000.bpe.
+  GPT-2: encoder.json and vocab.bpe. vocab.json and merges.txt may be either's,
+  a tokenizer.json that of any of the three. ELMo: a words.txt, or a file of any
+  name that begins with <S>, </S>, <UNK>. `cased` is as in
+  `wordpiece.load_wordpiece`. Raises FileNotFoundError if a file is missing, and
+  ValueError, with line or key, if one is damaged or of another kind.
   """
   try:
     path = hub.find(path, vocabulary_only=True)
@@ -114,7 +107,6 @@ def load(
     raise ValueError(f'{path}: only WordPiece is cased or not, give no `cased`')
   if kind == 'words':
     return words.load_words(files[0], _settings_of_words(files[0]))
-  # One tokenizer.json holds both.
   vocab_file, merges_file = files[0], files[-1]
   if kind == 'bytebpe':
     return byte_bpe.load_byte_bpe(vocab_file, merges_file)
@@ -124,7 +116,7 @@ def load(
 
 
 def has_vocabulary(folder: epath.PathLike) -> bool:
-  """Returns whether a folder holds a vocabulary, damaged or half of one too."""
+  """Returns whether a folder holds a vocabulary, even a damaged one."""
   try:
     _find(epath.Path(folder))
   except FileNotFoundError:
@@ -135,7 +127,7 @@ def has_vocabulary(folder: epath.PathLike) -> bool:
 
 
 def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
-  """The kind of a vocabulary, None if its content tells, and its files."""
+  """Returns a vocabulary's kind, None if its content decides, and its files."""
   folder = path if path.is_dir() else path.parent
   recorded = _settings(folder).get('type')
   known = [*_PUBLISHED]
@@ -171,14 +163,14 @@ def _kind_of(file: epath.Path) -> str:
 
 
 def _settings_of_words(file: epath.Path) -> dict[str, Any]:
-  """The settings of a words.txt; empty if the file is not of our making."""
+  """Returns the settings of a words.txt; empty if we did not write the file."""
   settings = _settings(file.parent)
   ours = file.name == words.VOCAB_FILE and settings.get('type') == 'words'
   return settings if ours else {}
 
 
 def _settings(folder: epath.Path) -> dict[str, Any]:
-  """What `save` wrote beside a vocabulary; empty for a published one."""
+  """Returns the settings that `save` wrote; empty if published."""
   file = folder / bpe_files.SETTINGS_FILE
   found = bpe_files.read_object(file) if file.exists() else {}
   if not isinstance(found.get('type', ''), str):
@@ -188,28 +180,17 @@ def _settings(folder: epath.Path) -> dict[str, Any]:
   return found
 
 
-# --- Larger vocabularies
-
-# With another one of these the same pieces mean something else.
+# Pieces mean something else if one of these settings differs.
 _SETTINGS = ('cased', 'strip_accents', 'words')
 
 
 def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
-  """Tells which id of a vocabulary each id of one that extends it was.
+  """Returns the ids in `base` of an extended vocabulary's pieces, int32 [V].
 
-  A larger vocabulary begins with all pieces of the smaller one; the three
-  symbols of GPT come last in both. Pieces keep their meaning where more merges
-  or a longer longest word give other ids for an old text.
-
-  Args:
-    tokenizer: the same vocabulary or a larger one, V pieces.
-    base: the smaller one; not `Words`, which are sorted by frequency.
-
-  Returns:
-    int32 [V]: ids of `base`; -1 at new pieces.
-
-  Raises:
-    ValueError: if the kind, a setting or a piece is another; says which.
+  New pieces have -1. `tokenizer` begins with all pieces of `base`; the three
+  symbols of GPT come last in both. Pieces keep their meaning even if new merges
+  or a longer longest word give other ids for an old text. `base` is not
+  `Words`, sorted by frequency. Raises ValueError if a setting or piece differs.
   """
   if isinstance(base, Words):
     raise ValueError('whole words are sorted by frequency: none are added')
@@ -241,17 +222,13 @@ def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
   return np.concatenate([ids[:kept], np.full(new, -1, np.int32), ids[kept:]])
 
 
-# --- New vocabularies
-
-
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """A vocabulary that is to be trained.
+  """A vocabulary to be trained.
 
   Attributes:
     kind: 'wordpiece', 'bpe', 'bytebpe' or 'words'.
-    size: V, the symbols that no text gives included; of words those that are
-      predicted.
+    size: V, including symbols that no text gives; of words, the predicted ones.
     cased: keep case and accents; WordPiece only.
     split: how words are found, see `words.split_words`; words only.
   """
@@ -263,7 +240,7 @@ class Training:
 
   @property
   def white_space(self) -> str:
-    """That of the tokenizer to be; see `Tokenizer`."""
+    """The white space of the trained tokenizer; see `Tokenizer`."""
     return {
       'wordpiece': 'ignored',
       'bpe': bpe.white_space_of(bpe.default_words()),
@@ -273,11 +250,7 @@ class Training:
 
 
 def parse_training(tokenizer: str) -> Training | None:
-  """Returns what `train:KIND:N[:cased|:spaces]` says; None for a path.
-
-  Raises:
-    ValueError: if a vocabulary is to be trained, but not like that.
-  """
+  """Parses `train:KIND:N[:cased|:spaces]`; returns None for a path."""
   if not tokenizer.startswith('train:'):
     return None
   match = re.fullmatch(
@@ -296,13 +269,10 @@ def parse_training(tokenizer: str) -> Training | None:
 
 
 def request_key(tokenizer: str) -> str:
-  """Returns what a store built with a tokenizer is known by.
+  """Returns the key by which a store knows its tokenizer.
 
-  The fingerprint of a vocabulary that stands. One to be trained has none yet:
-  its specification, which for GPT's kind does not say how words are found.
-
-  Raises:
-    FileNotFoundError, ValueError: as `load` and `parse_training` do.
+  It is an existing vocabulary's fingerprint, or the specification of one to be
+  trained, which for GPT's kind does not say how words are found.
   """
   training = parse_training(tokenizer)
   if training is None:
@@ -313,11 +283,7 @@ def request_key(tokenizer: str) -> str:
 
 
 def train(texts: Iterable[str], training: Training) -> Tokenizer:
-  """Trains a vocabulary; the same texts always give the same one.
-
-  Raises:
-    ValueError: without text, or if the size is too small.
-  """
+  """Trains a vocabulary; the same texts always give the same one."""
   if training.kind == 'wordpiece':
     return wordpiece.train_wordpiece(texts, training.size, cased=training.cased)
   if training.kind == 'bpe':

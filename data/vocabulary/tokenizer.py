@@ -15,22 +15,19 @@ FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
 class Tokenizer(abc.ABC):
   """Turns text into token ids.
 
-  Besides, each kind has the ids of its own symbols. `WordPiece`: `pad_id`,
+  Each kind also has the ids of its own symbols. `WordPiece`: `pad_id`,
   `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
   `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
-
-  `WordPiece` has `encode_with_spans(texts)`. A kind whose words can be
-  remembered has `parts(text)`: the ids of the parts of a repaired text, one
-  after the other, are the ids of the text. A kind for which a line of text may
-  be a sentence, whatever it looks like, has `sentence_per_line`.
+  `WordPiece` has `encode_with_spans`. Kinds with words to be cached have
+  `parts(text)`: the ids of a repaired text's parts, joined, are the text's.
+  Kinds for which any line may be a sentence have `sentence_per_line`.
 
   Attributes:
-    white_space: its meaning. 'ignored': it ends words; 'newlines': a run with a
-      newline in it is also a token; 'kept': each character is in a token.
+    white_space: 'ignored': it ends words; 'newlines': a run with a newline in
+      it is also a token; 'kept': each character is in a token.
     pieces: the vocabulary in the order of ids.
     unk_id: the id of text that the vocabulary lacks; None where it lacks none.
     fingerprint: hex digest of the vocabulary and the settings.
-    description: a few words for people.
     tokenizer: the Hugging Face tokenizer that finds the ids.
   """
 
@@ -47,7 +44,7 @@ class Tokenizer(abc.ABC):
     return len(self.pieces)
 
   def repair(self, text: str) -> str:
-    """Returns a document's text as its sentences are to be found in it."""
+    """Returns a document's text, repaired before it is split into sentences."""
     return text
 
   def encode_parts(self, parts: Sequence[str]) -> list[list[int]]:
@@ -55,10 +52,7 @@ class Tokenizer(abc.ABC):
     return self.encode_batch(parts)
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns each text's ids, without symbols.
-
-    Runs on all cores, or on RAYON_NUM_THREADS of them.
-    """
+    """Returns ids without symbols; all cores, or RAYON_NUM_THREADS of them."""
     encoded = self.tokenizer.encode_batch_fast(
       list(texts), add_special_tokens=False
     )
@@ -67,10 +61,7 @@ class Tokenizer(abc.ABC):
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
   ) -> list[list[list[int]]]:
-    """Returns the ids of each word of each sentence, each encoded by itself.
-
-    A word of nothing but white space or control characters has none.
-    """
+    """Returns the ids of each word by itself; none for white space."""
     words = [word for sentence in sentences for word in sentence]
     ids = iter(self.encode_batch(words))
     return [[next(ids) for _ in sentence] for sentence in sentences]

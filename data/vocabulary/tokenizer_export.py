@@ -20,22 +20,14 @@ def export(
   *,
   max_length: int,
 ) -> None:
-  """Writes what `AutoTokenizer.from_pretrained` of `transformers` reads.
+  """Writes files for `AutoTokenizer.from_pretrained` of `transformers`.
 
-  It gives the ids that `encode_batch` gives, BERT's with [CLS] and [SEP] round
-  them; but it takes the symbols ([MASK], <|endoftext|>, <unk>) in a text for
-  symbols, and knows no ftfy and spaCy: words of GPT are always found as
-  `bpe.BASIC` says. `tokenization.load` reads the folder, too, and finds the
-  same fingerprint.
-
-  Args:
-    tokenizer: of BERT's, GPT's or GPT-2's kind. The three symbols of GPT that
-      no text gives are left out: published weights do not have them.
-    folder: made if it is not there.
-    max_length: the positions of the model, `model_max_length`.
-
-  Raises:
-    ValueError: if `transformers` has no such tokenizer.
+  It gives the ids of `encode_batch`, BERT's with [CLS] and [SEP] round them;
+  but it takes the symbols ([MASK], <|endoftext|>, <unk>) in a text for symbols,
+  and finds GPT's words as `bpe.BASIC`. The three symbols of GPT that no text
+  gives are left out, as in published weights. `tokenization.load` reads the
+  folder, too, with the same fingerprint. `max_length` becomes
+  `model_max_length`.
   """
   writers = {
     wordpiece.WordPiece: _wordpiece,
@@ -49,7 +41,7 @@ def export(
     )
   folder = epath.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  # The folder's own settings would come before what is written here.
+  # The folder's own settings would override the files written here.
   (folder / bpe_files.SETTINGS_FILE).unlink(missing_ok=True)
   whole, config = writers[type(tokenizer)](tokenizer, folder)
   config |= {'model_max_length': max_length}
@@ -72,7 +64,7 @@ def _wordpiece(
     pair='[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1',
     special_tokens=[('[CLS]', tokenizer.cls_id), ('[SEP]', tokenizer.sep_id)],
   )
-  # BertTokenizer has a longest word of its own, the general class none.
+  # BertTokenizer has its own longest word, the general class has none.
   as_theirs = tokenizer.max_word_chars == 100
   return whole, {
     'tokenizer_class': (
@@ -93,7 +85,7 @@ def _bpe(
   bpe_files.write(
     folder / VOCAB_FILE, folder / MERGES_FILE, pieces, tokenizer.merges
   )
-  # How words are found: none of the other files tells.
+  # No other file says how words are found.
   settings = {'type': 'bpe', 'words': tokenizer.words}
   (folder / bpe_files.SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
   whole = _copy(tokenizer.whole)

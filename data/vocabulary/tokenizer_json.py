@@ -1,9 +1,7 @@
 """The settings of a tokenizer in the files of a Hugging Face folder.
 
-tokenizer.json is written by `tokenizers` and may be the only file;
-tokenizer_config.json, added_tokens.json and special_tokens_map.json are written
-by `transformers`. A setting with which the publisher's tokenizer would give
-other ids than BERT's, GPT's or GPT-2's is refused.
+`tokenizers` writes tokenizer.json, `transformers` the other files. Settings
+that would give other ids than BERT's, GPT's or GPT-2's tokenizer are refused.
 """
 
 import dataclasses
@@ -82,8 +80,8 @@ class Settings:
 
   Attributes:
     cased, strip_accents, max_word_chars: as in `wordpiece.WordPiece`.
-    added: tokens that are found in the text before all others, in the order of
-      ids. Tokens that the vocabulary does not hold follow it.
+    added: tokens found in the text before all others, in the order of ids.
+      Tokens that the vocabulary does not hold follow it.
   """
 
   cased: bool | None = None
@@ -102,19 +100,12 @@ def read(
 ) -> Settings:
   """Reads and checks the settings beside a vocabulary.
 
-  Args:
-    folder: holds the settings that `save` wrote, which then count alone; or any
-      of tokenizer.json, tokenizer_config.json, and of older releases
-      added_tokens.json and special_tokens_map.json.
-    kind: 'wordpiece', 'bpe' or 'bytebpe'.
-    pieces: the vocabulary in the order of ids.
-    like: a tokenizer of the kind with any vocabulary: tokenizer.json must have
-      its settings.
-    cased: overrides the case and accents of the files.
-
-  Raises:
-    ValueError: if a file is damaged or has settings of another tokenizer; names
-      all of them with file, key and the expected value.
+  `folder` holds the settings that `save` wrote, which then count alone; or any
+  of tokenizer.json, tokenizer_config.json, and of older releases
+  added_tokens.json and special_tokens_map.json. `kind` is 'wordpiece', 'bpe' or
+  'bytebpe'; `like` a tokenizer of the kind, with any vocabulary: tokenizer.json
+  must have its settings. `cased` overrides the files. Raises ValueError, with
+  file, key and expected value, at damage or settings of another tokenizer.
   """
   ours = folder / bpe_files.SETTINGS_FILE
   if ours.exists():
@@ -139,24 +130,14 @@ def read(
 
 
 def declared(folder: epath.Path) -> set[str]:
-  """Returns the added and special tokens that a folder's files name.
-
-  Raises:
-    ValueError: if a file is not JSON.
-  """
+  """Returns the added and special tokens that a folder's files name."""
   config, whole, legacy, special = _files(folder)
   named = [config.get('added_tokens_decoder'), whole.get('added_tokens')]
   return {*legacy, *_strings(special), *_strings(named)}
 
 
-# --- Reading
-
-
 def _files(folder: epath.Path) -> tuple[dict[str, Any], ...]:
-  """Returns the four files in the order of their names above, {} if missing.
-
-  A sequence of one normaliser or pre-tokeniser is replaced by that one.
-  """
+  """Returns the four files, {} if missing; unwraps sequences of one."""
   config, whole, legacy, special = (
     bpe_files.read_object(file) if file.exists() else {}
     for name in (CONFIG_FILE, TOKENIZER_FILE, ADDED_FILE, SPECIAL_FILE)
@@ -220,9 +201,6 @@ def _strings(value: Any) -> Iterator[str]:
       yield from _strings(part)
 
 
-# --- Checks: each yields a line for each problem
-
-
 def _differs(file: str, key: str, found: Any, allowed: Iterable[Any]) -> str:
   expected = ' or '.join(dict.fromkeys(json.dumps(value) for value in allowed))
   return f'{file}: {key} is {json.dumps(found)[:80]}, expected {expected}'
@@ -255,14 +233,13 @@ def _check_whole(
   pieces: Sequence[str],
   ours: Mapping[str, Any],
 ) -> Iterator[str]:
-  """Compares a tokenizer.json with that of a tokenizer of ours."""
+  """Yields the differences between a tokenizer.json and our own."""
   for section in ('model', 'normalizer', 'pre_tokenizer'):
     found, expected = whole.get(section), ours[section]
     if expected is None or not isinstance(found, dict | None):
       if found != expected:
         yield _differs(TOKENIZER_FILE, section, found, [expected])
       continue
-    # A section that is missing is reported once, at its type.
     found = {'type': None} if found is None else found
     for key, value in expected.items():
       allowed = [value]
@@ -312,7 +289,7 @@ def _check_whole(
 
 
 def _class(config: Mapping[str, Any]) -> Any:
-  """The class of a tokenizer, without Fast; None if the file has none."""
+  """Returns the class of a tokenizer, without Fast, or None."""
   name = config.get('tokenizer_class')
   return name.removesuffix('Fast') if isinstance(name, str) else name
 

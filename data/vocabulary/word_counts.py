@@ -1,16 +1,14 @@
-"""Counted words: what a vocabulary is trained on, in bounded memory."""
+"""Counted words, the training data of vocabularies, in bounded memory."""
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-# Letters of a new vocabulary, at most: as many as English text with all its
-# foreign names has, and no more unless the text asks for more.
+# Letters of a new vocabulary, unless the text needs more: as in English text.
 USUAL_LETTERS = 1000
-# They make up this share of the text's: SentencePiece's default (Kudo and
-# Richardson 2018). Chinese has as many as 4,000.
+# Letters that make up this share of a text suffice: SentencePiece's default
+# (Kudo and Richardson 2018). Chinese has as many as 4,000.
 COVERAGE = 0.9995
-# More than the usual ones take this share of the vocabulary at most, so that
-# pieces remain to be learned.
+# Other letters take at most this share of the vocabulary: pieces remain.
 LETTER_SHARE = 0.75
 
 
@@ -21,10 +19,7 @@ def count_words(
 ) -> collections.Counter[str]:
   """Counts words; of more than `most` different ones the rarest are forgotten.
 
-  Args:
-    texts: the words of each text.
-    most: words that are kept.
-    forgotten: gets the letters of the words that are forgotten.
+  `forgotten` gets the letters of the forgotten words.
   """
   words = collections.Counter()
   least = 1
@@ -50,12 +45,12 @@ def count_letters(words: Mapping[str, int]) -> collections.Counter[str]:
 
 
 def by_frequency(counts: Mapping[str, int]) -> list[str]:
-  """Returns all by falling frequency, ties by code point."""
+  """Returns the counted strings by falling frequency, ties by code point."""
   return sorted(counts, key=lambda item: (-counts[item], item))
 
 
 def fill(pieces: Sequence[str], more: Iterable[str], size: int) -> list[str]:
-  """Appends other pieces up to a number of them, each once."""
+  """Returns the pieces, then others up to `size` in all, each once."""
   filled = dict.fromkeys(pieces)
   for piece in more:
     if len(filled) >= size:
@@ -70,18 +65,11 @@ def choose_letters(
   pieces_of: Callable[[str], int],
   vocab_size: int,
 ) -> list[str]:
-  """Chooses the letters of a new vocabulary.
+  """Returns the letters of a new vocabulary in the order of their code points.
 
-  Args:
-    usual: letters that it has in any case. They are enough if they make up
-      `COVERAGE` of the text's letters.
-    letters: how often each stands in the text.
-    pieces_of: how many pieces of the vocabulary a letter takes.
-    vocab_size: V; other than usual letters take `LETTER_SHARE` of it at most.
-
-  Returns:
-    The usual letters and, by falling frequency, those that are needed besides;
-    all in the order of their code points.
+  The `usual` letters are always in, and suffice if they make up `COVERAGE` of
+  the text, counted in `letters`; else others follow by falling frequency. Each
+  takes `pieces_of(letter)` pieces, others `LETTER_SHARE` of the pieces at most.
   """
   chosen = set(usual)
   covered = sum(letters[letter] for letter in chosen)

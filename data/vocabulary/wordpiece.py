@@ -1,10 +1,9 @@
 """WordPiece by Hugging Face `tokenizers`, as BERT's release defines it.
 
-Text is cleaned of control characters, CJK characters become words, uncased text
-is lower-cased and loses its accents; words are cut at white space and around
-punctuation; pieces are the greedy longest match, and a word with an unknown
-part, or of more than 200 characters, is one [UNK] (google-research/bert,
-tokenization.py).
+Control characters are removed, CJK characters are words, uncased text is
+lower-cased and loses its accents; words end at white space and punctuation;
+pieces are the greedy longest match, and a word with an unknown part, or of more
+than 200 characters, is one [UNK] (google-research/bert, tokenization.py).
 """
 
 import collections
@@ -40,12 +39,9 @@ class WordPiece(Tokenizer):
   """A WordPiece vocabulary and its tokenizer.
 
   Attributes:
-    tokenizer: adds no special tokens and recognises none but `added` in the
-      text.
+    tokenizer: adds no special tokens and recognises only `added` in the text.
     pieces: the vocabulary in the order of ids.
-    cased: False: text is lower-cased and, but for `strip_accents`, its accents
-      are stripped.
-    pad_id: of [PAD], and so on.
+    cased: False: text is lower-cased.
     max_word_chars: a longer word is [UNK]. Files of Hugging Face say 100.
     added: tokens that a publisher added; they are found in the text first.
     strip_accents: None: if the text is lower-cased.
@@ -63,7 +59,6 @@ class WordPiece(Tokenizer):
   added: tuple[tokenizers.AddedToken, ...] = ()
   strip_accents: bool | None = None
 
-  # See `tokenization.Tokenizer`.
   white_space: ClassVar[str] = 'ignored'
 
   @functools.cached_property
@@ -87,20 +82,13 @@ class WordPiece(Tokenizer):
     return np.array([piece.startswith(PREFIX) for piece in self.pieces])
 
   def parts(self, text: str) -> list[str]:
-    """Returns the parts whose ids, one after the other, are the text's.
-
-    White space ends a word, and nothing before or after it changes a word's
-    pieces; but an added token may have white space in it.
-    """
+    """Returns the parts whose ids, one after the other, are the text's."""
     return [text] if self.added else text.split(' ')
 
   def encode_with_spans(
     self, texts: Sequence[str]
   ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-    """Returns each text's ids, and the (start, end) of each in the text.
-
-    They count characters of the text as it was given, with case and accents.
-    """
+    """Returns each text's ids, and their (start, end) in the text as given."""
     encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
     return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
@@ -126,16 +114,10 @@ class WordPiece(Tokenizer):
 
 
 def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
-  """Loads a vocabulary, and what stands beside it.
+  """Loads a vocabulary, one piece a line or a tokenizer.json, and its settings.
 
-  Args:
-    file: such as a published vocab.txt, one piece a line; or a tokenizer.json.
-    cased: by default what `save` or the publisher (`tokenizer_json.read`) wrote
-      beside it; without that `looks_cased` decides.
-
-  Raises:
-    ValueError: if it is no WordPiece vocabulary, or settings beside it are not
-      ours; says which line or key and why.
+  `cased` is by default as `save` or the publisher (`tokenizer_json.read`) wrote
+  beside the file; without that `looks_cased` decides.
   """
   if file.name == tokenizer_json.TOKENIZER_FILE:
     table = bpe_files.read_object(file)['model']['vocab']
@@ -168,11 +150,10 @@ def load_wordpiece(file: epath.Path, *, cased: bool | None = None) -> WordPiece:
 
 
 def looks_cased(pieces: Iterable[str]) -> bool:
-  """Whether a vocabulary was made for cased text.
+  """Returns whether a vocabulary was made for cased text.
 
-  Lower-casing leaves no capital: BERT's uncased vocabulary holds no piece with
-  one, the Chinese, released for lower-cased text, two marks (<S>, <T>), the
-  cased ones 16 % and more. So a hundredth of the pieces decides.
+  A hundredth of the pieces decides: BERT's uncased vocabulary has no piece with
+  a capital, the Chinese one two marks (<S>, <T>), the cased ones 16 % and more.
   """
   pieces = [piece for piece in pieces if not re.fullmatch(r'\[.*\]', piece)]
   changed = sum(piece != piece.lower() for piece in pieces)
@@ -197,7 +178,7 @@ def _from_pieces(
   added: Sequence[tokenizers.AddedToken] = (),
   strip_accents: bool | None = None,
 ) -> WordPiece:
-  # One way to say one thing: the fingerprint tells of it.
+  # One spelling of each setting: the fingerprint includes it.
   if strip_accents is (not cased):
     strip_accents = None
   ids = {piece: i for i, piece in enumerate(pieces)}
@@ -229,16 +210,9 @@ def train_wordpiece(
 ) -> WordPiece:
   """Trains a vocabulary; the same texts always give the same one.
 
-  The texts are streamed; memory holds the distinct words and their counts.
-
-  Args:
-    texts: lines, sentences or larger pieces of text.
-    vocab_size: V, special tokens included. A text that holds too few different
-      pieces gives a smaller vocabulary; see `vocab_size` of the result.
-    cased: keep case and accents.
-
-  Raises:
-    ValueError: without text, or if `vocab_size` is below `MIN_VOCAB`.
+  The texts are streamed; memory holds the distinct words. `vocab_size`, at
+  least `MIN_VOCAB`, includes the special tokens; a small text gives fewer
+  pieces.
   """
   if vocab_size < MIN_VOCAB:
     raise ValueError(
@@ -250,7 +224,7 @@ def train_wordpiece(
     raise ValueError('there is no text to train a vocabulary on')
   counts = word_counts.count_letters(words)
   letters.update(counts)
-  # Of letters whose words are forgotten nobody knows where they stand in one.
+  # The places of letters in forgotten words are unknown.
   continuing = {letter for word in words for letter in word[1:]}
   continuing.update(letters.keys() - counts.keys())
   alphabet = word_counts.choose_letters(
@@ -266,9 +240,9 @@ def train_wordpiece(
   words = {word: n for word, n in words.items() if known.issuperset(word)}
   inner = sorted({PREFIX + letter for word in words for letter in word[1:]})
 
-  # The trainer gives ids to letters in the order of a hash map, and ids decide
-  # ties between merges, so two runs differ. As "special tokens" all letters
-  # get their ids in our order; `_from_pieces` makes a tokenizer without them.
+  # Letters are "special tokens", to get ids in our order: the trainer's comes
+  # from a hash map, and ids decide ties between merges. `_from_pieces` drops
+  # them.
   trainer = trainers.WordPieceTrainer(
     vocab_size=vocab_size,
     min_frequency=2,
@@ -296,10 +270,7 @@ def train_wordpiece(
 def _count_words(
   texts: Iterable[str], cased: bool, forgotten: collections.Counter[str]
 ) -> collections.Counter[str]:
-  """Counts normalised words.
-
-  Of too many, the rarest are forgotten, and only their letters counted.
-  """
+  """Counts normalised words; of forgotten ones only the letters."""
   normalize = _normalizer(cased).normalize_str
   find_words = _word_pattern().findall
   words = word_counts.count_words(
@@ -312,7 +283,7 @@ def _count_words(
 
 @functools.cache
 def _word_pattern() -> re.Pattern:
-  """BERT's pre-tokenisation: words, and every punctuation mark alone."""
+  """Returns BERT's pre-tokenisation: words, each punctuation mark alone."""
   ascii_marks = (c for c in map(chr, range(33, 127)) if not c.isalnum())
   marks = {
     c

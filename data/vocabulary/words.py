@@ -1,9 +1,8 @@
 """Whole words: the tokenizer of ELMo's pre-training.
 
-Every word type of a text has an id, because a character encoder reads them all;
-the softmax predicts only the first and most frequent ones. Ids 0, 1 and 2 are
-`<S>`, `</S>` and `<UNK>`, which the text itself never gives but by chance: a
-word that reads like one of them is unknown.
+Every word type of a text has an id, for the character encoder; the softmax
+predicts the first, most frequent ones. Ids 0, 1 and 2 are `<S>`, `</S>` and
+`<UNK>`: a word of the text that reads like one is unknown.
 """
 
 import collections
@@ -27,7 +26,7 @@ UNKNOWN = '<UNK>'
 SPECIALS = (characters.SENTENCE_BEGIN, characters.SENTENCE_END, UNKNOWN)
 SPLITS = ('marks', 'spaces')
 # The 1 Billion Word Benchmark has 2.4 million. A type takes about 100 bytes of
-# memory where text is counted, and as many in the table of characters.
+# memory while text is counted, and as many in the table of characters.
 MAX_TYPES = 8_000_000
 MIN_SOFTMAX = len(SPECIALS) + 1
 _CACHE_PARTS = 200_000  # about 50 MB
@@ -41,8 +40,8 @@ _PATTERNS = {
   'marks': (
     # English clitics, as the 1 Billion Word text has them: don 't, it 's.
     r"(?i:(?<=\w)['’](?:s|m|d|ll|re|ve|t)(?!\w))"
-    # Letters, their accents and digits of any script; hyphens inside a word and
-    # points and commas inside a number are of it.
+    # Letters, their accents and digits of any script, with hyphens inside a
+    # word and points and commas inside a number.
     r'|\w+(?:(?:[-‐‑]|(?<=\d)[.,](?=\d))\w+)*'
     # One mark, or a run of it: ... and --.
     rf'|([^\w{_SPACE}])\1*'
@@ -57,7 +56,7 @@ def _pre_tokenizer(split: str) -> pre_tokenizers.PreTokenizer:
     raise ValueError(
       f'split {split!r}: words are found by {" or ".join(map(repr, SPLITS))}'
     )
-  # Inverted: what matches stays.
+  # Inverted: matches are kept.
   return pre_tokenizers.Split(
     tokenizers.Regex(_PATTERNS[split]), 'removed', invert=True
   )
@@ -66,14 +65,9 @@ def _pre_tokenizer(split: str) -> pre_tokenizers.PreTokenizer:
 def split_words(text: str, split: str) -> list[str]:
   """Splits a text into words, as `Words.encode_batch` does.
 
-  Args:
-    text: any text. `<S>`, `</S>` and `<UNK>` in it come as they are.
-    split: 'spaces': at white space only, for text whose words and marks are
-      apart already; 'marks': each mark is a word too, and so are English
-      clitics ('s, 't), but "well-known", "1,000.5" and "..." are one.
-
-  Raises:
-    ValueError: if `split` is neither.
+  `split` is 'spaces': at white space only, for text with words and marks apart;
+  or 'marks': each mark is a word too, and so are English clitics ('s, 't), but
+  "well-known", "1,000.5" and "..." are one. `<S>`, `</S>` and `<UNK>` stay.
   """
   find = _pre_tokenizer(split)
   if split == 'spaces':
@@ -85,18 +79,14 @@ def split_words(text: str, split: str) -> list[str]:
 class Words(Tokenizer):
   """The word types of a text, and the tokenizer that finds them.
 
-  Attributes:
-    pieces: all types in the order of ids: `SPECIALS`, then by falling
-      frequency.
-    softmax_size: V, how many of them a model predicts.
-    split: how words are found; see `split_words`.
+  `pieces` are all types, `SPECIALS`, then by falling frequency; a model
+  predicts the first V, `softmax_size`; `split` is as in `split_words`.
   """
 
   pieces: tuple[str, ...] = dataclasses.field(repr=False)
   softmax_size: int
   split: str
 
-  # See `tokenization.Tokenizer`.
   white_space: ClassVar[str] = 'ignored'
   begin_id: ClassVar[int] = 0
   end_id: ClassVar[int] = 1
@@ -104,16 +94,12 @@ class Words(Tokenizer):
 
   @property
   def sentence_per_line(self) -> bool:
-    """Text whose words are apart already has a sentence a line too."""
+    """Whether a line is a sentence, as in text split at spaces."""
     return self.split == 'spaces'
 
   @functools.cached_property
   def fingerprint(self) -> str:
-    """Hex digest of the softmax's words and the settings.
-
-    Not of the types beyond: a model can go on with another text that was made
-    with its vocabulary.
-    """
+    """Hex digest of settings and softmax words; further types do not count."""
     predicted = self.pieces[: self.softmax_size]
     return bpe_files.fingerprint(
       'words', predicted, self.softmax_size, self.split
@@ -139,7 +125,7 @@ class Words(Tokenizer):
 
   @functools.cached_property
   def num_cut(self) -> int:
-    """How many types are too long for their row of characters."""
+    """The number of types that are too long for their row of characters."""
     return sum(
       len(piece.encode()) > characters.MAX_BYTES for piece in self.pieces
     )
@@ -166,34 +152,24 @@ class Words(Tokenizer):
   def tokenizer(self) -> tokenizers.Tokenizer:
     """Made on use: a host that trains on a store encodes nothing."""
     ids = {piece: i for i, piece in enumerate(self.pieces)}
-    # A word that reads like a boundary is none.
     del ids[characters.SENTENCE_BEGIN], ids[characters.SENTENCE_END]
     tokenizer = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = _pre_tokenizer(self.split)
     return tokenizer
 
 
-# --- Files
-
-
 def begins_like_words(file: epath.Path) -> bool:
-  """Whether a file's first line is a symbol of a vocabulary of words."""
+  """Returns whether a file begins with a symbol of a vocabulary of words."""
   with file.open('rb') as stream:
     first = stream.read(16).removeprefix(b'\xef\xbb\xbf').split(b'\n')[0]
   return first.rstrip(b'\r') in [special.encode() for special in SPECIALS]
 
 
 def load_words(file: epath.Path, settings: Mapping[str, Any]) -> Words:
-  """Loads word types, one a line.
+  """Loads word types, one a line, as `Words.save` or bilm-tf writes them.
 
-  Args:
-    file: as `Words.save` or bilm-tf has it.
-    settings: what `Words.save` wrote beside it; empty for a file from
-      elsewhere, which is a softmax's vocabulary as a whole, its words found
-      between white space.
-
-  Raises:
-    ValueError: if a file is damaged; names it and the line or the key.
+  Empty `settings` mean a file from elsewhere: all its words are the softmax's,
+  and are found between white space.
   """
   pieces = _read(file)
   size = settings.get('softmax_size') if settings else len(pieces)
@@ -229,21 +205,12 @@ def _read(file: epath.Path) -> list[str]:
   return pieces
 
 
-# --- The words of a text
-
-
 def train_words(texts: Iterable[str], softmax_size: int, split: str) -> Words:
   """Collects the word types of a text; equal texts give equal ones.
 
-  Args:
-    texts: parts of the text, cut at white space. They are streamed; of more
-      than `MAX_TYPES` types the rarest are left out.
-    softmax_size: V, the three symbols included. A text of fewer types gives a
-      smaller one.
-    split: see `split_words`.
-
-  Raises:
-    ValueError: without text, or if V leaves no room for a word.
+  `texts` are streamed parts of the text, cut at white space; of more than
+  `MAX_TYPES` types the rarest are left out. `softmax_size`, V, includes the
+  three symbols; a text of fewer types gives a smaller one.
   """
   if softmax_size < MIN_SOFTMAX:
     raise ValueError(
@@ -258,15 +225,7 @@ def train_words(texts: Iterable[str], softmax_size: int, split: str) -> Words:
 
 
 def extend_words(words: Words, texts: Iterable[str]) -> Words:
-  """Puts a text's word types behind the words that a softmax predicts.
-
-  Args:
-    words: its first V types keep their ids; any others are left out.
-    texts: see `train_words`.
-
-  Returns:
-    A tokenizer with the fingerprint of `words`.
-  """
+  """Appends a text's word types to the first V types, the softmax's words."""
   predicted = words.pieces[: words.softmax_size]
   counts = _count(texts, words.split)
   return dataclasses.replace(words, pieces=_append(predicted, counts))

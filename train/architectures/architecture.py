@@ -128,6 +128,10 @@ class Architecture(NamedTuple):
   text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
   reads_both_ways: Callable[[Any], bool] = lambda model: False
 
+  def __hash__(self) -> int:
+    # jax.jit takes it as a static argument.
+    return hash(self.build_model)
+
   @property
   def has_memory(self) -> bool:
     """Whether rows keep memory from batch to batch, see `Objective.carry`."""

@@ -228,7 +228,6 @@ class Elmo(nn.Module):
     return {'losses': losses, 'cell': cell, 'hidden': hidden}
 
   def _encode_once(self, characters: Array, words: Array) -> Array:
-    """Returns `encode(characters)`, each distinct word encoded once."""
     if self.is_initializing():
       return self.encode(characters)
     encode, params = self._encoder()
@@ -324,7 +323,6 @@ def _check_state(state: State, empty: State) -> None:
 
 
 def _constrain(x_TKBP: Array) -> Array:
-  """Constrains the sharding of hidden states between layers."""
   return nn.with_logical_constraint(
     x_TKBP, ('activation_length', None, 'batch', 'activation_embed')
   )

@@ -328,17 +328,14 @@ def _constrain(kernel: Array, axes: str) -> Array:
 
 
 def _clip(x: Array, limit: float | None) -> Array:
-  """Returns x within [-limit, limit]; unchanged without a limit."""
   return x if limit is None else jnp.clip(x, -limit, limit)
 
 
 def _where(mask_B: Array | None, x_KBN: Array, other_KBN: Array) -> Array:
-  """Returns x in the rows of the mask, else the other; x without a mask."""
   if mask_B is None:
     return x_KBN
   return jnp.where(mask_B[:, None], x_KBN, other_KBN)
 
 
 def _product(spec: str, a: Array, b: Array) -> Array:
-  """Returns the einsum, accumulated and returned in float32."""
   return jnp.einsum(spec, a, b, preferred_element_type=jnp.float32)

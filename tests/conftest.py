@@ -52,7 +52,7 @@ def _put(cache, key, value):
   path = cache.path / f'{key}-cache'
   part = path.with_name(f'{key}.{os.getpid()}')
   part.write_bytes(value)
-  part.rename(path)
+  os.replace(part, path)
 
 
 lru_cache.LRUCache.put = _put

@@ -199,7 +199,6 @@ def _locate(phases: Sequence[Phase], step: int) -> tuple[int, int]:
 
 
 def _make_key(*parts: int) -> int:
-  """Mixes integers into a key in range(2^64)."""
   key = 0
   for part in parts:
     key = int(_hash(np.array([part % 2**64], np.uint64), key)[0])

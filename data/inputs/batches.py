@@ -218,7 +218,6 @@ class Batches:
     return batch
 
   def _round(self, length: int) -> int:
-    """Returns T for rows of at most `length` tokens."""
     if not self.bucket:
       return self.max_length
     fitting = (longer for longer in LENGTHS if longer >= length)

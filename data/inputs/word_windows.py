@@ -68,7 +68,6 @@ def encode(
 def _groups(
   examples: Sequence[TaggedExample], by_document: bool
 ) -> list[list[TaggedExample]]:
-  """Returns sentences to encode together: documents, or any thousand."""
   if by_document:
     documents = itertools.groupby(examples, lambda example: example.document)
     return [list(sentences) for _, sentences in documents]

@@ -24,7 +24,6 @@ _ENTITY_TAG = re.compile('O|[BIES]-.+')
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-  """Returns part / whole, 0 where the whole is 0."""
   return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
 
 
@@ -227,7 +226,6 @@ def answer_score(answer: str, right: Iterable[str]) -> tuple[float, float]:
 
 
 def _normalise(text: str) -> list[str]:
-  """Returns the words without case, ASCII punctuation and articles."""
   text = text.lower().translate(_PUNCTUATION)
   return _ARTICLES.sub(' ', text).split()
 

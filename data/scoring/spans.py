@@ -148,5 +148,4 @@ def tune_threshold(
 
 
 def _best_text(prediction: Prediction) -> str:
-  """Returns the best text that is not empty."""
   return next((text for text, _ in prediction.n_best if text), '')

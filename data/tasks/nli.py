@@ -107,7 +107,6 @@ def _xnli_record(
 def _snli_record(
   record: Mapping[str, Any], split: str, number: int
 ) -> list[examples.TextExample]:
-  """Returns the example of a TFDS record, if it has a majority label."""
   example = glue.MNLI.from_tfds(record, split, number)
   return [] if example.label is None else [example]
 

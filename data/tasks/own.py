@@ -99,7 +99,6 @@ def task(
 
 
 def _absolute(file: str) -> epath.Path:
-  """Returns a path that does not depend on the current folder."""
   path = epath.Path(file).expanduser()
   return path if '://' in file else path.resolve()
 

@@ -45,7 +45,6 @@ def parse(where: str, tree: str) -> list[tuple[str, str]]:
 
 
 def _word(word: str) -> str:
-  """Returns a word without the treebank's masks of brackets, '/' and '*'."""
   return _ESCAPES.get(word, word).replace('\\/', '/').replace('\\*', '*')
 
 

@@ -50,7 +50,6 @@ def _join_heading(match: re.Match) -> str:
 
 
 def _each_line(pattern: re.Pattern, by: str, text: str) -> str:
-  """Replaces matches of a pattern in which `$` is the end of a line."""
   return '\n'.join(pattern.sub(by, line) for line in text.split('\n'))
 
 

@@ -61,7 +61,6 @@ def documents() -> tuple[tuple[str, ...], collections.Counter]:
 
 
 def _topics() -> Iterator[str]:
-  """Yields the language manual's topics, by name."""
   from pydoc_data import topics  # data only: one dictionary
 
   for name in sorted(topics.topics):

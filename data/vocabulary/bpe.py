@@ -57,7 +57,6 @@ def _missing_packages() -> list[str]:
 
 @functools.cache
 def _spacy() -> Any:
-  """Returns an English pipeline of nothing but the tokenizer."""
   from spacy.lang.en import English
 
   return English()

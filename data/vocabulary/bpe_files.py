@@ -147,7 +147,6 @@ def read_object(file: epath.Path) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
-  """Returns 1 plus the depth of nested lists and objects."""
   parts = value.values() if isinstance(value, dict) else value
   nested = isinstance(value, dict | list)
   return 1 + max(map(_depth, parts), default=0) if nested else 1

@@ -188,7 +188,6 @@ def _token(found: Any) -> AddedToken | None:
 
 
 def _is_length(value: Any) -> bool:
-  """Returns whether a value can be the length of WordPiece's longest word."""
   return value is None or (type(value) is int and 0 < value < 2**31)
 
 
@@ -289,7 +288,6 @@ def _check_whole(
 
 
 def _class(config: Mapping[str, Any]) -> Any:
-  """Returns the class of a tokenizer, without Fast, or None."""
   name = config.get('tokenizer_class')
   return name.removesuffix('Fast') if isinstance(name, str) else name
 

@@ -261,7 +261,6 @@ def _open(
 
 
 def _hugging_face_name(name: str) -> str:
-  """Returns Hugging Face's name of a TensorFlow array."""
   for pattern, replacement in HUGGING_FACE_PARTS:
     name = re.sub(pattern, replacement, name)
   return name

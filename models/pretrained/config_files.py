@@ -80,7 +80,6 @@ def read(file: epath.Path, kind: type = dict) -> Any:
 
 
 def _depth(value: Any) -> int:
-  """Returns how deep lists and objects are nested."""
   if not isinstance(value, dict | list):
     return 0
   parts = value.values() if isinstance(value, dict) else value

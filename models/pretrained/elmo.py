@@ -170,7 +170,6 @@ def _character_pieces(model: elmo.Elmo) -> Iterator[Piece]:
 
 
 def _known_options(characters: bool) -> dict[str, tuple[str, str]]:
-  """Returns the options of a model with or without a character encoder."""
   return LSTM_OPTIONS | (CHARACTER_OPTIONS if characters else {})
 
 

@@ -123,7 +123,6 @@ def _open_release(folder: epath.Path) -> Weights:
 
 
 def _config_file(folder: epath.Path) -> epath.Path | None:
-  """Returns the file that describes the model; None if there is none."""
   files = (folder / name for name in CONFIG_FILES)
   return next((file for file in files if file.exists()), None)
 

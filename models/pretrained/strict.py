@@ -155,7 +155,6 @@ def gather(
 
 
 def _zeros(shape: Sequence[int]) -> np.ndarray:
-  """Returns float32 zeros that begin at a multiple of `ALIGNMENT`."""
   size, extra = math.prod(shape), ALIGNMENT // 4
   memory = np.zeros(size + extra, np.float32)
   start = -memory.ctypes.data % ALIGNMENT // 4

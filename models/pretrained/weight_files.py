@@ -45,7 +45,6 @@ def local(file: epath.Path) -> epath.Path:
 
 @functools.cache
 def _scratch() -> epath.Path:
-  """Returns a folder that is removed when the program ends."""
   folder = tempfile.mkdtemp(prefix='published-weights-')
   atexit.register(shutil.rmtree, folder, ignore_errors=True)
   return epath.Path(folder)

@@ -93,7 +93,6 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def _most_likely(
   scores: Callable[..., jax.Array], params: Any, *inputs: np.ndarray
 ) -> np.ndarray:
-  """Returns the index of the largest of `scores(params, *inputs)`."""
   likely = jax.jit(lambda *arguments: scores(*arguments).argmax(-1))
   return processes.to_host(likely(params, *inputs))
 

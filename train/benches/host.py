@@ -41,7 +41,6 @@ BATCH_SIZE = 32
 
 
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-  """Returns the seconds that a call takes, and its result."""
   start = time.perf_counter()
   result = work(*arguments)
   return time.perf_counter() - start, result

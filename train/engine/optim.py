@@ -150,7 +150,6 @@ def scale_by_uncorrected_adam(
 
 
 def _correction(step: Any, b1: float, b2: float) -> jax.Array:
-  """Returns Adam's bias correction at `step`, from 0."""
   count = jnp.asarray(step, jnp.float32) + 1
   return jnp.sqrt(1 - b2**count) / (1 - b1**count)
 

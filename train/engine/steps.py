@@ -261,7 +261,6 @@ def _split(batch: Batch, parts: int, mesh: Mesh) -> dict[str, jax.Array]:
 
 
 def _join(batches: dict[str, jax.Array]) -> dict[str, jax.Array]:
-  """The inverse of `_split`."""
   return {
     name: array.swapaxes(0, 1).reshape(-1, *array.shape[2:])
     for name, array in batches.items()

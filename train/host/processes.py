@@ -94,7 +94,6 @@ def _stop_waiting(seconds: float) -> NoReturn:
 
 
 def _client() -> Any:
-  """Returns the client of JAX's coordination service; None if alone."""
   return distributed.global_state.client
 
 

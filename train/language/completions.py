@@ -191,7 +191,6 @@ class _Row:
     return Completion(self.text, new, 'stop' if self.done else 'length')
 
   def _stops(self) -> list[int]:
-    """Returns the positions in the text where stop strings begin."""
     text = self._decode()
     return [at for stop in self.stop if (at := text.find(stop)) >= 0]
 

@@ -211,7 +211,6 @@ def score_choices(
 
 
 def _num_common(first: Sequence[int], second: Sequence[int]) -> int:
-  """Returns the length of the common beginning of two sequences."""
   same = map(operator.eq, first, second)
   return sum(itertools.takewhile(bool, same))
 

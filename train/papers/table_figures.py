@@ -144,7 +144,6 @@ def _listed(values: Iterable[Any]) -> str:
 
 
 def _best(part: Part, summary: Mapping[str, Any]) -> float | None:
-  """Returns the figure of the best run on dev."""
   found = summary.get('best', {}).get('metrics', {})
   values = [found.get(metric) for metric in part.metrics]
   return None if None in values else statistics.fmean(values)

@@ -86,7 +86,6 @@ def lay_out(
 
 
 def _test_notes(table: Table) -> list[str]:
-  """Returns the notes on test sets replaced by dev sets."""
   columns = [column for column in table.columns if column.dev_for_test]
   tasks = dict.fromkeys(part.task for each in columns for part in each.parts)
   known = [KNOWN_TESTS[task] for task in tasks if task in KNOWN_TESTS]

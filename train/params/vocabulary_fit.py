@@ -75,7 +75,6 @@ def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
 
 
 def _sizes(weights: Weights, tokenizer: Any) -> tuple[int, int]:
-  """Returns the number of published pieces, and with our added symbols."""
   size = Vocabulary.of(tokenizer).size
   return size - families.ARCHITECTURES[weights.name].num_unpublished, size
 

@@ -301,7 +301,6 @@ def _report(
 
 
 def _list(tokenizer: Any, ids: Sequence[int]) -> str:
-  """Returns pieces for a message, the first of many."""
   named = ', '.join(tokenizer.pieces[i] for i in ids[:NAMED_PIECES])
   return named + (', ...' if len(ids) > NAMED_PIECES else '')
 

@@ -161,7 +161,6 @@ class Checkpoints:
 
 
 def _cure(error: Exception) -> str:
-  """Returns the user's remedy for an error of the storage."""
   text = str(error)
   if any(os.strerror(code) in text for code in _FULL):
     return 'Make room'
@@ -178,7 +177,6 @@ def latest_step(workdir: epath.PathLike) -> int | None:
 
 
 def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
-  """Returns (checkpoint folder, newest step) of a workdir."""
   folder, step = checkpoint_folder(workdir), latest_step(workdir)
   if step is None:
     raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
@@ -262,7 +260,6 @@ def _check_shapes(folder: epath.Path, shapes: Any) -> None:
 
 
 def _shapes_of(tree: Any) -> dict[str, tuple[int, ...]]:
-  """Returns 'path/of/leaf' -> shape."""
   return {
     jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree)

@@ -68,7 +68,6 @@ def preflight(
 
 
 def _peak(tpu: topology.Slice) -> float:
-  """Returns the peak FLOP/s of a device."""
   return 1e12 * device.peak_of(tpu.devices[0].device_kind)
 
 

@@ -170,7 +170,6 @@ def _build(config: ml_collections.ConfigDict, tokenizer: Any) -> nn.Module:
 def _with_model(
   config: ml_collections.ConfigDict, sizes: dict[str, Any]
 ) -> ml_collections.ConfigDict:
-  """Returns a copy of a config with the model's sizes."""
   copy = config.copy_and_resolve_references()
   with copy.unlocked(), copy.ignore_type():
     copy.model.update(sizes)

@@ -111,7 +111,6 @@ def parse_grid(text: str) -> dict[str, list[Any]]:
 
 
 def _value(text: str) -> Any:
-  """Returns a Python literal's value, or else the text itself."""
   try:
     return ast.literal_eval(text)
   except (ValueError, SyntaxError):
@@ -158,7 +157,6 @@ def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
 
 
 def _is_begun(folder: epath.Path) -> bool:
-  """Whether a run no longer needs its initial weights."""
   return (
     workdirs.read_results(folder) is not None
     or checkpoint.latest_step(folder) is not None
@@ -183,7 +181,6 @@ def _entry(
 
 
 def _main_value(entry: Mapping[str, Any]) -> float:
-  """Returns a run's first metric on dev, by which runs are compared."""
   return next(
     value for name, value in entry['metrics'].items() if name.startswith('dev/')
   )

@@ -101,7 +101,6 @@ def build_objective(task: Task, task_config: Any) -> Objective:
 
 
 def _row_weights(batch: Batch) -> Array:
-  """Returns float32 [B], 0 for rows of padding."""
   return batch['example_mask'].astype(jnp.float32)
 
 

@@ -56,5 +56,4 @@ def nearest(
 
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> float:
-  """Returns the product of two vectors of length 1."""
   return float(one.astype(np.float64) @ other)

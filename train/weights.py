@@ -22,7 +22,7 @@ from absl import logging
 from models.pretrained.weights import TOKENIZER_OPTION
 from train.architectures import families
 from train.host import console, files
-from train.params import convert, trained, warm_start
+from train.params import convert, warm_start
 from train.run import command
 
 HELP = (
@@ -72,7 +72,7 @@ def main() -> None:
     ('import', 'WORKDIR'),
   ):
     options = jobs.add_parser(job)
-    trained.add_weights(options, HELP)
+    command.add_weights(options, HELP)
     if target:
       options.add_argument('target', metavar=target, help='a new folder')
     else:

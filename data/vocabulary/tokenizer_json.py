@@ -315,6 +315,17 @@ def _case(
   return None if lower is None else not lower, accents, problems
 
 
+def _decoder_records(config: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+  decoder = config.get('added_tokens_decoder')
+  if not isinstance(decoder, dict):
+    return [] if decoder is None else [('', decoder)]
+  # More digits than Python turns into a number are no id.
+  return [
+    (int(i) if i.isdecimal() and len(i) < 20 else i, token)
+    for i, token in decoder.items()
+  ]
+
+
 def _added_records(
   pieces: Sequence[str], files: Sequence[Mapping[str, Any]]
 ) -> tuple[str, list[tuple[Any, Any]]]:
@@ -327,14 +338,8 @@ def _added_records(
       (token.get('id') if isinstance(token, dict) else None, token)
       for token in tokens
     ]
-  if decoder := config.get('added_tokens_decoder'):
-    # More digits than Python turns into a number are no id.
-    return CONFIG_FILE, [
-      (int(i) if i.isdecimal() and len(i) < 20 else i, token)
-      for i, token in (
-        decoder.items() if isinstance(decoder, dict) else [('', decoder)]
-      )
-    ]
+  if records := _decoder_records(config):
+    return CONFIG_FILE, records
   specials = {*_strings(config), *_strings(special)}
   named = set(_strings(special))
   inside = {name: i for i, name in enumerate(pieces) if name in named}
@@ -350,10 +355,14 @@ def _check_added(
   """Returns the added tokens that may be in a text, and the problems."""
   where, records = _added_records(pieces, files)
   problems = [
-    f'{where}: added token {json.dumps(token)[:60]} with id '
+    f'{file}: added token {json.dumps(token)[:60]} with id '
     f'{json.dumps(i)[:20]} is damaged, expected a number as its id, a text as '
     'its content and flags that are true or false'
-    for i, token in records
+    for file, found in {
+      CONFIG_FILE: _decoder_records(files[0]),
+      where: records,
+    }.items()
+    for i, token in found
     if type(i) is not int or _token(token) is None
   ]
   if problems:

@@ -12,10 +12,10 @@ from flax import linen as nn
 
 from data.vocabulary import wordpiece
 from models import bert
+from models.pretrained.weights import Weights
 from train.architectures import families
 from train.architectures.architecture import Architecture
 from train.language.inputs import MASK, check_masked
-from train.params import trained
 from train.vectors import length_batches
 
 BATCH_TOKENS = 4096
@@ -64,7 +64,7 @@ def check_model(model: bert.Bert) -> None:
 
 
 def fill(
-  found: trained.Trained, prompts: Sequence[str], *, top_k: int = 5
+  found: Weights, prompts: Sequence[str], *, top_k: int = 5
 ) -> list[list[list[Guess]]]:
   """Returns the `top_k` likeliest pieces for each mask of each prompt.
 
@@ -100,7 +100,7 @@ def fill(
 
 
 def _fill_batch(
-  found: trained.Trained, batch: length_batches.Batch, top_k: int
+  found: Weights, batch: length_batches.Batch, top_k: int
 ) -> Iterator[list[list[Guess]]]:
   """Yields the guesses for each prompt of a batch."""
   mask_id, pieces = found.tokenizer.mask_id, found.tokenizer.pieces

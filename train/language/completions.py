@@ -11,8 +11,8 @@ import numpy as np
 
 from models import decoding, gpt
 from models.decoding import Sampling
+from models.pretrained.weights import Weights
 from train.language.inputs import Completion
-from train.params import trained
 from train.vectors import length_batches
 
 # A decoder's sign for bytes that are not yet a whole character.
@@ -22,7 +22,7 @@ _BEFORE = 8  # prompt tokens decoded together with a continuation
 
 
 def complete(
-  found: trained.Trained,
+  found: Weights,
   prompts: Sequence[str],
   *,
   max_new_tokens: int,
@@ -117,7 +117,7 @@ def _kept(left: int, room: int) -> int:
 
 
 def _complete_batch(
-  found: trained.Trained,
+  found: Weights,
   prompts: Sequence[Sequence[int]],
   keys: jax.Array,
   max_new_tokens: int,

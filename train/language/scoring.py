@@ -13,9 +13,9 @@ import numpy as np
 from flax import linen as nn
 
 from data.text import detokenize
+from models.pretrained.weights import Weights
 from train.engine import objectives
 from train.host import console, files
-from train.params import trained
 from train.vectors import length_batches, token_windows
 
 # Most bytes of the logits of a batch; more rows are not faster.
@@ -102,7 +102,7 @@ def score_tokens(
 
 
 def score_text(
-  found: trained.Trained,
+  found: Weights,
   text: str,
   *,
   context: int | None = None,
@@ -161,7 +161,7 @@ def _exp(value: float) -> float:
 
 
 def score_choices(
-  found: trained.Trained, questions: Sequence[dict[str, Any]]
+  found: Weights, questions: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
   """Scores every choice as the continuation of its context.
 

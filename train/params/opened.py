@@ -23,7 +23,6 @@ from train.architectures.architecture import Vocabulary
 from train.params import vocabulary_fit
 from train.run import checkpoint, settings
 
-Opened = Weights
 # Heads of fine-tuning, beside a model's own.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
 # Other parts of a task's model, between its encoder and its head.

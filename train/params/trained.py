@@ -1,6 +1,5 @@
 """Loads the weights of workdirs and of publishers, ready for use."""
 
-import argparse
 from typing import Any
 
 from etils import epath
@@ -12,30 +11,10 @@ from models.pretrained.weights import Weights
 from train.architectures import families
 from train.params import opened
 
-Trained = Weights
 LEFT_TO_RIGHT = families.names_for('generate')
 SCORING = families.names_for('score')
 TRANSFORMERS = families.names_for('embed')
 MASKED = families.names_for('fill_masks')
-HELP = (
-  'workdir of a GPT or GPT-2, a folder of published weights and vocabulary, or'
-  " a name on Hugging Face's hub such as openai-community/gpt2"
-)
-EMBED_HELP = (
-  'workdir of a model, a folder of published weights and vocabulary, or a name'
-  " on Hugging Face's hub such as google-bert/bert-base-uncased"
-)
-
-
-def add_weights(parser: argparse.ArgumentParser, help_text: str) -> None:
-  """Adds the arguments `weights` and `tokenizer` to a command."""
-  parser.add_argument('weights', metavar='WEIGHTS', help=help_text)
-  parser.add_argument(
-    '--tokenizer',
-    metavar='PATH',
-    help='the vocabulary that the weights were trained with, where it does not'
-    ' lie beside them; a name on the hub will do',
-  )
 
 
 def load(

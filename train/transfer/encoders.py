@@ -14,6 +14,7 @@ from data.tasks.examples import Task
 from data.vocabulary import tokenization
 from models import features, task_model
 from models.pretrained import gpt as published_gpt
+from models.pretrained.weights import Weights
 from train.architectures import families
 from train.architectures.architecture import (
   Architecture,
@@ -21,7 +22,6 @@ from train.architectures.architecture import (
   model_fields,
 )
 from train.params import opened, warm_start
-from train.params.opened import Opened
 from train.run import settings
 from train.transfer.kinds import KINDS
 
@@ -49,7 +49,7 @@ class Encoder:
   config: ml_collections.ConfigDict
   module: nn.Module
   tokenizer: Any
-  weights: Opened | None
+  weights: Weights | None
 
   @property
   def labels_last_piece(self) -> bool:

@@ -12,11 +12,11 @@ from ml_collections import config_dict
 from data.scoring import kinds
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
+from models.pretrained.weights import Weights
 from train.architectures import families
 from train.engine import sharding
 from train.host.console import say
 from train.params import opened
-from train.params.opened import Opened
 from train.run import settings
 from train.transfer import task_data, task_job, task_outputs
 from train.transfer.task_data import Split
@@ -31,7 +31,7 @@ class Member(NamedTuple):
 
   workdir: epath.Path
   predictor: Predictor  # on this process's first device
-  weights: Opened
+  weights: Weights
   facts: dict[str, Any]  # content of task.json
 
 

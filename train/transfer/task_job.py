@@ -18,13 +18,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from data.tasks.examples import Task
 from models import layers, task_model
 from models.pretrained import strict
+from models.pretrained.weights import Weights
 from train.architectures import families
 from train.engine import optim, sharding, state, steps
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import device
 from train.params import opened, warm_start
-from train.params.opened import Opened
 from train.run.training_phases import Phase
 from train.transfer import encoders, task_data, task_losses
 from train.transfer.encoders import Encoder
@@ -320,7 +320,7 @@ def make_predict_step(
   )
 
 
-def inherited(weights: Opened, params: Any, task: Task) -> Opened:
+def inherited(weights: Weights, params: Any, task: Task) -> Weights:
   """Returns the weights without heads that mean something else in this task.
 
   A classifier stays only for the same labels (as after MultiNLI), unless they

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from etils import epath
 
 from models import elmo
+from models.pretrained.weights import Weights
 from train.architectures import families
 from train.host import console
 from train.params import opened, trained
@@ -144,7 +145,7 @@ def run(arguments: argparse.Namespace) -> dict[str, int | float]:
 
 
 def _run_words(
-  arguments: argparse.Namespace, weights: opened.Opened, choice: Choice
+  arguments: argparse.Namespace, weights: Weights, choice: Choice
 ) -> dict[str, int | float]:
   choice.checked(weights.model.num_layers)
   split = text_counts.splitter(arguments.running)
@@ -172,7 +173,7 @@ def _run_words(
 
 
 def _run_tokens(
-  arguments: argparse.Namespace, weights: opened.Opened, choice: Choice
+  arguments: argparse.Namespace, weights: Weights, choice: Choice
 ) -> dict[str, int | float]:
   request = Request(
     unit=arguments.unit or 'token',

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.params import trained
+from models.pretrained.weights import Weights
 from train.vectors import text_vectors
 from train.vectors.request import Request
 
@@ -21,7 +21,7 @@ class Near(NamedTuple):
 
 
 def compare(
-  found: trained.Trained, pairs: Iterable[Sequence[str]], request: Request
+  found: Weights, pairs: Iterable[Sequence[str]], request: Request
 ) -> Iterator[float]:
   """Yields the cosine similarity of each pair of texts, -1 to 1.
 
@@ -35,7 +35,7 @@ def compare(
 
 
 def nearest(
-  found: trained.Trained,
+  found: Weights,
   query: str,
   lines: Iterable[str],
   request: Request,

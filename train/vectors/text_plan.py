@@ -1,7 +1,7 @@
 """How a model of tokens reads texts: windows, framing symbols, pooling."""
 
+from models.pretrained.weights import Weights
 from train.architectures import families
-from train.params import opened, trained
 from train.vectors import token_windows
 from train.vectors.request import Request
 from train.vectors.token_windows import Window
@@ -18,7 +18,7 @@ class Plan:
     window: tokens that the model sees at once, the frame included.
   """
 
-  def __init__(self, found: trained.Trained | opened.Opened, request: Request):
+  def __init__(self, found: Weights, request: Request):
     """Checks a request against a model; no parameter is read."""
     model = found.model
     self.family = families.ARCHITECTURES[found.name]

@@ -12,8 +12,8 @@ import numpy as np
 from flax import linen as nn
 
 from models import features
+from models.pretrained.weights import Weights
 from train.architectures.architecture import Architecture
-from train.params import trained
 from train.vectors import layer_choice, length_batches
 from train.vectors.length_batches import Batch
 from train.vectors.request import Choice, Request
@@ -46,7 +46,7 @@ def default_batch_tokens(backend: str) -> int:
 
 
 def embed_texts(
-  found: trained.Trained,
+  found: Weights,
   texts: Iterable[str],
   request: Request,
   *,
@@ -59,7 +59,7 @@ def embed_texts(
 
 
 def embed_numbered(
-  found: trained.Trained,
+  found: Weights,
   texts: Iterable[str],
   request: Request,
   *,
@@ -137,7 +137,7 @@ def embed_numbered(
 
 
 def _encode(
-  found: trained.Trained, texts: Iterable[str], request: Request
+  found: Weights, texts: Iterable[str], request: Request
 ) -> Iterator[_Text]:
   """Yields texts as the tokenizer cuts them."""
   for part in _parts(texts):
@@ -164,7 +164,7 @@ def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _finished(
-  found: trained.Trained,
+  found: Weights,
   request: Request,
   plan: Plan,
   text: _Text,

@@ -285,6 +285,11 @@ def test_damaged_files_are_named(edited):
     for message in messages:
       assert message in str(error.value)
     assert str(error.value).count('\n  ') == len(messages)
+  # Of a file that tokenizer.json stands in for, too.
+  for decoder in ([], {'x': {'content': 'y'}}, {'3': 'y'}):
+    folder = edited('bert', tokenizer_config={'added_tokens_decoder': decoder})
+    with pytest.raises(ValueError, match=r'config.json: added token .*damaged'):
+      tokenization.load(folder)
   for merges in (None, [5], [['a', 1]]):
     folder = edited('gpt2', tokenizer={'model.merges': merges})
     with pytest.raises(ValueError, match=r'tokenizer.json[:,] (model\.)?merge'):

@@ -9,26 +9,15 @@ one file a task; SQuAD: .json; SWAG: .csv; entities: .txt in columns).
 
 import argparse
 
-from etils import epath
-
-from data.scoring import scores, submissions
-from data.tasks import registry
-from data.tasks.examples import Example, Task
-from train.host import console, device, files
-from train.host.console import say
+from train.host import console, files
 from train.run import command
-from train.transfer import predictors
 
 HELP = 'workdir of a finished fine-tuning; several answer together'
 
 
 def main() -> None:
   """Entry point."""
-  parser = argparse.ArgumentParser(
-    prog='python -m train.predict',
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = command.parser('predict', __doc__)
   parser.add_argument('workdirs', metavar='WORKDIR', nargs='+', help=HELP)
   parser.add_argument('--input', required=True, help='file or folder')
   parser.add_argument('--output', required=True, help='file to write')
@@ -41,17 +30,19 @@ def main() -> None:
   parser.add_argument(
     '--null_odds', metavar='FILE', help='SQuAD 2.0: write scores of no answer'
   )
-  parser.add_argument(
-    '--json', action='store_true', help='print scores on standard output'
-  )
-  arguments = parser.parse_args()
-  device.enable_compilation_cache()
-  command.run(lambda: _run(arguments))
+  command.add_json(parser)
+  command.main(parser.parse_args(), _run)
 
 
 def _run(arguments: argparse.Namespace) -> None:
   for path in (arguments.output, arguments.n_best, arguments.null_odds):
     files.check_writable(path)
+  from etils import epath
+
+  from data.scoring import scores, submissions
+  from data.tasks import registry
+  from data.tasks.examples import Example, Task
+  from train.transfer import predictors
 
   def split_of(task: Task) -> str:
     path = epath.Path(arguments.input)
@@ -74,13 +65,12 @@ def _run(arguments: argparse.Namespace) -> None:
     n_best_path=arguments.n_best,
     null_odds_path=arguments.null_odds,
   )
-  say(f'{len(predictions):,} answers are in {arguments.output}')
+  console.say(f'{len(predictions):,} answers are in {arguments.output}')
   if split.is_labelled:
     found = scores.score(task, examples, predictions)
-    if arguments.json:
-      print(files.as_json(found))
-    else:
-      console.figures_table(found, f'{task.title}, {name}')
+    console.print_figures(
+      found, f'{task.title}, {name}', as_json=arguments.json
+    )
 
 
 if __name__ == '__main__':

@@ -23,7 +23,6 @@ import sys
 from absl import flags
 
 from train.run import command
-from train.slices import fit, topology
 
 _TOPOLOGY = flags.DEFINE_list(
   'topology', None, 'Slices: v5litepod-16, v4-32, v5e:16x16, ...; by commas.'
@@ -48,6 +47,8 @@ def _preflight() -> None:
       '--config is of a task; what is planned here is pre-training, such as'
       ' --config bert_base'
     )
+  from train.slices import fit, topology
+
   for name in _TOPOLOGY.value:  # all are checked before any is compiled
     fit.plan_job(command.CONFIG.value, topology.find_slice(name))
   reports = []

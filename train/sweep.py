@@ -18,9 +18,7 @@ if __name__ == '__main__':
 
 from absl import flags
 
-from train.host import device, processes
 from train.run import command, settings
-from train.transfer import sweep
 
 _WORKDIR = command.define_workdir()
 _SEEDS = flags.DEFINE_integer('seeds', 1, 'How many, from train.seed on.')
@@ -38,6 +36,9 @@ def _sweep() -> None:
     raise ValueError('--config: expected that of a task, such as transfer')
   if _SEEDS.value < 1:
     raise ValueError(f'--seeds={_SEEDS.value}: expected 1 or more')
+  from train.host import device, processes
+  from train.transfer import sweep
+
   grid = sweep.parse_grid(_GRID.value)
   workdir = _WORKDIR.value or (
     settings.default_workdir(command.config_file(), config) + '-sweep'

@@ -19,10 +19,7 @@ from typing import Any
 
 from absl import logging
 
-from models.pretrained.weights import TOKENIZER_OPTION
-from train.architectures import families
 from train.host import console, files
-from train.params import convert, warm_start
 from train.run import command
 
 HELP = (
@@ -33,6 +30,10 @@ HELP = (
 
 def _print_report(report: dict[str, Any], tokenizer: str | None) -> None:
   """Prints the report of `convert.inspect` to standard error."""
+  from models.pretrained.weights import TOKENIZER_OPTION
+  from train.architectures import families
+  from train.params import warm_start
+
   rows: list[tuple[str, Any]] = []
   for name, value in report.items():
     if name in ('overrides', 'problems'):
@@ -76,15 +77,15 @@ def main() -> None:
     if target:
       options.add_argument('target', metavar=target, help='a new folder')
     else:
-      options.add_argument(
-        '--json', action='store_true', help='print JSON on standard output'
-      )
+      command.add_json(options)
   arguments = parser.parse_args()
   logging.set_verbosity(logging.WARNING)  # orbax tells every file it writes
-  command.run(lambda: _run(arguments))
+  command.main(arguments, _run)
 
 
 def _run(arguments: argparse.Namespace) -> None:
+  from train.params import convert
+
   if arguments.job != 'inspect':
     write = {'export': convert.export, 'import': convert.import_}[arguments.job]
     write(arguments.weights, arguments.target, arguments.tokenizer)

@@ -131,11 +131,11 @@ def run_with_config(job: Callable[[], None], *required: str) -> None:
       raise ValueError(f'{" ".join(unknown)}: not understood; see --help')
     for name in ('config', *required):
       if flags.FLAGS[name].value is None:
-        module = sys.modules['__main__'].__spec__.name
+        door = pathlib.Path(sys.argv[0]).stem
         raise ValueError(
           f'--{name} is missing; configs are'
           f' {", ".join(settings.shipped_names())}, or files of your own. For'
-          f' example:\n  python -m {module} --config bert_tiny'
+          f' example:\n  python -m train.{door} --config bert_tiny'
           + ''.join(f' --{more} {more.upper()}' for more in required)
         )
     logging.set_verbosity(logging.WARNING)  # orbax logs every file it writes

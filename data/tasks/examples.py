@@ -1,5 +1,6 @@
 """Examples of labelled sets, predictions, and the declaration of a task."""
 
+import abc
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from etils import epath
 
 
-class Example:
+class Example(abc.ABC):
   """An example of a labelled set.
 
   `id` is as in the file, or the example's number in it. A `group`, which may be
@@ -23,9 +24,9 @@ class Example:
     """Returns whether the label is known."""
     return self.label is not None
 
+  @abc.abstractmethod
   def problems(self, task: 'Task') -> Iterator[str]:
     """Yields the reasons why this cannot be an example of the task."""
-    raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)

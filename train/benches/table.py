@@ -1,12 +1,14 @@
 """The benches by name, and the functions that time our programs."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+from etils import epath
 
-from data.tasks import registry
 from data.tasks.examples import evenly
+from data.text import text_files
 from train.benches import host, programs
 from train.benches.timing import REPEATS, Programs, compare, step_times
 from train.host import console
@@ -173,15 +175,32 @@ def _finetune(data: str, weights: str, rivals: Programs) -> dict[str, float]:
   )
 
 
+# A leaf of a tree, its label before its word: '(2 movie)'.
+_LEAF = re.compile(r'\(\d ([^() ]+)\)')
+
+
 def read_tree_words(folder: str, count: int | None = None) -> list[list[str]]:
   """Reads `count` test sentences of SST's trees, evenly spread; None: all."""
-  found = registry.load(registry.find('sst5'), folder, 'test')
+  path = epath.Path(folder) / 'test.txt'
+  if not path.is_file():
+    raise FileNotFoundError(f'there is no {path}, expected trees of SST in it')
+  found = []
+  for number, line in enumerate(text_files.lines(text_files.chunks(path)), 1):
+    words = _LEAF.findall(line)
+    # Every inner node has two children.
+    nodes = 2 * len(words) - 1
+    if not words or not line.count('(') == line.count(')') == nodes:
+      raise ValueError(
+        f'{path}, line {number}: found {line[:50]!r}, expected a binary tree'
+        " such as '(3 (4 Fun) (2 .))'"
+      )
+    found.append(words)
   if count is not None and not 0 < count <= len(found):
     raise ValueError(
       f'{count} sentences were asked for, expected 1 to the {len(found)} of'
       f' {folder}'
     )
-  return [example.texts[0].split(' ') for example in evenly(found, count)]
+  return evenly(found, count)
 
 
 _LABELLED = ('data', 'weights')

@@ -21,7 +21,7 @@ from models.pretrained.weights import abstract_params as abstract_params
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.params import vocabulary_fit
-from train.run import checkpoint, settings
+from train.run import checkpoint, settings, workdirs
 
 # Heads of fine-tuning, beside a model's own.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
@@ -29,8 +29,6 @@ HEADS = ('classifier', 'token_classifier', 'span_classifier')
 BETWEEN = ('bilstm', 'mix')
 # Facts of an import or a fine-tuning that no config tells.
 IMPORTED_FILE = 'imported.json'
-# The best or last parameters, in the workdir of a fine-tuning.
-TASK_MODEL_FOLDER = 'model'
 # Fields of modules that no key of a config sets.
 FIELDS_BESIDE = (
   'vocab_size',
@@ -101,7 +99,7 @@ def _open_workdir(folder: epath.Path) -> Weights:
   if 'heads' in fields:
     fields['heads'] = tuple(fields['heads'])
   model = families.build_model(config, size).clone(**fields)
-  saved_in = folder / TASK_MODEL_FOLDER if 'task' in config else folder
+  saved_in = folder / workdirs.MODEL_FOLDER if 'task' in config else folder
   saved = {
     path: jax.ShapeDtypeStruct(shape, jnp.float32)
     for path, shape in checkpoint.params_shapes(saved_in).items()

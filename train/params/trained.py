@@ -14,7 +14,6 @@ from train.params import opened
 LEFT_TO_RIGHT = families.names_for('generate')
 SCORING = families.names_for('score')
 TRANSFORMERS = families.names_for('embed')
-MASKED = families.names_for('fill_masks')
 
 
 def load(

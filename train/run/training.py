@@ -24,9 +24,6 @@ from train.run import (
 )
 from train.run.job import Job
 
-# Of a workdir, for the best model's checkpoint.
-MODEL_FOLDER = 'model'
-
 
 def find_devices(config: ml_collections.ConfigDict) -> Mesh:
   """Returns a run's mesh; checks processes, platform and its settings."""
@@ -102,7 +99,8 @@ def train(
     )
     models = None
     if keep is not None:
-      models = enter(checkpoint.Checkpoints(workdir / MODEL_FOLDER, keep=1))
+      folder = workdir / workdirs.MODEL_FOLDER
+      models = enter(checkpoint.Checkpoints(folder, keep=1))
     if saved is not None:
       with clock.measure('restore'):
         saved, train_state = job.restore(checkpoints)
@@ -288,7 +286,7 @@ def train(
     if model_step != done:
       del train_state, params
       params = checkpoint.restore_params(
-        workdir / MODEL_FOLDER, job.shapes.params
+        workdir / workdirs.MODEL_FOLDER, job.shapes.params
       )
     with clock.measure('eval'), watchdog.compiling():
       ended = job.finish(

@@ -11,6 +11,9 @@ from etils import epath
 
 from train.host import files, processes
 
+# Of a workdir: the checkpoint of the best model, where a run keeps one.
+MODEL_FOLDER = 'model'
+
 
 @contextlib.contextmanager
 def sole_writer(workdir: epath.PathLike) -> Iterator[None]:

@@ -17,7 +17,7 @@ from train.architectures import families
 from train.engine import sharding
 from train.host.console import say
 from train.params import opened
-from train.run import settings
+from train.run import settings, workdirs
 from train.transfer import task_data, task_job, task_outputs
 from train.transfer.task_data import Split
 from train.transfer.task_job import Predictor
@@ -56,9 +56,9 @@ def open_member(workdir: epath.PathLike) -> Member:
       f'{file} is missing: the run is not finished; the same command of'
       ' train.main goes on'
     )
-  if not (workdir / opened.TASK_MODEL_FOLDER).exists():
+  if not (workdir / workdirs.MODEL_FOLDER).exists():
     raise FileNotFoundError(
-      f'{workdir / opened.TASK_MODEL_FOLDER} is missing: a sweep keeps the'
+      f'{workdir / workdirs.MODEL_FOLDER} is missing: a sweep keeps the'
       ' model of its best run alone, or with --keep_all each'
     )
   facts = json.loads(file.read_text())

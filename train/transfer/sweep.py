@@ -80,7 +80,7 @@ def run(
       best = max(runs, key=_main_value)
       for entry in runs:
         if entry is not best and not keep_all:
-          _drop(epath.Path(entry['workdir']) / training.MODEL_FOLDER)
+          _drop(epath.Path(entry['workdir']) / workdirs.MODEL_FOLDER)
     del job
   summary = _summary(runs, combinations, results)
   if processes.is_first():

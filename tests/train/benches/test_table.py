@@ -9,9 +9,8 @@ def test_words_of_trees(tmp_path):
     '(4 (2 A) (3 (2 b) (2 c)))\n(1 (1 x) (2 y))\n'
   )
   sentences = table.read_tree_words(str(tmp_path))
-  # A no-break space and a next-line character are part of their word; brackets
-  # are those of the text.
-  expected = [['Fine', '('], ['One\u00a0\u0085half'], ['A', 'b', 'c']]
+  # A no-break space and a next-line character are part of their word.
+  expected = [['Fine', '-LRB-'], ['One\u00a0\u0085half'], ['A', 'b', 'c']]
   assert sentences == [*expected, ['x', 'y']]
   assert table.read_tree_words(str(tmp_path), 2) == sentences[::2]
   assert table.read_tree_words(str(tmp_path), 4) == sentences
@@ -21,7 +20,7 @@ def test_words_of_trees(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'line', ['no tree', '(3 (2 Fine) (2 .)', '(3 (2 Fine) (2 .)) (2 x)']
+  'line', ['', 'no tree', '(3 (2 Fine) (2 .)', '(3 (2 Fine) (2 .)) (2 x)']
 )
 def test_a_line_that_is_no_tree_is_named(tmp_path, line):
   (tmp_path / 'test.txt').write_text(f'(2 Fine)\n{line}\n(2 .)\n')
@@ -30,7 +29,7 @@ def test_a_line_that_is_no_tree_is_named(tmp_path, line):
 
 
 def test_a_missing_file_is_named(tmp_path):
-  with pytest.raises(FileNotFoundError, match=r'found no test\.txt'):
+  with pytest.raises(FileNotFoundError, match=r'there is no .*/test\.txt'):
     table.read_tree_words(str(tmp_path))
 
 

@@ -17,7 +17,7 @@ from data.inputs import batches
 from train.engine import optim, sharding
 from train.host import processes
 from train.params import convert, opened
-from train.run import checkpoint, ledger, metrics, training, workdirs
+from train.run import checkpoint, ledger, metrics, workdirs
 from train.transfer import task_job, task_plan
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -149,7 +149,7 @@ def test_killed_while_a_best_model_was_kept(
   save = checkpoint.Checkpoints.save
 
   def killed(self, step, state):
-    is_model = self.folder.parent.name == training.MODEL_FOLDER
+    is_model = self.folder.parent.name == workdirs.MODEL_FOLDER
     if saved or not is_model:
       save(self, step, state)
       self.finish()
@@ -218,7 +218,7 @@ def test_parameters_that_overflow_are_not_kept(
     FloatingPointError, match='after step 12.* checkpoint of step 6 is kept'
   ) as error:
     runs.train(config, tmp_path)
-  kept = checkpoint.latest_step(tmp_path / training.MODEL_FOLDER)
+  kept = checkpoint.latest_step(tmp_path / workdirs.MODEL_FOLDER)
   assert kept == (6 if select == 'best' else None)
   assert ('best model so far, of step 6' in str(error.value)) == bool(kept)
   assert checkpoint.latest_step(tmp_path) == 6

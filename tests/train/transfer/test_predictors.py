@@ -12,7 +12,7 @@ import runs
 from data.scoring import submissions
 from train import predict
 from train.host import processes
-from train.run import checkpoint, settings, training
+from train.run import checkpoint, settings, workdirs
 from train.transfer import predictors, task_outputs
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -164,7 +164,7 @@ def test_a_model_that_a_sweep_dropped_is_missed_by_name(run_of, tmp_path):
   _, workdir, _ = run_of('own scores')
   without = tmp_path / 'run'
   shutil.copytree(
-    workdir, without, ignore=shutil.ignore_patterns(training.MODEL_FOLDER)
+    workdir, without, ignore=shutil.ignore_patterns(workdirs.MODEL_FOLDER)
   )
   with pytest.raises(FileNotFoundError, match='a sweep keeps the model of its'):
     predictors.open_member(without)

@@ -1,6 +1,7 @@
 """Starts and ends the processes of one run."""
 
 import os
+import pathlib
 import re
 import socket
 import subprocess
@@ -19,7 +20,12 @@ def free_port() -> int:
 def environment(devices=1):
   """Returns the environment of a child that sees so many devices."""
   flags = re.sub(f'{_COUNT}=\\d+', '', os.environ.get('XLA_FLAGS', ''))
-  return os.environ | {'XLA_FLAGS': f'{flags} {_COUNT}={devices}'}
+  path = [str(pathlib.Path(__file__).parent / 'children')]
+  path += filter(None, [os.environ.get('PYTHONPATH')])
+  return os.environ | {
+    'XLA_FLAGS': f'{flags} {_COUNT}={devices}',
+    'PYTHONPATH': os.pathsep.join(path),
+  }
 
 
 def start(arguments_of, num_processes, devices):

@@ -6,63 +6,42 @@ import shutil
 import subprocess
 import sys
 
+import drawn
 import jax
 import ml_collections
 import numpy as np
 import pytest
+import runs
 import watch
 from launch import end, start
 
 from train.engine import sharding
 from train.host import processes
-from train.run import failure, ledger, metrics
+from train.run import failure, ledger, metrics, settings
 
 LAYOUTS = {'1x8': (1, 8), '2x4': (2, 4), '4x2': (4, 2)}
 
-# Prints a digest of what the host and the transforms draw, then trains.
+# Prints what `drawn` returns, and trains.
 PROGRAM = """
-import hashlib, json, sys
-import jax, numpy as np
+import json, sys
 config_path, workdir, coordinator, n, i = sys.argv[1:6]
-from train.run import command
+from train.run import command, settings
 from train.host import processes
-if int(n) > 1:
-  processes.join('cpu', coordinator, int(n), int(i))
-from data.store import corpus
-from data.examples import pairs, pipeline
-from models import layers
-from train.architectures import architecture
-from train.pretrain import assemble
-import runs
-from train.run import settings, training_phases
-from train.engine import sharding, state, steps
+processes.join('cpu', coordinator, int(n), int(i))
+import drawn, runs
 config = settings.load_config(config_path)
-mesh = sharding.make_mesh(config.mesh)
-store = corpus.open_store(config.data.folder)
-phases = training_phases.resolve_phases(config, {})
-examples = {32: pairs.Examples(store, 32, held_out=False)}
-job = assemble.build_job(
-  config, phases, architecture.Vocabulary.of(store.tokenizer), mesh)
-local = pipeline.train_batch(
-  examples, phases, 0, 3, sharding.local_rows(mesh, 16))
-def draw(batch):
-  keys = steps.row_keys(0, state.TRAIN_STREAM, 3, np.arange(16))
-  mask = layers.keep_mask(keys[0], (16, 32, 64), 0.1)
-  return {**job.objective.transform(batch, keys), 'host': batch,
-          'dropout': jax.lax.with_sharding_constraint(
-            mask, jax.NamedSharding(mesh, sharding.BATCH))}
-with sharding.scope(mesh, config.mesh.rules):
-  drawn = jax.jit(draw)(sharding.put_batch(local, mesh))
-sha = hashlib.sha256()
-for path, leaf in jax.tree_util.tree_leaves_with_path(drawn):
-  sha.update(str(path).encode() + processes.to_host(leaf).tobytes())
-print(json.dumps({'rows': len(local['lengths']), 'digest': sha.hexdigest()}))
+print(json.dumps(drawn.digest(config)))
 command.run(lambda: runs.train(config, workdir))
 """
 
 
-def run(config_path, workdir, num_processes, devices):
-  """Runs the program; returns what the processes printed."""
+def run(config_path, workdir, num_processes, devices, capsys):
+  """Runs the program; returns what the processes found and said."""
+  if num_processes == 1:  # as this one
+    config = settings.load_config(str(config_path))
+    found = [drawn.digest(config)]
+    runs.train(config, workdir)
+    return found, [capsys.readouterr().err]
 
   def arguments(coordinator, i):
     return [
@@ -91,13 +70,13 @@ def config(small_config):
 
 @pytest.mark.slow
 def test_any_number_of_processes_trains_the_same(
-  config, write_config, tmp_path
+  config, write_config, tmp_path, capsys
 ):
   path = write_config(config)
   printed, losses, results = {}, {}, {}
   for name, (num_processes, devices) in LAYOUTS.items():
     workdir = tmp_path / name
-    printed[name], errors = run(path, workdir, num_processes, devices)
+    printed[name], errors = run(path, workdir, num_processes, devices, capsys)
     results[name] = json.loads((workdir / 'results.json').read_text())
     rows = metrics.read_metrics(workdir)
     assert len(rows) == len({row[:2] for row in rows})  # one process wrote
@@ -129,7 +108,7 @@ def test_any_number_of_processes_trains_the_same(
     for step in (workdir / 'checkpoints').iterdir():
       if step.name.isdigit() and int(step.name) > last:
         shutil.rmtree(step)
-    run(path, workdir, *LAYOUTS[layout])
+    run(path, workdir, *LAYOUTS[layout], capsys)
     return json.loads((workdir / 'results.json').read_text())
 
   restored = resumed('restored', '2x4', '1x8', 12)

@@ -231,7 +231,7 @@ def test_an_objective_of_its_own_has_its_curve_and_its_end(
 
 def test_disk_full_while_saving(small_config, tmp_path):
   """A limit on file size stands in for a full disk."""
-  config = small_config(model__embed_dim=128)
+  config = small_config()
   program = f"""
 import resource
 import runs

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 
+import launch
 import pytest
 
 from configs import base
@@ -235,7 +236,7 @@ results = training.train(job.make(config, {str(tmp_path)!r}), {str(tmp_path)!r})
 assert results['steps'] == 3
 """
   environment = {
-    'XLA_FLAGS': '--xla_backend_optimization_level=0',
+    'XLA_FLAGS': launch.environment()['XLA_FLAGS'],
     'JAX_PLATFORMS': 'cpu',
     'HOME': str(tmp_path),
   }

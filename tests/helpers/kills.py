@@ -32,7 +32,7 @@ MOMENTS = (
   'save',  # which goes on beside the training
 )
 START_UP = (('plan', 'print_plan'), ('metrics', 'MetricsWriter'))
-STEPS = 90
+STEPS = 50
 BATCH = 16
 LIMIT_SECONDS = 600  # of a run, on a slow and busy machine
 # An abandoned process must end long before; far above what a busy machine
@@ -169,7 +169,7 @@ class Harness:
     from data.store import build, corpus
     from train.run import settings
 
-    topics = sorted(pydoc_data.topics.topics.items())[:7]
+    topics = sorted(pydoc_data.topics.topics.items())[:5]
     text = self.folder / 'text.txt'
     text.write_text('\n'.join(f'== {name}\n{body}\n' for name, body in topics))
     store = self.folder / 'store'

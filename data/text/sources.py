@@ -40,7 +40,7 @@ class Source:
   Attributes:
     fingerprint: hex digest that changes when the input or its options change.
     document_break: 'file', 'blank_line', 'regex:...' or 'record'.
-    num_bytes: bytes on disk; None when unknown.
+    num_bytes: bytes on disk.
     read: (source, white_space) -> pieces; see `pieces`.
     dropped: reason -> count, filled while iterating, of the last pass.
     dropped_files: reason -> the first files that were dropped for it.
@@ -51,7 +51,7 @@ class Source:
   description: str
   fingerprint: str
   document_break: str
-  num_bytes: int | None
+  num_bytes: int
   read: Callable[['Source', str], Iterator[Piece]]
   dropped: collections.Counter = dataclasses.field(
     default_factory=collections.Counter

@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 
 from data.examples.pipeline import Examples
 from data.store import build, corpus
-from data.text import sources
 from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.host import console, files, processes
@@ -26,11 +25,17 @@ STORE_FILE = 'trained_on.json'
 
 
 def check_source(config: ml_collections.ConfigDict) -> None:
-  """Checks that there is a token store, or text to build it from."""
+  """Checks that there is a token store, or small text to build it from."""
   data = config.data
   folder = data.folder or settings.default_store(config)
   if not epath.Path(folder, 'store.json').exists():
-    sources.open_source(data.source, document_break=data.document_break)
+    build.check_small(
+      data.source,
+      data.tokenizer,
+      folder,
+      document_break=data.document_break,
+      held_out=data.held_out,
+    )
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:

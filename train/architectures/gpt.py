@@ -57,15 +57,6 @@ def build_lstm(model_config: Any, vocab_size: int) -> lstm_lm.LstmLm:
   )
 
 
-def check_lstm(config: Any) -> None:
-  """Checks the keys of the LSTM."""
-  for key in ('embed_dim', 'lstm_dim', 'max_length'):
-    settings.expect(
-      config, config.model[key] > 0, f'model.{key}', 'a positive number'
-    )
-  settings.check_lengths(config)
-
-
 def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
   """Returns the objective at one length: the next token at each position."""
   del config, vocabulary
@@ -164,7 +155,7 @@ GPT = Architecture(
 GPT2 = GPT._replace(open_examples=_open_joined, num_unpublished=0)
 LSTM = GPT._replace(
   keys=frozenset({'embed_dim', 'lstm_dim'}),
-  check=check_lstm,
+  check=settings.check_lengths,
   describe=_describe_lstm,
   build_model=build_lstm,
   adjust_init=_adjust_lstm,

@@ -19,7 +19,7 @@ from train.run import command
 def main() -> None:
   """Entry point."""
   parser = command.parser('zero_shot', __doc__, command.LANGUAGE_MODELS)
-  tasks = parser.add_subparsers(dest='task', required=True)
+  tasks = parser.add_subparsers(dest='task', metavar='TASK', required=True)
   coqa = tasks.add_parser('coqa', help='reading comprehension')
   coqa.add_argument('data', metavar='FILE', help='coqa-dev-v1.0.json')
   summarize = tasks.add_parser('summarize', help='news articles')

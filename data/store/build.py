@@ -138,12 +138,7 @@ def ensure_store(
   if not _exists(folder):
     check_small(source, tokenizer, folder, limit_bytes, **options)
     audit = build_store(
-      source,
-      tokenizer,
-      folder,
-      workers=workers,
-      progress=progress,
-      **options,
+      source, tokenizer, folder, workers=workers, progress=progress, **options
     )
     if progress:
       audits.print_audit(audit)

@@ -106,10 +106,7 @@ def describe_count(count: int, names: Sequence[str]) -> str:
 
 
 def open_source(
-  spec: str,
-  *,
-  document_break: str | None = None,
-  text_field: str = 'text',
+  spec: str, *, document_break: str | None = None, text_field: str = 'text'
 ) -> Source:
   """Opens a text source.
 

@@ -70,10 +70,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   more = (
     piece
     for letter in word_counts.by_frequency(letters)
-    for piece, places in (
-      (letter, inside),
-      (letter + bpe.END_OF_WORD, ending),
-    )
+    for piece, places in ((letter, inside), (letter + bpe.END_OF_WORD, ending))
     if letter in places
   )
   pieces = word_counts.fill(pieces, more, size)

@@ -24,12 +24,7 @@ from train.run import settings
 
 INPUTS = ('tokens', 'token_mask', 'positions')
 LSTM_FIELDS = (
-  'num_layers',
-  'embed_dim',
-  'lstm_dim',
-  'max_length',
-  'dropout_rate',
-  'dtype',
+  'num_layers embed_dim lstm_dim max_length dropout_rate dtype'.split()
 )
 
 

@@ -74,8 +74,7 @@ def check_batches(
 
 
 def check_data(
-  examples: Mapping[int, Examples],
-  phases: Sequence[Phase],
+  examples: Mapping[int, Examples], phases: Sequence[Phase]
 ) -> None:
   """Checks that there is enough text of the right kind, else ValueError."""
   for phase in phases:
@@ -137,10 +136,6 @@ def check_continuation(
       for key in settings.SCHEDULE_KEYS:
         differing.pop(key, None)
   if differing:
-    lines = [
-      f'  {key}: {old!r} there, {new!r} here'
-      for key, (old, new) in differing.items()
-    ]
     other_batch = {'train.phases', 'train.global_batch'} & differing.keys()
     hint = (
       '; or go on with empty memories, by --config.train.reset_streams=true'
@@ -149,9 +144,8 @@ def check_continuation(
     )
     raise ValueError(
       f'{workdir} holds {done} steps of another config; what differs would'
-      ' change the steps already done:\n'
-      + '\n'.join(lines)
-      + f'\nPass the same values, or another --workdir{hint}'
+      f' change the steps already done:{settings.describe_differing(differing)}'
+      f'\nPass the same values, or another --workdir{hint}'
     )
 
 

@@ -59,34 +59,18 @@ NUMBERS = {
   },
 }
 
-# A run may continue with other values of these: training computes the same.
+# A run may continue with other values of these: training computes the same
+# (init.new_rows is used at the first step only).
 FREE_KEYS = (
-  'data.cache',
-  'data.folder',
-  'data.loader',
-  'init.new_rows',  # used at the first step only
-  'mesh.data',
-  'mesh.fsdp',
-  'mesh.rules',
-  'mesh.tensor',
-  'train.checkpoint_every',
-  'train.deterministic',
-  'train.eval_every',
-  'train.hang_minutes',
-  'train.keep_checkpoints',
-  'train.peak_tflops',
-  'train.platform',
-  'train.profile',
-  'train.reset_streams',
-)
+  'data.cache data.folder data.loader init.new_rows mesh.data mesh.fsdp'
+  ' mesh.rules mesh.tensor train.checkpoint_every train.deterministic'
+  ' train.eval_every train.hang_minutes train.keep_checkpoints'
+  ' train.peak_tflops train.platform train.profile train.reset_streams'
+).split()
 # These may differ too, if the learning rates of the steps already done do not.
 SCHEDULE_KEYS = (
-  'train.phases',
-  'train.steps',
-  'train.num_epochs',
-  'train.global_batch',
-  'optim.restarts',
-)
+  'train.phases train.steps train.num_epochs train.global_batch optim.restarts'
+).split()
 
 
 def config_path(name: str) -> pathlib.Path:
@@ -248,9 +232,7 @@ def expect(
 
 
 def check_batches(
-  config: ml_collections.ConfigDict,
-  sizes: Mapping[str, int],
-  parts: int,
+  config: ml_collections.ConfigDict, sizes: Mapping[str, int], parts: int
 ) -> None:
   """Checks that batches divide into micro-batches and over `parts` devices.
 
@@ -366,6 +348,14 @@ def differing_keys(
     for key in sorted({*old, *new})
     if old.get(key) != new.get(key) and key not in free
   }
+
+
+def describe_differing(differing: Mapping[str, tuple[Any, Any]]) -> str:
+  """Returns the lines of a message on the result of `differing_keys`."""
+  return ''.join(
+    f'\n  {key}: {old!r} there, {new!r} here'
+    for key, (old, new) in differing.items()
+  )
 
 
 def read_workdir_config(

@@ -13,6 +13,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from data.examples import pipeline
+from data.scoring.kinds import KINDS
 from data.tasks.examples import Task
 from models import features
 from train.engine import memory, sharding
@@ -45,6 +46,11 @@ def check(config: ml_collections.ConfigDict) -> None:
     "none with train.select='last': where a run stops for want of a better"
     " score, the last model is not the best; pass train.select='best' too",
   )
+  ensure(
+    task.name != 'own' or config.own.kind in KINDS,
+    'own.kind',
+    f'one of {", ".join(KINDS)}',
+  )
   known = (*features.FEATURES, 'mix')
   ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')
 
@@ -69,14 +75,10 @@ def check_continuation(
   new = with_run_keys(planned, config)
   differing = differing_keys(settings.flatten(old), settings.flatten(new))
   if differing:
-    lines = [
-      f'  {key}: {old!r} there, {new!r} here'
-      for key, (old, new) in differing.items()
-    ]
     raise ValueError(
-      f'{workdir} holds a run of another config:\n'
-      + '\n'.join(lines)
-      + '\nPass the same values, or another --workdir'
+      f'{workdir} holds a run of another config:'
+      f'{settings.describe_differing(differing)}'
+      '\nPass the same values, or another --workdir'
     )
 
 

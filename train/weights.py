@@ -22,11 +22,6 @@ from absl import logging
 from train.host import console, files
 from train.run import command
 
-HELP = (
-  'a workdir, a folder of published weights, or a name on the hub of Hugging'
-  ' Face such as google-bert/bert-base-uncased'
-)
-
 
 def _print_report(report: dict[str, Any], tokenizer: str | None) -> None:
   """Prints the report of `convert.inspect` to standard error."""
@@ -71,7 +66,7 @@ def main() -> None:
     ('import', 'WORKDIR', 'write a workdir, to be used wherever one is'),
   ):
     options = jobs.add_parser(job, help=result)
-    command.add_weights(options, HELP)
+    command.add_weights(options, command.ALL_MODELS)
     if target:
       options.add_argument('target', metavar=target, help='a new folder')
     else:

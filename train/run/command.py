@@ -206,8 +206,9 @@ def _end(error: BaseException) -> None:
   elif isinstance(error, ValueError | OSError | FloatingPointError):
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
     if isinstance(error, OSError) or raised_in.startswith(_OURS):
-      place = getattr(error, 'filename', None)  # of the operating system's
-      message = f'error: {f"{place}: {error.strerror}" if place else error}'
+      message = f'error: {error}'
+      if getattr(error, 'filename', None) and error.strerror:  # the system's
+        message = f'error: {error.filename}: {error.strerror}'
   if processes is None:  # nothing began: this process is alone
     if message is not None:
       print(message, file=sys.stderr)

@@ -122,7 +122,9 @@ def load_config(name: str) -> ml_collections.ConfigDict:
     if not isinstance(error, ValueError):
       text = f'{type(error).__name__}: {text}'
     if unknown := re.search(r'Key "(.+?)" does not exist', text):  # locked
-      text = unknown_key(unknown[1], sorted(flatten(base.get_config())), '')
+      of_all = map(flatten, (make() for make in base.FAMILIES.values()))
+      keys = {*flatten(base.get_config())}.union(*of_all)
+      text = unknown_key(unknown[1], sorted(keys), '')
     if not lines:
       text += '; expected a function get_config(arg) that returns a ConfigDict'
     raise ValueError(f'{path}{where}: {text}') from error
@@ -133,7 +135,7 @@ def load_config(name: str) -> ml_collections.ConfigDict:
       f'{path}: has no {", ".join(sorted(missing)[:9])}: begin with a function'
       ' of configs/base.py, of such a model'
     )
-  for key in flat.keys() - known:
+  for key in sorted(flat.keys() - known):
     raise unknown_key(key, sorted(known), f'{path}: ')
   return config.lock()
 

@@ -153,7 +153,11 @@ def get_config(arg=''):
     ),
     (
       OF_ITS_OWN.format('config.lock().model.max_lenth = 64'),
-      r'mine.py, line 6: max_lenth: .* did you mean model.max_length',
+      r'mine.py, line 6: max_lenth: .* did you mean .*model.max_length',
+    ),
+    (
+      OF_ITS_OWN.format('base.get_elmo_config().lock().model.lstm_dimm = 1'),
+      r'mine.py, line 6: lstm_dimm: .* did you mean model.lstm_dim',
     ),
     (OF_ITS_OWN.format('config.seed = 1'), 'mine.py: seed: .*train.seed'),
     (OF_ITS_OWN.format('del config.optim'), 'has no optim.beta1, .*base.py'),

@@ -11,7 +11,7 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bert'  # module: bert, gpt or gpt2
+  model.name = 'bert'  # family: bert, gpt, gpt2, lstm or elmo
   model.left_to_right = False  # BERT without later tokens; GPT always has none
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
@@ -30,7 +30,7 @@ def get_config() -> ml_collections.ConfigDict:
   data.source = 'manual'  # manual, a path, a glob, or tfds:NAME
   # train:KIND:SIZE, a vocab.txt, or a folder (such as that of init.weights).
   data.tokenizer = 'train:wordpiece:6000'
-  # Token store, built there if missing; empty: under runs/stores.
+  # Token store, built there if missing; empty: in ./runs/stores.
   data.folder = placeholder(str)
   data.cache = placeholder(str)  # local copy of a remote store, once a host
   data.document_break = placeholder(str)  # file, blank_line or a regex
@@ -288,3 +288,11 @@ def get_task_config() -> ml_collections.ConfigDict:
   config.init.weights = placeholder(str)
   config.init.num_layers = placeholder(int)  # first layers to take; empty: all
   return config
+
+
+# Configs with other keys than BERT and GPT.
+FAMILIES = {
+  'task': get_task_config,
+  'elmo': get_elmo_config,
+  'lstm': get_lstm_config,
+}

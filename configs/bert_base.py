@@ -32,10 +32,12 @@ import ml_collections
 from configs import base, variants
 
 
-def get_config(arg: str = '') -> ml_collections.ConfigDict:
+def get_config(
+  arg: str = '', size: str = 'bert-base'
+) -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
-  variants.vary_bert(config, 'bert-base', arg)
+  variants.vary_bert(config, size, arg)
   config.model.dtype = 'bfloat16'
   config.data.source = 'tfds:wikipedia/20230601.en'
   config.data.tokenizer = 'train:wordpiece:30522'

@@ -1,6 +1,6 @@
 """BERT-Tiny on the documentation that ships inside every Python: no download.
 
-The default config. 3 to 5 minutes on 2 CPU cores; the corpus is 460 documents,
+The default config. 3 to 12 minutes on 2 CPU cores; the corpus is 460 documents,
 half a million tokens. Sizes: google-research/bert's BERT-Tiny. Expected at the
 end: held-out masked-LM perplexity 0.40 of the unigram perplexity, NSP accuracy
 0.72 (mean of 2 seeds, results/bert_tiny.json).

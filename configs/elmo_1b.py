@@ -19,7 +19,7 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'elmo-medium'."""
   config = base.get_elmo_config()
-  config.model.update(variants.ELMO[arg or 'elmo'])
+  config.model.update(variants.pick(variants.ELMO, arg or 'elmo'))
   config.model.dtype = 'bfloat16'
   config.data.tokenizer = 'train:words:793471:spaces'
   config.data.source = 'training-monolingual.tokenized.shuffled/*'

@@ -15,7 +15,7 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'elmo'."""
   config = base.get_elmo_config()
-  config.model.update(variants.ELMO[arg or 'elmo-small'])
+  config.model.update(variants.pick(variants.ELMO, arg or 'elmo-small'))
   config.model.num_samples = 4096
   config.model.dropout_rate = 0.0  # less than an epoch: nothing is seen twice
   config.data.source = 'books/*.txt'

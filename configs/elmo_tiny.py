@@ -15,7 +15,7 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'elmo-small'."""
   config = base.get_elmo_config()
-  config.model.update(variants.ELMO[arg or 'elmo-tiny'])
+  config.model.update(variants.pick(variants.ELMO, arg or 'elmo-tiny'))
   config.model.num_samples = 1024
   config.model.dropout_rate = 0.0
   config.data.tokenizer = 'train:words:8000'

@@ -29,7 +29,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
     config = base.get_lstm_config()
   else:
     config = base.get_gpt_config()
-    config.model.update(variants.GPT[arg or 'gpt'])
+    config.model.update(variants.pick(variants.GPT, arg or 'gpt'))
   config.model.max_length = 512
   config.model.dtype = 'bfloat16'
   config.data.source = 'books/*.txt'

@@ -22,7 +22,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt2-medium'."""
   config = base.get_gpt_config()
   config.model.name = 'gpt2'
-  config.model.update(variants.GPT2[arg or 'gpt2'])
+  config.model.update(variants.pick(variants.GPT2, arg or 'gpt2'))
   config.model.max_length = 1024
   config.model.dtype = 'bfloat16'
   config.data.source = 'web/*.jsonl.zst'

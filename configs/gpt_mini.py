@@ -17,7 +17,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt'."""
   config = base.get_gpt_config()
   base.fit_cpu(config)
-  config.model.update(variants.GPT[arg or 'gpt-mini'])
+  config.model.update(variants.pick(variants.GPT, arg or 'gpt-mini'))
   config.model.max_length = 256
   config.data.source = 'books/*.txt'
   config.data.tokenizer = 'train:bpe:8000'

@@ -16,7 +16,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt-mini'."""
   config = base.get_gpt_config()
   base.fit_cpu(config)
-  config.model.update(variants.GPT[arg or 'gpt-tiny'])
+  config.model.update(variants.pick(variants.GPT, arg or 'gpt-tiny'))
   config.model.max_length = 128
   config.data.source = 'manual'
   config.data.tokenizer = 'train:bpe:4000'

@@ -65,6 +65,13 @@ for _sizes in ELMO.values():
 ELMO['elmo-tiny']['filters'] = ((1, 16), (2, 16), (3, 32), (4, 64), (5, 128))
 
 
+def pick(sizes: dict[str, dict], name: str) -> dict:
+  """Returns a row of a table above; ValueError for an unknown name."""
+  if name not in sizes:
+    raise ValueError(f'no size {name!r}: expected one of {", ".join(sizes)}')
+  return sizes[name]
+
+
 def vary_bert(
   config: ml_collections.ConfigDict, size: str, arg: str = ''
 ) -> None:
@@ -73,9 +80,15 @@ def vary_bert(
   `arg` lists, separated by commas, any of: another size of `BERT`; 'no_nsp' or
   'ltr_no_nsp' (Devlin et al. 2018, Table 5); 'mask=M/S/R', per cent of the
   predicted tokens that become [MASK], stay the same and become random (Devlin
-  et al. 2019, appendix C.2). Raises ValueError for other words.
+  et al. 2019, appendix C.2). Raises ValueError for other words, and for two
+  that set the same.
   """
-  for word in (size, *filter(None, arg.split(','))):
+  words = [word for word in arg.split(',') if word]
+  for some in (BERT, BERT_TASKS, [w for w in words if w.startswith(MASKING)]):
+    same = [word for word in words if word in some]
+    if len(same) > 1:
+      raise ValueError(f'{" and ".join(same)}: expected one of them alone')
+  for word in (size, *words):
     if word in BERT:
       config.model.update(BERT[word])
     elif word in BERT_TASKS:

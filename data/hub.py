@@ -29,11 +29,8 @@ FILE_ENDINGS = tuple(
   ' .safetensors .tsv .txt .vocab .xz .zip .zst'.split()
 )
 SETTINGS = (
-  'config.json',
-  'tokenizer_config.json',
-  'special_tokens_map.json',
-  'added_tokens.json',
-)
+  'config.json tokenizer_config.json special_tokens_map.json added_tokens.json'
+).split()
 VOCABULARIES = ('vocab.txt', 'vocab.json', 'merges.txt', 'tokenizer.json')
 # The same weights in several formats: the first that exists is read.
 FORMATS = (
@@ -161,3 +158,7 @@ def _has_weights(
       return False  # damaged: fetch it again
     return all((folder / part).exists() for part in parts)
   return (folder / weights.replace('*', '')).exists()
+
+
+if __name__ == '__main__':
+  raise SystemExit('data.hub is no command; python -m data.prepare is one')

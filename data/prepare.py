@@ -14,12 +14,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser = argparse.ArgumentParser(
     prog='python -m data.prepare', description=__doc__
   )
-  parser.add_argument(
-    '--source',
-    required=True,
-    help='manual, a file, a folder, a glob, or tfds:NAME[/config][:split]',
-  )
-  parser.add_argument(
+  add = parser.add_argument
+  sources = 'manual, a file, a folder, a glob, or tfds:NAME[/config][:split]'
+  add('--source', required=True, help=f'the text: {sources}')
+  add(
     '--tokenizer',
     required=True,
     help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N, '
@@ -28,26 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     "or ELMo's, which all types of the text are added to), a folder with one, "
     "or a name on Hugging Face's hub",
   )
-  parser.add_argument('--out', required=True, help='folder of the store')
-  parser.add_argument(
-    '--document_break', help='file, blank_line or a regular expression'
-  )
-  parser.add_argument(
-    '--text_field', default='text', help='field of JSONL and TFDS records'
-  )
-  parser.add_argument(
-    '--held_out',
-    type=float,
-    default=0.05,
-    help='share of the tokens, in whole documents, never trained on',
-  )
-  parser.add_argument('--workers', type=int, help='processes; one a core')
-  parser.add_argument(
-    '--overwrite', action='store_true', help='replace a store that differs'
-  )
-  parser.add_argument(
-    '--json', action='store_true', help='print the audit on standard output'
-  )
+  add('--out', required=True, help='folder of the store')
+  add('--document_break', help='file, blank_line or a regular expression')
+  add('--text_field', default='text', help='field of JSONL and TFDS records')
+  share = 'share of the tokens, in whole documents, never trained on'
+  add('--held_out', type=float, default=0.05, help=share)
+  add('--workers', type=int, help='processes; one a core')
+  add('--overwrite', action='store_true', help='replace a store that differs')
+  add('--json', action='store_true', help='print the audit on standard output')
   args = parser.parse_args(arguments)
   try:
     audit = build.build_store(

@@ -315,6 +315,11 @@ def unknown_names(text: str, folder: pathlib.Path) -> list[str]:
   ]
   unknown += [
     name
+    for name in re.findall(r'`([a-z_/]+\.py)`', text)
+    if not ((ROOT / name).exists() or any(folder.rglob(name)))
+  ]
+  unknown += [
+    name
     for name in re.findall(r'python -m ((?:train|data)\.\w+)', text)
     if name not in MODULE_NAMES
   ]
@@ -354,6 +359,7 @@ def test_readmes_name_what_exists(path):
   [
     ('[data](dta/README.md)', 'dta/README.md'),
     ('python -m train.rival', 'train.rival'),
+    ('see `models/rival.py` and `lstm.py`', 'models/rival.py'),
     ('--config bert_teeny', 'bert_teeny'),
     ('--config.train.stesp=3', 'train.stesp'),
     ('set `init.weight`', 'init.weight'),

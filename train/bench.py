@@ -18,33 +18,25 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from train.benches import table, timing
-from train.host import device
+from train.benches.options import OF_BENCHES, OPTIONAL, OPTIONS
 from train.run import command
-
-OPTIONS = {
-  'text': 'folder or glob of running text for store',
-  'trees': 'folder of Stanford sentiment trees for the embeddings',
-  'weights': 'folder of a BERT as Hugging Face publishes it, for embedding,'
-  ' finetune and squad_features',
-  'data': 'folder of labelled sets for finetune and squad_features',
-  'sentences': 'embed N sentences, evenly spread (default: all)',
-}
 
 
 def main(
-  prog: str = 'python -m train.bench',
-  rivals: Mapping[str, timing.Programs] | None = None,
+  prog: str = 'python -m train.bench', rivals: Mapping[str, Any] | None = None
 ) -> None:
-  """Runs the command `prog`; with `rivals`, only benches that have some."""
-  known = [name for name in table.BENCHES if not rivals or name in rivals]
+  """Runs the command `prog`; with `rivals`, only benches that have some.
+
+  `rivals` are as in `table.run`.
+  """
+  known = [name for name in OF_BENCHES if not rivals or name in rivals]
   parser = argparse.ArgumentParser(
     prog=prog,
     description=f'Measures speed: {prog} [NAME ...] prints a table and JSON.',
   )
   parser.add_argument('names', nargs='*', metavar='NAME', help=', '.join(known))
   for option, text in OPTIONS.items():
-    kind = dict(type=int, metavar='N') if option == 'sentences' else {}
+    kind = dict(type=int, metavar='N') if option == OPTIONAL else {}
     parser.add_argument(f'--{option}', help=text, **kind)
   parser.add_argument('--output', help='JSON file for the figures')
   options = vars(parser.parse_args())
@@ -52,8 +44,8 @@ def main(
   for name in names:
     if name not in known:
       parser.error(f'{name}: expected one of {", ".join(known)}')
-    for option in table.BENCHES[name].needs:
-      if options[option] is None:
+    for option in OF_BENCHES[name]:
+      if options[option] is None and option != OPTIONAL:
         parser.error(f'{name} needs --{option}')
   command.run(lambda: _run(prog, names, options, rivals or {}, output))
 
@@ -62,9 +54,12 @@ def _run(
   prog: str,
   names: list[str],
   options: Mapping[str, Any],
-  rivals: Mapping[str, timing.Programs],
+  rivals: Mapping[str, Any],
   output: str | None,
 ) -> None:
+  from train.benches import table
+  from train.host import device
+
   # Every program needs room on the same card.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   if not names:

@@ -16,9 +16,9 @@ if __name__ == '__main__':
 
 from absl import flags
 
-from train.run import command, settings
+from train.run import command
 
-_WORKDIR = command.define_workdir()
+command.define_workdir()
 _DRY_RUN = flags.DEFINE_bool(
   'dry_run', False, 'Check everything, print the plan and stop.'
 )
@@ -41,9 +41,7 @@ _HEARTBEAT_SECONDS = flags.DEFINE_integer(
 
 def _train() -> None:
   config = command.CONFIG.value
-  workdir = _WORKDIR.value or settings.default_workdir(
-    command.config_file(), config
-  )
+  workdir = command.workdir()
   # Imported late, so that a wrong flag or key is reported at once.
   if 'task' in config:
     from train.transfer import finetune as kind
@@ -69,7 +67,7 @@ def _train() -> None:
 
 def main() -> None:
   """Entry point."""
-  command.run_with_config(_train)
+  command.run_with_config(_train, 'bert_tiny')
 
 
 if __name__ == '__main__':

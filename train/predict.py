@@ -18,18 +18,13 @@ HELP = 'workdir of a finished fine-tuning; several answer together'
 def main() -> None:
   """Entry point."""
   parser = command.parser('predict', __doc__)
-  parser.add_argument('workdirs', metavar='WORKDIR', nargs='+', help=HELP)
-  parser.add_argument('--input', required=True, help='file or folder')
-  parser.add_argument('--output', required=True, help='file to write')
-  parser.add_argument(
-    '--split', help="of the official files; by default the file's, or test"
-  )
-  parser.add_argument(
-    '--n_best', metavar='FILE', help='SQuAD: write the best answers too'
-  )
-  parser.add_argument(
-    '--null_odds', metavar='FILE', help='SQuAD 2.0: write scores of no answer'
-  )
+  add = parser.add_argument
+  add('workdirs', metavar='WORKDIR', nargs='+', help=HELP)
+  add('--input', required=True, help='file or folder')
+  add('--output', required=True, help='file to write')
+  add('--split', help="of the official files; by default the file's, or test")
+  add('--n_best', metavar='FILE', help='SQuAD: write the best answers too')
+  add('--null_odds', metavar='FILE', help='SQuAD 2.0: scores of no answer')
   command.add_json(parser)
   command.main(parser.parse_args(), _run)
 

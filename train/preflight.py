@@ -69,7 +69,8 @@ def _preflight() -> None:
 
 def main() -> None:
   """Entry point."""
-  command.run_with_config(_preflight, 'topology')
+  example = 'bert_base --topology v5litepod-16'
+  command.run_with_config(_preflight, example, 'topology')
 
 
 if __name__ == '__main__':

@@ -18,9 +18,9 @@ if __name__ == '__main__':
 
 from absl import flags
 
-from train.run import command, settings
+from train.run import command
 
-_WORKDIR = command.define_workdir()
+command.define_workdir()
 _SEEDS = flags.DEFINE_integer('seeds', 1, 'How many, from train.seed on.')
 _GRID = flags.DEFINE_string(
   'grid', '', "KEY=VALUE,VALUE;KEY=...: all combinations; or 'paper'."
@@ -36,13 +36,11 @@ def _sweep() -> None:
     raise ValueError('--config: expected that of a task, such as transfer')
   if _SEEDS.value < 1:
     raise ValueError(f'--seeds={_SEEDS.value}: expected 1 or more')
+  workdir = command.workdir('-sweep')
   from train.host import device, processes
   from train.transfer import sweep
 
   grid = sweep.parse_grid(_GRID.value)
-  workdir = _WORKDIR.value or (
-    settings.default_workdir(command.config_file(), config) + '-sweep'
-  )
   device.enable_compilation_cache()
   processes.join(config.train.platform)
   first = config.train.seed
@@ -58,7 +56,7 @@ def _sweep() -> None:
 
 def main() -> None:
   """Entry point."""
-  command.run_with_config(_sweep)
+  command.run_with_config(_sweep, 'transfer:task=rte --seeds 5')
 
 
 if __name__ == '__main__':

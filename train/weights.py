@@ -22,11 +22,6 @@ from absl import logging
 from train.host import console, files
 from train.run import command
 
-HELP = (
-  'a workdir, a folder of published weights, or a name on the hub of Hugging'
-  ' Face such as google-bert/bert-base-uncased'
-)
-
 
 def _print_report(report: dict[str, Any], tokenizer: str | None) -> None:
   """Prints the report of `convert.inspect` to standard error."""
@@ -63,17 +58,15 @@ def _print_report(report: dict[str, Any], tokenizer: str | None) -> None:
 
 def main() -> None:
   """Entry point."""
-  parser = argparse.ArgumentParser(
-    prog='python -m train.weights', description=__doc__.partition('\n')[0]
-  )
-  jobs = parser.add_subparsers(dest='job', required=True)
-  for job, target in (
-    ('inspect', None),
-    ('export', 'FOLDER'),
-    ('import', 'WORKDIR'),
+  parser = command.parser('weights', __doc__)
+  jobs = parser.add_subparsers(dest='job', metavar='JOB', required=True)
+  for job, target, result in (
+    ('inspect', None, 'print their sizes; no array is read'),
+    ('export', 'FOLDER', 'write files that transformers loads'),
+    ('import', 'WORKDIR', 'write a workdir, to be used wherever one is'),
   ):
-    options = jobs.add_parser(job)
-    command.add_weights(options, HELP)
+    options = jobs.add_parser(job, help=result)
+    command.add_weights(options, command.ALL_MODELS)
     if target:
       options.add_argument('target', metavar=target, help='a new folder')
     else:

@@ -19,13 +19,12 @@ from train.run import command
 def main() -> None:
   """Entry point."""
   parser = command.parser('zero_shot', __doc__, command.LANGUAGE_MODELS)
-  tasks = parser.add_subparsers(dest='task', required=True)
+  tasks = parser.add_subparsers(dest='task', metavar='TASK', required=True)
   coqa = tasks.add_parser('coqa', help='reading comprehension')
   coqa.add_argument('data', metavar='FILE', help='coqa-dev-v1.0.json')
   summarize = tasks.add_parser('summarize', help='news articles')
-  summarize.add_argument(
-    'data', metavar='FOLDER', help='of .story files, or a JSONL file'
-  )
+  stories = 'of .story files, or a JSONL file'
+  summarize.add_argument('data', metavar='FOLDER', help=stories)
   summarize.add_argument('--urls', metavar='FILE', help='such as all_test.txt')
   translate = tasks.add_parser('translate', help='sentences')
   translate.add_argument('data', metavar='SOURCE', help='a sentence a line')

@@ -17,10 +17,7 @@ def cut(length: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def owners(
-  bounds: Sequence[tuple[int, int]],
-  num_tokens: int,
-  *,
-  left_only: bool = False,
+  bounds: Sequence[tuple[int, int]], num_tokens: int, *, left_only: bool = False
 ) -> np.ndarray:
   """Returns the number of the best window for each token, int64 [num_tokens].
 

@@ -98,13 +98,7 @@ class _Text:
     return chunks
 
   def row(
-    self,
-    begin: int,
-    end: int,
-    first: int,
-    last: int,
-    room: int,
-    at_last: bool,
+    self, begin: int, end: int, first: int, last: int, room: int, at_last: bool
   ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Fills a row of `room` pieces with the words [begin, end) and context.
 

@@ -196,10 +196,7 @@ def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
 
 
 def hold_out(
-  hashes: np.ndarray,
-  documents: np.ndarray,
-  sentences: np.ndarray,
-  share: float,
+  hashes: np.ndarray, documents: np.ndarray, sentences: np.ndarray, share: float
 ) -> tuple[np.ndarray, np.ndarray, str]:
   """Decides which documents are never trained on.
 
@@ -236,10 +233,7 @@ def hold_out(
 
 
 def _draw(
-  hashes: np.ndarray,
-  documents: np.ndarray,
-  sentences: np.ndarray,
-  share: float,
+  hashes: np.ndarray, documents: np.ndarray, sentences: np.ndarray, share: float
 ) -> np.ndarray:
   """Returns bool [D], whole documents drawn until they have a share of tokens.
 

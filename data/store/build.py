@@ -11,11 +11,13 @@ import numpy as np
 
 from data.store import arrays, corpus, pool
 from data.store import audit as audits
-from data.text import documents, sources
+from data.text import documents, sources, tfds_text
 from data.vocabulary import tokenization, words
 
 # A vocabulary is trained on at most this much text, spread over the source.
 VOCABULARY_BYTES = 100_000_000
+# A store is built on the way from less text only.
+LIMIT_BYTES = 1_000_000_000
 
 
 def build_store(
@@ -55,11 +57,11 @@ def build_store(
       f'{out} is remote: build into a local folder and copy it there'
     )
   out = pathlib.Path(out).expanduser().absolute()
+  training = tokenization.parse_training(tokenizer)
+  loaded = None if training else tokenization.load(tokenizer)
   text = sources.open_source(
     source, document_break=document_break, text_field=text_field
   )
-  training = tokenization.parse_training(tokenizer)
-  loaded = None if training else tokenization.load(tokenizer)
   asked = {
     'source': text.fingerprint,
     'document_break': text.document_break,
@@ -120,12 +122,12 @@ def ensure_store(
   held_out: float = 0.05,
   workers: int | None = None,
   cache: str | os.PathLike | None = None,
-  limit_bytes: int = 1_000_000_000,
+  limit_bytes: int = LIMIT_BYTES,
   progress: bool = True,
 ) -> corpus.Store:
   """Opens a store, and builds it first if it is missing and the text small.
 
-  A source of `limit_bytes` or more on disk, or of unknown size, is not built
+  A source of `limit_bytes` or more on disk, or to be downloaded, is not built
   here; the error prints the command that builds it. If the source is missing,
   only its name is compared with the store's. See `build_store` and
   `corpus.open_store`. Raises ValueError, with the differences, if they differ.
@@ -134,24 +136,9 @@ def ensure_store(
     document_break=document_break, text_field=text_field, held_out=held_out
   )
   if not _exists(folder):
-    text = sources.open_source(
-      source, document_break=document_break, text_field=text_field
-    )
-    size = 0 if source == 'manual' else text.num_bytes
-    if corpus.is_remote(folder) or size is None or size >= limit_bytes:
-      what = 'of unknown size' if size is None else f'{size / 1e9:.1f} GB'
-      raise ValueError(
-        f'there is no token store in {folder}, and it is not built on the way '
-        f'(the text is {what}). Build it once:\n  '
-        + _command(source, tokenizer, folder, options)
-      )
+    check_small(source, tokenizer, folder, limit_bytes, **options)
     audit = build_store(
-      source,
-      tokenizer,
-      folder,
-      workers=workers,
-      progress=progress,
-      **options,
+      source, tokenizer, folder, workers=workers, progress=progress, **options
     )
     if progress:
       audits.print_audit(audit)
@@ -174,6 +161,29 @@ def ensure_store(
       + ' --overwrite'
     )
   return store
+
+
+def check_small(
+  source: str,
+  tokenizer: str,
+  folder: str | os.PathLike,
+  limit_bytes: int = LIMIT_BYTES,
+  **options: Any,
+) -> None:
+  """Checks that a missing store may be built on the way; see `ensure_store`."""
+  size = None
+  if not source.startswith('tfds:') or tfds_text.is_prepared(source[5:]):
+    text = {key: options[key] for key in options if key != 'held_out'}
+    size = sources.open_source(source, **text).num_bytes
+  if source == 'manual':
+    size = 0
+  if corpus.is_remote(folder) or size is None or size >= limit_bytes:
+    what = 'is not downloaded' if size is None else f'has {size / 1e9:.1f} GB'
+    raise ValueError(
+      f'there is no token store in {folder}, and it is not built on the way '
+      f'(the text {what}). Build it once:\n  '
+      + _command(source, tokenizer, folder, options)
+    )
 
 
 def _exists(folder: str | os.PathLike) -> bool:
@@ -280,8 +290,9 @@ def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
   words = ['python', '-m', 'data.prepare', '--source', source]
   words += ['--tokenizer', tokenizer, '--out', os.fspath(folder)]
   defaults = dict(document_break=None, text_field='text', held_out=0.05)
-  for name in (name for name in defaults if options[name] != defaults[name]):
-    words += [f'--{name}', str(options[name])]
+  for name, value in options.items():
+    if value != defaults[name]:
+      words += [f'--{name}', str(value)]
   return shlex.join(words)
 
 
@@ -297,18 +308,13 @@ def _train_tokenizer(
   """Returns the tokenizer and one line on its training text."""
   used = 0
   total = text.num_bytes
-  if total is None:
-    pieces = text.pieces(training.white_space)
-    total = sum(len(piece.text) for piece in pieces)
 
   def sample() -> Iterator[str]:
     nonlocal used
-    seen = 0
     with arrays.show_progress('vocabulary', text, progress) as update:
       for piece in text.pieces(training.white_space):
         update()
-        seen += len(piece.text)
-        done = (seen if text.num_bytes is None else text.bytes_read) / total
+        done = text.bytes_read / total
         if total <= VOCABULARY_BYTES or used <= VOCABULARY_BYTES * done:
           used += len(piece.text)
           yield piece.text

@@ -190,9 +190,7 @@ def encode_all(
       yield pending.popleft().result()
 
 
-def _group(
-  pieces: Iterable[sources.Piece],
-) -> Iterator[list[sources.Piece]]:
+def _group(pieces: Iterable[sources.Piece]) -> Iterator[list[sources.Piece]]:
   item, size = [], 0
   for piece in pieces:
     item.append(piece)

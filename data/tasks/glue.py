@@ -259,11 +259,7 @@ _QUESTIONS = ('question1', 'question2')
 QQP = _glue(
   *('qqp', 'QQP', 363846, 40430, 390965),
   rows=functools.partial(
-    rows,
-    texts=_QUESTIONS,
-    label='is_duplicate',
-    index=('id',),
-    drop_short=True,
+    rows, texts=_QUESTIONS, label='is_duplicate', index=('id',), drop_short=True
   ),
   allow_empty=True,  # some questions, and sentences of MNLI, are empty
   texts=_QUESTIONS,

@@ -1,16 +1,8 @@
 """All tasks by name, and the files of their examples.
 
-To add a task:
-
-1. Write a module beside this one. It declares a tuple `TASKS` of
-   `examples.Task`, each with a function `rows` that reads its files
-   (`glue.rows` reads a table of texts).
-2. Import the module here and name it in `TASKS`.
-
-Every command then knows the task, with the settings that all tasks of its kind
-have; `configs/transfer.py` has the settings in which a paper differs. A kind of
-task with other inputs, outputs or metrics is an entry of
-`data.scoring.kinds.KINDS` and one of `train.transfer.kinds.KINDS`.
+data/README.md says how to add one: every command then knows the task, with the
+settings that all tasks of its kind have; `configs/transfer.py` has the settings
+in which a paper differs.
 """
 
 import difflib

@@ -80,9 +80,7 @@ def _as_written(context: str, text: str, start: int) -> tuple[str, int]:
 
 
 def _example(
-  record: Mapping[str, Any],
-  context: str,
-  answers: list[tuple[str, int]] | None,
+  record: Mapping[str, Any], context: str, answers: list[tuple[str, int]] | None
 ) -> examples.SpanExample:
   return examples.SpanExample(
     id=str(record['id']),

@@ -32,11 +32,7 @@ SWAG = examples.Task(
   name='swag',
   title='SWAG',
   kind='choice',
-  files={
-    'train': ('train.csv',),
-    'dev': ('val.csv',),
-    'test': ('test.csv',),
-  },
+  files={'train': ('train.csv',), 'dev': ('val.csv',), 'test': ('test.csv',)},
   folders=('SWAG', 'swag', 'swagaf/data'),
   num_choices=4,
   submission='swag',

@@ -40,7 +40,7 @@ class Source:
   Attributes:
     fingerprint: hex digest that changes when the input or its options change.
     document_break: 'file', 'blank_line', 'regex:...' or 'record'.
-    num_bytes: bytes on disk; None when unknown.
+    num_bytes: bytes on disk.
     read: (source, white_space) -> pieces; see `pieces`.
     dropped: reason -> count, filled while iterating, of the last pass.
     dropped_files: reason -> the first files that were dropped for it.
@@ -51,7 +51,7 @@ class Source:
   description: str
   fingerprint: str
   document_break: str
-  num_bytes: int | None
+  num_bytes: int
   read: Callable[['Source', str], Iterator[Piece]]
   dropped: collections.Counter = dataclasses.field(
     default_factory=collections.Counter
@@ -106,10 +106,7 @@ def describe_count(count: int, names: Sequence[str]) -> str:
 
 
 def open_source(
-  spec: str,
-  *,
-  document_break: str | None = None,
-  text_field: str = 'text',
+  spec: str, *, document_break: str | None = None, text_field: str = 'text'
 ) -> Source:
   """Opens a text source.
 

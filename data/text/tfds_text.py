@@ -48,13 +48,7 @@ def open_split(spec: str, text_field: str) -> TextSplit:
 
   TFDS keeps data in TFDS_DATA_DIR, else in ~/tensorflow_datasets.
   """
-  # A split may hold colons: train[10:20].
-  match = re.fullmatch(r'([^:]+(?::[\d*]+\.[\d*]+\.[\d*]+)?)(?::(.+))?', spec)
-  if match is None:
-    raise ValueError(
-      f'source tfds:{spec}: expected tfds:NAME[/config][:version][:split]'
-    )
-  name, split = match[1], match[2] or 'train'
+  name, split = _parse(spec)
   builder = open_builder(spec, name)
   splits = builder.info.splits
   try:
@@ -75,19 +69,39 @@ def open_split(spec: str, text_field: str) -> TextSplit:
   )
 
 
-def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
-  """Returns TFDS's builder of NAME[/config][:version], its data prepared."""
+def is_prepared(spec: str) -> bool:
+  """Returns whether `open_split` needs no download."""
+  return _find_builder(spec, _parse(spec)[0]).is_prepared()
+
+
+def _parse(spec: str) -> tuple[str, str]:
+  """Returns the data set and the split of a source."""
+  # A split may hold colons: train[10:20].
+  match = re.fullmatch(r'([^:]+(?::[\d*]+\.[\d*]+\.[\d*]+)?)(?::(.+))?', spec)
+  if match is None:
+    raise ValueError(
+      f'source tfds:{spec}: expected tfds:NAME[/config][:version][:split]'
+    )
+  return match[1], match[2] or 'train'
+
+
+def _find_builder(spec: str, name: str, folder: str | None = None) -> Any:
   import tensorflow_datasets as tfds
 
   _hide_accelerators()
   try:
-    builder = tfds.builder(name, data_dir=folder, try_gcs=False)
+    return tfds.builder(name, data_dir=folder, try_gcs=False)
   except (tfds.core.DatasetNotFoundError, ValueError, RuntimeError) as error:
     raise ValueError(
       f'source tfds:{spec}: no data set {name!r}, neither known to TFDS nor '
       'prepared in its folder (set TFDS_DATA_DIR to where yours is). '
       f'TFDS says: {str(error).strip().splitlines()[0]}'
     ) from None
+
+
+def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
+  """Returns TFDS's builder of NAME[/config][:version], its data prepared."""
+  builder = _find_builder(spec, name, folder)
   if not builder.is_prepared():
     try:
       builder.download_and_prepare()

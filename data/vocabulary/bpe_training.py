@@ -9,7 +9,6 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from data.vocabulary import bpe, bpe_files, byte_bpe, word_counts
 
-MIN_VOCAB = 50
 MAX_WORDS = 1_000_000  # distinct words counted: about 150 MB
 MAX_WORD_CHARS = 200
 
@@ -18,13 +17,9 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   """Trains a vocabulary of GPT's kind; equal texts give equal ones.
 
   The texts are streamed, best as documents or parts cut between words; memory
-  holds the distinct words. `vocab_size`, `MIN_VOCAB` or more, includes <unk>
+  holds the distinct words. `vocab_size`, 50 or more, includes <unk>
   and the three symbols; too few different pieces give a smaller vocabulary.
   """
-  if vocab_size < MIN_VOCAB:
-    raise ValueError(
-      f'vocab_size is {vocab_size}; a vocabulary has at least {MIN_VOCAB}'
-    )
   words = bpe.choose_words('the new vocabulary')
   finder = bpe.make_bpe((bpe.UNKNOWN,), (), words)
   forgotten = collections.Counter()
@@ -75,10 +70,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   more = (
     piece
     for letter in word_counts.by_frequency(letters)
-    for piece, places in (
-      (letter, inside),
-      (letter + bpe.END_OF_WORD, ending),
-    )
+    for piece, places in ((letter, inside), (letter + bpe.END_OF_WORD, ending))
     if letter in places
   )
   pieces = word_counts.fill(pieces, more, size)
@@ -89,13 +81,9 @@ def train_byte_bpe(texts: Iterable[str], vocab_size: int) -> byte_bpe.ByteBPE:
   """Trains a vocabulary of GPT-2's kind; equal texts give equal ones.
 
   `vocab_size` includes the 256 bytes, which come first, and <|endoftext|>, the
-  last; below 257 it is a ValueError. See also `train_bpe`.
+  last: 257 or more. See also `train_bpe`.
   """
   letters = byte_bpe.byte_letters()
-  if vocab_size <= len(letters):
-    raise ValueError(
-      f'vocab_size is {vocab_size}; 256 bytes and the end of text take 257'
-    )
   split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
   counts = word_counts.count_words(
     ([word for word, _ in split(text)] for text in texts), MAX_WORDS

@@ -47,6 +47,13 @@ FORMS = (
   "train:bytebpe:N (of GPT-2's) with N pieces, train:words:N[:spaces] (of "
   "ELMo's) with N words to predict, or the path of a vocabulary"
 )
+# Symbols, bytes and letters come first, and leave room for something new.
+LEAST_SIZES = {
+  'wordpiece': 50,
+  'bpe': 50,
+  'bytebpe': 257,
+  'words': words.MIN_SOFTMAX,
+}
 _BPE_FILES = (bpe_files.VOCAB_FILE, bpe_files.MERGES_FILE)
 _SAVED = {
   'wordpiece': (wordpiece.VOCAB_FILE,),
@@ -260,12 +267,13 @@ def parse_training(tokenizer: str) -> Training | None:
   )
   if not match:
     raise ValueError(f'tokenizer {tokenizer!r}: expected {FORMS}')
-  if match[1]:
-    return Training('wordpiece', int(match[2]), cased=bool(match[3]))
-  if match[6]:
-    split = 'spaces' if match[8] else 'marks'
-    return Training('words', int(match[7]), split=split)
-  return Training(match[4], int(match[5]))
+  kind, size = next(match.group(i, i + 1) for i in (1, 4, 6) if match[i])
+  if int(size) < LEAST_SIZES[kind]:
+    raise ValueError(
+      f'tokenizer {tokenizer!r}: expected {LEAST_SIZES[kind]} pieces or more'
+    )
+  split = 'spaces' if match[8] else 'marks'
+  return Training(kind, int(size), cased=bool(match[3]), split=split)
 
 
 def request_key(tokenizer: str) -> str:

@@ -30,7 +30,6 @@ VOCAB_FILE = 'vocab.txt'
 SPECIALS = tokenizer_json.SYMBOLS['wordpiece']
 PREFIX = '##'
 MAX_WORD_CHARS = 200  # google-research/bert since 2018-11-23
-MIN_VOCAB = 50
 MAX_WORDS = 1_000_000  # distinct words counted for training: about 150 MB
 
 
@@ -210,14 +209,9 @@ def train_wordpiece(
 ) -> WordPiece:
   """Trains a vocabulary; the same texts always give the same one.
 
-  The texts are streamed; memory holds the distinct words. `vocab_size`, at
-  least `MIN_VOCAB`, includes the special tokens; a small text gives fewer
-  pieces.
+  The texts are streamed; memory holds the distinct words. `vocab_size`, 50 or
+  more, includes the special tokens; a small text gives fewer pieces.
   """
-  if vocab_size < MIN_VOCAB:
-    raise ValueError(
-      f'vocab_size is {vocab_size}; a vocabulary has at least {MIN_VOCAB}'
-    )
   letters = collections.Counter()
   words = _count_words(texts, cased, letters)
   if not words:

@@ -212,11 +212,6 @@ def train_words(texts: Iterable[str], softmax_size: int, split: str) -> Words:
   `MAX_TYPES` types the rarest are left out. `softmax_size`, V, includes the
   three symbols; a text of fewer types gives a smaller one.
   """
-  if softmax_size < MIN_SOFTMAX:
-    raise ValueError(
-      f'softmax_size is {softmax_size}; {", ".join(SPECIALS)} and one word are'
-      f' {MIN_SOFTMAX}'
-    )
   counts = _count(texts, split)
   if not counts:
     raise ValueError('there is no text to collect words from')

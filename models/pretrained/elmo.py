@@ -79,9 +79,7 @@ def write_folder(
 
 
 def from_released(
-  folder: epath.Path,
-  options: Mapping[str, Any],
-  entries: Mapping[str, Entry],
+  folder: epath.Path, options: Mapping[str, Any], entries: Mapping[str, Entry]
 ) -> Weights:
   """Opens the model of released options; options of training are not read."""
   model, problems = _model(options, entries)
@@ -159,10 +157,7 @@ def _character_pieces(model: elmo.Elmo) -> Iterator[Piece]:
     highway, layer = f'CNN_high_{i}', f'encoder/highway_{i}'
     for j, name in enumerate(('transform', 'carry')):
       yield Piece(
-        f'{highway}/W_{name}',
-        f'{layer}/kernel',
-        (N, N),
-        place=(slice(None), j),
+        f'{highway}/W_{name}', f'{layer}/kernel', (N, N), place=(slice(None), j)
       )
       yield Piece(f'{highway}/b_{name}', f'{layer}/bias', (N,), place=(j,))
   yield Piece('CNN_proj/W_proj', 'encoder/projection/kernel', (N, P))

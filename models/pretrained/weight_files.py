@@ -64,9 +64,7 @@ def from_safetensors(file: epath.Path) -> dict[str, Entry]:
       part = opened.get_slice(name)
       dtype = SAFETENSORS_DTYPES.get(part.get_dtype(), 'object')
       entries[name] = Entry(
-        tuple(part.get_shape()),
-        jnp.dtype(dtype),
-        functools.partial(read, name),
+        tuple(part.get_shape()), jnp.dtype(dtype), functools.partial(read, name)
       )
   return entries
 

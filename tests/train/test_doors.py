@@ -6,6 +6,7 @@ import sys
 import pytest
 
 DOORS = (
+  'bench',
   'embed',
   'fill_mask',
   'generate',
@@ -20,6 +21,8 @@ DOORS = (
 )
 # Refused before a model or JAX is needed; each names a file that is not there.
 REFUSED = (
+  ('bench', 'nothing'),
+  ('bench', 'finetune'),
   ('embed', 'W', 'none.txt', 'out.h5'),
   ('embed', 'W', 'none.txt', 'out.npy'),
   ('embed', 'W', 'none.txt', 'out.h5', '--layers=last'),
@@ -33,12 +36,21 @@ REFUSED = (
   ('main',),
   ('main', '--config', 'bert_teeny'),
   ('main', '--config', 'bert_tiny', '--config.train.stps=1'),
+  ('main', '--config', 'bert_tiny', '--config.train.steps=abc'),
+  ('main', '--config', 'bert_tiny', '--config.model.scan_layers=maybe'),
+  ('main', '--config', 'bert_tiny', '--config.train.phases=((1,2'),
+  ('main', '--config', 'bert_tiny', '--workdir', __file__),
+  ('main', '--config', 'bert_tiny:no_nsp,ltr_no_nsp'),
+  ('main', '--config', 'gpt2:x'),
+  ('main', '--config', 'variants'),  # has no get_config
   ('preflight', '--config', 'bert_tiny'),
   ('report', 'none'),
   ('score', 'W', 'none.txt'),
   ('score', 'W', '--choices', 'none.jsonl'),
   ('score', 'W', 'none.txt', '--stride=0'),
   ('sweep', '--config', 'bert_tiny'),
+  ('sweep', '--config', 'transfer:task=rte', '--workdir', f'{__file__}/x'),
+  ('weights',),
   ('similarity', 'W', 'none.txt'),
   ('similarity', 'W', 'none.txt', '--top_k=3'),
   ('zero_shot', 'W', 'coqa', 'none.json'),
@@ -90,6 +102,23 @@ def test_help_is_there_at_once(door, tmp_path):
   assert done.stdout.startswith(f'usage: python -m train.{door} [-h]')
   assert seconds < CPU_SECONDS
   assert not heavy
+
+
+@pytest.mark.parametrize(
+  ('door', 'example'),
+  [
+    ('main', '--config bert_tiny'),
+    ('preflight', '--config bert_base --topology v5litepod-16'),
+    ('sweep', '--config transfer:task=rte --seeds 5'),
+  ],
+)
+def test_commands_with_a_config_show_how_to_begin(door, example, tmp_path):
+  done, seconds, heavy = run(tmp_path, door, '--help')
+  assert '--config: A shipped config' in done.stdout
+  assert ('--workdir: ' in done.stdout) == (door != 'preflight')
+  assert seconds < CPU_SECONDS and not heavy
+  done, *_ = run(tmp_path, door)
+  assert done.stderr.endswith(f'python -m train.{door} {example}\n')
 
 
 @pytest.mark.parametrize('arguments', REFUSED, ids=' '.join)

@@ -27,13 +27,7 @@ from train.engine import objectives
 from train.engine.steps import Objective
 from train.run import settings
 
-INPUTS = (
-  'tokens',
-  'token_mask',
-  'token_types',
-  'positions',
-  'mlm_positions',
-)
+INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'mlm_positions')
 # Pooler and NSP head learn from next sentences; without, a task draws its own.
 HEADS = {'bert': bert.HEADS, 'mlm': ('mlm',), 'lm': ('mlm',)}
 
@@ -101,10 +95,7 @@ def masked_tokens(
     losses=functools.partial(objectives.bert_losses, names=names),
     loss_names=names,
     metric_names=tuple(f'{name}_accuracy' for name in names),
-    targets=lambda batch: (
-      batch['mlm_targets'],
-      objectives.mlm_weights(batch),
-    ),
+    targets=lambda batch: (batch['mlm_targets'], objectives.mlm_weights(batch)),
     perplexities={'mlm': 'mlm_perplexity'},
   )
 

@@ -41,12 +41,6 @@ def check(config: Any) -> None:
   """Checks the keys that only ELMo has."""
   model = config.model
   ensure = functools.partial(settings.expect, config)
-  for key in ('lstm_dim', 'projection_dim', 'char_embed_dim'):
-    ensure(getattr(model, key) > 0, f'model.{key}', 'a positive number')
-  for key in ('num_highway', 'num_samples'):
-    ensure(getattr(model, key) >= 0, f'model.{key}', '0 or more')
-  for key in ('cell_clip', 'projection_clip'):
-    ensure(getattr(model, key) > 0, f'model.{key}', 'a positive number')
   ensure(
     model.projection_dim < model.lstm_dim,
     'model.projection_dim',

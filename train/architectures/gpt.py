@@ -24,12 +24,7 @@ from train.run import settings
 
 INPUTS = ('tokens', 'token_mask', 'positions')
 LSTM_FIELDS = (
-  'num_layers',
-  'embed_dim',
-  'lstm_dim',
-  'max_length',
-  'dropout_rate',
-  'dtype',
+  'num_layers embed_dim lstm_dim max_length dropout_rate dtype'.split()
 )
 
 
@@ -55,15 +50,6 @@ def build_lstm(model_config: Any, vocab_size: int) -> lstm_lm.LstmLm:
   return lstm_lm.LstmLm(
     vocab_size=vocab_size, **{name: fields[name] for name in LSTM_FIELDS}
   )
-
-
-def check_lstm(config: Any) -> None:
-  """Checks the keys of the LSTM."""
-  for key in ('embed_dim', 'lstm_dim', 'max_length'):
-    settings.expect(
-      config, config.model[key] > 0, f'model.{key}', 'a positive number'
-    )
-  settings.check_lengths(config)
 
 
 def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
@@ -164,7 +150,7 @@ GPT = Architecture(
 GPT2 = GPT._replace(open_examples=_open_joined, num_unpublished=0)
 LSTM = GPT._replace(
   keys=frozenset({'embed_dim', 'lstm_dim'}),
-  check=check_lstm,
+  check=settings.check_lengths,
   describe=_describe_lstm,
   build_model=build_lstm,
   adjust_init=_adjust_lstm,

@@ -10,20 +10,18 @@ from etils import epath
 from data.tasks.examples import evenly
 from data.text import text_files
 from train.benches import host, programs
+from train.benches.options import OF_BENCHES
 from train.benches.timing import REPEATS, Programs, compare, step_times
 from train.host import console
 
 
 class Bench(NamedTuple):
-  """A bench: `run` is a function of options that returns figures by name.
+  """A bench: `run` is a function of its options that returns figures by name.
 
-  Options of `needs` must be given, options of `takes` may be. If `timed`, it
-  times our program in turns with rivals, which `run` then takes too.
+  If `timed`, it times our program in turns with rivals, which `run` takes too.
   """
 
   run: Callable[..., dict[str, Any]]
-  needs: tuple[str, ...] = ()
-  takes: tuple[str, ...] = ()
   timed: bool = False
 
 
@@ -41,7 +39,7 @@ def run(
   results = {}
   for name in names:
     bench = BENCHES[name]
-    given = {option: options[option] for option in bench.needs + bench.takes}
+    given = {option: options[option] for option in OF_BENCHES[name]}
     if bench.timed:
       given['rivals'] = rivals.get(name, {})
     results[name] = bench.run(**given)
@@ -203,22 +201,17 @@ def read_tree_words(folder: str, count: int | None = None) -> list[list[str]]:
   return evenly(found, count)
 
 
-_LABELLED = ('data', 'weights')
 BENCHES = {
-  'store': Bench(host.bench_store, ('text',)),
+  'store': Bench(host.bench_store),
   'batches': Bench(host.bench_batches),
   'step': Bench(_step, timed=True),
   'gpt2_step': Bench(_gpt2_step, timed=True),
   'decoding': Bench(_decoding, timed=True),
-  'embedding': Bench(
-    _embedding, ('trees', 'weights'), ('sentences',), timed=True
-  ),
+  'embedding': Bench(_embedding, timed=True),
   'elmo_step': Bench(_elmo_step, timed=True),
-  'elmo_embedding': Bench(
-    _elmo_embedding, ('trees',), ('sentences',), timed=True
-  ),
-  'finetune': Bench(_finetune, _LABELLED, timed=True),
-  'squad_features': Bench(host.bench_squad_features, _LABELLED),
+  'elmo_embedding': Bench(_elmo_embedding, timed=True),
+  'finetune': Bench(_finetune, timed=True),
+  'squad_features': Bench(host.bench_squad_features),
   'first_step': Bench(host.bench_first_step),
   'save': Bench(host.bench_save),
   'load': Bench(host.bench_load),

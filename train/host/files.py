@@ -60,6 +60,14 @@ def check_readable(path: epath.PathLike) -> None:
     raise FileNotFoundError(f'{path}: no such file')
 
 
+def check_folder(option: str, path: epath.PathLike) -> None:
+  """Raises a ValueError if a folder to make is a file, or lies in one."""
+  path = epath.Path(path).expanduser()
+  for part in () if '://' in str(path) else (path, *path.parents):
+    if part.is_file():
+      raise ValueError(f'{option} {path}: {part} is a file, expected a folder')
+
+
 def check_workdir(path: epath.PathLike) -> None:
   """Raises a ValueError if a folder is not the workdir of a run."""
   if not (epath.Path(path) / 'config.json').exists():

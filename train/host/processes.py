@@ -47,6 +47,8 @@ def join(
   with 1 if the others take longer than `start_seconds`; JAX aborts all if one
   is silent for `heartbeat_seconds`, and an error of one ends all.
   """
+  if platform == 'cpu':  # no accelerator's library is asked, or says anything
+    jax.config.update('jax_platforms', 'cpu')
   given = (coordinator, num_processes, process_id)
   if any(value is not None for value in given):
     if None in given or not 0 <= process_id < num_processes:

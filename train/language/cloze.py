@@ -80,7 +80,7 @@ def fill(
     )
   encoded = [encode_prompt(tokenizer, prompt) for prompt in prompts]
   too_long = [
-    f'prompt {number}: {len(ids):,}'
+    f'text {number}: {len(ids):,}'
     for number, ids in enumerate(encoded, start=1)
     if len(ids) > model.max_length
   ]

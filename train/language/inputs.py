@@ -63,20 +63,20 @@ def read_masked(path: str) -> list[str]:
   lines = text_files.read_text(path).split('\n')
   prompts = [line for line in lines if line.strip()]
   if not prompts:
-    raise ValueError(f'{path}: is empty, expected a prompt with {MASK} a line')
+    raise ValueError(f'{path}: is empty, expected a text with {MASK} a line')
   return prompts
 
 
 def check_masked(prompts: Sequence[str]) -> None:
   """Checks that every prompt has a mask."""
   without = [
-    f'prompt {number}: {prompt[:60]!r}'
+    f'text {number}: {prompt[:60]!r}'
     for number, prompt in enumerate(prompts, start=1)
     if MASK not in prompt
   ]
   if without:
     raise ValueError(
-      '\n  '.join([f'expected {MASK} in each prompt, found none in', *without])
+      '\n  '.join([f'expected {MASK} in each text, found none in', *without])
     )
 
 

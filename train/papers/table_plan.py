@@ -257,7 +257,7 @@ def select(
       near = difflib.get_close_matches(text, rows | columns | tasks, cutoff=0.4)
       hint = f'; did you mean {" or ".join(near)}?' if near else ''
       raise ValueError(
-        f'--only {text}: there is no such cell{hint} Rows are'
+        f'--only {text}: there is no such cell{hint}. Rows are'
         f' {"; ".join(sorted(rows))}. Columns are {", ".join(sorted(columns))}.'
       )
     wanted += [cell for cell in found if cell not in wanted]

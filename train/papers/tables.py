@@ -190,7 +190,7 @@ def make_table(
     for each in runs:
       print(each.command)
     for cell in wanted:
-      if cell.reason and (only or cell.line.weights is not None):
+      if cell.reason and (only or not runs or cell.line.weights is not None):
         name = f'{cell.line.name}, {cell.column.name}'
         console.say(f'not to be run: {name}: {cell.reason}')
     for (row, task, _), text in changed.items():

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 from etils import epath
 from flax import linen as nn
@@ -89,7 +88,8 @@ def fields_beside(model: nn.Module) -> dict[str, Any]:
 
 
 def _open_workdir(folder: epath.Path) -> Weights:
-  config, imported = _read_config(folder), _read_imported(folder)
+  config = settings.read_workdir_config(folder)
+  imported = _read_imported(folder)
   name = config.model.name
   tokenizer = None
   if imported.get('tokenizer', True):
@@ -132,17 +132,6 @@ def _open_workdir(folder: epath.Path) -> Weights:
     tokenizer=tokenizer,
     vocabulary=str(folder),
   )
-
-
-def _read_config(folder: epath.Path) -> ml_collections.ConfigDict:
-  try:
-    config = settings.read_workdir_config(folder)
-    config.model.name  # noqa: B018, asks whether it is there
-  except (AttributeError, ValueError) as error:
-    raise ValueError(
-      f'{folder / "config.json"}: not the config of a run ({error})'
-    ) from error
-  return config
 
 
 def _read_imported(folder: epath.Path) -> dict[str, Any]:

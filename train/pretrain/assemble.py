@@ -56,11 +56,7 @@ class Job:
     """Returns the model FLOPs of one training step of a phase."""
     objective = self.objective_of[phase.length]
     inputs = model_inputs(
-      self.architecture,
-      self.model,
-      objective,
-      phase.length,
-      phase.global_batch,
+      self.architecture, self.model, objective, phase.length, phase.global_batch
     )
     return 3 * flops.forward(
       self.model,

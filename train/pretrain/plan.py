@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 
 from data.examples.pipeline import Examples
 from data.store import build, corpus
-from data.text import sources
 from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.host import console, files, processes
@@ -26,11 +25,17 @@ STORE_FILE = 'trained_on.json'
 
 
 def check_source(config: ml_collections.ConfigDict) -> None:
-  """Checks that there is a token store, or text to build it from."""
+  """Checks that there is a token store, or small text to build it from."""
   data = config.data
   folder = data.folder or settings.default_store(config)
   if not epath.Path(folder, 'store.json').exists():
-    sources.open_source(data.source, document_break=data.document_break)
+    build.check_small(
+      data.source,
+      data.tokenizer,
+      folder,
+      document_break=data.document_break,
+      held_out=data.held_out,
+    )
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
@@ -69,8 +74,7 @@ def check_batches(
 
 
 def check_data(
-  examples: Mapping[int, Examples],
-  phases: Sequence[Phase],
+  examples: Mapping[int, Examples], phases: Sequence[Phase]
 ) -> None:
   """Checks that there is enough text of the right kind, else ValueError."""
   for phase in phases:
@@ -132,10 +136,6 @@ def check_continuation(
       for key in settings.SCHEDULE_KEYS:
         differing.pop(key, None)
   if differing:
-    lines = [
-      f'  {key}: {old!r} there, {new!r} here'
-      for key, (old, new) in differing.items()
-    ]
     other_batch = {'train.phases', 'train.global_batch'} & differing.keys()
     hint = (
       '; or go on with empty memories, by --config.train.reset_streams=true'
@@ -144,9 +144,8 @@ def check_continuation(
     )
     raise ValueError(
       f'{workdir} holds {done} steps of another config; what differs would'
-      ' change the steps already done:\n'
-      + '\n'.join(lines)
-      + f'\nPass the same values, or another --workdir{hint}'
+      f' change the steps already done:{settings.describe_differing(differing)}'
+      f'\nPass the same values, or another --workdir{hint}'
     )
 
 

@@ -21,6 +21,7 @@ import configs
 import data
 import models
 import train
+from train.host import files
 
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
 # Defined here, as a flag can be defined only once.
@@ -43,6 +44,15 @@ _OURS = tuple(
 )
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+  """Shows the defaults that the text of an option does not name."""
+
+  def _get_help_string(self, action: argparse.Action) -> str:
+    told = 'default' in action.help or action.default in (None, [])
+    shown = '' if told or action.nargs == 0 else '; by default %(default)s'
+    return action.help + shown
+
+
 def parser(
   name: str, doc: str, weights: str | None = None, **options: Any
 ) -> argparse.ArgumentParser:
@@ -54,7 +64,7 @@ def parser(
   made = argparse.ArgumentParser(
     prog=f'python -m train.{name}',
     description=doc,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
+    formatter_class=_Help,
     **options,
   )
   if weights is not None:
@@ -111,22 +121,43 @@ def positive(text: str) -> int:
 
 
 @functools.cache
-def define_workdir() -> flags.FlagHolder[str | None]:
-  """Returns the flag --workdir."""
-  return flags.DEFINE_string(
+def define_workdir() -> None:
+  """Adds the flag --workdir."""
+  flags.DEFINE_string(
     'workdir', None, 'Folder of the run; by default one under runs.'
   )
 
 
-def run_with_config(job: Callable[[], None], *required: str) -> None:
-  """Reads the command line, checks the `required` flags and runs a job."""
+def workdir(ending: str = '') -> str:
+  """Returns --workdir, by default one of the config's name with an ending."""
+  from train.run import settings
+
+  folder = flags.FLAGS.workdir or (
+    settings.default_workdir(config_file(), CONFIG.value) + ending
+  )
+  files.check_folder('--workdir', folder)
+  return folder
+
+
+def run_with_config(
+  job: Callable[[], None], example: str, *required: str
+) -> None:
+  """Reads the command line, checks the `required` flags and runs a job.
+
+  `example` is what may follow --config, for messages.
+  """
   from train.run import settings
 
   app.define_help_flags()
+  for name in {'config', 'workdir'} & {*flags.FLAGS}:  # --help shows them
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
   with _bad_input_in_one_line():
     # The config flag reads its overrides from sys.argv itself.
     sys.argv = settings.expand_arguments(sys.argv)
-    unknown = app.parse_flags_with_usage(sys.argv)[1:]
+    try:
+      unknown = flags.FLAGS(sys.argv)[1:]
+    except flags.Error as error:
+      raise ValueError(str(error).removeprefix('flag ')) from None
     if unknown:
       raise ValueError(f'{" ".join(unknown)}: not understood; see --help')
     for name in ('config', *required):
@@ -135,8 +166,7 @@ def run_with_config(job: Callable[[], None], *required: str) -> None:
         raise ValueError(
           f'--{name} is missing; configs are'
           f' {", ".join(settings.shipped_names())}, or files of your own. For'
-          f' example:\n  python -m train.{door} --config bert_tiny'
-          + ''.join(f' --{more} {more.upper()}' for more in required)
+          f' example:\n  python -m train.{door} --config {example}'
         )
     logging.set_verbosity(logging.WARNING)  # orbax logs every file it writes
     job()
@@ -177,6 +207,8 @@ def _end(error: BaseException) -> None:
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
     if isinstance(error, OSError) or raised_in.startswith(_OURS):
       message = f'error: {error}'
+      if getattr(error, 'filename', None) and error.strerror:  # the system's
+        message = f'error: {error.filename}: {error.strerror}'
   if processes is None:  # nothing began: this process is alone
     if message is not None:
       print(message, file=sys.stderr)

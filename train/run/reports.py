@@ -244,9 +244,7 @@ def draw_ledger(rows: Sequence[ledger.Row], path: epath.PathLike) -> None:
     figure.savefig(file, format='png', dpi=110)
 
 
-def _attempts(
-  rows: Sequence[ledger.Row],
-) -> list[tuple[str, dict[str, float]]]:
+def _attempts(rows: Sequence[ledger.Row]) -> list[tuple[str, dict[str, float]]]:
   """Returns (label, bucket -> seconds) of the newest attempts, and of all."""
   numbers = sorted({row.attempt for row in rows})
   bars = []

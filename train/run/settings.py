@@ -6,8 +6,10 @@ import functools
 import hashlib
 import importlib.util
 import json
+import math
 import pathlib
 import re
+import traceback
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,39 +17,60 @@ import ml_collections
 from etils import epath
 
 import configs
+from configs import base
 from train.run import training_phases
 
 LOADERS = ('tf', 'plain')
 PLATFORMS = ('cpu', 'gpu', 'tpu')
+# Section -> what its numbers must be -> keys; those that a config has are
+# checked where they have a value.
+AT_LEAST_0 = ('0 or more', lambda number: 0 <= number < math.inf)
+POSITIVE = ('a positive number', lambda number: 0 < number < math.inf)
+RATE = ('a share in [0, 1)', lambda number: 0 <= number < 1)
+SHARE = ('a share in (0, 1)', lambda number: 0 < number < 1)
+SEED = ('a number in [0, 2**31)', lambda number: 0 <= number < 2**31)
+NUMBERS = {
+  'train': {
+    POSITIVE: 'micro_batches log_every hang_minutes eval_every checkpoint_every'
+    ' keep_checkpoints steps num_epochs global_batch patience peak_tflops',
+    SEED: 'seed',
+  },
+  'model': {
+    POSITIVE: 'num_layers embed_dim num_heads mlp_dim max_length lstm_dim'
+    ' projection_dim char_embed_dim cell_clip projection_clip',
+    AT_LEAST_0: 'num_highway num_samples',
+    RATE: 'dropout_rate attention_dropout_rate',
+  },
+  'data': {SHARE: 'held_out', POSITIVE: 'train_limit eval_limit'},
+  'objective': {SHARE: 'mask_rate'},
+  'optim': {
+    RATE: 'beta1 beta2 warmup_fraction',
+    POSITIVE: 'epsilon clip_norm',
+    AT_LEAST_0: 'learning_rate warmup_steps weight_decay',
+  },
+  'eval': {POSITIVE: 'global_batch max_windows draws'},
+  'init': {
+    AT_LEAST_0: 'stddev position_stddev self_score',
+    POSITIVE: 'num_layers',
+  },
+  'task': {
+    POSITIVE: 'max_length doc_stride max_question max_answer n_best bilstm_dim',
+    AT_LEAST_0: 'lm_weight soft_classes bilstm_layers mix_l2',
+  },
+}
 
-# A run may continue with other values of these: training computes the same.
+# A run may continue with other values of these: training computes the same
+# (init.new_rows is used at the first step only).
 FREE_KEYS = (
-  'data.cache',
-  'data.folder',
-  'data.loader',
-  'init.new_rows',  # used at the first step only
-  'mesh.data',
-  'mesh.fsdp',
-  'mesh.rules',
-  'mesh.tensor',
-  'train.checkpoint_every',
-  'train.deterministic',
-  'train.eval_every',
-  'train.hang_minutes',
-  'train.keep_checkpoints',
-  'train.peak_tflops',
-  'train.platform',
-  'train.profile',
-  'train.reset_streams',
-)
+  'data.cache data.folder data.loader init.new_rows mesh.data mesh.fsdp'
+  ' mesh.rules mesh.tensor train.checkpoint_every train.deterministic'
+  ' train.eval_every train.hang_minutes train.keep_checkpoints'
+  ' train.peak_tflops train.platform train.profile train.reset_streams'
+).split()
 # These may differ too, if the learning rates of the steps already done do not.
 SCHEDULE_KEYS = (
-  'train.phases',
-  'train.steps',
-  'train.num_epochs',
-  'train.global_batch',
-  'optim.restarts',
-)
+  'train.phases train.steps train.num_epochs train.global_batch optim.restarts'
+).split()
 
 
 def config_path(name: str) -> pathlib.Path:
@@ -75,13 +98,46 @@ def shipped_names() -> list[str]:
 
 
 def load_config(name: str) -> ml_collections.ConfigDict:
-  """Returns a config by `NAME[:arg]`, as the command line would load it."""
+  """Returns a config by `NAME[:arg]`, as the command line would load it.
+
+  Raises ValueError, with file and line or key, if the file makes no config.
+  """
   name, _, arg = name.partition(':')
-  path = config_path(name)
+  path = config_path(name).absolute()
+  if path.suffix != '.py':
+    raise ValueError(f'--config {name}: expected a file of Python, NAME.py')
   spec = importlib.util.spec_from_file_location(f'config_{path.stem}', path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module.get_config(arg) if arg else module.get_config()
+  try:
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    config = module.get_config(*[arg] if arg else [])
+    flat = flatten(config)
+  except Exception as error:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == spec.origin]
+    if isinstance(error, SyntaxError):
+      lines.append(error.lineno)
+    where = f', line {lines[-1]}' if lines else ''
+    text = ' '.join(str(error).split())
+    if not isinstance(error, ValueError):
+      text = f'{type(error).__name__}: {text}'
+    if unknown := re.search(r'Key "(.+?)" does not exist', text):  # locked
+      of_all = map(flatten, (make() for make in base.FAMILIES.values()))
+      keys = {*flatten(base.get_config())}.union(*of_all)
+      text = unknown_key(unknown[1], sorted(keys), '')
+    if not lines:
+      text += '; expected a function get_config(arg) that returns a ConfigDict'
+    raise ValueError(f'{path}{where}: {text}') from error
+  kind = 'task' if 'task' in config else flat.get('model.name')
+  known = flatten(base.FAMILIES.get(kind, base.get_config)())
+  if missing := known.keys() - flat:
+    raise ValueError(
+      f'{path}: has no {", ".join(sorted(missing)[:9])}: begin with a function'
+      ' of configs/base.py, of such a model'
+    )
+  for key in sorted(flat.keys() - known):
+    raise unknown_key(key, sorted(known), f'{path}: ')
+  return config.lock()
 
 
 def expand_arguments(argv: Sequence[str]) -> list[str]:
@@ -113,13 +169,15 @@ def expand_arguments(argv: Sequence[str]) -> list[str]:
   return argv
 
 
-def unknown_key(key: str, keys: Sequence[str]) -> ValueError:
+def unknown_key(
+  key: str, keys: Sequence[str], where: str = '--config.'
+) -> ValueError:
   """Returns the error for a key that no config has."""
   leaf = [known for known in keys if known.endswith('.' + key)]
   near = leaf or difflib.get_close_matches(key, keys, n=3, cutoff=0.5)
   hint = f'; did you mean {" or ".join(near)}?' if near else ''
   return ValueError(
-    f'--config.{key}: there is no such key{hint}'
+    f'{where}{key}: there is no such key{hint}'
     ' (configs/base.py lists all of them)'
   )
 
@@ -176,9 +234,7 @@ def expect(
 
 
 def check_batches(
-  config: ml_collections.ConfigDict,
-  sizes: Mapping[str, int],
-  parts: int,
+  config: ml_collections.ConfigDict, sizes: Mapping[str, int], parts: int
 ) -> None:
   """Checks that batches divide into micro-batches and over `parts` devices.
 
@@ -201,62 +257,68 @@ def check_batches(
 
 def check_common(config: ml_collections.ConfigDict) -> None:
   """Checks the keys that every run has."""
-  from train.engine import optim
+  from train.engine import optim, sharding
 
   ensure = functools.partial(expect, config)
-  for key in ('micro_batches', 'log_every', 'hang_minutes'):
-    ensure(getattr(config.train, key) > 0, f'train.{key}', 'a positive number')
-  platform, loader = config.train.platform, config.data.loader
-  ensure(platform in PLATFORMS, 'train.platform', f'one of {PLATFORMS}')
-  ensure(loader in LOADERS, 'data.loader', f'one of {LOADERS}')
-  names = optim.OPTIMIZERS
-  ensure(config.optim.name in names, 'optim.name', f'one of {names}')
+  for section, kinds in NUMBERS.items():
+    values = config[section] if section in config else {}
+    for (expected, is_right), keys in kinds.items():
+      for key in keys.split():
+        value = values[key] if key in values else None
+        ensure(value is None or is_right(value), f'{section}.{key}', expected)
+  for key, known in (
+    ('train.platform', PLATFORMS),
+    ('data.loader', LOADERS),
+    ('optim.name', optim.OPTIMIZERS),
+    ('model.dtype', ('float32', 'bfloat16')),
+  ):
+    section, _, name = key.partition('.')
+    ensure(config[section][name] in known, key, f'one of {known}')
+  ensure(
+    isinstance(config.mesh.rules, tuple | list)
+    and all(_is_rule(rule, sharding.AXES) for rule in config.mesh.rules),
+    'mesh.rules',
+    f'pairs of an axis of arrays and None, one or several of {sharding.AXES}',
+  )
+
+
+def _is_rule(rule: Any, known: Sequence[str]) -> bool:
+  if not isinstance(rule, tuple | list) or len(rule) != 2:
+    return False
+  axes = rule[1] if isinstance(rule[1], tuple | list) else (rule[1],)
+  return all(axis is None or axis in known for axis in axes)
 
 
 def check(config: ml_collections.ConfigDict) -> None:
   """Checks a config of pre-training, but for the family's own keys."""
+  from data.vocabulary import tokenization
   from train.engine.optim import make_schedule
+  from train.run import tracing
 
-  model, train = config.model, config.train
-  ensure = functools.partial(expect, config)
-  ensure(model.num_layers > 0, 'model.num_layers', 'a positive number')
-  ensure(
-    model.dtype in ('float32', 'bfloat16'),
-    'model.dtype',
-    "'float32' or 'bfloat16'",
-  )
-  ensure(0 <= model.dropout_rate < 1, 'model.dropout_rate', 'a rate in [0, 1)')
   check_common(config)
-  for key in ('eval_every', 'checkpoint_every', 'keep_checkpoints'):
-    ensure(getattr(train, key) > 0, f'train.{key}', 'a positive number')
-  ensure(0 < config.data.held_out < 1, 'data.held_out', 'a share in (0, 1)')
-  for key in ('max_windows', 'draws'):
-    ensure(getattr(config.eval, key) > 0, f'eval.{key}', 'a positive number')
+  if config.data.folder is None:
+    try:
+      tokenization.parse_training(config.data.tokenizer)
+    except ValueError as error:
+      raise ValueError(f'data.tokenizer: {error}') from None
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:
     if phase.length < 8:
       raise ValueError(f'train.phases: length {phase.length} is under 8')
+  tracing.check(config.train.profile)
 
 
 def check_transformer(config: ml_collections.ConfigDict) -> None:
   """Checks the keys of BERT and GPT."""
   model, objective = config.model, config.objective
   ensure = functools.partial(expect, config)
-  for key in ('embed_dim', 'num_heads', 'mlp_dim', 'max_length'):
-    ensure(getattr(model, key) > 0, f'model.{key}', 'a positive number')
   ensure(
     model.embed_dim % model.num_heads == 0,
     'model.embed_dim',
     f'a multiple of model.num_heads={model.num_heads}',
   )
   ensure(model.gelu in ('erf', 'tanh'), 'model.gelu', "'erf' or 'tanh'")
-  ensure(
-    0 <= model.attention_dropout_rate < 1,
-    'model.attention_dropout_rate',
-    'a rate in [0, 1)',
-  )
-  ensure(0 < objective.mask_rate < 1, 'objective.mask_rate', 'in (0, 1)')
   ensure(
     0 <= objective.mask_fraction
     and 0 <= objective.random_fraction
@@ -290,6 +352,14 @@ def differing_keys(
   }
 
 
+def describe_differing(differing: Mapping[str, tuple[Any, Any]]) -> str:
+  """Returns the lines of a message on the result of `differing_keys`."""
+  return ''.join(
+    f'\n  {key}: {old!r} there, {new!r} here'
+    for key, (old, new) in differing.items()
+  )
+
+
 def read_workdir_config(
   workdir: epath.PathLike,
 ) -> ml_collections.ConfigDict | None:
@@ -297,7 +367,16 @@ def read_workdir_config(
   path = epath.Path(workdir) / 'config.json'
   if not path.exists():
     return None
-  return ml_collections.ConfigDict(json.loads(path.read_text()))
+  problem = 'it has no section model with a name'
+  try:
+    found = json.loads(path.read_text())
+    if found['model']['name']:
+      return ml_collections.ConfigDict(found)
+  except ValueError as error:
+    problem = error
+  except (KeyError, TypeError):
+    pass
+  raise ValueError(f'{path}: not the config of a run: {problem}')
 
 
 def with_overrides(

@@ -1,5 +1,6 @@
 """A profile of some training steps, for XProf or TensorBoard."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from etils import epath
 from train.run.ledger import Ledger
 
 
-def check(profile: Sequence[int], total_steps: int) -> None:
+def check(profile: Sequence[int], total_steps: float = math.inf) -> None:
   """Checks `train.profile`: (first step, number of steps) in the run, or ()."""
   if not profile:
     return
@@ -17,10 +18,10 @@ def check(profile: Sequence[int], total_steps: int) -> None:
     type(number) is int and number > 0 for number in profile
   )
   if not right or sum(profile) - 1 > total_steps:
+    known = f'{total_steps} ' if total_steps < math.inf else ''
     raise ValueError(
       f'train.profile={tuple(profile)}: expected () or (first step, number of'
-      f' steps), two positive integers inside the {total_steps} steps of the'
-      ' run'
+      f' steps), two positive integers inside the {known}steps of the run'
     )
 
 

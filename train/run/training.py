@@ -168,10 +168,9 @@ def train(
       score(train_state.params)
 
     # ---- Training ---------------------------------------------------------
-    open_batches = {
-      'tf': pipeline.tf_batches,
-      'plain': pipeline.plain_batches,
-    }[config.data.loader]
+    open_batches = {'tf': pipeline.tf_batches, 'plain': pipeline.plain_batches}[
+      config.data.loader
+    ]
     report = None
 
     def latest_report() -> Any:

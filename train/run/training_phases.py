@@ -90,8 +90,6 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
         f'train.{key} overrides a single phase, but train.phases has'
         f' {len(phases)}: override train.phases itself'
       )
-    if value <= 0:
-      raise ValueError(f'train.{key}={value}: a positive number is expected')
     if key != 'num_epochs':
       phases = [phases[0]._replace(**{key: value})]
   return phases

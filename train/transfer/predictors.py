@@ -88,8 +88,7 @@ def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
 
 
 def predict(
-  workdirs: Sequence[epath.PathLike],
-  read: Callable[[Task], list[Example]],
+  workdirs: Sequence[epath.PathLike], read: Callable[[Task], list[Example]]
 ) -> tuple[Task, Split, list[Prediction]]:
   """Returns task, split and predictions of one model or an ensemble.
 

@@ -34,17 +34,16 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
   """Returns the declaration of a config's task."""
   name = config.task.name
   if config.data.source is None:
+    files_of, tfds = (f'the files of {name}', ", or 'tfds'")
+    if name == 'own':
+      files_of, tfds = 'own.train and own.dev', ''
     raise ValueError(
-      f'data.source is empty: name the folder of the files of {name}'
-      " (--config.data.source=FOLDER), or 'tfds'"
+      f'data.source is empty: name the folder of {files_of}'
+      f' (--config.data.source=FOLDER){tfds}'
     )
   if name != 'own':
     return registry.find(name)
   settings = dict(config.own)
-  if settings['kind'] is None:
-    raise ValueError(
-      f'own.kind is empty: expected one of {", ".join(kinds.KINDS)}'
-    )
   folder = epath.Path(config.data.source).expanduser()
   for split in ('train', 'dev', 'test'):
     file = settings[split]

@@ -13,6 +13,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from data.examples import pipeline
+from data.scoring.kinds import KINDS
 from data.tasks.examples import Task
 from models import features
 from train.engine import memory, sharding
@@ -37,14 +38,6 @@ def check(config: ml_collections.ConfigDict) -> None:
   train, task = config.train, config.task
   ensure = functools.partial(settings.expect, config)
   settings.check_common(config)
-  for key in ('steps', 'eval_every', 'checkpoint_every', 'patience'):
-    value = getattr(train, key)
-    ensure(value is None or value > 0, f'train.{key}', 'a positive number')
-  ensure(
-    train.steps is not None or train.num_epochs > 0,
-    'train.num_epochs',
-    'a positive number',
-  )
   ensure(train.count in COUNTS, 'train.count', f'one of {tuple(COUNTS)}')
   ensure(train.select in SELECT, 'train.select', f'one of {SELECT}')
   ensure(
@@ -53,32 +46,13 @@ def check(config: ml_collections.ConfigDict) -> None:
     "none with train.select='last': where a run stops for want of a better"
     " score, the last model is not the best; pass train.select='best' too",
   )
-  for key in ('train_limit', 'eval_limit'):
-    value = getattr(config.data, key)
-    ensure(value is None or value > 0, f'data.{key}', 'a positive number')
-  for key in (
-    'doc_stride',
-    'max_question',
-    'max_answer',
-    'n_best',
-    'bilstm_dim',
-  ):
-    ensure(getattr(task, key) > 0, f'task.{key}', 'a positive number')
-  for key in ('lm_weight', 'soft_classes', 'bilstm_layers'):
-    ensure(getattr(task, key) >= 0, f'task.{key}', '0 or more')
   ensure(
-    task.mix_l2 is None or task.mix_l2 >= 0, 'task.mix_l2', '0 or more, or none'
+    task.name != 'own' or config.own.kind in KINDS,
+    'own.kind',
+    f'one of {", ".join(KINDS)}',
   )
-  for key in ('dropout_rate', 'attention_dropout_rate'):
-    rate = getattr(config.model, key, 0.0)
-    ensure(0 <= rate < 1, f'model.{key}', 'a share in [0, 1)')
   known = (*features.FEATURES, 'mix')
   ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')
-  ensure(
-    0 <= config.optim.warmup_fraction < 1,
-    'optim.warmup_fraction',
-    'a share in [0, 1)',
-  )
 
 
 def check_batches(config: ml_collections.ConfigDict, mesh: Mesh) -> None:
@@ -101,14 +75,10 @@ def check_continuation(
   new = with_run_keys(planned, config)
   differing = differing_keys(settings.flatten(old), settings.flatten(new))
   if differing:
-    lines = [
-      f'  {key}: {old!r} there, {new!r} here'
-      for key, (old, new) in differing.items()
-    ]
     raise ValueError(
-      f'{workdir} holds a run of another config:\n'
-      + '\n'.join(lines)
-      + '\nPass the same values, or another --workdir'
+      f'{workdir} holds a run of another config:'
+      f'{settings.describe_differing(differing)}'
+      '\nPass the same values, or another --workdir'
     )
 
 

@@ -164,11 +164,7 @@ def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _finished(
-  found: Weights,
-  request: Request,
-  plan: Plan,
-  text: _Text,
-  array: np.ndarray,
+  found: Weights, request: Request, plan: Plan, text: _Text, array: np.ndarray
 ) -> Vectors:
   """Returns a text's vectors, pooled and scaled as requested."""
   if request.unit == 'word':

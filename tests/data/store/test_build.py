@@ -19,6 +19,7 @@ from text_stores import (
 )
 
 from data.store import arrays, build, corpus
+from data.text import tfds_text
 
 
 def test_rerun_returns_at_once(built, tmp_path, monkeypatch):
@@ -164,6 +165,19 @@ def test_ensure_store_names_the_command(built, tmp_path):
     f"'{tmp_path}/my store' --held_out 0.1"
   )
   assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_downloaded_is_not_built_on_the_way(tmp_path, monkeypatch):
+  monkeypatch.setattr(tfds_text, 'is_prepared', lambda spec: False)
+  message = r'is not downloaded\). Build it once:\n  python -m data.prepare'
+  with pytest.raises(ValueError, match=f'{message} --source tfds:x/y --tok'):
+    ensure('tfds:x/y', tmp_path / 'store')
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tokenizer_is_checked_before_the_text(tmp_path):
+  with pytest.raises(ValueError, match="tokenizer 'train:wordpice:3'"):
+    build_quietly('no text', 'train:wordpice:3', tmp_path / 'out')
 
 
 def test_ensure_store_names_what_differs(store_copy, built):

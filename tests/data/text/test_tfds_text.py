@@ -25,9 +25,10 @@ tfds.dataset_builders.store_as_tfds_dataset(
 
 READ_TFDS = """
 import json, sys
-from data.text import sources
+from data.text import sources, tfds_text
 for spec, field in json.loads(sys.argv[1]):
   try:
+    assert tfds_text.is_prepared(spec.removeprefix('tfds:'))
     source = sources.open_source(spec, text_field=field)
     assert 'tensorflow' in sys.modules
     pieces = list(source.pieces('kept'))

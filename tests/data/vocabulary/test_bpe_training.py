@@ -84,8 +84,6 @@ def test_training_on_too_little():
   )
   (ids,) = small.encode_batch(['The cat sat on the mat'])
   assert 0 not in ids and small.decode(ids) == 'the cat sat on the mat'
-  for kind, size in (('bpe', 49), ('bytebpe', 256)):
-    with pytest.raises(ValueError, match=f'vocab_size is {size}'):
-      tokenization.train(['text'], tokenization.Training(kind, size))
+  for kind in ('bpe', 'bytebpe'):
     with pytest.raises(ValueError, match='no text to train'):
       tokenization.train([''], tokenization.Training(kind, 1000))

@@ -22,6 +22,10 @@ def test_what_train_may_say():
   for wrong in ('train:bpe', 'train:bpe:9:cased', 'train:unigram:9', 'train:'):
     with pytest.raises(ValueError, match='expected train:wordpiece:N'):
       parse(wrong)
+  for kind, least in tokenization.LEAST_SIZES.items():
+    assert parse(f'train:{kind}:{least}').size == least
+    with pytest.raises(ValueError, match=f'expected {least} pieces or more'):
+      parse(f'train:{kind}:{least - 1}')
 
 
 def test_inherited_ids(tmp_path):

@@ -23,6 +23,11 @@ def test_what_would_fail_at_the_end_fails_at_the_beginning(tmp_path):
     files.check_readable(tmp_path / 'none')
   with pytest.raises(ValueError, match='holds no config.json'):
     files.check_workdir(tmp_path)
+  files.check_folder('--workdir', tmp_path / 'new' / 'run')
+  (tmp_path / 'file').touch()
+  for path in ('file', 'file/run'):
+    with pytest.raises(ValueError, match='--workdir .*/file is a file, expect'):
+      files.check_folder('--workdir', tmp_path / path)
 
 
 def test_an_error_leaves_the_old_file(tmp_path):

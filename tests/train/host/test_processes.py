@@ -130,6 +130,15 @@ def test_rows_of_a_process_are_those_of_its_devices():
     assert rows.tolist() == list(range(24))
 
 
+def test_a_run_on_a_cpu_looks_for_no_accelerator(monkeypatch):
+  chosen = {}
+  monkeypatch.setattr(jax.config, 'update', chosen.__setitem__)
+  processes.join('gpu')
+  assert not chosen
+  processes.join('cpu')
+  assert chosen == {'jax_platforms': 'cpu'}
+
+
 def test_flags_of_processes_are_checked():
   for arguments in (('localhost:1', 2, None), ('localhost:1', 2, 2)):
     with pytest.raises(ValueError, match='give all three'):

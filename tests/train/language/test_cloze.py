@@ -77,13 +77,13 @@ def test_fills_as_the_pipeline_of_transformers(bert, run):
 
 def test_what_cannot_be_filled(bert, run, tmp_path):
   found = trained.load(bert, expected=('bert',))
-  with pytest.raises(ValueError, match='at most.*\n  prompt 2: 103'):
+  with pytest.raises(ValueError, match='at most.*\n  text 2: 103'):
     cloze.fill(found, ['a [MASK]', '[MASK]' + ' .' * 100])
   with pytest.raises(ValueError, match='--top_k=401: expected 1 to 400'):
     cloze.fill(found, PROMPTS, top_k=401)
   small_published.write_bert(tmp_path / 'x', found.tokenizer, 'BertModel')
   for weights, prompts, message in (
-    (bert, ['[MASK]', 'a', 'b'], "found none in\n  prompt 2: 'a'\n  prompt 3"),
+    (bert, ['[MASK]', 'a', 'b'], "found none in\n  text 2: 'a'\n  text 3"),
     (tmp_path / 'x', ['[MASK]'], 'no head for masked pieces (mlm), found pool'),
   ):
     with pytest.raises(SystemExit, match=re.escape(message)):

@@ -69,8 +69,8 @@ def test_texts_with_masks(tmp_path):
   prompts = inputs.read_masked(str(path))
   assert prompts == ['a [MASK]', 'b']
   inputs.check_masked(prompts[:1])
-  with pytest.raises(ValueError, match="found none in\n  prompt 2: 'b'"):
+  with pytest.raises(ValueError, match="found none in\n  text 2: 'b'"):
     inputs.check_masked(prompts)
   path.write_text('\n')
-  with pytest.raises(ValueError, match='is empty, expected a prompt with'):
+  with pytest.raises(ValueError, match='is empty, expected a text with'):
     inputs.read_masked(str(path))

@@ -119,7 +119,7 @@ def test_only_some_cells(fake, tmp_path, only, expected):
 
 @pytest.mark.parametrize('only', ['mprc', 'BERT,mprc', 'BART,mrpc', ''])
 def test_only_what_is_there(fake, tmp_path, only):
-  with pytest.raises(ValueError, match='there is no such cell'):
+  with pytest.raises(ValueError, match=r'no such cell.*\. Rows are BERT;'):
     make(fake, tmp_path, only=[only])
   assert not fake.runs
 
@@ -146,6 +146,11 @@ def test_a_changed_config_is_said_and_run_again_on_request(fake, tmp_path):
   # What the weights decide is no change; other weights are.
   make(fake, tmp_path, {'BERT': 'other'}, table=table)
   assert "init.weights='b' and not 'other'" in read(tmp_path)
+
+
+def test_without_weights_a_dry_run_says_what_is_missing(fake, tmp_path, capsys):
+  assert make(fake, tmp_path, {}, dry_run=True)
+  assert "BERT, mrpc/f1: needs --weights 'BERT=" in capsys.readouterr().err
 
 
 def test_commands_are_printed_and_nothing_is_run(fake, tmp_path, capsys):

@@ -22,7 +22,7 @@ def test_a_parser_has_what_its_command_needs():
   add, switch, number = command.adders(parser)
   add('text')
   switch('--all')
-  number('--limit', default=3)
+  number('--limit', default=3, help='of them')
   command.add_json(parser)
   found = parser.parse_args(['W', 'a', '--limit=7', '--json'])
   assert vars(found) == dict(
@@ -31,6 +31,7 @@ def test_a_parser_has_what_its_command_needs():
   text = parser.format_help()
   assert text.startswith('usage: python -m train.x [-h] [--tokenizer PATH]')
   assert 'First.\n\n  python -m train.x W\n' in text
+  assert '--limit LIMIT     of them; by default 3\n' in text
 
 
 @pytest.mark.parametrize('begun', [False, True])
@@ -43,7 +44,11 @@ def test_bad_input_is_one_line_and_a_bug_a_trace(begun, capsys, monkeypatch):
     command.run(lambda: inputs.check_masked(['none']))
   assert ended.value.code == 1
   error = capsys.readouterr().err
-  assert error.startswith('error: expected [MASK] in each prompt')
+  assert error.startswith('error: expected [MASK] in each text')
+  with pytest.raises(SystemExit):
+    command.run(lambda: open('/no/file'))
+  error = capsys.readouterr().err
+  assert error == 'error: /no/file: No such file or directory\n'
   with pytest.raises(ValueError, match='invalid literal'):
     command.run(lambda: int('a bug'))
   assert command.run(lambda: 5) == 5

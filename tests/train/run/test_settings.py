@@ -127,6 +127,85 @@ def test_unknown_variants_are_named(arg, message):
     settings.load_config(f'bert_base:{arg}')
 
 
+def test_variants_that_set_the_same_exclude_each_other():
+  for arg in ('no_nsp,ltr_no_nsp', 'bert-mini,bert-small', 'mask=1/9/90,mask='):
+    with pytest.raises(ValueError, match='expected one of them alone'):
+      settings.load_config(f'bert_large:{arg}')
+
+
+OF_ITS_OWN = """
+from configs import base
+
+def get_config(arg=''):
+  config = base.get_config()
+  {}
+  return config
+"""
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    # A misspelt key, before and after the config is locked.
+    (
+      OF_ITS_OWN.format('config.optim.learnin_rate = 450'),
+      r'mine.py: optim.learnin_rate: .* did you mean optim.learning_rate',
+    ),
+    (
+      OF_ITS_OWN.format('config.lock().model.max_lenth = 64'),
+      r'mine.py, line 6: max_lenth: .* did you mean .*model.max_length',
+    ),
+    (
+      OF_ITS_OWN.format('base.get_elmo_config().lock().model.lstm_dimm = 1'),
+      r'mine.py, line 6: lstm_dimm: .* did you mean model.lstm_dim',
+    ),
+    (OF_ITS_OWN.format('config.seed = 1'), 'mine.py: seed: .*train.seed'),
+    (OF_ITS_OWN.format('del config.optim'), 'has no optim.beta1, .*base.py'),
+    (OF_ITS_OWN.format('config.model.name = "elmo"'), 'has no model.cell_clip'),
+    (
+      OF_ITS_OWN.format('config.train.seed = "x"'),
+      "line 6: TypeError: Could not override field 'seed'",
+    ),
+    (OF_ITS_OWN.format('int("x")'), 'line 6: invalid literal'),
+    (OF_ITS_OWN.format('import non_such'), 'line 6: ModuleNotFoundError'),
+    ('x = (', 'mine.py, line 1: SyntaxError'),
+    (
+      'x = 1',
+      r'mine.py: .*; expected a function get_config\(arg\)',
+    ),
+    ('def get_config(arg): return 5', r"'int'.*a function get_config\(arg\)"),
+    (
+      'def get_config(): return 5',
+      r'0 positional.*a function get_config\(',
+    ),
+  ],
+)
+def test_a_file_that_makes_no_config_is_refused(text, message, tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(text)
+  with pytest.raises(ValueError, match=message):
+    settings.load_config(f'{path}:some')
+
+
+def test_a_config_of_ones_own_begins_with_the_defaults(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(OF_ITS_OWN.format('config.train.seed = 3'))
+  config = settings.load_config(str(path))
+  assert config.train.seed == 3 and config.is_locked
+  path = tmp_path / 'mine.txt'
+  path.write_text('')
+  with pytest.raises(ValueError, match='expected a file of Python'):
+    settings.load_config(str(path))
+
+
+@pytest.mark.parametrize(
+  'name', ['gpt2:gpt2-xxl', 'elmo_1b:foo', 'gpt:x', 'gpt_mini:x', 'elmo_tiny:x']
+)
+def test_an_unknown_size_lists_the_known_ones(name):
+  with pytest.raises(ValueError, match="no size '.*': expected one of"):
+    settings.load_config(name)
+
+
 def test_unknown_config_names_the_shipped_ones():
   with pytest.raises(FileNotFoundError, match='bert_tiny'):
     settings.expand_arguments(['main', '--config', 'bert_teeny'])
@@ -169,6 +248,25 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     ({'optim.name': 'lion'}, "optim.name='lion': expected one of .*'lamb'"),
     ({'optim.restarts': ((1e-3, 5),)}, 'optim.restarts has 1 entries'),
     ({'train.platform': 'gpus'}, 'train.platform'),
+    ({'train.seed': -1}, r'train.seed=-1: expected a number in \[0, 2\*\*31'),
+    ({'init.stddev': -1.0}, 'init.stddev=-1.0: expected 0 or more'),
+    ({'init.position_stddev': float('nan')}, 'init.position_stddev=nan'),
+    ({'optim.beta1': 7.0}, r'optim.beta1=7.0: expected a share in \[0, 1\)'),
+    ({'optim.epsilon': -1.0}, 'optim.epsilon=-1.0: expected a positive'),
+    ({'optim.clip_norm': -1.0}, 'optim.clip_norm=-1.0: expected a positive'),
+    ({'optim.weight_decay': -1.0}, 'optim.weight_decay=-1.0'),
+    ({'mesh.rules': ('foo',)}, "mesh.rules=.'foo',.: expected pairs"),
+    ({'mesh.rules': (('embed', 'fdsp'),)}, "one or several of .'data', 'fsdp'"),
+    ({'mesh.rules': (('embed', ('data', 'x')),)}, 'mesh.rules=.*: expected'),
+    ({'train.profile': (5,)}, r'train.profile=\(5,\): expected'),
+    (
+      {'data.tokenizer': 'train:wordpice:3'},
+      "data.tokenizer: .*'train:word",
+    ),
+    (
+      {'data.tokenizer': 'train:wordpiece:5'},
+      "data.tokenizer: tokenizer 'train:wordpiece:5': expected 50 pieces",
+    ),
   ],
 )
 def test_bad_values_are_named(overrides, message):
@@ -257,3 +355,21 @@ def test_default_workdir_depends_on_every_value():
   assert name.startswith('runs/bert_tiny-')
   other = settings.with_overrides(config, {'train.seed': 1})
   assert settings.default_workdir('configs/bert_tiny.py', other) != name
+
+
+@pytest.mark.parametrize(
+  ('text', 'problem'),
+  [
+    ('', 'Expecting value'),
+    ('{}', 'no section model'),
+    ('[1]', 'no section model'),
+    ('{"model": 3}', 'no section model'),
+    ('{"train": {"seed": 1}}', 'no section model'),
+  ],
+)
+def test_a_damaged_config_of_a_workdir_is_named(text, problem, tmp_path):
+  assert settings.read_workdir_config(tmp_path) is None
+  (tmp_path / 'config.json').write_text(text)
+  message = f'config.json: not the config of a run: .*{problem}'
+  with pytest.raises(ValueError, match=message):
+    settings.read_workdir_config(tmp_path)

@@ -82,6 +82,31 @@ def test_each_recipe_keeps_the_model_that_its_source_does():
     task_plan.check(config)
 
 
+@pytest.mark.parametrize(
+  ('overrides', 'message'),
+  [
+    (
+      {'own.kind': 'classificaton'},
+      "own.kind='classificaton': expected",
+    ),
+    ({}, 'own.kind=None: expected one of classification, '),
+    ({'own.kind': 'span', 'optim.beta2': 1.0}, 'optim.beta2=1.0: expected a'),
+    ({'own.kind': 'span', 'init.num_layers': 0}, 'init.num_layers=0: expected'),
+    ({'own.kind': 'span', 'task.mix_l2': -1.0}, 'task.mix_l2=-1.0: expected 0'),
+    (
+      {'own.kind': 'span'},
+      'folder of own.train and own.dev .*FOLDER.$',
+    ),
+  ],
+)
+def test_bad_values_of_a_task_are_named(overrides, message):
+  config = settings.load_config('transfer:task=own')
+  config = settings.with_overrides(config, overrides)
+  with pytest.raises(ValueError, match=message):
+    task_plan.check(config)
+    task_data.open_task(config)
+
+
 @pytest.mark.parametrize('recipe', transfer.RECIPES)
 def test_a_run_of_before_steps_were_counted_so(recipe, tmp_path):
   """It goes on where the count is the same, else it is told what differs."""

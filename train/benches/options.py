@@ -1,0 +1,27 @@
+"""The benches and their options, read before JAX is imported."""
+
+OPTIONS = {
+  'text': 'folder or glob of running text for store',
+  'trees': 'folder of Stanford sentiment trees for the embeddings',
+  'weights': 'folder of a BERT as Hugging Face publishes it, for embedding,'
+  ' finetune and squad_features',
+  'data': 'folder of labelled sets for finetune and squad_features',
+  'sentences': 'embed N sentences, evenly spread (default: all)',
+}
+OPTIONAL = 'sentences'  # a bench needs all its other options
+OF_BENCHES = {
+  'store': ('text',),
+  'batches': (),
+  'step': (),
+  'gpt2_step': (),
+  'decoding': (),
+  'embedding': ('trees', 'weights', 'sentences'),
+  'elmo_step': (),
+  'elmo_embedding': ('trees', 'sentences'),
+  'finetune': ('data', 'weights'),
+  'squad_features': ('data', 'weights'),
+  'first_step': (),
+  'save': (),
+  'load': (),
+  'accelerator': (),
+}

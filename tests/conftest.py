@@ -8,12 +8,10 @@ import tempfile
 # Before JAX is imported, here and in every child process.
 os.environ['JAX_PLATFORMS'] = 'cpu'
 # Tests compile for minutes what runs for milliseconds: level 0 takes a third of
-# the time, without the emitters of fusions half of that, and computes the same
-# but for roundings.
+# the time, and computes the same but for roundings.
 for _flag, _value in (
   ('--xla_force_host_platform_device_count', 8),
   ('--xla_backend_optimization_level', 0),
-  ('--xla_cpu_use_fusion_emitters', 'false'),
 ):
   if _flag not in os.environ.get('XLA_FLAGS', ''):
     os.environ['XLA_FLAGS'] = (

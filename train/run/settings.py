@@ -367,7 +367,7 @@ def read_workdir_config(
   path = epath.Path(workdir) / 'config.json'
   if not path.exists():
     return None
-  problem = 'it has no section model with a name'
+  problem = 'no section model with a name; published weights need fine-tuning'
   try:
     found = json.loads(path.read_text())
     if found['model']['name']:

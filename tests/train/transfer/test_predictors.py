@@ -147,7 +147,7 @@ def test_workdirs_that_answer_nothing_are_refused(
   (pretraining / 'config.json').write_text(settings.as_json(small_config()))
   with pytest.raises(ValueError, match='taught no task'):
     predictors.open_member(pretraining)
-  with pytest.raises(ValueError, match='taught no task'):
+  with pytest.raises(ValueError, match='published weights need fine-tuning'):
     predictors.open_member(small_bert)
   with pytest.raises(ValueError, match='no fine-tuning'):
     runs.train(make_config(), pretraining)

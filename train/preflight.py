@@ -50,7 +50,7 @@ def _preflight() -> None:
   from train.slices import fit, topology
 
   for name in _TOPOLOGY.value:  # all are checked before any is compiled
-    fit.plan_job(command.CONFIG.value, topology.find_slice(name))
+    fit.plan_parts(command.CONFIG.value, topology.find_slice(name))
   reports = []
   for name in _TOPOLOGY.value:
     report = fit.preflight(command.CONFIG.value, name, mfu=_MFU.value)

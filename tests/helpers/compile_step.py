@@ -43,7 +43,7 @@ def compile_apart(name, tpu, overrides, timeout=600):
 def main(name, tpu, overrides):
   config = settings.load_config(name)
   config = settings.with_overrides(config, json.loads(overrides))
-  job = fit.plan_job(config, topology.find_slice(tpu))
+  job = fit.plan_parts(config, topology.find_slice(tpu))
   _, length, rows, _ = job.phases[0]
   place = NamedSharding(job.mesh, sharding.BATCH)
   batch = {

@@ -21,7 +21,7 @@ def digest(config):
   store = corpus.open_store(config.data.folder)
   phases = training_phases.resolve_phases(config, {})
   examples = {32: pairs.Examples(store, 32, held_out=False)}
-  job = assemble.build_job(
+  job = assemble.build_parts(
     config, phases, architecture.Vocabulary.of(store.tokenizer), mesh
   )
   local = pipeline.train_batch(

@@ -65,7 +65,7 @@ def make_job(config, devices=None):
   mesh = sharding.make_mesh(config.mesh, devices=devices or jax.devices()[:1])
   phases = training_phases.resolve_phases(config, {})
   vocabulary = Vocabulary.of(store.tokenizer)
-  return store, assemble.build_job(config, phases, vocabulary, mesh)
+  return store, assemble.build_parts(config, phases, vocabulary, mesh)
 
 
 def run_steps(config, num_steps, *, devices=None, params=None):

@@ -51,7 +51,7 @@ def compiled_step(
   mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
   tokenizer = config.data.tokenizer
   vocabulary = Vocabulary.of_size(build.trained_size(tokenizer))
-  job = assemble.build_job(config, (phase,), vocabulary, mesh)
+  job = assemble.build_parts(config, (phase,), vocabulary, mesh)
   # The text inside every Python has as many distinct words as other texts.
   with tempfile.TemporaryDirectory() as folder:
     store = build.ensure_store(

@@ -22,7 +22,7 @@ from train.run.training_phases import Phase
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Parts:
   """A run, planned for a mesh.
 
   Attributes:
@@ -119,9 +119,9 @@ class Job:
     )
 
 
-def build_job(
+def build_parts(
   config: Any, phases: Sequence[Phase], vocabulary: Vocabulary, mesh: Mesh
-) -> Job:
+) -> Parts:
   """Plans a checked config's run, on a mesh of devices that need not exist."""
   architecture = families.architecture_of(config)
   model = families.build_model(config, vocabulary.size)
@@ -152,7 +152,7 @@ def build_job(
     architecture.carry_shapes(model, global_batch),
     lambda params: architecture.adjust_init(model, params, config.init),
   )
-  return Job(
+  return Parts(
     config=config,
     architecture=architecture,
     phases=phases,

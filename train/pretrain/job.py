@@ -81,7 +81,7 @@ def make(
     return None
 
   # ---- Model, objective, optimiser ----------------------------------------
-  parts = assemble.build_job(
+  parts = assemble.build_parts(
     config, phases, Vocabulary.of(store.tokenizer), mesh
   )
   model = parts.model

@@ -16,7 +16,7 @@ from data.store import build, corpus
 from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.host import console, files, processes
-from train.pretrain.assemble import Job
+from train.pretrain.assemble import Parts
 from train.run import settings, training_phases
 from train.run.job import Program
 from train.run.training_phases import Phase
@@ -163,15 +163,15 @@ def write_workdir(workdir: epath.Path, store: corpus.Store) -> None:
 
 
 def print_plan(
-  job: Job,
+  parts: Parts,
   workdir: epath.PathLike,
   store: corpus.Store,
   examples: Mapping[int, Examples],
   in_detail: bool,
 ) -> None:
   """Prints the plan of a run; in detail, the shape of every parameter."""
-  config, mesh = job.config, job.mesh
-  parts = sharding.batch_parts(mesh)
+  config, mesh = parts.config, parts.mesh
+  shares = sharding.batch_parts(mesh)
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
   rows = [
     ('workdir', workdir),
@@ -188,11 +188,11 @@ def print_plan(
     ),
     (
       'model',
-      f'{config.model.name}, {job.architecture.describe(config.model)},'
-      f' {job.num_parameters:,} parameters',
+      f'{config.model.name}, {parts.architecture.describe(config.model)},'
+      f' {parts.num_parameters:,} parameters',
     ),
   ]
-  for phase in job.phases:
+  for phase in parts.phases:
     epochs = (
       phase.steps * phase.global_batch / examples[phase.length].num_windows
     )
@@ -200,14 +200,14 @@ def print_plan(
       (
         'phase',
         f'{phase.steps:,} steps of {phase.global_batch} x {phase.length}'
-        f' tokens ({phase.global_batch // parts} rows a device,'
+        f' tokens ({phase.global_batch // shares} rows a device,'
         f' {config.train.micro_batches} micro-batches), {epochs:.3g} epochs,'
-        f' {job.step_flops(phase) / 1e9:,.4g} GFLOP a step',
+        f' {parts.step_flops(phase) / 1e9:,.4g} GFLOP a step',
       )
     )
   console.table(rows, 'Plan')
   if in_detail:
-    leaves = jax.tree_util.tree_flatten_with_path(job.shapes.params)[0]
+    leaves = jax.tree_util.tree_flatten_with_path(parts.shapes.params)[0]
     console.table(
       [
         (
@@ -220,43 +220,43 @@ def print_plan(
     )
 
 
-def programs(job: Job, phases: Sequence[Phase]) -> Iterator[Program]:
+def programs(parts: Parts, phases: Sequence[Phase]) -> Iterator[Program]:
   """Yields the training and evaluation steps of phases, to compile."""
-  config = job.config
+  config = parts.config
   for length, rows in sorted({(p.length, p.global_batch) for p in phases}):
-    shapes = job.architecture.batch_shapes(length, rows)
+    shapes = parts.architecture.batch_shapes(length, rows)
     yield Program(
       f'training step of {rows} x {length}',
       memory.SMALLER_STEP.format(2 * config.train.micro_batches),
       f'train {length}',
-      (job.shapes, memory.batch_shapes(shapes, job.mesh)),
+      (parts.shapes, memory.batch_shapes(shapes, parts.mesh)),
     )
   rows = config.eval.global_batch
-  carry = job.architecture.carry_shapes(job.model, rows)
+  carry = parts.architecture.carry_shapes(parts.model, rows)
   for length in sorted({phase.length for phase in phases}):
-    shapes = job.architecture.batch_shapes(length, rows)
+    shapes = parts.architecture.batch_shapes(length, rows)
     yield Program(
       f'evaluation of {rows} x {length}',
       memory.SMALLER_EVALUATION,
       f'score {length}',
       (
-        job.shapes.params,
-        memory.batch_shapes(shapes, job.mesh),
-        memory.batch_shapes(carry, job.mesh),
+        parts.shapes.params,
+        memory.batch_shapes(shapes, parts.mesh),
+        memory.batch_shapes(carry, parts.mesh),
       ),
     )
 
 
-def residual_bytes(job: Job, phase: Phase) -> int:
+def residual_bytes(parts: Parts, phase: Phase) -> int:
   """Returns the bytes that the backward pass keeps of one micro-batch.
 
   Over all devices, without the parameters; nothing is computed.
   """
-  objective = job.objective_of[phase.length]
-  rows = phase.global_batch // job.config.train.micro_batches
-  part = job.architecture.batch_shapes(phase.length, rows)
+  objective = parts.objective_of[phase.length]
+  rows = phase.global_batch // parts.config.train.micro_batches
+  part = parts.architecture.batch_shapes(phase.length, rows)
 
-  carry = job.architecture.carry_shapes(job.model, rows)
+  carry = parts.architecture.carry_shapes(parts.model, rows)
 
   def residuals(params: Any, part: Any, carry: Any) -> Any:
     keys = jax.random.split(jax.random.key(0), rows)
@@ -264,13 +264,13 @@ def residual_bytes(job: Job, phase: Phase) -> int:
     rngs = {'dropout': keys[0], 'samples': keys[0]}
 
     def loss_of(params: Any) -> Any:
-      outputs = objective.apply(job.model, params, batch, rngs)
+      outputs = objective.apply(parts.model, params, batch, rngs)
       losses, _ = objective.losses(outputs, batch)
       return sum(total for total, _ in losses.values())
 
     return jax.vjp(loss_of, params)[1]
 
-  params = job.shapes.params
+  params = parts.shapes.params
   kept = jax.tree.leaves(jax.eval_shape(residuals, params, part, carry))
   of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
   total = sum(

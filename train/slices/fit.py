@@ -22,7 +22,7 @@ from train.engine.memory import GIB, batch_shapes, gib
 from train.host import console, device, files
 from train.host.console import say
 from train.pretrain import assemble, plan
-from train.pretrain.assemble import Job
+from train.pretrain.assemble import Parts
 from train.run import settings, training_phases
 from train.run.training_phases import Phase
 from train.slices import hlo, topology
@@ -38,17 +38,17 @@ def preflight(
   were tried. Bad input raises ValueError before any compilation.
   """
   tpu = topology.find_slice(name)
-  job = plan_job(config, tpu)
-  phases = compile_phases(job, job.phases, tpu)
+  parts = plan_parts(config, tpu)
+  phases = compile_phases(parts, parts.phases, tpu)
   report = {
     'topology': name,
     'layout': 'x'.join(map(str, tpu.layout)),
     'chips': tpu.num_chips,
     'hosts': tpu.num_hosts,
     'devices': len(tpu.devices),
-    'mesh': dict(job.mesh.shape),
-    'parameters': job.num_parameters,
-    'parameter_bytes': state.num_bytes(job.shapes.params),
+    'mesh': dict(parts.mesh.shape),
+    'parameters': parts.num_parameters,
+    'parameter_bytes': state.num_bytes(parts.shapes.params),
     'phases': phases,
     'fits': all(phase['fits'] for phase in phases),
     'jax': jax.__version__,
@@ -71,7 +71,7 @@ def _peak(tpu: topology.Slice) -> float:
   return 1e12 * device.peak_of(tpu.devices[0].device_kind)
 
 
-def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
+def plan_parts(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Parts:
   """Plans the run of a config on a slice, and checks the config."""
   mesh = sharding.make_mesh(config.mesh, tpu.devices)
   families.check(config)
@@ -87,24 +87,24 @@ def plan_job(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Job:
     tokenizer = folder
   size = build.trained_size(tokenizer)  # None if it is trained already
   size = size or Vocabulary.of(tokenization.load(tokenizer)).size
-  return assemble.build_job(config, phases, Vocabulary.of_size(size), mesh)
+  return assemble.build_parts(config, phases, Vocabulary.of_size(size), mesh)
 
 
 def compile_phases(
-  job: Job, phases: Sequence[Phase], tpu: topology.Slice
+  parts: Parts, phases: Sequence[Phase], tpu: topology.Slice
 ) -> list[dict[str, Any]]:
   """Returns figures of each phase's step, all compiled at once."""
-  with sharding.scope(job.mesh, job.config.mesh.rules):
+  with sharding.scope(parts.mesh, parts.config.mesh.rules):
     lowered = []
     for phase in phases:
-      shapes = job.architecture.batch_shapes(phase.length, phase.global_batch)
-      batch = batch_shapes(shapes, job.mesh)
-      lowered.append(job.train_step(phase.length).lower(job.shapes, batch))
+      shapes = parts.architecture.batch_shapes(phase.length, phase.global_batch)
+      batch = batch_shapes(shapes, parts.mesh)
+      lowered.append(parts.train_step(phase.length).lower(parts.shapes, batch))
   # The compiler works on one core and lets the others go on.
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
     compiled = list(threads.map(_compile, lowered))
   return [
-    _describe(job, phase, tpu, *result)
+    _describe(parts, phase, tpu, *result)
     for phase, result in zip(phases, compiled, strict=True)
   ]
 
@@ -122,21 +122,21 @@ def _compile(lowered: Any) -> tuple[Any, float]:
 
 
 def _describe(
-  job: Job, phase: Phase, tpu: topology.Slice, program: Any, seconds: float
+  parts: Parts, phase: Phase, tpu: topology.Slice, program: Any, seconds: float
 ) -> dict[str, Any]:
   """Returns the figures of a phase's compiled step."""
-  num_devices, micro_batches = job.mesh.size, job.config.train.micro_batches
-  parts = job.mesh.shape['data'] * job.mesh.shape['fsdp']
-  flops = job.step_flops(phase)
+  num_devices, micro_batches = parts.mesh.size, parts.config.train.micro_batches
+  shares = sharding.batch_parts(parts.mesh)
+  flops = parts.step_flops(phase)
   fits = not isinstance(program, Exception)
-  parameters = state.num_bytes(job.shapes.params)
-  optimizer = state.num_bytes(job.shapes.opt_state)
+  parameters = state.num_bytes(parts.shapes.params)
+  optimizer = state.num_bytes(parts.shapes.opt_state)
   memory = {'parameters': parameters, 'optimizer': optimizer}
   result = {
     'steps': phase.steps,
     'length': phase.length,
     'global_batch': phase.global_batch,
-    'rows_a_device': phase.global_batch // parts,
+    'rows_a_device': phase.global_batch // shares,
     'rows_a_chip': phase.global_batch / tpu.num_chips,
     'micro_batches': micro_batches,
     'compile_seconds': round(seconds, 1),
@@ -163,7 +163,7 @@ def _describe(
   cost = program.cost_analysis()
   collectives = hlo.collectives(program.as_text(), num_devices)
   sent = sum(collective.sent_bytes for collective in collectives)
-  kept = plan.residual_bytes(job, phase) * micro_batches
+  kept = plan.residual_bytes(parts, phase) * micro_batches
   # Read once and written once: gradients, residuals of the backward pass,
   # parameters and the optimiser's state.
   moved = 2 * (2 * parameters + optimizer + kept / num_devices)
@@ -214,11 +214,11 @@ def find_remedies(
   for override in remedies(config, len(tpu.devices)):
     changed = settings.with_overrides(config, override)
     try:
-      job = plan_job(changed, tpu)
+      parts = plan_parts(changed, tpu)
     except ValueError:  # a batch or a parameter that does not divide
       continue
     say(f'does not fit; trying {_flags(override)}')
-    (phase,) = compile_phases(job, job.phases[worst : worst + 1], tpu)
+    (phase,) = compile_phases(parts, parts.phases[worst : worst + 1], tpu)
     figures = {key: phase[key] for key in ('length', 'fits')}
     total = phase['memory']['total']
     tried.append({'override': override, **figures, 'total': total})

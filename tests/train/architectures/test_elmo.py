@@ -162,7 +162,7 @@ def test_meshes_agree(store):
 
 
 def test_a_loss_that_is_not_finite_is_reported(store, tmp_path, monkeypatch):
-  create = assemble.Job.create_state
+  create = assemble.Parts.create_state
 
   def spoilt(job):
     state = create(job)
@@ -170,7 +170,7 @@ def test_a_loss_that_is_not_finite_is_reported(store, tmp_path, monkeypatch):
     state.params['layers_1']['bias'] = bias.at[0, 0, 0].set(np.nan)
     return state
 
-  monkeypatch.setattr(assemble.Job, 'create_state', spoilt)
+  monkeypatch.setattr(assemble.Parts, 'create_state', spoilt)
   with pytest.raises(
     FloatingPointError, match='(?s)not finite in step 1.*forward nan'
   ) as error:

@@ -160,7 +160,7 @@ def test_meshes_agree(stores, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):
-  create = assemble.Job.create_state
+  create = assemble.Parts.create_state
 
   def spoilt(job):
     state = create(job)
@@ -168,7 +168,7 @@ def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):
       params=jax.tree.map(lambda x: x * np.nan, state.params)
     )
 
-  monkeypatch.setattr(assemble.Job, 'create_state', spoilt)
+  monkeypatch.setattr(assemble.Parts, 'create_state', spoilt)
   with pytest.raises(
     FloatingPointError, match='(?s)not finite in step 1.*dropout: lm nan'
   ) as error:

@@ -30,7 +30,7 @@ def step_flops(name, **overrides):
   config = settings.with_overrides(settings.load_config(name), overrides)
   phases = training_phases.check_phases(config)
   mesh = sharding.make_mesh(config.mesh)
-  job = assemble.build_job(config, phases, Vocabulary.of_size(V), mesh)
+  job = assemble.build_parts(config, phases, Vocabulary.of_size(V), mesh)
   return job.step_flops(phases[0]), job.num_parameters
 
 

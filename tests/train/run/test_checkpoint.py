@@ -128,7 +128,7 @@ def job(small_config):
   """What the runs compute with."""
   config = small_config()
   store = corpus.open_store(config.data.folder)
-  return assemble.build_job(
+  return assemble.build_parts(
     config,
     training_phases.resolve_phases(config, {}),
     architecture.Vocabulary.of(store.tokenizer),

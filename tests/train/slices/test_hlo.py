@@ -27,7 +27,7 @@ def compiled(small_config):
     )
     mesh = sharding.make_mesh(config.mesh)
     phases = training_phases.resolve_phases(config, {})
-    job = assemble.build_job(
+    job = assemble.build_parts(
       config, phases, architecture.Vocabulary.of_size(500), mesh
     )
     place = NamedSharding(mesh, sharding.BATCH)

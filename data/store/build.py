@@ -11,13 +11,11 @@ import numpy as np
 
 from data.store import arrays, corpus, pool
 from data.store import audit as audits
-from data.text import documents, sources, tfds_text
+from data.text import documents, sources
 from data.vocabulary import tokenization, words
 
 # A vocabulary is trained on at most this much text, spread over the source.
 VOCABULARY_BYTES = 100_000_000
-# A store is built on the way from less text only.
-LIMIT_BYTES = 1_000_000_000
 
 
 def build_store(
@@ -122,21 +120,30 @@ def ensure_store(
   held_out: float = 0.05,
   workers: int | None = None,
   cache: str | os.PathLike | None = None,
-  limit_bytes: int = LIMIT_BYTES,
+  limit_bytes: int = 1_000_000_000,
   progress: bool = True,
 ) -> corpus.Store:
   """Opens a store, and builds it first if it is missing and the text small.
 
-  A source of `limit_bytes` or more on disk, or to be downloaded, is not built
-  here; the error prints the command that builds it. If the source is missing,
-  only its name is compared with the store's. See `build_store` and
-  `corpus.open_store`. Raises ValueError, with the differences, if they differ.
+  A source of `limit_bytes` or more on disk is not built here; the error prints
+  the command that builds it. If the source is missing, only its name is
+  compared with the store's. See `build_store` and `corpus.open_store`. Raises
+  ValueError, with the differences, if they differ.
   """
   options = dict(
     document_break=document_break, text_field=text_field, held_out=held_out
   )
   if not _exists(folder):
-    check_small(source, tokenizer, folder, limit_bytes, **options)
+    text = sources.open_source(
+      source, document_break=document_break, text_field=text_field
+    )
+    size = 0 if source == 'manual' else text.num_bytes
+    if corpus.is_remote(folder) or size >= limit_bytes:
+      raise ValueError(
+        f'there is no token store in {folder}, and it is not built on the way '
+        f'(the text has {size / 1e9:.1f} GB). Build it once:\n  '
+        + _command(source, tokenizer, folder, options)
+      )
     audit = build_store(
       source, tokenizer, folder, workers=workers, progress=progress, **options
     )
@@ -161,29 +168,6 @@ def ensure_store(
       + ' --overwrite'
     )
   return store
-
-
-def check_small(
-  source: str,
-  tokenizer: str,
-  folder: str | os.PathLike,
-  limit_bytes: int = LIMIT_BYTES,
-  **options: Any,
-) -> None:
-  """Checks that a missing store may be built on the way; see `ensure_store`."""
-  size = None
-  if not source.startswith('tfds:') or tfds_text.is_prepared(source[5:]):
-    text = {key: options[key] for key in options if key != 'held_out'}
-    size = sources.open_source(source, **text).num_bytes
-  if source == 'manual':
-    size = 0
-  if corpus.is_remote(folder) or size is None or size >= limit_bytes:
-    what = 'is not downloaded' if size is None else f'has {size / 1e9:.1f} GB'
-    raise ValueError(
-      f'there is no token store in {folder}, and it is not built on the way '
-      f'(the text {what}). Build it once:\n  '
-      + _command(source, tokenizer, folder, options)
-    )
 
 
 def _exists(folder: str | os.PathLike) -> bool:
@@ -290,9 +274,8 @@ def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
   words = ['python', '-m', 'data.prepare', '--source', source]
   words += ['--tokenizer', tokenizer, '--out', os.fspath(folder)]
   defaults = dict(document_break=None, text_field='text', held_out=0.05)
-  for name, value in options.items():
-    if value != defaults[name]:
-      words += [f'--{name}', str(value)]
+  for name in (name for name in defaults if options[name] != defaults[name]):
+    words += [f'--{name}', str(options[name])]
   return shlex.join(words)
 
 

@@ -245,6 +245,13 @@ class Training:
   cased: bool = False
   split: str = 'marks'
 
+  def __post_init__(self) -> None:
+    """Raises ValueError for a size below `LEAST_SIZES`."""
+    if self.size < (least := LEAST_SIZES[self.kind]):
+      raise ValueError(
+        f'train:{self.kind}:{self.size}: expected {least} pieces or more'
+      )
+
   @property
   def white_space(self) -> str:
     """The white space of the trained tokenizer; see `Tokenizer`."""
@@ -268,10 +275,6 @@ def parse_training(tokenizer: str) -> Training | None:
   if not match:
     raise ValueError(f'tokenizer {tokenizer!r}: expected {FORMS}')
   kind, size = next(match.group(i, i + 1) for i in (1, 4, 6) if match[i])
-  if int(size) < LEAST_SIZES[kind]:
-    raise ValueError(
-      f'tokenizer {tokenizer!r}: expected {LEAST_SIZES[kind]} pieces or more'
-    )
   split = 'spaces' if match[8] else 'marks'
   return Training(kind, int(size), cased=bool(match[3]), split=split)
 

@@ -28,9 +28,11 @@ from train.run import (
 from train.run.job import Job, Program, StayAlive
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check(config: ml_collections.ConfigDict, *, dry_run: bool = False) -> None:
   """Checks all of a config that needs neither text nor devices."""
   families.check(config)
+  if dry_run:
+    plan.check_downloaded(config)
 
 
 def make(

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from data.examples.pipeline import Examples
 from data.store import build, corpus
+from data.text import sources, tfds_text
 from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.host import console, files, processes
@@ -25,17 +26,27 @@ STORE_FILE = 'trained_on.json'
 
 
 def check_source(config: ml_collections.ConfigDict) -> None:
-  """Checks that there is a token store, or small text to build it from."""
-  data = config.data
-  folder = data.folder or settings.default_store(config)
-  if not epath.Path(folder, 'store.json').exists():
-    build.check_small(
-      data.source,
-      data.tokenizer,
-      folder,
-      document_break=data.document_break,
-      held_out=data.held_out,
+  """Checks that there is a token store, or text to build it from."""
+  if not _has_store(config):
+    data = config.data
+    sources.open_source(data.source, document_break=data.document_break)
+
+
+def check_downloaded(config: ml_collections.ConfigDict) -> None:
+  """Checks that nothing would be downloaded, for a dry run."""
+  name = config.data.source.removeprefix('tfds:')
+  is_there = name == config.data.source or _has_store(config)
+  if not (is_there or tfds_text.is_prepared(name)):
+    raise ValueError(
+      f'data.source={config.data.source} is not downloaded, and a dry run does'
+      ' not do it. Prepare the token store first: python -m data.prepare'
+      f' --source {config.data.source}'
     )
+
+
+def _has_store(config: ml_collections.ConfigDict) -> bool:
+  folder = config.data.folder or settings.default_store(config)
+  return epath.Path(folder, 'store.json').exists()
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:

@@ -19,8 +19,9 @@ from train.transfer import encoders, task_job, task_outputs, task_plan
 from train.transfer.task_job import TaskJob
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check(config: ml_collections.ConfigDict, *, dry_run: bool = False) -> None:
   """Checks all of a config that needs neither data, weights nor devices."""
+  del dry_run  # labelled sets are small
   task_plan.check(config)
   if config.task.name != 'own':
     registry.find(config.task.name)

@@ -19,7 +19,6 @@ from text_stores import (
 )
 
 from data.store import arrays, build, corpus
-from data.text import tfds_text
 
 
 def test_rerun_returns_at_once(built, tmp_path, monkeypatch):
@@ -164,14 +163,6 @@ def test_ensure_store_names_the_command(built, tmp_path):
     f'python -m data.prepare --source {text} --tokenizer {TOKENIZER} --out '
     f"'{tmp_path}/my store' --held_out 0.1"
   )
-  assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_not_downloaded_is_not_built_on_the_way(tmp_path, monkeypatch):
-  monkeypatch.setattr(tfds_text, 'is_prepared', lambda spec: False)
-  message = r'is not downloaded\). Build it once:\n  python -m data.prepare'
-  with pytest.raises(ValueError, match=f'{message} --source tfds:x/y --tok'):
-    ensure('tfds:x/y', tmp_path / 'store')
   assert list(tmp_path.iterdir()) == []
 
 

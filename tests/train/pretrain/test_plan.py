@@ -3,6 +3,8 @@
 import pytest
 import runs
 
+from data.text import tfds_text
+from train.pretrain import job
 from train.run import metrics
 
 # Meshes have tests of their own.
@@ -29,6 +31,22 @@ def test_a_phase_that_changes_nothing_before_may_follow(
   # Of a phase that has begun, the rates are done.
   with pytest.raises(ValueError, match=r'optim.restarts: \[\[0.001, 5\]\]'):
     runs.train(small_config(train__phases=phases), workdir)
+
+
+def test_a_dry_run_downloads_no_text(small_config, tmp_path, monkeypatch):
+  monkeypatch.setattr(tfds_text, 'is_prepared', lambda spec: spec == 'here')
+  store = str(tmp_path / 'store')
+  here, far = (
+    small_config(data__source=f'tfds:{name}', data__folder=store)
+    for name in ('here', 'far')
+  )
+  job.check(here, dry_run=True)
+  job.check(far)  # a run downloads it
+  with pytest.raises(ValueError, match='tfds:far is not downloaded, and a dry'):
+    job.check(far, dry_run=True)
+  (tmp_path / 'store').mkdir()
+  (tmp_path / 'store' / 'store.json').touch()
+  job.check(far, dry_run=True)
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(

@@ -248,9 +248,8 @@ class Training:
   def __post_init__(self) -> None:
     """Raises ValueError for a size below `LEAST_SIZES`."""
     if self.size < (least := LEAST_SIZES[self.kind]):
-      raise ValueError(
-        f'train:{self.kind}:{self.size}: expected {least} pieces or more'
-      )
+      found = f'train:{self.kind}:{self.size}'
+      raise ValueError(f'tokenizer {found!r}: expected {least} pieces or more')
 
   @property
   def white_space(self) -> str:

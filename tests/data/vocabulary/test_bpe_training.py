@@ -85,7 +85,7 @@ def test_training_on_too_little():
   (ids,) = small.encode_batch(['The cat sat on the mat'])
   assert 0 not in ids and small.decode(ids) == 'the cat sat on the mat'
   for kind, size in (('bpe', 49), ('bytebpe', 256)):
-    with pytest.raises(ValueError, match=f'train:{kind}:{size}: expected'):
+    with pytest.raises(ValueError, match=f"'train:{kind}:{size}': expected"):
       tokenization.Training(kind, size)
     with pytest.raises(ValueError, match='no text to train'):
       tokenization.train([''], tokenization.Training(kind, 1000))

@@ -70,6 +70,7 @@ class Ledger:
     self._seconds_before = 0.0
     self._compiled = False
     self._step = 0
+    self._file = None
     self._reset()
 
   # ---- Counting -----------------------------------------------------------
@@ -177,27 +178,8 @@ class Ledger:
   # ---- Writing ------------------------------------------------------------
 
   @contextlib.contextmanager
-  def recording(
-    self,
-    workdir: epath.PathLike,
-    step: int,
-    total_steps: int,
-    *,
-    active: bool = True,
-  ) -> Iterator[None]:
-    """Begins an attempt in a workdir's ledger, and ends it with a last row.
-
-    It follows `step` of `total_steps` steps; only an `active` process writes.
-    """
-    self._step, self._total_steps = step, total_steps
-    self._file = None
-    if active:
-      rows = read(workdir)
-      self._attempt = rows[-1].attempt + 1 if rows else 1
-      self._file = files.RowFile(
-        epath.Path(workdir) / FILE, _HEADER, map(_as_cells, rows)
-      )
-    self.write()
+  def recording(self) -> Iterator[None]:
+    """Ends the attempt with a last row, also after an error."""
     try:
       yield
     except BaseException:
@@ -206,8 +188,21 @@ class Ledger:
       raise
     self.write()
 
+  def open(self, workdir: epath.PathLike, step: int, total_steps: int) -> None:
+    """Begins an attempt in a workdir's ledger, after `step` of `total_steps`.
+
+    Nothing is written before: a process that never opens it writes nothing.
+    """
+    self._step, self._total_steps = step, total_steps
+    rows = read(workdir)
+    self._attempt = rows[-1].attempt + 1 if rows else 1
+    self._file = files.RowFile(
+      epath.Path(workdir) / FILE, _HEADER, map(_as_cells, rows)
+    )
+    self.write()
+
   def write(self) -> None:
-    """Adds a row of the time since the row before."""
+    """Adds a row of the time since the row before, if a ledger is open."""
     if self._file is None:
       return
     self.elapsed()

@@ -83,7 +83,8 @@ def train(
   # ---- State: created, or restored ----------------------------------------
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
-    if processes.is_first():
+    is_first = processes.is_first()
+    if is_first:
       enter(workdirs.sole_writer(workdir))
       files.write_atomically(
         workdir / 'config.json', settings.as_json(config) + '\n'
@@ -94,6 +95,7 @@ def train(
     workdirs.check_shared(workdir)
     processes.check_same(lambda: {'steps': saved, **job.facts()})
     enter(sharding.scope(mesh, config.mesh.rules))
+    enter(clock.recording())  # around the checkpoints: closing them counts
     checkpoints = enter(
       checkpoint.Checkpoints(workdir, keep=job.keep_checkpoints)
     )
@@ -116,10 +118,8 @@ def train(
       scores = processes.of_first(
         metrics.history(workdir, keep.metric, first_step)
       )
-    is_first = processes.is_first()
-    enter(
-      clock.recording(workdir, first_step, job.total_steps, active=is_first)
-    )
+    if is_first:
+      clock.open(workdir, first_step, job.total_steps)
     seconds_before = metrics.last_value(workdir, 'time/seconds', first_step)
     writer = metrics.MetricsWriter(workdir, step=first_step, active=is_first)
     stack.callback(writer.close)

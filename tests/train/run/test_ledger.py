@@ -81,7 +81,10 @@ def test_buckets_of_all_attempts_are_the_time_from_first_to_last(killed):
   )
   assert totals.down > 0
   covered = sum(totals.seconds.values()) + totals.down
-  assert covered == pytest.approx(ended - began, rel=0.01)
+  # The last row follows the results; only freeing memory follows that row.
+  finished = (workdir / 'results.json').stat().st_mtime
+  rounding = 0.01
+  assert finished - rounding <= began + covered <= ended + rounding
   for attempt in (1, 2):
     own = [row for row in rows if row.attempt == attempt]
     assert sum(sum(row.seconds.values()) for row in own) == pytest.approx(

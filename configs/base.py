@@ -23,7 +23,10 @@ def get_config() -> ml_collections.ConfigDict:
   model.gelu = 'tanh'  # 'erf' (BERT's release of 2018-10-31) or 'tanh' (later)
   model.dtype = 'float32'  # of activations; parameters stay float32
   model.scan_layers = True  # one compiled layer in a loop, or all unrolled
+  model.unrolled_layers = 6  # in training, the last so many follow the loop
   model.remat = False  # recompute activations in the backward pass
+  # plain, fused (one TPU kernel) or auto: fused on a TPU where sizes allow it.
+  model.attention = 'auto'
 
   config.data = ml_collections.ConfigDict()
   data = config.data

@@ -16,6 +16,4 @@ from configs import bert_base
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
-  config = bert_base.get_config(arg, 'bert-large')
-  config.model.remat = True  # 512 tokens do not fit a 16 GB chip without
-  return config
+  return bert_base.get_config(arg, 'bert-large')

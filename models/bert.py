@@ -10,7 +10,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import attention, blocks, layers
+from models import layers
+from models.dropout import Dropout
+from models.norms import LayerNorm
+from models.transformer import blocks, stack
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -44,8 +47,8 @@ class Embeddings(nn.Module):
       layers.named(layers.truncated_normal, ('types', 'embed')),
       (self.num_token_types, self.embed_dim),
     )
-    self.layer_norm = layers.LayerNorm(self.layer_norm_epsilon, self.dtype)
-    self.dropout = layers.Dropout(self.dropout_rate)
+    self.layer_norm = LayerNorm(self.layer_norm_epsilon, self.dtype)
+    self.dropout = Dropout(self.dropout_rate)
 
   def __call__(
     self, tokens_BT: Array, token_types_BT: Array, positions_BT: Array
@@ -81,19 +84,17 @@ class MlmHead(nn.Module):
       name='dense',
     )(x_BPD)
     x_BPD = layers.get_gelu(self.gelu)(x_BPD)
-    x_BPD = layers.LayerNorm(
-      self.layer_norm_epsilon, self.dtype, name='layer_norm'
-    )(x_BPD)
+    x_BPD = LayerNorm(self.layer_norm_epsilon, self.dtype, name='layer_norm')(
+      x_BPD
+    )
     bias = self.param(
       'bias',
       layers.named(nn.initializers.zeros, ('vocab',)),
       (layers.pad_vocab(self.vocab_size),),
     )
-    logits_BPV = layers.mask_padding(
-      table.attend(x_BPD) + bias, self.vocab_size
-    )
     return nn.with_logical_constraint(
-      logits_BPV, ('batch', 'activation_predictions', 'activation_vocab')
+      table.attend(x_BPD, bias),
+      ('batch', 'activation_predictions', 'activation_vocab'),
     )
 
 
@@ -106,6 +107,8 @@ class Bert(nn.Module):
     gelu: 'erf' or 'tanh'.
     dtype: of activations; parameters, logits and statistics are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
+    unrolled_layers: the last so many follow the loop in a training step, which
+      is faster on a TPU; each adds to the time to compile.
     remat: recompute activations in the backward pass.
     left_to_right: causal attention (Devlin et al. 2018, section 5.1, "LTR").
     pool_last: the pooler reads the last real token, the only one that sees the
@@ -127,7 +130,9 @@ class Bert(nn.Module):
   layer_norm_epsilon: float = 1e-12
   dtype: Dtype = jnp.float32
   scan_layers: bool = True
+  unrolled_layers: int = 6
   remat: bool = False
+  attention: str = 'auto'
   left_to_right: bool = False
   pool_last: bool = False
   heads: tuple[str, ...] = HEADS
@@ -167,7 +172,7 @@ class Bert(nn.Module):
     """
     self._check_heads(mlm_positions)
     T = tokens.shape[1]
-    blocks.check_sizes(self, T)
+    stack.check_sizes(self, T)
     embeddings = Embeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
@@ -182,22 +187,21 @@ class Bert(nn.Module):
     embedded_BTD = layers.constrain_hidden(embedded_BTD)
     self.sow('intermediates', 'embedded', embedded_BTD)
 
-    stack = blocks.stack_layers(
+    x_BTD, (_, hidden_LBTD) = stack.run_layers(
       self,
       blocks.PostNormBlock,
-      **blocks.block_fields(self, train=train),
+      embedded_BTD,
+      token_mask,
+      **stack.block_fields(self, train=train),
+      causal=self.left_to_right,
       keep_hidden=all_layers,
     )
-    mask = token_mask[:, None, None, :]
-    if self.left_to_right:
-      mask = mask & attention.causal_mask(T, T, 0)
-    x_BTD, (_, hidden_LBTD) = stack(embedded_BTD, mask)
     # Also fixes the gradient, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)
 
     outputs = {'hidden': x_BTD}
     if all_layers:
-      outputs['layers'] = blocks.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
+      outputs['layers'] = stack.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
     if 'pooler' in self.heads:
       read_BD = x_BTD[:, 0]
       if self.pool_last:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from models import char_cnn, layers, lstm, sampled_softmax
+from models.dropout import Dropout
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -92,7 +93,7 @@ class Elmo(nn.Module):
       )
       for _ in range(self.num_layers)
     ]
-    self.dropout = layers.Dropout(self.dropout_rate)
+    self.dropout = Dropout(self.dropout_rate)
     if self.vocab_size:
       self.softmax = sampled_softmax.Softmax(
         self.vocab_size, self.projection_dim, self.dtype

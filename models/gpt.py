@@ -13,7 +13,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models import attention, blocks, layers
+from models import layers
+from models.dropout import Dropout
+from models.norms import LayerNorm
+from models.transformer import blocks, stack
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -71,8 +74,8 @@ class Embeddings(nn.Module):
       ),
       (self.max_length, self.embed_dim),
     )
-    self.table_dropout = layers.Dropout(table_rate)
-    self.sum_dropout = layers.Dropout(self.dropout_rate - table_rate)
+    self.table_dropout = Dropout(table_rate)
+    self.sum_dropout = Dropout(self.dropout_rate - table_rate)
     self.positions_TD = self.table_dropout(positions_TD)
 
   def __call__(self, tokens_BT: Array, positions_BT: Array) -> Array:
@@ -101,6 +104,8 @@ class Gpt(nn.Module):
     gelu: 'erf' or 'tanh'.
     dtype: of activations; parameters, logits and statistics are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
+    unrolled_layers: the last so many follow the loop in a training step, which
+      is faster on a TPU; each adds to the time to compile.
     remat: recompute activations in the backward pass.
     stacked: one array holds a parameter of all layers; else each layer has its
       own, which decoding reads without a copy (`prepare_decoding`).
@@ -119,7 +124,9 @@ class Gpt(nn.Module):
   layer_norm_epsilon: float = 1e-5
   dtype: Dtype = jnp.float32
   scan_layers: bool = True
+  unrolled_layers: int = 6
   remat: bool = False
+  attention: str = 'auto'
   stacked: bool = True
 
   @nn.compact
@@ -162,7 +169,7 @@ class Gpt(nn.Module):
       position_logits [B, T, score_positions] in float32.
     """
     T = tokens.shape[1]
-    blocks.check_sizes(self, T)
+    stack.check_sizes(self, T)
     embeddings = Embeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
@@ -178,39 +185,35 @@ class Gpt(nn.Module):
     embedded_BTD = layers.constrain_hidden(embeddings(tokens, positions))
     self.sow('intermediates', 'embedded', embedded_BTD)
 
-    mask_BS, start = token_mask, 0
+    mask_BS = token_mask
     if cache is not None:
-      start = cache.end
       mask_BS = lax.dynamic_update_slice_in_dim(
-        cache.mask, token_mask, start, axis=1
+        cache.mask, token_mask, cache.end, axis=1
       )
-    mask_B1TS = mask_BS[:, None, None, :] & attention.causal_mask(
-      T, mask_BS.shape[1], start
-    )
     x_BTD, (present, hidden_LBTD) = self._run_layers(
-      embedded_BTD, mask_B1TS, cache, train=train, keep_hidden=all_layers
+      embedded_BTD, mask_BS, cache, train=train, keep_hidden=all_layers
     )
     if self.pre_norm:
-      x_BTD = layers.LayerNorm(
-        self.layer_norm_epsilon, self.dtype, name='final_norm'
-      )(x_BTD)
+      x_BTD = LayerNorm(self.layer_norm_epsilon, self.dtype, name='final_norm')(
+        x_BTD
+      )
       x_BTD = layers.constrain_hidden(x_BTD)
 
-    logits_BTV = layers.mask_padding(
-      embeddings.tokens.attend(x_BTD), self.vocab_size
-    )
     outputs = {
       'hidden': x_BTD,
       'lm_logits': nn.with_logical_constraint(
-        logits_BTV, ('batch', 'activation_length', 'activation_vocab')
+        embeddings.tokens.attend(x_BTD),
+        ('batch', 'activation_length', 'activation_vocab'),
       ),
     }
     if score_positions:
       outputs['position_logits'] = layers.score_rows(
-        x_BTD, embeddings.positions_TD[:score_positions]
+        x_BTD,
+        embeddings.positions_TD[:score_positions],
+        jnp.zeros(score_positions),
       )
     if all_layers:
-      outputs['layers'] = blocks.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
+      outputs['layers'] = stack.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
     if cache is not None:
       keys, values = present
       outputs['cache'] = Cache(keys, values, mask_BS, cache.end + T)
@@ -219,7 +222,7 @@ class Gpt(nn.Module):
   def _run_layers(
     self,
     x_BTD: Array,
-    mask_B1TS: Array,
+    mask_BS: Array,
     cache: Cache | None,
     *,
     train: bool,
@@ -230,26 +233,30 @@ class Gpt(nn.Module):
     out_stddev = INIT_STDDEV
     if self.pre_norm:
       out_stddev /= math.sqrt(2 * self.num_layers)
-    fields = blocks.block_fields(self, train=train) | dict(
+    fields = stack.block_fields(self, train=train) | dict(
       kernel_init=nn.initializers.normal(INIT_STDDEV),
       out_init=nn.initializers.normal(out_stddev),
+      causal=True,
       keep_hidden=keep_hidden,
     )
     if self.stacked:
-      arguments, in_axes = (mask_B1TS,), (nn.broadcast,)
-      if cache is not None:
-        arguments += ((cache.keys, cache.values, cache.end),)
-        in_axes += ((0, 0, nn.broadcast),)
-      return blocks.stack_layers(self, block, in_axes, **fields)(
-        x_BTD, *arguments
-      )
+      past = cache and (cache.keys, cache.values, cache.end)
+      return stack.run_layers(self, block, x_BTD, mask_BS, past, **fields)
+    if train:
+      raise ValueError('stacked is False, for decoding; train expects True')
     pairs = []
+    result = block.enter(x_BTD)
     for i in range(self.num_layers):
       past = cache and (cache.keys[i], cache.values[i], cache.end)
-      x_BTD, pair = block(name=f'layers_{i}', **fields)(x_BTD, mask_B1TS, past)
+      result, pair = block(name=f'layers_{i}', **fields)(
+        result, mask_BS, None, past
+      )
       pairs.append(pair)
     present, hidden = zip(*pairs, strict=True)
-    return x_BTD, (cache and tuple(zip(*present, strict=True)), hidden)
+    return block.leave(result, self.dtype), (
+      cache and tuple(zip(*present, strict=True)),
+      hidden,
+    )
 
 
 def empty_cache(model: Gpt, batch: int, slots: int) -> Cache:

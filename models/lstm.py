@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from models import layers
 from models.layers import Dtype, Initializer, named
 
 Array = jax.Array
@@ -104,7 +105,7 @@ class ProjectedLstm(nn.Module):
     )
     gates_KTBGF = jnp.einsum('TKBP,KPGF->KTBGF', x_TKBP, input_kernel_KPGF)
     gates_KTBGF = nn.with_logical_constraint(
-      gates_KTBGF + bias_KGF[:, None, None],
+      _add_bias(gates_KTBGF, bias_KGF),
       (None, None, 'batch', None, 'activation_mlp'),
     )
     hiddens_TKBP, cell_KBF = _recur(
@@ -168,6 +169,24 @@ def reverse(x_BTD: Array, mask_BT: Array) -> Array:
   return jnp.take_along_axis(x_BTD, from_BT[:, :, None], axis=1)
 
 
+@jax.custom_vjp
+def _add_bias(gates_KTBGF: Array, bias_KGF: Array) -> Array:
+  return gates_KTBGF + bias_KGF[:, None, None]
+
+
+def _add_bias_backward(_: None, gradient_KTBGF: Array) -> tuple[Array, Array]:
+  if not layers.sums_by_products(gradient_KTBGF):
+    return gradient_KTBGF, gradient_KTBGF.sum(axis=(1, 2))
+  ones_RTB = jnp.ones((8, *gradient_KTBGF.shape[1:3]), gradient_KTBGF.dtype)
+  sums_RKGF = _product('RTB,KTBGF->RKGF', ones_RTB, gradient_KTBGF)
+  return gradient_KTBGF, sums_RKGF[0].astype(gradient_KTBGF.dtype)
+
+
+_add_bias.defvjp(
+  lambda gates, bias: (_add_bias(gates, bias), None), _add_bias_backward
+)
+
+
 # (cell_clip, projection_clip, dtype of the matrix products).
 _Fields = tuple[float | None, float | None, Any]
 
@@ -198,8 +217,8 @@ def _run(
   if projection_KFP is not None:
     W_KFP = _constrain(projection_KFP.astype(dtype), '.M.')
 
-  def step(state: tuple, inputs: tuple) -> tuple[tuple, tuple]:
-    cell_KBF, hidden_KBP = state
+  def step(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
+    cell_KBF, hidden_KBP, saved_KTBGF = carry
     t, mask_B = inputs
     # Towers first: a transposition takes a third of the product's time.
     gates_KBGF = lax.dynamic_index_in_dim(
@@ -212,14 +231,25 @@ def _run(
     new_hidden_KBP = _clip(new_hidden_KBP, projection_clip)
     new_cell_KBF = _where(mask_B, new_cell_KBF, cell_KBF)
     new_hidden_KBP = _where(mask_B, new_hidden_KBP, hidden_KBP)
-    saved = (cell_KBF, gates_KBGF) if save else None
-    return (new_cell_KBF, new_hidden_KBP), (new_hidden_KBP, saved)
+    if save:
+      saved_KTBGF = lax.dynamic_update_index_in_dim(
+        saved_KTBGF, gates_KBGF.astype(dtype), t, axis=1
+      )
+    carry = new_cell_KBF, new_hidden_KBP, saved_KTBGF
+    return carry, (new_hidden_KBP, cell_KBF if save else None)
 
-  (last_cell_KBF, _), (hiddens_TKBP, saved) = lax.scan(
-    step, (cell_KBF, hidden_KBP), (jnp.arange(gates_KTBGF.shape[1]), mask_TB)
+  # A scan would fill what its positions return with zeros first.
+  saved_KTBGF = lax.empty(gates_KTBGF.shape, dtype) if save else None
+  (last_cell_KBF, _, saved_KTBGF), (hiddens_TKBP, cells_TKBF) = lax.scan(
+    step,
+    (cell_KBF, hidden_KBP, saved_KTBGF),
+    (jnp.arange(gates_KTBGF.shape[1]), mask_TB),
   )
   before_TKBP = jnp.concatenate([hidden_KBP[None], hiddens_TKBP])
-  saved = (saved, before_TKBP, recurrent_KPGF, projection_KFP, mask_TB)
+  saved = (
+    *(saved_KTBGF, cells_TKBF, before_TKBP),
+    *(recurrent_KPGF, projection_KFP, mask_TB),
+  )
   return (hiddens_TKBP, last_cell_KBF), saved
 
 
@@ -228,9 +258,7 @@ def _run_backward(
 ) -> tuple[Array | None, ...]:
   """Returns the gradients of `_recur`'s arguments."""
   cell_clip, projection_clip, dtype = fields
-  (cells_TKBF, gates_TKBGF), hiddens_TKBP, recurrent, projection, mask_TB = (
-    saved
-  )
+  gates_KTBGF, cells_TKBF, hiddens_TKBP, recurrent, projection, mask_TB = saved
   d_hiddens_TKBP, d_cell_KBF = cotangents
   R_KGFP = _constrain(recurrent.astype(dtype), '...M').transpose(0, 2, 3, 1)
   if projection is not None:
@@ -238,10 +266,15 @@ def _run_backward(
 
   def step(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
     d_cell_KBF, d_hidden_KBP, d_gates_KTBGF = carry
-    t, d_output_KBP, gates_KBGF, cell_KBF, hidden_KBP, mask_B = inputs
+    t, d_output_KBP, cell_KBF, hidden_KBP, mask_B = inputs
     d_hidden_KBP = d_hidden_KBP + d_output_KBP
+    gates_KBGF = lax.dynamic_index_in_dim(
+      gates_KTBGF, t, axis=1, keepdims=False
+    )
     (_, out_KBF), pull = jax.vjp(
-      functools.partial(_advance, clip=cell_clip), cell_KBF, gates_KBGF
+      functools.partial(_advance, clip=cell_clip),
+      cell_KBF,
+      gates_KBGF.astype(jnp.float32),
     )
     d_projected_KBP = _where(mask_B, d_hidden_KBP, 0)
     if projection_clip is not None:
@@ -267,19 +300,17 @@ def _run_backward(
       out_KBF.astype(dtype),
     )
 
-  T, K, *shape = gates_TKBGF.shape
   (d_cell_KBF, d_hidden_KBP, d_gates_KTBGF), (d_projected_TKBP, outs_TKBF) = (
     lax.scan(
       step,
       (
         d_cell_KBF,
         jnp.zeros_like(hiddens_TKBP[0]),
-        jnp.zeros((K, T, *shape), dtype),
+        lax.empty(gates_KTBGF.shape, dtype),
       ),
       (
-        jnp.arange(T),
+        jnp.arange(gates_KTBGF.shape[1]),
         d_hiddens_TKBP,
-        gates_TKBGF,
         cells_TKBF,
         hiddens_TKBP[1:],
         mask_TB,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from models import layers, lstm
+from models.dropout import Dropout
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -59,7 +60,7 @@ class LstmLm(nn.Module):
       dtype=self.dtype,
       name='tokens',
     )
-    dropout = layers.Dropout(self.dropout_rate if train else 0.0)
+    dropout = Dropout(self.dropout_rate if train else 0.0)
     x_BTD = layers.constrain_hidden(table(tokens))
     self.sow('intermediates', 'embedded', x_BTD)
     for i in range(self.num_layers):
@@ -67,11 +68,10 @@ class LstmLm(nn.Module):
         lstm_dim=self.lstm_dim, dtype=self.dtype, name=f'layers_{i}'
       )(dropout(x_BTD), token_mask)
     x_BTD = layers.constrain_hidden(dropout(x_BTD))
-    logits_BTV = layers.mask_padding(table.attend(x_BTD), self.vocab_size)
     return {
       'hidden': x_BTD,
       'lm_logits': nn.with_logical_constraint(
-        logits_BTV, ('batch', 'activation_length', 'activation_vocab')
+        table.attend(x_BTD), ('batch', 'activation_length', 'activation_vocab')
       ),
     }
 

@@ -12,6 +12,7 @@ from flax import linen as nn
 from jax import lax
 
 from models import bert, elmo, gpt, layers, lstm, scalar_mix
+from models.dropout import Dropout
 from models.features import FEATURES, HEADS, check_name
 
 Array = jax.Array
@@ -125,9 +126,7 @@ class TaskModel(nn.Module):
 
     features_RTD, vector_RD = self._read(outputs, mask_RT, last)
     # Named, because the encoder's dropouts in the same scope may be numbered.
-    dropout = layers.Dropout(
-      self.dropout_rate if train else 0.0, name='head_dropout'
-    )
+    dropout = Dropout(self.dropout_rate if train else 0.0, name='head_dropout')
     if self.head == 'classifier':
       vectors = vector_RD.reshape(*rows, -1)
       if self.both_orders:

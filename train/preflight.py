@@ -4,20 +4,13 @@ python -m train.preflight --config NAME --topology v5e-256 [--json]
 """
 
 # ruff: noqa: E402
-import os
+from train.slices import without_tpu
 
 if __name__ == '__main__':
-  # The TPU's compiler on a machine without one; read when it is loaded. The
-  # last two keep it from looking for a TPU, and from saying that none is there.
-  os.environ.update(
-    JAX_PLATFORMS='cpu',
-    TPU_SKIP_MDS_QUERY='1',
-    ALLOW_MULTIPLE_LIBTPU_LOAD='1',
-    TPU_WORKER_HOSTNAMES='localhost',
-    TPU_ACCELERATOR_TYPE='v5litepod-1',
-  )
+  without_tpu.prepare()
 
 import json
+import os
 import sys
 
 from absl import flags
@@ -29,7 +22,10 @@ _TOPOLOGY = flags.DEFINE_list(
 )
 _JSON = flags.DEFINE_bool('json', False, 'Print JSON on standard output.')
 _MFU = flags.DEFINE_float(
-  'mfu', 0.4, 'Model FLOPs utilisation from which the hours follow.'
+  'mfu',
+  None,
+  'Model FLOPs utilisation from which the hours follow, if you have measured it'
+  " (default: the compiler's estimate).",
 )
 _PRICE = flags.DEFINE_float(
   'price', None, "Price of a chip's hour, in any currency."
@@ -40,26 +36,26 @@ _TABLE = flags.DEFINE_string(
 
 
 def _preflight() -> None:
-  if not 0 < _MFU.value <= 1:
+  if _MFU.value is not None and not 0 < _MFU.value <= 1:
     raise ValueError(f'--mfu={_MFU.value}: a share in (0, 1] is expected')
   if 'task' in command.CONFIG.value:
     raise ValueError(
       '--config is of a task; what is planned here is pre-training, such as'
       ' --config bert_base'
     )
-  from train.slices import fit, topology
+  from train.slices import fit, printing, topology
 
   for name in _TOPOLOGY.value:  # all are checked before any is compiled
     fit.plan_parts(command.CONFIG.value, topology.find_slice(name))
   reports = []
   for name in _TOPOLOGY.value:
     report = fit.preflight(command.CONFIG.value, name, mfu=_MFU.value)
-    fit.print_report(report, _PRICE.value)
+    printing.print_report(report, _PRICE.value)
     if _TABLE.value:
       stem = os.path.splitext(
         os.path.basename(command.config_file().partition(':')[0])
       )[0]
-      fit.add_to_table(_TABLE.value, stem, report)
+      printing.add_to_table(_TABLE.value, stem, report)
     reports.append(report)
   if _JSON.value:
     print(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2))

@@ -1,31 +1,28 @@
 """Compiles a config's training step for a TPU slice, and says what is in it.
 
-python tests/train/compile_step.py CONFIG SLICE OVERRIDES prints JSON: the
-collectives of the first phase's step, bytes of a device's arguments, and the
-shape of every parameter. In a process of its own: what the TPU's compiler is
-told has to be in the environment when it is loaded.
+python tests/helpers/compile_step.py CONFIG SLICE OVERRIDES prints JSON: the
+collectives of the first phase's step, its operations and their cycles, shapes
+of the arrays that it writes, bytes of a device's arguments, and the shape of
+every parameter. In a process of its own: what the TPU's compiler is told has to
+be in the environment when it is loaded.
 """
 
 import json
-import os
+import re
 import subprocess
 import sys
 
+from train.slices import without_tpu
+
 if __name__ == '__main__':
-  os.environ.update(
-    JAX_PLATFORMS='cpu',
-    TPU_SKIP_MDS_QUERY='1',
-    ALLOW_MULTIPLE_LIBTPU_LOAD='1',
-    TPU_WORKER_HOSTNAMES='localhost',
-    TPU_ACCELERATOR_TYPE='v5litepod-1',
-  )
+  without_tpu.prepare()
 
 import jax
 from jax.sharding import NamedSharding
 
 from train.engine import sharding
 from train.run import settings
-from train.slices import fit, hlo, topology
+from train.slices import cycles, fit, hlo, topology
 
 
 def compile_apart(name, tpu, overrides, timeout=600):
@@ -40,6 +37,22 @@ def compile_apart(name, tpu, overrides, timeout=600):
   return json.loads(done.stdout)
 
 
+def written_shapes(text):
+  """Returns the shapes of all arrays that a compiled program writes, each once.
+
+  Those inside of a fusion are not written.
+  """
+  lines_of, _ = hlo.computations(text)
+  fused = set(re.findall(r' (?:calls|to_apply)=%([\w.\-]+)', text))
+  types = [
+    line.partition('(%')[0]
+    for name in lines_of.keys() - fused
+    for line in lines_of[name]
+  ]
+  shapes = re.findall(r'[a-z]\w*\[([\d,]+)\]', ' '.join(types))
+  return sorted({tuple(map(int, shape.split(','))) for shape in shapes})
+
+
 def main(name, tpu, overrides):
   config = settings.load_config(name)
   config = settings.with_overrides(config, json.loads(overrides))
@@ -52,11 +65,15 @@ def main(name, tpu, overrides):
   }
   with sharding.scope(job.mesh, config.mesh.rules):
     program = job.train_step(length).lower(job.shapes, batch).compile()
-  travelling = hlo.collectives(program.as_text(), job.mesh.size)
+  text = program.as_text()
+  travelling = hlo.collectives(text, job.mesh.size)
+  operations, _ = cycles.find_operations(text)
   result = {
     'collectives': [
       each._asdict() | {'bytes': each.bytes} for each in travelling
     ],
+    'operations': operations,
+    'written': written_shapes(text),
     'argument_bytes': program.memory_analysis().argument_size_in_bytes,
     'parameters': {
       jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape

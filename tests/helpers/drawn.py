@@ -7,7 +7,7 @@ import numpy as np
 
 from data.examples import pairs, pipeline
 from data.store import corpus
-from models import layers
+from models import dropout
 from train.architectures import architecture
 from train.engine import sharding, state, steps
 from train.host import processes
@@ -30,7 +30,9 @@ def digest(config):
 
   def draw(batch):
     keys = steps.row_keys(0, state.TRAIN_STREAM, 3, np.arange(16))
-    mask = layers.keep_mask(keys[0], (16, 32, 64), 0.1)
+    shape = (16, 32, 64)
+    seeds = dropout.draw_seeds(keys[0], shape[:-2])
+    mask = dropout.keep_mask(seeds, shape, 0.1)
     return {
       **job.objective.transform(batch, keys),
       'host': batch,

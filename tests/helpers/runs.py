@@ -1,7 +1,17 @@
-"""Whole runs, as the command makes them, in this process."""
+"""Whole runs, as the command makes them, or step by step, in this process."""
 
+import functools
+
+import jax
+import ml_collections
+
+from data.examples import pairs, pipeline
+from data.store import corpus
+from train.architectures import architecture
+from train.engine import sharding
+from train.pretrain import assemble
 from train.pretrain import job as pretraining
-from train.run import training, workdirs
+from train.run import training, training_phases, workdirs
 from train.transfer import finetune
 
 
@@ -13,3 +23,38 @@ def train(config, workdir, *, dry_run=False, began=None, shared=None):
   if job is None:
     return workdirs.read_results(workdir)
   return training.train(job, workdir, dry_run=dry_run, began=began)
+
+
+def mesh_of(**sizes):
+  return sharding.make_mesh(ml_collections.ConfigDict(sizes))
+
+
+def planned(config, mesh):
+  """Returns the job that the loop plans, and step -> host batch."""
+  store = corpus.open_store(config.data.folder)
+  phases = training_phases.resolve_phases(config, {})
+  examples = {32: pairs.Examples(store, 32, held_out=False)}
+  job = assemble.build_parts(
+    config, phases, architecture.Vocabulary.of(store.tokenizer), mesh
+  )
+  return job, functools.partial(pipeline.train_batch, examples, phases, 0)
+
+
+def one_device():
+  return sharding.make_mesh(
+    ml_collections.ConfigDict(dict(data=1, fsdp=1, tensor=1)),
+    jax.devices()[:1],
+  )
+
+
+def losses_on(config, mesh):
+  """Returns the losses of all steps."""
+  job, batch_at = planned(config, mesh)
+  losses = []
+  with sharding.scope(mesh, config.mesh.rules):
+    current, step = job.create_state(), job.train_step(32)
+    for n in range(sum(phase.steps for phase in job.phases)):
+      batch = sharding.put_batch(batch_at(n), mesh)
+      current, report = step(current, batch)
+      losses.append(float(report['loss']))
+  return losses

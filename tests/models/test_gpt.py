@@ -308,3 +308,10 @@ def test_constraints_and_results_on_eight_devices(monkeypatch):
   assert abs(loss_m - loss) < 2e-6
   bert_cases.assert_close(gradient_m, gradient, 1e-5)
   bert_cases.assert_close(outputs_m, outputs, 1e-5)
+
+
+def test_parameters_that_are_not_stacked_are_for_decoding():
+  model, batch = gpt_cases.make_model(stacked=False), gpt_cases.make_batch()
+  inputs = [batch[name] for name in gpt_cases.INPUTS]
+  with pytest.raises(ValueError, match='stacked is False'):
+    model.init(jax.random.key(0), *inputs, train=True)

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from flax import linen as nn
-from jax.sharding import NamedSharding, PartitionSpec
 
-from models import attention, layers
+from models import layers
 
 
 def test_gelus_are_the_formulas():
@@ -22,102 +22,29 @@ def test_gelus_are_the_formulas():
   assert 1e-4 < difference < 5e-4
 
 
+@pytest.mark.parametrize('name', ['erf', 'tanh'])
+def test_gelu_keeps_its_input_alone(name):
+  gelu = layers.get_gelu(name)
+  x = jnp.linspace(-5, 5, 101)
+  kept = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(gelu, x)[1], x))
+  assert [leaf.shape for leaf in kept] == [x.shape]
+  exact = np.asarray(x, np.float64)
+  if name == 'erf':
+    density = np.exp(-(exact**2) / 2) / math.sqrt(2 * math.pi)
+    expected = scipy.special.ndtr(exact) + exact * density
+  else:
+    scale = math.sqrt(2 / math.pi)
+    tanh = np.tanh(scale * (exact + 0.044715 * exact**3))
+    slope = scale * (1 + 3 * 0.044715 * exact**2)
+    expected = (1 + tanh) / 2 + exact / 2 * (1 - tanh**2) * slope
+  np.testing.assert_allclose(
+    jax.grad(lambda x: gelu(x).sum())(x), expected, atol=2e-6
+  )
+
+
 def test_unknown_gelu_is_refused():
   with pytest.raises(ValueError, match="'relu'.*'erf', 'tanh'"):
     layers.get_gelu('relu')
-
-
-@pytest.mark.parametrize('rate', [0.01, 0.1, 0.25, 0.5])
-def test_dropout_keeps_its_rate_and_the_mean(rate):
-  shape = (64, 128, 129)
-  mask = layers.keep_mask(jax.random.key(3), shape, rate)
-  size = mask.size
-  dropped = size - int(mask.sum())
-  # Exact probability, five standard deviations.
-  exact = layers.drop_threshold(rate) / 2**16
-  assert abs(exact - rate) < 1e-4 / 2
-  bound = 5 * math.sqrt(size * exact * (1 - exact))
-  assert abs(dropped - exact * size) < bound
-  x = layers.dropout(jax.random.key(3), jnp.ones(shape), rate)
-  values = np.unique(np.asarray(x))
-  np.testing.assert_allclose(values, [0, 1 / (1 - exact)], rtol=1e-6)
-  # Unbiased: the expectation of an element is exactly the element.
-  np.testing.assert_allclose(values[1] * (1 - exact), 1, rtol=1e-6)
-  np.testing.assert_array_equal(np.asarray(x) != 0, np.asarray(mask))
-
-
-def test_dropout_decisions_are_independent():
-  mask = np.asarray(layers.keep_mask(jax.random.key(0), (4096, 128), 0.5))
-  z = 2.0 * mask - 1
-  # The two decisions of one word, neighbours, rows, and another key's.
-  other = 2.0 * layers.keep_mask(jax.random.key(1), z.shape, 0.5) - 1
-  for a, b in (
-    (z[:, :64], z[:, 64:]),
-    (z[:, 1:], z[:, :-1]),
-    (z[1:], z[:-1]),
-    (z, np.asarray(other)),
-  ):
-    assert abs(np.mean(a * b)) < 5 / math.sqrt(a.size)
-
-
-def test_dropout_needs_no_key_at_rate_0():
-  x = jnp.ones((2, 3))
-  assert layers.Dropout(0.0).apply({}, x) is x
-
-
-@pytest.mark.parametrize('rate', [-0.1, 1.0, 0.999999])
-def test_dropout_rate_is_checked(rate):
-  with pytest.raises(ValueError, match='expected 0 <= rate < 1'):
-    layers.keep_mask(jax.random.key(0), (4,), rate)
-
-
-@pytest.mark.parametrize(
-  'spec',
-  [
-    PartitionSpec('data'),
-    PartitionSpec(None, 'tensor'),
-    PartitionSpec('data', 'tensor'),
-    PartitionSpec(None, None, None, ('data', 'tensor')),
-  ],
-)
-def test_dropout_masks_do_not_depend_on_sharding(spec):
-  shape = (8, 4, 16, 48)
-  key = jax.random.key(7)
-  alone = np.asarray(layers.keep_mask(key, shape, 0.1))
-  devices = np.array(jax.devices()).reshape(4, 2)
-  mesh = jax.sharding.Mesh(devices, ('data', 'tensor'))
-  with jax.set_mesh(mesh):
-    draw = jax.jit(
-      lambda key: layers.keep_mask(key, shape, 0.1),
-      out_shardings=NamedSharding(mesh, spec),
-    )
-    sharded = draw(key)
-    text = draw.lower(key).compile().as_text()
-  assert len(sharded.sharding.device_set) == 8
-  np.testing.assert_array_equal(np.asarray(sharded), alone)
-  if len(spec) < 4:  # the last axis is put together from two halves
-    for collective in ('all-gather', 'all-reduce', 'collective-permute'):
-      assert collective not in text
-
-
-def test_layer_norm_is_the_formula_with_float32_statistics():
-  rng = np.random.default_rng(0)
-  # A mean of 300 leaves bfloat16 no digits for the deviations' square.
-  x = (300 + 4 * rng.normal(size=(5, 768))).astype(np.float32)
-  scale, bias = rng.normal(size=(2, 768)).astype(np.float32)
-  for dtype, tolerance in ((jnp.float32, 2e-4), (jnp.bfloat16, 3e-2)):
-    given = np.asarray(jnp.asarray(x, dtype), np.float64)
-    deviations = given - given.mean(-1, keepdims=True)
-    variance = (deviations**2).mean(-1, keepdims=True)
-    expected = deviations / np.sqrt(variance + 1e-12) * scale + bias
-    norm = layers.LayerNorm(epsilon=1e-12, dtype=dtype)
-    out = norm.apply(
-      {'params': {'scale': scale, 'bias': bias}}, jnp.asarray(x, dtype)
-    )
-    assert out.dtype == dtype
-    np.testing.assert_allclose(
-      np.asarray(out, np.float64), expected, atol=tolerance
-    )
 
 
 def test_linear_contracts_the_named_axes():
@@ -142,75 +69,158 @@ def test_weights_start_as_bert_draws_them():
   np.testing.assert_allclose(np.std(sample), 0.02 * 0.8796, rtol=0.01)
 
 
-def test_masked_softmax_gives_zeros_where_masked_and_no_nan():
-  scores = 40 * jax.random.normal(jax.random.key(0), (2, 1, 3, 5))
-  mask = np.ones((2, 1, 1, 5), bool)
-  mask[0, ..., 3:] = False
-  mask[1] = False  # wholly masked
-
-  def total(scores):
-    return jnp.sum(attention.masked_softmax(scores, mask) ** 2)
-
-  weights = np.asarray(attention.masked_softmax(scores, mask))
-  exps = np.exp(np.asarray(scores, np.float64)[0, ..., :3])
-  expected = exps / exps.sum(-1, keepdims=True)
-  np.testing.assert_allclose(weights[0, ..., :3], expected, atol=1e-6)
-  assert (weights[0, ..., 3:] == 0).all()
-  assert (weights[1] == 0).all()
-  gradient = np.asarray(jax.grad(total)(scores))
-  assert np.isfinite(gradient).all()
-  assert (gradient[1] == 0).all()
-  assert (gradient[0] != 0).any()
-
-
-def test_attention_is_the_formula():
-  module = attention.SelfAttention(num_heads=2)
-  x = jax.random.normal(jax.random.key(0), (2, 5, 8))
-  mask = np.arange(5) < np.array([5, 3])[:, None]
-  mask = mask[:, None, None, :]
-  params = nn.meta.unbox(module.init(jax.random.key(1), x, mask))['params']
-  rng = np.random.default_rng(0)
-  params = jax.tree.map(
-    lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), params
+def test_linear_gives_its_weights_as_one_matrix():
+  linear = layers.Linear(
+    features=(3, 2, 4),
+    in_names=('embed',),
+    out_names=('qkv', 'heads', 'head'),
+    dtype=jnp.bfloat16,
   )
-  (out, _), sown = module.apply(
-    {'params': params}, x, mask, mutable=['intermediates']
+  x = jax.random.normal(jax.random.key(0), (2, 8))
+  params = nn.meta.unbox(linear.init(jax.random.key(1), x))
+  params['params']['bias'] = jnp.arange(24.0).reshape(3, 2, 4)
+  kernel, bias = linear.apply(params, (8,), method='weights')
+  assert kernel.shape == (8, 24) and bias.shape == (1, 24)
+  assert kernel.dtype == bias.dtype == jnp.bfloat16
+  np.testing.assert_array_equal(
+    kernel,
+    params['params']['kernel'].reshape(8, 24).astype(jnp.bfloat16),
   )
-  qkv, project, x = params['qkv'], params['out'], np.asarray(x)
-  for b in range(2):
-    expected = np.asarray(project['bias'], np.float64)
-    for n in range(2):
-      query, key, value = (
-        x[b] @ qkv['kernel'][:, i, n] + qkv['bias'][i, n] for i in range(3)
-      )
-      scores = query @ key.T / math.sqrt(4)
-      weights = np.exp(scores - scores.max()) * mask[b, 0]
-      weights /= weights.sum(-1, keepdims=True)
-      np.testing.assert_allclose(
-        sown['intermediates']['attention'][0][b, n], weights, atol=1e-5
-      )
-      expected = expected + weights @ value @ project['kernel'][n]
-    np.testing.assert_allclose(out[b], expected, atol=1e-4)
-
-
-def test_attention_dropout_falls_on_the_probabilities():
-  """With uniform attention, values of ones show which keys were dropped."""
-  module = attention.SelfAttention(num_heads=1, dropout_rate=0.5)
-  x = jnp.ones((1, 4, 2))
-  mask = jnp.ones((1, 1, 1, 4), bool)
-  params = {
-    'qkv': {
-      'kernel': jnp.zeros((2, 3, 1, 2)),
-      'bias': jnp.ones((3, 1, 2)),
-    },
-    'out': {'kernel': jnp.eye(2)[None], 'bias': jnp.zeros(2)},
+  np.testing.assert_array_equal(bias[0], np.arange(24.0))
+  # A step hands over parameters whose axes it has joined.
+  joined = {
+    'kernel': params['params']['kernel'].reshape(8, 24),
+    'bias': params['params']['bias'].reshape(1, 24),
   }
-  out, _ = module.apply(
-    {'params': params}, x, mask, rngs={'dropout': jax.random.key(0)}
+  np.testing.assert_array_equal(
+    linear.apply({'params': joined}, x), linear.apply(params, x)
   )
-  out = np.asarray(out)
-  # Each kept key brings 1/4 / 0.5.
-  kept = out / 0.5
-  np.testing.assert_allclose(kept, np.round(kept), atol=1e-6)
-  assert len(np.unique(kept.round())) > 1
-  np.testing.assert_array_equal(out[..., 0], out[..., 1])
+
+
+def test_gradients_of_linear_are_those_of_the_formula():
+  linear = layers.Linear(
+    features=(5,), in_names=('heads', 'head'), out_names=('embed',)
+  )
+  x = jax.random.normal(jax.random.key(0), (2, 3, 4, 6))
+  params = nn.meta.unbox(linear.init(jax.random.key(1), x))['params']
+  wanted = jax.random.normal(jax.random.key(2), (2, 3, 5))
+
+  def ours(params, x):
+    return jnp.sum(linear.apply({'params': params}, x) * wanted)
+
+  def formula(params, x):
+    y = jnp.einsum('BTNH,NHD->BTD', x, params['kernel']) + params['bias']
+    return jnp.sum(y * wanted)
+
+  results = [jax.grad(f, argnums=(0, 1))(params, x) for f in (ours, formula)]
+  for got, expected in zip(*map(jax.tree.leaves, results), strict=True):
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+
+
+def plain_scores(x, table, bias):
+  return jnp.einsum('BPD,VD->BPV', x, table) + bias
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+def test_gradients_of_scores_are_those_of_the_plain_einsum(dtype):
+  rng = np.random.default_rng(0)
+  x = jnp.asarray(rng.normal(size=(2, 3, 16)), dtype)
+  table = jnp.asarray(rng.normal(size=(128, 16)), jnp.float32)
+  bias = jnp.asarray(rng.normal(size=128), jnp.float32)
+  targets = rng.integers(0, 128, (2, 3))
+
+  def loss(score, *arrays):
+    logits = score(*arrays)
+    assert logits.dtype == jnp.float32
+    chosen = jnp.take_along_axis(
+      jax.nn.log_softmax(logits), targets[..., None], axis=-1
+    )
+    return -chosen.sum(), logits
+
+  (grads, logits), (expected_grads, expected) = (
+    jax.grad(loss, argnums=(1, 2, 3), has_aux=True)(score, *arrays)
+    for score, arrays in (
+      (layers.score_rows, (x, table, bias)),
+      (plain_scores, (x.astype(jnp.float32), table, bias)),
+    )
+  )
+  tolerance = 1e-5 if dtype == jnp.float32 else 0.05
+  np.testing.assert_allclose(logits, expected, rtol=tolerance, atol=tolerance)
+  for got, wanted, array in zip(
+    grads, expected_grads, (x, table, bias), strict=True
+  ):
+    assert got.dtype == array.dtype and got.shape == array.shape
+    np.testing.assert_allclose(
+      np.float32(got), wanted, rtol=tolerance, atol=tolerance
+    )
+
+
+def test_padding_of_the_vocabulary_has_the_lowest_logit_and_no_gradient():
+  table = layers.TokenTable(vocab_size=100, embed_dim=16)
+  tokens = jnp.asarray([[1, 99, 5]])
+  params = nn.meta.unbox(table.init(jax.random.key(0), tokens))['params']
+  assert (np.asarray(params['embedding'])[100:] == 0).all()
+  # Even where padding is not zero.
+  params['embedding'] = params['embedding'].at[100:].set(1.0)
+  bias = jnp.ones(128)
+  x = jax.random.normal(jax.random.key(1), (1, 3, 16))
+
+  def loss(params, bias, x):
+    logits = table.apply({'params': params}, x, bias, method='attend')
+    return -jax.nn.log_softmax(logits)[..., 7].sum(), logits
+
+  (by_params, by_bias, by_x), logits = jax.grad(
+    loss, argnums=(0, 1, 2), has_aux=True
+  )(params, bias, x)
+  logits = np.asarray(logits)
+  assert logits.shape == (1, 3, 128)
+  assert (logits[..., 100:] == np.finfo(np.float32).min).all()
+  by_table = np.asarray(by_params['embedding'])
+  assert (by_table[100:] == 0).all() and (by_table[:100] != 0).all()
+  assert (np.asarray(by_bias)[100:] == 0).all()
+  assert np.isfinite(by_x).all() and (np.asarray(by_x) != 0).all()
+
+
+def test_dropout_of_a_table_has_one_mask_for_both_of_its_uses():
+  class Both(nn.Module):
+    """Looks tokens up, and scores unit vectors."""
+
+    @nn.compact
+    def __call__(self, tokens):
+      table = layers.TokenTable(128, 8, dropout_rate=0.5, name='table')
+      return table(tokens), table.attend(jnp.eye(8)[None])
+
+  params = {'table': {'embedding': jnp.ones((128, 8))}}
+  found, scores = Both().apply(
+    {'params': params},
+    jnp.arange(128)[None],
+    rngs={'dropout': jax.random.key(0)},
+  )
+  assert set(np.unique(found)) == {0, 2}
+  np.testing.assert_array_equal(found[0].T, scores[0])
+
+
+def test_sums_by_products_are_the_sums(monkeypatch):
+  x = np.random.default_rng(0).normal(size=(3, 5, 16))
+  x = jnp.asarray(x, jnp.bfloat16)
+  plain = layers.sum_rows(x.astype(jnp.float32))
+  monkeypatch.setattr(layers, 'platform', lambda: 'tpu')
+  assert layers.sums_by_products(x)
+  sums = layers.sum_rows(x)
+  assert sums.shape == (1, 16) and sums.dtype == jnp.bfloat16
+  np.testing.assert_allclose(
+    sums.astype(jnp.float32), plain, rtol=2**-8, atol=1e-6
+  )
+
+
+def test_parameters_may_have_joined_axes_and_no_others():
+  linear = layers.Linear((2, 3), ('embed',), ('heads', 'head'))
+  x = jnp.ones((1, 4))
+  params = nn.unbox(linear.init(jax.random.key(0), x))['params']
+  expected = linear.apply({'params': params}, x)
+  joined = {'kernel': params['kernel'].reshape(4, 6), 'bias': params['bias']}
+  np.testing.assert_array_equal(linear.apply({'params': joined}, x), expected)
+  turned = joined | {'kernel': joined['kernel'].T}
+  with pytest.raises(ValueError, match=r'kernel is \(6, 4\), expected \(4, 2'):
+    linear.apply({'params': turned}, x)

@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from configs import base
 from models import features, gpt, layers, lstm_lm, scalar_mix, task_model
+from models.dropout import Dropout
 
 close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-5)
 KEY = jax.random.key(1)
@@ -186,7 +187,7 @@ class DroppedEmbeddings(nn.Module):
   @nn.compact
   def __call__(self, tokens, token_mask, positions, *, train):
     x_BTD = layers.TokenTable(131, 8, name='tokens')(tokens)
-    return {'hidden': layers.Dropout(0.5 if train else 0.0)(x_BTD)}
+    return {'hidden': Dropout(0.5 if train else 0.0)(x_BTD)}
 
 
 def test_any_encoder_that_is_called_as_a_gpt():

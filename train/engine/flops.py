@@ -1,5 +1,6 @@
 """Model FLOPs, counted in the traced program of the module: the base of MFU."""
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -29,11 +30,13 @@ def forward(
   scores, masked ones included. ELMo's character encoder counts each word, as
   published, although the program encodes equal words once. A training step has
   three times these FLOPs; rematerialisation does not count, as usual for MFU
-  (Chowdhery et al. 2022, appendix B).
+  (Chowdhery et al. 2022, appendix B), nor does what a kernel of attention
+  computes again or for padding: the plain attention is counted.
 
   `inputs` of `method` are ShapeDtypeStructs. `vocab_size` is V without padding;
   0 leaves out products with the vocabulary.
   """
+  model = _with_plain_attention(model)
 
   def count(vocab_size: int) -> int:
     # Initialisation encodes every word, and has no products of its own.
@@ -48,6 +51,11 @@ def forward(
   small, large = count(VOCAB_MULTIPLE), count(2 * VOCAB_MULTIPLE)
   per_token = (large - small) // VOCAB_MULTIPLE
   return small + (vocab_size - VOCAB_MULTIPLE) * per_token
+
+
+def _with_plain_attention(model: nn.Module) -> nn.Module:
+  names = {field.name for field in dataclasses.fields(model)}
+  return model.clone(attention='plain') if 'attention' in names else model
 
 
 def _count_products(jaxpr: Any) -> int:

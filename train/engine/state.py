@@ -13,7 +13,7 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from train.engine import optim, sharding
+from train.engine import optim, sharding, shards
 from train.host import processes
 
 
@@ -70,10 +70,12 @@ def abstract_state(
   method: str = '__call__',
   carry: dict[str, jax.ShapeDtypeStruct] | None = None,
   adjust: Callable[[Any], Any] = lambda params: params,
-) -> tuple[Any, TrainState, TrainState]:
-  """Returns (init, shapes, shardings) of a state; nothing is computed.
+  encoder: nn.Module | None = None,
+) -> tuple[Any, TrainState, TrainState, Any]:
+  """Returns (init, shapes, shardings, placements); nothing is computed.
 
-  `init(rng)` returns a TrainState, shapes are sharded ShapeDtypeStructs.
+  `init(rng)` returns a TrainState, shapes are sharded ShapeDtypeStructs, and
+  placements of `shards.place`; `encoder` has the layers if `model` has none.
   `dummy_inputs` are the arguments of the module's `method`, `carry` the shapes
   of the memory (zeros at first); `adjust` turns fresh into initial parameters.
   """
@@ -93,8 +95,13 @@ def abstract_state(
       nonfinite_step=jnp.full((), -1, jnp.int32),
     )
 
-  params_shardings = sharding.parameter_shardings(
-    abstract_params(model, dummy_inputs, method), mesh, rules
+  placements = shards.place(
+    abstract_params(model, dummy_inputs, method), mesh, rules, encoder or model
+  )
+  params_shardings = jax.tree.map(
+    lambda place: place.kept,
+    placements,
+    is_leaf=lambda leaf: isinstance(leaf, shards.Placement),
   )
   shapes = jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
   replicated = NamedSharding(mesh, PartitionSpec())
@@ -130,7 +137,7 @@ def abstract_state(
     shapes,
     shardings,
   )
-  return init, shapes, shardings
+  return init, shapes, shardings, placements
 
 
 def create_state(init: Any, shardings: TrainState, seed: int) -> TrainState:

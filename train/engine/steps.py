@@ -11,7 +11,7 @@ from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.examples import transforms
-from train.engine import sharding
+from train.engine import sharding, shards
 from train.engine.state import EVAL_STREAM, TRAIN_STREAM, TrainState
 from train.host import device
 
@@ -77,6 +77,7 @@ def make_train_step(
   log_every: int,
   mesh: Mesh,
   state_shardings: TrainState,
+  placements: Any,
 ) -> Callable[[TrainState, Batch], tuple[TrainState, dict[str, jax.Array]]]:
   """Returns the jitted step (state, host batch[, seed]) -> (state, metrics).
 
@@ -85,7 +86,8 @@ def make_train_step(
   every loss's total weight is known and the accumulated gradient is exactly
   that of sum_k loss_k / total_weight_k. The metrics are `sums`, {name: (sum,
   weight) since the last row}, and `loss`, `grad_norm`, `learning_rate` and
-  `nonfinite_step`.
+  `nonfinite_step`. `placements` are those of `shards.place`: inside of a step
+  the parameters lie elsewhere than between steps.
   """
 
   def loss_of(params: Any, batch: Batch, totals: Any, rngs: Any) -> Any:
@@ -110,8 +112,14 @@ def make_train_step(
     rngs = {'dropout': dropout_rng, 'samples': samples_rng}
 
     grad_fn = jax.value_and_grad(loss_of, has_aux=True)
+    whole = shards.gather(state.params, placements)
+
+    def scatter(gradients: Any) -> Any:
+      return shards.scatter(gradients, state.params, placements)
+
     if micro_batches == 1:
-      (loss, (sums, carry)), grads = grad_fn(state.params, batch, totals, rngs)
+      (loss, (sums, carry)), grads = grad_fn(whole, batch, totals, rngs)
+      grads = scatter(grads)
     else:
       split = _split(batch, micro_batches, mesh)
 
@@ -119,16 +127,18 @@ def make_train_step(
         index, micro_batch = part
         micro_rng = jax.random.fold_in(dropout_rng, index)
         (loss, (sums, carry)), grads = grad_fn(
-          state.params, micro_batch, totals, rngs | {'dropout': micro_rng}
+          whole, micro_batch, totals, rngs | {'dropout': micro_rng}
         )
-        return jax.tree.map(jnp.add, so_far, (loss, sums, grads)), carry
+        new = loss, sums, scatter(grads)
+        return jax.tree.map(jnp.add, so_far, new), carry
 
       parts = (jnp.arange(micro_batches), split)
       first = jax.tree.map(lambda leaf: leaf[0], parts)
-      shapes = jax.eval_shape(grad_fn, state.params, first[1], totals, rngs)
-      (loss, (sums, _)), grads = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes
+      (loss, (sums, _)), _ = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+        jax.eval_shape(grad_fn, whole, first[1], totals, rngs),
       )
+      grads = jax.tree.map(jnp.zeros_like, state.params)
       (loss, sums, grads), carries = jax.lax.scan(
         add, (loss, sums, grads), parts
       )

@@ -25,7 +25,7 @@ from train.run import settings
 # belong to the vocabulary and the heads, which are checked apart.
 FREE_FIELDS = frozenset(
   'vocab_size heads dropout_rate attention_dropout_rate dtype scan_layers remat'
-  ' stacked num_samples parent name'.split()
+  ' attention unrolled_layers stacked num_samples parent name'.split()
 )
 POSITIONS = 'embeddings/positions'
 # Parameters of BERT, GPT and the LSTM with a row for each piece.

@@ -33,6 +33,7 @@ class Parts:
     init: rng -> TrainState.
     shapes: the state as ShapeDtypeStructs.
     shardings: the state's shardings.
+    placements: the parameters', see `shards`.
   """
 
   config: Any
@@ -46,6 +47,7 @@ class Parts:
   init: Callable[[jax.Array], TrainState]
   shapes: TrainState
   shardings: TrainState
+  placements: Any
 
   @property
   def num_parameters(self) -> int:
@@ -116,6 +118,7 @@ class Parts:
       log_every=train.log_every,
       mesh=self.mesh,
       state_shardings=self.shardings,
+      placements=self.placements,
     )
 
 
@@ -141,7 +144,7 @@ def build_parts(
     sharding.axis_names(state.abstract_params(model, inputs, objective.method)),
     vocabulary.size,
   )
-  init, shapes, shardings = state.abstract_state(
+  init, shapes, shardings, placements = state.abstract_state(
     model,
     inputs,
     tx,
@@ -164,6 +167,7 @@ def build_parts(
     init=init,
     shapes=shapes,
     shardings=shardings,
+    placements=placements,
   )
 
 

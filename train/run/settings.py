@@ -20,6 +20,7 @@ import configs
 from configs import base
 from train.run import training_phases
 
+ATTENTION = ('auto', 'plain', 'fused')
 LOADERS = ('tf', 'plain')
 PLATFORMS = ('cpu', 'gpu', 'tpu')
 # Section -> what its numbers must be -> keys; those that a config has are
@@ -38,7 +39,7 @@ NUMBERS = {
   'model': {
     POSITIVE: 'num_layers embed_dim num_heads mlp_dim max_length lstm_dim'
     ' projection_dim char_embed_dim cell_clip projection_clip',
-    AT_LEAST_0: 'num_highway num_samples',
+    AT_LEAST_0: 'num_highway num_samples unrolled_layers',
     RATE: 'dropout_rate attention_dropout_rate',
   },
   'data': {SHARE: 'held_out', POSITIVE: 'train_limit eval_limit'},
@@ -63,7 +64,8 @@ NUMBERS = {
 # (init.new_rows is used at the first step only).
 FREE_KEYS = (
   'data.cache data.folder data.loader init.new_rows mesh.data mesh.fsdp'
-  ' mesh.rules mesh.tensor train.checkpoint_every train.deterministic'
+  ' mesh.rules mesh.tensor model.attention model.unrolled_layers'
+  ' train.checkpoint_every train.deterministic'
   ' train.eval_every train.hang_minutes train.keep_checkpoints'
   ' train.peak_tflops train.platform train.profile train.reset_streams'
 ).split()
@@ -319,6 +321,11 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     f'a multiple of model.num_heads={model.num_heads}',
   )
   ensure(model.gelu in ('erf', 'tanh'), 'model.gelu', "'erf' or 'tanh'")
+  ensure(
+    model.get('attention', 'auto') in ATTENTION,
+    'model.attention',
+    f'one of {ATTENTION}',
+  )
   ensure(
     0 <= objective.mask_fraction
     and 0 <= objective.random_fraction

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import importlib.metadata
-import json
 import os
 import re
 import time
@@ -18,24 +17,25 @@ from data.vocabulary import tokenization
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.engine import sharding, state
-from train.engine.memory import GIB, batch_shapes, gib
-from train.host import console, device, files
+from train.engine.memory import GIB, batch_shapes
+from train.host import device
 from train.host.console import say
 from train.pretrain import assemble, plan
 from train.pretrain.assemble import Parts
 from train.run import settings, training_phases
 from train.run.training_phases import Phase
-from train.slices import hlo, topology
+from train.slices import cycles, hlo, printing, topology
 
 
 def preflight(
-  config: ml_collections.ConfigDict, name: str, *, mfu: float = 0.4
+  config: ml_collections.ConfigDict, name: str, *, mfu: float | None = None
 ) -> dict[str, Any]:
   """Compiles the training step of every phase of pre-training for a slice.
 
-  The run's hours follow from `mfu`, model FLOPs utilisation. The report has the
-  verdict `fits`; where it is False, `remedies` are the single overrides that
-  were tried. Bad input raises ValueError before any compilation.
+  The run's hours follow from the compiler's estimate, or from `mfu`, a measured
+  model FLOPs utilisation; they are None where both are missing. The report has
+  the verdict `fits`; where it is False, `remedies` are the single overrides
+  that were tried. Bad input raises ValueError before any compilation.
   """
   tpu = topology.find_slice(name)
   parts = plan_parts(config, tpu)
@@ -56,15 +56,33 @@ def preflight(
   }
   if not report['fits']:
     return report | {'remedies': find_remedies(config, tpu, phases)}
-  hours = sum(
-    phase['steps'] * phase['model_flops'] / min(mfu, phase['best_mfu'])
-    for phase in phases
-  ) / (_peak(tpu) * len(tpu.devices) * 3600)
+  hours = count_hours(phases, mfu)
   return report | {
     'mfu': mfu,
     'hours': hours,
-    'chip_hours': hours * tpu.num_chips,
+    'chip_hours': hours and hours * tpu.num_chips,
   }
+
+
+def count_hours(
+  phases: Sequence[Mapping[str, Any]], mfu: float | None
+) -> float | None:
+  """Returns the hours of all steps at an MFU, or by the compiler's estimate.
+
+  The estimate's are those of computing and those of the links in turn, as if
+  nothing travelled while a device computes. None where it is missing.
+  """
+  seconds = 0.0
+  for phase in phases:
+    if mfu is not None:
+      least = phase['least_seconds']['compute']
+      step = least / min(mfu, phase['best_mfu'])
+    elif 'missing' in phase['estimate']:
+      return None
+    else:
+      step = phase['estimate']['seconds'] + phase['estimate']['links_seconds']
+    seconds += phase['steps'] * step
+  return seconds / 3600
 
 
 def _peak(tpu: topology.Slice) -> float:
@@ -161,9 +179,11 @@ def _describe(
   memory['total'] = sum(memory.values())
   memory['usable'] = tpu.generation.usable_gib * GIB
   cost = program.cost_analysis()
-  collectives = hlo.collectives(program.as_text(), num_devices)
+  text = program.as_text()
+  collectives = hlo.collectives(text, num_devices)
   sent = sum(collective.sent_bytes for collective in collectives)
-  kept = plan.residual_bytes(parts, phase) * micro_batches
+  with sharding.scope(parts.mesh, parts.config.mesh.rules):
+    kept = plan.residual_bytes(parts, phase) * micro_batches
   # Read once and written once: gradients, residuals of the backward pass,
   # parameters and the optimiser's state.
   moved = 2 * (2 * parameters + optimizer + kept / num_devices)
@@ -181,6 +201,30 @@ def _describe(
     },
     'least_seconds': bounds,
     'best_mfu': bounds['compute'] / max(bounds.values()),
+    'estimate': _estimate(text, bounds, tpu),
+  }
+
+
+def _estimate(
+  text: str, bounds: Mapping[str, float], tpu: topology.Slice
+) -> dict[str, Any]:
+  """Returns the compiler's estimate of a step, or the reason it is missing.
+
+  The MFU is of the seconds without the links', which stand beside it.
+  """
+  try:
+    found = cycles.estimate(text, tpu.devices[0].num_cores)
+  except cycles.NoEstimateError as error:
+    return {'missing': str(error)}
+  seconds = found.cycles / (tpu.generation.clock_ghz * 1e9)
+  return {
+    'cycles': found.cycles,
+    'seconds': seconds,
+    'mfu': bounds['compute'] / seconds,
+    'links_seconds': bounds['interconnect'],
+    'by_kind': found.by_kind,
+    'bounded': found.bounded,
+    'left_out': found.left_out,
   }
 
 
@@ -217,122 +261,9 @@ def find_remedies(
       parts = plan_parts(changed, tpu)
     except ValueError:  # a batch or a parameter that does not divide
       continue
-    say(f'does not fit; trying {_flags(override)}')
+    say(f'does not fit; trying {printing.flags(override)}')
     (phase,) = compile_phases(parts, parts.phases[worst : worst + 1], tpu)
     figures = {key: phase[key] for key in ('length', 'fits')}
     total = phase['memory']['total']
     tried.append({'override': override, **figures, 'total': total})
   return tried
-
-
-def print_report(report: Mapping[str, Any], price: float | None) -> None:
-  """Prints a report of `preflight`; `price` is the price of a chip-hour."""
-  name = report['topology']
-  rows = {
-    'slice': f'{name}: {report["chips"]} chips ({report["layout"]}),'
-    f' {report["devices"]} devices, hosts: {report["hosts"]}',
-    'mesh': ' x '.join(f'{axis} {n}' for axis, n in report['mesh'].items()),
-    'parameters': f'{report["parameters"]:,}',
-  }
-  title = f'Preflight (jax {report["jax"]}, libtpu {report["libtpu"]})'
-  console.table([*rows.items()], title)
-  for phase in report['phases']:
-    _print_phase(phase)
-  for tried in report.get('remedies', ()):
-    say(
-      f'  {_flags(tried["override"])}: {_verdict(tried)} at length'
-      f' {tried["length"]} ({gib(tried["total"])})'
-    )
-  if not report['fits']:
-    good = any(tried['fits'] for tried in report['remedies'])
-    hint = 'one of those that fit' if good else 'a larger slice'
-    say(f'\nVerdict: does NOT fit {name}; take {hint}.')
-    return
-  cost = (
-    '' if price is None else f', {price * report["chip_hours"]:,.0f} to pay'
-  )
-  say(
-    f'\nVerdict: fits {name}. At an MFU of {report["mfu"]:.0%}, or the best'
-    f' possible where that is less: {report["hours"]:,.1f} hours,'
-    f' {report["chip_hours"]:,.0f} chip-hours{cost}, without evaluation.'
-  )
-
-
-def _verdict(figures: Mapping[str, Any]) -> str:
-  return 'fits' if figures['fits'] else 'does NOT fit'
-
-
-def _print_phase(phase: Mapping[str, Any]) -> None:
-  memory = dict(phase['memory'])
-  total, usable = memory.pop('total'), memory.pop('usable')
-  rows = {
-    'batch': f'{phase["global_batch"]:,} x {phase["length"]} tokens,'
-    f' {phase["rows_a_device"]} rows a device, {phase["rows_a_chip"]:g} a chip,'
-    f' {phase["micro_batches"]} micro-batches',
-    'memory': ', '.join(f'{kind} {gib(n)}' for kind, n in memory.items()),
-    'in all': f'{gib(total)} of {gib(usable)} a device: {_verdict(phase)}',
-    'step': f'{phase["model_flops"] / 1e12:,.4g} model TFLOP, compiled in'
-    f' {phase["compile_seconds"]:.0f} s',
-  }
-  if phase['fits']:
-    collectives = [
-      f'{kind} {total / 1e6:,.1f} MB'
-      for kind, total in phase['collective_bytes'].items()
-    ]
-    bounds = [
-      f'{bound} {seconds * 1e3:,.2f} ms'
-      for bound, seconds in phase['least_seconds'].items()
-    ]
-    rows['collectives'] = ', '.join(collectives) or 'none'
-    rows['at least'] = (
-      f'{", ".join(bounds)}; so at best an MFU of {phase["best_mfu"]:.0%}'
-    )
-  title = f'{phase["steps"]:,} steps at length {phase["length"]}'
-  console.table([*rows.items()], title)
-
-
-def _flags(override: Mapping[str, Any]) -> str:
-  return ' '.join(f'--config.{key}={value}' for key, value in override.items())
-
-
-def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
-  """Adds or replaces a report in a table's JSON file and its Markdown."""
-  path = epath.Path(path)
-  rows = json.loads(path.read_text()) if path.exists() else {}
-  rows[f'{name} {report["topology"]}'] = report
-  files.write_atomically(path, json.dumps(rows, indent=1) + '\n')
-  lines = [
-    '| config | slice | chips | length | rows a chip | memory of a device, GiB'
-    ' | collectives, MB | bounds: compute, memory, links, ms | best MFU'
-    ' | hours (chip-hours) at 40 % MFU |',
-    '|---|---|---|---|---|---|---|---|---|---|',
-  ]
-  for key, row in rows.items():
-    lines += [_markdown(key.split()[0], row, phase) for phase in row['phases']]
-  files.write_atomically(path.with_suffix('.md'), '\n'.join(lines) + '\n')
-
-
-def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
-  memory = phase['memory']
-  collectives = bounds = mfu = ''
-  if phase['fits']:
-    collectives = f'{sum(phase["collective_bytes"].values()) / 1e6:.0f}'
-    bounds = ', '.join(
-      f'{seconds * 1e3:.1f}' for seconds in phase['least_seconds'].values()
-    )
-    mfu = f'{phase["best_mfu"]:.0%}'
-  if row['fits']:
-    hours = f'{row["hours"]:,.1f} ({row["chip_hours"]:,.0f})'
-  else:
-    good = [_flags(t['override']) for t in row['remedies'] if t['fits']]
-    hours = f'does not fit; fits with {", or ".join(good) or "none tried"}'
-  cells = [
-    name,
-    row['topology'],
-    row['chips'],
-    phase['length'],
-    f'{phase["rows_a_chip"]:g}',
-    f'{(memory["total"] or 0) / GIB:.2f} of {memory["usable"] / GIB:.2f}',
-    *(collectives, bounds, mfu, hours),
-  ]
-  return '| ' + ' | '.join(map(str, cells)) + ' |'

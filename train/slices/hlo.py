@@ -1,9 +1,9 @@
-"""Reads the collective operations of a compiled program."""
+"""Reads the text of a compiled program: its loops and its collectives."""
 
 import collections
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 KINDS = (
@@ -67,11 +67,11 @@ def collectives(text: str, num_devices: int) -> list[Collective]:
 
   An operation in several fusions counts once; in a loop, once a repetition.
   """
-  computations, entry = _computations(text)
+  lines_of, entry = computations(text)
   found: dict[str, Collective] = {}
 
   def visit(name: str, times: int | None, loop: str) -> None:
-    for line in computations.get(name, ()):
+    for line in lines_of.get(name, ()):
       operation = _OPERATION.search(line)
       if operation:
         if times is None:
@@ -85,8 +85,8 @@ def collectives(text: str, num_devices: int) -> list[Collective]:
           inner, inner_loop = times, loop
           if role == 'body':
             inner_loop = called
-            trips = _trips(line, computations)
-            inner = None if None in (times, trips) else times * trips
+            repeated = trips(line, lines_of)
+            inner = None if None in (times, repeated) else times * repeated
           visit(called, inner, inner_loop)
 
   visit(entry, 1, '')
@@ -101,32 +101,47 @@ def total_bytes(some: Iterable[Collective]) -> dict[str, int]:
   return dict(totals)
 
 
-def _computations(text: str) -> tuple[dict[str, list[str]], str]:
-  """Returns the lines of each computation, and the name of the entry."""
-  computations: dict[str, list[str]] = {}
+def computations(text: str) -> tuple[dict[str, list[str]], str]:
+  """Returns the operations of each computation, and the name of the entry.
+
+  Each operation is one line; the text breaks the lines of kernels.
+  """
+  lines_of: dict[str, list[str]] = {}
   entry = name = ''
   for line in text.splitlines():
     if head := re.match(r'(ENTRY )?%([\w.\-]+) \(.*\{$', line):
       name = head[2]
-      computations[name] = []
+      lines_of[name] = []
       entry = name if head[1] else entry
-    elif name:
-      computations[name].append(line)
-  return computations, entry
+    elif line == '}':
+      name = ''
+    elif name and re.match(r' +(ROOT )?%', line):
+      lines_of[name].append(line)
+    elif name and lines_of[name]:
+      lines_of[name][-1] += line
+  return lines_of, entry
 
 
-def _trips(line: str, computations: dict[str, list[str]]) -> int | None:
-  """Returns how often a `while` runs: the constant that it counts up to."""
+def trips(line: str, lines_of: Mapping[str, list[str]]) -> int | None:
+  """Returns how often a `while` runs: the constant that it counts up to.
+
+  None if it counts up to a number that depends on the data.
+  """
   known = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
   if known:
     return int(known[1])
   condition = re.search(r'condition=%([\w.\-]+)', line)[1]
   constants = [
     int(value)
-    for inner in computations[condition]
+    for inner in lines_of[condition]
     for value in re.findall(r'[su]32\[\]\S* constant\((\d+)\)', inner)
   ]
   return constants[0] if len(constants) == 1 else None
+
+
+def has_collective(computation: list[str]) -> bool:
+  """Returns whether a computation sends anything to other devices."""
+  return any(_OPERATION.search(line) for line in computation)
 
 
 def _collective(

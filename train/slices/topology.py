@@ -21,6 +21,7 @@ class Generation(NamedTuple):
     memory_gbps: memory bandwidth of a device, GB/s.
     links_gbps: rate at which a device sends over all its links, GB/s.
     usable_gib: memory of a device that the compiler gives to a program.
+    clock_ghz: of its cores.
   """
 
   layout_name: str
@@ -30,18 +31,23 @@ class Generation(NamedTuple):
   memory_gbps: float
   links_gbps: float
   usable_gib: float
+  clock_ghz: float
 
 
 # Rates: v2 and v3 Jouppi et al. 2020 (CACM 63:7, halved: a device is a core),
 # the others Cloud TPU's pages of each generation, "system architecture"; the
-# memory is named by the compiler when a program is too large.
+# memory is named by the compiler when a program is too large. Clocks: v2 and v3
+# of the same paper, v4 Jouppi et al. 2023 (ISCA). The others are not published
+# and follow from the peak rates of train.host.device: v5e has 4 x 128 x 128 x 2
+# FLOPs a cycle, v5p twice as many, v6e 4 x 256 x 256 x 2 (its page counts two
+# such units, but the compiler expects more of a product than two could do).
 GENERATIONS = {
-  'v2': Generation('v2', 2, 2, 256, 350, 124, 7.48),
-  'v3': Generation('v3', 2, 2, 1024, 450, 164, 15.48),
-  'v4': Generation('v4', 3, 2, 4096, 1228, 300, 30.75),
-  'v5e': Generation('v5e', 2, 1, 256, 819, 200, 15.75),
-  'v5p': Generation('v5', 3, 2, 8192, 2765, 600, 95.74),
-  'v6e': Generation('v6e', 2, 1, 256, 1640, 448, 31.25),
+  'v2': Generation('v2', 2, 2, 256, 350, 124, 7.48, 0.7),
+  'v3': Generation('v3', 2, 2, 1024, 450, 164, 15.48, 0.94),
+  'v4': Generation('v4', 3, 2, 4096, 1228, 300, 30.75, 1.05),
+  'v5e': Generation('v5e', 2, 1, 256, 819, 200, 15.75, 1.5),
+  'v5p': Generation('v5', 3, 2, 8192, 2765, 600, 95.74, 1.75),
+  'v6e': Generation('v6e', 2, 1, 256, 1640, 448, 31.25, 1.75),
 }
 ALIASES = {'v5litepod': 'v5e'}
 

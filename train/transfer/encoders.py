@@ -32,6 +32,8 @@ FREE_KEYS = (
   'dtype',
   'scan_layers',
   'remat',
+  'attention',
+  'unrolled_layers',
 )
 
 

@@ -154,7 +154,7 @@ def plan(
   )
   if config.task.frozen:
     tx = optax.masked(tx, functools.partial(task_model.trainable, frozen=True))
-  init, shapes, shardings = state.abstract_state(
+  init, shapes, shardings, placements = state.abstract_state(
     model,
     inputs,
     tx,
@@ -164,6 +164,7 @@ def plan(
     adjust=functools.partial(
       _clear, paths=_find_replaced(config, encoder, task, abstract)
     ),
+    encoder=encoder.module,
   )
   return TaskJob(
     **vars(predictor),
@@ -184,6 +185,7 @@ def plan(
       log_every=config.train.log_every,
       mesh=mesh,
       state_shardings=shardings,
+      placements=placements,
     ),
   )
 

@@ -1,5 +1,6 @@
 """The TPU compiler's word on our configs, without a TPU."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -35,6 +36,7 @@ def test_a_committed_row_compiles_to_the_same_again(table):
   assert done.returncode == 0, done.stderr
   row, committed = json.loads(done.stdout), table[f'{name} {tpu}']
   assert 'Verdict: fits v5e-256' in done.stderr
+  assert row['mfu'] is None
   for key in ('chips', 'hosts', 'mesh', 'parameters', 'parameter_bytes'):
     assert row[key] == committed[key]
   for phase, before in zip(row['phases'], committed['phases'], strict=True):
@@ -80,25 +82,26 @@ def test_chips_do_the_same_on_larger_slices():
   assert sorted(phases) == [8, 64, 256]
   assert len({phase['rows_a_chip'] for phase in phases.values()}) == 1
   for phase in phases.values():
-    for figure in (
-      lambda p: p['loop_once']['flops'],
-      lambda p: p['memory']['total'],
-      lambda p: p['collective_bytes']['all-reduce'],
-    ):
-      assert figure(phase) == pytest.approx(figure(phases[8]), rel=0.02)
+    cycles = phases[8]['estimate']['cycles']
+    assert phase['estimate']['cycles'] == pytest.approx(cycles, rel=0.03)
+  for fewer, more in itertools.pairwise(phases[n] for n in (8, 64, 256)):
+    assert more['memory']['total'] < fewer['memory']['total']
+    optimiser = [p['estimate']['by_kind']['optimiser'] for p in (fewer, more)]
+    assert optimiser[1] < optimiser[0]
+  sent = [sum(phases[n]['collective_bytes'].values()) for n in (64, 256)]
+  assert sent[1] == pytest.approx(sent[0], rel=0.02)
 
 
-@pytest.mark.parametrize('name', ['preflight', 'preflight_scaling'])
-def test_a_report_of_before_is_written_and_printed_again(name, tmp_path):
-  committed = (RESULTS / f'{name}.json').read_text()
-  path = tmp_path / 'table.json'
-  path.write_text(committed)
-  for key, report in json.loads(committed).items():
-    fit.add_to_table(path, key.split()[0], report)
-    fit.print_report(report, price=1.0)
-  assert path.read_text() == committed
-  markdown = (RESULTS / f'{name}.md').read_text()
-  assert path.with_suffix('.md').read_text() == markdown
+def test_hours_are_of_the_estimate_or_of_a_measured_mfu(table):
+  phase = table['bert_base v5e-16']['phases'][0] | {'steps': 3600}
+  phase['estimate'] = {'seconds': 0.02, 'links_seconds': 0.005}
+  assert fit.count_hours([phase, phase], None) == pytest.approx(2 * 0.025)
+  compute, best = phase['least_seconds']['compute'], phase['best_mfu']
+  assert fit.count_hours([phase], 0.2) == pytest.approx(compute / 0.2)
+  assert fit.count_hours([phase], 0.99) == pytest.approx(compute / best)
+  phase['estimate'] = {'missing': 'a kernel without one'}
+  assert fit.count_hours([phase], None) is None
+  assert fit.count_hours([phase], 0.2) == pytest.approx(compute / 0.2)
 
 
 @pytest.mark.slow

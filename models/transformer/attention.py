@@ -1,12 +1,11 @@
 """Self-attention with little memory for its backward pass.
 
-Shapes: B batch, T query position, S key position, D embed, N heads, H head, Q
-query, key and value, Z rows times heads.
+Shapes: B batch, T query position, S key position, N heads, H head.
 
 The scores [B, N, T, S] are by far the largest arrays of a training step: 113 MB
 a layer of MiniLM at 16 x 384. So the backward pass computes them again, a block
 of query positions at a time, from each row's log-sum of exponentials (Rabe and
-Staats 2021; Dao et al. 2022). Only the dropout mask is saved whole.
+Staats 2021; Dao et al. 2022), and the dropout mask too.
 """
 
 import functools
@@ -14,27 +13,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 from jax import lax
 
-from models.layers import (
-  Dropout,
-  Dtype,
-  Initializer,
-  Linear,
-  kept_share,
-  truncated_normal,
-)
+from models.dropout import ROWS, Seeds, is_kept, kept_share
+from models.layers import LOWEST
 
 Array = jax.Array
-# Cached keys [Z, H, S] and values [Z, S, H]. Z is B x N in one axis: with two,
-# XLA's CPU compiler copies them at every step for a batch of 1 (jax 0.10).
-KeyValue = tuple[Array, Array]
-Past = tuple[Array, Array, Array]  # keys, values, and the first slot to write
-
 QUERY_BLOCK = 128  # query positions at most; fewer leave matrix units idle
-
-LOWEST = jnp.finfo(jnp.float32).min  # finite: a masked row gives no NaN
 
 
 def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
@@ -47,9 +32,6 @@ def masked_softmax(scores_BNTS: Array, mask: Array) -> Array:
 def causal_mask(length: int, slots: int, first: Array | int) -> Array:
   """Returns bool [T, S], True where position first + t may look at slot s."""
   return jnp.arange(slots) <= first + jnp.arange(length)[:, None]
-
-
-# ---- Without a past --------------------------------------------------------
 
 
 def score(query_BTNH: Array, key_BSNH: Array) -> Array:
@@ -65,19 +47,17 @@ def attend(
   key_BSNH: Array,
   value_BSNH: Array,
   mask: Array,
-  keep_BNTS: Array | None,
-  share_kept: float,
+  seeds: Seeds | None,
+  rate: float,
 ) -> Array:
   """Returns values weighted by the softmax of the scores, [B, T, N, H].
 
   They have the dtype of the values, and are 0 in wholly masked rows. Queries
   are already scaled. `mask` is bool, broadcast to [B, N, T, S], True where T
-  may look at S. `keep_BNTS` is the dropout mask of the weights, which are
-  divided by `share_kept`; None: no dropout.
+  may look at S. `seeds` draw the dropout mask of the weights, which drops a
+  share `rate`; None: no dropout.
   """
-  return _attend_forward(
-    query_BTNH, key_BSNH, value_BSNH, mask, keep_BNTS, share_kept
-  )[0]
+  return _attend_forward(query_BTNH, key_BSNH, value_BSNH, mask, seeds, rate)[0]
 
 
 class _Rows(NamedTuple):
@@ -85,7 +65,7 @@ class _Rows(NamedTuple):
 
   query_BTNH: Array
   mask: Array  # of rank 4, its third axis T or 1
-  keep_BNTS: Array | None
+  places_T: Array
   log_sum_BNT1: Array | None = None  # of exponentials; inf: all are masked
   context_BTNH: Array | None = None
   gradient_BTNH: Array | None = None
@@ -96,8 +76,8 @@ def _attend_forward(
   key_BSNH: Array,
   value_BSNH: Array,
   mask: Array,
-  keep_BNTS: Array | None,
-  share_kept: float,
+  seeds: Seeds | None,
+  rate: float,
 ) -> tuple[Array, Any]:
   """Returns the contexts, and the residuals of the backward pass."""
   mask = jnp.reshape(mask, (1,) * (4 - mask.ndim) + mask.shape)
@@ -108,8 +88,7 @@ def _attend_forward(
     weights_BNTS = jnp.exp(scores_BNTS - highest_BNT1)
     total_BNT1 = weights_BNTS.sum(axis=-1, keepdims=True)
     unmasked_BNT1 = highest_BNT1 > LOWEST
-    if rows.keep_BNTS is not None:
-      weights_BNTS = jnp.where(rows.keep_BNTS, weights_BNTS, 0)
+    weights_BNTS = _drop(weights_BNTS, rows.places_T, seeds, rate)
     context_BTNH = jnp.einsum(
       'BNTS,BSNH->BTNH',
       weights_BNTS.astype(value_BSNH.dtype),
@@ -117,27 +96,30 @@ def _attend_forward(
       preferred_element_type=jnp.float32,
     )
     # Divided after the product, which has H columns, not S.
-    share_BNT1 = jnp.where(unmasked_BNT1, 1 / (share_kept * total_BNT1), 0)
+    share_BNT1 = jnp.where(
+      unmasked_BNT1, 1 / (kept_share(rate) * total_BNT1), 0
+    )
     context_BTNH *= share_BNT1.swapaxes(1, 2)
     log_sum_BNT1 = jnp.where(
       unmasked_BNT1, highest_BNT1 + jnp.log(total_BNT1), jnp.inf
     )
     return sums, (context_BTNH.astype(value_BSNH.dtype), log_sum_BNT1)
 
-  rows = _Rows(query_BTNH, mask, keep_BNTS)
+  rows = _Rows(query_BTNH, mask, jnp.arange(query_BTNH.shape[1]))
   _, (context_BTNH, log_sum_BNT1) = _over_blocks(mix_block, None, rows, (1, 2))
   rows = rows._replace(log_sum_BNT1=log_sum_BNT1, context_BTNH=context_BTNH)
-  return context_BTNH, (rows, key_BSNH, value_BSNH)
+  return context_BTNH, (rows, key_BSNH, value_BSNH, seeds)
 
 
 def _attend_backward(
-  share_kept: float, residuals: Any, gradient_BTNH: Array
+  rate: float, residuals: Any, gradient_BTNH: Array
 ) -> tuple[Array | None, ...]:
   """Returns the gradients of queries, keys and values."""
   # The barrier keeps the compiler from storing the scores for both passes.
-  (rows, key_BSNH, value_BSNH), gradient_BTNH = lax.optimization_barrier(
+  residuals, gradient_BTNH = lax.optimization_barrier(
     (residuals, gradient_BTNH)
   )
+  rows, key_BSNH, value_BSNH, seeds = residuals
   dtype = value_BSNH.dtype
 
   def add_block(sums: tuple[Array, Array], rows: _Rows) -> Any:
@@ -151,12 +133,11 @@ def _attend_backward(
       keepdims=True,
     )
     by_weights_BNTS = score(rows.gradient_BTNH, value_BSNH)
-    dropped_BNTS = weights_BNTS
-    if rows.keep_BNTS is not None:
-      dropped_BNTS = jnp.where(rows.keep_BNTS, weights_BNTS / share_kept, 0)
-      by_weights_BNTS = jnp.where(
-        rows.keep_BNTS, by_weights_BNTS / share_kept, 0
-      )
+    share = kept_share(rate)
+    dropped_BNTS, by_weights_BNTS = (
+      _drop(array_BNTS / share, rows.places_T, seeds, rate)
+      for array_BNTS in (weights_BNTS, by_weights_BNTS)
+    )
     by_scores_BNTS = weights_BNTS * (by_weights_BNTS - mean_BTN1.swapaxes(1, 2))
     by_scores_BNTS = by_scores_BNTS.astype(dtype)
     by_query_BTNH = jnp.einsum('BNTS,BSNH->BTNH', by_scores_BNTS, key_BSNH)
@@ -192,6 +173,23 @@ def _attend_backward(
   )
 
 
+def _drop(
+  array_BNTS: Array, places_T: Array, seeds: Seeds | None, rate: float
+) -> Array:
+  """Returns an array with zeros where dropout drops, at query positions."""
+  if seeds is None:
+    return array_BNTS
+  _, heads, _, width = array_BNTS.shape
+  rows_NT1 = places_T[:, None] + ROWS * jnp.arange(heads)[:, None, None]
+  keep_BNTS = is_kept(
+    seeds.replace(first=seeds.first[:, None], second=seeds.second[:, None]),
+    rows_NT1,
+    jnp.arange(width),
+    rate,
+  )
+  return jnp.where(keep_BNTS, array_BNTS, 0)
+
+
 attend.defvjp(_attend_forward, _attend_backward)
 
 
@@ -205,7 +203,7 @@ def _over_blocks(
   # Where only small blocks divide the length, one block is faster.
   if sizes[-1] < QUERY_BLOCK / 4 or num_blocks == 1:
     return function(sums, rows)
-  axes = _Rows(1, 2, 2, 2, 1, 1)
+  axes = _Rows(1, 2, 0, 2, 1, 1)
   divided = {}
   for name, array in rows._asdict().items():
     axis = getattr(axes, name)
@@ -224,116 +222,3 @@ def _over_blocks(
     shape = (*array.shape[:axis], length, *array.shape[axis + 2 :])
     joined.append(array.reshape(shape))
   return sums, tuple(joined)
-
-
-# ---- With a past: decoding, which has no backward pass ---------------------
-
-
-def write_past(past: Past, key_BTNH: Array, value_BTNH: Array) -> KeyValue:
-  """Returns the past's keys and values with T more slots written."""
-  key_ZHS, value_ZSH, start = past
-  B, T, N, H = key_BTNH.shape
-  key_ZHT = key_BTNH.transpose(0, 2, 3, 1).reshape(B * N, H, T)
-  value_ZTH = value_BTNH.swapaxes(1, 2).reshape(B * N, T, H)
-  return (
-    lax.dynamic_update_slice_in_dim(key_ZHS, key_ZHT, start, axis=2),
-    lax.dynamic_update_slice_in_dim(value_ZSH, value_ZTH, start, axis=1),
-  )
-
-
-def score_past(query_BTNH: Array, key_ZHS: Array) -> Array:
-  """Returns the float32 scores [B, N, T, S] of queries with cached keys."""
-  B, T, N, H = query_BTNH.shape
-  query_ZTH = query_BTNH.swapaxes(1, 2).reshape(B * N, T, H)
-  scores_ZTS = jnp.einsum(
-    'ZTH,ZHS->ZTS', query_ZTH, key_ZHS, preferred_element_type=jnp.float32
-  )
-  return scores_ZTS.reshape(B, N, T, -1)
-
-
-def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
-  """Returns the contexts [B, T, N, H] of cached values."""
-  B, N, T, S = weights_BNTS.shape
-  weights_ZTS = weights_BNTS.reshape(B * N, T, S)
-  context_ZTH = jnp.einsum('ZTS,ZSH->ZTH', weights_ZTS, value_ZSH)
-  return context_ZTH.reshape(B, N, T, -1).swapaxes(1, 2)
-
-
-class SelfAttention(nn.Module):
-  """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
-
-  `dropout_rate` is of the attention probabilities. `kernel_init` draws the
-  projection to query, key and value, `out_init` the output projection.
-  """
-
-  num_heads: int
-  dropout_rate: float = 0.0
-  kernel_init: Initializer = truncated_normal
-  out_init: Initializer = truncated_normal
-  dtype: Dtype = jnp.float32
-
-  @nn.compact
-  def __call__(
-    self, x_BTD: Array, mask: Array, past: Past | None = None
-  ) -> tuple[Array, KeyValue | None]:
-    """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
-
-    `mask` is bool, broadcast to [B, N, T, S], True where T may look at S. The S
-    slots are `x_BTD` itself, or a `past` with its keys and values written into
-    it (without dropout). Returns [B, T, D] in `dtype`, and the written past.
-    """
-    D = x_BTD.shape[-1]
-    H = D // self.num_heads
-    qkv_BTQNH = Linear(
-      features=(3, self.num_heads, H),
-      in_names=('embed',),
-      out_names=('qkv', 'heads', 'head'),
-      kernel_init=self.kernel_init,
-      dtype=self.dtype,
-      name='qkv',
-    )(x_BTD)
-    qkv_BTQNH = nn.with_logical_constraint(
-      qkv_BTQNH,
-      (
-        'batch',
-        'activation_length',
-        'activation_qkv',
-        'activation_heads',
-        'activation_head',
-      ),
-    )
-    query_BTNH, key_BSNH, value_BSNH = (qkv_BTQNH[:, :, i] for i in range(3))
-    query_BTNH = query_BTNH * jnp.asarray(H**-0.5, self.dtype)
-    present = None
-    if past is not None:
-      present = write_past(past, key_BSNH, value_BSNH)
-      weights_BNTS = masked_softmax(score_past(query_BTNH, present[0]), mask)
-      self.sow('intermediates', 'attention', weights_BNTS)
-      context_BTNH = mix_past(weights_BNTS.astype(self.dtype), present[1])
-    else:
-      if self.is_mutable_collection('intermediates'):  # else never computed
-        weights_BNTS = masked_softmax(score(query_BTNH, key_BSNH), mask)
-        self.sow('intermediates', 'attention', weights_BNTS)
-      B, T, N, _ = query_BTNH.shape
-      dropout = Dropout(self.dropout_rate)
-      context_BTNH = attend(
-        query_BTNH,
-        key_BSNH,
-        value_BSNH,
-        mask,
-        dropout.draw((B, N, T, T)),
-        kept_share(self.dropout_rate),
-      )
-    context_BTNH = nn.with_logical_constraint(
-      context_BTNH,
-      ('batch', 'activation_length', 'activation_heads', 'activation_head'),
-    )
-    x_BTD = Linear(
-      features=(D,),
-      in_names=('heads', 'head'),
-      out_names=('embed',),
-      kernel_init=self.out_init,
-      dtype=self.dtype,
-      name='out',
-    )(context_BTNH)
-    return x_BTD, present

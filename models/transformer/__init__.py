@@ -1,0 +1,1 @@
+"""Attention, its kernel, and the blocks of transformers."""

@@ -1,0 +1,187 @@
+"""Self-attention in one kernel, whose scores never leave the chip's own memory.
+
+Shapes: B rows, T query position, S key position, N heads, H head, D = N x H.
+"""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from models import dropout, layers, norms
+from models.transformer import kernels
+
+Array = jax.Array
+
+
+def head_parts() -> int:
+  """Returns over how many devices the mesh in scope spreads the heads."""
+  return _axes()[-1]
+
+
+def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
+  """Returns whether the kernel takes these sizes, on the device in scope."""
+  parts = head_parts()
+  width = num_heads // parts * head
+  return (
+    num_heads % parts == 0
+    and length % kernels.LANES == 0
+    and (length <= kernels.BLOCK or length % kernels.BLOCK == 0)
+    and kernels.LANES % head == 0
+    and width % kernels.LANES == 0
+    and kernels.find_block(length, width, jnp.dtype(dtype).itemsize) is not None
+  )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def attend(
+  fields: tuple[int, bool, float, layers.Dtype],
+  total: norms.Sum,
+  kernel_DE: Array,
+  bias_1E: Array,
+  out_DD: Array,
+  mask_BS: Array,
+  seeds: dropout.Seeds | None,
+) -> tuple[Array, Array]:
+  """Returns a sum's norm and self-attention to it, both [B, T, D].
+
+  The backward pass keeps the standardised sum alone and computes the rest
+  again.
+
+  Args:
+    fields: number of heads, whether it is causal, dropout rate, dtype.
+    total: of [B, T, D].
+    kernel_DE: projects to query, key and value of all heads, E = 3 D.
+    bias_1E: likewise.
+    out_DD: projects the contexts; its bias is left out.
+    mask_BS: int32 or bool, 1 at keys that may be looked at.
+    seeds: of the first head's dropout mask; None at rate 0.
+  """
+  return _attend_forward(
+    fields, total, kernel_DE, bias_1E, out_DD, mask_BS, seeds
+  )[0]
+
+
+def _attend_forward(
+  fields: tuple,
+  total: norms.Sum,
+  kernel_DE: Array,
+  bias_1E: Array,
+  out_DD: Array,
+  mask_BS: Array,
+  seeds: dropout.Seeds | None,
+) -> tuple[tuple[Array, Array], tuple]:
+  standard = norms.standardize(total)
+  x_BTD = norms.rescale(standard, fields[-1])
+  qkv_BTE = layers.product(x_BTD, kernel_DE, bias_1E)
+  (context_BTD,) = _run(fields, 'forward', (qkv_BTE,), mask_BS, seeds)
+  saved = standard, kernel_DE, bias_1E, out_DD, mask_BS, seeds
+  return (x_BTD, context_BTD @ out_DD), saved
+
+
+def _attend_backward(
+  fields: tuple, saved: tuple, gradients: tuple[Array, Array]
+) -> tuple[Any, ...]:
+  standard, kernel_DE, bias_1E, out_DD, mask_BS, seeds = saved
+  by_x_BTD, by_y_BTD = gradients
+  x_BTD = norms.rescale(standard, fields[-1])
+  qkv_BTE = layers.product(x_BTD, kernel_DE, bias_1E)
+  by_context_BTD = by_y_BTD @ out_DD.T
+  by_qkv_BTE, context_BTD = _run(
+    fields, 'backward', (qkv_BTE, by_context_BTD), mask_BS, seeds
+  )
+  by_x_BTD += by_qkv_BTE @ kernel_DE.T
+  return (
+    norms.standardize_backward(standard, by_x_BTD),
+    layers.by_kernel(x_BTD, by_qkv_BTE),
+    layers.sum_rows(by_qkv_BTE),
+    layers.by_kernel(context_BTD, by_y_BTD),
+    None,
+    None,
+  )
+
+
+attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _run(
+  fields: tuple,
+  which: str,
+  arrays: tuple[Array, ...],
+  mask_BS: Array,
+  seeds: dropout.Seeds | None,
+) -> tuple[Array, ...]:
+  """Runs a kernel on each device's rows and heads; arrays are [B, T, ...]."""
+  N, causal, rate, _ = fields
+  B, T = mask_BS.shape
+  if seeds is None:
+    seeds = dropout.Seeds(*jnp.zeros((2, B), jnp.int32))
+  H = arrays[0].shape[-1] // (3 * N)
+  batch, heads, parts = _axes()
+
+  def local(
+    mask_BS: Array,
+    first_B: Array,
+    second_B: Array,
+    layer: Array,
+    *arrays: Array,
+  ) -> list[Array]:
+    number = jnp.full(1, dropout.salt(seeds.mask * dropout.ROWS))
+    if heads is not None:
+      number += dropout.salt(
+        lax.axis_index(heads) * (N // parts) * dropout.ROWS
+      )
+    outputs = kernels.call(
+      which,
+      (mask_BS[:, None, :], *(a.reshape(*a.shape[:2], -1) for a in arrays)),
+      (first_B, second_B, layer.reshape(1), number),
+      N=N // parts,
+      causal=causal,
+      rate=rate,
+    )
+    return [split(output, N // parts) for output in outputs]
+
+  def split(array: Array, heads: int) -> Array:
+    """Returns an array with an axis of heads, if the mesh splits them."""
+    if parts == 1:
+      return array
+    return array.reshape(*array.shape[:2], -1, heads, H)
+
+  if batch is not None or heads is not None:
+    by_head = PartitionSpec(batch)
+    if parts > 1:
+      by_head = PartitionSpec(batch, None, None, heads, None)
+    by_row = PartitionSpec(batch)
+    local = jax.shard_map(
+      local,
+      in_specs=(*[by_row] * 3, PartitionSpec(), *[by_head] * len(arrays)),
+      out_specs=[by_head] * len(kernels.KERNELS[which].widths),
+      check_vma=False,
+    )
+  outputs = local(
+    mask_BS.astype(jnp.int32),
+    seeds.first,
+    seeds.second,
+    jnp.int32(seeds.layer),
+    *(split(array, N) for array in arrays),
+  )
+  return tuple(output.reshape(B, T, -1) for output in outputs)
+
+
+def _axes() -> tuple[Any, Any, int]:
+  """Returns the mesh axes of rows and heads, and of how many parts heads are.
+
+  They are None, None and 1 without a mesh; of unsplit heads, None.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty:
+    return None, None, 1
+  batch, heads = nn.logical_to_mesh_axes(('batch', 'activation_heads'))
+  names = (heads,) if isinstance(heads, str) else heads or ()
+  parts = math.prod(mesh.shape[name] for name in names)
+  return batch, heads if parts > 1 else None, parts

@@ -1,0 +1,202 @@
+"""Self-attention as a module: plain, in one kernel, or with cached keys.
+
+Shapes: B batch, T query position, S key position, D embed, N heads, H head, Z
+rows times heads.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from models.dropout import Seeds
+from models.layers import (
+  Dtype,
+  Initializer,
+  Linear,
+  add_bias,
+  platform,
+  truncated_normal,
+)
+from models.norms import Sum, normalize
+from models.transformer import fused_attention, kernels
+from models.transformer.attention import (
+  attend,
+  causal_mask,
+  masked_softmax,
+  score,
+)
+
+Array = jax.Array
+# Cached keys [Z, H, S] and values [Z, S, H]. Z is B x N in one axis: with two,
+# XLA's CPU compiler copies them at every step for a batch of 1 (jax 0.10).
+KeyValue = tuple[Array, Array]
+ATTENTION = ('plain', 'auto', 'suited', 'fused')
+Past = tuple[Array, Array, Array]  # keys, values, and the first slot to write
+
+
+def write_past(past: Past, key_BTNH: Array, value_BTNH: Array) -> KeyValue:
+  """Returns the past's keys and values with T more slots written."""
+  key_ZHS, value_ZSH, start = past
+  B, T, N, H = key_BTNH.shape
+  key_ZHT = key_BTNH.transpose(0, 2, 3, 1).reshape(B * N, H, T)
+  value_ZTH = value_BTNH.swapaxes(1, 2).reshape(B * N, T, H)
+  return (
+    lax.dynamic_update_slice_in_dim(key_ZHS, key_ZHT, start, axis=2),
+    lax.dynamic_update_slice_in_dim(value_ZSH, value_ZTH, start, axis=1),
+  )
+
+
+def score_past(query_BTNH: Array, key_ZHS: Array) -> Array:
+  """Returns the float32 scores [B, N, T, S] of queries with cached keys."""
+  B, T, N, H = query_BTNH.shape
+  query_ZTH = query_BTNH.swapaxes(1, 2).reshape(B * N, T, H)
+  scores_ZTS = jnp.einsum(
+    'ZTH,ZHS->ZTS', query_ZTH, key_ZHS, preferred_element_type=jnp.float32
+  )
+  return scores_ZTS.reshape(B, N, T, -1)
+
+
+def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
+  """Returns the contexts [B, T, N, H] of cached values."""
+  B, N, T, S = weights_BNTS.shape
+  weights_ZTS = weights_BNTS.reshape(B * N, T, S)
+  context_ZTH = jnp.einsum('ZTS,ZSH->ZTH', weights_ZTS, value_ZSH)
+  return context_ZTH.reshape(B, N, T, -1).swapaxes(1, 2)
+
+
+class SelfAttention(nn.Module):
+  """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
+
+  Attributes:
+    dropout_rate: of the attention probabilities.
+    attention: 'plain', 'fused' (one kernel, or a ValueError where the sizes do
+      not suit it), 'suited' (the kernel where they do), 'auto' (likewise, on a
+      TPU alone).
+    kernel_init: draws the projection to query, key and value.
+    out_init: draws the output projection.
+  """
+
+  num_heads: int
+  dropout_rate: float = 0.0
+  causal: bool = False
+  attention: str = 'auto'
+  kernel_init: Initializer = truncated_normal
+  out_init: Initializer = truncated_normal
+  dtype: Dtype = jnp.float32
+
+  @nn.compact
+  def __call__(
+    self,
+    total: Sum,
+    mask_BS: Array,
+    seeds: Seeds | None = None,
+    past: Past | None = None,
+  ) -> tuple[Array, Array, KeyValue | None]:
+    """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
+
+    Args:
+      total: of [B, T, D]; attention is to its norm.
+      mask_BS: bool, True at slots that may be looked at.
+      seeds: of the first head's mask; the others' numbers follow.
+      past: S slots, into which the keys and values are written (without
+        dropout); else the slots are `total` itself.
+
+    Returns:
+      The norm of `total`, [B, T, D] in `dtype`, attention to it, likewise, and
+      the written past.
+    """
+    D, N = total.x.shape[-1], self.num_heads
+    H = D // N
+    if self.dropout_rate and seeds is None and not self.is_initializing():
+      raise ValueError(f'dropout_rate is {self.dropout_rate} without seeds')
+    qkv = Linear(
+      features=(3, N, H),
+      in_names=('embed',),
+      out_names=('qkv', 'heads', 'head'),
+      kernel_init=self.kernel_init,
+      dtype=self.dtype,
+      name='qkv',
+    )
+    out = Linear(
+      features=(D,),
+      in_names=('heads', 'head'),
+      out_names=('embed',),
+      kernel_init=self.out_init,
+      dtype=self.dtype,
+      name='out',
+    )
+    T = total.x.shape[1]
+    sows = self.is_mutable_collection('intermediates')
+    if past is None and not sows and self._is_fused(T, H):
+      kernel, bias = out.weights((N, H))
+      x_BTD, context_BTD = fused_attention.attend(
+        (N, self.causal, self.dropout_rate, self.dtype),
+        total,
+        *qkv.weights((D,)),
+        kernel,
+        mask_BS,
+        seeds,
+      )
+      return x_BTD, add_bias(context_BTD, bias), None
+
+    x_BTD = normalize(total, self.dtype)
+
+    qkv_BTQNH = nn.with_logical_constraint(
+      qkv(x_BTD),
+      (
+        'batch',
+        'activation_length',
+        'activation_qkv',
+        'activation_heads',
+        'activation_head',
+      ),
+    )
+    # Their gradients are concatenated, where those of slices would be padded.
+    query_BTNH, key_BSNH, value_BSNH = (
+      part.squeeze(2) for part in lax.split(qkv_BTQNH, (1, 1, 1), axis=2)
+    )
+    query_BTNH = query_BTNH * jnp.asarray(H**-0.5, self.dtype)
+    present = None
+    mask = mask_BS[:, None, None, :].astype(bool)
+    if self.causal:
+      start = 0 if past is None else past[2]
+      mask = mask & causal_mask(T, mask_BS.shape[1], start)
+    if past is not None:
+      present = write_past(past, key_BSNH, value_BSNH)
+      weights_BNTS = masked_softmax(score_past(query_BTNH, present[0]), mask)
+      self.sow('intermediates', 'attention', weights_BNTS)
+      context_BTNH = mix_past(weights_BNTS.astype(self.dtype), present[1])
+    else:
+      if sows:  # else never computed
+        weights_BNTS = masked_softmax(score(query_BTNH, key_BSNH), mask)
+        self.sow('intermediates', 'attention', weights_BNTS)
+      context_BTNH = attend(
+        query_BTNH, key_BSNH, value_BSNH, mask, seeds, self.dropout_rate
+      )
+    context_BTNH = nn.with_logical_constraint(
+      context_BTNH,
+      ('batch', 'activation_length', 'activation_heads', 'activation_head'),
+    )
+    return x_BTD, out(context_BTNH), present
+
+  def _is_fused(self, length: int, head: int) -> bool:
+    """Returns whether the kernel computes it, see `attention`."""
+    if self.attention not in ATTENTION:
+      raise ValueError(
+        f'attention is {self.attention!r}, expected one of {ATTENTION}'
+      )
+    if self.attention == 'plain':
+      return False
+    if self.attention == 'auto' and platform() != 'tpu':
+      return False
+    suits = fused_attention.suits(length, self.num_heads, head, self.dtype)
+    if self.attention == 'fused' and not suits:
+      raise ValueError(
+        f"model.attention='fused' needs sequences of {kernels.LANES} tokens"
+        f' or a multiple of {kernels.BLOCK}, heads on each device that fill'
+        f' registers of {kernels.LANES}, and a TPU from v4 on with memory of'
+        f' its own for a row; found {length} tokens, {self.num_heads} heads of'
+        f' {head} over {fused_attention.head_parts()} devices'
+      )
+    return suits

@@ -1,0 +1,285 @@
+"""The attention kernel, interpreted, beside the plain attention."""
+
+import functools
+
+import bert_cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from jax.sharding import AxisType
+
+from configs import base
+from models import dropout, norms
+from models.transformer import attention, fused_attention, kernels
+from train.engine import sharding
+
+RATE = 0.1
+EPSILON = 1e-12
+NAMES = ('x', 'scale', 'bias', 'kernel', 'qkv_bias', 'out')
+
+
+def make_arrays(length, heads, head, rate, rows=3):
+  """Returns the arguments that have gradients, the mask, and the seeds."""
+  rng = np.random.default_rng(0)
+  D = heads * head
+
+  def normal(*shape, scale=1.0):
+    return jnp.asarray(rng.normal(size=shape) * scale, jnp.float32)
+
+  mask = np.arange(length) < np.array([length, 70, 0])[:rows, None]
+  seeds = None
+  if rate:
+    layer = jnp.int32(dropout.salt(np.int32(3)))
+    seeds = dropout.draw_seeds(jax.random.key(1), (rows,))
+    seeds = seeds.replace(layer=layer, mask=2)
+  arrays = (
+    normal(rows, length, D),
+    normal(1, D),
+    normal(1, D),
+    normal(D, 3 * D, scale=D**-0.5),
+    normal(1, 3 * D),
+    normal(D, D, scale=D**-0.5),
+  )
+  return arrays, jnp.asarray(mask), seeds
+
+
+def fused(fields, x, scale, bias, kernel, qkv_bias, out, mask, seeds):
+  weights = {'scale': scale[0], 'bias': bias[0]}
+  total = norms.LayerNorm(EPSILON).apply(
+    {'params': weights}, x, method='measure'
+  )
+  return fused_attention.attend(
+    (*fields, jnp.float32), total, kernel, qkv_bias, out, mask, seeds
+  )
+
+
+def plain(fields, x, scale, bias, kernel, qkv_bias, out, mask, seeds):
+  """The formulas; only the attention itself is the product's."""
+  heads, causal, rate = fields
+  B, T, D = x.shape
+  mean = x.mean(-1, keepdims=True)
+  variance = jnp.square(x - mean).mean(-1, keepdims=True)
+  x = (x - mean) / jnp.sqrt(variance + EPSILON) * scale + bias
+  qkv = (x @ kernel + qkv_bias).reshape(B, T, 3, heads, D // heads)
+  query, key, value = (qkv[:, :, i] for i in range(3))
+  mask = mask[:, None, None, :]
+  if causal:
+    mask = mask & attention.causal_mask(T, T, 0)
+  context = attention.attend(
+    query * (D // heads) ** -0.5, key, value, mask, seeds, rate
+  )
+  return x, context.reshape(B, T, D) @ out
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def run(attend, fields, arrays, mask, seeds):
+  """Returns norm and result, and gradients that flow through both."""
+
+  def total(*arrays):
+    x, y = attend(fields, *arrays, mask, seeds)
+    return jnp.sum(jnp.sin(y) * y) + jnp.sum(jnp.cos(x) * x), (x, y)
+
+  grads, outputs = jax.grad(total, argnums=range(6), has_aux=True)(*arrays)
+  return outputs, dict(zip(NAMES, grads, strict=True))
+
+
+def assert_same(got, expected):
+  outputs, grads = got
+  expected_outputs, expected_grads = expected
+  for ours, wanted in zip(outputs, expected_outputs, strict=True):
+    np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-5)
+  for name, wanted in expected_grads.items():
+    largest = float(jnp.abs(wanted).max())
+    assert largest > 0, name
+    np.testing.assert_allclose(
+      grads[name] / largest, wanted / largest, atol=1e-4, err_msg=name
+    )
+
+
+@pytest.mark.parametrize('rate', [0.0, RATE])
+@pytest.mark.parametrize('causal', [False, True])
+@pytest.mark.parametrize(
+  ('length', 'heads', 'head', 'block'),
+  [
+    (128, 2, 64, 256),  # a block of 128
+    (256, 4, 32, 128),  # two blocks of 128
+    (256, 1, 128, 256),  # a block of 256
+  ],
+)
+def test_outputs_and_gradients_are_those_of_plain_attention(
+  length, heads, head, block, causal, rate, monkeypatch
+):
+  monkeypatch.setattr(kernels, 'BLOCK', block)
+  jax.clear_caches()  # the block is no argument
+  arguments = make_arrays(length, heads, head, rate)
+  fields = heads, causal, rate
+  got = run(fused, fields, *arguments)
+  assert_same(got, run(plain, fields, *arguments))
+  assert (np.asarray(got[0][1])[2] == 0).all()  # no key may be looked at
+
+
+def test_rows_of_which_the_first_keys_are_masked(monkeypatch):
+  """A causal query before the first real token: it may look at nothing."""
+  arrays, _, seeds = make_arrays(256, 2, 64, RATE)
+  monkeypatch.setattr(kernels, 'BLOCK', 128)
+  jax.clear_caches()
+  mask = jnp.arange(256) >= jnp.array([0, 40, 200])[:, None]
+  fields = 2, True, RATE
+  got = run(fused, fields, arrays, mask, seeds)
+  assert_same(got, run(plain, fields, arrays, mask, seeds))
+  y = np.asarray(got[0][1])
+  assert (y[1, :40] == 0).all() and (y[2, :200] == 0).all()
+  assert (y[1, 40:] != 0).all()
+
+
+def mask_shown_by(heads, length, mask, seeds):
+  """Returns how the kernel drops, as it shows without scores.
+
+  The identity is the norm, its projection to values, and the result: a head
+  shows the slots that its own columns hold.
+  """
+  D = length
+  eye = jnp.eye(D)
+  rows = len(mask)
+  total = norms.identity_sum(jnp.broadcast_to(eye, (rows, D, D)))
+  kernel = jnp.concatenate([jnp.zeros((D, 2 * D)), eye], axis=1)
+  fields = heads, False, RATE, jnp.float32
+  _, y = fused_attention.attend(
+    fields, total, kernel, jnp.zeros((1, 3 * D)), eye, mask, seeds
+  )
+  return y * length * dropout.kept_share(RATE)
+
+
+def masks_by_number(heads, length, rows, seeds):
+  """Returns the same of the masks by their numbers."""
+  masks = [
+    dropout.keep_mask(
+      seeds.replace(mask=seeds.mask + n), (rows, length, length), RATE
+    )
+    for n in range(heads)
+  ]
+  own = np.arange(length) // (length // heads)
+  return np.stack(masks)[own, :, :, np.arange(length)].transpose(1, 2, 0)
+
+
+@pytest.mark.parametrize('heads', [1, 2, 4])
+def test_masks_of_heads_are_those_of_their_numbers(heads):
+  _, mask, seeds = make_arrays(128, heads, 128 // heads, RATE)
+  shown = mask_shown_by(heads, 128, jnp.ones_like(mask), seeds)
+  expected = masks_by_number(heads, 128, 3, seeds)
+  np.testing.assert_allclose(shown, expected, rtol=1e-5, atol=1e-6)
+  assert 0.88 < expected.mean() < 0.92
+
+
+def test_bfloat16_is_near():
+  arrays, mask, seeds = make_arrays(128, 2, 64, RATE)
+  (_, exact), exact_grads = run(plain, (2, False, RATE), arrays, mask, seeds)
+
+  def rounded(fields, x, scale, bias, *weights):
+    *weights, mask, seeds = weights
+    weights = [array.astype(jnp.bfloat16) for array in weights]
+    total = norms.LayerNorm(EPSILON).apply(
+      {'params': {'scale': scale[0], 'bias': bias[0]}},
+      x.astype(jnp.bfloat16),
+      method='measure',
+    )
+    fields = (*fields, jnp.bfloat16)
+    x, y = fused_attention.attend(fields, total, *weights, mask, seeds)
+    assert x.dtype == y.dtype == jnp.bfloat16
+    return x.astype(jnp.float32), y.astype(jnp.float32)
+
+  (_, y), grads = run(rounded, (2, False, RATE), arrays, mask, seeds)
+  np.testing.assert_allclose(y, exact, atol=0.06)
+  for name, exact_grad in exact_grads.items():
+    error = jnp.linalg.norm(grads[name] - exact_grad)
+    assert error < 0.03 * jnp.linalg.norm(exact_grad), name
+
+
+def test_sizes_that_the_kernel_takes():
+  suits = fused_attention.suits
+  assert (
+    suits(128, 12, 64, jnp.bfloat16)
+    and suits(512, 16, 64, jnp.bfloat16)
+    and suits(1024, 12, 64, jnp.bfloat16)
+  )
+  assert suits(256, 4, 32, jnp.bfloat16) and suits(128, 1, 128, jnp.bfloat16)
+  assert not suits(100, 12, 64, jnp.bfloat16)  # not whole registers of keys
+  assert not suits(384, 12, 64, jnp.bfloat16)  # not whole blocks of queries
+  assert not suits(128, 25, 64, jnp.bfloat16)  # half a register is left
+  assert not suits(128, 2, 48, jnp.bfloat16)  # heads do not fill a register
+
+
+def make_mesh(sizes):
+  return jax.make_mesh(
+    sizes, sharding.AXES, axis_types=(AxisType.Auto,) * len(sizes)
+  )
+
+
+def test_sizes_are_those_of_a_device():
+  """Where a mesh splits the heads, each part must fill registers."""
+  rules = base.get_config().mesh.rules
+  with sharding.scope(make_mesh((4, 1, 2)), rules):
+    assert fused_attention.suits(128, 12, 64, jnp.bfloat16)
+    assert not fused_attention.suits(128, 2, 64, jnp.bfloat16)
+  with sharding.scope(make_mesh((8, 1, 1)), rules):
+    assert fused_attention.suits(128, 2, 64, jnp.bfloat16)
+
+
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (4, 1, 2), (2, 2, 2)])
+def test_every_mesh_computes_the_same(sizes):
+  rows, heads = 8, 4
+  arrays, _, _ = make_arrays(128, heads, 64, 0.0)
+  arrays = (jnp.concatenate([arrays[0]] * 3)[:rows], *arrays[1:])
+  mask = jnp.ones((rows, 128), bool).at[3, 50:].set(False)
+  seeds = dropout.draw_seeds(jax.random.key(2), (rows,)).replace(mask=2)
+  fields = heads, True, RATE
+  expected = run(fused, fields, arrays, mask, seeds)
+  shown = mask_shown_by(2, 256, jnp.ones((rows, 256), bool), seeds)
+  mesh = make_mesh(sizes)
+  by_row = jax.NamedSharding(mesh, sharding.BATCH)
+  jax.clear_caches()
+  with sharding.scope(mesh, base.get_config().mesh.rules):
+    arrays = (jax.device_put(arrays[0], by_row), *arrays[1:])
+    got = run(fused, fields, arrays, mask, seeds)
+    shown_there = jax.jit(mask_shown_by, static_argnums=(0, 1))(
+      2, 256, jnp.ones((rows, 256), bool), seeds
+    )
+  assert len(got[0][1].sharding.device_set) == 8
+  assert_same(got, expected)
+  np.testing.assert_allclose(shown_there, shown, rtol=1e-6, atol=1e-6)
+  jax.clear_caches()
+
+
+@pytest.mark.parametrize('train', [False, True])
+def test_losses_of_a_model_do_not_depend_on_the_kernel(train):
+  batch = bert_cases.make_batch(lengths=(128, 70, 5, 36), T=128)
+  rng = jax.random.key(5) if train else None
+  models = {
+    kind: bert_cases.make_model(attention=kind, max_length=128)
+    for kind in ('plain', 'fused', 'auto')
+  }
+  args = [batch[k] for k in bert_cases.INPUTS]
+  params = nn.meta.unbox(
+    jax.jit(functools.partial(models['plain'].init, train=False))(
+      jax.random.key(0), *args
+    )['params']
+  )
+  results = {
+    kind: bert_cases.run(model, params, batch, rng)[2:]
+    for kind, model in models.items()
+  }
+  program = str(
+    jax.make_jaxpr(bert_cases.run, static_argnums=0)(
+      models['fused'], params, batch, rng
+    )
+  )
+  assert 'attention_forward' in program and 'attention_backward' in program
+  jax.tree.map(np.testing.assert_array_equal, results['auto'], results['plain'])
+  (losses, gradient), (plain_losses, plain_gradient) = (
+    results['fused'],
+    results['plain'],
+  )
+  bert_cases.assert_close(losses, plain_losses, 2e-6)
+  bert_cases.assert_close(gradient, plain_gradient, 5e-6)

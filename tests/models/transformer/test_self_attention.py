@@ -1,0 +1,166 @@
+"""The attention module beside its formula, and the choice of its kernel."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from models import dropout, norms
+from models.transformer import self_attention
+
+
+def test_attention_is_the_formula():
+  module = self_attention.SelfAttention(num_heads=2)
+  x = jax.random.normal(jax.random.key(0), (2, 5, 8))
+  total = norms.identity_sum(x)
+  mask = np.arange(5) < np.array([5, 3])[:, None]
+  params = nn.meta.unbox(module.init(jax.random.key(1), total, mask))['params']
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(
+    lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), params
+  )
+  (same, out, _), sown = module.apply(
+    {'params': params}, total, mask, mutable=['intermediates']
+  )
+  np.testing.assert_array_equal(same, x)
+  unseen = module.apply({'params': params}, total, mask)[1]
+  np.testing.assert_allclose(unseen, out, atol=1e-5)
+  qkv, project, x = params['qkv'], params['out'], np.asarray(x)
+  for b in range(2):
+    expected = np.asarray(project['bias'], np.float64)
+    for n in range(2):
+      query, key, value = (
+        x[b] @ qkv['kernel'][:, i, n] + qkv['bias'][i, n] for i in range(3)
+      )
+      scores = query @ key.T / math.sqrt(4)
+      weights = np.exp(scores - scores.max()) * mask[b]
+      weights /= weights.sum(-1, keepdims=True)
+      np.testing.assert_allclose(
+        sown['intermediates']['attention'][0][b, n], weights, atol=1e-5
+      )
+      expected = expected + weights @ value @ project['kernel'][n]
+    np.testing.assert_allclose(out[b], expected, atol=1e-4)
+
+
+def test_attention_reads_the_norm_of_its_sum():
+  rng = np.random.default_rng(0)
+  x = jnp.asarray(3 + 2 * rng.normal(size=(2, 5, 8)), jnp.float32)
+  norm = norms.LayerNorm(1e-12)
+  weights = {'scale': jnp.arange(8.0), 'bias': jnp.ones(8)}
+  total = norm.apply({'params': weights}, x, method='measure')
+  normed = norm.apply({'params': weights}, x)
+  module = self_attention.SelfAttention(num_heads=2)
+  mask = jnp.ones((2, 5), bool)
+  params = module.init(jax.random.key(1), total, mask)
+  for got, expected in zip(
+    module.apply(params, total, mask)[:2],
+    (normed, module.apply(params, norms.identity_sum(normed), mask)[1]),
+    strict=True,
+  ):
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_attention_dropout_falls_on_the_probabilities():
+  """With uniform attention, values of ones show which keys were dropped."""
+  module = self_attention.SelfAttention(num_heads=1, dropout_rate=0.5)
+  total = norms.identity_sum(jnp.ones((1, 4, 2)))
+  mask = jnp.ones((1, 4), bool)
+  params = {
+    'qkv': {
+      'kernel': jnp.zeros((2, 3, 1, 2)),
+      'bias': jnp.ones((3, 1, 2)),
+    },
+    'out': {'kernel': jnp.eye(2)[None], 'bias': jnp.zeros(2)},
+  }
+  seeds = dropout.draw_seeds(jax.random.key(0), (1,)).replace(mask=2)
+  _, out, _ = module.apply({'params': params}, total, mask, seeds)
+  out = np.asarray(out)
+  # Each kept key brings 1/4 / 0.5.
+  kept = out / 0.5
+  np.testing.assert_allclose(kept, np.round(kept), atol=1e-6)
+  assert len(np.unique(kept.round())) > 1
+  np.testing.assert_array_equal(out[..., 0], out[..., 1])
+  expected = dropout.keep_mask(seeds, (1, 4, 4), 0.5).sum(axis=-1)
+  np.testing.assert_allclose(kept[..., 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('rate', [0.0, 0.1])
+def test_the_backward_pass_keeps_nothing_of_the_scores_size(rate):
+  """Of the shape of the scores: not even dropout's decisions."""
+  B, N, H = 2, 3, 4
+  module = self_attention.SelfAttention(num_heads=N, dropout_rate=rate)
+  x = jax.ShapeDtypeStruct((B, 256, N * H), jnp.float32)
+  total = jax.eval_shape(norms.identity_sum, x)
+  mask = jax.ShapeDtypeStruct((B, 256), bool)
+  rng = jax.eval_shape(lambda: jax.random.key(0))
+  params = jax.eval_shape(module.init, rng, total, mask)
+
+  def residuals(params, total, mask, rng):
+    seeds = dropout.draw_seeds(rng, (B,)) if rate else None
+
+    def apply(params, total):
+      return module.apply(params, total, mask, seeds)[:2]
+
+    return jax.vjp(apply, params, total)[1]
+
+  kept = jax.tree.leaves(jax.eval_shape(residuals, params, total, mask, rng))
+  assert not [leaf for leaf in kept if leaf.size >= B * N * 256 * 256]
+
+
+def make_inputs(length=128, width=128):
+  x = np.random.default_rng(0).normal(size=(2, length, width))
+  total = norms.identity_sum(jnp.asarray(x, jnp.float32))
+  return total, jnp.ones((2, length), bool)
+
+
+@pytest.mark.parametrize('causal', [False, True])
+def test_a_module_chooses_by_its_field(causal):
+  total, mask = make_inputs()
+  outputs = {}
+  for kind in ('auto', 'plain', 'fused'):
+    module = self_attention.SelfAttention(
+      num_heads=2, causal=causal, attention=kind
+    )
+    params = module.init(jax.random.key(0), total, mask)
+    program = str(jax.make_jaxpr(module.apply)(params, total, mask))
+    assert ('pallas_call' in program) == (kind == 'fused')  # on a CPU
+    outputs[kind] = module.apply(params, total, mask)[1]
+  np.testing.assert_array_equal(outputs['auto'], outputs['plain'])
+  np.testing.assert_allclose(
+    outputs['fused'], outputs['plain'], rtol=1e-5, atol=1e-5
+  )
+
+
+@pytest.mark.parametrize(
+  ('length', 'heads', 'width', 'found'),
+  [
+    (100, 2, 128, 'found 100 tokens, 2 heads of 64'),
+    (384, 2, 128, 'found 384 tokens, 2 heads of 64'),
+    (128, 3, 192, 'found 128 tokens, 3 heads of 64'),
+    (128, 2, 96, 'found 128 tokens, 2 heads of 48'),
+  ],
+)
+def test_the_kernel_is_refused_where_it_does_not_suit(
+  length, heads, width, found
+):
+  total, mask = make_inputs(length, width)
+  module = self_attention.SelfAttention(num_heads=heads, attention='fused')
+  with pytest.raises(ValueError, match=found):
+    module.init(jax.random.key(0), total, mask)
+
+
+def test_probabilities_are_shown_by_the_plain_attention():
+  """The kernel has none to sow."""
+  total, mask = make_inputs()
+  module = self_attention.SelfAttention(num_heads=2, attention='fused')
+  params = module.init(jax.random.key(0), total, mask)
+  (_, out, _), sown = module.apply(
+    {'params': params['params']}, total, mask, mutable=['intermediates']
+  )
+  (weights,) = sown['intermediates']['attention']
+  np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+  fused = module.apply({'params': params['params']}, total, mask)[1]
+  np.testing.assert_allclose(out, fused, rtol=1e-5, atol=1e-5)

@@ -8,11 +8,11 @@ import ml_collections
 import numpy as np
 import optax
 import pytest
+import runs
 from flax import linen as nn
 from jax.sharding import PartitionSpec
-
-import runs
 from runs import losses_on, mesh_of, one_device, planned
+
 from train.engine import sharding, state, steps
 from train.run import checkpoint, metrics
 

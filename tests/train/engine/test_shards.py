@@ -6,9 +6,9 @@ import ml_collections
 import numpy as np
 import pytest
 from flax import linen as nn
+from runs import losses_on, mesh_of, one_device, planned
 
 from models.transformer.stack import Split
-from runs import losses_on, mesh_of, one_device, planned
 from train.engine import sharding, shards
 
 DATA = dict(data=8, fsdp=1, tensor=1)

@@ -181,3 +181,13 @@ def test_wide_filters_look_at_all_of_every_word(widest):
   assert not char_cnn.are_short(characters, widest).any()
   found = char_cnn.without_padding(lambda rows: rows, characters, widest)
   np.testing.assert_array_equal(found, characters)
+
+
+def test_parts_are_larger_on_a_tpu(monkeypatch):
+  """(Number of parts, words of a part); all words have room in them."""
+  assert char_cnn._divide(960) == (8, 120)
+  assert char_cnn._divide(3) == (3, 1)
+  monkeypatch.setattr(char_cnn.layers, 'platform', lambda: 'tpu')
+  assert char_cnn._divide(960) == (2, 576)
+  assert char_cnn._divide(100) == (1, 576)
+  assert char_cnn._divide(9600) == (8, 1200)

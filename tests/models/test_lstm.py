@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from models import lstm
+from models import layers, lstm
 
 LENGTHS = np.array([7, 1, 0, 5])
 T, D, F = 7, 6, 5
@@ -121,3 +121,17 @@ def test_matrices_in_bfloat16_states_in_float32():
   assert y_half.dtype == last_half.dtype == jnp.bfloat16
   np.testing.assert_allclose(y_half.astype('f4'), y, rtol=0, atol=0.03)
   np.testing.assert_allclose(last_half.astype('f4'), last, rtol=0, atol=0.03)
+
+
+def test_biases_gradients_are_sums_by_products_on_a_tpu(monkeypatch):
+  rng = np.random.default_rng(0)
+  gradient = jnp.asarray(rng.normal(size=(2, 3, 4, 4, 8)), jnp.bfloat16)
+  bias = jnp.zeros((2, 4, 8), jnp.bfloat16)
+  expected = np.asarray(gradient, np.float32).sum(axis=(1, 2))
+  monkeypatch.setattr(layers, 'platform', lambda: 'tpu')
+  _, back = jax.vjp(lstm._add_bias, gradient, bias)
+  by_gates, by_bias = back(gradient)
+  np.testing.assert_array_equal(by_gates, gradient)
+  np.testing.assert_allclose(
+    by_bias.astype(jnp.float32), expected, rtol=2**-8, atol=1e-6
+  )

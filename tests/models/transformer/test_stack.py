@@ -182,3 +182,32 @@ def test_a_forced_kernel_is_for_training_alone():
     for each in (model, bert_cases.make_model(attention='plain'))
   )
   np.testing.assert_array_equal(found['hidden'], plain['hidden'])
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+def test_all_layers_are_given_where_some_follow_the_loop(dtype):
+  batch = bert_cases.make_batch()
+  inputs = [batch[name] for name in bert_cases.INPUTS]
+  model = bert_cases.make_model(num_layers=4, dtype=dtype)
+  params = deepen(bert_cases.init_params())
+  run = jax.jit(
+    functools.partial(model.apply, train=False, all_layers=True),
+  )
+  layers = run({'params': params}, *inputs)['layers']
+  found = run({'params': split(params, 2)}, *inputs)['layers']
+  assert found.shape[0] == 5 and found.dtype == dtype
+  tolerance = 5e-6 if dtype == jnp.float32 else 0.05
+  np.testing.assert_allclose(
+    found.astype(jnp.float32), layers.astype(jnp.float32), atol=tolerance
+  )
+
+
+def test_split_parameters_sow_nothing():
+  batch = bert_cases.make_batch()
+  inputs = [batch[name] for name in bert_cases.INPUTS]
+  model = bert_cases.make_model(num_layers=4)
+  params = split(deepen(bert_cases.init_params()), 2)
+  with pytest.raises(ValueError, match='split for a training step'):
+    model.apply(
+      {'params': params}, *inputs, train=False, mutable=['intermediates']
+    )

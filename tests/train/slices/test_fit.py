@@ -31,11 +31,11 @@ def table():
 
 @pytest.mark.slow
 def test_a_committed_row_compiles_to_the_same_again(table):
-  name, tpu = 'bert_base', 'v5e-256'
+  name, tpu = 'gpt', 'v5e-8'
   done = run('--config', name, '--topology', tpu, '--json')
   assert done.returncode == 0, done.stderr
   row, committed = json.loads(done.stdout), table[f'{name} {tpu}']
-  assert 'Verdict: fits v5e-256' in done.stderr
+  assert 'Verdict: fits v5e-8' in done.stderr
   assert row['mfu'] is None
   for key in ('chips', 'hosts', 'mesh', 'parameters', 'parameter_bytes'):
     assert row[key] == committed[key]
@@ -64,15 +64,18 @@ def test_every_shipped_config_fits_the_slice_it_names(table):
   assert all(row['fits'] for row in named.values())
 
 
-def test_gradients_travel_once_and_dropout_keys_stay_small(table):
+def test_parameters_and_gradients_travel_once_and_little_else(table):
   for row in table.values():
+    whole = 4 * row['parameters']
     for phase in row['phases']:
       if phase['fits'] and row['mesh']['fsdp'] == 1:
         # Their bytes do not grow with the slice; nor do activations travel.
-        assert set(phase['collective_bytes']) == {'all-reduce'}
-        reduced = phase['collective_bytes']['all-reduce']
+        travelling = dict(phase['collective_bytes'])
+        assert travelling.pop('all-gather') < whole
         # Every micro-batch's gradients are reduced by themselves.
-        assert reduced < 2 * row['parameter_bytes'] * phase['micro_batches']
+        reduced = travelling.pop('all-reduce')
+        assert reduced < 2 * whole * phase['micro_batches']
+        assert sum(travelling.values()) < 0.05 * whole
 
 
 def test_chips_do_the_same_on_larger_slices():
@@ -93,7 +96,8 @@ def test_chips_do_the_same_on_larger_slices():
 
 
 def test_hours_are_of_the_estimate_or_of_a_measured_mfu(table):
-  phase = table['bert_base v5e-16']['phases'][0] | {'steps': 3600}
+  phase = table['bert_base v5e-16']['phases'][0]
+  phase = phase | {'steps': 3600, 'best_mfu': 0.9}
   phase['estimate'] = {'seconds': 0.02, 'links_seconds': 0.005}
   assert fit.count_hours([phase, phase], None) == pytest.approx(2 * 0.025)
   compute, best = phase['least_seconds']['compute'], phase['best_mfu']

@@ -110,6 +110,7 @@ class Bert(nn.Module):
     unrolled_layers: the last so many follow the loop in a training step, which
       is faster on a TPU; each adds to the time to compile.
     remat: recompute activations in the backward pass.
+    attention: see `SelfAttention`.
     left_to_right: causal attention (Devlin et al. 2018, section 5.1, "LTR").
     pool_last: the pooler reads the last real token, the only one that sees the
       whole row of a `left_to_right` model; else the first, [CLS].

@@ -33,7 +33,7 @@ FILTER_LIMIT = 0.05
 GATE_BIAS = -2.0  # nearly closes a highway's gate
 
 NUM_PARTS = 8  # of a batch's words; parts without distinct words are skipped
-TPU_PART = 576  # words of a part at least on a TPU; 960 words have 550 distinct
+TPU_PART = 576  # the same on a TPU at least, whose matrix units want many rows
 SHORT = 20  # characters of a short word: nine types of ten in English
 _LONG = 1 << 30  # added to the numbers of long words, to sort these last
 

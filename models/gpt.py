@@ -106,6 +106,7 @@ class Gpt(nn.Module):
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     unrolled_layers: the last so many follow the loop in a training step, which
       is faster on a TPU; each adds to the time to compile.
+    attention: see `SelfAttention`.
     remat: recompute activations in the backward pass.
     stacked: one array holds a parameter of all layers; else each layer has its
       own, which decoding reads without a copy (`prepare_decoding`).

@@ -5,6 +5,12 @@ register, and a block of query positions at a time. Scores are transposed, [S,
 T], so that maxima and sums over keys add registers up.
 
 Shapes: B rows, T query position, S key position, N heads, H head, D = N x H.
+The arguments of a kernel, in memory of its own: of the row `mask` [1, 1, S],
+`qkv` [1, T, 3 D], the context's gradient `by_out` [1, T, D] and the results
+`out` [1, T, D] and `by_qkv` [1, T, 3 D]; of all rows the seeds `first` and
+`second` [B] and the salts `layer` and `number` [1], of the layer and of the
+first head's mask; and room for `bias` [S, block], `by_key` and `by_value` [S,
+LANES].
 """
 
 import functools
@@ -66,6 +72,16 @@ def _keep(
   return hashed >= jnp.int32(dropout.threshold(rate) - 2**31)
 
 
+def _heads(group: Array, D: int, part: int) -> Any:
+  """Returns the columns of a group of heads in query, key or value, 0 to 2."""
+  return pl.ds(pl.multiple_of(part * D + group * LANES, LANES), LANES)
+
+
+def _heads_of_lanes(H: int) -> Array:
+  """Returns [1, LANES], the head of the group that a lane belongs to."""
+  return lax.broadcasted_iota(jnp.int32, (1, LANES), 1) // H
+
+
 def _forward_kernel(
   first,
   second,
@@ -87,12 +103,10 @@ def _forward_kernel(
   _set_bias(mask, bias)
   seeds = _read_seeds(first, second, layer, number)
 
-  def pair(i, _):
-    def at(part):
-      return pl.ds(pl.multiple_of(part * D + i * LANES, LANES), LANES)
-
+  def group(i, _):
+    at = functools.partial(_heads, i, D)
     key, value = qkv[0, :, at(1)], qkv[0, :, at(2)].T
-    lane = lax.broadcasted_iota(jnp.int32, (1, LANES), 1) // H
+    head = _heads_of_lanes(H)
     for start in range(0, T, block):
       S = start + block if causal else T
       places = pl.ds(start, block)
@@ -100,7 +114,7 @@ def _forward_kernel(
       contexts = []
       for h in range(per):
         weights, share = _weights(
-          jnp.where(lane == h, query, 0), key[:S], bias[:S], start, causal
+          jnp.where(head == h, query, 0), key[:S], bias[:S], start, causal
         )
         if rate:
           keep = _keep(seeds, i * per + h, start, weights.shape, rate)
@@ -113,7 +127,7 @@ def _forward_kernel(
       out[0, places, at(0)] = jnp.concatenate(contexts).T.astype(out.dtype)
     return 0
 
-  lax.fori_loop(0, D // LANES, pair, 0)
+  lax.fori_loop(0, D // LANES, group, 0)
 
 
 def _set_bias(mask, bias):
@@ -146,13 +160,11 @@ def _backward_kernel(
   _set_bias(mask, bias)
   seeds = _read_seeds(first, second, layer, number)
 
-  def pair(i, _):
-    def at(part):
-      return pl.ds(pl.multiple_of(part * D + i * LANES, LANES), LANES)
-
+  def group(i, _):
+    at = functools.partial(_heads, i, D)
     key, value = qkv[0, :, at(1)], qkv[0, :, at(2)]
     key_T, value_T = key.T, value.T
-    lane = lax.broadcasted_iota(jnp.int32, (1, LANES), 1) // H
+    head = _heads_of_lanes(H)
     if T > block:
       by_key[...] = jnp.zeros_like(by_key)
       by_value[...] = jnp.zeros_like(by_value)
@@ -163,8 +175,8 @@ def _backward_kernel(
       gradient = by_out[0, places, at(0)]
       contexts, queries, keys, values = [], [], 0.0, 0.0
       for h in range(per):
-        own_query = jnp.where(lane == h, query, 0)
-        own_gradient = jnp.where(lane == h, gradient, 0)
+        own_query = jnp.where(head == h, query, 0)
+        own_gradient = jnp.where(head == h, gradient, 0)
         weights, share = _weights(own_query, key[:S], bias[:S], start, causal)
         weights = weights * share
         by_weights = _dot(value[:S], own_gradient, (1, 1))
@@ -195,7 +207,7 @@ def _backward_kernel(
     by_qkv[0, :, at(2)] = values.astype(by_qkv.dtype)
     return 0
 
-  lax.fori_loop(0, D // LANES, pair, 0)
+  lax.fori_loop(0, D // LANES, group, 0)
 
 
 class Kernel(NamedTuple):

@@ -90,7 +90,7 @@ def _print_phase(phase: Mapping[str, Any]) -> None:
     )
   title = f'{phase["steps"]:,} steps at length {phase["length"]}'
   console.table([*rows.items()], title)
-  if 'estimate' in phase:  # older reports have none
+  if phase['fits']:
     _print_estimate(phase['estimate'])
 
 
@@ -157,7 +157,7 @@ def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
       f'{seconds * 1e3:.1f}' for seconds in phase['least_seconds'].values()
     )
     mfu = f'{phase["best_mfu"]:.0%}'
-    estimate = phase.get('estimate', {})  # older reports have none
+    estimate = phase['estimate']
     if 'cycles' in estimate:
       estimated = [
         f'{estimate["cycles"] / 1e6:.2f}',

@@ -1,4 +1,4 @@
-"""Reports of preflight: of now and of before, printed and in a table."""
+"""Reports of preflight, printed and in a table."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ RESULTS = pathlib.Path(__file__).parents[3] / 'results'
 
 
 @pytest.mark.parametrize('name', ['preflight', 'preflight_scaling'])
-def test_a_report_of_before_is_written_and_printed_again(name, tmp_path):
+def test_a_committed_report_is_written_and_printed_again(name, tmp_path):
   committed = (RESULTS / f'{name}.json').read_text()
   path = tmp_path / 'table.json'
   path.write_text(committed)
@@ -25,7 +25,7 @@ def test_a_report_of_before_is_written_and_printed_again(name, tmp_path):
 
 @pytest.fixture
 def report():
-  """Returns one phase of a committed report, which has no estimate."""
+  """Returns one phase of a committed report."""
   report = json.loads((RESULTS / 'preflight.json').read_text())
   report = report['bert_base v5e-16']
   return report | {'phases': report['phases'][:1], 'mfu': None}

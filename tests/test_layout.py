@@ -48,8 +48,8 @@ ROOMS = {
     'benches',
   ),
 }
-# Not a command: downloads from Hugging Face's hub, before every room.
-LIBRARIES = {'data.hub'}
+# Not commands: the hub's downloads and object storage, before every room.
+LIBRARIES = {'data.hub', 'data.storage'}
 MODULES = [
   path.relative_to(ROOT)
   for package in PACKAGES

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from data import storage
 from data.store import arrays, corpus, pool
 from data.store import audit as audits
 from data.text import documents, sources
@@ -50,7 +51,7 @@ def build_store(
     )
   if workers is not None and workers < 1:
     raise ValueError(f'workers {workers} must be at least 1')
-  if corpus.is_remote(out):
+  if storage.is_remote(out):
     raise ValueError(
       f'{out} is remote: build into a local folder and copy it there'
     )
@@ -138,7 +139,7 @@ def ensure_store(
       source, document_break=document_break, text_field=text_field
     )
     size = 0 if source == 'manual' else text.num_bytes
-    if corpus.is_remote(folder) or size >= limit_bytes:
+    if storage.is_remote(folder) or size >= limit_bytes:
       raise ValueError(
         f'there is no token store in {folder}, and it is not built on the way '
         f'(the text has {size / 1e9:.1f} GB). Build it once:\n  '
@@ -172,7 +173,7 @@ def ensure_store(
 
 def _exists(folder: str | os.PathLike) -> bool:
   """Returns whether a folder holds anything."""
-  if corpus.is_remote(folder):
+  if storage.is_remote(folder):
     from etils import epath
 
     return (epath.Path(folder) / 'store.json').exists()

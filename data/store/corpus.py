@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from data import storage
 from data.vocabulary import tokenization
 
 FORMAT_VERSION = 1
@@ -82,7 +83,7 @@ def open_store(
   local folder `cache`. Raises FileNotFoundError if a file is missing;
   ValueError if one is damaged or replaced, or the format is another one.
   """
-  if cache is not None or is_remote(folder):
+  if cache is not None or storage.is_remote(folder):
     folder = _fetch(folder, cache)
   folder = pathlib.Path(folder).expanduser()
   meta = read_meta(folder)
@@ -100,11 +101,6 @@ def open_store(
     for name in ARRAYS
   }
   return Store(folder=folder, meta=meta, tokenizer=tokenizer, **arrays)
-
-
-def is_remote(folder: str | os.PathLike) -> bool:
-  """Returns whether a folder is on the network (`gs://...`)."""
-  return '://' in os.fspath(folder)
 
 
 def read_meta(folder: Any) -> dict[str, Any]:

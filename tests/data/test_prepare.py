@@ -180,7 +180,7 @@ def test_missing_vocabulary_and_remote_out(tmp_path, capsys):
   missing = tmp_path / 'vocab.txt'
   error = refused(capsys, 'manual', tmp_path / 'out', tokenizer=missing)
   assert 'vocab.txt' in error
-  assert 'is remote' in refused(capsys, 'manual', 'gs://bucket/store')
+  assert 'gs://BUCKET/NAME' in refused(capsys, 'manual', 'gs:/bucket/store')
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from typing import Any
 
 from etils import epath
 
+from data import storage
+
 
 class RowFile:
   """A CSV file that grows by whole rows, each on disk once it is appended."""
@@ -48,7 +50,9 @@ def read_rows(path: epath.PathLike) -> list[list[str]]:
 
 def check_writable(path: epath.PathLike | None) -> None:
   """Raises a FileNotFoundError if the folder of a file to write is missing."""
-  if path is not None and not epath.Path(path).parent.is_dir():
+  if path is not None and storage.is_remote(path):
+    storage.check((), [path])  # every folder is there
+  elif path is not None and not epath.Path(path).parent.is_dir():
     raise FileNotFoundError(
       f'{path}: no such folder to write to: {epath.Path(path).parent}'
     )

@@ -21,6 +21,7 @@ import configs
 import data
 import models
 import train
+from data import storage
 from train.host import files
 
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
@@ -110,7 +111,17 @@ def main(
   ):  # JAX reads the variable at import
     home = os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache'))
     os.environ['JAX_COMPILATION_CACHE_DIR'] = os.path.join(home, 'sesame/xla')
-  run(lambda: work(arguments))
+
+  def checked() -> None:
+    values = [
+      each
+      for value in vars(arguments).values()
+      for each in (value if isinstance(value, list) else [value])
+    ]
+    storage.check(values)
+    work(arguments)
+
+  run(checked)
 
 
 def positive(text: str) -> int:
@@ -136,6 +147,7 @@ def workdir(ending: str = '') -> str:
     settings.default_workdir(config_file(), CONFIG.value) + ending
   )
   files.check_folder('--workdir', folder)
+  storage.check((), [folder])
   return folder
 
 
@@ -169,6 +181,7 @@ def run_with_config(
           f' example:\n  python -m train.{door} --config {example}'
         )
     logging.set_verbosity(logging.WARNING)  # orbax logs every file it writes
+    storage.check(settings.flatten(CONFIG.value).values())
     job()
 
 
@@ -209,6 +222,8 @@ def _end(error: BaseException) -> None:
       message = f'error: {error}'
       if getattr(error, 'filename', None) and error.strerror:  # the system's
         message = f'error: {error.filename}: {error.strerror}'
+  elif told := storage.explain(error):
+    message = f'error: {told}'
   if processes is None:  # nothing began: this process is alone
     if message is not None:
       print(message, file=sys.stderr)

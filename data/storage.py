@@ -1,0 +1,169 @@
+"""Object storage: what is wrong with a gs:// path is said before any work.
+
+TensorFlow's file system, through `epath`, reads and lists gs:// paths;
+google-cloud-storage does what it cannot: one clear answer on a bucket, uploads
+in one request, and writing only where nobody else has written.
+"""
+
+import importlib.util
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+# Seconds that a request is tried again for, and that one try may take.
+PATIENCE, _TIMEOUT = 120.0, 60.0
+_READER = 'roles/storage.legacyBucketReader'
+_WRITER = 'roles/storage.objectUser'
+_NEEDED = tuple(f'storage.objects.{may}' for may in 'create delete get'.split())
+
+
+def is_remote(path: str | os.PathLike) -> bool:
+  """Returns whether a path is on the network (`gs://...`)."""
+  return '://' in os.fspath(path)
+
+
+def split(path: str | os.PathLike) -> tuple[str, str]:
+  """Returns (bucket, name of the object) of gs://BUCKET/NAME."""
+  text = os.fspath(path)
+  bucket, _, name = text.removeprefix('gs://').partition('/')
+  if not text.startswith('gs://') or not bucket:
+    raise ValueError(f'{text}: expected gs://BUCKET/NAME')
+  return bucket, name.strip('/')
+
+
+def check(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
+  """Checks the buckets of those values that are paths on Cloud Storage.
+
+  Asks for each bucket once. `writes` are folders and files that a command makes
+  there. Raises ValueError for a path that is none, OSError with the cure for a
+  missing library, credentials, bucket or permission.
+  """
+  writable = [path for path in writes if _is_meant(path)]
+  wanted: dict[str, str] = {}
+  for path in (*(path for path in reads if _is_meant(path)), *writable):
+    wanted.setdefault(split(path)[0], os.fspath(path))
+  for name, path in wanted.items():
+    _check_bucket(name, path, [p for p in writable if split(p)[0] == name])
+
+
+def _is_meant(value: Any) -> bool:
+  return isinstance(value, str | os.PathLike) and os.fspath(value).startswith(
+    'gs:'
+  )
+
+
+def _check_bucket(name: str, path: str, writes: list[Any]) -> None:
+  from google.api_core import exceptions
+
+  try:
+    found = client(path).get_bucket(name, timeout=_TIMEOUT, retry=_retry())
+  except exceptions.Forbidden:
+    if writes:
+      raise OSError(explain_permission(path, ['storage.buckets.get'])) from None
+    return  # of a public bucket one may read the objects alone
+  except Exception as error:
+    raise OSError(explain(error, path) or f'{path}: {error}') from error
+  if not writes:
+    return
+  if getattr(found, 'hierarchical_namespace_enabled', False) and not (
+    importlib.util.find_spec('google.cloud.storage_control_v2')
+  ):
+    raise OSError(
+      f'{path}: bucket {name} has a hierarchical namespace, which needs one'
+      ' more package: pip install google-cloud-storage-control'
+    )
+  try:
+    granted = found.test_iam_permissions(_NEEDED, timeout=_TIMEOUT)
+  except exceptions.GoogleAPIError:
+    return  # not every server answers that; the first write will tell
+  if missing := sorted({*_NEEDED} - {*granted}):
+    raise OSError(explain_permission(path, missing))
+
+
+def client(path: str | os.PathLike) -> Any:
+  """Returns a client of Cloud Storage; OSError without library, credentials."""
+  try:
+    from google.auth import exceptions
+    from google.cloud import storage
+  except ImportError as error:
+    raise OSError(
+      f'{path}: {error}. Cloud Storage needs one more package:'
+      " pip install 'google-cloud-storage>=3,<4'"
+    ) from None
+  try:
+    return storage.Client()
+  except exceptions.GoogleAuthError as error:
+    raise OSError(explain(error, path)) from error
+
+
+def _retry() -> Any:
+  from google.cloud.storage import retry
+
+  return retry.DEFAULT_RETRY.with_timeout(PATIENCE)
+
+
+def upload(source: str | os.PathLike, path: str | os.PathLike) -> None:
+  """Uploads a local file; a reader sees the old object or the whole new one."""
+  bucket, name = split(path)
+  blob = client(path).bucket(bucket).blob(name)
+  blob.upload_from_filename(
+    os.fspath(source),
+    content_type='application/octet-stream',
+    timeout=_TIMEOUT,
+    retry=_retry(),
+  )
+
+
+def upload_folder(
+  source: pathlib.Path, path: str | os.PathLike, *, last: str
+) -> None:
+  """Uploads the files of a local folder; the file `last` says all are there."""
+  files = [file for file in sorted(source.iterdir()) if file.is_file()]
+  for file in sorted(files, key=lambda file: file.name == last):
+    upload(file, f'{os.fspath(path).rstrip("/")}/{file.name}')
+
+
+def explain_permission(path: str | os.PathLike, missing: list[str]) -> str:
+  """Returns the message on missing permissions of a bucket, with the cure."""
+  bucket, _ = split(path)
+  grant = f'gcloud storage buckets add-iam-policy-binding gs://{bucket}'
+  return (
+    f'{path}: no permission for {", ".join(missing)}. The owner of the bucket'
+    " gives this machine's account ACCOUNT (gcloud auth list) two roles:\n"
+    f'  {grant} --member serviceAccount:ACCOUNT --role {_WRITER}\n'
+    f'  {grant} --member serviceAccount:ACCOUNT --role {_READER}'
+  )
+
+
+def explain(error: BaseException, path: str | os.PathLike = '') -> str | None:
+  """Returns one message, with the cure, for an error of storage; else None."""
+  module, kind = type(error).__module__, type(error).__name__
+  if not module.startswith(('google.', 'tensorflow.', 'requests.')):
+    return None
+  said = ' '.join(str(error).split())[:300]
+  where = f'{path}: ' if path else ''
+  if module.startswith('google.auth'):
+    return (
+      f'{where}there are no valid credentials for Cloud Storage ({said}). On'
+      ' your own machine: gcloud auth application-default login. A VM has those'
+      ' of its service account, if it was made with --scopes cloud-platform'
+    )
+  if kind == 'NotFound' and path:
+    bucket, _ = split(path)
+    return (
+      f'{where}there is no bucket {bucket}. Yours: gcloud storage buckets list'
+      '. A new one: gcloud storage buckets create'
+      f' gs://{bucket} --location REGION'
+    )
+  if kind in ('Forbidden', 'PermissionDeniedError', 'Unauthorized'):
+    return (
+      f'{where}Cloud Storage refused a request: {said}. Check the account'
+      f' (gcloud auth list) and its roles on the bucket: {_WRITER}, {_READER}'
+    )
+  if kind in ('NotFound', 'NotFoundError'):
+    return f'{where}not found on Cloud Storage: {said}'
+  return (
+    f'{where}Cloud Storage did not do what was asked, tried again and again:'
+    f' {said}. The same command continues once it answers'
+  )

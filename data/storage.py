@@ -5,6 +5,7 @@ google-cloud-storage does what it cannot: one clear answer on a bucket, uploads
 in one request, and writing only where nobody else has written.
 """
 
+import functools
 import importlib.util
 import os
 import pathlib
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 # Seconds that a request is tried again for, and that one try may take.
-PATIENCE, _TIMEOUT = 120.0, 60.0
+PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
 _WRITER = 'roles/storage.objectUser'
 _NEEDED = tuple(f'storage.objects.{may}' for may in 'create delete get'.split())
@@ -57,7 +58,7 @@ def _check_bucket(name: str, path: str, writes: list[Any]) -> None:
   from google.api_core import exceptions
 
   try:
-    found = client(path).get_bucket(name, timeout=_TIMEOUT, retry=_retry())
+    found = client(path).get_bucket(name, timeout=TIMEOUT, retry=retry())
   except exceptions.Forbidden:
     if writes:
       raise OSError(explain_permission(path, ['storage.buckets.get'])) from None
@@ -74,7 +75,7 @@ def _check_bucket(name: str, path: str, writes: list[Any]) -> None:
       ' more package: pip install google-cloud-storage-control'
     )
   try:
-    granted = found.test_iam_permissions(_NEEDED, timeout=_TIMEOUT)
+    granted = found.test_iam_permissions(_NEEDED, timeout=TIMEOUT)
   except exceptions.GoogleAPIError:
     return  # not every server answers that; the first write will tell
   if missing := sorted({*_NEEDED} - {*granted}):
@@ -85,33 +86,54 @@ def client(path: str | os.PathLike) -> Any:
   """Returns a client of Cloud Storage; OSError without library, credentials."""
   try:
     from google.auth import exceptions
-    from google.cloud import storage
   except ImportError as error:
     raise OSError(
       f'{path}: {error}. Cloud Storage needs one more package:'
       " pip install 'google-cloud-storage>=3,<4'"
     ) from None
   try:
-    return storage.Client()
+    return _client()
   except exceptions.GoogleAuthError as error:
     raise OSError(explain(error, path)) from error
 
 
-def _retry() -> Any:
-  from google.cloud.storage import retry
+@functools.cache
+def _client() -> Any:
+  from google.cloud import storage
 
-  return retry.DEFAULT_RETRY.with_timeout(PATIENCE)
+  return storage.Client()
+
+
+def retry(seconds: float = PATIENCE) -> Any:
+  """Returns google-cloud-storage's rule for trying again, for so long."""
+  from google.cloud.storage import retry as rules
+
+  return rules.DEFAULT_RETRY.with_timeout(seconds)
+
+
+def blob(path: str | os.PathLike) -> Any:
+  """Returns google-cloud-storage's handle of an object; no request is made."""
+  bucket, name = split(path)
+  return client(path).bucket(bucket).blob(name)
 
 
 def upload(source: str | os.PathLike, path: str | os.PathLike) -> None:
   """Uploads a local file; a reader sees the old object or the whole new one."""
-  bucket, name = split(path)
-  blob = client(path).bucket(bucket).blob(name)
-  blob.upload_from_filename(
+  blob(path).upload_from_filename(
     os.fspath(source),
     content_type='application/octet-stream',
-    timeout=_TIMEOUT,
-    retry=_retry(),
+    timeout=TIMEOUT,
+    retry=retry(),
+  )
+
+
+def write(path: str | os.PathLike, data: bytes) -> None:
+  """Writes an object; a reader sees the old one or the whole new one."""
+  blob(path).upload_from_string(
+    data,
+    content_type='application/octet-stream',
+    timeout=TIMEOUT,
+    retry=retry(),
   )
 
 

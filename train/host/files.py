@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from data import storage
 
 
 class RowFile:
-  """A CSV file that grows by whole rows, each on disk once it is appended."""
+  """A local CSV file that grows by whole rows, each on disk when appended."""
 
   def __init__(
     self, path: epath.PathLike, header: Sequence[str], rows: Iterable[Sequence]
@@ -30,7 +31,7 @@ class RowFile:
     """Adds rows; with `whole` a kill leaves all of them or none."""
     text = as_csv(rows)
     self._text.write(text)
-    if whole or '://' in str(self._path):  # object stores cannot append
+    if whole:
       write_atomically(self._path, self._text.getvalue())
     else:
       with self._path.open('a') as file:
@@ -67,7 +68,7 @@ def check_readable(path: epath.PathLike) -> None:
 def check_folder(option: str, path: epath.PathLike) -> None:
   """Raises a ValueError if a folder to make is a file, or lies in one."""
   path = epath.Path(path).expanduser()
-  for part in () if '://' in str(path) else (path, *path.parents):
+  for part in () if storage.is_remote(path) else (path, *path.parents):
     if part.is_file():
       raise ValueError(f'{option} {path}: {part} is a file, expected a folder')
 
@@ -100,6 +101,11 @@ def as_json(figures: Any) -> str:
 def replacing(path: epath.PathLike) -> Iterator[epath.Path]:
   """Yields a hidden path to write; it replaces `path` if no error occurs."""
   path = epath.Path(path)
+  if storage.is_remote(path):
+    with tempfile.TemporaryDirectory() as folder:
+      yield epath.Path(folder) / path.name
+      storage.upload(epath.Path(folder) / path.name, path)
+    return
   new = path.with_name(f'.{path.name}.{os.getpid()}.new')
   try:
     yield new
@@ -113,9 +119,8 @@ def write_atomically(path: epath.PathLike, text: str) -> None:
   """Writes a text file; a kill leaves the old file or the whole new one."""
   with replacing(path) as new, new.open('w') as file:
     file.write(text)
-    if '://' not in str(path):
-      file.flush()
-      os.fsync(file.fileno())  # else a crash may leave it renamed and empty
+    file.flush()
+    os.fsync(file.fileno())  # else a crash may leave it renamed and empty
 
 
 def as_csv(rows: Iterable[Sequence]) -> str:

@@ -8,13 +8,14 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
+from data import storage
 from train.engine import state
 from train.host import console, processes
 
@@ -30,7 +31,36 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def checkpoint_folder(workdir: epath.PathLike) -> epath.Path:
   """Returns a workdir's checkpoint folder as an absolute path, for orbax."""
   folder = epath.Path(workdir) / FOLDER
-  return folder if '://' in str(folder) else epath.Path(os.path.abspath(folder))
+  local = not storage.is_remote(folder)
+  return epath.Path(os.path.abspath(folder)) if local else folder
+
+
+class _Names(ocp.path.step.NameFormat):
+  """Lists steps in one request: orbax makes several for each of them."""
+
+  def build_name(self, step: int) -> str:
+    return str(step)
+
+  def find_all(
+    self, base_path: epath.PathLike
+  ) -> Iterator[ocp.path.step.Metadata]:
+    for step in complete_steps(base_path):
+      yield ocp.path.step.Metadata(step, epath.Path(base_path) / str(step))
+
+  def find_step(
+    self, base_path: epath.PathLike, step: int
+  ) -> ocp.path.step.Metadata:
+    return ocp.path.step.Metadata(step, epath.Path(base_path) / str(step))
+
+
+def complete_steps(folder: epath.PathLike) -> list[int]:
+  """Returns the steps of a folder's complete checkpoints, the newest last."""
+  folder = epath.Path(folder)
+  if storage.is_remote(folder):
+    names = [path.parent.name for path in folder.glob(f'*/{COMMIT_FILE}')]
+  else:  # a local one gets its name when it is complete
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+  return sorted(int(name) for name in names if name.isdigit())
 
 
 class Checkpoints:
@@ -41,18 +71,25 @@ class Checkpoints:
     self._manager = ocp.CheckpointManager(
       self.folder,
       options=ocp.CheckpointManagerOptions(
-        max_to_keep=keep, create=True, enable_async_checkpointing=True
+        max_to_keep=keep,
+        create=True,
+        enable_async_checkpointing=True,
+        step_name_format=_Names(),
+        lightweight_initialize=True,
       ),
     )
 
   def latest(self) -> int | None:
     """Returns the step of the newest complete checkpoint, or None."""
-    self._manager.reload()  # believe storage, not memory
-    return self._manager.latest_step()
+    # Believe storage, not memory.
+    return max(complete_steps(self.folder), default=None)
 
-  def save(self, step: int, train_state: Any) -> None:
+  def save(
+    self, step: int, train_state: Any, notes: Mapping[str, Any] | None = None
+  ) -> None:
     """Begins to save; returns once the arrays are copied off the devices.
 
+    `notes`, of JSON values, are kept beside the arrays; `notes` returns them.
     Raises OSError if this save or the one before could not be written.
     """
     try:
@@ -60,7 +97,10 @@ class Checkpoints:
       self._manager.save(
         step,
         args=ocp.args.StandardSave(train_state),
-        custom_metadata={'checksums': state.checksums(train_state)},
+        custom_metadata={
+          'checksums': state.checksums(train_state),
+          'notes': dict(notes or {}),
+        },
       )
     except Exception as error:
       raise self._explained(error) from error
@@ -84,9 +124,8 @@ class Checkpoints:
     """
     if parts is not None:
       shapes = {name: getattr(shapes, name) for name in parts}
-    self._manager.reload()
     damaged = {}
-    for step in sorted(self._manager.all_steps(), reverse=True):
+    for step in reversed(complete_steps(self.folder)):
       restored, fault = _restore_step(
         self.folder, step, shapes, partial=parts is not None
       )
@@ -106,7 +145,8 @@ class Checkpoints:
         f' {aside}, and the sound one of step {step} is used.'
       )
     processes.wait_for_all('damaged checkpoints are set aside')
-    self._manager.reload()
+    if damaged:
+      self._manager.reload()
     return step, restored
 
   def _set_aside(self, step: int) -> epath.Path:
@@ -119,6 +159,10 @@ class Checkpoints:
         aside = self.folder / f'damaged-{step}-{number}'
       (self.folder / str(step)).rename(aside)
     return aside
+
+  def notes(self, step: int) -> dict[str, Any]:
+    """Returns the notes that were saved with the checkpoint of a step."""
+    return _read_metadata(self.folder / str(step)).get('notes', {})
 
   def delete(self, step: int) -> None:
     """Removes the checkpoint of a step."""
@@ -169,11 +213,7 @@ def _cure(error: Exception) -> str:
 
 def latest_step(workdir: epath.PathLike) -> int | None:
   """Returns the step of a workdir's newest complete checkpoint, or None."""
-  folder = checkpoint_folder(workdir)
-  if not folder.exists():
-    return None
-  with ocp.CheckpointManager(folder) as manager:
-    return manager.latest_step()
+  return max(complete_steps(checkpoint_folder(workdir)), default=None)
 
 
 def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
@@ -296,5 +336,9 @@ def _read_checksums(folder: epath.Path) -> dict[str, int]:
   for marker in (folder / COMMIT_FILE, folder / ITEM / COMMIT_FILE):
     if not marker.exists():
       raise FileNotFoundError(f'{marker} is missing: it was not finished')
-  metadata = json.loads((folder / METADATA_FILE).read_text())
-  return metadata['custom_metadata']['checksums']
+  return _read_metadata(folder)['checksums']
+
+
+def _read_metadata(folder: epath.Path) -> dict[str, Any]:
+  """Returns what was saved beside the arrays of a step."""
+  return json.loads((folder / METADATA_FILE).read_text())['custom_metadata']

@@ -10,6 +10,7 @@ from etils import epath
 from train.host import files
 from train.host.files import RowFile
 
+FILE = 'metrics.csv'
 HEADER = ('step', 'metric', 'value')
 
 
@@ -27,7 +28,7 @@ class MetricsWriter:
     if not active:
       return
     kept = [row for row in read_metrics(workdir) if row[0] <= step]
-    self._file = RowFile(epath.Path(workdir) / 'metrics.csv', HEADER, kept)
+    self._file = RowFile(epath.Path(workdir) / FILE, HEADER, kept)
     import tensorboardX  # takes a second
 
     # TensorBoard's own way: events beyond the step are hidden.
@@ -63,9 +64,7 @@ def read_metrics(workdir: epath.PathLike) -> list[tuple[int, str, float]]:
   """Returns the rows (step, metric, value) of a workdir; none if it is new."""
   return [
     (int(step), name, float(value))
-    for step, name, value in files.read_rows(
-      epath.Path(workdir) / 'metrics.csv'
-    )
+    for step, name, value in files.read_rows(epath.Path(workdir) / FILE)
   ]
 
 

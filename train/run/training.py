@@ -18,6 +18,7 @@ from train.run import (
   failure,
   ledger,
   metrics,
+  mirror,
   settings,
   tracing,
   workdirs,
@@ -84,8 +85,9 @@ def train(
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
     is_first = processes.is_first()
+    growing = mirror.Mirror(workdir)
     if is_first:
-      enter(workdirs.sole_writer(workdir))
+      growing.check = enter(workdirs.sole_writer(workdir))
       files.write_atomically(
         workdir / 'config.json', settings.as_json(config) + '\n'
       )
@@ -93,8 +95,11 @@ def train(
       # The run continues: drop the results of its earlier end.
       (workdir / 'results.json').unlink(missing_ok=True)
     workdirs.check_shared(workdir)
+    # Another process may have trained here since the plan.
+    saved = checkpoint.latest_step(workdir)
     processes.check_same(lambda: {'steps': saved, **job.facts()})
     enter(sharding.scope(mesh, config.mesh.rules))
+    enter(growing)
     enter(clock.recording())  # around the checkpoints: closing them counts
     checkpoints = enter(
       checkpoint.Checkpoints(workdir, keep=job.keep_checkpoints)
@@ -111,19 +116,21 @@ def train(
     else:
       train_state = job.create()
     first_step = saved or 0
+    rows = growing.folder
+    if is_first:
+      growing.fetch({} if saved is None else checkpoints.notes(saved))
+      clock.open(rows, first_step, job.total_steps)
     model_step, scores = None, []  # of the best model so far; all scores
     if keep is not None:
       _drop_after(models, first_step)
       model_step = processes.of_first(models.latest())
       scores = processes.of_first(
-        metrics.history(workdir, keep.metric, first_step)
+        metrics.history(rows, keep.metric, first_step)
       )
-    if is_first:
-      clock.open(workdir, first_step, job.total_steps)
-    seconds_before = metrics.last_value(workdir, 'time/seconds', first_step)
-    writer = metrics.MetricsWriter(workdir, step=first_step, active=is_first)
+    seconds_before = metrics.last_value(rows, 'time/seconds', first_step)
+    writer = metrics.MetricsWriter(rows, step=first_step, active=is_first)
     stack.callback(writer.close)
-    was_scored = processes.of_first(metrics.is_scored(workdir, first_step))
+    was_scored = processes.of_first(metrics.is_scored(rows, first_step))
     watchdog = failure.Watchdog(config.train.hang_minutes)
     heap = huge_pages.Heap(needed.slack)
     compiled = {
@@ -186,7 +193,7 @@ def train(
       for step in tracing.steps(
         range(first_step + 1, last_step + 1),
         job.profile,
-        workdir,
+        rows,
         latest_report,
         clock,
       ):
@@ -214,6 +221,7 @@ def train(
         save = last or preempted or step % job.save_every == 0
         score_due = is_score_due()
         if log or save or score_due:
+          growing.check()
           host = jax.device_get(report)
           if host['nonfinite_step'] >= 0:
             bad_step = int(host['nonfinite_step'])
@@ -242,7 +250,7 @@ def train(
           clock.write()  # before the save: see ledger.with_losses
         if save:
           with clock.measure('save'):
-            checkpoints.save(step, train_state)
+            checkpoints.save(step, train_state, growing.tails())
         over = False
         if score_due and not preempted:  # else a restart scores first
           try:
@@ -252,7 +260,9 @@ def train(
             preempted = True
         if (preempted or over) and not save:
           with clock.measure('save'):
-            checkpoints.save(step, train_state)
+            checkpoints.save(step, train_state, growing.tails())
+        if save or score_due:
+          growing.copy()
         if preempted:
           with clock.measure('save'):
             checkpoints.finish()
@@ -279,6 +289,7 @@ def train(
           models.save(done, {'params': train_state.params})
         models.finish()
       checkpoints.finish()
+    growing.settle()
     processes.wait_for_all('all is written')
     watchdog.feed()
     params = train_state.params
@@ -295,7 +306,7 @@ def train(
       'state_sha256': state.digest(params),
       'optimizer_sha256': optimizer_sha256,
       'steps': done,
-      'seconds': metrics.last_value(workdir, 'time/seconds', done),
+      'seconds': metrics.last_value(rows, 'time/seconds', done),
       'seed': config.train.seed,
       'device': device.describe(),
       'revision': device.revision(),
@@ -304,9 +315,10 @@ def train(
       **ended,
     }
     if is_first:
-      curves.draw_curves(workdir)
+      curves.draw_curves(rows, workdir)
       workdirs.write_results(workdir, results)
       clock.write()
+      growing.settle()
     job.print_results(results, workdir)
     return results
 

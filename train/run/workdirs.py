@@ -4,35 +4,39 @@ import contextlib
 import fcntl
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from etils import epath
 
+from data import storage
 from train.host import files, processes
+from train.run import lease
 
 # Of a workdir: the checkpoint of the best model, where a run keeps one.
 MODEL_FOLDER = 'model'
 
 
 @contextlib.contextmanager
-def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
-  """Makes a workdir, and keeps a second process out of a local one.
+def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[[], None]]:
+  """Makes a workdir, and keeps a second process out of it.
 
-  The lock is the operating system's: a dead process frees it. Object stores
-  have none. Raises ValueError if another process trains there.
+  The lock of a local one is the operating system's: a dead process frees it;
+  see `lease` for Cloud Storage. Yields a function that raises OSError if the
+  lock was lost. Raises ValueError if another process trains there.
   """
   workdir = epath.Path(workdir)
+  if storage.is_remote(workdir):
+    with lease.Lease(workdir) as held:
+      yield held.check
+    return
   try:
     workdir.mkdir(parents=True, exist_ok=True)
-    lock = None if '://' in str(workdir) else open(workdir / '.lock', 'a')
+    lock = open(workdir / '.lock', 'a')
   except OSError as error:
     raise OSError(
       f'--workdir {workdir} cannot be written: {error}. Pass one that can'
     ) from error
-  if lock is None:
-    yield
-    return
   with lock as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -41,11 +45,13 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[None]:
         f'another process trains in {workdir}: wait for its end, or pass'
         ' another --workdir'
       ) from error
-    yield
+    yield lambda: None
 
 
 def check_shared(workdir: epath.PathLike) -> None:
   """Checks that all processes see the workdir that process 0 writes."""
+  if processes.is_alone():
+    return
   token = epath.Path(workdir) / f'.seen-by-all-{uuid.uuid4().hex}'
   if processes.is_first():
     token.touch()

@@ -1,0 +1,206 @@
+"""The lock of a run's folder on Cloud Storage, which has no locks of its own.
+
+The object `.lock` names its holder. It is written only over the generation that
+was read, and renewed by a thread; when it is no longer renewed, it expires.
+"""
+
+import contextlib
+import datetime
+import email.utils
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from typing import Any, NamedTuple
+
+import psutil
+from etils import epath
+
+from data import storage
+from train.host import console
+
+NAME = '.lock'
+RENEW_SECONDS = 30.0
+# Without a renewal for so long, by the server's clock, the holder is gone.
+EXPIRY_SECONDS = 120.0
+_LOOK_SECONDS = 3.0  # between looks at another's lock
+
+
+class _Found(NamedTuple):
+  """A lock in the bucket: its content, generation, and age in seconds."""
+
+  holder: dict[str, Any]
+  generation: int
+  age: float
+
+
+class Lease:
+  """Holds the lock of a folder; a context manager.
+
+  Entering waits for a lock that is not renewed to expire; that of a dead
+  process of this machine is void at once. Raises ValueError if another process
+  holds it.
+  """
+
+  def __init__(self, folder: epath.PathLike):
+    self._folder = folder
+    self._blob = storage.blob(epath.Path(folder) / NAME)
+    self._holder = _this_process() | {
+      'since': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+    }
+    self._generation = 0
+    # The server's clock when a writing was refused last; it dates the objects.
+    self._now = datetime.datetime.now(datetime.UTC)
+    self._taken_by: dict[str, Any] | None = None
+    self._ended = threading.Event()
+    self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
+
+  def check(self) -> None:
+    """Raises OSError if another process has taken the folder over."""
+    if self._taken_by is not None:
+      raise OSError(
+        f'{self._folder} was taken over by {_describe(self._taken_by)}: this'
+        ' process could not renew its lock in time. It ends here, and the other'
+        ' one goes on from the last checkpoint'
+      )
+
+  def __enter__(self) -> 'Lease':
+    first = None  # the generation of another's lock when it was first seen
+    while not self._write(0):
+      found = self._read()
+      if found is None:  # freed in this moment
+        continue
+      if self._is_void(found):
+        if self._write(found.generation):
+          break
+        continue
+      if first not in (None, found.generation):
+        raise ValueError(
+          f'{_describe(found.holder)} trains in {self._folder}: wait for its'
+          ' end, or pass another --workdir'
+        )
+      if first is None:
+        console.say(
+          f'{self._folder} is locked by {_describe(found.holder)}; looking'
+          f' whether it still renews its lock, up to'
+          f' {EXPIRY_SECONDS - found.age:.0f} s.'
+        )
+        first = found.generation
+      time.sleep(_LOOK_SECONDS)
+    self._thread.start()
+    return self
+
+  def __exit__(self, *error: Any) -> None:
+    self._ended.set()
+    self._thread.join()
+    if self._taken_by is None:
+      with contextlib.suppress(Exception):  # else it expires
+        self._blob.delete(
+          if_generation_match=self._generation,
+          timeout=storage.TIMEOUT,
+          retry=storage.retry(RENEW_SECONDS),
+        )
+
+  def _is_void(self, found: _Found) -> bool:
+    return found.age > EXPIRY_SECONDS or _is_dead(found.holder)
+
+  def _write(self, generation: int) -> bool:
+    """Writes the lock over a generation, 0 for none; False if it is another."""
+    from google.api_core import exceptions
+
+    try:
+      self._blob.upload_from_string(
+        json.dumps(self._holder),
+        content_type='application/json',
+        if_generation_match=generation,
+        timeout=storage.TIMEOUT,
+        retry=storage.retry(RENEW_SECONDS),
+      )
+      self._generation = self._blob.generation
+    except exceptions.PreconditionFailed as error:
+      said = error.response.headers['Date']
+      self._now = email.utils.parsedate_to_datetime(said)
+      # The answer to our own writing may have been lost on its way.
+      found = self._read()
+      if found is None or found.holder.get('token') != self._holder['token']:
+        return False
+      self._generation = found.generation
+    return True
+
+  def _read(self) -> _Found | None:
+    """Returns the lock in the bucket, None if there is none."""
+    from google.api_core import exceptions
+
+    try:
+      self._blob.reload(timeout=storage.TIMEOUT)
+      generation, updated = self._blob.generation, self._blob.updated
+      data = self._blob.download_as_bytes(
+        if_generation_match=generation, timeout=storage.TIMEOUT
+      )
+    except (exceptions.NotFound, exceptions.PreconditionFailed):
+      return None
+    try:
+      holder = dict(json.loads(data))
+    except (ValueError, TypeError):
+      holder = {}
+    return _Found(holder, generation, (self._now - updated).total_seconds())
+
+  def _keep_renewing(self) -> None:
+    wait = RENEW_SECONDS
+    while not self._ended.wait(wait):
+      wait = RENEW_SECONDS
+      try:
+        if self._write(self._generation):
+          continue
+        found = self._read()
+      except Exception:  # storage is away: its absence shows elsewhere
+        wait = _LOOK_SECONDS
+        continue
+      if found is None:  # deleted by hand: it is ours as long as nobody's
+        self._generation = 0
+        wait = _LOOK_SECONDS
+      else:
+        self._taken_by = found.holder
+        return
+
+
+def _this_process() -> dict[str, Any]:
+  process = psutil.Process()
+  return {
+    'host': socket.gethostname(),
+    'process': process.pid,
+    # What tells this process from one of the same number elsewhere, or later.
+    'began': process.create_time(),
+    'machine': _machine(),
+    'token': uuid.uuid4().hex,
+  }
+
+
+def _machine() -> list[str]:
+  """Returns what processes that see each other's numbers have in common."""
+  found = []
+  with contextlib.suppress(OSError):
+    with open('/proc/sys/kernel/random/boot_id') as file:
+      found.append(file.read().strip())
+    found.append(os.readlink('/proc/self/ns/pid'))
+  return found
+
+
+def _is_dead(holder: dict[str, Any]) -> bool:
+  """Returns whether a holder was a process of this machine, and has ended."""
+  if not _machine() or holder.get('machine') != _machine():
+    return False
+  try:
+    began = psutil.Process(holder['process']).create_time()
+  except psutil.NoSuchProcess:
+    return True
+  return abs(began - holder['began']) > 1.0
+
+
+def _describe(holder: dict[str, Any]) -> str:
+  return (
+    f'process {holder.get("process")} on {holder.get("host")}, since'
+    f' {holder.get("since")},'
+  )

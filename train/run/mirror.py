@@ -1,0 +1,139 @@
+"""Files of a run that grow, on storage that cannot append.
+
+Of a run on Cloud Storage they are written in a local folder, and copied whole,
+by a thread, at checkpoints and at the end. What a checkpoint's step has and the
+copies have not yet, lies in the checkpoint.
+"""
+
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+from etils import epath
+
+from data import storage
+from train.host import console
+from train.run import ledger, metrics
+
+# Files of rows, which a restart goes on with.
+ROWS = (metrics.FILE, ledger.FILE)
+Tails = Mapping[str, tuple[int, str]]  # name -> where the rest begins, the rest
+
+
+class Mirror:
+  """The files that grow of a run's folder; a context manager.
+
+  Attributes:
+    folder: where to write them; the workdir itself if it is local.
+    check: raises OSError if another process has taken the workdir over.
+  """
+
+  def __init__(self, workdir: epath.PathLike):
+    self.check: Callable[[], None] = lambda: None
+    self._workdir = epath.Path(workdir)
+    self._remote = storage.is_remote(workdir)
+    self.folder = _local(workdir) if self._remote else self._workdir
+    # Of each file: size and time of what was copied last.
+    self._copied: dict[str, tuple[int, int]] = {}
+    self._thread = concurrent.futures.ThreadPoolExecutor(1)
+    self._copying: concurrent.futures.Future | None = None
+    self._late = False
+
+  def __enter__(self) -> 'Mirror':
+    if self._remote:
+      shutil.rmtree(self.folder, ignore_errors=True)
+      self.folder.mkdir(parents=True)
+    return self
+
+  def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    if not self._remote:
+      return
+    try:
+      self.settle()
+      shutil.rmtree(self.folder, ignore_errors=True)
+    except OSError as late:
+      if kind is None:
+        raise
+      console.say(f'warning: {late}')
+    finally:
+      self._thread.shutdown(wait=False)
+
+  def fetch(self, tails: Tails) -> None:
+    """Brings the rows of earlier attempts, with the tails of a checkpoint."""
+    for name in ROWS if self._remote else ():
+      copy = self._workdir / name
+      data = copy.read_bytes() if copy.exists() else b''
+      begin, rest = tails.get(name, (0, ''))
+      whole = data[:begin] + rest.encode()
+      # A longer copy has come further than the checkpoint.
+      if len(data) >= begin and not data.startswith(whole):
+        data = whole
+      if data:
+        (self.folder / name).write_bytes(data)
+
+  def tails(self) -> dict[str, tuple[int, str]]:
+    """Returns what the copies lack of the files of rows."""
+    found = {}
+    for name in ROWS if self._remote else ():
+      file = self.folder / name
+      if file.exists():
+        begin, _ = self._copied.get(name, (0, 0))
+        found[name] = (begin, file.read_bytes()[begin:].decode())
+    return found
+
+  def copy(self) -> None:
+    """Begins to copy what has changed; a failure is told and made up for."""
+    waits = self._copying is not None and not (
+      self._copying.running() or self._copying.done()
+    )
+    if self._remote and not waits:
+      self._copying = self._thread.submit(self._copy_changed)
+
+  def settle(self) -> None:
+    """Returns when all is copied; OSError names what could not be."""
+    self.copy()
+    if self._copying is not None and not self._copying.result():
+      raise OSError(
+        f'{self._workdir}: the newest rows and events are only on this machine,'
+        f' in {self.folder}, as Cloud Storage did not take them. The same'
+        ' command continues from the last checkpoint, and writes them again'
+      )
+
+  def _copy_changed(self) -> bool:
+    """Copies each changed file; returns whether all is copied."""
+    for file in sorted(pathlib.Path(self.folder).rglob('*')):
+      stat = file.stat()
+      name = str(file.relative_to(self.folder))
+      state = (stat.st_size, stat.st_mtime_ns)
+      if not file.is_file() or self._copied.get(name) == state:
+        continue
+      data = file.read_bytes()[: stat.st_size]
+      try:
+        self.check()
+        storage.write(self._workdir / name, data)
+      except Exception as error:  # of many libraries
+        if not self._late:
+          console.say(
+            f'warning: {name} is not copied to {self._workdir} for now, and'
+            f' will be: {storage.explain(error) or error}'
+          )
+        self._late = True
+        return False
+      self._copied[name] = state
+    if self._late:
+      console.say(f'All is copied to {self._workdir} again.')
+      self._late = False
+    return True
+
+
+def _local(workdir: epath.PathLike) -> epath.Path:
+  home = os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache'))
+  text = os.fspath(workdir).rstrip('/')
+  digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+  name = f'{text.rpartition("/")[2]}-{digest}-{jax.process_index()}'
+  return epath.Path(home, 'sesame/workdirs', name)

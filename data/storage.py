@@ -12,6 +12,8 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
+# TensorFlow would show an object's size of up to five seconds ago.
+os.environ.setdefault('GCS_STAT_CACHE_MAX_AGE', '0')
 # Seconds that a request is tried again for, and that one try may take.
 PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
@@ -104,11 +106,11 @@ def _client() -> Any:
   return storage.Client()
 
 
-def retry(seconds: float = PATIENCE) -> Any:
-  """Returns google-cloud-storage's rule for trying again, for so long."""
+def retry(seconds: float | None = None) -> Any:
+  """Returns google-cloud-storage's rule for trying again, for `PATIENCE`."""
   from google.cloud.storage import retry as rules
 
-  return rules.DEFAULT_RETRY.with_timeout(seconds)
+  return rules.DEFAULT_RETRY.with_timeout(seconds or PATIENCE)
 
 
 def blob(path: str | os.PathLike) -> Any:

@@ -185,6 +185,8 @@ def loopback(tmp_path_factory):
   with served_here.serve(str(folder), storage.answer) as served:
     served.storage = storage
     os.environ.update(served.environment)  # before a client of it is made
+    # TensorFlow tries again at once, not after a second.
+    os.environ['GCS_RETRY_CONFIG_INIT_DELAY_TIME_US'] = '10000'
     yield served
 
 

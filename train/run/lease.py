@@ -26,6 +26,7 @@ RENEW_SECONDS = 30.0
 # Without a renewal for so long, by the server's clock, the holder is gone.
 EXPIRY_SECONDS = 120.0
 _LOOK_SECONDS = 3.0  # between looks at another's lock
+_END_SECONDS = 30.0  # to give it back
 
 
 class _Found(NamedTuple):
@@ -94,13 +95,13 @@ class Lease:
 
   def __exit__(self, *error: Any) -> None:
     self._ended.set()
-    self._thread.join()
+    self._thread.join(_END_SECONDS)
     if self._taken_by is None:
       with contextlib.suppress(Exception):  # else it expires
         self._blob.delete(
           if_generation_match=self._generation,
           timeout=storage.TIMEOUT,
-          retry=storage.retry(RENEW_SECONDS),
+          retry=storage.retry(_END_SECONDS),
         )
 
   def _is_void(self, found: _Found) -> bool:
@@ -116,7 +117,7 @@ class Lease:
         content_type='application/json',
         if_generation_match=generation,
         timeout=storage.TIMEOUT,
-        retry=storage.retry(RENEW_SECONDS),
+        retry=storage.retry(),
       )
       self._generation = self._blob.generation
     except exceptions.PreconditionFailed as error:

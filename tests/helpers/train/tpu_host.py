@@ -6,8 +6,10 @@ As a program it stands in for curl, gcloud and uv.
 import dataclasses
 import io
 import json
+import os
 import pathlib
 import shlex
+import signal
 import subprocess
 import sys
 import tarfile
@@ -105,16 +107,23 @@ class Host:
       'SESAME_HOME': str(self.home),
       'SESAME_PAUSE': '0',
     }
-    done = subprocess.run(
+    script = subprocess.Popen(
       ['/bin/bash', SCRIPT],
       env=environment,
       cwd='/',
       stdin=subprocess.DEVNULL,
-      capture_output=True,
-      timeout=200,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      start_new_session=True,
     )
-    assert (done.stdout, done.stderr) == (b'', b'')  # all is in the log
-    return done.returncode
+    try:
+      printed, _ = script.communicate(timeout=400)
+    except BaseException:
+      os.killpg(script.pid, signal.SIGKILL)  # and what it runs
+      script.communicate()
+      raise
+    assert not printed  # all is in the log
+    return script.returncode
 
   @property
   def log(self) -> str:

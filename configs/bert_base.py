@@ -9,7 +9,7 @@ prepare the text that you have.
   python -m train.preflight --config bert_base --topology v5e-16
   python -m data.prepare --source tfds:wikipedia/20230601.en \
     --tokenizer bert-base-uncased-vocab.txt --out stores/wikipedia
-  gcloud storage cp -r stores/wikipedia gs://BUCKET/wikipedia
+  gcloud storage cp -r stores/wikipedia gs://BUCKET/
   python -m train.main --config bert_base \
     --config.data.folder=gs://BUCKET/wikipedia \
     --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_base

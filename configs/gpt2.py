@@ -8,7 +8,7 @@ on WikiText-2, zero-shot). Meant for 32 chips of 16 GB or more.
   python -m train.preflight --config gpt2 --topology v5e-32
   python -m data.prepare --source 'web/*.jsonl.zst' \
     --tokenizer gpt2_vocabulary --out stores/web
-  gcloud storage cp -r stores/web gs://BUCKET/web
+  gcloud storage cp -r stores/web gs://BUCKET/
   python -m train.main --config gpt2 --config.data.folder=gs://BUCKET/web \
     --config.data.cache=/tmp/web --workdir gs://BUCKET/gpt2
 """

@@ -154,7 +154,8 @@ def explain_permission(path: str | os.PathLike, missing: list[str]) -> str:
   grant = f'gcloud storage buckets add-iam-policy-binding gs://{bucket}'
   return (
     f'{path}: no permission for {", ".join(missing)}. The owner of the bucket'
-    " gives this machine's account ACCOUNT (gcloud auth list) two roles:\n"
+    " gives this machine's account ACCOUNT (gcloud auth list) two roles, if it"
+    ' is a person with --member user:ACCOUNT:\n'
     f'  {grant} --member serviceAccount:ACCOUNT --role {_WRITER}\n'
     f'  {grant} --member serviceAccount:ACCOUNT --role {_READER}'
   )
@@ -170,8 +171,9 @@ def explain(error: BaseException, path: str | os.PathLike = '') -> str | None:
   if module.startswith('google.auth'):
     return (
       f'{where}there are no valid credentials for Cloud Storage ({said}). On'
-      ' your own machine: gcloud auth application-default login. A VM has those'
-      ' of its service account, if it was made with --scopes cloud-platform'
+      ' your own machine: gcloud auth application-default login. A TPU VM has'
+      ' those of its service account; another VM, if it was made with --scopes'
+      ' cloud-platform'
     )
   if kind == 'NotFound' and path:
     bucket, _ = split(path)

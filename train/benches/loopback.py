@@ -80,6 +80,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self.wfile = self.connection.makefile('wb', 0)  # '100 Continue' at once
     self.close_connection = False
 
+  def finish(self) -> None:
+    super().finish()
+    self.connection.close()  # the server closes but the socket below TLS
+
   def _respond(self) -> None:
     loopback = self.server.loopback
     request = f'{self.command} {self.path}'

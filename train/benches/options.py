@@ -23,5 +23,6 @@ OF_BENCHES = {
   'first_step': (),
   'save': (),
   'load': (),
+  'storage': (),
   'accelerator': (),
 }

@@ -9,7 +9,7 @@ from etils import epath
 
 from data.tasks.examples import evenly
 from data.text import text_files
-from train.benches import host, programs
+from train.benches import cloud, host, programs
 from train.benches.options import OF_BENCHES
 from train.benches.timing import REPEATS, Programs, compare, step_times
 from train.host import console
@@ -215,5 +215,6 @@ BENCHES = {
   'first_step': Bench(host.bench_first_step),
   'save': Bench(host.bench_save),
   'load': Bench(host.bench_load),
+  'storage': Bench(cloud.bench_storage),
   'accelerator': Bench(_accelerator, timed=True),
 }

@@ -1,22 +1,23 @@
-"""Runs in a bucket whose answers fail: they end in the same bits."""
+"""Runs in a bucket whose answers fail: they go on, or end and go on later."""
+
+import time
 
 import pytest
 import runs
 
+from data import storage
 from train.benches.loopback import Fault
-from train.run import metrics
+from train.run import metrics, mirror
 
 ALWAYS = 10**9
-FAULTS = {
-  'none': [],
-  'unavailable': [Fault('.', status=503, share=0.3, times=ALWAYS)],
-  'too many requests': [Fault('.', status=429, share=0.3, times=ALWAYS)],
-  'cut connections': [Fault('.', cut=True, share=0.2, times=ALWAYS)],
-  'lost answers': [
-    Fault('^(POST|PUT|DELETE)', lost=503, share=0.3, times=ALWAYS)
-  ],
-  'stalls': [Fault('.', delay=1.0, share=0.05, times=ALWAYS)],
-}
+# All at once: what passes is tried again until it does.
+PASSING = [
+  Fault('.', status=503, share=0.1, times=9),
+  Fault('.', status=429, share=0.1, times=9, seed=1),
+  Fault('.', cut=True, share=0.1, times=9, seed=2),
+  Fault('.', delay=0.5, share=0.1, times=9, seed=3),
+  Fault('^(POST|PUT|DELETE)', lost=503, share=0.1, times=9, seed=4),
+]
 
 
 @pytest.fixture(scope='module')
@@ -31,14 +32,73 @@ def rows_of(workdir):
   return [row for row in metrics.read_metrics(workdir) if 'time/' not in row[1]]
 
 
-@pytest.mark.parametrize('fault', FAULTS)
-def test_faults_change_no_bit(
-  fault, gs, loopback, reference, small_config, capsys
-):
-  loopback.faults += FAULTS[fault]
-  results = runs.train(small_config(), f'{gs}/run')
-  loopback.faults.clear()
-  print(capsys.readouterr().err[-3000:], len(loopback.requests))
-  for digest in ('state_sha256', 'optimizer_sha256'):
+def assert_equal(reference, results, workdir):
+  for digest in ('state_sha256', 'optimizer_sha256', 'metrics'):
     assert results[digest] == reference[0][digest]
-  assert rows_of(f'{gs}/run') == reference[1]
+  assert rows_of(workdir) == reference[1]
+
+
+def test_what_passes_changes_no_bit(gs, loopback, reference, small_config):
+  loopback.faults += PASSING
+  results = runs.train(small_config(), f'{gs}/run')
+  assert not any(fault.left for fault in loopback.faults)
+  loopback.faults.clear()
+  assert_equal(reference, results, f'{gs}/run')
+
+
+@pytest.mark.parametrize(
+  'fault',
+  [
+    dict(pattern='.', status=401),  # a token that has expired
+    dict(pattern='.', status=404),  # the bucket is gone
+    dict(pattern='checkpoints', status=403),  # somebody took the role away
+  ],
+  ids=lambda fault: fault['status'],
+)
+def test_what_does_not_pass_ends_it_with_a_complete_checkpoint(
+  fault, gs, loopback, reference, small_config, monkeypatch
+):
+  monkeypatch.setattr(storage, 'PATIENCE', 1.0)
+  saved = loopback.storage.buckets[gs[5:]]
+  write = metrics.MetricsWriter.write
+
+  def break_after_step_8(self, step, values, **more):
+    write(self, step, values, **more)
+    if step == 8 and not loopback.faults:
+      # The checkpoint of step 4 is complete, that of 8 has not begun.
+      while 'run/checkpoints/4/commit_success.txt' not in saved:
+        time.sleep(0.01)
+      loopback.faults.append(Fault(**fault, times=ALWAYS))
+
+  with monkeypatch.context() as patched:
+    patched.setattr(metrics.MetricsWriter, 'write', break_after_step_8)
+    with pytest.raises(OSError) as raised:
+      runs.train(small_config(), f'{gs}/run')
+  assert 'a checkpoint in gs://' in str(raised.value)
+  loopback.faults.clear()
+  assert 'run/checkpoints/4/commit_success.txt' in saved
+  results = runs.train(small_config(), f'{gs}/run')
+  assert_equal(reference, results, f'{gs}/run')
+
+
+def test_copies_alone_never_end_a_run(
+  gs, loopback, reference, small_config, monkeypatch, capsys
+):
+  monkeypatch.setattr(storage, 'PATIENCE', 0.1)
+  open_them = mirror.Mirror.fetch
+
+  def break_copies(self, tails):
+    open_them(self, tails)
+    late = 'POST .*(multipart|tensorboard)'
+    loopback.faults.append(Fault(late, status=503, times=20))
+
+  with monkeypatch.context() as patched:
+    patched.setattr(mirror.Mirror, 'fetch', break_copies)
+    try:
+      runs.train(small_config(), f'{gs}/run')
+    except OSError as error:
+      assert 'only on this machine' in str(error)
+  loopback.faults.clear()
+  assert capsys.readouterr().err.count('is not copied to') == 1
+  results = runs.train(small_config(), f'{gs}/run')
+  assert_equal(reference, results, f'{gs}/run')

@@ -125,6 +125,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self.wfile.write(body)
     self.wfile.flush()
 
+  def finish(self) -> None:
+    super().finish()
+    self.connection.close()  # with TLS not the one that the server closes
+
   def _hang_up(self) -> None:
     self.close_connection = True
     self.connection.close()

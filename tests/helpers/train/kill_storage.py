@@ -1,6 +1,6 @@
 """A bucket for runs that are killed: fake-gcs-server, and faults by the draw.
 
-Every run has faults of its own, on up to 30 % of its requests.
+Every run has faults of its own, by default on up to 30 % of its requests.
 """
 
 import collections
@@ -19,7 +19,6 @@ import buckets
 from train.benches import loopback
 
 NAME = 'killed'
-LARGEST_SHARE = 0.3  # of a run's requests
 ALWAYS = 10**9
 # TensorFlow's own first wait after a fault is of a second.
 _IMPATIENT = {
@@ -49,7 +48,8 @@ class Bucket:
 
   url = f'gs://{NAME}'
 
-  def __init__(self, served: loopback.Loopback):
+  def __init__(self, served: loopback.Loopback, largest_share: float):
+    self._largest_share = largest_share
     self.environment = served.environment | _IMPATIENT
     self.runs = self.requests = 0
     self.made: collections.Counter[str] = collections.Counter()
@@ -98,7 +98,7 @@ class Bucket:
       yield report
       return
     parts = [rng.random() for _ in FAULTS]
-    whole = rng.uniform(0.05, LARGEST_SHARE) / sum(parts)
+    whole = rng.uniform(0.05, self._largest_share) / sum(parts)
     drawn = {}
     for (kind, (pattern, how)), part in zip(FAULTS.items(), parts, strict=True):
       share, seed = part * whole, rng.randrange(10**6)
@@ -131,11 +131,14 @@ class Bucket:
 
 
 @contextlib.contextmanager
-def serve() -> Iterator[Bucket]:
-  """Yields an empty bucket; skips a test where its program does not run."""
+def serve(largest_share: float = 0.3) -> Iterator[Bucket]:
+  """Yields an empty bucket; skips a test where its program does not run.
+
+  At most so large a share of a run's requests fails.
+  """
   with (
     tempfile.TemporaryDirectory() as certificate,
     buckets.emulator(NAME) as answer,
     loopback.serve(certificate, answer) as served,
   ):
-    yield Bucket(served)
+    yield Bucket(served, largest_share)

@@ -44,7 +44,7 @@ def test_killed_runs_on_a_bucket_end_like_the_local_one(harness):
     for kill in kills.draw(1, 1, rng)
   ]
   print(f'seed {seed}: {drawn}')  # for who wants to see it again
-  with kill_storage.serve() as bucket:
+  with kill_storage.serve(largest_share=0.1) as bucket:
     there = harness.on(bucket, rng)
     assert there.run(drawn)
   assert len(there.rows) == 2

@@ -127,7 +127,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def finish(self) -> None:
     super().finish()
-    self.connection.close()  # with TLS not the one that the server closes
+    self.connection.close()  # the server closes but the socket below TLS
 
   def _hang_up(self) -> None:
     self.close_connection = True

@@ -3,21 +3,25 @@
 python tests/helpers/kills.py --kills 20 --terms 10 --output FILE draws moments,
 kills runs of one and of two processes there, starts each again by the same
 command until it ends, and compares what it leaves with an uninterrupted run.
+With --storage gs the workdirs and the store are on a Cloud Storage that makes
+faults; the uninterrupted run is of a local folder.
 """
 
 import argparse
 import collections
+import contextlib
+import copy
 import json
 import os
 import pathlib
 import pydoc_data.topics
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from typing import Any, NamedTuple
 
@@ -31,13 +35,18 @@ MOMENTS = (
   'evaluation',
   'save',  # which goes on beside the training
 )
-START_UP = (('plan', 'print_plan'), ('metrics', 'MetricsWriter'))
 STEPS = 50
 BATCH = 16
+TRAIN = pathlib.Path(__file__).parent / 'train'
 LIMIT_SECONDS = 600  # of a run, on a slow and busy machine
 # An abandoned process must end long before; far above what a busy machine
 # delays a heartbeat by.
 HEARTBEAT_SECONDS = 40
+# How often the same command is given again after faults of the storage.
+RESTARTS = 5
+# How long after a save began a kill may come: on Cloud Storage it takes longer.
+SAVE_SECONDS, GS_SAVE_SECONDS = 0.05, 2.0
+_TRACE = 'Traceback (most recent call last)'
 
 
 class Kill(NamedTuple):
@@ -61,7 +70,12 @@ class Kill(NamedTuple):
   delay: float
 
 
-def draw(kills: int, terms: int, rng: random.Random) -> list[Kill]:
+def draw(
+  kills: int,
+  terms: int,
+  rng: random.Random,
+  save_seconds: float = SAVE_SECONDS,
+) -> list[Kill]:
   """Returns so many SIGKILLs and SIGTERMs, every moment in turn."""
   drawn = []
   for name, number in (('SIGKILL', kills), ('SIGTERM', terms)):
@@ -70,6 +84,7 @@ def draw(kills: int, terms: int, rng: random.Random) -> list[Kill]:
       moments += rng.sample(MOMENTS, len(MOMENTS))
     for i, moment in enumerate(moments[:number]):
       processes = 1 + i % 2
+      longest = save_seconds if moment == 'save' else 0.05
       drawn.append(
         Kill(
           signal=name,
@@ -77,75 +92,11 @@ def draw(kills: int, terms: int, rng: random.Random) -> list[Kill]:
           victim=rng.randrange(processes),
           moment=moment,
           count=rng.randrange(1, 13),
-          delay=rng.choice((0.0, rng.uniform(0, 0.05))),
+          delay=rng.choice((0.0, rng.uniform(0, longest))),
         )
       )
   rng.shuffle(drawn)
   return drawn
-
-
-def child(arguments: list[str]) -> None:
-  """Trains by train.main with these arguments, and strikes as KILL says."""
-  from train import main
-  from train.engine import evaluate
-  from train.pretrain import plan
-  from train.run import checkpoint, ledger, metrics
-
-  sys.argv = ['train.main', *arguments]
-  kill = Kill(*json.loads(os.environ['KILL'])) if 'KILL' in os.environ else None
-  steps_per_epoch = int(os.environ['STEPS_PER_EPOCH'])
-
-  def strike(delay: float = 0.0) -> None:
-    if delay:  # the training goes on until then
-      threading.Timer(delay, strike).start()
-    else:
-      os.kill(os.getpid(), getattr(signal, kill.signal))
-
-  def wrap(owner: Any, name: str, around: Any) -> None:
-    inner = getattr(owner, name)
-    setattr(owner, name, lambda *a, **k: around(inner, *a, **k))
-
-  chances = 0
-
-  def at_start(inner, *a, **k):
-    result = inner(*a, **k)
-    strike()
-    return result
-
-  def at_step(inner, self, step, *rest):
-    nonlocal chances
-    chances += 1
-    if kill.moment == 'epoch end':
-      if step % steps_per_epoch == 0 and chances:
-        strike()
-    elif chances == kill.count:
-      strike(kill.delay if kill.moment == 'mid-epoch' else 0.0)
-    return inner(self, step, *rest)
-
-  def at_evaluation(inner, eval_step, params, batches, *a, **k):
-    def struck():
-      for i, batch in enumerate(batches):
-        if i == kill.count % 2:
-          strike(kill.delay)
-        yield batch
-
-    return inner(eval_step, params, struck(), *a, **k)
-
-  def at_save(inner, *a, **k):
-    strike(kill.delay + 0.001)
-    return inner(*a, **k)
-
-  if kill is not None:
-    if kill.moment == 'start-up':
-      module, name = START_UP[kill.count % 2]
-      wrap({'plan': plan, 'metrics': metrics}[module], name, at_start)
-    elif kill.moment == 'evaluation':
-      wrap(evaluate, 'evaluate', at_evaluation)
-    elif kill.moment == 'save':
-      wrap(checkpoint.Checkpoints, 'save', at_save)
-    else:
-      wrap(ledger.Ledger, 'count', at_step)
-  main.main()
 
 
 class Harness:
@@ -153,15 +104,39 @@ class Harness:
 
   Attributes:
     folder: where stores, configs and workdirs go.
-    kept: the newest first; what each kill did, as rows of a report.
+    bucket: where workdirs go instead; None: nowhere else.
+    rng: draws the faults of the bucket; None: there are none.
+    rows: what each kill did, for a report.
+    stopped: messages of runs that a fault of the bucket ended.
+    litter: saves that were begun and not finished, once their run had ended;
+      of a bucket alone.
+    traces: ends of what processes said that printed a stack trace.
   """
 
   def __init__(self, folder: pathlib.Path):
     self.folder = folder
+    self.bucket = self.rng = None
     self.rows: list[dict[str, Any]] = []
+    self.stopped: list[str] = []
+    self.litter: list[str] = []
+    self.traces: list[str] = []
+    self._flags: list[str] = []
     self._whole: dict[int, dict] = {}
     self._workdirs: dict[int, int] = collections.Counter()
     self._write_inputs()
+
+  def on(self, bucket: Any, rng: random.Random | None) -> 'Harness':
+    """Returns a harness whose runs are on a bucket, of the same whole runs."""
+    there = copy.copy(self)
+    there.bucket, there.rng = bucket, rng
+    there.rows, there.stopped, there.litter, there.traces = [], [], [], []
+    there._workdirs = collections.Counter()
+    store = bucket.upload(self.folder / 'store')
+    there._flags = [
+      f'--config.data.folder={store}',
+      '--config.data.cache=cache',
+    ]
+    return there
 
   def _write_inputs(self) -> None:
     """Builds a store of some twenty batches, and the configs of the runs."""
@@ -221,9 +196,10 @@ class Harness:
       )
 
   def start(
-    self, number: int, workdir: str, kill: Kill | None = None, *flags: str
+    self, number: int, workdir: str, kill: Kill | None = None
   ) -> list[subprocess.Popen]:
     """Starts a run's processes; standard error goes to files."""
+    where = f'{self.bucket.url}/{workdir}' if self.bucket else workdir
     coordinator = f'localhost:{launch.free_port()}'
     children = []
     for i in range(number):
@@ -231,11 +207,14 @@ class Harness:
         'JAX_PLATFORMS': 'cpu',
         'STEPS_PER_EPOCH': str(self._steps_per_epoch),
       }
+      if self.bucket:
+        environment |= self.bucket.environment
       if kill is not None and kill.victim == i:
-        environment['KILL'] = json.dumps(kill)
+        environment['KILL'] = json.dumps(kill._asdict())
       # A relative workdir, as the default is.
-      command = [sys.executable, str(pathlib.Path(__file__)), 'child']
-      command += ['--config', f'config{number}.py', '--workdir', workdir]
+      command = [sys.executable, str(TRAIN / 'kill_child.py')]
+      command += ['--config', f'config{number}.py', '--workdir', where]
+      command += self._flags
       if number > 1:
         command += [
           f'--coordinator={coordinator}',
@@ -246,7 +225,7 @@ class Harness:
       with open(self.errors(i), 'w') as errors:
         children.append(
           subprocess.Popen(
-            command + list(flags),
+            command,
             cwd=self.folder,
             env=environment,
             stdout=subprocess.DEVNULL,
@@ -292,30 +271,96 @@ class Harness:
     """Returns what must be equal between two runs."""
     from train.run import metrics
 
-    results = json.loads((self.folder / workdir / 'results.json').read_text())
+    folder = self.at(workdir)
+    results = json.loads((folder / 'results.json').read_text())
     del results['seconds']
-    rows = metrics.read_metrics(self.folder / workdir)
+    for key in ('data.folder', 'data.cache'):
+      del results['config'][key]
+    rows = metrics.read_metrics(folder)
     rows = [row for row in rows if not row[1].startswith('time/')]
     return results | {'rows': rows}
 
+  def at(self, workdir: str) -> pathlib.Path:
+    """Returns a workdir, of one on a bucket what it holds now."""
+    folder = self.folder / workdir
+    return self.bucket.download(workdir, folder) if self.bucket else folder
+
+  def go(
+    self, number: int, workdir: str, kill: Kill | None = None
+  ) -> tuple[list[int], float, dict]:
+    """Runs until the end, again where a fault of the storage ended the run.
+
+    Returns:
+      The exit codes, seconds from first to last, a report of the faults.
+    """
+    for _ in range(RESTARTS):
+      if not self.bucket:
+        return *self.end(self.start(number, workdir, kill)), {}
+      with self.bucket.faults(self.rng) as faults:
+        codes, seconds = self.end(self.start(number, workdir, kill))
+      said = [self.errors(i).read_text() for i in range(number)]
+      traces = [text[text.index(_TRACE) :] for text in said if _TRACE in text]
+      if number > 1 and -signal.SIGKILL in codes:
+        traces = []  # JAX itself ends the others so
+      self.traces += traces
+      for trace in traces:
+        print(trace, file=sys.stderr, flush=True)
+      if codes != [1] * number:
+        return codes, seconds, {'faults': faults}
+      if not traces:
+        (message,) = re.findall(r'^error: .*', said[0], re.MULTILINE)
+        self.stopped.append(message)
+        print(f'{workdir}: {message}', file=sys.stderr, flush=True)
+    raise AssertionError(f'{RESTARTS} times ended by faults: {self.tail()}')
+
   def finish(self, number: int, workdir: str) -> dict:
     """Runs until the end; returns what is left."""
-    codes, _ = self.end(self.start(number, workdir))
+    codes, _, _ = self.go(number, workdir)
     assert codes == [0] * number, (codes, self.tail())
     return self.left(workdir)
 
+  def complete(self, workdir: str) -> set[int]:
+    """Returns the steps of the checkpoints that were finished."""
+    from train.run import checkpoint
+
+    folder = self.at(workdir) / 'checkpoints'
+    steps = {path for path in folder.glob('*') if path.name.isdigit()}
+    if self.bucket:  # where nothing is renamed
+      steps = {
+        path for path in steps if (path / checkpoint.COMMIT_FILE).exists()
+      }
+    return {int(path.name) for path in steps}
+
   def unfinished(self, workdir: str) -> set[str]:
-    """Returns the names of checkpoints that were begun and not finished."""
-    folder = self.folder / workdir / 'checkpoints'
-    return {path.name for path in folder.glob('*tmp*')}
+    """Returns what is left of checkpoints that were begun and not finished."""
+    folder = self.at(workdir) / 'checkpoints'
+    if not self.bucket:
+      return {path.name for path in folder.glob('*tmp*')}
+    complete = {str(step) for step in self.complete(workdir)}
+    files = (path for path in folder.rglob('*') if path.is_file())
+    names = (path.relative_to(folder) for path in files)
+    return {str(name) for name in names if name.parts[0] not in complete}
 
   def check(self, number: int, workdir: str) -> bool:
     """Returns whether a run that was killed equals the uninterrupted one."""
-    if number not in self._whole:
-      self._whole[number] = self.finish(number, f'whole{number}')
     left = self.finish(number, workdir)
-    assert not self.unfinished(workdir)
-    return left == self._whole[number]
+    litter = {pathlib.Path(name).parts[0] for name in self.unfinished(workdir)}
+    assert self.bucket or not litter
+    self.litter += [f'{workdir}/{name}' for name in sorted(litter)]
+    whole = self.whole(number)
+    for name in sorted({*left, *whole}):
+      if left.get(name) != whole.get(name):
+        said = f'{workdir}: {name} is {left.get(name)}, not {whole.get(name)}'
+        print(said, file=sys.stderr, flush=True)
+    return left == whole
+
+  def whole(self, number: int) -> dict:
+    """Returns what an uninterrupted run leaves in a local folder."""
+    if number not in self._whole:
+      local = copy.copy(self)
+      local.bucket, local._flags = None, []
+      self._whole[number] = local.finish(number, f'whole{number}')
+    return self._whole[number]
 
   def strike(self, kill: Kill, workdir: str) -> bool:
     """Runs, continues and kills; returns whether it was before the end.
@@ -324,7 +369,7 @@ class Harness:
       AssertionError: if the processes did not end as they should.
     """
     before = self.unfinished(workdir)
-    codes, seconds = self.end(self.start(kill.processes, workdir, kill))
+    codes, seconds, faults = self.go(kill.processes, workdir, kill)
     if codes == [0] * kill.processes:
       return False
     torn = self.unfinished(workdir) - before
@@ -334,13 +379,13 @@ class Harness:
     elif codes != [-signal.SIGTERM]:  # so early that nothing was to be saved
       assert codes == [75] * kill.processes, (kill, codes, self.tail())
       (said,) = re.findall(r'step (\d+) is saved', self.errors(0).read_text())
-      folders = (self.folder / workdir / 'checkpoints').iterdir()
-      assert int(said) == max(int(f.name) for f in folders if f.name.isdigit())
+      assert int(said) == max(self.complete(workdir))
       assert not torn
     self.rows.append(
       kill._asdict()
       | {'exit_codes': codes, 'seconds_alone': round(seconds, 1)}
       | {'save_torn': bool(torn)}
+      | faults
     )
     return True
 
@@ -356,6 +401,8 @@ class Harness:
       while waiting:
         self._workdirs[number] += 1
         workdir = f'torn{number}-{self._workdirs[number]}'
+        # Every run copies the store from the bucket.
+        shutil.rmtree(self.folder / 'cache', ignore_errors=True)
         for _ in range(a_run):
           if not (waiting and self.strike(waiting[0], workdir)):
             break
@@ -375,6 +422,9 @@ def main() -> None:
   parser.add_argument('--kills', type=int, default=20, help='SIGKILLs')
   parser.add_argument('--terms', type=int, default=10, help='SIGTERMs')
   parser.add_argument('--seed', type=int, default=0, help='of the moments')
+  parser.add_argument(
+    '--storage', choices=('local', 'gs'), default='local', help='of workdirs'
+  )
   parser.add_argument('--output', help='where the report goes, as JSON')
   flags = parser.parse_args()
   with tempfile.TemporaryDirectory() as folder:
@@ -382,17 +432,38 @@ def main() -> None:
     os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
     os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
     harness = Harness(pathlib.Path(folder))
-    kills = draw(flags.kills, flags.terms, random.Random(flags.seed))
-    equal = harness.run(kills)
+    rng, on_gs = random.Random(flags.seed), flags.storage == 'gs'
+    longest = GS_SAVE_SECONDS if on_gs else SAVE_SECONDS
+    kills = draw(flags.kills, flags.terms, rng, longest)
+    equal, storage = True, {}
+    with contextlib.ExitStack() as stack:
+      if on_gs:
+        sys.path.append(str(TRAIN))
+        import kill_storage
+
+        bucket = stack.enter_context(kill_storage.serve())
+        without_faults = harness.on(bucket, None)
+        for number in sorted({kill.processes for kill in kills}):
+          equal &= without_faults.check(number, f'calm{number}')
+          print(f'without faults equal: {equal}', file=sys.stderr, flush=True)
+        harness = harness.on(bucket, rng)
+      equal &= harness.run(kills)
+      if on_gs:
+        storage = {'storage': bucket.report()} | {
+          'runs_ended_by_a_fault': harness.stopped,
+          'saves_left_unfinished': harness.litter,
+          'stack_traces': harness.traces,
+        }
   counts: dict[str, Any] = {}
   for row in harness.rows:
     of = counts.setdefault(
       f'{row["signal"]}, processes: {row["processes"]}', {}
     )
     of[row['moment']] = of.get(row['moment'], 0) + 1
-  command = f'python tests/helpers/kills.py --kills {flags.kills}'
+  command = f'python tests/helpers/kills.py --storage {flags.storage}'
+  command += f' --kills {flags.kills} --terms {flags.terms}'
   report = {
-    'command': f'{command} --terms {flags.terms} --seed {flags.seed}',
+    'command': f'{command} --seed {flags.seed}',
     'revision': device.revision(),
     'all_equal': equal,
     'kills': len(harness.rows),
@@ -400,6 +471,7 @@ def main() -> None:
     'longest_seconds_of_a_survivor': max(
       row['seconds_alone'] for row in harness.rows
     ),
+    **storage,
     'counts': counts,
     'each': harness.rows,
   }
@@ -407,11 +479,8 @@ def main() -> None:
   print(text)
   if flags.output:
     pathlib.Path(flags.output).write_text(text + '\n')
-  sys.exit(0 if equal else 1)
+  sys.exit(0 if equal and not harness.traces else 1)
 
 
 if __name__ == '__main__':
-  if sys.argv[1:2] == ['child']:
-    child(sys.argv[2:])
-  else:
-    main()
+  main()

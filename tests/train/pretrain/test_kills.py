@@ -2,6 +2,7 @@
 
 import random
 
+import kill_storage
 import kills
 import pytest
 
@@ -30,3 +31,22 @@ def test_killed_runs_end_like_the_uninterrupted_one(harness, processes):
   print(f'seed {seed}: {drawn}')  # for who wants to see it again
   assert harness.run(drawn)
   assert len(harness.rows) >= 2
+
+
+@pytest.mark.slow
+def test_killed_runs_on_a_bucket_end_like_the_local_one(harness):
+  """Requests fail, and a SIGKILL comes in the middle of a save."""
+  seed = random.SystemRandom().randrange(10**6)
+  rng = random.Random(seed)
+  in_a_save = {'moment': 'save', 'delay': rng.uniform(0, 1)}
+  drawn = [
+    kill._replace(**in_a_save) if kill.signal == 'SIGKILL' else kill
+    for kill in kills.draw(1, 1, rng)
+  ]
+  print(f'seed {seed}: {drawn}')  # for who wants to see it again
+  with kill_storage.serve(largest_share=0.1) as bucket:
+    there = harness.on(bucket, rng)
+    assert there.run(drawn)
+  assert len(there.rows) == 2
+  assert not there.traces
+  assert bucket.requests > sum(bucket.made.values()) > 0

@@ -51,8 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
   except KeyboardInterrupt:
     print('error: interrupted; nothing was left in place', file=sys.stderr)
     return 130
-  except (ValueError, OSError) as error:
-    print(f'error: {error}', file=sys.stderr)
+  except Exception as error:
+    told = storage.explain(error)
+    if told is None and not isinstance(error, ValueError | OSError):
+      raise
+    print(f'error: {told or error}', file=sys.stderr)
     return 1
   audits.print_audit(audit)
   print(f'the store is in {args.out}', file=sys.stderr)

@@ -9,6 +9,8 @@ import functools
 import importlib.util
 import os
 import pathlib
+import re
+import shutil
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +21,10 @@ PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
 _WRITER = 'roles/storage.objectUser'
 _NEEDED = tuple(f'storage.objects.{may}' for may in 'create delete get'.split())
+# https://cloud.google.com/storage/docs/buckets#naming
+_BUCKET = re.compile(r'[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]')
+# TensorFlow, which reads, prints lines about itself unless these are set.
+_QUIET = {'TF_CPP_MIN_LOG_LEVEL': '2', 'TF_ENABLE_ONEDNN_OPTS': '0'}
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -32,6 +38,11 @@ def split(path: str | os.PathLike) -> tuple[str, str]:
   bucket, _, name = text.removeprefix('gs://').partition('/')
   if not text.startswith('gs://') or not bucket:
     raise ValueError(f'{text}: expected gs://BUCKET/NAME')
+  if not _BUCKET.fullmatch(bucket):
+    raise ValueError(
+      f'{text}: {bucket!r} cannot be the name of a bucket; expected'
+      ' gs://BUCKET/NAME, with 3 or more of a-z, 0-9, -, _ and . in BUCKET'
+    )
   return bucket, name.strip('/')
 
 
@@ -46,6 +57,8 @@ def check(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
   wanted: dict[str, str] = {}
   for path in (*(path for path in reads if _is_meant(path)), *writable):
     wanted.setdefault(split(path)[0], os.fspath(path))
+  for name, value in (_QUIET if wanted else {}).items():
+    os.environ.setdefault(name, value)
   for name, path in wanted.items():
     _check_bucket(name, path, [p for p in writable if split(p)[0] == name])
 
@@ -57,13 +70,16 @@ def _is_meant(value: Any) -> bool:
 
 
 def _check_bucket(name: str, path: str, writes: list[Any]) -> None:
+  asked = client(path)
   from google.api_core import exceptions
 
   try:
-    found = client(path).get_bucket(name, timeout=TIMEOUT, retry=retry())
+    found = asked.get_bucket(name, timeout=TIMEOUT, retry=retry())
   except exceptions.Forbidden:
     if writes:
-      raise OSError(explain_permission(path, ['storage.buckets.get'])) from None
+      raise OSError(
+        explain_permission(writes[0], ['storage.buckets.get'])
+      ) from None
     return  # of a public bucket one may read the objects alone
   except Exception as error:
     raise OSError(explain(error, path) or f'{path}: {error}') from error
@@ -81,13 +97,14 @@ def _check_bucket(name: str, path: str, writes: list[Any]) -> None:
   except exceptions.GoogleAPIError:
     return  # not every server answers that; the first write will tell
   if missing := sorted({*_NEEDED} - {*granted}):
-    raise OSError(explain_permission(path, missing))
+    raise OSError(explain_permission(writes[0], missing))
 
 
 def client(path: str | os.PathLike) -> Any:
   """Returns a client of Cloud Storage; OSError without library, credentials."""
   try:
     from google.auth import exceptions
+    from google.cloud import storage  # noqa: F401
   except ImportError as error:
     raise OSError(
       f'{path}: {error}. Cloud Storage needs one more package:'
@@ -103,7 +120,7 @@ def client(path: str | os.PathLike) -> Any:
 def _client() -> Any:
   from google.cloud import storage
 
-  return storage.Client()
+  return storage.Client(project=None)  # objects are named without one
 
 
 def retry(seconds: float | None = None) -> Any:
@@ -119,14 +136,19 @@ def blob(path: str | os.PathLike) -> Any:
   return client(path).bucket(bucket).blob(name)
 
 
-def upload(source: str | os.PathLike, path: str | os.PathLike) -> None:
-  """Uploads a local file; a reader sees the old object or the whole new one."""
-  blob(path).upload_from_filename(
+def upload(source: str | os.PathLike, path: str | os.PathLike) -> int:
+  """Uploads a local file; a reader sees the old object or the whole new one.
+
+  Returns the generation of the new object.
+  """
+  made = blob(path)
+  made.upload_from_filename(
     os.fspath(source),
     content_type='application/octet-stream',
     timeout=TIMEOUT,
     retry=retry(),
   )
+  return made.generation
 
 
 def write(path: str | os.PathLike, data: bytes) -> None:
@@ -142,10 +164,44 @@ def write(path: str | os.PathLike, data: bytes) -> None:
 def upload_folder(
   source: pathlib.Path, path: str | os.PathLike, *, last: str
 ) -> None:
-  """Uploads the files of a local folder; the file `last` says all are there."""
-  files = [file for file in sorted(source.iterdir()) if file.is_file()]
-  for file in sorted(files, key=lambda file: file.name == last):
-    upload(file, f'{os.fspath(path).rstrip("/")}/{file.name}')
+  """Uploads the files of a local folder; the file `last` says all are there.
+
+  Hidden files stay. Raises OSError, and `last` is nowhere, if another process
+  uploaded into the same folder meanwhile.
+  """
+  bucket, folder = split(path)
+  names = sorted(f.name for f in source.iterdir() if f.name[0] != '.')
+  names.remove(last)
+  ours = {
+    name: upload(source / name, f'gs://{bucket}/{folder}/{name}')
+    for name in names
+  }
+  asked = client(path)
+  found = asked.list_blobs(
+    bucket, prefix=f'{folder}/', timeout=TIMEOUT, retry=retry()
+  )
+  there = {each.name: each.generation for each in found}
+  for name, generation in ours.items():
+    if there.get(f'{folder}/{name}') != generation:
+      mixed = [f'{folder}/{last}']  # it would speak of files of both
+      asked.bucket(bucket).delete_blobs(mixed, on_error=lambda _: None)
+      raise OSError(
+        f'{path}: another process changed {name} while this one uploaded it.'
+        ' Let one process at a time write there, and start again'
+      )
+  upload(source / last, f'gs://{bucket}/{folder}/{last}')
+
+
+def check_space(
+  folder: str | os.PathLike, needed: int, what: str, cure: str
+) -> None:
+  """Raises OSError if a local folder has less than `needed` bytes free."""
+  free = shutil.disk_usage(folder).free
+  if needed > free:
+    raise OSError(
+      f'{what} needs {needed:,} bytes in {folder}, where {free:,} are free.'
+      f' Make room, or {cure}'
+    )
 
 
 def explain_permission(path: str | os.PathLike, missing: list[str]) -> str:

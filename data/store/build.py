@@ -4,10 +4,12 @@ import os
 import pathlib
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from etils import epath
 
 from data import storage
 from data.store import arrays, corpus, pool
@@ -35,6 +37,8 @@ def build_store(
 
   Memory is bounded for any size of the input. The folder appears when
   everything is written; the next build removes the leftovers of a killed one.
+  A store for gs://... is built in a temporary folder (TMPDIR) and uploaded,
+  store.json last.
 
   `source`, `document_break` and `text_field` are as in `sources.open_source`.
   `tokenizer` is 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
@@ -51,11 +55,8 @@ def build_store(
     )
   if workers is not None and workers < 1:
     raise ValueError(f'workers {workers} must be at least 1')
-  if storage.is_remote(out):
-    raise ValueError(
-      f'{out} is remote: build into a local folder and copy it there'
-    )
-  out = pathlib.Path(out).expanduser().absolute()
+  remote = storage.is_remote(out)
+  out = epath.Path(out) if remote else pathlib.Path(out).expanduser().absolute()
   training = tokenization.parse_training(tokenizer)
   loaded = None if training else tokenization.load(tokenizer)
   text = sources.open_source(
@@ -71,6 +72,22 @@ def build_store(
     'held_out': held_out,
   }
   if audit := _standing_audit(out, asked, overwrite):
+    return audit
+  if remote:
+    with tempfile.TemporaryDirectory(prefix='store-') as scratch:
+      local = pathlib.Path(scratch, 'store')
+      print(f'building {out} in {scratch} first', file=sys.stderr)
+      audit = build_store(
+        source,
+        tokenizer,
+        local,
+        document_break=document_break,
+        text_field=text_field,
+        held_out=held_out,
+        workers=workers,
+        progress=progress,
+      )
+      _upload(local, out)
     return audit
   with corpus.exclusive(out):
     if audit := _standing_audit(out, asked, overwrite):
@@ -139,7 +156,7 @@ def ensure_store(
       source, document_break=document_break, text_field=text_field
     )
     size = 0 if source == 'manual' else text.num_bytes
-    if storage.is_remote(folder) or size >= limit_bytes:
+    if size >= limit_bytes:
       raise ValueError(
         f'there is no token store in {folder}, and it is not built on the way '
         f'(the text has {size / 1e9:.1f} GB). Build it once:\n  '
@@ -174,14 +191,27 @@ def ensure_store(
 def _exists(folder: str | os.PathLike) -> bool:
   """Returns whether a folder holds anything."""
   if storage.is_remote(folder):
-    from etils import epath
-
     return (epath.Path(folder) / 'store.json').exists()
   folder = pathlib.Path(folder).expanduser()
   return folder.exists() and not _is_empty(folder)
 
 
-def _is_empty(folder: pathlib.Path) -> bool:
+def _upload(store: pathlib.Path, out: epath.Path) -> None:
+  """Uploads a store; no other is opened there from the first file to the last.
+
+  Of two builds at once, the one whose files were not touched writes store.json.
+  """
+  try:
+    replaced = corpus.read_meta(out)['files']
+  except (ValueError, OSError):
+    replaced = ()
+  for name in ('store.json', *replaced):
+    (out / name).unlink(missing_ok=True)
+  print(f'uploading the store to {out}', file=sys.stderr)
+  storage.upload_folder(store, out, last='store.json')
+
+
+def _is_empty(folder: epath.Path | pathlib.Path) -> bool:
   return folder.is_dir() and not any(folder.iterdir())
 
 
@@ -237,12 +267,14 @@ def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
 
 
 def _standing_audit(
-  out: pathlib.Path, asked: dict[str, Any], overwrite: bool
+  out: epath.Path | pathlib.Path, asked: dict[str, Any], overwrite: bool
 ) -> dict[str, Any] | None:
   """Returns the audit of an existing equal store, or None: build one."""
   if not out.exists() or _is_empty(out):
     return None
   if not (out / 'store.json').exists():
+    if storage.is_remote(out) and corpus.is_half_written(out):
+      return None
     raise ValueError(
       f'{out} holds something that is not a token store, and is left alone. '
       'Choose another --out.'

@@ -11,6 +11,7 @@
 `data.store.build` writes it. `new_folder` makes it appear whole or not at all.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import errno
@@ -33,6 +34,7 @@ from data.vocabulary import tokenization
 FORMAT_VERSION = 1
 ARRAYS = ('tokens', 'sentences', 'documents', 'held_out', 'counts')
 CHUNK_BYTES = 64 << 20  # what one checksum covers
+_STREAMS = 8  # chunks copied at a time: one stream has 100 MB/s at most
 _STAMP = '.verified.json'
 
 
@@ -79,13 +81,23 @@ def open_store(
   """Opens a store, local or `gs://...`, after checking that it is whole.
 
   The first opening reads every byte; later ones compare sizes, times and inodes
-  with a stamp in the folder. A remote store is copied once a host into the
-  local folder `cache`. Raises FileNotFoundError if a file is missing;
+  with a stamp in the folder. A remote store, or one with a `cache`, is copied
+  once a host into that folder, by default the user's cache; a copy that is
+  damaged later is made again. Raises FileNotFoundError if a file is missing;
   ValueError if one is damaged or replaced, or the format is another one.
   """
-  if cache is not None or storage.is_remote(folder):
-    folder = _fetch(folder, cache)
-  folder = pathlib.Path(folder).expanduser()
+  if cache is None and not storage.is_remote(folder):
+    return _open(pathlib.Path(folder).expanduser())
+  cache = pathlib.Path(cache or _default_cache()).expanduser()
+  copy = _fetch(folder, cache)
+  try:
+    return _open(copy)
+  except (ValueError, FileNotFoundError) as error:
+    print(f'{error}\nIt is a copy, which is made again.', file=sys.stderr)
+    return _open(_fetch(folder, cache, again=True))
+
+
+def _open(folder: pathlib.Path) -> Store:
   meta = read_meta(folder)
   check_sizes(folder, meta)
   tokenizer = _load_tokenizer(folder, meta)
@@ -109,6 +121,11 @@ def read_meta(folder: Any) -> dict[str, Any]:
   try:
     meta = json.loads(path.read_bytes())
   except FileNotFoundError:
+    if is_half_written(folder):
+      raise FileNotFoundError(
+        f'{folder} is half uploaded: store.json, the last file of a token '
+        'store, is missing. Run data.prepare again'
+      ) from None
     raise FileNotFoundError(
       f'{folder} is not a token store: it has no store.json. '
       f'Build one: python -m data.prepare --out {folder} ...'
@@ -130,6 +147,13 @@ def read_meta(folder: Any) -> dict[str, Any]:
       'Copy or build the store again.'
     )
   return meta
+
+
+def is_half_written(folder: Any) -> bool:
+  """Returns whether a folder has arrays of a store but no store.json."""
+  return not (folder / 'store.json').exists() and any(
+    (folder / f'{name}.npy').exists() for name in ARRAYS
+  )
 
 
 def write_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
@@ -299,11 +323,14 @@ def _compare_checksums(
 ) -> None:
   for chunk in range(max(len(found), len(expected))):
     if found[chunk : chunk + 1] != expected[chunk : chunk + 1]:
-      raise ValueError(
-        f'{path} is damaged: the checksum of chunk {chunk} (from byte '
-        f'{chunk * CHUNK_BYTES}) does not match. Copy or build the store '
-        'again.'
-      )
+      raise _damaged(path, chunk)
+
+
+def _damaged(path: Any, chunk: int) -> ValueError:
+  return ValueError(
+    f'{path} is damaged: the checksum of chunk {chunk} (from byte '
+    f'{chunk * CHUNK_BYTES}) does not match. Copy or build the store again.'
+  )
 
 
 def _read_chunk(file: Any, copy: Any = None) -> tuple[int] | None:
@@ -317,40 +344,56 @@ def _read_chunk(file: Any, copy: Any = None) -> tuple[int] | None:
   return None if left == CHUNK_BYTES else (crc,)
 
 
+def _default_cache() -> pathlib.Path:
+  home = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+  return pathlib.Path(home, 'sesame', 'stores')
+
+
 def _fetch(
-  folder: str | os.PathLike, cache: str | os.PathLike | None
+  folder: str | os.PathLike, cache: pathlib.Path, *, again: bool = False
 ) -> pathlib.Path:
-  """Returns a store's copy in the cache, made if it is missing."""
-  if cache is None:
-    raise ValueError(
-      f'{folder} is remote: set data.cache to a local folder that holds a '
-      'copy of it.'
-    )
+  """Returns a store's copy in the cache, made if it is missing or `again`."""
   from etils import epath
 
   origin = epath.Path(folder)
   meta = read_meta(origin)
-  cache = pathlib.Path(cache).expanduser()
   target = cache / f'{origin.name}-{meta["digest"][:16]}'
-  if target.exists():
+  if target.exists() and not again:
     return target
   with exclusive(target):
-    if target.exists():
+    if target.exists() and not again:
       return target
     check_sizes(origin, meta)
-    print(f'copying the store {origin} to {target}', file=sys.stderr)
+    size = sum(entry['size'] for entry in meta['files'].values())
     with new_folder(target) as partial:
-      for name, entry in meta['files'].items():
-        found = []
-        with (
-          (origin / name).open('rb') as file,
-          open(partial / name, 'wb') as copy,
-        ):
-          while crc := _read_chunk(file, copy):
-            found.append(crc[0])
-          copy.flush()
-          os.fsync(copy.fileno())
-        _compare_checksums(origin / name, found, entry['crc32'])
+      cure = 'name another folder by data.cache'
+      storage.check_space(cache, size, f'the copy of {origin}', cure)
+      print(
+        f'copying the store {origin} ({size / 1e6:,.1f} MB) to {target}',
+        file=sys.stderr,
+      )
+      _copy(origin, partial, meta)
       (partial / 'store.json').write_bytes((origin / 'store.json').read_bytes())
       write_stamp(partial, meta)
   return target
+
+
+def _copy(origin: Any, partial: pathlib.Path, meta: dict[str, Any]) -> None:
+  """Copies the files of a store and checks them, several chunks at a time."""
+
+  def copy_chunk(name: str, chunk: int, expected: int) -> None:
+    with (origin / name).open('rb') as file, open(partial / name, 'r+b') as new:
+      file.seek(chunk * CHUNK_BYTES)
+      new.seek(chunk * CHUNK_BYTES)
+      if _read_chunk(file, new) != (expected,):
+        raise _damaged(origin / name, chunk)
+      new.flush()
+      os.fsync(new.fileno())
+
+  chunks = []
+  for name, entry in meta['files'].items():
+    (partial / name).touch()
+    chunks += [(name, *each) for each in enumerate(entry['crc32'])]
+  with concurrent.futures.ThreadPoolExecutor(_STREAMS) as threads:
+    for done in [threads.submit(copy_chunk, *chunk) for chunk in chunks]:
+      done.result()

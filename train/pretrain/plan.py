@@ -60,16 +60,17 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
         f'{ready}: this process does not see the token store of process 0:'
         ' name one by data.folder, on storage that all hosts share'
       )
-    if data.folder is not None and ready.exists():
-      return corpus.open_store(data.folder, cache=data.cache)
-    return build.ensure_store(
-      data.source,
-      data.tokenizer,
-      folder,
-      document_break=data.document_break,
-      held_out=data.held_out,
-      cache=data.cache,
-    )
+    if data.folder is None or not ready.exists():
+      return build.ensure_store(
+        data.source,
+        data.tokenizer,
+        folder,
+        document_break=data.document_break,
+        held_out=data.held_out,
+        cache=data.cache,
+      )
+  # All hosts copy a remote store at the same time.
+  return corpus.open_store(data.folder, cache=data.cache)
 
 
 def check_batches(

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from etils import epath
 
+from data import storage
 from train.papers import table_rows
 
 
@@ -83,12 +84,14 @@ def _run(given: argparse.Namespace, others: Sequence[str]) -> bool:
   table = table_rows.load_table(given.table)
   overrides = table_rows.parse_overrides(others)
   data, reference = given.data, given.reference
+  weights = table_rows.name_weights(table, given.weights)
+  paths = (data, reference, *weights.values(), *overrides.values())
+  storage.check(paths, () if given.print or given.dry_run else [given.out])
   if data is not None and data.partition(':')[0] != 'tfds':
     if not epath.Path(data).expanduser().is_dir():
       raise FileNotFoundError(f'--data {data}: there is no such folder')
   if reference is not None and not epath.Path(reference).exists():
     raise FileNotFoundError(f'--reference {reference}: there is no such file')
-  weights = table_rows.name_weights(table, given.weights)
 
   from train.host import device  # after the cheap checks
   from train.papers import table_plan, tables

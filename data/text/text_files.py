@@ -71,17 +71,14 @@ def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
     return paths, True, dangling
   if path.exists():
     return [path], False, []
+  looked = '' if '://' in spec else f' (looked from {os.getcwd()})'
   if _is_link(path):
     raise FileNotFoundError(f'source {spec!r}: {_describe_link(path)}')
   if not any(mark in spec for mark in '*?['):
-    raise FileNotFoundError(
-      f'source {spec!r}: no such file or folder (looked from {os.getcwd()})'
-    )
+    raise FileNotFoundError(f'source {spec!r}: no such file or folder{looked}')
   paths = _glob(path)
   if not paths:
-    raise FileNotFoundError(
-      f'source {spec!r}: no file matches (looked from {os.getcwd()})'
-    )
+    raise FileNotFoundError(f'source {spec!r}: no file matches{looked}')
   for match in paths:
     if _is_link(match) and not match.exists():
       raise FileNotFoundError(f'source {spec!r}: {_describe_link(match)}')
@@ -132,6 +129,14 @@ def _glob(pattern: epath.Path) -> list[epath.Path]:
   return sorted(base.glob('/'.join(parts[first:])))
 
 
+def check_file(path: epath.Path) -> None:
+  """Raises an OSError if a path is no file; TensorFlow's would be a riddle."""
+  if path.is_dir():
+    raise IsADirectoryError(f'{path}: is a folder, expected a file')
+  if not path.exists():
+    raise FileNotFoundError(f'{path}: no such file')
+
+
 def chunks(
   path: epath.Path, progress: Callable[[int], None] | None = None
 ) -> Iterator[str]:
@@ -141,6 +146,7 @@ def chunks(
   with the bytes read from disk so far. Raises BinaryFileError at a NUL byte,
   and ValueError, with the place, at bytes that are not UTF-8 or a damaged file.
   """
+  check_file(path)
   decoder = codecs.getincrementaldecoder('utf-8')()
   newlines = io.IncrementalNewlineDecoder(None, translate=True)
   offset = 0  # of the chunk, in decompressed bytes

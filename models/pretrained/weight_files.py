@@ -8,6 +8,7 @@ import contextlib
 import functools
 import hashlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 
@@ -32,14 +33,28 @@ def is_remote(file: epath.Path) -> bool:
 
 
 def local(file: epath.Path) -> epath.Path:
-  """Returns a file, or the local copy of a remote one."""
+  """Returns a file, or the local copy of a remote one, which has all bytes."""
   if not is_remote(file):
     return file
   folder = hashlib.sha256(str(file.parent).encode()).hexdigest()
   copy = _scratch() / folder / file.name
   if not copy.exists():
     copy.parent.mkdir(exist_ok=True)
-    file.copy(copy)
+    size, free = file.stat().length, shutil.disk_usage(copy.parent).free
+    if size > free:
+      raise OSError(
+        f'the copy of {file} needs {size:,} bytes in {_scratch().parent}, where'
+        f' {free:,} are free. Make room, or set TMPDIR to another folder'
+      )
+    print(f'copying {file} ({size / 1e6:,.1f} MB) for a while', file=sys.stderr)
+    partial = copy.with_name(f'{copy.name}.partial')
+    file.copy(partial, overwrite=True)
+    if partial.stat().length != size:
+      raise OSError(
+        f'{file} has {size:,} bytes, but its copy {partial.stat().length:,}:'
+        ' the file changed meanwhile. Start again'
+      )
+    partial.rename(copy)
   return copy
 
 
@@ -71,8 +86,9 @@ def from_safetensors(file: epath.Path) -> dict[str, Entry]:
 
 @contextlib.contextmanager
 def _open_safetensors(file: epath.Path) -> Iterator[safetensors.safe_open]:
+  copy = local(file)
   try:
-    with safetensors.safe_open(local(file), framework='numpy') as opened:
+    with safetensors.safe_open(copy, framework='numpy') as opened:
       yield opened
   except (safetensors.SafetensorError, OSError) as error:
     raise ValueError(

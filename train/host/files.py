@@ -13,6 +13,7 @@ from typing import Any
 from etils import epath
 
 from data import storage
+from data.text import text_files
 
 
 class RowFile:
@@ -60,9 +61,8 @@ def check_writable(path: epath.PathLike | None) -> None:
 
 
 def check_readable(path: epath.PathLike) -> None:
-  """Raises a FileNotFoundError if a file to read is missing."""
-  if not epath.Path(path).expanduser().exists():
-    raise FileNotFoundError(f'{path}: no such file')
+  """Raises an OSError if a file to read is missing, or a folder."""
+  text_files.check_file(epath.Path(path).expanduser())
 
 
 def check_folder(option: str, path: epath.PathLike) -> None:

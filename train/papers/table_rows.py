@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import os
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,7 @@ from etils import epath
 
 from configs import tables
 from configs.tables.base import Row, Table
+from data import storage
 from train.host import files
 
 ROW_FILE = 'row.json'  # in a row's folder: its name and family
@@ -77,7 +79,8 @@ def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
     of_row = [name for name in rows if text.startswith(f'{name}=')]
     name = max(of_row, key=len, default='')
     weights = text.removeprefix(f'{name}=')
-    if not name and '=' in text and not epath.Path(text).exists():
+    is_path = storage.is_remote(text.partition('=')[0]) or os.path.exists(text)
+    if not name and '=' in text and not is_path:
       name, _, weights = text.partition('=')
     name = name or epath.Path(text.rstrip('/')).name
     if not name or not weights:

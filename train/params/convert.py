@@ -9,6 +9,7 @@ from typing import Any
 import ml_collections
 from etils import epath
 
+from data import storage
 from data.vocabulary import tokenizer_export
 from models import layers
 from models.pretrained import elmo, gpt, hugging_face, strict
@@ -160,6 +161,7 @@ def _config_of(
 @contextlib.contextmanager
 def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
   """Yields a temporary folder; renames it to `folder` if no error occurs."""
+  storage.check((), [folder])
   folder = epath.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise FileExistsError(f'{folder} exists already: name a new folder')

@@ -7,6 +7,7 @@ from typing import Any
 import ml_collections
 from etils import epath
 
+from data import storage
 from data.inputs.batches import Batches
 from data.inputs.features import Features
 from data.scoring import kinds
@@ -46,12 +47,16 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
   settings = dict(config.own)
   folder = epath.Path(config.data.source).expanduser()
   for split in ('train', 'dev', 'test'):
-    file = settings[split]
-    if file and not (folder / file).exists():
+    name = settings[split]
+    if not name:
+      settings[split] = ''
+      continue
+    file = epath.Path(name) if storage.is_remote(name) else folder / name
+    if not file.exists():
       raise FileNotFoundError(
-        f'own.{split}={file}: not in {folder}. {files.contents(folder)}'
+        f'own.{split}={name}: not in {folder}. {files.contents(folder)}'
       )
-    settings[split] = str(folder / file) if file else ''
+    settings[split] = str(file)
   return kinds.own_task(**settings)
 
 

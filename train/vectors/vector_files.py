@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from etils import epath
 
+from data import storage
 from train.host import files
 
 INDEX = 'sentence_to_index'
@@ -41,17 +43,12 @@ def is_jsonl(path: str | os.PathLike) -> bool:
 
 
 def check(path: str | os.PathLike, *, overwrite: bool) -> None:
-  """Checks that a vector file can be written: local, and new or `overwrite`."""
-  if '://' in str(path):
-    raise ValueError(
-      f'{path}: files of vectors are not written front to back, so OUTPUT must'
-      ' be local; copy it later'
-    )
+  """Checks that a vector file can be written: new, or with `overwrite`."""
   files.check_writable(path)
-  if pathlib.Path(path).is_dir():
+  if epath.Path(path).is_dir():
     raise FileExistsError(f'{path} is a folder, expected a file to write')
   is_jsonl(path)
-  if pathlib.Path(path).exists() and not overwrite:
+  if epath.Path(path).exists() and not overwrite:
     raise FileExistsError(
       f'{path} is already there; --overwrite replaces it at the end'
     )
@@ -68,10 +65,12 @@ def create(
 
   JSONL takes the lines in order, HDF5 in any. An old file stays until the new
   one is whole. `labels` is 'tokens', 'words' or None; `first_of` maps a line to
-  the number of its data set in HDF5, read at the end.
+  the number of its data set in HDF5, read at the end. A file for gs://... is
+  written in a temporary folder (TMPDIR) and uploaded when it is whole.
   """
   ordered = is_jsonl(path)
-  with files.replacing(path) as new:
+  place = storage.writing if storage.is_remote(path) else files.replacing
+  with place(path) as new:
     if ordered:
       with new.open('w') as file:
 

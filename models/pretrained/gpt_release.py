@@ -139,8 +139,9 @@ def entries(
 
 def _open_npy(file: epath.Path) -> np.ndarray:
   """Returns the numbers of a file in one row, none of them read yet."""
+  copy = weight_files.local(file)
   try:
-    found = np.lib.format.open_memmap(weight_files.local(file), mode='r')
+    found = np.lib.format.open_memmap(copy, mode='r')
   # The header is a Python expression, whose parser raises almost any error.
   except Exception as error:
     raise ValueError(

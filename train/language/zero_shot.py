@@ -4,11 +4,12 @@ import collections
 import hashlib
 import itertools
 import json
-import pathlib
 import re
 import string
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+from etils import epath
 
 from data.text import sentences, text_files
 
@@ -124,7 +125,7 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
   of a split's URLs, such as all_test.txt (the SHA-1 of a URL names its file);
   by default all files are read.
   """
-  source = pathlib.Path(path)
+  source = epath.Path(path)
   if source.is_dir():
     files = sorted(source.glob('*.story'))
     if urls is not None:

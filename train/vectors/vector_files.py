@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-from data import storage
 from train.host import files
 
 INDEX = 'sentence_to_index'
@@ -65,12 +64,10 @@ def create(
 
   JSONL takes the lines in order, HDF5 in any. An old file stays until the new
   one is whole. `labels` is 'tokens', 'words' or None; `first_of` maps a line to
-  the number of its data set in HDF5, read at the end. A file for gs://... is
-  written in a temporary folder (TMPDIR) and uploaded when it is whole.
+  the number of its data set in HDF5, read at the end.
   """
   ordered = is_jsonl(path)
-  place = storage.writing if storage.is_remote(path) else files.replacing
-  with place(path) as new:
+  with files.replacing(path) as new:
     if ordered:
       with new.open('w') as file:
 

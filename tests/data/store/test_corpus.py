@@ -226,9 +226,4 @@ def test_cache_checks_while_copying(store_copy, tmp_path):
   assert list((tmp_path / 'cache').iterdir()) == []
 
 
-def test_remote_store_needs_a_cache():
-  with pytest.raises(ValueError, match='data.cache'):
-    corpus.open_store('gs://bucket/store')
-
-
 # --- What the training command calls

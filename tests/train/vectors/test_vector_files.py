@@ -202,7 +202,6 @@ def test_what_would_fail_at_the_end_fails_at_the_beginning(tmp_path):
     (tmp_path / 'no' / 'a.h5', True, FileNotFoundError, 'no such folder'),
     (tmp_path, True, FileExistsError, 'is a folder'),
     (old, False, FileExistsError, 'is already there; --overwrite'),
-    ('gs://bucket/a.hdf5', True, ValueError, 'OUTPUT must be local'),
   ):
     with pytest.raises(error, match=message):
       vector_files.check(path, overwrite=overwrite)

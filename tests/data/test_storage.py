@@ -1,0 +1,177 @@
+"""Buckets are checked before work; what is uploaded arrives whole."""
+
+import sys
+
+import pytest
+
+from data import storage
+from train.benches.loopback import Fault
+
+
+@pytest.mark.parametrize(
+  ('path', 'message'),
+  [
+    ('gs:/books/a', 'gs:/books/a: expected gs://BUCKET/NAME'),
+    ('gs:books', 'expected gs://BUCKET/NAME'),
+    ('gs://', 'gs://: expected gs://BUCKET/NAME'),
+    ('gs:///a', 'expected gs://BUCKET/NAME'),
+    ('gs://Books/a', "'Books' cannot be the name of a bucket"),
+    ('gs://b/a', "'b' cannot be the name of a bucket"),
+  ],
+)
+def test_what_is_no_path(path, message):
+  with pytest.raises(ValueError, match=message) as error:
+    storage.check([path])
+  assert '\n' not in str(error.value)
+  assert storage.split('gs://books') == ('books', '')
+  assert storage.split('gs://books/a/b/') == ('books', 'a/b')
+
+
+def test_each_bucket_is_asked_once(gs, loopback):
+  values = [None, 3, 'a text', 'runs/x', 's3://other', f'{gs}/a', f'{gs}/b']
+  storage.check(values, [f'{gs}/c', f'{gs}/d'])
+  name = gs.removeprefix('gs://')
+  assert len(loopback.requests) == 2
+  assert loopback.requests[0].startswith(f'GET /storage/v1/b/{name}?')
+  assert f'{name}/iam/testPermissions' in loopback.requests[1]
+
+
+def test_a_bucket_that_is_not_there(loopback):
+  with pytest.raises(OSError) as error:
+    storage.check(['gs://no-such-bucket/a'])
+  assert str(error.value).startswith(
+    'gs://no-such-bucket/a: there is no bucket no-such-bucket.'
+  )
+  assert 'gcloud storage buckets create gs://no-such-bucket' in str(error.value)
+
+
+def test_no_permission_to_write(gs, loopback):
+  loopback.storage.refuses |= {'create', 'delete'}
+  storage.check([f'{gs}/a'])  # reading needs none of them
+  with pytest.raises(OSError) as error:
+    storage.check([f'{gs}/a'], [f'{gs}/made'])
+  assert str(error.value).startswith(
+    f'{gs}/made: no permission for storage.objects.create,'
+    ' storage.objects.delete. '
+  )
+  assert '--role roles/storage.objectUser' in str(error.value)
+
+
+def test_no_permission_to_see_the_bucket(gs, loopback):
+  loopback.faults.append(Fault('GET', status=403, times=2))
+  storage.check([f'{gs}/a'])  # a public bucket's objects may be read
+  with pytest.raises(OSError, match=f'^{gs}/b: no permission for storage.buck'):
+    storage.check([f'{gs}/a'], [f'{gs}/b'])
+
+
+def test_the_library_is_missing(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'google.cloud', None)
+  monkeypatch.setitem(sys.modules, 'google.api_core', None)
+  with pytest.raises(OSError, match="pip install 'google-cloud-storage>=3,<4'"):
+    storage.check(['gs://books/a'])
+
+
+def test_there_are_no_credentials(monkeypatch):
+  import google.auth
+
+  def refuse(*_, **__):
+    raise google.auth.exceptions.DefaultCredentialsError('none found')
+
+  monkeypatch.delenv('STORAGE_EMULATOR_HOST', raising=False)
+  monkeypatch.setattr(google.auth, 'default', refuse)
+  storage._client.cache_clear()
+  with pytest.raises(OSError) as error:
+    storage.check(['gs://books/a'])
+  assert str(error.value).startswith(
+    'gs://books/a: there are no valid credentials for Cloud Storage (none'
+    ' found). On your own machine: gcloud auth application-default login.'
+  )
+
+
+@pytest.mark.parametrize(
+  'fault',
+  [
+    dict(status=503),
+    dict(status=429),
+    dict(lost=503),
+    dict(cut=True),
+  ],
+  ids=str,
+)
+def test_an_upload_under_faults(gs, loopback, tmp_path, fault):
+  file = tmp_path / 'file'
+  file.write_bytes(bytes(range(256)) * 40_000)  # goes up in several requests
+  loopback.faults.append(Fault('POST|PUT', **fault))
+  generation = storage.upload(file, f'{gs}/a/b')
+  name = gs.removeprefix('gs://')
+  there = loopback.storage.buckets[name]['a/b']
+  assert (there.data, there.generation) == (file.read_bytes(), generation)
+  assert not loopback.faults[0].left
+
+
+def test_the_last_file_is_the_last(gs, loopback, tmp_path):
+  for name in ('a', 'm', 'z', '.hidden'):
+    (tmp_path / name).write_text(name)
+  storage.upload_folder(tmp_path, f'{gs}/folder/', last='m')
+  bucket = loopback.storage.buckets[gs.removeprefix('gs://')]
+  assert {name: each.data for name, each in bucket.items()} == {
+    f'folder/{name}': name.encode() for name in 'amz'
+  }
+  in_order = sorted(bucket, key=lambda name: bucket[name].generation)
+  assert in_order == ['folder/a', 'folder/z', 'folder/m']
+
+
+def test_two_uploads_to_one_folder(gs, loopback, tmp_path, monkeypatch):
+  for name in ('a', 'last'):
+    (tmp_path / name).write_text('ours')
+  bucket = gs.removeprefix('gs://')
+  upload = storage.upload
+
+  def and_another(source, path):
+    generation = upload(source, path)
+    loopback.storage.put(bucket, 'folder/a', b'theirs')
+    loopback.storage.put(bucket, 'folder/last', b'theirs, of files now mixed')
+    return generation
+
+  monkeypatch.setattr(storage, 'upload', and_another)
+  with pytest.raises(OSError, match='another process changed a while this one'):
+    storage.upload_folder(tmp_path, f'{gs}/folder', last='last')
+  assert loopback.storage.buckets[bucket].keys() == {'folder/a'}
+
+
+def test_space_on_a_disk(tmp_path):
+  storage.check_space(tmp_path, 10, 'it', 'go')
+  with pytest.raises(OSError) as error:
+    storage.check_space(tmp_path, 10**18, 'the copy', 'choose another')
+  assert str(error.value).startswith(
+    f'the copy needs 1,000,000,000,000,000,000 bytes in {tmp_path}, where '
+  )
+  assert str(error.value).endswith('Make room, or choose another')
+
+
+def test_errors_are_explained():
+  from google.api_core import exceptions
+  from google.auth import exceptions as auth
+
+  def told(error):
+    return storage.explain(error, 'gs://books/a')
+
+  assert storage.explain(ValueError('of ours')) is None
+  assert 'no valid credentials' in told(auth.RefreshError('expired'))
+  assert 'there is no bucket books' in told(exceptions.NotFound('x'))
+  assert 'refused a request: 403 x' in told(exceptions.Forbidden('x'))
+  assert 'tried again and again: 503 x' in told(
+    exceptions.ServiceUnavailable('x\n')
+  )
+  assert storage.explain(exceptions.NotFound('x')).startswith('not found on')
+
+
+def test_tensorflows_errors_are_explained():
+  from tensorflow import errors
+
+  refused = errors.PermissionDeniedError(None, None, 'code\n403')
+  assert 'refused a request: code 403' in storage.explain(refused)
+  missing = errors.NotFoundError(None, None, 'x')
+  assert storage.explain(missing).startswith('not found on Cloud Storage: x')
+  given_up = errors.AbortedError(None, None, 'All 10 retry attempts failed')
+  assert 'All 10 retry attempts failed. The same' in storage.explain(given_up)

@@ -16,6 +16,9 @@ from typing import Any
 
 # TensorFlow would show an object's size of up to five seconds ago.
 os.environ.setdefault('GCS_STAT_CACHE_MAX_AGE', '0')
+# It prints lines about itself unless these are set.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
 # Seconds that a request is tried again for, and that one try may take.
 PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
@@ -23,8 +26,6 @@ _WRITER = 'roles/storage.objectUser'
 _NEEDED = tuple(f'storage.objects.{may}' for may in 'create delete get'.split())
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET = re.compile(r'[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]')
-# TensorFlow, which reads, prints lines about itself unless these are set.
-_QUIET = {'TF_CPP_MIN_LOG_LEVEL': '2', 'TF_ENABLE_ONEDNN_OPTS': '0'}
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -57,8 +58,6 @@ def check(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
   wanted: dict[str, str] = {}
   for path in (*(path for path in reads if _is_meant(path)), *writable):
     wanted.setdefault(split(path)[0], os.fspath(path))
-  for name, value in (_QUIET if wanted else {}).items():
-    os.environ.setdefault(name, value)
   for name, path in wanted.items():
     _check_bucket(name, path, [p for p in writable if split(p)[0] == name])
 
@@ -170,26 +169,27 @@ def upload_folder(
   uploaded into the same folder meanwhile.
   """
   bucket, folder = split(path)
+  prefix = f'{folder}/' if folder else ''
   names = sorted(f.name for f in source.iterdir() if f.name[0] != '.')
   names.remove(last)
   ours = {
-    name: upload(source / name, f'gs://{bucket}/{folder}/{name}')
+    name: upload(source / name, f'gs://{bucket}/{prefix}{name}')
     for name in names
   }
   asked = client(path)
   found = asked.list_blobs(
-    bucket, prefix=f'{folder}/', timeout=TIMEOUT, retry=retry()
+    bucket, prefix=prefix, timeout=TIMEOUT, retry=retry()
   )
   there = {each.name: each.generation for each in found}
   for name, generation in ours.items():
-    if there.get(f'{folder}/{name}') != generation:
-      mixed = [f'{folder}/{last}']  # it would speak of files of both
+    if there.get(prefix + name) != generation:
+      mixed = [prefix + last]  # it would speak of files of both
       asked.bucket(bucket).delete_blobs(mixed, on_error=lambda _: None)
       raise OSError(
         f'{path}: another process changed {name} while this one uploaded it.'
         ' Let one process at a time write there, and start again'
       )
-  upload(source / last, f'gs://{bucket}/{folder}/{last}')
+  upload(source / last, f'gs://{bucket}/{prefix}{last}')
 
 
 def check_space(

@@ -180,7 +180,7 @@ def test_fine_tuning(there, run):
   run(train.predict, f'{GS}/tuned', *arguments, '--output', written)
   assert len(there['out/answers.jsonl'].data.splitlines()) == 16
   out, _ = run(train.report, f'{GS}/tuned', '--out', f'{GS}/drawn', '--json')
-  assert json.loads(out)['steps'] == 2
+  assert json.loads(out)['steps_done'] == 2
   assert there['drawn/curves.png'].data.startswith(b'\x89PNG')
 
 

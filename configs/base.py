@@ -35,7 +35,8 @@ def get_config() -> ml_collections.ConfigDict:
   data.tokenizer = 'train:wordpiece:6000'
   # Token store, built there if missing; empty: in ./runs/stores.
   data.folder = placeholder(str)
-  data.cache = placeholder(str)  # local copy of a remote store, once a host
+  # Local copies of remote stores; empty: ~/.cache/sesame/stores.
+  data.cache = placeholder(str)
   data.document_break = placeholder(str)  # file, blank_line or a regex
   data.held_out = 0.05  # share of the tokens kept for evaluation
   data.loader = 'tf'  # tf (tf.data, prefetching) or plain (same batches)

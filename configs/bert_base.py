@@ -8,11 +8,9 @@ prepare the text that you have.
 
   python -m train.preflight --config bert_base --topology v5e-16
   python -m data.prepare --source tfds:wikipedia/20230601.en \
-    --tokenizer bert-base-uncased-vocab.txt --out stores/wikipedia
-  gcloud storage cp -r stores/wikipedia gs://BUCKET/
+    --tokenizer bert-base-uncased-vocab.txt --out gs://BUCKET/wikipedia
   python -m train.main --config bert_base \
-    --config.data.folder=gs://BUCKET/wikipedia \
-    --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_base
+    --config.data.folder=gs://BUCKET/wikipedia --workdir gs://BUCKET/bert_base
 
 The paper's ablations of pre-training follow a colon, as in bert_base:no_nsp.
 Expected figures are in configs/tables.

@@ -5,8 +5,7 @@ chips. Expected: held-out masked-LM perplexity 3.2 (Table 6: 3.23).
 
   python -m train.preflight --config bert_large --topology v5e-256
   python -m train.main --config bert_large \
-    --config.data.folder=gs://BUCKET/wikipedia \
-    --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_large
+    --config.data.folder=gs://BUCKET/wikipedia --workdir gs://BUCKET/bert_large
 """
 
 import ml_collections

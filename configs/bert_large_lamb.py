@@ -18,8 +18,7 @@ of 32; at length 512 parts of 16. Elsewhere set train.micro_batches.
 
   python -m train.preflight --config bert_large_lamb --topology v5e-256
   python -m train.main --config bert_large_lamb \
-    --config.data.folder=gs://BUCKET/wikipedia \
-    --config.data.cache=/tmp/wikipedia --workdir gs://BUCKET/bert_large_lamb
+    --config.data.folder=gs://BUCKET/wikipedia --workdir gs://BUCKET/bert_large_lamb
 """
 
 import ml_collections

@@ -7,10 +7,9 @@ on WikiText-2, zero-shot). Meant for 32 chips of 16 GB or more.
 
   python -m train.preflight --config gpt2 --topology v5e-32
   python -m data.prepare --source 'web/*.jsonl.zst' \
-    --tokenizer gpt2_vocabulary --out stores/web
-  gcloud storage cp -r stores/web gs://BUCKET/
+    --tokenizer gpt2_vocabulary --out gs://BUCKET/web
   python -m train.main --config gpt2 --config.data.folder=gs://BUCKET/web \
-    --config.data.cache=/tmp/web --workdir gs://BUCKET/gpt2
+    --workdir gs://BUCKET/gpt2
 """
 
 import ml_collections

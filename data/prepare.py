@@ -16,7 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prog='python -m data.prepare', description=__doc__
   )
   add = parser.add_argument
-  sources = 'manual, a file, a folder, a glob, or tfds:NAME[/config][:split]'
+  sources = (
+    'manual, a file, a folder or a glob (perhaps gs://...), or'
+    ' tfds:NAME[/config][:split]'
+  )
   add('--source', required=True, help=f'the text: {sources}')
   add(
     '--tokenizer',
@@ -27,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     "or ELMo's, which all types of the text are added to), a folder with one, "
     "or a name on Hugging Face's hub",
   )
-  add('--out', required=True, help='folder of the store')
+  add('--out', required=True, help='folder of the store, perhaps gs://...')
   add('--document_break', help='file, blank_line or a regular expression')
   add('--text_field', default='text', help='field of JSONL and TFDS records')
   share = 'share of the tokens, in whole documents, never trained on'

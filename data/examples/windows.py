@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.store import corpus
+from data.store import corpus, folders
 
 _VERSION = 1
 _BLOCK = 1 << 20  # sentences looked at at once: bounds the memory
@@ -96,9 +96,9 @@ def _ensure(
     if target.exists():
       return target
     try:
-      with corpus.exclusive(target):
+      with folders.exclusive(target):
         if not target.exists():
-          with corpus.new_folder(target) as partial:
+          with folders.new_folder(target) as partial:
             _write(store, length, _choose(store, held_out), partial)
       return target
     except OSError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from etils import epath
 
 from data import storage
-from data.store import arrays, corpus, pool
+from data.store import arrays, corpus, folders, pool
 from data.store import audit as audits
 from data.text import documents, sources
 from data.vocabulary import tokenization, words
@@ -89,10 +89,10 @@ def build_store(
       )
       _upload(local, out)
     return audit
-  with corpus.exclusive(out):
+  with folders.exclusive(out):
     if audit := _standing_audit(out, asked, overwrite):
       return audit  # another process built it in the meantime
-    with corpus.new_folder(out) as folder:
+    with folders.new_folder(out) as folder:
       sample = None
       if isinstance(loaded, tokenization.Words) or (
         training and training.kind == 'words'

@@ -8,27 +8,24 @@
   store.json     format version, counts, checksums, source, tokenizer, audit
   the files of the tokenizer, which `tokenization.load` reads
 
-`data.store.build` writes it. `new_folder` makes it appear whole or not at all.
+`data.store.build` writes it; `folders.new_folder` makes it appear at once.
 """
 
 import concurrent.futures
 import contextlib
 import dataclasses
-import errno
-import fcntl
 import hashlib
 import json
 import os
 import pathlib
-import shutil
 import sys
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from data import storage
+from data.store import folders
 from data.vocabulary import tokenization
 
 FORMAT_VERSION = 1
@@ -88,6 +85,8 @@ def open_store(
   """
   if cache is None and not storage.is_remote(folder):
     return _open(pathlib.Path(folder).expanduser())
+  if cache is not None and storage.is_remote(cache):
+    raise ValueError(f'data.cache={cache}: expected a local folder')
   cache = pathlib.Path(cache or _default_cache()).expanduser()
   copy = _fetch(folder, cache)
   try:
@@ -201,72 +200,6 @@ def checksums(path: pathlib.Path) -> list[int]:
   return found
 
 
-@contextlib.contextmanager
-def exclusive(target: pathlib.Path) -> Iterator[None]:
-  """Lets one process prepare `target`; the lock of a dead one is freed."""
-  path = target.parent / f'.{target.name}.lock'
-  path.parent.mkdir(parents=True, exist_ok=True)
-  while True:
-    file = open(path, 'w')
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      print(f'waiting for the process that writes {target}', file=sys.stderr)
-      fcntl.flock(file, fcntl.LOCK_EX)
-    # The previous owner removes the file: a lock on a removed one is void.
-    with contextlib.suppress(FileNotFoundError):
-      if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-        break
-    file.close()
-  try:
-    yield
-  finally:
-    path.unlink(missing_ok=True)
-    file.close()
-
-
-@contextlib.contextmanager
-def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields a hidden sibling that becomes `target` if the block succeeds.
-
-  Use inside `exclusive(target)`: removes a killed process's leftovers, replaces
-  an existing `target`. Raises OSError, and leaves nothing, if the disk is full.
-  """
-  partial = target.parent / f'.{target.name}.partial'
-  replaced = target.parent / f'.{target.name}.replaced'
-  if replaced.exists() and not target.exists():
-    replaced.rename(target)  # killed between the two renames below
-  for stale in (partial, replaced):
-    if stale.exists():
-      shutil.rmtree(stale)
-  partial.mkdir()
-  try:
-    yield partial
-    if target.exists():
-      target.rename(replaced)
-    partial.rename(target)
-    shutil.rmtree(replaced, ignore_errors=True)
-  except OSError as error:
-    shutil.rmtree(partial, ignore_errors=True)
-    # After a partial write NumPy gives a message without an errno.
-    full = 'requested and' in str(error) or error.errno in (
-      errno.ENOSPC,
-      errno.EDQUOT,
-      errno.EFBIG,
-    )
-    if full:
-      free = shutil.disk_usage(target.parent).free
-      raise OSError(
-        f'disk full while writing {target} ({error.strerror or error}; '
-        f'{free / 1e6:.0f} MB free now). What was written is removed; make '
-        'room (about 2 bytes a token) or choose another folder.'
-      ) from error
-    raise
-  except BaseException:
-    shutil.rmtree(partial, ignore_errors=True)
-    raise
-
-
 def write_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> None:
   """Records that the files were checked; does nothing in a read-only folder."""
   partial = folder / f'{_STAMP}.{os.getpid()}'
@@ -360,12 +293,12 @@ def _fetch(
   target = cache / f'{origin.name}-{meta["digest"][:16]}'
   if target.exists() and not again:
     return target
-  with exclusive(target):
+  with folders.exclusive(target):
     if target.exists() and not again:
       return target
     check_sizes(origin, meta)
     size = sum(entry['size'] for entry in meta['files'].values())
-    with new_folder(target) as partial:
+    with folders.new_folder(target) as partial:
       cure = 'name another folder by data.cache'
       storage.check_space(cache, size, f'the copy of {origin}', cure)
       print(

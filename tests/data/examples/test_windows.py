@@ -7,7 +7,7 @@ import pytest
 from window_stores import draw_sizes, make_store
 
 from data.examples import pairs, windows
-from data.store import corpus
+from data.store import folders
 
 LENGTH = 32
 
@@ -120,14 +120,14 @@ def read_only(tmp_path, monkeypatch):
   store = make_store(tmp_path / 'store', draw_sizes(1, 20))
   temporary = tmp_path / 'temporary'
   monkeypatch.setattr(windows.tempfile, 'gettempdir', lambda: str(temporary))
-  exclusive = corpus.exclusive
+  exclusive = folders.exclusive
 
   def refuse(target):
     if target.parent == store.folder:
       raise OSError(30, 'Read-only file system')
     return exclusive(target)
 
-  monkeypatch.setattr(corpus, 'exclusive', refuse)
+  monkeypatch.setattr(folders, 'exclusive', refuse)
   return store, temporary
 
 

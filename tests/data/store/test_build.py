@@ -18,7 +18,7 @@ from text_stores import (
   write_documents,
 )
 
-from data.store import arrays, build, corpus
+from data.store import arrays, build, corpus, folders
 
 
 def test_rerun_returns_at_once(built, tmp_path, monkeypatch):
@@ -113,7 +113,7 @@ def test_a_live_builder_is_waited_for(built, tmp_path, capsys):
   import threading
 
   out = tmp_path / 'out'
-  with corpus.exclusive(out):
+  with folders.exclusive(out):
     (tmp_path / '.out.partial').mkdir()
     thread = threading.Thread(
       target=build_quietly, args=(built / 'text.txt', TOKENIZER, out)

@@ -15,7 +15,7 @@ from text_stores import (
   make_documents,
 )
 
-from data.store import corpus, pool
+from data.store import corpus, folders, pool
 from data.text import sentences
 from data.vocabulary import tokenization
 
@@ -99,7 +99,7 @@ def test_compressed_equals_plain(built, documents, tmp_path):
 def test_a_part_written_means_disk_full(tmp_path):
   with (
     pytest.raises(OSError, match='disk full while writing .*index.*3125'),
-    corpus.new_folder(tmp_path / 'index'),
+    folders.new_folder(tmp_path / 'index'),
   ):
     raise OSError('4192 requested and 3125 written')  # as ndarray.tofile says
   assert list(tmp_path.iterdir()) == []

@@ -145,6 +145,11 @@ def test_a_cache_without_room(there, home, tmp_path, monkeypatch):
     assert list(folder.iterdir()) == []
 
 
+def test_a_cache_is_local(there):
+  with pytest.raises(ValueError, match='data.cache=gs://a-b/c: expected a loc'):
+    corpus.open_store(there, cache='gs://a-b/c')
+
+
 def test_one_copy_for_all_processes_of_a_host(there, loopback):
   loopback.delay = 0.02
   with concurrent.futures.ThreadPoolExecutor(3) as threads:

@@ -1,0 +1,76 @@
+"""Folders that appear whole or not at all, made by one process at a time."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import pathlib
+import shutil
+import sys
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def exclusive(target: pathlib.Path) -> Iterator[None]:
+  """Lets one process prepare `target`; the lock of a dead one is freed."""
+  path = target.parent / f'.{target.name}.lock'
+  path.parent.mkdir(parents=True, exist_ok=True)
+  while True:
+    file = open(path, 'w')
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      print(f'waiting for the process that writes {target}', file=sys.stderr)
+      fcntl.flock(file, fcntl.LOCK_EX)
+    # The previous owner removes the file: a lock on a removed one is void.
+    with contextlib.suppress(FileNotFoundError):
+      if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+        break
+    file.close()
+  try:
+    yield
+  finally:
+    path.unlink(missing_ok=True)
+    file.close()
+
+
+@contextlib.contextmanager
+def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields a hidden sibling that becomes `target` if the block succeeds.
+
+  Use inside `exclusive(target)`: removes a killed process's leftovers, replaces
+  an existing `target`. Raises OSError, and leaves nothing, if the disk is full.
+  """
+  partial = target.parent / f'.{target.name}.partial'
+  replaced = target.parent / f'.{target.name}.replaced'
+  if replaced.exists() and not target.exists():
+    replaced.rename(target)  # killed between the two renames below
+  for stale in (partial, replaced):
+    if stale.exists():
+      shutil.rmtree(stale)
+  partial.mkdir()
+  try:
+    yield partial
+    if target.exists():
+      target.rename(replaced)
+    partial.rename(target)
+    shutil.rmtree(replaced, ignore_errors=True)
+  except OSError as error:
+    shutil.rmtree(partial, ignore_errors=True)
+    # After a partial write NumPy gives a message without an errno.
+    full = 'requested and' in str(error) or error.errno in (
+      errno.ENOSPC,
+      errno.EDQUOT,
+      errno.EFBIG,
+    )
+    if full:
+      free = shutil.disk_usage(target.parent).free
+      raise OSError(
+        f'disk full while writing {target} ({error.strerror or error}; '
+        f'{free / 1e6:.0f} MB free now). What was written is removed; make '
+        'room (about 2 bytes a token) or choose another folder.'
+      ) from error
+    raise
+  except BaseException:
+    shutil.rmtree(partial, ignore_errors=True)
+    raise

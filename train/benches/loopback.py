@@ -129,10 +129,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self.wfile.write(body)
     self.wfile.flush()
 
-  def finish(self) -> None:
-    super().finish()
-    self.connection.close()  # the server closes but the socket below TLS
-
   def _hang_up(self) -> None:
     self.close_connection = True
     self.connection.close()

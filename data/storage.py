@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -97,6 +98,22 @@ def _check_bucket(name: str, path: str, writes: list[Any]) -> None:
     return  # not every server answers that; the first write will tell
   if missing := sorted({*_NEEDED} - {*granted}):
     raise OSError(explain_permission(writes[0], missing))
+
+
+def await_bucket(path: str | os.PathLike) -> None:
+  """Returns when the bucket of a path is there, else OSError after `PATIENCE`.
+
+  In one that is gone TensorFlow's file system asks for folders without an end.
+  """
+  end = time.monotonic() + PATIENCE
+  while True:
+    try:
+      _check_bucket(split(path)[0], os.fspath(path), [])
+      return
+    except OSError:
+      if time.monotonic() > end:
+        raise
+    time.sleep(1.0)
 
 
 def client(path: str | os.PathLike) -> Any:

@@ -74,6 +74,8 @@ class Checkpoints:
         max_to_keep=keep,
         create=True,
         enable_async_checkpointing=True,
+        # Where no folder can be made, threads would wait for it for minutes.
+        async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
         step_name_format=_Names(),
         lightweight_initialize=True,
       ),
@@ -94,6 +96,8 @@ class Checkpoints:
     """
     try:
       self._manager.check_for_errors()
+      if storage.is_remote(self.folder) and processes.is_first():
+        storage.await_bucket(self.folder)
       self._manager.save(
         step,
         args=ocp.args.StandardSave(train_state),

@@ -79,13 +79,13 @@ class Lease:
         continue
       if first not in (None, found.generation):
         raise ValueError(
-          f'{_describe(found.holder)} trains in {self._folder}: wait for its'
+          f'{_describe(found.holder)}, trains in {self._folder}: wait for its'
           ' end, or pass another --workdir'
         )
       if first is None:
         console.say(
-          f'{self._folder} is locked by {_describe(found.holder)}; looking'
-          f' whether it still renews its lock, up to'
+          f'{self._folder} is locked by {_describe(found.holder)}. Looking'
+          ' whether it still renews its lock, up to'
           f' {EXPIRY_SECONDS - found.age:.0f} s.'
         )
         first = found.generation
@@ -203,5 +203,5 @@ def _is_dead(holder: dict[str, Any]) -> bool:
 def _describe(holder: dict[str, Any]) -> str:
   return (
     f'process {holder.get("process")} on {holder.get("host")}, since'
-    f' {holder.get("since")},'
+    f' {holder.get("since")}'
   )

@@ -51,7 +51,9 @@ def test_it_names_its_holder_is_renewed_and_goes(gs, loopback):
 
 def test_a_second_process_is_refused(gs, loopback, other_machine, capsys):
   with lease.Lease(f'{gs}/run') as held:
-    with pytest.raises(ValueError, match=r'process \d+ on .*, since .* trains'):
+    with pytest.raises(
+      ValueError, match=r'process \d+ on .*, since .*, trains'
+    ):
       lease.Lease(f'{gs}/run').__enter__()
     held.check()
   assert 'is locked by process' in capsys.readouterr().err

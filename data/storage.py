@@ -152,6 +152,12 @@ def blob(path: str | os.PathLike) -> Any:
   return client(path).bucket(bucket).blob(name)
 
 
+def is_object(path: str | os.PathLike) -> bool:
+  """Returns whether a path names an object, and no folder or bucket."""
+  _, name = split(path)
+  return bool(name) and blob(path).exists(timeout=TIMEOUT, retry=retry())
+
+
 def upload(source: str | os.PathLike, path: str | os.PathLike) -> int:
   """Uploads a local file; a reader sees the old object or the whole new one.
 

@@ -67,10 +67,14 @@ def check_readable(path: epath.PathLike) -> None:
 
 def check_folder(option: str, path: epath.PathLike) -> None:
   """Raises a ValueError if a folder to make is a file, or lies in one."""
-  path = epath.Path(path).expanduser()
-  for part in () if storage.is_remote(path) else (path, *path.parents):
-    if part.is_file():
-      raise ValueError(f'{option} {path}: {part} is a file, expected a folder')
+  if storage.is_remote(path):
+    storage.check((), [path])
+    files = [path] if storage.is_object(path) else []
+  else:
+    path = epath.Path(path).expanduser()
+    files = [part for part in (path, *path.parents) if part.is_file()]
+  for file in files:
+    raise ValueError(f'{option} {path}: {file} is a file, expected a folder')
 
 
 def check_workdir(path: epath.PathLike) -> None:

@@ -147,7 +147,6 @@ def workdir(ending: str = '') -> str:
     settings.default_workdir(config_file(), CONFIG.value) + ending
   )
   files.check_folder('--workdir', folder)
-  storage.check((), [folder])
   return folder
 
 

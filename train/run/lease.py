@@ -52,6 +52,8 @@ class Lease:
       'since': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     }
     self._generation = 0
+    self._renewed = 0.0  # when, by our own clock
+    self._renewing = threading.Lock()
     # The server's clock when a writing was refused last; it dates the objects.
     self._now = datetime.datetime.now(datetime.UTC)
     self._taken_by: dict[str, Any] | None = None
@@ -59,7 +61,13 @@ class Lease:
     self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
 
   def check(self) -> None:
-    """Raises OSError if another process has taken the folder over."""
+    """Raises OSError if another process has taken the folder over.
+
+    After a time without renewals it asks, and waits for the answer.
+    """
+    if time.monotonic() - self._renewed > EXPIRY_SECONDS:
+      with contextlib.suppress(Exception):  # what is to be written will tell
+        self._renew()
     if self._taken_by is not None:
       raise OSError(
         f'{self._folder} was taken over by {_describe(self._taken_by)}: this'
@@ -111,6 +119,7 @@ class Lease:
     """Writes the lock over a generation, 0 for none; False if it is another."""
     from google.api_core import exceptions
 
+    began = time.monotonic()
     try:
       self._blob.upload_from_string(
         json.dumps(self._holder),
@@ -128,6 +137,7 @@ class Lease:
       if found is None or found.holder.get('token') != self._holder['token']:
         return False
       self._generation = found.generation
+    self._renewed = began
     return True
 
   def _read(self) -> _Found | None:
@@ -148,23 +158,24 @@ class Lease:
       holder = {}
     return _Found(holder, generation, (self._now - updated).total_seconds())
 
-  def _keep_renewing(self) -> None:
-    wait = RENEW_SECONDS
-    while not self._ended.wait(wait):
-      wait = RENEW_SECONDS
-      try:
-        if self._write(self._generation):
-          continue
-        found = self._read()
-      except Exception:  # storage is away: its absence shows elsewhere
-        wait = _LOOK_SECONDS
-        continue
+  def _renew(self) -> None:
+    """Writes the lock again, or finds out who has taken it."""
+    with self._renewing:
+      if self._write(self._generation):
+        return
+      found = self._read()
       if found is None:  # deleted by hand: it is ours as long as nobody's
         self._generation = 0
-        wait = _LOOK_SECONDS
       else:
         self._taken_by = found.holder
-        return
+
+  def _keep_renewing(self) -> None:
+    wait = RENEW_SECONDS
+    while self._taken_by is None and not self._ended.wait(wait):
+      wait = _LOOK_SECONDS
+      with contextlib.suppress(Exception):  # its absence shows elsewhere
+        self._renew()
+        wait = RENEW_SECONDS if self._generation else _LOOK_SECONDS
 
 
 def _this_process() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from etils import epath
 
 from train.host import files
 
@@ -52,3 +53,19 @@ def test_rows_without_a_line_end_do_not_count(tmp_path):
     text.write('4,cut')
   assert files.read_rows(tmp_path / 'rows.csv') == rows
   assert files.read_rows(tmp_path / 'none.csv') == []
+
+
+def test_a_bucket_has_the_whole_file_or_none(gs, loopback):
+  path = epath.Path(f'{gs}/run/file')
+  with pytest.raises(KeyboardInterrupt):
+    with files.replacing(path) as new:
+      new.write_text('half')
+      raise KeyboardInterrupt
+  assert not loopback.requests
+  files.write_atomically(path, 'new')
+  assert loopback.counts('^POST')['POST'] == 1
+  assert path.read_text() == 'new'
+  files.check_folder('--workdir', f'{gs}/run')
+  files.check_folder('--workdir', gs)
+  with pytest.raises(ValueError, match='--out .*/run/file is a file, expected'):
+    files.check_folder('--out', path)

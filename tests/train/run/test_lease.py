@@ -108,6 +108,18 @@ def test_who_was_taken_over_is_told_and_leaves_the_lock(gs, loopback):
   assert b'theirs' in lock_of(loopback, gs).data
 
 
+def test_who_slept_asks_before_it_goes_on(gs, loopback, monkeypatch):
+  with lease.Lease(f'{gs}/run') as held:
+    held._ended.set()  # its thread sleeps, as the process would
+    held._thread.join()
+    held.check()
+    put(loopback, gs)
+    held.check()  # it was renewed a moment ago
+    monkeypatch.setattr(lease, 'EXPIRY_SECONDS', -1.0)
+    with pytest.raises(OSError, match='taken over by process 7 on far'):
+      held.check()
+
+
 def test_a_lock_that_was_deleted_is_written_again(gs, loopback):
   with lease.Lease(f'{gs}/run') as held:
     loopback.storage.buckets[gs.removeprefix('gs://')].clear()

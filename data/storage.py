@@ -5,6 +5,7 @@ google-cloud-storage does what it cannot: one clear answer on a bucket, uploads
 in one request, and writing only where nobody else has written.
 """
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -12,14 +13,11 @@ import pathlib
 import re
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 # TensorFlow would show an object's size of up to five seconds ago.
 os.environ.setdefault('GCS_STAT_CACHE_MAX_AGE', '0')
-# It prints lines about itself unless these are set.
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
 # Seconds that a request is tried again for, and that one try may take.
 PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
@@ -35,7 +33,7 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 
 def split(path: str | os.PathLike) -> tuple[str, str]:
-  """Returns (bucket, name of the object) of gs://BUCKET/NAME."""
+  """Returns (bucket, name of the object); ValueError if it is no gs://B/N."""
   text = os.fspath(path)
   bucket, _, name = text.removeprefix('gs://').partition('/')
   if not text.startswith('gs://') or not bucket:
@@ -52,8 +50,9 @@ def check(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
   """Checks the buckets of those values that are paths on Cloud Storage.
 
   Asks for each bucket once. `writes` are folders and files that a command makes
-  there. Raises ValueError for a path that is none, OSError with the cure for a
-  missing library, credentials, bucket or permission.
+  there. Raises ValueError for text that begins with gs: and is no
+  gs://BUCKET/NAME, OSError with the cure for a missing library, credentials,
+  bucket or permission.
   """
   writable = [path for path in writes if _is_meant(path)]
   wanted: dict[str, str] = {}
@@ -118,6 +117,8 @@ def await_bucket(path: str | os.PathLike) -> None:
 
 def client(path: str | os.PathLike) -> Any:
   """Returns a client of Cloud Storage; OSError without library, credentials."""
+  # TensorFlow, which reads the path, tells of itself at a lower level.
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # as JAX sets it
   try:
     from google.auth import exceptions
     from google.cloud import storage  # noqa: F401
@@ -152,35 +153,49 @@ def blob(path: str | os.PathLike) -> Any:
   return client(path).bucket(bucket).blob(name)
 
 
+@contextlib.contextmanager
+def _explained(path: str | os.PathLike) -> Iterator[None]:
+  try:
+    yield
+  except Exception as error:
+    if told := explain(error, path):
+      raise OSError(told) from error
+    raise
+
+
 def is_object(path: str | os.PathLike) -> bool:
   """Returns whether a path names an object, and no folder or bucket."""
   _, name = split(path)
-  return bool(name) and blob(path).exists(timeout=TIMEOUT, retry=retry())
+  with _explained(path):
+    return bool(name) and blob(path).exists(timeout=TIMEOUT, retry=retry())
 
 
 def upload(source: str | os.PathLike, path: str | os.PathLike) -> int:
   """Uploads a local file; a reader sees the old object or the whole new one.
 
-  Returns the generation of the new object.
+  Returns the generation of the new object. Raises OSError if that fails, as the
+  functions below do.
   """
   made = blob(path)
-  made.upload_from_filename(
-    os.fspath(source),
-    content_type='application/octet-stream',
-    timeout=TIMEOUT,
-    retry=retry(),
-  )
+  with _explained(path):
+    made.upload_from_filename(
+      os.fspath(source),
+      content_type='application/octet-stream',
+      timeout=TIMEOUT,
+      retry=retry(),
+    )
   return made.generation
 
 
 def write(path: str | os.PathLike, data: bytes) -> None:
   """Writes an object; a reader sees the old one or the whole new one."""
-  blob(path).upload_from_string(
-    data,
-    content_type='application/octet-stream',
-    timeout=TIMEOUT,
-    retry=retry(),
-  )
+  with _explained(path):
+    blob(path).upload_from_string(
+      data,
+      content_type='application/octet-stream',
+      timeout=TIMEOUT,
+      retry=retry(),
+    )
 
 
 def upload_folder(
@@ -200,10 +215,11 @@ def upload_folder(
     for name in names
   }
   asked = client(path)
-  found = asked.list_blobs(
-    bucket, prefix=prefix, timeout=TIMEOUT, retry=retry()
-  )
-  there = {each.name: each.generation for each in found}
+  with _explained(path):
+    found = asked.list_blobs(
+      bucket, prefix=prefix, timeout=TIMEOUT, retry=retry()
+    )
+    there = {each.name: each.generation for each in found}
   for name, generation in ours.items():
     if there.get(prefix + name) != generation:
       mixed = [prefix + last]  # it would speak of files of both
@@ -269,6 +285,6 @@ def explain(error: BaseException, path: str | os.PathLike = '') -> str | None:
   if kind in ('NotFound', 'NotFoundError'):
     return f'{where}not found on Cloud Storage: {said}'
   return (
-    f'{where}Cloud Storage did not do what was asked, tried again and again:'
-    f' {said}. The same command continues once it answers'
+    f'{where}Cloud Storage did not answer, however often it was asked:'
+    f' {said}. The same command continues once it does'
   )

@@ -328,5 +328,9 @@ def _copy(origin: Any, partial: pathlib.Path, meta: dict[str, Any]) -> None:
     (partial / name).touch()
     chunks += [(name, *each) for each in enumerate(entry['crc32'])]
   with concurrent.futures.ThreadPoolExecutor(_STREAMS) as threads:
-    for done in [threads.submit(copy_chunk, *chunk) for chunk in chunks]:
-      done.result()
+    try:
+      for done in [threads.submit(copy_chunk, *chunk) for chunk in chunks]:
+        done.result()
+    except BaseException:
+      threads.shutdown(cancel_futures=True)  # others would fail after minutes
+      raise

@@ -160,7 +160,7 @@ def test_errors_are_explained():
   assert 'no valid credentials' in told(auth.RefreshError('expired'))
   assert 'there is no bucket books' in told(exceptions.NotFound('x'))
   assert 'refused a request: 403 x' in told(exceptions.Forbidden('x'))
-  assert 'tried again and again: 503 x' in told(
+  assert 'however often it was asked: 503 x' in told(
     exceptions.ServiceUnavailable('x\n')
   )
   assert storage.explain(exceptions.NotFound('x')).startswith('not found on')

@@ -96,12 +96,16 @@ class Storage:
     if path[6:7] == ['rewriteTo']:
       if name not in bucket:
         return failed(404, f'No such object: {path[3]}/{name}')
+      if gone := _replaced(bucket, name, query.get('sourceGeneration')):
+        return gone
       old = bucket[name]
       self.buckets[path[8]][path[10]] = self._made(old.data, old.metadata)
       resource = self._resource(path[8], path[10])
       return _found({'done': True, 'resource': resource})
     if query.get('alt') == 'media':
       return self._content(path[3], name, query, headers)
+    if gone := _replaced(bucket, name, query.get('generation')):
+      return gone
     if unlike := _unlike(bucket, name, query):
       return unlike
     if name not in bucket:
@@ -157,6 +161,10 @@ class Storage:
       return failed(404, 'The specified bucket does not exist.')
     if name not in bucket:
       return failed(404, f'No such object: {of}/{name}')
+    if gone := _replaced(bucket, name, query.get('generation')):
+      return gone
+    if unlike := _unlike(bucket, name, query):
+      return unlike
     data, generation = bucket[name][:2]
     if query.get('ifGenerationNotMatch') == str(generation):
       return 304, {}, b''
@@ -259,6 +267,16 @@ def _found(value: Any, generation: int = 0) -> Answer:
   if generation:
     headers['x-goog-generation'] = str(generation)
   return 200, headers, json.dumps(value).encode()
+
+
+def _replaced(
+  bucket: Mapping[str, Object], name: str, generation: str | None
+) -> Answer | None:
+  """Returns the answer if a generation is asked for that was replaced."""
+  there = str(bucket[name].generation) if name in bucket else generation
+  if generation not in (None, there):
+    return failed(404, f'No such object: {name}#{generation}')
+  return None
 
 
 def _unlike(

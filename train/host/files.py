@@ -52,9 +52,10 @@ def read_rows(path: epath.PathLike) -> list[list[str]]:
 
 def check_writable(path: epath.PathLike | None) -> None:
   """Raises a FileNotFoundError if the folder of a file to write is missing."""
-  if path is not None and storage.is_remote(path):
-    storage.check((), [path])  # every folder is there
-  elif path is not None and not epath.Path(path).parent.is_dir():
+  if path is None:
+    return
+  storage.check((), [path])
+  if not (storage.is_remote(path) or epath.Path(path).parent.is_dir()):
     raise FileNotFoundError(
       f'{path}: no such folder to write to: {epath.Path(path).parent}'
     )
@@ -67,8 +68,8 @@ def check_readable(path: epath.PathLike) -> None:
 
 def check_folder(option: str, path: epath.PathLike) -> None:
   """Raises a ValueError if a folder to make is a file, or lies in one."""
+  storage.check((), [path])
   if storage.is_remote(path):
-    storage.check((), [path])
     files = [path] if storage.is_object(path) else []
   else:
     path = epath.Path(path).expanduser()

@@ -11,6 +11,7 @@ import numpy as np
 from etils import epath
 from jax.sharding import Mesh
 
+from data import storage
 from data.examples.pipeline import Examples
 from data.store import build, corpus
 from data.text import sources, tfds_text
@@ -69,7 +70,9 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
         held_out=data.held_out,
         cache=data.cache,
       )
-  # All hosts copy a remote store at the same time.
+    if not (storage.is_remote(data.folder) or data.cache):
+      return corpus.open_store(data.folder)  # process 0 checks it for all
+  # All hosts copy a store at the same time.
   return corpus.open_store(data.folder, cache=data.cache)
 
 

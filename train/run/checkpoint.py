@@ -68,6 +68,8 @@ class Checkpoints:
 
   def __init__(self, workdir: epath.PathLike, *, keep: int):
     self.folder = checkpoint_folder(workdir)
+    if storage.is_remote(self.folder) and processes.is_first():
+      self._remove_unfinished()
     self._manager = ocp.CheckpointManager(
       self.folder,
       options=ocp.CheckpointManagerOptions(
@@ -80,6 +82,13 @@ class Checkpoints:
         lightweight_initialize=True,
       ),
     )
+
+  def _remove_unfinished(self) -> None:
+    """Removes what killed processes had begun to save in a bucket."""
+    complete = complete_steps(self.folder)
+    for path in self.folder.iterdir() if self.folder.exists() else ():
+      if path.name.isdigit() and int(path.name) not in complete:
+        path.rmtree()
 
   def latest(self) -> int | None:
     """Returns the step of the newest complete checkpoint, or None."""
@@ -204,7 +213,8 @@ class Checkpoints:
     )
     return OSError(
       f'a checkpoint in {self.folder} could not be written; {kept}.'
-      f' {_cure(error)} and run the same command again. Cause: {error}'
+      f' {_cure(error)} and run the same command again. Cause:'
+      f' {storage.explain(error) or error}'
     )
 
 

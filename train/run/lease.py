@@ -9,13 +9,13 @@ import datetime
 import email.utils
 import json
 import os
+import pathlib
 import socket
 import threading
 import time
 import uuid
 from typing import Any, NamedTuple
 
-import psutil
 from etils import epath
 
 from data import storage
@@ -47,7 +47,7 @@ class Lease:
 
   def __init__(self, folder: epath.PathLike):
     self._folder = folder
-    self._blob = storage.blob(epath.Path(folder) / NAME)
+    self._path = epath.Path(folder) / NAME
     self._holder = _this_process() | {
       'since': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     }
@@ -60,12 +60,12 @@ class Lease:
     self._ended = threading.Event()
     self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
 
-  def check(self) -> None:
+  def check(self, sure: bool = False) -> None:
     """Raises OSError if another process has taken the folder over.
 
-    After a time without renewals it asks, and waits for the answer.
+    If it must be `sure` and the lock was not renewed for long, it is now.
     """
-    if time.monotonic() - self._renewed > EXPIRY_SECONDS:
+    if sure and time.monotonic() - self._renewed > EXPIRY_SECONDS:
       with contextlib.suppress(Exception):  # what is to be written will tell
         self._renew()
     if self._taken_by is not None:
@@ -79,7 +79,8 @@ class Lease:
     first = None  # the generation of another's lock when it was first seen
     while not self._write(0):
       found = self._read()
-      if found is None:  # freed in this moment
+      if found is None:  # freed, or renewed, in this moment
+        time.sleep(_LOOK_SECONDS)
         continue
       if self._is_void(found):
         if self._write(found.generation):
@@ -106,7 +107,7 @@ class Lease:
     self._thread.join(_END_SECONDS)
     if self._taken_by is None:
       with contextlib.suppress(Exception):  # else it expires
-        self._blob.delete(
+        storage.blob(self._path).delete(
           if_generation_match=self._generation,
           timeout=storage.TIMEOUT,
           retry=storage.retry(_END_SECONDS),
@@ -120,18 +121,24 @@ class Lease:
     from google.api_core import exceptions
 
     began = time.monotonic()
+    # A new handle each time: it asks for the generation that it has seen.
+    blob = storage.blob(self._path)
     try:
-      self._blob.upload_from_string(
+      blob.upload_from_string(
         json.dumps(self._holder),
         content_type='application/json',
         if_generation_match=generation,
         timeout=storage.TIMEOUT,
         retry=storage.retry(),
       )
-      self._generation = self._blob.generation
+      self._generation = blob.generation
     except exceptions.PreconditionFailed as error:
-      said = error.response.headers['Date']
-      self._now = email.utils.parsedate_to_datetime(said)
+      said = error.response.headers.get('Date')
+      self._now = (
+        email.utils.parsedate_to_datetime(said)
+        if said
+        else datetime.datetime.now(datetime.UTC)
+      )
       # The answer to our own writing may have been lost on its way.
       found = self._read()
       if found is None or found.holder.get('token') != self._holder['token']:
@@ -144,11 +151,13 @@ class Lease:
     """Returns the lock in the bucket, None if there is none."""
     from google.api_core import exceptions
 
+    blob = storage.blob(self._path)
     try:
-      self._blob.reload(timeout=storage.TIMEOUT)
-      generation, updated = self._blob.generation, self._blob.updated
-      data = self._blob.download_as_bytes(
-        if_generation_match=generation, timeout=storage.TIMEOUT
+      blob.reload(timeout=storage.TIMEOUT, retry=storage.retry())
+      data = blob.download_as_bytes(
+        if_generation_match=blob.generation,
+        timeout=storage.TIMEOUT,
+        retry=storage.retry(),
       )
     except (exceptions.NotFound, exceptions.PreconditionFailed):
       return None
@@ -156,7 +165,8 @@ class Lease:
       holder = dict(json.loads(data))
     except (ValueError, TypeError):
       holder = {}
-    return _Found(holder, generation, (self._now - updated).total_seconds())
+    age = (self._now - blob.updated).total_seconds()
+    return _Found(holder, blob.generation, age)
 
   def _renew(self) -> None:
     """Writes the lock again, or finds out who has taken it."""
@@ -179,12 +189,11 @@ class Lease:
 
 
 def _this_process() -> dict[str, Any]:
-  process = psutil.Process()
   return {
     'host': socket.gethostname(),
-    'process': process.pid,
+    'process': os.getpid(),
     # What tells this process from one of the same number elsewhere, or later.
-    'began': process.create_time(),
+    'began': _began(os.getpid()),
     'machine': _machine(),
     'token': uuid.uuid4().hex,
   }
@@ -192,23 +201,30 @@ def _this_process() -> dict[str, Any]:
 
 def _machine() -> list[str]:
   """Returns what processes that see each other's numbers have in common."""
-  found = []
-  with contextlib.suppress(OSError):
-    with open('/proc/sys/kernel/random/boot_id') as file:
-      found.append(file.read().strip())
-    found.append(os.readlink('/proc/self/ns/pid'))
-  return found
+  try:
+    boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip()
+    return [boot, os.readlink('/proc/self/ns/pid'), str(os.getuid())]
+  except OSError:  # not on Linux
+    return []
+
+
+def _began(process: int) -> str | None:
+  """Returns when a process began, in ticks since the boot; None: it has ended.
+
+  Unlike a time of day, that of one process never changes.
+  """
+  try:
+    text = pathlib.Path(f'/proc/{process}/stat').read_text()
+  except OSError:
+    return None
+  return text.rpartition(')')[2].split()[19]  # after the name in brackets
 
 
 def _is_dead(holder: dict[str, Any]) -> bool:
   """Returns whether a holder was a process of this machine, and has ended."""
   if not _machine() or holder.get('machine') != _machine():
     return False
-  try:
-    began = psutil.Process(holder['process']).create_time()
-  except psutil.NoSuchProcess:
-    return True
-  return abs(began - holder['began']) > 1.0
+  return _began(holder['process']) != holder['began']
 
 
 def _describe(holder: dict[str, Any]) -> str:

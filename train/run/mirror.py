@@ -6,14 +6,15 @@ copies have not yet, lies in the checkpoint.
 """
 
 import concurrent.futures
+import contextlib
 import hashlib
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
+import psutil
 from etils import epath
 
 from data import storage
@@ -34,7 +35,7 @@ class Mirror:
   """
 
   def __init__(self, workdir: epath.PathLike):
-    self.check: Callable[[], None] = lambda: None
+    self.check: Callable[..., None] = lambda sure=False: None
     self._workdir = epath.Path(workdir)
     self._remote = storage.is_remote(workdir)
     self.folder = _local(workdir) if self._remote else self._workdir
@@ -46,21 +47,14 @@ class Mirror:
 
   def __enter__(self) -> 'Mirror':
     if self._remote:
-      shutil.rmtree(self.folder, ignore_errors=True)
+      self._copy_leftovers()
       self.folder.mkdir(parents=True)
     return self
 
-  def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-    if not self._remote:
-      return
-    try:
-      self.settle()
-      shutil.rmtree(self.folder, ignore_errors=True)
-    except OSError as late:
-      if kind is None:
-        raise
-      console.say(f'warning: {late}')
-    finally:
+  def __exit__(self, *error: Any) -> None:
+    if self._remote:
+      if self.settle():
+        shutil.rmtree(self.folder, ignore_errors=True)
       self._thread.shutdown(wait=False)
 
   def fetch(self, tails: Tails) -> None:
@@ -94,46 +88,72 @@ class Mirror:
     if self._remote and not waits:
       self._copying = self._thread.submit(self._copy_changed)
 
-  def settle(self) -> None:
-    """Returns when all is copied; OSError names what could not be."""
+  def settle(self) -> bool:
+    """Returns whether all is copied, after the last try."""
     self.copy()
-    if self._copying is not None and not self._copying.result():
-      raise OSError(
-        f'{self._workdir}: the newest rows and events are only on this machine,'
-        f' in {self.folder}, as Cloud Storage did not take them. The same'
-        ' command continues from the last checkpoint, and writes them again'
-      )
+    if self._copying is None or self._copying.result():
+      return True
+    console.say(
+      f'warning: the newest of {", ".join(ROWS)} and of the events are in'
+      f' {self.folder}, and not in {self._workdir}'
+    )
+    return False
 
   def _copy_changed(self) -> bool:
     """Copies each changed file; returns whether all is copied."""
-    for file in sorted(pathlib.Path(self.folder).rglob('*')):
-      stat = file.stat()
-      name = str(file.relative_to(self.folder))
-      state = (stat.st_size, stat.st_mtime_ns)
-      if not file.is_file() or self._copied.get(name) == state:
-        continue
-      data = file.read_bytes()[: stat.st_size]
-      try:
-        self.check()
-        storage.write(self._workdir / name, data)
-      except Exception as error:  # of many libraries
-        if not self._late:
-          console.say(
-            f'warning: {name} is not copied to {self._workdir} for now, and'
-            f' will be: {storage.explain(error) or error}'
-          )
-        self._late = True
-        return False
-      self._copied[name] = state
+    try:
+      self._copy_files(pathlib.Path(self.folder), self._copied)
+    except Exception as error:  # of many libraries
+      if not self._late:
+        console.say(
+          f'warning: metrics, ledger and events are not copied to'
+          f' {self._workdir} for now, and will be: {error}'
+        )
+      self._late = True
+      return False
     if self._late:
       console.say(f'All is copied to {self._workdir} again.')
       self._late = False
     return True
 
+  def _copy_files(
+    self,
+    folder: pathlib.Path,
+    copied: dict[str, tuple[int, int]],
+    without: Sequence[str] = (),
+  ) -> None:
+    """Copies a folder's files that differ from what `copied` says of them."""
+    for file in sorted(folder.rglob('[!.]*')):  # hidden: not yet whole
+      name = str(file.relative_to(folder))
+      if not file.is_file() or name in without:
+        continue
+      stat = file.stat()
+      state = (stat.st_size, stat.st_mtime_ns)
+      if copied.get(name) != state:
+        self.check()
+        data = file.read_bytes()[: stat.st_size]
+        storage.write(self._workdir / name, data)
+        copied[name] = state
+
+  def _copy_leftovers(self) -> None:
+    """Copies events of processes of this machine that were killed.
+
+    Their rows are in the bucket or in the checkpoint.
+    """
+    stem = self.folder.name.rpartition('-')[0]
+    for folder in pathlib.Path(self.folder.parent).glob(f'{stem}-*'):
+      process = int(folder.name.rpartition('-')[2])
+      # In a container every process may have this one's number.
+      if process == os.getpid() or not psutil.pid_exists(process):
+        with contextlib.suppress(OSError):
+          self._copy_files(folder, {}, without=ROWS)
+        shutil.rmtree(folder)
+
 
 def _local(workdir: epath.PathLike) -> epath.Path:
+  """Returns a folder of this process alone, which the next one finds."""
   home = os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache'))
   text = os.fspath(workdir).rstrip('/')
   digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-  name = f'{text.rpartition("/")[2]}-{digest}-{jax.process_index()}'
+  name = f'{text.rpartition("/")[2]}-{digest}-{os.getpid()}'
   return epath.Path(home, 'sesame/workdirs', name)

@@ -131,6 +131,7 @@ def train(
     writer = metrics.MetricsWriter(rows, step=first_step, active=is_first)
     stack.callback(writer.close)
     was_scored = processes.of_first(metrics.is_scored(rows, first_step))
+    growing.copy()
     watchdog = failure.Watchdog(config.train.hang_minutes)
     heap = huge_pages.Heap(needed.slack)
     compiled = {
@@ -221,7 +222,7 @@ def train(
         save = last or preempted or step % job.save_every == 0
         score_due = is_score_due()
         if log or save or score_due:
-          growing.check()
+          growing.check(save)
           host = jax.device_get(report)
           if host['nonfinite_step'] >= 0:
             bad_step = int(host['nonfinite_step'])
@@ -289,7 +290,11 @@ def train(
           models.save(done, {'params': train_state.params})
         models.finish()
       checkpoints.finish()
-    growing.settle()
+    if not growing.settle() and is_first:
+      raise OSError(
+        f'{workdir}: the metrics of the last steps could not be written. The'
+        ' same command does so once Cloud Storage answers'
+      )
     processes.wait_for_all('all is written')
     watchdog.feed()
     params = train_state.params

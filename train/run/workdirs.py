@@ -18,12 +18,12 @@ MODEL_FOLDER = 'model'
 
 
 @contextlib.contextmanager
-def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[[], None]]:
+def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[..., None]]:
   """Makes a workdir, and keeps a second process out of it.
 
   The lock of a local one is the operating system's: a dead process frees it;
-  see `lease` for Cloud Storage. Yields a function that raises OSError if the
-  lock was lost. Raises ValueError if another process trains there.
+  see `lease` for Cloud Storage, whose `check` is yielded. Raises ValueError if
+  another process trains there.
   """
   workdir = epath.Path(workdir)
   if storage.is_remote(workdir):
@@ -45,7 +45,7 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[[], None]]:
         f'another process trains in {workdir}: wait for its end, or pass'
         ' another --workdir'
       ) from error
-    yield lambda: None
+    yield lambda sure=False: None
 
 
 def check_shared(workdir: epath.PathLike) -> None:

@@ -183,3 +183,26 @@ def test_small_text_is_built_on_the_way(gs, loopback, built):
   again = build.ensure_store(text, TOKENIZER, out, **options)
   assert again.folder == store.folder
   assert not loopback.counts('^(POST|PUT)')
+
+
+def test_a_copy_that_fails_ends_at_once(
+  gs, loopback, built, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(corpus, 'CHUNK_BYTES', 100)
+  folder = tmp_path / 'store'
+  shutil.copytree(built / 'store', folder)
+  meta = json.loads((folder / 'store.json').read_text())
+  for name in ('store.json', '.verified.json'):
+    (folder / name).unlink(missing_ok=True)
+  corpus.write_meta(folder, meta)
+  storage.upload_folder(folder, f'{gs}/books', last='store.json')
+  meta = json.loads((folder / 'store.json').read_text())
+  chunks = sum(len(entry['crc32']) for entry in meta['files'].values())
+  assert chunks > 100
+  first = next(iter(meta['files']))
+  data = (folder / first).read_bytes()
+  put(loopback, f'{gs}/books', first, bytes([data[0] ^ 1]) + data[1:])
+  loopback.requests.clear()
+  with pytest.raises(ValueError, match=f'{first} is damaged'):
+    corpus.open_store(f'{gs}/books')
+  assert len(loopback.requests) < chunks / 2

@@ -41,6 +41,10 @@ blob.upload_from_string('two', if_generation_match=first)
 tell(blob.generation > first)
 refused(lambda: blob.upload_from_string('three', if_generation_match=first))
 tell(blob.download_as_bytes().decode())
+storage.write('gs://bucket/run/.lock', b'four')  # by another
+refused(blob.reload)
+blob = storage.blob('gs://bucket/run/.lock')
+tell(blob.download_as_bytes().decode())
 storage.write('gs://bucket/a b/ü.txt', 'ü'.encode())
 large = np.arange(3_000_000, dtype=np.int32).tobytes()  # in several parts
 blob = storage.blob('gs://bucket/large')

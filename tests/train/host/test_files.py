@@ -69,3 +69,10 @@ def test_a_bucket_has_the_whole_file_or_none(gs, loopback):
   files.check_folder('--workdir', gs)
   with pytest.raises(ValueError, match='--out .*/run/file is a file, expected'):
     files.check_folder('--out', path)
+  for wrong in ('gs:/bucket/run', 'gs://'):
+    for check in (
+      files.check_writable,
+      lambda path: files.check_folder('', path),
+    ):
+      with pytest.raises(ValueError, match='expected gs://BUCKET/NAME'):
+        check(wrong)

@@ -75,7 +75,7 @@ def test_a_lock_that_nobody_renews_expires(gs, loopback, monkeypatch, capsys):
 
 
 def test_a_dead_process_of_this_machine_holds_nothing(gs, loopback, capsys):
-  ours = {'machine': lease._machine(), 'began': 0.0}
+  ours = {'machine': lease._machine(), 'began': '7'}
   for process in (2**22 + 1, 1):  # there is none; another has its number
     put(loopback, gs, process=process, **ours)
     with lease.Lease(f'{gs}/run') as held:
@@ -114,10 +114,11 @@ def test_who_slept_asks_before_it_goes_on(gs, loopback, monkeypatch):
     held._thread.join()
     held.check()
     put(loopback, gs)
-    held.check()  # it was renewed a moment ago
+    held.check(sure=True)  # it was renewed a moment ago
     monkeypatch.setattr(lease, 'EXPIRY_SECONDS', -1.0)
+    held.check()
     with pytest.raises(OSError, match='taken over by process 7 on far'):
-      held.check()
+      held.check(sure=True)
 
 
 def test_a_lock_that_was_deleted_is_written_again(gs, loopback):

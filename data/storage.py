@@ -231,6 +231,28 @@ def upload_folder(
   upload(source / last, f'gs://{bucket}/{prefix}{last}')
 
 
+def remove_folder(path: str | os.PathLike, *, first: str) -> None:
+  """Removes a folder's objects, beginning with the one named `first`.
+
+  An object that is gone already counts as removed: the answer to a request that
+  was done may be lost, and the request is made again.
+  """
+  bucket, folder = split(path)
+  with _explained(path):
+    found = list(
+      client(path).list_blobs(
+        bucket, prefix=f'{folder}/', timeout=TIMEOUT, retry=retry()
+      )
+    )
+    found.sort(key=lambda each: each.name != f'{folder}/{first}')
+    client(path).bucket(bucket).delete_blobs(
+      [each.name for each in found],
+      on_error=lambda _: None,
+      timeout=TIMEOUT,
+      retry=retry(),
+    )
+
+
 def check_space(
   folder: str | os.PathLike, needed: int, what: str, cure: str
 ) -> None:

@@ -4,6 +4,7 @@ Each holds checksums of its arrays: the storage libraries miss flipped bits.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import errno
 import json
@@ -68,12 +69,18 @@ class Checkpoints:
 
   def __init__(self, workdir: epath.PathLike, *, keep: int):
     self.folder = checkpoint_folder(workdir)
-    if storage.is_remote(self.folder) and processes.is_first():
-      self._remove_unfinished()
+    remote = storage.is_remote(self.folder)
+    # Orbax removes old ones by TensorFlow, which loses its way where an answer
+    # was lost, and ends the run.
+    self._removes = keep if remote and processes.is_first() else None
+    self._thread = concurrent.futures.ThreadPoolExecutor(1)
+    self._removing: concurrent.futures.Future | None = None
+    if self._removes:
+      self._remove(unfinished=True)
     self._manager = ocp.CheckpointManager(
       self.folder,
       options=ocp.CheckpointManagerOptions(
-        max_to_keep=keep,
+        max_to_keep=None if remote else keep,
         create=True,
         enable_async_checkpointing=True,
         # Where no folder can be made, threads would wait for it for minutes.
@@ -83,12 +90,15 @@ class Checkpoints:
       ),
     )
 
-  def _remove_unfinished(self) -> None:
-    """Removes what killed processes had begun to save in a bucket."""
-    complete = complete_steps(self.folder)
-    for path in self.folder.iterdir() if self.folder.exists() else ():
-      if path.name.isdigit() and int(path.name) not in complete:
-        path.rmtree()
+  def _remove(self, unfinished: bool = False) -> None:
+    """Removes old checkpoints from a bucket, or what killed ones had begun."""
+    steps = complete_steps(self.folder)
+    old = steps[: -self._removes]
+    if unfinished and self.folder.exists():
+      names = (path.name for path in self.folder.iterdir())
+      old += [int(n) for n in names if n.isdigit() and int(n) not in steps]
+    for step in old:
+      storage.remove_folder(self.folder / str(step), first=COMMIT_FILE)
 
   def latest(self) -> int | None:
     """Returns the step of the newest complete checkpoint, or None."""
@@ -117,6 +127,8 @@ class Checkpoints:
       )
     except Exception as error:
       raise self._explained(error) from error
+    if self._removes:
+      self._removing = self._thread.submit(self._remove)
 
   def restore(
     self,
@@ -178,14 +190,24 @@ class Checkpoints:
     return _read_metadata(self.folder / str(step)).get('notes', {})
 
   def delete(self, step: int) -> None:
-    """Removes the checkpoint of a step."""
-    self._manager.delete(step)
+    """Removes the checkpoint of a step; all processes call it."""
+    if not storage.is_remote(self.folder):
+      self._manager.delete(step)
+      return
+    if processes.is_first():
+      storage.remove_folder(self.folder / str(step), first=COMMIT_FILE)
+    processes.wait_for_all('a checkpoint is removed')
+    self._manager.reload()
 
   def finish(self) -> None:
     """Waits until all saves are on disk; OSError if one cannot be written."""
     try:
       self._manager.wait_until_finished()
       self._manager.check_for_errors()
+      if self._removing is not None:
+        concurrent.futures.wait([self._removing])
+        with contextlib.suppress(Exception):  # the next one removes them
+          self._remove()
     except Exception as error:
       raise self._explained(error) from error
 

@@ -180,6 +180,10 @@ def run_with_config(
           f' example:\n  python -m train.{door} --config {example}'
         )
     logging.set_verbosity(logging.WARNING)  # orbax logs every file it writes
+    # It logs what it raises, too; one message is enough.
+    logging.get_absl_logger().addFilter(
+      lambda record: not (record.exc_info and 'orbax' in record.pathname)
+    )
     storage.check(settings.flatten(CONFIG.value).values())
     job()
 

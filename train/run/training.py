@@ -330,6 +330,6 @@ def train(
 
 def _drop_after(models: checkpoint.Checkpoints, step: int) -> None:
   """Removes a best model of a later step; training will reach it again."""
-  latest = models.latest()
+  latest = processes.of_first(models.latest())
   if latest is not None and latest > step:
     models.delete(latest)

@@ -46,6 +46,22 @@ def test_what_passes_changes_no_bit(gs, loopback, reference, small_config):
   assert_equal(reference, results, f'{gs}/run')
 
 
+def test_old_checkpoints_are_removed_whatever_is_lost(
+  gs, loopback, reference, small_config
+):
+  loopback.faults.append(Fault('^DELETE', lost=503, share=0.3, times=6))
+  config = small_config(train__keep_checkpoints=1)
+  results = runs.train(config, f'{gs}/run')
+  loopback.faults.clear()
+  assert results['state_sha256'] == reference[0]['state_sha256']
+  names = loopback.storage.buckets[gs[5:]]
+  steps = {n.split('/')[2] for n in names if n.startswith('run/checkpoints/1')}
+  assert steps == {'12'}
+  assert not [
+    n for n in names if n.startswith(('run/checkpoints/4', 'run/checkpoints/8'))
+  ]
+
+
 @pytest.mark.parametrize(
   'fault',
   [

@@ -148,10 +148,10 @@ def test_killed_while_a_best_model_was_kept(
   config.lock()
   save = checkpoint.Checkpoints.save
 
-  def killed(self, step, state):
+  def killed(self, step, state, notes=None):
     is_model = self.folder.parent.name == workdirs.MODEL_FOLDER
     if saved or not is_model:
-      save(self, step, state)
+      save(self, step, state, notes)
       self.finish()
     else:  # orbax was at work
       (self.folder / f'{step}.orbax-checkpoint-tmp' / 'default').mkdir(

@@ -147,7 +147,8 @@ class Mirror:
       if process == os.getpid() or not psutil.pid_exists(process):
         with contextlib.suppress(OSError):
           self._copy_files(folder, {}, without=ROWS)
-        shutil.rmtree(folder)
+        # Another process of the run may do the same.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _local(workdir: epath.PathLike) -> epath.Path:

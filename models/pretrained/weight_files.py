@@ -41,7 +41,7 @@ def local(file: epath.Path) -> epath.Path:
   if not copy.exists():
     copy.parent.mkdir(exist_ok=True)
     size, free = file.stat().length, shutil.disk_usage(copy.parent).free
-    if size > free:
+    if size > free:  # as data.storage.check_space, which is above this room
       raise OSError(
         f'the copy of {file} needs {size:,} bytes in {_scratch().parent}, where'
         f' {free:,} are free. Make room, or set TMPDIR to another folder'

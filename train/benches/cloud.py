@@ -1,4 +1,4 @@
-"""What runs on Cloud Storage cost: requests, waits, and the way to go on."""
+"""What storage costs a run in a bucket: requests, waits, time to continue."""
 
 import os
 import re

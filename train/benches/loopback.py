@@ -28,12 +28,12 @@ class Fault:
   """What to do with requests 'METHOD PATH?QUERY' that a pattern is found in.
 
   Attributes:
-    status: answered without doing it; 0: not so.
-    lost: it is done, but the answer is this status; 0: not so.
+    status: the request is not done, and answered with this; 0 for none.
+    lost: the request is done, and answered with this status; 0 for none.
     cut: the connection ends in the middle of the upload or of the answer.
     delay: seconds to wait before anything.
-    share: of the requests, drawn by a generator with a seed.
-    left: so many requests still.
+    share: the part of the requests that is hit, drawn by a seed.
+    left: the number of requests that it may still hit.
   """
 
   def __init__(

@@ -74,8 +74,10 @@ def check_folder(option: str, path: epath.PathLike) -> None:
   else:
     path = epath.Path(path).expanduser()
     files = [part for part in (path, *path.parents) if part.is_file()]
-  for file in files:
-    raise ValueError(f'{option} {path}: {file} is a file, expected a folder')
+  if files:
+    raise ValueError(
+      f'{option} {path}: {files[0]} is a file, expected a folder'
+    )
 
 
 def check_workdir(path: epath.PathLike) -> None:

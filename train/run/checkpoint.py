@@ -37,7 +37,7 @@ def checkpoint_folder(workdir: epath.PathLike) -> epath.Path:
 
 
 class _Names(ocp.path.step.NameFormat):
-  """Lists steps in one request: orbax makes several for each of them."""
+  """Orbax's names of checkpoints; of all steps in one request, not several."""
 
   def build_name(self, step: int) -> str:
     return str(step)
@@ -73,7 +73,7 @@ class Checkpoints:
     # Orbax removes old ones by TensorFlow, which loses its way where an answer
     # was lost, and ends the run.
     self._removes = keep if remote and processes.is_first() else None
-    self._thread = concurrent.futures.ThreadPoolExecutor(1)
+    self._remover = concurrent.futures.ThreadPoolExecutor(1)
     self._removing: concurrent.futures.Future | None = None
     if self._removes:
       self._remove(unfinished=True)
@@ -128,7 +128,7 @@ class Checkpoints:
     except Exception as error:
       raise self._explained(error) from error
     if self._removes:
-      self._removing = self._thread.submit(self._remove)
+      self._removing = self._remover.submit(self._remove)
 
   def restore(
     self,

@@ -65,7 +65,12 @@ class Mirror:
       begin, rest = tails.get(name, (0, ''))
       whole = data[:begin] + rest.encode()
       # A longer copy has come further than the checkpoint.
-      if len(data) >= begin and not data.startswith(whole):
+      if len(data) < begin:
+        console.say(
+          f'warning: {copy} has {len(data):,} bytes, and had {begin:,} at the'
+          ' checkpoint: rows between are lost'
+        )
+      elif not data.startswith(whole):
         data = whole
       if data:
         (self.folder / name).write_bytes(data)

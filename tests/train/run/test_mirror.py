@@ -78,6 +78,14 @@ def test_a_checkpoint_has_the_rows_that_the_copies_lack(gs, copied):
     assert rows(growing.folder) == [1, 2, 4]
 
 
+def test_a_copy_that_has_become_shorter_is_told(gs, capsys):
+  with mirror.Mirror(f'{gs}/run') as growing:
+    growing.fetch({metrics.FILE: (40, '3,loss,0.1\n')})
+    assert not list(growing.folder.iterdir())
+  said = capsys.readouterr().err
+  assert f'{metrics.FILE} has 0 bytes, and had 40 at the checkpoint' in said
+
+
 def test_late_copies_are_told_once_and_made_up_for(
   gs, loopback, monkeypatch, capsys
 ):

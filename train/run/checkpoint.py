@@ -83,8 +83,9 @@ class Checkpoints:
         max_to_keep=None if remote else keep,
         create=True,
         enable_async_checkpointing=True,
-        # Where no folder can be made, threads would wait for it for minutes.
-        async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+        # In a bucket they take a second or more. Where no local folder can be
+        # made, threads would wait for it for minutes.
+        async_options=ocp.AsyncOptions(create_directories_asynchronously=remote),
         step_name_format=_Names(),
         lightweight_initialize=True,
       ),

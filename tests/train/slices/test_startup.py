@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import pathlib
 import shlex
 
 import launch
@@ -46,7 +47,7 @@ def test_a_host_trains_to_the_end(
 ):
   own = {'configs/seconds.py': 'from configs.bert_tiny import get_config\n'}
   upload('sesame.tar.gz', tpu_host.archive(own))
-  for file in small_store.iterdir():
+  for file in filter(pathlib.Path.is_file, small_store.iterdir()):
     upload(f'store/{file.name}', file.read_bytes())
   config = settings.flatten(
     small_config(

@@ -85,7 +85,9 @@ class Checkpoints:
         enable_async_checkpointing=True,
         # In a bucket they take a second or more. Where no local folder can be
         # made, threads would wait for it for minutes.
-        async_options=ocp.AsyncOptions(create_directories_asynchronously=remote),
+        async_options=ocp.AsyncOptions(
+          create_directories_asynchronously=remote
+        ),
         step_name_format=_Names(),
         lightweight_initialize=True,
       ),

@@ -64,12 +64,12 @@ class Mirror:
       data = copy.read_bytes() if copy.exists() else b''
       begin, rest = tails.get(name, (0, ''))
       whole = data[:begin] + rest.encode()
-      # A longer copy has come further than the checkpoint.
       if len(data) < begin:
         console.say(
           f'warning: {copy} has {len(data):,} bytes, and had {begin:,} at the'
           ' checkpoint: rows between are lost'
         )
+      # A copy that begins so has come as far as the checkpoint, or further.
       elif not data.startswith(whole):
         data = whole
       if data:

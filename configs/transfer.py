@@ -34,7 +34,10 @@ from configs import base, variants
 
 RECIPES = ('bert', 'stable', 'gpt', 'frozen')
 # Tasks with less than 10,000 training examples.
-SMALL = ('cola', 'mrpc', 'rte', 'stsb', 'wnli', 'sst5', 'story_cloze')
+SMALL = (
+  *('cola', 'mrpc', 'rte', 'stsb', 'wnli', 'sst5', 'story_cloze'),
+  *('atis', 'atis_intent'),
+)
 SPANS = ('squad1', 'squad2', 'triviaqa')
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 
 from data.tasks import examples, files
+from data.vocabulary import tag_schemes
 
 _DOCUMENT = '-DOCSTART-'
 
@@ -62,42 +63,23 @@ def rows(
 def _example(
   number: int, document: int, sentence: Sequence[Sequence[str]]
 ) -> examples.TaggedExample:
-  has_tags = len(sentence[0]) > 1
+  tags = None
+  if len(sentence[0]) > 1:
+    tags = tag_schemes.to_iob2([fields[-1] for fields in sentence])
   others = [tuple(fields[1:-1]) for fields in sentence]
   return examples.TaggedExample(
     id=str(number),
     words=tuple(fields[0] for fields in sentence),
-    tags=to_iob2([fields[-1] for fields in sentence]) if has_tags else None,
+    tags=tags,
     document=document,
     columns=tuple(others) if any(others) else (),
   )
 
 
-def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-  """Returns tags of IOB1 or IOB2 in IOB2: every entity begins with B-."""
-  found = []
-  before = 'O'
-  for tag in tags:
-    if tag.startswith('I-') and before[1:] != tag[1:]:
-      tag = f'B-{tag[2:]}'
-    found.append(tag)
-    before = tag
-  return tuple(found)
-
-
-def is_of_entities(tags: Sequence[str]) -> bool:
-  """Returns whether all tags mark entities: O, B-TYPE and I-TYPE."""
-  return all(tag == 'O' or tag[:2] in ('B-', 'I-') for tag in tags)
-
-
-def _entity_tags(*types: str) -> tuple[str, ...]:
-  return ('O', *(f'{mark}-{name}' for name in types for mark in 'BI'))
-
-
-_ENTITIES = ('f1', 'precision', 'recall')
+ENTITY_METRICS = ('f1', 'precision', 'recall')
 # In TFDS's order, which is Hugging Face's as well.
-_CONLL_TAGS = _entity_tags('PER', 'ORG', 'LOC', 'MISC')
-_PANX_TAGS = _entity_tags('PER', 'ORG', 'LOC')
+_CONLL_TAGS = tag_schemes.iob2_labels(('PER', 'ORG', 'LOC', 'MISC'))
+_PANX_TAGS = tag_schemes.iob2_labels(('PER', 'ORG', 'LOC'))
 
 
 def _record(
@@ -113,7 +95,7 @@ def _record(
   return examples.TaggedExample(
     id=str(number),
     words=tuple(record['tokens']),
-    tags=to_iob2([labels[tag] for tag in record[tags]]),
+    tags=tag_schemes.to_iob2([labels[tag] for tag in record[tags]]),
     document=number,
   )
 
@@ -130,7 +112,7 @@ CONLL2003 = examples.Task(
   },
   folders=('conll2003', 'CoNLL-2003', 'conll03'),
   labels=_CONLL_TAGS,
-  metrics=_ENTITIES,
+  metrics=ENTITY_METRICS,
   submission='conll',
   sizes={'train': 14041, 'dev': 3250, 'test': 3453},
   tfds='conll2003',
@@ -152,7 +134,7 @@ def _panx(language: str, title: str) -> examples.Task:
     },
     folders=('panx', 'PAN-X', 'wikiann'),
     labels=_PANX_TAGS,
-    metrics=_ENTITIES,
+    metrics=ENTITY_METRICS,
     submission='conll',
     sizes={'train': 20000, 'dev': 10000, 'test': 10000},
     tfds=f'wikiann/{language}',

@@ -130,11 +130,15 @@ def _check_titles(
   )
 
 
-def read_csv(file: epath.Path, fields: Sequence[str]) -> Records:
-  """Yields (place, record) of a comma-separated file with titles and quotes."""
+def read_csv(
+  file: epath.Path, fields: Sequence[str], *, titles: Sequence[str] = ()
+) -> Records:
+  """Yields (place, record) of a comma-separated file with quotes.
+
+  `titles` are of all columns, by default the first line.
+  """
   csv.field_size_limit(sys.maxsize)  # 131,072 by default
   rows = csv.reader((line + '\n' for _, line in read_lines(file)), strict=True)
-  titles: list[str] = []
   try:
     for row in rows:
       where = f'{file}, line {rows.line_num:,}'

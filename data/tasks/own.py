@@ -10,6 +10,7 @@ from etils import epath
 
 from data.tasks import conll, examples, files, glue, squad
 from data.text import text_files
+from data.vocabulary import tag_schemes
 
 Settings = Mapping[str, Any]
 Read = Callable[[], examples.Found]
@@ -144,7 +145,7 @@ def _declare_tags(settings: Settings, found: Read) -> dict[str, Any]:
       settings['train'], (tag for _, e in found() for tag in e.tags or ())
     )
     _check_entities(labels, found())
-  is_iob = conll.is_of_entities(labels)
+  is_iob = tag_schemes.marks_spans(labels)
   return {
     'labels': labels,
     'label_hint': ' (own.labels names other tags)',
@@ -255,7 +256,8 @@ def _tag_rows(
     tags = None
     if 'tags' in record:
       tags = _texts(where, record, 'tags')
-      tags = conll.to_iob2(tags) if conll.is_of_entities(tags) else tags
+      if tag_schemes.marks_spans(tags):
+        tags = tag_schemes.to_iob2(tags)
     words = _texts(where, record, 'words')
     key = str(record.get('id', number))
     yield where, examples.TaggedExample(key, words, tags, document=number)

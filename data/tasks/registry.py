@@ -17,16 +17,20 @@ from data.tasks import (
   glue,
   nli,
   race,
+  slots,
   squad,
   sst5,
   story_cloze,
   swag,
   tfds_records,
+  topics,
 )
 
 TASKS: dict[str, examples.Task] = {
   task.name: task
-  for module in (glue, nli, sst5, race, story_cloze, swag, squad, conll)
+  for module in (
+    *(glue, nli, sst5, topics, race, story_cloze, swag, squad, conll, slots),
+  )
   for task in module.TASKS
 }
 

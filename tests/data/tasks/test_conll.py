@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.tasks import conll, examples
+from data.tasks import examples
 
 CONLL = """-DOCSTART- -X- O O
 
@@ -46,20 +46,6 @@ def test_conll_is_read_as_iob2(load):
     with pytest.raises(ValueError, match=message):
       text = CONLL.replace('call NN I-NP O', bad)
       load('conll2003', 'train', {'eng.train': text})
-
-
-def test_iob2_stays():
-  tags = ('B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC', 'I-LOC')
-  assert conll.to_iob2(tags) == tags
-  mixed = ('I-PER', 'I-LOC', 'O', 'I-LOC', 'B-LOC', 'I-LOC')
-  assert conll.to_iob2(mixed) == (
-    'B-PER',
-    'B-LOC',
-    'O',
-    'B-LOC',
-    'B-LOC',
-    'I-LOC',
-  )
 
 
 def test_panx_as_released(load):

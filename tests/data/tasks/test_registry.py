@@ -71,7 +71,7 @@ def test_unknown_names_are_told_with_the_nearest():
   with pytest.raises(ValueError) as error:
     registry.find('STS-B')
   message = str(error.value)
-  assert message.startswith("found no task 'STS-B', expected one of cola, ")
+  assert message.startswith("found no task 'STS-B', expected one of ag_news, ")
   assert message.endswith("Did you mean 'stsb'?")
   with pytest.raises(ValueError, match=r'squad1.*xnli\.$'):
     registry.find('nothing like it')

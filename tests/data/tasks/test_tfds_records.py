@@ -51,6 +51,8 @@ sets = {
   'conll2003': {'dev': [words]},
   'wikiann/zh': {'test': [{'tokens': ['Ann', 'ran'], 'tags': ['B-ORG', 'O'],
                            'langs': ['zh', 'zh'], 'spans': ['ORG: Ann']}]},
+  'ag_news_subset': {'test': [
+    {'title': 'Ann', 'description': 'ran.', 'label': 'Sci/Tech'}]},
 }
 for name, splits in sets.items():
   builder = tfds.builder(name, data_dir=folder, try_gcs=False)
@@ -88,6 +90,7 @@ SPLITS = [
   ('squad2', 'dev'),
   ('conll2003', 'dev'),
   ('panx_zh', 'test'),
+  ('ag_news', 'dev'),
 ]
 
 
@@ -107,7 +110,7 @@ def test_what_tfds_wrote_is_read(tmp_path):
       # Named alike, or by the number.
       example = label[0] if isinstance(label, list) else label
       assert example == (name if name in told else str(i)), task
-  assert len(found['labels']) == 10
+  assert len(found['labels']) == 11
   pair = ['A "x.', 'Ü.']
   texts = ['A.', 'B.']
   assert found['mrpc dev'] == [['9', pair, '1', '']]
@@ -141,6 +144,7 @@ def test_what_tfds_wrote_is_read(tmp_path):
     ['B-PER', 'O', 'B-LOC'],
   ]
   assert found['panx_zh test'][0][1:3] == [['Ann', 'ran'], ['B-ORG', 'O']]
+  assert found['ag_news dev'] == [['0', ['Ann ran.'], 'Sci/Tech', '']]
 
 
 def test_records_are_checked_as_files_are():

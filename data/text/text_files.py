@@ -153,7 +153,7 @@ def chunks(
   line = 1  # in which the chunk begins
   first = True
   with path.open('rb') as file:
-    for chunk in itertools.chain(_decompressed(path, file), [b'']):
+    for chunk in itertools.chain(decompressed(path, file), [b'']):
       if progress and chunk:
         progress(file.tell())
       if chunk.startswith(_UTF_16) and not offset:
@@ -183,7 +183,7 @@ def chunks(
         yield text
 
 
-def _decompressed(path: epath.Path, file: BinaryIO) -> Iterator[bytes]:
+def decompressed(path: epath.Path, file: BinaryIO) -> Iterator[bytes]:
   """Yields the file's bytes in chunks, decompressed by its ending."""
   kind = path.suffix
   try:

@@ -19,7 +19,7 @@ from flax import linen as nn
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from models import layers, lstm
+from models import initial, layers
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -53,7 +53,9 @@ class Convolution(nn.Module):
     E = characters.shape[-1]
     kernel = self.param(
       'kernel',
-      layers.named(lstm.symmetric_uniform(FILTER_LIMIT), (None, None, 'mlp')),
+      layers.named(
+        initial.symmetric_uniform(FILTER_LIMIT), (None, None, 'mlp')
+      ),
       (self.width, E, self.count),
     )
     bias = self.param(
@@ -119,7 +121,7 @@ class CharacterEncoder(nn.Module):
     """Returns [..., P] for character ids, int [..., C]."""
     table_CE = self.param(
       'characters',
-      layers.named(lstm.symmetric_uniform(CHARACTER_LIMIT), (None, None)),
+      layers.named(initial.symmetric_uniform(CHARACTER_LIMIT), (None, None)),
       (NUM_CHARACTERS, self.char_embed_dim),
     )
     embedded = jnp.take(

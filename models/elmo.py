@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import char_cnn, layers, lstm, sampled_softmax
+from models import char_cnn, initial, layers, lstm, sampled_softmax
 from models.dropout import Dropout
 
 Array = jax.Array
@@ -72,7 +72,7 @@ class Elmo(nn.Module):
         self.num_words,
         self.projection_dim,
         # TensorFlow's default, as bilm-tf's training.py leaves it.
-        table_init=lstm.glorot_uniform(self.num_words, self.projection_dim),
+        table_init=initial.glorot_uniform(self.num_words, self.projection_dim),
         dtype=self.dtype,
       )
     else:

@@ -109,6 +109,7 @@ class Linear(nn.Module):
   out_names: tuple[str, ...]
   bias_names: tuple[str, ...] | None = None
   kernel_init: Initializer = truncated_normal
+  bias_init: Initializer = nn.initializers.zeros
   dtype: Dtype = jnp.float32
 
   def __call__(self, x: Array) -> Array:
@@ -129,7 +130,7 @@ class Linear(nn.Module):
     )
     bias = read(
       'bias',
-      named(nn.initializers.zeros, self.bias_names or self.out_names),
+      named(self.bias_init, self.bias_names or self.out_names),
       self.features,
     )
     width = math.prod(self.features)

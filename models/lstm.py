@@ -6,7 +6,6 @@ in the module's `dtype`.
 """
 
 import functools
-import math
 from typing import Any
 
 import jax
@@ -14,34 +13,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models import layers
-from models.layers import Dtype, Initializer, named
+from models import initial, layers
+from models.dropout import Dropout
+from models.layers import Dtype, named
 
 Array = jax.Array
 
 NUM_GATES = 4  # input, candidate, forget, output: TensorFlow's order, i j f o
-# Added to the forget gate at run time, not stored: TensorFlow's LSTMCell.
-FORGET_BIAS = 1.0
-
 KERNEL_NAMES = ('towers', 'embed', 'gates', 'mlp')
 PROJECTION_NAMES = ('towers', 'mlp', 'embed')
-
-
-def glorot_uniform(fan_in: int, fan_out: int) -> Initializer:
-  """Returns TensorFlow's default initializer (Glorot and Bengio 2010, eq. 16).
-
-  It is U(-a, a) with a^2 = 6 / (fan_in + fan_out).
-  """
-  return symmetric_uniform(math.sqrt(6 / (fan_in + fan_out)))
-
-
-def symmetric_uniform(limit: float) -> Initializer:
-  """Returns U(-limit, limit)."""
-
-  def draw(rng: Array, shape: tuple[int, ...]) -> Array:
-    return jax.random.uniform(rng, shape, minval=-limit, maxval=limit)
-
-  return draw
 
 
 class ProjectedLstm(nn.Module):
@@ -50,7 +30,8 @@ class ProjectedLstm(nn.Module):
   Sak et al. 2014 without peepholes, as TensorFlow's LSTMCell computes it: c' =
   clip(sigmoid(f + 1) c + sigmoid(i) tanh(j)), h' = clip(W_p (sigmoid(o)
   tanh(c'))), gates from W [x; h] + b. The clips are the largest absolute
-  values. Without `projection_dim`, h' is unprojected and P is F.
+  values. Without `projection_dim`, h' is unprojected and P is F. `initial` is
+  one of `initial.LSTMS`, whereas a projection starts as TensorFlow's.
   """
 
   lstm_dim: int
@@ -58,6 +39,7 @@ class ProjectedLstm(nn.Module):
   cell_clip: float | None = None
   projection_clip: float | None = None
   dtype: Dtype = jnp.float32
+  initial: str = 'tensorflow'
 
   @nn.compact
   def __call__(
@@ -80,24 +62,29 @@ class ProjectedLstm(nn.Module):
     """
     towers, inputs = x_TKBP.shape[1], x_TKBP.shape[-1]
     P, F = self.projection_dim or self.lstm_dim, self.lstm_dim
-    # Both kernels are one matrix on [x; h] in the release: one fan.
-    init = glorot_uniform(inputs + P, NUM_GATES * F)
+    input_init, recurrent_init, bias_init = initial.LSTMS[self.initial](
+      inputs, P, F
+    )
     input_kernel_KPGF = self.param(
-      'input_kernel', named(init, KERNEL_NAMES), (towers, inputs, NUM_GATES, F)
+      'input_kernel',
+      named(input_init, KERNEL_NAMES),
+      (towers, inputs, NUM_GATES, F),
     )
     recurrent_KPGF = self.param(
-      'recurrent_kernel', named(init, KERNEL_NAMES), (towers, P, NUM_GATES, F)
+      'recurrent_kernel',
+      named(recurrent_init, KERNEL_NAMES),
+      (towers, P, NUM_GATES, F),
     )
     bias_KGF = self.param(
       'bias',
-      named(nn.initializers.zeros, ('towers', 'gates', 'mlp')),
+      named(bias_init, ('towers', 'gates', 'mlp')),
       (towers, NUM_GATES, F),
     )
     projection_KFP = None
     if self.projection_dim is not None:
       projection_KFP = self.param(
         'projection_kernel',
-        named(glorot_uniform(F, P), PROJECTION_NAMES),
+        named(initial.glorot_uniform(F, P), PROJECTION_NAMES),
         (towers, F, P),
       )
     x_TKBP, input_kernel_KPGF, bias_KGF = nn.dtypes.promote_dtype(
@@ -127,15 +114,20 @@ class BiLstm(nn.Module):
   """Layers of two LSTMs, one per direction, each reading both outputs below.
 
   As a bidirectional `torch.nn.LSTM` on packed sequences, but with 1 added to
-  the forget gates. `lstm_dim` is of one direction.
+  the forget gates. `lstm_dim` is of one direction, `initial` one of
+  `initial.LSTMS`, and `dropout_rate` of each layer's outputs but the last's.
   """
 
   num_layers: int
   lstm_dim: int
   dtype: Dtype = jnp.float32
+  initial: str = 'tensorflow'
+  dropout_rate: float = 0.0
 
   @nn.compact
-  def __call__(self, x_BTD: Array, mask_BT: Array) -> tuple[Array, Array]:
+  def __call__(
+    self, x_BTD: Array, mask_BT: Array, *, train: bool = False
+  ) -> tuple[Array, Array]:
     """Reads the real tokens (`mask_BT` True, first in each row) both ways.
 
     Returns [B, T, 2 F], forward then backward, 0 at padding; and [B, 2 F], the
@@ -146,11 +138,14 @@ class BiLstm(nn.Module):
     # Padding may hold NaN, and 0 x NaN would spoil the gradient.
     x_BTD = jnp.where(mask_BT[:, :, None], x_BTD, 0).astype(self.dtype)
     for i in range(self.num_layers):
+      if i and train:
+        x_BTD = Dropout(self.dropout_rate)(x_BTD)
       x_KBTD = jnp.stack([x_BTD, reverse(x_BTD, mask_BT)])
       outputs_TKBF, _, last_KBF = ProjectedLstm(
         lstm_dim=self.lstm_dim,
         projection_dim=None,
         dtype=self.dtype,
+        initial=self.initial,
         name=f'layer_{i}',
       )(x_KBTD.transpose(2, 0, 1, 3), state_KBF, state_KBF, mask_BT.T)
       forward_BTF, backward_BTF = outputs_TKBF.transpose(1, 2, 0, 3)
@@ -346,7 +341,7 @@ def _advance(
   write, candidate, forget, read = (
     gates_KBGF[:, :, i] for i in range(NUM_GATES)
   )
-  kept_KBF = jax.nn.sigmoid(forget + FORGET_BIAS) * cell_KBF
+  kept_KBF = jax.nn.sigmoid(forget + initial.FORGET_BIAS) * cell_KBF
   written_KBF = jax.nn.sigmoid(write) * jnp.tanh(candidate)
   cell_KBF = _clip(kept_KBF + written_KBF, clip)
   return cell_KBF, jax.nn.sigmoid(read) * jnp.tanh(cell_KBF)

@@ -69,6 +69,15 @@ def sesame_data() -> pathlib.Path:
   return pathlib.Path(folder)
 
 
+@pytest.fixture(scope='session')
+def torch():
+  """PyTorch, of which other programs are references of ours."""
+  torch = pytest.importorskip('torch')
+  # One thread: two that wait for each other on a busy machine take 5 x as long.
+  torch.set_num_threads(1)
+  return torch
+
+
 @pytest.fixture(autouse=True, scope='module')
 def clear_caches():
   """Compiled programs of one module do not pile up in the next."""

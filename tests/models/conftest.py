@@ -33,14 +33,6 @@ class Reference:
 
 
 @pytest.fixture(scope='session')
-def torch():
-  torch = pytest.importorskip('torch')
-  # One thread: two that wait for each other on a busy machine take 5 x as long.
-  torch.set_num_threads(1)
-  return torch
-
-
-@pytest.fixture(scope='session')
 def make_reference(torch):
   """Returns a function (sizes, vocab_size, gelu) -> Reference."""
   transformers = pytest.importorskip('transformers')

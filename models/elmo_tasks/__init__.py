@@ -1,0 +1,1 @@
+"""The task models of ELMo's papers, on vectors of words."""

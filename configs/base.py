@@ -53,7 +53,7 @@ def get_config() -> ml_collections.ConfigDict:
   # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
   # bias correction scales the decay too), adamw, lamb (for large batches), or,
   # without beta1, beta2 and epsilon, adafactor (little memory; rates relative
-  # to each matrix) and adagrad (ELMo's release).
+  # to each matrix), adagrad (ELMo's release) and adadelta (at rate 1).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
@@ -282,6 +282,8 @@ def get_task_config() -> ml_collections.ConfigDict:
   train.checkpoint_every = placeholder(int)  # steps; empty: eval_every
   train.select = 'last'  # the model to keep: last, or best on dev
   train.patience = placeholder(int)  # scores without a new best before stopping
+  # Halve the rate after more scores in a row without a new best; empty: never.
+  train.plateau = placeholder(int)
   train.log_every = 20
 
   config.eval = ml_collections.ConfigDict()

@@ -27,11 +27,15 @@ OPTIMIZERS = (
   'lamb',
   'adafactor',
   'adagrad',
+  'adadelta',
 )
 SCHEDULES = ('linear', 'gpt_linear', 'cosine', 'constant')
 
 # Adagrad's initial sum of squared gradients (bilm-tf, training.py's default).
 ADAGRAD_ACCUMULATOR = 1.0
+
+# Decay of Adadelta's averages, and its epsilon (Zeiler 2012, section 4.1).
+ADADELTA = {'rho': 0.95, 'eps': 1e-6}
 
 # Last names of parameters without weight decay: layer norms, biases and layer
 # averages, which may have an L2 loss of their own (task.mix_l2).
@@ -257,10 +261,12 @@ def make_optimizer(
     more; updates are clipped to an RMS of 1 and scaled by the matrix's RMS, so
     rates are relative (Shazeer and Stern 2018).
   - adagrad: g / sqrt(1 + sum of all g^2), as ELMo was released.
+  - adadelta: g times the RMS of past updates over that of past gradients
+    (Zeiler 2012), so a rate of 1 is usual.
 
-  adafactor and adagrad use no beta1, beta2 or epsilon. lamb and adafactor need
-  `axes`, 'path/of/parameter' -> logical axis names, and `vocab_size`, unpadded
-  (None where nothing is padded).
+  adafactor, adagrad and adadelta use no beta1, beta2 or epsilon. lamb and
+  adafactor need `axes`, 'path/of/parameter' -> logical axis names, and
+  `vocab_size`, unpadded (None where nothing is padded).
   """
   c = optim_config
   if c.name not in OPTIMIZERS:
@@ -278,6 +284,8 @@ def make_optimizer(
     )
   elif c.name == 'adagrad':
     direction = optax.scale_by_rss(ADAGRAD_ACCUMULATOR, eps=0.0)
+  elif c.name == 'adadelta':
+    direction = optax.scale_by_adadelta(**ADADELTA)
   else:
     corrected = c.name not in ('bert_adam', 'gpt_adam')
     adam = optax.scale_by_adam if corrected else scale_by_uncorrected_adam

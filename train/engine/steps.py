@@ -78,13 +78,14 @@ def make_train_step(
   mesh: Mesh,
   state_shardings: TrainState,
   placements: Any,
-) -> Callable[[TrainState, Batch], tuple[TrainState, dict[str, jax.Array]]]:
-  """Returns the jitted step (state, host batch[, seed]) -> (state, metrics).
+) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
+  """Returns the jitted (state, host batch[, seed[, rate]]) -> (state, metrics).
 
   A seed given as an array replaces `seed`: runs of several seeds share a
-  program. The transforms run on the whole global batch before it is split, so
-  every loss's total weight is known and the accumulated gradient is exactly
-  that of sum_k loss_k / total_weight_k. The metrics are `sums`, {name: (sum,
+  program. `rate`, a float32 scalar, multiplies the schedule's learning rate.
+  The transforms run on the whole global batch before it is split, so every
+  loss's total weight is known and the accumulated gradient is exactly that of
+  sum_k loss_k / total_weight_k. The metrics are `sums`, {name: (sum,
   weight) since the last row}, and `loss`, `grad_norm`, `learning_rate` and
   `nonfinite_step`. `placements` are those of `shards.place`: inside of a step
   the parameters lie elsewhere than between steps.
@@ -97,7 +98,9 @@ def make_train_step(
     sums = {name: jnp.stack(pair) for name, pair in (losses | metrics).items()}
     return loss, (sums, objective.carry(outputs))
 
-  def step_fn(state: TrainState, host_batch: Batch, seed: Any = seed) -> Any:
+  def step_fn(
+    state: TrainState, host_batch: Batch, seed: Any = seed, rate: Any = None
+  ) -> Any:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
     batch = objective.transform(
       host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)
@@ -146,6 +149,10 @@ def make_train_step(
 
     grad_norm = optax.tree_utils.tree_norm(grads)
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    learning_rate = schedule(state.step)
+    if rate is not None:  # every optimiser's updates are linear in the rate
+      updates = jax.tree.map(lambda update: rate * update, updates)
+      learning_rate = rate * learning_rate
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
     good = finite & (state.nonfinite_step < 0)
     params = optax.apply_updates(state.params, updates)
@@ -166,7 +173,7 @@ def make_train_step(
       'sums': metrics,
       'loss': loss,
       'grad_norm': grad_norm,
-      'learning_rate': schedule(state.step),
+      'learning_rate': learning_rate,
       'nonfinite_step': nonfinite_step,
     }
     state = TrainState(

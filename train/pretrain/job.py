@@ -162,7 +162,7 @@ def make(
       )
       for length in examples
     },
-    arguments=(),
+    arguments=lambda scores: (),
     total_steps=total_steps,
     save_every=config.train.checkpoint_every,
     score_every=config.train.eval_every,

@@ -1,6 +1,7 @@
 """A planned run: plain functions for all that differs between kinds of runs."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,17 +34,20 @@ class Program(NamedTuple):
 
 
 class Keep(NamedTuple):
-  """Which model a run ends with, and when it ends early.
+  """Which model a run ends with, when it ends early, and at which rate.
 
   Attributes:
     metric: the score; larger is better.
     best: keep the model with the best score, else the last.
     patience: end after so many scores in a row without a new best one.
+    plateau: halve the learning rate after more than so many scores in a row
+      without a new best one; None: never.
   """
 
   metric: str
   best: bool
   patience: int | None
+  plateau: int | None = None
 
   def is_best(self, scores: Sequence[float]) -> bool:
     """Returns whether to keep the last score's model as the best one."""
@@ -54,6 +58,25 @@ class Keep(NamedTuple):
     if self.patience is None or len(scores) <= self.patience:
       return False
     return len(scores) - 1 - scores.index(max(scores)) >= self.patience
+
+  def rate(self, scores: Sequence[float]) -> float:
+    """Returns the factor of the learning rate after these scores.
+
+    As AllenNLP 0.9.0's reduce_on_plateau, which is PyTorch's
+    ReduceLROnPlateau(mode='max', factor=0.5, patience=plateau): a new best
+    score is more than 1.0001 times the old one. Rates below PyTorch's eps of
+    1e-8 are halved too.
+    """
+    rate, best, bad = 1.0, -math.inf, 0
+    if self.plateau is None:
+      return rate
+    for score in scores:
+      bad += 1
+      if score > best * (1 + 1e-4):
+        best, bad = score, 0
+      if bad > self.plateau:
+        rate, bad = rate / 2, 0
+    return rate
 
 
 StayAlive = Callable[[], None]
@@ -69,7 +92,8 @@ class Job:
     model: the module.
     shapes: the training state as ShapeDtypeStructs.
     steps: name -> jitted step, (state or parameters, batch, ...) -> results.
-    arguments: of a training step, beside state and batch.
+    arguments: scores so far -> those of a training step, beside state and
+      batch.
     total_steps: of the whole run.
     save_every: steps between checkpoints.
     score_every: steps between scores.
@@ -99,7 +123,7 @@ class Job:
   model: nn.Module
   shapes: TrainState
   steps: Mapping[str, Callable[..., Any]]
-  arguments: tuple
+  arguments: Callable[[Sequence[float]], tuple]
   total_steps: int
   save_every: int
   score_every: int

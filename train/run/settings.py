@@ -34,6 +34,7 @@ NUMBERS = {
   'train': {
     POSITIVE: 'micro_batches log_every hang_minutes eval_every checkpoint_every'
     ' keep_checkpoints steps num_epochs global_batch patience peak_tflops',
+    AT_LEAST_0: 'plateau',
     SEED: 'seed',
   },
   'model': {

@@ -180,6 +180,7 @@ def train(
       config.data.loader
     ]
     report = None
+    arguments = job.arguments(scores)
 
     def latest_report() -> Any:
       return report
@@ -203,7 +204,7 @@ def train(
         batch = sharding.put_batch(host_batch, mesh)
         before = report
         train_state, report = compiled[job.step_name(step - 1)](
-          train_state, batch, *job.arguments
+          train_state, batch, *arguments
         )
         # Dispatch one step ahead, not more: host batches would pile up.
         jax.block_until_ready(before)
@@ -256,6 +257,7 @@ def train(
         if score_due and not preempted:  # else a restart scores first
           try:
             score(train_state.params)
+            arguments = job.arguments(scores)
             over = is_over()
           except processes.Preempted:
             preempted = True

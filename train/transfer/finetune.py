@@ -1,7 +1,7 @@
 """Fine-tuning on a task: a config becomes a job for the training loop."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -125,24 +125,32 @@ def make(
       'train_size': len(parts.splits['train'].examples),
     }
 
-  programs = task_plan.programs(parts, seed)
+  keep = Keep(
+    f'{name}/{parts.task.metrics[0]}',
+    best=config.train.select == 'best',
+    patience=config.train.patience,
+    plateau=config.train.plateau,
+  )
+
+  def arguments(scores: Sequence[float]) -> tuple:
+    if keep.plateau is None:
+      return (jnp.int32(seed),)
+    return jnp.int32(seed), jnp.float32(keep.rate(scores))
+
+  programs = task_plan.programs(parts, seed, arguments(()))
   return Job(
     config=config,
     mesh=mesh,
     model=parts.model,
     shapes=parts.shapes,
     steps={'train': parts.train_step, 'predict': parts.predict_step},
-    arguments=(jnp.int32(seed),),
+    arguments=arguments,
     total_steps=total_steps,
     save_every=config.train.checkpoint_every or parts.eval_every,
     score_every=parts.eval_every,
     keep_checkpoints=1,
     profile=(),
-    keep=Keep(
-      f'{name}/{parts.task.metrics[0]}',
-      best=config.train.select == 'best',
-      patience=config.train.patience,
-    ),
+    keep=keep,
     programs=lambda done: programs[0],
     num_later=programs[1],
     step_name=lambda step: 'train',

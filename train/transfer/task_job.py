@@ -65,7 +65,7 @@ class TaskJob(Predictor):
     shapes: the state as ShapeDtypeStructs.
     shardings: the state's shardings.
     create: rng -> state, jitted.
-    train_step: the jitted (state, batch, seed) -> (state, report).
+    train_step: the jitted (state, batch, seed[, rate]) -> (state, report).
   """
 
   splits: Mapping[str, Split]

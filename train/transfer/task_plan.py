@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import ml_collections
 from etils import epath
 from jax.sharding import Mesh
@@ -190,8 +189,13 @@ def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
   console.table(rows, 'Plan')
 
 
-def programs(job: TaskJob, seed: int) -> tuple[list[Program], int]:
-  """Returns the largest steps of a run, and the number of smaller ones."""
+def programs(
+  job: TaskJob, seed: int, arguments: tuple[jax.Array, ...]
+) -> tuple[list[Program], int]:
+  """Returns the largest steps of a run, and the number of smaller ones.
+
+  `arguments` are those of a training step, see `train.run.job.Job`.
+  """
   config, mesh = job.config, job.mesh
   rows, scored = config.train.global_batch, config.eval.global_batch
   training = job.splits['train'].batches
@@ -214,7 +218,7 @@ def programs(job: TaskJob, seed: int) -> tuple[list[Program], int]:
       (
         job.shapes,
         memory.batch_shapes(batch, mesh),
-        jax.ShapeDtypeStruct((), jnp.int32),
+        *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arguments),
       ),
     ),
     Program(

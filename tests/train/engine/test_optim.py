@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import torch
 from flax import linen as nn
 
 from configs import base
@@ -474,3 +475,56 @@ def test_decay_spares_norms_and_biases_of_bert():
     'nsp/kernel',
     'pooler/kernel',
   }
+
+
+@pytest.mark.parametrize(
+  ('name', 'rate', 'make'),
+  [
+    ('adamw', 1e-2, lambda *args: torch.optim.Adam(*args, eps=1e-8)),
+    ('adadelta', 1.0, lambda *args: torch.optim.Adadelta(*args, rho=0.95)),
+  ],
+)
+def test_the_optimisers_of_allennlps_task_models_are_those_of_torch(
+  name, rate, make
+):
+  """By keys alone: no decay, no warm-up, gradients clipped by their norm."""
+  config = make_config(
+    name=name,
+    learning_rate=rate,
+    schedule='constant',
+    warmup_steps=0,
+    epsilon=1e-8,
+    weight_decay=0.0,
+    clip_norm=5.0,
+  )
+  rng = np.random.default_rng(0)
+  shapes = {'kernel': (7, 5), 'bias': (5,)}
+
+  def draw(size):
+    return {
+      k: (size * rng.normal(size=s)).astype(np.float32)
+      for k, s in shapes.items()
+    }
+
+  params = draw(1.0)
+  gradients = [draw(size) for size in (3.0, 0.1, 1e-3, 0.5, 9.0, 0.0, 0.2)]
+  schedule = optim.make_schedule(config, ((7, 8, 4, 'continue'),))
+  ours, _ = run(optim.make_optimizer(config, schedule), params, gradients)
+  theirs = {
+    k: torch.tensor(v, dtype=torch.float64, requires_grad=True)
+    for k, v in params.items()
+  }
+  optimizer = make(theirs.values(), rate)
+  clipped = 0
+  for gradient in gradients:
+    norm = math.sqrt(sum((np.float64(g) ** 2).sum() for g in gradient.values()))
+    clipped += norm > 5.0
+    for k, param in theirs.items():
+      factor = 5.0 / max(5.0, norm)
+      param.grad = factor * torch.tensor(gradient[k], dtype=torch.float64)
+    optimizer.step()
+  assert 0 < clipped < len(gradients)
+  for k in shapes:
+    expected = theirs[k].detach().numpy()
+    np.testing.assert_allclose(ours[k], expected, rtol=0, atol=1e-6)
+    assert np.abs(expected - params[k]).max() > 1e-3

@@ -18,6 +18,7 @@ from train.engine import optim, sharding
 from train.host import processes
 from train.params import convert, opened
 from train.run import checkpoint, ledger, metrics, workdirs
+from train.run.job import Keep
 from train.transfer import task_job, task_plan
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -294,6 +295,47 @@ def test_it_stops_early(make_config, tmp_path):
   assert results['steps'] == 18
   assert results['best_step'] == 6
   assert runs.train(config, tmp_path) == results
+
+
+def test_a_halved_rate_is_continued(make_config, tmp_path, monkeypatch):
+  config = make_config(
+    train__plateau=0,
+    train__steps=8,
+    train__eval_every=2,
+    train__log_every=1,
+    optim__learning_rate=1e-5,
+    optim__schedule='constant',
+    optim__warmup_fraction=0.0,
+  )
+  mesh = sharding.make_mesh(config.mesh)
+  job = task_job.plan(config, mesh)
+  results = runs.train(config, tmp_path / 'whole', shared=job)
+  rows = rows_of(tmp_path / 'whole')
+  scores = [score for _, name, score in rows if name == ACCURACY]
+  rule = Keep(ACCURACY, best=True, patience=None, plateau=0)
+  factors = [rule.rate(scores[: step // 2]) for step in range(8)]
+  assert factors[5] < 1
+  np.testing.assert_array_equal(
+    [rate for _, name, rate in rows if name == 'train/learning_rate'],
+    np.float32(1e-5) * np.float32(factors),
+  )
+  with monkeypatch.context() as patch:
+    asked_to_end(patch, 5 + (factors[4] == 1))
+    with pytest.raises(processes.Preempted):
+      runs.train(config, tmp_path / 'ended', shared=job)
+  continued = runs.train(config, tmp_path / 'ended', shared=job)
+  for key in ('state_sha256', 'optimizer_sha256', 'metrics'):
+    assert continued[key] == results[key]
+  assert rows_of(tmp_path / 'ended') == rows
+  # The factor is that of the updates.
+  with sharding.scope(mesh, config.mesh.rules):
+    begun = job.begin(0)
+    before = jax.device_get(begun.params)
+    batch = job.splits['train'].batches.train_batch(0, slice(0, 16), 16, 0, 8)
+    state, _ = job.train_step(
+      begun, sharding.put_batch(batch, mesh), jnp.int32(0), jnp.float32(0.0)
+    )
+  jax.tree.map(np.testing.assert_array_equal, before, state.params)
 
 
 def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):

@@ -92,6 +92,7 @@ def test_each_recipe_keeps_the_model_that_its_source_does():
     ({}, 'own.kind=None: expected one of classification, '),
     ({'own.kind': 'span', 'optim.beta2': 1.0}, 'optim.beta2=1.0: expected a'),
     ({'own.kind': 'span', 'init.num_layers': 0}, 'init.num_layers=0: expected'),
+    ({'own.kind': 'span', 'train.plateau': -1}, 'train.plateau=-1: expected 0'),
     ({'own.kind': 'span', 'task.mix_l2': -1.0}, 'task.mix_l2=-1.0: expected 0'),
     (
       {'own.kind': 'span'},
@@ -135,6 +136,9 @@ def test_when_two_configs_are_the_same(tmp_path, monkeypatch):
   }
   same = old | {'data.source': str(tmp_path / 'glue'), 'eval.global_batch': 64}
   assert not task_plan.differing_keys(old, same | {'train.platform': 'tpu'})
+  # Runs of before this key had one rate.
+  assert not task_plan.differing_keys(old, old | {'train.plateau': None})
+  assert task_plan.differing_keys(old, old | {'train.plateau': 0})
   # It decides which model is the best.
   assert task_plan.differing_keys(old, old | {'train.eval_every': 8}) == {
     'train.eval_every': (4, 8)

@@ -41,11 +41,16 @@ Encode = Callable[[Any, Array], Array]  # (parameters, [M, C]) -> [M, P]
 
 
 class Convolution(nn.Module):
-  """The maximum of N = `count` filters of `width` characters, then ReLU."""
+  """The maximum of N = `count` filters of `width` characters, then ReLU.
+
+  As drawn, kernel and bias lie between these limits and their negatives.
+  """
 
   width: int
   count: int
   dtype: Dtype = jnp.float32
+  kernel_limit: float = FILTER_LIMIT
+  bias_limit: float = 0.0
 
   @nn.compact
   def __call__(self, characters: Array) -> Array:
@@ -54,12 +59,14 @@ class Convolution(nn.Module):
     kernel = self.param(
       'kernel',
       layers.named(
-        initial.symmetric_uniform(FILTER_LIMIT), (None, None, 'mlp')
+        initial.symmetric_uniform(self.kernel_limit), (None, None, 'mlp')
       ),
       (self.width, E, self.count),
     )
     bias = self.param(
-      'bias', layers.named(nn.initializers.zeros, ('mlp',)), (self.count,)
+      'bias',
+      layers.named(initial.symmetric_uniform(self.bias_limit), ('mlp',)),
+      (self.count,),
     )
     characters, kernel, bias = nn.dtypes.promote_dtype(
       characters, kernel, bias, dtype=self.dtype

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,21 @@ LENGTHS = tuple(
 )
 # Batches sorted together: more would make the order of training less random.
 BLOCK = 50
+
+
+class WordInputs(NamedTuple):
+  """The inputs of a task model beside the numbers of the words.
+
+  Attributes:
+    table_rows: int32 [W], each word's row of the model's table.
+    vectors: float16 [words, L, D], a language model's layers, perhaps in a
+      file; None without.
+    starts: int64 [R], the first of each row's words in `vectors`.
+  """
+
+  table_rows: np.ndarray
+  vectors: np.ndarray | None = None
+  starts: np.ndarray | None = None
 
 
 class Order:
@@ -87,11 +103,14 @@ class Batches:
   `pad_id` follows the end of a row. T is the smallest of `LENGTHS` that holds
   the batch, without `bucket` always `max_length`. A batch has these arrays,
   with an axis K after B if K is more than 1:
-    tokens int32 [B, T]; for whole words also characters int16 [B, T, C];
+    tokens int32 [B, T]; for whole words also characters int16 [B, T, C]; with
+      `inputs`, tokens are rows of the table, and of a language model there are
+      vectors float16 [B, T, L, D], 0 at padding;
     token_mask bool [B, T], token_types int32 [B, T], positions int32 [B, T];
     last int32 [B]: place of the row's last token;
     labels: int32 [B] (classes, choices), float32 [B] (scores), int32 [B, T]
       (tags, -1 at unlabelled tokens), int32 [B, 2] (spans);
+    tag_mask: bool [B, T], of tags only: True where a word's tag is;
     example_ids int32 [B]: numbers in the run modulo 2^31, or of features in
       evaluation; example_mask bool [B]; label_mask bool [B].
   """
@@ -103,6 +122,7 @@ class Batches:
     pad_id: int,
     max_length: int,
     bucket: bool = True,
+    inputs: WordInputs | None = None,
   ) -> None:
     if not len(features):
       raise ValueError('there are no examples to make batches of')
@@ -115,6 +135,7 @@ class Batches:
     self.pad_id = pad_id
     self.max_length = max_length
     self.bucket = bucket
+    self.inputs = inputs
     self.order = Order(features.lengths, bucket=bucket)
 
   def train_batch(
@@ -213,9 +234,28 @@ class Batches:
       'example_ids': example_ids[rows],
       'example_mask': example_mask,
     }
+    if features.word_index is not None:
+      batch['tag_mask'] = mask & (features.word_index[places] >= 0)
     if features.characters is not None:
       batch['characters'] = features.characters[tokens]
+    if self.inputs is not None:
+      batch['tokens'] = np.where(mask, self.inputs.table_rows[tokens], 0)
+      if self.inputs.vectors is not None:
+        batch['vectors'] = self._vectors(numbers, lengths, length)
     return batch
+
+  def _vectors(
+    self, numbers: np.ndarray, lengths: np.ndarray, length: int
+  ) -> np.ndarray:
+    """Returns the language model's layers of rows, float16 [..., T, L, D]."""
+    stored = self.inputs.vectors
+    found = np.zeros((numbers.size, length, *stored.shape[1:]), stored.dtype)
+    for i, (row, count) in enumerate(
+      zip(numbers.reshape(-1), lengths.reshape(-1), strict=True)
+    ):
+      start = self.inputs.starts[row]
+      found[i, :count] = stored[start : start + count]
+    return found.reshape(*numbers.shape, *found.shape[1:])
 
   def _round(self, length: int) -> int:
     if not self.bucket:

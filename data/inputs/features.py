@@ -35,11 +35,13 @@ class Form(NamedTuple):
     name: as in `framing.FORMS`.
     left_to_right: the last token of a row has seen all others, as in GPT.
     token_types: a row tells its second text from its first, as in BERT.
+    apart: each text of an example is a row of its own, without symbols.
   """
 
   name: str
   left_to_right: bool = False
   token_types: bool = False
+  apart: bool = False
 
 
 class Framing(NamedTuple):
@@ -53,6 +55,7 @@ class Framing(NamedTuple):
   document_context: bool
   doc_stride: int
   max_query: int
+  bioul: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +79,11 @@ class Features:
     max_context: spans only, bool [S]: no other window shows more of it.
     word_index: tags only, int32 [S]: number of the word in its sentence at the
       labelled token, -1 at other tokens.
-    characters: int16 [W, 50], of whole words; None for ids of a vocabulary.
+    tag_labels: names of the labels if the tags are in another scheme than the
+      task's; else None.
+    words: whole words by their numbers in `tokens`; None for ids of a
+      vocabulary.
+    characters: int16 [W, 50], of whole words; None if no model reads them.
     truncated: number of examples that lost tokens.
   """
 
@@ -90,6 +97,8 @@ class Features:
   token_spans: np.ndarray | None = None
   max_context: np.ndarray | None = None
   word_index: np.ndarray | None = None
+  tag_labels: tuple[str, ...] | None = None
+  words: tuple[str, ...] | None = None
   characters: np.ndarray | None = None
   truncated: int = 0
 

@@ -2,7 +2,8 @@
 
 BERT's rows are from run_classifier.py, run_squad.py and Devlin et al. 2018,
 sections 4 and 5.3; GPT's from Radford et al. 2018, figure 1, cut as in
-finetune-transformer-lm. ELMo reads BERT's rows in whole words.
+finetune-transformer-lm. ELMo reads BERT's rows in whole words, and ELMo's task
+models read each text alone.
 """
 
 import dataclasses
@@ -27,6 +28,7 @@ FORMS = {
   'bert': Form('bert', token_types=True),
   'gpt': Form('gpt', left_to_right=True),
   'elmo': Form('elmo'),
+  'words': Form('words', apart=True),
 }
 # Symbols of a pair, and a token of each text.
 MIN_LENGTH = 5
@@ -46,6 +48,8 @@ def encode(
   document_context: bool = False,
   doc_stride: int = 128,
   max_query: int = 64,
+  split: str = 'marks',
+  bioul: bool = False,
 ) -> Features:
   """Turns examples into rows of at most `max_length` tokens, symbols included.
 
@@ -61,16 +65,21 @@ def encode(
   for question and choice. A word's tag is at its last piece, the first to see
   the whole word. There are no spans.
 
-  'elmo': as 'bert', of whole words: <S> A </S>, or <S> A </S> B </S>. Words of
-  a text are found by `words.split_words`, split 'marks'. There are no spans.
+  'elmo': as 'bert', of whole words: <S> A </S>, or <S> A </S> B </S>. There are
+  no spans.
+
+  'words': each text is a row of whole words, without symbols: A, B; of choices
+  the context and the first choice, the context and the second, and so on.
+  `split` says how words of a text are found, see `words.split_words`.
 
   `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol for all
-  three, for 'gpt'; None for 'elmo'. A text without tokens leaves its place
-  empty; a word without tokens is unknown. `at_last` puts a word's tag at its
-  last piece; None: as above. `document_context`, for tags, fills a sentence's
-  row with the words around it in its document; a sentence too long for a row
-  always has several rows, with context on both sides. For spans, windows start
-  every `doc_stride` tokens, and a question has at most `max_query`.
+  three, for 'gpt'; None for 'elmo' and 'words'. A text without tokens leaves
+  its place empty; a word without tokens is unknown. `at_last` puts a word's tag
+  at its last piece; None: as above. `document_context`, for tags, fills a
+  sentence's row with the words around it in its document; a sentence too long
+  for a row always has several rows, with context on both sides. For spans,
+  windows start every `doc_stride` tokens, and a question has at most
+  `max_query`. `bioul` turns tags into that scheme, see `tag_schemes`.
 
   Raises ValueError, naming the example, if a label is not the task's; and if
   tokenizer, form and task do not fit together, or `max_length` leaves no room.
@@ -80,7 +89,7 @@ def encode(
   chosen = FORMS[form]
   words = None
   if not (chosen.token_types or chosen.left_to_right):
-    tokenizer = words = WordNumbers()
+    tokenizer = words = WordNumbers(split)
     symbols = Symbols(words.begin_id, words.end_id, words.end_id)
   else:
     symbols = symbols_of(tokenizer, chosen)
@@ -101,11 +110,14 @@ def encode(
       document_context,
       doc_stride,
       max_query,
+      bioul,
     ),
   )
   if words is None:
     return features
-  return dataclasses.replace(features, characters=words.characters())
+  return dataclasses.replace(
+    features, words=words.words, characters=words.characters()
+  )
 
 
 def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
@@ -198,6 +210,8 @@ def _encode_rows(
   ids = encode_distinct(
     framing.tokenizer, (t for rows in rows_of for texts in rows for t in texts)
   )
+  if framing.form.apart and rows_of:
+    num_rows *= len(rows_of[0][0])
   first, between, last = (np.array([i], np.int32) for i in framing.symbols)
   framed, second_starts = [], []
   truncated = set()
@@ -207,6 +221,10 @@ def _encode_rows(
       kept = list(cut(texts, framing))
       if sum(map(len, kept)) < sum(map(len, texts)):
         truncated.add(number)
+      if framing.form.apart:
+        framed += [[text] for text in kept]
+        second_starts += map(len, kept)
+        continue
       for a, *b in (kept, kept[::-1]) if both_orders else (kept,):
         framed.append((first, a, *((between, *b) if b else ()), last))
         has_types = b and framing.form.token_types
@@ -228,6 +246,8 @@ def _encode_rows(
 
 def _cut(texts: Sequence[np.ndarray], framing: Framing) -> Sequence[np.ndarray]:
   """Cuts one text or two so that they fit into a row with their symbols."""
+  if framing.form.apart:
+    return [text[: framing.max_length] for text in texts]
   room = framing.max_length - len(texts) - 1
   if framing.form.left_to_right:
     # 254 at 512 (finetune-transformer-lm, train.py); one text alone may have

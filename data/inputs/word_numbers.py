@@ -15,8 +15,9 @@ class WordNumbers:
   end_id = 1
   unk_id = None  # every word has a number
 
-  def __init__(self) -> None:
-    """Creates the numbers of the two symbols."""
+  def __init__(self, split: str = 'marks') -> None:
+    """Creates the numbers of the two symbols; `split` is of `split_words`."""
+    self._split = split
     self._numbers = {characters.SENTENCE_BEGIN: 0, characters.SENTENCE_END: 1}
 
   def encode_words(
@@ -28,9 +29,14 @@ class WordNumbers:
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
     """Returns the numbers of each text's words; see `words.split_words`."""
     return [
-      [self._number(word) for word in split_words(text, 'marks')]
+      [self._number(word) for word in split_words(text, self._split)]
       for text in texts
     ]
+
+  @property
+  def words(self) -> tuple[str, ...]:
+    """The words by their numbers."""
+    return tuple(self._numbers)
 
   def characters(self) -> np.ndarray:
     """Returns the characters of the words by their numbers, int16 [W, 50]."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from data.inputs.features import Features, Framing, flatten, label_numbers
 from data.tasks.examples import TaggedExample, Task
+from data.vocabulary import tag_schemes
 from data.vocabulary.tokenization import ByteBPE
 
 
@@ -17,15 +18,21 @@ def encode(
   task: Task, examples: Sequence[TaggedExample], framing: Framing
 ) -> Features:
   """Returns the rows of all sentences; see `framing.encode`."""
-  tokenizer, room = framing.tokenizer, framing.max_length - 2
-  numbers = {tag: number for number, tag in enumerate(task.labels)}
+  tokenizer, num_symbols = framing.tokenizer, 0 if framing.form.apart else 1
+  room = framing.max_length - 2 * num_symbols
+  names = task.labels
+  if framing.bioul:
+    names = tag_schemes.bioul_labels(names)
+  numbers = {tag: number for number, tag in enumerate(names)}
   unknown = (
     tokenizer.end_of_text_id
     if isinstance(tokenizer, ByteBPE)
     else tokenizer.unk_id
   )
-  first, _, last = (np.array([i], np.int32) for i in framing.symbols)
-  none = np.array([-1], np.int32)
+  first, _, last = (
+    np.full(num_symbols, symbol, np.int32) for symbol in framing.symbols
+  )
+  none = np.full(num_symbols, -1, np.int32)
   rows, indices, labels, owners = [], [], [], []
   truncated = number = 0
   for group in _groups(examples, framing.document_context):
@@ -35,7 +42,10 @@ def encode(
     for example in group:
       tags = np.full(len(example.words), -1, np.int32)
       if example.tags is not None:
-        tags[:] = label_numbers(numbers, example.tags, example.id)
+        found = example.tags
+        if framing.bioul:
+          found = tag_schemes.to_bioul(found)
+        tags[:] = label_numbers(numbers, found, example.id)
       own = word, word + len(example.words)
       reach = (0, text.num_words) if framing.document_context else own
       is_cut = False
@@ -61,6 +71,7 @@ def encode(
     label_mask=labelled[owners],
     examples=np.array(owners, np.int32),
     word_index=flatten(indices)[0],
+    tag_labels=names if framing.bioul else None,
     truncated=truncated,
   )
 

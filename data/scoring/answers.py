@@ -13,6 +13,7 @@ from scipy import special
 from data.inputs.features import Features
 from data.scoring import spans
 from data.tasks.examples import Prediction, Task
+from data.vocabulary import tag_schemes
 
 
 class Outputs(NamedTuple):
@@ -52,6 +53,7 @@ def decode_scores(outputs: Outputs) -> list[Prediction]:
 def decode_tags(outputs: Outputs) -> list[Prediction]:
   """Returns the most probable tag of each word."""
   task, examples, features, logits, _ = outputs
+  names = features.tag_labels or task.labels
   tags = [[''] * len(example.words) for example in examples]
   chances = [[0.0] * len(example.words) for example in examples]
   for number, rows in enumerate(logits):
@@ -62,8 +64,10 @@ def decode_tags(outputs: Outputs) -> list[Prediction]:
     probabilities = special.softmax(rows[places].astype(np.float64), axis=-1)
     best = probabilities.argmax(axis=-1)
     for place, chosen, row in zip(places, best, probabilities, strict=True):
-      tags[example][words[place]] = task.labels[chosen]
+      tags[example][words[place]] = names[chosen]
       chances[example][words[place]] = float(row[chosen])
+  if features.tag_labels:
+    tags = map(tag_schemes.from_bioul, tags)
   return [
     Prediction(example.id, tuple(found), tuple(probable))
     for example, found, probable in zip(examples, tags, chances, strict=True)

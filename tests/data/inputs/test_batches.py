@@ -169,6 +169,30 @@ def test_rows_of_choices_and_tags_of_words():
   np.testing.assert_array_equal(batch['labels'], expected)
 
 
+def test_rows_of_a_table_and_vectors_of_words():
+  features = features_of(6, num_rows=2, longest=9)
+  table_rows = np.arange(13, dtype=np.int32) * 3 + 1
+  # Each vector holds its word's place among the words of all rows.
+  vectors = np.arange(features.offsets[-1]) + np.zeros((3, 2, 1))
+  vectors = vectors.transpose(2, 0, 1).astype(np.float16)
+  inputs = batches.WordInputs(table_rows, vectors, features.offsets[:-1])
+  made = make(features, inputs=inputs)
+  for batch in made.eval_batches(4):
+    assert batch['vectors'].shape == (*batch['tokens'].shape, 3, 2)
+    for i, number in enumerate(batch['example_ids']):
+      for row in range(2):
+        place = features.place(number, row)
+        mask = batch['token_mask'][i, row]
+        np.testing.assert_array_equal(
+          batch['tokens'][i, row][mask], table_rows[features.tokens[place]]
+        )
+        np.testing.assert_array_equal(
+          batch['vectors'][i, row][mask], vectors[place]
+        )
+        assert not batch['tokens'][i, row][~mask].any()
+        assert not batch['vectors'][i, row][~mask].any()
+
+
 def test_lengths_are_alike_in_a_batch():
   features = features_of(4000, longest=128)
   made = make(features, max_length=128)

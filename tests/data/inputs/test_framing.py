@@ -197,6 +197,37 @@ def test_gpt_cuts_as_released():
   assert features.truncated == 1
 
 
+def test_texts_apart_in_whole_words():
+  examples = [
+    TextExample('0', ("A dog didn't run", 'two cats'), 'yes'),
+    TextExample('1', ('the hill', 'a ' * 9), 'no'),
+  ]
+  features = kinds.encode(PAIR, examples, None, 6, form='words')
+  assert features.num_rows == 2
+  assert [[features.words[i] for i in row] for row in rows(features)] == [
+    ['A', 'dog', 'didn', "'t", 'run'],
+    ['two', 'cats'],
+    ['the', 'hill'],
+    ['a'] * 6,
+  ]
+  assert features.truncated == 1
+  assert features.characters.shape == (len(features.words), 50)
+  assert features.labels.tolist() == [1, 0]
+  spaced = kinds.encode(PAIR, examples, None, 6, form='words', split='spaces')
+  assert [spaced.words[i] for i in rows(spaced)[0]] == examples[0].texts[
+    0
+  ].split()
+
+
+def test_choices_apart_in_whole_words():
+  example = ChoiceExample('0', 'a dog', 'it', ('ran', 'saw cats', 'sat'), 1)
+  features = kinds.encode(CHOICE, [example], None, 9, form='words')
+  assert features.num_rows == 6
+  assert [
+    ' '.join(features.words[i] for i in row) for row in rows(features)
+  ] == ['a dog', 'it ran', 'a dog', 'it saw cats', 'a dog', 'it sat']
+
+
 def test_refusals(wordpiece):
   example = TextExample('q7', ('dog',), 'maybe')
   with pytest.raises(ValueError, match="example q7: found the label 'maybe'"):

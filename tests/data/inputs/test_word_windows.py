@@ -1,11 +1,12 @@
 """Sentences with tags: one labelled token a word, with and without context."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 
-from data.scoring import kinds
+from data.scoring import answers, kinds
 from data.tasks.examples import TaggedExample, Task
 from data.vocabulary import tokenization
 
@@ -169,6 +170,33 @@ def test_gpt_labels_the_last_piece():
   assert (features.labels[features.place(1)] == -1).all()
   assert features.lengths[1] == len(alone) + 2
   check(features, examples)
+
+
+def test_tags_in_bioul_without_symbols():
+  tags = ('B-PER', 'I-PER', 'O', 'B-LOC', 'B-PER', 'I-PER', 'I-PER')
+  words = tuple('Ann Lee in Rome met Bo Ek'.split())
+  task = dataclasses.replace(TASK, labels=(*TAGS, 'B-LOC', 'I-LOC'))
+  features = kinds.encode(
+    task,
+    [TaggedExample('0', words, tags)],
+    None,
+    16,
+    form='words',
+    bioul=True,
+  )
+  assert [features.words[i] for i in features.tokens] == list(words)
+  assert features.word_index.tolist() == list(range(7))
+  names = [features.tag_labels[i] for i in features.labels]
+  assert names == ['B-PER', 'L-PER', 'O', 'U-LOC', 'B-PER', 'I-PER', 'L-PER']
+  # Predictions are the task's own tags again, also where the model errs.
+  logits = np.eye(len(features.tag_labels))[features.labels]
+  logits[1] = np.eye(len(features.tag_labels))[0]
+  (found,) = kinds.decode(
+    answers.Outputs(
+      task, [TaggedExample('0', words, None)], features, [logits], None
+    )
+  )
+  assert found.answer == ('B-PER', 'O', *tags[2:])
 
 
 def test_an_unknown_tag(minilm):

@@ -20,7 +20,7 @@ from data.text import text_files
 # `count dim`, as word2vec and fastText begin their files.
 _HEADER = re.compile(rb'([1-9]\d*) ([1-9]\d*)\s*')
 # A number of a vector that would be read as the end of a word of two parts.
-_NUMBER = re.compile(rb'[-+]?\d*\.?\d+(e[-+]?\d+)?')
+_NUMBER = re.compile(rb'[-+]?\d*\.\d+(e[-+]?\d+)?')
 _CONTROLS = re.compile(rb'[\0-\x08\x0e-\x1f]')
 _SAMPLE_BYTES = 1 << 16  # that tell text from binary
 _ENDS = b' \t\r\n'  # word2vec and fastText leave a space at the end of a line
@@ -219,11 +219,13 @@ def _text_rows(
       continue
     word, _, numbers = line.partition(b' ')
     spaces = line.count(b' ')
-    if spaces > dim:  # a word with spaces, or too many numbers
+    fits = spaces >= dim
+    if spaces > dim:  # a word with spaces, or too many of them or of numbers
       word, *fields = line.rsplit(b' ', dim)
       numbers = b' '.join(fields)
       last = word.rpartition(b' ')[2]
-    if spaces < dim or (spaces > dim and (not last or _NUMBER.fullmatch(last))):
+      fits = last and b'' not in fields and not _NUMBER.fullmatch(last)
+    if not fits:
       raise ValueError(
         f'{path}, line {number:,}: found {spaces} fields after the first,'
         f' expected {dim} numbers with a space before each: {line[:60]!r}'

@@ -67,7 +67,7 @@ def test_binary(path, end):
 
 
 def test_a_binary_file_of_many_chunks(path, monkeypatch):
-  monkeypatch.setattr(word_vectors.text_files, 'CHUNK_BYTES', 70)
+  monkeypatch.setattr(word_vectors.text_files, 'CHUNK_BYTES', 50)
   random = np.random.default_rng(0)
   words = [f'w{i}' for i in range(500)]
   rows = random.normal(size=(500, 3)).astype(np.float32)
@@ -141,7 +141,7 @@ BINARY = binary_of(VECTORS)
   [
     (b'', 'vectors: the first line is empty; expected a word and its'),
     (b'frog\n', "line 1: found b'frog.n'; expected a word and its vector"),
-    (b'some prose\n', "line 1: the vector of 'some': could not .*'prose'"),
+    (b'some prose\n', "line 1: the vector of 'some': could not .* b'prose'"),
     (b'a 1 2\nfrog 1\n', 'line 2: found 1 fields .* expected 2 numbers'),
     (b'a 1 2\nfrog 1.5 2 3\n', 'line 2: found 3 fields .* expected 2 numbers'),
     (b'a 1 2\nfrog 1  2\n', 'line 2: found 3 fields .* a space before each'),
@@ -156,14 +156,14 @@ BINARY = binary_of(VECTORS)
       BINARY[:-3],
       'truncated in word 3: found 15 bytes of it, expected the wor',
     ),
-    (BINARY[:-17], 'truncated in word 3: found 1 bytes of it'),
+    (BINARY[:-16], 'truncated in word 3: found 2 bytes of it'),
     (b'4' + BINARY[1:], 'found 3 vectors, expected 4, as its first line says'),
     (b'2' + BINARY[1:], 'found 3 vectors, expected 2, as its first line says'),
     (
       BINARY.replace(struct.pack('<f', 0.9), struct.pack('<f', np.nan)),
       "word 3: number 1 of the vector of 'frog' is nan; expected finite",
     ),
-    (b'PK\x03\x04' + BINARY, r"begins with b'PK.x03.x044 3|begins with b'PK"),
+    (b'PK\x03\x04' + BINARY, r"begins with b'PK.x03.x043 3"),
   ],
 )
 def test_damage_is_named(path, content, message):

@@ -87,7 +87,7 @@ def open_store(
     return _open(pathlib.Path(folder).expanduser())
   if cache is not None and storage.is_remote(cache):
     raise ValueError(f'data.cache={cache}: expected a local folder')
-  cache = pathlib.Path(cache or _default_cache()).expanduser()
+  cache = pathlib.Path(cache or folders.default_cache('stores')).expanduser()
   copy = _fetch(folder, cache)
   try:
     return _open(copy)
@@ -275,11 +275,6 @@ def _read_chunk(file: Any, copy: Any = None) -> tuple[int] | None:
     if copy is not None:
       copy.write(block)
   return None if left == CHUNK_BYTES else (crc,)
-
-
-def _default_cache() -> pathlib.Path:
-  home = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-  return pathlib.Path(home, 'sesame', 'stores')
 
 
 def _fetch(

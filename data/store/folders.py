@@ -9,10 +9,21 @@ import shutil
 import sys
 from collections.abc import Iterator
 
+_PARTIAL = '.partial'
+
+
+def default_cache(name: str) -> pathlib.Path:
+  """Returns the folder of the user's cache for files of one kind."""
+  home = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+  return pathlib.Path(home, 'sesame', name)
+
 
 @contextlib.contextmanager
-def exclusive(target: pathlib.Path) -> Iterator[None]:
-  """Lets one process prepare `target`; the lock of a dead one is freed."""
+def exclusive(target: pathlib.Path, *, wait: bool = True) -> Iterator[None]:
+  """Lets one process prepare `target`; the lock of a dead one is freed.
+
+  Raises BlockingIOError if another process has the lock, unless told to `wait`.
+  """
   path = target.parent / f'.{target.name}.lock'
   path.parent.mkdir(parents=True, exist_ok=True)
   while True:
@@ -20,6 +31,9 @@ def exclusive(target: pathlib.Path) -> Iterator[None]:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+      if not wait:
+        file.close()
+        raise
       print(f'waiting for the process that writes {target}', file=sys.stderr)
       fcntl.flock(file, fcntl.LOCK_EX)
     # The previous owner removes the file: a lock on a removed one is void.
@@ -41,7 +55,7 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
   Use inside `exclusive(target)`: removes a killed process's leftovers, replaces
   an existing `target`. Raises OSError, and leaves nothing, if the disk is full.
   """
-  partial = target.parent / f'.{target.name}.partial'
+  partial = target.parent / f'.{target.name}{_PARTIAL}'
   replaced = target.parent / f'.{target.name}.replaced'
   if replaced.exists() and not target.exists():
     replaced.rename(target)  # killed between the two renames below
@@ -74,3 +88,14 @@ def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
   except BaseException:
     shutil.rmtree(partial, ignore_errors=True)
     raise
+
+
+def remove_leftovers(folder: pathlib.Path) -> None:
+  """Removes what killed processes left of their `new_folder`s in a folder."""
+  for partial in folder.glob(f'.*{_PARTIAL}'):
+    target = folder / partial.name[1 : -len(_PARTIAL)]
+    with (
+      contextlib.suppress(BlockingIOError),  # its process lives
+      exclusive(target, wait=False),
+    ):
+      shutil.rmtree(partial, ignore_errors=True)

@@ -84,16 +84,17 @@ class Weights(NamedTuple):
   ) -> dict:
     """Returns the tree of parameters, float32, unboxed, heads included.
 
-    Only the paths of `shardings` are read, by default all onto the first
-    device; `keep` makes each leaf. Raises ValueError for problems and damage.
+    Only the paths of `shardings` are read, by default all as `on_one_device`;
+    `keep` makes each leaf. Raises ValueError for problems and damage.
     """
     self.check_problems()
     read = self.read or self._read_entries
     return read(self.on_one_device() if shardings is None else shardings, keep)
 
   def on_one_device(self) -> dict[str, Sharding]:
-    """Returns 'path/of/parameter' -> the first device."""
-    return dict.fromkeys(self.shapes, SingleDeviceSharding(jax.devices()[0]))
+    """Returns 'path/of/parameter' -> the first device of this process."""
+    place = SingleDeviceSharding(jax.local_devices()[0])
+    return dict.fromkeys(self.shapes, place)
 
   def of_model(
     self,

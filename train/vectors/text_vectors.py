@@ -47,7 +47,7 @@ def default_batch_tokens(backend: str) -> int:
 
 def embed_texts(
   found: Weights,
-  texts: Iterable[str],
+  texts: Iterable[str | Sequence[str]],
   request: Request,
   *,
   batch_tokens: int | None = None,
@@ -60,7 +60,7 @@ def embed_texts(
 
 def embed_numbered(
   found: Weights,
-  texts: Iterable[str],
+  texts: Iterable[str | Sequence[str]],
   request: Request,
   *,
   batch_tokens: int | None = None,
@@ -71,7 +71,8 @@ def embed_numbered(
   else. Texts beyond the model's positions are read in `token_windows`. A text
   without tokens has no vectors; as a sentence it is the vector of BERT's two
   symbols, or zeros by a GPT. A word without tokens has a vector of zeros.
-  `batch_tokens` is rows times length; None for the device's default.
+  Texts may be lists of words if `request.split` keeps them. `batch_tokens` is
+  rows times length; None for the device's default.
   """
   plan = Plan(found, request)
   if batch_tokens is None:
@@ -137,7 +138,7 @@ def embed_numbered(
 
 
 def _encode(
-  found: Weights, texts: Iterable[str], request: Request
+  found: Weights, texts: Iterable[str | Sequence[str]], request: Request
 ) -> Iterator[_Text]:
   """Yields texts as the tokenizer cuts them."""
   for part in _parts(texts):
@@ -150,7 +151,7 @@ def _encode(
       yield _Text(sum(ids, []), words, [len(word) for word in ids])
 
 
-def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
+def _parts(texts: Iterable[Sequence]) -> Iterator[list[Sequence]]:
   """Yields lists of texts to encode together."""
   part, size = [], 0
   for text in texts:

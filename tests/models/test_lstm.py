@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from models import layers, lstm
+from models import dropout, initial, layers, lstm
 
 LENGTHS = np.array([7, 1, 0, 5])
 T, D, F = 7, 6, 5
@@ -134,4 +134,100 @@ def test_biases_gradients_are_sums_by_products_on_a_tpu(monkeypatch):
   np.testing.assert_array_equal(by_gates, gradient)
   np.testing.assert_allclose(
     by_bias.astype(jnp.float32), expected, rtol=2**-8, atol=1e-6
+  )
+
+
+def test_drops_between_layers_in_training_only():
+  x, params = drawn()
+  rate = 0.4
+  seen = {}
+
+  def record(call, args, kwargs, context):
+    outputs = call(*args, **kwargs)
+    if isinstance(context.module, lstm.ProjectedLstm):
+      seen[context.module.name] = np.asarray(args[0]), np.asarray(outputs[0])
+    return outputs
+
+  with nn.intercept_methods(record):
+    model = MODEL.clone(dropout_rate=rate)
+    y, _ = model.apply(
+      {'params': params},
+      x,
+      MASK,
+      train=True,
+      rngs={'dropout': jax.random.key(0)},
+    )
+  first_input, first_TKBF = seen['layer_0']
+  second_input, second_TKBF = seen['layer_1']
+  # Only the second layer's inputs have been dropped, and scaled.
+  np.testing.assert_array_equal(
+    first_input[:, 0], np.where(MASK[:, :, None], x, 0).swapaxes(0, 1)
+  )
+  np.testing.assert_array_equal(y[..., :F], second_TKBF[:, 0].swapaxes(0, 1))
+  forward = second_input[:, 0, ..., :F]
+  kept = forward != 0
+  np.testing.assert_allclose(
+    forward[kept],
+    first_TKBF[:, 0][kept] / dropout.kept_share(rate),
+    rtol=1e-5,
+  )
+  share = kept.sum() / (first_TKBF[:, 0] != 0).sum()
+  assert abs(share - (1 - rate)) < 0.25
+
+  # Scored, or with one layer, it needs no key.
+  y_scored, _ = run(model, params, x, MASK)
+  np.testing.assert_array_equal(y_scored, run(MODEL, params, x, MASK)[0])
+  single = lstm.BiLstm(1, F, dropout_rate=rate)
+  single.apply({'params': params}, x, MASK, train=True)
+
+
+@pytest.mark.parametrize('start', ['tensorflow', 'torch', 'orthogonal'])
+def test_initial_values_are_those_of_the_programs(torch, start):
+  inputs, F = 30, 50
+  inits = initial.LSTMS[start](inputs, F, F)
+  shapes = ((2, inputs, 4, F), (2, F, 4, F), (2, 4, F))
+  ours = [
+    np.asarray(init(jax.random.key(i), shape))
+    for i, (init, shape) in enumerate(zip(inits, shapes, strict=True))
+  ]
+  if start == 'tensorflow':
+    limit = np.sqrt(6 / (inputs + F + 4 * F))
+    for kernel in ours[:2]:
+      np.testing.assert_allclose(np.abs(kernel).max(), limit, rtol=1e-3)
+      np.testing.assert_allclose(kernel.std(), limit / np.sqrt(3), rtol=0.03)
+    assert (ours[2] == 0).all()
+    return
+
+  torch.manual_seed(0)
+  theirs = torch.nn.LSTM(inputs, F)
+  bias = torch.stack([theirs.bias_ih_l0, theirs.bias_hh_l0])
+  if start == 'orthogonal':
+    torch.nn.init.xavier_uniform_(theirs.weight_ih_l0)
+    torch.nn.init.orthogonal_(theirs.weight_hh_l0)
+    bias = torch.zeros_like(bias)
+    bias[1, F : 2 * F] = 1  # PyTorch's second gate forgets
+    kernel = theirs.weight_hh_l0
+    np.testing.assert_allclose(
+      (kernel.T @ kernel).detach(), np.eye(F), rtol=0, atol=1e-5
+    )
+    for tower in ours[1].reshape(2, F, 4 * F):
+      np.testing.assert_allclose(tower @ tower.T, np.eye(F), rtol=0, atol=1e-5)
+    assert np.abs(ours[1][0] - ours[1][1]).max() > 0.05
+  expected = [theirs.weight_ih_l0, theirs.weight_hh_l0, bias.sum(dim=0)]
+  expected = [array.detach().numpy() for array in expected]
+  for found, array in zip(ours[:2], expected[:2], strict=True):
+    np.testing.assert_allclose(found.std(), array.std(), rtol=0.03)
+    np.testing.assert_allclose(
+      np.abs(found).max(), np.abs(array).max(), rtol=0.3
+    )
+  # What the cell adds at run time is not stored.
+  biases = ours[2].swapaxes(0, 1).reshape(4, -1)
+  biases[initial.FORGET_GATE] += initial.FORGET_BIAS
+  array = expected[2].reshape(4, F)[[0, 2, 1, 3]]
+  limit = 5 * array.std(axis=1).max() / np.sqrt(F) + 1e-6
+  np.testing.assert_allclose(
+    biases.mean(axis=1), array.mean(axis=1), rtol=0, atol=limit
+  )
+  np.testing.assert_allclose(
+    biases.std(axis=1), array.std(axis=1), rtol=0.4, atol=1e-6
   )

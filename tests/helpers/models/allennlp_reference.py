@@ -6,6 +6,7 @@ take their places while its modules are imported.
 
 import contextlib
 import importlib
+import importlib.machinery
 import os
 import pathlib
 import subprocess
@@ -216,12 +217,11 @@ def gradient_of(tensors, batch):
 
 
 def disturb(torch, model):
-  """Adds noise to trained parameters, so that none is left at 0 or 1."""
+  """Adds noise to all parameters, so that none is left at 0 or 1."""
   torch.manual_seed(0)
   with torch.no_grad():
     for parameter in model.parameters():
-      if parameter.requires_grad:  # a CRF's constraints do not
-        parameter += 0.5 * torch.randn_like(parameter)
+      parameter += 0.4 * torch.randn_like(parameter)
 
 
 # ---- Weights ----------------------------------------------------------------

@@ -67,7 +67,7 @@ def make_params(model, batch):
 
 
 def make_step(model, loss=cross_entropy):
-  """Returns (params, batch) -> loss, logits and gradients of all arrays."""
+  """Returns (params, batch) -> loss, logits, gradients of all arrays."""
 
   def compute(params, x, added, mask):
     logits = model.apply({'params': params}, x, mask, added, train=False)

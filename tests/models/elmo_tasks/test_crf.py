@@ -1,182 +1,155 @@
-"""The CRF by brute force, and with the tagger below it as AllenNLP's."""
+"""The CRF against all paths, written out."""
 
+import functools
 import itertools
 
-import allennlp_reference as reference
-import elmo_task_cases as cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from elmo_task_cases import D, F
 
-from data.vocabulary import tag_schemes
-from models.elmo_tasks import bilstm_crf, crf
+from models.elmo_tasks import crf
 
-LABELS = tag_schemes.bioul_labels(('O', 'B-X', 'I-X'))
-K = len(LABELS)
-ALLOWED = tag_schemes.allowed(LABELS)
-TAGGER = bilstm_crf.BilstmTagger(num_outputs=K, lstm_dim=F)
-# Of five positions those with tags; also none, and holes as between words.
-MASKS = np.array(
-  [[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 1, 1, 0], [0, 0, 0, 0, 0]], bool
+B, T, K = 6, 5, 3
+# Prefixes, gaps, one place, none.
+MASK = np.array(
+  [
+    [1, 1, 1, 1, 1],
+    [1, 1, 1, 0, 0],
+    [1, 0, 0, 1, 1],
+    [0, 1, 0, 1, 0],
+    [0, 0, 0, 1, 0],
+    [0, 0, 0, 0, 0],
+  ],
+  bool,
 )
+# Tag 1 does not begin a row, 0 does not end it, 2 does not follow 0.
+ALLOWED = np.ones((K + 2, K + 2), bool)
+ALLOWED[K, 1] = ALLOWED[0, K + 1] = ALLOWED[0, 2] = False
+ALLOWED = tuple(map(tuple, ALLOWED))
 
 
-@pytest.fixture(scope='module')
-def scores():
-  rng = np.random.default_rng(0)
-  logits = rng.normal(0, 2, (*MASKS.shape, K)).astype('f4')
-  transitions = rng.normal(size=(K, K)).astype('f4')
-  return logits, transitions
+@functools.cache
+def drawn():
+  """Logits, of other rows NaN where the mask is False; transitions; tags."""
+  rng = np.random.default_rng(3)
+  logits = 2 * rng.normal(size=(B, T, K)).astype('f4')
+  logits[1:4][~MASK[1:4]] = np.nan
+  transitions = 2 * rng.normal(size=(K, K)).astype('f4')
+  tags = np.where(MASK, rng.integers(0, K, (B, T)), -100)
+  return logits, transitions, tags
 
 
-def paths_of(logits, transitions, mask, allowed=None):
-  """Yields every path of a row and its score."""
-  places = np.flatnonzero(mask)
-  for path in itertools.product(range(K), repeat=len(places)):
-    score = sum(logits[t, k] for t, k in zip(places, path, strict=True))
-    score += sum(transitions[a, b] for a, b in itertools.pairwise(path))
-    if allowed:
-      whole = (K, *path, K + 1)
-      wrong = sum(not allowed[a][b] for a, b in itertools.pairwise(whole))
-      score -= 10_000 * wrong
-    yield path, score
+def score(logits, transitions, path):
+  """The score of a path over logits [length, K]."""
+  emitted = sum(logits[t, tag] for t, tag in enumerate(path))
+  return emitted + sum(transitions[a, b] for a, b in itertools.pairwise(path))
 
 
-def test_log_likelihood_by_brute_force(scores):
-  logits, transitions = scores
-  tags = np.random.default_rng(1).integers(0, K, MASKS.shape)
-  found = crf.log_likelihood(logits, transitions, tags, MASKS)
-  for row, mask in enumerate(MASKS):
-    every = dict(paths_of(logits[row], transitions, mask))
-    total = np.logaddexp.reduce(list(every.values()))
-    expected = every[tuple(tags[row, mask])] - total
-    np.testing.assert_allclose(found[row], expected, rtol=0, atol=1e-4)
-  assert found[3] == 0
+def paths_of(row):
+  """Returns the logits of a row's places, and all paths over them."""
+  logits = np.float64(drawn()[0][row][MASK[row]])
+  return logits, [*itertools.product(range(K), repeat=len(logits))]
 
 
-@pytest.mark.parametrize('allowed', [None, ALLOWED], ids=['any', 'bioul'])
-def test_best_scores_by_brute_force(scores, allowed):
-  logits, transitions = scores
-  found = crf.best_scores(logits, transitions, allowed, MASKS)
-  np.testing.assert_array_equal(found[~MASKS], logits[~MASKS])
-  for row, mask in enumerate(MASKS[:3]):
-    every = dict(paths_of(logits[row], transitions, mask, allowed))
-    best = max(every, key=every.get)
-    assert tuple(found[row, mask].argmax(axis=-1)) == best
-    if allowed:
-      assert every[best] > -1000
-    for place, t in enumerate(np.flatnonzero(mask)):
-      for k in range(K):
-        through = max(s for path, s in every.items() if path[place] == k)
-        np.testing.assert_allclose(found[row, t, k], through, rtol=1e-6)
-
-
-def test_gradient_is_finite_with_noise_at_skipped_positions(scores):
-  logits, transitions = scores
-  logits = np.where(MASKS[..., None], logits, np.nan)
-
-  def loss(logits, transitions):
-    tags = jnp.zeros(MASKS.shape, jnp.int32)
-    return crf.log_likelihood(logits, transitions, tags, MASKS).sum()
-
-  by_logits, by_transitions = jax.grad(loss, argnums=(0, 1))(
-    logits, transitions
-  )
-  assert jnp.isfinite(by_transitions).all()
-  assert not by_logits[~MASKS].any()
-  # The gradient is of probabilities: each tagged position's sums to 0.
-  np.testing.assert_allclose(by_logits.sum(axis=-1), 0, atol=1e-5)
-  assert np.abs(by_logits[MASKS]).max() > 0.1
-
-
-def test_a_table_of_another_size_is_refused(scores):
-  logits, transitions = scores
-  with pytest.raises(ValueError, match=r'are \(5, 5\), expected \(7, 7\)'):
-    crf.best_scores(logits, transitions, np.ones((5, 5), bool), MASKS)
-
-
-def make_theirs(torch):
-  theirs = reference.load(
-    'models.crf_tagger', 'modules.seq2seq_encoders.pytorch_seq2seq_wrapper'
-  )
-  model = theirs.crf_tagger.CrfTagger(
-    vocab=reference.Vocabulary(LABELS),
-    text_field_embedder=reference.make_embedder(torch, D),
-    encoder=theirs.pytorch_seq2seq_wrapper.PytorchSeq2SeqWrapper(
-      torch.nn.LSTM(D, F, 2, bidirectional=True, batch_first=True)
-    ),
-    label_encoding='BIOUL',
-    include_start_end_transitions=False,
-    calculate_span_f1=False,
-  )
-  reference.disturb(torch, model)
-  with torch.no_grad():  # so that tags are sure
-    model.tag_projection_layer._module.weight *= 8
-  return model.eval()
-
-
-def params_of(model, gradients=False):
-  transitions = model.crf.transitions
-  transitions = transitions.grad if gradients else transitions
-  return {
-    'tagger': {
-      'encoder': reference.bilstm(model.encoder._module, gradients),
-      'logits': reference.linear(model.tag_projection_layer._module, gradients),
-    },
-    'transitions': transitions.detach().numpy().copy(),
-  }
-
-
-def test_equals_allennlp_with_its_gradient(torch):
-  batch = cases.make_batch(1, with_added=False)
-  model = make_theirs(torch)
-  (text,) = reference.make_texts(torch, batch)
-  mask = batch.mask[:, 0]
-  longest = mask.sum(axis=1).max()
-  tags = np.random.default_rng(2).integers(0, K, mask.shape)
-  outputs = model(text, tags=torch.tensor(tags[:, :longest]))
-  outputs['loss'].backward()
+def test_log_likelihood_is_that_of_all_paths_and_differentiates():
+  logits, transitions, tags = drawn()
 
   @jax.jit
-  def step(params, x):
-    def compute(params, x):
-      logits = TAGGER.apply(
-        {'params': params['tagger']}, x, batch.mask, train=False
-      )
-      found = crf.log_likelihood(logits, params['transitions'], tags, mask)
-      return -found.sum(), logits
+  def run(logits, transitions):
+    def total(logits, transitions):
+      rows = crf.log_likelihood(logits, transitions, tags, MASK)
+      return rows.sum(), rows
 
-    compute = jax.value_and_grad(compute, argnums=(0, 1), has_aux=True)
-    (loss, logits), gradients = compute(params, x)
-    best = crf.best_scores(logits, params['transitions'], ALLOWED, mask)
-    return loss, logits, gradients, best.argmax(axis=-1)
+    return jax.grad(total, argnums=(0, 1), has_aux=True)(logits, transitions)
 
-  loss, logits, (by_params, by_x), best = step(params_of(model), batch.x)
-  theirs = outputs['logits'].detach().numpy()
-  np.testing.assert_allclose(
-    np.where(mask[..., None], logits, 0)[:, :longest],
-    np.where(mask[:, :longest, None], theirs, 0),
-    rtol=0,
-    atol=1e-5,
-  )
-  assert abs(loss - outputs['loss'].item()) < 1e-4
-  cases.assert_equal_trees(by_params, params_of(model, gradients=True), 1e-4)
-  np.testing.assert_allclose(
-    by_x, reference.gradient_of([text['vectors']], batch), rtol=0, atol=1e-4
-  )
-  for row, path in enumerate(outputs['tags']):
-    assert best[row, mask[row]].tolist() == path
+  (by_logits, by_transitions), found = run(logits, transitions)
+  expected_by = np.zeros((K, K))
+  for row in range(B - 1):
+    emitted, paths = paths_of(row)
+    scores = np.array([score(emitted, transitions, path) for path in paths])
+    partition = np.logaddexp.reduce(scores)
+    own = tuple(tags[row][MASK[row]])
+    expected = score(emitted, transitions, own) - partition
+    assert abs(found[row] - expected) < 1e-5
+    # The gradient is the count of a path less the expected count.
+    chances = np.exp(scores - partition)
+    for path, count in ((own, 1), *zip(paths, -chances, strict=True)):
+      for a, b in itertools.pairwise(path):
+        expected_by[a, b] += count
+  assert found[-1] == 0
+  np.testing.assert_allclose(by_transitions, expected_by, rtol=0, atol=1e-5)
+  assert np.isfinite(by_logits).all()
+  assert (by_logits[~MASK] == 0).all()
+  np.testing.assert_allclose(by_logits.sum(axis=-1), 0, rtol=0, atol=1e-5)
 
 
-def test_module_has_the_transitions(scores):
-  logits, _ = scores
+@functools.partial(jax.jit, static_argnums=2)
+def best(logits, transitions, allowed):
+  return crf.best_scores(logits, transitions, allowed, MASK)
+
+
+@pytest.mark.parametrize('allowed', [None, ALLOWED])
+def test_best_scores_are_those_of_all_paths(allowed):
+  logits, transitions, _ = drawn()
+  found = np.asarray(best(logits, transitions, allowed))
+  costs = np.where(np.array(ALLOWED if allowed else True), 0, -10_000)
+  costs = np.broadcast_to(costs, (K + 2, K + 2))
+  changed = 0
+  for row in range(B - 1):
+    emitted, paths = paths_of(row)
+    scores = np.array(
+      [
+        score(emitted, transitions + costs[:K, :K], path)
+        + costs[K, path[0]]
+        + costs[path[-1], K + 1]
+        for path in paths
+      ]
+    )
+    expected = [
+      [scores[[path[t] == k for path in paths]].max() for k in range(K)]
+      for t in range(len(emitted))
+    ]
+    rows = found[row][MASK[row]]
+    np.testing.assert_allclose(rows, expected, rtol=1e-6, atol=1e-4)
+    best_path = paths[scores.argmax()]
+    assert tuple(rows.argmax(axis=-1)) == best_path
+    assert scores.max() > -1000
+    changed += best_path != tuple(emitted.argmax(axis=-1))
+  assert changed >= 2
+  np.testing.assert_array_equal(found[~MASK], logits[~MASK])
+
+
+def test_a_pair_of_scans_reads_a_long_row():
+  logits = jnp.zeros((1, 4096, K)).at[0, 0, 1].set(9.0)
+  stay = np.eye(K, dtype='f4')  # every change costs 1
+  mask = np.ones((1, 4096), bool)
+  found = jax.jit(lambda x: crf.best_scores(x, stay, None, mask))(logits)
+  np.testing.assert_array_equal(found.argmax(axis=-1), 1)
+  np.testing.assert_array_equal(found[..., 1], 9 + 4095)
+
+
+def test_the_module_draws_and_uses_its_transitions():
+  logits, _, tags = drawn()
   model = crf.Crf(K, ALLOWED)
-  params = model.init(jax.random.key(0), logits, MASKS)['params']
-  params = {'transitions': params['transitions'].unbox()}
-  assert params['transitions'].shape == (K, K)
-  assert 0.3 < np.std(params['transitions']) * np.sqrt(K) < 1.7
-  found = model.apply({'params': params}, logits, MASKS)
-  expected = crf.best_scores(logits, params['transitions'], ALLOWED, MASKS)
-  np.testing.assert_array_equal(found, expected)
+  large = crf.Crf(200).init(
+    jax.random.key(0), jnp.zeros((1, 1, 200)), MASK[:1, :1]
+  )
+  values = np.asarray(large['params']['transitions'].value)
+  # Xavier normal: the variance of [200, 200] is 2 / 400.
+  assert abs(values.std() * np.sqrt(200) - 1) < 0.02
+  assert abs(np.mean(values**4) / values.var() ** 2 - 3) < 0.2
+
+  variables = {'params': {'transitions': drawn()[1]}}
+  found = model.apply(variables, logits, MASK)
+  expected = crf.best_scores(logits, drawn()[1], ALLOWED, MASK)
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  found = model.apply(variables, logits, tags, MASK, method='log_likelihood')
+  expected = crf.log_likelihood(logits, drawn()[1], tags, MASK)
+  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_constraints_of_other_tags_are_refused():
+  logits, transitions, _ = drawn()
+  with pytest.raises(ValueError, match=r'are \(5, 5\), expected \(4, 4\)'):
+    crf.best_scores(logits[..., :2], transitions[:2, :2], ALLOWED, MASK)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from elmo_task_cases import D, E, F
 
-from configs import base
 from models.elmo_tasks import esim
 
-H = 6
+H = 16
 MODEL = esim.Esim(num_outputs=3, lstm_dim=F, hidden_dim=H)
 
 
@@ -26,13 +25,11 @@ def make_theirs(torch, added):
 
   class Encoder(Wrapper):
     def get_output_dim(self):
-      return super().get_output_dim() + (E if added else 0)
+      return super().get_output_dim() + E
 
     def forward(self, inputs, mask):
       outputs = super().forward(inputs, mask)
-      if added:
-        outputs = torch.cat([outputs, added.pop(0)], dim=-1)
-      return outputs
+      return torch.cat([outputs, added.pop(0)], dim=-1)
 
   def make_bilstm(cls, width):
     return cls(torch.nn.LSTM(width, F, bidirectional=True, batch_first=True))
@@ -72,10 +69,9 @@ def params_of(model, gradients=False):
   }
 
 
-@pytest.mark.parametrize('with_added', [False, True])
-def test_equals_allennlp_with_its_gradient(torch, with_added):
-  batch = cases.make_batch(2, with_added)
-  added = reference.make_added(torch, batch) if with_added else []
+def test_equals_allennlp_with_its_gradient(torch):
+  batch = cases.make_batch(2)
+  added = reference.make_added(torch, batch)
   model = make_theirs(torch, [*added])
   texts = reference.make_texts(torch, batch)
   outputs = model(*texts, label=torch.tensor(cases.LABELS))
@@ -90,34 +86,26 @@ def test_equals_allennlp_with_its_gradient(torch, with_added):
   cases.assert_equal_trees(by_params, params_of(model, gradients=True), 1e-4)
   vectors = [text['vectors'] for text in texts]
   expected = reference.gradient_of(vectors, batch)
-  assert np.abs(expected).max() > 5e-4
+  assert np.abs(expected).max() > 1e-2
   np.testing.assert_allclose(by_x, expected, rtol=0, atol=1e-4)
-  if with_added:
-    expected = reference.gradient_of(added, batch)
-    assert np.abs(expected).max() > 5e-4
-    np.testing.assert_allclose(by_added, expected, rtol=0, atol=1e-4)
+  expected = reference.gradient_of(added, batch)
+  assert np.abs(expected).max() > 1e-2
+  np.testing.assert_allclose(by_added, expected, rtol=0, atol=1e-4)
 
   # An empty text makes no NaN, and changes only its own example.
   found = step(params, batch.with_an_empty_text())
   assert cases.is_finite(found)
   np.testing.assert_allclose(found[1][1:], logits[1:], rtol=0, atol=1e-5)
-  assert np.abs(found[1][0] - logits[0]).max() > 1e-3
+  assert np.abs(found[1][0] - logits[0]).max() > 1e-2
 
 
-def test_dropout_is_of_training_only():
-  batch = cases.make_batch(2)
+def test_drops_in_training_without_added_vectors():
+  batch = cases.make_batch(2, with_added=False)
   first, second = cases.drop_twice(
     MODEL, cases.make_params(MODEL, batch), batch
   )
   assert np.isfinite(first).all()
   assert np.abs(first - second).min() > 1e-3
-
-
-def test_all_axes_have_a_rule():
-  rules = {name for name, _ in base.get_config().mesh.rules}
-  axes = cases.axes_of(MODEL, cases.make_batch(2))
-  assert {'embed', 'mlp', 'classes', 'gates', 'towers'} <= axes
-  assert axes <= rules | {None}
 
 
 def test_one_text_is_refused():

@@ -1,113 +1,152 @@
-"""Dropout, pooling, attention and maxouts of ELMo's task models."""
+"""Dropout by statistics, pooling and attention against plain computations."""
 
+import allennlp_reference as reference
+import elmo_task_cases as cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
 
-from models import initial
-from models.elmo_tasks import parts
-
-MASK = np.array([[True, True, False], [False, False, False]])
-X = np.array([[[1, -4], [3, -2], [9, 9]], [[5, 5], [6, 6], [7, 7]]], np.float32)
+from configs import base
+from models import dropout, lstm
+from models.elmo_tasks import bcn, bilstm_attention, bilstm_crf, esim, parts
 
 
-def test_variational_dropout_has_one_mask_a_text():
-  x = jnp.ones((200, 3, 4, 50))
-  found = parts.VariationalDropout(0.5).apply(
+def test_variational_dropout_has_one_mask_for_all_positions():
+  rate = 0.3
+  x = jnp.ones((40, 2, 6, 50))
+  found = parts.VariationalDropout(rate).apply(
     {}, x, rngs={'dropout': jax.random.key(0)}
   )
-  np.testing.assert_array_equal(found, found[:, :, :1].repeat(4, axis=2))
-  assert set(np.unique(found)) == {0.0, 2.0}
-  masks = np.asarray(found[:, :, 0]).reshape(-1, 50)
-  assert len(np.unique(masks, axis=0)) == len(masks)
-  # 30,000 draws: five deviations of 0.0058.
-  assert abs(masks.mean() - 1) < 0.029
-  assert parts.VariationalDropout(0.0).apply({}, x) is x
+  found = np.asarray(found)
+  np.testing.assert_array_equal(found, np.repeat(found[:, :, :1], 6, axis=2))
+  masks = found[:, :, 0].reshape(80, 50)
+  np.testing.assert_allclose(
+    np.unique(masks), [0, 1 / dropout.kept_share(rate)], rtol=1e-6
+  )
+  # Five standard deviations of 4,000 draws.
+  assert abs((masks == 0).mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / 4000)
+  # Any two texts have masks of their own.
+  assert len(np.unique(masks, axis=0)) == 80
+  same = np.corrcoef(masks)[np.triu_indices(80, 1)]
+  assert abs(same.mean()) < 0.02
+  rate_0 = parts.VariationalDropout(0.0).apply({}, x)
+  assert rate_0 is x
 
 
-def test_pooling_is_of_real_words():
-  np.testing.assert_array_equal(parts.max_pool(X, MASK), [[3, -2], [0, 0]])
-  np.testing.assert_array_equal(parts.mean_pool(X, MASK), [[2, -3], [0, 0]])
+def test_pooling_reads_real_words_only():
+  rng = np.random.default_rng(0)
+  lengths = np.array([[3, 0], [5, 1]])
+  mask = np.arange(5) < lengths[..., None]
+  x = np.where(mask[..., None], rng.normal(size=(2, 2, 5, 4)) - 9, np.nan)
+  x = x.astype('f4')
+  for ours, theirs in ((parts.max_pool, np.max), (parts.mean_pool, np.mean)):
+    found, pull = jax.vjp(ours, x, mask)
+    by_x, _ = pull(jnp.ones_like(found))
+    assert (by_x[~mask] == 0).all()
+    np.testing.assert_allclose(by_x[mask].sum(), 3 * 4, rtol=1e-6)
+    assert (found[0, 1] == 0).all()
+    for b, p in ((0, 0), (1, 0), (1, 1)):
+      expected = theirs(x[b, p, : lengths[b, p]], axis=0)
+      np.testing.assert_allclose(found[b, p], expected, rtol=1e-6)
 
 
-def test_attention_is_of_real_words():
-  keys = np.where(MASK[..., None], X, np.nan)
-  found = parts.attend(X, parts.zero_padding(keys, MASK), MASK)
-  weights = np.exp(X[0] @ X[0, :2].T)
-  weights /= weights.sum(axis=1, keepdims=True)
-  np.testing.assert_allclose(found[0], weights @ X[0, :2], rtol=1e-5)
-  assert not found[1].any()
+def test_attention_equals_allennlp_where_its_softmax_is_imprecise(torch):
+  theirs = reference.load('nn.util').util
+  rng = np.random.default_rng(0)
+  # The second row's logits are so low that padding takes most of the softmax.
+  x, keys = rng.normal(size=(2, 4, 6)), np.abs(rng.normal(size=(2, 5, 6)))
+  x[1] = -8 * np.abs(x[1])
+  x, keys = x.astype('f4'), keys.astype('f4')
+  mask = np.arange(5) < np.array([[4], [3]])
+  logits = torch.tensor(x) @ torch.tensor(keys).transpose(1, 2)
+  weights = theirs.masked_softmax(logits, torch.tensor(mask))
+  expected = theirs.weighted_sum(torch.tensor(keys), weights).numpy()
+  assert weights[1].sum(dim=-1).min() < 0.9
+  found = parts.attend(x, keys, mask)
+  np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+  assert (parts.attend(x, keys, np.zeros_like(mask)) == 0).all()
 
 
-def test_masked_softmax_is_allennlps():
-  logits = np.array([[1.0, 2.0, 50.0]], np.float32)
-  mask = np.array([[True, True, False]])
-  # Padding takes part as 0 before the shares are scaled to 1.
-  shares = np.exp([1.0, 2.0, 0.0]) / np.exp([1.0, 2.0, 0.0]).sum()
-  expected = [*(shares[:2] / (shares[:2].sum() + 1e-13)), 0]
-  found = parts.masked_softmax(logits, mask)
-  np.testing.assert_allclose(found, [expected], rtol=1e-6)
-  assert not parts.masked_softmax(logits, ~mask & False).any()
+class Maxout(nn.Module):
+  @nn.compact
+  def __call__(self, x):
+    return parts.maxout(x, 3, 4, name='layer')
 
 
-class Layers(nn.Module):
-  """The parts that have parameters."""
+def test_maxout_takes_the_largest_of_neighbouring_outputs(torch):
+  theirs = reference.load('modules.maxout').maxout.Maxout(5, 1, 3, 4)
+  params = reference.linear(theirs._linear_layers[0], pool_size=4)
+  x = np.random.default_rng(0).normal(size=(7, 5)).astype('f4')
+  found = Maxout().apply({'params': {'layer': params}}, x)
+  expected = theirs(torch.tensor(x)).detach().numpy()
+  np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+class Linear(nn.Module):
+  start: str
 
   @nn.compact
-  def __call__(self, x, mask):
-    pooled = parts.attentive_pool(x, mask, 'pooling')
-    return pooled, parts.maxout(pooled, 3, 4, name='maxout')
+  def __call__(self, x):
+    return parts.linear(x, 60, self.start, name='layer')
 
 
-def test_attentive_pooling_and_maxout():
-  model = Layers()
-  params = nn.unbox(model.init(jax.random.key(0), X, MASK)['params'])
-  pooled, found = model.apply({'params': params}, X, MASK)
-  scores = X[0, :2] @ params['pooling']['kernel'][:, 0]
-  weights = np.exp(scores + params['pooling']['bias'])
-  np.testing.assert_allclose(
-    pooled[0], weights / weights.sum() @ X[0, :2], rtol=1e-4
-  )
-  assert not pooled[1].any()
-  kernel, bias = params['maxout']['kernel'], params['maxout']['bias']
-  assert kernel.shape == (2, 3, 4)
-  expected = (np.einsum('BD,DFP->BFP', pooled, kernel) + bias).max(axis=-1)
-  np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_wrong_texts_are_named():
-  with pytest.raises(ValueError, match=r'\(4, 3, 7, 5\), expected \[B, 2, T'):
-    parts.check_texts((4, 3, 7, 5), 2, 'this model')
-
-
-@pytest.mark.parametrize('start', ['torch', 'orthogonal'])
-def test_lstms_start_as_pytorchs(torch, start):
-  inputs, F = 30, 40
-  drawn = [
-    draw(jax.random.key(i), shape)
-    for i, (draw, shape) in enumerate(
-      zip(
-        initial.LSTMS[start](inputs, F, F),
-        [(2, inputs, 4, F), (2, F, 4, F), (2, 4, F)],
-        strict=True,
-      )
+@pytest.mark.parametrize('start', ['torch', 'xavier'])
+def test_linear_layers_start_as_pytorchs(torch, start):
+  torch.manual_seed(0)
+  layer = torch.nn.Linear(100, 60)
+  if start == 'xavier':
+    torch.nn.init.xavier_uniform_(layer.weight)
+    torch.nn.init.zeros_(layer.bias)
+  expected = reference.linear(layer)
+  drawn = Linear(start).init(jax.random.key(0), jnp.zeros((1, 100)))
+  found = jax.device_get(nn.unbox(drawn)['params']['layer'])
+  for name in ('kernel', 'bias'):
+    ours, theirs = found[name], expected[name]
+    assert ours.shape == theirs.shape
+    np.testing.assert_allclose(ours.std(), theirs.std(), rtol=0.2)
+    np.testing.assert_allclose(
+      np.abs(ours).max(), np.abs(theirs).max(), rtol=0.05
     )
-  ]
-  kernel, recurrent, bias = map(np.asarray, drawn)
-  if start == 'torch':
-    layer = torch.nn.LSTM(inputs, F)
-    limit = float(layer.weight_ih_l0.detach().abs().max())
-    for found in (kernel, recurrent):
-      assert abs(np.abs(found).max() / limit - 1) < 0.02
-    bias = bias + np.array([0, 0, 1, 0])[:, None]  # added at run time
-    assert limit < np.abs(bias).max() < 2.05 * limit
-    assert abs(bias.mean()) < 0.05
-    return
-  theirs = torch.nn.init.xavier_uniform_(torch.empty(4 * F, inputs))
-  limit = float(theirs.abs().max())
-  assert abs(np.abs(kernel).max() / limit - 1) < 0.02
-  for matrix in recurrent.reshape(2, F, 4 * F):
-    np.testing.assert_allclose(matrix @ matrix.T, np.eye(F), atol=1e-4)
-  assert not bias.any()
+  ratio = found['kernel'].std() / expected['kernel'].std()
+  assert abs(ratio - 1) < 0.03
+
+
+@pytest.mark.parametrize(
+  ('module', 'num_texts'),
+  [
+    (esim.Esim, 2),
+    (bcn.Bcn, 1),
+    (bilstm_crf.BilstmTagger, 1),
+    (bilstm_attention.BilstmAttention, 2),
+  ],
+)
+def test_models_of_published_size_have_a_dtype_and_known_axes(
+  module, num_texts
+):
+  model = module(num_outputs=3, dtype=jnp.bfloat16)
+  batch = cases.make_batch(num_texts)
+  dtypes = []
+
+  def record(call, args, kwargs, context):
+    outputs = call(*args, **kwargs)
+    if isinstance(context.module, lstm.BiLstm):
+      dtypes.append(outputs[0].dtype)
+    return outputs
+
+  def init(rng):
+    return model.init_with_output(rng, *batch.inputs, train=False)
+
+  with nn.intercept_methods(record):
+    logits, variables = jax.eval_shape(init, jax.random.key(0))
+  assert dtypes and {*dtypes} == {jnp.dtype(jnp.bfloat16)}
+  assert logits.dtype == jnp.float32
+  of_words = (cases.T,) if module is bilstm_crf.BilstmTagger else ()
+  assert logits.shape == (4, *of_words, 3)
+  leaves = jax.tree.leaves(variables)
+  assert {leaf.dtype for leaf in leaves} == {jnp.dtype(jnp.float32)}
+  rules = {name for name, _ in base.get_config().mesh.rules}
+  axes = cases.axes_of(model, batch)
+  assert {'embed', 'mlp', 'classes', 'gates', 'towers'} <= axes
+  assert axes <= rules | {None}

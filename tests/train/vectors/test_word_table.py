@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from train.transfer import word_table
+from train.vectors import word_table
 
 SPLITS = {
   'train': 'The frog sat . The toad sat'.split(),

@@ -237,6 +237,8 @@ def get_task_config() -> ml_collections.ConfigDict:
   task.frozen = False  # train only the modules on top of the encoder
   task.bilstm_layers = 0  # bidirectional LSTM layers between encoder and head
   task.bilstm_dim = 768  # cells of each direction
+  # Scheme of tags under a linear-chain CRF: iob2 or bioul; empty: no CRF.
+  task.crf = ''
 
   config.own = ml_collections.ConfigDict()  # task own, see data/tasks/own.py
   own = config.own
@@ -270,8 +272,7 @@ def get_task_config() -> ml_collections.ConfigDict:
 
   train = config.train
   del train.phases, train.num_epochs, train.eval_every, train.checkpoint_every
-  del train.keep_checkpoints, train.profile
-  train.objective = 'task'
+  del train.keep_checkpoints, train.profile, train.objective
   train.num_epochs = 3.0
   # Steps of E epochs of N examples, batch B: bert (its release: floor(N / B x
   # E), N questions for spans), gpt (its release: floor(N / B) an epoch) or rows
@@ -296,9 +297,77 @@ def get_task_config() -> ml_collections.ConfigDict:
   return config
 
 
+def get_words_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of ELMo's task models (Peters et al. 2018)."""
+  config = get_task_config()
+  placeholder = config_dict.placeholder
+  config.model = ml_collections.ConfigDict()
+  model = config.model
+  model.name = 'bcn'  # bcn, esim, bilstm_crf or bilstm_attention
+  model.lstm_dim = 300  # F, cells of each BiLSTM's layer and direction
+  model.num_layers = 1  # of the first BiLSTM; 1 in a bcn and an esim
+  model.hidden_dim = 300  # outputs of linear layers; unused by a bilstm_crf
+  # A bcn: of the vectors of words alone; the others: of all layers.
+  model.dropout_rate = 0.5
+  model.char_embed_dim = 16  # E, below the filters
+  model.filters = ()  # (width, count), on a word's characters; empty: none
+  model.dtype = 'float32'  # of activations; parameters stay float32
+
+  task = config.task
+  del task.document_context, task.doc_stride, task.max_question
+  del task.max_answer, task.n_best, task.lm_weight, task.frozen
+  del task.bilstm_layers, task.bilstm_dim
+  task.names = ()  # tasks trained together in place of one, see `task.name`
+  # Vectors of words: a file of GloVe or word2vec; empty: drawn.
+  task.word_vectors = placeholder(str)
+  task.word_dim = 100  # of drawn vectors; 0: no vectors of words
+  # Texts into words: marks (apart, as English clitics are) or spaces alone.
+  task.split = 'marks'
+  task.lower_words = False  # look words up in lower case
+  task.fixed_words = False  # do not train the vectors of word_vectors
+  task.unknown_words = 'normal'  # vectors that the file lacks: normal or zero
+  # Read of the layers of init.weights: mix, last or average, each with a scale.
+  task.features = 'mix'
+  task.mix_at = 'input'  # beside the words at the input, the output, or both
+  task.mix_dropout = 0.0  # of what is read of the layers
+  task.mix_layer_norm = False  # of each layer
+
+  data = config.data
+  # Layers of the words, computed once; empty: ~/.cache/sesame/word_vectors.
+  data.cache = placeholder(str)
+  # Weights of the language model below, not trained; empty: none.
+  config.init.weights = placeholder(str)
+  del config.init.num_layers
+
+  optim = config.optim
+  optim.name = 'adamw'
+  optim.schedule = 'constant'
+  optim.warmup_fraction = 0.0
+  optim.epsilon = 1e-8
+  optim.weight_decay = 0.0
+  config.train.count = 'rows'
+  config.train.select = 'best'
+  return config
+
+
+# Names of ELMo's task models, see `get_words_config`.
+WORD_MODELS = ('bcn', 'esim', 'bilstm_crf', 'bilstm_attention')
+
+
+def get_defaults(
+  config: ml_collections.ConfigDict,
+) -> ml_collections.ConfigDict:
+  """Returns the defaults with the same keys as a config."""
+  name = config.model.name
+  if 'task' in config:
+    name = 'words' if name in WORD_MODELS else 'task'
+  return FAMILIES.get(name, get_config)()
+
+
 # Configs with other keys than BERT and GPT.
 FAMILIES = {
   'task': get_task_config,
+  'words': get_words_config,
   'elmo': get_elmo_config,
   'lstm': get_lstm_config,
 }

@@ -4,9 +4,20 @@ r"""Fine-tuning on a task of the GPT and BERT papers, or on one's own.
     --config.init.weights=google-bert/bert-base-uncased \
     --config.data.source=glue
 
-task: a name of data/tasks/registry.py, or own (the section `own`).
+task: a name of data/tasks/registry.py, or own (the section `own`); for
+bilstm_attention also several, such as mrpc+rte+stsb, trained together.
 
-model: the size, only for training from scratch, without init.weights.
+model: the size, only for training from scratch, without init.weights; or one of
+ELMo's task models, which read words (Peters et al. 2018): bcn (a text), esim (a
+pair, or choices), bilstm_crf (tags), bilstm_attention (a text or a pair):
+
+  python -m train.main --config transfer:task=sst5,model=bcn \
+    --config.data.source=sst5 --config.task.word_vectors=glove.txt \
+    --config.init.weights=runs/elmo
+
+There init.weights is a language model, of any family, whose layers are read
+beside the words' vectors; without it there is none. Their recipes are
+AllenNLP's and, of the last, the GLUE paper's; they take no other.
 
 recipe:
 - bert (default): as google-research/bert fine-tunes (Devlin et al. 2018,
@@ -38,6 +49,8 @@ SMALL = (
   *('cola', 'mrpc', 'rte', 'stsb', 'wnli', 'sst5', 'story_cloze'),
   *('atis', 'atis_intent'),
 )
+# Tasks whose words and marks are set apart by spaces in the files.
+SPLIT = ('sst2', 'sst5', 'sst5_phrases', 'snips_intent', 'atis_intent')
 SPANS = ('squad1', 'squad2', 'triviaqa')
 
 
@@ -55,9 +68,17 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
     raise ValueError(
       f'transfer:{arg}: recipe={recipe}, expected one of {", ".join(RECIPES)}'
     )
+  name, model = given.get('task', 'sst2'), given.get('model')
+  if model in variants.WORD_MODELS:
+    if 'recipe' in given:
+      raise ValueError(
+        f'transfer:{arg}: model={model} has a recipe of its own, expected no'
+        ' recipe'
+      )
+    return _read_words(name, model)
   config = base.get_task_config()
-  config.task.name = name = given.get('task', 'sst2')
-  _set_model(config, given.get('model'))
+  config.task.name = name
+  _set_model(config, model)
   _set_task(config, name)
   if recipe != 'bert':  # the defaults
     {'stable': _stable, 'gpt': _gpt, 'frozen': _frozen}[recipe](config, name)
@@ -73,10 +94,24 @@ def _set_model(config: ml_collections.ConfigDict, model: str | None) -> None:
       config.model.name = kind
       config.model.update(sizes[model])
       return
+  tables = (*kinds.values(), variants.WORD_MODELS)
   raise ValueError(
     f'model={model}: expected one of'
-    f' {", ".join(name for sizes in kinds.values() for name in sizes)}'
+    f' {", ".join(name for sizes in tables for name in sizes)}'
   )
+
+
+def _read_words(name: str, model: str) -> ml_collections.ConfigDict:
+  """Returns the config of one of ELMo's task models."""
+  config = base.get_words_config()
+  config.model.name = model
+  config.task.name, *others = name.split('+')
+  if others:
+    config.task.names = (config.task.name, *others)
+  config.update_from_flattened_dict(variants.WORD_MODELS[model])
+  if name in SPLIT:
+    config.task.split = 'spaces'
+  return config.lock()
 
 
 def _set_task(config: ml_collections.ConfigDict, name: str) -> None:

@@ -65,6 +65,57 @@ for _sizes in ELMO.values():
 ELMO['elmo-tiny']['filters'] = ((1, 16), (2, 16), (3, 32), (4, 64), (5, 128))
 
 
+# ELMo's task models as AllenNLP 0.9.0 trains them (training_config/
+# biattentive_classification_network_elmo, esim, ner_elmo .jsonnet), the last as
+# Wang et al. 2018: keys of the transfer config. Without a language model a BCN
+# has model.dropout_rate=0.25.
+WORD_MODELS = {
+  'bcn': {
+    'task.fixed_words': True,
+    'train.global_batch': 100,
+    'train.num_epochs': 40.0,
+    'train.patience': 5,
+    'optim.learning_rate': 1e-3,
+    'optim.clip_norm': 5.0,
+  },
+  'esim': {
+    'task.lower_words': True,
+    'train.global_batch': 32,
+    'train.num_epochs': 75.0,
+    'train.patience': 5,
+    'train.plateau': 0,
+    'optim.learning_rate': 4e-4,
+    'optim.clip_norm': 10.0,
+  },
+  'bilstm_crf': {
+    'model.lstm_dim': 200,
+    'model.num_layers': 2,
+    'model.filters': ((3, 128),),
+    'task.crf': 'bioul',
+    'task.lower_words': True,
+    'train.global_batch': 64,
+    'train.num_epochs': 75.0,
+    'train.patience': 25,
+    'optim.learning_rate': 1e-3,
+    'optim.clip_norm': 5.0,
+  },
+  'bilstm_attention': {
+    'model.lstm_dim': 1500,
+    'model.num_layers': 2,
+    'model.hidden_dim': 512,
+    'model.dropout_rate': 0.2,
+    'task.max_length': 40,
+    'task.mix_dropout': 0.5,
+    'train.global_batch': 128,
+    'train.num_epochs': 20.0,
+    'train.patience': 5,
+    'train.plateau': 0,
+    'optim.learning_rate': 1e-4,
+    'optim.clip_norm': 5.0,
+  },
+}
+
+
 def pick(sizes: dict[str, dict], name: str) -> dict:
   """Returns a row of a table above; ValueError for an unknown name."""
   if name not in sizes:

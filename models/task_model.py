@@ -13,6 +13,7 @@ from jax import lax
 
 from models import bert, elmo, gpt, layers, lstm, scalar_mix
 from models.dropout import Dropout
+from models.elmo_tasks import crf
 from models.features import FEATURES, HEADS, check_name
 
 Array = jax.Array
@@ -48,6 +49,8 @@ class TaskModel(nn.Module):
     lm: return the language model's logits too.
     lm_positions: rows of a Gpt's position table in the softmax beside the
       tokens, as GPT's release fine-tunes.
+    transitions: of a 'token_classifier' with a CRF over the tags, see
+      `crf.Crf`; None: without a CRF.
   """
 
   backbone: nn.Module
@@ -61,6 +64,7 @@ class TaskModel(nn.Module):
   bilstm_dim: int = 768
   lm: bool = False
   lm_positions: int = 0
+  transitions: crf.Allowed | None = None
 
   def setup(self):
     """Puts the encoder's parameters beside the head's."""
@@ -75,6 +79,7 @@ class TaskModel(nn.Module):
     positions: Array,
     last: Array | None,
     characters: Array | None = None,
+    tag_mask: Array | None = None,
     *,
     train: bool,
   ) -> dict[str, Array]:
@@ -90,13 +95,15 @@ class TaskModel(nn.Module):
       last: int [B] or [B, K], place of the last token; unused by a BERT without
         `pool_last` and by 'token_classifier'.
       characters: int [..., T, C], the characters of the words, for Elmo only.
+      tag_mask: bool [B, T], with `transitions`; True where a word's tag is.
       train: apply dropout (rng stream 'dropout').
 
     Returns:
       float32 logits: [B, num_outputs] of 'classifier', [B, K] of choices, [B,
       T, num_outputs] of tokens. With `lm`, lm_logits [B, T, V] or [B, K, T, V],
       and with `lm_positions` position_logits likewise. With the features 'mix',
-      mix_penalty [], the sum of the squares of its weights.
+      mix_penalty [], the sum of the squares of its weights. With `transitions`,
+      see `crf.Crf.outputs`.
     """
     self._check(tokens.shape)
     rows = tokens.shape[:-1]
@@ -152,6 +159,9 @@ class TaskModel(nn.Module):
     if self._has_choices(tokens.ndim):
       logits = logits[..., 0]
     results = {'logits': logits}
+    if self.transitions is not None:
+      tags = crf.Crf(self.num_outputs, self.transitions, name='crf')
+      results = tags.outputs(logits, tag_mask, train=train)
     if self.features == 'mix':
       results['mix_penalty'] = scalar_mix.regularisation(
         self.variables['params'], 1.0
@@ -237,6 +247,10 @@ class TaskModel(nn.Module):
         f"features is {self.features!r}, expected 'last':"
         f' {type(self.backbone).__name__} returns no other layers'
       )
+    if self.transitions is not None and self.head != 'token_classifier':
+      raise ValueError(
+        f"head is {self.head!r}, expected 'token_classifier' below a CRF"
+      )
     if self.lm_positions and not isinstance(self.backbone, gpt.Gpt):
       raise ValueError(
         f'lm_positions is {self.lm_positions}, expected 0:'
@@ -278,7 +292,7 @@ def _exchange_ends(x_BTD: Array, last_B: Array) -> Array:
 
 def trainable(params: dict[str, Any], frozen: bool) -> dict[str, Any]:
   """Returns a tree of bool, False at frozen weights, which must not decay."""
-  added = (*HEADS, 'bilstm', 'mix')
+  added = (*HEADS, 'bilstm', 'mix', 'crf')
   return {
     name: jax.tree.map(lambda _, kept=name in added: kept or not frozen, part)
     for name, part in params.items()

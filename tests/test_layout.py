@@ -333,6 +333,7 @@ def unknown_names(text: str, folder: pathlib.Path) -> list[str]:
     base.get_lstm_config(),
     base.get_elmo_config(),
     base.get_task_config(),
+    base.get_words_config(),
   ]
   keys = {
     f'{section}.{key}'

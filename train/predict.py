@@ -23,6 +23,7 @@ def main() -> None:
   add('--input', required=True, help='file or folder')
   add('--output', required=True, help='file to write')
   add('--split', help="of the official files; by default the file's, or test")
+  add('--task', help='of a model of several tasks, the one to answer')
   add('--n_best', metavar='FILE', help='SQuAD: write the best answers too')
   add('--null_odds', metavar='FILE', help='SQuAD 2.0: scores of no answer')
   command.add_json(parser)
@@ -49,7 +50,9 @@ def _run(arguments: argparse.Namespace) -> None:
     submissions.check(task, arguments.output, split_of(task), n_best=n_best)
     return predictors.read_input(task, arguments.input, split_of(task))
 
-  task, split, predictions = predictors.predict(arguments.workdirs, read)
+  task, split, predictions = predictors.predict(
+    arguments.workdirs, read, arguments.task
+  )
   examples, name = split.examples, split_of(task)
   submissions.write(
     task,

@@ -136,3 +136,38 @@ class BilstmAttention(nn.Module):
     return jnp.concatenate(
       [u_BF, v_BF, jnp.abs(u_BF - v_BF), u_BF * v_BF], axis=-1
     )
+
+
+class SharedBilstmAttention(nn.Module):
+  """The model of one of several tasks: a classifier above a common encoder.
+
+  Attributes:
+    encoder: common to the tasks; its own classifier is not used.
+    task: name of the task, which is in that of the classifier's parameters.
+  """
+
+  encoder: BilstmAttention
+  task: str
+
+  @property
+  def num_outputs(self) -> int:
+    """Classes of the task; 1 for a score."""
+    return self.encoder.num_outputs
+
+  @nn.compact
+  def __call__(
+    self,
+    x_BPTD: Array,
+    mask_BPT: Array,
+    added_BPTE: Array | None = None,
+    *,
+    train: bool,
+  ) -> Array:
+    """Returns float32 logits [B, num_outputs], see `BilstmAttention.encode`."""
+    vectors = self.encoder.encode(x_BPTD, mask_BPT, added_BPTE, train=train)
+    return Classifier(
+      self.num_outputs,
+      self.encoder.hidden_classifier,
+      self.encoder.classifier_dim,
+      name=f'classifier_{self.task}',
+    )(vectors)

@@ -51,11 +51,19 @@ class Crf(nn.Module):
     """Returns the scores of the best paths, see `best_scores`."""
     return best_scores(logits_BTK, self.transitions_KK, self.allowed, mask_BT)
 
-  def log_likelihood(
-    self, logits_BTK: Array, tags_BT: Array, mask_BT: Array
-  ) -> Array:
-    """Returns the log-likelihoods of tags, see `log_likelihood`."""
-    return log_likelihood(logits_BTK, self.transitions_KK, tags_BT, mask_BT)
+  def outputs(
+    self, logits_BTK: Array, mask_BT: Array, *, train: bool
+  ) -> dict[str, Array]:
+    """Returns a tagger's outputs.
+
+    These are the scores of tags as `emissions`, the `transitions`, and as
+    `logits` in training the emissions, else the scores of the best paths.
+    """
+    return {
+      'emissions': logits_BTK,
+      'transitions': self.transitions_KK,
+      'logits': logits_BTK if train else self(logits_BTK, mask_BT),
+    }
 
 
 class _Carry(NamedTuple):

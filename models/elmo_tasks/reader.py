@@ -135,9 +135,7 @@ class Reader(nn.Module):
     results = {'logits': logits}
     if self.transitions is not None:
       tags = crf.Crf(self.num_outputs, self.transitions, name='crf')
-      results |= {'emissions': logits, 'transitions': tags.transitions_KK}
-      if not train:
-        results['logits'] = tags(logits, mask_NT)
+      results = tags.outputs(logits, mask_NT, train=train)
     if self.num_layers and self.features == 'mix':
       results['mix_penalty'] = scalar_mix.regularisation(
         self.variables['params'], 1.0

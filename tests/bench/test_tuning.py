@@ -91,7 +91,7 @@ def test_recipes_are_those_of_the_table():
     assert config.train.select == 'last'
     for rows in (100, 3_667):  # of SQuAD more than there are questions
       split = task_data.Split('train', range(90), range(rows), None)
-      steps, _ = task_job.count_steps(config, split)
+      steps, _ = task_job.count_steps(config, [split])
       assert steps == tuning._count_steps(recipe, rows)
     assert config.task.doc_stride == tuning_rows.STRIDE
     assert config.task.max_answer == tuning_rows.MAX_ANSWER

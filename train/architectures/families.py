@@ -33,10 +33,11 @@ def architecture_of(config: Any) -> Architecture:
 
 
 def build_model(config: Any, vocab_size: int) -> nn.Module:
-  """Returns the module that a run of pre-training trains."""
+  """Returns the module that a run trains, of a fine-tuning without a head."""
   architecture = architecture_of(config)
   model = architecture.build_model(config.model, vocab_size)
-  return architecture.with_heads(model, config.train.objective)
+  objective = 'task' if 'task' in config else config.train.objective
+  return architecture.with_heads(model, objective)
 
 
 def check(config: Any) -> Architecture:

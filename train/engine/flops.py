@@ -33,20 +33,21 @@ def forward(
   (Chowdhery et al. 2022, appendix B), nor does what a kernel of attention
   computes again or for padding: the plain attention is counted.
 
-  `inputs` of `method` are ShapeDtypeStructs. `vocab_size` is V without padding;
-  0 leaves out products with the vocabulary.
+  `inputs` of `method` are ShapeDtypeStructs. `vocab_size` is V without padding,
+  of modules that have one; 0 leaves out products with the vocabulary.
   """
   model = _with_plain_attention(model)
 
-  def count(vocab_size: int) -> int:
+  def count(vocab_size: int | None) -> int:
     # Initialisation encodes every word, and has no products of its own.
-    init = functools.partial(
-      model.clone(vocab_size=vocab_size).init, method=method, **arguments
-    )
+    sized = model if vocab_size is None else model.clone(vocab_size=vocab_size)
+    init = functools.partial(sized.init, method=method, **arguments)
     rngs = {name: jax.random.key(0) for name in STREAMS}
     with nn.logical_axis_rules(()):  # on any mesh alike
       return _count_products(jax.make_jaxpr(init)(rngs, *inputs).jaxpr)
 
+  if not hasattr(model, 'vocab_size'):
+    return count(None)
   # FLOPs are linear in the vocabulary, and these two sizes have no padding.
   small, large = count(VOCAB_MULTIPLE), count(2 * VOCAB_MULTIPLE)
   per_token = (large - small) // VOCAB_MULTIPLE

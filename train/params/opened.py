@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from etils import epath
 from flax import linen as nn
-from jax.sharding import Sharding
+from jax.sharding import Sharding, SingleDeviceSharding
 
 from data import hub
 from data.vocabulary import tokenization
@@ -24,8 +24,8 @@ from train.run import checkpoint, settings, workdirs
 
 # Heads of fine-tuning, beside a model's own.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
-# Other parts of a task's model, between its encoder and its head.
-BETWEEN = ('bilstm', 'mix')
+# Other parts of a task's model, beside its encoder and its head.
+BETWEEN = ('bilstm', 'mix', 'crf')
 # Facts of an import or a fine-tuning that no config tells.
 IMPORTED_FILE = 'imported.json'
 # Fields of modules that no key of a config sets.
@@ -87,10 +87,47 @@ def fields_beside(model: nn.Module) -> dict[str, Any]:
   }
 
 
+def inherited(
+  weights: Weights, params: Any, labels: tuple[str, ...]
+) -> Weights:
+  """Returns the weights without heads that mean something else for labels.
+
+  A classifier stays only for the same labels (as after MultiNLI), unless they
+  are mere numbers; a head of spans stays (as after TriviaQA). Parts above the
+  encoder of another size than in `params`, as drawn, go.
+  """
+  shapes = strict.flatten(params)
+  known = [weights.labels[key] for key in sorted(weights.labels, key=int)]
+  on_top = (*HEADS, *BETWEEN)
+  dropped = {
+    path.partition('/')[0]
+    for path, leaf in weights.shapes.items()
+    if path.startswith(on_top)
+    and (path not in shapes or shapes[path].shape != leaf.shape)
+  }
+  # Numbers are labels of many tasks, with another meaning in each.
+  numbers = all(name.isdecimal() for name in known)
+  if numbers or tuple(known) != labels:
+    dropped |= {'classifier', 'token_classifier', 'crf'}
+  return weights._replace(
+    shapes={
+      path: leaf
+      for path, leaf in weights.shapes.items()
+      if path.partition('/')[0] not in dropped
+    },
+    heads=tuple(head for head in weights.heads if head in dropped),
+  )
+
+
 def _open_workdir(folder: epath.Path) -> Weights:
   config = settings.read_workdir_config(folder)
   imported = _read_imported(folder)
   name = config.model.name
+  if name not in families.ARCHITECTURES:
+    raise ValueError(
+      f'{folder} holds a task model ({name}), expected a language model, such'
+      ' as that whose layers it reads'
+    )
   tokenizer = None
   if imported.get('tokenizer', True):
     tokenizer = tokenization.load(folder)
@@ -170,6 +207,21 @@ def _read_workdir(
   for path, leaf in strict.flatten(restored).items():
     strict.put(kept, path.split('/'), keep(path, leaf))
   return kept
+
+
+def load_params(folder: epath.PathLike) -> Any:
+  """Returns all parameters of a checkpoint, on this process's first device.
+
+  Raises ValueError for damage, and for parameters that are not all finite.
+  """
+  folder = epath.Path(folder)
+  place = SingleDeviceSharding(jax.local_devices()[0])
+  shapes = {
+    path: jax.ShapeDtypeStruct(shape, jnp.float32)
+    for path, shape in checkpoint.params_shapes(folder).items()
+  }
+  places = dict.fromkeys(shapes, place)
+  return _read_workdir(folder, shapes, places, lambda path, leaf: leaf)
 
 
 def _with_vocabulary(found: Weights, given: Any, vocabulary: str) -> Weights:

@@ -153,7 +153,7 @@ def make(
   return Job(
     config=config,
     mesh=mesh,
-    model=model,
+    model=lambda step: model,
     shapes=parts.shapes,
     steps={f'train {length}': parts.train_step(length) for length in examples}
     | {

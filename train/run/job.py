@@ -89,7 +89,7 @@ class Job:
   Attributes:
     config: the resolved config, as written into the workdir.
     mesh: the devices.
-    model: the module.
+    model: steps done -> the module of the next training step.
     shapes: the training state as ShapeDtypeStructs.
     steps: name -> jitted step, (state or parameters, batch, ...) -> results.
     arguments: scores so far -> those of a training step, beside state and
@@ -120,7 +120,7 @@ class Job:
 
   config: ml_collections.ConfigDict
   mesh: Mesh
-  model: nn.Module
+  model: Callable[[int], nn.Module]
   shapes: TrainState
   steps: Mapping[str, Callable[..., Any]]
   arguments: Callable[[Sequence[float]], tuple]

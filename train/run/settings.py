@@ -39,7 +39,7 @@ NUMBERS = {
   },
   'model': {
     POSITIVE: 'num_layers embed_dim num_heads mlp_dim max_length lstm_dim'
-    ' projection_dim char_embed_dim cell_clip projection_clip',
+    ' projection_dim char_embed_dim cell_clip projection_clip hidden_dim',
     AT_LEAST_0: 'num_highway num_samples unrolled_layers',
     RATE: 'dropout_rate attention_dropout_rate',
   },
@@ -57,7 +57,8 @@ NUMBERS = {
   },
   'task': {
     POSITIVE: 'max_length doc_stride max_question max_answer n_best bilstm_dim',
-    AT_LEAST_0: 'lm_weight soft_classes bilstm_layers mix_l2',
+    AT_LEAST_0: 'lm_weight soft_classes bilstm_layers mix_l2 word_dim',
+    RATE: 'mix_dropout',
   },
 }
 
@@ -131,8 +132,7 @@ def load_config(name: str) -> ml_collections.ConfigDict:
     if not lines:
       text += '; expected a function get_config(arg) that returns a ConfigDict'
     raise ValueError(f'{path}{where}: {text}') from error
-  kind = 'task' if 'task' in config else flat.get('model.name')
-  known = flatten(base.FAMILIES.get(kind, base.get_config)())
+  known = flatten(base.get_defaults(config))
   if missing := known.keys() - flat:
     raise ValueError(
       f'{path}: has no {", ".join(sorted(missing)[:9])}: begin with a function'

@@ -232,7 +232,9 @@ def train(
                 bad_step,
                 train_state,
                 steps.make_gradient_norms(
-                  job.model, job.objective(bad_step), seed=config.train.seed
+                  job.model(bad_step),
+                  job.objective(bad_step),
+                  seed=config.train.seed,
                 ),
                 job.batch(bad_step, True),
                 workdir,

@@ -1,7 +1,9 @@
-"""The model of a task: an encoder with a head, and the encoder's weights."""
+"""A language model below the head of a task, and its weights."""
 
 import dataclasses
 import json
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_collections
@@ -14,6 +16,7 @@ from data.tasks.examples import Task
 from data.vocabulary import tokenization
 from models import features, task_model
 from models.pretrained import gpt as published_gpt
+from models.pretrained import strict
 from models.pretrained.weights import Weights
 from train.architectures import families
 from train.architectures.architecture import (
@@ -21,9 +24,12 @@ from train.architectures.architecture import (
   Vocabulary,
   model_fields,
 )
+from train.host import files
 from train.params import opened, warm_start
 from train.run import settings
-from train.transfer.kinds import KINDS
+from train.transfer import kinds, task_data
+from train.transfer.reader import Found, Reader
+from train.transfer.task_data import Split
 
 # Keys of `config.model` that leave the parameters' shapes as they are.
 FREE_KEYS = (
@@ -37,21 +43,35 @@ FREE_KEYS = (
 )
 
 
+# Arrays of a batch that a model with an encoder reads, in order.
+INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
+
+
 @dataclasses.dataclass(frozen=True)
-class Encoder:
+class Encoder(Reader):
   """A language model below the head of a task.
 
   Attributes:
-    config: with the sizes of the model in its section `model`.
     module: the model, with those of its own heads that the task reads.
     tokenizer: of its vocabulary; None for an ELMo, which reads any word.
     weights: initial weights; None: drawn at random, or restored.
   """
 
-  config: ml_collections.ConfigDict
   module: nn.Module
   tokenizer: Any
   weights: Weights | None
+
+  @property
+  def vocab_size(self) -> int:  # noqa: D102
+    return self.module.vocab_size
+
+  @property
+  def layered(self) -> nn.Module:  # noqa: D102
+    return self.module
+
+  @property
+  def is_begun(self) -> bool:  # noqa: D102
+    return self.weights is not None
 
   @property
   def labels_last_piece(self) -> bool:
@@ -71,6 +91,117 @@ class Encoder:
   def form(self) -> Form:
     """The form of the rows that the model reads."""
     return framing.FORMS[self.family.form]
+
+  def open_sets(  # noqa: D102
+    self, wanted: Sequence[tuple[Task, Sequence[str]]], found: Found = None
+  ) -> tuple['Encoder', list[dict[str, Split]]]:
+    return self, [
+      {
+        name: task_data.open_split(
+          self.config,
+          task,
+          name,
+          self.tokenizer,
+          (found or {}).get(name),
+          form=self.family.form,
+          at_last=self.labels_last_piece,
+        )
+        for name in names
+      }
+      for task, names in wanted
+    ]
+
+  def inputs(self, batch: Mapping[str, Any]) -> tuple:  # noqa: D102
+    arrays = tuple(batch[name] for name in INPUTS)
+    characters = batch.get('characters')  # of an ELMo
+    if kinds.has_crf(self.config.task):
+      return *arrays, characters, batch['tag_mask']
+    return arrays if characters is None else (*arrays, characters)
+
+  def build_model(self, task: Task) -> task_model.TaskModel:  # noqa: D102
+    task_config = self.config.task
+    kind = kinds.kind_of(task, task_config)
+    return task_model.TaskModel(
+      backbone=self.module,
+      head=kind.head,
+      num_outputs=kind.num_outputs(task, task_config),
+      dropout_rate=self.config.model.dropout_rate,
+      both_orders=task.symmetric and self.form.left_to_right,
+      features=task_config.features,
+      frozen=task_config.frozen,
+      bilstm_layers=task_config.bilstm_layers,
+      bilstm_dim=task_config.bilstm_dim,
+      lm=bool(task_config.lm_weight),
+      lm_positions=_lm_positions(self),
+      transitions=kinds.transitions(task, task_config),
+    )
+
+  def replaced(self, task: Task, params: Any) -> set[str]:  # noqa: D102
+    if self.weights is None:
+      return set()
+    labels = kinds.tag_labels(task, self.config.task)
+    return warm_start.replaced(
+      opened.inherited(self.weights, params, labels),
+      self.module,
+      self.tokenizer,
+      strict.flatten(params),
+      num_layers=self.config.init.num_layers,
+    )
+
+  def begin(self, task: Task, params: Any, seed: int) -> Any:  # noqa: D102
+    del seed
+    if self.weights is None:
+      return params
+    labels = kinds.tag_labels(task, self.config.task)
+    return warm_start.load(
+      opened.inherited(self.weights, params, labels),
+      self.module,
+      self.tokenizer,
+      params,
+      num_layers=self.config.init.num_layers,
+    )
+
+  def trainable(self, params: Any) -> Any:  # noqa: D102
+    return task_model.trainable(params, self.config.task.frozen)
+
+  def step_flops(self, model: nn.Module, batch: Mapping[str, Any]) -> int:
+    """Returns the encoder's FLOPs in a step: 3 forward passes, 1 if frozen."""
+    del model
+    *rows, length = batch['tokens'].shape
+    forward = self.family.encoder_flops(self.module, math.prod(rows), length)
+    return forward if self.config.task.frozen else 3 * forward
+
+  def describe(self) -> list[tuple[str, str]]:  # noqa: D102
+    weights = self.config.init.weights
+    frozen = ', frozen' if self.config.task.frozen else ''
+    return [('weights', f'{weights or "none: without pre-training"}{frozen}')]
+
+  def write(self, workdir: epath.Path, task: Task) -> None:
+    """Writes the tokenizer, and the facts about encoder and head."""
+    labels = kinds.tag_labels(task, self.config.task)
+    imported = {
+      'kind': 'fine-tuning',
+      'tokenizer': self.tokenizer is not None,
+      'fields': opened.fields_beside(self.module),
+      'labels': {str(i): name for i, name in enumerate(labels)},
+    }
+    text = json.dumps(imported, indent=2) + '\n'
+    files.write_atomically(workdir / opened.IMPORTED_FILE, text)
+    if self.tokenizer is not None:
+      self.tokenizer.save(workdir)
+
+  def load(self, workdir: epath.Path) -> Any:  # noqa: D102
+    weights = opened.open_weights(workdir)
+    weights.check()
+    return weights.load(weights.on_one_device())
+
+  def facts(self, model: nn.Module) -> dict[str, Any]:  # noqa: D102
+    return {
+      'reading in both orders': model.both_orders,
+      'the vocabulary': self.tokenizer and self.tokenizer.fingerprint[:8],
+      'the form of its inputs': self.family.form,
+      'tagging of last pieces': self.labels_last_piece,
+    }
 
 
 def open_encoder(
@@ -92,7 +223,7 @@ def open_encoder(
     found = _draw(config)
   _check(found, task)
   reads_pooler = (
-    KINDS[task.kind].head == 'classifier'
+    kinds.KINDS[task.kind].head == 'classifier'
     and config.task.features == 'last'
     and not config.task.bilstm_layers
   )
@@ -143,9 +274,11 @@ def with_sizes_of(
     ValueError: if the run is no fine-tuning.
   """
   saved = settings.read_workdir_config(workdir)
-  if saved is None or 'task' not in saved:
+  is_ours = saved is not None and saved.model.name in families.ARCHITECTURES
+  if not is_ours or 'task' not in saved:
     raise ValueError(
-      f'{workdir} holds a run that is no fine-tuning: pass another --workdir'
+      f'{workdir} holds a run that is no fine-tuning of a language model: pass'
+      ' another --workdir'
     )
   return _with_model(
     config,
@@ -184,7 +317,8 @@ def _check(found: Encoder, task: Task) -> None:
   Raises:
     ValueError: naming the key, its value and the expected values.
   """
-  config, module, kind = found.config, found.module, KINDS[task.kind]
+  config, module = found.config, found.module
+  kind = kinds.KINDS[task.kind]
   settings_, name = config.task, config.model.name
   reads_words = found.family.reads_words
   most = getattr(module, 'max_length', settings_.max_length)
@@ -241,24 +375,6 @@ def _check(found: Encoder, task: Task) -> None:
     layers is None or 0 <= layers <= module.num_layers,
     'init.num_layers',
     f'expected 0 to {module.num_layers}',
-  )
-
-
-def build_model(found: Encoder, task: Task) -> task_model.TaskModel:
-  """Returns the module of a task."""
-  settings_ = found.config.task
-  return task_model.TaskModel(
-    backbone=found.module,
-    head=KINDS[task.kind].head,
-    num_outputs=KINDS[task.kind].num_outputs(task, settings_),
-    dropout_rate=found.config.model.dropout_rate,
-    both_orders=task.symmetric and found.form.left_to_right,
-    features=settings_.features,
-    frozen=settings_.frozen,
-    bilstm_layers=settings_.bilstm_layers,
-    bilstm_dim=settings_.bilstm_dim,
-    lm=bool(settings_.lm_weight),
-    lm_positions=_lm_positions(found),
   )
 
 

@@ -1,6 +1,7 @@
 """Fine-tuning on a task: a config becomes a job for the training loop."""
 
 import dataclasses
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,13 @@ from train.host import processes
 from train.host.console import say
 from train.run import checkpoint, training, workdirs
 from train.run.job import Job, Keep, StayAlive
-from train.transfer import encoders, task_job, task_outputs, task_plan
+from train.transfer import (
+  several,
+  task_data,
+  task_job,
+  task_outputs,
+  task_plan,
+)
 from train.transfer.task_job import TaskJob
 
 
@@ -23,15 +30,16 @@ def check(config: ml_collections.ConfigDict, *, dry_run: bool = False) -> None:
   """Checks all of a config that needs neither data, weights nor devices."""
   del dry_run  # labelled sets are small
   task_plan.check(config)
-  if config.task.name != 'own':
-    registry.find(config.task.name)
+  for name in task_data.task_names(config) or (config.task.name,):
+    if name != 'own':
+      registry.find(name)
 
 
 def make(
   config: ml_collections.ConfigDict,
   workdir: epath.PathLike,
   *,
-  shared: TaskJob | None = None,
+  shared: tuple[TaskJob, ...] | None = None,
 ) -> Job | None:
   """Plans a run of a checked config: opens sets and weights, builds steps.
 
@@ -48,65 +56,95 @@ def make(
     source = epath.Path(config.data.source).expanduser()
     if not (config.data.source.startswith('tfds') or source.exists()):
       raise FileNotFoundError(f'data.source={source}: there is no such folder')
-  mesh = training.find_devices(config) if shared is None else shared.mesh
+  mesh = training.find_devices(config) if shared is None else shared[0].mesh
   task_plan.check_batches(config, mesh)
 
   def print_results(results: Mapping[str, Any], workdir: epath.Path) -> None:
     task_plan.print_results(results, workdir, of_several=shared is not None)
 
   if results is not None:
-    sized = encoders.with_sizes_of(config, workdir)
+    sized = task_job.with_sizes_of(config, workdir)
     task_plan.check_continuation(config, workdir, sized)
     say(f'{workdir} holds a finished run of this config.')
     print_results(results, workdir)
     return None
 
   # ---- Sets, model, objective, optimiser ------------------------------------
-  parts = shared or task_job.plan(
+  jobs = shared or task_job.plan_all(
     config, mesh, workdir=None if saved is None else workdir
   )
+  first = jobs[0]
   if saved is not None:
-    task_plan.check_continuation(config, workdir, parts.config)
-  config = task_plan.with_run_keys(parts.config, config)
-  seed, total_steps = config.train.seed, parts.total_steps
+    task_plan.check_continuation(config, workdir, first.config)
+  config = task_plan.with_run_keys(first.config, config)
+  seed, total_steps = config.train.seed, first.total_steps
   size = config.train.global_batch
   rows = sharding.local_rows(mesh, size)
-  training_set, dev = parts.splits['train'].batches, parts.splits[task_job.DEV]
-  name = f'eval/{parts.task.name}'
-  dev_logits = None  # of the last score
+  turns = several.Turns(
+    [len(job.splits['train'].features) for job in jobs], total_steps, seed
+  )
+  alone = len(jobs) == 1
+  main = [f'eval/{job.task.name}/{job.task.metrics[0]}' for job in jobs]
+  dev_logits: dict[str, Any] = {}  # of the last score, by task
+
+  def named(step: str, job: TaskJob) -> str:
+    return step if alone else f'{step} {job.task.name}'
+
+  def folder_of(job: TaskJob) -> epath.Path:
+    return workdir if alone else workdir / several.FOLDER / job.task.name
+
+  def job_of(step: int) -> TaskJob:
+    return jobs[turns.at(step)[0]]
 
   def batch(step: int, whole: bool) -> pipeline.Batch:
-    chosen = pipeline.ALL_ROWS if whole else rows
-    return training_set.train_batch(step, chosen, size, seed, total_steps)
+    number, turn = turns.at(step)
+    return (
+      jobs[number]
+      .splits['train']
+      .batches.train_batch(
+        turn,
+        pipeline.ALL_ROWS if whole else rows,
+        size,
+        seed,
+        int(turns.totals[number]),
+      )
+    )
 
   def create() -> state.TrainState:
-    created = parts.begin(seed)
-    if parts.encoder.weights is not None:  # read by each process
+    created = first.begin(seed)
+    if first.reader.is_begun:  # read by each process
       processes.check_same(lambda: state.checksums(created.params))
     return created
 
-  def with_compiled(compiled: Mapping[str, Any]) -> TaskJob:
-    return dataclasses.replace(parts, predict_step=compiled['predict'])
+  def with_compiled(compiled: Mapping[str, Any], job: TaskJob) -> TaskJob:
+    return dataclasses.replace(
+      job, predict_step=compiled[named('predict', job)]
+    )
 
   def score(
     compiled: Mapping[str, Any], params: Any, step: int, stay_alive: StayAlive
   ) -> dict[str, float]:
     del step
-    nonlocal dev_logits
-    dev_logits, loss = task_outputs.run_model(
-      with_compiled(compiled), params, dev, stay_alive
-    )
-    answers = task_outputs.predict(
-      parts,
-      dev,
-      dev_logits,
-      no_answer=task_outputs.has_no_answers(dev),
-      threshold=task_outputs.tune_threshold(parts, dev, dev_logits),
-    )
-    found = task_outputs.score(parts, dev, answers)
-    return {f'{name}/loss': loss} | {
-      f'{name}/{metric}': value for metric, value in found.items()
-    }
+    row = {}
+    for job in jobs:
+      dev = job.splits[task_job.DEV]
+      logits, loss = task_outputs.run_model(
+        with_compiled(compiled, job), params, dev, stay_alive
+      )
+      answers = task_outputs.predict(
+        job,
+        dev,
+        logits,
+        no_answer=task_outputs.has_no_answers(dev),
+        threshold=task_outputs.tune_threshold(job, dev, logits),
+      )
+      found = {'loss': loss} | task_outputs.score(job, dev, answers)
+      name = job.task.name
+      row |= {f'eval/{name}/{key}': value for key, value in found.items()}
+      dev_logits[name] = logits
+    if not alone:
+      row[several.MEAN] = statistics.fmean(row[metric] for metric in main)
+    return row
 
   def finish(
     compiled: Mapping[str, Any],
@@ -115,18 +153,26 @@ def make(
     is_scored: bool,
     stay_alive: StayAlive,
   ) -> dict[str, Any]:
-    known = dev_logits if is_scored else None
-    figures, intervals = task_outputs.score_all(
-      with_compiled(compiled), params, workdir, known, stay_alive
-    )
+    del workdir
+    figures, intervals = {}, {}
+    for job in jobs:
+      known = dev_logits[job.task.name] if is_scored else None
+      found, bounds = task_outputs.score_all(
+        with_compiled(compiled, job), params, folder_of(job), known, stay_alive
+      )
+      figures |= found
+      intervals |= bounds
+    if not alone:
+      mean = statistics.fmean(figures[metric] for metric in main)
+      figures = {several.MEAN: mean} | figures
     return {
       'metrics': figures,
       'intervals': intervals,
-      'train_size': len(parts.splits['train'].examples),
+      'train_size': sum(len(job.splits['train'].examples) for job in jobs),
     }
 
   keep = Keep(
-    f'{name}/{parts.task.metrics[0]}',
+    main[0] if alone else several.MEAN,
     best=config.train.select == 'best',
     patience=config.train.patience,
     plateau=config.train.plateau,
@@ -137,38 +183,51 @@ def make(
       return (jnp.int32(seed),)
     return jnp.int32(seed), jnp.float32(keep.rate(scores))
 
-  programs = task_plan.programs(parts, seed, arguments(()))
+  programs, num_later = [], 0
+  for job, own_steps in zip(jobs, turns.totals, strict=True):
+    found, more = task_plan.programs(
+      job,
+      seed,
+      int(own_steps),
+      arguments(()),
+      lambda step, j=job: named(step, j),
+    )
+    programs += found
+    num_later += more
   return Job(
     config=config,
     mesh=mesh,
-    model=parts.model,
-    shapes=parts.shapes,
-    steps={'train': parts.train_step, 'predict': parts.predict_step},
+    model=lambda step: job_of(step).model,
+    shapes=first.shapes,
+    steps={named('train', job): job.train_step for job in jobs}
+    | {named('predict', job): job.predict_step for job in jobs},
     arguments=arguments,
     total_steps=total_steps,
-    save_every=config.train.checkpoint_every or parts.eval_every,
-    score_every=parts.eval_every,
+    save_every=config.train.checkpoint_every or first.eval_every,
+    score_every=first.eval_every,
     keep_checkpoints=1,
     profile=(),
     keep=keep,
-    programs=lambda done: programs[0],
-    num_later=programs[1],
-    step_name=lambda step: 'train',
-    objective=lambda step: parts.objective,
+    programs=lambda done: programs,
+    num_later=num_later,
+    step_name=lambda step: named('train', job_of(step)),
+    objective=lambda step: job_of(step).objective,
     batch=batch,
     work=lambda step, batch: (
       batch['token_mask'].size,
-      parts.step_flops(batch),
+      job_of(step).step_flops(batch),
     ),
     create=create,
-    restore=lambda checkpoints: checkpoints.restore(parts.shapes),
-    facts=lambda: task_plan.facts(parts),
-    write=lambda workdir: task_plan.write_workdir(workdir, parts),
-    print_plan=lambda workdir, in_detail: task_plan.print_plan(parts, workdir),
+    restore=lambda checkpoints: checkpoints.restore(first.shapes),
+    facts=lambda: {
+      name: value
+      for job in jobs
+      for name, value in task_plan.facts(job).items()
+    },
+    write=lambda workdir: first.reader.write(workdir, first.task),
+    print_plan=lambda workdir, in_detail: task_plan.print_plan(jobs, workdir),
     score=score,
-    score_line=lambda step, row: task_plan.evaluation_line(
-      step, row, parts.task
-    ),
+    score_line=task_plan.evaluation_line,
     finish=finish,
     print_results=print_results,
   )

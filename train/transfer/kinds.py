@@ -8,10 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from data.tasks.examples import Task
+from data.vocabulary import tag_schemes
+from models.elmo_tasks import crf
 from train.engine import objectives
 
 Array = jax.Array
 Batch = Mapping[str, Array]
+Outputs = Mapping[str, Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,40 +24,58 @@ class Kind:
   Attributes:
     head: one of `models.features.HEADS`.
     num_outputs: (task, section `task`) -> the head's K, or a ValueError.
-    losses: (section `task`, float32 logits, batch) -> losses [B] or, of tags,
-      [B, T]; and hits of the same shape, or None.
-    of_words: labels are of words, int [B, T], -1 at other tokens.
+    losses: (section `task`, outputs, batch) -> losses [B] or, of tags, [B, T];
+      and hits of the same shape, or None. The outputs have float32 logits.
+    of_words: a loss is of a word, with labels int [B, T], -1 at other tokens.
     of_bert: only a BERT has this kind of output.
+    num_texts: task -> texts that a model of words reads together.
+    has_choices: an example has several such groups of texts, one of them right.
+    summed: the loss of a batch is the sum of its losses, not their mean.
     metric_names: of training.
   """
 
   head: str
   num_outputs: Callable[[Task, Any], int]
-  losses: Callable[[Any, Array, Batch], tuple[Array, Array | None]]
+  losses: Callable[[Any, Outputs, Batch], tuple[Array, Array | None]]
   of_words: bool = False
   of_bert: bool = False
+  num_texts: Callable[[Task], int] = lambda task: task.num_texts
+  has_choices: bool = False
+  summed: bool = False
   metric_names: tuple[str, ...] = ('accuracy',)
 
 
-def _class_losses(_: Any, logits: Array, batch: Batch) -> tuple[Array, Array]:
-  return objectives.score_labels(logits, jnp.maximum(batch['labels'], 0))
+def _class_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple:
+  labels = jnp.maximum(batch['labels'], 0)
+  return objectives.score_labels(outputs['logits'], labels)
+
+
+def _path_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, None]:
+  """Returns the negative log-likelihoods of the tags of each row's words."""
+  labels = batch['labels']
+  likelihoods = crf.log_likelihood(
+    outputs['emissions'], outputs['transitions'], labels, labels >= 0
+  )
+  return -likelihoods, None
 
 
 def _score_losses(
-  task_config: Any, logits: Array, batch: Batch
+  task_config: Any, outputs: Outputs, batch: Batch
 ) -> tuple[Array, None]:
-  labels = batch['labels']
+  labels, logits = batch['labels'], outputs['logits']
   if not task_config.soft_classes:
     return jnp.square(logits[:, 0] - labels), None
   targets_BK = soft_targets(labels, task_config.soft_classes)
   return -jnp.sum(targets_BK * jax.nn.log_softmax(logits), -1), None
 
 
-def _span_losses(_: Any, logits: Array, batch: Batch) -> tuple[Array, Array]:
+def _span_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple:
   """Returns means of start and end under a softmax over the real tokens."""
   lowest = jnp.finfo(jnp.float32).min
+  logits = outputs['logits']
   logits = jnp.where(batch['token_mask'][..., None], logits, lowest)
-  losses, hits = _class_losses(_, logits.swapaxes(1, 2), batch)  # [B, 2, T]
+  of_ends = {'logits': logits.swapaxes(1, 2)}  # [B, 2, T]
+  losses, hits = _class_losses(_, of_ends, batch)
   return losses.mean(axis=-1), hits.prod(axis=-1)
 
 
@@ -81,7 +102,13 @@ KINDS = {
   'regression': Kind(
     'classifier', _score_outputs, _score_losses, metric_names=()
   ),
-  'choice': Kind('classifier', lambda *_: 1, _class_losses),
+  'choice': Kind(
+    'classifier',
+    lambda *_: 1,
+    _class_losses,
+    num_texts=lambda task: 2,  # the context, and a choice
+    has_choices=True,
+  ),
   'tagging': Kind(
     'token_classifier',
     lambda task, _: len(task.labels),
@@ -90,3 +117,57 @@ KINDS = {
   ),
   'span': Kind('span_classifier', lambda *_: 2, _span_losses, of_bert=True),
 }
+# Tags under a CRF. Its loss is a sum (AllenNLP 0.9.0, crf_tagger.py).
+PATHS = Kind(
+  'token_classifier',
+  lambda task, task_config: len(tag_labels(task, task_config)),
+  _path_losses,
+  summed=True,
+  metric_names=(),
+)
+SCHEMES = ('', 'iob2', 'bioul')  # of `task.crf`
+
+
+def kind_of(task: Task, task_config: Any) -> Kind:
+  """Returns the kind of a task, with `task.crf` that of paths of tags."""
+  return PATHS if has_crf(task_config) else KINDS[task.kind]
+
+
+def has_crf(task_config: Any) -> bool:
+  """Returns whether tags are under a CRF; configs older than it have none."""
+  return bool(getattr(task_config, 'crf', ''))
+
+
+def tag_labels(task: Task, task_config: Any) -> tuple[str, ...]:
+  """Returns the labels of a model's tags, in the scheme of `task.crf`."""
+  if has_crf(task_config) and task_config.crf == 'bioul':
+    return tag_schemes.bioul_labels(task.labels)
+  return task.labels
+
+
+def transitions(task: Task, task_config: Any) -> crf.Allowed | None:
+  """Returns which tag may follow another, see `crf.Crf`; None without a CRF."""
+  if not has_crf(task_config):
+    return None
+  return tag_schemes.allowed(tag_labels(task, task_config))
+
+
+def check_crf(task: Task, task_config: Any) -> None:
+  """Raises ValueError if `task.crf` does not fit a task."""
+  if not has_crf(task_config):
+    return
+  found = f'task.crf={task_config.crf!r}: '
+  if task.kind != 'tagging':
+    raise ValueError(
+      f'{found}{task.name} is a task of the kind {task.kind}, and a CRF needs'
+      ' tags'
+    )
+  if task_config.crf == 'bioul' and not tag_schemes.marks_spans(task.labels):
+    raise ValueError(
+      f'{found}the tags of {task.name} mark no spans ({task.labels[0]!r}, ...):'
+      " expected task.crf='iob2', under which all may follow each other"
+    )
+  if task_config.class_weights:
+    raise ValueError(
+      f'{found}expected no task.class_weights: the loss is of whole sentences'
+    )

@@ -6,24 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import ml_collections
 from etils import epath
 from ml_collections import config_dict
 
 from data.scoring import kinds
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
-from models.pretrained.weights import Weights
-from train.architectures import families
 from train.engine import sharding
 from train.host.console import say
-from train.params import opened
 from train.run import settings, workdirs
-from train.transfer import task_data, task_job, task_outputs
+from train.transfer import kinds as kinds_of_model
+from train.transfer import several, task_data, task_job, task_outputs
 from train.transfer.task_data import Split
 from train.transfer.task_job import Predictor
-
-# Keys of the section `task` that determine a model's input tokens.
-READING_KEYS = ('max_length', 'document_context', 'doc_stride', 'max_question')
 
 
 class Member(NamedTuple):
@@ -31,14 +27,16 @@ class Member(NamedTuple):
 
   workdir: epath.Path
   predictor: Predictor  # on this process's first device
-  weights: Weights
   facts: dict[str, Any]  # content of task.json
 
 
-def open_member(workdir: epath.PathLike) -> Member:
-  """Opens the model of a finished fine-tuning.
+def open_member(
+  workdir: epath.PathLike, task_name: str | None = None
+) -> Member:
+  """Opens the model of a finished fine-tuning, of several tasks that of one.
 
-  Raises FileNotFoundError if the run is unfinished, or a sweep dropped it.
+  Raises FileNotFoundError if the run is unfinished, or a sweep dropped it;
+  ValueError if the workdir has no such task.
   """
   workdir = epath.Path(workdir)
   config = settings.read_workdir_config(workdir)
@@ -50,7 +48,7 @@ def open_member(workdir: epath.PathLike) -> Member:
       ' python -m train.main --config transfer:task=NAME'
       f' --config.init.weights={workdir}'
     )
-  file = workdir / task_outputs.TASK_FILE
+  file = _folder_of(config, workdir, task_name) / task_outputs.TASK_FILE
   if not file.exists():
     raise FileNotFoundError(
       f'{file} is missing: the run is not finished; the same command of'
@@ -67,10 +65,25 @@ def open_member(workdir: epath.PathLike) -> Member:
     config_dict.ConfigDict(dict.fromkeys(sharding.AXES, 1)),
     jax.local_devices()[:1],
   )
-  predictor = task_job.plan_predictor(config, task, mesh, workdir)
-  weights = opened.open_weights(workdir)
-  weights.check()
-  return Member(workdir, predictor, weights, facts)
+  reader = task_job.open_reader(config, (task,), workdir)
+  predictor = task_job.plan_predictor(reader, task, mesh)
+  return Member(workdir, predictor, facts)
+
+
+def _folder_of(
+  config: ml_collections.ConfigDict, workdir: epath.Path, task_name: str | None
+) -> epath.Path:
+  """Returns the folder of a task's facts in a workdir."""
+  names = task_data.task_names(config)
+  if not names and task_name in (None, config.task.name):
+    return workdir
+  if task_name not in names:
+    known = names or (config.task.name,)
+    raise ValueError(
+      f'{workdir} holds a model of {", ".join(known)}: expected --task with one'
+      f' of these, found {task_name or "none"}'
+    )
+  return workdir / several.FOLDER / task_name
 
 
 def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
@@ -88,14 +101,17 @@ def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
 
 
 def predict(
-  workdirs: Sequence[epath.PathLike], read: Callable[[Task], list[Example]]
+  workdirs: Sequence[epath.PathLike],
+  read: Callable[[Task], list[Example]],
+  task_name: str | None = None,
 ) -> tuple[Task, Split, list[Prediction]]:
   """Returns task, split and predictions of one model or an ensemble.
 
   An ensemble averages the members' probabilities; of spans, the scores of first
-  and last token. `read` returns the examples of the members' common task.
+  and last token. `read` returns the examples of the members' common task;
+  `task_name` chooses it from models of several tasks.
   """
-  members = [open_member(workdir) for workdir in workdirs]
+  members = [open_member(workdir, task_name) for workdir in workdirs]
   first, here = members[0].predictor, _facts(members[0].predictor)
   for other in members[1:]:
     for name, value in _facts(other.predictor).items():
@@ -104,18 +120,14 @@ def predict(
           f'{members[0].workdir} and {other.workdir} cannot answer together:'
           f' {name} is {here[name]} in the first, {value} in the second'
         )
-  split = task_data.open_split(
-    first.config,
-    first.task,
-    'test',
-    first.encoder.tokenizer,
-    read(first.task),
-    at_last=first.encoder.labels_last_piece,
+  _, splits = first.reader.open_splits(
+    first.task, ['test'], {'test': read(first.task)}
   )
+  split = splits['test']
   logits = []
-  for workdir, predictor, weights, facts in members:
+  for workdir, predictor, facts in members:
     say(f'{workdir}: {len(split.examples):,} examples of {facts["task"]}')
-    params = weights.load(weights.on_one_device())
+    params = predictor.reader.load(workdir)
     with sharding.scope(predictor.mesh, predictor.config.mesh.rules):
       logits.append(task_outputs.run_model(predictor, params, split)[0])
   predictions = task_outputs.predict(
@@ -130,16 +142,17 @@ def predict(
 
 def _facts(predictor: Predictor) -> dict[str, Any]:
   """Returns name -> value of all facts that members must share."""
-  task, tokenizer = predictor.task, predictor.encoder.tokenizer
+  task, config = predictor.task, predictor.config
+  cuts = {
+    key: config.task[key] for key in task_data.READING if key in config.task
+  }
   return {
     'the task': task.name,
     'the kind': task.kind,
-    'the labels': task.labels,
+    'the labels': kinds_of_model.tag_labels(task, config.task),
     'the number of texts': task.num_texts,
     'the number of choices': task.num_choices,
     'the outputs': predictor.model.num_outputs,
-    'reading in both orders': predictor.model.both_orders,
-    'the vocabulary': tokenizer and tokenizer.fingerprint[:8],
-    'the form of its inputs': families.architecture_of(predictor.config).form,
-    'tagging of last pieces': predictor.encoder.labels_last_piece,
-  } | {key: predictor.config.task[key] for key in READING_KEYS}
+    **predictor.reader.facts(predictor.model),
+    **cuts,
+  }

@@ -38,10 +38,11 @@ def run(
 
   Returns:
     The content of summary.json: `task`, `runs` (each with `seed`, `settings`,
-    `metrics` as 'split/metric', `seconds`, `folder`), `mean` and `std` (sample
-    standard deviation, 0 of one run) over the seeds of the best settings,
-    `settings` (best by mean on dev), `best` (the best run on dev),
-    `train_size`, `device`, `revision`, `weights`, `config`.
+    `metrics` as 'split/metric', of several tasks 'task/split/metric' and
+    'dev/mean', `seconds`, `folder`), `mean` and `std` (sample standard
+    deviation, 0 of one run) over the seeds of the best settings, `settings`
+    (best by mean on dev), `best` (the best run on dev), `train_size`, `device`,
+    `revision`, `weights`, `config`.
   """
   workdir = epath.Path(workdir)
   grid = grid or {}
@@ -72,7 +73,7 @@ def run(
       if results is None:
         say(f'\n{folder}')
         if job is None and checkpoint.latest_step(folder) is None:
-          job = task_job.plan(seeded, sharding.make_mesh(seeded.mesh))
+          job = task_job.plan_all(seeded, sharding.make_mesh(seeded.mesh))
         planned_run = finetune.make(seeded, folder, shared=job)
         results = training.train(planned_run, folder)
       _drop(folder / checkpoint.FOLDER)
@@ -167,9 +168,12 @@ def _entry(
   results: Mapping[str, Any], changes: Mapping[str, Any], folder: epath.Path
 ) -> dict[str, Any]:
   figures = {}
+  names = _tasks(results)
   for name, value in results['metrics'].items():
-    rest = name.removeprefix(f'eval/{results["config"]["task.name"]}/')
-    figures[rest if '/' in rest else f'dev/{rest}'] = value
+    of, _, rest = name.removeprefix('eval/').partition('/')
+    rest = rest or of  # the mean over several tasks
+    prefix = f'{of}/' if len(names) > 1 and of in names else ''
+    figures[prefix + (rest if '/' in rest else f'dev/{rest}')] = value
   return {
     'seed': results['seed'],
     'settings': dict(changes),
@@ -178,6 +182,12 @@ def _entry(
     'folder': folder.name,
     'workdir': str(folder),
   }
+
+
+def _tasks(results: Mapping[str, Any]) -> list[str]:
+  """Returns the names of a run's task, or of its several tasks."""
+  config = results['config']
+  return config.get('task.names') or [config['task.name']]
 
 
 def _main_value(entry: Mapping[str, Any]) -> float:
@@ -211,7 +221,7 @@ def _summary(
     for name in chosen[0]['metrics']
   }
   return {
-    'task': results['config']['task.name'],
+    'task': '+'.join(_tasks(results)),
     'runs': list(runs),
     'settings': chosen[0]['settings'],
     'mean': {name: statistics.fmean(some) for name, some in values.items()},

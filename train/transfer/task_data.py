@@ -13,7 +13,16 @@ from data.inputs.features import Features
 from data.scoring import kinds
 from data.tasks import files, registry
 from data.tasks.examples import Example, Task
-from train.architectures import families
+from train.transfer import kinds as kinds_of_model
+
+# Keys of the section `task` that say how examples are cut -> arguments of
+# `framing.encode`; a config has those that its reader needs.
+READING = {
+  'max_length': 'max_length',
+  'document_context': 'document_context',
+  'doc_stride': 'doc_stride',
+  'max_question': 'max_query',
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +69,30 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
   return kinds.own_task(**settings)
 
 
+def open_tasks(config: ml_collections.ConfigDict) -> tuple[Task, ...]:
+  """Returns the declarations of a config's task, or of its several tasks."""
+  names = task_names(config)
+  if not names:
+    return (open_task(config),)
+  if config.data.source is None:
+    raise ValueError(
+      'data.source is empty: name the folder of the sets of'
+      f' {", ".join(names)} (--config.data.source=FOLDER)'
+    )
+  return tuple(map(registry.find, names))
+
+
+def task_names(config: ml_collections.ConfigDict) -> tuple[str, ...]:
+  """Returns the names of tasks that are trained together, or none."""
+  return tuple(config.task.names) if 'names' in config.task else ()
+
+
 def reopen_task(
   config: ml_collections.ConfigDict, facts: Mapping[str, Any]
 ) -> Task:
   """Returns the task of a finished run, from its config and task.json."""
-  if config.task.name != 'own':
-    return registry.find(config.task.name)
+  if facts['task'] != 'own':
+    return registry.find(facts['task'])
   return kinds.own_task(
     **dict(config.own)
     | {
@@ -77,6 +104,32 @@ def reopen_task(
   )
 
 
+def read_split(
+  config: ml_collections.ConfigDict, task: Task, name: str
+) -> list[Example]:
+  """Returns the examples of a split; errors name file and line."""
+  data = config.data
+  limit = data.train_limit if name == 'train' else data.eval_limit
+  return registry.load(task, data.source, name, limit=limit)
+
+
+def encode(
+  config: ml_collections.ConfigDict,
+  task: Task,
+  examples: list[Example],
+  tokenizer: Any,
+  **options: Any,
+) -> Features:
+  """Returns examples as rows; for `options` see `framing.encode`."""
+  cuts = {
+    argument: config.task[key]
+    for key, argument in READING.items()
+    if key in config.task
+  }
+  bioul = kinds_of_model.tag_labels(task, config.task) != task.labels
+  return kinds.encode(task, examples, tokenizer, **cuts, bioul=bioul, **options)
+
+
 def open_split(
   config: ml_collections.ConfigDict,
   task: Task,
@@ -84,32 +137,22 @@ def open_split(
   tokenizer: Any,
   found: list[Example] | None = None,
   *,
+  form: str,
   at_last: bool,
 ) -> Split:
   """Encodes a split, of the examples `found` or read from its files.
 
-  `at_last` tags a word's last piece, not its first; errors name file and line.
+  `form` is of `framing.FORMS`; `at_last` tags a word's last piece, not its
+  first.
   """
-  data, settings = config.data, config.task
   if found is None:
-    limit = data.train_limit if name == 'train' else data.eval_limit
-    found = registry.load(task, data.source, name, limit=limit)
-  features = kinds.encode(
-    task,
-    found,
-    tokenizer,
-    settings.max_length,
-    form=families.architecture_of(config).form,
-    at_last=at_last,
-    document_context=settings.document_context,
-    doc_stride=settings.doc_stride,
-    max_query=settings.max_question,
-  )
+    found = read_split(config, task, name)
+  features = encode(config, task, found, tokenizer, form=form, at_last=at_last)
   batches = Batches(
     features,
     pad_id=getattr(tokenizer, 'pad_id', 0),
-    max_length=settings.max_length,
-    bucket=data.bucket,
+    max_length=config.task.max_length,
+    bucket=config.data.bucket,
   )
   return Split(name, found, features, batches)
 

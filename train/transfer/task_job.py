@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,18 +15,22 @@ from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.tasks.examples import Task
-from models import layers, task_model
+from models import layers
 from models.pretrained import strict
-from models.pretrained.weights import Weights
-from train.architectures import families
 from train.engine import optim, sharding, state, steps
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import device
-from train.params import opened, warm_start
 from train.run.training_phases import Phase
-from train.transfer import encoders, task_data, task_losses
-from train.transfer.encoders import Encoder
+from train.transfer import (
+  bodies,
+  encoders,
+  several,
+  task_data,
+  task_losses,
+  word_reader,
+)
+from train.transfer.reader import Reader
 from train.transfer.task_data import Split
 
 DEV = 'dev'
@@ -40,14 +43,14 @@ class Predictor:
   Attributes:
     config: with the model's sizes.
     task: its declaration.
-    encoder: the language model below the head.
+    reader: turns its examples into rows, and knows the model of these.
     objective: the losses to minimise.
     predict_step: the step of `make_predict_step`.
   """
 
   config: ml_collections.ConfigDict
   task: Task
-  encoder: Encoder
+  reader: Reader
   mesh: Mesh
   model: nn.Module
   objective: Objective
@@ -80,32 +83,18 @@ class TaskJob(Predictor):
   @property
   def num_parameters(self) -> int:
     """The model's number of parameters, the vocabulary unpadded."""
-    return layers.num_parameters(
-      self.shapes.params, self.encoder.module.vocab_size
-    )
+    return layers.num_parameters(self.shapes.params, self.reader.vocab_size)
 
   def begin(self, seed: int) -> TrainState:
     """Returns the state at step 0, with the initial weights, the rest drawn."""
     rng = jax.random.fold_in(jax.random.key(seed), state.INIT_STREAM)
     begun = self.create(rng)
-    weights = self.encoder.weights
-    if weights is None:
-      return begun
-    params = warm_start.load(
-      inherited(weights, begun.params, self.task),
-      self.encoder.module,
-      self.encoder.tokenizer,
-      begun.params,
-      num_layers=self.config.init.num_layers,
-    )
+    params = self.reader.begin(self.task, begun.params, seed)
     return begun.replace(params=params)
 
   def step_flops(self, batch: Mapping[str, np.ndarray]) -> int:
-    """Returns the encoder's FLOPs in a step: 3 forward passes, 1 if frozen."""
-    *rows, length = batch['tokens'].shape
-    family = families.architecture_of(self.encoder.config)
-    forward = family.encoder_flops(self.encoder.module, math.prod(rows), length)
-    return forward if self.config.task.frozen else 3 * forward
+    """Returns the FLOPs of a training step below the head."""
+    return self.reader.step_flops(self.model, batch)
 
 
 def plan(
@@ -115,95 +104,118 @@ def plan(
   workdir: epath.Path | None = None,
   splits: tuple[str, ...] | None = None,
 ) -> TaskJob:
+  """Plans a run of one task, see `plan_all`."""
+  (job,) = plan_all(config, mesh, workdir=workdir, splits=splits)
+  return job
+
+
+def plan_all(
+  config: ml_collections.ConfigDict,
+  mesh: Mesh,
+  *,
+  workdir: epath.Path | None = None,
+  splits: tuple[str, ...] | None = None,
+) -> tuple[TaskJob, ...]:
   """Reads the data, opens the weights and builds the steps of a config.
 
   `workdir` is that of a run that continues; `splits` default to all that exist.
+  Several tasks have a state in common, and each its own steps.
   """
-  task = task_data.open_task(config)
-  predictor = plan_predictor(config, task, mesh, workdir)
-  config, encoder = predictor.config, predictor.encoder
-  model, objective = predictor.model, predictor.objective
-  if splits is None:
-    splits = ('train', *task_data.eval_splits(config, task))
-  read = {
-    name: task_data.open_split(
-      config, task, name, encoder.tokenizer, at_last=encoder.labels_last_piece
-    )
-    for name in splits
-  }
-  total_steps, eval_every = count_steps(config, read['train'])
+  tasks = task_data.open_tasks(config)
+  reader = open_reader(config, tasks, workdir)
+  config = reader.config
+  wanted = [
+    (task, splits or ('train', *task_data.eval_splits(config, task)))
+    for task in tasks
+  ]
+  reader, read = reader.open_sets(wanted)
+  predictors = [plan_predictor(reader, task, mesh) for task in tasks]
+  total_steps, eval_every = count_steps(
+    config, [splits_of['train'] for splits_of in read]
+  )
   phase = Phase(
     total_steps, config.task.max_length, config.train.global_batch, 'continue'
   )
   schedule = make_schedule(config, phase)
-  example = read['train'].batches.train_batch(
-    0, slice(0, 1), config.train.global_batch, 0, total_steps
-  )
-  inputs = objective.inputs(
-    {
+  inputs = []
+  for predictor, splits_of in zip(predictors, read, strict=True):
+    example = splits_of['train'].batches.train_batch(
+      0, slice(0, 1), config.train.global_batch, 0, total_steps
+    )
+    shapes = {
       name: jax.ShapeDtypeStruct(array.shape, array.dtype)
       for name, array in example.items()
     }
-  )
-  abstract = state.abstract_params(model, inputs)
+    inputs.append(predictor.objective.inputs(shapes))
+  model = predictors[0].model
+  if len(tasks) == 1:
+    (inputs,) = inputs
+  else:
+    model = several.SharedModels(tuple(each.model for each in predictors))
+    predictors = _with_named_sums(predictors)
+  objective = predictors[0].objective
+  abstract = state.abstract_params(model, tuple(inputs))
   tx = optim.make_optimizer(
     config.optim,
     schedule,
     sharding.axis_names(abstract),
-    encoder.module.vocab_size,
+    reader.vocab_size,
   )
-  if config.task.frozen:
-    tx = optax.masked(tx, functools.partial(task_model.trainable, frozen=True))
+  moving = reader.trainable(nn.unbox(abstract))
+  if not all(jax.tree.leaves(moving)):
+    tx = optax.masked(tx, moving)
   init, shapes, shardings, placements = state.abstract_state(
     model,
-    inputs,
+    tuple(inputs),
     tx,
     objective.loss_names + objective.metric_names,
     mesh,
     config.mesh.rules,
     adjust=functools.partial(
-      _clear, paths=_find_replaced(config, encoder, task, abstract)
+      _clear, paths=reader.replaced(tasks[0], nn.unbox(abstract))
     ),
-    encoder=encoder.module,
+    encoder=reader.layered,
   )
-  return TaskJob(
-    **vars(predictor),
-    splits=read,
-    total_steps=total_steps,
-    eval_every=eval_every,
-    schedule=schedule,
-    shapes=shapes,
-    shardings=shardings,
-    create=jax.jit(init, out_shardings=shardings),
-    train_step=steps.make_train_step(
-      model,
-      objective,
-      tx,
-      schedule,
-      seed=0,
-      micro_batches=config.train.micro_batches,
-      log_every=config.train.log_every,
-      mesh=mesh,
-      state_shardings=shardings,
-      placements=placements,
-    ),
+  create = jax.jit(init, out_shardings=shardings)
+  return tuple(
+    TaskJob(
+      **vars(predictor),
+      splits=splits_of,
+      total_steps=total_steps,
+      eval_every=eval_every,
+      schedule=schedule,
+      shapes=shapes,
+      shardings=shardings,
+      create=create,
+      train_step=steps.make_train_step(
+        predictor.model,
+        predictor.objective,
+        tx,
+        schedule,
+        seed=0,
+        micro_batches=config.train.micro_batches,
+        log_every=config.train.log_every,
+        mesh=mesh,
+        state_shardings=shardings,
+        placements=placements,
+      ),
+    )
+    for predictor, splits_of in zip(predictors, read, strict=True)
   )
 
 
-def _find_replaced(
-  config: ml_collections.ConfigDict, encoder: Encoder, task: Task, params: Any
-) -> set[str]:
-  """Returns the paths of parameters that come wholly from the weights."""
-  if encoder.weights is None:
-    return set()
-  params = nn.unbox(params)
-  return warm_start.replaced(
-    inherited(encoder.weights, params, task),
-    encoder.module,
-    encoder.tokenizer,
-    strict.flatten(params),
-    num_layers=config.init.num_layers,
-  )
+def _with_named_sums(predictors: Sequence[Predictor]) -> list[Predictor]:
+  """Returns the predictors of several tasks with objectives of one state."""
+  names = [
+    (each.task.name, 'accuracy' in each.objective.metric_names)
+    for each in predictors
+  ]
+  return [
+    dataclasses.replace(
+      each, objective=several.name_sums(each.objective, each.task.name, names)
+    )
+    for each in predictors
+  ]
 
 
 def _clear(params: dict[str, Any], paths: set[str]) -> dict[str, Any]:
@@ -216,24 +228,14 @@ def _clear(params: dict[str, Any], paths: set[str]) -> dict[str, Any]:
   return cleared
 
 
-def plan_predictor(
-  config: ml_collections.ConfigDict,
-  task: Task,
-  mesh: Mesh,
-  workdir: epath.Path | None,
-) -> Predictor:
-  """Opens the weights and builds the model of a task.
-
-  `workdir` is the run that trained the model; None opens the initial weights.
-  """
-  encoder = encoders.open_encoder(config, task, workdir)
-  config = encoder.config
-  objective = task_losses.build_objective(task, config.task)
-  model = encoders.build_model(encoder, task)
+def plan_predictor(reader: Reader, task: Task, mesh: Mesh) -> Predictor:
+  """Builds the model of a task, for a reader that has seen its splits."""
+  objective = _build_objective(reader, task)
+  model = reader.build_model(task)
   return Predictor(
-    config=config,
+    config=reader.config,
     task=task,
-    encoder=encoder,
+    reader=reader,
     mesh=mesh,
     model=model,
     objective=objective,
@@ -241,11 +243,40 @@ def plan_predictor(
   )
 
 
+def open_reader(
+  config: ml_collections.ConfigDict,
+  tasks: Sequence[Task],
+  workdir: epath.Path | None,
+) -> Reader:
+  """Opens the weights of a config; no array of an encoder is read.
+
+  `workdir` is the run that trained the model; None opens the initial weights.
+  """
+  if config.model.name in bodies.BODIES:
+    return word_reader.open_reader(config, tasks, workdir)
+  (task,) = tasks
+  return encoders.open_encoder(config, task, workdir)
+
+
+def with_sizes_of(
+  config: ml_collections.ConfigDict, workdir: epath.Path
+) -> ml_collections.ConfigDict:
+  """Returns a config with the sizes that a run's initial weights gave it."""
+  if config.model.name in bodies.BODIES:
+    return config  # which has them
+  return encoders.with_sizes_of(config, workdir)
+
+
+def _build_objective(reader: Reader, task: Task) -> Objective:
+  return task_losses.build_objective(task, reader.config.task, reader.inputs)
+
+
 def check(config: ml_collections.ConfigDict) -> None:
-  """Checks that a config fits its task and its weights."""
-  task = task_data.open_task(config)
-  encoder = encoders.open_encoder(config, task, None)
-  task_losses.build_objective(task, encoder.config.task)
+  """Checks that a config fits its tasks and its weights."""
+  tasks = task_data.open_tasks(config)
+  reader = open_reader(config, tasks, None)
+  for task in tasks:
+    _build_objective(reader, task)
 
 
 # `train.count` -> (examples, batch, epochs) -> (steps of an epoch, of a run).
@@ -265,12 +296,15 @@ COUNTS = {
 
 
 def count_steps(
-  config: ml_collections.ConfigDict, split: Split
+  config: ml_collections.ConfigDict, training_sets: Sequence[Split]
 ) -> tuple[int, int]:
   """Returns (steps of a run, steps between scores of dev)."""
   train = config.train
   of_rows = train.count == 'rows'
-  size = len(split.features if of_rows else split.examples)
+  size = sum(
+    len(split.features if of_rows else split.examples)
+    for split in training_sets
+  )
   epoch, total = COUNTS[train.count](size, train.global_batch, train.num_epochs)
   total = max(1, total) if train.steps is None else train.steps
   return total, train.eval_every or min(epoch, total)
@@ -319,34 +353,4 @@ def make_predict_step(
     predict,
     out_shardings=everywhere,
     compiler_options=device.compiler_options(mesh),
-  )
-
-
-def inherited(weights: Weights, params: Any, task: Task) -> Weights:
-  """Returns the weights without heads that mean something else in this task.
-
-  A classifier stays only for the same labels (as after MultiNLI), unless they
-  are mere numbers; a head of spans stays (as after TriviaQA). Parts above the
-  encoder of another size than in `params`, as drawn, go.
-  """
-  shapes = strict.flatten(params)
-  known = [weights.labels[key] for key in sorted(weights.labels, key=int)]
-  on_top = (*opened.HEADS, *opened.BETWEEN)
-  dropped = {
-    path.partition('/')[0]
-    for path, leaf in weights.shapes.items()
-    if path.startswith(on_top)
-    and (path not in shapes or shapes[path].shape != leaf.shape)
-  }
-  # Numbers are labels of many tasks, with another meaning in each.
-  numbers = all(name.isdecimal() for name in known)
-  if numbers or tuple(known) != task.labels:
-    dropped |= {'classifier', 'token_classifier'}
-  return weights._replace(
-    shapes={
-      path: leaf
-      for path, leaf in weights.shapes.items()
-      if path.partition('/')[0] not in dropped
-    },
-    heads=tuple(head for head in weights.heads if head in dropped),
   )

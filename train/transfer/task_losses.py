@@ -1,6 +1,6 @@
 """The training objective of a task. B examples, T position, V vocabulary."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -10,15 +10,19 @@ from data.tasks.examples import Task
 from train.engine import objectives
 from train.engine.objectives import SumAndWeight
 from train.engine.steps import Objective
-from train.transfer.kinds import KINDS, Array, Batch
+from train.transfer import kinds
+from train.transfer.kinds import Array, Batch
 
-INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
 
-
-def build_objective(task: Task, task_config: Any) -> Objective:
+def build_objective(
+  task: Task,
+  task_config: Any,
+  inputs: Callable[[Batch], tuple] = lambda batch: (),
+) -> Objective:
   """Returns the objective of a task, with the losses of the papers.
 
-  Classes, choices and tags: cross-entropy, for tags a mean over tagged words.
+  Classes, choices and tags: cross-entropy, for tags a mean over tagged words;
+  with a CRF the negative log-likelihood of each sentence's tags, summed.
   Scores: squared error, or with `soft_classes` the cross-entropy of a score
   between its two nearest classes (Tai et al. 2015, as GPT's release). Spans:
   the mean of the cross-entropies of first and last token.
@@ -28,9 +32,12 @@ def build_objective(task: Task, task_config: Any) -> Objective:
   softmax over the tokens and, of a GPT, the positions
   (openai/finetune-transformer-lm, train.py). So is `mix_l2` times the sum of
   squares of the mix's weights before their softmax (Peters et al. 2018, section
-  5.1). Raises ValueError if the settings do not fit the task.
+  5.1). `inputs` returns the arrays of a batch that the model reads; by
+  default none, for losses without a model. Raises
+  ValueError if the settings do not fit the task.
   """
-  kind = KINDS[task.kind]
+  kinds.check_crf(task, task_config)
+  kind = kinds.kind_of(task, task_config)
   class_weights = tuple(task_config.class_weights)
   # Configs older than this key lack it.
   mix_l2 = getattr(task_config, 'mix_l2', None)
@@ -47,7 +54,9 @@ def build_objective(task: Task, task_config: Any) -> Objective:
       f' {len(task.labels)} labels of {task.name}, 0 or more'
     )
   kind.num_outputs(task, task_config)  # checks the settings
-  factors = {'task': 1, 'lm': task_config.lm_weight, 'mix_l2': mix_l2}
+  # ELMo's task models lack the key.
+  lm_weight = getattr(task_config, 'lm_weight', None)
+  factors = {'task': 1, 'lm': lm_weight, 'mix_l2': mix_l2}
   factors = {name: factor for name, factor in factors.items() if factor}
 
   def label_weights(batch: Batch) -> Array:
@@ -63,7 +72,8 @@ def build_objective(task: Task, task_config: Any) -> Objective:
 
   def losses(outputs: Mapping[str, Array], batch: Batch) -> Any:
     logits = outputs['logits'].astype(jnp.float32)
-    values, hits = kind.losses(task_config, logits, batch)
+    outputs = {**outputs, 'logits': logits}
+    values, hits = kind.losses(task_config, outputs, batch)
     weights = label_weights(batch)
     metrics = {}
     if hits is not None:
@@ -80,7 +90,10 @@ def build_objective(task: Task, task_config: Any) -> Objective:
   def weights(batch: Batch) -> dict[str, Array]:
     rows = _row_weights(batch).sum()
     totals = {name: rows / factor for name, factor in factors.items()}
-    totals['task'] = label_weights(batch).sum()
+    if kind.summed:
+      totals['task'] = jnp.float32(1)
+    else:
+      totals['task'] = label_weights(batch).sum()
     # A batch without a single label has the loss 0, not NaN.
     return {
       name: jnp.where(total > 0, total, 1.0) for name, total in totals.items()
@@ -88,9 +101,7 @@ def build_objective(task: Task, task_config: Any) -> Objective:
 
   return Objective(
     transform=lambda host_batch, keys: dict(host_batch),
-    inputs=lambda batch: tuple(  # an ELMo also reads characters
-      batch[name] for name in (*INPUTS, 'characters') if name in batch
-    ),
+    inputs=inputs,
     weights=weights,
     losses=losses,
     loss_names=tuple(factors),

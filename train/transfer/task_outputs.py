@@ -68,8 +68,11 @@ def predict(
 ) -> list[Prediction]:
   """Returns the predictions of a split's logits; see `spans.Options`."""
   settings = job.config.task
+  of_spans = ('n_best', 'max_answer')  # keys that readers of words lack
   options = spans.Options(
-    settings.n_best, settings.max_answer, threshold, no_answer
+    **{key: settings[key] for key in of_spans if key in settings},
+    threshold=threshold,
+    allow_no_answer=no_answer,
   )
   return kinds.decode(
     answers.Outputs(job.task, split.examples, split.features, logits, options)
@@ -101,16 +104,16 @@ def score(
 def score_all(
   job: TaskJob,
   params: Any,
-  workdir: epath.Path,
+  folder: epath.Path,
   dev_logits: list[np.ndarray] | None,
   stay_alive: Callable[[], None],
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-  """Scores every labelled split, and writes the predictions.
+  """Scores every labelled split, and writes the predictions into a folder.
 
   Returns 'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
   """
   figures, intervals = {}, {}
-  task, folder = job.task, workdir / PREDICTIONS_FOLDER
+  task, predictions_folder = job.task, folder / PREDICTIONS_FOLDER
   threshold, no_answer = 0.0, has_no_answers(job.splits[DEV])
   for name in sorted(job.splits, key=lambda name: name != DEV):  # dev first
     split = job.splits[name]
@@ -130,9 +133,13 @@ def score_all(
       figures[f'{prefix}/{metric}'] = value
       intervals[f'{prefix}/{metric}'] = list(bounds[metric])
     if processes.is_first():
-      folder.mkdir(exist_ok=True)
+      predictions_folder.mkdir(parents=True, exist_ok=True)
       submissions.write(
-        task, name, split.examples, predictions, folder / f'{name}.jsonl'
+        task,
+        name,
+        split.examples,
+        predictions,
+        predictions_folder / f'{name}.jsonl',
       )
     stay_alive()
   if processes.is_first():
@@ -146,6 +153,6 @@ def score_all(
       'threshold': threshold,
     }
     files.write_atomically(
-      workdir / TASK_FILE, json.dumps(facts, indent=2) + '\n'
+      folder / TASK_FILE, json.dumps(facts, indent=2) + '\n'
     )
   return figures, intervals

@@ -2,34 +2,36 @@
 
 import functools
 import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import ml_collections
 from etils import epath
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.examples import pipeline
 from data.scoring.kinds import KINDS
-from data.tasks.examples import Task
 from models import features
 from train.engine import memory, sharding
-from train.host import console, files, processes
+from train.host import console, processes
 from train.host.console import say
-from train.params import opened
 from train.run import ledger, settings
 from train.run.job import Program
+from train.transfer import bodies, kinds, word_reader
 from train.transfer.task_data import Split
 from train.transfer.task_job import COUNTS, DEV, TaskJob
 
 SELECT = ('best', 'last')
 # Values for configs older than a key.
-BEFORE = {'train.count': 'rows'}
+BEFORE = {'train.count': 'rows', 'task.crf': ''}
 # eval_every is not free: scores decide on the kept model and on the end.
-FREE_KEYS = {*settings.FREE_KEYS, 'eval.global_batch'} - {'train.eval_every'}
-PATHS = ('data.source', 'data.tokenizer', 'init.weights')
+FREE_KEYS = {
+  *settings.FREE_KEYS,
+  'eval.global_batch',
+  'train.objective',  # of older configs
+} - {'train.eval_every'}
+PATHS = ('data.source', 'data.tokenizer', 'init.weights', 'task.word_vectors')
 
 
 def check(config: ml_collections.ConfigDict) -> None:
@@ -50,6 +52,10 @@ def check(config: ml_collections.ConfigDict) -> None:
     'own.kind',
     f'one of {", ".join(KINDS)}',
   )
+  ensure(task.crf in kinds.SCHEMES, 'task.crf', f'one of {kinds.SCHEMES}')
+  if config.model.name in bodies.BODIES:
+    word_reader.check(config)
+    return
   known = (*features.FEATURES, 'mix')
   ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')
 
@@ -111,32 +117,17 @@ def with_run_keys(
   return settings.with_overrides(planned, {'train.seed': config.train.seed})
 
 
-def write_workdir(workdir: epath.Path, job: TaskJob) -> None:
-  """Writes the tokenizer, and the facts about encoder and head."""
-  files.write_atomically(
-    workdir / opened.IMPORTED_FILE,
-    json.dumps(
-      {
-        'kind': 'fine-tuning',
-        'tokenizer': job.encoder.tokenizer is not None,
-        'fields': opened.fields_beside(job.encoder.module),
-        'labels': {str(i): name for i, name in enumerate(job.task.labels)},
-      },
-      indent=2,
-    )
-    + '\n',
-  )
-  if job.encoder.tokenizer is not None:
-    job.encoder.tokenizer.save(workdir)
-
-
 def facts(job: TaskJob) -> dict[str, Any]:
-  """Returns digests of the data that each process reads by itself."""
+  """Returns digests of all that each process reads by itself."""
   digests = {
-    f'the examples of {name}': digest(split)
+    f'the examples of {job.task.name}, {name}': digest(split)
     for name, split in job.splits.items()
   }
-  return {'the labels': list(job.task.labels), **digests}
+  return {
+    f'the labels of {job.task.name}': list(job.task.labels),
+    **digests,
+    **job.reader.facts(job.model),
+  }
 
 
 def digest(split: Split) -> str:
@@ -151,57 +142,69 @@ def digest(split: Split) -> str:
   return sha.hexdigest()
 
 
-def print_plan(job: TaskJob, workdir: epath.PathLike) -> None:
-  """Prints the plan of a run."""
-  config, mesh = job.config, job.mesh
+def print_plan(jobs: Sequence[TaskJob], workdir: epath.PathLike) -> None:
+  """Prints the plan of a run of one task, or of several."""
+  first = jobs[0]
+  config, mesh = first.config, first.mesh
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
-  train = job.splits['train']
   rows = [
     ('workdir', workdir),
     ('devices', f'{jax.device_count()} x {jax.devices()[0].device_kind}'),
     ('mesh', axes),
-    ('task', f'{job.task.title} ({job.task.kind})'),
   ]
-  for name, split in job.splits.items():
-    note = '' if split.is_labelled else ', without labels'
-    windows = ''
-    if len(split.features) != len(split.examples):
-      windows = f' in {len(split.features):,} windows'
-    cut = split.features.truncated
-    cut = f', {cut:,} of them cut' if cut else ''
-    rows.append((name, f'{len(split.examples):,} examples{windows}{cut}{note}'))
-  if job.task.labels:
-    rows.append(('labels', _short(job.task.labels)))
+  for job in jobs:
+    rows.append(('task', f'{job.task.title} ({job.task.kind})'))
+    for name, split in job.splits.items():
+      note = '' if split.is_labelled else ', without labels'
+      windows = ''
+      if len(split.features) != len(split.examples):
+        windows = f' in {len(split.features):,} windows'
+      cut = split.features.truncated
+      cut = f', {cut:,} of them cut' if cut else ''
+      text = f'{len(split.examples):,} examples{windows}{cut}{note}'
+      rows.append((name, text))
+    if job.task.labels:
+      rows.append(('labels', _short(job.task.labels)))
   rows += [
     (
       'model',
       f'{config.model.name}, {config.model.num_layers} layers,'
-      f' {job.num_parameters:,} parameters'
-      + (', the encoder frozen' if config.task.frozen else ''),
+      f' {first.num_parameters:,} parameters',
     ),
-    ('weights', config.init.weights or 'none: without pre-training'),
+    *first.reader.describe(),
     (
       'training',
-      f'{job.total_steps:,} steps of {_epochs(job, train)},'
-      f' dev every {job.eval_every:,} steps',
+      f'{first.total_steps:,} steps of {_epochs(jobs)},'
+      f' dev every {first.eval_every:,} steps',
     ),
   ]
   console.table(rows, 'Plan')
 
 
 def programs(
-  job: TaskJob, seed: int, arguments: tuple[jax.Array, ...]
+  job: TaskJob,
+  seed: int,
+  own_steps: int,
+  arguments: tuple[jax.Array, ...],
+  named: Callable[[str], str],
 ) -> tuple[list[Program], int]:
-  """Returns the largest steps of a run, and the number of smaller ones.
+  """Returns a task's largest steps, and the number of its smaller ones.
 
-  `arguments` are those of a training step, see `train.run.job.Job`.
+  `own_steps` are those of the task among a run's, `arguments` those of a
+  training step, and `named` returns the name of a kind of step, see
+  `train.run.job.Job`.
   """
+  if not own_steps:
+    raise ValueError(
+      f'{job.task.name}: none of the {job.total_steps:,} steps is of this task:'
+      ' train longer, or leave it out'
+    )
   config, mesh = job.config, job.mesh
   rows, scored = config.train.global_batch, config.eval.global_batch
   training = job.splits['train'].batches
-  lengths = training.train_lengths(rows, seed, job.total_steps)
+  lengths = training.train_lengths(rows, seed, own_steps)
   batch = training.train_batch(
-    lengths[max(lengths)], pipeline.ALL_ROWS, rows, seed, job.total_steps
+    lengths[max(lengths)], pipeline.ALL_ROWS, rows, seed, own_steps
   )
   scoring = {
     length: split.batches
@@ -210,21 +213,27 @@ def programs(
     for length in split.batches.eval_lengths(scored)
   }
   largest = scoring[max(scoring)].longest_batch(scored)
+  everywhere = NamedSharding(mesh, PartitionSpec())
   found = [
     Program(
       f'training step of {_size(batch)}',
       memory.SMALLER_STEP.format(2 * config.train.micro_batches),
-      'train',
+      named('train'),
       (
         job.shapes,
         memory.batch_shapes(batch, mesh),
-        *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arguments),
+        *(
+          # As the loop's own, which are made under the mesh; else the step is
+          # compiled twice.
+          jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere)
+          for x in arguments
+        ),
       ),
     ),
     Program(
       f'scoring of {_size(largest)}',
       memory.SMALLER_EVALUATION,
-      'predict',
+      named('predict'),
       (job.shapes.params, memory.batch_shapes(largest, mesh)),
     ),
   ]
@@ -235,17 +244,22 @@ def _size(batch: Mapping[str, Any]) -> str:
   return ' x '.join(map(str, batch['tokens'].shape))
 
 
-def _epochs(job: TaskJob, train: Split) -> str:
+def _epochs(jobs: Sequence[TaskJob]) -> str:
   """Returns the examples of a step and the epochs of a run as text."""
-  batch = job.config.train.global_batch
-  read = job.total_steps * batch
-  of_windows = f'{read / len(train.features):.3g}'
-  if len(train.features) == len(train.examples):
-    return f'{batch} examples, {of_windows} epochs'
-  if job.config.train.count == 'rows':
+  config = jobs[0].config
+  batch = config.train.global_batch
+  read = jobs[0].total_steps * batch
+  training_sets = [job.splits['train'] for job in jobs]
+  num_rows = sum(len(split.features) for split in training_sets)
+  num_examples = sum(len(split.examples) for split in training_sets)
+  of_windows = f'{read / num_rows:.3g}'
+  if num_rows == num_examples:
+    of_one = '' if len(jobs) == 1 else ' of one task'
+    return f'{batch} examples{of_one}, {of_windows} epochs'
+  if config.train.count == 'rows':
     return f'{batch} windows, {of_windows} epochs of these'
   return (
-    f'{batch} windows, {read / len(train.examples):.3g} epochs by the number of'
+    f'{batch} windows, {read / num_examples:.3g} epochs by the number of'
     f' examples, {of_windows} by that of windows'
   )
 
@@ -255,11 +269,14 @@ def _short(labels: tuple[str, ...]) -> str:
   return shown + (f', ... ({len(labels)})' if len(labels) > 8 else '')
 
 
-def evaluation_line(step: int, row: Mapping[str, float], task: Task) -> str:
-  """Returns one line of dev's metrics."""
-  prefix = f'eval/{task.name}/'
+def evaluation_line(step: int, row: Mapping[str, float]) -> str:
+  """Returns one line of dev's metrics; of one task without its name."""
+  names = [name.removeprefix('eval/') for name in row]
+  if len({name.partition('/')[0] for name in names}) == 1:
+    names = [name.partition('/')[2] for name in names]
   figures = ', '.join(
-    f'{name.removeprefix(prefix)} {value:.4f}' for name, value in row.items()
+    f'{name} {value:.4f}'
+    for name, value in zip(names, row.values(), strict=True)
   )
   return f'step {step}: {DEV} {figures}'
 
@@ -283,13 +300,15 @@ def print_results(
     spent = ledger.read(workdir)
     if spent:
       say('\n' + ledger.sentence(spent))
+  use = ''
+  if not of_several:
+    names = results['config'].get('task.names')
+    task = f' --task {"|".join(names)}' if names else ''
+    use = (
+      f' To use the model: python -m train.predict {workdir}{task} --input FILE'
+      ' --output FILE'
+    )
   say(
     f'Everything is in {workdir}: results.json, predictions, curves.png,'
-    ' metrics.csv.'
-    + (
-      ''
-      if of_several
-      else ' To use the model: python -m train.predict'
-      f' {workdir} --input FILE --output FILE'
-    )
+    f' metrics.csv.{use}'
   )

@@ -144,9 +144,11 @@ def test_the_module_draws_and_uses_its_transitions():
   found = model.apply(variables, logits, MASK)
   expected = crf.best_scores(logits, drawn()[1], ALLOWED, MASK)
   np.testing.assert_allclose(found, expected, rtol=1e-6)
-  found = model.apply(variables, logits, tags, MASK, method='log_likelihood')
-  expected = crf.log_likelihood(logits, drawn()[1], tags, MASK)
-  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+  for train, best in ((False, expected), (True, logits)):
+    found = model.apply(variables, logits, MASK, train=train, method='outputs')
+    np.testing.assert_allclose(found['logits'], best, rtol=1e-6)
+    np.testing.assert_array_equal(found['emissions'], logits)
+    np.testing.assert_array_equal(found['transitions'], drawn()[1])
 
 
 def test_constraints_of_other_tags_are_refused():

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from configs import base
+from configs import base, variants
 from train.architectures import families
 from train.pretrain import plan
 from train.run import settings, training_phases
@@ -31,6 +31,10 @@ VARIANTS = (
   'transfer:task=squad2,recipe=stable',
   'transfer:task=stsb,recipe=gpt,model=gpt',
   'transfer:task=conll2003,recipe=frozen,model=bert-base',
+  'transfer:task=sst5,model=bcn',
+  'transfer:task=swag,model=esim',
+  'transfer:task=conll2003,model=bilstm_crf',
+  'transfer:task=mrpc+rte+stsb,model=bilstm_attention',
 )
 
 
@@ -40,11 +44,12 @@ def test_every_shipped_config_loads_and_checks(name):
   assert config.is_locked
   if 'task' in config:
     task_plan.check(config)
-    defaults = base.get_task_config()
   else:
     check(config, parts=1)
-    bases = {'elmo': base.get_elmo_config, 'lstm': base.get_lstm_config}
-    defaults = bases.get(config.model.name, base.get_config)()
+  name = config.model.name
+  key = name if name in ('elmo', 'lstm') else 'task' * ('task' in config)
+  key = 'words' if name in variants.WORD_MODELS else key
+  defaults = base.FAMILIES.get(key, base.get_config)()
   assert settings.flatten(config).keys() == settings.flatten(defaults).keys()
 
 
@@ -55,6 +60,7 @@ def test_every_shipped_config_loads_and_checks(name):
     base.get_elmo_config,
     base.get_lstm_config,
     base.get_task_config,
+    base.get_words_config,
   ],
 )
 def test_base_is_small_and_every_key_has_a_comment(defaults):
@@ -134,7 +140,7 @@ def test_variants_that_set_the_same_exclude_each_other():
 
 
 OF_ITS_OWN = """
-from configs import base
+from configs import base, variants
 
 def get_config(arg=''):
   config = base.get_config()

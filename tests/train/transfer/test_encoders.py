@@ -128,7 +128,7 @@ def test_only_gpts_own_table_holds_positions():
   ):
     config.model.name = name
     found = encoders.Encoder(config, module, None, None)
-    model = encoders.build_model(found, registry.find('sst2'))
+    model = found.build_model(registry.find('sst2'))
     assert model.lm and model.lm_positions == expected
 
 
@@ -278,7 +278,7 @@ def test_a_left_to_right_bert_learns_from_the_last_token(
   assert imported['fields'].pop('pool_last')
   file.write_text(json.dumps(imported))
   assert not opened.open_weights(run).model.pool_last
-  assert not predictors.open_member(run).predictor.encoder.module.pool_last
+  assert not predictors.open_member(run).predictor.reader.module.pool_last
 
 
 def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
@@ -339,12 +339,12 @@ def test_a_left_to_right_bert_reads_where_it_has_seen_all(
   features = job.splits['dev'].features
   if kind == 'own tags':
     both_ways = kinds.encode(
-      job.task, job.splits['dev'].examples, job.encoder.tokenizer, 32
+      job.task, job.splits['dev'].examples, job.reader.tokenizer, 32
     )
     assert (features.word_index != both_ways.word_index).any()
     assert (np.sort(features.word_index) == np.sort(both_ways.word_index)).all()
     # The piece after a labelled one begins another word, or ends the row.
-    pieces = [job.encoder.tokenizer.pieces[i] for i in features.tokens]
+    pieces = [job.reader.tokenizer.pieces[i] for i in features.tokens]
     for place in np.flatnonzero(features.word_index >= 0):
       assert not pieces[place + 1].startswith('##')
     return

@@ -233,34 +233,34 @@ def test_processes_compare_what_they_read(
 
   def gather(text):
     """The other process has another dev set, of the same size."""
-    if 'the examples of dev' not in text:
+    if 'the examples of own, dev' not in text:
       return [text, text]
     told.append(json.loads(text))
-    return [text, json.dumps(told[0] | {'the examples of dev': 'another'})]
+    return [text, json.dumps(told[0] | {'the examples of own, dev': 'another'})]
 
   monkeypatch.setattr(processes, 'gather', gather)
   monkeypatch.setattr(processes, 'is_alone', lambda: False)
-  with pytest.raises(ValueError, match=r'differ:\n  the examples of dev: '):
+  with pytest.raises(ValueError, match=r'differ:\n  the examples of own, dev: '):
     runs.train(make_config(), tmp_path / 'run')
   other = shutil.copytree(own_set, tmp_path / 'set')
   text = (other / 'dev.jsonl').read_text()
   (other / 'dev.jsonl').write_text(text.replace('good', 'bad', 1))
-  with pytest.raises(ValueError, match='the examples of dev'):
+  with pytest.raises(ValueError, match='the examples of own, dev'):
     runs.train(make_config(data__source=str(other)), tmp_path / 'other')
   here, there = told
   differing = {name for name in here if here[name] != there[name]}
-  assert differing == {'the examples of dev'}
+  assert differing == {'the examples of own, dev'}
 
 
 def test_seeds_share_what_is_compiled(make_config, tmp_path):
   config = make_config(train__num_epochs=1.0)
   mesh = sharding.make_mesh(config.mesh)
   job = task_job.plan(config, mesh)
-  first = runs.train(config, tmp_path / '0', shared=job)
+  first = runs.train(config, tmp_path / '0', shared=(job,))
   programs = job.train_step._cache_size()
   assert programs >= 1
   other = make_config(train__num_epochs=1.0, train__seed=1)
-  shared = runs.train(other, tmp_path / '1', shared=job)
+  shared = runs.train(other, tmp_path / '1', shared=(job,))
   # Lengths that the first seed's batches did not have may come.
   assert job.train_step._cache_size() <= programs + 1
   assert job.create._cache_size() == 1
@@ -309,7 +309,7 @@ def test_a_halved_rate_is_continued(make_config, tmp_path, monkeypatch):
   )
   mesh = sharding.make_mesh(config.mesh)
   job = task_job.plan(config, mesh)
-  results = runs.train(config, tmp_path / 'whole', shared=job)
+  results = runs.train(config, tmp_path / 'whole', shared=(job,))
   rows = rows_of(tmp_path / 'whole')
   scores = [score for _, name, score in rows if name == ACCURACY]
   rule = Keep(ACCURACY, best=True, patience=None, plateau=0)
@@ -322,8 +322,8 @@ def test_a_halved_rate_is_continued(make_config, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     asked_to_end(patch, 5 + (factors[4] == 1))
     with pytest.raises(processes.Preempted):
-      runs.train(config, tmp_path / 'ended', shared=job)
-  continued = runs.train(config, tmp_path / 'ended', shared=job)
+      runs.train(config, tmp_path / 'ended', shared=(job,))
+  continued = runs.train(config, tmp_path / 'ended', shared=(job,))
   for key in ('state_sha256', 'optimizer_sha256', 'metrics'):
     assert continued[key] == results[key]
   assert rows_of(tmp_path / 'ended') == rows
@@ -350,7 +350,7 @@ def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
   job = task_job.plan(config, mesh)
   with sharding.scope(mesh, config.mesh.rules):
     before = jax.device_get(job.begin(0).params)
-  runs.train(config, tmp_path / 'run', shared=job)
+  runs.train(config, tmp_path / 'run', shared=(job,))
   with pytest.raises(ValueError, match=r'no class of Hugging Face has.*bilstm'):
     convert.export(tmp_path / 'run', tmp_path / 'exported')
   assert not (tmp_path / 'exported').exists()

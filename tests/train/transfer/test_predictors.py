@@ -34,6 +34,7 @@ def read(path, split='test'):
 
 def arguments(workdirs, source, output, **changes):
   fields = dict(split='test', n_best=None, null_odds=None, json=False)
+  fields |= dict(task=None)
   fields |= dict(input=str(source), output=str(output), **changes)
   return argparse.Namespace(workdirs=list(map(str, workdirs)), **fields)
 

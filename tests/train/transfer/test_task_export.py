@@ -31,8 +31,8 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
     tmp_path / 'exported', output_loading_info=True
   )
   assert not any(found.values()), found
-  _, job, found, facts = predictors.open_member(workdir)
-  params = found.load(found.on_one_device())
+  _, job, facts = predictors.open_member(workdir)
+  params = job.reader.load(workdir)
   if facts['labels']:
     names = [theirs.config.id2label[i] for i in range(len(facts['labels']))]
     assert names == facts['labels']
@@ -41,9 +41,8 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
   if kind != 'swag':  # which is in nothing different but in its inputs
     assert written['architectures'] == [CLASSES[kind]]
   task = task_data.open_task(config)
-  split = task_data.open_split(
-    job.config, task, 'dev', job.encoder.tokenizer, at_last=False
-  )
+  _, splits = job.reader.open_splits(task, ['dev'])
+  split = splits['dev']
   assert isinstance(split.batches, batches.Batches)
   batch = next(split.batches.eval_batches(8))
   with sharding.scope(job.mesh, job.config.mesh.rules):

@@ -1,0 +1,110 @@
+"""Several tasks trained together: one state, and one task a step.
+
+Each step's task is drawn in proportion to the tasks' training sets (Wang et
+al. 2018, section 4); a classifier gets no gradient in the steps of other tasks.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from train.engine.steps import Objective
+
+# Told apart from a run's other streams of random numbers.
+_STREAM = 8
+# The mean over the tasks of their main metrics, which chooses the best model.
+MEAN = 'eval/mean'
+# In a workdir: a folder for each task, with its task.json and predictions.
+FOLDER = 'tasks'
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedModels:
+  """Modules whose parameters of one name are the same.
+
+  It stands for one module where parameters are drawn.
+  """
+
+  models: tuple[nn.Module, ...]
+
+  @property
+  def dtype(self) -> Any:
+    """The type of the activations."""
+    return self.models[0].dtype
+
+  def init(self, rng: Any, *inputs: tuple, **arguments: Any) -> dict[str, Any]:
+    """Returns the variables of all; `inputs` has a tuple for each module."""
+    params: dict[str, Any] = {}
+    for model, own in zip(self.models, inputs, strict=True):
+      _add(params, model.init(rng, *own, **arguments)['params'])
+    return {'params': params}
+
+
+def _add(params: dict[str, Any], others: Mapping[str, Any]) -> None:
+  """Adds parameters at paths that are not there yet."""
+  for name, part in others.items():
+    if isinstance(part, Mapping):
+      _add(params.setdefault(name, {}), part)
+    else:
+      params.setdefault(name, part)
+
+
+class Turns:
+  """The task of each step, as a function of the seed."""
+
+  def __init__(self, sizes: Sequence[int], total_steps: int, seed: int) -> None:
+    """Draws tasks in proportion to the `sizes` of their training sets."""
+    shares = np.array(sizes) / sum(sizes)
+    rng = np.random.default_rng((seed, _STREAM))
+    self._tasks = rng.choice(len(sizes), total_steps, p=shares)
+    self.totals = np.bincount(self._tasks, minlength=len(sizes))
+    is_of = self._tasks[:, None] == np.arange(len(sizes))
+    self._before = np.cumsum(is_of, axis=0) - is_of
+
+  def at(self, step: int) -> tuple[int, int]:
+    """Returns the number of a step's task, and of its step of this task."""
+    task = int(self._tasks[step])
+    return task, int(self._before[step, task])
+
+
+def name_sums(
+  objective: Objective, own: str, all_names: Sequence[tuple[str, bool]]
+) -> Objective:
+  """Returns an objective of one task among several.
+
+  A state adds up the same losses and metrics in each step, so each is named
+  after its task, and those of other tasks are 0.
+
+  Args:
+    objective: the task's.
+    own: the task's name.
+    all_names: (name, whether it has an accuracy) of all tasks.
+  """
+  shared = tuple(name for name in objective.loss_names if name != 'task')
+  nothing = (jnp.float32(0), jnp.float32(0))
+  accuracies = {name: f'{name}_accuracy' for name, has in all_names if has}
+
+  def losses(outputs: Any, batch: Any) -> Any:
+    found, metrics = objective.losses(outputs, batch)
+    sums = {name: nothing for name, _ in all_names} | {own: found['task']}
+    sums |= {name: found[name] for name in shared}
+    named = dict.fromkeys(accuracies.values(), nothing)
+    if 'accuracy' in metrics:
+      named[accuracies[own]] = metrics['accuracy']
+    return sums, named
+
+  def weights(batch: Any) -> Any:
+    totals = objective.weights(batch)
+    one = {name: jnp.float32(1) for name, _ in all_names}
+    return one | {own: totals['task']} | {name: totals[name] for name in shared}
+
+  return objective._replace(
+    losses=losses,
+    weights=weights,
+    loss_names=(*(name for name, _ in all_names), *shared),
+    metric_names=tuple(accuracies.values()),
+  )

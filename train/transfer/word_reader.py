@@ -1,0 +1,360 @@
+"""ELMo's task models as readers: words, their vectors, a body above them."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from etils import epath
+from flax import linen as nn
+
+from data.inputs.batches import Batches, WordInputs
+from data.inputs.features import Features
+from data.tasks.examples import Task
+from models import char_cnn
+from models.elmo_tasks import reader
+from models.elmo_tasks import words as word_modules
+from train.engine import flops
+from train.host import files
+from train.params import opened
+from train.run import settings, workdirs
+from train.transfer import bodies, kinds, task_data
+from train.transfer.reader import Found, Reader
+from train.transfer.task_data import Split
+from train.vectors import word_cache, word_table
+from train.vectors.word_cache import Source
+from train.vectors.word_table import WordTable
+
+FORM = 'words'  # of rows, see `framing.FORMS`
+SPLITS = ('marks', 'spaces')
+# In a workdir: the table's words, and the language model below.
+READER_FILE = 'reader.json'
+TABLE = 'words/table'  # path of the parameter
+ROOM = 8  # characters behind the longest word; the widest filter fits there
+
+
+@dataclasses.dataclass(frozen=True)
+class WordReader(Reader):
+  """Words and one of ELMo's task models.
+
+  Attributes:
+    source: the language model whose layers are read; None: none is.
+    table: words with vectors of their own; None until splits are read.
+  """
+
+  source: Source | None
+  table: WordTable | None = None
+
+  @property
+  def body(self) -> bodies.Body:
+    """The row of the model in the table of bodies."""
+    return bodies.BODIES[self.config.model.name]
+
+  @property
+  def layered(self) -> None:  # noqa: D102
+    return None
+
+  def open_sets(  # noqa: D102
+    self, wanted: Sequence[tuple[Task, Sequence[str]]], found: Found = None
+  ) -> tuple['WordReader', list[dict[str, Split]]]:
+    config, task_config = self.config, self.config.task
+    read = []  # of each task: split -> (examples, rows)
+    for task, names in wanted:
+      read.append({})
+      for name in names:
+        given = (found or {}).get(name)
+        if given is None:
+          given = task_data.read_split(config, task, name)
+        rows = task_data.encode(
+          config, task, given, None, form=FORM, split=task_config.split
+        )
+        rows = _with_characters(rows, bool(config.model.filters))
+        read[-1][name] = given, rows
+    table = self.table or self._build_table(read)
+    return dataclasses.replace(self, table=table), [
+      {
+        name: Split(name, examples, rows, self._batches(rows, table))
+        for name, (examples, rows) in splits.items()
+      }
+      for splits in read
+    ]
+
+  def _build_table(self, read: Sequence[Mapping[str, Any]]) -> WordTable:
+    """Returns the table of the words of all splits of all tasks."""
+    words: dict[str, list[str]] = {}
+    for splits in read:
+      for name, (_, rows) in splits.items():
+        words.setdefault(name, []).extend(_words_of(rows))
+    task_config = self.config.task
+    return word_table.build(
+      words,
+      task_config.word_vectors,
+      dim=task_config.word_dim,
+      lower=task_config.lower_words,
+      unknown=task_config.unknown_words,
+    )
+
+  def _batches(self, rows: Features, table: WordTable) -> Batches:
+    return Batches(
+      rows,
+      pad_id=0,
+      max_length=self.config.task.max_length,
+      bucket=self.config.data.bucket,
+      inputs=self._inputs(rows, table),
+    )
+
+  def _inputs(self, rows: Features, table: WordTable) -> WordInputs:
+    table_rows = table.rows(rows.words)
+    if self.source is None:
+      return WordInputs(table_rows)
+    vectors = word_cache.vectors(
+      self.source, list(_rows_of(rows)), self.config.data.cache
+    )
+    return WordInputs(table_rows, vectors.layers, vectors.starts)
+
+  def build_model(self, task: Task) -> nn.Module:  # noqa: D102
+    model, settings_ = self.config.model, self.config.task
+    kind = kinds.kind_of(task, settings_)
+    body = self.body.build(kind.num_outputs(task, settings_), model)
+    if settings_.names:
+      body = self.body.share(body, task.name)
+    return reader.Reader(
+      body,
+      num_texts=kind.num_texts(task),
+      has_choices=kind.has_choices,
+      num_rows=self.table.num_rows,
+      word_dim=self.table.dim,
+      fixed_words=self._has_fixed_words,
+      char_embed_dim=model.char_embed_dim,
+      filters=tuple(map(tuple, model.filters)),
+      num_layers=self.source.num_layers if self.source else 0,
+      features=settings_.features,
+      mix_at=settings_.mix_at,
+      layer_norm=settings_.mix_layer_norm,
+      mix_dropout_rate=settings_.mix_dropout,
+      transitions=kinds.transitions(task, settings_),
+      dtype=jnp.dtype(model.dtype),
+    )
+
+  def inputs(self, batch: Mapping[str, Any]) -> tuple:
+    """Returns the arrays of a batch that the model reads."""
+    return (
+      batch['tokens'],
+      batch['token_mask'],
+      batch.get('characters'),
+      batch.get('vectors'),
+    )
+
+  def replaced(self, task: Task, params: Any) -> set[str]:  # noqa: D102
+    del task, params
+    return {TABLE} if self.table.num_rows else set()
+
+  def begin(self, task: Task, params: Any, seed: int) -> Any:  # noqa: D102
+    del task
+    if not self.table.num_rows:
+      return params
+    drawn = params['words']['table']
+    table = jax.device_put(self.table.initial(seed), drawn.sharding)
+    return {**params, 'words': {'table': table}}
+
+  def trainable(self, params: Any) -> Any:  # noqa: D102
+    fixed = self._has_fixed_words
+    return {
+      name: jax.tree.map(lambda _, n=name: not (fixed and n == 'words'), part)
+      for name, part in params.items()
+    }
+
+  @property
+  def _has_fixed_words(self) -> bool:
+    """Whether the table is not trained; drawn vectors always are."""
+    task = self.config.task
+    return task.fixed_words and task.word_vectors is not None
+
+  def step_flops(self, model: nn.Module, batch: Mapping[str, Any]) -> int:
+    """Returns the model's FLOPs in a step: 3 forward passes."""
+    shapes = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.inputs(batch)
+    )
+    return 3 * flops.forward(model, shapes, vocab_size=0, train=False)
+
+  def describe(self) -> list[tuple[str, str]]:  # noqa: D102
+    config = self.config
+    words = (
+      f'{len(self.table.words):,} with vectors of {self.table.dim}'
+      f'{", fixed" if self._has_fixed_words else ""}'
+      if self.table.dim
+      else 'without vectors of their own'
+    )
+    if self.source is None:
+      return [('words', words), ('weights', 'none: no language model')]
+    place = config.task.mix_at.replace('both', 'input and output')
+    return [
+      ('words', words),
+      (
+        'weights',
+        f'{config.init.weights}: {self.source.num_layers} layers of'
+        f' {self.source.dim}, {config.task.features} at {place}',
+      ),
+    ]
+
+  def write(self, workdir: epath.Path, task: Task) -> None:
+    """Writes the words of the table, and the language model's digest."""
+    del task
+    source, table = self.source, self.table
+    found = {
+      'language_model': source and source.digest,
+      'dim': table.dim,
+      'lower': table.lower,
+      'words': list(table.words),
+    }
+    text = json.dumps(found, ensure_ascii=False) + '\n'
+    files.write_atomically(workdir / READER_FILE, text)
+
+  def load(self, workdir: epath.Path) -> Any:  # noqa: D102
+    return opened.load_params(workdir / workdirs.MODEL_FOLDER)
+
+  def facts(self, model: nn.Module) -> dict[str, Any]:  # noqa: D102
+    del model
+    words = json.dumps([self.table.lower, *self.table.words])
+    return {
+      'the words of the table': hashlib.sha256(words.encode()).hexdigest()[:8],
+      'the language model': self.source and self.source.digest[:8],
+      'the form of its inputs': FORM,
+    }
+
+
+def _rows_of(rows: Features) -> Iterator[list[str]]:
+  """Yields the words of each row."""
+  words = np.array(rows.words, object)
+  for start, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True):
+    yield words[rows.tokens[start:end]].tolist()
+
+
+def _words_of(rows: Features) -> list[str]:
+  """Returns the words of all rows, one after the other."""
+  return np.array(rows.words, object)[rows.tokens].tolist()
+
+
+def _with_characters(rows: Features, wanted: bool) -> Features:
+  """Returns rows with the characters of the longest word, or without any.
+
+  Behind a word stays room for a filter that sees none of it, so the width
+  changes no maximum over positions.
+  """
+  if not wanted:
+    return dataclasses.replace(rows, characters=None)
+  used = (rows.characters != char_cnn.NO_CHARACTER).any(axis=0)
+  longest = int(np.flatnonzero(used).max(initial=0)) + 1
+  return dataclasses.replace(
+    rows, characters=rows.characters[:, : longest + ROOM]
+  )
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+  """Checks the keys of a task model that need no data."""
+  model, task = config.model, config.task
+  ensure = functools.partial(settings.expect, config)
+  ensure(
+    bodies.BODIES[model.name].has_layers or model.num_layers == 1,
+    'model.num_layers',
+    f'1: a {model.name} has one layer',
+  )
+  ensure(task.split in SPLITS, 'task.split', f'one of {SPLITS}')
+  ensure(
+    task.unknown_words in word_table.UNKNOWN,
+    'task.unknown_words',
+    f'one of {word_table.UNKNOWN}',
+  )
+  ensure(task.mix_at in reader.PLACES, 'task.mix_at', f'one of {reader.PLACES}')
+  known = word_modules.FEATURES
+  ensure(task.features in known, 'task.features', f'one of {known}')
+  ensure(
+    not task.names or bodies.BODIES[model.name].share is not None,
+    'task.names',
+    f'none: a {model.name} is of one task; bilstm_attention takes several',
+  )
+  ensure(
+    len(set(task.names)) == len(task.names) != 1,
+    'task.names',
+    'two or more different tasks, or none',
+  )
+  ensure(
+    all(width <= ROOM for width, _ in model.filters),
+    'model.filters',
+    f'(width, count) with widths up to {ROOM}',
+  )
+  has_words = task.word_dim or task.word_vectors or model.filters
+  at_input = config.init.weights and task.mix_at != 'output'
+  ensure(
+    has_words or at_input,
+    'task.word_dim',
+    '1 or more, or task.word_vectors, model.filters, or init.weights with'
+    " task.mix_at='input' or 'both': there is nothing to read words by",
+  )
+
+
+def open_reader(
+  config: ml_collections.ConfigDict,
+  tasks: Sequence[Task],
+  workdir: epath.Path | None,
+) -> WordReader:
+  """Returns the reader of a config, without reading the tasks' data.
+
+  A run that continues in `workdir` has its table of words.
+
+  Raises:
+    FileNotFoundError: if the weights are missing.
+    ValueError: if they cannot be used, or model and task do not fit.
+  """
+  for task in tasks:
+    _check_task(config, task)
+  source = None
+  if config.init.weights is not None:
+    source = word_cache.open_source(config.init.weights, config.data.tokenizer)
+  elif config.task.mix_l2:
+    raise ValueError(
+      f'task.mix_l2={config.task.mix_l2} without init.weights: there are no'
+      ' layers to mix'
+    )
+  if workdir is None:
+    return WordReader(config, source)
+  file = workdir / READER_FILE
+  if not file.exists():
+    raise FileNotFoundError(
+      f'{file} is missing: the run there is not of a {config.model.name}: pass'
+      ' another --workdir'
+    )
+  found = json.loads(file.read_text())
+  digest = source and source.digest
+  if found['language_model'] != digest:
+    raise ValueError(
+      f'{file}: the model reads the layers of other weights than'
+      f' init.weights={config.init.weights} holds now: their digest was'
+      f' {found["language_model"]}, found {digest}'
+    )
+  words = tuple(found['words'])
+  table = WordTable(words, found['dim'], found['lower'])
+  return WordReader(config, source, table)
+
+
+def _check_task(config: ml_collections.ConfigDict, task: Task) -> None:
+  name = config.model.name
+  reads = bodies.BODIES[name].reads
+  texts = kinds.KINDS[task.kind].num_texts(task)
+  if texts not in reads.get(task.kind, ()):
+    fitting = [
+      other
+      for other, body in bodies.BODIES.items()
+      if texts in body.reads.get(task.kind, ())
+    ]
+    raise ValueError(
+      f'model.name={name!r}: {task.name} is a task of the kind {task.kind} with'
+      f' {texts} {"text" if texts == 1 else "texts"} an example, which'
+      f' {" or ".join(fitting) or "none of these models"} reads'
+    )

@@ -4,7 +4,8 @@ Runs the cells that are ours to fill and not filled yet, from the weights given,
 keeps what is finished, and writes the table as Markdown and LaTeX. Where the
 paper chose settings on dev, a cell is a sweep over them; a key that you set has
 that value alone, and the table says so. Runs lie in OUT/TABLE/ROW/TASK; columns
-of one task share a run. The same command goes on where it was stopped.
+of one task share a run. The same command goes on where it was stopped. A figure
+is drawn from finished runs (--weights NAME=WORKDIR), and runs nothing.
 """
 
 # ruff: noqa: E402
@@ -28,8 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     prog='python -m train.tables',
     description=__doc__,
     allow_abbrev=False,  # --seed is no --seeds
-    epilog='--config.KEY=VALUE changes a key of the config of every cell, and'
-    ' with it what the cells are: say so where you show them.',
+    epilog='--config.KEY=VALUE changes a key of the config of every cell that'
+    ' has it, and with it what the cells are: say so where you show them.',
   )
   add = parser.add_argument
   names = ', '.join(table_rows.shipped_tables())
@@ -39,8 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     action='append',
     default=[],
     help='ROW=WEIGHTS for a row of the table; WEIGHTS or NAME=WEIGHTS for a row'
-    ' of your own. A workdir, a folder of published weights or their name; may'
-    ' be given again',
+    ' of your own. A workdir, a folder of published weights or their name, or a'
+    ' file of vectors of words; may be given again. Of a figure: finished runs'
+    ' or sweeps; those of one NAME are averaged',
   )
   add(
     '--data',
@@ -57,10 +59,7 @@ def _parser() -> argparse.ArgumentParser:
   for name, text in (
     ('run', 'run what is missing (the default)'),
     ('print', 'run nothing, show what is there'),
-    (
-      'dry_run',
-      'print the command of each cell that is missing, and nothing else',
-    ),
+    ('dry_run', "only print: missing cells' commands, a figure's numbers"),
   ):
     group.add_argument(f'--{name}', action='store_true', help=text)
   rerun = 'run again what was run with another config; the old is set aside'
@@ -82,6 +81,13 @@ def main() -> None:
 
 def _run(given: argparse.Namespace, others: Sequence[str]) -> bool:
   table = table_rows.load_table(given.table)
+  if table.is_figure:
+    from train.papers import layer_figure
+
+    names = 'data', 'only', 'seeds', 'reference', 'rerun'
+    unused = [f'--{name}' for name in names if getattr(given, name)]
+    options = dict(unused=[*unused, *others], dry_run=given.dry_run)
+    return layer_figure.make_figure(table, given.weights, given.out, **options)
   overrides = table_rows.parse_overrides(others)
   data, reference = given.data, given.reference
   weights = table_rows.name_weights(table, given.weights)

@@ -1,7 +1,9 @@
 """Declarations of published tables, and how our figures are measured.
 
 A row to fill names the family of its weights and its changes of the config; a
-column names task and metric. Together they give a `train.sweep` command.
+column names task and metric. Together they give a `train.sweep` command. A row
+of ELMo's paper, or of others who read its vectors, names a task model for each
+task, which is trained above the weights.
 """
 
 import dataclasses
@@ -29,8 +31,31 @@ KNOWN_TESTS = {  # test sets of GLUE's server with labels published elsewhere
     " labels them; GLUE's file does not."
   ),
 }
-NEEDS_ELMO = "needs ELMo's task models, which are not there yet"
-NO_ELMO = dict(missing=NEEDS_ELMO)  # fields of rows and columns
+# Families of what a row of task models is run from, beside language models.
+VECTORS = 'vectors'  # a file of vectors of words
+NO_WEIGHTS = 'none'  # drawn vectors of words
+# Task -> its task model, where that is still to come.
+MISSING_MODELS = {
+  'squad1': (
+    'the model of questions that reads ELMo, bidirectional attention flow with'
+    ' self-attention'
+  ),
+}
+NO_SQUAD = dict(
+  missing=f'needs {MISSING_MODELS["squad1"]}, which is not there yet'
+)
+NO_ROLES = dict(
+  missing=(
+    'needs the semantic roles of OntoNotes, and a model of them, BiLSTMs with'
+    ' highway layers; neither is there yet'
+  )
+)
+NO_COREFERENCE = dict(
+  missing=(
+    'needs the coreference of OntoNotes, and a model of it, which scores spans'
+    ' and their antecedents; neither is there yet'
+  )
+)
 # Fields of rows with published weights.
 BERT_BASE, BERT_LARGE, CASED_BASE, CASED_LARGE = (
   dict(family='bert', needs=f'{size}, such as google-bert/{name}')
@@ -42,6 +67,11 @@ BERT_BASE, BERT_LARGE, CASED_BASE, CASED_LARGE = (
   )
 )
 GPT = dict(family='gpt', needs='GPT, such as openai-community/openai-gpt')
+ELMO = dict(family='elmo', needs='ELMo, such as the workdir of elmo_1b')
+GLOVE = dict(
+  family=VECTORS, needs='a file of vectors of words, such as GloVe 840B 300d'
+)
+DRAWN = dict(family=NO_WEIGHTS, needs='no weights')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +93,24 @@ class Part:
   overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   label: str = ''
   seeds: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskModel:
+  """One of ELMo's task models, with settings of a task.
+
+  Attributes:
+    name: of `configs.variants.WORD_MODELS`, whose settings it has; the
+      following are other ones, key of the config -> value.
+    overrides: always.
+    mixed: with a language model.
+    alone: without one.
+  """
+
+  name: str
+  overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  mixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  alone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,13 +140,20 @@ class Row:
 
   Attributes:
     values: one for each column: a number, a text as printed, or ''.
-    family: of the weights to run it from: bert, gpt, gpt2, lstm or elmo.
+    family: of the weights to run it from: bert, gpt, gpt2, lstm or elmo; or
+      `VECTORS`, or `NO_WEIGHTS`.
     needs: describes these weights.
     args: as in `Part`, like `overrides`.
+    models: task -> the task model that reads the weights; empty: they are
+      fine-tuned. An unpublished figure of another task is not asked for.
+    together: tasks that one model is trained on.
+    requires: keys of the config that a user must set.
     untrained: size of a model that takes only the vocabulary of the weights.
     missing: why it cannot be run.
     increase: names of two rows: this row is their difference, absolute and
       relative to the error of the first.
+    reference: `inputs` of the runs of `Table.reference` to compare with;
+      empty, as in all rows of a table: all runs.
   """
 
   name: str
@@ -107,9 +162,13 @@ class Row:
   needs: str = ''
   args: tuple[str, ...] = ()
   overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  models: Mapping[str, TaskModel] = dataclasses.field(default_factory=dict)
+  together: tuple[str, ...] = ()
+  requires: tuple[str, ...] = ()
   untrained: str = ''
   missing: str = ''
   increase: tuple[str, ...] = ()
+  reference: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,13 +180,15 @@ class Table:
     source: paper and table.
     rows: in the paper's order.
     train_sizes: training examples of each column, as published; may be empty.
-    repeated: names of rows to repeat for a user's own weights; empty: these
-      have one row without changes.
+    repeated: names of rows to repeat for a user's own weights, of any family;
+      empty: these have one row without changes.
     seeds: number of seeds of a cell.
     grids: family of weights -> key of the config -> values to try on dev,
       unless a row, a part or a user sets the key.
     tells: keys of the config to print beside each figure.
     reference: file of another program's runs, for comparison.
+    is_figure: drawn from finished runs, see `train.papers.layer_weights`; such
+      a table has no columns or rows, and nothing is run for it.
   """
 
   id: str
@@ -144,6 +205,7 @@ class Table:
   tells: tuple[str, ...] = ('optim.learning_rate', 'train.select')
   notes: tuple[str, ...] = ()
   reference: str = ''
+  is_figure: bool = False
 
 
 def on_dev(name: str, task: str, metric: str) -> Column:
@@ -215,3 +277,51 @@ QNLI_NOTE = (
 def frozen(features: str) -> dict[str, Any]:
   """Returns a frozen encoder's fields (Devlin et al. 2018, section 5.4)."""
   return dict(args=('recipe=frozen',), overrides={'task.features': features})
+
+
+# Task -> its model, as published, where it differs from `variants.WORD_MODELS`.
+ELMO_MODELS = {
+  # Peters et al. 2018, appendix: ELMo at the input and the output of the first
+  # LSTM, which its Table 3 repeats; layer norm, lambda 0.001.
+  'snli': TaskModel(
+    'esim',
+    mixed={
+      'task.mix_at': 'both',
+      'task.mix_layer_norm': True,
+      'task.mix_l2': 0.001,
+    },
+  ),
+  # allennlp 0.9.0, training_config/ner_elmo.jsonnet; the paper's lambda too.
+  'conll2003': TaskModel('bilstm_crf', mixed={'task.mix_l2': 0.1}),
+  # allennlp 0.9.0, training_config/biattentive_classification_network
+  # [_elmo].jsonnet: all phrases, ELMo at the input; the paper's lambda.
+  'sst5_phrases': TaskModel(
+    'bcn',
+    mixed={'task.mix_l2': 0.001},
+    alone={'model.dropout_rate': 0.25},
+  ),
+  # Zellers et al. 2018, section 5: ESIM on the context and each ending.
+  'swag': TaskModel('esim'),
+  # nyu-mll/GLUE-baselines: ELMo without other vectors of words.
+  **dict.fromkeys(
+    'cola sst2 mrpc stsb qqp mnli qnli rte wnli'.split(),
+    TaskModel('bilstm_attention', {'task.word_dim': 0}),
+  ),
+}
+# Keys that tables of task models tell.
+WORD_TELLS = ('optim.learning_rate', 'train.select', 'task.word_vectors')
+VECTORS_NOTE = (
+  'word_vectors is the file of vectors of words that ours reads, beside the'
+  ' layers of a language model if the row has one; drawn: none was given by'
+  ' --config.task.word_vectors, and vectors of 100 features are learned.'
+  ' The published rows have pre-trained ones.'
+)
+
+
+def models_of(*tasks: str) -> dict[str, TaskModel]:
+  """Returns the published models of some tasks."""
+  return {task: ELMO_MODELS[task] for task in tasks}
+
+
+GLUE = tuple('cola sst2 mrpc stsb qqp mnli qnli rte wnli'.split())
+GLUE_MODELS = models_of(*GLUE)

@@ -29,15 +29,22 @@ TABLE = base.Table(
     'task.document_context',
     'task.max_length',
     'train.select',
+    'task.word_vectors',
   ),
   notes=(
     "A BERT's rate, batch and epochs are the best on dev of those that"
     ' appendix A.3 names, by the mean over the seeds, unless its settings say'
     ' otherwise.',
     base.NER_NOTE,
+    base.VECTORS_NOTE,
   ),
   rows=(
-    Row('ELMo+BiLSTM+CRF', (95.7, 92.2), **base.NO_ELMO),
+    Row(
+      'ELMo+BiLSTM+CRF',
+      (95.7, 92.2),
+      models=base.models_of('conll2003'),
+      **base.ELMO,
+    ),
     Row('CVT+Multi', ('', 92.6)),
     Row('BERT-Base', (96.4, 92.4), **base.CASED_BASE),
     Row('BERT-Large', (96.6, 92.8), **base.CASED_LARGE),

@@ -9,6 +9,7 @@ The paper's recipe: batch 16, rate 2e-5, 3 epochs.
 from configs.tables import base
 from configs.tables.base import Column, Row
 
+MODELS = base.models_of('swag')
 TABLE = base.Table(
   id='bert/swag',
   title='SWAG (accuracy)',
@@ -17,13 +18,11 @@ TABLE = base.Table(
     base.on_dev('swag_dev/accuracy', 'swag', 'accuracy'),
     Column('swag_test/accuracy', missing=base.TEST_IS_HIDDEN),
   ),
+  tells=base.WORD_TELLS,
+  notes=(base.VECTORS_NOTE,),
   rows=(
-    Row(
-      'ESIM+GloVe',
-      (51.9, 52.7),
-      missing='needs ESIM, a task model that is not there yet',
-    ),
-    Row('ESIM+ELMo', (59.1, 59.2), **base.NO_ELMO),
+    Row('ESIM+GloVe', (51.9, 52.7), models=MODELS, **base.GLOVE),
+    Row('ESIM+ELMo', (59.1, 59.2), models=MODELS, **base.ELMO),
     Row('BERT-Base', (81.6, ''), **base.BERT_BASE),
     Row('BERT-Large', (86.6, 86.3), **base.BERT_LARGE),
     Row('Human (expert)', ('', 85.0)),

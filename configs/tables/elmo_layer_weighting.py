@@ -1,9 +1,10 @@
-"""Peters et al. 2018, Table 2: how ELMo's layers are weighted.
+r"""Peters et al. 2018, Table 2: how ELMo's layers are weighted.
 
-The paper's task models are missing: a user's ELMo feeds a BiLSTM instead.
+A user's own weights, of any family, repeat the rows with layers.
 
   python -m train.tables --table elmo/layer_weighting --data sets \
-    --weights runs/elmo
+    --weights Baseline=glove.txt --weights runs/elmo \
+    --config.task.word_vectors=glove.txt
 """
 
 from typing import Any
@@ -14,15 +15,16 @@ from configs.tables.base import Column, Row
 LAST = 'Last layer only'
 MEAN = 'All layers, lambda=1'
 FREE = 'All layers, lambda=0.001'
+MODELS = base.models_of('snli')
 
 
 def _row(name: str, *values: float, **overrides: Any) -> Row:
   return Row(
     name,
     values,
-    args=('recipe=frozen',),
     overrides={f'task.{key}': value for key, value in overrides.items()},
-    **base.NO_ELMO,
+    models=MODELS,
+    **base.ELMO,
   )
 
 
@@ -36,11 +38,13 @@ TABLE = base.Table(
   columns=(
     base.on_dev('squad_v1.1/f1', 'squad1', 'f1'),
     base.on_dev('snli/accuracy', 'snli', 'accuracy'),
-    Column('srl_ontonotes/f1', missing='needs a task of OntoNotes'),
+    Column('srl_ontonotes/f1', **base.NO_ROLES),
   ),
+  tells=base.WORD_TELLS,
+  notes=(base.VECTORS_NOTE,),
   rows=(
-    Row('Baseline', (80.8, 88.1, 81.6), **base.NO_ELMO),
-    _row(LAST, 84.7, 89.1, 84.1, features='last'),
+    Row('Baseline', (80.8, 88.1, 81.6), models=MODELS, **base.GLOVE),
+    _row(LAST, 84.7, 89.1, 84.1, features='last', mix_l2=0.0),
     _row(MEAN, 85.0, 89.3, 84.6, features='mix', mix_l2=1.0),
     _row(FREE, 85.2, 89.5, 84.8, features='mix', mix_l2=0.001),
   ),

@@ -46,12 +46,15 @@ TABLE = base.Table(
     Row(
       'Single-task BiLSTM + ELMo + Attn',
       (35.0, 90.2, 80.2, 55.5, 66.1, 64.8),
-      **base.NO_ELMO,
+      models=base.GLUE_MODELS,
+      **base.ELMO,
     ),
     Row(
       'Multi-task BiLSTM + ELMo + Attn',
       (18.9, 91.6, 83.5, 72.8, 63.3, 68.9),
-      **base.NO_ELMO,
+      models=base.GLUE_MODELS,
+      together=base.GLUE,
+      **base.ELMO,
     ),
     Row(
       'Finetuned Transformer LM',

@@ -21,7 +21,7 @@ SPLITS = {
   task: ('train', 'dev', 'test')
   for task in (
     'cola sst2 mrpc stsb qqp qnli rte wnli snli scitail race story_cloze swag'
-    ' squad1 squad2 conll2003 sst5 panx_en'
+    ' squad1 squad2 conll2003 sst5 sst5_phrases panx_en'
   ).split()
 } | {'mnli': ('train', 'dev', 'dev_mismatched')}
 
@@ -140,11 +140,21 @@ def row_of(text, *start):
 
 
 def everything(task, data, split):
-  return split in SPLITS[task]
+  return any(split in SPLITS[name] for name in task.split('+'))
 
 
-def cells_of(table, weights, family, *, data='sets', has_split=everything):
-  request = table_plan.Request(table, epath.Path('out'), data)
+def cells_of(
+  table,
+  weights,
+  family,
+  *,
+  data='sets',
+  has_split=everything,
+  overrides=None,
+):
+  request = table_plan.Request(
+    table, epath.Path('out'), data, overrides=overrides or {}
+  )
   lines = table_rows.find_lines(
     table, request.folder, weights, lambda path: family[path]
   )

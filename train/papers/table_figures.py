@@ -125,6 +125,8 @@ def _settings(
       note = f' (best on dev of {_listed(tried)})'
     elif choices:
       note = f' (alone; the paper took the best on dev of {_listed(choices)})'
+    if key == 'task.word_vectors' and value is None:
+      value = 'drawn' if config['task.word_dim'] else 'none'
     texts.append(f'{key.rpartition(".")[2]}={value}{note}')
   return ', '.join(texts)
 
@@ -168,8 +170,9 @@ def read_figures(
       if summary is None
     ]
     if summaries and not missing:
+      of_runs = tuple(run.part for run in cell.runs)
       figure = figure_of(
-        cell.column,
+        dataclasses.replace(cell.column, parts=of_runs),
         summaries,
         tells=table.tells,
         grid=table.grids.get(cell.line.family),
@@ -181,25 +184,28 @@ def read_figures(
       cell.reason
       or (f'has not been run: {", ".join(missing)}' if missing else '')
       or 'was run, and its summary lacks '
-      + ', '.join(
-        metric for part in cell.column.parts for metric in part.metrics
-      )
+      + ', '.join(metric for run in cell.runs for metric in run.part.metrics)
     )
   return figures, reasons
 
 
 def read_reference(
-  path: epath.Path, columns: Sequence[Column]
+  path: epath.Path, columns: Sequence[Column], inputs: str = ''
 ) -> dict[str, Figure]:
   """Returns {column: figure} of another program's runs; {} without a file.
 
-  The JSON has `runs` of task, seed and metrics with our names, 'dev/' optional.
+  The JSON has `runs` of task, seed and metrics with our names, 'dev/' optional;
+  of task models also `inputs`, such as vectors+characters+language_model@both.
+  If `inputs` are given, their runs alone are read; characters do not count.
   """
   found = read_summary(path)
   if found is None:
     return {}
   by_task: dict[str, list[dict[str, Any]]] = {}
   for run in found['runs']:
+    parts = run.get('inputs', '').split('+')
+    if inputs not in ('', '+'.join(p for p in parts if p != 'characters')):
+      continue
     named = {
       metric if '/' in metric else f'dev/{metric}': value
       for metric, value in run['metrics'].items()
@@ -220,8 +226,8 @@ def describe_changes(
 ) -> str:
   """Returns how a finished run differs from the planned `run`; '' if not.
 
-  Sizes and tokenizer, which the weights decide, and values chosen from a grid
-  do not count. `wanted` is the flat config of `run`.
+  Sizes and tokenizer, which fine-tuned weights decide, and values chosen from a
+  grid do not count. `wanted` is the flat config of `run`.
   """
   from train.transfer import task_plan  # takes seconds to import
 
@@ -230,7 +236,9 @@ def describe_changes(
       return False
     if key in run.overrides:
       return run.overrides[key] is not None
-    decided = key.startswith('model.') or key == 'data.tokenizer'
+    decided = key == 'data.tokenizer' or (
+      key.startswith('model.') and run.model is None
+    )
     return not decided and key != 'train.seed'
 
   differing = task_plan.differing_keys(summary.get('config', {}), wanted)

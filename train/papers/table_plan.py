@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import ml_collections
 from etils import epath
 
+from configs import base as config_base
 from configs.tables import base
-from configs.tables.base import Column, Part, Table
+from configs.tables.base import Column, Part, Table, TaskModel
 from data import hub
 from train.papers.table_rows import Line, slug
 from train.run import settings
@@ -46,6 +47,11 @@ class Run:
   def key(self) -> tuple[str, str, str]:
     """Row, task and label, unique in a table."""
     return self.line.name, self.part.task, self.part.label
+
+  @property
+  def model(self) -> TaskModel | None:
+    """The task model that reads the weights; None: they are fine-tuned."""
+    return _model_of(self.line, self.part)
 
   @property
   def summary(self) -> epath.Path:
@@ -111,19 +117,34 @@ def find_cells(
     _find_cell(request, line, column, has_split)
     for line in lines
     if line.is_own or line.row.family or line.row.missing
-    for column in request.table.columns
+    for value, column in zip(
+      line.row.values, request.table.columns, strict=True
+    )
     if (column.parts or column.missing)
     and column.family in ('', line.row.family or line.family)
+    and (line.is_own or value != '' or not _task_without_model(line, column))
   ]
+
+
+def _task_without_model(line: Line, column: Column) -> str:
+  """Returns the first task that none of a row's task models has, or ''."""
+  models = line.row.models
+  without = (p.task for p in column.parts if models and p.task not in models)
+  return next(without, '')
 
 
 def _find_cell(
   request: Request, line: Line, column: Column, has_split: HasSplit
 ) -> Cell:
   runs = tuple(
-    _find_run(request, line, part, has_split) for part in column.parts
+    _find_run(request, line, _part_of(line, part), has_split)
+    for part in column.parts
   )
-  reason = line.row.missing or column.missing or _lacks_weights(line)
+  reason = line.row.missing or column.missing
+  if not reason and (task := _task_without_model(line, column)):
+    model = base.MISSING_MODELS.get(task, f'a task model for {task}')
+    reason = f'needs {model}, which is not there yet'
+  reason = reason or _lacks_weights(line)
   if not reason:
     lacking = dict.fromkeys(
       lack for run in runs for lack in _lacks_of_run(request, run, has_split)
@@ -132,18 +153,41 @@ def _find_cell(
   return Cell(line, column, runs, reason)
 
 
+def _model_of(line: Line, part: Part) -> TaskModel | None:
+  return line.row.models.get(part.task.partition('+')[0])
+
+
+def _part_of(line: Line, part: Part) -> Part:
+  """Returns the part that a row runs: of tasks trained together, all of them.
+
+  Their run's summary names the task before each metric.
+  """
+  if part.task not in line.row.together:
+    return part
+  metrics = tuple(f'{part.task}/{metric}' for metric in part.metrics)
+  task = '+'.join(line.row.together)
+  return dataclasses.replace(part, task=task, metrics=metrics)
+
+
 def _lacks_weights(line: Line) -> str:
   row = line.row
+  if row.family == base.NO_WEIGHTS:
+    return ''
   if line.weights is None:
     if line.is_own:
       return 'was begun before, and needs its weights again'
     return f"needs --weights '{row.name}=WEIGHTS': {row.needs}"
-  if row.family and row.family != line.family:
-    return (
-      f'needs weights of the family {row.family}, and {line.weights} holds a'
-      f' {line.family}'
-    )
-  return ''
+  is_file = line.family == base.VECTORS
+  if row.family == line.family or not (row.family or is_file):
+    return ''
+  held = (
+    'holds vectors of words' if is_file else f'is of the family {line.family}'
+  )
+  needed = {
+    '': 'a language model',
+    base.VECTORS: 'a file of vectors of words',
+  }.get(row.family, f'weights of the family {row.family}')
+  return f'needs {needed}, and {line.weights} {held}'
 
 
 def _lacks_of_run(
@@ -158,14 +202,20 @@ def _lacks_of_run(
         f'a pre-training run whose results.json has {figures};'
         f' {line.weights} has none'
       )
-  elif line.family == 'elmo' and 'recipe=frozen' not in run.config:
+    return
+  for key in line.row.requires:
+    if request.overrides.get(key) is None:
+      yield f'--config.{key}=VALUE'
+  is_tuned = run.model is None
+  if is_tuned and line.family == 'elmo' and 'recipe=frozen' not in run.config:
     yield 'a model that can be trained whole, and an ELMo is read frozen'
-  elif line.family != 'bert' and part.task in base.SPANS:
+  elif is_tuned and line.family != 'bert' and part.task in base.SPANS:
     yield f'a BERT, which alone answers {part.task}'
   elif request.data is None:
     yield '--data DIR'
   else:
-    splits = {metric.partition('/')[0]: None for metric in part.metrics}
+    place = 1 if '+' in part.task else 0  # behind the task
+    splits = {metric.split('/')[place]: None for metric in part.metrics}
     source = run.overrides['data.source']
     missing = [
       split
@@ -186,17 +236,26 @@ def _find_run(
     found = (each for each in folders if has_split(part.task, each, 'train'))
     source = next(found, source)
   args = [*row.args, *part.args]
-  if line.family in base.LEFT_TO_RIGHT:
+  model = _model_of(line, part)
+  if model is not None:
+    args.append(f'model={model.name}')
+  elif line.family in base.LEFT_TO_RIGHT:
     if not any(arg.startswith('recipe=') for arg in args):
       args.insert(0, 'recipe=gpt')
-  weights = 'data.tokenizer' if row.untrained else 'init.weights'
   if row.untrained:
     args.append(f'model={row.untrained}')
   name = f'{part.task}-{part.label}' if part.label else part.task
-  overrides = {weights: line.weights, 'data.source': source}
-  overrides |= {**part.overrides, **row.overrides, **request.overrides}
+  overrides = _weights_of(line) | {'data.source': source}
+  foreign = _foreign_keys(reads_words=model is not None)
+  if line.family in (base.VECTORS, base.NO_WEIGHTS):
+    foreign |= {'task.word_vectors'}  # the row's own, or none
+  given = {
+    key: value for key, value in request.overrides.items() if key not in foreign
+  }
+  overrides |= _settings_of(model, line)
+  overrides |= {**part.overrides, **row.overrides, **given}
   grid = request.table.grids.get(line.family, {})
-  if part.task == base.PRETRAINING:
+  if part.task == base.PRETRAINING or model is not None:
     grid = {}
   return Run(
     line=line,
@@ -207,6 +266,48 @@ def _find_run(
     num_seeds=request.num_seeds or part.seeds or request.table.seeds,
     grid={key: grid[key] for key in grid if key not in overrides},
   )
+
+
+def _weights_of(line: Line) -> dict[str, str | None]:
+  """Returns {key of the config: weights}."""
+  if line.family == base.NO_WEIGHTS:
+    return {}
+  if line.family == base.VECTORS:
+    return {'task.word_vectors': line.weights}
+  return {
+    'data.tokenizer' if line.row.untrained else 'init.weights': line.weights
+  }
+
+
+def _settings_of(model: TaskModel | None, line: Line) -> dict[str, Any]:
+  """Returns the published settings of a task model for the weights of a row."""
+  if model is None:
+    return {}
+  is_alone = line.family in (base.VECTORS, base.NO_WEIGHTS)
+  return {
+    **model.overrides,
+    **(model.alone if is_alone else model.mixed),
+  }
+
+
+@functools.cache
+def _foreign_keys(*, reads_words: bool) -> frozenset[str]:
+  """Returns the keys that a config has only if it does not read words so."""
+  words, tuned = (
+    frozenset(settings.flatten(make()))
+    for make in (config_base.get_words_config, config_base.get_task_config)
+  )
+  return tuned - words if reads_words else words - tuned
+
+
+def check_overrides(request: Request, cells: Sequence[Cell]) -> None:
+  """Refuses a user's key that no run of a table has."""
+  runs = [run for cell in cells for run in cell.runs]
+  for key in request.overrides:
+    if runs and not any(key in run.overrides for run in runs):
+      raise ValueError(
+        f'--config.{key}: no row of {request.table.id} has this key'
+      )
 
 
 def _read_pretraining(weights: str) -> dict[str, Any] | None:

@@ -60,12 +60,12 @@ def lay_out(
   reasons: Mapping[tuple[str, str], str],
   *,
   warnings: Sequence[str] = (),
-  reference: Mapping[str, Figure] | None = None,
+  reference: Mapping[str, Mapping[str, Figure]] | None = None,
 ) -> Page:
   """Returns the page of a table.
 
   `reasons` say why a figure is missing, `warnings` name misleading cells, and
-  `reference` maps columns to figures of another program.
+  `reference` maps rows to another program's {column: figure}.
   """
   if reference is None:
     sheets = _wide(table, lines, figures), _detailed(table, lines, figures)
@@ -143,16 +143,16 @@ def _compared(
   table: Table,
   lines: Sequence[Line],
   figures: Figures,
-  reference: Mapping[str, Figure],
+  reference: Mapping[str, Mapping[str, Figure]],
 ) -> Sheet:
   """Returns our cells beside another program's cells, a row each."""
   rows = []
-  for line in (line for line in lines if line.is_own):
+  for line in lines:
     for column in table.columns:
       ours = figures.get((line.name, column.name))
       if ours is None:
         continue
-      theirs = reference.get(column.name)
+      theirs = reference.get(line.name, {}).get(column.name)
       cells = ('', '', '', '')
       if theirs is not None:
         difference, bound, agrees = compare(ours, theirs)

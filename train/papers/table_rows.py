@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from configs import tables
+from configs.tables import base
 from configs.tables.base import Row, Table
 from data import storage
 from train.host import files
@@ -67,6 +68,23 @@ def slug(name: str) -> str:
   return re.sub(r'[^\w.+-]+', '_', name).strip('_')
 
 
+def split_name(text: str, rows: Iterable[str] = ()) -> tuple[str, str]:
+  """Returns (name, weights) of NAME=WEIGHTS; WEIGHTS has its folder's name.
+
+  Names of `rows` may have an equals sign, and so may a path that exists.
+  """
+  of_row = [name for name in rows if text.startswith(f'{name}=')]
+  name = max(of_row, key=len, default='')
+  weights = text.removeprefix(f'{name}=')
+  is_path = storage.is_remote(text.partition('=')[0]) or os.path.exists(text)
+  if not name and '=' in text and not is_path:
+    name, _, weights = text.partition('=')
+  name = name or epath.Path(text.rstrip('/')).name
+  if not name or not weights:
+    raise ValueError(f'--weights {text}: expected WEIGHTS or NAME=WEIGHTS')
+  return name, weights
+
+
 def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
   """Returns {name of a row: weights}.
 
@@ -76,21 +94,15 @@ def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
   rows = {row.name: row for row in table.rows}
   named: dict[str, str] = {}
   for text in given:
-    of_row = [name for name in rows if text.startswith(f'{name}=')]
-    name = max(of_row, key=len, default='')
-    weights = text.removeprefix(f'{name}=')
-    is_path = storage.is_remote(text.partition('=')[0]) or os.path.exists(text)
-    if not name and '=' in text and not is_path:
-      name, _, weights = text.partition('=')
-    name = name or epath.Path(text.rstrip('/')).name
-    if not name or not weights:
-      raise ValueError(f'--weights {text}: expected WEIGHTS or NAME=WEIGHTS')
+    name, weights = split_name(text, rows)
     known = {each.casefold(): each for each in rows}.get(name.casefold(), name)
     if known != name:
       raise ValueError(f'--weights {text}: the row is called {known!r}')
     if name in rows and not rows[name].family:
       why = rows[name].missing or 'is quoted and not ours to run'
       raise ValueError(f'--weights {text}: the row {name!r} {why}')
+    if name in rows and rows[name].family == base.NO_WEIGHTS:
+      raise ValueError(f'--weights {text}: the row {name!r} takes no weights')
     if slug(name) in map(slug, named):
       raise ValueError(
         f'--weights {text}: two have the name {name!r}; rename one by'
@@ -127,14 +139,11 @@ def find_lines(
   """
   lines = []
   own = {}
-  repeated = [row for row in table.rows if row.name in table.repeated]
   for name, path in weights.items():
     if name in {row.name for row in table.rows}:
       continue
-    named = {f'{name}: {row.name}': row for row in repeated}
-    for each, like in (named or {name: Row('', ())}).items():
-      row = _own_row(table, each, like)
-      own[each] = Line(row, True, path, family_of(path))
+    for row in _own_rows(table, name):
+      own[row.name] = Line(row, True, path, family_of(path))
   for row in table.rows:
     path = weights.get(row.name)
     family = row.family if path is None else family_of(path)
@@ -143,7 +152,7 @@ def find_lines(
   for path in sorted(folder.glob(f'*/{ROW_FILE}')):
     if path.parent.name not in known:
       found = json.loads(path.read_text())
-      row = _own_row(table, found['name'], Row('', ()))
+      row = _own_row(table, found['name'])
       own[row.name] = Line(row, True, None, found['family'])
   for line in own.values():
     same = [i for i, each in enumerate(lines) if each.family == line.family]
@@ -151,10 +160,30 @@ def find_lines(
   return lines
 
 
-def _own_row(table: Table, name: str, like: Row) -> Row:
-  return Row(
-    name, ('',) * len(table.columns), args=like.args, overrides=like.overrides
-  )
+def _own_rows(table: Table, name: str) -> list[Row]:
+  """Returns the rows of a user's own weights: several have longer names."""
+  names = [name]
+  if len(table.repeated) > 1:
+    names = [f'{name}: {repeated}' for repeated in table.repeated]
+  return [_own_row(table, each) for each in names]
+
+
+def _own_row(table: Table, name: str) -> Row:
+  """Returns the row of a name of `_own_rows`, like the one it repeats."""
+  values = ('',) * len(table.columns)
+  for row in table.rows:
+    if row.name in table.repeated and (
+      len(table.repeated) == 1 or name.endswith(f': {row.name}')
+    ):
+      return Row(
+        name,
+        values,
+        args=row.args,
+        overrides=row.overrides,
+        models=row.models,
+        requires=row.requires,
+      )
+  return Row(name, values)
 
 
 def write_line(line: Line, folder: epath.Path) -> None:

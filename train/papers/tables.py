@@ -1,6 +1,8 @@
 """Fills the cells of a table by sweeps, and writes the table."""
 
+import codecs
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +10,8 @@ import jax
 from etils import epath
 
 from configs.tables import base
+from data import hub
+from data.text import text_files
 from train.host import console, files
 from train.papers import table_figures, table_plan, table_rendering, table_rows
 from train.papers.table_plan import Cell, Request, Run
@@ -32,18 +36,58 @@ def run_in_process(run: Run) -> None:
   )
 
 
+# The first line of a file of vectors: their number and their length, or a word
+# and its numbers.
+_FIRST_LINE = re.compile(
+  rb'\d+ \d+\s*|\S+( [-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?){2,}\s*', re.IGNORECASE
+)
+_FOLDER_OF_VECTORS = ('*_emb.npy', '*_index.parquet')
+
+
+def is_vectors(weights: str) -> bool:
+  """Returns whether a path is of vectors of words, see `word_vectors.read`.
+
+  Only the beginning of a file is read; a ValueError shows that of another one.
+  """
+  if weights.startswith(hub.SCHEME):
+    return False
+  path = epath.Path(weights).expanduser()
+  if path.is_dir():
+    return all(any(path.glob(pattern)) for pattern in _FOLDER_OF_VECTORS)
+  if not path.exists():
+    return False  # perhaps a name on the hub
+  with path.open('rb') as file:
+    start = next(text_files.decompressed(path, file), b'')
+  first = start.removeprefix(codecs.BOM_UTF8).partition(b'\n')[0]
+  if not _FIRST_LINE.fullmatch(first):
+    raise ValueError(
+      f'{weights}: is a file that begins with {first[:40]!r}; expected a folder'
+      ' of weights, or a file of vectors: a word and its numbers a line'
+    )
+  return True
+
+
 def family_of(weights: str) -> str:
-  """Returns the model family of weights, and checks that they are sound."""
+  """Returns the family of weights, and checks that they are sound.
+
+  That of vectors of words is `base.VECTORS`.
+  """
+  if is_vectors(weights):
+    return base.VECTORS
   found = opened.open_weights(weights)
   found.check_problems()  # a run looks for the vocabulary
   return found.name
 
 
 def has_split(task: str, data: str, split: str) -> bool:
-  """Returns whether a folder of labelled sets has a split of a task."""
+  """Returns whether a folder has a split of a task, or some task of several."""
   from data.tasks import registry
 
-  return registry.has_split(registry.find(task), data, split)
+  found = [
+    registry.has_split(registry.find(name), data, split)
+    for name in task.split('+')
+  ]
+  return all(found) if split in ('train', 'dev') else any(found)
 
 
 class Engine(NamedTuple):
@@ -149,8 +193,15 @@ def lay_out(
       reasons[key] = f'failed: {errors[0]}'
   theirs = None
   if reference is not None:
-    theirs = table_figures.read_reference(reference, request.table.columns)
-    if not theirs:
+    named = any(row.reference for row in request.table.rows)
+    theirs = {
+      line.name: table_figures.read_reference(
+        reference, request.table.columns, line.row.reference
+      )
+      for line in lines
+      if line.row.reference or not named
+    }
+    if not any(theirs.values()):
       warnings.append(f'there is no reference: {reference} is missing or empty')
   return table_rendering.lay_out(
     request.table, lines, figures, reasons, warnings=warnings, reference=theirs
@@ -180,6 +231,7 @@ def make_table(
     request.table, request.folder, weights, functools.cache(engine.family_of)
   )
   cells = table_plan.find_cells(request, lines, engine.has_split)
+  table_plan.check_overrides(request, cells)
   changed = find_changes(cells, engine)
   wanted = table_plan.select(cells, lines, only)
   runs = missing_runs(wanted, changed, rerun=rerun)

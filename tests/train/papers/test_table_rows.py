@@ -18,8 +18,8 @@ TABLES = table_rows.shipped_tables()
 
 
 def test_all_tables_are_there():
-  assert len(TABLES) == 19
-  assert {'bert/glue', 'gpt/ablation', 'elmo/where', 'sesame/transfer'} <= set(
+  assert len(TABLES) == 20
+  assert {'bert/glue', 'gpt/ablation', 'elmo/where', 'sesame/elmo'} <= set(
     TABLES
   )
 
@@ -97,7 +97,6 @@ def test_weights_are_of_a_row_or_of_ones_own(tmp_path):
   [
     (['bert-base=a'], "the row is called 'BERT-Base'"),
     (['Pre-OpenAI SOTA=a'], 'is quoted'),
-    (['BiLSTM+ELMo+Attn=a'], "ELMo's task models"),
     (['a/mine', 'b/mine'], 'two have the name'),
     (['mine='], 'expected WEIGHTS or NAME=WEIGHTS'),
   ],
@@ -108,6 +107,15 @@ def test_weights_that_make_no_sense_are_refused(given, message):
     table_rows.name_weights(glue, given)
 
 
+def test_weights_of_a_row_that_takes_none_are_refused():
+  squad = table_rows.load_table('bert/squad')
+  with pytest.raises(ValueError, match='needs the model of questions'):
+    table_rows.name_weights(squad, ['BiDAF+ELMo (Single)=a'])
+  ours = table_rows.load_table('sesame/elmo')
+  with pytest.raises(ValueError, match="'Drawn vectors' takes no weights"):
+    table_rows.name_weights(ours, ['Drawn vectors=a'])
+
+
 def test_an_unknown_table_names_those_there_are():
   with pytest.raises(ValueError, match='--table bert/gleu: .*bert/glue'):
     table_rows.load_table('bert/gleu')
@@ -116,6 +124,10 @@ def test_an_unknown_table_names_those_there_are():
 @pytest.mark.parametrize('table_id', TABLES)
 def test_what_tables_tell_and_try_are_keys(table_id):
   table = table_rows.load_table(table_id)
-  known = settings.flatten(settings.load_config('transfer:task=mrpc'))
+  known = {
+    key
+    for name in ('transfer:task=mrpc', 'transfer:task=mrpc,model=esim')
+    for key in settings.flatten(settings.load_config(name))
+  }
   keys = {key for grid in table.grids.values() for key in grid}
-  assert keys <= set(table.tells) <= set(known)
+  assert keys <= set(table.tells) <= known

@@ -136,7 +136,7 @@ def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):
   job = plan_job()
   old = ml_collections.ConfigDict(job.config.task.to_dict())
   del old.mix_l2
-  objective = task_losses.build_objective(job.task, old)
+  objective = task_losses.build_objective(job.task, old, job.reader.inputs)
   assert objective.loss_names == ('task',)
   saved = settings.flatten(job.config)
   del saved['task.mix_l2']
@@ -155,16 +155,16 @@ def test_ones_own_elmo_has_a_command_for_each_weighting():
     cell.line.name: {
       key: value
       for key, value in table_plan.resolve(cell.runs[0]).task.items()
-      if key in ('name', 'features', 'frozen', 'mix_l2')
+      if key in ('name', 'features', 'mix_at', 'mix_l2')
     }
     for cell in cells
     if not cell.reason
   }
-  frozen = {'name': 'snli', 'frozen': True}
+  both = {'name': 'snli', 'mix_at': 'both'}
   assert found == {
-    'mine: Last layer only': frozen | {'features': 'last', 'mix_l2': None},
-    'mine: All layers, lambda=1': frozen | {'features': 'mix', 'mix_l2': 1.0},
+    'mine: Last layer only': both | {'features': 'last', 'mix_l2': 0.0},
+    'mine: All layers, lambda=1': both | {'features': 'mix', 'mix_l2': 1.0},
     'mine: All layers, lambda=0.001': (
-      frozen | {'features': 'mix', 'mix_l2': 0.001}
+      both | {'features': 'mix', 'mix_l2': 0.001}
     ),
   }

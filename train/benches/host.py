@@ -35,6 +35,7 @@ from train.benches.timing import REPEATS
 from train.engine import state
 from train.params import opened
 from train.run import checkpoint
+from train.vectors import word_cache as word_vectors
 
 MAX_LENGTH = 384  # of SQuAD (google-research/bert, README)
 BATCH_SIZE = 32
@@ -75,6 +76,45 @@ def squad_features(
     'tokens': len(features.tokens),
     'seconds': seconds,
     'batch_ms': 1e3 * (time.perf_counter() - began) / steps,
+  }
+
+
+def word_cache(
+  sentences: Sequence[Sequence[str]], weights: str
+) -> dict[str, float]:
+  """Times vectors of words, computed by a language model and read from disk.
+
+  They are computed twice: the first time compiles. They are read as a task
+  model's batches of 32 sentences are, in a random order, and copied.
+  """
+  source = word_vectors.open_source(weights)
+  order = np.random.default_rng(0).permutation(len(sentences))
+  lengths = np.array([len(words) for words in sentences])
+
+  def read(found: word_vectors.Vectors) -> None:
+    for first in range(0, len(order), BATCH_SIZE):
+      chosen = order[first : first + BATCH_SIZE]
+      shape = len(chosen), lengths[chosen].max(), *found.layers.shape[1:]
+      batch = np.zeros(shape, found.layers.dtype)
+      for i, number in enumerate(chosen):
+        start, length = found.starts[number], lengths[number]
+        batch[i, :length] = found.layers[start : start + length]
+
+  with tempfile.TemporaryDirectory() as folder:
+    word_vectors.vectors(source, sentences, f'{folder}/first')
+    computing, _ = _timed(
+      word_vectors.vectors, source, sentences, f'{folder}/second'
+    )
+    opening, found = _timed(
+      word_vectors.vectors, source, sentences, f'{folder}/second'
+    )
+    reading, _ = _timed(read, found)
+  words = int(lengths.sum())
+  return {
+    'words': words,
+    'computed_words_per_second': words / computing,
+    'read_words_per_second': words / (opening + reading),
+    'times_as_fast': computing / (opening + reading),
   }
 
 

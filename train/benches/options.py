@@ -2,9 +2,10 @@
 
 OPTIONS = {
   'text': 'folder or glob of running text for store',
-  'trees': 'folder of Stanford sentiment trees for the embeddings',
+  'trees': 'folder of Stanford sentiment trees for the embeddings and'
+  ' word_cache',
   'weights': 'folder of a BERT as Hugging Face publishes it, for embedding,'
-  ' finetune and squad_features',
+  ' finetune and squad_features; any language model for word_cache',
   'data': 'folder of labelled sets for finetune and squad_features',
   'sentences': 'embed N sentences, evenly spread (default: all)',
 }
@@ -18,6 +19,7 @@ OF_BENCHES = {
   'embedding': ('trees', 'weights', 'sentences'),
   'elmo_step': (),
   'elmo_embedding': ('trees', 'sentences'),
+  'word_cache': ('trees', 'weights', 'sentences'),
   'finetune': ('data', 'weights'),
   'squad_features': ('data', 'weights'),
   'first_step': (),

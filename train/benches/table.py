@@ -160,6 +160,12 @@ def _embedding(
   )
 
 
+def _word_cache(
+  trees: str, weights: str, sentences: int | None
+) -> dict[str, float]:
+  return host.word_cache(read_tree_words(trees, sentences), weights)
+
+
 def _finetune(data: str, weights: str, rivals: Programs) -> dict[str, float]:
   """Times fine-tuning on MRPC, 40 steps of 32 examples."""
   options = dict(data=data, weights=weights, task='mrpc', max_length=128)
@@ -210,6 +216,7 @@ BENCHES = {
   'embedding': Bench(_embedding, timed=True),
   'elmo_step': Bench(_elmo_step, timed=True),
   'elmo_embedding': Bench(_elmo_embedding, timed=True),
+  'word_cache': Bench(_word_cache),
   'finetune': Bench(_finetune, timed=True),
   'squad_features': Bench(host.bench_squad_features),
   'first_step': Bench(host.bench_first_step),

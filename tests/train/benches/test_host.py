@@ -1,7 +1,10 @@
-"""The figures of features."""
+"""The figures of features and of vectors of words."""
+
+import small_elmo
 
 from data.tasks.examples import SpanExample, Task
 from data.vocabulary import tokenization
+from models.pretrained import elmo as pretrained
 from train.benches import host
 
 
@@ -18,3 +21,13 @@ def test_questions_are_counted_and_timed():
   found = host.squad_features(task, examples, tokenizer)
   assert found['questions'] == 70 < found['features'] < found['tokens']
   assert found['seconds'] > 0 and found['batch_ms'] > 0
+
+
+def test_cached_vectors_are_computed_and_read(tmp_path):
+  model, params = small_elmo.small_elmo()
+  pretrained.write_folder(tmp_path, model, params)
+  sentences = [['a', 'dog'], ['two', 'cats', 'saw', 'a', 'dog']]
+  found = host.word_cache(sentences, str(tmp_path))
+  assert found['words'] == 7
+  ratio = found['read_words_per_second'] / found['computed_words_per_second']
+  assert abs(found['times_as_fast'] / ratio - 1) < 1e-6

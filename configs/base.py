@@ -283,7 +283,8 @@ def get_task_config() -> ml_collections.ConfigDict:
   train.checkpoint_every = placeholder(int)  # steps; empty: eval_every
   train.select = 'last'  # the model to keep: last, or best on dev
   train.patience = placeholder(int)  # scores without a new best before stopping
-  # Halve the rate after more scores in a row without a new best; empty: never.
+  # Halve the rate after more scores in a row without a new best one, whichever
+  # model is kept; empty: never.
   train.plateau = placeholder(int)
   train.log_every = 20
 

@@ -76,6 +76,11 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
         ' recipe'
       )
     return _read_words(name, model)
+  if '+' in name:
+    raise ValueError(
+      f'transfer:{arg}: several tasks are trained together by'
+      ' model=bilstm_attention alone'
+    )
   config = base.get_task_config()
   config.task.name = name
   _set_model(config, model)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from configs import transfer
 from data.inputs.batches import Batches, WordInputs
 from data.inputs.features import Features
 from data.scoring import answers, kinds, scores, spans
@@ -208,6 +209,7 @@ def read(
             recipe.max_length,
             form='words',
             bioul=task.kind == 'tagging',
+            split='spaces' if task.name in transfer.SPLIT else 'marks',
           ),
         )
   table = word_table.build(

@@ -180,7 +180,8 @@ def _read_mixes(workdir: epath.Path) -> tuple[str, dict[str, Mix]]:
     if not np.all(np.isfinite((*mix.weights, mix.gamma))):
       raise ValueError(f'{workdir}: the parameters of {module} are not finite')
     mixes[place] = mix
-  return config.task.name, mixes
+  names = config.task.names if 'names' in config.task else ()
+  return '+'.join(names) or config.task.name, mixes
 
 
 def _normalised(weights: Any, scale: Any) -> Mix:

@@ -125,8 +125,8 @@ def _open_workdir(folder: epath.Path) -> Weights:
   name = config.model.name
   if name not in families.ARCHITECTURES:
     raise ValueError(
-      f'{folder} holds a task model ({name}), expected a language model, such'
-      ' as that whose layers it reads'
+      f'{folder} holds a task model ({name}), expected a language model: pass'
+      ' the init.weights of that run'
     )
   tokenizer = None
   if imported.get('tokenizer', True):

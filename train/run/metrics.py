@@ -96,6 +96,8 @@ def training_row(
   """Returns the 'train/...' metrics of a step's report, on the host."""
   row = {}
   for name, (total, weight) in report['sums'].items():
+    if float(weight) == 0:  # such as of a task without a step in between
+      continue
     label = f'{name}_loss' if name in loss_names else name
     row[f'train/{label}'] = float(total) / max(float(weight), 1.0)
   for name in ('loss', 'grad_norm', 'learning_rate'):

@@ -24,8 +24,8 @@ class Kind:
   Attributes:
     head: one of `models.features.HEADS`.
     num_outputs: (task, section `task`) -> the head's K, or a ValueError.
-    losses: (section `task`, outputs, batch) -> losses [B] or, of tags, [B, T];
-      and hits of the same shape, or None. The outputs have float32 logits.
+    losses: (section `task`, outputs, batch) -> losses [B] or, `of_words`,
+      [B, T]; and hits of the same shape, or None. Outputs have float32 logits.
     of_words: a loss is of a word, with labels int [B, T], -1 at other tokens.
     of_bert: only a BERT has this kind of output.
     num_texts: task -> texts that a model of words reads together.

@@ -86,6 +86,10 @@ class Reader(abc.ABC):
   def load(self, workdir: epath.Path) -> Any:
     """Returns a finished run's parameters, on this process's first device."""
 
+  def files(self) -> dict[str, Any]:
+    """Returns name -> digest of files beside data and weights."""
+    return {}
+
   @abc.abstractmethod
   def facts(self, model: nn.Module) -> dict[str, Any]:
     """Returns name -> value of the facts that an ensemble must share."""

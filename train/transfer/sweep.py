@@ -17,7 +17,7 @@ from train.engine import sharding
 from train.host import console, files, processes
 from train.host.console import say
 from train.run import checkpoint, settings, training, workdirs
-from train.transfer import finetune, task_job, task_plan
+from train.transfer import bodies, finetune, task_job, task_plan
 
 SUMMARY_FILE = 'summary.json'
 
@@ -144,9 +144,14 @@ def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
   results = workdirs.read_results(folder)
   if results is None:
     return
-  # The model's sizes come from the weights.
+  # A language model's sizes come from the weights.
+  is_sized = config.model.name in bodies.BODIES
   there, here = (
-    {key: value for key, value in flat.items() if not key.startswith('model.')}
+    {
+      key: value
+      for key, value in flat.items()
+      if is_sized or not key.startswith('model.')
+    }
     for flat in (results['config'], settings.flatten(config))
   )
   differing = task_plan.differing_keys(there, here)

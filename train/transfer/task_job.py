@@ -248,7 +248,10 @@ def open_reader(
   tasks: Sequence[Task],
   workdir: epath.Path | None,
 ) -> Reader:
-  """Opens the weights of a config; no array of an encoder is read.
+  """Opens the weights of a config.
+
+  No array of an encoder is read, but all of a language model whose layers are
+  inputs.
 
   `workdir` is the run that trained the model; None opens the initial weights.
   """
@@ -272,11 +275,14 @@ def _build_objective(reader: Reader, task: Task) -> Objective:
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-  """Checks that a config fits its tasks and its weights."""
+  """Checks that a config fits its tasks and its weights; reads no array."""
   tasks = task_data.open_tasks(config)
-  reader = open_reader(config, tasks, None)
+  if config.model.name in bodies.BODIES:
+    word_reader.check_files(config, tasks)
+  else:
+    config = open_reader(config, tasks, None).config
   for task in tasks:
-    _build_objective(reader, task)
+    task_losses.build_objective(task, config.task)
 
 
 # `train.count` -> (examples, batch, epochs) -> (steps of an epoch, of a run).

@@ -60,7 +60,7 @@ def build_objective(
   factors = {name: factor for name, factor in factors.items() if factor}
 
   def label_weights(batch: Batch) -> Array:
-    """Returns each loss's weight, float32 [B], of tags [B, T]."""
+    """Returns each loss's weight, float32 [B], of words [B, T]."""
     labels = batch['labels']
     weights = _row_weights(batch) * batch['label_mask']
     if kind.of_words:

@@ -127,6 +127,7 @@ def facts(job: TaskJob) -> dict[str, Any]:
     f'the labels of {job.task.name}': list(job.task.labels),
     **digests,
     **job.reader.facts(job.model),
+    **job.reader.files(),
   }
 
 
@@ -303,7 +304,7 @@ def print_results(
   use = ''
   if not of_several:
     names = results['config'].get('task.names')
-    task = f' --task {"|".join(names)}' if names else ''
+    task = f' --task {names[0]}' if names else ''
     use = (
       f' To use the model: python -m train.predict {workdir}{task} --input FILE'
       ' --output FILE'

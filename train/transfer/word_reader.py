@@ -14,6 +14,8 @@ import numpy as np
 from etils import epath
 from flax import linen as nn
 
+from data import storage
+from data.inputs import framing
 from data.inputs.batches import Batches, WordInputs
 from data.inputs.features import Features
 from data.tasks.examples import Task
@@ -74,6 +76,8 @@ class WordReader(Reader):
         rows = task_data.encode(
           config, task, given, None, form=FORM, split=task_config.split
         )
+        if not len(rows.tokens):
+          raise ValueError(f'{task.name}, {name}: no text has a word')
         rows = _with_characters(rows, bool(config.model.filters))
         read[-1][name] = given, rows
     table = self.table or self._build_table(read)
@@ -226,7 +230,16 @@ class WordReader(Reader):
       'the words of the table': hashlib.sha256(words.encode()).hexdigest()[:8],
       'the language model': self.source and self.source.digest[:8],
       'the form of its inputs': FORM,
+      'the splitting of texts': self.config.task.split,
+      'reading characters': bool(self.config.model.filters),
     }
+
+  def files(self) -> dict[str, Any]:  # noqa: D102
+    found = self.table.vectors
+    if found is None:
+      return {}
+    digest = hashlib.sha256(np.ascontiguousarray(found).tobytes()).hexdigest()
+    return {'the vectors of words': digest}
 
 
 def _rows_of(rows: Features) -> Iterator[list[str]]:
@@ -285,9 +298,29 @@ def check(config: ml_collections.ConfigDict) -> None:
     'two or more different tasks, or none',
   )
   ensure(
-    all(width <= ROOM for width, _ in model.filters),
+    'own' not in task.names,
+    'task.names',
+    'tasks of the registry: a set of your own is trained alone',
+  )
+  ensure(
+    all(_is_filter(each) for each in model.filters),
     'model.filters',
-    f'(width, count) with widths up to {ROOM}',
+    f'pairs (width, count) of positive numbers, with widths up to {ROOM}',
+  )
+  ensure(
+    task.max_length >= framing.MIN_LENGTH,
+    'task.max_length',
+    f'{framing.MIN_LENGTH} or more',
+  )
+  ensure(
+    not task.mix_layer_norm or task.features == 'mix',
+    'task.mix_layer_norm',
+    "False, or task.features='mix', whose layers it normalises",
+  )
+  ensure(
+    config.data.cache is None or not storage.is_remote(config.data.cache),
+    'data.cache',
+    'a local folder: files there are memory-mapped',
   )
   has_words = task.word_dim or task.word_vectors or model.filters
   at_input = config.init.weights and task.mix_at != 'output'
@@ -297,6 +330,38 @@ def check(config: ml_collections.ConfigDict) -> None:
     '1 or more, or task.word_vectors, model.filters, or init.weights with'
     " task.mix_at='input' or 'both': there is nothing to read words by",
   )
+
+
+def _is_filter(found: Any) -> bool:
+  return (
+    isinstance(found, tuple | list)
+    and len(found) == 2
+    and all(isinstance(number, int) and number > 0 for number in found)
+    and found[0] <= ROOM
+  )
+
+
+def check_files(
+  config: ml_collections.ConfigDict, tasks: Sequence[Task]
+) -> None:
+  """Checks that a model reads its tasks, and that its files are there.
+
+  No array is read. For the errors see `open_reader`.
+  """
+  for task in tasks:
+    _check_task(config, task)
+  vectors = config.task.word_vectors
+  if vectors is not None and not epath.Path(vectors).expanduser().exists():
+    raise FileNotFoundError(
+      f'task.word_vectors={vectors}: there is no such file'
+    )
+  if config.init.weights is not None:
+    opened.open_weights(config.init.weights, config.data.tokenizer).check()
+  elif config.task.mix_l2:
+    raise ValueError(
+      f'task.mix_l2={config.task.mix_l2} without init.weights: there are no'
+      ' layers to mix'
+    )
 
 
 def open_reader(
@@ -312,17 +377,11 @@ def open_reader(
     FileNotFoundError: if the weights are missing.
     ValueError: if they cannot be used, or model and task do not fit.
   """
-  for task in tasks:
-    _check_task(config, task)
   source = None
   if config.init.weights is not None:
     source = word_cache.open_source(config.init.weights, config.data.tokenizer)
-  elif config.task.mix_l2:
-    raise ValueError(
-      f'task.mix_l2={config.task.mix_l2} without init.weights: there are no'
-      ' layers to mix'
-    )
   if workdir is None:
+    check_files(config, tasks)
     return WordReader(config, source)
   file = workdir / READER_FILE
   if not file.exists():

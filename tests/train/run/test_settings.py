@@ -9,7 +9,7 @@ from configs import base, variants
 from train.architectures import families
 from train.pretrain import plan
 from train.run import settings, training_phases
-from train.transfer import task_plan
+from train.transfer import bodies, task_plan
 
 
 def check(config, parts=1):
@@ -77,6 +77,12 @@ def test_base_is_small_and_every_key_has_a_comment(defaults):
     assert assigned, f'{key} is not set in base.py'
     line, above = lines[assigned[0]], lines[assigned[0] - 1]
     assert '#' in line or above.strip().startswith('#'), line
+
+
+def test_task_models_have_one_list_of_names():
+  assert (
+    set(base.WORD_MODELS) == set(variants.WORD_MODELS) == set(bodies.BODIES)
+  )
 
 
 def test_bare_name_becomes_a_path_and_argument_stays():

@@ -240,7 +240,9 @@ def test_processes_compare_what_they_read(
 
   monkeypatch.setattr(processes, 'gather', gather)
   monkeypatch.setattr(processes, 'is_alone', lambda: False)
-  with pytest.raises(ValueError, match=r'differ:\n  the examples of own, dev: '):
+  with pytest.raises(
+    ValueError, match=r'differ:\n  the examples of own, dev: '
+  ):
     runs.train(make_config(), tmp_path / 'run')
   other = shutil.copytree(own_set, tmp_path / 'set')
   text = (other / 'dev.jsonl').read_text()

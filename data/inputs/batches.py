@@ -1,7 +1,7 @@
 """Batches of features of similar lengths, as functions of the step."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,9 @@ LENGTHS = tuple(
   for power in range(3, 12)
   for length in (2**power, 3 * 2 ** (power - 1))
 )
+# Of rows of words: the time of an LSTM is that of positions, its programs are
+# small. On SST-5 at a batch of 32, 1.12 positions a word, not 1.22.
+WORD_LENGTHS = (*range(4, 32, 4), *range(32, 64, 8), *LENGTHS[6:])
 # Batches sorted together: more would make the order of training less random.
 BLOCK = 50
 
@@ -100,7 +103,7 @@ class Order:
 class Batches:
   """Features as batches for training and evaluation.
 
-  `pad_id` follows the end of a row. T is the smallest of `LENGTHS` that holds
+  `pad_id` follows the end of a row. T is the smallest of `lengths` that holds
   the batch, without `bucket` always `max_length`. A batch has these arrays,
   with an axis K after B if K is more than 1:
     tokens int32 [B, T]; for whole words also characters int16 [B, T, C]; with
@@ -123,6 +126,7 @@ class Batches:
     max_length: int,
     bucket: bool = True,
     inputs: WordInputs | None = None,
+    lengths: Sequence[int] = LENGTHS,
   ) -> None:
     if not len(features):
       raise ValueError('there are no examples to make batches of')
@@ -136,6 +140,7 @@ class Batches:
     self.max_length = max_length
     self.bucket = bucket
     self.inputs = inputs
+    self.lengths = lengths
     self.order = Order(features.lengths, bucket=bucket)
 
   def train_batch(
@@ -260,5 +265,5 @@ class Batches:
   def _round(self, length: int) -> int:
     if not self.bucket:
       return self.max_length
-    fitting = (longer for longer in LENGTHS if longer >= length)
+    fitting = (longer for longer in self.lengths if longer >= length)
     return min(next(fitting, self.max_length), self.max_length)

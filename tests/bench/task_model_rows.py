@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from configs import transfer
-from data.inputs.batches import Batches, WordInputs
+from data.inputs.batches import WORD_LENGTHS, Batches, WordInputs
 from data.inputs.features import Features
 from data.scoring import answers, kinds, scores, spans
 from data.tasks import registry
@@ -237,7 +237,11 @@ def read(
         inputs.table_rows, *word_cache.vectors(source, sentences, cache)
       )
     batches = Batches(
-      features, pad_id=0, max_length=recipe.max_length, inputs=inputs
+      features,
+      pad_id=0,
+      max_length=recipe.max_length,
+      inputs=inputs,
+      lengths=WORD_LENGTHS,
     )
     splits[split] = Split(examples, batches)
   return Inputs(task, splits, table)

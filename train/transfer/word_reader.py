@@ -16,7 +16,7 @@ from flax import linen as nn
 
 from data import storage
 from data.inputs import framing
-from data.inputs.batches import Batches, WordInputs
+from data.inputs.batches import WORD_LENGTHS, Batches, WordInputs
 from data.inputs.features import Features
 from data.tasks.examples import Task
 from models import char_cnn
@@ -111,6 +111,7 @@ class WordReader(Reader):
       max_length=self.config.task.max_length,
       bucket=self.config.data.bucket,
       inputs=self._inputs(rows, table),
+      lengths=WORD_LENGTHS,
     )
 
   def _inputs(self, rows: Features, table: WordTable) -> WordInputs:

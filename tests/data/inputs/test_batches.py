@@ -217,6 +217,22 @@ def test_lengths_are_alike_in_a_batch():
   ].shape == (4, 60)
 
 
+def test_rows_of_words_have_less_padding():
+  features = features_of(400)
+  widths, cells = [], []
+  for lengths in (batches.LENGTHS, batches.WORD_LENGTHS):
+    made = make(features, lengths=lengths)
+    found = [
+      made.train_batch(i, ALL, 8, 0, 50)['token_mask'] for i in range(50)
+    ]
+    assert {x.shape[1] for x in found} <= set(lengths)
+    assert made.eval_lengths(8) <= set(lengths)
+    widths.append({x.shape[1] for x in found})
+    cells.append(sum(x.size for x in found))
+    assert sum(x.sum() for x in found) == len(features.tokens)
+  assert cells[1] < cells[0] and {20, 28, 40, 56} <= widths[1] - widths[0]
+
+
 @pytest.mark.parametrize('bucket', [True, False])
 def test_lengths_are_known_beforehand(bucket):
   made = make(features_of(300), bucket=bucket)

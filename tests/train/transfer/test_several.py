@@ -212,6 +212,10 @@ def test_a_sweep_has_figures_by_task(config, jobs, monkeypatch, tmp_path):
   assert {'dev/mean', 'rte/dev/accuracy', 'sst2/dev/accuracy'} <= {
     *summary['mean']
   }
+  # The sizes of a task model are its config's, not those of weights.
+  other = settings.with_overrides(config, {'model.lstm_dim': 5})
+  with pytest.raises(ValueError, match=r'another config: model\.lstm_dim diff'):
+    sweep.run(other, tmp_path, seeds=(0,))
 
 
 @pytest.mark.parametrize(
@@ -220,6 +224,8 @@ def test_a_sweep_has_figures_by_task(config, jobs, monkeypatch, tmp_path):
     ('transfer:task=rte+sst2,model=bcn', 'a bcn is of one task'),
     ('transfer:task=rte+rte,model=bilstm_attention', 'different tasks'),
     ('transfer:task=rte+nope,model=bilstm_attention', "no task 'nope'"),
+    ('transfer:task=rte+own,model=bilstm_attention', 'is trained alone'),
+    ('transfer:task=rte+sst2', 'by model=bilstm_attention alone'),
   ],
 )
 def test_tasks_that_do_not_go_together_are_refused(config_name, message):

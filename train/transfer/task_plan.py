@@ -18,7 +18,7 @@ from train.host import console, processes
 from train.host.console import say
 from train.run import ledger, settings
 from train.run.job import Program
-from train.transfer import bodies, kinds, word_reader
+from train.transfer import bodies, kinds, word_checks
 from train.transfer.task_data import Split
 from train.transfer.task_job import COUNTS, DEV, TaskJob
 
@@ -54,7 +54,7 @@ def check(config: ml_collections.ConfigDict) -> None:
   )
   ensure(task.crf in kinds.SCHEMES, 'task.crf', f'one of {kinds.SCHEMES}')
   if config.model.name in bodies.BODIES:
-    word_reader.check(config)
+    word_checks.check(config)
     return
   known = (*features.FEATURES, 'mix')
   ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')

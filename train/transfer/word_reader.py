@@ -1,7 +1,6 @@
 """ELMo's task models as readers: words, their vectors, a body above them."""
 
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,19 +13,16 @@ import numpy as np
 from etils import epath
 from flax import linen as nn
 
-from data import storage
-from data.inputs import framing
 from data.inputs.batches import WORD_LENGTHS, Batches, WordInputs
 from data.inputs.features import Features
 from data.tasks.examples import Task
 from models import char_cnn
 from models.elmo_tasks import reader
-from models.elmo_tasks import words as word_modules
 from train.engine import flops
 from train.host import files
 from train.params import opened
-from train.run import settings, workdirs
-from train.transfer import bodies, kinds, task_data
+from train.run import workdirs
+from train.transfer import bodies, kinds, task_data, word_checks
 from train.transfer.reader import Found, Reader
 from train.transfer.task_data import Split
 from train.vectors import word_cache, word_table
@@ -34,11 +30,9 @@ from train.vectors.word_cache import Source
 from train.vectors.word_table import WordTable
 
 FORM = 'words'  # of rows, see `framing.FORMS`
-SPLITS = ('marks', 'spaces')
 # In a workdir: the table's words, and the language model below.
 READER_FILE = 'reader.json'
 TABLE = 'words/table'  # path of the parameter
-ROOM = 8  # characters behind the longest word; the widest filter fits there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,79 +260,7 @@ def _with_characters(rows: Features, wanted: bool) -> Features:
   used = (rows.characters != char_cnn.NO_CHARACTER).any(axis=0)
   longest = int(np.flatnonzero(used).max(initial=0)) + 1
   return dataclasses.replace(
-    rows, characters=rows.characters[:, : longest + ROOM]
-  )
-
-
-def check(config: ml_collections.ConfigDict) -> None:
-  """Checks the keys of a task model that need no data."""
-  model, task = config.model, config.task
-  ensure = functools.partial(settings.expect, config)
-  ensure(
-    bodies.BODIES[model.name].has_layers or model.num_layers == 1,
-    'model.num_layers',
-    f'1: a {model.name} has one layer',
-  )
-  ensure(task.split in SPLITS, 'task.split', f'one of {SPLITS}')
-  ensure(
-    task.unknown_words in word_table.UNKNOWN,
-    'task.unknown_words',
-    f'one of {word_table.UNKNOWN}',
-  )
-  ensure(task.mix_at in reader.PLACES, 'task.mix_at', f'one of {reader.PLACES}')
-  known = word_modules.FEATURES
-  ensure(task.features in known, 'task.features', f'one of {known}')
-  ensure(
-    not task.names or bodies.BODIES[model.name].share is not None,
-    'task.names',
-    f'none: a {model.name} is of one task; bilstm_attention takes several',
-  )
-  ensure(
-    len(set(task.names)) == len(task.names) != 1,
-    'task.names',
-    'two or more different tasks, or none',
-  )
-  ensure(
-    'own' not in task.names,
-    'task.names',
-    'tasks of the registry: a set of your own is trained alone',
-  )
-  ensure(
-    all(_is_filter(each) for each in model.filters),
-    'model.filters',
-    f'pairs (width, count) of positive numbers, with widths up to {ROOM}',
-  )
-  ensure(
-    task.max_length >= framing.MIN_LENGTH,
-    'task.max_length',
-    f'{framing.MIN_LENGTH} or more',
-  )
-  ensure(
-    not task.mix_layer_norm or task.features == 'mix',
-    'task.mix_layer_norm',
-    "False, or task.features='mix', whose layers it normalises",
-  )
-  ensure(
-    config.data.cache is None or not storage.is_remote(config.data.cache),
-    'data.cache',
-    'a local folder: files there are memory-mapped',
-  )
-  has_words = task.word_dim or task.word_vectors or model.filters
-  at_input = config.init.weights and task.mix_at != 'output'
-  ensure(
-    has_words or at_input,
-    'task.word_dim',
-    '1 or more, or task.word_vectors, model.filters, or init.weights with'
-    " task.mix_at='input' or 'both': there is nothing to read words by",
-  )
-
-
-def _is_filter(found: Any) -> bool:
-  return (
-    isinstance(found, tuple | list)
-    and len(found) == 2
-    and all(isinstance(number, int) and number > 0 for number in found)
-    and found[0] <= ROOM
+    rows, characters=rows.characters[:, : longest + word_checks.ROOM]
   )
 
 
@@ -404,6 +326,7 @@ def open_reader(
 
 
 def _check_task(config: ml_collections.ConfigDict, task: Task) -> None:
+  """Raises ValueError if the model does not read such a task."""
   name = config.model.name
   reads = bodies.BODIES[name].reads
   texts = kinds.KINDS[task.kind].num_texts(task)

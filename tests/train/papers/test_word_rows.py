@@ -78,7 +78,7 @@ COMMANDS = [
   ),
   (
     *('elmo/layer_weighting', 'Last layer only', 'e', {}),
-    f'task=snli,model=esim {READS_E} task.mix_at=both task.mix_layer_norm=True'
+    f'task=snli,model=esim {READS_E} task.mix_at=both task.mix_layer_norm=False'
     ' task.mix_l2=0.0 task.features=last',
   ),
   (

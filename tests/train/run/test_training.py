@@ -230,16 +230,20 @@ def test_an_objective_of_its_own_has_its_curve_and_its_end(
 
 
 def test_disk_full_while_saving(small_config, tmp_path):
-  """A limit on file size stands in for a full disk."""
+  """A limit on file size stands in for a disk that fills up at a save."""
   config = small_config()
   program = f"""
 import resource
 import runs
-from train.run import command, settings
+from train.run import checkpoint, command, settings
 config = settings.with_overrides(
   settings.load_config('bert_tiny'), {settings.flatten(config)!r}
 )
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+save = checkpoint.Checkpoints.save
+def save_on_full(*args):
+  resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+  save(*args)
+checkpoint.Checkpoints.save = save_on_full
 command.run(lambda: runs.train(config, {str(tmp_path / 'run')!r}))
 """
   done = subprocess.run(

@@ -8,7 +8,8 @@ from typing import Any
 
 from etils import epath
 
-from data.tasks import conll, examples, files, glue, squad
+from data.tasks import examples, files, glue, squad
+from data.tasks.annotated import conll
 from data.text import text_files
 from data.vocabulary import tag_schemes
 

@@ -11,13 +11,11 @@ from typing import Any
 from etils import epath
 
 from data.tasks import (
-  conll,
   examples,
   files,
   glue,
   nli,
   race,
-  slots,
   squad,
   sst5,
   story_cloze,
@@ -25,6 +23,7 @@ from data.tasks import (
   tfds_records,
   topics,
 )
+from data.tasks.annotated import conll, slots
 
 TASKS: dict[str, examples.Task] = {
   task.name: task

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from etils import epath
 
-from data.tasks import conll, examples, files
+from data.tasks import examples, files
+from data.tasks.annotated import conll
 from data.vocabulary import tag_schemes
 
 # All that occur in one of the three splits.

@@ -1,0 +1,1 @@
+"""Corpora whose words are annotated: with tags, slots, roles, coreference."""

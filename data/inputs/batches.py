@@ -222,7 +222,10 @@ class Batches:
     )
     mask = positions < lengths[..., None]
     places = np.where(mask, starts[..., None] + positions, 0)
-    second = features.second_starts[numbers][..., None]
+    if features.token_types is None:
+      types = positions >= features.second_starts[numbers][..., None]
+    else:
+      types = features.token_types[places]
     if features.word_index is not None:  # a label for each token
       labels = np.where(mask, features.labels[places], -1)
     else:
@@ -231,7 +234,7 @@ class Batches:
     batch = {
       'tokens': tokens,
       'token_mask': mask,
-      'token_types': (mask & (positions >= second)).astype(np.int32),
+      'token_types': np.where(mask, types, 0).astype(np.int32),
       'positions': positions.copy(),
       'last': (lengths - 1).astype(np.int32),
       'labels': labels,

@@ -81,6 +81,7 @@ class Features:
       labelled token, -1 at other tokens.
     tag_labels: names of the labels if the tags are in another scheme than the
       task's; else None.
+    token_types: int8 [S], where `second_starts` does not give them; else None.
     words: whole words by their numbers in `tokens`; None for ids of a
       vocabulary.
     characters: int16 [W, 50], of whole words; None if no model reads them.
@@ -98,6 +99,7 @@ class Features:
   max_context: np.ndarray | None = None
   word_index: np.ndarray | None = None
   tag_labels: tuple[str, ...] | None = None
+  token_types: np.ndarray | None = None
   words: tuple[str, ...] | None = None
   characters: np.ndarray | None = None
   truncated: int = 0

@@ -70,7 +70,16 @@ def encode(
 
   'words': each text is a row of whole words, without symbols: A, B; of choices
   the context and the first choice, the context and the second, and so on.
-  `split` says how words of a text are found, see `words.split_words`.
+  Of a span the question, and a window of the context. `split` says how words of
+  a text are found, see `words.split_words`.
+
+  The row of a predicate, whose roles are tags, also shows the predicate's word,
+  at most half of the row, in the pieces that it has in the sentence: in 'bert'
+  (Shi and Lin 2019) and 'elmo' as B, [CLS] sentence [SEP] predicate [SEP]; in
+  'gpt' as A, start predicate delimiter sentence classify, as no word sees a
+  later one. The sentence alone has tags. Token types, of 'bert' and 'words',
+  are 1 at the predicate in the sentence, which may hold an equal word, and in
+  B. There is no `document_context`.
 
   `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol for all
   three, for 'gpt'; None for 'elmo' and 'words'. A text without tokens leaves

@@ -2,6 +2,8 @@
 
 Windows start every `doc_stride` tokens, and an answer is read only from the
 window with most context. Answers are located by the characters of the text.
+ELMo's task models read the question in a row of its own, and have no answer
+"none" (AllenNLP's and document-qa's readers of SQuAD 1.1).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +12,7 @@ import numpy as np
 
 from data.inputs import windows
 from data.inputs.features import Features, Framing, encode_distinct, flatten
+from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import SpanExample, Task
 from data.vocabulary.tokenization import WordPiece
 
@@ -19,13 +22,25 @@ _CHUNK = 2_000  # texts whose ids and places are Python's objects at one time
 def encode(
   task: Task, examples: Sequence[SpanExample], framing: Framing
 ) -> Features:
-  """Returns the windows of all questions; see `framing.encode`."""
-  if not framing.form.token_types:
+  """Returns the windows of all questions; see `framing.encode`.
+
+  A window without the whole answer has the label (0, 0), of [CLS]; with texts
+  apart it has (-1, -1), of no word.
+  """
+  apart = framing.form.apart
+  if not (framing.form.token_types or apart):
     raise ValueError(
       f'task {task.name}: the form of {framing.form.name} has no answer as a'
-      ' span of the text; use a BERT'
+      " span of the text; use a BERT, or one of ELMo's task models for spans"
     )
-  max_length, max_query = framing.max_length, framing.max_query
+  unanswerable = next((e.id for e in examples if e.has_no_answer), None)
+  if apart and unanswerable is not None:
+    raise ValueError(
+      f'task {task.name}: the question {unanswerable!r} has no answer, expected'
+      " one of each: ELMo's task models always find one; use a BERT"
+    )
+  max_length = framing.max_length
+  max_query = min(framing.max_query, max_length) if apart else framing.max_query
   if framing.doc_stride < 1:
     raise ValueError(
       f'doc_stride is {framing.doc_stride}: windows would not advance'
@@ -33,16 +48,24 @@ def encode(
   contexts = encode_contexts(framing.tokenizer, (e.context for e in examples))
   questions = encode_distinct(framing.tokenizer, (e.question for e in examples))
   longest = min(max(map(len, questions.values()), default=0), max_query)
-  if max_length < longest + 4:
+  if not apart and max_length < longest + 4:
     raise ValueError(
       f'max_length is {max_length}: a question of {longest} tokens and three '
       'symbols leave no room for its text'
     )
-  first, between, last = (np.array([i], np.int32) for i in framing.symbols)
+  num_symbols = 0 if apart else 1
+  first, between, last = (
+    np.full(num_symbols, symbol, np.int32) for symbol in framing.symbols
+  )
   nowhere = np.full((longest + 2, 2), -1, np.int32)
   never = np.zeros(longest + 2, bool)
   rows, places, bests, second_starts, labels, numbers = [], [], [], [], [], []
   truncated = 0
+
+  def add(found: list, before: tuple, window: tuple) -> None:
+    """Adds the parts before a window and its own, as one row or as two."""
+    found += [before, window] if apart else [before + window]
+
   for number, example in enumerate(examples):
     ids, spans = contexts[example.context]
     question = questions[example.question]
@@ -52,23 +75,35 @@ def encode(
     if example.answers:
       text, start = example.answers[0]
       answer = locate(spans, start, start + len(text))
-    shift = len(question) + 2
-    bounds = windows.cut(len(ids), max_length - shift - 1, framing.doc_stride)
+    before = len(question) + 2 * num_symbols
+    # The window's place in its row.
+    shift = 0 if apart else before
+    bounds = windows.cut(
+      len(ids), max_length - shift - num_symbols, framing.doc_stride
+    )
     owners = windows.owners(bounds, len(ids))
     for window, (begin, end) in enumerate(bounds):
-      rows.append((first, question, between, ids[begin:end], last))
-      places.append((nowhere[:shift], spans[begin:end], nowhere[:1]))
-      bests.append((never[:shift], owners[begin:end] == window, never[:1]))
-      second_starts.append(shift)
+      add(rows, (first, question, between), (ids[begin:end], last))
+      add(
+        places,
+        (nowhere[:before],),
+        (spans[begin:end], nowhere[:num_symbols]),
+      )
+      add(
+        bests,
+        (never[:before],),
+        (owners[begin:end] == window, never[:num_symbols]),
+      )
+      second_starts += [before, end - begin] if apart else [shift]
       numbers.append(number)
       if answer and begin <= answer[0] and answer[1] < end:
         labels.append([shift + i - begin for i in answer])
       else:
-        labels.append((0, 0))
+        labels.append((-1, -1) if apart else (0, 0))
   tokens, offsets = flatten(rows)
   labelled = np.array([e.is_labelled for e in examples], bool)
   return Features(
-    num_rows=1,
+    num_rows=2 if apart else 1,
     tokens=tokens,
     offsets=offsets,
     second_starts=np.array(second_starts, np.int32),
@@ -82,7 +117,7 @@ def encode(
 
 
 def encode_contexts(
-  tokenizer: WordPiece, texts: Iterable[str]
+  tokenizer: WordPiece | WordNumbers, texts: Iterable[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
   """Returns text -> ids int32 [T], characters [begin, end) int32 [T, 2]."""
   texts = list(dict.fromkeys(texts))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data.vocabulary import characters
-from data.vocabulary.words import split_words
+from data.vocabulary.words import split_with_spans, split_words
 
 
 class WordNumbers:
@@ -32,6 +32,21 @@ class WordNumbers:
       [self._number(word) for word in split_words(text, self._split)]
       for text in texts
     ]
+
+  def encode_with_spans(
+    self, texts: Sequence[str]
+  ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    """Returns each text's numbers, and the words' (begin, end) in the text."""
+    encoded = []
+    for text in texts:
+      found = split_with_spans(text, self._split)
+      encoded.append(
+        (
+          [self._number(word) for word, _, _ in found],
+          [(begin, end) for _, begin, end in found],
+        )
+      )
+    return encoded
 
   @property
   def words(self) -> tuple[str, ...]:

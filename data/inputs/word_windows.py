@@ -17,9 +17,11 @@ from data.vocabulary.tokenization import ByteBPE
 def encode(
   task: Task, examples: Sequence[TaggedExample], framing: Framing
 ) -> Features:
-  """Returns the rows of all sentences; see `framing.encode`."""
-  tokenizer, num_symbols = framing.tokenizer, 0 if framing.form.apart else 1
-  room = framing.max_length - 2 * num_symbols
+  """Returns the rows of all sentences; see `framing.encode`.
+
+  Raises ValueError if examples have predicates and `document_context` is set.
+  """
+  tokenizer = framing.tokenizer
   names = task.labels
   if framing.bioul:
     names = tag_schemes.bioul_labels(names)
@@ -29,51 +31,100 @@ def encode(
     if isinstance(tokenizer, ByteBPE)
     else tokenizer.unk_id
   )
-  first, _, last = (
-    np.full(num_symbols, symbol, np.int32) for symbol in framing.symbols
-  )
-  none = np.full(num_symbols, -1, np.int32)
-  rows, indices, labels, owners = [], [], [], []
+  has_predicates = any(e.predicate is not None for e in examples)
+  if has_predicates and framing.document_context:
+    raise ValueError(
+      f'{task.name}: found document_context=True, expected False: the row of a '
+      'predicate has words of its own sentence only'
+    )
+  rows, indices, labels, types, owners, second_starts = [], [], [], [], [], []
   truncated = number = 0
   for group in _groups(examples, framing.document_context):
     encoded = tokenizer.encode_words([example.words for example in group])
     text = _Text([word or [unknown] for words in encoded for word in words])
     word = 0
     for example in group:
-      tags = np.full(len(example.words), -1, np.int32)
-      if example.tags is not None:
-        found = example.tags
-        if framing.bioul:
-          found = tag_schemes.to_bioul(found)
-        tags[:] = label_numbers(numbers, found, example.id)
+      tags = _numbers_of(example, numbers, framing.bioul)
       own = word, word + len(example.words)
       reach = (0, text.num_words) if framing.document_context else own
-      is_cut = False
+      predicate = None
+      if example.predicate is not None:
+        predicate = word + example.predicate
+      before, behind, is_cut = _around(text, predicate, framing)
+      none = [np.full(len(part), -1, np.int32) for part in (before, behind)]
+      room = framing.max_length - len(before) - len(behind)
       for begin, end in text.chunks(*own, room):
-        ids, words, cut = text.row(begin, end, *reach, room, framing.at_last)
+        place, words, cut = text.row(begin, end, *reach, room, framing.at_last)
         is_own = (words >= begin) & (words < end)
         words = np.where(is_own, words - own[0], -1)
-        rows.append((first, ids, last))
-        indices.append((none, words, none))
-        labels.append((none, np.where(is_own, tags[words], -1), none))
+        told = np.where(is_own, tags[words], -1)
+        rows.append((before, text.ids[place], behind))
+        indices.append((none[0], words, none[1]))
+        labels.append((none[0], told, none[1]))
+        is_predicate = text.word_of[place] == predicate
+        # The second text begins after the symbol between the two.
+        in_second = np.arange(len(behind)) > 0
+        types.append((np.zeros(len(before), bool), is_predicate, in_second))
+        second_starts.append(len(before) + len(words) + len(behind[:1]))
         owners.append(number)
         is_cut |= cut
       truncated += is_cut
       word, number = own[1], number + 1
   tokens, offsets = flatten(rows)
   labelled = np.array([e.is_labelled for e in examples], bool)
+  has_types = framing.form.token_types or framing.form.apart
   return Features(
     num_rows=1,
     tokens=tokens,
     offsets=offsets,
-    second_starts=np.diff(offsets).astype(np.int32),
+    second_starts=np.array(second_starts, np.int32)
+    if framing.form.token_types
+    else np.diff(offsets).astype(np.int32),
     labels=flatten(labels)[0],
     label_mask=labelled[owners],
     examples=np.array(owners, np.int32),
     word_index=flatten(indices)[0],
     tag_labels=names if framing.bioul else None,
+    token_types=flatten(types)[0].astype(np.int8)
+    if has_predicates and has_types
+    else None,
     truncated=truncated,
   )
+
+
+def _numbers_of(
+  example: TaggedExample, numbers: dict[str, int], bioul: bool
+) -> np.ndarray:
+  """Returns the numbers of a sentence's tags, int32 [W], -1 if unknown."""
+  if example.tags is None:
+    return np.full(len(example.words), -1, np.int32)
+  tags = tag_schemes.to_bioul(example.tags) if bioul else example.tags
+  return np.array(label_numbers(numbers, tags, example.id), np.int32)
+
+
+def _around(
+  text: '_Text', predicate: int | None, framing: Framing
+) -> tuple[np.ndarray, np.ndarray, bool]:
+  """Returns the ids before and behind the words of a row.
+
+  They hold the predicate's word, if any, cut to half of the row; the third
+  value is whether it was cut.
+  """
+  first, between, last = framing.symbols
+  is_cut = False
+  if framing.form.apart:
+    before, behind = [], []
+  elif predicate is None:
+    before, behind = [first], [last]
+  else:
+    pieces = text.ids[text.bounds[predicate] : text.bounds[predicate + 1]]
+    kept = pieces[: (framing.max_length - 3) // 2]
+    is_cut = len(kept) < len(pieces)
+    if framing.form.left_to_right:
+      before, behind = [first, *kept, between], [last]
+    else:
+      before, behind = [first], [between, *kept, last]
+  return np.array(before, np.int32), np.array(behind, np.int32), is_cut
 
 
 def _groups(
@@ -86,7 +137,10 @@ def _groups(
 
 
 class _Text:
-  """Words one after the other: `bounds` [W + 1] are their places in `ids`."""
+  """Words one after the other: `bounds` [W + 1] are their places in `ids`.
+
+  `word_of` is the word of each piece in `ids`.
+  """
 
   def __init__(self, words: Sequence[Sequence[int]]) -> None:
     lengths = [len(word) for word in words]
@@ -110,19 +164,20 @@ class _Text:
 
   def row(
     self, begin: int, end: int, first: int, last: int, room: int, at_last: bool
-  ) -> tuple[np.ndarray, np.ndarray, bool]:
+  ) -> tuple[slice, np.ndarray, bool]:
     """Fills a row of `room` pieces with the words [begin, end) and context.
 
     The context is whole words of [first, last). A word's label is at its last
-    piece with `at_last`, else at its first. Returns ids [T]; words, int32 [T],
-    -1 at unlabelled pieces; and whether a piece of the chunk found no room.
+    piece with `at_last`, else at its first. Returns the row's place in `ids`;
+    words, int32 [T], -1 at unlabelled pieces; and whether a piece of the chunk
+    found no room.
     """
     bounds = self.bounds
     start, stop = bounds[begin], bounds[end]
     if stop - start > room:  # one word: its end is cut
       words = np.full(room, -1, np.int32)
       words[-1 if at_last else 0] = begin
-      return self.ids[start : start + room], words, True
+      return slice(start, start + room), words, True
     free = room - (stop - start)
     before, after = start - bounds[first], bounds[last] - stop
     # Half of the free room for each side, and the rest of one for the other.
@@ -134,4 +189,4 @@ class _Text:
     words = self.word_of[start:stop].astype(np.int32)
     pieces = np.arange(start, stop)
     labelled = bounds[words + 1] - 1 if at_last else bounds[words]
-    return self.ids[start:stop], np.where(pieces == labelled, words, -1), False
+    return slice(start, stop), np.where(pieces == labelled, words, -1), False

@@ -1,7 +1,8 @@
 """From a model's logits to answers, on the host.
 
 The logits of each feature are [K] for classes, choices and soft classes, [1]
-for a score, [T, K] for tags, and [T, 2] for the first and last token of a span.
+for a score, [T, K] for tags, [T, 2] for the first and last token of a span, and
+[K, 3] for the mentions of a document.
 """
 
 from collections.abc import Sequence
@@ -78,6 +79,30 @@ def decode_spans(outputs: Outputs) -> list[Prediction]:
   """Returns the answers of questions; see `spans.decode`."""
   _, examples, features, logits, options = outputs
   return spans.decode(features, examples, logits, options)
+
+
+def decode_clusters(outputs: Outputs) -> list[Prediction]:
+  """Returns the clusters of documents, of two mentions or more, sorted.
+
+  A document's K rows are a mention each: its first and its last word, and the
+  row of an earlier mention of the same entity, or -1; a row of -1 is padding.
+  """
+  return [
+    Prediction(example.id, _clusters(np.asarray(rows).astype(np.int64)))
+    for example, rows in zip(outputs.examples, outputs.logits, strict=True)
+  ]
+
+
+def _clusters(rows: np.ndarray) -> tuple[tuple[tuple[int, int], ...], ...]:
+  clusters: dict[int, list[tuple[int, int]]] = {}
+  cluster_of: dict[int, int] = {}
+  for row, (first, last, antecedent) in enumerate(rows.tolist()):
+    if first < 0:
+      continue
+    cluster_of[row] = cluster_of.get(antecedent, row)
+    clusters.setdefault(cluster_of[row], []).append((first, last))
+  found = (tuple(sorted(mentions)) for mentions in clusters.values())
+  return tuple(sorted(mentions for mentions in found if len(mentions) > 1))
 
 
 def mean_of_scores(logits: np.ndarray) -> np.ndarray:

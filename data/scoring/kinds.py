@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from data.inputs import framing, span_windows, word_windows
+from data.inputs import document_rows, framing, span_windows, word_windows
 from data.inputs.features import Features
-from data.scoring import answers, measures
+from data.scoring import answers, coreference, measures, roles
 from data.tasks import own
+from data.tasks.annotated import coreference as coreference_tasks
 from data.tasks.examples import Example, Prediction, Task
 
 
@@ -27,7 +28,8 @@ class Kind:
     decode: logits -> predictions.
     expected: (task, example, answer) -> the form of an answer; False or empty
       if the answer has it.
-    average: logits of an ensemble [members, ...] -> logits.
+    average: logits of an ensemble [members, ...] -> logits; None if models'
+      logits are of different parts of an example.
     binary_metrics: metrics of two labels only.
     record: prediction -> its answer in JSON.
     chances: (task, prediction, probabilities) -> the probabilities in JSON.
@@ -40,13 +42,22 @@ class Kind:
   expected: Callable[[Task, Any, Any], str | bool]
   metrics: tuple[str, ...]
   measure: measures.MakeMeasure
-  average: Callable[[np.ndarray], np.ndarray] = answers.mean_of_probabilities
+  average: Callable[[np.ndarray], np.ndarray] | None = (
+    answers.mean_of_probabilities
+  )
   binary_metrics: tuple[str, ...] = ()
   record: Callable[[Any], Any] = lambda answer: answer
   chances: Callable[[Task, Prediction, list[float]], Any] = (
     lambda task, found, values: values
   )
   has_n_best: bool = False
+
+
+def _expected_tags(_: Task, example: Any, answer: Any) -> str | bool:
+  count = len(example.words)
+  return (
+    isinstance(answer, str) or len(answer) != count
+  ) and f'{count} tags, one a word'
 
 
 KINDS = {
@@ -95,13 +106,29 @@ KINDS = {
     own=own.TAGS,
     frame=word_windows.encode,
     decode=answers.decode_tags,
-    expected=lambda _, example, answer: (
-      (isinstance(answer, str) or len(answer) != len(example.words))
-      and f'{len(example.words)} tags, one a word'
-    ),
+    expected=_expected_tags,
     metrics=('f1', 'precision', 'recall', 'accuracy'),
     measure=measures.tags,
     record=list,
+  ),
+  'roles': Kind(
+    own=own.ROLES,
+    frame=word_windows.encode,
+    decode=answers.decode_tags,
+    expected=_expected_tags,
+    metrics=('f1', 'precision', 'recall', 'perfect'),
+    measure=roles.measure,
+    record=list,
+  ),
+  'coreference': Kind(
+    own=own.DOCUMENTS,
+    frame=document_rows.encode,
+    decode=answers.decode_clusters,
+    average=None,
+    expected=coreference.expected,
+    metrics=coreference_tasks.METRICS,
+    measure=coreference.measure,
+    record=coreference.record,
   ),
   'span': Kind(
     own=own.SPANS,
@@ -159,6 +186,11 @@ def average(
 ) -> list[np.ndarray]:
   """Returns an ensemble's logits of each feature from those of each member."""
   mean = KINDS[task.kind].average
+  if mean is None:
+    raise ValueError(
+      f'{task.name}: an ensemble of {task.kind} has no mean: each model keeps '
+      'other spans. Predict with one model'
+    )
   return [
     mean(np.stack(rows).astype(np.float64))
     for rows in zip(*members, strict=True)

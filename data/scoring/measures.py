@@ -23,12 +23,14 @@ _PUNCTUATION = str.maketrans('', '', string.punctuation)
 _ENTITY_TAG = re.compile('O|[BIES]-.+')
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+  """Returns part / whole, 0 where the whole is 0."""
   return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
 
 
-def _f1(right: np.ndarray, gold: np.ndarray, found: np.ndarray) -> np.ndarray:
-  return _share(2 * right, gold + found)
+def f1_of(right: np.ndarray, gold: np.ndarray, found: np.ndarray) -> np.ndarray:
+  """Returns F1 from counts of the right, the expected and the found."""
+  return share(2 * right, gold + found)
 
 
 def classes(
@@ -50,15 +52,15 @@ def classes(
     gold, found = weights @ gold_NK, weights @ found_NK
     right = weights @ (gold_NK * found_NK)
     total, all_right = weights.sum(1), right.sum(1)
-    f1 = _f1(right, gold, found)
+    f1 = f1_of(right, gold, found)
     # Matthews of any number of classes (Gorodkin 2004).
     covariance = all_right * total - (gold * found).sum(1)
     variances = (total**2 - (gold**2).sum(1)) * (total**2 - (found**2).sum(1))
     return {
-      'accuracy': _share(all_right, total),
+      'accuracy': share(all_right, total),
       'f1': f1[:, -1],
-      'macro_f1': _share(f1.sum(1), ((gold + found) > 0).sum(1)),
-      'matthews': _share(covariance, np.sqrt(variances)),
+      'macro_f1': share(f1.sum(1), ((gold + found) > 0).sum(1)),
+      'matthews': share(covariance, np.sqrt(variances)),
     }
 
   return measure
@@ -71,7 +73,7 @@ def choices(
   del task
   pairs = zip(examples, answers, strict=True)
   right_N = np.array([float(answer == x.label) for x, answer in pairs])
-  return lambda weights: {'accuracy': _share(weights @ right_N, weights.sum(1))}
+  return lambda weights: {'accuracy': share(weights @ right_N, weights.sum(1))}
 
 
 def correlations(
@@ -102,7 +104,7 @@ def _correlation(
   """Returns Pearson's correlation of values [1 or R, N], weighted [R, N]."""
 
   def mean(values):
-    return _share(np.einsum('rn,rn->r', weights, values), total)
+    return share(np.einsum('rn,rn->r', weights, values), total)
 
   total = weights.sum(1)
   first, second = (np.broadcast_to(x, weights.shape) for x in (first, second))
@@ -114,7 +116,7 @@ def _correlation(
   )
   covariance = mean(first * second) - mean_1 * mean_2
   scale = np.sqrt(np.where(varies, variance_1 * variance_2, 0.0))
-  return np.clip(_share(covariance, scale), -1.0, 1.0)
+  return np.clip(share(covariance, scale), -1.0, 1.0)
 
 
 def _ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -157,10 +159,10 @@ def tags(
   def measure(weights: np.ndarray) -> dict[str, np.ndarray]:
     right_tags, num_tags, right, gold, found = (weights @ counts_NC).T
     return {
-      'f1': _f1(right, gold, found),
-      'precision': _share(right, found),
-      'recall': _share(right, gold),
-      'accuracy': _share(right_tags, num_tags),
+      'f1': f1_of(right, gold, found),
+      'precision': share(right, found),
+      'recall': share(right, gold),
+      'accuracy': share(right_tags, num_tags),
     }
 
   return measure
@@ -201,12 +203,12 @@ def answers(
 
   def measure(weights: np.ndarray) -> dict[str, np.ndarray]:
     total = weights.sum(1)
-    em, f1 = _share(weights @ em_N, total), _share(weights @ f1_N, total)
+    em, f1 = share(weights @ em_N, total), share(weights @ f1_N, total)
     values = {'em': em, 'f1': f1}
     for name, part_N in parts.items():
       count = weights @ part_N
       for metric, value_N in (('exact', em_N), ('f1', f1_N)):
-        value = _share(weights @ (value_N * part_N), count)
+        value = share(weights @ (value_N * part_N), count)
         values[f'{name}_{metric}'] = np.where(count > 0, value, np.nan)
     return values
 

@@ -21,12 +21,13 @@ def score(
   0: F1 without a positive, Matthews with a single class, correlation with a
   constant (nan in SciPy). Accuracy is over all examples, as RACE's overall
   figure; examples with groups also give METRIC/GROUP. Macro F1 is over the
-  classes that occur. Entities are conlleval's. Answers are scored as by SQuAD
-  2.0's script, which agrees with 1.1's unless the right and the given answer
-  are both articles and punctuation alone (three questions of 1.1's dev set have
-  right answers of this kind); questions without answer also give HasAns_exact,
-  HasAns_f1, NoAns_exact and NoAns_f1. Raises ValueError if ids are missing,
-  unknown or duplicate, labels are missing, or an answer is not of the task.
+  classes that occur. Entities are conlleval's, roles srl-eval.pl's. Answers
+  are scored as by SQuAD 2.0's script, which agrees with 1.1's unless the right
+  and the given answer are both articles and punctuation alone (three questions
+  of 1.1's dev set have right answers of this kind); questions without answer
+  also give HasAns_exact, HasAns_f1, NoAns_exact and NoAns_f1. Raises ValueError
+  if ids are missing, unknown or duplicate, labels are missing, or an answer is
+  not of the task.
   """
   measure, count = _measure(task, examples, predictions)
   values = measure(np.ones((1, count)))

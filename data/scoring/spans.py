@@ -36,7 +36,7 @@ def decode(
   logits: Sequence[np.ndarray],
   options: Options,
 ) -> list[Prediction]:
-  """Returns a prediction for every question, in order, always with `no_answer`.
+  """Returns a prediction for every question, in order.
 
   In each window the `n_best` best starts are paired with the `n_best` best
   ends. Both are tokens of the text, the start has most context in this window,
@@ -46,7 +46,12 @@ def decode(
   end over the windows. Without a valid pair the answer is empty, and the best
   answer's score is 0. `logits` of a window are float [T, 2], of starts and
   ends; T may be padded.
+
+  Where the question is a row of its own, logits are of the window's row, which
+  has no [CLS]: predictions have no `no_answer`, and an answer wherever there is
+  a pair.
   """
+  has_null = features.num_rows == 1
   windows: list[list[int]] = [[] for _ in examples]
   for i, number in enumerate(features.examples.tolist()):
     windows[number].append(i)
@@ -54,7 +59,9 @@ def decode(
     _answer(
       example,
       [_candidates(features, i, logits[i], options) for i in mine],
-      min(float(logits[i][0, 0]) + float(logits[i][0, 1]) for i in mine),
+      min(float(logits[i][0, 0]) + float(logits[i][0, 1]) for i in mine)
+      if has_null
+      else None,
       options,
     )
     for example, mine in zip(examples, windows, strict=True)
@@ -65,7 +72,7 @@ def _candidates(
   features: Features, i: int, logits: np.ndarray, options: Options
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns a window's pairs: scores float64 [P] and characters [P, 2]."""
-  place = features.place(i)
+  place = features.place(i, features.num_rows - 1)
   spans = features.token_spans[place]
   order = np.argsort(-logits[: len(spans)], axis=0, kind='stable')
   starts, ends = order[: options.n_best].T
@@ -81,11 +88,15 @@ def _candidates(
 def _answer(
   example: SpanExample,
   candidates: Sequence[tuple[np.ndarray, np.ndarray]],
-  null_score: float,
+  null_score: float | None,
   options: Options,
 ) -> Prediction:
-  """Returns the prediction from all windows' candidates."""
+  """Returns the prediction from all windows' candidates.
+
+  Without the score of no answer, `null_score`, there is none to be allowed.
+  """
   n_best = options.n_best
+  allow_no_answer = options.allow_no_answer and null_score is not None
   scores, bounds = map(np.concatenate, zip(*candidates, strict=True))
   found: dict[str, float] = {}
   for i in np.argsort(-scores, kind='stable').tolist():
@@ -94,7 +105,7 @@ def _answer(
     begin, end = bounds[i]
     found.setdefault(example.context[begin:end], float(scores[i]))
   best = next(iter(found.values()), 0.0)
-  if options.allow_no_answer:
+  if allow_no_answer:
     ahead = sum(score >= null_score for score in found.values())
     kept = n_best if ahead >= n_best else max(1, n_best - 1)
     texts = list(found.items())[:kept]
@@ -105,9 +116,9 @@ def _answer(
   weights = np.exp(scores - scores.max())
   weights = (weights / weights.sum()).tolist()
   chances = {text: w for (text, _), w in zip(texts, weights, strict=True)}
-  no_answer = null_score - best
+  no_answer = None if null_score is None else null_score - best
   answer = next(iter(found), '')
-  if options.allow_no_answer and no_answer > options.threshold:
+  if allow_no_answer and no_answer > options.threshold:
     answer = ''
   return Prediction(
     id=example.id,

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 import os
@@ -11,7 +12,8 @@ from typing import Any
 
 from etils import epath
 
-from data.scoring import kinds, scores
+from data.scoring import coreference, kinds, roles, scores
+from data.tasks import files
 from data.tasks.examples import Example, Prediction, Task, needs_labels
 
 # task -> its file in GLUE's zip (gluebenchmark.com/faq).
@@ -73,6 +75,10 @@ def write(
     .txt, .conll: for conlleval: words, their columns, right tag if known,
       predicted tag. White space in a word becomes `_`, and each of several
       documents begins with a -DOCSTART- line.
+    .txt, .conll: of coreference, CoNLL-2012's columns for the reference scorer.
+    .props, .txt: of roles, for srl-eval.pl of CoNLL-2005: the predicates'
+      lemmas, and a column of predicted roles for each predicate. Sentences
+      without predicates are written too.
     .jsonl: of any task: `id`, `answer` and, where predicted, `probabilities`,
       `n_best`, `no_answer`.
 
@@ -168,6 +174,59 @@ def _conll(task: Task, pairs: Pairs) -> str:
   return '\n'.join(lines) + '\n'
 
 
+def _coref(task: Task, pairs: Pairs) -> str:
+  del task
+  lines, crossing = [], 0
+  for example, found in pairs:
+    crossing += coreference.count_crossing(found.answer)
+    name, _, part = example.id.partition('; part ')
+    part = part or '000'
+    lines.append(f'#begin document ({name}); part {part}')
+    columns = iter(coreference.brackets(found.answer, len(example.words)))
+    for words, speakers in zip(
+      example.sentences, example.speakers, strict=True
+    ):
+      for number, word, speaker in zip(itertools.count(), words, speakers):
+        before = (name, str(int(part)), str(number), word)
+        fields = (*before, *'-----', speaker or '-', '*', next(columns))
+        lines.append('\t'.join('_'.join(field.split()) for field in fields))
+      lines.append('')
+    lines.append('#end document')
+  if crossing:
+    files.note(
+      f'{crossing:,} pairs of mentions of one cluster cross: their brackets '
+      'read as one inside the other; .jsonl has them as they are'
+    )
+  return '\n'.join(lines) + '\n'
+
+
+def _props(task: Task, pairs: Pairs) -> str:
+  del task
+  lines = []
+
+  def without_predicate(lengths: Sequence[int]) -> None:
+    for length in lengths:
+      lines.extend(['-'] * length + [''])
+
+  def sentence_of(pair: tuple[Any, Prediction]) -> tuple[int, tuple[str, ...]]:
+    return pair[0].sentence, pair[0].words
+
+  for _, group in itertools.groupby(pairs, sentence_of):
+    group = sorted(group, key=lambda pair: pair[0].predicate)
+    without_predicate([n for example, _ in group for n in example.skipped[0]])
+    predicates = {
+      example.predicate: example.lemma or example.words[example.predicate]
+      for example, _ in group
+    }
+    columns = [roles.brackets(found.answer) for _, found in group]
+    for i, row in enumerate(zip(*columns, strict=True)):
+      predicate = '_'.join(predicates.get(i, '-').split())
+      lines.append(' '.join((predicate, *row)))
+    lines.append('')
+    without_predicate([n for example, _ in group for n in example.skipped[1]])
+  return '\n'.join(lines) + '\n'
+
+
 def _jsonl(task: Task, pairs: Pairs) -> str:
   return ''.join(
     json.dumps(_record(task, example, found), ensure_ascii=False) + '\n'
@@ -181,6 +240,8 @@ def _record(task: Task, example: Example, found: Prediction) -> dict[str, Any]:
   record = {'id': example.id, 'answer': kind.record(found.answer)}
   if hasattr(example, 'words'):
     record['words'] = list(example.words)
+  if getattr(example, 'predicate', None) is not None:
+    record['predicate'] = example.predicate
   if found.probabilities:
     values = [float(p) for p in found.probabilities]
     record['probabilities'] = kind.chances(task, found, values)
@@ -202,6 +263,8 @@ _FORMATS: dict[str, dict[str, Callable[[Task, Pairs], str]]] = {
   'squad': {'.json': _squad},
   'swag': {'.csv': _swag},
   'conll': {'.txt': _conll, '.conll': _conll},
+  'props': {'.props': _props, '.txt': _props},
+  'coref': {'.txt': _coref, '.conll': _coref},
   '': {},
 }
 

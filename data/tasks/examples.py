@@ -2,10 +2,13 @@
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
+
+Mention = tuple[int, int]  # numbers of its first and last word
 
 
 class Example(abc.ABC):
@@ -90,6 +93,7 @@ class TaggedExample(Example):
     tags: one a word, in IOB2 if they mark entities; None if unknown.
     document: number of its document in the file; its sentences are adjacent.
     columns: other columns of each word (POS, chunk); may be empty.
+    predicate: of a `RoleExample` only.
   """
 
   id: str
@@ -97,6 +101,7 @@ class TaggedExample(Example):
   tags: tuple[str, ...] | None
   document: int = 0
   columns: tuple[tuple[str, ...], ...] = ()
+  predicate = None
 
   @property
   def is_labelled(self) -> bool:  # noqa: D102
@@ -117,6 +122,40 @@ class TaggedExample(Example):
       )
     for tag in self.tags:
       yield from _unknown_label('tag', tag, task)
+
+
+@dataclasses.dataclass(frozen=True)
+class RoleExample(TaggedExample):
+  """A predicate of a sentence, and the roles of the words to it.
+
+  The tags mark the arguments, and the predicate itself as V. The V may stand at
+  another word than the predicate, or reach over several.
+
+  Attributes:
+    predicate: place of the predicate's word in the sentence.
+    roleset: its sense in PropBank, such as come.03; may be empty.
+    lemma: as in the file, which a submission repeats; may be empty.
+    sentence: number of its sentence in the file.
+    skipped: numbers of words of the sentences without any predicate that stand
+      in the file just before this one, and after it at the end of the file.
+  """
+
+  predicate: int = dataclasses.field(kw_only=True)
+  roleset: str = ''
+  lemma: str = ''
+  sentence: int = 0
+  skipped: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+  group: str = ''
+
+  def problems(self, task: 'Task') -> Iterator[str]:  # noqa: D102
+    yield from super().problems(task)
+    if not 0 <= self.predicate < len(self.words):
+      yield (
+        f'found the predicate at {self.predicate}, expected the place of one of'
+        f' {len(self.words)} words, from 0'
+      )
+    if self.tags is not None and 'B-V' not in self.tags:
+      yield f'found no B-V in {" ".join(self.tags)!r}, expected the predicate'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +198,69 @@ class SpanExample(Example):
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class DocumentExample(Example):
+  """A document whose mentions of one entity form a cluster.
+
+  Attributes:
+    sentences: the words of each.
+    speakers: of each word, shaped as `sentences`; '' is unknown.
+    genre: one of the task's labels, or any other name.
+    clusters: of two mentions or more; a mention is the numbers of its first and
+      last word in the document. None if unknown.
+  """
+
+  id: str
+  sentences: tuple[tuple[str, ...], ...]
+  speakers: tuple[tuple[str, ...], ...]
+  genre: str
+  clusters: tuple[tuple[Mention, ...], ...] | None
+
+  @property
+  def words(self) -> tuple[str, ...]:
+    """The words of all sentences."""
+    return tuple(itertools.chain(*self.sentences))
+
+  @property
+  def is_labelled(self) -> bool:  # noqa: D102
+    return self.clusters is not None
+
+  def problems(self, task: 'Task') -> Iterator[str]:  # noqa: D102
+    del task
+    lengths = [len(words) for words in self.sentences]
+    if not all(lengths) or not lengths:
+      yield f'found sentences of {lengths} words, expected words in each'
+    for word in self.words:
+      if not word.strip():
+        yield f'found the word {word!r}, expected a word'
+    if [len(names) for names in self.speakers] != lengths:
+      yield 'found speakers of other numbers than words, expected one a word'
+    yield from cluster_problems(self.clusters or (), lengths)
+
+
+def cluster_problems(
+  clusters: Sequence[Sequence[Mention]], lengths: Sequence[int]
+) -> Iterator[str]:
+  """Yields what is wrong with clusters in sentences of these lengths."""
+  sentence_of = [i for i, length in enumerate(lengths) for _ in range(length)]
+  seen: set[Mention] = set()
+  for cluster in clusters:
+    if len(cluster) < 2:
+      yield f'found the cluster {cluster}, expected two mentions or more'
+    for mention in cluster:
+      first, last = mention
+      if not 0 <= first <= last < len(sentence_of):
+        yield (
+          f'found the mention {mention}, expected its first and last word of '
+          f'{len(sentence_of)}, from 0'
+        )
+      elif sentence_of[first] != sentence_of[last]:
+        yield f'found the mention {mention}, expected words of one sentence'
+      if mention in seen:
+        yield f'found the mention {mention} twice, expected it in one cluster'
+      seen.add(mention)
+
+
 def _empty_texts(
   texts: tuple[str, ...], name: str, task: 'Task'
 ) -> Iterator[str]:
@@ -181,8 +283,8 @@ class Prediction:
   """A model's answer to an example.
 
   Attributes:
-    answer: label; score; number of the choice; tags, one a word; or the text of
-      the answer, empty if the model finds none.
+    answer: label; score; number of the choice; tags, one a word; the text of
+      the answer, empty if the model finds none; or the clusters of a document.
     probabilities: of the labels or choices, in their order; of each word's
       chosen tag; of the answer of a question.
     n_best: of a question, (text, probability), the best first.
@@ -190,7 +292,7 @@ class Prediction:
   """
 
   id: str
-  answer: str | float | int | tuple[str, ...]
+  answer: str | float | int | tuple[Any, ...]
   probabilities: tuple[float, ...] = ()
   n_best: tuple[tuple[str, float], ...] = ()
   no_answer: float | None = None
@@ -218,7 +320,8 @@ class Task:
       folder.
     folders: possible names of the task's folder inside a folder of many; empty
       for a user's own files.
-    labels: classes or tags in the order of their numbers; else empty.
+    labels: classes, tags, or genres of documents, in the order of their
+      numbers; else empty.
     num_texts: texts of a `TextExample`.
     symmetric: the order of two texts has no meaning: GPT reads both orders.
     num_choices: choices of a `ChoiceExample`.

@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from data.tasks import examples, files, glue, squad
-from data.tasks.annotated import conll
+from data.tasks.annotated import conll, coreference, roles
 from data.text import text_files
 from data.vocabulary import tag_schemes
 
@@ -60,6 +60,10 @@ def task(
     in the columns choice0, choice1 and so on.
   - tagging: a word a line, its tag last, an empty line between sentences; or
     JSONL with the lists words and tags.
+  - roles: the columns of CoNLL-2012, CoNLL-2005 or the English Web Treebank,
+    see `annotated.roles`; a test file may lack the columns of roles.
+  - coreference: CoNLL-2012's columns; `labels` are genres, the first two
+    letters of a document's name.
   - span: SQuAD's JSON; or JSONL with question, context, and answers, a list of
     objects with text and answer_start.
 
@@ -152,6 +156,27 @@ def _declare_tags(settings: Settings, found: Read) -> dict[str, Any]:
     'label_hint': ' (own.labels names other tags)',
     'metrics': ('f1', 'precision', 'recall') if is_iob else ('accuracy',),
     'submission': 'conll',
+  }
+
+
+def _declare_roles(settings: Settings, found: Read) -> dict[str, Any]:
+  labels = settings['labels']
+  if not labels:
+    types = {tag[2:] for _, e in found() for tag in e.tags if tag != 'O'}
+    labels = tag_schemes.iob2_labels(sorted(types))
+  return {
+    'labels': labels,
+    'label_hint': ' (own.labels names other tags)',
+    'metrics': roles.METRICS,
+    'submission': 'props',
+  }
+
+
+def _declare_documents(settings: Settings, found: Read) -> dict[str, Any]:
+  return {
+    'labels': settings['labels'] or coreference.genres_of(found()),
+    'metrics': coreference.METRICS,
+    'submission': 'coref',
   }
 
 
@@ -286,6 +311,16 @@ SCORES = Form(
 )
 CHOICES = Form(_choice_rows, _declare_choices)
 TAGS = Form(_tag_rows, _declare_tags)
+ROLES = Form(
+  lambda file, split, text, label: roles.rows(
+    file, split, columns=roles.any_columns
+  ),
+  _declare_roles,
+)
+DOCUMENTS = Form(
+  lambda file, split, text, label: coreference.conll_rows(file, split),
+  _declare_documents,
+)
 SPANS = Form(
   lambda file, split, text, label: squad.any_rows(file, split),
   lambda settings, found: {'metrics': ('f1', 'em')},

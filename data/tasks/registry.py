@@ -23,12 +23,13 @@ from data.tasks import (
   tfds_records,
   topics,
 )
-from data.tasks.annotated import conll, slots
+from data.tasks.annotated import conll, coreference, roles, slots
 
 TASKS: dict[str, examples.Task] = {
   task.name: task
   for module in (
     *(glue, nli, sst5, topics, race, story_cloze, swag, squad, conll, slots),
+    *(coreference, roles),
   )
   for task in module.TASKS
 }

@@ -75,6 +75,15 @@ def split_words(text: str, split: str) -> list[str]:
   return [word for word, _ in find.pre_tokenize_str(text)]
 
 
+def split_with_spans(text: str, split: str) -> list[tuple[str, int, int]]:
+  """Returns (word, begin, end) of the words of `split_words`.
+
+  The word is the text's characters [begin, end), unchanged.
+  """
+  found = _pre_tokenizer(split).pre_tokenize_str(text)
+  return [(word, begin, end) for word, (begin, end) in found]
+
+
 @dataclasses.dataclass(frozen=True)
 class Words(Tokenizer):
   """The word types of a text, and the tokenizer that finds them.

@@ -169,6 +169,23 @@ def test_rows_of_choices_and_tags_of_words():
   np.testing.assert_array_equal(batch['labels'], expected)
 
 
+def test_token_types_of_their_own():
+  features = features_of(40, num_rows=2, kind='choice')
+  drawn = np.random.default_rng(0).integers(2, size=len(features.tokens))
+  features = dataclasses.replace(features, token_types=drawn.astype(np.int8))
+  batch = make(features).train_batch(1, ALL, 8, 0, 20)
+  assert batch['token_types'].dtype == np.int32
+  assert not batch['token_types'][~batch['token_mask']].any()
+  for i in range(8):
+    for row in range(2):
+      number = int(batch['tokens'][i, row, 0] - 1)
+      mask = batch['token_mask'][i, row]
+      expected = drawn[features.place(number // 2, number % 2)]
+      np.testing.assert_array_equal(
+        batch['token_types'][i, row][mask], expected
+      )
+
+
 def test_rows_of_a_table_and_vectors_of_words():
   features = features_of(6, num_rows=2, longest=9)
   table_rows = np.arange(13, dtype=np.int32) * 3 + 1

@@ -7,6 +7,7 @@ import pytest
 import squad_json
 
 from data.inputs import span_windows, windows
+from data.inputs.word_numbers import WordNumbers
 from data.scoring import kinds
 from data.tasks.examples import SpanExample, Task
 
@@ -186,3 +187,89 @@ def test_questions_are_cut(minilm):
     kinds.encode(TASK, [example], minilm, 67)
   with pytest.raises(ValueError, match='doc_stride is 0'):
     kinds.encode(TASK, [example], minilm, 128, doc_stride=0)
+
+
+@pytest.mark.parametrize('split,inexact', [('marks', 83), ('spaces', 4_988)])
+def test_words_give_back_the_answers(sesame_data, split, inexact):
+  """The first answers of which words have more are known by their number."""
+  examples = squad_json.read(sesame_data / 'squad/dev-v1.1.json')
+  features = kinds.encode(TASK, examples, None, 1024, form='words', split=split)
+  assert features.num_rows == 2 and len(features) == len(examples)
+  assert features.label_mask.all() and features.truncated == 0
+  wider = []
+  for i, example in enumerate(examples):
+    place = features.place(i, 1)
+    spans, (first, last) = features.token_spans[place], features.labels[i]
+    begin, stop = spans[first, 0], spans[last, 1]
+    text, start = example.answers[0]
+    assert begin <= start and start + len(text) <= stop
+    if (begin, stop) != (start, start + len(text)):
+      wider.append((text, example.context[begin:stop]))
+  assert len(wider) == inexact, wider[:20]
+
+
+@pytest.mark.parametrize('split', ['marks', 'spaces'])
+def test_rows_of_words(training, split):
+  examples = training[::1500]
+  features = kinds.encode(
+    *(TASK, examples, None, 64),
+    form='words',
+    split=split,
+    doc_stride=16,
+    max_query=9,
+  )
+  assert len(features) > len(examples) and features.truncated > 5
+  assert features.lengths.max() == 64
+  assert (features.second_starts == np.diff(features.offsets)).all()
+  numbers, words = WordNumbers(split), np.array(features.words)
+  for number, example in enumerate(examples):
+    ((ids, spans),) = numbers.encode_with_spans([example.context])
+    ((asked, _),) = numbers.encode_with_spans([example.question])
+    bounds = windows.cut(len(ids), 64, 16)
+    mine = np.flatnonzero(features.examples == number)
+    answer = span_windows.locate(
+      np.array(spans),
+      *np.cumsum([example.answers[0][1], len(example.answers[0][0])]),
+    )
+    best = []
+    for i, (begin, end) in zip(mine, bounds, strict=True):
+      question, text = features.place(i), features.place(i, 1)
+      read = [numbers.words[k] for k in asked[:9]]
+      assert words[features.tokens[question]].tolist() == read
+      assert (features.token_spans[question] == -1).all()
+      assert not features.max_context[question].any()
+      read = [numbers.words[k] for k in ids[begin:end]]
+      assert words[features.tokens[text]].tolist() == read
+      found = features.token_spans[text]
+      assert found.tolist() == [list(span) for span in spans[begin:end]]
+      assert read == [example.context[a:b] for a, b in found]
+      label = [-1, -1]
+      if begin <= answer[0] and answer[1] < end:
+        label = [answer[0] - begin, answer[1] - begin]
+      assert features.labels[i].tolist() == label
+      best += found[features.max_context[text]].tolist()
+    assert sorted(best) == [list(span) for span in spans]
+  assert (features.labels < 0).any() and (features.labels > 0).any()
+
+
+def test_words_need_an_answer():
+  example = SpanExample('q', 'which one?', 'one two', (('two', 4),))
+  untold = dataclasses.replace(example, answers=(), is_labelled=False)
+  features = kinds.encode(TASK, [example, untold], None, 8, form='words')
+  assert features.labels.tolist() == [[1, 1], [-1, -1]]
+  assert features.label_mask.tolist() == [True, False]
+  # A row of a question is as long as a row may be.
+  features = kinds.encode(
+    TASK,
+    [dataclasses.replace(example, question='a ' * 9)],
+    None,
+    8,
+    form='words',
+  )
+  assert np.diff(features.offsets).tolist() == [8, 2]
+  assert features.truncated == 1
+  none = dataclasses.replace(example, id='q7', answers=())
+  with pytest.raises(ValueError, match="'q7' has no answer, expected one"):
+    kinds.encode(TASK, [example, none], None, 8, form='words')
+  with pytest.raises(ValueError, match='the form of elmo has no answer'):
+    kinds.encode(TASK, [example], None, 8, form='elmo')

@@ -6,12 +6,14 @@ import itertools
 import numpy as np
 import pytest
 
+from data.inputs import batches
 from data.scoring import answers, kinds
-from data.tasks.examples import TaggedExample, Task
+from data.tasks.examples import RoleExample, TaggedExample, Task
 from data.vocabulary import tokenization
 
 TAGS = ('O', 'B-PER', 'I-PER')
 TASK = Task('tags', 'Tags', 'tagging', {}, None, labels=TAGS)
+ROLES = dataclasses.replace(TASK, name='srl', kind='roles')
 
 
 def sentence(words, number=0, document=0, tagged=True):
@@ -205,3 +207,139 @@ def test_an_unknown_tag(minilm):
     ValueError, match="example s3: found the label 'B-LOC', expec"
   ):
     kinds.encode(TASK, [example], minilm, 16)
+
+
+# ---- Predicates -------------------------------------------------------------
+
+
+def proposition(words, predicate, number=0):
+  tagged = sentence(words, number)
+  return RoleExample(
+    str(number), tagged.words, tagged.tags, predicate=predicate
+  )
+
+
+def told(features, names, i=0):
+  """A row's tokens, marked :1 by their types, and <> where they have a tag."""
+  place = features.place(i)
+  types = features.token_types
+  types = np.zeros(len(features.tokens)) if types is None else types
+  return ' '.join(
+    (f'<{names(token)}>' if word >= 0 else names(token))
+    + (':1' if kind else '')
+    for token, word, kind in zip(
+      *(features.tokens[place], features.word_index[place], types[place]),
+      strict=True,
+    )
+  )
+
+
+def test_rows_of_a_predicate_of_bert(minilm):
+  """Of two equal words the predicate is told by its token types."""
+  words = 'he can jellyfish a jellyfish'
+  examples = [proposition(words, 4), proposition(words, 2, 1)]
+  features = kinds.encode(ROLES, examples, minilm, 32)
+  assert [told(features, minilm.pieces.__getitem__, i) for i in range(2)] == [
+    '[CLS] <he> <can> <jelly> ##fish <a> <jelly>:1 ##fish:1 [SEP] '
+    'jelly:1 ##fish:1 [SEP]:1',
+    '[CLS] <he> <can> <jelly>:1 ##fish:1 <a> <jelly> ##fish [SEP] '
+    'jelly:1 ##fish:1 [SEP]:1',
+  ]
+  assert features.second_starts.tolist() == [9, 9]
+  assert features.token_types.dtype == np.int8
+  assert features.truncated == 0
+  check(features, examples)
+  made = batches.Batches(features, pad_id=0, max_length=32)
+  (batch,) = made.eval_batches(2)
+  for row, number in enumerate(batch['example_ids']):
+    types = batch['token_types'][row][batch['token_mask'][row]]
+    expected = features.token_types[features.place(number)]
+    np.testing.assert_array_equal(types, expected)
+
+
+def test_rows_of_a_predicate_of_gpt():
+  """The predicate comes first, as no word sees a later one."""
+  texts = [' '.join(x) for x in itertools.permutations('abc abd xyz'.split())]
+  tokenizer = tokenization.train(
+    texts, tokenization.parse_training('train:bytebpe:258')
+  )
+  example = proposition('xyz abd abc', 1)
+  features = kinds.encode(ROLES, [example], tokenizer, 32, form='gpt')
+  (words,) = tokenizer.encode_words([example.words])
+  end = tokenizer.end_of_text_id
+  assert len(words[1]) > 1
+  assert features.tokens.tolist() == [
+    *(end, *words[1], end),
+    *itertools.chain(*words),
+    end,
+  ]
+  last = np.cumsum([len(word) for word in words]) + len(words[1]) + 1
+  assert np.flatnonzero(features.word_index >= 0).tolist() == last.tolist()
+  assert features.token_types is None
+  assert features.second_starts.tolist() == [len(features.tokens)]
+  check(features, [example])
+
+
+@pytest.mark.parametrize(
+  ('form', 'expected'),
+  [
+    ('words', '<a> <cat> <saw>:1 <a> <cat>'),
+    ('elmo', '<S> <a> <cat> <saw> <a> <cat> </S> saw </S>'),
+  ],
+)
+def test_rows_of_a_predicate_in_whole_words(form, expected):
+  examples = [proposition('a cat saw a cat', 2)]
+  features = kinds.encode(ROLES, examples, None, 9, form=form)
+  assert told(features, features.words.__getitem__) == expected
+  check(features, examples)
+  (batch,) = batches.Batches(features, pad_id=0, max_length=9).eval_batches(1)
+  types = batch['token_types'][0]
+  assert np.flatnonzero(types).tolist() == ([2] if form == 'words' else [])
+
+
+@pytest.mark.parametrize('max_length', [5, 12, 33])
+def test_every_row_of_a_long_sentence_has_its_predicate(minilm, max_length):
+  rng = np.random.default_rng(0)
+  vocabulary = 'a an extraordinary jellyfish met Wolfeschlegelstein !'.split()
+  examples = []
+  for number in range(30):
+    words = list(rng.choice(vocabulary, rng.integers(1, 60)))
+    examples.append(proposition(words, int(rng.integers(len(words))), number))
+  features = kinds.encode(ROLES, examples, minilm, max_length)
+  check(features, examples)
+  assert len(features) > len(examples)
+  assert features.lengths.max() <= max_length
+  most = (max_length - 3) // 2
+  (encoded,) = minilm.encode_words([vocabulary])
+  pieces = dict(zip(vocabulary, encoded, strict=True))
+  for i, number in enumerate(features.examples):
+    example = examples[number]
+    row = features.tokens[features.place(i)].tolist()
+    predicate = pieces[example.words[example.predicate]][:most]
+    assert row[-len(predicate) - 2 :] == [
+      minilm.sep_id,
+      *predicate,
+      minilm.sep_id,
+    ]
+    types = features.token_types[features.place(i)]
+    assert types[-len(predicate) - 1 :].all()
+    # Whole rows end at a word: the predicate is there or not.
+    inside = types[: -len(predicate) - 2]
+    assert inside.sum() <= len(pieces[example.words[example.predicate]])
+  assert (features.truncated > 0) == (max_length < 16)
+
+
+def test_a_predicate_has_no_document_around_it(minilm):
+  with pytest.raises(ValueError, match='srl: found document_context=True, exp'):
+    kinds.encode(
+      ROLES, [proposition('a b', 1)], minilm, 16, document_context=True
+    )
+
+
+def test_roles_in_bioul():
+  tags = ('B-PER', 'I-PER', 'O')
+  example = RoleExample('0', ('a', 'b', 'c'), tags, predicate=2)
+  features = kinds.encode(ROLES, [example], None, 8, form='words', bioul=True)
+  names = [features.tag_labels[i] for i in features.labels]
+  assert names == ['B-PER', 'L-PER', 'O']
+  assert features.token_types.tolist() == [0, 0, 1]

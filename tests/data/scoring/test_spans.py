@@ -1,14 +1,16 @@
 """Answers out of scores, against every pair tried in turn."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
 import pytest
 import squad_json
 
-from data.scoring import kinds, spans
+from data.scoring import kinds, spans, submissions
 from data.tasks.examples import Prediction, SpanExample, Task
+from data.vocabulary.words import split_words
 
 TASK = Task('squad', 'SQuAD', 'span', {}, None)
 
@@ -18,6 +20,14 @@ def asked(sesame_data, minilm):
   examples = squad_json.read(sesame_data / 'squad/dev-v2.0.json')[::150]
   features = kinds.encode(TASK, examples, minilm, 96, doc_stride=32)
   assert len(features) > 2 * len(examples)
+  return examples, features
+
+
+@pytest.fixture(scope='module')
+def asked_in_words(sesame_data):
+  examples = squad_json.read(sesame_data / 'squad/dev-v1.1.json')[::150]
+  features = kinds.encode(TASK, examples, None, 96, doc_stride=32, form='words')
+  assert len(features) > 1.5 * len(examples)
   return examples, features
 
 
@@ -43,7 +53,7 @@ def brute_force(
   """run_squad.py's `write_predictions`, pair by pair."""
   found, nulls = [], []
   for i in np.flatnonzero(features.examples == number):
-    place = features.place(i)
+    place = features.place(i, features.num_rows - 1)
     length = place.stop - place.start
     text = features.token_spans[place].tolist()
     best = features.max_context[place].tolist()
@@ -120,6 +130,51 @@ def test_answers_are_those_of_brute_force(
     assert found.probabilities == (dict(found.n_best)[expected],)
     refused += not expected
   assert not allow_no_answer or 5 < refused < len(examples) - 5
+
+
+@pytest.mark.parametrize('n_best,max_answer,digits', [(20, 17, 2), (5, 3, 0)])
+def test_answers_in_words_are_those_of_brute_force(
+  asked_in_words, n_best, max_answer, digits, tmp_path
+):
+  examples, features = asked_in_words
+  starts, ends = random_logits(features, n_best, digits)
+  both = [
+    decode(
+      features,
+      examples,
+      starts,
+      ends,
+      n_best=n_best,
+      max_answer=max_answer,
+      threshold=-99.0,
+      allow_no_answer=allow_no_answer,
+    )
+    for allow_no_answer in (False, True)
+  ]
+  assert both[0] == both[1]  # there is no score of no answer
+  for number, (example, found) in enumerate(
+    zip(examples, both[0], strict=True)
+  ):
+    chances, _ = brute_force(
+      features, number, example, starts, ends, n_best, max_answer, False
+    )
+    assert found.no_answer is None
+    assert dict(found.n_best) == pytest.approx(dict(chances))
+    assert [text for text, _ in found.n_best] == [text for text, _ in chances]
+    assert found.answer == chances[0][0]
+    assert len(split_words(found.answer, 'marks')) <= max_answer
+    assert found.probabilities == (found.n_best[0][1],)
+
+  def write(**options):
+    path = tmp_path / 'answers.jsonl'
+    submissions.write(TASK, 'dev', examples, both[0], path, **options)
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+  records = write(n_best_path=tmp_path / 'n_best.json')
+  assert 'no_answer' not in records[0]
+  assert records[0]['n_best'][0]['text'] == both[0][0].answer
+  with pytest.raises(ValueError, match='has no score of no answer'):
+    write(null_odds_path=tmp_path / 'odds.json')
 
 
 def test_clear_scores_give_the_labelled_answer(asked):

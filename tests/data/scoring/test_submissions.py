@@ -338,6 +338,7 @@ def test_jsonl_of_every_kind(tmp_path):
     ('squad', 'answers.tsv', "'.tsv', expected .json or .jsonl"),
     ('swag', 'swag', "'', expected .csv or .jsonl"),
     ('conll', 'a.tsv', "'.tsv', expected .txt or .conll or .jsonl"),
+    ('props', 'a.conll', "'.conll', expected .props or .txt or .jsonl"),
     ('', 'mine.zip', "'.zip', expected .jsonl for"),
   ],
 )

@@ -78,6 +78,40 @@ def test_the_place_of_both_duplicates_is_told(tmp_path):
       examples.TaggedExample('0', ('a', 'b'), ('O',)),
       'found 1 tags, expected one for each of 2 words',
     ),
+    *(
+      ({'kind': 'coreference'}, examples.DocumentExample('0', *fields), message)
+      for fields, message in [
+        (
+          ((('a',), ()), (('',), ()), '', None),
+          'found sentences of [1, 0] words, expected words in each',
+        ),
+        (
+          ((('a', 'b'),), (('',),), '', None),
+          'found speakers of other numbers than words, expected one a word',
+        ),
+        (
+          ((('a', ' '),), (('', ''),), '', ()),
+          "found the word ' ', expected a word",
+        ),
+        (
+          ((('a', 'b'),), (('', ''),), '', (((0, 1),),)),
+          'found the cluster ((0, 1),), expected two mentions or more',
+        ),
+        (
+          ((('a', 'b'),), (('', ''),), '', (((0, 1), (1, 2)),)),
+          'found the mention (1, 2), expected its first and last word of 2, '
+          'from 0',
+        ),
+        (
+          ((('a',), ('b',)), (('',), ('',)), '', (((0, 0), (0, 1)),)),
+          'found the mention (0, 1), expected words of one sentence',
+        ),
+        (
+          ((('a', 'b'),), (('', ''),), '', 2 * (((0, 0), (1, 1)),)),
+          'found the mention (0, 0) twice, expected it in one cluster',
+        ),
+      ]
+    ),
   ],
 )
 def test_whatever_the_source_examples_are_checked(limits, example, message):

@@ -67,6 +67,21 @@ def test_ids_are_those_of_the_split_words(split):
     words.split_words('a', 'all')
 
 
+@pytest.mark.parametrize('split', words.SPLITS)
+def test_spans_are_the_words_of_the_text(split):
+  rng = random.Random(1)
+  letters = [*"aB9é你😀.,-'’s_ \n", '\u0301', '\x1c', '\x85', '\u200b', "'s"]
+  texts = [*HARD, *(''.join(rng.choices(letters, k=40)) for _ in range(300))]
+  for text in texts:
+    found = words.split_with_spans(text, split)
+    assert [word for word, _, _ in found] == words.split_words(text, split)
+    assert all(text[begin:end] == word for word, begin, end in found)
+    ends = [0, *(end for _, _, end in found)]
+    begins = [*(begin for _, begin, _ in found), len(text)]
+    for end, begin in zip(ends, begins, strict=True):
+      assert end <= begin and not text[end:begin].strip()
+
+
 def test_white_space_is_that_of_python():
   points = (*range(0x3100), 0xFEFF, 0x1F600)
   text = ''.join(f'a{chr(p)}b ' for p in points)

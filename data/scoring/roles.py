@@ -1,0 +1,69 @@
+"""Scores and columns of semantic roles, as srl-eval.pl of CoNLL-2005 has them.
+
+The script is Xavier Carreras's and Lluis Marquez's.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from data.scoring import measures
+from data.tasks.examples import Task
+
+# A role, and (first word, word after the last) of its parts.
+Argument = tuple[str, tuple[tuple[int, int], ...]]
+_PREDICATE = 'V'
+_CONTINUES = 'C-'
+
+
+def measure(
+  task: Task, examples: Sequence[Any], answers: Sequence[Any]
+) -> measures.Measure:
+  """Measures the arguments of propositions, all parts of each right or not.
+
+  `perfect` is the share of propositions whose arguments are all right.
+  """
+  del task
+  rows = []
+  for example, answer in zip(examples, answers, strict=True):
+    gold, found = arguments(example.tags), arguments(answer)
+    rows.append((len(gold & found), len(gold), len(found), gold == found))
+  counts_NC = np.array(rows, np.float64)
+
+  def measure_all(weights: np.ndarray) -> dict[str, np.ndarray]:
+    right, gold, found, perfect = (weights @ counts_NC).T
+    return {
+      'f1': measures.f1_of(right, gold, found),
+      'precision': measures.share(right, found),
+      'recall': measures.share(right, gold),
+      'perfect': measures.share(perfect, weights.sum(1)),
+    }
+
+  return measure_all
+
+
+def arguments(tags: Sequence[str]) -> set[Argument]:
+  """Returns the arguments that tags of IOB2 mark, without the predicate.
+
+  C-ROLE is a further part of the last ROLE before it, and if there is none,
+  a ROLE of its own. R-ROLE is a role as any other.
+  """
+  found = []
+  latest: dict[str, list[tuple[int, int]]] = {}
+  for first, end, role in measures.entities(tags):
+    name = role.removeprefix(_CONTINUES)
+    if name == role or name not in latest:
+      latest[name] = []
+      found.append((name, latest[name]))
+    latest[name].append((first, end))
+  return {(role, tuple(parts)) for role, parts in found if role != _PREDICATE}
+
+
+def brackets(tags: Sequence[str]) -> list[str]:
+  """Returns tags as a column for the script: `(A0*`, `*`, `*)`, `(A0*)`."""
+  column = ['*'] * len(tags)
+  for first, end, role in measures.entities(tags):
+    column[first] = f'({role}*'
+    column[end - 1] += ')'
+  return column

@@ -1,0 +1,366 @@
+"""Coreference: CoNLL-2012's columns (OntoNotes), and OntoGUM's.
+
+A cluster's number in brackets marks a mention: `(7` at its first word, `7)` at
+its last, `(7)` at its only word, with or without | between several.
+"""
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+
+from etils import epath
+
+from data.tasks import examples, files
+from data.tasks.examples import Mention
+from data.text import text_files
+
+METRICS = (
+  'average_f1',
+  *(
+    f'{name}_{part}'
+    for part in ('f1', 'precision', 'recall')
+    for name in ('muc', 'b3', 'ceafe')
+  ),
+)
+# Broadcast conversations and news, magazines, newswire, pivot text (the Bible),
+# telephone, web; in the order of e2e-coref, coref_model.py.
+_ONTONOTES_GENRES = ('bc', 'bn', 'mz', 'nw', 'pt', 'tc', 'wb')
+# Of train, dev and test; test2 is of other genres.
+_GUM_GENRES = """
+academic bio conversation court essay fiction interview letter news podcast
+speech textbook vlog voyage whow
+""".split()
+_BRACKETS = re.compile(r'\(([^()|]+)(\)?)|([^()|]+)\)')
+_CONLL_BEGIN = re.compile(
+  r'#\s*begin document \((?P<name>.*)\);?(?: part (?P<part>\d+))?\s*'
+)
+_CONLL_END = re.compile(r'#\s*end document')
+_GUM_BEGIN = re.compile(r'# newdoc id = (?P<name>\S+)')
+_SPEAKER, _WIDTH = 9, 12  # columns of CoNLL-2012 without a predicate
+_CONLL_COLUMNS = (
+  'document, part, number, word, POS, parse, lemma, frame, sense, speaker, '
+  'entities, one for each predicate, coreference'
+)
+_GUM_WIDTH = 9
+# Brackets that do not balance in the release of OntoGUM.
+_UNBALANCED = ('GENTLE_poetry_road',)
+
+# Begin of the document, and its lines with their numbers.
+_Document = tuple[int, re.Match[str], list[tuple[int, str]]]
+
+
+class UnbalancedError(ValueError):
+  """A bracket that closes nothing, or stays open in its sentence."""
+
+
+class Brackets:
+  """The clusters of a document, from its words' brackets in their order."""
+
+  def __init__(self) -> None:
+    self._open: dict[str, list[tuple[int, str]]] = {}
+    # Cluster, in the order of the first brackets -> its mentions, each with its
+    # place in the file.
+    self.found: dict[str, dict[Mention, str]] = {}
+    self.merged = 0
+
+  def read(self, where: str, number: int, column: str) -> None:
+    """Reads the column of the word of this number."""
+    if _BRACKETS.sub('', column).strip('|'):
+      raise ValueError(
+        f'{where}: found the coreference {column!r}, expected brackets such as '
+        '(12, 12) or (12), or that none is there'
+      )
+    for begun, only, ended in _BRACKETS.findall(column):
+      of_cluster = self.found.setdefault(begun or ended, {})
+      if begun and not only:
+        self._open.setdefault(begun, []).append((number, where))
+        continue
+      first = number
+      if ended:
+        if not self._open.get(ended):
+          raise UnbalancedError(
+            f'{where}: found {ended}) without ({ended} before it in its '
+            'sentence'
+          )
+        first, _ = self._open[ended].pop()
+      of_cluster[first, number] = where
+
+  def end_sentence(self) -> None:
+    """Raises UnbalancedError if a bracket is still open."""
+    for name, begun in self._open.items():
+      for _, where in begun:
+        raise UnbalancedError(
+          f'{where}: found ({name} without {name}) after it in its sentence'
+        )
+
+  def clusters(self) -> list[dict[Mention, str]]:
+    """Returns the clusters, each mention with its place in the file.
+
+    Clusters that share a mention are one, as in e2e-coref's minimize.py;
+    `merged` counts them.
+    """
+    clusters: list[dict[Mention, str]] = []
+    for found in self.found.values():
+      shared = [cluster for cluster in clusters if cluster.keys() & found]
+      clusters = [cluster for cluster in clusters if cluster not in shared]
+      clusters.append(functools.reduce(dict.__or__, shared, {}) | found)
+      self.merged += len(shared)
+    return clusters
+
+
+def _documents(
+  file: epath.Path,
+  begin: re.Pattern[str],
+  line_of_begin: str,
+  end: re.Pattern[str] | None = None,
+) -> Iterator[_Document]:
+  """Yields the documents of a file; one without its `end` is refused.
+
+  `line_of_begin` is a line that `begin` matches, for the message.
+  """
+  document = None
+  for number, line in files.read_lines(file):
+    begun = begin.match(line)
+    if end and document and (begun or end.match(line)):
+      if begun:
+        break
+      yield document
+      document = None
+    elif begun:
+      if document:
+        yield document
+      document = number, begun, []
+    elif document:
+      document[-1].append((number, line))
+    elif line.strip():
+      raise ValueError(
+        f'{file}, line {number:,}: found {line[:80]!r}, expected the first '
+        f'line of a document: {line_of_begin}'
+      )
+  if document and end:
+    raise ValueError(
+      f'{file}, line {document[0]:,}: found no end of this document, expected '
+      'the line #end document'
+    )
+  if document:
+    yield document
+
+
+class _Builder:
+  """Gathers the sentences and brackets of a document."""
+
+  def __init__(self) -> None:
+    self.brackets = Brackets()
+    self._sentences: list[list[str]] = [[]]
+    self._speakers: list[list[str]] = [[]]
+    self._count = 0
+
+  def add(self, where: str, word: str, speaker: str, column: str) -> None:
+    """Adds a word; the column is empty without brackets."""
+    if column:
+      self.brackets.read(where, self._count, column)
+    self._sentences[-1].append(word)
+    self._speakers[-1].append(speaker)
+    self._count += 1
+
+  def end_sentence(self) -> None:
+    """Ends a sentence, if it has a word."""
+    if self._sentences[-1]:
+      self.brackets.end_sentence()
+      self._sentences.append([])
+      self._speakers.append([])
+
+  def example(
+    self, key: str, genre: str, clusters: Sequence[Sequence[Mention]]
+  ) -> examples.DocumentExample:
+    """Returns the document, its clusters in the order of their mentions."""
+    return examples.DocumentExample(
+      key,
+      tuple(map(tuple, self._sentences[:-1])),
+      tuple(map(tuple, self._speakers[:-1])),
+      genre,
+      tuple(sorted(tuple(sorted(mentions)) for mentions in clusters)),
+    )
+
+
+def conll_rows(file: epath.Path, split: str) -> examples.Found:
+  """Yields the documents of a file, or folder, in CoNLL-2012's columns.
+
+  Each part of a document is one of its own, `NAME; part 000`. A split for which
+  labels are not needed has none if no word has a bracket. A folder is read with
+  all folders inside it: files *gold_conll, if there is none *_conll, of English
+  alone if it has several languages.
+  """
+  found = [
+    example for path in _conll_files(file) for example in _conll_documents(path)
+  ]
+  labelled = examples.needs_labels(split) or any(e.clusters for _, e in found)
+  for where, example in found:
+    if not labelled:
+      example = examples.dataclasses.replace(example, clusters=None)
+    yield where, example
+
+
+def _conll_files(file: epath.Path) -> list[epath.Path]:
+  if not file.is_dir():
+    return [file]
+  inside, _, _ = text_files.find(str(file))
+  for ending in ('gold_conll', '_conll'):
+    found = [path for path in inside if path.name.endswith(ending)]
+    english = [path for path in found if 'english' in path.parts]
+    if found:
+      return english or found
+  raise ValueError(
+    f'{file}: found no document, expected files of names that end in gold_conll'
+    f' or _conll. {files.contents(file)}'
+  )
+
+
+def _conll_documents(file: epath.Path) -> examples.Found:
+  merged = 0
+  for begin, header, lines in _documents(
+    file, _CONLL_BEGIN, '#begin document (NAME); part 000', _CONLL_END
+  ):
+    document = _Builder()
+    for number, line in lines:
+      where = f'{file}, line {number:,}'
+      fields = line.split()
+      if not fields:
+        document.end_sentence()
+        continue
+      if len(fields) < _WIDTH:
+        raise ValueError(
+          f'{where}: found {len(fields)} columns, expected at least {_WIDTH}: '
+          f'{_CONLL_COLUMNS}: {line[:80]!r}'
+        )
+      column = fields[-1].strip('-')
+      speaker = fields[_SPEAKER].removeprefix('-')
+      # As e2e-coref and AllenNLP read OntoNotes' /. and /?
+      word = fields[3][1:] if fields[3] in ('/.', '/?') else fields[3]
+      document.add(where, word, speaker, column)
+    document.end_sentence()
+    clusters = document.brackets.clusters()
+    merged += document.brackets.merged
+    for mentions in clusters:
+      if len(mentions) == 1:
+        ((mention, where),) = mentions.items()
+        raise ValueError(
+          f'{where}: found the mention {mention} alone in its cluster, expected'
+          ' two or more: take single mentions out'
+        )
+    name, part = header['name'], header['part']
+    key = name if part is None else f'{name}; part {part}'
+    yield (
+      f'{file}, line {begin:,}',
+      document.example(key, name[:2], clusters),
+    )
+  _note_merged(file, merged)
+
+
+def _gum_rows(file: epath.Path, split: str) -> examples.Found:
+  """Yields the documents of a split of OntoGUM."""
+  del split
+  merged = single = 0
+  for begin, header, lines in _documents(
+    file, _GUM_BEGIN, '# newdoc id = NAME'
+  ):
+    where, name = f'{file}, line {begin:,}', header['name']
+    try:
+      document, genre = _gum_document(file, lines)
+    except UnbalancedError as error:
+      if name not in _UNBALANCED:
+        raise
+      files.note(f'{error}; the document {name} is left out (1 in the release)')
+      continue
+    clusters = document.brackets.clusters()
+    merged += document.brackets.merged
+    kept = [mentions for mentions in clusters if len(mentions) > 1]
+    single += len(clusters) - len(kept)
+    yield where, document.example(name, genre, kept)
+  _note_merged(file, merged)
+  if single:
+    files.note(
+      f'{file}: {single:,} mentions that are alone in their cluster left out'
+    )
+
+
+def _gum_document(
+  file: epath.Path, lines: Sequence[tuple[int, str]]
+) -> tuple[_Builder, str]:
+  """Returns a document of OntoGUM, and its genre."""
+  document, genre, speaker = _Builder(), '', ''
+  for number, line in lines:
+    where = f'{file}, line {number:,}'
+    if line.startswith('# '):
+      name, _, value = line[2:].partition(' = ')
+      genre = value if name == 'genre' else genre
+      speaker = value if name == 'speaker' else speaker
+      continue
+    if not line:
+      document.end_sentence()
+      speaker = ''
+      continue
+    fields = line.split('\t')
+    if len(fields) != _GUM_WIDTH:
+      raise ValueError(
+        f'{where}: found {len(fields)} columns, expected {_GUM_WIDTH} with tabs'
+        ': number, form, lemma, UPOS, XPOS, head, relation, entities, '
+        f'coreference: {line[:80]!r}'
+      )
+    document.add(where, fields[1], speaker, fields[-1].strip('_'))
+  document.end_sentence()
+  return document, genre
+
+
+def _note_merged(file: epath.Path, merged: int) -> None:
+  if merged:
+    files.note(
+      f'{file}: {merged:,} clusters joined to others with the same mention'
+    )
+
+
+def genres_of(found: examples.Found) -> tuple[str, ...]:
+  """Returns the genres of documents, sorted."""
+  return tuple(sorted({example.genre for _, example in found}))
+
+
+COREF = examples.Task(
+  rows=conll_rows,
+  name='coref',
+  title='CoNLL-2012 coreference',
+  kind='coreference',
+  files={
+    split: (
+      f'{split}.english.v4_gold_conll',
+      f'{split}.conll',
+      f'v4/data/{name}',
+      f'data/{name}',
+      name,
+    )
+    for split, name in (
+      ('train', 'train'),
+      ('dev', 'development'),
+      ('test', 'test'),
+    )
+  },
+  folders=('conll-2012', 'conll2012', 'conll-formatted-ontonotes-5.0', 'coref'),
+  labels=_ONTONOTES_GENRES,
+  metrics=METRICS,
+  submission='coref',
+  sizes={'train': 2802, 'dev': 343, 'test': 348},
+  url='https://conll.cemantix.org/2012/data.html',
+)
+COREF_GUM = examples.Task(
+  rows=_gum_rows,
+  name='coref_gum',
+  title='OntoGUM coreference',
+  kind='coreference',
+  files={name: (f'{name}.tsv',) for name in ('train', 'dev', 'test', 'test2')},
+  folders=('ontogum',),
+  labels=tuple(_GUM_GENRES),
+  metrics=METRICS,
+  submission='coref',
+  sizes={'train': 177, 'dev': 30, 'test': 30, 'test2': 25},  # see _UNBALANCED
+  url='https://github.com/amir-zeldes/gum/tree/master/coref/ontogum',
+)
+TASKS = (COREF, COREF_GUM)

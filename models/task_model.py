@@ -49,8 +49,9 @@ class TaskModel(nn.Module):
     lm: return the language model's logits too.
     lm_positions: rows of a Gpt's position table in the softmax beside the
       tokens, as GPT's release fine-tunes.
-    transitions: of a 'token_classifier' with a CRF over the tags, see
-      `crf.Crf`; None: without a CRF.
+    transitions: of a 'token_classifier', the allowed ones between tags, see
+      `crf.Crf`; None: each tag is read alone.
+    path_scores: of the paths of tags, one of `crf.SCORES`.
   """
 
   backbone: nn.Module
@@ -65,6 +66,7 @@ class TaskModel(nn.Module):
   lm: bool = False
   lm_positions: int = 0
   transitions: crf.Allowed | None = None
+  path_scores: str = 'learned'
 
   def setup(self):
     """Puts the encoder's parameters beside the head's."""
@@ -160,7 +162,9 @@ class TaskModel(nn.Module):
       logits = logits[..., 0]
     results = {'logits': logits}
     if self.transitions is not None:
-      tags = crf.Crf(self.num_outputs, self.transitions, name='crf')
+      tags = crf.Crf(
+        self.num_outputs, self.transitions, self.path_scores, name='crf'
+      )
       results = tags.outputs(logits, tag_mask, train=train)
     if self.features == 'mix':
       results['mix_penalty'] = scalar_mix.regularisation(
@@ -249,7 +253,7 @@ class TaskModel(nn.Module):
       )
     if self.transitions is not None and self.head != 'token_classifier':
       raise ValueError(
-        f"head is {self.head!r}, expected 'token_classifier' below a CRF"
+        f"head is {self.head!r}, expected 'token_classifier' below paths"
       )
     if self.lm_positions and not isinstance(self.backbone, gpt.Gpt):
       raise ValueError(

@@ -14,6 +14,7 @@ import numpy as np
 from flax import linen as nn
 from jax import lax
 
+from models.features import check_name
 from models.layers import named
 
 Array = jax.Array
@@ -24,46 +25,68 @@ Allowed = tuple[tuple[bool, ...], ...]
 FORBIDDEN = -10_000.0
 
 
-class Crf(nn.Module):
-  """Scores of transitions between tags, none at a row's start and end.
+# What a path of tags adds up beside the scores of its tags, or in their place.
+SCORES = ('learned', 'log_probabilities', 'probabilities')
 
-  As AllenNLP 0.9.0 in its configs of NER: training knows no constraints, only
-  the best path obeys them.
+
+class Crf(nn.Module):
+  """The best paths of tags, under scores of transitions or constraints alone.
+
+  There is no score at a row's start and end. As AllenNLP 0.9.0 in its configs
+  of NER, training knows no constraints, only the best path obeys them.
 
   Attributes:
     num_tags: K.
     allowed: whether a tag may follow another, [K + 2, K + 2] (from, to), where
       K is the start and K + 1 the end of a row; None: all may.
+    scores: one of `SCORES`. 'learned': a path adds the scores of its tags and
+      learned ones of its transitions. Else tags have a softmax each, and a path
+      adds their log-probabilities (He et al. 2017) or, as AllenNLP 0.9.0's
+      semantic_role_labeler.py, their probabilities.
   """
 
   num_tags: int
   allowed: Allowed | None = None
+  scores: str = 'learned'
 
   def setup(self):
     """Creates the scores."""
-    # Xavier normal on [K, K].
-    draw = nn.initializers.normal(1 / math.sqrt(self.num_tags))
-    self.transitions_KK = self.param(
-      'transitions', named(draw, ('classes', None)), (self.num_tags,) * 2
-    )
+    check_name('scores', self.scores, SCORES)
+    if self.scores == 'learned':
+      # Xavier normal on [K, K].
+      draw = nn.initializers.normal(1 / math.sqrt(self.num_tags))
+      self.transitions_KK = self.param(
+        'transitions', named(draw, ('classes', None)), (self.num_tags,) * 2
+      )
 
   def __call__(self, logits_BTK: Array, mask_BT: Array) -> Array:
     """Returns the scores of the best paths, see `best_scores`."""
-    return best_scores(logits_BTK, self.transitions_KK, self.allowed, mask_BT)
+    if self.scores == 'learned':
+      added_KK = self.transitions_KK
+    else:
+      softmax = {
+        'log_probabilities': jax.nn.log_softmax,
+        'probabilities': jax.nn.softmax,
+      }[self.scores]
+      logits_BTK = softmax(logits_BTK.astype(jnp.float32))
+      added_KK = jnp.zeros((self.num_tags,) * 2)
+    return best_scores(logits_BTK, added_KK, self.allowed, mask_BT)
 
   def outputs(
     self, logits_BTK: Array, mask_BT: Array, *, train: bool
   ) -> dict[str, Array]:
     """Returns a tagger's outputs.
 
-    These are the scores of tags as `emissions`, the `transitions`, and as
-    `logits` in training the emissions, else the scores of the best paths.
+    These are the scores of tags as `emissions`, the learned `transitions`, and
+    as `logits` in training the emissions, else the scores of the best paths.
     """
-    return {
+    outputs = {
       'emissions': logits_BTK,
-      'transitions': self.transitions_KK,
       'logits': logits_BTK if train else self(logits_BTK, mask_BT),
     }
+    if self.scores == 'learned':
+      outputs['transitions'] = self.transitions_KK
+    return outputs
 
 
 class _Carry(NamedTuple):

@@ -5,6 +5,8 @@ reads together, T position, C characters of a word, L layers, D features, K
 classes, tags or choices.
 """
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -24,22 +26,26 @@ class Reader(nn.Module):
 
   Attributes:
     body: of (vectors [B, P, T, D], mask, added vectors or None, train=) ->
-      logits; see `models.elmo_tasks`.
-    num_texts: P.
+      logits, or a dict with them; see `models.elmo_tasks`.
+    num_texts: P; 0: all of an example.
     has_choices: the texts are those of choices, each with one score.
     num_rows: rows of the table of words; 0: no table.
     word_dim: D of the table.
     fixed_words: the table is not trained.
     char_embed_dim: of the characters below `filters`.
     filters: (width, count) on a word's characters; empty: none.
+    char_dropout_rates: see `words.CharacterWords`.
     num_layers: L of the language model; 0: none.
     features: see `words.ContextualWords`.
     mix_at: 'input': the language model's vectors are beside the words' vectors;
       'output': beside the body's states; 'both', each with its own weights.
     layer_norm: of the language model's layers.
     mix_dropout_rate: of the language model's vectors.
-    transitions: the allowed ones of a CRF over the tags, see `crf.Crf`; None:
-      without a CRF.
+    transitions: the allowed ones between tags, see `crf.Crf`; None: each tag
+      is read alone.
+    path_scores: of the paths of tags, one of `crf.SCORES`.
+    array_names: further arguments of the body.
+    mark_dim: features of a word's mark, 0 or 1, such as that of a predicate.
   """
 
   body: nn.Module
@@ -50,12 +56,16 @@ class Reader(nn.Module):
   fixed_words: bool = False
   char_embed_dim: int = 16
   filters: tuple[tuple[int, int], ...] = ()
+  char_dropout_rates: tuple[float, float] = (0.0, 0.0)
   num_layers: int = 0
   features: str = 'mix'
   mix_at: str = 'input'
   layer_norm: bool = False
   mix_dropout_rate: float = 0.0
   transitions: tuple[tuple[bool, ...], ...] | None = None
+  path_scores: str = 'learned'
+  array_names: tuple[str, ...] = ()
+  mark_dim: int = 0
   dtype: Dtype = jnp.float32
 
   @nn.compact
@@ -65,6 +75,8 @@ class Reader(nn.Module):
     mask: Array,
     characters: Array | None = None,
     vectors: Array | None = None,
+    marks: Array | None = None,
+    arrays: tuple[Array, ...] = (),
     *,
     train: bool,
   ) -> dict[str, Array]:
@@ -75,20 +87,22 @@ class Reader(nn.Module):
       mask: bool, likewise; True at real words, which come first.
       characters: int [..., T, C], for `filters`.
       vectors: float [..., T, L, D], a language model's layers.
+      marks: int [..., T], 0 or 1, for `mark_dim`.
+      arrays: those of `array_names`.
       train: apply dropout (rng stream 'dropout').
 
     Returns:
-      float32 logits: [B, K]; of tags [B, T, K]. With a CRF, emissions [B, T, K]
-      and transitions [K, K]; without `train` the logits are then the scores of
-      the best paths, see `crf.best_scores`. With the features 'mix',
-      mix_penalty [], the sum of the squares of its weights.
+      float32 logits: [B, K]; of tags [B, T, K]. With `transitions`, see
+      `crf.Crf.outputs`. With the features 'mix', mix_penalty [], the sum of the
+      squares of its weights.
     """
     self._check(rows.shape, vectors)
     T = rows.shape[-1]
+    P = self.num_texts or rows.shape[1]
     mask_NT = mask.reshape(-1, T)
 
     def split(x_NTD: Array) -> Array:
-      return x_NTD.reshape(-1, self.num_texts, *x_NTD.shape[1:])
+      return x_NTD.reshape(-1, P, *x_NTD.shape[1:])
 
     def context(name: str) -> Array:
       return words.ContextualWords(
@@ -117,8 +131,12 @@ class Reader(nn.Module):
     if self.filters:
       parts.append(
         words.CharacterWords(
-          self.char_embed_dim, self.filters, self.dtype, name='characters'
-        )(characters.reshape(-1, T, characters.shape[-1]))
+          self.char_embed_dim,
+          self.filters,
+          self.dtype,
+          self.char_dropout_rates,
+          name='characters',
+        )(characters.reshape(-1, T, characters.shape[-1]), train=train)
       )
     added_BPTD = None
     if self.num_layers:
@@ -127,14 +145,30 @@ class Reader(nn.Module):
       if self.mix_at != 'input':
         added_BPTD = context('output')
         added_BPTD = split(jnp.where(mask_NT[:, :, None], added_BPTD, 0))
+    if self.mark_dim:
+      parts.append(
+        words.WordTable(2, self.mark_dim, dtype=self.dtype, name='marks')(
+          marks.reshape(-1, T)
+        )
+      )
     x_NTD = jnp.concatenate(parts, axis=-1)
     x_NTD = jnp.where(mask_NT[:, :, None], x_NTD, 0)
-    logits = self.body(split(x_NTD), split(mask_NT), added_BPTD, train=train)
+    results = self.body(
+      split(x_NTD),
+      split(mask_NT),
+      added_BPTD,
+      train=train,
+      **dict(zip(self.array_names, arrays, strict=True)),
+    )
+    if not isinstance(results, Mapping):
+      results = {'logits': results}
+    results, logits = dict(results), results['logits']
     if self.has_choices:
-      logits = logits.reshape(rows.shape[0], -1)
-    results = {'logits': logits}
+      results['logits'] = logits.reshape(rows.shape[0], -1)
     if self.transitions is not None:
-      tags = crf.Crf(self.num_outputs, self.transitions, name='crf')
+      tags = crf.Crf(
+        self.num_outputs, self.transitions, self.path_scores, name='crf'
+      )
       results = tags.outputs(logits, mask_NT, train=train)
     if self.num_layers and self.features == 'mix':
       results['mix_penalty'] = scalar_mix.regularisation(
@@ -144,8 +178,8 @@ class Reader(nn.Module):
 
   @property
   def num_outputs(self) -> int:
-    """K."""
-    return self.body.num_outputs
+    """K; of questions the scores of a word."""
+    return getattr(self.body, 'num_outputs', 2)
 
   def _check(self, shape: tuple[int, ...], vectors: Array | None) -> None:
     """Checks the fields against each other and the shapes of the inputs."""
@@ -160,9 +194,8 @@ class Reader(nn.Module):
         ' on characters, or the layers of a language model at the input'
       )
     texts = 1 if len(shape) == 2 else shape[1]
-    if texts % self.num_texts or (
-      not self.has_choices and texts != self.num_texts
-    ):
+    P = self.num_texts or texts
+    if texts % P or (not self.has_choices and texts != P):
       raise ValueError(
         f'rows of words are {shape}, expected {self.num_texts} texts an example'
       )

@@ -60,15 +60,21 @@ class CharacterWords(nn.Module):
 
   AllenNLP's character encoder, with PyTorch's initial values; a word's
   characters are ELMo's: bytes, between two symbols for its begin and its end.
+  `dropout_rates` are of the embedded characters and of the maxima.
   """
 
   embed_dim: int
   filters: tuple[tuple[int, int], ...]
   dtype: Dtype = jnp.float32
+  dropout_rates: tuple[float, float] = (0.0, 0.0)
 
   @nn.compact
-  def __call__(self, characters_BTC: Array) -> Array:
-    """Returns [B, T, filters] of character ids, int [B, T, C]."""
+  def __call__(self, characters_BTC: Array, *, train: bool = False) -> Array:
+    """Returns [B, T, filters] of character ids, int [B, T, C].
+
+    With `train`, dropout is applied (rng stream 'dropout').
+    """
+    below, above = self.dropout_rates if train else (0.0, 0.0)
     table = self.param(
       'characters',
       layers.named(
@@ -96,9 +102,9 @@ class CharacterWords(nn.Module):
       mode='fill',
       fill_value=0,
     )
-    return jnp.concatenate(
-      [convolve(embedded) for convolve in convolutions], axis=-1
-    )
+    embedded = Dropout(below)(embedded)
+    maxima = [convolve(embedded) for convolve in convolutions]
+    return Dropout(above)(jnp.concatenate(maxima, axis=-1))
 
 
 class ContextualWords(nn.Module):

@@ -22,7 +22,11 @@ import pytest
 VERSION = '0.9.0'
 FOLDER = pathlib.Path.home() / '.cache' / 'sesame-tests' / f'allennlp-{VERSION}'
 # Its `__init__` files import all that AllenNLP has: these packages are empty.
-EMPTY = ('allennlp', 'allennlp.models')
+EMPTY = (
+  'allennlp',
+  'allennlp.models',
+  'allennlp.models.reading_comprehension',
+)
 # Packages whose classes the models name, but that nothing here uses.
 ABSENT = (
   'allennlp.data',
@@ -266,6 +270,36 @@ def bilstm(module, gradients=False):
     params[f'layer_{i}'] = {
       'input_kernel': read('weight_ih', i),
       'recurrent_kernel': read('weight_hh', i),
+      'bias': bias,
+    }
+  return params
+
+
+def highway_lstms(module, gradients=False):
+  """Returns a `StackedAlternatingLstm` as our AlternatingHighwayLstm.
+
+  Their gates have two biases, ours one, to whose forget gate 1 is added at run
+  time.
+  """
+  params = {}
+  for i in range(module.num_layers):
+    layer = getattr(module, f'layer_{i}')
+    F = layer.hidden_size
+    kernel, recurrent = (
+      _read(part.weight, gradients).T
+      for part in (layer.input_linearity, layer.state_linearity)
+    )
+    bias = _read(layer.state_linearity.bias, gradients).reshape(-1, F)
+    if not gradients:
+      bias[1] -= 1
+    if layer.input_linearity.bias is not None:
+      of_input = _read(layer.input_linearity.bias, gradients).reshape(-1, F)
+      if not gradients:
+        of_input[: len(bias)] += bias
+      bias = of_input
+    params[f'layer_{i}'] = {
+      'input_kernel': kernel.reshape(len(kernel), -1, F),
+      'recurrent_kernel': recurrent.reshape(F, -1, F),
       'bias': bias,
     }
   return params

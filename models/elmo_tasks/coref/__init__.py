@@ -1,0 +1,1 @@
+"""End-to-end coreference resolution on vectors of words."""

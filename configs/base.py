@@ -52,12 +52,14 @@ def get_config() -> ml_collections.ConfigDict:
   optim = config.optim
   # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
   # bias correction scales the decay too), adamw, lamb (for large batches), or,
-  # without beta1, beta2 and epsilon, adafactor (little memory; rates relative
-  # to each matrix), adagrad (ELMo's release) and adadelta (at rate 1).
+  # without beta1 and beta2, adadelta (at rate 1) and, also without epsilon,
+  # adafactor (little memory; rates relative to each matrix) and adagrad (ELMo).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
-  optim.schedule = 'linear'  # to 0: linear (BERT) or cosine (GPT); or constant
+  # To 0: linear (BERT) or cosine (GPT); or constant, or staircase (0.999 times
+  # the rate after every 100 steps).
+  optim.schedule = 'linear'
   # (learning_rate, warmup_steps) of each 'restart' phase; empty: as above.
   optim.restarts = ()
   optim.beta1 = 0.9  # decay of the gradient's mean
@@ -237,12 +239,14 @@ def get_task_config() -> ml_collections.ConfigDict:
   task.frozen = False  # train only the modules on top of the encoder
   task.bilstm_layers = 0  # bidirectional LSTM layers between encoder and head
   task.bilstm_dim = 768  # cells of each direction
-  # Scheme of tags under a linear-chain CRF: iob2 or bioul; empty: no CRF.
+  # Scheme of tags under a linear-chain CRF: iob2 or bioul. viterbi: no CRF, but
+  # the best path that IOB2 allows, by the sum of its log-probabilities, or with
+  # viterbi_probabilities of its probabilities; empty: each tag alone.
   task.crf = ''
 
   config.own = ml_collections.ConfigDict()  # task own, see data/tasks/own.py
   own = config.own
-  # classification, regression, choice, tagging or span
+  # classification, regression, choice, tagging, roles, coreference or span
   own.kind = placeholder(str)
   # Files in data.source, perhaps .gz: .jsonl; .csv with a header; else tabs.
   own.train = 'train.jsonl'
@@ -304,19 +308,24 @@ def get_words_config() -> ml_collections.ConfigDict:
   placeholder = config_dict.placeholder
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bcn'  # bcn, esim, bilstm_crf or bilstm_attention
-  model.lstm_dim = 300  # F, cells of each BiLSTM's layer and direction
-  model.num_layers = 1  # of the first BiLSTM; 1 in a bcn and an esim
-  model.hidden_dim = 300  # outputs of linear layers; unused by a bilstm_crf
-  # A bcn: of the vectors of words alone; the others: of all layers.
+  # bcn, esim, bilstm_crf, bilstm_attention, deep_srl, e2e_coref, bidaf_plus or
+  # bidaf
+  model.name = 'bcn'
+  # published; allennlp, its form of a deep_srl or an e2e_coref; 2018, the later
+  # form of an e2e_coref
+  model.variant = 'published'
+  model.lstm_dim = 300  # F, cells of each LSTM's layer and direction
+  model.num_layers = 1  # of the first LSTM; 1 in a bcn and an esim
+  model.hidden_dim = 300  # of linear layers; of taggers and questions unused
+  # A bcn: of the vectors of words alone; a deep_srl: of the state; the others:
+  # of all layers.
   model.dropout_rate = 0.5
   model.char_embed_dim = 16  # E, below the filters
   model.filters = ()  # (width, count), on a word's characters; empty: none
   model.dtype = 'float32'  # of activations; parameters stay float32
 
   task = config.task
-  del task.document_context, task.doc_stride, task.max_question
-  del task.max_answer, task.n_best, task.lm_weight, task.frozen
+  del task.document_context, task.lm_weight, task.frozen
   del task.bilstm_layers, task.bilstm_dim
   task.names = ()  # tasks trained together in place of one, see `task.name`
   # Vectors of words: a file of GloVe or word2vec; empty: drawn.
@@ -346,13 +355,18 @@ def get_words_config() -> ml_collections.ConfigDict:
   optim.warmup_fraction = 0.0
   optim.epsilon = 1e-8
   optim.weight_decay = 0.0
+  # Decay of averages of the parameters, which are then scored and kept; 0: none
+  optim.average = 0.0
   config.train.count = 'rows'
   config.train.select = 'best'
   return config
 
 
 # Names of ELMo's task models, see `get_words_config`.
-WORD_MODELS = ('bcn', 'esim', 'bilstm_crf', 'bilstm_attention')
+WORD_MODELS = (
+  *('bcn', 'esim', 'bilstm_crf', 'bilstm_attention'),
+  *('deep_srl', 'e2e_coref', 'bidaf_plus', 'bidaf'),
+)
 
 
 def get_defaults(

@@ -9,15 +9,16 @@ bilstm_attention also several, such as mrpc+rte+stsb, trained together.
 
 model: the size, only for training from scratch, without init.weights; or one of
 ELMo's task models, which read words (Peters et al. 2018): bcn (a text), esim (a
-pair, or choices), bilstm_crf (tags), bilstm_attention (a text or a pair):
+pair, or choices), bilstm_crf (tags), bilstm_attention (a text or a pair),
+deep_srl (roles), e2e_coref (documents), bidaf_plus and bidaf (questions):
 
   python -m train.main --config transfer:task=sst5,model=bcn \
     --config.data.source=sst5 --config.task.word_vectors=glove.txt \
     --config.init.weights=runs/elmo
 
 There init.weights is a language model, of any family, whose layers are read
-beside the words' vectors; without it there is none. Their recipes are
-AllenNLP's and, of the last, the GLUE paper's; they take no other.
+beside the words' vectors; without it there is none. Their recipes are those of
+the programs that configs/variants.py names; they take no other.
 
 recipe:
 - bert (default): as google-research/bert fine-tunes (Devlin et al. 2018,
@@ -52,6 +53,7 @@ SMALL = (
 # Tasks whose words and marks are set apart by spaces in the files.
 SPLIT = ('sst2', 'sst5', 'sst5_phrases', 'snips_intent', 'atis_intent')
 SPANS = ('squad1', 'squad2', 'triviaqa')
+ROLES = ('srl', 'srl_conll05', 'srl_ewt')
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
@@ -137,6 +139,10 @@ def _set_task(config: ml_collections.ConfigDict, name: str) -> None:
   elif name in ('conll2003', 'panx_en', 'panx_zh'):
     config.optim.learning_rate = 5e-5
     config.train.global_batch = 16
+  elif name in ROLES:  # rows of Shi and Lin 2019, paths of He et al. 2017
+    config.optim.learning_rate = 5e-5
+    config.task.max_length = 256
+    config.task.crf = 'viterbi'
 
 
 def _stable(config: ml_collections.ConfigDict, name: str) -> None:

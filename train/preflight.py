@@ -1,6 +1,9 @@
 """Tells whether a config fits a TPU slice, without the slice.
 
 python -m train.preflight --config NAME --topology v5e-256 [--json]
+
+NAME is a pre-training, or one of ELMo's task models (transfer:task=sst5,model=
+bcn), which is planned without its data: rows of task.max_length words.
 """
 
 # ruff: noqa: E402
@@ -30,6 +33,9 @@ _MFU = flags.DEFINE_float(
 _PRICE = flags.DEFINE_float(
   'price', None, "Price of a chip's hour, in any currency."
 )
+_WORDS = flags.DEFINE_integer(
+  'words', 50_000, 'Words with vectors of their own, of a task model.'
+)
 _TABLE = flags.DEFINE_string(
   'table', None, 'JSON file to add the reports to; a .md lies beside it.'
 )
@@ -38,23 +44,23 @@ _TABLE = flags.DEFINE_string(
 def _preflight() -> None:
   if _MFU.value is not None and not 0 < _MFU.value <= 1:
     raise ValueError(f'--mfu={_MFU.value}: a share in (0, 1] is expected')
-  if 'task' in command.CONFIG.value:
-    raise ValueError(
-      '--config is of a task; what is planned here is pre-training, such as'
-      ' --config bert_base'
-    )
+  if _WORDS.value < 1:
+    raise ValueError(f'--words={_WORDS.value}: expected 1 or more')
   from train.slices import fit, printing, topology
 
   for name in _TOPOLOGY.value:  # all are checked before any is compiled
-    fit.plan_parts(command.CONFIG.value, topology.find_slice(name))
+    fit.plan(command.CONFIG.value, topology.find_slice(name), _WORDS.value)
   reports = []
   for name in _TOPOLOGY.value:
-    report = fit.preflight(command.CONFIG.value, name, mfu=_MFU.value)
+    report = fit.preflight(
+      command.CONFIG.value, name, mfu=_MFU.value, num_words=_WORDS.value
+    )
     printing.print_report(report, _PRICE.value)
     if _TABLE.value:
-      stem = os.path.splitext(
-        os.path.basename(command.config_file().partition(':')[0])
-      )[0]
+      file, colon, argument = command.config_file().partition(':')
+      stem = os.path.splitext(os.path.basename(file))[0]
+      if 'task' in command.CONFIG.value:  # its argument tells it from others
+        stem += colon + argument
       printing.add_to_table(_TABLE.value, stem, report)
     reports.append(report)
   if _JSON.value:

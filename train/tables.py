@@ -4,8 +4,9 @@ Runs the cells that are ours to fill and not filled yet, from the weights given,
 keeps what is finished, and writes the table as Markdown and LaTeX. Where the
 paper chose settings on dev, a cell is a sweep over them; a key that you set has
 that value alone, and the table says so. Runs lie in OUT/TABLE/ROW/TASK; columns
-of one task share a run. The same command goes on where it was stopped. A figure
-is drawn from finished runs (--weights NAME=WORKDIR), and runs nothing.
+of one task share a run. The same command goes on where it was stopped. Rows of
+shares of the training set are drawn as curves, one for each of your weights. A
+figure is drawn from finished runs (--weights NAME=WORKDIR), and runs nothing.
 """
 
 # ruff: noqa: E402

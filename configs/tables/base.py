@@ -34,28 +34,6 @@ KNOWN_TESTS = {  # test sets of GLUE's server with labels published elsewhere
 # Families of what a row of task models is run from, beside language models.
 VECTORS = 'vectors'  # a file of vectors of words
 NO_WEIGHTS = 'none'  # drawn vectors of words
-# Task -> its task model, where that is still to come.
-MISSING_MODELS = {
-  'squad1': (
-    'the model of questions that reads ELMo, bidirectional attention flow with'
-    ' self-attention'
-  ),
-}
-NO_SQUAD = dict(
-  missing=f'needs {MISSING_MODELS["squad1"]}, which is not there yet'
-)
-NO_ROLES = dict(
-  missing=(
-    'needs the semantic roles of OntoNotes, and a model of them, BiLSTMs with'
-    ' highway layers; neither is there yet'
-  )
-)
-NO_COREFERENCE = dict(
-  missing=(
-    'needs the coreference of OntoNotes, and a model of it, which scores spans'
-    ' and their antecedents; neither is there yet'
-  )
-)
 # Fields of rows with published weights.
 BERT_BASE, BERT_LARGE, CASED_BASE, CASED_LARGE = (
   dict(family='bert', needs=f'{size}, such as google-bert/{name}')
@@ -150,6 +128,8 @@ class Row:
     requires: keys of the config that a user must set.
     untrained: size of a model that takes only the vocabulary of the weights.
     missing: why it cannot be run.
+    share: of the task's training examples, those to train on: a point of a
+      curve. A user's own weights repeat such a row, vectors of words too.
     increase: names of two rows: this row is their difference, absolute and
       relative to the error of the first.
     reference: `inputs` of the runs of `Table.reference` to compare with;
@@ -167,6 +147,7 @@ class Row:
   requires: tuple[str, ...] = ()
   untrained: str = ''
   missing: str = ''
+  share: float | None = None
   increase: tuple[str, ...] = ()
   reference: str = ''
 
@@ -206,6 +187,11 @@ class Table:
   notes: tuple[str, ...] = ()
   reference: str = ''
   is_figure: bool = False
+
+  @property
+  def has_curves(self) -> bool:
+    """Whether scores are drawn by the share of the training examples."""
+    return any(row.share for row in self.rows)
 
 
 def on_dev(name: str, task: str, metric: str) -> Column:
@@ -300,6 +286,22 @@ ELMO_MODELS = {
     mixed={'task.mix_l2': 0.001},
     alone={'model.dropout_rate': 0.25},
   ),
+  # allenai/document-qa at 2f9fa687: ELMo at the input and at the output of the
+  # first GRU, which the row of variants has; no penalty of the mix.
+  'squad1': TaskModel('bidaf_plus'),
+  # allennlp 0.9.0, training_config/semantic_role_labeler_elmo.jsonnet, and the
+  # paper's appendix: ELMo in place of vectors of words.
+  'srl': TaskModel(
+    'deep_srl',
+    mixed={
+      'task.word_dim': 0,
+      'task.mix_dropout': 0.1,
+      'task.mix_l2': 0.001,
+      'train.patience': 200,
+    },
+  ),
+  # kentonl/e2e-coref: ELMo at the input.
+  'coref': TaskModel('e2e_coref'),
   # Zellers et al. 2018, section 5: ESIM on the context and each ending.
   'swag': TaskModel('esim'),
   # nyu-mll/GLUE-baselines: ELMo without other vectors of words.

@@ -10,12 +10,12 @@ A user's own weights, of any family, repeat the rows with layers.
 from typing import Any
 
 from configs.tables import base
-from configs.tables.base import Column, Row
+from configs.tables.base import Row
 
 LAST = 'Last layer only'
 MEAN = 'All layers, lambda=1'
 FREE = 'All layers, lambda=0.001'
-MODELS = base.models_of('snli')
+MODELS = base.models_of('squad1', 'snli', 'srl')
 
 
 def _row(name: str, *values: float, **overrides: Any) -> Row:
@@ -38,7 +38,7 @@ TABLE = base.Table(
   columns=(
     base.on_dev('squad_v1.1/f1', 'squad1', 'f1'),
     base.on_dev('snli/accuracy', 'snli', 'accuracy'),
-    Column('srl_ontonotes/f1', **base.NO_ROLES),
+    base.on_dev('srl_ontonotes/f1', 'srl', 'f1'),
   ),
   tells=base.WORD_TELLS,
   notes=(base.VECTORS_NOTE,),

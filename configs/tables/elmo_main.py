@@ -8,11 +8,13 @@ A user's own weights, of any family, are read by the same task models.
 """
 
 from configs.tables import base
-from configs.tables.base import Column, Row
+from configs.tables.base import Row
 
 BASELINE = 'Baseline without ELMo'
 WITH_ELMO = 'ELMo + baseline'
-MODELS = base.models_of('snli', 'conll2003', 'sst5_phrases')
+MODELS = base.models_of(
+  *('squad1', 'snli', 'srl', 'coref', 'conll2003', 'sst5_phrases')
+)
 
 TABLE = base.Table(
   id='elmo/main',
@@ -21,8 +23,8 @@ TABLE = base.Table(
   columns=(
     base.dev_for_test('squad_v1.1/f1', 'squad1', 'f1'),
     base.on_test('snli/accuracy', 'snli', 'accuracy'),
-    Column('srl_ontonotes/f1', **base.NO_ROLES),
-    Column('coref_ontonotes/avg_f1', **base.NO_COREFERENCE),
+    base.on_test('srl_ontonotes/f1', 'srl', 'f1'),
+    base.on_test('coref_ontonotes/avg_f1', 'coref', 'average_f1'),
     base.on_test('ner_conll2003/f1', 'conll2003', 'f1'),
     base.on_test('sst5/accuracy', 'sst5_phrases', 'accuracy'),
   ),

@@ -7,15 +7,17 @@ A user's own weights, of any family, repeat every row.
 """
 
 from configs.tables import base
-from configs.tables.base import Column, Row
+from configs.tables.base import Row
 
 
 def _row(name: str, place: str, *values: float) -> Row:
   return Row(
     name,
     values,
-    overrides={'task.mix_at': place},
-    models=base.models_of('snli'),
+    # Of SRL, ELMo takes the place of vectors of words at the input alone.
+    overrides={'task.mix_at': place}
+    | ({'task.word_dim': 100} if place == 'output' else {}),
+    models=base.models_of('squad1', 'snli', 'srl'),
     **base.ELMO,
   )
 
@@ -32,7 +34,7 @@ TABLE = base.Table(
   columns=(
     base.on_dev('squad_v1.1/f1', 'squad1', 'f1'),
     base.on_dev('snli/accuracy', 'snli', 'accuracy'),
-    Column('srl_ontonotes/f1', **base.NO_ROLES),
+    base.on_dev('srl_ontonotes/f1', 'srl', 'f1'),
   ),
   tells=base.WORD_TELLS,
   notes=(base.VECTORS_NOTE,),

@@ -204,6 +204,61 @@ def _squad2(folder):
   return {'task.name': 'squad2', 'task.doc_stride': 8}
 
 
+def _own_roles(folder):
+  """In the columns of the English Web Treebank: two predicates a sentence.
+
+  ARG0 is the word before a predicate, ARG1 the one behind it.
+  """
+  for seed, (split, count) in enumerate(SIZES.items()):
+    chance, lines = random.Random(seed), []
+    for number in range(count):
+      nouns = chance.choices(NOUNS, k=4)
+      verbs = chance.choices([*GOOD, *BAD], k=2)
+      words = [nouns[0], verbs[0], nouns[1], 'and', nouns[2], verbs[1]]
+      words.append(nouns[3])
+      for i, word in enumerate(words):
+        roles = [
+          {-1: '(ARG0*)', 0: '(V*)', 1: '(ARG1*)'}.get(i - place, '*')
+          for place in (1, 5)
+        ]
+        sense = (word, f'{word}.01') if i in (1, 5) else ('-', '-')
+        line = ('a', number, i, word, 'VB' if i in (1, 5) else 'NN', '*')
+        lines.append('\t'.join(map(str, (*line, *sense, *roles))))
+      lines.append('')
+    (folder / f'{split}.gold_conll').write_text('\n'.join(lines) + '\n')
+  return {
+    'own.kind': 'roles',
+    'own.train': 'train.gold_conll',
+    'own.dev': 'dev.gold_conll',
+    'own.test': 'test.gold_conll',
+  }
+
+
+def _own_documents(folder):
+  """In CoNLL-2012's columns: the same word is the same thing."""
+  for seed, (split, count) in enumerate(SIZES.items()):
+    chance, lines = random.Random(seed), []
+    for number in range(count):
+      lines.append(f'#begin document (nw/{split}{number}); part 000')
+      words = chance.choices(NOUNS, k=4 * (2 + number % 3))
+      for i, word in enumerate(words):
+        cluster = NOUNS.index(word) if words.count(word) > 1 else None
+        mention = '-' if cluster is None else f'({cluster})'
+        speaker = ('Ann', 'Bo')[i // 4 % 2]
+        line = (f'nw/{split}{number}', 0, i % 4, word, 'NN', '*', '-', '-')
+        lines.append('\t'.join(map(str, (*line, '-', speaker, '*', mention))))
+        if i % 4 == 3:
+          lines.append('')
+      lines.append('#end document')
+    (folder / f'{split}.gold_conll').write_text('\n'.join(lines) + '\n')
+  return {
+    'own.kind': 'coreference',
+    'own.train': 'train.gold_conll',
+    'own.dev': 'dev.gold_conll',
+    'own.test': 'test.gold_conll',
+  }
+
+
 _WRITERS = {
   'own pairs': _own_pairs,
   'rte': _rte,
@@ -214,4 +269,6 @@ _WRITERS = {
   'swag': _swag,
   'own questions': _own_questions,
   'squad2': _squad2,
+  'own roles': _own_roles,
+  'own documents': _own_documents,
 }

@@ -29,13 +29,16 @@ OPTIMIZERS = (
   'adagrad',
   'adadelta',
 )
-SCHEDULES = ('linear', 'gpt_linear', 'cosine', 'constant')
+SCHEDULES = ('linear', 'gpt_linear', 'cosine', 'constant', 'staircase')
+
+# Of `staircase`: factor and its steps (kentonl/e2e-coref, experiments.conf).
+STAIRCASE = (0.999, 100)
 
 # Adagrad's initial sum of squared gradients (bilm-tf, training.py's default).
 ADAGRAD_ACCUMULATOR = 1.0
 
-# Decay of Adadelta's averages, and its epsilon (Zeiler 2012, section 4.1).
-ADADELTA = {'rho': 0.95, 'eps': 1e-6}
+# Decay of Adadelta's averages (Zeiler 2012, section 4.1).
+ADADELTA_DECAY = 0.95
 
 # Last names of parameters without weight decay: layer norms, biases and layer
 # averages, which may have an L2 loss of their own (task.mix_l2).
@@ -48,11 +51,12 @@ STACKED = ('layers', 'qkv', 'towers')
 def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
   """Returns the learning rate (float32) as a function of the step (from 0).
 
-  The decay (`linear`: BERT, `cosine`: GPT, `constant`: ELMo) runs from step 0
-  to the last step of its phases and reaches 0. During warm-up the rate is
-  `peak * step / warmup_steps` instead, so it jumps a little where they meet.
-  In `gpt_linear`, GPT's fine-tuning, the warm-up multiplies the decay. Step 0
-  has rate 0, but for a constant rate without warm-up.
+  The decay (`linear`: BERT, `cosine`: GPT) runs from step 0 to the last step of
+  its phases and reaches 0; `constant` (ELMo) stays, and `staircase` multiplies
+  the rate by 0.999 after every 100 steps (Lee et al. 2017). During warm-up the
+  rate is `peak * step / warmup_steps` instead, so it jumps a little where they
+  meet. In `gpt_linear`, GPT's fine-tuning, the warm-up multiplies the decay.
+  Step 0 has rate 0, but for a constant rate without warm-up.
 
   Phases marked 'continue' share the schedule of the phase before. 'restart'
   begins another with its own warm-up, to the next of `optim.restarts`, or to
@@ -90,6 +94,9 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     left = jnp.maximum(total - local, 0) / total
     if kind_of_decay == 'constant':
       left = jnp.ones_like(left)
+    elif kind_of_decay == 'staircase':
+      factor, steps = STAIRCASE
+      left = jnp.float32(factor) ** (local // steps)
     elif kind_of_decay == 'cosine':
       left = (1 - jnp.cos(jnp.pi * left)) / 2
     decayed = peak * left
@@ -238,6 +245,71 @@ def per_matrix(
   return optax.GradientTransformation(init, update)
 
 
+class Averages(NamedTuple):
+  """Averages of the parameters over the steps, the state of `average`."""
+
+  params: Any
+
+
+def average(decay: float) -> optax.GradientTransformation:
+  """Changes no update; its state is decay * average + (1 - decay) * parameters.
+
+  As TensorFlow's ExponentialMovingAverage, it begins with the parameters.
+  """
+
+  def update(updates, state, params):
+    averages = jax.tree.map(
+      lambda old, param, change: old + (1 - decay) * (param + change - old),
+      state.params,
+      params,
+      updates,
+    )
+    return updates, Averages(averages)
+
+  return optax.GradientTransformation(Averages, update)
+
+
+def averages(opt_state: Any, params: Any) -> Any:
+  """Returns the averages of the parameters in a state, else the parameters.
+
+  Those that are not trained have none.
+  """
+  found = jax.tree.leaves(opt_state, is_leaf=_is_averages)
+  found = [state.params for state in found if _is_averages(state)]
+  if not found:
+    return params
+  return jax.tree.map(
+    lambda mean, param: param if isinstance(mean, optax.MaskedNode) else mean,
+    found[0],
+    params,
+    is_leaf=lambda node: isinstance(node, optax.MaskedNode),
+  )
+
+
+def begin_averages(opt_state: Any, params: Any) -> Any:
+  """Returns a state whose averages, if it has any, are copies of `params`."""
+
+  def begin(state):
+    if not _is_averages(state):
+      return state
+    return Averages(
+      jax.tree.map(
+        lambda mean, param: (
+          mean if isinstance(mean, optax.MaskedNode) else jnp.copy(param)
+        ),
+        state.params,
+        params,
+        is_leaf=lambda node: isinstance(node, optax.MaskedNode),
+      )
+    )
+
+  return jax.tree.map(begin, opt_state, is_leaf=_is_averages)
+
+
+def _is_averages(node: Any) -> bool:
+  return isinstance(node, Averages)
+
+
 def make_optimizer(
   optim_config: Any,
   schedule: Schedule,
@@ -264,15 +336,20 @@ def make_optimizer(
   - adadelta: g times the RMS of past updates over that of past gradients
     (Zeiler 2012), so a rate of 1 is usual.
 
-  adafactor, adagrad and adadelta use no beta1, beta2 or epsilon. lamb and
-  adafactor need `axes`, 'path/of/parameter' -> logical axis names, and
-  `vocab_size`, unpadded (None where nothing is padded).
+  adafactor and adagrad use no beta1, beta2 or epsilon, adadelta only the last:
+  1e-6 in Zeiler's paper, 1e-8 in TensorFlow. lamb and adafactor need `axes`,
+  'path/of/parameter' -> logical axis names, and
+  `vocab_size`, unpadded (None where nothing is padded). With `optim.average`
+  the state has averages of the parameters, see `averages`.
   """
   c = optim_config
   if c.name not in OPTIMIZERS:
     raise ValueError(f'optim.name is {c.name!r}, expected one of {OPTIMIZERS}')
   if c.clip_norm <= 0:
     raise ValueError(f'optim.clip_norm is {c.clip_norm}, expected > 0')
+  decay = getattr(c, 'average', 0.0)  # a key of some configs
+  if not 0 <= decay < 1:
+    raise ValueError(f'optim.average is {decay}, expected 0 to below 1')
   each = functools.partial(per_matrix, axes=axes or {}, vocab_size=vocab_size)
   if c.name == 'adafactor':
     direction = each(
@@ -285,7 +362,7 @@ def make_optimizer(
   elif c.name == 'adagrad':
     direction = optax.scale_by_rss(ADAGRAD_ACCUMULATOR, eps=0.0)
   elif c.name == 'adadelta':
-    direction = optax.scale_by_adadelta(**ADADELTA)
+    direction = optax.scale_by_adadelta(rho=ADADELTA_DECAY, eps=c.epsilon)
   else:
     corrected = c.name not in ('bert_adam', 'gpt_adam')
     adam = optax.scale_by_adam if corrected else scale_by_uncorrected_adam
@@ -305,4 +382,5 @@ def make_optimizer(
     optax.add_decayed_weights(c.weight_decay, mask=decay_mask),
     *scaled,
     optax.scale_by_learning_rate(rate),
+    *([average(decay)] if decay else []),
   )

@@ -38,6 +38,17 @@ class TrainState:
   metrics: dict[str, jax.Array]
   nonfinite_step: jax.Array
 
+  @property
+  def scored(self) -> Any:
+    """The parameters to score and to keep: their averages, if it has any."""
+    return optim.averages(self.opt_state, self.params)
+
+  def begin_with(self, params: Any) -> 'TrainState':
+    """Returns the state of step 0 with other parameters."""
+    return self.replace(
+      params=params, opt_state=optim.begin_averages(self.opt_state, params)
+    )
+
 
 def init_params(
   model: nn.Module,

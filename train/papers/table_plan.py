@@ -15,12 +15,14 @@ from configs import base as config_base
 from configs.tables import base
 from configs.tables.base import Column, Part, Table, TaskModel
 from data import hub
+from data.tasks import registry
 from train.papers.table_rows import Line, slug
 from train.run import settings
 
 SUMMARY_FILE = 'summary.json'
 # Possible names of GLUE's folder among other sets.
 GLUE_FOLDERS = ('glue', 'GLUE', 'glue_data')
+LIMIT = 'data.train_limit'
 HasSplit = Callable[[str, str, str], bool]  # of (task, data, split)
 
 
@@ -142,8 +144,7 @@ def _find_cell(
   )
   reason = line.row.missing or column.missing
   if not reason and (task := _task_without_model(line, column)):
-    model = base.MISSING_MODELS.get(task, f'a task model for {task}')
-    reason = f'needs {model}, which is not there yet'
+    reason = f'needs a task model for {task}, which is not there yet'
   reason = reason or _lacks_weights(line)
   if not reason:
     lacking = dict.fromkeys(
@@ -178,7 +179,8 @@ def _lacks_weights(line: Line) -> str:
       return 'was begun before, and needs its weights again'
     return f"needs --weights '{row.name}=WEIGHTS': {row.needs}"
   is_file = line.family == base.VECTORS
-  if row.family == line.family or not (row.family or is_file):
+  takes_any = not row.family and (row.share or not is_file)
+  if row.family == line.family or takes_any:
     return ''
   held = (
     'holds vectors of words' if is_file else f'is of the family {line.family}'
@@ -254,6 +256,10 @@ def _find_run(
   }
   overrides |= _settings_of(model, line)
   overrides |= {**part.overrides, **row.overrides, **given}
+  if row.share not in (None, 1):
+    is_there = source is not None and has_split(part.task, source, 'train')
+    size = count_examples(part.task, source if is_there else None)
+    overrides[LIMIT] = size and max(1, round(row.share * size))
   grid = request.table.grids.get(line.family, {})
   if part.task == base.PRETRAINING or model is not None:
     grid = {}
@@ -291,6 +297,19 @@ def _settings_of(model: TaskModel | None, line: Line) -> dict[str, Any]:
 
 
 @functools.cache
+def count_examples(task: str, source: str | None) -> int | None:
+  """Returns the official number of training examples, else that of the files.
+
+  None without both.
+  """
+  found = registry.find(task)
+  official = found.sizes.get('train')
+  if official is not None or source is None:
+    return official
+  return len(registry.load(found, source, 'train'))
+
+
+@functools.cache
 def _foreign_keys(*, reads_words: bool) -> frozenset[str]:
   """Returns the keys that a config has only if it does not read words so."""
   words, tuned = (
@@ -303,6 +322,11 @@ def _foreign_keys(*, reads_words: bool) -> frozenset[str]:
 def check_overrides(request: Request, cells: Sequence[Cell]) -> None:
   """Refuses a user's key that no run of a table has."""
   runs = [run for cell in cells for run in cell.runs]
+  if LIMIT in request.overrides and request.table.has_curves:
+    raise ValueError(
+      f'--config.{LIMIT}: in {request.table.id} each row has its share of the'
+      ' training examples'
+    )
   for key in request.overrides:
     if runs and not any(key in run.overrides for run in runs):
       raise ValueError(

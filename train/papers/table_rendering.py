@@ -9,6 +9,7 @@ from train.papers.table_figures import Figure, compare, published_number
 from train.papers.table_rows import Line
 
 Figures = Mapping[tuple[str, str], Figure]  # of (row, column)
+Reasons = Mapping[tuple[str, str], str]  # of (row, column) without a figure
 
 DEV_MARK = '†'
 DEV_NOTE = (
@@ -57,7 +58,7 @@ def lay_out(
   table: Table,
   lines: Sequence[Line],
   figures: Figures,
-  reasons: Mapping[tuple[str, str], str],
+  reasons: Reasons,
   *,
   warnings: Sequence[str] = (),
   reference: Mapping[str, Mapping[str, Figure]] | None = None,
@@ -99,7 +100,7 @@ def _wide(table: Table, lines: Sequence[Line], figures: Figures) -> Sheet:
     sizes = (f'{size:,}' if size else '' for size in table.train_sizes)
     rows.append(('training examples', *sizes))
   for line in lines:
-    if not line.is_own:
+    if not line.is_own and any(map(str, line.row.values)):
       rows.append((line.name, *map(str, line.row.values)))
     ours = [
       _increase(table, line, column, figures)
@@ -220,7 +221,7 @@ def _increase(
   return f'{_number(column, difference)} / {relative:.1%}'
 
 
-def _gather(table: Table, reasons: Mapping[tuple[str, str], str]) -> list[str]:
+def _gather(table: Table, reasons: Reasons) -> list[str]:
   """Returns a line for each reason and row, with the columns."""
   gathered: dict[tuple[str, str], list[str]] = {}
   for (row, column), reason in reasons.items():

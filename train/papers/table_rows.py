@@ -182,6 +182,7 @@ def _own_row(table: Table, name: str) -> Row:
         overrides=row.overrides,
         models=row.models,
         requires=row.requires,
+        share=row.share,
       )
   return Row(name, values)
 

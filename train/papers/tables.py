@@ -13,7 +13,13 @@ from configs.tables import base
 from data import hub
 from data.text import text_files
 from train.host import console, files
-from train.papers import table_figures, table_plan, table_rendering, table_rows
+from train.papers import (
+  share_figure,
+  table_figures,
+  table_plan,
+  table_rendering,
+  table_rows,
+)
 from train.papers.table_plan import Cell, Request, Run
 from train.papers.table_rows import Line
 from train.params import opened
@@ -172,25 +178,32 @@ def _set_aside(folder: epath.Path) -> epath.Path:
   return aside
 
 
-def lay_out(
-  request: Request,
-  lines: Sequence[Line],
-  cells: Sequence[Cell],
-  changed: Mapping[Key, str],
-  failed: Mapping[Key, str],
-  reference: epath.Path | None,
-) -> table_rendering.Page:
-  """Returns the table's page with the figures found."""
+def read(
+  request: Request, cells: Sequence[Cell], failed: Mapping[Key, str]
+) -> tuple[table_rendering.Figures, table_rendering.Reasons]:
+  """Returns the figures found, and the reasons of the missing ones."""
   figures, reasons = table_figures.read_figures(cells, request.table)
-  warnings = [
-    f'{row}, {task}: was run with {text}; --rerun runs it again'
-    for (row, task, _), text in changed.items()
-  ]
   for cell in cells:
     key = cell.line.name, cell.column.name
     errors = [failed[run.key] for run in cell.runs if run.key in failed]
     if errors and key in reasons:
       reasons[key] = f'failed: {errors[0]}'
+  return figures, reasons
+
+
+def lay_out(
+  request: Request,
+  lines: Sequence[Line],
+  figures: table_rendering.Figures,
+  reasons: table_rendering.Reasons,
+  changed: Mapping[Key, str],
+  reference: epath.Path | None,
+) -> table_rendering.Page:
+  """Returns the table's page with the figures found."""
+  warnings = [
+    f'{row}, {task}: was run with {text}; --rerun runs it again'
+    for (row, task, _), text in changed.items()
+  ]
   theirs = None
   if reference is not None:
     named = any(row.reference for row in request.table.rows)
@@ -221,15 +234,18 @@ def make_table(
 ) -> bool:
   """Fills a table, writes OUT/TABLE.md and .tex, and prints the Markdown.
 
-  Missing cells (of `only`, see `table_plan.select`) are run if `run`; `dry_run`
-  only prints their commands, `rerun` repeats runs of another config. For
-  `weights` see `table_rows.name_weights`; `reference` replaces the table's own.
-  Returns whether all runs succeeded.
+  Curves are drawn as OUT/TABLE.png, with their figures as .json. Missing cells
+  (of `only`, see `table_plan.select`) are run if `run`; `dry_run` only prints
+  their commands, `rerun` repeats runs of another config. For `weights` see
+  `table_rows.name_weights`; `reference` replaces the table's own. Returns
+  whether all runs succeeded.
   """
   engine = engine or Engine()
   lines = table_rows.find_lines(
     request.table, request.folder, weights, functools.cache(engine.family_of)
   )
+  if request.table.has_curves:
+    share_figure.check(request.table, lines)
   cells = table_plan.find_cells(request, lines, engine.has_split)
   table_plan.check_overrides(request, cells)
   changed = find_changes(cells, engine)
@@ -257,11 +273,15 @@ def make_table(
     reference = epath.Path(reference)
   elif request.table.reference:
     reference = epath.Path(__file__).parents[2] / request.table.reference
-  page = lay_out(request, lines, cells, changed, failed, reference)
+  figures, reasons = read(request, cells, failed)
+  page = lay_out(request, lines, figures, reasons, changed, reference)
   request.out.mkdir(parents=True, exist_ok=True)
   markdown = table_rendering.as_markdown(page)
   latex = table_rendering.as_latex(page)
   for ending, text in (('md', markdown), ('tex', latex)):
     files.write_atomically(request.out / f'{request.stem}.{ending}', text)
+  if request.table.has_curves:
+    curves = share_figure.find_curves(request.table, lines, figures, reasons)
+    share_figure.write(request.table, curves, request.out / request.stem)
   print(markdown, end='')
   return not failed

@@ -173,7 +173,7 @@ def train(
     clock.begin_training(seconds_before)
     # The run ended after this step was saved, and before it was scored.
     if first_step and is_score_due() and not was_scored:
-      score(train_state.params)
+      score(train_state.scored)
 
     # ---- Training ---------------------------------------------------------
     open_batches = {'tf': pipeline.tf_batches, 'plain': pipeline.plain_batches}[
@@ -258,7 +258,7 @@ def train(
         over = False
         if score_due and not preempted:  # else a restart scores first
           try:
-            score(train_state.params)
+            score(train_state.scored)
             arguments = job.arguments(scores)
             over = is_over()
           except processes.Preempted:
@@ -291,7 +291,7 @@ def train(
         model_step = processes.of_first(models.latest())
         if model_step is None or not (keep.best or model_step == done):
           model_step = done
-          models.save(done, {'params': train_state.params})
+          models.save(done, {'params': train_state.scored})
         models.finish()
       checkpoints.finish()
     if not growing.settle() and is_first:
@@ -301,7 +301,7 @@ def train(
       )
     processes.wait_for_all('all is written')
     watchdog.feed()
-    params = train_state.params
+    params = train_state.scored
     if model_step != done:
       del train_state, params
       params = checkpoint.restore_params(

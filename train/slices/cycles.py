@@ -31,7 +31,8 @@ KINDS = {
   'attention': r'/attention/',
   'norms': r'norm/',
   'embeddings': r'/embeddings/|_encode_once/',
-  'recurrence': r'/run_streams/|\.run_streams/',
+  # Of a language model, and of a task model's BiLSTMs.
+  'recurrence': r'/run_streams/|\.run_streams/|/body/\w+/layer_\d+/while/body/',
   'head': r'/(mlm|nsp|pooler)/|tokens\.attend|softmax\.|jvp\(\)'
   r'|take_along_axis',
   # The rest of a step outside of the loss and the drawing of examples.

@@ -1,6 +1,7 @@
 """Whether a config fits a TPU slice, by the TPU's compiler."""
 
 import concurrent.futures
+import functools
 import importlib.metadata
 import os
 import re
@@ -20,42 +21,52 @@ from train.engine import sharding, state
 from train.engine.memory import GIB, batch_shapes
 from train.host import device
 from train.host.console import say
-from train.pretrain import assemble, plan
+from train.pretrain import assemble
+from train.pretrain import plan as pretraining
 from train.pretrain.assemble import Parts
 from train.run import settings, training_phases
 from train.run.training_phases import Phase
-from train.slices import cycles, hlo, printing, topology
+from train.slices import cycles, hlo, printing, task_steps, topology
+from train.slices.task_steps import StepPlan
 
 
 def preflight(
-  config: ml_collections.ConfigDict, name: str, *, mfu: float | None = None
+  config: ml_collections.ConfigDict,
+  name: str,
+  *,
+  mfu: float | None = None,
+  num_words: int = task_steps.NUM_WORDS,
 ) -> dict[str, Any]:
-  """Compiles the training step of every phase of pre-training for a slice.
+  """Compiles the training steps of a config for a slice.
 
-  The run's hours follow from the compiler's estimate, or from `mfu`, a measured
-  model FLOPs utilisation; they are None where both are missing. The report has
-  the verdict `fits`; where it is False, `remedies` are the single overrides
-  that were tried. Bad input raises ValueError before any compilation.
+  A pre-training has one for each phase, a task model one, with `num_words` in
+  its table, see `task_steps.plan`. The run's hours follow from the compiler's
+  estimate, or from `mfu`, a measured model FLOPs utilisation; they are None
+  where both are missing. The report has the verdict `fits`; where it is False,
+  `remedies` are the single overrides that were tried. Bad input raises
+  ValueError before any compilation.
   """
   tpu = topology.find_slice(name)
-  parts = plan_parts(config, tpu)
-  phases = compile_phases(parts, parts.phases, tpu)
+  steps = plan(config, tpu, num_words)
+  phases = compile_phases(steps, steps.phases, tpu)
   report = {
     'topology': name,
     'layout': 'x'.join(map(str, tpu.layout)),
     'chips': tpu.num_chips,
     'hosts': tpu.num_hosts,
     'devices': len(tpu.devices),
-    'mesh': dict(parts.mesh.shape),
-    'parameters': parts.num_parameters,
-    'parameter_bytes': state.num_bytes(parts.shapes.params),
+    'mesh': dict(steps.mesh.shape),
+    'parameters': steps.num_parameters,
+    'parameter_bytes': state.num_bytes(steps.shapes.params),
+    'notes': dict(steps.notes),
     'phases': phases,
     'fits': all(phase['fits'] for phase in phases),
     'jax': jax.__version__,
     'libtpu': importlib.metadata.version('libtpu'),
   }
   if not report['fits']:
-    return report | {'remedies': find_remedies(config, tpu, phases)}
+    found = find_remedies(config, tpu, phases, num_words)
+    return report | {'remedies': found}
   hours = count_hours(phases, mfu)
   return report | {
     'mfu': mfu,
@@ -99,7 +110,7 @@ def plan_parts(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Parts:
       ' steps; pass train.steps instead'
     )
   phases = training_phases.resolve_phases(config, {})
-  plan.check_batches(config, phases, mesh)
+  pretraining.check_batches(config, phases, mesh)
   folder, tokenizer = config.data.folder, config.data.tokenizer
   if folder and epath.Path(folder, 'store.json').exists():
     tokenizer = folder
@@ -108,21 +119,42 @@ def plan_parts(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Parts:
   return assemble.build_parts(config, phases, Vocabulary.of_size(size), mesh)
 
 
+def plan(
+  config: ml_collections.ConfigDict, tpu: topology.Slice, num_words: int
+) -> StepPlan:
+  """Plans the training steps of a config on a slice, and checks the config."""
+  if 'task' in config:
+    return task_steps.plan(config, tpu.devices, num_words)
+  parts = plan_parts(config, tpu)
+
+  def lower(phase: Phase) -> Any:
+    shapes = parts.architecture.batch_shapes(phase.length, phase.global_batch)
+    batch = batch_shapes(shapes, parts.mesh)
+    return parts.train_step(phase.length).lower(parts.shapes, batch)
+
+  return StepPlan(
+    config=config,
+    mesh=parts.mesh,
+    phases=parts.phases,
+    shapes=parts.shapes,
+    num_parameters=parts.num_parameters,
+    lower=lower,
+    flops=parts.step_flops,
+    kept=functools.partial(pretraining.residual_bytes, parts),
+  )
+
+
 def compile_phases(
-  parts: Parts, phases: Sequence[Phase], tpu: topology.Slice
+  steps: StepPlan, phases: Sequence[Phase], tpu: topology.Slice
 ) -> list[dict[str, Any]]:
   """Returns figures of each phase's step, all compiled at once."""
-  with sharding.scope(parts.mesh, parts.config.mesh.rules):
-    lowered = []
-    for phase in phases:
-      shapes = parts.architecture.batch_shapes(phase.length, phase.global_batch)
-      batch = batch_shapes(shapes, parts.mesh)
-      lowered.append(parts.train_step(phase.length).lower(parts.shapes, batch))
+  with sharding.scope(steps.mesh, steps.config.mesh.rules):
+    lowered = [steps.lower(phase) for phase in phases]
   # The compiler works on one core and lets the others go on.
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
     compiled = list(threads.map(_compile, lowered))
   return [
-    _describe(parts, phase, tpu, *result)
+    _describe(steps, phase, tpu, *result)
     for phase, result in zip(phases, compiled, strict=True)
   ]
 
@@ -140,15 +172,19 @@ def _compile(lowered: Any) -> tuple[Any, float]:
 
 
 def _describe(
-  parts: Parts, phase: Phase, tpu: topology.Slice, program: Any, seconds: float
+  steps: StepPlan,
+  phase: Phase,
+  tpu: topology.Slice,
+  program: Any,
+  seconds: float,
 ) -> dict[str, Any]:
   """Returns the figures of a phase's compiled step."""
-  num_devices, micro_batches = parts.mesh.size, parts.config.train.micro_batches
-  shares = sharding.batch_parts(parts.mesh)
-  flops = parts.step_flops(phase)
+  num_devices, micro_batches = steps.mesh.size, steps.config.train.micro_batches
+  shares = sharding.batch_parts(steps.mesh)
+  flops = steps.flops(phase)
   fits = not isinstance(program, Exception)
-  parameters = state.num_bytes(parts.shapes.params)
-  optimizer = state.num_bytes(parts.shapes.opt_state)
+  parameters = state.num_bytes(steps.shapes.params)
+  optimizer = state.num_bytes(steps.shapes.opt_state)
   memory = {'parameters': parameters, 'optimizer': optimizer}
   result = {
     'steps': phase.steps,
@@ -182,8 +218,8 @@ def _describe(
   text = program.as_text()
   collectives = hlo.collectives(text, num_devices)
   sent = sum(collective.sent_bytes for collective in collectives)
-  with sharding.scope(parts.mesh, parts.config.mesh.rules):
-    kept = plan.residual_bytes(parts, phase) * micro_batches
+  with sharding.scope(steps.mesh, steps.config.mesh.rules):
+    kept = steps.kept(phase) * micro_batches
   # Read once and written once: gradients, residuals of the backward pass,
   # parameters and the optimiser's state.
   moved = 2 * (2 * parameters + optimizer + kept / num_devices)
@@ -250,6 +286,7 @@ def find_remedies(
   config: ml_collections.ConfigDict,
   tpu: topology.Slice,
   phases: Sequence[Mapping[str, Any]],
+  num_words: int,
 ) -> list[dict[str, Any]]:
   """Tries `remedies` on the phase that exceeds the memory most."""
   excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
@@ -258,11 +295,11 @@ def find_remedies(
   for override in remedies(config, len(tpu.devices)):
     changed = settings.with_overrides(config, override)
     try:
-      parts = plan_parts(changed, tpu)
+      steps = plan(changed, tpu, num_words)
     except ValueError:  # a batch or a parameter that does not divide
       continue
     say(f'does not fit; trying {printing.flags(override)}')
-    (phase,) = compile_phases(parts, parts.phases[worst : worst + 1], tpu)
+    (phase,) = compile_phases(steps, steps.phases[worst : worst + 1], tpu)
     figures = {key: phase[key] for key in ('length', 'fits')}
     total = phase['memory']['total']
     tried.append({'override': override, **figures, 'total': total})

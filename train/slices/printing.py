@@ -23,6 +23,7 @@ def print_report(report: Mapping[str, Any], price: float | None) -> None:
     f' {report["devices"]} devices, hosts: {report["hosts"]}',
     'mesh': ' x '.join(f'{axis} {n}' for axis, n in report['mesh'].items()),
     'parameters': f'{report["parameters"]:,}',
+    **report.get('notes', {}),
   }
   title = f'Preflight (jax {report["jax"]}, libtpu {report["libtpu"]})'
   console.table([*rows.items()], title)
@@ -54,9 +55,14 @@ def print_report(report: Mapping[str, Any], price: float | None) -> None:
     ' less'
   )
   say(
-    f'\nVerdict: fits {name}. {by}: {report["hours"]:,.1f} hours,'
-    f' {report["chip_hours"]:,.0f} chip-hours{cost}, without {NOT_COUNTED}.'
+    f'\nVerdict: fits {name}. {by}: {_rounded(report["hours"], 1)} hours,'
+    f' {_rounded(report["chip_hours"], 0)} chip-hours{cost}, without'
+    f' {NOT_COUNTED}.'
   )
+
+
+def _rounded(hours: float, digits: int) -> str:
+  return f'{hours:,.{digits}f}' if hours >= 10 else f'{hours:.3g}'
 
 
 def _verdict(figures: Mapping[str, Any]) -> str:

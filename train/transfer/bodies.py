@@ -7,7 +7,16 @@ from typing import Any
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models.elmo_tasks import bcn, bilstm_attention, bilstm_crf, esim
+from models.elmo_tasks import (
+  bcn,
+  bidaf,
+  bidaf_plus,
+  bilstm_attention,
+  bilstm_crf,
+  deep_srl,
+  esim,
+)
+from models.elmo_tasks.coref import model as coref
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +29,25 @@ class Body:
     has_layers: whether `model.num_layers` may be other than 1.
     share: (module, name of a task) -> module of one of several tasks; None:
       the model is of one task only.
+    variants: values of `model.variant`.
+    mark_dim: see `reader.Reader`.
+    char_dropout_rates: likewise.
+    arrays: argument of the module -> array of a batch, besides the words.
+    unit_vectors: vectors of words are scaled to length 1.
+    tells_words: the module's field `head_dim` is the number of features of the
+      words' own vectors, which come first.
   """
 
   build: Callable[[int, Any], nn.Module]
   reads: Mapping[str, tuple[int, ...]]
   has_layers: bool = False
   share: Callable[[Any, str], nn.Module] | None = None
+  variants: tuple[str, ...] = ('published',)
+  mark_dim: int = 0
+  char_dropout_rates: tuple[float, float] = (0.0, 0.0)
+  arrays: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  unit_vectors: bool = False
+  tells_words: bool = False
 
 
 def _build_bcn(num_outputs: int, model: Any) -> nn.Module:
@@ -72,6 +94,58 @@ def _build_attention(num_outputs: int, model: Any) -> nn.Module:
   )
 
 
+def _build_srl(num_outputs: int, model: Any) -> nn.Module:
+  return deep_srl.DeepSrl(
+    num_outputs,
+    lstm_dim=model.lstm_dim,
+    num_layers=model.num_layers,
+    dropout_rate=model.dropout_rate,
+    variant=model.variant,
+    dtype=jnp.dtype(model.dtype),
+  )
+
+
+# `model.variant` of an e2e_coref -> its fields, see `EndToEndCoref`.
+_COREF = {
+  'published': {'variant': '2017'},
+  '2018': {'variant': '2018', 'max_width': 30, 'max_antecedents': 50},
+  'allennlp': {'variant': 'allennlp', 'max_antecedents': 100},
+}
+
+
+def _build_coref(num_outputs: int, model: Any) -> nn.Module:
+  return coref.EndToEndCoref(
+    num_outputs,
+    **_COREF[model.variant],
+    lstm_dim=model.lstm_dim,
+    num_layers=model.num_layers,
+    hidden_dim=model.hidden_dim,
+    dropout_rate=model.dropout_rate,
+    # kentonl/e2e-coref: of the vectors of words 0.5, elsewhere 0.2.
+    lexical_dropout_rate=0.5 if model.dropout_rate else 0.0,
+    dtype=jnp.dtype(model.dtype),
+  )
+
+
+def _build_bidaf_plus(num_outputs: int, model: Any) -> nn.Module:
+  del num_outputs
+  return bidaf_plus.BidafPlus(
+    gru_dim=model.lstm_dim,
+    dropout_rate=model.dropout_rate,
+    dtype=jnp.dtype(model.dtype),
+  )
+
+
+def _build_bidaf(num_outputs: int, model: Any) -> nn.Module:
+  del num_outputs
+  return bidaf.Bidaf(
+    lstm_dim=model.lstm_dim,
+    num_layers=model.num_layers,
+    dropout_rate=model.dropout_rate,
+    dtype=jnp.dtype(model.dtype),
+  )
+
+
 BODIES = {
   'bcn': Body(_build_bcn, {'classification': (1,), 'regression': (1,)}),
   'esim': Body(
@@ -83,5 +157,30 @@ BODIES = {
     {'classification': (1, 2), 'regression': (1, 2), 'choice': (2,)},
     has_layers=True,
     share=bilstm_attention.SharedBilstmAttention,
+  ),
+  'deep_srl': Body(
+    _build_srl,
+    {'roles': (1,)},
+    has_layers=True,
+    variants=('published', 'allennlp'),
+    mark_dim=100,  # He et al. 2017 and AllenNLP 0.9.0 alike
+  ),
+  'e2e_coref': Body(
+    _build_coref,
+    {'coreference': (0,)},
+    has_layers=True,
+    variants=tuple(_COREF),
+    arrays={'speakers_BRT': 'speakers', 'genres_B': 'genres'},
+    unit_vectors=True,
+    tells_words=True,
+  ),
+  'bidaf_plus': Body(
+    _build_bidaf_plus, {'span': (2,)}, char_dropout_rates=(0.2, 0.0)
+  ),
+  'bidaf': Body(
+    _build_bidaf,
+    {'span': (2,)},
+    has_layers=True,
+    char_dropout_rates=(0.0, 0.2),
   ),
 }

@@ -114,7 +114,7 @@ class Encoder(Reader):
   def inputs(self, batch: Mapping[str, Any]) -> tuple:  # noqa: D102
     arrays = tuple(batch[name] for name in INPUTS)
     characters = batch.get('characters')  # of an ELMo
-    if kinds.has_crf(self.config.task):
+    if kinds.path_scores(self.config.task) is not None:
       return *arrays, characters, batch['tag_mask']
     return arrays if characters is None else (*arrays, characters)
 
@@ -134,6 +134,7 @@ class Encoder(Reader):
       lm=bool(task_config.lm_weight),
       lm_positions=_lm_positions(self),
       transitions=kinds.transitions(task, task_config),
+      path_scores=kinds.path_scores(task_config) or 'learned',
     )
 
   def replaced(self, task: Task, params: Any) -> set[str]:  # noqa: D102

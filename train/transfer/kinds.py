@@ -10,11 +10,23 @@ import jax.numpy as jnp
 from data.tasks.examples import Task
 from data.vocabulary import tag_schemes
 from models.elmo_tasks import crf
+from models.elmo_tasks.coref import loss as coref
 from train.engine import objectives
 
 Array = jax.Array
 Batch = Mapping[str, Array]
 Outputs = Mapping[str, Array]
+
+
+def _logits(outputs: Outputs) -> Array:
+  return outputs['logits'].astype(jnp.float32)
+
+
+def _row_lengths(outputs: Outputs, batch: Batch) -> Array:
+  """Returns a row's real tokens, the most of several rows."""
+  del outputs
+  lengths = batch['token_mask'].sum(axis=-1)
+  return lengths if lengths.ndim == 1 else lengths.max(axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +44,9 @@ class Kind:
     has_choices: an example has several such groups of texts, one of them right.
     summed: the loss of a batch is the sum of its losses, not their mean.
     metric_names: of training.
+    answers: outputs -> arrays [B, ...] that the host decodes, see
+      `data.scoring.answers`.
+    lengths: (outputs, batch) -> int [B], places of these arrays that are real.
   """
 
   head: str
@@ -43,11 +58,15 @@ class Kind:
   has_choices: bool = False
   summed: bool = False
   metric_names: tuple[str, ...] = ('accuracy',)
+  answers: Callable[[Outputs], Array] = _logits
+  lengths: Callable[[Outputs, Batch], Array] = _row_lengths
 
 
 def _class_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple:
   labels = jnp.maximum(batch['labels'], 0)
-  return objectives.score_labels(outputs['logits'], labels)
+  # The scores of tags, where the logits are those of the best paths.
+  logits = outputs.get('emissions', outputs['logits'])
+  return objectives.score_labels(logits.astype(jnp.float32), labels)
 
 
 def _path_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, None]:
@@ -72,11 +91,18 @@ def _score_losses(
 def _span_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple:
   """Returns means of start and end under a softmax over the real tokens."""
   lowest = jnp.finfo(jnp.float32).min
-  logits = outputs['logits']
-  logits = jnp.where(batch['token_mask'][..., None], logits, lowest)
+  mask = batch['token_mask']
+  if mask.ndim == 3:  # of a question and a text: the answer is in the text
+    mask = mask[:, -1]
+  logits = jnp.where(mask[..., None], outputs['logits'], lowest)
   of_ends = {'logits': logits.swapaxes(1, 2)}  # [B, 2, T]
   losses, hits = _class_losses(_, of_ends, batch)
   return losses.mean(axis=-1), hits.prod(axis=-1)
+
+
+def _cluster_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple:
+  """Returns the negative log-likelihoods of the documents' clusters."""
+  return coref.antecedent_losses(outputs, batch['labels']), None
 
 
 def soft_targets(scores: Array, num_classes: int) -> Array:
@@ -95,6 +121,12 @@ def _score_outputs(task: Task, task_config: Any) -> int:
   return soft or 1
 
 
+_TAGS = Kind(
+  'token_classifier',
+  lambda task, _: len(task.labels),
+  _class_losses,
+  of_words=True,
+)
 KINDS = {
   'classification': Kind(
     'classifier', lambda task, _: len(task.labels), _class_losses
@@ -109,13 +141,25 @@ KINDS = {
     num_texts=lambda task: 2,  # the context, and a choice
     has_choices=True,
   ),
-  'tagging': Kind(
-    'token_classifier',
-    lambda task, _: len(task.labels),
-    _class_losses,
-    of_words=True,
+  'tagging': _TAGS,
+  'roles': _TAGS,
+  'span': Kind(
+    'span_classifier',
+    lambda *_: 2,
+    _span_losses,
+    of_bert=True,
+    num_texts=lambda task: 2,  # the question, and its text
   ),
-  'span': Kind('span_classifier', lambda *_: 2, _span_losses, of_bert=True),
+  'coreference': Kind(
+    '',  # no head of an encoder reads whole documents
+    lambda task, _: len(task.labels) + 1,  # genres, the first of any other
+    _cluster_losses,
+    num_texts=lambda task: 0,  # all sentences of a document
+    summed=True,
+    metric_names=(),
+    answers=coref.links,
+    lengths=lambda outputs, _: (outputs['starts'] >= 0).sum(axis=-1),
+  ),
 }
 # Tags under a CRF. Its loss is a sum (AllenNLP 0.9.0, crf_tagger.py).
 PATHS = Kind(
@@ -125,39 +169,46 @@ PATHS = Kind(
   summed=True,
   metric_names=(),
 )
-SCHEMES = ('', 'iob2', 'bioul')  # of `task.crf`
+# `task.crf` -> the scores of its paths, see `crf.Crf`.
+SCHEMES = {
+  '': None,
+  'iob2': 'learned',
+  'bioul': 'learned',
+  'viterbi': 'log_probabilities',
+  'viterbi_probabilities': 'probabilities',
+}
 
 
 def kind_of(task: Task, task_config: Any) -> Kind:
-  """Returns the kind of a task, with `task.crf` that of paths of tags."""
-  return PATHS if has_crf(task_config) else KINDS[task.kind]
+  """Returns the kind of a task, with a CRF that of paths of tags."""
+  return PATHS if path_scores(task_config) == 'learned' else KINDS[task.kind]
 
 
-def has_crf(task_config: Any) -> bool:
-  """Returns whether tags are under a CRF; configs older than it have none."""
-  return bool(getattr(task_config, 'crf', ''))
+def path_scores(task_config: Any) -> str | None:
+  """Returns the scores of paths of tags; None: each tag is read alone."""
+  return SCHEMES[getattr(task_config, 'crf', '')]  # configs older than it: none
 
 
 def tag_labels(task: Task, task_config: Any) -> tuple[str, ...]:
   """Returns the labels of a model's tags, in the scheme of `task.crf`."""
-  if has_crf(task_config) and task_config.crf == 'bioul':
+  if getattr(task_config, 'crf', '') == 'bioul':
     return tag_schemes.bioul_labels(task.labels)
   return task.labels
 
 
 def transitions(task: Task, task_config: Any) -> crf.Allowed | None:
-  """Returns which tag may follow another, see `crf.Crf`; None without a CRF."""
-  if not has_crf(task_config):
+  """Returns which tag may follow another, see `crf.Crf`; None: all alone."""
+  if path_scores(task_config) is None:
     return None
   return tag_schemes.allowed(tag_labels(task, task_config))
 
 
 def check_crf(task: Task, task_config: Any) -> None:
   """Raises ValueError if `task.crf` does not fit a task."""
-  if not has_crf(task_config):
+  if path_scores(task_config) is None:
     return
   found = f'task.crf={task_config.crf!r}: '
-  if task.kind != 'tagging':
+  if not KINDS[task.kind].of_words:
     raise ValueError(
       f'{found}{task.name} is a task of the kind {task.kind}, and a CRF needs'
       ' tags'
@@ -167,7 +218,7 @@ def check_crf(task: Task, task_config: Any) -> None:
       f'{found}the tags of {task.name} mark no spans ({task.labels[0]!r}, ...):'
       " expected task.crf='iob2', under which all may follow each other"
     )
-  if task_config.class_weights:
+  if task_config.class_weights and path_scores(task_config) == 'learned':
     raise ValueError(
       f'{found}expected no task.class_weights: the loss is of whole sentences'
     )

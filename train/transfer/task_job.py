@@ -25,6 +25,7 @@ from train.run.training_phases import Phase
 from train.transfer import (
   bodies,
   encoders,
+  kinds,
   several,
   task_data,
   task_losses,
@@ -90,7 +91,7 @@ class TaskJob(Predictor):
     rng = jax.random.fold_in(jax.random.key(seed), state.INIT_STREAM)
     begun = self.create(rng)
     params = self.reader.begin(self.task, begun.params, seed)
-    return begun.replace(params=params)
+    return begun.begin_with(params)
 
   def step_flops(self, batch: Mapping[str, np.ndarray]) -> int:
     """Returns the FLOPs of a training step below the head."""
@@ -129,6 +130,17 @@ def plan_all(
     for task in tasks
   ]
   reader, read = reader.open_sets(wanted)
+  return assemble(reader, tasks, read, mesh)
+
+
+def assemble(
+  reader: Reader,
+  tasks: Sequence[Task],
+  read: Sequence[Mapping[str, Split]],
+  mesh: Mesh,
+) -> tuple[TaskJob, ...]:
+  """Builds the model and the steps of tasks, of splits that are read."""
+  config = reader.config
   predictors = [plan_predictor(reader, task, mesh) for task in tasks]
   total_steps, eval_every = count_steps(
     config, [splits_of['train'] for splits_of in read]
@@ -239,7 +251,9 @@ def plan_predictor(reader: Reader, task: Task, mesh: Mesh) -> Predictor:
     mesh=mesh,
     model=model,
     objective=objective,
-    predict_step=make_predict_step(model, objective, mesh),
+    predict_step=make_predict_step(
+      model, objective, mesh, kinds.kind_of(task, reader.config.task)
+    ),
   )
 
 
@@ -333,24 +347,23 @@ def make_schedule(
 
 
 def make_predict_step(
-  model: nn.Module, objective: Objective, mesh: Mesh
+  model: nn.Module, objective: Objective, mesh: Mesh, kind: kinds.Kind
 ) -> Callable[[Any, Any], dict[str, jax.Array]]:
   """Returns the jitted (params, batch) -> logits of all rows of the batch.
 
-  Beside 'logits' are 'example_ids', 'example_mask' and 'lengths' [B], a row's
-  real tokens (the longest of several), all on every device, and 'loss' [2], the
-  sum of the task's loss and its weight.
+  Beside 'logits', what `kind.answers` returns, are 'example_ids',
+  'example_mask' and 'lengths' [B], see `kinds.Kind`, all on every device, and
+  'loss' [2], the sum of the task's loss and its weight.
   """
 
   def predict(params: Any, batch: Any) -> dict[str, jax.Array]:
     outputs = objective.apply(model, params, batch)
     losses, _ = objective.losses(outputs, batch)
-    lengths = batch['token_mask'].sum(axis=-1)
     return {
-      'logits': outputs['logits'].astype(jnp.float32),
+      'logits': kind.answers(outputs),
       'example_ids': batch['example_ids'],
       'example_mask': batch['example_mask'],
-      'lengths': lengths if lengths.ndim == 1 else lengths.max(axis=-1),
+      'lengths': kind.lengths(outputs, batch),
       'loss': jnp.stack(losses['task']),
     }
 

@@ -65,14 +65,15 @@ def build_objective(
     weights = _row_weights(batch) * batch['label_mask']
     if kind.of_words:
       weights = weights[:, None] * (labels >= 0)
+    if task.kind == 'span':  # windows of a model of words that lack the answer
+      weights = weights * (labels >= 0).all(axis=1)
     if class_weights:
       table = jnp.asarray(class_weights, jnp.float32)
       weights *= jnp.take(table, jnp.maximum(labels, 0))
     return weights
 
   def losses(outputs: Mapping[str, Array], batch: Batch) -> Any:
-    logits = outputs['logits'].astype(jnp.float32)
-    outputs = {**outputs, 'logits': logits}
+    outputs = {**outputs, 'logits': outputs['logits'].astype(jnp.float32)}
     values, hits = kind.losses(task_config, outputs, batch)
     weights = label_weights(batch)
     metrics = {}

@@ -52,7 +52,9 @@ def check(config: ml_collections.ConfigDict) -> None:
     'own.kind',
     f'one of {", ".join(KINDS)}',
   )
-  ensure(task.crf in kinds.SCHEMES, 'task.crf', f'one of {kinds.SCHEMES}')
+  ensure(
+    task.crf in kinds.SCHEMES, 'task.crf', f'one of {tuple(kinds.SCHEMES)}'
+  )
   if config.model.name in bodies.BODIES:
     word_checks.check(config)
     return

@@ -37,6 +37,11 @@ def check(config: ml_collections.ConfigDict) -> None:
       f'1: a {model.name} has one layer',
     ),
     (
+      'model.variant',
+      model.variant in body.variants,
+      f'one of {body.variants}: the forms of a {model.name}',
+    ),
+    (
       'task.names',
       not names or body.share is not None,
       f'none: a {model.name} is of one task; bilstm_attention takes several',

@@ -1,6 +1,7 @@
 """ELMo's task models as readers: words, their vectors, a body above them."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from etils import epath
 from flax import linen as nn
 
 from data.inputs.batches import WORD_LENGTHS, Batches, WordInputs
+from data.inputs.document_batches import DocumentBatches
+from data.inputs.document_rows import DocumentFeatures
 from data.inputs.features import Features
 from data.tasks.examples import Task
 from models import char_cnn
@@ -96,16 +99,19 @@ class WordReader(Reader):
       dim=task_config.word_dim,
       lower=task_config.lower_words,
       unknown=task_config.unknown_words,
+      unit=self.body.unit_vectors,
     )
 
   def _batches(self, rows: Features, table: WordTable) -> Batches:
-    return Batches(
+    make = functools.partial(Batches, lengths=WORD_LENGTHS)
+    if isinstance(rows, DocumentFeatures):
+      make = DocumentBatches
+    return make(
       rows,
       pad_id=0,
       max_length=self.config.task.max_length,
       bucket=self.config.data.bucket,
       inputs=self._inputs(rows, table),
-      lengths=WORD_LENGTHS,
     )
 
   def _inputs(self, rows: Features, table: WordTable) -> WordInputs:
@@ -120,7 +126,13 @@ class WordReader(Reader):
   def build_model(self, task: Task) -> nn.Module:  # noqa: D102
     model, settings_ = self.config.model, self.config.task
     kind = kinds.kind_of(task, settings_)
+    filters = tuple(map(tuple, model.filters))
     body = self.body.build(kind.num_outputs(task, settings_), model)
+    if self.body.tells_words:
+      head_dim = self.table.dim + sum(count for _, count in filters)
+      body = body.clone(head_dim=head_dim)
+    if task.kind == 'span':
+      body = body.clone(max_question=settings_.max_question)
     if settings_.names:
       body = self.body.share(body, task.name)
     return reader.Reader(
@@ -131,13 +143,17 @@ class WordReader(Reader):
       word_dim=self.table.dim,
       fixed_words=self._has_fixed_words,
       char_embed_dim=model.char_embed_dim,
-      filters=tuple(map(tuple, model.filters)),
+      filters=filters,
+      char_dropout_rates=self.body.char_dropout_rates,
       num_layers=self.source.num_layers if self.source else 0,
       features=settings_.features,
       mix_at=settings_.mix_at,
       layer_norm=settings_.mix_layer_norm,
       mix_dropout_rate=settings_.mix_dropout,
       transitions=kinds.transitions(task, settings_),
+      path_scores=kinds.path_scores(settings_) or 'learned',
+      array_names=tuple(self.body.arrays),
+      mark_dim=self.body.mark_dim,
       dtype=jnp.dtype(model.dtype),
     )
 
@@ -148,6 +164,8 @@ class WordReader(Reader):
       batch['token_mask'],
       batch.get('characters'),
       batch.get('vectors'),
+      batch['token_types'] if self.body.mark_dim else None,
+      tuple(batch[name] for name in self.body.arrays.values()),
     )
 
   def replaced(self, task: Task, params: Any) -> set[str]:  # noqa: D102
@@ -336,8 +354,9 @@ def _check_task(config: ml_collections.ConfigDict, task: Task) -> None:
       for other, body in bodies.BODIES.items()
       if texts in body.reads.get(task.kind, ())
     ]
+    counted = f' with {texts} {"text" if texts == 1 else "texts"} an example'
     raise ValueError(
-      f'model.name={name!r}: {task.name} is a task of the kind {task.kind} with'
-      f' {texts} {"text" if texts == 1 else "texts"} an example, which'
+      f'model.name={name!r}: {task.name} is a task of the kind {task.kind}'
+      f'{counted if texts else ""}, which'
       f' {" or ".join(fitting) or "none of these models"} reads'
     )

@@ -79,6 +79,7 @@ def build(
   dim: int,
   lower: bool,
   unknown: str,
+  unit: bool = False,
 ) -> WordTable:
   """Returns the table of a run's words, and prints the coverage of a file.
 
@@ -89,6 +90,7 @@ def build(
     lower: as in `WordTable`.
     unknown: as in `WordTable`. Words of the other splits that the file lacks
       share row 0, as they cannot be trained.
+    unit: scale the file's vectors to length 1.
   """
   counts = {
     name: collections.Counter(word.lower() if lower else word for word in words)
@@ -99,6 +101,10 @@ def build(
     return WordTable(tuple(trained) if dim else (), dim, lower)
   every = set().union(*counts.values())
   found = word_vectors.read(path, every)
+  vectors = found.vectors
+  if unit:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = vectors / np.where(lengths > 0, lengths, 1)
   have = set(found.words)
   missing = [word for word in trained if word not in have]
   tokens = counts['train'].total()
@@ -112,8 +118,8 @@ def build(
   )
   return WordTable(
     (*found.words, *(missing if unknown == 'normal' else ())),
-    found.vectors.shape[1],
+    vectors.shape[1],
     lower,
-    found.vectors,
+    vectors,
     unknown,
   )

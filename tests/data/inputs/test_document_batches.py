@@ -54,7 +54,7 @@ def check(features, batch, i, example, first, count):
   sentences = example.sentences[first : first + count]
   lengths = [len(sentence) for sentence in sentences]
   assert mask.sum(axis=1)[:count].tolist() == lengths
-  assert mask.sum() == batch['words'][i] == sum(lengths)
+  assert mask.sum() == sum(lengths)
   assert tuple(words[batch['tokens'][i][mask]]) == sum(sentences, ())
   names = {'': 0}
   for name in sum(example.speakers, ()):
@@ -176,8 +176,8 @@ def test_inputs_of_a_model(features):
 
 
 def test_padding_is_modest():
-  for small, large in zip(ROWS[6:-1], ROWS[7:], strict=True):
-    assert 1 < large / small <= 1.26
+  for small, large in zip(ROWS[5:-1], ROWS[6:], strict=True):
+    assert 1 < large / small < 1.7
   assert 50 in ROWS
 
 

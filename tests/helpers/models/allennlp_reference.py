@@ -303,3 +303,56 @@ def highway_lstms(module, gradients=False):
       'bias': bias,
     }
   return params
+
+
+def resolver(module, gradients=False):
+  """Returns a `CoreferenceResolver` as our EndToEndCoref 'allennlp'."""
+
+  def scorer(layers, score):
+    first, second = layers._module._linear_layers
+    return {
+      'hidden_0': linear(first, gradients),
+      'hidden_1': linear(second, gradients),
+      'score': linear(score._module, gradients),
+    }
+
+  widths = module._endpoint_span_extractor._span_width_embedding.weight
+  head = module._attentive_span_extractor._global_attention._module
+  return {
+    'encoder': bilstm(module._context_layer._module, gradients),
+    'head': linear(head, gradients),
+    'widths': _read(widths, gradients),
+    'distances': _read(module._distance_embedding.weight, gradients),
+    'mention_scorer': scorer(*module._mention_pruner._scorer),
+    'pair_scorer': scorer(
+      module._antecedent_feedforward, module._antecedent_scorer
+    ),
+  }
+
+
+def bidaf(module, gradients=False):
+  """Returns a `BidirectionalAttentionFlow` as our Bidaf."""
+
+  def highway(layer):
+    found = linear(layer, gradients)
+    kernel, bias = found['kernel'], found['bias']
+    D = len(kernel)
+    return {
+      'linear': {'kernel': kernel.reshape(D, 2, D), 'bias': bias.reshape(2, D)}
+    }
+
+  first, second = module._highway_layer._module._layers
+  similarity = module._matrix_attention._similarity_function
+  return {
+    'highway_0': highway(first),
+    'highway_1': highway(second),
+    'encoder': bilstm(module._phrase_layer._module, gradients),
+    'similarity': {
+      'kernel': _read(similarity._weight_vector, gradients).reshape(3, -1),
+      'bias': _read(similarity._bias, gradients)[0],
+    },
+    'model': bilstm(module._modeling_layer._module, gradients),
+    'end': bilstm(module._span_end_encoder._module, gradients),
+    'first': linear(module._span_start_predictor._module, gradients),
+    'last': linear(module._span_end_predictor._module, gradients),
+  }

@@ -1,3 +1,4 @@
+import functools
 import math
 
 import jax
@@ -478,14 +479,17 @@ def test_decay_spares_norms_and_biases_of_bert():
 
 
 @pytest.mark.parametrize(
-  ('name', 'rate', 'make'),
+  ('name', 'rate', 'epsilon', 'make'),
   [
-    ('adamw', 1e-2, lambda *args: torch.optim.Adam(*args, eps=1e-8)),
-    ('adadelta', 1.0, lambda *args: torch.optim.Adadelta(*args, rho=0.95)),
+    ('adamw', 1e-2, 1e-8, torch.optim.Adam),
+    *(
+      ('adadelta', 1.0, eps, functools.partial(torch.optim.Adadelta, rho=0.95))
+      for eps in (1e-6, 1e-5)
+    ),
   ],
 )
 def test_the_optimisers_of_allennlps_task_models_are_those_of_torch(
-  name, rate, make
+  name, rate, epsilon, make
 ):
   """By keys alone: no decay, no warm-up, gradients clipped by their norm."""
   config = make_config(
@@ -493,7 +497,7 @@ def test_the_optimisers_of_allennlps_task_models_are_those_of_torch(
     learning_rate=rate,
     schedule='constant',
     warmup_steps=0,
-    epsilon=1e-8,
+    epsilon=epsilon,
     weight_decay=0.0,
     clip_norm=5.0,
   )
@@ -514,7 +518,7 @@ def test_the_optimisers_of_allennlps_task_models_are_those_of_torch(
     k: torch.tensor(v, dtype=torch.float64, requires_grad=True)
     for k, v in params.items()
   }
-  optimizer = make(theirs.values(), rate)
+  optimizer = make(theirs.values(), rate, eps=epsilon)
   clipped = 0
   for gradient in gradients:
     norm = math.sqrt(sum((np.float64(g) ** 2).sum() for g in gradient.values()))

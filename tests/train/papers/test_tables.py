@@ -283,7 +283,7 @@ def test_the_command_prints_a_table(monkeypatch, tmp_path, capsys):
   tables.main()
   text = capsys.readouterr().out
   assert row_of(text, 'ELMo + baseline')[5] == '92.22±0.10'
-  assert 'ELMo + baseline (squad_v1.1/f1): needs the model of questions' in text
+  assert "ELMo + baseline: needs --weights 'ELMo + baseline=" in text
   assert (tmp_path / 'elmo_main.tex').exists()
 
 

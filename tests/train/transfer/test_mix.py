@@ -158,7 +158,7 @@ def test_ones_own_elmo_has_a_command_for_each_weighting():
       if key in ('name', 'features', 'mix_at', 'mix_l2')
     }
     for cell in cells
-    if not cell.reason
+    if not cell.reason and cell.column.name == 'snli/accuracy'
   }
   both = {'name': 'snli', 'mix_at': 'both'}
   assert found == {

@@ -102,6 +102,9 @@ SETS = {
   ('regression', 2): 'own scores',
   ('choice', 2): 'own choices',
   ('tagging', 1): 'own tags',
+  ('roles', 1): 'own roles',
+  ('coreference', 0): 'own documents',
+  ('span', 2): 'own questions',
 }
 RUN = (  # by other tests here
   ('bcn', 'classification', 1),

@@ -1,0 +1,220 @@
+"""The training step of one of ELMo's task models, planned without its data."""
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from data.examples import pipeline
+from data.tasks import registry
+from data.tasks.examples import (
+  ChoiceExample,
+  DocumentExample,
+  Example,
+  RoleExample,
+  SpanExample,
+  TaggedExample,
+  Task,
+  TextExample,
+)
+from train.engine import sharding
+from train.engine.memory import batch_shapes
+from train.engine.state import TrainState
+from train.run import settings
+from train.run.training_phases import Phase
+from train.transfer import bodies, task_job, task_plan, word_reader
+from train.vectors import word_cache
+from train.vectors.word_table import WordTable
+
+NUM_WORDS = 50_000
+LONG_WORD = 'x' * 50  # more characters of a word are not read
+
+
+@dataclasses.dataclass(frozen=True)
+class StepPlan:
+  """The training steps of a run, planned for a mesh.
+
+  Attributes:
+    phases: one for each step to compile.
+    shapes: the sharded state's.
+    lower: phase -> its step, lowered.
+    flops: phase -> model FLOPs of its step.
+    kept: phase -> bytes that the backward pass keeps of one micro-batch.
+    notes: name -> text, rows of a report.
+  """
+
+  config: ml_collections.ConfigDict
+  mesh: Mesh
+  phases: Sequence[Phase]
+  shapes: TrainState
+  num_parameters: int
+  lower: Callable[[Phase], Any]
+  flops: Callable[[Phase], int]
+  kept: Callable[[Phase], int]
+  notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def plan(
+  config: ml_collections.ConfigDict,
+  devices: Sequence[jax.Device],
+  num_words: int,
+) -> StepPlan:
+  """Plans the step of a batch of the longest rows, `task.max_length` words.
+
+  The table has `num_words` of `task.word_dim`; a file of vectors is not read.
+  Of a language model the layers of a made-up example are computed. The steps
+  are those of the official number of examples. Raises ValueError for other
+  models, several tasks and tasks of other kinds than those of `_EXAMPLES`.
+  """
+  task = _find_task(config)
+  task_plan.check(config)
+  mesh = sharding.make_mesh(config.mesh, devices)
+  task_plan.check_batches(config, mesh)
+  without_file = settings.with_overrides(config, {'task.word_vectors': None})
+  word_reader.check_files(without_file, (task,))
+  rows, length = config.train.global_batch, config.task.max_length
+  table = WordTable(
+    tuple(map(str, range(num_words))) if config.task.word_dim else (),
+    config.task.word_dim,
+    config.task.lower_words,
+  )
+  weights, source = config.init.weights, None
+  if weights is not None:
+    source = word_cache.open_source(weights, config.data.tokenizer)
+  found = {'train': [_EXAMPLES[task.kind](task, _words(length))]}
+  with tempfile.TemporaryDirectory() as cache:
+    reader = word_reader.WordReader(
+      settings.with_overrides(config, {'data.cache': cache}), source, table
+    )
+    reader, read = reader.open_sets([(task, ('train',))], found)
+    batch = read[0]['train'].batches.train_batch(
+      0, pipeline.ALL_ROWS, rows, 0, total_steps=1
+    )
+  (job,) = task_job.assemble(reader, (task,), read, mesh)
+  everywhere = NamedSharding(mesh, PartitionSpec())
+  arguments = [jnp.int32(0)]  # the seed
+  if config.train.plateau is not None:
+    arguments.append(jnp.float32(1))
+
+  def lower(phase: Phase) -> Any:
+    del phase
+    shapes = [
+      jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere)
+      for x in arguments
+    ]
+    batch_of_mesh = batch_shapes(batch, mesh)
+    return job.train_step.lower(job.shapes, batch_of_mesh, *shapes)
+
+  steps = _count_steps(config, task)
+  return StepPlan(
+    config=config,
+    mesh=mesh,
+    phases=(Phase(steps, length, rows, 'continue'),),
+    shapes=job.shapes,
+    num_parameters=job.num_parameters,
+    lower=lower,
+    flops=lambda phase: job.step_flops(batch),
+    kept=lambda phase: 0,  # the bound of the memory's time leaves them out
+    notes=dict(reader.describe())
+    | {
+      'rows': f'made up, of {length} words (task.max_length), each batch alike',
+      'steps': 'of the official number of examples; patience may end a run'
+      ' earlier',
+    },
+  )
+
+
+def _find_task(config: ml_collections.ConfigDict) -> Task:
+  """Returns the task of a config, or raises a ValueError for other configs."""
+  if config.model.name not in bodies.BODIES:
+    raise ValueError(
+      '--config is the fine-tuning of a language model; expected a'
+      " pre-training, such as --config bert_base, or one of ELMo's task models,"
+      ' such as --config transfer:task=sst5,model=bcn'
+    )
+  if config.task.names:
+    raise ValueError(
+      f'--config is of {len(config.task.names)} tasks, expected one'
+    )
+  if config.task.name == 'own':
+    raise ValueError('--config is of a task of your own, expected another one')
+  task = registry.find(config.task.name)
+  if task.kind not in _EXAMPLES:
+    raise ValueError(
+      f'--config: {task.name} is a task of the kind {task.kind}, expected one'
+      f' of {", ".join(_EXAMPLES)}'
+    )
+  return task
+
+
+def _count_steps(config: ml_collections.ConfigDict, task: Task) -> int:
+  train, size = config.train, task.sizes.get('train')
+  if train.steps is not None:
+    return train.steps
+  if size is None:
+    raise ValueError(
+      f'the number of examples of {task.name} is not known here: pass'
+      ' --config.train.steps'
+    )
+  size = min(size, config.data.train_limit or size)
+  count = task_job.COUNTS[train.count]
+  return max(1, count(size, train.global_batch, train.num_epochs)[1])
+
+
+def _words(count: int) -> tuple[str, ...]:
+  """Returns made-up words, one of them of the most characters."""
+  return (LONG_WORD, *['word'] * (count - 1))
+
+
+def _text(task: Task, words: Sequence[str]) -> Example:
+  label = task.labels[0] if task.labels else task.score_range[0]
+  return TextExample('0', (' '.join(words),) * task.num_texts, label)
+
+
+def _choice(task: Task, words: Sequence[str]) -> Example:
+  text = ' '.join(words)
+  return ChoiceExample('0', text, '', (text,) * (task.num_choices or 4), 0)
+
+
+def _sentence(task: Task, words: Sequence[str]) -> Example:
+  tag = 'O' if 'O' in task.labels else task.labels[0]
+  return TaggedExample('0', tuple(words), (tag,) * len(words))
+
+
+def _roles(task: Task, words: Sequence[str]) -> Example:
+  tags = ('B-V', *['O'] * (len(words) - 1))
+  return RoleExample('0', tuple(words), tags, predicate=0)
+
+
+def _question(task: Task, words: Sequence[str]) -> Example:
+  del task
+  return SpanExample('0', 'word', ' '.join(words), ((words[0], 0),))
+
+
+def _document(task: Task, words: Sequence[str]) -> Example:
+  """Returns a document of 50 sentences, which a step of training reads."""
+  sentences = 50 * (tuple(words),)
+  return DocumentExample(
+    '0',
+    sentences,
+    tuple(('',) * len(words) for _ in range(50)),
+    task.labels[0],
+    (((0, 0), (1, 1)),),
+  )
+
+
+# Kind of a task -> (task, words) -> an example of these words.
+_EXAMPLES = {
+  'classification': _text,
+  'regression': _text,
+  'choice': _choice,
+  'tagging': _sentence,
+  'roles': _roles,
+  'span': _question,
+  'coreference': _document,
+}

@@ -1,6 +1,7 @@
 """What AllenNLP's task models read: our examples, rows, batches and vectors."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,8 @@ import numpy as np
 
 from configs import transfer
 from data.inputs.batches import WORD_LENGTHS, Batches, WordInputs
+from data.inputs.document_batches import DocumentBatches
+from data.inputs.document_rows import DocumentFeatures
 from data.inputs.features import Features
 from data.scoring import answers, kinds, scores, spans
 from data.tasks import registry
@@ -25,11 +28,12 @@ class Recipe:
   Attributes:
     model: a key of `RECIPES`.
     dim: F, cells of each direction.
-    layers: of the first BiLSTM.
-    hidden: outputs of the linear layers; unused by a tagger.
+    layers: of the first BiLSTM; of a bidaf, of the one behind the attention.
+    hidden: outputs of the linear layers; unused by taggers and a bidaf.
     maxout: outputs of a BCN's maxout layers before the last.
-    dropout: of a BCN's vectors of words; of all layers of the others.
-    learning_rate: of Adam, at first.
+    dropout: of a BCN's vectors of words; of a deep_srl's states; of all layers
+      of the others.
+    learning_rate: of the optimiser, at first.
     batch: examples of a step.
     epochs: at most.
     patience: end after so many scores without a new best one; None: never.
@@ -43,7 +47,7 @@ class Recipe:
     lower: look words up in lower case.
     fixed: do not train the vectors of words.
     unknown: vectors that the file lacks, 'normal' or 'zero'.
-    characters: filters of width 3 on a word's characters; 0: none.
+    characters: filters on a word's characters, see `CHARACTERS`; 0: none.
     char_dim: of the characters below the filters.
     language_model: workdir or weights whose layers are mixed; None: none.
     mix_at: 'input', 'output' or 'both'.
@@ -88,6 +92,16 @@ class Recipe:
     return ('input', 'output') if self.mix_at == 'both' else (self.mix_at,)
 
   @property
+  def char_width(self) -> int:
+    """Width of the filters on a word's characters."""
+    return CHARACTERS.get(self.model, OTHER_CHARACTERS)[0]
+
+  @property
+  def char_dropout(self) -> float:
+    """Dropout of what these filters return."""
+    return CHARACTERS.get(self.model, OTHER_CHARACTERS)[1]
+
+  @property
   def inputs(self) -> str:
     """A name of what words are read by."""
     words = 'vectors' if self.vectors else 'drawn' if self.word_dim else ''
@@ -96,8 +110,10 @@ class Recipe:
     return '+'.join(filter(None, (words, characters, layers)))
 
 
-# As published: AllenNLP 0.9.0, training_config, which cuts no text; the last by
-# nyu-mll/GLUE-baselines, which has no limit of epochs.
+# As published: AllenNLP 0.9.0, training_config, which cuts no text;
+# bilstm_attention by nyu-mll/GLUE-baselines, which has no limit of epochs. The
+# norm of a deep_srl's gradient is clipped, as by He et al. 2017, where AllenNLP
+# clips each number.
 RECIPES = {
   'bcn': Recipe(fixed=True),
   'esim': Recipe(
@@ -129,15 +145,62 @@ RECIPES = {
     learning_rate=1e-4,
     batch=128,
   ),
+  'deep_srl': Recipe(
+    'deep_srl',
+    layers=8,
+    dropout=0.1,
+    learning_rate=1.0,
+    batch=80,
+    epochs=500,
+    patience=20,
+    clip_norm=1.0,
+    max_length=256,
+    lower=True,
+  ),
+  'e2e_coref': Recipe(
+    'e2e_coref',
+    dim=200,
+    hidden=150,
+    dropout=0.2,
+    batch=1,
+    epochs=150,
+    patience=10,
+    plateau=2,
+    max_length=512,
+    fixed=True,
+    unknown='zero',
+    characters=100,
+  ),
+  'bidaf': Recipe(
+    'bidaf',
+    dim=100,
+    layers=2,
+    dropout=0.2,
+    batch=40,
+    epochs=20,
+    patience=10,
+    plateau=2,
+    max_length=512,
+    lower=True,
+    fixed=True,
+    characters=100,
+  ),
 }
 
 
-# Model -> (kind of its tasks, texts of an example).
+# Model -> (width of the filters on characters, dropout of what they return).
+CHARACTERS = {'e2e_coref': (5, 0.0), 'bidaf': (5, 0.2)}
+OTHER_CHARACTERS = 3, 0.0
+MAX_WIDTH = 10  # words of a span, in all forms of an e2e_coref
+# Model -> (kind of its tasks, their number of texts).
 READS = {
   'bcn': ('classification', 1),
   'esim': ('classification', 2),
   'bilstm_crf': ('tagging', 1),
   'bilstm_attention': ('classification', 2),
+  'deep_srl': ('roles', 1),
+  'e2e_coref': ('coreference', 1),
+  'bidaf': ('span', 1),
 }
 
 
@@ -221,6 +284,7 @@ def read(
     dim=recipe.word_dim,
     lower=recipe.lower,
     unknown=recipe.unknown,
+    unit=recipe.model == 'e2e_coref',  # as ours
   )
   source = None
   if recipe.language_model:
@@ -236,12 +300,11 @@ def read(
       inputs = WordInputs(
         inputs.table_rows, *word_cache.vectors(source, sentences, cache)
       )
-    batches = Batches(
-      features,
-      pad_id=0,
-      max_length=recipe.max_length,
-      inputs=inputs,
-      lengths=WORD_LENGTHS,
+    make = functools.partial(Batches, lengths=WORD_LENGTHS)
+    if isinstance(features, DocumentFeatures):
+      make = DocumentBatches
+    batches = make(
+      features, pad_id=0, max_length=recipe.max_length, inputs=inputs
     )
     splits[split] = Split(examples, batches)
   return Inputs(task, splits, table)
@@ -253,10 +316,13 @@ def to_torch(
   """Returns the texts of a batch's examples, and the labels.
 
   As AllenNLP pads: each text to the longest of its kind in the batch, words to
-  the longest word; characters are numbered from 1.
+  the longest word; characters are numbered from 1. A document is one text, with
+  its spans, whose labels are numbers of clusters or -1.
   """
   import torch
 
+  if recipe.model == 'e2e_coref':
+    batch = _as_document(batch)
   mask = batch['token_mask']
   rows = mask.reshape(len(mask), -1, mask.shape[-1])
   texts = []
@@ -275,15 +341,48 @@ def to_torch(
     if recipe.characters:
       spelt = (cut('characters') + 1) % (char_cnn.NO_CHARACTER + 1)
       spelt = np.where(cut('token_mask')[..., None], spelt, 0)
-      longest = max(int((spelt > 0).sum(axis=-1).max()), 3)
+      longest = max(int((spelt > 0).sum(axis=-1).max()), recipe.char_width)
       text['characters'] = torch.from_numpy(spelt[..., :longest]).long()
     if recipe.language_model:
       text['layers'] = torch.from_numpy(cut('vectors')).float()
+    if recipe.model == 'deep_srl':
+      text['marks'] = torch.from_numpy(cut('token_types')).long()
     texts.append(text)
   labels = batch['labels']
-  if labels.ndim > 1:
+  if 'tag_mask' in batch:
     labels = np.maximum(labels[:, : texts[0]['mask'].shape[1]], 0)
+  if 'spans' in batch:
+    texts[0]['spans'] = torch.from_numpy(batch['spans'])
   return texts, torch.from_numpy(labels).long()
+
+
+def _as_document(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Returns a batch of one document as one row of its real words.
+
+  Its labels [1, N] are of `spans` [1, N, 2], all of at most `MAX_WIDTH` words
+  inside a sentence, in the order of their first, then of their last words.
+  """
+  mask = batch['token_mask']
+  if len(mask) != 1:
+    raise ValueError(f'{len(mask)} documents in a batch, expected 1')
+  words = ('tokens', 'token_mask', 'characters', 'vectors')
+  found = {name: batch[name][mask][None] for name in words if name in batch}
+  candidates, begin = [], 0
+  for length in mask[0].sum(axis=1).tolist():
+    candidates += [
+      (begin + first, begin + last)
+      for first in range(length)
+      for last in range(first, min(first + MAX_WIDTH, length))
+    ]
+    begin += length
+  clusters = {
+    (first, last): cluster
+    for first, last, cluster in batch['labels'][0].tolist()
+    if cluster >= 0
+  }
+  found['spans'] = np.array(candidates)[None]
+  labels = [clusters.get(span, -1) for span in candidates]
+  return found | {'labels': np.array([labels])}
 
 
 def score(

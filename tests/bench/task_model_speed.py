@@ -1,6 +1,7 @@
 """Training steps of AllenNLP's task models and of ours, to be timed."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,9 @@ TIMED = {
   'esim': ('scitail', {}),
   'bilstm_crf': ('panx_en', {}),
   'bilstm_attention': ('mrpc', {'dim': 300}),
+  'deep_srl': ('srl_ewt', {}),
+  'e2e_coref': ('coref_gum', {'batch': 1}),  # a step is a document
+  'bidaf': ('squad1', {}),
 }
 NUM_TIMED = 8  # batches, evenly spread over an epoch
 
@@ -59,38 +63,47 @@ def ours(*, data: str, task: str, recipe: Recipe, threads: int) -> Program:
   """Makes `NUM_TIMED` training steps of ours, each one compiled program."""
   _take_cores(threads)
   import jax
+  import jax.numpy as jnp
   import optax
   from flax import linen as nn
 
   from configs import base
   from models.elmo_tasks import crf
+  from models.elmo_tasks.coref import loss as coref
   from train.engine import sharding
   from train.host import device
 
   device.enable_compilation_cache()
   inputs, batches = timed_batches(data, task, recipe)
   model = our_model(inputs, recipe)
-  names = ('tokens', 'token_mask', 'characters', 'vectors')
-  tx = optax.chain(
-    optax.clip_by_global_norm(recipe.clip_norm),
-    optax.adam(recipe.learning_rate),
-  )
+  rate = recipe.learning_rate
+  make = {
+    'deep_srl': functools.partial(optax.adadelta, rho=0.95, eps=1e-6),
+    'bidaf': functools.partial(optax.adam, b2=0.9),
+  }.get(recipe.model, optax.adam)
+  tx = optax.chain(optax.clip_by_global_norm(recipe.clip_norm), make(rate))
+  score = optax.softmax_cross_entropy_with_integer_labels
 
   def loss_of(params: Any, batch: Mapping, rng: jax.Array) -> jax.Array:
     outputs = model.apply(
       {'params': params},
-      *(batch.get(name) for name in names),
+      *inputs_of(model, batch),
       train=True,
       rngs={'dropout': rng},
     )
     labels = batch['labels']
-    if 'emissions' in outputs:
+    if 'antecedents' in outputs:
+      return coref.antecedent_losses(outputs, labels).sum()
+    if 'transitions' in outputs:
       emissions, scores = outputs['emissions'], outputs['transitions']
       found = crf.log_likelihood(emissions, scores, labels, labels >= 0)
       return -found.sum()
-    return optax.softmax_cross_entropy_with_integer_labels(
-      outputs['logits'], labels
-    ).mean()
+    logits = outputs['logits']
+    if recipe.model == 'bidaf':
+      logits = logits.swapaxes(1, 2)  # [B, 2, T]
+    is_there = labels >= 0
+    losses = score(logits, jnp.maximum(labels, 0)) * is_there
+    return losses.sum() / is_there.sum()
 
   def step(state: tuple, batch: Mapping) -> tuple[tuple, jax.Array]:
     params, tx_state, number = state
@@ -104,7 +117,7 @@ def ours(*, data: str, task: str, recipe: Recipe, threads: int) -> Program:
     arrays = [{k: x for k, x in b.items() if k != 'characters'} for b in arrays]
   params = jax.jit(
     lambda rng, batch: nn.unbox(
-      model.init(rng, *(batch.get(name) for name in names), train=False)
+      model.init(rng, *inputs_of(model, batch), train=False)
     )['params']
   )(jax.random.key(0), arrays[0])
   state = params, tx.init(params), 0
@@ -128,7 +141,16 @@ def ours(*, data: str, task: str, recipe: Recipe, threads: int) -> Program:
 def our_model(inputs: Inputs, recipe: Recipe) -> Any:
   """Returns our model of the same recipe, a `reader.Reader`."""
   from data.vocabulary import tag_schemes
-  from models.elmo_tasks import bcn, bilstm_attention, bilstm_crf, esim, reader
+  from models.elmo_tasks import (
+    bcn,
+    bidaf,
+    bilstm_attention,
+    bilstm_crf,
+    deep_srl,
+    esim,
+    reader,
+  )
+  from models.elmo_tasks.coref import model as coref
 
   F, H, rate = recipe.dim, recipe.hidden, recipe.dropout
   K, layers = len(inputs.labels), recipe.layers
@@ -139,21 +161,51 @@ def our_model(inputs: Inputs, recipe: Recipe) -> Any:
     'bilstm_attention': lambda: bilstm_attention.BilstmAttention(
       K, True, F, layers, H, rate
     ),
+    'deep_srl': lambda: deep_srl.DeepSrl(K, F, layers, rate, 'allennlp'),
+    'e2e_coref': lambda: coref.EndToEndCoref(
+      K + 1,  # a genre of its own for the others
+      'allennlp',
+      lstm_dim=F,
+      hidden_dim=H,
+      max_antecedents=100,  # training_config/coref.jsonnet
+      dropout_rate=rate,
+    ),
+    'bidaf': lambda: bidaf.Bidaf(F, layers, dropout_rate=rate),
   }[recipe.model]()
-  is_tagger = inputs.task.kind == 'tagging'
+  kind = inputs.task.kind
+  is_document = kind == 'coreference'
+  num_texts = {'span': 2, 'coreference': 0}.get(kind, inputs.task.num_texts)
   return reader.Reader(
     body,
-    num_texts=inputs.task.num_texts,
+    num_texts=num_texts,
     num_rows=inputs.table.num_rows,
     word_dim=inputs.table.dim,
     fixed_words=recipe.fixed,
     char_embed_dim=recipe.char_dim,
-    filters=((3, recipe.characters),) if recipe.characters else (),
+    filters=(
+      ((recipe.char_width, recipe.characters),) if recipe.characters else ()
+    ),
+    char_dropout_rates=(0.0, recipe.char_dropout),
     num_layers=inputs.layers_shape[0],
     mix_at=recipe.mix_at,
     layer_norm=recipe.layer_norm,
     mix_dropout_rate=recipe.mix_dropout,
-    transitions=tag_schemes.allowed(inputs.labels) if is_tagger else None,
+    transitions=tag_schemes.allowed(inputs.labels)
+    if kind in ('tagging', 'roles')
+    else None,
+    path_scores='log_probabilities' if kind == 'roles' else 'learned',
+    array_names=('speakers_BRT', 'genres_B') if is_document else (),
+    mark_dim=100 if kind == 'roles' else 0,  # as ours has it
+  )
+
+
+def inputs_of(model: Any, batch: Mapping[str, Any]) -> tuple:
+  """Returns the arrays of a batch that `our_model` reads."""
+  names = ('tokens', 'token_mask', 'characters', 'vectors')
+  return (
+    *(batch.get(name) for name in names),
+    batch['token_types'] if model.mark_dim else None,
+    (batch['speakers'], batch['genres']) if model.array_names else (),
   )
 
 

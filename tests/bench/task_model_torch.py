@@ -10,121 +10,18 @@ from typing import Any
 
 import allennlp_reference as reference
 import torch
+from task_bodies import structured
+from task_bodies.words import (
+  Append,
+  Words,
+  allennlp,
+  make_bilstm,
+  make_layer,
+)
 from task_model_rows import Inputs, Recipe, Text, to_torch
 from torch import Tensor, nn
 
 from data.examples.pipeline import Batch
-
-CHARACTER_WIDTH = 3
-NUM_CHARACTERS = 262  # with padding, AllenNLP's 0
-
-
-@functools.cache
-def allennlp() -> Any:
-  """Returns AllenNLP's modules, each under the last part of its name."""
-  return reference.load(
-    'models.biattentive_classification_network',
-    'models.crf_tagger',
-    'models.esim',
-    'modules',
-    'modules.scalar_mix',
-    'modules.seq2seq_encoders.pytorch_seq2seq_wrapper',
-    'modules.seq2vec_encoders.cnn_encoder',
-    'modules.similarity_functions.dot_product',
-    'modules.token_embedders.embedding',
-    'modules.token_embedders.token_characters_encoder',
-    'nn',
-    'nn.initializers',
-    'nn.util',
-  )
-
-
-class Words(nn.Module):
-  """Embeds texts; the mixes for the body's output wait in `added`."""
-
-  _token_embedders = {}
-
-  def __init__(self, inputs: Inputs, recipe: Recipe, seed: int) -> None:
-    super().__init__()
-    theirs, table, dims = allennlp(), inputs.table, []
-    self.added: list[Tensor] = []
-    self.parts = nn.ModuleDict()
-    if table.num_rows:
-      self.parts['rows'] = theirs.embedding.Embedding(
-        table.num_rows,
-        table.dim,
-        weight=torch.from_numpy(table.initial(seed)),
-        trainable=not recipe.fixed,
-      )
-      dims.append(table.dim)
-    if recipe.characters:
-      encode = theirs.token_characters_encoder.TokenCharactersEncoder
-      self.parts['characters'] = encode(
-        theirs.embedding.Embedding(NUM_CHARACTERS, recipe.char_dim),
-        theirs.cnn_encoder.CnnEncoder(
-          recipe.char_dim, recipe.characters, (CHARACTER_WIDTH,)
-        ),
-      )
-      dims.append(recipe.characters)
-    L, D = inputs.layers_shape
-    self.mixes = nn.ModuleDict(
-      {
-        place: theirs.scalar_mix.ScalarMix(L, recipe.layer_norm)
-        for place in recipe.places
-      }
-    )
-    self.dropout = nn.Dropout(recipe.mix_dropout)
-    self.dim = sum(dims) + D * ('input' in recipe.places)
-    self.added_dim = D * ('output' in recipe.places)
-
-  def get_output_dim(self) -> int:
-    """Returns the width of the embedded words, which AllenNLP asks for."""
-    return self.dim
-
-  def mix(self, place: str, text: Text) -> Tensor:
-    """Returns one vector a word, [B, T, D], of the language model's layers."""
-    layers = text['layers'].unbind(2)
-    return self.dropout(self.mixes[place](layers, text['mask']))
-
-  def penalty(self) -> Tensor | int:
-    """Returns the sum of the squares of the mixes' weights."""
-    return sum(
-      parameter.square().sum()
-      for mix in self.mixes.values()
-      for parameter in mix.scalar_parameters
-    )
-
-  def forward(self, text: Text) -> Tensor:
-    """Returns the words' vectors [B, T, dim]."""
-    found = [module(text[name]) for name, module in self.parts.items()]
-    if 'input' in self.mixes:
-      found.append(self.mix('input', text))
-    if 'output' in self.mixes:
-      mask = text['mask'].unsqueeze(-1)
-      self.added.append(self.mix('output', text) * mask)
-    return torch.cat(found, dim=-1)
-
-
-class Append(nn.Module):
-  """Appends to vectors [B, T, width] the next of `words.added`, if any."""
-
-  def __init__(self, words: Words, width: int) -> None:
-    super().__init__()
-    # In a tuple, so that they are not a part.
-    self.words, self.width = (words,), width
-
-  def get_input_dim(self) -> int:
-    """Returns the width, which AllenNLP asks for."""
-    return self.width
-
-  def get_output_dim(self) -> int:
-    """Returns the width of the result, which AllenNLP asks for."""
-    return self.width + self.words[0].added_dim
-
-  def forward(self, x: Tensor) -> Tensor:
-    """Returns [B, T, width + added]."""
-    (words,) = self.words
-    return torch.cat([x, words.added.pop(0)], -1) if words.added_dim else x
 
 
 class Model(nn.Module):
@@ -142,31 +39,10 @@ class Model(nn.Module):
     )
 
   def forward(self, texts: Sequence[Text], labels: Tensor) -> dict[str, Any]:
-    """Returns 'loss' [], and logits or, in evaluation of a tagger, 'tags'."""
+    """Returns 'loss' [], and logits or, in evaluation, 'tags' or 'answers'."""
     outputs = self.body(*texts, labels)
     penalty = self.recipe.mix_l2 * self.words.penalty()
     return outputs | {'loss': outputs['loss'] + penalty}
-
-
-def make_bilstm(
-  width: int, recipe: Recipe, layers: int = 1, dropout: float = 0.0
-) -> nn.Module:
-  """Returns a BiLSTM of packed sequences, (x [B, T, width], mask) -> 2 F."""
-  return allennlp().pytorch_seq2seq_wrapper.PytorchSeq2SeqWrapper(
-    nn.LSTM(
-      *(width, recipe.dim, layers),
-      bidirectional=True,
-      batch_first=True,
-      dropout=dropout,
-    )
-  )
-
-
-def _layer(
-  width: int, outputs: int, activation: str = 'relu', dropout: float = 0.0
-) -> nn.Module:
-  found = allennlp().nn.Activation.by_name(activation)()
-  return allennlp().modules.FeedForward(width, 1, outputs, found, dropout)
 
 
 def _make_bcn(vocabulary: Any, words: Words, recipe: Recipe) -> nn.Module:
@@ -189,7 +65,7 @@ def _make_bcn(vocabulary: Any, words: Words, recipe: Recipe) -> nn.Module:
     vocabulary,
     words,
     embedding_dropout=recipe.dropout,
-    pre_encode_feedforward=_layer(words.dim, recipe.hidden, dropout=0.25),
+    pre_encode_feedforward=make_layer(words.dim, recipe.hidden, dropout=0.25),
     encoder=make_bilstm(recipe.hidden, recipe),
     integrator=make_bilstm(6 * recipe.dim, recipe),
     integrator_dropout=0.1,
@@ -223,10 +99,10 @@ def _make_esim(vocabulary: Any, words: Words, recipe: Recipe) -> nn.Module:
     words,
     encoder,
     theirs.dot_product.DotProductSimilarity(),
-    _layer(4 * encoder.get_output_dim(), recipe.hidden),
+    make_layer(4 * encoder.get_output_dim(), recipe.hidden),
     make_bilstm(recipe.hidden, recipe),
-    _layer(8 * F, recipe.hidden, dropout=recipe.dropout),
-    _layer(recipe.hidden, num_labels, 'linear'),
+    make_layer(8 * F, recipe.hidden, dropout=recipe.dropout),
+    make_layer(recipe.hidden, num_labels, 'linear'),
     dropout=recipe.dropout,
     # training_config/esim.jsonnet
     initializer=theirs.initializers.InitializerApplicator(
@@ -310,13 +186,22 @@ BODIES = {
   'esim': _make_esim,
   'bilstm_crf': _make_tagger,
   'bilstm_attention': BilstmAttention,
+  'deep_srl': structured.Roles,
+  'e2e_coref': structured.Clusters,
+  'bidaf': structured.Answers,
+}
+# Optimisers other than Adam by its defaults: AllenNLP's, and He et al. 2017's.
+OPTIMIZERS = {
+  'deep_srl': functools.partial(torch.optim.Adadelta, rho=0.95, eps=1e-6),
+  'bidaf': functools.partial(torch.optim.Adam, betas=(0.9, 0.9)),
 }
 
 
 def make_step(model: Model, recipe: Recipe) -> Callable[[Batch], float]:
   """Returns a training step, batch -> loss, with its `optimizer`."""
   parameters = [p for p in model.parameters() if p.requires_grad]
-  optimizer = torch.optim.Adam(parameters, lr=recipe.learning_rate)
+  make = OPTIMIZERS.get(recipe.model, torch.optim.Adam)
+  optimizer = make(parameters, lr=recipe.learning_rate)
 
   def step(batch: Batch) -> float:
     model.train()

@@ -3,7 +3,9 @@ r"""AllenNLP 0.9.0's task models beside ours: how well they learn, how fast.
 `learn` trains them by a plain loop on PyTorch, from the same first vectors of
 words, on the same batches, and adds the scores by the same scorers to a file;
 runs that stand there already are not repeated. Settings without an option are
-as published. `speed` times training steps in turns with ours.
+as published. Tags of roles are the best paths, and answers the best spans, that
+ours reads off AllenNLP's logits. `speed` times training steps in turns with
+ours; of e2e_coref a step reads a document.
 
   python tests/bench/task_models.py learn --task sst5 --model bcn --data DIR \
     --vectors none --seeds 3 --record FILE
@@ -101,7 +103,10 @@ def run(inputs: Inputs, recipe: Recipe, seed: int) -> dict[str, Any]:
 
 
 def evaluate(model: Any, inputs: Inputs, split: Split) -> dict[str, float]:
-  """Returns a split's scores by our scorers; tags by the best allowed path."""
+  """Returns a split's scores by our scorers; tags by the best allowed path.
+
+  A batch's outputs are `answers`, `tags`, or logits of classes.
+  """
   import torch
 
   model.eval()
@@ -110,9 +115,12 @@ def evaluate(model: Any, inputs: Inputs, split: Split) -> dict[str, float]:
   with torch.inference_mode():
     for batch in split.batches.eval_batches(model.recipe.batch):
       outputs = model(*rows.to_torch(batch, model.recipe))
-      found = outputs.get('label_logits', outputs.get('logits')).numpy()
-      if 'tags' in outputs:
+      if 'answers' in outputs:
+        found = outputs['answers']
+      elif 'tags' in outputs:
         found = [one_hot[path] for path in outputs['tags']]
+      else:
+        found = outputs.get('label_logits', outputs.get('logits')).numpy()
       for number, is_real, row in zip(
         batch['example_ids'], batch['example_mask'], found, strict=True
       ):

@@ -96,27 +96,7 @@ def body_params(model):
 
 
 def params_of(model):
-  params = {'body': body_params(model)}
-  if 'rows' in model.words.parts:
-    params['words'] = {'table': array(model.words.parts['rows'].weight)}
-  if 'characters' in model.words.parts:
-    encoder = model.words.parts['characters']
-    convolution = encoder._encoder._module.conv_layer_0
-    params['characters'] = {
-      'characters': array(encoder._embedding._module.weight)[1:],
-      'filters_0': {
-        'kernel': array(convolution.weight).transpose(2, 1, 0),
-        'bias': array(convolution.bias),
-      },
-    }
-  for place, mix in model.words.mixes.items():
-    weights = [array(parameter) for parameter in mix.scalar_parameters]
-    params[place] = {
-      'mix': {
-        'mix_weights': np.concatenate(weights),
-        'mix_scale': array(mix.gamma)[0],
-      }
-    }
+  params = {'body': body_params(model)} | reference.words(model.words)
   if hasattr(model.body, 'crf'):
     params['crf'] = {'transitions': array(model.body.crf.transitions)}
   return params

@@ -22,6 +22,7 @@ SPLITS = {
   for task in (
     'cola sst2 mrpc stsb qqp qnli rte wnli snli scitail race story_cloze swag'
     ' squad1 squad2 conll2003 sst5 sst5_phrases panx_en srl srl_ewt coref'
+    ' coref_gum'
   ).split()
 } | {'mnli': ('train', 'dev', 'dev_mismatched')}
 

@@ -178,7 +178,10 @@ def _entry(
     of, _, rest = name.removeprefix('eval/').partition('/')
     rest = rest or of  # the mean over several tasks
     prefix = f'{of}/' if len(names) > 1 and of in names else ''
-    figures[prefix + (rest if '/' in rest else f'dev/{rest}')] = value
+    # SPLIT/METRIC, or of dev METRIC or METRIC/GROUP.
+    first, _, more = rest.partition('/')
+    is_of_dev = not more or f'eval/{of}/{first}' in results['metrics']
+    figures[prefix + (f'dev/{rest}' if is_of_dev else rest)] = value
   return {
     'seed': results['seed'],
     'settings': dict(changes),

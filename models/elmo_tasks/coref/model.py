@@ -68,7 +68,7 @@ class EndToEndCoref(nn.Module):
     num_layers: of the BiLSTM.
     hidden_dim: F of the scores' two layers each.
     head_dim: H, the first features of x, which are the words' own vectors; 0
-      for all.
+      for all, as 'allennlp' has it whatever is given.
     max_width: W, the most words of a span.
     kept_per_word: spans kept for each word of a document.
     max_antecedents: A at most.
@@ -142,10 +142,11 @@ class EndToEndCoref(nn.Module):
     lexical_drop = Dropout(self.lexical_dropout_rate if train else 0.0)
     x_BRTD = parts.zero_padding(x_BRTD.astype(self.dtype), mask_BRT)
     dropped_BRTD = lexical_drop(x_BRTD)
+    head_dim = D if self.variant == 'allennlp' else self.head_dim or D
     words = self._read(
       dropped_BRTD,
       (lexical_drop(x_BRTD) if self.variant == '2018' else dropped_BRTD)[
-        ..., : self.head_dim or D
+        ..., :head_dim
       ],
       mask_BRT,
       added_BRTE,

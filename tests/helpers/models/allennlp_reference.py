@@ -356,3 +356,30 @@ def bidaf(module, gradients=False):
     'first': linear(module._span_start_predictor._module, gradients),
     'last': linear(module._span_end_predictor._module, gradients),
   }
+
+
+def words(module, gradients=False):
+  """Returns embedded words, their characters and mixes, as our Reader's."""
+  params = {}
+  if 'rows' in module.parts:
+    params['words'] = {'table': _read(module.parts['rows'].weight, gradients)}
+  if 'characters' in module.parts:
+    encoder = module.parts['characters']
+    convolution = encoder._encoder._module.conv_layer_0
+    table = _read(encoder._embedding._module.weight, gradients)
+    params['characters'] = {
+      'characters': table[1:],
+      'filters_0': {
+        'kernel': _read(convolution.weight, gradients).transpose(2, 1, 0),
+        'bias': _read(convolution.bias, gradients),
+      },
+    }
+  for place, mix in module.mixes.items():
+    weights = [_read(each, gradients) for each in mix.scalar_parameters]
+    params[place] = {
+      'mix': {
+        'mix_weights': np.concatenate(weights),
+        'mix_scale': _read(mix.gamma, gradients)[0],
+      }
+    }
+  return params

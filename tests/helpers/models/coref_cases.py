@@ -24,7 +24,8 @@ MODELS = {
   '2018': model.EndToEndCoref(
     variant='2018', head_dim=3, num_layers=2, **SIZES
   ),
-  'allennlp': model.EndToEndCoref(variant='allennlp', **SIZES),
+  # Its heads see all features.
+  'allennlp': model.EndToEndCoref(variant='allennlp', head_dim=3, **SIZES),
 }
 LENGTHS = np.array([[5, 6, 3], [2, 4, 0]])  # words of each sentence
 # First word, last word, cluster; one of them is no candidate, one is padding.

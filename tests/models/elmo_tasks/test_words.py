@@ -61,6 +61,30 @@ def test_characters_as_pytorchs_convolution(torch):
   )
 
 
+@pytest.mark.parametrize('rates', [(0.5, 0.0), (0.0, 0.5)])
+def test_characters_are_dropped_below_or_above_the_filters(rates):
+  """Wide rows: some maxima survive dropped characters, changed."""
+  rng = np.random.default_rng(3)
+  characters = rng.integers(1, 200, (2, 40, 9))
+  model = words.CharacterWords(4, ((2, 6),), dropout_rates=rates)
+  params = {'params': draw(model, characters)}
+  whole, again, dropped = (
+    np.array(
+      model.apply(
+        *(params, characters),
+        train=train,
+        rngs={'dropout': jax.random.key(1)},
+      )
+    )
+    for train in (False, False, True)
+  )
+  np.testing.assert_array_equal(whole, again)
+  changed = np.abs(dropped - whole) > 1e-6
+  doubled = np.isclose(dropped, 2 * whole, rtol=1e-5) | (dropped == 0)
+  assert changed.mean() > 0.3
+  assert doubled.all() == (rates[1] > 0)
+
+
 def test_features_of_a_language_model():
   found, params = {}, {}
   for name in words.FEATURES:

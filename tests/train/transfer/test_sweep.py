@@ -5,6 +5,7 @@ import pathlib
 import shutil
 
 import pytest
+from etils import epath
 
 from train.params import opened
 from train.run import training
@@ -160,3 +161,21 @@ def test_what_a_grid_cannot_try_is_refused_first(
   with pytest.raises(ValueError, match=message):
     sweep.run(config, tmp_path / 'sweep', seeds=SEEDS, grid=grid)
   assert not pathlib.Path(tmp_path / 'sweep').exists()
+
+
+def test_groups_of_a_split_are_told_from_splits():
+  metrics = {'eval/a/f1': 1, 'eval/a/f1/verb': 2, 'eval/a/test/f1': 3}
+  metrics |= {'eval/a/test/f1/verb': 4}
+  results = {
+    'metrics': metrics,
+    'config': {'task.name': 'a'},
+    'seed': 0,
+    'seconds': 1,
+  }
+  entry = sweep._entry(results, {}, epath.Path('here'))
+  assert entry['metrics'] == {
+    'dev/f1': 1,
+    'dev/f1/verb': 2,
+    'test/f1': 3,
+    'test/f1/verb': 4,
+  }

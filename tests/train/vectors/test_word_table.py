@@ -46,6 +46,13 @@ def test_first_vectors_are_a_function_of_the_seed(file):
   assert np.abs(first - other)[[0, 4, 5, 6]].min() > 0
 
 
+def test_vectors_of_a_file_are_scaled_to_length_1(file):
+  first = build(file, unknown='zero', unit=True).initial(0)
+  lengths = np.linalg.norm(first, axis=1)
+  np.testing.assert_allclose(lengths, [0, 1, 1, 1], rtol=1e-6)
+  np.testing.assert_allclose(first[2], np.array([3, 5]) / 34**0.5, rtol=1e-6)
+
+
 def test_missing_words_spread_as_the_others_or_are_zero(tmp_path):
   rng = np.random.default_rng(0)
   path = tmp_path / 'vectors.txt'

@@ -311,8 +311,8 @@ def get_words_config() -> ml_collections.ConfigDict:
   # bcn, esim, bilstm_crf, bilstm_attention, deep_srl, e2e_coref, bidaf_plus or
   # bidaf
   model.name = 'bcn'
-  # published; allennlp, its form of a deep_srl or an e2e_coref; 2018, the later
-  # form of an e2e_coref
+  # published; allennlp, its form of a deep_srl or an e2e_coref; allennlp_elmo,
+  # of a deep_srl above ELMo; 2018, the later form of an e2e_coref
   model.variant = 'published'
   model.lstm_dim = 300  # F, cells of each LSTM's layer and direction
   model.num_layers = 1  # of the first LSTM; 1 in a bcn and an esim

@@ -4,7 +4,8 @@ INPUT is a file in the task's official format, a file of a task of one's own, or
 a folder of the official files: then the test set is read unless --split names
 another split. The ending of OUTPUT names its format: .jsonl with probabilities,
 or the format of the task's scorer or leaderboard (GLUE: .tsv, or a .zip with
-one file a task; SQuAD: .json; SWAG: .csv; entities: .txt in columns).
+one file a task; SQuAD: .json; SWAG: .csv; entities: .txt in columns; roles:
+.props; coreference: .conll).
 """
 
 import argparse
@@ -50,6 +51,8 @@ def _run(arguments: argparse.Namespace) -> None:
     submissions.check(task, arguments.output, split_of(task), n_best=n_best)
     return predictors.read_input(task, arguments.input, split_of(task))
 
+  if arguments.null_odds:
+    predictors.check_null_odds(arguments.workdirs, arguments.task)
   task, split, predictions = predictors.predict(
     arguments.workdirs, read, arguments.task
   )

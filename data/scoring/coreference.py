@@ -86,10 +86,6 @@ def _overlaps(
   return shared
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-  return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
-
-
 def measure(
   task: Task,
   examples: Sequence[DocumentExample],
@@ -111,8 +107,11 @@ def measure(
     for name, (right, gold, right_found, found) in zip(
       METRICS, counts_3CR, strict=True
     ):
-      recall, precision = _share(right, gold), _share(right_found, found)
-      f1 = _share(2 * recall * precision, recall + precision)
+      recall, precision = (
+        measures.share(right, gold),
+        measures.share(right_found, found),
+      )
+      f1 = measures.share(2 * recall * precision, recall + precision)
       values[f'{name}_f1'] = f1
       values[f'{name}_precision'] = precision
       values[f'{name}_recall'] = recall

@@ -23,17 +23,20 @@ def _torch_bias(fan_in: int) -> Initializer:
   return initial.symmetric_uniform(1 / math.sqrt(fan_in))
 
 
-# Variant -> (`drops_outputs` of the LSTMs, initial values of the linear layer's
-# kernel; and of its bias, by the fan in).
+# Variant -> (`drops_outputs` and `input_bias` of the LSTMs; initial values of
+# the linear layer's kernel; and of its bias, by the fan in).
 VARIANTS = {
   # luheng/deep_srl, neural_srl/theano/layer.py.
   'published': (
+    True,
     True,
     nn.initializers.normal(0.01),
     lambda fan_in: nn.initializers.zeros,
   ),
   # AllenNLP 0.9.0, training_config/semantic_role_labeler.jsonnet.
-  'allennlp': (False, nn.initializers.orthogonal(), _torch_bias),
+  'allennlp': (False, True, nn.initializers.orthogonal(), _torch_bias),
+  # Its semantic_role_labeler_elmo.jsonnet.
+  'allennlp_elmo': (False, False, nn.initializers.orthogonal(), _torch_bias),
 }
 
 
@@ -47,8 +50,6 @@ class DeepSrl(nn.Module):
     dropout_rate: of the hidden states, see `AlternatingHighwayLstm`.
     variant: one of `VARIANTS`: how dropout is applied, and the linear layer's
       initial values.
-    input_bias: see `AlternatingHighwayLstm`; AllenNLP's model with ELMo
-      (training_config/semantic_role_labeler_elmo.jsonnet) has none.
     dtype: of activations; parameters and logits are float32.
   """
 
@@ -57,7 +58,6 @@ class DeepSrl(nn.Module):
   num_layers: int = 8
   dropout_rate: float = 0.1
   variant: str = 'published'
-  input_bias: bool = True
   dtype: Dtype = jnp.float32
 
   @nn.compact
@@ -85,13 +85,15 @@ class DeepSrl(nn.Module):
       raise ValueError(
         f'variant is {self.variant!r}, expected one of {[*VARIANTS]}'
       )
-    drops_outputs, kernel_init, make_bias_init = VARIANTS[self.variant]
+    drops_outputs, input_bias, kernel_init, make_bias_init = VARIANTS[
+      self.variant
+    ]
     encoded_BTF = AlternatingHighwayLstm(
       num_layers=self.num_layers,
       lstm_dim=self.lstm_dim,
       dropout_rate=self.dropout_rate,
       drops_outputs=drops_outputs,
-      input_bias=self.input_bias,
+      input_bias=input_bias,
       dtype=self.dtype,
       name='encoder',
     )(x_BPTD[:, 0], mask_BPT[:, 0], train=train)

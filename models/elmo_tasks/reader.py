@@ -178,8 +178,8 @@ class Reader(nn.Module):
 
   @property
   def num_outputs(self) -> int:
-    """K; of questions the scores of a word."""
-    return getattr(self.body, 'num_outputs', 2)
+    """K."""
+    return self.body.num_outputs
 
   def _check(self, shape: tuple[int, ...], vectors: Array | None) -> None:
     """Checks the fields against each other and the shapes of the inputs."""

@@ -284,7 +284,6 @@ def read(
     dim=recipe.word_dim,
     lower=recipe.lower,
     unknown=recipe.unknown,
-    unit=recipe.model == 'e2e_coref',  # as ours
   )
   source = None
   if recipe.language_model:

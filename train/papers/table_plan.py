@@ -254,8 +254,10 @@ def _find_run(
   given = {
     key: value for key, value in request.overrides.items() if key not in foreign
   }
-  overrides |= _settings_of(model, line)
-  overrides |= {**part.overrides, **row.overrides, **given}
+  settings_ = _settings_of(model, line) | {**part.overrides, **row.overrides}
+  if settings_.get('task.word_dim') == 0:  # layers in their place
+    given.pop('task.word_vectors', None)
+  overrides |= settings_ | given
   if row.share not in (None, 1):
     is_there = source is not None and has_split(part.task, source, 'train')
     size = count_examples(part.task, source if is_there else None)

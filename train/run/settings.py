@@ -46,7 +46,7 @@ NUMBERS = {
   'data': {SHARE: 'held_out', POSITIVE: 'train_limit eval_limit'},
   'objective': {SHARE: 'mask_rate'},
   'optim': {
-    RATE: 'beta1 beta2 warmup_fraction',
+    RATE: 'beta1 beta2 warmup_fraction average',
     POSITIVE: 'epsilon clip_norm',
     AT_LEAST_0: 'learning_rate warmup_steps weight_decay',
   },

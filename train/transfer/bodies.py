@@ -33,7 +33,9 @@ class Body:
     mark_dim: see `reader.Reader`.
     char_dropout_rates: likewise.
     arrays: argument of the module -> array of a batch, besides the words.
-    unit_vectors: vectors of words are scaled to length 1.
+    unit_vectors: variants that scale vectors of words to length 1.
+    sums_words: variants of a tagger whose loss of a sentence is the sum over
+      its words, not their mean.
     tells_words: the module's field `head_dim` is the number of features of the
       words' own vectors, which come first.
   """
@@ -46,7 +48,8 @@ class Body:
   mark_dim: int = 0
   char_dropout_rates: tuple[float, float] = (0.0, 0.0)
   arrays: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  unit_vectors: bool = False
+  unit_vectors: tuple[str, ...] = ()
+  sums_words: tuple[str, ...] = ()
   tells_words: bool = False
 
 
@@ -162,7 +165,8 @@ BODIES = {
     _build_srl,
     {'roles': (1,)},
     has_layers=True,
-    variants=('published', 'allennlp'),
+    variants=tuple(deep_srl.VARIANTS),
+    sums_words=('published',),
     mark_dim=100,  # He et al. 2017 and AllenNLP 0.9.0 alike
   ),
   'e2e_coref': Body(
@@ -171,7 +175,7 @@ BODIES = {
     has_layers=True,
     variants=tuple(_COREF),
     arrays={'speakers_BRT': 'speakers', 'genres_B': 'genres'},
-    unit_vectors=True,
+    unit_vectors=('published', '2018'),
     tells_words=True,
   ),
   'bidaf_plus': Body(

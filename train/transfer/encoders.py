@@ -337,6 +337,12 @@ def _check(found: Encoder, task: Task) -> None:
     f'expected 8 to {most}, the positions of the model',
   )
   ensure(
+    bool(kind.head),
+    'task.name',
+    'expected model=e2e_coref, which reads whole documents; init.weights are'
+    ' then the layers below it',
+  )
+  ensure(
     not kind.of_bert or found.family.finds_spans,
     'task.name',
     f'only a BERT finds spans, and these weights are of a {name}',

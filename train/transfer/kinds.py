@@ -210,8 +210,8 @@ def check_crf(task: Task, task_config: Any) -> None:
   found = f'task.crf={task_config.crf!r}: '
   if not KINDS[task.kind].of_words:
     raise ValueError(
-      f'{found}{task.name} is a task of the kind {task.kind}, and a CRF needs'
-      ' tags'
+      f'{found}{task.name} is a task of the kind {task.kind}, and paths'
+      ' need tags'
     )
   if task_config.crf == 'bioul' and not tag_schemes.marks_spans(task.labels):
     raise ValueError(

@@ -16,8 +16,15 @@ from data.tasks.examples import Example, Prediction, Task
 from train.engine import sharding
 from train.host.console import say
 from train.run import settings, workdirs
+from train.transfer import (
+  bodies,
+  several,
+  task_data,
+  task_job,
+  task_outputs,
+  task_plan,
+)
 from train.transfer import kinds as kinds_of_model
-from train.transfer import several, task_data, task_job, task_outputs
 from train.transfer.task_data import Split
 from train.transfer.task_job import Predictor
 
@@ -86,6 +93,19 @@ def _folder_of(
   return workdir / several.FOLDER / task_name
 
 
+def check_null_odds(
+  workdirs: Sequence[epath.PathLike], task_name: str | None
+) -> None:
+  """Raises ValueError if a model has no score of no answer."""
+  for workdir in workdirs:
+    config = open_member(workdir, task_name).predictor.config
+    if config.model.name in bodies.BODIES:
+      raise ValueError(
+        f'--null_odds: {workdir} holds a {config.model.name}, which scores no'
+        ' empty answer'
+      )
+
+
 def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
   """Reads a task's file or a folder's split; errors name file and line."""
   path = epath.Path(source)
@@ -113,6 +133,11 @@ def predict(
   """
   members = [open_member(workdir, task_name) for workdir in workdirs]
   first, here = members[0].predictor, _facts(members[0].predictor)
+  if len(members) > 1 and kinds.KINDS[first.task.kind].average is None:
+    raise ValueError(
+      f'found {len(members)} workdirs, expected one: an ensemble of models of'
+      f' the kind {first.task.kind} has no mean'
+    )
   for other in members[1:]:
     for name, value in _facts(other.predictor).items():
       if here[name] != value:
@@ -143,8 +168,9 @@ def predict(
 def _facts(predictor: Predictor) -> dict[str, Any]:
   """Returns name -> value of all facts that members must share."""
   task, config = predictor.task, predictor.config
-  cuts = {
-    key: config.task[key] for key in task_data.READING if key in config.task
+  cuts = {  # of older configs as it was then
+    key: config.task.get(key, task_plan.BEFORE.get(f'task.{key}'))
+    for key in task_data.READING
   }
   return {
     'the task': task.name,

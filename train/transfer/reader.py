@@ -26,6 +26,7 @@ class Reader(abc.ABC):
   config: ml_collections.ConfigDict
 
   vocab_size = 0  # rows of a vocabulary's table, unpadded
+  sums_words = False  # whether a sentence's loss is the sum over its words
   is_begun = False  # whether parameters come from `init.weights`
 
   @property

@@ -285,7 +285,9 @@ def with_sizes_of(
 
 
 def _build_objective(reader: Reader, task: Task) -> Objective:
-  return task_losses.build_objective(task, reader.config.task, reader.inputs)
+  return task_losses.build_objective(
+    task, reader.config.task, reader.inputs, sums_words=reader.sums_words
+  )
 
 
 def check(config: ml_collections.ConfigDict) -> None:

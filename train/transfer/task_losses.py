@@ -18,11 +18,14 @@ def build_objective(
   task: Task,
   task_config: Any,
   inputs: Callable[[Batch], tuple] = lambda batch: (),
+  *,
+  sums_words: bool = False,
 ) -> Objective:
   """Returns the objective of a task, with the losses of the papers.
 
-  Classes, choices and tags: cross-entropy, for tags a mean over tagged words;
-  with a CRF the negative log-likelihood of each sentence's tags, summed.
+  Classes, choices and tags: cross-entropy, for tags a mean over tagged words,
+  or with `sums_words` over sentences of the sum over words; with a CRF the
+  negative log-likelihood of each sentence's tags, summed.
   Scores: squared error, or with `soft_classes` the cross-entropy of a score
   between its two nearest classes (Tai et al. 2015, as GPT's release). Spans:
   the mean of the cross-entropies of first and last token.
@@ -93,6 +96,8 @@ def build_objective(
     totals = {name: rows / factor for name, factor in factors.items()}
     if kind.summed:
       totals['task'] = jnp.float32(1)
+    elif sums_words:
+      totals['task'] = rows
     else:
       totals['task'] = label_weights(batch).sum()
     # A batch without a single label has the loss 0, not NaN.

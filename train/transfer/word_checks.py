@@ -68,6 +68,17 @@ def check(config: ml_collections.ConfigDict) -> None:
       "False, or task.features='mix', whose layers it normalises",
     ),
     (
+      'task.word_dim',
+      task.word_dim or not task.word_vectors,
+      f'1 or more with task.word_vectors={task.word_vectors}: 0 means no'
+      ' vectors of words',
+    ),
+    (
+      'model.num_layers',
+      model.variant != '2018' or model.num_layers > 1,
+      f'3: model.variant=2018 is the {model.name} of several layers',
+    ),
+    (
       'data.cache',
       data.cache is None or not storage.is_remote(data.cache),
       'a local folder: files there are memory-mapped',

@@ -56,6 +56,11 @@ class WordReader(Reader):
     return bodies.BODIES[self.config.model.name]
 
   @property
+  def sums_words(self) -> bool:  # noqa: D102
+    # Configs older than the key are of other bodies.
+    return getattr(self.config.model, 'variant', '') in self.body.sums_words
+
+  @property
   def layered(self) -> None:  # noqa: D102
     return None
 
@@ -99,7 +104,7 @@ class WordReader(Reader):
       dim=task_config.word_dim,
       lower=task_config.lower_words,
       unknown=task_config.unknown_words,
-      unit=self.body.unit_vectors,
+      unit=self.config.model.variant in self.body.unit_vectors,
     )
 
   def _batches(self, rows: Features, table: WordTable) -> Batches:

@@ -4,6 +4,7 @@ A cluster's number in brackets marks a mention: `(7` at its first word, `7)` at
 its last, `(7)` at its only word, with or without | between several.
 """
 
+import dataclasses
 import functools
 import re
 from collections.abc import Iterator, Sequence
@@ -197,7 +198,7 @@ def conll_rows(file: epath.Path, split: str) -> examples.Found:
   labelled = examples.needs_labels(split) or any(e.clusters for _, e in found)
   for where, example in found:
     if not labelled:
-      example = examples.dataclasses.replace(example, clusters=None)
+      example = dataclasses.replace(example, clusters=None)
     yield where, example
 
 

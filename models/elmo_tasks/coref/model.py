@@ -92,6 +92,8 @@ class EndToEndCoref(nn.Module):
   lexical_dropout_rate: float = 0.5
   dtype: Dtype = jnp.float32
 
+  num_outputs = 3  # of a link: first and last word, antecedent
+
   @nn.compact
   def __call__(
     self,

@@ -58,7 +58,7 @@ COMMANDS = [
     *('elmo/main', 'ELMo + baseline', 'e', GLOVE),
     f'task=squad1,model=bidaf_plus {READS_E} task.word_vectors=glove.txt',
     f'task=snli,model=esim {READS_E} {ESIM} task.word_vectors=glove.txt',
-    f'task=srl,model=deep_srl {READS_E} {SRL} task.word_vectors=glove.txt',
+    f'task=srl,model=deep_srl {READS_E} {SRL}',
     f'task=coref,model=e2e_coref {READS_E} task.word_vectors=glove.txt',
     f'task=conll2003,model=bilstm_crf {READS_E} task.mix_l2=0.1'
     ' task.word_vectors=glove.txt',

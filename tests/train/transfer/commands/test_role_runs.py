@@ -172,8 +172,22 @@ def test_averages_of_the_parameters_are_scored_and_kept(maker, tmp_path):
 
 def test_eight_devices_find_the_same(maker):
   changes = {'train.global_batch': 4, 'model.dropout_rate': 0.0}
+  changes['task.word_dim'] = 4  # with 100 of the mark divisible
   config = maker.config('deep_srl', 'own roles', **changes)
   expected = word_runs.losses_on(config)
   losses = word_runs.losses_on(config, data=2, fsdp=2, tensor=2)
   np.testing.assert_allclose(losses[0], expected[0], rtol=1e-6)
   np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+
+def test_a_published_loss_of_roles_is_of_sentences(maker):
+  """AllenNLP's form divides by words, the published one by sentences."""
+  losses = {}
+  for variant in ('published', 'allennlp'):
+    changes = {'model.variant': variant, 'model.dropout_rate': 0.0}
+    config = maker.config('deep_srl', 'own roles', **changes)
+    job, _ = word_runs.begin(config)
+    batch = job.splits['train'].batches.train_batch(0, slice(0, 8), 8, 0, 4)
+    losses[variant] = job.objective.weights(batch)['task']
+  assert losses['published'] == 8
+  assert losses['allennlp'] == batch['token_mask'].sum() == 56

@@ -235,12 +235,9 @@ def their_outputs(torch, theirs, inputs):
   given = dict(zip(names, inputs, strict=True))
   if not theirs.config.model_type == 'bert':
     del given['token_type_ids']
+  given = {name: torch.tensor(np.int64(x)) for name, x in given.items()}
+  if theirs.config.model_type != 'bert':
+    given['use_cache'] = False  # no keys and values among the outputs
   with torch.no_grad():
-    outputs = theirs(
-      **{name: torch.tensor(np.int64(x)) for name, x in given.items()}
-    )
-  return {
-    name: value.numpy()
-    for name, value in outputs.items()
-    if name[0] != 'p' or name != 'past_key_values'
-  }
+    outputs = theirs(**given)
+  return {name: value.numpy() for name, value in outputs.items()}

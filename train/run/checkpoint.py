@@ -88,6 +88,11 @@ class Checkpoints:
         async_options=ocp.AsyncOptions(
           create_directories_asynchronously=remote
         ),
+        # A run saves its best model while a checkpoint is being written: under
+        # the same names, processes would wait for each other's other save.
+        multiprocessing_options=ocp.options.MultiprocessingOptions(
+          barrier_sync_key_prefix=self.folder.parent.name
+        ),
         step_name_format=_Names(),
         lightweight_initialize=True,
       ),

@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> None:
     return predictors.read_input(task, arguments.input, split_of(task))
 
   if arguments.null_odds:
-    predictors.check_null_odds(arguments.workdirs, arguments.task)
+    predictors.check_null_odds(arguments.workdirs)
   task, split, predictions = predictors.predict(
     arguments.workdirs, read, arguments.task
   )

@@ -93,13 +93,11 @@ def _folder_of(
   return workdir / several.FOLDER / task_name
 
 
-def check_null_odds(
-  workdirs: Sequence[epath.PathLike], task_name: str | None
-) -> None:
+def check_null_odds(workdirs: Sequence[epath.PathLike]) -> None:
   """Raises ValueError if a model has no score of no answer."""
   for workdir in workdirs:
-    config = open_member(workdir, task_name).predictor.config
-    if config.model.name in bodies.BODIES:
+    config = settings.read_workdir_config(workdir)
+    if config is not None and config.model.name in bodies.BODIES:
       raise ValueError(
         f'--null_odds: {workdir} holds a {config.model.name}, which scores no'
         ' empty answer'

@@ -45,7 +45,7 @@ SRL = WORDS | {
   'model.lstm_dim': 100,
   'model.num_layers': 4,
   'train.global_batch': 40,
-  'train.num_epochs': 12.0,
+  'train.num_epochs': 4.0,
 }
 COREF = WORDS | {
   'model.lstm_dim': 64,

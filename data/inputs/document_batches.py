@@ -1,24 +1,17 @@
-"""Batches of documents, a row a sentence, as functions of the step."""
+"""Batches of documents, each one row, as functions of the step."""
 
-from collections.abc import Iterator
+import math
 
 import numpy as np
 
 from data.examples import pipeline
-from data.inputs.batches import (
-  LENGTHS,
-  Batches,
-  Order,
-  WordInputs,
-)
+from data.inputs.batches import Batches, Order, WordInputs
 from data.inputs.document_rows import DocumentFeatures
 
-# Sentences of a batch's documents, each 1.5 times the one before but for the
-# least; 50 is e2e-coref's in training. Of OntoGUM's dev set 13 programs are
-# compiled, with 4.3 positions a word; with steps of 1.25, 20 and 3.8.
-ROWS = (1, 2, 3, 4, 6, 9, 15, 22, 33, 50, 75, 112, 168, 252, 378, 567, 850)
-# R x T, R and T of a batch: a program each, the maximum is the largest.
-Shape = tuple[int, int, int]
+# Words of a batch's documents, a program each; each is about 1.25 times the one
+# before. Of OntoGUM's dev set 5 programs are compiled, with 1.13 positions a
+# word; with steps of 1.5 they are 2, with 1.21.
+LENGTHS = tuple(8 * math.ceil(4 * 1.25**power) for power in range(28))
 
 
 class DocumentBatches(Batches):
@@ -27,11 +20,16 @@ class DocumentBatches(Batches):
   Of a document of more than `max_sentences` sentences, a step of training reads
   that many consecutive ones, from another place in every epoch until each place
   has come; evaluation reads all. `bucket` sorts as in `Order`. A batch has
-  these arrays, R and T rounded up, M of the document with the most mentions:
-    tokens int32 [B, R, T], with `inputs` rows of the table; perhaps characters
-      int16 [B, R, T, C], and of a language model vectors float16
-      [B, R, T, L, D], 0 at padding;
-    token_mask bool [B, R, T]; speakers int32 [B, R, T], 0 at padding;
+  these arrays, T of `LENGTHS` or the longest document's, M of the document with
+  the most mentions:
+    tokens int32 [B, T], with `inputs` rows of the table; perhaps characters
+      int16 [B, T, C], and of a language model vectors float16 [B, T, L, D], 0
+      at padding;
+    token_mask bool [B, T]; speakers int32 [B, T], 0 at padding;
+    sentences int32 [B, T]: number of the word's sentence, -1 at padding;
+    sentence_rows int32 [B, R, V]: places in T of the words of sentences, which
+      follow one another in rows of V; -1 at padding. V is the longest
+      sentence's of all documents, R depends on T alone;
     genres int32 [B];
     labels int32 [B, M, 3], see `DocumentFeatures`, of the words that are read,
       -1 behind the last; in training no mention alone in its cluster;
@@ -51,10 +49,10 @@ class DocumentBatches(Batches):
     if not len(features):
       raise ValueError('there are no documents to make batches of')
     self._row_lengths = np.diff(features.offsets)
-    longest = int(self._row_lengths.max())
-    if longest > max_length:
+    self._longest_row = int(self._row_lengths.max())
+    if self._longest_row > max_length:
       raise ValueError(
-        f'a sentence has {longest} words, max_length is {max_length}'
+        f'a sentence has {self._longest_row} words, max_length is {max_length}'
       )
     if max_sentences < 1:
       raise ValueError(f'max_sentences={max_sentences}: expected at least 1')
@@ -69,9 +67,7 @@ class DocumentBatches(Batches):
     # Of training, a document counts with the words that a step may read.
     share = np.minimum(1, max_sentences / self._sentences)
     self.order = Order(features.lengths * share, bucket=bucket)
-    mentions = np.diff(features.mention_offsets).max(keepdims=True)
-    self._num_mentions = int(_round(mentions, LENGTHS)[0])
-    self._longest = _longest(self._row_lengths, int(self._sentences.max()))
+    self._num_mentions = round_up(int(np.diff(features.mention_offsets).max()))
 
   def train_batch(
     self,
@@ -93,62 +89,25 @@ class DocumentBatches(Batches):
 
   def train_lengths(
     self, batch_size: int, seed: int, total_steps: int
-  ) -> dict[Shape, int]:
-    """Returns the shapes of a run's batches -> the first step with them."""
+  ) -> dict[int, int]:
+    """Returns each length T of a run's batches -> the first step with it."""
     steps = [
       self.order.batch(step, batch_size, seed, total_steps)
       for step in range(total_steps)
     ]
     numbers, chosen = np.concatenate(steps, axis=1)
     firsts, counts = self._crops(numbers, chosen, seed)
-    shapes = self._shapes(firsts, counts, batch_size)
-    found: dict[Shape, int] = {}
-    for step, shape in enumerate(shapes):
-      found.setdefault(shape, step)
+    found: dict[int, int] = {}
+    for step, words in enumerate(
+      self._num_words(firsts, counts).reshape(-1, batch_size)
+    ):
+      found.setdefault(round_up(int(words.max())), step)
     return found
 
-  def eval_lengths(self, batch_size: int) -> set[Shape]:
-    """Returns the shapes of the batches of `eval_batches`."""
-    return set(self._eval_shapes(batch_size))
-
-  def eval_batches(
-    self, batch_size: int, rows: np.ndarray | slice = pipeline.ALL_ROWS
-  ) -> Iterator[pipeline.Batch]:
-    """Yields rows of global batches of all documents, the longest first.
-
-    The last batch repeats rows, with `example_mask` and `label_mask` False.
-    """
-    order = self._eval_order(batch_size)
-    for first in range(0, len(order), batch_size):
-      places = first + np.arange(batch_size)
-      chosen = order[first : first + batch_size]
-      yield self._gather(
-        chosen,
-        chosen.astype(np.int32),
-        places < len(self.features),
-        rows,
-      )
-
-  def longest_batch(self, batch_size: int) -> pipeline.Batch:
-    """Returns the batch of evaluation with the largest program."""
-    shapes = self._eval_shapes(batch_size)
-    first = shapes.index(max(shapes)) * batch_size
-    chosen = self._eval_order(batch_size)[first : first + batch_size]
-    real = first + np.arange(batch_size) < len(self.features)
-    return self._gather(
-      chosen, chosen.astype(np.int32), real, pipeline.ALL_ROWS
-    )
-
-  def _eval_order(self, batch_size: int) -> np.ndarray:
-    """Returns the documents of all batches, the last repeated."""
-    order = np.argsort(-self.features.lengths, kind='stable')
-    missing = -len(order) % batch_size
-    return np.concatenate([order, np.repeat(order[-1:], missing)])
-
-  def _eval_shapes(self, batch_size: int) -> list[Shape]:
-    order = self._eval_order(batch_size)
-    firsts = self.features.row_offsets[order]
-    return self._shapes(firsts, self._sentences[order], batch_size)
+  def eval_lengths(self, batch_size: int) -> set[int]:
+    """Returns each length T of the batches of `eval_batches`."""
+    longest = np.sort(self.features.lengths)[::-1][::batch_size]
+    return set(map(round_up, longest.tolist()))
 
   def _crops(
     self, numbers: np.ndarray, chosen: np.ndarray, seed: int
@@ -167,23 +126,10 @@ class DocumentBatches(Batches):
       firsts[here] += pipeline.permute(epochs[here] % places, places, key)
     return firsts, counts
 
-  def _shapes(
-    self, firsts: np.ndarray, counts: np.ndarray, batch_size: int
-  ) -> list[Shape]:
-    """Returns the shapes of batches, from the rows of their examples [N]."""
-    ends = firsts + counts
-    # The longest row is in the first or the last 2^k rows.
-    powers = np.frexp(counts)[1] - 1
-    longest = np.maximum(
-      self._longest[powers, firsts], self._longest[powers, ends - 2**powers]
-    )
-    rows, words = (
-      _round(sizes.reshape(-1, batch_size).max(axis=1), known)
-      for sizes, known in ((counts, ROWS), (longest, self.lengths))
-    )
-    words = np.minimum(words, self.max_length)
-    found = np.stack([rows * words, rows, words], axis=1)
-    return list(map(tuple, found.tolist()))
+  def _num_words(self, firsts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Returns the words in rows, int [N], from their first and number."""
+    offsets = self.features.offsets
+    return offsets[firsts + counts] - offsets[firsts]
 
   def _gather(
     self,
@@ -216,21 +162,27 @@ class DocumentBatches(Batches):
     `firsts` are the first rows of the examples, `counts` their numbers.
     """
     features = self.features
-    # The shape of the global batch, on which all hosts agree.
-    ((_, num_rows, length),) = self._shapes(firsts, counts, len(chosen))
+    lengths = self._num_words(firsts, counts)
+    # The length of the global batch, on which all hosts agree.
+    length = round_up(int(lengths.max()))
     chosen, example_mask = chosen[rows], example_mask[rows]
-    firsts, counts = firsts[rows], counts[rows]
-    is_row = np.arange(num_rows) < counts[:, None]
-    numbers = np.where(is_row, firsts[:, None] + np.arange(num_rows), 0)
-    starts = features.offsets[numbers]
-    lengths = np.where(is_row, self._row_lengths[numbers], 0)
+    firsts, counts, lengths = firsts[rows], counts[rows], lengths[rows]
     positions = np.arange(length)
-    mask = positions < lengths[..., None]
-    places = np.where(mask, starts[..., None] + positions, 0)
+    mask = positions < lengths[:, None]
+    places = np.where(mask, features.offsets[firsts][:, None] + positions, 0)
     tokens = np.where(mask, features.tokens[places], np.int32(self.pad_id))
+    num_rows, width = _num_rows(length, self._longest_row)
+    sentences = np.full(mask.shape, -1, np.int32)
+    sentence_rows = np.full((len(chosen), num_rows, width), -1, np.int32)
+    for i, (first, count) in enumerate(zip(firsts, counts, strict=True)):
+      row_lengths = self._row_lengths[first : first + count]
+      sentences[i, : lengths[i]] = np.repeat(np.arange(count), row_lengths)
+      _pack(row_lengths.tolist(), sentence_rows[i])
     batch = {
       'tokens': tokens,
       'token_mask': mask,
+      'sentences': sentences,
+      'sentence_rows': sentence_rows,
       'speakers': np.where(mask, features.speakers[places], 0).astype(np.int32),
       'genres': features.genres[chosen],
       'labels': self._labels(chosen, firsts, counts),
@@ -243,7 +195,7 @@ class DocumentBatches(Batches):
     if self.inputs is not None:
       batch['tokens'] = np.where(mask, self.inputs.table_rows[tokens], 0)
       if self.inputs.vectors is not None:
-        batch['vectors'] = self._vectors(numbers, lengths, length)
+        batch['vectors'] = self._vectors(firsts, lengths, length)
     return batch
 
   def _labels(
@@ -268,21 +220,29 @@ class DocumentBatches(Batches):
     return labels
 
 
-def _longest(lengths: np.ndarray, most: int) -> np.ndarray:
-  """Returns the longest of the 2^k rows from each row on, [k, R].
+def round_up(count: int) -> int:
+  """Returns the least of `LENGTHS` that holds a count, or the count."""
+  return next((length for length in LENGTHS if length >= count), count)
 
-  k goes as far as 2^k <= `most`; behind the last row nothing is longer.
+
+def _num_rows(length: int, longest: int) -> tuple[int, int]:
+  """Returns R and V, the rows for sentences of `length` words in all.
+
+  Two consecutive rows of `_pack` hold more than V words, so these are enough.
   """
-  levels, width = [lengths], 1
-  while 2 * width <= most:
-    before = levels[-1]
-    after = np.append(before[width:], np.zeros(width, before.dtype))
-    levels.append(np.maximum(before, after[: len(before)]))
-    width *= 2
-  return np.stack(levels)
+  if length <= longest:
+    return 1, length
+  return 2 * (length // (longest + 1)) + 1, longest
 
 
-def _round(found: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-  """Returns the least of `sizes` for each number, or the number if larger."""
-  places = np.searchsorted(sizes, found)
-  return np.where(found > sizes[-1], found, np.append(sizes, 0)[places])
+def _pack(row_lengths: list[int], places: np.ndarray) -> None:
+  """Fills [R, V] with the places of sentences, one after the other.
+
+  A sentence that a row does not hold begins the next.
+  """
+  row = filled = begin = 0
+  for length in row_lengths:
+    if filled + length > places.shape[1]:
+      row, filled = row + 1, 0
+    places[row, filled : filled + length] = np.arange(begin, begin + length)
+    filled, begin = filled + length, begin + length

@@ -27,7 +27,7 @@ class Reader(nn.Module):
   Attributes:
     body: of (vectors [B, P, T, D], mask, added vectors or None, train=) ->
       logits, or a dict with them; see `models.elmo_tasks`.
-    num_texts: P; 0: all of an example.
+    num_texts: P.
     has_choices: the texts are those of choices, each with one score.
     num_rows: rows of the table of words; 0: no table.
     word_dim: D of the table.
@@ -98,7 +98,7 @@ class Reader(nn.Module):
     """
     self._check(rows.shape, vectors)
     T = rows.shape[-1]
-    P = self.num_texts or rows.shape[1]
+    P = self.num_texts
     mask_NT = mask.reshape(-1, T)
 
     def split(x_NTD: Array) -> Array:
@@ -194,7 +194,7 @@ class Reader(nn.Module):
         ' on characters, or the layers of a language model at the input'
       )
     texts = 1 if len(shape) == 2 else shape[1]
-    P = self.num_texts or texts
+    P = self.num_texts
     if texts % P or (not self.has_choices and texts != P):
       raise ValueError(
         f'rows of words are {shape}, expected {self.num_texts} texts an example'

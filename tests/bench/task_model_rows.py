@@ -366,14 +366,13 @@ def _as_document(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     raise ValueError(f'{len(mask)} documents in a batch, expected 1')
   words = ('tokens', 'token_mask', 'characters', 'vectors')
   found = {name: batch[name][mask][None] for name in words if name in batch}
-  candidates, begin = [], 0
-  for length in mask[0].sum(axis=1).tolist():
-    candidates += [
-      (begin + first, begin + last)
-      for first in range(length)
-      for last in range(first, min(first + MAX_WIDTH, length))
-    ]
-    begin += length
+  sentences = batch['sentences'][0].tolist()
+  candidates = [
+    (first, last)
+    for first in range(mask.sum())
+    for last in range(first, min(first + MAX_WIDTH, len(sentences)))
+    if sentences[last] == sentences[first]
+  ]
   clusters = {
     (first, last): cluster
     for first, last, cluster in batch['labels'][0].tolist()

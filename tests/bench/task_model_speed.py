@@ -151,6 +151,7 @@ def our_model(inputs: Inputs, recipe: Recipe) -> Any:
     reader,
   )
   from models.elmo_tasks.coref import model as coref
+  from train.transfer import bodies
 
   F, H, rate = recipe.dim, recipe.hidden, recipe.dropout
   K, layers = len(inputs.labels), recipe.layers
@@ -173,11 +174,9 @@ def our_model(inputs: Inputs, recipe: Recipe) -> Any:
     'bidaf': lambda: bidaf.Bidaf(F, layers, dropout_rate=rate),
   }[recipe.model]()
   kind = inputs.task.kind
-  is_document = kind == 'coreference'
-  num_texts = {'span': 2, 'coreference': 0}.get(kind, inputs.task.num_texts)
   return reader.Reader(
     body,
-    num_texts=num_texts,
+    num_texts=2 if kind == 'span' else inputs.task.num_texts,
     num_rows=inputs.table.num_rows,
     word_dim=inputs.table.dim,
     fixed_words=recipe.fixed,
@@ -194,18 +193,21 @@ def our_model(inputs: Inputs, recipe: Recipe) -> Any:
     if kind in ('tagging', 'roles')
     else None,
     path_scores='log_probabilities' if kind == 'roles' else 'learned',
-    array_names=('speakers_BRT', 'genres_B') if is_document else (),
+    array_names=tuple(bodies.BODIES[recipe.model].arrays),
     mark_dim=100 if kind == 'roles' else 0,  # as ours has it
   )
 
 
 def inputs_of(model: Any, batch: Mapping[str, Any]) -> tuple:
   """Returns the arrays of a batch that `our_model` reads."""
+  from train.transfer import bodies
+
   names = ('tokens', 'token_mask', 'characters', 'vectors')
+  arrays = bodies.BODIES['e2e_coref'].arrays
   return (
     *(batch.get(name) for name in names),
     batch['token_types'] if model.mark_dim else None,
-    (batch['speakers'], batch['genres']) if model.array_names else (),
+    tuple(batch[arrays[name]] for name in model.array_names),
   )
 
 

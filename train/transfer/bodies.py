@@ -171,10 +171,15 @@ BODIES = {
   ),
   'e2e_coref': Body(
     _build_coref,
-    {'coreference': (0,)},
+    {'coreference': (1,)},
     has_layers=True,
     variants=tuple(_COREF),
-    arrays={'speakers_BRT': 'speakers', 'genres_B': 'genres'},
+    arrays={
+      'sentences_BT': 'sentences',
+      'sentence_rows_BRV': 'sentence_rows',
+      'speakers_BT': 'speakers',
+      'genres_B': 'genres',
+    },
     unit_vectors=('published', '2018'),
     tells_words=True,
   ),

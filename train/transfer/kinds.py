@@ -154,7 +154,6 @@ KINDS = {
     '',  # no head of an encoder reads whole documents
     lambda task, _: len(task.labels) + 1,  # genres, the first of any other
     _cluster_losses,
-    num_texts=lambda task: 0,  # all sentences of a document
     summed=True,
     metric_names=(),
     answers=coref.links,

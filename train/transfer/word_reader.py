@@ -359,9 +359,9 @@ def _check_task(config: ml_collections.ConfigDict, task: Task) -> None:
       for other, body in bodies.BODIES.items()
       if texts in body.reads.get(task.kind, ())
     ]
-    counted = f' with {texts} {"text" if texts == 1 else "texts"} an example'
+    counted = f'with {texts} {"text" if texts == 1 else "texts"} an example'
     raise ValueError(
       f'model.name={name!r}: {task.name} is a task of the kind {task.kind}'
-      f'{counted if texts else ""}, which'
+      f' {counted}, which'
       f' {" or ".join(fitting) or "none of these models"} reads'
     )

@@ -1,9 +1,9 @@
 """Spans as vectors, and their scores as mentions.
 
-Shapes: B document, R sentence, T word of a sentence, U word of the padded grid
-(R x T), E features of an encoded word, H features of a word's own vector, P
-features of a width, W width of a span in words, N candidate, K kept span, F
-hidden, S features of a span: [first word; last word; width; head].
+Shapes: B document, T word, E features of an encoded word, H features of a
+word's own vector, P features of a width, W width of a span in words, N
+candidate, K kept span, F hidden, S features of a span: [first word; last word;
+width; head].
 """
 
 from typing import NamedTuple
@@ -22,14 +22,14 @@ class Words(NamedTuple):
   """Words of documents, 0 at padding.
 
   Attributes:
-    encoded_BRTE: outputs of the BiLSTM.
-    own_BRTH: vectors of words, of which heads are averages.
-    heads_BRT: float32 logits of the average's weights.
+    encoded_BTE: outputs of the BiLSTM.
+    own_BTH: vectors of words, of which heads are averages.
+    heads_BT: float32 logits of the average's weights.
   """
 
-  encoded_BRTE: Array
-  own_BRTH: Array
-  heads_BRT: Array
+  encoded_BTE: Array
+  own_BTH: Array
+  heads_BT: Array
 
 
 def score_candidates(
@@ -45,22 +45,22 @@ def score_candidates(
   """
   weights, widths_WP, words = lax.stop_gradient((weights, widths_WP, words))
   W, P = widths_WP.shape
-  B, R, T, E = words.encoded_BRTE.shape
+  B, T, E = words.encoded_BTE.shape
   of_first_EF, of_last_EF, of_width_PF, of_head_HF = jnp.split(
     weights.first_DF, [E, 2 * E, 2 * E + P]
   )
   # A span's head is an average of the words in it: weights by width and place.
-  heads_BRTW = spans.windows(words.heads_BRT[..., None], W)[..., 0]
+  heads_BTW = spans.windows(words.heads_BT[..., None], W)[..., 0]
   inside_WW = jnp.tril(jnp.ones((W, W), bool))
-  shares_BRTWW = jax.nn.softmax(
-    jnp.where(inside_WW, heads_BRTW[..., None, :], LOWEST), axis=-1
+  shares_BTWW = jax.nn.softmax(
+    jnp.where(inside_WW, heads_BTW[..., None, :], LOWEST), axis=-1
   )
-  own_BRTWF = spans.windows(words.own_BRTH @ of_head_HF, W)
-  hidden_BRTWF = shares_BRTWW.astype(own_BRTWF.dtype) @ own_BRTWF
-  hidden_BRTWF += spans.windows(words.encoded_BRTE @ of_last_EF, W)
-  hidden_BRTWF += (words.encoded_BRTE @ of_first_EF)[..., None, :]
-  hidden_BNF = hidden_BRTWF.reshape(B, R * T * W, -1)
-  widths_NP = jnp.tile(widths_WP, (R * T, 1))
+  own_BTWF = spans.windows(words.own_BTH @ of_head_HF, W)
+  hidden_BTWF = shares_BTWW.astype(own_BTWF.dtype) @ own_BTWF
+  hidden_BTWF += spans.windows(words.encoded_BTE @ of_last_EF, W)
+  hidden_BTWF += (words.encoded_BTE @ of_first_EF)[..., None, :]
+  hidden_BNF = hidden_BTWF.reshape(B, T * W, -1)
+  widths_NP = jnp.tile(widths_WP, (T, 1))
   hidden_BNF += scorer.drop_features(drop, widths_NP[None]) @ of_width_PF
   return scorer.finish(weights, hidden_BNF, drop)
 
@@ -73,28 +73,24 @@ def span_vectors(
 ) -> Array:
   """Returns the vectors [B, K, S] of spans by their number as candidates."""
   W = len(widths_WP)
-  B, R, T, E = words.encoded_BRTE.shape
   first_BK, longer_BK = candidates_BK // W, candidates_BK % W
   last_BK = first_BK + longer_BK
-  encoded_BUE = words.encoded_BRTE.reshape(B, R * T, E)
   widths_BKP = scorer.drop_features(drop, widths_WP[longer_BK])
   # Weights of all words: a product's gradient is faster than a look-up's.
-  places_U = jnp.arange(R * T)
-  is_inside_BKU = (places_U >= first_BK[..., None]) & (
-    places_U <= last_BK[..., None]
+  places_T = jnp.arange(words.heads_BT.shape[1])
+  is_inside_BKT = (places_T >= first_BK[..., None]) & (
+    places_T <= last_BK[..., None]
   )
-  shares_BKU = jax.nn.softmax(
-    jnp.where(is_inside_BKU, words.heads_BRT.reshape(B, 1, R * T), LOWEST),
-    axis=-1,
+  shares_BKT = jax.nn.softmax(
+    jnp.where(is_inside_BKT, words.heads_BT[:, None], LOWEST), axis=-1
   )
-  own_BUH = words.own_BRTH.reshape(B, R * T, -1)
-  look_up = jax.vmap(lambda x_UE, places_K: x_UE[places_K])
+  look_up = jax.vmap(lambda x_TE, places_K: x_TE[places_K])
   return jnp.concatenate(
     [
-      look_up(encoded_BUE, first_BK),
-      look_up(encoded_BUE, last_BK),
+      look_up(words.encoded_BTE, first_BK),
+      look_up(words.encoded_BTE, last_BK),
       widths_BKP,
-      shares_BKU.astype(own_BUH.dtype) @ own_BUH,
+      shares_BKT.astype(words.own_BTH.dtype) @ words.own_BTH,
     ],
     axis=-1,
   )

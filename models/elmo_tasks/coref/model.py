@@ -1,9 +1,9 @@
 """End-to-end coreference resolution (Lee et al. 2017, 2018).
 
-Shapes: B document, R sentence, T word of a sentence, U word of the padded grid
-(R x T), D features of a word, E added features or features of an encoded word,
-H features of a word's own vector, W width of a span in words, N candidate, K
-kept span, A antecedent, F hidden, S features of a span. Sources:
+Shapes: B document, T word, R row of sentences, V word of a row, D features of a
+word, E added features or features of an encoded word, H features of a word's
+own vector, W width of a span in words, N candidate, K kept span, A antecedent,
+F hidden, S features of a span. Sources:
 kentonl/e2e-coref @ 53c41166 (2017) and @ 9d1ee197 (2018); AllenNLP 0.9.0,
 models/coreference_resolution/coref.py and training_config/coref.jsonnet.
 """
@@ -97,31 +97,37 @@ class EndToEndCoref(nn.Module):
   @nn.compact
   def __call__(
     self,
-    x_BRTD: Array,
-    mask_BRT: Array,
-    added_BRTE: Array | None = None,
+    x_B1TD: Array,
+    mask_B1T: Array,
+    added_B1TE: Array | None = None,
     *,
-    speakers_BRT: Array,
+    sentences_BT: Array,
+    sentence_rows_BRV: Array,
+    speakers_BT: Array,
     genres_B: Array,
     train: bool,
   ) -> dict[str, Array]:
     """Returns the kept spans of documents and scores of their antecedents.
 
-    K = floor(kept_per_word R T), or all spans if they are fewer, at least 1; a
+    K = floor(kept_per_word T), or all spans if they are fewer, at least 1; a
     document keeps at most floor(kept_per_word x its words). A =
     min(max_antecedents, K).
 
     Args:
-      x_BRTD: vectors of words, float.
-      mask_BRT: bool; True at real words, which come first in each sentence.
-      added_BRTE: float, appended to the BiLSTM's outputs.
-      speakers_BRT: int, the number of each word's speaker, 0 if unknown.
+      x_B1TD: vectors of words, float.
+      mask_B1T: bool; True at real words, which come first.
+      added_B1TE: float, appended to the BiLSTM's outputs.
+      sentences_BT: int32, the number of each word's sentence, -1 at padding.
+      sentence_rows_BRV: int32, the places of the sentences' words in rows of
+        whole sentences, in which the BiLSTM reads them; -1 at padding, at the
+        end of rows. 'allennlp' does not read it.
+      speakers_BT: int, the number of each word's speaker, 0 if unknown.
       genres_B: int in 0..num_genres - 1.
       train: apply dropout (rng stream 'dropout').
 
     Returns:
-      starts, ends: int32 [B, K], first and last word, as numbers of words in
-        the document; -1 at padding, at the end.
+      starts, ends: int32 [B, K], first and last word; -1 at padding, at the
+        end.
       antecedents: int32 [B, K, A], places of spans among the kept, nearest
         first; -1 where there is none, at the end.
       logits: float32 [B, K, 1 + A], of no antecedent, which is 0, and of each
@@ -129,46 +135,45 @@ class EndToEndCoref(nn.Module):
       mention_scores: float32 [B, K]; 0 at padding.
 
     Raises:
-      ValueError: if the variant is unknown or x_BRTD is not of rank 4.
+      ValueError: if the variant is unknown or x_B1TD is not one text.
     """
     if self.variant not in VARIANTS:
       raise ValueError(
         f'variant is {self.variant!r}, expected one of {VARIANTS}'
       )
-    if x_BRTD.ndim != 4:
-      raise ValueError(
-        f'vectors of words are {x_BRTD.shape}, expected [B, R, T, D]'
-      )
-    D, W = x_BRTD.shape[-1], self.max_width
+    parts.check_texts(x_B1TD.shape, 1, 'coreference')
+    x_BTD, mask_BT = x_B1TD[:, 0].astype(self.dtype), mask_B1T[:, 0]
+    D, W = x_BTD.shape[-1], self.max_width
     rate = self.dropout_rate if train else 0.0
     lexical_drop = Dropout(self.lexical_dropout_rate if train else 0.0)
-    x_BRTD = parts.zero_padding(x_BRTD.astype(self.dtype), mask_BRT)
-    dropped_BRTD = lexical_drop(x_BRTD)
+    x_BTD = parts.zero_padding(x_BTD, mask_BT)
+    dropped_BTD = lexical_drop(x_BTD)
     head_dim = D if self.variant == 'allennlp' else self.head_dim or D
     words = self._read(
-      dropped_BRTD,
-      (lexical_drop(x_BRTD) if self.variant == '2018' else dropped_BRTD)[
+      dropped_BTD,
+      (lexical_drop(x_BTD) if self.variant == '2018' else dropped_BTD)[
         ..., :head_dim
       ],
-      mask_BRT,
-      added_BRTE,
+      mask_BT,
+      None if added_B1TE is None else added_B1TE[:, 0],
+      *(sentences_BT, sentence_rows_BRV),
       train=train,
     )
     widths_WP = self._table('widths', W)
-    num_features = 2 * words.encoded_BRTE.shape[-1] + words.own_BRTH.shape[-1]
+    num_features = 2 * words.encoded_BTE.shape[-1] + words.own_BTH.shape[-1]
     num_features += self.feature_dim
     weights = self._scorer('mention_scorer')(num_features)
-    make_drop = self._make_drop(len(x_BRTD), rate)
+    make_drop = self._make_drop(len(x_BTD), rate)
 
-    N = mask_BRT[0].size * W
+    N = mask_BT.shape[1] * W
     kept_BK = spans.prune(
       mentions.score_candidates(
         *(weights, widths_WP, words),
         make_drop(jnp.arange(N, dtype=jnp.int32)[None]),
       ),
-      spans.candidates(mask_BRT, W),
-      spans.num_kept(mask_BRT, self.kept_per_word),
-      spans.max_kept(mask_BRT.shape[1:], W, self.kept_per_word),
+      spans.candidates(sentences_BT, W),
+      spans.num_kept(mask_BT, self.kept_per_word),
+      spans.max_kept(mask_BT.shape[1], W, self.kept_per_word),
       W,
       may_cross=self.variant == 'allennlp',
     )
@@ -184,22 +189,15 @@ class EndToEndCoref(nn.Module):
     )
     scores_BK = jnp.where(is_real_BK, scores_BK, 0)
 
-    def number(places_BK: Array) -> Array:
-      numbers_BK = jnp.take_along_axis(
-        spans.word_numbers(mask_BRT), places_BK, axis=1
-      )
-      return jnp.where(is_real_BK, numbers_BK, -1)
-
-    speakers_BK = jnp.take_along_axis(
-      speakers_BRT.reshape(len(x_BRTD), -1), kept_BK // W, axis=1
-    )
+    first_BK, longer_BK = kept_BK // W, kept_BK % W
+    speakers_BK = jnp.take_along_axis(speakers_BT, first_BK, axis=1)
     antecedents_BKA, scores_BKA = self._score_pairs(
       *(spans_BKS, scores_BK, is_real_BK, speakers_BK, genres_B), rate
     )
     scores_BKA = jnp.where(antecedents_BKA >= 0, scores_BKA, layers.LOWEST)
     return {
-      'starts': number(kept_BK // W),
-      'ends': number(kept_BK // W + kept_BK % W),
+      'starts': jnp.where(is_real_BK, first_BK, -1),
+      'ends': jnp.where(is_real_BK, first_BK + longer_BK, -1),
       'antecedents': antecedents_BKA,
       'logits': jnp.pad(scores_BKA, [(0, 0), (0, 0), (1, 0)]),
       'mention_scores': scores_BK,
@@ -207,21 +205,23 @@ class EndToEndCoref(nn.Module):
 
   def _read(
     self,
-    x_BRTD: Array,
-    own_BRTH: Array,
-    mask_BRT: Array,
-    added_BRTE: Array | None,
+    x_BTD: Array,
+    own_BTH: Array,
+    mask_BT: Array,
+    added_BTE: Array | None,
+    sentences_BT: Array,
+    sentence_rows_BRV: Array,
     *,
     train: bool,
   ) -> mentions.Words:
     """Returns words, read by the BiLSTM."""
     rate = self.dropout_rate
     if self.variant == 'allennlp':
-      bilstm = lstm.BiLstm(
+      encoded_BTE, _ = lstm.BiLstm(
         *(self.num_layers, self.lstm_dim, self.dtype, 'orthogonal'),
         name='encoder',
-      )
-      encoded_BRTE = _read_documents(bilstm, x_BRTD, mask_BRT, train=train)
+      )(x_BTD, mask_BT, train=train)
+      encoded_BTE = parts.zero_padding(encoded_BTE, mask_BT)
     else:
       bilstm = coupled_lstm.CoupledBiLstm(
         self.num_layers,
@@ -231,14 +231,13 @@ class EndToEndCoref(nn.Module):
         self.dtype,
         name='encoder',
       )
-      B, R, T, D = x_BRTD.shape
-      encoded_BRTE = bilstm(
-        x_BRTD.reshape(B * R, T, D), mask_BRT.reshape(B * R, T), train=train
-      ).reshape(B, R, T, -1)
-    encoded_BRTE = parts.append(encoded_BRTE, added_BRTE, mask_BRT)
-    read = own_BRTH if self.variant == 'allennlp' else encoded_BRTE
-    heads_BRT = self._linear(read.shape[-1], 1, 'head', 'classes')(read)[..., 0]
-    return mentions.Words(encoded_BRTE, own_BRTH, heads_BRT.astype(jnp.float32))
+      encoded_BTE = _read_rows(
+        bilstm, x_BTD, sentences_BT, sentence_rows_BRV, train=train
+      )
+    encoded_BTE = parts.append(encoded_BTE, added_BTE, mask_BT)
+    read = own_BTH if self.variant == 'allennlp' else encoded_BTE
+    heads_BT = self._linear(read.shape[-1], 1, 'head', 'classes')(read)[..., 0]
+    return mentions.Words(encoded_BTE, own_BTH, heads_BT.astype(jnp.float32))
 
   def _score_pairs(
     self,
@@ -360,25 +359,36 @@ class EndToEndCoref(nn.Module):
     return jnp.asarray(table, self.dtype)
 
 
-def _read_documents(
-  bilstm: lstm.BiLstm, x_BRTD: Array, mask_BRT: Array, *, train: bool
+def _read_rows(
+  bilstm: coupled_lstm.CoupledBiLstm,
+  x_BTD: Array,
+  sentences_BT: Array,
+  rows_BRV: Array,
+  *,
+  train: bool,
 ) -> Array:
-  """Returns a BiLSTM's outputs [B, R, T, E] on each document as one row."""
-  B, R, T, D = x_BRTD.shape
-  mask_BU = mask_BRT.reshape(B, R * T)
-  # Real words first, in their order.
-  order_BU = jnp.argsort(~mask_BU, axis=1, stable=True)
-  look_up = jax.vmap(lambda x_UD, places_U: x_UD[places_U])
-  outputs_BUE, _ = bilstm(
-    look_up(x_BRTD.reshape(B, R * T, D), order_BU),
-    jnp.arange(R * T) < mask_BU.sum(axis=1, keepdims=True),
-    train=train,
+  """Returns a BiLSTM's outputs [B, T, E] on sentences, 0 at padding."""
+  (B, T, _), (_, R, V) = x_BTD.shape, rows_BRV.shape
+  places_BU = rows_BRV.reshape(B, R * V)
+  look_up = jax.vmap(lambda x_TD, places_U: x_TD[places_U])
+
+  def in_rows(x: Array) -> Array:
+    found = look_up(x, jnp.maximum(places_BU, 0))
+    return found.reshape(B * R, V, *x.shape[2:])
+
+  sentences_NV = jnp.where(
+    rows_BRV.reshape(B * R, V) >= 0, in_rows(sentences_BT), -1
   )
-  places_BU = jnp.maximum(spans.word_numbers(mask_BRT), 0)
-  outputs_BUE = jnp.where(
-    mask_BU[..., None], look_up(outputs_BUE, places_BU), 0
-  )
-  return outputs_BUE.reshape(B, R, T, -1)
+  outputs_NVE = bilstm(in_rows(x_BTD), sentences_NV, train=train)
+  # Padding's place is behind the end, where nothing is written.
+  ends_BU = jnp.where(places_BU < 0, T, places_BU)
+  back_BT = jax.vmap(
+    lambda ends_U: (
+      jnp.zeros(T, jnp.int32).at[ends_U].set(jnp.arange(R * V), mode='drop')
+    )
+  )(ends_BU)
+  outputs_BTE = look_up(outputs_NVE.reshape(B, R * V, -1), back_BT)
+  return parts.zero_padding(outputs_BTE, sentences_BT >= 0)
 
 
 def _refine(

@@ -1,9 +1,8 @@
 """Candidate spans of documents: numbering, pruning, distances.
 
-Shapes: B document, R sentence, T word of a sentence, U word of the padded grid
-(R x T), W width, N candidate, K kept span. A candidate's number is (first word
-in the grid) W + (its number of words - 1), so candidates are in the order of
-their first, then of their last word. Source: kentonl/e2e-coref,
+Shapes: B document, T word, W width, N candidate, K kept span. A candidate's
+number is (first word) W + (its number of words - 1), so candidates are in the
+order of their first, then of their last word. Source: kentonl/e2e-coref,
 coref_kernels.cc and coref_model.py.
 """
 
@@ -35,30 +34,29 @@ def windows(x: Array, width: int) -> Array:
   return jnp.stack([padded[..., v : v + T, :] for v in range(width)], axis=-2)
 
 
-def candidates(mask_BRT: Array, width: int) -> Array:
-  """Returns bool [B, N]: whether the span lies inside of its sentence."""
-  return windows(mask_BRT[..., None], width).reshape(len(mask_BRT), -1)
+def candidates(sentences_BT: Array, width: int) -> Array:
+  """Returns bool [B, N]: whether the span lies inside of a sentence.
+
+  `sentences_BT` are int32, the number of each word's sentence, -1 at padding.
+  """
+  # Behind the end is 0, as at padding.
+  numbers_BT = sentences_BT + 1
+  last_BTW = windows(numbers_BT[..., None], width)[..., 0]
+  is_inside_BTW = (last_BTW == numbers_BT[..., None]) & (last_BTW > 0)
+  return is_inside_BTW.reshape(len(sentences_BT), -1)
 
 
-def max_kept(shape: tuple[int, ...], width: int, kept_per_word: float) -> int:
-  """Returns K, the most spans that a document [R, T] keeps, at least 1."""
-  R, T = shape
-  possible = R * sum(min(width, T - t) for t in range(T))
-  return max(1, min(math.floor(kept_per_word * R * T), possible))
+def max_kept(T: int, width: int, kept_per_word: float) -> int:
+  """Returns K, the most spans that a document of T words keeps, at least 1."""
+  possible = sum(min(width, T - t) for t in range(T))
+  return max(1, min(math.floor(kept_per_word * T), possible))
 
 
-def num_kept(mask_BRT: Array, kept_per_word: float) -> Array:
+def num_kept(mask_BT: Array, kept_per_word: float) -> Array:
   """Returns int32 [B], how many spans each document may keep."""
   # Floors in float64, as Python's: float32 would lose spans at some lengths.
-  size = mask_BRT.shape[1] * mask_BRT.shape[2]
-  floors = np.floor(kept_per_word * np.arange(size + 1)).astype('i4')
-  return jnp.asarray(floors)[mask_BRT.sum(axis=(1, 2))]
-
-
-def word_numbers(mask_BRT: Array) -> Array:
-  """Returns int32 [B, U], the number of each real word in its document."""
-  mask_BU = mask_BRT.reshape(len(mask_BRT), -1)
-  return jnp.cumsum(mask_BU, axis=1, dtype=jnp.int32) - 1
+  floors = np.floor(kept_per_word * np.arange(mask_BT.shape[1] + 1))
+  return jnp.asarray(floors.astype('i4'))[mask_BT.sum(axis=1)]
 
 
 def prune(
@@ -106,20 +104,20 @@ def _keep(
     return (i < num_valid) & (count < limit)
 
   def step(state: tuple) -> tuple:
-    i, count, kept_K, last_end_U, first_start_U = state
+    i, count, kept_K, last_end_T, first_start_T = state
     span = order_N[i]
     start, longer = span // W, span % W
     end = start + longer
     # Of the kept spans that begin at a word the longest, and that end there.
-    last_W = lax.dynamic_slice(last_end_U, (start,), (W,))
-    first_W = lax.dynamic_slice(first_start_U, (start,), (W,))
+    last_W = lax.dynamic_slice(last_end_T, (start,), (W,))
+    first_W = lax.dynamic_slice(first_start_T, (start,), (W,))
     begins_inside_W = (offsets_W > 0) & (offsets_W <= longer) & (last_W > end)
     ends_inside_W = (offsets_W < longer) & (first_W < start)
     is_free = ~(begins_inside_W | ends_inside_W).any()
     kept_K = kept_K.at[count].set(jnp.where(is_free, span, N))
-    last_end_U = last_end_U.at[start].max(jnp.where(is_free, end, -1))
-    first_start_U = first_start_U.at[end].min(jnp.where(is_free, start, N))
-    return i + 1, count + is_free, kept_K, last_end_U, first_start_U
+    last_end_T = last_end_T.at[start].max(jnp.where(is_free, end, -1))
+    first_start_T = first_start_T.at[end].min(jnp.where(is_free, start, N))
+    return i + 1, count + is_free, kept_K, last_end_T, first_start_T
 
   places = N // W + W
   state = (

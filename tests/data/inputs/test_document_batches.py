@@ -1,13 +1,15 @@
 """Batches of documents: whole ones, and parts of long ones in training."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
 from small_documents import TASK, document
 
+from data.inputs import document_batches
 from data.inputs.batches import WordInputs
-from data.inputs.document_batches import ROWS, DocumentBatches
+from data.inputs.document_batches import DocumentBatches
 from data.scoring import kinds
 
 LENGTHS = [
@@ -53,8 +55,17 @@ def check(features, batch, i, example, first, count):
   mask = batch['token_mask'][i]
   sentences = example.sentences[first : first + count]
   lengths = [len(sentence) for sentence in sentences]
-  assert mask.sum(axis=1)[:count].tolist() == lengths
-  assert mask.sum() == sum(lengths)
+  assert (np.diff(mask.astype(int)) <= 0).all()
+  expected = np.repeat(np.arange(count), lengths)
+  np.testing.assert_array_equal(batch['sentences'][i][mask], expected)
+  assert (batch['sentences'][i][~mask] == -1).all()
+  # Rows of whole sentences, in their order.
+  read = batch['sentence_rows'][i]
+  np.testing.assert_array_equal(read[read >= 0], np.arange(sum(lengths)))
+  assert (np.diff((read >= 0).astype(int), axis=1) <= 0).all()
+  for row in read:
+    numbers = expected[row[row >= 0]]
+    assert np.isin(expected, numbers).sum() == len(numbers)
   assert tuple(words[batch['tokens'][i][mask]]) == sum(sentences, ())
   names = {'': 0}
   for name in sum(example.speakers, ()):
@@ -77,9 +88,9 @@ def check(features, batch, i, example, first, count):
 @pytest.mark.parametrize('size', [1, 2, 3])
 def test_evaluation_reads_whole_documents(features, size):
   batches = make(features)
-  seen, shapes = [], set()
+  seen, found = [], set()
   for batch in batches.eval_batches(size):
-    shapes.add(batch['tokens'].shape[1:])
+    found.add(batch['tokens'].shape[1])
     for i in range(size):
       number = batch['example_ids'][i]
       check(features, batch, i, DOCUMENTS[number], 0, len(LENGTHS[number]))
@@ -87,11 +98,9 @@ def test_evaluation_reads_whole_documents(features, size):
       if batch['example_mask'][i]:
         seen.append(int(number))
   assert sorted(seen) == list(range(len(DOCUMENTS)))
-  keys = batches.eval_lengths(size)
-  assert {key[1:] for key in keys} == shapes
-  assert all(key[0] == key[1] * key[2] for key in keys)
+  assert batches.eval_lengths(size) == found
   longest = batches.longest_batch(size)
-  assert longest['tokens'].shape == (size, *max(keys)[1:])
+  assert longest['tokens'].shape == (size, max(found))
   assert longest['labels'].shape == batch['labels'].shape
 
 
@@ -99,11 +108,11 @@ def test_training_reads_parts_of_long_documents(features):
   batches = make(features)
   size, seed, steps = 2, 3, 200
   starts = collections.defaultdict(list)
-  shapes = {}
+  found = {}
   for step in range(steps):
     numbers, chosen = batches.order.batch(step, size, seed, steps)
     batch = batches.train_batch(step, slice(None), size, seed, steps)
-    shapes.setdefault(batch['tokens'].shape[1:], step)
+    found.setdefault(batch['tokens'].shape[1], step)
     assert batch['example_ids'].tolist() == numbers.tolist()
     assert batch['example_mask'].all() and batch['label_mask'].all()
     for i, number in enumerate(chosen):
@@ -119,16 +128,14 @@ def test_training_reads_parts_of_long_documents(features):
       (first,) = fitting
       check(features, batch, i, example, first, count)
       starts[int(number)].append(first)
-  assert batches.train_lengths(size, seed, steps) == {
-    (rows * words, rows, words): step for (rows, words), step in shapes.items()
-  }
+  assert batches.train_lengths(size, seed, steps) == found
   # Each place comes equally often, not in the order of the text.
-  for number, found in starts.items():
+  for number, firsts in starts.items():
     places = max(len(LENGTHS[number]) - 4, 0) + 1
-    shares = np.bincount(found, minlength=places)
+    shares = np.bincount(firsts, minlength=places)
     assert len(shares) == places
     assert shares.max() - shares.min() <= 2
-    assert places == 1 or found[:places] != sorted(found[:places])
+    assert places == 1 or firsts[:places] != sorted(firsts[:places])
 
 
 def test_a_batch_is_a_function_of_seed_and_step(features):
@@ -176,9 +183,25 @@ def test_inputs_of_a_model(features):
 
 
 def test_padding_is_modest():
-  for small, large in zip(ROWS[5:-1], ROWS[6:], strict=True):
-    assert 1 < large / small < 1.7
-  assert 50 in ROWS
+  known = document_batches.LENGTHS
+  for small, large in itertools.pairwise(known):
+    assert 1 < large / small <= 1.4
+  assert document_batches.round_up(known[-1] + 1) == known[-1] + 1
+
+
+def test_sentences_fit_into_their_rows():
+  rng = np.random.default_rng(0)
+  for longest in (1, 2, 7, 40):
+    for count in (1, 5, 60):
+      lengths = rng.integers(1, longest + 1, count)
+      lengths[0] = longest
+      if count == 60:  # short and long in turns, the worst that can be
+        lengths = np.tile([1, longest], 30)
+      total = int(lengths.sum())
+      rows, width = document_batches._num_rows(total, longest)
+      places = np.full((rows, width), -1)
+      document_batches._pack(lengths.tolist(), places)
+      np.testing.assert_array_equal(places[places >= 0], np.arange(total))
 
 
 def test_wrong_settings_are_refused(features):

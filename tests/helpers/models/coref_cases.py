@@ -1,7 +1,5 @@
 """Documents for coreference, their models, losses and gradients."""
 
-import functools
-
 import jax
 import numpy as np
 from elmo_task_cases import D, E, F
@@ -41,10 +39,11 @@ MENTIONS = np.array(
 class Documents:
   """Words of documents, noise or a filler at padding.
 
-  `numbers` are of the documents in LENGTHS, None for an empty one.
+  `numbers` are of the documents in LENGTHS, None for an empty one; `shape` are
+  T, R and V.
   """
 
-  def __init__(self, numbers=(0, 1), shape=(3, 6), filler=None):
+  def __init__(self, numbers=(0, 1), shape=(14, 3, 6), filler=None):
     rng = np.random.default_rng(0)
     words = LENGTHS.sum()
     values = {
@@ -52,12 +51,21 @@ class Documents:
       'added': rng.normal(size=(words, E)).astype('f4'),
       'speakers': rng.integers(0, 3, words),
     }
-    R, T = shape
-    lengths = np.zeros((len(numbers), R), int)
+    T, R, V = shape
+    self.sentences = np.full((len(numbers), T), -1, 'i4')
+    self.rows = np.full((len(numbers), R, V), -1, 'i4')
     for b, number in enumerate(numbers):
       if number is not None:
-        lengths[b, : LENGTHS.shape[1]] = LENGTHS[number]
-    self.mask = np.arange(T) < lengths[..., None]
+        row = filled = begin = 0
+        for i, length in enumerate(LENGTHS[number]):
+          self.sentences[b, begin : begin + length] = i
+          if filled + length > V:
+            row, filled = row + 1, 0
+          self.rows[b, row, filled : filled + length] = begin + np.arange(
+            length
+          )
+          filled, begin = filled + length, begin + length
+    self.mask = self.sentences >= 0
     first = LENGTHS[0].sum()
     order = np.concatenate(
       [
@@ -77,14 +85,22 @@ class Documents:
     self.genres = np.array([{0: 2, 1: 0}.get(number, 1) for number in numbers])
 
 
+def arrays_of(documents):
+  return {
+    'sentences_BT': documents.sentences,
+    'sentence_rows_BRV': documents.rows,
+    'speakers_BT': documents.speakers,
+    'genres_B': documents.genres,
+  }
+
+
 def apply(module, params, x, added, documents, train=False, rngs=None):
   return module.apply(
     {'params': params},
-    x,
-    documents.mask,
-    added,
-    speakers_BRT=documents.speakers,
-    genres_B=documents.genres,
+    x[:, None],
+    documents.mask[:, None],
+    None if added is None else added[:, None],
+    **arrays_of(documents),
     train=train,
     rngs=rngs,
   )
@@ -92,13 +108,14 @@ def apply(module, params, x, added, documents, train=False, rngs=None):
 
 def make_params(module, documents):
   shapes = jax.eval_shape(
-    functools.partial(
-      module.init,
-      speakers_BRT=documents.speakers,
-      genres_B=documents.genres,
+    lambda: module.init(
+      jax.random.key(0),
+      documents.x[:, None],
+      documents.mask[:, None],
+      None if documents.added is None else documents.added[:, None],
+      **arrays_of(documents),
       train=False,
-    ),
-    *(jax.random.key(0), documents.x, documents.mask, documents.added),
+    )
   )['params']
   rng = np.random.default_rng(0)
   return jax.tree.map(
@@ -112,7 +129,7 @@ def make_step(variant):
   @jax.jit
   def step(params, x, added, rest, golden):
     documents = Documents.__new__(Documents)
-    documents.mask, documents.speakers, documents.genres = rest
+    vars(documents).update(rest)
 
     def compute(params, x, added):
       outputs = apply(MODELS[variant], params, x, added, documents)
@@ -124,7 +141,8 @@ def make_step(variant):
     )
 
   def run(params, documents, golden):
-    rest = documents.mask, documents.speakers, documents.genres
+    names = ('mask', 'sentences', 'rows', 'speakers', 'genres')
+    rest = {name: getattr(documents, name) for name in names}
     (_, (losses, outputs)), gradients = step(
       params, documents.x, documents.added, rest, golden
     )
@@ -154,7 +172,7 @@ PLACES = (2, 0)  # of the documents in the padded batch
 
 def pad():
   """Returns padded documents, of NaN, an empty one between; their mentions."""
-  padded = Documents((1, None, 0), shape=(4, 8), filler=np.nan)
+  padded = Documents((1, None, 0), shape=(17, 4, 8), filler=np.nan)
   golden = np.pad(MENTIONS[[1, 0, 0]], [(0, 0), (0, 1), (0, 0)])
   golden[:, -1] = -1
   return padded, golden

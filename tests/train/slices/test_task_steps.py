@@ -49,8 +49,8 @@ def batch_of(planned):
     ('conll2003,model=bilstm_crf', (16, 8), (16, 8), 75 * 14041 // 16 + 1, 1),
     ('srl_ewt,model=deep_srl', (16, 8), (16, 8), 500 * 40423 // 16 + 1, 1),
     ('squad1,model=bidaf', (16, 2, 8), (16, 2), 20 * 87599 // 16 + 1, 2),
-    # 50 sentences of a document, with room for 8 mentions.
-    ('coref_gum,model=e2e_coref', (16, 50, 8), (16, 8, 3), 1660, 1),
+    # 50 sentences of 8 words, with room for 472 words and 32 mentions.
+    ('coref_gum,model=e2e_coref', (16, 472), (16, 32, 3), 1660, 1),
   ],
 )
 def test_a_batch_has_the_longest_rows(name, rows, labels, steps, num_scalars):

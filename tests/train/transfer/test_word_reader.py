@@ -103,7 +103,7 @@ SETS = {
   ('choice', 2): 'own choices',
   ('tagging', 1): 'own tags',
   ('roles', 1): 'own roles',
-  ('coreference', 0): 'own documents',
+  ('coreference', 1): 'own documents',
   ('span', 2): 'own questions',
 }
 RUN = (  # by other tests here

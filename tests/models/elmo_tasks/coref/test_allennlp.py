@@ -162,7 +162,7 @@ def test_equals_allennlp_with_its_gradient(torch, monkeypatch):
   assert not by_x[~padded.mask].any()
 
   ours = vectors_of(cases.MODELS['allennlp'], params, documents, monkeypatch)
-  is_candidate = np.asarray(spans.candidates(documents.mask, cases.WIDTH))
+  is_candidate = np.asarray(spans.candidates(documents.sentences, cases.WIDTH))
   for b in range(2):
     np.testing.assert_allclose(
       ours[b, is_candidate[b]], vectors[b], rtol=0, atol=1e-5
@@ -174,7 +174,7 @@ def vectors_of(module, params, documents, monkeypatch):
   make_vectors, found = mentions.span_vectors, []
 
   def record(widths_WP, words, places, drop):
-    every = np.arange(documents.mask[0].size * cases.WIDTH)
+    every = np.arange(documents.mask.shape[1] * cases.WIDTH)
     # Candidates at the end reach over the edge: look-ups stop there.
     every = jnp.broadcast_to(every, (len(places), len(every)))
     found.append(make_vectors(widths_WP, words, every, drop))

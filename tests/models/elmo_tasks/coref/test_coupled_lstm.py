@@ -10,16 +10,22 @@ from models import dropout
 from models.elmo_tasks.coref import coupled_lstm
 
 D, F, RATE = 3, 2, 0.25
-LENGTHS = [3, 0, 2]
-MASK = np.arange(4) < np.array(LENGTHS)[:, None]
-X = np.random.default_rng(0).normal(size=(3, 4, D)).astype('f4')
+# The sentences of the words of rows; -1 at padding.
+SENTENCES = np.array(
+  [[5, 5, 5, 6, -1], [-1, -1, -1, -1, -1], [0, 0, 1, 1, 1]], 'i4'
+)
+MASK = SENTENCES >= 0
+X = np.random.default_rng(0).normal(size=(*MASK.shape, D)).astype('f4')
 MODEL = coupled_lstm.CoupledBiLstm(2, F, RATE)
 
 
 def make_params():
   shapes = nn.unbox(
     jax.eval_shape(
-      functools.partial(MODEL.init, train=False), jax.random.key(0), X, MASK
+      functools.partial(MODEL.init, train=False),
+      jax.random.key(0),
+      X,
+      SENTENCES,
     )['params']
   )
   rng = np.random.default_rng(1)
@@ -27,20 +33,25 @@ def make_params():
 
 
 def kept(shape):
-  """Stands for random masks of dropout."""
+  """Stands for random masks of dropout of outputs."""
   return (np.arange(np.prod(shape)).reshape(shape) % 4 > 0) / (1 - RATE)
 
 
+def keep(seeds, rows, columns, rate):
+  """Stands for masks of hidden states, by sentence and feature."""
+  return (rows + columns) % 4 > 0
+
+
 def run(params, x):
-  """The layers word by word, [rows, T, 2 F]."""
+  """The layers word by word, [rows, T, 2 F], 0 at padding."""
 
   def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
-  def read(layer, direction, words, row):
+  def read(layer, direction, words, sentence):
     p = {name: value[direction] for name, value in layer.items()}
     cell, hidden = p['initial_cell'], p['initial_hidden']
-    drop = kept((2, len(LENGTHS), F))[direction, row]
+    drop = keep(None, sentence, np.arange(F), RATE) / (1 - RATE)
     outputs = []
     for word in words:
       gates = [
@@ -55,17 +66,18 @@ def run(params, x):
       outputs.append(hidden)
     return outputs
 
-  rows = []
-  for row, length in enumerate(LENGTHS):
-    words = [x[row, t] for t in range(length)]
+  found = np.zeros((*MASK.shape, 2 * F))
+  for sentence in range(7):
+    here = SENTENCES == sentence
+    words = [*x[here]]
     for i in range(2):
       layer = params[f'layer_{i}']
-      forward = read(layer, 0, words, row)
-      backward = read(layer, 1, words[::-1], row)[::-1]
-      drop = kept((len(LENGTHS), MASK.shape[1], 2 * F))[row]
+      forward = read(layer, 0, words, sentence)
+      backward = read(layer, 1, words[::-1], sentence)[::-1]
+      drops = kept(found.shape)[here]
       outputs = [
-        drop[t] * np.concatenate([forward[t], backward[t]])
-        for t in range(length)
+        drop * np.concatenate(both)
+        for drop, *both in zip(drops, forward, backward, strict=True)
       ]
       if i:
         p = params['highway_1']
@@ -75,19 +87,20 @@ def run(params, x):
           for g, y, w in zip(gates, outputs, words, strict=True)
         ]
       words = outputs
-    zeros = [np.zeros(2 * F)] * (MASK.shape[1] - length)
-    rows.append(np.stack(words + zeros))
-  return np.stack(rows)
+    if words:
+      found[here] = words
+  return found
 
 
 def test_equals_a_plain_loop_with_its_gradient(monkeypatch):
   monkeypatch.setattr(dropout, 'apply', lambda rng, x, rate: x * kept(x.shape))
+  monkeypatch.setattr(dropout, 'is_kept', keep)
   params = make_params()
-  weights = np.random.default_rng(2).normal(size=(3, 4, 2 * F))
+  weights = np.random.default_rng(2).normal(size=(*MASK.shape, 2 * F))
 
   def ours(params, x):
     outputs = MODEL.apply(
-      *({'params': params}, x, MASK),
+      *({'params': params}, x, SENTENCES),
       train=True,
       rngs={'dropout': jax.random.key(0)},
     )

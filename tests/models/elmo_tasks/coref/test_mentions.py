@@ -8,8 +8,10 @@ import pytest
 from models import dropout
 from models.elmo_tasks.coref import mentions, scorer, spans
 
-B, R, T, W, E, H, P, F = 2, 3, 5, 3, 4, 3, 2, 6
-MASK = np.arange(T) < np.array([[5, 2, 4], [1, 0, 5]])[..., None]
+B, T, W, E, H, P, F = 2, 12, 3, 4, 3, 2, 6
+SENTENCES = np.array(
+  [[0] * 5 + [1] * 2 + [2] * 4 + [-1], [0] + [1] * 5 + [-1] * 6], 'i4'
+)
 
 
 @pytest.mark.parametrize(
@@ -25,10 +27,8 @@ def test_candidates_score_as_their_vectors_do(rate, with_features):
   weights = scorer.Weights(
     *(draw(S, F), draw(1, F), draw(F, F), draw(1, F), draw(F, 1), draw(1, 1))
   )
-  real = MASK[..., None]
-  words = mentions.Words(
-    draw(B, R, T, E) * real, draw(B, R, T, H) * real, draw(B, R, T)
-  )
+  real = SENTENCES[..., None] >= 0
+  words = mentions.Words(draw(B, T, E) * real, draw(B, T, H) * real, draw(B, T))
   widths_WP = jnp.asarray(draw(W, P))
   seeds = dropout.draw_seeds(jax.random.key(0), (B,))
 
@@ -37,7 +37,7 @@ def test_candidates_score_as_their_vectors_do(rate, with_features):
       return None
     return scorer.Drop(seeds, jnp.asarray(places), rate, with_features)
 
-  N = R * T * W
+  N = T * W
   # In another order, as kept spans are not all.
   places = np.stack([rng.permutation(N) for _ in range(B)])
   places = places[:, places.shape[1] // 3 :]
@@ -54,7 +54,7 @@ def test_candidates_score_as_their_vectors_do(rate, with_features):
 
   found, vectors, expected = run(words, places)
   is_valid = np.take_along_axis(
-    np.asarray(spans.candidates(MASK, W)), places, axis=1
+    np.asarray(spans.candidates(SENTENCES, W)), places, axis=1
   )
   found = np.take_along_axis(np.asarray(found), places, axis=1)
   assert is_valid.sum() > 20
@@ -67,8 +67,8 @@ def test_candidates_score_as_their_vectors_do(rate, with_features):
   # The head of a span is an average of its words' own vectors.
   b, k = 0, int(np.nonzero(is_valid[0] & (places[0] % W == 2))[0][0])
   first = places[b, k] // W
-  shares = np.exp(words.heads_BRT[b].ravel()[first : first + 3])
-  own = words.own_BRTH[b].reshape(-1, H)[first : first + 3]
+  shares = np.exp(words.heads_BT[b][first : first + 3])
+  own = words.own_BTH[b][first : first + 3]
   np.testing.assert_allclose(
     vectors[b, k, -H:], shares @ own / shares.sum(), atol=1e-5
   )

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from elmo_task_cases import D
 from flax import linen as nn
 
 from models.elmo_tasks.coref import loss, model, pairs, spans
@@ -155,14 +154,16 @@ def test_drops_in_training_without_added_vectors():
 def test_a_long_document_takes_bounded_memory(monkeypatch):
   monkeypatch.setattr(pairs, 'NUM_GROUPS', 1)  # compiles faster
   module = model.EndToEndCoref(num_genres=7)
-  B, R, T = 1, 100, 20
+  B, T, R, V = 1, 2000, 39, 100
 
   def shape(*sizes, dtype='f4'):
     return jax.ShapeDtypeStruct(sizes, dtype)
 
-  x, mask = shape(B, R, T, 500), shape(B, R, T, dtype=bool)
+  x, mask = shape(B, 1, T, 500), shape(B, 1, T, dtype=bool)
   rest = {
-    'speakers_BRT': shape(B, R, T, dtype='i4'),
+    'sentences_BT': shape(B, T, dtype='i4'),
+    'sentence_rows_BRV': shape(B, R, V, dtype='i4'),
+    'speakers_BT': shape(B, T, dtype='i4'),
     'genres_B': shape(B, dtype='i4'),
   }
   params = nn.unbox(
@@ -194,14 +195,16 @@ def test_a_long_document_takes_bounded_memory(monkeypatch):
 
 
 @pytest.mark.parametrize(
-  ('module', 'rank', 'message'),
+  ('module', 'texts', 'message'),
   [
-    (model.EndToEndCoref(3, variant='2019'), 4, "variant is '2019'"),
-    (cases.MODELS['2017'], 3, r'expected \[B, R, T, D\]'),
+    (model.EndToEndCoref(3, variant='2019'), 1, "variant is '2019'"),
+    (cases.MODELS['2017'], 2, r'expected \[B, 1, T, D\]'),
   ],
 )
-def test_bad_arguments_are_refused(module, rank, message):
+def test_bad_arguments_are_refused(module, texts, message):
   documents = cases.Documents()
-  x = documents.x.reshape(*documents.x.shape[: rank - 2], -1, D)
+  x, mask = (
+    np.stack([array] * texts, axis=1) for array in (documents.x, documents.mask)
+  )
   with pytest.raises(ValueError, match=message):
-    cases.apply(module, {}, x, None, documents)
+    module.apply({}, x, mask, **cases.arrays_of(documents), train=False)

@@ -9,8 +9,19 @@ import pytest
 from models.elmo_tasks.coref import spans
 
 WIDTH = 4
-LENGTHS = np.array([[7, 0, 5, 2], [3, 8, 8, 6], [0, 0, 0, 0], [1, 0, 0, 0]])
-MASK = np.arange(8) < LENGTHS[..., None]
+LENGTHS = [[7, 5, 2], [3, 8, 8, 6], [], [1]]
+T = 27
+SENTENCES = np.array(
+  [
+    np.pad(
+      np.repeat(np.arange(len(lengths)), lengths),
+      (0, T - sum(lengths)),
+      constant_values=-1,
+    )
+    for lengths in LENGTHS
+  ],
+  'i4',
+)
 RATIO = 0.9
 
 
@@ -18,15 +29,15 @@ def is_crossing(a, b):
   return a[0] < b[0] <= a[1] < b[1] or b[0] < a[0] <= b[1] < a[1]
 
 
-def prune(scores, mask, may_cross):
-  """Returns the kept spans of a document, first and last place in the grid."""
-  T = mask.shape[1]
+def prune(scores, lengths, may_cross):
+  """Returns the kept spans of a document, first and last word."""
+  ends = np.cumsum(lengths)
   candidates = [
-    (r * T + t, r * T + t + w)
-    for r in range(len(mask))
-    for t in range(T)
+    (t, t + w)
+    for length, end in zip(lengths, ends, strict=True)
+    for t in range(end - length, end)
     for w in range(WIDTH)
-    if t + w < mask[r].sum()
+    if t + w < end
   ]
   order = sorted(
     candidates,
@@ -34,7 +45,7 @@ def prune(scores, mask, may_cross):
   )
   kept = []
   for span in order:
-    if len(kept) == math.floor(RATIO * mask.sum()):
+    if len(kept) == math.floor(RATIO * sum(lengths)):
       break
     if may_cross or not any(is_crossing(span, other) for other in kept):
       kept.append(span)
@@ -43,14 +54,14 @@ def prune(scores, mask, may_cross):
 
 @pytest.mark.parametrize('may_cross', [False, True])
 def test_pruning_equals_a_plain_loop(may_cross):
-  K = spans.max_kept(MASK.shape[1:], WIDTH, RATIO)
+  K = spans.max_kept(T, WIDTH, RATIO)
 
   @jax.jit
   def run(scores_BN):
     return spans.prune(
       scores_BN,
-      spans.candidates(MASK, WIDTH),
-      spans.num_kept(MASK, RATIO),
+      spans.candidates(SENTENCES, WIDTH),
+      spans.num_kept(SENTENCES >= 0, RATIO),
       *(K, WIDTH),
       may_cross=may_cross,
     )
@@ -58,13 +69,13 @@ def test_pruning_equals_a_plain_loop(may_cross):
   crossings = 0
   for seed in range(20):
     rng = np.random.default_rng(seed)
-    shape = len(MASK), MASK[0].size * WIDTH
+    shape = len(LENGTHS), T * WIDTH
     # Every other time of few values, so of many ties.
     scores = rng.normal(size=shape) if seed % 2 else rng.integers(0, 4, shape)
     scores = scores.astype('f4')
     found = np.asarray(run(scores))
-    for b in range(len(MASK)):
-      expected = prune(scores[b], MASK[b], may_cross)
+    for b, lengths in enumerate(LENGTHS):
+      expected = prune(scores[b], lengths, may_cross)
       real = found[b, : len(expected)]
       ours = [(s // WIDTH, s // WIDTH + s % WIDTH) for s in real.tolist()]
       assert ours == expected
@@ -75,14 +86,14 @@ def test_pruning_equals_a_plain_loop(may_cross):
 
 def test_fewer_spans_than_may_be_kept():
   # 3 of the 4 spans of one and two words cross none, at a ratio of 2 a word.
-  mask = np.arange(3) < np.array([[[2]]])
-  K = spans.max_kept((1, 3), 2, 2.0)
-  assert K == 5  # all spans of the grid
+  sentences = np.array([[0, 0, -1]])
+  K = spans.max_kept(3, 2, 2.0)
+  assert K == 5  # all spans, as if of three words
   scores = np.arange(6, dtype='f4')[None]
   found = spans.prune(
     scores,
-    spans.candidates(mask, 2),
-    spans.num_kept(mask, 2.0),
+    spans.candidates(sentences, 2),
+    spans.num_kept(sentences >= 0, 2.0),
     *(K, 2),
     may_cross=False,
   )
@@ -91,17 +102,10 @@ def test_fewer_spans_than_may_be_kept():
 
 def test_numbers_of_kept_spans_are_as_of_python():
   lengths = np.arange(200)
-  mask = np.arange(200) < lengths[:, None, None]
+  mask = np.arange(200) < lengths[:, None]
   for ratio in (0.1, 0.3, 0.4, 0.7):
     expected = [math.floor(ratio * n) for n in lengths.tolist()]
     np.testing.assert_array_equal(spans.num_kept(mask, ratio), expected)
-
-
-def test_words_are_numbered_without_padding():
-  numbers = np.asarray(spans.word_numbers(MASK))
-  for b in range(len(MASK)):
-    real = numbers[b][MASK[b].ravel()]
-    np.testing.assert_array_equal(real, np.arange(MASK[b].sum()))
 
 
 def test_bins_of_distances():

@@ -53,13 +53,13 @@ COREF = WORDS | {
   'model.char_embed_dim': 16,
   'model.filters': ((5, 50),),
   'optim.schedule': 'constant',  # as AllenNLP's
-  'train.num_epochs': 12.0,
+  'train.num_epochs': 8.0,
 }
 SQUAD = WORDS | {
   'model.lstm_dim': 50,
   'model.filters': ((5, 50),),
   'train.global_batch': 20,
-  'train.num_epochs': 4.0,
+  'train.num_epochs': 2.0,
   'data.train_limit': 8_000,
   'data.eval_limit': 2_000,
 }

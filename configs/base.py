@@ -27,6 +27,7 @@ def get_config() -> ml_collections.ConfigDict:
   model.remat = False  # recompute activations in the backward pass
   # plain, fused (one TPU kernel) or auto: fused on a TPU where sizes allow it.
   model.attention = 'auto'
+  model.null_key = False  # each head has a learned key of nothing, value 0
 
   config.data = ml_collections.ConfigDict()
   data = config.data
@@ -217,6 +218,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   placeholder = config_dict.placeholder
   model = config.model  # init.weights, if set, decide the sizes
   model.scan_layers = False
+  del model.null_key  # the weights tell
 
   config.task = ml_collections.ConfigDict()
   task = config.task

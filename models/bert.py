@@ -111,6 +111,7 @@ class Bert(nn.Module):
       is faster on a TPU; each adds to the time to compile.
     remat: recompute activations in the backward pass.
     attention: see `SelfAttention`.
+    null_key: likewise.
     left_to_right: causal attention (Devlin et al. 2018, section 5.1, "LTR").
     pool_last: the pooler reads the last real token, the only one that sees the
       whole row of a `left_to_right` model; else the first, [CLS].
@@ -134,6 +135,7 @@ class Bert(nn.Module):
   unrolled_layers: int = 6
   remat: bool = False
   attention: str = 'auto'
+  null_key: bool = False
   left_to_right: bool = False
   pool_last: bool = False
   heads: tuple[str, ...] = HEADS

@@ -7,7 +7,6 @@ embedded as zero. The released program that computes vectors uses (id + 1) % 262
 instead.
 """
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -256,7 +255,7 @@ def _encode_once(
     return lax.dynamic_update_slice_in_dim(vectors_MP, vectors, i * part, 0)
 
   vectors_MP = jnp.zeros((num_parts * part, *shape.shape[1:]), shape.dtype)
-  with _at_most(num_parts):
+  with layers.at_most(num_parts):
     vectors_MP = lax.fori_loop(0, used_parts, encode_part, vectors_MP)
   saved = (params, characters_NC, first_M, place_N, used_parts)
   return vectors_MP[place_N], saved
@@ -283,7 +282,7 @@ def _encode_once_backward(
     return jax.tree.map(jnp.add, total, d_params)
 
   zeros = jax.tree.map(jnp.zeros_like, params)
-  with _at_most(num_parts):
+  with layers.at_most(num_parts):
     return lax.fori_loop(0, used_parts, add_part, zeros), None, None
 
 
@@ -293,11 +292,6 @@ def _divide(num_words: int) -> tuple[int, int]:
   if layers.platform() == 'tpu':
     part = max(part, TPU_PART)
   return -(-num_words // part), part
-
-
-def _at_most(times: int) -> contextlib.AbstractContextManager:
-  """Names a loop that ends with the data, so that its trips can be counted."""
-  return jax.named_scope(f'at_most_{times}_times')
 
 
 _encode_distinct.defvjp(_encode_once, _encode_once_backward)

@@ -107,6 +107,7 @@ class Gpt(nn.Module):
     unrolled_layers: the last so many follow the loop in a training step, which
       is faster on a TPU; each adds to the time to compile.
     attention: see `SelfAttention`.
+    null_key: likewise.
     remat: recompute activations in the backward pass.
     stacked: one array holds a parameter of all layers; else each layer has its
       own, which decoding reads without a copy (`prepare_decoding`).
@@ -128,6 +129,7 @@ class Gpt(nn.Module):
   unrolled_layers: int = 6
   remat: bool = False
   attention: str = 'auto'
+  null_key: bool = False
   stacked: bool = True
 
   @nn.compact

@@ -5,6 +5,7 @@ to a multiple of 128. Parameters, softmax and layer-norm statistics are float32,
 the rest is in the module's `dtype`.
 """
 
+import contextlib
 import functools
 import itertools
 import math
@@ -39,6 +40,11 @@ truncated_normal = nn.initializers.truncated_normal(INIT_STDDEV)
 VOCAB_MULTIPLE = 128
 # Ends of the paths of parameters with a row for each token or word.
 VOCAB_PARAMS = ('embedding', 'mlm/bias', 'softmax/kernel', 'softmax/bias')
+
+
+def at_most(times: int) -> contextlib.AbstractContextManager:
+  """Names a loop that ends with the data, so that its trips can be counted."""
+  return jax.named_scope(f'at_most_{times}_times')
 
 
 def platform() -> str:

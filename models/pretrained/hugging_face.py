@@ -48,6 +48,11 @@ def write_folder(
       f'the model is a {type(model).__name__}, expected a Bert or a Gpt:'
       ' Hugging Face has no other family of ours'
     )
+  if model.null_key:
+    raise ValueError(
+      'the model has null keys (model.null_key=True): the classes of Hugging'
+      ' Face have none'
+    )
   architecture, arrays = format_.to_hugging_face(params, model)
   config = format_.to_config(model) | {'architectures': [architecture]}
   for head in ('classifier', 'token_classifier'):

@@ -130,6 +130,7 @@ class Block(nn.Module):
     attention_dropout_rate: of the attention probabilities; likewise.
     causal: a position looks at those before it and itself.
     attention: see `SelfAttention`.
+    null_key: likewise.
     gelu: 'erf' or 'tanh'.
     kernel_init: draws the matrices that read the hidden states.
     out_init: draws the matrices that add to the hidden states.
@@ -141,6 +142,7 @@ class Block(nn.Module):
   attention_dropout_rate: float = 0.0
   causal: bool = False
   attention: str = 'auto'
+  null_key: bool = False
   gelu: str = 'tanh'
   layer_norm_epsilon: float = 1e-12
   kernel_init: Initializer = truncated_normal
@@ -157,6 +159,7 @@ class Block(nn.Module):
       dropout_rate=self.attention_dropout_rate,
       causal=self.causal,
       attention=self.attention,
+      null_key=self.null_key,
       kernel_init=self.kernel_init,
       out_init=self.out_init,
       dtype=self.dtype,

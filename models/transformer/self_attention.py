@@ -15,6 +15,7 @@ from models.layers import (
   Initializer,
   Linear,
   add_bias,
+  named,
   platform,
   truncated_normal,
 )
@@ -65,6 +66,11 @@ def mix_past(weights_BNTS: Array, value_ZSH: Array) -> Array:
   return context_ZTH.reshape(B, N, T, -1).swapaxes(1, 2)
 
 
+def _with_null(mask: Array) -> Array:
+  """Returns a mask [..., S + 1] whose last slot may be looked at."""
+  return jnp.pad(mask, [(0, 0)] * 3 + [(0, 1)], constant_values=True)
+
+
 class SelfAttention(nn.Module):
   """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
@@ -73,6 +79,8 @@ class SelfAttention(nn.Module):
     attention: 'plain', 'fused' (one kernel, or a ValueError where the sizes do
       not suit it), 'suited' (the kernel where they do), 'auto' (likewise, on a
       TPU alone).
+    null_key: each head has a learned key of its own beside those of the
+      positions, whose value is 0: it may look at nothing. Not for the kernel.
     kernel_init: draws the projection to query, key and value.
     out_init: draws the output projection.
   """
@@ -81,6 +89,7 @@ class SelfAttention(nn.Module):
   dropout_rate: float = 0.0
   causal: bool = False
   attention: str = 'auto'
+  null_key: bool = False
   kernel_init: Initializer = truncated_normal
   out_init: Initializer = truncated_normal
   dtype: Dtype = jnp.float32
@@ -94,6 +103,8 @@ class SelfAttention(nn.Module):
     past: Past | None = None,
   ) -> tuple[Array, Array, KeyValue | None]:
     """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
+
+    Those of a `null_key` are not among them: a row's sum is 1 without it.
 
     Args:
       total: of [B, T, D]; attention is to its norm.
@@ -157,20 +168,37 @@ class SelfAttention(nn.Module):
       part.squeeze(2) for part in lax.split(qkv_BTQNH, (1, 1, 1), axis=2)
     )
     query_BTNH = query_BTNH * jnp.asarray(H**-0.5, self.dtype)
+    null_B1NH = None
+    if self.null_key:
+      null_B1NH = self._null_key(N, H, len(x_BTD))
     present = None
     mask = mask_BS[:, None, None, :].astype(bool)
     if self.causal:
       start = 0 if past is None else past[2]
       mask = mask & causal_mask(T, mask_BS.shape[1], start)
+
+    def weigh(scores_BNTS: Array) -> Array:
+      if null_B1NH is None:
+        return masked_softmax(scores_BNTS, mask)
+      scores_BNTS = jnp.concatenate(
+        [scores_BNTS, score(query_BTNH, null_B1NH)], axis=-1
+      )
+      return masked_softmax(scores_BNTS, _with_null(mask))[..., :-1]
+
     if past is not None:
       present = write_past(past, key_BSNH, value_BSNH)
-      weights_BNTS = masked_softmax(score_past(query_BTNH, present[0]), mask)
+      weights_BNTS = weigh(score_past(query_BTNH, present[0]))
       self.sow('intermediates', 'attention', weights_BNTS)
       context_BTNH = mix_past(weights_BNTS.astype(self.dtype), present[1])
     else:
       if sows:  # else never computed
-        weights_BNTS = masked_softmax(score(query_BTNH, key_BSNH), mask)
-        self.sow('intermediates', 'attention', weights_BNTS)
+        self.sow(
+          'intermediates', 'attention', weigh(score(query_BTNH, key_BSNH))
+        )
+      if null_B1NH is not None:
+        mask = _with_null(mask)
+        key_BSNH = jnp.concatenate([key_BSNH, null_B1NH], axis=1)
+        value_BSNH = jnp.pad(value_BSNH, [(0, 0), (0, 1), (0, 0), (0, 0)])
       context_BTNH = attend(
         query_BTNH, key_BSNH, value_BSNH, mask, seeds, self.dropout_rate
       )
@@ -180,13 +208,27 @@ class SelfAttention(nn.Module):
     )
     return x_BTD, out(context_BTNH), present
 
+  def _null_key(self, num_heads: int, head: int, rows: int) -> Array:
+    """Returns the learned key of each head for each row, [B, 1, N, H]."""
+    null_NH = self.param(
+      'null_key', named(self.kernel_init, ('heads', 'head')), (num_heads, head)
+    )
+    return jnp.broadcast_to(
+      null_NH.astype(self.dtype), (rows, 1, num_heads, head)
+    )
+
   def _is_fused(self, length: int, head: int) -> bool:
     """Returns whether the kernel computes it, see `attention`."""
     if self.attention not in ATTENTION:
       raise ValueError(
         f'attention is {self.attention!r}, expected one of {ATTENTION}'
       )
-    if self.attention == 'plain':
+    if self.null_key and self.attention == 'fused':
+      raise ValueError(
+        "model.attention='fused' has no null key: with model.null_key=True"
+        " set model.attention='auto'"
+      )
+    if self.attention == 'plain' or self.null_key:
       return False
     if self.attention == 'auto' and platform() != 'tpu':
       return False

@@ -48,6 +48,7 @@ def block_fields(model: nn.Module, *, train: bool) -> dict[str, Any]:
     attention_dropout_rate=model.attention_dropout_rate if train else 0.0,
     # A training whose sizes do not suit is refused; its samples need not suit.
     attention='suited' if forced and not train else model.attention,
+    null_key=model.null_key,
     gelu=model.gelu,
     layer_norm_epsilon=model.layer_norm_epsilon,
     dtype=model.dtype,

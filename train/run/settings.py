@@ -62,6 +62,9 @@ NUMBERS = {
   },
 }
 
+# Values for configs older than a key.
+BEFORE = {'model.null_key': False}
+
 # A run may continue with other values of these: training computes the same
 # (init.new_rows is used at the first step only).
 FREE_KEYS = (
@@ -352,7 +355,11 @@ def differing_keys(
   new: Mapping[str, Any],
   free: Collection[str] = FREE_KEYS,
 ) -> dict[str, tuple[Any, Any]]:
-  """Returns {key: (old, new)} of two flat configs, without free keys."""
+  """Returns {key: (old, new)} of two flat configs, without free keys.
+
+  Older configs lack the keys of `BEFORE`.
+  """
+  old, new = (BEFORE | dict(flat) for flat in (old, new))
   return {
     key: (old.get(key), new.get(key))
     for key in sorted({*old, *new})

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from models import layers
+
 Array = jax.Array
 
 NUM_DISTANCES = 10  # 0, 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64 and more
@@ -127,4 +129,5 @@ def _keep(
     jnp.full(places, -1, jnp.int32),
     jnp.full(places, N, jnp.int32),
   )
-  return lax.while_loop(goes_on, step, state)[2]
+  with layers.at_most(N):
+    return lax.while_loop(goes_on, step, state)[2]

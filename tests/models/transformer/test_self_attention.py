@@ -12,8 +12,9 @@ from models import dropout, norms
 from models.transformer import self_attention
 
 
-def test_attention_is_the_formula():
-  module = self_attention.SelfAttention(num_heads=2)
+@pytest.mark.parametrize('null_key', [False, True])
+def test_attention_is_the_formula(null_key):
+  module = self_attention.SelfAttention(num_heads=2, null_key=null_key)
   x = jax.random.normal(jax.random.key(0), (2, 5, 8))
   total = norms.identity_sum(x)
   mask = np.arange(5) < np.array([5, 3])[:, None]
@@ -36,13 +37,42 @@ def test_attention_is_the_formula():
         x[b] @ qkv['kernel'][:, i, n] + qkv['bias'][i, n] for i in range(3)
       )
       scores = query @ key.T / math.sqrt(4)
-      weights = np.exp(scores - scores.max()) * mask[b]
-      weights /= weights.sum(-1, keepdims=True)
+      highest = scores.max()
+      weights = np.exp(scores - highest) * mask[b]
+      total = weights.sum(-1, keepdims=True)
+      if null_key:  # its value is 0
+        null = query @ params['null_key'][n] / math.sqrt(4)
+        total += np.exp(null - highest)[:, None]
+      weights /= total
       np.testing.assert_allclose(
         sown['intermediates']['attention'][0][b, n], weights, atol=1e-5
       )
       expected = expected + weights @ value @ project['kernel'][n]
     np.testing.assert_allclose(out[b], expected, atol=1e-4)
+
+
+def test_a_null_key_stands_beside_cached_keys():
+  module = self_attention.SelfAttention(num_heads=2, causal=True, null_key=True)
+  x = jax.random.normal(jax.random.key(0), (2, 5, 8))
+  mask = jnp.ones((2, 5), bool)
+  variables = module.init(jax.random.key(1), norms.identity_sum(x), mask)
+  _, expected, _ = module.apply(variables, norms.identity_sum(x), mask)
+  past = jnp.zeros((4, 4, 5)), jnp.zeros((4, 5, 4))
+  for first, last in ((0, 3), (3, 5)):
+    total = norms.identity_sum(x[:, first:last])
+    seen = mask & (jnp.arange(5) < last)
+    _, out, past = module.apply(variables, total, seen, None, (*past, first))
+    np.testing.assert_allclose(out, expected[:, first:last], atol=1e-5)
+
+
+def test_the_kernel_has_no_null_key():
+  module = self_attention.SelfAttention(2, attention='fused', null_key=True)
+  with pytest.raises(ValueError, match='has no null key'):
+    module.init(
+      jax.random.key(0),
+      norms.identity_sum(jnp.ones((1, 128, 8))),
+      jnp.ones((1, 128)),
+    )
 
 
 def test_attention_reads_the_norm_of_its_sum():

@@ -385,3 +385,11 @@ def test_a_damaged_config_of_a_workdir_is_named(text, problem, tmp_path):
   message = f'config.json: not the config of a run: .*{problem}'
   with pytest.raises(ValueError, match=message):
     settings.read_workdir_config(tmp_path)
+
+
+def test_configs_older_than_a_key_do_not_differ_by_its_default():
+  new = settings.flatten(settings.load_config('bert_tiny'))
+  old = {key: new[key] for key in new if key != 'model.null_key'}
+  assert not settings.differing_keys(old, new)
+  found = settings.differing_keys(old, new | {'model.null_key': True})
+  assert found == {'model.null_key': (False, True)}

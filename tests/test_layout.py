@@ -43,6 +43,7 @@ ROOMS = {
     'vectors',
     'transfer',
     'language',
+    'views',
     'papers',
     'slices',
     'benches',
@@ -198,7 +199,8 @@ def test_a_wrong_import_is_found(tmp_path, module, line, problem):
 )
 def test_a_folder_is_read_at_a_glance(folder):
   if folder != ROOT / 'configs' / 'tables':
-    assert len(list(folder.glob('*.py'))) <= 16
+    most = 24 if folder == ROOT / 'train' else 16  # commands, other files
+    assert len(list(folder.glob('*.py'))) <= most
 
 
 @pytest.mark.parametrize('module', MODULES, ids=str)

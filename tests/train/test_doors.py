@@ -6,6 +6,7 @@ import sys
 import pytest
 
 DOORS = (
+  'attention',
   'bench',
   'embed',
   'fill_mask',
@@ -21,6 +22,10 @@ DOORS = (
 )
 # Refused before a model or JAX is needed; each names a file that is not there.
 REFUSED = (
+  ('attention', 'W', '--text', ' ', '--out', 'a.html'),
+  ('attention', 'W', '--text', 'a', '--out', 'a.png'),
+  ('attention', 'W', '--winobias', 'none', '--out', 'a.png'),
+  ('attention', 'W', '--example', 'nurse', '--text', 'a', '--out', 'a.html'),
   ('bench', 'nothing'),
   ('bench', 'finetune'),
   ('embed', 'W', 'none.txt', 'out.h5'),

@@ -355,10 +355,7 @@ def differing_keys(
   new: Mapping[str, Any],
   free: Collection[str] = FREE_KEYS,
 ) -> dict[str, tuple[Any, Any]]:
-  """Returns {key: (old, new)} of two flat configs, without free keys.
-
-  Older configs lack the keys of `BEFORE`.
-  """
+  """Returns {key: (old, new)} of two flat configs, without free keys."""
   old, new = (BEFORE | dict(flat) for flat in (old, new))
   return {
     key: (old.get(key), new.get(key))

@@ -1,0 +1,90 @@
+"""The command: a page and its numbers, all or nothing."""
+
+import json
+import re
+import shutil
+import sys
+
+import pytest
+from small_elmo import small_elmo
+
+from models.pretrained import elmo as pretrained
+from train import attention
+from train.host import processes
+
+TEXT = 'The yield statement'
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+  """Returns a function from arguments of the command to what it prints."""
+
+  def run(*arguments):
+    monkeypatch.setattr(sys, 'argv', ['attention', *map(str, arguments)])
+    attention.main()
+    return capsys.readouterr().err
+
+  def end(message):  # as the end of the process would
+    raise SystemExit(message)
+
+  monkeypatch.setattr(processes, 'end_all', end)
+  monkeypatch.chdir(tmp_path)
+  return run
+
+
+def test_page_and_numbers(small_bert, run, tmp_path):
+  given = [small_bert, '--text', TEXT, '--out', 'a.html', '--json', 'a.json']
+  printed = run(*given, '--pair', 'is used', '--beside', 'An object')
+  assert re.search(r'layers +2\n +heads +2\n', printed)
+  figures = json.loads((tmp_path / 'a.json').read_text())
+  assert figures['weights'] == small_bert.name and not figures['causal']
+  texts = figures['texts']
+  assert [(each['text'], each['pair']) for each in texts] == [
+    (TEXT, 'is used'),
+    ('An object', None),
+  ]
+  of_pair = [{'other_text'} & each['shares'].keys() for each in texts]
+  assert of_pair == [{'other_text'}, set()]
+  page = (tmp_path / 'a.html').read_text()
+  assert TEXT in page and '{{' not in page
+  before = page, (tmp_path / 'a.json').read_text()
+  for name in ('a.html', 'a.json'):
+    with pytest.raises(SystemExit, match=f'{name} is already there; --overw'):
+      run(*given)
+    (tmp_path / name).rename(tmp_path / f'{name}.kept')
+  (tmp_path / 'a.html.kept').rename(tmp_path / 'a.html')
+  run(*given, '--precise', '--overwrite')
+  assert (tmp_path / 'a.html').read_text() != before[0]
+
+
+def test_what_is_refused(small_bert, run, tmp_path):
+  elmo, damaged = tmp_path / 'elmo', tmp_path / 'damaged'
+  pretrained.write_folder(elmo, *small_elmo())
+  shutil.copytree(small_bert, damaged)
+  file = damaged / 'model.safetensors'
+  file.write_bytes(file.read_bytes()[:-100])
+  out = ['--out', 'a.html']
+  text = ['--text', TEXT, *out]
+  for arguments, message in (
+    ([elmo, *text], 'an elmo, which has no attention: its layers are LSTMs'),
+    ([damaged, *text], 'model.safetensors is damaged'),
+    ([tmp_path, *text], 'neither a workdir of train.main nor published'),
+    ([small_bert, '--text', 'a ' * 70, *out], 'and the model 64 positions'),
+    ([small_bert, '--text', ' ', *out], "--text is ' ', expected a text"),
+    ([small_bert, *out], 'no text: expected --text, --example or --winobias'),
+    ([small_bert, '--text', TEXT, '--out', 'a.txt'], 'ends in .html or .htm'),
+    ([small_bert, '--text', TEXT, '--out', 'x/a.html'], 'no such folder'),
+    ([small_bert, *text, '--json', 'a.html'], 'a.html is named twice'),
+    ([small_bert, '--winobias', tmp_path, *out], 'a name that ends in .png'),
+    (
+      [small_bert, '--winobias', tmp_path, '--text', 'a', '--out', 'b.png'],
+      'give no --text with it',
+    ),
+    (
+      [small_bert, '--winobias', tmp_path, '--out', 'b.png'],
+      'female_occupations.txt',
+    ),
+  ):
+    with pytest.raises(SystemExit, match=re.escape(message)):
+      run(*arguments)
+  assert {path.name for path in tmp_path.iterdir()} == {'elmo', 'damaged'}

@@ -1,0 +1,244 @@
+"""The attention of BERT, GPT and GPT-2 to texts: weights, queries and keys.
+
+Shapes: B text, T query position, S key position, L layer, N head, H head
+dimension. Q is query, key and value.
+"""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from flax import linen as nn
+
+from data.inputs import framing
+from data.vocabulary.bpe import END_OF_WORD
+from data.vocabulary.tokenization import BPE, ByteBPE
+from data.vocabulary.wordpiece import PREFIX
+from models.pretrained.weights import Weights
+from train.architectures import families
+from train.params import opened, trained
+from train.vectors import length_batches
+from train.views.attention_texts import Text
+
+SPACE, LINE_END = '\u2423', '\u23ce'  # shown in place of white space
+
+
+class Row(NamedTuple):
+  """The tokens that a model reads of a text or a pair.
+
+  Attributes:
+    ids: T ids, symbols included.
+    segments: T numbers, 0 in the first text, 1 in the second.
+    symbols: T truths, True at [CLS] and [SEP].
+  """
+
+  ids: list[int]
+  segments: list[int]
+  symbols: list[bool]
+
+  @classmethod
+  def of(
+    cls, parts: Sequence[list[int]], begin: list[int], end: list[int]
+  ) -> 'Row':
+    """Returns the ids of one or two texts with the symbols around them."""
+    row = cls([], [], [])
+    for segment, ids in enumerate(parts):
+      before = [] if segment else begin
+      row.ids.extend([*before, *ids, *end])
+      symbols = [True] * len(before), [False] * len(ids), [True] * len(end)
+      row.symbols.extend(itertools.chain(*symbols))
+      row.segments.extend([segment] * (len(row.ids) - len(row.segments)))
+    return row
+
+
+class Attention(NamedTuple):
+  """What each head of each layer attends to in a text.
+
+  Attributes:
+    pieces: T tokens for people.
+    words: T words that the tokens belong to, in lower case.
+    weights_LNTS: float32, probabilities; rows sum to 1, to less with a null
+      key. Zero where a left-to-right model does not look.
+    query_LTNH: float32, not scaled.
+    key_LSNH: float32; a weight is the softmax of query . key / sqrt(H).
+  """
+
+  text: Text
+  row: Row
+  pieces: list[str]
+  words: list[str]
+  weights_LNTS: np.ndarray
+  query_LTNH: np.ndarray
+  key_LSNH: np.ndarray
+
+
+def open_model(
+  weights: epath.PathLike | Weights, tokenizer: epath.PathLike | None = None
+) -> Weights:
+  """Opens the weights of a model with attention, to compute in float32.
+
+  For the arguments see `opened.open_weights`. Raises ValueError if the weights
+  are damaged, or of a family without attention.
+  """
+  found = opened.open_weights(weights, tokenizer)
+  if found.name in families.ARCHITECTURES and (
+    found.name not in trained.TRANSFORMERS
+  ):
+    raise ValueError(
+      f'{found.folder} holds an {found.name}, which has no attention: its'
+      ' layers are LSTMs, read word by word. Expected'
+      f' {", ".join(trained.TRANSFORMERS)}; python -m train.probe shows what'
+      ' the layers of either kind hold'
+    )
+  if found.name not in trained.TRANSFORMERS:
+    raise ValueError(
+      f'{found.folder} holds a {found.name}, expected'
+      f' {", ".join(trained.TRANSFORMERS)}'
+    )
+  found.check()
+  model = found.model.clone(dtype=jnp.float32)
+  if getattr(model, 'heads', ()):
+    model = model.clone(heads=())
+  return found._replace(model=model)
+
+
+def frame(found: Weights, texts: Sequence[Text]) -> list[Row]:
+  """Returns the tokens of texts as the model reads them.
+
+  BERT reads [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; a GPT reads A, or A and B
+  one after the other. Raises ValueError, with the numbers, for a text without
+  tokens or with more than the model has positions.
+  """
+  begin, end = families.ARCHITECTURES[found.name].frame(found.tokenizer)
+  rows = []
+  for number, text in enumerate(texts, start=1):
+    parts = [text.first]
+    if text.second is not None:
+      spaced = isinstance(found.tokenizer, ByteBPE)
+      parts.append(f' {text.second}' if spaced else text.second)
+    encoded = found.encode(parts)
+    for part, ids in zip(parts, encoded, strict=True):
+      if not ids:
+        raise ValueError(
+          f'text {number} has no token of {found.folder}: {part!r}'
+        )
+    row = Row.of(encoded, begin, end)
+    if len(row.ids) > found.model.max_length:
+      raise ValueError(
+        f'text {number} has {len(row.ids):,} tokens, symbols included, and the'
+        f' model {found.model.max_length:,} positions: give a shorter text'
+      )
+    rows.append(row)
+  return rows
+
+
+def attend(found: Weights, texts: Sequence[Text]) -> list[Attention]:
+  """Loads weights of `open_model`, and returns the attention of each text.
+
+  Raises ValueError as `frame` does, and for damage.
+  """
+  rows = frame(found, texts)
+  inputs = pad(found, rows, len(rows), max(len(row.ids) for row in rows))
+  weights_LBNTS, qkv_LBTQNH = jax.device_get(
+    compute(found.model, found.load(), *inputs)
+  )
+  result = []
+  for b, (text, row) in enumerate(zip(texts, rows, strict=True)):
+    T = len(row.ids)
+    pieces, words = show(found.tokenizer, row.ids)
+    query_LTNH, key_LSNH = (qkv_LBTQNH[:, b, :T, q] for q in (0, 1))
+    result.append(
+      Attention(
+        text,
+        row,
+        pieces,
+        words,
+        weights_LBNTS[:, b, :, :T, :T],
+        query_LTNH,
+        key_LSNH,
+      )
+    )
+  return result
+
+
+def pad(
+  found: Weights, rows: Sequence[Row], num_rows: int, length: int
+) -> tuple[np.ndarray, ...]:
+  """Returns the model's inputs, each [B, T]: `num_rows` rows of `length`."""
+  family = families.ARCHITECTURES[found.name]
+  tokens_BT, lengths_B = length_batches.pad(
+    [row.ids for row in rows], num_rows, length
+  )
+  places_BT = np.broadcast_to(
+    np.arange(length, dtype=np.int32), tokens_BT.shape
+  )
+  mask_BT = places_BT < lengths_B[:, None]
+  inputs = list(family.text_inputs(tokens_BT, mask_BT, places_BT))
+  if framing.FORMS[family.form].token_types:
+    inputs[2], _ = length_batches.pad(
+      [row.segments for row in rows], num_rows, length
+    )
+  return tuple(inputs)
+
+
+@functools.partial(jax.jit, static_argnames='model')
+def compute(
+  model: nn.Module, params: Any, *inputs: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+  """Returns probabilities [L, B, N, T, S], and [L, B, T, 3, N, H].
+
+  The second has queries, keys and values, as their projection gives them.
+  """
+
+  def is_projection(module: nn.Module, method: str) -> bool:
+    return module.name == 'qkv' and method == '__call__'
+
+  _, found = model.apply(
+    {'params': params},
+    *inputs,
+    train=False,
+    mutable=['intermediates'],
+    capture_intermediates=is_projection,
+  )
+  attention = found['intermediates']['layers']['attention']
+  return attention['attention'][0], attention['qkv']['__call__'][0]
+
+
+def show(tokenizer: Any, ids: Sequence[int]) -> tuple[list[str], list[str]]:
+  """Returns each token for people, and the whole word that it belongs to.
+
+  Pieces of WordPiece keep their ##. A token of GPT-2 that is a part of a
+  character is shown as the character of replacement. Words are in lower case.
+  """
+  shown = parts = [tokenizer.pieces[i] for i in ids]
+  if isinstance(tokenizer, BPE):
+    ends = [piece.endswith(END_OF_WORD) for piece in parts]
+    shown = parts = [piece.removesuffix(END_OF_WORD) for piece in parts]
+    starts = [True, *ends[:-1]]
+  elif isinstance(tokenizer, ByteBPE):
+    parts = [tokenizer.decode([i]) for i in ids]
+    shown = [part.strip(' ') or SPACE for part in parts]
+    starts = [True, *itertools.starmap(_begins, itertools.pairwise(parts))]
+  else:
+    starts = [not piece.startswith(PREFIX) for piece in shown]
+    parts = [piece.removeprefix(PREFIX) for piece in shown]
+  numbers = [number - 1 for number in itertools.accumulate(map(int, starts))]
+  words: dict[int, str] = {}
+  for number, part in zip(numbers, parts, strict=True):
+    words[number] = words.get(number, '') + part
+  return (
+    [text.replace('\n', LINE_END) for text in shown],
+    [words[number].strip().casefold() for number in numbers],
+  )
+
+
+def _begins(before: str, text: str) -> bool:
+  """Whether a token of GPT-2 begins a word: after a space, or at a sign."""
+  if before.endswith(' ') or not before:
+    return text.startswith(' ')
+  return not (text[:1].isalnum() and before[-1].isalnum())

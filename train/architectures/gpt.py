@@ -20,7 +20,7 @@ from train.architectures.architecture import (
 )
 from train.engine import objectives
 from train.engine.steps import Objective
-from train.run import settings
+from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'positions')
 LSTM_FIELDS = (
@@ -150,7 +150,7 @@ GPT = Architecture(
 GPT2 = GPT._replace(open_examples=_open_joined, num_unpublished=0)
 LSTM = GPT._replace(
   keys=frozenset({'embed_dim', 'lstm_dim'}),
-  check=settings.check_lengths,
+  check=training_phases.check_lengths,
   describe=_describe_lstm,
   build_model=build_lstm,
   adjust_init=_adjust_lstm,

@@ -331,23 +331,18 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     f'one of {ATTENTION}',
   )
   ensure(
+    not (model.attention == 'fused' and model.get('null_key')),
+    'model.attention',
+    "'auto' or 'plain' with model.null_key=True: the kernel has no null key",
+  )
+  ensure(
     0 <= objective.mask_fraction
     and 0 <= objective.random_fraction
     and objective.mask_fraction + objective.random_fraction <= 1,
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
-  check_lengths(config)
-
-
-def check_lengths(config: ml_collections.ConfigDict) -> None:
-  """Checks that no phase is longer than the model's `max_length`."""
-  for phase in training_phases.check_phases(config):
-    if phase.length > config.model.max_length:
-      raise ValueError(
-        f'train.phases: length {phase.length} is longer than what the model'
-        f' reads, model.max_length={config.model.max_length}'
-      )
+  training_phases.check_lengths(config)
 
 
 def differing_keys(

@@ -93,3 +93,13 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
     if key != 'num_epochs':
       phases = [phases[0]._replace(**{key: value})]
   return phases
+
+
+def check_lengths(config: ml_collections.ConfigDict) -> None:
+  """Checks that no phase is longer than the model's `max_length`."""
+  for phase in check_phases(config):
+    if phase.length > config.model.max_length:
+      raise ValueError(
+        f'train.phases: length {phase.length} is longer than what the model'
+        f' reads, model.max_length={config.model.max_length}'
+      )

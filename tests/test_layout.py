@@ -41,6 +41,7 @@ ROOMS = {
     'params',
     'pretrain',
     'vectors',
+    'meanings',
     'transfer',
     'language',
     'views',

@@ -26,6 +26,12 @@ def main() -> None:
   add('--split', help="of the official files; by default the file's, or test")
   add('--task', help='of a model of several tasks, the one to answer')
   add('--n_best', metavar='FILE', help='SQuAD: write the best answers too')
+  add(
+    '--both_orders',
+    action='store_true',
+    help='of pairs of texts: OUTPUT has the mean of (a, b) and (b, a); prints'
+    ' the scores of each order and the share of answers that it changes',
+  )
   add('--null_odds', metavar='FILE', help='SQuAD 2.0: scores of no answer')
   command.add_json(parser)
   command.main(parser.parse_args(), _run)
@@ -53,10 +59,17 @@ def _run(arguments: argparse.Namespace) -> None:
 
   if arguments.null_odds:
     predictors.check_null_odds(arguments.workdirs)
-  task, split, predictions = predictors.predict(
-    arguments.workdirs, read, arguments.task
-  )
+  run = predictors.predict
+  if arguments.both_orders:
+    run = predictors.predict_both_orders
+  task, split, predictions = run(arguments.workdirs, read, arguments.task)
   examples, name = split.examples, split_of(task)
+  found = {}
+  if arguments.both_orders:
+    found = predictors.compare_orders(task, split, predictions)
+    predictions = predictions.mean
+  elif split.is_labelled:
+    found = scores.score(task, examples, predictions)
   submissions.write(
     task,
     name,
@@ -67,8 +80,7 @@ def _run(arguments: argparse.Namespace) -> None:
     null_odds_path=arguments.null_odds,
   )
   console.say(f'{len(predictions):,} answers are in {arguments.output}')
-  if split.is_labelled:
-    found = scores.score(task, examples, predictions)
+  if found:
     console.print_figures(
       found, f'{task.title}, {name}', as_json=arguments.json
     )

@@ -1,6 +1,7 @@
 """Log-probability of a text, or of each of several answers.
 
 python -m train.score WEIGHTS TEXT [--context N] [--stride N]
+python -m train.score WEIGHTS TEXT --by_length words [--bins 5,10,20]
 python -m train.score WEIGHTS --choices FILE.jsonl
 """
 
@@ -26,6 +27,12 @@ def main() -> None:
   )
   add('--log_probs', metavar='FILE', help="CSV of each token's log-probability")
   add(
+    '--by_length',
+    choices=('words', 'tokens'),
+    help='score each line of TEXT by itself; perplexities by its length',
+  )
+  add('--bins', metavar='N,...', help='longest lengths; else 5,10,20,40,80')
+  add(
     '--choices',
     metavar='FILE',
     help='score the choices of a JSONL file instead, which begin with a space',
@@ -34,9 +41,13 @@ def main() -> None:
   arguments = parser.parse_args()
   if (arguments.text is None) == (arguments.choices is None):
     parser.error('give either TEXT or --choices FILE')
-  for name in ('context', 'stride', 'detokenizer', 'log_probs'):
+  for name in ('context', 'stride', 'detokenizer', 'log_probs', 'by_length'):
     if arguments.choices and getattr(arguments, name) is not None:
       parser.error(f'--{name} is of a TEXT, not of --choices')
+  if arguments.bins and not arguments.by_length:
+    parser.error('--bins is of --by_length')
+  if arguments.log_probs and arguments.by_length:
+    parser.error('--log_probs is of a whole TEXT, not of --by_length')
   command.main(arguments, _run)
 
 
@@ -47,7 +58,8 @@ def _run(arguments: argparse.Namespace) -> None:
     questions = inputs.read_choices(arguments.choices)
   else:
     text = text_files.read_text(arguments.text)
-  from train.language import scoring
+  bins = inputs.parse_bins(arguments.bins)
+  from train.language import by_length, scoring
   from train.params import trained
 
   found = trained.load(
@@ -62,13 +74,18 @@ def _run(arguments: argparse.Namespace) -> None:
       figures['accuracy'] = right / len(told)
     figures['results'] = results
   else:
-    figures, tokens, log_probs = scoring.score_text(
-      found,
-      text,
-      context=arguments.context,
-      stride=arguments.stride,
-      detokenizer=arguments.detokenizer or 'none',
-    )
+    options = {
+      'context': arguments.context,
+      'stride': arguments.stride,
+      'detokenizer': arguments.detokenizer or 'none',
+    }
+    if arguments.by_length:
+      options |= {'unit': arguments.by_length, 'bins': bins}
+      figures = by_length.score_lines(found, text, **options)
+      if not arguments.json:
+        figures = by_length.shown(figures)
+    else:
+      figures, tokens, log_probs = scoring.score_text(found, text, **options)
     if arguments.log_probs:
       scoring.write_log_probs(
         arguments.log_probs, found.tokenizer, tokens, log_probs

@@ -61,6 +61,27 @@ def check_writable(path: epath.PathLike | None) -> None:
     )
 
 
+def check_new(
+  path: epath.PathLike, *, overwrite: bool, endings: Sequence[str] = ()
+) -> None:
+  """Checks that a file can be written: a new one, or any with `overwrite`.
+
+  With `endings`, its name has one of them. Raises a ValueError for another
+  name, an OSError where the folder is missing or something is there.
+  """
+  check_writable(path)
+  if epath.Path(path).is_dir():
+    raise FileExistsError(f'{path} is a folder, expected a file to write')
+  if endings and epath.Path(path).suffix.lower() not in endings:
+    *others, last = endings
+    listed = f'{", ".join(others)} or {last}' if others else last
+    raise ValueError(f'{path}: expected a name that ends in {listed}')
+  if epath.Path(path).exists() and not overwrite:
+    raise FileExistsError(
+      f'{path} is already there; --overwrite replaces it at the end'
+    )
+
+
 def check_readable(path: epath.PathLike) -> None:
   """Raises an OSError if a file to read is missing, or a folder."""
   text_files.check_file(epath.Path(path).expanduser())

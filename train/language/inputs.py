@@ -9,6 +9,8 @@ from data.text import text_files
 MASK = '[MASK]'
 # Treatment of a prompt that exceeds the model's positions.
 OVERFLOWS = ('refuse', 'slide')
+# The longest texts of each bin of --by_length; one more has the longer ones.
+LENGTHS = (5, 10, 20, 40, 80)
 
 
 class Completion(NamedTuple):
@@ -56,6 +58,19 @@ def read_choices(path: str) -> list[dict[str, Any]]:
     '{"context": text, "choices": [two or more texts], "label": number of the'
     ' right one, from 0, or absent}',
   )
+
+
+def parse_bins(text: str | None) -> tuple[int, ...]:
+  """Returns the bins of --bins, as in 5,10,20: the longest of each."""
+  if text is None:
+    return LENGTHS
+  parts = text.split(',')
+  bins = [int(part) for part in parts if part.strip().isdecimal()]
+  if len(bins) < len(parts) or bins != sorted({*bins} - {0}):
+    raise ValueError(
+      f'--bins={text}: expected growing lengths of 1 or more, as in --bins=5,10'
+    )
+  return tuple(bins)
 
 
 def read_masked(path: str) -> list[str]:

@@ -20,6 +20,8 @@ from train.vectors import length_batches, token_windows
 
 # Most bytes of the logits of a batch; more rows are not faster.
 LOGITS_BYTES = 500_000_000
+# Lengths are padded to its multiples, so that few programs are compiled.
+WIDTH_STEP = 64
 
 
 def windows_of(
@@ -40,6 +42,22 @@ def windows_of(
   size = context + 1
   first, *others = token_windows.cut(num_tokens, size, stride, left_only=True)
   return [first._replace(first=1), *others]
+
+
+def window_sizes(
+  found: Weights, context: int | None, stride: int | None
+) -> tuple[int, int]:
+  """Returns the checked context and stride: all positions, and half of them."""
+  most = found.model.max_length
+  context = most if context is None else context
+  if not 1 <= context <= most:
+    raise ValueError(
+      f'--context={context}: expected 1 to {most}, the positions that the model'
+      ' has'
+    )
+  stride = max(1, context // 2) if stride is None else stride
+  windows_of(2, context, stride)  # checks the stride
+  return context, stride
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -64,8 +82,7 @@ def score_sequences(
   model: nn.Module, params: Any, sequences: Sequence[Sequence[int]]
 ) -> Iterator[np.ndarray]:
   """Yields float32 [ids - 1] log-probabilities of 2 to max_length + 1 ids."""
-  # Few shapes, so that few programs are compiled.
-  steps = -(-(max(map(len, sequences)) - 1) // 64) * 64
+  steps = -(-(max(map(len, sequences)) - 1) // WIDTH_STEP) * WIDTH_STEP
   width = min(steps, model.max_length) + 1
   rows = 1 << (len(sequences) - 1).bit_length()
   while rows > 1 and 4 * rows * width * model.vocab_size > LOGITS_BYTES:
@@ -118,13 +135,7 @@ def score_text(
   `data.text.detokenize`) is applied before encoding.
   """
   model = found.model
-  context = model.max_length if context is None else context
-  if not 1 <= context <= model.max_length:
-    raise ValueError(
-      f'--context={context}: expected 1 to {model.max_length}, the positions'
-      ' that the model has'
-    )
-  stride = max(1, context // 2) if stride is None else stride
+  context, stride = window_sizes(found, context, stride)
   (tokens,) = found.encode([detokenize.DETOKENIZERS[detokenizer](text)])
   if len(tokens) < 2:
     unit = 'token' if tokens else 'tokens'
@@ -142,9 +153,9 @@ def score_text(
       'tokens': len(tokens),
       'scored_tokens': len(log_probs),
       'nats': nats,
-      'perplexity': _exp(nats / len(log_probs)),
+      'perplexity': perplexity(nats / len(log_probs)),
       'words': words,
-      'word_perplexity': _exp(nats / max(words, 1)),
+      'word_perplexity': perplexity(nats / max(words, 1)),
       'bits_per_byte': nats / math.log(2) / len(text.encode()),
       'bits_per_character': nats / math.log(2) / len(text),
       'context': context,
@@ -156,7 +167,8 @@ def score_text(
   )
 
 
-def _exp(value: float) -> float:
+def perplexity(value: float) -> float:
+  """Returns the perplexity of a mean loss in nats; infinity beyond 700."""
   return math.exp(value) if value < 700 else math.inf
 
 

@@ -1,5 +1,6 @@
 """Predictions of fine-tuned models, alone and as ensembles."""
 
+import dataclasses
 import json
 import statistics
 from collections.abc import Callable, Sequence
@@ -7,10 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 import ml_collections
+import numpy as np
 from etils import epath
 from ml_collections import config_dict
 
-from data.scoring import kinds
+from data.scoring import kinds, scores
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
 from train.engine import sharding
@@ -129,6 +131,97 @@ def predict(
   and last token. `read` returns the examples of the members' common task;
   `task_name` chooses it from models of several tasks.
   """
+  members = _open_members(workdirs, task_name)
+  first = members[0].predictor
+  _, splits = first.reader.open_splits(
+    first.task, ['test'], {'test': read(first.task)}
+  )
+  split = splits['test']
+  return first.task, split, _decode(members, split, _logits(members, split))
+
+
+class Orders(NamedTuple):
+  """Predictions of pairs of texts in two orders, and the mean of both.
+
+  Attributes:
+    given: of the texts (a, b) as in the file.
+    swapped: of (b, a).
+    mean: of the mean of both orders' probabilities; of scores, their mean.
+  """
+
+  given: list[Prediction]
+  swapped: list[Prediction]
+  mean: list[Prediction]
+
+
+def predict_both_orders(
+  workdirs: Sequence[epath.PathLike],
+  read: Callable[[Task], list[Example]],
+  task_name: str | None = None,
+) -> tuple[Task, Split, Orders]:
+  """Returns task, split and predictions of pairs of texts in both orders.
+
+  For the arguments see `predict`. A GPT reads both orders of a symmetric task
+  already, so nothing changes but roundings. Raises ValueError for a task
+  without pairs of texts.
+  """
+  members = _open_members(workdirs, task_name)
+  first = members[0].predictor
+  task = first.task
+  if task.num_texts != 2:
+    raise ValueError(
+      f'--both_orders: the task {task.name} does not have two texts that could'
+      ' change places; expected a task of pairs, such as MRPC'
+    )
+  examples = read(task)
+  swapped = [
+    dataclasses.replace(example, texts=example.texts[::-1])
+    for example in examples
+  ]
+  found = {'test': examples, 'swapped': swapped}
+  _, splits = first.reader.open_splits(task, list(found), found)
+  logits = [_logits(members, split) for split in splits.values()]
+  split = splits['test']
+  return (
+    task,
+    split,
+    Orders(
+      _decode(members, split, logits[0]),
+      _decode(members, splits['swapped'], logits[1]),
+      _decode(members, split, kinds.average(task, logits)),
+    ),
+  )
+
+
+def compare_orders(
+  task: Task, split: Split, orders: Orders
+) -> dict[str, float]:
+  """Returns how far the order of pairs matters.
+
+  Of a labelled split METRIC/given, METRIC/swapped and METRIC/mean; and of all:
+  'flips', the share of pairs whose label changes with the order, or of scores
+  'mean_difference', the mean distance between the two.
+  """
+  figures = {}
+  if split.is_labelled:
+    for name, found in orders._asdict().items():
+      for metric, value in scores.score(task, split.examples, found).items():
+        figures[f'{metric}/{name}'] = value
+  pairs = [
+    (given.answer, swapped.answer)
+    for given, swapped in zip(orders.given, orders.swapped, strict=True)
+  ]
+  if task.labels:
+    figures['flips'] = statistics.fmean(a != b for a, b in pairs)
+  else:
+    figures['mean_difference'] = statistics.fmean(abs(a - b) for a, b in pairs)
+  return figures
+
+
+def _open_members(
+  workdirs: Sequence[epath.PathLike], task_name: str | None
+) -> list[Member]:
+  """Opens models that answer together, or raises ValueError if they cannot."""
   members = [open_member(workdir, task_name) for workdir in workdirs]
   first, here = members[0].predictor, _facts(members[0].predictor)
   if len(members) > 1 and kinds.KINDS[first.task.kind].average is None:
@@ -143,24 +236,32 @@ def predict(
           f'{members[0].workdir} and {other.workdir} cannot answer together:'
           f' {name} is {here[name]} in the first, {value} in the second'
         )
-  _, splits = first.reader.open_splits(
-    first.task, ['test'], {'test': read(first.task)}
-  )
-  split = splits['test']
+  return members
+
+
+def _logits(members: Sequence[Member], split: Split) -> list[np.ndarray]:
+  """Returns the logits of each feature by a model, or an ensemble's mean."""
   logits = []
   for workdir, predictor, facts in members:
     say(f'{workdir}: {len(split.examples):,} examples of {facts["task"]}')
     params = predictor.reader.load(workdir)
     with sharding.scope(predictor.mesh, predictor.config.mesh.rules):
       logits.append(task_outputs.run_model(predictor, params, split)[0])
-  predictions = task_outputs.predict(
-    first,
+  if len(logits) == 1:
+    return logits[0]
+  return kinds.average(members[0].predictor.task, logits)
+
+
+def _decode(
+  members: Sequence[Member], split: Split, logits: list[np.ndarray]
+) -> list[Prediction]:
+  return task_outputs.predict(
+    members[0].predictor,
     split,
-    logits[0] if len(logits) == 1 else kinds.average(first.task, logits),
+    logits,
     no_answer=any(member.facts['no_answer'] for member in members),
     threshold=statistics.fmean(member.facts['threshold'] for member in members),
   )
-  return first.task, split, predictions
 
 
 def _facts(predictor: Predictor) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from etils import epath
 
 from models.pretrained.weights import Weights
-from train.vectors import text_vectors
+from train.vectors import text_counts, text_vectors
 from train.vectors.request import Request
 
 
@@ -18,6 +19,31 @@ class Near(NamedTuple):
   similarity: float
   line: int
   text: str
+
+
+def records(
+  found: Weights,
+  file: epath.PathLike,
+  request: Request,
+  query: str | None = None,
+  top_k: int | None = None,
+) -> Iterator[dict[str, Any]]:
+  """Yields records of a file's pairs, or of the lines nearest to a query.
+
+  They have 'similarity' and 'line', and 'texts' or 'text'. `top_k` is 10 unless
+  given.
+  """
+  if query is not None:
+    lines = text_counts.lines(file)
+    for near in nearest(found, query, lines, request, top_k=top_k or 10):
+      yield near._asdict()
+    return
+  pairs, shown = (text_counts.read_pairs(file) for _ in range(2))
+  similarities = compare(found, pairs, request)
+  for line, (pair, similarity) in enumerate(
+    zip(shown, similarities, strict=True), start=1
+  ):
+    yield {'similarity': similarity, 'line': line, 'texts': pair}
 
 
 def compare(

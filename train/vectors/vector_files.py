@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from etils import epath
 
 from train.host import files
 
@@ -43,14 +42,7 @@ def is_jsonl(path: str | os.PathLike) -> bool:
 
 def check(path: str | os.PathLike, *, overwrite: bool) -> None:
   """Checks that a vector file can be written: new, or with `overwrite`."""
-  files.check_writable(path)
-  if epath.Path(path).is_dir():
-    raise FileExistsError(f'{path} is a folder, expected a file to write')
-  is_jsonl(path)
-  if epath.Path(path).exists() and not overwrite:
-    raise FileExistsError(
-      f'{path} is already there; --overwrite replaces it at the end'
-    )
+  files.check_new(path, overwrite=overwrite, endings=(*HDF5, JSONL))
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """The files that a view is written to: a page or a picture, and its numbers."""
 
 import os
-import pathlib
 
 from etils import epath
 
@@ -22,22 +21,11 @@ def check(
   The name of `out` has one of the `endings`. Raises ValueError or an OSError
   that names the file.
   """
-  if pathlib.Path(out).suffix.lower() not in endings:
-    raise ValueError(
-      f'{out}: expected a name that ends in {" or ".join(endings)}'
-    )
   if json_file is not None and epath.Path(json_file) == epath.Path(out):
     raise ValueError(f'{out} is named twice, expected a file of its own each')
-  for path in (out, json_file):
-    if path is None:
-      continue
-    files.check_writable(path)
-    if epath.Path(path).is_dir():
-      raise FileExistsError(f'{path} is a folder, expected a file to write')
-    if epath.Path(path).exists() and not overwrite:
-      raise FileExistsError(
-        f'{path} is already there; --overwrite replaces it at the end'
-      )
+  files.check_new(out, overwrite=overwrite, endings=endings)
+  if json_file is not None:
+    files.check_new(json_file, overwrite=overwrite)
 
 
 def beside(out: str | os.PathLike) -> str:

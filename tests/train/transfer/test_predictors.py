@@ -4,12 +4,14 @@ import argparse
 import json
 import pathlib
 import shutil
+import types
 
 import numpy as np
 import pytest
 import runs
 
 from data.scoring import submissions
+from data.tasks import examples
 from train import predict
 from train.host import processes
 from train.run import checkpoint, settings, workdirs
@@ -34,7 +36,7 @@ def read(path, split='test'):
 
 def arguments(workdirs, source, output, **changes):
   fields = dict(split='test', n_best=None, null_odds=None, json=False)
-  fields |= dict(task=None)
+  fields |= dict(task=None, both_orders=False)
   fields |= dict(input=str(source), output=str(output), **changes)
   return argparse.Namespace(workdirs=list(map(str, workdirs)), **fields)
 
@@ -96,6 +98,81 @@ def test_outputs_that_do_not_fit_are_refused_before_compute(
         arguments(workdirs[:1], source, tmp_path / output, **changes)
       )
   assert not list(tmp_path.iterdir())
+
+
+def test_both_orders_are_two_files_and_their_mean(
+  run_of, tmp_path, monkeypatch, capsys
+):
+  config, workdir, _ = run_of('own pairs')
+  run_model, shifts = task_outputs.run_model, []
+
+  def decided(*inputs):
+    """Returns logits of both answers; a model of four steps gives one."""
+    logits, loss = run_model(*inputs)
+    if not shifts:
+      shifts.append(np.median(logits, axis=0))
+    return [1000 * (row - shifts[0]) for row in logits], loss
+
+  monkeypatch.setattr(task_outputs, 'run_model', decided)
+  source = pathlib.Path(config.data.source, 'dev.tsv')
+  titles, *rows = [line.split('\t') for line in source.read_text().splitlines()]
+  swapped = tmp_path / 'dev.tsv'  # by hand
+  lines = [titles, *([name, b, a, label] for name, a, b, label in rows)]
+  swapped.write_text(''.join('\t'.join(line) + '\n' for line in lines))
+  answers, chances, figures = {}, {}, {}
+  for name, file in (('given', source), ('swapped', swapped), ('mean', source)):
+    output = tmp_path / f'{name}.jsonl'
+    options = dict(split='dev', json=True, both_orders=name == 'mean')
+    predict._run(arguments([workdir], file, output, **options))
+    figures[name] = json.loads(capsys.readouterr().out)
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    answers[name] = [each['answer'] for each in records]
+    chances[name] = np.array(
+      [[each['probabilities'][x] for x in ('no', 'yes')] for each in records]
+    )
+  flips = [
+    a != b for a, b in zip(answers['given'], answers['swapped'], strict=True)
+  ]
+  assert 0 < np.mean(flips) < 1
+  assert figures['mean']['flips'] == pytest.approx(np.mean(flips))
+  for order in ('given', 'swapped'):
+    found = figures['mean'][f'accuracy/{order}']
+    assert found == figures[order]['accuracy']
+  mean = (chances['given'] + chances['swapped']) / 2
+  np.testing.assert_allclose(chances['mean'], mean, rtol=1e-4)
+  assert answers['mean'] == [('no', 'yes')[i] for i in mean.argmax(axis=1)]
+  right = [
+    row[3] == each for row, each in zip(rows, answers['mean'], strict=True)
+  ]
+  assert figures['mean']['accuracy/mean'] == pytest.approx(np.mean(right))
+
+
+def test_one_text_has_no_other_order(members, own_set, tmp_path, monkeypatch):
+  _, workdirs = members
+  monkeypatch.setattr(task_outputs, 'run_model', None)
+  with pytest.raises(ValueError, match='own does not have two texts'):
+    predict._run(
+      arguments(
+        workdirs[:1],
+        own_set / 'dev.jsonl',
+        tmp_path / 'a.jsonl',
+        both_orders=True,
+      )
+    )
+  assert not list(tmp_path.iterdir())
+
+
+def test_scores_of_two_orders_differ_by_so_much(own_set):
+  """Scores have no flips, but a distance."""
+  task = types.SimpleNamespace(labels=())
+  split = types.SimpleNamespace(is_labelled=False)
+  given, swapped = (
+    [examples.Prediction(str(i), score) for i, score in enumerate(scores)]
+    for scores in ((1.0, 2.0), (1.5, 1.0))
+  )
+  orders = predictors.Orders(given, swapped, given)
+  figures = predictors.compare_orders(task, split, orders)
+  assert figures == {'mean_difference': 0.75}
 
 
 def test_inputs_that_do_not_fit_are_refused(

@@ -1,0 +1,1 @@
+"""Sets of words in sentences, by whose senses vectors of words are judged."""

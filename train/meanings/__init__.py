@@ -1,0 +1,1 @@
+"""What vectors of words and sentences mean: senses, similarity, positions."""

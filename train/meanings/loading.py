@@ -1,0 +1,44 @@
+"""Models of tokens, opened and checked before the first is loaded."""
+
+from collections.abc import Iterator, Sequence
+
+import jax.numpy as jnp
+
+from models.pretrained.weights import Weights
+from train.params import opened, trained
+from train.vectors.request import Request
+from train.vectors.text_plan import Plan
+
+
+def load_each(
+  names: Sequence[str],
+  tokenizer: str | None,
+  request: Request,
+  dtype: str = 'float32',
+) -> Iterator[Weights]:
+  """Returns BERTs, GPTs and GPT-2s of workdirs or publishers, loaded in turn.
+
+  All are opened and checked at once; each is loaded when it is asked for.
+  `tokenizer` is of the first, see `opened.open_weights`; all must be able to
+  answer `request`. Raises ValueError for a model of another family.
+  """
+  opened_weights = [
+    opened.open_weights(name, None if number else tokenizer)
+    for number, name in enumerate(names)
+  ]
+  for weights in opened_weights:
+    if weights.name in trained.TRANSFORMERS:
+      weights.check()
+      Plan(weights, request)
+    elif weights.reads_words:
+      raise ValueError(
+        f'{weights.folder} holds an {weights.name}, which has vectors of words'
+        ' alone, and no positions; expected'
+        f' {" or ".join(trained.TRANSFORMERS)}'
+      )
+
+  def load(weights: Weights) -> Weights:
+    found = trained.load(weights, expected=trained.TRANSFORMERS)
+    return found._replace(model=found.model.clone(dtype=jnp.dtype(dtype)))
+
+  return map(load, opened_weights)

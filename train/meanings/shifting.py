@@ -1,0 +1,149 @@
+"""Shift invariance: a text's vectors when all its positions are moved.
+
+BERT, GPT and GPT-2 learn a vector for each position, so a text that begins at
+position k has other vectors than at position 0. Here k is added to the position
+ids of the whole text, [CLS] and [SEP] included; nothing is put before it.
+
+Shapes: B batch, T position, L layer with the embeddings, D embed.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from flax import linen as nn
+
+from models import features
+from models.pretrained.weights import Weights
+from train.architectures.architecture import Architecture
+from train.meanings import geometry, tables
+from train.vectors import length_batches, text_counts, text_vectors
+from train.vectors.request import Choice, Request
+from train.vectors.text_plan import Plan
+
+
+def measure(
+  found: Weights, file: epath.PathLike, shifts: Sequence[int]
+) -> dict[str, Any]:
+  """Returns how far the vectors of a file's lines move by shifts, for JSON.
+
+  For each shift and layer: the mean and the lowest cosine of a token's vectors
+  before and after, over all tokens of all texts but [CLS] and [SEP]; and the
+  mean distance, relative to the length of the vector before. The cosine of a
+  token and the next one, unmoved, is a scale for them. Raises ValueError, with
+  the number of the line, for a text that leaves the model's positions; and for
+  a file without tokens.
+  """
+  plan = Plan(found, Request('token', choice=Choice('all')))
+  model, most = found.model, found.model.max_length
+  if getattr(model, 'heads', ()):
+    model = model.clone(heads=())
+  params = features.cast_weights(jax.device_put(found.params), model.dtype)
+  encoded = found.encode(list(text_counts.lines(file)))
+  for number, ids in enumerate(encoded, start=1):
+    length = len(ids) + plan.added
+    if length + max(shifts) > most:
+      raise ValueError(
+        f'{file}, line {number:,} has {length} tokens, with --shift='
+        f'{max(shifts)} up to position {length + max(shifts)}; expected {most}'
+        ' at most, the positions of the model'
+      )
+  if not any(encoded):
+    raise ValueError(f'{file}: no line has a token, expected texts')
+  moved: dict[int, list[np.ndarray]] = {shift: [] for shift in shifts}
+  scale = []
+  for batch in length_batches.batches_by_length(
+    [(number, ids) for number, ids in enumerate(encoded) if ids],
+    text_vectors.default_batch_tokens(jax.default_backend()),
+    added=plan.added,
+    longest=most,
+  ):
+    framed = [[*plan.begin, *ids, *plan.end] for ids in batch.texts]
+    inputs = length_batches.pad(framed, batch.rows, batch.length)
+
+    def layers_at(shift: int, inputs: Any = inputs) -> np.ndarray:
+      found = _layers(model, params, *inputs, shift, family=plan.family)
+      return np.asarray(found).swapaxes(0, 1)
+
+    before = layers_at(0)
+    after = {shift: layers_at(shift) for shift in shifts}
+    for row, ids in enumerate(batch.texts):
+      own = slice(len(plan.begin), len(plan.begin) + len(ids))
+      old = before[row, :, own]
+      scale.append(_cosines(old[:, :-1], old[:, 1:]))
+      for shift in shifts:
+        new = after[shift][row, :, own]
+        lengths = np.maximum(np.linalg.norm(old, axis=-1), 1e-12)
+        far = np.linalg.norm(new - old, axis=-1) / lengths
+        moved[shift].append(np.stack([_cosines(old, new), far]))
+  names = tables.layer_names(model.num_layers + 1)
+  next_token = np.concatenate(scale, axis=-1)
+  results = []
+  for shift, parts in moved.items():
+    cosines_LN, distances_LN = np.concatenate(parts, axis=-1)
+    results.append(
+      {
+        'shift': shift,
+        'cosine': dict(zip(names, cosines_LN.mean(1).tolist(), strict=True)),
+        'lowest_cosine': dict(
+          zip(names, cosines_LN.min(1).tolist(), strict=True)
+        ),
+        'distance': dict(
+          zip(names, distances_LN.mean(1).tolist(), strict=True)
+        ),
+      }
+    )
+  figures = {
+    'texts': len(encoded),
+    'tokens': sum(map(len, encoded)),
+    'shifts': results,
+  }
+  if next_token.shape[1]:
+    values = next_token.mean(axis=1).tolist()
+    figures['next_token_cosine'] = dict(zip(names, values, strict=True))
+  return figures
+
+
+def _cosines(one_LTD: np.ndarray, other_LTD: np.ndarray) -> np.ndarray:
+  """Returns the cosines of vectors in pairs, float64 [L, T]."""
+  products = geometry.unit(one_LTD) * geometry.unit(other_LTD)
+  return np.clip(products.sum(axis=-1), -1.0, 1.0)
+
+
+@functools.partial(jax.jit, static_argnames=('model', 'family'))
+def _layers(
+  model: nn.Module,
+  params: Any,
+  tokens_BT: jax.Array,
+  lengths_B: jax.Array,
+  shift: jax.Array,
+  *,
+  family: Architecture,
+) -> jax.Array:
+  """Returns the layers of texts that begin at a position, [L, B, T, D]."""
+  places_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+  mask_BT = places_BT < lengths_B[:, None]
+  inputs = family.text_inputs(tokens_BT, mask_BT, places_BT + shift)
+  layers_LBTD = features.hidden_layers(model, params, *inputs)
+  return layers_LBTD.astype(jnp.float32)
+
+
+def as_text(figures: Mapping[str, Any]) -> str:
+  """Returns the table of mean cosines, a row a shift, a column a layer."""
+  names = list(figures['shifts'][0]['cosine'])
+  rows = [
+    [str(each['shift']), *(f'{x:.4f}' for x in each['cosine'].values())]
+    for each in figures['shifts']
+  ]
+  if 'next_token_cosine' in figures:
+    scale = figures['next_token_cosine'].values()
+    rows.append(['next token, shift 0', *(f'{value:.4f}' for value in scale)])
+  header = ['shift', *(f'layer {name}' for name in names)]
+  return tables.markdown(header, rows) + (
+    f'\nMean cosine of a token with itself at other positions,'
+    f' {figures["tokens"]:,} tokens of {figures["texts"]:,} texts.\n'
+  )

@@ -1,0 +1,58 @@
+"""Vectors of chosen words of sentences, by any family that gives vectors.
+
+Shapes: N occurrence, L layer with the embeddings, D = 2 P of an ELMo.
+"""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from data.tasks.senses.occurrences import Occurrence
+from train.host import console
+from train.vectors import elmo_vectors, text_vectors, word_cache
+
+BAR_SECONDS = 0.1  # between changes of the bar, which are not free
+
+
+def embed(
+  source: word_cache.Source, occurrences: Sequence[Occurrence]
+) -> np.ndarray:
+  """Returns the vectors of words in their sentences, float32 [N, L, D].
+
+  They are those of `train.embed` by word: of a word's first piece by a BERT,
+  and of its last by a model that reads from left to right. Each sentence is
+  read once. Raises ValueError for a word without pieces.
+  """
+  rows_of: dict[tuple[str, ...], list[int]] = {}
+  for row, occurrence in enumerate(occurrences):
+    rows_of.setdefault(occurrence.words, []).append(row)
+  sentences = list(rows_of)
+  shape = len(occurrences), source.num_layers, source.dim
+  vectors_NLD = np.zeros(shape, np.float32)
+  weights = source.weights
+  if source.reads_words:
+    numbered = elmo_vectors.embed_numbered(
+      weights.model, weights.params, sentences
+    )
+  else:
+    numbered = text_vectors.embed_numbered(
+      weights, sentences, word_cache.REQUEST
+    )
+  began = shown = time.monotonic()
+  with console.ProgressBar(0, len(sentences)) as bar:
+    for done, (number, found) in enumerate(numbered, start=1):
+      for row in rows_of[sentences[number]]:
+        vectors_NLD[row] = found.array[:, occurrences[row].place]
+      now = time.monotonic()
+      if now - shown > BAR_SECONDS or done == len(sentences):
+        shown = now
+        bar.update(done, f'{done / (now - began):,.0f} sentences/s')
+  empty = np.flatnonzero(~vectors_NLD.any(axis=(1, 2)))
+  if len(empty):
+    where, words, place = occurrences[empty[0]]
+    raise ValueError(
+      f'{where}: the tokenizer of {weights.folder} has no pieces for the word'
+      f' {words[place]!r}'
+    )
+  return vectors_NLD

@@ -1,0 +1,97 @@
+"""Senses of words, told apart by their vectors in each layer.
+
+python -m train.senses WEIGHTS SENTENCES --word WORD --out FILE.html
+python -m train.senses WEIGHTS --wic FOLDER
+python -m train.senses WEIGHTS --interest FOLDER
+
+The first compares a word's vectors in many sentences: their cosines, and a
+picture in two dimensions (the principal components). The others print the
+accuracy of each layer on the sets WiC and *interest*: the same sense in two
+sentences, by a threshold of the cosine and by a logistic regression of |u - v|,
+u * v and the cosine, both fitted to WiC's training set; and the sense of the
+nearest other sentence. An ELMo's layers 1 and 2 are compared.
+"""
+
+import argparse
+
+from train.host import console, files
+from train.run import command
+
+
+def main() -> None:
+  """Entry point."""
+  parser = command.parser('senses', __doc__, command.ALL_MODELS)
+  add, switch, _ = command.adders(parser)
+  add(
+    'sentences',
+    metavar='SENTENCES',
+    nargs='?',
+    help='a UTF-8 file, a sentence a line; each must hold the word',
+  )
+  add('--word', help='to find, without regard to case; may stand several times')
+  switch(
+    '--running', help='SENTENCES is running text: split punctuation off words'
+  )
+  add('--out', metavar='FILE', help='.html, .png or .json file to write')
+  switch('--overwrite', help='replace --out')
+  add('--wic', metavar='FOLDER', help='of the files of WiC')
+  add('--interest', metavar='FOLDER', help='of the file interest.pos')
+  command.add_json(parser)
+  arguments = parser.parse_args()
+  of_page = ('sentences', 'word', 'out')
+  given = [name for name in of_page if getattr(arguments, name) is not None]
+  sets = arguments.wic is not None, arguments.interest is not None
+  if (len(given) < 3 and not any(sets)) or sum(sets) + bool(given) > 1:
+    parser.error('give SENTENCES, --word and --out; or --wic; or --interest')
+  if not given and (arguments.running or arguments.overwrite):
+    parser.error('--running and --overwrite are of SENTENCES')
+  command.main(arguments, _run)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+  # Bad input shows before the model is loaded.
+  from data.tasks.senses import interest, wic
+
+  if arguments.wic is not None:
+    splits = {name: wic.read(arguments.wic, name) for name in wic.SIZES}
+  elif arguments.interest is not None:
+    examples = interest.read(arguments.interest)
+  else:
+    from train.meanings import inputs, word_map
+
+    files.check_new(
+      arguments.out, overwrite=arguments.overwrite, endings=word_map.ENDINGS
+    )
+    found = inputs.find_word(
+      arguments.sentences, arguments.word, arguments.running
+    )
+    word_map.check_places(arguments.out, len(found))
+  from train.meanings import sense_scores, word_vectors
+  from train.vectors import word_cache
+
+  source = word_cache.open_source(arguments.weights, arguments.tokenizer)
+  if arguments.wic is not None:
+    figures = sense_scores.score_pairs(source, splits)
+  elif arguments.interest is not None:
+    figures = sense_scores.score_senses(source, examples)
+  else:
+    figures = word_map.describe(
+      arguments.word,
+      arguments.weights,
+      found,
+      word_vectors.embed(source, found),
+    )
+    word_map.write(figures, arguments.out)
+    console.say(f'{len(found):,} places are in {arguments.out}')
+    console.print_figures(
+      word_map.summary(figures), arguments.out, as_json=arguments.json
+    )
+    return
+  if arguments.json:
+    print(files.as_json(figures))
+  else:
+    print(sense_scores.as_text(figures), end='')
+
+
+if __name__ == '__main__':
+  main()

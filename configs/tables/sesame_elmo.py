@@ -59,7 +59,7 @@ SQUAD = WORDS | {
   'model.lstm_dim': 50,
   'model.filters': ((5, 50),),
   'train.global_batch': 20,
-  'train.num_epochs': 2.0,
+  'train.num_epochs': 4.0,
   'data.train_limit': 8_000,
   'data.eval_limit': 2_000,
 }

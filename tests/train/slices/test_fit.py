@@ -71,6 +71,9 @@ def test_parameters_and_gradients_travel_once_and_little_else(table):
       if phase['fits'] and row['mesh']['fsdp'] == 1:
         # Their bytes do not grow with the slice; nor do activations travel.
         travelling = dict(phase['collective_bytes'])
+        if row['devices'] == 1:
+          assert not travelling
+          continue
         assert travelling.pop('all-gather') < whole
         # Every micro-batch's gradients are reduced by themselves.
         reduced = travelling.pop('all-reduce')

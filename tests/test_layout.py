@@ -46,6 +46,7 @@ ROOMS = {
     'language',
     'views',
     'papers',
+    'probing',
     'slices',
     'benches',
   ),

@@ -13,6 +13,7 @@ DOORS = (
   'generate',
   'ngram',
   'predict',
+  'probe',
   'report',
   'score',
   'senses',
@@ -50,6 +51,9 @@ REFUSED = (
   ('main', '--config', 'gpt2:x'),
   ('main', '--config', 'variants'),  # has no get_config
   ('preflight', '--config', 'bert_tiny'),
+  ('probe', 'W', '--data=none', '--out=out'),
+  ('probe', 'W', '--data=.', '--out=out', '--tasks=poss'),
+  ('probe', 'W', '--data=.', '--out=out', '--layers=top'),
   ('report', 'none'),
   ('score', 'W', 'none.txt'),
   ('score', 'W', '--choices', 'none.jsonl'),

@@ -6,13 +6,14 @@ embeddings, D = 2 P of an ELMo.
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import os
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,10 +45,12 @@ class Source:
     weights: the model, float32, and its parameters, in the host's memory.
     digest: SHA-256 of all that the vectors depend on: the parameters, the
       model's settings, the tokenizer.
+    unit: of the text; each has a vector.
   """
 
   weights: Weights = dataclasses.field(repr=False)
   digest: str
+  unit: ClassVar[str] = 'word'
 
   @property
   def num_layers(self) -> int:
@@ -65,13 +68,23 @@ class Source:
     """Whether the model reads whole words by their characters, as an ELMo."""
     return families.ARCHITECTURES[self.weights.name].reads_words
 
+  def count_rows(self, sentences: Sequence[Sequence[str]]) -> list[int]:
+    """Returns how many vectors each sentence has: one a word."""
+    return [len(words) for words in sentences]
+
+  def texts(
+    self, sentences: Sequence[Sequence[str]]
+  ) -> tuple[Weights, Sequence[Sequence[str]], Request]:
+    """Returns arguments of `text_vectors.embed_numbered`."""
+    return self.weights, sentences, REQUEST
+
 
 class Vectors(NamedTuple):
   """Vectors of the words of sentences.
 
   Attributes:
     layers: float16 [W, L, D], in a file; the words of each distinct sentence
-      one after the other.
+      one after the other, or their pieces, see `Source.count_rows`.
     starts: int64 [N], the row of each given sentence's first word; equal
       sentences share their rows.
   """
@@ -150,13 +163,12 @@ def vectors(
   if folder is not None and storage.is_remote(folder):
     raise ValueError(f'{folder}: word vectors need a local folder')
   folder = pathlib.Path(folder or folders.default_cache('word_vectors'))
-  first_rows: dict[tuple[str, ...], int] = {}
   given = [tuple(sentence) for sentence in sentences]
-  num_words = 0
-  for words in given:
-    if words not in first_rows:
-      first_rows[words] = num_words
-      num_words += len(words)
+  distinct = list(dict.fromkeys(given))
+  *firsts, num_words = itertools.accumulate(
+    source.count_rows(distinct), initial=0
+  )
+  first_rows = dict(zip(distinct, firsts, strict=True))
   if not num_words:
     raise ValueError(f'{len(given):,} sentences without a word, expected words')
   meta = {
@@ -176,7 +188,7 @@ def vectors(
           console.say(f'{target}: {problem}; its vectors are computed anew')
         _make(source, first_rows, target, meta)
   else:
-    console.say(f'vectors of {num_words:,} words: read from {target}')
+    console.say(f'vectors of {num_words:,} {source.unit}s: read from {target}')
   shape = tuple(meta['shape'])
   layers = np.memmap(target / LAYERS_FILE, DTYPE, 'r', shape=shape)
   return Vectors(layers, np.array([first_rows[words] for words in given]))
@@ -224,19 +236,20 @@ def _make(
         words = sentences[number]
         file.seek(first_rows[words] * (size // num_words))
         file.write(_as_stored(source, words, found.array))
-        done += len(words)
+        done += found.array.shape[1]
         now = time.monotonic()
         if now - shown > BAR_SECONDS or done == num_words:
           shown = now
-          bar.update(done, f'{done / (now - began):,.0f} words/s')
+          rate = f'{done / (now - began):,.0f} {source.unit}s/s'
+          bar.update(done, rate)
       file.flush()
       os.fsync(file.fileno())  # a crash may leave the renamed folder only
     about = {**meta, 'weights': str(source.weights.folder)}
     (partial / META_FILE).write_text(json.dumps(about, indent=2) + '\n')
   seconds = time.monotonic() - began
   console.say(
-    f'vectors of {num_words:,} words: {seconds:,.1f} s, {size:,} bytes in'
-    f' {target}'
+    f'vectors of {num_words:,} {source.unit}s: {seconds:,.1f} s, {size:,} bytes'
+    f' in {target}'
   )
 
 
@@ -247,7 +260,7 @@ def _compute(
   weights = source.weights
   if source.reads_words:
     return elmo_vectors.embed_numbered(weights.model, weights.params, sentences)
-  return text_vectors.embed_numbered(weights, sentences, REQUEST)
+  return text_vectors.embed_numbered(*source.texts(sentences))
 
 
 def _as_stored(

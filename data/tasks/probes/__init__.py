@@ -1,0 +1,1 @@
+"""Sets of edge probing: sentences whose spans of words have labels."""

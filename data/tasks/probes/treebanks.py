@@ -1,0 +1,217 @@
+"""Probes of the English Web Treebank: parts of speech, trees, roles, heads.
+
+Parts of speech, constituents and roles are read from PropBank's columns (see
+`annotated.roles`), dependencies from CoNLL-U.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from etils import epath
+
+from data.tasks import files
+from data.tasks.annotated import roles
+from data.tasks.probes import targets
+from data.tasks.probes.targets import Probe, Sentence, Target
+
+_PARSE = 5  # column of the parse bits
+_BITS = re.compile(r'\(([^()*\s]+)|(\*)|(\))')
+_FUNCTION = re.compile(r'[-=|]')
+_CONLLU_WIDTH = 10
+_PARTS_OF_WORDS = re.compile(r'\d+[-.]\d+')  # joined words, empty nodes
+
+# The number of a line, and its fields.
+Line = tuple[int, list[str]]
+
+
+def _sentences(
+  file: epath.Path, least: int, expected: str
+) -> Iterator[tuple[str, list[Line]]]:
+  """Yields (place, lines) of sentences in columns with tabs between them.
+
+  Lines have `least` fields or more, which `expected` names for the message.
+  """
+  lines: list[Line] = []
+  for number, text in itertools.chain(files.read_lines(file), [(0, '')]):
+    if text.startswith('#'):
+      continue
+    if text.strip():
+      fields = text.split('\t')
+      if len(fields) < least:
+        raise ValueError(
+          f'{file}, line {number:,}: found {len(fields)} columns, expected'
+          f' {expected} with tabs between them: {text[:80]!r}'
+        )
+      lines.append((number, fields))
+    elif lines:
+      yield f'{file}, line {lines[0][0]:,}', lines
+      lines = []
+
+
+def _columns(file: epath.Path) -> Iterator[tuple[str, list[Line]]]:
+  names = 'document, sentence, number, word, POS, parse, lemma, roleset'
+  return _sentences(file, roles.EWT.fixed, f'{roles.EWT.fixed} ({names}) first')
+
+
+def _words(lines: Sequence[Line]) -> tuple[str, ...]:
+  return tuple(fields[roles.EWT.word] for _, fields in lines)
+
+
+def _pos_rows(file: epath.Path, split: str) -> targets.Found:
+  """Yields sentences with the part of speech of each word."""
+  del split
+  for where, lines in _columns(file):
+    found = [
+      Target(((i, i + 1),), (fields[roles.EWT.part_of_speech],))
+      for i, (_, fields) in enumerate(lines)
+    ]
+    yield where, Sentence(_words(lines), tuple(found))
+
+
+def _constituent_rows(file: epath.Path, split: str) -> targets.Found:
+  """Yields sentences with the nodes of their trees, outer ones first."""
+  del split
+  for where, lines in _columns(file):
+    yield where, Sentence(_words(lines), tuple(_constituents(file, lines)))
+
+
+def _constituents(file: epath.Path, lines: Sequence[Line]) -> list[Target]:
+  """Returns a target for each node above the parts of speech."""
+  opened: list[tuple[str, int, int]] = []  # label, first word, order
+  found: list[tuple[int, Target]] = []
+  count = 0
+  for place, (number, fields) in enumerate(lines):
+    bits = fields[_PARSE]
+    where = f'{file}, line {number:,}: found the parse bit {bits!r}'
+    if _BITS.sub('', bits) or bits.count('*') != 1:
+      raise ValueError(
+        f'{where}, expected brackets round one *, as in (NP* or *))'
+      )
+    for label, _, closed in _BITS.findall(bits):
+      if label:
+        opened.append((label, place, count))
+        count += 1
+      elif closed:
+        if not opened:
+          raise ValueError(f'{where}, expected no ) without its (')
+        name, first, order = opened.pop()
+        target = Target(((first, place + 1),), (without_function(name),))
+        found.append((order, target))
+  if opened:
+    raise ValueError(
+      f'{where} at the end of the sentence, expected the end of'
+      f' {opened[-1][0]}, a )'
+    )
+  return [target for _, target in sorted(found, key=lambda item: item[0])]
+
+
+def without_function(label: str) -> str:
+  """Returns a node's label without function tags and numbers: NP of NP-SBJ=2.
+
+  A label that begins with a mark, such as -LRB-, stays.
+  """
+  return label[0] + _FUNCTION.split(label[1:])[0] if label[0] != '-' else label
+
+
+def _role_rows(file: epath.Path, split: str) -> targets.Found:
+  """Yields sentences with (predicate, argument) of all their predicates.
+
+  Sentences without a predicate are left out, and so are the predicates without
+  a word of the role V.
+  """
+  by_sentence = itertools.groupby(
+    roles.rows(file, split, columns=roles.EWT),
+    key=lambda row: row[1].sentence,
+  )
+  for _, group in by_sentence:
+    propositions = list(group)
+    where, first = propositions[0]
+    found = []
+    for _, example in propositions:
+      spans = targets.spans_of_tags(example.tags or ())
+      predicates = [span for role, span in spans if role == 'V']
+      found += [
+        Target((predicate, span), (role,))
+        for predicate in predicates[-1:]
+        for role, span in spans
+        if role != 'V'
+      ]
+    yield where, Sentence(first.words, tuple(found))
+
+
+def _dependency_rows(file: epath.Path, split: str) -> targets.Found:
+  """Yields sentences with (word, head) of each word; a root is its own head."""
+  del split
+  for where, lines in _sentences(
+    file, _CONLLU_WIDTH, f'the {_CONLLU_WIDTH} of CoNLL-U'
+  ):
+    kept = [line for line in lines if not _PARTS_OF_WORDS.fullmatch(line[1][0])]
+    found = []
+    for place, (number, fields) in enumerate(kept):
+      head = fields[6]
+      if fields[0] != str(place + 1) or not (
+        head.isdecimal() and int(head) <= len(kept)
+      ):
+        raise ValueError(
+          f'{file}, line {number:,}: found the word {fields[0]} with the head'
+          f' {head}, expected the word {place + 1} and a head from 0 to'
+          f' {len(kept)}'
+        )
+      other = int(head) - 1 if int(head) else place
+      spans = (place, place + 1), (other, other + 1)
+      found.append(Target(spans, (fields[7],)))
+    words = tuple(fields[1] for _, fields in kept)
+    yield where, Sentence(words, tuple(found))
+
+
+def _is_plain_role(label: str) -> bool:
+  """Returns whether a role refers to no other, and goes on with none."""
+  return not label.startswith(('R-', 'C-'))
+
+
+_EWT = dict(
+  files=roles.TASKS[0].files,
+  folders=roles.TASKS[0].folders,
+  corpus='ewt',
+  url=roles.TASKS[0].url,
+)
+PROBES = (
+  Probe(
+    name='pos',
+    title='Part of speech',
+    num_spans=1,
+    rows=_pos_rows,
+    has_control=True,
+    **_EWT,
+  ),
+  Probe(
+    name='constituents',
+    title='Constituents',
+    num_spans=1,
+    rows=_constituent_rows,
+    **_EWT,
+  ),
+  Probe(
+    name='dependencies',
+    title='Dependencies',
+    num_spans=2,
+    rows=_dependency_rows,
+    files={
+      split: (f'en_ewt-ud-{split}.conllu', f'{split}.conllu')
+      for split in ('train', 'dev', 'test')
+    },
+    folders=('ud_english_ewt', 'UD_English-EWT'),
+    corpus='ewt',
+    url='https://github.com/UniversalDependencies/UD_English-EWT',
+  ),
+  Probe(
+    name='srl',
+    title='Semantic roles',
+    num_spans=2,
+    rows=_role_rows,
+    is_whole=False,
+    is_scored=_is_plain_role,
+    **_EWT,
+  ),
+)

@@ -1,0 +1,1 @@
+"""Small models over the frozen layers of another."""

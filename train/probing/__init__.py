@@ -1,0 +1,1 @@
+"""What an encoder's layers tell about words: edge probes of many layers."""

@@ -1,0 +1,73 @@
+"""The weights of layers of each task as bars (Tenney et al. 2019b, fig. 2)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+PANEL = 5.5, 1.15  # inches
+
+
+def draw(
+  title: str, records: Sequence[Mapping[str, Any]], path: epath.Path
+) -> None:
+  """Draws the softmax weights of the mix of all layers as PNG.
+
+  A row for each task that has one, with its expected layer and its centre of
+  gravity as lines; bars of errors are the intervals over seeds. `records` are
+  as in `outputs.write`.
+  """
+  import matplotlib.figure
+
+  drawn = [x for x in records if x['figures']['shares']]
+  canvas = matplotlib.figure.Figure(
+    figsize=(PANEL[0], 0.9 + PANEL[1] * max(len(drawn), 1)),
+    layout='constrained',
+  )
+  grid = canvas.subplots(max(len(drawn), 1), 1, squeeze=False, sharex=True)
+  for (axes,), record in zip(grid, drawn, strict=False):
+    figures = record['figures']
+    shares = figures['shares']
+    axes.bar(
+      range(len(shares)),
+      [share['mean'] for share in shares],
+      yerr=[share['interval'] or 0.0 for share in shares],
+      color='#7aa6d8',
+      ecolor='#555555',
+      error_kw={'linewidth': 0.8},
+    )
+    for name, label, style in (
+      ('expected_layer', 'expected layer', '--'),
+      ('centre', 'centre of gravity', '-'),
+    ):
+      value = figures[name]['mean']
+      if value is not None:
+        axes.axvline(
+          value,
+          color='C3' if style == '--' else 'C0',
+          linestyle=style,
+          linewidth=1.5,
+          label=label,
+        )
+    # A dollar would begin a formula.
+    axes.set_title(
+      record['title'].replace('$', r'\$'), loc='left', fontsize='medium'
+    )
+    axes.axhline(1 / len(shares), color='#999999', linewidth=0.6)
+    axes.set_xlim(-0.6, len(shares) - 0.4)
+    axes.set_ylim(0, None)
+    axes.spines[['top', 'right']].set_visible(False)
+  last = grid[-1][0]
+  if drawn:
+    count = len(drawn[0]['figures']['shares'])
+    last.set_xticks(range(0, count, 1 if count < 16 else 2))
+    last.set_xlabel('layer; the grey line is an equal share')
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc='outside upper right', fontsize='small')
+  else:
+    last.text(0.5, 0.5, 'no mix of all layers was trained', ha='center')
+  canvas.suptitle(
+    title.replace('$', r'\$'), x=0.01, ha='left', fontsize='small'
+  )
+  with path.open('wb') as file:
+    canvas.savefig(file, format='png', dpi=200)

@@ -1,0 +1,206 @@
+"""Probes tasks one after the other; finished ones are not trained again."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from data.tasks.probes import targets, tasks
+from data.tasks.probes.targets import Probe, Sentence
+from models.probes.edge_probe import EdgeProbe
+from train.host import console, files
+from train.probing import (
+  batches,
+  choices,
+  examples,
+  fit,
+  outputs,
+  plan,
+  summaries,
+)
+from train.probing.examples import Features, Split
+from train.probing.plan import Settings
+from train.vectors import piece_cache
+from train.vectors.word_cache import Source
+
+# The sentences of each split.
+Sentences = dict[str, list[Sentence]]
+
+
+def run(
+  arguments: argparse.Namespace, found: Sequence[Probe]
+) -> tuple[str, str]:
+  """Probes the tasks as train.probe's arguments say.
+
+  Returns the tables in Markdown and all results in JSON. All input is read
+  before the first vector is computed.
+  """
+  out = epath.Path(arguments.out).expanduser()
+  source = piece_cache.open_source(arguments.weights, arguments.tokenizer)
+  weights = {'weights': source.digest[:16], 'num_layers': source.num_layers}
+  expected = {
+    probe.name: weights | choices.settings_of(probe, arguments)
+    for probe in found
+  }
+  plan.members(arguments.layers, source.num_layers, arguments.seeds)  # checks
+  todo = choices.check_out(out, expected, overwrite=arguments.overwrite)
+  sentences = {
+    probe.name: read(probe, arguments.data, arguments.limit)
+    for probe in found
+    if probe.name in todo
+  }
+  corpora: dict[str, Features] = {}
+  out.mkdir(parents=True, exist_ok=True)
+  for probe in found:
+    if probe.name not in todo:
+      console.say(f'{probe.name}: read from {outputs.path_of(out, probe.name)}')
+      continue
+    if probe.corpus not in corpora:
+      corpora[probe.corpus] = _features(source, probe, sentences, arguments)
+    record = probe_task(
+      source,
+      probe,
+      sentences.pop(probe.name),
+      corpora[probe.corpus],
+      expected[probe.name],
+      recipe=choices.recipe_of(probe.name, arguments),
+      with_control=arguments.control,
+    )
+    files.write_atomically(
+      outputs.path_of(out, probe.name), files.as_json(record) + '\n'
+    )
+  names = [*expected, *choices.others(out, expected)]
+  records = [outputs.read(outputs.path_of(out, name)) for name in names]
+  title = f'{source.weights.folder.name} ({source.weights.name})'
+  return outputs.write(out, title, records)
+
+
+def read(probe: Probe, source: str, limit: int | None) -> Sentences:
+  """Returns a task's sentences; `limit` keeps as many of the training split."""
+  return {
+    split: tasks.load(probe, source, split, limit if split == 'train' else None)
+    for split in tasks.SPLITS
+  }
+
+
+def _features(
+  source: Source,
+  probe: Probe,
+  sentences: Mapping[str, Sentences],
+  arguments: argparse.Namespace,
+) -> Features:
+  """Returns the vectors of a task's corpus.
+
+  Its sentences are those of all tasks of the corpus, whichever are asked for,
+  so that another command finds the same vectors.
+  """
+  beside = tasks.beside(probe, arguments.data)
+  found = [
+    sentences.get(other.name) or read(other, arguments.data, arguments.limit)
+    for other in beside
+  ]
+  # Other sentences with --limit alone.
+  found += [
+    sentences[name]
+    for name in sentences
+    if name in tasks.PROBES and tasks.PROBES[name].corpus == probe.corpus
+  ]
+  return examples.features_of(
+    source,
+    [each for splits in found for part in splits.values() for each in part],
+    arguments.cache,
+  )
+
+
+def probe_task(
+  source: Source,
+  probe: Probe,
+  sentences: Sentences,
+  features: Features,
+  settings: Mapping[str, Any],
+  *,
+  recipe: Settings,
+  with_control: bool = False,
+) -> dict[str, Any]:
+  """Trains the probes of a task; returns its record for TASK.json.
+
+  `settings` are those of the record. With a control task its probes are trained
+  as well, and selectivity is told.
+  """
+  num_layers = source.num_layers
+  record = _train(source, probe, sentences, features, settings, recipe)
+  control = None
+  if with_control and probe.has_control:
+    drawn = tasks.control([sentences[split] for split in tasks.SPLITS])
+    control = _train(
+      source,
+      tasks.as_control(probe),
+      dict(zip(tasks.SPLITS, drawn, strict=True)),
+      features,
+      settings,
+      recipe,
+    )
+  return record | {
+    'control': control,
+    'selectivity': control
+    and summaries.selectivity(record['probes'], control['probes'], num_layers),
+  }
+
+
+def _train(
+  source: Source,
+  probe: Probe,
+  sentences: Sentences,
+  features: Features,
+  settings: Mapping[str, Any],
+  recipe: Settings,
+) -> dict[str, Any]:
+  classes = targets.labels_of(sentences['train'])
+  splits: dict[str, Split] = {}
+  for split in tasks.SPLITS:
+    splits[split] = examples.project(
+      sentences[split], features, classes, probe.is_scored
+    )
+    examples.tell(probe.name, split, splits[split])
+    if not splits[split].examples:
+      raise ValueError(
+        f'{probe.name}, {split}: found no target whose words have pieces'
+      )
+  members = plan.members(
+    settings['layers'], source.num_layers, settings['seeds']
+  )
+  console.say(
+    f'{probe.name}: {len(members)} probes of {len(classes)} classes,'
+    f' {len(splits["train"].examples):,} training sentences'
+  )
+  probes = fit.Probes(
+    EdgeProbe(source.num_layers, len(classes), probe.num_spans),
+    source.dim,
+    members,
+    recipe,
+    np.array([probe.is_scored(label) for label in classes]),
+  )
+  packer = batches.Packer(
+    features.layers, splits['train'].examples, recipe.batch_size
+  )
+  results, seconds = fit.train(probe.name, probes, packer, splits)
+  runs = [
+    result.member._asdict()
+    | {key: getattr(result, key) for key in result._fields if key != 'member'}
+    for result in results
+  ]
+  counts = {split: len(splits[split].examples) for split in tasks.SPLITS}
+  unseen = {
+    split: sum(splits[split].unseen.values()) for split in ('dev', 'test')
+  }
+  return {
+    'task': probe.name,
+    'title': probe.title,
+    'settings': dict(settings),
+    'data': counts | {'classes': len(classes), 'unseen_labels': unseen},
+    'figures': summaries.summarise(runs, source.num_layers),
+    'probes': runs,
+    'seconds': seconds,
+  }

@@ -1,0 +1,211 @@
+"""The results of probes as JSON, TSV and Markdown.
+
+TASK.json has one task's settings, probes and figures; probes.json all tasks',
+probes.tsv a line for each probe, probes.md the tables of the figures.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+from train.host import files
+from train.papers import table_rendering
+from train.papers.table_rendering import Page, Sheet
+from train.probing import figure
+
+JSON_FILE, TSV_FILE = 'probes.json', 'probes.tsv'
+TABLE_FILE, FIGURE_FILE = 'probes.md', 'layer_weights.png'
+COLUMNS = (
+  *('task', 'first_layer', 'last_layer', 'seed', 'dev_f1', 'test_f1'),
+  *('best_step', 'steps', 'gamma', 'layer_weights'),
+)
+SOURCE = 'Edge probing (Tenney et al. 2019): binary micro F1, in percent.'
+INTERVAL = (
+  "The interval behind ± is of the mean over seeds, Student's t, 95 %; the"
+  ' seeds differ in first parameters and dropout.'
+)
+NOTES = (
+  'Layer 0 is the embeddings, the lexical baseline.',
+  'Expected layer: sum of l d(l) / sum of d(l) over layers from 1 on, d(l) the'
+  ' gain in dev F1 of the mix of layers 0 to l over the one of 0 to l - 1.',
+  'Centre of gravity: sum of l s(l), s the softmax weights of the mix of all'
+  ' layers. KL: their divergence from equal weights, in bits, and that of the'
+  ' gains, negative ones taken as 0.',
+)
+
+
+CURE = 'Give the same settings, another --out, or --overwrite'
+
+
+class OtherSettingsError(ValueError):
+  """A task's results were made with other settings."""
+
+
+def path_of(out: epath.PathLike, task: str) -> epath.Path:
+  """Returns the file of a task's results."""
+  return epath.Path(out) / f'{task}.json'
+
+
+def read(path: epath.Path) -> dict[str, Any]:
+  """Returns a task's results; raises ValueError for another file."""
+  try:
+    found = json.loads(path.read_bytes())
+  except ValueError as error:
+    raise ValueError(f'{path}: not JSON ({error}); remove it') from None
+  if not isinstance(found, dict) or not {'settings', 'probes'} <= found.keys():
+    raise ValueError(
+      f'{path}: found a file that train.probe did not write, expected its'
+      ' results; name another --out'
+    )
+  return found
+
+
+def check_settings(
+  path: epath.Path,
+  found: Mapping[str, Any],
+  expected: Mapping[str, Any],
+  cure: str = CURE,
+) -> None:
+  """Raises OtherSettingsError, naming a setting in which results differ.
+
+  Only settings in `expected` are compared.
+  """
+  for key, value in expected.items():
+    there = found['settings'].get(key)
+    if there != value:
+      raise OtherSettingsError(
+        f'{path}: was made with {key}={there}, and this command has {value}.'
+        f' {cure}'
+      )
+
+
+def write(
+  out: epath.PathLike, title: str, records: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
+  """Writes the files of all tasks' results; returns the Markdown and the JSON.
+
+  `records` are those of TASK.json, in the order of the tables; `title` names
+  the weights.
+  """
+  out = epath.Path(out)
+  page = table_rendering.as_markdown(lay_out(title, records))
+  text = files.as_json({'weights': title, 'tasks': list(records)}) + '\n'
+  files.write_atomically(out / JSON_FILE, text)
+  files.write_atomically(out / TSV_FILE, as_tsv(records))
+  files.write_atomically(out / TABLE_FILE, page)
+  with files.replacing(out / FIGURE_FILE) as new:
+    figure.draw(title, records, new)
+  return page, text
+
+
+def as_tsv(records: Sequence[Mapping[str, Any]]) -> str:
+  """Returns a line for each probe of each task, F1 from 0 to 1."""
+  lines = ['\t'.join(COLUMNS)]
+  for record in records:
+    for name, part in _parts(record):
+      for run in part['probes']:
+        shares = ' '.join(f'{share:.4f}' for share in run['shares'])
+        numbers = (run['first'], run['last'], run['seed'])
+        scores = (f'{run["dev"]:.6f}', f'{run["test"]:.6f}')
+        steps = (run['step'], run['steps'], f'{run["scale"]:.4f}')
+        fields = (name, *numbers, *scores, *steps, shares)
+        lines.append('\t'.join(map(str, fields)))
+  return '\n'.join(lines) + '\n'
+
+
+def _parts(
+  record: Mapping[str, Any],
+) -> list[tuple[str, Mapping[str, Any]]]:
+  """Returns (name, results) of a task, and of its control task."""
+  parts = [(record['task'], record)]
+  if record['control']:
+    parts.append((f'{record["task"]}_control', record['control']))
+  return parts
+
+
+def lay_out(title: str, records: Sequence[Mapping[str, Any]]) -> Page:
+  """Returns the tables of figures, of test F1 and of layers."""
+  depth = max(record['settings']['num_layers'] for record in records)
+  sheets = []
+  for key, name in (
+    ('mixes', 'Mix of layers 0 to k, test F1'),
+    ('singles', 'Layer k alone, test F1'),
+  ):
+    rows = [
+      (part_name, *(_percent(x) for x in part['figures'][key]))
+      for record in records
+      for part_name, part in _parts(record)
+      if any(part['figures'][key][1:])
+    ]
+    if rows:
+      header = ('', *(f'k = {layer}' for layer in range(depth)))
+      sheets.append(Sheet(name, header, tuple(rows)))
+  rows = [_figures(record) for record in records]
+  sheets.insert(0, Sheet('Layers', FIGURE_COLUMNS, tuple(map(tuple, rows))))
+  controls = [record for record in records if record['control']]
+  if controls:
+    header = ('', *(f'k = {layer}' for layer in range(depth)))
+    rows = [
+      (record['task'], *(_percent(x) for x in record['selectivity']))
+      for record in controls
+    ]
+    sheets.append(
+      Sheet('Selectivity of mixes: test F1 - control', header, tuple(rows))
+    )
+  seeds = sorted({record['settings']['seeds'] for record in records})
+  recipe = [
+    f'{record["task"]}: {record["data"]["train"]:,} training sentences,'
+    f' {record["data"]["classes"]} classes, {record["seconds"]:,.0f} s'
+    for record in records
+  ]
+  notes = (*NOTES, *((INTERVAL,) if seeds != [1] else ()))
+  lists = ('Notes', notes), ('Tasks', tuple(recipe))
+  return Page(f'Probes of {title}', SOURCE, tuple(sheets), lists)
+
+
+FIGURE_COLUMNS = (
+  *('', 'Layer 0, dev', 'All layers, dev', 'Layer 0, test'),
+  *('All layers, test', 'Best layer alone', 'Expected layer'),
+  *('Centre of gravity', 'KL of weights', 'KL of gains'),
+)
+
+
+def _figures(record: Mapping[str, Any]) -> list[str]:
+  figures = record['figures']
+  mixes, singles = figures['mixes'], figures['singles']
+  first = singles[0] or mixes[0]
+  found = [(x['dev']['mean'], i) for i, x in enumerate(singles) if x]
+  best = f'{max(found)[1]}' if len(found) > 1 else ''
+  names = 'expected_layer', 'centre', 'mix_divergence', 'gain_divergence'
+  return [
+    record['task'],
+    *(
+      _percent(x, split)
+      for split in ('dev', 'test')
+      for x in (first, mixes[-1])
+    ),
+    best,
+    *(_number(figures[name]) for name in names),
+  ]
+
+
+def _percent(figures: Mapping[str, Any] | None, split: str = 'test') -> str:
+  """Returns a mean F1 in percent and its interval as text; '' of nothing."""
+  if figures is None:
+    return ''
+  figures = figures.get(split, figures)
+  text = f'{100 * figures["mean"]:.1f}'
+  if figures['interval'] is None:
+    return text
+  return f'{text} ± {100 * figures["interval"]:.1f}'
+
+
+def _number(figures: Mapping[str, Any] | None) -> str:
+  if figures is None or figures['mean'] is None:
+    return ''
+  text = f'{figures["mean"]:.2f}'
+  if figures['interval'] is None:
+    return text
+  return f'{text} ± {figures["interval"]:.2f}'

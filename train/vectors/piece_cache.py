@@ -1,0 +1,76 @@
+"""Contextual vectors of all pieces of words, computed once and kept on disk.
+
+As `word_cache`, of a BERT, GPT or GPT-2 with a vector for each piece of a word;
+to an ELMo words are the pieces.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from etils import epath
+
+from models.pretrained.weights import Weights
+from train.vectors import word_cache
+from train.vectors.request import Choice, Request
+from train.vectors.word_cache import Source
+
+REQUEST = Request('token', choice=Choice('all'))
+
+
+class _PiecesOfWords:
+  """A tokenizer whose texts are lists of words."""
+
+  def __init__(self, tokenizer: Any):
+    self._tokenizer = tokenizer
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._tokenizer, name)
+
+  def encode_batch(
+    self, sentences: Sequence[Sequence[str]], **options: Any
+  ) -> list[list[int]]:
+    """Returns the ids of each sentence's words; symbols are words to it."""
+    del options
+    encoded = self._tokenizer.encode_words(sentences)
+    return [sum(ids, []) for ids in encoded]
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceSource(Source):
+  """Weights that give vectors of the pieces of words."""
+
+  unit: ClassVar[str] = 'piece'
+
+  def count_rows(self, sentences: Sequence[Sequence[str]]) -> list[int]:
+    """Returns how many vectors each sentence has: one a piece."""
+    return [sum(counts) for counts in count_pieces(self, sentences)]
+
+  def texts(
+    self, sentences: Sequence[Sequence[str]]
+  ) -> tuple[Weights, Sequence[Sequence[str]], Request]:
+    """Returns arguments of `text_vectors.embed_numbered`."""
+    tokenizer = _PiecesOfWords(self.weights.tokenizer)
+    return self.weights._replace(tokenizer=tokenizer), sentences, REQUEST
+
+
+def open_source(
+  weights: epath.PathLike, tokenizer: epath.PathLike | None = None
+) -> Source:
+  """Opens weights as `word_cache.open_source` does, for vectors of pieces."""
+  source = word_cache.open_source(weights, tokenizer)
+  if source.reads_words:
+    return source
+  digest = hashlib.sha256(f'pieces of {source.digest}'.encode()).hexdigest()
+  return PieceSource(source.weights, digest)
+
+
+def count_pieces(
+  source: Source, sentences: Sequence[Sequence[str]]
+) -> list[list[int]]:
+  """Returns how many pieces each word of sentences has."""
+  if source.reads_words:
+    return [[1] * len(words) for words in sentences]
+  encoded = source.weights.tokenizer.encode_words(sentences)
+  return [[len(ids) for ids in words] for words in encoded]

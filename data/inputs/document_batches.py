@@ -17,11 +17,11 @@ LENGTHS = tuple(8 * math.ceil(4 * 1.25**power) for power in range(28))
 class DocumentBatches(Batches):
   """Documents as batches for training and evaluation.
 
-  Of a document of more than `max_sentences` sentences, a step of training reads
-  that many consecutive ones, from another place in every epoch until each place
-  has come; evaluation reads all. `bucket` sorts as in `Order`. A batch has
-  these arrays, T of `LENGTHS` or the longest document's, M of the document with
-  the most mentions:
+  Of a document of more than `max_sentences` sentences, by default 50 as Lee et
+  al. (2017) have it, a step of training reads that many consecutive ones, from
+  another place in every epoch until each place has come; evaluation reads all.
+  `bucket` sorts as in `Order`. A batch has these arrays, T of `LENGTHS` or the
+  longest document's, M of the document with the most mentions:
     tokens int32 [B, T], with `inputs` rows of the table; perhaps characters
       int16 [B, T, C], and of a language model vectors float16 [B, T, L, D], 0
       at padding;
@@ -58,16 +58,15 @@ class DocumentBatches(Batches):
       raise ValueError(f'max_sentences={max_sentences}: expected at least 1')
     self.features = features
     self.pad_id = pad_id
-    self.max_length = max_length
-    self.bucket = bucket
     self.inputs = inputs
-    self.lengths = LENGTHS
     self.max_sentences = max_sentences
     self._sentences = np.diff(features.row_offsets)
     # Of training, a document counts with the words that a step may read.
     share = np.minimum(1, max_sentences / self._sentences)
     self.order = Order(features.lengths * share, bucket=bucket)
-    self._num_mentions = round_up(int(np.diff(features.mention_offsets).max()))
+    self._num_mentions = self._round(
+      int(np.diff(features.mention_offsets).max())
+    )
 
   def train_batch(
     self,
@@ -101,13 +100,8 @@ class DocumentBatches(Batches):
     for step, words in enumerate(
       self._num_words(firsts, counts).reshape(-1, batch_size)
     ):
-      found.setdefault(round_up(int(words.max())), step)
+      found.setdefault(self._round(int(words.max())), step)
     return found
-
-  def eval_lengths(self, batch_size: int) -> set[int]:
-    """Returns each length T of the batches of `eval_batches`."""
-    longest = np.sort(self.features.lengths)[::-1][::batch_size]
-    return set(map(round_up, longest.tolist()))
 
   def _crops(
     self, numbers: np.ndarray, chosen: np.ndarray, seed: int
@@ -164,7 +158,7 @@ class DocumentBatches(Batches):
     features = self.features
     lengths = self._num_words(firsts, counts)
     # The length of the global batch, on which all hosts agree.
-    length = round_up(int(lengths.max()))
+    length = self._round(int(lengths.max()))
     chosen, example_mask = chosen[rows], example_mask[rows]
     firsts, counts, lengths = firsts[rows], counts[rows], lengths[rows]
     positions = np.arange(length)
@@ -219,10 +213,8 @@ class DocumentBatches(Batches):
       labels[i, : len(kept)] = kept - [low, low, 0]
     return labels
 
-
-def round_up(count: int) -> int:
-  """Returns the least of `LENGTHS` that holds a count, or the count."""
-  return next((length for length in LENGTHS if length >= count), count)
+  def _round(self, length: int) -> int:
+    return next((longer for longer in LENGTHS if longer >= length), length)
 
 
 def _num_rows(length: int, longest: int) -> tuple[int, int]:

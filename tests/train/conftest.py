@@ -1,10 +1,12 @@
 import functools
+import sys
 
 import jax
 import pytest
 import runs
 
 from train.engine import sharding
+from train.host import processes
 from train.run import settings
 
 
@@ -43,3 +45,20 @@ def finished(one_device, small_config, tmp_path_factory):
   """A finished run of 12 steps: (workdir, results)."""
   workdir = tmp_path_factory.mktemp('finished')
   return workdir, runs.train(small_config(), workdir)
+
+
+@pytest.fixture
+def run_command(tmp_path, monkeypatch, capsys):
+  """Returns a function (command, *arguments) -> standard output and error."""
+
+  def run(command, *arguments):
+    monkeypatch.setattr(sys, 'argv', ['command', *map(str, arguments)])
+    command.main()
+    return capsys.readouterr()
+
+  def end(message):  # as the end of the process would
+    raise SystemExit(message)
+
+  monkeypatch.setattr(processes, 'end_all', end)
+  monkeypatch.chdir(tmp_path)
+  return run

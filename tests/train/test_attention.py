@@ -1,40 +1,28 @@
 """The command: a page and its numbers, all or nothing."""
 
+import functools
 import json
 import re
 import shutil
-import sys
 
 import pytest
 from small_elmo import small_elmo
 
 from models.pretrained import elmo as pretrained
 from train import attention
-from train.host import processes
 
 TEXT = 'The yield statement'
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-  """Returns a function from arguments of the command to what it prints."""
-
-  def run(*arguments):
-    monkeypatch.setattr(sys, 'argv', ['attention', *map(str, arguments)])
-    attention.main()
-    return capsys.readouterr().err
-
-  def end(message):  # as the end of the process would
-    raise SystemExit(message)
-
-  monkeypatch.setattr(processes, 'end_all', end)
-  monkeypatch.chdir(tmp_path)
-  return run
+def run(run_command):
+  """Returns a function from arguments of the command to its output."""
+  return functools.partial(run_command, attention)
 
 
 def test_page_and_numbers(small_bert, run, tmp_path):
   given = [small_bert, '--text', TEXT, '--out', 'a.html', '--json', 'a.json']
-  printed = run(*given, '--pair', 'is used', '--beside', 'An object')
+  printed = run(*given, '--pair', 'is used', '--beside', 'An object').err
   assert re.search(r'layers +2\n +heads +2\n', printed)
   figures = json.loads((tmp_path / 'a.json').read_text())
   assert figures['weights'] == small_bert.name and not figures['causal']

@@ -186,7 +186,12 @@ def test_padding_is_modest():
   known = document_batches.LENGTHS
   for small, large in itertools.pairwise(known):
     assert 1 < large / small <= 1.4
-  assert document_batches.round_up(known[-1] + 1) == known[-1] + 1
+
+
+def test_a_document_beyond_the_lengths_keeps_its_own(features, monkeypatch):
+  monkeypatch.setattr(document_batches, 'LENGTHS', (8, 16))
+  found = {b['tokens'].shape[1] for b in make(features).eval_batches(1)}
+  assert found == {16, 19, 29, 36}
 
 
 def test_sentences_fit_into_their_rows():

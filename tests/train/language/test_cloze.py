@@ -1,9 +1,9 @@
 """Masks filled as by transformers, and texts that cannot be filled."""
 
+import functools
 import json
 import pydoc_data.topics
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ import small_published
 
 from data.vocabulary import tokenization
 from train import fill_mask
-from train.host import processes
 from train.language import cloze
 from train.params import trained
 
@@ -29,19 +28,9 @@ def bert(tmp_path_factory):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run(run_command):
   """Returns a function from arguments of the command to its output."""
-
-  def run(*arguments):
-    monkeypatch.setattr(sys, 'argv', ['command', *map(str, arguments)])
-    fill_mask.main()
-    return capsys.readouterr()
-
-  def end(message):  # as the end of the process would
-    raise SystemExit(message)
-
-  monkeypatch.setattr(processes, 'end_all', end)
-  return run
+  return functools.partial(run_command, fill_mask)
 
 
 PROMPTS = [

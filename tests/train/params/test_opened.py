@@ -4,7 +4,6 @@ import functools
 import json
 import pydoc_data.topics
 import shutil
-import sys
 
 import h5py
 import jax
@@ -25,7 +24,6 @@ from train import (
   weights,
   zero_shot,
 )
-from train.host import processes
 from train.papers import tables
 from train.params import convert, opened, trained
 
@@ -60,23 +58,6 @@ def made(tmp_path_factory):
       *(folder / name for name in ('alone', 'vocabulary', 'both')),
     )
   return found
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-  """Returns a function (command, *arguments) -> standard output and error."""
-
-  def run(command, *arguments):
-    monkeypatch.setattr(sys, 'argv', ['command', *map(str, arguments)])
-    command.main()
-    return capsys.readouterr()
-
-  def end(message):  # as the end of the process would
-    raise SystemExit(message)
-
-  monkeypatch.setattr(processes, 'end_all', end)
-  monkeypatch.chdir(tmp_path)
-  return run
 
 
 def outputs(found, ids):
@@ -142,25 +123,29 @@ def with_vocabulary(alone, pieces, folder):
   return folder
 
 
-def test_what_does_not_look_like_padding_is_asked_about(made, run, tmp_path):
+def test_what_does_not_look_like_padding_is_asked_about(
+  made, run_command, tmp_path
+):
   """The message names a command, and the command says what it did."""
   _, alone, _, _ = made['bert']
   few = with_vocabulary(alone, 300, tmp_path / 'few')
   with pytest.raises(SystemExit) as error:
-    run(fill_mask, few, 'a [MASK]')
+    run_command(fill_mask, few, 'a [MASK]')
   for part in (
     'the weights are of 448 pieces, the vocabulary beside them has 300: take',
     'the other 148 rows',
     f'train.weights import {few} WORKDIR --tokenizer {few}',
   ):
     assert part in str(error.value)
-  told = run(weights, 'import', few, 'workdir', '--tokenizer', few).err
+  told = run_command(weights, 'import', few, 'workdir', '--tokenizer', few).err
   assert 'the last 148 rows are left out, which are more than padding' in told
   found = opened.open_weights(tmp_path / 'workdir')
   assert found.model.vocab_size == found.tokenizer.vocab_size == 300
   # Nothing is said of what is padding without a doubt; 440 = 8 x 55.
   wide = with_vocabulary(alone, 441, tmp_path / 'wide')
-  assert run(weights, 'inspect', wide).err.count('more than padding') == 0
+  assert (
+    run_command(weights, 'inspect', wide).err.count('more than padding') == 0
+  )
   assert opened.open_weights(wide).model.vocab_size == 441
 
 
@@ -186,24 +171,30 @@ def test_other_vocabularies_are_refused(made, tmp_path):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_who_needs_no_words_asks_for_none(kind, made, run, tmp_path):
+def test_who_needs_no_words_asks_for_none(kind, made, run_command, tmp_path):
   model, alone, vocabulary, _ = made[kind]
-  printed = run(weights, 'inspect', alone).err
+  printed = run_command(weights, 'inspect', alone).err
   assert 'problem' not in printed and '--tokenizer PATH' in printed
   assert (
-    json.loads(run(weights, 'inspect', alone, '--json').out)['tokenizer']
+    json.loads(run_command(weights, 'inspect', alone, '--json').out)[
+      'tokenizer'
+    ]
     is None
   )
-  assert 'written alone' in run(weights, 'export', alone, 'exported').err
+  assert (
+    'written alone' in run_command(weights, 'export', alone, 'exported').err
+  )
   files = sorted(file.name for file in (tmp_path / 'exported').iterdir())
   assert files == ['config.json', 'model.safetensors']
   state = type(model).from_pretrained(tmp_path / 'exported').state_dict()
   for name, tensor in model.state_dict().items():
     np.testing.assert_array_equal(state[name], tensor, err_msg=name)
-  printed = run(weights, 'inspect', alone, '--tokenizer', vocabulary).err
+  printed = run_command(
+    weights, 'inspect', alone, '--tokenizer', vocabulary
+  ).err
   assert f'--config.data.tokenizer={vocabulary}' in printed
   # transformers finds the vocabulary that an export is given.
-  run(weights, 'export', alone, 'both', '--tokenizer', vocabulary)
+  run_command(weights, 'export', alone, 'both', '--tokenizer', vocabulary)
   tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'both')
   assert len(tokenizer) == PIECES[kind]
 
@@ -228,7 +219,7 @@ COMMANDS = [
   ids=[f'{kind} {command.__name__}' for kind, command, _ in COMMANDS],
 )
 def test_who_reads_words_is_told_theirs(
-  kind, command, arguments, made, run, tmp_path
+  kind, command, arguments, made, run_command, tmp_path
 ):
   """And gives the same as with the vocabulary beside the weights."""
   _, alone, vocabulary, both = made[kind]
@@ -239,15 +230,17 @@ def test_who_reads_words_is_told_theirs(
     return [names.get(argument, argument) for argument in arguments]
 
   with pytest.raises(SystemExit) as error:
-    run(command, *fill_in(alone, 'none.h5'))
+    run_command(command, *fill_in(alone, 'none.h5'))
   for part in (
     f'{alone} holds no vocabulary, only weights',
     'by --tokenizer PATH,',
     f'train.weights import {alone} WORKDIR --tokenizer PATH',
   ):
     assert part in str(error.value)
-  found = run(command, *fill_in(alone, 'a.h5'), '--tokenizer', vocabulary)
-  expected = run(command, *fill_in(both, 'b.h5'))
+  found = run_command(
+    command, *fill_in(alone, 'a.h5'), '--tokenizer', vocabulary
+  )
+  expected = run_command(command, *fill_in(both, 'b.h5'))
   if command is embed:
     with h5py.File('a.h5') as ours, h5py.File('b.h5') as theirs:
       assert ours.keys() == theirs.keys() >= {'0', '1'}
@@ -260,7 +253,7 @@ def test_who_reads_words_is_told_theirs(
     assert ours['perplexity'] == theirs['perplexity']
 
 
-def test_the_other_commands_tell_the_same(made, run, tmp_path):
+def test_the_other_commands_tell_the_same(made, run_command, tmp_path):
   _, alone, vocabulary, _ = made['gpt2']
   for refuse in (
     lambda: convert.import_(alone, tmp_path / 'workdir'),
@@ -274,7 +267,7 @@ def test_the_other_commands_tell_the_same(made, run, tmp_path):
   (tmp_path / 'text.txt').write_text(f'{TEXT}\n')
   task = ('translate', 'text.txt', 'text.txt')
   with pytest.raises(SystemExit, match='holds no vocabulary'):
-    run(zero_shot, alone, *task)
+    run_command(zero_shot, alone, *task)
   # No part of a vocabulary that is broken is passed over.
   (alone.parent / 'half').mkdir()
   shutil.copytree(alone, alone.parent / 'half', dirs_exist_ok=True)
@@ -287,13 +280,15 @@ def test_the_other_commands_tell_the_same(made, run, tmp_path):
 # --- Without a softmax
 
 
-def test_a_gpt2_that_lost_its_softmax_gives_vectors_only(made, run, tmp_path):
+def test_a_gpt2_that_lost_its_softmax_gives_vectors_only(
+  made, run_command, tmp_path
+):
   model, _, vocabulary, both = made['gpt2']
   shutil.copytree(vocabulary, tmp_path / 'headless')
   model.transformer.save_pretrained(tmp_path / 'headless')
   small_published.change(tmp_path / 'headless', 'tie_word_embeddings', False)
-  run(weights, 'import', 'headless', 'workdir')
-  run(weights, 'export', 'workdir', 'back')
+  run_command(weights, 'import', 'headless', 'workdir')
+  run_command(weights, 'export', 'workdir', 'back')
   transformers.GPT2Model.from_pretrained(tmp_path / 'back')
   (tmp_path / 'text.txt').write_text(f'{TEXT}\n')
   expected = strict.flatten(
@@ -304,4 +299,4 @@ def test_a_gpt2_that_lost_its_softmax_gives_vectors_only(made, run, tmp_path):
     for path, leaf in strict.flatten(found.params).items():
       np.testing.assert_array_equal(leaf, expected[path], err_msg=path)
     with pytest.raises(SystemExit, match='no lm_head.weight is there: the wei'):
-      run(score, folder, 'text.txt')
+      run_command(score, folder, 'text.txt')

@@ -2,7 +2,6 @@
 
 import json
 import pydoc_data.topics
-import sys
 
 import h5py
 import numpy as np
@@ -11,7 +10,6 @@ import small_published
 
 from data.vocabulary import tokenization
 from train import embed, similarity
-from train.host import processes
 from train.params import trained
 from train.vectors import text_vectors, vector_files
 from train.vectors.request import Choice, Request
@@ -33,21 +31,10 @@ def bert(tmp_path_factory):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-  """Returns a function (command, *arguments) -> what it prints."""
-
-  def run(command, *arguments):
-    monkeypatch.setattr(sys, 'argv', ['command', *map(str, arguments)])
-    command.main()
-    return capsys.readouterr()
-
-  def end(message):  # as the end of the process would
-    raise SystemExit(message)
-
-  monkeypatch.setattr(processes, 'end_all', end)
-  monkeypatch.chdir(tmp_path)
+def run(run_command, tmp_path):
+  """Returns `run_command`, in a folder with text.txt."""
   (tmp_path / 'text.txt').write_text(TEXT)
-  return run
+  return run_command
 
 
 @pytest.mark.parametrize('unit', ['token', 'word', 'sentence'])

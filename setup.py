@@ -20,7 +20,7 @@ setuptools.setup(
       for suffix in ('', '.*')
     ]
   ),
-  package_data={'train.views': ['page/*']},
+  package_data={'train.meanings': ['page/*'], 'train.views': ['page/*']},
   install_requires=[
     'jax>=0.10,<0.12',
     'flax>=0.12,<0.13',

@@ -145,7 +145,7 @@ def replacing(path: epath.PathLike) -> Iterator[epath.Path]:
 
 def write_atomically(path: epath.PathLike, text: str) -> None:
   """Writes a text file; a kill leaves the old file or the whole new one."""
-  with replacing(path) as new, new.open('w') as file:
+  with replacing(path) as new, new.open('w', encoding='utf-8') as file:
     file.write(text)
     file.flush()
     os.fsync(file.fileno())  # else a crash may leave it renamed and empty

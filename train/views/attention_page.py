@@ -11,11 +11,9 @@ Shapes: T query position, S key position, L layer, N head, H head dimension.
 """
 
 import base64
-import html
 import json
 import os
 import pathlib
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -26,7 +24,7 @@ from flax import linen as nn
 
 from models.pretrained.weights import Weights
 from train.architectures import families
-from train.host import files
+from train.host import files, pages
 from train.views import attention_shares, attention_weights
 from train.views.attention_texts import Text
 from train.views.attention_weights import Attention
@@ -136,20 +134,7 @@ def as_html(page: Page, *, precise: bool = False) -> str:
     ],
     'texts': of_texts,
   }
-  # A text may hold </script>, and a JavaScript string no line separator.
-  packed = json.dumps(data, separators=(',', ':')).replace('<', '\\u003c')
-  parts = {
-    'title': html.escape(f'Attention: {page.name}'),
-    'style': _read('style.css'),
-    'script': '\n'.join(map(_read, SCRIPTS)),
-    'data': packed,
-  }
-  frame = _read('page.html')
-  return re.sub(r'\{\{(\w+)\}\}', lambda mark: parts[mark[1]], frame)
-
-
-def _read(name: str) -> str:
-  return (FOLDER / name).read_text(encoding='utf-8')
+  return pages.fill(FOLDER, SCRIPTS, data, title=f'Attention: {page.name}')
 
 
 def _text_data(

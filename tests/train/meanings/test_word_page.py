@@ -2,8 +2,8 @@
 
 import html.parser
 import json
-import shutil
 
+import browser
 import numpy as np
 import pytest
 
@@ -13,7 +13,7 @@ from train.meanings import word_map, word_page
 WORD = 'b<a>nk'
 SENTENCES = [
   f'<b> \U0001f3e6 the {WORD} & "river" </script>',
-  f'{WORD} @SCRIPT@ it',
+  WORD + ' {{script}} it',
   f'a {WORD}',
 ]
 
@@ -25,13 +25,13 @@ def figures():
     Occurrence(f'line {number}', tuple(words), words.index(WORD))
     for number, words in enumerate(map(str.split, SENTENCES), start=1)
   ]
-  return word_map.describe(WORD, 'weights <1>', occurrences, vectors)
+  return word_map.describe(WORD, 'weights <1> {{data}}', occurrences, vectors)
 
 
 class Parser(html.parser.HTMLParser):
   """Collects the text of scripts by id, all attributes, and open elements."""
 
-  EMPTY = ('meta', 'line', 'circle')
+  EMPTY = ('meta', 'link')
 
   def __init__(self):
     super().__init__()
@@ -56,8 +56,10 @@ def test_the_page_holds_the_figures_and_nothing_from_elsewhere(figures):
   parser.feed(text)
   parser.close()
   assert not parser.open
-  names = {name for name, _ in parser.attributes}
-  assert not names & {'src', 'href', 'srcset', 'action', 'data'}
+  addresses = {'src', 'href', 'srcset', 'action', 'data'}
+  assert [value for name, value in parser.attributes if name in addresses] == [
+    'data:,'
+  ]  # the icon: none
   for reference in ('://', 'url(', '@import', 'fetch', 'import('):
     assert reference not in text.replace('http://www.w3.org/', '')
   data = json.loads(parser.scripts['data'])
@@ -69,42 +71,30 @@ def test_the_page_holds_the_figures_and_nothing_from_elsewhere(figures):
     units = sentence.encode('utf-16-le')
     marked = units[2 * row['begin'] : 2 * row['end']].decode('utf-16-le')
     assert marked == WORD
-  assert '“b&lt;a&gt;nk” in 3 places' in text and 'weights &lt;1&gt;' in text
+  assert '“b&lt;a&gt;nk” in 3 places' in text
+  assert 'weights &lt;1&gt; {{data}}' in text
 
 
 @pytest.fixture(scope='module')
-def browser():
-  webdriver = pytest.importorskip('selenium.webdriver')
-  programs = [shutil.which(name) for name in ('chromium', 'chromedriver')]
-  if not all(programs):
-    pytest.skip('no Chromium: apt-get install chromium chromium-driver')
-  options = webdriver.ChromeOptions()
-  options.binary_location = programs[0]
-  for argument in ('headless=new', 'no-sandbox', 'window-size=1200,900'):
-    options.add_argument(f'--{argument}')
-  options.set_capability(
-    'goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'}
-  )
-  service = webdriver.ChromeService(programs[1])
-  driver = webdriver.Chrome(options=options, service=service)
-  yield driver
-  driver.quit()
+def driver():
+  with browser.chromium() as driver:
+    yield driver
 
 
-def test_in_a_browser(browser, figures, tmp_path):
+def test_in_a_browser(driver, figures, tmp_path):
   from selenium.webdriver.common.action_chains import ActionChains
   from selenium.webdriver.common.by import By
   from selenium.webdriver.common.keys import Keys
 
   page = tmp_path / 'a.html'
   page.write_text(word_page.as_html(figures))
-  browser.get(page.as_uri())
+  driver.get(page.as_uri())
 
   def all_of(selector):
-    return browser.find_elements(By.CSS_SELECTOR, selector)
+    return driver.find_elements(By.CSS_SELECTOR, selector)
 
   def said():
-    return browser.find_element(By.ID, 'said').text
+    return driver.find_element(By.ID, 'said').text
 
   def numbers(selector):
     return [float(each.text) for each in all_of(selector)]
@@ -129,20 +119,20 @@ def test_in_a_browser(browser, figures, tmp_path):
   check(1)  # the top layer at first
   all_of('button')[0].click()
   check(0)
-  ActionChains(browser).send_keys(Keys.ARROW_RIGHT).perform()
+  ActionChains(driver).send_keys(Keys.ARROW_RIGHT).perform()
   check(1)
   assert all_of('#rows mark')[1].text == WORD
   assert all_of('#rows .text')[1].text == SENTENCES[0]
   # By the mouse and by the keyboard, a dot tells its sentence.
   shown = [text.replace(WORD, f'[{WORD}]') for text in SENTENCES]
-  ActionChains(browser).move_to_element(all_of('.point')[2]).perform()
+  ActionChains(driver).move_to_element(all_of('.point')[2]).perform()
   assert said() == f'3: {shown[2]}'
-  browser.execute_script('arguments[0].focus()', all_of('.point')[0])
+  driver.execute_script('arguments[0].focus()', all_of('.point')[0])
   assert said() == f'1: {shown[0]}'
   # And a cell both sentences and all digits; arrows move between cells.
-  browser.execute_script('arguments[0].focus()', all_of('#cosines td')[1])
-  ActionChains(browser).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN).perform()
-  ActionChains(browser).send_keys(Keys.ARROW_DOWN).perform()
+  driver.execute_script('arguments[0].focus()', all_of('#cosines td')[1])
+  ActionChains(driver).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN).perform()
+  ActionChains(driver).send_keys(Keys.ARROW_DOWN).perform()
   value = round(figures['layers'][1]['cosines'][2][1], 4)
   assert said() == f'cosine {value}\n3: {shown[2]}\n2: {shown[1]}'
   assert {each.get_attribute('data-row') for each in all_of('.on')} == {
@@ -150,14 +140,7 @@ def test_in_a_browser(browser, figures, tmp_path):
     '2',
   }
   check(1)
-  # No error, and nothing but the file was asked for.
-  assert not browser.get_log('browser')
-  asked = [
-    json.loads(entry['message'])['message']
-    for entry in browser.get_log('performance')
-  ]
-  assert {
-    each['params']['request']['url']
-    for each in asked
-    if each['method'] == 'Network.requestWillBeSent'
-  } == {page.as_uri()}
+  # No error; nothing but the file was asked for, nor could it be.
+  assert not driver.get_log('browser')
+  assert browser.asked_for(driver) == {page.as_uri()}
+  assert not browser.may_ask(driver)

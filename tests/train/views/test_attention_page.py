@@ -2,17 +2,15 @@
 
 import json
 import re
-import shutil
 import time
 
 import attention_cases
 import numpy as np
 import pytest
+from browser import asked_for, chromium, may_ask
 
 from train.views import attention_page, attention_shares
 
-BROWSERS = 'chromium', 'chromium-browser', 'google-chrome'
-DRIVERS = ('chromedriver',)
 DRAWN_SECONDS = 1.0
 # A weight in 8 bits, printed with 3 digits; shares with 4, in cells in percent.
 OF_WEIGHT, OF_SHARE = 0.5 / 255 + 0.0005, 0.0001
@@ -40,10 +38,10 @@ class Browser:
 
   def keys(self, *names):
     """Presses keys where the focus is."""
+    from selenium.webdriver.common.keys import Keys
+
     for name in names:
-      self.driver.switch_to.active_element.send_keys(
-        getattr(type(self).KEYS, name)
-      )
+      self.driver.switch_to.active_element.send_keys(getattr(Keys, name))
 
   def focused(self):
     return self.run('return document.activeElement.getAttribute("aria-label")')
@@ -69,42 +67,11 @@ class Browser:
       [[np.nan if cell == '–' else float(cell) for cell in row] for row in rows]
     )
 
-  def asked_for(self):
-    """Returns the addresses that the page asked for."""
-    log = self.driver.get_log('performance')
-    messages = [json.loads(entry['message'])['message'] for entry in log]
-    return {
-      message['params']['request']['url']
-      for message in messages
-      if message['method'] == 'Network.requestWillBeSent'
-    }
-
 
 @pytest.fixture(scope='module')
 def browser():
-  webdriver = pytest.importorskip(
-    'selenium.webdriver', reason='drives Chromium: pip install selenium'
-  )
-  from selenium.webdriver.chrome.service import Service
-  from selenium.webdriver.common.keys import Keys
-
-  programs = [
-    next(filter(None, map(shutil.which, names)), None)
-    for names in (BROWSERS, DRIVERS)
-  ]
-  if not all(programs):
-    pytest.skip('no Chromium: apt-get install chromium chromium-driver')
-  options = webdriver.ChromeOptions()
-  options.binary_location = programs[0]
-  for argument in ('headless=new', 'no-sandbox', 'disable-gpu'):
-    options.add_argument(f'--{argument}')
-  options.add_argument('--window-size=1200,900')
-  kinds = {'browser': 'ALL', 'performance': 'ALL'}
-  options.set_capability('goog:loggingPrefs', kinds)
-  driver = webdriver.Chrome(options=options, service=Service(programs[1]))
-  Browser.KEYS = Keys
-  yield Browser(driver)
-  driver.quit()
+  with chromium() as driver:
+    yield Browser(driver)
 
 
 @pytest.fixture
@@ -316,13 +283,5 @@ def test_size_time_and_no_request(browser, tmp_path):
   path.write_text(attention_page.as_html(page))
   assert path.stat().st_size < 2e6
   assert any(browser.open(path) < DRAWN_SECONDS for _ in range(5))
-  asked = browser.asked_for()
-  assert path.as_uri() in asked
-  assert all(each.startswith(('file:', 'data:')) for each in asked)
-  assert len([each for each in asked if each.startswith('file:')]) == 1
-  # Nor could it: the page itself forbids it.
-  blocked = browser.run(
-    'return fetch("https://example.org").then(() => false, () => true)'
-  )
-  assert blocked
-  browser.driver.get_log('browser')  # which tells of the refusal
+  assert asked_for(browser.driver) == {path.as_uri()}
+  assert not may_ask(browser.driver)

@@ -1,0 +1,53 @@
+"""HTML pages whole in one file: style, scripts and data are inside."""
+
+import html
+import json
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+
+def fill(
+  folder: pathlib.Path, scripts: Sequence[str], data: Any, **texts: str
+) -> str:
+  """Returns the page.html of a folder, with all of its marks filled.
+
+  {{style}} becomes style.css, {{script}} the scripts one after another,
+  {{data}} the data as JSON for an element <script type="application/json">,
+  and {{name}} the text of that name, escaped. The filled page is not searched
+  for marks again, so data and texts may hold anything.
+
+  Args:
+    folder: of page.html, style.css and the scripts.
+    scripts: names of files, each before those that use its functions.
+    data: for JSON.
+    **texts: for people, one for each other mark.
+
+  Raises:
+    ValueError: if the data hold an infinity or NaN, which JSON has not, or
+      the page other marks than these.
+  """
+
+  def read(name: str) -> str:
+    return (folder / name).read_text(encoding='utf-8')
+
+  try:
+    packed = json.dumps(data, separators=(',', ':'), allow_nan=False)
+  except ValueError as error:
+    raise ValueError(
+      'found an infinity or NaN among the numbers of the page, expected'
+      ' finite numbers: are the weights finite?'
+    ) from error
+  parts = {name: html.escape(text) for name, text in texts.items()} | {
+    'style': read('style.css'),
+    'script': '\n'.join(map(read, scripts)),
+    'data': packed.replace('<', '\\u003c'),  # else </script> would end it
+  }
+  mark, page = r'\{\{(\w+)\}\}', read('page.html')
+  if (found := set(re.findall(mark, page))) != parts.keys():
+    raise ValueError(
+      f'{folder / "page.html"}: found the marks {sorted(found)}, expected'
+      f' {sorted(parts)}'
+    )
+  return re.sub(mark, lambda match: parts[match[1]], page)

@@ -39,6 +39,7 @@ setuptools.setup(
     'nupunkt>=0.8,<0.9',
     'numpy>=2',
     'scipy>=1.13',  # comes with jax
+    'scikit-learn>=1.5',
     'tensorboardX>=2.6,<3',
     'matplotlib>=3.9',
     'rich>=14',
@@ -63,7 +64,6 @@ setuptools.setup(
       'pytest>=8',
       'pytest-xdist>=3.8',
       'ruff>=0.14',
-      'scikit-learn>=1.5',
       'selenium>=4.20',  # drives Chromium, which the system brings
       'torch==2.13.0',
       'transformers>=5,<6',

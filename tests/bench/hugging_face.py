@@ -14,7 +14,7 @@ from configs import variants
 from train.benches import programs
 from train.benches.timing import Program
 from train.vectors.length_batches import batches_by_length
-from train.vectors.text_vectors import default_batch_tokens
+from train.vectors.text_layers import default_batch_tokens
 
 PLAIN_BATCH = 32  # sentences, of the loop that many people write
 

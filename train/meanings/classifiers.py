@@ -1,15 +1,12 @@
-"""Two answers of yes or no: a threshold, and a logistic regression.
+"""A threshold for answers of yes or no, and a test of two classifiers.
 
-Shapes: N example, D feature.
+Shapes: N example.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special, stats
-
-MOST_ITERATIONS = 1000
-TOLERANCE = 1e-5  # of the gradient's largest element
+from scipy import stats
 
 
 def best_threshold(values_N: np.ndarray, labels_N: np.ndarray) -> float:
@@ -27,62 +24,6 @@ def best_threshold(values_N: np.ndarray, labels_N: np.ndarray) -> float:
   if place in (0, len(values)):
     return -np.inf if place == 0 else np.inf
   return float(values[place - 1] / 2 + values[place] / 2)
-
-
-class Logistic(NamedTuple):
-  """A logistic regression of standardised features.
-
-  Attributes:
-    mean_D, scale_D: of the training examples' features; each is centred and
-      divided by its scale.
-    weights_D: float64 [D].
-    bias: float.
-  """
-
-  mean_D: np.ndarray
-  scale_D: np.ndarray
-  weights_D: np.ndarray
-  bias: float
-
-  def answers(self, features_ND: np.ndarray) -> np.ndarray:
-    """Returns whether the probability of True is above a half, bool [N]."""
-    standard_ND = (features_ND - self.mean_D) / self.scale_D
-    return standard_ND @ self.weights_D + self.bias > 0
-
-
-def fit_logistic(
-  features_ND: np.ndarray, labels_N: np.ndarray, strength: float
-) -> Logistic:
-  """Fits a logistic regression with an L2 penalty, which spares the bias.
-
-  The loss is the sum over examples of -log P(label) plus `strength` / 2 times
-  the squared length of the weights, so `strength` is scikit-learn's 1 / C. The
-  minimum is found by L-BFGS and is the only one. Constant features are left as
-  they are.
-  """
-  features_ND = np.asarray(features_ND, np.float64)
-  mean_D, scale_D = features_ND.mean(axis=0), features_ND.std(axis=0)
-  scale_D = np.where(scale_D > 0, scale_D, 1.0)
-  standard_ND = (features_ND - mean_D) / scale_D
-  signs_N = np.where(labels_N, 1.0, -1.0)
-
-  def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    weights_D, bias = parameters[:-1], parameters[-1]
-    margins_N = signs_N * (standard_ND @ weights_D + bias)
-    slopes_N = -signs_N * special.expit(-margins_N)
-    value = np.logaddexp(0, -margins_N).sum()
-    value += strength / 2 * weights_D @ weights_D
-    gradient_D = slopes_N @ standard_ND + strength * weights_D
-    return value, np.r_[gradient_D, slopes_N.sum()]
-
-  found = optimize.minimize(
-    loss,
-    np.zeros(len(mean_D) + 1),
-    jac=True,
-    method='L-BFGS-B',
-    options={'maxiter': MOST_ITERATIONS, 'gtol': TOLERANCE, 'ftol': 1e-12},
-  )
-  return Logistic(mean_D, scale_D, found.x[:-1], float(found.x[-1]))
 
 
 class Comparison(NamedTuple):

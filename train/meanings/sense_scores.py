@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from data.tasks.senses import interest, wic
 from train.meanings import classifiers, geometry, tables, word_vectors
@@ -39,8 +42,12 @@ def score_pairs(
   A pair has the same sense if the cosine of the word's two vectors reaches the
   threshold that is best on 'train'; or if a logistic regression of
   `pair_features`, fitted to 'train' with `PENALTY`, says so. Splits without
-  labels have no accuracy.
+  labels have no accuracy. Raises ValueError for a 'train' of one label alone.
   """
+  if len({pair.same for pair in splits['train']}) < 2:
+    raise ValueError(
+      "WiC's split 'train' has one label for all its pairs, expected T and F"
+    )
   splits = {
     name: pairs
     for name, pairs in splits.items()
@@ -61,14 +68,15 @@ def score_pairs(
     threshold = classifiers.best_threshold(
       features['train'][:, -1], labels['train']
     )
-    probe = classifiers.fit_logistic(
-      features['train'], labels['train'], PENALTY
-    )
+    probe = make_pipeline(
+      StandardScaler(),
+      LogisticRegression(C=1 / PENALTY, tol=1e-6, max_iter=1000),
+    ).fit(features['train'], labels['train'])
     right.append(
       {
         split: {
           'threshold': (found[:, -1] >= threshold) == labels[split],
-          'probe': probe.answers(found) == labels[split],
+          'probe': probe.predict(found) == labels[split],
         }
         for split, found in features.items()
       }

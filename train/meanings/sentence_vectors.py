@@ -14,12 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from models import features
 from models.pretrained.weights import Weights
 from train.architectures.architecture import Architecture
 from train.host import console
 from train.meanings import geometry
-from train.vectors import length_batches, text_vectors
+from train.vectors import length_batches, text_layers
 from train.vectors.request import Choice, Request
 from train.vectors.text_plan import Plan
 
@@ -55,10 +54,7 @@ def compare(found: Weights, pairs: Sequence[Sequence[str]]) -> Cosines:
   than the model's positions: its end is cut.
   """
   plan = Plan(found, Request('token', choice=Choice('all')))
-  model = found.model
-  if getattr(model, 'heads', ()):
-    model = model.clone(heads=())
-  params = features.cast_weights(jax.device_put(found.params), model.dtype)
+  model, params = text_layers.prepare(found)
   both_ways = plan.family.reads_both_ways(model)
   pools = POOLS if both_ways else POOLS[1:]
   size = plan.window - plan.added
@@ -69,15 +65,9 @@ def compare(found: Weights, pairs: Sequence[Sequence[str]]) -> Cosines:
   def compute(
     texts: Sequence[Sequence[int]],
   ) -> Iterator[tuple[length_batches.Batch, jax.Array]]:
-    for batch in length_batches.batches_by_length(
-      [item for item in enumerate(texts) if item[1] or plan.added],
-      text_vectors.default_batch_tokens(jax.default_backend()),
-      added=plan.added,
-      longest=plan.window,
-    ):
-      framed = [[*plan.begin, *ids, *plan.end] for ids in batch.texts]
-      inputs = length_batches.pad(framed, batch.rows, batch.length)
-      yield batch, _pool(model, params, *inputs, plan.family)
+    items = [item for item in enumerate(texts) if item[1] or plan.added]
+    for batch, inputs in text_layers.batches(plan, items):
+      yield batch, _pool(model, params, *inputs, family=plan.family)
 
   with console.ProgressBar(0, len(pairs)) as bar:
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
@@ -105,14 +95,14 @@ def _pool(
   params: Any,
   tokens_BT: jax.Array,
   lengths_B: jax.Array,
+  *,
   family: Architecture,
 ) -> jax.Array:
   """Returns the four `POOLS` of each layer, float32 [B, P, L, D]."""
-  places_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
-  mask_BT = places_BT < lengths_B[:, None]
-  inputs = family.text_inputs(tokens_BT, mask_BT, places_BT)
-  layers_LBTD = features.hidden_layers(model, params, *inputs)
-  layers_LBTD = layers_LBTD.astype(jnp.float32)
+  layers_LBTD = text_layers.hidden_layers(
+    model, params, tokens_BT, lengths_B, family=family
+  )
+  mask_BT = jnp.arange(tokens_BT.shape[1]) < lengths_B[:, None]
   mask_BT1 = mask_BT[..., None]
   ends_B = jnp.maximum(lengths_B, 1)
   sums_LBD = jnp.where(mask_BT1, layers_LBTD, 0).sum(axis=2)

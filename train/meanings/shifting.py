@@ -7,23 +7,22 @@ ids of the whole text, [CLS] and [SEP] included; nothing is put before it.
 Shapes: B batch, T position, L layer with the embeddings, D embed.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from etils import epath
-from flax import linen as nn
 
-from models import features
 from models.pretrained.weights import Weights
-from train.architectures.architecture import Architecture
 from train.meanings import geometry, tables
-from train.vectors import length_batches, text_counts, text_vectors
+from train.vectors import text_counts, text_layers
 from train.vectors.request import Choice, Request
 from train.vectors.text_plan import Plan
+
+_layers = jax.jit(
+  text_layers.hidden_layers, static_argnames=('model', 'family')
+)
 
 
 def measure(
@@ -39,10 +38,8 @@ def measure(
   a file without tokens.
   """
   plan = Plan(found, Request('token', choice=Choice('all')))
-  model, most = found.model, found.model.max_length
-  if getattr(model, 'heads', ()):
-    model = model.clone(heads=())
-  params = features.cast_weights(jax.device_put(found.params), model.dtype)
+  model, params = text_layers.prepare(found)
+  most = model.max_length
   encoded = found.encode(list(text_counts.lines(file)))
   for number, ids in enumerate(encoded, start=1):
     length = len(ids) + plan.added
@@ -56,14 +53,8 @@ def measure(
     raise ValueError(f'{file}: no line has a token, expected texts')
   moved: dict[int, list[np.ndarray]] = {shift: [] for shift in shifts}
   scale = []
-  for batch in length_batches.batches_by_length(
-    [(number, ids) for number, ids in enumerate(encoded) if ids],
-    text_vectors.default_batch_tokens(jax.default_backend()),
-    added=plan.added,
-    longest=most,
-  ):
-    framed = [[*plan.begin, *ids, *plan.end] for ids in batch.texts]
-    inputs = length_batches.pad(framed, batch.rows, batch.length)
+  items = [item for item in enumerate(encoded) if item[1]]
+  for batch, inputs in text_layers.batches(plan, items):
 
     def layers_at(shift: int, inputs: Any = inputs) -> np.ndarray:
       found = _layers(model, params, *inputs, shift, family=plan.family)
@@ -112,24 +103,6 @@ def _cosines(one_LTD: np.ndarray, other_LTD: np.ndarray) -> np.ndarray:
   """Returns the cosines of vectors in pairs, float64 [L, T]."""
   products = geometry.unit(one_LTD) * geometry.unit(other_LTD)
   return np.clip(products.sum(axis=-1), -1.0, 1.0)
-
-
-@functools.partial(jax.jit, static_argnames=('model', 'family'))
-def _layers(
-  model: nn.Module,
-  params: Any,
-  tokens_BT: jax.Array,
-  lengths_B: jax.Array,
-  shift: jax.Array,
-  *,
-  family: Architecture,
-) -> jax.Array:
-  """Returns the layers of texts that begin at a position, [L, B, T, D]."""
-  places_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
-  mask_BT = places_BT < lengths_B[:, None]
-  inputs = family.text_inputs(tokens_BT, mask_BT, places_BT + shift)
-  layers_LBTD = features.hidden_layers(model, params, *inputs)
-  return layers_LBTD.astype(jnp.float32)
 
 
 def as_text(figures: Mapping[str, Any]) -> str:

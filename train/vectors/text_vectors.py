@@ -11,19 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from models import features
 from models.pretrained.weights import Weights
 from train.architectures.architecture import Architecture
-from train.vectors import layer_choice, length_batches
+from train.vectors import layer_choice, length_batches, text_layers
 from train.vectors.length_batches import Batch
 from train.vectors.request import Choice, Request
 from train.vectors.text_plan import Plan
 from train.vectors.vector_files import Vectors
 
-# A layer's outputs of 1024 tokens stay in a CPU's cache: with MiniLM a tenth to
-# a fifth less time a token than with 2048 and 4096, in PyTorch too.
-CPU_BATCH_TOKENS = 1024
-ACCELERATOR_BATCH_TOKENS = 32_768
 # Texts sorted by length together: bytes of their vectors, bounds of tokens.
 HELD_BYTES = 256_000_000
 FEWEST_TOKENS, MOST_TOKENS = 4096, 131_072
@@ -38,11 +33,6 @@ class _Text:
 
   def __len__(self) -> int:
     return len(self.ids)
-
-
-def default_batch_tokens(backend: str) -> int:
-  """Returns the rows times length of a batch for a JAX backend."""
-  return CPU_BATCH_TOKENS if backend == 'cpu' else ACCELERATOR_BATCH_TOKENS
 
 
 def embed_texts(
@@ -75,14 +65,9 @@ def embed_numbered(
   rows times length; None for the device's default.
   """
   plan = Plan(found, request)
-  if batch_tokens is None:
-    batch_tokens = default_batch_tokens(jax.default_backend())
-  if batch_tokens < 1:
+  if batch_tokens is not None and batch_tokens < 1:
     raise ValueError(f'--batch_tokens={batch_tokens}: expected 1 or more')
-  model = found.model
-  if getattr(model, 'heads', ()):
-    model = model.clone(heads=())
-  params = features.cast_weights(jax.device_put(found.params), model.dtype)
+  model, params = text_layers.prepare(found)
   sentence = plan.is_sentence
   *layers, _, width = layer_choice.empty(
     plan.choice, model.num_layers, model.embed_dim
@@ -94,11 +79,7 @@ def embed_numbered(
   waiting: dict[int, tuple[_Text, np.ndarray, int]] = {}
 
   def compute(items: list) -> Iterator[tuple[Batch, jax.Array]]:
-    for batch in length_batches.batches_by_length(
-      items, batch_tokens, added=plan.added, longest=plan.window
-    ):
-      framed = [[*plan.begin, *ids, *plan.end] for ids in batch.texts]
-      inputs = length_batches.pad(framed, batch.rows, batch.length)
+    for batch, inputs in text_layers.batches(plan, items, batch_tokens):
       if sentence:
         weights_BT = np.zeros((batch.rows, batch.length), np.float32)
         for row, (number, window) in enumerate(batch.numbers):
@@ -213,10 +194,9 @@ def _embed(
   choice: Choice,
 ) -> jax.Array:
   """Returns layers [B, K, T, D] or [B, T, D], or their weighted sums over T."""
-  places_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
-  mask_BT = places_BT < lengths_B[:, None]
-  inputs = family.text_inputs(tokens_BT, mask_BT, places_BT)
-  layers_LBTD = features.hidden_layers(model, params, *inputs)
+  layers_LBTD = text_layers.hidden_layers(
+    model, params, tokens_BT, lengths_B, family=family
+  )
   states = layer_choice.choose(layers_LBTD, choice)
   if weights_BT is None:
     return states

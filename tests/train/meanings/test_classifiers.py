@@ -1,11 +1,10 @@
-"""A threshold against all thresholds, the rest against scikit-learn."""
+"""A threshold against all thresholds, McNemar's test against all outcomes."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
-from sklearn import linear_model, preprocessing
 
 from train.meanings import classifiers
 
@@ -26,23 +25,6 @@ def test_thresholds_outside():
   values = np.array([0.1, 0.2])
   assert classifiers.best_threshold(values, np.array([True, True])) == -np.inf
   assert classifiers.best_threshold(values, np.array([False, False])) == np.inf
-
-
-@pytest.mark.parametrize('strength', [1.0, 50.0])
-def test_the_logistic_regression_is_scikit_learns(strength):
-  chance = np.random.default_rng(0)
-  features = chance.normal(3, [1, 5, 0.1, 2], (200, 4))
-  labels = features @ [1, -0.3, 5, 0.2] + chance.normal(0, 2, 200) > 17
-  features = np.c_[features, np.ones(200)]  # a constant one
-  found = classifiers.fit_logistic(features, labels, strength)
-  scaler = preprocessing.StandardScaler().fit(features)
-  model = linear_model.LogisticRegression(C=1 / strength, tol=1e-10)
-  model.fit(scaler.transform(features), labels)
-  np.testing.assert_allclose(found.weights_D, model.coef_[0], atol=1e-5)
-  assert found.bias == pytest.approx(model.intercept_[0], abs=1e-5)
-  expected = model.predict(scaler.transform(features))
-  np.testing.assert_array_equal(found.answers(features), expected)
-  assert 0.6 < (expected == labels).mean() < 1
 
 
 def test_mcnemars_test_counts_every_outcome():

@@ -102,6 +102,12 @@ def test_a_test_set_without_labels_is_left_out(vectors):
   assert 'Layer 2' not in sense_scores.as_text(figures)
 
 
+def test_a_probe_needs_both_labels():
+  splits = {'train': [pair for pair in pairs('train') if pair.same]}
+  with pytest.raises(ValueError, match="'train' has one label .* T and F"):
+    sense_scores.score_pairs(BERT, splits)
+
+
 def test_nearest_senses(vectors):
   names = [f'{number}{"abbc"[number % 4]}' for number in range(50)]
   examples = [Sense(occurrence(name), name[-1]) for name in names]

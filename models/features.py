@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 import jax
 import jax.numpy as jnp
 
-from models import bert, gpt
+from models import bert, gpt, norms
 
 Array = jax.Array
 
@@ -37,6 +37,20 @@ def hidden_layers(
     {'params': params}, *inputs, train=False, all_layers=True
   )
   return outputs['layers']
+
+
+def token_vectors(model: bert.Bert | gpt.Gpt, params: dict) -> Array:
+  """Returns each token's own embedding, without a position, float32 [V, D].
+
+  The rows of the table; of a Bert, behind the layer norm of its embeddings.
+  `params` are unboxed.
+  """
+  embeddings = params['embeddings']
+  table_VD = embeddings['tokens']['embedding']
+  if isinstance(model, gpt.Gpt):
+    return table_VD
+  norm = norms.LayerNorm(model.layer_norm_epsilon)
+  return norm.apply({'params': embeddings['layer_norm']}, table_VD)
 
 
 def cast_weights(params: dict, dtype: jax.typing.DTypeLike) -> dict:

@@ -26,8 +26,8 @@ EPILOG = """
 Sets: pos, constituents, srl: PropBank's English Web Treebank (ewt_propbank);
 dependencies: UD_English-EWT; entities, coref: OntoGUM; relations: SemEval 2010
 task 8. A task of your own is a folder DIR/NAME of train.jsonl, dev.jsonl and
-test.jsonl in the JSON lines of edge probing: {"text": "Ann ate", "targets":
-[{"span1": [1, 2], "span2": [0, 1], "label": "ARG0"}]}."""
+test.jsonl: {"text": "Ann ate", "targets": [{"span1": [1, 2], "span2": [0, 1],
+"label": "ARG0"}]}. If its labels are 0 and 1 alone, the F1 counts 1 alone."""
 
 
 def _parser() -> argparse.ArgumentParser:

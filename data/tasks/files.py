@@ -1,6 +1,7 @@
-"""Lines, tables and JSON of the files of labelled sets."""
+"""The files of labelled sets: their places, lines, tables and JSON."""
 
 import csv
+import itertools
 import json
 import re
 import sys
@@ -16,6 +17,23 @@ _CSV_QUOTES = re.compile('"(?:[^"]|"")*""(?:[^"]|"")*"')
 
 # The place of a record, for messages, and its fields by name.
 Records = Iterator[tuple[str, dict[str, Any]]]
+
+
+def find(
+  source: str, folders: Sequence[str], names: Sequence[str]
+) -> epath.Path | None:
+  """Returns the first file that exists, or None: by folder, then by name.
+
+  `folders` are those of `source`, which itself is the last.
+  """
+  root = epath.Path(source).expanduser()
+  for folder in (*(root / name for name in folders), root):
+    for name in names:
+      # A user's own file may be remote: a whole address.
+      file = epath.Path(name) if '://' in name else folder / name
+      if file.exists():
+        return file
+  return None
 
 
 def read_lines(file: epath.Path) -> Iterator[tuple[int, str]]:
@@ -128,6 +146,37 @@ def _check_titles(
     f'{file}, line 1: found the columns {list(titles)}, expected among them '
     f'{missing}{hint}'
   )
+
+
+def split_columns(where: str, line: str, titles: Sequence[str]) -> list[str]:
+  """Returns a line's fields; raises ValueError unless one has each title."""
+  fields = line.split('\t')
+  if len(fields) != len(titles):
+    raise ValueError(
+      f'{where}: found {len(fields)} columns, expected {len(titles)} with tabs'
+      f' between them: {", ".join(titles)}. Found: {line[:80]!r}'
+    )
+  return fields
+
+
+def read_sentences(
+  file: epath.Path, titles: Sequence[str]
+) -> Iterator[list[tuple[str, list[str]]]]:
+  """Yields (place, fields) of each word of a sentence, a line a word.
+
+  An empty line ends a sentence; lines that begin with # are skipped. For errors
+  see `split_columns`.
+  """
+  sentence: list[tuple[str, list[str]]] = []
+  for number, line in itertools.chain(read_lines(file), [(0, '')]):
+    if line.startswith('#'):
+      continue
+    if line.strip():
+      where = f'{file}, line {number:,}'
+      sentence.append((where, split_columns(where, line, titles)))
+    elif sentence:
+      yield sentence
+      sentence = []
 
 
 def read_csv(

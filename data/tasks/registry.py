@@ -114,14 +114,7 @@ def find_file(
   task: examples.Task, source: str, split: str
 ) -> epath.Path | None:
   """Returns the file (RACE: folder) of a split, or None if it is missing."""
-  root = epath.Path(source).expanduser()
-  for folder in (*(root / name for name in task.folders), root):
-    for name in task.files.get(split, ()):
-      # A user's own file may be remote: a whole address.
-      file = epath.Path(name) if '://' in name else folder / name
-      if file.exists():
-        return file
-  return None
+  return files.find(source, task.folders, task.files.get(split, ()))
 
 
 def _is_tfds(source: str) -> bool:

@@ -60,8 +60,9 @@ def test_files_of_results(folder):
   # Mixes of layers 0 to 2, layers 1 and 2 alone, of two seeds.
   assert len(task['probes']) == len(task['control']['probes']) == 10
   assert task['settings']['steps'] == 8
-  assert task['data']['train'] == 12 and task['data']['classes'] == 8
-  assert len(task['selectivity']) == 3
+  counts = [task['data'][x] for x in ('train', 'dev', 'test', 'classes')]
+  assert counts == [18, 12, 15, 8]
+  assert len(task['selectivity']['mixes']) == 3
   everything = json.loads((out / 'probes.json').read_text())
   assert [each['task'] for each in everything['tasks']] == ['pos', 'order']
   assert everything['tasks'][0] == task
@@ -81,7 +82,7 @@ def test_files_of_results(folder):
   np.testing.assert_allclose(shares, found['shares'], atol=1e-4)
   mean = np.mean([x['test'] for x in task['probes'][4:6]])
   page = (out / 'probes.md').read_text()
-  assert '| pos_control |' in page and 'Selectivity' in page
+  assert '| pos_control |' in page and 'Layer k alone, selectivity' in page
   (line,) = [x for x in page.split('\n') if x.startswith('| pos |')][:1]
   assert f'| {100 * mean:.1f} ± ' in line
   image = matplotlib.image.imread(out / 'layer_weights.png')[..., :3]
@@ -95,18 +96,18 @@ def test_finished_tasks_are_not_trained_again(folder, monkeypatch, capsys):
   before = contents(folder / 'done')
   with monkeypatch.context() as patch:
     patch.setattr(fit, 'train', None)
-    patch.setattr(word_cache, '_compute', None)
+    patch.setattr(word_cache.Source, 'compute', None)
     run(patch, folder, 'done', '--tasks=pos,order', '--control', '--json')
   assert contents(folder / 'done') == before
   printed, said = capsys.readouterr()
   assert json.loads(printed)['tasks'][1]['task'] == 'order'
   assert f'pos: read from {folder / "done" / "pos.json"}' in said
   # The same again elsewhere, a task at a time, and from the same vectors.
-  compute = word_cache._compute
-  monkeypatch.setattr(word_cache, '_compute', None)
+  compute = word_cache.Source.compute
+  monkeypatch.setattr(word_cache.Source, 'compute', None)
   run(monkeypatch, folder, 'again', '--tasks=order')
   run(monkeypatch, folder, 'again', '--tasks=pos', '--control')
-  monkeypatch.setattr(word_cache, '_compute', compute)
+  monkeypatch.setattr(word_cache.Source, 'compute', compute)
   files = contents(folder / 'again')
   for name in ('pos.json', 'order.json'):
     new, old = (json.loads(x[name]) for x in (files, before))

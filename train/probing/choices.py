@@ -37,6 +37,7 @@ def settings_of(probe: Probe, arguments: argparse.Namespace) -> dict[str, Any]:
     path = tasks.file_of(probe, arguments.data, split)
     digest.update(hashlib.sha256(path.read_bytes()).digest())
   return {
+    'version': plan.VERSION,
     'data': digest.hexdigest()[:16],
     'limit': arguments.limit,
     'layers': arguments.layers,

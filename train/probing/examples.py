@@ -148,17 +148,19 @@ def _compressed(
 
 
 def tell(task: str, split: str, found: Split) -> None:
-  """Prints labels and targets that the probes of a task cannot find."""
+  """Prints labels and targets that the probes of a task cannot find.
+
+  Those of them that the F1 counts are missed.
+  """
   if found.unseen:
     labels = ', '.join(
       f'{label} ({count:,} times)' for label, count in found.unseen.items()
     )
     console.say(
-      f'{task}, {split}: not in the training split, so counted as missed:'
-      f' {labels}'
+      f'{task}, {split}: not in the training split, so never found: {labels}'
     )
   if found.without_pieces:
     console.say(
       f'{task}, {split}: {found.without_pieces:,} targets of words without'
-      ' pieces, counted as missed'
+      ' pieces, so never found'
     )

@@ -24,6 +24,7 @@ def draw(
     figsize=(PANEL[0], 0.9 + PANEL[1] * max(len(drawn), 1)),
     layout='constrained',
   )
+  lines: dict[str, Any] = {}  # may lie outside, so the title has the numbers
   grid = canvas.subplots(max(len(drawn), 1), 1, squeeze=False, sharex=True)
   for (axes,), record in zip(grid, drawn, strict=False):
     figures = record['figures']
@@ -36,23 +37,20 @@ def draw(
       ecolor='#555555',
       error_kw={'linewidth': 0.8},
     )
-    for name, label, style in (
-      ('expected_layer', 'expected layer', '--'),
-      ('centre', 'centre of gravity', '-'),
+    said = [record['title']]
+    for name, label, style, colour in (
+      ('expected_layer', 'expected layer', '--', 'C3'),
+      ('centre', 'centre of gravity', '-', 'C0'),
     ):
       value = figures[name]['mean']
       if value is not None:
-        axes.axvline(
-          value,
-          color='C3' if style == '--' else 'C0',
-          linestyle=style,
-          linewidth=1.5,
-          label=label,
+        said.append(f'{label} {value:.2f}')
+        lines[label] = axes.axvline(
+          value, color=colour, linestyle=style, linewidth=1.5
         )
     # A dollar would begin a formula.
-    axes.set_title(
-      record['title'].replace('$', r'\$'), loc='left', fontsize='medium'
-    )
+    text = ', '.join(said).replace('$', r'\$')
+    axes.set_title(text, loc='left', fontsize='medium')
     axes.axhline(1 / len(shares), color='#999999', linewidth=0.6)
     axes.set_xlim(-0.6, len(shares) - 0.4)
     axes.set_ylim(0, None)
@@ -62,8 +60,9 @@ def draw(
     count = len(drawn[0]['figures']['shares'])
     last.set_xticks(range(0, count, 1 if count < 16 else 2))
     last.set_xlabel('layer; the grey line is an equal share')
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    canvas.legend(handles, labels, loc='outside upper right', fontsize='small')
+    canvas.legend(
+      lines.values(), lines, loc='outside upper right', fontsize='small'
+    )
   else:
     last.text(0.5, 0.5, 'no mix of all layers was trained', ha='center')
   canvas.suptitle(

@@ -77,7 +77,7 @@ class Probes:
     self._is_scored_K = is_scored_K
     self.seeds = tuple(sorted({member.seed for member in members}))
     layers = np.arange(module.num_layers)
-    self._used_ML = jnp.array(
+    self.used_ML = jnp.array(
       [(layers >= x.first) & (layers <= x.last) for x in members]
     )
     self._place_M = jnp.array([self.seeds.index(x.seed) for x in members])
@@ -103,7 +103,7 @@ class Probes:
     losses_M, norms_M, gradients = _gradients(
       self.module,
       self._stack.params,
-      (self._used_ML, self._place_M),
+      (self.used_ML, self._place_M),
       batch,
       (jnp.array(self.seeds), number),
       group=self._group,
@@ -125,7 +125,7 @@ class Probes:
     Labels that no probe can find count as missed.
     """
     counts = [
-      _count(self.module, params, self._used_ML, batch, group=self._group)
+      _count(self.module, params, self.used_ML, batch, group=self._group)
       for batch in packer.scoring(split.examples)
     ]
     right_MK, found_MK = (
@@ -315,7 +315,7 @@ def train(
   steps_M = np.zeros(len(members), int)
   best = jax.tree.map(jnp.copy, probes.params)
   losses_M = jnp.zeros(len(members))
-  began = time.monotonic()
+  began, said = time.monotonic(), name
   batches = packer.training(splits['train'].examples, settings.steps)
   with console.ProgressBar(0, settings.steps) as bar:
     for number, batch in enumerate(batches, start=1):
@@ -323,6 +323,8 @@ def train(
       losses_M = probes.step(batch, number, plateau.rate_M, plateau.moves_M)
       steps_M += plateau.moves_M
       before_M.block_until_ready()  # the next batch is read meanwhile
+      if number < settings.steps:
+        bar.update(number, said)
       if number % settings.validate_every and number != settings.steps:
         continue
       _check_finite(name, members, np.asarray(losses_M), number)
@@ -333,15 +335,15 @@ def train(
       best_step_M[better_M] = number
       plateau.validated(f1_M)
       top = max(range(len(members)), key=best_M.__getitem__)
-      bar.update(
-        number,
-        f'{name}: dev F1 {best_M[0]:.2%} of layer 0, {best_M[top]:.2%} of'
-        f' {describe(members[top])}',
+      said = (
+        f'{name}: dev F1 {best_M[0]:.2%} of {describe(members[0])},'
+        f' {best_M[top]:.2%} of {describe(members[top])}'
       )
+      bar.update(number, said)
       if not plateau.moves_M.any():
         break
   test_M = probes.score(best, packer, splits['test'])
-  shares_ML, scale_M = _mixes(best, probes._used_ML)
+  shares_ML, scale_M = _mixes(best, probes.used_ML)
   results = [
     Result(
       member,

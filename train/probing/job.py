@@ -1,7 +1,7 @@
 """Probes tasks one after the other; finished ones are not trained again."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,22 +48,28 @@ def run(
   todo = choices.check_out(out, expected, overwrite=arguments.overwrite)
   sentences = {
     probe.name: read(probe, arguments.data, arguments.limit)
+    for probe in (found if todo else ())
+  }
+  corpora = {
+    probe.corpus: _corpus(probe, sentences, arguments)
     for probe in found
     if probe.name in todo
   }
-  corpora: dict[str, Features] = {}
+  vectors: dict[str, Features] = {}
   out.mkdir(parents=True, exist_ok=True)
   for probe in found:
     if probe.name not in todo:
       console.say(f'{probe.name}: read from {outputs.path_of(out, probe.name)}')
       continue
-    if probe.corpus not in corpora:
-      corpora[probe.corpus] = _features(source, probe, sentences, arguments)
+    if probe.corpus not in vectors:
+      vectors[probe.corpus] = examples.features_of(
+        source, corpora[probe.corpus], arguments.cache
+      )
     record = probe_task(
       source,
       probe,
       sentences.pop(probe.name),
-      corpora[probe.corpus],
+      vectors[probe.corpus],
       expected[probe.name],
       recipe=choices.recipe_of(probe.name, arguments),
       with_control=arguments.control,
@@ -85,16 +91,15 @@ def read(probe: Probe, source: str, limit: int | None) -> Sentences:
   }
 
 
-def _features(
-  source: Source,
+def _corpus(
   probe: Probe,
   sentences: Mapping[str, Sentences],
   arguments: argparse.Namespace,
-) -> Features:
-  """Returns the vectors of a task's corpus.
+) -> list[Sentence]:
+  """Returns the sentences of a task's corpus.
 
-  Its sentences are those of all tasks of the corpus, whichever are asked for,
-  so that another command finds the same vectors.
+  They are those of all tasks of the corpus, whichever are asked for, so that
+  another command finds the same vectors.
   """
   beside = tasks.beside(probe, arguments.data)
   found = [
@@ -107,11 +112,7 @@ def _features(
     for name in sentences
     if name in tasks.PROBES and tasks.PROBES[name].corpus == probe.corpus
   ]
-  return examples.features_of(
-    source,
-    [each for splits in found for part in splits.values() for each in part],
-    arguments.cache,
-  )
+  return [each for splits in found for part in splits.values() for each in part]
 
 
 def probe_task(
@@ -127,13 +128,15 @@ def probe_task(
   """Trains the probes of a task; returns its record for TASK.json.
 
   `settings` are those of the record. With a control task its probes are trained
-  as well, and selectivity is told.
+  as well, and the selectivity is told.
   """
   num_layers = source.num_layers
   record = _train(source, probe, sentences, features, settings, recipe)
   control = None
   if with_control and probe.has_control:
-    drawn = tasks.control([sentences[split] for split in tasks.SPLITS])
+    drawn = tasks.control(
+      [sentences[split] for split in tasks.SPLITS], seen_by(source)
+    )
     control = _train(
       source,
       tasks.as_control(probe),
@@ -149,6 +152,17 @@ def probe_task(
   }
 
 
+def seen_by(source: Source) -> Callable[[str], str]:
+  """Returns a function from a word to the text that its pieces spell.
+
+  To an uncased BERT two words that differ in case are one.
+  """
+  if source.reads_words:
+    return lambda word: word
+  tokenizer = source.weights.tokenizer
+  return lambda word: tokenizer.decode(tokenizer.encode_words([[word]])[0][0])
+
+
 def _train(
   source: Source,
   probe: Probe,
@@ -158,6 +172,8 @@ def _train(
   recipe: Settings,
 ) -> dict[str, Any]:
   classes = targets.labels_of(sentences['train'])
+  if not classes:
+    raise ValueError(f'{probe.name}: found no label in the training sentences')
   splits: dict[str, Split] = {}
   for split in tasks.SPLITS:
     splits[split] = examples.project(

@@ -27,7 +27,8 @@ INTERVAL = (
   ' seeds differ in first parameters and dropout.'
 )
 NOTES = (
-  'Layer 0 is the embeddings, the lexical baseline.',
+  'Layer 0 is the embeddings of words or their pieces, without positions: the'
+  ' lexical baseline.',
   'Expected layer: sum of l d(l) / sum of d(l) over layers from 1 on, d(l) the'
   ' gain in dev F1 of the mix of layers 0 to l over the one of 0 to l - 1.',
   'Centre of gravity: sum of l s(l), s the softmax weights of the mix of all'
@@ -37,10 +38,6 @@ NOTES = (
 
 
 CURE = 'Give the same settings, another --out, or --overwrite'
-
-
-class OtherSettingsError(ValueError):
-  """A task's results were made with other settings."""
 
 
 def path_of(out: epath.PathLike, task: str) -> epath.Path:
@@ -68,14 +65,14 @@ def check_settings(
   expected: Mapping[str, Any],
   cure: str = CURE,
 ) -> None:
-  """Raises OtherSettingsError, naming a setting in which results differ.
+  """Raises ValueError, naming a setting in which results differ.
 
   Only settings in `expected` are compared.
   """
   for key, value in expected.items():
     there = found['settings'].get(key)
     if there != value:
-      raise OtherSettingsError(
+      raise ValueError(
         f'{path}: was made with {key}={there}, and this command has {value}.'
         f' {cure}'
       )
@@ -128,32 +125,30 @@ def _parts(
 def lay_out(title: str, records: Sequence[Mapping[str, Any]]) -> Page:
   """Returns the tables of figures, of test F1 and of layers."""
   depth = max(record['settings']['num_layers'] for record in records)
-  sheets = []
-  for key, name in (
-    ('mixes', 'Mix of layers 0 to k, test F1'),
-    ('singles', 'Layer k alone, test F1'),
+  header = ('', *(f'k = {layer}' for layer in range(depth)))
+  scores = [
+    (name, part['figures'])
+    for record in records
+    for name, part in _parts(record)
+  ]
+  gains = [(x['task'], x['selectivity']) for x in records if x['control']]
+  rows = [tuple(_figures(record)) for record in records]
+  sheets = [Sheet('Layers', FIGURE_COLUMNS, tuple(rows))]
+  for what, parts in (
+    ('test F1', scores),
+    ('selectivity: test F1 - control', gains),
   ):
-    rows = [
-      (part_name, *(_percent(x) for x in part['figures'][key]))
-      for record in records
-      for part_name, part in _parts(record)
-      if any(part['figures'][key][1:])
-    ]
-    if rows:
-      header = ('', *(f'k = {layer}' for layer in range(depth)))
-      sheets.append(Sheet(name, header, tuple(rows)))
-  rows = [_figures(record) for record in records]
-  sheets.insert(0, Sheet('Layers', FIGURE_COLUMNS, tuple(map(tuple, rows))))
-  controls = [record for record in records if record['control']]
-  if controls:
-    header = ('', *(f'k = {layer}' for layer in range(depth)))
-    rows = [
-      (record['task'], *(_percent(x) for x in record['selectivity']))
-      for record in controls
-    ]
-    sheets.append(
-      Sheet('Selectivity of mixes: test F1 - control', header, tuple(rows))
-    )
+    for key, layers in (
+      ('mixes', 'Mix of layers 0 to k'),
+      ('singles', 'Layer k alone'),
+    ):
+      rows = [
+        (name, *map(_percent, part[key]))
+        for name, part in parts
+        if any(part[key][1:])
+      ]
+      if rows:
+        sheets.append(Sheet(f'{layers}, {what}', header, tuple(rows)))
   seeds = sorted({record['settings']['seeds'] for record in records})
   recipe = [
     f'{record["task"]}: {record["data"]["train"]:,} training sentences,'

@@ -124,21 +124,24 @@ def selectivity(
   runs: Sequence[Mapping[str, Any]],
   controls: Sequence[Mapping[str, Any]],
   num_layers: int,
-) -> list[dict[str, float | None] | None]:
-  """Returns test F1 of each mix minus its control's, averages over seeds.
+) -> dict[str, list[dict[str, float | None] | None]]:
+  """Returns test F1 minus that of the control task, averages over seeds.
 
-  `runs` are as in `summarise`; None for mixes that were not trained.
+  `runs` are as in `summarise`; so are `mixes` and `singles` of the result, None
+  for what was not trained.
   """
+  of = {(run['first'], run['last'], run['seed']): run['test'] for run in runs}
+  gains: dict[tuple[int, int], list[float]] = {}
+  for run in controls:
+    layers = run['first'], run['last']
+    gain = of[*layers, run['seed']] - run['test']
+    gains.setdefault(layers, []).append(gain)
 
-  def of(found: Sequence[Mapping[str, Any]], last: int) -> dict[int, float]:
-    return {
-      run['seed']: run['test']
-      for run in found
-      if (run['first'], run['last']) == (0, last)
-    }
+  def gain(first: int, last: int) -> dict[str, float | None] | None:
+    return average(gains[first, last]) if (first, last) in gains else None
 
-  pairs = [(of(runs, last), of(controls, last)) for last in range(num_layers)]
-  return [
-    average([one[seed] - two[seed] for seed in one]) if one else None
-    for one, two in pairs
-  ]
+  layers = range(num_layers)
+  return {
+    'mixes': [gain(0, last) for last in layers],
+    'singles': [gain(last, last) for last in layers],
+  }

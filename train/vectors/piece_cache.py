@@ -1,22 +1,25 @@
 """Contextual vectors of all pieces of words, computed once and kept on disk.
 
 As `word_cache`, of a BERT, GPT or GPT-2 with a vector for each piece of a word;
-to an ELMo words are the pieces.
+to an ELMo words are the pieces. Layer 0 knows nothing of a piece's place, as an
+ELMo's.
 """
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 from etils import epath
 
-from models.pretrained.weights import Weights
-from train.vectors import word_cache
+from models import features
+from train.vectors import text_vectors, vector_files, word_cache
 from train.vectors.request import Choice, Request
 from train.vectors.word_cache import Source
 
 REQUEST = Request('token', choice=Choice('all'))
+LAYERS = 'pieces, layer 0 without positions'  # in the names of the files
 
 
 class _PiecesOfWords:
@@ -47,12 +50,22 @@ class PieceSource(Source):
     """Returns how many vectors each sentence has: one a piece."""
     return [sum(counts) for counts in count_pieces(self, sentences)]
 
-  def texts(
+  def compute(
     self, sentences: Sequence[Sequence[str]]
-  ) -> tuple[Weights, Sequence[Sequence[str]], Request]:
-    """Returns arguments of `text_vectors.embed_numbered`."""
+  ) -> Iterator[tuple[int, vector_files.Vectors]]:
+    """Yields (number of a sentence, its vectors [L, pieces, D]), in any order.
+
+    Layer 0 is each piece's own vector, see `features.token_vectors`.
+    """
     tokenizer = _PiecesOfWords(self.weights.tokenizer)
-    return self.weights._replace(tokenizer=tokenizer), sentences, REQUEST
+    weights = self.weights._replace(tokenizer=tokenizer)
+    own_VD = np.asarray(features.token_vectors(weights.model, weights.params))
+    ids = tokenizer.encode_batch(sentences)
+    for number, found in text_vectors.embed_numbered(
+      weights, sentences, REQUEST
+    ):
+      found.array[0] = own_VD[ids[number]]
+      yield number, found
 
 
 def open_source(
@@ -62,7 +75,7 @@ def open_source(
   source = word_cache.open_source(weights, tokenizer)
   if source.reads_words:
     return source
-  digest = hashlib.sha256(f'pieces of {source.digest}'.encode()).hexdigest()
+  digest = hashlib.sha256(f'{LAYERS} of {source.digest}'.encode()).hexdigest()
   return PieceSource(source.weights, digest)
 
 

@@ -72,11 +72,15 @@ class Source:
     """Returns how many vectors each sentence has: one a word."""
     return [len(words) for words in sentences]
 
-  def texts(
+  def compute(
     self, sentences: Sequence[Sequence[str]]
-  ) -> tuple[Weights, Sequence[Sequence[str]], Request]:
-    """Returns arguments of `text_vectors.embed_numbered`."""
-    return self.weights, sentences, REQUEST
+  ) -> Iterator[tuple[int, vector_files.Vectors]]:
+    """Yields (number of a sentence, its vectors [L, rows, D]), in any order."""
+    weights = self.weights
+    if self.reads_words:
+      model, params = weights.model, weights.params
+      return elmo_vectors.embed_numbered(model, params, sentences)
+    return text_vectors.embed_numbered(weights, sentences, REQUEST)
 
 
 class Vectors(NamedTuple):
@@ -232,7 +236,7 @@ def _make(
       open(partial / LAYERS_FILE, 'wb') as file,
       console.ProgressBar(0, num_words) as bar,
     ):
-      for number, found in _compute(source, sentences):
+      for number, found in source.compute(sentences):
         words = sentences[number]
         file.seek(first_rows[words] * (size // num_words))
         file.write(_as_stored(source, words, found.array))
@@ -251,16 +255,6 @@ def _make(
     f'vectors of {num_words:,} {source.unit}s: {seconds:,.1f} s, {size:,} bytes'
     f' in {target}'
   )
-
-
-def _compute(
-  source: Source, sentences: Sequence[Sequence[str]]
-) -> Iterator[tuple[int, vector_files.Vectors]]:
-  """Yields (number of a sentence, its vectors [L, words, D]), in any order."""
-  weights = source.weights
-  if source.reads_words:
-    return elmo_vectors.embed_numbered(weights.model, weights.params, sentences)
-  return text_vectors.embed_numbered(*source.texts(sentences))
 
 
 def _as_stored(

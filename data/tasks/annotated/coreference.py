@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from etils import epath
 
@@ -42,7 +43,10 @@ _CONLL_COLUMNS = (
   'document, part, number, word, POS, parse, lemma, frame, sense, speaker, '
   'entities, one for each predicate, coreference'
 )
-_GUM_WIDTH = 9
+GUM_COLUMNS = (
+  *('number', 'form', 'lemma', 'UPOS', 'XPOS', 'head', 'relation'),
+  *('entities', 'coreference'),
+)
 # Brackets that do not balance in the release of OntoGUM.
 _UNBALANCED = ('GENTLE_poetry_road',)
 
@@ -54,11 +58,39 @@ class UnbalancedError(ValueError):
   """A bracket that closes nothing, or stays open in its sentence."""
 
 
+class OpenBrackets:
+  """The brackets of a sentence that wait for their ends, by name."""
+
+  def __init__(self) -> None:
+    self._begun: dict[str, list[tuple[str, Any]]] = {}
+
+  def begin(self, where: str, name: str, content: Any) -> None:
+    """Opens a bracket."""
+    self._begun.setdefault(name, []).append((where, content))
+
+  def end(self, where: str, name: str) -> Any:
+    """Closes the bracket that began last; returns its content."""
+    if not self._begun.get(name):
+      raise UnbalancedError(
+        f'{where}: found {name}) without ({name} before it in its sentence'
+      )
+    _, content = self._begun[name].pop()
+    return content
+
+  def end_sentence(self) -> None:
+    """Raises UnbalancedError if a bracket is still open."""
+    for name, begun in self._begun.items():
+      for where, _ in begun:
+        raise UnbalancedError(
+          f'{where}: found ({name} without {name}) after it in its sentence'
+        )
+
+
 class Brackets:
   """The clusters of a document, from its words' brackets in their order."""
 
   def __init__(self) -> None:
-    self._open: dict[str, list[tuple[int, str]]] = {}
+    self._open = OpenBrackets()
     # Cluster, in the order of the first brackets -> its mentions, each with its
     # place in the file.
     self.found: dict[str, dict[Mention, str]] = {}
@@ -73,26 +105,15 @@ class Brackets:
       )
     for begun, only, ended in _BRACKETS.findall(column):
       of_cluster = self.found.setdefault(begun or ended, {})
-      if begun and not only:
-        self._open.setdefault(begun, []).append((number, where))
-        continue
-      first = number
-      if ended:
-        if not self._open.get(ended):
-          raise UnbalancedError(
-            f'{where}: found {ended}) without ({ended} before it in its '
-            'sentence'
-          )
-        first, _ = self._open[ended].pop()
-      of_cluster[first, number] = where
+      if begun:
+        self._open.begin(where, begun, number)
+      if only or ended:
+        first = self._open.end(where, begun or ended)
+        of_cluster[first, number] = where
 
   def end_sentence(self) -> None:
     """Raises UnbalancedError if a bracket is still open."""
-    for name, begun in self._open.items():
-      for _, where in begun:
-        raise UnbalancedError(
-          f'{where}: found ({name} without {name}) after it in its sentence'
-        )
+    self._open.end_sentence()
 
   def clusters(self) -> list[dict[Mention, str]]:
     """Returns the clusters, each mention with its place in the file.
@@ -301,13 +322,7 @@ def _gum_document(
       document.end_sentence()
       speaker = ''
       continue
-    fields = line.split('\t')
-    if len(fields) != _GUM_WIDTH:
-      raise ValueError(
-        f'{where}: found {len(fields)} columns, expected {_GUM_WIDTH} with tabs'
-        ': number, form, lemma, UPOS, XPOS, head, relation, entities, '
-        f'coreference: {line[:80]!r}'
-      )
+    fields = files.split_columns(where, line, GUM_COLUMNS)
     document.add(where, fields[1], speaker, fields[-1].strip('_'))
   document.end_sentence()
   return document, genre

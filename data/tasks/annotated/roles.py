@@ -129,7 +129,7 @@ def rows(file: epath.Path, split: str, *, columns: Chosen) -> examples.Found:
   skipped: list[int] = []
   number = 0
   for path in _files(file):
-    for lines, chosen in _sentences(path, columns):
+    for lines, chosen in sentences(path, columns):
       found = list(_examples(path, split, number, lines, chosen))
       number += 1
       if not found:
@@ -158,10 +158,13 @@ def _files(file: epath.Path) -> list[epath.Path]:
   return found
 
 
-def _sentences(
+def sentences(
   file: epath.Path, columns: Chosen
 ) -> Iterator[tuple[list[Line], Columns]]:
-  """Yields the lines of each sentence, all of as many fields."""
+  """Yields the lines of each sentence, all of as many fields.
+
+  Raises ValueError at a line of another number of fields, or of too few.
+  """
   sentence: list[Line] = []
   chosen = columns if isinstance(columns, Columns) else None
   for number, text in itertools.chain(files.read_lines(file), [(0, '')]):
@@ -296,20 +299,21 @@ def _packed(*names: str) -> tuple[str, ...]:
   return tuple(f'{name}{end}' for name in names for end in ('', '.gz'))
 
 
+SRL_EWT = _task(
+  'srl_ewt',
+  'semantic roles of the English Web Treebank',
+  _EWT_ROLES,
+  EWT,
+  names={
+    split: (f'ewt_srl_{split}.gold_conll',)
+    for split in ('train', 'dev', 'test')
+  },
+  folders=('ewt_propbank', 'srl_ewt'),
+  sizes={'train': 40423, 'dev': 4960, 'test': 4795},
+  url='https://github.com/propbank/propbank-release',
+)
 TASKS = (
-  _task(
-    'srl_ewt',
-    'semantic roles of the English Web Treebank',
-    _EWT_ROLES,
-    EWT,
-    names={
-      split: (f'ewt_srl_{split}.gold_conll',)
-      for split in ('train', 'dev', 'test')
-    },
-    folders=('ewt_propbank', 'srl_ewt'),
-    sizes={'train': 40423, 'dev': 4960, 'test': 4795},
-    url='https://github.com/propbank/propbank-release',
-  ),
+  SRL_EWT,
   _task(
     'srl',
     'semantic roles of CoNLL-2012 (OntoNotes)',

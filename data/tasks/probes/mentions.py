@@ -12,64 +12,36 @@ from data.tasks.probes import targets
 from data.tasks.probes.targets import Probe, Sentence, Span, Target
 
 _BRACKETS = re.compile(r'\(([^()-]+)-([^()]+?)(\)|(?=\(|$))|([^()-]+)\)')
-_WIDTH, _ENTITIES = 9, 7  # columns
+_ENTITIES = coreference.GUM_COLUMNS.index('entities')
 SAME, OTHER = '1', '0'  # labels of pairs of mentions
 
 
 def _entity_rows(file: epath.Path, split: str) -> targets.Found:
   """Yields sentences with the spans of their entities, in order."""
   del split
-  lines: list[tuple[str, str, str]] = []
-  for number, text in itertools.chain(files.read_lines(file), [(0, '')]):
-    if text.startswith('#'):
-      continue
-    if text:
-      fields = text.split('\t')
-      where = f'{file}, line {number:,}'
-      if len(fields) != _WIDTH:
-        raise ValueError(
-          f'{where}: found {len(fields)} columns, expected {_WIDTH} with tabs:'
-          ' number, form, lemma, UPOS, XPOS, head, relation, entities,'
-          f' coreference: {text[:80]!r}'
-        )
-      lines.append((where, fields[1], fields[_ENTITIES].strip('_')))
-    elif lines:
-      words = tuple(word for _, word, _ in lines)
-      yield lines[0][0], Sentence(words, tuple(_entities(lines)))
-      lines = []
+  for lines in files.read_sentences(file, coreference.GUM_COLUMNS):
+    words = tuple(fields[1] for _, fields in lines)
+    yield lines[0][0], Sentence(words, tuple(_entities(lines)))
 
 
-def _entities(lines: Sequence[tuple[str, str, str]]) -> list[Target]:
-  """Returns the entities of a sentence, (place, word, brackets) a word."""
-  opened: list[tuple[str, str, int]] = []  # number, type, first word
+def _entities(lines: Sequence[tuple[str, Sequence[str]]]) -> list[Target]:
+  """Returns the entities of a sentence, (place, columns) a word."""
+  opened = coreference.OpenBrackets()
   found = []
-  for place, (where, _, column) in enumerate(lines):
+  for word, (where, fields) in enumerate(lines):
+    column = fields[_ENTITIES].strip('_')
     if _BRACKETS.sub('', column):
       raise ValueError(
         f'{where}: found the entities {column!r}, expected brackets such as'
         ' (12-person, 12) or (12-person)'
       )
-    for number, kind, ends, closed in _BRACKETS.findall(column):
-      if number and ends:
-        found.append(Target(((place, place + 1),), (kind,)))
-      elif number:
-        opened.append((number, kind, place))
-      else:
-        # The one that began last, as brackets nest.
-        match = [x for x in opened if x[0] == closed]
-        if not match:
-          raise ValueError(
-            f'{where}: found {closed}) without ({closed}- before it in its'
-            ' sentence'
-          )
-        opened.remove(match[-1])
-        _, kind, first = match[-1]
-        found.append(Target(((first, place + 1),), (kind,)))
-  if opened:
-    raise ValueError(
-      f'{where}: found ({opened[-1][0]}- without {opened[-1][0]}) after it in'
-      ' its sentence'
-    )
+    for begun, kind, only, ended in _BRACKETS.findall(column):
+      if begun:
+        opened.begin(where, begun, (word, kind))
+      if only or ended:
+        first, kind = opened.end(where, begun or ended)
+        found.append(Target(((first, word + 1),), (kind,)))
+  opened.end_sentence()
   return sorted(found, key=lambda target: target.spans)
 
 

@@ -14,7 +14,8 @@ class Target(NamedTuple):
 
   Attributes:
     spans: one span of words, or two.
-    labels: the classes of the span, or of the relation of the two.
+    labels: the classes of the span, or of the relation of the two; empty if
+      none applies.
   """
 
   spans: tuple[Span, ...]
@@ -66,7 +67,7 @@ class Probe:
     """Returns the checked sentences of a file.
 
     Raises ValueError at the place of a wrong target, and if no sentence has a
-    target.
+    target; in the training split, if none has a label.
     """
     sentences = []
     count = 0
@@ -78,6 +79,11 @@ class Probe:
       raise ValueError(
         f'{file}: found {len(sentences):,} sentences and no target, expected'
         f' targets of the task {self.name}, split {split!r}'
+      )
+    if split == 'train' and not labels_of(sentences):
+      raise ValueError(
+        f'{file}: found {count:,} targets and no label, expected labels in the'
+        ' training split'
       )
     return sentences
 
@@ -105,9 +111,9 @@ def check(where: str, sentence: Sentence, num_spans: int) -> None:
           ' characters or word pieces are of another tokenisation. Words:'
           f' {" ".join(sentence.words)[:80]!r}'
         )
-    if not labels or not all(labels):
+    if not all(labels):
       raise ValueError(
-        f'{where}: found the labels {list(labels)}, expected a label or more'
+        f'{where}: found the labels {list(labels)}, expected no empty one'
       )
 
 

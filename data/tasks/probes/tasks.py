@@ -2,12 +2,13 @@
 
 import dataclasses
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from etils import epath
 
-from data.tasks import examples, files, registry
+from data.tasks import examples, files
 from data.tasks.probes import mentions, own, relations, treebanks
 from data.tasks.probes.targets import Probe, Sentence, Target
 
@@ -19,23 +20,34 @@ PROBES: dict[str, Probe] = {
 }
 SPLITS = ('train', 'dev', 'test')
 CONTROL_SEED = 0
+_NAME = re.compile(r'\w[\w .+-]*')  # no path
+# Names of other results: the file probes.json of all tasks, a control task.
+RESERVED = ('probes', 'pos_control')
 
 
 def find(names: Sequence[str], source: str) -> list[Probe]:
   """Returns the tasks of given names, each checked to have its files.
 
   A name beside `PROBES` is a folder of `source`, see `own`. Raises ValueError
-  for an unknown or repeated name, FileNotFoundError for missing files.
+  for an unknown or repeated name, and for paths, before anything is read;
+  FileNotFoundError for missing files.
   """
+  for name in names:
+    if not _NAME.fullmatch(name) or name in RESERVED:
+      raise ValueError(
+        f'--tasks: found the name {name!r}, expected some of'
+        f' {", ".join(PROBES)}, or the name of a folder of {source}: no path,'
+        f' and none of {", ".join(RESERVED)}'
+      )
+    if names.count(name) > 1:
+      raise ValueError(f'--tasks: found {name!r} twice, expected each once')
   if not epath.Path(source).expanduser().is_dir():
     raise FileNotFoundError(
       f'--data {source}: found no such folder, expected the folder of the sets'
     )
   found = []
   for name in names:
-    if names.count(name) > 1:
-      raise ValueError(f'--tasks: found {name!r} twice, expected each once')
-    probe = PROBES.get(name) or (own.find(name, source) if name else None)
+    probe = PROBES.get(name) or own.find(name, source)
     if probe is None:
       near = difflib.get_close_matches(name.lower(), PROBES, n=1)
       hint = f' Did you mean {near[0]!r}?' if near else ''
@@ -52,14 +64,14 @@ def find(names: Sequence[str], source: str) -> list[Probe]:
 
 def file_of(probe: Probe, source: str, split: str) -> epath.Path:
   """Returns the file of a split; raises FileNotFoundError without it."""
-  file = registry.find_file(probe, source, split)
+  file = files.find(source, probe.folders, probe.files[split])
   if file is None:
     root = epath.Path(source).expanduser()
-    folders = ', '.join(str(root / name) for name in probe.folders)
+    folders = ' or '.join(str(root / name) for name in (*probe.folders, ''))
     known = f' ({probe.url})' if probe.url else ''
     raise FileNotFoundError(
       f'task {probe.name}: found no {" or ".join(probe.files[split])} in'
-      f' {folders} or {root}, expected the files of the set{known}.'
+      f' {folders}, expected the files of the set{known}.'
       f' {files.contents(root)}'
     )
   return file
@@ -88,19 +100,25 @@ def beside(probe: Probe, source: str) -> list[Probe]:
   ]
   found: dict[epath.Path, Probe] = {}
   for other in sorted(candidates, key=lambda other: not other.is_whole):
-    paths = [registry.find_file(other, source, split) for split in SPLITS]
+    paths = [
+      files.find(source, other.folders, other.files[split]) for split in SPLITS
+    ]
     if all(paths):
       found.setdefault(paths[0], other)
   return list(found.values())
 
 
-def control(splits: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
+def control(
+  splits: Sequence[Sequence[Sentence]],
+  seen: Callable[[str], str] = lambda word: word,
+) -> list[list[Sentence]]:
   """Returns sentences whose words have random labels, one a word type.
 
   The control task of Hewitt and Liang 2019: each word type, in all splits, is
   given a label at random, drawn as often as the labels of the first split, the
   training, occur. A probe can learn it by heart alone. The targets are of one
-  word each.
+  word each. `seen` returns a word as the encoder reads it, in lower case if so:
+  words that the encoder cannot tell apart are of one type.
   """
   labels = [
     label
@@ -110,17 +128,19 @@ def control(splits: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
   ]
   names, counts = np.unique(labels, return_counts=True)
   random = np.random.default_rng(CONTROL_SEED)
-  of_type: dict[str, str] = {}
+  type_of: dict[str, str] = {}
   for sentences in splits:
     for sentence in sentences:
       for word in sentence.words:
-        of_type.setdefault(word, '')
-  drawn = random.choice(names, len(of_type), p=counts / counts.sum())
-  of_type = dict(zip(of_type, map(str, drawn), strict=True))
+        if word not in type_of:
+          type_of[word] = seen(word)
+  types = dict.fromkeys(type_of.values())
+  drawn = random.choice(names, len(types), p=counts / counts.sum())
+  of_type = dict(zip(types, map(str, drawn), strict=True))
 
   def relabelled(sentence: Sentence) -> Sentence:
     found = tuple(
-      Target(spans, (of_type[sentence.words[spans[0][0]]],))
+      Target(spans, (of_type[type_of[sentence.words[spans[0][0]]]],))
       for spans, _ in sentence.targets
     )
     return Sentence(sentence.words, found)

@@ -6,7 +6,7 @@ Parts of speech, constituents and roles are read from PropBank's columns (see
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from etils import epath
 
@@ -18,65 +18,43 @@ from data.tasks.probes.targets import Probe, Sentence, Target
 _PARSE = 5  # column of the parse bits
 _BITS = re.compile(r'\(([^()*\s]+)|(\*)|(\))')
 _FUNCTION = re.compile(r'[-=|]')
-_CONLLU_WIDTH = 10
+_CONLLU_COLUMNS = (
+  *('number', 'form', 'lemma', 'UPOS', 'XPOS', 'features', 'head', 'relation'),
+  *('dependencies', 'others'),
+)
 _PARTS_OF_WORDS = re.compile(r'\d+[-.]\d+')  # joined words, empty nodes
 
-# The number of a line, and its fields.
-Line = tuple[int, list[str]]
 
-
-def _sentences(
-  file: epath.Path, least: int, expected: str
-) -> Iterator[tuple[str, list[Line]]]:
-  """Yields (place, lines) of sentences in columns with tabs between them.
-
-  Lines have `least` fields or more, which `expected` names for the message.
-  """
-  lines: list[Line] = []
-  for number, text in itertools.chain(files.read_lines(file), [(0, '')]):
-    if text.startswith('#'):
-      continue
-    if text.strip():
-      fields = text.split('\t')
-      if len(fields) < least:
-        raise ValueError(
-          f'{file}, line {number:,}: found {len(fields)} columns, expected'
-          f' {expected} with tabs between them: {text[:80]!r}'
-        )
-      lines.append((number, fields))
-    elif lines:
-      yield f'{file}, line {lines[0][0]:,}', lines
-      lines = []
-
-
-def _columns(file: epath.Path) -> Iterator[tuple[str, list[Line]]]:
-  names = 'document, sentence, number, word, POS, parse, lemma, roleset'
-  return _sentences(file, roles.EWT.fixed, f'{roles.EWT.fixed} ({names}) first')
-
-
-def _words(lines: Sequence[Line]) -> tuple[str, ...]:
+def _words(lines: Sequence[roles.Line]) -> tuple[str, ...]:
   return tuple(fields[roles.EWT.word] for _, fields in lines)
+
+
+def _place(file: epath.Path, lines: Sequence[roles.Line]) -> str:
+  return f'{file}, line {lines[0][0]:,}'
 
 
 def _pos_rows(file: epath.Path, split: str) -> targets.Found:
   """Yields sentences with the part of speech of each word."""
   del split
-  for where, lines in _columns(file):
+  for lines, _ in roles.sentences(file, roles.EWT):
     found = [
       Target(((i, i + 1),), (fields[roles.EWT.part_of_speech],))
       for i, (_, fields) in enumerate(lines)
     ]
-    yield where, Sentence(_words(lines), tuple(found))
+    yield _place(file, lines), Sentence(_words(lines), tuple(found))
 
 
 def _constituent_rows(file: epath.Path, split: str) -> targets.Found:
   """Yields sentences with the nodes of their trees, outer ones first."""
   del split
-  for where, lines in _columns(file):
-    yield where, Sentence(_words(lines), tuple(_constituents(file, lines)))
+  for lines, _ in roles.sentences(file, roles.EWT):
+    found = _constituents(file, lines)
+    yield _place(file, lines), Sentence(_words(lines), tuple(found))
 
 
-def _constituents(file: epath.Path, lines: Sequence[Line]) -> list[Target]:
+def _constituents(
+  file: epath.Path, lines: Sequence[roles.Line]
+) -> list[Target]:
   """Returns a target for each node above the parts of speech."""
   opened: list[tuple[str, int, int]] = []  # label, first word, order
   found: list[tuple[int, Target]] = []
@@ -143,26 +121,23 @@ def _role_rows(file: epath.Path, split: str) -> targets.Found:
 def _dependency_rows(file: epath.Path, split: str) -> targets.Found:
   """Yields sentences with (word, head) of each word; a root is its own head."""
   del split
-  for where, lines in _sentences(
-    file, _CONLLU_WIDTH, f'the {_CONLLU_WIDTH} of CoNLL-U'
-  ):
+  for lines in files.read_sentences(file, _CONLLU_COLUMNS):
     kept = [line for line in lines if not _PARTS_OF_WORDS.fullmatch(line[1][0])]
     found = []
-    for place, (number, fields) in enumerate(kept):
+    for place, (where, fields) in enumerate(kept):
       head = fields[6]
       if fields[0] != str(place + 1) or not (
         head.isdecimal() and int(head) <= len(kept)
       ):
         raise ValueError(
-          f'{file}, line {number:,}: found the word {fields[0]} with the head'
-          f' {head}, expected the word {place + 1} and a head from 0 to'
-          f' {len(kept)}'
+          f'{where}: found the word {fields[0]} with the head {head}, expected'
+          f' the word {place + 1} and a head from 0 to {len(kept)}'
         )
       other = int(head) - 1 if int(head) else place
       spans = (place, place + 1), (other, other + 1)
       found.append(Target(spans, (fields[7],)))
     words = tuple(fields[1] for _, fields in kept)
-    yield where, Sentence(words, tuple(found))
+    yield lines[0][0], Sentence(words, tuple(found))
 
 
 def _is_plain_role(label: str) -> bool:
@@ -171,10 +146,10 @@ def _is_plain_role(label: str) -> bool:
 
 
 _EWT = dict(
-  files=roles.TASKS[0].files,
-  folders=roles.TASKS[0].folders,
+  files=roles.SRL_EWT.files,
+  folders=roles.SRL_EWT.folders,
   corpus='ewt',
-  url=roles.TASKS[0].url,
+  url=roles.SRL_EWT.url,
 )
 PROBES = (
   Probe(

@@ -57,26 +57,34 @@ Comment: none
 """
 
 
+# Of each split: how many copies more, and the name that Ann has.
+SPLITS = {'train': (2, 'Eve'), 'dev': (0, 'Ann'), 'test': (1, 'Bob')}
+
+
 def write(folder, copies=1):
-  """Writes all sets, equal splits of `copies` times the same, into a folder."""
+  """Writes all sets, `copies` times the same and more, see `SPLITS`."""
   lines = []
   for number, sentence in enumerate(EWT):
     for place, (word, tag, bits, lemma, sense, *roles) in enumerate(sentence):
       fields = ['doc', number, place, word, tag, bits, lemma, sense, *roles]
       lines.append('\t'.join(map(str, fields)))
     lines.append('')
-  for split in ('train', 'dev', 'test'):
+  for split, (more, name_of_ann) in SPLITS.items():
     for name, text in (
       (f'ewt_propbank/ewt_srl_{split}.gold_conll', '\n'.join([*lines, ''])),
       (f'ud_english_ewt/en_ewt-ud-{split}.conllu', CONLLU),
       (f'ontogum/{split}.tsv', GUM),
     ):
       (folder / name).parent.mkdir(exist_ok=True)
-      (folder / name).write_text(text * copies)
+      text = text.replace('Ann', name_of_ann) * (copies + more)
+      (folder / name).write_text(text)
   (folder / 'semeval2010_task8').mkdir()
-  for name in ('TRAIN_FILE.TXT', 'TEST_FILE_FULL.TXT'):
-    text = RELATIONS * 10 * copies
-    (folder / 'semeval2010_task8' / name).write_text(text.replace('\n', '\r\n'))
+  for name, animal, count in (
+    ('TRAIN_FILE.TXT', 'cat', 10),
+    ('TEST_FILE_FULL.TXT', 'cow', 9),
+  ):
+    text = RELATIONS.replace('cat', animal).replace('\n', '\r\n')
+    (folder / 'semeval2010_task8' / name).write_text(text * count * copies)
   return folder
 
 
@@ -86,7 +94,7 @@ def write_own(folder, name, count=40):
   words = 'ann bob cid dan'.split()
   for number, split in enumerate(('train', 'dev', 'test')):
     records = []
-    for i in range(number, number + count):
+    for i in range(number, count):
       one, two = words[i % 4], words[i // 4 % 4]
       label = 'after' if one < two else 'before'
       target = {'span1': [0, 1], 'span2': [2, 3], 'label': label}

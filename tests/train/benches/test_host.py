@@ -26,9 +26,11 @@ def test_questions_are_counted_and_timed():
 
 def test_cached_vectors_are_computed_twice_and_read(tmp_path, monkeypatch):
   calls = []
-  compute = word_cache._compute
+  compute = word_cache.Source.compute
   monkeypatch.setattr(
-    word_cache, '_compute', lambda *given: calls.append(1) or compute(*given)
+    word_cache.Source,
+    'compute',
+    lambda *given: calls.append(1) or compute(*given),
   )
   model, params = small_elmo.small_elmo()
   pretrained.write_folder(tmp_path, model, params)

@@ -235,20 +235,23 @@ def test_the_layer_of_the_answer_is_found():
 
 
 def test_the_best_parameters_are_kept(monkeypatch):
-  """A probe's test F1 is that of its best validation, before its end."""
+  """Dev chooses; the test F1 is of the best validation, before the end."""
   settings = dataclasses.replace(
     SETTINGS, steps=8, validate_every=2, stop_after=2
   )
   probes = make(MEMBERS, settings)
   answers = [[0.1, 0.5], [0.3, 0.4], [0.2, 0.4], [0.25, 0.9], [0, 0]]
-  seen = []
+  splits = {name: DATA._replace(missed=i) for i, name in enumerate(SPLITS)}
+  seen, scored = [], []
 
   def score(params, packer, split):
     seen.append(np.array(params['hidden']['kernel']))
+    scored.append(next(name for name in splits if splits[name] is split))
     return np.array(answers[len(seen) - 1] * 5)
 
   monkeypatch.setattr(probes, 'score', score)
-  one, two, *_ = fit.train('drawn', probes, packed()[0], SPLITS)[0]
+  one, two, *_ = fit.train('drawn', probes, packed()[0], splits)[0]
+  assert scored == ['dev'] * 4 + ['test']
   assert (one.dev, one.step, one.steps) == (0.3, 4, 8)
   # The second stopped after 6 steps: its 0.9 came too late.
   assert (two.dev, two.step, two.steps) == (0.5, 2, 6)

@@ -11,7 +11,7 @@ from small_elmo import small_elmo
 from data.tasks.probes import tasks
 from models.pretrained import elmo as pretrained
 from train.probing import fit, job, plan
-from train.vectors import word_cache
+from train.vectors import piece_cache, word_cache
 
 
 @pytest.fixture(scope='module')
@@ -45,13 +45,13 @@ def trained(monkeypatch):
 def embedded(monkeypatch):
   """The numbers of sentences that are embedded, a call after the other."""
   calls = []
-  compute = word_cache._compute
+  compute = word_cache.Source.compute
 
   def counted(source, sentences):
     calls.append(len(sentences))
     return compute(source, sentences)
 
-  monkeypatch.setattr(word_cache, '_compute', counted)
+  monkeypatch.setattr(word_cache.Source, 'compute', counted)
   return calls
 
 
@@ -75,8 +75,8 @@ def test_a_corpus_is_embedded_once(folder, trained, embedded):
   every = list(tasks.PROBES)
   _, text = run(folder, 'all', *every)
   assert trained == every
-  # Three sentences of EWT and two of UD, two of OntoGUM, two of SemEval.
-  assert sorted(embedded) == [2, 2, 5]
+  # Of EWT five sentences and of UD four, four of OntoGUM, three of SemEval.
+  assert sorted(embedded) == [3, 4, 9]
   assert [each['task'] for each in json.loads(text)['tasks']] == every
   # Whatever tasks of it are asked for, alone and in another order.
   run(folder, 'few', 'srl', 'coref')
@@ -118,6 +118,13 @@ def test_what_stands_after_an_error(folder, trained, monkeypatch):
   assert trained == ['pos', 'entities', 'coref']
 
 
+def test_words_that_an_encoder_sees_as_one(small_bert, folder):
+  seen = job.seen_by(piece_cache.open_source(small_bert))
+  assert seen('Yield') == seen('yield') != seen('field')
+  seen = job.seen_by(piece_cache.open_source(folder / 'elmo'))
+  assert seen('Yield') != seen('yield')
+
+
 def test_a_control_task_has_labels_of_its_own(folder, trained):
   run(folder, 'control', 'pos', 'constituents', control=True)
   assert trained == ['pos', 'pos_control', 'constituents']
@@ -127,7 +134,7 @@ def test_a_control_task_has_labels_of_its_own(folder, trained):
   ]
   assert records[0]['control']['task'] == 'pos_control'
   # Both F1 are 1; mixes that were not trained have no selectivity.
-  assert records[0]['selectivity'][:2] == [None, None]
-  assert records[0]['selectivity'][2]['mean'] == 0
+  mixes = records[0]['selectivity']['mixes']
+  assert mixes[:2] == [None, None] and mixes[2]['mean'] == 0
   assert records[1]['control'] is None and records[1]['selectivity'] is None
   assert [x['settings']['control'] for x in records] == [True, False]

@@ -39,7 +39,8 @@ def test_recipes():
   assert (published.learning_rate, published.mix_factor) == (1e-4, 1)
   small = plan.settings_of('relations', True, {'steps': 50})
   assert (small.steps, small.validate_every) == (50, 100)
+  # PyTorch's patience of 5, and of 20, ends with the validation after.
+  assert (published.halve_after, published.stop_after) == (6, 21)
   for each in (ours, published, small):
     assert (each.batch_size, each.clip_norm) == (32, 5)
-    assert (each.halve_after, each.stop_after) == (5, 20)
     assert (each.threshold, each.smallest_rate) == (1e-4, 1e-6)

@@ -91,8 +91,12 @@ def test_a_task_is_summarised():
   assert all(alone['singles']) and alone['expected_layer'] is None
 
 
-def test_selectivity_is_of_each_mix():
+def test_selectivity_is_of_each_probe():
   task = runs([(0, 0), (0, 1), (1, 1)], [0.5, 0.9, 0.7])
   control = runs([(0, 0), (0, 1), (1, 1)], [0.4, 0.3, 0.1])
   found = summaries.selectivity(task, control, 3)
-  assert [x and round(x['mean'], 6) for x in found] == [0.1, 0.6, None]
+  means = {
+    name: [x and round(x['mean'], 6) for x in part]
+    for name, part in found.items()
+  }
+  assert means == {'mixes': [0.1, 0.6, None], 'singles': [0.1, 0.6, None]}

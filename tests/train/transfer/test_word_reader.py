@@ -52,7 +52,7 @@ def mixed(maker, glove):
 def swept(mixed, maker):
   """Folders of two seeds of a sweep, and how often vectors were computed."""
   with pytest.MonkeyPatch.context() as patch:
-    calls = word_runs.count_calls(patch, word_cache, '_compute')
+    calls = word_runs.count_calls(patch, word_cache.Source, 'compute')
     plans = word_runs.count_calls(patch, task_job, 'plan_all')
     folder = maker.folder / 'sweep'
     sweep.run(mixed, folder, seeds=(0, 1), keep_all=True)
@@ -256,7 +256,7 @@ def test_other_weights_are_refused_where_a_run_began(
   elmo = tmp_path / 'elmo'
   word_runs.write_elmo(elmo)
   config = settings.with_overrides(mixed, {'init.weights': str(elmo)})
-  calls = word_runs.count_calls(monkeypatch, word_cache, '_compute')
+  calls = word_runs.count_calls(monkeypatch, word_cache.Source, 'compute')
   with word_runs.stopped():
     runs.train(config, tmp_path / 'run')
   assert not calls  # the same weights, at another place

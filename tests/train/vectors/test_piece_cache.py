@@ -1,6 +1,7 @@
 """The cache of pieces' vectors: all tokens of words, each word's own."""
 
 import numpy as np
+import pytest
 from small_elmo import small_elmo
 from small_gpt import small_trained
 
@@ -27,11 +28,14 @@ def test_every_token_of_a_text(tmp_path):
     SENTENCES, found.starts, counts, strict=True
   ):
     rows = found.layers[start : start + sum(count)]
+    ids = sum(weights.tokenizer.encode_words([sentence])[0], [])
+    table = weights.params['embeddings']['tokens']['embedding']
+    np.testing.assert_array_equal(rows[:, 0], table[np.array(ids)].astype('f2'))
     request = Request('word', 'last', choice=Choice('all'), split=list)
     (last,) = text_vectors.embed_texts(weights, [sentence], request)
     ends = np.cumsum(count) - 1
     np.testing.assert_allclose(
-      rows[ends].swapaxes(0, 1), last.array, rtol=1e-3, atol=1e-3
+      rows[ends, 1:].swapaxes(0, 1), last.array[1:], rtol=1e-3, atol=1e-3
     )
   assert found.starts[1] == found.starts[3]
   assert len(found.layers) == sum(map(sum, counts[:3]))
@@ -40,11 +44,39 @@ def test_every_token_of_a_text(tmp_path):
     weights, [' '.join(SENTENCES[0])], Request('token', choice=Choice('all'))
   )
   np.testing.assert_allclose(
-    found.layers[: sum(counts[0])].swapaxes(0, 1),
-    expected.array,
+    found.layers[: sum(counts[0]), 1:].swapaxes(0, 1),
+    expected.array[1:],
     rtol=1e-3,
     atol=1e-3,
   )
+
+
+def test_layers_of_a_bert_are_those_of_transformers(
+  torch, small_bert, tmp_path
+):
+  """Each word's pieces behind [CLS]; layer 0 is without positions."""
+  transformers = pytest.importorskip('transformers')
+  tokenizer = transformers.BertTokenizerFast.from_pretrained(small_bert)
+  model = transformers.BertModel.from_pretrained(small_bert).eval()
+  source = piece_cache.open_source(small_bert)
+  sentences = [['The', '\u200b', 'yield', 'unbelievable', '.'], ['The']]
+  found = word_cache.vectors(source, sentences, tmp_path)
+  for words, start, counts in zip(
+    sentences,
+    found.starts,
+    piece_cache.count_pieces(source, sentences),
+    strict=True,
+  ):
+    encoded = tokenizer(words, is_split_into_words=True, return_tensors='pt')
+    of_words = encoded.word_ids()[1:-1]
+    assert counts == [of_words.count(word) for word in range(len(words))]
+    with torch.no_grad():
+      layers = model(**encoded, output_hidden_states=True).hidden_states
+      lexical = model.embeddings.word_embeddings(encoded['input_ids'])
+      lexical = model.embeddings.LayerNorm(lexical)
+    expected = torch.stack([lexical, *layers[1:]], 2)[0, 1:-1].numpy()
+    rows = found.layers[start : start + len(expected)]
+    np.testing.assert_allclose(rows, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_words_are_the_pieces_of_an_elmo(tmp_path):

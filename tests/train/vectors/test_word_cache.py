@@ -55,13 +55,13 @@ def source(elmo_folder):
 def computed(monkeypatch):
   """The calls of the model, a list of the numbers of sentences."""
   calls = []
-  compute = word_cache._compute
+  compute = word_cache.Source.compute
 
   def counted(source, sentences):
     calls.append(len(sentences))
     return compute(source, sentences)
 
-  monkeypatch.setattr(word_cache, '_compute', counted)
+  monkeypatch.setattr(word_cache.Source, 'compute', counted)
   return calls
 
 
@@ -189,7 +189,7 @@ def test_damage_is_made_anew(source, computed, tmp_path, capsys):
 
 
 def test_nothing_half_written(source, tmp_path, monkeypatch):
-  compute = word_cache._compute
+  compute = word_cache.Source.compute
 
   def stop(*arguments):
     for done, item in enumerate(compute(*arguments)):
@@ -199,7 +199,7 @@ def test_nothing_half_written(source, tmp_path, monkeypatch):
       yield item
 
   with monkeypatch.context() as patch:
-    patch.setattr(word_cache, '_compute', stop)
+    patch.setattr(word_cache.Source, 'compute', stop)
     with pytest.raises(KeyboardInterrupt):
       word_cache.vectors(source, SENTENCES, tmp_path)
   assert not files_of(tmp_path)
@@ -213,7 +213,7 @@ def test_nothing_half_written(source, tmp_path, monkeypatch):
 
 def test_two_at_once_compute_once(source, computed, tmp_path, monkeypatch):
   found, started, entered = [], threading.Event(), threading.Semaphore(0)
-  counted, exclusive = word_cache._compute, word_cache.folders.exclusive
+  counted, exclusive = word_cache.Source.compute, word_cache.folders.exclusive
 
   def slow(*arguments):
     started.set()
@@ -225,7 +225,7 @@ def test_two_at_once_compute_once(source, computed, tmp_path, monkeypatch):
     entered.release()
     return exclusive(target, **options)
 
-  monkeypatch.setattr(word_cache, '_compute', slow)
+  monkeypatch.setattr(word_cache.Source, 'compute', slow)
   monkeypatch.setattr(word_cache.folders, 'exclusive', asked)
 
   def run():
@@ -252,7 +252,7 @@ def test_bad_input_is_named(elmo_folder, source, tmp_path, monkeypatch):
     array = np.full((3, len(sentences[0]), 12), 7e4, np.float32)
     yield 0, word_cache.vector_files.Vectors(array, None, 0)
 
-  monkeypatch.setattr(word_cache, '_compute', huge)
+  monkeypatch.setattr(word_cache.Source, 'compute', huge)
   with pytest.raises(ValueError, match="of 'A cat sat .' reach 70000, expecte"):
     word_cache.vectors(source, SENTENCES, tmp_path)
   assert not files_of(tmp_path)

@@ -33,14 +33,14 @@ def test_small_files(tmp_path):
 @pytest.mark.parametrize(
   ('old', 'new', 'message'),
   [
-    ('\t2)\t', '\t_\t', r'line 7: found \(2- without 2\) after it in its sent'),
+    ('\t2)\t', '\t_\t', r'line 6: found \(2 without 2\) after it in its sente'),
     (
       '\t2)\t',
       '\t3)\t',
-      r'line 7: found 3\) without \(3- before it in its sen',
+      r'line 7: found 3\) without \(3 before it in its sent',
     ),
     ('(1-person)', '(1)', r"line 4: found the entities '\(1\)', expected brac"),
-    ('\t(1-person)', '', 'line 4: found 8 columns, expected 9 with tabs'),
+    ('\t(1-person)', '', 'line 4: found 8 columns, expected 9 with tabs be'),
   ],
 )
 def test_wrong_brackets_are_named(tmp_path, old, new, message):

@@ -28,8 +28,7 @@ from data.tasks.probes.targets import Sentence, Target
       ('X',),
       'found a target of 2 spans, expected 1 as',
     ),
-    ('a b', ((0, 1),), (), r'found the labels \[\], expected a label or more'),
-    ('a b', ((0, 1),), ('X', ''), r"found the labels \['X', ''\]"),
+    ('a b', ((0, 1),), ('X', ''), r"found the labels \['X', ''\], expected no"),
     ('', (), (), 'found an empty sentence, expected words'),
   ],
 )

@@ -90,7 +90,7 @@ def test_wrong_columns_are_named(folder, name, old, new, message):
       'line 4: found the word 2 with the head 4, expe',
     ),
     ("2\t's", "7\t's", 'found the word 7 with the head 1, expected the word 2'),
-    ('NNP\t_\t3', 'NNP 3', 'line 3: found 8 columns, expected the 10 of CoNLL'),
+    ('NNP\t_\t3', 'NNP 3', 'line 3: found 8 columns, expected 10 with tabs be'),
   ],
 )
 def test_wrong_heads_are_named(folder, old, new, message):

@@ -17,6 +17,7 @@ from models.layers import (
   add_bias,
   named,
   platform,
+  read_param,
   truncated_normal,
 )
 from models.norms import Sum, normalize
@@ -210,12 +211,10 @@ class SelfAttention(nn.Module):
 
   def _null_key(self, num_heads: int, head: int, rows: int) -> Array:
     """Returns the learned key of each head for each row, [B, 1, N, H]."""
-    null_NH = self.param(
-      'null_key', named(self.kernel_init, ('heads', 'head')), (num_heads, head)
-    )
-    return jnp.broadcast_to(
-      null_NH.astype(self.dtype), (rows, 1, num_heads, head)
-    )
+    init = named(self.kernel_init, ('heads', 'head'))
+    null_key = read_param(self, 'null_key', init, (num_heads, head))
+    null_NH = null_key.reshape(num_heads, head).astype(self.dtype)
+    return jnp.broadcast_to(null_NH, (rows, 1, num_heads, head))
 
   def _is_fused(self, length: int, head: int) -> bool:
     """Returns whether the kernel computes it, see `attention`."""

@@ -143,6 +143,20 @@ def contains(text, part):
   return any(text[i : i + len(part)] == part for i in starts)
 
 
+def test_null_keys_are_trained(small_config, tmp_path):
+  """Each head of each layer has its own, and all of them move."""
+  changes = LEARNING | {'train__phases': ((4, LENGTH, 16, 'continue'),)}
+  keys = []
+  for rate in (1e-9, 1e-2):
+    config = small_config(**changes | {'optim__learning_rate': rate})
+    config = settings.with_overrides(config, {'model.null_key': True})
+    runs.train(config, tmp_path / str(rate))
+    found = trained.load(tmp_path / str(rate), expected=('bert',))
+    keys.append(np.asarray(found.params['layers']['attention']['null_key']))
+  assert keys[0].shape == (2, 2, 16)
+  assert (abs(keys[1] - keys[0]).max(axis=-1) > 1e-3).all()
+
+
 def test_left_to_right_loss_is_that_of_a_loop(small_config):
   """Over the text's tokens, each after all that stands before it."""
   config = vary(small_config(), 'ltr_no_nsp')

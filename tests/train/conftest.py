@@ -48,6 +48,22 @@ def finished(one_device, small_config, tmp_path_factory):
 
 
 @pytest.fixture
+def embedded(monkeypatch):
+  """The numbers of sentences whose vectors are computed, call after call."""
+  from train.vectors import word_cache
+
+  calls = []
+  compute = word_cache.Source.compute
+
+  def counted(source, sentences):
+    calls.append(len(sentences))
+    return compute(source, sentences)
+
+  monkeypatch.setattr(word_cache.Source, 'compute', counted)
+  return calls
+
+
+@pytest.fixture
 def run_command(tmp_path, monkeypatch, capsys):
   """Returns a function (command, *arguments) -> standard output and error."""
 

@@ -11,7 +11,7 @@ from small_elmo import small_elmo
 from data.tasks.probes import tasks
 from models.pretrained import elmo as pretrained
 from train.probing import fit, job, plan
-from train.vectors import piece_cache, word_cache
+from train.vectors import piece_cache
 
 
 @pytest.fixture(scope='module')
@@ -39,20 +39,6 @@ def trained(monkeypatch):
 
   monkeypatch.setattr(fit, 'train', train)
   return names
-
-
-@pytest.fixture
-def embedded(monkeypatch):
-  """The numbers of sentences that are embedded, a call after the other."""
-  calls = []
-  compute = word_cache.Source.compute
-
-  def counted(source, sentences):
-    calls.append(len(sentences))
-    return compute(source, sentences)
-
-  monkeypatch.setattr(word_cache.Source, 'compute', counted)
-  return calls
 
 
 def run(folder, out, *names, **options):

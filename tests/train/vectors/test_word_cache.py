@@ -51,20 +51,6 @@ def source(elmo_folder):
   return word_cache.open_source(elmo_folder)
 
 
-@pytest.fixture
-def computed(monkeypatch):
-  """The calls of the model, a list of the numbers of sentences."""
-  calls = []
-  compute = word_cache.Source.compute
-
-  def counted(source, sentences):
-    calls.append(len(sentences))
-    return compute(source, sentences)
-
-  monkeypatch.setattr(word_cache.Source, 'compute', counted)
-  return calls
-
-
 def files_of(folder):
   return sorted(path.name for path in folder.iterdir())
 
@@ -116,7 +102,7 @@ def test_bert_as_the_command(bert_folder, tmp_path):
 
 
 def test_the_second_time_from_disk(
-  elmo_folder, source, computed, tmp_path, capsys
+  elmo_folder, source, embedded, tmp_path, capsys
 ):
   first = word_cache.vectors(source, SENTENCES, tmp_path)
   (name,) = files_of(tmp_path)
@@ -128,16 +114,16 @@ def test_the_second_time_from_disk(
   again = word_cache.vectors(
     word_cache.open_source(elmo_folder), SENTENCES, tmp_path
   )
-  assert computed == [4]  # distinct sentences
+  assert embedded == [4]  # distinct sentences
   assert f'read from {tmp_path / name}' in capsys.readouterr().err
   np.testing.assert_array_equal(again.layers, first.layers)
   np.testing.assert_array_equal(again.starts, first.starts)
   # Other sentences, the same sentences in another order of first use.
   word_cache.vectors(source, SENTENCES[2:], tmp_path)
-  assert computed == [4, 3] and len(files_of(tmp_path)) == 2
+  assert embedded == [4, 3] and len(files_of(tmp_path)) == 2
   # Sentences given more often are no others.
   word_cache.vectors(source, SENTENCES + SENTENCES, tmp_path)
-  assert computed == [4, 3]
+  assert embedded == [4, 3]
 
 
 def test_in_the_users_cache(source, tmp_path, monkeypatch):
@@ -147,7 +133,7 @@ def test_in_the_users_cache(source, tmp_path, monkeypatch):
   assert found.layers.filename == folder / 'layers.bin'
 
 
-def test_other_weights_have_their_own(source, computed, tmp_path):
+def test_other_weights_have_their_own(source, embedded, tmp_path):
   model, params = small_elmo()
   bias = params['encoder']['projection']['bias']
   changed = {**params, 'encoder': {**params['encoder']}}
@@ -160,11 +146,11 @@ def test_other_weights_have_their_own(source, computed, tmp_path):
   assert other.digest != source.digest
   one = word_cache.vectors(source, SENTENCES, tmp_path / 'cache')
   two = word_cache.vectors(other, SENTENCES, tmp_path / 'cache')
-  assert computed == [4, 4] and len(files_of(tmp_path / 'cache')) == 2
+  assert embedded == [4, 4] and len(files_of(tmp_path / 'cache')) == 2
   assert np.abs(one.layers - two.layers).max() > 0.1
 
 
-def test_damage_is_made_anew(source, computed, tmp_path, capsys):
+def test_damage_is_made_anew(source, embedded, tmp_path, capsys):
   whole = np.array(word_cache.vectors(source, SENTENCES, tmp_path).layers)
   (folder,) = tmp_path.iterdir()
   layers, meta = folder / 'layers.bin', folder / 'meta.json'
@@ -183,7 +169,7 @@ def test_damage_is_made_anew(source, computed, tmp_path, capsys):
     found = word_cache.vectors(source, SENTENCES, tmp_path)
     said = capsys.readouterr().err
     assert f'{folder}: {message}' in said and 'computed anew' in said
-    assert len(computed) == number
+    assert len(embedded) == number
     np.testing.assert_array_equal(found.layers, whole)
     assert files_of(tmp_path) == [folder.name]
 
@@ -211,7 +197,7 @@ def test_nothing_half_written(source, tmp_path, monkeypatch):
   assert not name.startswith('.')
 
 
-def test_two_at_once_compute_once(source, computed, tmp_path, monkeypatch):
+def test_two_at_once_compute_once(source, embedded, tmp_path, monkeypatch):
   found, started, entered = [], threading.Event(), threading.Semaphore(0)
   counted, exclusive = word_cache.Source.compute, word_cache.folders.exclusive
 
@@ -237,7 +223,7 @@ def test_two_at_once_compute_once(source, computed, tmp_path, monkeypatch):
   threads[1].start()
   for thread in threads:
     thread.join()
-  assert computed == [4]
+  assert embedded == [4]
   np.testing.assert_array_equal(found[0].layers, found[1].layers)
   assert len(files_of(tmp_path)) == 1
 

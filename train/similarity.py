@@ -91,8 +91,7 @@ def _run(arguments: argparse.Namespace) -> None:
   names = [arguments.weights, *arguments.beside]
   wanted = request.Request(pool=arguments.pool, normalize=True)
   options = arguments.tokenizer, wanted, arguments.dtype
-  elmo = arguments.parallel is not None
-  found = loading.load_each(names, *options, elmo=elmo)
+  found = loading.load_each(names, *options, elmo=bool(arguments.parallel))
   if arguments.compare is not None:
     figures = sentence_scores.compare(zip(names, found, strict=True), sets)
     text = sentence_scores.as_text(figures)

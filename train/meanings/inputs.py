@@ -66,15 +66,13 @@ def read_translations(
           f'{path}, line {number:,}: found an empty line, expected a sentence'
           ' and its translation on the same line of the other file'
         )
+    if len(texts[-1]) == 1:
+      raise ValueError(f'{path}: found 1 line, expected 2 or more')
   count, other = map(len, texts)
   if count != other:
     raise ValueError(
       f'{second}: found {other:,} lines, expected {count:,}, a translation of'
       f' each line of {first}'
-    )
-  if count == 1:
-    raise ValueError(
-      f'{first}: found 1 line, expected 2 or more to choose from'
     )
   if texts[0] == texts[1]:
     raise ValueError(

@@ -118,26 +118,3 @@ def test_elmo(small_elmo_folder, paths, run_command):
     del layer['layer']
     vectors = means[:, number]
     assert layer == retrieval.accuracies(vectors[:5], vectors[5:])
-
-
-def test_bad_input(paths, run_command, tmp_path):
-  def refused(*arguments):
-    with pytest.raises(SystemExit) as error:
-      run_command(similarity, 'none', '--parallel', *arguments)
-    return str(error.value)
-
-  (tmp_path / 'there.png').touch()
-  assert 'already there' in refused(*paths, '--out', 'there.png')
-  assert 'ends in .png' in refused(*paths, '--out', 'out.jpg')
-  assert 'missing.txt' in refused('a.txt', 'missing.txt', '--out', 'new.png')
-  assert not (tmp_path / 'new.png').exists()
-  for options in (
-    ('a.txt', '--parallel', *paths),
-    ('--parallel', *paths, '--pool', 'mean'),
-    ('a.txt', '--by_layer'),
-    ('a.txt', '--out', 'a.png'),
-    ('--parallel', 'a.txt'),
-  ):
-    with pytest.raises(SystemExit) as error:
-      run_command(similarity, 'none', *options)
-    assert error.value.code == 2

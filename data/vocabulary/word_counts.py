@@ -1,7 +1,10 @@
 """Counted words, the training data of vocabularies, in bounded memory."""
 
 import collections
+import heapq
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 # Letters of a new vocabulary, unless the text needs more: as in English text.
 USUAL_LETTERS = 1000
@@ -33,6 +36,48 @@ def count_words(
         del words[word]
       least += len(words) > most // 2
   return words
+
+
+def count_texts(
+  texts: Iterable[Any],
+  find_words: Callable[[str], Iterable[str]],
+  most: int,
+  forgotten: collections.Counter[str] | None = None,
+  exponent: float | None = None,
+) -> collections.Counter[str]:
+  """Counts the words of texts; see `count_words`.
+
+  With an `exponent`, texts are pairs of a language and a text, one language
+  after the other, and counts are weighted: the words of a language with a share
+  p of all words get p^exponent, renormalised. The largest language's counts
+  stay as they are, all others grow: no word becomes too rare to be learnt.
+  """
+  if exponent is None:
+    return count_words(map(find_words, texts), most, forgotten)
+  words, letters, largest = {}, {}, 0
+  for _, group in itertools.groupby(texts, key=lambda pair: pair[0]):
+    lost = collections.Counter()
+    found = count_words((find_words(text) for _, text in group), most, lost)
+    if not (total := found.total()):
+      continue
+    largest = max(largest, total)
+    weight = total ** (exponent - 1)
+    for sums, counts in ((words, found), (letters, lost)):
+      for item, count in counts.items():
+        sums[item] = sums.get(item, 0) + weight * count
+    if len(words) > most:
+      kept = set(heapq.nsmallest(most, words, key=lambda w: (-words[w], w)))
+      for word in words.keys() - kept:
+        count = words.pop(word)
+        for letter in word:
+          letters[letter] = letters.get(letter, 0) + count
+  if forgotten is not None:
+    forgotten.update(_rescale(letters, largest ** (1 - exponent)))
+  return collections.Counter(_rescale(words, largest ** (1 - exponent)))
+
+
+def _rescale(counts: Mapping[str, float], factor: float) -> dict[str, int]:
+  return {item: round(count * factor) for item, count in counts.items()}
 
 
 def count_letters(words: Mapping[str, int]) -> collections.Counter[str]:

@@ -16,7 +16,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tokenizers
@@ -205,15 +205,20 @@ def _from_pieces(
 
 
 def train_wordpiece(
-  texts: Iterable[str], vocab_size: int, *, cased: bool = False
+  texts: Iterable[Any],
+  vocab_size: int,
+  *,
+  cased: bool = False,
+  exponent: float | None = None,
 ) -> WordPiece:
   """Trains a vocabulary; the same texts always give the same one.
 
   The texts are streamed; memory holds the distinct words. `vocab_size`, 50 or
-  more, includes the special tokens; a small text gives fewer pieces.
+  more, includes the special tokens; a small text gives fewer pieces. `texts`
+  and `exponent`, of several languages, are as in `word_counts.count_texts`.
   """
   letters = collections.Counter()
-  words = _count_words(texts, cased, letters)
+  words = _count_words(texts, cased, letters, exponent)
   if not words:
     raise ValueError('there is no text to train a vocabulary on')
   counts = word_counts.count_letters(words)
@@ -262,13 +267,20 @@ def train_wordpiece(
 
 
 def _count_words(
-  texts: Iterable[str], cased: bool, forgotten: collections.Counter[str]
+  texts: Iterable[Any],
+  cased: bool,
+  forgotten: collections.Counter[str],
+  exponent: float | None = None,
 ) -> collections.Counter[str]:
   """Counts normalised words; of forgotten ones only the letters."""
   normalize = _normalizer(cased).normalize_str
   find_words = _word_pattern().findall
-  words = word_counts.count_words(
-    (find_words(normalize(text)) for text in texts), MAX_WORDS, forgotten
+  words = word_counts.count_texts(
+    texts,
+    lambda text: find_words(normalize(text)),
+    MAX_WORDS,
+    forgotten,
+    exponent,
   )
   for word in [word for word in words if len(word) > MAX_WORD_CHARS]:
     del words[word]

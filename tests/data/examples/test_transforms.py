@@ -34,6 +34,8 @@ def make_store(folder, seed=0, num_documents=2000, mean_sentences=7.0):
     sentences=sentences,
     documents=np.cumsum(np.append(0, counts)),
     held_out=np.zeros(num_documents, bool),
+    languages=('',),
+    language_bounds=np.array([0, num_documents]),
   )
 
 

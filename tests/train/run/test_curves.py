@@ -48,7 +48,7 @@ def run(objective, **sums):
   return evaluate.evaluate(
     lambda params, batch, carry: (sums, carry),
     None,
-    [{}, {}],
+    {'': [{}, {}]},
     None,
     mesh,
     objective,

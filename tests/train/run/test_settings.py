@@ -273,11 +273,11 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     ({'train.profile': (5,)}, r'train.profile=\(5,\): expected'),
     (
       {'data.tokenizer': 'train:wordpice:3'},
-      "data.tokenizer: .*'train:word",
+      "data.tokenizer .*'train:word",
     ),
     (
       {'data.tokenizer': 'train:wordpiece:5'},
-      "data.tokenizer: tokenizer 'train:wordpiece:5': expected 50 pieces",
+      "data.tokenizer 'train:wordpiece:5': expected 50 pieces",
     ),
   ],
 )

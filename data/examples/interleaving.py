@@ -31,7 +31,7 @@ class Interleaving:
     sums[1 << self._depth :][: len(self.shares)] = self.shares
     for node in range((1 << self._depth) - 1, 0, -1):
       sums[node] = sums[2 * node] + sums[2 * node + 1]
-    inner = sums[: 1 << self._depth]
+    inner = sums[: 1 << self._depth].copy()
     inner[inner == 0] = 1  # node 0 is none, and places without a language
     self._right = np.rint(sums[1::2] / inner * _ONE).astype(np.int64)
 

@@ -233,7 +233,7 @@ def _count_languages(
       'tokens': int(sizes.sum()),
       'held_out_tokens': int(sizes[held_out[first:end]].sum()),
     }
-  return {'languages': found}
+  return found
 
 
 @contextlib.contextmanager

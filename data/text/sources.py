@@ -17,6 +17,8 @@ from etils import epath
 
 from data.text import documents, languages, manual, text_files, tfds_text
 
+_NAMED = 12  # languages that a description tells of
+
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
@@ -145,11 +147,12 @@ def open_source(
 def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
   """Returns the sources of several languages as one."""
   rules = {part.document_break for part in parts.values()}
+  num_bytes = sum(part.num_bytes for part in parts.values())
   return Source(
     spec=spec,
-    description='; '.join(
-      f'{name}: {part.description}' for name, part in parts.items()
-    ),
+    description=f'{len(parts)} languages, {num_bytes / 1e6:,.1f} MB: '
+    + '; '.join(f'{n}: {parts[n].description}' for n in list(parts)[:_NAMED])
+    + ('; ...' if len(parts) > _NAMED else ''),
     fingerprint=_digest(
       [[name, part.fingerprint] for name, part in parts.items()]
     ),
@@ -158,7 +161,7 @@ def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
     else ', '.join(
       f'{name}={part.document_break}' for name, part in parts.items()
     ),
-    num_bytes=sum(part.num_bytes for part in parts.values()),
+    num_bytes=num_bytes,
     read=functools.partial(_read_languages, parts=tuple(parts.values())),
     languages=tuple(parts),
   )

@@ -9,15 +9,15 @@ release's scripts have them. Meant for 16 chips of 16 GB or more. Expected, as
 released: XNLI 81.9 in English, 76.6 in Chinese, fine-tuned on translations.
 
   python -m train.preflight --config bert_multilingual --topology v5e-16
-  python -m data.prepare \
-    --source en=tfds:wikipedia/20230601.en --source de=tfds:wikipedia/20230601.de \
+  python -m data.prepare --source en=tfds:wikipedia/20230601.en \
+    --source de=tfds:wikipedia/20230601.de \
     --tokenizer train:wordpiece:119547:cased --held_out 0.005 \
     --out gs://BUCKET/wikipedias
   python -m train.main --config bert_multilingual \
     --config.data.folder=gs://BUCKET/wikipedias \
     --workdir gs://BUCKET/bert_multilingual
 
-The second command is with a --source for each language of yours.
+The second command takes a --source for each language that you have.
 """
 
 import ml_collections

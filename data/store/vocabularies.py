@@ -4,8 +4,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from data.store import arrays, pool
-from data.text import sources
+from data.text import languages, sources
 from data.vocabulary import tokenization, words
 
 # A vocabulary is trained on at most this much text, spread over the source.
@@ -18,27 +20,39 @@ def train_pieces(
   exponent: float,
   progress: bool,
 ) -> tuple[tokenization.Tokenizer, str]:
-  """Returns the tokenizer and one line on its training text."""
-  used = 0
+  """Returns the tokenizer and one line on its training text.
+
+  Each language has p^exponent of the counted words, see `languages.smooth`; of
+  a large text, its part of the sample has the same share.
+  """
+  parts = list(text.parts.values()) or [text]
   total = text.num_bytes
-  several = len(text.languages) > 1
+  sizes = [max(1, part.num_bytes) for part in parts]
+  shares = languages.smooth(sizes, exponent)
+  read, used = np.zeros((2, len(parts)), np.int64)  # characters
 
   def sample() -> Iterator[Any]:
-    nonlocal used
     with arrays.show_progress('vocabulary', text, progress) as update:
       for piece in text.pieces(training.white_space):
         update()
-        done = text.bytes_read / total
-        if total <= VOCABULARY_BYTES or used <= VOCABULARY_BYTES * done:
-          used += len(piece.text)
-          yield (piece.language, piece.text) if several else piece.text
+        language = piece.language
+        done = parts[language].bytes_read / sizes[language]
+        most = VOCABULARY_BYTES * shares[language] * done
+        read[language] += len(piece.text)
+        if total <= VOCABULARY_BYTES or used[language] <= most:
+          used[language] += len(piece.text)
+          yield (language, piece.text) if text.parts else piece.text
+
+  def weigh(language: int, num_words: int) -> float:
+    in_text = num_words * read[language] / used[language]
+    return in_text**exponent / num_words
 
   trained = tokenization.train(
-    sample(), training, exponent if several else None
+    sample(), training, weigh if text.parts else None
   )
   if total <= VOCABULARY_BYTES:
     return trained, 'trained on all of it'
-  note = f'trained on {used / 1e6:.0f} M characters, evenly spaced'
+  note = f'trained on {used.sum() / 1e6:.0f} M characters, evenly spaced'
   if progress:
     print(f'vocabulary {note}', file=sys.stderr)
   return trained, note

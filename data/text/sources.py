@@ -50,7 +50,7 @@ class Source:
     dropped: reason -> count, filled while iterating, of the last pass.
     dropped_files: reason -> the first files that were dropped for it.
     bytes_read: progress of the last pass, in the unit of `num_bytes`.
-    languages: names of the languages, in the order of the text.
+    parts: language -> source, in the order of the text, if it has names.
   """
 
   spec: str
@@ -64,7 +64,12 @@ class Source:
   )
   dropped_files: dict[str, list[str]] = dataclasses.field(default_factory=dict)
   bytes_read: int = 0
-  languages: tuple[str, ...] = ('',)
+  parts: Mapping[str, 'Source'] = dataclasses.field(default_factory=dict)
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """Names of the languages; of a plain source one, ''."""
+    return tuple(self.parts) or ('',)
 
   def pieces(self, white_space: str = 'ignored') -> Iterator[Piece]:
     """Streams the text from its beginning, always in the same order.
@@ -162,17 +167,15 @@ def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
       f'{name}={part.document_break}' for name, part in parts.items()
     ),
     num_bytes=num_bytes,
-    read=functools.partial(_read_languages, parts=tuple(parts.values())),
-    languages=tuple(parts),
+    read=_read_languages,
+    parts=parts,
   )
 
 
-def _read_languages(
-  source: Source, white_space: str, *, parts: Sequence[Source]
-) -> Iterator[Piece]:
+def _read_languages(source: Source, white_space: str) -> Iterator[Piece]:
   """Streams the text of one language after the other."""
   base = 0
-  for number, part in enumerate(parts):
+  for number, part in enumerate(source.parts.values()):
     for piece in part.pieces(white_space):
       source.bytes_read = base + part.bytes_read
       yield dataclasses.replace(piece, language=number)

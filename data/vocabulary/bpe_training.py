@@ -15,14 +15,17 @@ MAX_WORD_CHARS = 200
 
 
 def train_bpe(
-  texts: Iterable[Any], vocab_size: int, *, exponent: float | None = None
+  texts: Iterable[Any],
+  vocab_size: int,
+  *,
+  weigh: word_counts.Weigh | None = None,
 ) -> bpe.BPE:
   """Trains a vocabulary of GPT's kind; equal texts give equal ones.
 
   The texts are streamed, best as documents or parts cut between words; memory
   holds the distinct words. `vocab_size`, 50 or more, includes <unk>
   and the three symbols; too few different pieces give a smaller vocabulary.
-  `texts` and `exponent`, of several languages, are as in
+  `texts` and `weigh`, of several languages, are as in
   `word_counts.count_texts`.
   """
   words = bpe.choose_words('the new vocabulary')
@@ -33,7 +36,7 @@ def train_bpe(
     lambda text: finder.parts(finder.repair(text)),
     MAX_WORDS,
     forgotten,
-    exponent,
+    weigh,
   )
   counts = collections.Counter()
   for part, found in zip(parts, finder.find_words(list(parts)), strict=True):
@@ -87,7 +90,10 @@ def train_bpe(
 
 
 def train_byte_bpe(
-  texts: Iterable[Any], vocab_size: int, *, exponent: float | None = None
+  texts: Iterable[Any],
+  vocab_size: int,
+  *,
+  weigh: word_counts.Weigh | None = None,
 ) -> byte_bpe.ByteBPE:
   """Trains a vocabulary of GPT-2's kind; equal texts give equal ones.
 
@@ -100,7 +106,7 @@ def train_byte_bpe(
     texts,
     lambda text: [word for word, _ in split(text)],
     MAX_WORDS,
-    exponent=exponent,
+    weigh=weigh,
   )
   _drop_long(counts)
   if not counts:

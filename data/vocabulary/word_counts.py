@@ -38,46 +38,45 @@ def count_words(
   return words
 
 
+Weigh = Callable[[int, int], float]
+
+
 def count_texts(
   texts: Iterable[Any],
   find_words: Callable[[str], Iterable[str]],
   most: int,
   forgotten: collections.Counter[str] | None = None,
-  exponent: float | None = None,
+  weigh: Weigh | None = None,
 ) -> collections.Counter[str]:
   """Counts the words of texts; see `count_words`.
 
-  With an `exponent`, texts are pairs of a language and a text, one language
-  after the other, and counts are weighted: the words of a language with a share
-  p of all words get p^exponent, renormalised. The largest language's counts
-  stay as they are, all others grow: no word becomes too rare to be learnt.
+  With `weigh`, texts are pairs of a language's number and a text, one language
+  after the other. `weigh`, called after a language's last text with its number
+  and the number of words counted, gives the weight of each of them. Weights
+  count relative to the smallest: no word becomes too rare to be learnt.
   """
-  if exponent is None:
+  if weigh is None:
     return count_words(map(find_words, texts), most, forgotten)
-  words, letters, largest = {}, {}, 0
-  for _, group in itertools.groupby(texts, key=lambda pair: pair[0]):
+  words, letters, weights = {}, {}, []
+  for language, group in itertools.groupby(texts, key=lambda pair: pair[0]):
     lost = collections.Counter()
     found = count_words((find_words(text) for _, text in group), most, lost)
-    if not (total := found.total()):
+    if not found:
       continue
-    largest = max(largest, total)
-    weight = total ** (exponent - 1)
+    weights.append(weigh(language, found.total()))
     for sums, counts in ((words, found), (letters, lost)):
       for item, count in counts.items():
-        sums[item] = sums.get(item, 0) + weight * count
+        sums[item] = sums.get(item, 0) + weights[-1] * count
     if len(words) > most:
       kept = set(heapq.nsmallest(most, words, key=lambda w: (-words[w], w)))
       for word in words.keys() - kept:
         count = words.pop(word)
         for letter in word:
           letters[letter] = letters.get(letter, 0) + count
+  least = min(weights, default=1)
   if forgotten is not None:
-    forgotten.update(_rescale(letters, largest ** (1 - exponent)))
-  return collections.Counter(_rescale(words, largest ** (1 - exponent)))
-
-
-def _rescale(counts: Mapping[str, float], factor: float) -> dict[str, int]:
-  return {item: round(count * factor) for item, count in counts.items()}
+    forgotten.update({a: round(count / least) for a, count in letters.items()})
+  return collections.Counter({w: round(n / least) for w, n in words.items()})
 
 
 def count_letters(words: Mapping[str, int]) -> collections.Counter[str]:

@@ -209,16 +209,16 @@ def train_wordpiece(
   vocab_size: int,
   *,
   cased: bool = False,
-  exponent: float | None = None,
+  weigh: word_counts.Weigh | None = None,
 ) -> WordPiece:
   """Trains a vocabulary; the same texts always give the same one.
 
   The texts are streamed; memory holds the distinct words. `vocab_size`, 50 or
   more, includes the special tokens; a small text gives fewer pieces. `texts`
-  and `exponent`, of several languages, are as in `word_counts.count_texts`.
+  and `weigh`, of several languages, are as in `word_counts.count_texts`.
   """
   letters = collections.Counter()
-  words = _count_words(texts, cased, letters, exponent)
+  words = _count_words(texts, cased, letters, weigh)
   if not words:
     raise ValueError('there is no text to train a vocabulary on')
   counts = word_counts.count_letters(words)
@@ -270,7 +270,7 @@ def _count_words(
   texts: Iterable[Any],
   cased: bool,
   forgotten: collections.Counter[str],
-  exponent: float | None = None,
+  weigh: word_counts.Weigh | None = None,
 ) -> collections.Counter[str]:
   """Counts normalised words; of forgotten ones only the letters."""
   normalize = _normalizer(cased).normalize_str
@@ -280,7 +280,7 @@ def _count_words(
     lambda text: find_words(normalize(text)),
     MAX_WORDS,
     forgotten,
-    exponent,
+    weigh,
   )
   for word in [word for word in words if len(word) > MAX_WORD_CHARS]:
     del words[word]

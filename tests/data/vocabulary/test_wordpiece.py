@@ -177,6 +177,30 @@ def test_ids_equal_the_release_in_python(name, texts, sesame_data):
     assert [ours.pieces[i] for i in ids] == reference(text), repr(text)
 
 
+def test_ids_of_eleven_languages_equal_both_references(sesame_data):
+  """All of PUD, 1,000 sentences a language, with the published vocabulary."""
+  import transformers
+
+  name = 'bert-base-multilingual-cased-vocab.txt'
+  file = sesame_data / 'fixtures/vocab' / name
+  ours = tokenization.load(file)
+  assert ours.vocab_size == 119_547 and ours.cased
+  theirs = transformers.BertTokenizer(vocab=str(file), do_lower_case=False)
+  release = python_reference(file, True, 200)
+  count = 0
+  for path in sorted((sesame_data / 'pud').glob('*.conllu')):
+    lines = path.read_text('utf-8').split('\n')
+    texts = [line[9:] for line in lines if line.startswith('# text = ')]
+    assert len(texts) == 1000
+    found = ours.encode_batch(texts)
+    assert found == theirs(texts, add_special_tokens=False)['input_ids']
+    for text, ids in list(zip(texts, found, strict=True))[::10]:
+      if unicodedata.is_normalized('NFC', text):
+        assert [ours.pieces[i] for i in ids] == release(text), text
+        count += 1
+  assert count > 1000
+
+
 def test_long_words_are_unknown_beyond_200_characters(sesame_data):
   """The release's limit; transformers kept the first release's 100."""
   import transformers

@@ -7,7 +7,6 @@ import pytest
 import runs
 
 from train.pretrain import job
-from train.run import workdirs
 
 # Meshes have tests of their own.
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -74,12 +73,3 @@ def test_a_language_too_short_for_its_part_of_a_batch(config, tmp_path):
   message = r"language 'cc' has \d+ training windows of 32 .* \(33.3%\) of a"
   with pytest.raises(ValueError, match=message):
     job.make(short, tmp_path)
-
-
-def test_a_store_is_named_by_its_languages(config):
-  of = [
-    workdirs.default_store(config(data__language_exponent=exponent))
-    for exponent in (0.7, 0.3)
-  ]
-  assert all(name.startswith('runs/stores/aa-bb-cc-') for name in of)
-  assert of[0] != of[1]

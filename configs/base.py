@@ -51,7 +51,10 @@ def get_config() -> ml_collections.ConfigDict:
   objective.mask_rate = 0.15  # share of tokens predicted
   objective.mask_fraction = 0.8  # share of these replaced by [MASK]
   objective.random_fraction = 0.1  # share replaced by a random token
-  objective.whole_word = False  # mask words, not pieces
+  objective.unit = 'piece'  # masked whole: piece, word, or span of 1 to 3 words
+  # How much: exact (mask_rate of each row, as BERT) or drawn (each unit with
+  # that probability, as ERNIE).
+  objective.counting = 'exact'
 
   config.optim = ml_collections.ConfigDict()
   optim = config.optim

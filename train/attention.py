@@ -2,11 +2,13 @@
 
 python -m train.attention WEIGHTS --text 'She was tired' --out attention.html
 python -m train.attention WEIGHTS --example nurse --out nurse.html
+python -m train.attention WEIGHTS --sentences FILE --out shares.png
 python -m train.attention WEIGHTS --winobias DIR --out bias.png
 
 The page is one HTML file that needs no network: lines from token to token for
 each head of each layer, all heads at a glance, queries times keys, and what
-each head attends to, with all numbers.
+each head attends to, with all numbers. Of a file, or of WinoBias, it draws a
+figure.
 """
 
 import argparse
@@ -40,6 +42,12 @@ def _parser() -> argparse.ArgumentParser:
     help='texts that are shipped',
   )
   add(
+    '--sentences',
+    metavar='FILE',
+    help='draw, as PNG, what each head attends to, a mean over a file of a text'
+    ' a line',
+  )
+  add(
     '--winobias',
     metavar='DIR',
     help='draw, as PNG, how much attention pronouns pay to the right one of two'
@@ -50,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
   add(
     '--json',
     metavar='FILE',
-    help='write the shares of each head as JSON; the figure of --winobias has'
-    ' its numbers beside it by default',
+    help='write the shares of each head as JSON; a PNG has its numbers beside'
+    ' it by default',
   )
   switch('--precise', help='16 bits a number in the page, not 8')
   switch('--overwrite', help='replace the files')
@@ -66,23 +74,31 @@ def main() -> None:
 def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before the model is loaded.
   out, json_file = arguments.out, arguments.json
-  of_bias = arguments.winobias is not None
-  if of_bias and json_file is None:
+  figure = attention_texts.choose_figure(
+    sentences=arguments.sentences, winobias=arguments.winobias
+  )
+  if figure and json_file is None:
     json_file = outputs.beside(out)
   outputs.check(
     out,
     json_file,
-    endings=outputs.PICTURE if of_bias else outputs.PAGE,
+    endings=outputs.PICTURE if figure else outputs.PAGE,
     overwrite=arguments.overwrite,
   )
   given = (arguments.example, arguments.text, arguments.pair, arguments.beside)
   read = {'tokenizer': arguments.tokenizer}
-  if of_bias:
-    attention_texts.check_none(*given, precise=arguments.precise)
+  if figure:
+    attention_texts.check_none(figure, *given, precise=arguments.precise)
+  if figure == 'winobias':
     pairs = winobias.read(arguments.winobias)
     from train.views import bias
 
     figures = bias.run(arguments.weights, pairs, out, json_file, **read)
+  elif figure == 'sentences':
+    texts = attention_texts.read(arguments.sentences)
+    from train.views import share_map
+
+    figures = share_map.run(arguments.weights, texts, out, json_file, **read)
   else:
     texts = attention_texts.choose(*given)
     from train.views import attention_page

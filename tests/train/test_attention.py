@@ -59,7 +59,7 @@ def test_what_is_refused(small_bert, run, tmp_path):
     ([tmp_path, *text], 'neither a workdir of train.main nor published'),
     ([small_bert, '--text', 'a ' * 70, *out], 'and the model 64 positions'),
     ([small_bert, '--text', ' ', *out], "--text is ' ', expected a text"),
-    ([small_bert, *out], 'no text: expected --text, --example or --winobias'),
+    ([small_bert, *out], 'no text: expected --text, --example, --sentences'),
     ([small_bert, '--text', TEXT, '--out', 'a.txt'], 'ends in .html or .htm'),
     ([small_bert, '--text', TEXT, '--out', 'x/a.html'], 'no such folder'),
     ([small_bert, *text, '--json', 'a.html'], 'a.html is named twice'),
@@ -72,6 +72,12 @@ def test_what_is_refused(small_bert, run, tmp_path):
       [small_bert, '--winobias', tmp_path, '--out', 'b.png'],
       'female_occupations.txt',
     ),
+    (
+      [small_bert, '--winobias', 'a', '--sentences', 'a', '--out', 'b.png'],
+      '--sentences and --winobias: each draws a figure of its own',
+    ),
+    ([small_bert, '--sentences', 'a', *out], 'a name that ends in .png'),
+    ([small_bert, '--sentences', 'a', '--out', 'b.png'], 'a: no such file'),
   ):
     with pytest.raises(SystemExit, match=re.escape(message)):
       run(*arguments)

@@ -18,6 +18,7 @@ from etils import epath
 
 import configs
 from configs import base
+from data.examples import masking
 from data.text import languages
 from train.run import training_phases
 
@@ -69,7 +70,12 @@ NUMBERS = {
 }
 
 # Values for configs older than a key.
-BEFORE = {'model.null_key': False, 'data.language_exponent': 0.7}
+BEFORE = {
+  'data.language_exponent': 0.7,
+  'model.null_key': False,
+  'objective.counting': 'exact',
+  'objective.unit': 'piece',
+}
 
 # A run may continue with other values of these: training computes the same
 # (init.new_rows is used at the first step only).
@@ -340,6 +346,11 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
+  for key, known in (
+    ('unit', masking.UNITS),
+    ('counting', masking.COUNTINGS),
+  ):
+    ensure(objective[key] in known, f'objective.{key}', f'one of {known}')
   training_phases.check_lengths(config)
 
 
@@ -349,12 +360,20 @@ def differing_keys(
   free: Collection[str] = FREE_KEYS,
 ) -> dict[str, tuple[Any, Any]]:
   """Returns {key: (old, new)} of two flat configs, without free keys."""
-  old, new = (BEFORE | dict(flat) for flat in (old, new))
+  old, new = (BEFORE | _with_unit(flat) for flat in (old, new))
   return {
     key: (old.get(key), new.get(key))
     for key in sorted({*old, *new})
     if old.get(key) != new.get(key) and key not in free
   }
+
+
+def _with_unit(flat: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a flat config with the unit that an older key stood for."""
+  flat = dict(flat)
+  if flat.pop('objective.whole_word', False):
+    flat['objective.unit'] = 'word'
+  return flat
 
 
 def describe_differing(differing: Mapping[str, tuple[Any, Any]]) -> str:

@@ -76,7 +76,7 @@ def run(
     name=_name(weights),
     model=found.model,
     causal=not family.reads_both_ways(found.model),
-    texts=attention_weights.attend(found, texts),
+    texts=list(attention_weights.attend(found, texts)),
   )
   text = as_html(page, precise=precise)
   files.write_atomically(out, text)

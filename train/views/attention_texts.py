@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from etils import epath
+
+from train.vectors import text_counts
+
 MOST_TEXTS = 8  # a page for a person, not a corpus
 
 
@@ -51,7 +55,36 @@ EXAMPLES = {
 }
 
 
+def read(path: epath.PathLike) -> list[Text]:
+  """Reads a file of a text a line.
+
+  Raises an OSError for a missing file; ValueError, with file and line, for a
+  blank line, and for an empty file.
+  """
+  text_counts.count_lines(path)
+  texts = [Text(line) for line in text_counts.lines(path)]
+  for number, text in enumerate(texts, start=1):
+    if not text.first.strip():
+      raise ValueError(f'{path}, line {number:,}: is blank, expected a text')
+  return texts
+
+
+def choose_figure(**paths: str | None) -> str | None:
+  """Returns the option of a figure that has a path; None: a page is asked for.
+
+  Raises ValueError if there are two.
+  """
+  given = [name for name, path in paths.items() if path is not None]
+  if len(given) > 1:
+    raise ValueError(
+      f'{" and ".join(f"--{name}" for name in given)}: each draws a figure of'
+      ' its own, expected one of them'
+    )
+  return given[0] if given else None
+
+
 def check_none(
+  figure: str,
   example: str | None,
   text: str | None,
   pair: str | None,
@@ -59,12 +92,12 @@ def check_none(
   *,
   precise: bool,
 ) -> None:
-  """Checks that no option of a page is given with a data set's sentences."""
+  """Checks that no option of a page is given with that of a `figure`."""
   given = {'example': example, 'text': text, 'pair': pair, 'beside': beside}
   given['precise'] = precise
   if extra := [f'--{name}' for name, value in given.items() if value]:
     raise ValueError(
-      f'--winobias draws a figure of its own sentences: give no'
+      f'--{figure} draws a figure of its own sentences: give no'
       f' {", ".join(extra)} with it'
     )
 
@@ -92,7 +125,9 @@ def choose(
       )
     return EXAMPLES[example]
   if text is None:
-    raise ValueError('no text: expected --text, --example or --winobias')
+    raise ValueError(
+      'no text: expected --text, --example, --sentences or --winobias'
+    )
   named = [('--text', text), ('--pair', pair)]
   named += [('--beside', other) for other in beside or ()]
   for option, value in named:

@@ -6,7 +6,7 @@ dimension. Q is query, key and value.
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,7 @@ from train.params import opened, trained
 from train.vectors import length_batches
 from train.views.attention_texts import Text
 
+BATCH_BYTES = 128_000_000  # of the weights of a batch
 SPACE, LINE_END = '\u2423', '\u23ce'  # shown in place of white space
 
 
@@ -137,24 +138,23 @@ def frame(found: Weights, texts: Sequence[Text]) -> list[Row]:
   return rows
 
 
-def attend(found: Weights, texts: Sequence[Text]) -> list[Attention]:
-  """Loads weights of `open_model`, and returns the attention of each text.
+def attend(found: Weights, texts: Sequence[Text]) -> Iterator[Attention]:
+  """Loads weights of `open_model`, and yields the attention of each text.
 
   Raises ValueError as `frame` does, and for damage.
   """
   rows = frame(found, texts)
-  inputs = pad(found, rows, len(rows), max(len(row.ids) for row in rows))
-  weights_LBNTS, qkv_LBTQNH = jax.device_get(
-    compute(found.model, found.load(), *inputs)
-  )
-  result = []
-  for b, (text, row) in enumerate(zip(texts, rows, strict=True)):
-    T = len(row.ids)
-    pieces, words = show(found.tokenizer, row.ids)
-    query_LTNH, key_LSNH = (qkv_LBTQNH[:, b, :T, q] for q in (0, 1))
-    result.append(
-      Attention(
-        text,
+  params, texts = found.load(), iter(texts)
+  for part, inputs in batches(found, rows):
+    weights_LBNTS, qkv_LBTQNH = jax.device_get(
+      compute(found.model, params, *inputs)
+    )
+    for b, row in enumerate(part):
+      T = len(row.ids)
+      pieces, words = show(found.tokenizer, row.ids)
+      query_LTNH, key_LSNH = (qkv_LBTQNH[:, b, :T, q] for q in (0, 1))
+      yield Attention(
+        next(texts),
         row,
         pieces,
         words,
@@ -162,8 +162,23 @@ def attend(found: Weights, texts: Sequence[Text]) -> list[Attention]:
         query_LTNH,
         key_LSNH,
       )
-    )
-  return result
+
+
+def batches(
+  found: Weights, rows: Sequence[Row]
+) -> Iterator[tuple[Sequence[Row], tuple[np.ndarray, ...]]]:
+  """Yields the rows of each batch, and the model's inputs, each [B, T].
+
+  All have the same shape; the last may have rows of padding at its end.
+  """
+  longest = max(len(row.ids) for row in rows)
+  length = min(length_batches.round_length(longest), found.model.max_length)
+  heads = found.model.num_layers * found.model.num_heads
+  count = int(np.clip(BATCH_BYTES // (4 * heads * length**2), 1, 64))
+  count = min(count, len(rows))
+  for first in range(0, len(rows), count):
+    part = rows[first : first + count]
+    yield part, pad(found, part, count, length)
 
 
 def pad(

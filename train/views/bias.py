@@ -10,6 +10,7 @@ Shapes: B sentence, T query position, S key position, L layer, N head.
 """
 
 import functools
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +30,6 @@ from train.views import attention_weights
 from train.views.attention_weights import Row
 from train.views.winobias import KINDS, Pair, Sentence
 
-BATCH_BYTES = 128_000_000  # of the weights of a batch
 CONFIDENCE = 1.96  # standard errors on each side: 95 %
 LEAST = 1e-12  # attention; below it a share would be noise
 PARTS = ('pronoun', 'right', 'other')
@@ -195,19 +195,12 @@ def attend(found: Weights, framed: Sequence[Framed]) -> np.ndarray:
   right one first.
   """
   model, params = found.model, found.load()
-  longest = max(len(each.row.ids) for each in framed)
-  length = min(length_batches.round_length(longest), model.max_length)
-  row_bytes = 4 * model.num_layers * model.num_heads * length**2
-  rows = int(np.clip(BATCH_BYTES // row_bytes, 1, 64))
+  rows, ahead = [each.row for each in framed], iter(framed)
 
   def compute() -> Iterator[tuple[int, jax.Array]]:
-    for first in range(0, len(framed), rows):
-      part = framed[first : first + rows]
-      inputs = attention_weights.pad(
-        found, [each.row for each in part], rows, length
-      )
-      chosen = np.zeros((len(PARTS), rows, length), np.float32)
-      for b, each in enumerate(part):
+    for part, inputs in attention_weights.batches(found, rows):
+      chosen = np.zeros((len(PARTS), *inputs[0].shape), np.float32)
+      for b, each in enumerate(itertools.islice(ahead, len(part))):
         for k, places in enumerate(each.places):
           chosen[k, b, places] = 1
         chosen[0, b] /= len(each.places[0])

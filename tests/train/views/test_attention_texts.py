@@ -20,7 +20,7 @@ def test_texts_of_options_and_examples():
 @pytest.mark.parametrize(
   ('given', 'message'),
   [
-    ((None, None, None, []), 'no text: expected --text, --example or'),
+    ((None, None, None, []), 'no text: expected --text, --example, --sen'),
     ((None, ' \n', None, []), r"--text is ' .n', expected a text"),
     ((None, 'a', '', []), "--pair is '', expected a text"),
     ((None, 'a', None, ['b', ' ']), "--beside is ' ', expected a text"),
@@ -35,6 +35,6 @@ def test_texts_that_are_refused(given, message):
 
 
 def test_a_figure_takes_no_text():
-  attention_texts.check_none(None, None, None, [], precise=False)
+  attention_texts.check_none('winobias', None, None, None, [], precise=False)
   with pytest.raises(ValueError, match='give no --text, --precise with it'):
-    attention_texts.check_none(None, 'a', None, [], precise=True)
+    attention_texts.check_none('winobias', None, 'a', None, [], precise=True)

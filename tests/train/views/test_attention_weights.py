@@ -102,6 +102,6 @@ def test_texts_that_are_refused(make):
     (Text('a', '\u200b'), r"text 1 has no token of .*: '.u200b'"),
   ):
     with pytest.raises(ValueError, match=message):
-      attention_weights.attend(found, [text])
+      list(attention_weights.attend(found, [text]))
   (longest,) = attention_weights.attend(found, [Text('a ' * 62)])
   assert longest.weights_LNTS.shape == (2, 2, 64, 64)

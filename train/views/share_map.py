@@ -1,0 +1,119 @@
+"""What each head attends to, as a mean over the texts of a file.
+
+Shapes: L layer, N head.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from models.pretrained.weights import Weights
+from train.architectures import families
+from train.host import files
+from train.views import attention_shares, attention_weights
+from train.views.attention_shares import MEASURES
+from train.views.attention_texts import Text
+
+COLUMNS = 4  # of maps in the picture
+
+
+def run(
+  weights: epath.PathLike | Weights,
+  texts: Sequence[Text],
+  out: str | os.PathLike,
+  json_file: str | os.PathLike,
+  *,
+  tokenizer: epath.PathLike | None = None,
+) -> dict[str, Any]:
+  """Draws the mean shares of each head, writes them; returns a few means.
+
+  For `weights` and `tokenizer` see `attention_weights.open_model`. Raises
+  ValueError or OSError for bad input; then no file is written.
+  """
+  found = attention_weights.open_model(weights, tokenizer)
+  means, counts = measure(found, texts)
+  with files.replacing(out) as new:
+    draw(means, new)
+  figures = {
+    'weights': str(found.folder),
+    'texts': len(texts),
+    'measures': {
+      name: {
+        'of': MEASURES[name][1],
+        'texts': counts[name],
+        'mean': float(mean_LN.mean()),
+        'heads': mean_LN.tolist(),
+      }
+      for name, mean_LN in means.items()
+    },
+  }
+  files.write_atomically(json_file, files.as_json(figures) + '\n')
+  return {'texts': len(texts)} | {
+    f'mean share of {MEASURES[name][0]}': float(mean_LN.mean())
+    for name, mean_LN in means.items()
+  }
+
+
+def measure(
+  found: Weights, texts: Sequence[Text]
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+  """Returns each measure's shares [L, N], and how many texts they are of.
+
+  A mean over the texts that have the measure, see `attention_shares.measure`;
+  each text counts once, however long it is.
+  """
+  causal = not families.ARCHITECTURES[found.name].reads_both_ways(found.model)
+  null_key = getattr(found.model, 'null_key', False)
+  totals: dict[str, Any] = defaultdict(float)
+  counts: dict[str, int] = defaultdict(int)
+  for attention in attention_weights.attend(found, texts):
+    shares = attention_shares.measure(
+      attention, causal=causal, null_key=null_key
+    )
+    for name, share_LN in shares.items():
+      totals[name] = totals[name] + share_LN
+      counts[name] += 1
+  named = [name for name in MEASURES if name in counts]
+  return {name: totals[name] / counts[name] for name in named}, dict(counts)
+
+
+def draw(means: Mapping[str, np.ndarray], path: epath.Path) -> None:
+  """Draws a map of layers by heads for each measure, as PNG."""
+  import matplotlib.figure
+
+  rows = -(-len(means) // COLUMNS)
+  L, N = next(iter(means.values())).shape
+  width, height = 0.9 + max(1.6, 0.17 * N), 0.8 + max(1.4, 0.17 * L)
+  figure = matplotlib.figure.Figure(
+    figsize=(COLUMNS * width + 0.8, rows * height), layout='constrained'
+  )
+  grid = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
+  for axes in grid[len(means) :]:
+    axes.set_axis_off()
+  image = None
+  for axes, (name, mean_LN) in zip(grid, means.items(), strict=False):
+    image = axes.imshow(
+      mean_LN,
+      vmin=0,
+      vmax=1,
+      cmap='Blues',
+      aspect='auto',
+      extent=(0.5, N + 0.5, L + 0.5, 0.5),
+    )
+    axes.set_title(
+      f'{MEASURES[name][0]}: {mean_LN.mean():.3f}', loc='left', fontsize='small'
+    )
+    axes.set_xticks(range(1, N + 1, -(-N // 6)))
+    axes.set_yticks(range(1, L + 1, -(-L // 6)))
+    axes.tick_params(labelsize='x-small')
+  figure.supxlabel('head', fontsize='small')
+  figure.supylabel('layer', fontsize='small')
+  figure.colorbar(
+    image, ax=list(grid), label='mean share of attention', shrink=0.8
+  )
+  with path.open('wb') as file:
+    figure.savefig(file, format='png', dpi=150)

@@ -31,7 +31,11 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.data = ml_collections.ConfigDict()
   data = config.data
-  data.source = 'manual'  # manual, a path, a glob, or tfds:NAME
+  # manual, a path, a glob, or tfds:NAME; of several languages en=...,de=...
+  data.source = 'manual'
+  # A language with a share p of the text has p^exponent, renormalised, of the
+  # examples, and of the words that a new vocabulary is trained on.
+  data.language_exponent = 0.7
   # train:KIND:SIZE, a vocab.txt, or a folder (such as that of init.weights).
   data.tokenizer = 'train:wordpiece:6000'
   # Token store, built there if missing; empty: in ./runs/stores.

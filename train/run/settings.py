@@ -19,6 +19,7 @@ from etils import epath
 import configs
 from configs import base
 from data.examples import masking
+from data.text import languages
 from train.run import training_phases
 
 ATTENTION = ('auto', 'plain', 'fused')
@@ -30,6 +31,7 @@ AT_LEAST_0 = ('0 or more', lambda number: 0 <= number < math.inf)
 POSITIVE = ('a positive number', lambda number: 0 < number < math.inf)
 RATE = ('a share in [0, 1)', lambda number: 0 <= number < 1)
 SHARE = ('a share in (0, 1)', lambda number: 0 < number < 1)
+UNIT = ('a number in [0, 1]', lambda number: 0 <= number <= 1)
 SEED = ('a number in [0, 2**31)', lambda number: 0 <= number < 2**31)
 NUMBERS = {
   'train': {
@@ -44,7 +46,11 @@ NUMBERS = {
     AT_LEAST_0: 'num_highway num_samples unrolled_layers',
     RATE: 'dropout_rate attention_dropout_rate',
   },
-  'data': {SHARE: 'held_out', POSITIVE: 'train_limit eval_limit'},
+  'data': {
+    SHARE: 'held_out',
+    UNIT: 'language_exponent',
+    POSITIVE: 'train_limit eval_limit',
+  },
   'objective': {SHARE: 'mask_rate'},
   'optim': {
     RATE: 'beta1 beta2 warmup_fraction average',
@@ -65,6 +71,7 @@ NUMBERS = {
 
 # Values for configs older than a key.
 BEFORE = {
+  'data.language_exponent': 0.7,
   'model.null_key': False,
   'objective.counting': 'exact',
   'objective.unit': 'piece',
@@ -225,15 +232,6 @@ def default_workdir(name: str, config: ml_collections.ConfigDict) -> str:
   return f'runs/{stem}-{fingerprint(config):08x}'
 
 
-def default_store(config: ml_collections.ConfigDict) -> str:
-  """Returns the token store's folder where `data.folder` is empty."""
-  data = config.data
-  what = (data.source, data.tokenizer, data.document_break, data.held_out)
-  short = hashlib.sha256(repr(what).encode()).hexdigest()[:8]
-  stem = re.sub(r'\W+', '-', pathlib.Path(data.source).stem).strip('-')
-  return f'runs/stores/{stem}-{short}'
-
-
 def expect(
   config: ml_collections.ConfigDict, ok: bool, key: str, expected: str
 ) -> None:
@@ -307,11 +305,12 @@ def check(config: ml_collections.ConfigDict) -> None:
   from train.run import tracing
 
   check_common(config)
-  if config.data.folder is None:
-    try:
+  try:
+    languages.split(config.data.source)
+    if config.data.folder is None:
       tokenization.parse_training(config.data.tokenizer)
-    except ValueError as error:
-      raise ValueError(f'data.tokenizer: {error}') from None
+  except ValueError as error:  # 'source ...' or 'tokenizer ...'
+    raise ValueError(f'data.{error}') from None
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:

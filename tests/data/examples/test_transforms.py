@@ -35,6 +35,8 @@ def make_store(folder, seed=0, num_documents=2000, mean_sentences=7.0):
     sentences=sentences,
     documents=np.cumsum(np.append(0, counts)),
     held_out=np.zeros(num_documents, bool),
+    languages=('',),
+    language_bounds=np.array([0, num_documents]),
   )
 
 
@@ -195,6 +197,42 @@ def test_looks_do_not_tell_the_label(
     # At chance up to 4 sigma, which is below 0.52 throughout.
     assert score < 0.5 + 4 * (0.25 / (len(label) - half)) ** 0.5
     assert score < 0.52
+
+
+def test_scripts_do_not_tell_the_label(tmp_path):
+  """A classifier of the scripts in both texts learns nothing."""
+  bounds = np.array([0, 900, 1200, 1300, 1340])
+  scores = []
+  for name, languages in (('apart', bounds), ('one', bounds[[0, -1]])):
+    store = make_store(tmp_path / name, 2, 1340)
+    (tmp_path / name).mkdir()
+    store.languages = tuple('abcd'[: len(languages) - 1])
+    store.language_bounds = languages
+    pairs = many_pairs(store, 32, 0.1, 1000, 30)
+    told = pairs['nsp_weights'] > 0
+    # The script is the language; a bag of each text's scripts.
+    place = pairs['tokens'].astype(int)[told] - FIRST_ID
+    starts = store.sentences[store.documents[bounds]]
+    script = np.searchsorted(starts, place, side='right')
+    script[place < 0] = 0
+    bags = [
+      (script == s) & (pairs['token_types'][told] == part)
+      for s in (1, 2, 3, 4)
+      for part in (0, 1)
+    ]
+    looks = np.stack([bag.sum(1) for bag in bags], axis=1)
+    assert (looks.sum(0) > 0).all()
+    labels = pairs['nsp_labels'][told]
+    half = len(labels) // 2
+    model = HistGradientBoostingClassifier(max_iter=50, random_state=0)
+    model.fit(looks[:half], labels[:half])
+    scores.append(model.score(looks[half:], labels[half:]))
+    chance = max(labels[half:].mean(), 1 - labels[half:].mean())
+    sigma = (0.25 / (len(labels) - half)) ** 0.5
+    if name == 'apart':
+      assert scores[0] < chance + 4 * sigma
+  # The test would see a leak: scripts of partners from any language tell it.
+  assert scores[1] > 0.6
 
 
 def reference_length(boundaries, usable, draws, most, short_seq_prob):

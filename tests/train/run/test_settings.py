@@ -293,12 +293,21 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     ({'mesh.rules': (('embed', ('data', 'x')),)}, 'mesh.rules=.*: expected'),
     ({'train.profile': (5,)}, r'train.profile=\(5,\): expected'),
     (
+      {'data.language_exponent': 1.1},
+      r'data.language_exponent=1.1: expected a number in \[0, 1\]',
+    ),
+    (
+      {'data.source': 'en=a,de=b,en=c'},
+      "data.source 'en=a,de=b,en=c': language 'en' is named twice",
+    ),
+    ({'data.source': 'en=a,b.txt'}, "found 'b.txt', expected NAME=SOURCE"),
+    (
       {'data.tokenizer': 'train:wordpice:3'},
-      "data.tokenizer: .*'train:word",
+      "data.tokenizer .*'train:word",
     ),
     (
       {'data.tokenizer': 'train:wordpiece:5'},
-      "data.tokenizer: tokenizer 'train:wordpiece:5': expected 50 pieces",
+      "data.tokenizer 'train:wordpiece:5': expected 50 pieces",
     ),
   ],
 )

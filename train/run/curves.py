@@ -16,6 +16,7 @@ _PANELS = (
   'Loss',
   'Held-out perplexity',
   'Scores of dev',
+  'Scores of other languages',
   'Accuracy',
   'Other figures',
   'Learning rate',
@@ -129,6 +130,8 @@ def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
       title = 'Learning rate'
     elif rest.endswith(('_loss', '/loss')):
       title = 'Loss'
+    elif is_of_task(name) and '@' in name:
+      title = 'Scores of other languages'
     elif is_of_task(name):
       title = 'Scores of dev'
     elif is_perplexity(name) or name == _UNIGRAM:

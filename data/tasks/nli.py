@@ -66,7 +66,7 @@ def _xnli_rows(file: epath.Path, split: str) -> examples.Found:
   titles = files.header_of(file)
   if 'language' in titles:
     return _xnli_table(file)
-  if len(titles) < 4 and 'hypo' not in titles:
+  if len(titles) < 4 and not {'hypo', 'gold_label'} & set(titles):
     titles = ('premise', 'hypothesis', 'label')[: len(titles)]
     records = files.read_tsv(file, (), titles=titles)
     return glue.text_examples(records, titles[:2], 'label')

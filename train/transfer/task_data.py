@@ -110,7 +110,7 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
         f'own.{split}={name}: not in {folder}. {files.contents(folder)}'
       )
     settings[split] = str(file)
-  return with_languages(config, kinds.own_task(**settings))
+  return kinds.own_task(**settings)
 
 
 def open_tasks(config: ml_collections.ConfigDict) -> tuple[Task, ...]:

@@ -65,6 +65,11 @@ def check(config: ml_collections.ConfigDict) -> None:
     f'one of {", ".join(KINDS)}',
   )
   ensure(
+    task.name != 'own' or not task.test_languages,
+    'task.test_languages',
+    "none with task.name='own', whose files are of one language",
+  )
+  ensure(
     task.crf in kinds.SCHEMES, 'task.crf', f'one of {tuple(kinds.SCHEMES)}'
   )
   if config.model.name in bodies.BODIES:

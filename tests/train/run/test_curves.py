@@ -104,6 +104,7 @@ def test_every_figure_of_any_run_has_its_curve():
     ],
     'Held-out perplexity': ['eval/mlm_perplexity', 'eval/unigram_perplexity'],
     'Scores of dev': ['eval/rte/accuracy', 'eval/rte/f1/a group'],
+    'Scores of other languages': ['eval/panx_en/test@de/f1'],
     'Accuracy': ['train/mlm_accuracy', 'eval/mlm_accuracy'],
     'Other figures': ['train/margin', 'eval/margin'],
     'Learning rate': ['train/learning_rate'],

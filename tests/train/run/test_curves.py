@@ -92,6 +92,7 @@ def test_every_figure_of_any_run_has_its_curve():
     ),
     *('train/loss', 'train/grad_norm', 'train/learning_rate', 'time/mfu'),
     *('eval/rte/loss', 'eval/rte/accuracy', 'eval/rte/f1/a group'),
+    'eval/panx_en/test@de/f1',
   ]
   drawn = curves.panels(names)
   assert drawn == {

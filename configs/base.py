@@ -31,7 +31,11 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.data = ml_collections.ConfigDict()
   data = config.data
-  data.source = 'manual'  # manual, a path, a glob, or tfds:NAME
+  # manual, a path, a glob, or tfds:NAME; of several languages en=...,de=...
+  data.source = 'manual'
+  # A language with a share p of the text has p^exponent, renormalised, of the
+  # examples, and of the words that a new vocabulary is trained on.
+  data.language_exponent = 0.7
   # train:KIND:SIZE, a vocab.txt, or a folder (such as that of init.weights).
   data.tokenizer = 'train:wordpiece:6000'
   # Token store, built there if missing; empty: in ./runs/stores.
@@ -47,7 +51,10 @@ def get_config() -> ml_collections.ConfigDict:
   objective.mask_rate = 0.15  # share of tokens predicted
   objective.mask_fraction = 0.8  # share of these replaced by [MASK]
   objective.random_fraction = 0.1  # share replaced by a random token
-  objective.whole_word = False  # mask words, not pieces
+  objective.unit = 'piece'  # masked whole: piece, word, or span of 1 to 3 words
+  # How much: exact (mask_rate of each row, as BERT) or drawn (each unit with
+  # that probability, as ERNIE).
+  objective.counting = 'exact'
 
   config.optim = ml_collections.ConfigDict()
   optim = config.optim

@@ -22,6 +22,8 @@ Expected figures are in configs/tables.
                is of all tokens but [CLS] and [SEP]
   mask=M/S/R   Table 8 (2019): per cent of the predicted tokens that become
                [MASK], stay the same, become random (bert_masking.py)
+  whole_word   masks whole words (bert_whole_word.py)
+  span         masks spans of 1 to 3 words
   bert-l3-h768-a12 and so on   Table 6: sizes (bert_model_size.py)
 """
 

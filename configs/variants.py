@@ -23,6 +23,12 @@ BERT_TASKS = {
   'no_nsp': {'train.objective': 'mlm'},
   'ltr_no_nsp': {'train.objective': 'lm', 'model.left_to_right': True},
 }
+# What is masked whole: words (google-research/bert, README of 2019-05-31), or
+# spans of 1 to 3 words, as in ALBERT (Lan et al. 2020, section 3.3).
+BERT_UNITS = {
+  'whole_word': {'objective.unit': 'word'},
+  'span': {'objective.unit': 'span'},
+}
 MASKING = 'mask='
 
 # Radford et al. 2018, section 4.1; tiny and mini as the BERTs of these names.
@@ -199,21 +205,24 @@ def vary_bert(
   """Sets the size and variants of a BERT's config, in place.
 
   `arg` lists, separated by commas, any of: another size of `BERT`; 'no_nsp' or
-  'ltr_no_nsp' (Devlin et al. 2018, Table 5); 'mask=M/S/R', per cent of the
-  predicted tokens that become [MASK], stay the same and become random (Devlin
-  et al. 2019, appendix C.2). Raises ValueError for other words, and for two
+  'ltr_no_nsp' (Devlin et al. 2018, Table 5); 'whole_word' or 'span', what is
+  masked whole; 'mask=M/S/R', per cent of the predicted tokens that become
+  [MASK], stay the same and become random (Devlin et al. 2019, appendix C.2).
+  Raises ValueError for other words, and for two
   that set the same.
   """
   words = [word for word in arg.split(',') if word]
-  for some in (BERT, BERT_TASKS, [w for w in words if w.startswith(MASKING)]):
+  changes = BERT_TASKS | BERT_UNITS
+  masked = [word for word in words if word.startswith(MASKING)]
+  for some in (BERT, BERT_TASKS, BERT_UNITS, masked):
     same = [word for word in words if word in some]
     if len(same) > 1:
       raise ValueError(f'{" and ".join(same)}: expected one of them alone')
   for word in (size, *words):
     if word in BERT:
       config.model.update(BERT[word])
-    elif word in BERT_TASKS:
-      config.update_from_flattened_dict(BERT_TASKS[word])
+    elif word in changes:
+      config.update_from_flattened_dict(changes[word])
     elif word.startswith(MASKING):
       masked, random = _masking(word)
       config.objective.mask_fraction = masked
@@ -221,7 +230,7 @@ def vary_bert(
     else:
       raise ValueError(
         f'{word!r} is no variant of a BERT: expected one of'
-        f' {", ".join((*BERT, *BERT_TASKS))} or {MASKING}80/10/10'
+        f' {", ".join((*BERT, *changes))} or {MASKING}80/10/10'
       )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from data import storage
 from data.store import audit as audits
 from data.store import build
+from data.text import languages
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,9 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
   add = parser.add_argument
   sources = (
     'manual, a file, a folder or a glob (perhaps gs://...), or'
-    ' tfds:NAME[/config][:split]'
+    ' tfds:NAME[/config][:split]; of several languages LANGUAGE=SOURCE for each'
+    ' one, as in --source en=books --source de=buecher'
   )
-  add('--source', required=True, help=f'the text: {sources}')
+  add('--source', required=True, action='append', help=f'the text: {sources}')
   add(
     '--tokenizer',
     required=True,
@@ -35,19 +37,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
   add('--text_field', default='text', help='field of JSONL and TFDS records')
   share = 'share of the tokens, in whole documents, never trained on'
   add('--held_out', type=float, default=0.05, help=share)
+  add(
+    '--language_exponent',
+    type=float,
+    default=languages.EXPONENT,
+    help='a new vocabulary counts the words of a language with a share p of the'
+    ' text as p^exponent, renormalised',
+  )
   add('--workers', type=int, help='processes; one a core')
   add('--overwrite', action='store_true', help='replace a store that differs')
   add('--json', action='store_true', help='print the audit on standard output')
   args = parser.parse_args(arguments)
   try:
-    storage.check([args.source, args.tokenizer], [args.out])
+    source = _join(args.source)
+    parts = languages.split(source).values() or [source]
+    storage.check([*parts, args.tokenizer], [args.out])
     audit = build.build_store(
-      args.source,
+      source,
       args.tokenizer,
       args.out,
       document_break=args.document_break,
       text_field=args.text_field,
       held_out=args.held_out,
+      language_exponent=args.language_exponent,
       workers=args.workers,
       overwrite=args.overwrite,
     )
@@ -65,6 +77,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
   if args.json:
     print(json.dumps(audit))
   return 0
+
+
+def _join(sources: Sequence[str]) -> str:
+  """Returns the sources as one; ValueError if they need names and lack them."""
+  if len(sources) > 1:
+    for source in sources:
+      if not languages.split(source):
+        raise ValueError(
+          f'--source {source}: expected LANGUAGE=SOURCE where --source is given'
+          f' {len(sources)} times'
+        )
+  return ','.join(sources)
 
 
 if __name__ == '__main__':

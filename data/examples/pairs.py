@@ -16,20 +16,27 @@ class Examples(pipeline.Permuted):
   """
 
   def __init__(
-    self, store: corpus.Store, length: int, *, held_out: bool
+    self,
+    store: corpus.Store,
+    length: int,
+    *,
+    held_out: bool,
+    language_exponent: float = 0.7,
   ) -> None:
     """Opens the window index; see `windows.open_index` for the errors."""
     index = windows.open_index(store, length, held_out=held_out)
-    self.length = length
-    self.num_windows = len(index.windows)
+    counts = np.diff(index.offsets[store.language_bounds])
+    languages = dict(zip(store.languages, counts.tolist(), strict=True))
+    super().__init__(length, languages, language_exponent)
     self.boundary_share = index.boundary_share
     self._windows = index.windows
     self._offsets = index.offsets
     self._tokens = store.tokens
     self._sentences = store.sentences
 
-  def check(self) -> None:
-    """Raises a ValueError if no window can be split in two."""
+  def check(self, batch_size: int) -> None:
+    """Raises a ValueError if no window can be split, or text is short."""
+    super().check(batch_size)
     if not self.boundary_share:
       raise ValueError(
         f'no window of {self.length} tokens holds a sentence boundary, so'
@@ -42,13 +49,17 @@ class Examples(pipeline.Permuted):
     return self.rows(numbers, self.partners(numbers, draws))
 
   def partners(self, numbers: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Returns a random window of another document for each, int64 [B]."""
+    """Returns a random window of another document for each, int64 [B].
+
+    It is of the same language: else the script would tell the pair's label.
+    """
     document = self._windows['document'][numbers]
     first = self._offsets[document]
     own = self._offsets[document + 1] - first
-    others = (draws % (self.num_windows - own).astype(np.uint64)).astype(
-      np.int64
-    )
+    language = np.searchsorted(self._bounds, numbers, side='right') - 1
+    size = self._sizes[language] - own
+    others = (draws % size.astype(np.uint64)).astype(np.int64)
+    others += self._bounds[language]
     return np.where(others < first, others, others + own)
 
   def rows(self, numbers: np.ndarray, others: np.ndarray) -> Batch:

@@ -2,7 +2,9 @@
 
 In `Permuted` example i of a phase lies in epoch i // num_windows, at the place
 i % num_windows of a keyed permutation of the windows: a restart costs nothing,
-an epoch sees every window once, the number of processes changes nothing.
+an epoch sees every window once, the number of processes changes nothing. With
+several languages, i is first split into a language and a number in it
+(`interleaving`), and each language has epochs and permutations of its own.
 """
 
 import abc
@@ -15,12 +17,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from data.examples import interleaving, permutation
+
 Batch = dict[str, np.ndarray]
 Phase = tuple[int, int, int, str]  # steps, length, global batch, schedule
 
-# Keep the uses of one seed apart.
-_ORDER, _PARTNER, _EVALUATION = 1, 2, 3
-_FEISTEL_ROUNDS = 6
+# Keep the uses of one seed apart, and from `permutation.ORDER`.
+_PARTNER, _EVALUATION = 2, 3
 ALL_ROWS = slice(None)
 
 
@@ -46,11 +49,18 @@ class Examples(Protocol):
     max_windows: int,
     draws: int,
     rows: np.ndarray | slice,
+    language: int | None,
   ) -> Iterator[Batch]:
     """Yields the batches of an evaluation; see `eval_batches`."""
 
-  def check(self) -> None:
-    """Raises a ValueError if the text offers nothing to learn."""
+  def check(self, batch_size: int) -> None:
+    """Raises a ValueError if batches have too little text to learn from."""
+
+  def describe_languages(self) -> dict[str, tuple[int, float]]:
+    """Returns language -> (windows, share of training), if there are several.
+
+    The share is of the examples of training.
+    """
 
 
 def train_batch(
@@ -80,24 +90,64 @@ def eval_batches(
   max_windows: int,
   draws: int = 1,
   rows: np.ndarray | slice = ALL_ROWS,
+  language: int | None = None,
 ) -> Iterator[Batch]:
   """Yields the batches of an evaluation, always the same ones.
 
   At most `max_windows` windows are scored, with `draws` rows each if examples
-  are drawn at random. A row with `example_mask` False holds nothing to score.
+  are drawn at random; of one `language`, by number, or of all. A row with
+  `example_mask` False holds nothing to score.
   """
-  return examples.eval_batches(batch_size, max_windows, draws, rows)
+  return examples.eval_batches(batch_size, max_windows, draws, rows, language)
 
 
 class Permuted(abc.ABC):
   """Independent examples in the order of a keyed permutation."""
 
-  length: int
-  num_windows: int
+  def __init__(
+    self, length: int, languages: Mapping[str, int], exponent: float
+  ) -> None:
+    """Plans the order.
+
+    Args:
+      length: tokens of an input.
+      languages: number of windows of each language, which lie one language
+        after the other; of a single language under any name.
+      exponent: of the languages' shares, see `interleaving.Interleaving`.
+    """
+    self.length = length
+    self._languages = tuple(languages)
+    self._sizes = np.array(list(languages.values()), np.int64)
+    # Language l has the windows `_bounds[l]` to `_bounds[l + 1]`.
+    self._bounds = np.concatenate([[0], np.cumsum(self._sizes)])
+    self.num_windows = int(self._bounds[-1])
+    self._order = interleaving.Interleaving(self._sizes, exponent)
 
   @abc.abstractmethod
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
     """Gathers examples by number, int64 [B]; `draws` are random, uint64 [B]."""
+
+  def check(self, batch_size: int) -> None:
+    """Raises a ValueError if a language has no text for its part of a batch."""
+    for name, (size, share) in self.describe_languages().items():
+      rows = int(np.ceil(share * batch_size))
+      if size < rows:
+        raise ValueError(
+          f'language {name!r} has {size} training windows of {self.length}'
+          f' tokens, expected {rows} or more, its share ({share:.1%}) of a'
+          f' global batch of {batch_size}: bring more text, raise'
+          ' data.language_exponent, or set a smaller train.global_batch'
+        )
+
+  def describe_languages(self) -> dict[str, tuple[int, float]]:
+    """Returns language -> (windows, share of training), if there are several.
+
+    The share is of the examples of training.
+    """
+    if len(self._languages) == 1:
+      return {}
+    pairs = zip(self._sizes.tolist(), self._order.shares.tolist(), strict=True)
+    return dict(zip(self._languages, pairs, strict=True))
 
   def train_batch(
     self,
@@ -107,23 +157,26 @@ class Permuted(abc.ABC):
     seed: int,
     phase: int,
   ) -> Batch:
-    """Returns a batch of training; every epoch has each window once."""
-    size = self.num_windows
-    if size < batch_size:
+    """Returns a batch of training; an epoch has each window once."""
+    if self.num_windows < batch_size:
       raise ValueError(
-        f'{size} training examples of length {self.length} are fewer than a'
-        f' global batch of {batch_size}. Set a smaller train.global_batch, or'
-        ' bring more text.'
+        f'{self.num_windows} training examples of length {self.length} are'
+        f' fewer than a global batch of {batch_size}. Set a smaller'
+        ' train.global_batch, or bring more text.'
       )
     numbers = step * batch_size + np.arange(batch_size)[rows]
-    epochs = numbers // size
-    chosen = np.empty_like(numbers)
-    for epoch in np.unique(epochs):
-      here = epochs == epoch
-      key = order_key(seed, phase, int(epoch))
-      chosen[here] = permute(numbers[here] % size, size, key)
-    draws = _hash(numbers, _make_key(_PARTNER, seed, phase))
-    batch = self.batch(chosen, draws)
+    language, within = self._order.locate(numbers)
+    size = self._sizes[language]
+    key = (permutation.ORDER, seed, phase, within // size)
+    if len(self._languages) > 1:
+      key += (language,)
+    place = permutation.permute(
+      within % size, size, permutation.make_keys(*key)
+    )
+    draws = permutation.mix_bits(
+      numbers, permutation.make_keys(_PARTNER, seed, phase)
+    )
+    batch = self.batch(self._bounds[language] + place, draws)
     batch['example_ids'] = (numbers % 2**31).astype(np.int32)
     batch['example_mask'] = np.ones(len(numbers), bool)
     return batch
@@ -134,17 +187,20 @@ class Permuted(abc.ABC):
     max_windows: int,
     draws: int,
     rows: np.ndarray | slice,
+    language: int | None,
   ) -> Iterator[Batch]:
     """Yields all windows, or `max_windows` evenly spaced ones.
 
     `example_ids` number the draws; repeated rows, masked, fill the last batch.
     """
-    size = self.num_windows
-    scored = min(size, max_windows)
+    begin, end = 0, self.num_windows
+    if language is not None:
+      begin, end = self._bounds[language : language + 2].tolist()
+    scored = min(end - begin, max_windows)
     count = scored * draws
-    numbers = np.arange(count) // draws * size // scored
+    numbers = begin + np.arange(count) // draws * (end - begin) // scored
     ids = numbers * draws + np.arange(count) % draws
-    chances = _hash(ids, _make_key(_EVALUATION))
+    chances = permutation.mix_bits(ids, permutation.make_keys(_EVALUATION))
     for first in range(0, count, batch_size):
       place = first + np.arange(batch_size)[rows]
       mask = place < count
@@ -155,39 +211,6 @@ class Permuted(abc.ABC):
       yield batch
 
 
-def order_key(seed: int, phase: int, epoch: int) -> int:
-  """Returns the key of the permutation that orders an epoch's examples."""
-  return _make_key(_ORDER, seed, phase, epoch)
-
-
-def permute(indices: np.ndarray, size: int, key: int) -> np.ndarray:
-  """Maps indices, int64 of any shape, through a permutation of range(size).
-
-  A Feistel network on the smallest power of two that holds the size; results
-  outside are mapped again. `key` is in range(2^64).
-  """
-  shape = np.shape(indices)
-  values = np.array(indices, np.uint64).reshape(-1)
-  bits = (size - 1).bit_length()
-  low_bits = np.uint64(bits - bits // 2)
-  low_mask = np.uint64((1 << int(low_bits)) - 1)
-  high_mask = np.uint64((1 << bits // 2) - 1)
-  keys = [_make_key(key, number) for number in range(_FEISTEL_ROUNDS)]
-  todo = np.arange(len(values))
-  while len(todo):
-    value = values[todo]
-    high, low = value >> low_bits, value & low_mask
-    for number, round_key in enumerate(keys):
-      if number % 2:
-        low ^= _hash(high, round_key) & low_mask
-      else:
-        high ^= _hash(low, round_key) & high_mask
-    value = high << low_bits | low
-    values[todo] = value
-    todo = todo[value >= size]
-  return values.astype(np.int64).reshape(shape)
-
-
 def _locate(phases: Sequence[Phase], step: int) -> tuple[int, int]:
   """Returns the number of a step's phase and the first step of that phase."""
   first_step = 0
@@ -196,24 +219,6 @@ def _locate(phases: Sequence[Phase], step: int) -> tuple[int, int]:
       return number, first_step
     first_step += phase[0]
   raise ValueError(f'step {step}: the phases have steps 0..{first_step - 1}.')
-
-
-def _make_key(*parts: int) -> int:
-  key = 0
-  for part in parts:
-    key = int(_hash(np.array([part % 2**64], np.uint64), key)[0])
-  return key
-
-
-def _hash(values: np.ndarray, key: int) -> np.ndarray:
-  """Returns uint64 hashes; splitmix64 (Steele et al. 2014) of both in turn."""
-  mixed = np.asarray(values).astype(np.uint64)
-  for addend in (key, 0):
-    mixed = mixed + np.uint64((addend + 0x9E3779B97F4A7C15) % 2**64)
-    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-  return mixed
 
 
 @contextlib.contextmanager

@@ -23,34 +23,38 @@ class Examples(pipeline.Permuted):
     *,
     held_out: bool,
     end_of_text: int | None = None,
+    language_exponent: float = 0.7,
   ) -> None:
     """Finds the windows, of one stream if `end_of_text`, an id, is given."""
-    self.length = length
     self._tokens = store.tokens
     self._end_of_text = end_of_text
     chosen = store.held_out == held_out
     bounds = store.sentences[store.documents]
-    sizes = np.diff(bounds)[chosen]
-    begins = bounds[:-1][chosen]
-    self._begins, sizes = begins[sizes > 0], sizes[sizes > 0]
+    sizes = np.diff(bounds)
+    chosen &= sizes > 0
+    sizes, self._begins = sizes[chosen], bounds[:-1][chosen]
+    # The first chosen document of each language, then their number.
+    firsts = np.concatenate([[0], np.cumsum(chosen)])[store.language_bounds]
     if end_of_text is not None:
       # Where each document begins in the stream, and where the last one ends.
       self._places = np.concatenate([[0], np.cumsum(sizes + 1)])
-      counts = np.array([-(-(self._places[-1] - 1) // length)])
+      # A window is of the language of its first token.
+      ends = -(-self._places[firsts] // length)
+      ends[-1] = -(-(self._places[-1] - 1) // length)
     else:
       counts = -(-(sizes - 1) // length)
-    self._sizes = sizes
-    self._numbers = np.concatenate([[0], np.cumsum(counts)])
-    self.num_windows = max(int(self._numbers[-1]), 0)
-    if not self.num_windows:
+      self._numbers = np.concatenate([[0], np.cumsum(counts)])
+      ends = self._numbers[firsts]
+    self._document_sizes = sizes
+    counts = dict(zip(store.languages, np.diff(ends).tolist(), strict=True))
+    if missing := [name for name, count in counts.items() if count < 1]:
       split = 'held-out' if held_out else 'training'
+      of = f' of language {missing[0]!r}' if len(counts) > 1 else ''
       raise ValueError(
-        f'{store.folder} has no {split} document of two tokens or more: bring'
-        ' more text, or set another data.held_out'
+        f'{store.folder} has no {split} document{of} of two tokens or more:'
+        ' bring more text, or set another data.held_out'
       )
-
-  def check(self) -> None:
-    """Does nothing: any text offers something to learn."""
+    super().__init__(length, counts, language_exponent)
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
     """Returns `window` int32 [B, T + 1], 0 beyond `lengths` int32 [B]."""
@@ -59,7 +63,9 @@ class Examples(pipeline.Permuted):
     if self._end_of_text is None:
       document = np.searchsorted(self._numbers, numbers, side='right') - 1
       offset = (numbers - self._numbers[document]) * self.length
-      lengths = np.minimum(self._sizes[document] - offset, self.length + 1)
+      lengths = np.minimum(
+        self._document_sizes[document] - offset, self.length + 1
+      )
       places = (self._begins[document] + offset)[:, None] + column
       window = self._take(places)
     else:
@@ -69,7 +75,7 @@ class Examples(pipeline.Permuted):
       document = np.searchsorted(self._places, places, side='right') - 1
       within = places - self._places[document]
       window = np.where(
-        within < self._sizes[document],
+        within < self._document_sizes[document],
         self._take(self._begins[document] + within),
         self._end_of_text,
       )

@@ -1,4 +1,4 @@
-"""Sentence pairs and masks, drawn on the device inside the training step.
+"""Sentence pairs and next tokens, made on the device inside the training step.
 
 Every row has its own key, so batch size, order and sharding cannot change it.
 Only the content of a pair reveals its label: lengths are settled before the
@@ -8,13 +8,11 @@ holds no text of this form, the row has NSP weight 0.
 """
 
 import functools
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from data.examples import chance, pair_lengths
 
@@ -24,7 +22,6 @@ Batch = dict[str, Array]
 # Places in the random numbers of a row; coins for the truncation follow.
 _TARGET, _RUN, _SHAVE, _BOUNDARY, _PLACE, _LABEL, _START = range(7)
 _NUM_PAIR_DRAWS = 7
-_ORDER, _ACTION, _TOKEN = range(3)
 
 # Share of the passes over a document with a shorter target length
 # (google-research/bert, create_pretraining_data.py).
@@ -38,11 +35,6 @@ class Specials(NamedTuple):
   cls: int
   sep: int
   mask: int
-
-
-def max_predictions(length: int, mask_rate: float) -> int:
-  """Returns P, the predictions of a full row: 20 at 128, 77 at 512 and 0.15."""
-  return math.ceil(round(mask_rate * length, 6))
 
 
 def row_keys(key: Array, ids_B: Array) -> Array:
@@ -110,8 +102,8 @@ def sample_pairs(
   tokens round it. One token at a time is cut from the longer of A and B, at the
   front or the back by a coin: a2, then c7. Label 1 replaces B by B'.
 
-  `keys_B` may be the keys of `mask_tokens`. With `negatives=False` no labels
-  are drawn: B always continues A, and NSP weights are 0.
+  `keys_B` may be the keys of `masking.mask_units`. With `negatives=False` no
+  labels are drawn: B always continues A, and NSP weights are 0.
 
   Returns:
     `tokens, token_types, positions` int32 [B, T], `token_mask` bool [B, T],
@@ -256,115 +248,3 @@ def predict_text(batch: Mapping[str, Array], *, specials: Specials) -> Batch:
     'targets': targets,
     'loss_weights': follows.astype(jnp.float32),
   }
-
-
-def mask_tokens(
-  batch: Mapping[str, Array],
-  keys_B: Array,
-  *,
-  specials: Specials,
-  vocab_size: int,
-  mask_rate: float,
-  max_predictions: int,
-  mask_fraction: float,
-  random_fraction: float,
-  continuations: Array | None = None,
-) -> Batch:
-  """Picks tokens to predict and hides most of them.
-
-  Of n tokens, specials included, min(P, max(1, round(mask_rate * n))) of the
-  text are picked uniformly without replacement; P is `max_predictions`. Each
-  becomes [MASK] with probability `mask_fraction`, a random token of the
-  unpadded vocabulary with `random_fraction`, or stays. With `continuations`,
-  bool [V], True for pieces that continue a word, whole words are picked in
-  random order, skipping words that would exceed the count; each piece is hidden
-  by its own draw. `batch` and `keys_B` may be the results and the keys of
-  `sample_pairs`.
-
-  Returns:
-    The batch with new `tokens`, and `mlm_positions, mlm_targets` int32 [B, P],
-    positions ascending, and `mlm_weights` float32 [B, P]: 0 in unused slots,
-    which hold 0, and in rows that are no examples.
-  """
-  length = batch['tokens'].shape[1]
-  # Rounded here, half to even as released, not in the device's arithmetic.
-  counts = [max(1, round(mask_rate * n)) for n in range(length + 1)]
-  counts = jnp.asarray(np.minimum(counts, max_predictions), jnp.int32)
-
-  def mask_row(
-    tokens: Array, token_mask: Array, is_example: Array, key: Array
-  ) -> tuple[Array, Array, Array, Array]:
-    draws_NT = mask_draws(key, length)
-    eligible = token_mask & (tokens != specials.cls) & (tokens != specials.sep)
-    count = jnp.minimum(counts[token_mask.sum()], eligible.sum())
-    if continuations is None:
-      chosen = _choose_pieces(eligible, count, draws_NT[_ORDER])
-    else:
-      continues = jnp.asarray(continuations)[tokens]
-      chosen = _choose_words(eligible, continues, count, draws_NT[_ORDER])
-    hide = chance.happens(draws_NT[_ACTION], mask_fraction)
-    change = chance.happens(draws_NT[_ACTION], mask_fraction + random_fraction)
-    random = chance.below(draws_NT[_TOKEN], vocab_size)
-    hidden = jnp.where(change, random, tokens)
-    hidden = jnp.where(hide, specials.mask, hidden)
-
-    places = jnp.where(chosen, jnp.arange(length), length)
-    places = jnp.sort(places)[:max_predictions]
-    used = places < length
-    places = jnp.where(used, places, 0)
-    targets = jnp.where(used, tokens[places], 0)
-    weights = (used & is_example).astype(jnp.float32)
-    return jnp.where(chosen, hidden, tokens), places, targets, weights
-
-  names = ('tokens', 'token_mask', 'example_mask')
-  values = jax.vmap(mask_row)(*(batch[name] for name in names), keys_B)
-  names = ('tokens', 'mlm_positions', 'mlm_targets', 'mlm_weights')
-  return {**batch, **dict(zip(names, values, strict=True))}
-
-
-def mask_draws(key: Array, length: int) -> Array:
-  """Returns the random numbers of one row's masking, uint32 [3, T]."""
-  key = jax.random.fold_in(key, 1)
-  return jax.random.bits(key, (3, length), jnp.uint32)
-
-
-def _choose_pieces(eligible: Array, count: Array, draws: Array) -> Array:
-  """Returns bool [T], `count` of the eligible positions at random."""
-  keys = _sort_keys(eligible, draws)
-  last = jnp.sort(keys)[jnp.maximum(count - 1, 0)]
-  return eligible & (keys <= last) & (count > 0)
-
-
-def _choose_words(
-  eligible: Array, continues: Array, count: Array, draws: Array
-) -> Array:
-  """Returns bool [T], whole words of `count` positions or somewhat fewer."""
-  length = len(eligible)
-  place = jnp.arange(length)
-  # A continuation whose word was cut off starts a word of its own.
-  after_text = jnp.concatenate([jnp.zeros(1, bool), eligible[:-1]])
-  begins = eligible & ~(continues & after_text)
-  # The next place that does not continue the word at this one.
-  stops = jnp.where(begins | ~eligible, place, length)
-  stops = jax.lax.cummin(stops, reverse=True)
-  stops = jnp.append(stops[1:], length)
-  sizes = jnp.where(begins, stops - place, length + 1)
-
-  order = jnp.argsort(_sort_keys(begins, draws))
-
-  def take(taken: Array, size: Array) -> tuple[Array, Array]:
-    fits = taken + size <= count
-    return taken + jnp.where(fits, size, 0), fits
-
-  _, fits = jax.lax.scan(take, jnp.zeros_like(count), sizes[order])
-  taken = jnp.zeros(length, bool).at[order].set(fits)
-  word = jax.lax.cummax(jnp.where(begins, place, 0))
-  return eligible & taken[word]
-
-
-def _sort_keys(eligible: Array, draws: Array) -> Array:
-  """Returns distinct uint32 [T]: the eligible first, in random order."""
-  length = len(eligible)
-  bits = (length - 1).bit_length()
-  keys = (draws >> (bits + 1) << bits) | jnp.arange(length, dtype=jnp.uint32)
-  return jnp.where(eligible, keys, keys | jnp.uint32(1 << 31))

@@ -64,7 +64,7 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
   It lies in the store's folder or, if the store is read-only, in the user's
   temporary folder (PermissionError if others can write there). Several
   processes may call at once. Raises ValueError if `length` is below 8 tokens,
-  or the split has fewer than two documents, which pairs need.
+  or the split has fewer than two documents of a language, which pairs need.
   """
   if length < 8:
     raise ValueError(f'length {length}: expected 8 or more tokens.')
@@ -133,7 +133,11 @@ def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:
   chosen = store.held_out == held_out
   bounds = store.sentences[store.documents]
   chosen &= np.diff(bounds) > 0
-  if chosen.sum() < 2:
+  found = np.diff(np.append(0, np.cumsum(chosen))[store.language_bounds])
+  if found.min() < 2:
+    of = ''
+    if len(found) > 1:
+      of = f' of language {store.languages[found.argmin()]!r}'
     remedy = (
       'Set a larger data.held_out or bring more documents'
       if held_out
@@ -141,7 +145,7 @@ def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:
       'several documents, or bring more text'
     )
     raise ValueError(
-      f'{store.folder} has {chosen.sum()} {split} document(s) with text, '
+      f'{store.folder} has {found.min()} {split} document(s){of} with text, '
       'expected 2 or more: a pair takes its random second text from another '
       f'document. {remedy}.'
     )

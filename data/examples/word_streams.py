@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from data.examples import pipeline
+from data.examples import permutation
 from data.examples.pipeline import Batch
 from data.store import corpus
 from data.vocabulary.characters import MAX_CHARACTERS
@@ -29,9 +29,25 @@ class Examples:
   """One split of a store of whole words: ceil(N / T) inputs of T words."""
 
   def __init__(
-    self, store: corpus.Store, length: int, *, held_out: bool
+    self,
+    store: corpus.Store,
+    length: int,
+    *,
+    held_out: bool,
+    language_exponent: float = 0.7,
   ) -> None:
-    """Finds the sentences of a split; raises ValueError without words."""
+    """Finds the sentences of a split.
+
+    Raises ValueError without words, or for several languages, whose sentences
+    no row could read on in shares.
+    """
+    del language_exponent
+    if len(store.languages) > 1:
+      raise ValueError(
+        f'{store.folder} has {len(store.languages)} languages'
+        f' ({", ".join(store.languages[:3])} ...), expected one: texts of whole'
+        ' words are read on from batch to batch'
+      )
     self._words = _words_of(store)
     # Made here, once: the threads that make batches would each make their own.
     self._characters = self._words.characters
@@ -59,8 +75,12 @@ class Examples:
     )
     self._lock = threading.Lock()
 
-  def check(self) -> None:
+  def check(self, batch_size: int) -> None:
     """Does nothing: any text offers something to learn."""
+
+  def describe_languages(self) -> dict[str, tuple[int, float]]:
+    """Returns nothing: there is one language."""
+    return {}
 
   def train_batch(
     self,
@@ -89,7 +109,7 @@ class Examples:
     sentence, at = np.empty_like(places), np.empty_like(places)
     for epoch in np.unique(epochs).tolist():
       here = epochs == epoch
-      key = pipeline.order_key(seed, phase, epoch)
+      key = permutation.order_key(seed, phase, epoch)
       sentence[:, here], at[:, here] = self._find(places[:, here], key)
     batch = self._gather(sentence, at)
     batch['loss_weights'] = np.ones(places.shape, np.float32)
@@ -103,6 +123,7 @@ class Examples:
     max_windows: int,
     draws: int,
     rows: np.ndarray | slice,
+    language: int | None,
   ) -> Iterator[Batch]:
     """Yields the batches of an evaluation in order, for one carried state.
 
@@ -111,7 +132,7 @@ class Examples:
     are made. Positions beyond a row's share have loss weight 0, rows without
     other positions `example_mask` False; `example_ids` number the rows.
     """
-    del draws
+    del draws, language
     row = np.arange(batch_size)[rows]
     starts = row * self._size // batch_size
     stops = (row + 1) * self._size // batch_size
@@ -154,7 +175,7 @@ class Examples:
   def _sentences(self, numbers: np.ndarray, key: int | None) -> np.ndarray:
     """Returns the store's numbers of sentences by their place in an order."""
     if key is not None:
-      numbers = pipeline.permute(numbers, self._num_sentences, key)
+      numbers = permutation.permute(numbers, self._num_sentences, key)
     document = np.searchsorted(self._numbers, numbers, side='right') - 1
     return self._firsts[document] + numbers - self._numbers[document]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.examples import pipeline
+from data.examples import permutation, pipeline
 from data.inputs.features import Features
 
 # A program is compiled for each length that occurs; each is at most 1.5 times
@@ -86,16 +86,16 @@ class Order:
     chosen = np.empty_like(numbers)
     for epoch in np.unique(numbers // size):
       here = numbers // size == epoch
-      key = pipeline.order_key(seed, 0, int(epoch))
-      chosen[here] = pipeline.permute(numbers[here] % size, size, key)
+      key = permutation.order_key(seed, 0, int(epoch))
+      chosen[here] = permutation.permute(numbers[here] % size, size, key)
     if self._bucket:
       order = np.argsort(self._lengths[chosen], kind='stable')
       numbers, chosen = numbers[order], chosen[order]
     numbers = numbers.reshape(count, batch_size)
     chosen = chosen.reshape(count, batch_size)
     if self._bucket:
-      key = pipeline.order_key(seed, 1, first)
-      order = pipeline.permute(np.arange(count), count, key)
+      key = permutation.order_key(seed, 1, first)
+      order = permutation.permute(np.arange(count), count, key)
       numbers, chosen = numbers[order], chosen[order]
     return numbers, chosen
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from data.examples import pipeline
+from data.examples import permutation, pipeline
 from data.inputs.batches import Batches, Order, WordInputs
 from data.inputs.document_rows import DocumentFeatures
 
@@ -116,8 +116,8 @@ class DocumentBatches(Batches):
     for document in np.unique(chosen[counts < self._sentences[chosen]]):
       here = chosen == document
       places = int(self._sentences[document]) - self.max_sentences + 1
-      key = pipeline.order_key(seed, 2, int(document))
-      firsts[here] += pipeline.permute(epochs[here] % places, places, key)
+      key = permutation.order_key(seed, 2, int(document))
+      firsts[here] += permutation.permute(epochs[here] % places, places, key)
     return firsts, counts
 
   def _num_words(self, firsts: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The arrays of a token store, written as a stream, and its held-out text."""
+"""The arrays of a token store, written as a stream."""
 
 import collections
 import contextlib
@@ -6,17 +6,17 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from data.store import audit as audits
-from data.store import pool
+from data.store import corpus, pool
+from data.store import held_out as held_out_text
 from data.text import sources
 from data.vocabulary import tokenization
 
-FEW_DOCUMENTS = 20
 _BLOCK = 1 << 22  # tokens or documents looked at together at the end
 
 
@@ -90,13 +90,14 @@ def write_arrays(
     results = stack.enter_context(
       contextlib.closing(pool.encode_all(pieces, tokenizer, folder, workers))
     )
+    of_language = np.zeros(len(text.languages), np.int64)  # documents
     digests = []  # of the pieces of the document that is being read
     num_sentences = num_tokens = 0  # of it so far
     for result in results:
       update()
       offsets = tokens.length + np.cumsum(result.lengths)
       first, ends, new_hashes, new_lengths = 0, [], [], []
-      for count, digest, ends_document in result.pieces:
+      for count, digest, ends_document, language in result.pieces:
         num_sentences += count
         num_tokens += int(result.lengths[first : first + count].sum())
         first += count
@@ -110,6 +111,7 @@ def write_arrays(
           new_lengths.append(num_tokens)
           ends.append(sentences.length - 1 + first)
           tally['one_sentence_documents'] += num_sentences == 1
+          of_language[language] += 1
         else:
           dropped['document without tokens'] += 1
         digests, num_sentences, num_tokens = [], 0, 0
@@ -154,18 +156,31 @@ def write_arrays(
     'sentence_lengths': audits.summarise(sentence_lengths),
     'document_lengths': audits.summarise(document_lengths),
   }
-  return audit | _finish(folder, share, tokenizer.vocab_size)
+  languages = dict(zip(text.languages, of_language.tolist(), strict=True))
+  return audit | _finish(folder, share, tokenizer.vocab_size, languages)
 
 
-def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
-  """Holds documents out, counts training tokens and duplicates."""
+def _finish(
+  folder: pathlib.Path,
+  share: float,
+  vocab_size: int,
+  languages: dict[str, int],
+) -> dict[str, Any]:
+  """Holds documents out, counts training tokens and duplicates.
+
+  `languages` are the documents of each, which lie one after the other.
+  """
   hashes = np.load(folder / 'hashes.npy', mmap_mode='r+')
   documents = np.load(folder / 'documents.npy', mmap_mode='r')
   tokens = np.load(folder / 'tokens.npy', mmap_mode='r')
   sentences = np.load(folder / 'sentences.npy', mmap_mode='r')
-  cut, held_out, rule = hold_out(hashes, documents, sentences, share)
+  cut, held_out, rule, bounds = held_out_text.hold_out_each(
+    hashes, documents, sentences, share, languages
+  )
   if cut is not documents:
     np.save(folder / 'documents.npy', cut)
+  if len(languages) > 1:
+    np.save(folder / corpus.LANGUAGES, bounds)
   np.save(folder / 'held_out.npy', held_out)
   hashes.sort()  # in its file
   distinct = 1 + np.count_nonzero(hashes[1:] != hashes[:-1])
@@ -184,7 +199,7 @@ def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
       counts += np.bincount(tokens[at:stop][kept], minlength=vocab_size)
       held_tokens += int(np.count_nonzero(~kept))
   np.save(folder / 'counts.npy', counts)
-  return {
+  facts = {
     'duplicate_documents': duplicates,
     'held_out': {
       'rule': rule,
@@ -193,82 +208,32 @@ def _finish(folder: pathlib.Path, share: float, vocab_size: int) -> dict:
       'share_asked': share,
     },
   }
-
-
-def hold_out(
-  hashes: np.ndarray, documents: np.ndarray, sentences: np.ndarray, share: float
-) -> tuple[np.ndarray, np.ndarray, str]:
-  """Decides which documents are never trained on.
-
-  Takes whole documents in the order of their hashes, uint64 [D], until they
-  have `share` of the tokens, so that duplicates fall on one side (`_draw`). Of
-  fewer than `FEW_DOCUMENTS` it holds out each one's last sentences, `share` of
-  them, as new documents. Returns document offsets, the same object if none is
-  cut; bool [D'], held out; and the rule in words. Raises ValueError if nothing
-  could be held out, or nothing trained on.
-  """
-  if len(hashes) >= FEW_DOCUMENTS:
-    held_out = _draw(hashes, documents, sentences, share)
-    if held_out.all():
-      raise ValueError(
-        f'all {len(hashes)} documents would be held out (held_out {share}; '
-        'are they all the same text?): none is left for training'
-      )
-    return documents, held_out, 'whole documents in the order of their hashes'
-  cut, flags = [0], []
-  for start, end in zip(documents[:-1], documents[1:], strict=True):
-    if (size := int(end - start)) > 1:
-      tail = min(max(round(size * share), 1), size - 1)
-      cut.append(int(end) - tail)
-      flags.append(False)
-    cut.append(int(end))
-    flags.append(size > 1)
-  if not any(flags):
-    raise ValueError(
-      f'{len(hashes)} document(s) of one sentence each: nothing can be held '
-      'out for evaluation. Is document_break right? Give more text.'
+  if len(languages) > 1:
+    facts['languages'] = _count_languages(
+      languages, bounds, sentences[cut], held_out
     )
-  rule = 'the last sentences of each document'
-  return np.array(cut, np.int64), np.array(flags), rule
+  return facts
 
 
-def _draw(
-  hashes: np.ndarray, documents: np.ndarray, sentences: np.ndarray, share: float
-) -> np.ndarray:
-  """Returns bool [D], whole documents drawn until they have a share of tokens.
+def _count_languages(
+  languages: Iterable[str],
+  bounds: np.ndarray,
+  starts: np.ndarray,
+  held_out: np.ndarray,
+) -> dict[str, dict[str, int]]:
+  """Returns the audit's counts by language.
 
-  Texts, with all duplicates, are taken in the order of their hashes, two at
-  least for BERT's pairs. A text that would exceed twice the share is passed
-  over; if that leaves little, half of the documents outside the share stay to
-  train on.
+  `bounds` are languages.npy, `starts` int64 [D + 1] of documents in tokens.
   """
-  target = share * float(sentences[-1])
-  most = (1 + share) / 2 * len(hashes)  # documents
-  limit = 2 * share  # of all hashes; those below are sorted
-  while True:
-    below = np.flatnonzero(hashes <= np.uint64(min(limit * 2**64, 2**64 - 1)))
-    found, first = np.unique(hashes[below], return_inverse=True)
-    sizes = np.zeros(len(found), np.int64)
-    ends = sentences[documents[below + 1]]
-    np.add.at(sizes, first, ends - sentences[documents[below]])
-    taken = np.zeros(len(found), bool)
-    copies = np.bincount(first, minlength=len(found))
-    held, over = 0, False
-    for place, size in enumerate(sizes.tolist()):
-      if held + size <= 2 * target:
-        taken[place] = True
-        held += size
-      over = held >= target or copies[taken].sum() >= most
-      if over:
-        break
-    if limit >= 1 or (over and np.count_nonzero(taken) >= 2):
-      break
-    limit *= 2
-  rest = np.flatnonzero(~taken)
-  taken[rest[: max(0, 2 - np.count_nonzero(taken))]] = True
-  held_out = np.zeros(len(hashes), bool)
-  held_out[below[taken[first]]] = True
-  return held_out
+  found = {}
+  for name, first, end in zip(languages, bounds[:-1], bounds[1:], strict=True):
+    sizes = np.diff(starts[first : end + 1])
+    found[name] = {
+      'documents': int(end - first),
+      'tokens': int(sizes.sum()),
+      'held_out_tokens': int(sizes[held_out[first:end]].sum()),
+    }
+  return found
 
 
 @contextlib.contextmanager

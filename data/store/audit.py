@@ -5,7 +5,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from data.text import sources
+from data.text import languages, sources
 from data.vocabulary import characters
 from data.vocabulary.words import Words
 
@@ -48,6 +48,19 @@ def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
     'softmax_unknown_rate': float(unknown / counts.sum()),
     'cut_types': words.num_cut,
   }
+
+
+def weigh_languages(audit: dict[str, Any], exponent: float) -> None:
+  """Adds the languages' shares of the tokens to train on to an audit.
+
+  `share` is of the text, `sampled` with the exponent, as training will be.
+  """
+  rows = audit['languages'].values()
+  trained = [row['tokens'] - row['held_out_tokens'] for row in rows]
+  plain, smoothed = (languages.smooth(trained, e) for e in (1, exponent))
+  for row, share, sampled in zip(rows, plain, smoothed, strict=True):
+    row |= {'share': float(share), 'sampled': float(sampled)}
+  audit['language_exponent'] = exponent
 
 
 def find_warnings(
@@ -171,5 +184,28 @@ def print_audit(audit: dict[str, Any], file: TextIO | None = None) -> None:
       bar = '#' * round(30 * count / largest)
       lengths.add_row(name, f'{count:,}', bar)
     out.print(lengths)
+  if 'languages' in audit:
+    out.print(_language_table(audit))
   for warning in audit['warnings']:
     out.print(text.Text(f'warning: {warning}', style='yellow'))
+
+
+def _language_table(audit: dict[str, Any]) -> Any:
+  from rich import box, table
+
+  rows = table.Table(
+    box=box.SIMPLE_HEAD,
+    title='Languages',
+    caption='sampled: shares with language_exponent'
+    f' {audit["language_exponent"]:g}',
+  )
+  rows.add_column('language')
+  for title in ('documents', 'tokens', 'held out', 'share', 'sampled'):
+    rows.add_column(title, justify='right')
+  for name, row in audit['languages'].items():
+    counts = (row['documents'], row['tokens'], row['held_out_tokens'])
+    shares = (row['share'], row['sampled'])
+    rows.add_row(
+      name, *(f'{n:,}' for n in counts), *(f'{s:.2%}' for s in shares)
+    )
+  return rows

@@ -5,20 +5,17 @@ import pathlib
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 from etils import epath
 
 from data import storage
-from data.store import arrays, corpus, folders, pool
+from data.store import arrays, corpus, folders, vocabularies
 from data.store import audit as audits
-from data.text import documents, sources
-from data.vocabulary import tokenization, words
-
-# A vocabulary is trained on at most this much text, spread over the source.
-VOCABULARY_BYTES = 100_000_000
+from data.text import documents, languages, sources
+from data.vocabulary import tokenization
 
 
 def build_store(
@@ -29,6 +26,7 @@ def build_store(
   document_break: str | None = None,
   text_field: str = 'text',
   held_out: float = 0.05,
+  language_exponent: float = languages.EXPONENT,
   workers: int | None = None,
   overwrite: bool = False,
   progress: bool = True,
@@ -45,8 +43,11 @@ def build_store(
   'train:bytebpe:N' (GPT-2's), 'train:words:N[:spaces]' (ELMo's), or the path of
   a vocabulary; the text's other types are appended to a vocabulary of words.
   `held_out`, between 0 and 1, is the share of the tokens, in whole documents,
-  never trained on. `workers` is one for each core by default; `overwrite`
-  replaces a store of something else, which is a ValueError without it.
+  never trained on. Of several languages, each has its held-out text, and a new
+  vocabulary is trained on words counted with `language_exponent`, see
+  `word_counts.count_texts`. `workers` is one for each core by default;
+  `overwrite` replaces a store of something else, which is a ValueError without
+  it.
   """
   if not 0 < held_out < 1:
     raise ValueError(
@@ -55,10 +56,20 @@ def build_store(
     )
   if workers is not None and workers < 1:
     raise ValueError(f'workers {workers} must be at least 1')
+  languages.check_exponent(language_exponent)
   remote = storage.is_remote(out)
   out = epath.Path(out) if remote else pathlib.Path(out).expanduser().absolute()
   training = tokenization.parse_training(tokenizer)
   loaded = None if training else tokenization.load(tokenizer)
+  has_words = isinstance(loaded, tokenization.Words) or (
+    training is not None and training.kind == 'words'
+  )
+  names = languages.split(source)
+  if has_words and len(names) > 1:
+    raise ValueError(
+      f'tokenizer {tokenizer!r}: expected one of pieces for a source of'
+      f' {len(names)} languages; whole words have one language'
+    )
   text = sources.open_source(
     source, document_break=document_break, text_field=text_field
   )
@@ -70,7 +81,7 @@ def build_store(
     if loaded
     else tokenization.request_key(tokenizer),
     'held_out': held_out,
-  }
+  } | _asked_exponent(names, tokenizer, language_exponent)
   if audit := _standing_audit(out, asked, overwrite):
     return audit
   if remote:
@@ -84,6 +95,7 @@ def build_store(
         document_break=document_break,
         text_field=text_field,
         held_out=held_out,
+        language_exponent=language_exponent,
         workers=workers,
         progress=progress,
       )
@@ -94,12 +106,14 @@ def build_store(
       return audit  # another process built it in the meantime
     with folders.new_folder(out) as folder:
       sample = None
-      if isinstance(loaded, tokenization.Words) or (
-        training and training.kind == 'words'
-      ):
-        loaded, sample = _collect_words(text, training, loaded, progress)
+      if has_words:
+        loaded, sample = vocabularies.collect_words(
+          text, training, loaded, progress
+        )
       elif loaded is None:
-        loaded, sample = _train_tokenizer(text, training, progress)
+        loaded, sample = vocabularies.train_pieces(
+          text, training, language_exponent, progress
+        )
       loaded.save(folder)
       cores = workers or _num_cores()
       audit = arrays.write_arrays(
@@ -107,7 +121,9 @@ def build_store(
       )
       audit['vocab_size_asked'] = trained_size(tokenizer)
       audit['vocabulary_text'] = sample
-      if isinstance(loaded, tokenization.Words):
+      if len(names) > 1:
+        audits.weigh_languages(audit, language_exponent)
+      if has_words:
         audit |= audits.describe_words(loaded, np.load(folder / 'counts.npy'))
       audit['warnings'] = audits.find_warnings(
         audit,
@@ -124,6 +140,8 @@ def build_store(
         'max_id': audit.pop('max_id'),
         'audit': audit,
       }
+      if names:
+        meta['languages'] = list(names)
       corpus.write_meta(folder, meta)
   return audit
 
@@ -136,6 +154,7 @@ def ensure_store(
   document_break: str | None = None,
   text_field: str = 'text',
   held_out: float = 0.05,
+  language_exponent: float = languages.EXPONENT,
   workers: int | None = None,
   cache: str | os.PathLike | None = None,
   limit_bytes: int = 1_000_000_000,
@@ -149,7 +168,10 @@ def ensure_store(
   ValueError, with the differences, if they differ.
   """
   options = dict(
-    document_break=document_break, text_field=text_field, held_out=held_out
+    document_break=document_break,
+    text_field=text_field,
+    held_out=held_out,
+    language_exponent=language_exponent,
   )
   if not _exists(folder):
     text = sources.open_source(
@@ -177,7 +199,7 @@ def ensure_store(
     'text_field': text_field,
     'tokenizer': _tokenizer_key(tokenizer, store.meta),
     'held_out': held_out,
-  }
+  } | _asked_exponent(languages.split(source), tokenizer, language_exponent)
   if different := _differences(store.meta, asked):
     raise ValueError(
       f'the store {folder} was built from something else: {different}. Change '
@@ -186,6 +208,15 @@ def ensure_store(
       + ' --overwrite'
     )
   return store
+
+
+def _asked_exponent(
+  names: Collection[str], tokenizer: str, exponent: float
+) -> dict[str, float]:
+  """Returns the exponent as a part of the request where the store needs it."""
+  if len(names) < 2 or tokenization.parse_training(tokenizer) is None:
+    return {}
+  return {'language_exponent': exponent}
 
 
 def _exists(folder: str | os.PathLike) -> bool:
@@ -220,7 +251,8 @@ def _fingerprint(
 ) -> str:
   """Returns a source's fingerprint, without a download."""
   same_name = source == meta['spec']['source']
-  if same_name and source.startswith('tfds:'):
+  parts = languages.split(source).values() or [source]
+  if same_name and any(part.startswith('tfds:') for part in parts):
     return meta['request']['source']
   try:
     return sources.open_source(
@@ -247,7 +279,7 @@ def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
   built, found = meta['request'], []
   for key, value in asked.items():
     # A store with a trained vocabulary is also one of that vocabulary.
-    if value == built[key] or (
+    if value == built.get(key) or (
       key == 'tokenizer' and value == meta['tokenizer']['fingerprint']
     ):
       continue
@@ -262,7 +294,7 @@ def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
         f'tokenizer (built with {meta["spec"]["tokenizer"]!r}: {what})'
       )
     else:
-      found.append(f'{key} ({built[key]!r} in the store, asked {value!r})')
+      found.append(f'{key} ({built.get(key)!r} in the store, asked {value!r})')
   return '; '.join(found)
 
 
@@ -306,7 +338,12 @@ def _num_cores() -> int:
 def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
   words = ['python', '-m', 'data.prepare', '--source', source]
   words += ['--tokenizer', tokenizer, '--out', os.fspath(folder)]
-  defaults = dict(document_break=None, text_field='text', held_out=0.05)
+  defaults = dict(
+    document_break=None,
+    text_field='text',
+    held_out=0.05,
+    language_exponent=languages.EXPONENT,
+  )
   for name in (name for name in defaults if options[name] != defaults[name]):
     words += [f'--{name}', str(options[name])]
   return shlex.join(words)
@@ -316,55 +353,3 @@ def trained_size(tokenizer: str) -> int | None:
   """Returns N of 'train:KIND:N'; None for a path."""
   training = tokenization.parse_training(tokenizer)
   return training.size if training else None
-
-
-def _train_tokenizer(
-  text: sources.Source, training: tokenization.Training, progress: bool
-) -> tuple[tokenization.Tokenizer, str]:
-  """Returns the tokenizer and one line on its training text."""
-  used = 0
-  total = text.num_bytes
-
-  def sample() -> Iterator[str]:
-    nonlocal used
-    with arrays.show_progress('vocabulary', text, progress) as update:
-      for piece in text.pieces(training.white_space):
-        update()
-        done = text.bytes_read / total
-        if total <= VOCABULARY_BYTES or used <= VOCABULARY_BYTES * done:
-          used += len(piece.text)
-          yield piece.text
-
-  trained = tokenization.train(sample(), training)
-  if total <= VOCABULARY_BYTES:
-    return trained, 'trained on all of it'
-  note = f'trained on {used / 1e6:.0f} M characters, evenly spaced'
-  if progress:
-    print(f'vocabulary {note}', file=sys.stderr)
-  return trained, note
-
-
-def _collect_words(
-  text: sources.Source,
-  training: tokenization.Training | None,
-  loaded: tokenization.Words | None,
-  progress: bool,
-) -> tuple[tokenization.Words, str]:
-  """Returns a tokenizer of all the text's words and one line on them.
-
-  Words are counted in sentences to be encoded, as a sentence's end may cut one.
-  """
-  split = (loaded or training).split
-
-  def texts() -> Iterator[str]:
-    with arrays.show_progress('words', text, progress) as update:
-      for piece in text.pieces(tokenization.Words.white_space):
-        update()
-        per_line = piece.sentence_per_line or split == 'spaces'
-        yield '\n'.join(pool.find_sentences(piece.text, per_line))
-
-  if loaded is None:
-    return tokenization.train(texts(), training), 'counted in all of it'
-  extended = words.extend_words(loaded, texts())
-  added = extended.vocab_size - loaded.softmax_size
-  return extended, f'{added:,} types of it added to a given vocabulary'

@@ -5,6 +5,8 @@
   documents.npy  int64 [D + 1], the start of each document in sentences, then S
   held_out.npy   bool [D], documents never trained on
   counts.npy     int64 [V], frequencies of tokens in training documents
+  languages.npy  int64 [L + 1], the start of each language in documents, then D;
+                 only of several languages
   store.json     format version, counts, checksums, source, tokenizer, audit
   the files of the tokenizer, which `tokenization.load` reads
 
@@ -30,6 +32,7 @@ from data.vocabulary import tokenization
 
 FORMAT_VERSION = 1
 ARRAYS = ('tokens', 'sentences', 'documents', 'held_out', 'counts')
+LANGUAGES = 'languages.npy'
 CHUNK_BYTES = 64 << 20  # what one checksum covers
 _STREAMS = 8  # chunks copied at a time: one stream has 100 MB/s at most
 _STAMP = '.verified.json'
@@ -39,7 +42,9 @@ _STAMP = '.verified.json'
 class Store:
   """An open token store: views of the files in the module's table.
 
-  `folder` is local, of a remote store the cached copy; `meta` is store.json.
+  `folder` is local, of a remote store the cached copy; `meta` is store.json. A
+  store of one language has one name, perhaps '', in `languages`;
+  `language_bounds` are languages.npy.
   """
 
   folder: pathlib.Path
@@ -49,6 +54,8 @@ class Store:
   documents: np.ndarray
   held_out: np.ndarray
   counts: np.ndarray
+  languages: tuple[str, ...]
+  language_bounds: np.ndarray
   tokenizer: tokenization.Tokenizer
 
   @property
@@ -111,7 +118,17 @@ def _open(folder: pathlib.Path) -> Store:
     name: np.load(folder / f'{name}.npy', mmap_mode='r').view(np.ndarray)
     for name in ARRAYS
   }
-  return Store(folder=folder, meta=meta, tokenizer=tokenizer, **arrays)
+  bounds = np.array([0, len(arrays['held_out'])])
+  if LANGUAGES in meta['files']:
+    bounds = np.load(folder / LANGUAGES)
+  return Store(
+    folder=folder,
+    meta=meta,
+    tokenizer=tokenizer,
+    languages=tuple(meta.get('languages', ('',))),
+    language_bounds=bounds,
+    **arrays,
+  )
 
 
 def read_meta(folder: Any) -> dict[str, Any]:

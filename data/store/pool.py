@@ -47,7 +47,7 @@ class Encoded:
     tokens: uint16 or uint32 [n], all sentences one after the other.
     lengths: int64 [s], tokens of each sentence; none is 0.
     pieces: of each piece: number of sentences, digest of its
-      white-space-normalised text, whether it ends its document.
+      white-space-normalised text, whether it ends its document, its language.
     unknown: number of unknown tokens.
     words: white-space-separated words in the text.
     dropped: sentences without a token.
@@ -55,7 +55,7 @@ class Encoded:
 
   tokens: np.ndarray
   lengths: np.ndarray
-  pieces: list[tuple[int, bytes, bool]]
+  pieces: list[tuple[int, bytes, bool, int]]
   unknown: int
   words: int
   dropped: int
@@ -91,11 +91,12 @@ class Encoder:
     running = np.concatenate([[0], np.cumsum(lengths > 0)])
     kept = np.diff(running[np.cumsum([0, *counts])])
     ends = [piece.ends_document for piece in pieces]
+    languages = [piece.language for piece in pieces]
     unk_id = self._tokenizer.unk_id
     return Encoded(
       tokens=tokens,
       lengths=lengths[lengths > 0],
-      pieces=list(zip(kept.tolist(), digests, ends, strict=True)),
+      pieces=list(zip(kept.tolist(), digests, ends, languages, strict=True)),
       unknown=0 if unk_id is None else int(np.count_nonzero(tokens == unk_id)),
       words=words,
       dropped=int(np.count_nonzero(lengths == 0)),

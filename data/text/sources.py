@@ -1,7 +1,8 @@
 """Sources of text: files, folders, JSONL, TFDS, the Python manual.
 
 The `pieces()` of a source stream its text in bounded memory: about 1 MB each,
-cut at a paragraph, else a line, else white space, else anywhere.
+cut at a paragraph, else a line, else white space, else anywhere. A source of
+several languages, NAME=SOURCE,NAME=SOURCE, is their sources in turn.
 """
 
 import collections
@@ -14,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from etils import epath
 
-from data.text import documents, manual, text_files, tfds_text
+from data.text import documents, languages, manual, text_files, tfds_text
+
+_NAMED = 12  # languages that a description tells of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +29,13 @@ class Piece:
       their ends; line ends are newlines.
     ends_document: True at the last piece of its document.
     sentence_per_line: else running text; a blank line ends a paragraph.
+    language: number of the language in `Source.languages`.
   """
 
   text: str
   ends_document: bool
   sentence_per_line: bool
+  language: int = 0
 
 
 @dataclasses.dataclass
@@ -45,6 +50,7 @@ class Source:
     dropped: reason -> count, filled while iterating, of the last pass.
     dropped_files: reason -> the first files that were dropped for it.
     bytes_read: progress of the last pass, in the unit of `num_bytes`.
+    parts: language -> source, in the order of the text, if it has names.
   """
 
   spec: str
@@ -58,6 +64,12 @@ class Source:
   )
   dropped_files: dict[str, list[str]] = dataclasses.field(default_factory=dict)
   bytes_read: int = 0
+  parts: Mapping[str, 'Source'] = dataclasses.field(default_factory=dict)
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """Names of the languages; of a plain source one, ''."""
+    return tuple(self.parts) or ('',)
 
   def pieces(self, white_space: str = 'ignored') -> Iterator[Piece]:
     """Streams the text from its beginning, always in the same order.
@@ -112,7 +124,9 @@ def open_source(
 
   `spec` is `manual` (the documentation inside every Python); a file, a glob or
   a folder (all its files, recursively) of plain text or JSONL, each perhaps
-  compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`.
+  compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`. Or it is a list
+  of such sources by language, `en=SOURCE,de=SOURCE`; a path that begins like
+  this one is written as `./en=...`.
 
   `document_break` bounds documents in plain text: 'file'; 'blank_line'; or a
   regular expression: a line that begins with a match starts a document. By
@@ -120,6 +134,11 @@ def open_source(
   (BERT's input format), else 'file', where a blank line ends a paragraph. Each
   JSONL or TFDS record, with `text_field`, and page of the manual is a document.
   """
+  if parts := languages.split(spec):
+    options = dict(document_break=document_break, text_field=text_field)
+    return _join_languages(
+      spec, {name: open_source(part, **options) for name, part in parts.items()}
+    )
   if spec == 'manual' or spec.startswith('tfds:'):
     if document_break:
       raise ValueError(
@@ -128,6 +147,44 @@ def open_source(
       )
     return _open_manual() if spec == 'manual' else _open_tfds(spec, text_field)
   return _open_files(spec, document_break or None, text_field)
+
+
+def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
+  """Returns the sources of several languages as one."""
+  rules = {part.document_break for part in parts.values()}
+  num_bytes = sum(part.num_bytes for part in parts.values())
+  return Source(
+    spec=spec,
+    description=f'{len(parts)} languages, {num_bytes / 1e6:,.1f} MB: '
+    + '; '.join(f'{n}: {parts[n].description}' for n in list(parts)[:_NAMED])
+    + ('; ...' if len(parts) > _NAMED else ''),
+    fingerprint=_digest(
+      [[name, part.fingerprint] for name, part in parts.items()]
+    ),
+    document_break=rules.pop()
+    if len(rules) == 1
+    else ', '.join(
+      f'{name}={part.document_break}' for name, part in parts.items()
+    ),
+    num_bytes=num_bytes,
+    read=_read_languages,
+    parts=parts,
+  )
+
+
+def _read_languages(source: Source, white_space: str) -> Iterator[Piece]:
+  """Streams the text of one language after the other."""
+  base = 0
+  for number, part in enumerate(source.parts.values()):
+    for piece in part.pieces(white_space):
+      source.bytes_read = base + part.bytes_read
+      yield dataclasses.replace(piece, language=number)
+    base += part.num_bytes
+    source.bytes_read = base
+    source.dropped.update(part.dropped)
+    for reason, names in part.dropped_files.items():
+      known = source.dropped_files.setdefault(reason, [])
+      known += names[: text_files.NAMED - len(known)]
 
 
 def _digest(*parts: object) -> str:

@@ -3,6 +3,7 @@
 import collections
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
@@ -13,18 +14,29 @@ MAX_WORDS = 1_000_000  # distinct words counted: about 150 MB
 MAX_WORD_CHARS = 200
 
 
-def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
+def train_bpe(
+  texts: Iterable[Any],
+  vocab_size: int,
+  *,
+  weigh: word_counts.Weigh | None = None,
+) -> bpe.BPE:
   """Trains a vocabulary of GPT's kind; equal texts give equal ones.
 
   The texts are streamed, best as documents or parts cut between words; memory
   holds the distinct words. `vocab_size`, 50 or more, includes <unk>
   and the three symbols; too few different pieces give a smaller vocabulary.
+  `texts` and `weigh`, of several languages, are as in
+  `word_counts.count_texts`.
   """
   words = bpe.choose_words('the new vocabulary')
   finder = bpe.make_bpe((bpe.UNKNOWN,), (), words)
   forgotten = collections.Counter()
-  parts = word_counts.count_words(
-    (finder.parts(finder.repair(text)) for text in texts), MAX_WORDS, forgotten
+  parts = word_counts.count_texts(
+    texts,
+    lambda text: finder.parts(finder.repair(text)),
+    MAX_WORDS,
+    forgotten,
+    weigh,
   )
   counts = collections.Counter()
   for part, found in zip(parts, finder.find_words(list(parts)), strict=True):
@@ -77,7 +89,12 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> bpe.BPE:
   return bpe.make_bpe(pieces, merges, words)
 
 
-def train_byte_bpe(texts: Iterable[str], vocab_size: int) -> byte_bpe.ByteBPE:
+def train_byte_bpe(
+  texts: Iterable[Any],
+  vocab_size: int,
+  *,
+  weigh: word_counts.Weigh | None = None,
+) -> byte_bpe.ByteBPE:
   """Trains a vocabulary of GPT-2's kind; equal texts give equal ones.
 
   `vocab_size` includes the 256 bytes, which come first, and <|endoftext|>, the
@@ -85,8 +102,11 @@ def train_byte_bpe(texts: Iterable[str], vocab_size: int) -> byte_bpe.ByteBPE:
   """
   letters = byte_bpe.byte_letters()
   split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
-  counts = word_counts.count_words(
-    ([word for word, _ in split(text)] for text in texts), MAX_WORDS
+  counts = word_counts.count_texts(
+    texts,
+    lambda text: [word for word, _ in split(text)],
+    MAX_WORDS,
+    weigh=weigh,
   )
   _drop_long(counts)
   if not counts:

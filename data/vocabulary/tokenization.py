@@ -21,6 +21,7 @@ from data.vocabulary import (
   bpe_training,
   byte_bpe,
   tokenizer_json,
+  word_counts,
   wordpiece,
   words,
 )
@@ -292,12 +293,24 @@ def request_key(tokenizer: str) -> str:
   return tokenizer
 
 
-def train(texts: Iterable[str], training: Training) -> Tokenizer:
-  """Trains a vocabulary; the same texts always give the same one."""
-  if training.kind == 'wordpiece':
-    return wordpiece.train_wordpiece(texts, training.size, cased=training.cased)
-  if training.kind == 'bpe':
-    return bpe_training.train_bpe(texts, training.size)
+def train(
+  texts: Iterable[Any],
+  training: Training,
+  weigh: word_counts.Weigh | None = None,
+) -> Tokenizer:
+  """Trains a vocabulary; the same texts always give the same one.
+
+  `texts` and `weigh`, of several languages, are as in
+  `word_counts.count_texts`; words to predict have one language.
+  """
   if training.kind == 'words':
     return words.train_words(texts, training.size, training.split)
-  return bpe_training.train_byte_bpe(texts, training.size)
+  if training.kind == 'wordpiece':
+    return wordpiece.train_wordpiece(
+      texts, training.size, cased=training.cased, weigh=weigh
+    )
+  train_pieces = {
+    'bpe': bpe_training.train_bpe,
+    'bytebpe': bpe_training.train_byte_bpe,
+  }[training.kind]
+  return train_pieces(texts, training.size, weigh=weigh)

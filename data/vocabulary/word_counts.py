@@ -1,7 +1,10 @@
 """Counted words, the training data of vocabularies, in bounded memory."""
 
 import collections
+import heapq
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 # Letters of a new vocabulary, unless the text needs more: as in English text.
 USUAL_LETTERS = 1000
@@ -33,6 +36,47 @@ def count_words(
         del words[word]
       least += len(words) > most // 2
   return words
+
+
+Weigh = Callable[[int, int], float]
+
+
+def count_texts(
+  texts: Iterable[Any],
+  find_words: Callable[[str], Iterable[str]],
+  most: int,
+  forgotten: collections.Counter[str] | None = None,
+  weigh: Weigh | None = None,
+) -> collections.Counter[str]:
+  """Counts the words of texts; see `count_words`.
+
+  With `weigh`, texts are pairs of a language's number and a text, one language
+  after the other. `weigh`, called after a language's last text with its number
+  and the number of words counted, gives the weight of each of them. Weights
+  count relative to the smallest: no word becomes too rare to be learnt.
+  """
+  if weigh is None:
+    return count_words(map(find_words, texts), most, forgotten)
+  words, letters, weights = {}, {}, []
+  for language, group in itertools.groupby(texts, key=lambda pair: pair[0]):
+    lost = collections.Counter()
+    found = count_words((find_words(text) for _, text in group), most, lost)
+    if not found:
+      continue
+    weights.append(weigh(language, found.total()))
+    for sums, counts in ((words, found), (letters, lost)):
+      for item, count in counts.items():
+        sums[item] = sums.get(item, 0) + weights[-1] * count
+    if len(words) > most:
+      kept = set(heapq.nsmallest(most, words, key=lambda w: (-words[w], w)))
+      for word in words.keys() - kept:
+        count = words.pop(word)
+        for letter in word:
+          letters[letter] = letters.get(letter, 0) + count
+  least = min(weights, default=1)
+  if forgotten is not None:
+    forgotten.update({a: round(count / least) for a, count in letters.items()})
+  return collections.Counter({w: round(n / least) for w, n in words.items()})
 
 
 def count_letters(words: Mapping[str, int]) -> collections.Counter[str]:

@@ -16,7 +16,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tokenizers
@@ -31,6 +31,9 @@ SPECIALS = tokenizer_json.SYMBOLS['wordpiece']
 PREFIX = '##'
 MAX_WORD_CHARS = 200  # google-research/bert since 2018-11-23
 MAX_WORDS = 1_000_000  # distinct words counted for training: about 150 MB
+# The release sets spaces round each CJK character, which `tokenizers` does but
+# for the first 256 of Extension E (it begins at 2B920, the release at 2B820).
+_NOT_SPACED = re.compile('[\U0002b820-\U0002b91f]')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,12 +87,29 @@ class WordPiece(Tokenizer):
     """Returns the parts whose ids, one after the other, are the text's."""
     return [text] if self.added else text.split(' ')
 
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns ids without symbols; all cores, or RAYON_NUM_THREADS of them."""
+    return super().encode_batch([_space_characters(text) for text in texts])
+
   def encode_with_spans(
     self, texts: Sequence[str]
   ) -> list[tuple[list[int], list[tuple[int, int]]]]:
     """Returns each text's ids, and their (start, end) in the text as given."""
-    encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    return [(encoding.ids, encoding.offsets) for encoding in encoded]
+    encoded = self.tokenizer.encode_batch(
+      [_space_characters(text) for text in texts], add_special_tokens=False
+    )
+    found = []
+    for text, encoding in zip(texts, encoded, strict=True):
+      spans = encoding.offsets
+      if _NOT_SPACED.search(text):
+        places = [
+          place
+          for place, letter in enumerate(text)
+          for _ in _space_characters(letter)
+        ]
+        spans = [(places[start], places[end - 1] + 1) for start, end in spans]
+      found.append((encoding.ids, spans))
+    return found
 
   def save(self, folder: str | pathlib.Path | epath.Path) -> None:
     """Writes vocab.txt, tokenizer.json and the settings into a folder."""
@@ -170,6 +190,11 @@ def _normalizer(
   )
 
 
+def _space_characters(text: str) -> str:
+  """Sets spaces round the CJK characters that `tokenizers` leaves out."""
+  return text if text.isascii() else _NOT_SPACED.sub(r' \g<0> ', text)
+
+
 def _from_pieces(
   pieces: Sequence[str],
   cased: bool,
@@ -205,15 +230,20 @@ def _from_pieces(
 
 
 def train_wordpiece(
-  texts: Iterable[str], vocab_size: int, *, cased: bool = False
+  texts: Iterable[Any],
+  vocab_size: int,
+  *,
+  cased: bool = False,
+  weigh: word_counts.Weigh | None = None,
 ) -> WordPiece:
   """Trains a vocabulary; the same texts always give the same one.
 
   The texts are streamed; memory holds the distinct words. `vocab_size`, 50 or
-  more, includes the special tokens; a small text gives fewer pieces.
+  more, includes the special tokens; a small text gives fewer pieces. `texts`
+  and `weigh`, of several languages, are as in `word_counts.count_texts`.
   """
   letters = collections.Counter()
-  words = _count_words(texts, cased, letters)
+  words = _count_words(texts, cased, letters, weigh)
   if not words:
     raise ValueError('there is no text to train a vocabulary on')
   counts = word_counts.count_letters(words)
@@ -262,13 +292,20 @@ def train_wordpiece(
 
 
 def _count_words(
-  texts: Iterable[str], cased: bool, forgotten: collections.Counter[str]
+  texts: Iterable[Any],
+  cased: bool,
+  forgotten: collections.Counter[str],
+  weigh: word_counts.Weigh | None = None,
 ) -> collections.Counter[str]:
   """Counts normalised words; of forgotten ones only the letters."""
   normalize = _normalizer(cased).normalize_str
   find_words = _word_pattern().findall
-  words = word_counts.count_words(
-    (find_words(normalize(text)) for text in texts), MAX_WORDS, forgotten
+  words = word_counts.count_texts(
+    texts,
+    lambda text: find_words(normalize(_space_characters(text))),
+    MAX_WORDS,
+    forgotten,
+    weigh,
   )
   for word in [word for word in words if len(word) > MAX_WORD_CHARS]:
     del words[word]

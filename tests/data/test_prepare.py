@@ -199,9 +199,9 @@ def test_one_line_of_50_mb(tmp_path, vocab):
 
 
 def test_vocabulary_of_a_sample(tmp_path, monkeypatch, capsys):
-  from data.store import build
+  from data.store import vocabularies
 
-  monkeypatch.setattr(build, 'VOCABULARY_BYTES', 20_000)
+  monkeypatch.setattr(vocabularies, 'VOCABULARY_BYTES', 20_000)
   text = write(tmp_path / 'text.txt', numbered(3000, 4))
   more = ('--document_break', 'blank_line', '--json')
   assert run(text, tmp_path / 'out', *more) == 0

@@ -45,6 +45,18 @@ def test_page_and_numbers(small_bert, run, tmp_path):
   assert (tmp_path / 'a.html').read_text() != before[0]
 
 
+def test_a_figure_of_a_file(small_bert, run, tmp_path):
+  path = tmp_path / 'lines.txt'
+  path.write_text(f'{TEXT}\nis used\n')
+  printed = run(small_bert, '--sentences', path, '--out', 'a.png').err
+  assert re.search(r'texts +2\n +mean share of first token +0\.', printed)
+  assert json.loads((tmp_path / 'a.json').read_text())['texts'] == 2
+  path.write_text(f'{TEXT}\n{"a " * 70}\n')
+  with pytest.raises(SystemExit, match=r'lines.txt, line 2 has 72 tokens'):
+    run(small_bert, '--sentences', path, '--out', 'b.png')
+  assert not (tmp_path / 'b.png').exists()
+
+
 def test_what_is_refused(small_bert, run, tmp_path):
   elmo, damaged = tmp_path / 'elmo', tmp_path / 'damaged'
   pretrained.write_folder(elmo, *small_elmo())

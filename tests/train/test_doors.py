@@ -66,6 +66,7 @@ REFUSED = (
   ('weights',),
   ('similarity', 'W', 'none.txt'),
   ('similarity', 'W', '--compare', 'none'),
+  ('similarity', 'W', '--parallel', 'none', 'none'),
   ('similarity', 'W', 'none.txt', '--top_k=3'),
   ('zero_shot', 'W', 'coqa', 'none.json'),
   ('zero_shot', 'W', 'translate', 'none.fr', 'none.en', '--limit=0'),

@@ -78,7 +78,8 @@ class Architecture(NamedTuple):
     describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
     objectives: `train.objective` -> (config, length, vocabulary) -> Objective.
-    open_examples: (store, length, held_out=) -> examples of one split.
+    open_examples: (store, length, held_out=, language_exponent=) -> examples of
+      one split.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
     print_samples: (model, parameters, store, length) -> None.

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from data.examples import pairs, transforms
+from data.examples import masking, pairs, transforms
 from data.store.corpus import Store
 from models import bert
 from train.architectures import samples
@@ -65,7 +65,14 @@ def masked_tokens(
 ) -> Objective:
   """Returns BERT's objective at one length, with the losses `names`."""
   _check_vocabulary(config, vocabulary)
-  rates = config.objective
+  wanted = config.objective
+  rates = masking.Rates(
+    wanted.mask_rate,
+    wanted.mask_fraction,
+    wanted.random_fraction,
+    wanted.counting,
+  )
+  of_words = wanted.unit != 'piece'
 
   def transform(host_batch: Any, keys: Any) -> Any:
     batch = transforms.sample_pairs(
@@ -76,16 +83,15 @@ def masked_tokens(
       short_seq_prob=transforms.SHORT_SEQ_PROB,
       negatives='nsp' in names,
     )
-    return transforms.mask_tokens(
+    return masking.mask_units(
       batch,
       keys,
       specials=vocabulary.specials,
       vocab_size=vocabulary.size,
-      mask_rate=rates.mask_rate,
-      max_predictions=transforms.max_predictions(length, rates.mask_rate),
-      mask_fraction=rates.mask_fraction,
-      random_fraction=rates.random_fraction,
-      continuations=vocabulary.continuations if rates.whole_word else None,
+      rates=rates,
+      max_predictions=masking.max_predictions(length, rates),
+      continuations=vocabulary.continuations if of_words else None,
+      longest_span=masking.LONGEST_SPAN if wanted.unit == 'span' else 1,
     )
 
   return Objective(

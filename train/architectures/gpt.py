@@ -72,9 +72,7 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
   )
 
 
-def _open_apart(
-  store: Store, length: int, *, held_out: bool
-) -> streams.Examples:
+def _open_apart(store: Store, length: int, **options: Any) -> streams.Examples:
   """Returns windows that stay inside documents."""
   if hasattr(store.tokenizer, 'softmax_size'):
     raise ValueError(
@@ -82,12 +80,10 @@ def _open_apart(
       ' a softmax for: prepare the text with --tokenizer train:bpe:N, or train'
       " with data.tokenizer='train:bpe:N'"
     )
-  return streams.Examples(store, length, held_out=held_out)
+  return streams.Examples(store, length, **options)
 
 
-def _open_joined(
-  store: Store, length: int, *, held_out: bool
-) -> streams.Examples:
+def _open_joined(store: Store, length: int, **options: Any) -> streams.Examples:
   """Returns windows of one stream, where end-of-text ends each document."""
   end_of_text = getattr(store.tokenizer, 'end_of_text_id', None)
   if end_of_text is None:
@@ -96,9 +92,7 @@ def _open_joined(
       " model.name='gpt2' joins documents: prepare the text with"
       ' --tokenizer train:bytebpe:N, or with a published encoder.json'
     )
-  return streams.Examples(
-    store, length, held_out=held_out, end_of_text=end_of_text
-  )
+  return streams.Examples(store, length, end_of_text=end_of_text, **options)
 
 
 def _adjust_init(model: gpt.Gpt, params: Any, init_config: Any) -> Any:

@@ -3,8 +3,8 @@
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import rich.console
 import rich.progress
@@ -13,6 +13,8 @@ from train.host import files
 
 CONSOLE = rich.console.Console(stderr=True, highlight=False)
 LINE_SECONDS = 10  # between lines where standard error is not a terminal
+BAR_SECONDS = 0.1  # between changes of the bar, which are not free
+T = TypeVar('T')
 
 
 def _is_first() -> bool:
@@ -69,6 +71,18 @@ class ProgressBar:
       seconds = (now - self._began) / max(step - self._start, 1)
       left = duration(seconds * (self._total - step))
       say(f'step {step}/{self._total}  {figures}  {left} left')
+
+
+def counted(items: Iterable[T], total: int, unit: str) -> Iterator[T]:
+  """Yields `total` items, and shows a bar with how many come in a second."""
+  began = shown = time.monotonic()
+  with ProgressBar(0, total) as bar:
+    for done, item in enumerate(items, start=1):
+      yield item
+      now = time.monotonic()
+      if now - shown > BAR_SECONDS or done == total:
+        shown = now
+        bar.update(done, f'{done / (now - began):,.0f} {unit}/s')
 
 
 def figures(row: Mapping[str, float]) -> str:

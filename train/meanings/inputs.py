@@ -48,6 +48,39 @@ def find_word(
   return found
 
 
+def read_translations(
+  first: epath.PathLike, second: epath.PathLike
+) -> list[list[str]]:
+  """Returns the lines of two files; line i of one translates the other's.
+
+  Raises ValueError, with the file and the number of the line, for an empty
+  line, files of one line or of different lengths, and equal files.
+  """
+  texts = []
+  for path in (first, second):
+    text_counts.count(path, str.split)  # refuses empty files and endless lines
+    texts.append(list(text_counts.lines(path)))
+    for number, line in enumerate(texts[-1], start=1):
+      if not line.strip():
+        raise ValueError(
+          f'{path}, line {number:,}: found an empty line, expected a sentence'
+          ' and its translation on the same line of the other file'
+        )
+    if len(texts[-1]) == 1:
+      raise ValueError(f'{path}: found 1 line, expected 2 or more')
+  count, other = map(len, texts)
+  if count != other:
+    raise ValueError(
+      f'{second}: found {other:,} lines, expected {count:,}, a translation of'
+      f' each line of {first}'
+    )
+  if texts[0] == texts[1]:
+    raise ValueError(
+      f'{second}: found the lines of {first}, expected their translations'
+    )
+  return texts
+
+
 def parse_shifts(text: str) -> tuple[int, ...]:
   """Returns the shifts of --shift, as in 0,1,2,4."""
   parts = text.split(',')

@@ -1,4 +1,4 @@
-"""Models of tokens, opened and checked before the first is loaded."""
+"""Models opened and checked before the first is loaded."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,12 +15,15 @@ def load_each(
   tokenizer: str | None,
   request: Request,
   dtype: str = 'float32',
+  *,
+  elmo: bool = False,
 ) -> Iterator[Weights]:
   """Returns BERTs, GPTs and GPT-2s of workdirs or publishers, loaded in turn.
 
   All are opened and checked at once; each is loaded when it is asked for.
   `tokenizer` is of the first, see `opened.open_weights`; all must be able to
-  answer `request`. Raises ValueError for a model of another family.
+  answer `request`. Raises ValueError for a model of another family; with
+  `elmo` an ELMo will do, too.
   """
   opened_weights = [
     opened.open_weights(name, None if number else tokenizer)
@@ -30,7 +33,7 @@ def load_each(
     if weights.name in trained.TRANSFORMERS:
       weights.check()
       Plan(weights, request)
-    elif weights.reads_words:
+    elif weights.reads_words and not elmo:
       raise ValueError(
         f'{weights.folder} holds an {weights.name}, which has vectors of words'
         ' alone, and no positions; expected'
@@ -38,7 +41,11 @@ def load_each(
       )
 
   def load(weights: Weights) -> Weights:
-    found = trained.load(weights, expected=trained.TRANSFORMERS)
+    if weights.reads_words:
+      model, params, _ = trained.load_elmo(weights)
+      found = weights._replace(model=model, params=params)
+    else:
+      found = trained.load(weights, expected=trained.TRANSFORMERS)
     return found._replace(model=found.model.clone(dtype=jnp.dtype(dtype)))
 
   return map(load, opened_weights)

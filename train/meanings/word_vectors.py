@@ -3,7 +3,6 @@
 Shapes: N occurrence, L layer with the embeddings, D = 2 P of an ELMo.
 """
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,8 +10,6 @@ import numpy as np
 from data.tasks.senses.occurrences import Occurrence
 from train.host import console
 from train.vectors import elmo_vectors, text_vectors, word_cache
-
-BAR_SECONDS = 0.1  # between changes of the bar, which are not free
 
 
 def embed(
@@ -39,15 +36,9 @@ def embed(
     numbered = text_vectors.embed_numbered(
       weights, sentences, word_cache.REQUEST
     )
-  began = shown = time.monotonic()
-  with console.ProgressBar(0, len(sentences)) as bar:
-    for done, (number, found) in enumerate(numbered, start=1):
-      for row in rows_of[sentences[number]]:
-        vectors_NLD[row] = found.array[:, occurrences[row].place]
-      now = time.monotonic()
-      if now - shown > BAR_SECONDS or done == len(sentences):
-        shown = now
-        bar.update(done, f'{done / (now - began):,.0f} sentences/s')
+  for number, found in console.counted(numbered, len(sentences), 'sentences'):
+    for row in rows_of[sentences[number]]:
+      vectors_NLD[row] = found.array[:, occurrences[row].place]
   empty = np.flatnonzero(~vectors_NLD.any(axis=(1, 2)))
   if len(empty):
     where, words, place = occurrences[empty[0]]

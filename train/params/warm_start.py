@@ -19,7 +19,7 @@ from models.pretrained.weights import Weights
 from train.architectures import families
 from train.host.console import say
 from train.params import opened
-from train.run import settings
+from train.run import workdirs
 
 # Fields of modules that may differ: they keep the function of the model, or
 # belong to the vocabulary and the heads, which are checked apart.
@@ -215,7 +215,7 @@ def _vocabulary_differences(
 def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
   """Returns the tokenizer of a run; None if it is still to be trained."""
   data = config.data
-  folder = epath.Path(data.folder or settings.default_store(config))
+  folder = epath.Path(data.folder or workdirs.default_store(config))
   if (folder / 'store.json').exists():
     return tokenization.load(folder)
   if tokenization.parse_training(data.tokenizer) is None:

@@ -65,7 +65,12 @@ def make(
     warm_start.check_vocabulary(beginning, config, store.tokenizer)
   examples, held_out = (
     {
-      phase.length: architecture.open_examples(store, phase.length, held_out=h)
+      phase.length: architecture.open_examples(
+        store,
+        phase.length,
+        held_out=h,
+        language_exponent=config.data.language_exponent,
+      )
       for phase in asked
     }
     for h in (False, True)
@@ -117,17 +122,22 @@ def make(
   ) -> dict[str, float]:
     length = phase_at(step - 1).length
     size = config.eval.global_batch
-    batches = pipeline.eval_batches(
-      held_out[length],
-      size,
-      config.eval.max_windows,
-      config.eval.draws,
-      local_rows(size),
-    )
+    most = max(1, config.eval.max_windows // len(store.languages))
+    languages = {
+      name: pipeline.eval_batches(
+        held_out[length],
+        size,
+        most,
+        config.eval.draws,
+        local_rows(size),
+        language,
+      )
+      for language, name in enumerate(store.languages)
+    }
     return evaluate.evaluate(
       compiled[f'score {length}'],
       params,
-      batches,
+      languages,
       parts.empty_carry(size),
       mesh,
       parts.objective,
@@ -181,7 +191,9 @@ def make(
     create=create,
     restore=parts.restore,
     facts=lambda: {'the store': store.meta['digest']},
-    write=lambda workdir: plan.write_workdir(workdir, store),
+    write=lambda workdir: plan.write_workdir(
+      workdir, store, plan.language_shares(examples, phases)
+    ),
     print_plan=lambda workdir, in_detail: plan.print_plan(
       parts, workdir, store, examples, in_detail
     ),

@@ -14,16 +14,17 @@ from jax.sharding import Mesh
 from data import storage
 from data.examples.pipeline import Examples
 from data.store import build, corpus
-from data.text import sources, tfds_text
+from data.text import languages, sources, tfds_text
 from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.host import console, files, processes
 from train.pretrain.assemble import Parts
-from train.run import settings, training_phases
+from train.run import settings, training_phases, workdirs
 from train.run.job import Program
 from train.run.training_phases import Phase
 
 STORE_FILE = 'trained_on.json'
+LANGUAGES_FILE = 'languages.json'
 
 
 def check_source(config: ml_collections.ConfigDict) -> None:
@@ -35,25 +36,28 @@ def check_source(config: ml_collections.ConfigDict) -> None:
 
 def check_downloaded(config: ml_collections.ConfigDict) -> None:
   """Checks that nothing would be downloaded, for a dry run."""
-  name = config.data.source.removeprefix('tfds:')
-  is_there = name == config.data.source or _has_store(config)
-  if not (is_there or tfds_text.is_prepared(name)):
-    raise ValueError(
-      f'data.source={config.data.source} is not downloaded, and a dry run does'
-      ' not do it. Prepare the token store first: python -m data.prepare'
-      f' --source {config.data.source}'
-    )
+  if _has_store(config):
+    return
+  source = config.data.source
+  for part in languages.split(source).values() or [source]:
+    name = part.removeprefix('tfds:')
+    if name != part and not tfds_text.is_prepared(name):
+      raise ValueError(
+        f'data.source={source}: {part} is not downloaded, and a dry run does'
+        ' not do it. Prepare the token store first: python -m data.prepare'
+        f' --source {source}'
+      )
 
 
 def _has_store(config: ml_collections.ConfigDict) -> bool:
-  folder = config.data.folder or settings.default_store(config)
+  folder = config.data.folder or workdirs.default_store(config)
   return epath.Path(folder, 'store.json').exists()
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
   """Opens a config's token store; builds a missing one from small text."""
   data = config.data
-  folder = data.folder or settings.default_store(config)
+  folder = data.folder or workdirs.default_store(config)
   ready = epath.Path(folder, 'store.json')
   with processes.first_alone(f'waiting for process 0 to build {folder}'):
     if not (processes.is_first() or ready.exists()):
@@ -68,6 +72,7 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
         folder,
         document_break=data.document_break,
         held_out=data.held_out,
+        language_exponent=data.language_exponent,
         cache=data.cache,
       )
     if not (storage.is_remote(data.folder) or data.cache):
@@ -100,7 +105,32 @@ def check_data(
         f' fewer than the global batch of {phase.global_batch}: give more'
         ' text, or a smaller batch (--config.train.global_batch)'
       )
-    examples[phase.length].check()
+    examples[phase.length].check(phase.global_batch)
+
+
+def language_shares(
+  examples: Mapping[int, Examples], phases: Sequence[Phase]
+) -> dict[str, dict[str, Any]]:
+  """Returns the shares of several languages, and the passes over each.
+
+  Of each language: at each length its windows, their `share` of all and the
+  share `sampled` of the examples; and how often training sees its text.
+  """
+  found: dict[str, dict[str, Any]] = {}
+  for length in sorted({phase.length for phase in phases}):
+    rows = examples[length].describe_languages()
+    rows_seen = sum(
+      p.steps * p.global_batch for p in phases if p.length == length
+    )
+    for name, (windows, sampled) in rows.items():
+      row = found.setdefault(name, {'passes': 0.0})
+      row['passes'] += rows_seen * sampled / windows
+      row[f'length {length}'] = {
+        'windows': windows,
+        'share': windows / examples[length].num_windows,
+        'sampled': sampled,
+      }
+  return found
 
 
 def check_continuation(
@@ -169,8 +199,17 @@ def describe_store(store: corpus.Store) -> dict[str, str]:
   return {**store.meta['spec'], 'digest': store.meta['digest']}
 
 
-def write_workdir(workdir: epath.Path, store: corpus.Store) -> None:
-  """Writes the tokenizer, and sources and digest of the token store."""
+def write_workdir(
+  workdir: epath.Path, store: corpus.Store, shares: Mapping[str, Any]
+) -> None:
+  """Writes the tokenizer, sources and digest of the token store, and shares.
+
+  `shares` are those of several languages, see `language_shares`.
+  """
+  if shares:
+    files.write_atomically(
+      workdir / LANGUAGES_FILE, json.dumps(shares, indent=2) + '\n'
+    )
   files.write_atomically(
     workdir / STORE_FILE, json.dumps(describe_store(store), indent=2) + '\n'
   )
@@ -221,6 +260,22 @@ def print_plan(
       )
     )
   console.table(rows, 'Plan')
+  shares = language_shares(examples, parts.phases)
+  length = f'length {parts.phases[-1].length}'
+  if shares:
+    console.table(
+      [
+        (
+          name,
+          '{windows:,} windows, {share:.2%} of the text, {sampled:.2%} of the'
+          ' examples'.format(**row[length])
+          + f', {row["passes"]:.3g} passes in all',
+        )
+        for name, row in shares.items()
+      ],
+      f'Languages at {length}, data.language_exponent='
+      f'{config.data.language_exponent:g}',
+    )
   if in_detail:
     leaves = jax.tree_util.tree_flatten_with_path(parts.shapes.params)[0]
     console.table(

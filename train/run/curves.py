@@ -5,16 +5,19 @@ from typing import Any
 
 from etils import epath
 
+from train.engine.evaluate import LANGUAGES
 from train.host import console
 from train.run import ledger
 from train.run import metrics as run_metrics
 
 _UNIGRAM = 'eval/unigram_perplexity'
+_MANY = 12  # languages, beyond which a line and a legend would be unreadable
 # Without a curve of their own: sums or quotients of other metrics.
 _UNDRAWN = ('train/loss', 'train/grad_norm', 'eval/perplexity_ratio')
 _PANELS = (
   'Loss',
   'Held-out perplexity',
+  'Held-out perplexity of languages',
   'Scores of dev',
   'Scores of other languages',
   'Accuracy',
@@ -24,16 +27,21 @@ _PANELS = (
 
 
 def is_perplexity(metric: str) -> bool:
-  """Whether a metric is a model's perplexity on held-out text."""
+  """Whether a metric is a model's perplexity on all held-out text."""
   return (
     metric.startswith('eval/')
     and metric.endswith('perplexity')
     and metric != _UNIGRAM
+    and not metric.startswith(LANGUAGES)
   )
 
 
 def evaluation_line(step: int, row: Mapping[str, float]) -> str:
-  """Returns one line: perplexities, else losses, and all other metrics."""
+  """Returns one line: perplexities, else losses, and all other metrics.
+
+  Of several languages, it has each one's perplexity, or the extremes of many.
+  """
+  of_languages, row = _split_languages(row)
   perplexities = [value for name, value in row.items() if is_perplexity(name)]
   others = []
   for name, value in row.items():
@@ -50,15 +58,44 @@ def evaluation_line(step: int, row: Mapping[str, float]) -> str:
   if perplexities:
     values = ' and '.join(f'{value:.1f}' for value in perplexities)
     others.insert(0, f'perplexity {values} (unigram {row[_UNIGRAM]:.1f})')
-  return f'step {step}: held-out {", ".join(others)}'
+  line = f'step {step}: held-out {", ".join(others)}'
+  found = sorted(
+    (value, name)
+    for name, figures in of_languages.items()
+    for key, value in figures.items()
+    if key.endswith('perplexity')
+  )
+  if found:
+    shown = found if len(found) <= _MANY else [found[0], found[-1]]
+    values = ', '.join(f'{name} {value:.1f}' for value, name in shown)
+    line += f'; perplexity by language, lowest first: {values}'
+  return line
+
+
+def _split_languages(
+  row: Mapping[str, float],
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+  """Returns {language: {metric: value}}, and all other metrics."""
+  found, others = {}, {}
+  for name, value in row.items():
+    if name.startswith(LANGUAGES):
+      language, _, metric = name.removeprefix(LANGUAGES).partition('/')
+      found.setdefault(language, {})[metric] = value
+    else:
+      others[name] = value
+  return found, others
 
 
 def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
   """Prints a finished run's metrics."""
-  figures = results['metrics']
+  of_languages, figures = _split_languages(results['metrics'])
   rows = [
     (name.removeprefix('eval/'), f'{value:.4f}')
     for name, value in figures.items()
+  ]
+  rows += [
+    (language, ', '.join(f'{n} {v:.4f}' for n, v in values.items()))
+    for language, values in of_languages.items()
   ]
   title = (
     f'Held-out text after {results["steps"]} steps'
@@ -107,7 +144,7 @@ def draw_curves(
     axes.grid(alpha=0.3)
     if 'perplexity' in title:
       axes.set_yscale('log')
-    if axes.lines:
+    if 0 < len(axes.lines) <= _MANY:
       axes.legend(loc='best', fontsize='small')
   path = epath.Path(out or workdir) / 'curves.png'
   with path.open('wb') as file:
@@ -128,6 +165,10 @@ def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
       continue
     if name == 'train/learning_rate':
       title = 'Learning rate'
+    elif name.startswith(LANGUAGES):
+      if not name.endswith('perplexity'):
+        continue
+      title = 'Held-out perplexity of languages'
     elif rest.endswith(('_loss', '/loss')):
       title = 'Loss'
     elif is_of_task(name) and '@' in name:

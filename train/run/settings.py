@@ -18,6 +18,8 @@ from etils import epath
 
 import configs
 from configs import base
+from data.examples import masking
+from data.text import languages
 from train.run import training_phases
 
 ATTENTION = ('auto', 'plain', 'fused')
@@ -29,6 +31,7 @@ AT_LEAST_0 = ('0 or more', lambda number: 0 <= number < math.inf)
 POSITIVE = ('a positive number', lambda number: 0 < number < math.inf)
 RATE = ('a share in [0, 1)', lambda number: 0 <= number < 1)
 SHARE = ('a share in (0, 1)', lambda number: 0 < number < 1)
+UNIT = ('a number in [0, 1]', lambda number: 0 <= number <= 1)
 SEED = ('a number in [0, 2**31)', lambda number: 0 <= number < 2**31)
 NUMBERS = {
   'train': {
@@ -43,7 +46,11 @@ NUMBERS = {
     AT_LEAST_0: 'num_highway num_samples unrolled_layers',
     RATE: 'dropout_rate attention_dropout_rate',
   },
-  'data': {SHARE: 'held_out', POSITIVE: 'train_limit eval_limit'},
+  'data': {
+    SHARE: 'held_out',
+    UNIT: 'language_exponent',
+    POSITIVE: 'train_limit eval_limit',
+  },
   'objective': {SHARE: 'mask_rate'},
   'optim': {
     RATE: 'beta1 beta2 warmup_fraction average',
@@ -63,7 +70,12 @@ NUMBERS = {
 }
 
 # Values for configs older than a key.
-BEFORE = {'model.null_key': False}
+BEFORE = {
+  'data.language_exponent': 0.7,
+  'model.null_key': False,
+  'objective.counting': 'exact',
+  'objective.unit': 'piece',
+}
 
 # A run may continue with other values of these: training computes the same
 # (init.new_rows is used at the first step only).
@@ -220,15 +232,6 @@ def default_workdir(name: str, config: ml_collections.ConfigDict) -> str:
   return f'runs/{stem}-{fingerprint(config):08x}'
 
 
-def default_store(config: ml_collections.ConfigDict) -> str:
-  """Returns the token store's folder where `data.folder` is empty."""
-  data = config.data
-  what = (data.source, data.tokenizer, data.document_break, data.held_out)
-  short = hashlib.sha256(repr(what).encode()).hexdigest()[:8]
-  stem = re.sub(r'\W+', '-', pathlib.Path(data.source).stem).strip('-')
-  return f'runs/stores/{stem}-{short}'
-
-
 def expect(
   config: ml_collections.ConfigDict, ok: bool, key: str, expected: str
 ) -> None:
@@ -302,11 +305,12 @@ def check(config: ml_collections.ConfigDict) -> None:
   from train.run import tracing
 
   check_common(config)
-  if config.data.folder is None:
-    try:
+  try:
+    languages.split(config.data.source)
+    if config.data.folder is None:
       tokenization.parse_training(config.data.tokenizer)
-    except ValueError as error:
-      raise ValueError(f'data.tokenizer: {error}') from None
+  except ValueError as error:  # 'source ...' or 'tokenizer ...'
+    raise ValueError(f'data.{error}') from None
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:
@@ -342,6 +346,11 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
+  for key, known in (
+    ('unit', masking.UNITS),
+    ('counting', masking.COUNTINGS),
+  ):
+    ensure(objective[key] in known, f'objective.{key}', f'one of {known}')
   training_phases.check_lengths(config)
 
 
@@ -351,12 +360,20 @@ def differing_keys(
   free: Collection[str] = FREE_KEYS,
 ) -> dict[str, tuple[Any, Any]]:
   """Returns {key: (old, new)} of two flat configs, without free keys."""
-  old, new = (BEFORE | dict(flat) for flat in (old, new))
+  old, new = (BEFORE | _with_unit(flat) for flat in (old, new))
   return {
     key: (old.get(key), new.get(key))
     for key in sorted({*old, *new})
     if old.get(key) != new.get(key) and key not in free
   }
+
+
+def _with_unit(flat: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a flat config with the unit that an older key stood for."""
+  flat = dict(flat)
+  if flat.pop('objective.whole_word', False):
+    flat['objective.unit'] = 'word'
+  return flat
 
 
 def describe_differing(differing: Mapping[str, tuple[Any, Any]]) -> str:

@@ -2,14 +2,19 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
+import pathlib
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import ml_collections
 from etils import epath
 
 from data import storage
+from data.text import languages
 from train.host import files, processes
 from train.run import lease
 
@@ -81,3 +86,16 @@ def read_results(workdir: epath.PathLike) -> dict[str, Any] | None:
   """Returns results.json of a finished run, None where there is none."""
   path = epath.Path(workdir) / 'results.json'
   return json.loads(path.read_text()) if path.exists() else None
+
+
+def default_store(config: ml_collections.ConfigDict) -> str:
+  """Returns the token store's folder where `data.folder` is empty."""
+  data = config.data
+  what = (data.source, data.tokenizer, data.document_break, data.held_out)
+  stem = pathlib.Path(data.source).stem
+  if names := languages.split(data.source):
+    what += (data.language_exponent,)
+    stem = '-'.join(names)[:32]
+  short = hashlib.sha256(repr(what).encode()).hexdigest()[:8]
+  stem = re.sub(r'\W+', '-', stem).strip('-')
+  return f'runs/stores/{stem}-{short}'

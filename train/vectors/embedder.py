@@ -28,7 +28,6 @@ from train.vectors.vector_files import Vectors
 # Options of one kind of model alone.
 ELMO_OPTIONS = ('stateful', 'batch_size')
 TEXT_OPTIONS = ('unit', 'pool', 'normalize', 'window', 'stride')
-BAR_SECONDS = 0.1  # between changes of the bar, which are not free
 
 
 def embed_file(
@@ -104,7 +103,7 @@ def _write(
       num_tokens += vectors.num_tokens
       num_empty += not vectors.num_tokens
       now = time.monotonic()
-      if now - shown > BAR_SECONDS or done == num_lines:
+      if now - shown > console.BAR_SECONDS or done == num_lines:
         shown = now
         bar.update(done, f'{num_tokens / (now - began):,.0f} {unit}/s')
     if done != num_lines:

@@ -34,7 +34,6 @@ LAYERS_FILE, META_FILE = 'layers.bin', 'meta.json'
 DTYPE = np.dtype('<f2')
 VERSION = 1  # of the vectors; another one makes all caches anew
 REQUEST = Request('word', choice=Choice('all'), split=list)
-BAR_SECONDS = 0.1  # between changes of the bar, which are not free
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +241,7 @@ def _make(
         file.write(_as_stored(source, words, found.array))
         done += found.array.shape[1]
         now = time.monotonic()
-        if now - shown > BAR_SECONDS or done == num_words:
+        if now - shown > console.BAR_SECONDS or done == num_words:
           shown = now
           rate = f'{done / (now - began):,.0f} {source.unit}s/s'
           bar.update(done, rate)

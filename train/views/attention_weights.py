@@ -108,12 +108,14 @@ def open_model(
   return found._replace(model=model)
 
 
-def frame(found: Weights, texts: Sequence[Text]) -> list[Row]:
+def frame(
+  found: Weights, texts: Sequence[Text], named: str = 'text'
+) -> list[Row]:
   """Returns the tokens of texts as the model reads them.
 
   BERT reads [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; a GPT reads A, or A and B
-  one after the other. Raises ValueError, with the numbers, for a text without
-  tokens or with more than the model has positions.
+  one after the other. Raises ValueError, with the text's number behind `named`,
+  for a text without tokens or with more than the model has positions.
   """
   begin, end = families.ARCHITECTURES[found.name].frame(found.tokenizer)
   rows = []
@@ -126,24 +128,26 @@ def frame(found: Weights, texts: Sequence[Text]) -> list[Row]:
     for part, ids in zip(parts, encoded, strict=True):
       if not ids:
         raise ValueError(
-          f'text {number} has no token of {found.folder}: {part!r}'
+          f'{named} {number} has no token of {found.folder}: {part!r}'
         )
     row = Row.of(encoded, begin, end)
     if len(row.ids) > found.model.max_length:
       raise ValueError(
-        f'text {number} has {len(row.ids):,} tokens, symbols included, and the'
-        f' model {found.model.max_length:,} positions: give a shorter text'
+        f'{named} {number} has {len(row.ids):,} tokens, symbols included, and'
+        f' the model {found.model.max_length:,} positions: give a shorter text'
       )
     rows.append(row)
   return rows
 
 
-def attend(found: Weights, texts: Sequence[Text]) -> Iterator[Attention]:
+def attend(
+  found: Weights, texts: Sequence[Text], named: str = 'text'
+) -> Iterator[Attention]:
   """Loads weights of `open_model`, and yields the attention of each text.
 
   Raises ValueError as `frame` does, and for damage.
   """
-  rows = frame(found, texts)
+  rows = frame(found, texts, named)
   params, texts = found.load(), iter(texts)
   for part, inputs in batches(found, rows):
     weights_LBNTS, qkv_LBTQNH = jax.device_get(

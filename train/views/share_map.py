@@ -27,15 +27,17 @@ def run(
   out: str | os.PathLike,
   json_file: str | os.PathLike,
   *,
+  named: str = 'text',
   tokenizer: epath.PathLike | None = None,
 ) -> dict[str, Any]:
   """Draws the mean shares of each head, writes them; returns a few means.
 
-  For `weights` and `tokenizer` see `attention_weights.open_model`. Raises
-  ValueError or OSError for bad input; then no file is written.
+  For `weights` and `tokenizer` see `attention_weights.open_model`; `named`
+  stands before the number of a text in a message. Raises ValueError or OSError
+  for bad input; then no file is written.
   """
   found = attention_weights.open_model(weights, tokenizer)
-  means, counts = measure(found, texts)
+  means, counts = measure(found, texts, named)
   with files.replacing(out) as new:
     draw(means, new)
   figures = {
@@ -59,7 +61,7 @@ def run(
 
 
 def measure(
-  found: Weights, texts: Sequence[Text]
+  found: Weights, texts: Sequence[Text], named: str = 'text'
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
   """Returns each measure's shares [L, N], and how many texts they are of.
 
@@ -70,7 +72,7 @@ def measure(
   null_key = getattr(found.model, 'null_key', False)
   totals: dict[str, Any] = defaultdict(float)
   counts: dict[str, int] = defaultdict(int)
-  for attention in attention_weights.attend(found, texts):
+  for attention in attention_weights.attend(found, texts, named):
     shares = attention_shares.measure(
       attention, causal=causal, null_key=null_key
     )

@@ -26,60 +26,6 @@ def examples(store):
   return pairs.Examples(store, LENGTH, held_out=False)
 
 
-@pytest.mark.parametrize(
-  'size', [1, 2, 3, 5, 8, 9, 100, 1000, 1024, 1025, 65_536, 65_537]
-)
-def test_permute_is_a_bijection(size):
-  indices = np.arange(size)
-  first = pipeline.permute(indices, size, 1)
-  assert np.array_equal(np.sort(first), indices)
-  if size >= 100:
-    second = pipeline.permute(indices, size, 2)
-    # Two random orders agree at about one place, neighbours are apart, and
-    # places are not correlated: 6 sigma.
-    assert (first == second).sum() < 12
-    assert (np.abs(np.diff(first)) == 1).sum() < 15
-    for one, two in (
-      (first, indices),
-      (first, second),
-      (first[1:], first[:-1]),
-    ):
-      assert abs(np.corrcoef(one, two)[0, 1]) < 6 / size**0.5
-
-
-def test_permute_any_part_and_huge_sizes():
-  size = 3_000_000_019
-  indices = np.array([0, 1, 5, size - 1]).reshape(2, 2)
-  places = pipeline.permute(indices, size, 7)
-  assert places.shape == (2, 2)
-  assert ((0 <= places) & (places < size)).all()
-  assert pipeline.permute(np.array(5), size, 7) == places[1, 0]
-
-
-def test_permute_is_the_same_everywhere():
-  # Changes of these numbers change the order of every run.
-  assert pipeline.permute(np.arange(10), 10, 3).tolist() == [
-    1,
-    6,
-    5,
-    9,
-    3,
-    8,
-    0,
-    7,
-    2,
-    4,
-  ]
-
-
-def test_small_permutations_are_all_reached():
-  orders = {
-    tuple(pipeline.permute(np.arange(4), 4, key).tolist())
-    for key in range(2000)
-  }
-  assert len(orders) >= 12
-
-
 def phases_of(batch_size, steps=1000, length=LENGTH):
   return ((steps, length, batch_size, 'continue'),)
 

@@ -1,4 +1,4 @@
-"""Pairs and masks: rates, limits, a NumPy reference, and no leak."""
+"""Pairs of sentences: a NumPy reference, shares, and no leak."""
 
 import functools
 import itertools
@@ -12,10 +12,11 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from data.examples import pipeline, transforms
+from data.examples import masking, pipeline, transforms
 from data.examples.pairs import Examples
 
 SPECIALS = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
+RATES = masking.Rates(0.15, 0.8, 0.1)
 FIRST_ID = 10  # a token's id is FIRST_ID + its place in the store
 
 
@@ -34,6 +35,8 @@ def make_store(folder, seed=0, num_documents=2000, mean_sentences=7.0):
     sentences=sentences,
     documents=np.cumsum(np.append(0, counts)),
     held_out=np.zeros(num_documents, bool),
+    languages=('',),
+    language_bounds=np.array([0, num_documents]),
   )
 
 
@@ -196,6 +199,42 @@ def test_looks_do_not_tell_the_label(
     assert score < 0.52
 
 
+def test_scripts_do_not_tell_the_label(tmp_path):
+  """A classifier of the scripts in both texts learns nothing."""
+  bounds = np.array([0, 900, 1200, 1300, 1340])
+  scores = []
+  for name, languages in (('apart', bounds), ('one', bounds[[0, -1]])):
+    store = make_store(tmp_path / name, 2, 1340)
+    (tmp_path / name).mkdir()
+    store.languages = tuple('abcd'[: len(languages) - 1])
+    store.language_bounds = languages
+    pairs = many_pairs(store, 32, 0.1, 1000, 30)
+    told = pairs['nsp_weights'] > 0
+    # The script is the language; a bag of each text's scripts.
+    place = pairs['tokens'].astype(int)[told] - FIRST_ID
+    starts = store.sentences[store.documents[bounds]]
+    script = np.searchsorted(starts, place, side='right')
+    script[place < 0] = 0
+    bags = [
+      (script == s) & (pairs['token_types'][told] == part)
+      for s in (1, 2, 3, 4)
+      for part in (0, 1)
+    ]
+    looks = np.stack([bag.sum(1) for bag in bags], axis=1)
+    assert (looks.sum(0) > 0).all()
+    labels = pairs['nsp_labels'][told]
+    half = len(labels) // 2
+    model = HistGradientBoostingClassifier(max_iter=50, random_state=0)
+    model.fit(looks[:half], labels[:half])
+    scores.append(model.score(looks[half:], labels[half:]))
+    chance = max(labels[half:].mean(), 1 - labels[half:].mean())
+    sigma = (0.25 / (len(labels) - half)) ** 0.5
+    if name == 'apart':
+      assert scores[0] < chance + 4 * sigma
+  # The test would see a leak: scripts of partners from any language tell it.
+  assert scores[1] > 0.6
+
+
 def reference_length(boundaries, usable, draws, most, short_seq_prob):
   """Tokens of text of one row, by loops, from the same draws."""
   bounds = [0, *boundaries, usable]
@@ -332,14 +371,6 @@ def test_pairs_match_reference(store, length, short_seq_prob):
   assert pairs['nsp_labels'].any() and pairs['nsp_weights'].any()
 
 
-MASKING = {
-  'specials': SPECIALS,
-  'mask_rate': 0.15,
-  'mask_fraction': 0.8,
-  'random_fraction': 0.1,
-}
-
-
 def test_the_example_of_the_docstring():
   """Windows of sentences a, b, c and x, y, z; see `sample_pairs`."""
   width, first_other = 18, 100
@@ -371,191 +402,6 @@ def test_the_example_of_the_docstring():
   assert (row['nsp_labels'], row['nsp_weights']) == (1, 1)
 
 
-def make_tokens(sizes, length, vocab_size, seed=0):
-  """Rows [CLS] A [SEP] B [SEP] of the sizes, specials included."""
-  rng = np.random.default_rng(seed)
-  place = np.arange(length)
-  sizes = np.asarray(sizes)[:, None]
-  tokens = rng.integers(5, vocab_size, (len(sizes), length))
-  tokens = np.where((place == sizes // 2) | (place == sizes - 1), 3, tokens)
-  tokens = np.where(place == 0, 2, tokens)
-  return {
-    'tokens': np.where(place < sizes, tokens, 0).astype(np.int32),
-    'token_mask': place < sizes,
-    'example_mask': np.ones(len(sizes), bool),
-  }
-
-
-@functools.partial(jax.jit, static_argnames=('vocab_size', 'max_predictions'))
-def mask(batch, key, vocab_size, max_predictions, continuations=None):
-  keys_B = transforms.row_keys(key, jnp.arange(len(batch['tokens'])))
-  return transforms.mask_tokens(
-    batch,
-    keys_B,
-    vocab_size=vocab_size,
-    max_predictions=max_predictions,
-    continuations=continuations,
-    **MASKING,
-  )
-
-
-def test_max_predictions():
-  expected = {128: 20, 512: 77, 20: 3, 8: 2}
-  for length, count in expected.items():
-    assert transforms.max_predictions(length, 0.15) == count
-
-
-@pytest.mark.parametrize('words', [False, True])
-def test_masking_keeps_its_limits(words):
-  length, vocab_size, limit = 128, 1000, 12
-  sizes = np.concatenate([np.arange(4, 129)] * 8)
-  batch = make_tokens(sizes, length, vocab_size)
-  batch['example_mask'][::10] = False
-  continuations = np.arange(vocab_size) % 3 == 0 if words else None
-  result = jax.device_get(
-    mask(batch, jax.random.key(1), vocab_size, limit, continuations)
-  )
-  places, targets = result['mlm_positions'], result['mlm_targets']
-  for n, size in enumerate(sizes):
-    text = np.isin(np.arange(length), [0, size // 2, size - 1], invert=True)
-    text &= np.arange(length) < size
-    most = min(limit, max(1, round(0.15 * size)))
-    changed = result['tokens'][n] != batch['tokens'][n]
-    used = int(result['mlm_weights'][n].sum())
-    if not batch['example_mask'][n]:
-      assert used == 0
-      continue
-    assert used <= most if words else used == most
-    chosen = places[n, :used]
-    assert (np.diff(chosen) > 0).all() and text[chosen].all()
-    assert np.array_equal(targets[n, :used], batch['tokens'][n, chosen])
-    assert result['mlm_weights'][n].tolist() == [1.0] * used + [0.0] * (
-      limit - used
-    )
-    assert not places[n, used:].any() and not targets[n, used:].any()
-    assert set(np.flatnonzero(changed)) <= set(chosen.tolist())
-  assert np.array_equal(result['token_mask'], batch['token_mask'])
-
-
-def test_masking_rates():
-  """A million predictions; every count within 5 sigma."""
-  length, vocab_size, rows = 128, 50, 5000
-  batch = make_tokens([length] * rows, length, vocab_size)
-  where, actions = np.zeros(length), np.zeros(3)
-  replaced = np.zeros(vocab_size)
-  total = 0
-  for step in range(11):
-    result = jax.device_get(mask(batch, jax.random.key(step), vocab_size, 20))
-    assert (result['mlm_weights'].sum(1) == 19).all()  # round(19.2)
-    used = result['mlm_weights'] > 0
-    places = result['mlm_positions']
-    now = np.take_along_axis(result['tokens'], places, 1)[used]
-    targets = result['mlm_targets'][used]
-    where += np.bincount(places[used], minlength=length)
-    is_mask, same = now == SPECIALS.mask, now == targets
-    actions += [is_mask.sum(), same.sum(), (~is_mask & ~same).sum()]
-    replaced += np.bincount(now[~is_mask & ~same], minlength=vocab_size)
-    total += len(now)
-  assert total > 1_000_000
-
-  def within(count, rate, of):
-    return np.abs(count - rate * of) < 5 * (rate * (1 - rate) * of) ** 0.5
-
-  text = np.isin(np.arange(length), [0, 64, 127], invert=True)
-  assert not where[~text].any()
-  assert within(where[text], 1 / 125, total).all()
-  # A random token is [MASK], or the old one, once in `vocab_size`.
-  rates = [0.8 + 0.1 / 50, 0.1 + 0.1 / 50, 0.1 * 48 / 50]
-  assert within(actions, np.array(rates), total).all()
-  # Specials are among the random tokens, [MASK] counts as masked above.
-  assert within(replaced[:4], 0.1 / 50, total).all()
-  ordinary = np.arange(50) > 4
-  assert within(replaced[ordinary], 0.1 / 50 * 44 / 45, total).all()
-
-
-def test_pieces_are_chosen_jointly_at_random():
-  """Every pair of places is as likely as any other."""
-  length, rows = 16, 40_000
-  batch = make_tokens([length] * rows, length, 50)
-  result = jax.device_get(mask(batch, jax.random.key(5), 50, 2))
-  places = result['mlm_positions']
-  pairs, counts = np.unique(places, axis=0, return_counts=True)
-  assert len(pairs) == 13 * 12 // 2
-  expected = rows / len(pairs)
-  chi = ((counts - expected) ** 2 / expected).sum()
-  assert abs(chi - (len(pairs) - 1)) < 5 * (2 * (len(pairs) - 1)) ** 0.5
-
-
-def reference_masking(tokens, token_mask, draws, limit, vocab, continuations):
-  """Positions and new tokens of one row, by loops, from the same draws."""
-  draws = draws.astype(int)
-  size, length = int(token_mask.sum()), len(tokens)
-  count = min(limit, max(1, round(0.15 * size)))
-  bits = (length - 1).bit_length()
-  text = [n for n in range(size) if tokens[n] not in (2, 3)]
-  units = []
-  for n in text:
-    if (
-      continuations is not None
-      and continuations[tokens[n]]
-      and units
-      and units[-1][-1] == n - 1
-    ):
-      units[-1].append(n)
-    else:
-      units.append([n])
-  units.sort(key=lambda unit: (draws[0, unit[0]] >> (bits + 1), unit[0]))
-  chosen = []
-  for unit in units:
-    if len(chosen) + len(unit) <= count:
-      chosen += unit
-  new = tokens.copy()
-  for n in chosen:
-    rate = (draws[1, n] >> 8) / 2**24
-    if rate < 0.8:
-      new[n] = SPECIALS.mask
-    elif rate < 0.9:
-      new[n] = draws[2, n] % vocab
-  return sorted(chosen), new
-
-
-@pytest.mark.parametrize('words', [False, True])
-@pytest.mark.parametrize('length', [16, 50, 128])
-def test_masking_matches_reference(words, length):
-  vocab_size, limit, rows = 300, transforms.max_predictions(length, 0.15), 300
-  rng = np.random.default_rng(1)
-  batch = make_tokens(rng.integers(4, length + 1, rows), length, vocab_size)
-  continuations = np.arange(vocab_size) % 5 < 3 if words else None
-  key = jax.random.key(2)
-  result = jax.device_get(mask(batch, key, vocab_size, limit, continuations))
-  keys = transforms.row_keys(key, jnp.arange(rows))
-  draw = functools.partial(transforms.mask_draws, length=length)
-  draws = jax.device_get(jax.vmap(draw)(keys))
-  passed_over = 0
-  for n in range(rows):
-    chosen, new = reference_masking(
-      batch['tokens'][n],
-      batch['token_mask'][n],
-      draws[n],
-      limit,
-      vocab_size,
-      continuations,
-    )
-    used = int(result['mlm_weights'][n].sum())
-    assert result['mlm_positions'][n, :used].tolist() == chosen
-    assert np.array_equal(result['tokens'][n], new)
-    size = int(batch['token_mask'][n].sum())
-    passed_over += used < min(limit, max(1, round(0.15 * size)))
-    if words:
-      for place in chosen:  # units are whole
-        following = place + 1
-        if continuations[batch['tokens'][n, following]]:
-          is_text = batch['tokens'][n, following] not in (2, 3)
-          is_text &= following < size
-          assert not is_text or following in chosen
-  assert bool(passed_over) == words
-
-
 def whole_transform(batch, key, length):
   keys_B = transforms.row_keys(key, batch['example_ids'])
   pairs = transforms.sample_pairs(
@@ -564,13 +410,14 @@ def whole_transform(batch, key, length):
   continuations = np.arange(5000) % 3 == 0
   masked = {}
   for name, whole in (('pieces', None), ('words', continuations)):
-    masked[name] = transforms.mask_tokens(
+    masked[name] = masking.mask_units(
       pairs,
       keys_B,
+      specials=SPECIALS,
       vocab_size=5000,
-      max_predictions=transforms.max_predictions(length, 0.15),
+      rates=RATES,
+      max_predictions=masking.max_predictions(length, RATES),
       continuations=whole,
-      **MASKING,
     )
   return masked
 
@@ -611,5 +458,5 @@ def test_keys_matter(store):
   assert (one['tokens'] != two['tokens']).any(axis=1).mean() > 0.9
   # The two transforms draw apart from one another under equal keys.
   key = jax.random.key(0)
-  draws = transforms.pair_draws(key, 64), transforms.mask_draws(key, 64)
+  draws = transforms.pair_draws(key, 64), masking.mask_draws(key, 64)
   assert not set(draws[0].tolist()) & set(draws[1].ravel().tolist())

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from window_stores import draw_sizes, make_store
 
-from data.examples import pipeline, word_streams
+from data.examples import permutation, pipeline, word_streams
 from data.vocabulary.words import SPECIALS, Words
 
 LENGTH, ROWS, SEED = 7, 5, 3
@@ -62,8 +62,8 @@ def spell_out(sentences):
 
 def epoch_text(store, epoch, phase=0, seed=SEED):
   sentences = sentences_of(store, False)
-  key = pipeline.order_key(seed, phase, epoch)
-  order = pipeline.permute(np.arange(len(sentences)), len(sentences), key)
+  key = permutation.order_key(seed, phase, epoch)
+  order = permutation.permute(np.arange(len(sentences)), len(sentences), key)
   return spell_out([sentences[number] for number in order])
 
 
@@ -261,7 +261,7 @@ def test_batches_fit_their_shapes_in_either_loader(examples, loader):
 
 def test_unfit_stores_are_refused(store, tmp_path):
   none = make_words_store(tmp_path, [[5, 3], []], [False, True])
-  word_streams.Examples(none, LENGTH, held_out=False).check()
+  word_streams.Examples(none, LENGTH, held_out=False).check(1)
   with pytest.raises(ValueError, match=f'{tmp_path} has no held-out words'):
     word_streams.Examples(none, LENGTH, held_out=True)
   store = types.SimpleNamespace(**vars(store))

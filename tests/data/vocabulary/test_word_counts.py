@@ -2,6 +2,7 @@
 
 import collections
 import json
+import random
 
 import numpy as np
 import pytest
@@ -156,3 +157,51 @@ def test_the_vocabulary_is_blamed_where_it_is_too_small(tmp_path, capsys):
   found = warnings(5000)
   assert not any('unknown' in line for line in found)
   assert any('it has no other characters' in line for line in found)
+
+
+def test_counts_of_languages_are_weighted():
+  """By hand: the smallest weight is 1, and counts stay whole numbers."""
+  texts = [(0, 'a b a'), (0, 'a c'), (1, 'x a'), (2, ''), (3, 'y')]
+  asked = []
+
+  def weigh(language, num_words):
+    asked.append((language, num_words))
+    return {0: 0.5, 1: 1, 3: 4}[language]
+
+  found = word_counts.count_texts(texts, str.split, 100, None, weigh)
+  assert asked == [(0, 5), (1, 2), (3, 1)]
+  assert found == {'a': 3 + 2, 'b': 1, 'c': 1, 'x': 2, 'y': 8}
+  lost = collections.Counter()
+  found = word_counts.count_texts(texts, str.split, 2, lost, weigh)
+  assert len(found) == 2 and found['y'] == 8
+  # Of nothing lost, a letter counts as often as its words do.
+  total = lost + word_counts.count_letters(found)
+  assert total['y'] == 8 and total['x'] == 2 and total['b'] == 1
+  plain = word_counts.count_texts(['a b', 'a'], str.split, 9)
+  assert plain == {'a': 2, 'b': 1}
+
+
+def test_a_vocabulary_of_languages_shares_its_pieces():
+  """The weight of a small language decides how many pieces are its own."""
+  rng = random.Random(0)
+  large, small = (
+    [
+      ''.join(chr(first + rng.randrange(8)) for _ in range(rng.randint(2, 6)))
+      for _ in range(count)
+    ]
+    for first, count in ((ord('a'), 9000), (0x430, 900))
+  )
+  texts = [(0, ' '.join(large)), (1, ' '.join(small))]
+  found = []
+  for exponent in (1.0, 0.7, 0.3):
+    for kind in ('wordpiece', 'bytebpe'):
+      ours = tokenization.train(
+        texts,
+        tokenization.parse_training(f'train:{kind}:600'),
+        lambda _, count, e=exponent: count ** (e - 1),
+      )
+      (ids,) = ours.encode_batch([texts[1][1]])
+      found.append(len(ids))
+  # A text of the small language has the fewer pieces, the more it weighs.
+  assert found[0] > found[2] > found[4]
+  assert found[1] > found[3] > found[5]

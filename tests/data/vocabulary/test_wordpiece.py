@@ -177,6 +177,66 @@ def test_ids_equal_the_release_in_python(name, texts, sesame_data):
     assert [ours.pieces[i] for i in ids] == reference(text), repr(text)
 
 
+def test_ids_of_eleven_languages_equal_both_references(sesame_data):
+  """All of PUD, 1,000 sentences a language, with the published vocabulary."""
+  import transformers
+
+  name = 'bert-base-multilingual-cased-vocab.txt'
+  file = sesame_data / 'fixtures/vocab' / name
+  ours = tokenization.load(file)
+  assert ours.vocab_size == 119_547 and ours.cased
+  theirs = transformers.BertTokenizer(vocab=str(file), do_lower_case=False)
+  release = python_reference(file, True, 200)
+  count = 0
+  for path in sorted((sesame_data / 'pud').glob('*.conllu')):
+    lines = path.read_text('utf-8').split('\n')
+    texts = [line[9:] for line in lines if line.startswith('# text = ')]
+    assert len(texts) == 1000
+    found = ours.encode_batch(texts)
+    assert found == theirs(texts, add_special_tokens=False)['input_ids']
+    for text, ids in list(zip(texts, found, strict=True))[::10]:
+      if unicodedata.is_normalized('NFC', text):
+        assert [ours.pieces[i] for i in ids] == release(text), text
+        count += 1
+  assert count > 1000
+
+
+def test_spaces_stand_round_the_characters_of_the_release(sesame_data):
+  """Of these blocks, and of no other: Hangul and kana are letters of words."""
+  # google-research/bert, tokenization.py.
+  blocks = [
+    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF)),
+    *((0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF)),
+    *((0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
+  ]
+  name = 'bert-base-multilingual-cased-vocab.txt'
+  file = sesame_data / 'fixtures/vocab' / name
+  ours, release = tokenization.load(file), python_reference(file, True, 200)
+  letters = [
+    chr(place + offset)
+    for block in blocks
+    for place in block
+    for offset in (-1, 0, 1)
+  ]
+  letters += [chr(place) for place in range(0x1100, 0x30000, 61)]
+  letters += [chr(place) for place in range(0x2B820, 0x2B930, 5)]
+  letters = [
+    c
+    for c in letters
+    if unicodedata.is_normalized('NFC', c) and unicodedata.category(c) == 'Lo'
+  ]
+  texts = [f'wo{letter}rd' for letter in letters]
+  found = ours.encode_batch(texts)
+  for letter, text, ids in zip(letters, texts, found, strict=True):
+    assert [ours.pieces[i] for i in ids] == release(text), hex(ord(letter))
+    if any(first <= ord(letter) <= last for first, last in blocks):
+      assert len(ids) >= 3
+  ids, spans = zip(*ours.encode_with_spans(texts), strict=True)
+  assert list(ids) == found
+  rare = texts.index('wo\U0002b820rd')
+  assert spans[rare] == [(0, 2), (2, 3), (3, 4), (4, 5)]
+
+
 def test_long_words_are_unknown_beyond_200_characters(sesame_data):
   """The release's limit; transformers kept the first release's 100."""
   import transformers

@@ -12,7 +12,7 @@ import pytest
 
 from data import prepare
 from data.examples import word_streams
-from data.store import build, corpus, pool
+from data.store import build, corpus, pool, vocabularies
 from data.text import documents, sources
 from data.vocabulary import characters, tokenization, words
 from data.vocabulary.words import SPECIALS, Words
@@ -271,7 +271,9 @@ def test_store_of_the_manual(manual_store):
 def test_store_of_words_that_are_apart(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr(documents, 'PIECE_CHARS', 200)
   monkeypatch.setattr(pool, 'ITEM_CHARACTERS', 500)
-  monkeypatch.setattr(build, 'VOCABULARY_BYTES', 500)  # no sample is enough
+  monkeypatch.setattr(
+    vocabularies, 'VOCABULARY_BYTES', 500
+  )  # no sample is enough
   rng = random.Random(1)
   # Neither capitals nor full stops: only the lines tell sentences.
   known = ["don 't", 'e.g. x', 'you。我', '...', '<S>', '</S> y', '<UNK>']

@@ -10,6 +10,7 @@ import pytest
 from flax import linen as nn
 
 from configs import variants
+from data.store import build
 from models import bert, elmo, gpt, lstm_lm
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
@@ -26,11 +27,13 @@ NAMES = {
 V = 30_522  # 70 rows of padding
 
 
-def step_flops(name, **overrides):
+def step_flops(name, vocab_size=V, **overrides):
   config = settings.with_overrides(settings.load_config(name), overrides)
   phases = training_phases.check_phases(config)
   mesh = sharding.make_mesh(config.mesh)
-  job = assemble.build_parts(config, phases, Vocabulary.of_size(V), mesh)
+  job = assemble.build_parts(
+    config, phases, Vocabulary.of_size(vocab_size), mesh
+  )
   return job.step_flops(phases[0]), job.num_parameters
 
 
@@ -64,6 +67,26 @@ def step_flops(name, **overrides):
 )
 def test_steps_of_shipped_configs(name, overrides, expected, count):
   assert step_flops(name, **overrides) == (expected, count)
+
+
+@pytest.mark.parametrize(
+  'name, size, published',
+  [
+    ('bert_multilingual', 119_547, 177_853_440),
+    ('bert_chinese', 21_128, 102_267_648),
+  ],
+)
+def test_other_vocabularies_have_the_published_parameters(
+  name, size, published
+):
+  tokenizer = settings.load_config(name).data.tokenizer
+  assert build.trained_size(tokenizer) == size
+  # The published count is without the heads.
+  heads = 768 * 768 + 3 * 768 + size + 2 * 769
+  flops, count = step_flops(name, vocab_size=size)
+  assert count == published + heads
+  more = 6 * 256 * 20 * 768 * (size - V)
+  assert flops == 17_901_821_362_176 + more
 
 
 @pytest.mark.parametrize(

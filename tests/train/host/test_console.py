@@ -45,3 +45,9 @@ def test_progress_without_a_terminal(capsys):
     assert not capsys.readouterr().err
     bar.update(4, 'loss 0.5')
   assert capsys.readouterr().err == 'step 4/4  loss 0.5  0:00:00 left\n'
+
+
+def test_counted(capsys):
+  assert list(console.counted(iter('abc'), 3, 'letters')) == ['a', 'b', 'c']
+  said = capsys.readouterr().err
+  assert said.startswith('step 3/3  ') and ' letters/s  0:00:00 left' in said

@@ -43,3 +43,31 @@ def test_shifts():
   for wrong in ('', '1,', '-1', '1.5', 'a', '1,1'):
     with pytest.raises(ValueError, match=f'--shift={wrong}: '):
       inputs.parse_shifts(wrong)
+
+
+def test_translations(tmp_path):
+  one, other = tmp_path / 'one', tmp_path / 'other'
+  one.write_text('a text\nthe same\n')
+  other.write_text('ein Text\nderselbe')
+  assert inputs.read_translations(one, other) == [
+    ['a text', 'the same'],
+    ['ein Text', 'derselbe'],
+  ]
+
+
+@pytest.mark.parametrize(
+  ('first', 'second', 'message'),
+  [
+    ('a\nb\n', 'c\n \n', 'two, line 2: found an empty line'),
+    ('a\n\nb\n', 'c\nd\n', 'one, line 2: found an empty line'),
+    ('a\nb\n', 'c\nd\ne\n', 'two: found 3 lines, expected 2, .* of .*one'),
+    ('a\nb\n', 'c\n', 'two: found 1 line, expected 2 or more'),
+    ('a\nb\n', 'a\nb', 'two: found the lines of .*one, expected their trans'),
+    ('', 'c\n', 'one: is empty'),
+  ],
+)
+def test_no_translations(tmp_path, first, second, message):
+  (tmp_path / 'one').write_text(first)
+  (tmp_path / 'two').write_text(second)
+  with pytest.raises(ValueError, match=message):
+    inputs.read_translations(tmp_path / 'one', tmp_path / 'two')

@@ -147,13 +147,3 @@ def test_bad_input(small_bert, small_elmo_folder, glue, run_command, tmp_path):
   shutil.copytree(glue / 'MRPC', tmp_path / 'MRPC')
   with pytest.raises(SystemExit, match='task stsb: found no dev.tsv'):
     run_command(similarity, 'none', '--compare', tmp_path)
-  for options in (
-    ('text', '--compare', glue),
-    ('--compare', glue, '--query', 'a'),
-    ('text', '--beside', 'other'),
-    ('--compare', glue, '--pool', 'mean'),
-    (),
-  ):
-    with pytest.raises(SystemExit) as error:
-      run_command(similarity, 'none', *options)
-    assert error.value.code == 2

@@ -18,6 +18,7 @@ from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import published, strict
 from train.engine import sharding
 from train.params import convert, warm_start
+from train.run import settings
 
 
 @pytest.fixture
@@ -430,7 +431,7 @@ def released(elmo_config, tmp_path_factory):
 
 
 def from_weights(config, folder, **overrides):
-  return warm_start.settings.with_overrides(
+  return settings.with_overrides(
     config, {'init.weights': str(folder), **overrides}
   )
 

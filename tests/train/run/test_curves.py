@@ -48,7 +48,7 @@ def run(objective, **sums):
   return evaluate.evaluate(
     lambda params, batch, carry: (sums, carry),
     None,
-    [{}, {}],
+    {'': [{}, {}]},
     None,
     mesh,
     objective,
@@ -76,6 +76,56 @@ def test_an_evaluation_has_the_perplexities_that_there_are():
   found = run(Objective, mlm=(0, 0), order=(1, 2), baseline=(0, 0))
   assert found == {'eval/order_loss': 0.5}
   assert curves.evaluation_line(7, found) == 'step 7: held-out order loss 0.500'
+
+
+def test_an_evaluation_of_several_languages():
+  mesh = sharding.make_mesh(ml_collections.ConfigDict(MESH))
+  rows = np.ones(8)  # of 8 devices
+
+  def score(params, batch, carry):
+    mlm, weight = (float(batch[name][0]) for name in ('mlm', 'weight'))
+    sums = {'mlm': (mlm, weight), 'order': (weight, weight)}
+    sums['baseline'] = (8 * weight, weight)
+    return {name: np.array(pair) for name, pair in sums.items()}, carry
+
+  batches = {
+    'de': [
+      {'mlm': 6 * rows, 'weight': 3 * rows},
+      {'mlm': 2 * rows, 'weight': rows},
+    ],
+    'zh': [{'mlm': 2 * rows, 'weight': 4 * rows}],
+  }
+  found = evaluate.evaluate(score, None, batches, None, mesh, Objective)
+  assert found == pytest.approx(
+    {
+      'eval/mlm_loss': 10 / 8,
+      'eval/mlm_perplexity': math.exp(10 / 8),
+      'eval/order_loss': 1,
+      'eval/unigram_perplexity': math.exp(8),
+      'eval/perplexity_ratio': math.exp(10 / 8 - 8),
+      'eval/languages/de/mlm_loss': 2,
+      'eval/languages/de/mlm_perplexity': math.exp(2),
+      'eval/languages/de/order_loss': 1,
+      'eval/languages/zh/mlm_loss': 0.5,
+      'eval/languages/zh/mlm_perplexity': math.exp(0.5),
+      'eval/languages/zh/order_loss': 1,
+    }
+  )
+  line = 'step 7: held-out perplexity 3.5 (unigram 2981.0)'
+  assert curves.evaluation_line(7, found) == (
+    f'{line}; perplexity by language, lowest first: zh 1.6, de 7.4'
+  )
+  for number in range(20):
+    found[f'eval/languages/l{number}/mlm_perplexity'] = 2 + number
+  assert curves.evaluation_line(7, found).endswith(': zh 1.6, l19 21.0')
+  drawn = curves.panels(found)
+  assert drawn['Held-out perplexity'] == [
+    'eval/mlm_perplexity',
+    'eval/unigram_perplexity',
+  ]
+  assert drawn['Loss'] == ['eval/mlm_loss', 'eval/order_loss']
+  assert len(drawn['Held-out perplexity of languages']) == 22
+  assert not drawn.keys() & {'Scores of dev', 'Other figures', 'Accuracy'}
 
 
 def test_every_figure_of_any_run_has_its_curve():

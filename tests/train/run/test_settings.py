@@ -115,6 +115,25 @@ def test_masking_is_named_as_in_the_paper(arg, expected):
   check(config, parts=1)
 
 
+def test_units_are_variants_of_bert():
+  for arg, unit in (('whole_word', 'word'), ('span', 'span'), ('', 'piece')):
+    config = settings.load_config(f'bert_large:{arg}')
+    assert config.objective.unit == unit
+    check(config, parts=1)
+  with pytest.raises(ValueError, match='whole_word and span: expected one'):
+    settings.load_config('bert_large:whole_word,span')
+
+
+def test_an_older_key_of_whole_words():
+  new = {'objective.unit': 'word'}
+  differing = settings.differing_keys
+  assert not differing({'objective.whole_word': True}, new)
+  assert not differing({'objective.whole_word': False}, {})
+  assert differing({'objective.whole_word': False}, new) == {
+    'objective.unit': ('piece', 'word')
+  }
+
+
 def test_variants_of_bert_combine():
   config = settings.load_config('bert_large:ltr_no_nsp')
   assert config.model.num_layers == 24 and config.model.left_to_right
@@ -253,6 +272,8 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     ({'train.steps': 10, 'train.num_epochs': 1.0}, 'set one, not both'),
     ({'train.steps': -1}, 'train.steps=-1'),
     ({'objective.mask_rate': 1.5}, 'objective.mask_rate=1.5'),
+    ({'objective.unit': 'phrase'}, "objective.unit='phrase'"),
+    ({'objective.counting': 'some'}, "objective.counting='some'"),
     ({'objective.random_fraction': 0.5}, 'at most 1 in sum'),
     ({'train.phases': ((10, 128, 32, 'anew'),)}, 'anew'),
     ({'train.phases': ()}, 'empty'),
@@ -272,12 +293,21 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     ({'mesh.rules': (('embed', ('data', 'x')),)}, 'mesh.rules=.*: expected'),
     ({'train.profile': (5,)}, r'train.profile=\(5,\): expected'),
     (
+      {'data.language_exponent': 1.1},
+      r'data.language_exponent=1.1: expected a number in \[0, 1\]',
+    ),
+    (
+      {'data.source': 'en=a,de=b,en=c'},
+      "data.source 'en=a,de=b,en=c': language 'en' is named twice",
+    ),
+    ({'data.source': 'en=a,b.txt'}, "found 'b.txt', expected NAME=SOURCE"),
+    (
       {'data.tokenizer': 'train:wordpice:3'},
-      "data.tokenizer: .*'train:word",
+      "data.tokenizer .*'train:word",
     ),
     (
       {'data.tokenizer': 'train:wordpiece:5'},
-      "data.tokenizer: tokenizer 'train:wordpiece:5': expected 50 pieces",
+      "data.tokenizer 'train:wordpiece:5': expected 50 pieces",
     ),
   ],
 )

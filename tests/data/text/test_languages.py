@@ -1,0 +1,77 @@
+"""Languages in a source, and their shares."""
+
+import numpy as np
+import pytest
+from text_sources import read, texts_of, write
+
+from data.text import languages, sources
+
+
+def test_sources_by_language():
+  assert languages.split(
+    'en=books/*.txt,de=tfds:wikipedia/1.de:train[:5%]'
+  ) == {
+    'en': 'books/*.txt',
+    'de': 'tfds:wikipedia/1.de:train[:5%]',
+  }
+  assert languages.split('zh-min-nan=a, roa_rup=b=c') == {
+    'zh-min-nan': 'a',
+    'roa_rup': 'b=c',
+  }
+  for plain in ('manual', 'a,b', './x=1/a.txt', 'gs://b/lang=de/*.txt', '=a'):
+    assert languages.split(plain) == {}
+
+
+@pytest.mark.parametrize(
+  'spec, message',
+  [
+    ('en=a,de/b', "'en=a,de/b': found 'de/b', expected NAME=SOURCE"),
+    ('en=a,', "found '', expected NAME=SOURCE"),
+    ('en=a,=b', "found '=b', expected NAME=SOURCE"),
+    ('en=,de=b', "found 'en=', expected NAME=SOURCE"),
+    ('en=a,de=b,en=c', "language 'en' is named twice, for 'a' and 'c'"),
+  ],
+)
+def test_bad_lists_are_named(spec, message):
+  with pytest.raises(ValueError, match=message):
+    sources.open_source(spec)
+
+
+def test_shares():
+  """English has 1,000 times Icelandic's text and is seen 126 times as often."""
+  shares = languages.smooth([1000, 1], 0.7)
+  assert shares.sum() == pytest.approx(1)
+  assert shares[0] / shares[1] == pytest.approx(125.9, abs=0.1)
+  assert languages.smooth([1000, 1], 0).tolist() == [0.5, 0.5]
+  np.testing.assert_allclose(languages.smooth([3, 1], 1), [0.75, 0.25])
+  for exponent in (-0.1, 1.01, float('nan')):
+    with pytest.raises(ValueError, match=f'language_exponent {exponent}: exp'):
+      languages.check_exponent(exponent)
+
+
+def test_the_text_of_one_language_after_the_other(tmp_path):
+  write(tmp_path / 'en' / 'a.txt', 'First text.')
+  write(tmp_path / 'en' / 'b.txt', 'Second text.')
+  write(tmp_path / 'en' / 'none.txt', '')
+  write(tmp_path / 'de.jsonl', '{"text": "Erster."}\n{"text": "Zweiter."}\n')
+  spec = f'en={tmp_path}/en,de={tmp_path}/de.jsonl'
+  source = sources.open_source(spec)
+  assert source.languages == ('en', 'de')
+  assert source.document_break == 'en=file, de=record'
+  for _ in range(2):
+    pieces = list(source.pieces())
+    assert [piece.language for piece in pieces] == [0, 0, 1, 1]
+    assert texts_of(source) == [
+      *('First text.', 'Second text.', 'Erster.', 'Zweiter.'),
+    ]
+    assert source.bytes_read == source.num_bytes
+    assert source.dropped == {'empty file': 1}
+    assert len(source.dropped_files['empty file']) == 1
+  other = sources.open_source(f'en={tmp_path}/en,xx={tmp_path}/de.jsonl')
+  assert other.fingerprint != source.fingerprint
+  plain = f'{tmp_path}/en'
+  assert read(plain) == ['First text.', 'Second text.']
+  assert sources.open_source(plain).languages == ('',)
+  with pytest.raises(ValueError, match=r"white.txt' holds no text at all"):
+    write(tmp_path / 'white.txt', ' \n')
+    list(sources.open_source(f'{spec},fr={tmp_path}/white.txt').pieces())

@@ -14,7 +14,7 @@ from train.engine import evaluate
 from train.language import inputs, scoring
 from train.params import trained
 from train.pretrain import plan
-from train.run import settings
+from train.run import workdirs
 
 
 def documents(store: corpus.Store, *, held_out: bool) -> Iterator[np.ndarray]:
@@ -91,7 +91,7 @@ def compare(
   `kenlm` see `ngram_log_probs`; `stride` is by default half of the positions.
   """
   found = trained.load(workdir, expected=trained.SCORING)
-  store = plan.open_store(settings.read_workdir_config(workdir))
+  store = plan.open_store(workdirs.read_config(workdir))
   if store.tokenizer.fingerprint != found.tokenizer.fingerprint:
     raise ValueError(f'{store.folder} is not of the tokenizer of {workdir}')
   context = found.model.max_length

@@ -14,7 +14,6 @@ from etils import epath
 
 from data import hub, storage
 from train.papers import table_figures, table_plan, table_rows
-from train.run import settings
 
 # Where a task model reads the layers -> the module of the average. A
 # `models.task_model.TaskModel` has one average, below its head; an
@@ -132,7 +131,7 @@ def _read_mixes(workdir: epath.Path) -> tuple[str, dict[str, Mix]]:
   from train.run import checkpoint
   from train.run import workdirs as run_workdirs
 
-  config = settings.read_workdir_config(workdir)
+  config = run_workdirs.read_config(workdir)
   if 'task' not in config:
     raise ValueError(
       f'{workdir}: is a pre-training, expected a fine-tuning with'

@@ -20,7 +20,7 @@ from models.pretrained.weights import abstract_params as abstract_params
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.params import vocabulary_fit
-from train.run import checkpoint, settings, workdirs
+from train.run import checkpoint, workdirs
 
 # Heads of fine-tuning, beside a model's own.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
@@ -120,7 +120,7 @@ def inherited(
 
 
 def _open_workdir(folder: epath.Path) -> Weights:
-  config = settings.read_workdir_config(folder)
+  config = workdirs.read_config(folder)
   imported = _read_imported(folder)
   name = config.model.name
   if name not in families.ARCHITECTURES:

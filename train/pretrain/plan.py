@@ -159,7 +159,7 @@ def check_continuation(
       ' another --workdir'
     )
   has_memory = families.architecture_of(config).has_memory
-  old = settings.read_workdir_config(workdir)
+  old = workdirs.read_config(workdir)
   differing = settings.differing_keys(
     settings.flatten(old), settings.flatten(config)
   )

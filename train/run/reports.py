@@ -15,7 +15,6 @@ from train.run import (
   curves,
   ledger,
   metrics,
-  settings,
   training_phases,
   workdirs,
 )
@@ -38,7 +37,7 @@ _BINS = 200
 def collect(workdir: epath.PathLike) -> dict[str, Any]:
   """Returns the figures of a workdir's run for JSON, None where unknown."""
   files.check_workdir(workdir)
-  config = settings.read_workdir_config(workdir)
+  config = workdirs.read_config(workdir)
   values = metrics.read_metrics(workdir)
   rows = ledger.with_losses(ledger.read(workdir))
   finished = workdirs.read_results(workdir) is not None

@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import ml_collections
-from etils import epath
 
 import configs
 from configs import base
@@ -382,25 +381,6 @@ def describe_differing(differing: Mapping[str, tuple[Any, Any]]) -> str:
     f'\n  {key}: {old!r} there, {new!r} here'
     for key, (old, new) in differing.items()
   )
-
-
-def read_workdir_config(
-  workdir: epath.PathLike,
-) -> ml_collections.ConfigDict | None:
-  """Returns the config of a workdir's run; None for a new one."""
-  path = epath.Path(workdir) / 'config.json'
-  if not path.exists():
-    return None
-  problem = 'no section model with a name; published weights need fine-tuning'
-  try:
-    found = json.loads(path.read_text())
-    if found['model']['name']:
-      return ml_collections.ConfigDict(found)
-  except ValueError as error:
-    problem = error
-  except (KeyError, TypeError):
-    pass
-  raise ValueError(f'{path}: not the config of a run: {problem}')
 
 
 def with_overrides(

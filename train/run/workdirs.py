@@ -82,6 +82,23 @@ def write_results(workdir: epath.PathLike, results: Mapping[str, Any]) -> None:
   )
 
 
+def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict | None:
+  """Returns the config of a workdir's run; None for a new one."""
+  path = epath.Path(workdir) / 'config.json'
+  if not path.exists():
+    return None
+  problem = 'no section model with a name; published weights need fine-tuning'
+  try:
+    found = json.loads(path.read_text())
+    if found['model']['name']:
+      return ml_collections.ConfigDict(found)
+  except ValueError as error:
+    problem = error
+  except (KeyError, TypeError):
+    pass
+  raise ValueError(f'{path}: not the config of a run: {problem}')
+
+
 def read_results(workdir: epath.PathLike) -> dict[str, Any] | None:
   """Returns results.json of a finished run, None where there is none."""
   path = epath.Path(workdir) / 'results.json'

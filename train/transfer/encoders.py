@@ -26,7 +26,7 @@ from train.architectures.architecture import (
 )
 from train.host import files
 from train.params import opened, warm_start
-from train.run import settings
+from train.run import workdirs
 from train.transfer import kinds, task_data
 from train.transfer.reader import Found, Reader
 from train.transfer.task_data import Split
@@ -274,7 +274,7 @@ def with_sizes_of(
   Raises:
     ValueError: if the run is no fine-tuning.
   """
-  saved = settings.read_workdir_config(workdir)
+  saved = workdirs.read_config(workdir)
   is_ours = saved is not None and saved.model.name in families.ARCHITECTURES
   if not is_ours or 'task' not in saved:
     raise ValueError(

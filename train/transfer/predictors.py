@@ -17,7 +17,7 @@ from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
 from train.engine import sharding
 from train.host.console import say
-from train.run import settings, workdirs
+from train.run import workdirs
 from train.transfer import (
   bodies,
   several,
@@ -48,7 +48,7 @@ def open_member(
   ValueError if the workdir has no such task.
   """
   workdir = epath.Path(workdir)
-  config = settings.read_workdir_config(workdir)
+  config = workdirs.read_config(workdir)
   if config is None:
     raise FileNotFoundError(f'{workdir}: no workdir, it has no config.json')
   if 'task' not in config:
@@ -98,7 +98,7 @@ def _folder_of(
 def check_null_odds(workdirs: Sequence[epath.PathLike]) -> None:
   """Raises ValueError if a model has no score of no answer."""
   for workdir in workdirs:
-    config = settings.read_workdir_config(workdir)
+    config = workdirs.read_config(workdir)
     if config is not None and config.model.name in bodies.BODIES:
       raise ValueError(
         f'--null_odds: {workdir} holds a {config.model.name}, which scores no'

@@ -17,7 +17,7 @@ from models import features
 from train.engine import memory, sharding
 from train.host import console, processes
 from train.host.console import say
-from train.run import ledger, settings
+from train.run import ledger, settings, workdirs
 from train.run.job import Program
 from train.transfer import bodies, kinds, task_outputs, word_checks
 from train.transfer.task_data import Split
@@ -95,7 +95,7 @@ def check_continuation(
 
   `planned` is the given `config` with the model's sizes.
   """
-  old = settings.read_workdir_config(workdir)
+  old = workdirs.read_config(workdir)
   new = with_run_keys(planned, config)
   differing = differing_keys(settings.flatten(old), settings.flatten(new))
   if differing:

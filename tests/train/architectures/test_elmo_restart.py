@@ -16,7 +16,7 @@ from elmo_store import (
   write_topics,
 )
 
-from train.run import checkpoint, ledger, settings
+from train.run import checkpoint, ledger, workdirs
 
 SAVED = (4, 8)  # steps that the killed run has checkpoints of
 
@@ -116,7 +116,7 @@ def test_another_batch_needs_empty_memories(killed, make_config):
     '.*--config.train.reset_streams=true',
   ):
     runs.train(doubled(), killed)
-  assert settings.read_workdir_config(killed).train.global_batch is None
+  assert workdirs.read_config(killed).train.global_batch is None
 
   # Killed before it saved anything of its own: step 8 has the old batch.
   with killed_after(11):

@@ -8,7 +8,7 @@ import pytest
 from configs import base, variants
 from train.architectures import families
 from train.pretrain import plan
-from train.run import settings, training_phases
+from train.run import settings, training_phases, workdirs
 from train.transfer import bodies, task_plan
 
 
@@ -410,11 +410,11 @@ def test_default_workdir_depends_on_every_value():
   ],
 )
 def test_a_damaged_config_of_a_workdir_is_named(text, problem, tmp_path):
-  assert settings.read_workdir_config(tmp_path) is None
+  assert workdirs.read_config(tmp_path) is None
   (tmp_path / 'config.json').write_text(text)
   message = f'config.json: not the config of a run: .*{problem}'
   with pytest.raises(ValueError, match=message):
-    settings.read_workdir_config(tmp_path)
+    workdirs.read_config(tmp_path)
 
 
 def test_configs_older_than_a_key_do_not_differ_by_its_default():

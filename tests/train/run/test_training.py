@@ -46,7 +46,7 @@ def test_a_run_leaves_everything(finished):
   assert (workdir / 'curves.png').read_bytes().startswith(b'\x89PNG')
   assert list((workdir / 'tensorboard').glob('events*'))
   assert (workdir / 'vocab.txt').exists()
-  assert settings.read_workdir_config(workdir).model.embed_dim == 32
+  assert workdirs.read_config(workdir).model.embed_dim == 32
   assert checkpoint.latest_step(workdir) == 12
 
 

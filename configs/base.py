@@ -230,6 +230,9 @@ def get_task_config() -> ml_collections.ConfigDict:
   config.task = ml_collections.ConfigDict()
   task = config.task
   task.name = 'sst2'  # see data/tasks/registry.py; own: the section own below
+  # Other languages to score, such as ('de', 'zh'), after training in the task's
+  # own alone; see data/README.md.
+  task.test_languages = ()
   task.max_length = 128  # tokens of an input; longer inputs are cut or windowed
   task.document_context = False  # tag sentences together with their neighbours
   task.doc_stride = 128  # tokens between the starts of a long text's windows

@@ -136,6 +136,9 @@ def _set_task(config: ml_collections.ConfigDict, name: str) -> None:
     config.train.global_batch = 16
   elif name == 'race':
     config.task.max_length = 512
+  elif name in ('xnli', 'xnli_zh'):  # google-research/bert, multilingual.md
+    config.optim.learning_rate = 5e-5
+    config.train.num_epochs = 2.0
   elif name in ('conll2003', 'panx_en', 'panx_zh'):
     config.optim.learning_rate = 5e-5
     config.train.global_batch = 16

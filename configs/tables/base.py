@@ -35,13 +35,15 @@ KNOWN_TESTS = {  # test sets of GLUE's server with labels published elsewhere
 VECTORS = 'vectors'  # a file of vectors of words
 NO_WEIGHTS = 'none'  # drawn vectors of words
 # Fields of rows with published weights.
-BERT_BASE, BERT_LARGE, CASED_BASE, CASED_LARGE = (
+BERT_BASE, BERT_LARGE, CASED_BASE, CASED_LARGE, MULTILINGUAL, MULTI_CASED = (
   dict(family='bert', needs=f'{size}, such as google-bert/{name}')
   for size, name in (
     ('BERT-Base', 'bert-base-uncased'),
     ('BERT-Large', 'bert-large-uncased'),
     ('BERT-Base, cased', 'bert-base-cased'),
     ('BERT-Large, cased', 'bert-large-cased'),
+    ('multilingual BERT, uncased', 'bert-base-multilingual-uncased'),
+    ('multilingual BERT, cased', 'bert-base-multilingual-cased'),
   )
 )
 GPT = dict(family='gpt', needs='GPT, such as openai-community/openai-gpt')

@@ -334,6 +334,9 @@ class Task:
     tfds: data sets in TFDS, with commas between them; may be empty.
     from_tfds: (record, split, number) -> example, or a list of them.
     tfds_splits: split -> split of TFDS; NAME:SPLIT is of another data set.
+    language: of the texts to train on; empty: `languages` are too.
+    languages: language -> the declaration of its dev and test sets; of
+      `language` too, where the files hold other languages beside it.
   """
 
   name: str
@@ -356,6 +359,8 @@ class Task:
   from_tfds: Callable[[Mapping[str, Any], str, int], Any] | None = None
   tfds_splits: Mapping[str, str] = dataclasses.field(default_factory=dict)
   url: str = ''
+  language: str = ''
+  languages: Mapping[str, 'Task'] = dataclasses.field(default_factory=dict)
 
   def read(self, file: epath.Path, split: str) -> list[Any]:
     """Returns the checked examples of a file; see `gather`."""

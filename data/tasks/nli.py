@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,10 +59,17 @@ def _scitail_rows(file: epath.Path, split: str) -> examples.Found:
 
 
 def _xnli_rows(file: epath.Path, split: str) -> examples.Found:
-  """Reads XNLI: dev and test in all languages; training in one, or MNLI's."""
+  """Reads XNLI: dev and test in all languages; training in one, or MNLI's.
+
+  XTREME has a file for each language instead, without titles.
+  """
   titles = files.header_of(file)
   if 'language' in titles:
     return _xnli_table(file)
+  if len(titles) < 4 and not {'hypo', 'gold_label'} & set(titles):
+    titles = ('premise', 'hypothesis', 'label')[: len(titles)]
+    records = files.read_tsv(file, (), titles=titles)
+    return glue.text_examples(records, titles[:2], 'label')
   if 'hypo' not in titles:
     return glue.rows(file, split, label='gold_label', group='en', open_end=True)
   # A machine translation of MultiNLI's training set.
@@ -72,6 +80,15 @@ def _xnli_rows(file: epath.Path, split: str) -> examples.Found:
     to_label=lambda _, label: label.replace('contradictory', 'contradiction'),
     group=file.name.removesuffix('.tsv').rpartition('.')[2],
   )
+
+
+def _xnli_rows_of(
+  file: epath.Path, split: str, *, language: str
+) -> examples.Found:
+  """Yields XNLI's rows in one language, which need not be told apart."""
+  for where, example in _xnli_rows(file, split):
+    if example.group in ('', language):
+      yield where, dataclasses.replace(example, group='')
 
 
 def _xnli_table(file: epath.Path) -> examples.Found:
@@ -101,6 +118,17 @@ def _xnli_record(
       language,
     )
     for language in LANGUAGES
+  ]
+
+
+def _xnli_record_of(
+  record: Mapping[str, Any], split: str, number: int, *, language: str
+) -> list[examples.TextExample]:
+  """Returns the pair of a TFDS record in one language."""
+  return [
+    dataclasses.replace(example, group='')
+    for example in _xnli_record(record, split, number)
+    if example.group == language
   ]
 
 
@@ -160,14 +188,18 @@ SCITAIL = examples.Task(
   tfds_splits=glue.TFDS_SPLITS,
   url='https://allenai.org/data/scitail',
 )
-_XNLI_TRAIN = tuple(
-  f'{folder}{name}'
-  for name in (
-    *('multinli.train.en.tsv', 'MNLI/train.tsv', 'train.tsv'),
-    *(f'multinli.train.{language}.tsv' for language in LANGUAGES[1:]),
+# English first. Translations lie beside XNLI, or in a folder of their own.
+_XNLI_TRAIN = {
+  language: tuple(
+    f'{folder}{name}'
+    for name in (
+      f'multinli.train.{language}.tsv',
+      *(('MNLI/train.tsv', 'train.tsv') if language == 'en' else ()),
+    )
+    for folder in ('', 'multinli/', '../', '../XNLI-MT-1.0/multinli/')
   )
-  for folder in ('', 'multinli/', '../', '../XNLI-MT-1.0/multinli/')
-)
+  for language in LANGUAGES
+}
 XNLI = examples.Task(
   rows=_xnli_rows,
   name='xnli',
@@ -175,9 +207,9 @@ XNLI = examples.Task(
   kind='classification',
   allow_empty=True,  # as MNLI
   files={
-    'train': _XNLI_TRAIN,
-    'dev': ('xnli.dev.tsv',),
-    'test': ('xnli.test.tsv',),
+    'train': tuple(itertools.chain(*_XNLI_TRAIN.values())),
+    'dev': ('xnli.dev.tsv', 'dev-en.tsv'),
+    'test': ('xnli.test.tsv', 'test-en.tsv'),
   },
   folders=('XNLI', 'xnli', 'XNLI-1.0'),
   labels=_LABELS,
@@ -189,4 +221,29 @@ XNLI = examples.Task(
   url='https://github.com/facebookresearch/XNLI',
 )
 
-TASKS = (SNLI, SCITAIL, XNLI)
+
+def _xnli(language: str) -> examples.Task:
+  """Returns XNLI in one language alone."""
+  tfds_splits = dict(XNLI.tfds_splits)
+  if language != 'en':
+    del tfds_splits['train']  # MNLI's
+  return dataclasses.replace(
+    XNLI,
+    rows=functools.partial(_xnli_rows_of, language=language),
+    name=f'xnli_{language}',
+    title=f'XNLI, {language}',
+    files={
+      'train': _XNLI_TRAIN[language],
+      'dev': ('xnli.dev.tsv', f'dev-{language}.tsv'),
+      'test': ('xnli.test.tsv', f'test-{language}.tsv'),
+    },
+    sizes={'train': 392702, 'dev': 2490, 'test': 5010},
+    from_tfds=functools.partial(_xnli_record_of, language=language),
+    tfds_splits=tfds_splits,
+  )
+
+
+_IN_LANGUAGES = {language: _xnli(language) for language in LANGUAGES}
+XNLI = dataclasses.replace(XNLI, language='en', languages=_IN_LANGUAGES)
+
+TASKS = (SNLI, SCITAIL, XNLI, _IN_LANGUAGES['zh'])

@@ -6,6 +6,7 @@ in which a paper differs.
 """
 
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 from etils import epath
@@ -23,13 +24,13 @@ from data.tasks import (
   tfds_records,
   topics,
 )
-from data.tasks.annotated import conll, coreference, roles, slots
+from data.tasks.annotated import conll, coreference, roles, slots, universal
 
 TASKS: dict[str, examples.Task] = {
   task.name: task
   for module in (
     *(glue, nli, sst5, topics, race, story_cloze, swag, squad, conll, slots),
-    *(coreference, roles),
+    *(coreference, roles, universal),
   )
   for task in module.TASKS
 }
@@ -46,6 +47,23 @@ def find(name: str) -> examples.Task:
   )
 
 
+def in_language(task: examples.Task, split: str) -> tuple[examples.Task, str]:
+  """Returns the declaration of a split, and the split's name in it.
+
+  A split is one of the task, such as dev, or of another of its languages, such
+  as dev@de. Raises ValueError for a language that the task has not.
+  """
+  name, _, language = split.partition('@')
+  if not language:
+    return task, split
+  if language not in task.languages:
+    raise ValueError(
+      f'task {task.name}: found the language {language!r} in {split!r},'
+      f' expected one of {sorted(task.languages)}'
+    )
+  return task.languages[language], name
+
+
 def load(
   task: examples.Task, source: str, split: str, *, limit: int | None = None
 ) -> list[Any]:
@@ -55,6 +73,7 @@ def load(
   'tfds:FOLDER' with prepared data sets. Raises FileNotFoundError if it lacks
   the file; ValueError if the task lacks the split, or an example is wrong.
   """
+  task, split = in_language(task, split)
   known = {**task.files, **task.tfds_splits}
   if split not in known:
     raise ValueError(
@@ -88,6 +107,7 @@ def read_file(
   Raises ValueError if it lies in another task's folder, or an example is wrong.
   """
   path = epath.Path(file)
+  task, split = in_language(task, split)
   _check_folder(task, path)
   return task.read(path, split)
 
@@ -95,16 +115,23 @@ def read_file(
 def split_of(task: examples.Task, file: epath.PathLike) -> str | None:
   """Returns the split whose official file has this name; None if ambiguous."""
   name = epath.Path(file).name
-  found = [
-    split
-    for split, names in task.files.items()
-    if name in [epath.Path(each).name for each in names]
-  ]
-  return found[0] if len(found) == 1 else None
+  for ending, each in (
+    ('', task),
+    *((f'@{language}', of) for language, of in task.languages.items()),
+  ):
+    found = [
+      split + ending
+      for split, names in each.files.items()
+      if name in [epath.Path(path).name for path in names]
+    ]
+    if found:
+      return found[0] if len(found) == 1 else None
+  return None
 
 
 def has_split(task: examples.Task, source: str, split: str) -> bool:
   """Returns whether a folder, or TFDS, has a split of a task."""
+  task, split = in_language(task, split)
   if _is_tfds(source):
     return split in task.tfds_splits
   return find_file(task, source, split) is not None
@@ -115,6 +142,22 @@ def find_file(
 ) -> epath.Path | None:
   """Returns the file (RACE: folder) of a split, or None if it is missing."""
   return files.find(source, task.folders, task.files.get(split, ()))
+
+
+def missing(task: examples.Task, source: str, splits: Sequence[str]) -> str:
+  """Returns a message about splits of which a source has no file."""
+  if _is_tfds(source):
+    return (
+      f'{source} has no {" or ".join(splits)} of {task.title}, expected one of'
+      f' {list(task.tfds_splits)}'
+    )
+  root = epath.Path(source).expanduser()
+  names = [name for split in splits for name in task.files.get(split, ())[:4]]
+  folders = (root, *(root / name for name in task.folders))
+  return (
+    f'found no {" or ".join(names)} in {", ".join(map(str, folders))}; expected'
+    f' the files of {task.title} ({task.url}). {files.contents(root)}'
+  )
 
 
 def _is_tfds(source: str) -> bool:
@@ -139,7 +182,6 @@ def _check_folder(task: examples.Task, file: epath.Path) -> None:
 
 def _not_found(task: examples.Task, source: str, split: str) -> str:
   """Returns a message with the missing files and the source's contents."""
-  root = epath.Path(source).expanduser()
   names = task.files.get(split, ())
   if names and not task.folders:
     return f'{names[0]}: found no such file, expected the split {split!r}'
@@ -148,12 +190,7 @@ def _not_found(task: examples.Task, source: str, split: str) -> str:
       f'task {task.name}: the split {split!r} comes from TFDS alone '
       '(source tfds)'
     )
-  shown = ' or '.join(names[:4])
-  folders = ', '.join(map(str, (root, *(root / name for name in task.folders))))
-  message = (
-    f'task {task.name}: found no {shown} in {folders}; expected the files of '
-    f'{task.title} ({task.url}). {files.contents(root)}'
-  )
+  message = f'task {task.name}: {missing(task, source, (split,))}'
   others = [
     other.name
     for other in TASKS.values()

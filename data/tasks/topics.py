@@ -1,5 +1,6 @@
 """Topics of news: AG News in English, titles of THUCNews in Chinese."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,16 @@ _THUC_TOPICS = tuple(
   'finance realty stocks education science society politics sports game'
   ' entertainment'.split()
 )
+
+
+# Topics of THUCNews -> those of AG News; the others have none.
+_COMMON = {
+  'politics': 'World',
+  'sports': 'Sports',
+  'finance': 'Business',
+  'stocks': 'Business',
+  'science': 'Sci/Tech',
+}
 
 
 def _ag_rows(file: epath.Path, split: str) -> examples.Found:
@@ -51,6 +62,14 @@ def _thuc_rows(file: epath.Path, split: str) -> examples.Found:
   )
 
 
+def _common_rows(file: epath.Path, split: str) -> examples.Found:
+  """Yields the titles whose topic AG News has, with its name there."""
+  for where, example in _thuc_rows(file, split):
+    if example.label is None or example.label in _COMMON:
+      label = _COMMON.get(example.label)
+      yield where, dataclasses.replace(example, label=label)
+
+
 def _topic(
   where: str, number: str, topics: tuple[str, ...], *, first: int
 ) -> str:
@@ -64,6 +83,17 @@ def _topic(
   return known[number]
 
 
+THUCNEWS = examples.Task(
+  rows=_thuc_rows,
+  name='thucnews',
+  title='THUCNews, titles',
+  kind='classification',
+  files={split: (f'{split}.txt',) for split in ('train', 'dev', 'test')},
+  folders=('thucnews', 'THUCNews', 'THUCNews/data'),
+  labels=_THUC_TOPICS,
+  sizes={'train': 180000, 'dev': 10000, 'test': 10000},
+  url='https://github.com/649453932/Chinese-Text-Classification-Pytorch',
+)
 AG_NEWS = examples.Task(
   rows=_ag_rows,
   name='ag_news',
@@ -83,17 +113,12 @@ AG_NEWS = examples.Task(
   from_tfds=_ag_record,
   tfds_splits={'train': 'train', 'dev': 'test', 'test': 'test'},
   url='https://github.com/mhjabreel/CharCnn_Keras',
-)
-THUCNEWS = examples.Task(
-  rows=_thuc_rows,
-  name='thucnews',
-  title='THUCNews, titles',
-  kind='classification',
-  files={split: (f'{split}.txt',) for split in ('train', 'dev', 'test')},
-  folders=('thucnews', 'THUCNews', 'THUCNews/data'),
-  labels=_THUC_TOPICS,
-  sizes={'train': 180000, 'dev': 10000, 'test': 10000},
-  url='https://github.com/649453932/Chinese-Text-Classification-Pytorch',
+  language='en',
+  languages={
+    'zh': dataclasses.replace(
+      THUCNEWS, rows=_common_rows, labels=_AG_TOPICS, sizes={}
+    )
+  },
 )
 
 TASKS = (AG_NEWS, THUCNEWS)

@@ -19,6 +19,7 @@ _PANELS = (
   'Held-out perplexity',
   'Held-out perplexity of languages',
   'Scores of dev',
+  'Scores of other languages',
   'Accuracy',
   'Other figures',
   'Learning rate',
@@ -170,6 +171,8 @@ def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
       title = 'Held-out perplexity of languages'
     elif rest.endswith(('_loss', '/loss')):
       title = 'Loss'
+    elif is_of_task(name) and '@' in name:
+      title = 'Scores of other languages'
     elif is_of_task(name):
       title = 'Scores of dev'
     elif is_perplexity(name) or name == _UNIGRAM:

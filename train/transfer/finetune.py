@@ -14,7 +14,7 @@ from data.tasks import registry
 from train.engine import sharding, state
 from train.host import processes
 from train.host.console import say
-from train.run import checkpoint, training, workdirs
+from train.run import checkpoint, metrics, training, workdirs
 from train.run.job import Job, Keep, StayAlive
 from train.transfer import (
   several,
@@ -32,7 +32,7 @@ def check(config: ml_collections.ConfigDict, *, dry_run: bool = False) -> None:
   task_plan.check(config)
   for name in task_data.task_names(config) or (config.task.name,):
     if name != 'own':
-      registry.find(name)
+      task_data.with_languages(config, registry.find(name))
 
 
 def make(
@@ -85,7 +85,7 @@ def make(
   )
   alone = len(jobs) == 1
   main = [f'eval/{job.task.name}/{job.task.metrics[0]}' for job in jobs]
-  dev_logits: dict[str, Any] = {}  # of the last score, by task
+  last_logits: dict[str, Any] = {}  # of the last score: task -> split -> them
 
   def named(step: str, job: TaskJob) -> str:
     return step if alone else f'{step} {job.task.name}'
@@ -127,21 +127,11 @@ def make(
     del step
     row = {}
     for job in jobs:
-      dev = job.splits[task_job.DEV]
-      logits, loss = task_outputs.run_model(
-        with_compiled(compiled, job), params, dev, stay_alive
-      )
-      answers = task_outputs.predict(
-        job,
-        dev,
-        logits,
-        no_answer=task_outputs.has_no_answers(dev),
-        threshold=task_outputs.tune_threshold(job, dev, logits),
-      )
-      found = {'loss': loss} | task_outputs.score(job, dev, answers)
       name = job.task.name
+      found, last_logits[name] = task_outputs.score_dev(
+        with_compiled(compiled, job), params, stay_alive
+      )
       row |= {f'eval/{name}/{key}': value for key, value in found.items()}
-      dev_logits[name] = logits
     if not alone:
       row[several.MEAN] = statistics.fmean(row[metric] for metric in main)
     return row
@@ -153,14 +143,18 @@ def make(
     is_scored: bool,
     stay_alive: StayAlive,
   ) -> dict[str, Any]:
-    del workdir
     figures, intervals = {}, {}
     for job in jobs:
-      known = dev_logits[job.task.name] if is_scored else None
+      known = last_logits.get(job.task.name, {}) if is_scored else {}
       found, bounds = task_outputs.score_all(
         with_compiled(compiled, job), params, folder_of(job), known, stay_alive
       )
-      figures |= found
+      figures |= found | task_outputs.oracles(
+        job,
+        lambda metric: processes.of_first(
+          metrics.history(workdir, metric, total_steps)
+        ),
+      )
       intervals |= bounds
     if not alone:
       mean = statistics.fmean(figures[metric] for metric in main)

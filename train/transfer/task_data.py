@@ -24,6 +24,9 @@ READING = {
   'max_question': 'max_query',
 }
 
+# The splits of another language: it has no training set.
+SCORED = ('dev', 'test')
+
 
 @dataclasses.dataclass(frozen=True)
 class Split:
@@ -40,6 +43,47 @@ class Split:
     return bool(self.features.label_mask.all())
 
 
+def with_languages(config: ml_collections.ConfigDict, task: Task) -> Task:
+  """Returns a task whose other languages are `task.test_languages` alone.
+
+  Its own files are then read in its own language alone. Raises ValueError for
+  languages that cannot be scored.
+  """
+  names = config.task.test_languages
+  if not names:
+    return dataclasses.replace(task, languages={})
+  given = f'task.test_languages={tuple(names)}'
+  known = sorted(task.languages.keys() - {task.language})
+  if not known:
+    several = (name for name, each in registry.TASKS.items() if each.languages)
+    raise ValueError(
+      f'{given}: {task.name} has files in one language; tasks with several are'
+      f' {", ".join(sorted(several))}'
+    )
+  if task.language in names:
+    raise ValueError(
+      f'{given}: {task.language} is the language that {task.name} trains on,'
+      ' whose dev and test sets are scored anyway: leave it out'
+    )
+  unknown = [name for name in names if name not in known]
+  if unknown or len(set(names)) < len(names):
+    raise ValueError(
+      f'{given}: found {", ".join(unknown) or "a language twice"}, expected'
+      f' different ones among {", ".join(known)}'
+    )
+  hint = f' (the labels of {task.name}; task.test_languages reads this file)'
+  own = task.languages.get(task.language, task)
+  return dataclasses.replace(
+    own,
+    name=task.name,
+    language=task.language,
+    languages={
+      name: dataclasses.replace(task.languages[name], label_hint=hint)
+      for name in names
+    },
+  )
+
+
 def open_task(config: ml_collections.ConfigDict) -> Task:
   """Returns the declaration of a config's task."""
   name = config.task.name
@@ -52,7 +96,7 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
       f' (--config.data.source=FOLDER){tfds}'
     )
   if name != 'own':
-    return registry.find(name)
+    return with_languages(config, registry.find(name))
   settings = dict(config.own)
   folder = epath.Path(config.data.source).expanduser()
   for split in ('train', 'dev', 'test'):
@@ -79,7 +123,7 @@ def open_tasks(config: ml_collections.ConfigDict) -> tuple[Task, ...]:
       'data.source is empty: name the folder of the sets of'
       f' {", ".join(names)} (--config.data.source=FOLDER)'
     )
-  return tuple(map(registry.find, names))
+  return tuple(with_languages(config, registry.find(name)) for name in names)
 
 
 def task_names(config: ml_collections.ConfigDict) -> tuple[str, ...]:
@@ -158,11 +202,48 @@ def open_split(
 
 
 def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
-  """Returns the splits besides 'train': 'dev', and all others with files."""
+  """Returns the splits besides 'train': 'dev', and all others with files.
+
+  Those of other languages come last, such as dev@de and test@de. Raises
+  FileNotFoundError for a language without any.
+  """
+  source = config.data.source
   must = task.files if not task.folders else ('dev',)
-  return [
+  found = [
     name
     for name in task.files
     if name != 'train'
-    and (name in must or registry.has_split(task, config.data.source, name))
+    and (name in must or registry.has_split(task, source, name))
   ]
+  for language, declared in task.languages.items():
+    of_language = [
+      f'{name}@{language}'
+      for name in SCORED
+      if registry.has_split(declared, source, name)
+    ]
+    if not of_language:
+      raise FileNotFoundError(
+        f'task.test_languages={tuple(task.languages)}: {language}:'
+        f' {registry.missing(declared, source, SCORED)}'
+      )
+    found += of_language
+  return found
+
+
+def check_labelled(task: Task, splits: Mapping[str, Split]) -> None:
+  """Raises ValueError if no file of another language has labels to score."""
+  for language in task.languages:
+    of_language = of_languages(splits, language)
+    if not any(split.is_labelled for split in of_language):
+      names = ', '.join(split.name for split in of_language)
+      raise ValueError(
+        f'task.test_languages={tuple(task.languages)}: {language}: {names} of'
+        f' {task.languages[language].title} has no labels, expected some to'
+        ' score'
+      )
+
+
+def of_languages(splits: Mapping[str, Split], language: str) -> list[Split]:
+  """Returns the splits of another language, dev first."""
+  names = (f'{name}@{language}' for name in SCORED)
+  return [splits[name] for name in names if name in splits]

@@ -130,6 +130,9 @@ def plan_all(
     for task in tasks
   ]
   reader, read = reader.open_sets(wanted)
+  if splits is None:
+    for task, splits_of in zip(tasks, read, strict=True):
+      task_data.check_labelled(task, splits_of)
   return assemble(reader, tasks, read, mesh)
 
 

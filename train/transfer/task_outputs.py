@@ -1,7 +1,7 @@
 """Logits, answers and scores of a task's model on a whole split."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,12 +12,15 @@ from data.scoring import answers, kinds, measures, scores, spans, submissions
 from data.tasks.examples import Prediction
 from train.engine import sharding
 from train.host import files, processes
+from train.transfer import task_data
 from train.transfer.task_data import Split
 from train.transfer.task_job import DEV, Predictor, TaskJob
 
 # In a workdir: facts that predictions need beside the model; the predictions.
 TASK_FILE = 'task.json'
 PREDICTIONS_FOLDER = 'predictions'
+# Ends a metric's name, see `oracles`.
+ORACLE = '_oracle'
 
 
 def run_model(
@@ -101,16 +104,83 @@ def score(
   return scores.score(job.task, split.examples, predictions)
 
 
+def score_dev(
+  job: TaskJob, params: Any, stay_alive: Callable[[], None]
+) -> tuple[dict[str, float], dict[str, list[np.ndarray]]]:
+  """Scores dev, and the sets of the languages that have a dev set.
+
+  Returns metric -> value, of another language SPLIT/METRIC -> value of the
+  task's first metric; and split -> logits.
+  """
+  dev = job.splits[DEV]
+  logits, loss = run_model(job, params, dev, stay_alive)
+  answers = predict(
+    job,
+    dev,
+    logits,
+    no_answer=has_no_answers(dev),
+    threshold=tune_threshold(job, dev, logits),
+  )
+  figures, known = {'loss': loss} | score(job, dev, answers), {DEV: logits}
+  metric = job.task.metrics[0]
+  for chooses, scored in language_pairs(job):
+    for split in {each.name: each for each in (chooses, scored)}.values():
+      logits, _ = run_model(job, params, split, stay_alive)
+      answers = predict(job, split, logits)
+      figures[f'{split.name}/{metric}'] = score(job, split, answers)[metric]
+      known[split.name] = logits
+  return figures, known
+
+
+def language_pairs(job: TaskJob) -> list[tuple[Split, Split]]:
+  """Returns (dev, split to report) of each language that has a labelled dev.
+
+  The second is its test set, or without a labelled one dev itself.
+  """
+  found = []
+  for language in job.task.languages:
+    splits = [
+      split
+      for split in task_data.of_languages(job.splits, language)
+      if split.is_labelled
+    ]
+    if splits[0].name.startswith(DEV):
+      found.append((splits[0], splits[-1]))
+  return found
+
+
+def oracles(
+  job: TaskJob, history: Callable[[str], Sequence[float]]
+) -> dict[str, float]:
+  """Returns the scores of languages if their own dev sets chose the model.
+
+  `history` is metric -> its values at all evaluations. Of each language of
+  `language_pairs`, 'eval/<task>/<split>/<metric>_oracle' is the value at the
+  evaluation with the first best value on the language's dev set.
+  """
+  found = {}
+  for chooses, scored in language_pairs(job):
+    choosing, values = (
+      history(f'eval/{job.task.name}/{split.name}/{job.task.metrics[0]}')
+      for split in (chooses, scored)
+    )
+    best = choosing.index(max(choosing))
+    name = f'eval/{job.task.name}/{scored.name}/{job.task.metrics[0]}'
+    found[name + ORACLE] = values[best]
+  return found
+
+
 def score_all(
   job: TaskJob,
   params: Any,
   folder: epath.Path,
-  dev_logits: list[np.ndarray] | None,
+  known: Mapping[str, list[np.ndarray]],
   stay_alive: Callable[[], None],
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
   """Scores every labelled split, and writes the predictions into a folder.
 
-  Returns 'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
+  `known` is split -> logits of those that need no computing. Returns
+  'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
   """
   figures, intervals = {}, {}
   task, predictions_folder = job.task, folder / PREDICTIONS_FOLDER
@@ -119,7 +189,7 @@ def score_all(
     split = job.splits[name]
     if name == 'train' or not split.is_labelled:
       continue
-    logits = dev_logits if name == DEV else None
+    logits = known.get(name)
     if logits is None:
       logits, _ = run_model(job, params, split, stay_alive)
     if name == DEV:

@@ -12,13 +12,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.examples import pipeline
 from data.scoring.kinds import KINDS
+from data.tasks import registry
 from models import features
 from train.engine import memory, sharding
 from train.host import console, processes
 from train.host.console import say
 from train.run import ledger, settings, workdirs
 from train.run.job import Program
-from train.transfer import bodies, kinds, word_checks
+from train.transfer import bodies, kinds, task_outputs, word_checks
 from train.transfer.task_data import Split
 from train.transfer.task_job import COUNTS, DEV, TaskJob
 
@@ -27,6 +28,7 @@ SELECT = ('best', 'last')
 BEFORE = {
   'train.count': 'rows',
   'task.crf': '',
+  'task.test_languages': [],
   # Of models of words.
   'model.variant': 'published',
   'task.doc_stride': 128,
@@ -61,6 +63,11 @@ def check(config: ml_collections.ConfigDict) -> None:
     task.name != 'own' or config.own.kind in KINDS,
     'own.kind',
     f'one of {", ".join(KINDS)}',
+  )
+  ensure(
+    task.name != 'own' or not task.test_languages,
+    'task.test_languages',
+    "none with task.name='own', whose files are of one language",
   )
   ensure(
     task.crf in kinds.SCHEMES, 'task.crf', f'one of {tuple(kinds.SCHEMES)}'
@@ -291,6 +298,7 @@ def _short(labels: tuple[str, ...]) -> str:
 
 def evaluation_line(step: int, row: Mapping[str, float]) -> str:
   """Returns one line of dev's metrics; of one task without its name."""
+  row = {name: value for name, value in row.items() if '/test@' not in name}
   names = [name.removeprefix('eval/') for name in row]
   if len({name.partition('/')[0] for name in names}) == 1:
     names = [name.partition('/')[2] for name in names]
@@ -301,12 +309,50 @@ def evaluation_line(step: int, row: Mapping[str, float]) -> str:
   return f'step {step}: {DEV} {figures}'
 
 
+def _print_languages(task: str, figures: Mapping[str, float]) -> None:
+  """Prints the table of a task's languages: its first metric by split.
+
+  results.json has the other metrics.
+  """
+  declared = registry.find(task)
+  metric = declared.metrics[0]
+
+  def cell(split: str, language: str, ending: str = '') -> str:
+    place = split if language == declared.language else f'{split}@{language}'
+    value = figures.get(
+      '/'.join(
+        filter(
+          None, ('eval', task, '' if place == DEV else place, metric + ending)
+        )
+      )
+    )
+    return '' if value is None else f'{value:.4f}'
+
+  languages = dict.fromkeys(
+    name.split('/')[2].partition('@')[2] for name in figures if '@' in name
+  )
+  rows = [('', f'{"dev":8}{"test":8}oracle')]
+  for language in (declared.language, *languages):
+    dev, test = cell(DEV, language), cell('test', language)
+    oracle = cell('test', language, task_outputs.ORACLE)
+    if not oracle and (oracle := cell(DEV, language, task_outputs.ORACLE)):
+      oracle += ' (of dev: there is no test set)'
+    rows.append((language, f'{dev or "-":8}{test or "-":8}{oracle or "-"}'))
+  console.table(
+    rows,
+    f'Languages of {task}, {metric}; trained on {declared.language}. Oracle:'
+    " with the model of the evaluation that the language's own dev set chooses",
+  )
+
+
 def print_results(
   results: Mapping[str, Any], workdir: epath.PathLike, *, of_several: bool
 ) -> None:
   """Prints a run's metrics; if it is not `of_several`, a command to use it."""
   rows = []
   for name, value in results['metrics'].items():
+    if '@' in name:
+      continue
     low, high = results['intervals'].get(name, (None, None))
     interval = '' if low is None else f'  ({low:.4f} to {high:.4f})'
     rows.append((name.removeprefix('eval/'), f'{value:.4f}{interval}'))
@@ -316,6 +362,10 @@ def print_results(
     f' ({console.duration(results["seconds"])}, {results["device"]});'
     ' in brackets 95 % of resampled sets',
   )
+  for task in dict.fromkeys(
+    name.split('/')[1] for name in results['metrics'] if '@' in name
+  ):
+    _print_languages(task, results['metrics'])
   if processes.is_first():
     spent = ledger.read(workdir)
     if spent:

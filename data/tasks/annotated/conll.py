@@ -1,5 +1,6 @@
 """Tagged sentences in columns: CoNLL-2003, PAN-X and similar files."""
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
@@ -100,6 +101,36 @@ def _record(
   )
 
 
+_CONLL_FOLDERS = ('conll2003', 'CoNLL-2003', 'conll03')
+# Other languages -> (year, stem of the files, sentences of dev and test).
+_CONLL_OTHERS = {
+  'de': (2003, 'deu', (2867, 3005)),
+  'es': (2002, 'esp', (1915, 1517)),
+  'nl': (2002, 'ned', (2895, 5195)),
+}
+
+
+def _conll(language: str) -> examples.Task:
+  """Returns dev and test of another language of CoNLL-2002 and CoNLL-2003.
+
+  Their columns are more or fewer than the English ones.
+  """
+  year, stem, sizes = _CONLL_OTHERS[language]
+  return examples.Task(
+    rows=functools.partial(rows, separator=None),
+    name=f'conll{year}_{language}',
+    title=f'CoNLL-{year}, {language}',
+    kind='tagging',
+    files={'dev': (f'{stem}.testa',), 'test': (f'{stem}.testb',)},
+    folders=('conll2002', 'CoNLL-2002', 'conll02', *_CONLL_FOLDERS),
+    labels=_CONLL_TAGS,
+    metrics=ENTITY_METRICS,
+    submission='conll',
+    sizes=dict(zip(('dev', 'test'), sizes, strict=True)),
+    url=f'https://www.clips.uantwerpen.be/conll{year}/ner',
+  )
+
+
 CONLL2003 = examples.Task(
   rows=functools.partial(rows, width=4, separator=None),
   name='conll2003',
@@ -110,7 +141,7 @@ CONLL2003 = examples.Task(
     'dev': ('eng.testa', 'valid.txt'),
     'test': ('eng.testb', 'test.txt'),
   },
-  folders=('conll2003', 'CoNLL-2003', 'conll03'),
+  folders=_CONLL_FOLDERS,
   labels=_CONLL_TAGS,
   metrics=ENTITY_METRICS,
   submission='conll',
@@ -119,24 +150,32 @@ CONLL2003 = examples.Task(
   from_tfds=functools.partial(_record, tags='ner', labels=_CONLL_TAGS),
   tfds_splits={'train': 'train', 'dev': 'dev', 'test': 'test'},
   url='https://www.clips.uantwerpen.be/conll2003/ner',
+  language='en',
+  languages={language: _conll(language) for language in _CONLL_OTHERS},
 )
 
 
-def _panx(language: str, title: str) -> examples.Task:
+# Of XTREME (Hu et al. 2020, table 6).
+_PANX_LANGUAGES = tuple(
+  'af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr'
+  ' ms my nl pt ru sw ta te th tl tr ur vi yo zh'.split()
+)
+
+
+def _panx(language: str) -> examples.Task:
   return examples.Task(
     rows=functools.partial(rows, width=2, prefix=f'{language}:'),
     name=f'panx_{language}',
-    title=title,
+    title=f'PAN-X, {language}',
     kind='tagging',
     files={
       split: (f'{split}-{language}.tsv', f'{language}/{split}')
       for split in ('train', 'dev', 'test')
     },
-    folders=('panx', 'PAN-X', 'wikiann'),
+    folders=('panx', 'PAN-X', 'wikiann', 'panx_more'),
     labels=_PANX_TAGS,
     metrics=ENTITY_METRICS,
     submission='conll',
-    sizes={'train': 20000, 'dev': 10000, 'test': 10000},
     tfds=f'wikiann/{language}',
     from_tfds=functools.partial(_record, tags='tags', labels=_PANX_TAGS),
     tfds_splits={'train': 'train', 'dev': 'validation', 'test': 'test'},
@@ -144,4 +183,21 @@ def _panx(language: str, title: str) -> examples.Task:
   )
 
 
-TASKS = (CONLL2003, _panx('en', 'PAN-X English'), _panx('zh', 'PAN-X Chinese'))
+def _panx_source(language: str, title: str) -> examples.Task:
+  """Returns PAN-X in a language to train on; the others are scored."""
+  return dataclasses.replace(
+    _panx(language),
+    title=title,
+    sizes={'train': 20000, 'dev': 10000, 'test': 10000},
+    language=language,
+    languages={
+      other: _panx(other) for other in _PANX_LANGUAGES if other != language
+    },
+  )
+
+
+TASKS = (
+  CONLL2003,
+  _panx_source('en', 'PAN-X English'),
+  _panx_source('zh', 'PAN-X Chinese'),
+)

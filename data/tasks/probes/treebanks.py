@@ -10,19 +10,13 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from data.tasks import files
-from data.tasks.annotated import roles
+from data.tasks.annotated import roles, universal
 from data.tasks.probes import targets
 from data.tasks.probes.targets import Probe, Sentence, Target
 
 _PARSE = 5  # column of the parse bits
 _BITS = re.compile(r'\(([^()*\s]+)|(\*)|(\))')
 _FUNCTION = re.compile(r'[-=|]')
-_CONLLU_COLUMNS = (
-  *('number', 'form', 'lemma', 'UPOS', 'XPOS', 'features', 'head', 'relation'),
-  *('dependencies', 'others'),
-)
-_PARTS_OF_WORDS = re.compile(r'\d+[-.]\d+')  # joined words, empty nodes
 
 
 def _words(lines: Sequence[roles.Line]) -> tuple[str, ...]:
@@ -121,23 +115,19 @@ def _role_rows(file: epath.Path, split: str) -> targets.Found:
 def _dependency_rows(file: epath.Path, split: str) -> targets.Found:
   """Yields sentences with (word, head) of each word; a root is its own head."""
   del split
-  for lines in files.read_sentences(file, _CONLLU_COLUMNS):
-    kept = [line for line in lines if not _PARTS_OF_WORDS.fullmatch(line[1][0])]
+  for kept in universal.sentences(file):
     found = []
     for place, (where, fields) in enumerate(kept):
       head = fields[6]
-      if fields[0] != str(place + 1) or not (
-        head.isdecimal() and int(head) <= len(kept)
-      ):
+      if not (head.isdecimal() and int(head) <= len(kept)):
         raise ValueError(
-          f'{where}: found the word {fields[0]} with the head {head}, expected'
-          f' the word {place + 1} and a head from 0 to {len(kept)}'
+          f'{where}: found the head {head}, expected one from 0 to {len(kept)}'
         )
       other = int(head) - 1 if int(head) else place
       spans = (place, place + 1), (other, other + 1)
       found.append(Target(spans, (fields[7],)))
     words = tuple(fields[1] for _, fields in kept)
-    yield lines[0][0], Sentence(words, tuple(found))
+    yield kept[0][0], Sentence(words, tuple(found))
 
 
 def _is_plain_role(label: str) -> bool:
@@ -172,13 +162,10 @@ PROBES = (
     title='Dependencies',
     num_spans=2,
     rows=_dependency_rows,
-    files={
-      split: (f'en_ewt-ud-{split}.conllu', f'{split}.conllu')
-      for split in ('train', 'dev', 'test')
-    },
-    folders=('ud_english_ewt', 'UD_English-EWT'),
+    files=universal.UD_POS.files,
+    folders=universal.UD_POS.folders,
     corpus='ewt',
-    url='https://github.com/UniversalDependencies/UD_English-EWT',
+    url=universal.UD_POS.url,
   ),
   Probe(
     name='srl',

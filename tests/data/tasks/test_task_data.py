@@ -47,6 +47,10 @@ SIZES = {
   ('panx_zh', 'train'): 20000,
   ('panx_zh', 'dev'): 10000,
   ('panx_zh', 'test'): 10000,
+  ('ud_pos', 'train'): 12544,
+  ('ud_pos', 'dev'): 2001,
+  ('ud_pos', 'test'): 2077,
+  ('ud_pos', 'test_pud'): 1000,
 }
 
 

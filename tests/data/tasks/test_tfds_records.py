@@ -66,7 +66,7 @@ for name, splits in sets.items():
       split: list(enumerate(records)) for split, records in splits.items()})
 found = {'labels': {}}
 for task in registry.TASKS.values():
-  if task.kind == 'classification' and task.tfds and task.name != 'xnli':
+  if task.kind == 'classification' and task.tfds not in ('', 'xnli'):
     features = tfds.builder(task.tfds, data_dir=folder, try_gcs=False).info
     found['labels'][task.name] = [
       (name, task.from_tfds(collections.defaultdict(str, label=i), 'dev', 0))
@@ -86,6 +86,8 @@ SPLITS = [
   ('snli', 'train'),
   ('xnli', 'train'),
   ('xnli', 'test'),
+  ('xnli', 'test@de'),
+  ('panx_en', 'test@zh'),
   ('race', 'dev'),
   ('squad2', 'dev'),
   ('conll2003', 'dev'),
@@ -122,6 +124,9 @@ def test_what_tfds_wrote_is_read(tmp_path):
   assert found['snli train'] == [['0', texts, 'entailment', '']]
   assert found['xnli train'] == [['3', texts, 'contradiction', 'en']]
   assert len(found['xnli test']) == 15
+  german = ['de-0', ['de A.', 'de B.'], 'contradiction', '']
+  assert found['xnli test@de'] == [german]
+  assert found['panx_en test@zh'] == found['panx_zh test']
   assert found['xnli test'][0] == [
     'en-0',
     ['en A.', 'en B.'],

@@ -133,6 +133,26 @@ def test_gpt_has_its_recipe_and_may_be_untrained():
   assert reason == 'needs a BERT, which alone answers squad1'
 
 
+def test_one_run_scores_all_languages():
+  table = table_rows.load_table('multilingual/xnli')
+  name = 'BERT zero shot, cased'
+  cells = [
+    cell
+    for cell in cells_of(table, {name: 'm'}, {'m': 'bert'})
+    if cell.line.name == name
+  ]
+  assert len(cells) == len(table.columns) and not any(c.reason for c in cells)
+  assert len({cell.runs[0].folder for cell in cells}) == 1
+  metrics = [cell.runs[0].part.metrics for cell in cells]
+  assert metrics[:2] == [('test/accuracy',), ('test@zh/accuracy',)]
+  config = table_plan.resolve(cells[0].runs[0])
+  # google-research/bert, multilingual.md.
+  optim, train, task = config.optim, config.train, config.task
+  assert (optim.learning_rate, train.global_batch) == (5e-5, 32)
+  assert (train.num_epochs, task.max_length) == (2.0, 128)
+  assert task.test_languages == ('zh', 'es', 'de', 'ar', 'ur')
+
+
 def test_glue_may_be_a_folder_among_others():
   table = table_rows.load_table('gpt/nli')
 

@@ -142,6 +142,7 @@ def test_every_figure_of_any_run_has_its_curve():
     ),
     *('train/loss', 'train/grad_norm', 'train/learning_rate', 'time/mfu'),
     *('eval/rte/loss', 'eval/rte/accuracy', 'eval/rte/f1/a group'),
+    'eval/panx_en/test@de/f1',
   ]
   drawn = curves.panels(names)
   assert drawn == {
@@ -154,6 +155,7 @@ def test_every_figure_of_any_run_has_its_curve():
     ],
     'Held-out perplexity': ['eval/mlm_perplexity', 'eval/unigram_perplexity'],
     'Scores of dev': ['eval/rte/accuracy', 'eval/rte/f1/a group'],
+    'Scores of other languages': ['eval/panx_en/test@de/f1'],
     'Accuracy': ['train/mlm_accuracy', 'eval/mlm_accuracy'],
     'Other figures': ['train/margin', 'eval/margin'],
     'Learning rate': ['train/learning_rate'],

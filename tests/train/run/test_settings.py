@@ -66,7 +66,7 @@ def test_every_shipped_config_loads_and_checks(name):
 def test_base_is_small_and_every_key_has_a_comment(defaults):
   keys = settings.flatten(defaults())
   # What declares a set of one's own is no setting of ours.
-  assert len([key for key in keys if not key.startswith('own.')]) <= 69
+  assert len([key for key in keys if not key.startswith('own.')]) <= 70
   lines = pathlib.Path(base.__file__).read_text().splitlines()
   for key in keys:
     assigned = [

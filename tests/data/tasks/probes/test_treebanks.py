@@ -87,9 +87,9 @@ def test_wrong_columns_are_named(folder, name, old, new, message):
     (
       '\t1\tcase',
       '\t4\tcase',
-      'line 4: found the word 2 with the head 4, expe',
+      'line 4: found the head 4, expected one from 0 to 3',
     ),
-    ("2\t's", "7\t's", 'found the word 7 with the head 1, expected the word 2'),
+    ("2\t's", "7\t's", 'found the word 7, expected the word 2, joined words'),
     ('NNP\t_\t3', 'NNP 3', 'line 3: found 8 columns, expected 10 with tabs be'),
   ],
 )

@@ -82,7 +82,7 @@ def build_store(
     else tokenization.request_key(tokenizer),
     'held_out': held_out,
   } | _asked_exponent(names, tokenizer, language_exponent)
-  if audit := _standing_audit(out, asked, overwrite):
+  if audit := _standing_audit(out, asked, overwrite, language_exponent):
     return audit
   if remote:
     with tempfile.TemporaryDirectory(prefix='store-') as scratch:
@@ -102,7 +102,7 @@ def build_store(
       _upload(local, out)
     return audit
   with folders.exclusive(out):
-    if audit := _standing_audit(out, asked, overwrite):
+    if audit := _standing_audit(out, asked, overwrite, language_exponent):
       return audit  # another process built it in the meantime
     with folders.new_folder(out) as folder:
       sample = None
@@ -299,9 +299,16 @@ def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
 
 
 def _standing_audit(
-  out: epath.Path | pathlib.Path, asked: dict[str, Any], overwrite: bool
+  out: epath.Path | pathlib.Path,
+  asked: dict[str, Any],
+  overwrite: bool,
+  language_exponent: float,
 ) -> dict[str, Any] | None:
-  """Returns the audit of an existing equal store, or None: build one."""
+  """Returns the audit of an existing equal store, or None: build one.
+
+  Of languages, with a vocabulary that was given, the audit tells the shares of
+  the exponent that is asked for.
+  """
   if not out.exists() or _is_empty(out):
     return None
   if not (out / 'store.json').exists():
@@ -320,7 +327,10 @@ def _standing_audit(
       return None
     raise ValueError(f'{error} (--overwrite replaces it)') from None
   if not different:
-    return meta['audit']
+    audit = meta['audit']
+    if 'languages' in audit:
+      audits.weigh_languages(audit, language_exponent)
+    return audit
   if overwrite:
     return None
   raise ValueError(

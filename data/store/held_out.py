@@ -14,7 +14,9 @@ def hold_out_each(
 ) -> tuple[np.ndarray, np.ndarray, str, np.ndarray]:
   """Holds documents of each language out; see `hold_out`.
 
-  Returns the same, and the start of each language in documents, then D'.
+  A text that is held out in one language is so in all that draw whole
+  documents, unless that leaves one nothing to train on. Returns the same, and
+  the start of each language in documents, then D'.
   """
   if len(languages) == 1:
     cut, held_out, rule = hold_out(hashes, documents, sentences, share)
@@ -42,7 +44,27 @@ def hold_out_each(
       f'{", ".join(names)}: {rule}' for rule, names in rules.items()
     )
   cut = np.concatenate(cuts) if is_cut else documents
+  _share_drawn(hashes, list(languages.values()), flags)
   return cut, np.concatenate(flags), rule, np.array(bounds)
+
+
+def _share_drawn(
+  hashes: np.ndarray, counts: list[int], flags: list[np.ndarray]
+) -> None:
+  """Holds texts that one language drew out in the others, too, in place."""
+  of_languages = np.split(hashes, np.cumsum(counts)[:-1])
+  whole = [  # documents that are not cut
+    (own, held)
+    for own, held in zip(of_languages, flags, strict=True)
+    if len(own) >= FEW_DOCUMENTS
+  ]
+  if not whole:
+    return
+  drawn = np.concatenate([own[held] for own, held in whole])
+  for own, held in whole:
+    with_others = held | np.isin(own, drawn)
+    if not with_others.all():
+      held[:] = with_others
 
 
 def hold_out(

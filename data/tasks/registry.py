@@ -147,6 +147,11 @@ def find_file(
 def missing(task: examples.Task, source: str, splits: Sequence[str]) -> str:
   """Returns a message about splits of which a source has no file."""
   if _is_tfds(source):
+    if not task.tfds_splits:
+      return (
+        f'{source} does not have {task.title}, expected a folder of its files'
+        f' ({task.url})'
+      )
     return (
       f'{source} has no {" or ".join(splits)} of {task.title}, expected one of'
       f' {list(task.tfds_splits)}'

@@ -136,9 +136,16 @@ def open_source(
   """
   if parts := languages.split(spec):
     options = dict(document_break=document_break, text_field=text_field)
-    return _join_languages(
-      spec, {name: open_source(part, **options) for name, part in parts.items()}
-    )
+    opened = {}
+    for name, part in parts.items():
+      try:
+        opened[name] = open_source(part, **options)
+      except FileNotFoundError as error:
+        raise FileNotFoundError(
+          f'{error} (the text of language {name!r}; a path that begins like a'
+          f' language is written ./{name}={part})'
+        ) from None
+    return _join_languages(spec, opened)
   if spec == 'manual' or spec.startswith('tfds:'):
     if document_break:
       raise ValueError(

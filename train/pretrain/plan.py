@@ -72,7 +72,8 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
         folder,
         document_break=data.document_break,
         held_out=data.held_out,
-        language_exponent=data.language_exponent,
+        # Runs older than the key have one language.
+        language_exponent=data.get('language_exponent', languages.EXPONENT),
         cache=data.cache,
       )
     if not (storage.is_remote(data.folder) or data.cache):

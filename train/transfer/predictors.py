@@ -95,9 +95,9 @@ def _folder_of(
   return workdir / several.FOLDER / task_name
 
 
-def check_null_odds(workdirs: Sequence[epath.PathLike]) -> None:
-  """Raises ValueError if a model has no score of no answer."""
-  for workdir in workdirs:
+def check_null_odds(models: Sequence[epath.PathLike]) -> None:
+  """Raises ValueError if the model of a workdir has no score of no answer."""
+  for workdir in models:
     config = workdirs.read_config(workdir)
     if config is not None and config.model.name in bodies.BODIES:
       raise ValueError(

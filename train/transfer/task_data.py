@@ -136,7 +136,12 @@ def reopen_task(
 ) -> Task:
   """Returns the task of a finished run, from its config and task.json."""
   if facts['task'] != 'own':
-    return registry.find(facts['task'])
+    task = registry.find(facts['task'])
+    if not config.task.get('test_languages'):  # older runs lack the key
+      return task
+    # Its own files in its own language alone, as the run read them.
+    own = with_languages(config, task)
+    return dataclasses.replace(own, languages=task.languages)
   return kinds.own_task(
     **dict(config.own)
     | {

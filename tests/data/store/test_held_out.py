@@ -193,3 +193,22 @@ def test_few_documents_are_cut(tmp_path):
     store.counts,
     np.bincount(store.tokens[trained], minlength=store.vocab_size),
   )
+
+
+def test_a_text_of_two_languages_falls_on_one_side():
+  rng = np.random.default_rng(0)
+  shared = rng.integers(0, 2**64, 30, np.uint64)
+  hashes = np.concatenate(
+    [shared, rng.integers(0, 2**64, 70, np.uint64), shared[::-1], shared[:4]]
+  )
+  documents = 2 * np.arange(len(hashes) + 1)  # of two sentences each
+  sentences = 10 * np.arange(documents[-1] + 1)
+  # The last language is so small that its documents are cut.
+  sizes = {'aa': 100, 'bb': 30, 'cc': 4}
+  _, flags, _, bounds = held_out.hold_out_each(
+    hashes, documents, sentences, 0.2, sizes
+  )
+  assert bounds.tolist() == [0, 100, 130, 138]
+  one, other = flags[:100], flags[100:130]
+  assert np.array_equal(one[:30], other[::-1]) and 0 < other.sum() < 30
+  assert one[30:].any()

@@ -107,6 +107,15 @@ def test_the_exponent_belongs_to_a_trained_vocabulary(built, texts, tmp_path):
   with pytest.raises(ValueError, match=r'language_exponent \(0.7 in the store'):
     build.ensure_store(spec, TOKENIZER, built[0], language_exponent=0.3)
   build.ensure_store(spec, str(built[0]), built[0], language_exponent=0.3)
+  # Its documents do not depend on the exponent; what is told of them does.
+  given = build_quietly(spec, str(built[0]), tmp_path / 'given')
+  equal = build_quietly(
+    spec, str(built[0]), tmp_path / 'given', language_exponent=0
+  )
+  for audit, exponent in ((given, 0.7), (equal, 0)):
+    assert audit['language_exponent'] == exponent
+  sampled = [row['sampled'] for row in equal['languages'].values()]
+  assert sampled == pytest.approx([1 / 3] * 3)
   with pytest.raises(ValueError, match=r"built from 'aa=.*names? or the files"):
     build.ensure_store(spec_of(texts, 'aa', 'bb'), TOKENIZER, built[0])
   with pytest.raises(ValueError, match='language_exponent 1.5: expected'):

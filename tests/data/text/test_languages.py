@@ -37,6 +37,15 @@ def test_bad_lists_are_named(spec, message):
     sources.open_source(spec)
 
 
+def test_a_path_that_looks_like_a_language(tmp_path):
+  (tmp_path / 'a.txt').write_text('A text.\n')
+  source = f'aa={tmp_path}/a.txt,lang=en/*.txt'
+  with pytest.raises(
+    FileNotFoundError, match=r"language 'lang'; .* written \./lang=en/\*\.txt"
+  ):
+    sources.open_source(source)
+
+
 def test_shares():
   """English has 1,000 times Icelandic's text and is seen 126 times as often."""
   shares = languages.smooth([1000, 1], 0.7)

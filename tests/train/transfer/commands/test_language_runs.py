@@ -9,8 +9,15 @@ import runs
 import small_tasks
 
 from data.tasks import registry
-from train.run import metrics
-from train.transfer import finetune, predictors, sweep, task_outputs, task_plan
+from train.run import metrics, workdirs
+from train.transfer import (
+  finetune,
+  predictors,
+  sweep,
+  task_data,
+  task_outputs,
+  task_plan,
+)
 
 pytestmark = pytest.mark.usefixtures('one_device')
 # Language -> sentences of dev and test: German has both, Chinese dev alone,
@@ -128,6 +135,20 @@ def test_predictions_are_written_by_language(run, make):
   assert [json.loads(line)['answer'] for line in lines] == [
     list(each.answer) for each in answers
   ]
+
+
+def test_its_own_files_are_read_in_its_own_language(run):
+  """As in the run, where a file holds several; any other may be asked for."""
+  config = workdirs.read_config(run[0])
+  config.task.name = 'xnli'
+  task = task_data.reopen_task(config, {'task': 'xnli'})
+  of_run = task_data.with_languages(config, registry.find('xnli'))
+  assert task.rows is of_run.rows is not registry.find('xnli').rows
+  assert task.languages == registry.find('xnli').languages
+  del config.task.test_languages  # a run older than the key
+  assert task_data.reopen_task(config, {'task': 'xnli'}) is registry.find(
+    'xnli'
+  )
 
 
 def test_a_run_killed_after_its_last_score_ends_alike(make, tmp_path):

@@ -50,7 +50,8 @@ class Examples(pipeline.Permuted):
     if missing := [name for name, count in counts.items() if count < 1]:
       split = 'held-out' if held_out else 'training'
       of = f' of language {missing[0]!r}' if len(counts) > 1 else ''
-      if end_of_text is not None and len(sizes):
+      documents = np.diff(firsts)[store.languages.index(missing[0])]
+      if end_of_text is not None and of and documents:
         raise ValueError(
           f'{store.folder}: the {split} text{of} begins no window of {length}'
           ' tokens in the stream of all documents: bring more text, or set'

@@ -17,8 +17,6 @@ from data.examples.transforms import Specials
 Array = jax.Array
 Batch = dict[str, Array]
 
-UNITS = ('piece', 'word', 'span')
-COUNTINGS = ('exact', 'drawn')
 LONGEST_SPAN = 3  # words; ALBERT's (Lan et al. 2020)
 _ORDER, _ACTION, _TOKEN = range(3)  # of the random numbers of a row
 

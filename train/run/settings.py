@@ -17,11 +17,13 @@ import ml_collections
 
 import configs
 from configs import base
-from data.examples import masking
 from data.text import languages
 from train.run import training_phases
 
 ATTENTION = ('auto', 'plain', 'fused')
+# What `masking` masks whole, and how it counts; it imports JAX.
+UNITS = ('piece', 'word', 'span')
+COUNTINGS = ('exact', 'drawn')
 LOADERS = ('tf', 'plain')
 PLATFORMS = ('cpu', 'gpu', 'tpu')
 # Section -> what its numbers must be -> keys; those that a config has are
@@ -345,10 +347,7 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
-  for key, known in (
-    ('unit', masking.UNITS),
-    ('counting', masking.COUNTINGS),
-  ):
+  for key, known in (('unit', UNITS), ('counting', COUNTINGS)):
     ensure(objective[key] in known, f'objective.{key}', f'one of {known}')
   training_phases.check_lengths(config)
 

@@ -53,14 +53,15 @@ def main() -> None:
       strike(kill.delay if kill.moment == 'mid-epoch' else 0.0)
     return inner(self, step, *rest)
 
-  def at_evaluation(inner, eval_step, params, batches, *a, **k):
-    def struck():
+  def at_evaluation(inner, eval_step, params, languages, *a, **k):
+    def struck(batches):
       for i, batch in enumerate(batches):
         if i == kill.count % 2:
           strike(kill.delay)
         yield batch
 
-    return inner(eval_step, params, struck(), *a, **k)
+    parts = {name: struck(batches) for name, batches in languages.items()}
+    return inner(eval_step, params, parts, *a, **k)
 
   def at_save(inner, *a, **k):
     strike(kill.delay + 0.001)

@@ -86,8 +86,14 @@ def test_ended_in_an_evaluation_it_goes_on_with_that(
     patch.setattr(
       evaluate,
       'evaluate',
-      lambda run, params, some, *rest: inner(
-        run, params, batches_until_the_end(some), *rest
+      lambda run, params, languages, *rest: inner(
+        run,
+        params,
+        {
+          name: batches_until_the_end(batches)
+          for name, batches in languages.items()
+        },
+        *rest,
       ),
     )
     ends = (processes.Preempted, KeyboardInterrupt)

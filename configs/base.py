@@ -3,6 +3,8 @@
 import ml_collections
 from ml_collections import config_dict
 
+from configs import mesh_rules, variants
+
 
 def get_config() -> ml_collections.ConfigDict:
   """Returns the defaults of BERT; shipped configs override some."""
@@ -11,7 +13,7 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bert'  # family: bert, gpt, gpt2, lstm or elmo
+  model.name = 'bert'  # family: bert, gpt, gpt2, lstm, elmo or word2vec
   model.left_to_right = False  # BERT without later tokens; GPT always has none
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
@@ -82,33 +84,7 @@ def get_config() -> ml_collections.ConfigDict:
   mesh.fsdp = 1  # shards of parameters, optimiser state and batch
   mesh.tensor = 1  # shards of heads, mlp and vocabulary
   # Logical axis of parameters, then of activations -> mesh axes.
-  mesh.rules = (
-    ('layers', None),
-    ('vocab', 'tensor'),
-    ('words', ('fsdp', 'tensor')),  # ELMo's softmax
-    ('towers', None),
-    ('gates', None),
-    ('length', None),
-    ('types', None),
-    ('classes', None),
-    ('embed', 'fsdp'),
-    ('embed_out', None),
-    ('mlp', 'tensor'),
-    ('qkv', None),
-    ('heads', 'tensor'),
-    ('head', None),
-    ('batch', ('data', 'fsdp')),
-    ('activation_length', None),
-    ('activation_predictions', None),
-    ('activation_embed', None),
-    ('activation_mlp', 'tensor'),
-    ('activation_heads', 'tensor'),
-    ('activation_head', None),
-    ('activation_qkv', None),
-    ('activation_vocab', 'tensor'),
-    ('activation_words', ('fsdp', 'tensor')),
-    ('activation_rows', 'data'),  # batch of logits with words sharded by fsdp
-  )
+  mesh.rules = mesh_rules.RULES
 
   config.train = ml_collections.ConfigDict()
   train = config.train
@@ -161,15 +137,6 @@ def get_gpt_config() -> ml_collections.ConfigDict:
   return config
 
 
-def fit_cpu(config: ml_collections.ConfigDict) -> None:
-  """Sets a small transformer's keys for a short run on a CPU."""
-  config.model.scan_layers = False  # unrolled layers are faster on a CPU
-  config.model.dropout_rate = 0.0  # so short a run does not overfit
-  config.model.attention_dropout_rate = 0.0
-  config.train.platform = 'cpu'
-  config.eval.global_batch = 64
-
-
 def get_lstm_config() -> ml_collections.ConfigDict:
   """Returns the defaults of the LSTM in GPT's place."""
   config = get_gpt_config()
@@ -215,6 +182,37 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   config.optim.weight_decay = 0.0
   config.optim.clip_norm = 10.0
   config.train.reset_streams = False  # go on with empty states: another batch
+  return config
+
+
+def get_word2vec_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of word2vec, as released but for its batches."""
+  config = get_config()
+  config.model = ml_collections.ConfigDict()
+  model = config.model
+  model.name = 'word2vec'
+  model.embed_dim = 100  # D, width of the vectors
+  model.window = 5  # largest distance of neighbours, drawn for each word
+  model.negative = 5  # sampled words of a pair; 0: none
+  model.hierarchical = False  # predict by a Huffman tree
+  model.dtype = 'float32'
+
+  config.objective = ml_collections.ConfigDict()
+  objective = config.objective
+  objective.sample = 1e-3  # frequency above which words are left out; 0: none
+  objective.min_count = 5  # rarer words are left out
+  objective.order = 'batched'  # or sequential: each pair sees those before it
+  objective.updates = 64  # parts of a batch, each an update of its own
+  objective.most_pairs = 64.0  # a word's pairs of an update that count in full
+  objective.classes = 0  # k-means classes of words, written at the end
+
+  config.train.objective = 'skipgram'  # or cbow
+  optim = config.optim
+  del optim.beta1, optim.beta2, optim.epsilon, optim.weight_decay
+  del optim.clip_norm
+  optim.name = 'sgd'
+  optim.learning_rate = 0.025  # 0.05 for cbow
+  optim.warmup_steps = 0
   return config
 
 
@@ -374,20 +372,13 @@ def get_words_config() -> ml_collections.ConfigDict:
   return config
 
 
-# Names of ELMo's task models, see `get_words_config`.
-WORD_MODELS = (
-  *('bcn', 'esim', 'bilstm_crf', 'bilstm_attention'),
-  *('deep_srl', 'e2e_coref', 'bidaf_plus', 'bidaf'),
-)
-
-
 def get_defaults(
   config: ml_collections.ConfigDict,
 ) -> ml_collections.ConfigDict:
   """Returns the defaults with the same keys as a config."""
   name = config.model.name
   if 'task' in config:
-    name = 'words' if name in WORD_MODELS else 'task'
+    name = 'words' if name in variants.WORD_MODELS else 'task'
   return FAMILIES.get(name, get_config)()
 
 
@@ -397,4 +388,5 @@ FAMILIES = {
   'words': get_words_config,
   'elmo': get_elmo_config,
   'lstm': get_lstm_config,
+  'word2vec': get_word2vec_config,
 }

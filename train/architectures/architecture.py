@@ -24,20 +24,24 @@ class Vocabulary(NamedTuple):
     specials: ids of BERT's special tokens; None without.
     continuations: bool [V], pieces that continue a word, for whole-word masks.
     unknown: id for all words beyond V; None without.
+    counts: int [V], how often each is in the training text; None if unknown.
   """
 
   size: int
   specials: transforms.Specials | None = None
   continuations: Any = None
   unknown: int | None = None
+  counts: np.ndarray | None = None
 
   @classmethod
-  def of(cls, tokenizer: Any) -> 'Vocabulary':
-    """Returns the vocabulary of a tokenizer."""
+  def of(cls, tokenizer: Any, counts: np.ndarray | None = None) -> 'Vocabulary':
+    """Returns the vocabulary of a tokenizer, with the counts of a text."""
     if hasattr(tokenizer, 'softmax_size'):
-      return cls(tokenizer.softmax_size, unknown=tokenizer.unk_id)
+      return cls(
+        tokenizer.softmax_size, unknown=tokenizer.unk_id, counts=counts
+      )
     if not hasattr(tokenizer, 'mask_id'):
-      return cls(tokenizer.vocab_size)
+      return cls(tokenizer.vocab_size, counts=counts)
     return cls(
       size=tokenizer.vocab_size,
       specials=transforms.Specials(
@@ -47,6 +51,7 @@ class Vocabulary(NamedTuple):
         mask=tokenizer.mask_id,
       ),
       continuations=tokenizer.continuations(),
+      counts=counts,
     )
 
   @classmethod
@@ -54,6 +59,10 @@ class Vocabulary(NamedTuple):
     """Returns a vocabulary without a tokenizer, for plans and measurements."""
     specials = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
     return cls(size, specials, jnp.zeros(size, bool), unknown=2)
+
+
+def _language_shares(config: Any) -> dict[str, Any]:
+  return {'language_exponent': config.data.language_exponent}
 
 
 def _no_carry(model: Any, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -78,11 +87,13 @@ class Architecture(NamedTuple):
     describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
     objectives: `train.objective` -> (config, length, vocabulary) -> Objective.
-    open_examples: (store, length, held_out=, language_exponent=) -> examples of
-      one split.
+    open_examples: (store, length, held_out=, options) -> examples of one split.
+    example_options: config -> the options of `open_examples`.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
     print_samples: (model, parameters, store, length) -> None.
+    write_outputs: (config, parameters, store, workdir) -> None; writes files of
+      the family at the end of a run.
     carry_shapes: (model, rows) -> shapes of `Objective.carry`, zeros at first.
     token_counts: store -> int [V], how often a token is a training target.
     with_heads: (model, train.objective) -> model with this objective's heads.
@@ -111,9 +122,11 @@ class Architecture(NamedTuple):
   batch_shapes: Callable[[int, int], dict[str, jax.ShapeDtypeStruct]]
   adjust_init: Callable[[Any, Any, Any], Any]
   print_samples: Callable[[nn.Module, Any, Store, int], None]
+  write_outputs: Callable[[Any, Any, Store, Any], None] = lambda *_: None
   carry_shapes: Callable[[Any, int], dict[str, jax.ShapeDtypeStruct]] = (
     _no_carry
   )
+  example_options: Callable[[Any], dict[str, Any]] = _language_shares
   token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
   encoder_flops: Callable[[Any, int, int], int] = count_encoder

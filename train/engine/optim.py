@@ -28,6 +28,7 @@ OPTIMIZERS = (
   'adafactor',
   'adagrad',
   'adadelta',
+  'sgd',
 )
 SCHEDULES = ('linear', 'gpt_linear', 'cosine', 'constant', 'staircase')
 
@@ -335,8 +336,9 @@ def make_optimizer(
   - adagrad: g / sqrt(1 + sum of all g^2), as ELMo was released.
   - adadelta: g times the RMS of past updates over that of past gradients
     (Zeiler 2012), so a rate of 1 is usual.
+  - sgd: g.
 
-  adafactor and adagrad use no beta1, beta2 or epsilon, adadelta only the last:
+  adafactor, adagrad and sgd use no beta1, beta2 or epsilon, adadelta only the last:
   1e-6 in Zeiler's paper, 1e-8 in TensorFlow. lamb and adafactor need `axes`,
   'path/of/parameter' -> logical axis names, and
   `vocab_size`, unpadded (None where nothing is padded). With `optim.average`
@@ -363,6 +365,8 @@ def make_optimizer(
     direction = optax.scale_by_rss(ADAGRAD_ACCUMULATOR, eps=0.0)
   elif c.name == 'adadelta':
     direction = optax.scale_by_adadelta(rho=ADADELTA_DECAY, eps=c.epsilon)
+  elif c.name == 'sgd':
+    direction = optax.identity()
   else:
     corrected = c.name not in ('bert_adam', 'gpt_adam')
     adam = optax.scale_by_adam if corrected else scale_by_uncorrected_adam

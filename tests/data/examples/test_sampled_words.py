@@ -118,7 +118,9 @@ def test_rare_words_are_left_out(store):
   assert np.count_nonzero(some) == 5
   examples = open_examples(store, min_count=least)
   batch = examples.batch(np.arange(2), np.arange(2, dtype=np.uint64))
-  assert set(batch['tokens'][batch['segments'] >= 0]) == set(np.flatnonzero(some))
+  assert set(batch['tokens'][batch['segments'] >= 0]) == set(
+    np.flatnonzero(some)
+  )
 
 
 def test_stores_without_words_are_refused(store):

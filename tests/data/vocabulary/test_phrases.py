@@ -11,9 +11,7 @@ from data.vocabulary import phrases
 def test_text_is_joined_as_by_the_original():
   lines = [' '.join(line) for line in original.sentences()]
   found = phrases.count(lines)
-  joined = list(
-    phrases.join(lines, found, original.THRESHOLD, original.DELTA)
-  )
+  joined = list(phrases.join(lines, found, original.THRESHOLD, original.DELTA))
   expected = json.loads(original.EXPECTED.read_text())
   words = [word for line in joined for word in line.split()]
   assert len(expected['phrases']) > 10

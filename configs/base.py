@@ -63,7 +63,8 @@ def get_config() -> ml_collections.ConfigDict:
   # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
   # bias correction scales the decay too), adamw, lamb (for large batches), or,
   # without beta1 and beta2, adadelta (at rate 1) and, also without epsilon,
-  # adafactor (little memory; rates relative to each matrix) and adagrad (ELMo).
+  # adafactor (little memory; rates relative to each matrix), adagrad (ELMo) and
+  # sgd (word2vec).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0

@@ -1,6 +1,6 @@
 """word2vec on a folder of books: vectors of words on one small machine.
 
-  python -m train.main --config word2vec_novels \
+python -m train.main --config word2vec_novels \
     --config.data.source='books/*.txt'
 """
 

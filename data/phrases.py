@@ -17,7 +17,7 @@ from etils import epath
 
 from data import storage
 from data.text import text_files
-from data.vocabulary import phrases
+from data.vocabulary.word2vec import phrases
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

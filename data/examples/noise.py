@@ -39,7 +39,7 @@ class Alias(NamedTuple):
 
 
 def alias(weights: np.ndarray) -> Alias:
-  """Returns the distribution of weights, 0 or more; words of 0 are no places."""
+  """Returns the distribution of weights; words of weight 0 have no place."""
   words = np.flatnonzero(weights)
   size = len(words)
   shares = weights[words] * (size / weights.sum())

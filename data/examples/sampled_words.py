@@ -137,8 +137,8 @@ def word_counts(store: corpus.Store, min_count: int) -> np.ndarray:
   if np.count_nonzero(counts) < 2:
     raise ValueError(
       f'{store.folder}: objective.min_count={min_count} leaves'
-      f' {np.count_nonzero(counts)} words, expected 2 or more; the most frequent'
-      f' word occurs {most:,} times in the training text'
+      f' {np.count_nonzero(counts)} words, expected 2 or more; the most'
+      f' frequent word occurs {most:,} times in the training text'
     )
   return counts
 

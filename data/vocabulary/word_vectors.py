@@ -181,8 +181,9 @@ def _open_stream(path: epath.Path, stream: io.BufferedReader) -> _Rows:
     return _Rows('line', count, _text_rows(path, stream, dim, 2), _parse_text)
   if _NEARLY.fullmatch(first):
     raise ValueError(
-      f'{path}, line 1: found {first[:60].decode().strip()!r}; expected two whole'
-      ' numbers, of vectors and of their numbers, with a space between them'
+      f'{path}, line 1: found {first[:60].decode().strip()!r}; expected a word'
+      ' and its vector, or two whole numbers, of the vectors and of the numbers'
+      ' in each, with a space between them'
     )
   if _is_binary(first):
     raise ValueError(

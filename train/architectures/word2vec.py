@@ -11,8 +11,9 @@ from etils import epath
 from configs import base
 from data.examples import noise, sampled_words
 from data.store.corpus import Store
-from data.vocabulary import huffman, tokenization, vector_files
-from models import word2vec, word2vec_in_order
+from data.vocabulary import tokenization
+from data.vocabulary.word2vec import huffman, vector_files
+from models.word2vec import batched, in_order
 from train.architectures.architecture import Architecture, Vocabulary
 from train.engine.steps import Objective
 from train.host import files, processes
@@ -28,7 +29,7 @@ def check(config: Any) -> None:
   model, objective = config.model, config.objective
   ensure = functools.partial(settings.expect, config)
   for key, least, most in (
-    ('model.window', 1, word2vec.BLOCK),
+    ('model.window', 1, batched.BLOCK),
     ('model.negative', 0, np.inf),
     ('objective.sample', 0, 1),
     ('objective.min_count', 1, np.inf),
@@ -60,10 +61,10 @@ def check(config: Any) -> None:
     ' vectors of whole words',
   )
   for phase in training_phases.check_phases(config):
-    if phase.length % word2vec.BLOCK:
+    if phase.length % batched.BLOCK:
       raise ValueError(
         f'train.phases: length {phase.length}, expected a multiple of'
-        f' {word2vec.BLOCK}, the words that share sampled words'
+        f' {batched.BLOCK}, the words that share sampled words'
       )
     if phase.global_batch % objective.updates:
       raise ValueError(
@@ -78,9 +79,9 @@ def describe(model_config: Any) -> str:
   return f'vectors of {model_config.embed_dim} numbers'
 
 
-def build_model(model_config: Any, vocab_size: int) -> word2vec.Word2Vec:
+def build_model(model_config: Any, vocab_size: int) -> batched.Word2Vec:
   """Returns the module of a config."""
-  return word2vec.Word2Vec(
+  return batched.Word2Vec(
     vocab_size=vocab_size,
     embed_dim=model_config.embed_dim,
     kind='skipgram',
@@ -101,11 +102,11 @@ def pairs(
     )
   model = build_model(config.model, vocabulary.size).clone(kind=kind)
   counts = _counts(vocabulary, config.objective.min_count)
-  in_order = config.objective.order == 'sequential'
+  one_by_one = config.objective.order == 'sequential'
   sampled = noise.alias(counts**noise.POWER)
   tree = huffman.build(counts) if model.hierarchical else None
-  num_blocks = length // word2vec.BLOCK
-  num_samples = word2vec.NUM_SAMPLES[kind]
+  num_blocks = length // batched.BLOCK
+  num_samples = batched.NUM_SAMPLES[kind]
   num_draws = (
     2 * model.window if kind == 'skipgram' else 1,
     model.num_negatives,
@@ -126,7 +127,7 @@ def pairs(
     if model.num_negatives:
       shape = num_blocks, num_samples
       batch['samples'] = draw(1, lambda key: sampled.draw(key, shape))
-    if in_order and model.num_negatives:
+    if one_by_one and model.num_negatives:
       shape = length, *num_draws
       batch['draws'] = draw(2, lambda key: sampled.draw(key, shape))
     if tree is not None:
@@ -144,13 +145,13 @@ def pairs(
 
   def update(params: Any, batch: Any, rate: jax.Array, good: jax.Array) -> Any:
     tables = {name: table['embedding'] for name, table in params.items()}
-    if in_order:
-      new = word2vec_in_order.update(model, tables, batch, rate)
+    if one_by_one:
+      new = in_order.update(model, tables, batch, rate)
       squares = [jnp.sum((new[k] - tables[k]) ** 2) for k in tables]
       ok = good & jnp.isfinite(sum(squares))
       new = {k: jnp.where(ok, new[k], tables[k]) for k in tables}
       return _params(new), sum(squares) / rate**2
-    rows = word2vec.gradients(model, tables, batch)
+    rows = batched.gradients(model, tables, batch)
     square = sum(jnp.vdot(row.deltas, row.deltas) for row in rows)
     rate = jnp.where(good & jnp.isfinite(square), rate, 0.0)
     for table, ids, deltas in rows:
@@ -172,7 +173,7 @@ def pairs(
 
   return Objective(
     transform=transform,
-    inputs=lambda batch: tuple(batch.get(name) for name in word2vec.INPUTS),
+    inputs=lambda batch: tuple(batch.get(name) for name in batched.INPUTS),
     weights=weights,
     losses=losses,
     loss_names=('pair',),
@@ -188,9 +189,9 @@ def _params(tables: Any) -> dict[str, Any]:
   return {name: {'embedding': table} for name, table in tables.items()}
 
 
-def _count_pairs(model: word2vec.Word2Vec, batch: Any) -> jax.Array:
+def _count_pairs(model: batched.Word2Vec, batch: Any) -> jax.Array:
   """Returns the number of pairs of a batch, at least 1."""
-  counts = word2vec.count_pairs(model, batch)
+  counts = batched.count_pairs(model, batch)
   return jnp.maximum(jnp.sum(counts * batch['example_mask']), 1)
 
 
@@ -204,7 +205,7 @@ def _counts(vocabulary: Vocabulary, min_count: int) -> np.ndarray:
 
 
 def row_scales(
-  model: word2vec.Word2Vec,
+  model: batched.Word2Vec,
   table: str,
   num_words: int,
   counts: np.ndarray,
@@ -238,11 +239,11 @@ def row_scales(
   return scales.astype(np.float32)
 
 
-def _with_kind(model: word2vec.Word2Vec, objective: str) -> word2vec.Word2Vec:
+def _with_kind(model: batched.Word2Vec, objective: str) -> batched.Word2Vec:
   return model.clone(kind=objective)
 
 
-def _keep_init(model: word2vec.Word2Vec, params: Any, init_config: Any) -> Any:
+def _keep_init(model: batched.Word2Vec, params: Any, init_config: Any) -> Any:
   """Returns the drawn parameters: the tables draw as the release does."""
   del model, init_config
   return params
@@ -260,7 +261,7 @@ def _vectors(
 
 
 def _print_neighbours(
-  model: word2vec.Word2Vec, params: Any, store: Store, length: int
+  model: batched.Word2Vec, params: Any, store: Store, length: int
 ) -> None:
   """Prints the nearest words of a few words."""
   del model, length
@@ -303,7 +304,7 @@ ARCHITECTURE = Architecture(
   describe=describe,
   build_model=build_model,
   objectives={
-    kind: functools.partial(pairs, kind=kind) for kind in word2vec.NUM_SAMPLES
+    kind: functools.partial(pairs, kind=kind) for kind in batched.NUM_SAMPLES
   },
   open_examples=sampled_words.Examples,
   example_options=lambda config: {

@@ -338,11 +338,11 @@ def make_optimizer(
     (Zeiler 2012), so a rate of 1 is usual.
   - sgd: g.
 
-  adafactor, adagrad and sgd use no beta1, beta2 or epsilon, adadelta only the last:
-  1e-6 in Zeiler's paper, 1e-8 in TensorFlow. lamb and adafactor need `axes`,
-  'path/of/parameter' -> logical axis names, and
-  `vocab_size`, unpadded (None where nothing is padded). With `optim.average`
-  the state has averages of the parameters, see `averages`.
+  adafactor, adagrad and sgd use no beta1, beta2 or epsilon, adadelta only the
+  last: 1e-6 in Zeiler's paper, 1e-8 in TensorFlow. lamb and adafactor need
+  `axes`, 'path/of/parameter' -> logical axis names, and `vocab_size`, unpadded
+  (None where nothing is padded). With `optim.average` the state has averages of
+  the parameters, see `averages`.
   """
   c = optim_config
   if c.name not in OPTIMIZERS:

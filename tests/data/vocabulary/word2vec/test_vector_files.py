@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from data.vocabulary import vector_files, word_vectors
+from data.vocabulary import word_vectors
+from data.vocabulary.word2vec import vector_files
 
 WORDS = ['the', 'Straße', '2,5', 'new_york']
 VECTORS = np.array(

@@ -1,7 +1,7 @@
 """Trains word2vec beside gensim's on the same words, and scores both.
 
   pip install gensim==4.4.0
-  python tests/bench/word2vec_beside.py --text 'novels/*.txt' \
+  python tests/bench/word2vec/beside.py --text 'novels/*.txt' \
     --data $SESAME_DATA/word_similarity --out DIR [--kind cbow] [--seeds 3]
 
 The text is lower-cased into DIR, and both read its training words out of our

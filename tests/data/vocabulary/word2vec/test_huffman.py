@@ -5,7 +5,7 @@ import heapq
 import numpy as np
 import pytest
 
-from data.vocabulary import huffman
+from data.vocabulary.word2vec import huffman
 
 
 def least_cost(counts):

@@ -5,7 +5,7 @@ import json
 
 import word2vec_original as original
 
-from data.vocabulary import phrases
+from data.vocabulary.word2vec import phrases
 
 
 def test_text_is_joined_as_by_the_original():

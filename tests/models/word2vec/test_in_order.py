@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import word2vec_original as original
 
-from data.vocabulary import huffman
-from models import word2vec, word2vec_in_order
+from data.vocabulary.word2vec import huffman
+from models.word2vec import batched, in_order
 
 
 @pytest.mark.parametrize('name', original.RUNS)
@@ -19,7 +19,7 @@ def test_vectors_of_one_pass_are_those_of_the_original(name):
   kind = name.partition(',')[0]
   negative = original.RUNS[name][1]
   batch = original.batch(counts, kind, negative)
-  model = word2vec.Word2Vec(
+  model = batched.Word2Vec(
     vocab_size=len(counts),
     embed_dim=original.DIM,
     kind=kind,
@@ -38,7 +38,7 @@ def test_vectors_of_one_pass_are_those_of_the_original(name):
     batch['paths'] = tree.paths[batch['tokens']]
     batch['turns'] = tree.turns[batch['tokens']]
   tables, batch = jax.tree.map(jnp.asarray, (tables, batch))
-  update = jax.jit(word2vec_in_order.update, static_argnums=0)
+  update = jax.jit(in_order.update, static_argnums=0)
   found = update(model, tables, batch, jnp.float32(original.RATE))
   vectors = np.array(list(expected.values()))
   moved = np.abs(vectors - first)[1:]  # </s> is not trained

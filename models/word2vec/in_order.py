@@ -4,7 +4,7 @@ Each pair of skip-gram, each word of CBOW and each sampled word sees the changes
 of all before it. That is slow where steps are compiled for arrays; it is there
 to compare with, and for texts too small for batches.
 
-Shapes: as in `models.word2vec`; O place in the window, W sampled word.
+Shapes: as in `batched`; O place in the window, W sampled word.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from models.word2vec import MAX_SCORE, Tables, Word2Vec
+from models.word2vec.batched import MAX_SCORE, Tables, Word2Vec
 
 Array = jax.Array
 
@@ -31,7 +31,7 @@ def update(
 ) -> dict[str, Array]:
   """Returns the tables after all updates of a batch, in the order of the text.
 
-  The batch is as for `models.word2vec`, but with `draws` int [B, T, O, W] in
+  The batch is as for `batched`, but with `draws` int [B, T, O, W] in
   place of `samples`: the sampled words of each pair, where O is 2 w, of places
   from left to right; of CBOW, O is 1.
   """

@@ -308,7 +308,7 @@ def _take(table_VD: Array, ids: Array) -> Array:
 
 
 def _with_halo(x: Array, w: int, fill: float) -> Array:
-  """Returns [B, T, ...] as blocks with their neighbours, [B, N, C + 2w, ...]."""
+  """Returns blocks with their neighbours, [B, T, ...] as [B, N, K, ...]."""
   rows, length, *rest = x.shape
   blocks = x.reshape(rows, length // BLOCK, BLOCK, *rest)
   padded = jnp.pad(

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from models import word2vec
+from models.word2vec import batched
 
 V, D, W, ROWS, LENGTH = 40, 6, 3, 1, 128
 P = 4
 
 
 def make(kind):
-  model = word2vec.Word2Vec(V, D, kind, W, num_negatives=5, hierarchical=True)
+  model = batched.Word2Vec(V, D, kind, W, num_negatives=5, hierarchical=True)
   random = np.random.default_rng(0)
-  blocks = LENGTH // word2vec.BLOCK
+  blocks = LENGTH // batched.BLOCK
   segments = np.full((ROWS, LENGTH), -1)
   segments[0, 56:66] = 0  # of both blocks
   segments[0, 66:74] = 1
@@ -25,9 +25,7 @@ def make(kind):
     'tokens': random.integers(0, V, shape),
     'segments': segments,
     'reach': random.integers(1, W + 1, shape),
-    'samples': random.integers(
-      0, V, (ROWS, blocks, word2vec.NUM_SAMPLES[kind])
-    ),
+    'samples': random.integers(0, V, (ROWS, blocks, batched.NUM_SAMPLES[kind])),
     'paths': random.integers(-2, V, (*shape, P)),
     'turns': random.integers(0, 2, (*shape, P)) > 0,
   }
@@ -53,7 +51,7 @@ def naive_loss(model, tables, batch):
     inputs = [tables['input'][b['tokens'][row, c]] for c in contexts]
     if model.kind == 'cbow':
       inputs = [sum(inputs) / len(inputs)] if inputs else []
-    samples = b['samples'][row, t // word2vec.BLOCK]
+    samples = b['samples'][row, t // batched.BLOCK]
     target = b['tokens'][row, t]
     nodes = b['paths'][row, t]
     signs = jnp.where(b['turns'][row, t], -1, 1)
@@ -65,7 +63,7 @@ def naive_loss(model, tables, batch):
         jax.nn.softplus(tables['output'][others] @ vector)
       )
       scores = tables['nodes'][np.maximum(nodes, 0)] @ vector
-      known = (nodes >= 0) & (jnp.abs(scores) < word2vec.MAX_SCORE)
+      known = (nodes >= 0) & (jnp.abs(scores) < batched.MAX_SCORE)
       loss += jnp.sum(known * jax.nn.softplus(signs * scores))
   return loss, count
 
@@ -76,13 +74,13 @@ def test_losses_and_gradients_are_those_of_the_pairs(kind):
   expected, slopes = jax.value_and_grad(
     lambda tables: naive_loss(model, tables, batch)[0]
   )(tables)
-  found = word2vec.losses(model, tables, batch)
+  found = batched.losses(model, tables, batch)
   assert found['loss'].sum() == pytest.approx(float(expected), rel=1e-5)
   count = naive_loss(model, tables, batch)[1]
   assert found['pairs'].sum() == count
-  assert word2vec.count_pairs(model, batch).sum() == count
+  assert batched.count_pairs(model, batch).sum() == count
   changes = jax.tree.map(jnp.zeros_like, tables)
-  for table, ids, deltas in word2vec.gradients(model, tables, batch):
+  for table, ids, deltas in batched.gradients(model, tables, batch):
     changes[table] = changes[table].at[ids].add(deltas)
   for name in ('output', 'nodes', *['input'] * (kind == 'skipgram')):
     np.testing.assert_allclose(changes[name], -slopes[name], atol=1e-4)
@@ -94,9 +92,9 @@ def test_the_error_of_a_mean_is_added_undivided():
   contexts['segments'] = jnp.full_like(batch['segments'], -1)
   contexts['segments'] = contexts['segments'].at[0, 20:23].set(0)
   batch |= contexts
-  rows = word2vec.gradients(model, tables, batch)[0]
+  rows = batched.gradients(model, tables, batch)[0]
   slopes = jax.grad(
-    lambda tables: word2vec.losses(model, tables, batch)['loss'].sum()
+    lambda tables: batched.losses(model, tables, batch)['loss'].sum()
   )(tables)
   # The middle word has two contexts, the outer ones have one, the middle.
   for place, factor in ((20, 2), (22, 2), (21, 1)):
@@ -108,7 +106,7 @@ def test_the_error_of_a_mean_is_added_undivided():
 
 def test_tables_are_drawn_as_released():
   model, _, batch = make('skipgram')
-  inputs = [batch[name] for name in word2vec.INPUTS]
+  inputs = [batch[name] for name in batched.INPUTS]
   params = nn.meta.unbox(
     model.init(jax.random.key(0), *inputs, train=False)['params']
   )

@@ -13,7 +13,7 @@ def test_passes_make_longer_phrases_in_lower_case(tmp_path):
   arguments = [str(text), str(out), '--lower', '--delta', '1', '--thresholds']
   assert phrases.main([*arguments, '300']) == 0
   assert out.read_text().splitlines()[0] == 'new_york times'
-  assert phrases.main([*arguments, '300', '200']) == 0
+  assert phrases.main([*arguments, '300', '150']) == 0
   assert out.read_text().splitlines()[0] == 'new_york_times'
   assert [path.name for path in tmp_path.iterdir()] == ['text.txt', 'out.txt']
 

@@ -266,11 +266,13 @@ def _print_neighbours(
   """Prints the nearest words of a few words."""
   del model, length
   words, vectors = _vectors(params, store)
+  half = max(2, len(words) // 2)  # the others are rare, or were left out
+  words, vectors = words[:half], vectors[:half]
   vectors = vectors / np.maximum(
     np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9
   )
   say('\nWords and their nearest words:')
-  ranks = np.geomspace(min(100, len(words) - 1), len(words) // 2, NUM_SHOWN)
+  ranks = np.geomspace(min(100, half - 1), half // 2, NUM_SHOWN)
   for rank in sorted({*ranks.astype(int).tolist()}):
     near = np.argsort(-(vectors @ vectors[rank]))
     others = [words[i] for i in near[: NUM_NEIGHBOURS + 1] if i != rank]

@@ -83,6 +83,7 @@ BEFORE = {
 FREE_KEYS = (
   'data.cache data.folder data.loader init.new_rows mesh.data mesh.fsdp'
   ' mesh.rules mesh.tensor model.attention model.unrolled_layers'
+  ' objective.classes'
   ' train.checkpoint_every train.deterministic'
   ' train.eval_every train.hang_minutes train.keep_checkpoints'
   ' train.peak_tflops train.platform train.profile train.reset_streams'

@@ -1,5 +1,7 @@
 """word2vec's updates are gradients of the losses of all pairs, made naively."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,9 +40,9 @@ def make(kind):
 
 
 def naive_loss(model, tables, batch):
-  """Returns the losses of all pairs, and their number, one at a time."""
+  """Returns the losses of all pairs, and their number, by a list of pairs."""
   b = jax.tree.map(np.asarray, batch)
-  loss, count = 0.0, 0
+  readers, places = [], []  # weights of the rows of `input`; places of targets
   for row, t in np.ndindex(ROWS, LENGTH):
     segment = b['segments'][row, t]
     contexts = [
@@ -48,59 +50,74 @@ def naive_loss(model, tables, batch):
       for c in range(t - b['reach'][row, t], t + b['reach'][row, t] + 1)
       if c != t and 0 <= c < LENGTH and b['segments'][row, c] == segment >= 0
     ]
-    inputs = [tables['input'][b['tokens'][row, c]] for c in contexts]
+    each = [np.eye(128)[b['tokens'][row, c]] for c in contexts]
     if model.kind == 'cbow':
-      inputs = [sum(inputs) / len(inputs)] if inputs else []
-    samples = b['samples'][row, t // batched.BLOCK]
-    target = b['tokens'][row, t]
-    nodes = b['paths'][row, t]
-    signs = jnp.where(b['turns'][row, t], -1, 1)
-    for vector in inputs:
-      count += 1
-      loss += jax.nn.softplus(-tables['output'][target] @ vector)
-      others = samples[samples != target]
-      loss += (5 / len(samples)) * jnp.sum(
-        jax.nn.softplus(tables['output'][others] @ vector)
-      )
-      scores = tables['nodes'][np.maximum(nodes, 0)] @ vector
-      known = (nodes >= 0) & (jnp.abs(scores) < batched.MAX_SCORE)
-      loss += jnp.sum(known * jax.nn.softplus(signs * scores))
-  return loss, count
+      each = [sum(each) / len(each)] if each else []
+    readers += each
+    places += [(row, t)] * len(each)
+  row, t = np.array(places).T
+  vectors = jnp.array(readers) @ tables['input']
+  target = b['tokens'][row, t][:, None]
+  samples = b['samples'][row, t // batched.BLOCK]
+  scores = jnp.einsum('psd,pd->ps', tables['output'][target], vectors)
+  loss = jax.nn.softplus(-scores).sum()
+  scores = jnp.einsum('psd,pd->ps', tables['output'][samples], vectors)
+  share = 5 / samples.shape[1]
+  loss += share * ((samples != target) * jax.nn.softplus(scores)).sum()
+  nodes = b['paths'][row, t]
+  scores = jnp.einsum(
+    'psd,pd->ps', tables['nodes'][np.maximum(nodes, 0)], vectors
+  )
+  known = (nodes >= 0) & (jnp.abs(scores) < batched.MAX_SCORE)
+  signs = np.where(b['turns'][row, t], -1, 1)
+  return loss + (known * jax.nn.softplus(signs * scores)).sum(), len(places)
 
 
 @pytest.mark.parametrize('kind', ['skipgram', 'cbow'])
 def test_losses_and_gradients_are_those_of_the_pairs(kind):
   model, tables, batch = make(kind)
-  expected, slopes = jax.value_and_grad(
-    lambda tables: naive_loss(model, tables, batch)[0]
-  )(tables)
-  found = batched.losses(model, tables, batch)
+  count = 0
+
+  def expect(tables):
+    nonlocal count
+    loss, count = naive_loss(model, tables, batch)
+    return loss
+
+  expected, slopes = jax.jit(jax.value_and_grad(expect))(tables)
+  found, changes, counts = compute(model, tables, batch)
   assert found['loss'].sum() == pytest.approx(float(expected), rel=1e-5)
-  count = naive_loss(model, tables, batch)[1]
-  assert found['pairs'].sum() == count
-  assert batched.count_pairs(model, batch).sum() == count
-  changes = jax.tree.map(jnp.zeros_like, tables)
-  for table, ids, deltas in batched.gradients(model, tables, batch):
-    changes[table] = changes[table].at[ids].add(deltas)
+  assert found['pairs'].sum() == counts.sum() == count > 16
   for name in ('output', 'nodes', *['input'] * (kind == 'skipgram')):
     np.testing.assert_allclose(changes[name], -slopes[name], atol=1e-4)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def compute(model, tables, batch):
+  """Returns losses, changes of the tables and the counts of pairs."""
+  changes = jax.tree.map(jnp.zeros_like, tables)
+  for table, ids, deltas in batched.gradients(model, tables, batch):
+    changes[table] = changes[table].at[ids].add(deltas)
+  return (
+    batched.losses(model, tables, batch),
+    changes,
+    batched.count_pairs(model, batch),
+  )
+
+
 def test_the_error_of_a_mean_is_added_undivided():
   model, tables, batch = make('cbow')
-  contexts = {'reach': jnp.ones_like(batch['reach'])}
-  contexts['segments'] = jnp.full_like(batch['segments'], -1)
-  contexts['segments'] = contexts['segments'].at[0, 20:23].set(0)
-  batch |= contexts
-  rows = batched.gradients(model, tables, batch)[0]
-  slopes = jax.grad(
-    lambda tables: batched.losses(model, tables, batch)['loss'].sum()
+  batch['reach'] = jnp.ones_like(batch['reach'])
+  batch['segments'] = jnp.full_like(batch['segments'], -1)
+  batch['segments'] = batch['segments'].at[0, 20:23].set(0)
+  batch['tokens'] = batch['tokens'].at[0, 20:23].set(jnp.arange(3))
+  _, changes, _ = compute(model, tables, batch)
+  slopes = jax.jit(
+    jax.grad(lambda tables: batched.losses(model, tables, batch)['loss'].sum())
   )(tables)
-  # The middle word has two contexts, the outer ones have one, the middle.
-  for place, factor in ((20, 2), (22, 2), (21, 1)):
-    word = batch['tokens'][0, place]
+  # The middle word is the only context of the outer ones, and has both.
+  for word, factor in ((0, 2), (2, 2), (1, 1)):
     np.testing.assert_allclose(
-      rows.deltas[0, place], -factor * slopes['input'][word], rtol=1e-4
+      changes['input'][word], -factor * slopes['input'][word], rtol=1e-4
     )
 
 

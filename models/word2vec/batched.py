@@ -90,6 +90,9 @@ class Word2Vec(nn.Module):
       tables['nodes'] = table('nodes', nn.initializers.zeros)
     self.tables = tables
 
+  def create(self) -> None:
+    """Makes `setup` create the tables, without computing anything."""
+
   def __call__(self, *inputs: Array | None, train: bool) -> dict[str, Array]:
     """Returns {'loss', 'pairs'}, float32 [B]: sums over the pairs of a row.
 

@@ -100,6 +100,7 @@ class Architecture(NamedTuple):
     encoder_flops: (model, rows, length) -> forward FLOPs without heads.
     default_config: () -> the config of all defaults.
     reads_words: whether it reads words by characters, without a vocabulary.
+    whole_words: whether its vocabulary is of whole words.
     needs_mask: whether its vocabulary must have [CLS], [SEP] and [MASK].
     num_unpublished: last symbols of its vocabulary without published rows.
     uses: of weights: 'embed', 'score' (tokens), 'generate', 'fill_masks'.
@@ -132,6 +133,7 @@ class Architecture(NamedTuple):
   encoder_flops: Callable[[Any, int, int], int] = count_encoder
   default_config: Callable[[], Any] = base.get_config
   reads_words: bool = False
+  whole_words: bool = False
   needs_mask: bool = False
   num_unpublished: int = 0
   uses: tuple[str, ...] = ()

@@ -319,5 +319,6 @@ ARCHITECTURE = Architecture(
   with_heads=_with_kind,
   token_counts=functools.partial(sampled_words.word_counts, min_count=1),
   write_outputs=_write_vectors,
+  whole_words=True,
   default_config=base.get_word2vec_config,
 )

@@ -1,5 +1,6 @@
 """word2vec from a store to vectors: runs, restarts, devices, errors."""
 
+import argparse
 import functools
 import json
 import shutil
@@ -15,7 +16,9 @@ from data.examples import sampled_words
 from data.store import corpus
 from data.vocabulary import word_vectors
 from train.architectures import families, word2vec
+from train.params import opened
 from train.run import ledger, settings
+from train.vectors import embedder
 
 
 @pytest.fixture(scope='module')
@@ -189,3 +192,21 @@ def test_a_vocabulary_that_min_count_empties_is_refused(store, tmp_path):
 def test_a_store_of_pieces_is_refused(small_store, tmp_path):
   with pytest.raises(ValueError, match='is not a store of whole words'):
     runs.train(small_config(small_store), tmp_path / 'run')
+
+
+@pytest.mark.usefixtures('one_device')
+def test_weights_open_and_begin_another_run(store, finished, tmp_path):
+  found = opened.open_weights(finished)
+  found.check()
+  assert found.name == 'word2vec'
+  config = small_config(store, init__weights=str(finished), train__steps=1)
+  config = settings.with_overrides(config, {'optim.learning_rate': 0.0})
+  runs.train(config, tmp_path / 'run')
+  one, other = (opened.open_weights(w) for w in (finished, tmp_path / 'run'))
+  for old, new in zip(
+    *map(jax.tree.leaves, (one.load(), other.load())), strict=True
+  ):
+    np.testing.assert_array_equal(old, new)
+  arguments = argparse.Namespace(weights=str(finished), tokenizer=None)
+  with pytest.raises(ValueError, match='they are in .*vectors.txt'):
+    embedder.run(arguments)

@@ -196,6 +196,8 @@ def get_word2vec_config() -> ml_collections.ConfigDict:
   model.window = 5  # largest distance of neighbours, drawn for each word
   model.negative = 5  # sampled words of a pair; 0: none
   model.hierarchical = False  # predict by a Huffman tree
+  model.buckets = 0  # rows for hashed parts of words (fastText); 0: none
+  model.part_sizes = (3, 6)  # letters of the shortest and longest part
   model.dtype = 'float32'
 
   config.objective = ml_collections.ConfigDict()

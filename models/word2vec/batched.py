@@ -28,7 +28,10 @@ Array = jax.Array
 Tables = Mapping[str, Array]
 
 BLOCK = 64  # words that share samples: products large enough, samples various
-INPUTS = ('tokens', 'segments', 'reach', 'samples', 'paths', 'turns')
+INPUTS = (
+  *('tokens', 'segments', 'reach', 'samples'),
+  *('paths', 'turns', 'parts'),
+)
 # Of a block: so many that one stands for about 27 draws in either model.
 NUM_SAMPLES = {'skipgram': 64, 'cbow': 16}
 
@@ -52,7 +55,9 @@ class Word2Vec(nn.Module):
 
   `input` has the vectors that are used later; `output` those of predicted
   words, with sampled words; `nodes` those of a Huffman tree's inner nodes. Each
-  is [V, D], V padded, and lies in shards of its rows.
+  is [V, D], V padded, and lies in shards of its rows. With `buckets`, of parts
+  of words, a word's vector is the mean of its row of `input` and of its parts'
+  (fastText, Bojanowski et al. 2017; as released, each gets the whole error).
 
   Attributes:
     vocab_size: V, unpadded.
@@ -61,6 +66,8 @@ class Word2Vec(nn.Module):
     window: w, the largest half-width of a window.
     num_negatives: sampled words of a pair; 0: no table `output`.
     hierarchical: whether there is a Huffman tree, with a table `nodes`.
+    num_buckets: rows of a table `buckets`; 0: none.
+    part_sizes: letters of the shortest and longest part of a word in it.
   """
 
   vocab_size: int
@@ -69,6 +76,8 @@ class Word2Vec(nn.Module):
   window: int
   num_negatives: int
   hierarchical: bool = False
+  num_buckets: int = 0
+  part_sizes: tuple[int, int] = (3, 6)
 
   def setup(self):
     """Creates the tables; vectors are U(-1/2, 1/2) / D, the others 0."""
@@ -80,6 +89,9 @@ class Word2Vec(nn.Module):
         (drawn - 0.5) / shape[1], ((0, shape[0] - self.vocab_size), (0, 0))
       )
 
+    def init_buckets(rng: Array, shape: tuple[int, ...]) -> Array:
+      return jax.random.uniform(rng, shape, minval=-1, maxval=1) / shape[1]
+
     def table(name: str, init: layers.Initializer) -> Array:
       return Table(init, shape, name=name)()
 
@@ -88,6 +100,9 @@ class Word2Vec(nn.Module):
       tables['output'] = table('output', nn.initializers.zeros)
     if self.hierarchical:
       tables['nodes'] = table('nodes', nn.initializers.zeros)
+    if self.num_buckets:
+      shape = layers.pad_vocab(self.num_buckets), self.embed_dim
+      tables['buckets'] = Table(init_buckets, shape, 'rows', name='buckets')()
     self.tables = tables
 
   def create(self) -> None:
@@ -108,12 +123,27 @@ class Table(nn.Module):
 
   table_init: layers.Initializer
   shape: tuple[int, int]
+  param_name: str = 'embedding'  # of a table with a row for each word
 
   @nn.compact
   def __call__(self) -> Array:
     """Returns the table."""
     named = layers.named(self.table_init, ('words', 'embed_out'))
-    return self.param('embedding', named, self.shape)
+    return self.param(self.param_name, named, self.shape)
+
+
+def compose(tables: Tables, tokens: Array, parts: Array | None) -> Array:
+  """Returns vectors of words, float32 [..., D].
+
+  `parts` int [..., G] are the buckets of each word's parts, negative behind the
+  last; None without.
+  """
+  vectors = _take(tables['input'], tokens)
+  if parts is None:
+    return vectors
+  used = (parts >= 0)[..., None]
+  rows = _take(tables['buckets'], jnp.maximum(parts, 0))
+  return (vectors + (rows * used).sum(axis=-2)) / (1 + used.sum(axis=-2))
 
 
 def losses(
@@ -183,9 +213,8 @@ class _Block(_Pairs):
   ):
     super().__init__(model, batch)
     self.tables, w = tables, model.window
-    self.inputs_BNKD = _with_halo(
-      _take(tables['input'], self.tokens_BT), w, fill=0
-    )
+    vectors_BTD = compose(tables, self.tokens_BT, batch.get('parts'))
+    self.inputs_BNKD = _with_halo(vectors_BTD, w, fill=0)
     self.weights_BNCK = self.pairs_BNCK.astype(jnp.float32)
     if model.kind == 'cbow':
       counts = self.weights_BNCK.sum(axis=-1, keepdims=True)
@@ -218,7 +247,11 @@ class _Block(_Pairs):
     if self.model.kind == 'cbow':
       errors = jnp.einsum('bnck,bncd->bnkd', self.weights_BNCK, errors)
     deltas_BTD = _add_halo(errors, self.model.window)
-    return [Rows('input', self.tokens_BT, deltas_BTD), *found]
+    found.insert(0, Rows('input', self.tokens_BT, deltas_BTD))
+    if (parts_BTG := self.batch.get('parts')) is not None:
+      deltas = (parts_BTG >= 0)[..., None] * deltas_BTD[:, :, None]
+      found.append(Rows('buckets', jnp.maximum(parts_BTG, 0), deltas))
+    return found
 
   def _pull(self, slopes: Array, vectors: Array) -> tuple[Array, Array]:
     """Returns the gradients of output vectors, and of the vectors they meet."""

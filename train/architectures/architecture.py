@@ -1,6 +1,6 @@
 """The interface between the engine and a family of language models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,7 @@ class Vocabulary(NamedTuple):
     continuations: bool [V], pieces that continue a word, for whole-word masks.
     unknown: id for all words beyond V; None without.
     counts: int [V], how often each is in the training text; None if unknown.
+    words: the words of a softmax; None if unknown.
   """
 
   size: int
@@ -32,13 +33,17 @@ class Vocabulary(NamedTuple):
   continuations: Any = None
   unknown: int | None = None
   counts: np.ndarray | None = None
+  words: Sequence[str] | None = None
 
   @classmethod
   def of(cls, tokenizer: Any, counts: np.ndarray | None = None) -> 'Vocabulary':
     """Returns the vocabulary of a tokenizer, with the counts of a text."""
     if hasattr(tokenizer, 'softmax_size'):
       return cls(
-        tokenizer.softmax_size, unknown=tokenizer.unk_id, counts=counts
+        tokenizer.softmax_size,
+        unknown=tokenizer.unk_id,
+        counts=counts,
+        words=tokenizer.pieces[: tokenizer.softmax_size],
       )
     if not hasattr(tokenizer, 'mask_id'):
       return cls(tokenizer.vocab_size, counts=counts)

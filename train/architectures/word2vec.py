@@ -12,7 +12,8 @@ from configs import base
 from data.examples import noise, sampled_words
 from data.store.corpus import Store
 from data.vocabulary import tokenization
-from data.vocabulary.word2vec import huffman, vector_files
+from data.vocabulary.word2vec import huffman, ngrams, vector_files
+from models import layers
 from models.word2vec import batched, in_order
 from train.architectures.architecture import Architecture, Vocabulary
 from train.engine.steps import Objective
@@ -22,6 +23,7 @@ from train.run import settings, training_phases
 
 ORDERS = ('batched', 'sequential')
 NUM_SHOWN, NUM_NEIGHBOURS = 8, 6
+_BLOCK = 10_000  # words whose parts are summed at once
 
 
 def check(config: Any) -> None:
@@ -31,6 +33,7 @@ def check(config: Any) -> None:
   for key, least, most in (
     ('model.window', 1, batched.BLOCK),
     ('model.negative', 0, np.inf),
+    ('model.buckets', 0, 2**31 - 1),
     ('objective.sample', 0, 1),
     ('objective.min_count', 1, np.inf),
     ('objective.updates', 1, np.inf),
@@ -46,6 +49,21 @@ def check(config: Any) -> None:
     model.negative > 0 or model.hierarchical,
     'model.negative',
     '1 or more, or model.hierarchical=True: nothing would be learnt',
+  )
+  sizes = model.part_sizes
+  ensure(
+    isinstance(sizes, tuple | list)
+    and len(sizes) == 2
+    and all(isinstance(size, int) for size in sizes)
+    and 1 <= sizes[0] <= sizes[1],
+    'model.part_sizes',
+    'two sizes, 1 or more, the smaller first',
+  )
+  ensure(
+    not model.buckets
+    or (config.train.objective, objective.order) == ('skipgram', 'batched'),
+    'model.buckets',
+    "0, or train.objective='skipgram' with objective.order='batched'",
   )
   ensure(model.dtype == 'float32', 'model.dtype', "'float32'")
   ensure(config.optim.name == 'sgd', 'optim.name', "'sgd'")
@@ -88,6 +106,8 @@ def build_model(model_config: Any, vocab_size: int) -> batched.Word2Vec:
     window=model_config.window,
     num_negatives=model_config.negative,
     hierarchical=model_config.hierarchical,
+    num_buckets=model_config.buckets,
+    part_sizes=tuple(model_config.part_sizes),
   )
 
 
@@ -105,6 +125,9 @@ def pairs(
   one_by_one = config.objective.order == 'sequential'
   sampled = noise.alias(counts**noise.POWER)
   tree = huffman.build(counts) if model.hierarchical else None
+  parts = None
+  if model.num_buckets:
+    parts = _parts(model, vocabulary)
   num_blocks = length // batched.BLOCK
   num_samples = batched.NUM_SAMPLES[kind]
   num_draws = (
@@ -130,6 +153,8 @@ def pairs(
     if one_by_one and model.num_negatives:
       shape = length, *num_draws
       batch['draws'] = draw(2, lambda key: sampled.draw(key, shape))
+    if parts is not None:
+      batch['parts'] = jnp.asarray(parts)[tokens]
     if tree is not None:
       batch['paths'] = jnp.asarray(tree.paths)[tokens]
       batch['turns'] = jnp.asarray(tree.turns)[tokens]
@@ -144,7 +169,11 @@ def pairs(
     return {'pair': _count_pairs(model, batch)}
 
   def update(params: Any, batch: Any, rate: jax.Array, good: jax.Array) -> Any:
-    tables = {name: table['embedding'] for name, table in params.items()}
+    tables = {
+      name: table
+      for name, nested in params.items()
+      for table in nested.values()
+    }
     if one_by_one:
       new = in_order.update(model, tables, batch, rate)
       squares = [jnp.sum((new[k] - tables[k]) ** 2) for k in tables]
@@ -162,6 +191,7 @@ def pairs(
           batch['tokens'].size,
           counts,
           tree,
+          parts,
           config.objective,
         )
       )
@@ -186,7 +216,18 @@ def pairs(
 
 
 def _params(tables: Any) -> dict[str, Any]:
-  return {name: {'embedding': table} for name, table in tables.items()}
+  return {
+    name: {'rows' if name == 'buckets' else 'embedding': table}
+    for name, table in tables.items()
+  }
+
+
+def _parts(model: batched.Word2Vec, vocabulary: Vocabulary) -> np.ndarray:
+  """Returns the buckets of the words' parts, int32 [V, G]."""
+  words = vocabulary.words
+  if words is None:  # words of a usual length
+    words = [f'{number:08}' for number in range(vocabulary.size)]
+  return ngrams.number(words, model.num_buckets, *model.part_sizes)
 
 
 def _count_pairs(model: batched.Word2Vec, batch: Any) -> jax.Array:
@@ -210,6 +251,7 @@ def row_scales(
   num_words: int,
   counts: np.ndarray,
   tree: huffman.Tree | None,
+  parts: np.ndarray | None,
   objective: Any,
 ) -> np.ndarray:
   """Returns the factor of the rate of each row of a table, float32 [rows].
@@ -223,20 +265,26 @@ def row_scales(
   each = num_words * (model.window + 1)  # mean number of pairs
   if table == 'input':
     expected = each * shares
+  elif table == 'buckets':
+    expected = each * _sum_into(
+      parts, shares, layers.pad_vocab(model.num_buckets)
+    )
   else:
     each = each if model.kind == 'skipgram' else num_words
     if table == 'output':
       drawn = counts**noise.POWER
       expected = each * (shares + model.num_negatives * drawn / drawn.sum())
     else:
-      on_path = tree.paths >= 0
-      expected = each * np.bincount(
-        tree.paths[on_path],
-        np.broadcast_to(shares[:, None], on_path.shape)[on_path],
-        minlength=len(shares),
-      )
+      expected = each * _sum_into(tree.paths, shares, len(shares))
   scales = np.minimum(1, objective.most_pairs / np.maximum(expected, 1))
   return scales.astype(np.float32)
+
+
+def _sum_into(rows: np.ndarray, shares: np.ndarray, size: int) -> np.ndarray:
+  """Returns the sums of words' shares in their rows [V, n], negative: none."""
+  used = rows >= 0
+  each = np.broadcast_to(shares[:, None], used.shape)[used]
+  return np.bincount(rows[used], each, minlength=size)
 
 
 def _with_kind(model: batched.Word2Vec, objective: str) -> batched.Word2Vec:
@@ -250,22 +298,37 @@ def _keep_init(model: batched.Word2Vec, params: Any, init_config: Any) -> Any:
 
 
 def _vectors(
-  params: Any, store: Store, min_count: int = 1
+  model: batched.Word2Vec, params: Any, store: Store, min_count: int
 ) -> tuple[list[str], np.ndarray]:
   """Returns the learnt words by falling count, and their vectors [n, D]."""
-  table = processes.to_host(params['input']['embedding'])
+  tables = {
+    name: params[name] for name in ('input', 'buckets') if name in params
+  }
+  tables = {
+    name: processes.to_host(table)
+    for name, nested in tables.items()
+    for table in nested.values()
+  }
   counts = sampled_words.word_counts(store, min_count)
   order = np.flatnonzero(counts)
   order = order[np.argsort(-counts[order], kind='stable')]
-  return [store.tokenizer.pieces[i] for i in order], table[order]
+  words = [store.tokenizer.pieces[i] for i in order]
+  if 'buckets' not in tables:
+    return words, tables['input'][order]
+  parts = ngrams.number(words, model.num_buckets, *model.part_sizes)
+  some = [slice(i, i + _BLOCK) for i in range(0, len(words), _BLOCK)]
+  vectors = [
+    np.asarray(batched.compose(tables, order[i], parts[i])) for i in some
+  ]
+  return words, np.concatenate(vectors)
 
 
 def _print_neighbours(
   model: batched.Word2Vec, params: Any, store: Store, length: int
 ) -> None:
   """Prints the nearest words of a few words."""
-  del model, length
-  words, vectors = _vectors(params, store)
+  del length
+  words, vectors = _vectors(model, params, store, 1)
   half = max(2, len(words) // 2)  # the others are rare, or were left out
   words, vectors = words[:half], vectors[:half]
   vectors = vectors / np.maximum(
@@ -283,7 +346,9 @@ def _write_vectors(
   config: Any, params: Any, store: Store, workdir: epath.Path
 ) -> None:
   """Writes the vectors, in both formats of word2vec, and classes of words."""
-  words, vectors = _vectors(params, store, config.objective.min_count)
+  model = build_model(config.model, store.tokenizer.softmax_size)
+  min_count = config.objective.min_count
+  words, vectors = _vectors(model, params, store, min_count)
   if not processes.is_first():
     return
   parts = {

@@ -121,9 +121,37 @@ def test_the_error_of_a_mean_is_added_undivided():
     )
 
 
+def test_parts_of_words_get_the_error_of_the_word():
+  plain, tables, batch = make('skipgram')
+  model = plain.clone(num_buckets=50)
+  random = np.random.default_rng(1)
+  tables['buckets'] = jax.random.normal(jax.random.key(3), (128, D))
+  parts = random.integers(-1, 50, (V, 7))
+  parts[0] = -1
+  parts_BTG = jnp.asarray(parts[batch['tokens']])
+  found, changes, _ = compute(model, tables, batch | {'parts': parts_BTG})
+  words = batched.compose(tables, jnp.arange(V), jnp.asarray(parts))
+  means = [
+    np.mean([tables['input'][i], *tables['buckets'][row[row >= 0]]], axis=0)
+    for i, row in enumerate(parts)
+  ]
+  np.testing.assert_allclose(words, means, atol=1e-5)
+  # The same as of words without parts that have these vectors.
+  alone = tables | {'input': tables['input'].at[:V].set(words)}
+  del alone['buckets']
+  expected, moved, _ = compute(plain, alone, batch)
+  np.testing.assert_allclose(found['loss'], expected['loss'], rtol=1e-5)
+  for name in ('input', 'output', 'nodes'):
+    np.testing.assert_allclose(changes[name], moved[name], atol=1e-4)
+  sums = np.zeros((128, D))
+  for word, row in enumerate(parts):
+    np.add.at(sums, row[row >= 0], moved['input'][word])
+  np.testing.assert_allclose(changes['buckets'], sums, atol=1e-4)
+
+
 def test_tables_are_drawn_as_released():
   model, _, batch = make('skipgram')
-  inputs = [batch[name] for name in batched.INPUTS]
+  inputs = [batch.get(name) for name in batched.INPUTS]
   params = nn.meta.unbox(
     model.init(jax.random.key(0), *inputs, train=False)['params']
   )

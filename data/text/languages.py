@@ -8,6 +8,7 @@ import numpy as np
 # P(L)^0.7, renormalised (google-research/bert, multilingual.md).
 EXPONENT = 0.7
 _NAMED = re.compile(r'[A-Za-z][\w-]*=')
+IDS = 'ernie:'  # before the path of text that is token ids already
 
 
 def check_exponent(exponent: float) -> None:
@@ -23,6 +24,12 @@ def smooth(sizes: Sequence[int] | np.ndarray, exponent: float) -> np.ndarray:
   """Returns p^exponent, renormalised, float64 [L]; p are shares of `sizes`."""
   weights = (np.asarray(sizes, np.float64) / np.sum(sizes)) ** exponent
   return weights / weights.sum()
+
+
+def paths(spec: str) -> list[str]:
+  """Returns the sources of a source, of each language one, as paths."""
+  parts = split(spec).values() or [spec]
+  return [part.removeprefix(IDS) for part in parts]
 
 
 def split(spec: str) -> dict[str, str]:

@@ -1,0 +1,96 @@
+"""Units of a text in the store: of ERNIE's lines, marked, and segmented."""
+
+import numpy as np
+import pytest
+from text_stores import build_quietly
+
+from data.store import corpus
+
+
+def starts_of(store):
+  return corpus.starts_units(store.units, np.arange(store.num_tokens))
+
+
+def sentences_of(store):
+  """The pieces of each sentence, one with a bar before it begins a unit."""
+  pieces, starts = store.tokenizer.pieces, starts_of(store)
+  return [
+    ' '.join(
+      '|' * bool(starts[at]) + pieces[store.tokens[at]]
+      for at in range(first, end)
+    )
+    for first, end in zip(
+      store.sentences[:-1], store.sentences[1:], strict=True
+    )
+  ]
+
+
+# ---- Lines of ids -----------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def demo(sesame_data):
+  return sesame_data / 'ernie_demo'
+
+
+@pytest.fixture(scope='module')
+def read(demo, tmp_path_factory):
+  """A store of a part of ERNIE's demonstration, and the part's lines."""
+  folder = tmp_path_factory.mktemp('ernie')
+  lines = (demo / 'demo_train_set.txt').read_text().splitlines()[:600]
+  (folder / 'lines.txt').write_text('\n'.join(lines) + '\n')
+  out = folder / 'store'
+  audit = build_quietly(
+    f'ernie:{folder}/lines.txt', str(demo / 'vocab.txt'), out
+  )
+  fields = [
+    [np.array(field.split(), int) for field in line.split(';')]
+    for line in lines
+  ]
+  return corpus.open_store(out), audit, fields
+
+
+def test_ids_and_units_are_as_released(read):
+  store, audit, fields = read
+  bounds = np.concatenate([bounds for _, _, _, bounds, _ in fields])
+  ids = np.concatenate([ids for ids, *_ in fields])
+  assert np.array_equal(store.tokens, ids[bounds >= 0])
+  assert np.array_equal(starts_of(store), bounds[bounds >= 0] == 0)
+  assert audit['units']['of'] == ['ids']
+  assert audit['units']['count'] == np.count_nonzero(bounds == 0)
+  sizes = np.diff(np.flatnonzero(np.append(bounds[bounds >= 0], 0) == 0))
+  assert audit['units']['longest'] == sizes.max()
+  assert audit['warnings'] == []
+
+
+def test_documents_are_texts_that_follow_one_another(read):
+  store, _, fields = read
+  sizes = []
+  for ids, _, _, _, label in fields:
+    first, second = np.diff(np.flatnonzero(ids == 2), prepend=0) - 1
+    sizes += [first + second] if label == 1 else [first, second]
+  assert np.diff(store.sentences[store.documents]).tolist() == sizes
+  # Sentences end behind a full stop, or where a text ends.
+  marks = [store.tokenizer.pieces.index(mark) for mark in '。！？']
+  ends = np.isin(store.tokens[store.sentences[1:] - 1], marks).mean()
+  assert ends > 0.7 and store.num_sentences > 2 * len(fields)
+
+
+@pytest.mark.parametrize(
+  ('line', 'tokenizer', 'message'),
+  [
+    ('1 2 2;0 0 1;0 1 2;-1 -1 -1;1', None, r'lines.txt, line 2: found the bo'),
+    ('1 17964 2 5 2;0 0 0 1 1;0 1 2 3 4;-1 0 -1 0 -1;1', None, 'id 17964'),
+    ('', None, 'lines.txt, line 2: found 1 fields'),
+    (None, 'train:wordpiece:100', 'expected the vocabulary of the ids'),
+    (None, 'train:words:100', 'expected the vocabulary of the ids'),
+  ],
+)
+def test_bad_ids_are_named(demo, tmp_path, line, tokenizer, message):
+  first = '1 5 2 6 2;0 0 0 1 1;0 1 2 3 4;-1 0 -1 0 -1;1'
+  lines = [first, first if line is None else line, first]
+  (tmp_path / 'lines.txt').write_text('\n'.join(lines) + '\n')
+  tokenizer = tokenizer or str(demo / 'vocab.txt')
+  with pytest.raises(ValueError, match=message):
+    build_quietly(f'ernie:{tmp_path}/lines.txt', tokenizer, tmp_path / 'out')
+  assert not (tmp_path / 'out').exists()

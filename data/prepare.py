@@ -20,8 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
   sources = (
     'manual, a file, a folder or a glob (perhaps gs://...),'
     " tfds:NAME[/config][:split], or ernie:PATH, lines of ERNIE's release; of"
-    ' several languages LANGUAGE=SOURCE for each'
-    ' one, as in --source en=books --source de=buecher'
+    ' several languages LANGUAGE=SOURCE for each one, as in --source en=books'
+    " --source de=buecher, or 'FOLDER/*/', a folder for each one"
   )
   add('--source', required=True, action='append', help=f'the text: {sources}')
   add(
@@ -90,7 +90,7 @@ def _join(sources: Sequence[str]) -> str:
   """Returns the sources as one; ValueError if they need names and lack them."""
   if len(sources) > 1:
     for source in sources:
-      if not languages.split(source):
+      if not languages.is_named(source):
         raise ValueError(
           f'--source {source}: expected LANGUAGE=SOURCE where --source is given'
           f' {len(sources)} times'

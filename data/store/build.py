@@ -263,7 +263,7 @@ def _fingerprint(
 ) -> str:
   """Returns a source's fingerprint, without a download."""
   same_name = source == meta['spec']['source']
-  parts = languages.split(source).values() or [source]
+  parts = languages.parts(source)
   if same_name and any(part.startswith('tfds:') for part in parts):
     return meta['request']['source']
   try:

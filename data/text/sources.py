@@ -49,14 +49,17 @@ def open_source(
   if parts := languages.split(spec):
     options = dict(document_break=document_break, text_field=text_field)
     opened = {}
-    for name, part in parts.items():
-      try:
-        opened[name] = open_source(part, **options)
-      except FileNotFoundError as error:
-        raise FileNotFoundError(
-          f'{error} (the text of language {name!r}; a path that begins like a'
-          f' language is written ./{name}={part})'
-        ) from None
+    for name, specs in parts.items():
+      found = []
+      for part in specs:
+        try:
+          found.append(open_source(part, **options))
+        except FileNotFoundError as error:
+          raise FileNotFoundError(
+            f'{error} (the text of language {name!r}; a path that begins like a'
+            f' language is written ./{name}={part})'
+          ) from None
+      opened[name] = found[0] if len(found) == 1 else _join(name, found)
     return _join_languages(spec, opened)
   is_ids = spec.startswith(languages.IDS)
   if spec == 'manual' or spec.startswith('tfds:') or is_ids:
@@ -69,6 +72,32 @@ def open_source(
       return _open_ids(spec)
     return _open_manual() if spec == 'manual' else _open_tfds(spec, text_field)
   return _open_files(spec, document_break or None, text_field)
+
+
+def _join(language: str, parts: Sequence[Source]) -> Source:
+  """Returns several sources of a language as one; they have the same rules."""
+  first = parts[0]
+  for part in parts[1:]:
+    rules = [
+      (each.document_break, each.form == 'ids') for each in (first, part)
+    ]
+    if rules[0] != rules[1]:
+      raise ValueError(
+        f'language {language!r}: the documents of {first.spec!r} end by'
+        f' {first.document_break!r} ({first.description}), those of'
+        f' {part.spec!r} by {part.document_break!r} ({part.description});'
+        ' expected one rule for both: set document_break, or give text of one'
+        ' form'
+      )
+  return Source(
+    spec=' and '.join(part.spec for part in parts),
+    description=' and '.join(part.description for part in parts),
+    fingerprint=_digest([part.fingerprint for part in parts]),
+    document_break=first.document_break,
+    num_bytes=sum(part.num_bytes for part in parts),
+    read=functools.partial(_read_parts, parts=parts),
+    form=first.form if len({part.form for part in parts}) == 1 else 'records',
+  )
 
 
 def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
@@ -89,18 +118,26 @@ def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
       f'{name}={part.document_break}' for name, part in parts.items()
     ),
     num_bytes=num_bytes,
-    read=_read_languages,
+    read=functools.partial(
+      _read_parts, parts=list(parts.values()), by_language=True
+    ),
     parts=parts,
   )
 
 
-def _read_languages(source: Source, white_space: str) -> Iterator[Piece]:
-  """Streams the text of one language after the other."""
+def _read_parts(
+  source: Source,
+  white_space: str,
+  *,
+  parts: Sequence[Source],
+  by_language: bool = False,
+) -> Iterator[Piece]:
+  """Streams the text of one source, perhaps a language, after the other."""
   base = 0
-  for number, part in enumerate(source.parts.values()):
+  for number, part in enumerate(parts):
     for piece in part.pieces(white_space):
       source.bytes_read = base + part.bytes_read
-      yield dataclasses.replace(piece, language=number)
+      yield dataclasses.replace(piece, language=number * by_language)
     base += part.num_bytes
     source.bytes_read = base
     source.dropped.update(part.dropped)

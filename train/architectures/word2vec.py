@@ -127,7 +127,7 @@ def pairs(
   tree = huffman.build(counts) if model.hierarchical else None
   parts = None
   if model.num_buckets:
-    parts = _parts(model, vocabulary)
+    parts = _parts(model, vocabulary, counts)
   num_blocks = length // batched.BLOCK
   num_samples = batched.NUM_SAMPLES[kind]
   num_draws = (
@@ -222,11 +222,14 @@ def _params(tables: Any) -> dict[str, Any]:
   }
 
 
-def _parts(model: batched.Word2Vec, vocabulary: Vocabulary) -> np.ndarray:
-  """Returns the buckets of the words' parts, int32 [V, G]."""
+def _parts(
+  model: batched.Word2Vec, vocabulary: Vocabulary, counts: np.ndarray
+) -> np.ndarray:
+  """Returns the buckets of the parts of words with counts, int32 [V, G]."""
   words = vocabulary.words
   if words is None:  # words of a usual length
     words = [f'{number:08}' for number in range(vocabulary.size)]
+  words = [word if n else '' for word, n in zip(words, counts, strict=True)]
   return ngrams.number(words, model.num_buckets, *model.part_sizes)
 
 

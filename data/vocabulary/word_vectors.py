@@ -1,4 +1,4 @@
-"""Pre-trained word vectors: those of the asked words, out of files of millions.
+"""Pre-trained word vectors: those of some words, out of files of millions.
 
 Read are GloVe's and word2vec's text, word2vec's binary file, and a folder with
 a matrix and a table of its words.
@@ -32,7 +32,7 @@ class WordVectors(NamedTuple):
   """Vectors of words.
 
   Attributes:
-    words: those of the asked words that were found, in the order of the file.
+    words: the asked words that were found, in the order of the file.
     vectors: float32 [N, D]; of a word that comes twice its first vector.
     num_in_file: how many vectors the file has.
   """
@@ -76,55 +76,88 @@ def read(path: epath.PathLike, words: Collection[str]) -> WordVectors:
   numbers that are none or not finite, a truncated file, another number of
   vectors than the first line says, and if none of the words is in the file.
   """
+  wanted = {word.encode() for word in words}
+  lowered = {word.lower().encode() for word in words} - wanted
+  num_lowered = 0
+
+  def keep(row: int, word: bytes) -> bool:
+    nonlocal num_lowered
+    num_lowered += word in lowered
+    return word in wanted
+
+  found = _collect(path, keep)
+  if not found.words:
+    hint = ''
+    if num_lowered:
+      hint = f' {num_lowered:,} of them are in lower case: lower-case the words'
+    raise ValueError(
+      f'{path}: no overlap: found {found.num_in_file:,} vectors and none of the'
+      f' {len(words):,} words asked for.{hint}'
+    )
+  return found
+
+
+def read_first(
+  path: epath.PathLike, count: int, words: Collection[str] = ()
+) -> WordVectors:
+  """Reads the first vectors of a file, and those of `words` in any case.
+
+  For the files and the errors see `read`; there may be none of the words. A
+  word that is no UTF-8 has the numbers of its wrong bytes in their place.
+  """
+  wanted = {word.upper() for word in words}
+  return _collect(
+    path, lambda row, word: row < count or _decode(word).upper() in wanted
+  )
+
+
+def _collect(
+  path: epath.PathLike, keep: Callable[[int, bytes], bool]
+) -> WordVectors:
+  """Returns the vectors that `keep` chooses by row, from 0, and word."""
   path = epath.Path(path).expanduser()
   if path.is_dir():
-    return _collect(path, words, _open_folder(path))
+    return _choose(path, keep, _open_folder(path))
   text_files.check_file(path)
   with path.open('rb') as file:
     raw = _Chunks(text_files.decompressed(path, file))
     stream = io.BufferedReader(raw, text_files.CHUNK_BYTES)
-    return _collect(path, words, _open_stream(path, stream))
+    return _choose(path, keep, _open_stream(path, stream))
 
 
-def _collect(
-  path: epath.Path, words: Collection[str], found: _Rows
+def _choose(
+  path: epath.Path, keep: Callable[[int, bytes], bool], found: _Rows
 ) -> WordVectors:
-  """Returns the vectors of words among the rows of a file."""
-  wanted = {word.encode() for word in words}
-  lowered = {word.lower().encode() for word in words} - wanted
+  """Returns the vectors of some rows of a file."""
   places: dict[bytes, int] = {}
   names, vectors = [], []
-  num_rows = num_lowered = 0
+  num_rows = 0
   for number, word, numbers in found.rows:
-    num_rows += 1
     if word in places:
       # GloVe's files hold some words twice; one with a header counts them.
       if found.promised is not None:
         raise ValueError(
-          f'{path}, {found.place} {number:,}: {word.decode()!r} comes again,'
+          f'{path}, {found.place} {number:,}: {_decode(word)!r} comes again,'
           f' after {found.place} {places[word]:,}; expected each word once'
         )
-    elif word in wanted:
+    elif keep(num_rows, word):
       places[word] = number
+      name = _decode(word)
       where = f'{path}, {found.place} {number:,}'
-      vectors.append(_parse(where, word.decode(), numbers, found.parse))
-      names.append(word.decode())
-    elif word in lowered:
-      num_lowered += 1
+      vectors.append(_parse(where, name, numbers, found.parse))
+      names.append(name)
+    num_rows += 1
   if found.promised not in (None, num_rows):
     raise ValueError(
       f'{path}: found {num_rows:,} vectors, expected {found.promised:,}, as its'
       ' first line says. Copy or download it again'
     )
-  if not names:
-    hint = ''
-    if num_lowered:
-      hint = f' {num_lowered:,} of them are in lower case: lower-case the words'
-    raise ValueError(
-      f'{path}: no overlap: found {num_rows:,} vectors and none of the'
-      f' {len(words):,} words asked for.{hint}'
-    )
-  return WordVectors(tuple(names), np.stack(vectors), num_rows)
+  array = np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
+  return WordVectors(tuple(names), array, num_rows)
+
+
+def _decode(word: bytes) -> str:
+  return word.decode(errors='backslashreplace')
 
 
 def _parse(

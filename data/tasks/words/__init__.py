@@ -1,0 +1,1 @@
+"""Sets of words without sentences, by which vectors of words are judged."""

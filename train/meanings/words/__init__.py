@@ -1,0 +1,1 @@
+"""Vectors of words without sentences, and their scores."""

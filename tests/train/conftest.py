@@ -4,7 +4,9 @@ import sys
 import jax
 import pytest
 import runs
+from small_elmo import small_elmo
 
+from models.pretrained import elmo as pretrained
 from train.engine import sharding
 from train.host import processes
 from train.run import settings
@@ -45,6 +47,14 @@ def finished(one_device, small_config, tmp_path_factory):
   """A finished run of 12 steps: (workdir, results)."""
   workdir = tmp_path_factory.mktemp('finished')
   return workdir, runs.train(small_config(), workdir)
+
+
+@pytest.fixture(scope='session')
+def small_elmo_folder(tmp_path_factory):
+  """A folder of released weights of a small ELMo, random ones."""
+  folder = tmp_path_factory.mktemp('elmo')
+  pretrained.write_folder(folder, *small_elmo())
+  return folder
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 DOORS = (
+  'analogies',
   'attention',
   'bench',
   'embed',
@@ -24,6 +25,10 @@ DOORS = (
 )
 # Refused before a model or JAX is needed; each names a file that is not there.
 REFUSED = (
+  ('analogies', 'W'),
+  ('analogies', 'W', '--questions', 'none.txt'),
+  ('analogies', 'W', '--word_pairs', 'none.txt'),
+  ('analogies', 'W', '--word_pairs', __file__),
   ('attention', 'W', '--text', ' ', '--out', 'a.html'),
   ('attention', 'W', '--text', 'a', '--out', 'a.png'),
   ('attention', 'W', '--winobias', 'none', '--out', 'a.png'),

@@ -220,3 +220,18 @@ def test_a_folder_that_does_not_fit(path):
   parquet.write_table(table({'row': [0, 1, 2]}), path / 'small_index.parquet')
   with pytest.raises(ValueError, match='first column is int64, expected the w'):
     word_vectors.read(path, WORDS)
+
+
+def test_the_first_vectors_and_words_in_any_case(path):
+  path.write_text('the 1 2\nCat 3 4\ndog 5 6\nDOG 7 8\nthe 0 0\n')
+  found = word_vectors.read_first(path, 1, ['Dog'])
+  assert found.words == ('the', 'dog', 'DOG') and found.num_in_file == 5
+  np.testing.assert_array_equal(found.vectors, [[1, 2], [5, 6], [7, 8]])
+  assert word_vectors.read_first(path, 2).words == ('the', 'Cat')
+  none = word_vectors.read_first(path, 0, ['bird'])
+  assert none.words == () and none.num_in_file == 5
+  path.write_bytes(b'a-word-of-some-letters\xff 1\nb 2\n')
+  assert word_vectors.read_first(path, 9).words[0].endswith('letters\\xff')
+  path.write_bytes(b'3 1\na 1\nb 2\na 3\n')
+  with pytest.raises(ValueError, match="line 4: 'a' comes again, after line 2"):
+    word_vectors.read_first(path, 9)

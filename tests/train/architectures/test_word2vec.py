@@ -219,3 +219,24 @@ def test_weights_open_and_begin_another_run(store, finished, tmp_path):
   arguments = argparse.Namespace(weights=str(finished), tokenizer=None)
   with pytest.raises(ValueError, match='they are in .*vectors.txt'):
     embedder.run(arguments)
+
+
+@pytest.mark.usefixtures('one_device')
+def test_analogies_read_the_vectors_of_a_run(finished, tmp_path, run_command):
+  from train import analogies
+
+  words = (finished / 'vectors.txt').read_text().splitlines()[1:9]
+  names = [line.split()[0] for line in words]
+  (tmp_path / 'pairs.txt').write_text(
+    ''.join(f'{names[i]}\t{names[i + 1]}\t{i}\n' for i in range(6))
+  )
+  pairs = '--word_pairs', 'pairs.txt', '--json'
+  figures = [
+    json.loads(run_command(analogies, name, *pairs).out)['vectors'][0]['layers']
+    for name in (finished, finished / 'vectors.txt')
+  ]
+  assert figures[0] == figures[1]
+  shutil.copytree(finished, tmp_path / 'begun')
+  (tmp_path / 'begun/vectors.bin').unlink()
+  with pytest.raises(SystemExit, match='holds a word2vec; expected an elmo'):
+    run_command(analogies, 'begun', *pairs)

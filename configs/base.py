@@ -239,7 +239,9 @@ def get_task_config() -> ml_collections.ConfigDict:
   task.max_question = 64  # tokens of a question; longer ones are cut
   task.max_answer = 30  # tokens of an answer
   task.n_best = 20  # number of candidate answers
-  task.lm_weight = 0.0  # of the language model's loss beside the task's (GPT)
+  # Of the language model's loss beside the task's: a GPT's of next tokens, a
+  # BERT's of tokens hidden in a second reading of the same rows.
+  task.lm_weight = 0.0
   task.soft_classes = 0  # classes of a score (GPT); 0: regression
   task.class_weights = ()  # loss weight of each label; empty: all equal
   # Input of the head: last, first (the embeddings), second_to_last, sum_last_4,

@@ -198,8 +198,8 @@ ARCHITECTURE = Architecture(
   uses=('embed', 'fill_masks'),
   form='bert',
   finds_spans=True,
-  below_head=lambda model, pooler: model.clone(
-    heads=('pooler',) if pooler else ()
+  below_head=lambda model, pooler, lm: model.clone(
+    heads=('pooler',) * pooler + ('mlm',) * lm
   ),
   frame=lambda tokenizer: ([tokenizer.cls_id], [tokenizer.sep_id]),
   text_inputs=_text_inputs,

@@ -190,8 +190,7 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   """Returns the defaults of ELMo."""
   config = get_config()
   del config.objective
-  config.model = ml_collections.ConfigDict()
-  model = config.model
+  model = config.model = ml_collections.ConfigDict()
   model.name = 'elmo'
   model.num_layers = 2  # L, of each direction
   model.lstm_dim = 4096  # F, cells
@@ -239,9 +238,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   task.max_question = 64  # tokens of a question; longer ones are cut
   task.max_answer = 30  # tokens of an answer
   task.n_best = 20  # number of candidate answers
-  # Of the language model's loss beside the task's: a GPT's of next tokens, a
-  # BERT's of tokens hidden in a second reading of the same rows.
-  task.lm_weight = 0.0
+  task.lm_weight = 0.0  # of the language model's loss beside the task's
   task.soft_classes = 0  # classes of a score (GPT); 0: regression
   task.class_weights = ()  # loss weight of each label; empty: all equal
   # Input of the head: last, first (the embeddings), second_to_last, sum_last_4,
@@ -320,8 +317,7 @@ def get_words_config() -> ml_collections.ConfigDict:
   """Returns the defaults of ELMo's task models (Peters et al. 2018)."""
   config = get_task_config()
   placeholder = config_dict.placeholder
-  config.model = ml_collections.ConfigDict()
-  model = config.model
+  model = config.model = ml_collections.ConfigDict()
   # bcn, esim, bilstm_crf, bilstm_attention, deep_srl, e2e_coref, bidaf_plus or
   # bidaf
   model.name = 'bcn'

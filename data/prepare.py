@@ -18,9 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
   )
   add = parser.add_argument
   sources = (
-    'manual, a file, a folder or a glob (perhaps gs://...), or'
-    ' tfds:NAME[/config][:split]; of several languages LANGUAGE=SOURCE for each'
-    ' one, as in --source en=books --source de=buecher'
+    'manual, a file, a folder or a glob (perhaps gs://...), task:NAME:FOLDER'
+    ' (the training texts of a labelled set) or tfds:NAME[/config][:split]; of'
+    ' several languages LANGUAGE=SOURCE for each one, as in --source en=books'
+    ' --source de=buecher'
   )
   add('--source', required=True, action='append', help=f'the text: {sources}')
   add(

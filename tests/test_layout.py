@@ -27,9 +27,9 @@ ROOMS = {
   'data': (
     'text',
     'vocabulary',
+    'tasks',
     'store',
     'examples',
-    'tasks',
     'inputs',
     'scoring',
   ),

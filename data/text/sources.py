@@ -118,7 +118,11 @@ def describe_count(count: int, names: Sequence[str]) -> str:
 
 
 def open_source(
-  spec: str, *, document_break: str | None = None, text_field: str = 'text'
+  spec: str,
+  *,
+  document_break: str | None = None,
+  text_field: str = 'text',
+  others: Mapping[str, Callable[[str], Source]] | None = None,
 ) -> Source:
   """Opens a text source.
 
@@ -133,9 +137,12 @@ def open_source(
   default it is 'blank_line' when practically every line looks like one sentence
   (BERT's input format), else 'file', where a blank line ends a paragraph. Each
   JSONL or TFDS record, with `text_field`, and page of the manual is a document.
+  `others` are prefix -> how a source that begins with it is opened.
   """
   if parts := languages.split(spec):
-    options = dict(document_break=document_break, text_field=text_field)
+    options = dict(
+      document_break=document_break, text_field=text_field, others=others
+    )
     opened = {}
     for name, part in parts.items():
       try:
@@ -146,6 +153,9 @@ def open_source(
           f' language is written ./{name}={part})'
         ) from None
     return _join_languages(spec, opened)
+  for prefix, opener in (others or {}).items():
+    if spec.startswith(prefix):
+      return opener(spec)
   if spec == 'manual' or spec.startswith('tfds:'):
     if document_break:
       raise ValueError(
@@ -224,7 +234,7 @@ def _to_pieces(
     yield Piece(pending + tail, True, sentence_per_line)
 
 
-def _record_pieces(
+def record_pieces(
   source: Source, text: str, white_space: str
 ) -> Iterator[Piece]:
   """Yields the pieces of a record, which is a document."""
@@ -253,7 +263,7 @@ def _read_manual(source: Source, white_space: str) -> Iterator[Piece]:
   texts, dropped = manual.documents()
   source.dropped.update(dropped)
   for text in texts:
-    yield from _record_pieces(source, text, white_space)
+    yield from record_pieces(source, text, white_space)
     source.bytes_read += len(text)
 
 
@@ -352,7 +362,7 @@ def _read_files(
     texts = itertools.chain([first], texts) if first else ()
     if text_files.is_jsonl(path):
       for text in text_files.records(path, texts, text_field):
-        yield from _record_pieces(source, text, white_space)
+        yield from record_pieces(source, text, white_space)
     else:
       piece = None
       for piece in _to_pieces(split(texts), sentence_per_line, white_space):
@@ -385,5 +395,5 @@ def _read_tfds(
   source: Source, white_space: str, *, data: tfds_text.TextSplit
 ) -> Iterator[Piece]:
   for number, text in enumerate(data.texts(), start=1):
-    yield from _record_pieces(source, text, white_space)
+    yield from record_pieces(source, text, white_space)
     source.bytes_read = data.num_bytes * number // data.num_records

@@ -13,8 +13,8 @@ from jax.sharding import Mesh
 
 from data import storage
 from data.examples.pipeline import Examples
-from data.store import build, corpus
-from data.text import languages, sources, tfds_text
+from data.store import build, corpus, texts
+from data.text import languages, tfds_text
 from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.host import console, files, processes
@@ -31,7 +31,7 @@ def check_source(config: ml_collections.ConfigDict) -> None:
   """Checks that there is a token store, or text to build it from."""
   if not _has_store(config):
     data = config.data
-    sources.open_source(data.source, document_break=data.document_break)
+    texts.open_source(data.source, document_break=data.document_break)
 
 
 def check_downloaded(config: ml_collections.ConfigDict) -> None:

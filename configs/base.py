@@ -112,7 +112,8 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.train = ml_collections.ConfigDict()
   train = config.train
-  # Loss: bert (mlm and next sentences), mlm (masked tokens), lm (next token).
+  # Loss: bert (mlm and next sentences), dialogue (the same, of dialogues too),
+  # mlm (masked tokens), lm (next token).
   train.objective = 'bert'
   # (steps, length, global batch, 'continue' or 'restart' of the rate schedule)
   train.phases = ((1_000, 128, 32, 'continue'),)
@@ -144,7 +145,7 @@ def get_config() -> ml_collections.ConfigDict:
   config.init.self_score = 0.0  # initial attention score of a token with itself
   # Start from: workdir, weights folder, or hub name (openai-community/gpt2).
   config.init.weights = placeholder(str)
-  config.init.new_rows = False  # draw rows of pieces and positions they lack
+  config.init.new_rows = False  # draw rows of pieces, positions, types anew
 
   return config
 

@@ -85,7 +85,8 @@ class Architecture(NamedTuple):
     print_samples: (model, parameters, store, length) -> None.
     carry_shapes: (model, rows) -> shapes of `Objective.carry`, zeros at first.
     token_counts: store -> int [V], how often a token is a training target.
-    with_heads: (model, train.objective) -> model with this objective's heads.
+    with_heads: (model, train.objective) -> model with this objective's heads,
+      and types of tokens.
     encoder_flops: (model, rows, length) -> forward FLOPs without heads.
     default_config: () -> the config of all defaults.
     reads_words: whether it reads words by characters, without a vocabulary.

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from data.examples import masking, pairs, transforms
+from data.examples import dialogues, masking, pairs, transforms
 from data.store.corpus import Store
 from models import bert
 from train.architectures import samples
@@ -29,7 +29,12 @@ from train.run import settings
 
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'mlm_positions')
 # Pooler and NSP head learn from next sentences; without, a task draws its own.
-HEADS = {'bert': bert.HEADS, 'mlm': ('mlm',), 'lm': ('mlm',)}
+HEADS = {
+  'bert': bert.HEADS,
+  'dialogue': bert.HEADS,
+  'mlm': ('mlm',),
+  'lm': ('mlm',),
+}
 
 
 def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
@@ -44,7 +49,7 @@ def check(config: Any) -> None:
     config,
     (config.train.objective == 'lm') == config.model.left_to_right,
     'train.objective',
-    "'bert' or 'mlm', or 'lm' with model.left_to_right=True",
+    "'bert', 'dialogue' or 'mlm', or 'lm' with model.left_to_right=True",
   )
 
 
@@ -62,8 +67,12 @@ def masked_tokens(
   vocabulary: Vocabulary,
   *,
   names: tuple[str, ...] = ('mlm', 'nsp'),
+  of_dialogues: bool = False,
 ) -> Objective:
-  """Returns BERT's objective at one length, with the losses `names`."""
+  """Returns BERT's objective at one length, with the losses `names`.
+
+  Rows are pairs of windows or, with `of_dialogues`, dialogues among them.
+  """
   _check_vocabulary(config, vocabulary)
   wanted = config.objective
   rates = masking.Rates(
@@ -83,6 +92,10 @@ def masked_tokens(
       short_seq_prob=transforms.SHORT_SEQ_PROB,
       negatives='nsp' in names,
     )
+    if of_dialogues:
+      batch = dialogues.choose_responses(
+        batch, host_batch, keys, pad=vocabulary.specials.pad
+      )
     return masking.mask_units(
       batch,
       keys,
@@ -140,7 +153,11 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
 
 
 def _with_heads(model: bert.Bert, objective: str) -> bert.Bert:
-  return model.clone(heads=HEADS.get(objective, model.heads))
+  types = model.num_token_types
+  if objective == 'dialogue':
+    types = dialogues.NUM_TYPES
+  heads = HEADS.get(objective, model.heads)
+  return model.clone(heads=heads, num_token_types=types)
 
 
 def _adjust_init(model: bert.Bert, params: Any, init_config: Any) -> Any:
@@ -185,10 +202,11 @@ ARCHITECTURE = Architecture(
   build_model=build_model,
   objectives={
     'bert': masked_tokens,
+    'dialogue': functools.partial(masked_tokens, of_dialogues=True),
     'mlm': functools.partial(masked_tokens, names=('mlm',)),
     'lm': next_tokens,
   },
-  open_examples=pairs.Examples,
+  open_examples=dialogues.open_examples,
   batch_shapes=pairs.batch_shapes,
   adjust_init=_adjust_init,
   print_samples=_print_samples,

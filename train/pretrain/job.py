@@ -61,6 +61,7 @@ def make(
 
   # ---- Text ---------------------------------------------------------------
   store = plan.open_store(config)
+  plan.check_dialogues(config, store)
   if beginning is not None:
     warm_start.check_vocabulary(beginning, config, store.tokenizer)
   examples, held_out = (

@@ -12,6 +12,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from data import storage
+from data.examples import dialogues
 from data.examples.pipeline import Examples
 from data.store import build, corpus, texts
 from data.text import languages, tfds_text
@@ -107,6 +108,20 @@ def check_data(
         ' text, or a smaller batch (--config.train.global_batch)'
       )
     examples[phase.length].check(phase.global_batch)
+
+
+def check_dialogues(
+  config: ml_collections.ConfigDict, store: corpus.Store
+) -> None:
+  """Checks that dialogues are trained as such, and nothing else is."""
+  found = any(dialogues.is_dialogue(store))
+  if found != (config.train.objective == 'dialogue'):
+    there = 'dialogues' if found else 'no dialogues'
+    raise ValueError(
+      f'train.objective={config.train.objective!r}: the text of {store.folder}'
+      f' has {there}. Objective and data.source belong together: dialogue is'
+      ' trained on dialogue:PATH, or on a list of sources with one of these'
+    )
 
 
 def language_shares(

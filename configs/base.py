@@ -20,7 +20,8 @@ def get_config() -> ml_collections.ConfigDict:
   model.max_length = 512  # rows of the position table
   model.dropout_rate = 0.1  # embeddings and sub-layer outputs
   model.attention_dropout_rate = 0.1  # attention probabilities
-  model.gelu = 'tanh'  # 'erf' (BERT's release of 2018-10-31) or 'tanh' (later)
+  # 'erf' (BERT's release of 2018-10-31), 'tanh' (later), or 'relu' (ERNIE)
+  model.gelu = 'tanh'
   model.dtype = 'float32'  # of activations; parameters stay float32
   model.scan_layers = True  # one compiled layer in a loop, or all unrolled
   model.unrolled_layers = 6  # in training, the last so many follow the loop

@@ -21,6 +21,7 @@ from data.text import languages
 from train.run import training_phases
 
 ATTENTION = ('auto', 'plain', 'fused')
+GELUS = ('erf', 'tanh', 'relu')
 # What `masking` masks whole, and how it counts; it imports JAX.
 UNITS = ('piece', 'word', 'span')
 COUNTINGS = ('exact', 'drawn')
@@ -329,7 +330,7 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'model.embed_dim',
     f'a multiple of model.num_heads={model.num_heads}',
   )
-  ensure(model.gelu in ('erf', 'tanh'), 'model.gelu', "'erf' or 'tanh'")
+  ensure(model.gelu in GELUS, 'model.gelu', f'one of {GELUS}')
   ensure(
     model.get('attention', 'auto') in ATTENTION,
     'model.attention',

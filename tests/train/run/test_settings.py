@@ -260,7 +260,7 @@ def test_misspelt_key_names_the_nearest(wrong, right):
 @pytest.mark.parametrize(
   ('overrides', 'message'),
   [
-    ({'model.gelu': 'relu'}, "model.gelu='relu'.*'erf' or 'tanh'"),
+    ({'model.gelu': 'elu'}, "model.gelu='elu'.*'erf', 'tanh', 'relu'"),
     ({'model.num_heads': 3}, 'model.embed_dim=128.*multiple'),
     ({'model.max_length': 64}, 'length 128 is longer.*model.max_length=64'),
     (

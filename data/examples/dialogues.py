@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from data.examples import pairs, pipeline, windows
+from data.examples import pairs, pipeline, transforms, windows
 from data.examples.pipeline import Batch
 from data.store import corpus
 from data.text import dialogue_lines
@@ -45,12 +45,22 @@ class Turns:
   """
 
   def __init__(
-    self, store: corpus.Store, length: int, language: int, *, held_out: bool
+    self,
+    store: corpus.Store,
+    length: int,
+    language: int,
+    *,
+    held_out: bool,
+    units: bool = False,
   ) -> None:
-    """Finds the responses; raises ValueError if roles are no tokens."""
+    """Finds the responses; `units` are as in `pairs.Examples`.
+
+    Raises ValueError if roles are no tokens.
+    """
     self.length = length
     self._tokens = store.tokens
     self._sentences = store.sentences
+    self._units = store.units if units else None
     self._symbols = store.tokenizer.cls_id, store.tokenizer.sep_id
     ids = store.tokenizer.encode_batch(list(dialogue_lines.ROLES))
     if any(len(role) != 1 for role in ids) or ids[0] == ids[1]:
@@ -157,7 +167,8 @@ class Turns:
       begin = begin + np.where(shown > 0, shown + 1, 0)
     roles[:, 0] = roles[:, 1]
     window, other_window = rows
-    differs = (window != other_window).any(axis=1)
+    differs = (window ^ other_window) & (transforms.UNIT_START - 1)
+    differs = differs.any(axis=1)
     elsewhere = np.where(
       others < 0, self.dialogue[numbers], self.dialogue[fake]
     )
@@ -175,7 +186,11 @@ class Turns:
 
   def _take(self, places: np.ndarray) -> np.ndarray:
     places = np.clip(places, 0, len(self._tokens) - 1)
-    return self._tokens[places].astype(np.int32)
+    tokens = self._tokens[places].astype(np.int32)
+    if self._units is not None:
+      starts = corpus.starts_units(self._units, places)
+      tokens += starts * np.int32(transforms.UNIT_START)
+    return tokens
 
 
 def _bounds(begins: np.ndarray) -> np.ndarray:
@@ -193,10 +208,11 @@ class Examples(pipeline.Permuted):
     *,
     held_out: bool,
     language_exponent: float = 0.7,
+    units: bool = False,
   ) -> None:
     """Opens the examples; see `pairs.Examples` for the errors."""
     self._turns = {
-      number: Turns(store, length, number, held_out=held_out)
+      number: Turns(store, length, number, held_out=held_out, units=units)
       for number, those in enumerate(is_dialogue(store))
       if those
     }
@@ -208,6 +224,7 @@ class Examples(pipeline.Permuted):
         length,
         held_out=held_out,
         language_exponent=language_exponent,
+        units=units,
       )
       counts = np.diff(self._pairs.bounds).tolist()
       sizes = dict(zip(sizes, counts, strict=True))
@@ -271,17 +288,20 @@ def choose_responses(
 
   wrong = told & (jax.vmap(toss)(keys_B) == 1)
   rows = jnp.where(wrong[:, None], batch['other_window'], batch['window'])
+  rows = rows[:, :length]
   real = made['positions'] < batch['lengths'][:, None]
   roles = jnp.where(
     batch['sentence_starts'][:, :length], TYPES['R'], TYPES['Q']
   )
   own = {
-    'tokens': jnp.where(real, rows[:, :length], pad),
+    'tokens': jnp.where(real, rows & (transforms.UNIT_START - 1), pad),
     'token_types': jnp.where(real, roles, 0),
     'token_mask': real,
     'nsp_labels': wrong.astype(jnp.int32),
     'nsp_weights': told.astype(jnp.float32),
   }
+  if 'unit_starts' in made:
+    own['unit_starts'] = rows >= transforms.UNIT_START
   chosen = {
     name: jnp.where(
       talks.reshape(-1, *[1] * (values.ndim - 1)), values, made[name]

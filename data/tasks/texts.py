@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterator
 
 from data.tasks import examples, registry
-from data.text import sources
+from data.text.text_pieces import Piece, Source, record_pieces
 
 PREFIX = 'task:'
 
 
-def open_source(spec: str, document_break: str | None = None) -> sources.Source:
+def open_source(spec: str, document_break: str | None = None) -> Source:
   """Opens the source; ValueError or FileNotFoundError where a set is wrong."""
   name, _, folder = spec.removeprefix(PREFIX).partition(':')
   if not folder:
@@ -34,7 +34,7 @@ def open_source(spec: str, document_break: str | None = None) -> sources.Source:
   found = registry.load(task, folder, 'train')
   texts = list(dict.fromkeys(map(_document, found)))
   size = sum(map(len, texts))
-  return sources.Source(
+  return Source(
     spec=spec,
     description=f'training texts of {task.title}: {len(found):,} examples,'
     f' {size / 1e6:.1f} MB, a document is an example',
@@ -44,19 +44,20 @@ def open_source(spec: str, document_break: str | None = None) -> sources.Source:
     read=functools.partial(
       _read, texts=texts, num_repeated=len(found) - len(texts)
     ),
+    form='records',
   )
 
 
 def _read(
-  source: sources.Source,
+  source: Source,
   white_space: str,
   *,
   texts: list[str],
   num_repeated: int,
-) -> Iterator[sources.Piece]:
+) -> Iterator[Piece]:
   source.dropped['text of an earlier example'] += num_repeated
   for text in texts:
-    yield from sources.record_pieces(source, text, white_space)
+    yield from record_pieces(source, text, white_space)
     source.bytes_read += len(text)
 
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 
 from etils import epath
 
-from data.text import documents, languages, sources, text_files
+from data.text import documents, languages, text_files
+from data.text.text_pieces import Piece, Source
 
 PREFIX = 'dialogue:'
 ROLES = ('Q', 'R')
@@ -26,32 +27,36 @@ ROLES = ('Q', 'R')
 
 def languages_of(spec: str) -> dict[str, bool]:
   """Returns the languages of a source, '' of a plain one -> is it dialogues."""
-  parts = languages.split(spec) or {'': spec}
-  return {name: part.startswith(PREFIX) for name, part in parts.items()}
+  parts = languages.split(spec) or {'': [spec]}
+  return {
+    name: all(part.startswith(PREFIX) for part in of)
+    for name, of in parts.items()
+  }
 
 
-def open_source(spec: str) -> sources.Source:
+def open_source(spec: str) -> Source:
   """Opens the source; raises FileNotFoundError without a file."""
   paths, _, _ = text_files.find(spec.removeprefix(PREFIX))
   stats = [text_files.size_and_time(path) for path in paths]
   size = sum(bytes_ for bytes_, _ in stats)
   facts = [[str(path), *stat] for path, stat in zip(paths, stats, strict=True)]
-  return sources.Source(
+  return Source(
     spec=spec,
     description=f'dialogues, {len(paths)} files, {size / 1e6:.1f} MB, a blank'
     ' line ends a dialogue, a turn a line',
     fingerprint=hashlib.sha256(
       json.dumps([PREFIX, facts]).encode()
     ).hexdigest(),
-    document_break='blank_line',
+    document_break='dialogue',
     num_bytes=size,
     read=functools.partial(_read, paths=paths),
+    form='records',
   )
 
 
 def _read(
-  source: sources.Source, white_space: str, *, paths: Sequence[epath.Path]
-) -> Iterator[sources.Piece]:
+  source: Source, white_space: str, *, paths: Sequence[epath.Path]
+) -> Iterator[Piece]:
   del white_space
   base = 0
 
@@ -91,13 +96,13 @@ def dialogues(path: epath.Path, texts: Iterator[str]) -> Iterator[list[str]]:
     yield turns
 
 
-def _pieces(turns: Sequence[str]) -> Iterator[sources.Piece]:
+def _pieces(turns: Sequence[str]) -> Iterator[Piece]:
   """Yields a dialogue in pieces of bounded size."""
   held, size = [], 0
   for turn in turns:
     if held and size + len(turn) > documents.PIECE_CHARS:
-      yield sources.Piece('\n'.join(held), False, True)
+      yield Piece('\n'.join(held), False, True)
       held, size = [], 0
     held.append(turn)
     size += len(turn)
-  yield sources.Piece('\n'.join(held), True, True)
+  yield Piece('\n'.join(held), True, True)

@@ -13,7 +13,7 @@ from data.store import corpus
 from train.engine import evaluate
 from train.language import inputs, scoring
 from train.params import trained
-from train.pretrain import plan
+from train.pretrain import run_stores
 from train.run import workdirs
 
 
@@ -91,7 +91,7 @@ def compare(
   `kenlm` see `ngram_log_probs`; `stride` is by default half of the positions.
   """
   found = trained.load(workdir, expected=trained.SCORING)
-  store = plan.open_store(workdirs.read_config(workdir))
+  store = run_stores.open_store(workdirs.read_config(workdir))
   if store.tokenizer.fingerprint != found.tokenizer.fingerprint:
     raise ValueError(f'{store.folder} is not of the tokenizer of {workdir}')
   context = found.model.max_length

@@ -22,8 +22,7 @@ from train.run import training_phases
 
 ATTENTION = ('auto', 'plain', 'fused')
 GELUS = ('erf', 'tanh', 'relu')
-# What `masking` masks whole, and how it counts; it imports JAX.
-UNITS = ('piece', 'word', 'span')
+# How `masking` counts; it imports JAX.
 COUNTINGS = ('exact', 'drawn')
 LOADERS = ('tf', 'plain')
 PLATFORMS = ('cpu', 'gpu', 'tpu')
@@ -74,6 +73,7 @@ NUMBERS = {
 # Values for configs older than a key.
 BEFORE = {
   'data.language_exponent': 0.7,
+  'data.units': 'wordpiece',
   'model.null_key': False,
   'objective.counting': 'exact',
   'objective.unit': 'piece',
@@ -348,7 +348,7 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
-  for key, known in (('unit', UNITS), ('counting', COUNTINGS)):
+  for key, known in (('unit', training_phases.UNITS), ('counting', COUNTINGS)):
     ensure(objective[key] in known, f'objective.{key}', f'one of {known}')
   training_phases.check_lengths(config)
 

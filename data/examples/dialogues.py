@@ -230,10 +230,10 @@ class Examples(pipeline.Permuted):
       sizes = dict(zip(sizes, counts, strict=True))
     for number, turns in self._turns.items():
       if not len(turns):
-        name = store.languages[number]
+        name = f' {store.languages[number]!r}' if len(sizes) > 1 else ''
         split = 'held-out' if held_out else 'training'
         raise ValueError(
-          f'{store.folder}: the {split} dialogues {name!r} have no response:'
+          f'{store.folder}: the {split} dialogues{name} have no response:'
           ' bring more, or set another data.held_out'
         )
       sizes[store.languages[number]] = len(turns)

@@ -169,6 +169,43 @@ def test_a_batch_mixes_dialogues_and_pairs(store, examples):
     examples.check(10_000)
 
 
+def test_units_of_turns_are_marked(tmp_path):
+  talk = [('Q', '北京大学很大'), ('R', '我们喜欢北京')]
+  talks = [talk * count for count in range(1, 13)]
+  file = write_dialogues(tmp_path / 'talk.txt', talks)
+  build_quietly(
+    f'dialogue:{file}',
+    'train:wordpiece:60',
+    tmp_path / 'store',
+    held_out=0.3,
+    unit_source='jieba',
+  )
+  store = corpus.open_store(tmp_path / 'store')
+  examples = dialogues.open_examples(store, 24, held_out=False, units=True)
+  phases = ((9, 24, 4, 'continue'),)
+  batch = pipeline.train_batch({24: examples}, phases, 0, 0)
+  nothing = np.zeros((4, 24), np.int32)
+  made = dict.fromkeys(('tokens', 'positions', 'token_types'), nothing)
+  made |= {'token_mask': nothing > 0, 'unit_starts': nothing > 0}
+  made |= {'positions': np.tile(np.arange(24), (4, 1))}
+  made |= {'nsp_labels': nothing[:, 0], 'nsp_weights': nothing[:, 0] * 1.0}
+  keys = jax.random.split(jax.random.key(0), 4)
+  found = jax.device_get(dialogues.choose_responses(made, batch, keys, pad=0))
+  for row, size in enumerate(batch['lengths']):
+    text = ''.join(
+      ('|' if starts else '') + store.tokenizer.pieces[token].removeprefix('##')
+      for token, starts in zip(
+        found['tokens'][row, :size],
+        found['unit_starts'][row, :size],
+        strict=True,
+      )
+    )
+    assert set(text[5:-5].split('[SEP]')) == {
+      '|北京大学|很大',
+      '|我们|喜欢|北京',
+    }
+
+
 def test_roles_that_are_no_pieces_are_refused(store):
   class Blind:
     cls_id, sep_id = 1, 2

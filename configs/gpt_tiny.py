@@ -15,7 +15,7 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt-mini'."""
   config = base.get_gpt_config()
-  base.fit_cpu(config)
+  variants.fit_cpu(config)
   config.model.update(variants.pick(variants.GPT, arg or 'gpt-tiny'))
   config.model.max_length = 128
   config.data.source = 'manual'

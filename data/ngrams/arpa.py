@@ -1,11 +1,7 @@
-r"""ARPA files: back-off models as text, for and from other programs.
+"""ARPA files: back-off models as text, for and from other programs.
 
-  \data\
-  ngram 1=4
-  \1-grams:
-  -1.2<tab>the<tab>-0.3     log10 probability, words, log10 back-off weight
-  ...
-  \end\
+After the numbers of n-grams of each order, a line has an n-gram's log10
+probability, its words, and the log10 weight of shorter histories after it.
 """
 
 import gzip

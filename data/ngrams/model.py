@@ -92,7 +92,7 @@ class Model:
 
 
 def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-  """Returns the places of integers among sorted keys, -1 where there is none."""
+  """Returns the place of each integer among sorted keys, -1 without one."""
   if not len(keys):
     return np.full(len(wanted), -1)
   order = np.argsort(wanted)  # sorted ones are found faster

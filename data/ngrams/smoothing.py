@@ -70,7 +70,7 @@ def _tables(counts: Counts, order: int) -> list[_Table]:
 
 
 def _adjusted(tables: Sequence[_Table]) -> list[_Table]:
-  """Returns tables with the number of different words before in place of counts.
+  """Returns tables whose counts are numbers of different words before.
 
   The longest n-grams keep their counts, and so do those that begin a text:
   nothing is before them.

@@ -28,6 +28,7 @@ ROOMS = {
     'text',
     'vocabulary',
     'store',
+    'ngrams',
     'examples',
     'tasks',
     'inputs',

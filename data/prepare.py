@@ -18,9 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
   )
   add = parser.add_argument
   sources = (
-    'manual, a file, a folder or a glob (perhaps gs://...), or'
-    ' tfds:NAME[/config][:split]; of several languages LANGUAGE=SOURCE for each'
-    ' one, as in --source en=books --source de=buecher'
+    'manual, a file, a folder or a glob (perhaps gs://...),'
+    " tfds:NAME[/config][:split], or ernie:PATH, lines of ERNIE's release; of"
+    ' several languages LANGUAGE=SOURCE for each one, as in --source en=books'
+    " --source de=buecher, or 'FOLDER/*/', a folder for each one"
   )
   add('--source', required=True, action='append', help=f'the text: {sources}')
   add(
@@ -44,14 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     help='a new vocabulary counts the words of a language with a share p of the'
     ' text as p^exponent, renormalised',
   )
+  units = (
+    'which tokens make a whole: pieces of a word (wordpiece), text between tabs'
+    " (file), or a word of jieba's; lines of ernie: have their own"
+  )
+  add('--units', default='wordpiece', help=units)
   add('--workers', type=int, help='processes; one a core')
   add('--overwrite', action='store_true', help='replace a store that differs')
   add('--json', action='store_true', help='print the audit on standard output')
   args = parser.parse_args(arguments)
   try:
     source = _join(args.source)
-    parts = languages.split(source).values() or [source]
-    storage.check([*parts, args.tokenizer], [args.out])
+    parts = [*languages.paths(source), args.tokenizer]
+    storage.check(parts, [args.out])
     audit = build.build_store(
       source,
       args.tokenizer,
@@ -60,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       text_field=args.text_field,
       held_out=args.held_out,
       language_exponent=args.language_exponent,
+      unit_source=args.units,
       workers=args.workers,
       overwrite=args.overwrite,
     )
@@ -83,7 +90,7 @@ def _join(sources: Sequence[str]) -> str:
   """Returns the sources as one; ValueError if they need names and lack them."""
   if len(sources) > 1:
     for source in sources:
-      if not languages.split(source):
+      if not languages.is_named(source):
         raise ValueError(
           f'--source {source}: expected LANGUAGE=SOURCE where --source is given'
           f' {len(sources)} times'

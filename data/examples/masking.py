@@ -1,4 +1,4 @@
-"""Masks of pieces, words or spans, drawn on the device in the training step.
+"""Masks of pieces and of whole units, drawn on the device in the training step.
 
 A unit is what is masked whole. Every row has its own key, as in `transforms`.
 """
@@ -57,11 +57,13 @@ def mask_units(
   max_predictions: int,
   continuations: Array | None = None,
   longest_span: int = 1,
+  unit_starts: Array | None = None,
 ) -> Batch:
   """Picks units to predict and hides most of their tokens.
 
   A unit is a piece; with `continuations`, bool [V], True for pieces that
-  continue a word, a whole word; with `longest_span` above 1 a span of 1 to so
+  continue a word, a whole word; with `unit_starts`, bool [B, T], the tokens
+  from one True to the next; with `longest_span` above 1 a span of 1 to so
   many of these, n of them with a probability in proportion to 1/n, as in ALBERT
   (Lan et al. 2020, section 3.3; there spans may begin anywhere, here a row is
   cut into spans first). No unit goes on behind a special token.
@@ -92,15 +94,20 @@ def mask_units(
   lowest = 0 if exact else 1
 
   def mask_row(
-    tokens: Array, token_mask: Array, is_example: Array, key: Array
+    tokens: Array,
+    token_mask: Array,
+    is_example: Array,
+    key: Array,
+    starts: Array | None,
   ) -> tuple[Array, Array, Array, Array]:
     draws_NT = mask_draws(key, length)
     eligible = token_mask & (tokens != specials.cls) & (tokens != specials.sep)
     begins = eligible
     if continuations is not None:
-      continues = jnp.asarray(continuations)[tokens]
-      # A continuation whose word was cut off starts a word of its own.
-      begins &= ~(continues & _after_text(eligible))
+      starts = ~jnp.asarray(continuations)[tokens]
+    if starts is not None:
+      # A continuation whose unit was cut off starts a unit of its own.
+      begins &= starts | ~_after_text(eligible)
     if longest_span > 1:
       begins = _join(eligible, begins, span_draws(key, length), longest_span)
     if not exact:
@@ -126,7 +133,9 @@ def mask_units(
     return jnp.where(chosen, hidden, tokens), places, targets, weights
 
   names = ('tokens', 'token_mask', 'example_mask')
-  values = jax.vmap(mask_row)(*(batch[name] for name in names), keys_B)
+  values = jax.vmap(mask_row)(
+    *(batch[name] for name in names), keys_B, unit_starts
+  )
   names = ('tokens', 'mlm_positions', 'mlm_targets', 'mlm_weights')
   return {**batch, **dict(zip(names, values, strict=True))}
 

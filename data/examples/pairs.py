@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from data.examples import pipeline, windows
+from data.examples import pipeline, transforms, windows
 from data.examples.pipeline import Batch
 from data.store import corpus
 
@@ -22,8 +22,18 @@ class Examples(pipeline.Permuted):
     *,
     held_out: bool,
     language_exponent: float = 0.7,
+    units: bool = False,
   ) -> None:
-    """Opens the window index; see `windows.open_index` for the errors."""
+    """Opens the window index; see `windows.open_index` for its errors.
+
+    With `units`, tokens that begin a unit of the store are marked. Raises
+    ValueError if it has none.
+    """
+    if units and store.units is None:
+      raise ValueError(
+        f"{store.folder} has no units, which objective.unit='stored' masks"
+        ' whole: prepare text with --units file or jieba, or ernie:PATH'
+      )
     index = windows.open_index(store, length, held_out=held_out)
     counts = np.diff(index.offsets[store.language_bounds])
     languages = dict(zip(store.languages, counts.tolist(), strict=True))
@@ -32,6 +42,7 @@ class Examples(pipeline.Permuted):
     self._windows = index.windows
     self._offsets = index.offsets
     self._tokens = store.tokens
+    self._units = store.units if units else None
     self._sentences = store.sentences
 
   def check(self, batch_size: int) -> None:
@@ -66,7 +77,8 @@ class Examples(pipeline.Permuted):
     """Gathers the text of windows and of their partners `others`.
 
     Returns:
-      `window, other_window` int32 [B, W], 0 beyond the lengths;
+      `window, other_window` int32 [B, W], 0 beyond the lengths, with
+      `transforms.UNIT_START` added where a unit starts;
       `sentence_starts, other_starts` bool [B, W], True where a sentence starts,
       except at a document's start; `lengths, other_lengths, document_ids,
       other_document_ids` int32 [B].
@@ -90,6 +102,9 @@ class Examples(pipeline.Permuted):
     start = index['start']
     places = np.minimum(start[:, None] + column, len(self._tokens) - 1)
     tokens = self._tokens[places].astype(np.int32)
+    if self._units is not None:
+      starts = corpus.starts_units(self._units, places)
+      tokens += starts * np.int32(transforms.UNIT_START)
     tokens *= column < index['length'][:, None]
 
     count = index['num_sentences']

@@ -20,7 +20,7 @@ import numpy as np
 from data.examples import interleaving, permutation
 
 Batch = dict[str, np.ndarray]
-Phase = tuple[int, int, int, str]  # steps, length, global batch, schedule
+Phase = Sequence[Any]  # steps, length, global batch ...
 
 # Keep the uses of one seed apart, and from `permutation.ORDER`.
 _PARTNER, _EVALUATION = 2, 3
@@ -78,7 +78,7 @@ def train_batch(
   ValueError if `step` lies outside the phases, or there are too few examples.
   """
   phase, first_step = _locate(phases, step)
-  _, length, batch_size, _ = phases[phase]
+  length, batch_size = phases[phase][1:3]
   return examples[length].train_batch(
     step - first_step, rows, batch_size, seed, phase
   )

@@ -27,6 +27,10 @@ _NUM_PAIR_DRAWS = 7
 # (google-research/bert, create_pretraining_data.py).
 SHORT_SEQ_PROB = 0.1
 
+# Added to the id of a token that begins a unit, above all ids: marks travel
+# with the tokens, and cost neither room nor time.
+UNIT_START = 1 << 30
+
 
 class Specials(NamedTuple):
   """Ids of the special tokens."""
@@ -72,6 +76,7 @@ def sample_pairs(
   specials: Specials,
   short_seq_prob: float,
   negatives: bool = True,
+  units: bool = False,
 ) -> Batch:
   """Turns windows of `pairs.Examples` into inputs [CLS] A [SEP] B [SEP].
 
@@ -103,13 +108,15 @@ def sample_pairs(
   front or the back by a coin: a2, then c7. Label 1 replaces B by B'.
 
   `keys_B` may be the keys of `masking.mask_units`. With `negatives=False` no
-  labels are drawn: B always continues A, and NSP weights are 0.
+  labels are drawn: B always continues A, and NSP weights are 0. With `units`,
+  windows have marks `UNIT_START`, which become `unit_starts`.
 
   Returns:
     `tokens, token_types, positions` int32 [B, T], `token_mask` bool [B, T],
     `nsp_labels` int32 [B] (0: B continues A), `nsp_weights` float32 [B], 0 for
     rows without a sentence boundary, without a matching text in the other
-    window and for rows that are no examples; `example_mask` bool [B].
+    window and for rows that are no examples; `example_mask` bool [B]; with
+    `units`, `unit_starts` bool [B, T].
   """
   pair = functools.partial(
     _sample_pair,
@@ -122,6 +129,9 @@ def sample_pairs(
   names = ('window', 'sentence_starts', 'lengths')
   names += ('other_window', 'other_starts', 'other_lengths', 'example_mask')
   result = jax.vmap(pair)(*(batch[name] for name in names), draws_BN)
+  if units:
+    result['unit_starts'] = result['tokens'] >= UNIT_START
+    result['tokens'] &= UNIT_START - 1
   return result | {'example_mask': batch['example_mask']}
 
 

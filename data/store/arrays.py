@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from data.store import audit as audits
-from data.store import corpus, pool
+from data.store import corpus, pool, units
 from data.store import held_out as held_out_text
-from data.text import sources
+from data.text import sources, text_pieces
 from data.vocabulary import tokenization
 
 _BLOCK = 1 << 22  # tokens or documents looked at together at the end
@@ -57,6 +57,39 @@ class _ArrayWriter:
     np.lib.format.write_array_header_1_0(self._file, header)
 
 
+class _UnitWriter:
+  """Appends to units.npy, and counts the units."""
+
+  def __init__(self, writer: _ArrayWriter, continues: np.ndarray):
+    """`continues`, bool [V], are the tokens that continue a unit otherwise."""
+    self._writer = writer
+    self._continues = continues
+    self._held = np.zeros(0, bool)  # fewer than 8
+    self._since = 0  # tokens since the last unit began
+    self.count = self.longest = 0
+
+  def append(self, result: pool.Encoded) -> None:
+    starts = result.starts
+    if starts is None:
+      starts = ~self._continues[result.tokens]
+      starts[np.cumsum([0, *result.lengths[:-1]])[: len(starts)]] = True
+    places = np.flatnonzero(starts)
+    self.count += len(places)
+    if len(places):
+      sizes = np.diff(places, prepend=-self._since)
+      self.longest = max(self.longest, int(sizes.max()))
+      self._since = len(starts) - int(places[-1])
+    bits = np.concatenate([self._held, starts])
+    whole = len(bits) // 8 * 8
+    self._writer.append(np.packbits(bits[:whole], bitorder='little'))
+    self._held = bits[whole:]
+
+  def finish(self) -> None:
+    self.longest = max(self.longest, self._since)
+    self._writer.append(np.packbits(self._held, bitorder='little'))
+    self._writer.finish()
+
+
 def write_arrays(
   text: sources.Source,
   tokenizer: tokenization.Tokenizer,
@@ -64,8 +97,12 @@ def write_arrays(
   share: float,
   workers: int,
   progress: bool,
+  kind: str = 'wordpiece',
 ) -> dict[str, Any]:
-  """Writes all arrays; returns the audit, with the largest id as `max_id`."""
+  """Writes all arrays; returns the audit, with the largest id as `max_id`.
+
+  `kind` is of the units; lines of ids have their own.
+  """
   tally = collections.Counter()
   dropped = collections.Counter()
   sentence_lengths = collections.Counter()
@@ -83,12 +120,17 @@ def write_arrays(
     sentences = create('sentences', np.int64)
     documents = create('documents', np.int64)
     hashes = create('hashes', np.uint64)
+    marked = None
+    if kinds := units.kinds(text, kind):
+      marked = _UnitWriter(create('units', np.uint8), tokenizer.continuations())
     sentences.append([0])
     documents.append([0])
     update = stack.enter_context(show_progress('tokens', text, progress))
     pieces = text.pieces(tokenizer.white_space)
     results = stack.enter_context(
-      contextlib.closing(pool.encode_all(pieces, tokenizer, folder, workers))
+      contextlib.closing(
+        pool.encode_all(pieces, tokenizer, folder, workers, kind)
+      )
     )
     of_language = np.zeros(len(text.languages), np.int64)  # documents
     digests = []  # of the pieces of the document that is being read
@@ -115,6 +157,8 @@ def write_arrays(
         else:
           dropped['document without tokens'] += 1
         digests, num_sentences, num_tokens = [], 0, 0
+      if marked:
+        marked.append(result)
       tokens.append(result.tokens)
       sentences.append(offsets)
       documents.append(ends)
@@ -130,15 +174,21 @@ def write_arrays(
       dropped['sentence without tokens'] += result.dropped
     update()
     if not hashes.length:
-      what = sources.describe_dropped(
+      what = text_pieces.describe_dropped(
         dropped + text.dropped, text.dropped_files
       )
       raise ValueError(
         f'source {text.spec!r} holds no text that gives a token (dropped: '
         f'{what})'
       )
-    for writer in (tokens, sentences, documents, hashes):
-      writer.finish()
+    if kind == 'file' and marked.count == sentences.length - 1:
+      raise ValueError(
+        f"units 'file': source {text.spec!r} has no tab inside a sentence,"
+        ' expected one before each unit'
+      )
+    for writer in (tokens, sentences, documents, hashes, marked):
+      if writer:
+        writer.finish()
   audit = {
     'source': text.description,
     'document_break': text.document_break,
@@ -156,6 +206,13 @@ def write_arrays(
     'sentence_lengths': audits.summarise(sentence_lengths),
     'document_lengths': audits.summarise(document_lengths),
   }
+  if marked:
+    audit['units'] = {
+      'of': kinds,
+      'count': marked.count,
+      'mean_tokens': round(tokens.length / marked.count, 3),
+      'longest': marked.longest,
+    }
   languages = dict(zip(text.languages, of_language.tolist(), strict=True))
   return audit | _finish(folder, share, tokenizer.vocab_size, languages)
 

@@ -5,7 +5,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from data.text import languages, sources
+from data.text import languages, text_pieces
 from data.vocabulary import characters
 from data.vocabulary.words import Words
 
@@ -161,7 +161,7 @@ def print_audit(audit: dict[str, Any], file: TextIO | None = None) -> None:
     }
   for reason, count in sorted(audit['dropped'].items()):
     names = audit.get('dropped_files', {}).get(reason, ())
-    rows[f'dropped: {reason}'] = sources.describe_count(count, names)
+    rows[f'dropped: {reason}'] = text_pieces.describe_count(count, names)
   if not audit['dropped']:
     rows['dropped'] = 'nothing'
   for name, value in rows.items():

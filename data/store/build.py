@@ -12,7 +12,7 @@ import numpy as np
 from etils import epath
 
 from data import storage
-from data.store import arrays, corpus, folders, vocabularies
+from data.store import arrays, corpus, folders, units, vocabularies
 from data.store import audit as audits
 from data.text import documents, languages, sources
 from data.vocabulary import tokenization
@@ -27,6 +27,7 @@ def build_store(
   text_field: str = 'text',
   held_out: float = 0.05,
   language_exponent: float = languages.EXPONENT,
+  unit_source: str = 'wordpiece',
   workers: int | None = None,
   overwrite: bool = False,
   progress: bool = True,
@@ -45,9 +46,10 @@ def build_store(
   `held_out`, between 0 and 1, is the share of the tokens, in whole documents,
   never trained on. Of several languages, each has its held-out text, and a new
   vocabulary is trained on words counted with `language_exponent`, see
-  `word_counts.count_texts`. `workers` is one for each core by default;
-  `overwrite` replaces a store of something else, which is a ValueError without
-  it.
+  `word_counts.count_texts`. `unit_source`, of `units.KINDS`, says where the
+  bounds of units come from; those of WordPiece are not stored. `workers` is one
+  for each core by default; `overwrite` replaces a store of something else,
+  which is a ValueError without it.
   """
   if not 0 < held_out < 1:
     raise ValueError(
@@ -57,6 +59,7 @@ def build_store(
   if workers is not None and workers < 1:
     raise ValueError(f'workers {workers} must be at least 1')
   languages.check_exponent(language_exponent)
+  units.check(unit_source)
   remote = storage.is_remote(out)
   out = epath.Path(out) if remote else pathlib.Path(out).expanduser().absolute()
   training = tokenization.parse_training(tokenizer)
@@ -73,6 +76,8 @@ def build_store(
   text = sources.open_source(
     source, document_break=document_break, text_field=text_field
   )
+  kinds = units.kinds(text, unit_source)
+  units.check_tokenizer(kinds, tokenizer, training, loaded)
   asked = {
     'source': text.fingerprint,
     'document_break': text.document_break,
@@ -81,7 +86,7 @@ def build_store(
     if loaded
     else tokenization.request_key(tokenizer),
     'held_out': held_out,
-  } | _asked_exponent(names, tokenizer, language_exponent)
+  } | _asked_options(names, tokenizer, language_exponent, unit_source)
   if audit := _standing_audit(out, asked, overwrite, language_exponent):
     return audit
   if remote:
@@ -96,6 +101,7 @@ def build_store(
         text_field=text_field,
         held_out=held_out,
         language_exponent=language_exponent,
+        unit_source=unit_source,
         workers=workers,
         progress=progress,
       )
@@ -112,12 +118,12 @@ def build_store(
         )
       elif loaded is None:
         loaded, sample = vocabularies.train_pieces(
-          text, training, language_exponent, progress
+          text, training, language_exponent, unit_source, progress
         )
       loaded.save(folder)
       cores = workers or _num_cores()
       audit = arrays.write_arrays(
-        text, loaded, folder, held_out, cores, progress
+        text, loaded, folder, held_out, cores, progress, unit_source
       )
       audit['vocab_size_asked'] = trained_size(tokenizer)
       audit['vocabulary_text'] = sample
@@ -127,8 +133,9 @@ def build_store(
         audit |= audits.describe_words(loaded, np.load(folder / 'counts.npy'))
       audit['warnings'] = audits.find_warnings(
         audit,
-        pairs=isinstance(loaded, tokenization.WordPiece),
-        windows=not isinstance(loaded, tokenization.Words),
+        # Nobody can choose where documents of ids end.
+        pairs=isinstance(loaded, tokenization.WordPiece) and kinds != ['ids'],
+        windows=not isinstance(loaded, tokenization.Words) and kinds != ['ids'],
       )
       meta = {
         'request': asked,
@@ -155,6 +162,7 @@ def ensure_store(
   text_field: str = 'text',
   held_out: float = 0.05,
   language_exponent: float = languages.EXPONENT,
+  unit_source: str = 'wordpiece',
   workers: int | None = None,
   cache: str | os.PathLike | None = None,
   limit_bytes: int = 1_000_000_000,
@@ -172,6 +180,7 @@ def ensure_store(
     text_field=text_field,
     held_out=held_out,
     language_exponent=language_exponent,
+    unit_source=unit_source,
   )
   if not _exists(folder):
     text = sources.open_source(
@@ -199,7 +208,9 @@ def ensure_store(
     'text_field': text_field,
     'tokenizer': _tokenizer_key(tokenizer, store.meta),
     'held_out': held_out,
-  } | _asked_exponent(languages.split(source), tokenizer, language_exponent)
+  } | _asked_options(
+    languages.split(source), tokenizer, language_exponent, unit_source
+  )
   if different := _differences(store.meta, asked):
     raise ValueError(
       f'the store {folder} was built from something else: {different}. Change '
@@ -210,13 +221,14 @@ def ensure_store(
   return store
 
 
-def _asked_exponent(
-  names: Collection[str], tokenizer: str, exponent: float
-) -> dict[str, float]:
-  """Returns the exponent as a part of the request where the store needs it."""
-  if len(names) < 2 or tokenization.parse_training(tokenizer) is None:
-    return {}
-  return {'language_exponent': exponent}
+def _asked_options(
+  names: Collection[str], tokenizer: str, exponent: float, unit_source: str
+) -> dict[str, Any]:
+  """Returns those options as parts of the request that the store depends on."""
+  asked = {} if unit_source == 'wordpiece' else {'unit_source': unit_source}
+  if len(names) > 1 and tokenization.parse_training(tokenizer):
+    asked['language_exponent'] = exponent
+  return asked
 
 
 def _exists(folder: str | os.PathLike) -> bool:
@@ -251,7 +263,7 @@ def _fingerprint(
 ) -> str:
   """Returns a source's fingerprint, without a download."""
   same_name = source == meta['spec']['source']
-  parts = languages.split(source).values() or [source]
+  parts = languages.parts(source)
   if same_name and any(part.startswith('tfds:') for part in parts):
     return meta['request']['source']
   try:
@@ -353,9 +365,11 @@ def _command(source, tokenizer, folder, options: dict[str, Any]) -> str:
     text_field='text',
     held_out=0.05,
     language_exponent=languages.EXPONENT,
+    unit_source='wordpiece',
   )
+  flags = {'unit_source': 'units'}
   for name in (name for name in defaults if options[name] != defaults[name]):
-    words += [f'--{name}', str(options[name])]
+    words += [f'--{flags.get(name, name)}', str(options[name])]
   return shlex.join(words)
 
 

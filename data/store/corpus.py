@@ -7,6 +7,8 @@
   counts.npy     int64 [V], frequencies of tokens in training documents
   languages.npy  int64 [L + 1], the start of each language in documents, then D;
                  only of several languages
+  units.npy      uint8 [ceil(N / 8)], a bit a token, the lowest first: whether
+                 it begins a unit; only of a text with units
   store.json     format version, counts, checksums, source, tokenizer, audit
   the files of the tokenizer, which `tokenization.load` reads
 
@@ -33,6 +35,7 @@ from data.vocabulary import tokenization
 FORMAT_VERSION = 1
 ARRAYS = ('tokens', 'sentences', 'documents', 'held_out', 'counts')
 LANGUAGES = 'languages.npy'
+UNITS = 'units.npy'
 CHUNK_BYTES = 64 << 20  # what one checksum covers
 _STREAMS = 8  # chunks copied at a time: one stream has 100 MB/s at most
 _STAMP = '.verified.json'
@@ -44,7 +47,7 @@ class Store:
 
   `folder` is local, of a remote store the cached copy; `meta` is store.json. A
   store of one language has one name, perhaps '', in `languages`;
-  `language_bounds` are languages.npy.
+  `language_bounds` are languages.npy; `units` are None of a text without.
   """
 
   folder: pathlib.Path
@@ -57,6 +60,7 @@ class Store:
   languages: tuple[str, ...]
   language_bounds: np.ndarray
   tokenizer: tokenization.Tokenizer
+  units: np.ndarray | None = None
 
   @property
   def num_documents(self) -> int:
@@ -77,6 +81,11 @@ class Store:
   def vocab_size(self) -> int:
     """V, not padded."""
     return len(self.counts)
+
+
+def starts_units(units: np.ndarray, places: np.ndarray) -> np.ndarray:
+  """Returns whether the tokens at some places begin a unit, bool."""
+  return (units[places >> 3] >> (places & 7).astype(np.uint8) & 1).astype(bool)
 
 
 def open_store(
@@ -121,12 +130,16 @@ def _open(folder: pathlib.Path) -> Store:
   bounds = np.array([0, len(arrays['held_out'])])
   if LANGUAGES in meta['files']:
     bounds = np.load(folder / LANGUAGES)
+  units = None
+  if UNITS in meta['files']:
+    units = np.load(folder / UNITS, mmap_mode='r').view(np.ndarray)
   return Store(
     folder=folder,
     meta=meta,
     tokenizer=tokenizer,
     languages=tuple(meta.get('languages', ('',))),
     language_bounds=bounds,
+    units=units,
     **arrays,
   )
 

@@ -7,6 +7,7 @@ parent's main module, and with it JAX or TensorFlow.
 import collections
 import contextlib
 import dataclasses
+import functools
 import gc
 import hashlib
 import itertools
@@ -22,7 +23,9 @@ from concurrent import futures
 
 import numpy as np
 
-from data.text import sentences, sources
+from data.store import units
+from data.text import ernie_lines, sentences
+from data.text.text_pieces import Piece
 from data.vocabulary import tokenization
 
 ITEM_CHARACTERS = 1_000_000  # a work item holds pieces of about this much text
@@ -48,9 +51,12 @@ class Encoded:
     lengths: int64 [s], tokens of each sentence; none is 0.
     pieces: of each piece: number of sentences, digest of its
       white-space-normalised text, whether it ends its document, its language.
+      Of ids, each document is a piece.
     unknown: number of unknown tokens.
     words: white-space-separated words in the text.
     dropped: sentences without a token.
+    starts: bool [n], tokens that begin a unit; None: pieces that are no
+      continuations do.
   """
 
   tokens: np.ndarray
@@ -59,30 +65,42 @@ class Encoded:
   unknown: int
   words: int
   dropped: int
+  starts: np.ndarray | None = None
 
 
 class Encoder:
   """Splits and tokenises work items, with a cache of encoded words."""
 
-  def __init__(self, tokenizer: tokenization.Tokenizer):
+  def __init__(
+    self, tokenizer: tokenization.Tokenizer, kind: str = 'wordpiece'
+  ):
+    """Makes an encoder; `kind` is of the units, see `units.KINDS`."""
     self._tokenizer = tokenizer
+    self._kind = kind
     self._parts = getattr(tokenizer, 'parts', None)
     self._sentence_per_line = getattr(tokenizer, 'sentence_per_line', False)
     self._cache: dict[str, list[int]] = {}
     narrow = tokenizer.vocab_size <= 1 << 16
     self._dtype = np.uint16 if narrow else np.uint32
 
-  def encode(self, pieces: Sequence[sources.Piece]) -> Encoded:
-    """Splits and tokenises one work item."""
+  def encode(self, pieces: Sequence[Piece]) -> Encoded:
+    """Splits and tokenises one work item, of text or of ids."""
+    if pieces[0].is_ids:
+      return self._read_ids(pieces)
     texts, counts, digests, words = [], [], [], 0
     for piece in pieces:
-      found = self._split(piece)
+      text = units.plain(piece.text, self._kind)
+      found = self._split(piece, text)
       texts += found
       counts.append(len(found))
-      normalised = piece.text.split()
+      normalised = text.split()
       words += len(normalised)
       digests.append(digest(' '.join(normalised).encode()))
-    ids = self.encode_texts(texts)
+    starts = None
+    if self._kind == 'wordpiece':
+      ids = self.encode_texts(texts)
+    else:
+      ids, starts = self._find_units(pieces, texts, counts)
     lengths = np.fromiter(map(len, ids), np.int64, len(ids))
     tokens = np.fromiter(
       itertools.chain.from_iterable(ids), self._dtype, int(lengths.sum())
@@ -100,12 +118,84 @@ class Encoder:
       unknown=0 if unk_id is None else int(np.count_nonzero(tokens == unk_id)),
       words=words,
       dropped=int(np.count_nonzero(lengths == 0)),
+      starts=starts,
     )
 
-  def _split(self, piece: sources.Piece) -> list[str]:
+  def _find_units(
+    self, pieces: Sequence[Piece], texts: list[str], counts: list[int]
+  ) -> tuple[list[list[int]], np.ndarray]:
+    """Returns ids of each sentence, and which of all tokens begin a unit."""
+    encoded = self._tokenizer.encode_with_spans(texts)
+    ids = [each for each, _ in encoded]
+    spans = [each for _, each in encoded]
+    if self._kind == 'file':
+      bounds = np.cumsum([0, *counts]).tolist()
+      found = []
+      for piece, low, high in zip(pieces, bounds[:-1], bounds[1:], strict=True):
+        found += units.find_marked(piece, texts[low:high], spans[low:high])
+    else:
+      continues = self._tokenizer.continuations()
+      found = [
+        units.find_segmented(text, span) & ~continues[one]
+        for text, span, one in zip(texts, spans, ids, strict=True)
+      ]
+    for flags in found:
+      flags[:1] = True
+    return ids, np.concatenate([np.zeros(0, bool), *found])
+
+  def _read_ids(self, pieces: Sequence[Piece]) -> Encoded:
+    """Reads a work item of `ernie_lines`."""
+    tokenizer = self._tokenizer
+    symbols = ernie_lines.Symbols(
+      tokenizer.cls_id, tokenizer.sep_id, tokenizer.vocab_size
+    )
+    tokens, starts, lengths, documents = [], [], [], []
+
+    def add(language: int, *texts: tuple[list[int], list[bool]]) -> None:
+      sizes = []
+      for ids, flags in texts:
+        sizes += map(len, sentences.cut_ids(ids, self._letters))
+        tokens.extend(ids)
+        starts.extend(flags)
+      lengths.extend(sizes)
+      content = np.array(tokens[-sum(sizes) :], np.int64).tobytes()
+      documents.append((len(sizes), digest(content), True, language))
+
+    for piece in pieces:
+      for number, line in enumerate(piece.text.split('\n'), start=piece.line):
+        try:
+          pair = ernie_lines.parse(line, symbols)
+        except ValueError as error:
+          raise ValueError(f'{piece.file}, line {number:,}: {error}') from None
+        first = pair.first, pair.first_starts
+        second = pair.second, pair.second_starts
+        if pair.follows:
+          add(piece.language, first, second)
+        else:
+          add(piece.language, first)
+          add(piece.language, second)
+    begins = np.array(starts, bool)
+    begins[np.cumsum([0, *lengths[:-1]])] = True
+    return Encoded(
+      tokens=np.array(tokens, self._dtype),
+      lengths=np.array(lengths, np.int64),
+      pieces=documents,
+      unknown=tokens.count(tokenizer.unk_id),
+      words=int(np.count_nonzero(begins)),
+      dropped=0,
+      starts=begins,
+    )
+
+  @functools.cached_property
+  def _letters(self) -> list[str]:
+    """A character for each id, the piece's own where it has a single one."""
+    pieces = (piece.removeprefix('##') for piece in self._tokenizer.pieces)
+    return [piece if len(piece) == 1 else 'x' for piece in pieces]
+
+  def _split(self, piece: Piece, text: str) -> list[str]:
     """Returns the sentences, including white space that their tokens hold."""
     white_space = self._tokenizer.white_space
-    text = self._tokenizer.repair(piece.text)
+    text = self._tokenizer.repair(text)
     found = find_sentences(
       text, piece.sentence_per_line or self._sentence_per_line
     )
@@ -150,27 +240,29 @@ def digest(data: bytes) -> bytes:
 
 
 def encode_all(
-  pieces: Iterable[sources.Piece],
+  pieces: Iterable[Piece],
   tokenizer: tokenization.Tokenizer,
   folder: pathlib.Path,
   workers: int,
+  kind: str = 'wordpiece',
 ) -> Iterator[Encoded]:
   """Yields a stream of pieces, encoded in order with bounded look-ahead.
 
   Workers load `tokenizer` from `folder`; a short text, or one worker, stays in
-  this process. Raises ChildProcessError if a worker dies.
+  this process. `kind` is of the units. Raises ChildProcessError if a worker
+  dies.
   """
   items = _group(pieces)
   head = list(itertools.islice(items, _POOL_FROM))
   if workers == 1 or len(head) < _POOL_FROM:
-    encode = Encoder(tokenizer).encode
+    encode = Encoder(tokenizer, kind).encode
     for item in itertools.chain(head, items):
       yield encode(item)
     return
   with contextlib.ExitStack() as stack:
     free = queue.SimpleQueue()
     for _ in range(workers):
-      free.put(stack.enter_context(_start_worker(folder)))
+      free.put(stack.enter_context(_start_worker(folder, kind)))
 
     def call(item):
       process = free.get()
@@ -191,9 +283,12 @@ def encode_all(
       yield pending.popleft().result()
 
 
-def _group(pieces: Iterable[sources.Piece]) -> Iterator[list[sources.Piece]]:
+def _group(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
   item, size = [], 0
   for piece in pieces:
+    if item and item[-1].is_ids != piece.is_ids:
+      yield item
+      item, size = [], 0
     item.append(piece)
     size += len(piece.text)
     if size >= ITEM_CHARACTERS or len(item) >= ITEM_PIECES:
@@ -204,7 +299,9 @@ def _group(pieces: Iterable[sources.Piece]) -> Iterator[list[sources.Piece]]:
 
 
 @contextlib.contextmanager
-def _start_worker(folder: pathlib.Path) -> Iterator[subprocess.Popen]:
+def _start_worker(
+  folder: pathlib.Path, kind: str
+) -> Iterator[subprocess.Popen]:
   root = os.fspath(pathlib.Path(__file__).parents[2])
   command = _COMMAND.format(path=[root, *sys.path])
   process = subprocess.Popen(
@@ -216,7 +313,7 @@ def _start_worker(folder: pathlib.Path) -> Iterator[subprocess.Popen]:
   )
   try:
     with contextlib.suppress(BrokenPipeError):  # a dead one shows when called
-      pickle.dump(os.fspath(folder), process.stdin)
+      pickle.dump((os.fspath(folder), kind), process.stdin)
     yield process
   finally:
     process.kill()
@@ -226,7 +323,7 @@ def _start_worker(folder: pathlib.Path) -> Iterator[subprocess.Popen]:
         pipe.close()
 
 
-def _call(process: subprocess.Popen, item: list[sources.Piece]) -> Encoded:
+def _call(process: subprocess.Popen, item: list[Piece]) -> Encoded:
   try:
     pickle.dump(item, process.stdin, pickle.HIGHEST_PROTOCOL)
     process.stdin.flush()
@@ -252,7 +349,8 @@ def serve() -> None:
   os.dup2(2, 1)  # a stray print must not end up among the answers
   requests = sys.stdin.buffer
   try:
-    encode = Encoder(tokenization.load(pickle.load(requests))).encode
+    folder, kind = pickle.load(requests)
+    encode = Encoder(tokenization.load(folder), kind).encode
     while True:
       item = pickle.load(requests)
       try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data.store import arrays, pool
+from data.store import arrays, pool, units
 from data.text import languages, sources
 from data.vocabulary import tokenization, words
 
@@ -18,12 +18,14 @@ def train_pieces(
   text: sources.Source,
   training: tokenization.Training,
   exponent: float,
+  unit_source: str,
   progress: bool,
 ) -> tuple[tokenization.Tokenizer, str]:
   """Returns the tokenizer and one line on its training text.
 
   Each language has p^exponent of the counted words, see `languages.smooth`; of
-  a large text, its part of the sample has the same share.
+  a large text, its part of the sample has the same share. `unit_source` is of
+  the units, see `units.KINDS`.
   """
   parts = list(text.parts.values()) or [text]
   total = text.num_bytes
@@ -41,7 +43,8 @@ def train_pieces(
         read[language] += len(piece.text)
         if total <= VOCABULARY_BYTES or used[language] <= most:
           used[language] += len(piece.text)
-          yield (language, piece.text) if text.parts else piece.text
+          plain = units.plain(piece.text, unit_source)
+          yield (language, plain) if text.parts else plain
 
   def weigh(language: int, num_words: int) -> float:
     in_text = num_words * read[language] / used[language]

@@ -4,10 +4,13 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+from etils import epath
 
 # P(L)^0.7, renormalised (google-research/bert, multilingual.md).
 EXPONENT = 0.7
 _NAMED = re.compile(r'[A-Za-z][\w-]*=')
+FOLDERS = '/*/'  # behind a folder that has one for each language
+IDS = 'ernie:'  # before the path of text that is token ids already
 
 
 def check_exponent(exponent: float) -> None:
@@ -25,27 +28,56 @@ def smooth(sizes: Sequence[int] | np.ndarray, exponent: float) -> np.ndarray:
   return weights / weights.sum()
 
 
-def split(spec: str) -> dict[str, str]:
-  """Returns language -> source of a list by language; {} of a plain source.
+def paths(spec: str) -> list[str]:
+  """Returns the sources of a source, of all languages, as paths."""
+  return [part.removeprefix(IDS) for part in parts(spec)]
 
-  Raises ValueError for a language that is named twice, and for a source in the
-  list without a name or a name without a source.
+
+def parts(spec: str) -> list[str]:
+  """Returns the sources of a source: those of all languages, or itself."""
+  return [part for of in split(spec).values() for part in of] or [spec]
+
+
+def is_named(spec: str) -> bool:
+  """Returns whether a source begins with the name of a language."""
+  return bool(_NAMED.match(spec))
+
+
+def split(spec: str) -> dict[str, list[str]]:
+  """Returns language -> sources of a list by language; {} of a plain source.
+
+  Of `FOLDER/*/`, each folder in a folder is the text of the language that it
+  is named after. Raises ValueError for a source in a list without a name, a
+  name without a source, and a folder that is named after no language.
   """
-  if not _NAMED.match(spec):
+  if spec.endswith(FOLDERS):
+    return _find_folders(spec)
+  if not is_named(spec):
     return {}
   found = {}
   for part in spec.split(','):
     name, _, source = part.strip().partition('=')
-    if not (_NAMED.match(part.strip()) and source):
+    if not (is_named(part.strip()) and source):
       raise ValueError(
         f'source {spec!r}: found {part!r}, expected NAME=SOURCE, a language and'
         ' its text. A comma separates languages, and stands in no path'
       )
-    if name in found:
+    found.setdefault(name, []).append(source)
+  return found
+
+
+def _find_folders(spec: str) -> dict[str, list[str]]:
+  base = epath.Path(spec.removesuffix(FOLDERS) or '/').expanduser()
+  if not base.is_dir():
+    return {}
+  found = {}
+  for path in sorted(base.iterdir()):
+    if path.name.startswith('.') or not path.is_dir():
+      continue
+    if not is_named(f'{path.name}='):
       raise ValueError(
-        f'source {spec!r}: language {name!r} is named twice, for'
-        f' {found[name]!r} and {source!r}, expected once: give all its text,'
-        ' under one rule for documents, by one folder or glob'
+        f'source {spec!r}: found the folder {path.name!r}, expected the name of'
+        ' a language: letters, then also digits, - and _'
       )
-    found[name] = source
+    found[path.name] = [str(path)]
   return found

@@ -69,6 +69,14 @@ def split_lines(text: str) -> list[str]:
   return [line for line in lines if line]
 
 
+def cut_ids(ids: Sequence[int], letters: Sequence[str]) -> list[str]:
+  """Cuts a Chinese text of ids at its marks; a character stands for an id.
+
+  `letters` has one character for each id of the vocabulary.
+  """
+  return _CJK_SENTENCE.findall(''.join(map(letters.__getitem__, ids)))
+
+
 def cut_text(text: str, found: Sequence[str], white_space: str) -> list[str]:
   """Cuts a text near the ends of its sentences; the parts joined are the text.
 

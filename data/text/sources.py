@@ -2,119 +2,30 @@
 
 The `pieces()` of a source stream its text in bounded memory: about 1 MB each,
 cut at a paragraph, else a line, else white space, else anywhere. A source of
-several languages, NAME=SOURCE,NAME=SOURCE, is their sources in turn.
+several languages, NAME=SOURCE,NAME=SOURCE, is their sources in turn. Pieces of
+`ernie:PATH` are lines of token ids, see `ernie_lines`.
 """
 
-import collections
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from etils import epath
 
-from data.text import documents, languages, manual, text_files, tfds_text
+from data.text import (
+  documents,
+  ernie_lines,
+  languages,
+  manual,
+  text_files,
+  tfds_text,
+)
+from data.text.text_pieces import Piece, Source, record_pieces, to_pieces
 
 _NAMED = 12  # languages that a description tells of
-
-
-@dataclasses.dataclass(frozen=True)
-class Piece:
-  """A bounded piece of a document's text.
-
-  Attributes:
-    text: at most `documents.PIECE_CHARS` characters, and kept white space at
-      their ends; line ends are newlines.
-    ends_document: True at the last piece of its document.
-    sentence_per_line: else running text; a blank line ends a paragraph.
-    language: number of the language in `Source.languages`.
-  """
-
-  text: str
-  ends_document: bool
-  sentence_per_line: bool
-  language: int = 0
-
-
-@dataclasses.dataclass
-class Source:
-  """A text source, ready to be read any number of times.
-
-  Attributes:
-    fingerprint: hex digest that changes when the input or its options change.
-    document_break: 'file', 'blank_line', 'regex:...' or 'record'.
-    num_bytes: bytes on disk.
-    read: (source, white_space) -> pieces; see `pieces`.
-    dropped: reason -> count, filled while iterating, of the last pass.
-    dropped_files: reason -> the first files that were dropped for it.
-    bytes_read: progress of the last pass, in the unit of `num_bytes`.
-    parts: language -> source, in the order of the text, if it has names.
-  """
-
-  spec: str
-  description: str
-  fingerprint: str
-  document_break: str
-  num_bytes: int
-  read: Callable[['Source', str], Iterator[Piece]]
-  dropped: collections.Counter = dataclasses.field(
-    default_factory=collections.Counter
-  )
-  dropped_files: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-  bytes_read: int = 0
-  parts: Mapping[str, 'Source'] = dataclasses.field(default_factory=dict)
-
-  @property
-  def languages(self) -> tuple[str, ...]:
-    """Names of the languages; of a plain source one, ''."""
-    return tuple(self.parts) or ('',)
-
-  def pieces(self, white_space: str = 'ignored') -> Iterator[Piece]:
-    """Streams the text from its beginning, always in the same order.
-
-    `white_space` is as in `tokenization.Tokenizer`. 'kept': a document's pieces
-    joined are its text, cut between tokens; else pieces without text may be
-    missing. Raises ValueError, with file and place, without readable text.
-    """
-    self.dropped.clear()
-    self.dropped_files.clear()
-    self.bytes_read = 0
-    empty = True
-    for piece in self.read(self, white_space):
-      empty = False
-      yield piece
-    if empty:
-      dropped = describe_dropped(self.dropped, self.dropped_files)
-      raise ValueError(
-        f'source {self.spec!r} holds no text at all'
-        + (f' (dropped: {dropped})' if dropped else '')
-      )
-
-  def drop_file(self, reason: str, name: object) -> None:
-    """Counts a dropped file, and keeps its name if it is among the first."""
-    self.dropped[reason] += 1
-    names = self.dropped_files.setdefault(reason, [])
-    if len(names) < text_files.NAMED:
-      names.append(str(name))
-
-
-def describe_dropped(
-  dropped: Mapping[str, int], files: Mapping[str, Sequence[str]]
-) -> str:
-  """Returns one line: reasons, counts and files of dropped text."""
-  return '; '.join(
-    f'{reason}: {describe_count(count, files.get(reason, ()))}'
-    for reason, count in sorted(dropped.items())
-    if count
-  )
-
-
-def describe_count(count: int, names: Sequence[str]) -> str:
-  """Returns a count and the names of some of the files."""
-  named = f' ({text_files.name_some(names, count)})' if names else ''
-  return f'{count:,}{named}'
 
 
 def open_source(
@@ -124,9 +35,10 @@ def open_source(
 
   `spec` is `manual` (the documentation inside every Python); a file, a glob or
   a folder (all its files, recursively) of plain text or JSONL, each perhaps
-  compressed (.gz, .xz, .zst); or `tfds:NAME[/config][:split]`. Or it is a list
-  of such sources by language, `en=SOURCE,de=SOURCE`; a path that begins like
-  this one is written as `./en=...`.
+  compressed (.gz, .xz, .zst); `ernie:` and such files of lines of ERNIE; or
+  `tfds:NAME[/config][:split]`. Or it is a list of such sources by language,
+  `en=SOURCE,de=SOURCE`; a path that begins like this one is written as
+  `./en=...`.
 
   `document_break` bounds documents in plain text: 'file'; 'blank_line'; or a
   regular expression: a line that begins with a match starts a document. By
@@ -137,23 +49,55 @@ def open_source(
   if parts := languages.split(spec):
     options = dict(document_break=document_break, text_field=text_field)
     opened = {}
-    for name, part in parts.items():
-      try:
-        opened[name] = open_source(part, **options)
-      except FileNotFoundError as error:
-        raise FileNotFoundError(
-          f'{error} (the text of language {name!r}; a path that begins like a'
-          f' language is written ./{name}={part})'
-        ) from None
+    for name, specs in parts.items():
+      found = []
+      for part in specs:
+        try:
+          found.append(open_source(part, **options))
+        except FileNotFoundError as error:
+          raise FileNotFoundError(
+            f'{error} (the text of language {name!r}; a path that begins like a'
+            f' language is written ./{name}={part})'
+          ) from None
+      opened[name] = found[0] if len(found) == 1 else _join(name, found)
     return _join_languages(spec, opened)
-  if spec == 'manual' or spec.startswith('tfds:'):
+  is_ids = spec.startswith(languages.IDS)
+  if spec == 'manual' or spec.startswith('tfds:') or is_ids:
     if document_break:
       raise ValueError(
         f'document_break {document_break!r} does not apply to {spec!r}: each '
         'of its records is a document. Leave it out.'
       )
+    if is_ids:
+      return _open_ids(spec)
     return _open_manual() if spec == 'manual' else _open_tfds(spec, text_field)
   return _open_files(spec, document_break or None, text_field)
+
+
+def _join(language: str, parts: Sequence[Source]) -> Source:
+  """Returns several sources of a language as one; they have the same rules."""
+  first = parts[0]
+  for part in parts[1:]:
+    rules = [
+      (each.document_break, each.form == 'ids') for each in (first, part)
+    ]
+    if rules[0] != rules[1]:
+      raise ValueError(
+        f'language {language!r}: the documents of {first.spec!r} end by'
+        f' {first.document_break!r} ({first.description}), those of'
+        f' {part.spec!r} by {part.document_break!r} ({part.description});'
+        ' expected one rule for both: set document_break, or give text of one'
+        ' form'
+      )
+  return Source(
+    spec=' and '.join(part.spec for part in parts),
+    description=' and '.join(part.description for part in parts),
+    fingerprint=_digest([part.fingerprint for part in parts]),
+    document_break=first.document_break,
+    num_bytes=sum(part.num_bytes for part in parts),
+    read=functools.partial(_read_parts, parts=parts),
+    form=first.form if len({part.form for part in parts}) == 1 else 'records',
+  )
 
 
 def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
@@ -174,18 +118,26 @@ def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
       f'{name}={part.document_break}' for name, part in parts.items()
     ),
     num_bytes=num_bytes,
-    read=_read_languages,
+    read=functools.partial(
+      _read_parts, parts=list(parts.values()), by_language=True
+    ),
     parts=parts,
   )
 
 
-def _read_languages(source: Source, white_space: str) -> Iterator[Piece]:
-  """Streams the text of one language after the other."""
+def _read_parts(
+  source: Source,
+  white_space: str,
+  *,
+  parts: Sequence[Source],
+  by_language: bool = False,
+) -> Iterator[Piece]:
+  """Streams the text of one source, perhaps a language, after the other."""
   base = 0
-  for number, part in enumerate(source.parts.values()):
+  for number, part in enumerate(parts):
     for piece in part.pieces(white_space):
       source.bytes_read = base + part.bytes_read
-      yield dataclasses.replace(piece, language=number)
+      yield dataclasses.replace(piece, language=number * by_language)
     base += part.num_bytes
     source.bytes_read = base
     source.dropped.update(part.dropped)
@@ -196,43 +148,6 @@ def _read_languages(source: Source, white_space: str) -> Iterator[Piece]:
 
 def _digest(*parts: object) -> str:
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _to_pieces(
-  parts: Iterable[tuple[bool, str]], sentence_per_line: bool, white_space: str
-) -> Iterator[Piece]:
-  """Yields the pieces of documents that have text, the last one marked."""
-  pending = None
-  starts_document = True
-  held = ''  # white space that text or the document's end has to follow
-  for starts, text in parts:
-    if starts:
-      if not starts_document:
-        pending += held
-      starts_document, held = True, ''
-    if not text.strip():
-      held += text if white_space == 'kept' else ''
-      continue
-    text, held = held + text, ''
-    if white_space == 'newlines' and starts_document:
-      text = text.lstrip()
-    if pending is not None:
-      yield Piece(pending, starts_document, sentence_per_line)
-    pending, starts_document = text, False
-  if pending is not None:
-    tail = '' if starts_document else held
-    yield Piece(pending + tail, True, sentence_per_line)
-
-
-def _record_pieces(
-  source: Source, text: str, white_space: str
-) -> Iterator[Piece]:
-  """Yields the pieces of a record, which is a document."""
-  if not text.strip():
-    source.dropped['record without text'] += 1
-  text = text.replace('\r\n', '\n').replace('\r', '\n')
-  parts = ((False, part) for part in documents.cut([text], white_space))
-  yield from _to_pieces(parts, False, white_space)
 
 
 def _open_manual() -> Source:
@@ -246,6 +161,7 @@ def _open_manual() -> Source:
     document_break='record',
     num_bytes=size,
     read=_read_manual,
+    form='records',
   )
 
 
@@ -253,7 +169,7 @@ def _read_manual(source: Source, white_space: str) -> Iterator[Piece]:
   texts, dropped = manual.documents()
   source.dropped.update(dropped)
   for text in texts:
-    yield from _record_pieces(source, text, white_space)
+    yield from record_pieces(source, text, white_space)
     source.bytes_read += len(text)
 
 
@@ -302,6 +218,7 @@ def _open_files(
     ),
     document_break=document_break,
     num_bytes=num_bytes,
+    form='text' if len(plain) == len(paths) else 'records',
     read=functools.partial(
       _read_files,
       paths=paths,
@@ -352,10 +269,12 @@ def _read_files(
     texts = itertools.chain([first], texts) if first else ()
     if text_files.is_jsonl(path):
       for text in text_files.records(path, texts, text_field):
-        yield from _record_pieces(source, text, white_space)
+        yield from record_pieces(source, text, white_space)
     else:
       piece = None
-      for piece in _to_pieces(split(texts), sentence_per_line, white_space):
+      for piece in to_pieces(
+        split(texts), sentence_per_line, white_space, str(path)
+      ):
         yield piece
       if first and piece is None:
         source.drop_file('file of white space', path)
@@ -368,6 +287,48 @@ def _read_files(
     )
 
 
+def _open_ids(spec: str) -> Source:
+  paths, _, dangling = text_files.find(spec.removeprefix(languages.IDS))
+  if dangling:
+    raise FileNotFoundError(f'source {spec!r}: links to nothing: {dangling[0]}')
+  stats = [text_files.size_and_time(path) for path in paths]
+  num_bytes = sum(size for size, _ in stats)
+  count = f'{len(paths)} files' if len(paths) > 1 else '1 file'
+  return Source(
+    spec=spec,
+    description=f'{count} of token ids, {num_bytes / 1e6:.1f} MB, a document is'
+    ' a line, or each of its texts that do not follow one another',
+    fingerprint=_digest(
+      [[str(path), *stat] for path, stat in zip(paths, stats, strict=True)],
+      languages.IDS,
+    ),
+    document_break='record',
+    num_bytes=num_bytes,
+    read=functools.partial(_read_ids, paths=paths),
+    form='ids',
+  )
+
+
+def _read_ids(
+  source: Source, white_space: str, *, paths: Sequence[epath.Path]
+) -> Iterator[Piece]:
+  del white_space
+  base = 0
+  for path in paths:
+
+    def progress(position: int, base: int = base) -> None:
+      source.bytes_read = base + position
+
+    empty = True
+    for line, text in ernie_lines.blocks(path, progress):
+      empty = False
+      yield Piece(text, True, True, file=str(path), line=line, is_ids=True)
+    if empty:
+      source.drop_file('empty file', path)
+    base += text_files.size_and_time(path)[0]
+    source.bytes_read = base
+
+
 def _open_tfds(spec: str, text_field: str) -> Source:
   data = tfds_text.open_split(spec.removeprefix('tfds:'), text_field)
   return Source(
@@ -378,6 +339,7 @@ def _open_tfds(spec: str, text_field: str) -> Source:
     document_break='record',
     num_bytes=data.num_bytes,
     read=functools.partial(_read_tfds, data=data),
+    form='records',
   )
 
 
@@ -385,5 +347,5 @@ def _read_tfds(
   source: Source, white_space: str, *, data: tfds_text.TextSplit
 ) -> Iterator[Piece]:
   for number, text in enumerate(data.texts(), start=1):
-    yield from _record_pieces(source, text, white_space)
+    yield from record_pieces(source, text, white_space)
     source.bytes_read = data.num_bytes * number // data.num_records

@@ -92,10 +92,22 @@ def _lines(file: epath.Path) -> list[str]:
 
 
 def read_pieces(file: epath.Path) -> list[str]:
-  """Reads distinct pieces of UTF-8, one a line; line 1 is id 0."""
+  """Reads distinct pieces of UTF-8, one a line; line 1 is id 0.
+
+  A tab and the id may follow each piece, as in ERNIE's release.
+  """
   pieces = _lines(file)
   while pieces and not pieces[-1]:
     pieces.pop()
+  if pieces and pieces[0].endswith('\t0'):
+    for number, line in enumerate(pieces):
+      piece, _, found = line.rpartition('\t')
+      if found != str(number):
+        raise ValueError(
+          f'{file}, line {number + 1:,}: found {line[:60]!r}, expected a piece,'
+          f' a tab and its id, {number}'
+        )
+      pieces[number] = piece
   if len(set(pieces)) < len(pieces):
     seen: dict[str, int] = {}
     for number, piece in enumerate(pieces, start=1):

@@ -57,7 +57,7 @@ def main(name, tpu, overrides):
   config = settings.load_config(name)
   config = settings.with_overrides(config, json.loads(overrides))
   job = fit.plan_parts(config, topology.find_slice(tpu))
-  _, length, rows, _ = job.phases[0]
+  length, rows = job.phases[0][1:3]
   place = NamedSharding(job.mesh, sharding.BATCH)
   batch = {
     key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)

@@ -94,7 +94,7 @@ class Architecture(NamedTuple):
     build_model: (config.model, V) -> module.
     objectives: `train.objective` -> (config, length, vocabulary) -> Objective.
     open_examples: (store, length, held_out=, language_exponent=) -> examples of
-      one split.
+      one split; of a family that masks tokens, units= asks for marks of units.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
     print_samples: (model, parameters, store, length) -> None.

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from data.examples import masking, pairs, transforms
 from data.store.corpus import Store
+from data.text import languages
 from models import bert
 from train.architectures import samples
 from train.architectures.architecture import (
@@ -25,7 +26,7 @@ from train.architectures.architecture import (
 )
 from train.engine import objectives
 from train.engine.steps import Objective
-from train.run import settings
+from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'mlm_positions')
 # Pooler and NSP head learn from next sentences; without, a task draws its own.
@@ -45,6 +46,23 @@ def check(config: Any) -> None:
     (config.train.objective == 'lm') == config.model.left_to_right,
     'train.objective',
     "'bert' or 'mlm', or 'lm' with model.left_to_right=True",
+  )
+  phases = training_phases.check_phases(config)
+  settings.expect(
+    config,
+    config.train.objective != 'lm' or not any(phase.unit for phase in phases),
+    'train.phases',
+    "phases without units, which train.objective='lm' does not mask",
+  )
+  stored = any(training_phases.has_units(config, p.kind) for p in phases)
+  data = config.data
+  has_units = data.units != 'wordpiece' or languages.IDS in data.source
+  settings.expect(
+    config,
+    bool(data.folder) or has_units or not stored,
+    'data.units',
+    "'file' or 'jieba' for objective.unit='stored', or a data.source ernie:PATH"
+    ' that has units, or the data.folder of a store with units',
   )
 
 
@@ -81,7 +99,8 @@ def masked_tokens(
     wanted.random_fraction,
     wanted.counting,
   )
-  of_words = wanted.unit != 'piece'
+  of_words = wanted.unit in ('word', 'span')
+  stored = wanted.unit == 'stored'
 
   def transform(host_batch: Any, keys: Any) -> Any:
     batch = transforms.sample_pairs(
@@ -91,7 +110,9 @@ def masked_tokens(
       specials=vocabulary.specials,
       short_seq_prob=transforms.SHORT_SEQ_PROB,
       negatives='nsp' in names,
+      units=stored,
     )
+    starts = batch.pop('unit_starts', None)
     return masking.mask_units(
       batch,
       keys,
@@ -101,6 +122,7 @@ def masked_tokens(
       max_predictions=masking.max_predictions(length, rates),
       continuations=vocabulary.continuations if of_words else None,
       longest_span=masking.LONGEST_SPAN if wanted.unit == 'span' else 1,
+      unit_starts=starts,
     )
 
   return Objective(

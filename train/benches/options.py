@@ -14,6 +14,7 @@ OF_BENCHES = {
   'store': ('text',),
   'batches': (),
   'step': (),
+  'units': (),
   'gpt2_step': (),
   'decoding': (),
   'embedding': ('trees', 'weights', 'sentences'),

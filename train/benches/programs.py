@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 
 from configs import variants
-from data.examples import pipeline
+from data.examples import pipeline, transforms
 from data.store import build
 from data.vocabulary import characters
 from models import decoding as greedy
@@ -22,7 +22,7 @@ from train.engine import sharding
 from train.host import device
 from train.params import trained
 from train.pretrain import assemble
-from train.run import settings
+from train.run import settings, training_phases
 from train.run.training_phases import Phase
 from train.transfer import task_job
 from train.vectors import elmo_vectors, text_plan, text_vectors
@@ -43,15 +43,8 @@ def compiled_step(
   config: str, batch: int, length: int, overrides: Mapping[str, Any]
 ) -> tuple[Callable, Any, Any, float]:
   """Returns a compiled training step, its state, a batch and its FLOPs."""
-  device.enable_compilation_cache()
-  config = settings.with_overrides(
-    settings.load_config(config), {'train.micro_batches': 1, **overrides}
-  )
-  phase = Phase(1_000_000, length, batch, 'continue')
-  mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
-  tokenizer = config.data.tokenizer
-  vocabulary = Vocabulary.of_size(build.trained_size(tokenizer))
-  job = assemble.build_parts(config, (phase,), vocabulary, mesh)
+  job = plan_step(config, batch, length, overrides)
+  tokenizer = job.config.data.tokenizer
   # The text inside every Python has as many distinct words as other texts.
   with tempfile.TemporaryDirectory() as folder:
     store = build.ensure_store(
@@ -59,15 +52,38 @@ def compiled_step(
     )
     examples = job.architecture.open_examples(store, length, held_out=False)
     text = examples.train_batch(0, pipeline.ALL_ROWS, batch, 0, 0)
-  with sharding.scope(mesh, config.mesh.rules):
-    state, text = job.create_state(), sharding.put_batch(text, mesh)
-    program = job.train_step(length).lower(state, text).compile()
+  return compile_step(job, text)
+
+
+def plan_step(
+  config: str, batch: int, length: int, overrides: Mapping[str, Any]
+) -> assemble.Parts:
+  """Returns a planned run of one phase, on one device."""
+  device.enable_compilation_cache()
+  config = settings.with_overrides(
+    settings.load_config(config), {'train.micro_batches': 1, **overrides}
+  )
+  phase = Phase(1_000_000, length, batch, 'continue')
+  mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
+  size = build.trained_size(config.data.tokenizer)
+  return assemble.build_parts(config, (phase,), Vocabulary.of_size(size), mesh)
+
+
+def compile_step(
+  job: assemble.Parts, text: Mapping[str, Any]
+) -> tuple[Callable, Any, Any, float]:
+  """Returns a run's compiled step, its state, a batch and its FLOPs."""
+  (phase,) = job.phases
+  with sharding.scope(job.mesh, job.config.mesh.rules):
+    state, text = job.create_state(), sharding.put_batch(text, job.mesh)
+    program = job.train_step(phase.length).lower(state, text).compile()
   return program, state, text, job.step_flops(phase)
 
 
-def _training(*arguments: Any) -> Program:
+def _training(
+  program: Callable, state: Any, batch: Any, flops: float
+) -> Program:
   """Returns a function that trains one more step, and its FLOPs."""
-  program, state, batch, flops = compiled_step(*arguments)
 
   def run() -> None:
     nonlocal state
@@ -88,7 +104,37 @@ def step(
     'model.dropout_rate': dropout,
     'model.attention_dropout_rate': dropout,
   }
-  return _training(f'{config}:{size}', batch, length, overrides)
+  return _training(*compiled_step(f'{config}:{size}', batch, length, overrides))
+
+
+def random_text(job: assemble.Parts) -> dict[str, np.ndarray]:
+  """Returns a host batch of random ids; units begin at every other token."""
+  (phase,) = job.phases
+  stored = training_phases.has_units(job.config, phase.kind)
+  rng = np.random.default_rng(0)
+  text = {}
+  shapes = job.architecture.batch_shapes(phase.length, phase.global_batch)
+  for name, shape in shapes.items():
+    values = rng.integers(5, job.model.vocab_size, shape.shape)
+    if 'window' in name:
+      values[:, ::2] += transforms.UNIT_START * stored
+    elif 'lengths' in name:
+      values[:] = text['window'].shape[1]
+    elif 'starts' in name:
+      values = values % 20 == 0
+    elif name == 'example_mask':
+      values[:] = 1
+    text[name] = values.astype(shape.dtype)
+  return text
+
+
+def unit_step(
+  *, config: str, batch: int, length: int, unit: str, counting: str
+) -> Program:
+  """Makes a training step of a BERT with masks of a unit, on random ids."""
+  overrides = {'objective.unit': unit, 'objective.counting': counting}
+  job = plan_step(config, batch, length, overrides)
+  return _training(*compile_step(job, random_text(job)))
 
 
 def elmo_step(
@@ -103,7 +149,7 @@ def elmo_step(
     'model.num_samples': num_samples,
     'data.tokenizer': f'train:words:{num_words}',
   }
-  return _training(ELMO, batch, length, overrides)
+  return _training(*compiled_step(ELMO, batch, length, overrides))
 
 
 def epoch(

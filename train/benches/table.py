@@ -1,5 +1,6 @@
 """The benches by name, and the functions that time our programs."""
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -93,6 +94,28 @@ def _steps(name: str, accelerator: bool, rivals: Programs) -> dict[str, float]:
 
 def _step(rivals: Programs) -> dict[str, float]:
   return _steps('step', False, rivals)
+
+
+def _units() -> dict[str, float]:
+  """Times steps that mask whole units, in turns with steps that mask pieces."""
+  figures = {}
+  for config, counting in itertools.product(
+    ('bert_tiny', 'bert_mini'), ('exact', 'drawn')
+  ):
+    options = dict(config=config, batch=32, length=128, counting=counting)
+    times = step_times(
+      {
+        unit: (programs.unit_step, options | {'unit': unit})
+        for unit in ('piece', 'word', 'stored')
+      },
+      repeats=30,
+    )
+    label = f'{config}_{counting}'
+    figures[f'{label}_piece_seconds'] = times['piece'][0]
+    for unit in ('word', 'stored'):
+      ratio = times[unit][0] / times['piece'][0]
+      figures[f'{label}_{unit}_of_piece'] = ratio
+  return figures
 
 
 def _gpt2_step(rivals: Programs) -> dict[str, float]:
@@ -211,6 +234,7 @@ BENCHES = {
   'store': Bench(host.bench_store),
   'batches': Bench(host.bench_batches),
   'step': Bench(_step, timed=True),
+  'units': Bench(_units),
   'gpt2_step': Bench(_gpt2_step, timed=True),
   'decoding': Bench(_decoding, timed=True),
   'embedding': Bench(_embedding, timed=True),

@@ -81,7 +81,7 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     raise ValueError('train.phases is empty, expected at least one phase')
   starts, totals = [], []
   first_step = 0
-  for i, (steps, _, _, kind) in enumerate(phases):
+  for i, (steps, _, _, kind, *_) in enumerate(phases):
     if steps <= 0:
       raise ValueError(f'train.phases[{i}] has {steps} steps, expected > 0')
     if kind not in ('continue', 'restart'):

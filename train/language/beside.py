@@ -13,7 +13,7 @@ from models.pretrained.weights import Weights
 from train.language import held_out
 from train.language.ngrams import Scorer
 from train.params import opened
-from train.pretrain import plan
+from train.pretrain import run_stores
 from train.run import workdirs
 
 _ROUNDS = 50  # of expectation and maximisation
@@ -32,7 +32,7 @@ def open_text(
   if config is None:
     store = corpus.open_store(path)
   else:
-    store, weights = plan.open_store(config), [path, *weights]
+    store, weights = run_stores.open_store(config), [path, *weights]
   found = []
   for path in weights:
     each = opened.open_weights(path)
@@ -46,7 +46,7 @@ def open_text(
         f' {_described(ours)}: perplexities of different vocabularies cannot be'
         f' compared; {cure}'
       )
-    trained_on = each.folder / plan.STORE_FILE
+    trained_on = each.folder / run_stores.STORE_FILE
     if trained_on.exists():
       digest = json.loads(trained_on.read_text())['digest']
       if digest != store.meta['digest']:

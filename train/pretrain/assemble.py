@@ -17,6 +17,7 @@ from train.engine import flops, optim, sharding, state, steps
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import console
+from train.run import settings, training_phases
 from train.run.checkpoint import Checkpoints
 from train.run.training_phases import Phase
 
@@ -27,7 +28,7 @@ class Parts:
 
   Attributes:
     phases: the resolved phases.
-    objective_of: length -> objective.
+    objective_of: kind of a phase -> objective.
     schedule: step -> learning rate.
     tx: the optimiser.
     init: rng -> TrainState.
@@ -41,7 +42,7 @@ class Parts:
   phases: Sequence[Phase]
   mesh: Mesh
   model: nn.Module
-  objective_of: Mapping[int, Objective]
+  objective_of: Mapping[tuple[int, str], Objective]
   schedule: Callable[[jax.Array], jax.Array]
   tx: optax.GradientTransformation
   init: Callable[[jax.Array], TrainState]
@@ -56,7 +57,7 @@ class Parts:
 
   def step_flops(self, phase: Phase) -> int:
     """Returns the model FLOPs of one training step of a phase."""
-    objective = self.objective_of[phase.length]
+    objective = self.objective_of[phase.kind]
     inputs = model_inputs(
       self.architecture, self.model, objective, phase.length, phase.global_batch
     )
@@ -71,7 +72,7 @@ class Parts:
   @property
   def objective(self) -> Objective:
     """The objective of the last phase; all have the same names."""
-    return self.objective_of[self.phases[-1].length]
+    return self.objective_of[self.phases[-1].kind]
 
   def create_state(self) -> TrainState:
     """Returns the state at step 0, made in shards."""
@@ -105,12 +106,14 @@ class Parts:
       for name, leaf in self.architecture.carry_shapes(self.model, rows).items()
     }
 
-  def train_step(self, length: int) -> Callable[[TrainState, Any], Any]:
-    """Returns the jitted step at one length, see `steps.make_train_step`."""
+  def train_step(
+    self, length: int, unit: str = ''
+  ) -> Callable[[TrainState, Any], Any]:
+    """Returns the jitted step of a kind, see `steps.make_train_step`."""
     train = self.config.train
     return steps.make_train_step(
       self.model,
-      self.objective_of[length],
+      self.objective_of[length, unit],
       self.tx,
       self.schedule,
       seed=train.seed,
@@ -129,14 +132,14 @@ def build_parts(
   architecture = families.architecture_of(config)
   model = families.build_model(config, vocabulary.size)
   objective_of = {
-    phase.length: architecture.objectives[config.train.objective](
-      config, phase.length, vocabulary
+    phase.kind: architecture.objectives[config.train.objective](
+      _at_stage(config, phase), phase.length, vocabulary
     )
     for phase in phases
   }
   schedule = optim.make_schedule(config.optim, phases)
-  _, length, global_batch, _ = phases[-1]
-  objective = objective_of[length]
+  length, global_batch = phases[-1].length, phases[-1].global_batch
+  objective = objective_of[phases[-1].kind]
   inputs = model_inputs(architecture, model, objective, length, global_batch)
   tx = optim.make_optimizer(
     config.optim,
@@ -169,6 +172,14 @@ def build_parts(
     shardings=shardings,
     placements=placements,
   )
+
+
+def _at_stage(config: Any, phase: Phase) -> Any:
+  """Returns the config with a phase's unit."""
+  if not phase.unit:
+    return config
+  unit = training_phases.unit_of(config, phase.kind)
+  return settings.with_overrides(config, {'objective.unit': unit})
 
 
 def model_inputs(

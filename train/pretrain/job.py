@@ -15,7 +15,7 @@ from train.engine import evaluate, objectives, sharding, state, steps
 from train.host import processes
 from train.host.console import say
 from train.params import warm_start
-from train.pretrain import assemble, plan
+from train.pretrain import assemble, plan, run_stores
 from train.run import (
   checkpoint,
   curves,
@@ -32,7 +32,7 @@ def check(config: ml_collections.ConfigDict, *, dry_run: bool = False) -> None:
   """Checks all of a config that needs neither text nor devices."""
   families.check(config)
   if dry_run:
-    plan.check_downloaded(config)
+    run_stores.check_downloaded(config)
 
 
 def make(
@@ -54,34 +54,40 @@ def make(
   if done is None and config.init.weights is not None:
     beginning = warm_start.check(config)
   if processes.is_alone():  # of several, only process 0 needs the text
-    plan.check_source(config)
+    run_stores.check_source(config)
   mesh = training.find_devices(config)
   asked = training_phases.check_phases(config)
   plan.check_batches(config, asked, mesh)
 
   # ---- Text ---------------------------------------------------------------
-  store = plan.open_store(config)
+  store = run_stores.open_store(config)
+  stores = run_stores.open_stages(config, asked, store)
   if beginning is not None:
     warm_start.check_vocabulary(beginning, config, store.tokenizer)
   examples, held_out = (
     {
-      phase.length: architecture.open_examples(
-        store,
+      phase.kind: architecture.open_examples(
+        stores[phase.unit],
         phase.length,
         held_out=h,
         language_exponent=config.data.language_exponent,
+        **(
+          {'units': True}
+          if training_phases.has_units(config, phase.kind)
+          else {}
+        ),
       )
       for phase in asked
     }
     for h in (False, True)
   )
-  num_windows = {length: e.num_windows for length, e in examples.items()}
+  num_windows = {kind[0]: e.num_windows for kind, e in examples.items()}
   phases = training_phases.resolve_phases(config, num_windows)
   plan.check_data(examples, phases)
   total_steps = sum(phase.steps for phase in phases)
   tracing.check(config.train.profile, total_steps)
   if done is not None:
-    plan.check_continuation(config, workdir, store, phases, num_windows, done)
+    plan.check_continuation(config, workdir, stores, phases, num_windows, done)
   if results is not None and results['steps'] == total_steps:
     say(f'{workdir} holds a finished run of this config.')
     curves.print_results(results, workdir)
@@ -99,9 +105,10 @@ def make(
   phase_at = functools.partial(training_phases.phase_at, phases)
 
   def batch(step: int, whole: bool) -> pipeline.Batch:
-    rows = local_rows(phase_at(step).global_batch)
+    phase = phase_at(step)
+    rows = pipeline.ALL_ROWS if whole else local_rows(phase.global_batch)
     return pipeline.train_batch(
-      examples, phases, seed, step, pipeline.ALL_ROWS if whole else rows
+      {phase.length: examples[phase.kind]}, phases, seed, step, rows
     )
 
   def programs(done: int) -> Iterator[Program]:
@@ -120,22 +127,23 @@ def make(
   def score(
     compiled: Mapping[str, Any], params: Any, step: int, stay_alive: StayAlive
   ) -> dict[str, float]:
-    length = phase_at(step - 1).length
+    phase = phase_at(step - 1)
     size = config.eval.global_batch
-    most = max(1, config.eval.max_windows // len(store.languages))
+    names = stores[phase.unit].languages
+    most = max(1, config.eval.max_windows // len(names))
     languages = {
       name: pipeline.eval_batches(
-        held_out[length],
+        held_out[phase.kind],
         size,
         most,
         config.eval.draws,
         local_rows(size),
         language,
       )
-      for language, name in enumerate(store.languages)
+      for language, name in enumerate(names)
     }
     return evaluate.evaluate(
-      compiled[f'score {length}'],
+      compiled[f'score {phase.name}'],
       params,
       languages,
       parts.empty_carry(size),
@@ -158,19 +166,19 @@ def make(
       for step, name, value in metrics.read_metrics(workdir)
       if step == total_steps and not name.startswith('time/')
     }
-    return {'metrics': figures, 'store': plan.describe_store(store)}
+    return {'metrics': figures, 'store': run_stores.describe(stores)}
 
   return Job(
     config=config,
     mesh=mesh,
     model=lambda step: model,
     shapes=parts.shapes,
-    steps={f'train {length}': parts.train_step(length) for length in examples}
+    steps={f'train {p.name}': parts.train_step(*p.kind) for p in phases}
     | {
-      f'score {length}': steps.make_eval_step(
-        model, parts.objective_of[length], baseline=baseline, mesh=mesh
+      f'score {p.name}': steps.make_eval_step(
+        model, parts.objective_of[p.kind], baseline=baseline, mesh=mesh
       )
-      for length in examples
+      for p in phases
     },
     arguments=lambda scores: (),
     total_steps=total_steps,
@@ -181,8 +189,8 @@ def make(
     keep=None,
     programs=programs,
     num_later=0,
-    step_name=lambda step: f'train {phase_at(step).length}',
-    objective=lambda step: parts.objective_of[phase_at(step).length],
+    step_name=lambda step: f'train {phase_at(step).name}',
+    objective=lambda step: parts.objective_of[phase_at(step).kind],
     batch=batch,
     work=lambda step, batch: (
       phase_at(step).global_batch * phase_at(step).length,
@@ -190,9 +198,9 @@ def make(
     ),
     create=create,
     restore=parts.restore,
-    facts=lambda: {'the store': store.meta['digest']},
+    facts=lambda: {'the stores': run_stores.describe(stores)},
     write=lambda workdir: plan.write_workdir(
-      workdir, store, plan.language_shares(examples, phases)
+      workdir, stores, plan.language_shares(examples, phases)
     ),
     print_plan=lambda workdir, in_detail: plan.print_plan(
       parts, workdir, store, examples, in_detail

@@ -11,75 +11,18 @@ import numpy as np
 from etils import epath
 from jax.sharding import Mesh
 
-from data import storage
 from data.examples.pipeline import Examples
-from data.store import build, corpus
-from data.text import languages, sources, tfds_text
+from data.store import corpus
 from train.architectures import families
 from train.engine import memory, optim, sharding
-from train.host import console, files, processes
+from train.host import console, files
+from train.pretrain import run_stores
 from train.pretrain.assemble import Parts
 from train.run import settings, training_phases, workdirs
 from train.run.job import Program
 from train.run.training_phases import Phase
 
-STORE_FILE = 'trained_on.json'
 LANGUAGES_FILE = 'languages.json'
-
-
-def check_source(config: ml_collections.ConfigDict) -> None:
-  """Checks that there is a token store, or text to build it from."""
-  if not _has_store(config):
-    data = config.data
-    sources.open_source(data.source, document_break=data.document_break)
-
-
-def check_downloaded(config: ml_collections.ConfigDict) -> None:
-  """Checks that nothing would be downloaded, for a dry run."""
-  if _has_store(config):
-    return
-  source = config.data.source
-  for part in languages.split(source).values() or [source]:
-    name = part.removeprefix('tfds:')
-    if name != part and not tfds_text.is_prepared(name):
-      raise ValueError(
-        f'data.source={source}: {part} is not downloaded, and a dry run does'
-        ' not do it. Prepare the token store first: python -m data.prepare'
-        f' --source {source}'
-      )
-
-
-def _has_store(config: ml_collections.ConfigDict) -> bool:
-  folder = config.data.folder or workdirs.default_store(config)
-  return epath.Path(folder, 'store.json').exists()
-
-
-def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
-  """Opens a config's token store; builds a missing one from small text."""
-  data = config.data
-  folder = data.folder or workdirs.default_store(config)
-  ready = epath.Path(folder, 'store.json')
-  with processes.first_alone(f'waiting for process 0 to build {folder}'):
-    if not (processes.is_first() or ready.exists()):
-      raise ValueError(
-        f'{ready}: this process does not see the token store of process 0:'
-        ' name one by data.folder, on storage that all hosts share'
-      )
-    if data.folder is None or not ready.exists():
-      return build.ensure_store(
-        data.source,
-        data.tokenizer,
-        folder,
-        document_break=data.document_break,
-        held_out=data.held_out,
-        # Runs older than the key have one language.
-        language_exponent=data.get('language_exponent', languages.EXPONENT),
-        cache=data.cache,
-      )
-    if not (storage.is_remote(data.folder) or data.cache):
-      return corpus.open_store(data.folder)  # process 0 checks it for all
-  # All hosts copy a store at the same time.
-  return corpus.open_store(data.folder, cache=data.cache)
 
 
 def check_batches(
@@ -95,40 +38,39 @@ def check_batches(
 
 
 def check_data(
-  examples: Mapping[int, Examples], phases: Sequence[Phase]
+  examples: Mapping[tuple[int, str], Examples], phases: Sequence[Phase]
 ) -> None:
   """Checks that there is enough text of the right kind, else ValueError."""
   for phase in phases:
-    windows = examples[phase.length].num_windows
+    windows = examples[phase.kind].num_windows
     if windows < phase.global_batch:
       raise ValueError(
         f'the training text makes {windows} windows of {phase.length} tokens,'
         f' fewer than the global batch of {phase.global_batch}: give more'
         ' text, or a smaller batch (--config.train.global_batch)'
       )
-    examples[phase.length].check(phase.global_batch)
+    examples[phase.kind].check(phase.global_batch)
 
 
 def language_shares(
-  examples: Mapping[int, Examples], phases: Sequence[Phase]
+  examples: Mapping[tuple[int, str], Examples], phases: Sequence[Phase]
 ) -> dict[str, dict[str, Any]]:
   """Returns the shares of several languages, and the passes over each.
 
-  Of each language: at each length its windows, their `share` of all and the
-  share `sampled` of the examples; and how often training sees its text.
+  Of each language: for each kind of phases its windows, their `share` of all
+  and the share `sampled` of the examples; and how often training sees its text.
   """
   found: dict[str, dict[str, Any]] = {}
-  for length in sorted({phase.length for phase in phases}):
-    rows = examples[length].describe_languages()
-    rows_seen = sum(
-      p.steps * p.global_batch for p in phases if p.length == length
-    )
+  for kind in sorted({phase.kind for phase in phases}):
+    alike = [phase for phase in phases if phase.kind == kind]
+    rows = examples[kind].describe_languages()
+    rows_seen = sum(phase.steps * phase.global_batch for phase in alike)
     for name, (windows, sampled) in rows.items():
       row = found.setdefault(name, {'passes': 0.0})
       row['passes'] += rows_seen * sampled / windows
-      row[f'length {length}'] = {
+      row[f'length {alike[0].name}'] = {
         'windows': windows,
-        'share': windows / examples[length].num_windows,
+        'share': windows / examples[kind].num_windows,
         'sampled': sampled,
       }
   return found
@@ -137,7 +79,7 @@ def language_shares(
 def check_continuation(
   config: ml_collections.ConfigDict,
   workdir: epath.PathLike,
-  store: corpus.Store,
+  stores: Mapping[str, corpus.Store],
   phases: Sequence[Phase],
   num_windows: Mapping[int, int],
   done: int,
@@ -145,14 +87,15 @@ def check_continuation(
   """Checks that a run can continue the workdir's `done` steps.
 
   Phases may change if batches and learning rates of these steps stay the same.
+  `stores` are by `run_stores.open_stages`.
   """
-  if not (epath.Path(workdir) / STORE_FILE).exists():
+  if not (epath.Path(workdir) / run_stores.STORE_FILE).exists():
     raise ValueError(
       f'{workdir} holds weights that were imported, and no run to continue:'
       f' pass another --workdir, and --config.init.weights={workdir}'
     )
-  there = json.loads((epath.Path(workdir) / STORE_FILE).read_text())
-  here = describe_store(store)
+  there = json.loads((epath.Path(workdir) / run_stores.STORE_FILE).read_text())
+  here = run_stores.describe(stores)
   if there['digest'] != here['digest']:
     raise ValueError(
       f'{workdir} holds {done} steps on the text of another token store:'
@@ -166,9 +109,9 @@ def check_continuation(
   )
   if differing and differing.keys() <= set(settings.SCHEDULE_KEYS):
     old_phases = training_phases.resolve_phases(old, num_windows)
-    same_batches = training_phases.cut_phases(
-      old_phases, done
-    ) == training_phases.cut_phases(phases, done)
+    same_batches = run_stores.by_digest(
+      old_phases, there, done
+    ) == run_stores.by_digest(phases, here, done)
     if has_memory and config.train.reset_streams:
       same_batches = True
     rates = [
@@ -195,33 +138,32 @@ def check_continuation(
     )
 
 
-def describe_store(store: corpus.Store) -> dict[str, str]:
-  """Returns the sources of a store, and the digest of its content."""
-  return {**store.meta['spec'], 'digest': store.meta['digest']}
-
-
 def write_workdir(
-  workdir: epath.Path, store: corpus.Store, shares: Mapping[str, Any]
+  workdir: epath.Path,
+  stores: Mapping[str, corpus.Store],
+  shares: Mapping[str, Any],
 ) -> None:
   """Writes the tokenizer, sources and digest of the token store, and shares.
 
-  `shares` are those of several languages, see `language_shares`.
+  `shares` are those of several languages, see `language_shares`; `stores` by
+  `run_stores.open_stages`.
   """
   if shares:
     files.write_atomically(
       workdir / LANGUAGES_FILE, json.dumps(shares, indent=2) + '\n'
     )
   files.write_atomically(
-    workdir / STORE_FILE, json.dumps(describe_store(store), indent=2) + '\n'
+    workdir / run_stores.STORE_FILE,
+    json.dumps(run_stores.describe(stores), indent=2) + '\n',
   )
-  store.tokenizer.save(workdir)
+  stores[''].tokenizer.save(workdir)
 
 
 def print_plan(
   parts: Parts,
   workdir: epath.PathLike,
   store: corpus.Store,
-  examples: Mapping[int, Examples],
+  examples: Mapping[tuple[int, str], Examples],
   in_detail: bool,
 ) -> None:
   """Prints the plan of a run; in detail, the shape of every parameter."""
@@ -248,21 +190,20 @@ def print_plan(
     ),
   ]
   for phase in parts.phases:
-    epochs = (
-      phase.steps * phase.global_batch / examples[phase.length].num_windows
-    )
+    epochs = phase.steps * phase.global_batch / examples[phase.kind].num_windows
     rows.append(
       (
         'phase',
         f'{phase.steps:,} steps of {phase.global_batch} x {phase.length}'
-        f' tokens ({phase.global_batch // shares} rows a device,'
+        f' tokens{_describe_unit(config, phase)}'
+        f' ({phase.global_batch // shares} rows a device,'
         f' {config.train.micro_batches} micro-batches), {epochs:.3g} epochs,'
         f' {parts.step_flops(phase) / 1e9:,.4g} GFLOP a step',
       )
     )
   console.table(rows, 'Plan')
   shares = language_shares(examples, parts.phases)
-  length = f'length {parts.phases[-1].length}'
+  length = f'length {parts.phases[-1].name}'
   if shares:
     console.table(
       [
@@ -291,25 +232,35 @@ def print_plan(
     )
 
 
+def _describe_unit(config: ml_collections.ConfigDict, phase: Phase) -> str:
+  """Returns the unit of a phase's masks as text, if it is no piece."""
+  if 'objective' not in config or config.train.objective == 'lm':
+    return ''
+  unit = phase.unit or config.objective.unit
+  return '' if unit == 'piece' else f', unit {unit}'
+
+
 def programs(parts: Parts, phases: Sequence[Phase]) -> Iterator[Program]:
   """Yields the training and evaluation steps of phases, to compile."""
   config = parts.config
-  for length, rows in sorted({(p.length, p.global_batch) for p in phases}):
+  for length, rows, name in sorted(
+    {(p.length, p.global_batch, p.name) for p in phases}
+  ):
     shapes = parts.architecture.batch_shapes(length, rows)
     yield Program(
-      f'training step of {rows} x {length}',
+      f'training step of {rows} x {name}',
       memory.SMALLER_STEP.format(2 * config.train.micro_batches),
-      f'train {length}',
+      f'train {name}',
       (parts.shapes, memory.batch_shapes(shapes, parts.mesh)),
     )
   rows = config.eval.global_batch
   carry = parts.architecture.carry_shapes(parts.model, rows)
-  for length in sorted({phase.length for phase in phases}):
+  for length, name in sorted({(p.length, p.name) for p in phases}):
     shapes = parts.architecture.batch_shapes(length, rows)
     yield Program(
-      f'evaluation of {rows} x {length}',
+      f'evaluation of {rows} x {name}',
       memory.SMALLER_EVALUATION,
-      f'score {length}',
+      f'score {name}',
       (
         parts.shapes.params,
         memory.batch_shapes(shapes, parts.mesh),
@@ -323,7 +274,7 @@ def residual_bytes(parts: Parts, phase: Phase) -> int:
 
   Over all devices, without the parameters; nothing is computed.
   """
-  objective = parts.objective_of[phase.length]
+  objective = parts.objective_of[phase.kind]
   rows = phase.global_batch // parts.config.train.micro_batches
   part = parts.architecture.batch_shapes(phase.length, rows)
 

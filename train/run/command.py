@@ -184,8 +184,23 @@ def run_with_config(
     logging.get_absl_logger().addFilter(
       lambda record: not (record.exc_info and 'orbax' in record.pathname)
     )
-    storage.check(settings.flatten(CONFIG.value).values())
+    storage.check(paths_of(CONFIG.value))
     job()
+
+
+def paths_of(config: Any) -> list[Any]:
+  """Returns the values of a config, and the paths inside of lists of paths."""
+  from data.text import languages
+  from train.run import settings
+
+  values = list(settings.flatten(config).values())
+  if 'task' not in config and isinstance(config.data.source, str):
+    with contextlib.suppress(ValueError):  # of a bad list, which is told later
+      values += languages.paths(config.data.source)
+    for phase in config.train.phases:
+      if isinstance(phase, tuple | list) and len(phase) > 4:
+        values.append(str(phase[4]).partition(':')[2])
+  return values
 
 
 def config_file() -> str:

@@ -21,8 +21,7 @@ from data.text import languages
 from train.run import training_phases
 
 ATTENTION = ('auto', 'plain', 'fused')
-# What `masking` masks whole, and how it counts; it imports JAX.
-UNITS = ('piece', 'word', 'span')
+# How `masking` counts; it imports JAX.
 COUNTINGS = ('exact', 'drawn')
 LOADERS = ('tf', 'plain')
 PLATFORMS = ('cpu', 'gpu', 'tpu')
@@ -73,6 +72,7 @@ NUMBERS = {
 # Values for configs older than a key.
 BEFORE = {
   'data.language_exponent': 0.7,
+  'data.units': 'wordpiece',
   'model.null_key': False,
   'objective.counting': 'exact',
   'objective.unit': 'piece',
@@ -347,7 +347,7 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
-  for key, known in (('unit', UNITS), ('counting', COUNTINGS)):
+  for key, known in (('unit', training_phases.UNITS), ('counting', COUNTINGS)):
     ensure(objective[key] in known, f'objective.{key}', f'one of {known}')
   training_phases.check_lengths(config)
 

@@ -1,4 +1,4 @@
-"""Phases of a run: steps, sequence length and batch size."""
+"""Phases of a run: steps, sequence length, batch size, and unit of masks."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -7,15 +7,49 @@ from typing import NamedTuple
 import ml_collections
 
 SCHEDULES = ('continue', 'restart')
+STORED = 'stored'
+# What `masking` masks whole; it imports JAX.
+UNITS = ('piece', 'word', 'span', STORED)
 
 
 class Phase(NamedTuple):
-  """A stretch of training at one sequence length."""
+  """A stretch of training at one sequence length.
+
+  Attributes:
+    unit: of masks, or stored:FOLDER; empty where it is `objective.unit`.
+  """
 
   steps: int
   length: int
   global_batch: int
   schedule: str
+  unit: str = ''
+
+  @property
+  def kind(self) -> tuple[int, str]:
+    """Length and unit; phases that have the same share examples and steps."""
+    return self.length, self.unit
+
+  @property
+  def name(self) -> str:
+    """The kind as text, a part of the names of the steps."""
+    return f'{self.length} {self.unit}'.rstrip()
+
+  @property
+  def folder(self) -> str:
+    """The folder of a store of its own, or ''."""
+    return self.unit.partition(':')[2]
+
+
+def unit_of(config: ml_collections.ConfigDict, kind: tuple[int, str]) -> str:
+  """Returns the `objective.unit` of a kind of phases."""
+  return kind[1].partition(':')[0] or config.objective.unit
+
+
+def has_units(config: ml_collections.ConfigDict, kind: tuple[int, str]) -> bool:
+  """Returns whether a kind of phases masks the units of a store."""
+  masks = 'objective' in config and config.train.objective != 'lm'
+  return masks and unit_of(config, kind) == STORED
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> Phase:
@@ -68,7 +102,7 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
   for phase in train.phases:
     if (
       not isinstance(phase, tuple | list)
-      or len(phase) != 4
+      or len(phase) not in (4, 5)
       or not all(isinstance(n, int) and n > 0 for n in phase[:3])
       or phase[3] not in SCHEDULES
     ):
@@ -76,7 +110,7 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
         f'train.phases: {phase!r} is not (steps, length, global_batch,'
         f' schedule) with positive integers and a schedule of {SCHEDULES}'
       )
-    phases.append(Phase(*phase))
+    phases.append(_without_default(Phase(*phase), config))
   if not phases:
     raise ValueError('train.phases is empty: at least one phase is needed')
   if train.steps is not None and train.num_epochs is not None:
@@ -93,6 +127,27 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
     if key != 'num_epochs':
       phases = [phases[0]._replace(**{key: value})]
   return phases
+
+
+def _without_default(phase: Phase, config: ml_collections.ConfigDict) -> Phase:
+  """Returns a phase with a checked unit, or none if it is the config's."""
+  if not phase.unit:
+    return phase
+  if 'objective' not in config:
+    raise ValueError(
+      f'train.phases: {tuple(phase)!r} has the unit {phase.unit!r}, but'
+      f' model.name={config.model.name!r} masks nothing'
+    )
+  if phase.unit not in UNITS and not (
+    phase.unit.startswith(f'{STORED}:') and phase.folder
+  ):
+    raise ValueError(
+      f'train.phases: {tuple(phase)!r} has the unit {phase.unit!r}, expected'
+      f' one of {UNITS}, or {STORED}:FOLDER'
+    )
+  if phase.unit == config.objective.unit:
+    return phase._replace(unit='')
+  return phase
 
 
 def check_lengths(config: ml_collections.ConfigDict) -> None:

@@ -113,6 +113,8 @@ def default_store(config: ml_collections.ConfigDict) -> str:
   if names := languages.split(data.source):
     what += (data.language_exponent,)
     stem = '-'.join(names)[:32]
+  if (units := data.get('units', 'wordpiece')) != 'wordpiece':
+    what += (units,)
   short = hashlib.sha256(repr(what).encode()).hexdigest()[:8]
   stem = re.sub(r'\W+', '-', stem).strip('-')
   return f'runs/stores/{stem}-{short}'

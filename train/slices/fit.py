@@ -130,7 +130,7 @@ def plan(
   def lower(phase: Phase) -> Any:
     shapes = parts.architecture.batch_shapes(phase.length, phase.global_batch)
     batch = batch_shapes(shapes, parts.mesh)
-    return parts.train_step(phase.length).lower(parts.shapes, batch)
+    return parts.train_step(*phase.kind).lower(parts.shapes, batch)
 
   return StepPlan(
     config=config,

@@ -11,12 +11,12 @@ def test_sources_by_language():
   assert languages.split(
     'en=books/*.txt,de=tfds:wikipedia/1.de:train[:5%]'
   ) == {
-    'en': 'books/*.txt',
-    'de': 'tfds:wikipedia/1.de:train[:5%]',
+    'en': ['books/*.txt'],
+    'de': ['tfds:wikipedia/1.de:train[:5%]'],
   }
   assert languages.split('zh-min-nan=a, roa_rup=b=c') == {
-    'zh-min-nan': 'a',
-    'roa_rup': 'b=c',
+    'zh-min-nan': ['a'],
+    'roa_rup': ['b=c'],
   }
   for plain in ('manual', 'a,b', './x=1/a.txt', 'gs://b/lang=de/*.txt', '=a'):
     assert languages.split(plain) == {}
@@ -29,7 +29,6 @@ def test_sources_by_language():
     ('en=a,', "found '', expected NAME=SOURCE"),
     ('en=a,=b', "found '=b', expected NAME=SOURCE"),
     ('en=,de=b', "found 'en=', expected NAME=SOURCE"),
-    ('en=a,de=b,en=c', "language 'en' is named twice, for 'a' and 'c'"),
   ],
 )
 def test_bad_lists_are_named(spec, message):
@@ -84,3 +83,47 @@ def test_the_text_of_one_language_after_the_other(tmp_path):
   with pytest.raises(ValueError, match=r"white.txt' holds no text at all"):
     write(tmp_path / 'white.txt', ' \n')
     list(sources.open_source(f'{spec},fr={tmp_path}/white.txt').pieces())
+
+
+def test_several_sources_of_a_language(tmp_path):
+  for name in ('a', 'b'):
+    write(tmp_path / f'{name}.txt', f'First {name}.\nSecond {name}.')
+  (tmp_path / 'c.jsonl').write_text('{"text": "Third."}\n')
+  spec = f'en={tmp_path}/a.txt,de={tmp_path}/b.txt,en={tmp_path}/b.txt'
+  assert languages.split(spec)['en'] == [f'{tmp_path}/{x}.txt' for x in 'ab']
+  source = sources.open_source(spec)
+  assert source.languages == ('en', 'de')
+  found = [(piece.language, piece.text[:7]) for piece in source.pieces()]
+  assert found == [(0, 'First a'), (0, 'First b'), (1, 'First b')]
+  assert source.bytes_read == source.num_bytes
+  one = sources.open_source(f'en={tmp_path}/a.txt,de={tmp_path}/b.txt')
+  assert one.fingerprint != source.fingerprint
+  message = (
+    r"language 'en': the documents of '.*/a.txt' end by 'file' .*, those of"
+    r" '.*/c.jsonl' by 'record' .*; expected one rule for both"
+  )
+  with pytest.raises(ValueError, match=message):
+    sources.open_source(f'en={tmp_path}/a.txt,en={tmp_path}/c.jsonl')
+
+
+def test_a_folder_for_each_language(tmp_path):
+  for name in ('hu', 'de', 'zh-min-nan'):
+    write(tmp_path / name / 'a.txt', f'Text of {name}.')
+  (tmp_path / 'README').write_text('No language.')
+  (tmp_path / '.hidden').mkdir()
+  source = sources.open_source(f'{tmp_path}/*/')
+  assert source.languages == ('de', 'hu', 'zh-min-nan')
+  assert texts_of(source) == [f'Text of {n}.' for n in source.languages]
+  assert languages.paths(f'{tmp_path}/*/')[0] == f'{tmp_path}/de'
+  with pytest.raises(FileNotFoundError, match='no file matches'):
+    sources.open_source(f'{tmp_path}/none/*/')
+  (tmp_path / '2nd').mkdir()
+  with pytest.raises(ValueError, match="found the folder '2nd', expected the"):
+    sources.open_source(f'{tmp_path}/*/')
+
+
+def test_paths_in_a_source():
+  assert languages.paths('manual') == ['manual']
+  assert languages.paths('ernie:gs://b/a') == ['gs://b/a']
+  listed = 'en=gs://b/a,zh=ernie:gs://c/d,en=e'
+  assert languages.paths(listed) == ['gs://b/a', 'e', 'gs://c/d']

@@ -116,3 +116,12 @@ def test_hostile_json(content, message, tmp_path):
     bpe_files.read_object(epath.Path(file))
   assert str(caught.value).startswith(f'{file}: ')
   assert len(str(caught.value)) < 500
+
+
+def test_pieces_with_their_ids(tmp_path):
+  file = tmp_path / 'vocab.txt'
+  file.write_text('[PAD]\t0\n,\t1\na\t2\n')
+  assert bpe_files.read_pieces(file) == ['[PAD]', ',', 'a']
+  file.write_text('[PAD]\t0\n,\t2\na\t1\n')
+  with pytest.raises(ValueError, match=r"vocab.txt, line 2: found ',\\t2'"):
+    bpe_files.read_pieces(file)

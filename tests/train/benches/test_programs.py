@@ -1,6 +1,7 @@
 import numpy as np
 
 from configs import variants
+from data.examples import transforms
 from train.benches import programs
 
 SMALL = {
@@ -22,6 +23,18 @@ def test_a_step_reads_a_full_batch_again_and_again():
   for _ in range(2):
     state, _ = step(state, batch)
   assert int(state.step) == 2
+
+
+def test_a_step_with_units_reads_marks():
+  job = programs.plan_step(
+    'bert_tiny', 2, 16, SMALL | {'objective.unit': 'stored'}
+  )
+  text = programs.random_text(job)
+  assert (text['window'] >= transforms.UNIT_START).mean() == 0.5
+  assert (text['lengths'] == 18).all()
+  step, state, batch, flops = programs.compile_step(job, text)
+  state, report = step(state, batch)
+  assert flops > 0 and np.isfinite(report['loss'])
 
 
 def test_decoding_writes_every_token(monkeypatch):

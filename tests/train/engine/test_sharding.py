@@ -132,7 +132,7 @@ def test_constraints_are_in_the_lowered_step(small_config):
     return lowered.as_text().count('sharding_constraint')
 
   def count_in_model():
-    objective, key = job.objective_of[32], jax.random.key(0)
+    objective, key = job.objective_of[32, ''], jax.random.key(0)
     keys = jax.random.split(key, 16)
 
     def run(params, batch):

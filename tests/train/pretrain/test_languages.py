@@ -7,7 +7,7 @@ import ml_collections
 import pytest
 import runs
 
-from train.pretrain import job, plan
+from train.pretrain import job, run_stores
 
 # Meshes have tests of their own.
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -44,9 +44,9 @@ def config(small_config, tmp_path_factory):
 
 def test_a_store_of_a_run_older_than_the_exponent_opens(config):
   older = ml_collections.ConfigDict(config().to_dict())
-  plan.open_store(older)
+  run_stores.open_store(older)
   del older.data.language_exponent
-  assert plan.open_store(older).languages == ('aa', 'bb', 'cc')
+  assert run_stores.open_store(older).languages == ('aa', 'bb', 'cc')
 
 
 def test_each_language_is_audited_and_scored(config, tmp_path, capsys):

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from data import storage
 from train.language import inputs
-from train.run import command
+from train.run import command, settings
 
 
 @pytest.mark.parametrize('text', ['0', '-1', '1.5', 'x', ''])
@@ -52,3 +53,19 @@ def test_bad_input_is_one_line_and_a_bug_a_trace(begun, capsys, monkeypatch):
   with pytest.raises(ValueError, match='invalid literal'):
     command.run(lambda: int('a bug'))
   assert command.run(lambda: 5) == 5
+
+
+def test_paths_in_lists_are_checked_at_the_start():
+  phase = (1, 128, 32, 'continue')
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'),
+    {
+      'data.source': 'en=gs://books/a,zh=ernie:gs:/lines,en=b',
+      'train.phases': (phase, (*phase, 'stored:gs://entities/store')),
+    },
+  )
+  paths = command.paths_of(config)
+  for path in ('gs://books/a', 'gs:/lines', 'b', 'gs://entities/store'):
+    assert path in paths
+  with pytest.raises(ValueError, match='gs:/lines: expected gs://BUCKET/NAME'):
+    storage.check(path for path in paths if path == 'gs:/lines')

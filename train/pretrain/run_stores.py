@@ -1,0 +1,132 @@
+"""The token stores of a run: opened, built if missing, and described."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_collections
+from etils import epath
+
+from data import storage
+from data.store import build, corpus
+from data.text import languages, sources, tfds_text
+from train.host import processes
+from train.run import training_phases, workdirs
+from train.run.training_phases import Phase
+
+STORE_FILE = 'trained_on.json'
+
+
+def check_source(config: ml_collections.ConfigDict) -> None:
+  """Checks that there is a token store, or text to build it from."""
+  if not _has_store(config):
+    data = config.data
+    sources.open_source(data.source, document_break=data.document_break)
+
+
+def check_downloaded(config: ml_collections.ConfigDict) -> None:
+  """Checks that nothing would be downloaded, for a dry run."""
+  if _has_store(config):
+    return
+  source = config.data.source
+  for part in languages.parts(source):
+    name = part.removeprefix('tfds:')
+    if name != part and not tfds_text.is_prepared(name):
+      raise ValueError(
+        f'data.source={source}: {part} is not downloaded, and a dry run does'
+        ' not do it. Prepare the token store first: python -m data.prepare'
+        f' --source {source}'
+      )
+
+
+def _has_store(config: ml_collections.ConfigDict) -> bool:
+  folder = config.data.folder or workdirs.default_store(config)
+  return epath.Path(folder, 'store.json').exists()
+
+
+def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
+  """Opens a config's token store; builds a missing one from small text."""
+  data = config.data
+  folder = data.folder or workdirs.default_store(config)
+  ready = epath.Path(folder, 'store.json')
+  with processes.first_alone(f'waiting for process 0 to build {folder}'):
+    if not (processes.is_first() or ready.exists()):
+      raise ValueError(
+        f'{ready}: this process does not see the token store of process 0:'
+        ' name one by data.folder, on storage that all hosts share'
+      )
+    if data.folder is None or not ready.exists():
+      return build.ensure_store(
+        data.source,
+        data.tokenizer,
+        folder,
+        document_break=data.document_break,
+        held_out=data.held_out,
+        # Runs older than the key have one language.
+        language_exponent=data.get('language_exponent', languages.EXPONENT),
+        unit_source=data.get('units', 'wordpiece'),
+        cache=data.cache,
+      )
+    if not (storage.is_remote(data.folder) or data.cache):
+      return corpus.open_store(data.folder)  # process 0 checks it for all
+  # All hosts copy a store at the same time.
+  return corpus.open_store(data.folder, cache=data.cache)
+
+
+def _open_built(folder: str, cache: str | None) -> corpus.Store:
+  """Opens a store; process 0 checks a local one for all."""
+  if storage.is_remote(folder) or cache:
+    return corpus.open_store(folder, cache=cache)
+  with processes.first_alone(f'waiting for process 0 to check {folder}'):
+    return corpus.open_store(folder)
+
+
+def open_stages(
+  config: ml_collections.ConfigDict,
+  phases: Sequence[Phase],
+  store: corpus.Store,
+) -> dict[str, corpus.Store]:
+  """Returns the store of each unit of phases: `store`, that of '', or another.
+
+  Raises ValueError if that has another vocabulary.
+  """
+  stores = {'': store}
+  for phase in phases:
+    if phase.unit in stores:
+      continue
+    stores[phase.unit] = store
+    if not phase.folder:
+      continue
+    found = _open_built(phase.folder, config.data.cache)
+    if found.tokenizer.fingerprint != store.tokenizer.fingerprint:
+      raise ValueError(
+        f'train.phases: {phase.unit}: the store has another vocabulary'
+        f' ({found.tokenizer.description}, {found.vocab_size:,} pieces) than'
+        f' {store.folder} ({store.tokenizer.description},'
+        f' {store.vocab_size:,}): prepare it with --tokenizer {store.folder}'
+      )
+    stores[phase.unit] = found
+  return stores
+
+
+def by_digest(
+  phases: Sequence[Phase], described: Mapping[str, Any], done: int
+) -> list[Phase]:
+  """Returns the phases of the first `done` steps, with digests of stores."""
+  digests = described.get('stages', {})
+  return [
+    phase._replace(unit=digests.get(phase.unit, phase.unit))
+    for phase in training_phases.cut_phases(phases, done)
+  ]
+
+
+def describe(stores: Mapping[str, corpus.Store]) -> dict[str, Any]:
+  """Returns the sources of the store, and the digest of its content.
+
+  `stages` are the digests of others, by the unit of their phases.
+  """
+  main = stores['']
+  digests = {
+    unit: store.meta['digest'] for unit, store in stores.items() if ':' in unit
+  }
+  found = {**main.meta['spec'], 'digest': main.meta['digest']}
+  return found | ({'stages': digests} if digests else {})

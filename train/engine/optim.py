@@ -123,7 +123,7 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
 def _tokens_read(phases: Sequence[Phase], step: Any) -> jax.Array:
   """Returns the tokens of all steps before a step, float32."""
   total, first_step = jnp.float32(0), 0
-  for steps, length, rows, _ in phases:
+  for steps, length, rows, *_ in phases:
     done = jnp.clip(step - first_step, 0, steps)
     total += jnp.asarray(done, jnp.float32) * (length * rows)
     first_step += steps

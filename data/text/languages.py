@@ -47,8 +47,8 @@ def split(spec: str) -> dict[str, list[str]]:
   """Returns language -> sources of a list by language; {} of a plain source.
 
   Of `FOLDER/*/`, each folder in a folder is the text of the language that it
-  is named after. Raises ValueError for a source in a list without a name, a
-  name without a source, and a folder that is named after no language.
+  is named after. Raises ValueError for a source in a list without a name or
+  given twice, a name without a source, and a folder of no language's name.
   """
   if spec.endswith(FOLDERS):
     return _find_folders(spec)
@@ -62,7 +62,12 @@ def split(spec: str) -> dict[str, list[str]]:
         f'source {spec!r}: found {part!r}, expected NAME=SOURCE, a language and'
         ' its text. A comma separates languages, and stands in no path'
       )
-    found.setdefault(name, []).append(source)
+    if source in found.setdefault(name, []):
+      raise ValueError(
+        f'source {spec!r}: language {name!r} has {source!r} twice, expected'
+        ' each of its sources once'
+      )
+    found[name].append(source)
   return found
 
 

@@ -29,6 +29,7 @@ def test_sources_by_language():
     ('en=a,', "found '', expected NAME=SOURCE"),
     ('en=a,=b', "found '=b', expected NAME=SOURCE"),
     ('en=,de=b', "found 'en=', expected NAME=SOURCE"),
+    ('en=a,de=b,en=a', "language 'en' has 'a' twice, expected each of its"),
   ],
 )
 def test_bad_lists_are_named(spec, message):

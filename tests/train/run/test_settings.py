@@ -298,8 +298,8 @@ def test_misspelt_key_names_the_nearest(wrong, right):
       r'data.language_exponent=1.1: expected a number in \[0, 1\]',
     ),
     (
-      {'data.source': 'en=a,de=b,en=c'},
-      "data.source 'en=a,de=b,en=c': language 'en' is named twice",
+      {'data.source': 'en=a,de=b,en=a'},
+      "data.source 'en=a,de=b,en=a': language 'en' has 'a' twice",
     ),
     ({'data.source': 'en=a,b.txt'}, "found 'b.txt', expected NAME=SOURCE"),
     (

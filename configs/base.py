@@ -3,6 +3,8 @@
 import ml_collections
 from ml_collections import config_dict
 
+from configs import variants
+
 
 def get_config() -> ml_collections.ConfigDict:
   """Returns the defaults of BERT; shipped configs override some."""
@@ -11,7 +13,7 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bert'  # family: bert, gpt, gpt2, lstm or elmo
+  model.name = 'bert'  # family: bert, gpt, gpt2, lstm, nnlm or elmo
   model.left_to_right = False  # BERT without later tokens; GPT always has none
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
@@ -61,12 +63,13 @@ def get_config() -> ml_collections.ConfigDict:
   # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
   # bias correction scales the decay too), adamw, lamb (for large batches), or,
   # without beta1 and beta2, adadelta (at rate 1) and, also without epsilon,
-  # adafactor (little memory; rates relative to each matrix) and adagrad (ELMo).
+  # adafactor (little memory; rates relative to each matrix), adagrad (ELMo) and
+  # sgd.
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
-  # To 0: linear (BERT) or cosine (GPT); or constant, or staircase (0.999 times
-  # the rate after every 100 steps).
+  # To 0: linear (BERT) or cosine (GPT); or constant, staircase (0.999 times the
+  # rate after every 100 steps), or inverse (1 / (1 + 1e-8 tokens read)).
   optim.schedule = 'linear'
   # (learning_rate, warmup_steps) of each 'restart' phase; empty: as above.
   optim.restarts = ()
@@ -163,15 +166,6 @@ def get_gpt_config() -> ml_collections.ConfigDict:
   return config
 
 
-def fit_cpu(config: ml_collections.ConfigDict) -> None:
-  """Sets a small transformer's keys for a short run on a CPU."""
-  config.model.scan_layers = False  # unrolled layers are faster on a CPU
-  config.model.dropout_rate = 0.0  # so short a run does not overfit
-  config.model.attention_dropout_rate = 0.0
-  config.train.platform = 'cpu'
-  config.eval.global_batch = 64
-
-
 def get_lstm_config() -> ml_collections.ConfigDict:
   """Returns the defaults of the LSTM in GPT's place."""
   config = get_gpt_config()
@@ -185,6 +179,22 @@ def get_lstm_config() -> ml_collections.ConfigDict:
   model.max_length = 512  # longest text read at once; there are no positions
   model.dropout_rate = 0.1  # inputs of the layers and the last one's output
   model.dtype = 'float32'  # of activations; parameters stay float32
+  return config
+
+
+def get_nnlm_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of Bengio et al. 2003's network, MLP10 of Table 2."""
+  config = get_lstm_config()
+  model = config.model
+  del model.num_layers, model.lstm_dim, model.dropout_rate
+  model.name = 'nnlm'
+  model.embed_dim = 60  # m
+  model.hidden_dim = 100  # h
+  model.order = 5  # n, the predicted word included
+  model.direct = True  # from the vectors of words to the softmax, too
+  model.num_samples = 0  # sampled words of the loss; 0: all words
+  config.optim.update(name='sgd', schedule='inverse', warmup_steps=0)
+  config.optim.weight_decay = 1e-4
   return config
 
 
@@ -209,12 +219,8 @@ def get_elmo_config() -> ml_collections.ConfigDict:
 
   config.train.objective = 'lm'
   # As released (bilm-tf, training.py and bin/train_elmo.py).
-  config.optim.name = 'adagrad'
-  config.optim.learning_rate = 0.2
-  config.optim.schedule = 'constant'
-  config.optim.warmup_steps = 0
-  config.optim.weight_decay = 0.0
-  config.optim.clip_norm = 10.0
+  config.optim.update(name='adagrad', schedule='constant', warmup_steps=0)
+  config.optim.update(learning_rate=0.2, weight_decay=0.0, clip_norm=10.0)
   config.train.reset_streams = False  # go on with empty states: another batch
   return config
 
@@ -374,20 +380,13 @@ def get_words_config() -> ml_collections.ConfigDict:
   return config
 
 
-# Names of ELMo's task models, see `get_words_config`.
-WORD_MODELS = (
-  *('bcn', 'esim', 'bilstm_crf', 'bilstm_attention'),
-  *('deep_srl', 'e2e_coref', 'bidaf_plus', 'bidaf'),
-)
-
-
 def get_defaults(
   config: ml_collections.ConfigDict,
 ) -> ml_collections.ConfigDict:
   """Returns the defaults with the same keys as a config."""
   name = config.model.name
   if 'task' in config:
-    name = 'words' if name in WORD_MODELS else 'task'
+    name = 'words' if name in variants.WORD_MODELS else 'task'
   return FAMILIES.get(name, get_config)()
 
 
@@ -397,4 +396,5 @@ FAMILIES = {
   'words': get_words_config,
   'elmo': get_elmo_config,
   'lstm': get_lstm_config,
+  'nnlm': get_nnlm_config,
 }

@@ -17,7 +17,7 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
-  base.fit_cpu(config)
+  variants.fit_cpu(config)
   variants.vary_bert(config, 'bert-mini', arg)
   config.model.max_length = 128
   config.data.source = 'books/*.txt'

@@ -16,7 +16,7 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
-  base.fit_cpu(config)
+  variants.fit_cpu(config)
   variants.vary_bert(config, 'bert-tiny', arg)
   config.model.max_length = 128
   config.data.source = 'manual'

@@ -16,7 +16,7 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt'."""
   config = base.get_gpt_config()
-  base.fit_cpu(config)
+  variants.fit_cpu(config)
   config.model.update(variants.pick(variants.GPT, arg or 'gpt-mini'))
   config.model.max_length = 256
   config.data.source = 'books/*.txt'

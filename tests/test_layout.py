@@ -29,6 +29,7 @@ ROOMS = {
     'vocabulary',
     'tasks',
     'store',
+    'ngrams',
     'examples',
     'inputs',
     'scoring',
@@ -336,6 +337,7 @@ def unknown_names(text: str, folder: pathlib.Path) -> list[str]:
   defaults = [
     base.get_config(),
     base.get_lstm_config(),
+    base.get_nnlm_config(),
     base.get_elmo_config(),
     base.get_task_config(),
     base.get_words_config(),
@@ -422,8 +424,8 @@ def test_each_long_file_has_a_test_file_of_its_name():
 
 # ---- One of everything -----------------------------------------------------
 
-FAMILIES = {'bert', 'gpt', 'gpt2', 'elmo', 'lstm'}
-MODULES_OF_FAMILIES = {'Bert', 'Gpt', 'Elmo', 'LstmLm'}
+FAMILIES = {'bert', 'gpt', 'gpt2', 'elmo', 'lstm', 'nnlm'}
+MODULES_OF_FAMILIES = {'Bert', 'Gpt', 'Elmo', 'LstmLm', 'Nnlm'}
 
 
 def family_tests(source: str) -> list[str]:

@@ -34,12 +34,12 @@ class Vocabulary(NamedTuple):
   @classmethod
   def of(cls, tokenizer: Any) -> 'Vocabulary':
     """Returns the vocabulary of a tokenizer."""
-    if hasattr(tokenizer, 'softmax_size'):
-      return cls(tokenizer.softmax_size, unknown=tokenizer.unk_id)
     if not hasattr(tokenizer, 'mask_id'):
       return cls(tokenizer.vocab_size)
+    words = hasattr(tokenizer, 'softmax_size')
     return cls(
-      size=tokenizer.vocab_size,
+      size=tokenizer.softmax_size if words else tokenizer.vocab_size,
+      unknown=tokenizer.unk_id if words else None,
       specials=transforms.Specials(
         pad=tokenizer.pad_id,
         cls=tokenizer.cls_id,
@@ -49,11 +49,26 @@ class Vocabulary(NamedTuple):
       continuations=tokenizer.continuations(),
     )
 
+  def known(self, ids: Any) -> Any:
+    """Returns ids, the unknown word's in place of all beyond V."""
+    if self.unknown is None:
+      return ids
+    return jnp.where(ids < self.size, ids, self.unknown)
+
   @classmethod
   def of_size(cls, size: int) -> 'Vocabulary':
     """Returns a vocabulary without a tokenizer, for plans and measurements."""
     specials = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
     return cls(size, specials, jnp.zeros(size, bool), unknown=2)
+
+
+def token_counts(store: Store) -> np.ndarray:
+  """Returns how often each token of the vocabulary is in training text."""
+  vocabulary = Vocabulary.of(store.tokenizer)
+  counts = np.array(store.counts[: vocabulary.size])
+  if vocabulary.unknown is not None:
+    counts[vocabulary.unknown] += store.counts[vocabulary.size :].sum()
+  return counts
 
 
 def _no_carry(model: Any, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -115,7 +130,7 @@ class Architecture(NamedTuple):
   carry_shapes: Callable[[Any, int], dict[str, jax.ShapeDtypeStruct]] = (
     _no_carry
   )
-  token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
+  token_counts: Callable[[Store], np.ndarray] = token_counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
   encoder_flops: Callable[[Any, int, int], int] = count_encoder
   default_config: Callable[[], Any] = base.get_config

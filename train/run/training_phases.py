@@ -46,11 +46,15 @@ def unit_of(config: ml_collections.ConfigDict, kind: tuple[int, str]) -> str:
   return kind[1].partition(':')[0] or config.objective.unit
 
 
+def masks(config: ml_collections.ConfigDict) -> bool:
+  """Returns whether a run predicts masked tokens."""
+  has_unit = 'objective' in config and 'unit' in config.objective
+  return has_unit and config.train.objective != 'lm'
+
+
 def has_units(config: ml_collections.ConfigDict, kind: tuple[int, str]) -> bool:
   """Returns whether a kind of phases masks the units of a store."""
-  masks = 'objective' in config and 'unit' in config.objective
-  masks = masks and config.train.objective != 'lm'
-  return masks and unit_of(config, kind) == STORED
+  return masks(config) and unit_of(config, kind) == STORED
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> Phase:

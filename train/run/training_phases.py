@@ -138,7 +138,7 @@ def _without_default(phase: Phase, config: ml_collections.ConfigDict) -> Phase:
   """Returns a phase with a checked unit, or none if it is the config's."""
   if not phase.unit:
     return phase
-  if 'objective' not in config:
+  if 'objective' not in config or 'unit' not in config.objective:
     raise ValueError(
       f'train.phases: {tuple(phase)!r} has the unit {phase.unit!r}, but'
       f' model.name={config.model.name!r} masks nothing'

@@ -13,7 +13,8 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bert'  # family: bert, gpt, gpt2, lstm, elmo or word2vec
+  # Family: bert, gpt, gpt2, lstm, nnlm, elmo or word2vec.
+  model.name = 'bert'
   model.left_to_right = False  # BERT without later tokens; GPT always has none
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
@@ -63,12 +64,12 @@ def get_config() -> ml_collections.ConfigDict:
   # bias correction scales the decay too), adamw, lamb (for large batches), or,
   # without beta1 and beta2, adadelta (at rate 1) and, also without epsilon,
   # adafactor (little memory; rates relative to each matrix), adagrad (ELMo) and
-  # sgd (word2vec).
+  # sgd (word2vec, nnlm).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
-  # To 0: linear (BERT) or cosine (GPT); or constant, or staircase (0.999 times
-  # the rate after every 100 steps).
+  # To 0: linear (BERT) or cosine (GPT); or constant, staircase (0.999 times the
+  # rate after every 100 steps), or inverse (1 / (1 + 1e-8 tokens read)).
   optim.schedule = 'linear'
   # (learning_rate, warmup_steps) of each 'restart' phase; empty: as above.
   optim.restarts = ()
@@ -154,6 +155,22 @@ def get_lstm_config() -> ml_collections.ConfigDict:
   return config
 
 
+def get_nnlm_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of Bengio et al. 2003's network, MLP10 of Table 2."""
+  config = get_lstm_config()
+  model = config.model
+  del model.num_layers, model.lstm_dim, model.dropout_rate
+  model.name = 'nnlm'
+  model.embed_dim = 60  # m
+  model.hidden_dim = 100  # h
+  model.order = 5  # n, the predicted word included
+  model.direct = True  # from the vectors of words to the softmax, too
+  model.num_samples = 0  # sampled words of the loss; 0: all words
+  config.optim.update(name='sgd', schedule='inverse', warmup_steps=0)
+  config.optim.weight_decay = 1e-4
+  return config
+
+
 def get_elmo_config() -> ml_collections.ConfigDict:
   """Returns the defaults of ELMo."""
   config = get_config()
@@ -176,12 +193,8 @@ def get_elmo_config() -> ml_collections.ConfigDict:
 
   config.train.objective = 'lm'
   # As released (bilm-tf, training.py and bin/train_elmo.py).
-  config.optim.name = 'adagrad'
-  config.optim.learning_rate = 0.2
-  config.optim.schedule = 'constant'
-  config.optim.warmup_steps = 0
-  config.optim.weight_decay = 0.0
-  config.optim.clip_norm = 10.0
+  config.optim.update(name='adagrad', schedule='constant', warmup_steps=0)
+  config.optim.update(learning_rate=0.2, weight_decay=0.0, clip_norm=10.0)
   config.train.reset_streams = False  # go on with empty states: another batch
   return config
 
@@ -392,4 +405,5 @@ FAMILIES = {
   'elmo': get_elmo_config,
   'lstm': get_lstm_config,
   'word2vec': get_word2vec_config,
+  'nnlm': get_nnlm_config,
 }

@@ -74,6 +74,15 @@ def _check_vocabulary(config: Any, vocabulary: Vocabulary) -> None:
     )
 
 
+def _known(host_batch: Any, vocabulary: Vocabulary) -> Any:
+  """Returns a batch in which words without a row are the unknown one."""
+  texts = ('window', 'other_window')
+  return {
+    name: vocabulary.known(array) if name in texts else array
+    for name, array in host_batch.items()
+  }
+
+
 def masked_tokens(
   config: Any,
   length: int,
@@ -95,7 +104,7 @@ def masked_tokens(
 
   def transform(host_batch: Any, keys: Any) -> Any:
     batch = transforms.sample_pairs(
-      host_batch,
+      _known(host_batch, vocabulary),
       keys,
       length=length,
       specials=vocabulary.specials,
@@ -134,7 +143,7 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
 
   def transform(host_batch: Any, keys: Any) -> Any:
     batch = transforms.sample_pairs(
-      host_batch,
+      _known(host_batch, vocabulary),
       keys,
       length=length,
       specials=vocabulary.specials,

@@ -42,7 +42,7 @@ NUMBERS = {
   },
   'model': {
     POSITIVE: 'num_layers embed_dim num_heads mlp_dim max_length lstm_dim'
-    ' projection_dim char_embed_dim cell_clip projection_clip hidden_dim',
+    ' projection_dim char_embed_dim cell_clip projection_clip hidden_dim order',
     AT_LEAST_0: 'num_highway num_samples unrolled_layers',
     RATE: 'dropout_rate attention_dropout_rate',
   },

@@ -51,7 +51,7 @@ def test_every_shipped_config_loads_and_checks(name):
   name = config.model.name
   key = (
     name
-    if name in ('elmo', 'lstm', 'word2vec')
+    if name in ('elmo', 'lstm', 'nnlm', 'word2vec')
     else 'task' * ('task' in config)
   )
   key = 'words' if name in variants.WORD_MODELS else key
@@ -65,6 +65,7 @@ def test_every_shipped_config_loads_and_checks(name):
     base.get_config,
     base.get_elmo_config,
     base.get_lstm_config,
+    base.get_nnlm_config,
     base.get_task_config,
     base.get_words_config,
     base.get_word2vec_config,

@@ -3,7 +3,7 @@
 import ml_collections
 from ml_collections import config_dict
 
-from configs import mesh_rules, variants
+from configs import mesh_rules
 
 
 def get_config() -> ml_collections.ConfigDict:
@@ -23,7 +23,8 @@ def get_config() -> ml_collections.ConfigDict:
   model.max_length = 512  # rows of the position table
   model.dropout_rate = 0.1  # embeddings and sub-layer outputs
   model.attention_dropout_rate = 0.1  # attention probabilities
-  model.gelu = 'tanh'  # 'erf' (BERT's release of 2018-10-31) or 'tanh' (later)
+  # 'erf' (BERT's release of 2018-10-31), 'tanh' (later), or 'relu' (ERNIE)
+  model.gelu = 'tanh'
   model.dtype = 'float32'  # of activations; parameters stay float32
   model.scan_layers = True  # one compiled layer in a loop, or all unrolled
   model.unrolled_layers = 6  # in training, the last so many follow the loop
@@ -89,7 +90,8 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.train = ml_collections.ConfigDict()
   train = config.train
-  # Loss: bert (mlm and next sentences), mlm (masked tokens), lm (next token).
+  # Loss: bert (mlm and next sentences), dialogue (the same, of dialogues too),
+  # mlm (masked tokens), lm (next token).
   train.objective = 'bert'
   # (steps, length, global batch, 'continue' or 'restart' of the rate schedule),
   # perhaps with an objective.unit of its own, or stored:FOLDER of a store.
@@ -122,7 +124,7 @@ def get_config() -> ml_collections.ConfigDict:
   config.init.self_score = 0.0  # initial attention score of a token with itself
   # Start from: workdir, weights folder, or hub name (openai-community/gpt2).
   config.init.weights = placeholder(str)
-  config.init.new_rows = False  # draw rows of pieces and positions they lack
+  config.init.new_rows = False  # draw rows of pieces, positions, types anew
 
   return config
 
@@ -175,8 +177,7 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   """Returns the defaults of ELMo."""
   config = get_config()
   del config.objective
-  config.model = ml_collections.ConfigDict()
-  model = config.model
+  model = config.model = ml_collections.ConfigDict()
   model.name = 'elmo'
   model.num_layers = 2  # L, of each direction
   model.lstm_dim = 4096  # F, cells
@@ -253,7 +254,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   task.max_question = 64  # tokens of a question; longer ones are cut
   task.max_answer = 30  # tokens of an answer
   task.n_best = 20  # number of candidate answers
-  task.lm_weight = 0.0  # of the language model's loss beside the task's (GPT)
+  task.lm_weight = 0.0  # of the language model's loss beside the task's
   task.soft_classes = 0  # classes of a score (GPT); 0: regression
   task.class_weights = ()  # loss weight of each label; empty: all equal
   # Input of the head: last, first (the embeddings), second_to_last, sum_last_4,
@@ -332,8 +333,7 @@ def get_words_config() -> ml_collections.ConfigDict:
   """Returns the defaults of ELMo's task models (Peters et al. 2018)."""
   config = get_task_config()
   placeholder = config_dict.placeholder
-  config.model = ml_collections.ConfigDict()
-  model = config.model
+  model = config.model = ml_collections.ConfigDict()
   # bcn, esim, bilstm_crf, bilstm_attention, deep_srl, e2e_coref, bidaf_plus or
   # bidaf
   model.name = 'bcn'
@@ -386,24 +386,3 @@ def get_words_config() -> ml_collections.ConfigDict:
   config.train.count = 'rows'
   config.train.select = 'best'
   return config
-
-
-def get_defaults(
-  config: ml_collections.ConfigDict,
-) -> ml_collections.ConfigDict:
-  """Returns the defaults with the same keys as a config."""
-  name = config.model.name
-  if 'task' in config:
-    name = 'words' if name in variants.WORD_MODELS else 'task'
-  return FAMILIES.get(name, get_config)()
-
-
-# Configs with other keys than BERT and GPT.
-FAMILIES = {
-  'task': get_task_config,
-  'words': get_words_config,
-  'elmo': get_elmo_config,
-  'lstm': get_lstm_config,
-  'word2vec': get_word2vec_config,
-  'nnlm': get_nnlm_config,
-}

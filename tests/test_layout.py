@@ -27,10 +27,10 @@ ROOMS = {
   'data': (
     'text',
     'vocabulary',
+    'tasks',
     'store',
     'ngrams',
     'examples',
-    'tasks',
     'inputs',
     'scoring',
   ),

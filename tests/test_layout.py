@@ -341,6 +341,7 @@ def unknown_names(text: str, folder: pathlib.Path) -> list[str]:
     base.get_elmo_config(),
     base.get_task_config(),
     base.get_words_config(),
+    base.get_word2vec_config(),
   ]
   keys = {
     f'{section}.{key}'
@@ -424,8 +425,8 @@ def test_each_long_file_has_a_test_file_of_its_name():
 
 # ---- One of everything -----------------------------------------------------
 
-FAMILIES = {'bert', 'gpt', 'gpt2', 'elmo', 'lstm', 'nnlm'}
-MODULES_OF_FAMILIES = {'Bert', 'Gpt', 'Elmo', 'LstmLm', 'Nnlm'}
+FAMILIES = {'bert', 'gpt', 'gpt2', 'elmo', 'lstm', 'nnlm', 'word2vec'}
+MODULES_OF_FAMILIES = {'Bert', 'Gpt', 'Elmo', 'LstmLm', 'Nnlm', 'Word2Vec'}
 
 
 def family_tests(source: str) -> list[str]:

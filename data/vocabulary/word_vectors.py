@@ -19,6 +19,8 @@ from data.text import text_files
 
 # `count dim`, as word2vec and fastText begin their files.
 _HEADER = re.compile(rb'([1-9]\d*) ([1-9]\d*)\s*')
+# What is meant to be one: numbers alone, of which a word's vector has more.
+_NEARLY = re.compile(rb'[-+]?[\d.,]+(\s+[-+]?[\d.,]+){0,2}\s*')
 # A number of a vector that would be read as the end of a word of two parts.
 _NUMBER = re.compile(rb'[-+]?\d*\.\d+(e[-+]?\d+)?')
 _CONTROLS = re.compile(rb'[\0-\x08\x0e-\x1f]')
@@ -31,7 +33,7 @@ class WordVectors(NamedTuple):
 
   Attributes:
     words: those of the asked words that were found, in the order of the file.
-    vectors: float32 [N, D], of each word its first vector in the file.
+    vectors: float32 [N, D]; of a word that comes twice its first vector.
     num_in_file: how many vectors the file has.
   """
 
@@ -90,12 +92,20 @@ def _collect(
   """Returns the vectors of words among the rows of a file."""
   wanted = {word.encode() for word in words}
   lowered = {word.lower().encode() for word in words} - wanted
+  places: dict[bytes, int] = {}
   names, vectors = [], []
   num_rows = num_lowered = 0
   for number, word, numbers in found.rows:
     num_rows += 1
-    if word in wanted:
-      wanted.remove(word)
+    if word in places:
+      # GloVe's files hold some words twice; one with a header counts them.
+      if found.promised is not None:
+        raise ValueError(
+          f'{path}, {found.place} {number:,}: {word.decode()!r} comes again,'
+          f' after {found.place} {places[word]:,}; expected each word once'
+        )
+    elif word in wanted:
+      places[word] = number
       where = f'{path}, {found.place} {number:,}'
       vectors.append(_parse(where, word.decode(), numbers, found.parse))
       names.append(word.decode())
@@ -169,6 +179,12 @@ def _open_stream(path: epath.Path, stream: io.BufferedReader) -> _Rows:
       rows = _binary_rows(path, stream, dim)
       return _Rows('word', count, rows, lambda data: np.frombuffer(data, '<f4'))
     return _Rows('line', count, _text_rows(path, stream, dim, 2), _parse_text)
+  if _NEARLY.fullmatch(first):
+    raise ValueError(
+      f'{path}, line 1: found {first[:60].decode().strip()!r}; expected a word'
+      ' and its vector, or two whole numbers, of the vectors and of the numbers'
+      ' in each, with a space between them'
+    )
   if _is_binary(first):
     raise ValueError(
       f'{path}: begins with {first[:8]!r}; expected text, a word and its vector'

@@ -8,6 +8,7 @@ import numpy as np
 
 from data.examples import pipeline
 from data.store import build, corpus
+from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.engine import sharding
 from train.pretrain import assemble
@@ -64,7 +65,8 @@ def make_job(config, devices=None):
   store = corpus.open_store(config.data.folder)
   mesh = sharding.make_mesh(config.mesh, devices=devices or jax.devices()[:1])
   phases = training_phases.resolve_phases(config, {})
-  vocabulary = Vocabulary.of(store.tokenizer)
+  counts = families.architecture_of(config).token_counts(store)
+  vocabulary = Vocabulary.of(store.tokenizer, counts)
   return store, assemble.build_parts(config, phases, vocabulary, mesh)
 
 

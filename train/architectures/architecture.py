@@ -1,6 +1,6 @@
 """The interface between the engine and a family of language models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,22 +24,26 @@ class Vocabulary(NamedTuple):
     specials: ids of BERT's special tokens; None without.
     continuations: bool [V], pieces that continue a word, for whole-word masks.
     unknown: id for all words beyond V; None without.
+    counts: int [V], how often each is in the training text; None if unknown.
+    words: the words of a softmax; None if unknown.
   """
 
   size: int
   specials: transforms.Specials | None = None
   continuations: Any = None
   unknown: int | None = None
+  counts: np.ndarray | None = None
+  words: Sequence[str] | None = None
 
   @classmethod
-  def of(cls, tokenizer: Any) -> 'Vocabulary':
-    """Returns the vocabulary of a tokenizer."""
+  def of(cls, tokenizer: Any, counts: np.ndarray | None = None) -> 'Vocabulary':
+    """Returns the vocabulary of a tokenizer, with the counts of a text."""
     if not hasattr(tokenizer, 'mask_id'):
-      return cls(tokenizer.vocab_size)
-    words = hasattr(tokenizer, 'softmax_size')
+      return cls(tokenizer.vocab_size, counts=counts)
+    size = getattr(tokenizer, 'softmax_size', None)
     return cls(
-      size=tokenizer.softmax_size if words else tokenizer.vocab_size,
-      unknown=tokenizer.unk_id if words else None,
+      size=tokenizer.vocab_size if size is None else size,
+      unknown=None if size is None else tokenizer.unk_id,
       specials=transforms.Specials(
         pad=tokenizer.pad_id,
         cls=tokenizer.cls_id,
@@ -47,6 +51,8 @@ class Vocabulary(NamedTuple):
         mask=tokenizer.mask_id,
       ),
       continuations=tokenizer.continuations(),
+      counts=counts,
+      words=None if size is None else tokenizer.pieces[:size],
     )
 
   def known(self, ids: Any) -> Any:
@@ -60,6 +66,10 @@ class Vocabulary(NamedTuple):
     """Returns a vocabulary without a tokenizer, for plans and measurements."""
     specials = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
     return cls(size, specials, jnp.zeros(size, bool), unknown=2)
+
+
+def _language_shares(config: Any) -> dict[str, Any]:
+  return {'language_exponent': config.data.language_exponent}
 
 
 def token_counts(store: Store) -> np.ndarray:
@@ -93,11 +103,14 @@ class Architecture(NamedTuple):
     describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
     objectives: `train.objective` -> (config, length, vocabulary) -> Objective.
-    open_examples: (store, length, held_out=, language_exponent=) -> examples of
-      one split; of a family that masks tokens, units= asks for marks of units.
+    open_examples: (store, length, held_out=, options) -> examples of one split;
+      of a family that masks tokens, units= asks for marks of units.
+    example_options: config -> the other options of `open_examples`.
     batch_shapes: (length, rows) -> shapes of a host batch.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
     print_samples: (model, parameters, store, length) -> None.
+    write_outputs: (config, parameters, store, workdir) -> None; writes files of
+      the family at the end of a run.
     carry_shapes: (model, rows) -> shapes of `Objective.carry`, zeros at first.
     token_counts: store -> int [V], how often a token is a training target.
     with_heads: (model, train.objective) -> model with this objective's heads,
@@ -105,6 +118,7 @@ class Architecture(NamedTuple):
     encoder_flops: (model, rows, length) -> forward FLOPs without heads.
     default_config: () -> the config of all defaults.
     reads_words: whether it reads words by characters, without a vocabulary.
+    whole_words: whether its vocabulary is of whole words.
     needs_mask: whether its vocabulary must have [CLS], [SEP] and [MASK].
     num_unpublished: last symbols of its vocabulary without published rows.
     uses: of weights: 'embed', 'score' (tokens), 'generate', 'fill_masks'.
@@ -127,14 +141,17 @@ class Architecture(NamedTuple):
   batch_shapes: Callable[[int, int], dict[str, jax.ShapeDtypeStruct]]
   adjust_init: Callable[[Any, Any, Any], Any]
   print_samples: Callable[[nn.Module, Any, Store, int], None]
+  write_outputs: Callable[[Any, Any, Store, Any], None] = lambda *_: None
   carry_shapes: Callable[[Any, int], dict[str, jax.ShapeDtypeStruct]] = (
     _no_carry
   )
+  example_options: Callable[[Any], dict[str, Any]] = _language_shares
   token_counts: Callable[[Store], np.ndarray] = token_counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
   encoder_flops: Callable[[Any, int, int], int] = count_encoder
   default_config: Callable[[], Any] = base.get_config
   reads_words: bool = False
+  whole_words: bool = False
   needs_mask: bool = False
   num_unpublished: int = 0
   uses: tuple[str, ...] = ()

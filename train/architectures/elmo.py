@@ -202,5 +202,6 @@ ARCHITECTURE = Architecture(
   token_counts=word_streams.token_counts,
   default_config=base.get_elmo_config,
   reads_words=True,
+  whole_words=True,
   form='elmo',
 )

@@ -50,7 +50,12 @@ def compiled_step(
     store = build.ensure_store(
       'manual', tokenizer, f'{folder}/store', progress=False
     )
-    examples = job.architecture.open_examples(store, length, held_out=False)
+    examples = job.architecture.open_examples(
+      store,
+      length,
+      held_out=False,
+      **job.architecture.example_options(config),
+    )
     text = examples.train_batch(0, pipeline.ALL_ROWS, batch, 0, 0)
   return compile_step(job, text)
 

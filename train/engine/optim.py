@@ -298,7 +298,7 @@ def make_optimizer(
   last: 1e-6 in Zeiler's paper, 1e-8 in TensorFlow. lamb and adafactor need
   `axes`, 'path/of/parameter' -> logical axis names, and `vocab_size`, unpadded
   (None where nothing is padded). With `optim.average` the state has averages of
-  the parameters, see `train.engine.averages`.
+  the parameters, see `averages`.
   """
   c = optim_config
   if c.name not in OPTIMIZERS:

@@ -34,6 +34,9 @@ class Objective(NamedTuple):
     perplexities: loss of tokens -> name of its exponential, '...perplexity'.
     method: of the module, called with the inputs.
     carry: outputs -> {name: array [B, ...]}, entries of the next batch.
+    update: (parameters, model batch, rate, whether to) -> (parameters, squared
+      norm), in place of gradients and optimiser; see `updates`.
+    updates: the number of parts of a batch that each make an `update`.
   """
 
   transform: Callable[[Batch, jax.Array], dict[str, jax.Array]]
@@ -46,6 +49,8 @@ class Objective(NamedTuple):
   perplexities: Mapping[str, str]
   method: str = '__call__'
   carry: Callable[[Any], dict[str, jax.Array]] = lambda outputs: {}
+  update: Callable[..., tuple[Any, jax.Array]] | None = None
+  updates: int = 1
 
   def apply(
     self, model: nn.Module, params: Any, batch: Batch, rngs: Any = None

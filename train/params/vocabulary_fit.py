@@ -45,11 +45,11 @@ def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
   architecture = families.ARCHITECTURES[weights.name]
   is_words = hasattr(tokenizer, 'softmax_size')
   lacks_mask = Vocabulary.of(tokenizer).specials is None
-  if is_words != architecture.reads_words or (
+  if is_words != architecture.whole_words or (
     architecture.needs_mask and lacks_mask
   ):
     units = 'WordPiece' if architecture.needs_mask else 'the pieces of words'
-    if architecture.reads_words:
+    if architecture.whole_words:
       units = 'whole words'
     return (
       f'the weights are of a {weights.name}, which reads {units}, but the'
@@ -62,7 +62,7 @@ def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
     f'the weights are of {rows:,} pieces, the vocabulary {where} has'
     f' {pieces:,}: take the vocabulary of their training'
   )
-  if architecture.reads_words or rows < pieces:
+  if architecture.whole_words or rows < pieces:
     return line
   if named or _looks_like_padding(rows, pieces):
     return None

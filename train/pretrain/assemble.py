@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding
 from models import layers
 from train.architectures import families
 from train.architectures.architecture import Architecture, Vocabulary
-from train.engine import flops, optim, sharding, state, steps
+from train.engine import flops, optim, sharding, state, steps, updates
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import console
@@ -110,10 +110,20 @@ class Parts:
     self, length: int, unit: str = ''
   ) -> Callable[[TrainState, Any], Any]:
     """Returns the jitted step of a kind, see `steps.make_train_step`."""
-    train = self.config.train
+    train, objective = self.config.train, self.objective_of[length, unit]
+    if objective.update is not None:
+      return updates.make_update_step(
+        self.model,
+        objective,
+        self.schedule,
+        seed=train.seed,
+        log_every=train.log_every,
+        mesh=self.mesh,
+        state_shardings=self.shardings,
+      )
     return steps.make_train_step(
       self.model,
-      self.objective_of[length, unit],
+      objective,
       self.tx,
       self.schedule,
       seed=train.seed,
@@ -141,12 +151,12 @@ def build_parts(
   length, global_batch = phases[-1].length, phases[-1].global_batch
   objective = objective_of[phases[-1].kind]
   inputs = model_inputs(architecture, model, objective, length, global_batch)
-  tx = optim.make_optimizer(
-    config.optim,
-    schedule,
-    sharding.axis_names(state.abstract_params(model, inputs, objective.method)),
-    vocabulary.size,
-  )
+  tx = optax.identity()
+  if objective.update is None:
+    abstract = state.abstract_params(model, inputs, objective.method)
+    tx = optim.make_optimizer(
+      config.optim, schedule, sharding.axis_names(abstract), vocabulary.size
+    )
   init, shapes, shardings, placements = state.abstract_state(
     model,
     inputs,

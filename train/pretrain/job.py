@@ -71,7 +71,7 @@ def make(
         stores[phase.unit],
         phase.length,
         held_out=h,
-        language_exponent=config.data.language_exponent,
+        **architecture.example_options(config),
         **(
           {'units': True}
           if training_phases.has_units(config, phase.kind)
@@ -95,11 +95,12 @@ def make(
     return None
 
   # ---- Model, objective, optimiser ----------------------------------------
+  counts = architecture.token_counts(store)
   parts = assemble.build_parts(
-    config, phases, Vocabulary.of(store.tokenizer), mesh
+    config, phases, Vocabulary.of(store.tokenizer, counts), mesh
   )
   model = parts.model
-  unigram = evaluate.unigram_log_probs(architecture.token_counts(store))
+  unigram = evaluate.unigram_log_probs(counts)
   baseline = functools.partial(objectives.unigram_losses, jnp.asarray(unigram))
   flops = {phase: parts.step_flops(phase) for phase in phases}
   local_rows = functools.cache(functools.partial(sharding.local_rows, mesh))
@@ -162,6 +163,7 @@ def make(
   ) -> dict[str, Any]:
     del compiled, is_scored, stay_alive
     architecture.print_samples(model, params, store, phases[-1].length)
+    architecture.write_outputs(config, params, store, workdir)
     figures = {
       name: value
       for step, name, value in metrics.read_metrics(workdir)

@@ -253,7 +253,7 @@ def print_plan(
 
 def _describe_unit(config: ml_collections.ConfigDict, phase: Phase) -> str:
   """Returns the unit of a phase's masks as text, if it is no piece."""
-  if 'objective' not in config or config.train.objective == 'lm':
+  if not training_phases.masks(config):
     return ''
   unit = phase.unit or config.objective.unit
   return '' if unit == 'piece' else f', unit {unit}'

@@ -16,7 +16,7 @@ from typing import Any
 import ml_collections
 
 import configs
-from configs import base
+from configs import base, defaults
 from data.text import languages
 from train.run import training_phases
 
@@ -84,6 +84,7 @@ BEFORE = {
 FREE_KEYS = (
   'data.cache data.folder data.loader init.new_rows mesh.data mesh.fsdp'
   ' mesh.rules mesh.tensor model.attention model.unrolled_layers'
+  ' objective.classes'
   ' train.checkpoint_every train.deterministic'
   ' train.eval_every train.hang_minutes train.keep_checkpoints'
   ' train.peak_tflops train.platform train.profile train.reset_streams'
@@ -110,7 +111,7 @@ def config_path(name: str) -> pathlib.Path:
 
 def shipped_names() -> list[str]:
   """Returns the bare names of the shipped experiments."""
-  not_experiments = ('__init__', 'base', 'variants')
+  not_experiments = ('__init__', 'base', 'defaults', 'mesh_rules', 'variants')
   return sorted(
     path.stem
     for path in pathlib.Path(configs.__file__).parent.glob('*.py')
@@ -143,13 +144,13 @@ def load_config(name: str) -> ml_collections.ConfigDict:
     if not isinstance(error, ValueError):
       text = f'{type(error).__name__}: {text}'
     if unknown := re.search(r'Key "(.+?)" does not exist', text):  # locked
-      of_all = map(flatten, (make() for make in base.FAMILIES.values()))
+      of_all = map(flatten, (make() for make in defaults.FAMILIES.values()))
       keys = {*flatten(base.get_config())}.union(*of_all)
       text = unknown_key(unknown[1], sorted(keys), '')
     if not lines:
       text += '; expected a function get_config(arg) that returns a ConfigDict'
     raise ValueError(f'{path}{where}: {text}') from error
-  known = flatten(base.get_defaults(config))
+  known = flatten(defaults.get_defaults(config))
   if missing := known.keys() - flat:
     raise ValueError(
       f'{path}: has no {", ".join(sorted(missing)[:9])}: begin with a function'

@@ -124,7 +124,13 @@ def run(arguments: argparse.Namespace) -> dict[str, int | float]:
   """Embeds a file as train.embed's arguments say; returns the figures."""
   weights = opened.open_weights(arguments.weights, arguments.tokenizer)
   weights.check()
-  of_words = families.ARCHITECTURES[weights.name].reads_words
+  family = families.ARCHITECTURES[weights.name]
+  of_words = family.reads_words
+  if family.whole_words and not of_words:
+    raise ValueError(
+      f'{weights.folder} holds a {weights.name}, which has a vector for each'
+      f' word and none of a text: they are in {weights.folder}/vectors.txt'
+    )
   if of_words and arguments.unit == 'word':
     arguments.unit = None  # the only unit there is
   refused = [

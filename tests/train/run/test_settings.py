@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from configs import base, variants
+from configs import base, defaults, variants
 from train.architectures import families
 from train.pretrain import plan
 from train.run import settings, training_phases, workdirs
@@ -28,6 +28,8 @@ VARIANTS = (
   'bert_mini:bert-l3-h768-a12,no_nsp',
   'bert_tiny:ltr_no_nsp',
   'gpt:lstm',
+  'word2vec_novels:cbow',
+  'word2vec_large:skipgram',
   'transfer:task=squad2,recipe=stable',
   'transfer:task=stsb,recipe=gpt,model=gpt',
   'transfer:task=conll2003,recipe=frozen,model=bert-base',
@@ -46,13 +48,8 @@ def test_every_shipped_config_loads_and_checks(name):
     task_plan.check(config)
   else:
     check(config, parts=1)
-  name = config.model.name
-  key = (
-    name if name in ('elmo', 'lstm', 'nnlm') else 'task' * ('task' in config)
-  )
-  key = 'words' if name in variants.WORD_MODELS else key
-  defaults = base.FAMILIES.get(key, base.get_config)()
-  assert settings.flatten(config).keys() == settings.flatten(defaults).keys()
+  expected = defaults.get_defaults(config)
+  assert settings.flatten(config).keys() == settings.flatten(expected).keys()
 
 
 @pytest.mark.parametrize(
@@ -64,6 +61,7 @@ def test_every_shipped_config_loads_and_checks(name):
     base.get_nnlm_config,
     base.get_task_config,
     base.get_words_config,
+    base.get_word2vec_config,
   ],
 )
 def test_base_is_small_and_every_key_has_a_comment(defaults):

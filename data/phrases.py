@@ -1,0 +1,97 @@
+"""Joins words that belong together: python -m data.phrases TEXT OUTPUT.
+
+  python -m data.phrases 'books/*.txt' joined.txt --thresholds 200 100
+
+New York becomes New_York, a word of its own for word2vec. Words are what stands
+between white space, and no phrase crosses the end of a line. Each threshold is
+a pass over the text, the result of the pass before; a lower one joins more.
+"""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+
+from etils import epath
+
+from data import storage
+from data.text import text_files
+from data.vocabulary.word2vec import phrases
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Joins phrases as the arguments say; returns the exit code."""
+  parser = argparse.ArgumentParser(
+    prog='python -m data.phrases',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  add = parser.add_argument
+  add('text', help='a file or a glob, perhaps .gz, .xz or .zst')
+  add('output', type=pathlib.Path, help='a text file')
+  add(
+    '--thresholds',
+    type=float,
+    nargs='+',
+    default=[100.0],
+    help='of the score of a pair, of each pass; 100 by default',
+  )
+  add(
+    '--delta',
+    type=int,
+    default=5,
+    help='taken off the count of a pair, and the least count of pair and words;'
+    ' 5 by default',
+  )
+  add('--lower', action='store_true', help='write all words in lower case')
+  args = parser.parse_args(arguments)
+  try:
+    storage.check([args.text], [args.output])
+    _write(args)
+  except KeyboardInterrupt:
+    print('error: interrupted; nothing was left in place', file=sys.stderr)
+    return 130
+  except (OSError, ValueError) as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 1
+  return 0
+
+
+def _write(args: argparse.Namespace) -> None:
+  if min(args.thresholds) < 0 or args.delta < 1:
+    raise ValueError(
+      f'--thresholds {args.thresholds} --delta {args.delta}: expected'
+      ' thresholds of 0 or more and a delta of 1 or more'
+    )
+  text, _, _ = text_files.find(args.text)
+  folder = args.output.absolute().parent
+  with tempfile.TemporaryDirectory(prefix='phrases-', dir=folder) as scratch:
+    for number, threshold in enumerate(args.thresholds, 1):
+      found = phrases.count(_lines(text, args.lower))
+      if not found.num_words:
+        raise ValueError(f'{args.text}: no words, expected a text')
+      new, num_joined = pathlib.Path(scratch, f'{number}.txt'), 0
+      with new.open('w', encoding='utf-8') as file:
+        for line in phrases.join(
+          _lines(text, args.lower), found, threshold, args.delta
+        ):
+          num_joined += len(line.split())
+          file.write(line + '\n')
+      print(
+        f'pass {number}: {found.num_words:,} words, {num_joined:,} with phrases'
+        f' joined at {threshold:g}',
+        file=sys.stderr,
+      )
+      text = [epath.Path(new)]
+    new.replace(args.output)
+
+
+def _lines(files: Iterable[epath.Path], lower: bool) -> Iterator[str]:
+  for path in files:
+    for line in text_files.lines(text_files.chunks(path)):
+      yield line.lower() if lower else line
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,1 @@
+"""What word2vec.c has beside vectors: trees, phrases, files and classes."""

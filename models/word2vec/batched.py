@@ -1,0 +1,369 @@
+"""word2vec: skip-gram and CBOW, by sampled words or a Huffman tree.
+
+Mikolov et al. 2013; where paper and released program (word2vec.c) differ, as
+released. There is no network: an update adds its gradients to the rows of two
+or three tables, so the gradients are written out, and no table of them exists.
+
+Shapes: B row of text, T word of a row, D embed, N block of neighbouring words
+of a row, C word of a block, K word in reach of a block, S word drawn for a
+block, P node on a word's path. A block reads C + 2 w words, with w the window.
+
+A batch has `tokens` int [B, T], `segments` int [B, T] (contexts stay within a
+segment; negative: padding), `reach` int [B, T], the half-width of each word's
+window, and `samples` int [B, N, S]. All words of a block share the samples; a
+sample weighs so that a pair has `num_negatives` in all. As in the release, a
+sample that is the pair's own target does not count.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from models import layers
+
+Array = jax.Array
+Tables = Mapping[str, Array]
+
+BLOCK = 64  # words that share samples: products large enough, samples various
+INPUTS = (
+  *('tokens', 'segments', 'reach', 'samples'),
+  *('paths', 'turns', 'parts'),
+)
+# Of a block: so many that one stands for about 27 draws in either model.
+NUM_SAMPLES = {'skipgram': 64, 'cbow': 16}
+
+
+class Rows(NamedTuple):
+  """Gradients of some rows of a table, to be added with a rate.
+
+  Attributes:
+    table: its name.
+    ids: int [...], rows; a row may come several times.
+    deltas: float32 [..., D].
+  """
+
+  table: str
+  ids: Array
+  deltas: Array
+
+
+class Word2Vec(nn.Module):
+  """The tables of a word2vec.
+
+  `input` has the vectors that are used later; `output` those of predicted
+  words, with sampled words; `nodes` those of a Huffman tree's inner nodes. Each
+  is [V, D], V padded, and lies in shards of its rows. With `buckets`, of parts
+  of words, a word's vector is the mean of its row of `input` and of its parts'
+  (fastText, Bojanowski et al. 2017; as released, each gets the whole error).
+
+  Attributes:
+    vocab_size: V, unpadded.
+    embed_dim: D.
+    kind: 'skipgram' or 'cbow'.
+    window: w, the largest half-width of a window.
+    num_negatives: sampled words of a pair; 0: no table `output`.
+    hierarchical: whether there is a Huffman tree, with a table `nodes`.
+    num_buckets: rows of a table `buckets`; 0: none.
+    part_sizes: letters of the shortest and longest part of a word in it.
+  """
+
+  vocab_size: int
+  embed_dim: int
+  kind: str
+  window: int
+  num_negatives: int
+  hierarchical: bool = False
+  num_buckets: int = 0
+  part_sizes: tuple[int, int] = (3, 6)
+
+  def setup(self):
+    """Creates the tables; vectors are U(-1/2, 1/2) / D, the others 0."""
+    shape = layers.pad_vocab(self.vocab_size), self.embed_dim
+
+    def init(rng: Array, shape: tuple[int, ...]) -> Array:
+      drawn = jax.random.uniform(rng, (self.vocab_size, shape[1]))
+      return jnp.pad(
+        (drawn - 0.5) / shape[1], ((0, shape[0] - self.vocab_size), (0, 0))
+      )
+
+    def init_buckets(rng: Array, shape: tuple[int, ...]) -> Array:
+      return jax.random.uniform(rng, shape, minval=-1, maxval=1) / shape[1]
+
+    def table(name: str, init: layers.Initializer) -> Array:
+      return Table(init, shape, name=name)()
+
+    tables = {'input': table('input', init)}
+    if self.num_negatives:
+      tables['output'] = table('output', nn.initializers.zeros)
+    if self.hierarchical:
+      tables['nodes'] = table('nodes', nn.initializers.zeros)
+    if self.num_buckets:
+      shape = layers.pad_vocab(self.num_buckets), self.embed_dim
+      tables['buckets'] = Table(init_buckets, shape, 'rows', name='buckets')()
+    self.tables = tables
+
+  def create(self) -> None:
+    """Makes `setup` create the tables, without computing anything."""
+
+  def __call__(self, *inputs: Array | None, train: bool) -> dict[str, Array]:
+    """Returns {'loss', 'pairs'}, float32 [B]: sums over the pairs of a row.
+
+    The inputs are the batch's `INPUTS`. The loss of a pair is in nats: of the
+    target and its samples, of the nodes on its path, or both.
+    """
+    del train
+    return losses(self, self.tables, dict(zip(INPUTS, inputs, strict=True)))
+
+
+class Table(nn.Module):
+  """A table of rows, never gathered whole."""
+
+  table_init: layers.Initializer
+  shape: tuple[int, int]
+  param_name: str = 'embedding'  # of a table with a row for each word
+
+  @nn.compact
+  def __call__(self) -> Array:
+    """Returns the table."""
+    named = layers.named(self.table_init, ('words', 'embed_out'))
+    return self.param(self.param_name, named, self.shape)
+
+
+def compose(tables: Tables, tokens: Array, parts: Array | None) -> Array:
+  """Returns vectors of words, float32 [..., D].
+
+  `parts` int [..., G] are the buckets of each word's parts, negative behind the
+  last; None without.
+  """
+  vectors = _take(tables['input'], tokens)
+  if parts is None:
+    return vectors
+  used = (parts >= 0)[..., None]
+  rows = _take(tables['buckets'], jnp.maximum(parts, 0))
+  return (vectors + (rows * used).sum(axis=-2)) / (1 + used.sum(axis=-2))
+
+
+def losses(
+  model: Word2Vec, tables: Tables, batch: Mapping[str, Array]
+) -> dict[str, Array]:
+  """Returns the sums of `Word2Vec.__call__`."""
+  inner = _Block(model, tables, batch)
+  loss_B = jnp.zeros(len(batch['tokens']))
+  for scores, weights, is_target in inner.scores():
+    signs = jnp.where(is_target, -1.0, 1.0)
+    values = weights * jax.nn.softplus(signs * scores)
+    loss_B += values.reshape(len(loss_B), -1).sum(axis=1)
+  return {'loss': loss_B, 'pairs': inner.count_pairs()}
+
+
+def count_pairs(model: Word2Vec, batch: Mapping[str, Array]) -> Array:
+  """Returns the number of pairs of each row, float32 [B]; of means in CBOW."""
+  return _Pairs(model, batch).count_pairs()
+
+
+def gradients(
+  model: Word2Vec, tables: Tables, batch: Mapping[str, Array]
+) -> list[Rows]:
+  """Returns how a batch changes the tables, for a rate of 1.
+
+  The words of all pairs are summed, and read before any is changed. As
+  released, a CBOW adds the error of the mean to every context undivided.
+  """
+  return _Block(model, tables, batch).gradients()
+
+
+class _Pairs:
+  """Which words of a batch are neighbours, block by block."""
+
+  def __init__(self, model: Word2Vec, batch: Mapping[str, Array]):
+    self.model, self.batch = model, batch
+    w = model.window
+    self.tokens_BT = batch['tokens']
+    rows, length = self.tokens_BT.shape
+    self.blocked = (rows, length // BLOCK, BLOCK)
+    self.tokens_BNC = self.tokens_BT.reshape(self.blocked)
+    offset_CK = jnp.arange(BLOCK + 2 * w) - w - jnp.arange(BLOCK)[:, None]
+    segments_BNC = batch['segments'].reshape(self.blocked)
+    segments_BNK = _with_halo(batch['segments'], w, fill=-1)
+    reach_BNC1 = batch['reach'].reshape(self.blocked)[..., None]
+    self.pairs_BNCK = (
+      (segments_BNC[..., None] == segments_BNK[:, :, None])
+      & (segments_BNC[..., None] >= 0)
+      & (jnp.abs(offset_CK) <= reach_BNC1)
+      & (offset_CK != 0)
+    )
+
+  def count_pairs(self) -> Array:
+    """Returns the counts of the function of this name."""
+    pairs = self.pairs_BNCK
+    if self.model.kind == 'cbow':
+      pairs = pairs.any(axis=-1)
+    pairs = pairs.reshape(len(self.tokens_BT), -1)
+    return pairs.sum(axis=1).astype(jnp.float32)
+
+
+class _Block(_Pairs):
+  """The scores of a batch, computed block by block, and their gradients."""
+
+  def __init__(
+    self, model: Word2Vec, tables: Tables, batch: Mapping[str, Array]
+  ):
+    super().__init__(model, batch)
+    self.tables, w = tables, model.window
+    vectors_BTD = compose(tables, self.tokens_BT, batch.get('parts'))
+    self.inputs_BNKD = _with_halo(vectors_BTD, w, fill=0)
+    self.weights_BNCK = self.pairs_BNCK.astype(jnp.float32)
+    if model.kind == 'cbow':
+      counts = self.weights_BNCK.sum(axis=-1, keepdims=True)
+      self.any_BNC = counts[..., 0] > 0
+      self.means_BNCD = jnp.einsum(
+        'bnck,bnkd->bncd',
+        self.weights_BNCK / jnp.maximum(counts, 1),
+        self.inputs_BNKD,
+      )
+
+  def scores(self) -> list[tuple[Array, Array, Array]]:
+    """Returns (scores, weights, whether a target), of equal shapes, each."""
+    found = []
+    if self.model.num_negatives:
+      found += [part[:3] for part in self._sampled()]
+    if self.model.hierarchical:
+      found += [part[:3] for part in self._of_paths()]
+    return found
+
+  def gradients(self) -> list[Rows]:
+    """Returns the rows of `gradients`."""
+    found, errors = [], 0.0
+    parts = self._sampled() if self.model.num_negatives else []
+    parts += self._of_paths() if self.model.hierarchical else []
+    for scores, weights, is_target, table, ids, vectors in parts:
+      slopes = weights * (is_target - jax.nn.sigmoid(scores))
+      deltas, error = self._pull(slopes, vectors)
+      found.append(Rows(table, ids, deltas))
+      errors += error
+    if self.model.kind == 'cbow':
+      errors = jnp.einsum('bnck,bncd->bnkd', self.weights_BNCK, errors)
+    deltas_BTD = _add_halo(errors, self.model.window)
+    found.insert(0, Rows('input', self.tokens_BT, deltas_BTD))
+    if (parts_BTG := self.batch.get('parts')) is not None:
+      deltas = (parts_BTG >= 0)[..., None] * deltas_BTD[:, :, None]
+      found.append(Rows('buckets', jnp.maximum(parts_BTG, 0), deltas))
+    return found
+
+  def _pull(self, slopes: Array, vectors: Array) -> tuple[Array, Array]:
+    """Returns the gradients of output vectors, and of the vectors they meet."""
+    skipgram = self.model.kind == 'skipgram'
+    if vectors.ndim == 5:  # [B, N, C, P, D], of paths
+      if skipgram:
+        return (
+          jnp.einsum('bncpk,bnkd->bncpd', slopes, self.inputs_BNKD),
+          jnp.einsum('bncpk,bncpd->bnkd', slopes, vectors),
+        )
+      return (
+        slopes[..., None] * self.means_BNCD[:, :, :, None],
+        jnp.einsum('bncp,bncpd->bncd', slopes, vectors),
+      )
+    if skipgram:  # [B, N, C or S, K]
+      return (
+        jnp.einsum('bnsk,bnkd->bnsd', slopes, self.inputs_BNKD),
+        jnp.einsum('bnsk,bnsd->bnkd', slopes, vectors),
+      )
+    if slopes.ndim == 3:  # [B, N, C], of each word's own vector
+      return (
+        slopes[..., None] * self.means_BNCD,
+        slopes[..., None] * vectors,
+      )
+    return (
+      jnp.einsum('bncs,bncd->bnsd', slopes, self.means_BNCD),
+      jnp.einsum('bncs,bnsd->bncd', slopes, vectors),
+    )
+
+  def _sampled(self) -> list[tuple[Array, Array, Any, str, Array, Array]]:
+    """Returns the parts of targets and of samples.
+
+    Each is (scores, weights, whether a target, table, ids, vectors).
+    """
+    samples_BNS = self.batch['samples']
+    table = self.tables['output']
+    targets = _take(table, self.tokens_BT).reshape(*self.blocked, -1)
+    samples = _take(table, samples_BNS)
+    share = self.model.num_negatives / samples_BNS.shape[-1]
+    if self.model.kind == 'skipgram':
+      score = 'bnsd,bnkd->bnsk'
+      other_BNSC = samples_BNS[..., None] != self.tokens_BNC[:, :, None]
+      weights_BNSK = share * jnp.einsum(
+        'bnsc,bnck->bnsk', other_BNSC.astype(jnp.float32), self.weights_BNCK
+      )
+      vectors, weights = self.inputs_BNKD, self.weights_BNCK
+      target_scores = jnp.einsum(score, targets, vectors)
+      sample_weights = weights_BNSK
+      sample_scores = jnp.einsum(score, samples, vectors)
+    else:
+      other_BNCS = self.tokens_BNC[..., None] != samples_BNS[:, :, None]
+      weights = self.any_BNC.astype(jnp.float32)
+      target_scores = jnp.einsum('bncd,bncd->bnc', targets, self.means_BNCD)
+      sample_weights = share * (weights[..., None] * other_BNCS)
+      sample_scores = jnp.einsum('bncd,bnsd->bncs', self.means_BNCD, samples)
+    ids = self.tokens_BNC
+    return [
+      (target_scores, weights, True, 'output', ids, targets),
+      (sample_scores, sample_weights, False, 'output', samples_BNS, samples),
+    ]
+
+  def _of_paths(self) -> list[tuple[Array, Array, Any, str, Array, Array]]:
+    """Returns the one part of the nodes on the paths to the targets.
+
+    `paths` int [B, T, P] of the batch are nodes, negative behind the end, and
+    `turns` bool [B, T, P]: code 0, the target of a node, is True.
+    """
+    paths = self.batch['paths'].reshape(*self.blocked, -1)
+    turns = self.batch['turns'].reshape(paths.shape)
+    ids = jnp.maximum(paths, 0)
+    nodes = _take(self.tables['nodes'], ids)
+    on_path = (paths >= 0).astype(jnp.float32)
+    if self.model.kind == 'skipgram':
+      scores = jnp.einsum('bncpd,bnkd->bncpk', nodes, self.inputs_BNKD)
+      weights = on_path[..., None] * self.weights_BNCK[:, :, :, None]
+      turns = turns[..., None]
+    else:
+      scores = jnp.einsum('bncpd,bncd->bncp', nodes, self.means_BNCD)
+      weights = on_path * self.any_BNC[..., None]
+    # As released, a node that is sure enough learns no more.
+    weights = jnp.where(jnp.abs(scores) < MAX_SCORE, weights, 0.0)
+    return [(scores, weights, turns, 'nodes', ids, nodes)]
+
+
+MAX_SCORE = 6.0  # word2vec.c, MAX_EXP
+
+
+def _take(table_VD: Array, ids: Array) -> Array:
+  return jnp.take(table_VD, ids, axis=0, mode='clip')
+
+
+def _with_halo(x: Array, w: int, fill: float) -> Array:
+  """Returns blocks with their neighbours, [B, T, ...] as [B, N, K, ...]."""
+  rows, length, *rest = x.shape
+  blocks = x.reshape(rows, length // BLOCK, BLOCK, *rest)
+  padded = jnp.pad(
+    blocks,
+    ((0, 0), (1, 1), *((0, 0),) * (blocks.ndim - 2)),
+    constant_values=fill,
+  )
+  before = padded[:, :-2, BLOCK - w :]
+  return jnp.concatenate([before, blocks, padded[:, 2:, :w]], axis=2)
+
+
+def _add_halo(x_BNKD: Array, w: int) -> Array:
+  """Adds blocks where they overlap: the transpose of `_with_halo`."""
+  rows, num_blocks, _, dim = x_BNKD.shape
+  before, inner, behind = jnp.split(x_BNKD, [w, w + BLOCK], axis=2)
+
+  def place(x: Array, block: int, first: int) -> Array:
+    around = (1 + block, 1 - block), (first, BLOCK - w - first)
+    return jnp.pad(x, ((0, 0), *around, (0, 0)))[:, 1:-1]
+
+  whole = inner + place(before, -1, BLOCK - w) + place(behind, 1, 0)
+  return whole.reshape(rows, num_blocks * BLOCK, dim)

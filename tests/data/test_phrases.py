@@ -1,0 +1,35 @@
+"""The command that joins phrases: passes, lower case, errors."""
+
+import pytest
+
+from data import phrases
+
+
+def test_passes_make_longer_phrases_in_lower_case(tmp_path):
+  text = tmp_path / 'text.txt'
+  others = [f'b{i} c{i}' for i in range(200)]
+  text.write_text('\n'.join(['New York Times', *others] * 6))
+  out = tmp_path / 'out.txt'
+  arguments = [str(text), str(out), '--lower', '--delta', '1', '--thresholds']
+  assert phrases.main([*arguments, '300']) == 0
+  assert out.read_text().splitlines()[0] == 'new_york times'
+  assert phrases.main([*arguments, '300', '150']) == 0
+  assert out.read_text().splitlines()[0] == 'new_york_times'
+  assert [path.name for path in tmp_path.iterdir()] == ['text.txt', 'out.txt']
+
+
+@pytest.mark.parametrize(
+  ('text', 'options', 'message'),
+  [
+    (None, [], 'no such file'),
+    ('', [], 'no words, expected a text'),
+    ('a b', ['--thresholds', '-1'], 'expected thresholds of 0 or more'),
+  ],
+)
+def test_errors_leave_nothing(tmp_path, capsys, text, options, message):
+  path, out = tmp_path / 'text.txt', tmp_path / 'out.txt'
+  if text is not None:
+    path.write_text(text)
+  assert phrases.main([str(path), str(out), *options]) == 1
+  assert message in capsys.readouterr().err
+  assert not out.exists()

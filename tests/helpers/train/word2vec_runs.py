@@ -1,0 +1,55 @@
+"""The config of a word2vec's run of seconds, and its parts."""
+
+import jax
+from elmo_store import make_job
+
+from data.examples import pipeline
+from train.engine import sharding
+from train.run import settings
+
+LENGTH, ROWS, STEPS = 64, 8, 6
+
+
+def small_config(store, name='word2vec_novels', **overrides):
+  """Returns the config of a run of STEPS steps; of keys, __ is the point."""
+  return settings.with_overrides(
+    settings.load_config(name),
+    {
+      'model.embed_dim': 16,
+      'model.window': 3,
+      'objective.sample': 1e-2,
+      'objective.updates': 4,
+      'objective.min_count': 2,
+      'data.folder': str(store),
+      'data.loader': 'plain',
+      'train.phases': ((STEPS, LENGTH, ROWS, 'continue'),),
+      'train.num_epochs': None,
+      'train.log_every': 1,
+      'train.eval_every': 3,
+      'train.checkpoint_every': 2,
+      'train.peak_tflops': 0.1,
+      'eval.global_batch': 4,
+      'eval.max_windows': 8,
+      **{key.replace('__', '.'): value for key, value in overrides.items()},
+    },
+  )
+
+
+def run_steps(config, num_steps, devices=None):
+  """Returns the parameters on the host, and the reports, after some steps."""
+  store, job = make_job(config, devices)
+  (phase,) = job.phases
+  options = job.architecture.example_options(config)
+  examples = job.architecture.open_examples(
+    store, phase.length, held_out=False, **options
+  )
+  reports = []
+  with sharding.scope(job.mesh, config.mesh.rules):
+    state, step = job.create_state(), job.train_step(phase.length)
+    for number in range(num_steps):
+      batch = pipeline.train_batch(
+        {phase.length: examples}, job.phases, config.train.seed, number
+      )
+      state, report = step(state, sharding.put_batch(batch, job.mesh))
+      reports.append(jax.device_get(report))
+  return jax.device_get(state.params), reports

@@ -1,0 +1,225 @@
+"""word2vec from a store to vectors: runs, restarts, devices, errors."""
+
+import argparse
+import functools
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import runs
+from elmo_store import build_words, make_job, write_topics
+from word2vec_runs import STEPS, run_steps, small_config
+
+from data.examples import sampled_words
+from data.store import corpus
+from data.vocabulary import word_vectors
+from train.architectures import families, word2vec
+from train.params import opened
+from train.run import ledger, settings
+from train.vectors import embedder
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('store')
+  return build_words(write_topics(folder, 0, 60), folder / 'words')
+
+
+@pytest.fixture(scope='module')
+def finished(store, tmp_path_factory):
+  """The workdir of an uninterrupted run."""
+  workdir = tmp_path_factory.mktemp('finished')
+  runs.train(small_config(store, objective__classes=5), workdir)
+  return workdir
+
+
+def results_of(workdir):
+  return json.loads((workdir / 'results.json').read_text())
+
+
+@pytest.mark.usefixtures('one_device')
+def test_a_run_writes_vectors_and_classes(store, finished):
+  opened = corpus.open_store(store)
+  counts = sampled_words.word_counts(opened, 2)
+  words = [opened.tokenizer.pieces[i] for i in np.flatnonzero(counts)]
+  found = [
+    word_vectors.read(finished / name, words)
+    for name in ('vectors.txt', 'vectors.bin')
+  ]
+  for vectors in found:
+    assert set(vectors.words) == set(words)
+    assert vectors.num_in_file == len(words)
+    np.testing.assert_array_equal(vectors.vectors, found[0].vectors)
+  by_count = [counts[opened.tokenizer.pieces.index(w)] for w in found[0].words]
+  assert by_count == sorted(by_count, reverse=True)
+  classes = dict(
+    line.split() for line in (finished / 'classes.txt').read_text().splitlines()
+  )
+  assert classes.keys() == set(words)
+  assert set(classes.values()) == {'0', '1', '2', '3', '4'}
+  metrics = results_of(finished)['metrics']
+  assert 0 < metrics['eval/pair_loss'] < 6 * np.log(2)  # of zero scores
+
+
+@pytest.mark.usefixtures('one_device')
+def test_a_killed_run_ends_with_the_same_bits(store, finished, tmp_path):
+  count = ledger.Ledger.count
+
+  class Killed(Exception):
+    pass
+
+  def count_or_die(self, done, *rest):
+    if done == STEPS - 1:
+      raise Killed
+    count(self, done, *rest)
+
+  config = small_config(store, objective__classes=5)
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+    patch.setattr(ledger.Ledger, 'count', count_or_die)
+    runs.train(config, tmp_path / 'run')
+  runs.train(config, tmp_path / 'run')
+  old, new = results_of(finished), results_of(tmp_path / 'run')
+  assert new['state_sha256'] == old['state_sha256']
+  for name in ('vectors.txt', 'vectors.bin', 'classes.txt'):
+    one, other = ((w / name).read_bytes() for w in (finished, tmp_path / 'run'))
+    assert one == other
+  shutil.rmtree(tmp_path / 'run')
+
+
+@pytest.mark.parametrize('kind', ['skipgram', 'cbow'])
+def test_shards_of_rows_and_text_change_nothing(store, kind):
+  parts = kind == 'skipgram'
+  config = small_config(
+    store,
+    train__objective=kind,
+    model__buckets=200 * parts,
+    model__hierarchical=True,  # beside sampled words
+    optim__learning_rate=0.1,
+    objective__updates=2,
+  )
+  expected, reports = run_steps(config, 2)
+  sharded = settings.with_overrides(config, {'mesh.data': 2, 'mesh.fsdp': 2})
+  found, others = run_steps(sharded, 2, jax.devices()[:4])
+  names = {'input', 'output', 'nodes', *['buckets'] * parts}
+  assert expected.keys() == names
+  for name in names:
+    (one,), (other,) = expected[name].values(), found[name].values()
+    assert np.abs(one).max() > 0.01
+    np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+  assert others[-1]['loss'] == pytest.approx(reports[-1]['loss'], rel=1e-5)
+
+
+def test_the_order_of_the_original_is_learnt_alike(store):
+  losses = {}
+  for order in word2vec.ORDERS:
+    config = small_config(
+      store, objective__order=order, objective__most_pairs=1e9
+    )
+    _, reports = run_steps(config, 3)
+    losses[order] = [float(report['loss']) for report in reports]
+    assert losses[order][-1] < losses[order][0]
+  assert losses['batched'] == pytest.approx(losses['sequential'], rel=0.02)
+
+
+def test_an_update_that_is_not_finite_changes_nothing(store):
+  config = small_config(store, optim__learning_rate=1e38)
+  params, reports = run_steps(config, 3)
+  assert reports[-1]['nonfinite_step'] in (0, 1, 2)
+  for table in jax.tree.leaves(params):
+    assert np.isfinite(table).all()
+
+
+def test_the_rates_of_frequent_rows_are_bounded(store):
+  config = small_config(store)
+  opened, job = make_job(config)
+  counts = sampled_words.word_counts(opened, 2)
+  scale = functools.partial(
+    word2vec.row_scales,
+    job.model,
+    counts=counts,
+    tree=None,
+    parts=None,
+    objective=config.objective,
+  )
+  few, many = scale('input', 64), scale('input', 64_000)
+  assert (few == 1).all()
+  shares = sampled_words.keep_shares(counts, 1e-2) * counts
+  expected = 64_000 * 4 * shares / shares.sum()  # a mean window has 4 words
+  np.testing.assert_allclose(
+    many * np.maximum(expected, 64), np.full(len(counts), 64), rtol=1e-5
+  )
+  assert (scale('output', 64_000) <= many).all()  # sampled words come on top
+
+
+@pytest.mark.parametrize(
+  ('overrides', 'message'),
+  [
+    ({'model.window': 0}, 'model.window=0: expected 1 to 64'),
+    ({'model.window': 65}, 'model.window=65: expected 1 to 64'),
+    ({'model.negative': 0}, 'model.negative=0: expected 1 or more, or'),
+    ({'objective.min_count': 0}, 'objective.min_count=0: expected 1 or more'),
+    ({'objective.sample': -1.0}, r'objective.sample=-1.0: expected 0 to 1'),
+    ({'objective.order': 'x'}, "objective.order='x': expected one of"),
+    (
+      {'train.phases': ((1, 64, 128, 'continue', 'word'),)},
+      "has the unit 'word', but model.name='word2vec' masks nothing",
+    ),
+    ({'model.buckets': -1}, 'model.buckets=-1: expected 0 to'),
+    ({'model.part_sizes': (4, 3)}, 'model.part_sizes=.*: expected two sizes'),
+    (
+      {'model.buckets': 9, 'train.objective': 'cbow'},
+      "model.buckets=9: expected 0, or train.objective='skipgram'",
+    ),
+    ({'optim.name': 'adamw'}, "optim.name='adamw': expected 'sgd'"),
+    ({'train.objective': 'lm'}, "is trained with 'skipgram' or 'cbow'"),
+    ({'train.micro_batches': 2}, 'train.micro_batches=2: expected 1'),
+    (
+      {'train.phases': ((1, 100, 128, 'continue'),)},
+      'length 100, expected a multiple of 64',
+    ),
+    (
+      {'train.phases': ((1, 64, 100, 'continue'),)},
+      'global batch of 100, expected a multiple of objective.updates=128',
+    ),
+    (
+      {'data.tokenizer': 'train:wordpiece:6000'},
+      "data.tokenizer='train:wordpiece:6000': expected train:words:N",
+    ),
+  ],
+)
+def test_wrong_keys_are_refused(overrides, message):
+  config = settings.load_config('word2vec_novels')
+  with pytest.raises(ValueError, match=message):
+    families.check(settings.with_overrides(config, overrides))
+
+
+def test_a_vocabulary_that_min_count_empties_is_refused(store, tmp_path):
+  config = small_config(store, objective__min_count=1_000_000)
+  with pytest.raises(ValueError, match=r'min_count=1000000 leaves 0 words'):
+    runs.train(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_store_of_pieces_is_refused(small_store, tmp_path):
+  with pytest.raises(ValueError, match='is not a store of whole words'):
+    runs.train(small_config(small_store), tmp_path / 'run')
+
+
+@pytest.mark.usefixtures('one_device')
+def test_weights_open_and_begin_another_run(store, finished, tmp_path):
+  found = opened.open_weights(finished)
+  found.check()
+  assert found.name == 'word2vec'
+  config = small_config(store, init__weights=str(finished), train__steps=1)
+  config = settings.with_overrides(config, {'optim.learning_rate': 0.0})
+  runs.train(config, tmp_path / 'run')
+  one, other = (opened.open_weights(w) for w in (finished, tmp_path / 'run'))
+  for old, new in zip(
+    *map(jax.tree.leaves, (one.load(), other.load())), strict=True
+  ):
+    np.testing.assert_array_equal(old, new)
+  arguments = argparse.Namespace(weights=str(finished), tokenizer=None)
+  with pytest.raises(ValueError, match='they are in .*vectors.txt'):
+    embedder.run(arguments)

@@ -1,0 +1,392 @@
+"""word2vec: vectors of words by their neighbours, skip-gram or CBOW."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+
+from configs import base
+from data.examples import noise, sampled_words
+from data.store.corpus import Store
+from data.vocabulary import tokenization
+from data.vocabulary.word2vec import huffman, ngrams, vector_files
+from models import layers
+from models.word2vec import batched, in_order
+from train.architectures.architecture import Architecture, Vocabulary
+from train.engine.steps import Objective
+from train.host import files, processes
+from train.host.console import say
+from train.run import settings, training_phases
+
+ORDERS = ('batched', 'sequential')
+NUM_SHOWN, NUM_NEIGHBOURS = 8, 6
+_BLOCK = 10_000  # words whose parts are summed at once
+
+
+def check(config: Any) -> None:
+  """Checks the keys that only word2vec has."""
+  model, objective = config.model, config.objective
+  ensure = functools.partial(settings.expect, config)
+  for key, least, most in (
+    ('model.window', 1, batched.BLOCK),
+    ('model.negative', 0, np.inf),
+    ('model.buckets', 0, 2**31 - 1),
+    ('objective.sample', 0, 1),
+    ('objective.min_count', 1, np.inf),
+    ('objective.updates', 1, np.inf),
+    ('objective.most_pairs', 1, np.inf),
+    ('objective.classes', 0, np.inf),
+  ):
+    section, _, name = key.partition('.')
+    value = config[section][name]
+    bound = '' if most == np.inf else f' to {most}'
+    expected = f'{least}{bound}' if bound else f'{least} or more'
+    ensure(least <= value <= most, key, expected)
+  ensure(
+    model.negative > 0 or model.hierarchical,
+    'model.negative',
+    '1 or more, or model.hierarchical=True: nothing would be learnt',
+  )
+  sizes = model.part_sizes
+  ensure(
+    isinstance(sizes, tuple | list)
+    and len(sizes) == 2
+    and all(isinstance(size, int) for size in sizes)
+    and 1 <= sizes[0] <= sizes[1],
+    'model.part_sizes',
+    'two sizes, 1 or more, the smaller first',
+  )
+  ensure(
+    not model.buckets
+    or (config.train.objective, objective.order) == ('skipgram', 'batched'),
+    'model.buckets',
+    "0, or train.objective='skipgram' with objective.order='batched'",
+  )
+  ensure(model.dtype == 'float32', 'model.dtype', "'float32'")
+  ensure(config.optim.name == 'sgd', 'optim.name', "'sgd'")
+  ensure(config.train.micro_batches == 1, 'train.micro_batches', '1')
+  ensure(objective.order in ORDERS, 'objective.order', f'one of {ORDERS}')
+  training = tokenization.parse_training(config.data.tokenizer)
+  ensure(
+    config.data.folder is not None
+    or training is None
+    or training.kind == 'words',
+    'data.tokenizer',
+    "train:words:N, or a vocabulary of words: model.name='word2vec' has"
+    ' vectors of whole words',
+  )
+  for phase in training_phases.check_phases(config):
+    if phase.length % batched.BLOCK:
+      raise ValueError(
+        f'train.phases: length {phase.length}, expected a multiple of'
+        f' {batched.BLOCK}, the words that share sampled words'
+      )
+    if phase.global_batch % objective.updates:
+      raise ValueError(
+        f'train.phases: a global batch of {phase.global_batch}, expected a'
+        f' multiple of objective.updates={objective.updates}, the parts of a'
+        ' batch'
+      )
+
+
+def describe(model_config: Any) -> str:
+  """Returns the sizes of a word2vec as text."""
+  return f'vectors of {model_config.embed_dim} numbers'
+
+
+def build_model(model_config: Any, vocab_size: int) -> batched.Word2Vec:
+  """Returns the module of a config."""
+  return batched.Word2Vec(
+    vocab_size=vocab_size,
+    embed_dim=model_config.embed_dim,
+    kind='skipgram',
+    window=model_config.window,
+    num_negatives=model_config.negative,
+    hierarchical=model_config.hierarchical,
+    num_buckets=model_config.buckets,
+    part_sizes=tuple(model_config.part_sizes),
+  )
+
+
+def pairs(
+  config: Any, length: int, vocabulary: Vocabulary, *, kind: str
+) -> Objective:
+  """Returns the objective of pairs of neighbours."""
+  if vocabulary.unknown is None:
+    raise ValueError(
+      f'data.tokenizer={config.data.tokenizer!r} cuts words into pieces, but'
+      " model.name='word2vec' has vectors of whole words: take train:words:N"
+    )
+  model = build_model(config.model, vocabulary.size).clone(kind=kind)
+  counts = _counts(vocabulary, config.objective.min_count)
+  one_by_one = config.objective.order == 'sequential'
+  sampled = noise.alias(counts**noise.POWER)
+  tree = huffman.build(counts) if model.hierarchical else None
+  parts = None
+  if model.num_buckets:
+    parts = _parts(model, vocabulary, counts)
+  num_blocks = length // batched.BLOCK
+  num_samples = batched.NUM_SAMPLES[kind]
+  num_draws = (
+    2 * model.window if kind == 'skipgram' else 1,
+    model.num_negatives,
+  )
+
+  def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
+    tokens = host_batch['tokens']
+    batch = {name: host_batch[name] for name in ('segments', 'example_mask')}
+    batch['tokens'] = tokens
+    keys = jax.vmap(functools.partial(jax.random.split, num=3))(keys)
+
+    def draw(number: int, take: Any) -> jax.Array:
+      return jax.vmap(take)(keys[:, number])
+
+    batch['reach'] = draw(
+      0, lambda key: jax.random.randint(key, (length,), 1, model.window + 1)
+    )
+    if model.num_negatives:
+      shape = num_blocks, num_samples
+      batch['samples'] = draw(1, lambda key: sampled.draw(key, shape))
+    if one_by_one and model.num_negatives:
+      shape = length, *num_draws
+      batch['draws'] = draw(2, lambda key: sampled.draw(key, shape))
+    if parts is not None:
+      batch['parts'] = jnp.asarray(parts)[tokens]
+    if tree is not None:
+      batch['paths'] = jnp.asarray(tree.paths)[tokens]
+      batch['turns'] = jnp.asarray(tree.turns)[tokens]
+    return batch
+
+  def losses(outputs: Any, batch: Any) -> Any:
+    mask = batch['example_mask']
+    found = [jnp.sum(outputs[name] * mask) for name in ('loss', 'pairs')]
+    return {'pair': tuple(found)}, {}
+
+  def weights(batch: Any) -> Any:
+    return {'pair': _count_pairs(model, batch)}
+
+  def update(params: Any, batch: Any, rate: jax.Array, good: jax.Array) -> Any:
+    tables = {
+      name: table
+      for name, nested in params.items()
+      for table in nested.values()
+    }
+    if one_by_one:
+      new = in_order.update(model, tables, batch, rate)
+      squares = [jnp.sum((new[k] - tables[k]) ** 2) for k in tables]
+      ok = good & jnp.isfinite(sum(squares))
+      new = {k: jnp.where(ok, new[k], tables[k]) for k in tables}
+      return _params(new), sum(squares) / rate**2
+    rows = batched.gradients(model, tables, batch)
+    square = sum(jnp.vdot(row.deltas, row.deltas) for row in rows)
+    rate = jnp.where(good & jnp.isfinite(square), rate, 0.0)
+    for table, ids, deltas in rows:
+      scale = jnp.asarray(
+        row_scales(
+          model,
+          table,
+          batch['tokens'].size,
+          counts,
+          tree,
+          parts,
+          config.objective,
+        )
+      )
+      deltas = jnp.where(rate > 0, rate * scale[ids][..., None] * deltas, 0.0)
+      tables[table] = (
+        tables[table].at[ids].add(deltas, mode='promise_in_bounds')
+      )
+    return _params(tables), square
+
+  return Objective(
+    transform=transform,
+    inputs=lambda batch: tuple(batch.get(name) for name in batched.INPUTS),
+    weights=weights,
+    losses=losses,
+    loss_names=('pair',),
+    metric_names=(),
+    targets=lambda batch: (batch['tokens'], batch['segments'] >= 0),
+    perplexities={},
+    update=update,
+    updates=config.objective.updates,
+  )
+
+
+def _params(tables: Any) -> dict[str, Any]:
+  return {
+    name: {'rows' if name == 'buckets' else 'embedding': table}
+    for name, table in tables.items()
+  }
+
+
+def _parts(
+  model: batched.Word2Vec, vocabulary: Vocabulary, counts: np.ndarray
+) -> np.ndarray:
+  """Returns the buckets of the parts of words with counts, int32 [V, G]."""
+  words = vocabulary.words
+  if words is None:  # words of a usual length
+    words = [f'{number:08}' for number in range(vocabulary.size)]
+  words = [word if n else '' for word, n in zip(words, counts, strict=True)]
+  return ngrams.number(words, model.num_buckets, *model.part_sizes)
+
+
+def _count_pairs(model: batched.Word2Vec, batch: Any) -> jax.Array:
+  """Returns the number of pairs of a batch, at least 1."""
+  counts = batched.count_pairs(model, batch)
+  return jnp.maximum(jnp.sum(counts * batch['example_mask']), 1)
+
+
+def _counts(vocabulary: Vocabulary, min_count: int) -> np.ndarray:
+  """Returns the counts of the words to learn, by Zipf's law without a text."""
+  if vocabulary.counts is None:
+    return 1e9 / (10 + np.arange(vocabulary.size))
+  counts = np.array(vocabulary.counts)
+  counts[counts < min_count] = 0
+  return counts
+
+
+def row_scales(
+  model: batched.Word2Vec,
+  table: str,
+  num_words: int,
+  counts: np.ndarray,
+  tree: huffman.Tree | None,
+  parts: np.ndarray | None,
+  objective: Any,
+) -> np.ndarray:
+  """Returns the factor of the rate of each row of a table, float32 [rows].
+
+  The pairs of an update are summed. A row with more than `most_pairs` expected
+  pairs among `num_words` words is changed as if it had that many: else the sum
+  would overshoot where the original's small steps stop.
+  """
+  shares = sampled_words.keep_shares(counts, objective.sample) * counts
+  shares = shares / shares.sum()
+  each = num_words * (model.window + 1)  # mean number of pairs
+  if table == 'input':
+    expected = each * shares
+  elif table == 'buckets':
+    expected = each * _sum_into(
+      parts, shares, layers.pad_vocab(model.num_buckets)
+    )
+  else:
+    each = each if model.kind == 'skipgram' else num_words
+    if table == 'output':
+      drawn = counts**noise.POWER
+      expected = each * (shares + model.num_negatives * drawn / drawn.sum())
+    else:
+      expected = each * _sum_into(tree.paths, shares, len(shares))
+  scales = np.minimum(1, objective.most_pairs / np.maximum(expected, 1))
+  return scales.astype(np.float32)
+
+
+def _sum_into(rows: np.ndarray, shares: np.ndarray, size: int) -> np.ndarray:
+  """Returns the sums of words' shares in their rows [V, n], negative: none."""
+  used = rows >= 0
+  each = np.broadcast_to(shares[:, None], used.shape)[used]
+  return np.bincount(rows[used], each, minlength=size)
+
+
+def _with_kind(model: batched.Word2Vec, objective: str) -> batched.Word2Vec:
+  return model.clone(kind=objective)
+
+
+def _keep_init(model: batched.Word2Vec, params: Any, init_config: Any) -> Any:
+  """Returns the drawn parameters: the tables draw as the release does."""
+  del model, init_config
+  return params
+
+
+def _vectors(
+  model: batched.Word2Vec, params: Any, store: Store, min_count: int
+) -> tuple[list[str], np.ndarray]:
+  """Returns the learnt words by falling count, and their vectors [n, D]."""
+  tables = {
+    name: params[name] for name in ('input', 'buckets') if name in params
+  }
+  tables = {
+    name: processes.to_host(table)
+    for name, nested in tables.items()
+    for table in nested.values()
+  }
+  counts = sampled_words.word_counts(store, min_count)
+  order = np.flatnonzero(counts)
+  order = order[np.argsort(-counts[order], kind='stable')]
+  words = [store.tokenizer.pieces[i] for i in order]
+  if 'buckets' not in tables:
+    return words, tables['input'][order]
+  parts = ngrams.number(words, model.num_buckets, *model.part_sizes)
+  some = [slice(i, i + _BLOCK) for i in range(0, len(words), _BLOCK)]
+  vectors = [
+    np.asarray(batched.compose(tables, order[i], parts[i])) for i in some
+  ]
+  return words, np.concatenate(vectors)
+
+
+def _print_neighbours(
+  model: batched.Word2Vec, params: Any, store: Store, length: int
+) -> None:
+  """Prints the nearest words of a few words."""
+  del length
+  words, vectors = _vectors(model, params, store, 1)
+  half = max(2, len(words) // 2)  # the others are rare, or were left out
+  words, vectors = words[:half], vectors[:half]
+  vectors = vectors / np.maximum(
+    np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9
+  )
+  say('\nWords and their nearest words:')
+  ranks = np.geomspace(min(100, half - 1), half // 2, NUM_SHOWN)
+  for rank in sorted({*ranks.astype(int).tolist()}):
+    near = np.argsort(-(vectors @ vectors[rank]))
+    others = [words[i] for i in near[: NUM_NEIGHBOURS + 1] if i != rank]
+    say(f'  {words[rank]}: {", ".join(others[:NUM_NEIGHBOURS])}')
+
+
+def _write_vectors(
+  config: Any, params: Any, store: Store, workdir: epath.Path
+) -> None:
+  """Writes the vectors, in both formats of word2vec, and classes of words."""
+  model = build_model(config.model, store.tokenizer.softmax_size)
+  min_count = config.objective.min_count
+  words, vectors = _vectors(model, params, store, min_count)
+  if not processes.is_first():
+    return
+  parts = {
+    'vectors.txt': vector_files.as_text(words, vectors),
+    'vectors.bin': vector_files.as_binary(words, vectors),
+  }
+  if config.objective.classes:
+    classes = vector_files.classify(vectors, config.objective.classes)
+    parts['classes.txt'] = vector_files.as_classes(words, classes)
+  for name, chunks in parts.items():
+    with files.replacing(workdir / name) as new, new.open('wb') as file:
+      for chunk in chunks:
+        file.write(chunk)
+  say(f'{workdir} has the vectors of {len(words):,} words: {", ".join(parts)}.')
+
+
+ARCHITECTURE = Architecture(
+  keys=frozenset({'embed_dim', 'window', 'negative', 'hierarchical'}),
+  check=check,
+  describe=describe,
+  build_model=build_model,
+  objectives={
+    kind: functools.partial(pairs, kind=kind) for kind in batched.NUM_SAMPLES
+  },
+  open_examples=sampled_words.Examples,
+  example_options=lambda config: {
+    'sample': config.objective.sample,
+    'min_count': config.objective.min_count,
+  },
+  batch_shapes=sampled_words.batch_shapes,
+  adjust_init=_keep_init,
+  print_samples=_print_neighbours,
+  with_heads=_with_kind,
+  token_counts=functools.partial(sampled_words.word_counts, min_count=1),
+  write_outputs=_write_vectors,
+  whole_words=True,
+  default_config=base.get_word2vec_config,
+)

@@ -1,0 +1,97 @@
+"""Steps of objectives that change rows of tables, without an optimiser.
+
+The gradient of a whole table would be zero but for the rows of a batch: such an
+objective says which rows change, and how. A step makes several updates, each of
+other rows of its batch and one after the other, so that few bytes of the tables
+move, however large they are.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from train.engine import sharding
+from train.engine.state import TRAIN_STREAM, TrainState
+from train.engine.steps import Objective, row_keys
+from train.host import device
+
+
+def make_update_step(
+  model: nn.Module,
+  objective: Objective,
+  schedule: Callable[[jax.Array], jax.Array],
+  *,
+  seed: int,
+  log_every: int,
+  mesh: Mesh,
+  state_shardings: TrainState,
+) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
+  """Returns the jitted (state, host batch[, seed]) -> (state, metrics).
+
+  As `steps.make_train_step`, for an objective with an `update`. Losses and
+  metrics are of the last of the step's updates, before it; `grad_norm` is the
+  root mean square of the updates' norms, at a rate of 1. An update that is not
+  finite changes nothing, and none changes anything after it.
+  """
+  parts = objective.updates
+  place = NamedSharding(mesh, PartitionSpec(None, *sharding.BATCH))
+
+  def split(array: jax.Array) -> jax.Array:
+    """[B, ...] -> [parts, B / parts, ...]; rows stay on their devices."""
+    array = array.reshape(-1, parts, *array.shape[1:]).swapaxes(0, 1)
+    return jax.lax.with_sharding_constraint(array, place)
+
+  def step_fn(state: TrainState, host_batch: Any, seed: Any = seed) -> Any:
+    rows = jnp.arange(next(iter(host_batch.values())).shape[0])
+    batch = objective.transform(
+      host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)
+    )
+    batch = jax.tree.map(split, batch)
+    learning_rate = schedule(state.step)
+
+    def make(so_far: Any, part: Any) -> Any:
+      params, good = so_far
+      params, square = objective.update(params, part, learning_rate, good)
+      return (params, good & jnp.isfinite(square)), square
+
+    begun = state.params, state.nonfinite_step < 0
+    (params, good), squares = jax.lax.scan(
+      make, begun, jax.tree.map(lambda array: array[:-1], batch)
+    )
+    last = jax.tree.map(lambda array: array[-1], batch)
+    outputs = objective.apply(model, params, last)
+    losses, others = objective.losses(outputs, last)
+    totals = objective.weights(last)
+    (params, good), square = make((params, good), last)
+    sums = {name: jnp.stack(pair) for name, pair in (losses | others).items()}
+    new_row = state.step % log_every == 0
+    metrics = jax.tree.map(
+      lambda old, new: jnp.where(new_row, new, old + new), state.metrics, sums
+    )
+    begins_bad = ~good & (state.nonfinite_step < 0)
+    nonfinite_step = jnp.where(begins_bad, state.step, state.nonfinite_step)
+    report = {
+      'sums': metrics,
+      'loss': sum(total / totals[name] for name, (total, _) in losses.items()),
+      'grad_norm': jnp.sqrt((squares.sum() + square) / parts),
+      'learning_rate': learning_rate,
+      'nonfinite_step': nonfinite_step,
+    }
+    state = state.replace(
+      step=state.step + 1,
+      params=params,
+      metrics=metrics,
+      nonfinite_step=nonfinite_step,
+    )
+    return state, report
+
+  return jax.jit(
+    step_fn,
+    donate_argnums=0,
+    out_shardings=(state_shardings, NamedSharding(mesh, PartitionSpec())),
+    compiler_options=device.compiler_options(mesh),
+  )

@@ -60,6 +60,7 @@ setuptools.setup(
       'gensim==4.4.0',  # word2vec's rival, and reader of its files
       'ftfy>=6.3,<7',
       'jieba>=0.42.1,<0.43',
+      'nltk>=3.9',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',
       'spacy>=3.8,<4',

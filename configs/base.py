@@ -3,7 +3,7 @@
 import ml_collections
 from ml_collections import config_dict
 
-from configs import mesh_rules, variants
+from configs import mesh_rules
 
 
 def get_config() -> ml_collections.ConfigDict:
@@ -13,7 +13,8 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  model.name = 'bert'  # family: bert, gpt, gpt2, lstm, elmo or word2vec
+  # Family: bert, gpt, gpt2, lstm, nnlm, elmo or word2vec.
+  model.name = 'bert'
   model.left_to_right = False  # BERT without later tokens; GPT always has none
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, width of the hidden states
@@ -22,7 +23,8 @@ def get_config() -> ml_collections.ConfigDict:
   model.max_length = 512  # rows of the position table
   model.dropout_rate = 0.1  # embeddings and sub-layer outputs
   model.attention_dropout_rate = 0.1  # attention probabilities
-  model.gelu = 'tanh'  # 'erf' (BERT's release of 2018-10-31) or 'tanh' (later)
+  # 'erf' (BERT's release of 2018-10-31), 'tanh' (later), or 'relu' (ERNIE)
+  model.gelu = 'tanh'
   model.dtype = 'float32'  # of activations; parameters stay float32
   model.scan_layers = True  # one compiled layer in a loop, or all unrolled
   model.unrolled_layers = 6  # in training, the last so many follow the loop
@@ -63,12 +65,12 @@ def get_config() -> ml_collections.ConfigDict:
   # bias correction scales the decay too), adamw, lamb (for large batches), or,
   # without beta1 and beta2, adadelta (at rate 1) and, also without epsilon,
   # adafactor (little memory; rates relative to each matrix), adagrad (ELMo) and
-  # sgd (word2vec).
+  # sgd (word2vec, nnlm).
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # peak
   optim.warmup_steps = 10_000  # linear, from rate 0
-  # To 0: linear (BERT) or cosine (GPT); or constant, or staircase (0.999 times
-  # the rate after every 100 steps).
+  # To 0: linear (BERT) or cosine (GPT); or constant, staircase (0.999 times the
+  # rate after every 100 steps), or inverse (1 / (1 + 1e-8 tokens read)).
   optim.schedule = 'linear'
   # (learning_rate, warmup_steps) of each 'restart' phase; empty: as above.
   optim.restarts = ()
@@ -88,7 +90,8 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.train = ml_collections.ConfigDict()
   train = config.train
-  # Loss: bert (mlm and next sentences), mlm (masked tokens), lm (next token).
+  # Loss: bert (mlm and next sentences), dialogue (the same, of dialogues too),
+  # mlm (masked tokens), lm (next token).
   train.objective = 'bert'
   # (steps, length, global batch, 'continue' or 'restart' of the rate schedule),
   # perhaps with an objective.unit of its own, or stored:FOLDER of a store.
@@ -121,7 +124,7 @@ def get_config() -> ml_collections.ConfigDict:
   config.init.self_score = 0.0  # initial attention score of a token with itself
   # Start from: workdir, weights folder, or hub name (openai-community/gpt2).
   config.init.weights = placeholder(str)
-  config.init.new_rows = False  # draw rows of pieces and positions they lack
+  config.init.new_rows = False  # draw rows of pieces, positions, types anew
 
   return config
 
@@ -154,12 +157,27 @@ def get_lstm_config() -> ml_collections.ConfigDict:
   return config
 
 
+def get_nnlm_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of Bengio et al. 2003's network, MLP10 of Table 2."""
+  config = get_lstm_config()
+  model = config.model
+  del model.num_layers, model.lstm_dim, model.dropout_rate
+  model.name = 'nnlm'
+  model.embed_dim = 60  # m
+  model.hidden_dim = 100  # h
+  model.order = 5  # n, the predicted word included
+  model.direct = True  # from the vectors of words to the softmax, too
+  model.num_samples = 0  # sampled words of the loss; 0: all words
+  config.optim.update(name='sgd', schedule='inverse', warmup_steps=0)
+  config.optim.weight_decay = 1e-4
+  return config
+
+
 def get_elmo_config() -> ml_collections.ConfigDict:
   """Returns the defaults of ELMo."""
   config = get_config()
   del config.objective
-  config.model = ml_collections.ConfigDict()
-  model = config.model
+  model = config.model = ml_collections.ConfigDict()
   model.name = 'elmo'
   model.num_layers = 2  # L, of each direction
   model.lstm_dim = 4096  # F, cells
@@ -176,12 +194,8 @@ def get_elmo_config() -> ml_collections.ConfigDict:
 
   config.train.objective = 'lm'
   # As released (bilm-tf, training.py and bin/train_elmo.py).
-  config.optim.name = 'adagrad'
-  config.optim.learning_rate = 0.2
-  config.optim.schedule = 'constant'
-  config.optim.warmup_steps = 0
-  config.optim.weight_decay = 0.0
-  config.optim.clip_norm = 10.0
+  config.optim.update(name='adagrad', schedule='constant', warmup_steps=0)
+  config.optim.update(learning_rate=0.2, weight_decay=0.0, clip_norm=10.0)
   config.train.reset_streams = False  # go on with empty states: another batch
   return config
 
@@ -240,7 +254,7 @@ def get_task_config() -> ml_collections.ConfigDict:
   task.max_question = 64  # tokens of a question; longer ones are cut
   task.max_answer = 30  # tokens of an answer
   task.n_best = 20  # number of candidate answers
-  task.lm_weight = 0.0  # of the language model's loss beside the task's (GPT)
+  task.lm_weight = 0.0  # of the language model's loss beside the task's
   task.soft_classes = 0  # classes of a score (GPT); 0: regression
   task.class_weights = ()  # loss weight of each label; empty: all equal
   # Input of the head: last, first (the embeddings), second_to_last, sum_last_4,
@@ -319,8 +333,7 @@ def get_words_config() -> ml_collections.ConfigDict:
   """Returns the defaults of ELMo's task models (Peters et al. 2018)."""
   config = get_task_config()
   placeholder = config_dict.placeholder
-  config.model = ml_collections.ConfigDict()
-  model = config.model
+  model = config.model = ml_collections.ConfigDict()
   # bcn, esim, bilstm_crf, bilstm_attention, deep_srl, e2e_coref, bidaf_plus or
   # bidaf
   model.name = 'bcn'
@@ -373,23 +386,3 @@ def get_words_config() -> ml_collections.ConfigDict:
   config.train.count = 'rows'
   config.train.select = 'best'
   return config
-
-
-def get_defaults(
-  config: ml_collections.ConfigDict,
-) -> ml_collections.ConfigDict:
-  """Returns the defaults with the same keys as a config."""
-  name = config.model.name
-  if 'task' in config:
-    name = 'words' if name in variants.WORD_MODELS else 'task'
-  return FAMILIES.get(name, get_config)()
-
-
-# Configs with other keys than BERT and GPT.
-FAMILIES = {
-  'task': get_task_config,
-  'words': get_words_config,
-  'elmo': get_elmo_config,
-  'lstm': get_lstm_config,
-  'word2vec': get_word2vec_config,
-}

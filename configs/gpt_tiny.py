@@ -5,6 +5,8 @@ beginnings. Expected: held-out perplexity 0.24 of the unigram perplexity (119 of
 502; words found by ftfy and spaCy, seed 0).
 
   python -m train.main --config gpt_tiny
+
+gpt_tiny:lstm has an LSTM of 256 cells, projected to 128, in its place.
 """
 
 import ml_collections
@@ -13,10 +15,15 @@ from configs import base, variants
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name another size, e.g. 'gpt-mini'."""
-  config = base.get_gpt_config()
-  variants.fit_cpu(config)
-  config.model.update(variants.pick(variants.GPT, arg or 'gpt-tiny'))
+  """Returns the config; `arg` may name a size, e.g. 'gpt-mini', or 'lstm'."""
+  if arg == 'lstm':
+    config = base.get_lstm_config()
+    config.model.update(embed_dim=128, lstm_dim=256, dropout_rate=0.0)
+    config.train.platform = 'cpu'
+  else:
+    config = base.get_gpt_config()
+    variants.fit_cpu(config)
+    config.model.update(variants.pick(variants.GPT, arg or 'gpt-tiny'))
   config.model.max_length = 128
   config.data.source = 'manual'
   config.data.tokenizer = 'train:bpe:4000'

@@ -48,12 +48,18 @@ RECIPES = ('bert', 'stable', 'gpt', 'frozen')
 # Tasks with less than 10,000 training examples.
 SMALL = (
   *('cola', 'mrpc', 'rte', 'stsb', 'wnli', 'sst5', 'story_cloze'),
-  *('atis', 'atis_intent'),
+  *('atis', 'atis_intent', 'chnsenticorp'),
 )
 # Tasks whose words and marks are set apart by spaces in the files.
 SPLIT = ('sst2', 'sst5', 'sst5_phrases', 'snips_intent', 'atis_intent')
 SPANS = ('squad1', 'squad2', 'triviaqa')
 ROLES = ('srl', 'srl_conll05', 'srl_ewt')
+# PaddlePaddle/ERNIE, ERNIE/script: learning rate, batch, epochs, tokens.
+ERNIE = {
+  'chnsenticorp': (5e-5, 24, 10.0, 256),
+  'lcqmc': (2e-5, 32, 3.0, 128),
+  'msra_ner': (5e-5, 16, 3.0, 256),
+}
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
@@ -142,6 +148,12 @@ def _set_task(config: ml_collections.ConfigDict, name: str) -> None:
   elif name in ('conll2003', 'panx_en', 'panx_zh'):
     config.optim.learning_rate = 5e-5
     config.train.global_batch = 16
+  elif name in ERNIE:  # its scripts run_*.sh
+    rate, batch, epochs, length = ERNIE[name]
+    config.optim.learning_rate = rate
+    config.train.global_batch = batch
+    config.train.num_epochs = epochs
+    config.task.max_length = length
   elif name in ROLES:  # rows of Shi and Lin 2019, paths of He et al. 2017
     config.optim.learning_rate = 5e-5
     config.task.max_length = 256

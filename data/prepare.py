@@ -19,9 +19,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
   add = parser.add_argument
   sources = (
     'manual, a file, a folder or a glob (perhaps gs://...),'
-    " tfds:NAME[/config][:split], or ernie:PATH, lines of ERNIE's release; of"
-    ' several languages LANGUAGE=SOURCE for each one, as in --source en=books'
-    " --source de=buecher, or 'FOLDER/*/', a folder for each one"
+    " tfds:NAME[/config][:split], task:NAME:FOLDER (a labelled set's training"
+    ' texts), dialogue:PATH (lines Q or R, tab, text), or ernie:PATH, lines of'
+    " ERNIE's release; of several languages LANGUAGE=SOURCE for each one, as in"
+    " --source en=books --source de=buecher, or 'FOLDER/*/', a folder for each"
+    ' one'
   )
   add('--source', required=True, action='append', help=f'the text: {sources}')
   add(

@@ -104,7 +104,7 @@ class Bert(nn.Module):
   Attributes:
     vocab_size: unpadded.
     max_length: rows of the position table.
-    gelu: 'erf' or 'tanh'.
+    gelu: 'erf' or 'tanh', or 'relu' in its place.
     dtype: of activations; parameters, logits and statistics are float32.
     scan_layers: run the layers in a loop, else unrolled; stored alike.
     unrolled_layers: the last so many follow the loop in a training step, which

@@ -82,11 +82,12 @@ GELUS: dict[str, Callable[[Array], Array]] = {
   'erf': _make_gelu(functools.partial(nn.gelu, approximate=False)),
   # Its tanh approximation, under 5e-4 apart: GPT, and BERT since 2019-02-07.
   'tanh': _make_gelu(_tanh_gelu),
+  'relu': nn.relu,  # ERNIE's; its result tells its gradient
 }
 
 
 def get_gelu(name: str) -> Callable[[Array], Array]:
-  """Returns the GELU named 'erf' or 'tanh'; raises ValueError for others."""
+  """Returns the GELU 'erf' or 'tanh', or 'relu'; ValueError for others."""
   if name not in GELUS:
     raise ValueError(f'gelu is {name!r}, expected one of {sorted(GELUS)}')
   return GELUS[name]

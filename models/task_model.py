@@ -46,7 +46,8 @@ class TaskModel(nn.Module):
     frozen: the encoder, its pooler included, gets no gradient and no dropout.
     bilstm_layers: layers of the BiLSTM; 0: no BiLSTM.
     bilstm_dim: cells of each layer and direction.
-    lm: return the language model's logits too.
+    lm: return the language model's logits too: next tokens, or of a BERT those
+      that are hidden in a second reading.
     lm_positions: rows of a Gpt's position table in the softmax beside the
       tokens, as GPT's release fine-tunes.
     transitions: of a 'token_classifier', the allowed ones between tags, see
@@ -82,6 +83,8 @@ class TaskModel(nn.Module):
     last: Array | None,
     characters: Array | None = None,
     tag_mask: Array | None = None,
+    masked_tokens: Array | None = None,
+    mlm_positions: Array | None = None,
     *,
     train: bool,
   ) -> dict[str, Array]:
@@ -98,14 +101,17 @@ class TaskModel(nn.Module):
         `pool_last` and by 'token_classifier'.
       characters: int [..., T, C], the characters of the words, for Elmo only.
       tag_mask: bool [B, T], with `transitions`; True where a word's tag is.
+      masked_tokens: with `lm` for a BERT, the tokens with some hidden, int like
+        `tokens`; without them no token is predicted.
+      mlm_positions: int [B, P] or [B, K, P], places of the hidden tokens.
       train: apply dropout (rng stream 'dropout').
 
     Returns:
       float32 logits: [B, num_outputs] of 'classifier', [B, K] of choices, [B,
       T, num_outputs] of tokens. With `lm`, lm_logits [B, T, V] or [B, K, T, V],
-      and with `lm_positions` position_logits likewise. With the features 'mix',
-      mix_penalty [], the sum of the squares of its weights. With `transitions`,
-      see `crf.Crf.outputs`.
+      of a BERT with P in place of T, and with `lm_positions` position_logits
+      likewise. With the features 'mix', mix_penalty [], the sum of the squares
+      of its weights. With `transitions`, see `crf.Crf.outputs`.
     """
     self._check(tokens.shape)
     rows = tokens.shape[:-1]
@@ -127,9 +133,13 @@ class TaskModel(nn.Module):
       request = {} if self.features == 'last' else {'all_layers': True}
       if self.lm and self.lm_positions:
         request['score_positions'] = self.lm_positions
-      outputs = self.backbone(
-        *inputs, train=train and not self.frozen, **request
-      )
+      request['train'] = train and not self.frozen
+      if self.lm and self._is_bert:
+        hidden = None if masked_tokens is None else flatten(masked_tokens)
+        places = None if masked_tokens is None else flatten(mlm_positions)
+        outputs = self._read_twice(inputs, hidden, places, request)
+      else:
+        outputs = self.backbone(*inputs, **request)
     if self.frozen:
       outputs = jax.tree.map(lax.stop_gradient, outputs)
 
@@ -175,6 +185,42 @@ class TaskModel(nn.Module):
         scores = outputs[name]
         results[name] = scores.reshape(*rows, *scores.shape[1:])
     return results
+
+  def _read_twice(
+    self,
+    inputs: list[Array],
+    hidden_RT: Array | None,
+    places_RP: Array | None,
+    request: dict[str, Any],
+  ) -> dict[str, Array]:
+    """Returns the outputs of rows, and the predictions of hidden tokens.
+
+    A row and the same row with hidden tokens lie side by side, so that both are
+    on one device.
+    """
+    if hidden_RT is None:
+      first_R1 = jnp.zeros_like(inputs[0][:, :1])
+      return self.backbone(*inputs, first_R1, **request)
+
+    def beside(x: Array, y: Array) -> Array:
+      return jnp.stack([x, y], axis=1).reshape(-1, x.shape[1])
+
+    def one(x: Array, which: int, axis: int) -> Array:
+      x = x.reshape(*x.shape[:axis], -1, 2, *x.shape[axis + 1 :])
+      return x.take(which, axis=axis + 1)
+
+    tokens_RT, *others = inputs
+    outputs = self.backbone(
+      beside(tokens_RT, hidden_RT),
+      *(beside(x, x) for x in others),
+      beside(places_RP, places_RP),
+      **request,
+    )
+    lm_logits_RPV = one(outputs.pop('mlm_logits'), 1, axis=0)
+    plain = {
+      name: one(x, 0, axis=int(name == 'layers')) for name, x in outputs.items()
+    }
+    return plain | {'lm_logits': lm_logits_RPV}
 
   def _read(
     self, outputs: dict[str, Array], mask_RT: Array, last: Array | None
@@ -260,10 +306,11 @@ class TaskModel(nn.Module):
         f'lm_positions is {self.lm_positions}, expected 0:'
         f' {type(self.backbone).__name__} scores no positions'
       )
-    if self.lm and (self._is_bert or self._is_elmo):
+    no_head = self._is_bert and 'mlm' not in self.backbone.heads
+    if self.lm and (no_head or self._is_elmo):
       raise ValueError(
-        f'lm is True, but a {type(self.backbone).__name__} predicts no next'
-        ' token here'
+        f'lm is True, but a {type(self.backbone).__name__} predicts no token'
+        " here; a Bert does with 'mlm' among its heads"
       )
     if self._is_elmo and not self.frozen:
       raise ValueError('an Elmo must be frozen: set frozen=True')

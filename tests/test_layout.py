@@ -27,9 +27,10 @@ ROOMS = {
   'data': (
     'text',
     'vocabulary',
-    'store',
-    'examples',
     'tasks',
+    'store',
+    'ngrams',
+    'examples',
     'inputs',
     'scoring',
   ),
@@ -336,6 +337,7 @@ def unknown_names(text: str, folder: pathlib.Path) -> list[str]:
   defaults = [
     base.get_config(),
     base.get_lstm_config(),
+    base.get_nnlm_config(),
     base.get_elmo_config(),
     base.get_task_config(),
     base.get_words_config(),
@@ -423,8 +425,8 @@ def test_each_long_file_has_a_test_file_of_its_name():
 
 # ---- One of everything -----------------------------------------------------
 
-FAMILIES = {'bert', 'gpt', 'gpt2', 'elmo', 'lstm', 'word2vec'}
-MODULES_OF_FAMILIES = {'Bert', 'Gpt', 'Elmo', 'LstmLm', 'Word2Vec'}
+FAMILIES = {'bert', 'gpt', 'gpt2', 'elmo', 'lstm', 'nnlm', 'word2vec'}
+MODULES_OF_FAMILIES = {'Bert', 'Gpt', 'Elmo', 'LstmLm', 'Nnlm', 'Word2Vec'}
 
 
 def family_tests(source: str) -> list[str]:

@@ -123,6 +123,11 @@ class Permuted(abc.ABC):
     self.num_windows = int(self._bounds[-1])
     self._order = interleaving.Interleaving(self._sizes, exponent)
 
+  @property
+  def bounds(self) -> np.ndarray:
+    """Int64 [L + 1]: the windows where each language begins, then all."""
+    return self._bounds
+
   @abc.abstractmethod
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
     """Gathers examples by number, int64 [B]; `draws` are random, uint64 [B]."""

@@ -12,9 +12,9 @@ import numpy as np
 from etils import epath
 
 from data import storage
-from data.store import arrays, corpus, folders, units, vocabularies
+from data.store import arrays, corpus, folders, texts, units, vocabularies
 from data.store import audit as audits
-from data.text import documents, languages, sources
+from data.text import documents, languages
 from data.vocabulary import tokenization
 
 
@@ -39,7 +39,7 @@ def build_store(
   A store for gs://... is built in a temporary folder (TMPDIR) and uploaded,
   store.json last.
 
-  `source`, `document_break` and `text_field` are as in `sources.open_source`.
+  `source`, `document_break` and `text_field` are as in `texts.open_source`.
   `tokenizer` is 'train:wordpiece:N[:cased]', 'train:bpe:N' (GPT's kind),
   'train:bytebpe:N' (GPT-2's), 'train:words:N[:spaces]' (ELMo's), or the path of
   a vocabulary; the text's other types are appended to a vocabulary of words.
@@ -73,7 +73,7 @@ def build_store(
       f'tokenizer {tokenizer!r}: expected one of pieces for a source of'
       f' {len(names)} languages; whole words have one language'
     )
-  text = sources.open_source(
+  text = texts.open_source(
     source, document_break=document_break, text_field=text_field
   )
   kinds = units.kinds(text, unit_source)
@@ -183,7 +183,7 @@ def ensure_store(
     unit_source=unit_source,
   )
   if not _exists(folder):
-    text = sources.open_source(
+    text = texts.open_source(
       source, document_break=document_break, text_field=text_field
     )
     size = 0 if source == 'manual' else text.num_bytes
@@ -267,7 +267,7 @@ def _fingerprint(
   if same_name and any(part.startswith('tfds:') for part in parts):
     return meta['request']['source']
   try:
-    return sources.open_source(
+    return texts.open_source(
       source,
       document_break=options['document_break'],
       text_field=options['text_field'],

@@ -66,6 +66,8 @@ def _xnli_rows(file: epath.Path, split: str) -> examples.Found:
   titles = files.header_of(file)
   if 'language' in titles:
     return _xnli_table(file)
+  if 'text_a' in titles:  # ERNIE's release
+    return glue.rows(file, split, texts=('text_a', 'text_b'), to_label=_to_xnli)
   if len(titles) < 4 and not {'hypo', 'gold_label'} & set(titles):
     titles = ('premise', 'hypothesis', 'label')[: len(titles)]
     records = files.read_tsv(file, (), titles=titles)
@@ -77,9 +79,14 @@ def _xnli_rows(file: epath.Path, split: str) -> examples.Found:
     file,
     split,
     texts=('premise', 'hypo'),
-    to_label=lambda _, label: label.replace('contradictory', 'contradiction'),
+    to_label=_to_xnli,
     group=file.name.removesuffix('.tsv').rpartition('.')[2],
   )
+
+
+def _to_xnli(where: str, label: str) -> str:
+  del where
+  return label.replace('contradictory', 'contradiction')
 
 
 def _xnli_rows_of(
@@ -244,6 +251,11 @@ def _xnli(language: str) -> examples.Task:
 
 
 _IN_LANGUAGES = {language: _xnli(language) for language in LANGUAGES}
+_ZH = _IN_LANGUAGES['zh']
+XNLI_ZH = dataclasses.replace(
+  _ZH,  # and ERNIE's release, which has this language alone
+  files={split: (*names, f'{split}.tsv') for split, names in _ZH.files.items()},
+)
 XNLI = dataclasses.replace(XNLI, language='en', languages=_IN_LANGUAGES)
 
-TASKS = (SNLI, SCITAIL, XNLI, _IN_LANGUAGES['zh'])
+TASKS = (SNLI, SCITAIL, XNLI, XNLI_ZH)

@@ -12,6 +12,7 @@ from typing import Any
 from etils import epath
 
 from data.tasks import (
+  chinese,
   examples,
   files,
   glue,
@@ -30,7 +31,7 @@ TASKS: dict[str, examples.Task] = {
   task.name: task
   for module in (
     *(glue, nli, sst5, topics, race, story_cloze, swag, squad, conll, slots),
-    *(coreference, roles, universal),
+    *(coreference, roles, universal, chinese),
   )
   for task in module.TASKS
 }

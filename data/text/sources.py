@@ -11,7 +11,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from etils import epath
 
@@ -29,7 +29,11 @@ _NAMED = 12  # languages that a description tells of
 
 
 def open_source(
-  spec: str, *, document_break: str | None = None, text_field: str = 'text'
+  spec: str,
+  *,
+  document_break: str | None = None,
+  text_field: str = 'text',
+  others: Mapping[str, Callable[[str], Source]] | None = None,
 ) -> Source:
   """Opens a text source.
 
@@ -45,9 +49,12 @@ def open_source(
   default it is 'blank_line' when practically every line looks like one sentence
   (BERT's input format), else 'file', where a blank line ends a paragraph. Each
   JSONL or TFDS record, with `text_field`, and page of the manual is a document.
+  `others` are prefix -> how a source that begins with it is opened.
   """
   if parts := languages.split(spec):
-    options = dict(document_break=document_break, text_field=text_field)
+    options = dict(
+      document_break=document_break, text_field=text_field, others=others
+    )
     opened = {}
     for name, specs in parts.items():
       found = []
@@ -61,6 +68,9 @@ def open_source(
           ) from None
       opened[name] = found[0] if len(found) == 1 else _join(name, found)
     return _join_languages(spec, opened)
+  for prefix, opener in (others or {}).items():
+    if spec.startswith(prefix):
+      return opener(spec)
   is_ids = spec.startswith(languages.IDS)
   if spec == 'manual' or spec.startswith('tfds:') or is_ids:
     if document_break:

@@ -89,7 +89,8 @@ class Words(Tokenizer):
   """The word types of a text, and the tokenizer that finds them.
 
   `pieces` are all types, `SPECIALS`, then by falling frequency; a model
-  predicts the first V, `softmax_size`; `split` is as in `split_words`.
+  predicts the first V, `softmax_size`; `split` is as in `split_words`. BERT's
+  symbols are the ends of a sentence, and the unknown word for a mask.
   """
 
   pieces: tuple[str, ...] = dataclasses.field(repr=False)
@@ -100,6 +101,10 @@ class Words(Tokenizer):
   begin_id: ClassVar[int] = 0
   end_id: ClassVar[int] = 1
   unk_id: ClassVar[int] = 2
+  cls_id: ClassVar[int] = begin_id
+  sep_id: ClassVar[int] = end_id
+  pad_id: ClassVar[int] = end_id
+  mask_id: ClassVar[int] = unk_id
 
   @property
   def sentence_per_line(self) -> bool:
@@ -138,6 +143,14 @@ class Words(Tokenizer):
     return sum(
       len(piece.encode()) > characters.MAX_BYTES for piece in self.pieces
     )
+
+  def predicted(self) -> 'Words':
+    """Returns the words of the softmax alone: all other words are unknown."""
+    return dataclasses.replace(self, pieces=self.pieces[: self.softmax_size])
+
+  def continuations(self) -> np.ndarray:
+    """Returns bool [V]: no word continues another."""
+    return np.zeros(self.softmax_size, bool)
 
   def parts(self, text: str) -> list[str]:
     """Returns the parts whose ids, one after the other, are the text's."""

@@ -109,7 +109,12 @@ ALWAYS = {  # options of transformers that have one value here
   'add_cross_attention': False,
   'quantization_config': None,
 }
-GELU = {'gelu': 'erf', 'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh'}
+GELU = {
+  'gelu': 'erf',
+  'gelu_new': 'tanh',
+  'gelu_pytorch_tanh': 'tanh',
+  'relu': 'relu',
+}
 ARCHITECTURES = {  # heads beside the encoder in Hugging Face's classes
   'BertForPreTraining': ('mlm', 'nsp', 'pooler'),
   'BertForMaskedLM': ('mlm',),

@@ -22,7 +22,7 @@ SPLITS = {
   for task in (
     'cola sst2 mrpc stsb qqp qnli rte wnli snli scitail race story_cloze swag'
     ' squad1 squad2 conll2003 sst5 sst5_phrases panx_en srl srl_ewt coref'
-    ' coref_gum xnli_zh'
+    ' coref_gum xnli_zh chnsenticorp lcqmc msra_ner'
   ).split()
 } | {'mnli': ('train', 'dev', 'dev_mismatched')}
 for task, languages in (('xnli', 'zh es de ar ur'), ('conll2003', 'de es nl')):

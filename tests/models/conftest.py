@@ -44,7 +44,7 @@ def make_reference(torch):
       num_hidden_layers=sizes['num_layers'],
       num_attention_heads=sizes['num_heads'],
       intermediate_size=sizes['mlp_dim'],
-      hidden_act={'erf': 'gelu', 'tanh': 'gelu_new'}[gelu],
+      hidden_act={'erf': 'gelu', 'tanh': 'gelu_new', 'relu': 'relu'}[gelu],
       hidden_dropout_prob=0.0,
       attention_probs_dropout_prob=0.0,
       pad_token_id=None,

@@ -385,7 +385,7 @@ def test_eight_devices_equal_one():
       None,
       'bilstm_layers is 0, expected 1 or more',
     ),
-    ({'lm': True}, None, 'a Bert predicts no next token'),
+    ({'lm': True}, None, 'a Bert predicts no token'),
     (
       {'encoder': transfer_cases.make_bert(())},
       None,

@@ -38,17 +38,12 @@ class Vocabulary(NamedTuple):
   @classmethod
   def of(cls, tokenizer: Any, counts: np.ndarray | None = None) -> 'Vocabulary':
     """Returns the vocabulary of a tokenizer, with the counts of a text."""
-    if hasattr(tokenizer, 'softmax_size'):
-      return cls(
-        tokenizer.softmax_size,
-        unknown=tokenizer.unk_id,
-        counts=counts,
-        words=tokenizer.pieces[: tokenizer.softmax_size],
-      )
     if not hasattr(tokenizer, 'mask_id'):
       return cls(tokenizer.vocab_size, counts=counts)
+    size = getattr(tokenizer, 'softmax_size', None)
     return cls(
-      size=tokenizer.vocab_size,
+      size=tokenizer.vocab_size if size is None else size,
+      unknown=None if size is None else tokenizer.unk_id,
       specials=transforms.Specials(
         pad=tokenizer.pad_id,
         cls=tokenizer.cls_id,
@@ -57,7 +52,14 @@ class Vocabulary(NamedTuple):
       ),
       continuations=tokenizer.continuations(),
       counts=counts,
+      words=None if size is None else tokenizer.pieces[:size],
     )
+
+  def known(self, ids: Any) -> Any:
+    """Returns ids, the unknown word's in place of all beyond V."""
+    if self.unknown is None:
+      return ids
+    return jnp.where(ids < self.size, ids, self.unknown)
 
   @classmethod
   def of_size(cls, size: int) -> 'Vocabulary':
@@ -68,6 +70,15 @@ class Vocabulary(NamedTuple):
 
 def _language_shares(config: Any) -> dict[str, Any]:
   return {'language_exponent': config.data.language_exponent}
+
+
+def token_counts(store: Store) -> np.ndarray:
+  """Returns how often each token of the vocabulary is in training text."""
+  vocabulary = Vocabulary.of(store.tokenizer)
+  counts = np.array(store.counts[: vocabulary.size])
+  if vocabulary.unknown is not None:
+    counts[vocabulary.unknown] += store.counts[vocabulary.size :].sum()
+  return counts
 
 
 def _no_carry(model: Any, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -102,7 +113,8 @@ class Architecture(NamedTuple):
       the family at the end of a run.
     carry_shapes: (model, rows) -> shapes of `Objective.carry`, zeros at first.
     token_counts: store -> int [V], how often a token is a training target.
-    with_heads: (model, train.objective) -> model with this objective's heads.
+    with_heads: (model, train.objective) -> model with this objective's heads,
+      and types of tokens.
     encoder_flops: (model, rows, length) -> forward FLOPs without heads.
     default_config: () -> the config of all defaults.
     reads_words: whether it reads words by characters, without a vocabulary.
@@ -112,8 +124,8 @@ class Architecture(NamedTuple):
     uses: of weights: 'embed', 'score' (tokens), 'generate', 'fill_masks'.
     form: of the rows of a task, a name in `data.inputs.framing.FORMS`.
     finds_spans: whether it can be fine-tuned to find spans.
-    below_head: (model, whether the head reads the pooler) -> the model with the
-      heads of its own that a task's head reads.
+    below_head: (model, whether a task's head reads the pooler, whether tokens
+      are predicted beside it) -> the model with these heads of its own.
     frame: tokenizer -> ids before and after each text.
     text_inputs: (tokens, mask, positions), each [B, T], one text a row -> the
       first inputs of the module.
@@ -134,7 +146,7 @@ class Architecture(NamedTuple):
     _no_carry
   )
   example_options: Callable[[Any], dict[str, Any]] = _language_shares
-  token_counts: Callable[[Store], np.ndarray] = lambda store: store.counts
+  token_counts: Callable[[Store], np.ndarray] = token_counts
   with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
   encoder_flops: Callable[[Any, int, int], int] = count_encoder
   default_config: Callable[[], Any] = base.get_config
@@ -145,7 +157,9 @@ class Architecture(NamedTuple):
   uses: tuple[str, ...] = ()
   form: str = 'gpt'
   finds_spans: bool = False
-  below_head: Callable[[Any, bool], nn.Module] = lambda model, pooler: model
+  below_head: Callable[[Any, bool, bool], nn.Module] = (
+    lambda model, pooler, lm: model
+  )
   frame: Callable[[Any], tuple[list[int], list[int]]] = lambda _: ([], [])
   text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
   reads_both_ways: Callable[[Any], bool] = lambda model: False

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from data.examples import masking, pairs, transforms
+from data.examples import dialogues, masking, pairs, transforms
 from data.store.corpus import Store
 from data.text import languages
 from models import bert
@@ -30,7 +30,12 @@ from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'mlm_positions')
 # Pooler and NSP head learn from next sentences; without, a task draws its own.
-HEADS = {'bert': bert.HEADS, 'mlm': ('mlm',), 'lm': ('mlm',)}
+HEADS = {
+  'bert': bert.HEADS,
+  'dialogue': bert.HEADS,
+  'mlm': ('mlm',),
+  'lm': ('mlm',),
+}
 
 
 def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
@@ -45,7 +50,7 @@ def check(config: Any) -> None:
     config,
     (config.train.objective == 'lm') == config.model.left_to_right,
     'train.objective',
-    "'bert' or 'mlm', or 'lm' with model.left_to_right=True",
+    "'bert', 'dialogue' or 'mlm', or 'lm' with model.left_to_right=True",
   )
   phases = training_phases.check_phases(config)
   settings.expect(
@@ -74,14 +79,27 @@ def _check_vocabulary(config: Any, vocabulary: Vocabulary) -> None:
     )
 
 
+def _known(host_batch: Any, vocabulary: Vocabulary) -> Any:
+  """Returns a batch in which words without a row are the unknown one."""
+  texts = ('window', 'other_window')
+  return {
+    name: vocabulary.known(array) if name in texts else array
+    for name, array in host_batch.items()
+  }
+
+
 def masked_tokens(
   config: Any,
   length: int,
   vocabulary: Vocabulary,
   *,
   names: tuple[str, ...] = ('mlm', 'nsp'),
+  of_dialogues: bool = False,
 ) -> Objective:
-  """Returns BERT's objective at one length, with the losses `names`."""
+  """Returns BERT's objective at one length, with the losses `names`.
+
+  Rows are pairs of windows or, with `of_dialogues`, dialogues among them.
+  """
   _check_vocabulary(config, vocabulary)
   wanted = config.objective
   rates = masking.Rates(
@@ -95,7 +113,7 @@ def masked_tokens(
 
   def transform(host_batch: Any, keys: Any) -> Any:
     batch = transforms.sample_pairs(
-      host_batch,
+      _known(host_batch, vocabulary),
       keys,
       length=length,
       specials=vocabulary.specials,
@@ -103,6 +121,10 @@ def masked_tokens(
       negatives='nsp' in names,
       units=stored,
     )
+    if of_dialogues:
+      batch = dialogues.choose_responses(
+        batch, host_batch, keys, pad=vocabulary.specials.pad
+      )
     starts = batch.pop('unit_starts', None)
     return masking.mask_units(
       batch,
@@ -134,7 +156,7 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
 
   def transform(host_batch: Any, keys: Any) -> Any:
     batch = transforms.sample_pairs(
-      host_batch,
+      _known(host_batch, vocabulary),
       keys,
       length=length,
       specials=vocabulary.specials,
@@ -162,7 +184,11 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
 
 
 def _with_heads(model: bert.Bert, objective: str) -> bert.Bert:
-  return model.clone(heads=HEADS.get(objective, model.heads))
+  types = model.num_token_types
+  if objective == 'dialogue':
+    types = dialogues.NUM_TYPES
+  heads = HEADS.get(objective, model.heads)
+  return model.clone(heads=heads, num_token_types=types)
 
 
 def _adjust_init(model: bert.Bert, params: Any, init_config: Any) -> Any:
@@ -207,10 +233,11 @@ ARCHITECTURE = Architecture(
   build_model=build_model,
   objectives={
     'bert': masked_tokens,
+    'dialogue': functools.partial(masked_tokens, of_dialogues=True),
     'mlm': functools.partial(masked_tokens, names=('mlm',)),
     'lm': next_tokens,
   },
-  open_examples=pairs.Examples,
+  open_examples=dialogues.open_examples,
   batch_shapes=pairs.batch_shapes,
   adjust_init=_adjust_init,
   print_samples=_print_samples,
@@ -220,8 +247,8 @@ ARCHITECTURE = Architecture(
   uses=('embed', 'fill_masks'),
   form='bert',
   finds_spans=True,
-  below_head=lambda model, pooler: model.clone(
-    heads=('pooler',) if pooler else ()
+  below_head=lambda model, pooler, lm: model.clone(
+    heads=('pooler',) * pooler + ('mlm',) * lm
   ),
   frame=lambda tokenizer: ([tokenizer.cls_id], [tokenizer.sep_id]),
   text_inputs=_text_inputs,

@@ -118,20 +118,17 @@ def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
 
   reads_characters = config.model.characters
 
-  def known(ids: jax.Array) -> jax.Array:
-    return jnp.where(ids < vocabulary.size, ids, vocabulary.unknown)
-
   def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
     del keys  # nothing is random
     batch = {'loss_weights': host_batch['loss_weights']}
     for text in TEXTS:
       types = host_batch[f'{text}type_ids']
-      batch[f'{text}targets'] = known(host_batch[f'{text}targets'])
+      batch[f'{text}targets'] = vocabulary.known(host_batch[f'{text}targets'])
       if reads_characters:
         batch[f'{text}type_ids'] = types
         batch[f'{text}characters'] = host_batch[f'{text}characters']
       else:
-        batch[f'{text}type_ids'] = known(types)
+        batch[f'{text}type_ids'] = vocabulary.known(types)
     return batch
 
   def inputs(batch: Any) -> tuple:

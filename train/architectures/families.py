@@ -4,7 +4,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from train.architectures import bert, elmo, gpt, word2vec
+from train.architectures import bert, elmo, gpt, nnlm, word2vec
 from train.architectures.architecture import Architecture
 from train.run import settings
 
@@ -13,6 +13,7 @@ ARCHITECTURES = {
   'gpt': gpt.GPT,
   'gpt2': gpt.GPT2,
   'lstm': gpt.LSTM,
+  'nnlm': nnlm.ARCHITECTURE,
   'elmo': elmo.ARCHITECTURE,
   'word2vec': word2vec.ARCHITECTURE,
 }

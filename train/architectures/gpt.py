@@ -54,10 +54,12 @@ def build_lstm(model_config: Any, vocab_size: int) -> lstm_lm.LstmLm:
 
 def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
   """Returns the objective at one length: the next token at each position."""
-  del config, vocabulary
+  del config
 
   def transform(host_batch: Any, keys: Any) -> Any:
     del keys  # nothing is random
+    window = vocabulary.known(host_batch['window'])
+    host_batch = {**host_batch, 'window': window}
     return transforms.next_tokens(host_batch, length=length)
 
   return Objective(
@@ -70,17 +72,6 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
     targets=lambda batch: (batch['targets'], batch['loss_weights']),
     perplexities={'lm': 'perplexity'},
   )
-
-
-def _open_apart(store: Store, length: int, **options: Any) -> streams.Examples:
-  """Returns windows that stay inside documents."""
-  if hasattr(store.tokenizer, 'softmax_size'):
-    raise ValueError(
-      f'{store.folder} is a store of whole words, which no model of pieces has'
-      ' a softmax for: prepare the text with --tokenizer train:bpe:N, or train'
-      " with data.tokenizer='train:bpe:N'"
-    )
-  return streams.Examples(store, length, **options)
 
 
 def _open_joined(store: Store, length: int, **options: Any) -> streams.Examples:
@@ -133,7 +124,7 @@ GPT = Architecture(
   describe=describe_transformer,
   build_model=build_model,
   objectives={'lm': next_tokens},
-  open_examples=_open_apart,
+  open_examples=streams.Examples,
   batch_shapes=streams.batch_shapes,
   adjust_init=_adjust_init,
   print_samples=samples.print_continuations,

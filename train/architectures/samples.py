@@ -12,6 +12,7 @@ from flax import linen as nn
 from data.store.corpus import Store
 from models import decoding
 from models.elmo import Elmo
+from train.architectures.architecture import Vocabulary
 from train.engine import sharding
 from train.host import processes
 from train.host.console import say
@@ -26,7 +27,7 @@ def print_filled_masks(
   model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
   """Prints a BERT's guesses of masked tokens in held-out sentences."""
-  sentences = _held_out_sentences(store, longest=min(length - 2, 40))
+  sentences = _known_sentences(store, longest=min(length - 2, 40))
   if not sentences:
     return
   tokenizer = store.tokenizer
@@ -81,6 +82,15 @@ def _held_out_sentences(store: Store, longest: int) -> list[list[int]]:
   return [found[i] for i in spread.astype(int)]
 
 
+def _known_sentences(store: Store, longest: int) -> list[list[int]]:
+  """Returns such sentences of a model with a row for each known token."""
+  known = Vocabulary.of(store.tokenizer).known
+  return [
+    np.asarray(known(np.array(ids))).tolist()
+    for ids in _held_out_sentences(store, longest)
+  ]
+
+
 def _padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
   """Returns rows of ids as int32 [B, T], zeros behind, and lengths [B]."""
   lengths = np.array([len(row) for row in rows])
@@ -109,7 +119,7 @@ def print_guesses(
   `predict` takes (parameters, tokens int [B, T], mask bool [B, T]) and returns
   scores [B, T, V] of the token after each. `start` is put before each text.
   """
-  sentences = _held_out_sentences(store, longest=min(length - 1, 40))
+  sentences = _known_sentences(store, longest=min(length - 1, 40))
   if not sentences:
     return
   before = [] if start is None else [start]
@@ -131,7 +141,7 @@ def print_continuations(
 ) -> None:
   """Prints a GPT's continuations of a few held-out beginnings."""
   tokenizer = store.tokenizer
-  beginnings = _held_out_sentences(store, longest=length)[:NUM_CONTINUED]
+  beginnings = _known_sentences(store, longest=length)[:NUM_CONTINUED]
   if not beginnings:
     return
   prompts = [ids[:BEGINNING] for ids in beginnings]

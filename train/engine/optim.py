@@ -15,6 +15,7 @@ import numpy as np
 import optax
 
 from models import scalar_mix
+from train.engine import averages
 
 Schedule = Callable[[Any], Any]
 # (steps, length, global batch, 'continue' | 'restart')
@@ -30,10 +31,17 @@ OPTIMIZERS = (
   'adadelta',
   'sgd',
 )
-SCHEDULES = ('linear', 'gpt_linear', 'cosine', 'constant', 'staircase')
+SCHEDULES = (
+  *('linear', 'gpt_linear', 'cosine'),
+  *('constant', 'staircase', 'inverse'),
+)
 
 # Of `staircase`: factor and its steps (kentonl/e2e-coref, experiments.conf).
 STAIRCASE = (0.999, 100)
+
+# Of `inverse`: growth of the rate's divisor with each token read (Bengio et al.
+# 2003, section 2.1).
+INVERSE = 1e-8
 
 # Adagrad's initial sum of squared gradients (bilm-tf, training.py's default).
 ADAGRAD_ACCUMULATOR = 1.0
@@ -53,8 +61,9 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
   """Returns the learning rate (float32) as a function of the step (from 0).
 
   The decay (`linear`: BERT, `cosine`: GPT) runs from step 0 to the last step of
-  its phases and reaches 0; `constant` (ELMo) stays, and `staircase` multiplies
-  the rate by 0.999 after every 100 steps (Lee et al. 2017). During warm-up the
+  its phases and reaches 0; `constant` (ELMo) stays, `staircase` multiplies the
+  rate by 0.999 after every 100 steps (Lee et al. 2017), and `inverse` divides
+  it by 1 + 1e-8 times the tokens read (Bengio et al. 2003). During warm-up the
   rate is `peak * step / warmup_steps` instead, so it jumps a little where they
   meet. In `gpt_linear`, GPT's fine-tuning, the warm-up multiplies the decay.
   Step 0 has rate 0, but for a constant rate without warm-up.
@@ -98,6 +107,8 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     elif kind_of_decay == 'staircase':
       factor, steps = STAIRCASE
       left = jnp.float32(factor) ** (local // steps)
+    elif kind_of_decay == 'inverse':
+      left = 1 / (1 + INVERSE * _tokens_read(phases, step))
     elif kind_of_decay == 'cosine':
       left = (1 - jnp.cos(jnp.pi * left)) / 2
     decayed = peak * left
@@ -107,6 +118,16 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     return jnp.where(local < warmup, peak * warmed, decayed)
 
   return schedule
+
+
+def _tokens_read(phases: Sequence[Phase], step: Any) -> jax.Array:
+  """Returns the tokens of all steps before a step, float32."""
+  total, first_step = jnp.float32(0), 0
+  for steps, length, rows, *_ in phases:
+    done = jnp.clip(step - first_step, 0, steps)
+    total += jnp.asarray(done, jnp.float32) * (length * rows)
+    first_step += steps
+  return total
 
 
 def _peaks(optim_config: Any, count: int) -> list[tuple[float, int]]:
@@ -246,71 +267,6 @@ def per_matrix(
   return optax.GradientTransformation(init, update)
 
 
-class Averages(NamedTuple):
-  """Averages of the parameters over the steps, the state of `average`."""
-
-  params: Any
-
-
-def average(decay: float) -> optax.GradientTransformation:
-  """Changes no update; its state is decay * average + (1 - decay) * parameters.
-
-  As TensorFlow's ExponentialMovingAverage, it begins with the parameters.
-  """
-
-  def update(updates, state, params):
-    averages = jax.tree.map(
-      lambda old, param, change: old + (1 - decay) * (param + change - old),
-      state.params,
-      params,
-      updates,
-    )
-    return updates, Averages(averages)
-
-  return optax.GradientTransformation(Averages, update)
-
-
-def averages(opt_state: Any, params: Any) -> Any:
-  """Returns the averages of the parameters in a state, else the parameters.
-
-  Those that are not trained have none.
-  """
-  found = jax.tree.leaves(opt_state, is_leaf=_is_averages)
-  found = [state.params for state in found if _is_averages(state)]
-  if not found:
-    return params
-  return jax.tree.map(
-    lambda mean, param: param if isinstance(mean, optax.MaskedNode) else mean,
-    found[0],
-    params,
-    is_leaf=lambda node: isinstance(node, optax.MaskedNode),
-  )
-
-
-def begin_averages(opt_state: Any, params: Any) -> Any:
-  """Returns a state whose averages, if it has any, are copies of `params`."""
-
-  def begin(state):
-    if not _is_averages(state):
-      return state
-    return Averages(
-      jax.tree.map(
-        lambda mean, param: (
-          mean if isinstance(mean, optax.MaskedNode) else jnp.copy(param)
-        ),
-        state.params,
-        params,
-        is_leaf=lambda node: isinstance(node, optax.MaskedNode),
-      )
-    )
-
-  return jax.tree.map(begin, opt_state, is_leaf=_is_averages)
-
-
-def _is_averages(node: Any) -> bool:
-  return isinstance(node, Averages)
-
-
 def make_optimizer(
   optim_config: Any,
   schedule: Schedule,
@@ -386,5 +342,5 @@ def make_optimizer(
     optax.add_decayed_weights(c.weight_decay, mask=decay_mask),
     *scaled,
     optax.scale_by_learning_rate(rate),
-    *([average(decay)] if decay else []),
+    *([averages.average(decay)] if decay else []),
   )

@@ -13,7 +13,7 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from train.engine import optim, sharding, shards
+from train.engine import averages, optim, sharding, shards
 from train.host import processes
 
 
@@ -41,12 +41,12 @@ class TrainState:
   @property
   def scored(self) -> Any:
     """The parameters to score and to keep: their averages, if it has any."""
-    return optim.averages(self.opt_state, self.params)
+    return averages.read(self.opt_state, self.params)
 
   def begin_with(self, params: Any) -> 'TrainState':
     """Returns the state of step 0 with other parameters."""
     return self.replace(
-      params=params, opt_state=optim.begin_averages(self.opt_state, params)
+      params=params, opt_state=averages.begin(self.opt_state, params)
     )
 
 

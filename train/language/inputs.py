@@ -1,10 +1,15 @@
 """Inputs and answers of language models, checked before JAX is imported."""
 
 import pathlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from etils import epath
+
+from data.ngrams import smoothing
 from data.text import text_files
+from train.host import files
 
 MASK = '[MASK]'
 # Treatment of a prompt that exceeds the model's positions.
@@ -95,13 +100,77 @@ def check_masked(prompts: Sequence[str]) -> None:
     )
 
 
-def kenlm_programs(folder: str) -> list[pathlib.Path]:
-  """Returns the paths of KenLM's lmplz and query; checks that they exist."""
-  programs = [pathlib.Path(folder) / name for name in ('lmplz', 'query')]
-  for program in programs:
-    if not program.exists():
-      raise FileNotFoundError(
-        f'no {program.name} in --kenlm={folder}: build KenLM and name its'
-        ' folder of programs'
+def kenlm_program(folder: str) -> pathlib.Path:
+  """Returns the path of KenLM's lmplz; checks that it exists."""
+  program = pathlib.Path(folder) / 'lmplz'
+  if not program.exists():
+    raise FileNotFoundError(
+      f'no lmplz in --kenlm={folder}: build KenLM and name its folder of'
+      ' programs, or leave --kenlm out'
+    )
+  return program
+
+
+def ngram_source(path: str) -> str:
+  """Returns whether a path is a 'store', 'workdir', 'arpa' or 'files'."""
+  folder = epath.Path(path)
+  if re.search(r'\.arpa(\.gz)?$', path):
+    files.check_readable(path)
+    return 'arpa'
+  if folder.is_dir() and (folder / 'store.json').exists():
+    return 'store'
+  if folder.is_dir() and (folder / 'config.json').exists():
+    return 'workdir'
+  text_files.find(path)
+  return 'files'
+
+
+# Options of python -m train.ngram -> the kinds of text they are for.
+_NGRAM_OPTIONS = {
+  'min_count': ('files',),
+  'test': ('files', 'arpa'),
+  **dict.fromkeys(
+    ('beside', 'tokens', 'mix', 'kenlm', 'arpa'), ('store', 'workdir')
+  ),
+}
+
+
+def check_ngram_options(kind: str, options: Any) -> None:
+  """Checks that the options of train.ngram fit a kind of text."""
+  for name, kinds in _NGRAM_OPTIONS.items():
+    if getattr(options, name) is not None and kind not in kinds:
+      raise ValueError(
+        f'--{name} is of {" and ".join(kinds)}, but {options.text} is of kind'
+        f' {kind}'
       )
-  return programs
+  if kind == 'arpa' and options.test is None:
+    raise ValueError(f'{options.text}: name the text to score by --test FILES')
+  if options.mix is not None and not 0 <= options.mix <= 1:
+    raise ValueError(f'--mix={options.mix:g}: expected a number in [0, 1]')
+  if options.arpa and (options.kenlm or options.out):
+    raise ValueError('--arpa reads n-grams: leave --kenlm and --out out')
+
+
+def parse_smoothing(text: str, order: int) -> Callable[..., Any]:
+  """Returns (counts, words, order) -> model for NAME[:NUMBER,...]."""
+  name, _, numbers = text.partition(':')
+  if name not in smoothing.METHODS:
+    raise ValueError(
+      f'--smoothing={text}: expected one of {", ".join(smoothing.METHODS)}'
+    )
+  try:
+    values = [float(part) for part in numbers.split(',') if numbers]
+  except ValueError:
+    raise ValueError(
+      f'--smoothing={text}: expected numbers behind the colon'
+    ) from None
+  takes = {'jelinek_mercer': order, 'kneser_ney': 1, 'add_k': 1}.get(name, 0)
+  if values and len(values) != takes:
+    raise ValueError(
+      f'--smoothing={text}: expected {takes or "no"} numbers, found'
+      f' {len(values)}'
+    )
+  method = smoothing.METHODS[name]
+  if name == 'jelinek_mercer' and values:
+    return lambda counts, words, n: method(counts, words, n, values[:n])
+  return lambda counts, words, n: method(counts, words, n, *values)

@@ -1,123 +1,178 @@
-"""Perplexity of an n-gram model beside a neural one."""
+"""N-gram models of token stores and of text files, by our counts or KenLM's."""
 
-import math
+import contextlib
 import pathlib
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from data.ngrams import arpa, counts, texts
+from data.ngrams.model import Model, perplexity
 from data.store import corpus
-from train.engine import evaluate
-from train.language import inputs, scoring
-from train.params import trained
-from train.pretrain import run_stores
-from train.run import workdirs
+from train.host import files
+from train.language import inputs
+
+# How KenLM reads a word unknown to us: it keeps <unk> for its own.
+_OTHER = '<other>'
 
 
-def documents(store: corpus.Store, *, held_out: bool) -> Iterator[np.ndarray]:
-  """Yields the tokens of each document of a split that has two or more."""
-  bounds = np.asarray(store.sentences)[np.asarray(store.documents)]
-  for document in np.flatnonzero(np.asarray(store.held_out) == held_out):
-    tokens = np.asarray(store.tokens[bounds[document] : bounds[document + 1]])
-    if len(tokens) > 1:
-      yield tokens
+class Scorer(NamedTuple):
+  """A model of n-grams, and its ids of our words, int32 [V]."""
+
+  model: Model
+  ids: np.ndarray
+
+  def log_probs(self, words: np.ndarray) -> np.ndarray:
+    """Returns the log-probabilities of a text's words but the first, in nats.
+
+    The first has no history, not even a beginning.
+    """
+    starts = np.zeros(len(words), bool)
+    starts[:1] = True
+    return self.model.log_probs(self.ids[words], starts)[1:]
 
 
-def ngram_log_probs(
-  store: corpus.Store, *, order: int, kenlm: str
-) -> list[np.ndarray]:
-  """Returns the log-probabilities of held-out documents, in nats.
+@contextlib.contextmanager
+def counted(
+  blocks: Iterable[np.ndarray], words: Sequence[str], order: int
+) -> Iterator[counts.Counts]:
+  """Counts n-grams into temporary files, see `counts.count`."""
+  with tempfile.TemporaryDirectory(prefix='ngrams-') as folder:
+    yield counts.count(blocks, order, len(words), pathlib.Path(folder))
 
-  Each of `documents` has float64 [tokens - 1], without its first token. KenLM's
-  programs in the folder `kenlm` count the n-grams, n = `order`, of the store's
-  training documents. Raises ChildProcessError if a program fails.
+
+def of_store(
+  store: corpus.Store,
+  orders: Sequence[int],
+  estimate: Callable[..., Model],
+  kenlm: str | None = None,
+) -> list[Scorer]:
+  """Returns models of a store's training documents, one of each order.
+
+  `estimate` is (counts, words, order) -> model. With `kenlm`, a folder with its
+  program lmplz, that estimates modified Kneser-Ney instead.
   """
-  lmplz, query = inputs.kenlm_programs(kenlm)
-  with tempfile.TemporaryDirectory() as folder:
-    folder = pathlib.Path(folder)
-    train, held_out, arpa, found = (
-      folder / name for name in ('train', 'held_out', 'arpa', 'found')
+  words = texts.words_of_store(store)
+  if kenlm is not None:
+    return [_by_kenlm(store, words, order, kenlm) for order in orders]
+  ids = np.arange(len(words.words), dtype=np.int32)
+  blocks = texts.store_blocks(store, words)
+  with counted(blocks, words.words, max(orders)) as found:
+    return [Scorer(estimate(found, words.words, n), ids) for n in orders]
+
+
+def read(path: str, store: corpus.Store) -> list[Scorer]:
+  """Returns the model of an ARPA file, for the words of a store, in a list.
+
+  Raises ValueError if it knows none of them.
+  """
+  words = texts.words_of_store(store).words
+  return [_with_ids(arpa.read(path), words, path)]
+
+
+def read_file(path: str) -> Model:
+  """Returns the model of an ARPA file, see `arpa.read`."""
+  return arpa.read(path)
+
+
+def _with_ids(model: Model, words: Sequence[str], path: Any) -> Scorer:
+  found = [model.ids.get(word, counts.UNKNOWN) for word in words]
+  known = sum(i != counts.UNKNOWN for i in found[len(counts.SYMBOLS) :])
+  if not known:
+    raise ValueError(
+      f'{path}: knows none of the {len(words) - len(counts.SYMBOLS):,} words of'
+      f' the text, such as {words[-1]!r}: expected a model of such words'
     )
-    _write(train, documents(store, held_out=False))
-    _write(held_out, documents(store, held_out=True))
+  return Scorer(model, np.array(found, np.int32))
+
+
+def _by_kenlm(
+  store: corpus.Store, words: texts.Words, order: int, kenlm: str
+) -> Scorer:
+  """Returns KenLM's model. Raises ChildProcessError if the program fails."""
+  lmplz = inputs.kenlm_program(kenlm)
+  spelt = [_OTHER, *words.words[1:]]
+  with tempfile.TemporaryDirectory(prefix='ngrams-') as folder:
+    text, found = (pathlib.Path(folder) / name for name in ('text', 'arpa'))
+    with text.open('w', encoding='utf-8') as file:
+      for tokens in texts.documents(store, held_out=False):
+        ids = words.of_token[tokens].tolist()
+        file.write(' '.join(spelt[i] for i in ids) + '\n')
     # The discounts of a small text cannot be estimated.
-    build = (lmplz, '-o', str(order), '-S', '25%', '-T', folder)
-    _run((*build, '--discount_fallback'), train, arpa)
-    # Without symbols for a document's beginning and end.
-    _run((query, '-n', '-v', 'word', arpa), held_out, found)
-    values = _parse(found.read_text())
-  sizes = [len(tokens) for tokens in documents(store, held_out=True)]
-  if len(values) != sum(sizes):
-    raise ChildProcessError(
-      f'{query} scored {len(values):,} tokens of {sum(sizes):,}'
-    )
-  return [text[1:] for text in np.split(values, np.cumsum(sizes)[:-1])]
+    options = ('-o', str(order), '-S', '25%', '-T', folder)
+    with text.open() as stdin, found.open('w') as stdout:
+      done = subprocess.run(
+        (lmplz, *options, '--discount_fallback'),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+      )
+    if done.returncode:
+      raise ChildProcessError(
+        f'{lmplz} failed ({done.returncode}):\n{done.stderr[-2000:]}'
+      )
+    return _with_ids(arpa.read(found), spelt, lmplz)
 
 
-def _write(path: pathlib.Path, texts: Iterator[np.ndarray]) -> None:
-  with path.open('w') as file:
-    for tokens in texts:
-      file.write(' '.join(map(str, tokens.tolist())) + '\n')
+def of_files(
+  paths: Sequence[Any],
+  order: int,
+  estimate: Callable[..., Model],
+  min_count: int,
+) -> tuple[dict[str, Any], Model]:
+  """Returns figures of the making of a model of text files, and the model."""
+  began = time.monotonic()
+  words = texts.read_words(paths, min_count).words
+  ids = {word: i for i, word in enumerate(words)}
+  blocks = texts.file_blocks(paths, ids)
+  with counted(blocks, words, order) as found:
+    model = estimate(found, words, order)
+    once = found.orders[0].counts
+    num_words = int(once.sum() - once[counts.BEGIN])
+  seconds = time.monotonic() - began
+  figures = {'train_words': num_words, 'seconds': seconds}
+  return figures | {'words_per_second': num_words / seconds}, model
 
 
-def _run(arguments: tuple, source: pathlib.Path, target: pathlib.Path) -> None:
-  with source.open() as stdin, target.open('w') as stdout:
-    done = subprocess.run(
-      arguments, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True
-    )
-  if done.returncode:
-    raise ChildProcessError(
-      f'{arguments[0]} failed ({done.returncode}):\n{done.stderr[-2000:]}'
-    )
+def describe(model: Model) -> dict[str, Any]:
+  """Returns the figures of a model: method, order, n-grams of each order."""
+  sizes = {
+    f'{n}-grams': len(level.keys)
+    for n, level in enumerate(model.levels, start=1)
+  }
+  return {'method': model.method, 'order': model.order, **sizes}
 
 
-def _parse(text: str) -> np.ndarray:
-  """Returns nats from query's output: 'word=id matched log10', by tabs."""
-  words = [word for word in text.split('\t') if '=' in word]
-  return np.array([float(word.split()[-1]) for word in words]) * math.log(10)
+def score_files(model: Model, paths: Sequence[Any]) -> dict[str, Any]:
+  """Returns the perplexity of text files, a line a text.
 
-
-def compare(
-  workdir: str, *, order: int, kenlm: str, stride: int | None = None
-) -> dict[str, Any]:
-  """Returns perplexities of held-out documents: unigrams, n-grams, the model.
-
-  Each document is a text of its own; its first token is not predicted. The
-  model, a GPT, GPT-2 or LSTM, sees as many tokens as it has positions, the
-  n-grams n - 1. The token store of `workdir` must still exist. For `order` and
-  `kenlm` see `ngram_log_probs`; `stride` is by default half of the positions.
+  Each text begins after <s>, and its end is predicted. An unknown word counts
+  with the probability of <unk>; the second perplexity is without such words.
   """
-  found = trained.load(workdir, expected=trained.SCORING)
-  store = run_stores.open_store(workdirs.read_config(workdir))
-  if store.tokenizer.fingerprint != found.tokenizer.fingerprint:
-    raise ValueError(f'{store.folder} is not of the tokenizer of {workdir}')
-  context = found.model.max_length
-  stride = max(1, context // 2) if stride is None else stride
-  unigram = evaluate.unigram_log_probs(store.counts)
-  held_out = list(documents(store, held_out=True))
-  options = {'context': context, 'stride': stride}
-  texts = {
-    'unigram': [unigram[tokens[1:]] for tokens in held_out],
-    'ngram': ngram_log_probs(store, order=order, kenlm=kenlm),
-    'model': [
-      scoring.score_tokens(found.model, found.params, tokens, **options)
-      for tokens in held_out
-    ],
-  }
-  perplexities = {
-    f'{name}_perplexity': math.exp(-np.concatenate(values).mean(dtype=float))
-    for name, values in texts.items()
-  }
-  ratio = perplexities['model_perplexity'] / perplexities['ngram_perplexity']
+  scores, known = [], []
+  for ids in texts.file_blocks(paths, model.ids):
+    wanted = ids != counts.BEGIN
+    found = model.log_probs(ids, ~wanted)
+    scores.append(found[wanted])
+    known.append(ids[wanted] != counts.UNKNOWN)
+  if not scores:
+    raise ValueError(f'{", ".join(map(str, paths))}: no words to score')
+  scores, known = np.concatenate(scores), np.concatenate(known)
   return {
-    'documents': len(held_out),
-    'scored_tokens': sum(len(tokens) - 1 for tokens in held_out),
-    'train_tokens': int(store.counts.sum()),
-    'order': order,
-    **options,
-    **perplexities,
-    'model_to_ngram': ratio,
+    'scored_words': len(scores),
+    'unknown_words': int((~known).sum()),
+    'impossible_words': int(np.isneginf(scores).sum()),
+    'perplexity': perplexity(scores),
+    'perplexity_of_known': perplexity(scores[known]),
   }
+
+
+def write(model: Model, path: str) -> None:
+  """Writes an ARPA file, which appears when it is whole."""
+  with files.replacing(path) as partial, partial.open('w') as file:
+    arpa.write(model, file)

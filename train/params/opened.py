@@ -128,9 +128,12 @@ def _open_workdir(folder: epath.Path) -> Weights:
       f'{folder} holds a task model ({name}), expected a language model: pass'
       ' the init.weights of that run'
     )
+  reads_words = families.ARCHITECTURES[name].reads_words
   tokenizer = None
   if imported.get('tokenizer', True):
     tokenizer = tokenization.load(folder)
+    if isinstance(tokenizer, tokenization.Words) and not reads_words:
+      tokenizer = tokenizer.predicted()
   size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
   fields = dict(imported.get('fields', {}))
   if 'heads' in fields:
@@ -164,7 +167,7 @@ def _open_workdir(folder: epath.Path) -> Weights:
     labels=imported.get('labels', {}),
     notes=imported.get('notes', {}),
     problems=tuple(problems),
-    reads_words=families.ARCHITECTURES[name].reads_words,
+    reads_words=reads_words,
     read=functools.partial(_read_workdir, saved_in, shapes),
     tokenizer=tokenizer,
     vocabulary=str(folder),

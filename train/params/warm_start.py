@@ -27,7 +27,7 @@ FREE_FIELDS = frozenset(
   'vocab_size heads dropout_rate attention_dropout_rate dtype scan_layers remat'
   ' attention unrolled_layers stacked num_samples parent name'.split()
 )
-POSITIONS = 'embeddings/positions'
+POSITIONS, TYPES = 'embeddings/positions', 'embeddings/token_types'
 # Parameters of BERT, GPT and the LSTM with a row for each piece.
 VOCABULARY = (*bert.VOCABULARY, 'tokens/embedding')
 TOKENIZER_OPTION = '--config.data.tokenizer=PATH'
@@ -151,14 +151,17 @@ def _differences(
   weights: Weights, config: ml_collections.ConfigDict
 ) -> list[str]:
   """Returns a line for each size and setting that differs."""
-  build_model = families.architecture_of(config).build_model
-  ours = build_model(config.model, weights.model.vocab_size or 1)
+  ours = families.build_model(config, weights.model.vocab_size or 1)
   there, here = map(_fields, (weights.model, ours))
   problems = []
   for key, value in there.items():
     if here[key] == value or (key == 'gelu' and 'gelu' in weights.notes):
       continue
     line = f'{key} is {value} there, {here[key]} in the config'
+    if key == 'num_token_types' and here[key] > value:
+      if not config.init.new_rows:
+        problems.append(f'{line}: {NEW_ROWS} to draw the other types anew')
+      continue
     if key not in config.model or value is None:
       problems.append(f'{line}, which no key sets: take other weights')
       continue
@@ -257,6 +260,8 @@ def _row_maps(
   changed = {}
   if POSITIONS in maps and known.max_length < model.max_length:
     changed[POSITIONS] = first(known.max_length, model.max_length)
+  if TYPES in maps and known.num_token_types < model.num_token_types:
+    changed[TYPES] = first(known.num_token_types, model.num_token_types)
   if not weights.reads_words:  # its softmax is whole, or starts anew
     rows = _token_rows(weights.tokenizer, tokenizer)
     rows = np.where(rows < known.vocab_size, rows, -1)
@@ -288,7 +293,11 @@ def _report(
     lines.append(f'starts anew: {", ".join(heads)}')
   if weights.heads:
     lines.append(f'left out: {", ".join(weights.heads)}')
-  for path, name in ((VOCABULARY[0], 'tokens'), (POSITIONS, 'positions')):
+  for path, name in (
+    (VOCABULARY[0], 'tokens'),
+    (POSITIONS, 'positions'),
+    (TYPES, 'token types'),
+  ):
     if maps.get(path) is not None and (maps[path] < 0).any():
       new = np.flatnonzero(maps[path] < 0)
       pieces = f': {_list(tokenizer, new)}' if path in VOCABULARY else ''

@@ -62,6 +62,7 @@ def make(
   # ---- Text ---------------------------------------------------------------
   store = run_stores.open_store(config)
   stores = run_stores.open_stages(config, asked, store)
+  plan.check_dialogues(config, stores.values())
   if beginning is not None:
     warm_start.check_vocabulary(beginning, config, store.tokenizer)
   examples, held_out = (

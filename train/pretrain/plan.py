@@ -1,7 +1,7 @@
 """Checks and prints a pre-training run before device time is spent."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 from etils import epath
 from jax.sharding import Mesh
 
+from data.examples import dialogues
 from data.examples.pipeline import Examples
 from data.store import corpus
 from train.architectures import families
@@ -50,6 +51,24 @@ def check_data(
         ' text, or a smaller batch (--config.train.global_batch)'
       )
     examples[phase.kind].check(phase.global_batch)
+
+
+def check_dialogues(
+  config: ml_collections.ConfigDict, stores: Iterable[corpus.Store]
+) -> None:
+  """Checks that dialogues are trained as such, and nothing else is."""
+  folders = {
+    store.folder: any(dialogues.is_dialogue(store)) for store in stores
+  }
+  if any(folders.values()) != (config.train.objective == 'dialogue'):
+    found = [folder for folder, has in folders.items() if has]
+    there = 'dialogues' if found else 'no dialogues'
+    raise ValueError(
+      f'train.objective={config.train.objective!r}: the text of'
+      f' {(found or [*folders])[0]} has {there}. Objective and data.source'
+      ' belong together: dialogue is trained on dialogue:PATH, or on a list of'
+      ' sources with one of these'
+    )
 
 
 def language_shares(
@@ -234,7 +253,7 @@ def print_plan(
 
 def _describe_unit(config: ml_collections.ConfigDict, phase: Phase) -> str:
   """Returns the unit of a phase's masks as text, if it is no piece."""
-  if 'objective' not in config or config.train.objective == 'lm':
+  if not training_phases.masks(config):
     return ''
   unit = phase.unit or config.objective.unit
   return '' if unit == 'piece' else f', unit {unit}'

@@ -7,8 +7,8 @@ import ml_collections
 from etils import epath
 
 from data import storage
-from data.store import build, corpus
-from data.text import languages, sources, tfds_text
+from data.store import build, corpus, texts
+from data.text import languages, tfds_text
 from train.host import processes
 from train.run import training_phases, workdirs
 from train.run.training_phases import Phase
@@ -20,7 +20,7 @@ def check_source(config: ml_collections.ConfigDict) -> None:
   """Checks that there is a token store, or text to build it from."""
   if not _has_store(config):
     data = config.data
-    sources.open_source(data.source, document_break=data.document_break)
+    texts.open_source(data.source, document_break=data.document_break)
 
 
 def check_downloaded(config: ml_collections.ConfigDict) -> None:

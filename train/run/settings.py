@@ -16,11 +16,12 @@ from typing import Any
 import ml_collections
 
 import configs
-from configs import base
+from configs import base, defaults
 from data.text import languages
 from train.run import training_phases
 
 ATTENTION = ('auto', 'plain', 'fused')
+GELUS = ('erf', 'tanh', 'relu')
 # How `masking` counts; it imports JAX.
 COUNTINGS = ('exact', 'drawn')
 LOADERS = ('tf', 'plain')
@@ -42,7 +43,7 @@ NUMBERS = {
   },
   'model': {
     POSITIVE: 'num_layers embed_dim num_heads mlp_dim max_length lstm_dim'
-    ' projection_dim char_embed_dim cell_clip projection_clip hidden_dim',
+    ' projection_dim char_embed_dim cell_clip projection_clip hidden_dim order',
     AT_LEAST_0: 'num_highway num_samples unrolled_layers',
     RATE: 'dropout_rate attention_dropout_rate',
   },
@@ -110,7 +111,7 @@ def config_path(name: str) -> pathlib.Path:
 
 def shipped_names() -> list[str]:
   """Returns the bare names of the shipped experiments."""
-  not_experiments = ('__init__', 'base', 'mesh_rules', 'variants')
+  not_experiments = ('__init__', 'base', 'defaults', 'mesh_rules', 'variants')
   return sorted(
     path.stem
     for path in pathlib.Path(configs.__file__).parent.glob('*.py')
@@ -143,13 +144,13 @@ def load_config(name: str) -> ml_collections.ConfigDict:
     if not isinstance(error, ValueError):
       text = f'{type(error).__name__}: {text}'
     if unknown := re.search(r'Key "(.+?)" does not exist', text):  # locked
-      of_all = map(flatten, (make() for make in base.FAMILIES.values()))
+      of_all = map(flatten, (make() for make in defaults.FAMILIES.values()))
       keys = {*flatten(base.get_config())}.union(*of_all)
       text = unknown_key(unknown[1], sorted(keys), '')
     if not lines:
       text += '; expected a function get_config(arg) that returns a ConfigDict'
     raise ValueError(f'{path}{where}: {text}') from error
-  known = flatten(base.get_defaults(config))
+  known = flatten(defaults.get_defaults(config))
   if missing := known.keys() - flat:
     raise ValueError(
       f'{path}: has no {", ".join(sorted(missing)[:9])}: begin with a function'
@@ -330,7 +331,7 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'model.embed_dim',
     f'a multiple of model.num_heads={model.num_heads}',
   )
-  ensure(model.gelu in ('erf', 'tanh'), 'model.gelu', "'erf' or 'tanh'")
+  ensure(model.gelu in GELUS, 'model.gelu', f'one of {GELUS}')
   ensure(
     model.get('attention', 'auto') in ATTENTION,
     'model.attention',

@@ -46,11 +46,15 @@ def unit_of(config: ml_collections.ConfigDict, kind: tuple[int, str]) -> str:
   return kind[1].partition(':')[0] or config.objective.unit
 
 
+def masks(config: ml_collections.ConfigDict) -> bool:
+  """Returns whether a run predicts masked tokens."""
+  has_unit = 'objective' in config and 'unit' in config.objective
+  return has_unit and config.train.objective != 'lm'
+
+
 def has_units(config: ml_collections.ConfigDict, kind: tuple[int, str]) -> bool:
   """Returns whether a kind of phases masks the units of a store."""
-  masks = 'objective' in config and 'unit' in config.objective
-  masks = masks and config.train.objective != 'lm'
-  return masks and unit_of(config, kind) == STORED
+  return masks(config) and unit_of(config, kind) == STORED
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> Phase:
@@ -134,7 +138,7 @@ def _without_default(phase: Phase, config: ml_collections.ConfigDict) -> Phase:
   """Returns a phase with a checked unit, or none if it is the config's."""
   if not phase.unit:
     return phase
-  if 'objective' not in config:
+  if 'objective' not in config or 'unit' not in config.objective:
     raise ValueError(
       f'train.phases: {tuple(phase)!r} has the unit {phase.unit!r}, but'
       f' model.name={config.model.name!r} masks nothing'

@@ -27,24 +27,19 @@ from train.architectures.architecture import (
 from train.host import files
 from train.params import opened, warm_start
 from train.run import workdirs
-from train.transfer import kinds, task_data
+from train.transfer import kinds, task_data, task_losses
 from train.transfer.reader import Found, Reader
 from train.transfer.task_data import Split
 
 # Keys of `config.model` that leave the parameters' shapes as they are.
-FREE_KEYS = (
-  'dropout_rate',
-  'attention_dropout_rate',
-  'dtype',
-  'scan_layers',
-  'remat',
-  'attention',
-  'unrolled_layers',
+FREE_KEYS = tuple(
+  'dropout_rate attention_dropout_rate dtype scan_layers remat attention'
+  ' unrolled_layers'.split()
 )
-
-
 # Arrays of a batch that a model with an encoder reads, in order.
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
+# Of an ELMo, of paths of tags, and of a second reading.
+SOME_INPUTS = ('characters', 'tag_mask', *task_losses.HIDDEN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,11 +107,13 @@ class Encoder(Reader):
     ]
 
   def inputs(self, batch: Mapping[str, Any]) -> tuple:  # noqa: D102
-    arrays = tuple(batch[name] for name in INPUTS)
-    characters = batch.get('characters')  # of an ELMo
-    if kinds.path_scores(self.config.task) is not None:
-      return *arrays, characters, batch['tag_mask']
-    return arrays if characters is None else (*arrays, characters)
+    return *(batch[name] for name in INPUTS), *map(batch.get, SOME_INPUTS)
+
+  @property
+  def masks(self) -> Vocabulary | None:
+    """The vocabulary, if hidden tokens are predicted beside the task."""
+    beside = self.config.task.lm_weight and self.family.needs_mask
+    return Vocabulary.of(self.tokenizer) if beside else None
 
   def build_model(self, task: Task) -> task_model.TaskModel:  # noqa: D102
     task_config = self.config.task
@@ -169,7 +166,8 @@ class Encoder(Reader):
     """Returns the encoder's FLOPs in a step: 3 forward passes, 1 if frozen."""
     del model
     *rows, length = batch['tokens'].shape
-    forward = self.family.encoder_flops(self.module, math.prod(rows), length)
+    count = math.prod(rows) * (2 if self.masks else 1)
+    forward = self.family.encoder_flops(self.module, count, length)
     return forward if self.config.task.frozen else 3 * forward
 
   def describe(self) -> list[tuple[str, str]]:  # noqa: D102
@@ -228,7 +226,8 @@ def open_encoder(
     and config.task.features == 'last'
     and not config.task.bilstm_layers
   )
-  module = found.family.below_head(found.module, reads_pooler)
+  lm = bool(config.task.lm_weight)
+  module = found.family.below_head(found.module, reads_pooler, lm)
   if workdir is None and hasattr(module, 'pool_last'):
     # Workdirs of older versions read [CLS], and still do.
     module = module.clone(pool_last=module.left_to_right)
@@ -364,9 +363,11 @@ def _check(found: Encoder, task: Task) -> None:
     f'the encoder has {module.num_layers} layers; mix averages all of them',
   )
   ensure(
-    not settings_.lm_weight or found.form.left_to_right,
+    not settings_.lm_weight
+    or found.form.left_to_right
+    or (found.family.needs_mask and not module.left_to_right),
     'task.lm_weight',
-    "only a GPT adds a language model's loss to the task's",
+    "only a GPT, or a BERT that reads both ways, adds a language model's loss",
   )
   ensure(
     not settings_.lm_weight or published_gpt.NO_SOFTMAX not in notes,

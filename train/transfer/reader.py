@@ -28,6 +28,7 @@ class Reader(abc.ABC):
   vocab_size = 0  # rows of a vocabulary's table, unpadded
   sums_words = False  # whether a sentence's loss is the sum over its words
   is_begun = False  # whether parameters come from `init.weights`
+  masks = None  # the vocabulary, if hidden tokens are predicted beside the task
 
   @property
   @abc.abstractmethod

@@ -161,7 +161,7 @@ def assemble(
       name: jax.ShapeDtypeStruct(array.shape, array.dtype)
       for name, array in example.items()
     }
-    inputs.append(predictor.objective.inputs(shapes))
+    inputs.append(_inputs(predictor.objective, shapes))
   model = predictors[0].model
   if len(tasks) == 1:
     (inputs,) = inputs
@@ -216,6 +216,16 @@ def assemble(
       ),
     )
     for predictor, splits_of in zip(predictors, read, strict=True)
+  )
+
+
+def _inputs(objective: Objective, shapes: Mapping[str, Any]) -> tuple:
+  """Returns the shapes of a training step's inputs of the model."""
+  keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
+  return jax.eval_shape(
+    lambda batch, keys: objective.inputs(objective.transform(batch, keys)),
+    shapes,
+    keys,
   )
 
 
@@ -289,7 +299,11 @@ def with_sizes_of(
 
 def _build_objective(reader: Reader, task: Task) -> Objective:
   return task_losses.build_objective(
-    task, reader.config.task, reader.inputs, sums_words=reader.sums_words
+    task,
+    reader.config.task,
+    reader.inputs,
+    sums_words=reader.sums_words,
+    vocabulary=reader.masks,
   )
 
 

@@ -1,17 +1,26 @@
 """The training objective of a task. B examples, T position, V vocabulary."""
 
+import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from data.examples import masking
 from data.tasks.examples import Task
+from train.architectures.architecture import Vocabulary
 from train.engine import objectives
 from train.engine.objectives import SumAndWeight
 from train.engine.steps import Objective
 from train.transfer import kinds
 from train.transfer.kinds import Array, Batch
+
+# Inputs of a second reading, see `hide`.
+HIDDEN = ('masked_tokens', 'mlm_positions')
+# As google-research/bert pre-trains.
+_RATES = masking.Rates(predicted=0.15, masked=0.8, random=0.1)
 
 
 def build_objective(
@@ -20,6 +29,7 @@ def build_objective(
   inputs: Callable[[Batch], tuple] = lambda batch: (),
   *,
   sums_words: bool = False,
+  vocabulary: Vocabulary | None = None,
 ) -> Objective:
   """Returns the objective of a task, with the losses of the papers.
 
@@ -33,7 +43,9 @@ def build_objective(
   `lm_weight` times the language model's loss is added: the mean over rows of a
   row's mean over its tokens after the first, special symbols included, under a
   softmax over the tokens and, of a GPT, the positions
-  (openai/finetune-transformer-lm, train.py). So is `mix_l2` times the sum of
+  (openai/finetune-transformer-lm, train.py). With the `vocabulary` of a BERT
+  instead, the mean over tokens that are hidden in a second reading of the same
+  rows, drawn at each step (`hide`). So is `mix_l2` times the sum of
   squares of the mix's weights before their softmax (Peters et al. 2018, section
   5.1). `inputs` returns the arrays of a batch that the model reads; by
   default none, for losses without a model. Raises
@@ -84,7 +96,9 @@ def build_objective(
       counted = (weights > 0).astype(jnp.float32)
       metrics['accuracy'] = (jnp.sum(hits * counted), counted.sum())
     sums = {'task': (jnp.sum(values * weights), weights.sum())}
-    if 'lm' in factors:
+    if 'lm_logits' in outputs and 'mlm_targets' in batch:
+      sums['lm'] = _mlm_loss(outputs, batch)
+    elif 'lm' in factors and vocabulary is None:
       sums['lm'] = _lm_loss(outputs, batch)
     if 'mix_l2' in factors:  # split over rows, as batches are
       rows = _row_weights(batch).sum()
@@ -94,6 +108,8 @@ def build_objective(
   def weights(batch: Batch) -> dict[str, Array]:
     rows = _row_weights(batch).sum()
     totals = {name: rows / factor for name, factor in factors.items()}
+    if 'lm' in factors and vocabulary is not None:
+      totals['lm'] = batch['mlm_weights'].sum() / factors['lm']
     if kind.summed:
       totals['task'] = jnp.float32(1)
     elif sums_words:
@@ -105,8 +121,12 @@ def build_objective(
       name: jnp.where(total > 0, total, 1.0) for name, total in totals.items()
     }
 
+  def transform(host_batch: Batch, keys: Array) -> dict[str, Array]:
+    hidden = hide(host_batch, keys, vocabulary) if vocabulary else {}
+    return {**host_batch, **hidden}
+
   return Objective(
-    transform=lambda host_batch, keys: dict(host_batch),
+    transform=transform,
     inputs=inputs,
     weights=weights,
     losses=losses,
@@ -115,6 +135,45 @@ def build_objective(
     targets=lambda batch: (batch['labels'], batch['label_mask']),
     perplexities={},
   )
+
+
+def hide(batch: Batch, keys_B: Array, vocabulary: Vocabulary) -> Batch:
+  """Returns a batch's rows with some tokens hidden, as BERT pre-trains.
+
+  `masked_tokens` are shaped as `tokens`; the others have P predictions in place
+  of T positions: `mlm_positions`, `mlm_targets`, `mlm_weights`, see `masking`.
+  """
+  *rows, length = batch['tokens'].shape
+  choices = math.prod(rows[1:])
+  keys_R = keys_B
+  if choices > 1:
+    split = functools.partial(jax.random.split, num=choices)
+    keys_R = jax.vmap(split)(keys_B).reshape(-1)
+  masked = masking.mask_units(
+    {
+      'tokens': batch['tokens'].reshape(-1, length),
+      'token_mask': batch['token_mask'].reshape(-1, length),
+      'example_mask': jnp.repeat(batch['example_mask'], choices),
+    },
+    keys_R,
+    specials=vocabulary.specials,
+    vocab_size=vocabulary.size,
+    rates=_RATES,
+    max_predictions=masking.max_predictions(length, _RATES),
+  )
+  names = ('mlm_positions', 'mlm_targets', 'mlm_weights')
+  found = {'masked_tokens': masked['tokens']}
+  found |= {name: masked[name] for name in names}
+  return {name: x.reshape(*rows, -1) for name, x in found.items()}
+
+
+def _mlm_loss(outputs: Mapping[str, Array], batch: Batch) -> SumAndWeight:
+  """Returns (sum over predictions of their losses, number of predictions)."""
+  values, _ = objectives.score_labels(
+    outputs['lm_logits'], batch['mlm_targets']
+  )
+  weights = batch['mlm_weights']
+  return jnp.sum(values * weights), weights.sum()
 
 
 def _row_weights(batch: Batch) -> Array:

@@ -42,6 +42,7 @@ def torch_losses(torch, outputs, inputs):
   [
     (bert_cases.TINY, 'erf', True),
     (bert_cases.TINY, 'tanh', True),
+    (bert_cases.TINY, 'relu', True),
     (bert_cases.TINY, 'erf', False),
     (bert_cases.TINY, 'tanh', False),
     (bert_cases.BASE_WIDTH, 'erf', True),

@@ -11,6 +11,7 @@ import transfer_cases
 from configs import base
 from data.tasks import registry
 from models.pretrained import hugging_face, published
+from train.architectures.architecture import Vocabulary
 from train.transfer import task_losses
 
 # What follows BertFor -> head, outputs, choices, heads of the encoder. A
@@ -177,6 +178,82 @@ def test_gradients_of_minilm_equal_hugging_face(torch, name):
     if p.grad is not None
   )
   assert abs(float(optax.tree.norm(gradient)) / squares**0.5 - 1) < 1e-4
+
+
+@pytest.mark.parametrize('choices', [None, 3])
+def test_a_bert_also_predicts_hidden_tokens(torch, tmp_path, choices):
+  """In a second reading; the task reads all of them, as without it."""
+  transformers = pytest.importorskip('transformers')
+  encoder = transfer_cases.make_bert(
+    ('pooler', 'mlm'), dropout_rate=0.0, attention_dropout_rate=0.0
+  )
+  model = transfer_cases.make_model(
+    encoder, num_outputs=1 if choices else 3, lm=True, features='sum_all'
+  )
+  batch = transfer_cases.make_batch(choices=choices)
+  size = len(batch['label'])
+  batch |= {
+    'labels': batch['label'],
+    'label_mask': np.ones(size, bool),
+    'example_mask': np.arange(size) < size - 1,
+  }
+  task = registry.find('race' if choices else 'sst5')
+  task_config = base.get_task_config().task
+  task_config.lm_weight = 0.3
+  objective = task_losses.build_objective(
+    task,
+    task_config,
+    lambda batch: (
+      *transfer_cases.inputs_of(batch),
+      *(None, None),
+      *map(batch.get, task_losses.HIDDEN),
+    ),
+    vocabulary=Vocabulary.of_size(encoder.vocab_size),
+  )
+  keys = jax.random.split(jax.random.key(0), size)
+  seen = objective.transform(batch, keys)
+  params = transfer_cases.draw_params(
+    model.clone(lm=False, backbone=encoder.clone(heads=('pooler',))), batch
+  ) | transfer_cases.draw_params(model, batch)
+  outputs = transfer_cases.run(model, params, objective.inputs(seen))
+  plain = transfer_cases.run(
+    model.clone(lm=False, backbone=encoder.clone(heads=('pooler',))),
+    params,
+    transfer_cases.inputs_of(batch),
+  )
+  np.testing.assert_allclose(outputs['logits'], plain['logits'], atol=1e-5)
+  alone = transfer_cases.run(model, params, transfer_cases.inputs_of(batch))
+  np.testing.assert_allclose(alone['logits'], plain['logits'], atol=1e-5)
+  assert 'lm_logits' not in alone
+
+  del params['classifier']
+  hugging_face.write_folder(tmp_path, encoder, params)
+  reference = transformers.BertForMaskedLM.from_pretrained(
+    tmp_path, attn_implementation='eager'
+  ).eval()
+  T = batch['tokens'].shape[-1]
+  labels = np.full(batch['tokens'].shape, -100)
+  for place in np.argwhere(seen['mlm_weights'] > 0):
+    row, where = tuple(place[:-1]), int(seen['mlm_positions'][tuple(place)])
+    labels[(*row, where)] = batch['tokens'][(*row, where)]
+  assert (labels[-1] == -100).all()
+  with torch.no_grad():
+    expected = reference(
+      *(
+        torch.tensor(np.asarray(array, np.int64)).reshape(-1, T)
+        for array in (
+          seen['masked_tokens'],
+          batch['token_mask'],
+          batch['token_types'],
+        )
+      ),
+      labels=torch.tensor(labels).reshape(-1, T),
+    ).loss.item()
+  value, count = objective.losses(outputs, seen)[0]['lm']
+  assert int(count) == (labels >= 0).sum()
+  assert abs(float(value / count) - expected) < 1e-4
+  found = float(value / objective.weights(seen)['lm'])
+  assert abs(found - 0.3 * expected) < 1e-4
 
 
 def test_gpt_equals_double_heads(torch, tmp_path):

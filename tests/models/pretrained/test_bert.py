@@ -72,6 +72,19 @@ def test_bert_there_and_back(torch, transformers, name, tmp_path):
     published_cases.assert_same(opened.load(), params)
 
 
+def test_ernies_activation_there_and_back(torch, transformers, tmp_path):
+  model, params = published_cases.make_bert('BertModel')
+  model = model.clone(gelu='relu')
+  hugging_face.write_folder(tmp_path, model, params)
+  theirs = published_cases.open_theirs(transformers, 'BertModel', tmp_path)
+  assert theirs.config.hidden_act == 'relu'
+  inputs = published_cases.make_inputs()
+  expected = published_cases.their_outputs(torch, theirs, inputs)
+  found = our_bert_outputs(model, params, inputs)['pooler_output']
+  np.testing.assert_allclose(found, expected['pooler_output'], atol=1e-4)
+  assert published.open_folder(tmp_path).model == model
+
+
 @pytest.mark.parametrize(
   'name, prefix',
   [

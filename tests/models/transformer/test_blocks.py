@@ -132,7 +132,7 @@ def test_a_block_and_its_gradients_are_the_formulas(kind, causal):
   )
 
 
-@pytest.mark.parametrize('gelu', ['erf', 'tanh'])
+@pytest.mark.parametrize('gelu', ['erf', 'tanh', 'relu'])
 def test_gradients_of_the_mlp_are_those_of_the_formula(gelu):
   """Also where norm and MLP are both read, as by a residual sum."""
   mlp, norm = blocks.Mlp(mlp_dim=F, gelu=gelu), norms.LayerNorm(EPSILON)

@@ -113,7 +113,10 @@ def tree(tmp_path_factory):
   table = root / 'train' / 'architectures' / 'families.py'
   text = table.read_text()
   for old, new in (
-    ('import bert, elmo, gpt\n', 'import bert, elmo, gpt, toy\n'),
+    (
+      'import bert, elmo, gpt, nnlm, word2vec\n',
+      'import bert, elmo, gpt, nnlm, toy, word2vec\n',
+    ),
     ("  'bert': bert.", "  'toy': toy.ARCHITECTURE,\n  'bert': bert."),
   ):
     assert text.count(old) == 1

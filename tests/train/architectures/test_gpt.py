@@ -9,7 +9,6 @@ import pytest
 import runs
 import torch
 import transformers
-from elmo_store import build_words, write_topics
 from flax import linen as nn
 from gpt_store import small_gpt_config, small_stores
 
@@ -191,14 +190,3 @@ def test_bad_input_is_refused(name, overrides, message, stores, tmp_path):
   config = settings.with_overrides(small_gpt_config(name, stores), overrides)
   with pytest.raises(ValueError, match=message):
     runs.train(config, tmp_path)
-
-
-def test_whole_words_are_refused(tmp_path):
-  """Types beyond the softmax would be read as its last piece."""
-  store = build_words(write_topics(tmp_path, 0, 20), tmp_path / 'words')
-  config = small_gpt_config('gpt', {'gpt': store})
-  with pytest.raises(
-    ValueError, match="store of whole words.*data.tokenizer='train:bpe:N'"
-  ):
-    runs.train(config, tmp_path / 'new')
-  assert not (tmp_path / 'new').exists()

@@ -162,6 +162,10 @@ def test_the_rates_of_frequent_rows_are_bounded(store):
     ({'objective.min_count': 0}, 'objective.min_count=0: expected 1 or more'),
     ({'objective.sample': -1.0}, r'objective.sample=-1.0: expected 0 to 1'),
     ({'objective.order': 'x'}, "objective.order='x': expected one of"),
+    (
+      {'train.phases': ((1, 64, 128, 'continue', 'word'),)},
+      "has the unit 'word', but model.name='word2vec' masks nothing",
+    ),
     ({'model.buckets': -1}, 'model.buckets=-1: expected 0 to'),
     ({'model.part_sizes': (4, 3)}, 'model.part_sizes=.*: expected two sizes'),
     (

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from configs import base
-from train.engine import optim, state
+from train.engine import averages, optim, state
 
 
 def make(decay, **changes):
@@ -38,18 +38,18 @@ def test_averages_follow_the_parameters():
   expected = np.array(history[0]['a'], np.float64)
   for params in history[1:]:
     expected = 0.9 * expected + 0.1 * np.array(params['a'], np.float64)
-  found = optim.averages(opt_state, history[-1])
+  found = averages.read(opt_state, history[-1])
   np.testing.assert_allclose(found['a'], expected, rtol=1e-6)
   assert np.abs(found['a'] - history[-1]['a']).max() > 1e-3
   # The steps themselves are those without averages.
   plain, plain_state = run(make(0.0))
   np.testing.assert_array_equal(plain[-1]['b'], history[-1]['b'])
-  assert optim.averages(plain_state, plain[-1]) is plain[-1]
+  assert averages.read(plain_state, plain[-1]) is plain[-1]
 
 
 def test_what_is_not_trained_has_no_average():
   history, opt_state = run(make(0.5), moving={'a': True, 'b': False})
-  found = optim.averages(opt_state, history[-1])
+  found = averages.read(opt_state, history[-1])
   assert found['b'] is history[-1]['b']
   np.testing.assert_array_equal(found['b'], history[0]['b'])
   assert np.abs(found['a'] - history[-1]['a']).max() > 1e-3

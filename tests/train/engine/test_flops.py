@@ -89,6 +89,17 @@ def test_other_vocabularies_have_the_published_parameters(
   assert flops == 17_901_821_362_176 + more
 
 
+def test_ernie_has_the_published_parameters():
+  config = settings.load_config('ernie_base')
+  size = build.trained_size(config.data.tokenizer)
+  assert size == 18_000
+  # ernie_config.json: tables of tokens, positions and two segments, 12 layers,
+  # the pooler; besides them the heads.
+  published = 768 * (18_000 + 513 + 2 + 2) + 12 * 7_087_872 + 768 * 769
+  heads = 768 * 768 + 3 * 768 + size + 2 * 769
+  assert step_flops('ernie_base', vocab_size=size)[1] == published + heads
+
+
 @pytest.mark.parametrize(
   'encoder, rows, length, expected',
   [

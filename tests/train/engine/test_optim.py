@@ -425,6 +425,40 @@ def test_matrices_need_axis_names():
     tx.init({'mlp': {'kernel': jnp.ones((3, 2))}})
 
 
+def test_inverse_counts_the_tokens_read():
+  """Bengio et al. 2003, section 2.1: rate / (1 + 1e-8 t)."""
+  config = make_config(learning_rate=2.0, warmup_steps=0, schedule='inverse')
+  phases = ((100, 64, 1_000, 'continue'), (50, 128, 2_000, 'continue'))
+  schedule = optim.make_schedule(config, phases)
+  read = {0: 0, 1: 64_000, 100: 6_400_000, 120: 6_400_000 + 20 * 256_000}
+  for step, tokens in read.items():
+    expected = 2.0 / (1 + 1e-8 * tokens)
+    assert float(schedule(step)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_sgd_is_torchs():
+  config = make_config(name='sgd', weight_decay=0.1, clip_norm=1e9)
+  tx = optim.make_optimizer(config, lambda step: 0.5)
+  params = {'kernel': jnp.array([1.0, -2.0]), 'bias': jnp.array([3.0])}
+  state = tx.init(params)
+  kernel, bias = (
+    torch.nn.Parameter(torch.tensor(np.array(params[name])))
+    for name in ('kernel', 'bias')
+  )
+  theirs = torch.optim.SGD(
+    [{'params': [kernel], 'weight_decay': 0.1}, {'params': [bias]}], lr=0.5
+  )
+  for _ in range(3):
+    gradients = jax.tree.map(jnp.sin, params)
+    updates, state = tx.update(gradients, state, params)
+    params = optax.apply_updates(params, updates)
+    for parameter in (kernel, bias):
+      parameter.grad = torch.sin(parameter.detach())
+    theirs.step()
+  np.testing.assert_allclose(params['kernel'], kernel.detach(), rtol=1e-6)
+  np.testing.assert_allclose(params['bias'], bias.detach(), rtol=1e-6)
+
+
 def test_unknown_optimizer_is_named():
   with pytest.raises(ValueError, match="'lion', expected one of .*'lamb'"):
     optim.make_optimizer(make_config(name='lion'), lambda step: 0.1)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import types
 
 import pytest
 
@@ -74,3 +75,57 @@ def test_texts_with_masks(tmp_path):
   path.write_text('\n')
   with pytest.raises(ValueError, match='is empty, expected a text with'):
     inputs.read_masked(str(path))
+
+
+def test_sources_of_ngrams_are_told_apart(tmp_path):
+  for name, file in (('s', 'store.json'), ('w', 'config.json')):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / file).touch()
+  for name in ('a.txt', 'a.arpa', 'a.arpa.gz'):
+    (tmp_path / name).touch()
+  found = {
+    name: inputs.ngram_source(str(tmp_path / name))
+    for name in ('s', 'w', 'a.txt', '*.txt', 'a.arpa', 'a.arpa.gz')
+  }
+  assert list(found.values()) == [
+    *('store', 'workdir', 'files', 'files', 'arpa', 'arpa')
+  ]
+  for name in ('none', 'none.arpa'):
+    with pytest.raises(FileNotFoundError, match=name):
+      inputs.ngram_source(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+  ('kind', 'given', 'message'),
+  [
+    (
+      'store',
+      {'test': 'a'},
+      '--test is of files and arpa, but T is of kind st',
+    ),
+    ('files', {'beside': ['a']}, '--beside is of store and workdir'),
+    ('workdir', {'min_count': 2}, '--min_count is of files, but T'),
+    ('arpa', {}, 'T: name the text to score by --test FILES'),
+    ('store', {'mix': 1.5}, r'--mix=1.5: expected a number in \[0, 1\]'),
+    ('store', {'arpa': 'a', 'kenlm': 'b'}, 'leave --kenlm and --out out'),
+  ],
+)
+def test_options_that_do_not_fit_are_named(kind, given, message):
+  names = 'min_count test out beside tokens mix kenlm arpa'.split()
+  options = types.SimpleNamespace(text='T', **dict.fromkeys(names) | given)
+  with pytest.raises(ValueError, match=message):
+    inputs.check_ngram_options(kind, options)
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('kneser', '--smoothing=kneser: expected one of modified_kneser_ney'),
+    ('katz:1', 'katz:1: expected no numbers, found 1'),
+    ('add_k:a', 'add_k:a: expected numbers behind the colon'),
+    ('jelinek_mercer:0.5', 'jelinek_mercer:0.5: expected 2 numbers, found 1'),
+  ],
+)
+def test_nonsense_about_smoothing_is_named(text, message):
+  with pytest.raises(ValueError, match=message):
+    inputs.parse_smoothing(text, 2)

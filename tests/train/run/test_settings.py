@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from configs import base, variants
+from configs import base, defaults, variants
 from train.architectures import families
 from train.pretrain import plan
 from train.run import settings, training_phases, workdirs
@@ -48,15 +48,8 @@ def test_every_shipped_config_loads_and_checks(name):
     task_plan.check(config)
   else:
     check(config, parts=1)
-  name = config.model.name
-  key = (
-    name
-    if name in ('elmo', 'lstm', 'word2vec')
-    else 'task' * ('task' in config)
-  )
-  key = 'words' if name in variants.WORD_MODELS else key
-  defaults = base.FAMILIES.get(key, base.get_config)()
-  assert settings.flatten(config).keys() == settings.flatten(defaults).keys()
+  expected = defaults.get_defaults(config)
+  assert settings.flatten(config).keys() == settings.flatten(expected).keys()
 
 
 @pytest.mark.parametrize(
@@ -65,6 +58,7 @@ def test_every_shipped_config_loads_and_checks(name):
     base.get_config,
     base.get_elmo_config,
     base.get_lstm_config,
+    base.get_nnlm_config,
     base.get_task_config,
     base.get_words_config,
     base.get_word2vec_config,
@@ -265,7 +259,7 @@ def test_misspelt_key_names_the_nearest(wrong, right):
 @pytest.mark.parametrize(
   ('overrides', 'message'),
   [
-    ({'model.gelu': 'relu'}, "model.gelu='relu'.*'erf' or 'tanh'"),
+    ({'model.gelu': 'elu'}, "model.gelu='elu'.*'erf', 'tanh', 'relu'"),
     ({'model.num_heads': 3}, 'model.embed_dim=128.*multiple'),
     ({'model.max_length': 64}, 'length 128 is longer.*model.max_length=64'),
     (

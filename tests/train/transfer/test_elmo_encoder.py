@@ -139,7 +139,7 @@ def test_layers_are_those_that_embedding_gives(small, tmp_path):
   [
     ('own pairs', {'task.frozen': False}, 'ELMo must be frozen'),
     ('own pairs', {'task.bilstm_layers': 0}, 'task.bilstm_layers=0: an ELMo'),
-    ('own pairs', {'task.lm_weight': 0.5}, 'only a GPT adds a language'),
+    ('own pairs', {'task.lm_weight': 0.5}, 'only a GPT, or a BERT'),
     ('own pairs', {'init.num_layers': 1}, 'inherits some layers'),
     ('own pairs', {'task.features': 'sum_last_4'}, 'the encoder has 2'),
     ('own questions', {}, 'only a BERT finds spans'),

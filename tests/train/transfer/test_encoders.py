@@ -114,6 +114,29 @@ def test_a_gpt_learns_with_both_losses(gpt_of, own_set, tmp_path):
   assert found.heads == ('classifier',)
 
 
+def test_a_bert_learns_with_both_losses(own_set, small_bert, tmp_path):
+  changes = {'task.lm_weight': 0.5, 'train.num_epochs': 3.0}
+  config = small_tasks.small_config(own_set, small_bert, **changes)
+  results = runs.train(config, tmp_path / 'run')
+  rows = (tmp_path / 'run/metrics.csv').read_text().splitlines()
+  losses = [
+    float(row.split(',')[2]) for row in rows if ',train/lm_loss,' in row
+  ]
+  assert losses[-1] < losses[0]
+  answers_again(tmp_path / 'run', own_set / 'dev.jsonl', results)
+  # Its softmax is there for whoever begins with the run.
+  found = opened.open_weights(tmp_path / 'run')
+  assert 'mlm/bias' in found.shapes
+  changes |= {
+    'model.left_to_right': True,
+    'init.weights': None,
+    'data.tokenizer': str(small_bert),
+  }
+  config = small_tasks.small_config(own_set, None, **changes)
+  with pytest.raises(ValueError, match='only a GPT, or a BERT that reads both'):
+    runs.train(config, tmp_path / 'left')
+
+
 def test_only_gpts_own_table_holds_positions():
   """GPT-2's lie apart in its release, and the LSTM has none."""
   config = base.get_task_config()

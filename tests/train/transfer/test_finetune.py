@@ -399,7 +399,6 @@ def test_weights_and_layers_that_are_taken_over(
     ({'data__source': None}, 'data.source is empty'),
     ({'task__name': 'mrcp'}, "found no task 'mrcp'"),
     ({'task__max_length': 4}, 'task.max_length=4: expected 8 to 64'),
-    ({'task__lm_weight': 0.5}, 'only a GPT'),
     (
       {'train__global_batch': 15, 'train__micro_batches': 2},
       'micro_batches=2 x 1',

@@ -34,11 +34,13 @@ def losses_on(config, devices=None, **sizes):
 
 @pytest.fixture(scope='module')
 def config(config_of):
-  """Without dropout, of which each part of a batch draws its own."""
+  """Without dropout, of which each part of a batch draws its own.
+
+  Tokens are hidden and predicted beside the task.
+  """
   rates = ('dropout_rate', 'attention_dropout_rate')
-  return settings.with_overrides(
-    config_of('own tags'), {f'model.{rate}': 0.0 for rate in rates}
-  )
+  changes = {f'model.{rate}': 0.0 for rate in rates} | {'task.lm_weight': 0.5}
+  return settings.with_overrides(config_of('own tags'), changes)
 
 
 @pytest.fixture(scope='module')

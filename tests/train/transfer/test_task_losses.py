@@ -1,5 +1,6 @@
 """The losses of tasks, against PyTorch's and by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from configs import base
 from data.tasks.examples import Task
+from train.architectures.architecture import Vocabulary
 from train.transfer import kinds, task_losses
 
 
@@ -176,6 +178,32 @@ def test_the_language_models_loss_is_a_mean_of_means(shape, positions):
     )
   found = mean_losses(objective, outputs, batch)
   assert found['lm'] == pytest.approx(0.5 * np.mean(rows), rel=1e-5)
+
+
+def test_hidden_tokens_are_drawn_anew_at_each_step():
+  labels = np.array([1, 0, 1, 1], np.int32)
+  real = np.array([True, True, True, False])
+  batch = make_batch(labels, (4, 2), length=40, real=real)
+  vocabulary = Vocabulary.of_size(10)
+
+  def hide(step):
+    keys = jax.random.split(jax.random.key(step), 4)
+    found = task_losses.hide(batch, keys, vocabulary)
+    return jax.tree.map(np.asarray, found)
+
+  first, second = hide(0), hide(1)
+  assert (first['masked_tokens'] != second['masked_tokens']).any()
+  np.testing.assert_array_equal(
+    first['masked_tokens'], hide(0)['masked_tokens']
+  )
+  tokens = np.asarray(batch['tokens'])
+  assert not first['mlm_weights'][-1].any()
+  used = first['mlm_weights'][:-1] > 0
+  where = np.take_along_axis(tokens, first['mlm_positions'], axis=-1)
+  assert (where[:-1] == first['mlm_targets'][:-1])[used].all()
+  assert used.any(axis=-1).all()
+  # Choices of an example are hidden apart.
+  assert (first['mlm_positions'][:, 0] != first['mlm_positions'][:, 1]).any()
 
 
 @pytest.mark.parametrize(

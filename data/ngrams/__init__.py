@@ -1,0 +1,1 @@
+"""Language models that count n-grams: estimated, read, written, queried."""

@@ -1,0 +1,1 @@
+"""Language models that ELMo, GPT and BERT are compared with."""

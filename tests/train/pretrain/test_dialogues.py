@@ -1,0 +1,62 @@
+"""Pre-training on dialogues beside other text."""
+
+import pytest
+import runs
+from dialogue_files import make_dialogues, write_dialogues
+
+from train.params import opened
+from train.pretrain import job
+
+pytestmark = pytest.mark.usefixtures('one_device')
+
+
+@pytest.fixture(scope='module')
+def config(small_config, small_store, tmp_path_factory):
+  """Returns a function (overrides) -> config of dialogues and other text."""
+  folder = tmp_path_factory.mktemp('talks')
+  file = write_dialogues(folder / 'talk.txt', make_dialogues(80))
+  text = small_config().data.source
+
+  def make(**overrides):
+    overrides = {'train__objective': 'dialogue'} | overrides
+    return small_config(
+      data__source=f'talk=dialogue:{file},text={text}',
+      data__tokenizer=str(small_store),
+      data__folder=str(folder / 'store'),
+      data__held_out=0.1,
+      data__language_exponent=0.0,
+      **overrides,
+    )
+
+  return make
+
+
+def test_dialogues_are_trained_beside_text(
+  config, small_config, tmp_path, capsys
+):
+  results = runs.train(config(train__steps=4), tmp_path / 'run')
+  metrics = results['metrics']
+  for name in ('talk', 'text'):
+    assert 0 < metrics[f'eval/languages/{name}/mlm_loss'] < 10
+    assert 0 <= metrics[f'eval/languages/{name}/nsp_accuracy'] <= 1
+  assert 'talk' in capsys.readouterr().err
+  assert opened.open_weights(tmp_path / 'run').model.num_token_types == 4
+  with pytest.raises(ValueError, match="'bert': the text of .* has dialogues"):
+    job.make(config(train__objective='bert'), tmp_path / 'other')
+  with pytest.raises(ValueError, match='has no dialogues. Objective and data'):
+    job.make(small_config(train__objective='dialogue'), tmp_path / 'other')
+
+
+def test_weights_without_the_roles_draw_them(
+  config, small_config, tmp_path, capsys
+):
+  runs.train(small_config(train__steps=1), tmp_path / 'plain')
+  weights = str(tmp_path / 'plain')
+  with pytest.raises(
+    ValueError, match='num_token_types is 2 there, 4 in.*new_r'
+  ):
+    job.make(config(init__weights=weights), tmp_path / 'run')
+  capsys.readouterr()
+  changes = dict(init__weights=weights, init__new_rows=True, train__steps=1)
+  runs.train(config(**changes), tmp_path / 'run')
+  assert 'new: token types 2 to 3' in capsys.readouterr().err

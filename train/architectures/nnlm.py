@@ -1,0 +1,78 @@
+"""Pre-training of Bengio et al. 2003's network on the next token."""
+
+from typing import Any
+
+from configs import base
+from models.baselines import nnlm
+from train.architectures import gpt
+from train.architectures.architecture import Vocabulary, model_fields
+from train.engine.steps import Objective
+from train.run import settings, training_phases
+
+FIELDS = (
+  'embed_dim hidden_dim order direct max_length num_samples dtype'.split()
+)
+
+
+def check(config: Any) -> None:
+  """Checks the keys that only this network has."""
+  settings.expect(
+    config,
+    isinstance(config.model.order, int) and config.model.order > 1,
+    'model.order',
+    '2 or more: the predicted word, and a word before it',
+  )
+  training_phases.check_lengths(config)
+
+
+def describe(model_config: Any) -> str:
+  """Returns the sizes of a network as text."""
+  direct = 'with' if model_config.direct else 'without'
+  return (
+    f'{model_config.order}-grams, {model_config.hidden_dim} hidden units on'
+    f' vectors of {model_config.embed_dim}, {direct} direct connections'
+  )
+
+
+def build_model(model_config: Any, vocab_size: int) -> nnlm.Nnlm:
+  """Returns the module of a config, ignoring other models' keys."""
+  fields = model_fields(model_config)
+  return nnlm.Nnlm(
+    vocab_size=vocab_size, **{name: fields[name] for name in FIELDS}
+  )
+
+
+def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
+  """Returns the objective at one length: the next token at each position."""
+  whole = gpt.next_tokens(config, length, vocabulary)
+  if not config.model.num_samples:
+    return whole
+  inputs = ('tokens', 'token_mask', 'targets')
+
+  def losses(outputs: Any, batch: Any) -> Any:
+    weights = batch['loss_weights']
+    total = (outputs['losses'] * weights).sum()
+    return {'lm': (total, weights.sum())}, {}
+
+  return whole._replace(
+    inputs=lambda batch: tuple(batch[name] for name in inputs),
+    losses=losses,
+    metric_names=(),
+    method='score',
+  )
+
+
+def _adjust_init(model: nnlm.Nnlm, params: Any, init_config: Any) -> Any:
+  del model
+  return nnlm.rescale_init(params, stddev=init_config.stddev)
+
+
+ARCHITECTURE = gpt.LSTM._replace(
+  keys=frozenset({'embed_dim', 'hidden_dim', 'order'}),
+  check=check,
+  describe=describe,
+  build_model=build_model,
+  objectives={'lm': next_tokens},
+  adjust_init=_adjust_init,
+  default_config=base.get_nnlm_config,
+)

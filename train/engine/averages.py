@@ -1,0 +1,72 @@
+"""Exponential averages of the parameters, kept in the optimiser's state."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+
+class Averages(NamedTuple):
+  """Averages of the parameters over the steps, the state of `average`."""
+
+  params: Any
+
+
+def average(decay: float) -> optax.GradientTransformation:
+  """Changes no update; its state is decay * average + (1 - decay) * parameters.
+
+  As TensorFlow's ExponentialMovingAverage, it begins with the parameters.
+  """
+
+  def update(updates, state, params):
+    averages = jax.tree.map(
+      lambda old, param, change: old + (1 - decay) * (param + change - old),
+      state.params,
+      params,
+      updates,
+    )
+    return updates, Averages(averages)
+
+  return optax.GradientTransformation(Averages, update)
+
+
+def read(opt_state: Any, params: Any) -> Any:
+  """Returns the averages of the parameters in a state, else the parameters.
+
+  Those that are not trained have none.
+  """
+  found = jax.tree.leaves(opt_state, is_leaf=_is_averages)
+  found = [state.params for state in found if _is_averages(state)]
+  if not found:
+    return params
+  return jax.tree.map(
+    lambda mean, param: param if isinstance(mean, optax.MaskedNode) else mean,
+    found[0],
+    params,
+    is_leaf=lambda node: isinstance(node, optax.MaskedNode),
+  )
+
+
+def begin(opt_state: Any, params: Any) -> Any:
+  """Returns a state whose averages, if it has any, are copies of `params`."""
+
+  def copied(state):
+    if not _is_averages(state):
+      return state
+    return Averages(
+      jax.tree.map(
+        lambda mean, param: (
+          mean if isinstance(mean, optax.MaskedNode) else jnp.copy(param)
+        ),
+        state.params,
+        params,
+        is_leaf=lambda node: isinstance(node, optax.MaskedNode),
+      )
+    )
+
+  return jax.tree.map(copied, opt_state, is_leaf=_is_averages)
+
+
+def _is_averages(node: Any) -> bool:
+  return isinstance(node, Averages)

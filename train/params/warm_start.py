@@ -17,6 +17,7 @@ from data.vocabulary import tokenization
 from models.pretrained import bert, gpt, strict
 from models.pretrained.weights import Weights
 from train.architectures import families
+from train.architectures.architecture import Vocabulary
 from train.host.console import say
 from train.params import opened
 from train.run import workdirs
@@ -28,8 +29,10 @@ FREE_FIELDS = frozenset(
   ' attention unrolled_layers stacked num_samples parent name'.split()
 )
 POSITIONS, TYPES = 'embeddings/positions', 'embeddings/token_types'
-# Parameters of BERT, GPT and the LSTM with a row for each piece.
-VOCABULARY = (*bert.VOCABULARY, 'tokens/embedding')
+TABLES = ('embeddings/tokens/embedding', 'tokens/embedding')
+# Parameters with a row for each piece: of BERT and GPT, of the LSTM, and of
+# Bengio's network. ELMo's softmax is whole, or starts anew.
+VOCABULARY = (*TABLES, *bert.VOCABULARY[1:], 'softmax/kernel', 'softmax/bias')
 TOKENIZER_OPTION = '--config.data.tokenizer=PATH'
 NEW_ROWS = '--config.init.new_rows=true'
 NAMED_PIECES = 8  # in a message
@@ -227,9 +230,12 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
 
 
 def _token_rows(known: Any, tokenizer: Any) -> np.ndarray:
-  """Returns int [V]: each token's id in `known`, or -1 if it is new."""
+  """Returns int [V]: each token's id in `known`, or -1 if it is new.
+
+  V counts the tokens with a row: of whole words, those of the softmax.
+  """
   if known.fingerprint == tokenizer.fingerprint:
-    return np.arange(tokenizer.vocab_size)
+    return np.arange(Vocabulary.of(tokenizer).size)
   return tokenization.inherited_ids(tokenizer, known)
 
 
@@ -294,7 +300,7 @@ def _report(
   if weights.heads:
     lines.append(f'left out: {", ".join(weights.heads)}')
   for path, name in (
-    (VOCABULARY[0], 'tokens'),
+    *((table, 'tokens') for table in TABLES),
     (POSITIONS, 'positions'),
     (TYPES, 'token types'),
   ):

@@ -9,15 +9,18 @@ import runs
 import small_elmo
 import small_published
 import transformers
-from elmo_store import build_words, make_job, small_elmo_config, write_topics
+import word_models
+from elmo_store import WORDS, build_words, make_job, small_elmo_config, write_topics
 from gpt_store import small_gpt_config, small_stores
 
 from data.store import corpus
 from data.vocabulary import tokenization
+from models import layers
 from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import published, strict
+from models.pretrained.weights import Weights
 from train.engine import sharding
-from train.params import convert, warm_start
+from train.params import convert, opened, warm_start
 from train.run import settings
 
 
@@ -345,6 +348,32 @@ def test_workdirs_grow_too(bert_config, berts, larger, said, tmp_path):
   assert '  new: positions 64 to 127' in said
 
 
+def test_a_softmax_grows_with_its_token_table(small_store, larger):
+  """Of Bengio's network, whose softmax is a table of its own."""
+  pieces, more = (
+    corpus.open_store(folder).tokenizer for folder in (small_store, larger)
+  )
+  old = word_models.make('nnlm', pieces.vocab_size)
+  new = word_models.make('nnlm', more.vocab_size)
+  found = Weights(
+    small_store,
+    'workdir',
+    'nnlm',
+    model=old,
+    shapes=opened.shapes_of(old),
+    tokenizer=pieces,
+  )
+  maps = warm_start._row_maps(found, new, more, found.shapes)
+  expected = [*range(pieces.vocab_size), *[-1] * len(NEW)]
+  grown = {path: rows for path, rows in maps.items() if rows is not None}
+  assert grown.keys() == {'tokens/embedding', 'softmax/kernel', 'softmax/bias'}
+  for rows in grown.values():
+    assert rows.tolist() == expected
+  assert warm_start._report(found, new, more, found.shapes) == [
+    'new: tokens 500 to 502: [NEW1], [NEW2], zyzzyva'
+  ]
+
+
 def test_a_smaller_or_another_vocabulary_is_refused(
   bert_config, larger, small_store, tmp_path
 ):
@@ -451,6 +480,15 @@ def test_all_but_the_softmax_is_the_released_weights(
   model = make_job(config)[1].model
   kernel = found['softmax/kernel'][: model.vocab_size]
   assert abs(np.std(kernel) * model.projection_dim**0.5 - 1) < 0.1
+
+
+def test_words_beyond_the_softmax_need_no_rows(elmo_config):
+  """A store has more types than the padded softmax of its vocabulary."""
+  tokenizer = corpus.open_store(elmo_config.data.folder).tokenizer
+  assert tokenizer.vocab_size > layers.pad_vocab(WORDS)
+  found = word_models.draw('nnlm', tokenizer)
+  maps = warm_start._row_maps(found, found.model, tokenizer, found.shapes)
+  assert maps == dict.fromkeys(found.shapes)
 
 
 def test_other_settings_of_an_elmo_are_refused_together(elmo_config, released):

@@ -18,9 +18,9 @@ from data.vocabulary import tokenization
 from models import layers
 from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import published, strict
-from models.pretrained.weights import Weights
+from models.pretrained.weights import Weights, shapes_of
 from train.engine import sharding
-from train.params import convert, opened, warm_start
+from train.params import convert, warm_start
 from train.run import settings
 
 
@@ -360,7 +360,7 @@ def test_a_softmax_grows_with_its_token_table(small_store, larger):
     'workdir',
     'nnlm',
     model=old,
-    shapes=opened.shapes_of(old),
+    shapes=shapes_of(old),
     tokenizer=pieces,
   )
   maps = warm_start._row_maps(found, new, more, found.shapes)

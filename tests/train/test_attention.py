@@ -66,7 +66,7 @@ def test_what_is_refused(small_bert, run, tmp_path):
   out = ['--out', 'a.html']
   text = ['--text', TEXT, *out]
   for arguments, message in (
-    ([elmo, *text], 'an elmo, which has no attention: its layers are LSTMs'),
+    ([elmo, *text], 'kind elmo, which has no attention: its layers are LSTMs'),
     ([damaged, *text], 'model.safetensors is damaged'),
     ([tmp_path, *text], 'neither a workdir of train.main nor published'),
     ([small_bert, '--text', 'a ' * 70, *out], 'and the model 64 positions'),

@@ -75,4 +75,5 @@ ARCHITECTURE = gpt.LSTM._replace(
   objectives={'lm': next_tokens},
   adjust_init=_adjust_init,
   default_config=base.get_nnlm_config,
+  uses=('score',),
 )

@@ -24,8 +24,8 @@ def open_text(
 ) -> tuple[corpus.Store, list[Weights]]:
   """Opens a token store, or that of a workdir, and the models to compare.
 
-  The model of a workdir is the first of them. Raises ValueError for a model of
-  another vocabulary, or one trained on another store, whose text may include
+  The model of a workdir is the first of them. Raises ValueError for a model
+  that predicts no tokens, for one of another vocabulary, and for one trained on another store, whose text may include
   the held-out text of this one.
   """
   config = workdirs.read_config(path)
@@ -37,6 +37,7 @@ def open_text(
   for path in weights:
     each = opened.open_weights(path)
     each.check()
+    held_out.check(each)
     ours, theirs = store.tokenizer, each.tokenizer
     cure = f'train it with --config.data.folder={store.folder}'
     if theirs is None or theirs.fingerprint != ours.fingerprint:

@@ -57,6 +57,20 @@ def read(store: corpus.Store, num_tokens: int | None = None) -> list[Text]:
   return found
 
 
+def check(found: Weights) -> None:
+  """Checks that a model predicts the tokens of a text, else ValueError."""
+  family = families.ARCHITECTURES[found.name]
+  if family.reads_words or 'score' in family.uses:
+    return
+  if 'fill_masks' not in family.uses:
+    raise ValueError(
+      f'{found.folder} holds a {found.name}, which predicts no tokens of a'
+      f' text: expected {", ".join(families.names_for("score"))}, an elmo or a'
+      ' bert'
+    )
+  cloze.check_model(found.model)
+
+
 def score(
   found: Weights, store: corpus.Store, texts: list[Text]
 ) -> dict[str, list[np.ndarray]]:
@@ -68,6 +82,7 @@ def score(
   2020), so its neighbours on both sides are seen, and the product over a text
   is no probability. Raises ValueError for a model that predicts no tokens.
   """
+  check(found)
   family = families.ARCHITECTURES[found.name]
   known = Vocabulary.of(store.tokenizer).known
   if family.reads_words:
@@ -87,7 +102,6 @@ def score(
         for tokens in ids
       ]
     }
-  cloze.check_model(found.model)
   return {
     'pseudo': [
       _hide_each(found, family, tokens)

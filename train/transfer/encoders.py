@@ -237,6 +237,7 @@ def open_encoder(
 def _open(config: ml_collections.ConfigDict) -> Encoder:
   weights = opened.open_weights(config.init.weights, config.data.tokenizer)
   weights.check(warm_start.TOKENIZER_OPTION)
+  _check_family('init.weights', config.init.weights, weights.name)
   tokenizer, size = weights.tokenizer, 0
   if families.ARCHITECTURES[weights.name].reads_words:
     if weights.model.num_words:
@@ -255,6 +256,21 @@ def _open(config: ml_collections.ConfigDict) -> Encoder:
   free = {key: fields[key] for key in FREE_KEYS if hasattr(weights.model, key)}
   module = weights.model.clone(vocab_size=size, **free)
   return Encoder(config, module, tokenizer, weights)
+
+
+def _check_family(key: str, value: Any, name: str) -> None:
+  """Checks that a family of `init.weights` or `model.name` reads tasks."""
+  family = families.ARCHITECTURES[name]
+  if 'tasks' not in family.uses:
+    cure = (
+      f', or a task model with task.word_vectors={value}/vectors.txt'
+      if family.whole_words and key == 'init.weights'
+      else ''
+    )
+    raise ValueError(
+      f'{key}={value}: a model of the kind {name} has no layers for the head of a'
+      f' task: expected {", ".join(families.names_for("tasks"))}{cure}'
+    )
 
 
 def _reopen(config: ml_collections.ConfigDict, workdir: epath.Path) -> Encoder:
@@ -293,6 +309,9 @@ def _draw(config: ml_collections.ConfigDict) -> Encoder:
       ' (--config.init.weights=WEIGHTS), or, to begin without pre-training, the'
       ' vocabulary to read with (--config.data.tokenizer=PATH)'
     )
+  name = config.model.name
+  if name in families.ARCHITECTURES:  # else `_build` names those there are
+    _check_family('model.name', name, name)
   tokenizer = tokenization.load(config.data.tokenizer)
   return Encoder(config, _build(config, tokenizer), tokenizer, None)
 

@@ -131,6 +131,12 @@ def run(arguments: argparse.Namespace) -> dict[str, int | float]:
       f'{weights.folder} holds a {weights.name}, which has a vector for each'
       f' word and none of a text: they are in {weights.folder}/vectors.txt'
     )
+  if not of_words and 'embed' not in family.uses:
+    raise ValueError(
+      f'{weights.folder} holds a model of the kind {weights.name}, which'
+      ' has no vectors of texts: expected an elmo,'
+      f' {", ".join(trained.TRANSFORMERS)}'
+    )
   if of_words and arguments.unit == 'word':
     arguments.unit = None  # the only unit there is
   refused = [

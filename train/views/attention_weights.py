@@ -87,19 +87,17 @@ def open_model(
   are damaged, or of a family without attention.
   """
   found = opened.open_weights(weights, tokenizer)
-  if found.name in families.ARCHITECTURES and (
-    found.name not in trained.TRANSFORMERS
-  ):
-    raise ValueError(
-      f'{found.folder} holds an {found.name}, which has no attention: its'
-      ' layers are LSTMs, read word by word. Expected'
-      f' {", ".join(trained.TRANSFORMERS)}; python -m train.probe shows what'
-      ' the layers of either kind hold'
-    )
   if found.name not in trained.TRANSFORMERS:
+    family = families.ARCHITECTURES.get(found.name)
+    without, hint = '', ''
+    if family is not None:
+      without = ', which has no attention'
+    if family is not None and 'tasks' in family.uses:
+      without += ': its layers are LSTMs'
+      hint = '; python -m train.probe shows what the layers of either kind hold'
     raise ValueError(
-      f'{found.folder} holds a {found.name}, expected'
-      f' {", ".join(trained.TRANSFORMERS)}'
+      f'{found.folder} holds a model of the kind {found.name}{without}. Expected'
+      f' {", ".join(trained.TRANSFORMERS)}{hint}'
     )
   found.check()
   model = found.model.clone(dtype=jnp.float32)

@@ -1,13 +1,17 @@
 """Bengio et al. 2003's network on the engine, and models of whole words."""
 
+import argparse
+
 import jax
 import numpy as np
 import pytest
 import runs
 from elmo_store import WORDS, build_words, write_topics
 
+from configs import base
 from data.examples import pipeline
 from data.store import corpus
+from data.tasks import registry
 from models.baselines import nnlm
 from train.architectures import families
 from train.architectures.architecture import Vocabulary, token_counts
@@ -15,6 +19,9 @@ from train.engine import objectives
 from train.language import scoring
 from train.params import trained
 from train.run import metrics, settings
+from train.transfer import encoders
+from train.vectors import embedder
+from train.views import attention_weights
 
 LENGTH, ROWS, STEPS = 16, 8, 12
 
@@ -154,3 +161,20 @@ def test_config_arguments():
   assert settings.load_config('nnlm_tiny:sampled').model.num_samples == 1024
   with pytest.raises(ValueError, match='nnlm_tiny:half: expected nothing or'):
     settings.load_config('nnlm_tiny:half')
+
+
+def test_uses_that_it_has_not_are_refused(finished):
+  _, workdir, _ = finished
+  arguments = argparse.Namespace(weights=str(workdir), tokenizer=None)
+  with pytest.raises(ValueError, match='nnlm, which has no vectors of texts'):
+    embedder.run(arguments)
+  with pytest.raises(ValueError, match=r'attention. Expected bert, gpt, gpt2$'):
+    attention_weights.open_model(workdir)
+  task, config = registry.find('sst2'), base.get_task_config()
+  config.init.weights = str(workdir)
+  with pytest.raises(ValueError, match='kind nnlm has no layers .*gpt2, lstm'):
+    encoders.open_encoder(config, task, None)
+  config.init.weights = None
+  config.model.name, config.data.tokenizer = 'nnlm', str(workdir)
+  with pytest.raises(ValueError, match='^model.name=nnlm: .* lstm, elmo$'):
+    encoders.open_encoder(config, task, None)

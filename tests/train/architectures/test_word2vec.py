@@ -12,13 +12,18 @@ import runs
 from elmo_store import build_words, make_job, write_topics
 from word2vec_runs import STEPS, run_steps, small_config
 
+from configs import base
 from data.examples import sampled_words
 from data.store import corpus
+from data.tasks import registry
 from data.vocabulary import word_vectors
 from train.architectures import families, word2vec
+from train.language import beside
 from train.params import opened
 from train.run import ledger, settings
+from train.transfer import encoders
 from train.vectors import embedder
+from train.views import attention_weights
 
 
 @pytest.fixture(scope='module')
@@ -223,6 +228,14 @@ def test_weights_open_and_begin_another_run(store, finished, tmp_path):
   arguments = argparse.Namespace(weights=str(finished), tokenizer=None)
   with pytest.raises(ValueError, match='they are in .*vectors.txt'):
     embedder.run(arguments)
+  with pytest.raises(ValueError, match='word2vec, which predicts no tokens'):
+    beside.open_text(str(finished), [])
+  with pytest.raises(ValueError, match='word2vec, which has no attention. Exp'):
+    attention_weights.open_model(finished)
+  config = base.get_task_config()
+  config.init.weights = str(finished)
+  with pytest.raises(ValueError, match='task.word_vectors=.*/vectors.txt'):
+    encoders.open_encoder(config, registry.find('sst2'), None)
 
 
 @pytest.mark.usefixtures('one_device')

@@ -10,7 +10,13 @@ import small_elmo
 import small_published
 import transformers
 import word_models
-from elmo_store import WORDS, build_words, make_job, small_elmo_config, write_topics
+from elmo_store import (
+  WORDS,
+  build_words,
+  make_job,
+  small_elmo_config,
+  write_topics,
+)
 from gpt_store import small_gpt_config, small_stores
 
 from data.store import corpus

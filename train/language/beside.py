@@ -25,8 +25,8 @@ def open_text(
   """Opens a token store, or that of a workdir, and the models to compare.
 
   The model of a workdir is the first of them. Raises ValueError for a model
-  that predicts no tokens, for one of another vocabulary, and for one trained on another store, whose text may include
-  the held-out text of this one.
+  that predicts no tokens, one of another vocabulary, or one trained on another
+  store, whose text may include the held-out text of this one.
   """
   config = workdirs.read_config(path)
   if config is None:

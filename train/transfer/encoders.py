@@ -268,8 +268,8 @@ def _check_family(key: str, value: Any, name: str) -> None:
       else ''
     )
     raise ValueError(
-      f'{key}={value}: a model of the kind {name} has no layers for the head of a'
-      f' task: expected {", ".join(families.names_for("tasks"))}{cure}'
+      f'{key}={value}: a model of the kind {name} has no layers for the head'
+      f' of a task: expected {", ".join(families.names_for("tasks"))}{cure}'
     )
 
 

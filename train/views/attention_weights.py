@@ -96,8 +96,8 @@ def open_model(
       without += ': its layers are LSTMs'
       hint = '; python -m train.probe shows what the layers of either kind hold'
     raise ValueError(
-      f'{found.folder} holds a model of the kind {found.name}{without}. Expected'
-      f' {", ".join(trained.TRANSFORMERS)}{hint}'
+      f'{found.folder} holds a model of the kind {found.name}{without}.'
+      f' Expected {", ".join(trained.TRANSFORMERS)}{hint}'
     )
   found.check()
   model = found.model.clone(dtype=jnp.float32)

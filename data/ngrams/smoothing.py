@@ -252,8 +252,8 @@ def katz(counts: Counts, words: Sequence[str], order: int) -> Model:
   """Returns Katz's back-off: counts to 5 discounted as Good and Turing say.
 
   Where all words after a history were seen often, one of a count of 1 is added
-  to the history's for the others. Single words share what is left among those
-  never seen.
+  to the history's for the others; where there are no others, the seen words
+  have all. Single words share what is left among those never seen.
   """
   tables = _tables(counts, order)
   return _model(counts, words, tables, [_katz] * order, 'Katz')
@@ -262,18 +262,22 @@ def katz(counts: Counts, words: Sequence[str], order: int) -> Model:
 def _katz(table: _Table, lower: np.ndarray) -> tuple:
   kept = _good_turing(table.counts)
   by_count = np.minimum(table.counts, KATZ_LARGEST + 1).astype(int)
-  totals = table.sum(table.counts)
+  totals, is_seen = table.sum(table.counts), table.counts > 0
   discounted = table.counts * kept[by_count]
   seen = table.sum(discounted)
+  is_single = table.num_heads == 1
+  # Of the shorter histories' probabilities, that of words not seen after this.
+  others = 1 - table.sum(np.where(is_seen, lower, 0))
+  if is_single:  # not by a difference: a million summands round too much
+    others = lower[~is_seen & ~table.begins].sum(keepdims=True)
+  takes = others > 1e-12  # else there are no other words
   full = (totals > 0) & (totals - seen < 1e-9 * totals)
-  totals = totals + full
+  totals = np.where(takes, totals + full, seen)
   probs = discounted / _without_zero(totals)[table.heads]
   left = np.where(totals > 0, 1 - seen / _without_zero(totals), 1)
-  # Of the shorter histories' probabilities, that of words not seen after this.
-  others = 1 - table.sum(np.where(table.counts > 0, lower, 0))
-  weights = np.where(others > 1e-12, left / np.maximum(others, 1e-12), 0)
-  if table.num_heads == 1:
-    probs = np.where(table.counts > 0, probs, weights[0] * lower)
+  weights = np.where(takes, left / np.maximum(others, 1e-12), 0)
+  if is_single:
+    probs = np.where(is_seen, probs, weights[0] * lower)
   return probs, weights
 
 
@@ -335,12 +339,15 @@ def jelinek_mercer(
 def _left_out(tables: Sequence[_Table], num_words: int) -> list[float]:
   """Returns Jelinek and Mercer's weights by leaving one out."""
   longest = tables[-1]
-  step = -(-len(longest.counts) // _SAMPLED)
+  step = max(1, -(-len(longest.counts) // _SAMPLED))
   chosen = np.arange(0, len(longest.counts), step)
   chosen = chosen[longest.counts[chosen] > 0]
   times = longest.counts[chosen]
   if not len(chosen):
-    raise ValueError('the text is too short to fit weights on: give them')
+    raise ValueError(
+      f'order {len(tables)}: no text has {len(tables)} words, ends included, to'
+      ' fit weights on: expected a lower order, or given weights'
+    )
   rows = []  # of each order, the relative frequency with one left out
   for table in reversed(tables):
     others = table.sum(table.counts)[table.heads[chosen]] - 1

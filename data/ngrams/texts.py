@@ -92,10 +92,7 @@ def read_words(
     for number, line in enumerate(_lines(path), start=1):
       counts.update(line.split())
       if '<s>' in counts or '</s>' in counts:
-        raise ValueError(
-          f'{path}, line {number:,}: found <s> or </s>, expected text without'
-          ' them: each line begins and ends a text'
-        )
+        raise _has_symbols(path, number)
   del counts['<unk>'], counts['<UNK>']
   if not counts:
     raise ValueError(f'{", ".join(map(str, paths))}: no words to count')
@@ -109,18 +106,27 @@ def file_blocks(
 ) -> Iterator[np.ndarray]:
   """Yields ids of files, each line with words between its symbols.
 
-  Words that `ids` lacks are unknown.
+  Words that `ids` lacks are unknown. Raises ValueError for a symbol in a line.
   """
-  lines = itertools.chain.from_iterable(map(_lines, paths))
+  lines = (
+    (path, *line) for path in paths for line in enumerate(_lines(path), start=1)
+  )
   while some := list(itertools.islice(lines, _LINES)):
     found: list[int] = []
-    for line in some:
-      if words := line.split():
-        found.append(BEGIN)
-        found += [ids.get(word, UNKNOWN) for word in words]
-        found.append(END)
+    for path, number, line in some:
+      if row := [ids.get(word, UNKNOWN) for word in line.split()]:
+        if BEGIN in row or END in row:
+          raise _has_symbols(path, number)
+        found += [BEGIN, *row, END]
     if found:
       yield np.array(found, np.int32)
+
+
+def _has_symbols(path: Any, number: int) -> ValueError:
+  return ValueError(
+    f'{path}, line {number:,}: found <s> or </s>, expected text without them:'
+    ' each line begins and ends a text'
+  )
 
 
 def _lines(path: Any) -> Iterator[str]:

@@ -243,3 +243,23 @@ def test_a_tiny_text_has_the_usual_discounts(small):
 def test_an_order_that_was_not_counted_is_refused(small):
   with pytest.raises(ValueError, match='order 3: expected 1 to 2'):
     smoothing.katz(*small, 3)
+
+
+def test_a_text_without_an_ngram_of_the_order_names_it(tmp_path):
+  with pytest.raises(ValueError, match='order 5: no text has 5 words'):
+    smoothing.jelinek_mercer(*count_lines(tmp_path, ['a b'], 5), 5)
+
+
+@pytest.mark.parametrize('lines', [['a b'], ['a b a a', 'b b a', 'a c']])
+@pytest.mark.parametrize('order', [1, 2, 3])
+def test_katz_gives_back_mass_that_nothing_takes(tmp_path, lines, order):
+  """The unknown word is seen too, so no word is left."""
+  counts, words = count_lines(tmp_path, lines, order, min_count=2)
+  model = smoothing.katz(counts, words, order)
+  for history in ((), *((word,) for word in words if word != '</s>')):
+    if order == 1 and history:
+      continue
+    found = [
+      probability(model, *history, word) for word in words if word != '<s>'
+    ]
+    assert sum(found) == pytest.approx(1, abs=1e-5)

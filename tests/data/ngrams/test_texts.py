@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data.ngrams import texts
-from data.ngrams.counts import BEGIN, END, UNKNOWN
+from data.ngrams.counts import BEGIN, END, SYMBOLS, UNKNOWN
 from data.store import build, corpus
 
 TEXT = 'the cat sat\n\nthe  dog sat down\n'
@@ -33,6 +33,10 @@ def test_symbols_in_a_file_are_named(tmp_path):
   path.write_text('a b\n<s> a </s>\n')
   with pytest.raises(ValueError, match='a.txt, line 2: found <s> or </s>'):
     texts.read_words([path])
+  # Those of an opened model's text too.
+  ids = {symbol: i for i, symbol in enumerate(SYMBOLS)}
+  with pytest.raises(ValueError, match='a.txt, line 2: found <s> or </s>'):
+    list(texts.file_blocks([path], ids))
   path.write_text(' \n')
   with pytest.raises(ValueError, match='a.txt: no words to count'):
     texts.read_words([path])

@@ -17,11 +17,11 @@ def draw_lines(count, seed=0, words=30):
   ]
 
 
-def count_lines(folder, lines, order, **options):
+def count_lines(folder, lines, order, min_count=1, **options):
   """Returns the counts of a text's n-grams, and its words."""
   path = folder / 'lines.txt'
   path.write_text('\n'.join(lines) + '\n')
-  words = texts.read_words([path]).words
+  words = texts.read_words([path], min_count).words
   ids = {word: i for i, word in enumerate(words)}
   place = folder / f'counts{len(list(folder.iterdir()))}'
   place.mkdir()

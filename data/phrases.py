@@ -64,6 +64,11 @@ def _write(args: argparse.Namespace) -> None:
       f'--thresholds {args.thresholds} --delta {args.delta}: expected'
       ' thresholds of 0 or more and a delta of 1 or more'
     )
+  if args.output.suffix in text_files.COMPRESSED:
+    raise ValueError(
+      f'{args.output}: expected a name without'
+      f' {", ".join(text_files.COMPRESSED)}: the text is not compressed'
+    )
   text, _, _ = text_files.find(args.text)
   folder = args.output.absolute().parent
   with tempfile.TemporaryDirectory(prefix='phrases-', dir=folder) as scratch:

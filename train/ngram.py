@@ -23,17 +23,16 @@ def main() -> None:
   parser = command.parser('ngram', __doc__)
   add, _, number = command.adders(parser)
   add('text', metavar='TEXT', help='token store, workdir, text files or .arpa')
-  number('--order', default=5, help='n, by default 5; of a table, 1 to n')
+  number('--order', help='n, by default 5; of a table, 1 to n')
   add(
     '--smoothing',
-    default='modified_kneser_ney',
     metavar='NAME[:NUMBER,...]',
     help='modified_kneser_ney, kneser_ney[:discount], katz, jelinek_mercer[:'
     'weight,...], add_k[:k] or maximum_likelihood; by default the first',
   )
   number('--min_count', help='of a word of files, else unknown; by default 1')
   add('--test', metavar='FILES', help='text files to score, a text a line')
-  add('--out', metavar='FILE.arpa', help='write the n-grams')
+  add('--out', metavar='FILE.arpa[.gz]', help='write the n-grams')
   add('--beside', nargs='+', metavar='WORKDIR', help='models of the same store')
   number('--tokens', help='held-out tokens to score, in passages; else all')
   add(
@@ -54,7 +53,8 @@ def main() -> None:
 def _run(arguments: argparse.Namespace) -> None:
   kind = inputs.ngram_source(arguments.text)
   inputs.check_ngram_options(kind, arguments)
-  estimate = inputs.parse_smoothing(arguments.smoothing, arguments.order)
+  order = arguments.order or 5
+  estimate = inputs.parse_smoothing(arguments.smoothing, order)
   files.check_writable(arguments.output)
   files.check_writable(arguments.out)
   if arguments.kenlm:
@@ -65,9 +65,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
   if kind in ('store', 'workdir'):
     store, models = beside.open_text(arguments.text, arguments.beside or [])
-    orders = range(
-      arguments.order if arguments.kenlm else 1, arguments.order + 1
-    )
+    orders = range(order if arguments.kenlm else 1, order + 1)
     scorers = (
       ngrams.read(arguments.arpa, store)
       if arguments.arpa
@@ -82,7 +80,7 @@ def _run(arguments: argparse.Namespace) -> None:
   else:
     paths = text_files.find(arguments.text)[0]
     figures, model = ngrams.of_files(
-      paths, arguments.order, estimate, arguments.min_count or 1
+      paths, order, estimate, arguments.min_count or 1
     )
   figures = {**ngrams.describe(model), 'revision': device.revision()} | figures
   if test:

@@ -33,3 +33,11 @@ def test_errors_leave_nothing(tmp_path, capsys, text, options, message):
   assert phrases.main([str(path), str(out), *options]) == 1
   assert message in capsys.readouterr().err
   assert not out.exists()
+
+
+def test_no_plain_text_gets_a_compressed_name(tmp_path, capsys):
+  (tmp_path / 'text.txt').write_text('a b\n')
+  out = tmp_path / 'out.txt.gz'
+  assert phrases.main([str(tmp_path / 'text.txt'), str(out)]) == 1
+  assert 'out.txt.gz: expected a name without .gz' in capsys.readouterr().err
+  assert not out.exists()

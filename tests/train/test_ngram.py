@@ -25,7 +25,7 @@ def test_files_become_an_arpa_file_that_scores_alike(run, tmp_path):
   lines = draw_lines(80)
   for name, part in (('a.txt', lines[:40]), ('b.txt', lines[40:70])):
     (tmp_path / name).write_text('\n'.join(part))
-  test, arpa = tmp_path / 'test', tmp_path / 'out.arpa'
+  test, arpa = tmp_path / 'test', tmp_path / 'out.arpa.gz'
   test.write_text('\n'.join(lines[70:]))
   made = run(
     tmp_path / '*.txt',

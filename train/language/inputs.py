@@ -14,6 +14,7 @@ from train.host import files
 MASK = '[MASK]'
 # Treatment of a prompt that exceeds the model's positions.
 OVERFLOWS = ('refuse', 'slide')
+_ARPA = r'\.arpa(\.gz)?$'
 # The longest texts of each bin of --by_length; one more has the longer ones.
 LENGTHS = (5, 10, 20, 40, 80)
 
@@ -114,7 +115,7 @@ def kenlm_program(folder: str) -> pathlib.Path:
 def ngram_source(path: str) -> str:
   """Returns whether a path is a 'store', 'workdir', 'arpa' or 'files'."""
   folder = epath.Path(path)
-  if re.search(r'\.arpa(\.gz)?$', path):
+  if re.search(_ARPA, path):
     files.check_readable(path)
     return 'arpa'
   if folder.is_dir() and (folder / 'store.json').exists():
@@ -127,6 +128,7 @@ def ngram_source(path: str) -> str:
 
 # Options of python -m train.ngram -> the kinds of text they are for.
 _NGRAM_OPTIONS = {
+  **dict.fromkeys(('order', 'smoothing'), ('files', 'store', 'workdir')),
   'min_count': ('files',),
   'test': ('files', 'arpa'),
   **dict.fromkeys(
@@ -147,12 +149,25 @@ def check_ngram_options(kind: str, options: Any) -> None:
     raise ValueError(f'{options.text}: name the text to score by --test FILES')
   if options.mix is not None and not 0 <= options.mix <= 1:
     raise ValueError(f'--mix={options.mix:g}: expected a number in [0, 1]')
-  if options.arpa and (options.kenlm or options.out):
-    raise ValueError('--arpa reads n-grams: leave --kenlm and --out out')
+  for name, reason, others in (
+    ('arpa', 'reads n-grams', ('kenlm', 'out', 'order', 'smoothing')),
+    ('kenlm', 'estimates modified Kneser-Ney', ('smoothing',)),
+  ):
+    given = [f'--{other}' for other in others if getattr(options, other)]
+    if getattr(options, name) and given:
+      raise ValueError(f'--{name} {reason}: leave {" and ".join(given)} out')
+  if options.out and not re.search(_ARPA, options.out):
+    raise ValueError(
+      f'--out={options.out}: expected a name that ends in .arpa or .arpa.gz'
+    )
 
 
-def parse_smoothing(text: str, order: int) -> Callable[..., Any]:
-  """Returns (counts, words, order) -> model for NAME[:NUMBER,...]."""
+def parse_smoothing(text: str | None, order: int) -> Callable[..., Any]:
+  """Returns (counts, words, order) -> model for NAME[:NUMBER,...].
+
+  None stands for the first method, modified Kneser-Ney.
+  """
+  text = text or next(iter(smoothing.METHODS))
   name, _, numbers = text.partition(':')
   if name not in smoothing.METHODS:
     raise ValueError(

@@ -1,6 +1,8 @@
 """N-gram models of token stores and of text files, by our counts or KenLM's."""
 
 import contextlib
+import gzip
+import io
 import pathlib
 import subprocess
 import tempfile
@@ -16,7 +18,7 @@ from data.store import corpus
 from train.host import files
 from train.language import inputs
 
-# How KenLM reads a word unknown to us: it keeps <unk> for its own.
+# KenLM's spelling of a word unknown to us: it keeps <unk> for its own.
 _OTHER = '<other>'
 
 
@@ -68,10 +70,14 @@ def of_store(
 def read(path: str, store: corpus.Store) -> list[Scorer]:
   """Returns the model of an ARPA file, for the words of a store, in a list.
 
-  Raises ValueError if it knows none of them.
+  The store's unknown word is the file's <other>, as in a file that `of_store`
+  made by KenLM, or, where the file has none, <unk>. Raises ValueError if the
+  model knows none of the words.
   """
-  words = texts.words_of_store(store).words
-  return [_with_ids(arpa.read(path), words, path)]
+  words, model = texts.words_of_store(store).words, arpa.read(path)
+  if _OTHER in model.ids and _OTHER not in words:
+    words = _with_other(words)
+  return [_with_ids(model, words, path)]
 
 
 def read_file(path: str) -> Model:
@@ -90,12 +96,16 @@ def _with_ids(model: Model, words: Sequence[str], path: Any) -> Scorer:
   return Scorer(model, np.array(found, np.int32))
 
 
+def _with_other(words: Sequence[str]) -> list[str]:
+  return [_OTHER, *words[1:]]
+
+
 def _by_kenlm(
   store: corpus.Store, words: texts.Words, order: int, kenlm: str
 ) -> Scorer:
   """Returns KenLM's model. Raises ChildProcessError if the program fails."""
   lmplz = inputs.kenlm_program(kenlm)
-  spelt = [_OTHER, *words.words[1:]]
+  spelt = _with_other(words.words)
   with tempfile.TemporaryDirectory(prefix='ngrams-') as folder:
     text, found = (pathlib.Path(folder) / name for name in ('text', 'arpa'))
     with text.open('w', encoding='utf-8') as file:
@@ -173,6 +183,10 @@ def score_files(model: Model, paths: Sequence[Any]) -> dict[str, Any]:
 
 
 def write(model: Model, path: str) -> None:
-  """Writes an ARPA file, which appears when it is whole."""
-  with files.replacing(path) as partial, partial.open('w') as file:
-    arpa.write(model, file)
+  """Writes an ARPA file, perhaps .gz, which appears when it is whole."""
+  with files.replacing(path) as partial, partial.open('wb') as raw:
+    stream = raw
+    if str(path).endswith('.gz'):
+      stream = gzip.GzipFile('', 'wb', fileobj=raw, mtime=0)
+    with io.TextIOWrapper(stream, encoding='utf-8', newline='\n') as file:
+      arpa.write(model, file)

@@ -107,12 +107,26 @@ def test_sources_of_ngrams_are_told_apart(tmp_path):
     ('workdir', {'min_count': 2}, '--min_count is of files, but T'),
     ('arpa', {}, 'T: name the text to score by --test FILES'),
     ('store', {'mix': 1.5}, r'--mix=1.5: expected a number in \[0, 1\]'),
-    ('store', {'arpa': 'a', 'kenlm': 'b'}, 'leave --kenlm and --out out'),
+    (
+      'store',
+      {'arpa': 'a', 'kenlm': 'b', 'out': 'c', 'order': 2},
+      '--arpa reads n-grams: leave --kenlm and --out and --order out',
+    ),
+    ('arpa', {'test': 'a', 'order': 2}, '--order is of files and store and wo'),
+    ('arpa', {'test': 'a', 'smoothing': 'katz'}, '--smoothing is of files and'),
+    (
+      'store',
+      {'kenlm': 'a', 'smoothing': 'katz'},
+      '--kenlm estimates modified Kneser-Ney: leave --smoothing out',
+    ),
+    ('files', {'out': 'a.gz'}, '--out=a.gz: expected .* ends in .arpa or .arp'),
   ],
 )
 def test_options_that_do_not_fit_are_named(kind, given, message):
-  names = 'min_count test out beside tokens mix kenlm arpa'.split()
-  options = types.SimpleNamespace(text='T', **dict.fromkeys(names) | given)
+  names = 'order smoothing min_count test out beside tokens mix kenlm arpa'
+  options = types.SimpleNamespace(
+    text='T', **dict.fromkeys(names.split()) | given
+  )
   with pytest.raises(ValueError, match=message):
     inputs.check_ngram_options(kind, options)
 

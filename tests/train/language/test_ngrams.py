@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import runs
+from elmo_store import build_words, write_topics
 from gpt_store import small_gpt_config, small_stores
 from ngram_texts import draw_lines
 
@@ -76,6 +77,23 @@ def test_a_run_beside_kenlms_model(finished, kenlm):
     math.exp(nats / len(targets)), rel=1e-5
   )
   assert model['model'] == 'run gpt'
+
+
+def test_kenlms_model_comes_back_with_its_unknown_word(kenlm, tmp_path):
+  """KenLM keeps <unk>: the unknown word of a store has a name of its own."""
+  store = corpus.open_store(
+    build_words(
+      write_topics(tmp_path, 0, 12), tmp_path / 'words', 'train:words:50'
+    )
+  )
+  (made,) = ngrams.of_store(store, [1], None, kenlm)
+  ngrams.write(made.model, tmp_path / 'a.arpa.gz')
+  assert (tmp_path / 'a.arpa.gz').read_bytes()[:2] == b'\x1f\x8b'
+  (read,) = ngrams.read(tmp_path / 'a.arpa.gz', store)
+  text = np.array([3, 0, 4, 0, 0, 5])
+  found = read.log_probs(text)
+  np.testing.assert_allclose(found, made.log_probs(text), rtol=1e-6)
+  assert found[0] > -2  # many words are unknown; <unk> was never seen
 
 
 def test_what_is_missing_or_fails_is_named(finished, kenlm, tmp_path):

@@ -11,7 +11,7 @@ block, P node on a word's path. A block reads C + 2 w words, with w the window.
 A batch has `tokens` int [B, T], `segments` int [B, T] (contexts stay within a
 segment; negative: padding), `reach` int [B, T], the half-width of each word's
 window, and `samples` int [B, N, S]. All words of a block share the samples; a
-sample weighs so that a pair has `num_negatives` in all. As in the release, a
+sample weighs so that a pair has `negative` in all. As in the release, a
 sample that is the pair's own target does not count.
 """
 
@@ -64,9 +64,9 @@ class Word2Vec(nn.Module):
     embed_dim: D.
     kind: 'skipgram' or 'cbow'.
     window: w, the largest half-width of a window.
-    num_negatives: sampled words of a pair; 0: no table `output`.
+    negative: sampled words of a pair; 0: no table `output`.
     hierarchical: whether there is a Huffman tree, with a table `nodes`.
-    num_buckets: rows of a table `buckets`; 0: none.
+    buckets: rows of a table `buckets`; 0: none.
     part_sizes: letters of the shortest and longest part of a word in it.
   """
 
@@ -74,9 +74,9 @@ class Word2Vec(nn.Module):
   embed_dim: int
   kind: str
   window: int
-  num_negatives: int
+  negative: int
   hierarchical: bool = False
-  num_buckets: int = 0
+  buckets: int = 0
   part_sizes: tuple[int, int] = (3, 6)
 
   def setup(self):
@@ -96,12 +96,12 @@ class Word2Vec(nn.Module):
       return Table(init, shape, name=name)()
 
     tables = {'input': table('input', init)}
-    if self.num_negatives:
+    if self.negative:
       tables['output'] = table('output', nn.initializers.zeros)
     if self.hierarchical:
       tables['nodes'] = table('nodes', nn.initializers.zeros)
-    if self.num_buckets:
-      shape = layers.pad_vocab(self.num_buckets), self.embed_dim
+    if self.buckets:
+      shape = layers.pad_vocab(self.buckets), self.embed_dim
       tables['buckets'] = Table(init_buckets, shape, 'rows', name='buckets')()
     self.tables = tables
 
@@ -228,7 +228,7 @@ class _Block(_Pairs):
   def scores(self) -> list[tuple[Array, Array, Array]]:
     """Returns (scores, weights, whether a target), of equal shapes, each."""
     found = []
-    if self.model.num_negatives:
+    if self.model.negative:
       found += [part[:3] for part in self._sampled()]
     if self.model.hierarchical:
       found += [part[:3] for part in self._of_paths()]
@@ -237,7 +237,7 @@ class _Block(_Pairs):
   def gradients(self) -> list[Rows]:
     """Returns the rows of `gradients`."""
     found, errors = [], 0.0
-    parts = self._sampled() if self.model.num_negatives else []
+    parts = self._sampled() if self.model.negative else []
     parts += self._of_paths() if self.model.hierarchical else []
     for scores, weights, is_target, table, ids, vectors in parts:
       slopes = weights * (is_target - jax.nn.sigmoid(scores))
@@ -290,7 +290,7 @@ class _Block(_Pairs):
     table = self.tables['output']
     targets = _take(table, self.tokens_BT).reshape(*self.blocked, -1)
     samples = _take(table, samples_BNS)
-    share = self.model.num_negatives / samples_BNS.shape[-1]
+    share = self.model.negative / samples_BNS.shape[-1]
     if self.model.kind == 'skipgram':
       score = 'bnsd,bnkd->bnsk'
       other_BNSC = samples_BNS[..., None] != self.tokens_BNC[:, :, None]

@@ -104,9 +104,9 @@ def build_model(model_config: Any, vocab_size: int) -> batched.Word2Vec:
     embed_dim=model_config.embed_dim,
     kind='skipgram',
     window=model_config.window,
-    num_negatives=model_config.negative,
+    negative=model_config.negative,
     hierarchical=model_config.hierarchical,
-    num_buckets=model_config.buckets,
+    buckets=model_config.buckets,
     part_sizes=tuple(model_config.part_sizes),
   )
 
@@ -126,13 +126,13 @@ def pairs(
   sampled = noise.alias(counts**noise.POWER)
   tree = huffman.build(counts) if model.hierarchical else None
   parts = None
-  if model.num_buckets:
+  if model.buckets:
     parts = _parts(model, vocabulary, counts)
   num_blocks = length // batched.BLOCK
   num_samples = batched.NUM_SAMPLES[kind]
   num_draws = (
     2 * model.window if kind == 'skipgram' else 1,
-    model.num_negatives,
+    model.negative,
   )
 
   def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
@@ -147,10 +147,10 @@ def pairs(
     batch['reach'] = draw(
       0, lambda key: jax.random.randint(key, (length,), 1, model.window + 1)
     )
-    if model.num_negatives:
+    if model.negative:
       shape = num_blocks, num_samples
       batch['samples'] = draw(1, lambda key: sampled.draw(key, shape))
-    if one_by_one and model.num_negatives:
+    if one_by_one and model.negative:
       shape = length, *num_draws
       batch['draws'] = draw(2, lambda key: sampled.draw(key, shape))
     if parts is not None:
@@ -230,7 +230,7 @@ def _parts(
   if words is None:  # words of a usual length
     words = [f'{number:08}' for number in range(vocabulary.size)]
   words = [word if n else '' for word, n in zip(words, counts, strict=True)]
-  return ngrams.number(words, model.num_buckets, *model.part_sizes)
+  return ngrams.number(words, model.buckets, *model.part_sizes)
 
 
 def _count_pairs(model: batched.Word2Vec, batch: Any) -> jax.Array:
@@ -269,14 +269,12 @@ def row_scales(
   if table == 'input':
     expected = each * shares
   elif table == 'buckets':
-    expected = each * _sum_into(
-      parts, shares, layers.pad_vocab(model.num_buckets)
-    )
+    expected = each * _sum_into(parts, shares, layers.pad_vocab(model.buckets))
   else:
     each = each if model.kind == 'skipgram' else num_words
     if table == 'output':
       drawn = counts**noise.POWER
-      expected = each * (shares + model.num_negatives * drawn / drawn.sum())
+      expected = each * (shares + model.negative * drawn / drawn.sum())
     else:
       expected = each * _sum_into(tree.paths, shares, len(shares))
   scales = np.minimum(1, objective.most_pairs / np.maximum(expected, 1))
@@ -318,7 +316,7 @@ def _vectors(
   words = [store.tokenizer.pieces[i] for i in order]
   if 'buckets' not in tables:
     return words, tables['input'][order]
-  parts = ngrams.number(words, model.num_buckets, *model.part_sizes)
+  parts = ngrams.number(words, model.buckets, *model.part_sizes)
   some = [slice(i, i + _BLOCK) for i in range(0, len(words), _BLOCK)]
   vectors = [
     np.asarray(batched.compose(tables, order[i], parts[i])) for i in some

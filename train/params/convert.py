@@ -61,9 +61,7 @@ def inspect(
     'parameters': layers.num_parameters(shapes, num_rows),
     'vocabulary_size': model.vocab_size,
     'gelu': getattr(model, 'gelu', None),
-    'overrides': [
-      warm_start.override(f'model.{key}', value) for key, value in sizes.items()
-    ],
+    'overrides': warm_start.overrides(found.name, model),
   }
 
 

@@ -20,7 +20,7 @@ from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.host.console import say
 from train.params import opened
-from train.run import workdirs
+from train.run import settings, workdirs
 
 # Fields of modules that may differ: they keep the function of the model, or
 # belong to the vocabulary and the heads, which are checked apart.
@@ -33,6 +33,8 @@ TABLES = ('embeddings/tokens/embedding', 'tokens/embedding')
 # Parameters with a row for each piece: of BERT and GPT, of the LSTM, and of
 # Bengio's network. ELMo's softmax is whole, or starts anew.
 VOCABULARY = (*TABLES, *bert.VOCABULARY[1:], 'softmax/kernel', 'softmax/bias')
+# Keys that set a field of a module; of all others, `model.` and the field.
+KEYS = {'kind': 'train.objective'}  # of a word2vec
 TOKENIZER_OPTION = '--config.data.tokenizer=PATH'
 NEW_ROWS = '--config.init.new_rows=true'
 NAMED_PIECES = 8  # in a message
@@ -145,6 +147,17 @@ def module_settings(name: str, model: nn.Module) -> dict[str, Any]:
   return found
 
 
+def overrides(name: str, model: nn.Module) -> list[str]:
+  """Returns the arguments of a command line that set a module's sizes."""
+  keys = {f'model.{key}': v for key, v in module_settings(name, model).items()}
+  keys |= {
+    key: getattr(model, field)
+    for field, key in KEYS.items()
+    if hasattr(model, field)
+  }
+  return list(map(override, keys, keys.values()))
+
+
 def override(key: str, value: Any) -> str:
   """Returns the argument of a command line that sets a key of a config."""
   return shlex.quote(f'--config.{key}={value}')
@@ -160,15 +173,16 @@ def _differences(
   for key, value in there.items():
     if here[key] == value or (key == 'gelu' and 'gelu' in weights.notes):
       continue
+    name = KEYS.get(key, f'model.{key}')
     line = f'{key} is {value} there, {here[key]} in the config'
     if key == 'num_token_types' and here[key] > value:
       if not config.init.new_rows:
         problems.append(f'{line}: {NEW_ROWS} to draw the other types anew')
       continue
-    if key not in config.model or value is None:
+    if name not in settings.flatten(config) or value is None:
       problems.append(f'{line}, which no key sets: take other weights')
       continue
-    cure = override(f'model.{key}', value)
+    cure = override(name, value)
     if key == 'max_length' and here[key] > value:
       if config.init.new_rows:
         continue

@@ -15,7 +15,7 @@ P = 4
 
 
 def make(kind):
-  model = batched.Word2Vec(V, D, kind, W, num_negatives=5, hierarchical=True)
+  model = batched.Word2Vec(V, D, kind, W, negative=5, hierarchical=True)
   random = np.random.default_rng(0)
   blocks = LENGTH // batched.BLOCK
   segments = np.full((ROWS, LENGTH), -1)
@@ -123,7 +123,7 @@ def test_the_error_of_a_mean_is_added_undivided():
 
 def test_parts_of_words_get_the_error_of_the_word():
   plain, tables, batch = make('skipgram')
-  model = plain.clone(num_buckets=50)
+  model = plain.clone(buckets=50)
   random = np.random.default_rng(1)
   tables['buckets'] = jax.random.normal(jax.random.key(3), (128, D))
   parts = random.integers(-1, 50, (V, 7))

@@ -24,7 +24,7 @@ def test_vectors_of_one_pass_are_those_of_the_original(name):
     embed_dim=original.DIM,
     kind=kind,
     window=original.WINDOW,
-    num_negatives=negative,
+    negative=negative,
     hierarchical=not negative,
   )
   first = original.initial(len(counts))

@@ -19,7 +19,7 @@ from data.tasks import registry
 from data.vocabulary import word_vectors
 from train.architectures import families, word2vec
 from train.language import beside
-from train.params import opened
+from train.params import convert, opened, warm_start
 from train.run import ledger, settings
 from train.transfer import encoders
 from train.vectors import embedder
@@ -225,6 +225,18 @@ def test_weights_open_and_begin_another_run(store, finished, tmp_path):
     *map(jax.tree.leaves, (one.load(), other.load())), strict=True
   ):
     np.testing.assert_array_equal(old, new)
+  overrides = convert.inspect(finished)['overrides']
+  assert {'--config.model.negative=5', '--config.train.objective=skipgram'} < {
+    *overrides
+  }
+  other = {'model.negative': 7, 'train.objective': 'cbow'}
+  with pytest.raises(ValueError, match='does not fit the config') as error:
+    warm_start.check(settings.with_overrides(config, other))
+  for part in (
+    'negative is 5 there, 7 in the config: --config.model.negative=5',
+    'kind is skipgram there, cbow in the config: --config.train.objective=skip',
+  ):
+    assert part in str(error.value)
   arguments = argparse.Namespace(weights=str(finished), tokenizer=None)
   with pytest.raises(ValueError, match='they are in .*vectors.txt'):
     embedder.run(arguments)

@@ -38,11 +38,16 @@ def make_update_step(
   finite changes nothing, and none changes anything after it.
   """
   parts = objective.updates
-  place = NamedSharding(mesh, PartitionSpec(None, *sharding.BATCH))
 
   def split(array: jax.Array) -> jax.Array:
-    """[B, ...] -> [parts, B / parts, ...]; rows stay on their devices."""
+    """[B, ...] -> [parts, B / parts, ...]; rows stay on their devices.
+
+    A single row, which does not divide over them, is on all.
+    """
     array = array.reshape(-1, parts, *array.shape[1:]).swapaxes(0, 1)
+    divides = array.shape[1] % sharding.batch_parts(mesh) == 0
+    axes = sharding.BATCH if divides else ()
+    place = NamedSharding(mesh, PartitionSpec(None, *axes))
     return jax.lax.with_sharding_constraint(array, place)
 
   def step_fn(state: TrainState, host_batch: Any, seed: Any = seed) -> Any:

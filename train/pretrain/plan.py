@@ -29,13 +29,27 @@ LANGUAGES_FILE = 'languages.json'
 def check_batches(
   config: ml_collections.ConfigDict, phases: Sequence[Phase], mesh: Mesh
 ) -> None:
-  """Checks that the batches of a config divide over a mesh."""
+  """Checks that the batches of a config, and their parts, divide over a mesh.
+
+  An update of a single row is the exception: all devices compute it.
+  """
   sizes = {phase.global_batch for phase in phases}
+  devices = sharding.batch_parts(mesh)
   settings.check_batches(
     config,
     {f'train.phases, global batch {size}': size for size in sizes},
-    sharding.batch_parts(mesh),
+    devices,
   )
+  has_updates = 'objective' in config and 'updates' in config.objective
+  updates = config.objective.updates if has_updates else 1
+  for size in sizes:
+    rows = size // updates
+    if rows > 1 and rows % devices:
+      raise ValueError(
+        f'train.phases, global batch {size}: objective.updates={updates} makes'
+        f' updates of {rows} rows, expected a multiple of {devices}, the'
+        ' devices over which the mesh splits a batch, or 1'
+      )
 
 
 def check_data(

@@ -93,8 +93,9 @@ def test_a_killed_run_ends_with_the_same_bits(store, finished, tmp_path):
   shutil.rmtree(tmp_path / 'run')
 
 
-@pytest.mark.parametrize('kind', ['skipgram', 'cbow'])
-def test_shards_of_rows_and_text_change_nothing(store, kind):
+@pytest.mark.parametrize(('kind', 'updates'), [('skipgram', 2), ('cbow', 8)])
+def test_shards_of_rows_and_text_change_nothing(store, kind, updates):
+  """An update has a row for each device, or one that all compute."""
   parts = kind == 'skipgram'
   config = small_config(
     store,
@@ -102,7 +103,7 @@ def test_shards_of_rows_and_text_change_nothing(store, kind):
     model__buckets=200 * parts,
     model__hierarchical=True,  # beside sampled words
     optim__learning_rate=0.1,
-    objective__updates=2,
+    objective__updates=updates,
   )
   expected, reports = run_steps(config, 2)
   sharded = settings.with_overrides(config, {'mesh.data': 2, 'mesh.fsdp': 2})

@@ -1,11 +1,13 @@
 """The plan of a pre-training run, and which runs may continue."""
 
+import jax
 import pytest
 import runs
 
 from data.text import tfds_text
-from train.pretrain import job
-from train.run import metrics
+from train.engine import sharding
+from train.pretrain import job, plan
+from train.run import metrics, settings, training_phases
 
 # Meshes have tests of their own.
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -67,3 +69,26 @@ def test_dry_run_prints_the_plan_and_writes_nothing(
   ):
     assert words in text, words
   assert not (tmp_path / 'new').exists()
+
+
+@pytest.mark.parametrize(
+  ('name', 'devices'),
+  [('word2vec_novels', 1), ('word2vec_novels', 8), ('word2vec_large', 16)],
+)
+def test_updates_of_shipped_configs_divide(name, devices):
+  check_updates(settings.load_config(name), devices)
+
+
+def check_updates(config, devices):
+  mesh = jax.sharding.AbstractMesh((devices, 1, 1), sharding.AXES)
+  plan.check_batches(config, training_phases.check_phases(config), mesh)
+
+
+def test_rows_of_an_update_that_do_not_divide_are_named():
+  config = settings.with_overrides(
+    settings.load_config('word2vec_novels'), {'objective.updates': 32}
+  )
+  check_updates(config, 4)
+  message = 'batch 128: objective.updates=32 makes .* 4 rows, .* multiple of 8'
+  with pytest.raises(ValueError, match=message):
+    check_updates(config, 8)

@@ -34,6 +34,24 @@ def architecture_of(config: Any) -> Architecture:
   return ARCHITECTURES[name]
 
 
+def check_reads_tasks(name: str, weights: str | None = None) -> None:
+  """Checks that a family, perhaps of `init.weights`, can be fine-tuned.
+
+  An unknown name passes: `architecture_of` refuses it.
+  """
+  family = ARCHITECTURES.get(name)
+  if family is not None and 'tasks' not in family.uses:
+    found, cure = f'model.name={name}', ''
+    if weights is not None:
+      found = f'init.weights={weights}'
+      if family.whole_words:  # not of tokens: it writes its vectors
+        cure = f', or task.word_vectors={weights}/vectors.txt of a task model'
+    raise ValueError(
+      f'{found}: a model of the kind {name} has no layers for the head of a'
+      f' task: expected {", ".join(names_for("tasks"))}{cure}'
+    )
+
+
 def build_model(config: Any, vocab_size: int) -> nn.Module:
   """Returns the module that a run trains, of a fine-tuning without a head."""
   architecture = architecture_of(config)

@@ -40,10 +40,7 @@ def make_update_step(
   parts = objective.updates
 
   def split(array: jax.Array) -> jax.Array:
-    """[B, ...] -> [parts, B / parts, ...]; rows stay on their devices.
-
-    A single row, which does not divide over them, is on all.
-    """
+    """[B, ...] -> [parts, B / parts, ...]; a single row is on all devices."""
     array = array.reshape(-1, parts, *array.shape[1:]).swapaxes(0, 1)
     divides = array.shape[1] % sharding.batch_parts(mesh) == 0
     axes = sharding.BATCH if divides else ()

@@ -237,7 +237,7 @@ def open_encoder(
 def _open(config: ml_collections.ConfigDict) -> Encoder:
   weights = opened.open_weights(config.init.weights, config.data.tokenizer)
   weights.check(warm_start.TOKENIZER_OPTION)
-  _check_family('init.weights', config.init.weights, weights.name)
+  families.check_reads_tasks(weights.name, config.init.weights)
   tokenizer, size = weights.tokenizer, 0
   if families.ARCHITECTURES[weights.name].reads_words:
     if weights.model.num_words:
@@ -258,21 +258,6 @@ def _open(config: ml_collections.ConfigDict) -> Encoder:
   return Encoder(config, module, tokenizer, weights)
 
 
-def _check_family(key: str, value: Any, name: str) -> None:
-  """Checks that a family of `init.weights` or `model.name` reads tasks."""
-  family = families.ARCHITECTURES[name]
-  if 'tasks' not in family.uses:
-    cure = (
-      f', or a task model with task.word_vectors={value}/vectors.txt'
-      if family.whole_words and key == 'init.weights'
-      else ''
-    )
-    raise ValueError(
-      f'{key}={value}: a model of the kind {name} has no layers for the head'
-      f' of a task: expected {", ".join(families.names_for("tasks"))}{cure}'
-    )
-
-
 def _reopen(config: ml_collections.ConfigDict, workdir: epath.Path) -> Encoder:
   config = with_sizes_of(config, workdir)
   imported = json.loads((workdir / opened.IMPORTED_FILE).read_bytes())
@@ -286,8 +271,7 @@ def with_sizes_of(
 ) -> ml_collections.ConfigDict:
   """Returns a copy of a config with the model's sizes of a run to continue.
 
-  Raises:
-    ValueError: if the run is no fine-tuning.
+  Raises ValueError if the run is no fine-tuning.
   """
   saved = workdirs.read_config(workdir)
   is_ours = saved is not None and saved.model.name in families.ARCHITECTURES
@@ -309,9 +293,7 @@ def _draw(config: ml_collections.ConfigDict) -> Encoder:
       ' (--config.init.weights=WEIGHTS), or, to begin without pre-training, the'
       ' vocabulary to read with (--config.data.tokenizer=PATH)'
     )
-  name = config.model.name
-  if name in families.ARCHITECTURES:  # else `_build` names those there are
-    _check_family('model.name', name, name)
+  families.check_reads_tasks(config.model.name)
   tokenizer = tokenization.load(config.data.tokenizer)
   return Encoder(config, _build(config, tokenizer), tokenizer, None)
 

@@ -146,6 +146,15 @@ def test_tabs_begin_units_and_are_no_text(tmp_path, vocabulary):
   assert plain.meta['digest'] != marked.meta['digest']
 
 
+def test_a_sentence_without_tokens_may_have_a_tab(tmp_path, vocabulary):
+  lines = 'He\t lives.\n', 'Up\t in New York.\n'
+  text = lines[0] + '\t\u200b\n' + ''.join(lines[::-1] * 30)
+  build_marked(tmp_path, vocabulary, text + '\n' + text)
+  store = corpus.open_store(tmp_path / 'store')
+  found = [sentence for sentence in sentences_of(store) if sentence]
+  assert found[:2] == ['|he |lives .', '|up |in new york .']
+
+
 @pytest.mark.parametrize(
   ('text', 'name', 'message'),
   [

@@ -163,6 +163,15 @@ def test_wrong_stages_are_named(
     job.make(config, tmp_path)
 
 
+def test_a_stage_with_a_store_needs_no_units_in_the_text(small_config, folders):
+  phases = tuple(
+    (2, 32, 16, 'continue', *unit)
+    for unit in ((), (f'stored:{folders}/store4',))
+  )
+  plain = {'data__folder': None, 'data__units': 'wordpiece'}
+  families.check(config_of(small_config, folders, phases, **plain))
+
+
 def test_a_store_of_another_vocabulary_is_refused(
   small_config, folders, small_store, tmp_path
 ):

@@ -5,6 +5,11 @@ import pytest
 from data.store import texts
 
 
+def test_folders_of_languages_are_not_listed():
+  assert dialogue_lines.languages_of('dialogue:a') == {'': True}
+  assert dialogue_lines.languages_of('gs://no-such/*/') == {}
+
+
 def test_a_dialogue_is_a_document_and_a_turn_a_sentence(tmp_path):
   file = tmp_path / 'talk.txt'
   file.write_text('Q\ta  b?\nR\tc.\n\n\nQ\talone\n\nR\td\nQ\te\tf\nQ\tg\n')

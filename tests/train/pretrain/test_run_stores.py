@@ -95,7 +95,9 @@ def test_stages_are_one_run_and_resume_to_the_bit(
   file = tmp_path / run_stores.STORE_FILE
   described = file.read_text()
   file.write_text(described.replace(digest, 'gone'))
-  with pytest.raises(ValueError, match=rf'{tmp_path}.* {digest}, expected gone'):
+  with pytest.raises(
+    ValueError, match=rf'{tmp_path}.* {digest}, expected gone'
+  ):
     job.make(config, tmp_path)
   file.write_text(described)
   resumed = runs.train(config, tmp_path)

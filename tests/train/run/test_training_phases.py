@@ -33,5 +33,7 @@ def test_a_unit_is_text(unit):
     settings.load_config('bert_tiny'),
     {'train.phases': ((*PHASES[0][:4], unit),)},
   )
-  with pytest.raises(ValueError, match='has the fifth field .* expected the na'):
+  with pytest.raises(
+    ValueError, match='has the fifth field .* expected the na'
+  ):
     training_phases.check_phases(config)

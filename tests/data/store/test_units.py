@@ -130,6 +130,8 @@ def build_marked(tmp_path, vocabulary, text, kind='file', name='text.txt'):
 def test_tabs_begin_units_and_are_no_text(tmp_path, vocabulary):
   audit = build_marked(tmp_path, vocabulary, ''.join(MARKED * 30))
   marked = corpus.open_store(tmp_path / 'store')
+  with pytest.raises(ValueError, match="unit_source .'file' in the store, ask"):
+    build_quietly(tmp_path / 'text.txt', vocabulary, tmp_path / 'store')
   assert sentences_of(marked)[:4] == [
     '|他 |在 |北 京 |大 学 |读 书 |。',
     '|天 气 |很 |好 ！',

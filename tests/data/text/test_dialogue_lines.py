@@ -3,6 +3,7 @@
 import pytest
 
 from data.store import texts
+from data.text import dialogue_lines
 
 
 def test_folders_of_languages_are_not_listed():

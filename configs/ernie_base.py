@@ -28,7 +28,6 @@ from configs import base, variants
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
-  variants.vary_bert(config, 'bert-base', arg)
   config.model.gelu = 'relu'
   config.model.max_length = 513
   config.model.dtype = 'bfloat16'
@@ -44,4 +43,5 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.phases = ((1_000_000, 512, 16, 'continue'),)
   config.train.platform = 'gpu'
   config.train.log_every = 100
+  variants.vary_bert(config, 'bert-base', arg)
   return config.lock()

@@ -55,12 +55,12 @@ class Turns:
   ) -> None:
     """Finds the responses; `units` are as in `pairs.Examples`.
 
-    Raises ValueError if roles are no tokens.
+    Raises ValueError if roles are no tokens, or the store has no units.
     """
     self.length = length
     self._tokens = store.tokens
     self._sentences = store.sentences
-    self._units = store.units if units else None
+    self._units = corpus.open_units(store) if units else None
     self._symbols = store.tokenizer.cls_id, store.tokenizer.sep_id
     ids = store.tokenizer.encode_batch(list(dialogue_lines.ROLES))
     if any(len(role) != 1 for role in ids) or ids[0] == ids[1]:

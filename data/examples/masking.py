@@ -73,7 +73,7 @@ def mask_units(
   `max_predictions` and r `rates.predicted`. Units are taken in random order,
   and those that would exceed the count are skipped. Drawn counting picks each
   unit with probability r, so that the number varies; beyond P, the last places
-  are hidden but not predicted.
+  are neither predicted nor hidden.
 
   Each token of a picked unit is hidden by its own draw: it becomes [MASK] with
   probability `rates.masked`, a random token with `rates.random`, or stays. A
@@ -114,6 +114,7 @@ def mask_units(
       unit = _first_places(begins)
       picked = chance.happens(draws_NT[_ORDER], rates.predicted)
       chosen = eligible & picked[unit]
+      chosen &= jnp.cumsum(chosen) <= max_predictions
     else:
       count = jnp.minimum(counts[token_mask.sum()], eligible.sum())
       choose = _choose_pieces if begins is eligible else _choose_units

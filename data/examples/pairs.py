@@ -29,11 +29,7 @@ class Examples(pipeline.Permuted):
     With `units`, tokens that begin a unit of the store are marked. Raises
     ValueError if it has none.
     """
-    if units and store.units is None:
-      raise ValueError(
-        f"{store.folder} has no units, which objective.unit='stored' masks"
-        ' whole: prepare text with --units file or jieba, or ernie:PATH'
-      )
+    self._units = corpus.open_units(store) if units else None
     index = windows.open_index(store, length, held_out=held_out)
     counts = np.diff(index.offsets[store.language_bounds])
     languages = dict(zip(store.languages, counts.tolist(), strict=True))
@@ -42,7 +38,6 @@ class Examples(pipeline.Permuted):
     self._windows = index.windows
     self._offsets = index.offsets
     self._tokens = store.tokens
-    self._units = store.units if units else None
     self._sentences = store.sentences
 
   def check(self, batch_size: int) -> None:

@@ -288,8 +288,10 @@ def _tokenizer_key(tokenizer: str, meta: dict[str, Any]) -> str:
 
 def _differences(meta: dict[str, Any], asked: dict[str, Any]) -> str:
   """Names the keys in which a store differs from the request."""
-  built, found = meta['request'], []
-  for key, value in asked.items():
+  # A request leaves out units of WordPiece.
+  default = {'unit_source': 'wordpiece'}
+  built, found = default | meta['request'], []
+  for key, value in (default | asked).items():
     # A store with a trained vocabulary is also one of that vocabulary.
     if value == built.get(key) or (
       key == 'tokenizer' and value == meta['tokenizer']['fingerprint']

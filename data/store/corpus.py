@@ -83,6 +83,16 @@ class Store:
     return len(self.counts)
 
 
+def open_units(store: Store) -> np.ndarray:
+  """Returns the bits of a store's units; ValueError if it has none."""
+  if store.units is None:
+    raise ValueError(
+      f"{store.folder} has no units, which objective.unit='stored' masks whole:"
+      ' prepare text with --units file or jieba, or ernie:PATH'
+    )
+  return store.units
+
+
 def starts_units(units: np.ndarray, places: np.ndarray) -> np.ndarray:
   """Returns whether the tokens at some places begin a unit, bool."""
   return (units[places >> 3] >> (places & 7).astype(np.uint8) & 1).astype(bool)

@@ -123,6 +123,10 @@ def find_marked(
     before = base + np.concatenate([[0], np.cumsum(letters)])
     first, last = np.searchsorted(marks, [before[0], before[-1]])
     places = np.asarray(places, np.int64).reshape(-1, 2)
+    if not len(places):
+      found.append(np.zeros(0, bool))
+      base = before[-1]
+      continue
     starts, ends = before[places].T
     # The token at or behind each mark; the one before has to end by then.
     token = np.searchsorted(starts, marks[first:last])

@@ -100,6 +100,13 @@ def load(
   return examples.evenly(found, limit)
 
 
+def needs_download(task: examples.Task, source: str, split: str) -> bool:
+  """Returns whether `load` would download a split from TFDS."""
+  task, split = in_language(task, split)
+  folder = source.partition(':')[2] or None
+  return _is_tfds(source) and not tfds_records.is_prepared(task, split, folder)
+
+
 def read_file(
   task: examples.Task, file: epath.PathLike, split: str
 ) -> list[Any]:

@@ -9,28 +9,29 @@ next question, is read once. Labels are not read.
 import functools
 import hashlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from data.tasks import examples, registry
+from data.text import languages
 from data.text.text_pieces import Piece, Source, record_pieces
 
-PREFIX = 'task:'
+PREFIX = languages.TASK
+# Text without spaces: Chinese, Japanese, their marks, and full-width letters.
+_UNSPACED = (
+  '\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff'
+)
+_NO_SPACE = re.compile(f'(?<=[{_UNSPACED}])\0(?=[{_UNSPACED}])')
 
 
 def open_source(spec: str, document_break: str | None = None) -> Source:
   """Opens the source; ValueError or FileNotFoundError where a set is wrong."""
-  name, _, folder = spec.removeprefix(PREFIX).partition(':')
-  if not folder:
-    raise ValueError(
-      f'source {spec!r}: expected {PREFIX}NAME:FOLDER, the name of a task and'
-      ' the folder of its files'
-    )
+  task, folder = _parse(spec)
   if document_break:
     raise ValueError(
       f'document_break {document_break!r} does not apply to {spec!r}: each of'
       ' its examples is a document. Leave it out.'
     )
-  task = registry.find(name)
   found = registry.load(task, folder, 'train')
   texts = list(dict.fromkeys(map(_document, found)))
   size = sum(map(len, texts))
@@ -46,6 +47,21 @@ def open_source(spec: str, document_break: str | None = None) -> Source:
     ),
     form='records',
   )
+
+
+def needs_download(spec: str) -> bool:
+  """Returns whether `open_source` would download a set."""
+  return registry.needs_download(*_parse(spec), 'train')
+
+
+def _parse(spec: str) -> tuple[examples.Task, str]:
+  name, _, folder = spec.removeprefix(PREFIX).partition(':')
+  if not folder:
+    raise ValueError(
+      f'source {spec!r}: expected {PREFIX}NAME:FOLDER, the name of a task and'
+      ' the folder of its files'
+    )
+  return registry.find(name), folder
 
 
 def _read(
@@ -82,7 +98,7 @@ def _(example: examples.ChoiceExample) -> tuple[str, ...]:
 
 @_paragraphs.register
 def _(example: examples.TaggedExample) -> tuple[str, ...]:
-  return (' '.join(example.words),)
+  return (_join(example.words),)
 
 
 @_paragraphs.register
@@ -92,4 +108,9 @@ def _(example: examples.SpanExample) -> tuple[str, ...]:
 
 @_paragraphs.register
 def _(example: examples.DocumentExample) -> tuple[str, ...]:
-  return tuple(map(' '.join, example.sentences))
+  return tuple(map(_join, example.sentences))
+
+
+def _join(words: Sequence[str]) -> str:
+  """Returns the text of words, without spaces between Chinese words."""
+  return _NO_SPACE.sub('', '\0'.join(words)).replace('\0', ' ')

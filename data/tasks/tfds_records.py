@@ -13,12 +13,26 @@ def load(
   task: examples.Task, split: str, folder: str | None = None
 ) -> list[examples.Example]:
   """Returns a split's examples in TFDS's order; `folder` None is TFDS's own."""
+  return gather(task, split, _records(task, split, folder))
+
+
+def is_prepared(
+  task: examples.Task, split: str, folder: str | None = None
+) -> bool:
+  """Returns whether `load` needs no download."""
+  names, _ = _data_sets(task, split)
+  return all(tfds_text.is_prepared(name, folder) for name in names)
+
+
+def _data_sets(task: examples.Task, split: str) -> tuple[list[str], str]:
+  """Returns the data sets of a split, which may be NAME:SPLIT, and its name."""
   if task.from_tfds is None or split not in task.tfds_splits:
     raise ValueError(
       f'task {task.name}: TFDS has no split {split!r}, expected one of '
       f'{list(task.tfds_splits)}; give the folder of its files ({task.url})'
     )
-  return gather(task, split, _records(task, split, folder))
+  names, _, part = task.tfds_splits[split].rpartition(':')
+  return (names or task.tfds).split(','), part
 
 
 def gather(
@@ -42,11 +56,11 @@ def _examples(
 def _records(
   task: examples.Task, split: str, folder: str | None
 ) -> Iterator[tuple[str, Any]]:
-  """Yields (data set, record); a split may be NAME:SPLIT of another set."""
+  """Yields (data set, record)."""
   import tensorflow_datasets as tfds
 
-  names, _, part = task.tfds_splits[split].rpartition(':')
-  for name in (names or task.tfds).split(','):
+  names, part = _data_sets(task, split)
+  for name in names:
     builder = tfds_text.open_builder(name, name, folder)
     dataset = builder.as_dataset(split=part, shuffle_files=False)
     for record in tfds.as_numpy(dataset):

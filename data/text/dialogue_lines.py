@@ -21,12 +21,17 @@ from etils import epath
 from data.text import documents, languages, text_files
 from data.text.text_pieces import Piece, Source
 
-PREFIX = 'dialogue:'
+PREFIX = languages.DIALOGUES
 ROLES = ('Q', 'R')
 
 
 def languages_of(spec: str) -> dict[str, bool]:
-  """Returns the languages of a source, '' of a plain one -> is it dialogues."""
+  """Returns the languages of a source, '' of a plain one -> is it dialogues.
+
+  Languages of `FOLDER/*/` are left out: their folders hold other text.
+  """
+  if languages.has_folders(spec):
+    return {}
   parts = languages.split(spec) or {'': [spec]}
   return {
     name: all(part.startswith(PREFIX) for part in of)

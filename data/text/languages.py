@@ -10,7 +10,9 @@ from etils import epath
 EXPONENT = 0.7
 _NAMED = re.compile(r'[A-Za-z][\w-]*=')
 FOLDERS = '/*/'  # behind a folder that has one for each language
-IDS = 'ernie:'  # before the path of text that is token ids already
+# Before a path: of token ids, of dialogues, and of a task's sets.
+IDS, DIALOGUES, TASK = 'ernie:', 'dialogue:', 'task:'
+_BEFORE_PATH = re.compile(f'(?:{IDS}|{DIALOGUES}|{TASK}[^:]*:)')
 
 
 def check_exponent(exponent: float) -> None:
@@ -29,8 +31,17 @@ def smooth(sizes: Sequence[int] | np.ndarray, exponent: float) -> np.ndarray:
 
 
 def paths(spec: str) -> list[str]:
-  """Returns the sources of a source, of all languages, as paths."""
-  return [part.removeprefix(IDS) for part in parts(spec)]
+  """Returns the sources of a source, of all languages, as paths.
+
+  Nothing is listed: of `FOLDER/*/`, the path is FOLDER.
+  """
+  if has_folders(spec):
+    return [_base(spec)]
+  found = []
+  for part in parts(spec):
+    prefix = _BEFORE_PATH.match(part)
+    found.append(part[prefix.end() :] if prefix else part)
+  return found
 
 
 def parts(spec: str) -> list[str]:
@@ -43,6 +54,11 @@ def is_named(spec: str) -> bool:
   return bool(_NAMED.match(spec))
 
 
+def has_folders(spec: str) -> bool:
+  """Returns whether a source is a folder with one for each language."""
+  return spec.endswith(FOLDERS)
+
+
 def split(spec: str) -> dict[str, list[str]]:
   """Returns language -> sources of a list by language; {} of a plain source.
 
@@ -50,7 +66,7 @@ def split(spec: str) -> dict[str, list[str]]:
   is named after. Raises ValueError for a source in a list without a name or
   given twice, a name without a source, and a folder of no language's name.
   """
-  if spec.endswith(FOLDERS):
+  if has_folders(spec):
     return _find_folders(spec)
   if not is_named(spec):
     return {}
@@ -71,8 +87,12 @@ def split(spec: str) -> dict[str, list[str]]:
   return found
 
 
+def _base(spec: str) -> str:
+  return spec.removesuffix(FOLDERS) or '/'
+
+
 def _find_folders(spec: str) -> dict[str, list[str]]:
-  base = epath.Path(spec.removesuffix(FOLDERS) or '/').expanduser()
+  base = epath.Path(_base(spec)).expanduser()
   if not base.is_dir():
     return {}
   found = {}

@@ -69,9 +69,9 @@ def open_split(spec: str, text_field: str) -> TextSplit:
   )
 
 
-def is_prepared(spec: str) -> bool:
+def is_prepared(spec: str, folder: str | None = None) -> bool:
   """Returns whether `open_split` needs no download."""
-  return _find_builder(spec, _parse(spec)[0]).is_prepared()
+  return _find_builder(spec, _parse(spec)[0], folder).is_prepared()
 
 
 def _parse(spec: str) -> tuple[str, str]:

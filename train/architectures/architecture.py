@@ -65,7 +65,7 @@ class Vocabulary(NamedTuple):
   def of_size(cls, size: int) -> 'Vocabulary':
     """Returns a vocabulary without a tokenizer, for plans and measurements."""
     specials = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
-    return cls(size, specials, jnp.zeros(size, bool), unknown=2)
+    return cls(size, specials, jnp.zeros(size, bool), unknown=1)
 
 
 def _language_shares(config: Any) -> dict[str, Any]:

@@ -53,13 +53,10 @@ def check(config: Any) -> None:
     "'bert', 'dialogue' or 'mlm', or 'lm' with model.left_to_right=True",
   )
   phases = training_phases.check_phases(config)
-  settings.expect(
-    config,
-    config.train.objective != 'lm' or not any(phase.unit for phase in phases),
-    'train.phases',
-    "phases without units, which train.objective='lm' does not mask",
+  stored = any(
+    training_phases.has_units(config, phase.kind) and not phase.folder
+    for phase in phases
   )
-  stored = any(training_phases.has_units(config, p.kind) for p in phases)
   data = config.data
   has_units = data.units != 'wordpiece' or languages.IDS in data.source
   settings.expect(
@@ -81,11 +78,11 @@ def _check_vocabulary(config: Any, vocabulary: Vocabulary) -> None:
 
 def _known(host_batch: Any, vocabulary: Vocabulary) -> Any:
   """Returns a batch in which words without a row are the unknown one."""
-  texts = ('window', 'other_window')
-  return {
-    name: vocabulary.known(array) if name in texts else array
-    for name, array in host_batch.items()
-  }
+  batch = dict(host_batch)
+  for name in ('window', 'other_window'):
+    mark = batch[name] & transforms.UNIT_START
+    batch[name] = vocabulary.known(batch[name] - mark) + mark
+  return batch
 
 
 def masked_tokens(
@@ -112,8 +109,9 @@ def masked_tokens(
   stored = wanted.unit == 'stored'
 
   def transform(host_batch: Any, keys: Any) -> Any:
+    host_batch = _known(host_batch, vocabulary)
     batch = transforms.sample_pairs(
-      _known(host_batch, vocabulary),
+      host_batch,
       keys,
       length=length,
       specials=vocabulary.specials,

@@ -54,7 +54,7 @@ def compiled_step(
       store,
       length,
       held_out=False,
-      **job.architecture.example_options(config),
+      **job.architecture.example_options(job.config),
     )
     text = examples.train_batch(0, pipeline.ALL_ROWS, batch, 0, 0)
   return compile_step(job, text)

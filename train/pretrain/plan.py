@@ -137,6 +137,16 @@ def check_continuation(
     )
   has_memory = families.architecture_of(config).has_memory
   old = workdirs.read_config(workdir)
+  digests, own = there.get('stages', {}), here.get('stages', {})
+  for phase in training_phases.cut_phases(phases, done):
+    unit = phase.unit
+    if unit in digests and unit in own and digests[unit] != own[unit]:
+      raise ValueError(
+        f'{workdir} holds {done} steps, some of them on another token store of'
+        f' the unit {unit!r} of train.phases: found the digest {own[unit]},'
+        f' expected {digests[unit]}. Put that store back, or pass another'
+        ' --workdir'
+      )
   differing = settings.differing_keys(
     settings.flatten(old), settings.flatten(config)
   )
@@ -236,8 +246,10 @@ def print_plan(
     )
   console.table(rows, 'Plan')
   shares = language_shares(examples, parts.phases)
+  # A store of a phase's own may have no such languages.
   length = f'length {parts.phases[-1].name}'
-  if shares:
+  shown = {name: row for name, row in shares.items() if length in row}
+  if shown:
     console.table(
       [
         (
@@ -246,7 +258,7 @@ def print_plan(
           ' examples'.format(**row[length])
           + f', {row["passes"]:.3g} passes in all',
         )
-        for name, row in shares.items()
+        for name, row in shown.items()
       ],
       f'Languages at {length}, data.language_exponent='
       f'{config.data.language_exponent:g}',

@@ -8,6 +8,7 @@ from etils import epath
 
 from data import storage
 from data.store import build, corpus, texts
+from data.tasks import texts as task_texts
 from data.text import languages, tfds_text
 from train.host import processes
 from train.run import training_phases, workdirs
@@ -30,7 +31,11 @@ def check_downloaded(config: ml_collections.ConfigDict) -> None:
   source = config.data.source
   for part in languages.parts(source):
     name = part.removeprefix('tfds:')
-    if name != part and not tfds_text.is_prepared(name):
+    if part.startswith(languages.TASK):
+      missing = task_texts.needs_download(part)
+    else:
+      missing = name != part and not tfds_text.is_prepared(name)
+    if missing:
       raise ValueError(
         f'data.source={source}: {part} is not downloaded, and a dry run does'
         ' not do it. Prepare the token store first: python -m data.prepare'

@@ -303,6 +303,7 @@ def _is_rule(rule: Any, known: Sequence[str]) -> bool:
 
 def check(config: ml_collections.ConfigDict) -> None:
   """Checks a config of pre-training, but for the family's own keys."""
+  from data.store import units
   from data.vocabulary import tokenization
   from train.engine.optim import make_schedule
   from train.run import tracing
@@ -314,6 +315,8 @@ def check(config: ml_collections.ConfigDict) -> None:
       tokenization.parse_training(config.data.tokenizer)
   except ValueError as error:  # 'source ...' or 'tokenizer ...'
     raise ValueError(f'data.{error}') from None
+  kinds = units.KINDS
+  expect(config, config.data.units in kinds, 'data.units', f'one of {kinds}')
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:

@@ -115,6 +115,11 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
         f'train.phases: {phase!r} is not (steps, length, global_batch,'
         f' schedule) with positive integers and a schedule of {SCHEDULES}'
       )
+    if len(phase) == 5 and not isinstance(phase[4], str):
+      raise ValueError(
+        f'train.phases: {phase!r} has the fifth field {phase[4]!r}, expected'
+        f' the name of a unit: one of {UNITS}, or {STORED}:FOLDER'
+      )
     phases.append(_without_default(Phase(*phase), config))
   if not phases:
     raise ValueError('train.phases is empty: at least one phase is needed')
@@ -138,9 +143,10 @@ def _without_default(phase: Phase, config: ml_collections.ConfigDict) -> Phase:
   """Returns a phase with a checked unit, or none if it is the config's."""
   if not phase.unit:
     return phase
-  if 'objective' not in config or 'unit' not in config.objective:
+  if not masks(config):
     raise ValueError(
       f'train.phases: {tuple(phase)!r} has the unit {phase.unit!r}, but'
+      f' train.objective={config.train.objective!r} of'
       f' model.name={config.model.name!r} masks nothing'
     )
   if phase.unit not in UNITS and not (

@@ -110,7 +110,10 @@ def default_store(config: ml_collections.ConfigDict) -> str:
   data = config.data
   what = (data.source, data.tokenizer, data.document_break, data.held_out)
   stem = pathlib.Path(data.source).stem
-  if names := languages.split(data.source):
+  if languages.has_folders(data.source):  # which may change, the name not
+    what += (data.language_exponent,)
+    stem = pathlib.Path(*languages.paths(data.source)).name
+  elif names := languages.split(data.source):
     what += (data.language_exponent,)
     stem = '-'.join(names)[:32]
   if (units := data.get('units', 'wordpiece')) != 'wordpiece':

@@ -206,6 +206,11 @@ def test_units_of_turns_are_marked(tmp_path):
     }
 
 
+def test_units_of_a_store_without_are_refused(store):
+  with pytest.raises(ValueError, match='has no units, which objective.unit'):
+    dialogues.Turns(store, LENGTH, 0, held_out=False, units=True)
+
+
 def test_roles_that_are_no_pieces_are_refused(store):
   class Blind:
     cls_id, sep_id = 1, 2

@@ -195,7 +195,7 @@ def reference_masking(row, units, draws, limit, vocab, rates):
       if (draws[0, unit[0]] >> 8) / 2**24 < 0.15:
         chosen += unit
   new = tokens.copy()
-  for n in chosen:
+  for n in sorted(chosen)[:limit]:
     rate = (draws[1, n] >> 8) / 2**24
     if rate < 0.8:
       new[n] = SPECIALS.mask

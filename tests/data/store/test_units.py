@@ -130,6 +130,8 @@ def build_marked(tmp_path, vocabulary, text, kind='file', name='text.txt'):
 def test_tabs_begin_units_and_are_no_text(tmp_path, vocabulary):
   audit = build_marked(tmp_path, vocabulary, ''.join(MARKED * 30))
   marked = corpus.open_store(tmp_path / 'store')
+  with pytest.raises(ValueError, match="unit_source .'file' in the store, ask"):
+    build_quietly(tmp_path / 'text.txt', vocabulary, tmp_path / 'store')
   assert sentences_of(marked)[:4] == [
     '|他 |在 |北 京 |大 学 |读 书 |。',
     '|天 气 |很 |好 ！',
@@ -144,6 +146,15 @@ def test_tabs_begin_units_and_are_no_text(tmp_path, vocabulary):
     assert np.array_equal(getattr(marked, name), getattr(plain, name)), name
   assert plain.units is None
   assert plain.meta['digest'] != marked.meta['digest']
+
+
+def test_a_sentence_without_tokens_may_have_a_tab(tmp_path, vocabulary):
+  lines = 'He\t lives.\n', 'Up\t in New York.\n'
+  text = lines[0] + '\t\u200b\n' + ''.join(lines[::-1] * 30)
+  build_marked(tmp_path, vocabulary, text + '\n' + text)
+  store = corpus.open_store(tmp_path / 'store')
+  found = [sentence for sentence in sentences_of(store) if sentence]
+  assert found[:2] == ['|he |lives .', '|up |in new york .']
 
 
 @pytest.mark.parametrize(

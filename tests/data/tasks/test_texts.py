@@ -21,6 +21,7 @@ GLUE = {
     'v,1,She sits. He,She sits.,He,gold,eats.,runs.,flies.,swims.,1\n'
   ),
   'panx/train-en.tsv': 'en:Ann\tB-PER\nen:ran\tO\n\n',
+  'panx/train-zh.tsv': 'zh:他\tO\nzh:在\tO\nzh:IBM\tO\nzh:a\tO\nzh:。\tO\n\n',
 }
 
 
@@ -28,7 +29,7 @@ GLUE = {
 def folder(tmp_path_factory):
   folder = tmp_path_factory.mktemp('sets')
   for name, text in GLUE.items():
-    (folder / name).parent.mkdir()
+    (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(text)
   return folder
 
@@ -40,6 +41,7 @@ def folder(tmp_path_factory):
     ('squad1', ['Ann ran.'], 1),
     ('swag', ['She sits.\n\nHe\n\nruns.'], 0),
     ('panx_en', ['Ann ran'], 0),
+    ('panx_zh', ['他在 IBM a 。'], 0),
   ],
 )
 def test_each_example_is_a_document(folder, task, documents, dropped):

@@ -115,7 +115,6 @@ def test_a_folder_for_each_language(tmp_path):
   source = sources.open_source(f'{tmp_path}/*/')
   assert source.languages == ('de', 'hu', 'zh-min-nan')
   assert texts_of(source) == [f'Text of {n}.' for n in source.languages]
-  assert languages.paths(f'{tmp_path}/*/')[0] == f'{tmp_path}/de'
   with pytest.raises(FileNotFoundError, match='no file matches'):
     sources.open_source(f'{tmp_path}/none/*/')
   (tmp_path / '2nd').mkdir()
@@ -128,3 +127,8 @@ def test_paths_in_a_source():
   assert languages.paths('ernie:gs://b/a') == ['gs://b/a']
   listed = 'en=gs://b/a,zh=ernie:gs://c/d,en=e'
   assert languages.paths(listed) == ['gs://b/a', 'e', 'gs://c/d']
+  listed = 'a=dialogue:gs://b/a,b=task:mrpc:gs://c/d,c=task:mrpc:tfds'
+  assert languages.paths(listed) == ['gs://b/a', 'gs://c/d', 'tfds']
+  # Not listed, as the bucket is not checked yet.
+  assert languages.paths('gs://no-such/a/*/') == ['gs://no-such/a']
+  assert languages.paths('/*/') == ['/']

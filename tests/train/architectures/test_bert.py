@@ -8,9 +8,9 @@ import pytest
 import runs
 from gpt_store import small_stores
 
-from data.examples import pipeline
+from data.examples import pipeline, transforms
 from data.store import corpus
-from train.architectures import architecture, families
+from train.architectures import architecture, bert, families
 from train.language import cloze, scoring
 from train.params import opened, trained, warm_start
 from train.run import metrics, settings
@@ -111,6 +111,20 @@ def test_a_run_learns_and_opens_again(variant, loss, perplexity, finished):
   assert found.model.heads == ('mlm',)
   assert found.model.left_to_right == (variant == 'ltr_no_nsp')
   assert not any(path.startswith(('nsp', 'pooler')) for path in found.shapes)
+
+
+def test_words_without_a_row_keep_the_marks_of_units():
+  vocabulary = architecture.Vocabulary.of_size(10)
+  specials = vocabulary.specials
+  assert vocabulary.unknown not in specials
+  ids, known = np.array([[[3, 12, 9, 10]], [[3, 1, 9, 1]]], np.int32)
+  mark = np.int32(transforms.UNIT_START)
+  for marks in (0, mark, [mark, 0, 0, mark]):
+    batch = {'window': ids + marks, 'other_window': ids, 'lengths': ids}
+    found = bert._known(batch, vocabulary)
+    np.testing.assert_array_equal(found['window'], known + marks)
+    np.testing.assert_array_equal(found['other_window'], known)
+    np.testing.assert_array_equal(found['lengths'], ids)
 
 
 @pytest.mark.parametrize('variant', ['no_nsp', 'ltr_no_nsp'])

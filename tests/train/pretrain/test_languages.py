@@ -6,6 +6,7 @@ import pydoc_data.topics
 import ml_collections
 import pytest
 import runs
+from text_stores import build_quietly
 
 from train.pretrain import job, run_stores
 
@@ -70,6 +71,27 @@ def test_each_language_is_audited_and_scored(config, tmp_path, capsys):
   other = config(train__steps=8, data__language_exponent=0.3)
   with pytest.raises(ValueError, match='language_exponent: 0.7 there, 0.3'):
     job.make(other, tmp_path)
+
+
+def test_a_stage_of_a_store_without_languages_has_its_plan(
+  config, tmp_path, capsys
+):
+  main = run_stores.open_store(config())
+  text = ''.join(pydoc_data.topics.topics.values())
+  (tmp_path / 'text.txt').write_text(text.replace('. ', '. \t')[:200_000])
+  build_quietly(
+    tmp_path / 'text.txt',
+    str(main.folder),
+    tmp_path / 'store',
+    held_out=0.1,
+    document_break='\\w',
+    unit_source='file',
+  )
+  stage = 2, 32, 16, 'continue', f'stored:{tmp_path}/store'
+  phases = config(train__phases=(stage[:4], stage))
+  runs.train(phases, tmp_path / 'run', dry_run=True)
+  printed = capsys.readouterr().err
+  assert 'unit stored:' in printed and 'Languages at' not in printed
 
 
 def test_a_language_too_short_for_its_part_of_a_batch(config, tmp_path):

@@ -36,16 +36,21 @@ def test_a_phase_that_changes_nothing_before_may_follow(
 
 
 def test_a_dry_run_downloads_no_text(small_config, tmp_path, monkeypatch):
-  monkeypatch.setattr(tfds_text, 'is_prepared', lambda spec: spec == 'here')
+  monkeypatch.setattr(
+    tfds_text, 'is_prepared', lambda spec, _=None: spec == 'here'
+  )
   store = str(tmp_path / 'store')
   here, far = (
     small_config(data__source=f'tfds:{name}', data__folder=store)
     for name in ('here', 'far')
   )
+  task = small_config(data__source='task:mrpc:tfds', data__folder=store)
   job.check(here, dry_run=True)
   job.check(far)  # a run downloads it
   with pytest.raises(ValueError, match='tfds:far is not downloaded, and a dry'):
     job.check(far, dry_run=True)
+  with pytest.raises(ValueError, match='task:mrpc:tfds is not downloaded, and'):
+    job.check(task, dry_run=True)
   (tmp_path / 'store').mkdir()
   (tmp_path / 'store' / 'store.json').touch()
   job.check(far, dry_run=True)

@@ -13,7 +13,7 @@ from text_stores import build_quietly
 from data.examples import transforms
 from data.store import corpus
 from train.architectures import families
-from train.pretrain import job
+from train.pretrain import job, run_stores
 from train.run import settings
 
 # Meshes have tests of their own.
@@ -91,6 +91,15 @@ def test_stages_are_one_run_and_resume_to_the_bit(
   changed = ((3, 32, 16, 'continue'), phases[1])
   with pytest.raises(ValueError, match='train.phases: '):
     job.make(config_of(small_config, folders, changed), tmp_path)
+  # The folder of the stage may hold another store by then.
+  file = tmp_path / run_stores.STORE_FILE
+  described = file.read_text()
+  file.write_text(described.replace(digest, 'gone'))
+  with pytest.raises(
+    ValueError, match=rf'{tmp_path}.* {digest}, expected gone'
+  ):
+    job.make(config, tmp_path)
+  file.write_text(described)
   resumed = runs.train(config, tmp_path)
   for key in ('state_sha256', 'optimizer_sha256'):
     assert resumed[key] == whole[key]
@@ -131,9 +140,10 @@ def test_stages_read_their_marks(small_config, folders, tmp_path):
     (
       'word',
       {'train__objective': 'lm', 'model__left_to_right': True},
-      "phases without units, which train.objective='lm' does not mask",
+      "train.objective='lm' of model.name='bert' masks nothing",
     ),
     ('word', {'model__name': 'elmo'}, "model.name='elmo' masks nothing"),
+    ('word', {'model__name': 'gpt'}, "'lm' of model.name='gpt' masks nothing"),
   ],
 )
 def test_wrong_stages_are_named(
@@ -144,15 +154,24 @@ def test_wrong_stages_are_named(
     for key, value in overrides.items()
   }
   phases = ((2, 32, 16, 'continue', phases.format(folders)),)
-  if 'model__name' in overrides:
+  if name := overrides.get('model__name'):
     config = settings.with_overrides(
-      settings.load_config('elmo_tiny'), {'train.phases': phases}
+      settings.load_config(f'{name}_tiny'), {'train.phases': phases}
     )
   else:
     config = config_of(small_config, folders, phases, **overrides)
   with pytest.raises((ValueError, FileNotFoundError), match=message):
     families.check(config)
     job.make(config, tmp_path)
+
+
+def test_a_stage_with_a_store_needs_no_units_in_the_text(small_config, folders):
+  phases = tuple(
+    (2, 32, 16, 'continue', *unit)
+    for unit in ((), (f'stored:{folders}/store4',))
+  )
+  plain = {'data__folder': None, 'data__units': 'wordpiece'}
+  families.check(config_of(small_config, folders, phases, **plain))
 
 
 def test_a_store_of_another_vocabulary_is_refused(

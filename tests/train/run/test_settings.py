@@ -119,6 +119,8 @@ def test_units_are_variants_of_bert():
     config = settings.load_config(f'bert_large:{arg}')
     assert config.objective.unit == unit
     check(config, parts=1)
+  for arg, unit in (('whole_word', 'word'), ('span', 'span'), ('', 'stored')):
+    assert settings.load_config(f'ernie_base:{arg}').objective.unit == unit
   with pytest.raises(ValueError, match='whole_word and span: expected one'):
     settings.load_config('bert_large:whole_word,span')
 
@@ -298,6 +300,10 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     (
       {'data.source': 'en=a,de=b,en=a'},
       "data.source 'en=a,de=b,en=a': language 'en' has 'a' twice",
+    ),
+    (
+      {'data.units': 'words'},
+      "data.units='words': expected one of .'wordpiece",
     ),
     ({'data.source': 'en=a,b.txt'}, "found 'b.txt', expected NAME=SOURCE"),
     (

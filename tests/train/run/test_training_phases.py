@@ -25,3 +25,15 @@ def test_a_phase_longer_than_the_model_reads_is_refused():
   short = settings.with_overrides(config, {'model.max_length': 256})
   with pytest.raises(ValueError, match=r'length 512 .* model\.max_length=256'):
     training_phases.check_lengths(short)
+
+
+@pytest.mark.parametrize('unit', [3, None, ('word',)])
+def test_a_unit_is_text(unit):
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'),
+    {'train.phases': ((*PHASES[0][:4], unit),)},
+  )
+  with pytest.raises(
+    ValueError, match='has the fifth field .* expected the na'
+  ):
+    training_phases.check_phases(config)

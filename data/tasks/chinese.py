@@ -70,7 +70,7 @@ LCQMC = examples.Task(
   num_texts=2,
   symmetric=True,
   sizes={'train': 238766, 'dev': 8802, 'test': 12500},
-  url='http://icrc.hitsz.edu.cn/info/1037/1146.htm',
+  url='https://aclanthology.org/C18-1166',
 )
 MSRA_NER = examples.Task(
   rows=_msra_rows,

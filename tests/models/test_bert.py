@@ -230,8 +230,8 @@ def test_bad_sizes_are_refused():
     )
   with pytest.raises(ValueError, match='8 tokens long.*at most 4'):
     bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, max_length=4)
-  with pytest.raises(ValueError, match="gelu is 'relu'"):
-    bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, gelu='relu')
+  with pytest.raises(ValueError, match="gelu is 'silu'"):
+    bert_cases.abstract_params(vocab_size=9, **bert_cases.TINY, gelu='silu')
 
 
 @functools.partial(jax.jit, static_argnums=0)

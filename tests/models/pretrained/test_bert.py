@@ -145,7 +145,8 @@ def test_what_we_do_not_have_is_listed_at_once(released, tmp_path):
     'hidden_size is 36.0, expected a count',
     'num_hidden_layers is missing, expected a count of layers',
     "layer_norm_eps is '1e-12', expected a number below 1, such as 1e-5",
-    "hidden_act is 'silu', expected gelu or gelu_new or gelu_pytorch_tanh",
+    "hidden_act is 'silu', expected gelu or gelu_new or gelu_pytorch_tanh or"
+    ' relu',
     "position_embedding_type is 'relative_key', only 'absolute' is known here",
     'is_decoder is True, only False is known here',
     'add_cross_attention is True, only False is known here',

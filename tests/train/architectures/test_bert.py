@@ -244,7 +244,7 @@ def test_what_reads_left_to_right_is_not_mistaken(finished, small_config):
 @pytest.mark.parametrize(
   ('overrides', 'message'),
   [
-    ({'train.objective': 'lm'}, "train.objective='lm': expected 'bert' or"),
+    ({'train.objective': 'lm'}, "expected 'bert', 'dialogue' or 'mlm'"),
     ({'model.left_to_right': True}, "or 'lm' with model.left_to_right=True"),
   ],
 )

@@ -98,7 +98,11 @@ def test_workdirs(tmp_path, monkeypatch):
     opened.tokenization,
     'load',
     lambda folder: types.SimpleNamespace(
-      softmax_size=33, split='marks', unk_id=2
+      softmax_size=33,
+      split='marks',
+      pieces=[''] * 33,
+      continuations=lambda: None,
+      **dict.fromkeys(('pad_id', 'cls_id', 'sep_id', 'mask_id', 'unk_id'), 2),
     ),
   )
   found, found_params, split = trained.load_elmo(tmp_path)

@@ -170,7 +170,7 @@ def test_the_rates_of_frequent_rows_are_bounded(store):
     ({'objective.order': 'x'}, "objective.order='x': expected one of"),
     (
       {'train.phases': ((1, 64, 128, 'continue', 'word'),)},
-      "has the unit 'word', but model.name='word2vec' masks nothing",
+      "has the unit 'word', but train.objective='skipgram' of model",
     ),
     ({'model.buckets': -1}, 'model.buckets=-1: expected 0 to'),
     ({'model.part_sizes': (4, 3)}, 'model.part_sizes=.*: expected two sizes'),

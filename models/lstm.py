@@ -137,6 +137,9 @@ class BiLstm(nn.Module):
     state_KBF = jnp.zeros((2, len(x_BTD), self.lstm_dim), jnp.float32)
     # Padding may hold NaN, and 0 x NaN would spoil the gradient.
     x_BTD = jnp.where(mask_BT[:, :, None], x_BTD, 0).astype(self.dtype)
+    # On a mesh of three axes XLA (jax 0.10) gives the gradients of some rows to
+    # others, where the input of a product has no constrained sharding.
+    x_BTD = layers.constrain_hidden(x_BTD)
     for i in range(self.num_layers):
       if i and train:
         x_BTD = Dropout(self.dropout_rate)(x_BTD)
@@ -152,6 +155,7 @@ class BiLstm(nn.Module):
       x_BTD = jnp.concatenate(
         [forward_BTF, reverse(backward_BTF, mask_BT)], axis=-1
       )
+      x_BTD = layers.constrain_hidden(x_BTD)
     last_BD = jnp.concatenate(list(last_KBF), axis=-1)
     return x_BTD, last_BD.astype(self.dtype)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models.layers import Dtype, named
+from models.layers import Dtype, constrain_hidden, named
 
 Array = jax.Array
 
@@ -62,7 +62,8 @@ class BiGru(nn.Module):
       'recurrent_bias', named(nn.initializers.zeros, ('towers', 'mlp')), (2, F)
     )
     # Padding may hold NaN, and 0 x NaN would spoil the gradient.
-    x_BTD = jnp.where(mask_BT[:, :, None], x_BTD, 0)
+    # Constrained, as in `lstm.BiLstm`.
+    x_BTD = constrain_hidden(jnp.where(mask_BT[:, :, None], x_BTD, 0))
     x_BTD, input_kernel_KDGF, bias_KGF = nn.dtypes.promote_dtype(
       x_BTD, input_kernel_KDGF, bias_KGF, dtype=self.dtype
     )
@@ -76,7 +77,8 @@ class BiGru(nn.Module):
       _turn_second(jnp.broadcast_to(mask_BT.T, (2, T, B))),
     )
     outputs_KTBF = _turn_second(outputs_TKBF.swapaxes(0, 1)).astype(self.dtype)
-    return outputs_KTBF.transpose(2, 1, 0, 3).reshape(B, T, 2 * F)
+    outputs_BTF = outputs_KTBF.transpose(2, 1, 0, 3).reshape(B, T, 2 * F)
+    return constrain_hidden(outputs_BTF)
 
 
 def _turn_second(x_KT: Array) -> Array:

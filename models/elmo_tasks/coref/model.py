@@ -184,8 +184,11 @@ class EndToEndCoref(nn.Module):
       mentions.span_vectors(widths_WP, words, kept_BK, make_drop(kept_BK)),
       0,
     )
+    # Constrained, as in `lstm.BiLstm`.
     scores_BK = scorer.finish(
-      weights, spans_BKS @ weights.first_DF, make_drop(kept_BK)
+      weights,
+      layers.constrain_hidden(spans_BKS) @ weights.first_DF,
+      make_drop(kept_BK),
     )
     scores_BK = jnp.where(is_real_BK, scores_BK, 0)
 

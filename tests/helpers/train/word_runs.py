@@ -166,7 +166,10 @@ def begin(config, mesh=None):
 
 
 def losses_on(config, **sizes):
-  """Returns the losses of three steps on a mesh, by default of one device."""
+  """Returns loss and norm of the gradient of three steps on a mesh.
+
+  By default on one device.
+  """
   sizes = dict.fromkeys(sharding.AXES, 1) | sizes
   devices = jax.devices()[: math.prod(sizes.values())]
   mesh = sharding.make_mesh(ml_collections.ConfigDict(sizes), devices)
@@ -182,5 +185,5 @@ def losses_on(config, **sizes):
       state, report = job.train_step(
         state, sharding.put_batch(batch, mesh), jnp.int32(0)
       )
-      losses.append(float(report['loss']))
+      losses += [float(report[name]) for name in ('loss', 'grad_norm')]
   return losses

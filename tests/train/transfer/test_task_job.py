@@ -12,7 +12,10 @@ from train.transfer import task_job, task_outputs
 
 
 def losses_on(config, devices=None, **sizes):
-  """Returns the losses of three steps, and the logits of dev after them."""
+  """Returns figures of three steps, and the logits of dev after them.
+
+  The figures are loss and norm of the gradient of each step, and dev's loss.
+  """
   mesh = sharding.make_mesh(ml_collections.ConfigDict(sizes), devices)
   job = task_job.plan(config, mesh, splits=('train', 'dev'))
   size = config.train.global_batch
@@ -27,7 +30,7 @@ def losses_on(config, devices=None, **sizes):
       state, report = job.train_step(
         state, sharding.put_batch(batch, mesh), jnp.int32(0)
       )
-      losses.append(float(report['loss']))
+      losses += [float(report[name]) for name in ('loss', 'grad_norm')]
     logits, loss = task_outputs.run_model(job, state.params, job.splits['dev'])
   return [*losses, loss], np.concatenate(logits)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from models.elmo_tasks.coref import scorer, spans
-from models.layers import LOWEST
+from models.layers import LOWEST, constrain_hidden
 
 Array = jax.Array
 
@@ -94,3 +94,12 @@ def span_vectors(
     ],
     axis=-1,
   )
+
+
+def score(
+  weights: scorer.Weights, spans_BKS: Array, drop: scorer.Drop | None
+) -> Array:
+  """Returns the mention scores of spans by their vectors, float32 [B, K]."""
+  # Constrained, as in `lstm.BiLstm`.
+  first_BKF = constrain_hidden(spans_BKS) @ weights.first_DF
+  return scorer.finish(weights, first_BKF, drop)

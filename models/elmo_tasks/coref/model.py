@@ -184,12 +184,7 @@ class EndToEndCoref(nn.Module):
       mentions.span_vectors(widths_WP, words, kept_BK, make_drop(kept_BK)),
       0,
     )
-    # Constrained, as in `lstm.BiLstm`.
-    scores_BK = scorer.finish(
-      weights,
-      layers.constrain_hidden(spans_BKS) @ weights.first_DF,
-      make_drop(kept_BK),
-    )
+    scores_BK = mentions.score(weights, spans_BKS, make_drop(kept_BK))
     scores_BK = jnp.where(is_real_BK, scores_BK, 0)
 
     first_BK, longer_BK = kept_BK // W, kept_BK % W

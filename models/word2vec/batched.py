@@ -7,6 +7,7 @@ or three tables, so the gradients are written out, and no table of them exists.
 Shapes: B row of text, T word of a row, D embed, N block of neighbouring words
 of a row, C word of a block, K word in reach of a block, S word drawn for a
 block, P node on a word's path. A block reads C + 2 w words, with w the window.
+CBOW's means are taken in shorter blocks: less work a word.
 
 A batch has `tokens` int [B, T], `segments` int [B, T] (contexts stay within a
 segment; negative: padding), `reach` int [B, T], the half-width of each word's
@@ -32,8 +33,9 @@ INPUTS = (
   *('tokens', 'segments', 'reach', 'samples'),
   *('paths', 'turns', 'parts'),
 )
-# Of a block: so many that one stands for about 27 draws in either model.
-NUM_SAMPLES = {'skipgram': 64, 'cbow': 16}
+# Of a block. Half as many cost two points of the analogies on 100 novels.
+NUM_SAMPLES = {'skipgram': 64, 'cbow': 32}
+_MEAN_BLOCKS = 16, 32, BLOCK  # words; the smallest that a window fits in
 
 
 class Rows(NamedTuple):
@@ -185,10 +187,14 @@ class _Pairs:
     rows, length = self.tokens_BT.shape
     self.blocked = (rows, length // BLOCK, BLOCK)
     self.tokens_BNC = self.tokens_BT.reshape(self.blocked)
-    offset_CK = jnp.arange(BLOCK + 2 * w) - w - jnp.arange(BLOCK)[:, None]
-    segments_BNC = batch['segments'].reshape(self.blocked)
-    segments_BNK = _with_halo(batch['segments'], w, fill=-1)
-    reach_BNC1 = batch['reach'].reshape(self.blocked)[..., None]
+    self.size = size = BLOCK
+    if model.kind == 'cbow':
+      self.size = size = next(size for size in _MEAN_BLOCKS if size >= w)
+    paired = (rows, length // size, size)
+    offset_CK = jnp.arange(size + 2 * w) - w - jnp.arange(size)[:, None]
+    segments_BNC = batch['segments'].reshape(paired)
+    segments_BNK = _with_halo(batch['segments'], size, w, fill=-1)
+    reach_BNC1 = batch['reach'].reshape(paired)[..., None]
     self.pairs_BNCK = (
       (segments_BNC[..., None] == segments_BNK[:, :, None])
       & (segments_BNC[..., None] >= 0)
@@ -214,16 +220,16 @@ class _Block(_Pairs):
     super().__init__(model, batch)
     self.tables, w = tables, model.window
     vectors_BTD = compose(tables, self.tokens_BT, batch.get('parts'))
-    self.inputs_BNKD = _with_halo(vectors_BTD, w, fill=0)
+    self.inputs_BNKD = _with_halo(vectors_BTD, self.size, w, fill=0)
     self.weights_BNCK = self.pairs_BNCK.astype(jnp.float32)
     if model.kind == 'cbow':
       counts = self.weights_BNCK.sum(axis=-1, keepdims=True)
-      self.any_BNC = counts[..., 0] > 0
+      self.any_BNC = (counts > 0).reshape(self.blocked)
       self.means_BNCD = jnp.einsum(
         'bnck,bnkd->bncd',
         self.weights_BNCK / jnp.maximum(counts, 1),
         self.inputs_BNKD,
-      )
+      ).reshape(*self.blocked, -1)
 
   def scores(self) -> list[tuple[Array, Array, Array]]:
     """Returns (scores, weights, whether a target), of equal shapes, each."""
@@ -245,8 +251,9 @@ class _Block(_Pairs):
       found.append(Rows(table, ids, deltas))
       errors += error
     if self.model.kind == 'cbow':
+      errors = errors.reshape(*self.weights_BNCK.shape[:3], -1)
       errors = jnp.einsum('bnck,bncd->bnkd', self.weights_BNCK, errors)
-    deltas_BTD = _add_halo(errors, self.model.window)
+    deltas_BTD = _add_halo(errors, self.size, self.model.window)
     found.insert(0, Rows('input', self.tokens_BT, deltas_BTD))
     if (parts_BTG := self.batch.get('parts')) is not None:
       deltas = (parts_BTG >= 0)[..., None] * deltas_BTD[:, :, None]
@@ -343,27 +350,27 @@ def _take(table_VD: Array, ids: Array) -> Array:
   return jnp.take(table_VD, ids, axis=0, mode='clip')
 
 
-def _with_halo(x: Array, w: int, fill: float) -> Array:
+def _with_halo(x: Array, size: int, w: int, fill: float) -> Array:
   """Returns blocks with their neighbours, [B, T, ...] as [B, N, K, ...]."""
   rows, length, *rest = x.shape
-  blocks = x.reshape(rows, length // BLOCK, BLOCK, *rest)
+  blocks = x.reshape(rows, length // size, size, *rest)
   padded = jnp.pad(
     blocks,
     ((0, 0), (1, 1), *((0, 0),) * (blocks.ndim - 2)),
     constant_values=fill,
   )
-  before = padded[:, :-2, BLOCK - w :]
+  before = padded[:, :-2, size - w :]
   return jnp.concatenate([before, blocks, padded[:, 2:, :w]], axis=2)
 
 
-def _add_halo(x_BNKD: Array, w: int) -> Array:
+def _add_halo(x_BNKD: Array, size: int, w: int) -> Array:
   """Adds blocks where they overlap: the transpose of `_with_halo`."""
   rows, num_blocks, _, dim = x_BNKD.shape
-  before, inner, behind = jnp.split(x_BNKD, [w, w + BLOCK], axis=2)
+  before, inner, behind = jnp.split(x_BNKD, [w, w + size], axis=2)
 
   def place(x: Array, block: int, first: int) -> Array:
-    around = (1 + block, 1 - block), (first, BLOCK - w - first)
+    around = (1 + block, 1 - block), (first, size - w - first)
     return jnp.pad(x, ((0, 0), *around, (0, 0)))[:, 1:-1]
 
-  whole = inner + place(before, -1, BLOCK - w) + place(behind, 1, 0)
-  return whole.reshape(rows, num_blocks * BLOCK, dim)
+  whole = inner + place(before, -1, size - w) + place(behind, 1, 0)
+  return whole.reshape(rows, num_blocks * size, dim)

@@ -13,7 +13,7 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.model = ml_collections.ConfigDict()
   model = config.model
-  # Family: bert, gpt, gpt2, lstm, nnlm, elmo or word2vec.
+  # Family: bert, gpt, gpt2, lstm, nnlm, elmo, word2vec or glove.
   model.name = 'bert'
   model.left_to_right = False  # BERT without later tokens; GPT always has none
   model.num_layers = 2  # L
@@ -203,8 +203,7 @@ def get_elmo_config() -> ml_collections.ConfigDict:
 def get_word2vec_config() -> ml_collections.ConfigDict:
   """Returns the defaults of word2vec, as released but for its batches."""
   config = get_config()
-  config.model = ml_collections.ConfigDict()
-  model = config.model
+  model = config.model = ml_collections.ConfigDict()
   model.name = 'word2vec'
   model.embed_dim = 100  # D, width of the vectors
   model.window = 5  # largest distance of neighbours, drawn for each word
@@ -214,8 +213,7 @@ def get_word2vec_config() -> ml_collections.ConfigDict:
   model.part_sizes = (3, 6)  # letters of the shortest and longest part
   model.dtype = 'float32'
 
-  config.objective = ml_collections.ConfigDict()
-  objective = config.objective
+  objective = config.objective = ml_collections.ConfigDict()
   objective.sample = 1e-3  # frequency above which words are left out; 0: none
   objective.min_count = 5  # rarer words are left out
   objective.order = 'batched'  # or sequential: each pair sees those before it
@@ -230,6 +228,20 @@ def get_word2vec_config() -> ml_collections.ConfigDict:
   optim.name = 'sgd'
   optim.learning_rate = 0.025  # 0.05 for cbow
   optim.warmup_steps = 0
+  return config
+
+
+def get_glove_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of GloVe, as released but for its batches."""
+  config = get_word2vec_config()
+  model, objective, optim = config.model, config.objective, config.optim
+  del model.window, model.negative, model.hierarchical, model.buckets
+  del model.part_sizes, objective.sample, objective.order, objective.most_pairs
+  model.name = config.train.objective = 'glove'
+  objective.window = 15  # largest distance of neighbours
+  objective.x_max = 100.0  # the count from which on an entry weighs 1
+  objective.alpha = 0.75  # smaller counts weigh (count / x_max)^alpha
+  optim.name, optim.schedule, optim.learning_rate = 'adagrad', 'constant', 0.05
   return config
 
 

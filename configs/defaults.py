@@ -12,6 +12,7 @@ FAMILIES = {
   'lstm': base.get_lstm_config,
   'nnlm': base.get_nnlm_config,
   'word2vec': base.get_word2vec_config,
+  'glove': base.get_glove_config,
 }
 
 

@@ -8,11 +8,11 @@ score of their similarity a line (WordSim-353, SimLex-999 and others), compared
 with cosines by Spearman's correlation.
 
 VECTORS is a file of vectors (GloVe's, word2vec's text or binary), a folder with
-a matrix and its words, the workdir of a word2vec, or weights of an ELMo, GPT or
-BERT. Weights are judged by layer 0, the mean of the pieces of a word without
-its context, or by the mean of its vectors over its contexts in a text, layer by
-layer. The words that they choose from are those of --words, else of the first
-file of vectors, else of --contexts.
+a matrix and its words, the workdir of a word2vec or GloVe, or weights of an
+ELMo, GPT or BERT. Weights are judged by layer 0, the mean of the pieces of a
+word without its context, or by the mean of its vectors over its contexts in a
+text, layer by layer. The words that they choose from are those of --words, else
+of the first file of vectors, else of --contexts.
 """
 
 import argparse

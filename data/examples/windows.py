@@ -8,14 +8,10 @@ document's end: truncation has something to cut, and windows do not end at
 sentence ends. The index is built once, beside the store, and memory-mapped.
 """
 
-import contextlib
 import dataclasses
-import errno
 import json
 import os
 import pathlib
-import stat
-import tempfile
 from collections.abc import Iterator
 
 import numpy as np
@@ -70,7 +66,11 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
     raise ValueError(f'length {length}: expected 8 or more tokens.')
   split = 'held-out' if held_out else 'training'
   name = f'windows-{length}-{split}-v{_VERSION}-{store.meta["digest"][:16]}'
-  folder = _ensure(store, length, held_out, name)
+  folder = folders.make_beside(
+    store.folder,
+    name,
+    lambda partial: _write(store, length, _choose(store, held_out), partial),
+  )
   meta = json.loads((folder / 'index.json').read_bytes())
   windows = np.memmap(folder / 'windows.bin', dtype=WINDOW, mode='r')
   if len(windows) != meta['num_windows']:
@@ -83,48 +83,6 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
     offsets=np.load(folder / 'offsets.npy', mmap_mode='r').view(np.ndarray),
     boundary_share=meta['boundary_share'],
   )
-
-
-def _ensure(
-  store: corpus.Store, length: int, held_out: bool, name: str
-) -> pathlib.Path:
-  """Returns the folder of the index, built if missing."""
-  beside = pathlib.Path(store.folder)
-  for parent in (beside, None):
-    parent = parent or _own_cache()
-    target = parent / name
-    if target.exists():
-      return target
-    try:
-      with folders.exclusive(target):
-        if not target.exists():
-          with folders.new_folder(target) as partial:
-            _write(store, length, _choose(store, held_out), partial)
-      return target
-    except OSError as error:
-      read_only = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-      if parent != beside or not read_only:
-        raise
-  raise AssertionError('unreachable')
-
-
-def _own_cache() -> pathlib.Path:
-  """Returns a temporary folder that nobody else writes into, or raises."""
-  cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-indexes-{os.getuid()}'
-  cache.parent.mkdir(parents=True, exist_ok=True)
-  with contextlib.suppress(FileExistsError):
-    cache.mkdir(mode=0o700)
-  found = cache.lstat()  # of a link, not of the folder that it names
-  mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-  if not mine or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-    raise PermissionError(
-      errno.EPERM,
-      f'{cache} would keep the window index of a read-only store, and is'
-      f' {stat.filemode(found.st_mode)} of user {found.st_uid}, expected a'
-      f' folder that user {os.getuid()} alone writes into: remove it, or set'
-      ' TMPDIR to a folder of your own',
-    )
-  return cache
 
 
 def _choose(store: corpus.Store, held_out: bool) -> np.ndarray:

@@ -6,8 +6,10 @@ import fcntl
 import os
 import pathlib
 import shutil
+import stat
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 
 _PARTIAL = '.partial'
 
@@ -99,3 +101,48 @@ def remove_leftovers(folder: pathlib.Path) -> None:
       exclusive(target, wait=False),
     ):
       shutil.rmtree(partial, ignore_errors=True)
+
+
+def make_beside(
+  store: pathlib.Path, name: str, write: Callable[[pathlib.Path], None]
+) -> pathlib.Path:
+  """Returns a folder `name` inside a store's, filled by `write` if missing.
+
+  Of a read-only store it lies in the user's temporary folder (PermissionError
+  if others can write there). Several processes may call at once.
+  """
+  for parent in (store, None):
+    parent = parent or _own_cache()
+    target = parent / name
+    if target.exists():
+      return target
+    try:
+      with exclusive(target):
+        if not target.exists():
+          with new_folder(target) as partial:
+            write(partial)
+      return target
+    except OSError as error:
+      read_only = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+      if parent != store or not read_only:
+        raise
+  raise AssertionError('unreachable')
+
+
+def _own_cache() -> pathlib.Path:
+  """Returns a temporary folder that nobody else writes into, or raises."""
+  cache = pathlib.Path(tempfile.gettempdir()) / f'sesame-indexes-{os.getuid()}'
+  cache.parent.mkdir(parents=True, exist_ok=True)
+  with contextlib.suppress(FileExistsError):
+    cache.mkdir(mode=0o700)
+  found = cache.lstat()  # of a link, not of the folder that it names
+  mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+  if not mine or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    raise PermissionError(
+      errno.EPERM,
+      f'{cache} would keep the indexes of a read-only store, and is'
+      f' {stat.filemode(found.st_mode)} of user {found.st_uid}, expected a'
+      f' folder that user {os.getuid()} alone writes into: remove it, or set'
+      ' TMPDIR to a folder of your own',
+    )
+  return cache

@@ -12,7 +12,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 from models import bert, elmo
 from models.pretrained import strict
 from models.pretrained.strict import Entry, Piece
-from models.word2vec import batched
+from models.word2vec import batched, glove
 
 # (path of a parameter, the array on its devices) -> the leaf of the result.
 Keep = Callable[[str, jax.Array], Any]
@@ -156,7 +156,7 @@ def abstract_params(model: nn.Module) -> Any:
     inputs, modes = (words, jax.ShapeDtypeStruct((1,), jnp.int32)), {}
   elif isinstance(model, bert.Bert):
     inputs = ids, mask, ids, ids, ids
-  elif isinstance(model, batched.Word2Vec):
+  elif isinstance(model, batched.Word2Vec | glove.Glove):
     inputs, modes = (), {'method': 'create'}
   else:
     inputs = ids, mask, ids

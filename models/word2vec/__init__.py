@@ -1,1 +1,1 @@
-"""word2vec in batches, and in the order of the original."""
+"""word2vec in batches and in the order of the original, and GloVe."""

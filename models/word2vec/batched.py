@@ -85,19 +85,15 @@ class Word2Vec(nn.Module):
     """Creates the tables; vectors are U(-1/2, 1/2) / D, the others 0."""
     shape = layers.pad_vocab(self.vocab_size), self.embed_dim
 
-    def init(rng: Array, shape: tuple[int, ...]) -> Array:
-      drawn = jax.random.uniform(rng, (self.vocab_size, shape[1]))
-      return jnp.pad(
-        (drawn - 0.5) / shape[1], ((0, shape[0] - self.vocab_size), (0, 0))
-      )
-
     def init_buckets(rng: Array, shape: tuple[int, ...]) -> Array:
       return jax.random.uniform(rng, shape, minval=-1, maxval=1) / shape[1]
 
     def table(name: str, init: layers.Initializer) -> Array:
       return Table(init, shape, name=name)()
 
-    tables = {'input': table('input', init)}
+    tables = {
+      'input': table('input', draw_rows(self.vocab_size, self.embed_dim))
+    }
     if self.negative:
       tables['output'] = table('output', nn.initializers.zeros)
     if self.hierarchical:
@@ -120,6 +116,17 @@ class Word2Vec(nn.Module):
     return losses(self, self.tables, dict(zip(INPUTS, inputs, strict=True)))
 
 
+def draw_rows(num_rows: int, embed_dim: int) -> layers.Initializer:
+  """Returns the initializer U(-1/2, 1/2) / D of so many rows; others are 0."""
+
+  def init(rng: Array, shape: tuple[int, ...]) -> Array:
+    drawn = jax.random.uniform(rng, (num_rows, shape[1]))
+    rows = (drawn - 0.5) / embed_dim
+    return jnp.pad(rows, ((0, shape[0] - num_rows), (0, 0)))
+
+  return init
+
+
 class Table(nn.Module):
   """A table of rows, never gathered whole."""
 
@@ -140,11 +147,11 @@ def compose(tables: Tables, tokens: Array, parts: Array | None) -> Array:
   `parts` int [..., G] are the buckets of each word's parts, negative behind the
   last; None without.
   """
-  vectors = _take(tables['input'], tokens)
+  vectors = take(tables['input'], tokens)
   if parts is None:
     return vectors
   used = (parts >= 0)[..., None]
-  rows = _take(tables['buckets'], jnp.maximum(parts, 0))
+  rows = take(tables['buckets'], jnp.maximum(parts, 0))
   return (vectors + (rows * used).sum(axis=-2)) / (1 + used.sum(axis=-2))
 
 
@@ -295,8 +302,8 @@ class _Block(_Pairs):
     """
     samples_BNS = self.batch['samples']
     table = self.tables['output']
-    targets = _take(table, self.tokens_BT).reshape(*self.blocked, -1)
-    samples = _take(table, samples_BNS)
+    targets = take(table, self.tokens_BT).reshape(*self.blocked, -1)
+    samples = take(table, samples_BNS)
     share = self.model.negative / samples_BNS.shape[-1]
     if self.model.kind == 'skipgram':
       score = 'bnsd,bnkd->bnsk'
@@ -329,7 +336,7 @@ class _Block(_Pairs):
     paths = self.batch['paths'].reshape(*self.blocked, -1)
     turns = self.batch['turns'].reshape(paths.shape)
     ids = jnp.maximum(paths, 0)
-    nodes = _take(self.tables['nodes'], ids)
+    nodes = take(self.tables['nodes'], ids)
     on_path = (paths >= 0).astype(jnp.float32)
     if self.model.kind == 'skipgram':
       scores = jnp.einsum('bncpd,bnkd->bncpk', nodes, self.inputs_BNKD)
@@ -346,7 +353,8 @@ class _Block(_Pairs):
 MAX_SCORE = 6.0  # word2vec.c, MAX_EXP
 
 
-def _take(table_VD: Array, ids: Array) -> Array:
+def take(table_VD: Array, ids: Array) -> Array:
+  """Returns rows of a table by numbers [...], float32 [..., D]."""
   return jnp.take(table_VD, ids, axis=0, mode='clip')
 
 

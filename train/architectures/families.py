@@ -4,7 +4,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from train.architectures import bert, elmo, gpt, nnlm, word2vec
+from train.architectures import bert, elmo, glove, gpt, nnlm, word2vec
 from train.architectures.architecture import Architecture
 from train.run import settings
 
@@ -16,6 +16,7 @@ ARCHITECTURES = {
   'nnlm': nnlm.ARCHITECTURE,
   'elmo': elmo.ARCHITECTURE,
   'word2vec': word2vec.ARCHITECTURE,
+  'glove': glove.ARCHITECTURE,
 }
 
 

@@ -6,23 +6,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from etils import epath
 
 from configs import base
 from data.examples import noise, sampled_words
 from data.store.corpus import Store
-from data.vocabulary import tokenization
-from data.vocabulary.word2vec import huffman, ngrams, vector_files
+from data.vocabulary.word2vec import huffman, ngrams
 from models import layers
 from models.word2vec import batched, in_order
+from train.architectures import word_tables
 from train.architectures.architecture import Architecture, Vocabulary
 from train.engine.steps import Objective
-from train.host import files, processes
-from train.host.console import say
+from train.host import processes
 from train.run import settings, training_phases
 
 ORDERS = ('batched', 'sequential')
-NUM_SHOWN, NUM_NEIGHBOURS = 8, 6
 _BLOCK = 10_000  # words whose parts are summed at once
 
 
@@ -30,21 +27,14 @@ def check(config: Any) -> None:
   """Checks the keys that only word2vec has."""
   model, objective = config.model, config.objective
   ensure = functools.partial(settings.expect, config)
-  for key, least, most in (
+  word_tables.check_bounds(
+    config,
     ('model.window', 1, batched.BLOCK),
     ('model.negative', 0, np.inf),
     ('model.buckets', 0, 2**31 - 1),
     ('objective.sample', 0, 1),
-    ('objective.min_count', 1, np.inf),
-    ('objective.updates', 1, np.inf),
     ('objective.most_pairs', 1, np.inf),
-    ('objective.classes', 0, np.inf),
-  ):
-    section, _, name = key.partition('.')
-    value = config[section][name]
-    bound = '' if most == np.inf else f' to {most}'
-    expected = f'{least}{bound}' if bound else f'{least} or more'
-    ensure(least <= value <= most, key, expected)
+  )
   ensure(
     model.negative > 0 or model.hierarchical,
     'model.negative',
@@ -65,36 +55,14 @@ def check(config: Any) -> None:
     'model.buckets',
     "0, or train.objective='skipgram' with objective.order='batched'",
   )
-  ensure(model.dtype == 'float32', 'model.dtype', "'float32'")
-  ensure(config.optim.name == 'sgd', 'optim.name', "'sgd'")
-  ensure(config.train.micro_batches == 1, 'train.micro_batches', '1')
   ensure(objective.order in ORDERS, 'objective.order', f'one of {ORDERS}')
-  training = tokenization.parse_training(config.data.tokenizer)
-  ensure(
-    config.data.folder is not None
-    or training is None
-    or training.kind == 'words',
-    'data.tokenizer',
-    "train:words:N, or a vocabulary of words: model.name='word2vec' has"
-    ' vectors of whole words',
-  )
+  word_tables.check(config, 'sgd')
   for phase in training_phases.check_phases(config):
     if phase.length % batched.BLOCK:
       raise ValueError(
         f'train.phases: length {phase.length}, expected a multiple of'
         f' {batched.BLOCK}, the words that share sampled words'
       )
-    if phase.global_batch % objective.updates:
-      raise ValueError(
-        f'train.phases: a global batch of {phase.global_batch}, expected a'
-        f' multiple of objective.updates={objective.updates}, the parts of a'
-        ' batch'
-      )
-
-
-def describe(model_config: Any) -> str:
-  """Returns the sizes of a word2vec as text."""
-  return f'vectors of {model_config.embed_dim} numbers'
 
 
 def build_model(model_config: Any, vocab_size: int) -> batched.Word2Vec:
@@ -115,11 +83,7 @@ def pairs(
   config: Any, length: int, vocabulary: Vocabulary, *, kind: str
 ) -> Objective:
   """Returns the objective of pairs of neighbours."""
-  if vocabulary.unknown is None:
-    raise ValueError(
-      f'data.tokenizer={config.data.tokenizer!r} cuts words into pieces, but'
-      " model.name='word2vec' has vectors of whole words: take train:words:N"
-    )
+  word_tables.check_vocabulary(config, vocabulary)
   model = build_model(config.model, vocabulary.size).clone(kind=kind)
   counts = _counts(vocabulary, config.objective.min_count)
   one_by_one = config.objective.order == 'sequential'
@@ -168,7 +132,9 @@ def pairs(
   def weights(batch: Any) -> Any:
     return {'pair': _count_pairs(model, batch)}
 
-  def update(params: Any, batch: Any, rate: jax.Array, good: jax.Array) -> Any:
+  def update(
+    params: Any, state: Any, batch: Any, rate: jax.Array, good: jax.Array
+  ) -> Any:
     tables = {
       name: table
       for name, nested in params.items()
@@ -179,7 +145,7 @@ def pairs(
       squares = [jnp.sum((new[k] - tables[k]) ** 2) for k in tables]
       ok = good & jnp.isfinite(sum(squares))
       new = {k: jnp.where(ok, new[k], tables[k]) for k in tables}
-      return _params(new), sum(squares) / rate**2
+      return _params(new), state, sum(squares) / rate**2
     rows = batched.gradients(model, tables, batch)
     square = sum(jnp.vdot(row.deltas, row.deltas) for row in rows)
     rate = jnp.where(good & jnp.isfinite(square), rate, 0.0)
@@ -199,7 +165,7 @@ def pairs(
       tables[table] = (
         tables[table].at[ids].add(deltas, mode='promise_in_bounds')
       )
-    return _params(tables), square
+    return _params(tables), state, square
 
   return Objective(
     transform=transform,
@@ -292,28 +258,17 @@ def _with_kind(model: batched.Word2Vec, objective: str) -> batched.Word2Vec:
   return model.clone(kind=objective)
 
 
-def _keep_init(model: batched.Word2Vec, params: Any, init_config: Any) -> Any:
-  """Returns the drawn parameters: the tables draw as the release does."""
-  del model, init_config
-  return params
-
-
 def _vectors(
   model: batched.Word2Vec, params: Any, store: Store, min_count: int
 ) -> tuple[list[str], np.ndarray]:
   """Returns the learnt words by falling count, and their vectors [n, D]."""
   tables = {
-    name: params[name] for name in ('input', 'buckets') if name in params
-  }
-  tables = {
     name: processes.to_host(table)
-    for name, nested in tables.items()
+    for name, nested in params.items()
+    if name in ('input', 'buckets')
     for table in nested.values()
   }
-  counts = sampled_words.word_counts(store, min_count)
-  order = np.flatnonzero(counts)
-  order = order[np.argsort(-counts[order], kind='stable')]
-  words = [store.tokenizer.pieces[i] for i in order]
+  words, order = word_tables.learnt_words(store, min_count)
   if 'buckets' not in tables:
     return words, tables['input'][order]
   parts = ngrams.number(words, model.buckets, *model.part_sizes)
@@ -324,52 +279,10 @@ def _vectors(
   return words, np.concatenate(vectors)
 
 
-def _print_neighbours(
-  model: batched.Word2Vec, params: Any, store: Store, length: int
-) -> None:
-  """Prints the nearest words of a few words."""
-  del length
-  words, vectors = _vectors(model, params, store, 1)
-  half = max(2, len(words) // 2)  # the others are rare, or were left out
-  words, vectors = words[:half], vectors[:half]
-  vectors = vectors / np.maximum(
-    np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9
-  )
-  say('\nWords and their nearest words:')
-  ranks = np.geomspace(min(100, half - 1), half // 2, NUM_SHOWN)
-  for rank in sorted({*ranks.astype(int).tolist()}):
-    near = np.argsort(-(vectors @ vectors[rank]))
-    others = [words[i] for i in near[: NUM_NEIGHBOURS + 1] if i != rank]
-    say(f'  {words[rank]}: {", ".join(others[:NUM_NEIGHBOURS])}')
-
-
-def _write_vectors(
-  config: Any, params: Any, store: Store, workdir: epath.Path
-) -> None:
-  """Writes the vectors, in both formats of word2vec, and classes of words."""
-  model = build_model(config.model, store.tokenizer.softmax_size)
-  min_count = config.objective.min_count
-  words, vectors = _vectors(model, params, store, min_count)
-  if not processes.is_first():
-    return
-  parts = {
-    'vectors.txt': vector_files.as_text(words, vectors),
-    'vectors.bin': vector_files.as_binary(words, vectors),
-  }
-  if config.objective.classes:
-    classes = vector_files.classify(vectors, config.objective.classes)
-    parts['classes.txt'] = vector_files.as_classes(words, classes)
-  for name, chunks in parts.items():
-    with files.replacing(workdir / name) as new, new.open('wb') as file:
-      for chunk in chunks:
-        file.write(chunk)
-  say(f'{workdir} has the vectors of {len(words):,} words: {", ".join(parts)}.')
-
-
 ARCHITECTURE = Architecture(
   keys=frozenset({'embed_dim', 'window', 'negative', 'hierarchical'}),
   check=check,
-  describe=describe,
+  describe=word_tables.describe,
   build_model=build_model,
   objectives={
     kind: functools.partial(pairs, kind=kind) for kind in batched.NUM_SAMPLES
@@ -380,11 +293,11 @@ ARCHITECTURE = Architecture(
     'min_count': config.objective.min_count,
   },
   batch_shapes=sampled_words.batch_shapes,
-  adjust_init=_keep_init,
-  print_samples=_print_neighbours,
+  adjust_init=word_tables.keep_init,
+  print_samples=word_tables.printer(_vectors),
   with_heads=_with_kind,
   token_counts=functools.partial(sampled_words.word_counts, min_count=1),
-  write_outputs=_write_vectors,
+  write_outputs=word_tables.writer(_vectors, build_model),
   whole_words=True,
   default_config=base.get_word2vec_config,
 )

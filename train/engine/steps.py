@@ -34,8 +34,10 @@ class Objective(NamedTuple):
     perplexities: loss of tokens -> name of its exponential, '...perplexity'.
     method: of the module, called with the inputs.
     carry: outputs -> {name: array [B, ...]}, entries of the next batch.
-    update: (parameters, model batch, rate, whether to) -> (parameters, squared
-      norm), in place of gradients and optimiser; see `updates`.
+    update: (parameters, statistics, model batch, rate, whether to) ->
+      (parameters, statistics, squared norm), in place of gradients and
+      optimiser; see `updates`.
+    statistics: parameters -> the optimiser's state that `update` changes.
     updates: the number of parts of a batch that each make an `update`.
   """
 
@@ -49,7 +51,8 @@ class Objective(NamedTuple):
   perplexities: Mapping[str, str]
   method: str = '__call__'
   carry: Callable[[Any], dict[str, jax.Array]] = lambda outputs: {}
-  update: Callable[..., tuple[Any, jax.Array]] | None = None
+  update: Callable[..., tuple[Any, Any, jax.Array]] | None = None
+  statistics: Callable[[Any], Any] = lambda params: optax.EmptyState()
   updates: int = 1
 
   def apply(

@@ -56,19 +56,19 @@ def make_update_step(
     learning_rate = schedule(state.step)
 
     def make(so_far: Any, part: Any) -> Any:
-      params, good = so_far
-      params, square = objective.update(params, part, learning_rate, good)
-      return (params, good & jnp.isfinite(square)), square
+      *changed, good = so_far
+      *changed, square = objective.update(*changed, part, learning_rate, good)
+      return (*changed, good & jnp.isfinite(square)), square
 
-    begun = state.params, state.nonfinite_step < 0
-    (params, good), squares = jax.lax.scan(
+    begun = state.params, state.opt_state, state.nonfinite_step < 0
+    (params, statistics, good), squares = jax.lax.scan(
       make, begun, jax.tree.map(lambda array: array[:-1], batch)
     )
     last = jax.tree.map(lambda array: array[-1], batch)
     outputs = objective.apply(model, params, last)
     losses, others = objective.losses(outputs, last)
     totals = objective.weights(last)
-    (params, good), square = make((params, good), last)
+    (params, statistics, good), square = make((params, statistics, good), last)
     sums = {name: jnp.stack(pair) for name, pair in (losses | others).items()}
     new_row = state.step % log_every == 0
     metrics = jax.tree.map(
@@ -86,6 +86,7 @@ def make_update_step(
     state = state.replace(
       step=state.step + 1,
       params=params,
+      opt_state=statistics,
       metrics=metrics,
       nonfinite_step=nonfinite_step,
     )

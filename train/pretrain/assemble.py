@@ -151,7 +151,7 @@ def build_parts(
   length, global_batch = phases[-1].length, phases[-1].global_batch
   objective = objective_of[phases[-1].kind]
   inputs = model_inputs(architecture, model, objective, length, global_batch)
-  tx = optax.identity()
+  tx = optax.GradientTransformation(objective.statistics, None)
   if objective.update is None:
     abstract = state.abstract_params(model, inputs, objective.method)
     tx = optim.make_optimizer(

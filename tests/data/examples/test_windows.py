@@ -119,7 +119,7 @@ def read_only(tmp_path, monkeypatch):
   """(a store that cannot be written into, the temporary folder)."""
   store = make_store(tmp_path / 'store', draw_sizes(1, 20))
   temporary = tmp_path / 'temporary'
-  monkeypatch.setattr(windows.tempfile, 'gettempdir', lambda: str(temporary))
+  monkeypatch.setattr(folders.tempfile, 'gettempdir', lambda: str(temporary))
   exclusive = folders.exclusive
 
   def refuse(target):

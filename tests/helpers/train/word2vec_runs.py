@@ -1,23 +1,27 @@
-"""The config of a word2vec's run of seconds, and its parts."""
+"""The configs of runs of seconds of word2vec and GloVe, and their parts."""
 
 import jax
+import pytest
+import runs
 from elmo_store import make_job
 
 from data.examples import pipeline
 from train.engine import sharding
-from train.run import settings
+from train.run import ledger, settings
 
 LENGTH, ROWS, STEPS = 64, 8, 6
 
 
 def small_config(store, name='word2vec_novels', **overrides):
   """Returns the config of a run of STEPS steps; of keys, __ is the point."""
+  own = {'model.window': 3, 'objective.sample': 1e-2}
+  if name == 'glove_novels':
+    own = {'objective.window': 3}
   return settings.with_overrides(
     settings.load_config(name),
     {
+      **own,
       'model.embed_dim': 16,
-      'model.window': 3,
-      'objective.sample': 1e-2,
       'objective.updates': 4,
       'objective.min_count': 2,
       'data.folder': str(store),
@@ -35,8 +39,26 @@ def small_config(store, name='word2vec_novels', **overrides):
   )
 
 
+def kill_and_resume(config, workdir):
+  """Trains a run that is killed before its last step, and then resumed."""
+  count = ledger.Ledger.count
+
+  class Killed(Exception):
+    pass
+
+  def count_or_die(self, done, *rest):
+    if done == STEPS - 1:
+      raise Killed
+    count(self, done, *rest)
+
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+    patch.setattr(ledger.Ledger, 'count', count_or_die)
+    runs.train(config, workdir)
+  runs.train(config, workdir)
+
+
 def run_steps(config, num_steps, devices=None):
-  """Returns the parameters on the host, and the reports, after some steps."""
+  """Returns the state on the host, and the reports, after some steps."""
   store, job = make_job(config, devices)
   (phase,) = job.phases
   options = job.architecture.example_options(config)
@@ -52,4 +74,4 @@ def run_steps(config, num_steps, devices=None):
       )
       state, report = step(state, sharding.put_batch(batch, job.mesh))
       reports.append(jax.device_get(report))
-  return jax.device_get(state.params), reports
+  return jax.device_get(state), reports

@@ -114,8 +114,8 @@ def tree(tmp_path_factory):
   text = table.read_text()
   for old, new in (
     (
-      'import bert, elmo, gpt, nnlm, word2vec\n',
-      'import bert, elmo, gpt, nnlm, toy, word2vec\n',
+      'import bert, elmo, glove, gpt, nnlm, word2vec\n',
+      'import bert, elmo, glove, gpt, nnlm, toy, word2vec\n',
     ),
     ("  'bert': bert.", "  'toy': toy.ARCHITECTURE,\n  'bert': bert."),
   ):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import runs
 from elmo_store import build_words, make_job, write_topics
-from word2vec_runs import STEPS, run_steps, small_config
+from word2vec_runs import kill_and_resume, run_steps, small_config
 
 from configs import base
 from data.examples import sampled_words
@@ -20,7 +20,7 @@ from data.vocabulary import word_vectors
 from train.architectures import families, word2vec
 from train.language import beside
 from train.params import convert, opened, warm_start
-from train.run import ledger, settings
+from train.run import settings
 from train.transfer import encoders
 from train.vectors import embedder
 from train.views import attention_weights
@@ -70,21 +70,8 @@ def test_a_run_writes_vectors_and_classes(store, finished):
 
 @pytest.mark.usefixtures('one_device')
 def test_a_killed_run_ends_with_the_same_bits(store, finished, tmp_path):
-  count = ledger.Ledger.count
-
-  class Killed(Exception):
-    pass
-
-  def count_or_die(self, done, *rest):
-    if done == STEPS - 1:
-      raise Killed
-    count(self, done, *rest)
-
   config = small_config(store, objective__classes=5)
-  with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-    patch.setattr(ledger.Ledger, 'count', count_or_die)
-    runs.train(config, tmp_path / 'run')
-  runs.train(config, tmp_path / 'run')
+  kill_and_resume(config, tmp_path / 'run')
   old, new = results_of(finished), results_of(tmp_path / 'run')
   assert new['state_sha256'] == old['state_sha256']
   for name in ('vectors.txt', 'vectors.bin', 'classes.txt'):
@@ -105,9 +92,10 @@ def test_shards_of_rows_and_text_change_nothing(store, kind, updates):
     optim__learning_rate=0.1,
     objective__updates=updates,
   )
-  expected, reports = run_steps(config, 2)
+  state, reports = run_steps(config, 2)
   sharded = settings.with_overrides(config, {'mesh.data': 2, 'mesh.fsdp': 2})
-  found, others = run_steps(sharded, 2, jax.devices()[:4])
+  other_state, others = run_steps(sharded, 2, jax.devices()[:4])
+  expected, found = state.params, other_state.params
   names = {'input', 'output', 'nodes', *['buckets'] * parts}
   assert expected.keys() == names
   for name in names:
@@ -131,9 +119,9 @@ def test_the_order_of_the_original_is_learnt_alike(store):
 
 def test_an_update_that_is_not_finite_changes_nothing(store):
   config = small_config(store, optim__learning_rate=1e38)
-  params, reports = run_steps(config, 3)
+  state, reports = run_steps(config, 3)
   assert reports[-1]['nonfinite_step'] in (0, 1, 2)
-  for table in jax.tree.leaves(params):
+  for table in jax.tree.leaves(state.params):
     assert np.isfinite(table).all()
 
 
@@ -165,7 +153,6 @@ def test_the_rates_of_frequent_rows_are_bounded(store):
     ({'model.window': 0}, 'model.window=0: expected 1 to 64'),
     ({'model.window': 65}, 'model.window=65: expected 1 to 64'),
     ({'model.negative': 0}, 'model.negative=0: expected 1 or more, or'),
-    ({'objective.min_count': 0}, 'objective.min_count=0: expected 1 or more'),
     ({'objective.sample': -1.0}, r'objective.sample=-1.0: expected 0 to 1'),
     ({'objective.order': 'x'}, "objective.order='x': expected one of"),
     (
@@ -178,20 +165,10 @@ def test_the_rates_of_frequent_rows_are_bounded(store):
       {'model.buckets': 9, 'train.objective': 'cbow'},
       "model.buckets=9: expected 0, or train.objective='skipgram'",
     ),
-    ({'optim.name': 'adamw'}, "optim.name='adamw': expected 'sgd'"),
     ({'train.objective': 'lm'}, "is trained with 'skipgram' or 'cbow'"),
-    ({'train.micro_batches': 2}, 'train.micro_batches=2: expected 1'),
     (
       {'train.phases': ((1, 100, 128, 'continue'),)},
       'length 100, expected a multiple of 64',
-    ),
-    (
-      {'train.phases': ((1, 64, 100, 'continue'),)},
-      'global batch of 100, expected a multiple of objective.updates=128',
-    ),
-    (
-      {'data.tokenizer': 'train:wordpiece:6000'},
-      "data.tokenizer='train:wordpiece:6000': expected train:words:N",
     ),
   ],
 )

@@ -78,7 +78,12 @@ def test_dry_run_prints_the_plan_and_writes_nothing(
 
 @pytest.mark.parametrize(
   ('name', 'devices'),
-  [('word2vec_novels', 1), ('word2vec_novels', 8), ('word2vec_large', 16)],
+  [
+    ('word2vec_novels', 1),
+    ('word2vec_novels', 8),
+    ('word2vec_large', 16),
+    ('glove_novels', 8),
+  ],
 )
 def test_updates_of_shipped_configs_divide(name, devices):
   check_updates(settings.load_config(name), devices)

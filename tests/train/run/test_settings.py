@@ -62,6 +62,7 @@ def test_every_shipped_config_loads_and_checks(name):
     base.get_task_config,
     base.get_words_config,
     base.get_word2vec_config,
+    base.get_glove_config,
   ],
 )
 def test_base_is_small_and_every_key_has_a_comment(defaults):

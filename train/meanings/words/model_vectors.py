@@ -37,7 +37,8 @@ def open_models(
       raise ValueError(
         f'{weights.folder} holds a {weights.name}; expected an elmo,'
         f' {" or ".join(trained.TRANSFORMERS)}, a file of vectors, or a'
-        f' word2vec with the {BINARY_FILE} that its run writes at the end'
+        f' word2vec or glove with the {BINARY_FILE} that its run writes at the'
+        ' end'
       )
   return loading.load_each(opened_weights, None, REQUEST, elmo=True)
 

@@ -1,4 +1,4 @@
-"""Vectors of words from files and from the workdir of a word2vec.
+"""Vectors of words from files and from the workdir of a word2vec or GloVe.
 
 Shapes: W word, L layer, D the vectors' width.
 """
@@ -14,7 +14,7 @@ from data.tasks import files
 from data.vocabulary import word_vectors
 from train.vectors import text_counts
 
-BINARY_FILE = 'vectors.bin'  # of the workdir of a word2vec
+BINARY_FILE = 'vectors.bin'  # of the workdir of a word2vec or GloVe
 
 
 class Vectors(NamedTuple):
@@ -44,7 +44,8 @@ class Vectors(NamedTuple):
 def find_file(name: str) -> epath.Path | None:
   """Returns the file, or the folder of a matrix, that holds words' vectors.
 
-  Of a word2vec's workdir it is vectors.bin. None means weights of a model.
+  Of the workdir of a word2vec or GloVe it is vectors.bin. None means weights of
+  a model.
   """
   path = epath.Path(name).expanduser()
   if path.is_file():

@@ -7,7 +7,7 @@ of words with 100 occurrences or more; `word2vec_novels` has 34.3 % and 0.504.
 On one CPU core shared with other programs, 13 minutes at 0.5 M entries/s, and a
 minute of counting before.
 
-python -m train.main --config glove_novels \
+  python -m train.main --config glove_novels \
     --config.data.source='books/*.txt'
 """
 

@@ -1,13 +1,14 @@
 r"""Methods from before BERT beside BERT, from the same text, on four tasks.
 
 Rows are drawn vectors, those of word2vec and of GloVe, and ELMo's layers, all
-read by ELMo's task models; GPT and BERT are fine-tuned. GloVe's vectors are
-published ones, of a far larger text. With the other models' workdirs:
+read by ELMo's task models; GPT and BERT are fine-tuned. One row has published
+vectors of GloVe, of a far larger text, VECTORS. With the models' workdirs:
 
   python -m train.tables --table sesame/methods --data DIR \
-    --weights word2vec=runs/word2vec/vectors.txt --weights GloVe=VECTORS \
-    --weights ELMo=runs/elmo --weights 'GPT, fine-tuned=runs/gpt' \
-    --weights 'BERT, fine-tuned=runs/bert'
+    --weights word2vec=runs/word2vec/vectors.txt \
+    --weights GloVe=runs/glove/vectors.txt --weights ELMo=runs/elmo \
+    --weights 'GloVe, published=VECTORS' \
+    --weights 'GPT, fine-tuned=runs/gpt' --weights 'BERT, fine-tuned=runs/bert'
 """
 
 import dataclasses
@@ -75,6 +76,7 @@ TABLE = base.Table(
     Row('drawn vectors', NOTHING, models=MODELS, **base.DRAWN),
     Row('word2vec', NOTHING, models=MODELS, **base.GLOVE),
     Row('GloVe', NOTHING, models=MODELS, **base.GLOVE),
+    Row('GloVe, published', NOTHING, models=MODELS, **base.GLOVE),
     ELMO,
     _tuned('GPT, fine-tuned', 'gpt', 'a GPT, such as the workdir of gpt_mini'),
     _tuned('BERT, fine-tuned', 'bert', 'a BERT, such as that of bert_mini'),

@@ -12,8 +12,10 @@ from configs import base
 from data.examples import transforms
 from data.examples.pipeline import Examples
 from data.store.corpus import Store
+from data.vocabulary import tokenization
 from train.engine import flops
 from train.engine.steps import Objective
+from train.run import settings
 
 
 class Vocabulary(NamedTuple):
@@ -176,6 +178,23 @@ class Architecture(NamedTuple):
 
 
 TRANSFORMER_KEYS = frozenset({'embed_dim', 'num_heads', 'mlp_dim'})
+
+
+def check_whole_words(config: Any) -> None:
+  """Checks the tokenizer of a family of whole words.
+
+  A named store is checked when it is opened.
+  """
+  training = tokenization.parse_training(config.data.tokenizer)
+  settings.expect(
+    config,
+    config.data.folder is not None
+    or training is None
+    or training.kind == 'words',
+    'data.tokenizer',
+    'train:words:N, or a vocabulary of words:'
+    f' model.name={config.model.name!r} reads whole words',
+  )
 
 
 def describe_transformer(model_config: Any) -> str:

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from configs import base
 from data.examples import word_streams
-from data.vocabulary import tokenization
 from data.vocabulary.characters import MAX_CHARACTERS
 from data.vocabulary.words import Words
 from models import elmo
@@ -16,6 +15,7 @@ from train.architectures import samples
 from train.architectures.architecture import (
   Architecture,
   Vocabulary,
+  check_whole_words,
   model_fields,
 )
 from train.engine import flops, objectives
@@ -57,16 +57,7 @@ def check(config: Any) -> None:
     'model.projection_dim',
     'less than there are model.filters',
   )
-  training = tokenization.parse_training(config.data.tokenizer)
-  ensure(
-    # A named store is checked when it is opened.
-    config.data.folder is not None
-    or training is None
-    or training.kind == 'words',
-    'data.tokenizer',
-    "train:words:N, or a vocabulary of words: model.name='elmo' reads them"
-    ' whole',
-  )
+  check_whole_words(config)
   batches = {
     phase.global_batch for phase in training_phases.check_phases(config)
   }

@@ -9,9 +9,8 @@ from etils import epath
 
 from data.examples import sampled_words
 from data.store.corpus import Store
-from data.vocabulary import tokenization
 from data.vocabulary.word2vec import vector_files
-from train.architectures.architecture import Vocabulary
+from train.architectures.architecture import Vocabulary, check_whole_words
 from train.host import files, processes
 from train.host.console import say
 from train.run import settings, training_phases
@@ -35,15 +34,7 @@ def check(config: Any, optimizer: str) -> None:
   ensure(config.model.dtype == 'float32', 'model.dtype', "'float32'")
   ensure(config.optim.name == optimizer, 'optim.name', repr(optimizer))
   ensure(config.train.micro_batches == 1, 'train.micro_batches', '1')
-  training = tokenization.parse_training(config.data.tokenizer)
-  ensure(
-    config.data.folder is not None
-    or training is None
-    or training.kind == 'words',
-    'data.tokenizer',
-    'train:words:N, or a vocabulary of words:'
-    f' model.name={config.model.name!r} has vectors of whole words',
-  )
+  check_whole_words(config)
   updates = config.objective.updates
   for phase in training_phases.check_phases(config):
     if phase.global_batch % updates:

@@ -1,15 +1,27 @@
 """The configs of runs of seconds of word2vec and GloVe, and their parts."""
 
+import json
+
 import jax
 import pytest
 import runs
-from elmo_store import make_job
+from elmo_store import build_words, make_job, write_topics
 
 from data.examples import pipeline
 from train.engine import sharding
 from train.run import ledger, settings
 
 LENGTH, ROWS, STEPS = 64, 8, 6
+
+
+def make_store(folder):
+  """Returns a store of whole words on two topics."""
+  return build_words(write_topics(folder, 0, 60), folder / 'words')
+
+
+def results_of(workdir):
+  """Returns the results of a run."""
+  return json.loads((workdir / 'results.json').read_text())
 
 
 def small_config(store, name='word2vec_novels', **overrides):

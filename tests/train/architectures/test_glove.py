@@ -7,8 +7,13 @@ import jax
 import numpy as np
 import pytest
 import runs
-from elmo_store import build_words, write_topics
-from word2vec_runs import kill_and_resume, run_steps, small_config
+from word2vec_runs import (
+  kill_and_resume,
+  make_store,
+  results_of,
+  run_steps,
+  small_config,
+)
 
 from data.examples import sampled_words
 from data.store import corpus
@@ -20,8 +25,7 @@ from train.run import checkpoint, settings
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('store')
-  return build_words(write_topics(folder, 0, 60), folder / 'words')
+  return make_store(tmp_path_factory.mktemp('store'))
 
 
 def glove_config(store, **overrides):
@@ -34,10 +38,6 @@ def finished(store, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
   runs.train(glove_config(store, objective__classes=5), workdir)
   return workdir
-
-
-def results_of(workdir):
-  return json.loads((workdir / 'results.json').read_text())
 
 
 @pytest.mark.usefixtures('one_device')

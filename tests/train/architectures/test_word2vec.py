@@ -9,8 +9,14 @@ import jax
 import numpy as np
 import pytest
 import runs
-from elmo_store import build_words, make_job, write_topics
-from word2vec_runs import kill_and_resume, run_steps, small_config
+from elmo_store import make_job
+from word2vec_runs import (
+  kill_and_resume,
+  make_store,
+  results_of,
+  run_steps,
+  small_config,
+)
 
 from configs import base
 from data.examples import sampled_words
@@ -28,8 +34,7 @@ from train.views import attention_weights
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('store')
-  return build_words(write_topics(folder, 0, 60), folder / 'words')
+  return make_store(tmp_path_factory.mktemp('store'))
 
 
 @pytest.fixture(scope='module')
@@ -38,10 +43,6 @@ def finished(store, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
   runs.train(small_config(store, objective__classes=5), workdir)
   return workdir
-
-
-def results_of(workdir):
-  return json.loads((workdir / 'results.json').read_text())
 
 
 @pytest.mark.usefixtures('one_device')

@@ -2,8 +2,8 @@
 
 On 100 English novels (lower-cased, 16 M words with marks, 24.5 M counts, 15
 passes), seed 1: 25.9 % of the analogies among 30,000 words (46.0 % of the
-semantic, 24.8 % of the syntactic ones) and WordSim-353 0.234, 0.46 of its pairs
-of words with 100 occurrences or more; `word2vec_novels` has 34.3 % and 0.504.
+semantic, 24.8 % of the syntactic ones) and WordSim-353 0.234;
+`word2vec_novels` has 34.3 % and 0.504.
 On one CPU core shared with other programs, 13 minutes at 0.5 M entries/s, and a
 minute of counting before.
 

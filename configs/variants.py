@@ -1,6 +1,8 @@
-"""Sizes and ablations of each architecture, with their source."""
+"""Sizes and ablations of each architecture, with their source, and defaults."""
 
 import ml_collections
+
+from configs import base
 
 # Devlin et al. 2018, section 3 (base, large) and Table 6 (l*-h*-a*); Turc et
 # al. 2019, google-research/bert's README (tiny to medium).
@@ -257,3 +259,25 @@ def fit_cpu(config: ml_collections.ConfigDict) -> None:
   config.model.attention_dropout_rate = 0.0
   config.train.platform = 'cpu'
   config.eval.global_batch = 64
+
+
+# Configs with other keys than BERT and GPT.
+DEFAULTS = {
+  'task': base.get_task_config,
+  'words': base.get_words_config,
+  'elmo': base.get_elmo_config,
+  'lstm': base.get_lstm_config,
+  'nnlm': base.get_nnlm_config,
+  'word2vec': base.get_word2vec_config,
+  'glove': base.get_glove_config,
+}
+
+
+def get_defaults(
+  config: ml_collections.ConfigDict,
+) -> ml_collections.ConfigDict:
+  """Returns the defaults with the same keys as a config."""
+  name = config.model.name
+  if 'task' in config:
+    name = 'words' if name in WORD_MODELS else 'task'
+  return DEFAULTS.get(name, base.get_config)()

@@ -16,7 +16,7 @@ from typing import Any
 import ml_collections
 
 import configs
-from configs import base, defaults
+from configs import base, variants
 from data.text import languages
 from train.run import training_phases
 
@@ -111,7 +111,7 @@ def config_path(name: str) -> pathlib.Path:
 
 def shipped_names() -> list[str]:
   """Returns the bare names of the shipped experiments."""
-  not_experiments = ('__init__', 'base', 'defaults', 'mesh_rules', 'variants')
+  not_experiments = ('__init__', 'base', 'mesh_rules', 'variants')
   return sorted(
     path.stem
     for path in pathlib.Path(configs.__file__).parent.glob('*.py')
@@ -144,13 +144,13 @@ def load_config(name: str) -> ml_collections.ConfigDict:
     if not isinstance(error, ValueError):
       text = f'{type(error).__name__}: {text}'
     if unknown := re.search(r'Key "(.+?)" does not exist', text):  # locked
-      of_all = map(flatten, (make() for make in defaults.FAMILIES.values()))
+      of_all = map(flatten, (make() for make in variants.DEFAULTS.values()))
       keys = {*flatten(base.get_config())}.union(*of_all)
       text = unknown_key(unknown[1], sorted(keys), '')
     if not lines:
       text += '; expected a function get_config(arg) that returns a ConfigDict'
     raise ValueError(f'{path}{where}: {text}') from error
-  known = flatten(defaults.get_defaults(config))
+  known = flatten(variants.get_defaults(config))
   if missing := known.keys() - flat:
     raise ValueError(
       f'{path}: has no {", ".join(sorted(missing)[:9])}: begin with a function'

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from configs import base, defaults, variants
+from configs import base, variants
 from train.architectures import families
 from train.pretrain import plan
 from train.run import settings, training_phases, workdirs
@@ -48,7 +48,7 @@ def test_every_shipped_config_loads_and_checks(name):
     task_plan.check(config)
   else:
     check(config, parts=1)
-  expected = defaults.get_defaults(config)
+  expected = variants.get_defaults(config)
   assert settings.flatten(config).keys() == settings.flatten(expected).keys()
 
 

@@ -35,7 +35,6 @@ INPUTS = (
 )
 # Of a block. Half as many cost two points of the analogies on 100 novels.
 NUM_SAMPLES = {'skipgram': 64, 'cbow': 32}
-_MEAN_BLOCKS = 16, 32, BLOCK  # words; the smallest that a window fits in
 
 
 class Rows(NamedTuple):
@@ -185,35 +184,49 @@ def gradients(
 
 
 class _Pairs:
-  """Which words of a batch are neighbours, block by block."""
+  """Which words of a batch are neighbours: in CBOW by offset, else by place."""
 
   def __init__(self, model: Word2Vec, batch: Mapping[str, Array]):
     self.model, self.batch = model, batch
-    w = model.window
     self.tokens_BT = batch['tokens']
     rows, length = self.tokens_BT.shape
     self.blocked = (rows, length // BLOCK, BLOCK)
     self.tokens_BNC = self.tokens_BT.reshape(self.blocked)
-    self.size = size = BLOCK
+    w = model.window
+    segments_BNC = batch['segments'].reshape(self.blocked)
+    reach_BNC = batch['reach'].reshape(self.blocked)
+    segments_BNK = _with_halo(batch['segments'], w, fill=-1)
     if model.kind == 'cbow':
-      self.size = size = next(size for size in _MEAN_BLOCKS if size >= w)
-    paired = (rows, length // size, size)
-    offset_CK = jnp.arange(size + 2 * w) - w - jnp.arange(size)[:, None]
-    segments_BNC = batch['segments'].reshape(paired)
-    segments_BNK = _with_halo(batch['segments'], size, w, fill=-1)
-    reach_BNC1 = batch['reach'].reshape(paired)[..., None]
+      reaches_BNK = _with_halo(batch['reach'], w, fill=0)
+      self.pairs_OBNC, self.reached_OBNC = [], []  # is, has it in its mean
+      for offset, other_BNC, its_reach_BNC in zip(
+        _offsets(w),
+        _by_offset(segments_BNK, w),
+        _by_offset(reaches_BNK, w),
+        strict=True,
+      ):
+        same_BNC = (segments_BNC == other_BNC) & (segments_BNC >= 0)
+        self.pairs_OBNC.append(same_BNC & (abs(offset) <= reach_BNC))
+        self.reached_OBNC.append(same_BNC & (abs(offset) <= its_reach_BNC))
+      return
+    offset_CK = jnp.arange(BLOCK + 2 * w) - w - jnp.arange(BLOCK)[:, None]
     self.pairs_BNCK = (
       (segments_BNC[..., None] == segments_BNK[:, :, None])
       & (segments_BNC[..., None] >= 0)
-      & (jnp.abs(offset_CK) <= reach_BNC1)
+      & (jnp.abs(offset_CK) <= reach_BNC[..., None])
       & (offset_CK != 0)
     )
 
+  def count_contexts(self) -> Array:
+    """Returns the number of words in each CBOW's mean, int32 [B, N, C]."""
+    return sum(pairs_BNC.astype(jnp.int32) for pairs_BNC in self.pairs_OBNC)
+
   def count_pairs(self) -> Array:
     """Returns the counts of the function of this name."""
-    pairs = self.pairs_BNCK
     if self.model.kind == 'cbow':
-      pairs = pairs.any(axis=-1)
+      pairs = self.count_contexts() > 0
+    else:
+      pairs = self.pairs_BNCK
     pairs = pairs.reshape(len(self.tokens_BT), -1)
     return pairs.sum(axis=1).astype(jnp.float32)
 
@@ -225,18 +238,17 @@ class _Block(_Pairs):
     self, model: Word2Vec, tables: Tables, batch: Mapping[str, Array]
   ):
     super().__init__(model, batch)
-    self.tables, w = tables, model.window
+    self.tables = tables
     vectors_BTD = compose(tables, self.tokens_BT, batch.get('parts'))
-    self.inputs_BNKD = _with_halo(vectors_BTD, self.size, w, fill=0)
-    self.weights_BNCK = self.pairs_BNCK.astype(jnp.float32)
+    inputs_BNKD = _with_halo(vectors_BTD, model.window, fill=0)
     if model.kind == 'cbow':
-      counts = self.weights_BNCK.sum(axis=-1, keepdims=True)
-      self.any_BNC = (counts > 0).reshape(self.blocked)
-      self.means_BNCD = jnp.einsum(
-        'bnck,bnkd->bncd',
-        self.weights_BNCK / jnp.maximum(counts, 1),
-        self.inputs_BNKD,
-      ).reshape(*self.blocked, -1)
+      counts_BNC = self.count_contexts()
+      self.any_BNC = counts_BNC > 0
+      sums_BNCD = _sum_neighbours(inputs_BNKD, self.pairs_OBNC)
+      self.means_BNCD = sums_BNCD / jnp.maximum(counts_BNC, 1)[..., None]
+    else:
+      self.inputs_BNKD = inputs_BNKD
+      self.weights_BNCK = self.pairs_BNCK.astype(jnp.float32)
 
   def scores(self) -> list[tuple[Array, Array, Array]]:
     """Returns (scores, weights, whether a target), of equal shapes, each."""
@@ -258,9 +270,13 @@ class _Block(_Pairs):
       found.append(Rows(table, ids, deltas))
       errors += error
     if self.model.kind == 'cbow':
-      errors = errors.reshape(*self.weights_BNCK.shape[:3], -1)
-      errors = jnp.einsum('bnck,bncd->bnkd', self.weights_BNCK, errors)
-    deltas_BTD = _add_halo(errors, self.size, self.model.window)
+      errors_BNKD = _with_halo(
+        errors.reshape(*self.tokens_BT.shape, -1), self.model.window, fill=0
+      )
+      deltas_BNCD = _sum_neighbours(errors_BNKD, self.reached_OBNC)
+      deltas_BTD = deltas_BNCD.reshape(*self.tokens_BT.shape, -1)
+    else:
+      deltas_BTD = _add_halo(errors, self.model.window)
     found.insert(0, Rows('input', self.tokens_BT, deltas_BTD))
     if (parts_BTG := self.batch.get('parts')) is not None:
       deltas = (parts_BTG >= 0)[..., None] * deltas_BTD[:, :, None]
@@ -358,27 +374,50 @@ def take(table_VD: Array, ids: Array) -> Array:
   return jnp.take(table_VD, ids, axis=0, mode='clip')
 
 
-def _with_halo(x: Array, size: int, w: int, fill: float) -> Array:
+def _offsets(w: int) -> list[int]:
+  """Returns the offsets of a window's neighbours, in rising order."""
+  return [offset for offset in range(-w, w + 1) if offset]
+
+
+def _by_offset(x: Array, w: int) -> list[Array]:
+  """Returns a block's neighbours, [B, N, K, ...] as [B, N, C, ...] each."""
+  return [x[:, :, w + o : w + o + BLOCK] for o in _offsets(w)]
+
+
+def _sum_neighbours(x_BNKD: Array, which_OBNC: list[Array]) -> Array:
+  """Returns the sums of some neighbours of each word, [B, N, C, D].
+
+  XLA makes one loop of it, on a CPU 4 times as fast as products with matrices
+  of zeros and ones. Of sums without blocks, scores take 10 times as long.
+  """
+  each = _by_offset(x_BNKD, len(which_OBNC) // 2)
+  return sum(
+    which_BNC.astype(x_BNCD.dtype)[..., None] * x_BNCD
+    for which_BNC, x_BNCD in zip(which_OBNC, each, strict=True)
+  )
+
+
+def _with_halo(x: Array, w: int, fill: float) -> Array:
   """Returns blocks with their neighbours, [B, T, ...] as [B, N, K, ...]."""
   rows, length, *rest = x.shape
-  blocks = x.reshape(rows, length // size, size, *rest)
+  blocks = x.reshape(rows, length // BLOCK, BLOCK, *rest)
   padded = jnp.pad(
     blocks,
     ((0, 0), (1, 1), *((0, 0),) * (blocks.ndim - 2)),
     constant_values=fill,
   )
-  before = padded[:, :-2, size - w :]
+  before = padded[:, :-2, BLOCK - w :]
   return jnp.concatenate([before, blocks, padded[:, 2:, :w]], axis=2)
 
 
-def _add_halo(x_BNKD: Array, size: int, w: int) -> Array:
+def _add_halo(x_BNKD: Array, w: int) -> Array:
   """Adds blocks where they overlap: the transpose of `_with_halo`."""
   rows, num_blocks, _, dim = x_BNKD.shape
-  before, inner, behind = jnp.split(x_BNKD, [w, w + size], axis=2)
+  before, inner, behind = jnp.split(x_BNKD, [w, w + BLOCK], axis=2)
 
   def place(x: Array, block: int, first: int) -> Array:
-    around = (1 + block, 1 - block), (first, size - w - first)
+    around = (1 + block, 1 - block), (first, BLOCK - w - first)
     return jnp.pad(x, ((0, 0), *around, (0, 0)))[:, 1:-1]
 
-  whole = inner + place(before, -1, size - w) + place(behind, 1, 0)
-  return whole.reshape(rows, num_blocks * size, dim)
+  whole = inner + place(before, -1, BLOCK - w) + place(behind, 1, 0)
+  return whole.reshape(rows, num_blocks * BLOCK, dim)

@@ -170,7 +170,6 @@ def train(
     def is_over() -> bool:
       return keep is not None and keep.is_over(scores)
 
-    clock.begin_training(seconds_before)
     # The run ended after this step was saved, and before it was scored.
     if first_step and is_score_due() and not was_scored:
       score(train_state.scored)
@@ -192,6 +191,7 @@ def train(
       ) as batches,
       console.ProgressBar(first_step, job.total_steps) as bar,
     ):
+      clock.begin_training(seconds_before)
       for step in tracing.steps(
         range(first_step + 1, last_step + 1),
         job.profile,

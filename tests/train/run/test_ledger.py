@@ -14,10 +14,12 @@ import runs
 import watch
 from launch import environment
 
+from data.examples import pipeline
 from train import report
 from train.engine import sharding
 from train.run import ledger, reports, settings
 
+SLOW = 2  # seconds
 # Trains, and dies as soon as the row of step 10 is written.
 PROGRAM = """
 import json, os, signal, sys
@@ -61,8 +63,14 @@ def killed(small_config, tmp_path_factory):
   config = small_config(train__log_every=2)
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(sharding, 'make_mesh', _one_device)
+    patch.setattr(pipeline, 'plain_batches', _slowly_opened)
     runs.train(config, workdir)
   return workdir, copy, began, time.time()
+
+
+def _slowly_opened(*arguments, open_batches=pipeline.plain_batches):
+  time.sleep(SLOW)
+  return open_batches(*arguments)
 
 
 def _one_device(mesh_config, make_mesh=sharding.make_mesh):
@@ -112,6 +120,8 @@ def test_what_a_restart_does_again_is_lost(killed):
     seconds = ledger.add_up(ledger.with_losses(attempt)).seconds
     assert all(seconds[b] > 0 for b in ('start', 'compile', 'train', 'save'))
     assert (seconds['restore'] > 0) == (attempt is second)
+  # Opening the batches, with which TensorFlow is imported, is no training.
+  assert seconds['train'] < SLOW < seconds['start']
 
 
 def test_losses_of_many_restarts():

@@ -13,7 +13,8 @@ A batch has `tokens` int [B, T], `segments` int [B, T] (contexts stay within a
 segment; negative: padding), `reach` int [B, T], the half-width of each word's
 window, and `samples` int [B, N, S]. All words of a block share the samples; a
 sample weighs so that a pair has `negative` in all. As in the release, a
-sample that is the pair's own target does not count.
+sample that is the pair's own target does not count. With `buckets` it has
+`parts`, the `Parts` of all words.
 """
 
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from models import layers
+from models.word2vec import word_parts
+from models.word2vec.word_parts import Parts
 
 Array = jax.Array
 Tables = Mapping[str, Array]
@@ -42,7 +45,8 @@ class Rows(NamedTuple):
 
   Attributes:
     table: its name.
-    ids: int [...], rows; a row may come several times.
+    ids: int [...], rows; a row may come several times. Of `buckets`, words, of
+      which each part changes so.
     deltas: float32 [..., D].
   """
 
@@ -140,18 +144,13 @@ class Table(nn.Module):
     return self.param(self.param_name, named, self.shape)
 
 
-def compose(tables: Tables, tokens: Array, parts: Array | None) -> Array:
-  """Returns vectors of words, float32 [..., D].
-
-  `parts` int [..., G] are the buckets of each word's parts, negative behind the
-  last; None without.
-  """
+def compose(tables: Tables, tokens: Array, parts: Parts | None) -> Array:
+  """Returns vectors of words, float32 [..., D], with the buckets of parts."""
   vectors = take(tables['input'], tokens)
   if parts is None:
     return vectors
-  used = (parts >= 0)[..., None]
-  rows = take(tables['buckets'], jnp.maximum(parts, 0))
-  return (vectors + (rows * used).sum(axis=-2)) / (1 + used.sum(axis=-2))
+  sums = word_parts.sum_rows(tables['buckets'], tokens, parts)
+  return (vectors + sums) / (1 + jnp.asarray(parts.counts)[tokens])[..., None]
 
 
 def losses(
@@ -278,9 +277,8 @@ class _Block(_Pairs):
     else:
       deltas_BTD = _add_halo(errors, self.model.window)
     found.insert(0, Rows('input', self.tokens_BT, deltas_BTD))
-    if (parts_BTG := self.batch.get('parts')) is not None:
-      deltas = (parts_BTG >= 0)[..., None] * deltas_BTD[:, :, None]
-      found.append(Rows('buckets', jnp.maximum(parts_BTG, 0), deltas))
+    if self.batch.get('parts') is not None:
+      found.append(Rows('buckets', self.tokens_BT, deltas_BTD))
     return found
 
   def _pull(self, slopes: Array, vectors: Array) -> tuple[Array, Array]:

@@ -12,7 +12,8 @@ from data.examples import noise, sampled_words
 from data.store.corpus import Store
 from data.vocabulary.word2vec import huffman, ngrams
 from models import layers
-from models.word2vec import batched, in_order
+from models.word2vec import batched, in_order, word_parts
+from models.word2vec.word_parts import Parts
 from train.architectures import word_tables
 from train.architectures.architecture import Architecture, Vocabulary
 from train.engine.steps import Objective
@@ -117,8 +118,6 @@ def pairs(
     if one_by_one and model.negative:
       shape = length, *num_draws
       batch['draws'] = draw(2, lambda key: sampled.draw(key, shape))
-    if parts is not None:
-      batch['parts'] = jnp.asarray(parts)[tokens]
     if tree is not None:
       batch['paths'] = jnp.asarray(tree.paths)[tokens]
       batch['turns'] = jnp.asarray(tree.turns)[tokens]
@@ -146,8 +145,13 @@ def pairs(
       ok = good & jnp.isfinite(sum(squares))
       new = {k: jnp.where(ok, new[k], tables[k]) for k in tables}
       return _params(new), state, sum(squares) / rate**2
-    rows = batched.gradients(model, tables, batch)
-    square = sum(jnp.vdot(row.deltas, row.deltas) for row in rows)
+    rows = batched.gradients(model, tables, batch | {'parts': parts})
+    square = 0.0
+    for table, ids, deltas in rows:
+      squares = jnp.sum(deltas * deltas, axis=-1)
+      if table == 'buckets':
+        squares *= jnp.asarray(parts.counts)[ids]
+      square += jnp.sum(squares)
     rate = jnp.where(good & jnp.isfinite(square), rate, 0.0)
     for table, ids, deltas in rows:
       scale = jnp.asarray(
@@ -161,15 +165,23 @@ def pairs(
           config.objective,
         )
       )
-      deltas = jnp.where(rate > 0, rate * scale[ids][..., None] * deltas, 0.0)
-      tables[table] = (
-        tables[table].at[ids].add(deltas, mode='promise_in_bounds')
-      )
+      deltas = jnp.where(rate > 0, rate * deltas, 0.0)
+      if table == 'buckets':
+        tables[table] = word_parts.add_to_rows(
+          tables[table], ids, deltas, scale, parts
+        )
+      else:
+        deltas *= scale[ids][..., None]
+        tables[table] = (
+          tables[table].at[ids].add(deltas, mode='promise_in_bounds')
+        )
     return _params(tables), state, square
 
   return Objective(
     transform=transform,
-    inputs=lambda batch: tuple(batch.get(name) for name in batched.INPUTS),
+    inputs=lambda batch: tuple(
+      (batch | {'parts': parts}).get(name) for name in batched.INPUTS
+    ),
     weights=weights,
     losses=losses,
     loss_names=('pair',),
@@ -190,13 +202,13 @@ def _params(tables: Any) -> dict[str, Any]:
 
 def _parts(
   model: batched.Word2Vec, vocabulary: Vocabulary, counts: np.ndarray
-) -> np.ndarray:
-  """Returns the buckets of the parts of words with counts, int32 [V, G]."""
+) -> Parts:
+  """Returns the buckets of the parts of words with counts."""
   words = vocabulary.words
   if words is None:  # words of a usual length
     words = [f'{number:08}' for number in range(vocabulary.size)]
   words = [word if n else '' for word, n in zip(words, counts, strict=True)]
-  return ngrams.number(words, model.buckets, *model.part_sizes)
+  return Parts(*ngrams.number(words, model.buckets, *model.part_sizes))
 
 
 def _count_pairs(model: batched.Word2Vec, batch: Any) -> jax.Array:
@@ -220,7 +232,7 @@ def row_scales(
   num_words: int,
   counts: np.ndarray,
   tree: huffman.Tree | None,
-  parts: np.ndarray | None,
+  parts: Parts | None,
   objective: Any,
 ) -> np.ndarray:
   """Returns the factor of the rate of each row of a table, float32 [rows].
@@ -235,23 +247,24 @@ def row_scales(
   if table == 'input':
     expected = each * shares
   elif table == 'buckets':
-    expected = each * _sum_into(parts, shares, layers.pad_vocab(model.buckets))
+    expected = each * np.bincount(
+      parts.rows,
+      np.repeat(shares, parts.counts),
+      minlength=layers.pad_vocab(model.buckets),
+    )
   else:
     each = each if model.kind == 'skipgram' else num_words
     if table == 'output':
       drawn = counts**noise.POWER
       expected = each * (shares + model.negative * drawn / drawn.sum())
     else:
-      expected = each * _sum_into(tree.paths, shares, len(shares))
+      used = tree.paths >= 0
+      shares_VP = np.broadcast_to(shares[:, None], used.shape)
+      expected = each * np.bincount(
+        tree.paths[used], shares_VP[used], minlength=len(shares)
+      )
   scales = np.minimum(1, objective.most_pairs / np.maximum(expected, 1))
   return scales.astype(np.float32)
-
-
-def _sum_into(rows: np.ndarray, shares: np.ndarray, size: int) -> np.ndarray:
-  """Returns the sums of words' shares in their rows [V, n], negative: none."""
-  used = rows >= 0
-  each = np.broadcast_to(shares[:, None], used.shape)[used]
-  return np.bincount(rows[used], each, minlength=size)
 
 
 def _with_kind(model: batched.Word2Vec, objective: str) -> batched.Word2Vec:
@@ -271,10 +284,14 @@ def _vectors(
   words, order = word_tables.learnt_words(store, min_count)
   if 'buckets' not in tables:
     return words, tables['input'][order]
-  parts = ngrams.number(words, model.buckets, *model.part_sizes)
-  some = [slice(i, i + _BLOCK) for i in range(0, len(words), _BLOCK)]
+  names = [''] * len(tables['input'])
+  for word, number in zip(words, order, strict=True):
+    names[number] = word
+  parts = Parts(*ngrams.number(names, model.buckets, *model.part_sizes))
+  tables = jax.tree.map(jnp.asarray, tables)
   vectors = [
-    np.asarray(batched.compose(tables, order[i], parts[i])) for i in some
+    np.asarray(batched.compose(tables, order[i : i + _BLOCK], parts))
+    for i in range(0, len(order), _BLOCK)
   ]
   return words, np.concatenate(vectors)
 

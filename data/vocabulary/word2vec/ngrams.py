@@ -4,6 +4,7 @@ The letters of <word> from each place on, `shortest` to `longest` of them, are
 hashed into a table of buckets. Different parts may share a bucket.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -32,8 +33,11 @@ def parts(word: str, shortest: int, longest: int) -> Iterator[str]:
 
 def number(
   words: Sequence[str], buckets: int, shortest: int, longest: int
-) -> np.ndarray:
-  """Returns the buckets of words' parts, int32 [words, most], -1 behind."""
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the buckets of words' parts, int32 [all parts], and their counts.
+
+  The parts lie word after word; counts are int32 [words].
+  """
   found = [
     [
       hash_bytes(part.encode()) % buckets
@@ -41,7 +45,5 @@ def number(
     ]
     for word in words
   ]
-  table = np.full((len(words), max(map(len, found))), -1, np.int32)
-  for row, numbers in zip(table, found, strict=True):
-    row[: len(numbers)] = numbers
-  return table
+  counts = np.array(list(map(len, found)), np.int32)
+  return np.array(list(itertools.chain(*found)), np.int32), counts

@@ -1,8 +1,9 @@
-"""Trains word2vec beside gensim's on the same words, and scores both.
+"""Trains word2vec or fastText beside gensim's on the same words, scores both.
 
   pip install gensim==4.4.0
   python tests/bench/word2vec/beside.py --text 'novels/*.txt' \
-    --data $SESAME_DATA/word_similarity --out DIR [--kind cbow] [--seeds 3]
+    --data $SESAME_DATA/word_similarity --out DIR [--seeds 3] \
+    [--kind cbow|fasttext]
 
 The text is lower-cased into DIR, and both read its training words out of our
 token store, with the same settings. Printed are the share of right analogies
@@ -12,6 +13,7 @@ all words of the text and of all epochs, over the time of training alone.
 
 import argparse
 import csv
+import functools
 import glob
 import pathlib
 import subprocess
@@ -23,6 +25,7 @@ import numpy as np
 
 from data.store import build, corpus
 
+BUCKETS = 2_000_000  # fastText's, of skip-gram
 TOKENIZER = 'train:words:100000'
 SENTENCE = 1_000  # words; gensim reads sentences, we documents
 
@@ -53,10 +56,13 @@ class Sentences:
 
 def train_gensim(options: argparse.Namespace, store, seed: int):
   """Returns gensim's vectors and seconds."""
-  from gensim.models import Word2Vec
+  from gensim.models import FastText, Word2Vec
 
   is_cbow = options.kind == 'cbow'
-  model = Word2Vec(
+  family = Word2Vec
+  if options.kind == 'fasttext':
+    family = functools.partial(FastText, bucket=BUCKETS, min_n=3, max_n=6)
+  model = family(
     vector_size=100,
     window=5,
     min_count=5,
@@ -92,6 +98,7 @@ def train_ours(options: argparse.Namespace, out: pathlib.Path, seed: int):
       f'--config.train.seed={seed}',
       f'--config.objective.sample={options.sample}',
       f'--workdir={workdir}',
+      *[f'--config.model.buckets={BUCKETS}'] * (options.kind == 'fasttext'),
       *options.override,
     ],
     check=True,
@@ -123,7 +130,7 @@ def main() -> None:
   add('--text', required=True, help='a glob of text files')
   add('--data', required=True, type=pathlib.Path, help='analogies and pairs')
   add('--out', required=True, type=pathlib.Path)
-  add('--kind', choices=('skipgram', 'cbow'), default='skipgram')
+  add('--kind', choices=('skipgram', 'cbow', 'fasttext'), default='skipgram')
   add('--sample', type=float, default=1e-4)
   add('--epochs', type=int, default=5)
   add('--seeds', type=int, default=1)

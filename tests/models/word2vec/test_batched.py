@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from models.word2vec import batched
+from models.word2vec import batched, word_parts
+from models.word2vec.word_parts import Parts
 
 V, D, W, ROWS, LENGTH = 40, 6, 3, 1, 128
 P = 4
@@ -104,7 +105,12 @@ def compute(model, tables, batch):
   """Returns losses, changes of the tables and the counts of pairs."""
   changes = jax.tree.map(jnp.zeros_like, tables)
   for table, ids, deltas in batched.gradients(model, tables, batch):
-    changes[table] = changes[table].at[ids].add(deltas)
+    if table == 'buckets':
+      changes[table] = word_parts.add_to_rows(
+        changes[table], ids, deltas, jnp.ones(128), batch['parts']
+      )
+    else:
+      changes[table] = changes[table].at[ids].add(deltas)
   return (
     batched.losses(model, tables, batch),
     changes,
@@ -112,16 +118,19 @@ def compute(model, tables, batch):
   )
 
 
-def test_parts_of_words_get_the_error_of_the_word():
+@pytest.mark.parametrize('piece', [4096, 100])
+def test_parts_of_words_get_the_error_of_the_word(piece, monkeypatch):
+  monkeypatch.setattr(word_parts, 'PIECE', piece)
+  jax.clear_caches()
   plain, tables, batch = make('skipgram')
   model = plain.clone(buckets=50)
   random = np.random.default_rng(1)
   tables['buckets'] = jax.random.normal(jax.random.key(3), (128, D))
   parts = random.integers(-1, 50, (V, 7))
   parts[0] = -1
-  parts_BTG = jnp.asarray(parts[batch['tokens']])
-  found, changes, _ = compute(model, tables, batch | {'parts': parts_BTG})
-  words = batched.compose(tables, jnp.arange(V), jnp.asarray(parts))
+  packed = Parts(parts[parts >= 0], (parts >= 0).sum(axis=1))
+  found, changes, _ = compute(model, tables, batch | {'parts': packed})
+  words = batched.compose(tables, jnp.arange(V), packed)
   means = [
     np.mean([tables['input'][i], *tables['buckets'][row[row >= 0]]], axis=0)
     for i, row in enumerate(parts)

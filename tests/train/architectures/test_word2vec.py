@@ -23,6 +23,7 @@ from data.examples import sampled_words
 from data.store import corpus
 from data.tasks import registry
 from data.vocabulary import word_vectors
+from data.vocabulary.word2vec import ngrams
 from train.architectures import families, word2vec
 from train.language import beside
 from train.params import convert, opened, warm_start
@@ -67,6 +68,27 @@ def test_a_run_writes_vectors_and_classes(store, finished):
   assert set(classes.values()) == {'0', '1', '2', '3', '4'}
   metrics = results_of(finished)['metrics']
   assert 0 < metrics['eval/pair_loss'] < 6 * np.log(2)  # of zero scores
+
+
+def test_vectors_with_parts_are_written_as_means(store, tmp_path):
+  config = small_config(store, model__buckets=200, model__part_sizes=(2, 4))
+  opened, _ = make_job(config)
+  pieces = opened.tokenizer.pieces
+  random = np.random.default_rng(0)
+  params = {
+    'input': {'embedding': random.random((len(pieces), 16), np.float32)},
+    'buckets': {'rows': random.random((256, 16), np.float32)},
+  }
+  write = families.ARCHITECTURES['word2vec'].write_outputs
+  write(config, params, opened, tmp_path)
+  counts = sampled_words.word_counts(opened, 2)
+  words = [pieces[i] for i in np.flatnonzero(counts)]
+  found = word_vectors.read(tmp_path / 'vectors.bin', words)
+  for word, vector in zip(found.words, found.vectors, strict=True):
+    rows, _ = ngrams.number([word], 200, 2, 4)
+    own = params['input']['embedding'][pieces.index(word)]
+    expected = np.mean([own, *params['buckets']['rows'][rows]], axis=0)
+    np.testing.assert_allclose(vector, expected, rtol=1e-5)
 
 
 @pytest.mark.usefixtures('one_device')

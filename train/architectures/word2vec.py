@@ -208,7 +208,13 @@ def _parts(
   if words is None:  # words of a usual length
     words = [f'{number:08}' for number in range(vocabulary.size)]
   words = [word if n else '' for word, n in zip(words, counts, strict=True)]
-  return Parts(*ngrams.number(words, model.buckets, *model.part_sizes))
+  found = Parts(*ngrams.number(words, model.buckets, *model.part_sizes))
+  if not found.rows.size:
+    raise ValueError(
+      f'model.part_sizes={model.part_sizes}: no word of the text has a part of'
+      ' so many letters'
+    )
+  return found
 
 
 def _count_pairs(model: batched.Word2Vec, batch: Any) -> jax.Array:

@@ -91,6 +91,12 @@ def test_vectors_with_parts_are_written_as_means(store, tmp_path):
     np.testing.assert_allclose(vector, expected, rtol=1e-5)
 
 
+def test_a_text_without_parts_is_refused(store):
+  config = small_config(store, model__buckets=9, model__part_sizes=(90, 99))
+  with pytest.raises(ValueError, match='part_sizes=.* no word of the text has'):
+    make_job(config)
+
+
 @pytest.mark.usefixtures('one_device')
 def test_a_killed_run_ends_with_the_same_bits(store, finished, tmp_path):
   config = small_config(store, objective__classes=5)
@@ -201,6 +207,7 @@ def test_wrong_keys_are_refused(overrides, message):
     families.check(settings.with_overrides(config, overrides))
 
 
+@pytest.mark.usefixtures('one_device')
 def test_a_vocabulary_that_min_count_empties_is_refused(store, tmp_path):
   config = small_config(store, objective__min_count=1_000_000)
   with pytest.raises(ValueError, match=r'min_count=1000000 leaves 0 words'):
@@ -208,6 +215,7 @@ def test_a_vocabulary_that_min_count_empties_is_refused(store, tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.usefixtures('one_device')
 def test_a_store_of_pieces_is_refused(small_store, tmp_path):
   with pytest.raises(ValueError, match='is not a store of whole words'):
     runs.train(small_config(small_store), tmp_path / 'run')

@@ -4,10 +4,8 @@ Mikolov et al. 2013; where paper and released program (word2vec.c) differ, as
 released. There is no network: an update adds its gradients to the rows of two
 or three tables, so the gradients are written out, and no table of them exists.
 
-Shapes: B row of text, T word of a row, D embed, N block of neighbouring words
-of a row, C word of a block, K word in reach of a block, S word drawn for a
-block, P node on a word's path. A block reads C + 2 w words, with w the window.
-CBOW's means are taken in shorter blocks: less work a word.
+Shapes: as in `blocks`, and S word drawn for a block, P node on a word's path. A
+block reads C + 2 w words.
 
 A batch has `tokens` int [B, T], `segments` int [B, T] (contexts stay within a
 segment; negative: padding), `reach` int [B, T], the half-width of each word's
@@ -25,13 +23,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from models import layers
-from models.word2vec import word_parts
+from models.word2vec import blocks, word_parts
 from models.word2vec.word_parts import Parts
 
 Array = jax.Array
 Tables = Mapping[str, Array]
 
-BLOCK = 64  # words that share samples: products large enough, samples various
 INPUTS = (
   *('tokens', 'segments', 'reach', 'samples'),
   *('paths', 'turns', 'parts'),
@@ -189,26 +186,27 @@ class _Pairs:
     self.model, self.batch = model, batch
     self.tokens_BT = batch['tokens']
     rows, length = self.tokens_BT.shape
-    self.blocked = (rows, length // BLOCK, BLOCK)
+    self.blocked = (rows, length // blocks.BLOCK, blocks.BLOCK)
     self.tokens_BNC = self.tokens_BT.reshape(self.blocked)
     w = model.window
     segments_BNC = batch['segments'].reshape(self.blocked)
     reach_BNC = batch['reach'].reshape(self.blocked)
-    segments_BNK = _with_halo(batch['segments'], w, fill=-1)
+    segments_BNK = blocks.with_halo(batch['segments'], w, fill=-1)
     if model.kind == 'cbow':
-      reaches_BNK = _with_halo(batch['reach'], w, fill=0)
+      reaches_BNK = blocks.with_halo(batch['reach'], w, fill=0)
       self.pairs_OBNC, self.reached_OBNC = [], []  # is, has it in its mean
       for offset, other_BNC, its_reach_BNC in zip(
-        _offsets(w),
-        _by_offset(segments_BNK, w),
-        _by_offset(reaches_BNK, w),
+        blocks.offsets(w),
+        blocks.by_offset(segments_BNK, w),
+        blocks.by_offset(reaches_BNK, w),
         strict=True,
       ):
         same_BNC = (segments_BNC == other_BNC) & (segments_BNC >= 0)
         self.pairs_OBNC.append(same_BNC & (abs(offset) <= reach_BNC))
         self.reached_OBNC.append(same_BNC & (abs(offset) <= its_reach_BNC))
       return
-    offset_CK = jnp.arange(BLOCK + 2 * w) - w - jnp.arange(BLOCK)[:, None]
+    place_C = jnp.arange(blocks.BLOCK)
+    offset_CK = jnp.arange(blocks.BLOCK + 2 * w) - w - place_C[:, None]
     self.pairs_BNCK = (
       (segments_BNC[..., None] == segments_BNK[:, :, None])
       & (segments_BNC[..., None] >= 0)
@@ -239,11 +237,11 @@ class _Block(_Pairs):
     super().__init__(model, batch)
     self.tables = tables
     vectors_BTD = compose(tables, self.tokens_BT, batch.get('parts'))
-    inputs_BNKD = _with_halo(vectors_BTD, model.window, fill=0)
+    inputs_BNKD = blocks.with_halo(vectors_BTD, model.window, fill=0)
     if model.kind == 'cbow':
       counts_BNC = self.count_contexts()
       self.any_BNC = counts_BNC > 0
-      sums_BNCD = _sum_neighbours(inputs_BNKD, self.pairs_OBNC)
+      sums_BNCD = blocks.sum_neighbours(inputs_BNKD, self.pairs_OBNC)
       self.means_BNCD = sums_BNCD / jnp.maximum(counts_BNC, 1)[..., None]
     else:
       self.inputs_BNKD = inputs_BNKD
@@ -269,13 +267,13 @@ class _Block(_Pairs):
       found.append(Rows(table, ids, deltas))
       errors += error
     if self.model.kind == 'cbow':
-      errors_BNKD = _with_halo(
+      errors_BNKD = blocks.with_halo(
         errors.reshape(*self.tokens_BT.shape, -1), self.model.window, fill=0
       )
-      deltas_BNCD = _sum_neighbours(errors_BNKD, self.reached_OBNC)
+      deltas_BNCD = blocks.sum_neighbours(errors_BNKD, self.reached_OBNC)
       deltas_BTD = deltas_BNCD.reshape(*self.tokens_BT.shape, -1)
     else:
-      deltas_BTD = _add_halo(errors, self.model.window)
+      deltas_BTD = blocks.add_halo(errors, self.model.window)
     found.insert(0, Rows('input', self.tokens_BT, deltas_BTD))
     if self.batch.get('parts') is not None:
       found.append(Rows('buckets', self.tokens_BT, deltas_BTD))
@@ -370,59 +368,3 @@ MAX_SCORE = 6.0  # word2vec.c, MAX_EXP
 def take(table_VD: Array, ids: Array) -> Array:
   """Returns rows of a table by numbers [...], float32 [..., D]."""
   return jnp.take(table_VD, ids, axis=0, mode='clip')
-
-
-def _offsets(w: int) -> list[int]:
-  """Returns the offsets of a window's neighbours, in rising order."""
-  return [offset for offset in range(-w, w + 1) if offset]
-
-
-def _by_offset(x: Array, w: int) -> list[Array]:
-  """Returns a block's neighbours, [B, N, K, ...] as [B, N, C, ...] each."""
-  return [x[:, :, w + o : w + o + BLOCK] for o in _offsets(w)]
-
-
-def _sum_neighbours(x_BNKD: Array, which_OBNC: list[Array]) -> Array:
-  """Returns the sums of some neighbours of each word, [B, N, C, D].
-
-  XLA makes one loop of it, on a CPU 4 times as fast as products with matrices
-  of zeros and ones. Of sums without blocks, scores take 10 times as long.
-  """
-
-  def add(x_BNKD: Array) -> Array:
-    each = _by_offset(x_BNKD, len(which_OBNC) // 2)
-    return sum(
-      (which_BNC.astype(x.dtype)[..., None] * x).astype(jnp.float32)
-      for which_BNC, x in zip(which_OBNC, each, strict=True)
-    )
-
-  # As a TPU's products: half the bytes of rows travel to the other devices.
-  return jax.lax.platform_dependent(
-    x_BNKD, tpu=lambda x: add(x.astype(jnp.bfloat16)), default=add
-  )
-
-
-def _with_halo(x: Array, w: int, fill: float) -> Array:
-  """Returns blocks with their neighbours, [B, T, ...] as [B, N, K, ...]."""
-  rows, length, *rest = x.shape
-  blocks = x.reshape(rows, length // BLOCK, BLOCK, *rest)
-  padded = jnp.pad(
-    blocks,
-    ((0, 0), (1, 1), *((0, 0),) * (blocks.ndim - 2)),
-    constant_values=fill,
-  )
-  before = padded[:, :-2, BLOCK - w :]
-  return jnp.concatenate([before, blocks, padded[:, 2:, :w]], axis=2)
-
-
-def _add_halo(x_BNKD: Array, w: int) -> Array:
-  """Adds blocks where they overlap: the transpose of `_with_halo`."""
-  rows, num_blocks, _, dim = x_BNKD.shape
-  before, inner, behind = jnp.split(x_BNKD, [w, w + BLOCK], axis=2)
-
-  def place(x: Array, block: int, first: int) -> Array:
-    around = (1 + block, 1 - block), (first, BLOCK - w - first)
-    return jnp.pad(x, ((0, 0), *around, (0, 0)))[:, 1:-1]
-
-  whole = inner + place(before, -1, BLOCK - w) + place(behind, 1, 0)
-  return whole.reshape(rows, num_blocks * BLOCK, dim)

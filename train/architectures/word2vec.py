@@ -12,7 +12,7 @@ from data.examples import noise, sampled_words
 from data.store.corpus import Store
 from data.vocabulary.word2vec import huffman, ngrams
 from models import layers
-from models.word2vec import batched, in_order, word_parts
+from models.word2vec import batched, blocks, in_order, word_parts
 from models.word2vec.word_parts import Parts
 from train.architectures import word_tables
 from train.architectures.architecture import Architecture, Vocabulary
@@ -30,7 +30,7 @@ def check(config: Any) -> None:
   ensure = functools.partial(settings.expect, config)
   word_tables.check_bounds(
     config,
-    ('model.window', 1, batched.BLOCK),
+    ('model.window', 1, blocks.BLOCK),
     ('model.negative', 0, np.inf),
     ('model.buckets', 0, 2**31 - 1),
     ('objective.sample', 0, 1),
@@ -59,10 +59,10 @@ def check(config: Any) -> None:
   ensure(objective.order in ORDERS, 'objective.order', f'one of {ORDERS}')
   word_tables.check(config, 'sgd')
   for phase in training_phases.check_phases(config):
-    if phase.length % batched.BLOCK:
+    if phase.length % blocks.BLOCK:
       raise ValueError(
         f'train.phases: length {phase.length}, expected a multiple of'
-        f' {batched.BLOCK}, the words that share sampled words'
+        f' {blocks.BLOCK}, the words that share sampled words'
       )
 
 
@@ -93,7 +93,7 @@ def pairs(
   parts = None
   if model.buckets:
     parts = _parts(model, vocabulary, counts)
-  num_blocks = length // batched.BLOCK
+  num_blocks = length // blocks.BLOCK
   num_samples = batched.NUM_SAMPLES[kind]
   num_draws = (
     2 * model.window if kind == 'skipgram' else 1,

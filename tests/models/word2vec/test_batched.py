@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from models.word2vec import batched, word_parts
+from models.word2vec import batched, blocks, word_parts
 from models.word2vec.word_parts import Parts
 
 V, D, W, ROWS, LENGTH = 40, 6, 3, 1, 128
@@ -18,7 +18,7 @@ P = 4
 def make(kind):
   model = batched.Word2Vec(V, D, kind, W, negative=5, hierarchical=True)
   random = np.random.default_rng(0)
-  blocks = LENGTH // batched.BLOCK
+  num_blocks = LENGTH // blocks.BLOCK
   segments = np.full((ROWS, LENGTH), -1)
   segments[0, 56:66] = 0  # of both blocks
   segments[0, 66:74] = 1
@@ -28,7 +28,9 @@ def make(kind):
     'tokens': random.integers(0, V, shape),
     'segments': segments,
     'reach': random.integers(1, W + 1, shape),
-    'samples': random.integers(0, V, (ROWS, blocks, batched.NUM_SAMPLES[kind])),
+    'samples': random.integers(
+      0, V, (ROWS, num_blocks, batched.NUM_SAMPLES[kind])
+    ),
     'paths': random.integers(-2, V, (*shape, P)),
     'turns': random.integers(0, 2, (*shape, P)) > 0,
   }
@@ -67,7 +69,7 @@ def naive_loss(model, tables, batch):
     fixed = jax.lax.stop_gradient(vectors)
     vectors += fixed / np.array(counts)[:, None] - fixed
   target = b['tokens'][row, t][:, None]
-  samples = b['samples'][row, t // batched.BLOCK]
+  samples = b['samples'][row, t // blocks.BLOCK]
   scores = jnp.einsum('psd,pd->ps', tables['output'][target], vectors)
   loss = jax.nn.softplus(-scores).sum()
   scores = jnp.einsum('psd,pd->ps', tables['output'][samples], vectors)

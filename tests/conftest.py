@@ -1,41 +1,38 @@
 """Eight CPU devices, real data by SESAME_DATA, and small shared inputs."""
 
+import collections
+import gc
 import json
 import os
 import pathlib
 import re
-import tempfile
+
+import program_cache
 
 # Before JAX is imported, here and in every child process.
 os.environ['JAX_PLATFORMS'] = 'cpu'
 # Tests compile for minutes what runs for milliseconds: level 0 takes a third of
-# the time, and computes the same but for roundings.
+# the time, without MLIR's emitters of fusions it takes half of that again, and
+# the programs compute the same but for roundings.
 for _flag, _value in (
   ('--xla_force_host_platform_device_count', 8),
   ('--xla_backend_optimization_level', 0),
+  ('--xla_cpu_use_fusion_emitters', 'false'),
 ):
   if _flag not in os.environ.get('XLA_FLAGS', ''):
     os.environ['XLA_FLAGS'] = (
       f'{os.environ.get("XLA_FLAGS", "")} {_flag}={_value}'
     )
-# Every program is compiled once for all test processes, which inherit the
-# variable from the first; and once more for the programs that each starts.
-if 'SESAME_TEST_CACHE' not in os.environ:
-  _SHARED = tempfile.TemporaryDirectory(prefix='xla-cache-')
-  os.environ['SESAME_TEST_CACHE'] = _SHARED.name
-_OWN = tempfile.TemporaryDirectory(prefix='xla-cache-')
-os.environ['JAX_COMPILATION_CACHE_DIR'] = os.environ['SESAME_TEST_CACHE']
+# One folder of compiled programs for this and all later runs, and for the
+# programs that tests start.
+CACHE = program_cache.folder()
+os.environ['JAX_COMPILATION_CACHE_DIR'] = str(CACHE)
 os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
 os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 os.environ['HF_HUB_OFFLINE'] = '1'
-# Programs that tests start find the helpers, too.
-os.environ['PYTHONPATH'] = os.pathsep.join(
-  [
-    str(pathlib.Path(__file__).parent / 'helpers'),
-    *filter(None, [os.environ.get('PYTHONPATH')]),
-  ]
-)
+HELPERS = pathlib.Path(__file__).parent / 'helpers'
+
 
 import pydoc_data.topics  # noqa: E402
 
@@ -47,17 +44,70 @@ from data.store import build  # noqa: E402
 from data.vocabulary import tokenization  # noqa: E402
 from train.run import settings  # noqa: E402
 
-
-def _put(cache, key, value):
-  """Writes an entry whole: JAX's own writing can be seen half done."""
-  path = cache.path / f'{key}-cache'
-  part = path.with_name(f'{key}.{os.getpid()}')
-  part.write_bytes(value)
-  os.replace(part, path)
+program_cache.install(lru_cache.LRUCache)
+SECONDS = pathlib.Path(__file__).with_name('seconds.json')
 
 
-lru_cache.LRUCache.put = _put
-os.environ['JAX_COMPILATION_CACHE_DIR'] = _OWN.name  # of started programs
+def pytest_addoption(parser):
+  parser.addoption(
+    '--seed', type=int, default=0, help='of the slow tests that draw'
+  )
+  parser.addoption(
+    '--renew_seconds',
+    action='store_true',
+    help=f'write the seconds of each file into tests/{SECONDS.name}',
+  )
+
+
+def pytest_configure(config):
+  """Where tests run, programs that they start find helpers and `children`."""
+  is_worker = hasattr(config, 'workerinput')
+  if not is_worker:
+    program_cache.prune(CACHE.parent)
+    if config.getoption('--renew_seconds'):
+      config.pluginmanager.register(Seconds(config.rootpath))
+  if is_worker or not config.getoption('tx', None):
+    path = [str(HELPERS), str(HELPERS / 'children')]
+    path += filter(None, [os.environ.get('PYTHONPATH')])
+    os.environ['PYTHONPATH'] = os.pathsep.join(path)
+
+
+def pytest_collection_modifyitems(items):
+  """Files that took longest come first, so that all workers end together."""
+  seconds = json.loads(SECONDS.read_text())
+  items.sort(key=lambda item: -seconds.get(item.nodeid.partition('::')[0], 0.0))
+  # Modules of tests and their libraries stay, so collections need not walk them;
+  # tracing makes many objects, and few of them in cycles.
+  gc.collect()
+  gc.freeze()
+  gc.set_threshold(100_000, 20, 100)
+
+
+class Seconds:
+  """Sums what each file takes, and writes it at the end of a whole run."""
+
+  def __init__(self, root):
+    self._root = root
+    self._seconds = collections.Counter()
+
+  def pytest_runtest_logreport(self, report):
+    self._seconds[report.nodeid.partition('::')[0]] += report.duration
+
+  def pytest_sessionfinish(self):
+    """Keeps the figures of files that did not run and are still there."""
+    before = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
+    kept = {file for file in before if (self._root / file).exists()}
+    seconds = {file: before[file] for file in kept} | {
+      file: round(value, 1) for file, value in self._seconds.items()
+    }
+    text = json.dumps(dict(sorted(seconds.items())), indent=0)
+    SECONDS.write_text(f'{text}\n')
+
+
+@pytest.fixture(scope='session')
+def seed(request) -> int:
+  """The seed of tests that draw; `--seed` gives another one."""
+  return request.config.getoption('--seed')
 
 
 @pytest.fixture(scope='session')

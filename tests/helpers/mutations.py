@@ -2,13 +2,14 @@
 
   python tests/helpers/mutations.py FOLDER NAME [--count 2000] [--seed 0]
 
-FOLDER holds what the reader's `write` wrote. Each file is read by itself, in a
-process with 500 MiB of memory to take: prints as JSON how many opened, were
+Each reader's `write` makes FOLDER/NAME. Each changed file is read by itself, in
+a process with 500 MiB of memory to take: prints as JSON how many opened, were
 refused in words of ours, and did anything else.
 """
 
 import argparse
 import collections
+import importlib
 import io
 import json
 import os
@@ -394,6 +395,26 @@ def _child(name, folder, work, seed, begin, count, out):
     out.flush()
 
 
+def _fork(call, *arguments):
+  """Returns the status of a process that makes a call and ends."""
+  pid = os.fork()
+  if not pid:
+    try:
+      call(*arguments)
+      os._exit(0)
+    except BaseException:
+      traceback.print_exc()
+    finally:
+      os._exit(1)
+  return os.waitpid(pid, 0)[1]
+
+
+def _write(names, folder):
+  for name in names:
+    (folder / name).mkdir()
+    READERS[name].write(folder / name)
+
+
 def run(name, folder, count, seed):
   """Returns how often a reader did what, and each thing it should not do."""
   counts, others, begin = collections.Counter(), [], 0
@@ -402,17 +423,8 @@ def run(name, folder, count, seed):
       tempfile.TemporaryFile('w+') as out,
       tempfile.TemporaryDirectory() as work,
     ):
-      pid = os.fork()
-      if not pid:
-        try:
-          work = pathlib.Path(work) / 'files'
-          _child(name, folder, work, seed, begin, count, out)
-          os._exit(0)
-        except BaseException:
-          traceback.print_exc()
-        finally:
-          os._exit(1)
-      _, status = os.waitpid(pid, 0)
+      work = pathlib.Path(work) / 'files'
+      status = _fork(_child, name, folder, work, seed, begin, count, out)
       out.seek(0)
       told = [json.loads(line) for line in out]
     for i, what in told:
@@ -436,10 +448,16 @@ def main():
   parser.add_argument('--count', type=int, default=2000)
   parser.add_argument('--seed', type=int, default=0)
   args = parser.parse_args()
-  # Once for all readers, that each has in its process.
-  pass  # noqa: F401
-  pass  # noqa: F401
-
+  # Once for all: each process of a reader is a fork of this one.
+  importlib.import_module('data.vocabulary.tokenization')
+  importlib.import_module('models.pretrained.weight_files')
+  for name in ('gpt_release', 'hdf5_file', 'tensorflow_file', 'torch_pickle'):
+    importlib.import_module(f'models.pretrained.{name}')
+  if 'tensorflow' in args.names:
+    importlib.import_module('tensorflow')
+  # TensorFlow's threads, and PyTorch, are no concern of readers.
+  if _fork(_write, args.names, args.folder):
+    raise RuntimeError('the files cannot be written')
   for name in args.names:
     report = run(name, args.folder / name, args.count, args.seed)
     print(json.dumps(report), flush=True)

@@ -1,6 +1,8 @@
 """Whole runs, as the command makes them, or step by step, in this process."""
 
+import contextlib
 import functools
+from unittest import mock
 
 import jax
 import ml_collections
@@ -11,18 +13,27 @@ from train.architectures import architecture
 from train.engine import sharding
 from train.pretrain import assemble
 from train.pretrain import job as pretraining
-from train.run import training, training_phases, workdirs
+from train.run import curves, training, training_phases, workdirs
 from train.transfer import finetune
 
 
-def train(config, workdir, *, dry_run=False, began=None, shared=None):
-  """Returns the results of a run; None after a dry run."""
+def train(
+  config, workdir, *, dry_run=False, began=None, shared=None, draws=False
+):
+  """Returns the results of a run; None after a dry run.
+
+  Its curves are drawn only if `draws`: that is a quarter of a small run's time.
+  """
   kind = finetune if 'task' in config else pretraining
   kind.check(config)
   job = kind.make(config, workdir, **({'shared': shared} if shared else {}))
   if job is None:
     return workdirs.read_results(workdir)
-  return training.train(job, workdir, dry_run=dry_run, began=began)
+  with contextlib.ExitStack() as stack:
+    if not draws:
+      patch = mock.patch.object(curves, 'draw_curves')
+      stack.enter_context(patch)
+    return training.train(job, workdir, dry_run=dry_run, began=began)
 
 
 def mesh_of(**sizes):
@@ -44,6 +55,16 @@ def one_device():
   return sharding.make_mesh(
     ml_collections.ConfigDict(dict(data=1, fsdp=1, tensor=1)),
     jax.devices()[:1],
+  )
+
+
+def see_one_device(patch):
+  """Meshes without a choice of devices are of the first one."""
+  make = sharding.make_mesh
+  patch.setattr(
+    sharding,
+    'make_mesh',
+    lambda config, devices=None: make(config, devices or jax.devices()[:1]),
   )
 
 

@@ -1,9 +1,10 @@
 """A small GPT or GPT-2 with a tokenizer, not trained."""
 
+import functools
 import pydoc_data.topics
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from data.vocabulary import tokenization
@@ -11,6 +12,7 @@ from models import gpt
 from models.pretrained.weights import Weights
 
 
+@functools.cache
 def small_trained(name='gpt2', max_length=64):
   kind = 'bytebpe' if name == 'gpt2' else 'bpe'
   tokenizer = tokenization.train(
@@ -26,12 +28,15 @@ def small_trained(name='gpt2', max_length=64):
     max_length=max_length,
     pre_norm=name == 'gpt2',
   )
-  zeros = jnp.zeros((1, 8), jnp.int32)
+  zeros = np.zeros((1, 8), np.int32)
+  init = jax.jit(model.init, static_argnames='train')
   params = nn.unbox(
-    model.init(jax.random.key(0), zeros, zeros == 0, zeros, train=False)
+    init(jax.random.key(0), zeros, zeros == 0, zeros, train=False)
   )['params']
   # Large, so that no two tokens are about as likely.
-  params = jax.tree.map(lambda leaf: leaf * (4 if leaf.ndim > 1 else 1), params)
+  params = jax.tree.map(
+    lambda leaf: np.asarray(leaf) * (4 if leaf.ndim > 1 else 1), params
+  )
   return Weights(
     *('folder', 'workdir', name),
     model=model,

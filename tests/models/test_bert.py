@@ -11,6 +11,21 @@ from configs import variants
 from models import bert, layers
 
 
+def run(*arguments, **options):
+  return jax.device_get(bert_cases.run(*arguments, **options))
+
+
+@functools.cache
+def draw_initial():
+  """Parameters of make_model() as they are drawn."""
+  batch = bert_cases.make_batch()
+  initial = functools.partial(bert_cases.make_model().init, train=False)
+  drawn = jax.jit(initial)(
+    jax.random.key(0), *[batch[k] for k in bert_cases.INPUTS]
+  )
+  return jax.device_get(nn.meta.unbox(drawn['params']))
+
+
 def test_padding_changes_nothing():
   model, params = bert_cases.make_model(), bert_cases.init_params()
   batch = bert_cases.make_batch()
@@ -20,8 +35,8 @@ def test_padding_changes_nothing():
   }
   assert padded['tokens'].shape == (4, 48)
   padded['tokens'][:, 37:] = 7  # whatever stands there
-  outputs, _, losses, gradient = bert_cases.run(model, params, batch)
-  outputs_p, _, losses_p, gradient_p = bert_cases.run(model, params, padded)
+  outputs, _, losses, gradient = run(model, params, batch)
+  outputs_p, _, losses_p, gradient_p = run(model, params, padded)
   outputs_p['hidden'] = outputs_p['hidden'][:, :37]
   bert_cases.assert_close(outputs_p, outputs, 1e-5)
   bert_cases.assert_close(losses_p, losses, 1e-6)
@@ -32,9 +47,9 @@ def test_rows_do_not_look_at_each_other():
   model, params = bert_cases.make_model(), bert_cases.init_params()
   batch = bert_cases.make_batch()
   order = np.array([2, 0, 3, 1])
-  outputs, _, losses, _ = bert_cases.run(model, params, batch)
+  outputs, _, losses, _ = run(model, params, batch)
   shuffled = {k: v[order] for k, v in batch.items()}
-  outputs_s, _, losses_s, _ = bert_cases.run(model, params, shuffled)
+  outputs_s, _, losses_s, _ = run(model, params, shuffled)
   bert_cases.assert_close(
     outputs_s, {k: v[order] for k, v in outputs.items()}, 1e-5
   )
@@ -42,7 +57,7 @@ def test_rows_do_not_look_at_each_other():
   # One row replaced: the others stay.
   other = bert_cases.make_batch(seed=1)
   changed = {k: np.concatenate([v[:3], other[k][3:]]) for k, v in batch.items()}
-  outputs_c, _, _, _ = bert_cases.run(model, params, changed)
+  outputs_c, _, _, _ = run(model, params, changed)
   bert_cases.assert_close(
     {k: v[:3] for k, v in outputs_c.items()},
     {k: v[:3] for k, v in outputs.items()},
@@ -52,43 +67,40 @@ def test_rows_do_not_look_at_each_other():
 
 
 def test_heads_can_begin_by_looking_near():
-  batch = bert_cases.make_batch()
-  params = nn.meta.unbox(
-    bert_cases.make_model().init(
-      jax.random.key(0), *[batch[k] for k in bert_cases.INPUTS], train=False
-    )['params']
-  )
-  scaled = bert.rescale_init(
-    params, stddev=0.06, position_stddev=0.04, self_score=11.0
+  params = draw_initial()
+  scaled = jax.device_get(
+    jax.jit(
+      functools.partial(
+        bert.rescale_init, stddev=0.06, position_stddev=0.04, self_score=11.0
+      )
+    )(params)
   )
   assert jax.tree.all(
     jax.tree.map(lambda a, b: a.shape == b.shape, params, scaled)
   )
   qkv = scaled['layers']['attention']['qkv']['kernel']
-  query, key, value = jnp.moveaxis(qkv, 2, 0)
+  query, key, value = np.moveaxis(qkv, 2, 0)
   np.testing.assert_array_equal(query, key)
   assert float(value.std()) == pytest.approx(0.06 * 0.88, rel=0.05)
-  x = jax.random.normal(jax.random.key(0), (50, qkv.shape[1]))
-  q = jnp.einsum('bd,ldnh->blnh', x, query)
+  x = np.random.default_rng(0).normal(size=(50, qkv.shape[1]))
+  q = np.einsum('bd,ldnh->blnh', x, query)
   scores = (q * q).sum(-1) / np.sqrt(qkv.shape[-1])
   assert float(scores.mean()) == pytest.approx(11.0, rel=0.1)
   positions = scaled['embeddings']['positions']
   likeness = positions @ positions.T
   assert float(positions.std()) == pytest.approx(0.04, rel=0.3)
   for shift in (0, 1, 2, 5):  # alike where near, and everywhere the same
-    diagonal = jnp.diagonal(likeness, shift)
+    diagonal = np.diagonal(likeness, shift)
     np.testing.assert_allclose(diagonal, diagonal[0], rtol=1e-4)
-    assert diagonal[0] > jnp.diagonal(likeness, shift + 1)[0]
+    assert diagonal[0] > np.diagonal(likeness, shift + 1)[0]
 
 
 def test_bfloat16_stays_near_float32():
   batch = bert_cases.make_batch()
   params = bert_cases.init_params()
-  outputs, _, losses, gradient = bert_cases.run(
-    bert_cases.make_model(), params, batch
-  )
+  outputs, _, losses, gradient = run(bert_cases.make_model(), params, batch)
   model = bert_cases.make_model(dtype=jnp.bfloat16)
-  outputs_b, _, losses_b, gradient_b = bert_cases.run(model, params, batch)
+  outputs_b, _, losses_b, gradient_b = run(model, params, batch)
   dtypes = {k: v.dtype for k, v in outputs_b.items()}
   assert dtypes == {
     'hidden': jnp.bfloat16,
@@ -122,7 +134,7 @@ def test_wholly_masked_rows_are_finite(dtype):
   batch['token_mask'][1] = False
   batch['example_mask'][1] = False
   model, sow = bert_cases.make_model(dtype=dtype), dtype == jnp.float32
-  outputs, sown, losses, gradient = bert_cases.run(
+  outputs, sown, losses, gradient = run(
     model, bert_cases.init_params(), batch, sow=sow
   )
   for leaf in jax.tree.leaves((outputs, losses, gradient)):
@@ -136,9 +148,9 @@ def test_wholly_masked_rows_are_finite(dtype):
 def test_nothing_is_sown_unless_asked():
   model, batch = bert_cases.make_model(), bert_cases.make_batch()
   params = bert_cases.init_params()
-  _, sown, _, _ = bert_cases.run(model, params, batch)
+  _, sown, _, _ = run(model, params, batch)
   assert not sown
-  _, sown, _, _ = bert_cases.run(model, params, batch, sow=True)
+  _, sown, _, _ = run(model, params, batch, sow=True)
   shapes = jax.tree.map(jnp.shape, sown, is_leaf=lambda x: hasattr(x, 'dtype'))
   assert shapes == {
     'embedded': ((4, 37, 128),),
@@ -154,15 +166,12 @@ def test_nothing_is_sown_unless_asked():
 
 def test_padded_vocabulary_is_out_of_the_way():
   model, batch = bert_cases.make_model(), bert_cases.make_batch()
-  initial = jax.jit(functools.partial(model.init, train=False))(
-    jax.random.key(0), *[batch[k] for k in bert_cases.INPUTS]
-  )
-  params = nn.meta.unbox(initial['params'])
+  params = draw_initial()
   table = params['embeddings']['tokens']['embedding']
   assert table.shape == (1024, 128)
   assert (table[bert_cases.VOCAB_SIZE :] == 0).all()
   assert (table[: bert_cases.VOCAB_SIZE].std(axis=1) > 0.01).all()
-  outputs, _, _, gradient = bert_cases.run(model, params, batch)
+  outputs, _, _, gradient = run(model, params, batch)
   logits = outputs['mlm_logits']
   assert (jax.nn.softmax(logits)[..., bert_cases.VOCAB_SIZE :] == 0).all()
   table = gradient['embeddings']['tokens']['embedding']

@@ -115,31 +115,34 @@ def test_on_eight_devices(count):
   assert_close(found, expected)
 
 
-@pytest.mark.parametrize(
-  'distinct, parts', [(1, 1), (4, 1), (5, 2), (16, 4), (32, 8)]
-)
-def test_each_distinct_word_is_encoded_once(distinct, parts):
-  """In as many of 8 parts as hold some, forwards and backwards."""
-  seen = []
+seen = []
+
+
+@jax.jit
+def sum_watched(params, characters, words):
+  """A sum of vectors; what is encoded for it is appended to `seen`."""
 
   def watched(params, characters):
     jax.debug.callback(lambda rows: seen.append(np.array(rows)), characters)
     return encode(params, characters)
 
+  return char_cnn.encode_once(
+    watched, WIDEST, params, characters[None, :, None], words[None, :, None]
+  ).sum()
+
+
+differentiate = jax.jit(jax.grad(sum_watched))
+
+
+@pytest.mark.parametrize(
+  'distinct, parts', [(1, 1), (4, 1), (5, 2), (16, 4), (32, 8)]
+)
+def test_each_distinct_word_is_encoded_once(distinct, parts):
+  """In as many of 8 parts as hold some, forwards and backwards."""
   words = np.arange(32) % distinct
-  characters = spell(words)
-
-  @jax.jit
-  def run(params):
-    return char_cnn.encode_once(
-      watched,
-      WIDEST,
-      params,
-      characters[None, :, None],
-      words[None, :, None],
-    ).sum()
-
-  run(make_params())
+  arguments = make_params(), spell(words), words
+  seen.clear()
+  sum_watched(*arguments)
   jax.effects_barrier()
   assert [rows.shape for rows in seen] == [(4, 50)] * parts
   encoded = np.concatenate(seen)
@@ -147,7 +150,7 @@ def test_each_distinct_word_is_encoded_once(distinct, parts):
   # What fills the last part up repeats a word.
   assert len(encoded) < distinct + 4
   seen.clear()
-  jax.grad(run)(make_params())
+  differentiate(*arguments)
   jax.effects_barrier()
   assert len(seen) == 2 * parts
 
@@ -168,10 +171,13 @@ def test_short_words_are_looked_at_no_further():
     return encode(make_params(), characters)
 
   for rows in (characters[::2], characters):
-    found = jax.jit(lambda rows: char_cnn.without_padding(run, rows, WIDEST))(
-      rows
-    )
-    np.testing.assert_allclose(found, encode(make_params(), rows), atol=1e-6)
+    found, expected = jax.jit(
+      lambda rows: (
+        char_cnn.without_padding(run, rows, WIDEST),
+        encode(make_params(), rows),
+      )
+    )(rows)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
   assert {shape[1] for shape in shapes} == {char_cnn.SHORT, 50}
 
 

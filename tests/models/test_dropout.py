@@ -1,5 +1,6 @@
 """Dropout masks: their rate, their independence, and their backward pass."""
 
+import functools
 import math
 
 import jax
@@ -14,9 +15,13 @@ LAYERS, HEADS = 48, 25  # GPT-2's largest
 MASKS = 2 + HEADS  # of a layer
 
 
+keep_mask = jax.jit(dropout.keep_mask, static_argnums=(1, 2))
+draw_seeds = jax.jit(dropout.draw_seeds, static_argnums=1)
+
+
 def draw_mask(key, shape, rate):
-  seeds = dropout.draw_seeds(jax.random.key(key), shape[:-2])
-  return np.asarray(dropout.keep_mask(seeds, shape, rate))
+  seeds = draw_seeds(jax.random.key(key), shape[:-2])
+  return np.asarray(keep_mask(seeds, shape, rate))
 
 
 def standardized(keep, rate):
@@ -36,12 +41,13 @@ def test_dropout_keeps_its_rate_and_the_mean(rate):
   assert abs(exact - rate) < 1e-9
   bound = 5 * math.sqrt(size * exact * (1 - exact))
   assert abs(dropped - exact * size) < bound
-  x = dropout.apply(jax.random.key(3), jnp.ones(shape), rate)
-  values = np.unique(np.asarray(x))
+  apply = jax.jit(dropout.apply, static_argnums=2)
+  x = np.asarray(apply(jax.random.key(3), np.ones(shape, 'f4'), rate))
+  values = np.unique(x)
   np.testing.assert_allclose(values, [0, 1 / (1 - exact)], rtol=1e-6)
   # Unbiased: the expectation of an element is exactly the element.
   np.testing.assert_allclose(values[1] * (1 - exact), 1, rtol=1e-6)
-  np.testing.assert_array_equal(np.asarray(x) != 0, np.asarray(mask))
+  np.testing.assert_array_equal(x != 0, mask)
 
 
 def test_dropout_decisions_are_independent():
@@ -79,26 +85,28 @@ def test_elements_do_not_tell_of_others_at_any_distance(length, rate):
   assert abs(np.mean(scores**2) - 1) < 0.03
 
 
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def keep_all(seeds, shape, rate):
+  return [
+    dropout.keep_mask(seeds.replace(mask=mask), shape, rate)
+    for mask in range(MASKS)
+  ]
+
+
 @pytest.mark.parametrize('rate', [0.1, 0.5])
 def test_masks_of_all_layers_and_heads_are_independent(rate):
   """The largest GPT-2's: every pair of its 48 x 27 masks."""
   width = 1024
-  seeds = dropout.draw_seeds(jax.random.key(4), (LAYERS,))
+  seeds = jax.device_get(draw_seeds(jax.random.key(4), (LAYERS,)))
+  layers = dropout.salt(np.arange(LAYERS, dtype=np.int32))
   seeds = seeds.replace(  # of one row
-    first=jnp.broadcast_to(seeds.first[:1], LAYERS),
-    second=jnp.broadcast_to(seeds.second[:1], LAYERS),
-    layer=jnp.asarray(dropout.salt(np.arange(LAYERS, dtype=np.int32)))[
-      :, None, None
-    ],
+    first=np.broadcast_to(seeds.first[:1], LAYERS),
+    second=np.broadcast_to(seeds.second[:1], LAYERS),
+    layer=layers[:, None, None],
   )
   shape = (LAYERS, 16, width)
   z = np.concatenate(
-    [
-      standardized(
-        dropout.keep_mask(seeds.replace(mask=mask), shape, rate), rate
-      )
-      for mask in range(MASKS)
-    ]
+    [standardized(keep, rate) for keep in keep_all(seeds, shape, rate)]
   ).reshape(LAYERS * MASKS, -1)
   scores = z @ z.T / math.sqrt(z.shape[1])
   scores = scores[np.triu_indices(len(scores), 1)]
@@ -135,10 +143,8 @@ def test_dropout_needs_no_key_at_rate_0():
 def test_a_module_draws_by_its_stream():
   x = jnp.ones((4, 8, 16))
   module = dropout.Dropout(0.5)
-  first, again, other = (
-    module.apply({}, x, rngs={'dropout': jax.random.key(key)})
-    for key in (0, 0, 1)
-  )
+  apply = jax.jit(lambda x, key: module.apply({}, x, rngs={'dropout': key}))
+  first, again, other = (apply(x, jax.random.key(key)) for key in (0, 0, 1))
   np.testing.assert_array_equal(first, again)
   assert (np.asarray(first) != np.asarray(other)).any()
   assert set(np.unique(first)) == {0, 2}
@@ -152,20 +158,20 @@ def test_dropout_rate_is_checked(rate):
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 def test_the_backward_pass_drops_the_same_elements(dtype):
-  x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 8, 32)), dtype)
-  seeds = dropout.draw_seeds(jax.random.key(2), (4,))
-  seeds = seeds.replace(layer=jnp.int32(dropout.salt(np.int32(3))), mask=1)
-  keep = dropout.keep_mask(seeds, x.shape, 0.25)
+  x = np.random.default_rng(0).normal(size=(4, 8, 32)).astype(dtype)
+  seeds = draw_seeds(jax.random.key(2), (4,))
+  seeds = seeds.replace(layer=dropout.salt(np.int32(3)), mask=1)
+  keep = keep_mask(seeds, x.shape, 0.25)
   y, back = jax.jit(
     lambda x: jax.vjp(lambda x: dropout.drop(x, seeds, 0.25), x)
   )(x)
   np.testing.assert_array_equal(np.asarray(y) != 0, keep)
-  gradient = jnp.ones_like(x)
+  gradient = np.ones_like(x)
   (by_x,) = jax.jit(back)(gradient)
   assert by_x.dtype == dtype
   np.testing.assert_array_equal(
     np.asarray(by_x, np.float32),
-    np.where(keep, np.float32(jnp.asarray(4 / 3, dtype)), 0),
+    np.where(keep, np.float32(np.array(4 / 3, dtype)), 0),
   )
   # It keeps the seeds alone.
   assert max(leaf.size for leaf in jax.tree.leaves(back)) == 4
@@ -189,13 +195,13 @@ def test_dropout_masks_do_not_depend_on_sharding(spec):
       dropout.draw_seeds(key, shape[:2]).replace(mask=5), shape, 0.1
     )
 
-  alone = np.asarray(keep_mask(key))
+  alone = np.asarray(jax.jit(keep_mask)(key))
   devices = np.array(jax.devices()).reshape(4, 2)
   mesh = jax.sharding.Mesh(devices, ('data', 'tensor'))
   with jax.set_mesh(mesh):
     draw = jax.jit(keep_mask, out_shardings=NamedSharding(mesh, spec))
-    sharded = draw(key)
-    text = draw.lower(key).compile().as_text()
+    program = draw.lower(key).compile()
+    sharded, text = program(key), program.as_text()
   assert len(sharded.sharding.device_set) == 8
   np.testing.assert_array_equal(np.asarray(sharded), alone)
   for collective in ('all-gather', 'all-reduce', 'collective-permute'):

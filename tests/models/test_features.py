@@ -1,5 +1,7 @@
 """Hidden states of every layer, however the layers are stored and run."""
 
+import functools
+
 import bert_cases
 import gpt_cases
 import jax
@@ -13,7 +15,10 @@ def layers_and_hidden(cases, model, params):
   batch = cases.make_batch()
   inputs = [batch[key] for key in cases.INPUTS]
 
-  @jax.jit
+  # Otherwise the CPU's compiler rounds by what reads the layers.
+  @functools.partial(
+    jax.jit, compiler_options={'xla_cpu_use_fusion_emitters': True}
+  )
   def run(params):
     outputs = model.apply({'params': params}, *inputs, train=False)
     layers = features.hidden_layers(model, params, *inputs)

@@ -1,3 +1,4 @@
+import functools
 import math
 
 import bert_cases
@@ -11,6 +12,11 @@ from flax import linen as nn
 from configs import base, variants
 from models import layers
 
+
+def run(*arguments, **options):
+  return jax.device_get(gpt_cases.run(*arguments, **options))
+
+
 both = pytest.mark.parametrize('pre_norm', [False, True], ids=['gpt', 'gpt2'])
 
 
@@ -19,11 +25,11 @@ def test_no_position_sees_what_follows(pre_norm):
   model = gpt_cases.make_model(pre_norm=pre_norm)
   params = gpt_cases.init_params(pre_norm)
   batch, t = gpt_cases.make_batch(), 17
-  logits = gpt_cases.run(model, params, batch)[0]['lm_logits']
+  logits = run(model, params, batch)[0]['lm_logits']
   changed = batch['tokens'].copy()
   changed[0, t] = (changed[0, t] + 1) % gpt_cases.VOCAB_SIZE
   changed = batch | {'tokens': changed}
-  logits_c = gpt_cases.run(model, params, changed)[0]['lm_logits']
+  logits_c = run(model, params, changed)[0]['lm_logits']
   np.testing.assert_array_equal(logits_c[0, :t], logits[0, :t])
   np.testing.assert_array_equal(logits_c[1:], logits[1:])
   difference = np.abs(logits_c[0, t:] - logits[0, t:]).max(axis=-1)
@@ -37,13 +43,13 @@ def test_padding_changes_nothing(pre_norm):
   params = gpt_cases.init_params(pre_norm)
   batch = gpt_cases.make_batch()
   mask = batch['token_mask']
-  outputs, _, loss, gradient = gpt_cases.run(model, params, batch)
+  outputs, _, loss, gradient = run(model, params, batch)
   order = np.array([2, 0, 3, 1])
   for sides in ((0, 11), (11, 0)):
     padded = {k: np.pad(v, ((0, 0), sides))[order] for k, v in batch.items()}
     there = padded['token_mask']
     padded['tokens'] = np.where(there, padded['tokens'], 7).astype(np.int32)
-    outputs_p, _, loss_p, gradient_p = gpt_cases.run(model, params, padded)
+    outputs_p, _, loss_p, gradient_p = run(model, params, padded)
     for name in ('hidden', 'lm_logits'):
       bert_cases.assert_close(
         outputs_p[name][there], outputs[name][order][mask[order]], 1e-5
@@ -56,9 +62,9 @@ def test_bfloat16_stays_near_float32():
   batch, params = gpt_cases.make_batch(), gpt_cases.init_params(True)
   plain = gpt_cases.make_model(pre_norm=True)
   model = plain.clone(dtype=jnp.bfloat16)
-  _, _, loss, _ = gpt_cases.run(plain, params, batch)
+  _, _, loss, _ = run(plain, params, batch)
   batch['token_mask'][1] = False  # finite where all is masked, too
-  outputs, _, loss_b, gradient = gpt_cases.run(model, params, batch)
+  outputs, _, loss_b, gradient = run(model, params, batch)
   assert {k: v.dtype for k, v in outputs.items()} == {
     'hidden': jnp.bfloat16,
     'lm_logits': jnp.float32,
@@ -75,7 +81,7 @@ def test_wholly_masked_rows_attend_to_nothing():
   batch = gpt_cases.make_batch()
   batch['token_mask'][1] = False
   model, params = gpt_cases.make_model(), gpt_cases.init_params(False)
-  outputs, sown, _, gradient = gpt_cases.run(model, params, batch, sow=True)
+  outputs, sown, _, gradient = run(model, params, batch, sow=True)
   attention = sown['layers']['attention']['attention'][0]
   assert (attention[:, 1] == 0).all()
   np.testing.assert_allclose(attention[:, 0].sum(-1), 1, rtol=1e-6)
@@ -86,10 +92,10 @@ def test_wholly_masked_rows_attend_to_nothing():
 def test_nothing_is_sown_unless_asked():
   model, params = gpt_cases.make_model(), gpt_cases.init_params(False)
   batch = gpt_cases.make_batch()
-  outputs, sown, _, _ = gpt_cases.run(model, params, batch)
+  outputs, sown, _, _ = run(model, params, batch)
   assert not sown
   assert outputs.keys() == {'hidden', 'lm_logits'}
-  _, sown, _, _ = gpt_cases.run(model, params, batch, sow=True)
+  _, sown, _, _ = run(model, params, batch, sow=True)
   shapes = jax.tree.map(jnp.shape, sown, is_leaf=lambda x: hasattr(x, 'dtype'))
   assert shapes == {
     'embedded': ((4, 37, 128),),
@@ -106,11 +112,11 @@ def test_nothing_is_sown_unless_asked():
 def embed_ones(pre_norm):
   """Embeds token 1 everywhere, with dropout and without positions."""
   model = gpt_cases.make_model(pre_norm=pre_norm, dropout_rate=0.25)
-  params = jax.tree.map(jnp.copy, gpt_cases.init_params(pre_norm))
+  params = jax.tree.map(np.copy, gpt_cases.init_params(pre_norm))
   params['embeddings']['positions'] *= 0
   batch = gpt_cases.make_batch(lengths=(37, 37))
   batch['tokens'][:] = 1
-  outputs, sown, _, gradient = gpt_cases.run(
+  outputs, sown, _, gradient = run(
     model, params, batch, jax.random.key(1), sow=True
   )
   return params, outputs, np.asarray(sown['embedded'][0]), gradient
@@ -140,7 +146,7 @@ def test_dropout_of_gpt_falls_on_the_tables():
 def test_positions_are_scored_by_the_rows_that_were_added(train):
   """In the release they lie in the softmax's table, dropped once for both."""
   model = gpt_cases.make_model(dropout_rate=0.25 if train else 0.0)
-  params = jax.tree.map(jnp.copy, gpt_cases.init_params(False))
+  params = jax.tree.map(np.copy, gpt_cases.init_params(False))
   params['embeddings']['tokens']['embedding'] *= 0
   batch = gpt_cases.make_batch()
   outputs, sown = jax.jit(
@@ -176,7 +182,7 @@ def test_weights_start_as_they_were_drawn():
     (False, 0.02, 0.02),
     (True, 0.01, 0.02 / math.sqrt(2 * 2)),
   ):
-    params = gpt_cases.draw_params(pre_norm)
+    params = jax.device_get(gpt_cases.draw_params(pre_norm))
     layers, embeddings = params['layers'], params['embeddings']
     for array, stddev in (
       (embeddings['tokens']['embedding'][:1000], 0.02),
@@ -198,7 +204,7 @@ def test_weights_start_as_they_were_drawn():
 def test_padded_vocabulary_is_out_of_the_way(pre_norm):
   model = gpt_cases.make_model(pre_norm=pre_norm)
   params = gpt_cases.init_params(pre_norm)
-  outputs, _, _, gradient = gpt_cases.run(model, params, gpt_cases.make_batch())
+  outputs, _, _, gradient = run(model, params, gpt_cases.make_batch())
   logits, V = outputs['lm_logits'], gpt_cases.VOCAB_SIZE
   assert logits.shape == (4, 37, 1024)
   assert (jax.nn.softmax(logits)[..., V:] == 0).all()
@@ -282,7 +288,7 @@ def test_constraints_and_results_on_eight_devices(monkeypatch):
   model = gpt_cases.make_model()
   batch, rng = gpt_cases.make_batch(), jax.random.key(2)
   params = gpt_cases.init_params(False)
-  outputs, _, loss, gradient = gpt_cases.run(model, params, batch, rng)
+  outputs, _, loss, gradient = run(model, params, batch, rng)
 
   devices = np.array(jax.devices()).reshape(2, 2, 2)
   mesh = jax.sharding.Mesh(devices, ('data', 'fsdp', 'tensor'))
@@ -299,9 +305,10 @@ def test_constraints_and_results_on_eight_devices(monkeypatch):
     sharded = jax.device_put(params, places)
     table = sharded['embeddings']['tokens']['embedding']
     assert table.sharding.shard_shape(table.shape) == (512, 64)
-    args = (model, sharded, jax.device_put(batch, rows), rng)
-    text = gpt_cases.run.lower(*args).as_text()
-    outputs_m, _, loss_m, gradient_m = gpt_cases.run(*args)
+    args = (sharded, jax.device_put(batch, rows), rng)
+    lowered = gpt_cases.run.lower(model, *args)
+    text = lowered.as_text()
+    outputs_m, _, loss_m, gradient_m = jax.device_get(lowered.compile()(*args))
   jax.clear_caches()
   # Forwards alone has one for each; the backward pass repeats some.
   assert text.count('sharding_constraint') >= len(activations)
@@ -314,4 +321,6 @@ def test_parameters_that_are_not_stacked_are_for_decoding():
   model, batch = gpt_cases.make_model(stacked=False), gpt_cases.make_batch()
   inputs = [batch[name] for name in gpt_cases.INPUTS]
   with pytest.raises(ValueError, match='stacked is False'):
-    model.init(jax.random.key(0), *inputs, train=True)
+    jax.eval_shape(
+      functools.partial(model.init, train=True), jax.random.key(0), *inputs
+    )

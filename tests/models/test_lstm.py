@@ -21,16 +21,19 @@ def drawn():
   """Features and parameters, none at 0."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(len(LENGTHS), T, D)).astype('f4')
-  params = jax.jit(MODEL.init)(jax.random.key(0), x, MASK)['params']
+  boxed = jax.eval_shape(MODEL.init, jax.random.key(0), x, MASK)['params']
   params = jax.tree.map(
-    lambda p: p + 0.3 * rng.normal(size=p.shape).astype('f4'),
-    nn.meta.unbox(params),
+    lambda p: rng.normal(0, 0.4, p.shape).astype('f4'), nn.meta.unbox(boxed)
   )
   return x, params
 
 
+def run(*arguments):
+  return jax.device_get(apply(*arguments))
+
+
 @functools.partial(jax.jit, static_argnums=0)
-def run(model, params, x, mask):
+def apply(model, params, x, mask):
   return model.apply({'params': params}, x, mask)
 
 
@@ -46,12 +49,12 @@ def to_torch(torch, params):
     for i in range(2):
       layer = params[f'layer_{i}']
       for k, suffix in enumerate(('', '_reverse')):
-        bias = layer['bias'][k].at[2].add(1.0)
+        bias = layer['bias'][k] + np.array([0, 0, 1, 0], 'f4')[:, None]
         for name, value in (
           ('weight_ih', layer['input_kernel'][k]),
           ('weight_hh', layer['recurrent_kernel'][k]),
           ('bias_ih', bias),
-          ('bias_hh', jnp.zeros_like(bias)),
+          ('bias_hh', np.zeros_like(bias)),
         ):
           getattr(lstm, f'{name}_l{i}{suffix}').copy_(order(value))
   return lstm
@@ -68,9 +71,8 @@ def test_equals_pytorch_with_its_gradient(torch):
     y, last = MODEL.apply({'params': params}, x, MASK)
     return (y * y_weights).sum() + (last * last_weights).sum(), (y, last)
 
-  (ours, (y, last)), (x_gradient, gradient) = jax.jit(
-    jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)
-  )(x, params)
+  step = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+  (ours, (y, last)), (x_gradient, gradient) = jax.device_get(step(x, params))
 
   real = LENGTHS > 0  # PyTorch packs no empty sequences
   lstm = to_torch(torch, params)
@@ -125,15 +127,16 @@ def test_matrices_in_bfloat16_states_in_float32():
 
 def test_biases_gradients_are_sums_by_products_on_a_tpu(monkeypatch):
   rng = np.random.default_rng(0)
-  gradient = jnp.asarray(rng.normal(size=(2, 3, 4, 4, 8)), jnp.bfloat16)
-  bias = jnp.zeros((2, 4, 8), jnp.bfloat16)
+  gradient = rng.normal(size=(2, 3, 4, 4, 8)).astype(jnp.bfloat16)
+  bias = np.zeros((2, 4, 8), jnp.bfloat16)
   expected = np.asarray(gradient, np.float32).sum(axis=(1, 2))
   monkeypatch.setattr(layers, 'platform', lambda: 'tpu')
-  _, back = jax.vjp(lstm._add_bias, gradient, bias)
-  by_gates, by_bias = back(gradient)
+  by_gates, by_bias = jax.device_get(
+    jax.jit(lambda x: jax.vjp(lstm._add_bias, x, bias)[1](x))(gradient)
+  )
   np.testing.assert_array_equal(by_gates, gradient)
   np.testing.assert_allclose(
-    by_bias.astype(jnp.float32), expected, rtol=2**-8, atol=1e-6
+    by_bias.astype(np.float32), expected, rtol=2**-8, atol=1e-6
   )
 
 
@@ -145,18 +148,24 @@ def test_drops_between_layers_in_training_only():
   def record(call, args, kwargs, context):
     outputs = call(*args, **kwargs)
     if isinstance(context.module, lstm.ProjectedLstm):
-      seen[context.module.name] = np.asarray(args[0]), np.asarray(outputs[0])
+      seen[context.module.name] = args[0], outputs[0]
     return outputs
 
-  with nn.intercept_methods(record):
-    model = MODEL.clone(dropout_rate=rate)
-    y, _ = model.apply(
-      {'params': params},
-      x,
-      MASK,
-      train=True,
-      rngs={'dropout': jax.random.key(0)},
-    )
+  model = MODEL.clone(dropout_rate=rate)
+
+  @jax.jit
+  def train(params):
+    with nn.intercept_methods(record):
+      y, _ = model.apply(
+        {'params': params},
+        x,
+        MASK,
+        train=True,
+        rngs={'dropout': jax.random.key(0)},
+      )
+    return y, seen
+
+  y, seen = jax.device_get(train(params))
   first_input, first_TKBF = seen['layer_0']
   second_input, second_TKBF = seen['layer_1']
   # Only the second layer's inputs have been dropped, and scaled.
@@ -178,7 +187,7 @@ def test_drops_between_layers_in_training_only():
   y_scored, _ = run(model, params, x, MASK)
   np.testing.assert_array_equal(y_scored, run(MODEL, params, x, MASK)[0])
   single = lstm.BiLstm(1, F, dropout_rate=rate)
-  single.apply({'params': params}, x, MASK, train=True)
+  jax.eval_shape(lambda: single.apply({'params': params}, x, MASK, train=True))
 
 
 @pytest.mark.parametrize('start', ['tensorflow', 'torch', 'orthogonal'])
@@ -187,7 +196,7 @@ def test_initial_values_are_those_of_the_programs(torch, start):
   inits = initial.LSTMS[start](inputs, F, F)
   shapes = ((2, inputs, 4, F), (2, F, 4, F), (2, 4, F))
   ours = [
-    np.asarray(init(jax.random.key(i), shape))
+    np.array(jax.jit(init, static_argnums=1)(jax.random.key(i), shape))
     for i, (init, shape) in enumerate(zip(inits, shapes, strict=True))
   ]
   if start == 'tensorflow':

@@ -30,23 +30,29 @@ def make_batch(lengths=(11, 4, 7), seed=0):
 
 
 def place(tokens):
-  return jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+  return np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
 
 
 @functools.cache
 def init_params(num_layers=2):
   tokens, mask = make_batch()
-  variables = make_model(num_layers=num_layers).init(
-    jax.random.key(0), tokens, mask, place(tokens), train=False
+  model = make_model(num_layers=num_layers)
+  variables = jax.jit(functools.partial(model.init, train=False))(
+    jax.random.key(0), tokens, mask, place(tokens)
   )
   return jax.tree.map(
-    lambda leaf: 3 * leaf + 0.01, nn.unbox(variables)['params']
+    lambda leaf: 3 * leaf + np.float32(0.01),
+    jax.device_get(nn.unbox(variables)['params']),
   )
+
+
+def run(*arguments):
+  """Loss of what follows, outputs, and the loss's gradient."""
+  return jax.device_get(compute(*arguments))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def run(model, params, tokens, mask, rng=None):
-  """Outputs, and the gradient of the loss of what follows."""
+def compute(model, params, tokens, mask, rng=None):
 
   def loss(params):
     outputs = model.apply(

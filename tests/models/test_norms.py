@@ -39,8 +39,8 @@ def draw(dtype=jnp.float32, shape=(3, 5, 768)):
   rng = np.random.default_rng(0)
   scale, bias = rng.normal(size=(2, shape[-1]))
   arrays = (0.3 + 2 * rng.normal(size=shape), rng.normal(size=shape))
-  x, gradient = (jnp.asarray(array, dtype) for array in arrays)
-  return x, jnp.float32(scale), jnp.float32(bias), gradient
+  x, gradient = (array.astype(dtype) for array in arrays)
+  return x, np.float32(scale), np.float32(bias), gradient
 
 
 def run(x, scale, bias, gradient):
@@ -50,9 +50,14 @@ def run(x, scale, bias, gradient):
   def apply(x, scale, bias):
     return module.apply({'params': {'scale': scale, 'bias': bias}}, x)
 
-  y, back = jax.vjp(apply, x, scale, bias)
+  @jax.jit
+  def compute(gradient, *arrays):
+    y, back = jax.vjp(apply, *arrays)
+    return y, back(gradient)
+
+  y, gradients = jax.device_get(compute(gradient, x, scale, bias))
   assert y.dtype == x.dtype
-  return y, back(gradient)
+  return y, gradients
 
 
 def test_layer_norm_is_the_formula_with_float32_statistics():
@@ -61,11 +66,11 @@ def test_layer_norm_is_the_formula_with_float32_statistics():
   x = (300 + 4 * rng.normal(size=(5, 768))).astype(np.float32)
   scale, bias = rng.normal(size=(2, 768)).astype(np.float32)
   for dtype, tolerance in ((jnp.float32, 2e-4), (jnp.bfloat16, 3e-2)):
-    given = np.asarray(jnp.asarray(x, dtype), np.float64)
+    given = x.astype(dtype).astype(np.float64)
     expected = textbook(given, scale, bias)
     norm = norms.LayerNorm(epsilon=EPSILON, dtype=dtype)
-    out = norm.apply(
-      {'params': {'scale': scale, 'bias': bias}}, jnp.asarray(x, dtype)
+    out = jax.jit(norm.apply)(
+      {'params': {'scale': scale, 'bias': bias}}, x.astype(dtype)
     )
     assert out.dtype == dtype
     np.testing.assert_allclose(
@@ -96,10 +101,10 @@ def test_bfloat16_is_near():
 
 
 def test_epsilon_stands_beside_the_variance():
-  x = jnp.asarray([[1.0, 1.0, 1.0, 1.0], [0.1, -0.1, 0.1, -0.1]])
+  x = np.array([[1, 1, 1, 1], [0.1, -0.1, 0.1, -0.1]], np.float32)
   module = norms.LayerNorm(epsilon=0.01)
-  params = module.init(jax.random.key(0), x)
-  y = module.apply(params, x)
+  y, _ = jax.jit(module.init_with_output)(jax.random.key(0), x)
+  y = np.asarray(y)
   np.testing.assert_allclose(y[0], 0, atol=1e-6)
   np.testing.assert_allclose(y[1], np.sqrt([0.5] * 4) * [1, -1, 1, -1], 1e-6)
 
@@ -115,12 +120,19 @@ def test_what_is_measured_and_read_later_is_the_norm():
     assert total.scale.shape == total.bias.shape == (1, 768)
     return norms.rescale(norms.standardize(total), jnp.float32)
 
-  np.testing.assert_array_equal(later(params, x), module.apply(params, x))
-  total = module.apply(params, x, method='measure')
-  standard = norms.standardize(total)
+  @jax.jit
+  def compute(params, x, gradient):
+    total = module.apply(params, x, method='measure')
+    standard = norms.standardize(total)
+    by_total = norms.standardize_backward(standard, gradient)
+    return later(params, x), module.apply(params, x), standard, by_total
+
+  found, expected, standard, by_total = jax.device_get(
+    compute(params, x, gradient)
+  )
+  np.testing.assert_array_equal(found, expected)
   np.testing.assert_allclose(standard.x.mean(-1), 0, atol=1e-6)
   np.testing.assert_allclose(np.square(standard.x).mean(-1), 1, rtol=1e-5)
-  by_total = norms.standardize_backward(standard, gradient)
   expected = textbook(x, scale, bias, gradient)
   for got, exact in zip(
     (by_total.x, by_total.scale[0], by_total.bias[0]), expected, strict=True
@@ -131,15 +143,27 @@ def test_what_is_measured_and_read_later_is_the_norm():
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 def test_a_sum_identity_sum_has_the_identity_as_value_and_gradient(dtype):
   x, _, _, gradient = draw(dtype)
-  y, back = jax.vjp(lambda x: norms.normalize(norms.identity_sum(x), dtype), x)
+
+  @jax.jit
+  def compute(x, gradient):
+    y, back = jax.vjp(
+      lambda x: norms.normalize(norms.identity_sum(x), dtype), x
+    )
+    return y, *back(gradient)
+
+  y, by_x = compute(x, gradient)
   np.testing.assert_array_equal(y, x)
-  np.testing.assert_array_equal(back(gradient)[0], gradient)
+  np.testing.assert_array_equal(by_x, gradient)
 
 
 def test_the_backward_pass_keeps_the_standardised_sum_alone():
   x, scale, bias, _ = draw(jnp.bfloat16)
-  total = norms.LayerNorm(EPSILON).apply(
-    {'params': {'scale': scale, 'bias': bias}}, x, method='measure'
+  module = norms.LayerNorm(EPSILON)
+  total = jax.eval_shape(
+    lambda x: module.apply(
+      {'params': {'scale': scale, 'bias': bias}}, x, method='measure'
+    ),
+    x,
   )
   back = jax.eval_shape(
     lambda total: jax.vjp(

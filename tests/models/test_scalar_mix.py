@@ -1,5 +1,7 @@
 """The mix beside its formula in float64, over every model's layers."""
 
+import functools
+
 import bert_cases
 import elmo_cases
 import gpt_cases
@@ -46,6 +48,7 @@ def formula(params, layers, mask, layer_norm):
   return np.float64(params['mix_scale']) * result
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def apply(mix, params, layers, mask=MASK):
   return mix.apply({'params': params}, layers, mask)
 
@@ -55,7 +58,7 @@ def test_is_equation_1(layer_norm):
   mix = scalar_mix.ScalarMix(L, layer_norm=layer_norm)
   params, layers = make_params(), make_layers()
   expected = formula(params, layers, MASK, layer_norm)
-  mixed = jax.jit(lambda *args: apply(mix, *args))(params, layers)
+  mixed = apply(mix, params, layers)
   assert mixed.dtype == jnp.float32
   # At masked positions too: nothing is made zero there.
   assert np.abs(expected[~MASK]).min() > 0.1
@@ -65,7 +68,7 @@ def test_is_equation_1(layer_norm):
 @pytest.mark.parametrize('layer_norm', [False, True])
 def test_only_the_dtype_of_the_result_is_the_layers(layer_norm):
   mix = scalar_mix.ScalarMix(L, layer_norm=layer_norm)
-  params, layers = make_params(), jnp.asarray(make_layers(), jnp.bfloat16)
+  params, layers = make_params(), make_layers().astype(jnp.bfloat16)
   mixed = apply(mix, params, layers)
   assert mixed.dtype == jnp.bfloat16
   expected = formula(params, layers, MASK, layer_norm)
@@ -80,8 +83,8 @@ def test_gradient_equals_differences_of_the_formula(layer_norm):
   mix = scalar_mix.ScalarMix(L, layer_norm=layer_norm)
   params, layers = make_params(), make_layers()
   target = np.random.default_rng(2).normal(size=(B, T, D))
-  gradient = jax.grad(
-    lambda params: jnp.vdot(apply(mix, params, layers), target)
+  gradient = jax.jit(
+    jax.grad(lambda params: jnp.vdot(apply(mix, params, layers), target))
   )(params)
 
   def difference(name, step):
@@ -110,7 +113,7 @@ def test_gradient_equals_differences_of_the_formula(layer_norm):
 def test_starts_as_the_plain_mean_with_a_rule_for_each_axis():
   mix = scalar_mix.ScalarMix(L)
   layers = make_layers()
-  boxed = mix.init(jax.random.key(0), layers, MASK)['params']
+  boxed = jax.jit(mix.init)(jax.random.key(0), layers, MASK)['params']
   rules = dict(base.get_config().mesh.rules)
   for box in boxed.values():
     assert box.value.dtype == jnp.float32
@@ -150,9 +153,11 @@ def test_norm_is_of_the_whole_batch():
 
 def test_a_batch_of_padding_is_finite():
   mix = scalar_mix.ScalarMix(L, layer_norm=True)
-  layers = jnp.zeros((L, B, T, D))
-  value, gradient = jax.value_and_grad(
-    lambda params: apply(mix, params, layers, np.zeros_like(MASK)).sum()
+  layers = np.zeros((L, B, T, D), np.float32)
+  value, gradient = jax.jit(
+    jax.value_and_grad(
+      lambda params: apply(mix, params, layers, np.zeros_like(MASK)).sum()
+    )
   )(make_params())
   assert value == 0
   assert all(np.isfinite(leaf).all() for leaf in gradient.values())
@@ -161,10 +166,12 @@ def test_a_batch_of_padding_is_finite():
 def test_top_only():
   mix = scalar_mix.ScalarMix(L, layer_norm=True, use_top_only=True)
   layers = make_layers()
-  params = nn.meta.unbox(mix.init(jax.random.key(0), layers, MASK)['params'])
+  params = nn.meta.unbox(
+    jax.jit(mix.init)(jax.random.key(0), layers, MASK)['params']
+  )
   assert list(params) == ['mix_scale']
   np.testing.assert_array_equal(apply(mix, params, layers), layers[-1])
-  params = {'mix_scale': jnp.float32(3)}
+  params = {'mix_scale': np.float32(3)}
   np.testing.assert_array_equal(apply(mix, params, layers), 3 * layers[-1])
   assert scalar_mix.regularisation(params, 0.1) == 0
 
@@ -222,7 +229,7 @@ class Task(nn.Module):
 
 def make_task():
   task, layers = Task(), make_layers()
-  boxed = task.init(jax.random.key(0), layers, MASK)['params']
+  boxed = jax.jit(task.init)(jax.random.key(0), layers, MASK)['params']
   return task, layers, boxed
 
 
@@ -230,9 +237,10 @@ def test_two_mixes_are_independent():
   task, layers, boxed = make_task()
   params = nn.meta.unbox(boxed)
   assert set(params) == {'input_mix', 'dense', 'output_mix'}
-  before = task.apply({'params': params}, layers, MASK)
   changed = params | {'output_mix': make_params()}
-  after = task.apply({'params': changed}, layers, MASK)
+  before, after = (
+    np.asarray(apply(task, each, layers)) for each in (params, changed)
+  )
   np.testing.assert_array_equal(before[..., :D], after[..., :D])
   assert np.abs(before[..., D:] - after[..., D:]).min() > 0
 
@@ -247,8 +255,8 @@ def test_penalty_is_of_the_weights_of_every_mix():
     np.square(mix['mix_weights'], dtype=np.float64).sum()
     for mix in (first, second)
   )
-  penalty, gradient = jax.value_and_grad(scalar_mix.regularisation)(
-    params, 0.25
+  penalty, gradient = jax.device_get(
+    jax.jit(jax.value_and_grad(scalar_mix.regularisation))(params, 0.25)
   )
   assert penalty.dtype == jnp.float32
   np.testing.assert_allclose(penalty, expected, rtol=1e-6)
@@ -259,11 +267,11 @@ def test_penalty_is_of_the_weights_of_every_mix():
     assert gradient[name]['mix_scale'] == 0
   assert (gradient['dense']['kernel'] == 0).all()
   # The task's own loss reaches both as well.
-  gradient = jax.grad(
-    lambda params: jnp.square(
-      task.apply({'params': params}, layers, MASK)
-    ).sum()
-  )(params)
+  gradient = jax.device_get(
+    jax.jit(
+      jax.grad(lambda params: jnp.square(apply(task, params, layers)).sum())
+    )(params)
+  )
   for name in ('input_mix', 'output_mix'):
     assert (gradient[name]['mix_weights'] != 0).all()
 

@@ -214,9 +214,13 @@ def test_dropout_before_the_head_but_not_of_spans(head):
   assert differs == (head != 'span_classifier')
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def gradient_of(model, params, batch):
   """Returns the gradient of training, and the logits."""
+  return jax.device_get(differentiate(model, params, batch))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def differentiate(model, params, batch):
 
   def loss(params):
     logits = run(model, params, batch, KEY)['logits']

@@ -1,13 +1,10 @@
-import functools
 import sys
 
-import jax
 import pytest
 import runs
 from small_elmo import small_elmo
 
 from models.pretrained import elmo as pretrained
-from train.engine import sharding
 from train.host import processes
 from train.run import settings
 
@@ -35,18 +32,22 @@ def write_config(tmp_path):
 
 @pytest.fixture(scope='module')
 def one_device():
-  """Runs see the first device alone."""
+  """Runs see only the first device."""
   with pytest.MonkeyPatch.context() as patch:
-    make = functools.partial(sharding.make_mesh, devices=jax.devices()[:1])
-    patch.setattr(sharding, 'make_mesh', make)
+    runs.see_one_device(patch)
     yield
 
 
-@pytest.fixture(scope='module')
-def finished(one_device, small_config, tmp_path_factory):
-  """A finished run of 12 steps: (workdir, results)."""
-  workdir = tmp_path_factory.mktemp('finished')
-  return workdir, runs.train(small_config(), workdir)
+@pytest.fixture(scope='session')
+def finished(small_config, tmp_path_factory):
+  """A finished run of 12 steps on one device: (workdir, results).
+
+  It has checkpoints of steps 4, 8 and 12. Tests copy the workdir to change it.
+  """
+  workdir = tmp_path_factory.mktemp('finished') / 'run'
+  with pytest.MonkeyPatch.context() as patch:
+    runs.see_one_device(patch)
+    return workdir, runs.train(small_config(), workdir, draws=True)
 
 
 @pytest.fixture(scope='session')

@@ -1,5 +1,6 @@
 """Commands answer at once: no library of models is read before it is needed."""
 
+import json
 import subprocess
 import sys
 
@@ -84,27 +85,62 @@ HEAVY = {
   *('tensorflow', 'tokenizers', 'torch', 'transformers'),
 }
 CPU_SECONDS = 2.0
-# The interpreter's own time, and what it imported, when a command ends.
+# Runs the commands that it is told, a line each, in forks of itself; prints
+# for each a line of its exit code, output, messages, seconds and heavy imports.
+# With arguments it is that command, and its messages end in the last two.
 PROGRAM = f"""
-import atexit, resource, runpy, sys
-def end():
+import json, os, resource, runpy, sys, tempfile, traceback
+
+def spent():
   used = resource.getrusage(resource.RUSAGE_SELF)
-  heavy = {sorted(HEAVY)!r}
-  print(
-    '\\nSPENT',
-    used.ru_utime + used.ru_stime,
-    *[name for name in heavy if name in sys.modules],
-    file=sys.stderr,
-  )
-atexit.register(end)
-name = sys.argv[1]
-sys.argv[:] = [name, *sys.argv[2:]]
-runpy.run_module('train.' + name, run_name='__main__')
+  heavy = [name for name in {sorted(HEAVY)!r} if sys.modules.get(name)]
+  return [used.ru_utime + used.ru_stime, heavy]
+
+def run(name, *arguments):
+  sys.argv[:] = [name, *arguments]
+  try:
+    runpy.run_module('train.' + name, run_name='__main__')
+  except SystemExit as end:
+    if isinstance(end.code, str):
+      print(end.code, file=sys.stderr)
+    return 1 if isinstance(end.code, str) else end.code or 0
+  except BaseException:
+    traceback.print_exc()
+    return 1
+  return 0
+
+if sys.argv[1:]:
+  code = run(*sys.argv[1:])
+  print(json.dumps(spent()), file=sys.stderr)
+  sys.exit(code)
+import argparse, logging, numpy  # of every command, read once for all
+for line in sys.stdin:
+  with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+    pid = os.fork()
+    if not pid:
+      folder, *arguments = json.loads(line)
+      sys.orig_argv += arguments  # of commands that start anew
+      os.chdir(folder)
+      os.dup2(out.fileno(), 1), os.dup2(error.fileno(), 2)
+      code = run(*arguments)
+      print(json.dumps(spent()), file=sys.stderr, flush=True)
+      sys.stdout.flush()
+      os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    texts = [file.seek(0) or file.read().decode() for file in (out, error)]
+  print(json.dumps([os.waitstatus_to_exitcode(status), *texts]), flush=True)
 """
 
 
+def ended(code, output, messages):
+  """Returns a finished command, its seconds of CPU time and heavy imports."""
+  *lines, last = messages.splitlines(keepends=True)
+  done = subprocess.CompletedProcess([], code, output, ''.join(lines))
+  return done, *json.loads(last)
+
+
 def run(folder, *arguments):
-  """Returns the result, the seconds of CPU time and the heavy imports."""
+  """Runs a command as a user starts it, in a new interpreter."""
   done = subprocess.run(
     [sys.executable, '-c', PROGRAM, *arguments],
     cwd=folder,
@@ -112,10 +148,26 @@ def run(folder, *arguments):
     text=True,
     timeout=400,
   )
-  message, _, spent = done.stderr.rpartition('\nSPENT ')
-  seconds, *heavy = spent.split()
-  done.stderr = message
-  return done, float(seconds), heavy
+  return ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope='module')
+def forked():
+  """Returns a function like `run`, whose interpreter is a fork of one."""
+  with subprocess.Popen(
+    [sys.executable, '-c', PROGRAM],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+  ) as program:
+
+    def run_forked(folder, *arguments):
+      program.stdin.write(json.dumps([str(folder), *arguments]) + '\n')
+      program.stdin.flush()
+      return ended(*json.loads(program.stdout.readline()))
+
+    yield run_forked
+    program.stdin.close()
 
 
 @pytest.mark.parametrize('door', DOORS)
@@ -145,8 +197,8 @@ def test_commands_with_a_config_show_how_to_begin(door, example, tmp_path):
 
 
 @pytest.mark.parametrize('arguments', REFUSED, ids=' '.join)
-def test_bad_input_is_refused_at_once(arguments, tmp_path):
-  done, seconds, heavy = run(tmp_path, *arguments)
+def test_bad_input_is_refused_at_once(arguments, forked, tmp_path):
+  done, seconds, heavy = forked(tmp_path, *arguments)
   assert done.returncode in (1, 2)
   assert 'error: ' in done.stderr and 'Traceback' not in done.stderr
   assert seconds < CPU_SECONDS

@@ -165,7 +165,8 @@ def test_weights(there, run):
   assert json.loads(out)['sizes']['num_layers'] == 2
 
 
-def test_fine_tuning(there, run):
+def test_fine_tuning(there, run, monkeypatch):
+  runs.see_one_device(monkeypatch)
   config = small_tasks.small_config(
     f'{GS}/own',
     f'{GS}/bert',

@@ -144,6 +144,16 @@ def test_pieces_are_chosen_jointly_at_random():
   assert abs(chi - (len(pairs) - 1)) < 5 * (2 * (len(pairs) - 1)) ** 0.5
 
 
+@functools.partial(jax.jit, static_argnames=('rows', 'length'))
+def draws_of(key, rows, length):
+  """The random numbers of rows' tokens and of their spans."""
+  keys = transforms.row_keys(key, jnp.arange(rows))
+  return [
+    jax.vmap(functools.partial(draws, length=length))(keys)
+    for draws in (masking.mask_draws, masking.span_draws)
+  ]
+
+
 def units_of(row, continuations, draws, longest):
   """The places of each unit of a row, by loops."""
   tokens, size = row['tokens'], int(row['token_mask'].sum())
@@ -226,11 +236,7 @@ def test_masking_matches_reference(words, span, length, rates):
       span=span,
     )
   )
-  keys = transforms.row_keys(key, jnp.arange(rows))
-  draws, of_spans = (
-    jax.device_get(jax.vmap(functools.partial(draw, length=length))(keys))
-    for draw in (masking.mask_draws, masking.span_draws)
-  )
+  draws, of_spans = jax.device_get(draws_of(key, rows, length))
   passed_over = 0
   for n in range(rows):
     row = {name: array[n] for name, array in batch.items()}
@@ -264,9 +270,7 @@ def test_drawn_counting_is_ernies_rule():
   result = jax.device_get(
     mask(batch, key, vocab_size, limit, continuations, rates=DRAWN)
   )
-  keys = transforms.row_keys(key, jnp.arange(rows))
-  draw = functools.partial(masking.mask_draws, length=length)
-  draws = jax.device_get(jax.vmap(draw)(keys))
+  draws, _ = jax.device_get(draws_of(key, rows, length))
   order, action = (draws[:, i].astype(np.int64) >> 8 for i in (0, 1))
   order, action = order / 2**24, 1 - action / 2**24
   predicted = []

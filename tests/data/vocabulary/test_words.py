@@ -13,7 +13,7 @@ import pytest
 from data import prepare
 from data.examples import word_streams
 from data.store import build, corpus, pool, vocabularies
-from data.text import documents, sources
+from data.text import documents, manual, sources
 from data.vocabulary import characters, tokenization, words
 from data.vocabulary.words import SPECIALS, Words
 
@@ -237,9 +237,13 @@ def sentences_of(store):
 
 @pytest.fixture(scope='module')
 def manual_store(tmp_path_factory):
+  """Of the topics alone: the library's modules take seconds to parse."""
   out = tmp_path_factory.mktemp('stores') / 'manual'
-  build.build_store('manual', 'train:words:2000', out, progress=False)
-  return corpus.open_store(out)
+  topics = *manual._topics(), f'Of a {"long" * 20} word.'
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(manual, 'documents', lambda: (topics, collections.Counter()))
+    build.build_store('manual', 'train:words:2000', out, progress=False)
+    yield corpus.open_store(out)
 
 
 def test_store_of_the_manual(manual_store):

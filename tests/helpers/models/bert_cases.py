@@ -47,23 +47,29 @@ def make_model(sizes=TINY, **fields):
   return bert.Bert(**fields)
 
 
+def draw_params(boxed, vocab_size=VOCAB_SIZE):
+  """Parameters of abstract ones: none at 0 or 1, where mistakes hide, but rows
+  of padding. Nothing is compiled.
+  """
+  rng = np.random.default_rng(0)
+
+  def draw(path, leaf):
+    ones = path[-1].key == 'scale'
+    return (ones + 0.025 * rng.normal(size=leaf.shape)).astype(np.float32)
+
+  params = jax.tree_util.tree_map_with_path(draw, nn.meta.unbox(boxed))
+  params['embeddings']['tokens']['embedding'][vocab_size:] = 0
+  if 'mlm' in params:
+    params['mlm']['bias'][vocab_size:] = 0
+  return params
+
+
 @functools.cache
 def init_params():
   """Parameters of make_model(), whatever its fields but the sizes."""
-  model, batch = make_model(), make_batch()
-  params = jax.jit(
-    lambda rng: nn.meta.unbox(
-      model.init(rng, *[batch[k] for k in INPUTS], train=False)['params']
-    )
-  )(jax.random.key(0))
-  # No parameter at 0 or 1, where mistakes hide.
-  rng = np.random.default_rng(0)
-  noisy = jax.tree.map(
-    lambda p: p + 0.02 * rng.normal(size=p.shape).astype(np.float32), params
+  return draw_params(
+    abstract_params(vocab_size=VOCAB_SIZE, max_length=64, **TINY)
   )
-  noisy['embeddings']['tokens'] = params['embeddings']['tokens']
-  noisy['mlm']['bias'] = params['mlm']['bias']
-  return noisy
 
 
 def losses_of(outputs, batch):
@@ -89,6 +95,27 @@ def run(model, params, batch, rng=None, sow=False):
 
   gradient, rest = jax.grad(loss, has_aux=True)(params)
   return *rest, gradient
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def run_layers(model, params, inputs, rng=None):
+  """Returns hidden states, and the gradient of a mean of weighted sums.
+
+  Of any encoder: for what its layers do, whatever the heads.
+  """
+
+  def total(params):
+    hidden = model.apply(
+      {'params': params},
+      *inputs,
+      train=rng is not None,
+      rngs=None if rng is None else {'dropout': rng},
+    )['hidden']
+    weights = 0.05 * np.cos(np.arange(hidden.shape[-1]))
+    return (hidden @ weights).mean(), hidden
+
+  gradient, hidden = jax.grad(total, has_aux=True)(params)
+  return hidden, gradient
 
 
 def relative_errors(ours, theirs):

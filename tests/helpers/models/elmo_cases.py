@@ -71,11 +71,12 @@ def abstract_params(model):
 def draw_params(model):
   """Parameters as they are drawn."""
   shape = (1, 1) if model.num_words else (1, 1, model.max_characters)
-  return jax.jit(
+  draw = jax.jit(
     lambda rng: nn.meta.unbox(
-      model.init(rng, jnp.zeros(shape, jnp.int32), jnp.ones(1, jnp.int32))
+      model.init(rng, np.zeros(shape, np.int32), np.ones(1, np.int32))
     )['params']
-  )(jax.random.key(0))
+  )
+  return jax.device_get(draw(jax.random.key(0)))
 
 
 @functools.cache

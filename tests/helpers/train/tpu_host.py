@@ -79,7 +79,10 @@ class Host:
       _PYTHON.format(
         folder=shlex.quote(str(self.folder)),
         home=shlex.quote(str(self.home)),
-        helpers=shlex.quote(str(ROOT / 'tests/helpers/children')),
+        helpers=':'.join(
+          shlex.quote(str(ROOT / 'tests' / name))
+          for name in ('helpers', 'helpers/children')
+        ),
         python=shlex.quote(sys.executable),
         variables=shlex.join(f'{k}={v}' for k, v in self.variables.items()),
       )

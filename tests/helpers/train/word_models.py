@@ -1,6 +1,7 @@
 """Small drawn models of every family with one vocabulary of whole words."""
 
 import jax
+import numpy as np
 from etils import epath
 from flax import linen as nn
 
@@ -35,14 +36,9 @@ def draw(name, tokenizer):
   """Returns Weights of a family whose parameters are drawn."""
   model = make(name, tokenizer.softmax_size)
   shapes = jax.eval_shape(nn.unbox, abstract_params(model))
-  leaves, tree = jax.tree.flatten(shapes)
-  keys = jax.random.split(jax.random.key(len(name)), len(leaves))
-  params = jax.tree.unflatten(
-    tree,
-    [
-      0.3 * jax.random.normal(key, leaf.shape)
-      for key, leaf in zip(keys, leaves, strict=True)
-    ],
+  random = np.random.default_rng(len(name))
+  params = jax.tree.map(
+    lambda leaf: random.normal(0, 0.3, leaf.shape).astype(np.float32), shapes
   )
   reads_words = name == 'elmo'
   return Weights(

@@ -32,16 +32,21 @@ def make_batch(lengths=(11, 4, 7), seed=0):
 @functools.cache
 def init_params(direct=True):
   tokens, _, mask = make_batch()
-  variables = make_model(direct=direct).init(
-    jax.random.key(0), tokens, mask, tokens, train=False
+  model = make_model(direct=direct)
+  variables = jax.jit(functools.partial(model.init, train=False))(
+    jax.random.key(0), tokens, mask, tokens
   )
-  params = nn.unbox(variables)['params']
-  return jax.tree.map(lambda leaf: 2 * leaf + 0.01, params)
+  params = jax.device_get(nn.unbox(variables)['params'])
+  return jax.tree.map(lambda leaf: 2 * leaf + np.float32(0.01), params)
+
+
+def run(*arguments):
+  """Logits, the summed loss of both ways, and its gradient."""
+  return jax.device_get(compute(*arguments))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def run(model, params, tokens, targets, mask):
-  """Logits, the summed loss of both ways, and its gradient."""
+def compute(model, params, tokens, targets, mask):
 
   def loss(params):
     outputs = model.apply({'params': params}, tokens, mask, tokens, train=False)
@@ -146,13 +151,13 @@ def test_only_n_minus_1_words_count():
 def test_a_sampled_loss_is_near_the_whole_one():
   tokens, targets, mask = make_batch()
   params, model = init_params(), make_model(num_samples=4096)
-  losses = model.apply(
+  score = jax.jit(functools.partial(model.apply, train=True, method='score'))
+  losses = score(
     {'params': params},
     *(tokens, mask, targets),
-    train=True,
     rngs={'samples': jax.random.key(1)},
-    method='score',
   )['losses']
+  losses = np.asarray(losses)
   value = run(model, params, tokens, targets, mask)[1]
   assert float((losses * mask).sum()) == pytest.approx(float(value), rel=0.02)
 

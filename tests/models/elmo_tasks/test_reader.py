@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from flax import linen as nn
 
 from models import char_cnn
@@ -56,27 +57,27 @@ def test_the_body_reads_words_characters_and_a_language_model(mix_at):
   assert places == params.keys() & {'input', 'output'}
 
   def mix(name):
-    weights = jax.nn.softmax(params[name]['mix']['mix_weights'])
+    weights = scipy.special.softmax(params[name]['mix']['mix_weights'])
     mixed = np.einsum('L,BPTLD->BPTD', weights, VECTORS.astype('f4'))
     return params[name]['mix']['mix_scale'] * mixed
 
   embedded = np.pad(params['characters']['characters'], ((0, 1), (0, 0)))[
     CHARACTERS
   ]
-  spelt = char_cnn.Convolution(2, 3).apply(
-    {'params': params['characters']['filters_0']}, embedded
-  )
-  parts = [params['words']['table'][ROWS], spelt]
-  if 'input' in places:
-    parts.append(mix('input'))
   added = mix('output') if 'output' in places else None
-  expected = ESIM.apply(
-    {'params': params['body']},
-    jnp.concatenate(parts, axis=-1),
-    MASK,
-    added,
-    train=False,
-  )
+
+  @jax.jit
+  def read(params):
+    spelt = char_cnn.Convolution(2, 3).apply(
+      {'params': params['characters']['filters_0']}, embedded
+    )
+    parts = [params['words']['table'][ROWS], spelt]
+    if 'input' in places:
+      parts.append(mix('input'))
+    x = jnp.concatenate(parts, axis=-1)
+    return ESIM.apply({'params': params['body']}, x, MASK, added, train=False)
+
+  expected = read(jax.tree.map(jnp.asarray, params))
   found = run(model, params, *INPUTS)
   np.testing.assert_allclose(found['logits'], expected, atol=1e-5)
   squares = sum(
@@ -132,17 +133,19 @@ def test_a_crf_is_decoded_outside_of_training():
   )
   np.testing.assert_allclose(
     found['logits'],
-    crf.best_scores(
-      found['emissions'], found['transitions'], allowed, MASK[:, 0]
+    jax.jit(lambda *arrays: crf.best_scores(*arrays, allowed, MASK[:, 0]))(
+      found['emissions'], found['transitions']
     ),
     rtol=1e-5,
   )
-  trained = model.apply(
-    {'params': params},
-    *inputs,
-    train=True,
-    rngs={'dropout': jax.random.key(0)},
-  )
+  trained = jax.jit(
+    lambda params: model.apply(
+      {'params': params},
+      *inputs,
+      train=True,
+      rngs={'dropout': jax.random.key(0)},
+    )
+  )(params)
   np.testing.assert_array_equal(trained['logits'], trained['emissions'])
 
 

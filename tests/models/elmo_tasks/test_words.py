@@ -1,7 +1,8 @@
 """The vectors of words below ELMo's task models."""
 
+import functools
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
@@ -14,7 +15,13 @@ LAYERS = np.random.default_rng(0).normal(size=(1, 3, 2, 4)).astype('f4')
 
 
 def draw(model, *inputs, **arguments):
-  return nn.unbox(model.init(jax.random.key(0), *inputs, **arguments)['params'])
+  init = jax.jit(functools.partial(model.init, **arguments))
+  return jax.device_get(nn.unbox(init(jax.random.key(0), *inputs)['params']))
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames='train')
+def apply(model, params, *inputs, rngs=None, **arguments):
+  return model.apply({'params': params}, *inputs, rngs=rngs, **arguments)
 
 
 @pytest.mark.parametrize('fixed', [False, True])
@@ -24,8 +31,8 @@ def test_a_table_is_read_and_perhaps_trained(fixed):
   params = draw(model, rows)
   limit = np.sqrt(6 / 9)
   assert 0.7 * limit < np.abs(params['table']).max() < limit
-  found, gradient = jax.value_and_grad(
-    lambda params: model.apply({'params': params}, rows).sum()
+  found, gradient = jax.jit(
+    jax.value_and_grad(lambda params: apply(model, params, rows).sum())
   )(params)
   np.testing.assert_allclose(found, params['table'][rows].sum(), rtol=1e-5)
   expected = np.zeros((5, 4))
@@ -55,7 +62,7 @@ def test_characters_as_pytorchs_convolution(torch):
     scores = torch.nn.functional.conv1d(embedded, kernel.permute(2, 1, 0), bias)
     expected.append(scores.relu().max(dim=2).values)
   np.testing.assert_allclose(
-    model.apply({'params': params}, characters),
+    apply(model, params, characters),
     torch.cat(expected, 1).numpy().reshape(2, 3, 8),
     atol=1e-6,
   )
@@ -67,11 +74,11 @@ def test_characters_are_dropped_below_or_above_the_filters(rates):
   rng = np.random.default_rng(3)
   characters = rng.integers(1, 200, (2, 40, 9))
   model = words.CharacterWords(4, ((2, 6),), dropout_rates=rates)
-  params = {'params': draw(model, characters)}
+  params = draw(model, characters)
   whole, again, dropped = (
     np.array(
-      model.apply(
-        *(params, characters),
+      apply(
+        *(model, params, characters),
         train=train,
         rngs={'dropout': jax.random.key(1)},
       )
@@ -90,8 +97,9 @@ def test_features_of_a_language_model():
   for name in words.FEATURES:
     model = words.ContextualWords(2, features=name)
     params[name] = draw(model, LAYERS, MASK, train=False)['mix']
-    found[name] = model.apply(
-      {'params': {'mix': params[name] | {'mix_scale': jnp.float32(2)}}},
+    found[name] = apply(
+      model,
+      {'mix': params[name] | {'mix_scale': np.float32(2)}},
       LAYERS,
       MASK,
       train=False,
@@ -108,11 +116,12 @@ def test_features_of_a_language_model():
 def test_dropout_and_layer_norm():
   model = words.ContextualWords(2, layer_norm=True, dropout_rate=0.5)
   layers = 5 + 3 * LAYERS
-  params = {'params': draw(model, layers, MASK, train=False)}
-  whole = model.apply(params, layers, MASK, train=False)
+  params = draw(model, layers, MASK, train=False)
+  whole = np.asarray(apply(model, params, layers, MASK, train=False))
   assert abs(whole[MASK].mean()) < 1e-5
-  dropped = model.apply(
-    params, layers, MASK, train=True, rngs={'dropout': jax.random.key(1)}
+  rngs = {'dropout': jax.random.key(1)}
+  dropped = np.asarray(
+    apply(model, params, layers, MASK, train=True, rngs=rngs)
   )
   kept = dropped != 0
   assert 0 < kept.mean() < 1

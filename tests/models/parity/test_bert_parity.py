@@ -46,7 +46,6 @@ def torch_losses(torch, outputs, inputs):
     (bert_cases.TINY, 'erf', False),
     (bert_cases.TINY, 'tanh', False),
     (bert_cases.BASE_WIDTH, 'erf', True),
-    (bert_cases.BASE_WIDTH, 'tanh', False),
   ],
   ids=lambda value: value['embed_dim'] if isinstance(value, dict) else None,
 )
@@ -64,8 +63,8 @@ def test_equals_hugging_face(torch, make_reference, sizes, gelu, scan_layers):
     sizes, gelu=gelu, scan_layers=scan_layers, max_length=512
   )
   params = reference.params()
-  outputs, sown, losses, gradient = bert_cases.run(
-    model, params, batch, sow=True
+  outputs, sown, losses, gradient = jax.device_get(
+    bert_cases.run(model, params, batch, sow=True)
   )
 
   hidden = [x.detach().numpy() for x in expected.hidden_states]
@@ -137,10 +136,12 @@ class TorchBertAdam:
     return float(norm)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
   'sizes, gelu, scan_layers',
-  [(bert_cases.TINY, 'tanh', True), (bert_cases.BASE_WIDTH, 'erf', False)],
+  [
+    (bert_cases.TINY, 'tanh', True),
+    pytest.param(bert_cases.BASE_WIDTH, 'erf', False, marks=pytest.mark.slow),
+  ],
   ids=lambda value: value['embed_dim'] if isinstance(value, dict) else None,
 )
 def test_twenty_steps_equal_pytorch(
@@ -173,7 +174,7 @@ def test_twenty_steps_equal_pytorch(
     updates, opt_state = tx.update(gradient, opt_state, params)
     return optax.apply_updates(params, updates), opt_state, value
 
-  opt_state = tx.init(params)
+  opt_state = jax.jit(tx.init)(params)
   first, losses, errors, norms = params, [], [], []
   for i in range(num_steps):
     batch = bert_cases.make_batch(seed=i % 4)
@@ -187,6 +188,7 @@ def test_twenty_steps_equal_pytorch(
   assert max(errors) < 1e-4, errors
   assert losses[-1] < losses[0] - 1, losses  # something was learnt
   assert max(norms) > config.clip_norm  # the clipping was at work
+  params = jax.device_get(params)
   # Padding stays what it was: neither gradient nor decay moves a zero.
   assert (
     params['embeddings']['tokens']['embedding'][bert_cases.VOCAB_SIZE :] == 0

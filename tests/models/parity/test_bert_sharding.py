@@ -80,9 +80,10 @@ def test_constraints_and_results_on_eight_devices(monkeypatch):
     sharded = jax.device_put(params, places)
     qkv = sharded['layers']['attention']['qkv']['kernel']
     assert qkv.sharding.shard_shape(qkv.shape) == (2, 64, 3, 1, 64)
-    args = (model, sharded, jax.device_put(batch, rows), rng)
-    text = bert_cases.run.lower(*args).as_text()
-    outputs_m, _, losses_m, gradient_m = bert_cases.run(*args)
+    args = (sharded, jax.device_put(batch, rows), rng)
+    lowered = bert_cases.run.lower(model, *args)
+    text = lowered.as_text()
+    outputs_m, _, losses_m, gradient_m = lowered.compile()(*args)
   jax.clear_caches()
   # Forwards alone has one for each; the backward pass repeats some.
   assert text.count('sharding_constraint') >= len(activations)

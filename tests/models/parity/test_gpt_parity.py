@@ -70,7 +70,9 @@ def test_equals_hugging_face(
     sizes, pre_norm=pre_norm, scan_layers=scan_layers
   )
   params = weights_of(reference, model)
-  outputs, sown, loss, gradient = gpt_cases.run(model, params, batch, sow=True)
+  outputs, sown, loss, gradient = jax.device_get(
+    gpt_cases.run(model, params, batch, sow=True)
+  )
 
   theirs = {
     'embedded': expected.hidden_states[0].detach().numpy(),
@@ -128,7 +130,7 @@ def test_twenty_steps_equal_pytorch(torch, make_gpt_reference, pre_norm):
     updates, opt_state = tx.update(gradient, opt_state, params)
     return optax.apply_updates(params, updates), opt_state, loss
 
-  opt_state = tx.init(params)
+  opt_state = jax.jit(tx.init)(params)
   losses, errors = [], []
   for i in range(20):
     batch = gpt_cases.make_batch(seed=i % 4)

@@ -79,6 +79,18 @@ def gradient_of(name, model, params, batch):
   return jax.value_and_grad(loss, has_aux=True)(params)
 
 
+def lm_of(objective, outputs, batch):
+  """Returns the language model's loss with its count, and its weight."""
+  return jax.device_get(
+    jax.jit(
+      lambda *arguments: (
+        objective.losses(*arguments)[0]['lm'],
+        objective.weights(arguments[1])['lm'],
+      )
+    )(outputs, batch)
+  )
+
+
 def assert_logits(ours, theirs):
   np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=0, atol=1e-4)
 
@@ -109,7 +121,7 @@ def test_fifty_steps_equal_hugging_face(torch, tmp_path, name):
     params = optax.apply_updates(params, updates)
     return params, opt_state, loss, logits, optax.tree.norm(gradient)
 
-  opt_state = tx.init(params)
+  opt_state = jax.jit(tx.init)(params)
   losses, errors, norms = [], [], []
   for i in range(50):
     batch = batches[i % len(batches)]
@@ -211,7 +223,7 @@ def test_a_bert_also_predicts_hidden_tokens(torch, tmp_path, choices):
     vocabulary=Vocabulary.of_size(encoder.vocab_size),
   )
   keys = jax.random.split(jax.random.key(0), size)
-  seen = objective.transform(batch, keys)
+  seen = jax.device_get(jax.jit(objective.transform)(batch, keys))
   params = transfer_cases.draw_params(
     model.clone(lm=False, backbone=encoder.clone(heads=('pooler',))), batch
   ) | transfer_cases.draw_params(model, batch)
@@ -249,11 +261,10 @@ def test_a_bert_also_predicts_hidden_tokens(torch, tmp_path, choices):
       ),
       labels=torch.tensor(labels).reshape(-1, T),
     ).loss.item()
-  value, count = objective.losses(outputs, seen)[0]['lm']
+  (value, count), weight = lm_of(objective, outputs, seen)
   assert int(count) == (labels >= 0).sum()
-  assert abs(float(value / count) - expected) < 1e-4
-  found = float(value / objective.weights(seen)['lm'])
-  assert abs(found - 0.3 * expected) < 1e-4
+  assert abs(value / count - expected) < 1e-4
+  assert abs(value / weight - 0.3 * expected) < 1e-4
 
 
 def test_gpt_equals_double_heads(torch, tmp_path):
@@ -265,7 +276,9 @@ def test_gpt_equals_double_heads(torch, tmp_path):
   )
   batch = transfer_cases.make_batch(choices=3)
   params = transfer_cases.draw_params(model, batch)
-  outputs = transfer_cases.run(model, params, transfer_cases.inputs_of(batch))
+  outputs = jax.device_get(
+    transfer_cases.run(model, params, transfer_cases.inputs_of(batch))
+  )
   head = params.pop('classifier')
   hugging_face.write_folder(tmp_path, encoder, params)
   reference = transformers.OpenAIGPTDoubleHeadsModel.from_pretrained(
@@ -316,12 +329,9 @@ def test_gpt_equals_double_heads(torch, tmp_path):
     'label_mask': weights,
     'example_mask': weights,
   }
-  (value, _), totals = (
-    objective.losses(outputs, batch)[0]['lm'],
-    objective.weights(batch),
-  )
-  assert abs(value / totals['lm'] - 0.5 * lm_loss.item()) < 1e-4
+  (value, _), weight = lm_of(objective, outputs, batch)
+  assert abs(value / weight - 0.5 * lm_loss.item()) < 1e-4
   # Of tokens alone it is another.
   del outputs['position_logits']
-  value, _ = objective.losses(outputs, batch)[0]['lm']
-  assert abs(value / totals['lm'] - 0.5 * lm_loss.item()) > 1e-3
+  (value, _), weight = lm_of(objective, outputs, batch)
+  assert abs(value / weight - 0.5 * lm_loss.item()) > 1e-3

@@ -1,7 +1,6 @@
 """The edge probe beside the published module, written again in PyTorch."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -38,12 +37,13 @@ def in_one_row(sentences, spans, labels, T=16, P=8):
       ours[side][1, first : first + count] = np.array(of_side[number]) + begin
     begin, first = begin + x.shape[1], first + count
   targets[1, :first], mask[1, :first] = labels, True
-  return [jnp.array(layers)] * len(spans), ours, targets, mask
+  return [layers] * len(spans), ours, targets, mask
 
 
 def drawn(module, inputs, used):
   """Parameters with none left at 0 or 1."""
-  params = jax.jit(module.init)(jax.random.key(0), *inputs, used)['params']
+  init = jax.jit(module.init)
+  params = jax.device_get(init(jax.random.key(0), *inputs, used)['params'])
   random = np.random.default_rng(0)
   return jax.tree.map(
     lambda leaf: leaf + 0.3 * random.normal(size=leaf.shape).astype('f'), params
@@ -104,7 +104,7 @@ def test_loss_and_gradients_as_published(torch, num_spans, last):
   sentences, spans, labels = data(num_spans)
   layers, ours, targets, mask = in_one_row(sentences, spans, labels)
   module = EdgeProbe(L, K, num_spans, hidden_dim=H)
-  used = jnp.arange(L) <= last
+  used = np.arange(L) <= last
   params = drawn(module, (layers, ours), used)
   loss, gradients, logits = published(
     torch, params, sentences, spans, labels, last
@@ -115,9 +115,9 @@ def test_loss_and_gradients_as_published(torch, num_spans, last):
     total, weight = edge_probe.loss(found, targets, mask)
     return total / weight, found
 
-  (found, logits_BPK), ours_gradients = jax.jit(
-    jax.value_and_grad(ours_of, has_aux=True)
-  )(params)
+  (found, logits_BPK), ours_gradients = jax.device_get(
+    jax.jit(jax.value_and_grad(ours_of, has_aux=True))(params)
+  )
   assert abs(found - loss) < 1e-5
   np.testing.assert_allclose(logits_BPK[1, :5], logits, rtol=0, atol=1e-5)
   jax.tree.map(
@@ -125,7 +125,7 @@ def test_loss_and_gradients_as_published(torch, num_spans, last):
     ours_gradients,
     gradients,
   )
-  right, count = edge_probe.count(logits_BPK, targets, mask)
+  right, count = jax.jit(edge_probe.count)(logits_BPK, targets, mask)
   np.testing.assert_array_equal(count, (logits >= 0).sum(0))
   np.testing.assert_array_equal(right, ((logits >= 0) & (labels > 0)).sum(0))
 
@@ -134,7 +134,7 @@ def test_the_mix_is_that_of_elmo():
   (layers, *_), (spans, *_), labels = data(1)
   layers = layers[:, None]
   spans = [np.array([spans[0]])]
-  used = jnp.array([True, True, True, False])
+  used = np.array([True, True, True, False])
   module = EdgeProbe(L, K, hidden_dim=H)
   params = drawn(module, ([layers], spans), used)
   logits = jax.jit(module.apply)({'params': params}, [layers], spans, used)
@@ -142,42 +142,55 @@ def test_the_mix_is_that_of_elmo():
     scalar_mix.WEIGHTS: params['layer_weights'][:3],
     scalar_mix.SCALE: params['layer_scale'],
   }
-  mixed = scalar_mix.ScalarMix(3).apply(
-    {'params': mix}, layers[:3], np.ones(layers.shape[1:3], bool)
-  )
   # One layer of weight 1 and scale 1.
-  alone = params | {'layer_weights': jnp.zeros(1), 'layer_scale': jnp.ones(())}
-  expected = EdgeProbe(1, K, hidden_dim=H).apply(
-    {'params': alone}, [mixed[None]], spans, jnp.ones(1, bool)
-  )
+  alone = params | {
+    'layer_weights': np.zeros(1, 'f'),
+    'layer_scale': np.ones((), 'f'),
+  }
+
+  @jax.jit
+  def expect(mix, alone):
+    mixed = scalar_mix.ScalarMix(3).apply(
+      {'params': mix}, layers[:3], np.ones(layers.shape[1:3], bool)
+    )
+    return EdgeProbe(1, K, hidden_dim=H).apply(
+      {'params': alone}, [mixed[None]], spans, np.ones(1, bool)
+    )
+
+  expected = expect(mix, alone)
   np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
 
 
 def test_dropout_takes_hidden_values_away():
   (layers, *_), (spans, *_), _ = data(1)
   layers, spans = [layers[:, None]], [np.array([spans[0]])]
-  used = jnp.ones(L, bool)
+  used = np.ones(L, bool)
   module = EdgeProbe(L, K, hidden_dim=H)
   params = drawn(module, (layers, spans), used)
 
-  @jax.jit
   def apply(keep):
-    return module.apply({'params': params}, layers, spans, used, keep)
+    return np.asarray(run(params, layers, spans, used, keep))
+
+  run = jax.jit(
+    lambda params, *inputs: module.apply({'params': params}, *inputs)
+  )
 
   bias = params['classes']['bias']
-  none = apply(jnp.zeros((1, 3, H), bool))
+  none = apply(np.zeros((1, 3, H), bool))
   np.testing.assert_allclose(none, np.broadcast_to(bias, (1, 3, K)), atol=1e-6)
-  full = apply(jnp.ones((1, 3, H), bool))
+  full = apply(np.ones((1, 3, H), bool))
   np.testing.assert_allclose(
     (full - bias) * (1 - edge_probe.DROPOUT_RATE), apply(None) - bias, atol=1e-5
   )
 
 
 def test_first_parameters_are_those_of_pytorch():
-  layers, spans = [jnp.zeros((L, 1, 1, 400))], [jnp.zeros((1, 1, 2), int)]
-  used = jnp.ones(L, bool)
+  layers, spans = [np.zeros((L, 1, 1, 400), 'f')], [np.zeros((1, 1, 2), int)]
+  used = np.ones(L, bool)
   init = jax.jit(EdgeProbe(L, K).init)
-  params = init(jax.random.key(0), layers, spans, used)['params']
+  params = jax.device_get(
+    init(jax.random.key(0), layers, spans, used)['params']
+  )
   assert not params['layer_weights'].any() and params['layer_scale'] == 1
   for name, fan_in in (('project_0', 400), ('hidden', 256), ('classes', 256)):
     for leaf in params[name].values():

@@ -12,6 +12,7 @@ from models.transformer import attention
 
 B, T, N, H = 2, 12, 3, 4
 RATE = 0.25
+draw_seeds = jax.jit(dropout.draw_seeds, static_argnums=1)
 
 
 def keep_masks(seeds, heads, length):
@@ -44,11 +45,11 @@ def make_arrays(kind):
   mask = np.arange(T) < np.array([T, 0])[:, None]  # the second: wholly masked
   mask = mask[:, None, None]
   if kind == 'causal':
-    mask = mask & attention.causal_mask(T, T, 0)
+    mask = mask & np.tri(T, dtype=bool)
   seeds = None
   if kind != 'kept':
-    layer = jnp.int32(dropout.salt(np.int32(5)))
-    seeds = dropout.draw_seeds(jax.random.key(0), (B,))
+    layer = dropout.salt(np.int32(5))
+    seeds = draw_seeds(jax.random.key(0), (B,))
     seeds = seeds.replace(layer=layer, mask=2)
   return query, key, value, mask, seeds
 
@@ -77,50 +78,57 @@ def test_outputs_and_gradients_are_those_of_the_formula(
   def formula(*arrays):
     return plain(*arrays, mask, seeds)
 
-  results = [
-    jax.grad(total, argnums=(1, 2, 3), has_aux=True)(attend, *arrays)
-    for attend in (ours, formula)
-  ]
+  @jax.jit
+  def compute(*arrays):
+    return [
+      jax.grad(total, argnums=(1, 2, 3), has_aux=True)(attend, *arrays)
+      for attend in (ours, formula)
+    ]
+
+  results = jax.device_get(compute(*arrays))
   for got, expected in zip(*map(jax.tree.leaves, results), strict=True):
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
-  assert (np.asarray(results[0][1])[1] == 0).all()
+  assert (results[0][1][1] == 0).all()
 
 
 def test_bfloat16_is_near():
   *arrays, mask, seeds = make_arrays('causal')
-  exact = plain(*arrays, mask, seeds)
-  low = [jnp.asarray(array, jnp.bfloat16) for array in arrays]
-  rounded = attention.attend(*low, mask, seeds, RATE)
+  exact = jax.jit(plain)(*arrays, mask, seeds)
+  low = [array.astype(jnp.bfloat16) for array in arrays]
+  attend = jax.jit(attention.attend, static_argnums=5)
+  rounded = attend(*low, mask, seeds, RATE)
   assert rounded.dtype == jnp.bfloat16
   np.testing.assert_allclose(rounded, exact, atol=0.06)
 
 
 def test_a_length_of_odd_factors_is_one_block():
-  query = jnp.ones((1, 131, 1, 2))
+  query = np.ones((1, 131, 1, 2), np.float32)
   program = str(
     jax.make_jaxpr(attention.attend, static_argnums=(4, 5))(
-      query, query, query, jnp.ones((1, 1, 1, 131), bool), None, 0.0
+      query, query, query, np.ones((1, 1, 1, 131), bool), None, 0.0
     )
   )
   assert 'scan' not in program
 
 
 def test_masked_softmax_gives_zeros_where_masked_and_no_nan():
-  scores = 40 * jax.random.normal(jax.random.key(0), (2, 1, 3, 5))
+  rng = np.random.default_rng(0)
+  scores = 40 * rng.normal(size=(2, 1, 3, 5)).astype(np.float32)
   mask = np.ones((2, 1, 1, 5), bool)
   mask[0, ..., 3:] = False
   mask[1] = False  # wholly masked
 
   def total(scores):
-    return jnp.sum(attention.masked_softmax(scores, mask) ** 2)
+    weights = attention.masked_softmax(scores, mask)
+    return jnp.sum(weights**2), weights
 
-  weights = np.asarray(attention.masked_softmax(scores, mask))
-  exps = np.exp(np.asarray(scores, np.float64)[0, ..., :3])
+  compute = jax.jit(jax.grad(total, has_aux=True))
+  gradient, weights = jax.device_get(compute(scores))
+  exps = np.exp(scores.astype(np.float64)[0, ..., :3])
   expected = exps / exps.sum(-1, keepdims=True)
   np.testing.assert_allclose(weights[0, ..., :3], expected, atol=1e-6)
   assert (weights[0, ..., 3:] == 0).all()
   assert (weights[1] == 0).all()
-  gradient = np.asarray(jax.grad(total)(scores))
   assert np.isfinite(gradient).all()
   assert (gradient[1] == 0).all()
   assert (gradient[0] != 0).any()
@@ -130,13 +138,19 @@ def test_masks_of_heads_are_those_of_their_numbers(monkeypatch):
   """Without scores, one-hot values show each head's mask."""
   monkeypatch.setattr(attention, 'QUERY_BLOCK', 8)
   rows, length, heads = 3, 32, 4
-  seeds = dropout.draw_seeds(jax.random.key(3), (rows,)).replace(mask=2)
-  zeros = jnp.zeros((rows, length, heads, length))
-  values = jnp.broadcast_to(jnp.eye(length)[:, None], zeros.shape)
-  context = attention.attend(
-    zeros, zeros, values, jnp.ones((1, length), bool), seeds, RATE
+  seeds = draw_seeds(jax.random.key(3), (rows,)).replace(mask=2)
+  zeros = np.zeros((rows, length, heads, length), np.float32)
+  values = np.broadcast_to(
+    np.eye(length, dtype=np.float32)[:, None], zeros.shape
   )
-  shown = np.asarray(context.swapaxes(1, 2)) * length * (1 - RATE)
-  expected = np.asarray(keep_masks(seeds, heads, length))
+  mask = np.ones((1, length), bool)
+
+  @jax.jit
+  def compute(seeds):
+    context = attention.attend(zeros, zeros, values, mask, seeds, RATE)
+    return context, keep_masks(seeds, heads, length)
+
+  context, expected = jax.device_get(compute(seeds))
+  shown = context.swapaxes(1, 2) * length * (1 - RATE)
   np.testing.assert_allclose(shown, expected, rtol=1e-6)
   assert 0.7 < expected.mean() < 0.8

@@ -19,12 +19,13 @@ RATE = 0.25
 
 def draw(seed, shape, scale=1.0):
   rng = np.random.default_rng(seed)
-  return jnp.asarray(scale * rng.normal(size=shape), jnp.float32)
+  return (scale * rng.normal(size=shape)).astype(np.float32)
 
 
-def draw_like(params):
+def draw_params(module, *inputs):
   """Returns parameters of which none is at 0 or 1."""
-  leaves, tree = jax.tree.flatten(nn.meta.unbox(params))
+  boxed = jax.eval_shape(module.init, jax.random.key(1), *inputs)['params']
+  leaves, tree = jax.tree.flatten(nn.meta.unbox(boxed))
   return tree.unflatten(
     [
       draw(i, leaf.shape, leaf.shape[0] ** -0.5)
@@ -87,9 +88,19 @@ def plain_block(kind, params, x, mask, causal, seeds):
   return x + second * mlp(plain_norm(x, mlp_norm))
 
 
-def assert_same(results):
+def assert_same_gradients(ours, formula, *arguments):
+  """Compares what functions return beside a sum, and the sum's gradients."""
+
+  @jax.jit
+  def compute(*arguments):
+    return [
+      jax.grad(function, argnums=(0, 1), has_aux=True)(*arguments)
+      for function in (ours, formula)
+    ]
+
+  results = jax.device_get(compute(*arguments))
   for got, expected in zip(*map(jax.tree.leaves, results), strict=True):
-    largest = float(jnp.abs(expected).max())
+    largest = np.abs(expected).max()
     np.testing.assert_allclose(
       got / largest, expected / largest, rtol=0, atol=1e-5
     )
@@ -106,11 +117,11 @@ def test_a_block_and_its_gradients_are_the_formulas(kind, causal):
     causal=causal,
   )
   x, wanted = draw(0, (B, T, D)), draw(1, (B, T, D))
-  mask = jnp.arange(T) < jnp.array([T, 4])[:, None]
-  seeds = dropout.draw_seeds(jax.random.key(0), (B,))
-  seeds = seeds.replace(layer=jnp.int32(dropout.salt(np.int32(7))))
-  params = block.init(jax.random.key(1), kind.enter(x), mask, seeds)['params']
-  params = draw_like(params)
+  mask = np.arange(T) < np.array([T, 4])[:, None]
+  seeds = jax.jit(dropout.draw_seeds, static_argnums=1)(jax.random.key(0), (B,))
+  seeds = seeds.replace(layer=dropout.salt(np.int32(7)))
+  entered = jax.eval_shape(kind.enter, x)
+  params = draw_params(block, entered, mask, seeds)
 
   def ours(params, x):
     result, (present, hidden) = block.apply(
@@ -124,12 +135,7 @@ def test_a_block_and_its_gradients_are_the_formulas(kind, causal):
     y = plain_block(kind, params, x, mask, causal, seeds)
     return jnp.sum(y * wanted), y
 
-  assert_same(
-    [
-      jax.jit(jax.grad(function, argnums=(0, 1), has_aux=True))(params, x)
-      for function in (ours, formula)
-    ]
-  )
+  assert_same_gradients(ours, formula, params, x)
 
 
 @pytest.mark.parametrize('gelu', ['erf', 'tanh', 'relu'])
@@ -138,10 +144,8 @@ def test_gradients_of_the_mlp_are_those_of_the_formula(gelu):
   mlp, norm = blocks.Mlp(mlp_dim=F, gelu=gelu), norms.LayerNorm(EPSILON)
   x = draw(0, (B, T, D))
   params = {
-    'norm': draw_like(norm.init(jax.random.key(0), x)['params']),
-    'mlp': draw_like(
-      mlp.init(jax.random.key(0), norms.identity_sum(x))['params']
-    ),
+    'norm': draw_params(norm, x),
+    'mlp': draw_params(mlp, jax.eval_shape(norms.identity_sum, x)),
   }
   by_norm, by_mlp = draw(1, (B, T, D)), draw(2, (B, T, D))
 
@@ -155,23 +159,19 @@ def test_gradients_of_the_mlp_are_those_of_the_formula(gelu):
     y = plain_mlp(gelu, normed, params['mlp'])
     return jnp.sum(normed * by_norm + y * by_mlp), (normed, y)
 
-  assert_same(
-    [
-      jax.grad(function, argnums=(0, 1), has_aux=True)(params, x)
-      for function in (ours, formula)
-    ]
-  )
+  assert_same_gradients(ours, formula, params, x)
 
 
 def test_the_mlp_keeps_one_array_of_its_width():
   """The first layer's result, and beside it the standardised sum [B, T, D]."""
   mlp = blocks.Mlp(mlp_dim=F)
-  total = norms.LayerNorm(EPSILON).apply(
-    {'params': {'scale': jnp.ones(D), 'bias': jnp.ones(D)}},
+  norm = norms.LayerNorm(EPSILON)
+  weights = {'scale': np.ones(D, 'f4'), 'bias': np.ones(D, 'f4')}
+  total = jax.eval_shape(
+    lambda x: norm.apply({'params': weights}, x, method='measure'),
     draw(0, (B, T, D)),
-    method='measure',
   )
-  params = mlp.init(jax.random.key(0), total)
+  params = jax.eval_shape(mlp.init, jax.random.key(0), total)
   back = jax.eval_shape(
     lambda params, total: jax.vjp(mlp.apply, params, total)[1], params, total
   )

@@ -1,5 +1,6 @@
 """The attention module beside its formula, and the choice of its kernel."""
 
+import functools
 import math
 
 import jax
@@ -11,25 +12,41 @@ from flax import linen as nn
 from models import dropout, norms
 from models.transformer import self_attention
 
+identity_sum = jax.jit(norms.identity_sum)
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames='mutable')
+def apply(module, params, *inputs, mutable=False):
+  return module.apply({'params': params}, *inputs, mutable=mutable)
+
+
+def draw(*shape):
+  return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+def draw_params(module, total, mask, scale=1.0):
+  boxed = jax.eval_shape(module.init, jax.random.key(1), total, mask)['params']
+  rng = np.random.default_rng(1)
+  return jax.tree.map(
+    lambda leaf: scale * rng.normal(size=leaf.shape).astype(np.float32),
+    nn.meta.unbox(boxed),
+  )
+
 
 @pytest.mark.parametrize('null_key', [False, True])
 def test_attention_is_the_formula(null_key):
   module = self_attention.SelfAttention(num_heads=2, null_key=null_key)
-  x = jax.random.normal(jax.random.key(0), (2, 5, 8))
-  total = norms.identity_sum(x)
+  x = draw(2, 5, 8)
+  total = identity_sum(x)
   mask = np.arange(5) < np.array([5, 3])[:, None]
-  params = nn.meta.unbox(module.init(jax.random.key(1), total, mask))['params']
-  rng = np.random.default_rng(0)
-  params = jax.tree.map(
-    lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), params
-  )
-  (same, out, _), sown = module.apply(
-    {'params': params}, total, mask, mutable=['intermediates']
+  params = draw_params(module, total, mask)
+  (same, out, _), sown = jax.device_get(
+    apply(module, params, total, mask, mutable=('intermediates',))
   )
   np.testing.assert_array_equal(same, x)
-  unseen = module.apply({'params': params}, total, mask)[1]
+  unseen = apply(module, params, total, mask)[1]
   np.testing.assert_allclose(unseen, out, atol=1e-5)
-  qkv, project, x = params['qkv'], params['out'], np.asarray(x)
+  qkv, project = params['qkv'], params['out']
   for b in range(2):
     expected = np.asarray(project['bias'], np.float64)
     for n in range(2):
@@ -39,11 +56,11 @@ def test_attention_is_the_formula(null_key):
       scores = query @ key.T / math.sqrt(4)
       highest = scores.max()
       weights = np.exp(scores - highest) * mask[b]
-      total = weights.sum(-1, keepdims=True)
+      summed = weights.sum(-1, keepdims=True)
       if null_key:  # its value is 0
         null = query @ params['null_key'][n] / math.sqrt(4)
-        total += np.exp(null - highest)[:, None]
-      weights /= total
+        summed += np.exp(null - highest)[:, None]
+      weights /= summed
       np.testing.assert_allclose(
         sown['intermediates']['attention'][0][b, n], weights, atol=1e-5
       )
@@ -53,41 +70,42 @@ def test_attention_is_the_formula(null_key):
 
 def test_a_null_key_stands_beside_cached_keys():
   module = self_attention.SelfAttention(num_heads=2, causal=True, null_key=True)
-  x = jax.random.normal(jax.random.key(0), (2, 5, 8))
-  mask = jnp.ones((2, 5), bool)
-  variables = module.init(jax.random.key(1), norms.identity_sum(x), mask)
-  _, expected, _ = module.apply(variables, norms.identity_sum(x), mask)
-  past = jnp.zeros((4, 4, 5)), jnp.zeros((4, 5, 4))
+  x = draw(2, 5, 8)
+  mask = np.ones((2, 5), bool)
+  total = identity_sum(x)
+  params = draw_params(module, total, mask, 0.1)
+  _, expected, _ = apply(module, params, total, mask)
+  past = np.zeros((4, 4, 5), 'f4'), np.zeros((4, 5, 4), 'f4')
   for first, last in ((0, 3), (3, 5)):
-    total = norms.identity_sum(x[:, first:last])
-    seen = mask & (jnp.arange(5) < last)
-    _, out, past = module.apply(variables, total, seen, None, (*past, first))
+    total = identity_sum(x[:, first:last])
+    seen = mask & (np.arange(5) < last)
+    _, out, past = apply(module, params, total, seen, None, (*past, first))
     np.testing.assert_allclose(out, expected[:, first:last], atol=1e-5)
 
 
 def test_the_kernel_has_no_null_key():
   module = self_attention.SelfAttention(2, attention='fused', null_key=True)
   with pytest.raises(ValueError, match='has no null key'):
-    module.init(
-      jax.random.key(0),
-      norms.identity_sum(jnp.ones((1, 128, 8))),
-      jnp.ones((1, 128)),
-    )
+    draw_params(module, identity_sum(draw(1, 128, 8)), np.ones((1, 128)))
 
 
 def test_attention_reads_the_norm_of_its_sum():
   rng = np.random.default_rng(0)
-  x = jnp.asarray(3 + 2 * rng.normal(size=(2, 5, 8)), jnp.float32)
+  x = (3 + 2 * rng.normal(size=(2, 5, 8))).astype(np.float32)
   norm = norms.LayerNorm(1e-12)
-  weights = {'scale': jnp.arange(8.0), 'bias': jnp.ones(8)}
-  total = norm.apply({'params': weights}, x, method='measure')
-  normed = norm.apply({'params': weights}, x)
+  weights = {'scale': np.arange(8, dtype='f4'), 'bias': np.ones(8, 'f4')}
+  total, normed = jax.jit(
+    lambda x: (
+      norm.apply({'params': weights}, x, method='measure'),
+      norm.apply({'params': weights}, x),
+    )
+  )(x)
   module = self_attention.SelfAttention(num_heads=2)
-  mask = jnp.ones((2, 5), bool)
-  params = module.init(jax.random.key(1), total, mask)
+  mask = np.ones((2, 5), bool)
+  params = draw_params(module, total, mask, 0.02)
   for got, expected in zip(
-    module.apply(params, total, mask)[:2],
-    (normed, module.apply(params, norms.identity_sum(normed), mask)[1]),
+    apply(module, params, total, mask)[:2],
+    (normed, apply(module, params, identity_sum(normed), mask)[1]),
     strict=True,
   ):
     np.testing.assert_allclose(got, expected, atol=1e-6)
@@ -96,24 +114,25 @@ def test_attention_reads_the_norm_of_its_sum():
 def test_attention_dropout_falls_on_the_probabilities():
   """With uniform attention, values of ones show which keys were dropped."""
   module = self_attention.SelfAttention(num_heads=1, dropout_rate=0.5)
-  total = norms.identity_sum(jnp.ones((1, 4, 2)))
-  mask = jnp.ones((1, 4), bool)
+  total = identity_sum(np.ones((1, 4, 2), 'f4'))
+  mask = np.ones((1, 4), bool)
   params = {
     'qkv': {
-      'kernel': jnp.zeros((2, 3, 1, 2)),
-      'bias': jnp.ones((3, 1, 2)),
+      'kernel': np.zeros((2, 3, 1, 2), 'f4'),
+      'bias': np.ones((3, 1, 2), 'f4'),
     },
-    'out': {'kernel': jnp.eye(2)[None], 'bias': jnp.zeros(2)},
+    'out': {'kernel': np.eye(2, dtype='f4')[None], 'bias': np.zeros(2, 'f4')},
   }
-  seeds = dropout.draw_seeds(jax.random.key(0), (1,)).replace(mask=2)
-  _, out, _ = module.apply({'params': params}, total, mask, seeds)
-  out = np.asarray(out)
+  seeds = jax.jit(dropout.draw_seeds, static_argnums=1)(jax.random.key(0), (1,))
+  seeds = seeds.replace(mask=2)
+  _, out, _ = jax.device_get(apply(module, params, total, mask, seeds))
   # Each kept key brings 1/4 / 0.5.
   kept = out / 0.5
   np.testing.assert_allclose(kept, np.round(kept), atol=1e-6)
   assert len(np.unique(kept.round())) > 1
   np.testing.assert_array_equal(out[..., 0], out[..., 1])
-  expected = dropout.keep_mask(seeds, (1, 4, 4), 0.5).sum(axis=-1)
+  keep = jax.jit(dropout.keep_mask, static_argnums=(1, 2))
+  expected = np.asarray(keep(seeds, (1, 4, 4), 0.5)).sum(axis=-1)
   np.testing.assert_allclose(kept[..., 0], expected, atol=1e-6)
 
 
@@ -141,9 +160,8 @@ def test_the_backward_pass_keeps_nothing_of_the_scores_size(rate):
 
 
 def make_inputs(length=128, width=128):
-  x = np.random.default_rng(0).normal(size=(2, length, width))
-  total = norms.identity_sum(jnp.asarray(x, jnp.float32))
-  return total, jnp.ones((2, length), bool)
+  total = identity_sum(draw(2, length, width))
+  return total, np.ones((2, length), bool)
 
 
 @pytest.mark.parametrize('causal', [False, True])
@@ -154,10 +172,10 @@ def test_a_module_chooses_by_its_field(causal):
     module = self_attention.SelfAttention(
       num_heads=2, causal=causal, attention=kind
     )
-    params = module.init(jax.random.key(0), total, mask)
-    program = str(jax.make_jaxpr(module.apply)(params, total, mask))
+    params = draw_params(module, total, mask, 0.02)
+    program = str(apply.trace(module, params, total, mask).jaxpr)
     assert ('pallas_call' in program) == (kind == 'fused')  # on a CPU
-    outputs[kind] = module.apply(params, total, mask)[1]
+    outputs[kind] = apply(module, params, total, mask)[1]
   np.testing.assert_array_equal(outputs['auto'], outputs['plain'])
   np.testing.assert_allclose(
     outputs['fused'], outputs['plain'], rtol=1e-5, atol=1e-5
@@ -179,18 +197,18 @@ def test_the_kernel_is_refused_where_it_does_not_suit(
   total, mask = make_inputs(length, width)
   module = self_attention.SelfAttention(num_heads=heads, attention='fused')
   with pytest.raises(ValueError, match=found):
-    module.init(jax.random.key(0), total, mask)
+    draw_params(module, total, mask)
 
 
 def test_probabilities_are_shown_by_the_plain_attention():
   """The kernel has none to sow."""
   total, mask = make_inputs()
   module = self_attention.SelfAttention(num_heads=2, attention='fused')
-  params = module.init(jax.random.key(0), total, mask)
-  (_, out, _), sown = module.apply(
-    {'params': params['params']}, total, mask, mutable=['intermediates']
+  params = draw_params(module, total, mask, 0.02)
+  (_, out, _), sown = jax.device_get(
+    apply(module, params, total, mask, mutable=('intermediates',))
   )
   (weights,) = sown['intermediates']['attention']
   np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
-  fused = module.apply({'params': params['params']}, total, mask)[1]
+  fused = apply(module, params, total, mask)[1]
   np.testing.assert_allclose(out, fused, rtol=1e-5, atol=1e-5)

@@ -8,41 +8,77 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
 from models.transformer import stack
 
+KEY, OTHER_KEY = jax.random.key(5), jax.random.key(6)
 
-@pytest.mark.parametrize('scan_layers', [True, False])
-def test_layers_scanned_unrolled_and_rematerialised_agree(scan_layers):
+
+def make_bert(**fields):
+  """A BERT of layers alone: heads see nothing but what these return."""
+  return bert_cases.make_model(heads=(), **fields)
+
+
+def draw_params(model):
+  ids = jax.ShapeDtypeStruct((1, 8), jnp.int32)
+  inputs = dict.fromkeys(names_of(model), ids)
+  initial = functools.partial(model.init, train=False)
+  boxed = jax.eval_shape(initial, KEY, **inputs)['params']
+  return bert_cases.draw_params(boxed)
+
+
+def names_of(model):
+  names = ('tokens', 'token_mask', 'token_types', 'positions')
+  return gpt_cases.INPUTS if hasattr(model, 'pre_norm') else names
+
+
+def inputs_of(model):
+  batch = bert_cases.make_batch()
+  return [batch[name] for name in names_of(model)]
+
+
+def run(model, params, rng=None):
+  return jax.device_get(
+    bert_cases.run_layers(model, params, inputs_of(model), rng)
+  )
+
+
+def assert_same(found, expected):
+  bert_cases.assert_close(found[0], expected[0], 5e-6)
+  bert_cases.assert_close(found[1], expected[1], 5e-6)
+
+
+@pytest.mark.parametrize(
+  'fields',
+  [
+    dict(remat=True),
+    dict(remat=True, scan_layers=False),
+    dict(scan_layers=False),
+  ],
+)
+def test_layers_scanned_unrolled_and_rematerialised_agree(fields):
   """With dropout on: the same masks, forwards and backwards."""
-  batch, rng = bert_cases.make_batch(), jax.random.key(5)
-  plain = bert_cases.make_model()
-  params = bert_cases.init_params()
-  _, _, losses, gradient = bert_cases.run(plain, params, batch, rng)
-  others = [bert_cases.make_model(remat=True, scan_layers=scan_layers)]
-  if not scan_layers:
-    others.append(bert_cases.make_model(scan_layers=False))
-  for model in others:
-    _, _, losses_o, gradient_o = bert_cases.run(model, params, batch, rng)
-    bert_cases.assert_close(losses_o, losses, 2e-6)
-    bert_cases.assert_close(gradient_o, gradient, 5e-6)
-  _, _, losses_e, _ = bert_cases.run(plain, params, batch)
-  assert abs(losses_e['mlm'] - losses['mlm']) > 1e-3  # there was dropout
-  _, _, losses_d, _ = bert_cases.run(plain, params, batch, jax.random.key(6))
-  assert abs(losses_d['mlm'] - losses['mlm']) > 1e-3
+  plain = make_bert()
+  params = draw_params(plain)
+  expected = run(plain, params, KEY)
+  assert_same(run(make_bert(**fields), params, KEY), expected)
+  assert np.abs(run(plain, params, OTHER_KEY)[0] - expected[0]).max() > 1e-2
 
 
 def test_unrolling_leaves_no_loop_and_the_same_parameters():
-  batch = bert_cases.make_batch()
   texts, shapes = {}, {}
   for scan_layers in (True, False):
     model = bert_cases.make_model(scan_layers=scan_layers)
+    batch = bert_cases.make_batch()
+    inputs = [batch[k] for k in bert_cases.INPUTS]
     initial = functools.partial(model.init, train=False)
-    args = [batch[k] for k in bert_cases.INPUTS]
-    shapes[scan_layers] = jax.eval_shape(initial, jax.random.key(0), *args)
-    texts[scan_layers] = bert_cases.run.lower(
-      model, nn.meta.unbox(shapes[scan_layers]['params']), batch
+    shapes[scan_layers] = jax.eval_shape(initial, KEY, *inputs)
+    texts[scan_layers] = (
+      bert_cases.run_layers.lower(
+        make_bert(scan_layers=scan_layers),
+        draw_params(make_bert()),
+        inputs_of(model),
+      )
     ).as_text()
   assert 'stablehlo.while' in texts[True]
   assert 'stablehlo.while' not in texts[False]
@@ -58,24 +94,11 @@ def test_unrolling_leaves_no_loop_and_the_same_parameters():
 )
 def test_layers_of_gpt_agree_too(pre_norm, fields):
   """With dropout on: the same masks, forwards and backwards."""
-  batch, rng = gpt_cases.make_batch(), jax.random.key(5)
-  params = gpt_cases.init_params(pre_norm)
   plain = gpt_cases.make_model(pre_norm=pre_norm)
-  _, _, loss, gradient = gpt_cases.run(plain, params, batch, rng)
-  model = plain.clone(**fields)
-  _, _, loss_o, gradient_o = gpt_cases.run(model, params, batch, rng)
-  assert abs(loss_o - loss) < 2e-6
-  bert_cases.assert_close(gradient_o, gradient, 5e-6)
-  _, _, loss_e, _ = gpt_cases.run(plain, params, batch)
-  assert abs(loss_e - loss) > 1e-3  # there was dropout
-
-
-def deepen(params):
-  """Returns parameters of 4 layers from those of 2, all different."""
-  layers = jax.tree.map(
-    lambda leaf: jnp.concatenate([leaf, 1.05 * leaf[::-1]]), params['layers']
-  )
-  return params | {'layers': layers}
+  params = draw_params(plain)
+  expected = run(plain, params, KEY)
+  assert_same(run(plain.clone(**fields), params, KEY), expected)
+  assert np.abs(run(plain, params, OTHER_KEY)[0] - expected[0]).max() > 1e-2
 
 
 def split(params, unrolled, joined=False):
@@ -94,7 +117,7 @@ def join(params):
   """Returns parameters, or gradients, of layers that `split` has split."""
 
   def one(leaf):
-    layers = jnp.concatenate([leaf.loop, jnp.stack(leaf.last)])
+    layers = np.concatenate([leaf.loop, np.stack(leaf.last)])
     return layers[:, 0] if layers.shape[1] == 1 else layers
 
   layers = jax.tree.map(
@@ -103,36 +126,30 @@ def join(params):
   return params | {'layers': layers}
 
 
-@pytest.mark.parametrize('dropout', [True, False])
 @pytest.mark.parametrize(
-  ('unrolled', 'joined'), [(1, False), (3, False), (2, True)]
+  ('unrolled', 'joined', 'rng'),
+  [(1, False, KEY), (2, True, KEY), (2, False, None), (1, True, None)],
 )
-def test_layers_of_bert_that_follow_the_loop_agree(unrolled, joined, dropout):
-  batch = bert_cases.make_batch()
-  rng = jax.random.key(5) if dropout else None
-  model = bert_cases.make_model(num_layers=4)
-  params = deepen(bert_cases.init_params())
-  outputs, _, losses, gradient = bert_cases.run(model, params, batch, rng)
+def test_layers_of_bert_that_follow_the_loop_agree(unrolled, joined, rng):
+  model = make_bert(num_layers=3)
+  params = draw_params(model)
+  expected = run(model, params, rng)
   parts = split(params, unrolled, joined)
-  outputs_s, _, losses_s, gradient_s = bert_cases.run(model, parts, batch, rng)
-  bert_cases.assert_close(outputs_s, outputs, 5e-6)
-  bert_cases.assert_close(losses_s, losses, 2e-6)
-  bert_cases.assert_close(join(gradient_s), gradient, 5e-6)
-  text = bert_cases.run.lower(model, parts, batch, rng).as_text()
+  hidden, gradient = run(model, parts, rng)
+  assert_same((hidden, join(gradient)), expected)
+  text = bert_cases.run_layers.lower(
+    model, parts, inputs_of(model), rng
+  ).as_text()
   assert 'stablehlo.while' in text
 
 
 @pytest.mark.parametrize('pre_norm', [False, True])
 def test_layers_of_gpt_that_follow_the_loop_agree(pre_norm):
-  batch, rng = gpt_cases.make_batch(), jax.random.key(5)
-  model = gpt_cases.make_model(pre_norm=pre_norm, num_layers=4)
-  params = deepen(gpt_cases.init_params(pre_norm))
-  _, _, loss, gradient = gpt_cases.run(model, params, batch, rng)
-  _, _, loss_s, gradient_s = gpt_cases.run(model, split(params, 2), batch, rng)
-  assert abs(loss_s - loss) < 2e-6
-  bert_cases.assert_close(join(gradient_s), gradient, 5e-6)
-  _, _, loss_e, _ = gpt_cases.run(model, split(params, 2), batch)
-  assert abs(loss_e - loss) > 1e-3  # there was dropout
+  model = gpt_cases.make_model(pre_norm=pre_norm)
+  params = draw_params(model)
+  expected = run(model, params, KEY)
+  hidden, gradient = run(model, split(params, 1), KEY)
+  assert_same((hidden, join(gradient)), expected)
 
 
 @pytest.mark.parametrize(
@@ -146,68 +163,67 @@ def test_layers_of_gpt_that_follow_the_loop_agree(pre_norm):
   ],
 )
 def test_how_many_layers_follow_the_loop(fields, count):
-  assert (
-    stack.count_unrolled(bert_cases.make_model(num_layers=4, **fields)) == count
-  )
+  assert stack.count_unrolled(make_bert(num_layers=4, **fields)) == count
 
 
 def test_masks_differ_from_layer_to_layer():
   """The same parameters in all layers; only their masks tell them apart."""
-  batch, rng = bert_cases.make_batch(), jax.random.key(5)
-  params = bert_cases.init_params()
-  same = jax.tree.map(lambda leaf: 0 * leaf, params['layers'])
+  model = make_bert(attention_dropout_rate=0.0, dropout_rate=0.5)
+  params = draw_params(model)
+  same = jax.tree.map(np.zeros_like, params['layers'])
   # Sub-layers give ones, before their norms only.
   same['mlp']['out']['bias'] += 1.0
   same['mlp_norm']['scale'] += 1.0
-  model = bert_cases.make_model(attention_dropout_rate=0.0, dropout_rate=0.5)
-  _, sown, _, _ = bert_cases.run(
-    model, params | {'layers': same}, batch, rng, sow=True
+  apply = jax.jit(
+    functools.partial(model.apply, train=True, mutable=['intermediates'])
   )
-  (hidden,) = sown['layers']['hidden']
-  first, second = hidden > 0
-  share = jnp.mean(first == second)
+  _, sown = apply(
+    {'params': params | {'layers': same}},
+    *inputs_of(model),
+    rngs={'dropout': KEY},
+  )
+  (hidden,) = sown['intermediates']['layers']['hidden']
+  first, second = np.asarray(hidden) > 0
+  share = np.mean(first == second)
   assert 0.45 < share < 0.55
 
 
 def test_a_forced_kernel_is_for_training_alone():
   """Samples of a run have other lengths than its training."""
-  model = bert_cases.make_model(attention='fused')
+  model = make_bert(attention='fused')
   assert stack.block_fields(model, train=True)['attention'] == 'fused'
   assert stack.block_fields(model, train=False)['attention'] == 'suited'
-  batch = bert_cases.make_batch()
-  params = bert_cases.init_params()
-  inputs = [batch[name] for name in bert_cases.INPUTS]
+  params = draw_params(model)
   found, plain = (
-    each.apply({'params': params}, *inputs, train=False)
-    for each in (model, bert_cases.make_model(attention='plain'))
+    jax.jit(functools.partial(each.apply, train=False))(
+      {'params': params}, *inputs_of(each)
+    )
+    for each in (model, make_bert(attention='plain'))
   )
   np.testing.assert_array_equal(found['hidden'], plain['hidden'])
 
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 def test_all_layers_are_given_where_some_follow_the_loop(dtype):
-  batch = bert_cases.make_batch()
-  inputs = [batch[name] for name in bert_cases.INPUTS]
-  model = bert_cases.make_model(num_layers=4, dtype=dtype)
-  params = deepen(bert_cases.init_params())
+  model = make_bert(num_layers=3, dtype=dtype)
+  params = draw_params(model)
   run = jax.jit(
     functools.partial(model.apply, train=False, all_layers=True),
   )
-  layers = run({'params': params}, *inputs)['layers']
-  found = run({'params': split(params, 2)}, *inputs)['layers']
-  assert found.shape[0] == 5 and found.dtype == dtype
+  layers, found = (
+    np.asarray(run({'params': each}, *inputs_of(model))['layers'])
+    for each in (params, split(params, 2))
+  )
+  assert found.shape[0] == 4 and found.dtype == dtype
   tolerance = 5e-6 if dtype == jnp.float32 else 0.05
   np.testing.assert_allclose(
-    found.astype(jnp.float32), layers.astype(jnp.float32), atol=tolerance
+    found.astype(np.float32), layers.astype(np.float32), atol=tolerance
   )
 
 
 def test_split_parameters_sow_nothing():
-  batch = bert_cases.make_batch()
-  inputs = [batch[name] for name in bert_cases.INPUTS]
-  model = bert_cases.make_model(num_layers=4)
-  params = split(deepen(bert_cases.init_params()), 2)
+  model = make_bert()
+  params = split(draw_params(model), 1)
+  apply = functools.partial(model.apply, train=False, mutable=['intermediates'])
   with pytest.raises(ValueError, match='split for a training step'):
-    model.apply(
-      {'params': params}, *inputs, train=False, mutable=['intermediates']
-    )
+    jax.eval_shape(apply, {'params': params}, *inputs_of(model))

@@ -34,10 +34,9 @@ def make(kind):
     'paths': random.integers(-2, V, (*shape, P)),
     'turns': random.integers(0, 2, (*shape, P)) > 0,
   }
-  batch = jax.tree.map(jnp.asarray, batch)
   tables = {
-    name: jax.random.normal(jax.random.key(i), (128, D))
-    for i, name in enumerate(('input', 'output', 'nodes'))
+    name: random.normal(size=(128, D)).astype('f4')
+    for name in ('input', 'output', 'nodes')
   }
   return model, tables, batch
 
@@ -95,7 +94,7 @@ def test_losses_and_gradients_are_those_of_the_pairs(kind):
     return loss
 
   expected, slopes = jax.jit(jax.value_and_grad(expect))(tables)
-  found, changes, counts = compute(model, tables, batch)
+  found, changes, counts = jax.device_get(compute(model, tables, batch))
   assert found['loss'].sum() == pytest.approx(float(expected), rel=1e-5)
   assert found['pairs'].sum() == counts.sum() == count > 16
   for name in tables:
@@ -127,21 +126,23 @@ def test_parts_of_words_get_the_error_of_the_word(piece, monkeypatch):
   plain, tables, batch = make('skipgram')
   model = plain.clone(buckets=50)
   random = np.random.default_rng(1)
-  tables['buckets'] = jax.random.normal(jax.random.key(3), (128, D))
+  tables['buckets'] = random.normal(size=(128, D)).astype('f4')
   parts = random.integers(-1, 50, (V, 7))
   parts[0] = -1
   packed = Parts(parts[parts >= 0], (parts >= 0).sum(axis=1))
-  found, changes, _ = compute(model, tables, batch | {'parts': packed})
-  words = batched.compose(tables, jnp.arange(V), packed)
+  found, changes, _ = jax.device_get(
+    compute(model, tables, batch | {'parts': packed})
+  )
+  words = jax.jit(batched.compose)(tables, np.arange(V), packed)
   means = [
     np.mean([tables['input'][i], *tables['buckets'][row[row >= 0]]], axis=0)
     for i, row in enumerate(parts)
   ]
   np.testing.assert_allclose(words, means, atol=1e-5)
   # The same as of words without parts that have these vectors.
-  alone = tables | {'input': tables['input'].at[:V].set(words)}
+  alone = tables | {'input': np.concatenate([words, tables['input'][V:]])}
   del alone['buckets']
-  expected, moved, _ = compute(plain, alone, batch)
+  expected, moved, _ = jax.device_get(compute(plain, alone, batch))
   np.testing.assert_allclose(found['loss'], expected['loss'], rtol=1e-5)
   for name in ('input', 'output', 'nodes'):
     np.testing.assert_allclose(changes[name], moved[name], atol=1e-4)
@@ -154,9 +155,12 @@ def test_parts_of_words_get_the_error_of_the_word(piece, monkeypatch):
 def test_tables_are_drawn_as_released():
   model, _, batch = make('skipgram')
   inputs = [batch.get(name) for name in batched.INPUTS]
-  params = nn.meta.unbox(
-    model.init(jax.random.key(0), *inputs, train=False)['params']
-  )
+  params = jax.jit(
+    lambda: nn.meta.unbox(
+      model.init(jax.random.key(0), *inputs, train=False)['params']
+    )
+  )()
+  params = jax.device_get(params)
   vectors = params['input']['embedding']
   assert vectors.shape == (128, D)
   assert not vectors[V:].any()

@@ -27,11 +27,22 @@ def stores(tmp_path_factory):
   return small_stores(tmp_path_factory.mktemp('stores'))
 
 
+@pytest.fixture(scope='module')
+def run_of(stores, one_device, tmp_path_factory):
+  """Returns a function name -> config, workdir and results of its run."""
+
+  @functools.cache
+  def run(name):
+    config = small_gpt_config(name, stores)
+    workdir = tmp_path_factory.mktemp(name)
+    return config, workdir, runs.train(config, workdir, draws=True)
+
+  return run
+
+
 @pytest.fixture(scope='module', params=['gpt', 'gpt2'])
-def finished(request, stores, tmp_path_factory):
-  config = small_gpt_config(request.param, stores)
-  workdir = tmp_path_factory.mktemp(request.param)
-  return config, workdir, runs.train(config, workdir)
+def finished(request, run_of):
+  return run_of(request.param)
 
 
 def test_a_run_learns_and_says_so(finished):
@@ -63,18 +74,24 @@ def test_what_was_trained_opens_and_scores(finished):
   examples = families.architecture_of(config).open_examples(
     store, length, held_out=True
   )
-  total, weight = 0.0, 0.0
-  for batch in pipeline.eval_batches(
-    examples, config.eval.global_batch, config.eval.max_windows
-  ):
+
+  @jax.jit
+  def score(params, batch):
     batch = objective_of(config, store, length).transform(batch, None)
     outputs = found.model.apply(
-      {'params': found.params},
+      {'params': params},
       *[batch[name] for name in ('tokens', 'token_mask', 'positions')],
       train=False,
     )
     losses, _ = objectives.lm_losses(outputs, batch)
-    total, weight = total + losses['lm'][0], weight + losses['lm'][1]
+    return losses['lm']
+
+  total, weight = 0.0, 0.0
+  for batch in pipeline.eval_batches(
+    examples, config.eval.global_batch, config.eval.max_windows
+  ):
+    loss, tokens = map(float, score(found.params, batch))
+    total, weight = total + loss, weight + tokens
   assert total / weight == pytest.approx(
     results['metrics']['eval/lm_loss'], rel=1e-5
   )
@@ -98,15 +115,18 @@ def test_losses_on_real_windows_are_hugging_faces(name, stores):
   model = arch.build_model(config.model, store.vocab_size)
   objective = objective_of(config, store, length)
   host = pipeline.train_batch(examples, phases, 0, 1)
-  batch = objective.transform(host, None)
-  params = jax.jit(
-    lambda rng: nn.unbox(model.init(rng, *objective.inputs(batch), train=False))
-  )(jax.random.key(0))['params']
-  losses, sums = objective.losses(
-    model.apply({'params': params}, *objective.inputs(batch), train=False),
-    batch,
-  )
-  ours = losses['lm'][0] / objective.weights(batch)['lm']
+
+  @jax.jit
+  def score(host, rng):
+    batch = objective.transform(host, None)
+    inputs = objective.inputs(batch)
+    params = nn.unbox(model.init(rng, *inputs, train=False))['params']
+    outputs = model.apply({'params': params}, *inputs, train=False)
+    losses, sums = objective.losses(outputs, batch)
+    weight = objective.weights(batch)['lm']
+    return params, losses['lm'][0] / weight, sums
+
+  params, ours, sums = jax.device_get(score(host, jax.random.key(0)))
 
   sizes = dict(
     vocab_size=store.vocab_size,
@@ -138,24 +158,22 @@ def test_losses_on_real_windows_are_hugging_faces(name, stores):
   assert sums['lm_accuracy'][1] == int((labels[:, 1:] != -100).sum())
 
 
-def test_meshes_agree(stores, tmp_path):
-  losses = {}
-  for name, mesh in (
-    ('single', {'mesh.data': 1}),
-    ('mixed', {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}),
-  ):
-    config = settings.with_overrides(small_gpt_config('gpt2', stores), mesh)
-    devices = jax.devices()[: 1 if name == 'single' else 8]
-    with pytest.MonkeyPatch.context() as patch:
-      make = functools.partial(sharding.make_mesh, devices=devices)
-      patch.setattr(sharding, 'make_mesh', make)
-      runs.train(config, tmp_path / name)
-    losses[name] = [
+def test_meshes_agree(run_of, tmp_path, monkeypatch):
+  config, alone, _ = run_of('gpt2')
+  sizes = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  make = functools.partial(sharding.make_mesh, devices=jax.devices())
+  monkeypatch.setattr(sharding, 'make_mesh', make)
+  runs.train(settings.with_overrides(config, sizes), tmp_path)
+  single, mixed = (
+    [
       value
-      for _, metric, value in metrics.read_metrics(tmp_path / name)
+      for _, metric, value in metrics.read_metrics(workdir)
       if metric == 'train/loss'
     ]
-  np.testing.assert_allclose(losses['mixed'], losses['single'], rtol=1e-4)
+    for workdir in (alone, tmp_path)
+  )
+  assert len(single) == 3
+  np.testing.assert_allclose(mixed, single, rtol=1e-4)
 
 
 def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):

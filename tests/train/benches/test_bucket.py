@@ -94,6 +94,7 @@ def run(answer, folder):
   return done.stdout
 
 
+@pytest.mark.slow
 def test_three_clients_see_the_same_in_both(tmp_path):
   ours = run(bucket.Storage('bucket').answer, tmp_path / 'ours')
   with buckets.emulator('bucket') as answer:

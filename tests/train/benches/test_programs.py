@@ -1,3 +1,4 @@
+import jax
 import numpy as np
 
 from configs import variants
@@ -52,3 +53,18 @@ def test_decoding_writes_every_token(monkeypatch):
   run, _ = programs.decoding('tiny', batch=2, new_tokens=3, accelerator=False)
   run()
   assert sum(tokens.shape[-1] for tokens in written) >= 3
+
+
+def test_products_are_as_many_as_their_flops(monkeypatch):
+  called = []
+
+  def counted(a, b):
+    called.append((a.shape, b.shape))
+    return a
+
+  monkeypatch.setattr(programs.jnp, 'matmul', counted)
+  with jax.disable_jit():  # called each time
+    run, flops = programs.products()
+    run()
+  assert called == [((1024, 768), (768, 3072))] * 20
+  assert flops == 20 * 2 * 1024 * 768 * 3072

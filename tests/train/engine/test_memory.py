@@ -62,6 +62,7 @@ def test_too_little_is_refused_with_the_remedy(mesh, monkeypatch):
     memory.check(plan)
 
 
+@pytest.mark.usefixtures('one_device')
 def test_a_pre_training_is_refused_before_it_writes(
   small_config, tmp_path, monkeypatch
 ):

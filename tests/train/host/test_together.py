@@ -1,108 +1,164 @@
 """Processes that must not start, or go on, do not: all end, and say why."""
 
 import fcntl
+import json
+import pathlib
 import signal
 import subprocess
 import sys
 
+import jax
+import numpy as np
 import pytest
+import runs
 from launch import end, free_port, start
 
-from train.run import metrics
+from train.engine import sharding
+from train.run import metrics, settings, workdirs
 
 # A user's command, with something changed on one process or on all.
 PROGRAM = """
-import os, signal, sys
-config_path, workdir, coordinator, process = sys.argv[1:5]
+import json, os, signal, sys
+overrides, workdir, coordinator, process = sys.argv[1:5]
 process = int(process)
 import runs
 from train.run import command, ledger, settings
 from train.host import device, processes
 command.run(lambda: processes.join(
   'cpu', coordinator, 2, process, heartbeat_seconds=60))
-config = settings.load_config(config_path)
+config = settings.with_overrides(
+  settings.load_config('bert_tiny'), json.loads(overrides))
 {change}
 command.run(lambda: runs.train(config, workdir))
 """
 
 
-@pytest.fixture
-def run(small_config, write_config, tmp_path):
-  """Returns a function change -> (exit code, error) of both processes."""
-  path = write_config(small_config())
-
-  def run_both(change, stopped=()):
-    children = start(
-      lambda coordinator, i: [
-        *('-c', PROGRAM.format(change=change), str(path)),
-        *(str(tmp_path / 'run'), coordinator, str(i)),
-      ],
-      num_processes=2,
-      devices=1,
-    )
-    try:
-      for i, child in enumerate(children):
-        if i not in stopped:
-          child.wait(timeout=300)
-      for i in stopped:
-        assert children[i].poll() is None
-    finally:
-      for i in stopped:
-        children[i].kill()
-    return [(code, error) for code, _, error in end(children, timeout=60)]
-
-  run_both.workdir = tmp_path / 'run'
-  return run_both
+def run_both(config, workdir, change, stopped=()):
+  """Runs the program twice; returns (exit code, error) of both processes."""
+  overrides = json.dumps(settings.flatten(config))
+  children = start(
+    lambda coordinator, i: [
+      *('-c', PROGRAM.format(change=change)),
+      *(overrides, str(workdir), coordinator, str(i)),
+    ],
+    num_processes=2,
+    devices=1,
+  )
+  try:
+    for i, child in enumerate(children):
+      if i not in stopped:
+        child.wait(timeout=300)
+    for i in stopped:
+      assert children[i].poll() is None
+  finally:
+    for i in stopped:
+      children[i].kill()
+  return [(code, error) for code, _, error in end(children, timeout=60)]
 
 
-def test_other_configs_and_code_are_named_on_all(run):
-  ended = run(
+@pytest.fixture(scope='module')
+def config(small_config):
+  return small_config(
+    model__num_layers=1,
+    train__phases=((3, 32, 16, 'continue'),),
+    train__log_every=1,
+    train__eval_every=3,
+    train__checkpoint_every=3,
+  )
+
+
+def test_other_configs_and_code_are_named_on_all(config, tmp_path):
+  ended = run_both(
+    config,
+    tmp_path / 'run',
     'if process:\n'
     "  config = settings.with_overrides(config, {'train.seed': 7})\n"
-    "  device.revision = lambda: 'abc'"
+    "  device.revision = lambda: 'abc'",
   )
   for code, error in ended:
     assert code == 1, error
     assert 'train.seed: 0 (process 0), 7 (process 1)' in error
     assert "'abc' (process 1)" in error
     assert 'the code: ' in error
-  assert not run.workdir.exists()
+  assert not (tmp_path / 'run').exists()
 
 
-def test_a_workdir_of_one_host_only_is_named_on_all(run):
-  ended = run("workdir += '-of-process-' + str(process)")
-  for i, (code, error) in enumerate(ended):
-    assert code == 1, error
+@pytest.fixture(scope='module')
+def thrice(config, tmp_path_factory):
+  """Two processes that three times begin a run.
+
+  In workdirs that the other does not see, to the end, and in a workdir in which
+  another process trains.
+
+  Returns:
+    The last workdir, and (exit code, error) of both.
+  """
+  workdir = tmp_path_factory.mktemp('together') / 'run'
+  workdir.mkdir()
+  change = """
+from train.pretrain import job
+made = job.make(config, workdir)
+job.make = lambda config, workdir: made  # so that it is compiled once
+try:
+  runs.train(config, workdir + '-of-process-' + str(process))
+except ValueError as error:
+  print(error, file=sys.stderr)
+command.run(lambda: runs.train(config, workdir + '-finished'))
+"""
+  with open(workdir / '.lock', 'a') as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return workdir, run_both(config, workdir, change)
+
+
+def test_a_workdir_of_one_host_only_is_named_on_all(thrice):
+  for i, (_, error) in enumerate(thrice[1]):
     assert f'-of-process-{i}: process 1 of 2 does not see' in error
 
 
-def test_what_process_0_refuses_ends_all(run):
-  run.workdir.mkdir()
-  with open(run.workdir / '.lock', 'a') as lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    ended = run('')
+def test_two_processes_train_like_two_devices_of_one(thrice, config):
+  workdir = pathlib.Path(f'{thrice[0]}-finished')
+  rows = metrics.read_metrics(workdir)
+  assert len(rows) == len({row[:2] for row in rows})  # one process wrote
+  losses = [value for _, name, value in rows if name == 'train/loss']
+  alone = runs.losses_on(
+    config, sharding.make_mesh(config.mesh, jax.devices()[:2])
+  )
+  np.testing.assert_allclose(losses[0], alone[0], rtol=1e-6)
+  np.testing.assert_allclose(losses, alone, rtol=1e-4)
+  assert json.loads((workdir / 'results.json').read_text())['steps'] == 3
+
+
+def test_what_process_0_refuses_ends_all(thrice):
+  workdir, ended = thrice
   for code, error in ended:
     assert code == 1, error
-    assert f'another process trains in {run.workdir}' in error
+    assert f'another process trains in {workdir}' in error
   assert 'told by process 0' in ended[1][1]
 
 
-def test_a_workdir_that_cannot_be_written_ends_all(run):
-  run.workdir.write_text('a file')
-  for code, error in run(''):
-    assert code == 1, error
-    assert f'--workdir {run.workdir} cannot be written' in error
+def test_a_workdir_that_cannot_be_written_is_named(tmp_path):
+  (tmp_path / 'run').write_text('a file')
+  with (
+    pytest.raises(OSError, match=f'--workdir {tmp_path}/run cannot be written'),
+    workdirs.sole_writer(tmp_path / 'run'),
+  ):
+    pass
 
 
 @pytest.mark.slow
-def test_a_process_beside_a_stopped_one_shows_its_stacks_and_ends(run):
+def test_a_process_beside_a_stopped_one_shows_its_stacks_and_ends(
+  config, tmp_path
+):
   """The first step is compiled in more seconds perhaps than the limit."""
-  (code, error), (stopped, _) = run(
+  (code, error), (stopped, _) = run_both(
+    config,
+    tmp_path / 'run',
     """
-config = settings.with_overrides(config, {'train.hang_minutes': 1 / 6})
+config = settings.with_overrides(
+  config, {'train.hang_minutes': 1 / 6, 'train.log_every': 3})
 count = ledger.Ledger.count
 def stop(self, step, *rest):
-  if process == 1 and step == 3:
+  if process == 1 and step == 2:
     os.kill(os.getpid(), signal.SIGSTOP)
   count(self, step, *rest)
 ledger.Ledger.count = stop
@@ -113,7 +169,7 @@ ledger.Ledger.count = stop
   assert code == 1, error
   assert 'Timeout' in error
   assert 'training.py' in error
-  assert not metrics.read_metrics(run.workdir)
+  assert not metrics.read_metrics(tmp_path / 'run')
 
 
 JOIN = """
@@ -144,31 +200,38 @@ def test_processes_that_listen_without_a_pause_end_as_they_say():
     assert [code for code, *_ in ended] == [75, 75], ended
 
 
-@pytest.mark.parametrize('process', ['0', '1'])
-def test_a_process_that_never_comes_is_told(process):
-  done = subprocess.run(
-    [sys.executable, '-c', JOIN, f'localhost:{free_port()}', process, '3'],
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-  assert done.returncode == 1
-  assert f'error: process {process} waited 3 s' in done.stderr
-  assert 'Traceback' not in done.stderr
+def test_a_process_that_never_comes_is_told():
+  children = [
+    subprocess.Popen(
+      [sys.executable, '-c', JOIN, f'localhost:{free_port()}', process, '2'],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for process in '01'
+  ]
+  for process, (code, _, error) in enumerate(end(children, timeout=120)):
+    assert code == 1
+    assert f'error: process {process} waited 2 s' in error
+    assert 'Traceback' not in error
 
 
-@pytest.mark.parametrize('killed', [0, 1])
-def test_a_survivor_that_waits_for_nothing_ends(killed):
+def test_a_survivor_that_waits_for_nothing_ends():
   """One that computes meets the loss in its next exchange."""
-  program = JOIN + (
-    f'if int(process) == {killed}: import os; os.kill(os.getpid(), 9)\n'
-    'import time; time.sleep(300)'
-  )
-  children = start(
-    lambda coordinator, i: ['-c', program, coordinator, str(i), '120'],
-    num_processes=2,
-    devices=1,
-  )
-  codes = [code for code, *_ in end(children, timeout=250)]
-  assert codes[killed] == -signal.SIGKILL
-  assert codes[1 - killed] not in (0, -signal.SIGKILL)
+  pairs = []
+  for killed in (0, 1):
+    program = JOIN + (
+      f'if int(process) == {killed}: import os; os.kill(os.getpid(), 9)\n'
+      'import time; time.sleep(300)'
+    )
+    pairs += start(
+      lambda coordinator, i, program=program: [
+        *('-c', program, coordinator, str(i), '120')
+      ],
+      num_processes=2,
+      devices=1,
+    )
+  codes = [code for code, *_ in end(pairs, timeout=250)]
+  assert codes[0] == codes[3] == -signal.SIGKILL
+  for code in codes[1:3]:
+    assert code not in (0, -signal.SIGKILL)

@@ -39,7 +39,7 @@ def kenlm(tmp_path):
 
 
 @pytest.fixture(scope='module')
-def finished(tmp_path_factory):
+def finished(one_device, tmp_path_factory):
   folder = tmp_path_factory.mktemp('ngram')
   config = small_gpt_config('gpt', small_stores(folder))
   runs.train(config, folder / 'run')

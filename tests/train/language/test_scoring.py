@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import published_cases
 import pytest
-import torch
 import transformers
 from etils import epath
 from flax import linen as nn
@@ -54,17 +53,21 @@ def test_log_probs_are_those_of_one_window_at_a_time(found, stride):
   scores = scoring.score_tokens(
     found.model, found.params, ids, context=16, stride=stride
   )
-  for window in scoring.windows_of(len(ids), 16, stride):
-    part = np.array([ids[window.start : window.end]])
-    inputs = part[:, :-1]
+
+  @jax.jit
+  def log_probs_of(inputs):
     logits = found.model.apply(
       {'params': found.params},
       inputs,
-      np.ones_like(inputs, bool),
+      np.ones(inputs.shape, bool),
       np.arange(inputs.shape[1])[None],
       train=False,
     )['lm_logits'][0]
-    log_probs = np.asarray(jax.nn.log_softmax(logits))
+    return jax.nn.log_softmax(logits)
+
+  for window in scoring.windows_of(len(ids), 16, stride):
+    part = np.array([ids[window.start : window.end]])
+    log_probs = np.asarray(log_probs_of(part[:, :-1]))
     for place in range(window.first, window.last):
       expected = log_probs[place - window.start - 1, ids[place]]
       assert scores[place - 1] == pytest.approx(expected, abs=1e-5)
@@ -78,12 +81,13 @@ def test_a_text_shorter_than_the_context_is_one_window(name):
     vocab_size = found.tokenizer.vocab_size
     model = lstm_lm.LstmLm(vocab_size, 8, 16, num_layers=1, max_length=16)
     zeros = np.zeros((1, 8), np.int32)
-    params = model.init(
-      jax.random.key(0), zeros, zeros == 0, zeros, train=False
-    )
+    init = jax.jit(model.init, static_argnames='train')
+    params = init(jax.random.key(0), zeros, zeros == 0, zeros, train=False)
     found = found._replace(
       model=model,
-      params=jax.tree.map(lambda leaf: 9 * leaf, nn.unbox(params)['params']),
+      params=jax.tree.map(
+        lambda leaf: 9 * np.asarray(leaf), nn.unbox(params)['params']
+      ),
     )
   apply = jax.jit(found.model.apply, static_argnames='train')
   for num_tokens in (2, 9, 17):
@@ -238,9 +242,18 @@ def test_command(found, tmp_path, monkeypatch, capsys):
     text_files.read_text(text)
 
 
-def test_wikitext_is_scored_as_by_hugging_face(sesame_data):
-  """The whole test set, its own vocabulary of 600 pieces."""
+@pytest.mark.parametrize(
+  'share', [0.1, pytest.param(1.0, marks=pytest.mark.slow)]
+)
+def test_wikitext_is_scored_as_by_hugging_face(
+  share, torch, sesame_data, monkeypatch
+):
+  """The test set or a part, its own vocabulary of 600 pieces."""
   text = (sesame_data / 'wikitext-2' / 'wiki.test.tokens').read_text()
+  assert detokenize.count_words(text) == 245_569  # line ends are words
+  text = text[: round(share * len(text))]
+  # Of a part there are several batches, too.
+  monkeypatch.setattr(scoring, 'LOGITS_BYTES', share * scoring.LOGITS_BYTES)
   context = 128
   tokenizer = tokenization.train(
     [text], tokenization.parse_training('train:bytebpe:600')
@@ -287,4 +300,4 @@ def test_wikitext_is_scored_as_by_hugging_face(sesame_data):
     assert figures['perplexity'] == pytest.approx(
       math.exp(total / count), rel=1e-4
     )
-  assert figures['words'] == 245_569  # line ends are words
+  assert figures['words'] == detokenize.count_words(text)

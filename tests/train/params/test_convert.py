@@ -222,7 +222,8 @@ def test_minilm_there_and_back(tmp_path):
   np.testing.assert_array_equal(new, old)
   found = trained.load(tmp_path / 'workdir', expected=('bert',))
   ids = np.array([[101, *found.encode(texts[:1])[0], 102]])
-  states = found.model.apply(
+  apply = jax.jit(found.model.apply, static_argnames='train')
+  states = apply(
     {'params': found.params},
     ids,
     ids > 0,

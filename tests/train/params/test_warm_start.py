@@ -27,7 +27,8 @@ from models.pretrained import published, strict
 from models.pretrained.weights import Weights, shapes_of
 from train.engine import sharding
 from train.params import convert, warm_start
-from train.run import settings
+from train.pretrain import job as pretraining
+from train.run import curves, settings, training
 
 
 @pytest.fixture
@@ -100,15 +101,16 @@ def bert_config(small_config, berts):
 
 
 def test_steps_of_rate_0_keep_what_the_weights_have(
-  bert_config, berts, said, tmp_path
+  bert_config, berts, said, tmp_path, monkeypatch
 ):
   """As of MiniLM, which was published without heads; in 8 parts."""
+  monkeypatch.setattr(curves, 'draw_curves', lambda *_, **__: None)
   config = bert_config(
     'BertModel', train__phases=((2, 32, 16, 'continue'),), mesh__fsdp=8
   )
-  runs.train(config, tmp_path / 'workdir')
+  job = pretraining.make(config, tmp_path / 'workdir')
+  training.train(job, tmp_path / 'workdir')
   expected = arrays(berts / 'BertModel')
-  _, job = make_job(config, jax.devices())
   found = strict.flatten(
     warm_start.opened.checkpoint.restore_params(
       tmp_path / 'workdir', job.shapes.params
@@ -472,8 +474,9 @@ def from_weights(config, folder, **overrides):
 
 
 def test_all_but_the_softmax_is_the_released_weights(
-  elmo_config, released, said, tmp_path
+  elmo_config, released, said, tmp_path, monkeypatch
 ):
+  runs.see_one_device(monkeypatch)
   folder, params = released
   config = from_weights(elmo_config, folder)
   runs.train(config, tmp_path / 'workdir')  # a step of rate 0
@@ -484,7 +487,7 @@ def test_all_but_the_softmax_is_the_released_weights(
   assert_equal(found, expected)
   assert '  starts anew: softmax' in said
   model = make_job(config)[1].model
-  kernel = found['softmax/kernel'][: model.vocab_size]
+  kernel = np.asarray(found['softmax/kernel'])[: model.vocab_size]
   assert abs(np.std(kernel) * model.projection_dim**0.5 - 1) < 0.1
 
 

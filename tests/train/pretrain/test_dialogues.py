@@ -1,10 +1,12 @@
 """Pre-training on dialogues beside other text."""
 
+import numpy as np
 import pytest
 import runs
 from dialogue_files import make_dialogues, write_dialogues
 
-from train.params import opened
+from train.engine import sharding
+from train.params import opened, trained
 from train.pretrain import job
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -48,15 +50,23 @@ def test_dialogues_are_trained_beside_text(
 
 
 def test_weights_without_the_roles_draw_them(
-  config, small_config, tmp_path, capsys
+  config, finished, tmp_path, capsys
 ):
-  runs.train(small_config(train__steps=1), tmp_path / 'plain')
-  weights = str(tmp_path / 'plain')
+  weights = str(finished[0])
   with pytest.raises(
     ValueError, match='num_token_types is 2 there, 4 in.*new_r'
   ):
     job.make(config(init__weights=weights), tmp_path / 'run')
   capsys.readouterr()
-  changes = dict(init__weights=weights, init__new_rows=True, train__steps=1)
-  runs.train(config(**changes), tmp_path / 'run')
+  made = job.make(
+    config(init__weights=weights, init__new_rows=True), tmp_path / 'run'
+  )
+  with sharding.scope(made.mesh, made.config.mesh.rules):
+    created = made.create().params
   assert 'new: token types 2 to 3' in capsys.readouterr().err
+  found, stored = (
+    np.asarray(params['embeddings']['token_types'])
+    for params in (created, trained.load(weights, expected=('bert',)).params)
+  )
+  np.testing.assert_array_equal(found[:2], stored)
+  assert found.shape[0] == 4 and found[2:].any(axis=-1).all()

@@ -15,10 +15,9 @@ def harness(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('processes', [1, 2])
-def test_killed_runs_end_like_the_uninterrupted_one(harness, processes):
+def test_killed_runs_end_like_the_uninterrupted_one(harness, processes, seed):
   """`python tests/helpers/kills.py` draws many more."""
-  seed = random.SystemRandom().randrange(10**6)
-  rng = random.Random(seed)
+  rng = random.Random(f'{seed} {processes}')
   drawn = [
     kill._replace(processes=processes, victim=rng.randrange(processes))
     for kill in kills.draw(1, 1, rng)
@@ -28,22 +27,21 @@ def test_killed_runs_end_like_the_uninterrupted_one(harness, processes):
       kill._replace(moment='evaluation') if kill.signal == 'SIGTERM' else kill
       for kill in drawn
     ]
-  print(f'seed {seed}: {drawn}')  # for who wants to see it again
+  print(drawn)
   assert harness.run(drawn)
   assert len(harness.rows) >= 2
 
 
 @pytest.mark.slow
-def test_killed_runs_on_a_bucket_end_like_the_local_one(harness):
+def test_killed_runs_on_a_bucket_end_like_the_local_one(harness, seed):
   """Requests fail, and a SIGKILL comes in the middle of a save."""
-  seed = random.SystemRandom().randrange(10**6)
   rng = random.Random(seed)
   in_a_save = {'moment': 'save', 'delay': rng.uniform(0, 1)}
   drawn = [
     kill._replace(**in_a_save) if kill.signal == 'SIGKILL' else kill
     for kill in kills.draw(1, 1, rng)
   ]
-  print(f'seed {seed}: {drawn}')  # for who wants to see it again
+  print(drawn)
   with kill_storage.serve(largest_share=0.1) as bucket:
     there = harness.on(bucket, rng)
     assert there.run(drawn)

@@ -89,7 +89,7 @@ def test_a_stage_of_a_store_without_languages_has_its_plan(
   )
   stage = 2, 32, 16, 'continue', f'stored:{tmp_path}/store'
   phases = config(train__phases=(stage[:4], stage))
-  runs.train(phases, tmp_path / 'run', dry_run=True)
+  job.make(phases, tmp_path / 'run').print_plan(tmp_path / 'run', True)
   printed = capsys.readouterr().err
   assert 'unit stored:' in printed and 'Languages at' not in printed
 

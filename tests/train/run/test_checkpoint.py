@@ -1,7 +1,6 @@
 """Damaged checkpoints are known and passed over; storage may falter."""
 
 import asyncio
-import functools
 import http.server
 import json
 import os
@@ -24,24 +23,8 @@ from train.engine import sharding, state
 from train.pretrain import assemble
 from train.run import checkpoint, metrics, training_phases
 
-
-@pytest.fixture(scope='module', autouse=True)
-def one_device():
-  """Meshes have tests of their own."""
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(
-      sharding,
-      'make_mesh',
-      functools.partial(sharding.make_mesh, devices=jax.devices()[:1]),
-    )
-    yield
-
-
-@pytest.fixture(scope='module')
-def finished(small_config, tmp_path_factory):
-  """A finished run with checkpoints of steps 4, 8 and 12."""
-  workdir = tmp_path_factory.mktemp('finished')
-  return workdir, runs.train(small_config(), workdir)
+# Meshes have tests of their own.
+pytestmark = pytest.mark.usefixtures('one_device')
 
 
 @pytest.fixture

@@ -20,11 +20,13 @@ PASSING = [
 ]
 
 
+pytestmark = pytest.mark.usefixtures('one_device')
+
+
 @pytest.fixture(scope='module')
-def reference(small_config, tmp_path_factory):
+def reference(finished):
   """The results and rows of a run in a local folder."""
-  workdir = tmp_path_factory.mktemp('local') / 'run'
-  results = runs.train(small_config(), workdir)
+  workdir, results = finished
   return results, rows_of(workdir)
 
 

@@ -4,26 +4,18 @@ import jax
 import pytest
 import runs
 
-from train.engine import sharding
 from train.run import ledger, tracing
 
 
+@pytest.mark.usefixtures('one_device')
 def test_a_profile_holds_the_steps_and_changes_nothing(
-  small_config, tmp_path, monkeypatch
+  finished, small_config, tmp_path
 ):
-  mesh = sharding.make_mesh(small_config().mesh, jax.devices()[:1])
-  monkeypatch.setattr(sharding, 'make_mesh', lambda _: mesh)
-  phases = ((6, 32, 16, 'continue'),)
-  digests = {
-    name: runs.train(
-      small_config(train__phases=phases, train__profile=profile),
-      tmp_path / name,
-    )['state_sha256']
-    for name, profile in (('plain', ()), ('profiled', (3, 2)))
-  }
-  assert digests['plain'] == digests['profiled']
-  assert not (tmp_path / 'plain' / 'profile').exists()
-  (path,) = (tmp_path / 'profiled' / 'profile').rglob('*.xplane.pb')
+  workdir, plain = finished
+  results = runs.train(small_config(train__profile=(3, 2)), tmp_path)
+  assert results['state_sha256'] == plain['state_sha256']
+  assert not (workdir / 'profile').exists()
+  (path,) = (tmp_path / 'profile').rglob('*.xplane.pb')
   profile = jax.profiler.ProfileData.from_file(str(path))
   numbers = [
     dict(event.stats)['step_num']

@@ -1,5 +1,6 @@
 """The TPU compiler's estimate: read off a text, and of a small step of ours."""
 
+import collections
 import math
 
 import compile_step
@@ -169,29 +170,31 @@ def test_clocks_give_the_published_peak_rates():
 # weights, and its cycles on each chip of v5e-4, by libtpu 0.0.42.1. The figures
 # to write here after a change for the better are printed by
 # PYTHONPATH=.:tests/helpers python tests/train/slices/test_cycles.py
-ROWS, HEADS, LENGTH = 8, 6, 256
-STEP = {
-  'model.num_layers': 3,
-  'model.embed_dim': 64 * HEADS,
-  'model.num_heads': HEADS,
-  'model.mlp_dim': 640,
-  'data.tokenizer': 'train:wordpiece:2000',
-  'train.phases': ((1000, LENGTH, 4 * ROWS, 'continue'),),
-  'eval.global_batch': 4 * ROWS,
-}
+ROWS, HEADS, LENGTH = 8, 6, 256  # rows of a chip
 CYCLES = 1_899_998
 
 
-def compile_small():
-  return compile_step.compile_apart('bert_base', 'v5e-4', STEP)
+def compile_small(chips=4):
+  config = {
+    'model.num_layers': 3,
+    'model.embed_dim': 64 * HEADS,
+    'model.num_heads': HEADS,
+    'model.mlp_dim': 640,
+    'data.tokenizer': 'train:wordpiece:2000',
+    'train.phases': ((1000, LENGTH, chips * ROWS, 'continue'),),
+    'eval.global_batch': chips * ROWS,
+  }
+  return compile_step.compile_apart('bert_base', f'v5e-{chips}', config)
 
 
-def cycles_of(step):
+def cycles_of(step, kind=None):
   """Returns the estimated cycles of a step; its kernels must have some."""
   operations = [cycles.Operation(*each) for each in step['operations']]
   kernels = [each for each in operations if each.label == cycles.KERNEL]
   assert kernels and all(each.cycles for each in kernels)
-  return sum(each.cycles or 0 for each in operations)
+  return sum(
+    each.cycles or 0 for each in operations if kind in (None, each.kind)
+  )
 
 
 @pytest.fixture(scope='module')
@@ -199,6 +202,7 @@ def step():
   return compile_small()
 
 
+@pytest.mark.slow
 def test_a_small_step_takes_no_more_cycles_than_before(step):
   found = cycles_of(step)
   assert found < 1.05 * CYCLES, (
@@ -207,6 +211,29 @@ def test_a_small_step_takes_no_more_cycles_than_before(step):
   )
 
 
+@pytest.mark.slow
+def test_chips_do_the_same_on_a_larger_slice(step):
+  """Each has as many rows there, and less of what they share."""
+  larger = compile_small(chips=16)
+  assert cycles_of(larger) == pytest.approx(cycles_of(step), rel=0.03)
+  assert cycles_of(larger, 'optimiser') < cycles_of(step, 'optimiser')
+  assert larger['argument_bytes'] < step['argument_bytes'] / 2
+  for each in (step, larger):
+    check_travelling(each)
+
+
+def check_travelling(step):
+  """Parameters and gradients travel once, and little else."""
+  whole = 4 * sum(map(math.prod, step['parameters'].values()))
+  travelling = collections.Counter()
+  for each in step['collectives']:
+    travelling[each['kind']] += each['bytes']
+  assert 0 < travelling.pop('all-gather') < whole
+  assert 0 < travelling.pop('all-reduce') < 2 * whole
+  assert travelling.total() < 0.05 * whole
+
+
+@pytest.mark.slow
 def test_attention_weights_are_not_written_to_memory(step):
   assert not [shape for shape in step['written'] if is_weights(shape)]
   # The activations of a layer are, which tells that arrays are seen.

@@ -1,29 +1,9 @@
 import functools
 
-import jax
 import pytest
 import runs
 import small_kinds
 import small_tasks
-
-from train.engine import sharding
-
-
-def make_one_device_mesh(patch):
-  make = sharding.make_mesh
-  patch.setattr(
-    sharding,
-    'make_mesh',
-    lambda config, devices=None: make(config, devices or jax.devices()[:1]),
-  )
-
-
-@pytest.fixture(scope='module')
-def one_device():
-  """Runs see the first device alone."""
-  with pytest.MonkeyPatch.context() as patch:
-    make_one_device_mesh(patch)
-    yield
 
 
 @pytest.fixture(scope='session')
@@ -65,7 +45,7 @@ def run_of(config_of, tmp_path_factory):
   def run(kind):
     workdir = tmp_path_factory.mktemp('runs_of_kinds') / kind.replace(' ', '_')
     with pytest.MonkeyPatch.context() as patch:
-      make_one_device_mesh(patch)
+      runs.see_one_device(patch)
       return config_of(kind), workdir, runs.train(config_of(kind), workdir)
 
   return run

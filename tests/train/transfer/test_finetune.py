@@ -30,7 +30,17 @@ def finished(make_config, tmp_path_factory):
   """A finished run: its config, workdir and results."""
   config = make_config()
   workdir = tmp_path_factory.mktemp('runs') / 'finished'
-  return config, workdir, runs.train(config, workdir)
+  return config, workdir, runs.train(config, workdir, draws=True)
+
+
+@pytest.fixture(scope='module')
+def job(make_config):
+  """The plan of that run: runs that are to be ended share its compiled steps.
+
+  Those that continue them plan anew, as a command does.
+  """
+  config = make_config()
+  return task_job.plan(config, sharding.make_mesh(config.mesh))
 
 
 def test_it_learns_and_leaves_everything(finished):
@@ -86,13 +96,13 @@ def rows_of(workdir):
 
 @pytest.mark.parametrize('stop_at', [12, 19])
 def test_stopped_and_continued_is_uninterrupted(
-  finished, tmp_path, monkeypatch, stop_at
+  finished, job, tmp_path, monkeypatch, stop_at
 ):
   config, workdir, results = finished
   with monkeypatch.context() as patch:
     asked_to_end(patch, stop_at)
     with pytest.raises(processes.Preempted):
-      runs.train(config, tmp_path)
+      runs.train(config, tmp_path, shared=(job,))
   assert checkpoint.latest_step(tmp_path) == stop_at
   assert not metrics.is_scored(tmp_path, stop_at)  # 12 is to be
   continued = runs.train(config, tmp_path)
@@ -102,7 +112,7 @@ def test_stopped_and_continued_is_uninterrupted(
 
 
 def test_ended_in_evaluations_it_goes_on_with_them(
-  finished, make_config, tmp_path, monkeypatch
+  finished, job, make_config, tmp_path, monkeypatch
 ):
   """By SIGTERM in the first, killed in the last, by SIGTERM in the results."""
   _, workdir, results = finished
@@ -126,7 +136,7 @@ def test_ended_in_evaluations_it_goes_on_with_them(
       # A batch of 25 s, one read ahead: the limit is not of an evaluation.
       watch.install(patch, seconds_a_batch=25)
       with pytest.raises((processes.Preempted, KeyboardInterrupt)) as error:
-        runs.train(config, tmp_path)
+        runs.train(config, tmp_path, shared=(job,))
     assert is_kill or f'step {step} is saved' in str(error.value)
     assert len(begun) == number
     assert checkpoint.latest_step(tmp_path) == step
@@ -141,7 +151,7 @@ def test_ended_in_evaluations_it_goes_on_with_them(
 
 @pytest.mark.parametrize(('saved', 'every'), [(True, 4), (True, 6), (False, 4)])
 def test_killed_while_a_best_model_was_kept(
-  finished, tmp_path, monkeypatch, saved, every
+  finished, job, tmp_path, monkeypatch, saved, every
 ):
   config, workdir, results = finished
   config = config.copy_and_resolve_references().unlock()
@@ -165,7 +175,7 @@ def test_killed_while_a_best_model_was_kept(
     with monkeypatch.context() as patch:
       patch.setattr(checkpoint.Checkpoints, 'save', killed)
       with pytest.raises(KeyboardInterrupt):
-        runs.train(config, tmp_path / 'killed')
+        runs.train(config, tmp_path / 'killed', shared=(job,))
   continued = runs.train(config, tmp_path / 'killed')
   assert continued['state_sha256'] == results['state_sha256']
   assert continued['best_step'] == results['best_step']

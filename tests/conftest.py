@@ -76,8 +76,8 @@ def pytest_collection_modifyitems(items):
   """Files that took longest come first, so that all workers end together."""
   seconds = json.loads(SECONDS.read_text())
   items.sort(key=lambda item: -seconds.get(item.nodeid.partition('::')[0], 0.0))
-  # Modules of tests and their libraries stay, so collections need not walk them;
-  # tracing makes many objects, and few of them in cycles.
+  # Modules of tests and their libraries stay: collections need not walk them.
+  # Tracing makes many objects, few of them in cycles.
   gc.collect()
   gc.freeze()
   gc.set_threshold(100_000, 20, 100)

@@ -48,6 +48,6 @@ def test_changed_files_are_read_or_refused(name, reports, count):
   report = reports[name]
   assert not report['others'], report['others'][0][1]
   assert report['opened'] + report['refused'] == count
-  # The changes are small enough to reach what is behind the first check: of many
-  # files, some open.
+  # The changes are small enough to reach what is behind the first check: some
+  # of many files open.
   assert report['opened'] >= count // 200

@@ -1,6 +1,7 @@
 """Whole runs, as the command makes them, or step by step, in this process."""
 
 import contextlib
+import dataclasses
 import functools
 from unittest import mock
 
@@ -13,22 +14,39 @@ from train.architectures import architecture
 from train.engine import sharding
 from train.pretrain import assemble
 from train.pretrain import job as pretraining
-from train.run import curves, training, training_phases, workdirs
+from train.run import curves, settings, training, training_phases, workdirs
 from train.transfer import finetune
+
+# What was traced for runs of equal configs, by a module's tests.
+STEPS = {}
 
 
 def train(
-  config, workdir, *, dry_run=False, began=None, shared=None, draws=False
+  config,
+  workdir,
+  *,
+  dry_run=False,
+  began=None,
+  shared=None,
+  draws=False,
+  fresh=False,
 ):
   """Returns the results of a run; None after a dry run.
 
   Its curves are drawn only if `draws`: that is a quarter of a small run's time.
+  Runs of one config are planned each by itself, and share jitted steps, as the
+  seeds of a sweep do: tracing is most of the rest. `fresh` ones do not, where
+  a test changes what is traced.
   """
   kind = finetune if 'task' in config else pretraining
   kind.check(config)
   job = kind.make(config, workdir, **({'shared': shared} if shared else {}))
   if job is None:
     return workdirs.read_results(workdir)
+  if not fresh and shared is None:
+    sizes = str(jax.tree.map(lambda leaf: leaf.shape, job.shapes))
+    key = settings.as_json(config), job.mesh, job.total_steps, sizes
+    job = dataclasses.replace(job, steps=STEPS.setdefault(key, job.steps))
   with contextlib.ExitStack() as stack:
     if not draws:
       patch = mock.patch.object(curves, 'draw_curves')

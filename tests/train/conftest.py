@@ -38,6 +38,13 @@ def one_device():
     yield
 
 
+@pytest.fixture(scope='module', autouse=True)
+def forget_steps():
+  """Jitted steps are shared by the runs of a module alone."""
+  yield
+  runs.STEPS.clear()
+
+
 @pytest.fixture(scope='session')
 def finished(small_config, tmp_path_factory):
   """A finished run of 12 steps on one device: (workdir, results).

@@ -179,7 +179,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
   with pytest.raises(
     FloatingPointError, match='(?s)not finite in step 8.*step 4 is kept'
   ) as error:
-    runs.train(small_config(), tmp_path)
+    runs.train(small_config(), tmp_path, fresh=True)
   text = str(error.value)
   assert 'embeddings/tokens/embedding' in text or 'kernel' in text
   assert 'Documents of the batch' in text
@@ -214,7 +214,7 @@ def test_an_objective_of_its_own_has_its_curve_and_its_end(
   )
   monkeypatch.setitem(families.ARCHITECTURES, 'bert', ours)
   config = small_config(train__steps=2, model__num_layers=1)
-  results = runs.train(config, tmp_path, draws=True)
+  results = runs.train(config, tmp_path, draws=True, fresh=True)
   assert {name for name in results['metrics'] if name.startswith('eval/')} == {
     'eval/order_loss',
     'eval/margin',

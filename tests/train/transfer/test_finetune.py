@@ -228,7 +228,7 @@ def test_parameters_that_overflow_are_not_kept(
   with pytest.raises(
     FloatingPointError, match='after step 12.* checkpoint of step 6 is kept'
   ) as error:
-    runs.train(config, tmp_path)
+    runs.train(config, tmp_path, fresh=True)
   kept = checkpoint.latest_step(tmp_path / workdirs.MODEL_FOLDER)
   assert kept == (6 if select == 'best' else None)
   assert ('best model so far, of step 6' in str(error.value)) == bool(kept)

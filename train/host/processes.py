@@ -254,32 +254,53 @@ def _end(message: str) -> NoReturn:
 
 
 class Preempted(Exception):
-  """The run was asked to end early, and its state is saved."""
+  """The run was asked to end early, and what it did is saved."""
 
-  def __init__(self, step: int) -> None:
-    """Takes the last saved step for the message."""
-    super().__init__(
-      f'asked to end: step {step} is saved, and the same command goes on'
-    )
+  def __init__(self, saved: str) -> None:
+    """Takes what is saved, as 'step 9 is saved', for the message."""
+    super().__init__(f'asked to end: {saved}, and the same command goes on')
 
 
 class Preemption:
-  """Notices SIGTERM, on this host or another; a context manager."""
+  """Notices that the run is asked to end, on this host or another.
+
+  A context manager. SIGTERM asks, and so does the first Ctrl-C; a second Ctrl-C
+  ends the process at once. A context around this one notices the same signals,
+  so none is lost between two runs of a sweep.
+  """
 
   def __init__(self) -> None:
     self._noticed = False
 
   def __enter__(self) -> 'Preemption':
-    if jax.process_count() == 1:
-      self._before = signal.signal(signal.SIGTERM, self._notice)
+    handlers = {signal.SIGINT: self._interrupt}
+    if jax.process_count() == 1:  # else JAX tells all processes
+      handlers[signal.SIGTERM] = self._notice
+    self._before = {
+      number: signal.signal(number, handler)
+      for number, handler in handlers.items()
+    }
     return self
 
   def __exit__(self, *error: Any) -> None:
-    if jax.process_count() == 1:
-      signal.signal(signal.SIGTERM, self._before)
+    for number, handler in self._before.items():
+      signal.signal(number, handler)
 
-  def _notice(self, *_: Any) -> None:
+  def _notice(self, *signalled: Any) -> None:
     self._noticed = True
+    around = self._before[signal.SIGTERM]
+    if isinstance(getattr(around, '__self__', None), Preemption):
+      around(*signalled)
+
+  def _interrupt(self, *_: Any) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    print(
+      '\nCtrl-C: the run saves this step and ends. Once more ends it at once,'
+      ' without saving.',
+      file=sys.stderr,
+      flush=True,
+    )
+    os.kill(os.getpid(), signal.SIGTERM)
 
   def is_due(self) -> bool:
     """Whether to end here; all processes ask at the same places, and agree."""

@@ -233,7 +233,10 @@ def _end(error: BaseException) -> None:
   processes = sys.modules.get('train.host.processes')
   message = None
   if isinstance(error, KeyboardInterrupt):
-    message = '\ninterrupted; the same command continues after the last save'
+    message = (
+      '\ninterrupted: what is saved stays, and the same command continues from'
+      ' there; where nothing is saved, it begins again'
+    )
   elif isinstance(error, ValueError | OSError | FloatingPointError):
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
     if isinstance(error, OSError) or raised_in.startswith(_OURS):

@@ -147,7 +147,7 @@ def train(
       watchdog.feed()
       heap.bound()
       if preemption.is_due():
-        raise processes.Preempted(step)
+        raise processes.Preempted(f'step {step} is saved')
 
     def score(params: Any) -> None:
       with clock.measure('eval'):
@@ -271,7 +271,7 @@ def train(
         if preempted:
           with clock.measure('save'):
             checkpoints.finish()
-          raise processes.Preempted(step)
+          raise processes.Preempted(f'step {step} is saved')
         if over and not last:
           say(
             f'No better score in {keep.patience} evaluations: stopping after'

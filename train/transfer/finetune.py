@@ -160,6 +160,7 @@ def make(
       mean = statistics.fmean(figures[metric] for metric in main)
       figures = {several.MEAN: mean} | figures
     return {
+      'main_metric': keep.metric,
       'metrics': figures,
       'intervals': intervals,
       'train_size': sum(len(job.splits['train'].examples) for job in jobs),

@@ -16,8 +16,8 @@ from configs.tables import base
 from train.engine import sharding
 from train.host import console, files, processes
 from train.host.console import say
-from train.run import checkpoint, settings, training, workdirs
-from train.transfer import bodies, finetune, task_job, task_plan
+from train.run import checkpoint, metrics, settings, training, workdirs
+from train.transfer import bodies, finetune, several, task_job, task_plan
 
 SUMMARY_FILE = 'summary.json'
 
@@ -39,10 +39,13 @@ def run(
   Returns:
     The content of summary.json: `task`, `runs` (each with `seed`, `settings`,
     `metrics` as 'split/metric', of several tasks 'task/split/metric' and
-    'dev/mean', `seconds`, `folder`), `mean` and `std` (sample standard
-    deviation, 0 of one run) over the seeds of the best settings, `settings`
-    (best by mean on dev), `best` (the best run on dev), `train_size`, `device`,
-    `revision`, `weights`, `config`.
+    'dev/mean', `main`, the metric that chooses, `seconds`, `folder`), `mean`
+    and `std` (sample standard deviation, 0 of one run) over the seeds of the
+    best settings, `settings` (best by mean on dev), `best` (the best run on
+    dev), `train_size`, `device`, `revision`, `weights`, `config`.
+
+  Raises:
+    processes.Preempted: if asked to end early; what is finished is kept.
   """
   workdir = epath.Path(workdir)
   grid = grid or {}
@@ -65,29 +68,38 @@ def run(
     if new:
       task_job.check(new[0])
   runs = []
-  for changes, of_seeds in zip(combinations, planned, strict=True):
-    # All seeds share one plan with its compiled steps.
-    job = None
-    for folder, seeded in of_seeds:
-      results = workdirs.read_results(folder)
-      if results is None:
-        say(f'\n{folder}')
-        if job is None and checkpoint.latest_step(folder) is None:
-          job = task_job.plan_all(seeded, sharding.make_mesh(seeded.mesh))
-        planned_run = finetune.make(seeded, folder, shared=job)
-        results = training.train(planned_run, folder)
-      _drop(folder / checkpoint.FOLDER)
-      runs.append(_entry(results, changes, folder))
-      best = max(runs, key=_main_value)
-      for entry in runs:
-        if entry is not best and not keep_all:
-          _drop(epath.Path(entry['workdir']) / workdirs.MODEL_FOLDER)
-    del job
-  summary = _summary(runs, combinations, results)
-  if processes.is_first():
-    files.write_atomically(
-      workdir / SUMMARY_FILE, json.dumps(summary, indent=2) + '\n'
-    )
+  with processes.Preemption() as preemption:
+
+    def end_if_asked() -> None:
+      if preemption.is_due():
+        count = len(combinations) * len(seeds)
+        raise processes.Preempted(f'{len(runs)} of {count} runs are finished')
+
+    for changes, of_seeds in zip(combinations, planned, strict=True):
+      # All seeds share one plan with its compiled steps.
+      job = None
+      for folder, seeded in of_seeds:
+        results = workdirs.read_results(folder)
+        if results is None:
+          end_if_asked()
+          say(f'\n{folder}')
+          if job is None and checkpoint.latest_step(folder) is None:
+            job = task_job.plan_all(seeded, sharding.make_mesh(seeded.mesh))
+          planned_run = finetune.make(seeded, folder, shared=job)
+          results = training.train(planned_run, folder)
+        _drop(folder / checkpoint.FOLDER)
+        runs.append(_entry(results, changes, folder))
+        best = max(runs, key=_main_value)
+        for entry in runs:
+          if entry is not best and not keep_all:
+            _drop(epath.Path(entry['workdir']) / workdirs.MODEL_FOLDER)
+      del job
+    summary = _summary(runs, combinations, results)
+    if processes.is_first():
+      files.write_atomically(
+        workdir / SUMMARY_FILE, json.dumps(summary, indent=2) + '\n'
+      )
+    end_if_asked()  # a table has other sweeps
   return summary
 
 
@@ -172,20 +184,25 @@ def _is_begun(folder: epath.Path) -> bool:
 def _entry(
   results: Mapping[str, Any], changes: Mapping[str, Any], folder: epath.Path
 ) -> dict[str, Any]:
-  figures = {}
   names = _tasks(results)
-  for name, value in results['metrics'].items():
+
+  def figure(name: str) -> str:
     of, _, rest = name.removeprefix('eval/').partition('/')
     rest = rest or of  # the mean over several tasks
     prefix = f'{of}/' if len(names) > 1 and of in names else ''
     # SPLIT/METRIC, or of dev METRIC or METRIC/GROUP.
     first, _, more = rest.partition('/')
     is_of_dev = not more or f'eval/{of}/{first}' in results['metrics']
-    figures[prefix + (f'dev/{rest}' if is_of_dev else rest)] = value
+    return prefix + (f'dev/{rest}' if is_of_dev else rest)
+
+  main = _main_metric(results, folder)
+  # A results.json that is read back has its keys in another order.
+  order = sorted(results['metrics'], key=lambda name: (name != main, name))
   return {
     'seed': results['seed'],
     'settings': dict(changes),
-    'metrics': figures,
+    'metrics': {figure(name): results['metrics'][name] for name in order},
+    'main': figure(main),
     'seconds': results['seconds'],
     'folder': folder.name,
     'workdir': str(folder),
@@ -198,10 +215,27 @@ def _tasks(results: Mapping[str, Any]) -> list[str]:
   return config.get('task.names') or [config['task.name']]
 
 
-def _main_value(entry: Mapping[str, Any]) -> float:
-  return next(
-    value for name, value in entry['metrics'].items() if name.startswith('dev/')
+def _main_metric(results: Mapping[str, Any], folder: epath.Path) -> str:
+  """Returns the metric that chose a run's model, as results.json names it.
+
+  Runs of earlier revisions do not name it: it is the first metric that their
+  metrics.csv has of dev, or the mean over several tasks.
+  """
+  if 'main_metric' in results:
+    return results['main_metric']
+  if several.MEAN in results['metrics']:
+    return several.MEAN
+  for _, name, _ in metrics.read_metrics(folder):
+    if name in results['metrics'] and name.startswith('eval/'):
+      return name
+  raise ValueError(
+    f'{folder}: neither results.json nor metrics.csv names the metric that'
+    ' chose the model. Remove the folder, and the run is made again'
   )
+
+
+def _main_value(entry: Mapping[str, Any]) -> float:
+  return entry['metrics'][entry['main']]
 
 
 def _drop(folder: epath.Path) -> None:

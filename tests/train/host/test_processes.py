@@ -1,8 +1,10 @@
 """Several processes of one run, as on several hosts; gloo between them."""
 
 import json
+import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -138,6 +140,21 @@ def test_a_run_on_a_cpu_looks_for_no_accelerator(monkeypatch):
   assert not chosen
   processes.join('cpu')
   assert chosen == {'jax_platforms': 'cpu'}
+
+
+def test_contexts_notice_signals_together_and_a_second_ctrl_c_ends():
+  before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+  with processes.Preemption() as around:
+    with processes.Preemption() as first:
+      assert not first.is_due()
+    with processes.Preemption() as second:
+      os.kill(os.getpid(), signal.SIGINT)
+      assert second.is_due()
+      with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert around.is_due() and not first.is_due()
+  after = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+  assert after == before
 
 
 def test_flags_of_processes_are_checked():

@@ -16,7 +16,14 @@ from launch import environment
 from train.architectures import bert, families
 from train.engine import evaluate, objectives, optim
 from train.host import processes
-from train.run import checkpoint, curves, metrics, settings, workdirs
+from train.run import (
+  checkpoint,
+  curves,
+  ledger,
+  metrics,
+  settings,
+  workdirs,
+)
 
 # Meshes have tests of their own.
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -110,6 +117,27 @@ def test_ended_in_an_evaluation_it_goes_on_with_that(
   assert rows_of(tmp_path) == rows_of(finished[0])
   for key in ('state_sha256', 'optimizer_sha256'):
     assert results[key] == finished[1][key]
+
+
+def test_ctrl_c_saves_the_step_and_goes_on_from_there(
+  finished, small_config, tmp_path, monkeypatch, capsys
+):
+  count = ledger.Ledger.count
+
+  def count_and_interrupt(self, step, *rest):
+    if step == 5:
+      os.kill(os.getpid(), signal.SIGINT)
+    count(self, step, *rest)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(ledger.Ledger, 'count', count_and_interrupt)
+    with pytest.raises(processes.Preempted, match='step 5 is saved'):
+      runs.train(small_config(), tmp_path)
+  assert 'Ctrl-C: the run saves this step' in capsys.readouterr().err
+  assert checkpoint.latest_step(tmp_path) == 5
+  results = runs.train(small_config(), tmp_path)
+  assert results['state_sha256'] == finished[1]['state_sha256']
+  assert rows_of(tmp_path) == rows_of(finished[0])
 
 
 def test_a_finished_run_only_prints(finished, small_config, capsys):

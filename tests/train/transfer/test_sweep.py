@@ -1,14 +1,17 @@
 """Several seeds and settings: what runs, what is kept, what is summed up."""
 
 import json
+import os
 import pathlib
 import shutil
+import signal
 
 import pytest
 from etils import epath
 
+from train.host import processes
 from train.params import opened
-from train.run import training
+from train.run import training, workdirs
 from train.transfer import sweep, task_job
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -84,6 +87,49 @@ def test_the_best_model_alone_is_kept(swept):
   opened.open_weights(summary['best']['workdir']).check()
   assert not list(workdir.glob('*/checkpoints'))
   assert len(list(workdir.glob('*/predictions/dev.jsonl'))) == 4
+
+
+@pytest.mark.parametrize('is_named', [True, False])
+def test_the_main_metric_chooses_in_whatever_order_results_are(
+  is_named, run_of, tmp_path, monkeypatch
+):
+  """Pearson's coefficient comes first in a file, and Spearman's chooses."""
+  config, workdir, results = run_of('own scores')
+  assert results['main_metric'] == 'eval/own/spearman'
+  for seed, spearman in enumerate((0.5, 0.9, 0.1)):
+    folder = shutil.copytree(workdir, tmp_path / f'seed={seed}')
+    figures = {'eval/own/pearson': -spearman, 'eval/own/spearman': spearman}
+    changed = results | {'seed': seed}
+    changed['metrics'] = results['metrics'] | figures
+    changed['config'] = results['config'] | {'train.seed': seed}
+    if not is_named:  # as earlier revisions wrote it
+      del changed['main_metric']
+    workdirs.write_results(folder, changed)
+  monkeypatch.setattr(training, 'train', None)  # all are finished
+  summary = sweep.run(config, tmp_path, seeds=(0, 1, 2))
+  assert summary['best']['seed'] == 1
+  assert {entry['main'] for entry in summary['runs']} == {'dev/spearman'}
+  assert list(summary['mean'])[0] == 'dev/spearman'
+  assert [path.parent.name for path in tmp_path.glob('*/model')] == ['seed=1']
+
+
+def test_sigterm_while_a_run_writes_its_results_ends_the_sweep(
+  config, tmp_path, monkeypatch
+):
+  """That run is finished, and nothing else begins."""
+  write = workdirs.write_results
+
+  def write_and_be_asked(workdir, results):
+    write(workdir, results)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(workdirs, 'write_results', write_and_be_asked)
+    with pytest.raises(processes.Preempted, match='1 of 2 runs are finished'):
+      sweep.run(config, tmp_path, seeds=SEEDS)
+  assert [path.name for path in tmp_path.iterdir()] == ['seed=0']
+  summary = sweep.run(config, tmp_path, seeds=SEEDS)
+  assert [entry['seed'] for entry in summary['runs']] == [0, 1]
 
 
 def test_a_finished_sweep_computes_nothing(swept, config, monkeypatch, capsys):
@@ -167,6 +213,7 @@ def test_groups_of_a_split_are_told_from_splits():
   metrics = {'eval/a/f1': 1, 'eval/a/f1/verb': 2, 'eval/a/test/f1': 3}
   metrics |= {'eval/a/test/f1/verb': 4}
   results = {
+    'main_metric': 'eval/a/f1',
     'metrics': metrics,
     'config': {'task.name': 'a'},
     'seed': 0,

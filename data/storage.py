@@ -7,6 +7,7 @@ in one request, and writing only where nobody else has written.
 
 import contextlib
 import functools
+import glob
 import importlib.util
 import os
 import pathlib
@@ -30,6 +31,17 @@ _BUCKET = re.compile(r'[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]')
 def is_remote(path: str | os.PathLike) -> bool:
   """Returns whether a path is on the network (`gs://...`)."""
   return '://' in os.fspath(path)
+
+
+def find_files(folder: str | os.PathLike, pattern: str) -> list[Any]:
+  """Returns the paths below a folder that match a glob pattern, sorted.
+
+  Only `pattern` has wildcards: the folder may be named 'exp [v2]', which
+  `epath.Path.glob` takes for a pattern, too.
+  """
+  from etils import epath
+
+  return sorted(epath.Path(glob.escape(os.fspath(folder))).glob(pattern))
 
 
 def split(path: str | os.PathLike) -> tuple[str, str]:

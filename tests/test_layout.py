@@ -282,6 +282,30 @@ def test_commands_work_beside_folders_of_the_same_names(tmp_path):
   assert '--tokenizer' in done.stdout
 
 
+# Listings of folders whose names are ours, by pathlib, or of users' patterns.
+LISTINGS = {
+  'data/ngrams/counts.py',
+  'data/storage.py',
+  'data/store/folders.py',
+  'data/text/text_files.py',
+  'models/pretrained/weight_files.py',
+  'train/papers/table_rows.py',
+  'train/run/checkpoint.py',
+  'train/run/mirror.py',
+  'train/run/settings.py',
+}
+
+
+def test_folders_of_users_are_no_patterns():
+  """`epath.Path.glob` takes a folder named 'exp [v2]' for a pattern, too."""
+  found = {
+    str(module)
+    for module in MODULES
+    if re.search(r'\.r?glob\(', (ROOT / module).read_text())
+  }
+  assert found == LISTINGS
+
+
 def test_shell_scripts_are_sound():
   scripts = [str(path) for path in (ROOT / 'train').rglob('*.sh')]
   assert scripts

@@ -6,6 +6,7 @@ from typing import Any
 
 from etils import epath
 
+from data import storage
 from data.tasks import examples, files
 
 _FIELDS = ('article', 'questions', 'options', 'answers')
@@ -19,7 +20,7 @@ def _rows(folder: epath.Path, split: str) -> examples.Found:
     (group, file)
     for group in GROUPS
     if (folder / group).is_dir()
-    for file in sorted((folder / group).glob('*.txt'), key=_number)
+    for file in sorted(storage.find_files(folder / group, '*.txt'), key=_number)
   ]
   if not passages:
     raise ValueError(

@@ -350,7 +350,7 @@ def _open_folder(folder: epath.Path) -> _Rows:
 
 
 def _only(folder: epath.Path, pattern: str) -> epath.Path:
-  found = sorted(folder.glob(pattern))
+  found = storage.find_files(folder, pattern)
   if not found:
     raise FileNotFoundError(
       f'{folder} has no {pattern}; expected a file of word vectors, or a folder'

@@ -15,7 +15,7 @@ import numpy as np
 from etils import epath
 
 from models import char_cnn, elmo, lstm
-from models.pretrained import config_files, hdf5_file, strict
+from models.pretrained import config_files, hdf5_file, strict, weight_files
 from models.pretrained.strict import Entry, Piece
 from models.pretrained.weights import Weights
 
@@ -50,7 +50,7 @@ def open_folder(folder: epath.Path) -> Weights:
   """Opens a folder with one file *options.json and one *weights.hdf5."""
   files = []
   for suffix in (OPTIONS_FILE, 'weights.hdf5'):
-    found = sorted(folder.glob(f'*{suffix}'))
+    found = weight_files.find(folder, f'*{suffix}')
     if not found:
       raise FileNotFoundError(f'{folder} has no *{suffix}')
     if len(found) > 1:

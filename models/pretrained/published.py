@@ -39,7 +39,7 @@ def is_published(folder: epath.PathLike) -> bool:
   folder = epath.Path(folder)
   file = _config_file(folder)
   if file is None:
-    return any(any(folder.glob(pattern)) for pattern in RELEASE_FILES)
+    return any(weight_files.find(folder, name) for name in RELEASE_FILES)
   has_weights = weight_files.hugging_face_file(folder) is not None
   try:
     config = config_files.read(file)

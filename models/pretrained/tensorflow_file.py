@@ -6,6 +6,7 @@ shape. So the index is first read here and checked against the files.
 
 import contextlib
 import functools
+import glob
 import math
 import re
 import struct
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from models.pretrained import weight_files
 from models.pretrained.strict import Entry
-from models.pretrained.weight_files import local
+from models.pretrained.weight_files import local, plain
 
 # Variables of training: steps, and an optimiser's moments of each weight.
 OPTIMIZER = re.compile(
@@ -34,7 +36,7 @@ def index_of(folder: epath.Path) -> epath.Path | None:
 
   Raises ValueError if there are several, and no file `checkpoint` names one.
   """
-  found = sorted(folder.glob('*.ckpt*.index'))
+  found = weight_files.find(folder, '*.ckpt*.index')
   if len(found) < 2:
     return found[0] if found else None
   names = [file.name for file in found]
@@ -55,7 +57,9 @@ def index_of(folder: epath.Path) -> epath.Path | None:
 def _parts_of(index: epath.Path) -> list[epath.Path]:
   """Returns the files PREFIX.data-00000-of-00001 and so on of an index."""
   prefix = index.name.removesuffix('.index')
-  parts = sorted(index.parent.glob(f'{prefix}.data-?????-of-?????'))
+  parts = weight_files.find(
+    index.parent, f'{glob.escape(prefix)}.data-?????-of-?????'
+  )
   count = int(parts[0].name[-5:]) if parts else 1
   expected = [f'{prefix}.data-{i:05}-of-{count:05}' for i in range(count)]
   names = [part.name for part in parts]
@@ -71,8 +75,10 @@ def entries(index: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of a TensorFlow checkpoint from its PREFIX.index."""
   import tensorflow as tf
 
-  parts = [local(part) for part in _parts_of(index)]
-  index = local(index)
+  shown = index
+  # TensorFlow takes a path for a pattern.
+  parts = [plain(local(part)) for part in _parts_of(index)]
+  index = plain(local(index))
 
   @contextlib.contextmanager
   def named() -> Iterator[None]:
@@ -81,7 +87,7 @@ def entries(index: epath.Path) -> dict[str, Entry]:
       yield
     except (tf.errors.OpError, *found) as error:
       raise ValueError(
-        f'{index} or {", ".join(part.name for part in parts)} is damaged, copy'
+        f'{shown} or {", ".join(part.name for part in parts)} is damaged, copy'
         f' them again: {error}'
       ) from error
 

@@ -6,7 +6,9 @@ Remote files are copied, until the program ends, because readers seek in them.
 import atexit
 import contextlib
 import functools
+import glob
 import hashlib
+import os
 import shutil
 import sys
 import tempfile
@@ -30,6 +32,14 @@ SAFETENSORS_DTYPES = {  # names of dtypes in safetensors files -> NumPy's
 def is_remote(file: epath.Path) -> bool:
   """Returns whether a file lies at a storage service."""
   return '://' in str(file)
+
+
+def find(folder: epath.Path, pattern: str) -> list[epath.Path]:
+  """Returns a folder's files that match a glob pattern, sorted.
+
+  The folder itself may have wildcards in its name.
+  """
+  return sorted(epath.Path(glob.escape(str(folder))).glob(pattern))
 
 
 def local(file: epath.Path) -> epath.Path:
@@ -56,6 +66,18 @@ def local(file: epath.Path) -> epath.Path:
       )
     partial.rename(copy)
   return copy
+
+
+def plain(file: epath.Path) -> epath.Path:
+  """Returns a local file, or a link to it whose path is no glob pattern."""
+  if not glob.has_magic(str(file)):
+    return file
+  folder = hashlib.sha256(os.path.abspath(file.parent).encode()).hexdigest()
+  link = _scratch() / folder / file.name
+  if not link.exists():
+    link.parent.mkdir(exist_ok=True)
+    os.symlink(os.path.abspath(file), link)
+  return link
 
 
 @functools.cache

@@ -27,6 +27,18 @@ def test_what_is_no_path(path, message):
   assert storage.split('gs://books/a/b/') == ('books', 'a/b')
 
 
+def test_only_the_pattern_has_wildcards(tmp_path):
+  folder = tmp_path / 'exp [v2]*'
+  folder.mkdir()
+  for name in ('b.txt', 'a.txt', 'a.json'):
+    (folder / name).touch()
+  (tmp_path / 'exp v').mkdir()  # what the folder's name matches as a pattern
+  found = storage.find_files(folder, '*.txt')
+  assert [path.name for path in found] == ['a.txt', 'b.txt']
+  assert all(path.exists() for path in found)
+  assert not storage.find_files(tmp_path / 'none', '*')
+
+
 def test_each_bucket_is_asked_once(gs, loopback):
   values = [None, 3, 'a text', 'runs/x', 's3://other', f'{gs}/a', f'{gs}/b']
   storage.check(values, [f'{gs}/c', f'{gs}/d'])

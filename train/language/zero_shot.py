@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
+from data import storage
 from data.text import sentences, text_files
 
 PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
@@ -127,7 +128,7 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
   """
   source = epath.Path(path)
   if source.is_dir():
-    files = sorted(source.glob('*.story'))
+    files = storage.find_files(source, '*.story')
     if urls is not None:
       names = [
         hashlib.sha1(url.strip().encode()).hexdigest() + '.story'

@@ -149,7 +149,7 @@ def find_lines(
     family = row.family if path is None else family_of(path)
     lines.append(Line(row, False, path, family))
   known = {slug(name) for name in (*own, *(row.name for row in table.rows))}
-  for path in sorted(folder.glob(f'*/{ROW_FILE}')):
+  for path in storage.find_files(folder, f'*/{ROW_FILE}'):
     if path.parent.name not in known:
       found = json.loads(path.read_text())
       row = _own_row(table, found['name'])

@@ -10,7 +10,7 @@ import jax
 from etils import epath
 
 from configs.tables import base
-from data import hub
+from data import hub, storage
 from data.text import text_files
 from train.host import console, files
 from train.papers import (
@@ -59,7 +59,9 @@ def is_vectors(weights: str) -> bool:
     return False
   path = epath.Path(weights).expanduser()
   if path.is_dir():
-    return all(any(path.glob(pattern)) for pattern in _FOLDER_OF_VECTORS)
+    return all(
+      storage.find_files(path, pattern) for pattern in _FOLDER_OF_VECTORS
+    )
   if not path.exists():
     return False  # perhaps a name on the hub
   with path.open('rb') as file:

@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from data import storage
 from data.tasks.probes import tasks
 from data.tasks.probes.targets import Probe
 from train.probing import outputs, plan
@@ -81,7 +82,7 @@ def others(
   settings = next(iter(expected.values()))
   known = {key: settings[key] for key in shared if key in settings}
   names = []
-  for path in sorted(out.glob('*.json')) if out.exists() else ():
+  for path in storage.find_files(out, '*.json') if out.exists() else ():
     if path.name != outputs.JSON_FILE and path.stem not in expected:
       cure = 'The tables show all tasks of a folder: give another --out'
       outputs.check_settings(path, outputs.read(path), known, cure)

@@ -30,10 +30,20 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def checkpoint_folder(workdir: epath.PathLike) -> epath.Path:
-  """Returns a workdir's checkpoint folder as an absolute path, for orbax."""
+  """Returns a workdir's checkpoint folder as an absolute path, for orbax.
+
+  Raises ValueError for a path with wildcards: orbax lists its own folders by
+  patterns, and would save what nobody can read.
+  """
   folder = epath.Path(workdir) / FOLDER
-  local = not storage.is_remote(folder)
-  return epath.Path(os.path.abspath(folder)) if local else folder
+  if not storage.is_remote(folder):
+    folder = epath.Path(os.path.abspath(folder))
+  if found := sorted({*'*?['} & {*str(folder)}):
+    raise ValueError(
+      f'{folder}: no checkpoint can lie below a folder with'
+      f' {" or ".join(found)} in its name: rename it, or pass another --workdir'
+    )
+  return folder
 
 
 class _Names(ocp.path.step.NameFormat):

@@ -161,8 +161,8 @@ def without_encoder(model):
 def test_export_and_import_give_the_same_bits(fields, tmp_path):
   model = elmo_cases.make_model(**fields)
   params = elmo_cases.init_params(model)
-  pretrained.write_folder(tmp_path / 'new', model, params)
-  opened = published.open_folder(tmp_path / 'new')
+  pretrained.write_folder(tmp_path / 'new [v2]', model, params)
+  opened = published.open_folder(tmp_path / 'new [v2]')
   found, params_back = opened.model, opened.load()
   if model.num_words:
     assert without_encoder(found) == without_encoder(model)

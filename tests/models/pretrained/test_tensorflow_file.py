@@ -11,6 +11,8 @@ from models.pretrained import published, tensorflow_file
 
 
 def test_checkpoints_that_are_damaged_or_several(tmp_path):
+  tmp_path = tmp_path / 'exp [v2]'  # no pattern
+  tmp_path.mkdir()
   model, params = published_cases.make_bert('BertModel')
   for step in (5, 12):
     published_cases.save_checkpoint(

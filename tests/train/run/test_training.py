@@ -140,6 +140,15 @@ def test_ctrl_c_saves_the_step_and_goes_on_from_there(
   assert rows_of(tmp_path) == rows_of(finished[0])
 
 
+@pytest.mark.parametrize('name', ['exp [v2]', 'a*', 'what?'])
+def test_a_workdir_that_orbax_takes_for_a_pattern_is_refused(
+  name, small_config, tmp_path
+):
+  with pytest.raises(ValueError, match='no checkpoint can lie .* rename it'):
+    runs.train(small_config(), tmp_path / name)
+  assert not list(tmp_path.iterdir())
+
+
 def test_a_finished_run_only_prints(finished, small_config, capsys):
   workdir, results = finished
   before = {p: p.stat().st_mtime_ns for p in workdir.rglob('*') if p.is_file()}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
+from data import storage
 from data.tasks import files
 from data.vocabulary import word_vectors
 from train.vectors import text_counts
@@ -52,7 +53,9 @@ def find_file(name: str) -> epath.Path | None:
     return path
   if (path / BINARY_FILE).exists():
     return path / BINARY_FILE
-  return path if path.is_dir() and any(path.glob('*_index.parquet')) else None
+  if path.is_dir() and storage.find_files(path, '*_index.parquet'):
+    return path
+  return None
 
 
 def read_file(

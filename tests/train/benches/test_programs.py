@@ -38,6 +38,13 @@ def test_a_step_with_units_reads_marks():
   assert flops > 0 and np.isfinite(report['loss'])
 
 
+def test_a_text_has_a_vector(small_bert):
+  run, _ = programs.embedding(
+    weights=str(small_bert), sentences=['the', 'of the'], accelerator=False
+  )
+  assert [each.shape[-1] for each in run()] == [32, 32]
+
+
 def test_decoding_writes_every_token(monkeypatch):
   sizes = dict(num_layers=1, embed_dim=8, num_heads=1, mlp_dim=8)
   monkeypatch.setitem(variants.GPT2, 'tiny', sizes)

@@ -1,5 +1,7 @@
 """The plan of a pre-training run, and which runs may continue."""
 
+import types
+
 import jax
 import pytest
 import runs
@@ -11,6 +13,17 @@ from train.run import metrics, settings, training_phases
 
 # Meshes have tests of their own.
 pytestmark = pytest.mark.usefixtures('one_device')
+
+
+def test_a_batch_may_have_all_windows_of_the_text(small_config):
+  (phase,) = training_phases.resolve_phases(small_config(), {})
+  for windows in (phase.global_batch, phase.global_batch - 1):
+    text = types.SimpleNamespace(num_windows=windows, check=lambda size: None)
+    if windows == phase.global_batch:
+      plan.check_data({phase.kind: text}, [phase])
+      continue
+    with pytest.raises(ValueError, match='makes 15 windows of 32 tokens'):
+      plan.check_data({phase.kind: text}, [phase])
 
 
 def test_a_phase_that_changes_nothing_before_may_follow(

@@ -126,6 +126,12 @@ def read_tsv(
 def _check_titles(
   file: epath.Path, titles: Sequence[str], fields: Sequence[str]
 ) -> None:
+  doubled = [field for field in fields if titles.count(field) > 1]
+  if doubled:
+    raise ValueError(
+      f'{file}, line 1: found {titles.count(doubled[0])} columns of the title'
+      f' {doubled[0]!r}, expected one: rename those that are not read'
+    )
   missing = [field for field in fields if field not in titles]
   if not missing:
     return

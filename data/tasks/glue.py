@@ -1,6 +1,7 @@
 """GLUE's tasks (Wang et al. 2018) in the release's tab-separated files."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -65,15 +66,14 @@ def text_examples(
 
 
 def score_of(where: str, text: Any) -> float:
-  """Returns a score, or raises ValueError at text that is no number."""
+  """Returns a score, or raises ValueError at text that is no finite number."""
   try:
-    if isinstance(text, bool):
-      raise TypeError
-    return float(text)
-  except (TypeError, ValueError):
-    raise ValueError(
-      f'{where}: found the score {text!r}, expected a number'
-    ) from None
+    score = math.nan if isinstance(text, bool) else float(text)
+  except (TypeError, ValueError, OverflowError):
+    score = math.nan
+  if not math.isfinite(score):
+    raise ValueError(f'{where}: found the score {text!r}, expected a number')
+  return score
 
 
 def _cola_rows(file: epath.Path, split: str) -> examples.Found:

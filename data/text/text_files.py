@@ -8,6 +8,7 @@ import itertools
 import json
 import lzma
 import os
+import pathlib
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -91,12 +92,26 @@ def name_some(names: Sequence[str], count: int | None = None) -> str:
   return ', '.join(names[:NAMED]) + (f' and {more:,} more' if more else '')
 
 
-def _is_link(path: epath.Path) -> bool:
+def _is_link(path: epath.Path | str) -> bool:
   return '://' not in str(path) and os.path.islink(path)
 
 
 def _describe_link(path: epath.Path) -> str:
   return f'{path} is a link to {os.readlink(path)}, which does not exist'
+
+
+def _check_no_loop(folder: epath.Path | str) -> None:
+  """Raises ValueError for a link to a folder that it lies in.
+
+  Its files would be found again and again, 40 links deep.
+  """
+  if _is_link(folder):
+    to = os.path.realpath(folder)
+    if f'{os.path.realpath(os.path.dirname(folder))}/'.startswith(f'{to}/'):
+      raise ValueError(
+        f'{folder} is a link to {to}, in which it lies: its files would be read'
+        ' again and again. Remove the link, or name the files without it'
+      )
 
 
 def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
@@ -105,6 +120,7 @@ def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
   for path in sorted(folder.iterdir()):
     if path.name.startswith('.'):
       continue
+    _check_no_loop(path)
     if path.is_dir():
       found += _walk(path, dangling)
     elif path.is_file():
@@ -118,6 +134,8 @@ def _glob(pattern: epath.Path) -> list[epath.Path]:
   """Returns matches and dangling links, sorted; `**` crosses folders."""
   if '://' not in str(pattern):
     paths = sorted(glob.glob(str(pattern), recursive=True))
+    for folder in {str(f) for p in paths for f in pathlib.PurePath(p).parents}:
+      _check_no_loop(folder)
     return [
       epath.Path(path)
       for path in paths

@@ -81,7 +81,12 @@ RTE = 'index\tsentence1\tsentence2\tlabel\n'
     (
       'stsb',
       'index\tsentence1\tsentence2\tscore\n0\tA.\tB.\tnan\n',
-      'line 2: found the score nan, expected 0 to 5',
+      "line 2: found the score 'nan', expected a number",
+    ),
+    (
+      'stsb',
+      'index\tsentence1\tsentence2\tscore\tscore\n0\tA.\tB.\t5.1\t1\n',
+      "line 1: found 2 columns of the title 'score', expected one",
     ),
     ('cola', 'gj04\t1\t\tA.\ngj04\t1\tA.\n', 'line 2: found 3 columns, expect'),
     ('cola', 'gj04\tyes\t\tA.\n', "line 1: found the label 'yes', expected"),

@@ -286,6 +286,14 @@ def test_wrong_settings_are_refused(settings, message):
       '{"sentence": "A.", "label": true}',
       'found the score True, expected a number',
     ),
+    *(
+      (
+        'regression',
+        f'{{"sentence": "A.", "label": {score}}}',
+        'expected a number',
+      )
+      for score in ('1e999', '-Infinity', 'NaN', '"inf"', '9' * 400)
+    ),
     (
       'choice',
       '{"context": "A.", "choices": "B.", "label": 0}',

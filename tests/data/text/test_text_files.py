@@ -110,3 +110,25 @@ def test_jsonl_records_are_documents(kind, tmp_path):
   assert source.document_break == 'record'
   assert texts_of(source) == [rows[0], 'Two é.\nLine.', rows[3]]
   assert source.dropped == {'record without text': 1}
+
+
+@pytest.mark.parametrize('target', ['.', '..', 'inside'])
+def test_a_link_to_a_folder_that_it_lies_in_is_refused(target, tmp_path):
+  folder = tmp_path / 'books' / 'inside'
+  folder.mkdir(parents=True)
+  (folder / 'a.txt').write_text('One.')
+  (folder / 'loop').symlink_to(tmp_path / 'books' / target)
+  for source in (tmp_path / 'books', f'{tmp_path}/books/**/*.txt'):
+    with pytest.raises(
+      ValueError, match='loop is a link to .* again and again'
+    ):
+      text_files.find(str(source))
+
+
+def test_a_link_to_another_folder_is_read(tmp_path):
+  for name in ('books', 'others'):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'a.txt').write_text('One.')
+  (tmp_path / 'books' / 'more').symlink_to(tmp_path / 'others')
+  for source in (tmp_path / 'books', f'{tmp_path}/books/**/*.txt'):
+    assert len(text_files.find(str(source))[0]) == 2

@@ -413,7 +413,6 @@ UNTESTED_BY_NAME = {
   'train/architectures/samples.py',  # the families' tests
   'train/embed.py',  # vectors/test_embedder
   'train/engine/state.py',  # test_sharding
-  'train/engine/steps.py',  # run/test_training, test_sharding
   'train/host/device.py',  # run/test_ledger
   'train/host/huge_pages.py',  # engine/test_memory
   'train/pretrain/assemble.py',  # test_job

@@ -63,7 +63,7 @@ def pytest_configure(config):
   """Where tests run, programs that they start find helpers and `children`."""
   is_worker = hasattr(config, 'workerinput')
   if not is_worker:
-    program_cache.prune(CACHE.parent)
+    program_cache.prune(CACHE)
     if config.getoption('--renew_seconds'):
       config.pluginmanager.register(Seconds(config.rootpath))
   if is_worker or not config.getoption('tx', None):

@@ -12,7 +12,7 @@ import pathlib
 import re
 import time
 
-DAYS = 14
+DAYS, NAME = 14, 'test_programs'
 
 
 def folder() -> pathlib.Path:
@@ -29,13 +29,20 @@ def folder() -> pathlib.Path:
     processor = ''
   key = hashlib.sha256(f'{sorted(flags.split())} {processor}'.encode())
   name = f'{importlib.metadata.version("jaxlib")}-{key.hexdigest()[:8]}'
-  return pathlib.Path(home, 'sesame', 'test_programs', name)
+  return pathlib.Path(home, 'sesame', NAME, name)
 
 
-def prune(root: pathlib.Path, days: float = DAYS) -> None:
-  """Removes entries below a folder that were not read for so many days."""
+def prune(cache: pathlib.Path, days: float = DAYS) -> None:
+  """Removes a cache's entries that no run has read for so many days.
+
+  Those of other flags and processors too, if all lie in the user's cache
+  folder; of a folder that the user names, no other file and no other folder is
+  touched.
+  """
+  is_ours = cache.parent.name == NAME and cache.parent.parent.name == 'sesame'
+  caches = cache.parent.glob('*') if is_ours else [cache]
   oldest = time.time() - days * 86_400
-  for path in root.glob('*/*'):
+  for path in [path for each in caches for path in each.glob('*-cache')]:
     try:
       if path.stat().st_mtime < oldest:
         path.unlink()

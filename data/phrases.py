@@ -10,12 +10,11 @@ a pass over the text, the result of the pass before; a lower one joins more.
 import argparse
 import pathlib
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 
 from etils import epath
 
-from data import storage
+from data import scratch, storage
 from data.text import text_files
 from data.vocabulary.word2vec import phrases
 
@@ -46,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   )
   add('--lower', action='store_true', help='write all words in lower case')
   args = parser.parse_args(arguments)
+  scratch.end_on_sigterm()
   try:
     storage.check([args.text], [args.output])
     _write(args)
@@ -70,13 +70,12 @@ def _write(args: argparse.Namespace) -> None:
       f' {", ".join(text_files.COMPRESSED)}: the text is not compressed'
     )
   text, _, _ = text_files.find(args.text)
-  folder = args.output.absolute().parent
-  with tempfile.TemporaryDirectory(prefix='phrases-', dir=folder) as scratch:
+  with scratch.beside(args.output) as folder:
     for number, threshold in enumerate(args.thresholds, 1):
       found = phrases.count(_lines(text, args.lower))
       if not found.num_words:
         raise ValueError(f'{args.text}: no words, expected a text')
-      new, num_joined = pathlib.Path(scratch, f'{number}.txt'), 0
+      new, num_joined = folder / f'{number}.txt', 0
       with new.open('w', encoding='utf-8') as file:
         for line in phrases.join(
           _lines(text, args.lower), found, threshold, args.delta

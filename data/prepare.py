@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from data import storage
+from data import scratch, storage
 from data.store import audit as audits
 from data.store import build
 from data.text import languages
@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   add('--overwrite', action='store_true', help='replace a store that differs')
   add('--json', action='store_true', help='print the audit on standard output')
   args = parser.parse_args(arguments)
+  scratch.end_on_sigterm()
   try:
     source = _join(args.source)
     parts = [*languages.paths(source), args.tokenizer]

@@ -5,13 +5,13 @@ import io
 import itertools
 import json
 import math
-import os
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from etils import epath
 
+from data import scratch
 from data.scoring import coreference, kinds, roles, scores
 from data.tasks import files
 from data.tasks.examples import Example, Prediction, Task, needs_labels
@@ -104,13 +104,13 @@ def write(
     data = _with_member(path, glue_file(task, split), text)
   else:
     data = text.encode()
-  _write_atomically(path, data)
+  scratch.write_bytes(path, data)
   if n_best_path is not None:
     n_best = {x.id: _texts(x) for x in found}
-    _write_atomically(epath.Path(n_best_path), _json(n_best).encode())
+    scratch.write_bytes(epath.Path(n_best_path), _json(n_best).encode())
   if null_odds_path is not None:
     odds = {x.id: float(x.no_answer) for x in found}
-    _write_atomically(epath.Path(null_odds_path), _json(odds).encode())
+    scratch.write_bytes(epath.Path(null_odds_path), _json(odds).encode())
 
 
 def glue_file(task: Task, split: str) -> str:
@@ -295,14 +295,3 @@ def _with_member(path: epath.Path, name: str, text: str) -> bytes:
       info.external_attr = 0o644 << 16
       new.writestr(info, content)
   return data.getvalue()
-
-
-def _write_atomically(path: epath.Path, data: bytes) -> None:
-  """Writes a file completely or not at all."""
-  new = path.with_name(f'.{path.name}.{os.getpid()}.new')
-  try:
-    new.write_bytes(data)
-    new.replace(path)
-  except BaseException:
-    new.unlink(missing_ok=True)
-    raise

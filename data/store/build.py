@@ -4,14 +4,13 @@ import os
 import pathlib
 import shlex
 import sys
-import tempfile
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 from etils import epath
 
-from data import storage
+from data import scratch, storage
 from data.store import arrays, corpus, folders, texts, units, vocabularies
 from data.store import audit as audits
 from data.text import documents, languages
@@ -90,9 +89,9 @@ def build_store(
   if audit := _standing_audit(out, asked, overwrite, language_exponent):
     return audit
   if remote:
-    with tempfile.TemporaryDirectory(prefix='store-') as scratch:
-      local = pathlib.Path(scratch, 'store')
-      print(f'building {out} in {scratch} first', file=sys.stderr)
+    with scratch.temporary('store') as folder:
+      local = folder / 'store'
+      print(f'building {out} in {folder} first', file=sys.stderr)
       audit = build_store(
         source,
         tokenizer,

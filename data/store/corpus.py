@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from data import storage
+from data import scratch, storage
 from data.store import folders
 from data.vocabulary import tokenization
 
@@ -242,10 +242,10 @@ def checksums(path: pathlib.Path) -> list[int]:
 
 def write_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> None:
   """Records that the files were checked; does nothing in a read-only folder."""
-  partial = folder / f'{_STAMP}.{os.getpid()}'
   with contextlib.suppress(OSError):
-    partial.write_text(json.dumps(_make_stamp(folder, meta)))
-    partial.replace(folder / _STAMP)
+    scratch.write_bytes(
+      folder / _STAMP, json.dumps(_make_stamp(folder, meta)).encode()
+    )
 
 
 def _make_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data import scratch
 from data.examples import sampled_words
 from data.store.corpus import Store
 from data.vocabulary.word2vec import vector_files
 from train.architectures.architecture import Vocabulary, check_whole_words
-from train.host import files, processes
+from train.host import processes
 from train.host.console import say
 from train.run import settings, training_phases
 
@@ -129,7 +130,7 @@ def writer(
       classes = vector_files.classify(vectors, config.objective.classes)
       parts['classes.txt'] = vector_files.as_classes(words, classes)
     for name, chunks in parts.items():
-      with files.replacing(workdir / name) as new, new.open('wb') as file:
+      with scratch.replacing(workdir / name) as new, new.open('wb') as file:
         for chunk in chunks:
           file.write(chunk)
     say(

@@ -1,18 +1,16 @@
 """Files that a kill leaves whole: JSON, CSV, anything written atomically."""
 
-import contextlib
 import csv
 import io
 import json
 import math
 import os
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from etils import epath
 
-from data import storage
+from data import scratch, storage
 from data.text import text_files
 
 
@@ -125,30 +123,9 @@ def as_json(figures: Any) -> str:
   return json.dumps(finite(figures), indent=2, ensure_ascii=False)
 
 
-@contextlib.contextmanager
-def replacing(path: epath.PathLike) -> Iterator[epath.Path]:
-  """Yields a hidden path to write; it replaces `path` if no error occurs."""
-  path = epath.Path(path)
-  if storage.is_remote(path):
-    with tempfile.TemporaryDirectory() as folder:
-      yield epath.Path(folder) / path.name
-      storage.upload(epath.Path(folder) / path.name, path)
-    return
-  new = path.with_name(f'.{path.name}.{os.getpid()}.new')
-  try:
-    yield new
-    new.replace(path)
-  except BaseException:
-    new.unlink(missing_ok=True)
-    raise
-
-
 def write_atomically(path: epath.PathLike, text: str) -> None:
   """Writes a text file; a kill leaves the old file or the whole new one."""
-  with replacing(path) as new, new.open('w', encoding='utf-8') as file:
-    file.write(text)
-    file.flush()
-    os.fsync(file.fileno())  # else a crash may leave it renamed and empty
+  scratch.write_bytes(path, text.encode())
 
 
 def as_csv(rows: Iterable[Sequence]) -> str:

@@ -3,19 +3,17 @@
 import contextlib
 import gzip
 import io
-import pathlib
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from data import scratch
 from data.ngrams import arpa, counts, texts
 from data.ngrams.model import Model, perplexity
 from data.store import corpus
-from train.host import files
 from train.language import inputs
 
 # KenLM's spelling of a word unknown to us: it keeps <unk> for its own.
@@ -43,8 +41,8 @@ def counted(
   blocks: Iterable[np.ndarray], words: Sequence[str], order: int
 ) -> Iterator[counts.Counts]:
   """Counts n-grams into temporary files, see `counts.count`."""
-  with tempfile.TemporaryDirectory(prefix='ngrams-') as folder:
-    yield counts.count(blocks, order, len(words), pathlib.Path(folder))
+  with scratch.temporary('ngrams') as folder:
+    yield counts.count(blocks, order, len(words), folder)
 
 
 def of_store(
@@ -106,14 +104,14 @@ def _by_kenlm(
   """Returns KenLM's model. Raises ChildProcessError if the program fails."""
   lmplz = inputs.kenlm_program(kenlm)
   spelt = _with_other(words.words)
-  with tempfile.TemporaryDirectory(prefix='ngrams-') as folder:
-    text, found = (pathlib.Path(folder) / name for name in ('text', 'arpa'))
+  with scratch.temporary('ngrams') as folder:
+    text, found = (folder / name for name in ('text', 'arpa'))
     with text.open('w', encoding='utf-8') as file:
       for tokens in texts.documents(store, held_out=False):
         ids = words.of_token[tokens].tolist()
         file.write(' '.join(spelt[i] for i in ids) + '\n')
     # The discounts of a small text cannot be estimated.
-    options = ('-o', str(order), '-S', '25%', '-T', folder)
+    options = ('-o', str(order), '-S', '25%', '-T', str(folder))
     with text.open() as stdin, found.open('w') as stdout:
       done = subprocess.run(
         (lmplz, *options, '--discount_fallback'),
@@ -184,7 +182,7 @@ def score_files(model: Model, paths: Sequence[Any]) -> dict[str, Any]:
 
 def write(model: Model, path: str) -> None:
   """Writes an ARPA file, perhaps .gz, which appears when it is whole."""
-  with files.replacing(path) as partial, partial.open('wb') as raw:
+  with scratch.replacing(path) as partial, partial.open('wb') as raw:
     stream = raw
     if str(path).endswith('.gz'):
       stream = gzip.GzipFile('', 'wb', fileobj=raw, mtime=0)

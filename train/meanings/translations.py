@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data import scratch
 from models.pretrained.weights import Weights
-from train.host import console, files
+from train.host import console
 from train.meanings import retrieval, tables
 from train.vectors import elmo_vectors, text_counts, text_vectors
 from train.vectors.request import Choice, Request
@@ -98,7 +99,7 @@ def write_picture(figures: Mapping[str, Any], path: str | os.PathLike) -> None:
 
   `figures` have the weights' and both files' names, too.
   """
-  with files.replacing(path) as new:
+  with scratch.replacing(path) as new:
     _draw(figures, new)
 
 

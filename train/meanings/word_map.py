@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data import scratch
 from data.tasks.senses.occurrences import Occurrence
 from train.host import files
 from train.meanings import geometry, tables, word_page
@@ -71,7 +72,7 @@ def write(figures: Mapping[str, Any], path: str | os.PathLike) -> None:
   elif ending == '.json':
     files.write_atomically(path, files.as_json(figures) + '\n')
   else:
-    with files.replacing(path) as new:
+    with scratch.replacing(path) as new:
       _draw(figures, new)
 
 

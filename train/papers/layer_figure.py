@@ -11,6 +11,7 @@ import numpy as np
 from etils import epath
 
 from configs.tables.base import Table
+from data import scratch
 from train.host import files
 from train.papers import table_rendering
 from train.papers.layer_weights import (
@@ -67,7 +68,7 @@ def make_figure(
     out = epath.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     stem = table.id.replace('/', '_')
-    with files.replacing(out / f'{stem}.png') as new:
+    with scratch.replacing(out / f'{stem}.png') as new:
       draw(rows, new)
     for ending, text in (
       ('json', files.as_json(as_dict(table, rows)) + '\n'),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from configs.tables.base import Column, Table
+from data import scratch
 from train.host import console, files
 from train.papers.table_figures import Figure
 from train.papers.table_rendering import Figures, Reasons
@@ -72,7 +73,7 @@ def write(table: Table, curves: Sequence[Curve], stem: epath.Path) -> None:
   if not any(curve.points for curve in curves):
     console.say(f'{path} is not drawn: no point of a curve has been run')
     return
-  with files.replacing(path) as new:
+  with scratch.replacing(path) as new:
     draw(curves, new)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import ml_collections
 from etils import epath
 
-from data import storage
+from data import scratch, storage
 from data.vocabulary import tokenizer_export
 from models import layers
 from models.pretrained import elmo, gpt, hugging_face, strict
@@ -163,15 +163,22 @@ def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
   folder = epath.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise FileExistsError(f'{folder} exists already: name a new folder')
-  if '://' not in str(folder):
-    folder = folder.resolve()  # of '.' too
-  new = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}.new')
-  try:
-    new.mkdir(parents=True)
+  if storage.is_remote(folder):
+    new = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}.new')
+    try:
+      new.mkdir(parents=True)
+      yield new
+      new.rename(folder)
+    except BaseException:
+      new.rmtree(missing_ok=True)
+      raise
+    return
+  folder = folder.resolve()  # of '.' too
+  folder.parent.mkdir(parents=True, exist_ok=True)
+  with scratch.beside(folder) as hidden:
+    new = epath.Path(hidden / folder.name)
+    new.mkdir()
     yield new
     if folder.exists():
       folder.rmdir()  # empty
     new.rename(folder)
-  except BaseException:
-    new.rmtree(missing_ok=True)
-    raise

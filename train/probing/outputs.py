@@ -10,6 +10,7 @@ from typing import Any
 
 from etils import epath
 
+from data import scratch
 from train.host import files
 from train.papers import table_rendering
 from train.papers.table_rendering import Page, Sheet
@@ -92,7 +93,7 @@ def write(
   files.write_atomically(out / JSON_FILE, text)
   files.write_atomically(out / TSV_FILE, as_tsv(records))
   files.write_atomically(out / TABLE_FILE, page)
-  with files.replacing(out / FIGURE_FILE) as new:
+  with scratch.replacing(out / FIGURE_FILE) as new:
     figure.draw(title, records, new)
   return page, text
 

@@ -21,7 +21,7 @@ import configs
 import data
 import models
 import train
-from data import storage
+from data import scratch, storage
 from train.host import files
 
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
@@ -121,6 +121,7 @@ def main(
     storage.check(values)
     work(arguments)
 
+  scratch.end_on_sigterm()
   run(checked)
 
 

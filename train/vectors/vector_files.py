@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from data import scratch
 from train.host import files
 
 INDEX = 'sentence_to_index'
@@ -59,7 +60,7 @@ def create(
   the number of its data set in HDF5, read at the end.
   """
   ordered = is_jsonl(path)
-  with files.replacing(path) as new:
+  with scratch.replacing(path) as new:
     if ordered:
       with new.open('w') as file:
 

@@ -22,9 +22,10 @@ import numpy as np
 from etils import epath
 from flax import linen as nn
 
+from data import scratch
 from models.pretrained.weights import Weights
 from train.architectures import families
-from train.host import files, pages
+from train.host import pages
 from train.views import attention_shares, attention_weights
 from train.views.attention_texts import Text
 from train.views.attention_weights import Attention
@@ -79,9 +80,10 @@ def run(
     texts=list(attention_weights.attend(found, texts)),
   )
   text = as_html(page, precise=precise)
-  files.write_atomically(out, text)
+  written = {out: text}
   if json_file is not None:
-    files.write_atomically(json_file, json.dumps(as_dict(page)) + '\n')
+    written[json_file] = json.dumps(as_dict(page)) + '\n'
+  scratch.write_all(written)
   return {
     'layers': found.model.num_layers,
     'heads': found.model.num_heads,

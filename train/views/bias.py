@@ -21,6 +21,7 @@ import numpy as np
 from etils import epath
 from flax import linen as nn
 
+from data import scratch
 from data.vocabulary.tokenization import ByteBPE
 from models.pretrained.weights import Weights
 from train.architectures import families
@@ -58,9 +59,9 @@ def run(
   """
   found = attention_weights.open_model(weights, tokenizer)
   shares = measure(found, pairs)
-  with files.replacing(out) as new:
+  with scratch.replacing(out) as new:
     draw(shares, new)
-  files.write_atomically(json_file, files.as_json(shares) + '\n')
+    files.write_atomically(json_file, files.as_json(shares) + '\n')
   means = {name: shares['all'][name]['mean'] for name in CURVES}
   largest = int(np.argmax(np.abs(means['difference'])))
   return {

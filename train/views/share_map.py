@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data import scratch
 from models.pretrained.weights import Weights
 from train.architectures import families
 from train.host import files
@@ -38,8 +39,6 @@ def run(
   """
   found = attention_weights.open_model(weights, tokenizer)
   means, counts = measure(found, texts, named)
-  with files.replacing(out) as new:
-    draw(means, new)
   figures = {
     'weights': str(found.folder),
     'texts': len(texts),
@@ -53,7 +52,9 @@ def run(
       for name, mean_LN in means.items()
     },
   }
-  files.write_atomically(json_file, files.as_json(figures) + '\n')
+  with scratch.replacing(out) as new:
+    draw(means, new)
+    files.write_atomically(json_file, files.as_json(figures) + '\n')
   return {'texts': len(texts)} | {
     f'mean share of {MEASURES[name][0]}': float(mean_LN.mean())
     for name, mean_LN in means.items()

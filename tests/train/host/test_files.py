@@ -5,6 +5,7 @@ import json
 import pytest
 from etils import epath
 
+from data import scratch
 from train.host import files
 
 
@@ -31,18 +32,6 @@ def test_what_would_fail_at_the_end_fails_at_the_beginning(tmp_path):
       files.check_folder('--workdir', tmp_path / path)
 
 
-def test_an_error_leaves_the_old_file(tmp_path):
-  path = tmp_path / 'file'
-  files.write_atomically(path, 'old')
-  with pytest.raises(KeyboardInterrupt):
-    with files.replacing(path) as new:
-      new.write_text('half')
-      raise KeyboardInterrupt
-  assert [each.read_text() for each in tmp_path.iterdir()] == ['old']
-  files.write_atomically(path, 'new')
-  assert path.read_text() == 'new'
-
-
 def test_rows_without_a_line_end_do_not_count(tmp_path):
   file = files.RowFile(tmp_path / 'rows.csv', ('a', 'b'), [(1, 'x,y')])
   file.append([(2, 'z')])
@@ -58,7 +47,7 @@ def test_rows_without_a_line_end_do_not_count(tmp_path):
 def test_a_bucket_has_the_whole_file_or_none(gs, loopback):
   path = epath.Path(f'{gs}/run/file')
   with pytest.raises(KeyboardInterrupt):
-    with files.replacing(path) as new:
+    with scratch.replacing(path) as new:
       new.write_text('half')
       raise KeyboardInterrupt
   assert not loopback.requests

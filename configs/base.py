@@ -294,7 +294,9 @@ def get_task_config() -> ml_collections.ConfigDict:
   own.text = ('text',)  # fields or columns of one or two texts
   own.label = 'label'  # field or column of the label
   own.symmetric = False  # whether the order of two texts means nothing
-  own.labels = ()  # all labels in order; empty: read from the training file
+  # All labels in order; empty: those of the training file, and of tags of spans
+  # both B-TYPE and I-TYPE for each TYPE found.
+  own.labels = ()
   own.score_range = placeholder(tuple)  # (lowest, highest); empty: of the file
   own.metrics = ()  # the first chooses the best model; empty: the usual ones
 

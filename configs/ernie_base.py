@@ -7,13 +7,15 @@ of 8,192 tokens; the release's script runs 8 GPUs with so many each, as
 --config.train.global_batch=128 does. Its text (encyclopaedias, news, forums) is
 not distributed: Chinese Wikipedia is in its place. Expected, as released: 78.4
 on XNLI's test set in Chinese, 95.4 on ChnSentiCorp's (configs/tables/
-ernie_main.py).
+ernie_main.py). Layer norms have BERT's epsilon of 1e-12; the release's is 1e-5.
 
   python -m data.prepare --source tfds:wikipedia/20230601.zh --units jieba \
     --tokenizer train:wordpiece:18000 --held_out 0.005 --out stores/zh
   python -m train.main --config ernie_base --config.data.folder=stores/zh
 
-Dialogues beside it, in equal parts, as ERNIE's dialogue language model:
+Dialogues beside it, in equal parts, as ERNIE's dialogue language model. The
+paper replaces the query or the response by another one; here it is the last
+turn, see data/examples/dialogues.py:
 
   python -m train.main --config ernie_base --config.train.objective=dialogue \
     --config.data.source='talk=dialogue:forum,text=tfds:wikipedia/20230601.zh' \

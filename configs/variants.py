@@ -121,7 +121,8 @@ WORD_MODELS = {
     'optim.learning_rate': 1e-4,
     'optim.clip_norm': 5.0,
   },
-  # He et al. 2017: luheng/deep_srl, config/srl_config.json.
+  # He et al. 2017: luheng/deep_srl, config/srl_config.json. The variants of
+  # AllenNLP clip the norm too, where it clamps each number of a gradient to 1.
   'deep_srl': {
     'model.num_layers': 8,
     'model.dropout_rate': 0.1,

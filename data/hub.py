@@ -15,6 +15,8 @@ import huggingface_hub
 from etils import epath
 from huggingface_hub import constants
 
+from data import storage
+
 # Names without an organisation -> their owners.
 OLD_NAMES = (
   (r'bert-(base|large)-[\w-]+', 'google-bert'),
@@ -30,6 +32,7 @@ FILE_ENDINGS = tuple(
 )
 SETTINGS = (
   'config.json tokenizer_config.json special_tokens_map.json added_tokens.json'
+  ' modules.json *_Pooling/config.json'
 ).split()
 VOCABULARIES = ('vocab.txt', 'vocab.json', 'merges.txt', 'tokenizer.json')
 # The same weights in several formats: the first that exists is read.
@@ -59,8 +62,16 @@ def find(
         f' {SCHEME}google-bert/bert-base-uncased'
       )
     return _fetch(name, formats, text)
+  storage.is_remote(text)  # or an error about the address of another place
   path = epath.Path(weights).expanduser()
   if path.exists():
+    config = path / 'config.json'  # reading a pipe would wait for ever
+    if (
+      not storage.is_remote(path)
+      and config.exists()
+      and not os.path.isfile(config)
+    ):
+      raise ValueError(f'{config}: is no regular file, expected the JSON')
     return path
   name = _name(text)
   if name is None or _may_be_path(name, path):
@@ -89,7 +100,8 @@ def _may_be_path(name: str, path: epath.Path) -> bool:
 
 def _missing(text: str, path: epath.Path, name: str | None) -> str:
   """Returns the message for a path that does not exist, and may be a `name`."""
-  where = '' if path.is_absolute() or '://' in text else f' in {os.getcwd()}'
+  is_whole = path.is_absolute() or storage.is_remote(text)
+  where = '' if is_whole else f' in {os.getcwd()}'
   hub = f'{SCHEME}{name or "ORGANISATION/MODEL"}'
   return (
     f'{text}: there is no such file or folder{where}; a model on Hugging'

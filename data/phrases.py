@@ -93,7 +93,7 @@ def _write(args: argparse.Namespace) -> None:
 
 def _lines(files: Iterable[epath.Path], lower: bool) -> Iterator[str]:
   for path in files:
-    for line in text_files.lines(text_files.chunks(path)):
+    for line in text_files.lines_of(path):
       yield line.lower() if lower else line
 
 

@@ -48,8 +48,8 @@ def replacing(path: str | os.PathLike) -> Iterator[epath.Path]:
 
   A file on Cloud Storage is written here first, and uploaded at the end.
   """
-  path = epath.Path(path)
-  if storage.is_remote(path):
+  remote, path = storage.is_remote(path), epath.Path(path)
+  if remote:
     with temporary('upload') as folder:
       yield epath.Path(folder / path.name)
       storage.upload(folder / path.name, path)

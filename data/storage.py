@@ -24,13 +24,24 @@ PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
 _WRITER = 'roles/storage.objectUser'
 _NEEDED = tuple(f'storage.objects.{may}' for may in 'create delete get'.split())
+_SCHEME = re.compile(r'([A-Za-z][A-Za-z0-9+.-]*)://')
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET = re.compile(r'[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]')
 
 
 def is_remote(path: str | os.PathLike) -> bool:
-  """Returns whether a path is on the network (`gs://...`)."""
-  return '://' in os.fspath(path)
+  """Returns whether a path is on Cloud Storage: gs://BUCKET/NAME.
+
+  Raises ValueError for the addresses of other places, which nothing here reads.
+  """
+  scheme = _SCHEME.match(os.fspath(path))
+  if scheme and scheme[1] != 'gs':
+    raise ValueError(
+      f'{os.fspath(path)}: nothing is read from or written to {scheme[0]},'
+      ' expected a path of this machine or gs://BUCKET/NAME. Copy it to one of'
+      ' them'
+    )
+  return bool(scheme)
 
 
 def find_files(folder: str | os.PathLike, pattern: str) -> list[Any]:

@@ -78,6 +78,7 @@ TABLE = base.Table(
     ' it does not say.',
     "MSRA published no dev set: without ERNIE's file dev.tsv, ours is its test"
     ' set.',
+    "MSRA's number of epochs is 3 or 6, by the commit of the release's script.",
   ),
   rows=(
     Row(

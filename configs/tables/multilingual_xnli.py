@@ -1,7 +1,9 @@
 r"""google-research/bert, multilingual.md: XNLI in six languages.
 
 The release's recipe: batch 32, rate 5e-5, 2 epochs, 128 tokens. Zero shot is
-training on English MultiNLI alone; the test sets of all six are scored.
+training on English MultiNLI alone; the test sets of all six are scored. The
+release's zero-shot row is the uncased model's; the cased one's is Hugging
+Face's computation, beside DistilmBERT's.
 
   python -m train.tables --table multilingual/xnli --data sets --weights \
     'BERT zero shot, cased=google-bert/bert-base-multilingual-cased'
@@ -26,8 +28,8 @@ TABLE = base.Table(
   id='multilingual/xnli',
   title='XNLI by language (test accuracy)',
   source=(
-    'google-research/bert, multilingual.md; DistilmBERT: Hugging Face,'
-    ' distillation/README.md'
+    'google-research/bert, multilingual.md; DistilmBERT and zero shot, cased:'
+    ' Hugging Face, distillation/README.md'
   ),
   columns=(
     _column('en', 'test'),

@@ -3,7 +3,8 @@
 ERNIE's dialogue language model (Sun et al. 2019, arXiv:1904.09223): a row is
 [CLS] turn [SEP] turn [SEP] turn [SEP], the turns' roles stand in the place of
 the segments, and the next-sentence label tells whether the last turn is the
-real response. Masked tokens are predicted as elsewhere.
+real response. The paper replaces the query or the response; here it is always
+the last turn. Masked tokens are predicted as elsewhere.
 
 Nothing but the text of the last turn tells its label: a wrong one has the same
 role and the same number of tokens, comes from another dialogue, and responds

@@ -12,7 +12,8 @@ import numpy as np
 
 from data.examples import chance
 
-POWER = 0.75  # of counts, for sampled words (word2vec.c)
+# Powers of counts, for sampled words: of word2vec.c, and of fastText's release.
+POWER, POWER_WITH_PARTS = 0.75, 0.5
 
 
 class Alias(NamedTuple):

@@ -73,11 +73,6 @@ def open_index(store: corpus.Store, length: int, *, held_out: bool) -> Index:
   )
   meta = json.loads((folder / 'index.json').read_bytes())
   windows = np.memmap(folder / 'windows.bin', dtype=WINDOW, mode='r')
-  if len(windows) != meta['num_windows']:
-    raise ValueError(
-      f'{folder / "windows.bin"} has {len(windows)} windows, expected '
-      f'{meta["num_windows"]}. Remove the folder {folder}; it is built again.'
-    )
   return Index(
     windows=windows.view(np.ndarray),
     offsets=np.load(folder / 'offsets.npy', mmap_mode='r').view(np.ndarray),
@@ -129,7 +124,7 @@ def _write(
   offsets = np.cumsum(counts)
   np.save(folder / 'offsets.npy', offsets)
   total = int(offsets[-1])
-  meta = {'num_windows': total, 'boundary_share': with_boundary / total}
+  meta = {'boundary_share': with_boundary / total}
   (folder / 'index.json').write_text(json.dumps(meta))
 
 

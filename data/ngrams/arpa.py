@@ -4,11 +4,12 @@ After the numbers of n-grams of each order, a line has an n-gram's log10
 probability, its words, and the log10 weight of shorter histories after it.
 """
 
+import codecs
 import gzip
-import io
 import re
+import zlib
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 from etils import epath
@@ -19,12 +20,15 @@ from data.ngrams.model import Level, Model, lookup
 ZERO = -99.0  # the logarithm of 0
 MAX_WORDS = 1 << 24  # a key has the number of an n-gram and that of a word
 _BLOCK = 1 << 16  # n-grams written at once
+# What separates words, as for KenLM: a no-break space is a letter.
+_SPACES = ' \t\n\r\v\f\0'
+_FIELD = re.compile(f'[^{_SPACES}]+')
 
 
 def write(model: Model, file: TextIO) -> None:
   """Writes a model; words must have no white space in them."""
   for word in model.words:
-    if word.split() != [word]:
+    if not _FIELD.fullmatch(word):
       raise ValueError(
         f'word {word!r}: expected no white space in the words of an ARPA file'
       )
@@ -71,23 +75,24 @@ def read(path: epath.PathLike) -> Model:
   path = epath.Path(path)
   with path.open('rb') as raw:
     stream = gzip.GzipFile(fileobj=raw) if path.suffix == '.gz' else raw
-    with io.TextIOWrapper(stream, encoding='utf-8', newline='\n') as file:
-      return _Reader(path, file).read()
+    return _Reader(path, stream).read()
 
 
 class _Reader:
   """Reads one file line by line; knows its place for messages."""
 
-  def __init__(self, path: epath.Path, file: TextIO) -> None:
+  def __init__(self, path: epath.Path, file: BinaryIO) -> None:
     self._path = path
     self._lines = self._numbered(file)
     self._line = 0
 
-  def _numbered(self, file: TextIO) -> Iterator[str]:
+  def _numbered(self, file: BinaryIO) -> Iterator[str]:
     try:
       for self._line, line in enumerate(file, start=1):
-        yield line.rstrip('\r\n')
-    except (UnicodeDecodeError, EOFError, OSError) as error:
+        if self._line == 1:
+          line = line.removeprefix(codecs.BOM_UTF8)
+        yield line.decode().rstrip('\r\n')
+    except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
       raise self._wrong(f'cannot be read: {error}') from error
     self._line += 1
 
@@ -97,8 +102,8 @@ class _Reader:
   def _next(self, expected: str) -> str:
     """Returns the next line that is not blank."""
     for line in self._lines:
-      if line.strip():
-        return line.strip()
+      if line := line.strip(_SPACES):
+        return line
     raise self._wrong(f'the file ends, expected {expected}')
 
   def read(self) -> Model:
@@ -140,7 +145,7 @@ class _Reader:
     """Yields probability, words and back-off weight of each n-gram."""
     for _ in range(size):
       line = self._next(f'{size:,} {order}-grams')
-      parts = line.split()
+      parts = _FIELD.findall(line)
       extra = len(parts) - order - 1
       if line.startswith('\\') or extra not in (0, 1) or extra > weighs:
         raise self._wrong(

@@ -130,4 +130,4 @@ def _has_symbols(path: Any, number: int) -> ValueError:
 
 
 def _lines(path: Any) -> Iterator[str]:
-  yield from text_files.lines(text_files.chunks(epath.Path(path)))
+  yield from text_files.lines_of(epath.Path(path))

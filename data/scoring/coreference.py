@@ -91,34 +91,67 @@ def measure(
   examples: Sequence[DocumentExample],
   answers: Sequence[Sequence[Cluster]],
 ) -> measures.Measure:
-  """Measures the clusters of documents."""
+  """Measures the clusters of documents.
+
+  `clusters` is how many were found. If the documents have single mentions,
+  `_with_singles` are the metrics that count these, too, as the reference scorer
+  does with such a key; a response has none.
+  """
   del task
-  counts_N3C = np.array(
+  keys = [example.clusters for example in examples]
+  counts_N3C = _count(keys, answers)
+  found_N = np.array([len(answer) for answer in answers], np.float64)
+  with_singles_N3C = None
+  if any(example.singles for example in examples):
+    keys = [
+      (*example.clusters, *((mention,) for mention in example.singles))
+      for example in examples
+    ]
+    with_singles_N3C = _count(keys, answers)
+
+  def of_weights(weights: np.ndarray) -> dict[str, np.ndarray]:
+    values = _values(weights, counts_N3C)
+    if with_singles_N3C is not None:
+      values |= {
+        f'{name}_with_singles': value
+        for name, value in _values(weights, with_singles_N3C).items()
+      }
+    return values | {'clusters': weights @ found_N}
+
+  return of_weights
+
+
+def _count(
+  keys: Sequence[Sequence[Cluster]], answers: Sequence[Sequence[Cluster]]
+) -> np.ndarray:
+  """Returns float64 [documents, metrics, 4], see `Counts`."""
+  return np.array(
     [
-      [count(example.clusters, answer) for count in METRICS.values()]
-      for example, answer in zip(examples, answers, strict=True)
+      [count(key, answer) for count in METRICS.values()]
+      for key, answer in zip(keys, answers, strict=True)
     ],
     np.float64,
   )
 
-  def of_weights(weights: np.ndarray) -> dict[str, np.ndarray]:
-    counts_3CR = np.einsum('rn,nmc->mcr', weights, counts_N3C)
-    values = {}
-    for name, (right, gold, right_found, found) in zip(
-      METRICS, counts_3CR, strict=True
-    ):
-      recall, precision = (
-        measures.share(right, gold),
-        measures.share(right_found, found),
-      )
-      f1 = measures.share(2 * recall * precision, recall + precision)
-      values[f'{name}_f1'] = f1
-      values[f'{name}_precision'] = precision
-      values[f'{name}_recall'] = recall
-    f1s = [values[f'{name}_f1'] for name in METRICS]
-    return {'average_f1': np.mean(f1s, axis=0), **values}
 
-  return of_weights
+def _values(
+  weights: np.ndarray, counts_N3C: np.ndarray
+) -> dict[str, np.ndarray]:
+  counts_3CR = np.einsum('rn,nmc->mcr', weights, counts_N3C)
+  values = {}
+  for name, (right, gold, right_found, found) in zip(
+    METRICS, counts_3CR, strict=True
+  ):
+    recall, precision = (
+      measures.share(right, gold),
+      measures.share(right_found, found),
+    )
+    f1 = measures.share(2 * recall * precision, recall + precision)
+    values[f'{name}_f1'] = f1
+    values[f'{name}_precision'] = precision
+    values[f'{name}_recall'] = recall
+  f1s = [values[f'{name}_f1'] for name in METRICS]
+  return {'average_f1': np.mean(f1s, axis=0), **values}
 
 
 def expected(task: Task, example: DocumentExample, answer: Any) -> str:

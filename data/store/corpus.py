@@ -22,6 +22,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shlex
 import sys
 import zlib
 from typing import Any
@@ -167,7 +168,7 @@ def read_meta(folder: Any) -> dict[str, Any]:
       ) from None
     raise FileNotFoundError(
       f'{folder} is not a token store: it has no store.json. '
-      f'Build one: python -m data.prepare --out {folder} ...'
+      f'Build one: python -m data.prepare --out {shlex.quote(str(folder))} ...'
     ) from None
   except ValueError as error:
     raise ValueError(

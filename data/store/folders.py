@@ -1,17 +1,27 @@
-"""Folders that appear whole or not at all, made by one process at a time."""
+"""Folders that appear whole or not at all, made by one process at a time.
+
+What is computed once and kept is sealed by checksums: damage is found when it
+is opened again, and it is computed anew.
+"""
 
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import pathlib
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+
+from data import scratch
 
 _PARTIAL = '.partial'
+_SUMS_FILE = 'checksums.json'  # name -> [bytes, CRC-32] of the other files
+_STAMP_FILE = '.verified.json'  # name -> [bytes, time, inode] when checked
 
 
 def default_cache(name: str) -> pathlib.Path:
@@ -108,25 +118,88 @@ def make_beside(
 ) -> pathlib.Path:
   """Returns a folder `name` inside a store's, filled by `write` if missing.
 
-  Of a read-only store it lies in the user's temporary folder (PermissionError
-  if others can write there). Several processes may call at once.
+  A damaged one is filled anew. Of a read-only store it lies in the user's
+  temporary folder (PermissionError if others can write there). Several
+  processes may call at once.
   """
   for parent in (store, None):
     parent = parent or _own_cache()
     target = parent / name
-    if target.exists():
+    if target.exists() and not find_damage(target):
       return target
     try:
       with exclusive(target):
-        if not target.exists():
+        damage = find_damage(target) if target.exists() else ''
+        if damage:
+          print(f'{target}: {damage}; it is made again', file=sys.stderr)
+        if damage or not target.exists():
           with new_folder(target) as partial:
             write(partial)
+            seal(partial)
       return target
     except OSError as error:
       read_only = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
       if parent != store or not read_only:
         raise
   raise AssertionError('unreachable')
+
+
+def seal(folder: pathlib.Path) -> None:
+  """Writes the checksums of a folder's files, which are final."""
+  sums = {
+    path.name: [path.stat().st_size, _checksum(path)]
+    for path in sorted(folder.iterdir())
+  }
+  (folder / _SUMS_FILE).write_text(json.dumps(sums))
+  _write_stamp(folder, _stamp(folder, sums))
+
+
+def find_damage(folder: pathlib.Path) -> str:
+  """Returns what is wrong with a sealed folder; '' if nothing is.
+
+  Every byte is read where a file's size, time or inode changed since the last
+  time, so a copy is checked once.
+  """
+  try:
+    sums = json.loads((folder / _SUMS_FILE).read_bytes())
+    stamp = _stamp(folder, sums)
+    for name, (size, _) in sums.items():
+      if stamp[name][0] != size:
+        return f'{name} has {stamp[name][0]:,} bytes, expected {size:,}'
+    with contextlib.suppress(OSError, ValueError):
+      if json.loads((folder / _STAMP_FILE).read_bytes()) == stamp:
+        return ''
+    for name, (_, checksum) in sums.items():
+      if _checksum(folder / name) != checksum:
+        return f'{name} is damaged: its checksum does not match'
+  except FileNotFoundError as error:
+    return f'{pathlib.Path(error.filename).name} is missing'
+  except (ValueError, TypeError, AttributeError) as error:
+    return f'{_SUMS_FILE} is damaged ({error})'
+  with contextlib.suppress(OSError):  # it is read-only
+    _write_stamp(folder, stamp)
+  return ''
+
+
+def _checksum(path: pathlib.Path) -> int:
+  crc = 0
+  with path.open('rb') as file:
+    while block := file.read(1 << 20):
+      crc = zlib.crc32(block, crc)
+  return crc
+
+
+def _stamp(folder: pathlib.Path, names: Iterable[str]) -> dict[str, list[int]]:
+  # The inode tells a copy that kept its times from the original.
+  stats = {name: (folder / name).stat() for name in names}
+  return {
+    name: [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    for name, stat in stats.items()
+  }
+
+
+def _write_stamp(folder: pathlib.Path, stamp: dict[str, list[int]]) -> None:
+  scratch.write_bytes(folder / _STAMP_FILE, json.dumps(stamp).encode())
 
 
 def _own_cache() -> pathlib.Path:

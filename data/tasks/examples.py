@@ -2,12 +2,14 @@
 
 import abc
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
+_SHOWN_LABELS = 50  # in a message
 Mention = tuple[int, int]  # numbers of its first and last word
 
 
@@ -208,6 +210,8 @@ class DocumentExample(Example):
     genre: one of the task's labels, or any other name.
     clusters: of two mentions or more; a mention is the numbers of its first and
       last word in the document. None if unknown.
+    singles: mentions that corpora other than OntoNotes annotate, and that no
+      other one refers to.
   """
 
   id: str
@@ -215,6 +219,7 @@ class DocumentExample(Example):
   speakers: tuple[tuple[str, ...], ...]
   genre: str
   clusters: tuple[tuple[Mention, ...], ...] | None
+  singles: tuple[Mention, ...] = ()
 
   @property
   def words(self) -> tuple[str, ...]:
@@ -271,9 +276,12 @@ def _empty_texts(
 
 
 def _unknown_label(name: str, label: Any, task: 'Task') -> Iterator[str]:
-  if label not in task.labels:
+  if label not in task.known_labels:
+    shown = [repr(each) for each in task.labels[:_SHOWN_LABELS]]
+    if len(task.labels) > _SHOWN_LABELS:
+      shown.append(f'... ({len(task.labels):,} in all)')
     yield (
-      f'found the {name} {label!r}, expected one of {list(task.labels)}'
+      f'found the {name} {label!r}, expected one of [{", ".join(shown)}]'
       f'{task.label_hint}'
     )
 
@@ -361,6 +369,11 @@ class Task:
   url: str = ''
   language: str = ''
   languages: Mapping[str, 'Task'] = dataclasses.field(default_factory=dict)
+
+  @functools.cached_property
+  def known_labels(self) -> frozenset[str]:
+    """The labels, to look one up among many."""
+    return frozenset(self.labels)
 
   def read(self, file: epath.Path, split: str) -> list[Any]:
     """Returns the checked examples of a file; see `gather`."""

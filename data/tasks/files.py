@@ -10,6 +10,7 @@ from typing import Any
 
 from etils import epath
 
+from data import storage
 from data.text import text_files
 
 # A text with a quotation mark in CSV: "He said ""no""".
@@ -26,11 +27,12 @@ def find(
 
   `folders` are those of `source`, which itself is the last.
   """
+  storage.is_remote(source)  # or an error about the address of another place
   root = epath.Path(source).expanduser()
   for folder in (*(root / name for name in folders), root):
     for name in names:
       # A user's own file may be remote: a whole address.
-      file = epath.Path(name) if '://' in name else folder / name
+      file = epath.Path(name) if storage.is_remote(name) else folder / name
       if file.exists():
         return file
   return None
@@ -38,7 +40,7 @@ def find(
 
 def read_lines(file: epath.Path) -> Iterator[tuple[int, str]]:
   """Yields (number from 1, line) of UTF-8, without byte order mark and end."""
-  yield from enumerate(text_files.lines(text_files.chunks(file)), start=1)
+  yield from enumerate(text_files.lines_of(file), start=1)
 
 
 def header_of(file: epath.Path) -> tuple[str, ...]:
@@ -84,7 +86,8 @@ def read_tsv(
   another width.
   """
   lines = read_lines(file)
-  if not titles:
+  has_titles = not titles
+  if has_titles:
     titles = header_of(file)
     next(lines)
     _check_titles(file, titles, fields)
@@ -98,6 +101,10 @@ def read_tsv(
     if not line:
       continue
     row = line.split('\t')
+    if has_titles and row == list(titles) and width > 1:
+      raise ValueError(
+        f'{file}, line {number:,}: found the line of titles again: take it out'
+      )
     if drop_short and len(row) < least:
       dropped += 1
       continue
@@ -194,12 +201,17 @@ def read_csv(
   """
   csv.field_size_limit(sys.maxsize)  # 131,072 by default
   rows = csv.reader((line + '\n' for _, line in read_lines(file)), strict=True)
+  has_titles = not titles
   try:
     for row in rows:
       where = f'{file}, line {rows.line_num:,}'
       if not titles:
         titles = row
         _check_titles(file, titles, fields)
+      elif has_titles and row == titles and len(row) > 1:
+        raise ValueError(
+          f'{where}: found the line of titles again: take it out'
+        )
       elif len(row) == len(titles):
         # Of columns of the same title the first counts.
         yield where, dict(zip(titles[::-1], row[::-1], strict=True))
@@ -226,8 +238,8 @@ def read_jsonl(
       continue
     where = f'{file}, line {number:,}'
     try:
-      record = json.loads(line)
-    except json.JSONDecodeError as error:
+      record = text_files.loads(line)
+    except ValueError as error:
       raise ValueError(
         f'{where}: not JSON ({error}); expected one object a line with the '
         f'fields {[*texts, *fields]}. Found: {line[:60]!r}'
@@ -239,11 +251,13 @@ def read_jsonl(
 def read_json(file: epath.Path) -> Any:
   """Returns the value in a JSON file, or raises ValueError with the line."""
   try:
-    return json.loads(text_files.read_text(file))
+    return text_files.loads(text_files.read_text(file))
   except json.JSONDecodeError as error:
     raise ValueError(
       f'{file}, line {error.lineno:,}: not JSON ({error.msg})'
     ) from None
+  except ValueError as error:
+    raise ValueError(f'{file}: not JSON ({error})') from None
 
 
 def check_fields(

@@ -8,13 +8,14 @@ from typing import Any
 
 from etils import epath
 
+from data import storage
 from data.tasks import examples, files, glue, squad
 from data.tasks.annotated import conll, coreference, roles
 from data.text import text_files
 from data.vocabulary import tag_schemes
 
 Settings = Mapping[str, Any]
-Read = Callable[[], examples.Found]
+Read = Callable[..., examples.Found]  # (split, by default 'train') -> examples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,9 +25,10 @@ class Form:
   Attributes:
     rows: (file, split, text=, label=) -> examples after their places, with the
       settings `text` and `label` of `task`.
-    declare: (settings, found) -> fields of `examples.Task`. The settings are
-      `text`, `labels`, `score_range`, `num_choices` and `train`, the training
-      file; `found()` reads its examples, for settings that are empty.
+    declare: (settings, found) -> fields of `examples.Task`, and perhaps
+      `reading`, more keyword arguments of `rows`. The settings are `text`,
+      `labels`, `score_range`, `num_choices`, `metrics` and `train`, the
+      training file; `found()` reads its examples, for settings that are empty.
   """
 
   rows: Callable[..., examples.Found]
@@ -59,7 +61,9 @@ def task(
     right one from 0), and perhaps question. A .csv or .tsv file has the choices
     in the columns choice0, choice1 and so on.
   - tagging: a word a line, its tag last, an empty line between sentences; or
-    JSONL with the lists words and tags.
+    JSONL with the lists words and tags. Tags of spans are read in IOB1, IOB2,
+    BIOES, BIOUL (BILOU) or BMES, as B-TYPE, B_TYPE, TYPE-B or TYPE_B, and are
+    IOB2 from there on: in labels, metrics and predictions.
   - roles: the columns of CoNLL-2012, CoNLL-2005 or the English Web Treebank,
     see `annotated.roles`; a test file may lack the columns of roles.
   - coreference: CoNLL-2012's columns; `labels` are genres, the first two
@@ -69,7 +73,8 @@ def task(
 
   All may have a field `id`; a test file need not have labels. The training file
   is read only to fill empty settings: `labels` become its labels, sorted, two
-  or more; `score_range` its range; `num_choices` the choices of its first
+  or more; `score_range` its range and that of dev; `num_choices` the choices of
+  its first
   example. Empty `metrics` are the usual ones of the kind. See also
   `examples.Task`.
   """
@@ -87,9 +92,13 @@ def task(
     'labels': tuple(str(name) for name in labels),
     'score_range': score_range,
     'num_choices': num_choices,
+    'metrics': tuple(metrics),
     'train': paths['train'],
   }
-  fields = form.declare(settings, lambda: rows(paths['train'], 'train'))
+  fields = form.declare(
+    settings, lambda split='train': rows(paths[split], split)
+  )
+  rows = functools.partial(rows, **fields.pop('reading', {}))
   if metrics:
     fields['metrics'] = tuple(metrics)
   return examples.Task(
@@ -105,8 +114,9 @@ def task(
 
 
 def _absolute(file: str) -> epath.Path:
-  path = epath.Path(file).expanduser()
-  return path if '://' in file else path.resolve()
+  if storage.is_remote(file):
+    return epath.Path(file)
+  return epath.Path(file).expanduser().resolve()
 
 
 def _declare_classes(settings: Settings, found: Read) -> dict[str, Any]:
@@ -122,10 +132,11 @@ def _declare_scores(settings: Settings, found: Read) -> dict[str, Any]:
   score_range = settings['score_range']
   if score_range is None:
     scores = [e.label for _, e in found() if e.label is not None]
+    scores += [e.label for _, e in found('dev') if e.label is not None]
     if not scores or min(scores) == max(scores):
       raise ValueError(
-        f'found the scores {scores[:1]} alone in the training file, expected '
-        'several; or their range in own.score_range'
+        f'{settings["train"]}: found the scores {scores[:1]} alone, expected'
+        ' several; or their range in own.score_range'
       )
     score_range = min(scores), max(scores)
   return {
@@ -150,13 +161,36 @@ def _declare_tags(settings: Settings, found: Read) -> dict[str, Any]:
       settings['train'], (tag for _, e in found() for tag in e.tags or ())
     )
     _check_entities(labels, found())
-  is_iob = tag_schemes.marks_spans(labels)
+  scheme = tag_schemes.scheme_of(labels)
+  if scheme is not None:
+    labels = _both_marks(labels, scheme)
+  elif of_spans := sorted({*settings['metrics']} - {'accuracy'}):
+    raise ValueError(
+      f'own.metrics: found {of_spans} and the tags {list(labels[:6])}, expected'
+      ' the metric accuracy, as these tags mark no spans'
+    )
   return {
     'labels': labels,
     'label_hint': ' (own.labels names other tags)',
-    'metrics': ('f1', 'precision', 'recall') if is_iob else ('accuracy',),
+    'metrics': ('f1', 'precision', 'recall') if scheme else ('accuracy',),
     'submission': 'conll',
+    'reading': {'convert': scheme.to_iob2 if scheme else tuple},
   }
+
+
+def _both_marks(
+  labels: Sequence[str], scheme: tag_schemes.Scheme
+) -> tuple[str, ...]:
+  """Returns labels in IOB2, B- and I- of each type in the place of its first.
+
+  A type that a training file begins alone may go on in another file.
+  """
+  found: dict[str, None] = {}
+  for label in labels:
+    parts = scheme.split(label)
+    new = (f'B-{parts[1]}', f'I-{parts[1]}') if parts else (label,)
+    found |= dict.fromkeys(new)
+  return tuple(found)
 
 
 def _declare_roles(settings: Settings, found: Read) -> dict[str, Any]:
@@ -198,7 +232,9 @@ def _distinct(train: epath.Path, labels: Any) -> tuple[str, ...]:
 
 def _check_entities(labels: Sequence[str], found: examples.Found) -> None:
   """Refuses a line of titles, not O or X-TYPE, among tags of entities."""
-  proper = [tag for tag in labels if tag[1:2] == '-']
+  if tag_schemes.scheme_of(labels):
+    return
+  proper = [tag for tag in labels if tag_schemes.scheme_of([tag])]
   if not proper:
     return
   for where, example in found:
@@ -269,21 +305,27 @@ def _choice_rows(
 
 
 def _tag_rows(
-  file: epath.Path, split: str, *, text: tuple[str, ...], label: str
+  file: epath.Path,
+  split: str,
+  *,
+  text: tuple[str, ...],
+  label: str,
+  convert: Callable[[Sequence[str]], tuple[str, ...]] = tuple,
 ) -> examples.Found:
-  """Yields sentences of JSONL, or of columns with or without tabs."""
+  """Yields sentences of JSONL, or of columns with or without tabs.
+
+  `convert` turns the tags of a sentence into those of its example.
+  """
   del text, label
   if not text_files.is_jsonl(file):
     separator = '\t' if len(files.header_of(file)) > 1 else None
-    yield from conll.rows(file, split, separator=separator)
+    yield from conll.rows(file, split, separator=separator, convert=convert)
     return
   must = ('words', 'tags') if examples.needs_labels(split) else ('words',)
   for number, (where, record) in enumerate(files.read_jsonl(file, must)):
     tags = None
     if 'tags' in record:
-      tags = _texts(where, record, 'tags')
-      if tag_schemes.marks_spans(tags):
-        tags = tag_schemes.to_iob2(tags)
+      tags = convert(_texts(where, record, 'tags'))
     words = _texts(where, record, 'words')
     key = str(record.get('id', number))
     yield where, examples.TaggedExample(key, words, tags, document=number)
@@ -323,5 +365,5 @@ DOCUMENTS = Form(
 )
 SPANS = Form(
   lambda file, split, text, label: squad.any_rows(file, split),
-  lambda settings, found: {'metrics': ('f1', 'em')},
+  lambda settings, found: {'metrics': ('f1', 'em'), 'submission': 'squad'},
 )

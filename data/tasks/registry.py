@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from data import storage
 from data.tasks import (
   chinese,
   examples,
@@ -180,7 +181,7 @@ def _is_tfds(source: str) -> bool:
 def _check_folder(task: examples.Task, file: epath.Path) -> None:
   """Refuses another task's folder: many tasks have a file train.tsv."""
   # The bare name test.tsv lies in the current folder.
-  folder = (file if '://' in str(file) else file.resolve()).parent.name
+  folder = (file if storage.is_remote(file) else file.resolve()).parent.name
   if folder in task.folders or not task.folders:
     return
   owners = [other for other in TASKS.values() if folder in other.folders]

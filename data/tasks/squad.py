@@ -96,6 +96,12 @@ def any_rows(file: epath.Path, split: str) -> examples.Found:
 
   A JSONL record has question and context, perhaps id and answers as SQuAD's.
   """
+  if text_files.ending(file) in ('.tsv', '.csv'):
+    raise ValueError(
+      f"{file}: a table holds no spans, expected SQuAD's JSON, or JSONL with"
+      ' question, context and answers, a list of objects with text and'
+      ' answer_start'
+    )
   if not text_files.is_jsonl(file):
     yield from rows(file, split)
     return

@@ -83,7 +83,7 @@ def dialogues(path: epath.Path, texts: Iterator[str]) -> Iterator[list[str]]:
   Raises ValueError, with file and line, at a line that is no turn.
   """
   turns: list[str] = []
-  for number, line in enumerate(text_files.lines(texts), start=1):
+  for number, line in enumerate(text_files.lines(texts, path), start=1):
     if not line.strip():
       if turns:
         yield turns

@@ -49,7 +49,7 @@ def blocks(
 ) -> Iterator[tuple[int, str]]:
   """Yields (number of the first line, lines of about 1 MB) of a file."""
   held, size, first = [], 0, 1
-  for line in text_files.lines(text_files.chunks(path, progress)):
+  for line in text_files.lines(text_files.chunks(path, progress), path):
     held.append(line)
     size += len(line)
     if size >= _BLOCK_CHARS:

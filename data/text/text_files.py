@@ -17,7 +17,10 @@ from typing import Any, BinaryIO
 import zstandard
 from etils import epath
 
+from data import storage
+
 CHUNK_BYTES = 1 << 20
+LONGEST_LINE = 100_000_000  # characters
 # zstd packs up to 30,000 to 1, and its decoder returns all of it at once.
 ZST_CHUNK_BYTES = 1 << 10
 COMPRESSED = ('.gz', '.xz', '.zst')
@@ -53,7 +56,7 @@ def is_jsonl(path: epath.Path) -> bool:
 
 def size_and_time(path: epath.Path) -> tuple[int, int]:
   """Returns size in bytes and time of change (ns if local, s if remote)."""
-  if '://' in str(path):
+  if storage.is_remote(path):
     stat = path.stat()
     return stat.length, int(stat.mtime or 0)
   stat = os.stat(path)
@@ -62,6 +65,7 @@ def size_and_time(path: epath.Path) -> tuple[int, int]:
 
 def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
   """Returns (sorted files, is a folder, dangling links) of a path or glob."""
+  remote = storage.is_remote(spec)
   path = epath.Path(spec).expanduser()
   if path.is_dir():
     dangling = []
@@ -72,7 +76,7 @@ def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
     return paths, True, dangling
   if path.exists():
     return [path], False, []
-  looked = '' if '://' in spec else f' (looked from {os.getcwd()})'
+  looked = '' if remote else f' (looked from {os.getcwd()})'
   if _is_link(path):
     raise FileNotFoundError(f'source {spec!r}: {_describe_link(path)}')
   if not any(mark in spec for mark in '*?['):
@@ -93,7 +97,7 @@ def name_some(names: Sequence[str], count: int | None = None) -> str:
 
 
 def _is_link(path: epath.Path | str) -> bool:
-  return '://' not in str(path) and os.path.islink(path)
+  return not storage.is_remote(path) and os.path.islink(path)
 
 
 def _describe_link(path: epath.Path) -> str:
@@ -132,7 +136,7 @@ def _walk(folder: epath.Path, dangling: list[str]) -> list[epath.Path]:
 
 def _glob(pattern: epath.Path) -> list[epath.Path]:
   """Returns matches and dangling links, sorted; `**` crosses folders."""
-  if '://' not in str(pattern):
+  if not storage.is_remote(pattern):
     paths = sorted(glob.glob(str(pattern), recursive=True))
     for folder in {str(f) for p in paths for f in pathlib.PurePath(p).parents}:
       _check_no_loop(folder)
@@ -245,29 +249,47 @@ def _decompress_zst(file: BinaryIO) -> Iterator[bytes]:
     yield bytes(held)
 
 
-def lines(texts: Iterable[str]) -> Iterator[str]:
-  """Joins chunks of text and splits them into lines, without their ends."""
-  held = []
+def lines(
+  texts: Iterable[str], path: str | os.PathLike = 'the text'
+) -> Iterator[str]:
+  """Joins chunks of text and splits them into lines, without their ends.
+
+  Raises ValueError, with the place in `path`, at a line that is too long to be
+  one of text: it would be held in memory, several times.
+  """
+  held, size, number = [], 0, 1
   for text in texts:
     first, *rest = text.split('\n')
     held.append(first)
+    size += len(first)
     for line in rest:
       yield ''.join(held)
-      held = [line]
+      held, size = [line], len(line)
+      number += 1
+    if size > LONGEST_LINE:
+      raise ValueError(
+        f'{path}, line {number:,}: is longer than {LONGEST_LINE:,} characters,'
+        ' expected lines of text: break it'
+      )
   if any(held):
     yield ''.join(held)
+
+
+def lines_of(path: epath.Path) -> Iterator[str]:
+  """Yields the lines of a file; for errors see `chunks` and `lines`."""
+  return lines(chunks(path), path)
 
 
 def records(
   path: epath.Path, texts: Iterable[str], text_field: str
 ) -> Iterator[str]:
   """Yields the text of each JSONL record; raises ValueError at a wrong line."""
-  for number, line in enumerate(lines(texts), start=1):
+  for number, line in enumerate(lines(texts, path), start=1):
     if not line.strip():
       continue
     try:
       record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
       raise ValueError(
         f'{path}, line {number:,}: not JSON ({error}); a .jsonl file holds one '
         f'JSON object a line. Found: {line[:60]!r}'
@@ -296,6 +318,27 @@ def records(
     yield text
 
 
+def loads(text: str) -> Any:
+  """Returns the value of JSON, in whose strings all is text.
+
+  Raises ValueError, a JSONDecodeError where the syntax is wrong; also for
+  values nested too deep for Python, and for half a surrogate pair.
+  """
+  try:
+    value = json.loads(text)
+    if '\\u' in text:  # only so can JSON spell half a pair
+      spelt = json.dumps(value, ensure_ascii=False)
+      if half := _SURROGATE.search(spelt):
+        before = spelt[max(half.start() - 30, 0) : half.start()]
+        raise ValueError(
+          f'U+{ord(half[0]):04X} after {before!r} is half a surrogate pair,'
+          ' which is no text'
+        )
+  except RecursionError:
+    raise ValueError('its values are nested too deep') from None
+  return value
+
+
 def read_text(path: str | os.PathLike) -> str:
   """Returns the text of a file, see `chunks`; '-' is standard input."""
   return ''.join(chunks(epath.Path('/dev/stdin' if path == '-' else path)))
@@ -314,16 +357,11 @@ def parse_records(
     if not line.strip():
       continue
     try:
-      record = json.loads(line)
-    except json.JSONDecodeError as error:
+      record = loads(line)
+    except ValueError as error:
       raise ValueError(f'{name}, line {number}: not JSON ({error})') from None
     if not (isinstance(record, dict) and is_right(record)):
       raise ValueError(f'{name}, line {number}: expected {expected}')
-    if half := _SURROGATE.search(json.dumps(record, ensure_ascii=False)):
-      raise ValueError(
-        f'{name}, line {number}: holds U+{ord(half[0]):04X}, half a surrogate'
-        ' pair, which is no text'
-      )
     found.append(record)
   if not found:
     raise ValueError(f'{name}: is empty; expected {expected} on each line')

@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+import socket
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,11 +101,22 @@ def _find_builder(spec: str, name: str, folder: str | None = None) -> Any:
     ) from None
 
 
+def _check_network() -> None:
+  """Raises OSError where no name is resolved, which TFDS tries for minutes."""
+  if urllib.request.getproxies():
+    return  # they resolve names
+  try:
+    socket.getaddrinfo('storage.googleapis.com', 443)
+  except OSError as error:
+    raise OSError(f'there is no network: {error.strerror}') from None
+
+
 def open_builder(spec: str, name: str, folder: str | None = None) -> Any:
   """Returns TFDS's builder of NAME[/config][:version], its data prepared."""
   builder = _find_builder(spec, name, folder)
   if not builder.is_prepared():
     try:
+      _check_network()
       builder.download_and_prepare()
     except Exception as error:
       raise ValueError(

@@ -114,7 +114,9 @@ def read_pieces(file: epath.Path) -> list[str]:
       if (first := seen.setdefault(piece, number)) < number:
         raise ValueError(
           f'{file}, line {number:,}: {piece[:60]!r} stands on line {first:,}'
-          ' already; each piece has one line, the number of which is its id'
+          ' already; each piece has one line, the number of which is its id.'
+          f' Other programs read the last one: write [unused line {first}], or'
+          f' another piece that no text has, into line {first:,}'
         )
   return pieces
 

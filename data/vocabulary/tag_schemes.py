@@ -1,18 +1,79 @@
-"""How tags mark spans of words: IOB1, IOB2 and BIOUL.
+"""How tags mark spans of words: IOB1, IOB2, BIOUL and their other spellings.
 
 IOB2 begins every span with B-TYPE and goes on with I-TYPE; IOB1 begins a span
 with I-TYPE, but after another span of its type. BIOUL ends a span with L-TYPE,
 and U-TYPE is a span of one word (Ratinov and Roth 2009). O is
-outside of spans in all of them.
+outside of spans in all of them. BIOES writes E and S for L and U, BMES M for I
+as well; some corpora write B_TYPE, TYPE-B or TYPE_B. `Scheme` reads them all.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 _IOB = ('B-', 'I-')
 _BIOUL = ('B-', 'I-', 'L-', 'U-')
 _OUTSIDE = 'O'
 # Begin and end of a sentence, which no tag is called.
 _START, _END = '<', '>'
+
+
+class Scheme(NamedTuple):
+  """How tags are spelt that mark spans.
+
+  Attributes:
+    name: IOB, BIOES, BIOUL or BMES.
+    separator: between mark and type.
+    type_first: TYPE-B instead of B-TYPE.
+  """
+
+  name: str
+  separator: str = '-'
+  type_first: bool = False
+
+  def split(self, tag: str) -> tuple[str, str] | None:
+    """Returns (mark, type) of a tag but O; None if it is not in the scheme."""
+    if self.type_first:
+      kind, separator, mark = tag.rpartition(self.separator)
+    else:
+      mark, separator, kind = tag.partition(self.separator)
+    return (mark, kind) if separator and kind and mark in _MARKS else None
+
+  def holds(self, tag: str) -> bool:
+    """Returns whether a tag is one of the scheme."""
+    found = self.split(tag)
+    return tag == _OUTSIDE or (
+      found is not None and found[0] in _SCHEMES[self.name]
+    )
+
+  def to_iob2(self, tags: Sequence[str]) -> tuple[str, ...]:
+    """Returns tags in IOB2; others than the scheme's stay as they are."""
+    found, open_type = [], None
+    for tag in tags:
+      mark, kind = self.split(tag) or ('', None)
+      if kind is None:
+        found.append(tag)
+      else:
+        begins = mark in 'BSU' or kind != open_type
+        found.append(f'{"B" if begins else "I"}-{kind}')
+      open_type = None if mark in 'ELSU' else kind
+    return tuple(found)
+
+
+# Name -> the marks of its tags.
+_SCHEMES = {'IOB': 'BI', 'BIOES': 'BIES', 'BIOUL': 'BILU', 'BMES': 'BMES'}
+_MARKS = tuple('BIELSUM')
+
+
+def scheme_of(labels: Iterable[str]) -> Scheme | None:
+  """Returns the scheme that all labels are of; None if they mark no spans."""
+  labels = set(labels) - {_OUTSIDE}
+  for type_first in (False, True):
+    for separator in '-_':
+      for name in _SCHEMES:
+        scheme = Scheme(name, separator, type_first)
+        if labels and all(map(scheme.holds, labels)):
+          return scheme
+  return None
 
 
 def iob2_labels(types: Iterable[str]) -> tuple[str, ...]:

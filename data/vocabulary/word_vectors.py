@@ -62,9 +62,10 @@ def read(path: epath.PathLike, words: Collection[str]) -> WordVectors:
   """Reads the vectors of some words; only these are kept in memory.
 
   The content of a file tells its format:
-    text: a word and its numbers a line, with a space before each number, and
-      perhaps a first line with the number of vectors and D. A word may hold
-      spaces, but not the first word of a file without such a line.
+    text: a word and its numbers a line, with a space or a tab before each
+      number, and perhaps a first line with the number of vectors and D. A word
+      may hold spaces, but not the first word of a file without such a line;
+      with it, a word may end in a number, or be a space.
     binary, as word2vec writes it: the same first line, then a word, a space, D
       little-endian float32, and perhaps a newline.
   Either may be compressed (.gz, .xz, .zst). A folder, as the package
@@ -72,6 +73,7 @@ def read(path: epath.PathLike, words: Collection[str]) -> WordVectors:
   *_index.parquet, a column of the words. Any path may be remote.
 
   Numbers of other words are not read, but their lines are counted. Raises
+  Of a word that comes again its first vector counts, as by gensim. Raises
   FileNotFoundError, and ValueError, with the place, at a row of another width,
   numbers that are none or not finite, a truncated file, another number of
   vectors than the first line says, and if none of the words is in the file.
@@ -129,19 +131,12 @@ def _choose(
   path: epath.Path, keep: Callable[[int, bytes], bool], found: _Rows
 ) -> WordVectors:
   """Returns the vectors of some rows of a file."""
-  places: dict[bytes, int] = {}
+  places: set[bytes] = set()
   names, vectors = [], []
   num_rows = 0
   for number, word, numbers in found.rows:
-    if word in places:
-      # GloVe's files hold some words twice; one with a header counts them.
-      if found.promised is not None:
-        raise ValueError(
-          f'{path}, {found.place} {number:,}: {_decode(word)!r} comes again,'
-          f' after {found.place} {places[word]:,}; expected each word once'
-        )
-    elif keep(num_rows, word):
-      places[word] = number
+    if word not in places and keep(num_rows, word):
+      places.add(word)
       name = _decode(word)
       where = f'{path}, {found.place} {number:,}'
       vectors.append(_parse(where, name, numbers, found.parse))
@@ -211,7 +206,8 @@ def _open_stream(path: epath.Path, stream: io.BufferedReader) -> _Rows:
     if _is_binary(stream.peek()):
       rows = _binary_rows(path, stream, dim)
       return _Rows('word', count, rows, lambda data: np.frombuffer(data, '<f4'))
-    return _Rows('line', count, _text_rows(path, stream, dim, 2), _parse_text)
+    rows = _text_rows(path, stream, dim, 2, dim_is_known=True)
+    return _Rows('line', count, rows, _parse_text)
   if _NEARLY.fullmatch(first):
     raise ValueError(
       f'{path}, line 1: found {first[:60].decode().strip()!r}; expected a word'
@@ -224,7 +220,7 @@ def _open_stream(path: epath.Path, stream: io.BufferedReader) -> _Rows:
       " a line, or word2vec's binary file, which begins with two numbers. An"
       ' archive must be unpacked'
     )
-  word, *numbers = first.rstrip(_ENDS).split(b' ')
+  word, *numbers = first.rstrip(_ENDS).replace(b'\t', b' ').split(b' ')
   if not numbers:
     raise ValueError(
       f'{path}, line 1: found {first[:60]!r}; expected a word and its vector,'
@@ -259,25 +255,40 @@ def _parse_text(numbers: bytes) -> np.ndarray:
 
 
 def _text_rows(
-  path: epath.Path, lines: Iterable[bytes], dim: int, first: int
+  path: epath.Path,
+  lines: Iterable[bytes],
+  dim: int,
+  first: int,
+  *,
+  dim_is_known: bool = False,
 ) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the rows of lines, numbered from `first`; blank ones are skipped."""
+  """Yields the rows of lines, numbered from `first`; blank ones are skipped.
+
+  If a first line told the width, and a row had it, a number too many is a part
+  of the word.
+  """
+  has_fitted = False
   for number, line in enumerate(lines, first):
-    line = line.rstrip(_ENDS)
+    line = line.rstrip(_ENDS).replace(b'\t', b' ')
     if not line:
       continue
     word, _, numbers = line.partition(b' ')
     spaces = line.count(b' ')
     fits = spaces >= dim
+    has_fitted |= spaces == dim
     if spaces > dim:  # a word with spaces, or too many of them or of numbers
       word, *fields = line.rsplit(b' ', dim)
       numbers = b' '.join(fields)
       last = word.rpartition(b' ')[2]
-      fits = last and b'' not in fields and not _NUMBER.fullmatch(last)
+      fits = b'' not in fields and (
+        (dim_is_known and has_fitted) or (last and not _NUMBER.fullmatch(last))
+      )
     if not fits:
       raise ValueError(
         f'{path}, line {number:,}: found {spaces} fields after the first,'
-        f' expected {dim} numbers with a space before each: {line[:60]!r}'
+        f' expected {dim} numbers with a space before each: {line[:60]!r}.'
+        ' A first line with the number of vectors and of their numbers lets a'
+        ' word end in a number; or remove the line'
       )
     yield number, word, numbers
 

@@ -1,6 +1,7 @@
 """Weights by their name on Hugging Face's hub, in a cache made by hand."""
 
 import json
+import os
 import re
 
 import huggingface_hub
@@ -202,3 +203,9 @@ def test_no_network_is_told_with_a_cure(cache):
     assert part in str(error.value)
   with pytest.raises(FileNotFoundError, match=f'^hf://{NAME} is not in the ca'):
     hub.find(f'hf://{NAME}')
+
+
+def test_a_pipe_in_the_place_of_a_config_is_refused(tmp_path):
+  os.mkfifo(tmp_path / 'config.json')
+  with pytest.raises(ValueError, match='config.json: is no regular file'):
+    hub.find(tmp_path)

@@ -1,11 +1,19 @@
 """Buckets are checked before work; what is uploaded arrives whole."""
 
+import re
 import sys
 
 import pytest
 
-from data import storage
+from data import hub, scratch, storage
+from data.scoring import kinds
+from data.store import corpus
+from data.tasks import files
+from data.text import sources, text_files
+from data.vocabulary import tokenization
 from train.benches.loopback import Fault
+from train.host import files as host_files
+from train.params import opened
 
 
 @pytest.mark.parametrize(
@@ -25,6 +33,33 @@ def test_what_is_no_path(path, message):
   assert '\n' not in str(error.value)
   assert storage.split('gs://books') == ('books', '')
   assert storage.split('gs://books/a/b/') == ('books', 'a/b')
+
+
+OTHERS = ('https://host/a', 'file:///a', 's3://bucket/a', 'az://a/b')
+
+
+@pytest.mark.parametrize('path', (*OTHERS, 'HTTP://host/a', 'hdfs://a'))
+@pytest.mark.parametrize(
+  'read',
+  [
+    storage.is_remote,
+    text_files.find,
+    sources.open_source,
+    tokenization.load,
+    hub.find,
+    corpus.open_store,
+    lambda path: files.find(path, (), ('a',)),
+    lambda path: opened.open_weights(path),
+    lambda path: host_files.check_writable(path),
+    lambda path: host_files.check_folder('--workdir', path),
+    lambda path: kinds.own_task(kind='tagging', train=path, dev=path),
+    lambda path: scratch.write_bytes(path, b''),
+  ],
+)
+def test_addresses_of_other_places_are_refused(path, read):
+  scheme = re.escape(path.partition('//')[0])
+  with pytest.raises(ValueError, match=f'or written to {scheme}//, expected a'):
+    read(path)
 
 
 def test_only_the_pattern_has_wildcards(tmp_path):

@@ -172,6 +172,76 @@ def _write_vocabularies(folder):
   (old / 'special_tokens_map.json').write_text('{"additional": ["[E]"]}')
 
 
+def _write_labelled(folder):
+  """A folder for each kind of own task, named after it."""
+  files = {
+    'classification': (
+      'train.csv',
+      'text,label\n"He said ""no"".",a\nYes.,b\n',
+    ),
+    'regression': (
+      'train.jsonl',
+      '{"text": "A.", "label": 1}\n{"text": "B.", "label": 2.5}\n',
+    ),
+    'choice': (
+      'train.jsonl',
+      '{"context": "A.", "choices": ["b", "c"], "label": 1, "id": "x"}\n',
+    ),
+    'tagging': ('train.txt', 'Ann\tB-PER\nran\tO\n\nIn\tO\nOslo\tS-LOC\n'),
+    'span': (
+      'train.json',
+      '{"data": [{"paragraphs": [{"context": "Ann ran.", "qas": [{"id": "1",'
+      ' "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}'
+      ']}]}]}]}',
+    ),
+    'coreference': (
+      'train.conll',
+      '#begin document (bc/x); part 000\n'
+      + ''.join(
+        f'bc/x 0 {i} {word} NN * - - - me * {column}\n'
+        for i, (word, column) in enumerate(
+          [('Ann', '(1)'), ('saw', '-'), ('her', '(1)|(2'), ('hat', '2)')]
+        )
+      )
+      + '\n#end document\n',
+    ),
+  }
+  for kind, (name, text) in files.items():
+    (folder / kind).mkdir()
+    (folder / kind / name).write_text(text)
+
+
+def _write_vectors(folder):
+  for name, begin in (('plain', b''), ('counted', b'3 4\n')):
+    rows = b'the 1 2 3 4\ncat 0.5 -2 1e-3 4\n, 1 1 1 1\n'
+    (folder / name).mkdir()
+    (folder / name / 'vectors.txt').write_bytes(begin + rows)
+  (folder / 'binary').mkdir()
+  rows = [b'%s ' % w + np.ones(4, '<f4').tobytes() for w in (b'the', b'cat')]
+  binary = b'2 4\n' + b'\n'.join(rows) + b'\n'
+  (folder / 'binary/vectors.txt').write_bytes(binary)
+
+
+def _write_arpa(folder):
+  (folder / 'x.arpa').write_text(
+    '\\data\\\nngram 1=4\nngram 2=2\n\n\\1-grams:\n-99\t<s>\t-0.3\n'
+    '-0.5\tb\n-0.6\t</s>\n-0.4\ta\t-0.2\n\n\\2-grams:\n-0.1\ta b\n'
+    '-0.3\t<s> a\n\n\\end\\\n'
+  )
+
+
+def _write_modules(folder):
+  kinds = ('Transformer', 'Pooling', 'Normalize')
+  modules = [
+    {'idx': i, 'path': f'{i}_{kind}' * (i > 0), 'type': f'models.{kind}'}
+    for i, kind in enumerate(kinds)
+  ]
+  (folder / 'modules.json').write_text(json.dumps(modules))
+  (folder / '1_Pooling').mkdir()
+  settings = {'pooling_mode_cls_token': True, 'pooling_mode_max_tokens': False}
+  (folder / '1_Pooling/config.json').write_text(json.dumps(settings))
+
+
 # --- The readers
 
 
@@ -218,6 +288,38 @@ def _read_vocabulary(folder):
   tokenizer = tokenization.load(folder)
   if not isinstance(tokenizer, tokenization.BPE):  # whose words spaCy may find
     tokenizer.encode_batch(['the cat [E] mat'])
+
+
+def _read_labelled(folder):
+  from data.scoring import kinds
+  from data.tasks import registry
+
+  (file,) = folder.iterdir()
+  task = kinds.own_task(
+    kind=folder.name, train=str(file), dev=str(file), text=('text',)
+  )
+  registry.load(task, '', 'dev')
+
+
+def _read_vectors(folder):
+  from data.vocabulary import word_vectors
+
+  word_vectors.read(folder / 'vectors.txt', ('the', 'cat', ','))
+
+
+def _read_arpa(folder):
+  from data.ngrams import arpa
+
+  arpa.read(folder / 'x.arpa')
+
+
+def _read_modules(folder):
+  from models.pretrained import sentence_modules
+
+  folder = folder.parent if folder.name == '1_Pooling' else folder
+  _, problems = sentence_modules.read(folder)
+  if problems:
+    raise ValueError(f'{folder}/1_Pooling: {problems}')
 
 
 # --- Checksums of TensorFlow's index, without which nothing is looked at
@@ -276,6 +378,10 @@ READERS = {
   'tensorflow': Reader(_write_tensorflow, _read_tensorflow, pack=pack_index),
   'npy': Reader(_write_npy, _read_npy),
   'vocabularies': Reader(_write_vocabularies, _read_vocabulary),
+  'labelled': Reader(_write_labelled, _read_labelled),
+  'vectors': Reader(_write_vectors, _read_vectors),
+  'arpa': Reader(_write_arpa, _read_arpa),
+  'modules': Reader(_write_modules, _read_modules),
 }
 
 
@@ -371,7 +477,8 @@ def _try(name, folder, work, seed, i):
     READERS[name].read(epath.Path(file.parent))
     return 'opened'
   except OURS as error:
-    if type(error) in OURS and str(file.parent) in str(error):
+    ours = type(error) in OURS or type(error).__module__.startswith('data.')
+    if ours and str(file.parent) in str(error):
       return 'refused'
     return ''.join(traceback.format_exception(error))
   except BaseException as error:
@@ -451,6 +558,8 @@ def main():
   # Once for all: each process of a reader is a fork of this one.
   importlib.import_module('data.vocabulary.tokenization')
   importlib.import_module('models.pretrained.weight_files')
+  importlib.import_module('data.scoring.kinds')
+  importlib.import_module('data.ngrams.arpa')
   for name in ('gpt_release', 'hdf5_file', 'tensorflow_file', 'torch_pickle'):
     importlib.import_module(f'models.pretrained.{name}')
   if 'tensorflow' in args.names:

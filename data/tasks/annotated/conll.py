@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -21,13 +21,16 @@ def rows(
   width: int = 0,
   separator: str | None = '\t',
   prefix: str = '',
+  convert: Callable[[Sequence[str]], tuple[str, ...]] = tag_schemes.to_iob2,
 ) -> examples.Found:
   """Yields (place, example) of a file with a word a line and no titles.
 
-  The word is the first column and its tag the last, in IOB1 or IOB2; a single
-  column has no tags. An empty line ends a sentence, a line of -DOCSTART- a
-  document. All lines have `width` columns, 0: as many as the first; `separator`
-  None is any white space; `prefix` is removed from words that have it.
+  The word is the first column and its tag the last; a single column has no
+  tags. `convert` turns the tags of a sentence into IOB2. A line of nothing but
+  white space ends a sentence, a line of -DOCSTART- a document; white space at
+  the end of a line means nothing. All lines have `width` columns, 0: as many as
+  the first; `separator` None is any white space; `prefix` is removed from words
+  that have it.
   """
   sentence: list[list[str]] = []
   first = 0  # line of the sentence
@@ -35,6 +38,7 @@ def rows(
   document = 0
   labelled = examples.needs_labels(split)
   for line, text in itertools.chain(files.read_lines(file), [(0, '')]):
+    text = text.rstrip(' \t')
     fields = text.split(separator) if text else []
     if fields and fields[0] != _DOCUMENT:
       width = width or max(len(fields), 2 if labelled else 1)
@@ -54,7 +58,10 @@ def rows(
       sentence.append(fields)
       continue
     if sentence:
-      yield f'{file}, line {first:,}', _example(number, document, sentence)
+      yield (
+        f'{file}, line {first:,}',
+        _example(number, document, sentence, convert),
+      )
       number += 1
       sentence = []
     if fields:
@@ -62,11 +69,14 @@ def rows(
 
 
 def _example(
-  number: int, document: int, sentence: Sequence[Sequence[str]]
+  number: int,
+  document: int,
+  sentence: Sequence[Sequence[str]],
+  convert: Callable[[Sequence[str]], tuple[str, ...]],
 ) -> examples.TaggedExample:
   tags = None
   if len(sentence[0]) > 1:
-    tags = tag_schemes.to_iob2([fields[-1] for fields in sentence])
+    tags = convert([fields[-1] for fields in sentence])
   others = [tuple(fields[1:-1]) for fields in sentence]
   return examples.TaggedExample(
     id=str(number),

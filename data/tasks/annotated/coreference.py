@@ -6,6 +6,7 @@ its last, `(7)` at its only word, with or without | between several.
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -38,6 +39,8 @@ _CONLL_BEGIN = re.compile(
 )
 _CONLL_END = re.compile(r'#\s*end document')
 _GUM_BEGIN = re.compile(r'# newdoc id = (?P<name>\S+)')
+# Of the files of a folder; the first that one has.
+_ENDINGS = ('gold_conll', '_conll', '.conll')
 _SPEAKER, _WIDTH = 9, 12  # columns of CoNLL-2012 without a predicate
 _CONLL_COLUMNS = (
   'document, part, number, word, POS, parse, lemma, frame, sense, speaker, '
@@ -192,16 +195,18 @@ class _Builder:
       self._sentences.append([])
       self._speakers.append([])
 
-  def example(
-    self, key: str, genre: str, clusters: Sequence[Sequence[Mention]]
-  ) -> examples.DocumentExample:
+  def example(self, key: str, genre: str) -> examples.DocumentExample:
     """Returns the document, its clusters in the order of their mentions."""
+    clusters = self.brackets.clusters()
+    kept = [mentions for mentions in clusters if len(mentions) > 1]
+    alone = [mentions for mentions in clusters if len(mentions) == 1]
     return examples.DocumentExample(
       key,
       tuple(map(tuple, self._sentences[:-1])),
       tuple(map(tuple, self._speakers[:-1])),
       genre,
-      tuple(sorted(tuple(sorted(mentions)) for mentions in clusters)),
+      tuple(sorted(tuple(sorted(mentions)) for mentions in kept)),
+      tuple(sorted(itertools.chain(*alone))),
     )
 
 
@@ -210,13 +215,15 @@ def conll_rows(file: epath.Path, split: str) -> examples.Found:
 
   Each part of a document is one of its own, `NAME; part 000`. A split for which
   labels are not needed has none if no word has a bracket. A folder is read with
-  all folders inside it: files *gold_conll, if there is none *_conll, of English
-  alone if it has several languages.
+  all folders inside it: files *gold_conll, if there is none *_conll, else
+  *.conll; of English alone if it has several languages.
   """
   found = [
     example for path in _conll_files(file) for example in _conll_documents(path)
   ]
-  labelled = examples.needs_labels(split) or any(e.clusters for _, e in found)
+  labelled = examples.needs_labels(split) or any(
+    e.clusters or e.singles for _, e in found
+  )
   for where, example in found:
     if not labelled:
       example = dataclasses.replace(example, clusters=None)
@@ -227,56 +234,50 @@ def _conll_files(file: epath.Path) -> list[epath.Path]:
   if not file.is_dir():
     return [file]
   inside, _, _ = text_files.find(str(file))
-  for ending in ('gold_conll', '_conll'):
+  for ending in _ENDINGS:
     found = [path for path in inside if path.name.endswith(ending)]
     english = [path for path in found if 'english' in path.parts]
     if found:
       return english or found
   raise ValueError(
-    f'{file}: found no document, expected files of names that end in gold_conll'
-    f' or _conll. {files.contents(file)}'
+    f'{file}: found no document, expected files of names that end in'
+    f' {" or ".join(_ENDINGS)}: rename them, or join them into one file and'
+    f' name that. {files.contents(file)}'
   )
 
 
 def _conll_documents(file: epath.Path) -> examples.Found:
-  merged = 0
+  merged = single = 0
   for begin, header, lines in _documents(
     file, _CONLL_BEGIN, '#begin document (NAME); part 000', _CONLL_END
   ):
     document = _Builder()
     for number, line in lines:
       where = f'{file}, line {number:,}'
-      fields = line.split()
-      if not fields:
+      # Between tabs a column may be empty: the last one, without brackets.
+      fields = line.split('\t') if '\t' in line else line.split()
+      if not line.strip():
         document.end_sentence()
         continue
+      fields = [field.strip() for field in fields]
       if len(fields) < _WIDTH:
         raise ValueError(
           f'{where}: found {len(fields)} columns, expected at least {_WIDTH}: '
           f'{_CONLL_COLUMNS}: {line[:80]!r}'
         )
-      column = fields[-1].strip('-')
+      column = fields[-1].strip('-_')
       speaker = fields[_SPEAKER].removeprefix('-')
       # As e2e-coref and AllenNLP read OntoNotes' /. and /?
       word = fields[3][1:] if fields[3] in ('/.', '/?') else fields[3]
       document.add(where, word, speaker, column)
     document.end_sentence()
-    clusters = document.brackets.clusters()
-    merged += document.brackets.merged
-    for mentions in clusters:
-      if len(mentions) == 1:
-        ((mention, where),) = mentions.items()
-        raise ValueError(
-          f'{where}: found the mention {mention} alone in its cluster, expected'
-          ' two or more: take single mentions out'
-        )
     name, part = header['name'], header['part']
     key = name if part is None else f'{name}; part {part}'
-    yield (
-      f'{file}, line {begin:,}',
-      document.example(key, name[:2], clusters),
-    )
-  _note_merged(file, merged)
+    example = document.example(key, name[:2])
+    merged += document.brackets.merged
+    single += len(example.singles)
+    yield f'{file}, line {begin:,}', example
+  _note(file, merged, single)
 
 
 def _gum_rows(file: epath.Path, split: str) -> examples.Found:
@@ -294,16 +295,11 @@ def _gum_rows(file: epath.Path, split: str) -> examples.Found:
         raise
       files.note(f'{error}; the document {name} is left out (1 in the release)')
       continue
-    clusters = document.brackets.clusters()
+    example = document.example(name, genre)
     merged += document.brackets.merged
-    kept = [mentions for mentions in clusters if len(mentions) > 1]
-    single += len(clusters) - len(kept)
-    yield where, document.example(name, genre, kept)
-  _note_merged(file, merged)
-  if single:
-    files.note(
-      f'{file}: {single:,} mentions that are alone in their cluster left out'
-    )
+    single += len(example.singles)
+    yield where, example
+  _note(file, merged, single)
 
 
 def _gum_document(
@@ -328,10 +324,15 @@ def _gum_document(
   return document, genre
 
 
-def _note_merged(file: epath.Path, merged: int) -> None:
+def _note(file: epath.Path, merged: int, single: int) -> None:
   if merged:
     files.note(
       f'{file}: {merged:,} clusters joined to others with the same mention'
+    )
+  if single:
+    files.note(
+      f'{file}: {single:,} mentions that are alone in their cluster left out;'
+      ' only the scores with_singles count them'
     )
 
 

@@ -1,6 +1,7 @@
 """Counts of neighbours equal those of plain loops; rows have each once."""
 
 import collections
+import shutil
 
 import numpy as np
 import pytest
@@ -122,6 +123,20 @@ def test_an_epoch_has_each_row_once_and_folders_are_made_once(store):
   for name, array in whole.items():
     joined = np.concatenate([part[name] for part in parts])
     np.testing.assert_array_equal(joined, array)
+
+
+def test_a_flipped_byte_is_counted_anew(store, capsys):
+  for folder in store.folder.glob('cooccurrences-*-training-*'):
+    shutil.rmtree(folder)
+  right = rows_of(store, False).train_batch(0, slice(None), 2, 7, 0)
+  (folder,) = store.folder.glob('cooccurrences-*-training-*')
+  data = bytearray((folder / 'counts.npy').read_bytes())
+  data[-2] ^= 64
+  (folder / 'counts.npy').write_bytes(data)
+  found = rows_of(store, False).train_batch(0, slice(None), 2, 7, 0)
+  assert 'counts.npy is damaged' in capsys.readouterr().err
+  for name, array in right.items():
+    np.testing.assert_array_equal(found[name], array)
 
 
 def test_a_text_without_neighbours_is_refused(tmp_path):

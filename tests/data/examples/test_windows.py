@@ -3,6 +3,7 @@
 import os
 import types
 
+import numpy as np
 import pytest
 from window_stores import draw_sizes, make_store
 
@@ -86,6 +87,8 @@ def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
     'windows.bin',
     'offsets.npy',
     'index.json',
+    'checksums.json',
+    '.verified.json',
   }
   with monkeypatch.context() as patch:
     patch.setattr(windows, '_write', None)  # no second build
@@ -96,10 +99,35 @@ def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
     for each in (store, other)
   ]
   assert counts[0] != counts[1]
-  with open(folder / 'windows.bin', 'r+b') as file:
-    file.truncate(10 * windows.WINDOW.itemsize)
-  with pytest.raises(ValueError, match=r'has 10 windows, expected \d+'):
-    pairs.Examples(store, LENGTH, held_out=False)
+
+
+@pytest.mark.parametrize('name', ['windows.bin', 'offsets.npy', 'index.json'])
+@pytest.mark.parametrize('damage', ['flipped', 'cut', 'gone'])
+def test_a_damaged_index_is_built_anew(tmp_path, capsys, name, damage):
+  store = make_store(tmp_path, draw_sizes(1, 20))
+  right = pairs.Examples(store, LENGTH, held_out=False).train_batch(
+    0, slice(None), 8, 7, 0
+  )
+  (folder,) = tmp_path.iterdir()
+  data = bytearray((folder / name).read_bytes())
+  data[-1] ^= 1
+  if damage == 'gone':
+    (folder / name).unlink()
+  else:
+    (folder / name).write_bytes(data if damage == 'flipped' else data[:-9])
+  found = pairs.Examples(store, LENGTH, held_out=False).train_batch(
+    0, slice(None), 8, 7, 0
+  )
+  told = {
+    'flipped': 'is damaged: its checksum does not match',
+    'cut': 'bytes, expected',
+    'gone': 'is missing',
+  }[damage]
+  said = capsys.readouterr().err
+  assert f'{folder}: {name}' in said and told in said
+  assert list(tmp_path.iterdir()) == [folder]
+  for key, array in right.items():
+    np.testing.assert_array_equal(found[key], array)
 
 
 def test_failed_build_leaves_nothing(tmp_path, monkeypatch):

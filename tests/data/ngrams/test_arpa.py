@@ -50,6 +50,18 @@ def test_what_is_written_is_read(tmp_path):
     arpa.read(packed)
 
 
+def test_words_end_at_white_space_of_ascii_alone(tmp_path):
+  """As for KenLM: a no-break space is a letter; a byte order mark is none."""
+  path = tmp_path / 'others.arpa'
+  text = OTHERS.partition('\n\n')[2].replace('b', '1\xa0000')
+  path.write_text('\ufeff' + text.replace('\\end', '\n\\end'))
+  model = arpa.read(path)
+  assert model.words == ('<unk>', '<s>', '</s>', '1\xa0000', 'a')
+  with (tmp_path / 'ours.arpa').open('w') as file:
+    arpa.write(model, file)
+  assert arpa.read(tmp_path / 'ours.arpa').words == model.words
+
+
 def test_a_file_of_another_program(tmp_path):
   path = tmp_path / 'others.arpa'
   path.write_text(OTHERS)
@@ -103,3 +115,10 @@ def test_words_with_spaces_are_not_written(tmp_path):
   with pytest.raises(ValueError, match="word 'b c': expected no white space"):
     with (tmp_path / 'x').open('w') as file:
       arpa.write(model, file)
+
+
+def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):
+  path = tmp_path / 'latin1.arpa'
+  path.write_bytes(OTHERS.replace('\tb\n', '\tcafé\n').encode('latin-1'))
+  with pytest.raises(ValueError, match='line 9: cannot be read: .* byte 0xe9'):
+    arpa.read(path)

@@ -1,5 +1,6 @@
 """Coreference: the reference scorer's cases, answers, and files."""
 
+import dataclasses
 import itertools
 import json
 
@@ -107,13 +108,40 @@ def test_figures_are_those_of_the_definitions():
     assert [measured[n][0] for n in names] == pytest.approx(expected)
 
 
+def test_single_mentions_are_counted_beside():
+  """As the reference scorer counts a key that has them."""
+  documents, found = pairs(8)
+  singles = ((40, 40), (41, 43))
+  with_singles = [dataclasses.replace(documents[0], singles=singles)]
+  with_singles += documents[1:]
+  measure = coreference.measure(TASK, with_singles, found)(np.ones((1, 8)))
+  plain = coreference.measure(TASK, documents, found)(np.ones((1, 8)))
+  keys = [
+    dataclasses.replace(
+      document,
+      clusters=(
+        *document.clusters,
+        *(((mention,)) for mention in document.singles),
+      ),
+    )
+    for document in with_singles
+  ]
+  joined = coreference.measure(TASK, keys, found)(np.ones((1, 8)))
+  for name in files.METRICS:
+    assert measure[name] == plain[name]
+    assert measure[f'{name}_with_singles'] == joined[name]
+  assert joined['muc_f1'] == plain['muc_f1']  # it counts links
+  assert joined['b3_recall'] < plain['b3_recall']
+
+
 def test_sums_are_over_documents():
   documents, found = pairs(6)
   predictions = [
     Prediction(d.id, a) for d, a in zip(documents, found, strict=True)
   ]
   values = scores.score(TASK, documents, predictions)
-  assert tuple(values) == files.METRICS
+  assert tuple(values) == (*files.METRICS, 'clusters')
+  assert values['clusters'] == sum(map(len, found))
   f1 = [values[f'{name}_f1'] for name in ('muc', 'b3', 'ceafe')]
   assert values['average_f1'] == pytest.approx(np.mean(f1))
   assert 0 < min(f1) and max(f1) < 1

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import pathlib
 
 import numpy as np
 import pytest
@@ -198,7 +197,7 @@ def test_unwritable_stamp_is_done_without(store_copy, monkeypatch):
     raise PermissionError('read-only')
 
   (store_copy / '.verified.json').unlink()
-  monkeypatch.setattr(pathlib.Path, 'write_text', refuse)
+  monkeypatch.setattr(corpus.scratch, 'beside', refuse)
   assert corpus.open_store(store_copy).num_documents == 200
   assert not (store_copy / '.verified.json').exists()
 

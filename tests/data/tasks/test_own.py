@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from data.scoring import kinds
+from data.scoring import kinds, submissions
 from data.tasks import examples, registry
 
 
@@ -116,8 +116,12 @@ def test_scores(write):
   )
   dev = write('dev.jsonl', [{'sentence': 'C.', 'label': 3}])
   task = kinds.own_task(kind='regression', train=train, dev=dev)
-  assert task.score_range == (1.0, 2.5)
+  assert task.score_range == (1.0, 3.0)  # of dev, too
+  assert len(registry.load(task, '', 'dev')) == 1
   assert task.metrics == ('spearman', 'pearson')
+  task = kinds.own_task(
+    kind='regression', train=train, dev=dev, score_range=(1.0, 2.5)
+  )
   with pytest.raises(
     ValueError, match=r'line 1: found the score 3.0, expected'
   ):
@@ -153,7 +157,7 @@ def test_tags(write, mark):
   train = write('train.txt', columns.replace(' ', mark))
   test = write('test.txt', 'Eve\nruns\n')
   task = kinds.own_task(kind='tagging', train=train, dev=train, test=test)
-  assert task.labels == ('B-PER', 'O')
+  assert task.labels == ('B-PER', 'I-PER', 'O')
   assert task.metrics == ('f1', 'precision', 'recall')
   first, second = registry.load(task, '', 'train')
   assert first == examples.TaggedExample(
@@ -162,6 +166,73 @@ def test_tags(write, mark):
   assert second.words == ('Bob',)
   (found,) = registry.load(task, '', 'test')
   assert found == examples.TaggedExample('0', ('Eve', 'runs'), None)
+
+
+IN_IOB2 = ('B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC', 'I-LOC', 'I-LOC')
+SPELT = {
+  'IOB1': 'I-PER I-PER B-PER O I-LOC I-LOC I-LOC',
+  'IOB2': 'B-PER I-PER B-PER O B-LOC I-LOC I-LOC',
+  'BIOES': 'B-PER E-PER S-PER O B-LOC I-LOC E-LOC',
+  'BILOU': 'B-PER L-PER U-PER O B-LOC I-LOC L-LOC',
+  'BMES': 'B-PER E-PER S-PER O B-LOC M-LOC E-LOC',
+}
+
+
+@pytest.mark.parametrize('form', ['B-PER', 'B_PER', 'PER-B', 'PER_B'])
+@pytest.mark.parametrize('scheme', SPELT)
+@pytest.mark.parametrize('ending', ['txt', 'jsonl'])
+def test_every_spelling_of_spans_is_scored_by_f1(write, scheme, form, ending):
+  def spell(tag):
+    mark, _, kind = tag.partition('-')
+    separator = form.strip('BPER')
+    parts = (mark, kind) if form[0] == 'B' else (kind, mark)
+    return separator.join(parts) if kind else tag
+
+  tags = [spell(tag) for tag in SPELT[scheme].split()]
+  words = 'Ann Lee Bob in New York City'.split()
+  if ending == 'txt':
+    text = ''.join(map('{}\t{}\n'.format, words, tags))
+  else:
+    text = [{'words': words, 'tags': tags}]
+  train = write(f'train.{ending}', text)
+  task = kinds.own_task(kind='tagging', train=train, dev=train)
+  assert task.metrics == ('f1', 'precision', 'recall')
+  assert sorted(task.labels) == ['B-LOC', 'B-PER', 'I-LOC', 'I-PER', 'O']
+  (example,) = registry.load(task, '', 'dev')
+  assert example.tags == IN_IOB2
+  named = kinds.own_task(
+    kind='tagging', train=train, dev=train, labels=('O', *sorted({*tags}))
+  )
+  assert registry.load(named, '', 'dev') == [example]
+
+
+def test_a_mark_that_only_dev_has_is_known(write):
+  train = write('train.txt', 'lest\tB-LST\nso\tO\n')
+  dev = write('dev.txt', 'lest\tB-LST\nthat\tI-LST\n')
+  task = kinds.own_task(kind='tagging', train=train, dev=dev)
+  (example,) = registry.load(task, '', 'dev')
+  assert example.tags == ('B-LST', 'I-LST')
+
+
+def test_f1_of_tags_that_mark_no_spans_is_refused_in_the_plan(write):
+  train = write('train.txt', 'Ann\tNN\nran\tVB\n')
+  settings = dict(kind='tagging', train=train, dev=train)
+  with pytest.raises(ValueError, match=r"own.metrics: found \['f1'\] and the"):
+    kinds.own_task(**settings, metrics=('f1',))
+  assert kinds.own_task(**settings).metrics == ('accuracy',)
+
+
+def test_white_space_ends_a_sentence_and_a_line_of_tabs(write):
+  train = write('train.txt', 'Ann\tB-PER\t\nran\tO\t\n\t\nBob\tB-PER \n')
+  task = kinds.own_task(kind='tagging', train=train, dev=train)
+  first, second = registry.load(task, '', 'train')
+  assert (first.words, first.tags) == (('Ann', 'ran'), ('B-PER', 'O'))
+  assert (second.words, second.tags) == (('Bob',), ('B-PER',))
+  half = write('half.txt', 'Ann\tB-PER\nran\t\n')
+  with pytest.raises(
+    ValueError, match='half.txt, line 2: found 1 columns, exp'
+  ):
+    kinds.own_task(kind='tagging', train=half, dev=train)
 
 
 def test_tags_as_jsonl(write):
@@ -174,6 +245,63 @@ def test_tags_as_jsonl(write):
   bad = write('bad.jsonl', [record, {**record, 'words': 'Ann runs'}])
   with pytest.raises(ValueError, match="line 2: found 'Ann runs' in the field"):
     kinds.own_task(kind='tagging', train=bad, dev=train)
+
+
+HALF = '\\ud83d'  # of a surrogate pair, as JSON spells it
+DEEP = '[' * 100_000 + ']' * 100_000
+SQUAD = (
+  '{"data": [{"paragraphs": [{"context": "A.", "qas": [{"id": "1",'
+  ' "question": "TEXT", "answers": [{"text": "A.", "answer_start": 0}]}]}]}]}'
+)
+
+
+@pytest.mark.parametrize(
+  ('kind', 'record'),
+  [
+    ('classification', '{"sentence": "TEXT", "label": "a"}'),
+    ('tagging', '{"words": ["TEXT"], "tags": ["a"]}'),
+    ('choice', '{"context": "A.", "choices": ["TEXT", "b"], "label": 0}'),
+    (
+      'span',
+      '{"question": "Who?", "context": "A. TEXT", "answers":'
+      ' [{"text": "A.", "answer_start": 0}]}',
+    ),
+    ('span', SQUAD),
+  ],
+)
+def test_half_a_surrogate_pair_is_named(write, kind, record):
+  good = record.replace('TEXT', r'\ud83d\ude00')
+  name, place = 'dev.jsonl', 'dev.jsonl, line 2: .*'
+  if record == SQUAD:
+    name, place = 'dev.json', 'dev.json: .*'
+  lines = [good, record.replace('TEXT', HALF)]
+  dev = write(name, '\n'.join(lines[-1:] if record == SQUAD else lines))
+  train = write(f'train{name[3:]}', good)
+  labels = ('a', 'b') if kind in ('classification', 'tagging') else ()
+  task = kinds.own_task(kind=kind, train=train, dev=dev, labels=labels)
+  assert registry.load(task, '', 'train')
+  with pytest.raises(ValueError, match=f'{place}is half a surrogate pair'):
+    registry.load(task, '', 'dev')
+
+
+def test_json_that_is_nested_too_deep_is_named(write):
+  record = '{"sentence": "A.", "label": "a", "more": ' + DEEP + '}'
+  train = write('train.jsonl', record)
+  with pytest.raises(ValueError, match='line 1: .*nested too deep'):
+    kinds.own_task(kind='classification', train=train, dev=train)
+  dev = write('dev.json', SQUAD.replace('"TEXT"', DEEP))
+  task = kinds.own_task(kind='span', train=dev, dev=dev)
+  with pytest.raises(ValueError, match='dev.json: .*nested too deep'):
+    registry.load(task, '', 'dev')
+
+
+@pytest.mark.parametrize('ending', ['tsv', 'csv'])
+def test_titles_again_are_refused(write, ending):
+  mark = {'tsv': '\t', 'csv': ','}[ending]
+  lines = ['sentence,label', 'A.,a', 'B.,b', 'sentence,label', 'C.,a']
+  train = write(f'train.{ending}', '\n'.join(lines).replace(',', mark) + '\n')
+  with pytest.raises(ValueError, match='line 4: found the line of titles'):
+    kinds.own_task(kind='classification', train=train, dev=train)
 
 
 def test_spans(write):
@@ -210,6 +338,23 @@ def test_nothing_is_read_where_all_is_told():
     registry.load(task, '', 'train')
   with pytest.raises(FileNotFoundError):
     kinds.own_task(kind='classification', train='gone.tsv', dev='gone.tsv')
+
+
+def test_own_spans_are_written_as_squads(write, tmp_path):
+  train = write('train.json', SQUAD.replace('TEXT', 'Who?'))
+  task = kinds.own_task(kind='span', train=train, dev=train)
+  found = registry.load(task, '', 'dev')
+  predictions = [examples.Prediction(found[0].id, 'A.')]
+  path = tmp_path / 'predictions.json'
+  submissions.write(task, 'dev', found, predictions, path)
+  assert json.loads(path.read_text()) == {'1': 'A.'}
+  for name in ('train.tsv', 'train.csv'):
+    table = write(name, 'question\tcontext\nWho?\tA.\n')
+    task = kinds.own_task(kind='span', train=table, dev=table)
+    with pytest.raises(
+      ValueError, match='a table holds no spans, expected SQuA'
+    ):
+      registry.load(task, '', 'dev')
 
 
 def test_a_class_alone_is_refused(write):

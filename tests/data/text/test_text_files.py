@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from etils import epath
 from text_sources import COMPRESS, read, texts_of, write
 
 from data.text import sources, text_files
@@ -132,3 +133,14 @@ def test_a_link_to_another_folder_is_read(tmp_path):
   (tmp_path / 'books' / 'more').symlink_to(tmp_path / 'others')
   for source in (tmp_path / 'books', f'{tmp_path}/books/**/*.txt'):
     assert len(text_files.find(str(source))[0]) == 2
+
+
+def test_a_line_that_would_fill_memory_is_refused(tmp_path, monkeypatch):
+  monkeypatch.setattr(text_files, 'CHUNK_BYTES', 50)
+  monkeypatch.setattr(text_files, 'LONGEST_LINE', 200)
+  path = epath.Path(tmp_path / 'text.txt')
+  path.write_text('a' * 200 + '\n' + 'b' * 90 + '\nend\n')
+  assert [len(line) for line in text_files.lines_of(path)] == [200, 90, 3]
+  path.write_text('a\n' + 'b' * 400)
+  with pytest.raises(ValueError, match='text.txt, line 2: is longer than 200'):
+    list(text_files.lines_of(path))

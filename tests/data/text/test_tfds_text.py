@@ -3,10 +3,14 @@
 import collections
 import json
 import os
+import socket
 import subprocess
 import sys
+import urllib.request
 
 import pytest
+
+from data.text import tfds_text
 
 WRITE_TFDS = """
 import numpy as np
@@ -83,3 +87,26 @@ def test_tfds_reads_what_tfds_wrote(tmp_path):
     prepare, env=env, check=True, capture_output=True, text=True, timeout=400
   )
   assert json.loads(done.stdout)['documents'] == 50
+
+
+def test_without_a_network_nothing_is_tried_for_minutes(monkeypatch, tmp_path):
+  class Builder:
+    data_dir = tmp_path
+
+    def is_prepared(self):
+      return False
+
+    def download_and_prepare(self):
+      raise AssertionError('it is tried')
+
+  def fail(*_):
+    raise socket.gaierror(-2, 'Name or service not known')
+
+  monkeypatch.setattr(tfds_text, '_find_builder', lambda *_: Builder())
+  monkeypatch.setattr(urllib.request, 'getproxies', dict)
+  monkeypatch.setattr(socket, 'getaddrinfo', fail)
+  with pytest.raises(ValueError, match='there is no network: Name or service'):
+    tfds_text.open_builder('books', 'books')
+  monkeypatch.setattr(urllib.request, 'getproxies', lambda: {'https': 'proxy'})
+  with pytest.raises(ValueError, match='it is tried'):
+    tfds_text.open_builder('books', 'books')

@@ -233,5 +233,21 @@ def test_the_first_vectors_and_words_in_any_case(path):
   path.write_bytes(b'a-word-of-some-letters\xff 1\nb 2\n')
   assert word_vectors.read_first(path, 9).words[0].endswith('letters\\xff')
   path.write_bytes(b'3 1\na 1\nb 2\na 3\n')
-  with pytest.raises(ValueError, match="line 4: 'a' comes again, after line 2"):
-    word_vectors.read_first(path, 9)
+  found = word_vectors.read_first(path, 9)
+  assert found.words == ('a', 'b') and found.num_in_file == 3
+  np.testing.assert_array_equal(found.vectors, [[1], [2]])
+
+
+def test_words_that_other_programs_read(path):
+  """NILC's files: a word ends in a number, is a space, or comes twice."""
+  path.write_bytes(b'4 2\na 1 2\nversion 2.0 3 4\n  5 6\na 7 8\n')
+  found = word_vectors.read(path, ['a', 'version 2.0', ' '])
+  assert found.words == ('a', 'version 2.0', ' ') and found.num_in_file == 4
+  np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4], [5, 6]])
+  path.write_bytes(b'a\t1 2\nb\t3\t4\n')
+  found = word_vectors.read(path, ['a', 'b'])
+  np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
+  # A width that no row has is the header's fault.
+  path.write_bytes(b'2 2\na 1.5 2 3\nb 1.5 2 3\n')
+  with pytest.raises(ValueError, match='line 2: found 3 fields .* expected 2'):
+    word_vectors.read(path, ['a'])

@@ -52,7 +52,8 @@ def test_the_real_files_of_ontogum(sesame_data, capsys):
   assert genres == set(task.labels)
   assert notes['train'] == [
     'train.tsv: 6 clusters joined to others with the same mention',
-    'train.tsv: 7 mentions that are alone in their cluster left out',
+    'train.tsv: 7 mentions that are alone in their cluster left out; only the'
+    ' scores with_singles count them',
   ]
   assert notes['test2'][0] == (
     'test2.tsv, line 12,616: found 3) without (3 before it in its sentence; '
@@ -131,6 +132,22 @@ def test_brackets_of_words(load, capsys):
   assert 'train.conll: 1 clusters joined' in capsys.readouterr().err
 
 
+def test_other_corpora(load, tmp_path, capsys):
+  """Single mentions, an empty last column between tabs, `_` for none."""
+  (found,) = read(load, conll(['(1)', '(1)', '(2)', '_']))
+  assert found.clusters == (((0, 0), (1, 1)),)
+  assert found.singles == ((2, 2),)
+  assert '1 mentions that are alone in their cluster' in capsys.readouterr().err
+  lines = conll(['(1)', '(1)', '-']).split('\n')
+  tabs = '\n'.join(
+    line if line.startswith('#') else '\t'.join(line.split()) for line in lines
+  )
+  assert tabs.count('\t-\n') == 1
+  (found,) = read(load, tabs.replace('\t-\n', '\t\n'))
+  assert found.clusters == (((0, 0), (1, 1)),)
+  assert len(found.words) == 3
+
+
 def test_a_test_file_without_brackets_has_no_labels(load):
   bare, full = conll(['-', '-']), conll(['(1)', '(1)'], name='bc/y')
   (found,) = read(load, bare, split='test')
@@ -150,10 +167,6 @@ def test_a_test_file_without_brackets_has_no_labels(load):
       r'line 2: found \(1 without 1\) after it in its sentence',
     ),
     (conll(['1)']), r'line 2: found 1\) without \(1 before it'),
-    (
-      conll(['(1)', '(1)', '(2)']),
-      r'line 4: found the mention \(2, 2\) alone in its cluster',
-    ),
     (conll(['(1)', 'x']), r"line 3: found the coreference 'x', expected brack"),
     (
       conll(['(1)'], width=11),

@@ -134,8 +134,7 @@ def from_hugging_face(
   def name_of(name: str) -> str | None:
     if name.endswith(BUFFERS):
       return None
-    # PyTorch's DataParallel adds the first.
-    name = name.removeprefix('module.').removeprefix(PREFIX)
+    name = name.removeprefix(PREFIX)
     for old, new in OLD_PARTS.items():
       name = name.replace(old, new)
     return name if name.startswith(HUGGING_FACE_PLACES) else None

@@ -47,10 +47,15 @@ ALWAYS = {
 
 
 def open_folder(folder: epath.Path) -> Weights:
-  """Opens a folder with one file *options.json and one *weights.hdf5."""
+  """Opens a folder with one file *options.json and one *weights.hdf5.
+
+  The NLPL repository calls the weights model.hdf5.
+  """
   files = []
   for suffix in (OPTIONS_FILE, 'weights.hdf5'):
     found = weight_files.find(folder, f'*{suffix}')
+    if not found and suffix != OPTIONS_FILE:
+      found = weight_files.find(folder, 'model.hdf5')
     if not found:
       raise FileNotFoundError(f'{folder} has no *{suffix}')
     if len(found) > 1:

@@ -13,6 +13,7 @@ from models.pretrained import (
   elmo,
   gpt,
   gpt_release,
+  sentence_modules,
   tensorflow_file,
   weight_files,
 )
@@ -68,6 +69,17 @@ def open_folder(folder: epath.PathLike) -> Weights:
     return _open_release(folder)
   config = config_files.read(file)
   name = _model_type(config)
+  form, problems = sentence_modules.read(folder)
+  found = _open_hugging_face(folder, name, config)
+  return found._replace(
+    sentence_form=form, problems=(*found.problems, *problems)
+  )
+
+
+def _open_hugging_face(
+  folder: epath.Path, name: Any, config: Mapping[str, Any]
+) -> Weights:
+  """Opens a folder by its config, which BERT's own release has, too."""
   if name not in MODEL_TYPES:
     problem = f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}'
     return Weights(folder, 'Hugging Face', str(name), problems=(problem,))

@@ -56,6 +56,18 @@ class Piece(NamedTuple):
     )
 
 
+# What programs put before the names of all arrays: PyTorch's DataParallel and
+# compile, and modules that hold the model.
+WRAPPERS = ('module.', '_orig_mod.', 'model.')
+
+
+def unwrapped(name: str) -> str:
+  """Returns a name without the prefixes of wrappers, in any order."""
+  while name.startswith(WRAPPERS):
+    name = name.partition('.')[2]
+  return name
+
+
 def rename(
   entries: Mapping[str, Entry], name_of: Callable[[str], str | None]
 ) -> tuple[dict[str, Entry], tuple[str, ...], list[str]]:
@@ -66,7 +78,7 @@ def rename(
   renamed: dict[str, Entry] = {}
   set_aside, problems = [], []
   for name, entry in entries.items():
-    plain = name_of(name)
+    plain = name_of(unwrapped(name))
     if plain is None:
       set_aside.append(name)
     elif plain in renamed:

@@ -1,5 +1,7 @@
 """Opened weights: names and sizes are known, and no array is read yet."""
 
+import functools
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from models import bert, elmo
 from models.pretrained import strict
+from models.pretrained.sentence_modules import SentenceForm
 from models.pretrained.strict import Entry, Piece
 from models.word2vec import batched, glove
 
@@ -33,6 +36,7 @@ class Weights(NamedTuple):
     set_aside: known but unused arrays, such as an optimiser's.
     notes: facts that the files leave open, and how they are read here.
     problems: reasons why the weights cannot be used, a line each.
+    sentence_form: how the vectors of sentences were trained, if it is known.
     reads_words: whether the model reads whole words, so needs no vocabulary.
     pieces: of published weights: how their arrays make up the parameters.
     entries: of published weights: name -> array, not read yet.
@@ -52,6 +56,7 @@ class Weights(NamedTuple):
   set_aside: tuple[str, ...] = ()
   notes: Mapping[str, Any] = {}
   problems: tuple[str, ...] = ()
+  sentence_form: SentenceForm | None = None
   reads_words: bool = False
   pieces: Sequence[Piece] = ()
   entries: Mapping[str, Entry] = {}
@@ -67,7 +72,8 @@ class Weights(NamedTuple):
       raise ValueError(
         f'{self.folder} holds no vocabulary, only weights: name the vocabulary'
         f' of their training by {option}, or make a workdir of both by python'
-        f' -m train.weights import {self.folder} WORKDIR {TOKENIZER_OPTION}'
+        f' -m train.weights import {shlex.quote(str(self.folder))} WORKDIR'
+        f' {TOKENIZER_OPTION}'
       )
 
   def check_problems(self) -> None:
@@ -145,8 +151,9 @@ class Weights(NamedTuple):
       raise ValueError(f'{self.folder}: {error}') from error
 
 
+@functools.lru_cache(maxsize=16)
 def abstract_params(model: nn.Module) -> Any:
-  """Returns a model's parameters as boxed ShapeDtypeStructs."""
+  """Returns a model's parameters as boxed ShapeDtypeStructs, traced once."""
   ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
   mask = jax.ShapeDtypeStruct((1, 1), bool)
   modes = {'train': False}

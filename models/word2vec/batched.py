@@ -82,25 +82,26 @@ class Word2Vec(nn.Module):
   part_sizes: tuple[int, int] = (3, 6)
 
   def setup(self):
-    """Creates the tables; vectors are U(-1/2, 1/2) / D, the others 0."""
-    shape = layers.pad_vocab(self.vocab_size), self.embed_dim
+    """Creates the tables.
 
-    def init_buckets(rng: Array, shape: tuple[int, ...]) -> Array:
-      return jax.random.uniform(rng, shape, minval=-1, maxval=1) / shape[1]
+    Vectors are U(-1/2, 1/2) / D (word2vec.c); with parts, those of words and of
+    parts U(-1, 1) / D (fastText); the other tables are 0.
+    """
+    shape = layers.pad_vocab(self.vocab_size), self.embed_dim
+    divisor = self.embed_dim / (2 if self.buckets else 1)
 
     def table(name: str, init: layers.Initializer) -> Array:
       return Table(init, shape, name=name)()
 
-    tables = {
-      'input': table('input', draw_rows(self.vocab_size, self.embed_dim))
-    }
+    tables = {'input': table('input', draw_rows(self.vocab_size, divisor))}
     if self.negative:
       tables['output'] = table('output', nn.initializers.zeros)
     if self.hierarchical:
       tables['nodes'] = table('nodes', nn.initializers.zeros)
     if self.buckets:
       shape = layers.pad_vocab(self.buckets), self.embed_dim
-      tables['buckets'] = Table(init_buckets, shape, 'rows', name='buckets')()
+      init = draw_rows(shape[0], divisor)
+      tables['buckets'] = Table(init, shape, 'rows', name='buckets')()
     self.tables = tables
 
   def create(self) -> None:
@@ -116,12 +117,12 @@ class Word2Vec(nn.Module):
     return losses(self, self.tables, dict(zip(INPUTS, inputs, strict=True)))
 
 
-def draw_rows(num_rows: int, embed_dim: int) -> layers.Initializer:
-  """Returns the initializer U(-1/2, 1/2) / D of so many rows; others are 0."""
+def draw_rows(num_rows: int, divisor: float) -> layers.Initializer:
+  """Returns the initializer U(-1/2, 1/2) / divisor of rows; others are 0."""
 
   def init(rng: Array, shape: tuple[int, ...]) -> Array:
     drawn = jax.random.uniform(rng, (num_rows, shape[1]))
-    rows = (drawn - 0.5) / embed_dim
+    rows = (drawn - 0.5) / divisor
     return jnp.pad(rows, ((0, shape[0] - num_rows), (0, 0)))
 
   return init

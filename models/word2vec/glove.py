@@ -91,11 +91,11 @@ def update(
 ) -> tuple[dict[str, Array], dict[str, Array], Array]:
   """Returns new tables, sums of squares, and the gradients' squared norm.
 
-  AdaGrad as released: the gradient g of each entry is first multiplied by the
-  rate, r g; a number moves by -r g / sqrt(G), where G is 1 and the sum of all
-  (r g)^2 before; then (r g)^2 is added to G. The entries of an update read the
-  same tables and sums, and both of their changes are summed. Where the norm is
-  not finite, nothing changes; nor at a rate of 0.
+  AdaGrad as released until January 2020: the gradient g of each entry is first
+  multiplied by the rate, r g; a number moves by -r g / sqrt(G), where G is 1
+  and the sum of all (r g)^2 before; then (r g)^2 is added to G. The entries of
+  an update read the same tables and sums, and both of their changes are summed.
+  Where the norm is not finite, nothing changes; nor at a rate of 0.
   """
   found = gradients(tables, batch)
   square = sum(jnp.vdot(row.deltas, row.deltas) for row in found)

@@ -72,6 +72,22 @@ def test_bert_there_and_back(torch, transformers, name, tmp_path):
     published_cases.assert_same(opened.load(), params)
 
 
+@pytest.mark.parametrize(
+  'prefix', ['_orig_mod.', 'model.', 'module._orig_mod.']
+)
+def test_names_of_programs_that_wrap_the_model(prefix, tmp_path):
+  """torch.compile, a module that holds the model, and both of DataParallel."""
+  model, params = published_cases.make_bert('BertForPreTraining')
+  hugging_face.write_folder(tmp_path, model, params)
+  file = tmp_path / 'model.safetensors'
+  arrays = safetensors.load_file(file)
+  wrapped = {f'{prefix}{name}': array for name, array in arrays.items()}
+  safetensors.save_file(wrapped, file, {'format': 'pt'})
+  found = published.open_folder(tmp_path)
+  assert not found.problems
+  published_cases.assert_same(found.load(), params)
+
+
 def test_ernies_activation_there_and_back(torch, transformers, tmp_path):
   model, params = published_cases.make_bert('BertModel')
   model = model.clone(gelu='relu')

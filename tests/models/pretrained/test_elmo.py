@@ -305,6 +305,16 @@ def test_truncated_files_are_named(folder, tmp_path, kept):
     published.open_folder(tmp_path)
 
 
+def test_the_names_of_the_nlpl_repository(folder, tmp_path):
+  (options,) = folder.glob('*options.json')
+  (weights,) = folder.glob('*weights.hdf5')
+  shutil.copy(options, tmp_path / 'options.json')
+  shutil.copy(weights, tmp_path / 'model.hdf5')
+  assert published.is_published(tmp_path)
+  found = published.open_folder(tmp_path)
+  assert found.shapes == published.open_folder(folder).shapes
+
+
 def test_files_that_are_not_there_or_not_right(folder, tmp_path):
   with pytest.raises(FileNotFoundError, match=r'looked for.*it holds nothing'):
     published.open_folder(tmp_path)

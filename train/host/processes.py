@@ -18,6 +18,8 @@ import numpy as np
 from jax._src import distributed  # its key-value store has no public name
 from jax.experimental import multihost_utils
 
+from train.host import meeting
+
 # The hosts of a cold pod start minutes apart; JAX's own limit is 300 s.
 START_SECONDS = 1800
 # JAX's default: the others end this long after a host died silently.
@@ -59,10 +61,17 @@ def join(
       )
   elif platform != 'tpu' and int(os.environ.get('SLURM_NTASKS', 1)) == 1:
     return
+  began = time.monotonic()
+  if coordinator is not None:
+    try:
+      meeting.meet(coordinator, num_processes, process_id, start_seconds)
+    except TimeoutError as error:
+      _exit(f'error: {error}')
   # SIGTERM on any of them leads all to one common last step.
   jax.config.update('jax_enable_preemption_service', True)
   # JAX itself would abort without naming a process.
-  alarm = threading.Timer(start_seconds, _stop_waiting, [start_seconds])
+  left = start_seconds - (time.monotonic() - began)
+  alarm = threading.Timer(left, _stop_waiting, [start_seconds])
   alarm.daemon = True
   alarm.start()
   try:

@@ -52,8 +52,9 @@ ROOMS = {
     'benches',
   ),
 }
-# Not commands: the hub's downloads and object storage, before every room.
-LIBRARIES = {'data.hub', 'data.storage'}
+# Not commands: the hub's downloads, object storage and folders to write in,
+# before every room.
+LIBRARIES = {'data.hub', 'data.scratch', 'data.storage'}
 MODULES = [
   path.relative_to(ROOT)
   for package in PACKAGES
@@ -291,6 +292,7 @@ LISTINGS = {
   'models/pretrained/weight_files.py',
   'train/papers/table_rows.py',
   'train/run/checkpoint.py',
+  'train/run/command.py',  # devices
   'train/run/mirror.py',
   'train/run/settings.py',
 }
@@ -411,31 +413,29 @@ UNTESTED_BY_NAME = {
   'data/inputs/features.py',  # test_framing
   'train/architectures/architecture.py',  # test_families
   'train/architectures/samples.py',  # the families' tests
-  'train/embed.py',  # vectors/test_embedder
   'train/engine/state.py',  # test_sharding
   'train/host/device.py',  # run/test_ledger
   'train/host/huge_pages.py',  # engine/test_memory
   'train/pretrain/assemble.py',  # test_job
   'train/run/failure.py',  # test_training, host/test_processes
   'train/run/job.py',  # test_training
-  'train/tables.py',  # papers/test_tables
   'train/transfer/bodies.py',  # test_word_reader
   'train/transfer/word_checks.py',  # test_word_reader
-  'train/weights.py',  # params/test_convert
 }
 
 
 def test_each_long_file_has_a_test_file_of_its_name():
   missing = set()
   for module in MODULES:
-    if module.parts[0] == 'configs':
+    # test_doors, test_gs_commands and the rooms' tests run the doors.
+    if module.parts[0] == 'configs' or module.parent.name == 'train':
       continue
     long = len((ROOT / module).read_text().splitlines()) > 100
     test = ROOT / 'tests' / module.with_name(f'test_{module.name}')
     if long and not test.exists():
       missing.add(str(module))
   assert missing <= UNTESTED_BY_NAME
-  assert len(UNTESTED_BY_NAME) <= 15
+  assert len(UNTESTED_BY_NAME) <= 12
 
 
 # ---- One of everything -----------------------------------------------------

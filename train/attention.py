@@ -27,10 +27,16 @@ def _parser() -> argparse.ArgumentParser:
     'attention', __doc__, command.ALL_MODELS, epilog=EPILOG
   )
   add, switch, _ = command.adders(parser)
-  add('--text', help='the text')
-  add('--pair', metavar='TEXT', help='a second text, which the model reads too')
+  add('--text', type=command.text, help='the text')
+  add(
+    '--pair',
+    type=command.text,
+    metavar='TEXT',
+    help='a second text, which the model reads too',
+  )
   add(
     '--beside',
+    type=command.text,
     metavar='TEXT',
     action='append',
     default=[],

@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     '--pool',
     help='tokens that make the vector of a word: first (the default of BERT),'
     ' mean or last (of GPT); or of a line: mean (the default; with [CLS] and'
-    ' [SEP]), cls (BERT) or last (GPT); a left-to-right BERT pools as a GPT',
+    ' [SEP]), cls (BERT) or last (GPT); a left-to-right BERT pools as a GPT. A'
+    ' folder of sentence-transformers has its own default, and its vectors of'
+    ' lines are scaled to length 1 if it says so',
   )
   switch('--normalize', help='scale the vectors of lines to length 1')
   number('--window', help='tokens seen at once; by default as many as possible')

@@ -16,7 +16,13 @@ def main() -> None:
   """Entry point."""
   parser = command.parser('fill_mask', __doc__, command.ALL_MODELS)
   add, _, number = command.adders(parser)
-  add('prompts', metavar='TEXT', nargs='*', help='a text with [MASK] in it')
+  add(
+    'prompts',
+    type=command.text,
+    metavar='TEXT',
+    nargs='*',
+    help='a text with [MASK] in it',
+  )
   add('--input', metavar='FILE', help='a text a line; - is standard input')
   number('--top_k', default=5, help='pieces for each mask')
   command.add_json(parser, 'JSONL')

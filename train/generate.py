@@ -15,7 +15,12 @@ def main() -> None:
   """Entry point."""
   parser = command.parser('generate', __doc__, command.LANGUAGE_MODELS)
   add, _, number = command.adders(parser)
-  add('--prompt', action='append', help='a text to continue; repeatable')
+  add(
+    '--prompt',
+    type=command.text,
+    action='append',
+    help='a text to continue; repeatable',
+  )
   add('--input', metavar='FILE', help='JSONL, a "prompt" a line; - is stdin')
   add('--output', metavar='FILE', help='JSONL of prompts and continuations')
   number('--max_new_tokens', default=100, help='of each continuation')

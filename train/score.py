@@ -3,6 +3,9 @@
 python -m train.score WEIGHTS TEXT [--context N] [--stride N]
 python -m train.score WEIGHTS TEXT --by_length words [--bins 5,10,20]
 python -m train.score WEIGHTS --choices FILE.jsonl
+
+Words stand between white space. Published word perplexities (WikiText, Penn
+Treebank) count each line end as a word, too: word_perplexity_with_line_ends.
 """
 
 import argparse

@@ -28,7 +28,11 @@ def main() -> None:
     nargs='?',
     help='a UTF-8 file, a sentence a line; each must hold the word',
   )
-  add('--word', help='to find, without regard to case; may stand several times')
+  add(
+    '--word',
+    type=command.text,
+    help='to find, without regard to case; may stand several times',
+  )
   switch(
     '--running', help='SENTENCES is running text: split punctuation off words'
   )

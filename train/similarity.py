@@ -31,7 +31,12 @@ def main() -> None:
   add, switch, number = command.adders(parser)
   add('file', metavar='FILE', nargs='?', help='UTF-8: pairs, or texts')
   of_mode = parser.add_mutually_exclusive_group().add_argument
-  of_mode('--query', metavar='TEXT', help='print the lines nearest to it')
+  of_mode(
+    '--query',
+    type=command.text,
+    metavar='TEXT',
+    help='print the lines nearest to it',
+  )
   of_mode('--shift', metavar='K,...', help='numbers of positions, from 0 on')
   of_mode('--compare', metavar='GLUE', help='folder of STS-B and MRPC')
   of_mode('--parallel', metavar='FILE', nargs=2, help='text, its translation')

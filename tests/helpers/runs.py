@@ -10,7 +10,7 @@ import ml_collections
 
 from data.examples import pairs, pipeline
 from data.store import corpus
-from train.architectures import architecture
+from train.architectures import architecture, families
 from train.engine import sharding
 from train.pretrain import assemble
 from train.pretrain import job as pretraining
@@ -52,6 +52,25 @@ def train(
       patch = mock.patch.object(curves, 'draw_curves')
       stack.enter_context(patch)
     return training.train(job, workdir, dry_run=dry_run, began=began)
+
+
+def write_config(config, path):
+  """Writes the file of a config, as a user would; returns its path."""
+  made = 'base.get_config()'
+  if 'task' in config:
+    name = config.model.name
+    model = '' if name in families.ARCHITECTURES else f',model={name}'
+    made = f"transfer.get_config('task=own{model}')"
+  elif config.model.name in ('word2vec', 'glove'):
+    made = f'base.get_{config.model.name}_config()'
+  path.write_text(
+    'from configs import base, transfer\n\n\n'
+    'def get_config():\n'
+    f'  config = {made}\n'
+    f'  config.update_from_flattened_dict({settings.flatten(config)!r})\n'
+    '  return config.lock()\n'
+  )
+  return path
 
 
 def mesh_of(**sizes):

@@ -6,28 +6,13 @@ from small_elmo import small_elmo
 
 from models.pretrained import elmo as pretrained
 from train.host import processes
-from train.run import settings
 
 
 @pytest.fixture
 def write_config(tmp_path):
   """Returns a function config -> the file of it, as a user would write one."""
 
-  def write(config):
-    made = 'base.get_config()'
-    if 'own' in config:
-      made = "transfer.get_config('task=own')"
-    path = tmp_path / 'small.py'
-    path.write_text(
-      'from configs import base, transfer\n\n\n'
-      'def get_config():\n'
-      f'  config = {made}\n'
-      f'  config.update_from_flattened_dict({settings.flatten(config)!r})\n'
-      '  return config.lock()\n'
-    )
-    return path
-
-  return write
+  return lambda config: runs.write_config(config, tmp_path / 'small.py')
 
 
 @pytest.fixture(scope='module')

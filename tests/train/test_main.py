@@ -1,9 +1,16 @@
 """The way from the command to the loss."""
 
+import json
+import os
+import pathlib
+import shlex
 import subprocess
 import sys
 
+import pytest
 from launch import environment
+
+from train.run import settings
 
 # Runs the command, and ends it where the loss is first computed.
 PROGRAM = """
@@ -46,3 +53,32 @@ def test_few_frames_lie_between_the_command_and_the_loss(small_store, tmp_path):
   assert len(frames) <= 7, done.stdout
   files = {file for file, _ in frames}
   assert len(files) <= 4, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('errors', ['>/dev/full', '>&-'])
+def test_a_run_without_a_log_goes_on(
+  errors, small_store, write_config, tmp_path
+):
+  """A full disk of the log, and a standard error that was closed."""
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'),
+    {
+      'data.folder': str(small_store),
+      'train.phases': ((2, 32, 8, 'continue'),),
+      'eval.max_windows': 8,
+    },
+  )
+  command = [
+    *(sys.executable, '-m', 'train.main', '--config', write_config(config)),
+    f'--workdir={tmp_path / "run"}',
+  ]
+  done = subprocess.run(
+    ['bash', '-c', f'{shlex.join(map(str, command))} 2{errors}'],
+    env=environment() | {'PYTHONPATH': os.environ['PYTHONPATH']},
+    cwd=pathlib.Path(__file__).parents[2],
+    timeout=400,
+  )
+  assert done.returncode == 0
+  results = json.loads((tmp_path / 'run/results.json').read_text())
+  assert results['stderr']['lost_writes'] > 2

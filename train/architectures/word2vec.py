@@ -88,7 +88,7 @@ def pairs(
   model = build_model(config.model, vocabulary.size).clone(kind=kind)
   counts = _counts(vocabulary, config.objective.min_count)
   one_by_one = config.objective.order == 'sequential'
-  sampled = noise.alias(counts**noise.POWER)
+  sampled = noise.alias(_sampled(model, counts))
   tree = huffman.build(counts) if model.hierarchical else None
   parts = None
   if model.buckets:
@@ -261,7 +261,7 @@ def row_scales(
   else:
     each = each if model.kind == 'skipgram' else num_words
     if table == 'output':
-      drawn = counts**noise.POWER
+      drawn = _sampled(model, counts)
       expected = each * (shares + model.negative * drawn / drawn.sum())
     else:
       used = tree.paths >= 0
@@ -271,6 +271,11 @@ def row_scales(
       )
   scales = np.minimum(1, objective.most_pairs / np.maximum(expected, 1))
   return scales.astype(np.float32)
+
+
+def _sampled(model: batched.Word2Vec, counts: np.ndarray) -> np.ndarray:
+  """Returns float64 [V], how often words are sampled, up to a factor."""
+  return counts ** (noise.POWER_WITH_PARTS if model.buckets else noise.POWER)
 
 
 def _with_kind(model: batched.Word2Vec, objective: str) -> batched.Word2Vec:

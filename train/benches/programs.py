@@ -238,7 +238,7 @@ def embedding(
   found = found._replace(model=found.model.clone(dtype=dtype))
 
   def run() -> list[np.ndarray]:
-    request = text_plan.Request()
+    request = text_plan.Request(pool='mean')
     vectors = text_vectors.embed_texts(found, sentences, request)
     return [each.array for each in vectors]
 

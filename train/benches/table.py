@@ -212,7 +212,7 @@ def read_tree_words(folder: str, count: int | None = None) -> list[list[str]]:
   if not path.is_file():
     raise FileNotFoundError(f'there is no {path}, expected trees of SST in it')
   found = []
-  for number, line in enumerate(text_files.lines(text_files.chunks(path)), 1):
+  for number, line in enumerate(text_files.lines_of(path), 1):
     words = _LEAF.findall(line)
     # Every inner node has two children.
     nodes = 2 * len(words) - 1

@@ -64,10 +64,23 @@ def init_params(
 def abstract_params(
   model: nn.Module, dummy_inputs: tuple, method: str = '__call__'
 ) -> Any:
-  """Returns the shapes of `init_params` as boxed ShapeDtypeStructs."""
+  """Returns the shapes of `init_params` as boxed ShapeDtypeStructs.
+
+  Those of equal modules and inputs are traced once.
+  """
+  leaves, structure = jax.tree.flatten(dummy_inputs)
+  inputs = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+  return _abstract_params(model, inputs, structure, method)
+
+
+@functools.lru_cache(maxsize=16)
+def _abstract_params(
+  model: nn.Module, inputs: tuple, structure: Any, method: str
+) -> Any:
   rng = jax.eval_shape(lambda: jax.random.key(0))
+  dummy = structure.unflatten(jax.ShapeDtypeStruct(*each) for each in inputs)
   return jax.eval_shape(
-    functools.partial(init_params, model, dummy_inputs, method=method), rng
+    functools.partial(init_params, model, dummy, method=method), rng
   )
 
 
@@ -93,7 +106,9 @@ def abstract_state(
   carry = carry or {}
 
   def init(rng: jax.Array) -> TrainState:
-    fresh = init_params(model, dummy_inputs, rng, method)
+    return begin(init_params(model, dummy_inputs, rng, method))
+
+  def begin(fresh: Any) -> TrainState:
     params = adjust(nn.meta.unbox(fresh))
     return TrainState(
       step=jnp.zeros((), jnp.int32),
@@ -106,15 +121,14 @@ def abstract_state(
       nonfinite_step=jnp.full((), -1, jnp.int32),
     )
 
-  placements = shards.place(
-    abstract_params(model, dummy_inputs, method), mesh, rules, encoder or model
-  )
+  boxed = abstract_params(model, dummy_inputs, method)
+  placements = shards.place(boxed, mesh, rules, encoder or model)
   params_shardings = jax.tree.map(
     lambda place: place.kept,
     placements,
     is_leaf=lambda leaf: isinstance(leaf, shards.Placement),
   )
-  shapes = jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
+  shapes = jax.eval_shape(begin, boxed)
   replicated = NamedSharding(mesh, PartitionSpec())
 
   def place_statistics(statistics: Any, param: Any, place: Any) -> Any:

@@ -123,6 +123,27 @@ def as_json(figures: Any) -> str:
   return json.dumps(finite(figures), indent=2, ensure_ascii=False)
 
 
+def read_json(path: epath.PathLike) -> dict[str, Any]:
+  """Returns the object in a JSON file that this program wrote.
+
+  Raises FileNotFoundError if it is missing, ValueError if it is damaged.
+  """
+  path = epath.Path(path)
+  if not path.exists():
+    raise FileNotFoundError(
+      f'{path} is missing: its folder is half copied or damaged'
+    )
+  try:
+    found = json.loads(path.read_bytes())
+  except (ValueError, RecursionError) as error:
+    raise ValueError(f'{path} is damaged: not JSON ({error})') from None
+  if not isinstance(found, dict):
+    raise ValueError(
+      f'{path} is damaged: found {type(found).__name__}, expected an object'
+    )
+  return found
+
+
 def write_atomically(path: epath.PathLike, text: str) -> None:
   """Writes a text file; a kill leaves the old file or the whole new one."""
   scratch.write_bytes(path, text.encode())

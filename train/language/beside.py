@@ -1,6 +1,5 @@
 """A table of perplexities: n-grams and models, one text, one vocabulary."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from data.ngrams import texts as ngram_texts
 from data.ngrams.model import perplexity
 from data.store import corpus
 from models.pretrained.weights import Weights
+from train.host import files
 from train.language import held_out
 from train.language.ngrams import Scorer
 from train.params import opened
@@ -47,9 +47,9 @@ def open_text(
         f' {_described(ours)}: perplexities of different vocabularies cannot be'
         f' compared; {cure}'
       )
-    trained_on = each.folder / run_stores.STORE_FILE
+    trained_on = each.folder / workdirs.STORE_FILE
     if trained_on.exists():
-      digest = json.loads(trained_on.read_text())['digest']
+      digest = files.read_json(trained_on).get('digest')
       if digest != store.meta['digest']:
         raise ValueError(
           f'{path}: was trained on the text of another token store than'

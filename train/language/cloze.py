@@ -59,7 +59,9 @@ def check_model(model: bert.Bert) -> None:
     raise ValueError(
       'these weights have no head for masked pieces (mlm), found'
       f' {", ".join(model.heads) or "the encoder alone"}: give those of a BERT'
-      ' as it was pre-trained'
+      ' as it was pre-trained, a workdir of train.main --config bert_base or'
+      " Hugging Face's BertForMaskedLM or BertForPreTraining, such as"
+      ' google-bert/bert-base-uncased'
     )
 
 

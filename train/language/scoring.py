@@ -129,8 +129,10 @@ def score_text(
   """Returns a text's figures, its token ids, and their log-probabilities.
 
   The first token is not predicted, but counts among the words, bytes and
-  characters, which are counted in `text` as given; a line end is a word. The
-  model, a GPT, GPT-2 or LSTM, sees `context` tokens at once, by default all its
+  characters, which are counted in `text` as given. Published perplexities of
+  words (WikiText, Penn Treebank) count each line end as a word: so does
+  `word_perplexity_with_line_ends`, and `word_perplexity` does not. The model, a
+  GPT, GPT-2 or LSTM, sees `context` tokens at once, by default all its
   positions; `stride` is by default half of it. `detokenizer` (of
   `data.text.detokenize`) is applied before encoding.
   """
@@ -147,7 +149,8 @@ def score_text(
     model, found.params, tokens, context=context, stride=stride
   )
   nats = -float(log_probs.astype(np.float64).sum())
-  words = detokenize.count_words(text)
+  words = detokenize.count_words(text, line_ends=False)
+  with_ends = detokenize.count_words(text)
   return (
     {
       'tokens': len(tokens),
@@ -155,7 +158,9 @@ def score_text(
       'nats': nats,
       'perplexity': perplexity(nats / len(log_probs)),
       'words': words,
+      'line_ends': with_ends - words,
       'word_perplexity': perplexity(nats / max(words, 1)),
+      'word_perplexity_with_line_ends': perplexity(nats / max(with_ends, 1)),
       'bits_per_byte': nats / math.log(2) / len(text.encode()),
       'bits_per_character': nats / math.log(2) / len(text),
       'context': context,

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import functools
-import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from configs.tables import base
 from configs.tables.base import Column, Part, Table, TaskModel
 from data import hub
 from data.tasks import registry
+from train.host import files
 from train.papers.table_rows import Line, slug
 from train.run import settings
 
@@ -342,7 +342,7 @@ def _read_pretraining(weights: str) -> dict[str, Any] | None:
   path = epath.Path(weights) / 'results.json'
   if not path.exists():
     return None
-  found = json.loads(path.read_text())
+  found = files.read_json(path)
   return found if 'metrics' in found else None
 
 

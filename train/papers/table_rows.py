@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import json
 import os
 import pathlib
 import re
@@ -151,7 +150,7 @@ def find_lines(
   known = {slug(name) for name in (*own, *(row.name for row in table.rows))}
   for path in storage.find_files(folder, f'*/{ROW_FILE}'):
     if path.parent.name not in known:
-      found = json.loads(path.read_text())
+      found = files.read_json(path)
       row = _own_row(table, found['name'])
       own[row.name] = Line(row, True, None, found['family'])
   for line in own.values():

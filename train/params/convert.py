@@ -112,6 +112,7 @@ def import_(
   A run can begin with it by `init.weights`, but not continue there. Raises
   ValueError for a workdir, or for weights without the vocabulary they need.
   """
+  checkpoint.checkpoint_folder(workdir)  # refuses what orbax cannot read again
   with _new_folder(workdir) as new:
     found = opened.open_weights(weights, tokenizer)
     if found.kind == 'workdir':
@@ -125,10 +126,11 @@ def import_(
     imported = {
       'weights': str(weights),
       'kind': found.kind,
-      'tokenizer': found.tokenizer is not None,
+      'tokenizer': found.tokenizer and found.tokenizer.fingerprint,
       'fields': opened.fields_beside(found.model),
       'labels': dict(found.labels),
       'notes': dict(found.notes),
+      'sentence_form': found.sentence_form and found.sentence_form._asdict(),
     }
     (new / 'config.json').write_text(settings.as_json(config) + '\n')
     if found.tokenizer is not None:

@@ -1,7 +1,6 @@
 """Opens the weights of workdirs and of publishers; no array is read yet."""
 
 import functools
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +14,12 @@ from jax.sharding import Sharding, SingleDeviceSharding
 from data import hub
 from data.vocabulary import tokenization
 from models.pretrained import published, strict
+from models.pretrained.sentence_modules import SentenceForm
 from models.pretrained.weights import Keep, Weights, shapes_of
 from models.pretrained.weights import abstract_params as abstract_params
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
+from train.host import files
 from train.params import vocabulary_fit
 from train.run import checkpoint, workdirs
 
@@ -129,11 +130,9 @@ def _open_workdir(folder: epath.Path) -> Weights:
       ' the init.weights of that run'
     )
   reads_words = families.ARCHITECTURES[name].reads_words
-  tokenizer = None
-  if imported.get('tokenizer', True):
-    tokenizer = tokenization.load(folder)
-    if isinstance(tokenizer, tokenization.Words) and not reads_words:
-      tokenizer = tokenizer.predicted()
+  tokenizer = load_vocabulary(folder, imported)
+  if isinstance(tokenizer, tokenization.Words) and not reads_words:
+    tokenizer = tokenizer.predicted()
   size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
   fields = dict(imported.get('fields', {}))
   if 'heads' in fields:
@@ -157,6 +156,7 @@ def _open_workdir(folder: epath.Path) -> Weights:
     [strict.Piece(path, path, leaf.shape) for path, leaf in shapes.items()],
   )
   parts = {path.partition('/')[0] for path in shapes}
+  form = imported.get('sentence_form')
   return Weights(
     folder,
     'workdir',
@@ -167,6 +167,7 @@ def _open_workdir(folder: epath.Path) -> Weights:
     labels=imported.get('labels', {}),
     notes=imported.get('notes', {}),
     problems=tuple(problems),
+    sentence_form=form and SentenceForm(**form),
     reads_words=reads_words,
     read=functools.partial(_read_workdir, saved_in, shapes),
     tokenizer=tokenizer,
@@ -174,16 +175,34 @@ def _open_workdir(folder: epath.Path) -> Weights:
   )
 
 
+def load_vocabulary(
+  folder: epath.Path, imported: Mapping[str, Any]
+) -> tokenization.Tokenizer | None:
+  """Returns the vocabulary of a workdir; None if its weights came without one.
+
+  `imported` is of `_read_imported`. Raises ValueError if the vocabulary is not
+  the one that the run or the import wrote.
+  """
+  written = imported.get('tokenizer')
+  if 'tokenizer' not in imported and (folder / workdirs.STORE_FILE).exists():
+    written = files.read_json(folder / workdirs.STORE_FILE).get('vocabulary')
+  elif 'tokenizer' in imported and not written:
+    return None
+  tokenizer = tokenization.load(folder)
+  if isinstance(written, str) and tokenizer.fingerprint != written:
+    raise ValueError(
+      f'{folder}: its vocabulary has the fingerprint'
+      f' {tokenizer.fingerprint[:16]}, but was written with {written[:16]}: a'
+      ' file of it was changed or is damaged. Put the right one back, or name a'
+      ' copy of the workdir'
+    )
+  return tokenizer
+
+
 def _read_imported(folder: epath.Path) -> dict[str, Any]:
   """Returns the content of `IMPORTED_FILE`; {} for a pre-training."""
   file = folder / IMPORTED_FILE
-  try:
-    found = json.loads(file.read_bytes()) if file.exists() else {}
-  except ValueError as error:
-    raise ValueError(f'{file} is damaged, import again: {error}') from error
-  if not isinstance(found, dict):
-    raise ValueError(f'{file}: not a JSON object, import again')
-  return found
+  return files.read_json(file) if file.exists() else {}
 
 
 def _read_workdir(

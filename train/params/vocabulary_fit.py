@@ -1,5 +1,6 @@
 """Whether a vocabulary fits published weights, and which rows it leaves out."""
 
+import shlex
 from typing import Any
 
 from models.pretrained import published
@@ -66,11 +67,12 @@ def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
     return line
   if named or _looks_like_padding(rows, pieces):
     return None
+  folder = shlex.quote(str(weights.folder))
   return (
     f'{line}; if it is this one, and the other {rows - pieces:,} rows of the'
     f' table are of no use, say so by naming it, {TOKENIZER_OPTION}, or once'
-    f' and for all by python -m train.weights import {weights.folder} WORKDIR'
-    f' --tokenizer {weights.folder}'
+    f' and for all by python -m train.weights import {folder} WORKDIR'
+    f' --tokenizer {folder}'
   )
 
 

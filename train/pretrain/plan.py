@@ -122,12 +122,12 @@ def check_continuation(
   Phases may change if batches and learning rates of these steps stay the same.
   `stores` are by `run_stores.open_stages`.
   """
-  if not (epath.Path(workdir) / run_stores.STORE_FILE).exists():
+  if not (epath.Path(workdir) / workdirs.STORE_FILE).exists():
     raise ValueError(
       f'{workdir} holds weights that were imported, and no run to continue:'
       f' pass another --workdir, and --config.init.weights={workdir}'
     )
-  there = json.loads((epath.Path(workdir) / run_stores.STORE_FILE).read_text())
+  there = files.read_json(epath.Path(workdir) / workdirs.STORE_FILE)
   here = run_stores.describe(stores)
   if there['digest'] != here['digest']:
     raise ValueError(
@@ -196,7 +196,7 @@ def write_workdir(
       workdir / LANGUAGES_FILE, json.dumps(shares, indent=2) + '\n'
     )
   files.write_atomically(
-    workdir / run_stores.STORE_FILE,
+    workdir / workdirs.STORE_FILE,
     json.dumps(run_stores.describe(stores), indent=2) + '\n',
   )
   stores[''].tokenizer.save(workdir)

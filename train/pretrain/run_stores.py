@@ -14,8 +14,6 @@ from train.host import processes
 from train.run import training_phases, workdirs
 from train.run.training_phases import Phase
 
-STORE_FILE = 'trained_on.json'
-
 
 def check_source(config: ml_collections.ConfigDict) -> None:
   """Checks that there is a token store, or text to build it from."""
@@ -125,7 +123,7 @@ def by_digest(
 
 
 def describe(stores: Mapping[str, corpus.Store]) -> dict[str, Any]:
-  """Returns the sources of the store, and the digest of its content.
+  """Returns the sources of the store, the digests of content and vocabulary.
 
   `stages` are the digests of others, by the unit of their phases.
   """
@@ -133,5 +131,9 @@ def describe(stores: Mapping[str, corpus.Store]) -> dict[str, Any]:
   digests = {
     unit: store.meta['digest'] for unit, store in stores.items() if ':' in unit
   }
-  found = {**main.meta['spec'], 'digest': main.meta['digest']}
+  found = {
+    **main.meta['spec'],
+    'digest': main.meta['digest'],
+    'vocabulary': main.tokenizer.fingerprint,
+  }
   return found | ({'stages': digests} if digests else {})

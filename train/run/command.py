@@ -7,6 +7,7 @@ any heavy import, by a config's flags or by a parser made here.
 import argparse
 import contextlib
 import functools
+import glob
 import os
 import pathlib
 import sys
@@ -22,7 +23,7 @@ import data
 import models
 import train
 from data import scratch, storage
-from train.host import files
+from train.host import console, files
 
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
 # Defined here, as a flag can be defined only once.
@@ -98,6 +99,21 @@ def add_json(to: argparse.ArgumentParser, form: str = 'JSON') -> None:
   )
 
 
+def _be_quiet() -> None:
+  """Keeps libraries from telling of what is not wrong; call it before JAX.
+
+  Without a TPU, libtpu (which the compiler of `train.preflight` needs) would
+  look for one and begin each command with six lines of errors.
+  """
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # as JAX sets it
+  asked = 'JAX_PLATFORMS' in os.environ or any(
+    name.startswith('TPU_') for name in os.environ
+  )
+  chips = glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*')
+  if 'jax' not in sys.modules and not asked and not chips:
+    sys.modules['libtpu'] = None  # an import of it fails
+
+
 def main(
   arguments: argparse.Namespace, work: Callable[[argparse.Namespace], None]
 ) -> None:
@@ -105,6 +121,7 @@ def main(
 
   The work checks its input first, and imports JAX only then.
   """
+  _be_quiet()
   chosen = os.environ.get('JAX_COMPILATION_CACHE_DIR')
   if (
     not chosen and 'jax' not in sys.modules
@@ -130,6 +147,19 @@ def positive(text: str) -> int:
   if not text.isdecimal() or not int(text):
     raise argparse.ArgumentTypeError(f'{text}: expected 1 or more')
   return int(text)
+
+
+def text(value: str) -> str:
+  """Returns the text of an option, which must be UTF-8."""
+  try:
+    value.encode()
+  except UnicodeEncodeError as error:
+    byte = ord(value[error.start]) & 0xFF
+    raise argparse.ArgumentTypeError(
+      f'{value!r}: byte 0x{byte:02X} at character {error.start + 1:,} is not'
+      ' UTF-8, expected text in UTF-8'
+    ) from None
+  return value
 
 
 @functools.cache
@@ -160,6 +190,7 @@ def run_with_config(
   """
   from train.run import settings
 
+  _be_quiet()
   app.define_help_flags()
   for name in {'config', 'workdir'} & {*flags.FLAGS}:  # --help shows them
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
@@ -222,11 +253,12 @@ def run(job: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _bad_input_in_one_line() -> Iterator[None]:
-  try:
-    yield
-  except BaseException as error:
-    _end(error)
-    raise
+  with console.SteadyErrors():
+    try:
+      yield
+    except BaseException as error:
+      _end(error)
+      raise
 
 
 def _end(error: BaseException) -> None:

@@ -51,7 +51,9 @@ class Watchdog:
 
   def _allow(self, seconds: float) -> None:
     if self._watching:
-      faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+      # Where standard error was closed, its number is the null device's.
+      to = sys.__stderr__ or 2
+      faulthandler.dump_traceback_later(seconds, exit=True, file=to)
 
   def __enter__(self) -> 'Watchdog':
     self._watching = True

@@ -320,6 +320,7 @@ def train(
       'device': device.describe(),
       'revision': device.revision(),
       'config': settings.flatten(config),
+      **console.SteadyErrors.facts(),
       **({} if keep is None else {'best_step': model_step}),
       **ended,
     }

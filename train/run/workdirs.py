@@ -20,6 +20,8 @@ from train.run import lease
 
 # Of a workdir: the checkpoint of the best model, where a run keeps one.
 MODEL_FOLDER = 'model'
+# The text and the vocabulary of a pre-training.
+STORE_FILE = 'trained_on.json'
 
 
 @contextlib.contextmanager
@@ -102,7 +104,7 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict | None:
 def read_results(workdir: epath.PathLike) -> dict[str, Any] | None:
   """Returns results.json of a finished run, None where there is none."""
   path = epath.Path(workdir) / 'results.json'
-  return json.loads(path.read_text()) if path.exists() else None
+  return files.read_json(path) if path.exists() else None
 
 
 def default_store(config: ml_collections.ConfigDict) -> str:
@@ -120,4 +122,4 @@ def default_store(config: ml_collections.ConfigDict) -> str:
     what += (units,)
   short = hashlib.sha256(repr(what).encode()).hexdigest()[:8]
   stem = re.sub(r'\W+', '-', stem).strip('-')
-  return f'runs/stores/{stem}-{short}'
+  return f'runs/stores/{"-".join(filter(None, (stem, short)))}'

@@ -180,7 +180,7 @@ class Encoder(Reader):
     labels = kinds.tag_labels(task, self.config.task)
     imported = {
       'kind': 'fine-tuning',
-      'tokenizer': self.tokenizer is not None,
+      'tokenizer': self.tokenizer and self.tokenizer.fingerprint,
       'fields': opened.fields_beside(self.module),
       'labels': {str(i): name for i, name in enumerate(labels)},
     }
@@ -260,8 +260,8 @@ def _open(config: ml_collections.ConfigDict) -> Encoder:
 
 def _reopen(config: ml_collections.ConfigDict, workdir: epath.Path) -> Encoder:
   config = with_sizes_of(config, workdir)
-  imported = json.loads((workdir / opened.IMPORTED_FILE).read_bytes())
-  tokenizer = tokenization.load(workdir) if imported['tokenizer'] else None
+  imported = files.read_json(workdir / opened.IMPORTED_FILE)
+  tokenizer = opened.load_vocabulary(workdir, imported)
   module = _build(config, tokenizer).clone(**imported['fields'])
   return Encoder(config, module, tokenizer, None)
 

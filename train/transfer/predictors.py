@@ -1,7 +1,6 @@
 """Predictions of fine-tuned models, alone and as ensembles."""
 
 import dataclasses
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from data.scoring import kinds, scores
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
 from train.engine import sharding
+from train.host import files
 from train.host.console import say
 from train.run import workdirs
 from train.transfer import (
@@ -68,7 +68,7 @@ def open_member(
       f'{workdir / workdirs.MODEL_FOLDER} is missing: a sweep keeps the'
       ' model of its best run alone, or with --keep_all each'
     )
-  facts = json.loads(file.read_text())
+  facts = files.read_json(file)
   task = task_data.reopen_task(config, facts)
   mesh = sharding.make_mesh(
     config_dict.ConfigDict(dict.fromkeys(sharding.AXES, 1)),

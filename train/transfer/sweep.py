@@ -13,6 +13,7 @@ import ml_collections
 from etils import epath
 
 from configs.tables import base
+from data import storage
 from train.engine import sharding
 from train.host import console, files, processes
 from train.host.console import say
@@ -240,7 +241,7 @@ def _main_value(entry: Mapping[str, Any]) -> float:
 
 def _drop(folder: epath.Path) -> None:
   if processes.is_first() and folder.exists():
-    if '://' in str(folder):
+    if storage.is_remote(folder):
       folder.rmtree()
     else:
       shutil.rmtree(folder)

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import ml_collections
 from etils import epath
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from data import storage
 from data.examples import pipeline
 from data.scoring.kinds import KINDS
 from data.tasks import registry
@@ -131,7 +133,7 @@ def _of_then(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolve(path: str | None) -> str | None:
-  if path is None or '://' in path:
+  if path is None or storage.is_remote(path):
     return path
   return str(epath.Path(path).expanduser().resolve())
 
@@ -375,7 +377,8 @@ def print_results(
     names = results['config'].get('task.names')
     task = f' --task {names[0]}' if names else ''
     use = (
-      f' To use the model: python -m train.predict {workdir}{task} --input FILE'
+      f' To use the model: python -m train.predict {shlex.quote(str(workdir))}'
+      f'{task} --input FILE'
       ' --output FILE'
     )
   say(

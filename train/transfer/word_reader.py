@@ -335,9 +335,9 @@ def open_reader(
       f'{file} is missing: the run there is not of a {config.model.name}: pass'
       ' another --workdir'
     )
-  found = json.loads(file.read_text())
+  found = files.read_json(file)
   digest = source and source.digest
-  if found['language_model'] != digest:
+  if found.get('language_model') != digest:
     raise ValueError(
       f'{file}: the model reads the layers of other weights than'
       f' init.weights={config.init.weights} holds now: their digest was'

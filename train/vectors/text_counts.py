@@ -65,7 +65,7 @@ def _check_filled(path: epath.PathLike, num_lines: int) -> int:
 
 def lines(path: epath.PathLike) -> Iterator[str]:
   """Yields the lines of a text, plain or compressed, without line ends."""
-  return text_files.lines(text_files.chunks(epath.Path(path).expanduser()))
+  return text_files.lines_of(epath.Path(path).expanduser())
 
 
 def read_pairs(path: epath.PathLike) -> Iterator[list[str]]:

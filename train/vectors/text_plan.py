@@ -1,5 +1,7 @@
 """How a model of tokens reads texts: windows, framing symbols, pooling."""
 
+import dataclasses
+
 from models.pretrained.weights import Weights
 from train.architectures import families
 from train.vectors import token_windows
@@ -12,7 +14,8 @@ class Plan:
 
   Attributes:
     is_sentence: whether a text has one vector.
-    pool, choice, stride: see `Request`.
+    pool, choice, stride, normalize: see `Request`; pool and normalize are
+      those that the weights were trained with, unless the request names a pool.
     begin, end: ids before and after each window.
     added: how many ids frame a window.
     window: tokens that the model sees at once, the frame included.
@@ -24,6 +27,11 @@ class Plan:
     self.family = families.ARCHITECTURES[found.name]
     self.is_sentence = request.unit == 'sentence'
     self._both_ways = self.family.reads_both_ways(model)
+    form = found.sentence_form if self.is_sentence else None
+    self.normalize = request.normalize
+    if form is not None and request.pool is None:
+      request = dataclasses.replace(request, pool=form.pool)
+      self.normalize |= form.normalize
     self.pool = request.pool_of(found.name, self._both_ways)
     self.begin, self.end = self.family.frame(found.tokenizer)
     self.added = len(self.begin) + len(self.end)

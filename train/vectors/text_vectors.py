@@ -155,7 +155,7 @@ def _finished(
   if request.unit == 'token':
     pieces = found.tokenizer.pieces
     return Vectors(array, [pieces[i] for i in text.ids], len(text))
-  if request.normalize:
+  if plan.normalize:
     norms = np.linalg.norm(array, axis=-1, keepdims=True)
     array = array / np.maximum(norms, np.finfo(np.float32).tiny)
   return Vectors(array, None, len(text))

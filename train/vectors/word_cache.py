@@ -210,7 +210,7 @@ def _misfit(target: pathlib.Path, meta: dict[str, Any]) -> str:
       return f'{key} is {there}, expected {value}'
   if size != (expected := _num_bytes(meta)):
     return f'{LAYERS_FILE} has {size:,} bytes, expected {expected:,}'
-  return ''
+  return folders.find_damage(target)
 
 
 def _num_bytes(meta: dict[str, Any]) -> int:
@@ -249,6 +249,7 @@ def _make(
       os.fsync(file.fileno())  # a crash may leave the renamed folder only
     about = {**meta, 'weights': str(source.weights.folder)}
     (partial / META_FILE).write_text(json.dumps(about, indent=2) + '\n')
+    folders.seal(partial)
   seconds = time.monotonic() - began
   console.say(
     f'vectors of {num_words:,} {source.unit}s: {seconds:,.1f} s, {size:,} bytes'

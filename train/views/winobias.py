@@ -80,7 +80,7 @@ def read(folder: epath.PathLike) -> list[Pair]:
 
 def _lines(path: epath.Path) -> list[str]:
   text_files.check_file(path)
-  return list(text_files.lines(text_files.chunks(path)))
+  return list(text_files.lines_of(path))
 
 
 def _read_sentences(

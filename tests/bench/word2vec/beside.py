@@ -61,7 +61,10 @@ def train_gensim(options: argparse.Namespace, store, seed: int):
   is_cbow = options.kind == 'cbow'
   family = Word2Vec
   if options.kind == 'fasttext':
-    family = functools.partial(FastText, bucket=BUCKETS, min_n=3, max_n=6)
+    # gensim draws by word2vec's power; fastText's program and ours by 1/2.
+    family = functools.partial(
+      FastText, bucket=BUCKETS, min_n=3, max_n=6, ns_exponent=0.5
+    )
   model = family(
     vector_size=100,
     window=5,

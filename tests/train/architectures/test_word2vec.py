@@ -146,6 +146,35 @@ def test_the_order_of_the_original_is_learnt_alike(store):
   assert losses['batched'] == pytest.approx(losses['sequential'], rel=0.02)
 
 
+@pytest.mark.parametrize(
+  ('buckets', 'power', 'half_width'), [(0, 0.75, 0.5), (200, 0.5, 1.0)]
+)
+def test_words_are_sampled_and_drawn_as_released(
+  store, buckets, power, half_width
+):
+  """word2vec.c's power and width; with parts of words those of fastText."""
+  config = small_config(store, model__buckets=buckets)
+  opened, job = make_job(config)
+  counts = sampled_words.word_counts(opened, 2)
+  keys = jax.vmap(jax.random.key)(np.arange(400))
+  row = np.zeros((400, 32), np.int32)
+  batch = {'tokens': row, 'segments': row, 'example_mask': row[:, 0] == 0}
+  (objective,) = job.objective_of.values()
+  samples = objective.transform(batch, keys)['samples']
+  found = np.bincount(np.ravel(samples), minlength=len(counts))
+  expected = counts**power / sum(counts**power) * found.sum()
+  known = counts > 0
+  assert (found[~known] == 0).all()
+  # Within five deviations; the other power is far outside.
+  miss = np.abs(found - expected)[known] / np.sqrt(expected[known])
+  assert miss.max() < 5
+  state = job.create_state()
+  width = half_width / config.model.embed_dim
+  for name in ('input', *['buckets'] * (buckets > 0)):
+    (table,) = state.params[name].values()
+    assert 0.98 * width < np.abs(table).max() <= width
+
+
 def test_an_update_that_is_not_finite_changes_nothing(store):
   config = small_config(store, optim__learning_rate=1e38)
   state, reports = run_steps(config, 3)

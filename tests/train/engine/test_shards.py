@@ -89,7 +89,9 @@ def test_what_a_step_reads(small_config, small_shares, unrolled):
     np.testing.assert_allclose(new, old, rtol=2**-8)
 
 
-@pytest.mark.parametrize('micro_batches', [1, 2])
+@pytest.mark.parametrize(
+  'micro_batches', [1, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_shares_train_like_one_device(
   small_config, small_shares, micro_batches
 ):

@@ -1,7 +1,9 @@
 """Lines and tables for people, JSON for programs."""
 
+import io
 import json
 import math
+import sys
 
 from train.host import console
 
@@ -51,3 +53,33 @@ def test_counted(capsys):
   assert list(console.counted(iter('abc'), 3, 'letters')) == ['a', 'b', 'c']
   said = capsys.readouterr().err
   assert said.startswith('step 3/3  ') and ' letters/s  0:00:00 left' in said
+
+
+class Full(io.StringIO):
+  """A disk that is full after the first line."""
+
+  def write(self, text):
+    if self.getvalue():
+      raise OSError(28, 'No space left on device')
+    return super().write(text)
+
+
+def test_a_log_that_takes_no_more_ends_nothing(monkeypatch):
+  for stream, kept in ((Full(), 'first\n'), (None, None)):
+    monkeypatch.setattr(console.SteadyErrors, 'lost', 0)
+    monkeypatch.setattr(sys, 'stderr', stream)
+    with console.SteadyErrors() as steady:
+      assert not steady.facts()
+      console.say('first')
+      print('second', file=sys.stderr)
+      console.say('third')
+      with console.ProgressBar(0, 2) as bar:
+        bar.update(2)
+      facts = steady.facts()['stderr']
+    assert sys.stderr is stream
+    assert facts['lost_writes'] > 1
+    if kept:
+      assert stream.getvalue() == kept
+      assert 'No space left' in facts['problem']
+    else:
+      assert 'closed when the program began' in facts['problem']

@@ -12,7 +12,7 @@ from data.ngrams import smoothing
 from data.store import corpus
 from train.language import beside, held_out, ngrams
 from train.params import opened
-from train.pretrain import run_stores
+from train.run import workdirs
 
 
 @pytest.fixture(scope='module')
@@ -80,9 +80,7 @@ def test_what_cannot_be_compared_is_refused(store, tmp_path, monkeypatch):
   monkeypatch.setattr(opened, 'open_weights', lambda path: found)
   same, models = beside.open_text(str(store.folder), ['run'])
   assert models == [found] and same.meta == store.meta
-  (tmp_path / run_stores.STORE_FILE).write_text(
-    json.dumps({'digest': 'another'})
-  )
+  (tmp_path / workdirs.STORE_FILE).write_text(json.dumps({'digest': 'another'}))
   with pytest.raises(ValueError, match=r'run: was trained .*data.folder='):
     beside.open_text(str(store.folder), ['run'])
   other = build_words(

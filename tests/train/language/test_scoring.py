@@ -118,9 +118,11 @@ def test_figures_of_a_text(found):
   assert figures['nats'] == pytest.approx(nats)
   assert figures['tokens'] == len(ids) == len(log_probs) + 1
   assert figures['perplexity'] == pytest.approx(math.exp(nats / len(log_probs)))
-  assert figures['words'] == detokenize.count_words(TEXT)
-  assert figures['word_perplexity'] == pytest.approx(
-    math.exp(nats / figures['words'])
+  words, line_ends = len(TEXT.split()), TEXT.count('\n')
+  assert (figures['words'], figures['line_ends']) == (words, line_ends)
+  assert figures['word_perplexity'] == pytest.approx(math.exp(nats / words))
+  assert figures['word_perplexity_with_line_ends'] == pytest.approx(
+    math.exp(nats / (words + line_ends))
   )
   bits = nats / math.log(2)
   assert figures['bits_per_byte'] == pytest.approx(bits / len(TEXT.encode()))
@@ -300,4 +302,5 @@ def test_wikitext_is_scored_as_by_hugging_face(
     assert figures['perplexity'] == pytest.approx(
       math.exp(total / count), rel=1e-4
     )
-  assert figures['words'] == detokenize.count_words(text)
+  words = figures['words'] + figures['line_ends']
+  assert words == detokenize.count_words(text)

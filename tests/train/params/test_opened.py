@@ -26,6 +26,7 @@ from train import (
 )
 from train.papers import tables
 from train.params import convert, opened, trained
+from train.run import workdirs
 
 KINDS = {'bert': 'wordpiece', 'gpt': 'bpe', 'gpt2': 'bytebpe'}
 PIECES = {'bert': 400, 'gpt': 397, 'gpt2': 400}  # that texts give
@@ -300,3 +301,29 @@ def test_a_gpt2_that_lost_its_softmax_gives_vectors_only(
       np.testing.assert_array_equal(leaf, expected[path], err_msg=path)
     with pytest.raises(SystemExit, match='no lm_head.weight is there: the wei'):
       run_command(score, folder, 'text.txt')
+
+
+def test_a_changed_vocabulary_of_a_workdir_is_refused(finished, tmp_path):
+  """Its ids would mean other words."""
+  workdir = tmp_path / 'run'
+  shutil.copytree(finished[0], workdir)
+  opened.open_weights(workdir)
+  file = workdir / 'vocab.txt'
+  lines = file.read_text().splitlines()
+  lines[200] += 'x'
+  file.write_text('\n'.join(lines) + '\n')
+  with pytest.raises(ValueError, match='vocabulary has the fingerprint .* c'):
+    opened.open_weights(workdir)
+  shutil.copy(finished[0] / 'vocab.txt', file)
+  opened.open_weights(workdir)
+  (workdir / workdirs.STORE_FILE).write_text('{')
+  with pytest.raises(ValueError, match='trained_on.json is damaged: not JSON'):
+    opened.open_weights(workdir)
+
+
+def test_a_changed_vocabulary_of_an_import_is_refused(made, tmp_path):
+  convert.import_(made['bert'][-1], tmp_path / 'run', made['bert'][-1])
+  file = tmp_path / 'run/vocab.txt'
+  file.write_text(file.read_text().replace('\nthe\n', '\nthx\n'))
+  with pytest.raises(ValueError, match='vocabulary has the fingerprint'):
+    opened.open_weights(tmp_path / 'run')

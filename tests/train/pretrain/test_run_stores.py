@@ -13,8 +13,8 @@ from text_stores import build_quietly
 from data.examples import transforms
 from data.store import corpus
 from train.architectures import families
-from train.pretrain import job, run_stores
-from train.run import settings
+from train.pretrain import job
+from train.run import settings, workdirs
 
 # Meshes have tests of their own.
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -70,6 +70,7 @@ def config_of(small_config, folders, phases, **overrides):
   )
 
 
+@pytest.mark.slow
 def test_stages_are_one_run_and_resume_to_the_bit(
   small_config, folders, tmp_path, capsys
 ):
@@ -92,7 +93,7 @@ def test_stages_are_one_run_and_resume_to_the_bit(
   with pytest.raises(ValueError, match='train.phases: '):
     job.make(config_of(small_config, folders, changed), tmp_path)
   # The folder of the stage may hold another store by then.
-  file = tmp_path / run_stores.STORE_FILE
+  file = tmp_path / workdirs.STORE_FILE
   described = file.read_text()
   file.write_text(described.replace(digest, 'gone'))
   with pytest.raises(

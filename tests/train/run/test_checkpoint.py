@@ -227,6 +227,7 @@ class FalteringBucket(http.server.BaseHTTPRequestHandler):
     pass
 
 
+@pytest.mark.slow
 def test_the_storage_library_tries_again():
   """Orbax writes and reads the arrays by TensorStore's `gcs`, as it stands."""
   server = http.server.ThreadingHTTPServer(('localhost', 0), FalteringBucket)

@@ -18,6 +18,40 @@ def test_numbers_of_1_or_more(text):
     command.positive(text)
 
 
+def test_a_text_is_utf_8():
+  assert command.text('caf\xe9') == 'caf\xe9'
+  argument = b'caf\xe9 [MASK]'.decode('utf-8', 'surrogateescape')
+  with pytest.raises(argparse.ArgumentTypeError, match='byte 0xE9 at cha'):
+    command.text(argument)
+
+
+@pytest.mark.parametrize(
+  ('environment', 'chips', 'is_hidden'),
+  [
+    ({}, [], True),
+    ({}, ['/dev/accel0'], False),
+    ({'TPU_WORKER_ID': '0'}, [], False),
+    ({'JAX_PLATFORMS': 'cpu'}, [], False),
+  ],
+)
+def test_libtpu_is_not_asked_where_no_tpu_is(
+  environment, chips, is_hidden, monkeypatch
+):
+  for name in [*os.environ]:
+    if name.startswith('TPU_') or name in ('JAX_PLATFORMS',):
+      monkeypatch.delenv(name)
+  for name, value in environment.items():
+    monkeypatch.setenv(name, value)
+  monkeypatch.delitem(sys.modules, 'jax', raising=False)
+  monkeypatch.delitem(sys.modules, 'libtpu', raising=False)
+  monkeypatch.setattr(
+    command.glob, 'glob', lambda path: chips if 'accel' in path else []
+  )
+  command._be_quiet()
+  assert (sys.modules.get('libtpu', '') is None) == is_hidden
+  sys.modules.pop('libtpu', None)
+
+
 def test_a_parser_has_what_its_command_needs():
   parser = command.parser('x', 'First.\n\n  python -m train.x W', 'the weights')
   add, switch, number = command.adders(parser)

@@ -40,6 +40,7 @@ def assert_equal(reference, results, workdir):
   assert rows_of(workdir) == reference[1]
 
 
+@pytest.mark.slow
 def test_what_passes_changes_no_bit(gs, loopback, reference, small_config):
   loopback.faults += PASSING
   results = runs.train(small_config(), f'{gs}/run')
@@ -68,7 +69,8 @@ def test_old_checkpoints_are_removed_whatever_is_lost(
   'fault',
   [
     dict(pattern='.', status=401),  # a token that has expired
-    dict(pattern='.', status=404),  # the bucket is gone
+    # The bucket is gone.
+    pytest.param(dict(pattern='.', status=404), marks=pytest.mark.slow),
     dict(pattern='checkpoints', status=403),  # somebody took the role away
   ],
   ids=lambda fault: fault['status'],

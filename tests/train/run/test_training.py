@@ -268,6 +268,7 @@ def test_an_objective_of_its_own_has_its_curve_and_its_end(
   assert 'perplexity' not in said
 
 
+@pytest.mark.slow
 def test_disk_full_while_saving(small_config, tmp_path):
   """A limit on file size stands in for a disk that fills up at a save."""
   config = small_config()

@@ -1,7 +1,10 @@
 """Vectors of texts against transformers, one text at a time."""
 
 import functools
+import json
 import pydoc_data.topics
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ import small_published
 from data.vocabulary import tokenization
 from models.pretrained import published
 from train.benches import table
-from train.params import trained
+from train.params import convert, trained
 from train.vectors import length_batches, text_plan, text_vectors
 from train.vectors.request import Choice, Request
 
@@ -319,4 +322,113 @@ def test_minilm_on_real_sentences(count, sesame_data, monkeypatch):
       numbers, hidden.numpy(), mask.sum(1).tolist(), strict=True
     ):
       assert_near(states[i].array, row[1 : length - 1])
-      assert_near(means[i].array, row[:length].mean(0))
+      mean = row[:length].mean(0)  # which its folder normalises
+      assert_near(means[i].array, mean / np.linalg.norm(mean))
+
+
+MODULES = ('Transformer', 'Pooling', 'Normalize')
+
+
+def write_modules(folder, settings, kinds=MODULES):
+  """Makes a folder of published weights one of sentence-transformers."""
+  paths = ['', *(f'{i}_{kind}' for i, kind in enumerate(kinds) if i)]
+  modules = [
+    {'idx': i, 'path': path, 'type': f'sentence_transformers.models.{kind}'}
+    for i, (path, kind) in enumerate(zip(paths, kinds, strict=True))
+  ]
+  (folder / 'modules.json').write_text(json.dumps(modules))
+  (folder / '1_Pooling').mkdir()
+  (folder / '1_Pooling/config.json').write_text(json.dumps(settings))
+
+
+@pytest.fixture
+def sentence_folder(make, tmp_path):
+  """(a copy of a BERT's folder, its open weights, PyTorch's encoder)."""
+  found, model = make('bert')
+  shutil.copytree(found.folder, tmp_path / 'copy')
+  return tmp_path / 'copy', found, model
+
+
+@pytest.mark.parametrize('is_imported', [False, True])
+@pytest.mark.parametrize(
+  ('settings', 'pool'),
+  [
+    (
+      {'pooling_mode_cls_token': True, 'pooling_mode_mean_tokens': False},
+      'cls',
+    ),
+    ({'pooling_mode_mean_tokens': True}, 'mean'),
+    ({'pooling_mode': 'cls', 'include_prompt': True}, 'cls'),
+    ({}, 'mean'),
+  ],
+)
+@pytest.mark.parametrize('num_modules', [2, 3])
+def test_sentences_are_pooled_as_their_folder_says(
+  sentence_folder, settings, pool, num_modules, is_imported, tmp_path
+):
+  folder, found, model = sentence_folder
+  write_modules(folder, settings, MODULES[:num_modules])
+  if is_imported:
+    convert.import_(folder, tmp_path / 'workdir')
+    folder = tmp_path / 'workdir'
+  (ids,) = found.tokenizer.encode_batch(TEXT[:1])
+  top_TD = their_states(found, model, ids)[-1]
+  right = top_TD[0] if pool == 'cls' else top_TD.mean(0)
+  if num_modules == 3:
+    right = right / np.linalg.norm(right)
+  loaded = trained.load(folder, expected=trained.TRANSFORMERS)
+  (vectors,) = text_vectors.embed_texts(loaded, TEXT[:1], Request())
+  np.testing.assert_allclose(vectors.array, right, atol=1e-5)
+  # A pool that is asked for is given, as it is.
+  other = {'cls': 'mean', 'mean': 'cls'}[pool]
+  (vectors,) = text_vectors.embed_texts(loaded, TEXT[:1], Request(pool=other))
+  right = top_TD[0] if other == 'cls' else top_TD.mean(0)
+  np.testing.assert_allclose(vectors.array, right, atol=1e-5)
+  tokens = next(text_vectors.embed_texts(loaded, TEXT[:1], Request('token')))
+  np.testing.assert_allclose(tokens.array, top_TD[1:-1], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('settings', 'kinds', 'message'),
+  [
+    (
+      {},
+      (*MODULES, 'Dense'),
+      'the modules Transformer, Pooling, Normalize, De',
+    ),
+    (
+      {},
+      ('Transformer',),
+      'the modules Transformer, expected Transformer, Poo',
+    ),
+    (
+      {'pooling_mode_max_tokens': True},
+      MODULES,
+      "'pooling_mode_max_tokens': T",
+    ),
+    (
+      dict.fromkeys(
+        ('pooling_mode_cls_token', 'pooling_mode_mean_tokens'), True
+      ),
+      MODULES,
+      'expected one of pooling_mode_cls_token, pooling_mode_mean_tokens',
+    ),
+    ({'pooling_mode': ['cls', 'mean']}, MODULES, "'pooling_mode': ['cls', 'me"),
+  ],
+)
+def test_unknown_modules_are_refused_with_the_cure(
+  sentence_folder, settings, kinds, message
+):
+  folder, *_ = sentence_folder
+  write_modules(folder, settings, kinds)
+  with pytest.raises(ValueError, match=re.escape(message)) as error:
+    trained.load(folder, expected=trained.TRANSFORMERS)
+  assert 'a copy of the folder without modules.json is read' in str(error.value)
+
+
+def test_a_missing_pooling_is_named(sentence_folder):
+  folder, *_ = sentence_folder
+  write_modules(folder, {})
+  (folder / '1_Pooling/config.json').unlink()
+  with pytest.raises(ValueError, match='1_Pooling/config.json is missing, whi'):
+    trained.load(folder, expected=trained.TRANSFORMERS)

@@ -106,7 +106,12 @@ def test_the_second_time_from_disk(
 ):
   first = word_cache.vectors(source, SENTENCES, tmp_path)
   (name,) = files_of(tmp_path)
-  assert files_of(tmp_path / name) == ['layers.bin', 'meta.json']
+  assert files_of(tmp_path / name) == [
+    '.verified.json',
+    'checksums.json',
+    'layers.bin',
+    'meta.json',
+  ]
   said = capsys.readouterr().err
   size = (tmp_path / name / 'layers.bin').stat().st_size
   assert f'vectors of {len(first.layers)} words: ' in said
@@ -150,6 +155,12 @@ def test_other_weights_have_their_own(source, embedded, tmp_path):
   assert np.abs(one.layers - two.layers).max() > 0.1
 
 
+def flip(path):
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 1
+  path.write_bytes(data)
+
+
 def test_damage_is_made_anew(source, embedded, tmp_path, capsys):
   whole = np.array(word_cache.vectors(source, SENTENCES, tmp_path).layers)
   (folder,) = tmp_path.iterdir()
@@ -162,6 +173,8 @@ def test_damage_is_made_anew(source, embedded, tmp_path, capsys):
       json.dumps(facts | {'source': 'other'})
     ),
     'source is None': lambda: meta.write_text('[]'),
+    'layers.bin is damaged: its checksum': lambda: flip(layers),
+    'checksums.json is missing': (folder / 'checksums.json').unlink,
   }
   for number, (message, damage) in enumerate(damages.items(), start=2):
     damage()

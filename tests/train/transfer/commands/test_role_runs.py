@@ -131,7 +131,9 @@ def test_documents_are_clustered_above_an_elmo(maker, tmp_path):
     word_runs.predict_dev(config, [tmp_path / 'run'] * 2)
 
 
-@pytest.mark.parametrize('model', ['bidaf_plus', 'bidaf'])
+@pytest.mark.parametrize(
+  'model', [pytest.param('bidaf_plus', marks=pytest.mark.slow), 'bidaf']
+)
 def test_questions_are_answered_in_words(maker, model, tmp_path):
   changes = {
     **LEARNING,

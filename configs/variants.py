@@ -6,6 +6,12 @@ from configs import base
 
 # Devlin et al. 2018, section 3 (base, large) and Table 6 (l*-h*-a*); Turc et
 # al. 2019, google-research/bert's README (tiny to medium).
+# Of fine-tuning (Devlin et al. 2018, appendix A.3): key -> values to try.
+PAPER_GRID = {
+  'optim.learning_rate': (5e-5, 3e-5, 2e-5),
+  'train.global_batch': (16, 32),
+  'train.num_epochs': (3.0, 4.0),
+}
 BERT = {
   'bert-tiny': dict(num_layers=2, embed_dim=128, num_heads=2),
   'bert-mini': dict(num_layers=4, embed_dim=256, num_heads=4),

@@ -5,6 +5,7 @@ L layers, V vocabulary, padded to a multiple of 128.
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -139,6 +140,12 @@ class Bert(nn.Module):
   left_to_right: bool = False
   pool_last: bool = False
   heads: tuple[str, ...] = HEADS
+
+  def example_inputs(self) -> tuple[tuple, dict[str, Any]]:
+    """Returns shapes of a smallest call's inputs, and its keyword arguments."""
+    ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+    mask = jax.ShapeDtypeStruct((1, 1), bool)
+    return (ids, mask, ids, ids, ids), {'train': False}
 
   @nn.compact
   def __call__(

@@ -5,7 +5,7 @@ Shapes: B batch, T position, C characters of a word, K the two towers
 to a multiple of 128.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +63,12 @@ class Elmo(nn.Module):
   dropout_rate: float = 0.1
   num_samples: int = 0
   dtype: Dtype = jnp.float32
+
+  def example_inputs(self) -> tuple[tuple, dict[str, Any]]:
+    """Returns shapes of a smallest call's inputs, and its keyword arguments."""
+    letters = () if self.num_words else (self.max_characters,)
+    words = jax.ShapeDtypeStruct((1, 1, *letters), jnp.int32)
+    return (words, jax.ShapeDtypeStruct((1,), jnp.int32)), {}
 
   def setup(self):
     """Creates the modules and checks the sizes."""

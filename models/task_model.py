@@ -11,9 +11,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models import bert, elmo, gpt, layers, lstm, scalar_mix
+from models import bert, crf, elmo, gpt, layers, lstm, scalar_mix
 from models.dropout import Dropout
-from models.elmo_tasks import crf
 from models.features import FEATURES, HEADS, check_name
 
 Array = jax.Array

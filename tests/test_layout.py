@@ -54,7 +54,70 @@ ROOMS = {
 }
 # Not commands: the hub's downloads, object storage and folders to write in,
 # before every room.
-LIBRARIES = {'data.hub', 'data.scratch', 'data.storage'}
+LIBRARIES = {'data.by_name', 'data.hub', 'data.scratch', 'data.storage'}
+# The ring: what is made with a trained model, or instead of one. The core, all
+# else, is what pre-training and fine-tuning ELMo, GPT and BERT need.
+RING = (
+  'configs.tables',
+  'data.examples.cooccurrences',
+  'data.examples.noise',
+  'data.examples.sampled_words',
+  'data.inputs.document_batches',
+  'data.inputs.document_rows',
+  'data.ngrams',
+  'data.phrases',
+  'data.scoring.coreference',
+  'data.scoring.roles',
+  'data.tasks.annotated.coreference',
+  'data.tasks.annotated.roles',
+  'data.tasks.annotated.slots',
+  'data.tasks.annotated.universal',
+  'data.tasks.probes',
+  'data.tasks.senses',
+  'data.tasks.words',
+  'data.vocabulary.word2vec',
+  'data.vocabulary.word_vectors',
+  'models.baselines',
+  'models.elmo_tasks',
+  'models.probes',
+  'models.word2vec',
+  'train.analogies',
+  'train.architectures.glove',
+  'train.architectures.nnlm',
+  'train.architectures.word2vec',
+  'train.architectures.word_tables',
+  'train.attention',
+  'train.bench',
+  'train.benches',
+  'train.embed',
+  'train.fill_mask',
+  'train.generate',
+  'train.language',
+  'train.meanings',
+  'train.ngram',
+  'train.papers',
+  'train.preflight',
+  'train.probe',
+  'train.probing',
+  'train.score',
+  'train.senses',
+  'train.similarity',
+  'train.slices',
+  'train.tables',
+  'train.transfer.documents',
+  'train.transfer.word_checks',
+  'train.transfer.word_reader',
+  'train.vectors',
+  'train.views',
+  'train.zero_shot',
+)
+# A task model above vectors of words has readers of its own, imported by the
+# one plan of all fine-tunings if `model.name` names such a model.
+BODIES = 'train.transfer.bodies'  # their table, which imports what it builds
+CROSSINGS = {
+  ('train.transfer.task_job', 'train.transfer.word_reader'),
+  ('train.transfer.task_plan', 'train.transfer.word_checks'),
+}
 MODULES = [
   path.relative_to(ROOT)
   for package in PACKAGES
@@ -165,6 +228,33 @@ def problems_of(edges: dict[str, set[str]]) -> list[str]:
   except graphlib.CycleError as error:
     problems.append(f'a circle: {" -> ".join(error.args[1])}')
   return problems
+
+
+def is_of_ring(module: str) -> bool:
+  return any(f'{module}.'.startswith(f'{name}.') for name in RING)
+
+
+def crossings(edges: dict[str, set[str]]) -> set[tuple[str, str]]:
+  """Returns (module of the core, module of the ring that it imports)."""
+  return {
+    (module, other)
+    for module, others in edges.items()
+    if not is_of_ring(module) and module != BODIES
+    for other in others
+    if is_of_ring(other)
+  }
+
+
+def test_the_core_does_not_know_the_ring():
+  """Families, tasks, kinds and formats are loaded by the name of a config."""
+  edges = imports_of(ROOT)
+  assert all(any(is_of_ring(m) for m in edges if m.startswith(n)) for n in RING)
+  assert crossings(edges) == CROSSINGS
+  # An import on use is found, too.
+  edges['train.run.training'].add('train.papers.tables')
+  assert crossings(edges) - CROSSINGS == {
+    ('train.run.training', 'train.papers.tables')
+  }
 
 
 def test_rooms_import_earlier_rooms_only():

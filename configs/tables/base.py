@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from configs import variants
+
 PRETRAINING = 'pretraining'  # in place of a task: the run's held-out text
 LEFT_TO_RIGHT = ('gpt', 'gpt2', 'lstm')  # families with GPT's recipe by default
 SPANS = ('squad1', 'squad2', 'triviaqa')  # tasks for BERT only
@@ -240,13 +242,9 @@ STSB_SPEARMAN = dev_for_test('stsb/spearman', 'stsb', 'spearman')
 STSB_PEARSON = dev_for_test('stsb/pearson', 'stsb', 'pearson')
 MRPC_F1 = dev_for_test('mrpc/f1', 'mrpc', 'f1')
 RTE = dev_for_test('rte/accuracy', 'rte', 'accuracy')
-# Devlin et al. 2018: section 4.1 for GLUE, and appendix A.3.
+# Devlin et al. 2018, section 4.1, for GLUE.
 GLUE_GRID = {'optim.learning_rate': (5e-5, 4e-5, 3e-5, 2e-5)}
-PAPER_GRID = {
-  'optim.learning_rate': (5e-5, 3e-5, 2e-5),
-  'train.global_batch': (16, 32),
-  'train.num_epochs': (3.0, 4.0),
-}
+PAPER_GRID = variants.PAPER_GRID
 ONE_RATE_NOTE = (
   'Ours runs the one learning rate that stands beside it; which the paper ran'
   ' here, or chose among, it does not say.'

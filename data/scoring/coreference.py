@@ -4,14 +4,19 @@ Its version 8.01: key and response may have different mentions, and neither is
 changed. Sums over the documents are divided at the end.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy import optimize
 
-from data.scoring import measures
+from data.inputs import document_rows
+from data.scoring import answers as answers_lib
+from data.scoring import kinds, measures
 from data.tasks import examples as examples_lib
+from data.tasks import files
+from data.tasks.annotated import coreference
 from data.tasks.examples import DocumentExample, Mention, Task
 
 Cluster = Sequence[Mention]
@@ -212,3 +217,44 @@ def brackets(clusters: Sequence[Cluster], num_words: int) -> list[str]:
     parts += [text for _, text in sorted(closed, key=lambda x: -x[0])]
     columns.append('|'.join(parts) or '-')
   return columns
+
+
+def _as_columns(task: Task, pairs: Sequence[Any]) -> str:
+  """Returns CoNLL-2012's columns of (document, prediction) pairs."""
+  del task
+  lines, crossing = [], 0
+  for example, found in pairs:
+    crossing += count_crossing(found.answer)
+    name, _, part = example.id.partition('; part ')
+    part = part or '000'
+    lines.append(f'#begin document ({name}); part {part}')
+    columns = iter(brackets(found.answer, len(example.words)))
+    for words, speakers in zip(
+      example.sentences, example.speakers, strict=True
+    ):
+      for number, word, speaker in zip(itertools.count(), words, speakers):
+        before = (name, str(int(part)), str(number), word)
+        fields = (*before, *'-----', speaker or '-', '*', next(columns))
+        lines.append('\t'.join('_'.join(field.split()) for field in fields))
+      lines.append('')
+    lines.append('#end document')
+  if crossing:
+    files.note(
+      f'{crossing:,} pairs of mentions of one cluster cross: their brackets '
+      'read as one inside the other; .jsonl has them as they are'
+    )
+  return '\n'.join(lines) + '\n'
+
+
+# Of predictions: ending of a file -> its text.
+FORMATS = {'.txt': _as_columns, '.conll': _as_columns}
+KIND = kinds.Kind(
+  own=coreference.OWN,
+  frame=document_rows.encode,
+  decode=answers_lib.decode_clusters,
+  average=None,
+  expected=expected,
+  metrics=coreference.METRICS,
+  measure=measure,
+  record=record,
+)

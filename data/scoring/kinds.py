@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from data.inputs import document_rows, framing, span_windows, word_windows
+from data.by_name import ByName
+from data.inputs import framing, span_windows, word_windows
 from data.inputs.features import Features
-from data.scoring import answers, coreference, measures, roles
+from data.scoring import answers, measures
 from data.tasks import own
-from data.tasks.annotated import coreference as coreference_tasks
 from data.tasks.examples import Example, Prediction, Task
 
 
@@ -53,95 +53,87 @@ class Kind:
   has_n_best: bool = False
 
 
-def _expected_tags(_: Task, example: Any, answer: Any) -> str | bool:
+def expected_tags(_: Task, example: Any, answer: Any) -> str | bool:
+  """Returns the form of tags; False if an answer has it."""
   count = len(example.words)
   return (
     isinstance(answer, str) or len(answer) != count
   ) and f'{count} tags, one a word'
 
 
-KINDS = {
-  'classification': Kind(
-    own=own.CLASSES,
-    frame=framing.classes,
-    decode=answers.decode_classes,
-    expected=lambda task, _, answer: (
-      answer not in task.labels and f'one of the labels {task.labels}'
-    ),
-    metrics=('accuracy', 'f1', 'macro_f1', 'matthews'),
-    binary_metrics=('f1',),
-    measure=measures.classes,
-    chances=lambda task, found, values: dict(
-      zip(task.labels, values, strict=True)
-    ),
+CLASSIFICATION = Kind(
+  own=own.CLASSES,
+  frame=framing.classes,
+  decode=answers.decode_classes,
+  expected=lambda task, _, answer: (
+    answer not in task.labels and f'one of the labels {task.labels}'
   ),
-  'regression': Kind(
-    own=own.SCORES,
-    frame=framing.scores,
-    decode=answers.decode_scores,
-    expected=lambda _, example, answer: (
-      (isinstance(answer, str | tuple) or not math.isfinite(answer))
-      and 'a finite number'
-    ),
-    metrics=('pearson', 'spearman'),
-    measure=measures.correlations,
-    record=float,
+  metrics=('accuracy', 'f1', 'macro_f1', 'matthews'),
+  binary_metrics=('f1',),
+  measure=measures.classes,
+  chances=lambda task, found, values: dict(
+    zip(task.labels, values, strict=True)
   ),
-  'choice': Kind(
-    own=own.CHOICES,
-    frame=framing.choices,
-    decode=answers.decode_classes,
-    expected=lambda _, example, answer: (
-      answer not in range(len(example.choices))
-      and f'the number of one of {len(example.choices)} choices'
-    ),
-    metrics=('accuracy',),
-    measure=measures.choices,
-    record=int,
-    chances=lambda task, found, values: {
-      str(i): value for i, value in enumerate(values)
-    },
+)
+REGRESSION = Kind(
+  own=own.SCORES,
+  frame=framing.scores,
+  decode=answers.decode_scores,
+  expected=lambda _, example, answer: (
+    (isinstance(answer, str | tuple) or not math.isfinite(answer))
+    and 'a finite number'
   ),
-  'tagging': Kind(
-    own=own.TAGS,
-    frame=word_windows.encode,
-    decode=answers.decode_tags,
-    expected=_expected_tags,
-    metrics=('f1', 'precision', 'recall', 'accuracy'),
-    measure=measures.tags,
-    record=list,
+  metrics=('pearson', 'spearman'),
+  measure=measures.correlations,
+  record=float,
+)
+CHOICE = Kind(
+  own=own.CHOICES,
+  frame=framing.choices,
+  decode=answers.decode_classes,
+  expected=lambda _, example, answer: (
+    answer not in range(len(example.choices))
+    and f'the number of one of {len(example.choices)} choices'
   ),
-  'roles': Kind(
-    own=own.ROLES,
-    frame=word_windows.encode,
-    decode=answers.decode_tags,
-    expected=_expected_tags,
-    metrics=('f1', 'precision', 'recall', 'perfect'),
-    measure=roles.measure,
-    record=list,
-  ),
-  'coreference': Kind(
-    own=own.DOCUMENTS,
-    frame=document_rows.encode,
-    decode=answers.decode_clusters,
-    average=None,
-    expected=coreference.expected,
-    metrics=coreference_tasks.METRICS,
-    measure=coreference.measure,
-    record=coreference.record,
-  ),
-  'span': Kind(
-    own=own.SPANS,
-    frame=span_windows.encode,
-    decode=answers.decode_spans,
-    average=answers.mean_of_scores,
-    expected=lambda *found: not isinstance(found[-1], str) and 'text',
-    metrics=('em', 'f1'),
-    measure=measures.answers,
-    chances=lambda task, found, values: {found.answer: values[0]},
-    has_n_best=True,
-  ),
-}
+  metrics=('accuracy',),
+  measure=measures.choices,
+  record=int,
+  chances=lambda task, found, values: {
+    str(i): value for i, value in enumerate(values)
+  },
+)
+TAGGING = Kind(
+  own=own.TAGS,
+  frame=word_windows.encode,
+  decode=answers.decode_tags,
+  expected=expected_tags,
+  metrics=('f1', 'precision', 'recall', 'accuracy'),
+  measure=measures.tags,
+  record=list,
+)
+SPAN = Kind(
+  own=own.SPANS,
+  frame=span_windows.encode,
+  decode=answers.decode_spans,
+  average=answers.mean_of_scores,
+  expected=lambda *found: not isinstance(found[-1], str) and 'text',
+  metrics=('em', 'f1'),
+  measure=measures.answers,
+  chances=lambda task, found, values: {found.answer: values[0]},
+  has_n_best=True,
+)
+# Name -> kind; those of one corpus's format are imported when looked up.
+KINDS = ByName(
+  {
+    'classification': 'data.scoring.kinds:CLASSIFICATION',
+    'regression': 'data.scoring.kinds:REGRESSION',
+    'choice': 'data.scoring.kinds:CHOICE',
+    'tagging': 'data.scoring.kinds:TAGGING',
+    'roles': 'data.scoring.roles:KIND',
+    'coreference': 'data.scoring.coreference:KIND',
+    'span': 'data.scoring.kinds:SPAN',
+  }
+)
 
 
 def own_task(*, kind: str, **settings: Any) -> Task:

@@ -3,13 +3,16 @@
 The script is Xavier Carreras's and Lluis Marquez's.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from data.scoring import measures
-from data.tasks.examples import Task
+from data.inputs import word_windows
+from data.scoring import answers, kinds, measures
+from data.tasks.annotated import roles
+from data.tasks.examples import Prediction, Task
 
 # A role, and (first word, word after the last) of its parts.
 Argument = tuple[str, tuple[tuple[int, int], ...]]
@@ -67,3 +70,44 @@ def brackets(tags: Sequence[str]) -> list[str]:
     column[first] = f'({role}*'
     column[end - 1] += ')'
   return column
+
+
+def _as_props(task: Task, pairs: Sequence[Any]) -> str:
+  """Returns CoNLL-2005's columns of (predicate, prediction) pairs."""
+  del task
+  lines = []
+
+  def without_predicate(lengths: Sequence[int]) -> None:
+    for length in lengths:
+      lines.extend(['-'] * length + [''])
+
+  def sentence_of(pair: tuple[Any, Prediction]) -> tuple[int, tuple[str, ...]]:
+    return pair[0].sentence, pair[0].words
+
+  for _, group in itertools.groupby(pairs, sentence_of):
+    group = sorted(group, key=lambda pair: pair[0].predicate)
+    without_predicate([n for example, _ in group for n in example.skipped[0]])
+    predicates = {
+      example.predicate: example.lemma or example.words[example.predicate]
+      for example, _ in group
+    }
+    columns = [brackets(found.answer) for _, found in group]
+    for i, row in enumerate(zip(*columns, strict=True)):
+      predicate = '_'.join(predicates.get(i, '-').split())
+      lines.append(' '.join((predicate, *row)))
+    lines.append('')
+    without_predicate([n for example, _ in group for n in example.skipped[1]])
+  return '\n'.join(lines) + '\n'
+
+
+# Of predictions: ending of a file -> its text.
+FORMATS = {'.props': _as_props, '.txt': _as_props}
+KIND = kinds.Kind(
+  own=roles.OWN,
+  frame=word_windows.encode,
+  decode=answers.decode_tags,
+  expected=kinds.expected_tags,
+  metrics=('f1', 'precision', 'recall', 'perfect'),
+  measure=measure,
+  record=list,
+)

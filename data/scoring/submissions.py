@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import json
 import math
 import zipfile
@@ -12,8 +11,8 @@ from typing import Any
 from etils import epath
 
 from data import scratch
-from data.scoring import coreference, kinds, roles, scores
-from data.tasks import files
+from data.by_name import ByName
+from data.scoring import kinds, scores
 from data.tasks.examples import Example, Prediction, Task, needs_labels
 
 # task -> its file in GLUE's zip (gluebenchmark.com/faq).
@@ -38,7 +37,7 @@ def check(
 ) -> None:
   """Raises ValueError if the format, or `n_best`, does not fit the task."""
   path = epath.Path(path)
-  endings = (*_FORMATS[task.submission], '.jsonl')
+  endings = (*_formats_of(task), '.jsonl')
   if path.suffix not in endings:
     raise ValueError(
       f'{path}: found the ending {path.suffix!r}, expected '
@@ -98,7 +97,7 @@ def write(
       f'answer; expected one of each'
     )
   pairs = list(zip(examples, found, strict=True))
-  formats = _FORMATS[task.submission] | {'.jsonl': _jsonl}
+  formats = _formats_of(task) | {'.jsonl': _jsonl}
   text = formats[path.suffix](task, pairs)
   if path.suffix == '.zip':
     data = _with_member(path, glue_file(task, split), text)
@@ -174,59 +173,6 @@ def _conll(task: Task, pairs: Pairs) -> str:
   return '\n'.join(lines) + '\n'
 
 
-def _coref(task: Task, pairs: Pairs) -> str:
-  del task
-  lines, crossing = [], 0
-  for example, found in pairs:
-    crossing += coreference.count_crossing(found.answer)
-    name, _, part = example.id.partition('; part ')
-    part = part or '000'
-    lines.append(f'#begin document ({name}); part {part}')
-    columns = iter(coreference.brackets(found.answer, len(example.words)))
-    for words, speakers in zip(
-      example.sentences, example.speakers, strict=True
-    ):
-      for number, word, speaker in zip(itertools.count(), words, speakers):
-        before = (name, str(int(part)), str(number), word)
-        fields = (*before, *'-----', speaker or '-', '*', next(columns))
-        lines.append('\t'.join('_'.join(field.split()) for field in fields))
-      lines.append('')
-    lines.append('#end document')
-  if crossing:
-    files.note(
-      f'{crossing:,} pairs of mentions of one cluster cross: their brackets '
-      'read as one inside the other; .jsonl has them as they are'
-    )
-  return '\n'.join(lines) + '\n'
-
-
-def _props(task: Task, pairs: Pairs) -> str:
-  del task
-  lines = []
-
-  def without_predicate(lengths: Sequence[int]) -> None:
-    for length in lengths:
-      lines.extend(['-'] * length + [''])
-
-  def sentence_of(pair: tuple[Any, Prediction]) -> tuple[int, tuple[str, ...]]:
-    return pair[0].sentence, pair[0].words
-
-  for _, group in itertools.groupby(pairs, sentence_of):
-    group = sorted(group, key=lambda pair: pair[0].predicate)
-    without_predicate([n for example, _ in group for n in example.skipped[0]])
-    predicates = {
-      example.predicate: example.lemma or example.words[example.predicate]
-      for example, _ in group
-    }
-    columns = [roles.brackets(found.answer) for _, found in group]
-    for i, row in enumerate(zip(*columns, strict=True)):
-      predicate = '_'.join(predicates.get(i, '-').split())
-      lines.append(' '.join((predicate, *row)))
-    lines.append('')
-    without_predicate([n for example, _ in group for n in example.skipped[1]])
-  return '\n'.join(lines) + '\n'
-
-
 def _jsonl(task: Task, pairs: Pairs) -> str:
   return ''.join(
     json.dumps(_record(task, example, found), ensure_ascii=False) + '\n'
@@ -263,10 +209,20 @@ _FORMATS: dict[str, dict[str, Callable[[Task, Pairs], str]]] = {
   'squad': {'.json': _squad},
   'swag': {'.csv': _swag},
   'conll': {'.txt': _conll, '.conll': _conll},
-  'props': {'.props': _props, '.txt': _props},
-  'coref': {'.txt': _coref, '.conll': _coref},
   '': {},
 }
+# Those of one corpus, imported when looked up: ending -> (task, pairs) -> text.
+_OTHERS = ByName(
+  {
+    'props': 'data.scoring.roles:FORMATS',
+    'coref': 'data.scoring.coreference:FORMATS',
+  }
+)
+
+
+def _formats_of(task: Task) -> dict[str, Callable[[Task, Pairs], str]]:
+  name = task.submission
+  return _FORMATS[name] if name in _FORMATS else _OTHERS[name]
 
 
 def _json(value: Any) -> str:

@@ -1,9 +1,8 @@
 """The text of a store: raw text, the texts of a task, or dialogues."""
 
-import functools
+from typing import Any
 
-from data.tasks import texts
-from data.text import dialogue_lines, sources
+from data.text import dialogue_lines, languages, sources
 
 
 def open_source(
@@ -13,10 +12,14 @@ def open_source(
 
   See `sources.open_source`, `tasks.texts` and `dialogue_lines`.
   """
+
+  def open_task(spec: str) -> Any:
+    from data.tasks import texts  # all tasks, for this kind of source alone
+
+    return texts.open_source(spec, document_break=document_break)
+
   others = {
-    texts.PREFIX: functools.partial(
-      texts.open_source, document_break=document_break
-    ),
+    languages.TASK: open_task,
     dialogue_lines.PREFIX: dialogue_lines.open_source,
   }
   return sources.open_source(

@@ -10,7 +10,7 @@ from etils import epath
 
 from data import storage
 from data.tasks import examples, files, glue, squad
-from data.tasks.annotated import conll, coreference, roles
+from data.tasks.annotated import conll
 from data.text import text_files
 from data.vocabulary import tag_schemes
 
@@ -193,27 +193,6 @@ def _both_marks(
   return tuple(found)
 
 
-def _declare_roles(settings: Settings, found: Read) -> dict[str, Any]:
-  labels = settings['labels']
-  if not labels:
-    types = {tag[2:] for _, e in found() for tag in e.tags if tag != 'O'}
-    labels = tag_schemes.iob2_labels(sorted(types))
-  return {
-    'labels': labels,
-    'label_hint': ' (own.labels names other tags)',
-    'metrics': roles.METRICS,
-    'submission': 'props',
-  }
-
-
-def _declare_documents(settings: Settings, found: Read) -> dict[str, Any]:
-  return {
-    'labels': settings['labels'] or coreference.genres_of(found()),
-    'metrics': coreference.METRICS,
-    'submission': 'coref',
-  }
-
-
 def _check_text(fields: Sequence[str]) -> None:
   if len(fields) not in (1, 2):
     raise ValueError(f'own.text={fields}: expected one field or two')
@@ -353,16 +332,6 @@ SCORES = Form(
 )
 CHOICES = Form(_choice_rows, _declare_choices)
 TAGS = Form(_tag_rows, _declare_tags)
-ROLES = Form(
-  lambda file, split, text, label: roles.rows(
-    file, split, columns=roles.any_columns
-  ),
-  _declare_roles,
-)
-DOCUMENTS = Form(
-  lambda file, split, text, label: coreference.conll_rows(file, split),
-  _declare_documents,
-)
 SPANS = Form(
   lambda file, split, text, label: squad.any_rows(file, split),
   lambda settings, found: {'metrics': ('f1', 'em'), 'submission': 'squad'},

@@ -12,30 +12,51 @@ from typing import Any
 from etils import epath
 
 from data import storage
-from data.tasks import (
-  chinese,
-  examples,
-  files,
-  glue,
-  nli,
-  race,
-  squad,
-  sst5,
-  story_cloze,
-  swag,
-  tfds_records,
-  topics,
-)
-from data.tasks.annotated import conll, coreference, roles, slots, universal
+from data.by_name import ByName
+from data.tasks import examples, files, tfds_records
 
-TASKS: dict[str, examples.Task] = {
-  task.name: task
-  for module in (
-    *(glue, nli, sst5, topics, race, story_cloze, swag, squad, conll, slots),
-    *(coreference, roles, universal, chinese),
-  )
-  for task in module.TASKS
+# Module below data.tasks -> the names of its TASKS.
+MODULES = {
+  'glue': (
+    'cola',
+    'sst2',
+    'mrpc',
+    'stsb',
+    'qqp',
+    'mnli',
+    'qnli',
+    'rte',
+    'wnli',
+  ),
+  'nli': ('snli', 'scitail', 'xnli', 'xnli_zh'),
+  'sst5': ('sst5', 'sst5_phrases'),
+  'topics': ('ag_news', 'thucnews'),
+  'race': ('race',),
+  'story_cloze': ('story_cloze',),
+  'swag': ('swag',),
+  'squad': ('squad1', 'squad2', 'triviaqa'),
+  'annotated.conll': ('conll2003', 'panx_en', 'panx_zh'),
+  'annotated.slots': ('atis', 'atis_intent', 'snips', 'snips_intent'),
+  'annotated.coreference': ('coref', 'coref_gum'),
+  'annotated.roles': ('srl_ewt', 'srl', 'srl_conll05'),
+  'annotated.universal': ('ud_pos',),
+  'chinese': ('chnsenticorp', 'lcqmc', 'msra_ner'),
 }
+
+
+def _pick(module: Any, name: str) -> examples.Task:
+  return next(task for task in module.TASKS if task.name == name)
+
+
+# Name -> task; a task's module is imported when the task is looked up.
+TASKS = ByName(
+  {
+    name: f'data.tasks.{module}'
+    for module, names in MODULES.items()
+    for name in names
+  },
+  _pick,
+)
 
 
 def find(name: str) -> examples.Task:

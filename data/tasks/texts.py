@@ -16,7 +16,7 @@ from data.tasks import examples, registry
 from data.text import languages
 from data.text.text_pieces import Piece, Source, record_pieces
 
-PREFIX = languages.TASK
+PREFIX = languages.TASK  # which data.store.texts knows, too
 # Text without spaces: Chinese, Japanese, their marks, and full-width letters.
 _UNSPACED = (
   '\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff'

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import scalar_mix
-from models.elmo_tasks import crf, words
+from models import crf, scalar_mix
+from models.elmo_tasks import words
 from models.features import check_name
 from models.layers import Dtype
 

@@ -18,7 +18,7 @@ from models import bert
 from models.pretrained import config_files, strict, tensorflow_file
 from models.pretrained.config_files import SHARE, SMALL
 from models.pretrained.strict import Entry, Piece
-from models.pretrained.weights import Weights
+from models.pretrained.weights import VOCABULARY, Weights
 
 NAMES = {  # parameter -> TensorFlow's name
   'embeddings/tokens/embedding': 'bert/embeddings/word_embeddings',
@@ -44,8 +44,6 @@ NAMES = {  # parameter -> TensorFlow's name
   'span_classifier/bias': 'cls/squad/output_bias',
 }
 TABLES = tuple(NAMES)[:3]
-# Parameters with a row for each piece of the vocabulary, padded here.
-VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
 # Names in a layer, below bert/encoder/layer_0 and so on; stacked here.
 LAYER_NAMES = {
   'layers/attention/out/kernel': 'attention/output/dense/kernel',

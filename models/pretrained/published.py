@@ -7,30 +7,22 @@ import jax
 from etils import epath
 
 from models import layers
-from models.pretrained import (
-  bert,
-  config_files,
-  elmo,
-  gpt,
-  gpt_release,
-  sentence_modules,
-  tensorflow_file,
-  weight_files,
-)
-from models.pretrained.weights import Weights
+from models.pretrained import config_files, sentence_modules, weight_files
+from models.pretrained.weights import VOCABULARY, Weights
 
 CONFIG_FILES = ('config.json', 'bert_config.json')
 RELEASE_FILES = (  # files of the formats that have no such config
-  gpt.HPARAMS_FILE,
-  gpt_release.SHAPES_FILE,
-  f'*{elmo.OPTIONS_FILE}',
+  'hparams.json',  # GPT-2, TensorFlow
+  'params_shapes.json',  # GPT, OpenAI
+  '*options.json',  # ELMo
 )
-MODEL_TYPES = ('bert', *gpt.MODEL_TYPES)  # of Hugging Face, known here
+# Hugging Face's model_type -> our family.
+MODEL_TYPES = {'bert': 'bert', 'openai-gpt': 'gpt', 'gpt2': 'gpt2'}
 LOOKED_FOR = (
   'config.json with model.safetensors or pytorch_model.bin (Hugging Face),'
   ' bert_config.json with bert_model.ckpt.index (BERT, TensorFlow),'
-  f' {gpt.HPARAMS_FILE} with model.ckpt.index (GPT-2, TensorFlow),'
-  f' {gpt_release.SHAPES_FILE} with params_0.npy and so on (GPT, OpenAI),'
+  ' hparams.json with model.ckpt.index (GPT-2, TensorFlow),'
+  ' params_shapes.json with params_0.npy and so on (GPT, OpenAI),'
   ' *options.json with *weights.hdf5 (ELMo)'
 )
 
@@ -80,18 +72,25 @@ def _open_hugging_face(
   folder: epath.Path, name: Any, config: Mapping[str, Any]
 ) -> Weights:
   """Opens a folder by its config, which BERT's own release has, too."""
-  if name not in MODEL_TYPES:
+  if name not in tuple(MODEL_TYPES):  # it may be any value of JSON
     problem = f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}'
     return Weights(folder, 'Hugging Face', str(name), problems=(problem,))
-  if name == 'bert' and weight_files.hugging_face_file(folder) is None:
+  if name != 'bert':
+    from models.pretrained import gpt
+
+    entries = weight_files.from_hugging_face(folder)
+    return gpt.from_hugging_face(folder, MODEL_TYPES[name], config, entries)
+  from models.pretrained import bert
+
+  if weight_files.hugging_face_file(folder) is None:
+    from models.pretrained import tensorflow_file
+
     index = tensorflow_file.index_of(folder)
     if index is not None:
       entries = tensorflow_file.entries(index)
       return bert.from_tensorflow(folder, config, entries)
   entries = weight_files.from_hugging_face(folder)
-  if name == 'bert':
-    return bert.from_hugging_face(folder, config, entries)
-  return gpt.from_hugging_face(folder, gpt.MODEL_TYPES[name], config, entries)
+  return bert.from_hugging_face(folder, config, entries)
 
 
 def cut_vocabulary(weights: Weights, size: int) -> Weights:
@@ -99,7 +98,7 @@ def cut_vocabulary(weights: Weights, size: int) -> Weights:
   rows = slice(size)
   pieces = [
     piece._replace(rows=rows, place=(rows,))
-    if piece.path in bert.VOCABULARY
+    if piece.path in VOCABULARY
     else piece
     for piece in weights.pieces
   ]
@@ -108,7 +107,7 @@ def cut_vocabulary(weights: Weights, size: int) -> Weights:
       (layers.pad_vocab(size), *leaf.shape[1:]), leaf.dtype
     )
     for path, leaf in weights.shapes.items()
-    if path in bert.VOCABULARY
+    if path in VOCABULARY
   }
   return weights._replace(
     model=weights.model.clone(vocab_size=size),
@@ -119,16 +118,23 @@ def cut_vocabulary(weights: Weights, size: int) -> Weights:
 
 def _open_release(folder: epath.Path) -> Weights:
   """Opens a folder without a config of Hugging Face's or BERT's."""
+  gpt2_file, gpt_file, _ = RELEASE_FILES
   # OpenAI's GPT may have GPT-2's hparams.json too.
-  if (folder / gpt_release.SHAPES_FILE).exists():
+  if (folder / gpt_file).exists():
+    from models.pretrained import gpt_release
+
     return gpt_release.open_folder(folder)
-  file = folder / gpt.HPARAMS_FILE
+  file = folder / gpt2_file
   if not file.exists():
+    from models.pretrained import elmo
+
     return elmo.open_folder(folder)
+  from models.pretrained import gpt, tensorflow_file
+
   hparams, index = config_files.read(file), tensorflow_file.index_of(folder)
   if index is None:
     raise FileNotFoundError(
-      f'{folder} has {gpt.HPARAMS_FILE} but no model.ckpt.index; it holds'
+      f'{folder} has {gpt2_file} but no model.ckpt.index; it holds'
       f' {weight_files.listing(folder)}'
     )
   return gpt.from_tensorflow(folder, hparams, tensorflow_file.entries(index))

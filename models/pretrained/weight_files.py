@@ -19,7 +19,7 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from models.pretrained import config_files, torch_pickle
+from models.pretrained import config_files
 from models.pretrained.strict import Entry
 
 SAFETENSORS_DTYPES = {  # names of dtypes in safetensors files -> NumPy's
@@ -118,10 +118,16 @@ def _open_safetensors(file: epath.Path) -> Iterator[safetensors.safe_open]:
     ) from error
 
 
+def _from_pickle(file: epath.Path) -> dict[str, Entry]:
+  from models.pretrained import torch_pickle
+
+  return torch_pickle.entries(local(file))
+
+
 # Files of weights in Hugging Face's folders and their readers, the best first.
 HUGGING_FACE: dict[str, Callable[[epath.Path], dict[str, Entry]]] = {
   'model.safetensors': from_safetensors,
-  'pytorch_model.bin': lambda file: torch_pickle.entries(local(file)),
+  'pytorch_model.bin': _from_pickle,
 }
 INDEX = '.index.json'  # ends the name of the index of weights in several files
 

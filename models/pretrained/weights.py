@@ -11,14 +11,14 @@ from etils import epath
 from flax import linen as nn
 from jax.sharding import Sharding, SingleDeviceSharding
 
-from models import bert, elmo
 from models.pretrained import strict
 from models.pretrained.sentence_modules import SentenceForm
 from models.pretrained.strict import Entry, Piece
-from models.word2vec import batched, glove
 
 # (path of a parameter, the array on its devices) -> the leaf of the result.
 Keep = Callable[[str, jax.Array], Any]
+# Paths of parameters with a row for each piece of the vocabulary.
+VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
 # The option that names a vocabulary kept apart from its weights.
 TOKENIZER_OPTION = '--tokenizer PATH'
 
@@ -153,20 +153,16 @@ class Weights(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def abstract_params(model: nn.Module) -> Any:
-  """Returns a model's parameters as boxed ShapeDtypeStructs, traced once."""
+  """Returns a model's parameters as boxed ShapeDtypeStructs, traced once.
+
+  A model that is not called with tokens, their mask and their positions says by
+  `example_inputs` how it is.
+  """
   ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
   mask = jax.ShapeDtypeStruct((1, 1), bool)
-  modes = {'train': False}
-  if isinstance(model, elmo.Elmo):
-    letters = () if model.num_words else (model.max_characters,)
-    words = jax.ShapeDtypeStruct((1, 1, *letters), jnp.int32)
-    inputs, modes = (words, jax.ShapeDtypeStruct((1,), jnp.int32)), {}
-  elif isinstance(model, bert.Bert):
-    inputs = ids, mask, ids, ids, ids
-  elif isinstance(model, batched.Word2Vec | glove.Glove):
-    inputs, modes = (), {'method': 'create'}
-  else:
-    inputs = ids, mask, ids
+  inputs, modes = (ids, mask, ids), {'train': False}
+  if hasattr(model, 'example_inputs'):
+    inputs, modes = model.example_inputs()
   return jax.eval_shape(
     lambda *inputs: model.init(*inputs, **modes)['params'],
     *(jax.random.key(0), *inputs),

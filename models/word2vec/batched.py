@@ -104,6 +104,10 @@ class Word2Vec(nn.Module):
       tables['buckets'] = Table(init, shape, 'rows', name='buckets')()
     self.tables = tables
 
+  def example_inputs(self) -> tuple[tuple, dict[str, Any]]:
+    """Returns shapes of a smallest call's inputs, and its keyword arguments."""
+    return (), {'method': 'create'}
+
   def create(self) -> None:
     """Makes `setup` create the tables, without computing anything."""
 

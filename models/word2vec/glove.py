@@ -11,6 +11,7 @@ the weights f of the entries, `weights`, float32 [B, T]; padding has weight 0.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +48,10 @@ class Glove(nn.Module):
       'input': Table(init, shape, name='input')(),
       'output': Table(init, shape, name='output')(),
     }
+
+  def example_inputs(self) -> tuple[tuple, dict[str, Any]]:
+    """Returns shapes of a smallest call's inputs, and its keyword arguments."""
+    return (), {'method': 'create'}
 
   def create(self) -> None:
     """Makes `setup` create the tables, without computing anything."""

@@ -68,7 +68,7 @@ def ours(*, data: str, task: str, recipe: Recipe, threads: int) -> Program:
   from flax import linen as nn
 
   from configs import base
-  from models.elmo_tasks import crf
+  from models import crf
   from models.elmo_tasks.coref import loss as coref
   from train.engine import sharding
   from train.host import device

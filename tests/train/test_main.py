@@ -27,6 +27,13 @@ def stop(*_, **__):
   ]
   for frame in frames:
     print(frame.filename.removeprefix(root), frame.name)
+  ours = [
+    module.__file__ for name, module in sys.modules.items()
+    if name.startswith(('configs', 'data', 'models', 'train'))
+    and getattr(module, '__file__', None)
+  ]
+  lines = sum(len(open(file).readlines()) for file in ours)
+  print('LOADED', len(ours), lines)
   sys.exit(0)
 
 objectives.bert_losses = stop
@@ -47,7 +54,9 @@ def test_few_frames_lie_between_the_command_and_the_loss(small_store, tmp_path):
     text=True,
     timeout=400,
   )
-  frames = [line.split() for line in done.stdout.splitlines()]
+  *frames, loaded = [line.split() for line in done.stdout.splitlines()]
+  # What pre-training a BERT loads of ours: files, lines.
+  assert int(loaded[1]) <= 125 and int(loaded[2]) <= 22_000, loaded
   assert frames, done.stderr
   # The loss itself is the eighth.
   assert len(frames) <= 7, done.stdout

@@ -123,8 +123,6 @@ class Architecture(NamedTuple):
     whole_words: whether its vocabulary is of whole words.
     needs_mask: whether its vocabulary must have [CLS], [SEP] and [MASK].
     num_unpublished: last symbols of its vocabulary without published rows.
-    uses: of weights: 'embed', 'score' (tokens), 'generate', 'fill_masks',
-      'tasks' (to be fine-tuned).
     form: of the rows of a task, a name in `data.inputs.framing.FORMS`.
     finds_spans: whether it can be fine-tuned to find spans.
     below_head: (model, whether a task's head reads the pooler, whether tokens
@@ -157,7 +155,6 @@ class Architecture(NamedTuple):
   whole_words: bool = False
   needs_mask: bool = False
   num_unpublished: int = 0
-  uses: tuple[str, ...] = ()
   form: str = 'gpt'
   finds_spans: bool = False
   below_head: Callable[[Any, bool, bool], nn.Module] = (

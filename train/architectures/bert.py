@@ -242,7 +242,6 @@ ARCHITECTURE = Architecture(
   with_heads=_with_heads,
   encoder_flops=_encoder_flops,
   needs_mask=True,
-  uses=('embed', 'fill_masks', 'tasks'),
   form='bert',
   finds_spans=True,
   below_head=lambda model, pooler, lm: model.clone(

@@ -192,7 +192,6 @@ ARCHITECTURE = Architecture(
   encoder_flops=_encoder_flops,
   token_counts=word_streams.token_counts,
   default_config=base.get_elmo_config,
-  uses=('tasks',),
   reads_words=True,
   whole_words=True,
   form='elmo',

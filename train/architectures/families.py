@@ -4,25 +4,43 @@ from typing import Any
 
 from flax import linen as nn
 
-from train.architectures import bert, elmo, glove, gpt, nnlm, word2vec
+from data.by_name import ByName
 from train.architectures.architecture import Architecture
 from train.run import settings
 
-ARCHITECTURES = {
-  'bert': bert.ARCHITECTURE,
-  'gpt': gpt.GPT,
-  'gpt2': gpt.GPT2,
-  'lstm': gpt.LSTM,
-  'nnlm': nnlm.ARCHITECTURE,
-  'elmo': elmo.ARCHITECTURE,
-  'word2vec': word2vec.ARCHITECTURE,
-  'glove': glove.ARCHITECTURE,
+# Name -> (where its `Architecture` is, what its weights are used for): 'embed',
+# 'score' (tokens), 'generate', 'fill_masks', 'tasks' (to be fine-tuned).
+FAMILIES = {
+  'bert': (
+    'train.architectures.bert:ARCHITECTURE',
+    ('embed', 'fill_masks', 'tasks'),
+  ),
+  'gpt': (
+    'train.architectures.gpt:GPT',
+    ('embed', 'score', 'generate', 'tasks'),
+  ),
+  'gpt2': (
+    'train.architectures.gpt:GPT2',
+    ('embed', 'score', 'generate', 'tasks'),
+  ),
+  'lstm': ('train.architectures.gpt:LSTM', ('score', 'tasks')),
+  'nnlm': ('train.architectures.nnlm:ARCHITECTURE', ('score',)),
+  'elmo': ('train.architectures.elmo:ARCHITECTURE', ('tasks',)),
+  'word2vec': ('train.architectures.word2vec:ARCHITECTURE', ()),
+  'glove': ('train.architectures.glove:ARCHITECTURE', ()),
 }
+# Name -> `Architecture`, loaded when it is looked up.
+ARCHITECTURES = ByName({name: place for name, (place, _) in FAMILIES.items()})
+
+
+def is_for(name: str, use: str) -> bool:
+  """Returns whether a family has a use in `FAMILIES`."""
+  return name in FAMILIES and use in FAMILIES[name][1]
 
 
 def names_for(use: str) -> tuple[str, ...]:
-  """Returns the families with a use in `Architecture.uses`."""
-  return tuple(name for name, row in ARCHITECTURES.items() if use in row.uses)
+  """Returns the families with a use in `FAMILIES`."""
+  return tuple(name for name in FAMILIES if is_for(name, use))
 
 
 def architecture_of(config: Any) -> Architecture:
@@ -40,12 +58,11 @@ def check_reads_tasks(name: str, weights: str | None = None) -> None:
 
   An unknown name passes: `architecture_of` refuses it.
   """
-  family = ARCHITECTURES.get(name)
-  if family is not None and 'tasks' not in family.uses:
+  if name in FAMILIES and not is_for(name, 'tasks'):
     found, cure = f'model.name={name}', ''
     if weights is not None:
       found = f'init.weights={weights}'
-      if family.whole_words:  # not of tokens: it writes its vectors
+      if ARCHITECTURES[name].whole_words:  # it writes its vectors
         cure = f', or task.word_vectors={weights}/vectors.txt of a task model'
     raise ValueError(
       f'{found}: a model of the kind {name} has no layers for the head of a'

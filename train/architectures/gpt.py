@@ -130,7 +130,6 @@ GPT = Architecture(
   print_samples=samples.print_continuations,
   default_config=default_config,
   num_unpublished=len(bpe.SPECIALS),
-  uses=('embed', 'score', 'generate', 'tasks'),
 )
 GPT2 = GPT._replace(open_examples=_open_joined, num_unpublished=0)
 LSTM = GPT._replace(
@@ -142,5 +141,4 @@ LSTM = GPT._replace(
   print_samples=_print_lstm_samples,
   default_config=base.get_lstm_config,
   num_unpublished=0,
-  uses=('score', 'tasks'),
 )

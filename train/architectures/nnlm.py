@@ -75,5 +75,4 @@ ARCHITECTURE = gpt.LSTM._replace(
   objectives={'lm': next_tokens},
   adjust_init=_adjust_init,
   default_config=base.get_nnlm_config,
-  uses=('score',),
 )

@@ -10,8 +10,6 @@ import numpy as np
 from flax import linen as nn
 
 from data.store.corpus import Store
-from models import decoding
-from models.elmo import Elmo
 from train.architectures.architecture import Vocabulary
 from train.engine import sharding
 from train.host import processes
@@ -149,6 +147,8 @@ def print_continuations(
   params = jax.tree.map(processes.to_host, params)
   if not processes.is_first():
     return
+  from models import decoding
+
   with sharding.alone():
     (written,) = decoding.generate(
       model,
@@ -170,7 +170,7 @@ def print_continuations(
 
 
 def print_likely_words(
-  model: Elmo, params: Any, store: Store, length: int
+  model: nn.Module, params: Any, store: Store, length: int
 ) -> None:
   """Prints both ELMo towers' guesses of some words of held-out sentences."""
   del length
@@ -187,7 +187,7 @@ def print_likely_words(
     else tokenizer.characters[types]
   )
 
-  def likely_words(model: Elmo, ids: jax.Array, lengths: jax.Array) -> Any:
+  def likely_words(model: nn.Module, ids: jax.Array, lengths: jax.Array) -> Any:
     layers_LBTP, _ = model(ids, lengths)
     towers_KBTP = jnp.stack(jnp.split(layers_LBTP[-1], 2, axis=-1))
     return jax.lax.map(

@@ -60,9 +60,9 @@ def read(store: corpus.Store, num_tokens: int | None = None) -> list[Text]:
 def check(found: Weights) -> None:
   """Checks that a model predicts the tokens of a text, else ValueError."""
   family = families.ARCHITECTURES[found.name]
-  if family.reads_words or 'score' in family.uses:
+  if family.reads_words or families.is_for(found.name, 'score'):
     return
-  if 'fill_masks' not in family.uses:
+  if not families.is_for(found.name, 'fill_masks'):
     raise ValueError(
       f'{found.folder} holds a {found.name}, which predicts no tokens of a'
       f' text: expected {", ".join(families.names_for("score"))}, an elmo or a'
@@ -93,7 +93,7 @@ def score(
     forward, backward = zip(*pairs, strict=True)
     return {'forward': list(forward), 'backward': list(backward)}
   ids = [np.asarray(known(text.tokens.astype(np.int32))) for text in texts]
-  if 'score' in family.uses:
+  if families.is_for(found.name, 'score'):
     context, stride = scoring.window_sizes(found, None, None)
     options = {'context': context, 'stride': stride}
     return {

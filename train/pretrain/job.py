@@ -14,7 +14,6 @@ from train.architectures.architecture import Vocabulary
 from train.engine import evaluate, objectives, sharding, state, steps
 from train.host import processes
 from train.host.console import say
-from train.params import warm_start
 from train.pretrain import assemble, plan, run_stores
 from train.run import (
   checkpoint,
@@ -52,6 +51,8 @@ def make(
   done = saved if saved is not None else (results or {}).get('steps')
   beginning = None
   if done is None and config.init.weights is not None:
+    from train.params import warm_start  # with all that opens weights
+
     beginning = warm_start.check(config)
   if processes.is_alone():  # of several, only process 0 needs the text
     run_stores.check_source(config)

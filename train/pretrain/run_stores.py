@@ -8,7 +8,6 @@ from etils import epath
 
 from data import storage
 from data.store import build, corpus, texts
-from data.tasks import texts as task_texts
 from data.text import languages, tfds_text
 from train.host import processes
 from train.run import training_phases, workdirs
@@ -30,6 +29,8 @@ def check_downloaded(config: ml_collections.ConfigDict) -> None:
   for part in languages.parts(source):
     name = part.removeprefix('tfds:')
     if part.startswith(languages.TASK):
+      from data.tasks import texts as task_texts
+
       missing = task_texts.needs_download(part)
     else:
       missing = name != part and not tfds_text.is_prepared(name)

@@ -1,4 +1,7 @@
-"""The table of ELMo's task models, bodies above the vectors of words."""
+"""The table of ELMo's task models, bodies above the vectors of words.
+
+A body's module is imported when it is built: the table is read by all tasks.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,17 +9,6 @@ from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
-
-from models.elmo_tasks import (
-  bcn,
-  bidaf,
-  bidaf_plus,
-  bilstm_attention,
-  bilstm_crf,
-  deep_srl,
-  esim,
-)
-from models.elmo_tasks.coref import model as coref
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +46,8 @@ class Body:
 
 
 def _build_bcn(num_outputs: int, model: Any) -> nn.Module:
+  from models.elmo_tasks import bcn
+
   F = model.lstm_dim
   return bcn.Bcn(
     num_outputs,
@@ -66,6 +60,8 @@ def _build_bcn(num_outputs: int, model: Any) -> nn.Module:
 
 
 def _build_esim(num_outputs: int, model: Any) -> nn.Module:
+  from models.elmo_tasks import esim
+
   return esim.Esim(
     num_outputs,
     lstm_dim=model.lstm_dim,
@@ -76,6 +72,8 @@ def _build_esim(num_outputs: int, model: Any) -> nn.Module:
 
 
 def _build_tagger(num_outputs: int, model: Any) -> nn.Module:
+  from models.elmo_tasks import bilstm_crf
+
   return bilstm_crf.BilstmTagger(
     num_outputs,
     lstm_dim=model.lstm_dim,
@@ -86,6 +84,8 @@ def _build_tagger(num_outputs: int, model: Any) -> nn.Module:
 
 
 def _build_attention(num_outputs: int, model: Any) -> nn.Module:
+  from models.elmo_tasks import bilstm_attention
+
   return bilstm_attention.BilstmAttention(
     num_outputs,
     hidden_classifier=num_outputs > 1,
@@ -97,7 +97,15 @@ def _build_attention(num_outputs: int, model: Any) -> nn.Module:
   )
 
 
+def _share_attention(model: nn.Module, task: str) -> nn.Module:
+  from models.elmo_tasks import bilstm_attention
+
+  return bilstm_attention.SharedBilstmAttention(model, task)
+
+
 def _build_srl(num_outputs: int, model: Any) -> nn.Module:
+  from models.elmo_tasks import deep_srl
+
   return deep_srl.DeepSrl(
     num_outputs,
     lstm_dim=model.lstm_dim,
@@ -117,6 +125,8 @@ _COREF = {
 
 
 def _build_coref(num_outputs: int, model: Any) -> nn.Module:
+  from models.elmo_tasks.coref import model as coref
+
   return coref.EndToEndCoref(
     num_outputs,
     **_COREF[model.variant],
@@ -131,6 +141,8 @@ def _build_coref(num_outputs: int, model: Any) -> nn.Module:
 
 
 def _build_bidaf_plus(num_outputs: int, model: Any) -> nn.Module:
+  from models.elmo_tasks import bidaf_plus
+
   del num_outputs
   return bidaf_plus.BidafPlus(
     gru_dim=model.lstm_dim,
@@ -140,6 +152,8 @@ def _build_bidaf_plus(num_outputs: int, model: Any) -> nn.Module:
 
 
 def _build_bidaf(num_outputs: int, model: Any) -> nn.Module:
+  from models.elmo_tasks import bidaf
+
   del num_outputs
   return bidaf.Bidaf(
     lstm_dim=model.lstm_dim,
@@ -159,13 +173,13 @@ BODIES = {
     _build_attention,
     {'classification': (1, 2), 'regression': (1, 2), 'choice': (2,)},
     has_layers=True,
-    share=bilstm_attention.SharedBilstmAttention,
+    share=_share_attention,
   ),
   'deep_srl': Body(
     _build_srl,
     {'roles': (1,)},
     has_layers=True,
-    variants=tuple(deep_srl.VARIANTS),
+    variants=('published', 'allennlp', 'allennlp_elmo'),
     sums_words=('published',),
     mark_dim=100,  # He et al. 2017 and AllenNLP 0.9.0 alike
   ),

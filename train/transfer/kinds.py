@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from data.by_name import ByName
 from data.tasks.examples import Task
 from data.vocabulary import tag_schemes
-from models.elmo_tasks import crf
-from models.elmo_tasks.coref import loss as coref
+from models import crf
 from train.engine import objectives
 
 Array = jax.Array
@@ -100,11 +100,6 @@ def _span_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple:
   return losses.mean(axis=-1), hits.prod(axis=-1)
 
 
-def _cluster_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple:
-  """Returns the negative log-likelihoods of the documents' clusters."""
-  return coref.antecedent_losses(outputs, batch['labels']), None
-
-
 def soft_targets(scores: Array, num_classes: int) -> Array:
   """Returns [B, K]: a score's (0 to K - 1) share of its two nearest classes."""
   distance = jnp.abs(scores[:, None] - jnp.arange(num_classes))
@@ -121,45 +116,42 @@ def _score_outputs(task: Task, task_config: Any) -> int:
   return soft or 1
 
 
-_TAGS = Kind(
+CLASSIFICATION = Kind(
+  'classifier', lambda task, _: len(task.labels), _class_losses
+)
+REGRESSION = Kind('classifier', _score_outputs, _score_losses, metric_names=())
+CHOICE = Kind(
+  'classifier',
+  lambda *_: 1,
+  _class_losses,
+  num_texts=lambda task: 2,  # the context, and a choice
+  has_choices=True,
+)
+TAGS = Kind(
   'token_classifier',
   lambda task, _: len(task.labels),
   _class_losses,
   of_words=True,
 )
-KINDS = {
-  'classification': Kind(
-    'classifier', lambda task, _: len(task.labels), _class_losses
-  ),
-  'regression': Kind(
-    'classifier', _score_outputs, _score_losses, metric_names=()
-  ),
-  'choice': Kind(
-    'classifier',
-    lambda *_: 1,
-    _class_losses,
-    num_texts=lambda task: 2,  # the context, and a choice
-    has_choices=True,
-  ),
-  'tagging': _TAGS,
-  'roles': _TAGS,
-  'span': Kind(
-    'span_classifier',
-    lambda *_: 2,
-    _span_losses,
-    of_bert=True,
-    num_texts=lambda task: 2,  # the question, and its text
-  ),
-  'coreference': Kind(
-    '',  # no head of an encoder reads whole documents
-    lambda task, _: len(task.labels) + 1,  # genres, the first of any other
-    _cluster_losses,
-    summed=True,
-    metric_names=(),
-    answers=coref.links,
-    lengths=lambda outputs, _: (outputs['starts'] >= 0).sum(axis=-1),
-  ),
-}
+SPAN = Kind(
+  'span_classifier',
+  lambda *_: 2,
+  _span_losses,
+  of_bert=True,
+  num_texts=lambda task: 2,  # the question, and its text
+)
+# Name -> kind; the losses of documents are imported when looked up.
+KINDS = ByName(
+  {
+    'classification': 'train.transfer.kinds:CLASSIFICATION',
+    'regression': 'train.transfer.kinds:REGRESSION',
+    'choice': 'train.transfer.kinds:CHOICE',
+    'tagging': 'train.transfer.kinds:TAGS',
+    'roles': 'train.transfer.kinds:TAGS',
+    'span': 'train.transfer.kinds:SPAN',
+    'coreference': 'train.transfer.documents:KIND',
+  }
+)
 # Tags under a CRF. Its loss is a sum (AllenNLP 0.9.0, crf_tagger.py).
 PATHS = Kind(
   'token_classifier',

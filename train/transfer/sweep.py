@@ -12,7 +12,7 @@ from typing import Any
 import ml_collections
 from etils import epath
 
-from configs.tables import base
+from configs import variants
 from data import storage
 from train.engine import sharding
 from train.host import console, files, processes
@@ -107,7 +107,7 @@ def run(
 def parse_grid(text: str) -> dict[str, list[Any]]:
   """Returns {'section.key': values} of 'KEY=VALUE,VALUE;KEY=...' or 'paper'."""
   if text == 'paper':
-    return {key: list(values) for key, values in base.PAPER_GRID.items()}
+    return {key: list(values) for key, values in variants.PAPER_GRID.items()}
   grid = {}
   for part in filter(None, text.split(';')):
     key, equals, values = part.partition('=')

@@ -29,7 +29,6 @@ from train.transfer import (
   several,
   task_data,
   task_losses,
-  word_reader,
 )
 from train.transfer.reader import Reader
 from train.transfer.task_data import Split
@@ -283,6 +282,8 @@ def open_reader(
   `workdir` is the run that trained the model; None opens the initial weights.
   """
   if config.model.name in bodies.BODIES:
+    from train.transfer import word_reader
+
     return word_reader.open_reader(config, tasks, workdir)
   (task,) = tasks
   return encoders.open_encoder(config, task, workdir)
@@ -311,6 +312,8 @@ def check(config: ml_collections.ConfigDict) -> None:
   """Checks that a config fits its tasks and its weights; reads no array."""
   tasks = task_data.open_tasks(config)
   if config.model.name in bodies.BODIES:
+    from train.transfer import word_reader
+
     word_reader.check_files(config, tasks)
   else:
     config = open_reader(config, tasks, None).config

@@ -21,7 +21,7 @@ from train.host import console, processes
 from train.host.console import say
 from train.run import ledger, settings, workdirs
 from train.run.job import Program
-from train.transfer import bodies, kinds, task_outputs, word_checks
+from train.transfer import bodies, kinds, task_outputs
 from train.transfer.task_data import Split
 from train.transfer.task_job import COUNTS, DEV, TaskJob
 
@@ -75,6 +75,8 @@ def check(config: ml_collections.ConfigDict) -> None:
     task.crf in kinds.SCHEMES, 'task.crf', f'one of {tuple(kinds.SCHEMES)}'
   )
   if config.model.name in bodies.BODIES:
+    from train.transfer import word_checks
+
     word_checks.check(config)
     return
   known = (*features.FEATURES, 'mix')

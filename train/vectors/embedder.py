@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> dict[str, int | float]:
       f'{weights.folder} holds a {weights.name}, which has a vector for each'
       f' word and none of a text: they are in {weights.folder}/vectors.txt'
     )
-  if not of_words and 'embed' not in family.uses:
+  if not of_words and not families.is_for(weights.name, 'embed'):
     raise ValueError(
       f'{weights.folder} holds a model of the kind {weights.name}, which'
       ' has no vectors of texts: expected an elmo,'

@@ -92,7 +92,7 @@ def open_model(
     without, hint = '', ''
     if family is not None:
       without = ', which has no attention'
-    if family is not None and 'tasks' in family.uses:
+    if families.is_for(found.name, 'tasks'):
       without += ': its layers are LSTMs'
       hint = '; python -m train.probe shows what the layers of either kind hold'
     raise ValueError(

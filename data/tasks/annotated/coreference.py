@@ -13,7 +13,7 @@ from typing import Any
 
 from etils import epath
 
-from data.tasks import examples, files
+from data.tasks import examples, files, own
 from data.tasks.examples import Mention
 from data.text import text_files
 
@@ -381,3 +381,17 @@ COREF_GUM = examples.Task(
   url='https://github.com/amir-zeldes/gum/tree/master/coref/ontogum',
 )
 TASKS = (COREF, COREF_GUM)
+
+
+def _declare(settings: own.Settings, found: own.Read) -> dict[str, Any]:
+  return {
+    'labels': settings['labels'] or genres_of(found()),
+    'metrics': METRICS,
+    'submission': 'coref',
+  }
+
+
+# How a user's own files of documents are read.
+OWN = own.Form(
+  lambda file, split, text, label: conll_rows(file, split), _declare
+)

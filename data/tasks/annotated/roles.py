@@ -13,11 +13,11 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from etils import epath
 
-from data.tasks import examples, files
+from data.tasks import examples, files, own
 from data.text import text_files
 from data.vocabulary import tag_schemes
 
@@ -353,4 +353,24 @@ TASKS = (
     sizes={'train': 90750, 'dev': 3248, 'test': 5267, 'test_brown': 804},
     url='https://www.cs.upc.edu/~srlconll',
   ),
+)
+
+
+def _declare(settings: own.Settings, found: own.Read) -> dict[str, Any]:
+  labels = settings['labels']
+  if not labels:
+    types = {tag[2:] for _, e in found() for tag in e.tags if tag != 'O'}
+    labels = tag_schemes.iob2_labels(sorted(types))
+  return {
+    'labels': labels,
+    'label_hint': ' (own.labels names other tags)',
+    'metrics': METRICS,
+    'submission': 'props',
+  }
+
+
+# How a user's own files of roles are read.
+OWN = own.Form(
+  lambda file, split, text, label: rows(file, split, columns=any_columns),
+  _declare,
 )

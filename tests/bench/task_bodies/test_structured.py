@@ -16,7 +16,7 @@ import task_models
 
 from data.examples import pipeline
 from data.vocabulary import tag_schemes
-from models.elmo_tasks import crf
+from models import crf
 from models.elmo_tasks.coref import loss as coref
 from train.vectors import word_cache
 

@@ -1,5 +1,9 @@
 """The real sets: official counts, first and last examples, quotes unharmed."""
 
+import importlib
+import pathlib
+import re
+
 import pytest
 from etils import epath
 
@@ -257,3 +261,16 @@ def test_every_task_is_declared_in_full():
     has_labels = task.kind not in ('regression', 'choice', 'span')
     assert bool(task.labels) == has_labels
     assert bool(task.num_choices) == (task.kind == 'choice')
+
+
+def test_the_table_of_tasks_has_those_of_all_modules():
+  for module, names in registry.MODULES.items():
+    found = importlib.import_module(f'data.tasks.{module}')
+    assert tuple(task.name for task in found.TASKS) == names
+  folder = pathlib.Path(registry.__file__).parent
+  modules = {
+    '.'.join(path.relative_to(folder).with_suffix('').parts)
+    for path in folder.rglob('*.py')
+    if re.search(r'^TASKS\b', path.read_text(), re.MULTILINE)
+  }
+  assert modules - {'registry'} == registry.MODULES.keys()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from elmo_task_cases import D, E, F
 
-from models.elmo_tasks import bilstm_crf, crf
+from models import crf
+from models.elmo_tasks import bilstm_crf
 
 TAGS = ('O', 'B-X', 'I-X', 'L-X', 'U-X')
 K = len(TAGS)

@@ -12,7 +12,8 @@ import pytest
 from elmo_task_cases import D, E, F
 
 from data.vocabulary import tag_schemes
-from models.elmo_tasks import crf, deep_srl
+from models import crf
+from models.elmo_tasks import deep_srl
 
 TAGS = ('O', 'B-X', 'I-X', 'B-Y', 'I-Y')
 K = len(TAGS)

@@ -7,8 +7,8 @@ import pytest
 import scipy.special
 from flax import linen as nn
 
-from models import char_cnn
-from models.elmo_tasks import bcn, bilstm_crf, crf, esim, reader
+from models import char_cnn, crf
+from models.elmo_tasks import bcn, bilstm_crf, esim, reader
 
 T, L, D = 5, 2, 3
 LENGTHS = np.array([[5, 2], [3, 4]])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.elmo_tasks import crf
+from models import crf
 
 B, T, K = 6, 5, 3
 # Prefixes, gaps, one place, none.

@@ -47,8 +47,16 @@ from configs import base, variants
 RECIPES = ('bert', 'stable', 'gpt', 'frozen')
 # Tasks with less than 10,000 training examples.
 SMALL = (
-  *('cola', 'mrpc', 'rte', 'stsb', 'wnli', 'sst5', 'story_cloze'),
-  *('atis', 'atis_intent', 'chnsenticorp'),
+  'cola',
+  'mrpc',
+  'rte',
+  'stsb',
+  'wnli',
+  'sst5',
+  'story_cloze',
+  'atis',
+  'atis_intent',
+  'chnsenticorp',
 )
 # Tasks whose words and marks are set apart by spaces in the files.
 SPLIT = ('sst2', 'sst5', 'sst5_phrases', 'snips_intent', 'atis_intent')

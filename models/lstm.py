@@ -246,8 +246,12 @@ def _run(
   )
   before_TKBP = jnp.concatenate([hidden_KBP[None], hiddens_TKBP])
   saved = (
-    *(saved_KTBGF, cells_TKBF, before_TKBP),
-    *(recurrent_KPGF, projection_KFP, mask_TB),
+    saved_KTBGF,
+    cells_TKBF,
+    before_TKBP,
+    recurrent_KPGF,
+    projection_KFP,
+    mask_TB,
   )
   return (hiddens_TKBP, last_cell_KBF), saved
 

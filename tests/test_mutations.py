@@ -28,8 +28,14 @@ def reports(count, seed, tmp_path_factory):
   path = os.pathsep.join(entry for entry in path if entry != without)
   done = subprocess.run(
     [
-      *(sys.executable, mutations.__file__, folder, *mutations.READERS),
-      *('--count', str(count), '--seed', str(seed)),
+      sys.executable,
+      mutations.__file__,
+      folder,
+      *mutations.READERS,
+      '--count',
+      str(count),
+      '--seed',
+      str(seed),
     ],
     env=os.environ | {'PYTHONPATH': path},
     capture_output=True,

@@ -21,8 +21,11 @@ def test_only_old_entries_of_caches_are_removed(cache, removed, tmp_path):
   files = {
     f'{folder}/{name}'
     for folder in (
-      *('named', 'letters', 'sesame/xla'),
-      *('sesame/test_programs/a', 'sesame/test_programs/b'),
+      'named',
+      'letters',
+      'sesame/xla',
+      'sesame/test_programs/a',
+      'sesame/test_programs/b',
     )
     for name in ('old-cache', 'new-cache', 'old.txt')
   }

@@ -45,7 +45,10 @@ TABLE = base.Table(
   rows=(
     Row('Baseline', (80.8, 88.1, 81.6), models=MODELS, **base.GLOVE),
     _row(
-      *(LAST, 84.7, 89.1, 84.1),
+      LAST,
+      84.7,
+      89.1,
+      84.1,
       features='last',
       mix_l2=0.0,
       mix_layer_norm=False,  # one layer is no mix

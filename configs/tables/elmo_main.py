@@ -13,7 +13,7 @@ from configs.tables.base import Row
 BASELINE = 'Baseline without ELMo'
 WITH_ELMO = 'ELMo + baseline'
 MODELS = base.models_of(
-  *('squad1', 'snli', 'srl', 'coref', 'conll2003', 'sst5_phrases')
+  'squad1', 'snli', 'srl', 'coref', 'conll2003', 'sst5_phrases'
 )
 
 TABLE = base.Table(

@@ -305,9 +305,13 @@ def show_progress(
     from rich import progress as bars
 
     columns = (
-      *(bars.TextColumn(title), bars.BarColumn(), bars.DownloadColumn()),
-      *(bars.TransferSpeedColumn(), bars.TimeElapsedColumn()),
-      *(bars.TextColumn('left'), bars.TimeRemainingColumn()),
+      bars.TextColumn(title),
+      bars.BarColumn(),
+      bars.DownloadColumn(),
+      bars.TransferSpeedColumn(),
+      bars.TimeElapsedColumn(),
+      bars.TextColumn('left'),
+      bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=console.Console(stderr=True)) as bar:
       task = bar.add_task(title, total=source.num_bytes)

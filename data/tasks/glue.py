@@ -162,17 +162,15 @@ def text_record(
 def _glue(
   name: str,
   title: str,
-  train: int,
-  dev: int,
-  test: int,
   *,
+  sizes: tuple[int, int, int],
   texts: Sequence[str] = ('sentence1', 'sentence2'),
   labels: Sequence[str] = (),
   folders: Sequence[str] = (),
-  sizes: Mapping[str, int] | None = None,
+  more_sizes: Mapping[str, int] | None = None,
   **declaration: Any,
 ) -> examples.Task:
-  """Declares a task of GLUE with the numbers of its examples."""
+  """Declares a task of GLUE; `sizes` are of train, dev and test."""
   folders = folders or (title,)
   fields = {
     'kind': 'classification',
@@ -190,7 +188,8 @@ def _glue(
     ),
     labels=labels,
     num_texts=len(texts),
-    sizes={'train': train, 'dev': dev, 'test': test, **(sizes or {})},
+    sizes=dict(zip(('train', 'dev', 'test'), sizes, strict=True))
+    | dict(more_sizes or {}),
     submission='glue',
     tfds=f'glue/{name}',
     url='https://gluebenchmark.com/tasks',
@@ -221,20 +220,26 @@ _MNLI_TFDS_SPLITS = {
   'diagnostic': 'glue/ax:test',
 }
 COLA = _glue(
-  *('cola', 'CoLA', 8551, 1043, 1063),
+  'cola',
+  'CoLA',
+  sizes=(8551, 1043, 1063),
   rows=_cola_rows,
   texts=('sentence',),
   labels=_BINARY,
   metrics=('matthews',),
 )
 SST2 = _glue(
-  *('sst2', 'SST-2', 67349, 872, 1821),
+  'sst2',
+  'SST-2',
+  sizes=(67349, 872, 1821),
   folders=('SST-2', 'SST2'),
   texts=('sentence',),
   labels=_BINARY,
 )
 MRPC = _glue(
-  *('mrpc', 'MRPC', 3668, 408, 1725),
+  'mrpc',
+  'MRPC',
+  sizes=(3668, 408, 1725),
   rows=_mrpc_rows,
   files={
     'train': ('train.tsv', 'msr_paraphrase_train.txt'),
@@ -247,7 +252,9 @@ MRPC = _glue(
   metrics=('f1', 'accuracy'),
 )
 STSB = _glue(
-  *('stsb', 'STS-B', 5749, 1500, 1379),
+  'stsb',
+  'STS-B',
+  sizes=(5749, 1500, 1379),
   rows=functools.partial(rows, label='score', to_label=score_of),
   folders=('STS-B', 'STSB'),
   kind='regression',
@@ -257,7 +264,9 @@ STSB = _glue(
 )
 _QUESTIONS = ('question1', 'question2')
 QQP = _glue(
-  *('qqp', 'QQP', 363846, 40430, 390965),
+  'qqp',
+  'QQP',
+  sizes=(363846, 40430, 390965),
   rows=functools.partial(
     rows, texts=_QUESTIONS, label='is_duplicate', index=('id',), drop_short=True
   ),
@@ -268,8 +277,14 @@ QQP = _glue(
   metrics=('f1', 'accuracy'),
 )
 MNLI = _glue(
-  *('mnli', 'MNLI', 392702, 9815, 9796),
-  sizes={'dev_mismatched': 9832, 'test_mismatched': 9847, 'diagnostic': 1104},
+  'mnli',
+  'MNLI',
+  sizes=(392702, 9815, 9796),
+  more_sizes={
+    'dev_mismatched': 9832,
+    'test_mismatched': 9847,
+    'diagnostic': 1104,
+  },
   rows=_mnli_rows,
   allow_empty=True,
   files=_MNLI_FILES,
@@ -280,11 +295,13 @@ MNLI = _glue(
   tfds_splits=_MNLI_TFDS_SPLITS,
 )
 QNLI = _glue(
-  *('qnli', 'QNLI', 104743, 5463, 5463),
+  'qnli',
+  'QNLI',
+  sizes=(104743, 5463, 5463),
   texts=('question', 'sentence'),
   labels=_ENTAILMENT,
 )
-RTE = _glue('rte', 'RTE', 2490, 277, 3000, labels=_ENTAILMENT)
-WNLI = _glue('wnli', 'WNLI', 635, 71, 146, labels=_BINARY)
+RTE = _glue('rte', 'RTE', sizes=(2490, 277, 3000), labels=_ENTAILMENT)
+WNLI = _glue('wnli', 'WNLI', sizes=(635, 71, 146), labels=_BINARY)
 
 TASKS = (COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI)

@@ -276,7 +276,9 @@ def _choice_rows(
     yield (
       where,
       examples.ChoiceExample(
-        *(str(record.get('id', number)), record['context'], question or ''),
+        str(record.get('id', number)),
+        record['context'],
+        question or '',
         choices=_texts(where, record, 'choices'),
         label=None if value is None else int(value),
       ),

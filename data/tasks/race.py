@@ -60,7 +60,10 @@ def _questions(
     yield (
       place,
       examples.ChoiceExample(
-        *(f'{key}-{i}', record['article'], question, tuple(options)),
+        f'{key}-{i}',
+        record['article'],
+        question,
+        tuple(options),
         label=_LETTERS.index(answer),
         group=group,
       ),

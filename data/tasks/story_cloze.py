@@ -51,7 +51,10 @@ def _stories(file: epath.Path, split: str) -> examples.Found:
     yield (
       where,
       examples.ChoiceExample(
-        *(key, ' '.join(sentences), '', (first, second)),
+        key,
+        ' '.join(sentences),
+        '',
+        (first, second),
         label=None if label is None else int(label) - 1,
       ),
     )

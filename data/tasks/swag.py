@@ -21,7 +21,10 @@ def _rows(file: epath.Path, split: str) -> examples.Found:
     yield (
       where,
       examples.ChoiceExample(
-        *(str(number), context, question, tuple(endings)),
+        str(number),
+        context,
+        question,
+        tuple(endings),
         label=None if label is None else int(label),
       ),
     )

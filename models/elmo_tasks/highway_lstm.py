@@ -203,8 +203,11 @@ def _run(
     out_BF = output * jnp.tanh(cell_BF)
     hidden_BF = jnp.where(real_B1, transform * (out_BF - k_BF) + k_BF, 0)
     carry = (
-      *(cell_BF, hidden_BF, _put(tanhs_TBQ, tanhs_BQ, t)),
-      *(_put(cells_TBF, cell_BF, t), _put(hiddens_TBF, hidden_BF, t)),
+      cell_BF,
+      hidden_BF,
+      _put(tanhs_TBQ, tanhs_BQ, t),
+      _put(cells_TBF, cell_BF, t),
+      _put(hiddens_TBF, hidden_BF, t),
     )
     return carry, None
 
@@ -218,8 +221,16 @@ def _run(
     jnp.arange(T),
   )
   saved = (
-    *(x_TBD, kernel_DGF, recurrent_PGF, bias_GF, scale_BF, mask_TB),
-    *(tanhs_TBQ, highway_TBF, cells_TBF, hiddens_TBF),
+    x_TBD,
+    kernel_DGF,
+    recurrent_PGF,
+    bias_GF,
+    scale_BF,
+    mask_TB,
+    tanhs_TBQ,
+    highway_TBF,
+    cells_TBF,
+    hiddens_TBF,
   )
   return hiddens_TBF, saved
 
@@ -258,8 +269,11 @@ def _run_backward(
       1 - tanh_cell_BF**2
     )
     d_opened = (
-      *(d_cell_BF * candidate, d_cell_BF * cell_before_BF, d_cell_BF * write),
-      *(d_out_BF * tanh_cell_BF, d_hidden_BF * (output * tanh_cell_BF - k_BF)),
+      d_cell_BF * candidate,
+      d_cell_BF * cell_before_BF,
+      d_cell_BF * write,
+      d_out_BF * tanh_cell_BF,
+      d_hidden_BF * (output * tanh_cell_BF - k_BF),
     )
     slopes_BQ = slopes_Q * (1 - tanhs_BQ**2)
     d_gates_BQ = (jnp.concatenate(d_opened, axis=1) * slopes_BQ).astype(dtype)

@@ -152,7 +152,10 @@ def add_model(
   key, default = ACTIVATIONS[weights.name]
   fields, config_problems = config_files.read_transformer(
     DEFAULTS | {key: default} | dict(config),
-    *(table, key, GELU[weights.name], ALWAYS),
+    table,
+    key,
+    GELU[weights.name],
+    ALWAYS,
   )
   model = None
   if fields is not None:

@@ -21,10 +21,18 @@ SHAPES_FILE = 'params_shapes.json'
 NPY_FILE = re.compile(r'params_(0|[1-9]\d*)\.npy')
 # The arrays of a layer, in the order and by the names of its train.py.
 LAYER = (
-  *('attn/c_attn/w', 'attn/c_attn/b', 'attn/c_proj/w', 'attn/c_proj/b'),
-  *('ln_1/g', 'ln_1/b'),
-  *('mlp/c_fc/w', 'mlp/c_fc/b', 'mlp/c_proj/w', 'mlp/c_proj/b'),
-  *('ln_2/g', 'ln_2/b'),
+  'attn/c_attn/w',
+  'attn/c_attn/b',
+  'attn/c_proj/w',
+  'attn/c_proj/b',
+  'ln_1/g',
+  'ln_1/b',
+  'mlp/c_fc/w',
+  'mlp/c_fc/b',
+  'mlp/c_proj/w',
+  'mlp/c_proj/b',
+  'ln_2/g',
+  'ln_2/b',
 )
 # The width of a head (Radford et al. 2018, section 4.1), in none of the files.
 HEAD_DIM = 64

@@ -23,9 +23,17 @@ from models.pretrained.strict import Entry
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 ENCRYPTED = 1  # a flag of a zip archive's member
 DAMAGE = (  # errors of damaged pickles and archives
-  *(pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError),
-  *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
-  *(NotImplementedError, AssertionError),
+  pickle.UnpicklingError,
+  zipfile.BadZipFile,
+  struct.error,
+  EOFError,
+  ValueError,
+  TypeError,
+  LookupError,
+  AttributeError,
+  OverflowError,
+  NotImplementedError,
+  AssertionError,
 )
 
 

@@ -165,7 +165,8 @@ def abstract_params(model: nn.Module) -> Any:
     inputs, modes = model.example_inputs()
   return jax.eval_shape(
     lambda *inputs: model.init(*inputs, **modes)['params'],
-    *(jax.random.key(0), *inputs),
+    jax.random.key(0),
+    *inputs,
   )
 
 

@@ -30,8 +30,13 @@ Array = jax.Array
 Tables = Mapping[str, Array]
 
 INPUTS = (
-  *('tokens', 'segments', 'reach', 'samples'),
-  *('paths', 'turns', 'parts'),
+  'tokens',
+  'segments',
+  'reach',
+  'samples',
+  'paths',
+  'turns',
+  'parts',
 )
 # Of a block. Half as many cost two points of the analogies on 100 novels.
 NUM_SAMPLES = {'skipgram': 64, 'cbow': 32}

@@ -153,8 +153,11 @@ def test_reads_a_batch_as_ours_does(
     return
   paths = found['logits'].argmax(axis=-1)
   for path, tags, mask, logits, emissions in zip(
-    *(paths, expected['tags'], batch['token_mask']),
-    *(array(expected['logits']), found['emissions']),
+    paths,
+    expected['tags'],
+    batch['token_mask'],
+    array(expected['logits']),
+    found['emissions'],
     strict=True,
   ):
     assert path[mask].tolist() == tags

@@ -38,7 +38,9 @@ def small_trained(name='gpt2', max_length=64):
     lambda leaf: np.asarray(leaf) * (4 if leaf.ndim > 1 else 1), params
   )
   return Weights(
-    *('folder', 'workdir', name),
+    'folder',
+    'workdir',
+    name,
     model=model,
     params=params,
     tokenizer=tokenizer,

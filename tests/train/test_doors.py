@@ -81,8 +81,16 @@ REFUSED = (
   ('zero_shot', 'W', 'translate', 'none.fr', 'none.en', '--limit=0'),
 )
 HEAVY = {
-  *('flax', 'h5py', 'jax', 'matplotlib', 'orbax', 'tensorboardX'),
-  *('tensorflow', 'tokenizers', 'torch', 'transformers'),
+  'flax',
+  'h5py',
+  'jax',
+  'matplotlib',
+  'orbax',
+  'tensorboardX',
+  'tensorflow',
+  'tokenizers',
+  'torch',
+  'transformers',
 }
 CPU_SECONDS = 2.0
 # Runs the commands that it is told, a line each, in forks of itself; prints

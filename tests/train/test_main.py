@@ -45,7 +45,11 @@ runpy.run_module('train.main', run_name='__main__', alter_sys=True)
 def test_few_frames_lie_between_the_command_and_the_loss(small_store, tmp_path):
   done = subprocess.run(
     [
-      *(sys.executable, '-c', PROGRAM, '--config', 'bert_tiny'),
+      sys.executable,
+      '-c',
+      PROGRAM,
+      '--config',
+      'bert_tiny',
       f'--config.data.folder={small_store}',
       f'--workdir={tmp_path / "run"}',
     ],
@@ -79,7 +83,11 @@ def test_a_run_without_a_log_goes_on(
     },
   )
   command = [
-    *(sys.executable, '-m', 'train.main', '--config', write_config(config)),
+    sys.executable,
+    '-m',
+    'train.main',
+    '--config',
+    write_config(config),
     f'--workdir={tmp_path / "run"}',
   ]
   done = subprocess.run(

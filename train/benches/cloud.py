@@ -83,8 +83,13 @@ def _train(
   """Trains by the command, on the bucket; returns what it said."""
   done = subprocess.run(
     [
-      *(sys.executable, '-m', 'train.main', '--config', config),
-      *('--workdir', f'gs://{_BUCKET}/{config}'),
+      sys.executable,
+      '-m',
+      'train.main',
+      '--config',
+      config,
+      '--workdir',
+      f'gs://{_BUCKET}/{config}',
       f'--config.data.folder={folder}/store',
       *flags,
     ],

@@ -269,9 +269,15 @@ def bench_first_step() -> dict[str, Any]:
     for label in ('cold_store', 'warm'):
       done = subprocess.run(
         [
-          *(sys.executable, '-m', 'train.main', '--config', 'bert_tiny'),
+          sys.executable,
+          '-m',
+          'train.main',
+          '--config',
+          'bert_tiny',
           f'--config.data.folder={folder}/store',
-          *('--workdir', f'{folder}/{label}', '--config.train.steps=1'),
+          '--workdir',
+          f'{folder}/{label}',
+          '--config.train.steps=1',
         ],
         stderr=subprocess.PIPE,
         text=True,

@@ -32,8 +32,12 @@ OPTIMIZERS = (
   'sgd',
 )
 SCHEDULES = (
-  *('linear', 'gpt_linear', 'cosine'),
-  *('constant', 'staircase', 'inverse'),
+  'linear',
+  'gpt_linear',
+  'cosine',
+  'constant',
+  'staircase',
+  'inverse',
 )
 
 # Of `staircase`: factor and its steps (kentonl/e2e-coref, experiments.conf).

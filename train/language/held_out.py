@@ -251,7 +251,9 @@ def _read_on(
   state = elmo.empty_state(model, words_KBT.shape[1])
   outputs = model.apply(
     {'params': params},
-    *(words_KBT, characters_KBTC, targets_KBT),
+    words_KBT,
+    characters_KBTC,
+    targets_KBT,
     *(jnp.moveaxis(array, 2, 0) for array in state),
     train=False,
     method='read_on',

@@ -159,7 +159,9 @@ def draw(rows: Sequence[Row], path: epath.Path) -> None:
         x = count if x == len(mean.weights) else x  # gamma is last
         dark = x < count and shares[y, x] > 0.6 * top
         axes.text(
-          *(x, y, text),
+          x,
+          y,
+          text,
           ha='center',
           va='center',
           color='white' if dark else 'black',

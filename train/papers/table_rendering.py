@@ -129,9 +129,15 @@ def _detailed(table: Table, lines: Sequence[Line], figures: Figures) -> Sheet:
       best = '' if figure.best is None else _number(column, figure.best)
       rows.append(
         (
-          *(line.name, _head(column), str(published)),
-          *(_ours(column, figure), best, str(len(figure.values)), difference),
-          *(*_circumstances(figure), figure.settings),
+          line.name,
+          _head(column),
+          str(published),
+          _ours(column, figure),
+          best,
+          str(len(figure.values)),
+          difference,
+          *_circumstances(figure),
+          figure.settings,
         )
       )
   header = (*DETAILS, *CIRCUMSTANCES, SETTINGS)
@@ -165,8 +171,12 @@ def _compared(
         )
       rows.append(
         (
-          *(line.name, column.name, _ours(column, theirs)),
-          *(_ours(column, ours), str(len(ours.values)), *cells),
+          line.name,
+          column.name,
+          _ours(column, theirs),
+          _ours(column, ours),
+          str(len(ours.values)),
+          *cells,
           *_circumstances(ours),
         )
       )
@@ -270,7 +280,11 @@ def as_latex(page: Page) -> str:
     block = [
       f'\\subsection*{{{_latex(sheet.title)}}}',
       f'\\begin{{tabular}}{{{columns}}}',
-      *(r'\hline', lines[0], r'\hline', *lines[1:], r'\hline'),
+      r'\hline',
+      lines[0],
+      r'\hline',
+      *lines[1:],
+      r'\hline',
       r'\end{tabular}',
     ]
     blocks.append('\n'.join(block))

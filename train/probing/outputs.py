@@ -19,8 +19,16 @@ from train.probing import figure
 JSON_FILE, TSV_FILE = 'probes.json', 'probes.tsv'
 TABLE_FILE, FIGURE_FILE = 'probes.md', 'layer_weights.png'
 COLUMNS = (
-  *('task', 'first_layer', 'last_layer', 'seed', 'dev_f1', 'test_f1'),
-  *('best_step', 'steps', 'gamma', 'layer_weights'),
+  'task',
+  'first_layer',
+  'last_layer',
+  'seed',
+  'dev_f1',
+  'test_f1',
+  'best_step',
+  'steps',
+  'gamma',
+  'layer_weights',
 )
 SOURCE = 'Edge probing (Tenney et al. 2019): binary micro F1, in percent.'
 INTERVAL = (
@@ -162,9 +170,16 @@ def lay_out(title: str, records: Sequence[Mapping[str, Any]]) -> Page:
 
 
 FIGURE_COLUMNS = (
-  *('', 'Layer 0, dev', 'All layers, dev', 'Layer 0, test'),
-  *('All layers, test', 'Best layer alone', 'Expected layer'),
-  *('Centre of gravity', 'KL of weights', 'KL of gains'),
+  '',
+  'Layer 0, dev',
+  'All layers, dev',
+  'Layer 0, test',
+  'All layers, test',
+  'Best layer alone',
+  'Expected layer',
+  'Centre of gravity',
+  'KL of weights',
+  'KL of gains',
 )
 
 

@@ -186,6 +186,10 @@ def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
     phase['length'],
     f'{phase["rows_a_chip"]:g}',
     f'{(memory["total"] or 0) / GIB:.2f} of {memory["usable"] / GIB:.2f}',
-    *(collectives, bounds, mfu, *estimated, hours),
+    collectives,
+    bounds,
+    mfu,
+    *estimated,
+    hours,
   ]
   return '| ' + ' | '.join(map(str, cells)) + ' |'

@@ -47,8 +47,15 @@ _CONLL_COLUMNS = (
   'entities, one for each predicate, coreference'
 )
 GUM_COLUMNS = (
-  *('number', 'form', 'lemma', 'UPOS', 'XPOS', 'head', 'relation'),
-  *('entities', 'coreference'),
+  'number',
+  'form',
+  'lemma',
+  'UPOS',
+  'XPOS',
+  'head',
+  'relation',
+  'entities',
+  'coreference',
 )
 # Brackets that do not balance in the release of OntoGUM.
 _UNBALANCED = ('GENTLE_poetry_road',)

@@ -86,7 +86,7 @@ class Columns(NamedTuple):
   separator: str | None = None
 
 
-EWT = Columns(*(3, 8, 7, 6), sense='whole', part_of_speech=4, separator='\t')
+EWT = Columns(3, 8, 7, 6, sense='whole', part_of_speech=4, separator='\t')
 # The last column has the coreference.
 CONLL2012 = Columns(3, 11, 7, 6, behind=1, sense='number')
 

@@ -7,8 +7,16 @@ from etils import epath
 from data.tasks import examples, files
 
 _COLUMNS = (
-  *('number', 'form', 'lemma', 'UPOS', 'XPOS', 'features', 'head', 'relation'),
-  *('dependencies', 'others'),
+  'number',
+  'form',
+  'lemma',
+  'UPOS',
+  'XPOS',
+  'features',
+  'head',
+  'relation',
+  'dependencies',
+  'others',
 )
 # A word's place and columns: its number, form, lemma, UPOS and so on.
 Word = tuple[str, list[str]]
@@ -120,8 +128,11 @@ UD_POS = examples.Task(
   }
   | {'test_pud': _parallel_files('en')},
   folders=(
-    *('ud_english_ewt', 'UD_English-EWT'),
-    *('pud', 'PUD', 'UD_English-PUD'),
+    'ud_english_ewt',
+    'UD_English-EWT',
+    'pud',
+    'PUD',
+    'UD_English-PUD',
   ),
   labels=UPOS,
   submission='conll',

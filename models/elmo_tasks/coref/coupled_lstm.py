@@ -296,8 +296,11 @@ def _run_backward(
     step,
     (((zeros_KBF,) * 2,) * 2, lax.empty(gates_KTBGF.shape, dtype)),
     (
-      *(jnp.arange(len(cells_TKBF)), d_hiddens_TKBF, cells_TKBF),
-      *(is_first_TKB, kept_TKBF),
+      jnp.arange(len(cells_TKBF)),
+      d_hiddens_TKBF,
+      cells_TKBF,
+      is_first_TKB,
+      kept_TKBF,
     ),
     reverse=True,
   )

@@ -156,7 +156,8 @@ class EndToEndCoref(nn.Module):
       ],
       mask_BT,
       None if added_B1TE is None else added_B1TE[:, 0],
-      *(sentences_BT, sentence_rows_BRV),
+      sentences_BT,
+      sentence_rows_BRV,
       train=train,
     )
     widths_WP = self._table('widths', W)
@@ -168,7 +169,9 @@ class EndToEndCoref(nn.Module):
     N = mask_BT.shape[1] * W
     kept_BK = spans.prune(
       mentions.score_candidates(
-        *(weights, widths_WP, words),
+        weights,
+        widths_WP,
+        words,
         make_drop(jnp.arange(N, dtype=jnp.int32)[None]),
       ),
       spans.candidates(sentences_BT, W),
@@ -190,7 +193,7 @@ class EndToEndCoref(nn.Module):
     first_BK, longer_BK = kept_BK // W, kept_BK % W
     speakers_BK = jnp.take_along_axis(speakers_BT, first_BK, axis=1)
     antecedents_BKA, scores_BKA = self._score_pairs(
-      *(spans_BKS, scores_BK, is_real_BK, speakers_BK, genres_B), rate
+      spans_BKS, scores_BK, is_real_BK, speakers_BK, genres_B, rate
     )
     scores_BKA = jnp.where(antecedents_BKA >= 0, scores_BKA, layers.LOWEST)
     return {
@@ -216,7 +219,10 @@ class EndToEndCoref(nn.Module):
     rate = self.dropout_rate
     if self.variant == 'allennlp':
       encoded_BTE, _ = lstm.BiLstm(
-        *(self.num_layers, self.lstm_dim, self.dtype, 'orthogonal'),
+        self.num_layers,
+        self.lstm_dim,
+        self.dtype,
+        'orthogonal',
         name='encoder',
       )(x_BTD, mask_BT, train=train)
       encoded_BTE = parts.zero_padding(encoded_BTE, mask_BT)
@@ -271,7 +277,10 @@ class EndToEndCoref(nn.Module):
         inputs
       )
       features = pairs.Features(
-        *(distances_10P, speakers_2P, genre_P, speakers_K),
+        distances_10P,
+        speakers_2P,
+        genre_P,
+        speakers_K,
         are_dropped=self.variant != 'allennlp',
       )
       if coarse_KK is None:
@@ -279,7 +288,11 @@ class EndToEndCoref(nn.Module):
         antecedents_KA = places_K1 - 1 - jnp.arange(A)
         is_real_KA = (antecedents_KA >= 0) & (places_K1 < count)
         found_KA = pairs.nearest_scores(
-          *(weights, spans_KS, count, features, A),
+          weights,
+          spans_KS,
+          count,
+          features,
+          A,
           seeds_K and dropout.Seeds(*seeds_K),
           rate,
         )
@@ -290,7 +303,11 @@ class EndToEndCoref(nn.Module):
 
       def score_chosen(spans_KS: Array, turn: int) -> tuple[Array, Array]:
         return pairs.chosen_scores(
-          *(weights, spans_KS, count, features, *chosen),
+          weights,
+          spans_KS,
+          count,
+          features,
+          *chosen,
           seeds_K and dropout.Seeds(*seeds_K, dropout.salt(turn)),
           rate,
         )
@@ -303,8 +320,13 @@ class EndToEndCoref(nn.Module):
     return lax.map(
       score,
       (
-        *(spans_BKS, scores_BK, is_real_BK.sum(axis=1), speakers_BK),
-        *(genres_BP, seeds_BK, coarse_BKK),
+        spans_BKS,
+        scores_BK,
+        is_real_BK.sum(axis=1),
+        speakers_BK,
+        genres_BP,
+        seeds_BK,
+        coarse_BKK,
       ),
     )
 
@@ -327,7 +349,9 @@ class EndToEndCoref(nn.Module):
       return lambda candidates_BK: None
     seeds_B = dropout.draw_seeds(self.make_rng('dropout'), (B,))
     return lambda candidates_BK: scorer.Drop(
-      *(seeds_B, candidates_BK, rate),
+      seeds_B,
+      candidates_BK,
+      rate,
       with_features=self.variant != 'allennlp',
     )
 
@@ -339,7 +363,8 @@ class EndToEndCoref(nn.Module):
     self, fan_in: int, fan_out: int, name: str, out_name: str = 'mlp'
   ) -> layers.Linear:
     return scorer.linear(
-      *(fan_in, fan_out),
+      fan_in,
+      fan_out,
       start=self._start,
       name=name,
       out_name=out_name,

@@ -38,7 +38,9 @@ class Roles(nn.Module):
     _check_places(recipe)
     theirs = allennlp()
     lstm = theirs.stacked_alternating_lstm.StackedAlternatingLstm(
-      *(words.dim + MARK_DIM, recipe.dim, recipe.layers),
+      words.dim + MARK_DIM,
+      recipe.dim,
+      recipe.layers,
       recurrent_dropout_probability=recipe.dropout,
     )
     draw = theirs.initializers.Initializer.by_name

@@ -134,7 +134,9 @@ def make_bilstm(
   """Returns a BiLSTM of packed sequences, (x [B, T, width], mask) -> 2 F."""
   return allennlp().pytorch_seq2seq_wrapper.PytorchSeq2SeqWrapper(
     nn.LSTM(
-      *(width, recipe.dim, layers),
+      width,
+      recipe.dim,
+      layers,
       bidirectional=True,
       batch_first=True,
       dropout=dropout,

@@ -93,7 +93,11 @@ def train_ours(options: argparse.Namespace, out: pathlib.Path, seed: int):
   config = 'word2vec_novels' + ':cbow' * (options.kind == 'cbow')
   subprocess.run(
     [
-      *(sys.executable, '-m', 'train.main', '--config', config),
+      sys.executable,
+      '-m',
+      'train.main',
+      '--config',
+      config,
       f'--config.data.source={out}/text/*.txt',
       f'--config.data.tokenizer={TOKENIZER}',
       f'--config.data.folder={out}/store',

@@ -416,7 +416,15 @@ def test_the_example_of_the_docstring():
     draws,
   )
   assert row['tokens'].tolist() == [
-    *(-1, 3, 4, 5, 6, 7, 8, 9, -2),
+    -1,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    -2,
     *range(first_other + 10, first_other + 16),
     -2,
   ]

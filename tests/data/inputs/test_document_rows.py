@@ -35,7 +35,11 @@ def test_rows_are_the_sentences():
   assert features.genres.tolist() == [2, 0, 1]
   assert features.mention_offsets.tolist() == [0, 5, 5, 5]
   assert features.labels.tolist() == [
-    *([0, 1, 0], [2, 2, 1], [3, 3, 1], [4, 4, 1], [4, 6, 0])
+    [0, 1, 0],
+    [2, 2, 1],
+    [3, 3, 1],
+    [4, 4, 1],
+    [4, 6, 0],
   ]
   assert features.label_mask.tolist() == [True, False, True]
   assert features.examples.tolist() == [0, 1, 2]

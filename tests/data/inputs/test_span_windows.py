@@ -212,7 +212,10 @@ def test_words_give_back_the_answers(sesame_data, split, inexact):
 def test_rows_of_words(training, split):
   examples = training[::1500]
   features = kinds.encode(
-    *(TASK, examples, None, 64),
+    TASK,
+    examples,
+    None,
+    64,
     form='words',
     split=split,
     doc_stride=16,

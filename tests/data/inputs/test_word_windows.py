@@ -163,10 +163,18 @@ def test_gpt_labels_the_last_piece():
   end = tokenizer.end_of_text_id
   assert len(second) > 1
   assert features.tokens[features.place(0)].tolist() == [
-    *(end, *first, *second, end)
+    end,
+    *first,
+    *second,
+    end,
   ]
   assert features.word_index[features.place(0)].tolist() == [
-    *(-1, *[-1] * (len(first) - 1), 0, *[-1] * (len(second) - 1), 1, -1)
+    -1,
+    *[-1] * (len(first) - 1),
+    0,
+    *[-1] * (len(second) - 1),
+    1,
+    -1,
   ]
   assert features.label_mask.tolist() == [True, False]
   assert (features.labels[features.place(1)] == -1).all()
@@ -228,7 +236,9 @@ def told(features, names, i=0):
     (f'<{names(token)}>' if word >= 0 else names(token))
     + (':1' if kind else '')
     for token, word, kind in zip(
-      *(features.tokens[place], features.word_index[place], types[place]),
+      features.tokens[place],
+      features.word_index[place],
+      types[place],
       strict=True,
     )
   )
@@ -269,7 +279,9 @@ def test_rows_of_a_predicate_of_gpt():
   end = tokenizer.end_of_text_id
   assert len(words[1]) > 1
   assert features.tokens.tolist() == [
-    *(end, *words[1], end),
+    end,
+    *words[1],
+    end,
     *itertools.chain(*words),
     end,
   ]

@@ -15,16 +15,37 @@ def test_words_of_files(tmp_path):
   path.write_text(TEXT + 'a <unk> .')
   words = texts.read_words([path]).words
   assert words == (
-    *('<unk>', '<s>', '</s>', 'sat', 'the', '.'),
-    *('a', 'cat', 'dog', 'down'),
+    '<unk>',
+    '<s>',
+    '</s>',
+    'sat',
+    'the',
+    '.',
+    'a',
+    'cat',
+    'dog',
+    'down',
   )
   few = texts.read_words([path, path], min_count=3).words
   assert few == ('<unk>', '<s>', '</s>', 'sat', 'the')
   (ids,) = texts.file_blocks([path], {word: i for i, word in enumerate(few)})
   assert ids.tolist() == [
-    *(BEGIN, 4, UNKNOWN, 3, END),
-    *(BEGIN, 4, UNKNOWN, 3, UNKNOWN, END),
-    *(BEGIN, UNKNOWN, UNKNOWN, UNKNOWN, END),
+    BEGIN,
+    4,
+    UNKNOWN,
+    3,
+    END,
+    BEGIN,
+    4,
+    UNKNOWN,
+    3,
+    UNKNOWN,
+    END,
+    BEGIN,
+    UNKNOWN,
+    UNKNOWN,
+    UNKNOWN,
+    END,
   ]
 
 

@@ -221,7 +221,14 @@ def test_files_of_clusters(tmp_path, capsys):
   lines = [line.split('\t') for line in path.read_text().splitlines()]
   assert [line[-1] for line in lines] == [
     '#begin document (doc0); part 000',
-    *('(0', '(0|(1|(1)', '1)|0)', '0)', '', '-', '(1)', ''),
+    '(0',
+    '(0|(1|(1)',
+    '1)|0)',
+    '0)',
+    '',
+    '-',
+    '(1)',
+    '',
     '#end document',
   ]
   assert lines[1][:3] == ['doc0', '0', '0']

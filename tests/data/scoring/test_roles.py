@@ -159,7 +159,11 @@ def test_continuations_are_joined_as_by_the_script():
 
 def test_brackets_are_read_back(ewt):
   assert roles.brackets('B-A1 I-A1 O B-V I-A0'.split()) == [
-    *('(A1*', '*)', '*', '(V*)', '(A0*)')
+    '(A1*',
+    '*)',
+    '*',
+    '(V*)',
+    '(A0*)',
   ]
   for example in ewt[:200]:
     column = list(enumerate(roles.brackets(example.tags)))

@@ -107,7 +107,15 @@ MARKED = (
 )
 PLAIN = ''.join(MARKED).replace('\t', '')
 PIECES = [
-  *('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '.', ',', '。', '！'),
+  '[PAD]',
+  '[UNK]',
+  '[CLS]',
+  '[SEP]',
+  '[MASK]',
+  '.',
+  ',',
+  '。',
+  '！',
   *'他在北京大学读书天气很好',
   *('he', 'lives', 'in', 'new', 'york', '3', '##rd', 'street', 'tu', '##t'),
   *('uber', '##mut', 'selten', 'gut', 'up'),

@@ -71,7 +71,10 @@ def test_the_text_of_one_language_after_the_other(tmp_path):
     pieces = list(source.pieces())
     assert [piece.language for piece in pieces] == [0, 0, 1, 1]
     assert texts_of(source) == [
-      *('First text.', 'Second text.', 'Erster.', 'Zweiter.'),
+      'First text.',
+      'Second text.',
+      'Erster.',
+      'Zweiter.',
     ]
     assert source.bytes_read == source.num_bytes
     assert source.dropped == {'empty file': 1}

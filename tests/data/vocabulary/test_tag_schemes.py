@@ -74,7 +74,12 @@ def test_iob1_becomes_iob2():
   expected = ('B-PER', 'B-LOC', 'O', 'B-LOC', 'B-LOC', 'I-LOC')
   assert tag_schemes.to_iob2(tags) == expected
   assert tag_schemes.to_bioul(tags) == (
-    *('U-PER', 'U-LOC', 'O', 'U-LOC', 'B-LOC', 'L-LOC'),
+    'U-PER',
+    'U-LOC',
+    'O',
+    'U-LOC',
+    'B-LOC',
+    'L-LOC',
   )
 
 

@@ -205,9 +205,14 @@ def test_spaces_stand_round_the_characters_of_the_release(sesame_data):
   """Of these blocks, and of no other: Hangul and kana are letters of words."""
   # google-research/bert, tokenization.py.
   blocks = [
-    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF)),
-    *((0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF)),
-    *((0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
   ]
   name = 'bert-base-multilingual-cased-vocab.txt'
   file = sesame_data / 'fixtures/vocab' / name

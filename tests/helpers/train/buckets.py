@@ -32,9 +32,15 @@ def emulator(*buckets):
       # reads, and after some 400 requests the program waits for ever.
       program = subprocess.Popen(
         [
-          *(_server._get_binary_path(), '-scheme', 'http'),
-          *('-host', '127.0.0.1', '-port', str(port)),
-          *('-backend', 'memory'),  # with files, folders seem to be objects
+          _server._get_binary_path(),
+          '-scheme',
+          'http',
+          '-host',
+          '127.0.0.1',
+          '-port',
+          str(port),
+          '-backend',
+          'memory',  # with files, folders seem to be objects
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -203,8 +203,10 @@ def small_commands(folder: pathlib.Path) -> dict[str, Command]:
     name: Command(
       'train.main',
       (
-        *('--config', write_config(config, folder / f'{name}.py')),
-        *('--workdir', 'run'),
+        '--config',
+        write_config(config, folder / f'{name}.py'),
+        '--workdir',
+        'run',
       ),
     )
     for name, config in configs.items()
@@ -213,23 +215,39 @@ def small_commands(folder: pathlib.Path) -> dict[str, Command]:
     'sweep': Command(
       'train.sweep',
       (
-        *('--config', str(folder / 'fine_tuning.py')),
-        *('--workdir', 'sweep', '--seeds', '2'),
+        '--config',
+        str(folder / 'fine_tuning.py'),
+        '--workdir',
+        'sweep',
+        '--seeds',
+        '2',
       ),
     ),
     'probe': Command(
       'train.probe',
       (
-        *(str(folder / 'elmo'), f'--data={folder / "sets"}', '--out=out'),
-        *('--cache=cache', '--tasks=pos', '--steps=8', '--validate_every=4'),
-        *('--batch_size=4', '--seeds=2'),
+        str(folder / 'elmo'),
+        f'--data={folder / "sets"}',
+        '--out=out',
+        '--cache=cache',
+        '--tasks=pos',
+        '--steps=8',
+        '--validate_every=4',
+        '--batch_size=4',
+        '--seeds=2',
       ),
     ),
     'prepare': Command(
       'data.prepare',
       (
-        *('--source', str(text), '--tokenizer', 'train:wordpiece:300'),
-        *('--document_break', 'blank_line', '--out', 'store'),
+        '--source',
+        str(text),
+        '--tokenizer',
+        'train:wordpiece:300',
+        '--document_break',
+        'blank_line',
+        '--out',
+        'store',
       ),
     ),
     'phrases': Command(
@@ -245,16 +263,28 @@ def small_commands(folder: pathlib.Path) -> dict[str, Command]:
     'attention': Command(
       'train.attention',
       (
-        *(str(bert), '--text', 'The function returns a value.'),
-        *('--out', 'page.html', '--json', 'page.json'),
+        str(bert),
+        '--text',
+        'The function returns a value.',
+        '--out',
+        'page.html',
+        '--json',
+        'page.json',
       ),
       once=True,
     ),
     'ngram': Command(
       'train.ngram',
       (
-        *(str(text), '--order', '3', '--test', str(folder / 'lines.txt')),
-        *('--out', 'model.arpa', '--output', 'figures.json'),
+        str(text),
+        '--order',
+        '3',
+        '--test',
+        str(folder / 'lines.txt'),
+        '--out',
+        'model.arpa',
+        '--output',
+        'figures.json',
       ),
     ),
   }

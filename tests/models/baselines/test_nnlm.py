@@ -154,7 +154,9 @@ def test_a_sampled_loss_is_near_the_whole_one():
   score = jax.jit(functools.partial(model.apply, train=True, method='score'))
   losses = score(
     {'params': params},
-    *(tokens, mask, targets),
+    tokens,
+    mask,
+    targets,
     rngs={'samples': jax.random.key(1)},
   )['losses']
   losses = np.asarray(losses)
@@ -176,7 +178,10 @@ def test_number_of_parameters():
   ids, mask = (jax.ShapeDtypeStruct((2, 8), d) for d in (jnp.int32, bool))
   params = jax.eval_shape(
     functools.partial(model.init, train=False),
-    *(jax.random.key(0), ids, mask, ids),
+    jax.random.key(0),
+    ids,
+    mask,
+    ids,
   )['params']
   rules = dict(base.get_config().mesh.rules)
   for box in jax.tree.leaves(

@@ -48,9 +48,7 @@ def make_theirs(torch, added):
 
   def make_bilstm(cls, width, num_layers=1):
     return cls(
-      torch.nn.LSTM(
-        *(width, F, num_layers), bidirectional=True, batch_first=True
-      )
+      torch.nn.LSTM(width, F, num_layers, bidirectional=True, batch_first=True)
     )
 
   width = 2 * F + E

@@ -36,9 +36,7 @@ def make_theirs(torch, added):
     vocab=reference.Vocabulary(TAGS),
     text_field_embedder=reference.make_embedder(torch, D),
     encoder=theirs.pytorch_seq2seq_wrapper.PytorchSeq2SeqWrapper(
-      torch.nn.LSTM(
-        *(D, F, 2), dropout=0.5, bidirectional=True, batch_first=True
-      )
+      torch.nn.LSTM(D, F, 2, dropout=0.5, bidirectional=True, batch_first=True)
     ),
     feedforward=Append(),
     label_encoding='BIOUL',

@@ -91,7 +91,7 @@ def test_equals_allennlp_with_its_gradient(torch, set_masks, input_bias, train):
     next(masks), dtype=torch.float32
   )
   lstm = theirs.stacked_alternating_lstm.StackedAlternatingLstm(
-    *(D, F, L, RATE), use_input_projection_bias=input_bias
+    D, F, L, RATE, use_input_projection_bias=input_bias
   )
   reference.disturb(torch, lstm)
   x = torch.tensor(X[real], requires_grad=True)
@@ -251,7 +251,9 @@ def test_each_block_begins_orthonormal():
 def test_parameters_have_logical_axes():
   shapes = jax.eval_shape(
     functools.partial(make_model().init, train=False),
-    *(jax.random.key(0), X, MASK),
+    jax.random.key(0),
+    X,
+    MASK,
   )
   axes = {
     axis

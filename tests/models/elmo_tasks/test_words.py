@@ -78,7 +78,9 @@ def test_characters_are_dropped_below_or_above_the_filters(rates):
   whole, again, dropped = (
     np.array(
       apply(
-        *(model, params, characters),
+        model,
+        params,
+        characters,
         train=train,
         rngs={'dropout': jax.random.key(1)},
       )

@@ -217,7 +217,8 @@ def test_a_bert_also_predicts_hidden_tokens(torch, tmp_path, choices):
     task_config,
     lambda batch: (
       *transfer_cases.inputs_of(batch),
-      *(None, None),
+      None,
+      None,
       *map(batch.get, task_losses.HIDDEN),
     ),
     vocabulary=Vocabulary.of_size(encoder.vocab_size),

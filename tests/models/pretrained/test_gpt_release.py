@@ -125,7 +125,13 @@ def npy(header):
     archive(state()),
   ],
   ids=[
-    *('brackets', 'signs', 'objects', 'sum', 'huge', 'negative', 'integers'),
+    'brackets',
+    'signs',
+    'objects',
+    'sum',
+    'huge',
+    'negative',
+    'integers',
     'zip',
   ],
 )
@@ -136,7 +142,8 @@ def test_hostile_npy(content, tmp_path):
   file.write_bytes(content)
   refused(
     lambda file: gpt_release.entries(file.parent, {'x': (20,)}),
-    *(file, 'params_3.npy (is damaged or no NumPy file|holds int32, expected)'),
+    file,
+    'params_3.npy (is damaged or no NumPy file|holds int32, expected)',
   )
 
 

@@ -28,7 +28,7 @@ def soft_link(opened, folder):
 
 def external(opened, folder):
   opened.create_dataset(
-    *('x', (4,), '<f4'), external=[(str(folder / 'secret'), 0, 16)]
+    'x', (4,), '<f4', external=[(str(folder / 'secret'), 0, 16)]
   )
 
 

@@ -101,7 +101,8 @@ def test_state_dicts_of_pytorch(torch, archive, protocol, tmp_path):
   state['ones'] = torch.ones(1).expand(3, 7)
   file = epath.Path(tmp_path) / 'x.bin'
   torch.save(
-    *(state, file),
+    state,
+    file,
     _use_new_zipfile_serialization=archive,
     pickle_protocol=protocol,
   )

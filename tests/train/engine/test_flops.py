@@ -105,19 +105,27 @@ def test_ernie_has_the_published_parameters():
   [
     (
       bert.Bert(vocab_size=V, **variants.BERT['bert-base']),
-      *(32, 77, 425_552_117_760),
+      32,
+      77,
+      425_552_117_760,
     ),
     (
       gpt.Gpt(vocab_size=40_481, **variants.GPT['gpt']),
-      *(96, 60, 991_187_435_520),
+      96,
+      60,
+      991_187_435_520,
     ),
     (
       lstm_lm.LstmLm(vocab_size=40_481, embed_dim=768, lstm_dim=2048),
-      *(32, 100, 90_596_966_400),
+      32,
+      100,
+      90_596_966_400,
     ),
     (
       elmo.Elmo(vocab_size=0, **variants.ELMO['elmo']),
-      *(32, 41, 198_105_366_528),
+      32,
+      41,
+      198_105_366_528,
     ),
   ],
 )

@@ -47,8 +47,13 @@ def run(config_path, workdir, num_processes, devices, capsys):
 
   def arguments(coordinator, i):
     return [
-      *('-c', PROGRAM, str(config_path), str(workdir)),
-      *(coordinator, str(num_processes), str(i)),
+      '-c',
+      PROGRAM,
+      str(config_path),
+      str(workdir),
+      coordinator,
+      str(num_processes),
+      str(i),
     ]
 
   ended = end(start(arguments, num_processes, devices))

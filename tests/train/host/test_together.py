@@ -38,8 +38,12 @@ def run_both(config, workdir, change, stopped=()):
   overrides = json.dumps(settings.flatten(config))
   children = start(
     lambda coordinator, i: [
-      *('-c', PROGRAM.format(change=change)),
-      *(overrides, str(workdir), coordinator, str(i)),
+      '-c',
+      PROGRAM.format(change=change),
+      overrides,
+      str(workdir),
+      coordinator,
+      str(i),
     ],
     num_processes=2,
     devices=1,
@@ -226,7 +230,11 @@ def test_a_survivor_that_waits_for_nothing_ends():
     )
     pairs += start(
       lambda coordinator, i, program=program: [
-        *('-c', program, coordinator, str(i), '120')
+        '-c',
+        program,
+        coordinator,
+        str(i),
+        '120',
       ],
       num_processes=2,
       devices=1,

@@ -37,8 +37,12 @@ def test_all_score_the_same_tokens(store, scorers):
   assert figures['unknown_tokens'] == unknown.sum() > 0
   names = [row['model'] for row in figures['rows']]
   assert names == [
-    *('1-gram', '2-gram', '3-gram'),
-    *('gpt gpt', 'elmo elmo forward', 'elmo elmo backward'),
+    '1-gram',
+    '2-gram',
+    '3-gram',
+    'gpt gpt',
+    'elmo elmo forward',
+    'elmo elmo backward',
   ]
   gpt = np.concatenate(held_out.score(models[0], store, texts)[''])
   words = np.where(unknown, 0, targets + 3)

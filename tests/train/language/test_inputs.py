@@ -88,7 +88,12 @@ def test_sources_of_ngrams_are_told_apart(tmp_path):
     for name in ('s', 'w', 'a.txt', '*.txt', 'a.arpa', 'a.arpa.gz')
   }
   assert list(found.values()) == [
-    *('store', 'workdir', 'files', 'files', 'arpa', 'arpa')
+    'store',
+    'workdir',
+    'files',
+    'files',
+    'arpa',
+    'arpa',
   ]
   for name in ('none', 'none.arpa'):
     with pytest.raises(FileNotFoundError, match=name):

@@ -70,7 +70,9 @@ def test_bert_by_layer(small_bert, torch, paths, run_command, tmp_path):
     'chance': 0.2,
   }
   assert [each.pop('layer') for each in figures['layers']] == [
-    *('0 (embeddings)', '1', '2')
+    '0 (embeddings)',
+    '1',
+    '2',
   ]
   for number, layer in enumerate(figures['layers']):
     expected = retrieval.accuracies(one[:, number], other[:, number])

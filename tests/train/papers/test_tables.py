@@ -50,8 +50,17 @@ def test_cells_are_filled_once_and_shown(fake, tmp_path, capsys):
     '',
   ]
   assert row_of(text, 'BERT', 'mrpc/f1†') == [
-    *('BERT', 'mrpc/f1†', '89.0', '88.0 ± 2.0', '90.0', '3', '-1.0'),
-    *('3,668', '1 x cpu', 'abc', 'learning_rate=3e-05'),
+    'BERT',
+    'mrpc/f1†',
+    '89.0',
+    '88.0 ± 2.0',
+    '90.0',
+    '3',
+    '-1.0',
+    '3,668',
+    '1 x cpu',
+    'abc',
+    'learning_rate=3e-05',
   ]
   # No size of several sets together, and no best.
   assert row_of(text, 'BERT', 'average')[4:8] == ['', '3', '', '']
@@ -216,8 +225,18 @@ def test_ours_beside_another_program(fake, tmp_path):
   text = read(tmp_path)
   # 2 sqrt(0.02^2 / 3 + 0.01581^2 / 5), by hand.
   assert row_of(text, 'mine', 'mrpc/f1') == [
-    *('mine', 'mrpc/f1', '86.0 ± 1.6', '88.0 ± 2.0', '3', '5', '+2.0', '2.7'),
-    *('agrees', '3,668', '1 x cpu', 'abc'),
+    'mine',
+    'mrpc/f1',
+    '86.0 ± 1.6',
+    '88.0 ± 2.0',
+    '3',
+    '5',
+    '+2.0',
+    '2.7',
+    'agrees',
+    '3,668',
+    '1 x cpu',
+    'abc',
   ]
   # A single run has no error; half a point decides.
   rte = row_of(text, 'mine', 'rte/accuracy')
@@ -258,8 +277,16 @@ def test_perplexities_come_from_pretraining(fake, tmp_path):
   make(fake, tmp_path, {'BERT': str(weights)}, table=table)
   text = read(tmp_path)
   assert row_of(text, 'BERT', 'mlm/ppl') == [
-    *('BERT', 'mlm/ppl', '3.99', '4.25', '', '1', '+0.26'),
-    *('', '8 x tpu', 'abc'),
+    'BERT',
+    'mlm/ppl',
+    '3.99',
+    '4.25',
+    '',
+    '1',
+    '+0.26',
+    '',
+    '8 x tpu',
+    'abc',
   ]
   assert 'BERT (books/ppl): needs a pre-training run whose results.json' in text
   assert not fake.runs

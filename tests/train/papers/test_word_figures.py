@@ -118,7 +118,13 @@ def test_each_row_stands_beside_its_own_reference(tmp_path):
   reference.write_text(json.dumps({'runs': found}))
   text = fill(table, tmp_path, {'Mixed': 'e', 'mine': 'e'}, reference=reference)
   assert row_of(text, 'Plain', 'mrpc/f1')[2:9] == [
-    *('87.0 ± 1.6', '88.0 ± 2.0', '3', '5', '+1.0', '2.7', 'agrees')
+    '87.0 ± 1.6',
+    '88.0 ± 2.0',
+    '3',
+    '5',
+    '+1.0',
+    '2.7',
+    'agrees',
   ]
   mixed = row_of(text, 'Mixed', 'mrpc/f1')
   assert (mixed[2], mixed[8]) == ('95.0 ± 1.6', 'differs')

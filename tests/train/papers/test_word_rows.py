@@ -55,7 +55,10 @@ SRL = (
 # (table, row, weights, its user's keys) -> the commands.
 COMMANDS = [
   (
-    *('elmo/main', 'ELMo + baseline', 'e', GLOVE),
+    'elmo/main',
+    'ELMo + baseline',
+    'e',
+    GLOVE,
     f'task=squad1,model=bidaf_plus {READS_E} task.word_vectors=glove.txt',
     f'task=snli,model=esim {READS_E} {ESIM} task.word_vectors=glove.txt',
     f'task=srl,model=deep_srl {READS_E} {SRL}',
@@ -66,7 +69,10 @@ COMMANDS = [
     ' task.mix_l2=0.001 task.word_vectors=glove.txt',
   ),
   (
-    *('elmo/main', 'Baseline without ELMo', 'v', GLOVE),
+    'elmo/main',
+    'Baseline without ELMo',
+    'v',
+    GLOVE,
     'task=squad1,model=bidaf_plus task.word_vectors=v',
     'task=snli,model=esim task.word_vectors=v',
     'task=srl,model=deep_srl task.word_vectors=v',
@@ -75,7 +81,10 @@ COMMANDS = [
     'task=sst5_phrases,model=bcn task.word_vectors=v model.dropout_rate=0.25',
   ),
   (
-    *('elmo/main', 'ELMo + baseline', 'e', {}),
+    'elmo/main',
+    'ELMo + baseline',
+    'e',
+    {},
     f'task=squad1,model=bidaf_plus {READS_E}',
     f'task=snli,model=esim {READS_E} {ESIM}',
     f'task=srl,model=deep_srl {READS_E} {SRL}',
@@ -85,13 +94,19 @@ COMMANDS = [
     f'task=sst5_phrases,model=bcn {READS_E} task.mix_l2=0.001',
   ),
   (
-    *('elmo/layer_weighting', 'Baseline', 'v', {}),
+    'elmo/layer_weighting',
+    'Baseline',
+    'v',
+    {},
     'task=squad1,model=bidaf_plus task.word_vectors=v',
     'task=snli,model=esim task.word_vectors=v',
     'task=srl,model=deep_srl task.word_vectors=v',
   ),
   (
-    *('elmo/layer_weighting', 'Last layer only', 'e', {}),
+    'elmo/layer_weighting',
+    'Last layer only',
+    'e',
+    {},
     f'task=squad1,model=bidaf_plus {READS_E} task.features=last'
     ' task.mix_l2=0.0 task.mix_layer_norm=False',
     f'task=snli,model=esim {READS_E} task.mix_at=both task.mix_layer_norm=False'
@@ -100,7 +115,10 @@ COMMANDS = [
     ' task.features=last task.mix_layer_norm=False',
   ),
   (
-    *('elmo/layer_weighting', 'All layers, lambda=1', 'e', {}),
+    'elmo/layer_weighting',
+    'All layers, lambda=1',
+    'e',
+    {},
     f'task=squad1,model=bidaf_plus {READS_E} task.features=mix task.mix_l2=1.0',
     f'task=snli,model=esim {READS_E} task.mix_at=both task.mix_layer_norm=True'
     ' task.mix_l2=1.0 task.features=mix',
@@ -108,7 +126,10 @@ COMMANDS = [
     ' task.features=mix',
   ),
   (
-    *('elmo/where', 'Output only', 'e', {}),
+    'elmo/where',
+    'Output only',
+    'e',
+    {},
     f'task=squad1,model=bidaf_plus {READS_E} task.mix_at=output'
     ' task.word_dim=100',
     f'task=snli,model=esim {READS_E} {ESIM.replace("both", "output")}'
@@ -117,34 +138,51 @@ COMMANDS = [
     ' task.mix_at=output',
   ),
   (
-    *('gpt/nli', 'ESIM + ELMo (5x)', 'e', {}),
+    'gpt/nli',
+    'ESIM + ELMo (5x)',
+    'e',
+    {},
     f'task=snli,model=esim {READS_E} {ESIM}',
   ),
   (
-    *('gpt/similarity_classification', 'Single-task BiLSTM + ELMo + Attn'),
-    *('e', {}),
+    'gpt/similarity_classification',
+    'Single-task BiLSTM + ELMo + Attn',
+    'e',
+    {},
     *(
       f'task={task},model=bilstm_attention {READS_E} task.word_dim=0'
       for task in 'cola sst2 mrpc stsb qqp mnli qnli rte wnli'.split()
     ),
   ),
   (
-    *('bert/glue', 'BiLSTM+ELMo+Attn', 'e', {}),
+    'bert/glue',
+    'BiLSTM+ELMo+Attn',
+    'e',
+    {},
     *(
       f'task={task},model=bilstm_attention {READS_E} task.word_dim=0'
       for task in 'mnli qqp qnli sst2 cola stsb mrpc rte'.split()
     ),
   ),
   (
-    *('bert/ner', 'ELMo+BiLSTM+CRF', 'e', {}),
+    'bert/ner',
+    'ELMo+BiLSTM+CRF',
+    'e',
+    {},
     f'task=conll2003,model=bilstm_crf {READS_E} task.mix_l2=0.1',
   ),
   (
-    *('bert/swag', 'ESIM+GloVe', 'v', {}),
+    'bert/swag',
+    'ESIM+GloVe',
+    'v',
+    {},
     'task=swag,model=esim task.word_vectors=v',
   ),
   (
-    *('bert/swag', 'ESIM+ELMo', 'e', GLOVE),
+    'bert/swag',
+    'ESIM+ELMo',
+    'e',
+    GLOVE,
     f'task=swag,model=esim {READS_E} task.word_vectors=glove.txt',
   ),
 ]
@@ -261,7 +299,12 @@ def test_weights_of_the_wrong_kind_are_refused(row, weights, reason):
 def test_ones_own_weights_are_read_by_task_models():
   found = runs('elmo/main', 'mine', 'g')
   assert found.keys() == {
-    *('squad1', 'snli', 'srl', 'coref', 'conll2003', 'sst5_phrases')
+    'squad1',
+    'snli',
+    'srl',
+    'coref',
+    'conll2003',
+    'sst5_phrases',
   }
   expected = f'task=snli,model=esim init.weights=g {ESIM}'
   assert words_of(found['snli']) == expected
@@ -269,7 +312,9 @@ def test_ones_own_weights_are_read_by_task_models():
   assert not found  # named by the weights alone
   own = [c for c in cells('elmo/where', {'mine': 'b'}) if c.line.is_own]
   assert list(dict.fromkeys(cell.line.name for cell in own)) == [
-    *('mine: Input only', 'mine: Input & output', 'mine: Output only')
+    'mine: Input only',
+    'mine: Input & output',
+    'mine: Output only',
   ]
   assert [
     cell.runs[0].overrides['task.mix_at']

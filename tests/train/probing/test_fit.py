@@ -160,7 +160,8 @@ def test_the_rate_falls_as_in_pytorch(torch):
   optimizers = [torch.optim.SGD([torch.zeros(1)], lr=1.0) for _ in range(6)]
   schedules = [
     torch.optim.lr_scheduler.ReduceLROnPlateau(
-      *(each, 'max'),
+      each,
+      'max',
       factor=0.5,
       patience=2,
       threshold=0.01,

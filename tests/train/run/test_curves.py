@@ -135,13 +135,16 @@ def test_every_figure_of_any_run_has_its_curve():
       for split in ('train', 'eval')
       for name in ('mlm_loss', 'order_loss', 'mlm_accuracy', 'margin')
     ),
-    *(
-      'eval/mlm_perplexity',
-      'eval/unigram_perplexity',
-      'eval/perplexity_ratio',
-    ),
-    *('train/loss', 'train/grad_norm', 'train/learning_rate', 'time/mfu'),
-    *('eval/rte/loss', 'eval/rte/accuracy', 'eval/rte/f1/a group'),
+    'eval/mlm_perplexity',
+    'eval/unigram_perplexity',
+    'eval/perplexity_ratio',
+    'train/loss',
+    'train/grad_norm',
+    'train/learning_rate',
+    'time/mfu',
+    'eval/rte/loss',
+    'eval/rte/accuracy',
+    'eval/rte/f1/a group',
     'eval/panx_en/test@de/f1',
   ]
   drawn = curves.panels(names)

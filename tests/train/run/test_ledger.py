@@ -47,8 +47,12 @@ def killed(small_config, tmp_path_factory):
   began = time.time()
   done = subprocess.run(
     [
-      *(sys.executable, '-c', PROGRAM),
-      *(json.dumps(settings.flatten(config)), str(workdir), str(began)),
+      sys.executable,
+      '-c',
+      PROGRAM,
+      json.dumps(settings.flatten(config)),
+      str(workdir),
+      str(began),
     ],
     env=environment(),
     stderr=subprocess.PIPE,

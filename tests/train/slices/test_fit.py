@@ -87,7 +87,11 @@ def test_a_config_that_does_not_fit_gets_a_remedy():
   # Of the remedies only fsdp divides this batch.
   rows = 4 * 36_001
   done = run(
-    *('--config', 'bert_tiny', '--topology', 'v5e-4', '--json'),
+    '--config',
+    'bert_tiny',
+    '--topology',
+    'v5e-4',
+    '--json',
     f"--config.train.phases=((1000, 128, {rows}, 'continue'),)",
     '--config.eval.global_batch=8',
     '--config.model.remat=True',
@@ -110,9 +114,12 @@ def test_at_most_six_remedies_the_cheapest_first():
   config = settings.load_config('bert_base')
   tried = fit.remedies(config, 256)
   assert [list(override.values())[-1] for override in tried] == [
-    *(2, 4, 8),
+    2,
+    4,
+    8,
     True,
-    *(8, 256),
+    8,
+    256,
   ]
   assert len(fit.remedies(config, 8)) == 5
 

@@ -128,8 +128,12 @@ def test_flags_are_quoted_as_in_a_shell(host):
   del host.attributes['sesame-flags']
   assert host.boot('0') == 0
   assert host.arguments == [
-    *('-m', 'train.main', '--config', 'seconds'),
-    *('--workdir', host.attributes['sesame-workdir']),
+    '-m',
+    'train.main',
+    '--config',
+    'seconds',
+    '--workdir',
+    host.attributes['sesame-workdir'],
   ]
 
 

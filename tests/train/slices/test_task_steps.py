@@ -118,10 +118,18 @@ def test_other_configs_are_refused(name, changes, message):
 def test_the_step_compiles_for_a_slice():
   done = subprocess.run(
     [
-      *(sys.executable, '-m', 'train.preflight', '--topology', 'v5e-4'),
-      *('--config', 'transfer:task=conll2003,model=bilstm_crf', '--json'),
+      sys.executable,
+      '-m',
+      'train.preflight',
+      '--topology',
+      'v5e-4',
+      '--config',
+      'transfer:task=conll2003,model=bilstm_crf',
+      '--json',
       *(f'--config.{key}={value}' for key, value in SMALL.items()),
-      *('--words', str(NUM_WORDS), '--config.model.num_layers=1'),
+      '--words',
+      str(NUM_WORDS),
+      '--config.model.num_layers=1',
     ],
     capture_output=True,
     text=True,

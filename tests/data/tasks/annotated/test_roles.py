@@ -59,8 +59,14 @@ def test_the_predicates_of_a_sentence(ewt):
   assert (first.sentence, second.sentence) == (1, 1)
   assert (first.lemma, first.roleset) == ('nominate', 'nominate.01')
   assert first.tags[:8] == (
-    *('B-ARG0', 'I-ARG0', 'B-ARGM-TMP', 'I-ARGM-TMP', 'B-V'),
-    *('B-ARG1', 'I-ARG1', 'B-ARG2'),
+    'B-ARG0',
+    'I-ARG0',
+    'B-ARGM-TMP',
+    'I-ARGM-TMP',
+    'B-V',
+    'B-ARG1',
+    'I-ARG1',
+    'B-ARG2',
   )
   assert second.tags[5:10] == ('B-ARG0', 'I-ARG0', 'O', 'B-V', 'B-ARG1')
 
@@ -96,8 +102,14 @@ def test_samples_of_conll2012(sesame_data):
   # A folder of folders; the lemma of `officials` has no frameset.
   found = read(sesame_data, 'conll_2012')
   assert [(e.id, e.words[e.predicate]) for e in found] == [
-    *(('0-3', 'say'), ('0-8', 'was'), ('1-2', 'rested'), ('1-11', 'hearings')),
-    *(('3-3', 'is'), ('3-10', 'is'), ('4-3', 'is'), ('4-10', 'is')),
+    ('0-3', 'say'),
+    ('0-8', 'was'),
+    ('1-2', 'rested'),
+    ('1-11', 'hearings'),
+    ('3-3', 'is'),
+    ('3-10', 'is'),
+    ('4-3', 'is'),
+    ('4-10', 'is'),
   ]
   assert found[1] == examples.RoleExample(
     '0-8',

@@ -32,7 +32,12 @@ def test_the_real_files(sesame_data, name, capsys):
     tagged, text = first['train']
     assert tagged.words[-2:] == ('google', 'music')
     assert tagged.tags[2:] == (
-      *('B-artist', 'O', 'B-album', 'O', 'B-service', 'I-service'),
+      'B-artist',
+      'O',
+      'B-album',
+      'O',
+      'B-service',
+      'I-service',
     )
     assert text == examples.TextExample(
       '0', (' '.join(tagged.words),), 'PlayMusic'
@@ -41,7 +46,10 @@ def test_the_real_files(sesame_data, name, capsys):
     assert len(slots.labels) == 2 * 83 + 1
     assert any('#' in label for label in labels)
     assert first['train'][0].tags[-4:] == (
-      *('O', 'B-toloc.city_name', 'B-round_trip', 'I-round_trip'),
+      'O',
+      'B-toloc.city_name',
+      'B-round_trip',
+      'I-round_trip',
     )
     spans = list(measures.entities(first['train'][0].tags))
     assert spans[-1] == (8, 10, 'round_trip')

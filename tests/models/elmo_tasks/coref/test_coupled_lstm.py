@@ -100,7 +100,9 @@ def test_equals_a_plain_loop_with_its_gradient(monkeypatch):
 
   def ours(params, x):
     outputs = MODEL.apply(
-      *({'params': params}, x, SENTENCES),
+      {'params': params},
+      x,
+      SENTENCES,
       train=True,
       rngs={'dropout': jax.random.key(0)},
     )

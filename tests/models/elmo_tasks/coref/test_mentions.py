@@ -25,7 +25,7 @@ def test_candidates_score_as_their_vectors_do(rate, with_features):
 
   S = 2 * E + P + H
   weights = scorer.Weights(
-    *(draw(S, F), draw(1, F), draw(F, F), draw(1, F), draw(F, 1), draw(1, 1))
+    draw(S, F), draw(1, F), draw(F, F), draw(1, F), draw(F, 1), draw(1, 1)
   )
   real = SENTENCES[..., None] >= 0
   words = mentions.Words(draw(B, T, E) * real, draw(B, T, H) * real, draw(B, T))

@@ -171,7 +171,9 @@ def test_a_long_document_takes_bounded_memory(monkeypatch):
   params = nn.unbox(
     jax.eval_shape(
       functools.partial(module.init, train=False),
-      *(jax.random.key(0), x, mask),
+      jax.random.key(0),
+      x,
+      mask,
       **rest,
     )['params']
   )

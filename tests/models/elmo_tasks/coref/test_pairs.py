@@ -19,8 +19,12 @@ def draw(*shape):
 
 
 WEIGHTS = scorer.Weights(
-  *(draw(3 * D + 3 * P, F), draw(1, F), draw(F, F), draw(1, F)),
-  *(draw(F, 1), draw(1, 1)),
+  draw(3 * D + 3 * P, F),
+  draw(1, F),
+  draw(F, F),
+  draw(1, F),
+  draw(F, 1),
+  draw(1, 1),
 )
 
 
@@ -56,7 +60,7 @@ def test_blocks_equal_all_pairs(monkeypatch, K, A):
   spans_KD = draw(K, D)
   found = jax.jit(
     lambda count: pairs.nearest_scores(
-      *(WEIGHTS, spans_KD, count, make_features(K), A, None, 0.0)
+      WEIGHTS, spans_KD, count, make_features(K), A, None, 0.0
     )
   )
   expected = all_scores(K, spans_KD)
@@ -79,8 +83,14 @@ def test_chosen_pairs_equal_all_pairs(monkeypatch):
   arrays = map(jnp.asarray, (spans_KD, antecedents, bias))
   scores, expected_KD = jax.jit(
     lambda count, spans_KD, antecedents_KA, bias_KA: pairs.chosen_scores(
-      *(WEIGHTS, spans_KD, count, make_features(K), antecedents_KA, bias_KA),
-      *(None, 0.0),
+      WEIGHTS,
+      spans_KD,
+      count,
+      make_features(K),
+      antecedents_KA,
+      bias_KA,
+      None,
+      0.0,
     )
   )(K, *arrays)
   plain = all_scores(K, spans_KD)
@@ -112,7 +122,11 @@ def test_blocks_have_masks_of_their_own(monkeypatch):
   run = jax.jit(
     functools.partial(
       pairs.nearest_scores,
-      *(positive, same, K, features, A),
+      positive,
+      same,
+      K,
+      features,
+      A,
       rate=rate,
     )
   )

@@ -62,7 +62,8 @@ def test_pruning_equals_a_plain_loop(may_cross):
       scores_BN,
       spans.candidates(SENTENCES, WIDTH),
       spans.num_kept(SENTENCES >= 0, RATIO),
-      *(K, WIDTH),
+      K,
+      WIDTH,
       may_cross=may_cross,
     )
 
@@ -94,7 +95,8 @@ def test_fewer_spans_than_may_be_kept():
     scores,
     spans.candidates(sentences, 2),
     spans.num_kept(sentences >= 0, 2.0),
-    *(K, 2),
+    K,
+    2,
     may_cross=False,
   )
   np.testing.assert_array_equal(found, [[0, 1, 2, 6, 6]])

@@ -178,8 +178,13 @@ def test_the_oracle_of_scores_made_by_hand():
     return types.SimpleNamespace(name=name, is_labelled=is_labelled)
 
   splits = [
-    *(split('train'), split('dev'), split('dev@de'), split('test@de')),
-    *(split('dev@zh'), split('test@zh', False), split('test@fr')),
+    split('train'),
+    split('dev'),
+    split('dev@de'),
+    split('test@de'),
+    split('dev@zh'),
+    split('test@zh', False),
+    split('test@fr'),
   ]
   task = types.SimpleNamespace(
     name='t',

@@ -57,8 +57,13 @@ def test_roles_are_learned_of_the_marked_predicate(roles, tmp_path):
   submissions.write(task, 'dev', split.examples, again, tmp_path / 'a.props')
   first = (tmp_path / 'a.props').read_text().splitlines()[:7]
   assert [line.split()[0] for line in first] == [
-    *('-', split.examples[0].lemma, '-', '-'),
-    *('-', split.examples[1].lemma, '-'),
+    '-',
+    split.examples[0].lemma,
+    '-',
+    '-',
+    '-',
+    split.examples[1].lemma,
+    '-',
   ]
 
 

@@ -13,13 +13,17 @@ from train.transfer import finetune
 @pytest.mark.slow
 def test_sweep_and_predict(own_set, small_bert, tmp_path):
   config = [
-    *('--config', 'transfer:task=own'),
+    '--config',
+    'transfer:task=own',
     '--config.own.kind=classification',
     f'--config.data.source={own_set}',
     f'--config.init.weights={small_bert}',
-    *('--config.task.max_length=32', '--config.data.bucket=false'),
-    *('--config.train.steps=2', '--config.train.platform=cpu'),
-    *('--config.data.loader=plain', '--config.train.peak_tflops=0.1'),
+    '--config.task.max_length=32',
+    '--config.data.bucket=false',
+    '--config.train.steps=2',
+    '--config.train.platform=cpu',
+    '--config.data.loader=plain',
+    '--config.train.peak_tflops=0.1',
   ]
   swept = command(
     'train.sweep', *config, '--seeds', 1, '--workdir', tmp_path / 'sweep'
@@ -31,8 +35,13 @@ def test_sweep_and_predict(own_set, small_bert, tmp_path):
   answered = command(
     'train.predict',
     summary['best']['workdir'],
-    *('--input', own_set / 'dev.jsonl', '--output', tmp_path / 'a.jsonl'),
-    *('--split', 'dev', '--json'),
+    '--input',
+    own_set / 'dev.jsonl',
+    '--output',
+    tmp_path / 'a.jsonl',
+    '--split',
+    'dev',
+    '--json',
   )
   assert answered.returncode == 0, answered.stderr
   assert json.loads(answered.stdout) == {'accuracy': value}

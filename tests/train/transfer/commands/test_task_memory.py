@@ -35,13 +35,19 @@ def test_minilm_answers_questions_in_little_memory(
   monkeypatch.delenv('XLA_FLAGS')  # as users compile
   done = command(
     'train.main',
-    *('--config', 'transfer:task=squad1', '--dry_run'),
+    '--config',
+    'transfer:task=squad1',
+    '--dry_run',
     f'--config.data.source={tmp_path}',
     f'--config.data.tokenizer={small_store}',
-    *('--config.model.num_layers=6', '--config.model.embed_dim=384'),
-    *('--config.model.num_heads=12', '--config.model.mlp_dim=1536'),
-    *('--config.train.global_batch=16', '--config.eval.global_batch=64'),
-    *('--config.train.platform=cpu', '--config.data.loader=plain'),
+    '--config.model.num_layers=6',
+    '--config.model.embed_dim=384',
+    '--config.model.num_heads=12',
+    '--config.model.mlp_dim=1536',
+    '--config.train.global_batch=16',
+    '--config.eval.global_batch=64',
+    '--config.train.platform=cpu',
+    '--config.data.loader=plain',
   )
   assert done.returncode == 0, done.stderr
   steps = re.findall(

@@ -17,9 +17,18 @@ def run(config_path, workdir):
   ended = end(
     start(
       lambda coordinator, i: [
-        *('-m', 'train.main', '--config', str(config_path)),
-        *('--workdir', str(workdir), '--coordinator', coordinator),
-        *('--num_processes', '2', '--process_id', str(i)),
+        '-m',
+        'train.main',
+        '--config',
+        str(config_path),
+        '--workdir',
+        str(workdir),
+        '--coordinator',
+        coordinator,
+        '--num_processes',
+        '2',
+        '--process_id',
+        str(i),
       ],
       num_processes=2,
       devices=1,

@@ -26,14 +26,37 @@ SCHEME = 'hf://'  # before a name
 # What the README and our defaults call folders of runs and of token stores.
 OUR_FOLDERS = ('runs', 'stores')
 # Endings of files; no model's name ends with one.
-FILE_ENDINGS = tuple(
-  '.bin .bpe .csv .gz .h5 .hdf5 .index .json .jsonl .model .npy .npz .pt .pth'
-  ' .safetensors .tsv .txt .vocab .xz .zip .zst'.split()
+FILE_ENDINGS = (
+  '.bin',
+  '.bpe',
+  '.csv',
+  '.gz',
+  '.h5',
+  '.hdf5',
+  '.index',
+  '.json',
+  '.jsonl',
+  '.model',
+  '.npy',
+  '.npz',
+  '.pt',
+  '.pth',
+  '.safetensors',
+  '.tsv',
+  '.txt',
+  '.vocab',
+  '.xz',
+  '.zip',
+  '.zst',
 )
-SETTINGS = (
-  'config.json tokenizer_config.json special_tokens_map.json added_tokens.json'
-  ' modules.json *_Pooling/config.json'
-).split()
+SETTINGS = [
+  'config.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'modules.json',
+  '*_Pooling/config.json',
+]
 VOCABULARIES = ('vocab.txt', 'vocab.json', 'merges.txt', 'tokenizer.json')
 # The same weights in several formats: the first that exists is read.
 FORMATS = (

@@ -23,7 +23,7 @@ os.environ.setdefault('GCS_STAT_CACHE_MAX_AGE', '0')
 PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
 _WRITER = 'roles/storage.objectUser'
-_NEEDED = tuple(f'storage.objects.{may}' for may in 'create delete get'.split())
+_NEEDED = tuple(f'storage.objects.{may}' for may in ['create', 'delete', 'get'])
 _SCHEME = re.compile(r'([A-Za-z][A-Za-z0-9+.-]*)://')
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET = re.compile(r'[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]')

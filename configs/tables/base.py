@@ -306,7 +306,7 @@ ELMO_MODELS = {
   'swag': TaskModel('esim'),
   # nyu-mll/GLUE-baselines: ELMo without other vectors of words.
   **dict.fromkeys(
-    'cola sst2 mrpc stsb qqp mnli qnli rte wnli'.split(),
+    ['cola', 'sst2', 'mrpc', 'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli'],
     TaskModel('bilstm_attention', {'task.word_dim': 0}),
   ),
 }
@@ -325,5 +325,15 @@ def models_of(*tasks: str) -> dict[str, TaskModel]:
   return {task: ELMO_MODELS[task] for task in tasks}
 
 
-GLUE = tuple('cola sst2 mrpc stsb qqp mnli qnli rte wnli'.split())
+GLUE = (
+  'cola',
+  'sst2',
+  'mrpc',
+  'stsb',
+  'qqp',
+  'mnli',
+  'qnli',
+  'rte',
+  'wnli',
+)
 GLUE_MODELS = models_of(*GLUE)

@@ -13,7 +13,23 @@ from data.text import text_files
 
 _LABELS = ('contradiction', 'entailment', 'neutral')
 # Conneau et al. 2018, English first.
-LANGUAGES = tuple('en fr es de el bg ru tr ar vi th zh hi sw ur'.split())
+LANGUAGES = (
+  'en',
+  'fr',
+  'es',
+  'de',
+  'el',
+  'bg',
+  'ru',
+  'tr',
+  'ar',
+  'vi',
+  'th',
+  'zh',
+  'hi',
+  'sw',
+  'ur',
+)
 
 
 def _snli_rows(file: epath.Path, split: str) -> examples.Found:

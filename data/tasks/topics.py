@@ -10,9 +10,17 @@ from data.tasks import examples, files, glue
 
 _AG_TOPICS = ('World', 'Sports', 'Business', 'Sci/Tech')
 # Order of class.txt, where a topic's number is that of its line from 0.
-_THUC_TOPICS = tuple(
-  'finance realty stocks education science society politics sports game'
-  ' entertainment'.split()
+_THUC_TOPICS = (
+  'finance',
+  'realty',
+  'stocks',
+  'education',
+  'science',
+  'society',
+  'politics',
+  'sports',
+  'game',
+  'entertainment',
 )
 
 

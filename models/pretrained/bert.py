@@ -78,8 +78,13 @@ TWINS = {  # array -> its second name in some files
 }
 BUFFERS = 'position_ids'  # 0, 1, 2 ..., saved by old versions
 # Prefixes of known names; other heads are set aside.
-HUGGING_FACE_PLACES = tuple(
-  'embeddings. encoder. pooler. cls. classifier. qa_outputs.'.split()
+HUGGING_FACE_PLACES = (
+  'embeddings.',
+  'encoder.',
+  'pooler.',
+  'cls.',
+  'classifier.',
+  'qa_outputs.',
 )
 TENSORFLOW_PLACES = ('bert/', 'cls/', 'output_')
 

@@ -23,9 +23,14 @@ from train.engine.steps import Objective
 from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'positions')
-LSTM_FIELDS = (
-  'num_layers embed_dim lstm_dim max_length dropout_rate dtype'.split()
-)
+LSTM_FIELDS = [
+  'num_layers',
+  'embed_dim',
+  'lstm_dim',
+  'max_length',
+  'dropout_rate',
+  'dtype',
+]
 
 
 def default_config() -> Any:

@@ -9,9 +9,15 @@ from train.architectures.architecture import Vocabulary, model_fields
 from train.engine.steps import Objective
 from train.run import settings, training_phases
 
-FIELDS = (
-  'embed_dim hidden_dim order direct max_length num_samples dtype'.split()
-)
+FIELDS = [
+  'embed_dim',
+  'hidden_dim',
+  'order',
+  'direct',
+  'max_length',
+  'num_samples',
+  'dtype',
+]
 
 
 def check(config: Any) -> None:

@@ -25,8 +25,21 @@ from train.run import settings, workdirs
 # Fields of modules that may differ: they keep the function of the model, or
 # belong to the vocabulary and the heads, which are checked apart.
 FREE_FIELDS = frozenset(
-  'vocab_size heads dropout_rate attention_dropout_rate dtype scan_layers remat'
-  ' attention unrolled_layers stacked num_samples parent name'.split()
+  {
+    'vocab_size',
+    'heads',
+    'dropout_rate',
+    'attention_dropout_rate',
+    'dtype',
+    'scan_layers',
+    'remat',
+    'attention',
+    'unrolled_layers',
+    'stacked',
+    'num_samples',
+    'parent',
+    'name',
+  }
 )
 POSITIONS, TYPES = 'embeddings/positions', 'embeddings/token_types'
 TABLES = ('embeddings/tokens/embedding', 'tokens/embedding')

@@ -81,18 +81,36 @@ BEFORE = {
 
 # A run may continue with other values of these: training computes the same
 # (init.new_rows is used at the first step only).
-FREE_KEYS = (
-  'data.cache data.folder data.loader init.new_rows mesh.data mesh.fsdp'
-  ' mesh.rules mesh.tensor model.attention model.unrolled_layers'
-  ' objective.classes'
-  ' train.checkpoint_every train.deterministic'
-  ' train.eval_every train.hang_minutes train.keep_checkpoints'
-  ' train.peak_tflops train.platform train.profile train.reset_streams'
-).split()
+FREE_KEYS = [
+  'data.cache',
+  'data.folder',
+  'data.loader',
+  'init.new_rows',
+  'mesh.data',
+  'mesh.fsdp',
+  'mesh.rules',
+  'mesh.tensor',
+  'model.attention',
+  'model.unrolled_layers',
+  'objective.classes',
+  'train.checkpoint_every',
+  'train.deterministic',
+  'train.eval_every',
+  'train.hang_minutes',
+  'train.keep_checkpoints',
+  'train.peak_tflops',
+  'train.platform',
+  'train.profile',
+  'train.reset_streams',
+]
 # These may differ too, if the learning rates of the steps already done do not.
-SCHEDULE_KEYS = (
-  'train.phases train.steps train.num_epochs train.global_batch optim.restarts'
-).split()
+SCHEDULE_KEYS = [
+  'train.phases',
+  'train.steps',
+  'train.num_epochs',
+  'train.global_batch',
+  'optim.restarts',
+]
 
 
 def config_path(name: str) -> pathlib.Path:

@@ -32,9 +32,14 @@ from train.transfer.reader import Found, Reader
 from train.transfer.task_data import Split
 
 # Keys of `config.model` that leave the parameters' shapes as they are.
-FREE_KEYS = tuple(
-  'dropout_rate attention_dropout_rate dtype scan_layers remat attention'
-  ' unrolled_layers'.split()
+FREE_KEYS = (
+  'dropout_rate',
+  'attention_dropout_rate',
+  'dtype',
+  'scan_layers',
+  'remat',
+  'attention',
+  'unrolled_layers',
 )
 # Arrays of a batch that a model with an encoder reads, in order.
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')

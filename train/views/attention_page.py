@@ -34,7 +34,15 @@ STEPS = 8  # of queries and keys to a power of two
 FOLDER = pathlib.Path(__file__).parent / 'page'
 SCRIPTS = tuple(  # in order: each uses the functions of those before
   f'{name}.js'
-  for name in 'numbers elements heads lines neurons tables begin'.split()
+  for name in [
+    'numbers',
+    'elements',
+    'heads',
+    'lines',
+    'neurons',
+    'tables',
+    'begin',
+  ]
 )
 
 

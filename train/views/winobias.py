@@ -20,7 +20,9 @@ KINDS = ('pro', 'anti')
 TYPES = (1, 2)
 SPLITS = ('dev', 'test')
 OCCUPATIONS = ('female_occupations.txt', 'male_occupations.txt')
-PRONOUNS = frozenset('he she him her his hers himself herself'.split())
+PRONOUNS = frozenset(
+  {'he', 'she', 'him', 'her', 'his', 'hers', 'himself', 'herself'}
+)
 _BRACKETS = re.compile(r'\[([^\[\]]*)\]')
 Span = tuple[int, int]  # characters [start, end) of a text
 

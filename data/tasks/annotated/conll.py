@@ -166,9 +166,47 @@ CONLL2003 = examples.Task(
 
 
 # Of XTREME (Hu et al. 2020, table 6).
-_PANX_LANGUAGES = tuple(
-  'af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr'
-  ' ms my nl pt ru sw ta te th tl tr ur vi yo zh'.split()
+_PANX_LANGUAGES = (
+  'af',
+  'ar',
+  'bg',
+  'bn',
+  'de',
+  'el',
+  'en',
+  'es',
+  'et',
+  'eu',
+  'fa',
+  'fi',
+  'fr',
+  'he',
+  'hi',
+  'hu',
+  'id',
+  'it',
+  'ja',
+  'jv',
+  'ka',
+  'kk',
+  'ko',
+  'ml',
+  'mr',
+  'ms',
+  'my',
+  'nl',
+  'pt',
+  'ru',
+  'sw',
+  'ta',
+  'te',
+  'th',
+  'tl',
+  'tr',
+  'ur',
+  'vi',
+  'yo',
+  'zh',
 )
 
 

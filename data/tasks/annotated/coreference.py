@@ -29,10 +29,23 @@ METRICS = (
 # telephone, web; in the order of e2e-coref, coref_model.py.
 _ONTONOTES_GENRES = ('bc', 'bn', 'mz', 'nw', 'pt', 'tc', 'wb')
 # Of train, dev and test; test2 is of other genres.
-_GUM_GENRES = """
-academic bio conversation court essay fiction interview letter news podcast
-speech textbook vlog voyage whow
-""".split()
+_GUM_GENRES = [
+  'academic',
+  'bio',
+  'conversation',
+  'court',
+  'essay',
+  'fiction',
+  'interview',
+  'letter',
+  'news',
+  'podcast',
+  'speech',
+  'textbook',
+  'vlog',
+  'voyage',
+  'whow',
+]
 _BRACKETS = re.compile(r'\(([^()|]+)(\)?)|([^()|]+)\)')
 _CONLL_BEGIN = re.compile(
   r'#\s*begin document \((?P<name>.*)\);?(?: part (?P<part>\d+))?\s*'

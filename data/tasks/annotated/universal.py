@@ -21,9 +21,24 @@ _COLUMNS = (
 # A word's place and columns: its number, form, lemma, UPOS and so on.
 Word = tuple[str, list[str]]
 # universaldependencies.org/u/pos
-UPOS = tuple(
-  'ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM'
-  ' VERB X'.split()
+UPOS = (
+  'ADJ',
+  'ADP',
+  'ADV',
+  'AUX',
+  'CCONJ',
+  'DET',
+  'INTJ',
+  'NOUN',
+  'NUM',
+  'PART',
+  'PRON',
+  'PROPN',
+  'PUNCT',
+  'SCONJ',
+  'SYM',
+  'VERB',
+  'X',
 )
 # The languages of Parallel UD (Zeman et al. 2017), which is a test set.
 _PARALLEL = {

@@ -12,7 +12,6 @@ there to something, so that it is no opening.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +27,6 @@ TURNS = 3  # of a row, at most
 TYPES = {'Q': 2, 'R': 3}
 NUM_TYPES = 4
 _LABEL = 3  # of the random numbers of a row, apart from pairs' and masks'
-
-
-def is_dialogue(store: corpus.Store) -> list[bool]:
-  """Returns whether each language of a store is dialogues."""
-  found = dialogue_lines.languages_of(
-    store.meta.get('spec', {}).get('source', '')
-  )
-  return [found.get(name, False) for name in store.languages]
 
 
 class Turns:
@@ -214,7 +205,7 @@ class Examples(pipeline.Permuted):
     """Opens the examples; see `pairs.Examples` for the errors."""
     self._turns = {
       number: Turns(store, length, number, held_out=held_out, units=units)
-      for number, those in enumerate(is_dialogue(store))
+      for number, those in enumerate(pairs.is_dialogue(store))
       if those
     }
     self._pairs = None
@@ -310,11 +301,3 @@ def choose_responses(
     for name, values in own.items()
   }
   return {**made, **chosen}
-
-
-def open_examples(
-  store: corpus.Store, length: int, **options: Any
-) -> pipeline.Examples:
-  """Opens a split of a store, as pairs of windows where it has no dialogues."""
-  kind = Examples if any(is_dialogue(store)) else pairs.Examples
-  return kind(store, length, **options)

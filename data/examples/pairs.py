@@ -6,6 +6,7 @@ import numpy as np
 from data.examples import pipeline, transforms, windows
 from data.examples.pipeline import Batch
 from data.store import corpus
+from data.text import languages
 
 
 class Examples(pipeline.Permuted):
@@ -109,6 +110,13 @@ class Examples(pipeline.Permuted):
     starts = np.zeros(tokens.shape, bool)
     starts[row, self._sentences[sentence] - start[row]] = True
     return tokens, starts
+
+
+def is_dialogue(store: corpus.Store) -> list[bool]:
+  """Returns whether each language of a store is dialogues."""
+  source = store.meta.get('spec', {}).get('source', '')
+  found = languages.of_dialogues(source)
+  return [found.get(name, False) for name in store.languages]
 
 
 def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from data.text import dialogue_lines, languages, sources
+from data.text import languages, sources
 
 
 def open_source(
@@ -18,10 +18,12 @@ def open_source(
 
     return texts.open_source(spec, document_break=document_break)
 
-  others = {
-    languages.TASK: open_task,
-    dialogue_lines.PREFIX: dialogue_lines.open_source,
-  }
+  def open_dialogues(spec: str) -> Any:
+    from data.text import dialogue_lines
+
+    return dialogue_lines.open_source(spec)
+
+  others = {languages.TASK: open_task, languages.DIALOGUES: open_dialogues}
   return sources.open_source(
     spec, document_break=document_break, text_field=text_field, others=others
   )

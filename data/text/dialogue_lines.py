@@ -25,20 +25,6 @@ PREFIX = languages.DIALOGUES
 ROLES = ('Q', 'R')
 
 
-def languages_of(spec: str) -> dict[str, bool]:
-  """Returns the languages of a source, '' of a plain one -> is it dialogues.
-
-  Languages of `FOLDER/*/` are left out: their folders hold other text.
-  """
-  if languages.has_folders(spec):
-    return {}
-  parts = languages.split(spec) or {'': [spec]}
-  return {
-    name: all(part.startswith(PREFIX) for part in of)
-    for name, of in parts.items()
-  }
-
-
 def open_source(spec: str) -> Source:
   """Opens the source; raises FileNotFoundError without a file."""
   paths, _, _ = text_files.find(spec.removeprefix(PREFIX))

@@ -87,6 +87,20 @@ def split(spec: str) -> dict[str, list[str]]:
   return found
 
 
+def of_dialogues(spec: str) -> dict[str, bool]:
+  """Returns the languages of a source, '' of a plain one -> is it dialogues.
+
+  Languages of `FOLDER/*/` are left out: their folders hold other text.
+  """
+  if has_folders(spec):
+    return {}
+  parts = split(spec) or {'': [spec]}
+  return {
+    name: all(part.startswith(DIALOGUES) for part in of)
+    for name, of in parts.items()
+  }
+
+
 def _base(spec: str) -> str:
   return spec.removesuffix(FOLDERS) or '/'
 

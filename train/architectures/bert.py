@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from data.examples import dialogues, masking, pairs, transforms
+from data.examples import masking, pairs, transforms
+from data.examples.pipeline import Examples
 from data.store.corpus import Store
 from data.text import languages
 from models import bert
@@ -120,6 +121,8 @@ def masked_tokens(
       units=stored,
     )
     if of_dialogues:
+      from data.examples import dialogues
+
       batch = dialogues.choose_responses(
         batch, host_batch, keys, pad=vocabulary.specials.pad
       )
@@ -184,6 +187,8 @@ def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
 def _with_heads(model: bert.Bert, objective: str) -> bert.Bert:
   types = model.num_token_types
   if objective == 'dialogue':
+    from data.examples import dialogues
+
     types = dialogues.NUM_TYPES
   heads = HEADS.get(objective, model.heads)
   return model.clone(heads=heads, num_token_types=types)
@@ -224,6 +229,15 @@ def _text_inputs(
   return tokens_BT, mask_BT, jnp.zeros_like(tokens_BT), places_BT
 
 
+def _open_examples(store: Store, length: int, **options: Any) -> Examples:
+  """Opens a split of a store, as dialogues where it has any."""
+  if not any(pairs.is_dialogue(store)):
+    return pairs.Examples(store, length, **options)
+  from data.examples import dialogues
+
+  return dialogues.Examples(store, length, **options)
+
+
 ARCHITECTURE = Architecture(
   keys=TRANSFORMER_KEYS,
   check=check,
@@ -235,7 +249,7 @@ ARCHITECTURE = Architecture(
     'mlm': functools.partial(masked_tokens, names=('mlm',)),
     'lm': next_tokens,
   },
-  open_examples=dialogues.open_examples,
+  open_examples=_open_examples,
   batch_shapes=pairs.batch_shapes,
   adjust_init=_adjust_init,
   print_samples=_print_samples,

@@ -11,7 +11,7 @@ import numpy as np
 from etils import epath
 from jax.sharding import Mesh
 
-from data.examples import dialogues
+from data.examples import pairs
 from data.examples.pipeline import Examples
 from data.store import corpus
 from train.architectures import families
@@ -71,9 +71,7 @@ def check_dialogues(
   config: ml_collections.ConfigDict, stores: Iterable[corpus.Store]
 ) -> None:
   """Checks that dialogues are trained as such, and nothing else is."""
-  folders = {
-    store.folder: any(dialogues.is_dialogue(store)) for store in stores
-  }
+  folders = {store.folder: any(pairs.is_dialogue(store)) for store in stores}
   if any(folders.values()) != (config.train.objective == 'dialogue'):
     found = [folder for folder, has in folders.items() if has]
     there = 'dialogues' if found else 'no dialogues'

@@ -3,12 +3,12 @@
 import pytest
 
 from data.store import texts
-from data.text import dialogue_lines
+from data.text import languages
 
 
 def test_folders_of_languages_are_not_listed():
-  assert dialogue_lines.languages_of('dialogue:a') == {'': True}
-  assert dialogue_lines.languages_of('gs://no-such/*/') == {}
+  assert languages.of_dialogues('dialogue:a') == {'': True}
+  assert languages.of_dialogues('gs://no-such/*/') == {}
 
 
 def test_a_dialogue_is_a_document_and_a_turn_a_sentence(tmp_path):

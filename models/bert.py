@@ -120,6 +120,8 @@ class Bert(nn.Module):
       listed create no parameters and no outputs.
   """
 
+  FORM = 'bert'  # see `task_model`
+
   vocab_size: int
   num_layers: int
   embed_dim: int

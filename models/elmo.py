@@ -48,6 +48,8 @@ class Elmo(nn.Module):
     dtype: of activations; parameters, states and logits are float32.
   """
 
+  FORM = 'elmo'  # see `task_model`
+
   vocab_size: int
   lstm_dim: int
   projection_dim: int

@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 
-from models import bert, gpt, norms
+from models import norms
 
 Array = jax.Array
 
@@ -24,9 +25,7 @@ FEATURES: dict[str, Callable[[dict[str, Array]], Array]] = {
 LAST_4 = ('sum_last_4', 'concat_last_4')
 
 
-def hidden_layers(
-  model: bert.Bert | gpt.Gpt, params: dict, *inputs: Array
-) -> Array:
+def hidden_layers(model: nn.Module, params: dict, *inputs: Array) -> Array:
   """Returns the outputs of embeddings and blocks, [L + 1, B, T, D].
 
   The last is the model's 'hidden', with the final norm of a GPT-2. Call it in a
@@ -39,7 +38,7 @@ def hidden_layers(
   return outputs['layers']
 
 
-def token_vectors(model: bert.Bert | gpt.Gpt, params: dict) -> Array:
+def token_vectors(model: nn.Module, params: dict) -> Array:
   """Returns each token's own embedding, without a position, float32 [V, D].
 
   The rows of the table; of a Bert, behind the layer norm of its embeddings.
@@ -47,7 +46,7 @@ def token_vectors(model: bert.Bert | gpt.Gpt, params: dict) -> Array:
   """
   embeddings = params['embeddings']
   table_VD = embeddings['tokens']['embedding']
-  if isinstance(model, gpt.Gpt):
+  if model.FORM == 'gpt':
     return table_VD
   norm = norms.LayerNorm(model.layer_norm_epsilon)
   return norm.apply({'params': embeddings['layer_norm']}, table_VD)

@@ -113,6 +113,8 @@ class Gpt(nn.Module):
       own, which decoding reads without a copy (`prepare_decoding`).
   """
 
+  FORM = 'gpt'  # see `task_model`
+
   vocab_size: int
   num_layers: int
   embed_dim: int

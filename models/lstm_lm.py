@@ -28,6 +28,8 @@ class LstmLm(nn.Module):
   activations; parameters, cells and logits are float32.
   """
 
+  FORM = 'lstm'  # see `task_model`
+
   vocab_size: int
   embed_dim: int
   lstm_dim: int

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from models import bert, crf, elmo, gpt, layers, lstm, scalar_mix
+from models import crf, layers, lstm, scalar_mix
 from models.dropout import Dropout
 from models.features import FEATURES, HEADS, check_name
 
@@ -35,7 +35,8 @@ class TaskModel(nn.Module):
 
   Attributes:
     backbone: a Bert; a left-to-right model with Gpt's arguments; or an Elmo,
-      which must be frozen.
+      which must be frozen. Its `FORM` tells which: 'bert', 'gpt', 'lstm' (no
+      layers but the last) or 'elmo'.
     head: one of `features.HEADS`.
     num_outputs: K classes or tags; 1 for a score or choices; 2 for spans.
     dropout_rate: of the head's inputs, in training; none before
@@ -163,7 +164,7 @@ class TaskModel(nn.Module):
       kernel_init=(
         layers.truncated_normal
         if self._is_bert
-        else nn.initializers.normal(gpt.INIT_STDDEV)
+        else nn.initializers.normal(0.02)  # as GPT's own
       ),
       name=self.head,
     )(read)
@@ -250,8 +251,12 @@ class TaskModel(nn.Module):
     return features_RTD, features_RTD[:, 0]
 
   @property
+  def _form(self) -> str:
+    return getattr(self.backbone, 'FORM', 'lstm')
+
+  @property
   def _is_bert(self) -> bool:
-    return isinstance(self.backbone, bert.Bert)
+    return self._form == 'bert'
 
   @property
   def _reads_last(self) -> bool:
@@ -259,7 +264,7 @@ class TaskModel(nn.Module):
 
   @property
   def _is_elmo(self) -> bool:
-    return isinstance(self.backbone, elmo.Elmo)
+    return self._form == 'elmo'
 
   def _has_choices(self, ndim: int) -> bool:
     return ndim == 3 and not self.both_orders
@@ -289,9 +294,7 @@ class TaskModel(nn.Module):
         f'num_outputs is {self.num_outputs}, expected 2: a span has a start and'
         ' an end'
       )
-    if self.features != 'last' and not isinstance(
-      self.backbone, bert.Bert | gpt.Gpt | elmo.Elmo
-    ):
+    if self.features != 'last' and self._form == 'lstm':
       raise ValueError(
         f"features is {self.features!r}, expected 'last':"
         f' {type(self.backbone).__name__} returns no other layers'
@@ -300,7 +303,7 @@ class TaskModel(nn.Module):
       raise ValueError(
         f"head is {self.head!r}, expected 'token_classifier' below paths"
       )
-    if self.lm_positions and not isinstance(self.backbone, gpt.Gpt):
+    if self.lm_positions and self._form != 'gpt':
       raise ValueError(
         f'lm_positions is {self.lm_positions}, expected 0:'
         f' {type(self.backbone).__name__} scores no positions'

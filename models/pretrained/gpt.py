@@ -16,7 +16,7 @@ from models import gpt
 from models.pretrained import config_files, strict, tensorflow_file
 from models.pretrained.config_files import SHARE, SMALL
 from models.pretrained.strict import Entry, Piece
-from models.pretrained.weights import Weights
+from models.pretrained.weights import NO_SOFTMAX, Weights
 
 # Parameter -> Hugging Face's name, below h.0, h.1 and so on; stacked here.
 LAYER_NAMES = {
@@ -48,8 +48,7 @@ NAMES = {
 }
 PREFIX = 'transformer.'  # before all names in some files, in others not
 HEAD = 'lm_head.weight'  # the token table again, in some files
-# Key of the note on weights without a softmax; and the config that implies it.
-NO_SOFTMAX = 'softmax'
+# The config that implies weights without a softmax, see `NO_SOFTMAX`.
 HEADLESS = {
   name: {'architectures': [architecture], 'tie_word_embeddings': False}
   for name, architecture in (('gpt', 'OpenAIGPTModel'), ('gpt2', 'GPT2Model'))

@@ -17,6 +17,8 @@ from models.pretrained.strict import Entry, Piece
 
 # (path of a parameter, the array on its devices) -> the leaf of the result.
 Keep = Callable[[str, jax.Array], Any]
+# Key of `Weights.notes`: the files hold no softmax of a language model.
+NO_SOFTMAX = 'softmax'
 # Paths of parameters with a row for each piece of the vocabulary.
 VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
 # The option that names a vocabulary kept apart from its weights.

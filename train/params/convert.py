@@ -13,7 +13,7 @@ from data import scratch, storage
 from data.vocabulary import tokenizer_export
 from models import layers
 from models.pretrained import elmo, gpt, hugging_face, strict
-from models.pretrained.weights import Weights
+from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
 from train.host import console
 from train.params import opened, warm_start
@@ -91,7 +91,7 @@ def export(
     if found.labels:
       numbers = {name: int(number) for number, name in found.labels.items()}
       config |= {'id2label': dict(found.labels), 'label2id': numbers}
-    if gpt.NO_SOFTMAX in found.notes:
+    if NO_SOFTMAX in found.notes:
       config |= gpt.HEADLESS[found.name]
     hugging_face.write_folder(new, found.model, params, config)
     if own is not None:

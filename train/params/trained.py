@@ -6,8 +6,7 @@ from etils import epath
 
 from data.vocabulary import characters
 from models import elmo
-from models.pretrained import gpt
-from models.pretrained.weights import Weights
+from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
 from train.params import opened
 
@@ -35,8 +34,8 @@ def load(
       f'{found.folder} holds a {found.name}, expected {" or ".join(expected)}'
     )
   found.check()
-  if gpt.NO_SOFTMAX in found.notes and set(expected) <= set(SCORING):
-    raise ValueError(f'{found.folder}: {found.notes[gpt.NO_SOFTMAX]}')
+  if NO_SOFTMAX in found.notes and set(expected) <= set(SCORING):
+    raise ValueError(f'{found.folder}: {found.notes[NO_SOFTMAX]}')
   return found._replace(params=found.load())
 
 

@@ -14,8 +14,9 @@ from etils import epath
 from flax import linen as nn
 
 from data.vocabulary import tokenization
-from models.pretrained import bert, gpt, strict
-from models.pretrained.weights import Weights
+from models.pretrained import strict
+from models.pretrained import weights as pretrained_weights
+from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.host.console import say
@@ -45,7 +46,12 @@ POSITIONS, TYPES = 'embeddings/positions', 'embeddings/token_types'
 TABLES = ('embeddings/tokens/embedding', 'tokens/embedding')
 # Parameters with a row for each piece: of BERT and GPT, of the LSTM, and of
 # Bengio's network. ELMo's softmax is whole, or starts anew.
-VOCABULARY = (*TABLES, *bert.VOCABULARY[1:], 'softmax/kernel', 'softmax/bias')
+VOCABULARY = (
+  *TABLES,
+  *pretrained_weights.VOCABULARY[1:],
+  'softmax/kernel',
+  'softmax/bias',
+)
 # Keys that set a field of a module; of all others, `model.` and the field.
 KEYS = {'kind': 'train.objective'}  # of a word2vec
 TOKENIZER_OPTION = '--config.data.tokenizer=PATH'
@@ -336,7 +342,7 @@ def _report(
       pieces = f': {_list(tokenizer, new)}' if path in VOCABULARY else ''
       lines.append(f'new: {name} {new[0]:,} to {new[-1]:,}{pieces}')
   notes = weights.notes
-  lines += [notes[key] for key in ('padding', gpt.NO_SOFTMAX) if key in notes]
+  lines += [notes[key] for key in ('padding', NO_SOFTMAX) if key in notes]
   if 'gelu' in notes:
     lines.append(f'GELU: {notes["gelu"]}; the run has the form {model.gelu!r}')
   return lines

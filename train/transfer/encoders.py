@@ -15,9 +15,8 @@ from data.inputs.features import Form
 from data.tasks.examples import Task
 from data.vocabulary import tokenization
 from models import features, task_model
-from models.pretrained import gpt as published_gpt
 from models.pretrained import strict
-from models.pretrained.weights import Weights
+from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
 from train.architectures.architecture import (
   Architecture,
@@ -376,9 +375,9 @@ def _check(found: Encoder, task: Task) -> None:
     "only a GPT, or a BERT that reads both ways, adds a language model's loss",
   )
   ensure(
-    not settings_.lm_weight or published_gpt.NO_SOFTMAX not in notes,
+    not settings_.lm_weight or NO_SOFTMAX not in notes,
     'task.lm_weight',
-    str(notes.get(published_gpt.NO_SOFTMAX)),
+    str(notes.get(NO_SOFTMAX)),
   )
   ensure(
     layers is None or hasattr(module, 'scan_layers'),

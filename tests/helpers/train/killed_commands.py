@@ -11,7 +11,6 @@ place apart, and nothing else may lie there or in the temporary folder.
 import argparse
 import contextlib
 import json
-import os
 import pathlib
 import pydoc_data.topics
 import random
@@ -89,6 +88,8 @@ class Harness:
 
   def _run(self, name, sign=None, delay=0.0, place=None):
     """Runs a command, and perhaps kills it; returns (folder, exit code)."""
+    import launch
+
     command = self._commands[name]
     if place is None:
       place = pathlib.Path(
@@ -99,7 +100,7 @@ class Harness:
       process = subprocess.Popen(
         [sys.executable, '-m', command.module, *command.arguments],
         cwd=place,
-        env=os.environ | {'TMPDIR': str(place / 'temporary')},
+        env=launch.environment() | {'TMPDIR': str(place / 'temporary')},
         stdout=said,
         stderr=said,
       )

@@ -11,6 +11,7 @@ place apart, and nothing else may lie there or in the temporary folder.
 import argparse
 import contextlib
 import json
+import os
 import pathlib
 import pydoc_data.topics
 import random
@@ -312,4 +313,7 @@ def main():
 
 if __name__ == '__main__':
   sys.path[:0] = [str(HELPERS), *(str(HELPERS / x) for x in ('train', 'data'))]
+  # Started programs import a helper, see `children`.
+  given = filter(None, [os.environ.get('PYTHONPATH')])
+  os.environ['PYTHONPATH'] = os.pathsep.join([str(HELPERS), *given])
   main()

@@ -85,15 +85,11 @@ def find(
         f' {SCHEME}google-bert/bert-base-uncased'
       )
     return _fetch(name, formats, text)
-  storage.is_remote(text)  # or an error about the address of another place
+  is_remote = storage.is_remote(text)  # or an error, of another place
   path = epath.Path(weights).expanduser()
   if path.exists():
     config = path / 'config.json'  # reading a pipe would wait for ever
-    if (
-      not storage.is_remote(path)
-      and config.exists()
-      and not os.path.isfile(config)
-    ):
+    if not is_remote and config.exists() and not os.path.isfile(config):
       raise ValueError(f'{config}: is no regular file, expected the JSON')
     return path
   name = _name(text)

@@ -265,6 +265,17 @@ def frozen(features: str) -> dict[str, Any]:
   return dict(args=('recipe=frozen',), overrides={'task.features': features})
 
 
+GLUE = (
+  'cola',
+  'sst2',
+  'mrpc',
+  'stsb',
+  'qqp',
+  'mnli',
+  'qnli',
+  'rte',
+  'wnli',
+)
 # Task -> its model, as published, where it differs from `variants.WORD_MODELS`.
 ELMO_MODELS = {
   # Peters et al. 2018, appendix: ELMo at the input and the output of the first
@@ -305,10 +316,7 @@ ELMO_MODELS = {
   # Zellers et al. 2018, section 5: ESIM on the context and each ending.
   'swag': TaskModel('esim'),
   # nyu-mll/GLUE-baselines: ELMo without other vectors of words.
-  **dict.fromkeys(
-    ['cola', 'sst2', 'mrpc', 'stsb', 'qqp', 'mnli', 'qnli', 'rte', 'wnli'],
-    TaskModel('bilstm_attention', {'task.word_dim': 0}),
-  ),
+  **dict.fromkeys(GLUE, TaskModel('bilstm_attention', {'task.word_dim': 0})),
 }
 # Keys that tables of task models tell.
 WORD_TELLS = ('optim.learning_rate', 'train.select', 'task.word_vectors')
@@ -325,15 +333,4 @@ def models_of(*tasks: str) -> dict[str, TaskModel]:
   return {task: ELMO_MODELS[task] for task in tasks}
 
 
-GLUE = (
-  'cola',
-  'sst2',
-  'mrpc',
-  'stsb',
-  'qqp',
-  'mnli',
-  'qnli',
-  'rte',
-  'wnli',
-)
 GLUE_MODELS = models_of(*GLUE)

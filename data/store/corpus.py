@@ -16,7 +16,6 @@
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from data import scratch, storage
+from data import storage
 from data.store import folders
 from data.vocabulary import tokenization
 
@@ -39,7 +38,6 @@ LANGUAGES = 'languages.npy'
 UNITS = 'units.npy'
 CHUNK_BYTES = 64 << 20  # what one checksum covers
 _STREAMS = 8  # chunks copied at a time: one stream has 100 MB/s at most
-_STAMP = '.verified.json'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,11 +126,11 @@ def _open(folder: pathlib.Path) -> Store:
   check_sizes(folder, meta)
   tokenizer = _load_tokenizer(folder, meta)
   stamp = _make_stamp(folder, meta)
-  if _read_stamp(folder) != stamp:
+  if not folders.is_stamped(folder, stamp):
     for name, entry in meta['files'].items():
       found = checksums(folder / name)
       _compare_checksums(folder / name, found, entry['crc32'])
-    write_stamp(folder, meta)
+    folders.write_stamp(folder, stamp)
   # Plain views: indexing a memmap object is several times as slow.
   arrays = {
     name: np.load(folder / f'{name}.npy', mmap_mode='r').view(np.ndarray)
@@ -209,7 +207,7 @@ def write_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
     file.write('\n')
     file.flush()
     os.fsync(file.fileno())
-  write_stamp(folder, meta)
+  folders.write_stamp(folder, _make_stamp(folder, meta))
 
 
 def check_sizes(folder: Any, meta: dict[str, Any]) -> None:
@@ -241,28 +239,8 @@ def checksums(path: pathlib.Path) -> list[int]:
   return found
 
 
-def write_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> None:
-  """Records that the files were checked; does nothing in a read-only folder."""
-  with contextlib.suppress(OSError):
-    scratch.write_bytes(
-      folder / _STAMP, json.dumps(_make_stamp(folder, meta)).encode()
-    )
-
-
 def _make_stamp(folder: pathlib.Path, meta: dict[str, Any]) -> dict[str, Any]:
-  # The inode tells a copy that kept its times from the original.
-  stamp = {'digest': meta['digest']}
-  for name in meta['files']:
-    stat = (folder / name).stat()
-    stamp[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
-  return stamp
-
-
-def _read_stamp(folder: pathlib.Path) -> dict[str, Any] | None:
-  try:
-    return json.loads((folder / _STAMP).read_bytes())
-  except (OSError, ValueError):
-    return None
+  return {'digest': meta['digest'], **folders.stamp(folder, meta['files'])}
 
 
 def _digest(meta: dict[str, Any]) -> str:
@@ -343,7 +321,7 @@ def _fetch(
       )
       _copy(origin, partial, meta)
       (partial / 'store.json').write_bytes((origin / 'store.json').read_bytes())
-      write_stamp(partial, meta)
+      folders.write_stamp(partial, _make_stamp(partial, meta))
   return target
 
 

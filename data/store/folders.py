@@ -15,7 +15,8 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from data import scratch
 
@@ -151,7 +152,7 @@ def seal(folder: pathlib.Path) -> None:
     for path in sorted(folder.iterdir())
   }
   (folder / _SUMS_FILE).write_text(json.dumps(sums))
-  _write_stamp(folder, _stamp(folder, sums))
+  write_stamp(folder, stamp(folder, sums))
 
 
 def find_damage(folder: pathlib.Path) -> str:
@@ -162,13 +163,12 @@ def find_damage(folder: pathlib.Path) -> str:
   """
   try:
     sums = json.loads((folder / _SUMS_FILE).read_bytes())
-    stamp = _stamp(folder, sums)
+    now = stamp(folder, sums)
     for name, (size, _) in sums.items():
-      if stamp[name][0] != size:
-        return f'{name} has {stamp[name][0]:,} bytes, expected {size:,}'
-    with contextlib.suppress(OSError, ValueError):
-      if json.loads((folder / _STAMP_FILE).read_bytes()) == stamp:
-        return ''
+      if now[name][0] != size:
+        return f'{name} has {now[name][0]:,} bytes, expected {size:,}'
+    if is_stamped(folder, now):
+      return ''
     for name, (_, checksum) in sums.items():
       if _checksum(folder / name) != checksum:
         return f'{name} is damaged: its checksum does not match'
@@ -176,8 +176,7 @@ def find_damage(folder: pathlib.Path) -> str:
     return f'{pathlib.Path(error.filename).name} is missing'
   except (ValueError, TypeError, AttributeError) as error:
     return f'{_SUMS_FILE} is damaged ({error})'
-  with contextlib.suppress(OSError):  # it is read-only
-    _write_stamp(folder, stamp)
+  write_stamp(folder, now)
   return ''
 
 
@@ -189,7 +188,8 @@ def _checksum(path: pathlib.Path) -> int:
   return crc
 
 
-def _stamp(folder: pathlib.Path, names: Iterable[str]) -> dict[str, list[int]]:
+def stamp(folder: pathlib.Path, names: Iterable[str]) -> dict[str, list[int]]:
+  """Returns [bytes, time, inode] of files, which a change of one changes."""
   # The inode tells a copy that kept its times from the original.
   stats = {name: (folder / name).stat() for name in names}
   return {
@@ -198,8 +198,17 @@ def _stamp(folder: pathlib.Path, names: Iterable[str]) -> dict[str, list[int]]:
   }
 
 
-def _write_stamp(folder: pathlib.Path, stamp: dict[str, list[int]]) -> None:
-  scratch.write_bytes(folder / _STAMP_FILE, json.dumps(stamp).encode())
+def is_stamped(folder: pathlib.Path, expected: Mapping[str, Any]) -> bool:
+  """Returns whether a folder was checked when it was as `expected`."""
+  with contextlib.suppress(OSError, ValueError):
+    return json.loads((folder / _STAMP_FILE).read_bytes()) == expected
+  return False
+
+
+def write_stamp(folder: pathlib.Path, checked: Mapping[str, Any]) -> None:
+  """Records that files were checked; does nothing in a read-only folder."""
+  with contextlib.suppress(OSError):
+    scratch.write_bytes(folder / _STAMP_FILE, json.dumps(checked).encode())
 
 
 def _own_cache() -> pathlib.Path:

@@ -74,8 +74,7 @@ def task(
   All may have a field `id`; a test file need not have labels. The training file
   is read only to fill empty settings: `labels` become its labels, sorted, two
   or more; `score_range` its range and that of dev; `num_choices` the choices of
-  its first
-  example. Empty `metrics` are the usual ones of the kind. See also
+  its first example. Empty `metrics` are the usual ones of the kind. See also
   `examples.Task`.
   """
   paths = {

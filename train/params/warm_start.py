@@ -23,19 +23,23 @@ from train.host.console import say
 from train.params import opened
 from train.run import settings, workdirs
 
+# Keys of `config.model` that leave the parameters' shapes as they are.
+FREE_KEYS = (
+  'dropout_rate',
+  'attention_dropout_rate',
+  'dtype',
+  'scan_layers',
+  'remat',
+  'attention',
+  'unrolled_layers',
+)
 # Fields of modules that may differ: they keep the function of the model, or
 # belong to the vocabulary and the heads, which are checked apart.
 FREE_FIELDS = frozenset(
   {
+    *FREE_KEYS,
     'vocab_size',
     'heads',
-    'dropout_rate',
-    'attention_dropout_rate',
-    'dtype',
-    'scan_layers',
-    'remat',
-    'attention',
-    'unrolled_layers',
     'stacked',
     'num_samples',
     'parent',

@@ -30,16 +30,6 @@ from train.transfer import kinds, task_data, task_losses
 from train.transfer.reader import Found, Reader
 from train.transfer.task_data import Split
 
-# Keys of `config.model` that leave the parameters' shapes as they are.
-FREE_KEYS = (
-  'dropout_rate',
-  'attention_dropout_rate',
-  'dtype',
-  'scan_layers',
-  'remat',
-  'attention',
-  'unrolled_layers',
-)
 # Arrays of a batch that a model with an encoder reads, in order.
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
 # Of an ELMo, of paths of tags, and of a second reading.
@@ -257,7 +247,11 @@ def _open(config: ml_collections.ConfigDict) -> Encoder:
   sizes = warm_start.module_settings(weights.name, weights.model)
   config = _with_model(config, {'name': weights.name} | sizes)
   fields = model_fields(config.model)
-  free = {key: fields[key] for key in FREE_KEYS if hasattr(weights.model, key)}
+  free = {
+    key: fields[key]
+    for key in warm_start.FREE_KEYS
+    if hasattr(weights.model, key)
+  }
   module = weights.model.clone(vocab_size=size, **free)
   return Encoder(config, module, tokenizer, weights)
 
@@ -286,7 +280,11 @@ def with_sizes_of(
     )
   return _with_model(
     config,
-    {key: value for key, value in saved.model.items() if key not in FREE_KEYS},
+    {
+      key: value
+      for key, value in saved.model.items()
+      if key not in warm_start.FREE_KEYS
+    },
   )
 
 

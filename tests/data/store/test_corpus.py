@@ -197,7 +197,7 @@ def test_unwritable_stamp_is_done_without(store_copy, monkeypatch):
     raise PermissionError('read-only')
 
   (store_copy / '.verified.json').unlink()
-  monkeypatch.setattr(corpus.scratch, 'beside', refuse)
+  monkeypatch.setattr(folders.scratch, 'beside', refuse)
   assert corpus.open_store(store_copy).num_documents == 200
   assert not (store_copy / '.verified.json').exists()
 

@@ -119,12 +119,17 @@ class Harness:
 def contents(place: pathlib.Path) -> dict[str, object]:
   """Returns each file's content by its path; times and places are left out.
 
-  Digits of names that tell of a process or a time are left out too.
+  Digits of names that tell of a process or a time are left out too, and of a
+  run's checkpoints the newest alone counts: a run that is asked to stop saves
+  one at the step where it stands, which then takes the place of an older one.
   """
   found: dict[str, object] = {}
   for path in sorted(place.rglob('*')):
     name = str(path.relative_to(place))
     if APART.fullmatch(name) or '__autograph' in name or path.is_dir():
+      continue
+    step = re.match(r'(.*checkpoints)/(\d+)/', name)
+    if step and int(step[2]) < _newest(place / step[1]):
       continue
     if 'checkpoints/' in name or '/model/' in name:
       found[re.sub(r'/(d|ocdbt\.process_0/d)/\w+', '/d/', name)] = ''
@@ -135,6 +140,10 @@ def contents(place: pathlib.Path) -> dict[str, object]:
     else:
       found[name] = path.read_bytes()
   return found
+
+
+def _newest(checkpoints: pathlib.Path) -> int:
+  return max(int(x.name) for x in checkpoints.iterdir() if x.name.isdigit())
 
 
 def _plain(value):

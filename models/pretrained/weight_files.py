@@ -11,7 +11,6 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from models.pretrained import config_files
+from models.pretrained import config_files, hidden_folders
 from models.pretrained.strict import Entry
 
 SAFETENSORS_DTYPES = {  # names of dtypes in safetensors files -> NumPy's
@@ -82,9 +81,10 @@ def plain(file: epath.Path) -> epath.Path:
 
 @functools.cache
 def _scratch() -> epath.Path:
-  folder = tempfile.mkdtemp(prefix='published-weights-')
-  atexit.register(shutil.rmtree, folder, ignore_errors=True)
-  return epath.Path(folder)
+  held = contextlib.ExitStack()
+  atexit.register(held.close)
+  folder = hidden_folders.temporary('published-weights')
+  return epath.Path(held.enter_context(folder))
 
 
 def from_safetensors(file: epath.Path) -> dict[str, Entry]:

@@ -1,6 +1,8 @@
 """Weights in several files, of PyTorch, and remote ones."""
 
 import re
+import subprocess
+import sys
 
 import published_cases
 import pytest
@@ -70,3 +72,26 @@ def test_remote_files_are_copied_first(tmp_path, monkeypatch):
   published_cases.assert_same(opened.load(), params)
   copy = weight_files.local(epath.Path(tmp_path) / 'model.safetensors')
   assert re.search('published-weights-', str(copy))
+
+
+READER = """
+import os, sys
+from etils import epath
+from models.pretrained import weight_files
+print(weight_files.plain(epath.Path(sys.argv[1])), flush=True)
+if len(sys.argv) > 2:
+  os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_killed_readers_copies_go_with_the_next_one(tmp_path, monkeypatch):
+  monkeypatch.setenv('TMPDIR', str(tmp_path))
+  file = str(tmp_path / 'exp [v2]' / 'model.safetensors')
+  read = [sys.executable, '-c', READER, file]
+  killed = subprocess.run([*read, 'kill'], capture_output=True, text=True)
+  assert killed.returncode == -9
+  left = epath.Path(killed.stdout.strip())
+  assert left.parent.is_dir()
+  again = subprocess.run(read, capture_output=True, text=True, check=True)
+  assert again.stdout.strip() != str(left)
+  assert not list(tmp_path.iterdir())

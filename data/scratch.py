@@ -29,6 +29,17 @@ def beside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 @contextlib.contextmanager
+def named(path: str | os.PathLike) -> Iterator[None]:
+  """Lets an error of a write say which file it was: the system's does not."""
+  try:
+    yield
+  except OSError as error:
+    if error.filename is None:
+      error.filename = str(path)
+    raise
+
+
+@contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[epath.Path]:
   """Yields a path to write a file; it replaces `path` if no error occurs.
 
@@ -40,7 +51,7 @@ def replacing(path: str | os.PathLike) -> Iterator[epath.Path]:
       yield epath.Path(folder / path.name)
       storage.upload(folder / path.name, path)
     return
-  with beside(path) as folder:
+  with beside(path) as folder, named(path):
     yield epath.Path(folder / path.name)
     os.replace(folder / path.name, path)
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from etils import epath
 
+from data import scratch
+
 VOCAB_FILE = 'encoder.json'
 MERGES_FILE = 'vocab.bpe'
 SETTINGS_FILE = 'tokenizer_settings.json'
@@ -231,14 +233,14 @@ def save_settings(
   """Makes a folder, writes a tokenizer's settings into it and returns it."""
   folder = epath.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  (folder / SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
+  scratch.write_bytes(folder / SETTINGS_FILE, json.dumps(settings).encode())
   return folder
 
 
 def write_pieces(file: epath.Path, pieces: Iterable[str]) -> None:
   """Writes a vocabulary, a piece a line."""
   # Bytes, so that no platform changes the line ends.
-  file.write_bytes(''.join(f'{piece}\n' for piece in pieces).encode())
+  scratch.write_bytes(file, ''.join(f'{piece}\n' for piece in pieces).encode())
 
 
 def write(
@@ -251,8 +253,8 @@ def write(
   ids = {piece: i for i, piece in enumerate(pieces)}
   vocab = json.dumps(ids, ensure_ascii=False, indent=0) + '\n'
   lines = [HEADER, *(f'{first} {second}' for first, second in merges), '']
-  vocab_file.write_bytes(vocab.encode())
-  merges_file.write_bytes('\n'.join(lines).encode())
+  scratch.write_bytes(vocab_file, vocab.encode())
+  scratch.write_bytes(merges_file, '\n'.join(lines).encode())
 
 
 def fingerprint(*settings: object) -> str:

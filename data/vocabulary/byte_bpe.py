@@ -14,6 +14,7 @@ import tokenizers
 from etils import epath
 from tokenizers import decoders, models, pre_tokenizers
 
+from data import scratch
 from data.vocabulary import bpe_files, tokenizer_json
 from data.vocabulary.tokenizer import Tokenizer, record, with_added
 
@@ -87,8 +88,9 @@ class ByteBPE(Tokenizer):
       'added': [record(token) for token in self.added],
     }
     bpe_files.save(folder, self.model_pieces(), self.merges, settings)
-    (epath.Path(folder) / tokenizer_json.TOKENIZER_FILE).write_bytes(
-      self.tokenizer.to_str(pretty=True).encode()
+    scratch.write_bytes(
+      epath.Path(folder) / tokenizer_json.TOKENIZER_FILE,
+      self.tokenizer.to_str(pretty=True).encode(),
     )
 
   def model_pieces(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import tokenizers
 from etils import epath
 from tokenizers import decoders, processors
 
+from data import scratch
 from data.vocabulary import bpe, bpe_files, byte_bpe, tokenizer_json, wordpiece
 
 VOCAB_FILE = 'vocab.json'
@@ -45,11 +46,13 @@ def export(
   (folder / bpe_files.SETTINGS_FILE).unlink(missing_ok=True)
   whole, config = writers[type(tokenizer)](tokenizer, folder)
   config |= {'model_max_length': max_length}
-  (folder / tokenizer_json.TOKENIZER_FILE).write_bytes(
-    whole.to_str(pretty=True).encode()
+  scratch.write_bytes(
+    folder / tokenizer_json.TOKENIZER_FILE,
+    whole.to_str(pretty=True).encode(),
   )
-  (folder / tokenizer_json.CONFIG_FILE).write_bytes(
-    (json.dumps(config, indent=2) + '\n').encode()
+  scratch.write_bytes(
+    folder / tokenizer_json.CONFIG_FILE,
+    (json.dumps(config, indent=2) + '\n').encode(),
   )
 
 
@@ -87,7 +90,9 @@ def _bpe(
   )
   # No other file says how words are found.
   settings = {'type': 'bpe', 'words': tokenizer.words}
-  (folder / bpe_files.SETTINGS_FILE).write_bytes(json.dumps(settings).encode())
+  scratch.write_bytes(
+    folder / bpe_files.SETTINGS_FILE, json.dumps(settings).encode()
+  )
   whole = _copy(tokenizer.whole)
   whole.decoder = decoders.BPEDecoder(suffix=bpe.END_OF_WORD)
   whole.add_special_tokens([bpe.UNKNOWN])

@@ -23,6 +23,7 @@ import tokenizers
 from etils import epath
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from data import scratch
 from data.vocabulary import bpe_files, tokenizer_json, word_counts
 from data.vocabulary.tokenizer import Tokenizer, record, with_added
 
@@ -122,8 +123,9 @@ class WordPiece(Tokenizer):
     }
     folder = bpe_files.save_settings(folder, settings)
     self.save_vocabulary(folder)
-    (folder / tokenizer_json.TOKENIZER_FILE).write_bytes(
-      self.tokenizer.to_str(pretty=True).encode()
+    scratch.write_bytes(
+      folder / tokenizer_json.TOKENIZER_FILE,
+      self.tokenizer.to_str(pretty=True).encode(),
     )
 
   def save_vocabulary(self, folder: epath.Path) -> None:
@@ -174,7 +176,7 @@ def looks_cased(pieces: Iterable[str]) -> bool:
   A hundredth of the pieces decides: BERT's uncased vocabulary has no piece with
   a capital, the Chinese one two marks (<S>, <T>), the cased ones 16 % and more.
   """
-  pieces = [piece for piece in pieces if not re.fullmatch(r'\[.*\]', piece)]
+  pieces = [piece for piece in pieces if (piece[:1], piece[-1:]) != ('[', ']')]
   changed = sum(piece != piece.lower() for piece in pieces)
   return changed > 0.01 * len(pieces)
 

@@ -106,3 +106,32 @@ def test_long_names_are_written(tmp_path):
   path = tmp_path / ('n' * 255)
   scratch.write_bytes(path, b'text')
   assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.slow
+def test_a_full_disk_names_the_file(tmp_path):
+  program = """
+import resource, signal, sys
+from data.vocabulary import tokenization
+from train.host import files
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+tokenizer = tokenization.train(
+  ['some words to learn'], tokenization.parse_training('train:wordpiece:60')
+)
+rows = files.RowFile(sys.argv[1] + '/metrics.csv', ['step'], [])
+resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+for write in (
+  lambda: tokenizer.save(sys.argv[1]), lambda: rows.append([[100 * '1']])
+):
+  try:
+    write()
+  except OSError as error:
+    print(error.filename)
+"""
+  done = subprocess.run(
+    [sys.executable, '-c', program, tmp_path], capture_output=True, text=True
+  )
+  names = [
+    f'{tmp_path}/{name}' for name in ('tokenizer_settings.json', 'metrics.csv')
+  ]
+  assert done.stdout.split() == names, done

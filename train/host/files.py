@@ -33,7 +33,7 @@ class RowFile:
     if whole:
       write_atomically(self._path, self._text.getvalue())
     else:
-      with self._path.open('a') as file:
+      with scratch.named(self._path), self._path.open('a') as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())  # a checkpoint that is kept has its rows

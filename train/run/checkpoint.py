@@ -84,6 +84,7 @@ class Checkpoints:
     # was lost, and ends the run.
     self._removes = keep if remote and processes.is_first() else None
     self._remover = concurrent.futures.ThreadPoolExecutor(1)
+    self._loops = contextlib.ExitStack()
     self._removing: concurrent.futures.Future | None = None
     if self._removes:
       self._remove(unfinished=True)
@@ -230,16 +231,18 @@ class Checkpoints:
       raise self._explained(error) from error
 
   def __enter__(self) -> 'Checkpoints':
+    self._loops.enter_context(_patient_loops())
     return self
 
   def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-    if error is None:
-      self.finish()
-    try:
-      self._manager.close()
-    except Exception:
+    with self._loops:
       if error is None:
-        raise
+        self.finish()
+      try:
+        self._manager.close()
+      except Exception:
+        if error is None:
+          raise
 
   def _explained(self, error: Exception) -> OSError:
     try:
@@ -281,7 +284,7 @@ def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
   """Returns 'path/of/parameter' -> saved shape of a workdir; reads no array."""
   folder, step = _newest(workdir)
   try:
-    with _finished_reads():
+    with _patient_loops():
       handler = ocp.PyTreeCheckpointHandler()
       metadata = handler.metadata(folder / str(step) / ITEM)
     return _shapes_of(metadata.tree['params'])
@@ -314,7 +317,7 @@ def _restore_step(
   try:
     checksums = _read_checksums(folder / str(step))
     # Orbax's manager would wait for all processes, for ever if one failed.
-    with _finished_reads():
+    with _patient_loops():
       _check_shapes(folder / str(step) / ITEM, shapes)
       restored = ocp.PyTreeCheckpointHandler().restore(
         folder / str(step) / ITEM,
@@ -375,8 +378,11 @@ class _PatientLoops(asyncio.DefaultEventLoopPolicy):
 
 
 @contextlib.contextmanager
-def _finished_reads() -> Iterator[None]:
-  """Lets orbax's other reads end first, else each prints a page of errors."""
+def _patient_loops() -> Iterator[None]:
+  """Lets orbax's other reads and writes end before a failed one ends them all.
+
+  Else each prints a page of errors.
+  """
   policy = asyncio.get_event_loop_policy()
   asyncio.set_event_loop_policy(_PatientLoops())
   try:

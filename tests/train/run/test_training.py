@@ -299,6 +299,7 @@ command.run(lambda: runs.train(config, {str(tmp_path / 'run')!r}))
   assert (
     'could not be written; no complete checkpoint is there. Make room' in last
   )
+  assert 'loop is closed' not in done.stderr  # of the other writes
   assert checkpoint.latest_step(tmp_path / 'run') is None
   # With room again, the same run goes on.
   assert runs.train(config, tmp_path / 'run')['steps'] == 12

@@ -10,6 +10,7 @@ import functools
 import glob
 import os
 import pathlib
+import resource
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ import train
 from data import scratch, storage
 from train.host import console, files
 
+_ADDRESSES = 4e9  # bytes that a run of seconds needs, and some more
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
 # Defined here, as a flag can be defined only once.
 CONFIG = config_flags.DEFINE_config_file(
@@ -105,11 +107,13 @@ def _be_quiet() -> None:
   Without a TPU, libtpu (which the compiler of `train.preflight` needs) would
   look for one and begin each command with six lines of errors.
   """
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # as JAX sets it
   asked = 'JAX_PLATFORMS' in os.environ or any(
     name.startswith('TPU_') for name in os.environ
   )
   chips = glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*')
+  # 1 is JAX's own. On a CPU, XLA reports a compilation of minutes as an error.
+  level = '1' if chips or glob.glob('/dev/nvidia[0-9]*') else '3'
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', level)
   if 'jax' not in sys.modules and not asked and not chips:
     sys.modules['libtpu'] = None  # an import of it fails
 
@@ -254,11 +258,24 @@ def run(job: Callable[[], T]) -> T:
 @contextlib.contextmanager
 def _bad_input_in_one_line() -> Iterator[None]:
   with console.SteadyErrors():
+    _tell_of_little_memory()
     try:
       yield
     except BaseException as error:
       _end(error)
       raise
+
+
+def _tell_of_little_memory() -> None:
+  """Tells of a limit under which libraries abort before we could say why."""
+  limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+  if limit != resource.RLIM_INFINITY and limit < _ADDRESSES:
+    print(
+      f'note: the limit of this shell is {limit / 1e9:.1f} GB of addresses'
+      ' (ulimit -v). JAX and TensorFlow reserve more than they use, and where'
+      ' they end in "bad_alloc" or "failed to map segment", set a higher limit',
+      file=sys.stderr,
+    )
 
 
 def _end(error: BaseException) -> None:
@@ -276,6 +293,10 @@ def _end(error: BaseException) -> None:
       message = f'error: {error}'
       if getattr(error, 'filename', None) and error.strerror:  # the system's
         message = f'error: {error.filename}: {error.strerror}'
+  elif isinstance(error, MemoryError):
+    message = 'error: no memory is left for this program: make room or give it'
+    message += ' smaller batches, shorter lines or a smaller model'
+    message += f' ({error})' if str(error) else ''
   elif told := storage.explain(error):
     message = f'error: {told}'
   if processes is None:  # nothing began: this process is alone

@@ -7,8 +7,11 @@ def prepare() -> None:
   """Sets what the compiler reads when it is loaded: call it before JAX is.
 
   The last two variables keep it from looking for a TPU, and from saying that
-  none is there.
+  none is there. A compilation of minutes is no fault here: XLA would report it
+  as an error.
   """
+  for library in ('TF_CPP_MIN', 'TPU_MIN', 'TPU_STDERR'):
+    os.environ.setdefault(f'{library}_LOG_LEVEL', '3')
   os.environ.update(
     JAX_PLATFORMS='cpu',
     TPU_SKIP_MDS_QUERY='1',

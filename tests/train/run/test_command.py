@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import resource
 import sys
 
 import pytest
@@ -87,6 +88,28 @@ def test_bad_input_is_one_line_and_a_bug_a_trace(begun, capsys, monkeypatch):
   with pytest.raises(ValueError, match='invalid literal'):
     command.run(lambda: int('a bug'))
   assert command.run(lambda: 5) == 5
+
+
+@pytest.mark.parametrize(
+  ('limit', 'is_told'),
+  [(2_500_000_000, True), (16 << 30, False), (resource.RLIM_INFINITY, False)],
+)
+def test_little_memory_is_told_before_libraries_abort(
+  limit, is_told, capsys, monkeypatch
+):
+  monkeypatch.setattr(os, '_exit', sys.exit)
+  monkeypatch.setattr(resource, 'getrlimit', lambda _: (limit, limit))
+
+  def fill():
+    raise MemoryError('std::bad_alloc')
+
+  with pytest.raises(SystemExit):
+    command.run(fill)
+  *notes, last = capsys.readouterr().err.splitlines()
+  assert last.startswith('error: no memory is left') and 'bad_alloc' in last
+  assert bool(notes) == is_told
+  if is_told:
+    assert notes[0].startswith('note: the limit of this shell is 2.5 GB of')
 
 
 def test_paths_in_lists_are_checked_at_the_start():

@@ -195,6 +195,13 @@ def small_commands(folder: pathlib.Path) -> dict[str, Command]:
   small_published.write_bert(bert, tokenizer, kind='BertModel')
   elmo.write_folder(folder / 'elmo', *small_elmo.small_elmo())
   own = small_tasks.write_sentences(folder / 'own')
+  (folder / 'glue/SST-2').mkdir(parents=True)
+  for part, count in (('train', 96), ('dev', 32)):
+    rows = ['sentence\tlabel'] + [
+      f'{text}\t{int(label == "good")}'
+      for text, label in small_tasks.sentences(count, count)
+    ]
+    (folder / f'glue/SST-2/{part}.tsv').write_text('\n'.join(rows) + '\n')
   (folder / 'sets').mkdir()
   probe_sets.write(folder / 'sets', copies=4)
   (folder / 'words').mkdir()
@@ -232,6 +239,21 @@ def small_commands(folder: pathlib.Path) -> dict[str, Command]:
         'sweep',
         '--seeds',
         '2',
+      ),
+    ),
+    'tables': Command(
+      'train.tables',
+      (
+        '--table=bert/glue',
+        f'--weights=own={bert}',
+        f'--data={folder / "glue"}',
+        '--only=own,sst2',
+        '--seeds=1',
+        '--out=out',
+        '--config.train.num_epochs=1.0',
+        '--config.train.global_batch=16',
+        '--config.task.max_length=32',
+        '--config.optim.learning_rate=1e-4',
       ),
     ),
     'probe': Command(

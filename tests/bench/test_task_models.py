@@ -230,6 +230,7 @@ def test_the_best_epoch_is_scored_and_the_rate_halved(
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['esim', 'bilstm_crf'])
 def test_steps_of_both_can_be_timed(sesame_data, torch, monkeypatch, name):
   monkeypatch.setattr(os, 'sched_setaffinity', lambda *cores: None)

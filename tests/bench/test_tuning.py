@@ -175,6 +175,7 @@ def test_both_read_the_same_batches(sesame_data, tokenizer, name):
     ]
 
 
+@pytest.mark.slow
 def test_an_epoch_of_each_can_be_timed_again_and_again(
   sesame_data, small_bert, monkeypatch
 ):

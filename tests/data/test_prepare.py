@@ -41,6 +41,7 @@ def vocab(tmp_path):
   return path
 
 
+@pytest.mark.slow
 def test_manual_with_json(tmp_path, capsys):
   out = tmp_path / 'store'
   assert run('manual', out, '--json', tokenizer='train:wordpiece:6000') == 0

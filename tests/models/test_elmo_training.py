@@ -6,6 +6,7 @@ import bert_cases
 import elmo_cases
 import jax
 import numpy as np
+import pytest
 
 from models import elmo
 
@@ -49,6 +50,7 @@ def keys(dropout=0, samples=0):
   }
 
 
+@pytest.mark.slow
 def test_losses_and_gradients_are_those_of_all_words_one_by_one():
   model = elmo_cases.make_model()
   params = elmo_cases.init_params(model)

@@ -255,6 +255,7 @@ def test_frozen_encoder_gets_no_gradient_and_no_dropout():
   assert all(jax.tree.leaves([moving[k] for k in ('bilstm', 'mix')]))
 
 
+@pytest.mark.slow
 def test_whole_model_is_trained_however_it_runs():
   """Computed again in the backward pass; unrolled, in half precision."""
   batch = make_batch_with_empty_row()

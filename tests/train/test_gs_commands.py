@@ -132,6 +132,7 @@ def test_fill_mask(run):
   assert json.loads(out.splitlines()[0])['text'] == 'The [MASK] is here.'
 
 
+@pytest.mark.slow
 def test_generate_and_score(there, run):
   written = f'{GS}/out/texts.jsonl'
   options = ('--max_new_tokens', '2', '--batch', '1', '--output', written)
@@ -154,6 +155,7 @@ def test_zero_shot(there, run, loopback):
   assert said == f'error: {GS}/coqa.json: holds nothing to do\n'
 
 
+@pytest.mark.slow
 def test_weights(there, run):
   out, _ = run(train.weights, 'inspect', f'{GS}/bert', '--json')
   assert json.loads(out)['architecture'] == 'bert'
@@ -165,6 +167,7 @@ def test_weights(there, run):
   assert json.loads(out)['sizes']['num_layers'] == 2
 
 
+@pytest.mark.slow
 def test_fine_tuning(there, run, monkeypatch):
   runs.see_one_device(monkeypatch)
   config = small_tasks.small_config(

@@ -50,6 +50,7 @@ def refused(*arguments, **options):
   return str(error.value)
 
 
+@pytest.mark.slow
 def test_files_of_results(folder):
   out = folder / 'done'
   assert sorted(path.name for path in out.iterdir()) == sorted(

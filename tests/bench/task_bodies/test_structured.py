@@ -250,6 +250,7 @@ def test_mixes_at_the_output_are_refused(data, torch, language_model):
 
 
 # The third is alike, and takes seconds to compile.
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['deep_srl', 'bidaf'])
 def test_steps_of_both_can_be_timed(data, torch, monkeypatch, name):
   monkeypatch.setattr(os, 'sched_setaffinity', lambda *cores: None)

@@ -200,6 +200,7 @@ def test_stores_of_odd_white_space(form, small, tmp_path, monkeypatch):
   check(make_store(source, small, tmp_path, **options), small, texts)
 
 
+@pytest.mark.slow
 def test_store_of_a_novel_and_the_pool(
   gpt2, sesame_data, tmp_path, monkeypatch
 ):
@@ -284,6 +285,7 @@ def test_trained_on_the_way(kind, tmp_path, capsys):
     corpus.open_store(tmp_path / 'moved')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('tokenizer', ['train:bpe:300', 'published'])
 def test_stores_with_and_without_spacy_differ(
   tokenizer, sesame_data, tmp_path, monkeypatch, capsys

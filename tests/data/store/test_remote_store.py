@@ -48,6 +48,7 @@ def run(capsys, source, out, *more, tokenizer=TOKENIZER):
   return code, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_built_there_as_here(gs, loopback, built, capsys, home):
   text = (built / 'text.txt').read_bytes()
   put(loopback, f'{gs}/texts', 'text.txt', text)

@@ -120,6 +120,7 @@ def test_topics_in_common(load):
   ]
 
 
+@pytest.mark.slow
 def test_the_real_sets(sesame_data):
   def sizes(name, splits, folder=sesame_data):
     task = registry.find(name)

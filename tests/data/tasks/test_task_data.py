@@ -72,6 +72,7 @@ def load(sesame_data):
   return read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, split', SIZES)
 def test_counts_are_the_official_ones(load, name, split):
   found = load(name, split)

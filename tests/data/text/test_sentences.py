@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from data.text import sentences
 
 
@@ -35,6 +37,7 @@ def test_cjk_sentences():
   ]
 
 
+@pytest.mark.slow
 def test_no_text_is_lost_and_time_is_linear(sesame_data):
   novel = sorted((sesame_data / 'novels').glob('*.txt'))[7]
   text = novel.read_text('utf-8-sig')

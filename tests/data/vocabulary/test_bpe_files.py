@@ -8,6 +8,7 @@ from etils import epath
 from data.vocabulary import bpe_files, tokenization
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('kind', 'names'),
   [

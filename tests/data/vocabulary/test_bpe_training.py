@@ -21,6 +21,7 @@ for kind in ('bpe', 'bytebpe'):
 """
 
 
+@pytest.mark.slow
 def test_training_is_deterministic(sesame_data):
   source = sesame_data / 'wikitext-2/wiki.valid.tokens'
   found = set()

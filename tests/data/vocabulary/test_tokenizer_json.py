@@ -102,6 +102,7 @@ def add(tokenizer):
   tokenizer.add_special_tokens({'pad_token': '[PAD]'})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['bert', 'gpt2'])
 def test_added_tokens_are_found_as_the_publisher_finds_them(
   kind, theirs, folders, tmp_path

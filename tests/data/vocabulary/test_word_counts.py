@@ -41,6 +41,7 @@ def published(sesame_data):
   )
 
 
+@pytest.mark.slow
 def test_chinese_is_as_well_known_as_to_the_published_vocabulary(
   reviews, published
 ):
@@ -67,6 +68,7 @@ def test_chinese_of_gpts_kind(reviews, tmp_path):
   assert tokenization.load(tmp_path).fingerprint == ours.fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('language', ['ja', 'ar'])
 def test_other_scripts_lose_no_character(language, sesame_data):
   path = sesame_data / f'tatoeba/{language}-en.{language}'

@@ -360,6 +360,7 @@ print(wordpiece.train_wordpiece(text, 3000).fingerprint)
 """
 
 
+@pytest.mark.slow
 def test_training_is_deterministic_on_any_number_of_threads(
   sesame_data, tmp_path
 ):

@@ -151,6 +151,7 @@ def differentiate_plainly(x, params, reads, outputs):
   return (run_plainly(jnp, params, x, reads, outputs) * WEIGHTS).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('train', [False, True])
 @pytest.mark.parametrize('drops_outputs', [False, True])
 def test_equals_a_plain_loop_with_its_gradient(set_masks, drops_outputs, train):

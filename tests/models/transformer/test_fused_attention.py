@@ -272,6 +272,7 @@ def test_every_mesh_computes_the_same(sizes):
   np.testing.assert_allclose(shown_there, shown, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('train', [False, True])
 def test_results_of_a_model_do_not_depend_on_the_kernel(train):
   batch = bert_cases.make_batch(lengths=(128, 70, 5, 36), T=128)

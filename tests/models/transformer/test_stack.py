@@ -48,6 +48,7 @@ def assert_same(found, expected):
   bert_cases.assert_close(found[1], expected[1], 5e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'fields',
   [
@@ -85,6 +86,7 @@ def test_unrolling_leaves_no_loop_and_the_same_parameters():
   assert shapes[True] == shapes[False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'pre_norm, fields',
   [
@@ -126,6 +128,7 @@ def join(params):
   return params | {'layers': layers}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('unrolled', 'joined', 'rng'),
   [(1, False, KEY), (2, True, KEY), (2, False, None), (1, True, None)],

@@ -181,6 +181,7 @@ def test_a_loss_that_is_not_finite_is_reported(store, tmp_path, monkeypatch):
 # --- Words that are looked up
 
 
+@pytest.mark.slow
 def test_a_table_of_words_learns(store, tmp_path):
   config = small_elmo_config(store, model__characters=False, train__steps=6)
   results = runs.train(config, tmp_path)

@@ -108,6 +108,7 @@ def test_without_what_was_read_before_it_differs(finished, killed, make_config):
   assert found['step'] == expected['step']
 
 
+@pytest.mark.slow
 def test_another_batch_needs_empty_memories(killed, make_config):
   doubled = functools.partial(make_config, train__global_batch=2 * ROWS)
   with pytest.raises(

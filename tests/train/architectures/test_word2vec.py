@@ -109,6 +109,7 @@ def test_a_killed_run_ends_with_the_same_bits(store, finished, tmp_path):
   shutil.rmtree(tmp_path / 'run')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('kind', 'updates'), [('skipgram', 2), ('cbow', 8)])
 def test_shards_of_rows_and_text_change_nothing(store, kind, updates):
   """An update has a row for each device, or one that all compute."""

@@ -1,5 +1,6 @@
 import jax
 import numpy as np
+import pytest
 
 from configs import variants
 from data.examples import transforms
@@ -15,6 +16,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 def test_a_step_reads_a_full_batch_again_and_again():
   step, state, batch, flops = programs.compiled_step(
     'gpt2', 2, 16, SMALL | {'data.tokenizer': 'train:bytebpe:500'}
@@ -26,6 +28,7 @@ def test_a_step_reads_a_full_batch_again_and_again():
   assert int(state.step) == 2
 
 
+@pytest.mark.slow
 def test_a_step_with_units_reads_marks():
   job = programs.plan_step(
     'bert_tiny', 2, 16, SMALL | {'objective.unit': 'stored'}

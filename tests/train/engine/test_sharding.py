@@ -70,6 +70,7 @@ def drawn(shapes, scale):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['lamb', 'adafactor'])
 def test_updates_are_the_same_in_shards(name, small_config):
   config = small_config(

@@ -55,6 +55,7 @@ def test_small_parameters_are_whole(small_config, monkeypatch):
   assert min(leaf.size for leaf in params) < least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('unrolled', [0, 1])
 def test_what_a_step_reads(small_config, small_shares, unrolled):
   config = small_config(

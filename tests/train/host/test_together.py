@@ -114,11 +114,13 @@ command.run(lambda: runs.train(config, workdir + '-finished'))
     return workdir, run_both(config, workdir, change)
 
 
+@pytest.mark.slow
 def test_a_workdir_of_one_host_only_is_named_on_all(thrice):
   for i, (_, error) in enumerate(thrice[1]):
     assert f'-of-process-{i}: process 1 of 2 does not see' in error
 
 
+@pytest.mark.slow
 def test_two_processes_train_like_two_devices_of_one(thrice, config):
   workdir = pathlib.Path(f'{thrice[0]}-finished')
   rows = metrics.read_metrics(workdir)
@@ -187,6 +189,7 @@ command.run(lambda: processes.join(
 """
 
 
+@pytest.mark.slow
 def test_processes_that_listen_without_a_pause_end_as_they_say():
   program = (
     'from train.host import processes; processes._LISTEN_SECONDS = 0'
@@ -220,6 +223,7 @@ def test_a_process_that_never_comes_is_told():
     assert 'Traceback' not in error
 
 
+@pytest.mark.slow
 def test_a_survivor_that_waits_for_nothing_ends():
   """One that computes meets the loss in its next exchange."""
   pairs = []

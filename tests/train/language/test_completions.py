@@ -27,6 +27,7 @@ def either(request):
 PROMPTS = ['The cat', 'A much longer beginning of a text', 'x', 'Two words']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('new', [12, 70], ids=['fits', 'slides'])
 def test_a_batch_is_each_prompt_alone(either, new):
   found = either

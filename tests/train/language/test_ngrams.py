@@ -46,6 +46,7 @@ def finished(one_device, tmp_path_factory):
   return config, folder / 'run'
 
 
+@pytest.mark.slow
 def test_a_run_beside_kenlms_model(finished, kenlm):
   config, workdir = finished
   store, models = beside.open_text(str(workdir), [])

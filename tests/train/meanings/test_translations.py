@@ -49,6 +49,7 @@ def means_by_transformers(folder, text, torch, added):
   return np.stack([x[0].mean(0).numpy() for x in outputs.hidden_states])
 
 
+@pytest.mark.slow
 def test_bert_by_layer(small_bert, torch, paths, run_command, tmp_path):
   arguments = small_bert, '--parallel', *paths, '--by_layer'
   out = run_command(similarity, *arguments, '--out', 'c.png', '--json').out

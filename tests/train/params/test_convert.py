@@ -194,6 +194,7 @@ def test_there_and_back(kind, folders, tmp_path):
   assert not list(tmp_path.glob('.*'))
 
 
+@pytest.mark.slow
 def test_minilm_there_and_back(tmp_path):
   """The published MiniLM: states, and ids of the AutoTokenizer."""
   import torch

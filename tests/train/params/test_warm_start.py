@@ -473,6 +473,7 @@ def from_weights(config, folder, **overrides):
   )
 
 
+@pytest.mark.slow
 def test_all_but_the_softmax_is_the_released_weights(
   elmo_config, released, said, tmp_path, monkeypatch
 ):

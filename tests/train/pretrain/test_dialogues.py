@@ -33,6 +33,7 @@ def config(small_config, small_store, tmp_path_factory):
   return make
 
 
+@pytest.mark.slow
 def test_dialogues_are_trained_beside_text(
   config, small_config, tmp_path, capsys
 ):

@@ -50,6 +50,7 @@ def test_a_store_of_a_run_older_than_the_exponent_opens(config):
   assert run_stores.open_store(older).languages == ('aa', 'bb', 'cc')
 
 
+@pytest.mark.slow
 def test_each_language_is_audited_and_scored(config, tmp_path, capsys):
   results = runs.train(config(train__steps=4), tmp_path)
   shares = json.loads((tmp_path / 'languages.json').read_text())

@@ -26,6 +26,7 @@ def test_a_batch_may_have_all_windows_of_the_text(small_config):
       plan.check_data({phase.kind: text}, [phase])
 
 
+@pytest.mark.slow
 def test_a_phase_that_changes_nothing_before_may_follow(
   finished, small_config, tmp_path
 ):

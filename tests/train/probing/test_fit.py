@@ -49,6 +49,7 @@ def trained(members, steps=5, group=None):
   return jax.tree.map(np.asarray, probes.params), np.asarray(losses)
 
 
+@pytest.mark.slow
 def test_together_as_alone(monkeypatch):
   """Bit for bit on a CPU; vmapped, as on accelerators, to 2e-5."""
   # The fusions of users: with those of tests, the loop over one member, which

@@ -57,6 +57,7 @@ def run(folder, out, *names, **options):
   return job.run(arguments, tasks.find(list(names), arguments.data))
 
 
+@pytest.mark.slow
 def test_a_corpus_is_embedded_once(folder, trained, embedded):
   every = list(tasks.PROBES)
   _, text = run(folder, 'all', *every)

@@ -68,6 +68,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', DAMAGES)
 def test_a_damaged_checkpoint_is_passed_over(
   name, finished, torn, small_config, capsys

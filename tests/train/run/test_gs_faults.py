@@ -49,6 +49,7 @@ def test_what_passes_changes_no_bit(gs, loopback, reference, small_config):
   assert_equal(reference, results, f'{gs}/run')
 
 
+@pytest.mark.slow
 def test_old_checkpoints_are_removed_whatever_is_lost(
   gs, loopback, reference, small_config
 ):
@@ -106,6 +107,7 @@ def test_what_does_not_pass_ends_it_with_a_complete_checkpoint(
   assert not [name for name in saved if 'half' in name]
 
 
+@pytest.mark.slow
 def test_late_copies_do_not_end_a_run(
   gs, loopback, reference, small_config, monkeypatch, capsys
 ):

@@ -192,6 +192,7 @@ def test_first_executions_are_compiling_and_no_steps(monkeypatch):
   assert np.isnan(clock.row(None, 1)['time/tokens_per_second'])
 
 
+@pytest.mark.slow
 def test_report_of_a_killed_and_of_a_finished_run(killed, tmp_path, capsys):
   workdir, copy, *_ = killed
   # Killed before it was continued: nothing in the workdir but the figures.

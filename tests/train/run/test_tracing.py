@@ -7,6 +7,7 @@ import runs
 from train.run import ledger, tracing
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('one_device')
 def test_a_profile_holds_the_steps_and_changes_nothing(
   finished, small_config, tmp_path

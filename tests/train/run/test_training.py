@@ -71,6 +71,7 @@ def rows_of(workdir):
   return [row for row in rows if not row[1].startswith('time/')]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('step', [6, 12])
 def test_ended_in_an_evaluation_it_goes_on_with_that(
   finished, small_config, tmp_path, monkeypatch, step
@@ -226,6 +227,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
   assert checkpoint.latest_step(tmp_path) == 4
 
 
+@pytest.mark.slow
 def test_an_objective_of_its_own_has_its_curve_and_its_end(
   small_config, tmp_path, monkeypatch, capsys
 ):

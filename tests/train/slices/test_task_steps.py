@@ -38,6 +38,7 @@ def batch_of(planned):
   return {name: x.shape for name, x in batch.items()}, len(rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'rows', 'labels', 'steps', 'num_scalars'),
   [
@@ -115,6 +116,7 @@ def test_other_configs_are_refused(name, changes, message):
     plan(name, **changes)
 
 
+@pytest.mark.slow
 def test_the_step_compiles_for_a_slice():
   done = subprocess.run(
     [

@@ -62,6 +62,7 @@ def answers_again(workdir, read, results):
     assert value == results['metrics'][f'eval/{task.name}/{metric}']
 
 
+@pytest.mark.slow
 def test_words_are_tagged_from_the_mix_of_layers(small, tmp_path):
   weights_folder, _, params = small
   folder, workdir = tmp_path / 'set', tmp_path / 'run'
@@ -88,6 +89,7 @@ def test_words_are_tagged_from_the_mix_of_layers(small, tmp_path):
     convert.export(workdir, tmp_path / 'exported')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['own pairs', 'own choices', 'own scores'])
 def test_texts_are_read_as_words(small, tmp_path, kind):
   config = config_of(tmp_path / 'set', kind, small[0], **{'train.steps': 2})

@@ -98,6 +98,7 @@ def test_weights_without_a_vocabulary_are_told_theirs(
   assert found.module == expected.module
 
 
+@pytest.mark.slow
 def test_a_gpt_learns_with_both_losses(gpt_of, own_set, tmp_path):
   changes = GPT_RECIPE | {'train.num_epochs': 6.0, 'optim.learning_rate': 1e-2}
   config = small_tasks.small_config(own_set, gpt_of('bpe'), **changes)
@@ -155,6 +156,7 @@ def test_only_gpts_own_table_holds_positions():
     assert model.lm and model.lm_positions == expected
 
 
+@pytest.mark.slow
 def test_a_gpt_reads_a_pair_in_both_orders(gpt_of, pair_folder, tmp_path):
   folder, changes = pair_folder
   config = small_tasks.small_config(
@@ -186,6 +188,7 @@ def test_a_gpt_reads_a_pair_in_both_orders(gpt_of, pair_folder, tmp_path):
   np.testing.assert_allclose(*chances, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_gpt2_chooses(gpt_of, tmp_path):
   folder = tmp_path / 'set'
   changes = small_kinds.write(folder, 'own choices')
@@ -258,6 +261,7 @@ def pretrained(small_store, gpt_of, tmp_path_factory):
   return make
 
 
+@pytest.mark.slow
 def test_an_lstm_learns_and_opens(pretrained, own_set, tmp_path):
   workdir = pretrained('gpt:lstm')
   config = small_tasks.small_config(
@@ -278,6 +282,7 @@ def left_to_right(pretrained):
   return pretrained('bert_tiny:ltr_no_nsp')
 
 
+@pytest.mark.slow
 def test_a_left_to_right_bert_learns_from_the_last_token(
   left_to_right, own_set, tmp_path
 ):
@@ -304,6 +309,7 @@ def test_a_left_to_right_bert_learns_from_the_last_token(
   assert not predictors.open_member(run).predictor.reader.module.pool_last
 
 
+@pytest.mark.slow
 def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
   config = small_tasks.small_config(
     own_set,

@@ -111,6 +111,7 @@ def test_stopped_and_continued_is_uninterrupted(
   assert rows_of(tmp_path) == rows_of(workdir)
 
 
+@pytest.mark.slow
 def test_ended_in_evaluations_it_goes_on_with_them(
   finished, job, make_config, tmp_path, monkeypatch
 ):
@@ -149,6 +150,7 @@ def test_ended_in_evaluations_it_goes_on_with_them(
   assert rows_of(tmp_path) == rows_of(workdir)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('saved', 'every'), [(True, 4), (True, 6), (False, 4)])
 def test_killed_while_a_best_model_was_kept(
   finished, job, tmp_path, monkeypatch, saved, every
@@ -182,12 +184,14 @@ def test_killed_while_a_best_model_was_kept(
   assert rows_of(tmp_path / 'killed') == rows_of(workdir)
 
 
+@pytest.mark.slow
 def test_batches_ahead_of_time_are_the_same(finished, make_config, tmp_path):
   _, _, results = finished
   again = runs.train(make_config(data__loader='tf'), tmp_path)
   assert again['state_sha256'] == results['state_sha256']
 
 
+@pytest.mark.slow
 def test_it_stops_where_numbers_end_and_tells_of_the_global_batch(
   make_config, tmp_path, monkeypatch
 ):
@@ -264,6 +268,7 @@ def test_processes_compare_what_they_read(
   assert differing == {'the examples of own, dev'}
 
 
+@pytest.mark.slow
 def test_seeds_share_what_is_compiled(make_config, tmp_path):
   config = make_config(train__num_epochs=1.0)
   mesh = sharding.make_mesh(config.mesh)
@@ -281,6 +286,7 @@ def test_seeds_share_what_is_compiled(make_config, tmp_path):
   assert shared['state_sha256'] != first['state_sha256']
 
 
+@pytest.mark.slow
 def test_the_best_model_is_kept_or_the_last(make_config, tmp_path):
   # A rate so large that late steps spoil what was learnt.
   changes = dict(
@@ -298,6 +304,7 @@ def test_the_best_model_is_kept_or_the_last(make_config, tmp_path):
   assert scores['best'] >= scores['last']
 
 
+@pytest.mark.slow
 def test_it_stops_early(make_config, tmp_path):
   config = make_config(
     train__patience=2, train__num_epochs=20.0, optim__learning_rate=1e-9
@@ -309,6 +316,7 @@ def test_it_stops_early(make_config, tmp_path):
   assert runs.train(config, tmp_path) == results
 
 
+@pytest.mark.slow
 def test_a_halved_rate_is_continued(make_config, tmp_path, monkeypatch):
   config = make_config(
     train__plateau=0,

@@ -57,6 +57,7 @@ def run_of(config_of, tmp_path_factory):
   return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('scheme', SCHEMES)
 def test_a_run_learns_and_answers_again(run_of, tmp_path, scheme):
   config, workdir = run_of(scheme)

@@ -107,6 +107,7 @@ def test_penalty_is_of_the_weights_alone(learned):
     np.testing.assert_allclose(leaf, 0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_add_up(learned, plan_job):
   (loss, gradient), _, weights = learned
   job = plan_job(task__mix_l2=PENALTY, train__micro_batches=2)

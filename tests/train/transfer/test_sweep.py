@@ -113,6 +113,7 @@ def test_the_main_metric_chooses_in_whatever_order_results_are(
   assert [path.parent.name for path in tmp_path.glob('*/model')] == ['seed=1']
 
 
+@pytest.mark.slow
 def test_sigterm_while_a_run_writes_its_results_ends_the_sweep(
   config, tmp_path, monkeypatch
 ):
@@ -172,6 +173,7 @@ def test_what_a_killed_sweep_left_is_cleared(swept, config, tmp_path):
   assert not list(copy.glob('*/checkpoints'))
 
 
+@pytest.mark.slow
 def test_all_models_are_kept_on_request(config, tmp_path):
   summary = sweep.run(config, tmp_path, seeds=SEEDS, keep_all=True)
   assert len(list(tmp_path.glob('*/model'))) == 2

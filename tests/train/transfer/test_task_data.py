@@ -111,6 +111,7 @@ def register(tmp_path, monkeypatch):
   monkeypatch.setattr(registry, 'TASKS', names['TASKS'])
 
 
+@pytest.mark.slow
 def test_a_toy_is_learnt(register, small_bert, tmp_path):
   folder = small_tasks.write_sentences(tmp_path / 'toys', (16, 8, 4))
   config = small_tasks.small_config(

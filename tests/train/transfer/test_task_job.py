@@ -52,6 +52,7 @@ def alone(config):
   return losses_on(config, jax.devices()[:1], **one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'sizes',
   [dict(data=8, fsdp=1, tensor=1), dict(data=2, fsdp=2, tensor=2)],

@@ -66,6 +66,7 @@ def test_the_plan_says_which_epochs(
   assert f'{steps} steps of 8 windows, {epochs}, dev' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', METRICS)
 def test_a_run_is_scored_and_answers_again(run_of, tmp_path, kind):
   config, workdir, results = run = run_of(kind)

@@ -62,6 +62,7 @@ def swept(mixed, maker):
 # --- Runs of each model, and their answers
 
 
+@pytest.mark.slow
 def test_seeds_share_a_plan_learn_and_answer_together(swept, mixed, tmp_path):
   folders, computed, planned = swept
   assert (computed, planned) == (2, 1)  # of train and of dev
@@ -114,6 +115,7 @@ RUN = (  # by other tests here
 )
 
 
+@pytest.mark.slow
 def test_each_other_kind_that_a_model_reads_has_a_step(maker):
   """Traced, not compiled."""
   found = {
@@ -133,6 +135,7 @@ def test_each_other_kind_that_a_model_reads_has_a_step(maker):
     assert report['loss'].shape == ()
 
 
+@pytest.mark.slow
 def test_choices_are_answered_again_above_a_gpt(maker, tmp_path):
   changes = {'task.features': 'last', 'task.mix_at': 'output'}
   config = maker.config(
@@ -146,6 +149,7 @@ def test_choices_are_answered_again_above_a_gpt(maker, tmp_path):
   assert 'input' not in kept
 
 
+@pytest.mark.slow
 def test_words_of_pairs_are_trained_without_a_language_model(
   maker, glove, tmp_path
 ):
@@ -179,6 +183,7 @@ def test_words_are_looked_up_in_lower_case(maker, glove, tmp_path):
   assert 'the' in found[True] and 'the' not in found[False]
 
 
+@pytest.mark.slow
 def test_long_sentences_are_tagged_above_a_bert(maker, tmp_path):
   """By letters, a table, and the BERT's layers; in rows of 16 words."""
   changes = {'train.steps': 100, 'optim.learning_rate': 0.02}
@@ -250,6 +255,7 @@ def test_stopped_and_continued_is_uninterrupted(swept, mixed, tmp_path):
   assert losses == there and len(losses) == 3
 
 
+@pytest.mark.slow
 def test_other_weights_are_refused_where_a_run_began(
   mixed, swept, tmp_path, monkeypatch
 ):

@@ -20,6 +20,7 @@ def small():
   return small_elmo()
 
 
+@pytest.mark.slow
 def test_released_vectors(sesame_data, tmp_path):
   """Of three streams, of which the released program read a sentence a time."""
   folder = sesame_data / 'fixtures/elmo/model'

@@ -239,6 +239,7 @@ def test_layers_are_combined(make):
       assert_near(ours.array, theirs.astype(np.float32))
 
 
+@pytest.mark.slow
 def test_batches_do_not_matter_and_little_is_read_ahead(make, monkeypatch):
   found, _ = make('bert')
   words = ['One', 'cat', 'on', 'the', 'mat']

@@ -28,6 +28,7 @@ def path(tmp_path):
   return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('batch_bytes', [128_000_000, 20_000])
 def test_means_and_picture(
   small_bert, path, tmp_path, monkeypatch, batch_bytes

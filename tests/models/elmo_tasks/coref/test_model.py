@@ -83,6 +83,7 @@ def run_recorded(module, params, documents, monkeypatch):
     return jax.device_get(run(params))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('variant', ['2017', '2018'])
 def test_equals_plain_scores_whatever_the_padding(variant, monkeypatch):
   documents, module = cases.Documents(), cases.MODELS[variant]
@@ -153,6 +154,7 @@ def test_drops_in_training_without_added_vectors():
   assert np.abs(first['mention_scores'] - second['mention_scores']).max() > 0.1
 
 
+@pytest.mark.slow
 def test_a_long_document_takes_bounded_memory(monkeypatch):
   monkeypatch.setattr(pairs, 'NUM_GROUPS', 1)  # compiles faster
   module = model.EndToEndCoref(num_genres=7)

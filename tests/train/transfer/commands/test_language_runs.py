@@ -151,6 +151,7 @@ def test_its_own_files_are_read_in_its_own_language(run):
   )
 
 
+@pytest.mark.slow
 def test_a_run_killed_after_its_last_score_ends_alike(make, tmp_path):
   """Nothing is known of the scores of the model then but their figures."""
   config = make(

@@ -77,6 +77,7 @@ def test_a_stopped_run_of_roles_goes_on(roles, tmp_path):
     assert results[key] == expected[key]
 
 
+@pytest.mark.slow
 def test_a_bert_is_taught_roles(small_bert, maker, tmp_path):
   """Its rows end in the predicate, which is a second text."""
   source = maker.source('own roles')
@@ -107,6 +108,7 @@ def test_a_bert_is_taught_roles(small_bert, maker, tmp_path):
   word_runs.check_answers(config, tmp_path / 'run', tmp_path / 'a.jsonl')
 
 
+@pytest.mark.slow
 def test_documents_are_clustered_above_an_elmo(maker, tmp_path):
   changes = {
     **LEARNING,
@@ -165,6 +167,7 @@ def test_questions_are_answered_in_words(maker, model, tmp_path):
     predictors.check_null_odds([tmp_path / 'run'])
 
 
+@pytest.mark.slow
 def test_averages_of_the_parameters_are_scored_and_kept(maker, tmp_path):
   """The plain parameters go on in the checkpoint; the averages are kept."""
   changes = {'train.steps': 4, 'optim.learning_rate': 0.02}

@@ -48,6 +48,7 @@ def test_sweep_and_predict(own_set, small_bert, tmp_path):
   assert len((tmp_path / 'a.jsonl').read_text().splitlines()) == 32
 
 
+@pytest.mark.slow
 def test_a_plan_leaves_nothing(make_config, tmp_path, capsys):
   config = make_config(train__steps=2)
   assert runs.train(config, tmp_path / 'plan', dry_run=True) is None
@@ -62,6 +63,7 @@ def test_a_plan_leaves_nothing(make_config, tmp_path, capsys):
     assert words in printed
 
 
+@pytest.mark.slow
 def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
   config, workdir, results = run_of('own scores')
   drawn = []
@@ -83,6 +85,7 @@ def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
   assert reports._seconds_left(rows[:2], config) is not None
 
 
+@pytest.mark.slow
 def test_what_a_run_prints(run_of, tmp_path, capsys):
   config, workdir, results = run_of('squad2')
   runs.train(config, tmp_path / 'plan', dry_run=True)

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data import storage
+from data import scratch, storage
 from data.store import arrays, corpus, folders, texts, units, vocabularies
 from data.store import audit as audits
 from data.text import documents, languages
 from data.vocabulary import tokenization
-from models.pretrained import hidden_folders
 
 
 def build_store(
@@ -90,7 +89,7 @@ def build_store(
   if audit := _standing_audit(out, asked, overwrite, language_exponent):
     return audit
   if remote:
-    with hidden_folders.temporary('store') as folder:
+    with scratch.temporary('store') as folder:
       local = folder / 'store'
       print(f'building {out} in {folder} first', file=sys.stderr)
       audit = build_store(

@@ -5,12 +5,15 @@ Remote files are copied, until the program ends, because readers seek in them.
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import glob
 import hashlib
 import os
+import pathlib
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
@@ -18,9 +21,10 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from models.pretrained import config_files, hidden_folders
+from models.pretrained import config_files
 from models.pretrained.strict import Entry
 
+_SCRATCH = 'published-weights-'
 SAFETENSORS_DTYPES = {  # names of dtypes in safetensors files -> NumPy's
   f'{letter}{bits}': f'{kind}{bits}'
   for letter, kind in {'F': 'float', 'I': 'int', 'U': 'uint'}.items()
@@ -81,10 +85,33 @@ def plain(file: epath.Path) -> epath.Path:
 
 @functools.cache
 def _scratch() -> epath.Path:
-  held = contextlib.ExitStack()
-  atexit.register(held.close)
-  folder = hidden_folders.temporary('published-weights')
-  return epath.Path(held.enter_context(folder))
+  """Makes our folder of copies, and removes those of programs that died.
+
+  A living program holds a lock on its folder.
+  """
+  for left in pathlib.Path(tempfile.gettempdir()).glob(f'{_SCRATCH}*'):
+    with contextlib.suppress(OSError):  # it lives, or is another user's
+      os.close(_lock(left))
+      shutil.rmtree(left, ignore_errors=True)
+  while True:
+    folder = tempfile.mkdtemp(prefix=_SCRATCH)
+    # Between both lines, another program may take it for a dead one's.
+    with contextlib.suppress(OSError):
+      _lock(folder)
+      break
+  atexit.register(shutil.rmtree, folder, ignore_errors=True)
+  return epath.Path(folder)
+
+
+def _lock(folder: str | os.PathLike) -> int:
+  """Locks a folder until the program ends, or its number is closed."""
+  number = os.open(folder, os.O_RDONLY)
+  try:
+    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except OSError:
+    os.close(number)
+    raise
+  return number
 
 
 def from_safetensors(file: epath.Path) -> dict[str, Entry]:

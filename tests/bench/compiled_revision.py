@@ -50,7 +50,7 @@ tpu = topology.find_slice(tpu)
 parts = fit.plan_parts(settings.load_config(name), tpu)
 for number, phase in enumerate(parts.phases):
   with sharding.scope(parts.mesh, parts.config.mesh.rules):
-    shapes = parts.architecture.batch_shapes(phase.length, phase.global_batch)
+    shapes = parts.objective.batch_shapes(phase.length, phase.global_batch)
     lowered = parts.train_step(phase.length).lower(
       parts.shapes, batch_shapes(shapes, parts.mesh)
     )

@@ -8,16 +8,13 @@ import sys
 import pytest
 
 from data import scratch
-from models.pretrained import hidden_folders
 
 WRITER = """
 import pathlib, sys, time
 from data import scratch
-from models.pretrained import hidden_folders
 if len(sys.argv) > 2:
   scratch.end_on_sigterm()
-held = hidden_folders.temporary('words')
-with scratch.replacing(sys.argv[1]) as new, held as other:
+with scratch.replacing(sys.argv[1]) as new, scratch.temporary('words') as other:
   new.write_text('half')
   print(other, flush=True)
   time.sleep(60)
@@ -48,7 +45,7 @@ def test_a_killed_writers_folders_go_with_the_next_one(tmp_path, monkeypatch):
   assert path.read_text() == 'old'
   assert len(list(tmp_path.iterdir())) == 5  # two folders of each
   try:
-    with scratch.replacing(path) as new, hidden_folders.temporary('words'):
+    with scratch.replacing(path) as new, scratch.temporary('words'):
       new.write_text('new')
       assert len(list(tmp_path.iterdir())) == 5  # of us and of the living
     assert path.read_text() == 'new'
@@ -57,7 +54,7 @@ def test_a_killed_writers_folders_go_with_the_next_one(tmp_path, monkeypatch):
     alive.kill()
     alive.wait()
   scratch.write_bytes(path, b'newer')
-  with hidden_folders.temporary('words'):
+  with scratch.temporary('words'):
     pass
   assert list(tmp_path.iterdir()) == [path]
   assert path.read_bytes() == b'newer'

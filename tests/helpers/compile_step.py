@@ -61,7 +61,7 @@ def main(name, tpu, overrides):
   place = NamedSharding(job.mesh, sharding.BATCH)
   batch = {
     key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
-    for key, leaf in job.architecture.batch_shapes(length, rows).items()
+    for key, leaf in job.objective.batch_shapes(length, rows).items()
   }
   with sharding.scope(job.mesh, config.mesh.rules):
     program = job.train_step(length).lower(job.shapes, batch).compile()

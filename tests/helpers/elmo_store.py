@@ -65,7 +65,7 @@ def make_job(config, devices=None):
   store = corpus.open_store(config.data.folder)
   mesh = sharding.make_mesh(config.mesh, devices=devices or jax.devices()[:1])
   phases = training_phases.resolve_phases(config, {})
-  counts = families.architecture_of(config).token_counts(store)
+  counts = families.objective_of(config).token_counts(store)
   vocabulary = Vocabulary.of(store.tokenizer, counts)
   return store, assemble.build_parts(config, phases, vocabulary, mesh)
 
@@ -85,8 +85,8 @@ def run_steps(config, num_steps, *, devices=None, params=None):
   store, job = make_job(config, devices)
   (phase,) = job.phases
   examples = {
-    phase.length: job.architecture.open_examples(
-      store, phase.length, held_out=False
+    phase.length: job.objective.open_examples(
+      config, store, phase.length, held_out=False
     )
   }
   reports = []

@@ -1,7 +1,6 @@
 """Whole runs, as the command makes them, or step by step, in this process."""
 
 import contextlib
-import dataclasses
 import functools
 from unittest import mock
 
@@ -46,7 +45,7 @@ def train(
   if not fresh and shared is None:
     sizes = str(jax.tree.map(lambda leaf: leaf.shape, job.shapes))
     key = settings.as_json(config), job.mesh, job.total_steps, sizes
-    job = dataclasses.replace(job, steps=STEPS.setdefault(key, job.steps))
+    job.steps = STEPS.setdefault(key, job.steps)
   with contextlib.ExitStack() as stack:
     if not draws:
       patch = mock.patch.object(curves, 'draw_curves')

@@ -16,7 +16,7 @@ from train.run import settings
 PROGRAM = """
 import pathlib, runpy, sys, traceback
 import train
-from train.engine import objectives
+from train.architectures import bert
 
 root = str(pathlib.Path(train.__file__).parents[1])
 
@@ -37,7 +37,7 @@ def stop(*_, **__):
   print('LOADED', len(ours), lines)
   sys.exit(0)
 
-objectives.bert_losses = stop
+bert.MaskedTokens.losses = stop
 sys.argv = ['train.main', *sys.argv[1:]]
 runpy.run_module('train.main', run_name='__main__', alter_sys=True)
 """

@@ -70,8 +70,54 @@ class Vocabulary(NamedTuple):
     return cls(size, specials, jnp.zeros(size, bool), unknown=1)
 
 
-def _language_shares(config: Any) -> dict[str, Any]:
-  return {'language_exponent': config.data.language_exponent}
+class TextObjective(Objective):
+  """An objective of pre-training, for rows of one length.
+
+  Its class is all that a new one needs: the examples that it makes of a text,
+  the shapes of their batches, and the heads that it puts on a model.
+
+  Attributes:
+    has_memory: whether rows keep memory from batch to batch, see `carry`.
+  """
+
+  has_memory = False
+
+  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+    self.config, self.length, self.vocabulary = config, length, vocabulary
+
+  @classmethod
+  def open_examples(
+    cls,
+    config: Any,
+    store: Store,
+    length: int,
+    *,
+    held_out: bool,
+    units: bool = False,
+  ) -> Examples:
+    """Opens the examples of one split; with `units`, marked by their units."""
+    raise NotImplementedError
+
+  @staticmethod
+  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of a host batch."""
+    raise NotImplementedError
+
+  @staticmethod
+  def token_counts(store: Store) -> np.ndarray:
+    """Returns how often each token is a target in training text, int [V]."""
+    return token_counts(store)
+
+  @staticmethod
+  def with_heads(model: nn.Module) -> nn.Module:
+    """Returns a model with this objective's heads and types of tokens."""
+    return model
+
+  @staticmethod
+  def carry_shapes(model: Any, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of `carry`; a run begins with zeros."""
+    del model, rows
+    return {}
 
 
 def token_counts(store: Store) -> np.ndarray:
@@ -81,11 +127,6 @@ def token_counts(store: Store) -> np.ndarray:
   if vocabulary.unknown is not None:
     counts[vocabulary.unknown] += store.counts[vocabulary.size :].sum()
   return counts
-
-
-def _no_carry(model: Any, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-  del model, rows
-  return {}
 
 
 def count_encoder(
@@ -104,19 +145,11 @@ class Architecture(NamedTuple):
     check: (config) -> None; ValueError if the family's keys make no sense.
     describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
-    objectives: `train.objective` -> (config, length, vocabulary) -> Objective.
-    open_examples: (store, length, held_out=, options) -> examples of one split;
-      of a family that masks tokens, units= asks for marks of units.
-    example_options: config -> the other options of `open_examples`.
-    batch_shapes: (length, rows) -> shapes of a host batch.
+    objectives: `train.objective` -> the class.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
     print_samples: (model, parameters, store, length) -> None.
     write_outputs: (config, parameters, store, workdir) -> None; writes files of
       the family at the end of a run.
-    carry_shapes: (model, rows) -> shapes of `Objective.carry`, zeros at first.
-    token_counts: store -> int [V], how often a token is a training target.
-    with_heads: (model, train.objective) -> model with this objective's heads,
-      and types of tokens.
     encoder_flops: (model, rows, length) -> forward FLOPs without heads.
     default_config: () -> the config of all defaults.
     reads_words: whether it reads words by characters, without a vocabulary.
@@ -137,18 +170,10 @@ class Architecture(NamedTuple):
   check: Callable[[Any], None]
   describe: Callable[[Any], str]
   build_model: Callable[[Any, int], nn.Module]
-  objectives: Mapping[str, Callable[[Any, int, Vocabulary], Objective]]
-  open_examples: Callable[..., Examples]
-  batch_shapes: Callable[[int, int], dict[str, jax.ShapeDtypeStruct]]
+  objectives: Mapping[str, type[TextObjective]]
   adjust_init: Callable[[Any, Any, Any], Any]
   print_samples: Callable[[nn.Module, Any, Store, int], None]
   write_outputs: Callable[[Any, Any, Store, Any], None] = lambda *_: None
-  carry_shapes: Callable[[Any, int], dict[str, jax.ShapeDtypeStruct]] = (
-    _no_carry
-  )
-  example_options: Callable[[Any], dict[str, Any]] = _language_shares
-  token_counts: Callable[[Store], np.ndarray] = token_counts
-  with_heads: Callable[[Any, str], nn.Module] = lambda model, objective: model
   encoder_flops: Callable[[Any, int, int], int] = count_encoder
   default_config: Callable[[], Any] = base.get_config
   reads_words: bool = False
@@ -167,11 +192,6 @@ class Architecture(NamedTuple):
   def __hash__(self) -> int:
     # jax.jit takes it as a static argument.
     return hash(self.build_model)
-
-  @property
-  def has_memory(self) -> bool:
-    """Whether rows keep memory from batch to batch, see `Objective.carry`."""
-    return self.carry_shapes is not _no_carry
 
 
 TRANSFORMER_KEYS = frozenset({'embed_dim', 'num_heads', 'mlp_dim'})

@@ -5,7 +5,8 @@ second text always continues the first: another document's text, without labels,
 would be noise. Fine-tuning on pairs still needs both token types.
 """
 
-import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -20,23 +21,17 @@ from train.architectures import samples
 from train.architectures.architecture import (
   TRANSFORMER_KEYS,
   Architecture,
+  TextObjective,
   Vocabulary,
   count_encoder,
   describe_transformer,
   model_fields,
 )
 from train.engine import objectives
-from train.engine.steps import Objective
+from train.engine.steps import Batch, Sums
 from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'mlm_positions')
-# Pooler and NSP head learn from next sentences; without, a task draws its own.
-HEADS = {
-  'bert': bert.HEADS,
-  'dialogue': bert.HEADS,
-  'mlm': ('mlm',),
-  'lm': ('mlm',),
-}
 
 
 def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
@@ -69,15 +64,20 @@ def check(config: Any) -> None:
   )
 
 
-def _check_vocabulary(config: Any, vocabulary: Vocabulary) -> None:
-  if vocabulary.specials is None:
-    raise ValueError(
-      f'data.tokenizer={config.data.tokenizer!r} has no [CLS], [SEP] and'
-      " [MASK], which model.name='bert' needs: take a WordPiece vocabulary"
-    )
+# Loss -> batch -> (targets, their weights, 0 in padding rows).
+_TARGETS: dict[str, Callable[[Batch], tuple[jax.Array, jax.Array]]] = {
+  'mlm': lambda batch: (
+    batch['mlm_targets'],
+    batch['mlm_weights'] * batch['example_mask'][:, None],
+  ),
+  'nsp': lambda batch: (
+    batch['nsp_labels'],
+    batch['nsp_weights'] * batch['example_mask'],
+  ),
+}
 
 
-def _known(host_batch: Any, vocabulary: Vocabulary) -> Any:
+def _known(host_batch: Batch, vocabulary: Vocabulary) -> Batch:
   """Returns a batch in which words without a row are the unknown one."""
   batch = dict(host_batch)
   for name in ('window', 'other_window'):
@@ -86,112 +86,192 @@ def _known(host_batch: Any, vocabulary: Vocabulary) -> Any:
   return batch
 
 
-def masked_tokens(
-  config: Any,
-  length: int,
-  vocabulary: Vocabulary,
-  *,
-  names: tuple[str, ...] = ('mlm', 'nsp'),
-  of_dialogues: bool = False,
-) -> Objective:
-  """Returns BERT's objective at one length, with the losses `names`.
+class _PairsOfText(TextObjective):
+  """What BERT's objectives share: rows of two texts behind [CLS]."""
 
-  Rows are pairs of windows or, with `of_dialogues`, dialogues among them.
-  """
-  _check_vocabulary(config, vocabulary)
-  wanted = config.objective
-  rates = masking.Rates(
-    wanted.mask_rate,
-    wanted.mask_fraction,
-    wanted.random_fraction,
-    wanted.counting,
-  )
-  of_words = wanted.unit in ('word', 'span')
-  stored = wanted.unit == 'stored'
+  heads: tuple[str, ...] = ('mlm',)
 
-  def transform(host_batch: Any, keys: Any) -> Any:
-    host_batch = _known(host_batch, vocabulary)
-    batch = transforms.sample_pairs(
-      host_batch,
-      keys,
-      length=length,
-      specials=vocabulary.specials,
-      short_seq_prob=transforms.SHORT_SEQ_PROB,
-      negatives='nsp' in names,
-      units=stored,
-    )
-    if of_dialogues:
-      from data.examples import dialogues
-
-      batch = dialogues.choose_responses(
-        batch, host_batch, keys, pad=vocabulary.specials.pad
+  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+    super().__init__(config, length, vocabulary)
+    if vocabulary.specials is None:
+      raise ValueError(
+        f'data.tokenizer={config.data.tokenizer!r} has no [CLS], [SEP] and'
+        " [MASK], which model.name='bert' needs: take a WordPiece vocabulary"
       )
+
+  @classmethod
+  def open_examples(
+    cls, config: Any, store: Store, length: int, **options: Any
+  ) -> Examples:
+    """Opens a split of a store, as dialogues where it has any."""
+    options['language_exponent'] = config.data.language_exponent
+    if not any(pairs.is_dialogue(store)):
+      return pairs.Examples(store, length, **options)
+    from data.examples import dialogues
+
+    return dialogues.Examples(store, length, **options)
+
+  @staticmethod
+  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of a host batch."""
+    return pairs.batch_shapes(length, rows)
+
+  @classmethod
+  def with_heads(cls, model: bert.Bert) -> bert.Bert:
+    """Returns a model with this objective's heads."""
+    return model.clone(heads=cls.heads)
+
+  def sample_pairs(self, host_batch: Any, keys: Any, **options: Any) -> Any:
+    """Returns rows [CLS] A [SEP] B [SEP] of a batch's windows."""
+    return transforms.sample_pairs(
+      _known(host_batch, self.vocabulary),
+      keys,
+      length=self.length,
+      specials=self.vocabulary.specials,
+      short_seq_prob=transforms.SHORT_SEQ_PROB,
+      **options,
+    )
+
+  def inputs(self, batch: Any) -> tuple:
+    """Returns the inputs of `models.bert.Bert`."""
+    return tuple(batch[name] for name in INPUTS)
+
+
+class MaskedTokens(_PairsOfText):
+  """Masked tokens, and whether the second text follows the first."""
+
+  predicts: tuple[str, ...] = ('mlm', 'nsp')
+  loss_names = predicts
+  metric_names = ('mlm_accuracy', 'nsp_accuracy')
+  perplexities = MappingProxyType({'mlm': 'mlm_perplexity'})
+  heads = bert.HEADS
+
+  def transform(self, host_batch: Any, keys_B: Any) -> Any:
+    """Returns rows of two texts with masked tokens."""
+    wanted, vocabulary = self.config.objective, self.vocabulary
+    batch = self.sample_pairs(
+      host_batch,
+      keys_B,
+      negatives='nsp' in self.predicts,
+      units=wanted.unit == 'stored',
+    )
+    batch = self.choose_responses(batch, host_batch, keys_B)
+    rates = masking.Rates(
+      wanted.mask_rate,
+      wanted.mask_fraction,
+      wanted.random_fraction,
+      wanted.counting,
+    )
+    of_words = wanted.unit in ('word', 'span')
     starts = batch.pop('unit_starts', None)
     return masking.mask_units(
       batch,
-      keys,
+      keys_B,
       specials=vocabulary.specials,
       vocab_size=vocabulary.size,
       rates=rates,
-      max_predictions=masking.max_predictions(length, rates),
+      max_predictions=masking.max_predictions(self.length, rates),
       continuations=vocabulary.continuations if of_words else None,
       longest_span=masking.LONGEST_SPAN if wanted.unit == 'span' else 1,
       unit_starts=starts,
     )
 
-  return Objective(
-    transform=transform,
-    inputs=lambda batch: tuple(batch[name] for name in INPUTS),
-    weights=functools.partial(objectives.bert_weights, names=names),
-    losses=functools.partial(objectives.bert_losses, names=names),
-    loss_names=names,
-    metric_names=tuple(f'{name}_accuracy' for name in names),
-    targets=lambda batch: (batch['mlm_targets'], objectives.mlm_weights(batch)),
-    perplexities={'mlm': 'mlm_perplexity'},
-  )
+  def choose_responses(self, batch: Any, host_batch: Any, keys_B: Any) -> Any:
+    """Returns the rows as they are: there are no dialogues among them."""
+    del host_batch, keys_B
+    return batch
+
+  def losses(
+    self, outputs: Mapping[str, jax.Array], batch: Batch
+  ) -> tuple[Sums, Sums]:
+    """Returns BERT's losses and accuracies.
+
+    Args:
+      outputs: `mlm_logits` [B, P, V] and `nsp_logits` [B, 2] of
+        models.bert.Bert.
+      batch: `mlm_targets` int [B, P], `mlm_weights` float [B, P], `nsp_labels`
+        int [B] (0 = really next), `nsp_weights` [B], `example_mask` bool [B].
+
+    Returns:
+      Losses in nats and metrics, by their names: each (weighted sum, sum of
+      weights), float32 scalars.
+    """
+    losses, metrics = {}, {}
+    for name in self.predicts:
+      targets, weights = _TARGETS[name](batch)
+      values, hits = objectives.score_labels(outputs[f'{name}_logits'], targets)
+      losses[name] = (jnp.sum(values * weights), weights.sum())
+      metrics[f'{name}_accuracy'] = (jnp.sum(hits * weights), weights.sum())
+    return losses, metrics
+
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
+    """Returns each loss's total weight in a global batch, at least 1."""
+    return {
+      name: jnp.maximum(_TARGETS[name](batch)[1].sum(), 1)
+      for name in self.predicts
+    }
+
+  def targets(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """Returns the masked tokens and their weights, [B, P]."""
+    return _TARGETS['mlm'](batch)
 
 
-def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns a left-to-right BERT's objective: next tokens by its MLM head."""
-  _check_vocabulary(config, vocabulary)
+class MaskedTokensAlone(MaskedTokens):
+  """Masked tokens: the second text always follows the first."""
 
-  def transform(host_batch: Any, keys: Any) -> Any:
-    batch = transforms.sample_pairs(
-      _known(host_batch, vocabulary),
-      keys,
-      length=length,
-      specials=vocabulary.specials,
-      short_seq_prob=transforms.SHORT_SEQ_PROB,
-      negatives=False,
-    )
-    batch = transforms.predict_text(batch, specials=vocabulary.specials)
-    everywhere = jnp.arange(length, dtype=jnp.int32)
+  predicts = loss_names = ('mlm',)
+  metric_names = ('mlm_accuracy',)
+  # Pooler and NSP head learn from next sentences: a task draws its own.
+  heads = ('mlm',)
+
+
+class Dialogues(MaskedTokens):
+  """Masked tokens of texts and dialogues, and whether a response is a real one.
+
+  ERNIE's (Sun et al. 2019, section 3.3).
+  """
+
+  @classmethod
+  def with_heads(cls, model: bert.Bert) -> bert.Bert:
+    """Returns a model with this objective's heads and types of tokens."""
+    from data.examples import dialogues
+
+    return model.clone(heads=cls.heads, num_token_types=dialogues.NUM_TYPES)
+
+  def choose_responses(self, batch: Any, host_batch: Any, keys_B: Any) -> Any:
+    """Returns rows in which some dialogues have another one's response."""
+    from data.examples import dialogues
+
+    pad = self.vocabulary.specials.pad
+    return dialogues.choose_responses(batch, host_batch, keys_B, pad=pad)
+
+
+class NextTokens(_PairsOfText):
+  """The next token of a left-to-right BERT, by its MLM head."""
+
+  loss_names = ('lm',)
+  metric_names = ('lm_accuracy',)
+  perplexities = MappingProxyType({'lm': 'perplexity'})
+
+  def transform(self, host_batch: Any, keys_B: Any) -> Any:
+    """Returns rows of two texts, with a target at each place."""
+    batch = self.sample_pairs(host_batch, keys_B, negatives=False)
+    batch = transforms.predict_text(batch, specials=self.vocabulary.specials)
+    everywhere = jnp.arange(self.length, dtype=jnp.int32)
     shape = batch['tokens'].shape
     return batch | {'mlm_positions': jnp.broadcast_to(everywhere, shape)}
 
-  def losses(outputs: Any, batch: Any) -> Any:
+  def weights(self, batch: Any) -> Any:
+    """Returns the loss's weight, see `objectives.lm_weights`."""
+    return objectives.lm_weights(batch)
+
+  def losses(self, outputs: Any, batch: Any) -> Any:
+    """Returns the loss and the accuracy, see `objectives.lm_losses`."""
     return objectives.lm_losses({'lm_logits': outputs['mlm_logits']}, batch)
 
-  return Objective(
-    transform=transform,
-    inputs=lambda batch: tuple(batch[name] for name in INPUTS),
-    weights=objectives.lm_weights,
-    losses=losses,
-    loss_names=('lm',),
-    metric_names=('lm_accuracy',),
-    targets=lambda batch: (batch['targets'], batch['loss_weights']),
-    perplexities={'lm': 'perplexity'},
-  )
-
-
-def _with_heads(model: bert.Bert, objective: str) -> bert.Bert:
-  types = model.num_token_types
-  if objective == 'dialogue':
-    from data.examples import dialogues
-
-    types = dialogues.NUM_TYPES
-  heads = HEADS.get(objective, model.heads)
-  return model.clone(heads=heads, num_token_types=types)
+  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+    """Returns the next tokens and their weights, [B, T]."""
+    return batch['targets'], batch['loss_weights']
 
 
 def _adjust_init(model: bert.Bert, params: Any, init_config: Any) -> Any:
@@ -229,31 +309,19 @@ def _text_inputs(
   return tokens_BT, mask_BT, jnp.zeros_like(tokens_BT), places_BT
 
 
-def _open_examples(store: Store, length: int, **options: Any) -> Examples:
-  """Opens a split of a store, as dialogues where it has any."""
-  if not any(pairs.is_dialogue(store)):
-    return pairs.Examples(store, length, **options)
-  from data.examples import dialogues
-
-  return dialogues.Examples(store, length, **options)
-
-
 ARCHITECTURE = Architecture(
   keys=TRANSFORMER_KEYS,
   check=check,
   describe=describe_transformer,
   build_model=build_model,
   objectives={
-    'bert': masked_tokens,
-    'dialogue': functools.partial(masked_tokens, of_dialogues=True),
-    'mlm': functools.partial(masked_tokens, names=('mlm',)),
-    'lm': next_tokens,
+    'bert': MaskedTokens,
+    'dialogue': Dialogues,
+    'mlm': MaskedTokensAlone,
+    'lm': NextTokens,
   },
-  open_examples=_open_examples,
-  batch_shapes=pairs.batch_shapes,
   adjust_init=_adjust_init,
   print_samples=_print_samples,
-  with_heads=_with_heads,
   encoder_flops=_encoder_flops,
   needs_mask=True,
   form='bert',

@@ -1,25 +1,28 @@
 """ELMo's pre-training: the next word of two texts, read in both directions."""
 
 import functools
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from configs import base
 from data.examples import word_streams
+from data.store.corpus import Store
 from data.vocabulary.characters import MAX_CHARACTERS
 from data.vocabulary.words import Words
 from models import elmo
 from train.architectures import samples
 from train.architectures.architecture import (
   Architecture,
+  TextObjective,
   Vocabulary,
   check_whole_words,
   model_fields,
 )
 from train.engine import flops, objectives
-from train.engine.steps import Objective
 from train.run import settings, training_phases
 
 TEXTS = ('', 'reverse_')  # each tower's prefix of a batch's keys
@@ -98,31 +101,71 @@ def build_model(model_config: Any, vocab_size: int) -> elmo.Elmo:
   )
 
 
-def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective of the next word in both directions."""
-  del length
-  if vocabulary.unknown is None:
-    raise ValueError(
-      f'data.tokenizer={config.data.tokenizer!r} cuts words into pieces, but'
-      " model.name='elmo' reads whole words: take train:words:N"
-    )
+class NextWords(TextObjective):
+  """The next word of two texts, one read in each direction."""
 
-  reads_characters = config.model.characters
+  loss_names = objectives.DIRECTIONS
+  perplexities = MappingProxyType(
+    {name: f'{name}_perplexity' for name in objectives.DIRECTIONS}
+  )
+  method = 'read_on'
+  has_memory = True
 
-  def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
-    del keys  # nothing is random
+  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+    super().__init__(config, length, vocabulary)
+    if vocabulary.unknown is None:
+      raise ValueError(
+        f'data.tokenizer={config.data.tokenizer!r} cuts words into pieces, but'
+        " model.name='elmo' reads whole words: take train:words:N"
+      )
+
+  @classmethod
+  def open_examples(
+    cls, config: Any, store: Store, length: int, **options: Any
+  ) -> word_streams.Examples:
+    """Opens the streams of a split."""
+    options['language_exponent'] = config.data.language_exponent
+    return word_streams.Examples(store, length, **options)
+
+  @staticmethod
+  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of a host batch."""
+    return word_streams.batch_shapes(length, rows)
+
+  @staticmethod
+  def token_counts(store: Store) -> np.ndarray:
+    """Returns how often each word is a target, int [V]."""
+    return word_streams.token_counts(store)
+
+  @staticmethod
+  def carry_shapes(
+    model: elmo.Elmo, rows: int
+  ) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of the LSTMs' states, a row of the batch first."""
+    state = jax.eval_shape(lambda: elmo.empty_state(model, rows))
+    return {
+      name: jax.ShapeDtypeStruct((rows, *shape[:2], shape[3]), leaf.dtype)
+      for name, leaf in zip(CARRIED, state, strict=True)
+      for shape in [leaf.shape]
+    }
+
+  def transform(self, host_batch: Any, keys_B: Any) -> dict[str, jax.Array]:
+    """Returns both texts' words and targets; nothing is random."""
+    del keys_B
+    known = self.vocabulary.known
     batch = {'loss_weights': host_batch['loss_weights']}
     for text in TEXTS:
       types = host_batch[f'{text}type_ids']
-      batch[f'{text}targets'] = vocabulary.known(host_batch[f'{text}targets'])
-      if reads_characters:
+      batch[f'{text}targets'] = known(host_batch[f'{text}targets'])
+      if self.config.model.characters:
         batch[f'{text}type_ids'] = types
         batch[f'{text}characters'] = host_batch[f'{text}characters']
       else:
-        batch[f'{text}type_ids'] = vocabulary.known(types)
+        batch[f'{text}type_ids'] = known(types)
     return batch
 
-  def inputs(batch: Any) -> tuple:
+  def inputs(self, batch: Any) -> tuple:
+    """Returns the inputs of `models.elmo.Elmo.read_on`, both texts stacked."""
     words, characters, targets = (
       jnp.stack([batch[f'{text}{name}'] for text in TEXTS])
       if f'{TEXTS[0]}{name}' in batch
@@ -131,36 +174,23 @@ def next_words(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
     )
     return words, characters, targets, *(batch[name] for name in CARRIED)
 
-  return Objective(
-    transform=transform,
-    inputs=inputs,
-    weights=objectives.bilm_weights,
-    losses=objectives.bilm_losses,
-    loss_names=objectives.DIRECTIONS,
-    metric_names=(),
-    targets=_targets,
-    perplexities={name: f'{name}_perplexity' for name in objectives.DIRECTIONS},
-    method='read_on',
-    carry=lambda outputs: {name: outputs[name] for name in CARRIED},
-  )
+  def weights(self, batch: Any) -> Any:
+    """Returns each direction's weight, see `objectives.bilm_weights`."""
+    return objectives.bilm_weights(batch)
 
+  def losses(self, outputs: Any, batch: Any) -> Any:
+    """Returns each direction's loss, see `objectives.bilm_losses`."""
+    return objectives.bilm_losses(outputs, batch)
 
-def _targets(batch: Any) -> tuple[jax.Array, jax.Array]:
-  """Returns both texts' targets; both ends of a sentence count as its end."""
-  targets = jnp.stack([batch[f'{text}targets'] for text in TEXTS])
-  targets = jnp.where(targets == Words.begin_id, Words.end_id, targets)
-  return targets, jnp.stack([batch['loss_weights']] * len(TEXTS))
+  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+    """Returns both texts' targets; both ends of a sentence count as its end."""
+    targets = jnp.stack([batch[f'{text}targets'] for text in TEXTS])
+    targets = jnp.where(targets == Words.begin_id, Words.end_id, targets)
+    return targets, jnp.stack([batch['loss_weights']] * len(TEXTS))
 
-
-def _carry_shapes(
-  model: elmo.Elmo, rows: int
-) -> dict[str, jax.ShapeDtypeStruct]:
-  state = jax.eval_shape(lambda: elmo.empty_state(model, rows))
-  return {
-    name: jax.ShapeDtypeStruct((rows, *shape[:2], shape[3]), leaf.dtype)
-    for name, leaf in zip(CARRIED, state, strict=True)
-    for shape in [leaf.shape]
-  }
+  def carry(self, outputs: Any) -> dict[str, jax.Array]:
+    """Returns the LSTMs' states."""
+    return {name: outputs[name] for name in CARRIED}
 
 
 def _keep_init(model: elmo.Elmo, params: Any, init_config: Any) -> Any:
@@ -183,14 +213,10 @@ ARCHITECTURE = Architecture(
   check=check,
   describe=describe,
   build_model=build_model,
-  objectives={'lm': next_words},
-  open_examples=word_streams.Examples,
-  batch_shapes=word_streams.batch_shapes,
+  objectives={'lm': NextWords},
   adjust_init=_keep_init,
   print_samples=samples.print_likely_words,
-  carry_shapes=_carry_shapes,
   encoder_flops=_encoder_flops,
-  token_counts=word_streams.token_counts,
   default_config=base.get_elmo_config,
   reads_words=True,
   whole_words=True,

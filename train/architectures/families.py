@@ -5,7 +5,7 @@ from typing import Any
 from flax import linen as nn
 
 from data.by_name import ByName
-from train.architectures.architecture import Architecture
+from train.architectures.architecture import Architecture, TextObjective
 from train.run import settings
 
 # Name -> (where its `Architecture` is, what its weights are used for): 'embed',
@@ -70,12 +70,15 @@ def check_reads_tasks(name: str, weights: str | None = None) -> None:
     )
 
 
+def objective_of(config: Any) -> type[TextObjective]:
+  """Returns the class of a checked config's `train.objective`."""
+  return architecture_of(config).objectives[config.train.objective]
+
+
 def build_model(config: Any, vocab_size: int) -> nn.Module:
   """Returns the module that a run trains, of a fine-tuning without a head."""
-  architecture = architecture_of(config)
-  model = architecture.build_model(config.model, vocab_size)
-  objective = 'task' if 'task' in config else config.train.objective
-  return architecture.with_heads(model, objective)
+  model = architecture_of(config).build_model(config.model, vocab_size)
+  return model if 'task' in config else objective_of(config).with_heads(model)
 
 
 def check(config: Any) -> Architecture:

@@ -1,6 +1,5 @@
 """GloVe: vectors of words by the counts of their neighbours."""
 
-import functools
 from typing import Any
 
 import jax
@@ -12,9 +11,13 @@ from data.examples import cooccurrences, sampled_words
 from data.store.corpus import Store
 from models.word2vec import glove
 from train.architectures import word_tables
-from train.architectures.architecture import Architecture, Vocabulary
+from train.architectures.architecture import (
+  Architecture,
+  TextObjective,
+  Vocabulary,
+)
 from train.engine.optim import ADAGRAD_ACCUMULATOR
-from train.engine.steps import Objective
+from train.engine.updates import RowUpdates
 from train.host import processes
 from train.run import settings
 
@@ -43,37 +46,78 @@ def build_model(model_config: Any, vocab_size: int) -> glove.Glove:
   return glove.Glove(vocab_size=vocab_size, embed_dim=model_config.embed_dim)
 
 
-def counts(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective of logarithms of counts."""
-  del length
-  word_tables.check_vocabulary(config, vocabulary)
-  x_max, alpha = config.objective.x_max, config.objective.alpha
+class Counts(RowUpdates, TextObjective):
+  """Logarithms of the counts of neighbours."""
 
-  def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
-    del keys
+  loss_names = ('entry',)
+
+  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+    super().__init__(config, length, vocabulary)
+    word_tables.check_vocabulary(config, vocabulary)
+    self.num_updates = config.objective.updates
+
+  @classmethod
+  def open_examples(
+    cls, config: Any, store: Store, length: int, **options: Any
+  ) -> cooccurrences.Examples:
+    """Opens the counts of a split."""
+    wanted = config.objective
+    return cooccurrences.Examples(
+      store,
+      length,
+      window=wanted.window,
+      min_count=wanted.min_count,
+      **options,
+    )
+
+  @staticmethod
+  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of a host batch."""
+    return cooccurrences.batch_shapes(length, rows)
+
+  @staticmethod
+  def token_counts(store: Store) -> np.ndarray:
+    """Returns how often each word is in the training text, int [V]."""
+    return sampled_words.word_counts(store, min_count=1)
+
+  def transform(self, host_batch: Any, keys_B: Any) -> dict[str, jax.Array]:
+    """Returns pairs of words, logarithms of counts and weights."""
+    del keys_B
+    wanted = self.config.objective
     batch = {
       name: host_batch[name] for name in ('words', 'contexts', 'example_mask')
     }
     counts = host_batch['counts'] * host_batch['example_mask'][:, None]
-    weights = jnp.minimum(1, counts / x_max) ** alpha
+    weights = jnp.minimum(1, counts / wanted.x_max) ** wanted.alpha
     return batch | {
       'logs': jnp.log(jnp.where(counts > 0, counts, 1)),
       'weights': jnp.where(counts > 0, weights, 0.0),
     }
 
-  def losses(outputs: Any, batch: Any) -> Any:
+  def inputs(self, batch: Any) -> tuple:
+    """Returns the inputs of `glove.Glove`."""
+    return tuple(batch[name] for name in glove.INPUTS)
+
+  def losses(self, outputs: Any, batch: Any) -> Any:
+    """Returns the loss of entries."""
     del batch
     return {'entry': (outputs['loss'].sum(), outputs['entries'].sum())}, {}
 
-  def weights(batch: Any) -> Any:
+  def weights(self, batch: Any) -> Any:
+    """Returns the number of entries, at least 1."""
     return {'entry': jnp.maximum(glove.count_entries(batch).sum(), 1)}
 
+  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+    """Returns the words, and which of them are entries."""
+    return batch['words'], batch['weights'] > 0
+
   def update(
-    params: Any, squares: Any, batch: Any, rate: jax.Array, good: jax.Array
+    self, params: Any, statistics: Any, batch: Any, rate: Any, good: Any
   ) -> Any:
+    """Returns tables and squares with changed rows, see `RowUpdates.update`."""
     tables, sums = (
       {name: nested['embedding'] for name, nested in each.items()}
-      for each in (params, squares)
+      for each in (params, statistics)
     )
     *new, square = glove.update(tables, sums, batch, jnp.where(good, rate, 0.0))
     new = (
@@ -82,21 +126,11 @@ def counts(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
     )
     return *new, square
 
-  return Objective(
-    transform=transform,
-    inputs=lambda batch: tuple(batch[name] for name in glove.INPUTS),
-    weights=weights,
-    losses=losses,
-    loss_names=('entry',),
-    metric_names=(),
-    targets=lambda batch: (batch['words'], batch['weights'] > 0),
-    perplexities={},
-    update=update,
-    statistics=lambda params: jax.tree.map(
+  def statistics(self, params: Any) -> Any:
+    """Returns AdaGrad's sums of squares, at first."""
+    return jax.tree.map(
       lambda table: jnp.full_like(table, ADAGRAD_ACCUMULATOR), params
-    ),
-    updates=config.objective.updates,
-  )
+    )
 
 
 def _vectors(
@@ -119,16 +153,9 @@ ARCHITECTURE = Architecture(
   check=check,
   describe=word_tables.describe,
   build_model=build_model,
-  objectives={'glove': counts},
-  open_examples=cooccurrences.Examples,
-  example_options=lambda config: {
-    'window': config.objective.window,
-    'min_count': config.objective.min_count,
-  },
-  batch_shapes=cooccurrences.batch_shapes,
+  objectives={'glove': Counts},
   adjust_init=word_tables.keep_init,
   print_samples=word_tables.printer(_vectors),
-  token_counts=functools.partial(sampled_words.word_counts, min_count=1),
   write_outputs=word_tables.writer(_vectors, build_model),
   whole_words=True,
   default_config=base.get_glove_config,

@@ -1,5 +1,6 @@
 """Pre-training on the next token: GPT, GPT-2 and an LSTM."""
 
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -14,12 +15,11 @@ from train.architectures import samples
 from train.architectures.architecture import (
   TRANSFORMER_KEYS,
   Architecture,
-  Vocabulary,
+  TextObjective,
   describe_transformer,
   model_fields,
 )
 from train.engine import objectives
-from train.engine.steps import Objective
 from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'positions')
@@ -57,38 +57,67 @@ def build_lstm(model_config: Any, vocab_size: int) -> lstm_lm.LstmLm:
   )
 
 
-def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective at one length: the next token at each position."""
-  del config
+class NextTokens(TextObjective):
+  """The next token at each position."""
 
-  def transform(host_batch: Any, keys: Any) -> Any:
-    del keys  # nothing is random
-    window = vocabulary.known(host_batch['window'])
+  loss_names = ('lm',)
+  metric_names = ('lm_accuracy',)
+  perplexities = MappingProxyType({'lm': 'perplexity'})
+
+  @classmethod
+  def open_examples(
+    cls, config: Any, store: Store, length: int, **options: Any
+  ) -> streams.Examples:
+    """Opens the windows of a split."""
+    options['language_exponent'] = config.data.language_exponent
+    return streams.Examples(store, length, **options)
+
+  @staticmethod
+  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of a host batch."""
+    return streams.batch_shapes(length, rows)
+
+  def transform(self, host_batch: Any, keys_B: Any) -> Any:
+    """Returns rows with a target at each place; nothing is random."""
+    del keys_B
+    window = self.vocabulary.known(host_batch['window'])
     host_batch = {**host_batch, 'window': window}
-    return transforms.next_tokens(host_batch, length=length)
+    return transforms.next_tokens(host_batch, length=self.length)
 
-  return Objective(
-    transform=transform,
-    inputs=lambda batch: tuple(batch[name] for name in INPUTS),
-    weights=objectives.lm_weights,
-    losses=objectives.lm_losses,
-    loss_names=('lm',),
-    metric_names=('lm_accuracy',),
-    targets=lambda batch: (batch['targets'], batch['loss_weights']),
-    perplexities={'lm': 'perplexity'},
-  )
+  def inputs(self, batch: Any) -> tuple:
+    """Returns the inputs of `models.gpt.Gpt`."""
+    return tuple(batch[name] for name in INPUTS)
+
+  def weights(self, batch: Any) -> Any:
+    """Returns the loss's weight, see `objectives.lm_weights`."""
+    return objectives.lm_weights(batch)
+
+  def losses(self, outputs: Any, batch: Any) -> Any:
+    """Returns the loss and the accuracy, see `objectives.lm_losses`."""
+    return objectives.lm_losses(outputs, batch)
+
+  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+    """Returns the next tokens and their weights, [B, T]."""
+    return batch['targets'], batch['loss_weights']
 
 
-def _open_joined(store: Store, length: int, **options: Any) -> streams.Examples:
-  """Returns windows of one stream, where end-of-text ends each document."""
-  end_of_text = getattr(store.tokenizer, 'end_of_text_id', None)
-  if end_of_text is None:
-    raise ValueError(
-      f'the tokenizer of {store.folder} has no end-of-text token, by which'
-      " model.name='gpt2' joins documents: prepare the text with"
-      ' --tokenizer train:bytebpe:N, or with a published encoder.json'
-    )
-  return streams.Examples(store, length, end_of_text=end_of_text, **options)
+class NextTokensOfStream(NextTokens):
+  """The next token of one stream, where end-of-text ends each document."""
+
+  @classmethod
+  def open_examples(
+    cls, config: Any, store: Store, length: int, **options: Any
+  ) -> streams.Examples:
+    """Opens the windows of a split."""
+    end_of_text = getattr(store.tokenizer, 'end_of_text_id', None)
+    if end_of_text is None:
+      raise ValueError(
+        f'the tokenizer of {store.folder} has no end-of-text token, by which'
+        " model.name='gpt2' joins documents: prepare the text with"
+        ' --tokenizer train:bytebpe:N, or with a published encoder.json'
+      )
+    options['end_of_text'] = end_of_text
+    return super().open_examples(config, store, length, **options)
 
 
 def _adjust_init(model: gpt.Gpt, params: Any, init_config: Any) -> Any:
@@ -128,15 +157,13 @@ GPT = Architecture(
   check=settings.check_transformer,
   describe=describe_transformer,
   build_model=build_model,
-  objectives={'lm': next_tokens},
-  open_examples=streams.Examples,
-  batch_shapes=streams.batch_shapes,
+  objectives={'lm': NextTokens},
   adjust_init=_adjust_init,
   print_samples=samples.print_continuations,
   default_config=default_config,
   num_unpublished=len(bpe.SPECIALS),
 )
-GPT2 = GPT._replace(open_examples=_open_joined, num_unpublished=0)
+GPT2 = GPT._replace(objectives={'lm': NextTokensOfStream}, num_unpublished=0)
 LSTM = GPT._replace(
   keys=frozenset({'embed_dim', 'lstm_dim'}),
   check=training_phases.check_lengths,

@@ -6,7 +6,6 @@ from configs import base
 from models.baselines import nnlm
 from train.architectures import gpt
 from train.architectures.architecture import Vocabulary, model_fields
-from train.engine.steps import Objective
 from train.run import settings, training_phases
 
 FIELDS = [
@@ -48,24 +47,28 @@ def build_model(model_config: Any, vocab_size: int) -> nnlm.Nnlm:
   )
 
 
-def next_tokens(config: Any, length: int, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective at one length: the next token at each position."""
-  whole = gpt.next_tokens(config, length, vocabulary)
-  if not config.model.num_samples:
-    return whole
-  inputs = ('tokens', 'token_mask', 'targets')
+class NextTokens(gpt.NextTokens):
+  """The next token, among all or, while training, among some that are drawn."""
 
-  def losses(outputs: Any, batch: Any) -> Any:
+  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+    super().__init__(config, length, vocabulary)
+    self._draws = bool(config.model.num_samples)
+    if self._draws:
+      self.metric_names, self.method = (), 'score'
+
+  def inputs(self, batch: Any) -> tuple:
+    """Returns the inputs of the module, or of its `score`."""
+    if not self._draws:
+      return super().inputs(batch)
+    return tuple(batch[name] for name in ('tokens', 'token_mask', 'targets'))
+
+  def losses(self, outputs: Any, batch: Any) -> Any:
+    """Returns the loss, and the accuracy where nothing is drawn."""
+    if not self._draws:
+      return super().losses(outputs, batch)
     weights = batch['loss_weights']
     total = (outputs['losses'] * weights).sum()
     return {'lm': (total, weights.sum())}, {}
-
-  return whole._replace(
-    inputs=lambda batch: tuple(batch[name] for name in inputs),
-    losses=losses,
-    metric_names=(),
-    method='score',
-  )
 
 
 def _adjust_init(model: nnlm.Nnlm, params: Any, init_config: Any) -> Any:
@@ -78,7 +81,7 @@ ARCHITECTURE = gpt.LSTM._replace(
   check=check,
   describe=describe,
   build_model=build_model,
-  objectives={'lm': next_tokens},
+  objectives={'lm': NextTokens},
   adjust_init=_adjust_init,
   default_config=base.get_nnlm_config,
 )

@@ -15,8 +15,12 @@ from models import layers
 from models.word2vec import batched, blocks, in_order, word_parts
 from models.word2vec.word_parts import Parts
 from train.architectures import word_tables
-from train.architectures.architecture import Architecture, Vocabulary
-from train.engine.steps import Objective
+from train.architectures.architecture import (
+  Architecture,
+  TextObjective,
+  Vocabulary,
+)
+from train.engine.updates import RowUpdates
 from train.host import processes
 from train.run import settings, training_phases
 
@@ -80,71 +84,126 @@ def build_model(model_config: Any, vocab_size: int) -> batched.Word2Vec:
   )
 
 
-def pairs(
-  config: Any, length: int, vocabulary: Vocabulary, *, kind: str
-) -> Objective:
-  """Returns the objective of pairs of neighbours."""
-  word_tables.check_vocabulary(config, vocabulary)
-  model = build_model(config.model, vocabulary.size).clone(kind=kind)
-  counts = _counts(vocabulary, config.objective.min_count)
-  one_by_one = config.objective.order == 'sequential'
-  sampled = noise.alias(_sampled(model, counts))
-  tree = huffman.build(counts) if model.hierarchical else None
-  parts = None
-  if model.buckets:
-    parts = _parts(model, vocabulary, counts)
-  num_blocks = length // blocks.BLOCK
-  num_samples = batched.NUM_SAMPLES[kind]
-  num_draws = (
-    2 * model.window if kind == 'skipgram' else 1,
-    model.negative,
-  )
+class Pairs(RowUpdates, TextObjective):
+  """Pairs of neighbours: which words of a text stand near which."""
 
-  def transform(host_batch: Any, keys: Any) -> dict[str, jax.Array]:
+  kind: str  # of `batched.Word2Vec`
+  loss_names = ('pair',)
+
+  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+    super().__init__(config, length, vocabulary)
+    word_tables.check_vocabulary(config, vocabulary)
+    self.num_updates = config.objective.updates
+    self._one_by_one = config.objective.order == 'sequential'
+    model = build_model(config.model, vocabulary.size)
+    self._model = model = self.with_heads(model)
+    self._counts = _counts(vocabulary, config.objective.min_count)
+    self._sampled = noise.alias(_sampled(model, self._counts))
+    self._tree = huffman.build(self._counts) if model.hierarchical else None
+    self._parts = None
+    if model.buckets:
+      self._parts = _parts(model, vocabulary, self._counts)
+
+  @classmethod
+  def with_heads(cls, model: batched.Word2Vec) -> batched.Word2Vec:
+    """Returns the model of this kind of pairs."""
+    return model.clone(kind=cls.kind)
+
+  @classmethod
+  def open_examples(
+    cls, config: Any, store: Store, length: int, **options: Any
+  ) -> sampled_words.Examples:
+    """Opens the words of a split, frequent ones thinned."""
+    wanted = config.objective
+    return sampled_words.Examples(
+      store,
+      length,
+      sample=wanted.sample,
+      min_count=wanted.min_count,
+      **options,
+    )
+
+  @staticmethod
+  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of a host batch."""
+    return sampled_words.batch_shapes(length, rows)
+
+  @staticmethod
+  def token_counts(store: Store) -> np.ndarray:
+    """Returns how often each word is in the training text, int [V]."""
+    return sampled_words.word_counts(store, min_count=1)
+
+  def transform(self, host_batch: Any, keys_B: Any) -> dict[str, jax.Array]:
+    """Returns words with the reach of their windows and sampled words."""
+    model, tree = self._model, self._tree
     tokens = host_batch['tokens']
     batch = {name: host_batch[name] for name in ('segments', 'example_mask')}
     batch['tokens'] = tokens
-    keys = jax.vmap(functools.partial(jax.random.split, num=3))(keys)
+    keys = jax.vmap(functools.partial(jax.random.split, num=3))(keys_B)
 
     def draw(number: int, take: Any) -> jax.Array:
       return jax.vmap(take)(keys[:, number])
 
-    batch['reach'] = draw(
-      0, lambda key: jax.random.randint(key, (length,), 1, model.window + 1)
-    )
+    def randint(key: jax.Array) -> jax.Array:
+      return jax.random.randint(key, (self.length,), 1, model.window + 1)
+
+    batch['reach'] = draw(0, randint)
     if model.negative:
-      shape = num_blocks, num_samples
-      batch['samples'] = draw(1, lambda key: sampled.draw(key, shape))
-    if one_by_one and model.negative:
-      shape = length, *num_draws
-      batch['draws'] = draw(2, lambda key: sampled.draw(key, shape))
+      shape = self.length // blocks.BLOCK, batched.NUM_SAMPLES[self.kind]
+      batch['samples'] = draw(1, lambda key: self._sampled.draw(key, shape))
+    if self._one_by_one and model.negative:
+      per_word = 2 * model.window if self.kind == 'skipgram' else 1
+      each = self.length, per_word, model.negative
+      batch['draws'] = draw(2, lambda key: self._sampled.draw(key, each))
     if tree is not None:
       batch['paths'] = jnp.asarray(tree.paths)[tokens]
       batch['turns'] = jnp.asarray(tree.turns)[tokens]
     return batch
 
-  def losses(outputs: Any, batch: Any) -> Any:
+  def inputs(self, batch: Any) -> tuple:
+    """Returns the inputs of `batched.Word2Vec`."""
+    batch = batch | {'parts': self._parts}
+    return tuple(batch.get(name) for name in batched.INPUTS)
+
+  def losses(self, outputs: Any, batch: Any) -> Any:
+    """Returns the loss of pairs."""
     mask = batch['example_mask']
     found = [jnp.sum(outputs[name] * mask) for name in ('loss', 'pairs')]
     return {'pair': tuple(found)}, {}
 
-  def weights(batch: Any) -> Any:
-    return {'pair': _count_pairs(model, batch)}
+  def weights(self, batch: Any) -> Any:
+    """Returns the number of pairs, at least 1."""
+    counts = batched.count_pairs(self._model, batch)
+    return {'pair': jnp.maximum(jnp.sum(counts * batch['example_mask']), 1)}
+
+  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+    """Returns the words, and which of them are words."""
+    return batch['tokens'], batch['segments'] >= 0
 
   def update(
-    params: Any, state: Any, batch: Any, rate: jax.Array, good: jax.Array
+    self, params: Any, statistics: Any, batch: Any, rate: Any, good: Any
   ) -> Any:
+    """Returns the tables with changed rows, see `RowUpdates.update`."""
     tables = {
       name: table
       for name, nested in params.items()
       for table in nested.values()
     }
-    if one_by_one:
-      new = in_order.update(model, tables, batch, rate)
-      squares = [jnp.sum((new[k] - tables[k]) ** 2) for k in tables]
-      ok = good & jnp.isfinite(sum(squares))
-      new = {k: jnp.where(ok, new[k], tables[k]) for k in tables}
-      return _params(new), state, sum(squares) / rate**2
+    change = self._in_order if self._one_by_one else self._together
+    tables, square = change(tables, batch, rate, good)
+    return _params(tables), statistics, square
+
+  def _in_order(self, tables: Any, batch: Any, rate: Any, good: Any) -> Any:
+    """Changes the rows pair by pair, as the released program."""
+    new = in_order.update(self._model, tables, batch, rate)
+    squares = [jnp.sum((new[k] - tables[k]) ** 2) for k in tables]
+    ok = good & jnp.isfinite(sum(squares))
+    new = {k: jnp.where(ok, new[k], tables[k]) for k in tables}
+    return new, sum(squares) / rate**2
+
+  def _together(self, tables: Any, batch: Any, rate: Any, good: Any) -> Any:
+    """Changes the rows by the sums of all pairs' gradients."""
+    model, parts = self._model, self._parts
     rows = batched.gradients(model, tables, batch | {'parts': parts})
     square = 0.0
     for table, ids, deltas in rows:
@@ -159,10 +218,10 @@ def pairs(
           model,
           table,
           batch['tokens'].size,
-          counts,
-          tree,
+          self._counts,
+          self._tree,
           parts,
-          config.objective,
+          self.config.objective,
         )
       )
       deltas = jnp.where(rate > 0, rate * deltas, 0.0)
@@ -175,22 +234,19 @@ def pairs(
         tables[table] = (
           tables[table].at[ids].add(deltas, mode='promise_in_bounds')
         )
-    return _params(tables), state, square
+    return tables, square
 
-  return Objective(
-    transform=transform,
-    inputs=lambda batch: tuple(
-      (batch | {'parts': parts}).get(name) for name in batched.INPUTS
-    ),
-    weights=weights,
-    losses=losses,
-    loss_names=('pair',),
-    metric_names=(),
-    targets=lambda batch: (batch['tokens'], batch['segments'] >= 0),
-    perplexities={},
-    update=update,
-    updates=config.objective.updates,
-  )
+
+class SkipGram(Pairs):
+  """Each word predicts its neighbours."""
+
+  kind = 'skipgram'
+
+
+class Cbow(Pairs):
+  """The mean of its neighbours predicts a word."""
+
+  kind = 'cbow'
 
 
 def _params(tables: Any) -> dict[str, Any]:
@@ -215,12 +271,6 @@ def _parts(
       ' so many letters'
     )
   return found
-
-
-def _count_pairs(model: batched.Word2Vec, batch: Any) -> jax.Array:
-  """Returns the number of pairs of a batch, at least 1."""
-  counts = batched.count_pairs(model, batch)
-  return jnp.maximum(jnp.sum(counts * batch['example_mask']), 1)
 
 
 def _counts(vocabulary: Vocabulary, min_count: int) -> np.ndarray:
@@ -278,10 +328,6 @@ def _sampled(model: batched.Word2Vec, counts: np.ndarray) -> np.ndarray:
   return counts ** (noise.POWER_WITH_PARTS if model.buckets else noise.POWER)
 
 
-def _with_kind(model: batched.Word2Vec, objective: str) -> batched.Word2Vec:
-  return model.clone(kind=objective)
-
-
 def _vectors(
   model: batched.Word2Vec, params: Any, store: Store, min_count: int
 ) -> tuple[list[str], np.ndarray]:
@@ -312,19 +358,9 @@ ARCHITECTURE = Architecture(
   check=check,
   describe=word_tables.describe,
   build_model=build_model,
-  objectives={
-    kind: functools.partial(pairs, kind=kind) for kind in batched.NUM_SAMPLES
-  },
-  open_examples=sampled_words.Examples,
-  example_options=lambda config: {
-    'sample': config.objective.sample,
-    'min_count': config.objective.min_count,
-  },
-  batch_shapes=sampled_words.batch_shapes,
+  objectives={kind.kind: kind for kind in (SkipGram, Cbow)},
   adjust_init=word_tables.keep_init,
   print_samples=word_tables.printer(_vectors),
-  with_heads=_with_kind,
-  token_counts=functools.partial(sampled_words.word_counts, min_count=1),
   write_outputs=word_tables.writer(_vectors, build_model),
   whole_words=True,
   default_config=base.get_word2vec_config,

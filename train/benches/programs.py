@@ -50,11 +50,11 @@ def compiled_step(
     store = build.ensure_store(
       'manual', tokenizer, f'{folder}/store', progress=False
     )
-    examples = job.architecture.open_examples(
+    examples = job.objective.open_examples(
+      job.config,
       store,
       length,
       held_out=False,
-      **job.architecture.example_options(job.config),
     )
     text = examples.train_batch(0, pipeline.ALL_ROWS, batch, 0, 0)
   return compile_step(job, text)
@@ -118,7 +118,7 @@ def random_text(job: assemble.Parts) -> dict[str, np.ndarray]:
   stored = training_phases.has_units(job.config, phase.kind)
   rng = np.random.default_rng(0)
   text = {}
-  shapes = job.architecture.batch_shapes(phase.length, phase.global_batch)
+  shapes = job.objective.batch_shapes(phase.length, phase.global_batch)
   for name, shape in shapes.items():
     values = rng.integers(5, job.model.vocab_size, shape.shape)
     if 'window' in name:

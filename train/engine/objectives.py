@@ -4,7 +4,7 @@ So micro-batches, shards and evaluation batches add up exactly: the loss of a
 global batch is `sum_k sum_k / weight_k` with the weights of the whole batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -12,31 +12,6 @@ import jax.numpy as jnp
 Array = jax.Array
 Batch = Mapping[str, Array]
 SumAndWeight = tuple[Array, Array]
-
-
-def mlm_weights(batch: Batch) -> Array:
-  """Returns float32 [B, P]: weights of predictions, 0 in padding rows."""
-  return batch['mlm_weights'] * batch['example_mask'][:, None]
-
-
-def nsp_weights(batch: Batch) -> Array:
-  """Returns float32 [B]: weights of sentence pairs, 0 in padding rows."""
-  return batch['nsp_weights'] * batch['example_mask']
-
-
-# Loss -> (key of its targets, its weights).
-BERT_LOSSES = {
-  'mlm': ('mlm_targets', mlm_weights),
-  'nsp': ('nsp_labels', nsp_weights),
-}
-
-
-def bert_weights(
-  batch: Batch, names: Sequence[str] = tuple(BERT_LOSSES)
-) -> dict[str, Array]:
-  """Returns each loss's total weight in a global batch, at least 1 (no NaN)."""
-  weights = {name: BERT_LOSSES[name][1](batch) for name in names}
-  return {name: jnp.maximum(w.sum(), 1) for name, w in weights.items()}
 
 
 def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
@@ -51,33 +26,6 @@ def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
   losses = jax.nn.logsumexp(logits, axis=-1) - label_logits
   hits = label_logits >= jax.lax.stop_gradient(logits).max(axis=-1)
   return losses, hits.astype(jnp.float32)
-
-
-def bert_losses(
-  outputs: Mapping[str, Array],
-  batch: Batch,
-  names: Sequence[str] = tuple(BERT_LOSSES),
-) -> tuple[dict[str, SumAndWeight], dict[str, SumAndWeight]]:
-  """Returns BERT's losses and accuracies, or some by `names`.
-
-  Args:
-    outputs: `mlm_logits` [B, P, V] and `nsp_logits` [B, 2] of models.bert.Bert.
-    batch: `mlm_targets` int [B, P], `mlm_weights` float [B, P], `nsp_labels`
-      int [B] (0 = really next), `nsp_weights` [B], `example_mask` bool [B].
-    names: of `BERT_LOSSES`.
-
-  Returns:
-    Losses {'mlm', 'nsp'} in nats and metrics {'mlm_accuracy', 'nsp_accuracy'}:
-    each (weighted sum, sum of weights), float32 scalars.
-  """
-  losses, metrics = {}, {}
-  for name in names:
-    targets, weights_of = BERT_LOSSES[name]
-    weights = weights_of(batch)
-    values, hits = score_labels(outputs[f'{name}_logits'], batch[targets])
-    losses[name] = (jnp.sum(values * weights), weights.sum())
-    metrics[f'{name}_accuracy'] = (jnp.sum(hits * weights), weights.sum())
-  return losses, metrics
 
 
 def lm_weights(batch: Batch) -> dict[str, Array]:

@@ -2,7 +2,8 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,41 +20,47 @@ Batch = Mapping[str, jax.Array]
 Sums = dict[str, tuple[jax.Array, jax.Array]]  # name -> (sum, weight)
 
 
-class Objective(NamedTuple):
-  """A model's training objective, as pure functions.
+class Objective:
+  """What a model is trained on: pure functions of a batch, one class each.
 
   Attributes:
-    transform: (host batch, keys [B]) -> model batch; row by row.
-    inputs: model batch -> positional arguments of the module.
-    weights: model batch -> {loss: divisor of its global sum, at least 1}.
-    losses: (outputs, model batch) -> ({loss: (sum, weight)}, {metric: (sum,
-      weight)}); metrics have no gradient.
     loss_names: the losses, in nats.
     metric_names: the other metrics.
-    targets: model batch -> (token ids, weights) for the unigram baseline.
     perplexities: loss of tokens -> name of its exponential, '...perplexity'.
     method: of the module, called with the inputs.
-    carry: outputs -> {name: array [B, ...]}, entries of the next batch.
-    update: (parameters, statistics, model batch, rate, whether to) ->
-      (parameters, statistics, squared norm), in place of gradients and
-      optimiser; see `updates`.
-    statistics: parameters -> the optimiser's state that `update` changes.
-    updates: the number of parts of a batch that each make an `update`.
+    optimizer: one of its own, in place of the config's.
   """
 
-  transform: Callable[[Batch, jax.Array], dict[str, jax.Array]]
-  inputs: Callable[[Batch], tuple]
-  weights: Callable[[Batch], dict[str, jax.Array]]
-  losses: Callable[[Any, Batch], tuple[Sums, Sums]]
   loss_names: tuple[str, ...]
-  metric_names: tuple[str, ...]
-  targets: Callable[[Batch], tuple[jax.Array, jax.Array]]
-  perplexities: Mapping[str, str]
-  method: str = '__call__'
-  carry: Callable[[Any], dict[str, jax.Array]] = lambda outputs: {}
-  update: Callable[..., tuple[Any, Any, jax.Array]] | None = None
-  statistics: Callable[[Any], Any] = lambda params: optax.EmptyState()
-  updates: int = 1
+  metric_names: tuple[str, ...] = ()
+  perplexities: Mapping[str, str] = MappingProxyType({})
+  method = '__call__'
+  optimizer: optax.GradientTransformation | None = None
+
+  def transform(self, host_batch: Batch, keys_B: jax.Array) -> Batch:
+    """Returns the model batch of a host batch, row by row."""
+    raise NotImplementedError
+
+  def inputs(self, batch: Batch) -> tuple:
+    """Returns the positional arguments of the module."""
+    raise NotImplementedError
+
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
+    """Returns the divisor of each loss's global sum, at least 1."""
+    raise NotImplementedError
+
+  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
+    """Returns the losses and the metrics, which have no gradient."""
+    raise NotImplementedError
+
+  def targets(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """Returns (token ids, weights) for the unigram baseline."""
+    raise NotImplementedError
+
+  def carry(self, outputs: Any) -> dict[str, jax.Array]:
+    """Returns entries of the next batch, arrays [B, ...]."""
+    del outputs
+    return {}
 
   def apply(
     self, model: nn.Module, params: Any, batch: Batch, rngs: Any = None
@@ -66,6 +73,11 @@ class Objective(NamedTuple):
       rngs=rngs,
       method=self.method,
     )
+
+  def make_step(self, *parts: Any, **settings: Any) -> Callable[..., Any]:
+    """Returns the training step; takes what `make_train_step` takes."""
+    model, *others = parts
+    return make_train_step(model, self, *others, **settings)
 
 
 def row_keys(seed: int, stream: int, step: Any, rows: jax.Array) -> jax.Array:

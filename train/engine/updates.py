@@ -1,4 +1,4 @@
-"""Steps of objectives that change rows of tables, without an optimiser.
+"""Objectives that change rows of tables, and their step without an optimiser.
 
 The gradient of a whole table would be zero but for the rows of a batch: such an
 objective says which rows change, and how. A step makes several updates, each of
@@ -11,33 +11,72 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from train.engine import sharding
 from train.engine.state import TRAIN_STREAM, TrainState
-from train.engine.steps import Objective, row_keys
+from train.engine.steps import Batch, Objective, row_keys
 from train.host import device
+
+
+class RowUpdates(Objective):
+  """An objective whose updates are not those of gradients and an optimiser.
+
+  Attributes:
+    num_updates: the number of parts of a batch that each make an `update`.
+  """
+
+  num_updates: int
+
+  def update(
+    self,
+    params: Any,
+    statistics: Any,
+    batch: Batch,
+    rate: jax.Array,
+    good: jax.Array,
+  ) -> tuple[Any, Any, jax.Array]:
+    """Returns (parameters, statistics, squared norm); not `good`: the same."""
+    raise NotImplementedError
+
+  def statistics(self, params: Any) -> Any:
+    """Returns the state of the optimiser that `update` changes, at first."""
+    del params
+    return optax.EmptyState()
+
+  @property
+  def optimizer(self) -> optax.GradientTransformation:
+    """The state alone: `make_step` takes no gradients."""
+    return optax.GradientTransformation(self.statistics, None)
+
+  def make_step(self, *parts: Any, **settings: Any) -> Callable[..., Any]:
+    """Returns the training step, see `make_update_step`."""
+    model, _, schedule = parts
+    return make_update_step(model, self, schedule, **settings)
 
 
 def make_update_step(
   model: nn.Module,
-  objective: Objective,
+  objective: RowUpdates,
   schedule: Callable[[jax.Array], jax.Array],
   *,
   seed: int,
   log_every: int,
   mesh: Mesh,
   state_shardings: TrainState,
+  **unused: Any,
 ) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
   """Returns the jitted (state, host batch[, seed]) -> (state, metrics).
 
-  As `steps.make_train_step`, for an objective with an `update`. Losses and
+  As `steps.make_train_step`, whose other settings are unused here. Losses and
   metrics are of the last of the step's updates, before it; `grad_norm` is the
   root mean square of the updates' norms, at a rate of 1. An update that is not
   finite changes nothing, and none changes anything after it.
   """
-  parts = objective.updates
+  del unused
+  parts = objective.num_updates
 
   def split(array: jax.Array) -> jax.Array:
     """[B, ...] -> [parts, B / parts, ...]; a single row is on all devices."""

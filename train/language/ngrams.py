@@ -14,7 +14,6 @@ from data import scratch
 from data.ngrams import arpa, counts, texts
 from data.ngrams.model import Model, perplexity
 from data.store import corpus
-from models.pretrained import hidden_folders
 from train.language import inputs
 
 # KenLM's spelling of a word unknown to us: it keeps <unk> for its own.
@@ -42,7 +41,7 @@ def counted(
   blocks: Iterable[np.ndarray], words: Sequence[str], order: int
 ) -> Iterator[counts.Counts]:
   """Counts n-grams into temporary files, see `counts.count`."""
-  with hidden_folders.temporary('ngrams') as folder:
+  with scratch.temporary('ngrams') as folder:
     yield counts.count(blocks, order, len(words), folder)
 
 
@@ -105,7 +104,7 @@ def _by_kenlm(
   """Returns KenLM's model. Raises ChildProcessError if the program fails."""
   lmplz = inputs.kenlm_program(kenlm)
   spelt = _with_other(words.words)
-  with hidden_folders.temporary('ngrams') as folder:
+  with scratch.temporary('ngrams') as folder:
     text, found = (folder / name for name in ('text', 'arpa'))
     with text.open('w', encoding='utf-8') as file:
       for tokens in texts.documents(store, held_out=False):

@@ -12,10 +12,13 @@ from jax.sharding import Mesh, NamedSharding
 
 from models import layers
 from train.architectures import families
-from train.architectures.architecture import Architecture, Vocabulary
-from train.engine import flops, optim, sharding, state, steps, updates
+from train.architectures.architecture import (
+  Architecture,
+  TextObjective,
+  Vocabulary,
+)
+from train.engine import flops, optim, sharding, state
 from train.engine.state import TrainState
-from train.engine.steps import Objective
 from train.host import console
 from train.run import settings, training_phases
 from train.run.checkpoint import Checkpoints
@@ -42,7 +45,7 @@ class Parts:
   phases: Sequence[Phase]
   mesh: Mesh
   model: nn.Module
-  objective_of: Mapping[tuple[int, str], Objective]
+  objective_of: Mapping[tuple[int, str], TextObjective]
   schedule: Callable[[jax.Array], jax.Array]
   tx: optax.GradientTransformation
   init: Callable[[jax.Array], TrainState]
@@ -58,9 +61,7 @@ class Parts:
   def step_flops(self, phase: Phase) -> int:
     """Returns the model FLOPs of one training step of a phase."""
     objective = self.objective_of[phase.kind]
-    inputs = model_inputs(
-      self.architecture, self.model, objective, phase.length, phase.global_batch
-    )
+    inputs = model_inputs(self.model, objective, phase.global_batch)
     return 3 * flops.forward(
       self.model,
       inputs,
@@ -70,7 +71,7 @@ class Parts:
     )
 
   @property
-  def objective(self) -> Objective:
+  def objective(self) -> TextObjective:
     """The objective of the last phase; all have the same names."""
     return self.objective_of[self.phases[-1].kind]
 
@@ -103,27 +104,16 @@ class Parts:
     place = NamedSharding(self.mesh, sharding.BATCH)
     return {
       name: jnp.zeros(leaf.shape, leaf.dtype, device=place)
-      for name, leaf in self.architecture.carry_shapes(self.model, rows).items()
+      for name, leaf in self.objective.carry_shapes(self.model, rows).items()
     }
 
   def train_step(
     self, length: int, unit: str = ''
   ) -> Callable[[TrainState, Any], Any]:
     """Returns the jitted step of a kind, see `steps.make_train_step`."""
-    train, objective = self.config.train, self.objective_of[length, unit]
-    if objective.update is not None:
-      return updates.make_update_step(
-        self.model,
-        objective,
-        self.schedule,
-        seed=train.seed,
-        log_every=train.log_every,
-        mesh=self.mesh,
-        state_shardings=self.shardings,
-      )
-    return steps.make_train_step(
+    train = self.config.train
+    return self.objective_of[length, unit].make_step(
       self.model,
-      objective,
       self.tx,
       self.schedule,
       seed=train.seed,
@@ -142,17 +132,17 @@ def build_parts(
   architecture = families.architecture_of(config)
   model = families.build_model(config, vocabulary.size)
   objective_of = {
-    phase.kind: architecture.objectives[config.train.objective](
+    phase.kind: families.objective_of(config)(
       _at_stage(config, phase), phase.length, vocabulary
     )
     for phase in phases
   }
   schedule = optim.make_schedule(config.optim, phases)
-  length, global_batch = phases[-1].length, phases[-1].global_batch
+  global_batch = phases[-1].global_batch
   objective = objective_of[phases[-1].kind]
-  inputs = model_inputs(architecture, model, objective, length, global_batch)
-  tx = optax.GradientTransformation(objective.statistics, None)
-  if objective.update is None:
+  inputs = model_inputs(model, objective, global_batch)
+  tx = objective.optimizer
+  if tx is None:
     abstract = state.abstract_params(model, inputs, objective.method)
     tx = optim.make_optimizer(
       config.optim, schedule, sharding.axis_names(abstract), vocabulary.size
@@ -165,7 +155,7 @@ def build_parts(
     mesh,
     config.mesh.rules,
     objective.method,
-    architecture.carry_shapes(model, global_batch),
+    objective.carry_shapes(model, global_batch),
     lambda params: architecture.adjust_init(model, params, config.init),
   )
   return Parts(
@@ -193,16 +183,12 @@ def _at_stage(config: Any, phase: Phase) -> Any:
 
 
 def model_inputs(
-  architecture: Architecture,
-  model: nn.Module,
-  objective: Objective,
-  length: int,
-  batch: int,
+  model: nn.Module, objective: TextObjective, batch: int
 ) -> tuple:
   """Returns the module's inputs as ShapeDtypeStructs."""
   keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch))
-  shapes = architecture.batch_shapes(length, batch)
-  carry = architecture.carry_shapes(model, batch)
+  shapes = objective.batch_shapes(objective.length, batch)
+  carry = objective.carry_shapes(model, batch)
   return jax.eval_shape(
     lambda shapes, keys, carry: objective.inputs(
       objective.transform(shapes, keys) | carry

@@ -4,11 +4,15 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 from etils import epath
 
 from data.examples import pipeline
+from data.examples.pipeline import Examples
+from data.store import corpus
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.engine import evaluate, objectives, sharding, state, steps
@@ -24,7 +28,8 @@ from train.run import (
   training_phases,
   workdirs,
 )
-from train.run.job import Job, Program, StayAlive
+from train.run.job import Job, Program, Stage, StayAlive
+from train.run.training_phases import Phase
 
 
 def check(config: ml_collections.ConfigDict, *, dry_run: bool = False) -> None:
@@ -42,10 +47,8 @@ def make(
   Returns None for a finished run, and prints its results.
   """
   workdir = epath.Path(workdir)
-  seed = config.train.seed
 
   # ---- Weights, and devices ------------------------------------------------
-  architecture = families.architecture_of(config)
   results = workdirs.read_results(workdir)
   saved = checkpoint.latest_step(workdir)
   done = saved if saved is not None else (results or {}).get('steps')
@@ -66,13 +69,14 @@ def make(
   plan.check_dialogues(config, stores.values())
   if beginning is not None:
     warm_start.check_vocabulary(beginning, config, store.tokenizer)
+  kind = families.objective_of(config)
   examples, held_out = (
     {
-      phase.kind: architecture.open_examples(
+      phase.kind: kind.open_examples(
+        config,
         stores[phase.unit],
         phase.length,
         held_out=h,
-        **architecture.example_options(config),
         **(
           {'units': True}
           if training_phases.has_units(config, phase.kind)
@@ -83,7 +87,7 @@ def make(
     }
     for h in (False, True)
   )
-  num_windows = {kind[0]: e.num_windows for kind, e in examples.items()}
+  num_windows = {length: e.num_windows for (length, _), e in examples.items()}
   phases = training_phases.resolve_phases(config, num_windows)
   plan.check_data(examples, phases)
   total_steps = sum(phase.steps for phase in phases)
@@ -96,51 +100,136 @@ def make(
     return None
 
   # ---- Model, objective, optimiser ----------------------------------------
-  counts = architecture.token_counts(store)
-  parts = assemble.build_parts(
-    config, phases, Vocabulary.of(store.tokenizer, counts), mesh
-  )
-  model = parts.model
-  unigram = evaluate.unigram_log_probs(counts)
-  baseline = functools.partial(objectives.unigram_losses, jnp.asarray(unigram))
-  flops = {phase: parts.step_flops(phase) for phase in phases}
-  local_rows = functools.cache(functools.partial(sharding.local_rows, mesh))
-  phase_at = functools.partial(training_phases.phase_at, phases)
+  counts = kind.token_counts(store)
+  vocabulary = Vocabulary.of(store.tokenizer, counts)
+  parts = assemble.build_parts(config, phases, vocabulary, mesh)
+  return PreTraining(parts, stores, examples, held_out, counts, beginning)
 
-  def batch(step: int, whole: bool) -> pipeline.Batch:
-    phase = phase_at(step)
-    rows = pipeline.ALL_ROWS if whole else local_rows(phase.global_batch)
-    return pipeline.train_batch(
-      {phase.length: examples[phase.kind]}, phases, seed, step, rows
-    )
 
-  def programs(done: int) -> Iterator[Program]:
-    left = training_phases.phases_after(phases, done)
-    return plan.programs(parts, left)
+class PreTraining(Job):
+  """A pre-training whose text is open and whose model is planned."""
 
-  def create() -> state.TrainState:
-    created = parts.create_state()
-    if beginning is None:
+  def __init__(
+    self,
+    parts: assemble.Parts,
+    stores: Mapping[str, corpus.Store],
+    examples: Mapping[tuple[int, str], Examples],
+    held_out: Mapping[tuple[int, str], Examples],
+    counts: np.ndarray,
+    beginning: Any,
+  ):
+    """Makes the jitted steps; none is compiled.
+
+    Args:
+      parts: model, objectives, optimiser.
+      stores: of each unit of masks that has one of its own; '' is the run's.
+      examples: of each kind of phase, to train on.
+      held_out: the same, to score.
+      counts: how often each token is a target, int [V].
+      beginning: the weights to begin with, of `warm_start.check`, or None.
+    """
+    config, phases = parts.config, parts.phases
+    self.config, self.mesh, self.shapes = config, parts.mesh, parts.shapes
+    self.total_steps = sum(phase.steps for phase in phases)
+    self.save_every = config.train.checkpoint_every
+    self.score_every = config.train.eval_every
+    self.keep_checkpoints = config.train.keep_checkpoints
+    self.profile = config.train.profile
+    self._parts, self._stores = parts, stores
+    self._examples, self._held_out = examples, held_out
+    self._beginning = beginning
+    self._flops = {phase: parts.step_flops(phase) for phase in phases}
+    rows_of = functools.partial(sharding.local_rows, parts.mesh)
+    self._local_rows = functools.cache(rows_of)
+    unigram = jnp.asarray(evaluate.unigram_log_probs(counts))
+    baseline = functools.partial(objectives.unigram_losses, unigram)
+    self.steps = {f'train {p.name}': parts.train_step(*p.kind) for p in phases}
+    self.steps |= {
+      f'score {p.name}': steps.make_eval_step(
+        parts.model,
+        parts.objective_of[p.kind],
+        baseline=baseline,
+        mesh=parts.mesh,
+      )
+      for p in phases
+    }
+
+  def _phase_at(self, step: int) -> Phase:
+    return training_phases.phase_at(self._parts.phases, step)
+
+  def stage(self, step: int) -> Stage:
+    """Returns the step of the phase after `step` steps."""
+    phase = self._phase_at(step)
+    objective = self._parts.objective_of[phase.kind]
+    return Stage(f'train {phase.name}', self._parts.model, objective)
+
+  def batch(self, step: int, whole: bool) -> pipeline.Batch:
+    """Returns the host batch after `step` steps, whole or our own rows."""
+    phase, seed = self._phase_at(step), self.config.train.seed
+    rows = pipeline.ALL_ROWS if whole else self._local_rows(phase.global_batch)
+    examples = {phase.length: self._examples[phase.kind]}
+    return pipeline.train_batch(examples, self._parts.phases, seed, step, rows)
+
+  def work(
+    self, step: int, batch: Mapping[str, jax.Array]
+  ) -> tuple[int, float]:
+    """Returns tokens and model FLOPs of the step after `step` steps."""
+    del batch
+    phase = self._phase_at(step)
+    return phase.global_batch * phase.length, self._flops[phase]
+
+  def programs(self, done: int) -> Iterator[Program]:
+    """Returns the steps of the phases that remain."""
+    left = training_phases.phases_after(self._parts.phases, done)
+    return plan.programs(self._parts, left)
+
+  def create(self) -> state.TrainState:
+    """Returns the state at step 0, with the weights to begin with if any."""
+    created = self._parts.create_state()
+    if self._beginning is None:
       return created
-    params = warm_start.load(beginning, model, store.tokenizer, created.params)
+    from train.params import warm_start
+
+    model, tokenizer = self._parts.model, self._stores[''].tokenizer
+    params = warm_start.load(self._beginning, model, tokenizer, created.params)
     # Each process read the weights itself.
     processes.check_same(lambda: state.checksums(params))
     return created.replace(params=params)
 
+  def restore(
+    self, checkpoints: checkpoint.Checkpoints
+  ) -> tuple[int, state.TrainState]:
+    """Returns (steps done, state) of the newest sound checkpoint."""
+    return self._parts.restore(checkpoints)
+
+  def facts(self) -> dict[str, Any]:
+    """Returns the digests of the text."""
+    return {'the stores': run_stores.describe(self._stores)}
+
+  def write(self, workdir: epath.Path) -> None:
+    """Writes the vocabulary and the description of the text."""
+    shares = plan.language_shares(self._examples, self._parts.phases)
+    plan.write_workdir(workdir, self._stores, shares)
+
   def score(
-    compiled: Mapping[str, Any], params: Any, step: int, stay_alive: StayAlive
+    self,
+    compiled: Mapping[str, Any],
+    params: Any,
+    step: int,
+    stay_alive: StayAlive,
   ) -> dict[str, float]:
-    phase = phase_at(step - 1)
-    size = config.eval.global_batch
-    names = stores[phase.unit].languages
-    most = max(1, config.eval.max_windows // len(names))
+    """Returns losses and accuracies on held-out text, of each language."""
+    phase, wanted = self._phase_at(step - 1), self.config.eval
+    size = wanted.global_batch
+    names = self._stores[phase.unit].languages
+    most = max(1, wanted.max_windows // len(names))
     languages = {
       name: pipeline.eval_batches(
-        held_out[phase.kind],
+        self._held_out[phase.kind],
         size,
         most,
-        config.eval.draws,
-        local_rows(size),
+        wanted.draws,
+        self._local_rows(size),
         language,
       )
       for language, name in enumerate(names)
@@ -149,68 +238,44 @@ def make(
       compiled[f'score {phase.name}'],
       params,
       languages,
-      parts.empty_carry(size),
-      mesh,
-      parts.objective,
+      self._parts.empty_carry(size),
+      self.mesh,
+      self._parts.objective,
       stay_alive,
     )
 
   def finish(
+    self,
     compiled: Mapping[str, Any],
     params: Any,
     workdir: epath.Path,
     is_scored: bool,
     stay_alive: StayAlive,
   ) -> dict[str, Any]:
+    """Shows samples, writes the family's files; returns the last figures."""
     del compiled, is_scored, stay_alive
-    architecture.print_samples(model, params, store, phases[-1].length)
-    architecture.write_outputs(config, params, store, workdir)
+    architecture, store = self._parts.architecture, self._stores['']
+    length = self._parts.phases[-1].length
+    architecture.print_samples(self._parts.model, params, store, length)
+    architecture.write_outputs(self.config, params, store, workdir)
     figures = {
       name: value
       for step, name, value in metrics.read_metrics(workdir)
-      if step == total_steps and not name.startswith('time/')
+      if step == self.total_steps and not name.startswith('time/')
     }
-    return {'metrics': figures, 'store': run_stores.describe(stores)}
+    return {'metrics': figures, 'store': run_stores.describe(self._stores)}
 
-  return Job(
-    config=config,
-    mesh=mesh,
-    model=lambda step: model,
-    shapes=parts.shapes,
-    steps={f'train {p.name}': parts.train_step(*p.kind) for p in phases}
-    | {
-      f'score {p.name}': steps.make_eval_step(
-        model, parts.objective_of[p.kind], baseline=baseline, mesh=mesh
-      )
-      for p in phases
-    },
-    arguments=lambda scores: (),
-    total_steps=total_steps,
-    save_every=config.train.checkpoint_every,
-    score_every=config.train.eval_every,
-    keep_checkpoints=config.train.keep_checkpoints,
-    profile=config.train.profile,
-    keep=None,
-    programs=programs,
-    num_later=0,
-    step_name=lambda step: f'train {phase_at(step).name}',
-    objective=lambda step: parts.objective_of[phase_at(step).kind],
-    batch=batch,
-    work=lambda step, batch: (
-      phase_at(step).global_batch * phase_at(step).length,
-      flops[phase_at(step)],
-    ),
-    create=create,
-    restore=parts.restore,
-    facts=lambda: {'the stores': run_stores.describe(stores)},
-    write=lambda workdir: plan.write_workdir(
-      workdir, stores, plan.language_shares(examples, phases)
-    ),
-    print_plan=lambda workdir, in_detail: plan.print_plan(
-      parts, workdir, store, examples, in_detail
-    ),
-    score=score,
-    score_line=curves.evaluation_line,
-    finish=finish,
-    print_results=curves.print_results,
-  )
+  def print_plan(self, workdir: epath.Path, in_detail: bool) -> None:
+    """Prints the run's sizes."""
+    store = self._stores['']
+    plan.print_plan(self._parts, workdir, store, self._examples, in_detail)
+
+  def score_line(self, step: int, row: Mapping[str, float]) -> str:
+    """Returns the metrics of a score as one line."""
+    return curves.evaluation_line(step, row)
+
+  def print_results(
+    self, results: Mapping[str, Any], workdir: epath.Path
+  ) -> None:
+    """Prints the end of a run."""
+    curves.print_results(results, workdir)

@@ -133,7 +133,7 @@ def check_continuation(
       f' {there} there, {here} here. Name that store by data.folder, or pass'
       ' another --workdir'
     )
-  has_memory = families.architecture_of(config).has_memory
+  has_memory = families.objective_of(config).has_memory
   old = workdirs.read_config(workdir)
   digests, own = there.get('stages', {}), here.get('stages', {})
   for phase in training_phases.cut_phases(phases, done):
@@ -289,7 +289,7 @@ def programs(parts: Parts, phases: Sequence[Phase]) -> Iterator[Program]:
   for length, rows, name in sorted(
     {(p.length, p.global_batch, p.name) for p in phases}
   ):
-    shapes = parts.architecture.batch_shapes(length, rows)
+    shapes = parts.objective.batch_shapes(length, rows)
     yield Program(
       f'training step of {rows} x {name}',
       memory.SMALLER_STEP.format(2 * config.train.micro_batches),
@@ -297,9 +297,9 @@ def programs(parts: Parts, phases: Sequence[Phase]) -> Iterator[Program]:
       (parts.shapes, memory.batch_shapes(shapes, parts.mesh)),
     )
   rows = config.eval.global_batch
-  carry = parts.architecture.carry_shapes(parts.model, rows)
+  carry = parts.objective.carry_shapes(parts.model, rows)
   for length, name in sorted({(p.length, p.name) for p in phases}):
-    shapes = parts.architecture.batch_shapes(length, rows)
+    shapes = parts.objective.batch_shapes(length, rows)
     yield Program(
       f'evaluation of {rows} x {name}',
       memory.SMALLER_EVALUATION,
@@ -319,9 +319,9 @@ def residual_bytes(parts: Parts, phase: Phase) -> int:
   """
   objective = parts.objective_of[phase.kind]
   rows = phase.global_batch // parts.config.train.micro_batches
-  part = parts.architecture.batch_shapes(phase.length, rows)
+  part = parts.objective.batch_shapes(phase.length, rows)
 
-  carry = parts.architecture.carry_shapes(parts.model, rows)
+  carry = parts.objective.carry_shapes(parts.model, rows)
 
   def residuals(params: Any, part: Any, carry: Any) -> Any:
     keys = jax.random.split(jax.random.key(0), rows)

@@ -1,6 +1,5 @@
-"""A planned run: plain functions for all that differs between kinds of runs."""
+"""A planned run: what the training loop asks of each kind of run."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -82,68 +81,138 @@ class Keep(NamedTuple):
 StayAlive = Callable[[], None]
 
 
-@dataclasses.dataclass(frozen=True)
+class Stage(NamedTuple):
+  """What the next training step is.
+
+  Attributes:
+    name: of its step in `Job.steps`.
+    model: the module that it trains.
+    objective: what it trains on.
+  """
+
+  name: str
+  model: nn.Module
+  objective: Objective
+
+
 class Job:
-  """A planned run: sizes, and functions for all that differs between jobs.
+  """A planned run: all that the training loop asks of it.
+
+  A pre-training (`train.pretrain.job`) and a fine-tuning
+  (`train.transfer.finetune`) each say it in their own class.
 
   Attributes:
     config: the resolved config, as written into the workdir.
     mesh: the devices.
-    model: steps done -> the module of the next training step.
     shapes: the training state as ShapeDtypeStructs.
     steps: name -> jitted step, (state or parameters, batch, ...) -> results.
-    arguments: scores so far -> those of a training step, beside state and
-      batch.
     total_steps: of the whole run.
     save_every: steps between checkpoints.
     score_every: steps between scores.
     keep_checkpoints: number of checkpoints kept.
     profile: (first step, number of steps) to trace, or ().
     keep: the rule for the final model; None: the last checkpoint's.
-    programs: steps done -> the largest programs of the remaining steps.
     num_later: number of smaller programs that are compiled later.
-    step_name: steps done -> the next training step's name in `steps`.
-    objective: steps done -> the next training step's objective.
-    batch: (steps done, whole) -> the next host batch, whole or our own rows.
-    work: (steps done, batch) -> tokens and model FLOPs of the next step.
-    create: () -> the state at step 0.
-    restore: checkpoints -> (steps done, state).
-    facts: () -> {name: JSON value}, to be equal on all processes.
-    write: workdir -> None; writes the workdir's files but config.json.
-    print_plan: (workdir, in detail) -> None.
-    score: (compiled steps, parameters, steps done, stay alive) -> metrics.
-    score_line: (steps done, metrics) -> one line for people.
-    finish: (compiled steps, parameters, workdir, whether the parameters are
-      the last score's, stay alive) -> entries of results.json with `metrics`.
-    print_results: (results, workdir) -> None.
   """
 
   config: ml_collections.ConfigDict
   mesh: Mesh
-  model: Callable[[int], nn.Module]
   shapes: TrainState
   steps: Mapping[str, Callable[..., Any]]
-  arguments: Callable[[Sequence[float]], tuple]
   total_steps: int
   save_every: int
   score_every: int
-  keep_checkpoints: int
-  profile: Sequence[int]
-  keep: Keep | None
-  programs: Callable[[int], Iterable[Program]]
-  num_later: int
-  step_name: Callable[[int], str]
-  objective: Callable[[int], Objective]
-  batch: Callable[[int, bool], pipeline.Batch]
-  work: Callable[[int, Mapping[str, jax.Array]], tuple[int, float]]
-  create: Callable[[], TrainState]
-  restore: Callable[[checkpoint.Checkpoints], tuple[int, TrainState]]
-  facts: Callable[[], Mapping[str, Any]]
-  write: Callable[[epath.Path], None]
-  print_plan: Callable[[epath.Path, bool], None]
-  score: Callable[[Mapping[str, Callable], Any, int, StayAlive], dict]
-  score_line: Callable[[int, Mapping[str, float]], str]
-  finish: Callable[
-    [Mapping[str, Callable], Any, epath.Path, bool, StayAlive], dict[str, Any]
-  ]
-  print_results: Callable[[Mapping[str, Any], epath.Path], None]
+  keep_checkpoints: int = 1
+  profile: Sequence[int] = ()
+  keep: Keep | None = None
+  num_later: int = 0
+
+  # ---- A step ---------------------------------------------------------------
+
+  def stage(self, step: int) -> Stage:
+    """Returns what the training step after `step` steps is."""
+    raise NotImplementedError
+
+  def batch(self, step: int, whole: bool) -> pipeline.Batch:
+    """Returns the host batch after `step` steps, whole or our own rows."""
+    raise NotImplementedError
+
+  def arguments(self, scores: Sequence[float]) -> tuple:
+    """Returns those of a training step, beside state and batch."""
+    del scores
+    return ()
+
+  def work(
+    self, step: int, batch: Mapping[str, jax.Array]
+  ) -> tuple[int, float]:
+    """Returns tokens and model FLOPs of the step after `step` steps."""
+    raise NotImplementedError
+
+  def programs(self, done: int) -> Iterable[Program]:
+    """Returns the largest programs of the steps that remain after `done`."""
+    raise NotImplementedError
+
+  # ---- The state and the files ----------------------------------------------
+
+  def create(self) -> TrainState:
+    """Returns the state at step 0."""
+    raise NotImplementedError
+
+  def restore(
+    self, checkpoints: checkpoint.Checkpoints
+  ) -> tuple[int, TrainState]:
+    """Returns (steps done, state) of the newest sound checkpoint."""
+    return checkpoints.restore(self.shapes)
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns {name: JSON value}, to be equal on all processes."""
+    raise NotImplementedError
+
+  def write(self, workdir: epath.Path) -> None:
+    """Writes the workdir's files but config.json."""
+    raise NotImplementedError
+
+  # ---- Scores ---------------------------------------------------------------
+
+  def score(
+    self,
+    compiled: Mapping[str, Callable],
+    params: Any,
+    step: int,
+    stay_alive: StayAlive,
+  ) -> dict[str, float]:
+    """Returns the metrics of parameters after `step` steps.
+
+    `compiled` are the `steps`, as the loop calls them.
+    """
+    raise NotImplementedError
+
+  def finish(
+    self,
+    compiled: Mapping[str, Callable],
+    params: Any,
+    workdir: epath.Path,
+    is_scored: bool,
+    stay_alive: StayAlive,
+  ) -> dict[str, Any]:
+    """Returns entries of results.json, `metrics` among them.
+
+    `is_scored` says whether the last score was of these parameters.
+    """
+    raise NotImplementedError
+
+  # ---- What people read -----------------------------------------------------
+
+  def print_plan(self, workdir: epath.Path, in_detail: bool) -> None:
+    """Prints the run's sizes, before anything is compiled."""
+    raise NotImplementedError
+
+  def score_line(self, step: int, row: Mapping[str, float]) -> str:
+    """Returns the metrics of a score as one line."""
+    raise NotImplementedError
+
+  def print_results(
+    self, results: Mapping[str, Any], workdir: epath.Path
+  ) -> None:
+    """Prints the end of a run."""
+    raise NotImplementedError

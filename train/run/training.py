@@ -203,7 +203,8 @@ def train(
           host_batch = next(batches)
         batch = sharding.put_batch(host_batch, mesh)
         before = report
-        train_state, report = compiled[job.step_name(step - 1)](
+        stage = job.stage(step - 1)
+        train_state, report = compiled[stage.name](
           train_state, batch, *arguments
         )
         # Dispatch one step ahead, not more: host batches would pile up.
@@ -227,14 +228,13 @@ def train(
           host = jax.device_get(report)
           if host['nonfinite_step'] >= 0:
             bad_step = int(host['nonfinite_step'])
+            bad = job.stage(bad_step)
             with watchdog.compiling():
               failure.stop_nonfinite(
                 bad_step,
                 train_state,
                 steps.make_gradient_norms(
-                  job.model(bad_step),
-                  job.objective(bad_step),
-                  seed=config.train.seed,
+                  bad.model, bad.objective, seed=config.train.seed
                 ),
                 job.batch(bad_step, True),
                 workdir,
@@ -243,7 +243,7 @@ def train(
                 models,
               )
         if log:
-          row = metrics.training_row(host, job.objective(step - 1).loss_names)
+          row = metrics.training_row(host, stage.objective.loss_names)
           row |= clock.row(peak, jax.device_count())
           with clock.measure('other'):
             writer.write(step, row)

@@ -128,7 +128,7 @@ def plan(
   parts = plan_parts(config, tpu)
 
   def lower(phase: Phase) -> Any:
-    shapes = parts.architecture.batch_shapes(phase.length, phase.global_batch)
+    shapes = parts.objective.batch_shapes(phase.length, phase.global_batch)
     batch = batch_shapes(shapes, parts.mesh)
     return parts.train_step(*phase.kind).lower(parts.shapes, batch)
 

@@ -71,40 +71,44 @@ class Turns:
     return task, int(self._before[step, task])
 
 
-def name_sums(
-  objective: Objective, own: str, all_names: Sequence[tuple[str, bool]]
-) -> Objective:
-  """Returns an objective of one task among several.
+class OneOfSeveral(Objective):
+  """The objective of one task among several.
 
   A state adds up the same losses and metrics in each step, so each is named
   after its task, and those of other tasks are 0.
-
-  Args:
-    objective: the task's.
-    own: the task's name.
-    all_names: (name, whether it has an accuracy) of all tasks.
   """
-  shared = tuple(name for name in objective.loss_names if name != 'task')
-  nothing = (jnp.float32(0), jnp.float32(0))
-  accuracies = {name: f'{name}_accuracy' for name, has in all_names if has}
 
-  def losses(outputs: Any, batch: Any) -> Any:
-    found, metrics = objective.losses(outputs, batch)
-    sums = {name: nothing for name, _ in all_names} | {own: found['task']}
-    sums |= {name: found[name] for name in shared}
-    named = dict.fromkeys(accuracies.values(), nothing)
+  def __init__(
+    self, objective: Objective, own: str, all_names: Sequence[tuple[str, bool]]
+  ):
+    """`all_names`: (name, whether it has an accuracy) of all tasks.
+
+    `own` is the name of the task of `objective`.
+    """
+    self._one, self._own = objective, own
+    self._tasks = tuple(name for name, _ in all_names)
+    self._shared = tuple(n for n in objective.loss_names if n != 'task')
+    self._accuracies = {n: f'{n}_accuracy' for n, has in all_names if has}
+    self.loss_names = (*self._tasks, *self._shared)
+    self.metric_names = tuple(self._accuracies.values())
+    self.method = objective.method
+    self.transform, self.inputs = objective.transform, objective.inputs
+    self.targets = objective.targets
+
+  def losses(self, outputs: Any, batch: Any) -> Any:
+    """Returns the losses and accuracies of all tasks, by their names."""
+    found, metrics = self._one.losses(outputs, batch)
+    nothing = (jnp.float32(0), jnp.float32(0))
+    sums = dict.fromkeys(self._tasks, nothing) | {self._own: found['task']}
+    sums |= {name: found[name] for name in self._shared}
+    named = dict.fromkeys(self._accuracies.values(), nothing)
     if 'accuracy' in metrics:
-      named[accuracies[own]] = metrics['accuracy']
+      named[self._accuracies[self._own]] = metrics['accuracy']
     return sums, named
 
-  def weights(batch: Any) -> Any:
-    totals = objective.weights(batch)
-    one = {name: jnp.float32(1) for name, _ in all_names}
-    return one | {own: totals['task']} | {name: totals[name] for name in shared}
-
-  return objective._replace(
-    losses=losses,
-    weights=weights,
-    loss_names=(*(name for name, _ in all_names), *shared),
-    metric_names=tuple(accuracies.values()),
-  )
+  def weights(self, batch: Any) -> Any:
+    """Returns each loss's divisor, 1 of other tasks."""
+    totals = self._one.weights(batch)
+    sums = dict.fromkeys(self._tasks, jnp.float32(1))
+    sums |= {self._own: totals['task']}
+    return sums | {name: totals[name] for name in self._shared}

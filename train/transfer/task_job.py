@@ -236,7 +236,8 @@ def _with_named_sums(predictors: Sequence[Predictor]) -> list[Predictor]:
   ]
   return [
     dataclasses.replace(
-      each, objective=several.name_sums(each.objective, each.task.name, names)
+      each,
+      objective=several.OneOfSeveral(each.objective, each.task.name, names),
     )
     for each in predictors
   ]
@@ -299,7 +300,7 @@ def with_sizes_of(
 
 
 def _build_objective(reader: Reader, task: Task) -> Objective:
-  return task_losses.build_objective(
+  return task_losses.TaskObjective(
     task,
     reader.config.task,
     reader.inputs,
@@ -318,7 +319,7 @@ def check(config: ml_collections.ConfigDict) -> None:
   else:
     config = open_reader(config, tasks, None).config
   for task in tasks:
-    task_losses.build_objective(task, config.task)
+    task_losses.TaskObjective(task, config.task)
 
 
 # `train.count` -> (examples, batch, epochs) -> (steps of an epoch, of a run).

@@ -23,15 +23,8 @@ HIDDEN = ('masked_tokens', 'mlm_positions')
 _RATES = masking.Rates(predicted=0.15, masked=0.8, random=0.1)
 
 
-def build_objective(
-  task: Task,
-  task_config: Any,
-  inputs: Callable[[Batch], tuple] = lambda batch: (),
-  *,
-  sums_words: bool = False,
-  vocabulary: Vocabulary | None = None,
-) -> Objective:
-  """Returns the objective of a task, with the losses of the papers.
+class TaskObjective(Objective):
+  """The objective of a task, with the losses of the papers.
 
   Classes, choices and tags: cross-entropy, for tags a mean over tagged words,
   or with `sums_words` over sentences of the sum over words; with a CRF the
@@ -47,50 +40,67 @@ def build_objective(
   instead, the mean over tokens that are hidden in a second reading of the same
   rows, drawn at each step (`hide`). So is `mix_l2` times the sum of
   squares of the mix's weights before their softmax (Peters et al. 2018, section
-  5.1). `inputs` returns the arrays of a batch that the model reads; by
-  default none, for losses without a model. Raises
-  ValueError if the settings do not fit the task.
+  5.1).
   """
-  kinds.check_crf(task, task_config)
-  kind = kinds.kind_of(task, task_config)
-  class_weights = tuple(task_config.class_weights)
-  # Configs older than this key lack it.
-  mix_l2 = getattr(task_config, 'mix_l2', None)
-  if mix_l2 and task_config.features != 'mix':
-    raise ValueError(
-      f'task.mix_l2={mix_l2} with task.features={task_config.features!r}:'
-      " expected task.features='mix', whose weights it penalises"
-    )
-  if class_weights and (
-    len(class_weights) != len(task.labels) or min(class_weights) < 0
+
+  def __init__(
+    self,
+    task: Task,
+    task_config: Any,
+    inputs: Callable[[Batch], tuple] = lambda batch: (),
+    *,
+    sums_words: bool = False,
+    vocabulary: Vocabulary | None = None,
   ):
-    raise ValueError(
-      f'task.class_weights={class_weights}: expected one for each of the'
-      f' {len(task.labels)} labels of {task.name}, 0 or more'
-    )
-  kind.num_outputs(task, task_config)  # checks the settings
-  # ELMo's task models lack the key.
-  lm_weight = getattr(task_config, 'lm_weight', None)
-  factors = {'task': 1, 'lm': lm_weight, 'mix_l2': mix_l2}
-  factors = {name: factor for name, factor in factors.items() if factor}
+    """Raises ValueError if the settings do not fit the task.
 
-  def label_weights(batch: Batch) -> Array:
-    """Returns each loss's weight, float32 [B], of words [B, T]."""
-    labels = batch['labels']
-    weights = _row_weights(batch) * batch['label_mask']
-    if kind.of_words:
-      weights = weights[:, None] * (labels >= 0)
-    if task.kind == 'span':  # windows of a model of words that lack the answer
-      weights = weights * (labels >= 0).all(axis=1)
-    if class_weights:
-      table = jnp.asarray(class_weights, jnp.float32)
-      weights *= jnp.take(table, jnp.maximum(labels, 0))
-    return weights
+    `inputs` returns the arrays of a batch that the model reads; by default
+    none, for losses without a model.
+    """
+    kinds.check_crf(task, task_config)
+    kind = kinds.kind_of(task, task_config)
+    class_weights = tuple(task_config.class_weights)
+    # Configs older than this key lack it.
+    mix_l2 = getattr(task_config, 'mix_l2', None)
+    if mix_l2 and task_config.features != 'mix':
+      raise ValueError(
+        f'task.mix_l2={mix_l2} with task.features={task_config.features!r}:'
+        " expected task.features='mix', whose weights it penalises"
+      )
+    if class_weights and (
+      len(class_weights) != len(task.labels) or min(class_weights) < 0
+    ):
+      raise ValueError(
+        f'task.class_weights={class_weights}: expected one for each of the'
+        f' {len(task.labels)} labels of {task.name}, 0 or more'
+      )
+    kind.num_outputs(task, task_config)  # checks the settings
+    # ELMo's task models lack the key.
+    lm_weight = getattr(task_config, 'lm_weight', None)
+    factors = {'task': 1, 'lm': lm_weight, 'mix_l2': mix_l2}
+    self._factors = {name: f for name, f in factors.items() if f}
+    self._kind, self._task, self._settings = kind, task, task_config
+    self._inputs, self._sums_words = inputs, sums_words
+    self._vocabulary, self._class_weights = vocabulary, class_weights
+    self.loss_names = tuple(self._factors)
+    self.metric_names = kind.metric_names
 
-  def losses(outputs: Mapping[str, Array], batch: Batch) -> Any:
+  def transform(self, host_batch: Batch, keys_B: Array) -> dict[str, Array]:
+    """Returns the batch, with hidden tokens where a BERT predicts them."""
+    hidden = {}
+    if self._vocabulary:
+      hidden = hide(host_batch, keys_B, self._vocabulary)
+    return {**host_batch, **hidden}
+
+  def inputs(self, batch: Batch) -> tuple:
+    """Returns the arrays of a batch that the model reads."""
+    return self._inputs(batch)
+
+  def losses(self, outputs: Mapping[str, Array], batch: Batch) -> Any:
+    """Returns the task's loss and the added ones, and the accuracy if any."""
     outputs = {**outputs, 'logits': outputs['logits'].astype(jnp.float32)}
-    values, hits = kind.losses(task_config, outputs, batch)
-    weights = label_weights(batch)
+    values, hits = self._kind.losses(self._settings, outputs, batch)
+    weights = self._label_weights(batch)
     metrics = {}
     if hits is not None:
       counted = (weights > 0).astype(jnp.float32)
@@ -98,43 +108,46 @@ def build_objective(
     sums = {'task': (jnp.sum(values * weights), weights.sum())}
     if 'lm_logits' in outputs and 'mlm_targets' in batch:
       sums['lm'] = _mlm_loss(outputs, batch)
-    elif 'lm' in factors and vocabulary is None:
+    elif 'lm' in self._factors and self._vocabulary is None:
       sums['lm'] = _lm_loss(outputs, batch)
-    if 'mix_l2' in factors:  # split over rows, as batches are
+    if 'mix_l2' in self._factors:  # split over rows, as batches are
       rows = _row_weights(batch).sum()
       sums['mix_l2'] = (outputs['mix_penalty'] * rows, rows)
     return sums, metrics
 
-  def weights(batch: Batch) -> dict[str, Array]:
+  def weights(self, batch: Batch) -> dict[str, Array]:
+    """Returns each loss's divisor, the factor of the loss in it."""
     rows = _row_weights(batch).sum()
-    totals = {name: rows / factor for name, factor in factors.items()}
-    if 'lm' in factors and vocabulary is not None:
-      totals['lm'] = batch['mlm_weights'].sum() / factors['lm']
-    if kind.summed:
+    totals = {name: rows / factor for name, factor in self._factors.items()}
+    if 'lm' in self._factors and self._vocabulary is not None:
+      totals['lm'] = batch['mlm_weights'].sum() / self._factors['lm']
+    if self._kind.summed:
       totals['task'] = jnp.float32(1)
-    elif sums_words:
+    elif self._sums_words:
       totals['task'] = rows
     else:
-      totals['task'] = label_weights(batch).sum()
+      totals['task'] = self._label_weights(batch).sum()
     # A batch without a single label has the loss 0, not NaN.
     return {
       name: jnp.where(total > 0, total, 1.0) for name, total in totals.items()
     }
 
-  def transform(host_batch: Batch, keys: Array) -> dict[str, Array]:
-    hidden = hide(host_batch, keys, vocabulary) if vocabulary else {}
-    return {**host_batch, **hidden}
+  def targets(self, batch: Batch) -> tuple[Array, Array]:
+    """Returns the labels, and which rows have one."""
+    return batch['labels'], batch['label_mask']
 
-  return Objective(
-    transform=transform,
-    inputs=inputs,
-    weights=weights,
-    losses=losses,
-    loss_names=tuple(factors),
-    metric_names=kind.metric_names,
-    targets=lambda batch: (batch['labels'], batch['label_mask']),
-    perplexities={},
-  )
+  def _label_weights(self, batch: Batch) -> Array:
+    """Returns each label's weight, float32 [B], of words [B, T]."""
+    labels = batch['labels']
+    weights = _row_weights(batch) * batch['label_mask']
+    if self._kind.of_words:
+      weights = weights[:, None] * (labels >= 0)
+    if self._task.kind == 'span':  # windows of words that lack the answer
+      weights = weights * (labels >= 0).all(axis=1)
+    if self._class_weights:
+      table = jnp.asarray(self._class_weights, jnp.float32)
+      weights *= jnp.take(table, jnp.maximum(labels, 0))
+    return weights
 
 
 def hide(batch: Batch, keys_B: Array, vocabulary: Vocabulary) -> Batch:

@@ -10,7 +10,9 @@ from flax import linen as nn
 
 from configs import variants
 from models import bert
-from train.engine import objectives
+from train.architectures import bert as pretraining
+from train.architectures.architecture import Vocabulary
+from train.run import settings
 
 VOCAB_SIZE = 1000  # 24 rows of padding
 TINY = variants.BERT['bert-tiny']
@@ -72,9 +74,16 @@ def init_params():
   )
 
 
+@functools.cache
+def masked_tokens():
+  """The objective of masked tokens and next sentences."""
+  config = settings.load_config('bert_tiny')
+  return pretraining.MaskedTokens(config, 64, Vocabulary.of_size(VOCAB_SIZE))
+
+
 def losses_of(outputs, batch):
-  sums, _ = objectives.bert_losses(outputs, batch)
-  weights = objectives.bert_weights(batch)
+  sums, _ = masked_tokens().losses(outputs, batch)
+  weights = masked_tokens().weights(batch)
   return {name: sums[name][0] / weights[name] for name in sums}
 
 

@@ -73,9 +73,8 @@ def run_steps(config, num_steps, devices=None):
   """Returns the state on the host, and the reports, after some steps."""
   store, job = make_job(config, devices)
   (phase,) = job.phases
-  options = job.architecture.example_options(config)
-  examples = job.architecture.open_examples(
-    store, phase.length, held_out=False, **options
+  examples = job.objective.open_examples(
+    config, store, phase.length, held_out=False
   )
   reports = []
   with sharding.scope(job.mesh, config.mesh.rules):

@@ -212,7 +212,7 @@ def test_a_bert_also_predicts_hidden_tokens(torch, tmp_path, choices):
   task = registry.find('race' if choices else 'sst5')
   task_config = base.get_task_config().task
   task_config.lm_weight = 0.3
-  objective = task_losses.build_objective(
+  objective = task_losses.TaskObjective(
     task,
     task_config,
     lambda batch: (
@@ -323,7 +323,7 @@ def test_gpt_equals_double_heads(torch, tmp_path):
   task_config = base.get_task_config().task
   task_config.lm_weight = 0.5
   task = registry.find('story_cloze')
-  objective = task_losses.build_objective(task, task_config)
+  objective = task_losses.TaskObjective(task, task_config)
   weights = np.ones(len(batch['label']), bool)
   batch |= {
     'labels': batch['label'],

@@ -67,11 +67,8 @@ def finished(small_config, tmp_path_factory):
 
 
 def objective_of(config, store):
-  arch = families.architecture_of(config)
   vocabulary = architecture.Vocabulary.of(store.tokenizer)
-  return arch, arch.objectives[config.train.objective](
-    config, LENGTH, vocabulary
-  )
+  return families.objective_of(config)(config, LENGTH, vocabulary)
 
 
 def transformed(config, rows=256, num_examples=None):
@@ -83,8 +80,8 @@ def transformed(config, rows=256, num_examples=None):
     num_examples: how many of these are examples, by default all.
   """
   store = corpus.open_store(config.data.folder)
-  arch, objective = objective_of(config, store)
-  examples = arch.open_examples(store, LENGTH, held_out=False)
+  objective = objective_of(config, store)
+  examples = objective.open_examples(config, store, LENGTH, held_out=False)
   phases = ((1, LENGTH, rows, 'continue'),)
   host = pipeline.train_batch({LENGTH: examples}, phases, 0, 0)
   if num_examples is not None:
@@ -179,7 +176,7 @@ def test_left_to_right_loss_is_that_of_a_loop(small_config):
   """Over the text's tokens, each after all that stands before it."""
   config = vary(small_config(), 'ltr_no_nsp')
   store, _, batch = transformed(config, rows=6, num_examples=5)
-  _, objective = objective_of(config, store)
+  objective = objective_of(config, store)
   logits = np.random.default_rng(0).normal(size=(6, LENGTH, 512))
   sums, _ = jax.jit(objective.losses)({'mlm_logits': logits}, batch)
   specials = architecture.Vocabulary.of(store.tokenizer).specials
@@ -309,9 +306,10 @@ def test_an_lstm_learns_and_scores(lstm):
   assert found.name == 'lstm'
   # The held-out loss again, as score computes it.
   store = corpus.open_store(config.data.folder)
-  arch, _ = objective_of(config, store)
   windows = []
-  examples = arch.open_examples(store, LENGTH, held_out=True)
+  examples = families.objective_of(config).open_examples(
+    config, store, LENGTH, held_out=True
+  )
   for batch in pipeline.eval_batches(
     examples, config.eval.global_batch, config.eval.max_windows
   ):

@@ -199,7 +199,7 @@ def test_types_beyond_the_softmax_are_unknown(store, characters):
   config = small_elmo_config(store, model__characters=characters)
   opened, job = make_job(config)
   examples = {
-    LENGTH: job.architecture.open_examples(opened, LENGTH, held_out=False)
+    LENGTH: job.objective.open_examples(config, opened, LENGTH, held_out=False)
   }
   host = pipeline.train_batch(examples, job.phases, 0, 0)
   batch = job.objective.transform(host, None)

@@ -54,31 +54,29 @@ def build_model(model_config, vocab_size):
   return toy.Toy(vocab_size, model_config.embed_dim, model_config.max_length)
 
 
-def confident(config, length, vocabulary):
+class Confident(gpt.NextTokens):
   """The next token, and how sure of it the model is: a new metric."""
-  known = gpt.next_tokens(config, length, vocabulary)
 
-  def losses(outputs, batch):
-    found, metrics = known.losses(outputs, batch)
+  loss_names = ('sure',)
+  metric_names = ('lm_accuracy', 'margin')
+  perplexities = {}
+
+  def losses(self, outputs, batch):
+    found, metrics = super().losses(outputs, batch)
     weights = batch['loss_weights']
     margin = outputs['lm_logits'].max(-1) - outputs['lm_logits'].mean(-1)
     metrics['margin'] = (jnp.sum(margin * weights), weights.sum())
     return {'sure': found['lm']}, metrics
 
-  return known._replace(
-    losses=losses,
-    weights=lambda batch: {'sure': known.weights(batch)['lm']},
-    loss_names=('sure',),
-    metric_names=('lm_accuracy', 'margin'),
-    perplexities={},
-  )
+  def weights(self, batch):
+    return {'sure': super().weights(batch)['lm']}
 
 
 ARCHITECTURE = gpt.GPT._replace(
   build_model=build_model,
   adjust_init=lambda model, params, init_config: params,
   print_samples=lambda model, params, store, length: None,
-  objectives={'lm': gpt.next_tokens, 'confident': confident},
+  objectives={'lm': gpt.NextTokens, 'confident': Confident},
 )
 '''
 

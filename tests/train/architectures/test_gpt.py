@@ -71,8 +71,8 @@ def test_what_was_trained_opens_and_scores(finished):
   assert found.tokenizer.fingerprint == store.tokenizer.fingerprint
   # The held-out loss again, by the opened parameters alone.
   (length,) = {phase.length for phase in training_phases.check_phases(config)}
-  examples = families.architecture_of(config).open_examples(
-    store, length, held_out=True
+  examples = families.objective_of(config).open_examples(
+    config, store, length, held_out=True
   )
 
   @jax.jit
@@ -100,8 +100,8 @@ def test_what_was_trained_opens_and_scores(finished):
 
 
 def objective_of(config, store, length):
-  build = families.architecture_of(config).objectives[config.train.objective]
-  return build(config, length, architecture.Vocabulary.of(store.tokenizer))
+  vocabulary = architecture.Vocabulary.of(store.tokenizer)
+  return families.objective_of(config)(config, length, vocabulary)
 
 
 @pytest.mark.parametrize('name', ['gpt', 'gpt2'])
@@ -110,10 +110,12 @@ def test_losses_on_real_windows_are_hugging_faces(name, stores):
   store = corpus.open_store(config.data.folder)
   arch = families.architecture_of(config)
   length = 32
-  examples = {length: arch.open_examples(store, length, held_out=False)}
   phases = ((4, length, 8, 'continue'),)
   model = arch.build_model(config.model, store.vocab_size)
   objective = objective_of(config, store, length)
+  examples = {
+    length: objective.open_examples(config, store, length, held_out=False)
+  }
   host = pipeline.train_batch(examples, phases, 0, 1)
 
   @jax.jit

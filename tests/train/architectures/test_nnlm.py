@@ -76,8 +76,8 @@ def test_it_learns_and_is_scored_by_all_words(finished, store):
   assert found.tokenizer.vocab_size == WORDS
   assert found.encode(['zyzzyva'])[0] == [found.tokenizer.unk_id]
   opened = corpus.open_store(store)
-  examples = families.architecture_of(config).open_examples(
-    opened, LENGTH, held_out=True
+  examples = families.objective_of(config).open_examples(
+    config, opened, LENGTH, held_out=True
   )
   known = Vocabulary.of(opened.tokenizer).known
   windows = []
@@ -113,12 +113,13 @@ def test_losses_of_all_words_are_those_of_the_logits(finished, store):
     outputs = objective.apply(found.model, found.params, batch)
     sums.append(objective.losses(outputs, batch)[0]['lm'])
   np.testing.assert_allclose(*sums, rtol=1e-5)
-  assert objective.weights is objectives.lm_weights
+  expected = objectives.lm_weights(batch)
+  assert objective.weights(batch) == expected
 
 
 def first_batch(config, store):
-  examples = families.architecture_of(config).open_examples(
-    store, LENGTH, held_out=False
+  examples = families.objective_of(config).open_examples(
+    config, store, LENGTH, held_out=False
   )
   return examples.train_batch(0, slice(None), ROWS, 0, 0)
 

@@ -1,5 +1,6 @@
 import functools
 
+import bert_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,7 +46,7 @@ def make_outputs(batch, dtype=np.float32):
 def test_losses_and_accuracies_against_a_loop_over_predictions():
   batch = make_batch()
   outputs = make_outputs(batch)
-  losses, metrics = objectives.bert_losses(outputs, batch)
+  losses, metrics = bert_cases.masked_tokens().losses(outputs, batch)
 
   mlm, mlm_hits, count = 0.0, 0, 0
   nsp, nsp_hits, pairs = 0.0, 0, 0
@@ -68,7 +69,7 @@ def test_losses_and_accuracies_against_a_loop_over_predictions():
   np.testing.assert_allclose(losses['nsp'], (nsp, pairs), rtol=1e-5)
   assert [float(x) for x in metrics['mlm_accuracy']] == [mlm_hits, count]
   assert [float(x) for x in metrics['nsp_accuracy']] == [nsp_hits, pairs]
-  weights = objectives.bert_weights(batch)
+  weights = bert_cases.masked_tokens().weights(batch)
   assert (float(weights['mlm']), float(weights['nsp'])) == (count, pairs)
 
 
@@ -77,7 +78,7 @@ def test_everything_is_float32_and_differentiable():
   outputs = make_outputs(batch, jnp.bfloat16)
 
   def total(outputs):
-    losses, metrics = objectives.bert_losses(outputs, batch)
+    losses, metrics = bert_cases.masked_tokens().losses(outputs, batch)
     return losses['mlm'][0] + losses['nsp'][0], (losses, metrics)
 
   gradient, sums = jax.grad(total, has_aux=True)(outputs)
@@ -95,8 +96,8 @@ def test_a_batch_without_pairs_has_no_loss_instead_of_nan():
   batch = make_batch()
   batch['nsp_weights'] = np.zeros_like(batch['nsp_weights'])
   batch['mlm_weights'] = np.zeros_like(batch['mlm_weights'])
-  losses, _ = objectives.bert_losses(make_outputs(batch), batch)
-  weights = objectives.bert_weights(batch)
+  losses, _ = bert_cases.masked_tokens().losses(make_outputs(batch), batch)
+  weights = bert_cases.masked_tokens().weights(batch)
   for name in ('mlm', 'nsp'):
     assert losses[name][1] == 0
     assert losses[name][0] / weights[name] == 0
@@ -107,7 +108,7 @@ def test_unigram_predictor():
   rng = np.random.default_rng(2)
   log_probs = np.log(rng.dirichlet(np.ones(V))).astype(np.float32)
   total, weight = objectives.unigram_losses(
-    jnp.asarray(log_probs), batch['mlm_targets'], objectives.mlm_weights(batch)
+    jnp.asarray(log_probs), *bert_cases.masked_tokens().targets(batch)
   )
   expected = [
     -log_probs[batch['mlm_targets'][b, p]]
@@ -120,7 +121,7 @@ def test_unigram_predictor():
   # The uniform predictor has the vocabulary's size as perplexity.
   uniform = jnp.full(V, -np.log(V))
   total, weight = objectives.unigram_losses(
-    uniform, batch['mlm_targets'], objectives.mlm_weights(batch)
+    uniform, *bert_cases.masked_tokens().targets(batch)
   )
   np.testing.assert_allclose(np.exp(total / weight), V, rtol=1e-5)
 
@@ -139,11 +140,11 @@ def test_accumulated_gradients_are_those_of_the_big_batch():
 
   @functools.partial(jax.jit, static_argnums=2)
   def gradients(params, batch, parts):
-    weights = objectives.bert_weights(batch)
+    weights = bert_cases.masked_tokens().weights(batch)
 
     def loss(params, part):
       outputs = model.apply(params, *[part[k] for k in INPUTS], train=False)
-      losses, _ = objectives.bert_losses(outputs, part)
+      losses, _ = bert_cases.masked_tokens().losses(outputs, part)
       return sum(losses[name][0] / weights[name] for name in losses)
 
     def add(total, part):

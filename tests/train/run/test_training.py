@@ -14,7 +14,7 @@ import watch
 from launch import environment
 
 from train.architectures import bert, families
-from train.engine import evaluate, objectives, optim
+from train.engine import evaluate, optim
 from train.host import processes
 from train.run import (
   checkpoint,
@@ -233,24 +233,19 @@ def test_an_objective_of_its_own_has_its_curve_and_its_end(
 ):
   """One without any loss of tokens, and whose metric nobody has heard of."""
 
-  def build_objective(config, length, vocabulary):
-    known = bert.masked_tokens(config, length, vocabulary)
+  class Order(bert.MaskedTokens):
+    loss_names = ('order',)
+    metric_names = ('margin',)
+    perplexities = {}
 
-    def losses(outputs, batch):
-      of_pairs, found = objectives.bert_losses(outputs, batch, ('nsp',))
-      return {'order': of_pairs['nsp']}, {'margin': found['nsp_accuracy']}
+    def losses(self, outputs, batch):
+      losses, found = super().losses(outputs, batch)
+      return {'order': losses['nsp']}, {'margin': found['nsp_accuracy']}
 
-    return known._replace(
-      losses=losses,
-      weights=lambda batch: {'order': known.weights(batch)['nsp']},
-      loss_names=('order',),
-      metric_names=('margin',),
-      perplexities={},
-    )
+    def weights(self, batch):
+      return {'order': super().weights(batch)['nsp']}
 
-  ours = families.ARCHITECTURES['bert']._replace(
-    objectives={'bert': build_objective}
-  )
+  ours = families.ARCHITECTURES['bert']._replace(objectives={'bert': Order})
   monkeypatch.setitem(families.ARCHITECTURES, 'bert', ours)
   config = small_config(train__steps=2, model__num_layers=1)
   results = runs.train(config, tmp_path, draws=True, fresh=True)

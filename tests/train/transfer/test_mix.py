@@ -137,7 +137,7 @@ def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):
   job = plan_job()
   old = ml_collections.ConfigDict(job.config.task.to_dict())
   del old.mix_l2
-  objective = task_losses.build_objective(job.task, old, job.reader.inputs)
+  objective = task_losses.TaskObjective(job.task, old, job.reader.inputs)
   assert objective.loss_names == ('task',)
   saved = settings.flatten(job.config)
   del saved['task.mix_l2']

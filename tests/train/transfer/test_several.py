@@ -93,21 +93,18 @@ def test_turns_are_in_proportion_and_count_each_task():
 
 
 def test_sums_of_other_tasks_are_zero():
-  objective = Objective(
-    transform=lambda batch, keys: batch,
-    inputs=lambda batch: (),
-    weights=lambda batch: {'task': jnp.float32(4), 'mix_l2': jnp.float32(2)},
-    losses=lambda outputs, batch: (
-      {'task': (8.0, 4.0), 'mix_l2': (1.0, 2.0)},
-      {'accuracy': (3.0, 4.0)},
-    ),
-    loss_names=('task', 'mix_l2'),
-    metric_names=('accuracy',),
-    targets=lambda batch: (),
-    perplexities={},
-  )
+  class One(Objective):
+    loss_names = ('task', 'mix_l2')
+
+    def weights(self, batch):
+      return {'task': jnp.float32(4), 'mix_l2': jnp.float32(2)}
+
+    def losses(self, outputs, batch):
+      sums = {'task': (8.0, 4.0), 'mix_l2': (1.0, 2.0)}
+      return sums, {'accuracy': (3.0, 4.0)}
+
   names = [('rte', True), ('stsb', False), ('sst2', True)]
-  named = several.name_sums(objective, 'sst2', names)
+  named = several.OneOfSeveral(One(), 'sst2', names)
   losses, metrics = named.losses(None, None)
   assert losses['sst2'] == (8.0, 4.0) and losses['mix_l2'] == (1.0, 2.0)
   assert metrics['sst2_accuracy'] == (3.0, 4.0)

@@ -60,7 +60,7 @@ def random_logits(*shape):
 def test_classes(weights):
   logits, labels = random_logits(4, 3), np.array([2, 0, 1, 1], np.int32)
   task = make_task('classification', ('a', 'b', 'c'))
-  objective = task_losses.build_objective(
+  objective = task_losses.TaskObjective(
     task, settings_of(class_weights=weights)
   )
   expected = torch.nn.functional.cross_entropy(
@@ -74,7 +74,7 @@ def test_classes(weights):
 
 def test_rows_that_fill_a_batch_up_do_not_count():
   logits, labels = random_logits(4, 3), np.array([2, 0, 1, 1], np.int32)
-  objective = task_losses.build_objective(
+  objective = task_losses.TaskObjective(
     make_task('classification', ('a', 'b', 'c')), settings_of()
   )
   real = np.array([True, True, False, False])
@@ -90,7 +90,7 @@ def test_rows_that_fill_a_batch_up_do_not_count():
 def test_tags_count_where_they_are():
   logits = random_logits(4, 6, 3)
   labels = np.random.default_rng(2).integers(-1, 3, (4, 6)).astype(np.int32)
-  objective = task_losses.build_objective(
+  objective = task_losses.TaskObjective(
     make_task('tagging', ('O', 'B-X', 'I-X')), settings_of()
   )
   expected = torch.nn.functional.cross_entropy(
@@ -105,7 +105,7 @@ def test_tags_count_where_they_are():
 def test_spans_look_at_real_tokens_only():
   logits = random_logits(4, 6, 2)
   labels = np.array([[0, 0], [1, 2], [2, 2], [0, 1]], np.int32)
-  objective = task_losses.build_objective(make_task('span'), settings_of())
+  objective = task_losses.TaskObjective(make_task('span'), settings_of())
   batch = make_batch(labels)
   masked = np.where(np.asarray(batch['token_mask'])[..., None], logits, -1e9)
   expected = sum(
@@ -125,7 +125,7 @@ def test_scores_by_squared_error_or_soft_classes():
   scores = np.array([0.0, 2.25, 5.0, 4.4], np.float32)
   task = make_task('regression', score_range=(0.0, 5.0))
   logits = random_logits(4, 1)
-  objective = task_losses.build_objective(task, settings_of())
+  objective = task_losses.TaskObjective(task, settings_of())
   found = mean_losses(objective, {'logits': logits}, make_batch(scores))
   assert found['task'] == pytest.approx(
     float(np.square(logits[:, 0] - scores).mean()), rel=1e-5
@@ -136,7 +136,7 @@ def test_scores_by_squared_error_or_soft_classes():
   np.testing.assert_allclose(targets.sum(-1), 1, rtol=1e-6)
   assert ((targets > 0).sum(-1) <= 2).all()
   logits = random_logits(4, 6)
-  objective = task_losses.build_objective(task, settings_of(soft_classes=6))
+  objective = task_losses.TaskObjective(task, settings_of(soft_classes=6))
   expected = torch.nn.functional.cross_entropy(
     torch.from_numpy(logits), torch.tensor(targets)
   )
@@ -150,7 +150,7 @@ def test_the_language_models_loss_is_a_mean_of_means(shape, positions):
   labels = np.array([1, 0, 1, 1], np.int32)
   task = make_task('choice', num_choices=2) if len(shape) == 2 else None
   task = task or make_task('classification', ('a', 'b'))
-  objective = task_losses.build_objective(task, settings_of(lm_weight=0.5))
+  objective = task_losses.TaskObjective(task, settings_of(lm_weight=0.5))
   batch = make_batch(labels, shape)
   outputs = {
     'logits': random_logits(4, 2),
@@ -224,11 +224,11 @@ def test_hidden_tokens_are_drawn_anew_at_each_step():
 )
 def test_what_does_not_fit_is_refused(task, changes, message):
   with pytest.raises(ValueError, match=message):
-    task_losses.build_objective(task, settings_of(**changes))
+    task_losses.TaskObjective(task, settings_of(**changes))
 
 
 def test_a_batch_without_labels_has_no_loss():
-  objective = task_losses.build_objective(
+  objective = task_losses.TaskObjective(
     make_task('classification', ('a', 'b')), settings_of()
   )
   batch = make_batch(np.zeros(4, np.int32)) | {'label_mask': jnp.zeros(4, bool)}

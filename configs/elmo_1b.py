@@ -13,12 +13,13 @@ directions. The text is the benchmark's, tokenized, one sentence a line.
 
 import ml_collections
 
-from configs import base, variants
+from configs import variants
+from configs.sections import elmo as elmo_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'elmo-medium'."""
-  config = base.get_elmo_config()
+  config = elmo_section.get_config()
   config.model.update(variants.pick(variants.ELMO, arg or 'elmo'))
   config.model.dtype = 'bfloat16'
   config.data.tokenizer = 'train:words:793471:spaces'

@@ -9,12 +9,13 @@ of 561) after 1,200 steps, 0.77 M words each, in 11 minutes on 2 CPU cores.
 
 import ml_collections
 
-from configs import base, variants
+from configs import variants
+from configs.sections import elmo as elmo_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'elmo'."""
-  config = base.get_elmo_config()
+  config = elmo_section.get_config()
   config.model.update(variants.pick(variants.ELMO, arg or 'elmo-small'))
   config.model.num_samples = 4096
   config.model.dropout_rate = 0.0  # less than an epoch: nothing is seen twice

@@ -9,12 +9,13 @@ text), in two and a half minutes on 2 CPU cores.
 
 import ml_collections
 
-from configs import base, variants
+from configs import variants
+from configs.sections import elmo as elmo_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'elmo-small'."""
-  config = base.get_elmo_config()
+  config = elmo_section.get_config()
   config.model.update(variants.pick(variants.ELMO, arg or 'elmo-tiny'))
   config.model.num_samples = 1024
   config.model.dropout_rate = 0.0

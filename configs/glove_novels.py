@@ -13,12 +13,12 @@ minute of counting before.
 
 import ml_collections
 
-from configs import base
+from configs.sections import words as words_section
 
 
 def get_config() -> ml_collections.ConfigDict:
   """Returns the config."""
-  config = base.get_glove_config()
+  config = words_section.get_glove_config()
   config.objective.window = 10
   config.objective.x_max = 10.0  # of demo.sh, whose text is as small
   config.objective.updates = 64

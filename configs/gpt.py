@@ -20,15 +20,16 @@ QNLI and RTE, where GPT has 74.7.
 
 import ml_collections
 
-from configs import base, variants
+from configs import variants
+from configs.sections import gpt as gpt_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name a size of variants.GPT, or 'lstm'."""
   if arg == 'lstm':
-    config = base.get_lstm_config()
+    config = gpt_section.get_lstm_config()
   else:
-    config = base.get_gpt_config()
+    config = gpt_section.get_config()
     config.model.update(variants.pick(variants.GPT, arg or 'gpt'))
   config.model.max_length = 512
   config.model.dtype = 'bfloat16'

@@ -14,12 +14,13 @@ on WikiText-2, zero-shot). Meant for 32 chips of 16 GB or more.
 
 import ml_collections
 
-from configs import base, variants
+from configs import variants
+from configs.sections import gpt as gpt_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt2-medium'."""
-  config = base.get_gpt_config()
+  config = gpt_section.get_config()
   config.model.name = 'gpt2'
   config.model.update(variants.pick(variants.GPT2, arg or 'gpt2'))
   config.model.max_length = 1024

@@ -10,12 +10,13 @@ context. A modified Kneser-Ney 5-gram of all training text has 88.9.
 
 import ml_collections
 
-from configs import base, variants
+from configs import variants
+from configs.sections import gpt as gpt_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt'."""
-  config = base.get_gpt_config()
+  config = gpt_section.get_config()
   variants.fit_cpu(config)
   config.model.update(variants.pick(variants.GPT, arg or 'gpt-mini'))
   config.model.max_length = 256

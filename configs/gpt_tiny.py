@@ -11,17 +11,18 @@ gpt_tiny:lstm has an LSTM of 256 cells, projected to 128, in its place.
 
 import ml_collections
 
-from configs import base, variants
+from configs import variants
+from configs.sections import gpt as gpt_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name a size, e.g. 'gpt-mini', or 'lstm'."""
   if arg == 'lstm':
-    config = base.get_lstm_config()
+    config = gpt_section.get_lstm_config()
     config.model.update(embed_dim=128, lstm_dim=256, dropout_rate=0.0)
     config.train.platform = 'cpu'
   else:
-    config = base.get_gpt_config()
+    config = gpt_section.get_config()
     variants.fit_cpu(config)
     config.model.update(variants.pick(variants.GPT, arg or 'gpt-tiny'))
   config.model.max_length = 128

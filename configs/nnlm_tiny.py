@@ -11,14 +11,14 @@ minutes on a busy CPU core; the sampled softmax trains 3 times as fast.
 
 import ml_collections
 
-from configs import base
+from configs.sections import gpt as gpt_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` 'sampled' samples 1,024 words for the loss."""
   if arg not in ('', 'sampled'):
     raise ValueError(f'nnlm_tiny:{arg}: expected nothing or sampled')
-  config = base.get_nnlm_config()
+  config = gpt_section.get_nnlm_config()
   config.model.max_length = 64
   config.model.num_samples = 1024 if arg else 0
   config.data.tokenizer = 'train:words:8000'

@@ -42,7 +42,9 @@ windows as exceed the questions.
 
 import ml_collections
 
-from configs import base, variants
+from configs import variants
+from configs.sections import task as task_section
+from configs.sections import task_models as task_models_section
 
 RECIPES = ('bert', 'stable', 'gpt', 'frozen')
 # Tasks with less than 10,000 training examples.
@@ -97,7 +99,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
       f'transfer:{arg}: several tasks are trained together by'
       ' model=bilstm_attention alone'
     )
-  config = base.get_task_config()
+  config = task_section.get_config()
   config.task.name = name
   _set_model(config, model)
   _set_task(config, name)
@@ -124,7 +126,7 @@ def _set_model(config: ml_collections.ConfigDict, model: str | None) -> None:
 
 def _read_words(name: str, model: str) -> ml_collections.ConfigDict:
   """Returns the config of one of ELMo's task models."""
-  config = base.get_words_config()
+  config = task_models_section.get_config()
   config.model.name = model
   config.task.name, *others = name.split('+')
   if others:

@@ -1,5 +1,7 @@
 """Sizes and ablations of each architecture, with their source, and defaults."""
 
+import importlib
+
 import ml_collections
 
 from configs import base
@@ -268,16 +270,36 @@ def fit_cpu(config: ml_collections.ConfigDict) -> None:
   config.eval.global_batch = 64
 
 
-# Configs with other keys than BERT and GPT.
-DEFAULTS = {
-  'task': base.get_task_config,
-  'words': base.get_words_config,
-  'elmo': base.get_elmo_config,
-  'lstm': base.get_lstm_config,
-  'nnlm': base.get_nnlm_config,
-  'word2vec': base.get_word2vec_config,
-  'glove': base.get_glove_config,
+# What has other keys than BERT and GPT, and where its defaults are made.
+_SECTIONS = {
+  'task': 'task:get_config',
+  'words': 'task_models:get_config',
+  'elmo': 'elmo:get_config',
+  'lstm': 'gpt:get_lstm_config',
+  'nnlm': 'gpt:get_nnlm_config',
+  'word2vec': 'words:get_word2vec_config',
+  'glove': 'words:get_glove_config',
 }
+
+
+def make_defaults(name: str) -> ml_collections.ConfigDict:
+  """Returns the defaults of a family, or of a `task` or task model."""
+  if name not in _SECTIONS:
+    return base.get_config()
+  module, function = _SECTIONS[name].split(':')
+  return getattr(
+    importlib.import_module(f'configs.sections.{module}'), function
+  )()
+
+
+def all_keys() -> set[str]:
+  """Returns the keys that any config has, with its section."""
+  return {
+    f'{section}.{key}'
+    for name in ('bert', *_SECTIONS)
+    for section, keys in make_defaults(name).items()
+    for key in keys
+  }
 
 
 def get_defaults(
@@ -287,4 +309,4 @@ def get_defaults(
   name = config.model.name
   if 'task' in config:
     name = 'words' if name in WORD_MODELS else 'task'
-  return DEFAULTS.get(name, base.get_config)()
+  return make_defaults(name)

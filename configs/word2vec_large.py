@@ -13,12 +13,12 @@ Train it, on every host of the slice:
 
 import ml_collections
 
-from configs import base
+from configs.sections import words as words_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may be 'skipgram'."""
-  config = base.get_word2vec_config()
+  config = words_section.get_word2vec_config()
   if arg not in ('', 'skipgram'):
     raise ValueError(f"{arg!r}: expected 'skipgram', or nothing for CBOW")
   config.train.objective = arg or 'cbow'

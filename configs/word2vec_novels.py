@@ -11,12 +11,12 @@ on 2 CPU cores: 34.3 % of the analogies among 30,000 words, WordSim-353 0.508,
 
 import ml_collections
 
-from configs import base
+from configs.sections import words as words_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may be 'cbow'."""
-  config = base.get_word2vec_config()
+  config = words_section.get_word2vec_config()
   if arg not in ('', 'cbow'):
     raise ValueError(f"{arg!r}: expected 'cbow', or nothing for skip-gram")
   if arg == 'cbow':

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   args = parser.parse_args(arguments)
   scratch.end_on_sigterm()
   try:
-    storage.check([args.text], [args.output])
+    storage.check_buckets([args.text], [args.output])
     _write(args)
   except KeyboardInterrupt:
     print('error: interrupted; nothing was left in place', file=sys.stderr)

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   try:
     source = _join(args.source)
     parts = [*languages.paths(source), args.tokenizer]
-    storage.check(parts, [args.out])
+    storage.check_buckets(parts, [args.out])
     audit = build.build_store(
       source,
       args.tokenizer,

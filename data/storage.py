@@ -69,7 +69,7 @@ def split(path: str | os.PathLike) -> tuple[str, str]:
   return bucket, name.strip('/')
 
 
-def check(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
+def check_buckets(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
   """Checks the buckets of those values that are paths on Cloud Storage.
 
   Asks for each bucket once. `writes` are folders and files that a command makes

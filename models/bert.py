@@ -22,7 +22,7 @@ Dtype = jax.typing.DTypeLike
 HEADS = ('pooler', 'mlm', 'nsp')  # of pre-training
 
 
-class Embeddings(nn.Module):
+class BertEmbeddings(nn.Module):
   """Sum of token, position and type embeddings, layer norm, dropout."""
 
   vocab_size: int
@@ -185,7 +185,7 @@ class Bert(nn.Module):
     self._check_heads(mlm_positions)
     T = tokens.shape[1]
     stack.check_sizes(self, T)
-    embeddings = Embeddings(
+    embeddings = BertEmbeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
       max_length=self.max_length,

@@ -42,7 +42,7 @@ class Cache(NamedTuple):
   end: Array
 
 
-class Embeddings(nn.Module):
+class GptEmbeddings(nn.Module):
   """Sum of token and position embeddings, with dropout.
 
   With `drop_tables` dropout is of the elements of both tables, once for the
@@ -175,7 +175,7 @@ class Gpt(nn.Module):
     """
     T = tokens.shape[1]
     stack.check_sizes(self, T)
-    embeddings = Embeddings(
+    embeddings = GptEmbeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
       max_length=self.max_length,

@@ -1,6 +1,7 @@
 """The house: who may import whom, and that all of it imports anywhere."""
 
 import ast
+import collections
 import graphlib
 import pathlib
 import re
@@ -11,7 +12,7 @@ import sys
 import launch
 import pytest
 
-from configs import base
+from configs import variants
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ('configs', 'models', 'data', 'train')
@@ -448,22 +449,7 @@ def unknown_names(text: str, folder: pathlib.Path) -> list[str]:
     for name in re.findall(r'--config ([a-z]\w*)(?![\w/])', text)
     if not (ROOT / 'configs' / f'{name}.py').exists()
   ]
-  defaults = [
-    base.get_config(),
-    base.get_lstm_config(),
-    base.get_nnlm_config(),
-    base.get_elmo_config(),
-    base.get_task_config(),
-    base.get_words_config(),
-    base.get_word2vec_config(),
-    base.get_glove_config(),
-  ]
-  keys = {
-    f'{section}.{key}'
-    for config in defaults
-    for section, values in config.items()
-    for key in values
-  }
+  keys = variants.all_keys()
   sections = '|'.join({key.partition('.')[0] for key in keys})
   unknown += [
     key
@@ -589,3 +575,31 @@ def test_one_loop_trains():
     and 'Watchdog(config' in (ROOT / module).read_text()
   ]
   assert loops == [pathlib.Path('train/run/training.py')]
+
+
+def names_used_twice(package: str) -> dict[str, list[str]]:
+  """Returns the names of classes that several files of a package define."""
+  files = collections.defaultdict(list)
+  for path in sorted((ROOT / package).rglob('*.py')):
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.ClassDef):
+        files[node.name].append(str(path.relative_to(ROOT)))
+  return {name: found for name, found in files.items() if len(found) > 1}
+
+
+def test_a_class_has_a_name_of_its_own_in_its_package():
+  assert not {
+    name: files
+    for package in PACKAGES
+    for name, files in names_used_twice(package).items()
+  }
+
+
+def test_a_function_that_checks_says_what():
+  found = [
+    f'{module}:{node.lineno}'
+    for module in MODULES
+    for node in ast.walk(ast.parse((ROOT / module).read_text()))
+    if isinstance(node, ast.FunctionDef) and node.name == 'check'
+  ]
+  assert not found

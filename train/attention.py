@@ -85,7 +85,7 @@ def _run(arguments: argparse.Namespace) -> None:
   )
   if figure and json_file is None:
     json_file = outputs.beside(out)
-  outputs.check(
+  outputs.check_new(
     out,
     json_file,
     endings=outputs.PICTURE if figure else outputs.PAGE,

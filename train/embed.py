@@ -88,7 +88,7 @@ def main() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before the model is loaded.
-  vector_files.check(arguments.output, overwrite=arguments.overwrite)
+  vector_files.check_new(arguments.output, overwrite=arguments.overwrite)
   files.check_readable(arguments.input)
   if arguments.layers is not None:
     request.parse_choice(arguments.layers, arguments.combine, arguments.mix)

@@ -42,7 +42,7 @@ def _run(arguments: argparse.Namespace) -> None:
   expected = families.names_for('fill_masks')
   weights = opened.open_weights(arguments.weights, arguments.tokenizer)
   if weights.name in expected:
-    weights.check()
+    weights.check_complete()
     cloze.check_model(weights.model)
   found = trained.load(weights, expected=expected)
   filled = cloze.fill(found, prompts, top_k=arguments.top_k)

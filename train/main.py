@@ -47,7 +47,7 @@ def _train() -> None:
     from train.transfer import finetune as kind
   else:
     from train.pretrain import job as kind
-  kind.check(config, dry_run=_DRY_RUN.value)
+  kind.check_config(config, dry_run=_DRY_RUN.value)
   from train.host import device, processes
   from train.run import training
 

@@ -54,7 +54,9 @@ def _run(arguments: argparse.Namespace) -> None:
 
   def read(task: Task) -> list[Example]:
     n_best = bool(arguments.n_best or arguments.null_odds)
-    submissions.check(task, arguments.output, split_of(task), n_best=n_best)
+    submissions.check_format(
+      task, arguments.output, split_of(task), n_best=n_best
+    )
     return predictors.read_input(task, arguments.input, split_of(task))
 
   if arguments.null_odds:

@@ -93,7 +93,9 @@ def _run(given: argparse.Namespace, others: Sequence[str]) -> bool:
   data, reference = given.data, given.reference
   weights = table_rows.name_weights(table, given.weights)
   paths = (data, reference, *weights.values(), *overrides.values())
-  storage.check(paths, () if given.print or given.dry_run else [given.out])
+  storage.check_buckets(
+    paths, () if given.print or given.dry_run else [given.out]
+  )
   if data is not None and data.partition(':')[0] != 'tfds':
     if not epath.Path(data).expanduser().is_dir():
       raise FileNotFoundError(f'--data {data}: there is no such folder')
@@ -106,7 +108,7 @@ def _run(given: argparse.Namespace, others: Sequence[str]) -> bool:
   device.enable_compilation_cache()
   out = epath.Path(given.out)
   return tables.make_table(
-    table_plan.Request(table, out, data, given.seeds, overrides),
+    table_plan.CellRequest(table, out, data, given.seeds, overrides),
     weights,
     only=given.only,
     run=not given.print,

@@ -42,7 +42,7 @@ _ENTRY = np.dtype(
 )
 
 
-class Examples(pipeline.Permuted):
+class CountExamples(pipeline.Permuted):
   """One split of a store of whole words, as rows of T entries of its counts.
 
   The counts of held-out text are multiplied by the ratio of the words of both

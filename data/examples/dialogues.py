@@ -45,7 +45,7 @@ class Turns:
     held_out: bool,
     units: bool = False,
   ) -> None:
-    """Finds the responses; `units` are as in `pairs.Examples`.
+    """Finds the responses; `units` are as in `pairs.PairExamples`.
 
     Raises ValueError if roles are no tokens, or the store has no units.
     """
@@ -113,7 +113,7 @@ class Turns:
     return np.where(others > 0, self._order[at], -1)
 
   def rows(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
-    """Returns the arrays of `pairs.Examples.rows` for dialogues.
+    """Returns the arrays of `pairs.PairExamples.rows` for dialogues.
 
     `window` is the row with the real response and `other_window` with a wrong
     one, [CLS] and [SEP] included; `sentence_starts` marks tokens of role R,
@@ -190,7 +190,7 @@ def _bounds(begins: np.ndarray) -> np.ndarray:
   return np.append(np.flatnonzero(begins), len(begins))
 
 
-class Examples(pipeline.Permuted):
+class DialogueExamples(pipeline.Permuted):
   """One split of a store with dialogues; its other languages are pairs."""
 
   def __init__(
@@ -202,7 +202,7 @@ class Examples(pipeline.Permuted):
     language_exponent: float = 0.7,
     units: bool = False,
   ) -> None:
-    """Opens the examples; see `pairs.Examples` for the errors."""
+    """Opens the examples; see `pairs.PairExamples` for the errors."""
     self._turns = {
       number: Turns(store, length, number, held_out=held_out, units=units)
       for number, those in enumerate(pairs.is_dialogue(store))
@@ -211,7 +211,7 @@ class Examples(pipeline.Permuted):
     self._pairs = None
     sizes = dict.fromkeys(store.languages, 0)
     if len(self._turns) < len(sizes):
-      self._pairs = pairs.Examples(
+      self._pairs = pairs.PairExamples(
         store,
         length,
         held_out=held_out,
@@ -231,11 +231,11 @@ class Examples(pipeline.Permuted):
       sizes[store.languages[number]] = len(turns)
     super().__init__(length, sizes, language_exponent)
 
-  def check(self, batch_size: int) -> None:
-    """Raises ValueError if there is too little text; see `pairs.Examples`."""
-    super().check(batch_size)
+  def check_text(self, batch_size: int) -> None:
+    """Raises ValueError if there is too little text; see `pairs`."""
+    super().check_text(batch_size)
     if self._pairs is not None:
-      self._pairs.check(1)  # for sentence boundaries; shares are those here
+      self._pairs.check_text(1)  # sentence boundaries
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
     """Gathers dialogues and pairs of windows in one batch."""

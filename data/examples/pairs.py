@@ -9,7 +9,7 @@ from data.store import corpus
 from data.text import languages
 
 
-class Examples(pipeline.Permuted):
+class PairExamples(pipeline.Permuted):
   """One split of a token store, cut into pairs of windows.
 
   A window carries W = length + length // 8 tokens. A sentence boundary lies in
@@ -41,9 +41,9 @@ class Examples(pipeline.Permuted):
     self._tokens = store.tokens
     self._sentences = store.sentences
 
-  def check(self, batch_size: int) -> None:
+  def check_text(self, batch_size: int) -> None:
     """Raises a ValueError if no window can be split, or text is short."""
-    super().check(batch_size)
+    super().check_text(batch_size)
     if not self.boundary_share:
       raise ValueError(
         f'no window of {self.length} tokens holds a sentence boundary, so'

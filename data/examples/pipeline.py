@@ -53,7 +53,7 @@ class Examples(Protocol):
   ) -> Iterator[Batch]:
     """Yields the batches of an evaluation; see `eval_batches`."""
 
-  def check(self, batch_size: int) -> None:
+  def check_text(self, batch_size: int) -> None:
     """Raises a ValueError if batches have too little text to learn from."""
 
   def describe_languages(self) -> dict[str, tuple[int, float]]:
@@ -132,7 +132,7 @@ class Permuted(abc.ABC):
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
     """Gathers examples by number, int64 [B]; `draws` are random, uint64 [B]."""
 
-  def check(self, batch_size: int) -> None:
+  def check_text(self, batch_size: int) -> None:
     """Raises a ValueError if a language has no text for its part of a batch."""
     for name, (size, share) in self.describe_languages().items():
       rows = int(np.ceil(share * batch_size))

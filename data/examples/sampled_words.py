@@ -22,7 +22,7 @@ _BITS = 24  # of the numbers drawn for words
 _DEVIATIONS, _TOPICS = 2.0, 0.02
 
 
-class Examples(pipeline.Permuted):
+class SampledWordExamples(pipeline.Permuted):
   """One split of a store of whole words, as rows of T kept words."""
 
   def __init__(

@@ -13,7 +13,7 @@ from data.examples.pipeline import Batch
 from data.store import corpus
 
 
-class Examples(pipeline.Permuted):
+class StreamExamples(pipeline.Permuted):
   """One split of a token store, cut into windows of contiguous tokens."""
 
   def __init__(

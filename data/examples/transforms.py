@@ -47,7 +47,7 @@ def row_keys(key: Array, ids_B: Array) -> Array:
 
 
 def next_tokens(batch: Mapping[str, Array], *, length: int) -> Batch:
-  """Turns windows of `streams.Examples` into inputs and next-token targets.
+  """Turns windows of `streams` into inputs and next-token targets.
 
   Returns:
     `tokens, positions, targets` int32 [B, T], `token_mask` bool [B, T],
@@ -78,7 +78,7 @@ def sample_pairs(
   negatives: bool = True,
   units: bool = False,
 ) -> Batch:
-  """Turns windows of `pairs.Examples` into inputs [CLS] A [SEP] B [SEP].
+  """Turns windows of `pairs.PairExamples` into inputs [CLS] A [SEP] B [SEP].
 
   B continues A or, in half of the rows, comes from the other window. Row
   lengths follow google-research/bert (create_pretraining_data.py), where each

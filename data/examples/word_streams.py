@@ -25,7 +25,7 @@ _BLOCK = 1 << 20  # sentences ordered at once
 _EPOCHS_KEPT = 2  # a batch that straddles two needs both
 
 
-class Examples:
+class WordStreamExamples:
   """One split of a store of whole words: ceil(N / T) inputs of T words."""
 
   def __init__(
@@ -75,7 +75,7 @@ class Examples:
     )
     self._lock = threading.Lock()
 
-  def check(self, batch_size: int) -> None:
+  def check_text(self, batch_size: int) -> None:
     """Does nothing: any text offers something to learn."""
 
   def describe_languages(self) -> dict[str, tuple[int, float]]:

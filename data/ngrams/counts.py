@@ -20,7 +20,7 @@ UNKNOWN, BEGIN, END = range(len(SYMBOLS))
 BLOCK = 1 << 22  # words, or keys, sorted at a time: about 200 MB
 
 
-class Order(NamedTuple):
+class NgramOrder(NamedTuple):
   """All n-grams of one order, int64 [n-grams], sorted by their keys.
 
   Attributes:
@@ -35,11 +35,11 @@ class Order(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Counts:
+class NgramCounts:
   """Counts of n-grams of 1 to N words; `orders[0]` has every one of V ids."""
 
   num_words: int
-  orders: Sequence[Order]
+  orders: Sequence[NgramOrder]
 
 
 def count(
@@ -48,7 +48,7 @@ def count(
   num_words: int,
   folder: pathlib.Path,
   block_size: int = BLOCK,
-) -> Counts:
+) -> NgramCounts:
   """Counts the n-grams, n = 1 to `order`, of texts.
 
   Args:
@@ -69,7 +69,9 @@ def count(
     part = tokens[start : start + block_size]
     once += np.bincount(part, minlength=num_words)
     numbers[start : start + block_size] = part
-  orders = [Order(np.arange(num_words), once, np.zeros(num_words, np.int64))]
+  orders = [
+    NgramOrder(np.arange(num_words), once, np.zeros(num_words, np.int64))
+  ]
   for n in range(2, order + 1):
     runs = []
     before = -1
@@ -91,8 +93,8 @@ def count(
     del runs
     for path in folder.glob(f'{n}.[0-9]*'):
       path.unlink()
-    orders.append(Order(keys, counts, suffixes[: len(keys)]))
-  return Counts(num_words, tuple(orders))
+    orders.append(NgramOrder(keys, counts, suffixes[: len(keys)]))
+  return NgramCounts(num_words, tuple(orders))
 
 
 class _Run(NamedTuple):

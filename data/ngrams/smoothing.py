@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.ngrams.counts import BEGIN, Counts
+from data.ngrams.counts import BEGIN, NgramCounts
 from data.ngrams.model import Level, Model
 
 # Discounts of n-grams seen once, twice and more, where a text is too small to
@@ -49,7 +49,7 @@ class _Table(NamedTuple):
 _Estimate = Callable[[_Table, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def _tables(counts: Counts, order: int) -> list[_Table]:
+def _tables(counts: NgramCounts, order: int) -> list[_Table]:
   """Returns the counts of each order; `BEGIN` itself is never predicted."""
   if not 1 <= order <= len(counts.orders):
     raise ValueError(
@@ -84,7 +84,7 @@ def _adjusted(tables: Sequence[_Table]) -> list[_Table]:
 
 
 def _model(
-  counts: Counts,
+  counts: NgramCounts,
   words: Sequence[str],
   tables: Sequence[_Table],
   estimates: Sequence[_Estimate],
@@ -157,7 +157,7 @@ def _discounts(table: _Table) -> tuple[float, ...]:
 
 
 def modified_kneser_ney(
-  counts: Counts, words: Sequence[str], order: int
+  counts: NgramCounts, words: Sequence[str], order: int
 ) -> Model:
   """Returns interpolated modified Kneser-Ney, as KenLM's lmplz makes it.
 
@@ -177,7 +177,7 @@ def modified_kneser_ney(
 
 
 def kneser_ney(
-  counts: Counts,
+  counts: NgramCounts,
   words: Sequence[str],
   order: int,
   discount: float | None = None,
@@ -206,7 +206,7 @@ def kneser_ney(
 
 
 def maximum_likelihood(
-  counts: Counts, words: Sequence[str], order: int
+  counts: NgramCounts, words: Sequence[str], order: int
 ) -> Model:
   """Returns relative frequencies; a word never seen after a history has 0.
 
@@ -218,7 +218,7 @@ def maximum_likelihood(
 
 
 def add_k(
-  counts: Counts, words: Sequence[str], order: int, added: float = ADDED
+  counts: NgramCounts, words: Sequence[str], order: int, added: float = ADDED
 ) -> Model:
   """Returns (count + k) / (count of the history + k V), Lidstone's law.
 
@@ -248,7 +248,7 @@ def add_k(
   )
 
 
-def katz(counts: Counts, words: Sequence[str], order: int) -> Model:
+def katz(counts: NgramCounts, words: Sequence[str], order: int) -> Model:
   """Returns Katz's back-off: counts to 5 discounted as Good and Turing say.
 
   Where all words after a history were seen often, one of a count of 1 is added
@@ -297,7 +297,7 @@ def _good_turing(times: np.ndarray) -> np.ndarray:
 
 
 def jelinek_mercer(
-  counts: Counts,
+  counts: NgramCounts,
   words: Sequence[str],
   order: int,
   weights: Sequence[float] | None = None,

@@ -17,7 +17,7 @@ _LINES = 100_000  # of a file, read at a time
 _TOKENS = 1 << 22  # of a store, read at a time at most
 
 
-class Words(NamedTuple):
+class NgramWords(NamedTuple):
   """The words of n-grams, `SYMBOLS` first, and the ids of a store's tokens.
 
   `of_token` is int32 [tokens of the vocabulary], or None for files.
@@ -27,7 +27,7 @@ class Words(NamedTuple):
   of_token: np.ndarray | None = None
 
 
-def words_of_store(store: corpus.Store) -> Words:
+def words_of_store(store: corpus.Store) -> NgramWords:
   """Returns a store's vocabulary as words.
 
   Those that no model predicts are unknown, and so is the unknown one. White
@@ -43,7 +43,7 @@ def words_of_store(store: corpus.Store) -> Words:
       of_token[i] = UNKNOWN
     if word in SYMBOLS or word == '<UNK>':
       words[i + len(SYMBOLS)] = f'{word}#{i}'  # a piece, no symbol
-  return Words(tuple(words), of_token)
+  return NgramWords(tuple(words), of_token)
 
 
 def _spelt(piece: str) -> str:
@@ -64,7 +64,9 @@ def documents(store: corpus.Store, *, held_out: bool) -> Iterator[np.ndarray]:
       yield tokens
 
 
-def store_blocks(store: corpus.Store, words: Words) -> Iterator[np.ndarray]:
+def store_blocks(
+  store: corpus.Store, words: NgramWords
+) -> Iterator[np.ndarray]:
   """Yields ids of the training documents, each between its symbols."""
   part, size = [], 0
   for tokens in documents(store, held_out=False):
@@ -82,7 +84,7 @@ def store_blocks(store: corpus.Store, words: Words) -> Iterator[np.ndarray]:
 
 def read_words(
   paths: Sequence[str | pathlib.Path], min_count: int = 1
-) -> Words:
+) -> NgramWords:
   """Returns the words of files that occur `min_count` times or more.
 
   They stand between white space, and come by falling count.
@@ -98,7 +100,7 @@ def read_words(
     raise ValueError(f'{", ".join(map(str, paths))}: no words to count')
   kept = [word for word, times in counts.items() if times >= min_count]
   kept.sort(key=lambda word: (-counts[word], word))
-  return Words((*SYMBOLS, *kept))
+  return NgramWords((*SYMBOLS, *kept))
 
 
 def file_blocks(

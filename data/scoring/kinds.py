@@ -36,7 +36,7 @@ class Kind:
     has_n_best: predictions have several answers, and scores of no answer.
   """
 
-  own: own.Form
+  own: own.OwnForm
   frame: framing.Frame
   decode: Callable[[answers.Outputs], list[Prediction]]
   expected: Callable[[Task, Any, Any], str | bool]

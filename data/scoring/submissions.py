@@ -32,7 +32,7 @@ _GLUE_WORDS = ('mnli', 'qnli', 'rte', 'diagnostic')  # labels are not numbers
 Pairs = list[tuple[Any, Prediction]]
 
 
-def check(
+def check_format(
   task: Task, path: epath.PathLike, split: str, *, n_best: bool = False
 ) -> None:
   """Raises ValueError if the format, or `n_best`, does not fit the task."""
@@ -87,7 +87,7 @@ def write(
   question -> score of no answer minus the best answer's, for the official
   script's best threshold. Raises ValueError as `check` and `scores.match`.
   """
-  check(task, path, split)
+  check_format(task, path, split)
   path = epath.Path(path)
   found = scores.match(task, examples, predictions)
   bare = [x.id for x in found if x.no_answer is None]

@@ -58,7 +58,7 @@ def build_store(
   if workers is not None and workers < 1:
     raise ValueError(f'workers {workers} must be at least 1')
   languages.check_exponent(language_exponent)
-  units.check(unit_source)
+  units.check_kind(unit_source)
   remote = storage.is_remote(out)
   out = epath.Path(out) if remote else pathlib.Path(out).expanduser().absolute()
   training = tokenization.parse_training(tokenizer)

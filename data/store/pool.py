@@ -146,7 +146,7 @@ class Encoder:
   def _read_ids(self, pieces: Sequence[Piece]) -> Encoded:
     """Reads a work item of `ernie_lines`."""
     tokenizer = self._tokenizer
-    symbols = ernie_lines.Symbols(
+    symbols = ernie_lines.LineSymbols(
       tokenizer.cls_id, tokenizer.sep_id, tokenizer.vocab_size
     )
     tokens, starts, lengths, documents = [], [], [], []

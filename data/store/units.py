@@ -21,7 +21,7 @@ MARK = '\t'
 Spans = Sequence[tuple[int, int]]
 
 
-def check(kind: str) -> None:
+def check_kind(kind: str) -> None:
   """Checks a kind of units, and that its package is there."""
   if kind not in KINDS:
     raise ValueError(f'units {kind!r}: expected one of {", ".join(KINDS)}')

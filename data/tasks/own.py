@@ -19,7 +19,7 @@ Read = Callable[..., examples.Found]  # (split, by default 'train') -> examples
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
+class OwnForm:
   """How own files of one kind of task are read.
 
   Attributes:
@@ -36,7 +36,7 @@ class Form:
 
 
 def task(
-  form: Form,
+  form: OwnForm,
   *,
   kind: str,
   train: str,
@@ -325,15 +325,15 @@ def _texts(
   return tuple(texts)
 
 
-CLASSES = Form(
+CLASSES = OwnForm(
   functools.partial(_text_rows, to_label=_class_of), _declare_classes
 )
-SCORES = Form(
+SCORES = OwnForm(
   functools.partial(_text_rows, to_label=glue.score_of), _declare_scores
 )
-CHOICES = Form(_choice_rows, _declare_choices)
-TAGS = Form(_tag_rows, _declare_tags)
-SPANS = Form(
+CHOICES = OwnForm(_choice_rows, _declare_choices)
+TAGS = OwnForm(_tag_rows, _declare_tags)
+SPANS = OwnForm(
   lambda file, split, text, label: squad.any_rows(file, split),
   lambda settings, found: {'metrics': ('f1', 'em'), 'submission': 'squad'},
 )

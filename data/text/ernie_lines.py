@@ -18,7 +18,7 @@ _FIELDS = ('ids', 'segments', 'positions', 'bounds', 'label')
 _BLOCK_CHARS = 1 << 20
 
 
-class Pair(NamedTuple):
+class LinePair(NamedTuple):
   """A line: token ids of two texts, and which of them start a unit.
 
   Attributes:
@@ -36,7 +36,7 @@ class Pair(NamedTuple):
   follows: bool
 
 
-class Symbols(NamedTuple):
+class LineSymbols(NamedTuple):
   """The facts of the vocabulary that a line is checked with."""
 
   cls: int
@@ -60,7 +60,7 @@ def blocks(
     yield first, '\n'.join(held)
 
 
-def parse(line: str, symbols: Symbols) -> Pair:
+def parse(line: str, symbols: LineSymbols) -> LinePair:
   """Parses a line; ValueError with what was found and what was expected."""
   fields = line.split(';')
   if len(fields) != len(_FIELDS):
@@ -110,7 +110,7 @@ def parse(line: str, symbols: Symbols) -> Pair:
         ' begins with a unit, and is not empty'
       )
   starts = [bound == 0 for bound in bounds]
-  return Pair(
+  return LinePair(
     ids[1:middle],
     ids[middle + 1 : last],
     starts[1:middle],
@@ -119,7 +119,9 @@ def parse(line: str, symbols: Symbols) -> Pair:
   )
 
 
-def _check_symbols(ids: list[int], bounds: list[int], symbols: Symbols) -> None:
+def _check_symbols(
+  ids: list[int], bounds: list[int], symbols: LineSymbols
+) -> None:
   """Checks that the symbols stand where the bounds are -1, and nowhere else."""
   outside = [place for place, bound in enumerate(bounds) if bound == -1]
   found = [ids[place] for place in outside]

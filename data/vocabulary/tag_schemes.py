@@ -123,7 +123,7 @@ def to_bioul(tags: Sequence[str]) -> tuple[str, ...]:
   )
 
 
-def check(where: str, tags: Sequence[str]) -> None:
+def check_iob2(where: str, tags: Sequence[str]) -> None:
   """Raises ValueError at an I- of IOB2 that goes on with no span.
 
   `where` is the place of the sentence, for the message.

@@ -73,7 +73,8 @@ class Bidaf(nn.Module):
       dropout_rate=self.dropout_rate,
     )
     highways = [
-      Highway(self.dtype, name=f'highway_{i}') for i in range(self.num_highway)
+      QuestionHighway(self.dtype, name=f'highway_{i}')
+      for i in range(self.num_highway)
     ]
     encoder = make_bilstm(num_layers=1, name='encoder')
 
@@ -135,7 +136,7 @@ class Bidaf(nn.Module):
     return mask_logits(jnp.stack([first_BT, last_BT], axis=-1), mask_BT)
 
 
-class Highway(nn.Module):
+class QuestionHighway(nn.Module):
   """g x + (1 - g) relu(W x + b) with g = sigmoid(W' x + b'), AllenNLP's.
 
   W' and b' are stored behind W and b; b' starts at 1, to carry x.

@@ -90,7 +90,7 @@ class BidafPlus(nn.Module):
     )
     read_BTF = dense(merged_BTD, 'merge')
     own_BTF = drop(make_gru(name='self_encoder')(drop(read_BTF), mask_BT))
-    attended_BTF = SelfAttention(name='self_attention')(own_BTF, mask_BT)
+    attended_BTF = ContextAttention(name='self_attention')(own_BTF, mask_BT)
     read_BTF += dense(
       jnp.concatenate([attended_BTF, own_BTF, attended_BTF * own_BTF], axis=-1),
       'self_merge',
@@ -113,7 +113,7 @@ class BidafPlus(nn.Module):
     return bidaf.mask_logits(jnp.concatenate(logits, axis=-1), mask_BT)
 
 
-class SelfAttention(nn.Module):
+class ContextAttention(nn.Module):
   """Averages of a text's other words, or of none of them.
 
   The weights are exp(score) / (exp(b) + the sum of exp(score)): a word with low

@@ -67,7 +67,7 @@ class Weights(NamedTuple):
   vocabulary: str = ''
   params: Any = None
 
-  def check(self, option: str = TOKENIZER_OPTION) -> None:
+  def check_complete(self, option: str = TOKENIZER_OPTION) -> None:
     """Checks that there are no problems, and a vocabulary if one is needed."""
     self.check_problems()
     if self.tokenizer is None and not self.reads_words:

@@ -29,7 +29,7 @@ from train.params import opened
 )
 def test_what_is_no_path(path, message):
   with pytest.raises(ValueError, match=message) as error:
-    storage.check([path])
+    storage.check_buckets([path])
   assert '\n' not in str(error.value)
   assert storage.split('gs://books') == ('books', '')
   assert storage.split('gs://books/a/b/') == ('books', 'a/b')
@@ -76,7 +76,7 @@ def test_only_the_pattern_has_wildcards(tmp_path):
 
 def test_each_bucket_is_asked_once(gs, loopback):
   values = [None, 3, 'a text', 'runs/x', 's3://other', f'{gs}/a', f'{gs}/b']
-  storage.check(values, [f'{gs}/c', f'{gs}/d'])
+  storage.check_buckets(values, [f'{gs}/c', f'{gs}/d'])
   name = gs.removeprefix('gs://')
   assert len(loopback.requests) == 2
   assert loopback.requests[0].startswith(f'GET /storage/v1/b/{name}?')
@@ -85,7 +85,7 @@ def test_each_bucket_is_asked_once(gs, loopback):
 
 def test_a_bucket_that_is_not_there(loopback):
   with pytest.raises(OSError) as error:
-    storage.check(['gs://no-such-bucket/a'])
+    storage.check_buckets(['gs://no-such-bucket/a'])
   assert str(error.value).startswith(
     'gs://no-such-bucket/a: there is no bucket no-such-bucket.'
   )
@@ -94,9 +94,9 @@ def test_a_bucket_that_is_not_there(loopback):
 
 def test_no_permission_to_write(gs, loopback):
   loopback.storage.refuses |= {'create', 'delete'}
-  storage.check([f'{gs}/a'])  # reading needs none of them
+  storage.check_buckets([f'{gs}/a'])  # reading needs none of them
   with pytest.raises(OSError) as error:
-    storage.check([f'{gs}/a'], [f'{gs}/made'])
+    storage.check_buckets([f'{gs}/a'], [f'{gs}/made'])
   assert str(error.value).startswith(
     f'{gs}/made: no permission for storage.objects.create,'
     ' storage.objects.delete. '
@@ -106,16 +106,16 @@ def test_no_permission_to_write(gs, loopback):
 
 def test_no_permission_to_see_the_bucket(gs, loopback):
   loopback.faults.append(Fault('GET', status=403, times=2))
-  storage.check([f'{gs}/a'])  # a public bucket's objects may be read
+  storage.check_buckets([f'{gs}/a'])  # a public bucket's objects may be read
   with pytest.raises(OSError, match=f'^{gs}/b: no permission for storage.buck'):
-    storage.check([f'{gs}/a'], [f'{gs}/b'])
+    storage.check_buckets([f'{gs}/a'], [f'{gs}/b'])
 
 
 def test_the_library_is_missing(monkeypatch):
   monkeypatch.setitem(sys.modules, 'google.cloud', None)
   monkeypatch.setitem(sys.modules, 'google.api_core', None)
   with pytest.raises(OSError, match="pip install 'google-cloud-storage>=3,<4'"):
-    storage.check(['gs://books/a'])
+    storage.check_buckets(['gs://books/a'])
 
 
 def test_there_are_no_credentials(monkeypatch):
@@ -128,7 +128,7 @@ def test_there_are_no_credentials(monkeypatch):
   monkeypatch.setattr(google.auth, 'default', refuse)
   storage._client.cache_clear()
   with pytest.raises(OSError) as error:
-    storage.check(['gs://books/a'])
+    storage.check_buckets(['gs://books/a'])
   assert str(error.value).startswith(
     'gs://books/a: there are no valid credentials for Cloud Storage (none'
     ' found). On your own machine: gcloud auth application-default login.'

@@ -20,7 +20,7 @@ def digest(config):
   mesh = sharding.make_mesh(config.mesh)
   store = corpus.open_store(config.data.folder)
   phases = training_phases.resolve_phases(config, {})
-  examples = {32: pairs.Examples(store, 32, held_out=False)}
+  examples = {32: pairs.PairExamples(store, 32, held_out=False)}
   job = assemble.build_parts(
     config, phases, architecture.Vocabulary.of(store.tokenizer), mesh
   )

@@ -118,7 +118,7 @@ def small_table(**overrides):
 
 
 def make(fake, tmp_path, weights=None, table=None, **options):
-  request = table_plan.Request(
+  request = table_plan.CellRequest(
     table=small_table() if table is None else table,
     out=epath.Path(tmp_path),
     data='sets',
@@ -156,7 +156,7 @@ def cells_of(
   has_split=everything,
   overrides=None,
 ):
-  request = table_plan.Request(
+  request = table_plan.CellRequest(
     table, epath.Path('out'), data, overrides=overrides or {}
   )
   lines = table_rows.find_lines(

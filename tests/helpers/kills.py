@@ -155,7 +155,7 @@ class Harness:
       document_break='== .*',
       progress=False,
     )
-    windows = pairs.Examples(
+    windows = pairs.PairExamples(
       corpus.open_store(store), 32, held_out=False
     ).num_windows
     self._steps_per_epoch = -(-windows // BATCH)

@@ -38,7 +38,7 @@ def train(
   a test changes what is traced.
   """
   kind = finetune if 'task' in config else pretraining
-  kind.check(config)
+  kind.check_config(config)
   job = kind.make(config, workdir, **({'shared': shared} if shared else {}))
   if job is None:
     return workdirs.read_results(workdir)
@@ -61,9 +61,9 @@ def write_config(config, path):
     model = '' if name in families.ARCHITECTURES else f',model={name}'
     made = f"transfer.get_config('task=own{model}')"
   elif config.model.name in ('word2vec', 'glove'):
-    made = f'base.get_{config.model.name}_config()'
+    made = f'variants.make_defaults({config.model.name!r})'
   path.write_text(
-    'from configs import base, transfer\n\n\n'
+    'from configs import base, transfer, variants\n\n\n'
     'def get_config():\n'
     f'  config = {made}\n'
     f'  config.update_from_flattened_dict({settings.flatten(config)!r})\n'
@@ -80,7 +80,7 @@ def planned(config, mesh):
   """Returns the job that the loop plans, and step -> host batch."""
   store = corpus.open_store(config.data.folder)
   phases = training_phases.resolve_phases(config, {})
-  examples = {32: pairs.Examples(store, 32, held_out=False)}
+  examples = {32: pairs.PairExamples(store, 32, held_out=False)}
   job = assemble.build_parts(
     config, phases, architecture.Vocabulary.of(store.tokenizer), mesh
   )

@@ -12,6 +12,7 @@ import torch
 from flax import linen as nn
 
 from configs import base
+from configs.sections import gpt as gpt_section
 from models import layers, lstm_lm
 
 V, D, F, T = 100, 16, 24, 11
@@ -168,7 +169,7 @@ def test_too_long_a_text_is_refused():
 
 def test_parameter_count_names_and_flops():
   """With GPT's vocabulary: 40,478 symbols and three for tasks."""
-  sizes = base.get_lstm_config().model
+  sizes = gpt_section.get_lstm_config().model
   model = lstm_lm.LstmLm(
     vocab_size=40_481,
     embed_dim=sizes.embed_dim,

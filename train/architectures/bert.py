@@ -39,7 +39,7 @@ def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
   return bert.Bert(vocab_size=vocab_size, **model_fields(model_config))
 
 
-def check(config: Any) -> None:
+def check_bert(config: Any) -> None:
   """Checks the keys of a BERT."""
   settings.check_transformer(config)
   settings.expect(
@@ -106,10 +106,10 @@ class _PairsOfText(TextObjective):
     """Opens a split of a store, as dialogues where it has any."""
     options['language_exponent'] = config.data.language_exponent
     if not any(pairs.is_dialogue(store)):
-      return pairs.Examples(store, length, **options)
+      return pairs.PairExamples(store, length, **options)
     from data.examples import dialogues
 
-    return dialogues.Examples(store, length, **options)
+    return dialogues.DialogueExamples(store, length, **options)
 
   @staticmethod
   def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -246,7 +246,7 @@ class Dialogues(MaskedTokens):
     return dialogues.choose_responses(batch, host_batch, keys_B, pad=pad)
 
 
-class NextTokens(_PairsOfText):
+class LeftToRightTokens(_PairsOfText):
   """The next token of a left-to-right BERT, by its MLM head."""
 
   loss_names = ('lm',)
@@ -311,14 +311,14 @@ def _text_inputs(
 
 ARCHITECTURE = Architecture(
   keys=TRANSFORMER_KEYS,
-  check=check,
+  check=check_bert,
   describe=describe_transformer,
   build_model=build_model,
   objectives={
     'bert': MaskedTokens,
     'dialogue': Dialogues,
     'mlm': MaskedTokensAlone,
-    'lm': NextTokens,
+    'lm': LeftToRightTokens,
   },
   adjust_init=_adjust_init,
   print_samples=_print_samples,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs import base
+from configs.sections import elmo as elmo_section
 from data.examples import word_streams
 from data.store.corpus import Store
 from data.vocabulary.characters import MAX_CHARACTERS
@@ -40,7 +40,7 @@ FIELDS = (
 )
 
 
-def check(config: Any) -> None:
+def check_elmo(config: Any) -> None:
   """Checks the keys that only ELMo has."""
   model = config.model
   ensure = functools.partial(settings.expect, config)
@@ -122,10 +122,10 @@ class NextWords(TextObjective):
   @classmethod
   def open_examples(
     cls, config: Any, store: Store, length: int, **options: Any
-  ) -> word_streams.Examples:
+  ) -> word_streams.WordStreamExamples:
     """Opens the streams of a split."""
     options['language_exponent'] = config.data.language_exponent
-    return word_streams.Examples(store, length, **options)
+    return word_streams.WordStreamExamples(store, length, **options)
 
   @staticmethod
   def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -210,14 +210,14 @@ def _encoder_flops(model: elmo.Elmo, rows: int, length: int) -> int:
 
 ARCHITECTURE = Architecture(
   keys=frozenset({'lstm_dim', 'projection_dim', 'filters'}),
-  check=check,
+  check=check_elmo,
   describe=describe,
   build_model=build_model,
   objectives={'lm': NextWords},
   adjust_init=_keep_init,
   print_samples=samples.print_likely_words,
   encoder_flops=_encoder_flops,
-  default_config=base.get_elmo_config,
+  default_config=elmo_section.get_config,
   reads_words=True,
   whole_words=True,
   form='elmo',

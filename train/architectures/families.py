@@ -81,7 +81,7 @@ def build_model(config: Any, vocab_size: int) -> nn.Module:
   return model if 'task' in config else objective_of(config).with_heads(model)
 
 
-def check(config: Any) -> Architecture:
+def check_config(config: Any) -> Architecture:
   """Checks a config of pre-training; returns its architecture."""
   architecture = architecture_of(config)
   missing = architecture.keys - set(config.model)
@@ -91,7 +91,7 @@ def check(config: Any) -> Architecture:
       f' {", ".join(sorted(missing))} of model, which this config lacks: start'
       ' from a config of such a model'
     )
-  settings.check(config)
+  settings.check_pretraining(config)
   objective = config.train.objective
   if objective not in architecture.objectives:
     raise ValueError(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs import base
+from configs.sections import words as words_section
 from data.examples import cooccurrences, sampled_words
 from data.store.corpus import Store
 from models.word2vec import glove
@@ -24,7 +24,7 @@ from train.run import settings
 MOST_WINDOW = 1_000  # pairs of a part of the text must fit in memory
 
 
-def check(config: Any) -> None:
+def check_glove(config: Any) -> None:
   """Checks the keys that only GloVe has."""
   objective = config.objective
   word_tables.check_bounds(
@@ -38,7 +38,7 @@ def check(config: Any) -> None:
     'objective.x_max',
     'a positive number',
   )
-  word_tables.check(config, 'adagrad')
+  word_tables.check_tables(config, 'adagrad')
 
 
 def build_model(model_config: Any, vocab_size: int) -> glove.Glove:
@@ -46,7 +46,7 @@ def build_model(model_config: Any, vocab_size: int) -> glove.Glove:
   return glove.Glove(vocab_size=vocab_size, embed_dim=model_config.embed_dim)
 
 
-class Counts(RowUpdates, TextObjective):
+class NeighbourCounts(RowUpdates, TextObjective):
   """Logarithms of the counts of neighbours."""
 
   loss_names = ('entry',)
@@ -59,10 +59,10 @@ class Counts(RowUpdates, TextObjective):
   @classmethod
   def open_examples(
     cls, config: Any, store: Store, length: int, **options: Any
-  ) -> cooccurrences.Examples:
+  ) -> cooccurrences.CountExamples:
     """Opens the counts of a split."""
     wanted = config.objective
-    return cooccurrences.Examples(
+    return cooccurrences.CountExamples(
       store,
       length,
       window=wanted.window,
@@ -150,13 +150,13 @@ def _vectors(
 
 ARCHITECTURE = Architecture(
   keys=frozenset({'embed_dim'}),
-  check=check,
+  check=check_glove,
   describe=word_tables.describe,
   build_model=build_model,
-  objectives={'glove': Counts},
+  objectives={'glove': NeighbourCounts},
   adjust_init=word_tables.keep_init,
   print_samples=word_tables.printer(_vectors),
   write_outputs=word_tables.writer(_vectors, build_model),
   whole_words=True,
-  default_config=base.get_glove_config,
+  default_config=words_section.get_glove_config,
 )

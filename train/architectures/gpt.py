@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from configs import base
+from configs.sections import gpt as gpt_section
 from data.examples import streams, transforms
 from data.store.corpus import Store
 from data.vocabulary import bpe
@@ -67,10 +68,10 @@ class NextTokens(TextObjective):
   @classmethod
   def open_examples(
     cls, config: Any, store: Store, length: int, **options: Any
-  ) -> streams.Examples:
+  ) -> streams.StreamExamples:
     """Opens the windows of a split."""
     options['language_exponent'] = config.data.language_exponent
-    return streams.Examples(store, length, **options)
+    return streams.StreamExamples(store, length, **options)
 
   @staticmethod
   def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -107,7 +108,7 @@ class NextTokensOfStream(NextTokens):
   @classmethod
   def open_examples(
     cls, config: Any, store: Store, length: int, **options: Any
-  ) -> streams.Examples:
+  ) -> streams.StreamExamples:
     """Opens the windows of a split."""
     end_of_text = getattr(store.tokenizer, 'end_of_text_id', None)
     if end_of_text is None:
@@ -171,6 +172,6 @@ LSTM = GPT._replace(
   build_model=build_lstm,
   adjust_init=_adjust_lstm,
   print_samples=_print_lstm_samples,
-  default_config=base.get_lstm_config,
+  default_config=gpt_section.get_lstm_config,
   num_unpublished=0,
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from configs import base
+from configs.sections import gpt as gpt_section
 from models.baselines import nnlm
 from train.architectures import gpt
 from train.architectures.architecture import Vocabulary, model_fields
@@ -19,7 +19,7 @@ FIELDS = [
 ]
 
 
-def check(config: Any) -> None:
+def check_nnlm(config: Any) -> None:
   """Checks the keys that only this network has."""
   settings.expect(
     config,
@@ -47,7 +47,7 @@ def build_model(model_config: Any, vocab_size: int) -> nnlm.Nnlm:
   )
 
 
-class NextTokens(gpt.NextTokens):
+class NextTokensDrawn(gpt.NextTokens):
   """The next token, among all or, while training, among some that are drawn."""
 
   def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
@@ -78,10 +78,10 @@ def _adjust_init(model: nnlm.Nnlm, params: Any, init_config: Any) -> Any:
 
 ARCHITECTURE = gpt.LSTM._replace(
   keys=frozenset({'embed_dim', 'hidden_dim', 'order'}),
-  check=check,
+  check=check_nnlm,
   describe=describe,
   build_model=build_model,
-  objectives={'lm': NextTokens},
+  objectives={'lm': NextTokensDrawn},
   adjust_init=_adjust_init,
-  default_config=base.get_nnlm_config,
+  default_config=gpt_section.get_nnlm_config,
 )

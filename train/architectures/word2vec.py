@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs import base
+from configs.sections import words as words_section
 from data.examples import noise, sampled_words
 from data.store.corpus import Store
 from data.vocabulary.word2vec import huffman, ngrams
@@ -28,7 +28,7 @@ ORDERS = ('batched', 'sequential')
 _BLOCK = 10_000  # words whose parts are summed at once
 
 
-def check(config: Any) -> None:
+def check_word2vec(config: Any) -> None:
   """Checks the keys that only word2vec has."""
   model, objective = config.model, config.objective
   ensure = functools.partial(settings.expect, config)
@@ -61,7 +61,7 @@ def check(config: Any) -> None:
     "0, or train.objective='skipgram' with objective.order='batched'",
   )
   ensure(objective.order in ORDERS, 'objective.order', f'one of {ORDERS}')
-  word_tables.check(config, 'sgd')
+  word_tables.check_tables(config, 'sgd')
   for phase in training_phases.check_phases(config):
     if phase.length % blocks.BLOCK:
       raise ValueError(
@@ -112,10 +112,10 @@ class Pairs(RowUpdates, TextObjective):
   @classmethod
   def open_examples(
     cls, config: Any, store: Store, length: int, **options: Any
-  ) -> sampled_words.Examples:
+  ) -> sampled_words.SampledWordExamples:
     """Opens the words of a split, frequent ones thinned."""
     wanted = config.objective
-    return sampled_words.Examples(
+    return sampled_words.SampledWordExamples(
       store,
       length,
       sample=wanted.sample,
@@ -355,7 +355,7 @@ def _vectors(
 
 ARCHITECTURE = Architecture(
   keys=frozenset({'embed_dim', 'window', 'negative', 'hierarchical'}),
-  check=check,
+  check=check_word2vec,
   describe=word_tables.describe,
   build_model=build_model,
   objectives={kind.kind: kind for kind in (SkipGram, Cbow)},
@@ -363,5 +363,5 @@ ARCHITECTURE = Architecture(
   print_samples=word_tables.printer(_vectors),
   write_outputs=word_tables.writer(_vectors, build_model),
   whole_words=True,
-  default_config=base.get_word2vec_config,
+  default_config=words_section.get_word2vec_config,
 )

@@ -23,7 +23,7 @@ NUM_SHOWN, NUM_NEIGHBOURS = 8, 6
 Vectors = Callable[[Any, Any, Store, int], tuple[list[str], np.ndarray]]
 
 
-def check(config: Any, optimizer: str) -> None:
+def check_tables(config: Any, optimizer: str) -> None:
   """Checks the keys that all these families have."""
   ensure = functools.partial(settings.expect, config)
   check_bounds(

@@ -91,7 +91,7 @@ def word_cache(
   order = np.random.default_rng(0).permutation(len(sentences))
   lengths = np.array([len(words) for words in sentences])
 
-  def read(found: word_vectors.Vectors) -> None:
+  def read(found: word_vectors.CachedVectors) -> None:
     for first in range(0, len(order), BATCH_SIZE):
       chosen = order[first : first + BATCH_SIZE]
       shape = len(chosen), lengths[chosen].max(), *found.layers.shape[1:]
@@ -180,7 +180,7 @@ def bench_batches() -> dict[str, Any]:
       'manual', 'train:wordpiece:6000', f'{folder}/manual'
     )
     for length, count in ((128, 400), (512, 100)):
-      examples = {length: pairs.Examples(store, length, held_out=False)}
+      examples = {length: pairs.PairExamples(store, length, held_out=False)}
       phases = ((count + 1, length, 256, 'continue'),)
       make = functools.partial(pipeline.train_batch, examples, phases, 0)
       for name, load in (

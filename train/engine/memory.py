@@ -26,7 +26,7 @@ SMALLER_STEP = (
 SMALLER_EVALUATION = 'Pass a smaller --config.eval.global_batch'
 
 
-class Program(NamedTuple):
+class CompiledProgram(NamedTuple):
   """The memory of a compiled step.
 
   Attributes:
@@ -54,13 +54,13 @@ class Plan(NamedTuple):
   """
 
   shapes: state.TrainState
-  programs: Sequence[Program]
+  programs: Sequence[CompiledProgram]
   num_devices: int
   host: bool
   later: float
 
   @property
-  def largest(self) -> Program:
+  def largest(self) -> CompiledProgram:
     """The program with the most temporary bytes."""
     return max(self.programs, key=lambda program: program.temporary)
 
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
 
 def compile_program(
   label: str, remedy: str, lowered: jax.stages.Lowered, before: int
-) -> Program:
+) -> CompiledProgram:
   """Compiles a lowered step (JAX reuses it later) and reads its memory.
 
   `before` are the process's resident bytes before the step was lowered. Raises
@@ -106,7 +106,7 @@ def compile_program(
   if found is not None:  # some compilers do not tell
     outputs = found.output_size_in_bytes - found.alias_size_in_bytes
     temporary = found.temp_size_in_bytes + outputs
-  return Program(
+  return CompiledProgram(
     label,
     temporary=temporary,
     kept=max(0, huge_pages.resident_bytes() - before),
@@ -127,7 +127,7 @@ def batch_shapes(
 
 def plan(
   shapes: state.TrainState,
-  programs: Sequence[Program],
+  programs: Sequence[CompiledProgram],
   mesh: Mesh,
   *,
   loader: str,
@@ -155,7 +155,7 @@ def plan(
   )
 
 
-def check(found: Plan) -> None:
+def check_memory(found: Plan) -> None:
   """Checks that the machine has the memory for a run, else ValueError."""
   there = available_bytes() if found.host else device_limit()
   needed = found.coming_bytes if found.host else found.device_bytes

@@ -52,7 +52,7 @@ def check_writable(path: epath.PathLike | None) -> None:
   """Raises a FileNotFoundError if the folder of a file to write is missing."""
   if path is None:
     return
-  storage.check((), [path])
+  storage.check_buckets((), [path])
   if not (storage.is_remote(path) or epath.Path(path).parent.is_dir()):
     raise FileNotFoundError(
       f'{path}: no such folder to write to: {epath.Path(path).parent}'
@@ -87,7 +87,7 @@ def check_readable(path: epath.PathLike) -> None:
 
 def check_folder(option: str, path: epath.PathLike) -> None:
   """Raises a ValueError if a folder to make is a file, or lies in one."""
-  storage.check((), [path])
+  storage.check_buckets((), [path])
   if storage.is_remote(path):
     files = [path] if storage.is_object(path) else []
   else:

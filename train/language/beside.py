@@ -36,8 +36,8 @@ def open_text(
   found = []
   for path in weights:
     each = opened.open_weights(path)
-    each.check()
-    held_out.check(each)
+    each.check_complete()
+    held_out.check_predicts_tokens(each)
     ours, theirs = store.tokenizer, each.tokenizer
     cure = f'train it with --config.data.folder={store.folder}'
     if theirs is None or theirs.fingerprint != ours.fingerprint:

@@ -102,7 +102,7 @@ def fill(
 
 
 def _fill_batch(
-  found: Weights, batch: length_batches.Batch, top_k: int
+  found: Weights, batch: length_batches.TextBatch, top_k: int
 ) -> Iterator[list[list[Guess]]]:
   """Yields the guesses for each prompt of a batch."""
   mask_id, pieces = found.tokenizer.mask_id, found.tokenizer.pieces

@@ -57,7 +57,7 @@ def read(store: corpus.Store, num_tokens: int | None = None) -> list[Text]:
   return found
 
 
-def check(found: Weights) -> None:
+def check_predicts_tokens(found: Weights) -> None:
   """Checks that a model predicts the tokens of a text, else ValueError."""
   family = families.ARCHITECTURES[found.name]
   if family.reads_words or families.is_for(found.name, 'score'):
@@ -82,7 +82,7 @@ def score(
   2020), so its neighbours on both sides are seen, and the product over a text
   is no probability. Raises ValueError for a model that predicts no tokens.
   """
-  check(found)
+  check_predicts_tokens(found)
   family = families.ARCHITECTURES[found.name]
   known = Vocabulary.of(store.tokenizer).known
   if family.reads_words:

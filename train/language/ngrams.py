@@ -39,7 +39,7 @@ class Scorer(NamedTuple):
 @contextlib.contextmanager
 def counted(
   blocks: Iterable[np.ndarray], words: Sequence[str], order: int
-) -> Iterator[counts.Counts]:
+) -> Iterator[counts.NgramCounts]:
   """Counts n-grams into temporary files, see `counts.count`."""
   with scratch.temporary('ngrams') as folder:
     yield counts.count(blocks, order, len(words), folder)
@@ -99,7 +99,7 @@ def _with_other(words: Sequence[str]) -> list[str]:
 
 
 def _by_kenlm(
-  store: corpus.Store, words: texts.Words, order: int, kenlm: str
+  store: corpus.Store, words: texts.NgramWords, order: int, kenlm: str
 ) -> Scorer:
   """Returns KenLM's model. Raises ChildProcessError if the program fails."""
   lmplz = inputs.kenlm_program(kenlm)

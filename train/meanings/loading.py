@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from models.pretrained.weights import Weights
 from train.params import opened, trained
 from train.vectors.request import Request
-from train.vectors.text_plan import Plan
+from train.vectors.text_plan import TextPlan
 
 
 def load_each(
@@ -31,8 +31,8 @@ def load_each(
   ]
   for weights in opened_weights:
     if weights.name in trained.TRANSFORMERS:
-      weights.check()
-      Plan(weights, request)
+      weights.check_complete()
+      TextPlan(weights, request)
     elif weights.reads_words and not elmo:
       raise ValueError(
         f'{weights.folder} holds an {weights.name}, which has vectors of words'

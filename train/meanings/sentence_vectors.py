@@ -20,7 +20,7 @@ from train.host import console
 from train.meanings import geometry
 from train.vectors import length_batches, text_layers
 from train.vectors.request import Choice, Request
-from train.vectors.text_plan import Plan
+from train.vectors.text_plan import TextPlan
 
 # The first position, [CLS]; the mean and the largest element over all
 # positions; the last one, [SEP] of a BERT. A GPT has neither symbol.
@@ -53,7 +53,7 @@ def compare(found: Weights, pairs: Sequence[Sequence[str]]) -> Cosines:
   Each text is read alone, framed as in `train.embed`, and may not be longer
   than the model's positions: its end is cut.
   """
-  plan = Plan(found, Request('token', choice=Choice('all')))
+  plan = TextPlan(found, Request('token', choice=Choice('all')))
   model, params = text_layers.prepare(found)
   both_ways = plan.family.reads_both_ways(model)
   pools = POOLS if both_ways else POOLS[1:]
@@ -64,7 +64,7 @@ def compare(found: Weights, pairs: Sequence[Sequence[str]]) -> Cosines:
 
   def compute(
     texts: Sequence[Sequence[int]],
-  ) -> Iterator[tuple[length_batches.Batch, jax.Array]]:
+  ) -> Iterator[tuple[length_batches.TextBatch, jax.Array]]:
     items = [item for item in enumerate(texts) if item[1] or plan.added]
     for batch, inputs in text_layers.batches(plan, items):
       yield batch, _pool(model, params, *inputs, family=plan.family)

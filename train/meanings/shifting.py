@@ -18,7 +18,7 @@ from models.pretrained.weights import Weights
 from train.meanings import geometry, tables
 from train.vectors import text_counts, text_layers
 from train.vectors.request import Choice, Request
-from train.vectors.text_plan import Plan
+from train.vectors.text_plan import TextPlan
 
 _layers = jax.jit(
   text_layers.hidden_layers, static_argnames=('model', 'family')
@@ -37,7 +37,7 @@ def measure(
   the number of the line, for a text that leaves the model's positions; and for
   a file without tokens.
   """
-  plan = Plan(found, Request('token', choice=Choice('all')))
+  plan = TextPlan(found, Request('token', choice=Choice('all')))
   model, params = text_layers.prepare(found)
   most = model.max_length
   encoded = found.encode(list(text_counts.lines(file)))

@@ -51,7 +51,7 @@ def embed(found: Weights, texts: Sequence[str], choice: Choice) -> np.ndarray:
   """Returns the mean vectors of texts, float32 [N, L, D] of chosen layers.
 
   The mean is over a text's tokens and the symbols around them, see
-  `text_plan.Plan.weights`; or over the words of an ELMo, marks split off.
+  `text_plan.TextPlan.weights`; or over the words of an ELMo, marks split off.
   """
   if found.reads_words:
     words = map(text_counts.splitter(running=True), texts)

@@ -17,7 +17,7 @@ from train.papers import table_rendering
 from train.papers.layer_weights import (
   PLACES,
   Mix,
-  Row,
+  WeightsRow,
   average,
   find_runs,
   read_row,
@@ -26,7 +26,7 @@ from train.papers.layer_weights import (
 CELL = 0.75, 0.5  # inches
 
 
-class Line(NamedTuple):
+class WeightCurve(NamedTuple):
   """A row of the figure at one place; `deviation` is None for one run."""
 
   label: str
@@ -80,10 +80,10 @@ def make_figure(
   return True
 
 
-def as_dict(table: Table, rows: Sequence[Row]) -> dict[str, Any]:
+def as_dict(table: Table, rows: Sequence[WeightsRow]) -> dict[str, Any]:
   """Returns mean, deviation and each run's figures, for JSON."""
 
-  def of_place(row: Row, place: str) -> dict[str, Any]:
+  def of_place(row: WeightsRow, place: str) -> dict[str, Any]:
     mean, deviation = average(row.mixes[place])
     return {
       **mean._asdict(),
@@ -105,7 +105,9 @@ def as_dict(table: Table, rows: Sequence[Row]) -> dict[str, Any]:
   }
 
 
-def lay_out(table: Table, rows: Sequence[Row]) -> table_rendering.Page:
+def lay_out(
+  table: Table, rows: Sequence[WeightsRow]
+) -> table_rendering.TablePage:
   """Returns the page with a table for each place, and the runs of each row."""
   sheets = []
   for place, lines in _panels(rows).items():
@@ -119,10 +121,12 @@ def lay_out(table: Table, rows: Sequence[Row]) -> table_rendering.Page:
     sheets.append(table_rendering.Sheet(place.title(), header, tuple(cells)))
   read = [f'{row.name} ({row.task}): {", ".join(row.workdirs)}' for row in rows]
   lists = ('Notes', table.notes), ('Runs', tuple(read))
-  return table_rendering.Page(table.title, table.source, tuple(sheets), lists)
+  return table_rendering.TablePage(
+    table.title, table.source, tuple(sheets), lists
+  )
 
 
-def draw(rows: Sequence[Row], path: epath.Path) -> None:
+def draw(rows: Sequence[WeightsRow], path: epath.Path) -> None:
   """Draws the heat map as PNG: a panel for each place, numbers in the cells."""
   import matplotlib.figure
 
@@ -193,11 +197,11 @@ def draw(rows: Sequence[Row], path: epath.Path) -> None:
     figure.savefig(file, format='png', dpi=200)
 
 
-def _panels(rows: Sequence[Row]) -> dict[str, list[Line]]:
+def _panels(rows: Sequence[WeightsRow]) -> dict[str, list[WeightCurve]]:
   """Returns place -> its rows, of places that have any."""
   panels = {
     place: [
-      Line(_label(row), *average(row.mixes[place]))
+      WeightCurve(_label(row), *average(row.mixes[place]))
       for row in rows
       if place in row.mixes
     ]
@@ -206,13 +210,13 @@ def _panels(rows: Sequence[Row]) -> dict[str, list[Line]]:
   return {place: lines for place, lines in panels.items() if lines}
 
 
-def _layer_names(lines: Sequence[Line]) -> list[str]:
+def _layer_names(lines: Sequence[WeightCurve]) -> list[str]:
   """Returns the names of the columns: token, 1, 2, ... of the deepest model."""
   count = max(len(line.mean.weights) for line in lines)
   return ['token', *map(str, range(1, count))]
 
 
-def _label(row: Row) -> str:
+def _label(row: WeightsRow) -> str:
   count = len(row.workdirs)
   return row.name if count == 1 else f'{row.name} ({count} runs)'
 

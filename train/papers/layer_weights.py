@@ -31,7 +31,7 @@ class Mix(NamedTuple):
   gamma: float
 
 
-class Row(NamedTuple):
+class WeightsRow(NamedTuple):
   """The averages of the runs of one name: place -> one for each workdir."""
 
   name: str
@@ -55,7 +55,7 @@ def find_runs(given: Iterable[str]) -> dict[str, list[epath.Path]]:
         f'--weights {text}: expected the workdir of a finished fine-tuning, not'
         ' published weights'
       )
-    storage.check([path])
+    storage.check_buckets([path])
     workdirs = runs.setdefault(name, [])
     for workdir in _workdirs_of(epath.Path(path).expanduser()):
       if workdir in workdirs:
@@ -91,7 +91,7 @@ def _workdirs_of(folder: epath.Path) -> list[epath.Path]:
   return [folder / run['folder'] for run in chosen]
 
 
-def read_row(name: str, workdirs: Sequence[epath.Path]) -> Row:
+def read_row(name: str, workdirs: Sequence[epath.Path]) -> WeightsRow:
   """Reads the averages of runs of one task.
 
   Raises ValueError if a workdir is unfinished or has none, or if the workdirs
@@ -110,7 +110,7 @@ def read_row(name: str, workdirs: Sequence[epath.Path]) -> Row:
         ' them different names'
       )
   (task, places), *_ = forms
-  return Row(
+  return WeightsRow(
     name,
     task,
     tuple(map(str, workdirs)),

@@ -32,7 +32,7 @@ class Curve(NamedTuple):
   missing: dict[float, str]
 
 
-def check(table: Table, lines: Sequence[Line]) -> None:
+def check_has_curves(table: Table, lines: Sequence[Line]) -> None:
   """Raises a ValueError if there are no weights to draw a curve of."""
   if not any(line.is_own for line in lines):
     raise ValueError(

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import ml_collections
 from etils import epath
 
-from configs import base as config_base
+from configs.sections import task as task_section
+from configs.sections import task_models as task_models_section
 from configs.tables import base
 from configs.tables.base import Column, Part, Table, TaskModel
 from data import hub
@@ -86,7 +87,7 @@ class Cell(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class CellRequest:
   """A table and how to fill it.
 
   `data` is the folder of the labelled sets, or tfds; None: not given. By
@@ -111,7 +112,7 @@ class Request:
 
 
 def find_cells(
-  request: Request, lines: Sequence[Line], has_split: HasSplit
+  request: CellRequest, lines: Sequence[Line], has_split: HasSplit
 ) -> list[Cell]:
   """Returns every cell to fill, row by row."""
   has_split = functools.cache(has_split)
@@ -136,7 +137,7 @@ def _task_without_model(line: Line, column: Column) -> str:
 
 
 def _find_cell(
-  request: Request, line: Line, column: Column, has_split: HasSplit
+  request: CellRequest, line: Line, column: Column, has_split: HasSplit
 ) -> Cell:
   runs = tuple(
     _find_run(request, line, _part_of(line, part), has_split)
@@ -193,7 +194,7 @@ def _lacks_weights(line: Line) -> str:
 
 
 def _lacks_of_run(
-  request: Request, run: Run, has_split: HasSplit
+  request: CellRequest, run: Run, has_split: HasSplit
 ) -> Iterable[str]:
   line, part = run.line, run.part
   if part.task == base.PRETRAINING:
@@ -229,7 +230,7 @@ def _lacks_of_run(
 
 
 def _find_run(
-  request: Request, line: Line, part: Part, has_split: HasSplit
+  request: CellRequest, line: Line, part: Part, has_split: HasSplit
 ) -> Run:
   row = line.row
   source = request.data
@@ -316,12 +317,12 @@ def _foreign_keys(*, reads_words: bool) -> frozenset[str]:
   """Returns the keys that a config has only if it does not read words so."""
   words, tuned = (
     frozenset(settings.flatten(make()))
-    for make in (config_base.get_words_config, config_base.get_task_config)
+    for make in (task_models_section.get_config, task_section.get_config)
   )
   return tuned - words if reads_words else words - tuned
 
 
-def check_overrides(request: Request, cells: Sequence[Cell]) -> None:
+def check_overrides(request: CellRequest, cells: Sequence[Cell]) -> None:
   """Refuses a user's key that no run of a table has."""
   runs = [run for cell in cells for run in cell.runs]
   if LIMIT in request.overrides and request.table.has_curves:

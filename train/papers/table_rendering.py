@@ -45,7 +45,7 @@ class Sheet:
 
 
 @dataclasses.dataclass(frozen=True)
-class Page:
+class TablePage:
   """A table's texts, for Markdown and LaTeX; `lists` are (title, lines)."""
 
   title: str
@@ -62,7 +62,7 @@ def lay_out(
   *,
   warnings: Sequence[str] = (),
   reference: Mapping[str, Mapping[str, Figure]] | None = None,
-) -> Page:
+) -> TablePage:
   """Returns the page of a table.
 
   `reasons` say why a figure is missing, `warnings` name misleading cells, and
@@ -78,7 +78,7 @@ def lay_out(
     ('Warnings', tuple(warnings)),
     ('Not measured', tuple(_gather(table, reasons))),
   )
-  return Page(
+  return TablePage(
     table.title,
     table.source,
     tuple(sheet for sheet in sheets if sheet.rows),
@@ -248,7 +248,7 @@ def _gather(table: Table, reasons: Reasons) -> list[str]:
   return texts
 
 
-def as_markdown(page: Page) -> str:
+def as_markdown(page: TablePage) -> str:
   """Returns a page as Markdown, with the pipes of GitHub's tables."""
   blocks = [f'# {_markdown(page.title)}', f'{_markdown(page.source)}']
   for sheet in page.sheets:
@@ -268,7 +268,7 @@ def _markdown(text: str) -> str:
   return re.sub(r'^#', r'\\#', text)
 
 
-def as_latex(page: Page) -> str:
+def as_latex(page: TablePage) -> str:
   """Returns a page as LaTeX that needs no packages."""
   blocks = [f'\\section*{{{_latex(page.title)}}}', _latex(page.source)]
   for sheet in page.sheets:

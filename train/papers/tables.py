@@ -20,7 +20,7 @@ from train.papers import (
   table_rendering,
   table_rows,
 )
-from train.papers.table_plan import Cell, Request, Run
+from train.papers.table_plan import Cell, CellRequest, Run
 from train.papers.table_rows import Line
 from train.params import opened
 from train.run import settings
@@ -181,7 +181,7 @@ def _set_aside(folder: epath.Path) -> epath.Path:
 
 
 def read(
-  request: Request, cells: Sequence[Cell], failed: Mapping[Key, str]
+  request: CellRequest, cells: Sequence[Cell], failed: Mapping[Key, str]
 ) -> tuple[table_rendering.Figures, table_rendering.Reasons]:
   """Returns the figures found, and the reasons of the missing ones."""
   figures, reasons = table_figures.read_figures(cells, request.table)
@@ -194,13 +194,13 @@ def read(
 
 
 def lay_out(
-  request: Request,
+  request: CellRequest,
   lines: Sequence[Line],
   figures: table_rendering.Figures,
   reasons: table_rendering.Reasons,
   changed: Mapping[Key, str],
   reference: epath.Path | None,
-) -> table_rendering.Page:
+) -> table_rendering.TablePage:
   """Returns the table's page with the figures found."""
   warnings = [
     f'{row}, {task}: was run with {text}; --rerun runs it again'
@@ -224,7 +224,7 @@ def lay_out(
 
 
 def make_table(
-  request: Request,
+  request: CellRequest,
   weights: Mapping[str, str],
   *,
   only: Sequence[str] = (),
@@ -247,7 +247,7 @@ def make_table(
     request.table, request.folder, weights, functools.cache(engine.family_of)
   )
   if request.table.has_curves:
-    share_figure.check(request.table, lines)
+    share_figure.check_has_curves(request.table, lines)
   cells = table_plan.find_cells(request, lines, engine.has_split)
   table_plan.check_overrides(request, cells)
   changed = find_changes(cells, engine)

@@ -120,7 +120,7 @@ def import_(
         f'{found.folder} is a workdir already: give published weights, or copy'
         ' it'
       )
-    found.check()
+    found.check_complete()
     params = found.load()
     config = _config_of(found, str(weights), str(tokenizer or weights))
     imported = {
@@ -161,7 +161,7 @@ def _config_of(
 @contextlib.contextmanager
 def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
   """Yields a temporary folder; renames it to `folder` if no error occurs."""
-  storage.check((), [folder])
+  storage.check_buckets((), [folder])
   folder = epath.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise FileExistsError(f'{folder} exists already: name a new folder')

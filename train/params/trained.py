@@ -33,7 +33,7 @@ def load(
     raise ValueError(
       f'{found.folder} holds a {found.name}, expected {" or ".join(expected)}'
     )
-  found.check()
+  found.check_complete()
   if NO_SOFTMAX in found.notes and set(expected) <= set(SCORING):
     raise ValueError(f'{found.folder}: {found.notes[NO_SOFTMAX]}')
   return found._replace(params=found.load())
@@ -53,7 +53,7 @@ def load_elmo(
       f'{found.folder} holds a {found.name}, expected the workdir of an elmo or'
       ' released weights of one'
     )
-  found.check()
+  found.check_complete()
   model = found.model
   if model.num_words:
     raise ValueError(

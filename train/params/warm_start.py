@@ -63,7 +63,7 @@ NEW_ROWS = '--config.init.new_rows=true'
 NAMED_PIECES = 8  # in a message
 
 
-def check(config: ml_collections.ConfigDict) -> Weights:
+def open_beginning(config: ml_collections.ConfigDict) -> Weights:
   """Opens the weights of `init.weights` and checks that they fit the config.
 
   No array is read; the vocabulary is checked if it is known. A ValueError lists
@@ -76,7 +76,7 @@ def check(config: ml_collections.ConfigDict) -> Weights:
       f' model.name={config.model.name!r}: give other weights, or the config of'
       f' a {weights.name}'
     )
-  weights.check(TOKENIZER_OPTION)
+  weights.check_complete(TOKENIZER_OPTION)
   problems = _differences(weights, config)
   tokenizer = _known_tokenizer(config)
   if tokenizer is not None:

@@ -32,9 +32,11 @@ from train.run.job import Job, Program, Stage, StayAlive
 from train.run.training_phases import Phase
 
 
-def check(config: ml_collections.ConfigDict, *, dry_run: bool = False) -> None:
+def check_config(
+  config: ml_collections.ConfigDict, *, dry_run: bool = False
+) -> None:
   """Checks all of a config that needs neither text nor devices."""
-  families.check(config)
+  families.check_config(config)
   if dry_run:
     run_stores.check_downloaded(config)
 
@@ -56,7 +58,7 @@ def make(
   if done is None and config.init.weights is not None:
     from train.params import warm_start  # with all that opens weights
 
-    beginning = warm_start.check(config)
+    beginning = warm_start.open_beginning(config)
   if processes.is_alone():  # of several, only process 0 needs the text
     run_stores.check_source(config)
   mesh = training.find_devices(config)
@@ -91,7 +93,7 @@ def make(
   phases = training_phases.resolve_phases(config, num_windows)
   plan.check_data(examples, phases)
   total_steps = sum(phase.steps for phase in phases)
-  tracing.check(config.train.profile, total_steps)
+  tracing.check_profile(config.train.profile, total_steps)
   if done is not None:
     plan.check_continuation(config, workdir, stores, phases, num_windows, done)
   if results is not None and results['steps'] == total_steps:
@@ -126,7 +128,7 @@ class PreTraining(Job):
       examples: of each kind of phase, to train on.
       held_out: the same, to score.
       counts: how often each token is a target, int [V].
-      beginning: the weights to begin with, of `warm_start.check`, or None.
+      beginning: what `warm_start.open_beginning` returned, or None.
     """
     config, phases = parts.config, parts.phases
     self.config, self.mesh, self.shapes = config, parts.mesh, parts.shapes

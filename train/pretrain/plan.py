@@ -64,7 +64,7 @@ def check_data(
         f' fewer than the global batch of {phase.global_batch}: give more'
         ' text, or a smaller batch (--config.train.global_batch)'
       )
-    examples[phase.kind].check(phase.global_batch)
+    examples[phase.kind].check_text(phase.global_batch)
 
 
 def check_dialogues(

@@ -66,7 +66,7 @@ class Example(NamedTuple):
     return (*map(len, self.pieces), len(self.labels))
 
 
-class Split(NamedTuple):
+class ProbeSplit(NamedTuple):
   """The examples of a split.
 
   Attributes:
@@ -90,7 +90,7 @@ def project(
   features: Features,
   classes: Sequence[str],
   is_scored: Callable[[str], bool],
-) -> Split:
+) -> ProbeSplit:
   """Returns sentences as numbers, those without targets dropped.
 
   A span of words becomes the span of their pieces. A target with an empty one
@@ -132,7 +132,7 @@ def project(
   gold = np.zeros(len(classes), np.int64)
   for example in found:
     gold += example.labels.sum(0, dtype=np.int64)
-  return Split(found, gold, missed, unseen, without_pieces)
+  return ProbeSplit(found, gold, missed, unseen, without_pieces)
 
 
 def _compressed(
@@ -147,7 +147,7 @@ def _compressed(
   return np.flatnonzero(covered), before[spans_P2].astype(np.int32)
 
 
-def tell(task: str, split: str, found: Split) -> None:
+def tell(task: str, split: str, found: ProbeSplit) -> None:
   """Prints labels and targets that the probes of a task cannot find.
 
   Those of them that the F1 counts are missed.

@@ -21,7 +21,7 @@ from models.probes import edge_probe
 from models.probes.edge_probe import EdgeProbe
 from train.host import console
 from train.probing.batches import Batch, Packer
-from train.probing.examples import Split
+from train.probing.examples import ProbeSplit
 from train.probing.plan import Member, Settings
 
 ADAM = optax.scale_by_adam()
@@ -119,7 +119,7 @@ class Probes:
     )
     return losses_M
 
-  def score(self, params: Any, packer: Packer, split: Split) -> np.ndarray:
+  def score(self, params: Any, packer: Packer, split: ProbeSplit) -> np.ndarray:
     """Returns the binary micro F1 of a split by each member, float [M].
 
     Labels that no probe can find count as missed.
@@ -300,7 +300,7 @@ def train(
   name: str,
   probes: Probes,
   packer: Packer,
-  splits: dict[str, Split],
+  splits: dict[str, ProbeSplit],
 ) -> tuple[list[Result], float]:
   """Trains all probes of a task; returns their results, and the seconds.
 

@@ -20,7 +20,7 @@ from train.probing import (
   plan,
   summaries,
 )
-from train.probing.examples import Features, Split
+from train.probing.examples import Features, ProbeSplit
 from train.probing.plan import Settings
 from train.vectors import piece_cache
 from train.vectors.word_cache import Source
@@ -174,7 +174,7 @@ def _train(
   classes = targets.labels_of(sentences['train'])
   if not classes:
     raise ValueError(f'{probe.name}: found no label in the training sentences')
-  splits: dict[str, Split] = {}
+  splits: dict[str, ProbeSplit] = {}
   for split in tasks.SPLITS:
     splits[split] = examples.project(
       sentences[split], features, classes, probe.is_scored

@@ -13,7 +13,7 @@ from etils import epath
 from data import scratch
 from train.host import files
 from train.papers import table_rendering
-from train.papers.table_rendering import Page, Sheet
+from train.papers.table_rendering import Sheet, TablePage
 from train.probing import figure
 
 JSON_FILE, TSV_FILE = 'probes.json', 'probes.tsv'
@@ -131,7 +131,7 @@ def _parts(
   return parts
 
 
-def lay_out(title: str, records: Sequence[Mapping[str, Any]]) -> Page:
+def lay_out(title: str, records: Sequence[Mapping[str, Any]]) -> TablePage:
   """Returns the tables of figures, of test F1 and of layers."""
   depth = max(record['settings']['num_layers'] for record in records)
   header = ('', *(f'k = {layer}' for layer in range(depth)))
@@ -166,7 +166,7 @@ def lay_out(title: str, records: Sequence[Mapping[str, Any]]) -> Page:
   ]
   notes = (*NOTES, *((INTERVAL,) if seeds != [1] else ()))
   lists = ('Notes', notes), ('Tasks', tuple(recipe))
-  return Page(f'Probes of {title}', SOURCE, tuple(sheets), lists)
+  return TablePage(f'Probes of {title}', SOURCE, tuple(sheets), lists)
 
 
 FIGURE_COLUMNS = (

@@ -139,7 +139,7 @@ def main(
       for value in vars(arguments).values()
       for each in (value if isinstance(value, list) else [value])
     ]
-    storage.check(values)
+    storage.check_buckets(values)
     work(arguments)
 
   scratch.end_on_sigterm()
@@ -220,7 +220,7 @@ def run_with_config(
     logging.get_absl_logger().addFilter(
       lambda record: not (record.exc_info and 'orbax' in record.pathname)
     )
-    storage.check(paths_of(CONFIG.value))
+    storage.check_buckets(paths_of(CONFIG.value))
     job()
 
 

@@ -60,7 +60,7 @@ class Lease:
     self._ended = threading.Event()
     self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
 
-  def check(self, sure: bool = False) -> None:
+  def check_held(self, sure: bool = False) -> None:
     """Raises OSError if another process has taken the folder over.
 
     If it must be `sure` and the lock was not renewed for long, it is now.

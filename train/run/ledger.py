@@ -34,7 +34,7 @@ _REPEATED = ('data', 'train', 'eval')
 _HEADER = ('attempt', 'time', 'steps_done', 'steps_in_all', *BUCKETS)
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
   """A row of the ledger.
 
   Attributes:
@@ -206,7 +206,7 @@ class Ledger:
     if self._file is None:
       return
     self.elapsed()
-    row = Row(
+    row = LedgerRow(
       self._attempt,
       time.time(),
       self._step,
@@ -224,7 +224,7 @@ def _difference(
   return {bucket: after[bucket] - before[bucket] for bucket in BUCKETS}
 
 
-def _as_cells(row: Row) -> list:
+def _as_cells(row: LedgerRow) -> list:
   *numbers, seconds = row
   numbers[1] = f'{row.time:.3f}'
   return [*numbers, *(f'{seconds[bucket]:.3f}' for bucket in BUCKETS)]
@@ -233,10 +233,10 @@ def _as_cells(row: Row) -> list:
 # ---- Reading ---------------------------------------------------------------
 
 
-def read(workdir: epath.PathLike) -> list[Row]:
+def read(workdir: epath.PathLike) -> list[LedgerRow]:
   """Returns the rows of a workdir's ledger as written; none if it is new."""
   return [
-    Row(
+    LedgerRow(
       int(attempt),
       float(written),
       int(step),
@@ -249,7 +249,7 @@ def read(workdir: epath.PathLike) -> list[Row]:
   ]
 
 
-def with_losses(rows: Sequence[Row]) -> list[Row]:
+def with_losses(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
   """Returns rows with work done again counted as `LOST`.
 
   A row is written before each save, so no row has steps from both sides of a
@@ -296,7 +296,7 @@ class Totals(NamedTuple):
     return self.seconds['train'] / sum(self.seconds.values())
 
 
-def add_up(rows: Sequence[Row]) -> Totals:
+def add_up(rows: Sequence[LedgerRow]) -> Totals:
   """Returns the totals of rows of `with_losses`."""
   again = [row for row in rows if row.attempt > rows[0].attempt]
   return Totals(
@@ -313,7 +313,7 @@ def add_up(rows: Sequence[Row]) -> Totals:
   )
 
 
-def gaps(rows: Sequence[Row]) -> list[tuple[float, float]]:
+def gaps(rows: Sequence[LedgerRow]) -> list[tuple[float, float]]:
   """Returns (from, to) in Unix seconds of the times between attempts."""
   return [
     (before.time, max(before.time, after.began))
@@ -322,7 +322,7 @@ def gaps(rows: Sequence[Row]) -> list[tuple[float, float]]:
   ]
 
 
-def sentence(rows: Sequence[Row]) -> str:
+def sentence(rows: Sequence[LedgerRow]) -> str:
   """Returns a sentence on the use of time, from rows of `read`."""
   totals = add_up(with_losses(rows))
   spent = dict(totals.seconds)

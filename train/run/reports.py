@@ -90,7 +90,9 @@ def _median(values: Sequence[tuple], name: str) -> float | None:
   return statistics.median(known) if known else None
 
 
-def _seconds_left(rows: Sequence[ledger.Row], config: Any) -> float | None:
+def _seconds_left(
+  rows: Sequence[ledger.LedgerRow], config: Any
+) -> float | None:
   """Returns the time for the remaining tokens, at the pace so far."""
   if not rows:
     return None
@@ -172,7 +174,7 @@ def print_report(report: Mapping[str, Any]) -> None:
     console.table(buckets, 'Time')
 
 
-def draw_ledger(rows: Sequence[ledger.Row], path: epath.PathLike) -> None:
+def draw_ledger(rows: Sequence[ledger.LedgerRow], path: epath.PathLike) -> None:
   """Draws rows of `with_losses` as PNG: a bar an attempt, shares over time."""
   import matplotlib.figure
 
@@ -243,7 +245,9 @@ def draw_ledger(rows: Sequence[ledger.Row], path: epath.PathLike) -> None:
     figure.savefig(file, format='png', dpi=110)
 
 
-def _attempts(rows: Sequence[ledger.Row]) -> list[tuple[str, dict[str, float]]]:
+def _attempts(
+  rows: Sequence[ledger.LedgerRow],
+) -> list[tuple[str, dict[str, float]]]:
   """Returns (label, bucket -> seconds) of the newest attempts, and of all."""
   numbers = sorted({row.attempt for row in rows})
   bars = []
@@ -256,7 +260,7 @@ def _attempts(rows: Sequence[ledger.Row]) -> list[tuple[str, dict[str, float]]]:
 
 
 def _timeline(
-  rows: Sequence[ledger.Row],
+  rows: Sequence[ledger.LedgerRow],
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
   """Returns edges in Unix seconds [n + 1], and bucket -> % of each bin [n]."""
   edges = np.linspace(rows[0].began, rows[-1].time, _BINS + 1)

@@ -16,7 +16,7 @@ from typing import Any
 import ml_collections
 
 import configs
-from configs import base, variants
+from configs import variants
 from data.text import languages
 from train.run import training_phases
 
@@ -162,9 +162,7 @@ def load_config(name: str) -> ml_collections.ConfigDict:
     if not isinstance(error, ValueError):
       text = f'{type(error).__name__}: {text}'
     if unknown := re.search(r'Key "(.+?)" does not exist', text):  # locked
-      of_all = map(flatten, (make() for make in variants.DEFAULTS.values()))
-      keys = {*flatten(base.get_config())}.union(*of_all)
-      text = unknown_key(unknown[1], sorted(keys), '')
+      text = unknown_key(unknown[1], sorted(variants.all_keys()), '')
     if not lines:
       text += '; expected a function get_config(arg) that returns a ConfigDict'
     raise ValueError(f'{path}{where}: {text}') from error
@@ -172,7 +170,7 @@ def load_config(name: str) -> ml_collections.ConfigDict:
   if missing := known.keys() - flat:
     raise ValueError(
       f'{path}: has no {", ".join(sorted(missing)[:9])}: begin with a function'
-      ' of configs/base.py, of such a model'
+      ' of configs/base.py or configs/sections, of such a model'
     )
   for key in sorted(flat.keys() - known):
     raise unknown_key(key, sorted(known), f'{path}: ')
@@ -217,7 +215,7 @@ def unknown_key(
   hint = f'; did you mean {" or ".join(near)}?' if near else ''
   return ValueError(
     f'{where}{key}: there is no such key{hint}'
-    ' (configs/base.py lists all of them)'
+    ' (configs/base.py and configs/sections list all of them)'
   )
 
 
@@ -319,7 +317,7 @@ def _is_rule(rule: Any, known: Sequence[str]) -> bool:
   return all(axis is None or axis in known for axis in axes)
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check_pretraining(config: ml_collections.ConfigDict) -> None:
   """Checks a config of pre-training, but for the family's own keys."""
   from data.store import units
   from data.vocabulary import tokenization
@@ -340,7 +338,7 @@ def check(config: ml_collections.ConfigDict) -> None:
   for phase in phases:
     if phase.length < 8:
       raise ValueError(f'train.phases: length {phase.length} is under 8')
-  tracing.check(config.train.profile)
+  tracing.check_profile(config.train.profile)
 
 
 def check_transformer(config: ml_collections.ConfigDict) -> None:

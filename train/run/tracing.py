@@ -10,7 +10,9 @@ from etils import epath
 from train.run.ledger import Ledger
 
 
-def check(profile: Sequence[int], total_steps: float = math.inf) -> None:
+def check_profile(
+  profile: Sequence[int], total_steps: float = math.inf
+) -> None:
   """Checks `train.profile`: (first step, number of steps) in the run, or ()."""
   if not profile:
     return

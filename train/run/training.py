@@ -76,7 +76,7 @@ def train(
   )
   if dry_run:
     memory.print_plan(needed)
-  memory.check(needed)
+  memory.check_memory(needed)
   if dry_run:
     return None
   peak = device.peak_tflops(config.train.peak_tflops)  # outside the mesh

@@ -35,7 +35,7 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[..., None]]:
   workdir = epath.Path(workdir)
   if storage.is_remote(workdir):
     with lease.Lease(workdir) as held:
-      yield held.check
+      yield held.check_held
     return
   try:
     workdir.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,7 @@ def _peak(tpu: topology.Slice) -> float:
 def plan_parts(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Parts:
   """Plans the run of a config on a slice, and checks the config."""
   mesh = sharding.make_mesh(config.mesh, tpu.devices)
-  families.check(config)
+  families.check_config(config)
   if config.train.num_epochs is not None:
     raise ValueError(
       f'train.num_epochs={config.train.num_epochs} needs the text to count'

@@ -72,7 +72,7 @@ def plan(
   models, several tasks and tasks of other kinds than those of `_EXAMPLES`.
   """
   task = _find_task(config)
-  task_plan.check(config)
+  task_plan.check_settings(config)
   mesh = sharding.make_mesh(config.mesh, devices)
   task_plan.check_batches(config, mesh)
   without_file = settings.with_overrides(config, {'task.word_vectors': None})

@@ -185,7 +185,7 @@ class Encoder(Reader):
 
   def load(self, workdir: epath.Path) -> Any:  # noqa: D102
     weights = opened.open_weights(workdir)
-    weights.check()
+    weights.check_complete()
     return weights.load(weights.on_one_device())
 
   def facts(self, model: nn.Module) -> dict[str, Any]:  # noqa: D102
@@ -230,7 +230,7 @@ def open_encoder(
 
 def _open(config: ml_collections.ConfigDict) -> Encoder:
   weights = opened.open_weights(config.init.weights, config.data.tokenizer)
-  weights.check(warm_start.TOKENIZER_OPTION)
+  weights.check_complete(warm_start.TOKENIZER_OPTION)
   families.check_reads_tasks(weights.name, config.init.weights)
   tokenizer, size = weights.tokenizer, 0
   if families.ARCHITECTURES[weights.name].reads_words:

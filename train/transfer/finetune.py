@@ -28,10 +28,12 @@ from train.transfer import (
 from train.transfer.task_job import TaskJob
 
 
-def check(config: ml_collections.ConfigDict, *, dry_run: bool = False) -> None:
+def check_config(
+  config: ml_collections.ConfigDict, *, dry_run: bool = False
+) -> None:
   """Checks all of a config that needs neither data, weights nor devices."""
   del dry_run  # labelled sets are small
-  task_plan.check(config)
+  task_plan.check_settings(config)
   for name in task_data.task_names(config) or (config.task.name,):
     if name != 'own':
       task_data.with_languages(config, registry.find(name))
@@ -54,7 +56,7 @@ def make(
   results = workdirs.read_results(workdir)
   saved = checkpoint.latest_step(workdir)
   if results is None and saved is None and shared is None:
-    task_job.check(config)
+    task_job.check_fits(config)
     source = epath.Path(config.data.source).expanduser()
     if not (config.data.source.startswith('tfds') or source.exists()):
       raise FileNotFoundError(f'data.source={source}: there is no such folder')

@@ -31,7 +31,7 @@ from train.transfer.task_data import Split
 from train.transfer.task_job import Predictor
 
 
-class Member(NamedTuple):
+class EnsembleMember(NamedTuple):
   """A fine-tuned model whose parameters are not read yet."""
 
   workdir: epath.Path
@@ -41,7 +41,7 @@ class Member(NamedTuple):
 
 def open_member(
   workdir: epath.PathLike, task_name: str | None = None
-) -> Member:
+) -> EnsembleMember:
   """Opens the model of a finished fine-tuning, of several tasks that of one.
 
   Raises FileNotFoundError if the run is unfinished, or a sweep dropped it;
@@ -76,7 +76,7 @@ def open_member(
   )
   reader = task_job.open_reader(config, (task,), workdir)
   predictor = task_job.plan_predictor(reader, task, mesh)
-  return Member(workdir, predictor, facts)
+  return EnsembleMember(workdir, predictor, facts)
 
 
 def _folder_of(
@@ -220,7 +220,7 @@ def compare_orders(
 
 def _open_members(
   workdirs: Sequence[epath.PathLike], task_name: str | None
-) -> list[Member]:
+) -> list[EnsembleMember]:
   """Opens models that answer together, or raises ValueError if they cannot."""
   members = [open_member(workdir, task_name) for workdir in workdirs]
   first, here = members[0].predictor, _facts(members[0].predictor)
@@ -239,7 +239,9 @@ def _open_members(
   return members
 
 
-def _logits(members: Sequence[Member], split: Split) -> list[np.ndarray]:
+def _logits(
+  members: Sequence[EnsembleMember], split: Split
+) -> list[np.ndarray]:
   """Returns the logits of each feature by a model, or an ensemble's mean."""
   logits = []
   for workdir, predictor, facts in members:
@@ -253,7 +255,7 @@ def _logits(members: Sequence[Member], split: Split) -> list[np.ndarray]:
 
 
 def _decode(
-  members: Sequence[Member], split: Split, logits: list[np.ndarray]
+  members: Sequence[EnsembleMember], split: Split, logits: list[np.ndarray]
 ) -> list[Prediction]:
   return task_outputs.predict(
     members[0].predictor,

@@ -67,7 +67,7 @@ def run(
       _check(folder, seeded)
     new = [seeded for folder, seeded in of_seeds if not _is_begun(folder)]
     if new:
-      task_job.check(new[0])
+      task_job.check_fits(new[0])
   runs = []
   with processes.Preemption() as preemption:
 
@@ -152,7 +152,7 @@ def _changed(
 def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
   """Checks a run's settings, and that no other config finished there."""
   mesh = sharding.make_mesh(config.mesh)
-  task_plan.check(config)
+  task_plan.check_settings(config)
   task_plan.check_batches(config, mesh)
   results = workdirs.read_results(folder)
   if results is None:

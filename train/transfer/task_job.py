@@ -309,7 +309,7 @@ def _build_objective(reader: Reader, task: Task) -> Objective:
   )
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check_fits(config: ml_collections.ConfigDict) -> None:
   """Checks that a config fits its tasks and its weights; reads no array."""
   tasks = task_data.open_tasks(config)
   if config.model.name in bodies.BODIES:

@@ -48,7 +48,7 @@ FREE_KEYS = {
 PATHS = ('data.source', 'data.tokenizer', 'init.weights', 'task.word_vectors')
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check_settings(config: ml_collections.ConfigDict) -> None:
   """Checks all of a config that needs neither data, weights nor devices."""
   train, task = config.train, config.task
   ensure = functools.partial(settings.expect, config)
@@ -77,7 +77,7 @@ def check(config: ml_collections.ConfigDict) -> None:
   if config.model.name in bodies.BODIES:
     from train.transfer import word_checks
 
-    word_checks.check(config)
+    word_checks.check_keys(config)
     return
   known = (*features.FEATURES, 'mix')
   ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')

@@ -15,7 +15,7 @@ SPLITS = ('marks', 'spaces')
 ROOM = 8  # characters behind the longest word; the widest filter fits there
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check_keys(config: ml_collections.ConfigDict) -> None:
   """Checks the keys of a task model that need no data."""
   model, task, data = config.model, config.task, config.data
   body, names = bodies.BODIES[model.name], tuple(task.names)

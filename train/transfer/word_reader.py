@@ -302,7 +302,9 @@ def check_files(
       f'task.word_vectors={vectors}: there is no such file'
     )
   if config.init.weights is not None:
-    opened.open_weights(config.init.weights, config.data.tokenizer).check()
+    opened.open_weights(
+      config.init.weights, config.data.tokenizer
+    ).check_complete()
   elif config.task.mix_l2:
     raise ValueError(
       f'task.mix_l2={config.task.mix_l2} without init.weights: there are no'

@@ -16,9 +16,9 @@ from jax import lax
 from data.vocabulary import characters
 from models import elmo
 from train.vectors import layer_choice, length_batches
-from train.vectors.length_batches import Batch
+from train.vectors.length_batches import TextBatch
 from train.vectors.request import Choice
-from train.vectors.vector_files import Vectors
+from train.vectors.vector_files import VectorFile
 
 # 0.5 GB of a layer's gates in the original model (2 towers x 4 x 4096 cells,
 # float32); 150 sentences of 25 words.
@@ -33,7 +33,7 @@ ALL_LAYERS = Choice('all')
 ENCODE_WORDS = 256  # at a time; each has 50 x 2048 filters: 0.1 GB
 
 
-class WordTable:
+class ElmoWordTable:
   """Vectors of distinct words on the device, `vectors_NP`, computed once."""
 
   def __init__(self, model: elmo.Elmo, params: Any, max_words: int):
@@ -101,7 +101,7 @@ def embed_numbered(
   batch_tokens: int = BATCH_TOKENS,
   window_words: int = UNORDERED_WORDS,
   table_words: int = TABLE_WORDS,
-) -> Iterator[tuple[int, Vectors]]:
+) -> Iterator[tuple[int, VectorFile]]:
   """Yields (number, vectors) of sentences as they come out of the batches.
 
   Vectors are [K, words, 2 P] with K chosen layers, or [words, 2 P] if these are
@@ -121,10 +121,10 @@ def embed_numbered(
   if batch_tokens < 1:
     raise ValueError(f'--batch_tokens={batch_tokens}: expected 1 or more')
   params = jax.device_put(params)
-  table = WordTable(model, params, table_words)
+  table = ElmoWordTable(model, params, table_words)
   state = elmo.empty_state(model, batch_size) if stateful else None
 
-  def compute() -> Iterator[tuple[Batch, jax.Array]]:
+  def compute() -> Iterator[tuple[TextBatch, jax.Array]]:
     nonlocal state
     for window in length_batches.read_ahead(
       sentences, window_words, multiple=batch_size if stateful else 1
@@ -149,18 +149,18 @@ def embed_numbered(
     ):
       # A copy, so that a kept sentence does not keep its batch.
       array = layers[..., 1 : len(words) + 1, :].copy()
-      yield number, Vectors(array, words, len(words))
+      yield number, VectorFile(array, words, len(words))
 
 
 def _batches_in_order(
   window: Sequence[tuple[int, Sequence[str]]], batch_size: int
-) -> Iterator[Batch]:
+) -> Iterator[TextBatch]:
   """Yields batches of `batch_size` sentences."""
   for first in range(0, len(window), batch_size):
     part = window[first : first + batch_size]
     longest = max(len(sentence) for _, sentence in part)
     length = length_batches.round_length(longest + 2)
-    yield Batch(*zip(*part, strict=True), batch_size, length)
+    yield TextBatch(*zip(*part, strict=True), batch_size, length)
 
 
 @functools.partial(

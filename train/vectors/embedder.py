@@ -23,7 +23,7 @@ from train.vectors import (
   vector_files,
 )
 from train.vectors.request import Choice, Request, parse_choice
-from train.vectors.vector_files import Vectors
+from train.vectors.vector_files import VectorFile
 
 # Options of one kind of model alone.
 ELMO_OPTIONS = ('stateful', 'batch_size')
@@ -47,7 +47,7 @@ def embed_file(
   `options` `elmo_vectors.embed_numbered`. Without `counts`, the source is read
   twice.
   """
-  vector_files.check(output, overwrite=overwrite)
+  vector_files.check_new(output, overwrite=overwrite)
   counts = text_counts.count(source, split) if counts is None else counts
   ordered = vector_files.is_jsonl(output)
   if ordered:
@@ -67,7 +67,7 @@ def embed_file(
 
 
 def _write(
-  compute: Callable[[Iterable[str]], Iterator[tuple[int, Vectors]]],
+  compute: Callable[[Iterable[str]], Iterator[tuple[int, VectorFile]]],
   source: epath.PathLike,
   output: str | os.PathLike,
   num_lines: int,
@@ -123,7 +123,7 @@ def _changed(source: epath.PathLike, now: str, before: str) -> ValueError:
 def run(arguments: argparse.Namespace) -> dict[str, int | float]:
   """Embeds a file as train.embed's arguments say; returns the figures."""
   weights = opened.open_weights(arguments.weights, arguments.tokenizer)
-  weights.check()
+  weights.check_complete()
   family = families.ARCHITECTURES[weights.name]
   of_words = family.reads_words
   if family.whole_words and not of_words:
@@ -195,7 +195,7 @@ def _run_tokens(
     stride=arguments.stride,
     split=text_counts.splitter(arguments.running),
   )
-  text_plan.Plan(weights, request)  # checks the request
+  text_plan.TextPlan(weights, request)  # checks the request
   if arguments.running and request.unit != 'word':
     raise ValueError(
       f'--running finds words, found --unit={request.unit}; expected'

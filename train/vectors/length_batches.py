@@ -10,7 +10,7 @@ import numpy as np
 T = TypeVar('T')
 
 
-class Batch(NamedTuple):
+class TextBatch(NamedTuple):
   """Numbered sequences of words or tokens, computed as `rows` x `length`."""
 
   numbers: tuple[int, ...]
@@ -43,7 +43,7 @@ def batches_by_length(
   *,
   added: int,
   longest: int | None = None,
-) -> Iterator[Batch]:
+) -> Iterator[TextBatch]:
   """Yields batches of texts of similar length, the longest first.
 
   `items` are (number, text). A batch has B x T <= `batch_tokens`, unless one
@@ -56,7 +56,9 @@ def batches_by_length(
     length = length if longest is None else min(length, longest)
     rows = max(1, batch_tokens // length)
     part = items[first : first + rows]
-    yield Batch(*zip(*part, strict=True), round_rows(len(part), rows), length)
+    yield TextBatch(
+      *zip(*part, strict=True), round_rows(len(part), rows), length
+    )
     first += rows
 
 

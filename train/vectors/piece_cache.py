@@ -52,7 +52,7 @@ class PieceSource(Source):
 
   def compute(
     self, sentences: Sequence[Sequence[str]]
-  ) -> Iterator[tuple[int, vector_files.Vectors]]:
+  ) -> Iterator[tuple[int, vector_files.VectorFile]]:
     """Yields (number of a sentence, its vectors [L, pieces, D]), in any order.
 
     Layer 0 is each piece's own vector, see `features.token_vectors`.

@@ -15,8 +15,8 @@ from models import features
 from models.pretrained.weights import Weights
 from train.architectures.architecture import Architecture
 from train.vectors import length_batches
-from train.vectors.length_batches import Batch
-from train.vectors.text_plan import Plan
+from train.vectors.length_batches import TextBatch
+from train.vectors.text_plan import TextPlan
 
 # A layer's outputs of 1024 tokens stay in a CPU's cache: with MiniLM a tenth to
 # a fifth less time a token than with 2048 and 4096, in PyTorch too.
@@ -41,10 +41,10 @@ def prepare(found: Weights) -> tuple[nn.Module, Any]:
 
 
 def batches(
-  plan: Plan,
+  plan: TextPlan,
   items: Iterable[tuple[Any, Sequence[int]]],
   batch_tokens: int | None = None,
-) -> Iterator[tuple[Batch, tuple[np.ndarray, np.ndarray]]]:
+) -> Iterator[tuple[TextBatch, tuple[np.ndarray, np.ndarray]]]:
   """Yields (batch, (ids [B, T], lengths [B])) of framed texts, longest first.
 
   `items` are (number, ids), without the frame and no longer than the plan's

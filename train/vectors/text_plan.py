@@ -9,7 +9,7 @@ from train.vectors.request import Request
 from train.vectors.token_windows import Window
 
 
-class Plan:
+class TextPlan:
   """How texts are cut, framed and pooled for one model.
 
   Attributes:

@@ -14,10 +14,10 @@ from flax import linen as nn
 from models.pretrained.weights import Weights
 from train.architectures.architecture import Architecture
 from train.vectors import layer_choice, length_batches, text_layers
-from train.vectors.length_batches import Batch
+from train.vectors.length_batches import TextBatch
 from train.vectors.request import Choice, Request
-from train.vectors.text_plan import Plan
-from train.vectors.vector_files import Vectors
+from train.vectors.text_plan import TextPlan
+from train.vectors.vector_files import VectorFile
 
 # Texts sorted by length together: bytes of their vectors, bounds of tokens.
 HELD_BYTES = 256_000_000
@@ -41,7 +41,7 @@ def embed_texts(
   request: Request,
   *,
   batch_tokens: int | None = None,
-) -> Iterator[Vectors]:
+) -> Iterator[VectorFile]:
   """Yields the vectors of texts in their order; else as `embed_numbered`."""
   yield from length_batches.in_order(
     embed_numbered(found, texts, request, batch_tokens=batch_tokens)
@@ -54,7 +54,7 @@ def embed_numbered(
   request: Request,
   *,
   batch_tokens: int | None = None,
-) -> Iterator[tuple[int, Vectors]]:
+) -> Iterator[tuple[int, VectorFile]]:
   """Yields (number, vectors) of texts as they come out of the batches.
 
   Texts are numbered from 0 and read as needed; their vectors depend on nothing
@@ -64,7 +64,7 @@ def embed_numbered(
   Texts may be lists of words if `request.split` keeps them. `batch_tokens` is
   rows times length; None for the device's default.
   """
-  plan = Plan(found, request)
+  plan = TextPlan(found, request)
   if batch_tokens is not None and batch_tokens < 1:
     raise ValueError(f'--batch_tokens={batch_tokens}: expected 1 or more')
   model, params = text_layers.prepare(found)
@@ -78,7 +78,7 @@ def embed_numbered(
   )
   waiting: dict[int, tuple[_Text, np.ndarray, int]] = {}
 
-  def compute(items: list) -> Iterator[tuple[Batch, jax.Array]]:
+  def compute(items: list) -> Iterator[tuple[TextBatch, jax.Array]]:
     for batch, inputs in text_layers.batches(plan, items, batch_tokens):
       if sentence:
         weights_BT = np.zeros((batch.rows, batch.length), np.float32)
@@ -146,19 +146,23 @@ def _parts(texts: Iterable[Sequence]) -> Iterator[list[Sequence]]:
 
 
 def _finished(
-  found: Weights, request: Request, plan: Plan, text: _Text, array: np.ndarray
-) -> Vectors:
+  found: Weights,
+  request: Request,
+  plan: TextPlan,
+  text: _Text,
+  array: np.ndarray,
+) -> VectorFile:
   """Returns a text's vectors, pooled and scaled as requested."""
   if request.unit == 'word':
     array = pool_words(array, text.word_lengths, plan.pool)
-    return Vectors(array, text.words, len(text))
+    return VectorFile(array, text.words, len(text))
   if request.unit == 'token':
     pieces = found.tokenizer.pieces
-    return Vectors(array, [pieces[i] for i in text.ids], len(text))
+    return VectorFile(array, [pieces[i] for i in text.ids], len(text))
   if plan.normalize:
     norms = np.linalg.norm(array, axis=-1, keepdims=True)
     array = array / np.maximum(norms, np.finfo(np.float32).tiny)
-  return Vectors(array, None, len(text))
+  return VectorFile(array, None, len(text))
 
 
 def pool_words(

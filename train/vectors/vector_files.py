@@ -23,7 +23,7 @@ HDF5 = ('.hdf5', '.h5')
 JSONL = '.jsonl'
 
 
-class Vectors(NamedTuple):
+class VectorFile(NamedTuple):
   """A line's float32 vectors [..., labels, D], or [..., D] without labels."""
 
   array: np.ndarray
@@ -41,7 +41,7 @@ def is_jsonl(path: str | os.PathLike) -> bool:
   return suffix == JSONL
 
 
-def check(path: str | os.PathLike, *, overwrite: bool) -> None:
+def check_new(path: str | os.PathLike, *, overwrite: bool) -> None:
   """Checks that a vector file can be written: new, or with `overwrite`."""
   files.check_new(path, overwrite=overwrite, endings=(*HDF5, JSONL))
 
@@ -52,7 +52,7 @@ def create(
   num_lines: int,
   labels: str | None,
   first_of: Mapping[str, str],
-) -> Iterator[Callable[[int, Vectors], None]]:
+) -> Iterator[Callable[[int, VectorFile], None]]:
   """Yields a function that writes (number of a line, its vectors).
 
   JSONL takes the lines in order, HDF5 in any. An old file stays until the new
@@ -64,7 +64,7 @@ def create(
     if ordered:
       with new.open('w') as file:
 
-        def write_line(number: int, vectors: Vectors) -> None:
+        def write_line(number: int, vectors: VectorFile) -> None:
           named = {} if labels is None else {labels: vectors.labels}
           record = {'index': number, **named, 'vectors': vectors.array.tolist()}
           file.write(json.dumps(record, ensure_ascii=False) + '\n')
@@ -77,7 +77,7 @@ def create(
     with h5py.File(new, 'w') as file:
       lists = labels and file.create_dataset(labels, (num_lines,), dtype=text)
 
-      def write_set(number: int, vectors: Vectors) -> None:
+      def write_set(number: int, vectors: VectorFile) -> None:
         file.create_dataset(str(number), data=vectors.array)
         if lists is not None:
           lists[number] = json.dumps(vectors.labels, ensure_ascii=False)

@@ -73,7 +73,7 @@ class Source:
 
   def compute(
     self, sentences: Sequence[Sequence[str]]
-  ) -> Iterator[tuple[int, vector_files.Vectors]]:
+  ) -> Iterator[tuple[int, vector_files.VectorFile]]:
     """Yields (number of a sentence, its vectors [L, rows, D]), in any order."""
     weights = self.weights
     if self.reads_words:
@@ -82,7 +82,7 @@ class Source:
     return text_vectors.embed_numbered(weights, sentences, REQUEST)
 
 
-class Vectors(NamedTuple):
+class CachedVectors(NamedTuple):
   """Vectors of the words of sentences.
 
   Attributes:
@@ -106,7 +106,7 @@ def open_source(
   processes of a run call it: they read the checkpoint of a workdir together.
   """
   found = opened.open_weights(weights, tokenizer)
-  found.check()
+  found.check_complete()
   fingerprint = None
   if families.ARCHITECTURES[found.name].reads_words:
     model, params, _ = trained.load_elmo(found)
@@ -147,7 +147,7 @@ def vectors(
   source: Source,
   sentences: Sequence[Sequence[str]],
   folder: epath.PathLike | None = None,
-) -> Vectors:
+) -> CachedVectors:
   """Returns all layers of sentences' words, as `train.embed` computes them.
 
   Sentences are lists of words. A model of tokens gives a word the vector of its
@@ -194,7 +194,7 @@ def vectors(
     console.say(f'vectors of {num_words:,} {source.unit}s: read from {target}')
   shape = tuple(meta['shape'])
   layers = np.memmap(target / LAYERS_FILE, DTYPE, 'r', shape=shape)
-  return Vectors(layers, np.array([first_rows[words] for words in given]))
+  return CachedVectors(layers, np.array([first_rows[words] for words in given]))
 
 
 def _misfit(target: pathlib.Path, meta: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ from models.pretrained.weights import Weights
 from train.architectures import families
 from train.host import pages
 from train.views import attention_shares, attention_weights
-from train.views.attention_texts import Text
+from train.views.attention_texts import ShownText
 from train.views.attention_weights import Attention
 
 STEPS = 8  # of queries and keys to a power of two
@@ -67,7 +67,7 @@ class Page(NamedTuple):
 
 def run(
   weights: epath.PathLike | Weights,
-  texts: Sequence[Text],
+  texts: Sequence[ShownText],
   out: epath.PathLike,
   json_file: epath.PathLike | None = None,
   *,

@@ -10,7 +10,7 @@ from train.vectors import text_counts
 MOST_TEXTS = 8  # a page for a person, not a corpus
 
 
-class Text(NamedTuple):
+class ShownText(NamedTuple):
   """A text, or a pair of texts that the model reads together.
 
   Attributes:
@@ -30,23 +30,25 @@ class Text(NamedTuple):
 # with the stereotype of its occupation, and the other against it.
 EXAMPLES = {
   'nurse': (
-    Text('The nurse said she was tired', word='she', target='nurse'),
-    Text('The doctor said he was tired', word='he', target='doctor'),
+    ShownText('The nurse said she was tired', word='she', target='nurse'),
+    ShownText('The doctor said he was tired', word='he', target='doctor'),
   ),
   'bank': (
-    Text('We ate our lunch on the grassy bank of the river.', word='bank'),
-    Text('She opened a savings account at the bank.', word='bank'),
-    Text('The blood bank asked everyone to give before winter.', word='bank'),
-    Text('You can bank on him to arrive in time.', word='bank'),
-    Text('A dark bank of clouds rose over the hills.', word='bank'),
+    ShownText('We ate our lunch on the grassy bank of the river.', word='bank'),
+    ShownText('She opened a savings account at the bank.', word='bank'),
+    ShownText(
+      'The blood bank asked everyone to give before winter.', word='bank'
+    ),
+    ShownText('You can bank on him to arrive in time.', word='bank'),
+    ShownText('A dark bank of clouds rose over the hills.', word='bank'),
   ),
   'winobias': (
-    Text(
+    ShownText(
       'The carpenter thanked the librarian because she had found the plans.',
       word='she',
       target='librarian',
     ),
-    Text(
+    ShownText(
       'The carpenter thanked the librarian because he had found the plans.',
       word='he',
       target='carpenter',
@@ -55,14 +57,14 @@ EXAMPLES = {
 }
 
 
-def read(path: epath.PathLike) -> list[Text]:
+def read(path: epath.PathLike) -> list[ShownText]:
   """Reads a file of a text a line.
 
   Raises an OSError for a missing file; ValueError, with file and line, for a
   blank line, and for an empty file.
   """
   text_counts.count_lines(path)
-  texts = [Text(line) for line in text_counts.lines(path)]
+  texts = [ShownText(line) for line in text_counts.lines(path)]
   for number, text in enumerate(texts, start=1):
     if not text.first.strip():
       raise ValueError(f'{path}, line {number:,}: is blank, expected a text')
@@ -107,7 +109,7 @@ def choose(
   text: str | None,
   pair: str | None,
   beside: Sequence[str] | None,
-) -> tuple[Text, ...]:
+) -> tuple[ShownText, ...]:
   """Returns the texts of the command's options, or of an example.
 
   Raises ValueError for options that do not go together, an unknown example, a
@@ -133,7 +135,7 @@ def choose(
   for option, value in named:
     if value is not None and not value.strip():
       raise ValueError(f'{option} is {value!r}, expected a text')
-  texts = Text(text, pair), *map(Text, beside or ())
+  texts = ShownText(text, pair), *map(ShownText, beside or ())
   if len(texts) > MOST_TEXTS:
     raise ValueError(
       f'--beside: {len(texts)} texts in all, expected {MOST_TEXTS} at most'

@@ -23,13 +23,13 @@ from models.pretrained.weights import Weights
 from train.architectures import families
 from train.params import opened, trained
 from train.vectors import length_batches
-from train.views.attention_texts import Text
+from train.views.attention_texts import ShownText
 
 BATCH_BYTES = 128_000_000  # of the weights of a batch
 SPACE, LINE_END = '\u2423', '\u23ce'  # shown in place of white space
 
 
-class Row(NamedTuple):
+class AttentionRow(NamedTuple):
   """The tokens that a model reads of a text or a pair.
 
   Attributes:
@@ -45,7 +45,7 @@ class Row(NamedTuple):
   @classmethod
   def of(
     cls, parts: Sequence[list[int]], begin: list[int], end: list[int]
-  ) -> 'Row':
+  ) -> 'AttentionRow':
     """Returns the ids of one or two texts with the symbols around them."""
     row = cls([], [], [])
     for segment, ids in enumerate(parts):
@@ -69,8 +69,8 @@ class Attention(NamedTuple):
     key_LSNH: float32; a weight is the softmax of query . key / sqrt(H).
   """
 
-  text: Text
-  row: Row
+  text: ShownText
+  row: AttentionRow
   pieces: list[str]
   words: list[str]
   weights_LNTS: np.ndarray
@@ -99,7 +99,7 @@ def open_model(
       f'{found.folder} holds a model of the kind {found.name}{without}.'
       f' Expected {", ".join(trained.TRANSFORMERS)}{hint}'
     )
-  found.check()
+  found.check_complete()
   model = found.model.clone(dtype=jnp.float32)
   if getattr(model, 'heads', ()):
     model = model.clone(heads=())
@@ -107,8 +107,8 @@ def open_model(
 
 
 def frame(
-  found: Weights, texts: Sequence[Text], named: str = 'text'
-) -> list[Row]:
+  found: Weights, texts: Sequence[ShownText], named: str = 'text'
+) -> list[AttentionRow]:
   """Returns the tokens of texts as the model reads them.
 
   BERT reads [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; a GPT reads A, or A and B
@@ -128,7 +128,7 @@ def frame(
         raise ValueError(
           f'{named} {number} has no token of {found.folder}: {part!r}'
         )
-    row = Row.of(encoded, begin, end)
+    row = AttentionRow.of(encoded, begin, end)
     if len(row.ids) > found.model.max_length:
       raise ValueError(
         f'{named} {number} has {len(row.ids):,} tokens, symbols included, and'
@@ -139,7 +139,7 @@ def frame(
 
 
 def attend(
-  found: Weights, texts: Sequence[Text], named: str = 'text'
+  found: Weights, texts: Sequence[ShownText], named: str = 'text'
 ) -> Iterator[Attention]:
   """Loads weights of `open_model`, and yields the attention of each text.
 
@@ -167,8 +167,8 @@ def attend(
 
 
 def batches(
-  found: Weights, rows: Sequence[Row]
-) -> Iterator[tuple[Sequence[Row], tuple[np.ndarray, ...]]]:
+  found: Weights, rows: Sequence[AttentionRow]
+) -> Iterator[tuple[Sequence[AttentionRow], tuple[np.ndarray, ...]]]:
   """Yields the rows of each batch, and the model's inputs, each [B, T].
 
   All have the same shape; the last may have rows of padding at its end.
@@ -184,7 +184,7 @@ def batches(
 
 
 def pad(
-  found: Weights, rows: Sequence[Row], num_rows: int, length: int
+  found: Weights, rows: Sequence[AttentionRow], num_rows: int, length: int
 ) -> tuple[np.ndarray, ...]:
   """Returns the model's inputs, each [B, T]: `num_rows` rows of `length`."""
   family = families.ARCHITECTURES[found.name]

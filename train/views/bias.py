@@ -28,7 +28,7 @@ from train.architectures import families
 from train.host import files
 from train.vectors import length_batches
 from train.views import attention_weights
-from train.views.attention_weights import Row
+from train.views.attention_weights import AttentionRow
 from train.views.winobias import KINDS, Pair, Sentence
 
 CONFIDENCE = 1.96  # standard errors on each side: 95 %
@@ -40,7 +40,7 @@ CURVES = (*KINDS, 'difference')
 class Framed(NamedTuple):
   """A sentence's tokens, and the positions of its three `PARTS`."""
 
-  row: Row
+  row: AttentionRow
   places: tuple[list[int], ...]
 
 
@@ -154,7 +154,7 @@ def locate(found: Weights, sentence: Sentence) -> Framed:
     first = len(begin) + len(ids)
     place_of[cut] = list(range(first, first + len(part)))
     ids += part
-  row = Row.of([ids], begin, end)
+  row = AttentionRow.of([ids], begin, end)
   places = tuple(place_of[getattr(sentence, part)[0]] for part in PARTS)
   if len(row.ids) > found.model.max_length or not all(places):
     raise ValueError(

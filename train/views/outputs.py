@@ -9,7 +9,7 @@ from train.host import files
 PAGE, PICTURE = ('.html', '.htm'), ('.png',)
 
 
-def check(
+def check_new(
   out: str | os.PathLike,
   json_file: str | os.PathLike | None,
   *,

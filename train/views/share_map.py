@@ -17,14 +17,14 @@ from train.architectures import families
 from train.host import files
 from train.views import attention_shares, attention_weights
 from train.views.attention_shares import MEASURES
-from train.views.attention_texts import Text
+from train.views.attention_texts import ShownText
 
 COLUMNS = 4  # of maps in the picture
 
 
 def run(
   weights: epath.PathLike | Weights,
-  texts: Sequence[Text],
+  texts: Sequence[ShownText],
   out: str | os.PathLike,
   json_file: str | os.PathLike,
   *,
@@ -62,7 +62,7 @@ def run(
 
 
 def measure(
-  found: Weights, texts: Sequence[Text], named: str = 'text'
+  found: Weights, texts: Sequence[ShownText], named: str = 'text'
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
   """Returns each measure's shares [L, N], and how many texts they are of.
 

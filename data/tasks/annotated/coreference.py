@@ -412,6 +412,6 @@ def _declare(settings: own.Settings, found: own.Read) -> dict[str, Any]:
 
 
 # How a user's own files of documents are read.
-OWN = own.Form(
+OWN = own.OwnForm(
   lambda file, split, text, label: conll_rows(file, split), _declare
 )

@@ -370,7 +370,7 @@ def _declare(settings: own.Settings, found: own.Read) -> dict[str, Any]:
 
 
 # How a user's own files of roles are read.
-OWN = own.Form(
+OWN = own.OwnForm(
   lambda file, split, text, label: rows(file, split, columns=any_columns),
   _declare,
 )

@@ -98,7 +98,7 @@ def _lines(
 def _slot_rows(file: epath.Path, split: str) -> examples.Found:
   """Yields requests with a tag of IOB2 a word."""
   for number, (where, words, tags) in enumerate(_lines(file, split, 'seq.out')):
-    tag_schemes.check(where, tags or ())
+    tag_schemes.check_iob2(where, tags or ())
     yield (
       where,
       examples.TaggedExample(

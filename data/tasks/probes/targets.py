@@ -72,7 +72,7 @@ class Probe:
     sentences = []
     count = 0
     for where, sentence in self.rows(file, split):
-      check(where, sentence, self.num_spans)
+      check_targets(where, sentence, self.num_spans)
       sentences.append(sentence)
       count += len(sentence.targets)
     if not count:
@@ -88,7 +88,7 @@ class Probe:
     return sentences
 
 
-def check(where: str, sentence: Sentence, num_spans: int) -> None:
+def check_targets(where: str, sentence: Sentence, num_spans: int) -> None:
   """Raises ValueError at a sentence without words, or a wrong target."""
   count = len(sentence.words)
   if not count:

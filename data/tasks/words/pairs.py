@@ -14,7 +14,7 @@ from etils import epath
 from data.tasks import files
 
 
-class Pair(NamedTuple):
+class WordPair(NamedTuple):
   """Two words and their similarity as people see it, on any scale."""
 
   first: str
@@ -22,7 +22,7 @@ class Pair(NamedTuple):
   score: float
 
 
-def read(path: epath.PathLike) -> list[Pair]:
+def read(path: epath.PathLike) -> list[WordPair]:
   """Returns the pairs of a file: a line has two words, then a score.
 
   Columns are set apart by tabs, commas or spaces. The score is the first number
@@ -40,7 +40,7 @@ def read(path: epath.PathLike) -> list[Pair]:
     fields = _split(line)
     scores = [x for x in map(_number, fields[2:]) if x is not None]
     if scores and all(fields[:2]):
-      pairs.append(Pair(fields[0], fields[1], scores[0]))
+      pairs.append(WordPair(fields[0], fields[1], scores[0]))
     elif not is_first or len(fields) < 3:
       raise ValueError(
         f'{path}, line {number:,}: found {line[:60]!r}, expected two words and'
@@ -55,9 +55,9 @@ def read(path: epath.PathLike) -> list[Pair]:
   return pairs
 
 
-def read_all(paths: Sequence[epath.PathLike]) -> dict[str, list[Pair]]:
+def read_all(paths: Sequence[epath.PathLike]) -> dict[str, list[WordPair]]:
   """Returns the pairs of files by their names without ending, see `read`."""
-  found: dict[str, list[Pair]] = {}
+  found: dict[str, list[WordPair]] = {}
   for path in paths:
     name = epath.Path(path).stem
     if name in found:

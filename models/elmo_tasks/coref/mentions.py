@@ -33,7 +33,7 @@ class Words(NamedTuple):
 
 
 def score_candidates(
-  weights: scorer.Weights,
+  weights: scorer.ScorerWeights,
   widths_WP: Array,
   words: Words,
   drop: scorer.Drop | None,
@@ -97,7 +97,7 @@ def span_vectors(
 
 
 def score(
-  weights: scorer.Weights, spans_BKS: Array, drop: scorer.Drop | None
+  weights: scorer.ScorerWeights, spans_BKS: Array, drop: scorer.Drop | None
 ) -> Array:
   """Returns the mention scores of spans by their vectors, float32 [B, K]."""
   # Constrained, as in `lstm.BiLstm`.

@@ -74,7 +74,7 @@ class Features(NamedTuple):
 
 
 def nearest_scores(
-  weights: scorer.Weights,
+  weights: scorer.ScorerWeights,
   spans_KD: Array,
   count: Array,
   features: Features,
@@ -193,7 +193,7 @@ def choose(
 
 
 def chosen_scores(
-  weights: scorer.Weights,
+  weights: scorer.ScorerWeights,
   spans_KD: Array,
   count: Array,
   features: Features,
@@ -279,6 +279,6 @@ def chosen_scores(
   return tuple(x.reshape(-1, x.shape[-1])[:K] for x in found)
 
 
-def _split(weights: scorer.Weights, D: int) -> list[Array]:
+def _split(weights: scorer.ScorerWeights, D: int) -> list[Array]:
   """Returns the first kernel's rows: target, antecedent, product, features."""
   return jnp.split(weights.first_DF, [D, 2 * D, 3 * D])

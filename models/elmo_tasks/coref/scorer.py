@@ -37,7 +37,7 @@ def normal(stddev: float) -> Initializer:
   return lambda rng, shape: stddev * jax.random.normal(rng, shape)
 
 
-class Weights(NamedTuple):
+class ScorerWeights(NamedTuple):
   """Kernels and biases of a `Scorer`, in its dtype; biases are [1, width]."""
 
   first_DF: Array
@@ -62,11 +62,11 @@ class Scorer(nn.Module):
   dtype: Dtype = jnp.float32
 
   @nn.compact
-  def __call__(self, width: int) -> Weights:
+  def __call__(self, width: int) -> ScorerWeights:
     """Returns the weights for `width` inputs."""
     F = self.hidden_dim
     make = functools.partial(linear, start=self.start, dtype=self.dtype)
-    return Weights(
+    return ScorerWeights(
       *make(width, F, name='hidden_0').weights((width,)),
       *make(F, F, name='hidden_1').weights((F,)),
       *make(F, 1, name='score', out_name='classes').weights((F,)),
@@ -129,7 +129,7 @@ def drop_features(drop: Drop | None, x: Array) -> Array:
   return drop(x, 2) if drop and drop.with_features else x
 
 
-def finish(weights: Weights, hidden: Array, drop: Drop | None) -> Array:
+def finish(weights: ScorerWeights, hidden: Array, drop: Drop | None) -> Array:
   """Returns float32 scores [...] of the first layer's products [..., F].
 
   The first layer's bias is not yet in them. `drop` uses its masks 0 and 1.

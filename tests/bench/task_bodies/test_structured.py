@@ -142,7 +142,7 @@ def language_model(monkeypatch):
     del source, folder
     lengths = [len(words) for words in sentences]
     layers = np.random.default_rng(0).normal(size=(sum(lengths), 3, 4))
-    return word_cache.Vectors(
+    return word_cache.CachedVectors(
       layers.astype(np.float16), np.cumsum([0, *lengths[:-1]])
     )
 

@@ -64,7 +64,7 @@ def naive_counts(store, held_out):
 
 
 def rows_of(store, held_out, length=32):
-  return cooccurrences.Examples(
+  return cooccurrences.CountExamples(
     store, length, held_out=held_out, window=WINDOW, min_count=MIN_COUNT
   )
 
@@ -152,5 +152,5 @@ def test_a_text_without_neighbours_is_refused(tmp_path):
   )
   store = corpus.open_store(tmp_path / 'store')
   with pytest.raises(ValueError, match='no two of them are neighbours'):
-    cooccurrences.Examples(store, 8, held_out=False, window=2, min_count=1)
+    cooccurrences.CountExamples(store, 8, held_out=False, window=2, min_count=1)
   assert not list(store.folder.glob('*cooccurrences*'))

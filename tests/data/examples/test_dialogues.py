@@ -40,7 +40,7 @@ def store(talks, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def examples(store):
-  return dialogues.Examples(store, LENGTH, held_out=False)
+  return dialogues.DialogueExamples(store, LENGTH, held_out=False)
 
 
 def test_rows_are_turns_with_their_roles(store, talks, examples):
@@ -77,7 +77,7 @@ def test_rows_are_turns_with_their_roles(store, talks, examples):
     assert size <= LENGTH and batch['document_ids'][number] == dialogue
     seen += len(kept) == 3
   assert 0 < seen < len(numbers)
-  held_out = dialogues.Examples(store, LENGTH, held_out=True)._turns[0]
+  held_out = dialogues.DialogueExamples(store, LENGTH, held_out=True)._turns[0]
   both = {*turns.dialogue.tolist(), *held_out.dialogue.tolist()}
   assert len(both) == len(talks)
   assert not set(turns.dialogue) & set(held_out.dialogue)
@@ -166,7 +166,7 @@ def test_a_batch_mixes_dialogues_and_pairs(store, examples):
   share = examples.describe_languages()['talk'][1]
   assert np.mean(counts) == pytest.approx(share, abs=0.01)
   with pytest.raises(ValueError, match="language 'talk' has "):
-    examples.check(10_000)
+    examples.check_text(10_000)
 
 
 def test_units_of_turns_are_marked(tmp_path):
@@ -181,7 +181,7 @@ def test_units_of_turns_are_marked(tmp_path):
     unit_source='jieba',
   )
   store = corpus.open_store(tmp_path / 'store')
-  examples = dialogues.Examples(store, 24, held_out=False, units=True)
+  examples = dialogues.DialogueExamples(store, 24, held_out=False, units=True)
   phases = ((9, 24, 4, 'continue'),)
   batch = pipeline.train_batch({24: examples}, phases, 0, 0)
   nothing = np.zeros((4, 24), np.int32)
@@ -222,4 +222,4 @@ def test_roles_that_are_no_pieces_are_refused(store):
   with pytest.raises(
     ValueError, match='no pieces of their own for the roles Q'
   ):
-    dialogues.Examples(blind, LENGTH, held_out=False)
+    dialogues.DialogueExamples(blind, LENGTH, held_out=False)

@@ -27,9 +27,9 @@ def store(tmp_path_factory):
 def kind(request):
   """Returns a function (store, **options) -> examples of a kind."""
   if request.param == 'pairs':
-    return lambda store, **options: pairs.Examples(store, LENGTH, **options)
+    return lambda store, **options: pairs.PairExamples(store, LENGTH, **options)
   end = {'end_of_text': END_OF_TEXT} if request.param == 'one stream' else {}
-  return lambda store, **options: streams.Examples(
+  return lambda store, **options: streams.StreamExamples(
     store, LENGTH, **options, **end
   )
 
@@ -99,7 +99,7 @@ def test_batches_are_pure_functions_of_the_step(store, kind):
 
 def test_pairs_stay_inside_a_language(store):
   for held_out in (False, True):
-    examples = pairs.Examples(store, LENGTH, held_out=held_out)
+    examples = pairs.PairExamples(store, LENGTH, held_out=held_out)
     numbers = np.repeat(np.arange(examples.num_windows), 50)
     draws = np.random.default_rng(0).integers(0, 2**64, len(numbers), np.uint64)
     document = examples._windows['document']
@@ -139,11 +139,11 @@ def test_evaluation_of_each_language(store, kind):
 
 def test_too_little_text_of_a_language(store, kind, tmp_path):
   examples = kind(store, held_out=False)
-  examples.check(16)
+  examples.check_text(16)
   (size, share) = examples.describe_languages()['l2']
   rows = int(size / share) + 2
   with pytest.raises(ValueError, match=rf"'l2' has {size} training windows of"):
-    examples.check(rows)
+    examples.check_text(rows)
   names = {'held_out': 'held-out', '': 'training'}
   for split, name in names.items():
     flags = [number % 4 == 0 for number in range(BOUNDS[-1])]

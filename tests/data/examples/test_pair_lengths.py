@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.examples import pipeline, transforms
-from data.examples.pairs import Examples
+from data.examples.pairs import PairExamples
 from data.store import build, corpus
 
 SPECIALS = transforms.Specials(pad=0, cls=101, sep=102, mask=103)
@@ -134,7 +134,7 @@ def our_shares(store, length, short_seq_prob, steps=48, rows=256):
     return pairs['token_mask'].sum(1), pairs['nsp_weights'].mean()
 
   phases = ((steps, length, rows, 'continue'),)
-  examples = {length: Examples(store, length, held_out=False)}
+  examples = {length: PairExamples(store, length, held_out=False)}
   sizes, told = [], []
   for step in range(steps):
     batch = pipeline.train_batch(examples, phases, 0, step)

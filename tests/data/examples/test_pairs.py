@@ -20,7 +20,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def examples(store):
-  return pairs.Examples(store, LENGTH, held_out=False)
+  return pairs.PairExamples(store, LENGTH, held_out=False)
 
 
 def phases_of(batch_size, steps=1000, length=LENGTH):
@@ -88,7 +88,7 @@ def test_training_partners_are_spread(examples):
 
 
 def test_shapes_of_a_batch_need_no_text(store):
-  examples = {LENGTH: pairs.Examples(store, LENGTH, held_out=False)}
+  examples = {LENGTH: pairs.PairExamples(store, LENGTH, held_out=False)}
   phases = ((9, LENGTH, 8, 'continue'),)
   batch = pipeline.train_batch(examples, phases, 0, 0)
   shapes = pairs.batch_shapes(LENGTH, 8)

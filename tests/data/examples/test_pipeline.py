@@ -23,7 +23,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def examples(store):
-  return pairs.Examples(store, LENGTH, held_out=False)
+  return pairs.PairExamples(store, LENGTH, held_out=False)
 
 
 def phases_of(batch_size, steps=1000, length=LENGTH):
@@ -57,7 +57,7 @@ def test_an_epoch_holds_every_window_once(examples):
 
 def test_batches_are_pure_functions_of_the_step(store, examples):
   phases = phases_of(16)
-  fresh = pairs.Examples(store, LENGTH, held_out=False)
+  fresh = pairs.PairExamples(store, LENGTH, held_out=False)
   for step in (0, 7, 40):
     first, again = (
       pipeline.train_batch({LENGTH: each}, phases, 5, step)
@@ -101,7 +101,7 @@ def test_example_order_does_not_depend_on_the_batch(examples):
 
 
 def test_phases(store, examples):
-  longer = pairs.Examples(store, 64, held_out=False)
+  longer = pairs.PairExamples(store, 64, held_out=False)
   splits = {LENGTH: examples, 64: longer}
   phases = (*phases_of(16, 3), (2, 64, 8, 'continue'), *phases_of(16, 3))
   batches = [pipeline.train_batch(splits, phases, 5, n) for n in range(8)]
@@ -123,7 +123,7 @@ def test_too_few_examples(examples):
 
 
 def test_evaluation_covers_held_out_text_once(store):
-  examples = pairs.Examples(store, LENGTH, held_out=True)
+  examples = pairs.PairExamples(store, LENGTH, held_out=True)
   size = examples.num_windows
   for batch_size in (1, 7, size, size + 3):
     batches = list(pipeline.eval_batches(examples, batch_size, 10**6))
@@ -149,7 +149,7 @@ def test_evaluation_covers_held_out_text_once(store):
 
 
 def test_evaluation_of_a_part_and_of_one_process(store):
-  examples = pairs.Examples(store, LENGTH, held_out=True)
+  examples = pairs.PairExamples(store, LENGTH, held_out=True)
   size = examples.num_windows
   count = size // 2
   batches = list(pipeline.eval_batches(examples, 4, count))
@@ -164,7 +164,7 @@ def test_evaluation_of_a_part_and_of_one_process(store):
 
 
 def test_evaluation_draws_a_window_several_times(store):
-  examples = pairs.Examples(store, LENGTH, held_out=True)
+  examples = pairs.PairExamples(store, LENGTH, held_out=True)
   (once,) = pipeline.eval_batches(examples, 16, 5)
   (batch,) = pipeline.eval_batches(examples, 16, 5, 3)
   assert batch['example_mask'].sum() == 15
@@ -183,7 +183,7 @@ LOADERS = [pipeline.tf_batches, pipeline.plain_batches]
 def test_loaders_give_the_batches_in_order(store, examples, loader):
   splits = {
     LENGTH: examples,
-    64: pairs.Examples(store, 64, held_out=False),
+    64: pairs.PairExamples(store, 64, held_out=False),
   }
   phases = (*phases_of(16, 20), (20, 64, 8, 'continue'))
 

@@ -35,7 +35,7 @@ def store(request, tmp_path_factory):
 
 
 def open_examples(store, held_out=False, sample=0.0, min_count=1):
-  return sampled_words.Examples(
+  return sampled_words.SampledWordExamples(
     store, LENGTH, held_out=held_out, sample=sample, min_count=min_count
   )
 

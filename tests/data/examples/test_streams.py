@@ -38,7 +38,7 @@ def all_rows(examples):
 
 @pytest.mark.parametrize('held_out', [False, True])
 def test_windows_stay_inside_documents(store, held_out):
-  examples = streams.Examples(store, LENGTH, held_out=held_out)
+  examples = streams.StreamExamples(store, LENGTH, held_out=held_out)
   expected = [
     document[start : start + LENGTH + 1]
     for document in documents_of(store, held_out)
@@ -49,7 +49,9 @@ def test_windows_stay_inside_documents(store, held_out):
 
 @pytest.mark.parametrize('held_out', [False, True])
 def test_documents_are_joined_by_end_of_text(store, held_out):
-  examples = streams.Examples(store, LENGTH, held_out=held_out, end_of_text=END)
+  examples = streams.StreamExamples(
+    store, LENGTH, held_out=held_out, end_of_text=END
+  )
   stream = []
   for document in documents_of(store, held_out):
     if document:
@@ -62,7 +64,7 @@ def test_documents_are_joined_by_end_of_text(store, held_out):
 
 
 def test_every_token_but_the_first_is_predicted_once(store):
-  examples = streams.Examples(store, LENGTH, held_out=False)
+  examples = streams.StreamExamples(store, LENGTH, held_out=False)
   numbers = np.arange(examples.num_windows)
   batch = examples.batch(numbers, numbers.astype(np.uint64))
   mask = np.ones(len(numbers), bool)
@@ -86,7 +88,7 @@ def test_every_token_but_the_first_is_predicted_once(store):
 @pytest.mark.parametrize('end_of_text', [None, END])
 def test_batches_fit_their_shapes(store, end_of_text):
   examples = {
-    LENGTH: streams.Examples(
+    LENGTH: streams.StreamExamples(
       store, LENGTH, held_out=False, end_of_text=end_of_text
     )
   }
@@ -109,6 +111,6 @@ def test_batches_fit_their_shapes(store, end_of_text):
 
 def test_a_split_without_a_prediction_is_refused(tmp_path):
   store = make_store(tmp_path, [[1], [5, 3]], [True, False])
-  streams.Examples(store, LENGTH, held_out=False)
+  streams.StreamExamples(store, LENGTH, held_out=False)
   with pytest.raises(ValueError, match='no held-out document of two tokens'):
-    streams.Examples(store, LENGTH, held_out=True)
+    streams.StreamExamples(store, LENGTH, held_out=True)

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from data.examples import masking, pipeline, transforms
-from data.examples.pairs import Examples
+from data.examples.pairs import PairExamples
 
 SPECIALS = transforms.Specials(pad=0, cls=2, sep=3, mask=4)
 RATES = masking.Rates(0.15, 0.8, 0.1)
@@ -66,7 +66,7 @@ sample_many = jax.jit(
 
 
 def host_batches(store, length, batch_size, steps):
-  examples = {length: Examples(store, length, held_out=False)}
+  examples = {length: PairExamples(store, length, held_out=False)}
   phases = ((steps, length, batch_size, 'continue'),)
   for step in range(steps):
     yield pipeline.train_batch(examples, phases, 0, step)

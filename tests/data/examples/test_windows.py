@@ -81,7 +81,7 @@ def test_windows_match_reference(
 
 def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
   store = make_store(tmp_path, draw_sizes(1, 20))
-  pairs.Examples(store, LENGTH, held_out=False)
+  pairs.PairExamples(store, LENGTH, held_out=False)
   (folder,) = tmp_path.iterdir()
   assert {path.name for path in folder.iterdir()} == {
     'windows.bin',
@@ -92,10 +92,10 @@ def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
   }
   with monkeypatch.context() as patch:
     patch.setattr(windows, '_write', None)  # no second build
-    pairs.Examples(store, LENGTH, held_out=False)
+    pairs.PairExamples(store, LENGTH, held_out=False)
   other = make_store(tmp_path, draw_sizes(2, 20), digest='1' * 64)
   counts = [
-    pairs.Examples(each, LENGTH, held_out=False).num_windows
+    pairs.PairExamples(each, LENGTH, held_out=False).num_windows
     for each in (store, other)
   ]
   assert counts[0] != counts[1]
@@ -105,7 +105,7 @@ def test_index_is_built_once_and_tied_to_the_store(tmp_path, monkeypatch):
 @pytest.mark.parametrize('damage', ['flipped', 'cut', 'gone'])
 def test_a_damaged_index_is_built_anew(tmp_path, capsys, name, damage):
   store = make_store(tmp_path, draw_sizes(1, 20))
-  right = pairs.Examples(store, LENGTH, held_out=False).train_batch(
+  right = pairs.PairExamples(store, LENGTH, held_out=False).train_batch(
     0, slice(None), 8, 7, 0
   )
   (folder,) = tmp_path.iterdir()
@@ -115,7 +115,7 @@ def test_a_damaged_index_is_built_anew(tmp_path, capsys, name, damage):
     (folder / name).unlink()
   else:
     (folder / name).write_bytes(data if damage == 'flipped' else data[:-9])
-  found = pairs.Examples(store, LENGTH, held_out=False).train_batch(
+  found = pairs.PairExamples(store, LENGTH, held_out=False).train_batch(
     0, slice(None), 8, 7, 0
   )
   told = {
@@ -138,7 +138,7 @@ def test_failed_build_leaves_nothing(tmp_path, monkeypatch):
 
   monkeypatch.setattr(windows, '_cut', fail)
   with pytest.raises(OSError, match='disk full'):
-    pairs.Examples(store, LENGTH, held_out=False)
+    pairs.PairExamples(store, LENGTH, held_out=False)
   assert not list(tmp_path.iterdir())
 
 
@@ -161,14 +161,14 @@ def read_only(tmp_path, monkeypatch):
 
 def test_read_only_store(read_only):
   store, temporary = read_only
-  pairs.Examples(store, LENGTH, held_out=False)
+  pairs.PairExamples(store, LENGTH, held_out=False)
   assert not store.folder.exists()
   (folder,) = temporary.iterdir()
   assert folder.stat().st_mode & 0o777 == 0o700
   (index,) = folder.glob('windows-*')
   made = index.stat().st_mtime_ns
   folder.chmod(0o755)
-  pairs.Examples(store, LENGTH, held_out=False)
+  pairs.PairExamples(store, LENGTH, held_out=False)
   assert index.stat().st_mtime_ns == made
 
 
@@ -176,12 +176,12 @@ def test_index_of_somebody_else_is_not_used(read_only, monkeypatch):
   store, temporary = read_only
   theirs = temporary / 'theirs'
   folder = temporary / f'sesame-indexes-{os.getuid()}'
-  pairs.Examples(store, LENGTH, held_out=False)
+  pairs.PairExamples(store, LENGTH, held_out=False)
   folder.rename(theirs)
 
   def refused():
     with pytest.raises(PermissionError, match=f'{folder} .*remove it'):
-      pairs.Examples(store, LENGTH, held_out=False)
+      pairs.PairExamples(store, LENGTH, held_out=False)
 
   folder.symlink_to(theirs)
   refused()
@@ -194,7 +194,7 @@ def test_index_of_somebody_else_is_not_used(read_only, monkeypatch):
     folder.chmod(mode)
     refused()
   folder.chmod(0o700)
-  pairs.Examples(store, LENGTH, held_out=False)
+  pairs.PairExamples(store, LENGTH, held_out=False)
   # Of another user: the same name, as its number is not ours.
   number = os.getuid()
   monkeypatch.setattr(windows.os, 'getuid', lambda: number + 1)
@@ -206,11 +206,11 @@ def test_index_of_somebody_else_is_not_used(read_only, monkeypatch):
 def test_bad_splits(tmp_path):
   store = make_store(tmp_path, [[9] * 20, [9] * 20], [False, True])
   with pytest.raises(ValueError, match='1 training.*document_break'):
-    pairs.Examples(store, LENGTH, held_out=False)
+    pairs.PairExamples(store, LENGTH, held_out=False)
   with pytest.raises(ValueError, match='1 held-out.*data.held_out'):
-    pairs.Examples(store, LENGTH, held_out=True)
+    pairs.PairExamples(store, LENGTH, held_out=True)
   store = make_store(tmp_path, [[9] * 20, [9] * 20])
   with pytest.raises(ValueError, match='0 held-out'):
-    pairs.Examples(store, LENGTH, held_out=True)
+    pairs.PairExamples(store, LENGTH, held_out=True)
   with pytest.raises(ValueError, match='length 7: expected 8'):
-    pairs.Examples(store, 7, held_out=False)
+    pairs.PairExamples(store, 7, held_out=False)

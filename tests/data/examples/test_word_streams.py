@@ -38,7 +38,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def examples(store):
-  return word_streams.Examples(store, LENGTH, held_out=False)
+  return word_streams.WordStreamExamples(store, LENGTH, held_out=False)
 
 
 def sentences_of(store, held_out):
@@ -85,7 +85,7 @@ def test_training_reads_the_text_of_each_epoch(
   store, length, rows, block, monkeypatch
 ):
   monkeypatch.setattr(word_streams, '_BLOCK', block)
-  examples = word_streams.Examples(store, length, held_out=False)
+  examples = word_streams.WordStreamExamples(store, length, held_out=False)
   size = spell_out(sentences_of(store, False)).shape[1]
   assert examples.num_windows == -(-size // length)
   share = -(-size // rows)
@@ -155,7 +155,7 @@ def test_any_step_and_any_rows_by_themselves(store, examples):
   phases = ((3, LENGTH, ROWS, 'continue'), (900, LENGTH, 8, 'continue'))
   for step in (0, 2, 3, 11, 400):
     whole = train_batch(examples, step, phases=phases)
-    fresh = word_streams.Examples(store, LENGTH, held_out=False)
+    fresh = word_streams.WordStreamExamples(store, LENGTH, held_out=False)
     assert_equal(train_batch(fresh, step, phases=phases), whole)
     parts = [
       train_batch(fresh, step, rows, phases)
@@ -171,10 +171,12 @@ def test_any_step_and_any_rows_by_themselves(store, examples):
 def test_threads_make_the_same_batches(store):
   """Also where epochs change faster than they are kept."""
   expected = [
-    train_batch(word_streams.Examples(store, LENGTH, held_out=False), step)
+    train_batch(
+      word_streams.WordStreamExamples(store, LENGTH, held_out=False), step
+    )
     for step in range(40)
   ]
-  examples = word_streams.Examples(store, LENGTH, held_out=False)
+  examples = word_streams.WordStreamExamples(store, LENGTH, held_out=False)
   found = {}
 
   def work(steps):
@@ -195,7 +197,7 @@ def test_threads_make_the_same_batches(store):
 
 @pytest.mark.parametrize('rows', [1, 3, 4, 1000])
 def test_evaluation_scores_each_position_once(store, rows):
-  examples = word_streams.Examples(store, LENGTH, held_out=True)
+  examples = word_streams.WordStreamExamples(store, LENGTH, held_out=True)
   text = spell_out(sentences_of(store, True))
   size = text.shape[1]
   batches = list(pipeline.eval_batches(examples, rows, 10**6))
@@ -222,7 +224,7 @@ def test_evaluation_scores_each_position_once(store, rows):
 
 
 def test_evaluation_of_a_part(store):
-  examples = word_streams.Examples(store, LENGTH, held_out=True)
+  examples = word_streams.WordStreamExamples(store, LENGTH, held_out=True)
   whole = list(pipeline.eval_batches(examples, 2, 10**6))
   for most, expected in ((1, 1), (3, 1), (4, 2), (5, 2)):
     part = list(pipeline.eval_batches(examples, 2, most, 9))
@@ -261,15 +263,17 @@ def test_batches_fit_their_shapes_in_either_loader(examples, loader):
 
 def test_unfit_stores_are_refused(store, tmp_path):
   none = make_words_store(tmp_path, [[5, 3], []], [False, True])
-  word_streams.Examples(none, LENGTH, held_out=False).check(1)
+  word_streams.WordStreamExamples(none, LENGTH, held_out=False).check_text(1)
   with pytest.raises(ValueError, match=f'{tmp_path} has no held-out words'):
-    word_streams.Examples(none, LENGTH, held_out=True)
+    word_streams.WordStreamExamples(none, LENGTH, held_out=True)
   store = types.SimpleNamespace(**vars(store))
   store.tokenizer = types.SimpleNamespace(description='WordPiece, cased')
   message = r'WordPiece, cased\): prepare .*--tokenizer train:words:N'
   for use in (
     word_streams.token_counts,
-    lambda store: word_streams.Examples(store, LENGTH, held_out=False),
+    lambda store: word_streams.WordStreamExamples(
+      store, LENGTH, held_out=False
+    ),
   ):
     with pytest.raises(ValueError, match=message):
       use(store)

@@ -345,15 +345,15 @@ def test_jsonl_of_every_kind(tmp_path):
 def test_endings_that_fit_no_format(tmp_path, submission, name, expected):
   task = glue('rte', submission=submission)
   with pytest.raises(ValueError, match=f'{name}: found the ending {expected}'):
-    submissions.check(task, tmp_path / name, 'test')
+    submissions.check_format(task, tmp_path / name, 'test')
   with pytest.raises(ValueError, match='predictions of rte'):
     submissions.write(task, 'test', [], [], tmp_path / name)
 
 
 def test_the_zip_takes_test_sets_alone(tmp_path):
   with pytest.raises(ValueError, match="found answers of the split 'dev'"):
-    submissions.check(glue('rte'), tmp_path / 'RTE.zip', 'dev')
-  submissions.check(glue('rte'), tmp_path / 'RTE.tsv', 'dev')
+    submissions.check_format(glue('rte'), tmp_path / 'RTE.zip', 'dev')
+  submissions.check_format(glue('rte'), tmp_path / 'RTE.tsv', 'dev')
 
 
 def test_a_file_is_the_old_one_or_whole(tmp_path, monkeypatch):

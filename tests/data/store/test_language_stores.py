@@ -69,7 +69,7 @@ def test_languages_are_in_the_store(built):
     ' sentences of each document'
   )
   for held in (False, True):
-    examples = pairs.Examples(store, 32, held_out=held)
+    examples = pairs.PairExamples(store, 32, held_out=held)
     assert list(examples.describe_languages()) == ['aa', 'bb', 'cc']
 
 

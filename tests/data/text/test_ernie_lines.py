@@ -4,7 +4,7 @@ import pytest
 
 from data.text import ernie_lines
 
-SYMBOLS = ernie_lines.Symbols(cls=1, sep=2, vocab_size=20)
+SYMBOLS = ernie_lines.LineSymbols(cls=1, sep=2, vocab_size=20)
 LINE = '1 7 8 9 2 5 6 2;0 0 0 0 0 1 1 1;0 1 2 3 4 5 6 7;-1 0 1 0 -1 0 1 -1;1'
 
 

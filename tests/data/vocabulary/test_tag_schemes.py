@@ -116,12 +116,12 @@ def test_parts_of_speech_follow_each_other_freely():
 
 
 def test_what_is_not_iob2_is_named():
-  tag_schemes.check('f', ('B-X', 'I-X', 'O', 'B-Y', 'B-Y', 'I-Y'))
-  tag_schemes.check('f', ())
+  tag_schemes.check_iob2('f', ('B-X', 'I-X', 'O', 'B-Y', 'B-Y', 'I-Y'))
+  tag_schemes.check_iob2('f', ())
   for tags, message in (
     (('O', 'I-X'), "word 2: found the tag 'I-X' after 'O', expected B-X"),
     (('B-Y', 'I-Y', 'I-X'), "word 3: found the tag 'I-X' after 'I-Y', expect"),
     (('I-X',), "word 1: found the tag 'I-X' at the begin of the sentence, exp"),
   ):
     with pytest.raises(ValueError, match=f'f.txt, line 7, {message}'):
-      tag_schemes.check('f.txt, line 7', tags)
+      tag_schemes.check_iob2('f.txt, line 7', tags)

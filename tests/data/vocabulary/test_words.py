@@ -267,7 +267,7 @@ def test_store_of_the_manual(manual_store):
   # The manual is that of the Python at hand: near one word in ten is lacking.
   assert len(audit['warnings']) == (lacking > 0.1)
   # One more target for each sentence.
-  examples = word_streams.Examples(store, 20, held_out=False)
+  examples = word_streams.WordStreamExamples(store, 20, held_out=False)
   targets = word_streams.token_counts(store).sum()
   assert examples.num_windows == -(-targets // 20)
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from models import bert
 from train.views import attention_page
-from train.views.attention_texts import Text
-from train.views.attention_weights import Attention, Row
+from train.views.attention_texts import ShownText
+from train.views.attention_weights import Attention, AttentionRow
 
 # Tokens that would end a script, an element or an attribute.
 HOSTILE = ["'", '<b>', 'bank', '&amp;', '</script>', '"', '{{data}}']
@@ -25,8 +25,8 @@ def drawn(layers, heads, length, dims, *, seed=0, causal=False, pair=True):
   words[0] = '[CLS]'
   segments = [int(pair and i > length // 2) for i in range(length)]
   return Attention(
-    Text(f'Text {seed}', 'and a second' if pair else None),
-    Row(list(range(length)), segments, symbols),
+    ShownText(f'Text {seed}', 'and a second' if pair else None),
+    AttentionRow(list(range(length)), segments, symbols),
     words,
     words,
     softmax(query, key, causal).astype(np.float32),

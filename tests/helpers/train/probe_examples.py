@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from train.probing.examples import Example, Split
+from train.probing.examples import Example, ProbeSplit
 
 L, D, K = 3, 8, 4
 PIECES = 600
@@ -37,4 +37,4 @@ def split(count, num_spans=1, seed=0, length=None):
       labels[number, pieces[first:end] % K] = 1
     examples.append(Example((pieces,) * num_spans, tuple(sides), labels))
   gold = sum(example.labels.sum(0, dtype=int) for example in examples)
-  return Split(examples, gold, 0, {}, 0)
+  return ProbeSplit(examples, gold, 0, {}, 0)

@@ -11,6 +11,7 @@ import torch
 from flax import linen as nn
 
 from configs import base
+from configs.sections import gpt as gpt_section
 from models import layers
 from models.baselines import nnlm
 
@@ -172,7 +173,7 @@ def test_too_long_a_text_is_refused():
 
 def test_number_of_parameters():
   """Bengio et al. 2003, section 2: |V| (1 + n m + h) + h (1 + (n - 1) m)."""
-  sizes = base.get_nnlm_config().model
+  sizes = gpt_section.get_nnlm_config().model
   n, m, h = sizes.order, sizes.embed_dim, sizes.hidden_dim
   model = nnlm.Nnlm(vocab_size=16_383, embed_dim=m, hidden_dim=h, order=n)
   ids, mask = (jax.ShapeDtypeStruct((2, 8), d) for d in (jnp.int32, bool))

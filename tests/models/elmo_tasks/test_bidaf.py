@@ -239,7 +239,9 @@ def test_initial_values_and_dtypes():
   assert logits.dtype == jnp.float32
   assert logits.shape == (*batch.mask[:, 1].shape, 2)
   assert {x.dtype for x in jax.tree.leaves(variables)} == {jnp.dtype('f4')}
-  drawn = bidaf.Highway().init(jax.random.key(0), batch.x)['params']['linear']
+  drawn = bidaf.QuestionHighway().init(jax.random.key(0), batch.x)['params'][
+    'linear'
+  ]
   kernel, bias = (drawn[name].unbox() for name in ('kernel', 'bias'))
   assert 0.3 < np.abs(kernel).max() < 1 / np.sqrt(D)
   assert (bias[1] == 1).all() and 0 < np.abs(bias[0]).max() < 1 / np.sqrt(D)

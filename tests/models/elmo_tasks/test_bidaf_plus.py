@@ -168,7 +168,7 @@ def test_attentions_equal_loops():
         bidaf_plus.softmax(scores, mask_BQ[:, None]),
         bidaf_plus.softmax(bidaf.row_maxima(scores, mask_BQ), mask_BT),
       )
-      attend = bidaf_plus.SelfAttention(name='self_attention')
+      attend = bidaf_plus.ContextAttention(name='self_attention')
       return merged, attend(text, mask_BT)
 
   shapes = jax.eval_shape(Both().init, jax.random.key(0), text, question)
@@ -314,7 +314,7 @@ def test_sizes_and_dtypes_are_document_qas():
   assert params['self_merge']['kernel'].shape == (3 * 180, 180)
   assert params['last_encoder']['input_kernel'].shape == (2, 360, 3, 90)
   drawn = nn.unbox(
-    bidaf_plus.SelfAttention().init(
+    bidaf_plus.ContextAttention().init(
       jax.random.key(0), np.zeros((1, 1, 3), 'f4'), np.ones((1, 1), bool)
     )
   )['params']

@@ -8,7 +8,7 @@ import optax
 import pytest
 import transfer_cases
 
-from configs import base
+from configs.sections import task as task_section
 from data.tasks import registry
 from models.pretrained import hugging_face, published
 from train.architectures.architecture import Vocabulary
@@ -210,7 +210,7 @@ def test_a_bert_also_predicts_hidden_tokens(torch, tmp_path, choices):
     'example_mask': np.arange(size) < size - 1,
   }
   task = registry.find('race' if choices else 'sst5')
-  task_config = base.get_task_config().task
+  task_config = task_section.get_config().task
   task_config.lm_weight = 0.3
   objective = task_losses.TaskObjective(
     task,
@@ -320,7 +320,7 @@ def test_gpt_equals_double_heads(torch, tmp_path):
     rtol=0,
     atol=1e-4,
   )
-  task_config = base.get_task_config().task
+  task_config = task_section.get_config().task
   task_config.lm_weight = 0.5
   task = registry.find('story_cloze')
   objective = task_losses.TaskObjective(task, task_config)

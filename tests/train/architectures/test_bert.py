@@ -108,7 +108,7 @@ def test_a_run_learns_and_opens_again(variant, loss, perplexity, finished):
   assert 0 < figures[f'eval/{loss}_accuracy'] < 1
   assert not any('nsp' in name for name in figures)
   found = opened.open_weights(workdir)
-  found.check()
+  found.check_complete()
   assert found.model.heads == ('mlm',)
   assert found.model.left_to_right == (variant == 'ltr_no_nsp')
   assert not any(path.startswith(('nsp', 'pooler')) for path in found.shapes)
@@ -235,11 +235,11 @@ def test_what_reads_left_to_right_is_not_mistaken(finished, small_config):
   with pytest.raises(ValueError, match='have never seen a mask'):
     cloze.check_model(model)
   begun = {'init.weights': str(workdir)}
-  warm_start.check(settings.with_overrides(config, begun))
+  warm_start.open_beginning(settings.with_overrides(config, begun))
   with pytest.raises(
     ValueError, match='left_to_right is True there, False in the config'
   ):
-    warm_start.check(settings.with_overrides(small_config(), begun))
+    warm_start.open_beginning(settings.with_overrides(small_config(), begun))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_an_lstm_learns_and_scores(lstm):
 def test_an_lstm_is_begun_with(lstm):
   config, workdir, _ = lstm
   begun = {'init.weights': str(workdir)}
-  weights = warm_start.check(settings.with_overrides(config, begun))
+  weights = warm_start.open_beginning(settings.with_overrides(config, begun))
   sizes = warm_start.module_settings(weights.name, weights.model)
   assert sizes == {
     key: config.model[key]
@@ -336,7 +336,7 @@ def test_an_lstm_is_begun_with(lstm):
   }
   wider = begun | {'model.lstm_dim': 65}
   with pytest.raises(ValueError, match='lstm_dim is 64 there, 65 in the conf'):
-    warm_start.check(settings.with_overrides(config, wider))
+    warm_start.open_beginning(settings.with_overrides(config, wider))
 
 
 @pytest.mark.parametrize(
@@ -350,4 +350,4 @@ def test_an_lstm_is_begun_with(lstm):
 def test_bad_values_of_an_lstm_are_named(overrides, message):
   config = settings.with_overrides(settings.load_config('gpt:lstm'), overrides)
   with pytest.raises(ValueError, match=message):
-    families.check(config)
+    families.check_config(config)

@@ -123,7 +123,7 @@ def test_an_update_that_is_not_finite_changes_nothing(store):
 def test_wrong_keys_are_refused(overrides, message):
   config = settings.load_config('glove_novels')
   with pytest.raises(ValueError, match=message):
-    families.check(settings.with_overrides(config, overrides))
+    families.check_config(settings.with_overrides(config, overrides))
 
 
 def test_a_store_of_pieces_is_refused(small_store, tmp_path):
@@ -134,7 +134,7 @@ def test_a_store_of_pieces_is_refused(small_store, tmp_path):
 @pytest.mark.usefixtures('one_device')
 def test_weights_open_and_begin_another_run(store, finished, tmp_path):
   found = opened.open_weights(finished)
-  found.check()
+  found.check_complete()
   assert found.name == 'glove'
   assert found.model.embed_dim == 16
   config = glove_config(

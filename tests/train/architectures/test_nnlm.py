@@ -8,7 +8,7 @@ import pytest
 import runs
 from elmo_store import WORDS, build_words, write_topics
 
-from configs import base
+from configs.sections import task as task_section
 from data.examples import pipeline
 from data.store import corpus
 from data.tasks import registry
@@ -133,7 +133,7 @@ def test_rare_words_are_the_unknown_one(store, name, objective):
   host = first_batch(config, opened)
   assert max(array.max() for array in host.values()) >= WORDS
   vocabulary = Vocabulary.of(opened.tokenizer)
-  family = families.check(config)
+  family = families.check_config(config)
   transform = family.objectives[objective](config, LENGTH, vocabulary).transform
   keys = jax.random.split(jax.random.key(0), ROWS)
   batch = jax.device_get(jax.jit(transform)(host, keys))
@@ -156,7 +156,7 @@ def test_rare_words_are_the_unknown_one(store, name, objective):
 def test_bad_values_are_named(overrides, message):
   config = settings.with_overrides(settings.load_config('nnlm_tiny'), overrides)
   with pytest.raises(ValueError, match=message):
-    families.check(config)
+    families.check_config(config)
 
 
 def test_config_arguments():
@@ -172,7 +172,7 @@ def test_uses_that_it_has_not_are_refused(finished):
     embedder.run(arguments)
   with pytest.raises(ValueError, match=r'attention. Expected bert, gpt, gpt2$'):
     attention_weights.open_model(workdir)
-  task, config = registry.find('sst2'), base.get_task_config()
+  task, config = registry.find('sst2'), task_section.get_config()
   config.init.weights = str(workdir)
   with pytest.raises(ValueError, match='kind nnlm has no layers .*gpt2, lstm'):
     encoders.open_encoder(config, task, None)

@@ -18,7 +18,7 @@ from word2vec_runs import (
   small_config,
 )
 
-from configs import base
+from configs.sections import task as task_section
 from data.examples import sampled_words
 from data.store import corpus
 from data.tasks import registry
@@ -234,7 +234,7 @@ def test_the_rates_of_frequent_rows_are_bounded(store):
 def test_wrong_keys_are_refused(overrides, message):
   config = settings.load_config('word2vec_novels')
   with pytest.raises(ValueError, match=message):
-    families.check(settings.with_overrides(config, overrides))
+    families.check_config(settings.with_overrides(config, overrides))
 
 
 @pytest.mark.usefixtures('one_device')
@@ -254,7 +254,7 @@ def test_a_store_of_pieces_is_refused(small_store, tmp_path):
 @pytest.mark.usefixtures('one_device')
 def test_weights_open_and_begin_another_run(store, finished, tmp_path):
   found = opened.open_weights(finished)
-  found.check()
+  found.check_complete()
   assert found.name == 'word2vec'
   config = small_config(store, init__weights=str(finished), train__steps=1)
   config = settings.with_overrides(config, {'optim.learning_rate': 0.0})
@@ -270,7 +270,7 @@ def test_weights_open_and_begin_another_run(store, finished, tmp_path):
   }
   other = {'model.negative': 7, 'train.objective': 'cbow'}
   with pytest.raises(ValueError, match='does not fit the config') as error:
-    warm_start.check(settings.with_overrides(config, other))
+    warm_start.open_beginning(settings.with_overrides(config, other))
   for part in (
     'negative is 5 there, 7 in the config: --config.model.negative=5',
     'kind is skipgram there, cbow in the config: --config.train.objective=skip',
@@ -283,7 +283,7 @@ def test_weights_open_and_begin_another_run(store, finished, tmp_path):
     beside.open_text(str(finished), [])
   with pytest.raises(ValueError, match='word2vec, which has no attention. Exp'):
     attention_weights.open_model(finished)
-  config = base.get_task_config()
+  config = task_section.get_config()
   config.init.weights = str(finished)
   with pytest.raises(ValueError, match='task.word_vectors=.*/vectors.txt'):
     encoders.open_encoder(config, registry.find('sst2'), None)

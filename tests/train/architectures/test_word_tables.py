@@ -37,7 +37,7 @@ def test_wrong_keys_are_refused(name, overrides, message):
   with pytest.raises(
     ValueError, match=message.replace('{optimizer}', CONFIGS[name])
   ):
-    families.check(settings.with_overrides(config, overrides))
+    families.check_config(settings.with_overrides(config, overrides))
 
 
 def test_neighbours_are_those_of_the_cosine(capsys):

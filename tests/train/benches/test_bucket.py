@@ -31,7 +31,7 @@ def refused(work):
     tell(type(error).__name__)
 
 # google-cloud-storage
-storage.check(['gs://bucket/in'], ['gs://bucket/out'])
+storage.check_buckets(['gs://bucket/in'], ['gs://bucket/out'])
 refused(lambda: storage.client('gs://none').get_bucket('none'))
 blob = storage.blob('gs://bucket/run/.lock')
 blob.upload_from_string('one', if_generation_match=0)

@@ -7,11 +7,12 @@ import optax
 import pytest
 
 from configs import base
+from configs.sections import task_models as task_models_section
 from train.engine import averages, optim, state
 
 
 def make(decay, **changes):
-  config = base.get_words_config().optim
+  config = task_models_section.get_config().optim
   config.update({'average': decay, 'learning_rate': 0.1, **changes})
   return optim.make_optimizer(config, lambda step: 0.1)
 

@@ -29,8 +29,8 @@ def make_plan(mesh, num_later=0):
   place = NamedSharding(mesh, PartitionSpec())
   shapes = {'x': jax.ShapeDtypeStruct((2**20,), jnp.float32, sharding=place)}
   programs = [
-    memory.Program('a step', 8 * 2**20, 2**20, 'Pass a smaller one'),
-    memory.Program('a score', 2**20, 2**19, 'Pass nothing'),
+    memory.CompiledProgram('a step', 8 * 2**20, 2**20, 'Pass a smaller one'),
+    memory.CompiledProgram('a score', 2**20, 2**19, 'Pass nothing'),
   ]
   return memory.plan(
     shapes, programs, mesh, loader='plain', num_later=num_later
@@ -46,20 +46,20 @@ def test_what_is_to_come_is_added_up(mesh):
 def test_too_little_is_refused_with_the_remedy(mesh, monkeypatch):
   plan = make_plan(mesh)
   monkeypatch.setattr(memory, 'available_bytes', lambda: 14 * 2**20)
-  memory.check(plan)
+  memory.check_memory(plan)
   monkeypatch.setattr(memory, 'available_bytes', lambda: 13 * 2**20)
   message = (
     'needs 14.0 MiB of memory, this machine has left 13.0 MiB:'
     ' .*4.0 MiB, a step 8.0 MiB. Pass a smaller one'
   )
   with pytest.raises(ValueError, match=message):
-    memory.check(plan)
+    memory.check_memory(plan)
   # An accelerator has memory of its own.
   plan = plan._replace(host=False)
-  memory.check(plan)
+  memory.check_memory(plan)
   monkeypatch.setattr(memory, 'device_limit', lambda: 11 * 2**20)
   with pytest.raises(ValueError, match='a device has 11.0 MiB'):
-    memory.check(plan)
+    memory.check_memory(plan)
 
 
 @pytest.mark.usefixtures('one_device')

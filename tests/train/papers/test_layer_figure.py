@@ -104,8 +104,10 @@ def test_cells_have_the_colours_of_their_weights(tmp_path):
   }
   path = tmp_path / 'a.png'
   both = [
-    layer_weights.Row('A', 'a', ('a',), mixes),
-    layer_weights.Row('B, $x_$', 'b', ('b',), {'input': mixes['output']}),
+    layer_weights.WeightsRow('A', 'a', ('a',), mixes),
+    layer_weights.WeightsRow(
+      'B, $x_$', 'b', ('b',), {'input': mixes['output']}
+    ),
   ]
   layer_figure.draw(both, epath.Path(path))
   image = matplotlib.image.imread(path)[..., :3]

@@ -63,7 +63,7 @@ class Curved(Fake):
 
 
 def make(fake, out, weights=None, overrides=None, seeds=2, **options):
-  request = table_plan.Request(
+  request = table_plan.CellRequest(
     TABLE, epath.Path(out), 'sets', seeds, overrides or {}
   )
   weights = WEIGHTS if weights is None else weights
@@ -108,7 +108,7 @@ def test_every_point_has_a_command(tmp_path, capsys):
 
 
 def test_shares_are_of_all_examples_and_training_is_as_of_all():
-  request = table_plan.Request(TABLE, epath.Path('out'), 'sets')
+  request = table_plan.CellRequest(TABLE, epath.Path('out'), 'sets')
   lines = table_rows.find_lines(
     TABLE, request.folder, WEIGHTS, {'e': 'elmo', 'v': base.VECTORS}.get
   )
@@ -134,7 +134,7 @@ def test_shares_are_of_all_examples_and_training_is_as_of_all():
 
 
 def test_without_its_files_a_set_is_not_counted(tmp_path):
-  request = table_plan.Request(TABLE, epath.Path(tmp_path), None)
+  request = table_plan.CellRequest(TABLE, epath.Path(tmp_path), None)
   lines = table_rows.find_lines(
     TABLE, request.folder, {'ELMo': 'e'}, lambda _: 'elmo'
   )
@@ -210,7 +210,7 @@ def test_missing_points_are_named(tmp_path, capsys):
     raise ValueError('train.tsv, line 3: found 4 columns, expected 5')
 
   engine = fake.engine._replace(run=fail)
-  request = table_plan.Request(TABLE, epath.Path(tmp_path), 'sets', 2)
+  request = table_plan.CellRequest(TABLE, epath.Path(tmp_path), 'sets', 2)
   only = ['ELMo: 100 %']
   assert not tables.make_table(request, {'ELMo': 'e'}, only=only, engine=engine)
   reason = read(tmp_path)['curves'][0]['missing'][-1]['reason']

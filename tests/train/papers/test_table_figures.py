@@ -69,7 +69,7 @@ def test_what_the_paper_chose_on_dev_is_chosen_and_said(fake, tmp_path, capsys):
   assert (shown()[3], shown()[5]) == ('84.0 ± 2.0', '3')  # of the best rate
   assert shown()[-1] == 'learning_rate=5e-05 (best on dev of 5e-05, 3e-05)'
   # One rate that a user names is run alone.
-  request = table_plan.Request(
+  request = table_plan.CellRequest(
     chosen, epath.Path(tmp_path / 'one'), 'sets', 1, {RATE: 2e-5}
   )
   assert tables.make_table(

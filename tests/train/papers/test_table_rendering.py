@@ -139,7 +139,7 @@ def test_latex(page):
 
 
 def test_latex_has_no_bare_special_characters():
-  page = table_rendering.Page(
+  page = table_rendering.TablePage(
     r'50% of #1 & a_b $x {y} ~ ^ \ < >', '[M]', (), ()
   )
   assert table_rendering.as_latex(page) == (

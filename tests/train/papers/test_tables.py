@@ -102,7 +102,9 @@ def test_a_failure_is_shown_and_the_others_go_on(fake, tmp_path, kind):
     fake.run(run)
 
   engine = fake.engine._replace(run=run)
-  request = table_plan.Request(small_table(), epath.Path(tmp_path), 'sets', 1)
+  request = table_plan.CellRequest(
+    small_table(), epath.Path(tmp_path), 'sets', 1
+  )
   assert not papers_tables.make_table(request, {'BERT': 'b'}, engine=engine)
   text = read(tmp_path)
   assert 'failed: train.tsv, line 3: found 4 columns' in text

@@ -42,7 +42,7 @@ def word_table(**overrides):
 
 def fill(table, tmp_path, weights, overrides=None, **options):
   fake = WordFake()
-  request = table_plan.Request(
+  request = table_plan.CellRequest(
     table, epath.Path(tmp_path), 'sets', 3, overrides or {}
   )
   assert tables.make_table(request, weights, engine=fake.engine, **options)

@@ -212,7 +212,7 @@ def test_models_read_the_tasks_and_settings_are_checked(table_id, monkeypatch):
       if run.model is None or cell.reason:
         continue
       config = table_plan.resolve(run)
-      task_plan.check(config)
+      task_plan.check_settings(config)
       for task in map(registry.find, run.part.task.split('+')):
         reads = bodies.BODIES[config.model.name].reads[task.kind]
         assert kinds.KINDS[task.kind].num_texts(task) in reads
@@ -233,7 +233,7 @@ def test_other_rows_do_not_get_keys_of_task_models():
   assert 'task.document_context' not in elmo
   assert elmo['task.word_vectors'] == 'glove.txt'
   assert bert['train.seed'] == elmo['train.seed'] == 7
-  request = table_plan.Request(
+  request = table_plan.CellRequest(
     table_rows.load_table('gpt/qa'), epath.Path('out'), 'sets', 1, GLOVE
   )
   engine = tables.Engine(family_of=FAMILY.get, has_split=lambda *_: True)
@@ -325,7 +325,7 @@ def test_ones_own_weights_are_read_by_task_models():
 
 def test_ones_own_rows_are_found_again_with_their_settings(tmp_path):
   table = table_rows.load_table('elmo/where')
-  request = table_plan.Request(table, epath.Path(tmp_path), 'sets')
+  request = table_plan.CellRequest(table, epath.Path(tmp_path), 'sets')
   first = table_rows.find_lines(
     table, request.folder, {'mine': 'b'}, FAMILY.get
   )

@@ -116,12 +116,14 @@ def test_with_the_arguments_that_are_told_the_weights_fit(
   )
   odd = {'model.num_layers': 5}
   with pytest.raises(ValueError, match='num_layers'):
-    warm_start.check(settings.with_overrides(changed, odd))
+    warm_start.open_beginning(settings.with_overrides(changed, odd))
   values = {
     key: value if key == 'model.gelu' else eval(value)
     for key, value in overrides.items()
   }
-  assert warm_start.check(settings.with_overrides(changed, odd | values))
+  assert warm_start.open_beginning(
+    settings.with_overrides(changed, odd | values)
+  )
 
 
 def test_all_problems_are_told(folders, monkeypatch, capsys, tmp_path):

@@ -161,7 +161,7 @@ def test_other_vocabularies_are_refused(made, tmp_path):
   (problem,) = opened.open_weights(alone, made['gpt2'][2]).problems
   assert 'of a bert, which reads WordPiece, but the vocabulary' in problem
   convert.import_(alone, tmp_path / 'workdir', vocabulary)
-  opened.open_weights(tmp_path / 'workdir', vocabulary).check()
+  opened.open_weights(tmp_path / 'workdir', vocabulary).check_complete()
   with pytest.raises(ValueError, match='is a workdir, .* is another, .*: leav'):
     opened.open_weights(tmp_path / 'workdir', more)
   with pytest.raises(FileNotFoundError, match='no vocabulary: .*/nowhere: '):
@@ -275,7 +275,7 @@ def test_the_other_commands_tell_the_same(made, run_command, tmp_path):
   shutil.copy(vocabulary / 'vocab.json', alone.parent / 'half')
   (problem,) = opened.open_weights(alone.parent / 'half').problems
   assert 'no merges.txt beside' in problem
-  opened.open_weights(alone.parent / 'half', vocabulary).check()
+  opened.open_weights(alone.parent / 'half', vocabulary).check_complete()
 
 
 # --- Without a softmax

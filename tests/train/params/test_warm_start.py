@@ -41,7 +41,7 @@ def said(monkeypatch):
 
 def begin(config, devices=None):
   """Returns the fresh parameters of a run, and those it begins with."""
-  theirs = warm_start.check(config)
+  theirs = warm_start.open_beginning(config)
   store, job = make_job(config, devices)
   warm_start.check_vocabulary(theirs, config, store.tokenizer)
   with sharding.scope(job.mesh, config.mesh.rules):
@@ -170,10 +170,10 @@ def test_all_that_differs_is_refused_at_once(bert_config, berts, tmp_path):
   with pytest.raises(
     ValueError, match='layer_norm_epsilon is 1e-06 there, 1e-12.*no key sets'
   ):
-    warm_start.check(config)
+    warm_start.open_beginning(config)
   config = bert_config(init__weights=str(tmp_path / 'vocab_size'))
   with pytest.raises(ValueError, match='of 501 pieces, .*has 500'):
-    warm_start.check(config)
+    warm_start.open_beginning(config)
 
 
 def test_a_run_names_the_vocabulary_that_weights_lack(
@@ -185,7 +185,7 @@ def test_a_run_names_the_vocabulary_that_weights_lack(
     (tmp_path / file).unlink(missing_ok=True)
   weights_alone = {'init__weights': str(tmp_path)}
   with pytest.raises(ValueError, match='no vocab.*--config.data.tokenizer=PA'):
-    warm_start.check(bert_config(**weights_alone))
+    warm_start.open_beginning(bert_config(**weights_alone))
   config = bert_config(**weights_alone, data__tokenizer=str(small_store))
   _, begun = begin(config)
   expected = arrays(tmp_path)
@@ -204,7 +204,7 @@ def test_a_run_names_the_vocabulary_that_weights_lack(
     data__folder=str(larger),
   )
   with pytest.raises(ValueError, match=f'text with --tokenizer {small_store}'):
-    warm_start.check(config)
+    warm_start.open_beginning(config)
 
 
 @pytest.mark.parametrize('gelu', ['erf', 'tanh'])
@@ -215,7 +215,7 @@ def test_either_gelu_fits_where_the_files_do_not_tell(
   model = transformers.BertForPreTraining.from_pretrained(source)
   small_published.release_bert(tmp_path, model, source)
   config = bert_config(init__weights=str(tmp_path), model__gelu=gelu)
-  assert warm_start.check(config).kind == 'TensorFlow'
+  assert warm_start.open_beginning(config).kind == 'TensorFlow'
   if gelu == 'tanh':
     _, begun = begin(config)
     assert_equal(begun, arrays(source))
@@ -229,7 +229,7 @@ def test_no_second_copy_of_the_parameters_is_made(
 ):
   """Nor on a host: an array lies there until the next one is read."""
   config = bert_config(data__folder=str(larger), init__new_rows=True)
-  theirs = warm_start.check(config)
+  theirs = warm_start.open_beginning(config)
   store, job = make_job(config, jax.devices())
   with sharding.scope(job.mesh, config.mesh.rules):
     params = job.create_state().params
@@ -303,7 +303,7 @@ def larger(small_store, tmp_path_factory):
 def test_new_rows_are_refused_unless_asked_for(bert_config, larger, tmp_path):
   config = bert_config(data__folder=str(larger), model__max_length=128)
   with pytest.raises(ValueError, match='does not fit') as error:
-    warm_start.check(config)
+    warm_start.open_beginning(config)
   for part in (
     "the store's vocabulary has 3 pieces that the weights lack: [NEW1], [NEW2],"
     ' zyzzyva: --config.init.new_rows=true',
@@ -393,21 +393,21 @@ def test_a_smaller_or_another_vocabulary_is_refused(
   with pytest.raises(
     ValueError, match=r'another vocabulary \(503 pieces.*--tokenizer'
   ):
-    warm_start.check(config)
+    warm_start.open_beginning(config)
   # Where the store is still to be built, the vocabulary that is named tells.
   config = bert_config(
     data__folder=str(tmp_path / 'none'),
     data__tokenizer=str(larger),
     init__weights=str(tmp_path / 'larger'),
   )
-  warm_start.check(config)
+  warm_start.open_beginning(config)
   config = bert_config(
     data__folder=str(tmp_path / 'none'),
     data__tokenizer=str(small_store),
     init__weights=str(tmp_path / 'larger'),
   )
   with pytest.raises(ValueError, match='another vocabulary'):
-    warm_start.check(config)
+    warm_start.open_beginning(config)
 
 
 # --- GPT and GPT-2
@@ -508,7 +508,7 @@ def test_other_settings_of_an_elmo_are_refused_together(elmo_config, released):
     **{'model.cell_clip': 2.0, 'model.filters': ((1, 8), (2, 16))},
   )
   with pytest.raises(ValueError, match='does not fit the config') as error:
-    warm_start.check(config)
+    warm_start.open_beginning(config)
   for part in (
     'cell_clip is 3.0 there, 2.0 in the config: --config.model.cell_clip=3.0',
     "'--config.model.filters=((1, 8), (3, 16))'",
@@ -525,8 +525,8 @@ def test_damage_is_named(elmo_config, released, tmp_path):
   options['lstm']['dim'] = 25
   (tmp_path / 'options.json').write_text(json.dumps(options))
   with pytest.raises(ValueError, match='lstm.dim is 25, the weights have 24'):
-    warm_start.check(config)
+    warm_start.open_beginning(config)
   (weights,) = tmp_path.glob('*.hdf5')
   weights.write_bytes(weights.read_bytes()[:500])
   with pytest.raises(ValueError, match='is damaged or no HDF5 file'):
-    warm_start.check(config)
+    warm_start.open_beginning(config)

@@ -59,15 +59,15 @@ def test_a_dry_run_downloads_no_text(small_config, tmp_path, monkeypatch):
     for name in ('here', 'far')
   )
   task = small_config(data__source='task:mrpc:tfds', data__folder=store)
-  job.check(here, dry_run=True)
-  job.check(far)  # a run downloads it
+  job.check_config(here, dry_run=True)
+  job.check_config(far)  # a run downloads it
   with pytest.raises(ValueError, match='tfds:far is not downloaded, and a dry'):
-    job.check(far, dry_run=True)
+    job.check_config(far, dry_run=True)
   with pytest.raises(ValueError, match='task:mrpc:tfds is not downloaded, and'):
-    job.check(task, dry_run=True)
+    job.check_config(task, dry_run=True)
   (tmp_path / 'store').mkdir()
   (tmp_path / 'store' / 'store.json').touch()
-  job.check(far, dry_run=True)
+  job.check_config(far, dry_run=True)
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(

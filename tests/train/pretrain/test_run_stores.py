@@ -162,7 +162,7 @@ def test_wrong_stages_are_named(
   else:
     config = config_of(small_config, folders, phases, **overrides)
   with pytest.raises((ValueError, FileNotFoundError), match=message):
-    families.check(config)
+    families.check_config(config)
     job.make(config, tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_a_stage_with_a_store_needs_no_units_in_the_text(small_config, folders):
     for unit in ((), (f'stored:{folders}/store4',))
   )
   plain = {'data__folder': None, 'data__units': 'wordpiece'}
-  families.check(config_of(small_config, folders, phases, **plain))
+  families.check_config(config_of(small_config, folders, phases, **plain))
 
 
 def test_a_store_of_another_vocabulary_is_refused(

@@ -125,4 +125,4 @@ def test_paths_in_lists_are_checked_at_the_start():
   for path in ('gs://books/a', 'gs:/lines', 'b', 'gs://entities/store'):
     assert path in paths
   with pytest.raises(ValueError, match='gs:/lines: expected gs://BUCKET/NAME'):
-    storage.check(path for path in paths if path == 'gs:/lines')
+    storage.check_buckets(path for path in paths if path == 'gs:/lines')

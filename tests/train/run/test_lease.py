@@ -45,7 +45,7 @@ def test_it_names_its_holder_is_renewed_and_goes(gs, loopback):
     first = lock_of(loopback, gs)
     assert {'host', 'process', 'since'} <= json.loads(first.data).keys()
     assert eventually(lambda: lock_of(loopback, gs) != first)
-    held.check()
+    held.check_held()
   assert lock_of(loopback, gs) is None
 
 
@@ -55,7 +55,7 @@ def test_a_second_process_is_refused(gs, loopback, other_machine, capsys):
       ValueError, match=r'process \d+ on .*, since .*, trains'
     ):
       lease.Lease(f'{gs}/run').__enter__()
-    held.check()
+    held.check_held()
   assert 'is locked by process' in capsys.readouterr().err
   assert lock_of(loopback, gs) is None
 
@@ -65,7 +65,7 @@ def test_a_lock_that_nobody_renews_expires(gs, loopback, monkeypatch, capsys):
   put(loopback, gs, age=1.0)
   with lease.Lease(f'{gs}/run') as held:
     assert b'theirs' not in lock_of(loopback, gs).data
-    held.check()
+    held.check_held()
   said = ' '.join(capsys.readouterr().err.split())
   assert 'is locked by process 7 on far, since noon' in said
   put(loopback, gs, age=4.0)  # at once, and without a word
@@ -79,7 +79,7 @@ def test_a_dead_process_of_this_machine_holds_nothing(gs, loopback, capsys):
   for process in (2**22 + 1, 1):  # there is none; another has its number
     put(loopback, gs, process=process, **ours)
     with lease.Lease(f'{gs}/run') as held:
-      held.check()
+      held.check_held()
   assert not capsys.readouterr().err
 
 
@@ -90,7 +90,7 @@ def test_a_lost_answer_takes_nobodys_lock(gs, loopback):
     loopback.faults += [Fault('POST .*upload', lost=503, times=1)]
     assert eventually(lambda: lock_of(loopback, gs) != first)
     assert eventually(lambda: loopback.faults[-1].left == 0)
-    held.check()
+    held.check_held()
   assert lock_of(loopback, gs) is None
 
 
@@ -100,7 +100,7 @@ def test_who_was_taken_over_is_told_and_leaves_the_lock(gs, loopback):
 
     def is_told():
       try:
-        held.check()
+        held.check_held()
       except OSError as error:
         return 'taken over by process 7 on far, since noon' in str(error)
 
@@ -112,20 +112,20 @@ def test_who_slept_asks_before_it_goes_on(gs, loopback, monkeypatch):
   with lease.Lease(f'{gs}/run') as held:
     held._ended.set()  # its thread sleeps, as the process would
     held._thread.join()
-    held.check()
+    held.check_held()
     put(loopback, gs)
-    held.check(sure=True)  # it was renewed a moment ago
+    held.check_held(sure=True)  # it was renewed a moment ago
     monkeypatch.setattr(lease, 'EXPIRY_SECONDS', -1.0)
-    held.check()
+    held.check_held()
     with pytest.raises(OSError, match='taken over by process 7 on far'):
-      held.check(sure=True)
+      held.check_held(sure=True)
 
 
 def test_a_lock_that_was_deleted_is_written_again(gs, loopback):
   with lease.Lease(f'{gs}/run') as held:
     loopback.storage.buckets[gs.removeprefix('gs://')].clear()
     assert eventually(lambda: lock_of(loopback, gs))
-    held.check()
+    held.check_held()
 
 
 def test_storage_that_is_away_is_waited_for(gs, loopback):
@@ -135,7 +135,7 @@ def test_storage_that_is_away_is_waited_for(gs, loopback):
     loopback.faults.clear()
     count = len(loopback.requests)
     assert eventually(lambda: len(loopback.requests) > count + 2)
-    held.check()
+    held.check_held()
   assert lock_of(loopback, gs) is None
 
 

@@ -130,7 +130,7 @@ def test_what_a_restart_does_again_is_lost(killed):
 
 def test_losses_of_many_restarts():
   def row(attempt, time, step, **seconds):
-    return ledger.Row(
+    return ledger.LedgerRow(
       attempt, time, step, 100, dict.fromkeys(ledger.BUCKETS, 0.0) | seconds
     )
 

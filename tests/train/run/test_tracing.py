@@ -41,9 +41,9 @@ def test_a_run_that_continues_beyond_the_profile_writes_none(tmp_path):
 )
 def test_other_steps_than_the_runs_are_refused(profile):
   with pytest.raises(ValueError, match=r'train.profile=\(.*12 steps'):
-    tracing.check(profile, 12)
+    tracing.check_profile(profile, 12)
 
 
 def test_steps_inside_the_run_are_fine():
   for profile in ((), (1, 12), (12, 1)):
-    tracing.check(profile, 12)
+    tracing.check_profile(profile, 12)

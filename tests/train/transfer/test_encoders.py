@@ -15,7 +15,7 @@ import small_published
 import small_tasks
 from flax import linen as nn
 
-from configs import base
+from configs.sections import task as task_section
 from data.scoring import kinds
 from data.tasks import registry
 from data.vocabulary import tokenization
@@ -140,7 +140,7 @@ def test_a_bert_learns_with_both_losses(own_set, small_bert, tmp_path):
 
 def test_only_gpts_own_table_holds_positions():
   """GPT-2's lie apart in its release, and the LSTM has none."""
-  config = base.get_task_config()
+  config = task_section.get_config()
   config.task.update({'lm_weight': 0.5, 'max_length': 24})
   sizes = {'vocab_size': 9, 'num_layers': 1, 'embed_dim': 8}
   of_gpt = gpt.Gpt(**sizes, num_heads=2, mlp_dim=8)

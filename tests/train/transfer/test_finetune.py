@@ -375,7 +375,7 @@ def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
     convert.export(tmp_path / 'run', tmp_path / 'exported')
   assert not (tmp_path / 'exported').exists()
   found = opened.open_weights(tmp_path / 'run')
-  found.check()
+  found.check_complete()
   after = jax.device_get(found.load(found.on_one_device()))
   for name in ('embeddings', 'layers'):
     jax.tree.map(np.testing.assert_array_equal, before[name], after[name])

@@ -130,7 +130,7 @@ def test_penalty_needs_an_average(make_config, plan_job):
   ):
     plan_job(**{'task.features': 'first'}, task__mix_l2=PENALTY)
   with pytest.raises(ValueError, match='task.mix_l2=-1.0'):
-    task_plan.check(make_config(**MIX, task__mix_l2=-1.0))
+    task_plan.check_settings(make_config(**MIX, task__mix_l2=-1.0))
 
 
 def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):
@@ -145,7 +145,7 @@ def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):
 
 
 def test_ones_own_elmo_has_a_command_for_each_weighting():
-  request = table_plan.Request(
+  request = table_plan.CellRequest(
     table_rows.load_table('elmo/layer_weighting'), epath.Path('out'), 'sets'
   )
   lines = table_rows.find_lines(

@@ -229,7 +229,7 @@ def test_tasks_that_do_not_go_together_are_refused(config_name, message):
   from train.transfer import finetune
 
   with pytest.raises(ValueError, match=message):
-    finetune.check(settings.load_config(config_name))
+    finetune.check_config(settings.load_config(config_name))
 
 
 def test_a_task_without_a_step_is_refused(config, jobs, tmp_path, monkeypatch):

@@ -84,7 +84,7 @@ def test_the_best_model_alone_is_kept(swept):
   workdir, summary = swept
   models = {path.parent.name for path in workdir.glob('*/model')}
   assert models == {summary['best']['folder']}
-  opened.open_weights(summary['best']['workdir']).check()
+  opened.open_weights(summary['best']['workdir']).check_complete()
   assert not list(workdir.glob('*/checkpoints'))
   assert len(list(workdir.glob('*/predictions/dev.jsonl'))) == 4
 

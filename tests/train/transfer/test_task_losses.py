@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from configs import base
+from configs.sections import task as task_section
 from data.tasks.examples import Task
 from train.architectures.architecture import Vocabulary
 from train.transfer import kinds, task_losses
@@ -25,7 +25,7 @@ def make_task(kind, labels=(), **fields):
 
 
 def settings_of(**changes):
-  config = base.get_task_config()
+  config = task_section.get_config()
   config.task.update(changes)
   return config.task
 

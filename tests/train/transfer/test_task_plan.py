@@ -79,7 +79,7 @@ def test_each_recipe_keeps_the_model_that_its_source_does():
   config = settings.load_config('transfer:task=mrpc')
   config.train.patience = 2
   with pytest.raises(ValueError, match=r"patience=2: .* train\.select='best'"):
-    task_plan.check(config)
+    task_plan.check_settings(config)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_bad_values_of_a_task_are_named(overrides, message):
   config = settings.load_config('transfer:task=own')
   config = settings.with_overrides(config, overrides)
   with pytest.raises(ValueError, match=message):
-    task_plan.check(config)
+    task_plan.check_settings(config)
     task_data.open_task(config)
 
 

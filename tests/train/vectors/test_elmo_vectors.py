@@ -117,7 +117,7 @@ def test_each_word_is_spelt_once(small, sentences, monkeypatch):
   monkeypatch.setattr(elmo_vectors.characters, 'encode_words', spell)
   words = [word for sentence in sentences for word in sentence]
   half = len(sentences) // 2
-  table = elmo_vectors.WordTable(*small, max_words=70)
+  table = elmo_vectors.ElmoWordTable(*small, max_words=70)
   for part in (sentences[:half], sentences[half:], sentences):
     table.add(part)
   assert sorted(seen) == sorted({*words, '<S>', '</S>'})
@@ -125,7 +125,7 @@ def test_each_word_is_spelt_once(small, sentences, monkeypatch):
   rows = table.rows(sentences[0])
   assert len(rows) == len(sentences[0]) + 2
   # With room for fewer, all are forgotten once they are too many.
-  table = elmo_vectors.WordTable(*small, max_words=len(seen) - 1)
+  table = elmo_vectors.ElmoWordTable(*small, max_words=len(seen) - 1)
   seen.clear()
   table.add(sentences[:1])
   table.add([words[:1]])

@@ -210,7 +210,7 @@ def test_a_bert_that_reads_from_left_to_right(make):
   ends = np.cumsum([len(word) for word in words])  # [CLS] stands before them
   assert_near(ours.array, states[ends])
   with pytest.raises(ValueError, match='mean or last .* reads from left to'):
-    text_plan.Plan(found, Request(pool='cls'))
+    text_plan.TextPlan(found, Request(pool='cls'))
 
 
 def test_layers_are_combined(make):
@@ -290,7 +290,7 @@ def test_batches_do_not_matter_and_little_is_read_ahead(make, monkeypatch):
 def test_requests_without_sense(make, name, options, message):
   found, _ = make(name)
   with pytest.raises(ValueError, match=message):
-    text_plan.Plan(found, Request(**options))
+    text_plan.TextPlan(found, Request(**options))
 
 
 @pytest.mark.parametrize(

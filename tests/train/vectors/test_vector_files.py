@@ -184,12 +184,12 @@ def test_similarity(bert, run, tmp_path):
 def test_what_would_fail_at_the_end_fails_at_the_beginning(tmp_path):
   new, old = tmp_path / 'new.h5', tmp_path / 'old.h5'
   old.touch()
-  vector_files.check(new, overwrite=False)
+  vector_files.check_new(new, overwrite=False)
   for path, overwrite, error, message in (
     (tmp_path / 'no' / 'a.h5', True, FileNotFoundError, 'no such folder'),
     (tmp_path, True, FileExistsError, 'is a folder'),
     (old, False, FileExistsError, 'is already there; --overwrite'),
   ):
     with pytest.raises(error, match=message):
-      vector_files.check(path, overwrite=overwrite)
-  vector_files.check(old, overwrite=True)
+      vector_files.check_new(path, overwrite=overwrite)
+  vector_files.check_new(old, overwrite=True)

@@ -249,7 +249,7 @@ def test_bad_input_is_named(elmo_folder, source, tmp_path, monkeypatch):
 
   def huge(source, sentences):
     array = np.full((3, len(sentences[0]), 12), 7e4, np.float32)
-    yield 0, word_cache.vector_files.Vectors(array, None, 0)
+    yield 0, word_cache.vector_files.VectorFile(array, None, 0)
 
   monkeypatch.setattr(word_cache.Source, 'compute', huge)
   with pytest.raises(ValueError, match="of 'A cat sat .' reach 70000, expecte"):

@@ -1,12 +1,12 @@
 import pytest
 
 from train.views import attention_texts
-from train.views.attention_texts import Text
+from train.views.attention_texts import ShownText
 
 
 def test_texts_of_options_and_examples():
   choose = attention_texts.choose
-  assert choose(None, 'a', 'b', ['c']) == (Text('a', 'b'), Text('c'))
+  assert choose(None, 'a', 'b', ['c']) == (ShownText('a', 'b'), ShownText('c'))
   nurse, doctor = choose('nurse', None, None, [])
   assert 'nurse said she' in nurse.first and 'doctor said he' in doctor.first
   bank = choose('bank', None, None, [])

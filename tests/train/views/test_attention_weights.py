@@ -10,12 +10,12 @@ import small_published
 
 from data.vocabulary import tokenization
 from train.views import attention_weights
-from train.views.attention_texts import Text
+from train.views.attention_texts import ShownText
 
 KINDS = {'bert': 'wordpiece', 'gpt': 'bpe', 'gpt2': 'bytebpe'}
 TEXTS = (
-  Text('The yield statement is only used in a generator function.'),
-  Text('An object: naïve', 'it can be called with\n\narguments'),
+  ShownText('The yield statement is only used in a generator function.'),
+  ShownText('An object: naïve', 'it can be called with\n\narguments'),
 )
 
 
@@ -96,12 +96,12 @@ def test_texts_that_are_refused(make):
   found, _ = make('bert')
   for text, message in (
     (
-      Text('a ' * 63),
+      ShownText('a ' * 63),
       'text 1 has 65 tokens, symbols included, and the model 64',
     ),
-    (Text('a', '\u200b'), r"text 1 has no token of .*: '.u200b'"),
+    (ShownText('a', '\u200b'), r"text 1 has no token of .*: '.u200b'"),
   ):
     with pytest.raises(ValueError, match=message):
       list(attention_weights.attend(found, [text]))
-  (longest,) = attention_weights.attend(found, [Text('a ' * 62)])
+  (longest,) = attention_weights.attend(found, [ShownText('a ' * 62)])
   assert longest.weights_LNTS.shape == (2, 2, 64, 64)

@@ -54,7 +54,9 @@ def without_context(
   """
   names = ('0',)
   if found.reads_words:
-    table = elmo_vectors.WordTable(found.model, found.params, len(words) + 2)
+    table = elmo_vectors.ElmoWordTable(
+      found.model, found.params, len(words) + 2
+    )
     table.add([words])
     rows = np.array(table.rows(words)[1:-1], int)
     vectors_WD = np.asarray(table.vectors_NP)[rows]

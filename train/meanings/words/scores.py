@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data.tasks.words.analogies import Section
-from data.tasks.words.pairs import Pair
+from data.tasks.words.pairs import WordPair
 from train.meanings import tables
 from train.meanings.words.sources import Vectors
 
@@ -109,7 +109,7 @@ def score_pairs(
   name: str,
   words: Sequence[str],
   vectors_WD: np.ndarray,
-  pairs: Sequence[Pair],
+  pairs: Sequence[WordPair],
 ) -> dict[str, Any]:
   """Returns Spearman's correlation of cosines with people's scores.
 
@@ -143,7 +143,7 @@ def score(
   name: str,
   vectors: Vectors,
   sections: Sequence[Section],
-  pairs: Mapping[str, Sequence[Pair]],
+  pairs: Mapping[str, Sequence[WordPair]],
 ) -> dict[str, Any]:
   """Returns the figures of each layer, for JSON; see the functions above.
 

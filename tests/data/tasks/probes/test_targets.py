@@ -35,7 +35,7 @@ from data.tasks.probes.targets import Sentence, Target
 def test_a_wrong_target_is_named(words, spans, labels, message):
   sentence = Sentence(tuple(words.split()), (Target(spans, labels),))
   with pytest.raises(ValueError, match=message):
-    targets.check('f, line 1', sentence, 1)
+    targets.check_targets('f, line 1', sentence, 1)
 
 
 def test_tags_as_spans():

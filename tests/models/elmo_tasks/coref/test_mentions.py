@@ -24,7 +24,7 @@ def test_candidates_score_as_their_vectors_do(rate, with_features):
     return rng.normal(size=shape).astype('f4')
 
   S = 2 * E + P + H
-  weights = scorer.Weights(
+  weights = scorer.ScorerWeights(
     draw(S, F), draw(1, F), draw(F, F), draw(1, F), draw(F, 1), draw(1, 1)
   )
   real = SENTENCES[..., None] >= 0

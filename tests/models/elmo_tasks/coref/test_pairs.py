@@ -18,7 +18,7 @@ def draw(*shape):
   return np.random.default_rng(sum(shape)).normal(size=shape).astype('f4')
 
 
-WEIGHTS = scorer.Weights(
+WEIGHTS = scorer.ScorerWeights(
   draw(3 * D + 3 * P, F),
   draw(1, F),
   draw(F, F),

@@ -88,6 +88,6 @@ def test_nothing_known_is_an_error(sections):
     ValueError, match='^v: .* none of the 1,056 .* first 2 wo'
   ):
     scores.score_analogies('v', ['a', 'b'], np.eye(2), sections)
-  some = [pairs.Pair('a', 'b', 1.0), pairs.Pair('a', 'c', 2.0)]
+  some = [pairs.WordPair('a', 'b', 1.0), pairs.WordPair('a', 'c', 2.0)]
   with pytest.raises(ValueError, match='^v: found both words of 1 of 2 pairs'):
     scores.score_pairs('v', ['A', 'b'], np.eye(2), some)

@@ -229,7 +229,7 @@ def test_the_oracle_of_scores_made_by_hand():
 def test_languages_that_cannot_be_scored(make, changes, message):
   config = make(**{'task__test_languages': ('de',)} | changes)
   with pytest.raises(ValueError, match=message):
-    finetune.check(config)
+    finetune.check_config(config)
 
 
 @pytest.mark.parametrize(

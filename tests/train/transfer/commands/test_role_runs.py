@@ -52,7 +52,7 @@ def test_roles_are_learned_of_the_marked_predicate(roles, tmp_path):
   assert set(kept) == {'words', 'marks', 'body'}
   assert kept['marks']['table'].shape == (2, 100)
   for each in found:
-    tag_schemes.check(each.id, each.answer)  # a path that IOB2 allows
+    tag_schemes.check_iob2(each.id, each.answer)  # a path that IOB2 allows
   task, split, again = word_runs.predict_dev(config, [workdir])
   submissions.write(task, 'dev', split.examples, again, tmp_path / 'a.props')
   first = (tmp_path / 'a.props').read_text().splitlines()[:7]

@@ -1,0 +1,1 @@
+"""The keys of models other than BERT, and of fine-tunings."""

@@ -1,0 +1,58 @@
+"""GPT, and the LSTM and the network that take its place."""
+
+import ml_collections
+
+from configs import base
+
+
+def get_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of GPT, with its release's optimiser."""
+  model = base.new_model()
+  model.name = 'gpt'
+  return _next_tokens(model, base.masked_tokens())
+
+
+def _next_tokens(
+  model: ml_collections.ConfigDict,
+  objective: ml_collections.ConfigDict | None = None,
+) -> ml_collections.ConfigDict:
+  optim = base.adam()
+  optim.update(name='gpt_adam', schedule='cosine', epsilon=1e-8)
+  config = base.pretraining(model, optim, objective)
+  config.train.objective = 'lm'
+  config.eval.global_batch = 64
+  return config
+
+
+def get_lstm_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of the LSTM in GPT's place."""
+  model = ml_collections.ConfigDict()
+  model.name = 'lstm'
+  model.num_layers = 1  # L
+  model.embed_dim = 768  # D, the width of embeddings and hidden states
+  model.lstm_dim = 2048  # F, cells
+  # The longest text that is read at once; there are no positions.
+  model.max_length = 512
+  # Of the inputs of layers and of the last layer's output.
+  model.dropout_rate = 0.1
+  model.dtype = 'float32'  # of activations; parameters are always float32
+  return _next_tokens(model)
+
+
+def get_nnlm_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of Bengio et al. 2003's network, MLP10 of Table 2."""
+  model = ml_collections.ConfigDict()
+  model.name = 'nnlm'
+  model.embed_dim = 60  # m
+  model.hidden_dim = 100  # h
+  model.order = 5  # n, which counts the predicted word
+  # Connects the vectors of words with the softmax directly, too.
+  model.direct = True
+  model.num_samples = 0  # sampled words of the loss; 0: all words
+  # The longest text that is read at once; there are no positions.
+  model.max_length = 512
+  model.dtype = 'float32'  # of activations; parameters are always float32
+  config = _next_tokens(model)
+  config.optim.update(name='sgd', schedule='inverse', warmup_steps=0)
+  config.optim.weight_decay = 1e-4
+  return config

@@ -69,8 +69,9 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
   rate by 0.999 after every 100 steps (Lee et al. 2017), and `inverse` divides
   it by 1 + 1e-8 times the tokens read (Bengio et al. 2003). During warm-up the
   rate is `peak * step / warmup_steps` instead, so it jumps a little where they
-  meet. In `gpt_linear`, GPT's fine-tuning, the warm-up multiplies the decay.
-  Step 0 has rate 0, but for a constant rate without warm-up.
+  meet: at step `warmup_steps`, BERT's release decays and GPT's is at the peak.
+  In `gpt_linear`, GPT's fine-tuning, the warm-up multiplies the decay. Step 0
+  has rate 0, but for a constant rate without warm-up.
 
   Phases marked 'continue' share the schedule of the phase before. 'restart'
   begins another with its own warm-up, to the next of `optim.restarts`, or to
@@ -119,7 +120,10 @@ def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
     warmed = local / jnp.maximum(warmup, jnp.finfo(jnp.float32).tiny)
     if kind_of_decay == 'gpt_linear':
       return decayed * jnp.minimum(warmed, 1) if any(warmups) else decayed
-    return jnp.where(local < warmup, peak * warmed, decayed)
+    is_warm = local < warmup
+    if kind_of_decay == 'cosine':  # openai/finetune-transformer-lm, opt.py
+      is_warm |= (local == warmup) & (warmup > 0)
+    return jnp.where(is_warm, peak * warmed, decayed)
 
   return schedule
 

@@ -68,17 +68,25 @@ def test_cosine_is_gpts():
     learning_rate=2.5e-4, warmup_steps=2_000, schedule='cosine'
   )
   schedule = optim.make_schedule(config, ((100_000, 512, 64, 'continue'),))
-  steps = np.array([0, 1, 1_999, 2_000, 25_000, 50_000, 99_999, 100_000])
+  steps = np.array([0, 1, 1_999, 2_000, 2_001, 25_000, 50_000, 99_999, 100_000])
   # By hand: the cosine runs from step 0, not from the end of the warm-up.
   expected = [
     2.5e-4 * step / 2_000
-    if step < 2_000
+    if step <= 2_000  # as warmup_cosine of the release, opt.py
     else 2.5e-4 * 0.5 * (1 + math.cos(math.pi * step / 100_000))
     for step in steps
   ]
   np.testing.assert_allclose(
     schedule_values(schedule, steps), expected, rtol=1e-5, atol=1e-11
   )
+  # Where the warm-up ends, in few steps, the difference is large.
+  short = make_config(learning_rate=1.0, warmup_steps=2, schedule='cosine')
+  rates = optim.make_schedule(short, ((4, 8, 4, 'continue'),))
+  np.testing.assert_allclose(
+    schedule_values(rates, np.arange(4)), [0, 0.5, 1, 0.146447], rtol=1e-5
+  )
+  short.warmup_steps = 0
+  assert optim.make_schedule(short, ((4, 8, 4, 'continue'),))(0) == 1
   with pytest.raises(ValueError, match="optim.schedule is 'sine'"):
     optim.make_schedule(make_config(schedule='sine'), ((9, 8, 4, 'continue'),))
 

@@ -26,7 +26,11 @@ START_SECONDS = 1800
 HEARTBEAT_SECONDS = 100
 # Seconds between looks for others' errors; to wait for others to see ours.
 _LISTEN_SECONDS, _HEARD_SECONDS = 1.0, 15.0
-_FAILED, _HEARD = 'sesame/failed', 'sesame/heard'
+_FAILED, _HEARD, _LEFT = 'sesame/failed', 'sesame/heard', 'sesame/left'
+_DIED = 'has died, or its host cannot be reached'
+_GOES_ON = (
+  'What is saved stays, and the same command on all hosts continues from there'
+)
 _ids = itertools.count()  # of meetings, equal on all processes
 _asked = itertools.count(1)  # questions to Preemption.is_due
 _leaving = threading.Event()
@@ -46,8 +50,9 @@ def join(
   On Cloud TPU (`platform` 'tpu') and under Slurm JAX finds the processes.
   Elsewhere all three arguments are given: `coordinator` is HOST:PORT of process
   0, `process_id` counts from 0. Without any, the process runs alone. It exits
-  with 1 if the others take longer than `start_seconds`; JAX aborts all if one
-  is silent for `heartbeat_seconds`, and an error of one ends all.
+  with 1 if the others take longer than `start_seconds`. All end where one is
+  silent for `heartbeat_seconds`, or ends by an error; JAX itself aborts the
+  others where that is process 0.
   """
   if platform == 'cpu':  # no accelerator's library is asked, or says anything
     jax.config.update('jax_platforms', 'cpu')
@@ -69,6 +74,8 @@ def join(
       _exit(f'error: {error}')
   # SIGTERM on any of them leads all to one common last step.
   jax.config.update('jax_enable_preemption_service', True)
+  # Else JAX aborts all with a stack in C++, before `_listen` can tell who died.
+  jax.config.update('jax_enable_recoverability', True)
   # JAX itself would abort without naming a process.
   left = start_seconds - (time.monotonic() - began)
   alarm = threading.Timer(left, _stop_waiting, [start_seconds])
@@ -89,7 +96,9 @@ def join(
   finally:
     alarm.cancel()
   if _client() is not None:
-    listener = threading.Thread(target=_listen, daemon=True)
+    listener = threading.Thread(
+      target=_listen, args=[heartbeat_seconds], daemon=True
+    )
     listener.start()
     atexit.register(_stop_listening, listener)
 
@@ -215,6 +224,13 @@ def end_others(error: BaseException) -> None:
   _end(''.join(traceback.format_exception(error)))
 
 
+def end_after_loss(error: BaseException) -> NoReturn:
+  """Ends this process, whose exchange with another one failed."""
+  time.sleep(4 * _LISTEN_SECONDS)  # `_listen` ends it where the other said why
+  cause = str(error).partition('\n')[0]
+  end_all(f'error: another process {_DIED} ({cause}). {_GOES_ON}')
+
+
 def _tell_others(message: str) -> None:
   """Leaves an error message for the other processes."""
   client, here = _client(), distributed.global_state
@@ -225,13 +241,21 @@ def _tell_others(message: str) -> None:
     client.key_value_set(f'{_FAILED}/{here.process_id}', message)
 
 
-def _listen() -> None:
-  """Ends this process some time after another one left an error message."""
+def _listen(heartbeat_seconds: int) -> None:
+  """Ends this process some time after another one left an error, or died."""
   client, here = _client(), distributed.global_state
+  looked = time.monotonic()
   with contextlib.suppress(jax.errors.JaxRuntimeError):
     while not (failed := client.key_value_dir_get(_FAILED)):
       if _leaving.wait(_LISTEN_SECONDS):
         return
+      if time.monotonic() - looked > heartbeat_seconds / 10:
+        looked = time.monotonic()
+        if dead := _find_dead():
+          _exit(
+            f'error: process {dead[0]} of {here.num_processes} {_DIED} (silent'
+            f' for {heartbeat_seconds} s). {_GOES_ON}'
+          )
     # Where all processes meet the same error, each reports its own.
     if _leaving.wait(2 * _LISTEN_SECONDS):
       return
@@ -241,9 +265,24 @@ def _listen() -> None:
       _end(f'{told}\n(told by process {process} of {here.num_processes})')
 
 
+def _find_dead() -> list[int]:
+  """Returns the processes that are silent, but for those that ended well."""
+  client, here = _client(), distributed.global_state
+  everyone = list(range(here.num_processes))
+  silent = set(everyone) - client.get_live_nodes(everyone).keys()
+  if not silent:
+    return []
+  left = client.key_value_dir_get(_LEFT)
+  return sorted(silent - {int(key.rpartition('/')[2]) for key, _ in left})
+
+
 def _stop_listening(listener: threading.Thread) -> None:
   """Joins the thread: returning from JAX while Python ends, it would abort."""
   _leaving.set()
+  with contextlib.suppress(jax.errors.JaxRuntimeError):
+    _client().key_value_set(
+      f'{_LEFT}/{distributed.global_state.process_id}', ''
+    )
   listener.join(_HEARD_SECONDS)
 
 

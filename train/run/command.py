@@ -306,6 +306,8 @@ def _end(error: BaseException) -> None:
   elif isinstance(error, processes.Preempted):
     print(error, file=sys.stderr)
     sys.exit(PREEMPTED_EXIT)
+  elif not processes.is_alone() and 'Gloo' in str(error):
+    processes.end_after_loss(error)
   elif message is not None:
     processes.end_all(message)
   else:

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -243,7 +244,32 @@ def test_a_survivor_that_waits_for_nothing_ends():
       num_processes=2,
       devices=1,
     )
-  codes = [code for code, *_ in end(pairs, timeout=250)]
+  ended = end(pairs, timeout=250)
+  codes = [code for code, *_ in ended]
   assert codes[0] == codes[3] == -signal.SIGKILL
-  for code in codes[1:3]:
-    assert code not in (0, -signal.SIGKILL)
+  assert codes[1] not in (0, -signal.SIGKILL)  # JAX aborts it
+  code, _, error = ended[2]
+  assert code == 1
+  assert error.startswith('error: process 1 of 2 has died, or its host'), error
+  assert len(error.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_partner_that_dies_in_a_step_is_told_in_one_line(config, tmp_path):
+  (code, error), (killed, _) = run_both(
+    config,
+    tmp_path / 'run',
+    """
+count = ledger.Ledger.count
+def die(self, step, *rest):
+  if process == 1 and step == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+  count(self, step, *rest)
+ledger.Ledger.count = die
+""",
+  )
+  assert (code, killed) == (1, -signal.SIGKILL), error
+  last = error.splitlines()[-1]
+  assert re.match(r'error: (another process|process 1 of 2) has died', last)
+  assert 'same command on all hosts continues' in last
+  assert 'Traceback' not in error and 'stack trace' not in error

@@ -26,7 +26,11 @@ START_SECONDS = 1800
 HEARTBEAT_SECONDS = 100
 # Seconds between looks for others' errors; to wait for others to see ours.
 _LISTEN_SECONDS, _HEARD_SECONDS = 1.0, 15.0
-_FAILED, _HEARD, _LEFT = 'sesame/failed', 'sesame/heard', 'sesame/left'
+# Seconds that process 0 waits at its end for others that still work.
+_LEAVE_SECONDS = 300.0
+# Folders of the key-value store, each with an entry of a process.
+_FAILED, _HEARD = 'sesame/failed', 'sesame/heard'
+_BEAT, _LEFT = 'sesame/beat', 'sesame/left'
 _DIED = 'has died, or its host cannot be reached'
 _GOES_ON = (
   'What is saved stays, and the same command on all hosts continues from there'
@@ -244,18 +248,17 @@ def _tell_others(message: str) -> None:
 def _listen(heartbeat_seconds: int) -> None:
   """Ends this process some time after another one left an error, or died."""
   client, here = _client(), distributed.global_state
-  looked = time.monotonic()
+  heard = _Beats(here.num_processes)
   with contextlib.suppress(jax.errors.JaxRuntimeError):
     while not (failed := client.key_value_dir_get(_FAILED)):
       if _leaving.wait(_LISTEN_SECONDS):
         return
-      if time.monotonic() - looked > heartbeat_seconds / 10:
-        looked = time.monotonic()
-        if dead := _find_dead():
-          _exit(
-            f'error: process {dead[0]} of {here.num_processes} {_DIED} (silent'
-            f' for {heartbeat_seconds} s). {_GOES_ON}'
-          )
+      silent = heard.silent(heartbeat_seconds)
+      if silent:
+        _exit(
+          f'error: process {silent[0]} of {here.num_processes} {_DIED} (silent'
+          f' for {heartbeat_seconds} s). {_GOES_ON}'
+        )
     # Where all processes meet the same error, each reports its own.
     if _leaving.wait(2 * _LISTEN_SECONDS):
       return
@@ -265,25 +268,57 @@ def _listen(heartbeat_seconds: int) -> None:
       _end(f'{told}\n(told by process {process} of {here.num_processes})')
 
 
-def _find_dead() -> list[int]:
-  """Returns the processes that are silent, but for those that ended well."""
-  client, here = _client(), distributed.global_state
-  everyone = list(range(here.num_processes))
-  silent = set(everyone) - client.get_live_nodes(everyone).keys()
-  if not silent:
-    return []
-  left = client.key_value_dir_get(_LEFT)
-  return sorted(silent - {int(key.rpartition('/')[2]) for key, _ in left})
+class _Beats:
+  """When each process was last heard of, by a number that it counts up."""
+
+  def __init__(self, num_processes: int):
+    now = time.monotonic()
+    self._values = dict.fromkeys(range(num_processes), '')
+    self._times = dict.fromkeys(range(num_processes), now)
+    self._looked, self._count = 0.0, 0
+
+  def silent(self, seconds: float) -> list[int]:
+    """Counts up; returns who did not for so long and did not end well."""
+    now = time.monotonic()
+    if now - self._looked < seconds / 10:
+      return []
+    self._looked, self._count = now, self._count + 1
+    client, own = _client(), distributed.global_state.process_id
+    value = str(self._count)
+    client.key_value_set(f'{_BEAT}/{own}', value, allow_overwrite=True)
+    for process, value in _values(_BEAT).items():
+      if value != self._values[process]:
+        self._values[process], self._times[process] = value, now
+    late = [p for p, heard in self._times.items() if now - heard > seconds]
+    return sorted(set(late) - _values(_LEFT).keys()) if late else []
+
+
+def _values(folder: str) -> dict[int, str]:
+  """Returns process -> what it left in a folder of the key-value store."""
+  found = _client().key_value_dir_get(folder)
+  return {int(key.rpartition('/')[2]): value for key, value in found}
 
 
 def _stop_listening(listener: threading.Thread) -> None:
-  """Joins the thread: returning from JAX while Python ends, it would abort."""
+  """Joins the thread: returning from JAX while Python ends, it would abort.
+
+  Process 0 then waits for the others: without it, JAX aborts them.
+  """
   _leaving.set()
+  here = distributed.global_state
   with contextlib.suppress(jax.errors.JaxRuntimeError):
-    _client().key_value_set(
-      f'{_LEFT}/{distributed.global_state.process_id}', ''
-    )
+    _client().key_value_set(f'{_LEFT}/{here.process_id}', '')
   listener.join(_HEARD_SECONDS)
+  if here.process_id != 0:
+    return
+  deadline = time.monotonic() + _LEAVE_SECONDS
+  with contextlib.suppress(jax.errors.JaxRuntimeError):
+    while time.monotonic() < deadline:
+      if len(_values(_LEFT)) == here.num_processes:
+        # It returns when those that left are disconnected.
+        _client().get_live_nodes(list(range(here.num_processes)))
+        break
+      time.sleep(0.1)
 
 
 def _end(message: str) -> NoReturn:

@@ -95,6 +95,7 @@ RING = (
   'train.generate',
   'train.language',
   'train.meanings',
+  'train.minimal_pairs',
   'train.ngram',
   'train.papers',
   'train.preflight',

@@ -112,10 +112,15 @@ def kenlm_program(folder: str) -> pathlib.Path:
   return program
 
 
+def is_arpa(path: str) -> bool:
+  """Returns whether a path is named as a file of n-grams."""
+  return bool(re.search(_ARPA, path))
+
+
 def ngram_source(path: str) -> str:
   """Returns whether a path is a 'store', 'workdir', 'arpa' or 'files'."""
   folder = epath.Path(path)
-  if re.search(_ARPA, path):
+  if is_arpa(path):
     files.check_readable(path)
     return 'arpa'
   if folder.is_dir() and (folder / 'store.json').exists():
@@ -156,7 +161,7 @@ def check_ngram_options(kind: str, options: Any) -> None:
     given = [f'--{other}' for other in others if getattr(options, other)]
     if getattr(options, name) and given:
       raise ValueError(f'--{name} {reason}: leave {" and ".join(given)} out')
-  if options.out and not re.search(_ARPA, options.out):
+  if options.out and not is_arpa(options.out):
     raise ValueError(
       f'--out={options.out}: expected a name that ends in .arpa or .arpa.gz'
     )

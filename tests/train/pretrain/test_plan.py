@@ -18,7 +18,8 @@ pytestmark = pytest.mark.usefixtures('one_device')
 def test_a_batch_may_have_all_windows_of_the_text(small_config):
   (phase,) = training_phases.resolve_phases(small_config(), {})
   for windows in (phase.global_batch, phase.global_batch - 1):
-    text = types.SimpleNamespace(num_windows=windows, check_text=lambda size: None)
+    text = types.SimpleNamespace(num_windows=windows)
+    text.check_text = lambda size: None
     if windows == phase.global_batch:
       plan.check_data({phase.kind: text}, [phase])
       continue

@@ -1,0 +1,215 @@
+"""Scores of sentences, against transformers and sums by hand."""
+
+import pydoc_data.topics
+
+import jax
+import numpy as np
+import pytest
+import runs
+import small_published
+
+from data.ngrams import arpa
+from data.vocabulary import tokenization
+from train.language import sentence_sums
+from train.params import trained
+from train.run import settings
+
+TOPICS = list(pydoc_data.topics.topics.values())[:20]
+SENTENCES = [
+  'The function returns a value.',
+  'The functions return a value.',
+  'A name is bound to an object, which the statement deletes.',
+  'Nothing.',
+  'If the list is empty, an undecipherable exception is raised.',
+]
+
+
+def tokenizer_of(kind):
+  return tokenization.train(
+    TOPICS, tokenization.parse_training(f'train:{kind}:400')
+  )
+
+
+@pytest.fixture(scope='module')
+def bert(tmp_path_factory):
+  """A folder with a small BERT, random, of large weights."""
+  folder = tmp_path_factory.mktemp('bert')
+  small_published.write_bert(
+    folder, tokenizer_of('wordpiece'), initializer_range=0.3
+  )
+  return folder
+
+
+@pytest.fixture(scope='module')
+def gpt2(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('gpt2')
+  small_published.write_gpt(
+    folder, tokenizer_of('bytebpe'), initializer_range=0.3
+  )
+  return folder
+
+
+def load(folder):
+  return trained.load(folder, expected=('bert', 'gpt', 'gpt2', 'lstm', 'nnlm'))
+
+
+def test_a_gpt2_sums_as_transformers(gpt2):
+  """All pieces after <|endoftext|>, as lm-evaluation-harness has it."""
+  torch = pytest.importorskip('torch')
+  transformers = pytest.importorskip('transformers')
+  found = load(gpt2)
+  theirs = transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
+  sums, sizes = sentence_sums.score(found, SENTENCES)
+  for sentence, total, size in zip(SENTENCES, sums, sizes, strict=True):
+    (ids,) = found.tokenizer.encode_batch([sentence])
+    row = torch.tensor([[found.tokenizer.end_of_text_id, *ids]])
+    with torch.no_grad():
+      log_probs = theirs(row).logits[0, :-1].log_softmax(-1)
+    expected = log_probs[range(len(ids)), ids].double().sum()
+    assert total == pytest.approx(float(expected), rel=1e-4)
+    assert size == len(ids)
+
+
+def plain_pseudo(bert, found, sentence, within_word):
+  """Hides one piece after the other, one row at a time."""
+  import torch
+  import transformers
+
+  theirs = transformers.BertForMaskedLM.from_pretrained(bert).eval()
+  tokenizer = found.tokenizer
+  (ids,) = tokenizer.encode_batch([sentence])
+  row = [tokenizer.cls_id, *ids, tokenizer.sep_id]
+  total = 0.0
+  for place in range(1, len(row) - 1):
+    hidden = list(row)
+    hidden[place] = tokenizer.mask_id
+    later = place + 1
+    while within_word and tokenizer.pieces[row[later]].startswith('##'):
+      hidden[later] = tokenizer.mask_id
+      later += 1
+    with torch.no_grad():
+      logits = theirs(torch.tensor([hidden])).logits[0, place]
+    total += float(logits.log_softmax(-1)[row[place]])
+  return total, len(ids)
+
+
+@pytest.mark.parametrize('within_word', [False, True])
+def test_pseudo_log_likelihood_is_a_plain_loop(bert, within_word):
+  pytest.importorskip('torch')
+  pytest.importorskip('transformers')
+  found = load(bert)
+  sums, sizes = sentence_sums.score(found, SENTENCES, within_word=within_word)
+  for sentence, total, size in zip(SENTENCES, sums, sizes, strict=True):
+    expected, count = plain_pseudo(bert, found, sentence, within_word)
+    assert total == pytest.approx(expected, rel=1e-4)
+    assert size == count
+  if within_word:  # words of several pieces are there
+    alone, _ = sentence_sums.score(found, SENTENCES)
+    assert (alone != sums).any()
+
+
+def test_holistic_is_the_mean_of_all_pieces_unmasked(bert):
+  torch = pytest.importorskip('torch')
+  transformers = pytest.importorskip('transformers')
+  found = load(bert)
+  theirs = transformers.BertForMaskedLM.from_pretrained(bert).eval()
+  means, sizes = sentence_sums.score(found, SENTENCES, scoring='holistic')
+  for sentence, mean, size in zip(SENTENCES, means, sizes, strict=True):
+    (ids,) = found.tokenizer.encode_batch([sentence])
+    row = torch.tensor([[found.tokenizer.cls_id, *ids, found.tokenizer.sep_id]])
+    with torch.no_grad():
+      logits = theirs(row).logits[0]
+    expected = -torch.nn.functional.cross_entropy(logits, row[0])
+    assert mean == pytest.approx(float(expected), rel=1e-4)
+    assert size == row.shape[1]
+
+
+@pytest.mark.parametrize('name', ['bert', 'gpt2'])
+def test_scores_depend_on_the_sentence_alone(name, request, monkeypatch):
+  found = load(request.getfixturevalue(name))
+  together, sizes = sentence_sums.score(found, SENTENCES)
+  order = [3, 1, 4, 0, 2, 1]
+  others, _ = sentence_sums.score(found, [SENTENCES[i] for i in order])
+  np.testing.assert_allclose(others, together[order], rtol=1e-6)
+  monkeypatch.setattr(sentence_sums, 'BATCH_TOKENS', 24)
+  small, _ = sentence_sums.score(found, SENTENCES)
+  np.testing.assert_allclose(small, together, rtol=1e-6)
+  assert (sizes > 0).all()
+
+
+@pytest.mark.parametrize('kind', ['lstm', 'left to right'])
+def test_models_of_ours_sum_what_they_are_trained_on(
+  kind, small_store, tmp_path
+):
+  """The loss of a run on one row is minus the mean of the row's sum."""
+  config = settings.load_config(
+    'gpt_tiny:lstm' if kind == 'lstm' else 'bert_tiny'
+  )
+  changes = {
+    'data.folder': str(small_store),
+    'train.phases': ((2, 32, 8, 'continue'),),
+    'eval.max_windows': 8,
+  }
+  if kind != 'lstm':
+    changes |= {'model.left_to_right': True, 'train.objective': 'lm'}
+  runs.train(settings.with_overrides(config, changes), tmp_path / 'run')
+  found = load(tmp_path / 'run')
+  sums, sizes = sentence_sums.score(found, SENTENCES)
+  begin = [] if kind == 'lstm' else [found.tokenizer.cls_id]
+  for sentence, total, size in zip(SENTENCES, sums, sizes, strict=True):
+    (ids,) = found.tokenizer.encode_batch([sentence])
+    row = np.array([[*begin, *ids]])
+    at = np.arange(row.shape[1])[None]
+    inputs = row, at >= 0, at
+    if kind != 'lstm':
+      inputs = row, at >= 0, np.zeros_like(row), at, at
+    outputs = found.model.apply({'params': found.params}, *inputs, train=False)
+    logits = outputs['lm_logits' if kind == 'lstm' else 'mlm_logits'][0]
+    log_probs = jax.nn.log_softmax(logits)[:-1]
+    expected = log_probs[np.arange(len(log_probs)), row[0, 1:]].sum()
+    assert total == pytest.approx(float(expected), rel=1e-5)
+    assert size == len(log_probs)
+
+
+ARPA = """\\data\\
+ngram 1=4
+ngram 2=3
+
+\\1-grams:
+-99\t<s>\t-0.5
+-1.0\t</s>
+-2.0\t<unk>
+-0.7\ta\t-0.3
+
+\\2-grams:
+-0.2\t<s> a
+-0.4\ta a
+-0.1\ta </s>
+
+\\end\\
+"""
+
+
+def test_n_grams_are_summed_by_hand(tmp_path):
+  (tmp_path / 'x.arpa').write_text(ARPA)
+  model = arpa.read(tmp_path / 'x.arpa')
+  sums, sizes = sentence_sums.score_by_ngrams(model, ['a a', 'a b', 'a'])
+  by_hand = [-0.2 - 0.4 - 0.1, -0.2 + (-0.3 - 2.0) - 1.0, -0.2 - 0.1]
+  np.testing.assert_allclose(sums, np.log(10) * np.array(by_hand), rtol=1e-5)
+  assert sizes.tolist() == [3, 3, 2]
+
+
+def test_what_cannot_be_scored_is_named(bert, tmp_path):
+  found = load(bert)
+  with pytest.raises(ValueError, match='has 702 pieces .* expected 3 to 64 by'):
+    sentence_sums.score(found, ['the ' * 700])
+  small_published.write_bert(
+    tmp_path, tokenizer_of('wordpiece'), kind='BertModel'
+  )
+  with pytest.raises(ValueError, match=r'no head for masked pieces \(mlm\)'):
+    sentence_sums.check_model(load(tmp_path), 'sum')
+
+
+def test_only_a_bert_is_scored_unmasked(gpt2):
+  with pytest.raises(ValueError, match='--scoring=holistic: .* a gpt2 that re'):
+    sentence_sums.check_model(load(gpt2), 'holistic')

@@ -1,0 +1,350 @@
+"""Minimal pairs: a good sentence and a bad one that differ in little.
+
+Read are BLiMP (Warstadt et al. 2020), Zorro (Huebner et al. 2021) and files of
+one's own. A model is right where it finds the good sentence more probable; a
+tie is wrong.
+"""
+
+import csv
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from etils import epath
+
+from data.text import text_files
+from train.host import files
+
+# Names of the systems in BLiMP's models_summary.jsonl, as the paper has them.
+PUBLISHED = {
+  'ngram': '5-gram, 3.1 G words',
+  'lstm': 'LSTM, 83 M words',
+  'txl': 'Transformer-XL',
+  'gpt2': 'GPT-2 774M',
+}
+SUMMARY = 'models_summary.jsonl'
+FIELDS = ('good', 'bad')
+_DRAWS, _SEED = 1_000, 0  # of a bootstrap
+
+
+class MinimalPair(NamedTuple):
+  """Two sentences, and the groups that they belong to.
+
+  Attributes:
+    good: the acceptable sentence.
+    bad: the other one.
+    group: BLiMP's paradigm, or another name; '' without.
+    family: of groups: BLiMP's phenomenon; else the group.
+    place: file and line, for messages.
+  """
+
+  good: str
+  bad: str
+  group: str
+  family: str
+  place: str
+
+
+def read(path: str) -> list[MinimalPair]:
+  """Reads a folder of BLiMP or Zorro, or a file of one's own.
+
+  Such a file is JSONL with `good`, `bad` and perhaps `group`, or separated by
+  tabs (.tsv) with a line of these titles. Raises ValueError with file and line
+  for a sentence that is missing or twice the same.
+  """
+  place = epath.Path(path)
+  if not place.exists():
+    raise FileNotFoundError(
+      f'{path}: there is no such file or folder: expected a folder of BLiMP'
+      " (NAME.jsonl) or Zorro (NAME.txt), or a file of one's own (.jsonl, .tsv)"
+    )
+  if not place.is_dir():
+    pairs = _read_own(place)
+  else:
+    names = sorted(each for each in place.iterdir() if each.name != SUMMARY)
+    blimp = [each for each in names if each.suffix == '.jsonl']
+    zorro = [each for each in names if each.suffix == '.txt']
+    if not blimp and not zorro:
+      raise ValueError(
+        f'{path}: holds neither NAME.jsonl, as BLiMP, nor NAME.txt, as Zorro'
+      )
+    reader = _read_blimp if blimp else _read_zorro
+    pairs = [pair for each in blimp or zorro for pair in reader(each)]
+  for pair in pairs:
+    if not (pair.good.strip() and pair.bad.strip()):
+      raise ValueError(f'{pair.place}: a sentence is empty, expected two texts')
+    # BLiMP has some of these: they are ties, and so wrong.
+    if pair.good == pair.bad and not place.is_dir():
+      raise ValueError(
+        f'{pair.place}: both sentences are {pair.good!r}, expected two that'
+        ' differ'
+      )
+  return pairs
+
+
+def _read_blimp(path: epath.Path) -> list[MinimalPair]:
+  names = ('sentence_good', 'sentence_bad', 'UID', 'linguistics_term')
+  records = text_files.parse_records(
+    text_files.read_text(path),
+    path,
+    lambda record: all(isinstance(record.get(name), str) for name in names),
+    f'an object with the texts {", ".join(names)}',
+  )
+  return [
+    MinimalPair(*(record[name] for name in names), f'{path}, line {number}')
+    for number, record in enumerate(records, start=1)
+  ]
+
+
+def _read_zorro(path: epath.Path) -> list[MinimalPair]:
+  lines = text_files.read_text(path).splitlines()
+  if len(lines) % 2:
+    raise ValueError(
+      f'{path}: {len(lines):,} lines, expected an even number: a bad sentence'
+      ' and then a good one'
+    )
+  return [
+    MinimalPair(
+      lines[i + 1],
+      lines[i],
+      path.stem,
+      path.stem.partition('-')[0],
+      f'{path}, line {i + 1}',
+    )
+    for i in range(0, len(lines), 2)
+  ]
+
+
+def _read_own(path: epath.Path) -> list[MinimalPair]:
+  text = text_files.read_text(path)
+  if text_files.is_jsonl(path):
+    records = text_files.parse_records(
+      text,
+      path,
+      lambda record: (
+        all(isinstance(record.get(name), str) for name in FIELDS)
+        and isinstance(record.get('group', ''), str)
+      ),
+      'an object with the texts good, bad and perhaps group',
+    )
+    numbers = itertools.count(1)
+  else:
+    rows = csv.DictReader(
+      io.StringIO(text), delimiter='\t', quoting=csv.QUOTE_NONE
+    )
+    titles = rows.fieldnames or []
+    if missing := set(FIELDS) - set(titles):
+      raise ValueError(
+        f'{path}, line 1: no column {", ".join(sorted(missing))} among'
+        f' {titles}, expected good, bad and perhaps group, separated by tabs'
+      )
+    records, numbers = list(rows), itertools.count(2)
+    for number, record in enumerate(records, start=2):
+      if None in record or None in record.values():
+        raise ValueError(
+          f'{path}, line {number}: expected {len(titles)} columns, separated by'
+          ' tabs'
+        )
+  if not records:
+    raise ValueError(f'{path}: holds no pair')
+  return [
+    MinimalPair(
+      record['good'],
+      record['bad'],
+      record.get('group', ''),
+      record.get('group', ''),
+      f'{path}, line {number}',
+    )
+    for number, record in zip(numbers, records, strict=False)
+  ]
+
+
+def limited(pairs: Sequence[MinimalPair], limit: int | None) -> list:
+  """Returns `limit` pairs of each group, evenly spaced; None: all."""
+  groups: dict[str, list[MinimalPair]] = {}
+  for pair in pairs:
+    groups.setdefault(pair.group, []).append(pair)
+  found = []
+  for of_group in groups.values():
+    count = len(of_group) if limit is None else min(limit, len(of_group))
+    found += [of_group[i * len(of_group) // count] for i in range(count)]
+  return found
+
+
+def published(path: str) -> dict[str, dict[str, float]]:
+  """Returns system -> group -> its share right, of a folder of BLiMP."""
+  file = epath.Path(path) / SUMMARY
+  if not file.exists():
+    return {}
+  rows = text_files.parse_records(
+    text_files.read_text(file),
+    file,
+    lambda record: {'UID', *PUBLISHED} <= record.keys(),
+    f'an object with UID, {", ".join(PUBLISHED)}',
+  )
+  rows = [row for row in rows if row['UID'] != 'overall']
+  return {
+    name: {row['UID']: row[key] for row in rows}
+    for key, name in PUBLISHED.items()
+  }
+
+
+def figures(
+  pairs: Sequence[MinimalPair], good: np.ndarray, bad: np.ndarray
+) -> dict[str, Any]:
+  """Returns the shares of right pairs, in all, by family and by group.
+
+  `good` and `bad` are the scores of the sentences, float [pairs]. `mean` is
+  that over the groups, with a 95 % interval by drawing pairs of each group with
+  replacement; `share` that of all pairs; `ties` their number.
+  """
+  right = good > bad
+  places: dict[str, list[int]] = {}
+  families: dict[str, dict[str, None]] = {}
+  for number, pair in enumerate(pairs):
+    places.setdefault(pair.group, []).append(number)
+    families.setdefault(pair.family, {})[pair.group] = None
+  groups = {name: float(right[at].mean()) for name, at in places.items()}
+  rng = np.random.default_rng(_SEED)
+  drawn = [rng.binomial(len(places[g]), groups[g], _DRAWS) for g in groups]
+  means = np.mean(
+    [d / len(places[g]) for d, g in zip(drawn, groups, strict=True)], axis=0
+  )
+  low, high = np.quantile(means, [0.025, 0.975])
+  return {
+    'mean': float(np.mean(list(groups.values()))),
+    'interval': [float(low), float(high)],
+    'share': float(right.mean()),
+    'pairs': len(pairs),
+    'ties': int((good == bad).sum()),
+    'families': {
+      family: float(right[[n for g in of for n in places[g]]].mean())
+      for family, of in families.items()
+    },
+    'groups': groups,
+  }
+
+
+def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+  """Compares two models on the same pairs, bool [pairs] of right ones.
+
+  Returns how many pairs only one has right, and the probability of so uneven a
+  split if both were equally good: McNemar's test, the exact binomial one.
+  """
+  from scipy import stats
+
+  only = int((first & ~second).sum()), int((second & ~first).sum())
+  p = stats.binomtest(only[0], sum(only)).pvalue if sum(only) else 1.0
+  return {'only_first': only[0], 'only_second': only[1], 'p': float(p)}
+
+
+def table(
+  found: Mapping[str, Mapping[str, Any]],
+  others: Mapping[str, Mapping[str, float]],
+  pairs: Sequence[MinimalPair],
+) -> str:
+  """Returns the shares in per cent as Markdown, ours and published ones.
+
+  Args:
+    found: model -> its `figures`.
+    others: system -> group -> its published share.
+    pairs: that were scored, for the order of groups.
+  """
+  from train.meanings import tables
+
+  groups: dict[str, dict[str, None]] = {}
+  for pair in pairs:
+    groups.setdefault(pair.family, {})[pair.group] = None
+  rows = []
+
+  def add(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
+    rows.append([name, *(f'{100 * value:.1f}' for value in (*ours, *theirs))])
+
+  every = [group for of in groups.values() for group in of]
+  for family, of in groups.items():
+    ours = [each['families'][family] for each in found.values()]
+    add(
+      f'**{family or "all"}**',
+      ours,
+      [_mean(each, of) for each in others.values()],
+    )
+    if [*of] == [family]:
+      continue
+    for group in of:
+      ours = [each['groups'][group] for each in found.values()]
+      add(group, ours, [_mean(each, [group]) for each in others.values()])
+  add(
+    '**mean over groups**',
+    [each['mean'] for each in found.values()],
+    [_mean(each, every) for each in others.values()],
+  )
+  return tables.markdown(['% right', *found, *others], rows)
+
+
+def _mean(shares: Mapping[str, float], groups: Any) -> float:
+  known = [shares[group] for group in groups if group in shares]
+  return float(np.mean(known)) if known else float('nan')
+
+
+def draw(
+  path: str,
+  found: Mapping[str, Mapping[str, Any]],
+  others: Mapping[str, Mapping[str, float]],
+  pairs: Sequence[MinimalPair],
+) -> None:
+  """Draws a group of bars for each family: our models, then published ones."""
+  from matplotlib import pyplot
+
+  from data import scratch
+
+  groups: dict[str, dict[str, None]] = {}
+  for pair in pairs:
+    groups.setdefault(pair.family, {})[pair.group] = None
+  bars = {
+    name: [*each['families'].values(), each['mean']]
+    for name, each in found.items()
+  }
+  for name, shares in others.items():
+    bars[name] = [_mean(shares, of) for of in groups.values()]
+    bars[name].append(_mean(shares, [g for of in groups.values() for g in of]))
+  names = [family.replace('_', ' ') or 'all' for family in groups]
+  names.append('mean over groups')
+  width = 0.8 / len(bars)
+  figure, axes = pyplot.subplots(
+    figsize=(6.5, 1.2 + len(names) * (0.15 + 0.09 * len(bars))),
+    layout='constrained',
+  )
+  for number, (name, values) in enumerate(bars.items()):
+    grey = f'{0.45 + 0.1 * max(number - len(found), 0)}'
+    axes.barh(
+      np.arange(len(names)) + (number + 0.5) * width - 0.4,
+      100 * np.array(values),
+      width,
+      label=name,
+      color=f'C{number % 10}' if number < len(found) else grey,
+    )
+  axes.axvline(50, color='black', linewidth=0.8, linestyle=':')
+  axes.set_yticks(range(len(names)), names)
+  axes.set_ylim(len(names) - 0.4, -0.6)
+  axes.set_xlim(0, 100)
+  axes.set_xlabel('right pairs, %; dotted: chance')
+  figure.legend(loc='outside upper center', ncols=2, fontsize='small')
+  with scratch.replacing(path) as new, new.open('wb') as file:
+    figure.savefig(file, format='png', dpi=150)
+  pyplot.close(figure)
+
+
+def write_scores(
+  path: str, pairs: Sequence[MinimalPair], scores: Mapping[str, np.ndarray]
+) -> None:
+  """Writes a CSV of each pair, and each model's score of both sentences."""
+  header = [*MinimalPair._fields[:4]]
+  header += [f'{name} {side}' for name in scores for side in FIELDS]
+  columns = np.concatenate([*scores.values()])
+  rows = [
+    [*pair[:4], *columns[:, number].tolist()]
+    for number, pair in enumerate(pairs)
+  ]
+  files.write_atomically(epath.Path(path), files.as_csv([header, *rows]))

@@ -1,0 +1,299 @@
+"""Scores of whole sentences by every model that predicts tokens.
+
+A score is a sum over the pieces of a sentence, in nats. B rows, T positions,
+V vocabulary.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from data.ngrams import counts
+from data.ngrams.model import Model
+from models.pretrained.weights import Weights
+from train.architectures import families
+from train.architectures.architecture import Architecture
+from train.engine import objectives
+from train.host import console
+from train.language import held_out
+from train.vectors import length_batches
+
+BATCH_TOKENS = 4096
+# Most bytes of the logits of a batch.
+LOGITS_BYTES = 250_000_000
+SCORINGS = ('sum', 'holistic')
+
+
+def check_model(found: Weights, scoring: str) -> None:
+  """Checks that a model predicts tokens, and in the way that is asked for."""
+  held_out.check_predicts_tokens(found)
+  family = families.ARCHITECTURES[found.name]
+  if family.reads_words:
+    raise ValueError(
+      f'{found.folder} holds an {found.name}, whose two directions are scored'
+      ' on running text alone (train.ngram --beside): expected'
+      f' {", ".join(families.names_for("score"))} or bert'
+    )
+  if scoring == 'holistic' and not _hides(found):
+    raise ValueError(
+      f'--scoring=holistic: {found.folder} holds a {found.name} that reads from'
+      ' the left to the right: expected a bert, which sees all pieces'
+    )
+
+
+def _hides(found: Weights) -> bool:
+  return families.is_for(found.name, 'fill_masks') and not (
+    found.model.left_to_right
+  )
+
+
+def describe(found: Weights, scoring: str, within_word: bool) -> str:
+  """Returns how `score` scores by a model, for people."""
+  if _hides(found):
+    if scoring == 'holistic':
+      return (
+        'minus the mean cross-entropy of all pieces, [CLS] and [SEP] too,'
+        ' nothing hidden (Huebner et al. 2021)'
+      )
+    more = ' with the later pieces of its word' if within_word else ''
+    return (
+      f'pseudo-log-likelihood: each piece hidden in turn{more}, summed'
+      ' (Salazar et al. 2020); [CLS] and [SEP] are seen and not scored'
+    )
+  begin = _begin(found)
+  if begin:
+    return (
+      'log-probability: all pieces after the symbol'
+      f' {found.tokenizer.pieces[begin[0]]}, summed; no end is scored'
+    )
+  return (
+    'log-probability: all pieces after the first, summed: its vocabulary has no'
+    ' symbol for a beginning; no end is scored'
+  )
+
+
+def _begin(found: Weights) -> list[int]:
+  """Returns the symbol before a sentence, as in the model's training."""
+  before, _ = families.ARCHITECTURES[found.name].frame(found.tokenizer)
+  if before:
+    return before
+  end = getattr(found.tokenizer, 'end_of_text_id', None)
+  return [] if end is None else [end]
+
+
+def encode(found: Weights, sentences: Sequence[str]) -> list[list[int]]:
+  """Returns the pieces of sentences, with the symbols around them.
+
+  Raises ValueError for a sentence that is longer than the model reads, or that
+  has too few pieces to score one.
+  """
+  before, after = _begin(found), []
+  if _hides(found):
+    before, after = families.ARCHITECTURES[found.name].frame(found.tokenizer)
+  encoded = [
+    [*before, *ids, *after] for ids in found.tokenizer.encode_batch(sentences)
+  ]
+  most = found.model.max_length + (not after)
+  for sentence, ids in zip(sentences, encoded, strict=True):
+    if not 2 + len(after) <= len(ids) <= most:
+      raise ValueError(
+        f'{sentence[:80]!r}: has {len(ids)} pieces with the symbols around it,'
+        f' expected {2 + len(after)} to {most} by {found.folder}'
+      )
+  return encoded
+
+
+def score(
+  found: Weights,
+  sentences: Sequence[str],
+  *,
+  scoring: str = 'sum',
+  within_word: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the scores of sentences and how many pieces each counts.
+
+  Both float64 [sentences]. See `describe` for what is scored. `within_word`
+  hides the later pieces of a word with each piece (Kauf and Ivanova 2023). A
+  score does not depend on the other sentences, nor on their order.
+  """
+  distinct = list(dict.fromkeys(sentences))
+  encoded = encode(found, distinct)
+  if not _hides(found):
+    scored = _left_to_right(found, encoded)
+  elif scoring == 'holistic':
+    scored = _unhidden(found, encoded)
+  else:
+    scored = _hidden(found, encoded, within_word)
+  sums = np.full((2, len(distinct)), np.nan)
+  for number, values in console.counted(scored, len(distinct), 'sentences'):
+    sums[:, number] = values.sum(dtype=np.float64), len(values)
+  if scoring == 'holistic':
+    sums[0] /= sums[1]
+  place = {sentence: number for number, sentence in enumerate(distinct)}
+  return tuple(sums[:, [place[sentence] for sentence in sentences]])
+
+
+def score_by_ngrams(
+  model: Model, sentences: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the log-probabilities of sentences and their numbers of words.
+
+  Words stand between white space. A sentence follows <s>, and </s> counts.
+  """
+  texts = [
+    [counts.BEGIN, *(model.ids.get(w, counts.UNKNOWN) for w in s.split())]
+    for s in sentences
+  ]
+  ids = np.concatenate([[*text, counts.END] for text in texts]).astype(np.int64)
+  sizes = np.array([len(text) + 1 for text in texts])
+  begins = np.cumsum(sizes) - sizes
+  starts = np.zeros(len(ids), bool)
+  starts[begins] = True
+  log_probs = model.log_probs(ids, starts)
+  log_probs[begins] = 0
+  return np.add.reduceat(log_probs, begins), sizes - 1.0
+
+
+def _batches(
+  found: Weights, encoded: Sequence[list[int]], positions: int
+) -> Iterator[length_batches.TextBatch]:
+  """Returns batches whose logits of `positions` a row (0: all) are bounded."""
+  per_token = 4 * found.model.vocab_size
+  tokens = min(BATCH_TOKENS, max(1, LOGITS_BYTES // per_token))
+  return length_batches.batches_by_length(
+    enumerate(encoded),
+    BATCH_TOKENS if positions else tokens,
+    added=0,
+    longest=found.model.max_length + 1,
+  )
+
+
+def _left_to_right(
+  found: Weights, encoded: Sequence[list[int]]
+) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields (number, log-probability of each piece but the first)."""
+  for batch in _batches(found, encoded, 0):
+    tokens, lengths = length_batches.pad(batch.texts, batch.rows, batch.length)
+    log_probs = _next_log_probs(
+      found.model,
+      found.params,
+      tokens,
+      lengths,
+      family=families.ARCHITECTURES[found.name],
+      by_mlm=families.is_for(found.name, 'fill_masks'),
+    )
+    for number, ids, row in zip(
+      batch.numbers, batch.texts, np.asarray(log_probs), strict=False
+    ):
+      yield number, row[: len(ids) - 1]
+
+
+@functools.partial(jax.jit, static_argnames=('model', 'family', 'by_mlm'))
+def _next_log_probs(
+  model: nn.Module,
+  params: Any,
+  tokens_BT: jax.Array,
+  lengths_B: jax.Array,
+  *,
+  family: Architecture,
+  by_mlm: bool,
+) -> jax.Array:
+  """Returns float32 [B, T - 1], of each token but the first."""
+  inputs_BT = tokens_BT[:, :-1]
+  at_BT = jnp.broadcast_to(jnp.arange(inputs_BT.shape[1]), inputs_BT.shape)
+  inputs = family.text_inputs(inputs_BT, at_BT < lengths_B[:, None], at_BT)
+  places = (at_BT,) if by_mlm else ()
+  outputs = model.apply({'params': params}, *inputs, *places, train=False)
+  logits = outputs['mlm_logits' if by_mlm else 'lm_logits']
+  losses, _ = objectives.score_labels(logits, tokens_BT[:, 1:])
+  return -losses
+
+
+def _unhidden(
+  found: Weights, encoded: Sequence[list[int]]
+) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields (number, log-probability of each piece where all are seen)."""
+  family = families.ARCHITECTURES[found.name]
+  for batch in _batches(found, encoded, 0):
+    tokens, lengths = length_batches.pad(batch.texts, batch.rows, batch.length)
+    at = np.broadcast_to(np.arange(batch.length, dtype=np.int32), tokens.shape)
+    log_probs = _mlm_log_probs(
+      found.model, found.params, tokens, tokens, lengths, at, family=family
+    )
+    for number, ids, row in zip(
+      batch.numbers, batch.texts, np.asarray(log_probs), strict=False
+    ):
+      yield number, row[: len(ids)]
+
+
+def _hidden(
+  found: Weights, encoded: Sequence[list[int]], within_word: bool
+) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields (number, log-probability of each piece where it is hidden)."""
+  family = families.ARCHITECTURES[found.name]
+  tokenizer = found.tokenizer
+  before, after = map(len, family.frame(tokenizer))
+  continues = np.asarray(tokenizer.continuations())
+  by_length: dict[int, list[int]] = {}
+  for number, ids in enumerate(encoded):
+    by_length.setdefault(len(ids), []).append(number)
+  for length, numbers in sorted(by_length.items()):
+    rows = max(1, BATCH_TOKENS // length)
+    pieces = np.arange(before, length - after)
+    done: dict[int, list[np.ndarray]] = {}
+    # All rows of one length: (sentence, hidden place).
+    sentences = np.repeat(numbers, len(pieces))
+    places = np.tile(pieces, len(numbers))
+    for first in range(0, len(places), rows):
+      part = slice(first, first + rows)
+      at = np.resize(places[part], rows)  # repeats fill the last batch
+      texts = np.array([encoded[i] for i in np.resize(sentences[part], rows)])
+      hides = np.arange(length) == at[:, None]
+      if within_word:
+        for row, place in enumerate(at):
+          end = place + 1
+          while end < length - after and continues[texts[row, end]]:
+            end += 1
+          hides[row, place:end] = True
+      inputs = np.where(hides, tokenizer.mask_id, texts).astype(np.int32)
+      log_probs = _mlm_log_probs(
+        found.model,
+        found.params,
+        inputs,
+        texts.astype(np.int32),
+        np.full(rows, length, np.int32),
+        at[:, None].astype(np.int32),
+        family=family,
+      )
+      for number, value in zip(
+        sentences[part], np.asarray(log_probs)[:, 0], strict=False
+      ):
+        values = done.setdefault(int(number), [])
+        values.append(value)
+        if len(values) == len(pieces):
+          yield int(number), np.array(done.pop(int(number)))
+
+
+@functools.partial(jax.jit, static_argnames=('model', 'family'))
+def _mlm_log_probs(
+  model: nn.Module,
+  params: Any,
+  inputs_BT: jax.Array,
+  tokens_BT: jax.Array,
+  lengths_B: jax.Array,
+  places_BP: jax.Array,
+  *,
+  family: Architecture,
+) -> jax.Array:
+  """Returns float32 [B, P], of the tokens at some places of other inputs."""
+  at_BT = jnp.broadcast_to(jnp.arange(inputs_BT.shape[1]), inputs_BT.shape)
+  inputs = family.text_inputs(inputs_BT, at_BT < lengths_B[:, None], at_BT)
+  outputs = model.apply({'params': params}, *inputs, places_BP, train=False)
+  targets_BP = jnp.take_along_axis(tokens_BT, places_BP, axis=1)
+  losses, _ = objectives.score_labels(outputs['mlm_logits'], targets_BP)
+  return -losses

@@ -1,0 +1,157 @@
+"""Does a model prefer the good sentence? Minimal pairs, such as BLiMP's.
+
+python -m train.minimal_pairs WEIGHTS PAIRS [--beside WEIGHTS ...]
+
+PAIRS is a folder of BLiMP (NAME.jsonl) or of Zorro (NAME.txt, a bad sentence
+and then a good one), or a file of one's own: JSONL of good, bad and perhaps
+group, or .tsv with these titles. WEIGHTS are a model that predicts tokens (GPT,
+GPT-2, LSTM, NNLM, BERT) or n-grams, a file .arpa. A pair is right where the
+good sentence has the higher score; a tie is wrong. Published systems stand
+beside where the folder has BLiMP's models_summary.jsonl.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from train.host import files
+from train.language import inputs, minimal_pairs
+from train.run import command
+
+SCORINGS = ('sum', 'mean', 'holistic')
+
+
+def main() -> None:
+  """Entry point."""
+  parser = command.parser(
+    'minimal_pairs',
+    __doc__,
+    'workdir of a language model, a folder of published weights and vocabulary,'
+    " a name on Hugging Face's hub, or n-grams, a file .arpa",
+  )
+  add, switch, number = command.adders(parser)
+  add('pairs', metavar='PAIRS', help='folder of BLiMP or Zorro, or a file')
+  add('--beside', nargs='+', default=[], metavar='WEIGHTS', help='other models')
+  add(
+    '--scoring',
+    choices=SCORINGS,
+    default='sum',
+    help='sum over pieces, their mean, or of a BERT the mean of the unmasked'
+    ' sentence; by default the sum',
+  )
+  switch('--within_word', help='of a BERT: hide the rest of a word, too')
+  number('--limit', help='pairs of each group, evenly spaced; by default all')
+  add('--figure', metavar='FILE.png', help='draw a group of bars a phenomenon')
+  add('--scores', metavar='FILE.csv', help="write each sentence's score")
+  add('--output', metavar='FILE.json', help='write the figures')
+  command.add_json(parser)
+  command.main(parser.parse_args(), _run)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+  # Bad input shows before a model is loaded.
+  for path in (arguments.figure, arguments.scores, arguments.output):
+    files.check_writable(path)
+  names = [arguments.weights, *arguments.beside]
+  if len(set(names)) < len(names):
+    raise ValueError('--beside: the same WEIGHTS twice')
+  pairs = minimal_pairs.limited(
+    minimal_pairs.read(arguments.pairs), arguments.limit
+  )
+  others = minimal_pairs.published(arguments.pairs)
+  from train.host import device
+
+  scores, ways = _score(names, pairs, arguments)
+  results = {
+    name: {'scoring': ways[name], **minimal_pairs.figures(pairs, *score)}
+    for name, score in scores.items()
+  }
+  first, *rest = (good > bad for good, bad in scores.values())
+  figures = {
+    'command': f'python -m train.minimal_pairs {shlex.join(sys.argv[1:])}',
+    'revision': device.revision(),
+    'models': results,
+    'published': others,
+    'mcnemar': {
+      name: minimal_pairs.mcnemar(first, other)
+      for name, other in zip(names[1:], rest, strict=True)
+    },
+  }
+  if arguments.scores:
+    minimal_pairs.write_scores(arguments.scores, pairs, scores)
+  if arguments.figure:
+    minimal_pairs.draw(arguments.figure, results, others, pairs)
+  if arguments.output:
+    files.write_atomically(arguments.output, files.as_json(figures) + '\n')
+  if arguments.json:
+    print(files.as_json(figures))
+  else:
+    _print(figures, pairs)
+
+
+def _score(
+  names: Sequence[str],
+  pairs: Sequence[minimal_pairs.MinimalPair],
+  arguments: argparse.Namespace,
+) -> tuple[dict[str, Any], dict[str, str]]:
+  """Returns each model's scores [2, pairs], good ones first, and the way."""
+  import numpy as np
+
+  from train.language import ngrams, sentence_sums
+  from train.params import opened, trained
+
+  sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
+  scoring = 'holistic' if arguments.scoring == 'holistic' else 'sum'
+  models = []
+  for place, name in enumerate(names):  # all are checked before one is scored
+    if inputs.is_arpa(name):
+      models.append(ngrams.read_file(name))
+      continue
+    found = opened.open_weights(name, None if place else arguments.tokenizer)
+    found.check_complete()
+    sentence_sums.check_model(found, scoring)
+    sentence_sums.encode(found, list(dict.fromkeys(sentences)))
+    models.append(found)
+  scores, ways = {}, {}
+  for name, model in zip(names, models, strict=True):
+    if inputs.is_arpa(name):
+      sums, sizes = sentence_sums.score_by_ngrams(model, sentences)
+      ways[name] = 'log-probability of the words after <s> and of </s>, summed'
+    else:
+      found = trained.load(model, expected=(model.name,))
+      sums, sizes = sentence_sums.score(
+        found, sentences, scoring=scoring, within_word=arguments.within_word
+      )
+      ways[name] = sentence_sums.describe(found, scoring, arguments.within_word)
+    if arguments.scoring == 'mean':
+      sums, ways[name] = sums / sizes, f'{ways[name]}, divided by their number'
+    scores[name] = np.stack(np.split(sums, 2))
+  return scores, ways
+
+
+def _print(
+  figures: Mapping[str, Any], pairs: Sequence[minimal_pairs.MinimalPair]
+) -> None:
+  results, others = figures['models'], figures['published']
+  print(minimal_pairs.table(results, others, pairs))
+  for name, found in results.items():
+    low, high = found['interval']
+    print(
+      f'{name}: {100 * found["mean"]:.1f} % ({100 * low:.1f} to'
+      f' {100 * high:.1f}) over {len(found["groups"])} groups,'
+      f' {100 * found["share"]:.1f} % of {found["pairs"]:,} pairs,'
+      f' {found["ties"]:,} ties. Scored: {found["scoring"]}.'
+    )
+  for name, test in figures['mcnemar'].items():
+    print(
+      f'Only {next(iter(results))} has {test["only_first"]:,} pairs right, only'
+      f' {name} {test["only_second"]:,}: p = {test["p"]:.2g} (McNemar, exact).'
+    )
+  if others:
+    print('Published: the rows of models_summary.jsonl, of whole sentences.')
+
+
+if __name__ == '__main__':
+  main()

@@ -5,8 +5,8 @@ python -m train.minimal_pairs WEIGHTS PAIRS [--beside WEIGHTS ...]
 PAIRS is a folder of BLiMP (NAME.jsonl) or of Zorro (NAME.txt, a bad sentence
 and then a good one), or a file of one's own: JSONL of good, bad and perhaps
 group, or .tsv with these titles. WEIGHTS are a model that predicts tokens (GPT,
-GPT-2, LSTM, NNLM, BERT) or n-grams, a file .arpa. A pair is right where the
-good sentence has the higher score; a tie is wrong. Published systems stand
+GPT-2, LSTM, NNLM, ELMo, BERT) or n-grams, a file .arpa. A pair is right where
+the good sentence has the higher score; a tie is wrong. Published systems stand
 beside where the folder has BLiMP's models_summary.jsonl.
 """
 

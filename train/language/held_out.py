@@ -228,7 +228,7 @@ def _losses(
     letters = None if model.num_words else store.tokenizer.characters[words]
     if model.num_words:
       words = np.asarray(known(words))
-    losses = _read_on(
+    losses = read_on(
       model, found.params, words, letters, np.asarray(known(targets))
     )
     yield part, np.asarray(losses)
@@ -240,7 +240,7 @@ def _rows(stream: np.ndarray, part: list[token_windows.Window]) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _read_on(
+def read_on(
   model: elmo.Elmo,
   params: Any,
   words_KBT: jax.Array,

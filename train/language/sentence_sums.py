@@ -5,6 +5,7 @@ V vocabulary.
 """
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,9 +16,10 @@ from flax import linen as nn
 
 from data.ngrams import counts
 from data.ngrams.model import Model
-from models.pretrained.weights import Weights
+from data.vocabulary import characters, words
+from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
-from train.architectures.architecture import Architecture
+from train.architectures.architecture import Architecture, Vocabulary
 from train.engine import objectives
 from train.host import console
 from train.language import held_out
@@ -26,24 +28,30 @@ from train.vectors import length_batches
 BATCH_TOKENS = 4096
 # Most bytes of the logits of a batch.
 LOGITS_BYTES = 250_000_000
-SCORINGS = ('sum', 'holistic')
+# Of an ELMo, at a time: sentences, of so many words.
+ROWS, LONGEST = 32, 32
 
 
 def check_model(found: Weights, scoring: str) -> None:
   """Checks that a model predicts tokens, and in the way that is asked for."""
   held_out.check_predicts_tokens(found)
-  family = families.ARCHITECTURES[found.name]
-  if family.reads_words:
-    raise ValueError(
-      f'{found.folder} holds an {found.name}, whose two directions are scored'
-      ' on running text alone (train.ngram --beside): expected'
-      f' {", ".join(families.names_for("score"))} or bert'
-    )
+  if _reads_words(found):
+    if found.tokenizer is None:
+      raise ValueError(
+        f'{found.folder} holds an {found.name} without a vocabulary, whose'
+        ' softmax it is: expected the workdir of an elmo'
+      )
+    if NO_SOFTMAX in found.notes:
+      raise ValueError(f'{found.folder}: {found.notes[NO_SOFTMAX]}')
   if scoring == 'holistic' and not _hides(found):
     raise ValueError(
       f'--scoring=holistic: {found.folder} holds a {found.name} that reads from'
       ' the left to the right: expected a bert, which sees all pieces'
     )
+
+
+def _reads_words(found: Weights) -> bool:
+  return families.ARCHITECTURES[found.name].reads_words
 
 
 def _hides(found: Weights) -> bool:
@@ -64,6 +72,11 @@ def describe(found: Weights, scoring: str, within_word: bool) -> str:
     return (
       f'pseudo-log-likelihood: each piece hidden in turn{more}, summed'
       ' (Salazar et al. 2020); [CLS] and [SEP] are seen and not scored'
+    )
+  if _reads_words(found):
+    return (
+      'log-probability of the words by the forward and by the backward language'
+      ' model, summed over both; no end is scored'
     )
   begin = _begin(found)
   if begin:
@@ -92,6 +105,8 @@ def encode(found: Weights, sentences: Sequence[str]) -> list[list[int]]:
   Raises ValueError for a sentence that is longer than the model reads, or that
   has too few pieces to score one.
   """
+  if _reads_words(found):
+    return _words_of(found, sentences)
   before, after = _begin(found), []
   if _hides(found):
     before, after = families.ARCHITECTURES[found.name].frame(found.tokenizer)
@@ -123,7 +138,9 @@ def score(
   """
   distinct = list(dict.fromkeys(sentences))
   encoded = encode(found, distinct)
-  if not _hides(found):
+  if _reads_words(found):
+    scored = _both_ways(found, encoded)
+  elif not _hides(found):
     scored = _left_to_right(found, encoded)
   elif scoring == 'holistic':
     scored = _unhidden(found, encoded)
@@ -212,6 +229,74 @@ def _next_log_probs(
   logits = outputs['mlm_logits' if by_mlm else 'lm_logits']
   losses, _ = objectives.score_labels(logits, tokens_BT[:, 1:])
   return -losses
+
+
+def _words_of(found: Weights, sentences: Sequence[str]) -> list[list[str]]:
+  """Returns the words of sentences for an ELMo, which has no longest one."""
+  split = found.tokenizer.split
+  texts = [words.split_words(sentence, split) for sentence in sentences]
+  for sentence, text in zip(sentences, texts, strict=True):
+    if not text:
+      raise ValueError(f'{sentence!r}: has no word')
+  return texts
+
+
+def _both_ways(
+  found: Weights, texts: Sequence[list[str]]
+) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields (number, log-probability of each word, forward then backward)."""
+  tokenizer, model = found.tokenizer, found.model
+  known = Vocabulary.of(tokenizer).known
+  ids = {word: number for number, word in enumerate(tokenizer.pieces)}
+  ends = characters.SENTENCE_BEGIN, characters.SENTENCE_END
+  # Words of one number are encoded once: unknown words have their own, too.
+  distinct = {'', *ends, *itertools.chain.from_iterable(texts)}
+  numbers = {word: number for number, word in enumerate(sorted(distinct))}
+  if model.num_words:
+    numbers = {
+      word: int(known(np.int32(ids.get(word, tokenizer.unk_id))))
+      for word in distinct
+    }
+  for batch in length_batches.batches_by_length(
+    enumerate(texts), ROWS * LONGEST, added=1
+  ):
+    # Towers, rows, words: what each reads, and predicts after it.
+    read = [
+      [[begin, *text[::way]] for text in batch.texts]
+      for begin, way in zip(ends, (1, -1), strict=True)
+    ]
+    wanted = [
+      [[*text[::way], end] for text in batch.texts]
+      for end, way in zip(ends[::-1], (1, -1), strict=True)
+    ]
+    shape = 2, batch.rows, batch.length
+    inputs = np.full(shape, numbers[''], np.int32)
+    targets = np.full(shape, tokenizer.unk_id, np.int32)
+    letters = np.full(
+      (*shape, characters.MAX_CHARACTERS), characters.PADDING_ID, np.int16
+    )
+    for tower in range(2):
+      for row, (seen, after) in enumerate(
+        zip(read[tower], wanted[tower], strict=True)
+      ):
+        size = len(seen)
+        inputs[tower, row, :size] = [numbers[word] for word in seen]
+        targets[tower, row, :size] = [
+          ids.get(word, tokenizer.unk_id) for word in after
+        ]
+        letters[tower, row, :size], _ = characters.encode_words(seen)
+    losses = held_out.read_on(
+      model,
+      found.params,
+      inputs,
+      None if model.num_words else letters,
+      np.asarray(known(targets)),
+    )
+    losses = -np.asarray(losses)
+    for row, (number, text) in enumerate(
+      zip(batch.numbers, batch.texts, strict=True)
+    ):
+      yield number, losses[:, row, : len(text)].ravel()
 
 
 def _unhidden(

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 import runs
 import small_published
+import word_models
+from elmo_store import WORDS, build_words, write_topics
 
 from data.ngrams import arpa
-from data.vocabulary import tokenization
+from data.store import corpus
+from data.vocabulary import characters, tokenization
+from models import elmo
 from train.language import sentence_sums
 from train.params import trained
 from train.run import settings
@@ -169,6 +173,49 @@ def test_models_of_ours_sum_what_they_are_trained_on(
     expected = log_probs[np.arange(len(log_probs)), row[0, 1:]].sum()
     assert total == pytest.approx(float(expected), rel=1e-5)
     assert size == len(log_probs)
+
+
+def test_an_elmo_reads_both_ways(tmp_path):
+  """Against one sentence at a time, without any padding."""
+  store = corpus.open_store(
+    build_words(write_topics(tmp_path, 0, 30), tmp_path / 'store')
+  )
+  found = word_models.draw('elmo', store.tokenizer)
+  tokenizer = store.tokenizer
+  some = [tokenizer.pieces[i] for i in (5, 9, 30, 7, 12)]
+  texts = [' '.join(some), f'{some[0]} zyzzyva {some[1]}', some[2]]
+
+  @jax.jit
+  def read(*inputs):
+    return found.model.apply(
+      {'params': found.params}, *inputs, train=False, method='read_on'
+    )
+
+  sums, sizes = sentence_sums.score(found, texts)
+  assert sizes.tolist() == [10, 6, 2]
+  for text, total in zip(texts, sums, strict=True):
+    words = text.split()
+    expected = 0.0
+    for tower, stream in enumerate((words, words[::-1])):
+      begin = ['<S>', '</S>'][tower]
+      letters, _ = characters.encode_words([begin, *stream])
+      ids = [
+        tokenizer.pieces.index(word) if word in tokenizer.pieces else 2
+        for word in stream
+      ]
+      ids = np.where(np.array(ids) < WORDS, ids, 2)
+      rows = np.stack([letters[None, :-1]] * 2)
+      targets = np.stack([ids[None]] * 2).astype(np.int32)
+      zeros = elmo.empty_state(found.model, 1)
+      outputs = read(
+        # Words of one number are encoded once.
+        np.arange(targets.size, dtype=np.int32).reshape(targets.shape),
+        rows,
+        targets,
+        *(np.moveaxis(array, 2, 0) for array in zeros),
+      )
+      expected -= float(outputs['losses'][tower].sum())
+    assert total == pytest.approx(expected, rel=1e-5)
 
 
 ARPA = """\\data\\

@@ -141,6 +141,7 @@ def test_scores_depend_on_the_sentence_alone(name, request, monkeypatch):
   assert (sizes > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['lstm', 'left to right'])
 def test_models_of_ours_sum_what_they_are_trained_on(
   kind, small_store, tmp_path

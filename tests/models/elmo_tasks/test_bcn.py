@@ -16,6 +16,7 @@ MODEL = bcn.Bcn(num_outputs=3, hidden_dim=H, lstm_dim=F, maxout_dims=WIDTHS)
 
 def make_theirs(torch, added):
   """AllenNLP's model; `added` stand for the second mix of an ELMo."""
+  torch.manual_seed(3)
   theirs = reference.load(
     'models.biattentive_classification_network',
     'modules',

@@ -18,6 +18,7 @@ MODEL = bilstm_crf.BilstmTagger(num_outputs=K, lstm_dim=F)
 
 def make_theirs(torch, added):
   """AllenNLP's tagger; `added` are appended to its dropped outputs."""
+  torch.manual_seed(3)
   theirs = reference.load(
     'models.crf_tagger', 'modules.seq2seq_encoders.pytorch_seq2seq_wrapper'
   )

@@ -14,6 +14,7 @@ MODEL = esim.Esim(num_outputs=3, lstm_dim=F, hidden_dim=H)
 
 def make_theirs(torch, added):
   """AllenNLP's model; `added` are appended to what its encoder returns."""
+  torch.manual_seed(3)
   theirs = reference.load(
     'models.esim',
     'modules',

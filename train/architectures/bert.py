@@ -111,10 +111,7 @@ class _PairsOfText(TextObjective):
 
     return dialogues.DialogueExamples(store, length, **options)
 
-  @staticmethod
-  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes of a host batch."""
-    return pairs.batch_shapes(length, rows)
+  batch_shapes = staticmethod(pairs.batch_shapes)
 
   @classmethod
   def with_heads(cls, model: bert.Bert) -> bert.Bert:

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from configs.sections import elmo as elmo_section
 from data.examples import word_streams
@@ -127,15 +126,8 @@ class NextWords(TextObjective):
     options['language_exponent'] = config.data.language_exponent
     return word_streams.WordStreamExamples(store, length, **options)
 
-  @staticmethod
-  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes of a host batch."""
-    return word_streams.batch_shapes(length, rows)
-
-  @staticmethod
-  def token_counts(store: Store) -> np.ndarray:
-    """Returns how often each word is a target, int [V]."""
-    return word_streams.token_counts(store)
+  batch_shapes = staticmethod(word_streams.batch_shapes)
+  token_counts = staticmethod(word_streams.token_counts)
 
   @staticmethod
   def carry_shapes(

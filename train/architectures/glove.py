@@ -1,5 +1,6 @@
 """GloVe: vectors of words by the counts of their neighbours."""
 
+import functools
 from typing import Any
 
 import jax
@@ -70,15 +71,10 @@ class NeighbourCounts(RowUpdates, TextObjective):
       **options,
     )
 
-  @staticmethod
-  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes of a host batch."""
-    return cooccurrences.batch_shapes(length, rows)
-
-  @staticmethod
-  def token_counts(store: Store) -> np.ndarray:
-    """Returns how often each word is in the training text, int [V]."""
-    return sampled_words.word_counts(store, min_count=1)
+  batch_shapes = staticmethod(cooccurrences.batch_shapes)
+  token_counts = staticmethod(
+    functools.partial(sampled_words.word_counts, min_count=1)
+  )
 
   def transform(self, host_batch: Any, keys_B: Any) -> dict[str, jax.Array]:
     """Returns pairs of words, logarithms of counts and weights."""

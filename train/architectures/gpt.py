@@ -73,10 +73,7 @@ class NextTokens(TextObjective):
     options['language_exponent'] = config.data.language_exponent
     return streams.StreamExamples(store, length, **options)
 
-  @staticmethod
-  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes of a host batch."""
-    return streams.batch_shapes(length, rows)
+  batch_shapes = staticmethod(streams.batch_shapes)
 
   def transform(self, host_batch: Any, keys_B: Any) -> Any:
     """Returns rows with a target at each place; nothing is random."""

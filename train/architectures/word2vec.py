@@ -123,15 +123,10 @@ class Pairs(RowUpdates, TextObjective):
       **options,
     )
 
-  @staticmethod
-  def batch_shapes(length: int, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes of a host batch."""
-    return sampled_words.batch_shapes(length, rows)
-
-  @staticmethod
-  def token_counts(store: Store) -> np.ndarray:
-    """Returns how often each word is in the training text, int [V]."""
-    return sampled_words.word_counts(store, min_count=1)
+  batch_shapes = staticmethod(sampled_words.batch_shapes)
+  token_counts = staticmethod(
+    functools.partial(sampled_words.word_counts, min_count=1)
+  )
 
   def transform(self, host_batch: Any, keys_B: Any) -> dict[str, jax.Array]:
     """Returns words with the reach of their windows and sampled words."""

@@ -255,7 +255,7 @@ def _listen(heartbeat_seconds: int) -> None:
         return
       silent = heard.silent(heartbeat_seconds)
       if silent:
-        _exit(
+        _end(  # process 0 last: the others look at other times
           f'error: process {silent[0]} of {here.num_processes} {_DIED} (silent'
           f' for {heartbeat_seconds} s). {_GOES_ON}'
         )

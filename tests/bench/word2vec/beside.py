@@ -3,7 +3,7 @@
   pip install gensim==4.4.0
   python tests/bench/word2vec/beside.py --text 'novels/*.txt' \
     --data $SESAME_DATA/word_similarity --out DIR [--seeds 3] \
-    [--kind cbow|fasttext]
+    [--kind cbow|fasttext] [--direction]
 
 The text is lower-cased into DIR, and both read its training words out of our
 token store, with the same settings. Printed are the share of right analogies
@@ -130,6 +130,23 @@ def score(vectors, data: pathlib.Path) -> tuple[float, float]:
   return 100 * analogies, float(similarity)
 
 
+def direction(vectors, data: pathlib.Path) -> tuple[float, float]:
+  """Returns what a direction that all words share does.
+
+  The mean cosine of two of 3,000 words among the first 30,000, and the share of
+  right analogies without the mean vector of these.
+  """
+  words = vectors.index_to_key[:30_000]
+  rows = np.stack([vectors[word] for word in words]).astype(np.float64)
+  units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+  some = units[np.random.default_rng(0).choice(len(units), 3_000, False)]
+  cosines = some @ some.T
+  mean = (cosines.sum() - len(some)) / (len(some) * (len(some) - 1))
+  centred = type(vectors)(vectors.vector_size)
+  centred.add_vectors(words, (rows - rows.mean(0)).astype(np.float32))
+  return float(mean), score(centred, data)[0]
+
+
 def main() -> None:
   """Entry point."""
   parser = argparse.ArgumentParser(description=__doc__)
@@ -142,6 +159,7 @@ def main() -> None:
   add('--epochs', type=int, default=5)
   add('--seeds', type=int, default=1)
   add('--workers', type=int, default=2, help='threads of gensim')
+  add('--direction', action='store_true', help='that all words share, too')
   add('--only', choices=('ours', 'gensim'), help='train one of both')
   add('override', nargs='*', help='further options of train.main')
   options = parser.parse_args()
@@ -165,6 +183,13 @@ def main() -> None:
         f' WordSim-353 {row[1]:.3f}, {row[2]:,.0f} words/s',
         flush=True,
       )
+      if options.direction:
+        mean, centred = direction(vectors, options.data)
+        print(
+          f'  mean cosine of two words {mean:.2f}, analogies without the mean'
+          f' vector {centred:.1f} %',
+          flush=True,
+        )
   for name, found in rows.items():
     means, spread = np.mean(found, axis=0), np.std(found, axis=0)
     print(

@@ -18,11 +18,16 @@ def free_port() -> int:
 
 
 def environment(devices=1):
-  """Returns the environment of a child that sees so many devices."""
+  """Returns the environment of a child that sees so many devices.
+
+  The machine's proxies are none of it: processes of one run talk to each other,
+  and JAX would warn of each.
+  """
   flags = re.sub(f'{_COUNT}=\\d+', '', os.environ.get('XLA_FLAGS', ''))
   path = [str(pathlib.Path(__file__).parent / 'children')]
   path += filter(None, [os.environ.get('PYTHONPATH')])
-  return os.environ | {
+  direct = {k: v for k, v in os.environ.items() if '_proxy' not in k.lower()}
+  return direct | {
     'XLA_FLAGS': f'{flags} {_COUNT}={devices}',
     'PYTHONPATH': os.pathsep.join(path),
   }

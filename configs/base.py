@@ -12,7 +12,15 @@ from configs import mesh_rules
 
 def get_config() -> ml_collections.ConfigDict:
   """Returns the defaults of BERT; shipped configs override some."""
-  return pretraining(new_model(), adam(), masked_tokens())
+  config = pretraining(new_model(), adam(), masked_tokens())
+  # What counts as a unit that is masked whole: 'wordpiece' (the pieces of a
+  # word), 'file' (the text between tabs) or 'jieba' (its words). See
+  # data/README.md.
+  config.data.units = 'wordpiece'
+  config.init.update(drawn_transformer())
+  # The initial attention score of a token with itself.
+  config.init.self_score = 0.0
+  return config
 
 
 def pretraining(
@@ -34,12 +42,17 @@ def pretraining(
 
 
 def bert_model() -> ml_collections.ConfigDict:
-  """Returns the keys of a BERT, and of a GPT."""
-  model = ml_collections.ConfigDict()
+  """Returns the keys of a BERT, some of which its weights tell."""
+  model = transformer()
   # The family of models: bert, gpt, gpt2, lstm, nnlm, elmo, word2vec or glove.
   model.name = 'bert'
-  # Hides later tokens from a BERT. A GPT never sees them.
-  model.left_to_right = False
+  model.left_to_right = False  # Hides later tokens from each token.
+  return model
+
+
+def transformer() -> ml_collections.ConfigDict:
+  """Returns the keys that a BERT and a GPT share."""
+  model = ml_collections.ConfigDict()
   model.num_layers = 2  # L
   model.embed_dim = 128  # D, the width of the hidden states
   model.num_heads = 2  # N, a divisor of embed_dim
@@ -65,8 +78,15 @@ def bert_model() -> ml_collections.ConfigDict:
 
 
 def new_model() -> ml_collections.ConfigDict:
-  """Returns the keys of a BERT or GPT that no weights tell."""
+  """Returns the keys of a BERT that no weights tell."""
   model = bert_model()
+  model.update(null_key())
+  return model
+
+
+def null_key() -> ml_collections.ConfigDict:
+  """Returns the key of the attention's null key."""
+  model = ml_collections.ConfigDict()
   # Gives each head a learned null key, with a value of 0.
   model.null_key = False
   return model
@@ -92,10 +112,6 @@ def text() -> ml_collections.ConfigDict:
   data.cache = placeholder(str)
   # Where documents end: 'file', 'blank_line' or a regular expression.
   data.document_break = placeholder(str)
-  # What counts as a unit that is masked whole: 'wordpiece' (the pieces of a
-  # word), 'file' (the text between tabs) or 'jieba' (its words). See
-  # data/README.md.
-  data.units = 'wordpiece'
   data.held_out = 0.05  # the share of the tokens that is kept for evaluation
   # 'tf' (tf.data, which prefetches) or 'plain'; both give the same batches.
   data.loader = 'tf'
@@ -231,14 +247,24 @@ def held_out() -> ml_collections.ConfigDict:
 def beginning() -> ml_collections.ConfigDict:
   """Returns the keys of the parameters that a run begins with."""
   config = ml_collections.ConfigDict({'init': {}})
-  config.init.stddev = 0.02  # of matrices and of the token table
-  # Of the tables of positions and token types.
-  config.init.position_stddev = 0.02
-  # The initial attention score of a token with itself.
-  config.init.self_score = 0.0
   # What to begin with: a workdir, a folder of weights, or a name on Hugging
   # Face's hub, such as openai-community/gpt2. Empty: nothing.
   config.init.weights = config_dict.placeholder(str)
   # Draws the rows of pieces, positions and types that the weights lack.
   config.init.new_rows = False
   return config.init
+
+
+def drawn_matrices() -> ml_collections.ConfigDict:
+  """Returns the key of the matrices that a run draws."""
+  init = ml_collections.ConfigDict()
+  init.stddev = 0.02  # of matrices and of the token table
+  return init
+
+
+def drawn_transformer() -> ml_collections.ConfigDict:
+  """Returns the keys of the parameters that a BERT or GPT draws."""
+  init = drawn_matrices()
+  # Of the tables of positions and token types.
+  init.position_stddev = 0.02
+  return init

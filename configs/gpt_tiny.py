@@ -25,6 +25,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
     config = gpt_section.get_config()
     variants.fit_cpu(config)
     config.model.update(variants.pick(variants.GPT, arg or 'gpt-tiny'))
+    config.init.position_stddev = 0.05
   config.model.max_length = 128
   config.data.source = 'manual'
   config.data.tokenizer = 'train:bpe:4000'
@@ -34,5 +35,4 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.optim.learning_rate = 2e-3
   config.optim.warmup_steps = 50
   config.init.stddev = 0.05  # smaller weights stay at unigrams for long
-  config.init.position_stddev = 0.05
   return config.lock()

@@ -4,8 +4,6 @@ import importlib
 
 import ml_collections
 
-from configs import base
-
 # Devlin et al. 2018, section 3 (base, large) and Table 6 (l*-h*-a*); Turc et
 # al. 2019, google-research/bert's README (tiny to medium).
 # Of fine-tuning (Devlin et al. 2018, appendix A.3): key -> values to try.
@@ -270,33 +268,32 @@ def fit_cpu(config: ml_collections.ConfigDict) -> None:
   config.eval.global_batch = 64
 
 
-# What has other keys than BERT and GPT, and where its defaults are made.
+# Where the defaults are made, of each family and of fine-tunings.
 _SECTIONS = {
-  'task': 'task:get_config',
-  'words': 'task_models:get_config',
-  'elmo': 'elmo:get_config',
-  'lstm': 'gpt:get_lstm_config',
-  'nnlm': 'gpt:get_nnlm_config',
-  'word2vec': 'words:get_word2vec_config',
-  'glove': 'words:get_glove_config',
+  'bert': 'base:get_config',
+  'task': 'sections.task:get_config',
+  'words': 'sections.task_models:get_config',
+  'elmo': 'sections.elmo:get_config',
+  'gpt': 'sections.gpt:get_config',
+  'gpt2': 'sections.gpt:get_config',
+  'lstm': 'sections.gpt:get_lstm_config',
+  'nnlm': 'sections.gpt:get_nnlm_config',
+  'word2vec': 'sections.words:get_word2vec_config',
+  'glove': 'sections.words:get_glove_config',
 }
 
 
 def make_defaults(name: str) -> ml_collections.ConfigDict:
-  """Returns the defaults of a family, or of a `task` or task model."""
-  if name not in _SECTIONS:
-    return base.get_config()
+  """Returns the defaults of a family, a `task` or a task model (`words`)."""
   module, function = _SECTIONS[name].split(':')
-  return getattr(
-    importlib.import_module(f'configs.sections.{module}'), function
-  )()
+  return getattr(importlib.import_module(f'configs.{module}'), function)()
 
 
 def all_keys() -> set[str]:
   """Returns the keys that any config has, with its section."""
   return {
     f'{section}.{key}'
-    for name in ('bert', *_SECTIONS)
+    for name in _SECTIONS
     for section, keys in make_defaults(name).items()
     for key in keys
   }
@@ -304,9 +301,9 @@ def all_keys() -> set[str]:
 
 def get_defaults(
   config: ml_collections.ConfigDict,
-) -> ml_collections.ConfigDict:
-  """Returns the defaults with the same keys as a config."""
+) -> ml_collections.ConfigDict | None:
+  """Returns defaults with the same keys; None of a family made elsewhere."""
   name = config.model.name
   if 'task' in config:
     name = 'words' if name in WORD_MODELS else 'task'
-  return make_defaults(name)
+  return make_defaults(name) if name in _SECTIONS else None

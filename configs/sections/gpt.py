@@ -7,20 +7,21 @@ from configs import base
 
 def get_config() -> ml_collections.ConfigDict:
   """Returns the defaults of GPT, with its release's optimiser."""
-  model = base.new_model()
+  model = base.transformer()
+  model.update(base.null_key())
   model.name = 'gpt'
-  return _next_tokens(model, base.masked_tokens())
+  config = _next_tokens(model)
+  config.init.update(base.drawn_transformer())
+  return config
 
 
-def _next_tokens(
-  model: ml_collections.ConfigDict,
-  objective: ml_collections.ConfigDict | None = None,
-) -> ml_collections.ConfigDict:
+def _next_tokens(model: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   optim = base.adam()
   optim.update(name='gpt_adam', schedule='cosine', epsilon=1e-8)
-  config = base.pretraining(model, optim, objective)
+  config = base.pretraining(model, optim)
   config.train.objective = 'lm'
   config.eval.global_batch = 64
+  config.init.update(base.drawn_matrices())
   return config
 
 

@@ -146,13 +146,16 @@ def changed(root: pathlib.Path, fault: Fault) -> bytes:
 def imports(root: pathlib.Path, path: str) -> bool:
   """Whether a module imports, in a process of its own."""
   module = '.'.join(pathlib.PurePath(path).with_suffix('').parts)
-  done = subprocess.run(
-    [sys.executable, '-c', f'import {module.removesuffix(".__init__")}'],
-    cwd=root,
-    env=os.environ | {'PYTHONPATH': str(root), 'JAX_PLATFORMS': 'cpu'},
-    capture_output=True,
-    timeout=300,
-  )
+  try:
+    done = subprocess.run(
+      [sys.executable, '-c', f'import {module.removesuffix(".__init__")}'],
+      cwd=root,
+      env=os.environ | {'PYTHONPATH': str(root), 'JAX_PLATFORMS': 'cpu'},
+      capture_output=True,
+      timeout=120,
+    )
+  except subprocess.TimeoutExpired:
+    return False
   return done.returncode == 0
 
 

@@ -141,7 +141,6 @@ class Architecture(NamedTuple):
   """A family of models and its pre-training, as functions.
 
   Attributes:
-    keys: of `config.model`, needed by this family.
     check: (config) -> None; ValueError if the family's keys make no sense.
     describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
@@ -151,7 +150,8 @@ class Architecture(NamedTuple):
     write_outputs: (config, parameters, store, workdir) -> None; writes files of
       the family at the end of a run.
     encoder_flops: (model, rows, length) -> forward FLOPs without heads.
-    default_config: () -> the config of all defaults.
+    default_config: () -> the config of all defaults, which has the keys that
+      the family reads.
     reads_words: whether it reads words by characters, without a vocabulary.
     whole_words: whether its vocabulary is of whole words.
     needs_mask: whether its vocabulary must have [CLS], [SEP] and [MASK].
@@ -166,7 +166,6 @@ class Architecture(NamedTuple):
     reads_both_ways: model -> whether a token sees the tokens after it.
   """
 
-  keys: frozenset[str]
   check: Callable[[Any], None]
   describe: Callable[[Any], str]
   build_model: Callable[[Any, int], nn.Module]
@@ -192,9 +191,6 @@ class Architecture(NamedTuple):
   def __hash__(self) -> int:
     # jax.jit takes it as a static argument.
     return hash(self.build_model)
-
-
-TRANSFORMER_KEYS = frozenset({'embed_dim', 'num_heads', 'mlp_dim'})
 
 
 def check_whole_words(config: Any) -> None:

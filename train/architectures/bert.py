@@ -19,7 +19,6 @@ from data.text import languages
 from models import bert
 from train.architectures import samples
 from train.architectures.architecture import (
-  TRANSFORMER_KEYS,
   Architecture,
   TextObjective,
   Vocabulary,
@@ -42,6 +41,7 @@ def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
 def check_bert(config: Any) -> None:
   """Checks the keys of a BERT."""
   settings.check_transformer(config)
+  settings.check_masks(config)
   settings.expect(
     config,
     (config.train.objective == 'lm') == config.model.left_to_right,
@@ -307,7 +307,6 @@ def _text_inputs(
 
 
 ARCHITECTURE = Architecture(
-  keys=TRANSFORMER_KEYS,
   check=check_bert,
   describe=describe_transformer,
   build_model=build_model,

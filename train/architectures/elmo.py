@@ -201,7 +201,6 @@ def _encoder_flops(model: elmo.Elmo, rows: int, length: int) -> int:
 
 
 ARCHITECTURE = Architecture(
-  keys=frozenset({'lstm_dim', 'projection_dim', 'filters'}),
   check=check_elmo,
   describe=describe,
   build_model=build_model,

@@ -84,12 +84,12 @@ def build_model(config: Any, vocab_size: int) -> nn.Module:
 def check_config(config: Any) -> Architecture:
   """Checks a config of pre-training; returns its architecture."""
   architecture = architecture_of(config)
-  missing = architecture.keys - set(config.model)
-  if missing:
+  needed = settings.flatten(architecture.default_config())
+  if missing := sorted(needed.keys() - settings.flatten(config)):
     raise ValueError(
       f'model.name={config.model.name!r} needs the keys'
-      f' {", ".join(sorted(missing))} of model, which this config lacks: start'
-      ' from a config of such a model'
+      f' {", ".join(missing)}, which this config lacks: start from a config of'
+      ' such a model'
     )
   settings.check_pretraining(config)
   objective = config.train.objective

@@ -145,7 +145,6 @@ def _vectors(
 
 
 ARCHITECTURE = Architecture(
-  keys=frozenset({'embed_dim'}),
   check=check_glove,
   describe=word_tables.describe,
   build_model=build_model,

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from configs import base
 from configs.sections import gpt as gpt_section
 from data.examples import streams, transforms
 from data.store.corpus import Store
@@ -14,7 +13,6 @@ from data.vocabulary import bpe
 from models import gpt, lstm_lm
 from train.architectures import samples
 from train.architectures.architecture import (
-  TRANSFORMER_KEYS,
   Architecture,
   TextObjective,
   describe_transformer,
@@ -32,13 +30,6 @@ LSTM_FIELDS = [
   'dropout_rate',
   'dtype',
 ]
-
-
-def default_config() -> Any:
-  """Returns the config of all defaults."""
-  config = base.get_config()
-  config.train.objective = 'lm'
-  return config
 
 
 def build_model(model_config: Any, vocab_size: int) -> gpt.Gpt:
@@ -151,19 +142,17 @@ def _print_lstm_samples(
 
 
 GPT = Architecture(
-  keys=TRANSFORMER_KEYS,
   check=settings.check_transformer,
   describe=describe_transformer,
   build_model=build_model,
   objectives={'lm': NextTokens},
   adjust_init=_adjust_init,
   print_samples=samples.print_continuations,
-  default_config=default_config,
+  default_config=gpt_section.get_config,
   num_unpublished=len(bpe.SPECIALS),
 )
 GPT2 = GPT._replace(objectives={'lm': NextTokensOfStream}, num_unpublished=0)
 LSTM = GPT._replace(
-  keys=frozenset({'embed_dim', 'lstm_dim'}),
   check=training_phases.check_lengths,
   describe=_describe_lstm,
   build_model=build_lstm,

@@ -77,7 +77,6 @@ def _adjust_init(model: nnlm.Nnlm, params: Any, init_config: Any) -> Any:
 
 
 ARCHITECTURE = gpt.LSTM._replace(
-  keys=frozenset({'embed_dim', 'hidden_dim', 'order'}),
   check=check_nnlm,
   describe=describe,
   build_model=build_model,

@@ -349,7 +349,6 @@ def _vectors(
 
 
 ARCHITECTURE = Architecture(
-  keys=frozenset({'embed_dim', 'window', 'negative', 'hierarchical'}),
   check=check_word2vec,
   describe=word_tables.describe,
   build_model=build_model,

@@ -166,8 +166,9 @@ def load_config(name: str) -> ml_collections.ConfigDict:
     if not lines:
       text += '; expected a function get_config(arg) that returns a ConfigDict'
     raise ValueError(f'{path}{where}: {text}') from error
-  known = flatten(variants.get_defaults(config))
-  if missing := known.keys() - flat:
+  defaults = variants.get_defaults(config)
+  known = variants.all_keys() if defaults is None else set(flatten(defaults))
+  if defaults is not None and (missing := known - set(flat)):
     raise ValueError(
       f'{path}: has no {", ".join(sorted(missing)[:9])}: begin with a function'
       ' of configs/base.py or configs/sections, of such a model'
@@ -319,7 +320,6 @@ def _is_rule(rule: Any, known: Sequence[str]) -> bool:
 
 def check_pretraining(config: ml_collections.ConfigDict) -> None:
   """Checks a config of pre-training, but for the family's own keys."""
-  from data.store import units
   from data.vocabulary import tokenization
   from train.engine.optim import make_schedule
   from train.run import tracing
@@ -331,8 +331,6 @@ def check_pretraining(config: ml_collections.ConfigDict) -> None:
       tokenization.parse_training(config.data.tokenizer)
   except ValueError as error:  # 'source ...' or 'tokenizer ...'
     raise ValueError(f'data.{error}') from None
-  kinds = units.KINDS
-  expect(config, config.data.units in kinds, 'data.units', f'one of {kinds}')
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:
@@ -343,7 +341,7 @@ def check_pretraining(config: ml_collections.ConfigDict) -> None:
 
 def check_transformer(config: ml_collections.ConfigDict) -> None:
   """Checks the keys of BERT and GPT."""
-  model, objective = config.model, config.objective
+  model = config.model
   ensure = functools.partial(expect, config)
   ensure(
     model.embed_dim % model.num_heads == 0,
@@ -361,6 +359,15 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'model.attention',
     "'auto' or 'plain' with model.null_key=True: the kernel has no null key",
   )
+  training_phases.check_lengths(config)
+
+
+def check_masks(config: ml_collections.ConfigDict) -> None:
+  """Checks the keys of masked tokens."""
+  from data.store import units
+
+  objective, kinds = config.objective, units.KINDS
+  ensure = functools.partial(expect, config)
   ensure(
     0 <= objective.mask_fraction
     and 0 <= objective.random_fraction
@@ -370,7 +377,7 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
   )
   for key, known in (('unit', training_phases.UNITS), ('counting', COUNTINGS)):
     ensure(objective[key] in known, f'objective.{key}', f'one of {known}')
-  training_phases.check_lengths(config)
+  ensure(config.data.units in kinds, 'data.units', f'one of {kinds}')
 
 
 def differing_keys(
@@ -378,12 +385,15 @@ def differing_keys(
   new: Mapping[str, Any],
   free: Collection[str] = FREE_KEYS,
 ) -> dict[str, tuple[Any, Any]]:
-  """Returns {key: (old, new)} of two flat configs, without free keys."""
-  old, new = (BEFORE | _with_unit(flat) for flat in (old, new))
+  """Returns {key: (old, new)} of two flat configs, without free keys.
+
+  A key that only the old one has is one that its family did not read.
+  """
+  old, new = BEFORE | _with_unit(old), _with_unit(new)
   return {
-    key: (old.get(key), new.get(key))
-    for key in sorted({*old, *new})
-    if old.get(key) != new.get(key) and key not in free
+    key: (old.get(key), new[key])
+    for key in sorted(new)
+    if old.get(key) != new[key] and key not in free
   }
 
 

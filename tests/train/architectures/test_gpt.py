@@ -200,7 +200,6 @@ def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   ('name', 'overrides', 'message'),
   [
-    ('gpt', {'model.name': 'bert', 'train.objective': 'bert'}, 'has no .CLS.'),
     ('gpt', {'model.name': 'gpt2'}, 'has no end-of-text token'),
     ('gpt', {'train.objective': 'bert'}, "'gpt' is trained with 'lm'"),
     ('gpt2', {'train.global_batch': 100_000}, 'windows of 32 tokens, fewer'),
@@ -209,4 +208,10 @@ def test_a_loss_that_is_not_finite_is_reported(stores, tmp_path, monkeypatch):
 def test_bad_input_is_refused(name, overrides, message, stores, tmp_path):
   config = settings.with_overrides(small_gpt_config(name, stores), overrides)
   with pytest.raises(ValueError, match=message):
+    runs.train(config, tmp_path)
+
+
+def test_a_vocabulary_of_gpt_is_none_of_bert(small_config, stores, tmp_path):
+  config = small_config(data__folder=str(stores['gpt']))
+  with pytest.raises(ValueError, match='has no .CLS.'):
     runs.train(config, tmp_path)

@@ -349,8 +349,9 @@ def test_bad_values_of_elmo_are_named(overrides, message):
 @pytest.mark.parametrize(
   ('name', 'model', 'keys'),
   [
-    ('bert_tiny', 'elmo', 'filters, lstm_dim, projection_dim'),
-    ('elmo_tiny', 'gpt', 'embed_dim, mlp_dim, num_heads'),
+    ('bert_tiny', 'elmo', 'model.cell_clip, model.char_embed_dim'),
+    ('elmo_tiny', 'gpt', 'init.position_stddev, init.stddev, model.attention'),
+    ('gpt_tiny', 'bert', 'data.units, init.self_score, model.left_to_right'),
   ],
 )
 def test_another_model_needs_other_keys(name, model, keys):

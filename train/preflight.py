@@ -1,6 +1,7 @@
 """Tells whether a config fits a TPU slice, without the slice.
 
 python -m train.preflight --config NAME --topology v5e-256 [--json]
+python -m train.preflight --topology help    # all names
 
 NAME is a pre-training, or one of ELMo's task models (transfer:task=sst5,model=
 bcn), which is planned without its data: rows of task.max_length words.
@@ -21,7 +22,9 @@ from absl import flags
 from train.run import command
 
 _TOPOLOGY = flags.DEFINE_list(
-  'topology', None, 'Slices: v5litepod-16, v4-32, v5e:16x16, ...; by commas.'
+  'topology',
+  None,
+  'Slices: v5litepod-16, v4-32, v5e:16x16, ...; by commas. help: all names.',
 )
 _JSON = flags.DEFINE_bool('json', False, 'Print JSON on standard output.')
 _MFU = flags.DEFINE_float(
@@ -71,6 +74,11 @@ def _preflight() -> None:
 
 def main() -> None:
   """Entry point."""
+  if '--topology=help' in sys.argv or sys.argv[1:] == ['--topology', 'help']:
+    from train.slices import topology
+
+    command.run(topology.print_names)
+    return
   example = 'bert_base --topology v5litepod-16'
   command.run_with_config(_preflight, example, 'topology')
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 # Dense bfloat16 TFLOP/s of one JAX device, from the vendors' data sheets. A v2
-# or v3 device is a core, half a chip.
+# or v3 device is a core, half a chip; so is one of TPU7x (Ironwood).
 PEAK_TFLOPS = {
   'TPU v2': 22.5,
   'TPU v3': 61.5,
@@ -23,6 +23,7 @@ PEAK_TFLOPS = {
   'TPU v5p': 459,
   'TPU v6 lite': 918,
   'TPU v6e': 918,
+  'TPU7x': 1153.5,
   'NVIDIA A100': 312,
   'NVIDIA H100': 989,
   'NVIDIA H200': 989,

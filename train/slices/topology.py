@@ -11,12 +11,12 @@ from jax.experimental import topologies
 
 
 class Generation(NamedTuple):
-  """One generation of TPU. A JAX device is a chip, or a core of v2 and v3.
+  """One generation of TPU. A device is a chip, or a core of v2, v3 and tpu7x.
 
   Attributes:
     layout_name: the compiler's name for the generation.
     dimensions: of its torus, 2 or 3.
-    units_a_chip: units in slices' names: cores for v2 to v5p, else chips.
+    units_a_chip: units in slices' names: chips for v5e and v6e, else cores.
     most_chips: of the largest slice.
     memory_gbps: memory bandwidth of a device, GB/s.
     links_gbps: rate at which a device sends over all its links, GB/s.
@@ -35,12 +35,14 @@ class Generation(NamedTuple):
 
 
 # Rates: v2 and v3 Jouppi et al. 2020 (CACM 63:7, halved: a device is a core),
-# the others Cloud TPU's pages of each generation, "system architecture"; the
+# the others Cloud TPU's pages of each generation, "system architecture" (TPU7x
+# halved, too: its links' 1,200 GB/s a chip count both directions); the
 # memory is named by the compiler when a program is too large. Clocks: v2 and v3
 # of the same paper, v4 Jouppi et al. 2023 (ISCA). The others are not published
 # and follow from the peak rates of train.host.device: v5e has 4 x 128 x 128 x 2
 # FLOPs a cycle, v5p twice as many, v6e 4 x 256 x 256 x 2 (its page counts two
-# such units, but the compiler expects more of a product than two could do).
+# such units, but the compiler expects more of a product than two could do), and
+# so has a core of TPU7x.
 GENERATIONS = {
   'v2': Generation('v2', 2, 2, 256, 350, 124, 7.48, 0.7),
   'v3': Generation('v3', 2, 2, 1024, 450, 164, 15.48, 0.94),
@@ -48,6 +50,7 @@ GENERATIONS = {
   'v5e': Generation('v5e', 2, 1, 256, 819, 200, 15.75, 1.5),
   'v5p': Generation('v5', 3, 2, 8192, 2765, 600, 95.74, 1.75),
   'v6e': Generation('v6e', 2, 1, 256, 1640, 448, 31.25, 1.75),
+  'tpu7x': Generation('TPU7x', 3, 2, 9216, 3690, 300, 94.75, 2.2),
 }
 ALIASES = {'v5litepod': 'v5e'}
 
@@ -63,7 +66,7 @@ class Slice(NamedTuple):
 
   @property
   def num_chips(self) -> int:
-    """Number of chips; of v2 and v3 each is two devices."""
+    """Number of chips; of v2, v3 and tpu7x each is two devices."""
     return math.prod(self.layout)
 
 
@@ -75,7 +78,7 @@ def find_slice(name: str) -> Slice:
       "the TPU's compiler, libtpu, is missing: pip install -e '.[tpu]' brings"
       ' it, on any Linux machine'
     )
-  # v2 to v5p and slices of several hosts have four chips a host.
+  # Slices of several hosts have four chips a host, and all but v5e and v6e.
   chips = math.prod(layout)
   bounds = {1: (1, 1, 1), 8: (2, 4, 1)}.get(chips, (2, 2, 1))
   if generation.layout_name not in ('v5e', 'v6e'):
@@ -96,7 +99,7 @@ def find_slice(name: str) -> Slice:
 
 def parse(name: str) -> tuple[Generation, tuple[int, ...]]:
   """Returns generation and layout of a slice's name; ValueError if unknown."""
-  match = re.fullmatch(r'(v\d+[a-z]*)(?:-(\d+)|:(\d+(?:x\d+)+))', name)
+  match = re.fullmatch(r'(v\d+[a-z]*|tpu7x)(?:-(\d+)|:(\d+(?:x\d+)+))', name)
   kind = ALIASES.get(match[1], match[1]) if match else None
   if kind not in GENERATIONS:
     raise _unknown(name)
@@ -132,6 +135,22 @@ def names() -> list[str]:
   return every
 
 
+def print_names() -> None:
+  """Prints the names of all slices, a generation a line, and their layouts."""
+  for spelling in (*GENERATIONS, *ALIASES):
+    generation, _ = parse(next(n for n in names() if n.startswith(spelling)))
+    numbers = [
+      n.removeprefix(f'{spelling}-')
+      for n in names()
+      if n.startswith(f'{spelling}-')
+    ]
+    unit = 'chips' if generation.units_a_chip == 1 else 'cores, 2 a chip'
+    print(f'{spelling}-N, N {unit}: {", ".join(numbers)}')
+  print(
+    'A layout of chips works as well: v5e:4x4, v5p:2x2x4. Several by commas.'
+  )
+
+
 def _layout(generation: Generation, number: int) -> tuple[int, ...]:
   """Returns the most even layout of a number of units, short sides first."""
   doublings = (number // generation.units_a_chip).bit_length() - 1
@@ -142,9 +161,19 @@ def _layout(generation: Generation, number: int) -> tuple[int, ...]:
 
 
 def _unknown(name: str) -> ValueError:
-  kin = [known for known in names() if known.startswith(name.split('-')[0])]
+  kind = name.split('-')[0]
+  kin = [known for known in names() if known.startswith(kind)]
   near = difflib.get_close_matches(name, kin or names(), n=4, cutoff=0.5)
-  some = near or ['v3-8', 'v4-32', 'v5litepod-16', 'v5p-32', 'v6e-16']
+  if not re.search(r'\d', kind):  # 'tpu' is not the name of one generation
+    near = []
+  some = near or [
+    'v3-8',
+    'v4-32',
+    'v5litepod-16',
+    'v5p-32',
+    'v6e-16',
+    'tpu7x-8',
+  ]
   return ValueError(
     f'--topology {name}: there is no such slice; did you mean'
     f' {" or ".join(some)}? A layout such as v5e:4x4 works as well'

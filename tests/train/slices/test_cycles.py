@@ -155,8 +155,14 @@ FLOPS_A_CYCLE = {
   'v5e': 4 * 128 * 128 * 2,
   'v5p': 8 * 128 * 128 * 2,
   'v6e': 4 * 256 * 256 * 2,
+  'tpu7x': 4 * 256 * 256 * 2,
 }
-DEVICE_KINDS = {'v5e': 'TPU v5 lite', 'v5p': 'TPU v5', 'v6e': 'TPU v6 lite'}
+DEVICE_KINDS = {
+  'v5e': 'TPU v5 lite',
+  'v5p': 'TPU v5',
+  'v6e': 'TPU v6 lite',
+  'tpu7x': 'TPU7x',
+}
 
 
 def test_clocks_give_the_published_peak_rates():

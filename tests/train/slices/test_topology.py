@@ -29,6 +29,9 @@ LAYOUTS = {
   'v5p-32': (2, 2, 4),
   'v5p-1024': (8, 8, 8),
   'v6e-128': (8, 16),
+  'tpu7x-8': (2, 2, 1),
+  'tpu7x-64': (2, 4, 4),
+  'tpu7x:4x4x4': (4, 4, 4),
   'v5e:4x4': (4, 4),
   'v4:2x4x4': (2, 4, 4),
 }
@@ -48,6 +51,7 @@ def test_layouts_are_those_documented(name):
     ('v4-33', 'v4-32'),
     ('v5litepod-512', 'v5litepod-'),
     ('v3-16', 'v3-'),
+    ('tpu7x-9', 'tpu7x-8'),
     ('tpu', 'v5litepod-16'),
     ('v5e:4x4x4', '2 dimensions'),
     ('v5e:32x32', 'at most 256 chips'),
@@ -69,3 +73,10 @@ def test_a_missing_compiler_is_named(monkeypatch):
 def test_every_name_means_a_slice():
   for name in topology.names():
     assert topology.parse(name)[1]
+
+
+def test_all_names_are_printed(capsys):
+  topology.print_names()
+  printed = capsys.readouterr().out
+  assert 'v5e-N, N chips: 1, 4, 8, 16, 32, 64, 128, 256\n' in printed
+  assert 'tpu7x-N, N cores, 2 a chip: 8, 16, ' in printed

@@ -49,18 +49,20 @@ def open_weights(
 
   `weights` names the workdir of a run or of `train.weights import`, a folder of
   published weights, or a model on Hugging Face's hub; open weights are returned
-  as they are. `tokenizer` is the vocabulary of published weights, see
+  as they are. WORKDIR@STEP is a kept checkpoint of a pre-training, WORKDIR its
+  newest. `tokenizer` is the vocabulary of published weights, see
   `tokenization.load`; by default their folder is searched. Raises
   FileNotFoundError, or ValueError for damaged weights or another vocabulary
   than a workdir's; `problems` of the result lists other obstacles.
   """
   if isinstance(weights, Weights):
     return weights
+  weights, step = _split_step(weights)
   folder = hub.find(weights)
   is_published = published.is_published(folder)
   given = None if tokenizer is None else tokenization.load(tokenizer)
   if (folder / 'config.json').exists() and not is_published:
-    found = _open_workdir(folder)
+    found = _open_workdir(folder, step)
     own = found.tokenizer
     if given is None or (own and own.fingerprint == given.fingerprint):
       return found
@@ -79,6 +81,18 @@ def open_weights(
       f' {error}'
     ) from error
   return _with_vocabulary(found, given, str(tokenizer or folder))
+
+
+def _split_step(weights: epath.PathLike) -> tuple[epath.PathLike, int | None]:
+  """Returns WORKDIR and STEP of WORKDIR@STEP; of other weights no step."""
+  workdir, _, step = str(weights).rpartition('@')
+  if (
+    not step.isdecimal()
+    or epath.Path(weights).exists()
+    or not epath.Path(workdir, 'config.json').exists()
+  ):
+    return weights, None
+  return workdir, int(step)
 
 
 def fields_beside(model: nn.Module) -> dict[str, Any]:
@@ -120,8 +134,13 @@ def inherited(
   )
 
 
-def _open_workdir(folder: epath.Path) -> Weights:
+def _open_workdir(folder: epath.Path, step: int | None) -> Weights:
   config = workdirs.read_config(folder)
+  if step is not None and 'task' in config:
+    raise ValueError(
+      f'{folder}@{step}: {folder} is of a fine-tuning, which keeps one model:'
+      ' leave the step out'
+    )
   imported = _read_imported(folder)
   name = config.model.name
   if name not in families.ARCHITECTURES:
@@ -141,7 +160,7 @@ def _open_workdir(folder: epath.Path) -> Weights:
   saved_in = folder / workdirs.MODEL_FOLDER if 'task' in config else folder
   saved = {
     path: jax.ShapeDtypeStruct(shape, jnp.float32)
-    for path, shape in checkpoint.params_shapes(saved_in).items()
+    for path, shape in checkpoint.params_shapes(saved_in, step).items()
   }
   shapes = shapes_of(model) | {
     path: leaf
@@ -169,7 +188,7 @@ def _open_workdir(folder: epath.Path) -> Weights:
     problems=tuple(problems),
     sentence_form=form and SentenceForm(**form),
     reads_words=reads_words,
-    read=functools.partial(_read_workdir, saved_in, shapes),
+    read=functools.partial(_read_workdir, saved_in, step, shapes),
     tokenizer=tokenizer,
     vocabulary=str(folder),
   )
@@ -207,6 +226,7 @@ def _read_imported(folder: epath.Path) -> dict[str, Any]:
 
 def _read_workdir(
   folder: epath.Path,
+  step: int | None,
   shapes: Mapping[str, jax.ShapeDtypeStruct],
   shardings: Mapping[str, Sharding],
   keep: Keep,
@@ -218,7 +238,7 @@ def _read_workdir(
       shapes[path].shape, shapes[path].dtype, sharding=place
     )
     strict.put(asked, path.split('/'), leaf)
-  restored = checkpoint.restore_params(folder, asked)
+  restored = checkpoint.restore_params(folder, asked, step)
   finite = jax.jit(
     lambda params: jax.tree.map(lambda leaf: jnp.isfinite(leaf).all(), params)
   )(restored)
@@ -243,7 +263,7 @@ def load_params(folder: epath.PathLike) -> Any:
     for path, shape in checkpoint.params_shapes(folder).items()
   }
   places = dict.fromkeys(shapes, place)
-  return _read_workdir(folder, shapes, places, lambda path, leaf: leaf)
+  return _read_workdir(folder, None, shapes, places, lambda path, leaf: leaf)
 
 
 def _with_vocabulary(found: Weights, given: Any, vocabulary: str) -> Weights:

@@ -273,16 +273,30 @@ def latest_step(workdir: epath.PathLike) -> int | None:
   return max(complete_steps(checkpoint_folder(workdir)), default=None)
 
 
-def _newest(workdir: epath.PathLike) -> tuple[epath.Path, int]:
-  folder, step = checkpoint_folder(workdir), latest_step(workdir)
-  if step is None:
+def find_step(
+  workdir: epath.PathLike, step: int | None = None
+) -> tuple[epath.Path, int]:
+  """Returns the folder of checkpoints and a kept step; by default the newest.
+
+  Raises FileNotFoundError if there is no complete checkpoint of it.
+  """
+  folder = checkpoint_folder(workdir)
+  steps = complete_steps(folder)
+  if not steps:
     raise FileNotFoundError(f'{folder}: holds no complete checkpoint')
-  return folder, step
+  if step is not None and step not in steps:
+    raise FileNotFoundError(
+      f'{folder}: holds no complete checkpoint of step {step}, but of'
+      f' {", ".join(map(str, steps))}'
+    )
+  return folder, steps[-1] if step is None else step
 
 
-def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
+def params_shapes(
+  workdir: epath.PathLike, step: int | None = None
+) -> dict[str, tuple[int, ...]]:
   """Returns 'path/of/parameter' -> saved shape of a workdir; reads no array."""
-  folder, step = _newest(workdir)
+  folder, step = find_step(workdir, step)
   try:
     with _patient_loops():
       handler = ocp.PyTreeCheckpointHandler()
@@ -295,13 +309,15 @@ def params_shapes(workdir: epath.PathLike) -> dict[str, tuple[int, ...]]:
     ) from error
 
 
-def restore_params(workdir: epath.PathLike, params_shapes: Any) -> Any:
-  """Returns only the parameters of a workdir's newest checkpoint.
+def restore_params(
+  workdir: epath.PathLike, params_shapes: Any, step: int | None = None
+) -> Any:
+  """Returns only the parameters of a workdir's checkpoint, of the newest step.
 
   `params_shapes` is a tree of ShapeDtypeStructs, with shardings for several
   devices. Raises FileNotFoundError without a checkpoint, ValueError for damage.
   """
-  folder, step = _newest(workdir)
+  folder, step = find_step(workdir, step)
   restored, fault = _restore_step(
     folder, step, {'params': params_shapes}, partial=True
   )

@@ -327,3 +327,23 @@ def test_a_changed_vocabulary_of_an_import_is_refused(made, tmp_path):
   file.write_text(file.read_text().replace('\nthe\n', '\nthx\n'))
   with pytest.raises(ValueError, match='vocabulary has the fingerprint'):
     opened.open_weights(tmp_path / 'run')
+
+
+def test_a_kept_step_is_named_behind_its_workdir(finished):
+  workdir, _ = finished
+  places = opened.open_weights(workdir).on_one_device()
+  newest, there, before = (
+    strict.flatten(opened.open_weights(f'{workdir}{step}').load(places))
+    for step in ('', '@12', '@8')
+  )
+  for path, leaf in newest.items():
+    np.testing.assert_array_equal(leaf, there[path])
+    if path.endswith('kernel'):
+      assert not np.array_equal(leaf, before[path]), path
+
+
+def test_a_step_that_is_not_kept_is_refused(finished, tmp_path):
+  with pytest.raises(FileNotFoundError, match='of step 5, but of 4, 8, 12'):
+    opened.open_weights(f'{finished[0]}@5')
+  with pytest.raises(FileNotFoundError, match='none@5'):
+    opened.open_weights(tmp_path / 'none@5')

@@ -15,7 +15,7 @@ import numpy as np
 from etils import epath
 
 from data.text import text_files
-from train.host import files
+from train.host import files, pictures
 
 # Names of the systems in BLiMP's models_summary.jsonl, as the paper has them.
 PUBLISHED = {
@@ -295,10 +295,6 @@ def draw(
   pairs: Sequence[MinimalPair],
 ) -> None:
   """Draws a group of bars for each family: our models, then published ones."""
-  from matplotlib import pyplot
-
-  from data import scratch
-
   groups: dict[str, dict[str, None]] = {}
   for pair in pairs:
     groups.setdefault(pair.family, {})[pair.group] = None
@@ -312,10 +308,8 @@ def draw(
   names = [family.replace('_', ' ') or 'all' for family in groups]
   names.append('mean over groups')
   width = 0.8 / len(bars)
-  figure, axes = pyplot.subplots(
-    figsize=(6.5, 1.2 + len(names) * (0.15 + 0.09 * len(bars))),
-    layout='constrained',
-  )
+  figure = pictures.figure(6.5, 1.2 + len(names) * (0.15 + 0.09 * len(bars)))
+  axes = figure.subplots()
   for number, (name, values) in enumerate(bars.items()):
     grey = f'{0.45 + 0.1 * max(number - len(found), 0)}'
     axes.barh(
@@ -331,9 +325,7 @@ def draw(
   axes.set_xlim(0, 100)
   axes.set_xlabel('right pairs, %; dotted: chance')
   figure.legend(loc='outside upper center', ncols=2, fontsize='small')
-  with scratch.replacing(path) as new, new.open('wb') as file:
-    figure.savefig(file, format='png', dpi=150)
-  pyplot.close(figure)
+  pictures.save(figure, path, dpi=150)
 
 
 def write_scores(

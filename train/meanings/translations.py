@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data import scratch
 from models.pretrained.weights import Weights
-from train.host import console
+from train.host import console, pictures
 from train.meanings import retrieval, tables
 from train.vectors import elmo_vectors, text_counts, text_vectors
 from train.vectors.request import Choice, Request
@@ -99,19 +98,14 @@ def write_picture(figures: Mapping[str, Any], path: str | os.PathLike) -> None:
 
   `figures` have the weights' and both files' names, too.
   """
-  with scratch.replacing(path) as new:
-    _draw(figures, new)
+  _draw(figures, path)
 
 
 def _draw(figures: Mapping[str, Any], path: epath.Path) -> None:
   """Draws the accuracies by layer as PNG, a panel for each direction."""
-  import matplotlib.figure
-
   first, second = figures['files']
   layers = figures['layers']
-  canvas = matplotlib.figure.Figure(
-    figsize=(2 * PANEL[0], PANEL[1]), layout='constrained'
-  )
+  canvas = pictures.figure(2 * PANEL[0], PANEL[1])
   grid = canvas.subplots(1, 2, sharey=True)
   for axes, direction, (source, target) in zip(
     grid,
@@ -132,7 +126,8 @@ def _draw(figures: Mapping[str, Any], path: epath.Path) -> None:
       100 * figures['chance'], color='#999999', linewidth=0.8, label='chance'
     )
     axes.set_title(
-      _shown(f'lines of {source}\namong those of {target}'), fontsize='medium'
+      pictures.shown(f'lines of {source}\namong those of {target}'),
+      fontsize='medium',
     )
     axes.set_xticks(
       range(len(layers)),
@@ -144,10 +139,5 @@ def _draw(figures: Mapping[str, Any], path: epath.Path) -> None:
   grid[0].set_ylabel(f'translations found among {figures["sentences"]:,}, %')
   handles, labels = grid[0].get_legend_handles_labels()
   canvas.legend(handles, labels, loc='outside lower center', ncols=len(labels))
-  canvas.suptitle(_shown(figures['weights']), fontsize='small')
-  with path.open('wb') as file:
-    canvas.savefig(file, format='png', dpi=200)
-
-
-def _shown(text: str) -> str:
-  return text.replace('$', r'\$')  # a dollar would begin a formula
+  canvas.suptitle(pictures.shown(figures['weights']), fontsize='small')
+  pictures.save(canvas, path, dpi=200)

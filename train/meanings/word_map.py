@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data import scratch
 from data.tasks.senses.occurrences import Occurrence
-from train.host import files
+from train.host import files, pictures
 from train.meanings import geometry, tables, word_page
 
 ENDINGS = ('.html', '.png', '.json')
@@ -72,8 +71,7 @@ def write(figures: Mapping[str, Any], path: str | os.PathLike) -> None:
   elif ending == '.json':
     files.write_atomically(path, files.as_json(figures) + '\n')
   else:
-    with scratch.replacing(path) as new:
-      _draw(figures, new)
+    _draw(figures, path)
 
 
 def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,15 +88,11 @@ def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def _draw(figures: Mapping[str, Any], path: epath.Path) -> None:
   """Draws each layer: its cosines above, its points below."""
-  import matplotlib.figure
-
   layers = figures['layers']
   columns = min(len(layers), LAYERS_IN_A_ROW)
   bands = -(-len(layers) // columns)
   count = len(figures['rows'])
-  figure = matplotlib.figure.Figure(
-    figsize=(PANEL * columns, 2 * PANEL * bands + 0.6), layout='constrained'
-  )
+  figure = pictures.figure(PANEL * columns, 2 * PANEL * bands + 0.6)
   figure.suptitle(
     f'“{figures["word"]}” in {count} places, {figures["weights"]}'.replace(
       '$', r'\$'
@@ -140,5 +134,4 @@ def _draw(figures: Mapping[str, Any], path: epath.Path) -> None:
     below.axvline(0, color='lightgray', zorder=0)
     below.set_aspect('equal', 'datalim')
     below.tick_params(labelsize='x-small')
-  with path.open('wb') as file:
-    figure.savefig(file, format='png', dpi=120)
+  pictures.save(figure, path, dpi=120)

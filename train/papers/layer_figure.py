@@ -11,8 +11,7 @@ import numpy as np
 from etils import epath
 
 from configs.tables.base import Table
-from data import scratch
-from train.host import files
+from train.host import files, pictures
 from train.papers import table_rendering
 from train.papers.layer_weights import (
   PLACES,
@@ -68,8 +67,7 @@ def make_figure(
     out = epath.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     stem = table.id.replace('/', '_')
-    with scratch.replacing(out / f'{stem}.png') as new:
-      draw(rows, new)
+    draw(rows, out / f'{stem}.png')
     for ending, text in (
       ('json', files.as_json(as_dict(table, rows)) + '\n'),
       ('md', markdown),
@@ -128,8 +126,6 @@ def lay_out(
 
 def draw(rows: Sequence[WeightsRow], path: epath.Path) -> None:
   """Draws the heat map as PNG: a panel for each place, numbers in the cells."""
-  import matplotlib.figure
-
   panels = _panels(rows)
   names = [_label(row) for row in rows]
   counts = [len(_layer_names(lines)) for lines in panels.values()]
@@ -138,12 +134,9 @@ def draw(rows: Sequence[WeightsRow], path: epath.Path) -> None:
     max(line.mean.weights) for lines in panels.values() for line in lines
   )
   top = np.ceil(10 * largest - 1e-9) / 10
-  figure = matplotlib.figure.Figure(
-    figsize=(
-      2.5 + CELL[0] * sum(count + 1.2 for count in counts),
-      1.4 + CELL[1] * len(rows),
-    ),
-    layout='constrained',
+  figure = pictures.figure(
+    2.5 + CELL[0] * sum(count + 1.2 for count in counts),
+    1.4 + CELL[1] * len(rows),
   )
   grid = figure.subplots(
     1,
@@ -185,16 +178,12 @@ def draw(rows: Sequence[WeightsRow], path: epath.Path) -> None:
     axes.set_xlim(-0.5, count + 0.6)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xticks(range(count + 1), [*_layer_names(lines), r'$\gamma$'])
-    # A dollar would begin a formula.
-    axes.set_yticks(
-      range(len(rows)), [name.replace('$', r'\$') for name in names]
-    )
+    axes.set_yticks(range(len(rows)), [pictures.shown(name) for name in names])
     axes.set_xlabel('layer')
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
   figure.colorbar(image, ax=grid, label='softmax weight')
-  with path.open('wb') as file:
-    figure.savefig(file, format='png', dpi=200)
+  pictures.save(figure, path, dpi=200)
 
 
 def _panels(rows: Sequence[WeightsRow]) -> dict[str, list[WeightCurve]]:

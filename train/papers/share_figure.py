@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from configs.tables.base import Column, Table
-from data import scratch
-from train.host import console, files
+from train.host import console, files, pictures
 from train.papers.table_figures import Figure
 from train.papers.table_rendering import Figures, Reasons
 from train.papers.table_rows import Line
@@ -73,8 +72,7 @@ def write(table: Table, curves: Sequence[Curve], stem: epath.Path) -> None:
   if not any(curve.points for curve in curves):
     console.say(f'{path} is not drawn: no point of a curve has been run')
     return
-  with scratch.replacing(path) as new:
-    draw(curves, new)
+  draw(curves, path)
 
 
 def as_dict(table: Table, curves: Sequence[Curve]) -> dict[str, Any]:
@@ -108,15 +106,11 @@ def as_dict(table: Table, curves: Sequence[Curve]) -> dict[str, Any]:
 
 def draw(curves: Sequence[Curve], path: epath.Path) -> None:
   """Draws the curves as PNG; bars are the seeds' standard deviation."""
-  import matplotlib.figure
-
   panels: dict[str, list[Curve]] = {}
   for curve in curves:
     if curve.points:
       panels.setdefault(curve.column.name, []).append(curve)
-  figure = matplotlib.figure.Figure(
-    figsize=(PANEL[0] * len(panels), PANEL[1]), layout='constrained'
-  )
+  figure = pictures.figure(PANEL[0] * len(panels), PANEL[1])
   grid = figure.subplots(1, len(panels), squeeze=False)[0]
   # A curve has its colour in every panel.
   colours = {
@@ -135,8 +129,7 @@ def draw(curves: Sequence[Curve], path: epath.Path) -> None:
         marker='o',
         markersize=4,
         capsize=3,
-        # A dollar would begin a formula.
-        label=curve.name.replace('$', r'\$'),
+        label=pictures.shown(curve.name),
       )
     axes.set_xscale('log')
     shares = sorted({share for c in drawn for share in (*c.points, *c.missing)})
@@ -151,5 +144,4 @@ def draw(curves: Sequence[Curve], path: epath.Path) -> None:
     axes.grid(alpha=0.3)
     axes.legend(loc='lower right')
   grid[0].set_ylabel('score on dev; bars: ± one standard deviation')
-  with path.open('wb') as file:
-    figure.savefig(file, format='png', dpi=200)
+  pictures.save(figure, path, dpi=200)

@@ -5,6 +5,8 @@ from typing import Any
 
 from etils import epath
 
+from train.host import pictures
+
 PANEL = 5.5, 1.15  # inches
 
 
@@ -17,13 +19,8 @@ def draw(
   gravity as lines; bars of errors are the intervals over seeds. `records` are
   as in `outputs.write`.
   """
-  import matplotlib.figure
-
   drawn = [x for x in records if x['figures']['shares']]
-  canvas = matplotlib.figure.Figure(
-    figsize=(PANEL[0], 0.9 + PANEL[1] * max(len(drawn), 1)),
-    layout='constrained',
-  )
+  canvas = pictures.figure(PANEL[0], 0.9 + PANEL[1] * max(len(drawn), 1))
   lines: dict[str, Any] = {}  # may lie outside, so the title has the numbers
   grid = canvas.subplots(max(len(drawn), 1), 1, squeeze=False, sharex=True)
   for (axes,), record in zip(grid, drawn, strict=False):
@@ -48,9 +45,9 @@ def draw(
         lines[label] = axes.axvline(
           value, color=colour, linestyle=style, linewidth=1.5
         )
-    # A dollar would begin a formula.
-    text = ', '.join(said).replace('$', r'\$')
-    axes.set_title(text, loc='left', fontsize='medium')
+    axes.set_title(
+      pictures.shown(', '.join(said)), loc='left', fontsize='medium'
+    )
     axes.axhline(1 / len(shares), color='#999999', linewidth=0.6)
     axes.set_xlim(-0.6, len(shares) - 0.4)
     axes.set_ylim(0, None)
@@ -65,8 +62,5 @@ def draw(
     )
   else:
     last.text(0.5, 0.5, 'no mix of all layers was trained', ha='center')
-  canvas.suptitle(
-    title.replace('$', r'\$'), x=0.01, ha='left', fontsize='small'
-  )
-  with path.open('wb') as file:
-    canvas.savefig(file, format='png', dpi=200)
+  canvas.suptitle(pictures.shown(title), x=0.01, ha='left', fontsize='small')
+  pictures.save(canvas, path, dpi=200)

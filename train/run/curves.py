@@ -6,7 +6,7 @@ from typing import Any
 from etils import epath
 
 from train.engine.evaluate import LANGUAGES
-from train.host import console
+from train.host import console, pictures
 from train.run import ledger
 from train.run import metrics as run_metrics
 
@@ -121,17 +121,13 @@ def draw_curves(
   workdir: epath.PathLike, out: epath.PathLike | None = None
 ) -> None:
   """Draws a workdir's metrics.csv as curves.png, there or in folder `out`."""
-  import matplotlib.figure
-
   series: dict[str, tuple[list, list]] = {}
   for step, name, value in run_metrics.read_metrics(workdir):
     steps, values = series.setdefault(name, ([], []))
     steps.append(step)
     values.append(value)
   drawn = panels(series)
-  figure = matplotlib.figure.Figure(
-    figsize=(11, 3.5 * -(-len(drawn) // 2)), layout='constrained'
-  )
+  figure = pictures.figure(11, 3.5 * -(-len(drawn) // 2))
   grid = figure.subplots(-(-len(drawn) // 2), 2, squeeze=False).flat
   for axes in grid[len(drawn) :]:
     axes.set_axis_off()
@@ -147,8 +143,7 @@ def draw_curves(
     if 0 < len(axes.lines) <= _MANY:
       axes.legend(loc='best', fontsize='small')
   path = epath.Path(out or workdir) / 'curves.png'
-  with path.open('wb') as file:
-    figure.savefig(file, format='png', dpi=110)
+  pictures.save(figure, path, dpi=110)
 
 
 def is_of_task(metric: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from train.host import console, files
+from train.host import console, files, pictures
 from train.host.console import duration
 from train.run import (
   curves,
@@ -176,7 +176,7 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 def draw_ledger(rows: Sequence[ledger.LedgerRow], path: epath.PathLike) -> None:
   """Draws rows of `with_losses` as PNG: a bar an attempt, shares over time."""
-  import matplotlib.figure
+  from matplotlib import patches
 
   bars = _attempts(rows)
   seconds = rows[-1].time - rows[0].began
@@ -185,9 +185,7 @@ def draw_ledger(rows: Sequence[ledger.LedgerRow], path: epath.PathLike) -> None:
     for unit, divisor in (('seconds', 1), ('minutes', 60), ('hours', 3600))
     if seconds / divisor < 120 or unit == 'hours'
   )
-  figure = matplotlib.figure.Figure(
-    figsize=(11, 5 + 0.35 * len(bars)), layout='constrained'
-  )
+  figure = pictures.figure(11, 5 + 0.35 * len(bars))
   above, below = figure.subplots(
     2, 1, gridspec_kw={'height_ratios': (1.2 + 0.35 * len(bars), 3)}
   )
@@ -207,7 +205,7 @@ def draw_ledger(rows: Sequence[ledger.LedgerRow], path: epath.PathLike) -> None:
   above.set_xlabel(unit)
   above.set_title('Where the time went')
   handles = [
-    matplotlib.patches.Patch(
+    patches.Patch(
       color=_COLOURS[bucket],
       label=f'{ledger.NAMES[bucket]} {totals[bucket] / ran:.1%}',
     )
@@ -241,8 +239,7 @@ def draw_ledger(rows: Sequence[ledger.LedgerRow], path: epath.PathLike) -> None:
   below.set_xlabel(f'{unit} since the run began (dotted: a restart)')
   below.set_ylabel('% of the time')
   below.set_title('When it went there (white: no process is known to have run)')
-  with epath.Path(path).open('wb') as file:
-    figure.savefig(file, format='png', dpi=110)
+  pictures.save(figure, path, dpi=110)
 
 
 def _attempts(

@@ -25,7 +25,7 @@ from data import scratch
 from data.vocabulary.tokenization import ByteBPE
 from models.pretrained.weights import Weights
 from train.architectures import families
-from train.host import files
+from train.host import files, pictures
 from train.vectors import length_batches
 from train.views import attention_weights
 from train.views.attention_weights import AttentionRow
@@ -228,9 +228,7 @@ def _gather(
 
 def draw(shares: dict[str, Any], path: epath.Path) -> None:
   """Draws shares by layer, and the pairs' difference, as PNG."""
-  import matplotlib.figure
-
-  figure = matplotlib.figure.Figure(figsize=(9.6, 3.9), layout='constrained')
+  figure = pictures.figure(9.6, 3.9)
   left, right = figure.subplots(1, 2)
   layers = np.arange(1, len(shares['all']['pro']['mean']) + 1)
   names = {'pro': 'with the stereotype', 'anti': 'against it'}
@@ -254,8 +252,7 @@ def draw(shares: dict[str, Any], path: epath.Path) -> None:
     axes.set_xticks(layers[:: -(-len(layers) // 12)])
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize='small')
-  with path.open('wb') as file:
-    figure.savefig(file, format='png', dpi=150)
+  pictures.save(figure, path, dpi=150)
 
 
 def _curve(

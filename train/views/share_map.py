@@ -14,7 +14,7 @@ from etils import epath
 from data import scratch
 from models.pretrained.weights import Weights
 from train.architectures import families
-from train.host import files
+from train.host import files, pictures
 from train.views import attention_shares, attention_weights
 from train.views.attention_shares import MEASURES
 from train.views.attention_texts import ShownText
@@ -86,14 +86,10 @@ def measure(
 
 def draw(means: Mapping[str, np.ndarray], path: epath.Path) -> None:
   """Draws a map of layers by heads for each measure, as PNG."""
-  import matplotlib.figure
-
   rows = -(-len(means) // COLUMNS)
   L, N = next(iter(means.values())).shape
   width, height = 0.9 + max(1.6, 0.17 * N), 0.8 + max(1.4, 0.17 * L)
-  figure = matplotlib.figure.Figure(
-    figsize=(COLUMNS * width + 0.8, rows * height), layout='constrained'
-  )
+  figure = pictures.figure(COLUMNS * width + 0.8, rows * height)
   grid = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
   for axes in grid[len(means) :]:
     axes.set_axis_off()
@@ -118,5 +114,4 @@ def draw(means: Mapping[str, np.ndarray], path: epath.Path) -> None:
   figure.colorbar(
     image, ax=list(grid), label='mean share of attention', shrink=0.8
   )
-  with path.open('wb') as file:
-    figure.savefig(file, format='png', dpi=150)
+  pictures.save(figure, path, dpi=150)

@@ -219,11 +219,11 @@ def test_a_drawing_that_fails_leaves_the_old_one(folder, tmp_path, monkeypatch):
   before = {path: path.read_bytes() for path in tmp_path.iterdir()}
   assert sorted(path.name for path in before)[:3] == FILES
 
-  def fail(rows, path):
-    path.write_bytes(b'half')
+  def fail(self, file, **options):
+    file.write(b'half')
     raise OSError('No space left on device')
 
-  monkeypatch.setattr(layer_figure, 'draw', fail)
+  monkeypatch.setattr(matplotlib.figure.Figure, 'savefig', fail)
   with pytest.raises(OSError, match='No space'):
     layer_figure.make_figure(TABLE, [f'B={folder / "sst"}'], tmp_path)
   assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}

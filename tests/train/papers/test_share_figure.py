@@ -271,11 +271,11 @@ def test_a_drawing_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
   make(Curved(), tmp_path, {'ELMo': 'e'}, only=['ELMo: 1 %'])
   before = (tmp_path / f'{STEM}.png').read_bytes()
 
-  def fail(curves, path):
-    path.write_bytes(b'half')
+  def fail(self, file, **options):
+    file.write(b'half')
     raise OSError('No space left on device')
 
-  monkeypatch.setattr(share_figure, 'draw', fail)
+  monkeypatch.setattr(matplotlib.figure.Figure, 'savefig', fail)
   with pytest.raises(OSError, match='No space'):
     make(Curved(), tmp_path, {'ELMo': 'e'}, run=False)
   assert (tmp_path / f'{STEM}.png').read_bytes() == before

@@ -4,24 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scored_cases
 import torch
 
 from configs.sections import task as task_section
-from data.tasks.examples import Task
 from train.architectures.architecture import Vocabulary
 from train.transfer import kinds, task_losses
 
 
 def make_task(kind, labels=(), **fields):
-  return Task(
-    name='made',
-    title='Made up',
-    kind=kind,
-    files={'train': (), 'dev': ()},
-    rows=lambda file, split: [],
-    labels=labels,
-    **fields,
-  )
+  return scored_cases.task(kind, name='made', labels=labels, **fields)
 
 
 def settings_of(**changes):

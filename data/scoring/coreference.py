@@ -257,4 +257,7 @@ KIND = kinds.Kind(
   metrics=coreference.METRICS,
   measure=measure,
   record=record,
+  unit='document',
+  num_outputs=lambda task: len(task.labels) + 1,  # genres, the first any other
+  loss='clusters',
 )

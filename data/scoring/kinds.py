@@ -1,6 +1,7 @@
-"""The kinds of tasks: all that differs between them, but for the model.
+"""The kinds of tasks: all that differs between them, but for the loss.
 
-A new kind is an entry of `KINDS` here and one of `train.transfer.kinds.KINDS`.
+A new kind is an entry of `KINDS` here; where its loss is new, a function of
+`train.transfer.task_losses`.
 """
 
 import dataclasses
@@ -34,6 +35,12 @@ class Kind:
     record: prediction -> its answer in JSON.
     chances: (task, prediction, probabilities) -> the probabilities in JSON.
     has_n_best: predictions have several answers, and scores of no answer.
+    unit: what a model answers: each 'text', each 'word', a 'part' of a text,
+      or a 'document'.
+    num_outputs: task -> numbers that a model gives of a unit.
+    num_texts: task -> texts that a model of words reads together.
+    has_choices: an example has several such groups of texts, one of them right.
+    loss: its name in `train.transfer.task_losses`.
   """
 
   own: own.OwnForm
@@ -51,6 +58,11 @@ class Kind:
     lambda task, found, values: values
   )
   has_n_best: bool = False
+  unit: str = 'text'
+  num_outputs: Callable[[Task], int] = lambda task: len(task.labels)
+  num_texts: Callable[[Task], int] = lambda task: task.num_texts
+  has_choices: bool = False
+  loss: str = 'classes'
 
 
 def expected_tags(_: Task, example: Any, answer: Any) -> str | bool:
@@ -86,6 +98,8 @@ REGRESSION = Kind(
   metrics=('pearson', 'spearman'),
   measure=measures.correlations,
   record=float,
+  num_outputs=lambda task: 1,
+  loss='scores',
 )
 CHOICE = Kind(
   own=own.CHOICES,
@@ -101,6 +115,9 @@ CHOICE = Kind(
   chances=lambda task, found, values: {
     str(i): value for i, value in enumerate(values)
   },
+  num_outputs=lambda task: 1,
+  num_texts=lambda task: 2,  # the context, and a choice
+  has_choices=True,
 )
 TAGGING = Kind(
   own=own.TAGS,
@@ -110,6 +127,7 @@ TAGGING = Kind(
   metrics=('f1', 'precision', 'recall', 'accuracy'),
   measure=measures.tags,
   record=list,
+  unit='word',
 )
 SPAN = Kind(
   own=own.SPANS,
@@ -121,6 +139,10 @@ SPAN = Kind(
   measure=measures.answers,
   chances=lambda task, found, values: {found.answer: values[0]},
   has_n_best=True,
+  unit='part',
+  num_outputs=lambda task: 2,  # its first and its last token
+  num_texts=lambda task: 2,  # the question, and its text
+  loss='parts',
 )
 # Name -> kind; those of one corpus's format are imported when looked up.
 KINDS = ByName(

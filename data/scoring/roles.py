@@ -110,4 +110,5 @@ KIND = kinds.Kind(
   metrics=('f1', 'precision', 'recall', 'perfect'),
   measure=measure,
   record=list,
+  unit='word',
 )

@@ -24,7 +24,7 @@ from train.params import trained
 from train.pretrain import assemble
 from train.run import settings, training_phases
 from train.run.training_phases import Phase
-from train.transfer import task_job
+from train.transfer import assemble as transfer_parts
 from train.vectors import elmo_vectors, text_plan, text_vectors
 
 PROMPT_TOKENS = 16
@@ -174,7 +174,7 @@ def epoch(
     },
   ).lock()
   mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
-  job = task_job.plan(config, mesh, splits=('train',))
+  job = transfer_parts.plan(config, mesh, splits=('train',))
   with sharding.scope(mesh, config.mesh.rules):
     state = job.begin(0)
   batches, seed = job.splits['train'].batches, jnp.int32(0)

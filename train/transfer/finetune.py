@@ -1,6 +1,6 @@
 """Fine-tuning on a task: a config becomes a job for the training loop."""
 
-import dataclasses
+import copy
 import functools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +19,14 @@ from train.host.console import say
 from train.run import checkpoint, metrics, training, workdirs
 from train.run.job import Job, Keep, Program, Stage, StayAlive
 from train.transfer import (
+  assemble,
+  bodies,
   several,
   task_data,
-  task_job,
   task_outputs,
   task_plan,
 )
-from train.transfer.task_job import TaskJob
+from train.transfer.program import TaskProgram
 
 
 def check_config(
@@ -43,7 +44,7 @@ def make(
   config: ml_collections.ConfigDict,
   workdir: epath.PathLike,
   *,
-  shared: tuple[TaskJob, ...] | None = None,
+  shared: tuple[TaskProgram, ...] | None = None,
 ) -> Job | None:
   """Plans a run of a checked config: opens sets and weights, builds steps.
 
@@ -56,7 +57,7 @@ def make(
   results = workdirs.read_results(workdir)
   saved = checkpoint.latest_step(workdir)
   if results is None and saved is None and shared is None:
-    task_job.check_fits(config)
+    assemble.check_fits(config)
     source = epath.Path(config.data.source).expanduser()
     if not (config.data.source.startswith('tfds') or source.exists()):
       raise FileNotFoundError(f'data.source={source}: there is no such folder')
@@ -64,7 +65,7 @@ def make(
   task_plan.check_batches(config, mesh)
 
   if results is not None:
-    sized = task_job.with_sizes_of(config, workdir)
+    sized = bodies.program_of(config).with_sizes_of(config, workdir)
     task_plan.check_continuation(config, workdir, sized)
     say(f'{workdir} holds a finished run of this config.')
     of_several = shared is not None
@@ -72,13 +73,13 @@ def make(
     return None
 
   # ---- Sets, model, objective, optimiser ------------------------------------
-  jobs = shared or task_job.plan_all(
+  programs = shared or assemble.plan_all(
     config, mesh, workdir=None if saved is None else workdir
   )
   if saved is not None:
-    task_plan.check_continuation(config, workdir, jobs[0].config)
-  config = task_plan.with_run_keys(jobs[0].config, config)
-  return FineTuning(config, jobs, workdir, of_several=shared is not None)
+    task_plan.check_continuation(config, workdir, programs[0].config)
+  config = task_plan.with_run_keys(programs[0].config, config)
+  return FineTuning(config, programs, workdir, of_several=shared is not None)
 
 
 class FineTuning(Job):
@@ -87,7 +88,7 @@ class FineTuning(Job):
   def __init__(
     self,
     config: ml_collections.ConfigDict,
-    jobs: tuple[TaskJob, ...],
+    programs: tuple[TaskProgram, ...],
     workdir: epath.Path,
     *,
     of_several: bool,
@@ -96,57 +97,63 @@ class FineTuning(Job):
 
     `of_several` says whether it is one of several runs, whose ends are short.
     """
-    train, first = config.train, jobs[0]
+    train, first = config.train, programs[0]
     self.config, self.mesh, self.shapes = config, first.mesh, first.shapes
     self.total_steps = first.total_steps
     self.save_every = train.checkpoint_every or first.eval_every
     self.score_every = first.eval_every
-    self._jobs, self._workdir, self._of_several = jobs, workdir, of_several
+    self._programs, self._workdir = programs, workdir
+    self._of_several = of_several
     self._seed = train.seed
-    sizes = [len(job.splits['train'].features) for job in jobs]
+    sizes = [len(program.splits['train'].features) for program in programs]
     self._turns = several.Turns(sizes, self.total_steps, self._seed)
     self._rows = sharding.local_rows(self.mesh, train.global_batch)
-    self._main = [f'eval/{j.task.name}/{j.task.metrics[0]}' for j in jobs]
+    self._main = [f'eval/{p.task.name}/{p.task.metrics[0]}' for p in programs]
     self.keep = Keep(
       self._main[0] if self._is_alone else several.MEAN,
       best=train.select == 'best',
       patience=train.patience,
       plateau=train.plateau,
     )
-    self.steps = {self._named('train', job): job.train_step for job in jobs}
+    self.steps = {
+      self._named('train', program): program.train_step for program in programs
+    }
     self.steps |= {
-      self._named('predict', job): job.predict_step for job in jobs
+      self._named('predict', program): program.predict_step
+      for program in programs
     }
     # Of the last score: task -> split -> logits.
     self._last_logits: dict[str, Any] = {}
-    self._programs, self.num_later = [], 0
-    for job, own_steps in zip(jobs, self._turns.totals, strict=True):
-      found, more = task_plan.programs(
-        job,
+    self._largest, self.num_later = [], 0
+    for program, own_steps in zip(programs, self._turns.totals, strict=True):
+      found, more = task_plan.largest_steps(
+        program,
         self._seed,
         int(own_steps),
         self.arguments(()),
-        functools.partial(self._named, job=job),
+        functools.partial(self._named, program=program),
       )
-      self._programs += found
+      self._largest += found
       self.num_later += more
 
   @property
   def _is_alone(self) -> bool:
-    return len(self._jobs) == 1
+    return len(self._programs) == 1
 
-  def _named(self, step: str, job: TaskJob) -> str:
-    return step if self._is_alone else f'{step} {job.task.name}'
+  def _named(self, step: str, program: TaskProgram) -> str:
+    return step if self._is_alone else f'{step} {program.task.name}'
 
   def stage(self, step: int) -> Stage:
     """Returns the step of the task whose turn it is after `step` steps."""
-    job = self._jobs[self._turns.at(step)[0]]
-    return Stage(self._named('train', job), job.model, job.objective)
+    program = self._programs[self._turns.at(step)[0]]
+    return Stage(
+      self._named('train', program), program.model, program.objective
+    )
 
   def batch(self, step: int, whole: bool) -> pipeline.Batch:
     """Returns the host batch after `step` steps, whole or our own rows."""
     number, turn = self._turns.at(step)
-    batches = self._jobs[number].splits['train'].batches
+    batches = self._programs[number].splits['train'].batches
     return batches.train_batch(
       turn,
       pipeline.ALL_ROWS if whole else self._rows,
@@ -165,19 +172,19 @@ class FineTuning(Job):
     self, step: int, batch: Mapping[str, jax.Array]
   ) -> tuple[int, float]:
     """Returns tokens and model FLOPs of the step after `step` steps."""
-    job = self._jobs[self._turns.at(step)[0]]
-    return batch['token_mask'].size, job.step_flops(batch)
+    program = self._programs[self._turns.at(step)[0]]
+    return batch['token_mask'].size, program.step_flops(batch)
 
   def programs(self, done: int) -> Iterable[Program]:
     """Returns the steps on the longest rows."""
     del done
-    return self._programs
+    return self._largest
 
   def create(self) -> state.TrainState:
     """Returns the state at step 0, with the initial weights."""
-    first = self._jobs[0]
+    first = self._programs[0]
     created = first.begin(self._seed)
-    if first.reader.is_begun:  # read by each process
+    if first.is_begun:  # read by each process
       processes.check_same(lambda: state.checksums(created.params))
     return created
 
@@ -185,20 +192,20 @@ class FineTuning(Job):
     """Returns the tasks' settings and the digests of their sets."""
     return {
       name: value
-      for job in self._jobs
-      for name, value in task_plan.facts(job).items()
+      for program in self._programs
+      for name, value in task_plan.facts(program).items()
     }
 
   def write(self, workdir: epath.Path) -> None:
     """Writes the vocabulary, and what the weights need beside it."""
-    first = self._jobs[0]
-    first.reader.write(workdir, first.task)
+    self._programs[0].write(workdir)
 
   def _with_compiled(
-    self, compiled: Mapping[str, Any], job: TaskJob
-  ) -> TaskJob:
-    step = compiled[self._named('predict', job)]
-    return dataclasses.replace(job, predict_step=step)
+    self, compiled: Mapping[str, Any], program: TaskProgram
+  ) -> TaskProgram:
+    program = copy.copy(program)
+    program.predict_step = compiled[self._named('predict', program)]
+    return program
 
   def score(
     self,
@@ -210,10 +217,10 @@ class FineTuning(Job):
     """Returns each task's metrics on dev and, of several, their mean."""
     del step
     row = {}
-    for job in self._jobs:
-      name = job.task.name
+    for program in self._programs:
+      name = program.task.name
       found, self._last_logits[name] = task_outputs.score_dev(
-        self._with_compiled(compiled, job), params, stay_alive
+        self._with_compiled(compiled, program), params, stay_alive
       )
       row |= {f'eval/{name}/{key}': value for key, value in found.items()}
     if not self._is_alone:
@@ -230,17 +237,21 @@ class FineTuning(Job):
   ) -> dict[str, Any]:
     """Scores all splits, and writes answers and predictions."""
     figures, intervals = {}, {}
-    for job in self._jobs:
-      name = job.task.name
+    for program in self._programs:
+      name = program.task.name
       folder = self._workdir
       if not self._is_alone:
         folder = folder / several.FOLDER / name
       known = self._last_logits.get(name, {}) if is_scored else {}
       found, bounds = task_outputs.score_all(
-        self._with_compiled(compiled, job), params, folder, known, stay_alive
+        self._with_compiled(compiled, program),
+        params,
+        folder,
+        known,
+        stay_alive,
       )
       figures |= found | task_outputs.oracles(
-        job,
+        program,
         lambda metric: processes.of_first(
           metrics.history(workdir, metric, self.total_steps)
         ),
@@ -249,7 +260,9 @@ class FineTuning(Job):
     if not self._is_alone:
       mean = statistics.fmean(figures[name] for name in self._main)
       figures = {several.MEAN: mean} | figures
-    sizes = [len(job.splits['train'].examples) for job in self._jobs]
+    sizes = [
+      len(program.splits['train'].examples) for program in self._programs
+    ]
     return {
       'main_metric': self.keep.metric,
       'metrics': figures,
@@ -260,7 +273,7 @@ class FineTuning(Job):
   def print_plan(self, workdir: epath.Path, in_detail: bool) -> None:
     """Prints the run's sizes, always in detail."""
     del in_detail
-    task_plan.print_plan(self._jobs, workdir)
+    task_plan.print_plan(self._programs, workdir)
 
   def score_line(self, step: int, row: Mapping[str, float]) -> str:
     """Returns the metrics of a score as one line."""

@@ -22,7 +22,7 @@ from models.pretrained import elmo as pretrained
 from train.engine import sharding
 from train.host import processes
 from train.run import settings, workdirs
-from train.transfer import predictors, task_job
+from train.transfer import assemble, predictors
 
 # Without buckets, batches are of one length, and one program is compiled.
 SMALL = {
@@ -160,7 +160,7 @@ def stopped():
 
 def begin(config, mesh=None):
   """Returns a job and its state at step 0, by default on one device."""
-  job = task_job.plan(config, mesh or runs.one_device(), splits=('train',))
+  job = assemble.plan(config, mesh or runs.one_device(), splits=('train',))
   with sharding.scope(job.mesh, config.mesh.rules):
     return job, job.begin(0)
 

@@ -25,10 +25,10 @@ from train.engine import sharding
 from train.params import convert, opened
 from train.run import checkpoint, settings
 from train.transfer import (
+  assemble,
   encoders,
   predictors,
   task_data,
-  task_job,
   task_outputs,
 )
 
@@ -151,8 +151,8 @@ def test_only_gpts_own_table_holds_positions():
     (lstm_lm.LstmLm(**sizes, lstm_dim=8), 'lstm', 0),
   ):
     config.model.name = name
-    found = encoders.Encoder(config, module, None, None)
-    model = found.build_model(registry.find('sst2'))
+    task = registry.find('sst2')
+    model = encoders.EncoderProgram(config, task, module, None, None).model
     assert model.lm and model.lm_positions == expected
 
 
@@ -306,7 +306,7 @@ def test_a_left_to_right_bert_learns_from_the_last_token(
   assert imported['fields'].pop('pool_last')
   file.write_text(json.dumps(imported))
   assert not opened.open_weights(run).model.pool_last
-  assert not predictors.open_member(run).predictor.reader.module.pool_last
+  assert not predictors.open_member(run).program.module.pool_last
 
 
 @pytest.mark.slow
@@ -343,7 +343,7 @@ def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
   # Its encoder can begin another run, whose head is of other sizes.
   plain = small_tasks.small_config(own_set, tmp_path / 'run')
   mesh = sharding.make_mesh(plain.mesh)
-  job = task_job.plan(plain, mesh)
+  job = assemble.plan(plain, mesh)
   with sharding.scope(mesh, plain.mesh.rules):
     begun = jax.device_get(job.begin(0).params)
   np.testing.assert_array_equal(
@@ -364,16 +364,16 @@ def test_a_left_to_right_bert_reads_where_it_has_seen_all(
     changes['own.test'] = None
   config = small_tasks.small_config(folder, left_to_right, **changes)
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
+  job = assemble.plan(config, mesh)
   features = job.splits['dev'].features
   if kind == 'own tags':
     both_ways = kinds.encode(
-      job.task, job.splits['dev'].examples, job.reader.tokenizer, 32
+      job.task, job.splits['dev'].examples, job.tokenizer, 32
     )
     assert (features.word_index != both_ways.word_index).any()
     assert (np.sort(features.word_index) == np.sort(both_ways.word_index)).all()
     # The piece after a labelled one begins another word, or ends the row.
-    pieces = [job.reader.tokenizer.pieces[i] for i in features.tokens]
+    pieces = [job.tokenizer.pieces[i] for i in features.tokens]
     for place in np.flatnonzero(features.word_index >= 0):
       assert not pieces[place + 1].startswith('##')
     return

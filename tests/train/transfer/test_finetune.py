@@ -19,7 +19,7 @@ from train.host import processes
 from train.params import convert, opened
 from train.run import checkpoint, ledger, metrics, workdirs
 from train.run.job import Keep
-from train.transfer import task_job, task_plan
+from train.transfer import assemble, task_plan
 
 pytestmark = pytest.mark.usefixtures('one_device')
 ACCURACY = 'eval/own/accuracy'
@@ -40,7 +40,7 @@ def job(make_config):
   Those that continue them plan anew, as a command does.
   """
   config = make_config()
-  return task_job.plan(config, sharding.make_mesh(config.mesh))
+  return assemble.plan(config, sharding.make_mesh(config.mesh))
 
 
 def test_it_learns_and_leaves_everything(finished):
@@ -72,7 +72,7 @@ def test_the_same_again_and_a_finished_run_is_kept(
   again = runs.train(config, tmp_path / 'again')
   for key in ('state_sha256', 'optimizer_sha256', 'metrics'):
     assert again[key] == results[key]
-  monkeypatch.setattr(task_job, 'plan', None)  # nothing is read or computed
+  monkeypatch.setattr(assemble, 'plan', None)  # nothing is read or computed
   assert runs.train(config, workdir) == results
 
 
@@ -272,7 +272,7 @@ def test_processes_compare_what_they_read(
 def test_seeds_share_what_is_compiled(make_config, tmp_path):
   config = make_config(train__num_epochs=1.0)
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
+  job = assemble.plan(config, mesh)
   first = runs.train(config, tmp_path / '0', shared=(job,))
   programs = job.train_step._cache_size()
   assert programs >= 1
@@ -328,7 +328,7 @@ def test_a_halved_rate_is_continued(make_config, tmp_path, monkeypatch):
     optim__warmup_fraction=0.0,
   )
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
+  job = assemble.plan(config, mesh)
   results = runs.train(config, tmp_path / 'whole', shared=(job,))
   rows = rows_of(tmp_path / 'whole')
   scores = [score for _, name, score in rows if name == ACCURACY]
@@ -367,7 +367,7 @@ def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
     train__num_epochs=1.0,
   )
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
+  job = assemble.plan(config, mesh)
   with sharding.scope(mesh, config.mesh.rules):
     before = jax.device_get(job.begin(0).params)
   runs.train(config, tmp_path / 'run', shared=(job,))
@@ -396,7 +396,7 @@ def test_weights_and_layers_that_are_taken_over(
   theirs = jax.device_get(taken.load(taken.on_one_device()))
   config = make_config(init__weights=str(workdir), init__num_layers=1)
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
+  job = assemble.plan(config, mesh)
   with sharding.scope(mesh, config.mesh.rules):
     ours = jax.device_get(job.begin(3).params)
   a, b = (

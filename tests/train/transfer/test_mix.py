@@ -13,7 +13,8 @@ from models import scalar_mix
 from train.engine import optim, sharding
 from train.papers import table_plan, table_rows
 from train.run import settings
-from train.transfer import task_job, task_losses, task_plan
+from train.transfer import assemble, task_plan
+from train.transfer.program import TaskProgram
 
 MIX = {
   'task.features': 'mix',
@@ -57,7 +58,7 @@ def plan_job(make_config):
 
   def plan(**overrides):
     config = make_config(**MIX | overrides)
-    return task_job.plan(config, mesh, splits=('train',))
+    return assemble.plan(config, mesh, splits=('train',))
 
   return plan
 
@@ -135,10 +136,9 @@ def test_penalty_needs_an_average(make_config, plan_job):
 
 def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):
   job = plan_job()
-  old = ml_collections.ConfigDict(job.config.task.to_dict())
-  del old.mix_l2
-  objective = task_losses.TaskObjective(job.task, old, job.reader.inputs)
-  assert objective.loss_names == ('task',)
+  old = ml_collections.ConfigDict(job.config.to_dict())
+  del old.task.mix_l2
+  assert TaskProgram(old, job.task).loss_names == ('task',)
   saved = settings.flatten(job.config)
   del saved['task.mix_l2']
   assert not task_plan.differing_keys(saved, settings.flatten(job.config))

@@ -13,7 +13,7 @@ from data.tasks import registry
 from train.engine import sharding
 from train.engine.steps import Objective
 from train.run import checkpoint, settings
-from train.transfer import predictors, several, sweep, task_job
+from train.transfer import assemble, predictors, several, sweep
 
 TASKS = ('rte', 'sst2', 'stsb')
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -66,7 +66,7 @@ def config(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def jobs(config, one_device):
-  return task_job.plan_all(config, sharding.make_mesh(config.mesh))
+  return assemble.plan_all(config, sharding.make_mesh(config.mesh))
 
 
 @pytest.fixture(scope='module')
@@ -128,7 +128,7 @@ def test_the_encoder_is_common_and_classifiers_are_not(jobs):
   wide = params['classifier_rte']['hidden']['kernel'].shape[0]
   assert wide == 4 * params['classifier_sst2']['hidden']['kernel'].shape[0]
   assert len({id(job.shapes) for job in jobs}) == 1
-  words = {job.reader.table.words for job in jobs}
+  words = {job.table.words for job in jobs}
   assert len(words) == 1 and 'function' in words.pop()
 
 
@@ -203,7 +203,7 @@ def test_a_stopped_run_ends_in_the_same_bits(
 
 
 def test_a_sweep_has_figures_by_task(config, jobs, monkeypatch, tmp_path):
-  monkeypatch.setattr(task_job, 'plan_all', lambda *_, **__: jobs)
+  monkeypatch.setattr(assemble, 'plan_all', lambda *_, **__: jobs)
   summary = sweep.run(config, tmp_path, seeds=(0,))
   assert summary['task'] == 'rte+sst2+stsb'
   assert {'dev/mean', 'rte/dev/accuracy', 'sst2/dev/accuracy'} <= {

@@ -8,7 +8,7 @@ import pytest
 
 from train.engine import sharding
 from train.run import settings
-from train.transfer import task_job, task_outputs
+from train.transfer import assemble, task_outputs
 
 
 def losses_on(config, devices=None, **sizes):
@@ -17,7 +17,7 @@ def losses_on(config, devices=None, **sizes):
   The figures are loss and norm of the gradient of each step, and dev's loss.
   """
   mesh = sharding.make_mesh(ml_collections.ConfigDict(sizes), devices)
-  job = task_job.plan(config, mesh, splits=('train', 'dev'))
+  job = assemble.plan(config, mesh, splits=('train', 'dev'))
   size = config.train.global_batch
   rows = sharding.local_rows(mesh, size)
   losses = []
@@ -76,7 +76,7 @@ def test_parts_of_a_batch_add_up(config, alone):
 def test_hosts_share_a_batch_that_does_not_depend_on_them(config_of):
   one = dict.fromkeys(sharding.AXES, 1)
   mesh = sharding.make_mesh(ml_collections.ConfigDict(one), jax.devices()[:1])
-  job = task_job.plan(config_of('own pairs'), mesh, splits=('train',))
+  job = assemble.plan(config_of('own pairs'), mesh, splits=('train',))
   batches = job.splits['train'].batches
   whole = batches.train_batch(1, np.arange(8), 8, 0, 4)
   for rows in (np.arange(4), np.arange(4, 8), np.array([1, 6])):

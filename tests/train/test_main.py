@@ -62,7 +62,6 @@ TUNING = f"""
 {TOOLS}
 import functools, types
 from flax import linen as nn
-from data.scoring.kinds import Kind
 from data.tasks.examples import Task
 from train.transfer import task_losses
 from train.transfer.task_data import Split
@@ -86,14 +85,16 @@ def print_records(root):
   names, seen, todo = set(), set(), [root]
   while todo:
     value = todo.pop()
-    if id(value) in seen or isinstance(value, nn.Module | Split | type):
+    if id(value) in seen or isinstance(value, nn.Module | Split):
       continue
     seen.add(id(value))
-    parts = parts_of(value)
-    bases = [base for base in type(value).__mro__ if is_ours(base)]
+    is_class = isinstance(value, type)  # as kinds are
+    parts = [] if is_class else parts_of(value)
+    lines = value.__mro__ if is_class else type(value).__mro__
+    bases = [base for base in lines if is_ours(base)]
     if bases and (len(bases) > 1 or any(map(callable, parts))):
       names.add(bases[-1].__name__)
-    if not isinstance(value, Kind | Task):
+    if not isinstance(value, Task):
       todo += parts
   print('RECORDS', *sorted(names))
 

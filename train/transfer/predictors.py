@@ -221,7 +221,7 @@ def _open_members(
   """Opens models that answer together, or raises ValueError if they cannot."""
   members = [open_member(workdir, task_name) for workdir in workdirs]
   first, here = members[0].program, _facts(members[0].program)
-  if len(members) > 1 and kinds.KINDS[first.task.kind].average is None:
+  if len(members) > 1 and not first.kind.has_mean:
     raise ValueError(
       f'found {len(members)} workdirs, expected one: an ensemble of models of'
       f' the kind {first.task.kind} has no mean'

@@ -189,14 +189,14 @@ class Tags(Kind):
     return not is_right and f'{count} tags, one a word'
 
 
-class Parts(Kind):
+class Spans(Kind):
   """A part of a text that answers a question, or none."""
 
   own = own.SPANS
   metrics = ('em', 'f1')
   has_n_best = True
   unit = 'part'
-  loss = 'parts'
+  loss = 'spans'
   frame = staticmethod(span_windows.encode)
   decode = staticmethod(answers.decode_spans)
   average = staticmethod(answers.mean_of_scores)
@@ -233,7 +233,7 @@ KINDS = ByName(
     'tagging': 'data.scoring.kinds:Tags',
     'roles': 'data.scoring.roles:Roles',
     'coreference': 'data.scoring.coreference:Clusters',
-    'span': 'data.scoring.kinds:Parts',
+    'span': 'data.scoring.kinds:Spans',
   }
 )
 

@@ -75,6 +75,10 @@ def parts_of(value):
     return [value.func, *value.args, *value.keywords.values()]
   if isinstance(value, types.MethodType):
     return [value.__self__]
+  if isinstance(value, types.FunctionType):
+    return [cell.cell_contents for cell in value.__closure__ or ()]
+  if hasattr(value, '__wrapped__'):  # jitted
+    return [value.__wrapped__]
   if isinstance(value, dict | types.MappingProxyType):
     return [*value.values()]
   if isinstance(value, list | tuple):

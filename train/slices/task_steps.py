@@ -27,7 +27,7 @@ from train.engine.memory import batch_shapes
 from train.engine.state import TrainState
 from train.run import settings
 from train.run.training_phases import Phase
-from train.transfer import assemble, bodies, task_plan
+from train.transfer import assemble, bodies, finetune, task_plan
 from train.vectors import word_cache
 from train.vectors.word_table import WordTable
 
@@ -99,7 +99,7 @@ def plan(
     batch = program.splits['train'].batches.train_batch(
       0, pipeline.ALL_ROWS, rows, 0, total_steps=1
     )
-  assemble.build_steps([program], mesh)
+  job = finetune.FineTuning([program], mesh)
   everywhere = NamedSharding(mesh, PartitionSpec())
   arguments = [jnp.int32(0)]  # the seed
   if config.train.plateau is not None:
@@ -112,15 +112,15 @@ def plan(
       for x in arguments
     ]
     batch_of_mesh = batch_shapes(batch, mesh)
-    return program.train_step.lower(program.shapes, batch_of_mesh, *shapes)
+    return job.steps['train'].lower(job.shapes, batch_of_mesh, *shapes)
 
   steps = _count_steps(config, task)
   return StepPlan(
     config=config,
     mesh=mesh,
     phases=(Phase(steps, length, rows, 'continue'),),
-    shapes=program.shapes,
-    num_parameters=program.num_parameters,
+    shapes=job.shapes,
+    num_parameters=job.num_parameters,
     lower=lower,
     flops=lambda phase: program.step_flops(batch),
     kept=lambda phase: 0,  # the bound of the memory's time leaves them out

@@ -14,10 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.scoring.kinds import KINDS
 from data.tasks.examples import Example, Task
-from models import layers
 from train.architectures.architecture import Vocabulary
-from train.engine import state
-from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.host import device
 from train.transfer import tag_paths, task_losses
@@ -56,16 +53,7 @@ class TaskProgram(Objective):
     kind: that of the task.
     mesh: the devices; set by `prepare`.
     predict_step: the jitted step of `make_predict_step`; set by `prepare`.
-    splits: name -> split, 'train' and those to score. These and all below are
-      set by `assemble`, for a training.
-    total_steps: of the run, on all its tasks.
-    eval_every: steps between scores of dev.
-    schedule: step -> learning rate.
-    objective: what a step trains on: the program itself, or one of several.
-    shapes: the state as ShapeDtypeStructs.
-    shardings: the state's shardings.
-    create: rng -> state, jitted.
-    train_step: the jitted (state, batch, seed[, rate]) -> (state, report).
+    splits: name -> split, of a fine-tuning 'train' and those to score.
   """
 
   vocab_size = 0  # rows of a vocabulary's table, unpadded
@@ -79,14 +67,6 @@ class TaskProgram(Objective):
   mesh: Mesh
   predict_step: Callable[[Any, Any], dict[str, Array]]
   splits: Mapping[str, Split]
-  total_steps: int
-  eval_every: int
-  schedule: Callable[[Any], Array]
-  objective: Objective
-  shapes: TrainState
-  shardings: TrainState
-  create: Callable[[Array], TrainState]
-  train_step: Callable[..., tuple[TrainState, dict]]
 
   def __init__(self, config: ml_collections.ConfigDict, task: Task):
     """Raises ValueError if the settings do not fit the task."""
@@ -223,17 +203,6 @@ class TaskProgram(Objective):
   def load(self, workdir: epath.Path) -> Any:
     """Returns a finished run's parameters, on this process's first device."""
     raise NotImplementedError
-
-  def begin(self, seed: int) -> TrainState:
-    """Returns the state at step 0, with the initial weights, the rest drawn."""
-    rng = jax.random.fold_in(jax.random.key(seed), state.INIT_STREAM)
-    begun = self.create(rng)
-    return begun.begin_with(self.load_weights(begun.params, seed))
-
-  @property
-  def num_parameters(self) -> int:
-    """The model's number of parameters, the vocabulary unpadded."""
-    return layers.num_parameters(self.shapes.params, self.vocab_size)
 
   def step_flops(self, batch: Mapping[str, np.ndarray]) -> int:
     """Returns the FLOPs of a training step below the head."""

@@ -86,7 +86,7 @@ def run(
           say(f'\n{folder}')
           if shared is None and checkpoint.latest_step(folder) is None:
             mesh = sharding.make_mesh(seeded.mesh)
-            shared = assemble.plan_all(seeded, mesh)
+            shared = finetune.plan(seeded, mesh)
           planned_run = finetune.make(seeded, folder, shared=shared)
           results = training.train(planned_run, folder)
         _drop(folder / checkpoint.FOLDER)

@@ -24,8 +24,9 @@ READING = {
   'max_question': 'max_query',
 }
 
+DEV = 'dev'
 # The splits of another language: it has no training set.
-SCORED = ('dev', 'test')
+SCORED = (DEV, 'test')
 
 
 @dataclasses.dataclass(frozen=True)

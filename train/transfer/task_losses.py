@@ -58,7 +58,7 @@ def score_losses(
   return -jnp.sum(targets_BK * jax.nn.log_softmax(logits), -1), None
 
 
-def part_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, Array]:
+def span_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, Array]:
   """Returns means of start and end under a softmax over the real tokens."""
   lowest = jnp.finfo(jnp.float32).min
   mask = batch['token_mask']
@@ -75,10 +75,10 @@ def part_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, Array]:
 LOSSES: dict[str, Losses] = {
   'classes': class_losses,
   'scores': score_losses,
-  'parts': part_losses,
+  'spans': span_losses,
   'paths': path_losses,
 }
-WITH_HITS = ('classes', 'parts')
+WITH_HITS = ('classes', 'spans')
 # The loss of a batch is the sum of these losses, not their mean.
 SUMMED = ('paths', 'clusters')
 

@@ -13,9 +13,8 @@ from data.tasks.examples import Prediction
 from train.engine import sharding
 from train.host import files, processes
 from train.transfer import task_data
-from train.transfer.assemble import DEV
 from train.transfer.program import TaskProgram
-from train.transfer.task_data import Split
+from train.transfer.task_data import DEV, Split
 
 # In a workdir: facts that predictions need beside the model; the predictions.
 TASK_FILE = 'task.json'

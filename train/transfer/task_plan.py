@@ -16,14 +16,15 @@ from data.examples import pipeline
 from data.scoring.kinds import KINDS
 from data.tasks import registry
 from train.engine import memory, sharding
+from train.engine.state import TrainState
 from train.host import console, processes
 from train.host.console import say
 from train.run import ledger, settings, workdirs
 from train.run.job import Program
 from train.transfer import bodies, tag_paths, task_outputs
-from train.transfer.assemble import COUNTS, DEV
+from train.transfer.assemble import COUNTS
 from train.transfer.program import TaskProgram
-from train.transfer.task_data import Split
+from train.transfer.task_data import DEV, Split
 
 SELECT = ('best', 'last')
 # Values for configs older than a key.
@@ -170,9 +171,15 @@ def digest(split: Split) -> str:
 
 
 def print_plan(
-  programs: Sequence[TaskProgram], workdir: epath.PathLike
+  programs: Sequence[TaskProgram],
+  workdir: epath.PathLike,
+  num_parameters: int,
+  steps: str,
 ) -> None:
-  """Prints the plan of a run of one task, or of several."""
+  """Prints the plan of a run of one task, or of several.
+
+  `steps` says how many there are, of how many examples.
+  """
   first = programs[0]
   config, mesh = first.config, first.mesh
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
@@ -198,20 +205,17 @@ def print_plan(
     (
       'model',
       f'{config.model.name}, {config.model.num_layers} layers,'
-      f' {first.num_parameters:,} parameters',
+      f' {num_parameters:,} parameters',
     ),
     *first.describe(),
-    (
-      'training',
-      f'{first.total_steps:,} steps of {_epochs(programs)},'
-      f' dev every {first.eval_every:,} steps',
-    ),
+    ('training', steps),
   ]
   console.table(rows, 'Plan')
 
 
 def largest_steps(
   program: TaskProgram,
+  shapes: TrainState,
   seed: int,
   own_steps: int,
   arguments: tuple[jax.Array, ...],
@@ -219,15 +223,10 @@ def largest_steps(
 ) -> tuple[list[Program], int]:
   """Returns a task's largest steps, and the number of its smaller ones.
 
-  `own_steps` are those of the task among a run's, `arguments` those of a
-  training step, and `named` returns the name of a kind of step, see
-  `train.run.job.Job`.
+  `shapes` are the state's, `own_steps` those of the task among a run's,
+  `arguments` those of a training step, and `named` returns the name of a kind
+  of step, see `train.run.job.Job`.
   """
-  if not own_steps:
-    raise ValueError(
-      f'{program.task.name}: none of the {program.total_steps:,} steps is of'
-      ' this task: train longer, or leave it out'
-    )
   config, mesh = program.config, program.mesh
   rows, scored = config.train.global_batch, config.eval.global_batch
   training = program.splits['train'].batches
@@ -249,7 +248,7 @@ def largest_steps(
       memory.SMALLER_STEP.format(2 * config.train.micro_batches),
       named('train'),
       (
-        program.shapes,
+        shapes,
         memory.batch_shapes(batch, mesh),
         *(
           # As the loop's own, which are made under the mesh; else the step is
@@ -263,7 +262,7 @@ def largest_steps(
       f'scoring of {_size(largest)}',
       memory.SMALLER_EVALUATION,
       named('predict'),
-      (program.shapes.params, memory.batch_shapes(largest, mesh)),
+      (shapes.params, memory.batch_shapes(largest, mesh)),
     ),
   ]
   return found, len(lengths) + len(scoring) - 2
@@ -273,11 +272,11 @@ def _size(batch: Mapping[str, Any]) -> str:
   return ' x '.join(map(str, batch['tokens'].shape))
 
 
-def _epochs(programs: Sequence[TaskProgram]) -> str:
+def epochs(programs: Sequence[TaskProgram], total_steps: int) -> str:
   """Returns the examples of a step and the epochs of a run as text."""
   config = programs[0].config
   batch = config.train.global_batch
-  read = programs[0].total_steps * batch
+  read = total_steps * batch
   training_sets = [program.splits['train'] for program in programs]
   num_rows = sum(len(split.features) for split in training_sets)
   num_examples = sum(len(split.examples) for split in training_sets)

@@ -25,8 +25,8 @@ from train.engine import sharding
 from train.params import convert, opened
 from train.run import checkpoint, settings
 from train.transfer import (
-  assemble,
   encoders,
+  finetune,
   predictors,
   task_data,
   task_outputs,
@@ -343,7 +343,7 @@ def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
   # Its encoder can begin another run, whose head is of other sizes.
   plain = small_tasks.small_config(own_set, tmp_path / 'run')
   mesh = sharding.make_mesh(plain.mesh)
-  job = assemble.plan(plain, mesh)
+  job = finetune.plan(plain, mesh)
   with sharding.scope(mesh, plain.mesh.rules):
     begun = jax.device_get(job.begin(0).params)
   np.testing.assert_array_equal(
@@ -364,21 +364,26 @@ def test_a_left_to_right_bert_reads_where_it_has_seen_all(
     changes['own.test'] = None
   config = small_tasks.small_config(folder, left_to_right, **changes)
   mesh = sharding.make_mesh(config.mesh)
-  job = assemble.plan(config, mesh)
-  features = job.splits['dev'].features
+  job = finetune.plan(config, mesh)
+  features = job.tasks[0].splits['dev'].features
   if kind == 'own tags':
     both_ways = kinds.encode(
-      job.task, job.splits['dev'].examples, job.tokenizer, 32
+      job.tasks[0].task,
+      job.tasks[0].splits['dev'].examples,
+      job.tasks[0].tokenizer,
+      32,
     )
     assert (features.word_index != both_ways.word_index).any()
     assert (np.sort(features.word_index) == np.sort(both_ways.word_index)).all()
     # The piece after a labelled one begins another word, or ends the row.
-    pieces = [job.tokenizer.pieces[i] for i in features.tokens]
+    pieces = [job.tasks[0].tokenizer.pieces[i] for i in features.tokens]
     for place in np.flatnonzero(features.word_index >= 0):
       assert not pieces[place + 1].startswith('##')
     return
   with sharding.scope(mesh, config.mesh.rules):
     params = job.begin(0).params
-    logits, _ = task_outputs.run_model(job, params, job.splits['dev'])
+    logits, _ = task_outputs.run_model(
+      job.tasks[0], params, job.tasks[0].splits['dev']
+    )
   said = [each[0] if kind == 'squad2' else each for each in logits]
   assert len(np.unique(np.round(said, 6), axis=0)) > len(said) // 2

@@ -99,12 +99,12 @@ def scores_of(config, tmp_path, sentences):
   rng = np.random.default_rng(3)
   head = params['token_classifier']
   head['kernel'] = rng.normal(0, 1, head['kernel'].shape).astype(np.float32)
-  (batch,) = job.splits['train'].batches.eval_batches(len(records))
+  (batch,) = job.tasks[0].splits['train'].batches.eval_batches(len(records))
 
   @jax.jit
   def score(params):
-    outputs = job.objective.apply(job.model, params, batch)
-    return outputs, job.objective.losses(outputs, batch)[0]['task']
+    outputs = job.tasks[0].apply(job.tasks[0].model, params, batch)
+    return outputs, job.tasks[0].losses(outputs, batch)[0]['task']
 
   return job, batch, jax.device_get(score(params))
 
@@ -123,7 +123,7 @@ def test_loss_is_that_of_all_paths_enumerated(config_of, tmp_path, scheme):
     config_of(scheme), tmp_path, SENTENCES
   )
   assert (batch['token_mask'].sum(axis=1) - 2 > batch['tag_mask'].sum(1)).any()
-  labels = tag_paths.tag_labels(job.task, job.config.task)
+  labels = tag_paths.tag_labels(job.tasks[0].task, job.config.task)
   moves = outputs['transitions']
 
   def score(emissions, path):
@@ -144,7 +144,7 @@ def test_loss_is_that_of_all_paths_enumerated(config_of, tmp_path, scheme):
   np.testing.assert_allclose(value, sum(losses), rtol=1e-5)
   assert weight == len(SENTENCES)
   # The loss of a batch is the sum.
-  np.testing.assert_allclose(job.objective.weights(batch)['task'], 1)
+  np.testing.assert_allclose(job.tasks[0].weights(batch)['task'], 1)
 
 
 @pytest.mark.parametrize('scheme', SCHEMES)
@@ -155,7 +155,7 @@ def test_best_paths_obey_the_scheme(config_of, tmp_path, scheme):
     (list(chance.choice(words, size=9)), ['O'] * 9) for _ in range(12)
   ]
   job, batch, (outputs, _) = scores_of(config_of(scheme), tmp_path, sentences)
-  labels = tag_paths.tag_labels(job.task, job.config.task)
+  labels = tag_paths.tag_labels(job.tasks[0].task, job.config.task)
   allowed = np.array(tag_schemes.allowed(labels))
   start, end = len(labels), len(labels) + 1
 

@@ -394,6 +394,13 @@ def _check_encoder(
     f'only a BERT finds spans, and these weights are of a {name}',
   )
   ensure(
+    task.name != 'own'
+    or unit != 'word'
+    or not (config.own.symmetric and form.left_to_right),
+    'own.symmetric',
+    f'expected False: the kind {task.kind} has no two texts to change places',
+  )
+  ensure(
     settings_.frozen or not reads_words,
     'task.frozen',
     'ELMo must be frozen: set task.frozen=True, as recipe=frozen does',

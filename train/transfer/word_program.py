@@ -26,7 +26,7 @@ from models.elmo_tasks import reader
 from train.engine import flops
 from train.host import files
 from train.params import opened
-from train.run import workdirs
+from train.run import settings, workdirs
 from train.transfer import bodies, tag_paths, task_data, word_checks
 from train.transfer.program import Found, TaskProgram
 from train.transfer.task_data import Split
@@ -122,7 +122,15 @@ class WordProgram(TaskProgram):
   @classmethod
   def _check_task(cls, config: ml_collections.ConfigDict, task: Task) -> None:
     """Raises ValueError if the model does not read such a task."""
-    texts = KINDS[task.kind].num_texts(task)
+    kind = KINDS[task.kind]
+    is_of_words = task.name == 'own' and kind.unit in ('word', 'document')
+    settings.expect(
+      config,
+      not is_of_words or len(config.own.text) == 1,
+      'own.text',
+      f'one field, as it is: files of the kind {task.kind} have no other texts',
+    )
+    texts = kind.num_texts(task)
     if texts not in cls.reads.get(task.kind, ()):
       fitting = [
         other

@@ -188,6 +188,15 @@ def test_a_gpt_reads_a_pair_in_both_orders(gpt_of, pair_folder, tmp_path):
   np.testing.assert_allclose(*chances, rtol=1e-5)
 
 
+def test_tags_have_no_texts_that_change_places(gpt_of, tmp_path):
+  changes = small_kinds.write(tmp_path / 'set', 'own tags')
+  config = small_tasks.small_config(
+    tmp_path / 'set', gpt_of('bpe'), **changes, own__symmetric=True
+  )
+  with pytest.raises(ValueError, match='own.symmetric=True: expected False'):
+    runs.train(config, tmp_path / 'run')
+
+
 @pytest.mark.slow
 def test_a_gpt2_chooses(gpt_of, tmp_path):
   folder = tmp_path / 'set'

@@ -359,6 +359,7 @@ def test_a_dry_run_tells_the_plan(on_one, tmp_path, capsys):
     ('bcn', 'own sentences', {'task.features': 'first'}, 'task.features=.*mix'),
     ('bcn', 'own sentences', {'model.filters': ((9, 2),)}, 'model.filters'),
     ('bilstm_crf', 'own tags', {'task.crf': 'bio'}, "task.crf='bio'.*bioul"),
+    ('bilstm_crf', 'own tags', {'own.text': ('a', 'b')}, 'own.text=.* one fie'),
   ],
 )
 def test_keys_that_do_not_fit(maker, tmp_path, model, kind, changes, message):

@@ -5,7 +5,8 @@ r"""Fine-tuning on a task of the GPT and BERT papers, or on one's own.
     --config.data.source=glue
 
 task: a name of data/tasks/registry.py, or own (the section `own`); for
-bilstm_attention also several, such as mrpc+rte+stsb, trained together.
+bilstm_attention also several, such as mrpc+rte+stsb, trained together. A task
+names the values in which its paper differs from a recipe (`Task.recipe`).
 
 model: the size, only for training from scratch, without init.weights; or one of
 ELMo's task models, which read words (Peters et al. 2018): bcn (a text), esim (a
@@ -40,36 +41,17 @@ is read once less (gpt: per epoch), and for questions in several windows as many
 windows as exceed the questions.
 """
 
+from typing import Any
+
 import ml_collections
 
 from configs import variants
 from configs.sections import task as task_section
 from configs.sections import task_models as task_models_section
+from data.tasks import registry
 
 RECIPES = ('bert', 'stable', 'gpt', 'frozen')
-# Tasks with less than 10,000 training examples.
-SMALL = (
-  'cola',
-  'mrpc',
-  'rte',
-  'stsb',
-  'wnli',
-  'sst5',
-  'story_cloze',
-  'atis',
-  'atis_intent',
-  'chnsenticorp',
-)
-# Tasks whose words and marks are set apart by spaces in the files.
-SPLIT = ('sst2', 'sst5', 'sst5_phrases', 'snips_intent', 'atis_intent')
-SPANS = ('squad1', 'squad2', 'triviaqa')
-ROLES = ('srl', 'srl_conll05', 'srl_ewt')
-# PaddlePaddle/ERNIE, ERNIE/script: learning rate, batch, epochs, tokens.
-ERNIE = {
-  'chnsenticorp': (5e-5, 24, 10.0, 256),
-  'lcqmc': (2e-5, 32, 3.0, 128),
-  'msra_ner': (5e-5, 16, 3.0, 256),
-}
+SMALL = 10_000  # fewer training examples have more epochs
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
@@ -102,9 +84,10 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config = task_section.get_config()
   config.task.name = name
   _set_model(config, model)
-  _set_task(config, name)
+  _set_task(config, 'bert')
   if recipe != 'bert':  # the defaults
-    {'stable': _stable, 'gpt': _gpt, 'frozen': _frozen}[recipe](config, name)
+    {'stable': _stable, 'gpt': _gpt, 'frozen': _frozen}[recipe](config)
+    _set_task(config, recipe)
   return config.lock()
 
 
@@ -132,54 +115,34 @@ def _read_words(name: str, model: str) -> ml_collections.ConfigDict:
   if others:
     config.task.names = (config.task.name, *others)
   config.update_from_flattened_dict(variants.WORD_MODELS[model])
-  if name in SPLIT:
-    config.task.split = 'spaces'
+  if not others:
+    _set_task(config, 'words')
   return config.lock()
 
 
-def _set_task(config: ml_collections.ConfigDict, name: str) -> None:
-  """Sets the papers' exceptions for some tasks."""
-  if name in SPANS:  # Devlin et al. 2018, sections 4.2 and 4.3
-    config.task.max_length = 384
-    config.optim.learning_rate = 5e-5
-    if name == 'squad2':
-      config.train.global_batch = 48
-      config.train.num_epochs = 2.0
-    if name == 'triviaqa':
-      config.train.num_epochs = 1.0
-  elif name == 'swag':  # section 4.4
-    config.optim.learning_rate = 2e-5
-    config.train.global_batch = 16
-  elif name == 'race':
-    config.task.max_length = 512
-  elif name in ('xnli', 'xnli_zh'):  # google-research/bert, multilingual.md
-    config.optim.learning_rate = 5e-5
-    config.train.num_epochs = 2.0
-  elif name in ('conll2003', 'panx_en', 'panx_zh'):
-    config.optim.learning_rate = 5e-5
-    config.train.global_batch = 16
-  elif name in ERNIE:  # its scripts run_*.sh
-    rate, batch, epochs, length = ERNIE[name]
-    config.optim.learning_rate = rate
-    config.train.global_batch = batch
-    config.train.num_epochs = epochs
-    config.task.max_length = length
-  elif name in ROLES:  # rows of Shi and Lin 2019, paths of He et al. 2017
-    config.optim.learning_rate = 5e-5
-    config.task.max_length = 256
-    config.task.crf = 'viterbi'
+def _set_task(config: ml_collections.ConfigDict, recipe: str) -> None:
+  """Sets the values in which a task's paper differs from a recipe."""
+  task = _find_task(config)
+  if task is not None:
+    config.update_from_flattened_dict(task.recipe.get(recipe, {}))
 
 
-def _stable(config: ml_collections.ConfigDict, name: str) -> None:
+def _find_task(config: ml_collections.ConfigDict) -> Any:
+  """Returns a task's declaration; None: it is of the user's own, or unknown."""
+  return registry.TASKS.get(config.task.name)
+
+
+def _stable(config: ml_collections.ConfigDict) -> None:
   config.train.select = 'best'
   config.train.count = 'rows'  # as PyTorch's loaders, which these papers used
   config.optim.name = 'adamw'
   config.optim.learning_rate = 2e-5
-  if name in SMALL:
+  task = _find_task(config)
+  if task is not None and task.sizes.get('train', SMALL) < SMALL:
     config.train.num_epochs = 20.0
 
 
-def _gpt(config: ml_collections.ConfigDict, name: str) -> None:
+def _gpt(config: ml_collections.ConfigDict) -> None:
   """Radford et al. 2018, section 4.1, and the release's train.py."""
   config.optim.name = 'gpt_adam'
   config.optim.schedule = 'gpt_linear'
@@ -192,12 +155,9 @@ def _gpt(config: ml_collections.ConfigDict, name: str) -> None:
   config.train.num_epochs = 3.0
   config.train.count = 'gpt'
   config.train.select = 'best'
-  if name == 'stsb':
-    config.task.soft_classes = 6  # scores 0 to 5: the release's utils.py
 
 
-def _frozen(config: ml_collections.ConfigDict, name: str) -> None:
-  del name
+def _frozen(config: ml_collections.ConfigDict) -> None:
   config.task.frozen = True
   config.task.features = 'sum_last_4'
   config.task.bilstm_layers = 2

@@ -248,13 +248,22 @@ def _as_columns(task: Task, pairs: Sequence[Any]) -> str:
 
 # Of predictions: ending of a file -> its text.
 FORMATS = {'.txt': _as_columns, '.conll': _as_columns}
-KIND = kinds.Kind(
-  own=coreference.OWN,
-  frame=document_rows.encode,
-  decode=answers_lib.decode_clusters,
-  average=None,
-  expected=expected,
-  metrics=coreference.METRICS,
-  measure=measure,
-  record=record,
-)
+
+
+class Clusters(kinds.Kind):
+  """The clusters of a document's mentions."""
+
+  own = coreference.OWN
+  metrics = coreference.METRICS
+  has_mean = False  # each model keeps other spans
+  unit = 'document'
+  loss = 'clusters'
+  frame = staticmethod(document_rows.encode)
+  decode = staticmethod(answers_lib.decode_clusters)
+  expected = staticmethod(expected)
+  measure = staticmethod(measure)
+  record = staticmethod(record)
+
+  @staticmethod
+  def num_outputs(task: Task) -> int:  # noqa: D102
+    return len(task.labels) + 1  # genres, the first of any other

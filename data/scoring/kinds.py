@@ -1,137 +1,239 @@
-"""The kinds of tasks: all that differs between them, but for the model.
+"""The kinds of tasks: all that differs between them, but for the loss.
 
-A new kind is an entry of `KINDS` here and one of `train.transfer.kinds.KINDS`.
+A new kind is an entry of `KINDS` here; where its loss is new, a function of
+`train.transfer.task_losses`.
 """
 
-import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from data.by_name import ByName
 from data.inputs import framing, span_windows, word_windows
-from data.inputs.features import Features
+from data.inputs.features import Features, Framing
 from data.scoring import answers, measures
 from data.tasks import own
 from data.tasks.examples import Example, Prediction, Task
 
 
-@dataclasses.dataclass(frozen=True)
 class Kind:
-  """A kind of task.
+  """A kind of task: how its examples are read, answered and scored.
 
   Attributes:
     own: how a user's own files are read.
-    frame: examples -> rows of tokens.
-    decode: logits -> predictions.
-    expected: (task, example, answer) -> the form of an answer; False or empty
-      if the answer has it.
-    average: logits of an ensemble [members, ...] -> logits; None if models'
-      logits are of different parts of an example.
+    metrics: all that `measure` may give.
     binary_metrics: metrics of two labels only.
-    record: prediction -> its answer in JSON.
-    chances: (task, prediction, probabilities) -> the probabilities in JSON.
     has_n_best: predictions have several answers, and scores of no answer.
+    has_mean: whether the logits of all models are of the same parts.
+    unit: what a model answers: each 'text', each 'word', a 'part' of a text,
+      or a 'document'.
+    has_choices: an example has several groups of texts, one of them right.
+    loss: its name in `train.transfer.task_losses`.
   """
 
   own: own.OwnForm
-  frame: framing.Frame
-  decode: Callable[[answers.Outputs], list[Prediction]]
-  expected: Callable[[Task, Any, Any], str | bool]
   metrics: tuple[str, ...]
-  measure: measures.MakeMeasure
-  average: Callable[[np.ndarray], np.ndarray] | None = (
-    answers.mean_of_probabilities
-  )
   binary_metrics: tuple[str, ...] = ()
-  record: Callable[[Any], Any] = lambda answer: answer
-  chances: Callable[[Task, Prediction, list[float]], Any] = (
-    lambda task, found, values: values
-  )
-  has_n_best: bool = False
+  has_n_best = False
+  has_mean = True
+  unit = 'text'
+  has_choices = False
+  loss = 'classes'
+
+  @staticmethod
+  def num_outputs(task: Task) -> int:
+    """Returns how many numbers a model gives of a unit."""
+    return len(task.labels)
+
+  @staticmethod
+  def num_texts(task: Task) -> int:
+    """Returns how many texts a model of words reads together."""
+    return task.num_texts
+
+  @staticmethod
+  def frame(task: Task, examples: Sequence[Any], framing: Framing) -> Features:
+    """Returns examples as rows of tokens."""
+    raise NotImplementedError
+
+  @staticmethod
+  def decode(outputs: answers.Outputs) -> list[Prediction]:
+    """Returns predictions from logits."""
+    raise NotImplementedError
+
+  @staticmethod
+  def average(logits: np.ndarray) -> np.ndarray:
+    """Returns an ensemble's logits from its members' [members, ...]."""
+    return answers.mean_of_probabilities(logits)
+
+  @staticmethod
+  def expected(task: Task, example: Any, answer: Any) -> str | bool:
+    """Returns the form of an answer; False or empty if the answer has it."""
+    raise NotImplementedError
+
+  @staticmethod
+  def measure(
+    task: Task, examples: Sequence[Any], found: Sequence[Any]
+  ) -> measures.Measure:
+    """Returns weights of examples -> metric -> values."""
+    raise NotImplementedError
+
+  @staticmethod
+  def record(answer: Any) -> Any:
+    """Returns an answer as JSON has it."""
+    return answer
+
+  @staticmethod
+  def chances(task: Task, found: Prediction, values: list[float]) -> Any:
+    """Returns the probabilities of a prediction as JSON has them."""
+    del task, found
+    return values
 
 
-def expected_tags(_: Task, example: Any, answer: Any) -> str | bool:
-  """Returns the form of tags; False if an answer has it."""
-  count = len(example.words)
-  return (
-    isinstance(answer, str) or len(answer) != count
-  ) and f'{count} tags, one a word'
+class Classes(Kind):
+  """A class of one text or two."""
+
+  own = own.CLASSES
+  metrics = ('accuracy', 'f1', 'macro_f1', 'matthews')
+  binary_metrics = ('f1',)
+  frame = staticmethod(framing.classes)
+  decode = staticmethod(answers.decode_classes)
+  measure = staticmethod(measures.classes)
+
+  @staticmethod
+  def expected(task: Task, example: Any, answer: Any) -> str | bool:  # noqa: D102
+    del example
+    return answer not in task.labels and f'one of the labels {task.labels}'
+
+  @staticmethod
+  def chances(task: Task, found: Prediction, values: list[float]) -> Any:  # noqa: D102
+    del found
+    return dict(zip(task.labels, values, strict=True))
 
 
-CLASSIFICATION = Kind(
-  own=own.CLASSES,
-  frame=framing.classes,
-  decode=answers.decode_classes,
-  expected=lambda task, _, answer: (
-    answer not in task.labels and f'one of the labels {task.labels}'
-  ),
-  metrics=('accuracy', 'f1', 'macro_f1', 'matthews'),
-  binary_metrics=('f1',),
-  measure=measures.classes,
-  chances=lambda task, found, values: dict(
-    zip(task.labels, values, strict=True)
-  ),
-)
-REGRESSION = Kind(
-  own=own.SCORES,
-  frame=framing.scores,
-  decode=answers.decode_scores,
-  expected=lambda _, example, answer: (
-    (isinstance(answer, str | tuple) or not math.isfinite(answer))
-    and 'a finite number'
-  ),
-  metrics=('pearson', 'spearman'),
-  measure=measures.correlations,
-  record=float,
-)
-CHOICE = Kind(
-  own=own.CHOICES,
-  frame=framing.choices,
-  decode=answers.decode_classes,
-  expected=lambda _, example, answer: (
-    answer not in range(len(example.choices))
-    and f'the number of one of {len(example.choices)} choices'
-  ),
-  metrics=('accuracy',),
-  measure=measures.choices,
-  record=int,
-  chances=lambda task, found, values: {
-    str(i): value for i, value in enumerate(values)
-  },
-)
-TAGGING = Kind(
-  own=own.TAGS,
-  frame=word_windows.encode,
-  decode=answers.decode_tags,
-  expected=expected_tags,
-  metrics=('f1', 'precision', 'recall', 'accuracy'),
-  measure=measures.tags,
-  record=list,
-)
-SPAN = Kind(
-  own=own.SPANS,
-  frame=span_windows.encode,
-  decode=answers.decode_spans,
-  average=answers.mean_of_scores,
-  expected=lambda *found: not isinstance(found[-1], str) and 'text',
-  metrics=('em', 'f1'),
-  measure=measures.answers,
-  chances=lambda task, found, values: {found.answer: values[0]},
-  has_n_best=True,
-)
-# Name -> kind; those of one corpus's format are imported when looked up.
+class Scores(Kind):
+  """A number for one text or two."""
+
+  own = own.SCORES
+  metrics = ('pearson', 'spearman')
+  loss = 'scores'
+  frame = staticmethod(framing.scores)
+  decode = staticmethod(answers.decode_scores)
+  measure = staticmethod(measures.correlations)
+  record = float
+
+  @staticmethod
+  def num_outputs(task: Task) -> int:  # noqa: D102
+    del task
+    return 1
+
+  @staticmethod
+  def expected(task: Task, example: Any, answer: Any) -> str | bool:  # noqa: D102
+    del task, example
+    is_right = not isinstance(answer, str | tuple) and math.isfinite(answer)
+    return not is_right and 'a finite number'
+
+
+class Choices(Kind):
+  """One of several continuations or answers."""
+
+  own = own.CHOICES
+  metrics = ('accuracy',)
+  has_choices = True
+  frame = staticmethod(framing.choices)
+  decode = staticmethod(answers.decode_classes)
+  measure = staticmethod(measures.choices)
+  record = int
+
+  @staticmethod
+  def num_outputs(task: Task) -> int:  # noqa: D102
+    del task
+    return 1
+
+  @staticmethod
+  def num_texts(task: Task) -> int:  # noqa: D102
+    del task
+    return 2  # the context, and a choice
+
+  @staticmethod
+  def expected(task: Task, example: Any, answer: Any) -> str | bool:  # noqa: D102
+    del task
+    count = len(example.choices)
+    return (
+      answer not in range(count) and f'the number of one of {count} choices'
+    )
+
+  @staticmethod
+  def chances(task: Task, found: Prediction, values: list[float]) -> Any:  # noqa: D102
+    del task, found
+    return {str(i): value for i, value in enumerate(values)}
+
+
+class Tags(Kind):
+  """A tag for each word."""
+
+  own = own.TAGS
+  metrics = ('f1', 'precision', 'recall', 'accuracy')
+  unit = 'word'
+  frame = staticmethod(word_windows.encode)
+  decode = staticmethod(answers.decode_tags)
+  measure = staticmethod(measures.tags)
+  record = list
+
+  @staticmethod
+  def expected(task: Task, example: Any, answer: Any) -> str | bool:  # noqa: D102
+    del task
+    count = len(example.words)
+    is_right = not isinstance(answer, str) and len(answer) == count
+    return not is_right and f'{count} tags, one a word'
+
+
+class Spans(Kind):
+  """A part of a text that answers a question, or none."""
+
+  own = own.SPANS
+  metrics = ('em', 'f1')
+  has_n_best = True
+  unit = 'part'
+  loss = 'spans'
+  frame = staticmethod(span_windows.encode)
+  decode = staticmethod(answers.decode_spans)
+  average = staticmethod(answers.mean_of_scores)
+  measure = staticmethod(measures.answers)
+
+  @staticmethod
+  def num_outputs(task: Task) -> int:  # noqa: D102
+    del task
+    return 2  # of its first and its last token
+
+  @staticmethod
+  def num_texts(task: Task) -> int:  # noqa: D102
+    del task
+    return 2  # the question, and its text
+
+  @staticmethod
+  def expected(task: Task, example: Any, answer: Any) -> str | bool:  # noqa: D102
+    del task, example
+    return not isinstance(answer, str) and 'text'
+
+  @staticmethod
+  def chances(task: Task, found: Prediction, values: list[float]) -> Any:  # noqa: D102
+    del task
+    return {found.answer: values[0]}
+
+
+# Name -> class; those of one corpus's format are imported when looked up. Their
+# functions need no instance.
 KINDS = ByName(
   {
-    'classification': 'data.scoring.kinds:CLASSIFICATION',
-    'regression': 'data.scoring.kinds:REGRESSION',
-    'choice': 'data.scoring.kinds:CHOICE',
-    'tagging': 'data.scoring.kinds:TAGGING',
-    'roles': 'data.scoring.roles:KIND',
-    'coreference': 'data.scoring.coreference:KIND',
-    'span': 'data.scoring.kinds:SPAN',
+    'classification': 'data.scoring.kinds:Classes',
+    'regression': 'data.scoring.kinds:Scores',
+    'choice': 'data.scoring.kinds:Choices',
+    'tagging': 'data.scoring.kinds:Tags',
+    'roles': 'data.scoring.roles:Roles',
+    'coreference': 'data.scoring.coreference:Clusters',
+    'span': 'data.scoring.kinds:Spans',
   }
 )
 
@@ -177,14 +279,14 @@ def average(
   task: Task, members: Sequence[Sequence[np.ndarray]]
 ) -> list[np.ndarray]:
   """Returns an ensemble's logits of each feature from those of each member."""
-  mean = KINDS[task.kind].average
-  if mean is None:
+  kind = KINDS[task.kind]
+  if not kind.has_mean:
     raise ValueError(
       f'{task.name}: an ensemble of {task.kind} has no mean: each model keeps '
       'other spans. Predict with one model'
     )
   return [
-    mean(np.stack(rows).astype(np.float64))
+    kind.average(np.stack(rows).astype(np.float64))
     for rows in zip(*members, strict=True)
   ]
 

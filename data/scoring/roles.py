@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data.inputs import word_windows
-from data.scoring import answers, kinds, measures
+from data.scoring import kinds, measures
 from data.tasks.annotated import roles
 from data.tasks.examples import Prediction, Task
 
@@ -102,12 +101,11 @@ def _as_props(task: Task, pairs: Sequence[Any]) -> str:
 
 # Of predictions: ending of a file -> its text.
 FORMATS = {'.props': _as_props, '.txt': _as_props}
-KIND = kinds.Kind(
-  own=roles.OWN,
-  frame=word_windows.encode,
-  decode=answers.decode_tags,
-  expected=kinds.expected_tags,
-  metrics=('f1', 'precision', 'recall', 'perfect'),
-  measure=measure,
-  record=list,
-)
+
+
+class Roles(kinds.Tags):
+  """The roles of words to a predicate, as tags."""
+
+  own = roles.OWN
+  metrics = ('f1', 'precision', 'recall', 'perfect')
+  measure = staticmethod(measure)

@@ -5,6 +5,7 @@ which have titles (PaddlePaddle/ERNIE, ERNIE/reader/task_reader.py).
 """
 
 import functools
+from typing import Any
 
 from etils import epath
 
@@ -44,11 +45,25 @@ def _msra_rows(file: epath.Path, split: str) -> examples.Found:
     yield where, examples.TaggedExample(str(number), words, tags)
 
 
+def _ernie(
+  rate: float, batch: int, epochs: float, length: int
+) -> dict[str, dict[str, Any]]:
+  """Returns a recipe of PaddlePaddle/ERNIE, ERNIE/script/run_*.sh."""
+  return {
+    'bert': {
+      'optim.learning_rate': rate,
+      'train.global_batch': batch,
+      'train.num_epochs': epochs,
+      'task.max_length': length,
+    }
+  }
+
+
 def _names(split: str) -> tuple[str, ...]:
   return (f'{split}.tsv',)
 
 
-CHNSENTICORP = examples.Task(
+CHNSENTICORP = examples.TextTask(
   rows=functools.partial(glue.rows, texts=('text_a',)),
   name='chnsenticorp',
   title='ChnSentiCorp',
@@ -58,8 +73,9 @@ CHNSENTICORP = examples.Task(
   labels=_BINARY,
   sizes={'train': 9600, 'dev': 1200, 'test': 1200},
   url='https://github.com/ymcui/Chinese-BERT-wwm',
+  recipe=_ernie(5e-5, 24, 10.0, 256),
 )
-LCQMC = examples.Task(
+LCQMC = examples.TextTask(
   rows=_lcqmc_rows,
   name='lcqmc',
   title='LCQMC',
@@ -71,6 +87,7 @@ LCQMC = examples.Task(
   symmetric=True,
   sizes={'train': 238766, 'dev': 8802, 'test': 12500},
   url='https://aclanthology.org/C18-1166',
+  recipe=_ernie(2e-5, 32, 3.0, 128),
 )
 MSRA_NER = examples.Task(
   rows=_msra_rows,
@@ -89,6 +106,7 @@ MSRA_NER = examples.Task(
   submission='conll',
   sizes={'test': 3442},
   url='https://github.com/OYE93/Chinese-NLP-Corpus',
+  recipe=_ernie(5e-5, 16, 3.0, 256),
 )
 
 TASKS = (CHNSENTICORP, LCQMC, MSRA_NER)

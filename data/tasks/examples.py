@@ -5,12 +5,14 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from etils import epath
 
 _SHOWN_LABELS = 50  # in a message
 Mention = tuple[int, int]  # numbers of its first and last word
+# The recipe of a task whose files set words and marks apart by spaces.
+SPACES = {'words': {'task.split': 'spaces'}}
 
 
 class Example(abc.ABC):
@@ -315,9 +317,25 @@ def needs_labels(split: str) -> bool:
   return split.startswith(('train', 'dev'))
 
 
+class Tfds(NamedTuple):
+  """Where TFDS (TensorFlow Datasets) has a labelled set.
+
+  Attributes:
+    names: data sets, with commas between them.
+    read: (record, split, number) -> example, or a list of them.
+    splits: split -> split of TFDS; NAME:SPLIT is of another data set.
+  """
+
+  names: str
+  read: Callable[[Mapping[str, Any], str, int], Any]
+  splits: Mapping[str, str]
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
   """The declaration of a labelled set.
+
+  A `TextTask` and a `ChoiceTask` say more about their examples.
 
   Attributes:
     name: as in `task=NAME`.
@@ -330,21 +348,17 @@ class Task:
       for a user's own files.
     labels: classes, tags, or genres of documents, in the order of their
       numbers; else empty.
-    num_texts: texts of a `TextExample`.
-    symmetric: the order of two texts has no meaning: GPT reads both orders.
-    num_choices: choices of a `ChoiceExample`.
-    score_range: lowest and highest score.
-    allow_empty: one of several texts or choices may be empty (some releases).
     label_hint: ends the message about a wrong label; may be empty.
     metrics: see `data.scoring.scores`; the first decides which model is best.
     submission: official format, see `data.scoring.submissions`; may be empty.
     sizes: split -> official number of examples.
-    tfds: data sets in TFDS, with commas between them; may be empty.
-    from_tfds: (record, split, number) -> example, or a list of them.
-    tfds_splits: split -> split of TFDS; NAME:SPLIT is of another data set.
+    tfds: where TFDS has it; None: nowhere.
     language: of the texts to train on; empty: `languages` are too.
     languages: language -> the declaration of its dev and test sets; of
       `language` too, where the files hold other languages beside it.
+    recipe: recipe of `configs.transfer` -> {'section.key': value} in which the
+      paper of this set differs from the recipe. 'bert' is the beginning of all
+      recipes for language models, 'words' that of ELMo's task models.
   """
 
   name: str
@@ -354,21 +368,24 @@ class Task:
   rows: Callable[[epath.Path, str], Found]
   folders: tuple[str, ...] = ()
   labels: tuple[str, ...] = ()
-  num_texts: int = 1
-  symmetric: bool = False
-  num_choices: int = 0
-  score_range: tuple[float, float] = (0.0, 1.0)
-  allow_empty: bool = False
   label_hint: str = ''
   metrics: tuple[str, ...] = ('accuracy',)
   submission: str = ''
   sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-  tfds: str = ''
-  from_tfds: Callable[[Mapping[str, Any], str, int], Any] | None = None
-  tfds_splits: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  tfds: Tfds | None = None
   url: str = ''
   language: str = ''
   languages: Mapping[str, 'Task'] = dataclasses.field(default_factory=dict)
+  recipe: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+    default_factory=dict
+  )
+
+  # Fields of the classes below.
+  num_texts = 1
+  symmetric = False
+  score_range = (0.0, 1.0)
+  num_choices = 0
+  allow_empty = False
 
   @functools.cached_property
   def known_labels(self) -> frozenset[str]:
@@ -403,6 +420,36 @@ class Task:
         f'{source}: found no example, expected those of the split {split!r}'
       )
     return gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTask(Task):
+  """A task of `TextExample`s.
+
+  Attributes:
+    num_texts: texts of an example.
+    symmetric: the order of two texts has no meaning: GPT reads both orders.
+    allow_empty: one of two texts may be empty (some releases).
+    score_range: lowest and highest score, where labels are scores.
+  """
+
+  num_texts: int = 1
+  symmetric: bool = False
+  allow_empty: bool = False
+  score_range: tuple[float, float] = (0.0, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceTask(Task):
+  """A task of `ChoiceExample`s.
+
+  Attributes:
+    num_choices: choices of an example; 0: of each example its own number.
+    allow_empty: some choices may be empty (some releases).
+  """
+
+  num_choices: int = 0
+  allow_empty: bool = False
 
 
 def evenly(examples: Sequence[Any], limit: int | None) -> list[Any]:

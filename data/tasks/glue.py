@@ -176,10 +176,13 @@ def _glue(
     'kind': 'classification',
     'rows': functools.partial(rows, texts=texts),
     'files': {split: (f'{split}.tsv',) for split in ('train', 'dev', 'test')},
-    'tfds_splits': TFDS_SPLITS,
-    'from_tfds': functools.partial(text_record, texts=texts, labels=labels),
+    'tfds': examples.Tfds(
+      f'glue/{name}',
+      functools.partial(text_record, texts=texts, labels=labels),
+      TFDS_SPLITS,
+    ),
   }
-  return examples.Task(
+  return examples.TextTask(
     name=name,
     title=title,
     folders=(
@@ -191,7 +194,6 @@ def _glue(
     sizes=dict(zip(('train', 'dev', 'test'), sizes, strict=True))
     | dict(more_sizes or {}),
     submission='glue',
-    tfds=f'glue/{name}',
     url='https://gluebenchmark.com/tasks',
     **(fields | declaration),
   )
@@ -235,6 +237,7 @@ SST2 = _glue(
   folders=('SST-2', 'SST2'),
   texts=('sentence',),
   labels=_BINARY,
+  recipe=examples.SPACES,
 )
 MRPC = _glue(
   'mrpc',
@@ -261,6 +264,8 @@ STSB = _glue(
   symmetric=True,
   score_range=(0.0, 5.0),
   metrics=('spearman', 'pearson'),
+  # Scores 0 to 5: openai/finetune-transformer-lm, utils.py.
+  recipe={'gpt': {'task.soft_classes': 6}},
 )
 _QUESTIONS = ('question1', 'question2')
 QQP = _glue(
@@ -289,10 +294,13 @@ MNLI = _glue(
   allow_empty=True,
   files=_MNLI_FILES,
   labels=('contradiction', 'entailment', 'neutral'),
-  from_tfds=functools.partial(
-    text_record, texts=('premise', 'hypothesis'), labels=TFDS_NLI
+  tfds=examples.Tfds(
+    'glue/mnli',
+    functools.partial(
+      text_record, texts=('premise', 'hypothesis'), labels=TFDS_NLI
+    ),
+    _MNLI_TFDS_SPLITS,
   ),
-  tfds_splits=_MNLI_TFDS_SPLITS,
 )
 QNLI = _glue(
   'qnli',

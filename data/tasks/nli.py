@@ -127,7 +127,7 @@ def _xnli_record(
 ) -> list[examples.TextExample]:
   """Returns the pair of a TFDS record in every language; MNLI's in training."""
   if split == 'train':
-    example = glue.MNLI.from_tfds(record, split, number)
+    example = glue.MNLI.tfds.read(record, split, number)
     return [dataclasses.replace(example, group='en')]
   translations = record['hypothesis']
   hypotheses = dict(
@@ -158,7 +158,7 @@ def _xnli_record_of(
 def _snli_record(
   record: Mapping[str, Any], split: str, number: int
 ) -> list[examples.TextExample]:
-  example = glue.MNLI.from_tfds(record, split, number)
+  example = glue.MNLI.tfds.read(record, split, number)
   return [] if example.label is None else [example]
 
 
@@ -172,7 +172,7 @@ def _scitail_names(split: str) -> tuple[str, ...]:
   )
 
 
-SNLI = examples.Task(
+SNLI = examples.TextTask(
   rows=_snli_rows,
   name='snli',
   title='SNLI',
@@ -187,12 +187,10 @@ SNLI = examples.Task(
   labels=_LABELS,
   num_texts=2,
   sizes={'train': 549367, 'dev': 9842, 'test': 9824},
-  tfds='snli',
-  from_tfds=_snli_record,
-  tfds_splits=glue.TFDS_SPLITS,
+  tfds=examples.Tfds('snli', _snli_record, glue.TFDS_SPLITS),
   url='https://nlp.stanford.edu/projects/snli',
 )
-SCITAIL = examples.Task(
+SCITAIL = examples.TextTask(
   rows=_scitail_rows,
   name='scitail',
   title='SciTail',
@@ -202,13 +200,15 @@ SCITAIL = examples.Task(
   labels=('entails', 'neutral'),
   num_texts=2,
   sizes={'train': 23596, 'dev': 1304, 'test': 2126},
-  tfds='sci_tail',
-  from_tfds=functools.partial(
-    glue.text_record,
-    texts=('premise', 'hypothesis'),
-    labels=('entails', 'neutral'),
+  tfds=examples.Tfds(
+    'sci_tail',
+    functools.partial(
+      glue.text_record,
+      texts=('premise', 'hypothesis'),
+      labels=('entails', 'neutral'),
+    ),
+    glue.TFDS_SPLITS,
   ),
-  tfds_splits=glue.TFDS_SPLITS,
   url='https://allenai.org/data/scitail',
 )
 # English first. Translations lie beside XNLI, or in a folder of their own.
@@ -223,7 +223,7 @@ _XNLI_TRAIN = {
   )
   for language in LANGUAGES
 }
-XNLI = examples.Task(
+XNLI = examples.TextTask(
   rows=_xnli_rows,
   name='xnli',
   title='XNLI',
@@ -238,18 +238,22 @@ XNLI = examples.Task(
   labels=_LABELS,
   num_texts=2,
   sizes={'train': 392702, 'dev': 37350, 'test': 75150},
-  tfds='xnli',
-  from_tfds=_xnli_record,
-  tfds_splits={'train': 'glue/mnli:train', 'dev': 'validation', 'test': 'test'},
+  tfds=examples.Tfds(
+    'xnli',
+    _xnli_record,
+    {'train': 'glue/mnli:train', 'dev': 'validation', 'test': 'test'},
+  ),
   url='https://github.com/facebookresearch/XNLI',
+  # google-research/bert, multilingual.md.
+  recipe={'bert': {'optim.learning_rate': 5e-5, 'train.num_epochs': 2.0}},
 )
 
 
 def _xnli(language: str) -> examples.Task:
   """Returns XNLI in one language alone."""
-  tfds_splits = dict(XNLI.tfds_splits)
+  splits = dict(XNLI.tfds.splits)
   if language != 'en':
-    del tfds_splits['train']  # MNLI's
+    del splits['train']  # MNLI's
   return dataclasses.replace(
     XNLI,
     rows=functools.partial(_xnli_rows_of, language=language),
@@ -261,8 +265,11 @@ def _xnli(language: str) -> examples.Task:
       'test': ('xnli.test.tsv', f'test-{language}.tsv'),
     },
     sizes={'train': 392702, 'dev': 2490, 'test': 5010},
-    from_tfds=functools.partial(_xnli_record_of, language=language),
-    tfds_splits=tfds_splits,
+    tfds=examples.Tfds(
+      'xnli',
+      functools.partial(_xnli_record_of, language=language),
+      splits,
+    ),
   )
 
 

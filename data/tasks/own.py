@@ -25,14 +25,16 @@ class OwnForm:
   Attributes:
     rows: (file, split, text=, label=) -> examples after their places, with the
       settings `text` and `label` of `task`.
-    declare: (settings, found) -> fields of `examples.Task`, and perhaps
-      `reading`, more keyword arguments of `rows`. The settings are `text`,
+    declare: (settings, found) -> fields of `task`, and perhaps `reading`, more
+      keyword arguments of `rows`. The settings are `text`, `symmetric`,
       `labels`, `score_range`, `num_choices`, `metrics` and `train`, the
       training file; `found()` reads its examples, for settings that are empty.
+    task: the class of the declaration.
   """
 
   rows: Callable[..., examples.Found]
   declare: Callable[[Settings, Read], dict[str, Any]]
+  task: type[examples.Task] = examples.Task
 
 
 def task(
@@ -88,6 +90,7 @@ def task(
   rows = functools.partial(form.rows, text=tuple(text), label=label)
   settings = {
     'text': tuple(text),
+    'symmetric': symmetric,
     'labels': tuple(str(name) for name in labels),
     'score_range': score_range,
     'num_choices': num_choices,
@@ -100,14 +103,12 @@ def task(
   rows = functools.partial(rows, **fields.pop('reading', {}))
   if metrics:
     fields['metrics'] = tuple(metrics)
-  return examples.Task(
+  return form.task(
     rows=rows,
     name=name,
     title=name,
     kind=kind,
     files={split: (str(path),) for split, path in paths.items()},
-    num_texts=len(text),
-    symmetric=symmetric,
     **fields,
   )
 
@@ -123,7 +124,11 @@ def _declare_classes(settings: Settings, found: Read) -> dict[str, Any]:
   labels = settings['labels'] or _distinct(
     settings['train'], (e.label for _, e in found() if e.label is not None)
   )
-  return {'labels': labels, 'label_hint': ' (own.labels names other labels)'}
+  return {
+    'labels': labels,
+    'label_hint': ' (own.labels names other labels)',
+    **_texts_of(settings),
+  }
 
 
 def _declare_scores(settings: Settings, found: Read) -> dict[str, Any]:
@@ -142,6 +147,15 @@ def _declare_scores(settings: Settings, found: Read) -> dict[str, Any]:
     'score_range': score_range,
     'label_hint': ' (own.score_range sets another range)',
     'metrics': ('spearman', 'pearson'),
+    **_texts_of(settings),
+  }
+
+
+def _texts_of(settings: Settings) -> dict[str, Any]:
+  """Returns the fields on the texts of a `TextTask`."""
+  return {
+    'num_texts': len(settings['text']),
+    'symmetric': settings['symmetric'],
   }
 
 
@@ -326,12 +340,16 @@ def _texts(
 
 
 CLASSES = OwnForm(
-  functools.partial(_text_rows, to_label=_class_of), _declare_classes
+  functools.partial(_text_rows, to_label=_class_of),
+  _declare_classes,
+  examples.TextTask,
 )
 SCORES = OwnForm(
-  functools.partial(_text_rows, to_label=glue.score_of), _declare_scores
+  functools.partial(_text_rows, to_label=glue.score_of),
+  _declare_scores,
+  examples.TextTask,
 )
-CHOICES = OwnForm(_choice_rows, _declare_choices)
+CHOICES = OwnForm(_choice_rows, _declare_choices, examples.ChoiceTask)
 TAGS = OwnForm(_tag_rows, _declare_tags)
 SPANS = OwnForm(
   lambda file, split, text, label: squad.any_rows(file, split),

@@ -81,7 +81,7 @@ def _from_tfds(
   return [example for _, example in found]
 
 
-RACE = examples.Task(
+RACE = examples.ChoiceTask(
   rows=_rows,
   name='race',
   title='RACE',
@@ -91,10 +91,13 @@ RACE = examples.Task(
   folders=('RACE', 'race'),
   num_choices=4,
   sizes={'train': 87866, 'dev': 4887, 'test': 4934},
-  tfds='race/middle,race/high',
-  from_tfds=_from_tfds,
-  tfds_splits={'train': 'train', 'dev': 'dev', 'test': 'test'},
+  tfds=examples.Tfds(
+    'race/middle,race/high',
+    _from_tfds,
+    {'train': 'train', 'dev': 'dev', 'test': 'test'},
+  ),
   url='https://www.cs.cmu.edu/~glai1/data/race',
+  recipe={'bert': {'task.max_length': 512}},
 )
 
 TASKS = (RACE,)

@@ -1,12 +1,11 @@
 """All tasks by name, and the files of their examples.
 
 data/README.md says how to add one: every command then knows the task, with the
-settings that all tasks of its kind have; `configs/transfer.py` has the settings
-in which a paper differs.
+settings that all tasks of its kind have, and those of its own `recipe`.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -97,7 +96,7 @@ def load(
   the file; ValueError if the task lacks the split, or an example is wrong.
   """
   task, split = in_language(task, split)
-  known = {**task.files, **task.tfds_splits}
+  known = {**task.files, **_tfds_splits(task)}
   if split not in known:
     raise ValueError(
       f'task {task.name}: found the split {split!r}, expected one of '
@@ -163,7 +162,7 @@ def has_split(task: examples.Task, source: str, split: str) -> bool:
   """Returns whether a folder, or TFDS, has a split of a task."""
   task, split = in_language(task, split)
   if _is_tfds(source):
-    return split in task.tfds_splits
+    return split in _tfds_splits(task)
   return find_file(task, source, split) is not None
 
 
@@ -177,14 +176,14 @@ def find_file(
 def missing(task: examples.Task, source: str, splits: Sequence[str]) -> str:
   """Returns a message about splits of which a source has no file."""
   if _is_tfds(source):
-    if not task.tfds_splits:
+    if task.tfds is None:
       return (
         f'{source} does not have {task.title}, expected a folder of its files'
         f' ({task.url})'
       )
     return (
       f'{source} has no {" or ".join(splits)} of {task.title}, expected one of'
-      f' {list(task.tfds_splits)}'
+      f' {list(task.tfds.splits)}'
     )
   root = epath.Path(source).expanduser()
   names = [name for split in splits for name in task.files.get(split, ())[:4]]
@@ -193,6 +192,10 @@ def missing(task: examples.Task, source: str, splits: Sequence[str]) -> str:
     f'found no {" or ".join(names)} in {", ".join(map(str, folders))}; expected'
     f' the files of {task.title} ({task.url}). {files.contents(root)}'
   )
+
+
+def _tfds_splits(task: examples.Task) -> Mapping[str, str]:
+  return task.tfds.splits if task.tfds else {}
 
 
 def _is_tfds(source: str) -> bool:

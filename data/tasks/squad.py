@@ -122,8 +122,16 @@ def _from_tfds(
   return _example(record, record['context'], list(answers))
 
 
+# Devlin et al. 2018, section 4.2.
+_BERT = {'task.max_length': 384, 'optim.learning_rate': 5e-5}
+
+
 def _squad(
-  name: str, title: str, version: str, sizes: Mapping[str, int]
+  name: str,
+  title: str,
+  version: str,
+  sizes: Mapping[str, int],
+  changes: Mapping[str, Any],
 ) -> examples.Task:
   return examples.Task(
     rows=rows,
@@ -137,15 +145,27 @@ def _squad(
     metrics=('f1', 'em'),
     submission='squad',
     sizes=sizes,
-    tfds=f'squad/v{version}',
-    from_tfds=_from_tfds,
-    tfds_splits={'train': 'train', 'dev': 'validation'},
+    tfds=examples.Tfds(
+      f'squad/v{version}',
+      _from_tfds,
+      {'train': 'train', 'dev': 'validation'},
+    ),
     url=_URL,
+    recipe={'bert': _BERT | changes},
   )
 
 
-SQUAD1 = _squad('squad1', 'SQuAD 1.1', '1.1', {'train': 87599, 'dev': 10570})
-SQUAD2 = _squad('squad2', 'SQuAD 2.0', '2.0', {'train': 130319, 'dev': 11873})
+SQUAD1 = _squad(
+  'squad1', 'SQuAD 1.1', '1.1', {'train': 87599, 'dev': 10570}, {}
+)
+SQUAD2 = _squad(
+  'squad2',
+  'SQuAD 2.0',
+  '2.0',
+  {'train': 130319, 'dev': 11873},
+  # Devlin et al. 2018, section 4.3.
+  {'train.global_batch': 48, 'train.num_epochs': 2.0},
+)
 # BERT's TriviaQA augmentation: fine-tune on this set first, then on SQuAD from
 # that run (init.weights=WORKDIR).
 TRIVIAQA = examples.Task(
@@ -165,6 +185,7 @@ TRIVIAQA = examples.Task(
   metrics=('f1', 'em'),
   submission='squad',
   url='https://nlp.cs.washington.edu/triviaqa',
+  recipe={'bert': _BERT | {'train.num_epochs': 1.0}},
 )
 
 TASKS = (SQUAD1, SQUAD2, TRIVIAQA)

@@ -67,7 +67,7 @@ def _rows(
 
 
 def _sst5(name: str, title: str, rows: Any, train_size: int) -> examples.Task:
-  return examples.Task(
+  return examples.TextTask(
     rows=rows,
     name=name,
     title=title,
@@ -80,6 +80,7 @@ def _sst5(name: str, title: str, rows: Any, train_size: int) -> examples.Task:
     labels=('0', '1', '2', '3', '4'),
     sizes={'train': train_size, 'dev': 1101, 'test': 2210},
     url='https://nlp.stanford.edu/sentiment',
+    recipe=examples.SPACES,
   )
 
 

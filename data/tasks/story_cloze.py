@@ -64,7 +64,7 @@ _LABELLED = (
   'cloze_test_val__spring2016 - cloze_test_ALL_val.csv',
   'cloze_test_val__spring2016.csv',
 )
-STORY_CLOZE = examples.Task(
+STORY_CLOZE = examples.ChoiceTask(
   rows=_rows,
   name='story_cloze',
   title='Story Cloze',

@@ -30,7 +30,7 @@ def _rows(file: epath.Path, split: str) -> examples.Found:
     )
 
 
-SWAG = examples.Task(
+SWAG = examples.ChoiceTask(
   rows=_rows,
   name='swag',
   title='SWAG',
@@ -41,6 +41,10 @@ SWAG = examples.Task(
   submission='swag',
   sizes={'train': 73546, 'dev': 20006, 'test': 20005},
   url='https://github.com/rowanz/swagaf',
+  # Devlin et al. 2018, section 4.4.
+  recipe={
+    'bert': {'optim.learning_rate': 2e-5, 'train.global_batch': 16},
+  },
 )
 
 TASKS = (SWAG,)

@@ -26,20 +26,22 @@ def is_prepared(
 
 def _data_sets(task: examples.Task, split: str) -> tuple[list[str], str]:
   """Returns the data sets of a split, which may be NAME:SPLIT, and its name."""
-  if task.from_tfds is None or split not in task.tfds_splits:
+  splits = task.tfds.splits if task.tfds else {}
+  if split not in splits:
     raise ValueError(
       f'task {task.name}: TFDS has no split {split!r}, expected one of '
-      f'{list(task.tfds_splits)}; give the folder of its files ({task.url})'
+      f'{list(splits)}; give the folder of its files ({task.url})'
     )
-  names, _, part = task.tfds_splits[split].rpartition(':')
-  return (names or task.tfds).split(','), part
+  names, _, part = splits[split].rpartition(':')
+  return (names or task.tfds.names).split(','), part
 
 
 def gather(
   task: examples.Task, split: str, records: Iterator[tuple[str, Any]]
 ) -> list[examples.Example]:
   """Returns the checked examples of (data set, record) of a task's split."""
-  source = f'TFDS {task.tfds}, split {split}'
+  names = task.tfds.names if task.tfds else ''
+  source = f'TFDS {names}, split {split}'
   return task.gather(_examples(task, split, records), split, source)
 
 
@@ -48,7 +50,7 @@ def _examples(
 ) -> examples.Found:
   for number, (name, record) in enumerate(records):
     where = f'TFDS {name}, record {number:,}'
-    found = task.from_tfds(plain(where, record), split, number)
+    found = task.tfds.read(plain(where, record), split, number)
     for example in found if isinstance(found, list) else [found]:
       yield where, example
 

@@ -91,7 +91,7 @@ def _topic(
   return known[number]
 
 
-THUCNEWS = examples.Task(
+THUCNEWS = examples.TextTask(
   rows=_thuc_rows,
   name='thucnews',
   title='THUCNews, titles',
@@ -102,7 +102,7 @@ THUCNEWS = examples.Task(
   sizes={'train': 180000, 'dev': 10000, 'test': 10000},
   url='https://github.com/649453932/Chinese-Text-Classification-Pytorch',
 )
-AG_NEWS = examples.Task(
+AG_NEWS = examples.TextTask(
   rows=_ag_rows,
   name='ag_news',
   title='AG News',
@@ -117,9 +117,11 @@ AG_NEWS = examples.Task(
   folders=('ag_news', 'ag_news_csv', 'AG_NEWS'),
   labels=_AG_TOPICS,
   sizes={'train': 120000, 'test': 7600},
-  tfds='ag_news_subset',
-  from_tfds=_ag_record,
-  tfds_splits={'train': 'train', 'dev': 'test', 'test': 'test'},
+  tfds=examples.Tfds(
+    'ag_news_subset',
+    _ag_record,
+    {'train': 'train', 'dev': 'test', 'test': 'test'},
+  ),
   url='https://github.com/mhjabreel/CharCnn_Keras',
   language='en',
   languages={

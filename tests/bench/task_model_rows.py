@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from configs import transfer
 from data.inputs.batches import WORD_LENGTHS, Batches, WordInputs
 from data.inputs.document_batches import DocumentBatches
 from data.inputs.document_rows import DocumentFeatures
@@ -272,7 +271,7 @@ def read(
             recipe.max_length,
             form='words',
             bioul=task.kind == 'tagging',
-            split='spaces' if task.name in transfer.SPLIT else 'marks',
+            split=task.recipe.get('words', {}).get('task.split', 'marks'),
           ),
         )
   table = word_table.build(

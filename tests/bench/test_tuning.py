@@ -18,7 +18,7 @@ from data.tasks.examples import SpanExample, TaggedExample, TextExample, evenly
 from data.vocabulary import tokenization
 from train.benches import programs
 from train.run import settings
-from train.transfer import task_data, task_job
+from train.transfer import assemble, task_data
 
 SMALL = tuning.Recipe(num_epochs=1, max_length=64, batch_size=4)
 QUESTION = SpanExample(
@@ -91,7 +91,7 @@ def test_recipes_are_those_of_the_table():
     assert config.train.select == 'last'
     for rows in (100, 3_667):  # of SQuAD more than there are questions
       split = task_data.Split('train', range(90), range(rows), None)
-      steps, _ = task_job.count_steps(config, [split])
+      steps, _ = assemble.count_steps(config, [split])
       assert steps == tuning._count_steps(recipe, rows)
     assert config.task.doc_stride == tuning_rows.STRIDE
     assert config.task.max_answer == tuning_rows.MAX_ANSWER

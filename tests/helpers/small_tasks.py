@@ -39,6 +39,17 @@ def write_sentences(folder, sizes=(96, 32, 16)):
   return folder
 
 
+def write_sst2(folder, sizes=(48, 16)):
+  """Writes train.tsv and dev.tsv as SST-2 has them."""
+  folder.mkdir(parents=True, exist_ok=True)
+  for seed, (name, count) in enumerate(
+    zip(('train', 'dev'), sizes, strict=True)
+  ):
+    rows = [f'{a}\t{int(b == "good")}' for a, b in sentences(count, seed)]
+    text = '\n'.join(['sentence\tlabel', *rows])
+    (folder / f'{name}.tsv').write_text(f'{text}\n')
+
+
 def small_config(folder, weights, **overrides):
   """Returns the config of a run of seconds."""
   return settings.with_overrides(

@@ -8,65 +8,180 @@ import subprocess
 import sys
 
 import pytest
+import small_tasks
 from launch import environment
 
 from train.run import settings
 
-# Runs the command, and ends it where the loss is first computed.
-PROGRAM = """
+# Functions of the programs below.
+TOOLS = """
 import pathlib, runpy, sys, traceback
 import train
-from train.architectures import bert
 
 root = str(pathlib.Path(train.__file__).parents[1])
+OURS = ('configs', 'data', 'models', 'train')
 
-def stop(*_, **__):
-  frames = [
-    frame for frame in traceback.extract_stack()[:-1]
-    if frame.filename.startswith(root)
-  ]
-  for frame in frames:
-    print(frame.filename.removeprefix(root), frame.name)
+def print_frames():
+  for frame in traceback.extract_stack()[:-2]:
+    if frame.filename.startswith(root):
+      print('FRAME', frame.filename.removeprefix(root), frame.name)
+
+def print_loaded():
   ours = [
     module.__file__ for name, module in sys.modules.items()
-    if name.partition('.')[0] in ('configs', 'data', 'models', 'train')
+    if name.partition('.')[0] in OURS
     and getattr(module, '__file__', None)
     and not module.__file__.endswith('__init__.py')
   ]
   lines = sum(len(open(file).readlines()) for file in ours)
   print('LOADED', len(ours), lines)
+
+def run():
+  sys.argv = ['train.main', *sys.argv[1:]]
+  runpy.run_module('train.main', run_name='__main__', alter_sys=True)
+"""
+# Runs the command, and ends it where the loss is first computed.
+PROGRAM = f"""
+{TOOLS}
+from train.architectures import bert
+
+def stop(*_, **__):
+  print_frames()
+  print_loaded()
   sys.exit(0)
 
 bert.MaskedTokens.losses = stop
-sys.argv = ['train.main', *sys.argv[1:]]
-runpy.run_module('train.main', run_name='__main__', alter_sys=True)
+run()
+"""
+# Runs a fine-tuning. At its first loss it prints the way there, and the records
+# of functions that its job leads to: objects of ours that hold functions, or
+# whose methods replace those of a class of ours, by the name of that class.
+# Splits, tokenizers and the parts of a declaration are what examples are read
+# with, and not on the way.
+TUNING = f"""
+{TOOLS}
+import functools, types
+from flax import linen as nn
+from data.tasks.examples import Task
+from train.transfer import task_losses
+from train.transfer.task_data import Split
+
+def is_ours(kind):
+  name = kind.__module__
+  return name.partition('.')[0] in OURS and not name.startswith('data.vocab')
+
+def parts_of(value):
+  if isinstance(value, functools.partial):
+    return [value.func, *value.args, *value.keywords.values()]
+  if isinstance(value, types.MethodType):
+    return [value.__self__]
+  if isinstance(value, types.FunctionType):
+    return [cell.cell_contents for cell in value.__closure__ or ()]
+  if hasattr(value, '__wrapped__'):  # jitted
+    return [value.__wrapped__]
+  if isinstance(value, dict | types.MappingProxyType):
+    return [*value.values()]
+  if isinstance(value, list | tuple):
+    return [*value]
+  return [*vars(value).values()] if is_ours(type(value)) else []
+
+def print_records(root):
+  names, seen, todo = set(), set(), [root]
+  while todo:
+    value = todo.pop()
+    if id(value) in seen or isinstance(value, nn.Module | Split):
+      continue
+    seen.add(id(value))
+    is_class = isinstance(value, type)  # as kinds are
+    parts = [] if is_class else parts_of(value)
+    lines = value.__mro__ if is_class else type(value).__mro__
+    bases = [base for base in lines if is_ours(base)]
+    if bases and (len(bases) > 1 or any(map(callable, parts))):
+      names.add(bases[-1].__name__)
+    if not isinstance(value, Task):
+      todo += parts
+  print('RECORDS', *sorted(names))
+
+def first(*arguments):
+  task_losses.LOSSES['classes'] = losses
+  frame = sys._getframe()
+  while 'job' not in frame.f_locals:
+    frame = frame.f_back
+  print_records(frame.f_locals['job'])
+  print_frames()
+  return losses(*arguments)
+
+losses = task_losses.LOSSES['classes']
+task_losses.LOSSES['classes'] = first
+run()
+print_loaded()
 """
 
 
-def test_few_frames_lie_between_the_command_and_the_loss(small_store, tmp_path):
+def run_program(program, *arguments):
+  """Returns the lines that it prints, split: name -> lines."""
   done = subprocess.run(
-    [
-      sys.executable,
-      '-c',
-      PROGRAM,
-      '--config',
-      'bert_tiny',
-      f'--config.data.folder={small_store}',
-      f'--workdir={tmp_path / "run"}',
-    ],
+    [sys.executable, '-c', program, *map(str, arguments)],
     env=environment(),
     capture_output=True,
     text=True,
     timeout=400,
   )
-  *frames, loaded = [line.split() for line in done.stdout.splitlines()]
+  assert done.returncode == 0, done.stderr
+  lines = [line.split() for line in done.stdout.splitlines()]
+  return {
+    name: [line[1:] for line in lines if line[0] == name]
+    for name in ('RECORDS', 'FRAME', 'LOADED')
+  }
+
+
+def test_few_frames_lie_between_the_command_and_the_loss(small_store, tmp_path):
+  found = run_program(
+    PROGRAM,
+    '--config',
+    'bert_tiny',
+    f'--config.data.folder={small_store}',
+    f'--workdir={tmp_path / "run"}',
+  )
   # What pre-training a BERT loads of ours: files, lines.
-  assert int(loaded[1]) <= 100 and int(loaded[2]) <= 20_000, loaded
-  assert frames, done.stderr
+  ((files, lines),) = found['LOADED']
+  assert int(files) <= 100 and int(lines) <= 20_000, found
   # The loss itself is the eighth.
-  assert len(frames) <= 7, done.stdout
-  files = {file for file, _ in frames}
-  assert len(files) <= 4, done.stdout
+  assert 0 < len(found['FRAME']) <= 7, found
+  assert len({file for file, _ in found['FRAME']}) <= 4, found
+
+
+@pytest.fixture(scope='module')
+def tuned(small_store, tmp_path_factory):
+  """What a fine-tuning prints, of sentences of two classes as SST-2."""
+  folder = tmp_path_factory.mktemp('tuned')
+  small_tasks.write_sst2(folder / 'SST-2')
+  return run_program(
+    TUNING,
+    '--config=transfer:task=sst2,model=bert-tiny',
+    f'--config.data.source={folder}',
+    f'--config.data.tokenizer={small_store}',
+    '--config.train.platform=cpu',
+    '--config.train.steps=2',
+    '--config.task.max_length=16',
+    f'--workdir={folder / "run"}',
+  )
+
+
+def test_few_records_lie_between_the_command_and_the_loss_of_a_task(tuned):
+  """The model's family, the job, the task, its kind, and the task's program."""
+  (names,) = tuned['RECORDS']
+  assert names == ['Architecture', 'Job', 'Kind', 'Objective', 'Task']
+
+
+def test_few_frames_lie_between_the_command_and_the_loss_of_a_task(tuned):
+  assert 0 < len(tuned['FRAME']) <= 9, tuned
+  assert len({file for file, _ in tuned['FRAME']}) <= 5, tuned
+
+
+def test_a_fine_tuning_loads_few_files(tuned):
+  ((files, lines),) = tuned['LOADED']
+  assert int(files) <= 130 and int(lines) <= 27_000, tuned
 
 
 @pytest.mark.slow

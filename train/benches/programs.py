@@ -24,7 +24,7 @@ from train.params import trained
 from train.pretrain import assemble
 from train.run import settings, training_phases
 from train.run.training_phases import Phase
-from train.transfer import task_job
+from train.transfer import finetune
 from train.vectors import elmo_vectors, text_plan, text_vectors
 
 PROMPT_TOKENS = 16
@@ -174,10 +174,10 @@ def epoch(
     },
   ).lock()
   mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
-  job = task_job.plan(config, mesh, splits=('train',))
+  job = finetune.plan(config, mesh, splits=('train',))
   with sharding.scope(mesh, config.mesh.rules):
     state = job.begin(0)
-  batches, seed = job.splits['train'].batches, jnp.int32(0)
+  batches, seed = job.tasks[0].splits['train'].batches, jnp.int32(0)
   shape = pipeline.ALL_ROWS, config.train.global_batch, 0, job.total_steps
 
   def run() -> None:
@@ -187,7 +187,7 @@ def epoch(
       for number in range(job.total_steps):
         batch = sharding.put_batch(batches.train_batch(number, *shape), mesh)
         before = report
-        state, report = job.train_step(state, batch, seed)
+        state, report = job.steps['train'](state, batch, seed)
         jax.block_until_ready(before)  # one step ahead, as in training
       jax.block_until_ready(state)
 

@@ -27,7 +27,7 @@ from train.engine.memory import batch_shapes
 from train.engine.state import TrainState
 from train.run import settings
 from train.run.training_phases import Phase
-from train.transfer import bodies, task_job, task_plan, word_reader
+from train.transfer import assemble, bodies, finetune, task_plan
 from train.vectors import word_cache
 from train.vectors.word_table import WordTable
 
@@ -76,7 +76,8 @@ def plan(
   mesh = sharding.make_mesh(config.mesh, devices)
   task_plan.check_batches(config, mesh)
   without_file = settings.with_overrides(config, {'task.word_vectors': None})
-  word_reader.check_files(without_file, (task,))
+  body = bodies.program_of(config)
+  body.check_files(without_file, (task,))
   rows, length = config.train.global_batch, config.task.max_length
   table = WordTable(
     tuple(map(str, range(num_words))) if config.task.word_dim else (),
@@ -88,14 +89,17 @@ def plan(
     source = word_cache.open_source(weights, config.data.tokenizer)
   found = {'train': [_EXAMPLES[task.kind](task, _words(length))]}
   with tempfile.TemporaryDirectory() as cache:
-    reader = word_reader.WordReader(
-      settings.with_overrides(config, {'data.cache': cache}), source, table
+    program = body(
+      settings.with_overrides(config, {'data.cache': cache}),
+      task,
+      source,
+      table,
     )
-    reader, read = reader.open_sets([(task, ('train',))], found)
-    batch = read[0]['train'].batches.train_batch(
+    program.splits = program.open_splits(('train',), found)
+    batch = program.splits['train'].batches.train_batch(
       0, pipeline.ALL_ROWS, rows, 0, total_steps=1
     )
-  (job,) = task_job.assemble(reader, (task,), read, mesh)
+  job = finetune.FineTuning([program], mesh)
   everywhere = NamedSharding(mesh, PartitionSpec())
   arguments = [jnp.int32(0)]  # the seed
   if config.train.plateau is not None:
@@ -108,7 +112,7 @@ def plan(
       for x in arguments
     ]
     batch_of_mesh = batch_shapes(batch, mesh)
-    return job.train_step.lower(job.shapes, batch_of_mesh, *shapes)
+    return job.steps['train'].lower(job.shapes, batch_of_mesh, *shapes)
 
   steps = _count_steps(config, task)
   return StepPlan(
@@ -118,9 +122,9 @@ def plan(
     shapes=job.shapes,
     num_parameters=job.num_parameters,
     lower=lower,
-    flops=lambda phase: job.step_flops(batch),
+    flops=lambda phase: program.step_flops(batch),
     kept=lambda phase: 0,  # the bound of the memory's time leaves them out
-    notes=dict(reader.describe())
+    notes=dict(program.describe())
     | {
       'rows': f'made up, of {length} words (task.max_length), each batch alike',
       'steps': 'of the official number of examples; patience may end a run'
@@ -162,7 +166,7 @@ def _count_steps(config: ml_collections.ConfigDict, task: Task) -> int:
       ' --config.train.steps'
     )
   size = min(size, config.data.train_limit or size)
-  count = task_job.COUNTS[train.count]
+  count = assemble.COUNTS[train.count]
   return max(1, count(size, train.global_batch, train.num_epochs)[1])
 
 

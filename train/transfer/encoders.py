@@ -1,6 +1,5 @@
 """A language model below the head of a task, and its weights."""
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -12,22 +11,19 @@ from flax import linen as nn
 
 from data.inputs import framing
 from data.inputs.features import Form
+from data.scoring.kinds import KINDS
 from data.tasks.examples import Task
 from data.vocabulary import tokenization
 from models import features, task_model
 from models.pretrained import strict
 from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
-from train.architectures.architecture import (
-  Architecture,
-  Vocabulary,
-  model_fields,
-)
+from train.architectures.architecture import Vocabulary, model_fields
 from train.host import files
 from train.params import opened, warm_start
-from train.run import workdirs
-from train.transfer import kinds, task_data, task_losses
-from train.transfer.reader import Found, Reader
+from train.run import settings, workdirs
+from train.transfer import tag_paths, task_data, task_losses
+from train.transfer.program import Found, TaskProgram
 from train.transfer.task_data import Split
 
 # Arrays of a batch that a model with an encoder reads, in order.
@@ -36,31 +32,71 @@ INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
 SOME_INPUTS = ('characters', 'tag_mask', *task_losses.HIDDEN)
 
 
-@dataclasses.dataclass(frozen=True)
-class Encoder(Reader):
+# `data.scoring.kinds.Kind.unit` -> one of `models.features.HEADS`. No head
+# reads whole documents.
+HEADS = {
+  'text': 'classifier',
+  'word': 'token_classifier',
+  'part': 'span_classifier',
+  'document': '',
+}
+
+
+class EncoderProgram(TaskProgram):
   """A language model below the head of a task.
 
   Attributes:
     module: the model, with those of its own heads that the task reads.
     tokenizer: of its vocabulary; None for an ELMo, which reads any word.
-    weights: initial weights; None: drawn at random, or restored.
+    initial: initial weights; None: drawn at random, or restored.
+    family: the row of the model in the table of families.
   """
 
-  module: nn.Module
-  tokenizer: Any
-  weights: Weights | None
+  def __init__(
+    self,
+    config: ml_collections.ConfigDict,
+    task: Task,
+    module: nn.Module,
+    tokenizer: Any,
+    initial: Weights | None,
+  ):
+    """Takes what `open_encoder` finds; ValueError as `TaskProgram`."""
+    super().__init__(config, task)
+    self.module, self.tokenizer, self.initial = module, tokenizer, initial
+    self.layered, self.vocab_size = module, module.vocab_size
+    self.is_begun = initial is not None
+    self.family = families.architecture_of(config)
+    if config.task.lm_weight and self.family.needs_mask:
+      self.vocabulary = Vocabulary.of(tokenizer)
 
-  @property
-  def vocab_size(self) -> int:  # noqa: D102
-    return self.module.vocab_size
+  @classmethod
+  def check_keys(cls, config: ml_collections.ConfigDict) -> None:  # noqa: D102
+    found, known = config.task.features, (*features.FEATURES, 'mix')
+    settings.expect(
+      config, found in known, 'task.features', f'one of {", ".join(known)}'
+    )
 
-  @property
-  def layered(self) -> nn.Module:  # noqa: D102
-    return self.module
+  @classmethod
+  def check_files(  # noqa: D102
+    cls, config: ml_collections.ConfigDict, tasks: Sequence[Task]
+  ) -> None:
+    cls.open(config, tasks, None)
 
-  @property
-  def is_begun(self) -> bool:  # noqa: D102
-    return self.weights is not None
+  @classmethod
+  def with_sizes_of(  # noqa: D102
+    cls, config: ml_collections.ConfigDict, workdir: epath.Path
+  ) -> ml_collections.ConfigDict:
+    return with_sizes_of(config, workdir)
+
+  @classmethod
+  def open(  # noqa: D102
+    cls,
+    config: ml_collections.ConfigDict,
+    tasks: Sequence[Task],
+    workdir: epath.Path | None,
+  ) -> list['EncoderProgram']:
+    (task,) = tasks
+    return [open_encoder(config, task, workdir)]
 
   @property
   def labels_last_piece(self) -> bool:
@@ -72,81 +108,73 @@ class Encoder(Reader):
     return getattr(self.module, 'pool_last', self.form.left_to_right)
 
   @property
-  def family(self) -> Architecture:
-    """The row of the model in the table of families."""
-    return families.architecture_of(self.config)
-
-  @property
   def form(self) -> Form:
     """The form of the rows that the model reads."""
     return framing.FORMS[self.family.form]
 
+  @classmethod
   def open_sets(  # noqa: D102
-    self, wanted: Sequence[tuple[Task, Sequence[str]]], found: Found = None
-  ) -> tuple['Encoder', list[dict[str, Split]]]:
-    return self, [
+    cls,
+    programs: Sequence['EncoderProgram'],
+    names: Sequence[Sequence[str]],
+    found: Found = None,
+  ) -> list[dict[str, Split]]:
+    return [
       {
         name: task_data.open_split(
-          self.config,
-          task,
+          program.config,
+          program.task,
           name,
-          self.tokenizer,
+          program.tokenizer,
           (found or {}).get(name),
-          form=self.family.form,
-          at_last=self.labels_last_piece,
+          form=program.family.form,
+          at_last=program.labels_last_piece,
         )
-        for name in names
+        for name in names_of
       }
-      for task, names in wanted
+      for program, names_of in zip(programs, names, strict=True)
     ]
 
   def inputs(self, batch: Mapping[str, Any]) -> tuple:  # noqa: D102
     return *(batch[name] for name in INPUTS), *map(batch.get, SOME_INPUTS)
 
-  @property
-  def masks(self) -> Vocabulary | None:
-    """The vocabulary, if hidden tokens are predicted beside the task."""
-    beside = self.config.task.lm_weight and self.family.needs_mask
-    return Vocabulary.of(self.tokenizer) if beside else None
-
-  def build_model(self, task: Task) -> task_model.TaskModel:  # noqa: D102
-    task_config = self.config.task
-    kind = kinds.kind_of(task, task_config)
+  def build_model(self) -> task_model.TaskModel:  # noqa: D102
+    settings_ = self.config.task
     return task_model.TaskModel(
       backbone=self.module,
-      head=kind.head,
-      num_outputs=kind.num_outputs(task, task_config),
+      head=HEADS[self.kind.unit],
+      num_outputs=self.num_outputs,
       dropout_rate=self.config.model.dropout_rate,
-      both_orders=task.symmetric and self.form.left_to_right,
-      features=task_config.features,
-      frozen=task_config.frozen,
-      bilstm_layers=task_config.bilstm_layers,
-      bilstm_dim=task_config.bilstm_dim,
-      lm=bool(task_config.lm_weight),
-      lm_positions=_lm_positions(self),
-      transitions=kinds.transitions(task, task_config),
-      path_scores=kinds.path_scores(task_config) or 'learned',
+      both_orders=self.task.symmetric and self.form.left_to_right,
+      features=settings_.features,
+      frozen=settings_.frozen,
+      bilstm_layers=settings_.bilstm_layers,
+      bilstm_dim=settings_.bilstm_dim,
+      lm=bool(settings_.lm_weight),
+      lm_positions=_lm_positions(self.config, self.module),
+      transitions=tag_paths.transitions(self.task, settings_),
+      path_scores=tag_paths.path_scores(settings_) or 'learned',
     )
 
-  def replaced(self, task: Task, params: Any) -> set[str]:  # noqa: D102
-    if self.weights is None:
+  def replaced(self, params: Any) -> set[str]:  # noqa: D102
+    if self.initial is None:
       return set()
-    labels = kinds.tag_labels(task, self.config.task)
+    labels = tag_paths.tag_labels(self.task, self.config.task)
     return warm_start.replaced(
-      opened.inherited(self.weights, params, labels),
+      opened.inherited(self.initial, params, labels),
       self.module,
       self.tokenizer,
       strict.flatten(params),
       num_layers=self.config.init.num_layers,
     )
 
-  def begin(self, task: Task, params: Any, seed: int) -> Any:  # noqa: D102
+  def load_weights(self, params: Any, seed: int) -> Any:  # noqa: D102
     del seed
-    if self.weights is None:
+    if self.initial is None:
       return params
-    labels = kinds.tag_labels(task, self.config.task)
+    labels = tag_paths.tag_labels(self.task, self.config.task)
     return warm_start.load(
-      opened.inherited(self.weights, params, labels),
+      opened.inherited(self.initial, params, labels),
       self.module,
       self.tokenizer,
       params,
@@ -156,11 +184,10 @@ class Encoder(Reader):
   def trainable(self, params: Any) -> Any:  # noqa: D102
     return task_model.trainable(params, self.config.task.frozen)
 
-  def step_flops(self, model: nn.Module, batch: Mapping[str, Any]) -> int:
+  def step_flops(self, batch: Mapping[str, Any]) -> int:
     """Returns the encoder's FLOPs in a step: 3 forward passes, 1 if frozen."""
-    del model
     *rows, length = batch['tokens'].shape
-    count = math.prod(rows) * (2 if self.masks else 1)
+    count = math.prod(rows) * (2 if self.vocabulary else 1)
     forward = self.family.encoder_flops(self.module, count, length)
     return forward if self.config.task.frozen else 3 * forward
 
@@ -169,9 +196,9 @@ class Encoder(Reader):
     frozen = ', frozen' if self.config.task.frozen else ''
     return [('weights', f'{weights or "none: without pre-training"}{frozen}')]
 
-  def write(self, workdir: epath.Path, task: Task) -> None:
+  def write(self, workdir: epath.Path) -> None:
     """Writes the tokenizer, and the facts about encoder and head."""
-    labels = kinds.tag_labels(task, self.config.task)
+    labels = tag_paths.tag_labels(self.task, self.config.task)
     imported = {
       'kind': 'fine-tuning',
       'tokenizer': self.tokenizer and self.tokenizer.fingerprint,
@@ -188,9 +215,9 @@ class Encoder(Reader):
     weights.check_complete()
     return weights.load(weights.on_one_device())
 
-  def facts(self, model: nn.Module) -> dict[str, Any]:  # noqa: D102
+  def facts(self) -> dict[str, Any]:  # noqa: D102
     return {
-      'reading in both orders': model.both_orders,
+      'reading in both orders': self.model.both_orders,
       'the vocabulary': self.tokenizer and self.tokenizer.fingerprint[:8],
       'the form of its inputs': self.family.form,
       'tagging of last pieces': self.labels_last_piece,
@@ -199,8 +226,8 @@ class Encoder(Reader):
 
 def open_encoder(
   config: ml_collections.ConfigDict, task: Task, workdir: epath.Path | None
-) -> Encoder:
-  """Returns the encoder of a task's config, without reading arrays.
+) -> EncoderProgram:
+  """Returns the program of a task's config, without reading arrays.
 
   A run that continues in `workdir` needs no other weights.
 
@@ -208,27 +235,32 @@ def open_encoder(
     FileNotFoundError: if the weights are missing.
     ValueError: if they cannot be used for the task.
   """
+  initial = None
   if workdir is not None:
-    found = _reopen(config, workdir)
+    config, module, tokenizer = _reopen(config, workdir)
   elif config.init.weights is not None:
-    found = _open(config)
+    config, module, tokenizer, initial = _open(config)
   else:
-    found = _draw(config)
-  _check(found, task)
+    config, module, tokenizer = _draw(config)
+  _check_encoder(config, module, initial, task)
   reads_pooler = (
-    kinds.KINDS[task.kind].head == 'classifier'
+    KINDS[task.kind].unit == 'text'
     and config.task.features == 'last'
     and not config.task.bilstm_layers
   )
   lm = bool(config.task.lm_weight)
-  module = found.family.below_head(found.module, reads_pooler, lm)
+  family = families.architecture_of(config)
+  module = family.below_head(module, reads_pooler, lm)
   if workdir is None and hasattr(module, 'pool_last'):
     # Workdirs of older versions read [CLS], and still do.
     module = module.clone(pool_last=module.left_to_right)
-  return dataclasses.replace(found, module=module)
+  return EncoderProgram(config, task, module, tokenizer, initial)
 
 
-def _open(config: ml_collections.ConfigDict) -> Encoder:
+def _open(
+  config: ml_collections.ConfigDict,
+) -> tuple[ml_collections.ConfigDict, nn.Module, Any, Weights]:
+  """Returns (config with sizes, module, tokenizer, `init.weights`)."""
   weights = opened.open_weights(config.init.weights, config.data.tokenizer)
   weights.check_complete(warm_start.TOKENIZER_OPTION)
   families.check_reads_tasks(weights.name, config.init.weights)
@@ -253,15 +285,18 @@ def _open(config: ml_collections.ConfigDict) -> Encoder:
     if hasattr(weights.model, key)
   }
   module = weights.model.clone(vocab_size=size, **free)
-  return Encoder(config, module, tokenizer, weights)
+  return config, module, tokenizer, weights
 
 
-def _reopen(config: ml_collections.ConfigDict, workdir: epath.Path) -> Encoder:
+def _reopen(
+  config: ml_collections.ConfigDict, workdir: epath.Path
+) -> tuple[ml_collections.ConfigDict, nn.Module, Any]:
+  """Returns (config with sizes, module, tokenizer) of a run."""
   config = with_sizes_of(config, workdir)
   imported = files.read_json(workdir / opened.IMPORTED_FILE)
   tokenizer = opened.load_vocabulary(workdir, imported)
   module = _build(config, tokenizer).clone(**imported['fields'])
-  return Encoder(config, module, tokenizer, None)
+  return config, module, tokenizer
 
 
 def with_sizes_of(
@@ -288,7 +323,10 @@ def with_sizes_of(
   )
 
 
-def _draw(config: ml_collections.ConfigDict) -> Encoder:
+def _draw(
+  config: ml_collections.ConfigDict,
+) -> tuple[ml_collections.ConfigDict, nn.Module, Any]:
+  """Returns (config, module, tokenizer) without any weights."""
   if config.data.tokenizer is None:
     raise ValueError(
       'init.weights is empty: give weights to begin with'
@@ -297,7 +335,7 @@ def _draw(config: ml_collections.ConfigDict) -> Encoder:
     )
   families.check_reads_tasks(config.model.name)
   tokenizer = tokenization.load(config.data.tokenizer)
-  return Encoder(config, _build(config, tokenizer), tokenizer, None)
+  return config, _build(config, tokenizer), tokenizer
 
 
 def _build(config: ml_collections.ConfigDict, tokenizer: Any) -> nn.Module:
@@ -314,19 +352,25 @@ def _with_model(
   return copy
 
 
-def _check(found: Encoder, task: Task) -> None:
+def _check_encoder(
+  config: ml_collections.ConfigDict,
+  module: nn.Module,
+  initial: Weights | None,
+  task: Task,
+) -> None:
   """Refuses settings that do not fit the encoder.
 
   Raises:
     ValueError: naming the key, its value and the expected values.
   """
-  config, module = found.config, found.module
-  kind = kinds.KINDS[task.kind]
+  family = families.architecture_of(config)
+  form = framing.FORMS[family.form]
+  unit = KINDS[task.kind].unit
   settings_, name = config.task, config.model.name
-  reads_words = found.family.reads_words
+  reads_words = family.reads_words
   most = getattr(module, 'max_length', settings_.max_length)
   layers = config.init.num_layers
-  notes = {} if found.weights is None else found.weights.notes
+  notes = {} if initial is None else initial.notes
 
   def ensure(fits: bool, key: str, message: str) -> None:
     if not fits:
@@ -339,15 +383,22 @@ def _check(found: Encoder, task: Task) -> None:
     f'expected 8 to {most}, the positions of the model',
   )
   ensure(
-    bool(kind.head),
+    bool(HEADS[unit]),
     'task.name',
     'expected model=e2e_coref, which reads whole documents; init.weights are'
     ' then the layers below it',
   )
   ensure(
-    not kind.of_bert or found.family.finds_spans,
+    unit != 'part' or family.finds_spans,
     'task.name',
     f'only a BERT finds spans, and these weights are of a {name}',
+  )
+  ensure(
+    task.name != 'own'
+    or unit != 'word'
+    or not (config.own.symmetric and form.left_to_right),
+    'own.symmetric',
+    f'expected False: the kind {task.kind} has no two texts to change places',
   )
   ensure(
     settings_.frozen or not reads_words,
@@ -355,7 +406,7 @@ def _check(found: Encoder, task: Task) -> None:
     'ELMo must be frozen: set task.frozen=True, as recipe=frozen does',
   )
   ensure(
-    not reads_words or kind.head != 'classifier' or settings_.bilstm_layers,
+    not reads_words or unit != 'text' or settings_.bilstm_layers,
     'task.bilstm_layers',
     "an ELMo's vectors are of words; to classify a whole text it needs a BiLSTM"
     ' of 1 layer or more',
@@ -367,8 +418,8 @@ def _check(found: Encoder, task: Task) -> None:
   )
   ensure(
     not settings_.lm_weight
-    or found.form.left_to_right
-    or (found.family.needs_mask and not module.left_to_right),
+    or form.left_to_right
+    or (family.needs_mask and not module.left_to_right),
     'task.lm_weight',
     "only a GPT, or a BERT that reads both ways, adds a language model's loss",
   )
@@ -389,14 +440,13 @@ def _check(found: Encoder, task: Task) -> None:
   )
 
 
-def _lm_positions(found: Encoder) -> int:
+def _lm_positions(config: ml_collections.ConfigDict, module: nn.Module) -> int:
   """Returns the number of positions in the softmax beside the tokens.
 
   A GPT scores all positions of an input; the release's table is cut to the
   longest input of the set (openai/finetune-transformer-lm, train.py). GPT-2's
   positions are a separate table, and the LSTM has none.
   """
-  module, settings_ = found.module, found.config.task
-  if not settings_.lm_weight or getattr(module, 'pre_norm', True):
+  if not config.task.lm_weight or getattr(module, 'pre_norm', True):
     return 0
-  return min(settings_.max_length, module.max_length)
+  return min(config.task.max_length, module.max_length)

@@ -1,6 +1,6 @@
 """Fine-tuning on a task: a config becomes a job for the training loop."""
 
-import dataclasses
+import copy
 import functools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,23 +9,29 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import ml_collections
+import optax
 from etils import epath
+from flax import linen as nn
+from jax.sharding import Mesh
 
 from data.examples import pipeline
 from data.tasks import registry
-from train.engine import sharding, state
+from models import layers
+from train.engine import optim, sharding, state, steps
 from train.host import processes
 from train.host.console import say
 from train.run import checkpoint, metrics, training, workdirs
 from train.run.job import Job, Keep, Program, Stage, StayAlive
+from train.run.training_phases import Phase
 from train.transfer import (
+  assemble,
+  bodies,
   several,
   task_data,
-  task_job,
   task_outputs,
   task_plan,
 )
-from train.transfer.task_job import TaskJob
+from train.transfer.program import TaskProgram
 
 
 def check_config(
@@ -43,7 +49,7 @@ def make(
   config: ml_collections.ConfigDict,
   workdir: epath.PathLike,
   *,
-  shared: tuple[TaskJob, ...] | None = None,
+  shared: 'FineTuning | None' = None,
 ) -> Job | None:
   """Plans a run of a checked config: opens sets and weights, builds steps.
 
@@ -56,15 +62,15 @@ def make(
   results = workdirs.read_results(workdir)
   saved = checkpoint.latest_step(workdir)
   if results is None and saved is None and shared is None:
-    task_job.check_fits(config)
+    assemble.check_fits(config)
     source = epath.Path(config.data.source).expanduser()
     if not (config.data.source.startswith('tfds') or source.exists()):
       raise FileNotFoundError(f'data.source={source}: there is no such folder')
-  mesh = training.find_devices(config) if shared is None else shared[0].mesh
+  mesh = training.find_devices(config) if shared is None else shared.mesh
   task_plan.check_batches(config, mesh)
 
   if results is not None:
-    sized = task_job.with_sizes_of(config, workdir)
+    sized = bodies.program_of(config).with_sizes_of(config, workdir)
     task_plan.check_continuation(config, workdir, sized)
     say(f'{workdir} holds a finished run of this config.')
     of_several = shared is not None
@@ -72,81 +78,176 @@ def make(
     return None
 
   # ---- Sets, model, objective, optimiser ------------------------------------
-  jobs = shared or task_job.plan_all(
-    config, mesh, workdir=None if saved is None else workdir
-  )
+  job = shared or plan(config, mesh, workdir=None if saved is None else workdir)
   if saved is not None:
-    task_plan.check_continuation(config, workdir, jobs[0].config)
-  config = task_plan.with_run_keys(jobs[0].config, config)
-  return FineTuning(config, jobs, workdir, of_several=shared is not None)
+    task_plan.check_continuation(config, workdir, job.config)
+  return job.of_run(config, workdir, of_several=shared is not None)
+
+
+def plan(
+  config: ml_collections.ConfigDict,
+  mesh: Mesh,
+  *,
+  workdir: epath.Path | None = None,
+  splits: tuple[str, ...] | None = None,
+) -> 'FineTuning':
+  """Plans the runs of a config, of all seeds; see `assemble.open_programs`."""
+  return FineTuning(
+    assemble.open_programs(config, workdir=workdir, splits=splits), mesh
+  )
 
 
 class FineTuning(Job):
-  """A fine-tuning, on one task or on several in turns, of planned tasks."""
+  """A fine-tuning, on one task or on several in turns.
 
-  def __init__(
+  Its seeds share it: `of_run` returns that of one seed and workdir.
+
+  Attributes:
+    tasks: the program of each task.
+    objectives: what the steps of each task train on: its program, or of several
+      tasks one of a state that all share.
+    draw: rng -> the state at step 0 without the initial weights, jitted.
+  """
+
+  def __init__(self, tasks: Sequence[TaskProgram], mesh: Mesh):
+    """Builds the state and the steps of programs whose splits are read."""
+    first = tasks[0]
+    config = self.config = first.config
+    self.tasks, self.mesh = tuple(tasks), mesh
+    for program in tasks:
+      program.prepare(mesh)
+    self.total_steps, self.score_every = assemble.count_steps(
+      config, [program.splits['train'] for program in tasks]
+    )
+    self.save_every = config.train.checkpoint_every or self.score_every
+    length, rows = config.task.max_length, config.train.global_batch
+    schedule = assemble.make_schedule(
+      config, Phase(self.total_steps, length, rows, 'continue')
+    )
+    inputs = [
+      assemble.input_shapes(program, self.total_steps) for program in tasks
+    ]
+    model, self.objectives = first.model, self.tasks
+    if self._is_alone:
+      (inputs,) = inputs
+    else:
+      model = several.SharedModels(tuple(each.model for each in tasks))
+      self.objectives = several.objectives_of(tasks)
+    abstract = state.abstract_params(model, tuple(inputs))
+    tx = optim.make_optimizer(
+      config.optim, schedule, sharding.axis_names(abstract), first.vocab_size
+    )
+    moving = first.trainable(nn.unbox(abstract))
+    if not all(jax.tree.leaves(moving)):
+      tx = optax.masked(tx, moving)
+    objective = self.objectives[0]
+    init, self.shapes, shardings, placements = state.abstract_state(
+      model,
+      tuple(inputs),
+      tx,
+      objective.loss_names + objective.metric_names,
+      mesh,
+      config.mesh.rules,
+      adjust=functools.partial(
+        assemble.clear, paths=first.replaced(nn.unbox(abstract))
+      ),
+      encoder=first.layered,
+    )
+    self.draw = jax.jit(init, out_shardings=shardings)
+    self.steps = {
+      self._named('train', program): steps.make_train_step(
+        program.model,
+        objective,
+        tx,
+        schedule,
+        seed=0,
+        micro_batches=config.train.micro_batches,
+        log_every=config.train.log_every,
+        mesh=mesh,
+        state_shardings=shardings,
+        placements=placements,
+      )
+      for program, objective in zip(tasks, self.objectives, strict=True)
+    }
+    self.steps |= {
+      self._named('predict', program): program.predict_step for program in tasks
+    }
+
+  def of_run(
     self,
     config: ml_collections.ConfigDict,
-    jobs: tuple[TaskJob, ...],
     workdir: epath.Path,
     *,
     of_several: bool,
-  ):
-    """Takes the plans of the tasks, which its steps and state are of.
+  ) -> 'FineTuning':
+    """Returns the fine-tuning of the seed of a config, in its workdir.
 
     `of_several` says whether it is one of several runs, whose ends are short.
     """
-    train, first = config.train, jobs[0]
-    self.config, self.mesh, self.shapes = config, first.mesh, first.shapes
-    self.total_steps = first.total_steps
-    self.save_every = train.checkpoint_every or first.eval_every
-    self.score_every = first.eval_every
-    self._jobs, self._workdir, self._of_several = jobs, workdir, of_several
+    job = copy.copy(self)
+    job._begin_run(config, workdir, of_several)
+    return job
+
+  def _begin_run(
+    self,
+    config: ml_collections.ConfigDict,
+    workdir: epath.Path,
+    of_several: bool,
+  ) -> None:
+    """Sets the fields of one run."""
+    self.config = task_plan.with_run_keys(self.config, config)
+    train = self.config.train
+    self._workdir, self._of_several = workdir, of_several
     self._seed = train.seed
-    sizes = [len(job.splits['train'].features) for job in jobs]
+    sizes = [len(program.splits['train'].features) for program in self.tasks]
     self._turns = several.Turns(sizes, self.total_steps, self._seed)
     self._rows = sharding.local_rows(self.mesh, train.global_batch)
-    self._main = [f'eval/{j.task.name}/{j.task.metrics[0]}' for j in jobs]
+    self._main = [f'eval/{p.task.name}/{p.task.metrics[0]}' for p in self.tasks]
     self.keep = Keep(
       self._main[0] if self._is_alone else several.MEAN,
       best=train.select == 'best',
       patience=train.patience,
       plateau=train.plateau,
     )
-    self.steps = {self._named('train', job): job.train_step for job in jobs}
-    self.steps |= {
-      self._named('predict', job): job.predict_step for job in jobs
-    }
     # Of the last score: task -> split -> logits.
     self._last_logits: dict[str, Any] = {}
-    self._programs, self.num_later = [], 0
-    for job, own_steps in zip(jobs, self._turns.totals, strict=True):
-      found, more = task_plan.programs(
-        job,
+    self._largest, self.num_later = [], 0
+    for program, own_steps in zip(self.tasks, self._turns.totals, strict=True):
+      if not own_steps:
+        raise ValueError(
+          f'{program.task.name}: none of the {self.total_steps:,} steps is of'
+          ' this task: train longer, or leave it out'
+        )
+      found, more = task_plan.largest_steps(
+        program,
+        self.shapes,
         self._seed,
         int(own_steps),
         self.arguments(()),
-        functools.partial(self._named, job=job),
+        functools.partial(self._named, program=program),
       )
-      self._programs += found
+      self._largest += found
       self.num_later += more
 
   @property
   def _is_alone(self) -> bool:
-    return len(self._jobs) == 1
+    return len(self.tasks) == 1
 
-  def _named(self, step: str, job: TaskJob) -> str:
-    return step if self._is_alone else f'{step} {job.task.name}'
+  def _named(self, step: str, program: TaskProgram) -> str:
+    return step if self._is_alone else f'{step} {program.task.name}'
 
   def stage(self, step: int) -> Stage:
     """Returns the step of the task whose turn it is after `step` steps."""
-    job = self._jobs[self._turns.at(step)[0]]
-    return Stage(self._named('train', job), job.model, job.objective)
+    number, _ = self._turns.at(step)
+    program = self.tasks[number]
+    return Stage(
+      self._named('train', program), program.model, self.objectives[number]
+    )
 
   def batch(self, step: int, whole: bool) -> pipeline.Batch:
     """Returns the host batch after `step` steps, whole or our own rows."""
     number, turn = self._turns.at(step)
-    batches = self._jobs[number].splits['train'].batches
+    batches = self.tasks[number].splits['train'].batches
     return batches.train_batch(
       turn,
       pipeline.ALL_ROWS if whole else self._rows,
@@ -165,40 +266,50 @@ class FineTuning(Job):
     self, step: int, batch: Mapping[str, jax.Array]
   ) -> tuple[int, float]:
     """Returns tokens and model FLOPs of the step after `step` steps."""
-    job = self._jobs[self._turns.at(step)[0]]
-    return batch['token_mask'].size, job.step_flops(batch)
+    program = self.tasks[self._turns.at(step)[0]]
+    return batch['token_mask'].size, program.step_flops(batch)
 
   def programs(self, done: int) -> Iterable[Program]:
     """Returns the steps on the longest rows."""
     del done
-    return self._programs
+    return self._largest
 
   def create(self) -> state.TrainState:
     """Returns the state at step 0, with the initial weights."""
-    first = self._jobs[0]
-    created = first.begin(self._seed)
-    if first.reader.is_begun:  # read by each process
+    created = self.begin(self._seed)
+    if self.tasks[0].is_begun:  # read by each process
       processes.check_same(lambda: state.checksums(created.params))
     return created
+
+  def begin(self, seed: int) -> state.TrainState:
+    """Returns the state at step 0 of a seed, with the initial weights."""
+    rng = jax.random.fold_in(jax.random.key(seed), state.INIT_STREAM)
+    begun = self.draw(rng)
+    return begun.begin_with(self.tasks[0].load_weights(begun.params, seed))
+
+  @property
+  def num_parameters(self) -> int:
+    """The model's number of parameters, the vocabulary unpadded."""
+    return layers.num_parameters(self.shapes.params, self.tasks[0].vocab_size)
 
   def facts(self) -> dict[str, Any]:
     """Returns the tasks' settings and the digests of their sets."""
     return {
       name: value
-      for job in self._jobs
-      for name, value in task_plan.facts(job).items()
+      for program in self.tasks
+      for name, value in task_plan.facts(program).items()
     }
 
   def write(self, workdir: epath.Path) -> None:
     """Writes the vocabulary, and what the weights need beside it."""
-    first = self._jobs[0]
-    first.reader.write(workdir, first.task)
+    self.tasks[0].write(workdir)
 
   def _with_compiled(
-    self, compiled: Mapping[str, Any], job: TaskJob
-  ) -> TaskJob:
-    step = compiled[self._named('predict', job)]
-    return dataclasses.replace(job, predict_step=step)
+    self, compiled: Mapping[str, Any], program: TaskProgram
+  ) -> TaskProgram:
+    program = copy.copy(program)
+    program.predict_step = compiled[self._named('predict', program)]
+    return program
 
   def score(
     self,
@@ -210,10 +321,10 @@ class FineTuning(Job):
     """Returns each task's metrics on dev and, of several, their mean."""
     del step
     row = {}
-    for job in self._jobs:
-      name = job.task.name
+    for program in self.tasks:
+      name = program.task.name
       found, self._last_logits[name] = task_outputs.score_dev(
-        self._with_compiled(compiled, job), params, stay_alive
+        self._with_compiled(compiled, program), params, stay_alive
       )
       row |= {f'eval/{name}/{key}': value for key, value in found.items()}
     if not self._is_alone:
@@ -230,17 +341,21 @@ class FineTuning(Job):
   ) -> dict[str, Any]:
     """Scores all splits, and writes answers and predictions."""
     figures, intervals = {}, {}
-    for job in self._jobs:
-      name = job.task.name
+    for program in self.tasks:
+      name = program.task.name
       folder = self._workdir
       if not self._is_alone:
         folder = folder / several.FOLDER / name
       known = self._last_logits.get(name, {}) if is_scored else {}
       found, bounds = task_outputs.score_all(
-        self._with_compiled(compiled, job), params, folder, known, stay_alive
+        self._with_compiled(compiled, program),
+        params,
+        folder,
+        known,
+        stay_alive,
       )
       figures |= found | task_outputs.oracles(
-        job,
+        program,
         lambda metric: processes.of_first(
           metrics.history(workdir, metric, self.total_steps)
         ),
@@ -249,7 +364,7 @@ class FineTuning(Job):
     if not self._is_alone:
       mean = statistics.fmean(figures[name] for name in self._main)
       figures = {several.MEAN: mean} | figures
-    sizes = [len(job.splits['train'].examples) for job in self._jobs]
+    sizes = [len(program.splits['train'].examples) for program in self.tasks]
     return {
       'main_metric': self.keep.metric,
       'metrics': figures,
@@ -260,7 +375,14 @@ class FineTuning(Job):
   def print_plan(self, workdir: epath.Path, in_detail: bool) -> None:
     """Prints the run's sizes, always in detail."""
     del in_detail
-    task_plan.print_plan(self._jobs, workdir)
+    epochs = task_plan.epochs(self.tasks, self.total_steps)
+    training_steps = (
+      f'{self.total_steps:,} steps of {epochs},'
+      f' dev every {self.score_every:,} steps'
+    )
+    task_plan.print_plan(
+      self.tasks, workdir, self.num_parameters, training_steps
+    )
 
   def score_line(self, step: int, row: Mapping[str, float]) -> str:
     """Returns the metrics of a score as one line."""

@@ -21,21 +21,20 @@ from train.run import workdirs
 from train.transfer import (
   bodies,
   several,
+  tag_paths,
   task_data,
-  task_job,
   task_outputs,
   task_plan,
 )
-from train.transfer import kinds as kinds_of_model
+from train.transfer.program import TaskProgram
 from train.transfer.task_data import Split
-from train.transfer.task_job import Predictor
 
 
 class EnsembleMember(NamedTuple):
   """A fine-tuned model whose parameters are not read yet."""
 
   workdir: epath.Path
-  predictor: Predictor  # on this process's first device
+  program: TaskProgram  # on this process's first device
   facts: dict[str, Any]  # content of task.json
 
 
@@ -74,9 +73,9 @@ def open_member(
     config_dict.ConfigDict(dict.fromkeys(sharding.AXES, 1)),
     jax.local_devices()[:1],
   )
-  reader = task_job.open_reader(config, (task,), workdir)
-  predictor = task_job.plan_predictor(reader, task, mesh)
-  return EnsembleMember(workdir, predictor, facts)
+  (program,) = bodies.program_of(config).open(config, (task,), workdir)
+  program.prepare(mesh)
+  return EnsembleMember(workdir, program, facts)
 
 
 def _folder_of(
@@ -132,10 +131,8 @@ def predict(
   `task_name` chooses it from models of several tasks.
   """
   members = _open_members(workdirs, task_name)
-  first = members[0].predictor
-  _, splits = first.reader.open_splits(
-    first.task, ['test'], {'test': read(first.task)}
-  )
+  first = members[0].program
+  splits = first.open_splits(['test'], {'test': read(first.task)})
   split = splits['test']
   return first.task, split, _decode(members, split, _logits(members, split))
 
@@ -166,7 +163,7 @@ def predict_both_orders(
   without pairs of texts.
   """
   members = _open_members(workdirs, task_name)
-  first = members[0].predictor
+  first = members[0].program
   task = first.task
   if task.num_texts != 2:
     raise ValueError(
@@ -179,7 +176,7 @@ def predict_both_orders(
     for example in examples
   ]
   found = {'test': examples, 'swapped': swapped}
-  _, splits = first.reader.open_splits(task, list(found), found)
+  splits = first.open_splits(list(found), found)
   logits = [_logits(members, split) for split in splits.values()]
   split = splits['test']
   return (
@@ -223,14 +220,14 @@ def _open_members(
 ) -> list[EnsembleMember]:
   """Opens models that answer together, or raises ValueError if they cannot."""
   members = [open_member(workdir, task_name) for workdir in workdirs]
-  first, here = members[0].predictor, _facts(members[0].predictor)
-  if len(members) > 1 and kinds.KINDS[first.task.kind].average is None:
+  first, here = members[0].program, _facts(members[0].program)
+  if len(members) > 1 and not first.kind.has_mean:
     raise ValueError(
       f'found {len(members)} workdirs, expected one: an ensemble of models of'
       f' the kind {first.task.kind} has no mean'
     )
   for other in members[1:]:
-    for name, value in _facts(other.predictor).items():
+    for name, value in _facts(other.program).items():
       if here[name] != value:
         raise ValueError(
           f'{members[0].workdir} and {other.workdir} cannot answer together:'
@@ -244,21 +241,21 @@ def _logits(
 ) -> list[np.ndarray]:
   """Returns the logits of each feature by a model, or an ensemble's mean."""
   logits = []
-  for workdir, predictor, facts in members:
+  for workdir, program, facts in members:
     say(f'{workdir}: {len(split.examples):,} examples of {facts["task"]}')
-    params = predictor.reader.load(workdir)
-    with sharding.scope(predictor.mesh, predictor.config.mesh.rules):
-      logits.append(task_outputs.run_model(predictor, params, split)[0])
+    params = program.load(workdir)
+    with sharding.scope(program.mesh, program.config.mesh.rules):
+      logits.append(task_outputs.run_model(program, params, split)[0])
   if len(logits) == 1:
     return logits[0]
-  return kinds.average(members[0].predictor.task, logits)
+  return kinds.average(members[0].program.task, logits)
 
 
 def _decode(
   members: Sequence[EnsembleMember], split: Split, logits: list[np.ndarray]
 ) -> list[Prediction]:
   return task_outputs.predict(
-    members[0].predictor,
+    members[0].program,
     split,
     logits,
     no_answer=any(member.facts['no_answer'] for member in members),
@@ -266,9 +263,9 @@ def _decode(
   )
 
 
-def _facts(predictor: Predictor) -> dict[str, Any]:
+def _facts(program: TaskProgram) -> dict[str, Any]:
   """Returns name -> value of all facts that members must share."""
-  task, config = predictor.task, predictor.config
+  task, config = program.task, program.config
   cuts = {  # of older configs as it was then
     key: config.task.get(key, task_plan.BEFORE.get(f'task.{key}'))
     for key in task_data.READING
@@ -276,10 +273,10 @@ def _facts(predictor: Predictor) -> dict[str, Any]:
   return {
     'the task': task.name,
     'the kind': task.kind,
-    'the labels': kinds_of_model.tag_labels(task, config.task),
+    'the labels': tag_paths.tag_labels(task, config.task),
     'the number of texts': task.num_texts,
     'the number of choices': task.num_choices,
-    'the outputs': predictor.model.num_outputs,
-    **predictor.reader.facts(predictor.model),
+    'the outputs': program.num_outputs,
+    **program.facts(),
     **cuts,
   }

@@ -13,6 +13,7 @@ import numpy as np
 from flax import linen as nn
 
 from train.engine.steps import Objective
+from train.transfer.program import TaskProgram
 
 # Told apart from a run's other streams of random numbers.
 _STREAM = 8
@@ -112,3 +113,11 @@ class OneOfSeveral(Objective):
     sums = dict.fromkeys(self._tasks, jnp.float32(1))
     sums |= {self._own: totals['task']}
     return sums | {name: totals[name] for name in self._shared}
+
+
+def objectives_of(programs: Sequence[TaskProgram]) -> tuple[Objective, ...]:
+  """Returns the objectives of tasks' programs, whose sums are of one state."""
+  names = [
+    (each.task.name, 'accuracy' in each.metric_names) for each in programs
+  ]
+  return tuple(OneOfSeveral(each, each.task.name, names) for each in programs)

@@ -18,7 +18,7 @@ from train.engine import sharding
 from train.host import console, files, processes
 from train.host.console import say
 from train.run import checkpoint, metrics, settings, training, workdirs
-from train.transfer import bodies, finetune, several, task_job, task_plan
+from train.transfer import assemble, bodies, finetune, several, task_plan
 
 SUMMARY_FILE = 'summary.json'
 
@@ -67,7 +67,7 @@ def run(
       _check(folder, seeded)
     new = [seeded for folder, seeded in of_seeds if not _is_begun(folder)]
     if new:
-      task_job.check_fits(new[0])
+      assemble.check_fits(new[0])
   runs = []
   with processes.Preemption() as preemption:
 
@@ -78,15 +78,16 @@ def run(
 
     for changes, of_seeds in zip(combinations, planned, strict=True):
       # All seeds share one plan with its compiled steps.
-      job = None
+      shared = None
       for folder, seeded in of_seeds:
         results = workdirs.read_results(folder)
         if results is None:
           end_if_asked()
           say(f'\n{folder}')
-          if job is None and checkpoint.latest_step(folder) is None:
-            job = task_job.plan_all(seeded, sharding.make_mesh(seeded.mesh))
-          planned_run = finetune.make(seeded, folder, shared=job)
+          if shared is None and checkpoint.latest_step(folder) is None:
+            mesh = sharding.make_mesh(seeded.mesh)
+            shared = finetune.plan(seeded, mesh)
+          planned_run = finetune.make(seeded, folder, shared=shared)
           results = training.train(planned_run, folder)
         _drop(folder / checkpoint.FOLDER)
         runs.append(_entry(results, changes, folder))
@@ -94,7 +95,7 @@ def run(
         for entry in runs:
           if entry is not best and not keep_all:
             _drop(epath.Path(entry['workdir']) / workdirs.MODEL_FOLDER)
-      del job
+      del shared
     summary = _summary(runs, combinations, results)
     if processes.is_first():
       files.write_atomically(

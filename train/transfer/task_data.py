@@ -13,7 +13,7 @@ from data.inputs.features import Features
 from data.scoring import kinds
 from data.tasks import files, registry
 from data.tasks.examples import Example, Task
-from train.transfer import kinds as kinds_of_model
+from train.transfer import tag_paths
 
 # Keys of the section `task` that say how examples are cut -> arguments of
 # `framing.encode`; a config has those that its reader needs.
@@ -24,8 +24,9 @@ READING = {
   'max_question': 'max_query',
 }
 
+DEV = 'dev'
 # The splits of another language: it has no training set.
-SCORED = ('dev', 'test')
+SCORED = (DEV, 'test')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +176,7 @@ def encode(
     for key, argument in READING.items()
     if key in config.task
   }
-  bioul = kinds_of_model.tag_labels(task, config.task) != task.labels
+  bioul = tag_paths.tag_labels(task, config.task) != task.labels
   return kinds.encode(task, examples, tokenizer, **cuts, bioul=bioul, **options)
 
 

@@ -13,8 +13,8 @@ from data.tasks.examples import Prediction
 from train.engine import sharding
 from train.host import files, processes
 from train.transfer import task_data
-from train.transfer.task_data import Split
-from train.transfer.task_job import DEV, Predictor, TaskJob
+from train.transfer.program import TaskProgram
+from train.transfer.task_data import DEV, Split
 
 # In a workdir: facts that predictions need beside the model; the predictions.
 TASK_FILE = 'task.json'
@@ -24,14 +24,14 @@ ORACLE = '_oracle'
 
 
 def run_model(
-  job: Predictor,
+  program: TaskProgram,
   params: Any,
   split: Split,
   after_batch: Callable[[], None] = lambda: None,
 ) -> tuple[list[np.ndarray], float]:
   """Returns each feature's unpadded logits, and the mean loss over labels."""
-  size = job.config.eval.global_batch
-  rows = sharding.local_rows(job.mesh, size)
+  size = program.config.eval.global_batch
+  rows = sharding.local_rows(program.mesh, size)
   found: list[Any] = [None] * len(split.features)
   loss = np.zeros(2)
 
@@ -48,7 +48,9 @@ def run_model(
 
   before = None
   for batch in split.batches.eval_batches(size, rows):
-    outputs = job.predict_step(params, sharding.put_batch(batch, job.mesh))
+    outputs = program.predict_step(
+      params, sharding.put_batch(batch, program.mesh)
+    )
     if before is not None:  # while the device computes the next batch
       keep(before)
     before = outputs
@@ -62,7 +64,7 @@ def has_no_answers(split: Split) -> bool:
 
 
 def predict(
-  job: Predictor,
+  program: TaskProgram,
   split: Split,
   logits: list[np.ndarray],
   *,
@@ -70,7 +72,7 @@ def predict(
   threshold: float = 0.0,
 ) -> list[Prediction]:
   """Returns the predictions of a split's logits; see `spans.Options`."""
-  settings = job.config.task
+  settings = program.config.task
   of_spans = ('n_best', 'max_answer')  # keys that readers of words lack
   options = spans.Options(
     **{key: settings[key] for key in of_spans if key in settings},
@@ -78,19 +80,21 @@ def predict(
     allow_no_answer=no_answer,
   )
   return kinds.decode(
-    answers.Outputs(job.task, split.examples, split.features, logits, options)
+    answers.Outputs(
+      program.task, split.examples, split.features, logits, options
+    )
   )
 
 
 def tune_threshold(
-  job: Predictor, dev: Split, logits: list[np.ndarray]
+  program: TaskProgram, dev: Split, logits: list[np.ndarray]
 ) -> float:
   """Returns dev's best threshold for no answer; 0 if all have answers."""
   if not has_no_answers(dev):
     return 0.0
   return spans.tune_threshold(
     dev.examples,
-    predict(job, dev, logits, no_answer=True),
+    predict(program, dev, logits, no_answer=True),
     lambda example, answer: measures.answer_score(
       answer, [text for text, _ in example.answers]
     )[1],
@@ -98,50 +102,50 @@ def tune_threshold(
 
 
 def score(
-  job: Predictor, split: Split, predictions: list[Prediction]
+  program: TaskProgram, split: Split, predictions: list[Prediction]
 ) -> dict[str, float]:
   """Returns metric -> value of a labelled split."""
-  return scores.score(job.task, split.examples, predictions)
+  return scores.score(program.task, split.examples, predictions)
 
 
 def score_dev(
-  job: TaskJob, params: Any, stay_alive: Callable[[], None]
+  program: TaskProgram, params: Any, stay_alive: Callable[[], None]
 ) -> tuple[dict[str, float], dict[str, list[np.ndarray]]]:
   """Scores dev, and the sets of the languages that have a dev set.
 
   Returns metric -> value, of another language SPLIT/METRIC -> value of the
   task's first metric; and split -> logits.
   """
-  dev = job.splits[DEV]
-  logits, loss = run_model(job, params, dev, stay_alive)
+  dev = program.splits[DEV]
+  logits, loss = run_model(program, params, dev, stay_alive)
   answers = predict(
-    job,
+    program,
     dev,
     logits,
     no_answer=has_no_answers(dev),
-    threshold=tune_threshold(job, dev, logits),
+    threshold=tune_threshold(program, dev, logits),
   )
-  figures, known = {'loss': loss} | score(job, dev, answers), {DEV: logits}
-  metric = job.task.metrics[0]
-  for chooses, scored in language_pairs(job):
+  figures, known = {'loss': loss} | score(program, dev, answers), {DEV: logits}
+  metric = program.task.metrics[0]
+  for chooses, scored in language_pairs(program):
     for split in {each.name: each for each in (chooses, scored)}.values():
-      logits, _ = run_model(job, params, split, stay_alive)
-      answers = predict(job, split, logits)
-      figures[f'{split.name}/{metric}'] = score(job, split, answers)[metric]
+      logits, _ = run_model(program, params, split, stay_alive)
+      answers = predict(program, split, logits)
+      figures[f'{split.name}/{metric}'] = score(program, split, answers)[metric]
       known[split.name] = logits
   return figures, known
 
 
-def language_pairs(job: TaskJob) -> list[tuple[Split, Split]]:
+def language_pairs(program: TaskProgram) -> list[tuple[Split, Split]]:
   """Returns (dev, split to report) of each language that has a labelled dev.
 
   The second is its test set, or without a labelled one dev itself.
   """
   found = []
-  for language in job.task.languages:
+  for language in program.task.languages:
     splits = [
       split
-      for split in task_data.of_languages(job.splits, language)
+      for split in task_data.of_languages(program.splits, language)
       if split.is_labelled
     ]
     if splits[0].name.startswith(DEV):
@@ -150,7 +154,7 @@ def language_pairs(job: TaskJob) -> list[tuple[Split, Split]]:
 
 
 def oracles(
-  job: TaskJob, history: Callable[[str], Sequence[float]]
+  program: TaskProgram, history: Callable[[str], Sequence[float]]
 ) -> dict[str, float]:
   """Returns the scores of languages if their own dev sets chose the model.
 
@@ -159,19 +163,21 @@ def oracles(
   evaluation with the first best value on the language's dev set.
   """
   found = {}
-  for chooses, scored in language_pairs(job):
+  for chooses, scored in language_pairs(program):
     choosing, values = (
-      history(f'eval/{job.task.name}/{split.name}/{job.task.metrics[0]}')
+      history(
+        f'eval/{program.task.name}/{split.name}/{program.task.metrics[0]}'
+      )
       for split in (chooses, scored)
     )
     best = choosing.index(max(choosing))
-    name = f'eval/{job.task.name}/{scored.name}/{job.task.metrics[0]}'
+    name = f'eval/{program.task.name}/{scored.name}/{program.task.metrics[0]}'
     found[name + ORACLE] = values[best]
   return found
 
 
 def score_all(
-  job: TaskJob,
+  program: TaskProgram,
   params: Any,
   folder: epath.Path,
   known: Mapping[str, list[np.ndarray]],
@@ -183,23 +189,23 @@ def score_all(
   'eval/<task>[/<split>]/<metric>' -> value, and -> its 95 % interval.
   """
   figures, intervals = {}, {}
-  task, predictions_folder = job.task, folder / PREDICTIONS_FOLDER
-  threshold, no_answer = 0.0, has_no_answers(job.splits[DEV])
-  for name in sorted(job.splits, key=lambda name: name != DEV):  # dev first
-    split = job.splits[name]
+  task, predictions_folder = program.task, folder / PREDICTIONS_FOLDER
+  threshold, no_answer = 0.0, has_no_answers(program.splits[DEV])
+  for name in sorted(program.splits, key=lambda name: name != DEV):  # dev first
+    split = program.splits[name]
     if name == 'train' or not split.is_labelled:
       continue
     logits = known.get(name)
     if logits is None:
-      logits, _ = run_model(job, params, split, stay_alive)
+      logits, _ = run_model(program, params, split, stay_alive)
     if name == DEV:
-      threshold = tune_threshold(job, split, logits)
+      threshold = tune_threshold(program, split, logits)
     predictions = predict(
-      job, split, logits, no_answer=no_answer, threshold=threshold
+      program, split, logits, no_answer=no_answer, threshold=threshold
     )
     prefix = f'eval/{task.name}' + ('' if name == DEV else f'/{name}')
     bounds = scores.bootstrap(task, split.examples, predictions)
-    for metric, value in score(job, split, predictions).items():
+    for metric, value in score(program, split, predictions).items():
       figures[f'{prefix}/{metric}'] = value
       intervals[f'{prefix}/{metric}'] = list(bounds[metric])
     if processes.is_first():

@@ -15,15 +15,16 @@ from data import storage
 from data.examples import pipeline
 from data.scoring.kinds import KINDS
 from data.tasks import registry
-from models import features
 from train.engine import memory, sharding
+from train.engine.state import TrainState
 from train.host import console, processes
 from train.host.console import say
 from train.run import ledger, settings, workdirs
 from train.run.job import Program
-from train.transfer import bodies, kinds, task_outputs
-from train.transfer.task_data import Split
-from train.transfer.task_job import COUNTS, DEV, TaskJob
+from train.transfer import bodies, tag_paths, task_outputs
+from train.transfer.assemble import COUNTS
+from train.transfer.program import TaskProgram
+from train.transfer.task_data import DEV, Split
 
 SELECT = ('best', 'last')
 # Values for configs older than a key.
@@ -72,15 +73,11 @@ def check_settings(config: ml_collections.ConfigDict) -> None:
     "none with task.name='own', whose files are of one language",
   )
   ensure(
-    task.crf in kinds.SCHEMES, 'task.crf', f'one of {tuple(kinds.SCHEMES)}'
+    task.crf in tag_paths.SCHEMES,
+    'task.crf',
+    f'one of {tuple(tag_paths.SCHEMES)}',
   )
-  if config.model.name in bodies.BODIES:
-    from train.transfer import word_checks
-
-    word_checks.check_keys(config)
-    return
-  known = (*features.FEATURES, 'mix')
-  ensure(task.features in known, 'task.features', f'one of {", ".join(known)}')
+  bodies.program_of(config).check_keys(config)
 
 
 def check_batches(config: ml_collections.ConfigDict, mesh: Mesh) -> None:
@@ -143,21 +140,21 @@ def _resolve(path: str | None) -> str | None:
 def with_run_keys(
   planned: ml_collections.ConfigDict, config: ml_collections.ConfigDict
 ) -> ml_collections.ConfigDict:
-  """Returns a job's config with the seed of one run."""
+  """Returns a run's config with the seed of one run."""
   return settings.with_overrides(planned, {'train.seed': config.train.seed})
 
 
-def facts(job: TaskJob) -> dict[str, Any]:
+def facts(program: TaskProgram) -> dict[str, Any]:
   """Returns digests of all that each process reads by itself."""
   digests = {
-    f'the examples of {job.task.name}, {name}': digest(split)
-    for name, split in job.splits.items()
+    f'the examples of {program.task.name}, {name}': digest(split)
+    for name, split in program.splits.items()
   }
   return {
-    f'the labels of {job.task.name}': list(job.task.labels),
+    f'the labels of {program.task.name}': list(program.task.labels),
     **digests,
-    **job.reader.facts(job.model),
-    **job.reader.files(),
+    **program.facts(),
+    **program.files(),
   }
 
 
@@ -173,9 +170,17 @@ def digest(split: Split) -> str:
   return sha.hexdigest()
 
 
-def print_plan(jobs: Sequence[TaskJob], workdir: epath.PathLike) -> None:
-  """Prints the plan of a run of one task, or of several."""
-  first = jobs[0]
+def print_plan(
+  programs: Sequence[TaskProgram],
+  workdir: epath.PathLike,
+  num_parameters: int,
+  steps: str,
+) -> None:
+  """Prints the plan of a run of one task, or of several.
+
+  `steps` says how many there are, of how many examples.
+  """
+  first = programs[0]
   config, mesh = first.config, first.mesh
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
   rows = [
@@ -183,9 +188,9 @@ def print_plan(jobs: Sequence[TaskJob], workdir: epath.PathLike) -> None:
     ('devices', f'{jax.device_count()} x {jax.devices()[0].device_kind}'),
     ('mesh', axes),
   ]
-  for job in jobs:
-    rows.append(('task', f'{job.task.title} ({job.task.kind})'))
-    for name, split in job.splits.items():
+  for program in programs:
+    rows.append(('task', f'{program.task.title} ({program.task.kind})'))
+    for name, split in program.splits.items():
       note = '' if split.is_labelled else ', without labels'
       windows = ''
       if len(split.features) != len(split.examples):
@@ -194,26 +199,23 @@ def print_plan(jobs: Sequence[TaskJob], workdir: epath.PathLike) -> None:
       cut = f', {cut:,} of them cut' if cut else ''
       text = f'{len(split.examples):,} examples{windows}{cut}{note}'
       rows.append((name, text))
-    if job.task.labels:
-      rows.append(('labels', _short(job.task.labels)))
+    if program.task.labels:
+      rows.append(('labels', _short(program.task.labels)))
   rows += [
     (
       'model',
       f'{config.model.name}, {config.model.num_layers} layers,'
-      f' {first.num_parameters:,} parameters',
+      f' {num_parameters:,} parameters',
     ),
-    *first.reader.describe(),
-    (
-      'training',
-      f'{first.total_steps:,} steps of {_epochs(jobs)},'
-      f' dev every {first.eval_every:,} steps',
-    ),
+    *first.describe(),
+    ('training', steps),
   ]
   console.table(rows, 'Plan')
 
 
-def programs(
-  job: TaskJob,
+def largest_steps(
+  program: TaskProgram,
+  shapes: TrainState,
   seed: int,
   own_steps: int,
   arguments: tuple[jax.Array, ...],
@@ -221,25 +223,20 @@ def programs(
 ) -> tuple[list[Program], int]:
   """Returns a task's largest steps, and the number of its smaller ones.
 
-  `own_steps` are those of the task among a run's, `arguments` those of a
-  training step, and `named` returns the name of a kind of step, see
-  `train.run.job.Job`.
+  `shapes` are the state's, `own_steps` those of the task among a run's,
+  `arguments` those of a training step, and `named` returns the name of a kind
+  of step, see `train.run.job.Job`.
   """
-  if not own_steps:
-    raise ValueError(
-      f'{job.task.name}: none of the {job.total_steps:,} steps is of this task:'
-      ' train longer, or leave it out'
-    )
-  config, mesh = job.config, job.mesh
+  config, mesh = program.config, program.mesh
   rows, scored = config.train.global_batch, config.eval.global_batch
-  training = job.splits['train'].batches
+  training = program.splits['train'].batches
   lengths = training.train_lengths(rows, seed, own_steps)
   batch = training.train_batch(
     lengths[max(lengths)], pipeline.ALL_ROWS, rows, seed, own_steps
   )
   scoring = {
     length: split.batches
-    for name, split in job.splits.items()
+    for name, split in program.splits.items()
     if name == DEV or (name != 'train' and split.is_labelled)
     for length in split.batches.eval_lengths(scored)
   }
@@ -251,7 +248,7 @@ def programs(
       memory.SMALLER_STEP.format(2 * config.train.micro_batches),
       named('train'),
       (
-        job.shapes,
+        shapes,
         memory.batch_shapes(batch, mesh),
         *(
           # As the loop's own, which are made under the mesh; else the step is
@@ -265,7 +262,7 @@ def programs(
       f'scoring of {_size(largest)}',
       memory.SMALLER_EVALUATION,
       named('predict'),
-      (job.shapes.params, memory.batch_shapes(largest, mesh)),
+      (shapes.params, memory.batch_shapes(largest, mesh)),
     ),
   ]
   return found, len(lengths) + len(scoring) - 2
@@ -275,17 +272,17 @@ def _size(batch: Mapping[str, Any]) -> str:
   return ' x '.join(map(str, batch['tokens'].shape))
 
 
-def _epochs(jobs: Sequence[TaskJob]) -> str:
+def epochs(programs: Sequence[TaskProgram], total_steps: int) -> str:
   """Returns the examples of a step and the epochs of a run as text."""
-  config = jobs[0].config
+  config = programs[0].config
   batch = config.train.global_batch
-  read = jobs[0].total_steps * batch
-  training_sets = [job.splits['train'] for job in jobs]
+  read = total_steps * batch
+  training_sets = [program.splits['train'] for program in programs]
   num_rows = sum(len(split.features) for split in training_sets)
   num_examples = sum(len(split.examples) for split in training_sets)
   of_windows = f'{read / num_rows:.3g}'
   if num_rows == num_examples:
-    of_one = '' if len(jobs) == 1 else ' of one task'
+    of_one = '' if len(programs) == 1 else ' of one task'
     return f'{batch} examples{of_one}, {of_windows} epochs'
   if config.train.count == 'rows':
     return f'{batch} windows, {of_windows} epochs of these'

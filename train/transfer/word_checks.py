@@ -8,17 +8,16 @@ from data import storage
 from data.inputs import framing
 from models.elmo_tasks import reader, words
 from train.run import settings
-from train.transfer import bodies
 from train.vectors import word_table
 
 SPLITS = ('marks', 'spaces')
 ROOM = 8  # characters behind the longest word; the widest filter fits there
 
 
-def check_keys(config: ml_collections.ConfigDict) -> None:
-  """Checks the keys of a task model that need no data."""
+def check_keys(body: Any, config: ml_collections.ConfigDict) -> None:
+  """Checks the keys of a task model, a `WordProgram`, that need no data."""
   model, task, data = config.model, config.task, config.data
-  body, names = bodies.BODIES[model.name], tuple(task.names)
+  names = tuple(task.names)
   for key, known in (
     ('split', SPLITS),
     ('unknown_words', word_table.UNKNOWN),
@@ -43,7 +42,7 @@ def check_keys(config: ml_collections.ConfigDict) -> None:
     ),
     (
       'task.names',
-      not names or body.share is not None,
+      not names or body.takes_several,
       f'none: a {model.name} is of one task; bilstm_attention takes several',
     ),
     (

@@ -141,6 +141,7 @@ def _conll(language: str) -> examples.Task:
   )
 
 
+_RECIPE = {'bert': {'optim.learning_rate': 5e-5, 'train.global_batch': 16}}
 CONLL2003 = examples.Task(
   rows=functools.partial(rows, width=4, separator=None),
   name='conll2003',
@@ -156,10 +157,13 @@ CONLL2003 = examples.Task(
   metrics=ENTITY_METRICS,
   submission='conll',
   sizes={'train': 14041, 'dev': 3250, 'test': 3453},
-  tfds='conll2003',
-  from_tfds=functools.partial(_record, tags='ner', labels=_CONLL_TAGS),
-  tfds_splits={'train': 'train', 'dev': 'dev', 'test': 'test'},
+  tfds=examples.Tfds(
+    'conll2003',
+    functools.partial(_record, tags='ner', labels=_CONLL_TAGS),
+    {'train': 'train', 'dev': 'dev', 'test': 'test'},
+  ),
   url='https://www.clips.uantwerpen.be/conll2003/ner',
+  recipe=_RECIPE,
   language='en',
   languages={language: _conll(language) for language in _CONLL_OTHERS},
 )
@@ -224,9 +228,11 @@ def _panx(language: str) -> examples.Task:
     labels=_PANX_TAGS,
     metrics=ENTITY_METRICS,
     submission='conll',
-    tfds=f'wikiann/{language}',
-    from_tfds=functools.partial(_record, tags='tags', labels=_PANX_TAGS),
-    tfds_splits={'train': 'train', 'dev': 'validation', 'test': 'test'},
+    tfds=examples.Tfds(
+      f'wikiann/{language}',
+      functools.partial(_record, tags='tags', labels=_PANX_TAGS),
+      {'train': 'train', 'dev': 'validation', 'test': 'test'},
+    ),
     url='https://github.com/afshinrahimi/mmner',
   )
 
@@ -237,6 +243,7 @@ def _panx_source(language: str, title: str) -> examples.Task:
     _panx(language),
     title=title,
     sizes={'train': 20000, 'dev': 10000, 'test': 10000},
+    recipe=_RECIPE,
     language=language,
     languages={
       other: _panx(other) for other in _PANX_LANGUAGES if other != language

@@ -291,6 +291,14 @@ def _task(
     submission='props',
     sizes=sizes,
     url=url,
+    # Rows of Shi and Lin 2019, paths of He et al. 2017.
+    recipe={
+      'bert': {
+        'optim.learning_rate': 5e-5,
+        'task.max_length': 256,
+        'task.crf': 'viterbi',
+      }
+    },
   )
 
 

@@ -4,7 +4,6 @@ In the files of Goo et al. 2018 (SlotGated-SLU): seq.in has a request a line,
 seq.out the tags of its words in IOB2, label its intent.
 """
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -119,19 +118,18 @@ def _tasks(
 ) -> tuple[examples.Task, examples.Task]:
   """Returns the tasks of a set's slots and of its intents."""
   title = name.upper()
-  declare = functools.partial(
-    examples.Task,
-    files={
+  common = {
+    'files': {
       'train': ('train/seq.in',),
       'dev': ('valid/seq.in',),
       'test': ('test/seq.in',),
     },
-    folders=(name, f'data/{name}', f'slots/{name}'),
-    sizes=dict(zip(('train', 'dev', 'test'), sizes, strict=True)),
-    url='https://github.com/MiuLab/SlotGated-SLU',
-  )
+    'folders': (name, f'data/{name}', f'slots/{name}'),
+    'sizes': dict(zip(('train', 'dev', 'test'), sizes, strict=True)),
+    'url': 'https://github.com/MiuLab/SlotGated-SLU',
+  }
   return (
-    declare(
+    examples.Task(
       rows=_slot_rows,
       name=name,
       title=f'{title}, slots',
@@ -139,13 +137,16 @@ def _tasks(
       labels=tag_schemes.iob2_labels(slots.split()),
       metrics=conll.ENTITY_METRICS,
       submission='conll',
+      **common,
     ),
-    declare(
+    examples.TextTask(
       rows=_intent_rows,
       name=f'{name}_intent',
       title=f'{title}, intents',
       kind='classification',
       labels=tuple(intents.split()),
+      recipe=examples.SPACES,
+      **common,
     ),
   )
 

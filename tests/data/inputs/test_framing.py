@@ -8,13 +8,18 @@ import pytest
 
 from data.inputs import framing
 from data.scoring import kinds
-from data.tasks.examples import ChoiceExample, Task, TextExample
+from data.tasks.examples import (
+  ChoiceExample,
+  ChoiceTask,
+  TextExample,
+  TextTask,
+)
 from data.vocabulary import tokenization
 
 LABELS = ('no', 'yes')
-TEXT = Task('text', 'Text', 'classification', {}, None, labels=LABELS)
+TEXT = TextTask('text', 'Text', 'classification', {}, None, labels=LABELS)
 PAIR = dataclasses.replace(TEXT, name='pair', num_texts=2)
-CHOICE = Task('choice', 'Choice', 'choice', {}, None, num_choices=3)
+CHOICE = ChoiceTask('choice', 'Choice', 'choice', {}, None, num_choices=3)
 WORDS = 'a small dog ran over the green hill and saw two cats there'.split()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from data.scoring import kinds
 from data.tasks import examples
-from train.transfer import kinds as model_kinds
+from train.transfer import encoders, task_losses
 
 ROOT = pathlib.Path(__file__).parents[3]
 EXAMPLES = {
@@ -60,8 +60,11 @@ def test_a_branch_is_found(line):
   assert not branches("kind = KINDS['span']\nif task.labels: pass")
 
 
-def test_both_tables_have_the_same_kinds():
-  assert kinds.KINDS.keys() == model_kinds.KINDS.keys()
+def test_each_kind_has_a_loss():
+  known = {*task_losses.LOSSES, 'clusters'}
+  assert {kind.loss for kind in kinds.KINDS.values()} <= known
+  units = {kind.unit for kind in kinds.KINDS.values()}
+  assert units == encoders.HEADS.keys()
 
 
 def test_metrics_that_a_kind_has_not_are_refused():

@@ -1,6 +1,9 @@
 """Examples are checked whatever their source."""
 
+import dataclasses
+
 import pytest
+import scored_cases
 
 from data.tasks import examples, registry
 
@@ -116,6 +119,10 @@ def test_the_place_of_both_duplicates_is_told(tmp_path):
 )
 def test_whatever_the_source_examples_are_checked(limits, example, message):
   with pytest.raises(ValueError) as error:
-    task = examples.Task('made', 'Made', files={}, rows=None, **limits)
+    task = scored_cases.task(**limits)
     task.gather([('record 5', example)], 'test', 'here')
   assert str(error.value) == f'record 5: {message}'
+
+
+def test_a_task_has_few_fields():
+  assert len(dataclasses.fields(examples.Task)) <= 16

@@ -258,7 +258,7 @@ def test_every_task_is_declared_in_full():
     assert {'train', 'dev'} <= set(task.files)
     assert task.url.startswith('https://')
     assert task.folders
-    assert bool(task.tfds) == bool(task.from_tfds) == bool(task.tfds_splits)
+    assert task.tfds is None or all(task.tfds)
     has_labels = task.kind not in ('regression', 'choice', 'span')
     assert bool(task.labels) == has_labels
     assert bool(task.num_choices) == (task.kind == 'choice')

@@ -66,10 +66,11 @@ for name, splits in sets.items():
       split: list(enumerate(records)) for split, records in splits.items()})
 found = {'labels': {}}
 for task in registry.TASKS.values():
-  if task.kind == 'classification' and task.tfds not in ('', 'xnli'):
-    features = tfds.builder(task.tfds, data_dir=folder, try_gcs=False).info
+  name = task.tfds and task.tfds.names
+  if task.kind == 'classification' and name not in (None, 'xnli'):
+    features = tfds.builder(name, data_dir=folder, try_gcs=False).info
     found['labels'][task.name] = [
-      (name, task.from_tfds(collections.defaultdict(str, label=i), 'dev', 0))
+      (name, task.tfds.read(collections.defaultdict(str, label=i), 'dev', 0))
       for i, name in enumerate(features.features['label'].names)]
 for task, split in json.loads(sys.argv[2]):
   examples = registry.load(registry.find(task), f'tfds:{folder}', split)

@@ -8,10 +8,16 @@ import numpy as np
 from data.tasks import examples as tasks_lib
 
 
-def task(kind, metrics, **fields):
+def task(kind, metrics=('accuracy',), **fields):
   """A task without files."""
   fields = {'name': 'mine', 'title': 'Mine', 'rows': None, 'files': {}} | fields
-  return tasks_lib.Task(kind=kind, metrics=metrics, **fields)
+  classes = {
+    'classification': tasks_lib.TextTask,
+    'regression': tasks_lib.TextTask,
+    'choice': tasks_lib.ChoiceTask,
+  }
+  make = classes.get(kind, tasks_lib.Task)
+  return make(kind=kind, metrics=metrics, **fields)
 
 
 def predictions(answers):

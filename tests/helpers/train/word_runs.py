@@ -22,7 +22,7 @@ from models.pretrained import elmo as pretrained
 from train.engine import sharding
 from train.host import processes
 from train.run import settings, workdirs
-from train.transfer import predictors, task_job
+from train.transfer import finetune, predictors
 
 # Without buckets, batches are of one length, and one program is compiled.
 SMALL = {
@@ -160,7 +160,7 @@ def stopped():
 
 def begin(config, mesh=None):
   """Returns a job and its state at step 0, by default on one device."""
-  job = task_job.plan(config, mesh or runs.one_device(), splits=('train',))
+  job = finetune.plan(config, mesh or runs.one_device(), splits=('train',))
   with sharding.scope(job.mesh, config.mesh.rules):
     return job, job.begin(0)
 
@@ -174,15 +174,14 @@ def losses_on(config, **sizes):
   devices = jax.devices()[: math.prod(sizes.values())]
   mesh = sharding.make_mesh(ml_collections.ConfigDict(sizes), devices)
   job, state = begin(config, mesh)
+  batches = job.tasks[0].splits['train'].batches
   size = config.train.global_batch
   rows = sharding.local_rows(mesh, size)
   losses = []
   with sharding.scope(mesh, config.mesh.rules):
     for step in range(3):
-      batch = job.splits['train'].batches.train_batch(
-        step, rows, size, 0, job.total_steps
-      )
-      state, report = job.train_step(
+      batch = batches.train_batch(step, rows, size, 0, job.total_steps)
+      state, report = job.steps['train'](
         state, sharding.put_batch(batch, mesh), jnp.int32(0)
       )
       losses += [float(report[name]) for name in ('loss', 'grad_norm')]

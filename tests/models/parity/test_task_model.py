@@ -13,6 +13,7 @@ from data.tasks import registry
 from models.pretrained import hugging_face, published
 from train.architectures.architecture import Vocabulary
 from train.transfer import task_losses
+from train.transfer.program import TaskProgram
 
 # What follows BertFor -> head, outputs, choices, heads of the encoder. A
 # 'regression' is a SequenceClassification of one label there.
@@ -210,19 +211,16 @@ def test_a_bert_also_predicts_hidden_tokens(torch, tmp_path, choices):
     'example_mask': np.arange(size) < size - 1,
   }
   task = registry.find('race' if choices else 'sst5')
-  task_config = task_section.get_config().task
-  task_config.lm_weight = 0.3
-  objective = task_losses.TaskObjective(
-    task,
-    task_config,
-    lambda batch: (
-      *transfer_cases.inputs_of(batch),
-      None,
-      None,
-      *map(batch.get, task_losses.HIDDEN),
-    ),
-    vocabulary=Vocabulary.of_size(encoder.vocab_size),
+  config = task_section.get_config()
+  config.task.lm_weight = 0.3
+  objective = TaskProgram(config, task)
+  objective.inputs = lambda batch: (
+    *transfer_cases.inputs_of(batch),
+    None,
+    None,
+    *map(batch.get, task_losses.HIDDEN),
   )
+  objective.vocabulary = Vocabulary.of_size(encoder.vocab_size)
   keys = jax.random.split(jax.random.key(0), size)
   seen = jax.device_get(jax.jit(objective.transform)(batch, keys))
   params = transfer_cases.draw_params(
@@ -320,10 +318,9 @@ def test_gpt_equals_double_heads(torch, tmp_path):
     rtol=0,
     atol=1e-4,
   )
-  task_config = task_section.get_config().task
-  task_config.lm_weight = 0.5
-  task = registry.find('story_cloze')
-  objective = task_losses.TaskObjective(task, task_config)
+  config = task_section.get_config()
+  config.task.lm_weight = 0.5
+  objective = TaskProgram(config, registry.find('story_cloze'))
   weights = np.ones(len(batch['label']), bool)
   batch |= {
     'labels': batch['label'],

@@ -8,9 +8,10 @@ from etils import epath
 from fake_tables import cells_of
 
 from configs.tables import base
+from data.scoring.kinds import KINDS
 from data.tasks import registry
 from train.papers import table_plan, table_rows, tables
-from train.transfer import bodies, kinds, task_plan
+from train.transfer import bodies, task_plan
 
 GLOVE = {'task.word_vectors': 'glove.txt'}
 FAMILY = {'e': 'elmo', 'b': 'bert', 'g': 'gpt', 'v': base.VECTORS}
@@ -215,7 +216,7 @@ def test_models_read_the_tasks_and_settings_are_checked(table_id, monkeypatch):
       task_plan.check_settings(config)
       for task in map(registry.find, run.part.task.split('+')):
         reads = bodies.BODIES[config.model.name].reads[task.kind]
-        assert kinds.KINDS[task.kind].num_texts(task) in reads
+        assert KINDS[task.kind].num_texts(task) in reads
       seen.add(cell.line.name)
   assert {row.name for row in rows} <= seen
 

@@ -26,9 +26,9 @@ from train.params import convert, opened
 from train.run import checkpoint, settings
 from train.transfer import (
   encoders,
+  finetune,
   predictors,
   task_data,
-  task_job,
   task_outputs,
 )
 
@@ -151,8 +151,8 @@ def test_only_gpts_own_table_holds_positions():
     (lstm_lm.LstmLm(**sizes, lstm_dim=8), 'lstm', 0),
   ):
     config.model.name = name
-    found = encoders.Encoder(config, module, None, None)
-    model = found.build_model(registry.find('sst2'))
+    task = registry.find('sst2')
+    model = encoders.EncoderProgram(config, task, module, None, None).model
     assert model.lm and model.lm_positions == expected
 
 
@@ -186,6 +186,15 @@ def test_a_gpt_reads_a_pair_in_both_orders(gpt_of, pair_folder, tmp_path):
     )
     chances.append([each.probabilities for each in found])
   np.testing.assert_allclose(*chances, rtol=1e-5)
+
+
+def test_tags_have_no_texts_that_change_places(gpt_of, tmp_path):
+  changes = small_kinds.write(tmp_path / 'set', 'own tags')
+  config = small_tasks.small_config(
+    tmp_path / 'set', gpt_of('bpe'), **changes, own__symmetric=True
+  )
+  with pytest.raises(ValueError, match='own.symmetric=True: expected False'):
+    runs.train(config, tmp_path / 'run')
 
 
 @pytest.mark.slow
@@ -306,7 +315,7 @@ def test_a_left_to_right_bert_learns_from_the_last_token(
   assert imported['fields'].pop('pool_last')
   file.write_text(json.dumps(imported))
   assert not opened.open_weights(run).model.pool_last
-  assert not predictors.open_member(run).predictor.reader.module.pool_last
+  assert not predictors.open_member(run).program.module.pool_last
 
 
 @pytest.mark.slow
@@ -343,7 +352,7 @@ def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
   # Its encoder can begin another run, whose head is of other sizes.
   plain = small_tasks.small_config(own_set, tmp_path / 'run')
   mesh = sharding.make_mesh(plain.mesh)
-  job = task_job.plan(plain, mesh)
+  job = finetune.plan(plain, mesh)
   with sharding.scope(mesh, plain.mesh.rules):
     begun = jax.device_get(job.begin(0).params)
   np.testing.assert_array_equal(
@@ -364,21 +373,26 @@ def test_a_left_to_right_bert_reads_where_it_has_seen_all(
     changes['own.test'] = None
   config = small_tasks.small_config(folder, left_to_right, **changes)
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
-  features = job.splits['dev'].features
+  job = finetune.plan(config, mesh)
+  features = job.tasks[0].splits['dev'].features
   if kind == 'own tags':
     both_ways = kinds.encode(
-      job.task, job.splits['dev'].examples, job.reader.tokenizer, 32
+      job.tasks[0].task,
+      job.tasks[0].splits['dev'].examples,
+      job.tasks[0].tokenizer,
+      32,
     )
     assert (features.word_index != both_ways.word_index).any()
     assert (np.sort(features.word_index) == np.sort(both_ways.word_index)).all()
     # The piece after a labelled one begins another word, or ends the row.
-    pieces = [job.reader.tokenizer.pieces[i] for i in features.tokens]
+    pieces = [job.tasks[0].tokenizer.pieces[i] for i in features.tokens]
     for place in np.flatnonzero(features.word_index >= 0):
       assert not pieces[place + 1].startswith('##')
     return
   with sharding.scope(mesh, config.mesh.rules):
     params = job.begin(0).params
-    logits, _ = task_outputs.run_model(job, params, job.splits['dev'])
+    logits, _ = task_outputs.run_model(
+      job.tasks[0], params, job.tasks[0].splits['dev']
+    )
   said = [each[0] if kind == 'squad2' else each for each in logits]
   assert len(np.unique(np.round(said, 6), axis=0)) > len(said) // 2

@@ -19,7 +19,7 @@ from train.host import processes
 from train.params import convert, opened
 from train.run import checkpoint, ledger, metrics, workdirs
 from train.run.job import Keep
-from train.transfer import task_job, task_plan
+from train.transfer import finetune, task_plan
 
 pytestmark = pytest.mark.usefixtures('one_device')
 ACCURACY = 'eval/own/accuracy'
@@ -40,7 +40,7 @@ def job(make_config):
   Those that continue them plan anew, as a command does.
   """
   config = make_config()
-  return task_job.plan(config, sharding.make_mesh(config.mesh))
+  return finetune.plan(config, sharding.make_mesh(config.mesh))
 
 
 def test_it_learns_and_leaves_everything(finished):
@@ -72,7 +72,7 @@ def test_the_same_again_and_a_finished_run_is_kept(
   again = runs.train(config, tmp_path / 'again')
   for key in ('state_sha256', 'optimizer_sha256', 'metrics'):
     assert again[key] == results[key]
-  monkeypatch.setattr(task_job, 'plan', None)  # nothing is read or computed
+  monkeypatch.setattr(finetune, 'plan', None)  # nothing is read or computed
   assert runs.train(config, workdir) == results
 
 
@@ -102,7 +102,7 @@ def test_stopped_and_continued_is_uninterrupted(
   with monkeypatch.context() as patch:
     asked_to_end(patch, stop_at)
     with pytest.raises(processes.Preempted):
-      runs.train(config, tmp_path, shared=(job,))
+      runs.train(config, tmp_path, shared=job)
   assert checkpoint.latest_step(tmp_path) == stop_at
   assert not metrics.is_scored(tmp_path, stop_at)  # 12 is to be
   continued = runs.train(config, tmp_path)
@@ -137,7 +137,7 @@ def test_ended_in_evaluations_it_goes_on_with_them(
       # A batch of 25 s, one read ahead: the limit is not of an evaluation.
       watch.install(patch, seconds_a_batch=25)
       with pytest.raises((processes.Preempted, KeyboardInterrupt)) as error:
-        runs.train(config, tmp_path, shared=(job,))
+        runs.train(config, tmp_path, shared=job)
     assert is_kill or f'step {step} is saved' in str(error.value)
     assert len(begun) == number
     assert checkpoint.latest_step(tmp_path) == step
@@ -177,7 +177,7 @@ def test_killed_while_a_best_model_was_kept(
     with monkeypatch.context() as patch:
       patch.setattr(checkpoint.Checkpoints, 'save', killed)
       with pytest.raises(KeyboardInterrupt):
-        runs.train(config, tmp_path / 'killed', shared=(job,))
+        runs.train(config, tmp_path / 'killed', shared=job)
   continued = runs.train(config, tmp_path / 'killed')
   assert continued['state_sha256'] == results['state_sha256']
   assert continued['best_step'] == results['best_step']
@@ -272,15 +272,15 @@ def test_processes_compare_what_they_read(
 def test_seeds_share_what_is_compiled(make_config, tmp_path):
   config = make_config(train__num_epochs=1.0)
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
-  first = runs.train(config, tmp_path / '0', shared=(job,))
-  programs = job.train_step._cache_size()
+  job = finetune.plan(config, mesh)
+  first = runs.train(config, tmp_path / '0', shared=job)
+  programs = job.steps['train']._cache_size()
   assert programs >= 1
   other = make_config(train__num_epochs=1.0, train__seed=1)
-  shared = runs.train(other, tmp_path / '1', shared=(job,))
+  shared = runs.train(other, tmp_path / '1', shared=job)
   # Lengths that the first seed's batches did not have may come.
-  assert job.train_step._cache_size() <= programs + 1
-  assert job.create._cache_size() == 1
+  assert job.steps['train']._cache_size() <= programs + 1
+  assert job.draw._cache_size() == 1
   alone = runs.train(other, tmp_path / 'alone')
   assert shared['state_sha256'] == alone['state_sha256']
   assert shared['state_sha256'] != first['state_sha256']
@@ -328,8 +328,8 @@ def test_a_halved_rate_is_continued(make_config, tmp_path, monkeypatch):
     optim__warmup_fraction=0.0,
   )
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
-  results = runs.train(config, tmp_path / 'whole', shared=(job,))
+  job = finetune.plan(config, mesh)
+  results = runs.train(config, tmp_path / 'whole', shared=job)
   rows = rows_of(tmp_path / 'whole')
   scores = [score for _, name, score in rows if name == ACCURACY]
   rule = Keep(ACCURACY, best=True, patience=None, plateau=0)
@@ -342,8 +342,8 @@ def test_a_halved_rate_is_continued(make_config, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     asked_to_end(patch, 5 + (factors[4] == 1))
     with pytest.raises(processes.Preempted):
-      runs.train(config, tmp_path / 'ended', shared=(job,))
-  continued = runs.train(config, tmp_path / 'ended', shared=(job,))
+      runs.train(config, tmp_path / 'ended', shared=job)
+  continued = runs.train(config, tmp_path / 'ended', shared=job)
   for key in ('state_sha256', 'optimizer_sha256', 'metrics'):
     assert continued[key] == results[key]
   assert rows_of(tmp_path / 'ended') == rows
@@ -351,8 +351,9 @@ def test_a_halved_rate_is_continued(make_config, tmp_path, monkeypatch):
   with sharding.scope(mesh, config.mesh.rules):
     begun = job.begin(0)
     before = jax.device_get(begun.params)
-    batch = job.splits['train'].batches.train_batch(0, slice(0, 16), 16, 0, 8)
-    state, _ = job.train_step(
+    batches = job.tasks[0].splits['train'].batches
+    batch = batches.train_batch(0, slice(0, 16), 16, 0, 8)
+    state, _ = job.steps['train'](
       begun, sharding.put_batch(batch, mesh), jnp.int32(0), jnp.float32(0.0)
     )
   jax.tree.map(np.testing.assert_array_equal, before, state.params)
@@ -367,10 +368,10 @@ def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
     train__num_epochs=1.0,
   )
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
+  job = finetune.plan(config, mesh)
   with sharding.scope(mesh, config.mesh.rules):
     before = jax.device_get(job.begin(0).params)
-  runs.train(config, tmp_path / 'run', shared=(job,))
+  runs.train(config, tmp_path / 'run', shared=job)
   with pytest.raises(ValueError, match=r'no class of Hugging Face has.*bilstm'):
     convert.export(tmp_path / 'run', tmp_path / 'exported')
   assert not (tmp_path / 'exported').exists()
@@ -396,7 +397,7 @@ def test_weights_and_layers_that_are_taken_over(
   theirs = jax.device_get(taken.load(taken.on_one_device()))
   config = make_config(init__weights=str(workdir), init__num_layers=1)
   mesh = sharding.make_mesh(config.mesh)
-  job = task_job.plan(config, mesh)
+  job = finetune.plan(config, mesh)
   with sharding.scope(mesh, config.mesh.rules):
     ours = jax.device_get(job.begin(3).params)
   a, b = (

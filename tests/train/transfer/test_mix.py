@@ -13,7 +13,8 @@ from models import scalar_mix
 from train.engine import optim, sharding
 from train.papers import table_plan, table_rows
 from train.run import settings
-from train.transfer import task_job, task_losses, task_plan
+from train.transfer import finetune, task_plan
+from train.transfer.program import TaskProgram
 
 MIX = {
   'task.features': 'mix',
@@ -57,7 +58,7 @@ def plan_job(make_config):
 
   def plan(**overrides):
     config = make_config(**MIX | overrides)
-    return task_job.plan(config, mesh, splits=('train',))
+    return finetune.plan(config, mesh, splits=('train',))
 
   return plan
 
@@ -67,7 +68,7 @@ def begin(job):
   state = job.begin(0)
   weights = jnp.linspace(-1, 2, len(state.params['mix'][scalar_mix.WEIGHTS]))
   state.params['mix'][scalar_mix.WEIGHTS] = weights
-  batches = job.splits['train'].batches
+  batches = job.tasks[0].splits['train'].batches
   return state, batches.train_batch(0, np.arange(16), 16, 0, job.total_steps)
 
 
@@ -75,12 +76,12 @@ def begin(job):
 def learned(plan_job):
   """(loss, gradient) with the penalty and without, and the mix's weights."""
   job, plain = plan_job(task__mix_l2=PENALTY), plan_job()
-  assert job.objective.loss_names == ('task', 'mix_l2')
-  assert plain.objective.loss_names == ('task',)
+  assert job.tasks[0].loss_names == ('task', 'mix_l2')
+  assert plain.tasks[0].loss_names == ('task',)
   state, batch = begin(job)
 
   def total(params, objective):
-    outputs = objective.apply(job.model, params, batch)
+    outputs = objective.apply(job.tasks[0].model, params, batch)
     losses, _ = objective.losses(outputs, batch)
     totals = objective.weights(batch)
     return sum(value / totals[name] for name, (value, _) in losses.items())
@@ -88,7 +89,7 @@ def learned(plan_job):
   @jax.jit
   def learn(params):
     return [
-      jax.value_and_grad(total)(params, each.objective) for each in (job, plain)
+      jax.value_and_grad(total)(params, each.tasks[0]) for each in (job, plain)
     ]
 
   weights = np.asarray(state.params['mix'][scalar_mix.WEIGHTS])
@@ -113,7 +114,7 @@ def test_parts_of_a_batch_add_up(learned, plan_job):
   job = plan_job(task__mix_l2=PENALTY, train__micro_batches=2)
   state, batch = begin(job)
   with sharding.scope(job.mesh, job.config.mesh.rules):
-    _, report = job.train_step(
+    _, report = job.steps['train'](
       state, sharding.put_batch(batch, job.mesh), jnp.int32(0)
     )
   np.testing.assert_allclose(report['loss'], loss, rtol=1e-5)
@@ -135,10 +136,9 @@ def test_penalty_needs_an_average(make_config, plan_job):
 
 def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):
   job = plan_job()
-  old = ml_collections.ConfigDict(job.config.task.to_dict())
-  del old.mix_l2
-  objective = task_losses.TaskObjective(job.task, old, job.reader.inputs)
-  assert objective.loss_names == ('task',)
+  old = ml_collections.ConfigDict(job.config.to_dict())
+  del old.task.mix_l2
+  assert TaskProgram(old, job.tasks[0].task).loss_names == ('task',)
   saved = settings.flatten(job.config)
   del saved['task.mix_l2']
   assert not task_plan.differing_keys(saved, settings.flatten(job.config))

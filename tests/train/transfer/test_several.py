@@ -13,7 +13,7 @@ from data.tasks import registry
 from train.engine import sharding
 from train.engine.steps import Objective
 from train.run import checkpoint, settings
-from train.transfer import predictors, several, sweep, task_job
+from train.transfer import finetune, predictors, several, sweep
 
 TASKS = ('rte', 'sst2', 'stsb')
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -65,14 +65,14 @@ def config(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def jobs(config, one_device):
-  return task_job.plan_all(config, sharding.make_mesh(config.mesh))
+def job(config, one_device):
+  return finetune.plan(config, sharding.make_mesh(config.mesh))
 
 
 @pytest.fixture(scope='module')
-def finished(config, jobs, tmp_path_factory):
+def finished(config, job, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('several') / 'run'
-  return workdir, runs.train(config, workdir, shared=jobs)
+  return workdir, runs.train(config, workdir, shared=job)
 
 
 def test_turns_are_in_proportion_and_count_each_task():
@@ -117,8 +117,8 @@ def test_sums_of_other_tasks_are_zero():
   assert loss == 8 / 4 + 1 / 2
 
 
-def test_the_encoder_is_common_and_classifiers_are_not(jobs):
-  params = jobs[0].shapes.params['body']
+def test_the_encoder_is_common_and_classifiers_are_not(job):
+  params = job.shapes.params['body']
   heads = {f'classifier_{name}' for name in TASKS}
   assert params.keys() == {'encoder', *heads}
   # Pairs alone have the second BiLSTM, and a score no hidden layer.
@@ -127,19 +127,18 @@ def test_the_encoder_is_common_and_classifiers_are_not(jobs):
   assert params['classifier_rte'].keys() == {'hidden', 'logits'}
   wide = params['classifier_rte']['hidden']['kernel'].shape[0]
   assert wide == 4 * params['classifier_sst2']['hidden']['kernel'].shape[0]
-  assert len({id(job.shapes) for job in jobs}) == 1
-  words = {job.reader.table.words for job in jobs}
+  words = {program.table.words for program in job.tasks}
   assert len(words) == 1 and 'function' in words.pop()
 
 
-def test_a_step_changes_one_classifier_and_the_encoder(config, jobs):
-  (rte, _, _) = jobs
-  state = rte.begin(0)
+def test_a_step_changes_one_classifier_and_the_encoder(config, job):
+  state = job.begin(0)
   before = jax.device_get(state.params)
-  batch = rte.splits['train'].batches.train_batch(0, slice(None), 8, 0, 4)
-  with sharding.scope(rte.mesh, config.mesh.rules):
-    state, report = rte.train_step(
-      state, sharding.put_batch(batch, rte.mesh), jnp.int32(0), jnp.float32(1)
+  batches = job.tasks[0].splits['train'].batches
+  batch = batches.train_batch(0, slice(None), 8, 0, 4)
+  with sharding.scope(job.mesh, config.mesh.rules):
+    state, report = job.steps['train rte'](
+      state, sharding.put_batch(batch, job.mesh), jnp.int32(0), jnp.float32(1)
     )
   after = jax.device_get(state.params)
   assert set(report['sums']) == {*TASKS, 'rte_accuracy', 'sst2_accuracy'}
@@ -183,7 +182,7 @@ def test_a_run_scores_all_tasks_and_answers_each(config, finished):
 
 
 def test_a_stopped_run_ends_in_the_same_bits(
-  config, jobs, finished, tmp_path, monkeypatch
+  config, job, finished, tmp_path, monkeypatch
 ):
   save = checkpoint.Checkpoints.save
 
@@ -195,15 +194,15 @@ def test_a_stopped_run_ends_in_the_same_bits(
   with monkeypatch.context() as patch:
     patch.setattr(checkpoint.Checkpoints, 'save', save_and_stop)
     with pytest.raises(KeyboardInterrupt):
-      runs.train(config, tmp_path / 'run', shared=jobs)
+      runs.train(config, tmp_path / 'run', shared=job)
   assert checkpoint.latest_step(tmp_path / 'run') == 6
-  again = runs.train(config, tmp_path / 'run', shared=jobs)
+  again = runs.train(config, tmp_path / 'run', shared=job)
   for key in ('state_sha256', 'metrics'):
     assert again[key] == finished[1][key]
 
 
-def test_a_sweep_has_figures_by_task(config, jobs, monkeypatch, tmp_path):
-  monkeypatch.setattr(task_job, 'plan_all', lambda *_, **__: jobs)
+def test_a_sweep_has_figures_by_task(config, job, monkeypatch, tmp_path):
+  monkeypatch.setattr(finetune, 'plan', lambda *_, **__: job)
   summary = sweep.run(config, tmp_path, seeds=(0,))
   assert summary['task'] == 'rte+sst2+stsb'
   assert {'dev/mean', 'rte/dev/accuracy', 'sst2/dev/accuracy'} <= {
@@ -226,13 +225,11 @@ def test_a_sweep_has_figures_by_task(config, jobs, monkeypatch, tmp_path):
   ],
 )
 def test_tasks_that_do_not_go_together_are_refused(config_name, message):
-  from train.transfer import finetune
-
   with pytest.raises(ValueError, match=message):
     finetune.check_config(settings.load_config(config_name))
 
 
-def test_a_task_without_a_step_is_refused(config, jobs, tmp_path, monkeypatch):
+def test_a_task_without_a_step_is_refused(config, job, tmp_path, monkeypatch):
   totals = several.Turns
 
   class NoTurns(totals):
@@ -242,4 +239,4 @@ def test_a_task_without_a_step_is_refused(config, jobs, tmp_path, monkeypatch):
 
   monkeypatch.setattr(several, 'Turns', NoTurns)
   with pytest.raises(ValueError, match='sst2: none of the 12 steps is of this'):
-    runs.train(config, tmp_path / 'run', shared=jobs)
+    runs.train(config, tmp_path / 'run', shared=job)

@@ -12,7 +12,7 @@ from etils import epath
 from train.host import processes
 from train.params import opened
 from train.run import training, workdirs
-from train.transfer import sweep, task_job
+from train.transfer import finetune, sweep
 
 pytestmark = pytest.mark.usefixtures('one_device')
 GRID = {'optim.learning_rate': [5e-3, 1e-9]}
@@ -135,7 +135,7 @@ def test_sigterm_while_a_run_writes_its_results_ends_the_sweep(
 
 def test_a_finished_sweep_computes_nothing(swept, config, monkeypatch, capsys):
   workdir, summary = swept
-  monkeypatch.setattr(task_job, 'plan', None)
+  monkeypatch.setattr(finetune, 'plan', None)
   again = sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
   assert again == summary
   sweep.print_summary(again, workdir)

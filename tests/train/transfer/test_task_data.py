@@ -13,6 +13,7 @@ import small_tasks
 
 from data import tasks
 from data.tasks import registry
+from train.run import settings
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
@@ -87,6 +88,8 @@ TOY = examples.Task(
   rows=rows,
   folders=('toys',),
   labels=('bad', 'good'),
+  sizes={'train': 16},
+  recipe={'stable': {'optim.learning_rate': 1e-3}},
 )
 
 TASKS = (TOY,)
@@ -109,6 +112,14 @@ def register(tmp_path, monkeypatch):
   names = {'__name__': registry.__name__}
   exec(compile(edited, registry.__file__, 'exec'), names)
   monkeypatch.setattr(registry, 'TASKS', names['TASKS'])
+
+
+def test_a_recipe_is_a_field_of_the_task(register):
+  config = settings.load_config('transfer:task=toy,recipe=stable')
+  assert config.optim.learning_rate == 1e-3
+  assert config.train.num_epochs == 20.0  # it is small
+  config = settings.load_config('transfer:task=toy')
+  assert config.optim.learning_rate == 3e-5
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
   )
   assert not any(found.values()), found
   _, job, facts = predictors.open_member(workdir)
-  params = job.reader.load(workdir)
+  params = job.load(workdir)
   if facts['labels']:
     names = [theirs.config.id2label[i] for i in range(len(facts['labels']))]
     assert names == facts['labels']
@@ -40,8 +40,8 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
   written = json.loads((tmp_path / 'exported' / 'config.json').read_text())
   if kind != 'swag':  # which is in nothing different but in its inputs
     assert written['architectures'] == [CLASSES[kind]]
-  task = task_data.open_task(config)
-  _, splits = job.reader.open_splits(task, ['dev'])
+  job.task = task_data.open_task(config)
+  splits = job.open_splits(['dev'])
   split = splits['dev']
   assert isinstance(split.batches, batches.Batches)
   batch = next(split.batches.eval_batches(8))

@@ -1,189 +1,26 @@
-"""The losses of tasks, against PyTorch's and by hand."""
+"""Hidden tokens and soft classes."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-import torch
+import task_batches
 
-from configs.sections import task as task_section
-from data.tasks.examples import Task
 from train.architectures.architecture import Vocabulary
-from train.transfer import kinds, task_losses
+from train.transfer import task_losses
 
 
-def make_task(kind, labels=(), **fields):
-  return Task(
-    name='made',
-    title='Made up',
-    kind=kind,
-    files={'train': (), 'dev': ()},
-    rows=lambda file, split: [],
-    labels=labels,
-    **fields,
-  )
-
-
-def settings_of(**changes):
-  config = task_section.get_config()
-  config.task.update(changes)
-  return config.task
-
-
-def make_batch(labels, shape=(4,), *, length=6, real=None):
-  rng = np.random.default_rng(0)
-  lengths = rng.integers(3, length + 1, shape)
-  mask = np.arange(length) < lengths[..., None]
-  batch = {
-    'tokens': rng.integers(1, 9, (*shape, length)).astype(np.int32) * mask,
-    'token_mask': mask,
-    'labels': np.asarray(labels),
-    'label_mask': np.ones(shape[0], bool),
-    'example_mask': np.ones(shape[0], bool) if real is None else real,
-  }
-  return {name: jnp.asarray(array) for name, array in batch.items()}
-
-
-def mean_losses(objective, outputs, batch):
-  sums, _ = objective.losses(outputs, batch)
-  totals = objective.weights(batch)
-  return {
-    name: float(value / totals[name]) for name, (value, _) in sums.items()
-  }
-
-
-def random_logits(*shape):
-  return np.random.default_rng(1).normal(size=shape).astype(np.float32)
-
-
-@pytest.mark.parametrize('weights', [(), (0.5, 2.0, 0.1)])
-def test_classes(weights):
-  logits, labels = random_logits(4, 3), np.array([2, 0, 1, 1], np.int32)
-  task = make_task('classification', ('a', 'b', 'c'))
-  objective = task_losses.TaskObjective(
-    task, settings_of(class_weights=weights)
-  )
-  expected = torch.nn.functional.cross_entropy(
-    torch.from_numpy(logits),
-    torch.from_numpy(labels).long(),
-    weight=torch.tensor(weights) if weights else None,
-  )
-  found = mean_losses(objective, {'logits': logits}, make_batch(labels))
-  assert found == {'task': pytest.approx(float(expected), rel=1e-5)}
-
-
-def test_rows_that_fill_a_batch_up_do_not_count():
-  logits, labels = random_logits(4, 3), np.array([2, 0, 1, 1], np.int32)
-  objective = task_losses.TaskObjective(
-    make_task('classification', ('a', 'b', 'c')), settings_of()
-  )
-  real = np.array([True, True, False, False])
-  found = mean_losses(
-    objective, {'logits': logits}, make_batch(labels, real=real)
-  )
-  expected = torch.nn.functional.cross_entropy(
-    torch.from_numpy(logits[:2]), torch.from_numpy(labels[:2]).long()
-  )
-  assert found['task'] == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_tags_count_where_they_are():
-  logits = random_logits(4, 6, 3)
-  labels = np.random.default_rng(2).integers(-1, 3, (4, 6)).astype(np.int32)
-  objective = task_losses.TaskObjective(
-    make_task('tagging', ('O', 'B-X', 'I-X')), settings_of()
-  )
-  expected = torch.nn.functional.cross_entropy(
-    torch.from_numpy(logits).reshape(-1, 3),
-    torch.from_numpy(labels).long().reshape(-1),
-    ignore_index=-1,
-  )
-  found = mean_losses(objective, {'logits': logits}, make_batch(labels))
-  assert found['task'] == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_spans_look_at_real_tokens_only():
-  logits = random_logits(4, 6, 2)
-  labels = np.array([[0, 0], [1, 2], [2, 2], [0, 1]], np.int32)
-  objective = task_losses.TaskObjective(make_task('span'), settings_of())
-  batch = make_batch(labels)
-  masked = np.where(np.asarray(batch['token_mask'])[..., None], logits, -1e9)
-  expected = sum(
-    float(
-      torch.nn.functional.cross_entropy(
-        torch.from_numpy(masked[..., i]),
-        torch.from_numpy(labels[:, i]).long(),
-      )
-    )
-    for i in (0, 1)
-  )
-  found = mean_losses(objective, {'logits': logits}, batch)
-  assert found['task'] == pytest.approx(expected / 2, rel=1e-5)
-
-
-def test_scores_by_squared_error_or_soft_classes():
+def test_a_score_is_shared_by_its_two_nearest_classes():
   scores = np.array([0.0, 2.25, 5.0, 4.4], np.float32)
-  task = make_task('regression', score_range=(0.0, 5.0))
-  logits = random_logits(4, 1)
-  objective = task_losses.TaskObjective(task, settings_of())
-  found = mean_losses(objective, {'logits': logits}, make_batch(scores))
-  assert found['task'] == pytest.approx(
-    float(np.square(logits[:, 0] - scores).mean()), rel=1e-5
-  )
-
-  targets = np.asarray(kinds.soft_targets(jnp.asarray(scores), 6))
+  targets = np.asarray(task_losses.soft_targets(jnp.asarray(scores), 6))
   np.testing.assert_allclose(targets @ np.arange(6), scores, rtol=1e-6)
   np.testing.assert_allclose(targets.sum(-1), 1, rtol=1e-6)
   assert ((targets > 0).sum(-1) <= 2).all()
-  logits = random_logits(4, 6)
-  objective = task_losses.TaskObjective(task, settings_of(soft_classes=6))
-  expected = torch.nn.functional.cross_entropy(
-    torch.from_numpy(logits), torch.tensor(targets)
-  )
-  found = mean_losses(objective, {'logits': logits}, make_batch(scores))
-  assert found['task'] == pytest.approx(float(expected), rel=1e-5)
-
-
-@pytest.mark.parametrize('shape', [(4,), (4, 2)])
-@pytest.mark.parametrize('positions', [0, 7])
-def test_the_language_models_loss_is_a_mean_of_means(shape, positions):
-  labels = np.array([1, 0, 1, 1], np.int32)
-  task = make_task('choice', num_choices=2) if len(shape) == 2 else None
-  task = task or make_task('classification', ('a', 'b'))
-  objective = task_losses.TaskObjective(task, settings_of(lm_weight=0.5))
-  batch = make_batch(labels, shape)
-  outputs = {
-    'logits': random_logits(4, 2),
-    'lm_logits': jnp.asarray(random_logits(*shape, 6, 10)),
-  }
-  softmax = np.array(outputs['lm_logits'])
-  if positions:  # in the same softmax
-    scores = 2 + random_logits(*shape, 6, positions)
-    outputs['position_logits'] = jnp.asarray(scores)
-    softmax = np.concatenate([softmax, scores], axis=-1)
-  tokens, mask = (
-    np.array(batch[name]).reshape(-1, 6) for name in ('tokens', 'token_mask')
-  )
-  rows = []
-  for row in range(len(tokens)):
-    count = int(mask[row].sum())
-    logits = softmax.reshape(-1, *softmax.shape[-2:])[row]
-    rows.append(
-      float(
-        torch.nn.functional.cross_entropy(
-          torch.from_numpy(logits[: count - 1]),
-          torch.from_numpy(tokens[row, 1:count]).long(),
-        )
-      )
-    )
-  found = mean_losses(objective, outputs, batch)
-  assert found['lm'] == pytest.approx(0.5 * np.mean(rows), rel=1e-5)
 
 
 def test_hidden_tokens_are_drawn_anew_at_each_step():
   labels = np.array([1, 0, 1, 1], np.int32)
   real = np.array([True, True, True, False])
-  batch = make_batch(labels, (4, 2), length=40, real=real)
+  batch = task_batches.make(labels, (4, 2), length=40, real=real)
   vocabulary = Vocabulary.of_size(10)
 
   def hide(step):
@@ -204,34 +41,3 @@ def test_hidden_tokens_are_drawn_anew_at_each_step():
   assert used.any(axis=-1).all()
   # Choices of an example are hidden apart.
   assert (first['mlm_positions'][:, 0] != first['mlm_positions'][:, 1]).any()
-
-
-@pytest.mark.parametrize(
-  ('task', 'changes', 'message'),
-  [
-    (
-      make_task('classification', ('a', 'b')),
-      {'class_weights': (1.0,)},
-      'expected one for each of the 2 labels',
-    ),
-    (make_task('choice'), {'class_weights': (1.0,)}, 'class_weights'),
-    (
-      make_task('regression', score_range=(0.0, 5.0)),
-      {'soft_classes': 5},
-      'needs 6 classes',
-    ),
-  ],
-)
-def test_what_does_not_fit_is_refused(task, changes, message):
-  with pytest.raises(ValueError, match=message):
-    task_losses.TaskObjective(task, settings_of(**changes))
-
-
-def test_a_batch_without_labels_has_no_loss():
-  objective = task_losses.TaskObjective(
-    make_task('classification', ('a', 'b')), settings_of()
-  )
-  batch = make_batch(np.zeros(4, np.int32)) | {'label_mask': jnp.zeros(4, bool)}
-  assert mean_losses(objective, {'logits': random_logits(4, 2)}, batch) == {
-    'task': 0.0
-  }

@@ -10,12 +10,12 @@ import pytest
 from configs import transfer
 from train.run import settings
 from train.run.training_phases import Phase
-from train.transfer import task_data, task_job, task_plan
+from train.transfer import assemble, task_data, task_plan
 
 
 def rates_of(arg, steps):
   config = settings.load_config(f'transfer:{arg}')
-  schedule = task_job.make_schedule(config, Phase(steps, 128, 32, 'continue'))
+  schedule = assemble.make_schedule(config, Phase(steps, 128, 32, 'continue'))
   return np.asarray(jax.vmap(schedule)(jnp.arange(steps)))
 
 
@@ -64,9 +64,9 @@ def test_berts_warm_up_replaces_the_decay(steps):
 def test_steps_are_those_of_the_releases(arg, examples, rows, steps, epoch):
   config = settings.load_config(f'transfer:{arg}')
   split = task_data.Split('train', range(examples), range(rows), None)
-  assert task_job.count_steps(config, [split]) == (steps, epoch)
+  assert assemble.count_steps(config, [split]) == (steps, epoch)
   config = settings.with_overrides(config, {'train.steps': 7})
-  assert task_job.count_steps(config, [split]) == (7, min(7, epoch))
+  assert assemble.count_steps(config, [split]) == (7, min(7, epoch))
 
 
 def test_each_recipe_keeps_the_model_that_its_source_does():

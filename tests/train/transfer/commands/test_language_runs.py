@@ -192,7 +192,7 @@ def test_the_oracle_of_scores_made_by_hand():
     metrics=('f1', 'recall'),
     languages=dict.fromkeys(('de', 'zh', 'fr')),
   )
-  job = types.SimpleNamespace(
+  program = types.SimpleNamespace(
     task=task, splits={each.name: each for each in splits}
   )
   history = {
@@ -200,7 +200,7 @@ def test_the_oracle_of_scores_made_by_hand():
     'eval/t/test@de/f1': [0.9, 0.4, 0.5, 0.6],
     'eval/t/dev@zh/f1': [0.3, 0.2, 0.8, 0.1],
   }
-  assert task_outputs.oracles(job, history.__getitem__) == {
+  assert task_outputs.oracles(program, history.__getitem__) == {
     'eval/t/test@de/f1_oracle': 0.4,  # the first best one, as a run keeps it
     'eval/t/dev@zh/f1_oracle': 0.8,
   }

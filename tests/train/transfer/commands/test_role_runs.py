@@ -220,7 +220,8 @@ def test_a_published_loss_of_roles_is_of_sentences(maker):
     changes = {'model.variant': variant, 'model.dropout_rate': 0.0}
     config = maker.config('deep_srl', 'own roles', **changes)
     job, _ = word_runs.begin(config)
-    batch = job.splits['train'].batches.train_batch(0, slice(0, 8), 8, 0, 4)
-    losses[variant] = job.objective.weights(batch)['task']
+    batches = job.tasks[0].splits['train'].batches
+    batch = batches.train_batch(0, slice(0, 8), 8, 0, 4)
+    losses[variant] = job.tasks[0].weights(batch)['task']
   assert losses['published'] == 8
   assert losses['allennlp'] == batch['token_mask'].sum() == 56

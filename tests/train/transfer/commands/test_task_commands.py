@@ -93,7 +93,7 @@ def test_what_a_run_prints(run_of, tmp_path, capsys):
   windows = printed.split('dev       12 examples in ')[1].split()[0]
   assert int(windows) > 12
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(finetune.task_job.TaskJob, 'begin', None)
+    patch.setattr(finetune.FineTuning, 'begin', None)
     runs.train(config, workdir)
   printed = capsys.readouterr().err
   f1 = results['metrics']['eval/squad2/f1']

@@ -1,4 +1,4 @@
-"""Kinds of tasks, above all tags under a CRF on an encoder: loss and paths."""
+"""Tags under a CRF on an encoder: loss and paths."""
 
 import functools
 import itertools
@@ -15,7 +15,8 @@ from data.tasks.examples import Task
 from data.vocabulary import tag_schemes
 from train.params import convert, opened
 from train.run import settings
-from train.transfer import kinds, predictors
+from train.transfer import predictors, tag_paths
+from train.transfer.program import TaskProgram
 
 pytestmark = pytest.mark.usefixtures('one_device')
 SCHEMES = ('iob2', 'bioul')
@@ -72,8 +73,8 @@ def test_a_frozen_encoder_is_below_a_trained_crf(run_of):
   config, workdir = run_of('bioul')
   job, begun = word_runs.begin(config)
   before = jax.device_get(begun.params)
-  reader = predictors.open_member(workdir).predictor.reader
-  after = jax.device_get(reader.load(workdir))
+  program = predictors.open_member(workdir).program
+  after = jax.device_get(program.load(workdir))
   assert before.keys() == after.keys()
   for name in before.keys() - {'token_classifier', 'crf'}:
     jax.tree.map(np.testing.assert_array_equal, before[name], after[name])
@@ -98,12 +99,12 @@ def scores_of(config, tmp_path, sentences):
   rng = np.random.default_rng(3)
   head = params['token_classifier']
   head['kernel'] = rng.normal(0, 1, head['kernel'].shape).astype(np.float32)
-  (batch,) = job.splits['train'].batches.eval_batches(len(records))
+  (batch,) = job.tasks[0].splits['train'].batches.eval_batches(len(records))
 
   @jax.jit
   def score(params):
-    outputs = job.objective.apply(job.model, params, batch)
-    return outputs, job.objective.losses(outputs, batch)[0]['task']
+    outputs = job.tasks[0].apply(job.tasks[0].model, params, batch)
+    return outputs, job.tasks[0].losses(outputs, batch)[0]['task']
 
   return job, batch, jax.device_get(score(params))
 
@@ -122,7 +123,7 @@ def test_loss_is_that_of_all_paths_enumerated(config_of, tmp_path, scheme):
     config_of(scheme), tmp_path, SENTENCES
   )
   assert (batch['token_mask'].sum(axis=1) - 2 > batch['tag_mask'].sum(1)).any()
-  labels = kinds.tag_labels(job.task, job.config.task)
+  labels = tag_paths.tag_labels(job.tasks[0].task, job.config.task)
   moves = outputs['transitions']
 
   def score(emissions, path):
@@ -143,7 +144,7 @@ def test_loss_is_that_of_all_paths_enumerated(config_of, tmp_path, scheme):
   np.testing.assert_allclose(value, sum(losses), rtol=1e-5)
   assert weight == len(SENTENCES)
   # The loss of a batch is the sum.
-  np.testing.assert_allclose(job.objective.weights(batch)['task'], 1)
+  np.testing.assert_allclose(job.tasks[0].weights(batch)['task'], 1)
 
 
 @pytest.mark.parametrize('scheme', SCHEMES)
@@ -154,7 +155,7 @@ def test_best_paths_obey_the_scheme(config_of, tmp_path, scheme):
     (list(chance.choice(words, size=9)), ['O'] * 9) for _ in range(12)
   ]
   job, batch, (outputs, _) = scores_of(config_of(scheme), tmp_path, sentences)
-  labels = kinds.tag_labels(job.task, job.config.task)
+  labels = tag_paths.tag_labels(job.tasks[0].task, job.config.task)
   allowed = np.array(tag_schemes.allowed(labels))
   start, end = len(labels), len(labels) + 1
 
@@ -214,16 +215,15 @@ def make_task(labels, kind='tagging'):
 
 def test_labels_that_mark_no_spans_have_no_such_scheme():
   task = make_task(('NOUN', 'VERB', 'ADJ'))
-  config = settings.load_config(
-    'transfer:task=sst2'
-  ).task.copy_and_resolve_references()
+  whole = settings.load_config('transfer:task=sst2')
+  config = whole.task
   config.crf = 'bioul'
   with pytest.raises(ValueError, match="pos mark no spans .'NOUN', ..*iob2"):
-    kinds.check_crf(task, config)
+    tag_paths.check_crf(task, config)
   config.crf = 'iob2'
-  kinds.check_crf(task, config)
-  assert np.all(kinds.transitions(task, config))
-  assert kinds.kind_of(task, config).num_outputs(task, config) == 3
+  tag_paths.check_crf(task, config)
+  assert np.all(tag_paths.transitions(task, config))
+  assert TaskProgram(whole, task).num_outputs == 3
 
 
 def test_a_config_older_than_the_key_has_no_crf():
@@ -231,6 +231,6 @@ def test_a_config_older_than_the_key_has_no_crf():
   config = settings.load_config('transfer:task=sst2').task
   config = config.copy_and_resolve_references().unlock()
   del config.crf
-  assert kinds.transitions(task, config) is None
-  assert kinds.kind_of(task, config) is kinds.KINDS['tagging']
-  assert kinds.tag_labels(task, config) == task.labels
+  assert tag_paths.transitions(task, config) is None
+  assert not tag_paths.are_learned(config)
+  assert tag_paths.tag_labels(task, config) == task.labels

@@ -12,7 +12,7 @@ import word_runs
 from train.engine import sharding
 from train.params import opened
 from train.run import metrics, settings, workdirs
-from train.transfer import bodies, sweep, task_job
+from train.transfer import bodies, finetune, sweep
 from train.vectors import word_cache
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -53,7 +53,7 @@ def swept(mixed, maker):
   """Folders of two seeds of a sweep, and how often vectors were computed."""
   with pytest.MonkeyPatch.context() as patch:
     calls = word_runs.count_calls(patch, word_cache.Source, 'compute')
-    plans = word_runs.count_calls(patch, task_job, 'plan_all')
+    plans = word_runs.count_calls(patch, finetune, 'plan')
     folder = maker.folder / 'sweep'
     sweep.run(mixed, folder, seeds=(0, 1), keep_all=True)
   return [folder / f'seed={seed}' for seed in (0, 1)], len(calls), len(plans)
@@ -84,7 +84,7 @@ def test_words_of_a_file_stay_as_they_are(swept, mixed, glove):
   assert mixed.task.fixed_words
   job, begun = word_runs.begin(mixed)
   first = np.array(begun.params['words']['table'])
-  words, vectors = job.reader.table.words, glove[1]
+  words, vectors = job.tasks[0].table.words, glove[1]
   assert len(first) == 1 + len(words) == 14  # row 0, of the file, others
   for word in vectors.keys() - {'unheard'}:
     row = 1 + words.index(word)
@@ -129,9 +129,10 @@ def test_each_other_kind_that_a_model_reads_has_a_step(maker):
     if kind == 'regression' and count == 2:
       changes |= TWICE
     config = maker.config(model, SETS[kind, count], **changes)
-    job = task_job.plan(config, runs.one_device(), splits=('train',))
-    batch = job.splits['train'].batches.train_batch(0, slice(0, 8), 8, 0, 4)
-    _, report = jax.eval_shape(job.train_step, job.shapes, batch, 0)
+    job = finetune.plan(config, runs.one_device(), splits=('train',))
+    batches = job.tasks[0].splits['train'].batches
+    batch = batches.train_batch(0, slice(0, 8), 8, 0, 4)
+    _, report = jax.eval_shape(job.steps['train'], job.shapes, batch, 0)
     assert report['loss'].shape == ()
 
 
@@ -176,8 +177,8 @@ def test_words_are_looked_up_in_lower_case(maker, glove, tmp_path):
     config = maker.config(
       'bcn', 'own sentences', **{'task.word_vectors': glove[0]} | changes
     )
-    job = task_job.plan(config, runs.one_device(), splits=('train',))
-    table = job.reader.table
+    job = finetune.plan(config, runs.one_device(), splits=('train',))
+    table = job.tasks[0].table
     found[lower] = table.words[: len(table.vectors)]
     assert ('The' in table.words) == (not lower)
   assert 'the' in found[True] and 'the' not in found[False]
@@ -208,7 +209,7 @@ def test_layers_are_mixed_at_their_places(mixed):
   for place in ('input', 'output', 'both'):
     changes = {'task.mix_at': place, 'task.features': 'average'}
     config = settings.with_overrides(mixed, changes | {'task.mix_l2': None})
-    params = task_job.plan(
+    params = finetune.plan(
       config, runs.one_device(), splits=('train',)
     ).shapes.params
     found = params.keys() & {'input', 'output'}
@@ -223,9 +224,10 @@ def test_penalty_is_of_both_mixes(mixed):
     mix = state.params[place]['mix']
     drawn = mix['mix_weights']
     mix['mix_weights'] = jax.device_put(weights, drawn.sharding)
-  batch = job.splits['train'].batches.train_batch(0, slice(0, 32), 32, 0, 60)
+  batches = job.tasks[0].splits['train'].batches
+  batch = batches.train_batch(0, slice(0, 32), 32, 0, 60)
   with sharding.scope(job.mesh, mixed.mesh.rules):
-    _, report = job.train_step(
+    _, report = job.steps['train'](
       state, sharding.put_batch(batch, job.mesh), jnp.int32(0)
     )
   value, rows = report['sums']['mix_l2']
@@ -357,6 +359,7 @@ def test_a_dry_run_tells_the_plan(on_one, tmp_path, capsys):
     ('bcn', 'own sentences', {'task.features': 'first'}, 'task.features=.*mix'),
     ('bcn', 'own sentences', {'model.filters': ((9, 2),)}, 'model.filters'),
     ('bilstm_crf', 'own tags', {'task.crf': 'bio'}, "task.crf='bio'.*bioul"),
+    ('bilstm_crf', 'own tags', {'own.text': ('a', 'b')}, 'own.text=.* one fie'),
   ],
 )
 def test_keys_that_do_not_fit(maker, tmp_path, model, kind, changes, message):

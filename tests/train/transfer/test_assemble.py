@@ -8,7 +8,7 @@ import pytest
 
 from train.engine import sharding
 from train.run import settings
-from train.transfer import task_job, task_outputs
+from train.transfer import finetune, task_outputs
 
 
 def losses_on(config, devices=None, **sizes):
@@ -17,21 +17,22 @@ def losses_on(config, devices=None, **sizes):
   The figures are loss and norm of the gradient of each step, and dev's loss.
   """
   mesh = sharding.make_mesh(ml_collections.ConfigDict(sizes), devices)
-  job = task_job.plan(config, mesh, splits=('train', 'dev'))
+  job = finetune.plan(config, mesh, splits=('train', 'dev'))
   size = config.train.global_batch
   rows = sharding.local_rows(mesh, size)
   losses = []
   with sharding.scope(mesh, config.mesh.rules):
     state = job.begin(0)
     for step in range(3):
-      batch = job.splits['train'].batches.train_batch(
-        step, rows, size, 0, job.total_steps
-      )
-      state, report = job.train_step(
+      batches = job.tasks[0].splits['train'].batches
+      batch = batches.train_batch(step, rows, size, 0, job.total_steps)
+      state, report = job.steps['train'](
         state, sharding.put_batch(batch, mesh), jnp.int32(0)
       )
       losses += [float(report[name]) for name in ('loss', 'grad_norm')]
-    logits, loss = task_outputs.run_model(job, state.params, job.splits['dev'])
+    logits, loss = task_outputs.run_model(
+      job.tasks[0], state.params, job.tasks[0].splits['dev']
+    )
   return [*losses, loss], np.concatenate(logits)
 
 
@@ -76,8 +77,8 @@ def test_parts_of_a_batch_add_up(config, alone):
 def test_hosts_share_a_batch_that_does_not_depend_on_them(config_of):
   one = dict.fromkeys(sharding.AXES, 1)
   mesh = sharding.make_mesh(ml_collections.ConfigDict(one), jax.devices()[:1])
-  job = task_job.plan(config_of('own pairs'), mesh, splits=('train',))
-  batches = job.splits['train'].batches
+  job = finetune.plan(config_of('own pairs'), mesh, splits=('train',))
+  batches = job.tasks[0].splits['train'].batches
   whole = batches.train_batch(1, np.arange(8), 8, 0, 4)
   for rows in (np.arange(4), np.arange(4, 8), np.array([1, 6])):
     part = batches.train_batch(1, rows, 8, 0, 4)

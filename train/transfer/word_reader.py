@@ -28,8 +28,8 @@ from train.run import workdirs
 from train.transfer import bodies, kinds, task_data, word_checks
 from train.transfer.reader import Found, Reader
 from train.transfer.task_data import Split
-from train.vectors import word_cache, word_table
-from train.vectors.word_cache import Source
+from train.vectors import word_table
+from train.vectors.vector_cache import VectorCache
 from train.vectors.word_table import WordTable
 
 FORM = 'words'  # of rows, see `framing.FORMS`
@@ -43,11 +43,12 @@ class WordReader(Reader):
   """Words and one of ELMo's task models.
 
   Attributes:
-    source: the language model whose layers are read; None: none is.
+    source: the language model whose layers are read, and their cache; None:
+      none is.
     table: words with vectors of their own; None until splits are read.
   """
 
-  source: Source | None
+  source: VectorCache | None
   table: WordTable | None = None
 
   @property
@@ -123,9 +124,7 @@ class WordReader(Reader):
     table_rows = table.rows(rows.words)
     if self.source is None:
       return WordInputs(table_rows)
-    vectors = word_cache.vectors(
-      self.source, list(_rows_of(rows)), self.config.data.cache
-    )
+    vectors = self.source.vectors(list(_rows_of(rows)), self.config.data.cache)
     return WordInputs(table_rows, vectors.layers, vectors.starts)
 
   def build_model(self, task: Task) -> nn.Module:  # noqa: D102
@@ -150,7 +149,7 @@ class WordReader(Reader):
       char_embed_dim=model.char_embed_dim,
       filters=filters,
       char_dropout_rates=self.body.char_dropout_rates,
-      num_layers=self.source.num_layers if self.source else 0,
+      num_layers=self.source.model.num_layers if self.source else 0,
       features=settings_.features,
       mix_at=settings_.mix_at,
       layer_norm=settings_.mix_layer_norm,
@@ -220,8 +219,8 @@ class WordReader(Reader):
       ('words', words),
       (
         'weights',
-        f'{config.init.weights}: {self.source.num_layers} layers of'
-        f' {self.source.dim}, {config.task.features} at {place}',
+        f'{config.init.weights}: {self.source.model.num_layers} layers of'
+        f' {self.source.model.dim}, {config.task.features} at {place}',
       ),
     ]
 
@@ -327,7 +326,7 @@ def open_reader(
   """
   source = None
   if config.init.weights is not None:
-    source = word_cache.open_source(config.init.weights, config.data.tokenizer)
+    source = VectorCache(config.init.weights, config.data.tokenizer)
   if workdir is None:
     check_files(config, tasks)
     return WordReader(config, source)

@@ -11,10 +11,13 @@ from small_published import GPT_SIZES, change, save_vocabulary, write_bert
 
 from data.vocabulary import tokenization
 from models.pretrained import strict
+from models.pretrained.weights import Weights
 from train.engine import sharding
 from train.language import completions, scoring
 from train.params import opened
 from train.run import settings
+from train.vectors import trained_model
+from train.vectors.request import Choice, Request
 from train.vectors.trained_model import TrainedModel
 
 TEXT = 'The yield statement is only used when defining a generator function'
@@ -201,6 +204,34 @@ def test_bert_gives_the_states_of_hugging_face(bert):
     ('pooled', theirs.pooler_output),
   ):
     np.testing.assert_allclose(ours[name], expected, rtol=0, atol=1e-5)
+
+
+def test_parameters_are_read_when_needed_and_freed_in_turn(bert, monkeypatch):
+  reads, load = [], Weights.load
+  monkeypatch.setattr(
+    Weights, 'load', lambda *given: reads.append(1) or load(*given)
+  )
+  models = [TrainedModel(bert[0]) for _ in range(2)]
+  for number, model in enumerate(trained_model.in_turn(models)):
+    assert len(reads) == number
+    assert model.params is model.params
+    assert len(reads) == number + 1
+    assert sum('params' in vars(each) for each in models) == 1
+  assert not any('params' in vars(each) for each in models)
+
+
+def test_parameters_in_the_hosts_memory_give_the_same_vectors(bert):
+  request = Request('word', choice=Choice('all'))
+  model = TrainedModel(bert[0])
+  (expected,) = model.vectors([TEXT], request)
+  model.to_host()
+  assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(model.params))
+  (found,) = model.vectors([TEXT], request)
+  np.testing.assert_array_equal(found.array, expected.array)
+  ((_, words),) = model.words([TEXT.split()])
+  np.testing.assert_array_equal(words.array, expected.array)
+  shape = (model.num_layers, len(TEXT.split()), model.dim)
+  assert words.array.shape == shape == (3, 11, 32)
 
 
 def test_parameters_are_split_over_a_mesh(bert):

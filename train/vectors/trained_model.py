@@ -154,7 +154,7 @@ class TrainedModel:
     return model, features.cast_weights(params, model.dtype)
 
   def plan(self, request: Request) -> TextPlan:
-    """Returns how texts are read for a request, checked; no parameter is."""
+    """Checks a request and returns how texts are read; reads no parameter."""
     return TextPlan(self.weights, request)
 
   def numbered_vectors(
@@ -265,7 +265,10 @@ def _check_reads_characters(found: Weights) -> None:
 
 
 def in_turn(models: Iterable[TrainedModel]) -> Iterator[TrainedModel]:
-  """Yields models, and frees the parameters of each one after its use."""
+  """Yields models, and frees the parameters of each one after its use.
+
+  So models that are all opened and checked take the memory of one.
+  """
   for model in models:
     yield model
     model.forget()

@@ -20,6 +20,7 @@ from etils import epath
 
 from data import storage
 from data.store import folders
+from models.pretrained.weights import Weights
 from train.engine import state
 from train.host import console
 from train.vectors import vector_files
@@ -57,7 +58,7 @@ class VectorCache:
 
   def __init__(
     self,
-    weights: epath.PathLike,
+    weights: epath.PathLike | Weights,
     tokenizer: epath.PathLike | None = None,
     *,
     unit: str = 'word',

@@ -582,6 +582,80 @@ def test_one_loop_trains():
   assert loops == [pathlib.Path('train/run/training.py')]
 
 
+# Modules that open trained models -> the functions and methods that they use:
+# `opened.open_weights` reads names and sizes, `Weights.load` the parameters.
+# All that is made with a trained model takes a `TrainedModel`.
+OPENINGS = {
+  'train/params/opened.py': {'open_folder', 'restore_params'},
+  'train/vectors/trained_model.py': {'open_weights', 'load'},
+  # A run begins with weights, continues, or writes them in another format.
+  'train/params/convert.py': {'open_weights', 'load'},
+  'train/params/warm_start.py': {'open_weights', 'load'},
+  'train/run/training.py': {'restore_params'},
+  'train/transfer/encoders.py': {'open_weights', 'load'},
+  # The model of a finished fine-tuning: its reader loads it, and a figure shows
+  # two of its parameters.
+  'train/transfer/predictors.py': {'load'},
+  'train/transfer/word_program.py': {'open_weights', 'load_params'},
+  'train/papers/layer_weights.py': {'restore_params'},
+  # Families are refused in words of the command's own, or named in a table.
+  'train/meanings/words/model_vectors.py': {'open_weights'},
+  'train/papers/tables.py': {'open_weights'},
+  'train/vectors/embedder.py': {'open_weights'},
+  'train/views/attention_weights.py': {'open_weights'},
+  'train/benches/host.py': {'open_weights', 'load'},
+}
+OPENERS = {'open_weights', 'open_folder', 'restore_params', 'load_params'}
+
+
+def openings(source: str) -> set[str]:
+  """Returns the functions and methods that a module opens trained models by."""
+  found, imported_names = set(), set()
+  nodes = list(ast.walk(ast.parse(source)))
+  for node in nodes:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+      names = {alias.name.rpartition('.')[2] for alias in node.names}
+      found |= names & OPENERS
+      imported_names |= {alias.asname or alias.name for alias in node.names}
+    elif isinstance(node, ast.Attribute) and node.attr in OPENERS:
+      found.add(node.attr)
+  for node in nodes:
+    # `load` of an object; of a module it reads something else.
+    if (
+      isinstance(node, ast.Call)
+      and isinstance(node.func, ast.Attribute)
+      and node.func.attr == 'load'
+      and ast.unparse(node.func.value) not in imported_names
+    ):
+      found.add('load')
+  return found
+
+
+def test_trained_models_are_opened_in_one_way():
+  found = {
+    str(module): names
+    for module in MODULES
+    if module.parts[0] == 'train'
+    and (names := openings((ROOT / module).read_text()))
+  }
+  assert found == OPENINGS
+
+
+@pytest.mark.parametrize(
+  ('source', 'names'),
+  [
+    ('found = opened.open_weights(path)', {'open_weights'}),
+    ('params = weights.load()', {'load'}),
+    ('params = opened.open_weights(x).load(y)', {'open_weights', 'load'}),
+    ('from train.run.checkpoint import restore_params', {'restore_params'}),
+    ('import json\nfacts = json.load(file)', set()),
+    ('from data.vocabulary import tokenization as t\nt.load(path)', set()),
+  ],
+)
+def test_an_opening_is_found(source, names):
+  assert openings(source) == names
+
+
 def names_used_twice(package: str) -> dict[str, list[str]]:
   """Returns the names of classes that several files of a package define."""
   files = collections.defaultdict(list)

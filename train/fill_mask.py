@@ -35,16 +35,11 @@ def main() -> None:
 def _run(arguments: argparse.Namespace) -> None:
   prompts = arguments.prompts or inputs.read_masked(arguments.input)
   inputs.check_masked(prompts)
-  from train.architectures import families
   from train.language import cloze
-  from train.params import opened, trained
+  from train.vectors.trained_model import TrainedModel
 
-  expected = families.names_for('fill_masks')
-  weights = opened.open_weights(arguments.weights, arguments.tokenizer)
-  if weights.name in expected:
-    weights.check_complete()
-    cloze.check_model(weights.model)
-  found = trained.load(weights, expected=expected)
+  found = TrainedModel(arguments.weights, arguments.tokenizer, use='fill_masks')
+  cloze.check_model(found.model)
   filled = cloze.fill(found, prompts, top_k=arguments.top_k)
   for prompt, masks in zip(prompts, filled, strict=True):
     if arguments.json:

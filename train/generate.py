@@ -53,14 +53,10 @@ def _run(arguments: argparse.Namespace) -> None:
   )
   from models.decoding import Sampling
   from train.language import completions
-  from train.params import trained
+  from train.vectors.trained_model import TrainedModel
 
   sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
-  found = trained.load(
-    arguments.weights,
-    expected=trained.LEFT_TO_RIGHT,
-    tokenizer=arguments.tokenizer,
-  )
+  found = TrainedModel(arguments.weights, arguments.tokenizer, use='generate')
   plain = not (arguments.json or arguments.output)
   streams = plain and len(records) == 1 and arguments.samples == 1
   begun = []  # the prompt is shown once it is known to be sound

@@ -100,7 +100,7 @@ def _score(
   import numpy as np
 
   from train.language import ngrams, sentence_sums
-  from train.params import opened, trained
+  from train.vectors.trained_model import TrainedModel
 
   sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
   scoring = 'holistic' if arguments.scoring == 'holistic' else 'sum'
@@ -109,8 +109,8 @@ def _score(
     if inputs.is_arpa(name):
       models.append(ngrams.read_file(name))
       continue
-    found = opened.open_weights(name, None if place else arguments.tokenizer)
-    found.check_complete()
+    tokenizer = None if place else arguments.tokenizer
+    found = TrainedModel(name, tokenizer, use=None)
     sentence_sums.check_model(found, scoring)
     sentence_sums.encode(found, list(dict.fromkeys(sentences)))
     models.append(found)
@@ -120,11 +120,11 @@ def _score(
       sums, sizes = sentence_sums.score_by_ngrams(model, sentences)
       ways[name] = 'log-probability of the words after <s> and of </s>, summed'
     else:
-      found = trained.load(model, expected=(model.name,))
       sums, sizes = sentence_sums.score(
-        found, sentences, scoring=scoring, within_word=arguments.within_word
+        model, sentences, scoring=scoring, within_word=arguments.within_word
       )
-      ways[name] = sentence_sums.describe(found, scoring, arguments.within_word)
+      ways[name] = sentence_sums.describe(model, scoring, arguments.within_word)
+      model.forget()
     if arguments.scoring == 'mean':
       sums, ways[name] = sums / sizes, f'{ways[name]}, divided by their number'
     scores[name] = np.stack(np.split(sums, 2))

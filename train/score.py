@@ -63,11 +63,9 @@ def _run(arguments: argparse.Namespace) -> None:
     text = text_files.read_text(arguments.text)
   bins = inputs.parse_bins(arguments.bins)
   from train.language import by_length, scoring
-  from train.params import trained
+  from train.vectors.trained_model import TrainedModel
 
-  found = trained.load(
-    arguments.weights, expected=trained.SCORING, tokenizer=arguments.tokenizer
-  )
+  found = TrainedModel(arguments.weights, arguments.tokenizer, use='score')
   if arguments.choices:
     results = scoring.score_choices(found, questions)
     told = [result for result in results if 'label' in result]

@@ -71,19 +71,19 @@ def _run(arguments: argparse.Namespace) -> None:
     )
     word_map.check_places(arguments.out, len(found))
   from train.meanings import sense_scores, word_vectors
-  from train.vectors import word_cache
+  from train.vectors.trained_model import TrainedModel
 
-  source = word_cache.open_source(arguments.weights, arguments.tokenizer)
+  model = TrainedModel(arguments.weights, arguments.tokenizer, dtype='float32')
   if arguments.wic is not None:
-    figures = sense_scores.score_pairs(source, splits)
+    figures = sense_scores.score_pairs(model, splits)
   elif arguments.interest is not None:
-    figures = sense_scores.score_senses(source, examples)
+    figures = sense_scores.score_senses(model, examples)
   else:
     figures = word_map.describe(
       arguments.word,
       arguments.weights,
       found,
-      word_vectors.embed(source, found),
+      word_vectors.embed(model, found),
     )
     word_map.write(figures, arguments.out)
     console.say(f'{len(found):,} places are in {arguments.out}')

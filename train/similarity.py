@@ -19,6 +19,7 @@ their translation by mean vectors, of the last layer or of each; ELMo's, too.
 
 import argparse
 import json
+from typing import Any
 
 from train.host import files
 from train.run import command
@@ -90,13 +91,12 @@ def _run(arguments: argparse.Namespace) -> None:
   elif arguments.file is not None and arguments.query is None:
     for _ in text_counts.read_pairs(arguments.file):
       pass
-  from train.meanings import loading, sentence_scores, shifting, translations
-  from train.vectors import neighbours
+  from train.meanings import sentence_scores, shifting, translations
+  from train.vectors import neighbours, trained_model
 
   names = [arguments.weights, *arguments.beside]
   wanted = request.Request(pool=arguments.pool, normalize=True)
-  options = arguments.tokenizer, wanted, arguments.dtype
-  found = loading.load_each(names, *options, elmo=bool(arguments.parallel))
+  found = trained_model.in_turn(_open(arguments, wanted))
   if arguments.compare is not None:
     figures = sentence_scores.compare(zip(names, found, strict=True), sets)
     text = sentence_scores.as_text(figures)
@@ -119,6 +119,27 @@ def _run(arguments: argparse.Namespace) -> None:
       print(as_json if arguments.json else line)
     return
   print((files.as_json(figures) if arguments.json else text).rstrip())
+
+
+def _open(arguments: argparse.Namespace, wanted: request.Request) -> list[Any]:
+  """Returns the models, all checked before the parameters of one are read."""
+  from train.architectures import families
+  from train.vectors.trained_model import TrainedModel
+
+  models = []
+  for number, name in enumerate([arguments.weights, *arguments.beside]):
+    tokenizer = None if number else arguments.tokenizer
+    model = TrainedModel(name, tokenizer, dtype=arguments.dtype)
+    if not model.reads_words:
+      model.plan(wanted)
+    elif arguments.parallel is None:
+      raise ValueError(
+        f'{model.folder} holds an {model.name}, which has vectors of words'
+        ' alone, and no positions; expected'
+        f' {" or ".join(families.names_for("embed"))}'
+      )
+    models.append(model)
+  return models
 
 
 if __name__ == '__main__':

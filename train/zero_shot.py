@@ -61,13 +61,9 @@ def _run(arguments: argparse.Namespace) -> None:
   options = {'max_new_tokens': new_tokens, 'batch': arguments.batch}
   from models.decoding import Sampling
   from train.language import completions
-  from train.params import trained
+  from train.vectors.trained_model import TrainedModel
 
-  found = trained.load(
-    arguments.weights,
-    expected=trained.LEFT_TO_RIGHT,
-    tokenizer=arguments.tokenizer,
-  )
+  found = TrainedModel(arguments.weights, arguments.tokenizer, use='generate')
   if task == 'summarize':
     room = found.model.max_length + 1 - new_tokens
     given = zero_shot.shorten_articles(found.tokenizer, given, room)

@@ -15,7 +15,8 @@ from data.scoring import answers, kinds, scores, spans
 from data.tasks import registry
 from data.tasks.examples import Example, Task
 from models import char_cnn
-from train.vectors import word_cache, word_table
+from train.vectors import word_table
+from train.vectors.vector_cache import VectorCache
 
 Text = dict[str, Any]  # tensors of a batch's rows, as AllenNLP's fields
 
@@ -243,7 +244,7 @@ def read(
     name: of a task that the model reads.
     data: folder of the sets.
     recipe: see `Recipe`.
-    cache: folder of the language model's vectors, see `word_cache.vectors`.
+    cache: folder of the language model's vectors, see `VectorCache.vectors`.
 
   Raises:
     ValueError: if the recipe's model cannot read the task.
@@ -286,7 +287,7 @@ def read(
   )
   source = None
   if recipe.language_model:
-    source = word_cache.open_source(recipe.language_model)
+    source = VectorCache(recipe.language_model)
   splits = {}
   for split, (examples, features) in found.items():
     inputs = WordInputs(table.rows(features.words))
@@ -295,9 +296,7 @@ def read(
         [features.words[number] for number in row]
         for row in np.split(features.tokens, features.offsets[1:-1])
       ]
-      inputs = WordInputs(
-        inputs.table_rows, *word_cache.vectors(source, sentences, cache)
-      )
+      inputs = WordInputs(inputs.table_rows, *source.vectors(sentences, cache))
     make = functools.partial(Batches, lengths=WORD_LENGTHS)
     if isinstance(features, DocumentFeatures):
       make = DocumentBatches

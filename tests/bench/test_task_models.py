@@ -15,7 +15,7 @@ from etils import epath
 
 from configs.tables.base import Column, Part
 from train.papers import table_figures
-from train.vectors import word_cache
+from train.vectors.vector_cache import CachedVectors, VectorCache
 
 pytest.importorskip('torch')
 
@@ -43,16 +43,16 @@ def recipe_of(model, **changes):
 def language_model(monkeypatch):
   """Drawn vectors in place of a language model's."""
 
-  def vectors(source, sentences, folder):
-    del source, folder
+  def vectors(cache, sentences, folder):
+    del cache, folder
     lengths = [len(words) for words in sentences]
     layers = np.random.default_rng(0).normal(size=(sum(lengths), L, D))
-    return word_cache.CachedVectors(
+    return CachedVectors(
       layers.astype(np.float16), np.cumsum([0, *lengths[:-1]])
     )
 
-  monkeypatch.setattr(word_cache, 'open_source', lambda weights: weights)
-  monkeypatch.setattr(word_cache, 'vectors', vectors)
+  monkeypatch.setattr(VectorCache, '__init__', lambda cache, weights: None)
+  monkeypatch.setattr(VectorCache, 'vectors', vectors)
 
 
 def array(parameter):

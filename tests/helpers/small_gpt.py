@@ -10,6 +10,7 @@ from flax import linen as nn
 from data.vocabulary import tokenization
 from models import gpt
 from models.pretrained.weights import Weights
+from train.vectors.trained_model import TrainedModel
 
 
 @functools.cache
@@ -37,7 +38,7 @@ def small_trained(name='gpt2', max_length=64):
   params = jax.tree.map(
     lambda leaf: np.asarray(leaf) * (4 if leaf.ndim > 1 else 1), params
   )
-  return Weights(
+  weights = Weights(
     'folder',
     'workdir',
     name,
@@ -45,3 +46,4 @@ def small_trained(name='gpt2', max_length=64):
     params=params,
     tokenizer=tokenizer,
   )
+  return TrainedModel(weights, use=None)

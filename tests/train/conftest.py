@@ -53,16 +53,16 @@ def small_elmo_folder(tmp_path_factory):
 @pytest.fixture
 def embedded(monkeypatch):
   """The numbers of sentences whose vectors are computed, call after call."""
-  from train.vectors import word_cache
+  from train.vectors.vector_cache import VectorCache
 
   calls = []
-  compute = word_cache.Source.compute
+  compute = VectorCache.compute
 
-  def counted(source, sentences):
+  def counted(cache, sentences):
     calls.append(len(sentences))
-    return compute(source, sentences)
+    return compute(cache, sentences)
 
-  monkeypatch.setattr(word_cache.Source, 'compute', counted)
+  monkeypatch.setattr(VectorCache, 'compute', counted)
   return calls
 
 

@@ -12,7 +12,7 @@ from small_elmo import small_elmo
 from models.pretrained import elmo as pretrained
 from train import probe
 from train.probing import fit
-from train.vectors import word_cache
+from train.vectors.vector_cache import VectorCache
 
 OPTIONS = ['--steps=8', '--validate_every=4', '--batch_size=4', '--seeds=2']
 
@@ -97,18 +97,18 @@ def test_finished_tasks_are_not_trained_again(folder, monkeypatch, capsys):
   before = contents(folder / 'done')
   with monkeypatch.context() as patch:
     patch.setattr(fit, 'train', None)
-    patch.setattr(word_cache.Source, 'compute', None)
+    patch.setattr(VectorCache, 'compute', None)
     run(patch, folder, 'done', '--tasks=pos,order', '--control', '--json')
   assert contents(folder / 'done') == before
   printed, said = capsys.readouterr()
   assert json.loads(printed)['tasks'][1]['task'] == 'order'
   assert f'pos: read from {folder / "done" / "pos.json"}' in said
   # The same again elsewhere, a task at a time, and from the same vectors.
-  compute = word_cache.Source.compute
-  monkeypatch.setattr(word_cache.Source, 'compute', None)
+  compute = VectorCache.compute
+  monkeypatch.setattr(VectorCache, 'compute', None)
   run(monkeypatch, folder, 'again', '--tasks=order')
   run(monkeypatch, folder, 'again', '--tasks=pos', '--control')
-  monkeypatch.setattr(word_cache.Source, 'compute', compute)
+  monkeypatch.setattr(VectorCache, 'compute', compute)
   files = contents(folder / 'again')
   for name in ('pos.json', 'order.json'):
     new, old = (json.loads(x[name]) for x in (files, before))
@@ -151,7 +151,7 @@ def test_finished_tasks_are_not_trained_again(folder, monkeypatch, capsys):
 )
 def test_other_settings_are_refused(folder, monkeypatch, options, message):
   before = contents(folder / 'done')
-  monkeypatch.setattr(word_cache, 'vectors', None)
+  monkeypatch.setattr(VectorCache, 'vectors', None)
   assert message in refused(monkeypatch, folder, 'done', *options)
   assert contents(folder / 'done') == before
 

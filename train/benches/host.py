@@ -29,13 +29,13 @@ from data.text import sentences, sources
 from data.vocabulary import tokenization
 from data.vocabulary.tokenization import WordPiece
 from models import bert
-from models.pretrained import hugging_face, published
+from models.pretrained import hugging_face
 from train.benches import programs
 from train.benches.timing import REPEATS
 from train.engine import state
 from train.params import opened
 from train.run import checkpoint
-from train.vectors import word_cache as word_vectors
+from train.vectors.vector_cache import CachedVectors, VectorCache
 
 MAX_LENGTH = 384  # of SQuAD (google-research/bert, README)
 BATCH_SIZE = 32
@@ -87,11 +87,11 @@ def word_cache(
   They are computed twice: the first time compiles. They are read as a task
   model's batches of 32 sentences are, in a random order, and copied.
   """
-  source = word_vectors.open_source(weights)
+  cache = VectorCache(weights)
   order = np.random.default_rng(0).permutation(len(sentences))
   lengths = np.array([len(words) for words in sentences])
 
-  def read(found: word_vectors.CachedVectors) -> None:
+  def read(found: CachedVectors) -> None:
     for first in range(0, len(order), BATCH_SIZE):
       chosen = order[first : first + BATCH_SIZE]
       shape = len(chosen), lengths[chosen].max(), *found.layers.shape[1:]
@@ -101,13 +101,9 @@ def word_cache(
         batch[i, :length] = found.layers[start : start + length]
 
   with tempfile.TemporaryDirectory() as folder:
-    word_vectors.vectors(source, sentences, f'{folder}/first')
-    computing, _ = _timed(
-      word_vectors.vectors, source, sentences, f'{folder}/second'
-    )
-    opening, found = _timed(
-      word_vectors.vectors, source, sentences, f'{folder}/second'
-    )
+    cache.vectors(sentences, f'{folder}/first')
+    computing, _ = _timed(cache.vectors, sentences, f'{folder}/second')
+    opening, found = _timed(cache.vectors, sentences, f'{folder}/second')
     reading, _ = _timed(read, found)
   words = int(lengths.sum())
   return {
@@ -246,8 +242,7 @@ def bench_load() -> dict[str, Any]:
   )
 
   def load(folder: pathlib.Path) -> None:
-    found = published.open_folder(folder)
-    jax.block_until_ready(found.load())
+    jax.block_until_ready(opened.open_weights(folder).load())
 
   with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder) / 'weights'

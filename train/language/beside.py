@@ -8,20 +8,20 @@ import numpy as np
 from data.ngrams import texts as ngram_texts
 from data.ngrams.model import perplexity
 from data.store import corpus
-from models.pretrained.weights import Weights
 from train.host import files
 from train.language import held_out
 from train.language.ngrams import Scorer
-from train.params import opened
 from train.pretrain import run_stores
 from train.run import workdirs
+from train.vectors import trained_model
+from train.vectors.trained_model import TrainedModel
 
 _ROUNDS = 50  # of expectation and maximisation
 
 
 def open_text(
   path: str, weights: Sequence[str]
-) -> tuple[corpus.Store, list[Weights]]:
+) -> tuple[corpus.Store, list[TrainedModel]]:
   """Opens a token store, or that of a workdir, and the models to compare.
 
   The model of a workdir is the first of them. Raises ValueError for a model
@@ -35,8 +35,7 @@ def open_text(
     store, weights = run_stores.open_store(config), [path, *weights]
   found = []
   for path in weights:
-    each = opened.open_weights(path)
-    each.check_complete()
+    each = TrainedModel(path, use=None)
     held_out.check_predicts_tokens(each)
     ours, theirs = store.tokenizer, each.tokenizer
     cure = f'train it with --config.data.folder={store.folder}'
@@ -66,7 +65,7 @@ def _described(tokenizer: Any) -> str:
 def compare(
   store: corpus.Store,
   ngrams: Sequence[Scorer],
-  models: Sequence[Weights],
+  models: Sequence[TrainedModel],
   *,
   num_tokens: int | None = None,
   mix: float | None = None,
@@ -98,9 +97,8 @@ def compare(
     )
     name = f'{scorer.model.order}-gram'
     rows.append({'model': name, 'perplexity': perplexity(last)})
-  for each in models:
-    loaded = each._replace(params=each.load())
-    for reading, found in held_out.score(loaded, store, parts).items():
+  for each in trained_model.in_turn(models):
+    for reading, found in held_out.score(each, store, parts).items():
       values = np.concatenate(found).astype(np.float64)
       name = ' '.join((each.folder.name, each.name, reading)).rstrip()
       row = {'model': name, 'perplexity': perplexity(values)}

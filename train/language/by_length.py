@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from data.text import detokenize
-from models.pretrained.weights import Weights
 from train.host import console
 from train.language import inputs, scoring
+from train.vectors.trained_model import TrainedModel
 
 LINES = 4096  # scored together; sorted by length
 
 
 def score_lines(
-  found: Weights,
+  found: TrainedModel,
   text: str,
   *,
   unit: str,
@@ -71,7 +71,10 @@ def score_lines(
 
 
 def _nats(
-  found: Weights, tokens: Sequence[Sequence[int]], context: int, stride: int
+  found: TrainedModel,
+  tokens: Sequence[Sequence[int]],
+  context: int,
+  stride: int,
 ) -> np.ndarray:
   """Returns the nats of each text's tokens but the first, float64 [texts]."""
   windows = [

@@ -12,11 +12,10 @@ from flax import linen as nn
 
 from data.vocabulary import wordpiece
 from models import bert
-from models.pretrained.weights import Weights
-from train.architectures import families
 from train.architectures.architecture import Architecture
 from train.language.inputs import MASK, check_masked
 from train.vectors import length_batches
+from train.vectors.trained_model import TrainedModel
 
 BATCH_TOKENS = 4096
 # A prompt may spell any special token.
@@ -66,7 +65,7 @@ def check_model(model: bert.Bert) -> None:
 
 
 def fill(
-  found: Weights, prompts: Sequence[str], *, top_k: int = 5
+  found: TrainedModel, prompts: Sequence[str], *, top_k: int = 5
 ) -> list[list[list[Guess]]]:
   """Returns the `top_k` likeliest pieces for each mask of each prompt.
 
@@ -102,7 +101,7 @@ def fill(
 
 
 def _fill_batch(
-  found: Weights, batch: length_batches.TextBatch, top_k: int
+  found: TrainedModel, batch: length_batches.TextBatch, top_k: int
 ) -> Iterator[list[list[Guess]]]:
   """Yields the guesses for each prompt of a batch."""
   mask_id, pieces = found.tokenizer.mask_id, found.tokenizer.pieces
@@ -110,7 +109,7 @@ def _fill_batch(
   masks = [np.flatnonzero(np.array(ids) == mask_id) for ids in batch.texts]
   most = 1 << (max(map(len, masks)) - 1).bit_length()  # few programs
   places, _ = length_batches.pad(masks, batch.rows, most)
-  family = families.ARCHITECTURES[found.name]
+  family = found.family
   inputs = found.model, found.params, tokens, lengths, places
   likeliest = _likeliest(*inputs, family=family, top_k=top_k)
   for row in zip(masks, *map(np.asarray, likeliest), strict=False):

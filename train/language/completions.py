@@ -11,9 +11,9 @@ import numpy as np
 
 from models import decoding, gpt
 from models.decoding import Sampling
-from models.pretrained.weights import Weights
 from train.language.inputs import Completion
 from train.vectors import length_batches
+from train.vectors.trained_model import TrainedModel
 
 # A decoder's sign for bytes that are not yet a whole character.
 _BROKEN = '\ufffd'
@@ -22,7 +22,7 @@ _BEFORE = 8  # prompt tokens decoded together with a continuation
 
 
 def complete(
-  found: Weights,
+  found: TrainedModel,
   prompts: Sequence[str],
   *,
   max_new_tokens: int,
@@ -67,7 +67,6 @@ def complete(
         ' be forgotten: --overflow slide'
       )
   model, params = gpt.prepare_decoding(found.model, found.params)
-  prepared = found._replace(model=model, params=params)
   jobs = [(tokens, sample) for tokens in ids for sample in range(samples)]
   results: dict[int, Completion] = {}
   key = jax.random.key(seed)
@@ -80,7 +79,9 @@ def complete(
       for tokens, sample in rows
     ]
     written = _complete_batch(
-      prepared,
+      model,
+      params,
+      found.tokenizer,
       [tokens for tokens, _ in rows],
       jax.numpy.stack(keys),
       max_new_tokens,
@@ -117,7 +118,9 @@ def _kept(left: int, room: int) -> int:
 
 
 def _complete_batch(
-  found: Weights,
+  model: gpt.Gpt,
+  params: Any,
+  tokenizer: Any,
   prompts: Sequence[Sequence[int]],
   keys: jax.Array,
   max_new_tokens: int,
@@ -126,9 +129,9 @@ def _complete_batch(
   show: Callable[[str], None] | None,
 ) -> list[Completion]:
   """Continues the prompts of a batch, all by equally many tokens."""
-  room = found.model.max_length + 1
-  end = getattr(found.tokenizer, 'end_of_text_id', None)
-  rows = [_Row(found.tokenizer, prompt, stop, end, show) for prompt in prompts]
+  room = model.max_length + 1
+  end = getattr(tokenizer, 'end_of_text_id', None)
+  rows = [_Row(tokenizer, prompt, stop, end, show) for prompt in prompts]
   left = max_new_tokens
   for slide in itertools.count():
     # Once the positions are used up, the older half is forgotten.
@@ -136,8 +139,8 @@ def _complete_batch(
     longest = max(map(len, seen))
     steps = min(left, room - longest)
     for chunk in decoding.generate(
-      found.model,
-      found.params,
+      model,
+      params,
       *length_batches.pad(seen, len(rows), longest),
       max_new_tokens=steps,
       rngs=jax.vmap(jax.random.fold_in, (0, None))(keys, slide),

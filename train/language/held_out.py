@@ -14,12 +14,12 @@ from flax import linen as nn
 
 from data.store import corpus
 from models import elmo
-from models.pretrained.weights import Weights
 from train.architectures import families
 from train.architectures.architecture import Architecture, Vocabulary
 from train.host import console
 from train.language import cloze, scoring
 from train.vectors import length_batches, token_windows
+from train.vectors.trained_model import TrainedModel
 
 PASSAGE = 256  # tokens of a text where only some are scored, about
 CONTEXT = 128  # words that an ELMo reads to score half of them
@@ -57,9 +57,9 @@ def read(store: corpus.Store, num_tokens: int | None = None) -> list[Text]:
   return found
 
 
-def check_predicts_tokens(found: Weights) -> None:
+def check_predicts_tokens(found: TrainedModel) -> None:
   """Checks that a model predicts the tokens of a text, else ValueError."""
-  family = families.ARCHITECTURES[found.name]
+  family = found.family
   if family.reads_words or families.is_for(found.name, 'score'):
     return
   if not families.is_for(found.name, 'fill_masks'):
@@ -72,7 +72,7 @@ def check_predicts_tokens(found: Weights) -> None:
 
 
 def score(
-  found: Weights, store: corpus.Store, texts: list[Text]
+  found: TrainedModel, store: corpus.Store, texts: list[Text]
 ) -> dict[str, list[np.ndarray]]:
   """Returns {reading: log-probabilities in nats of each text}.
 
@@ -83,7 +83,7 @@ def score(
   is no probability. Raises ValueError for a model that predicts no tokens.
   """
   check_predicts_tokens(found)
-  family = families.ARCHITECTURES[found.name]
+  family = found.family
   known = Vocabulary.of(store.tokenizer).known
   if family.reads_words:
     pairs = [
@@ -111,7 +111,7 @@ def score(
 
 
 def _hide_each(
-  found: Weights, family: Architecture, tokens: np.ndarray
+  found: TrainedModel, family: Architecture, tokens: np.ndarray
 ) -> np.ndarray:
   """Returns BERT's float64 [tokens - 1], each token hidden in its window."""
   before, after = family.frame(found.tokenizer)
@@ -166,7 +166,7 @@ def _masked(
 
 
 def _read_both_ways(
-  found: Weights, store: corpus.Store, text: Text
+  found: TrainedModel, store: corpus.Store, text: Text
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns both directions' float64 [tokens - 1] by an ELMo.
 
@@ -209,7 +209,7 @@ def _streams(
 
 
 def _losses(
-  found: Weights,
+  found: TrainedModel,
   store: corpus.Store,
   words_2M: np.ndarray,
   targets_2M: np.ndarray,

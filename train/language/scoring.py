@@ -13,10 +13,10 @@ import numpy as np
 from flax import linen as nn
 
 from data.text import detokenize
-from models.pretrained.weights import Weights
 from train.engine import objectives
 from train.host import console, files
 from train.vectors import length_batches, token_windows
+from train.vectors.trained_model import TrainedModel
 
 # Most bytes of the logits of a batch; more rows are not faster.
 LOGITS_BYTES = 500_000_000
@@ -45,7 +45,7 @@ def windows_of(
 
 
 def window_sizes(
-  found: Weights, context: int | None, stride: int | None
+  found: TrainedModel, context: int | None, stride: int | None
 ) -> tuple[int, int]:
   """Returns the checked context and stride: all positions, and half of them."""
   most = found.model.max_length
@@ -119,7 +119,7 @@ def score_tokens(
 
 
 def score_text(
-  found: Weights,
+  found: TrainedModel,
   text: str,
   *,
   context: int | None = None,
@@ -178,7 +178,7 @@ def perplexity(value: float) -> float:
 
 
 def score_choices(
-  found: Weights, questions: Sequence[dict[str, Any]]
+  found: TrainedModel, questions: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
   """Scores every choice as the continuation of its context.
 

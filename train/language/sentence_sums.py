@@ -17,13 +17,14 @@ from flax import linen as nn
 from data.ngrams import counts
 from data.ngrams.model import Model
 from data.vocabulary import characters, words
-from models.pretrained.weights import NO_SOFTMAX, Weights
+from models.pretrained.weights import NO_SOFTMAX
 from train.architectures import families
 from train.architectures.architecture import Architecture, Vocabulary
 from train.engine import objectives
 from train.host import console
 from train.language import held_out
 from train.vectors import length_batches
+from train.vectors.trained_model import TrainedModel
 
 BATCH_TOKENS = 4096
 # Most bytes of the logits of a batch.
@@ -32,17 +33,17 @@ LOGITS_BYTES = 250_000_000
 ROWS, LONGEST = 32, 32
 
 
-def check_model(found: Weights, scoring: str) -> None:
+def check_model(found: TrainedModel, scoring: str) -> None:
   """Checks that a model predicts tokens, and in the way that is asked for."""
   held_out.check_predicts_tokens(found)
-  if _reads_words(found):
-    if found.tokenizer is None:
-      raise ValueError(
-        f'{found.folder} holds an {found.name} without a vocabulary, whose'
-        ' softmax it is: expected the workdir of an elmo'
-      )
-    if NO_SOFTMAX in found.notes:
-      raise ValueError(f'{found.folder}: {found.notes[NO_SOFTMAX]}')
+  if found.reads_words and found.tokenizer is None:
+    raise ValueError(
+      f'{found.folder} holds an {found.name} without a vocabulary, whose'
+      ' softmax it is: expected the workdir of an elmo'
+    )
+  notes = found.weights.notes
+  if NO_SOFTMAX in notes and not families.is_for(found.name, 'fill_masks'):
+    raise ValueError(f'{found.folder}: {notes[NO_SOFTMAX]}')
   if scoring == 'holistic' and not _hides(found):
     raise ValueError(
       f'--scoring=holistic: {found.folder} holds a {found.name} that reads from'
@@ -50,17 +51,13 @@ def check_model(found: Weights, scoring: str) -> None:
     )
 
 
-def _reads_words(found: Weights) -> bool:
-  return families.ARCHITECTURES[found.name].reads_words
-
-
-def _hides(found: Weights) -> bool:
+def _hides(found: TrainedModel) -> bool:
   return families.is_for(found.name, 'fill_masks') and not (
     found.model.left_to_right
   )
 
 
-def describe(found: Weights, scoring: str, within_word: bool) -> str:
+def describe(found: TrainedModel, scoring: str, within_word: bool) -> str:
   """Returns how `score` scores by a model, for people."""
   if _hides(found):
     if scoring == 'holistic':
@@ -73,7 +70,7 @@ def describe(found: Weights, scoring: str, within_word: bool) -> str:
       f'pseudo-log-likelihood: each piece hidden in turn{more}, summed'
       ' (Salazar et al. 2020); [CLS] and [SEP] are seen and not scored'
     )
-  if _reads_words(found):
+  if found.reads_words:
     return (
       'log-probability of the words by the forward and by the backward language'
       ' model, summed over both; no end is scored'
@@ -90,26 +87,26 @@ def describe(found: Weights, scoring: str, within_word: bool) -> str:
   )
 
 
-def _begin(found: Weights) -> list[int]:
+def _begin(found: TrainedModel) -> list[int]:
   """Returns the symbol before a sentence, as in the model's training."""
-  before, _ = families.ARCHITECTURES[found.name].frame(found.tokenizer)
+  before, _ = found.family.frame(found.tokenizer)
   if before:
     return before
   end = getattr(found.tokenizer, 'end_of_text_id', None)
   return [] if end is None else [end]
 
 
-def encode(found: Weights, sentences: Sequence[str]) -> list[list[int]]:
+def encode(found: TrainedModel, sentences: Sequence[str]) -> list[list[int]]:
   """Returns the pieces of sentences, with the symbols around them.
 
   Raises ValueError for a sentence that is longer than the model reads, or that
   has too few pieces to score one.
   """
-  if _reads_words(found):
+  if found.reads_words:
     return _words_of(found, sentences)
   before, after = _begin(found), []
   if _hides(found):
-    before, after = families.ARCHITECTURES[found.name].frame(found.tokenizer)
+    before, after = found.family.frame(found.tokenizer)
   encoded = [
     [*before, *ids, *after] for ids in found.tokenizer.encode_batch(sentences)
   ]
@@ -124,7 +121,7 @@ def encode(found: Weights, sentences: Sequence[str]) -> list[list[int]]:
 
 
 def score(
-  found: Weights,
+  found: TrainedModel,
   sentences: Sequence[str],
   *,
   scoring: str = 'sum',
@@ -138,7 +135,7 @@ def score(
   """
   distinct = list(dict.fromkeys(sentences))
   encoded = encode(found, distinct)
-  if _reads_words(found):
+  if found.reads_words:
     scored = _both_ways(found, encoded)
   elif not _hides(found):
     scored = _left_to_right(found, encoded)
@@ -177,7 +174,7 @@ def score_by_ngrams(
 
 
 def _batches(
-  found: Weights, encoded: Sequence[list[int]], positions: int
+  found: TrainedModel, encoded: Sequence[list[int]], positions: int
 ) -> Iterator[length_batches.TextBatch]:
   """Returns batches whose logits of `positions` a row (0: all) are bounded."""
   per_token = 4 * found.model.vocab_size
@@ -191,7 +188,7 @@ def _batches(
 
 
 def _left_to_right(
-  found: Weights, encoded: Sequence[list[int]]
+  found: TrainedModel, encoded: Sequence[list[int]]
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number, log-probability of each piece but the first)."""
   for batch in _batches(found, encoded, 0):
@@ -201,7 +198,7 @@ def _left_to_right(
       found.params,
       tokens,
       lengths,
-      family=families.ARCHITECTURES[found.name],
+      family=found.family,
       by_mlm=families.is_for(found.name, 'fill_masks'),
     )
     for number, ids, row in zip(
@@ -231,7 +228,7 @@ def _next_log_probs(
   return -losses
 
 
-def _words_of(found: Weights, sentences: Sequence[str]) -> list[list[str]]:
+def _words_of(found: TrainedModel, sentences: Sequence[str]) -> list[list[str]]:
   """Returns the words of sentences for an ELMo, which has no longest one."""
   split = found.tokenizer.split
   texts = [words.split_words(sentence, split) for sentence in sentences]
@@ -242,7 +239,7 @@ def _words_of(found: Weights, sentences: Sequence[str]) -> list[list[str]]:
 
 
 def _both_ways(
-  found: Weights, texts: Sequence[list[str]]
+  found: TrainedModel, texts: Sequence[list[str]]
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number, log-probability of each word, forward then backward)."""
   tokenizer, model = found.tokenizer, found.model
@@ -300,10 +297,10 @@ def _both_ways(
 
 
 def _unhidden(
-  found: Weights, encoded: Sequence[list[int]]
+  found: TrainedModel, encoded: Sequence[list[int]]
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number, log-probability of each piece where all are seen)."""
-  family = families.ARCHITECTURES[found.name]
+  family = found.family
   for batch in _batches(found, encoded, 0):
     tokens, lengths = length_batches.pad(batch.texts, batch.rows, batch.length)
     at = np.broadcast_to(np.arange(batch.length, dtype=np.int32), tokens.shape)
@@ -317,10 +314,10 @@ def _unhidden(
 
 
 def _hidden(
-  found: Weights, encoded: Sequence[list[int]], within_word: bool
+  found: TrainedModel, encoded: Sequence[list[int]], within_word: bool
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number, log-probability of each piece where it is hidden)."""
-  family = families.ARCHITECTURES[found.name]
+  family = found.family
   tokenizer = found.tokenizer
   before, after = map(len, family.frame(tokenizer))
   continues = np.asarray(tokenizer.continuations())

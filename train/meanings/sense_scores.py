@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from data.tasks.senses import interest, wic
 from train.meanings import classifiers, geometry, tables, word_vectors
-from train.vectors import word_cache
+from train.vectors.trained_model import TrainedModel
 
 # Of the probe's standardised features, for WiC's 5,428 training pairs: with
 # 1, scikit-learn's default, MiniLM's top layer fits 75 % of the training pairs
@@ -35,7 +35,7 @@ def pair_features(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
 
 
 def score_pairs(
-  source: word_cache.Source, splits: Mapping[str, Sequence[wic.Pair]]
+  model: TrainedModel, splits: Mapping[str, Sequence[wic.Pair]]
 ) -> dict[str, Any]:
   """Returns the accuracies of each layer on WiC, for JSON.
 
@@ -56,11 +56,11 @@ def score_pairs(
   vectors, labels = {}, {}
   for name, pairs in splits.items():
     both = [each for pair in pairs for each in (pair.first, pair.second)]
-    found = word_vectors.embed(source, both)
+    found = word_vectors.embed(model, both)
     vectors[name] = found.reshape(len(pairs), 2, *found.shape[1:])
     labels[name] = np.array([pair.same for pair in pairs])
   layers, right = [], []
-  for number, name in enumerate(tables.layer_names(source.num_layers)):
+  for number, name in enumerate(tables.layer_names(model.num_layers)):
     features = {
       split: pair_features(*found[:, :, number].swapaxes(0, 1))
       for split, found in vectors.items()
@@ -98,7 +98,7 @@ def score_pairs(
     },
     'layers': layers,
     **_second_layer(
-      source,
+      model,
       {
         f'WiC {last}, {way}': [layer[last][way] for layer in right]
         for way in ('threshold', 'probe')
@@ -108,7 +108,7 @@ def score_pairs(
 
 
 def score_senses(
-  source: word_cache.Source, examples: Sequence[interest.Sense]
+  model: TrainedModel, examples: Sequence[interest.Sense]
 ) -> dict[str, Any]:
   """Returns the accuracies of each layer on *interest*, for JSON.
 
@@ -122,9 +122,9 @@ def score_senses(
   groups = np.array(
     [numbers.setdefault(x.found.words, len(numbers)) for x in examples]
   )
-  vectors = word_vectors.embed(source, [each.found for each in examples])
+  vectors = word_vectors.embed(model, [each.found for each in examples])
   layers, right = [], []
-  for number, name in enumerate(tables.layer_names(source.num_layers)):
+  for number, name in enumerate(tables.layer_names(model.num_layers)):
     found = geometry.nearest_classes(vectors[:, number], senses, groups)
     right.append(found == senses)
     layers.append(
@@ -144,18 +144,18 @@ def score_senses(
     'senses': dict(sorted(counts.items())),
     'most_frequent_accuracy': most / len(examples),
     'layers': layers,
-    **_second_layer(source, {'interest, nearest neighbour': right}),
+    **_second_layer(model, {'interest, nearest neighbour': right}),
   }
 
 
 def _second_layer(
-  source: word_cache.Source, right: Mapping[str, Sequence[np.ndarray]]
+  model: TrainedModel, right: Mapping[str, Sequence[np.ndarray]]
 ) -> dict[str, Any]:
   """Returns ELMo's layer 2 against its layer 1; nothing of other models.
 
   `right` are bool [N] for each layer, by the name of the comparison.
   """
-  if not source.reads_words or source.num_layers != 3:
+  if not model.reads_words or model.num_layers != 3:
     return {}
   return {
     'layer_2_against_1': {

@@ -13,20 +13,20 @@ import numpy as np
 from data.scoring import scores
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
-from models.pretrained.weights import Weights
 from train.meanings import classifiers, inputs, sentence_vectors, tables
+from train.vectors.trained_model import TrainedModel
 
 TITLES = {'cls': '[CLS]', 'mean': 'mean', 'max': 'max', 'last': 'last token'}
 POSITIVE = '1'  # MRPC's label of paraphrases
 
 
 def compare(
-  models: Iterable[tuple[str, Weights]],
+  models: Iterable[tuple[str, TrainedModel]],
   sets: Mapping[str, Mapping[str, Sequence[Example]]],
 ) -> dict[str, Any]:
   """Returns the metrics of every pool of every layer of models, for JSON.
 
-  `models` are loaded one after the other: (name, weights). A layer's entry has
+  `models` are read one after the other: (name, model). A layer's entry has
   the metrics of each split, and MRPC's threshold; `last` and `best` are numbers
   of layers, the latter the best on dev.
   """
@@ -49,7 +49,7 @@ def compare(
 
 
 def _score(
-  found: Weights, task: Task, splits: Mapping[str, Sequence[Example]]
+  found: TrainedModel, task: Task, splits: Mapping[str, Sequence[Example]]
 ) -> dict[str, Any]:
   """Returns pool -> its layers, and the number of cut texts."""
   cosines = {

@@ -14,13 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from models.pretrained.weights import Weights
 from train.architectures.architecture import Architecture
 from train.host import console
 from train.meanings import geometry
 from train.vectors import length_batches, text_layers
 from train.vectors.request import Choice, Request
-from train.vectors.text_plan import TextPlan
+from train.vectors.trained_model import TrainedModel
 
 # The first position, [CLS]; the mean and the largest element over all
 # positions; the last one, [SEP] of a BERT. A GPT has neither symbol.
@@ -47,14 +46,14 @@ class Cosines(NamedTuple):
   num_cut: int
 
 
-def compare(found: Weights, pairs: Sequence[Sequence[str]]) -> Cosines:
+def compare(found: TrainedModel, pairs: Sequence[Sequence[str]]) -> Cosines:
   """Returns the cosines of pairs of texts by every pool of every layer.
 
   Each text is read alone, framed as in `train.embed`, and may not be longer
   than the model's positions: its end is cut.
   """
-  plan = TextPlan(found, Request('token', choice=Choice('all')))
-  model, params = text_layers.prepare(found)
+  plan = found.plan(Request('token', choice=Choice('all')))
+  model, params = found.prepared()
   both_ways = plan.family.reads_both_ways(model)
   pools = POOLS if both_ways else POOLS[1:]
   size = plan.window - plan.added

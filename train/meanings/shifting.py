@@ -14,11 +14,10 @@ import jax
 import numpy as np
 from etils import epath
 
-from models.pretrained.weights import Weights
 from train.meanings import geometry, tables
 from train.vectors import text_counts, text_layers
 from train.vectors.request import Choice, Request
-from train.vectors.text_plan import TextPlan
+from train.vectors.trained_model import TrainedModel
 
 _layers = jax.jit(
   text_layers.hidden_layers, static_argnames=('model', 'family')
@@ -26,7 +25,7 @@ _layers = jax.jit(
 
 
 def measure(
-  found: Weights, file: epath.PathLike, shifts: Sequence[int]
+  found: TrainedModel, file: epath.PathLike, shifts: Sequence[int]
 ) -> dict[str, Any]:
   """Returns how far the vectors of a file's lines move by shifts, for JSON.
 
@@ -37,8 +36,8 @@ def measure(
   the number of the line, for a text that leaves the model's positions; and for
   a file without tokens.
   """
-  plan = TextPlan(found, Request('token', choice=Choice('all')))
-  model, params = text_layers.prepare(found)
+  plan = found.plan(Request('token', choice=Choice('all')))
+  model, params = found.prepared()
   most = model.max_length
   encoded = found.encode(list(text_counts.lines(file)))
   for number, ids in enumerate(encoded, start=1):

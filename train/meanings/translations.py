@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from models.pretrained.weights import Weights
 from train.host import console, pictures
 from train.meanings import retrieval, tables
-from train.vectors import elmo_vectors, text_counts, text_vectors
-from train.vectors.request import Choice, Request
+from train.vectors.request import Choice
+from train.vectors.trained_model import TrainedModel
 
 PANEL = 4.8, 3.8  # inches
 
 
 def measure(
-  found: Weights, texts: Sequence[Sequence[str]], by_layer: bool = False
+  found: TrainedModel, texts: Sequence[Sequence[str]], by_layer: bool = False
 ) -> dict[str, Any]:
   """Returns how many translations are found by their vectors, for JSON.
 
@@ -46,24 +45,17 @@ def measure(
   }
 
 
-def embed(found: Weights, texts: Sequence[str], choice: Choice) -> np.ndarray:
-  """Returns the mean vectors of texts, float32 [N, L, D] of chosen layers.
+def embed(
+  found: TrainedModel, texts: Sequence[str], choice: Choice
+) -> np.ndarray:
+  """Returns the mean vectors of texts, see `TrainedModel.means`.
 
-  The mean is over a text's tokens and the symbols around them, see
-  `text_plan.TextPlan.weights`; or over the words of an ELMo, marks split off.
+  They are float32 [N, L, D] of chosen layers.
   """
-  if found.reads_words:
-    words = map(text_counts.splitter(running=True), texts)
-    numbered = elmo_vectors.embed_numbered(
-      found.model, found.params, words, choice=choice
-    )
-  else:
-    request = Request('sentence', pool='mean', choice=choice)
-    numbered = text_vectors.embed_numbered(found, texts, request)
   vectors: list[Any] = [None] * len(texts)
-  for number, each in console.counted(numbered, len(texts), 'sentences'):
-    array = each.array
-    vectors[number] = array.mean(axis=1) if found.reads_words else array
+  numbered = found.means(texts, choice)
+  for number, mean in console.counted(numbered, len(texts), 'sentences'):
+    vectors[number] = mean
   return np.stack(vectors)
 
 

@@ -9,12 +9,10 @@ import numpy as np
 
 from data.tasks.senses.occurrences import Occurrence
 from train.host import console
-from train.vectors import elmo_vectors, text_vectors, word_cache
+from train.vectors.trained_model import TrainedModel
 
 
-def embed(
-  source: word_cache.Source, occurrences: Sequence[Occurrence]
-) -> np.ndarray:
+def embed(found: TrainedModel, occurrences: Sequence[Occurrence]) -> np.ndarray:
   """Returns the vectors of words in their sentences, float32 [N, L, D].
 
   They are those of `train.embed` by word: of a word's first piece by a BERT,
@@ -25,25 +23,17 @@ def embed(
   for row, occurrence in enumerate(occurrences):
     rows_of.setdefault(occurrence.words, []).append(row)
   sentences = list(rows_of)
-  shape = len(occurrences), source.num_layers, source.dim
+  shape = len(occurrences), found.num_layers, found.dim
   vectors_NLD = np.zeros(shape, np.float32)
-  weights = source.weights
-  if source.reads_words:
-    numbered = elmo_vectors.embed_numbered(
-      weights.model, weights.params, sentences
-    )
-  else:
-    numbered = text_vectors.embed_numbered(
-      weights, sentences, word_cache.REQUEST
-    )
-  for number, found in console.counted(numbered, len(sentences), 'sentences'):
+  numbered = found.words(sentences)
+  for number, each in console.counted(numbered, len(sentences), 'sentences'):
     for row in rows_of[sentences[number]]:
-      vectors_NLD[row] = found.array[:, occurrences[row].place]
+      vectors_NLD[row] = each.array[:, occurrences[row].place]
   empty = np.flatnonzero(~vectors_NLD.any(axis=(1, 2)))
   if len(empty):
     where, words, place = occurrences[empty[0]]
     raise ValueError(
-      f'{where}: the tokenizer of {weights.folder} has no pieces for the word'
+      f'{where}: the tokenizer of {found.folder} has no pieces for the word'
       f' {words[place]!r}'
     )
   return vectors_NLD

@@ -11,8 +11,7 @@ import numpy as np
 
 from data.tasks.probes.targets import Sentence
 from train.host import console
-from train.vectors import piece_cache, word_cache
-from train.vectors.word_cache import Source
+from train.vectors.vector_cache import VectorCache
 
 
 class Features(NamedTuple):
@@ -29,15 +28,15 @@ class Features(NamedTuple):
 
 
 def features_of(
-  source: Source, sentences: Iterable[Sentence], folder: str | None = None
+  cache: VectorCache, sentences: Iterable[Sentence], folder: str | None = None
 ) -> Features:
   """Returns the vectors of sentences, computed unless they lie in `folder`.
 
-  For the folder, and errors, see `word_cache.vectors`.
+  For the folder, and errors, see `VectorCache.vectors`.
   """
   distinct = list(dict.fromkeys(sentence.words for sentence in sentences))
-  layers, starts = word_cache.vectors(source, distinct, folder)
-  counts = piece_cache.count_pieces(source, distinct)
+  layers, starts = cache.vectors(distinct, folder)
+  counts = cache.model.count_pieces(distinct)
   return Features(
     layers,
     {

@@ -22,8 +22,8 @@ from train.probing import (
 )
 from train.probing.examples import Features, ProbeSplit
 from train.probing.plan import Settings
-from train.vectors import piece_cache
-from train.vectors.word_cache import Source
+from train.vectors.trained_model import TrainedModel
+from train.vectors.vector_cache import VectorCache
 
 # The sentences of each split.
 Sentences = dict[str, list[Sentence]]
@@ -38,13 +38,14 @@ def run(
   before the first vector is computed.
   """
   out = epath.Path(arguments.out).expanduser()
-  source = piece_cache.open_source(arguments.weights, arguments.tokenizer)
-  weights = {'weights': source.digest[:16], 'num_layers': source.num_layers}
+  cache = VectorCache(arguments.weights, arguments.tokenizer, unit='piece')
+  model = cache.model
+  weights = {'weights': cache.digest[:16], 'num_layers': model.num_layers}
   expected = {
     probe.name: weights | choices.settings_of(probe, arguments)
     for probe in found
   }
-  plan.members(arguments.layers, source.num_layers, arguments.seeds)  # checks
+  plan.members(arguments.layers, model.num_layers, arguments.seeds)  # checks
   todo = choices.check_out(out, expected, overwrite=arguments.overwrite)
   sentences = {
     probe.name: read(probe, arguments.data, arguments.limit)
@@ -63,10 +64,10 @@ def run(
       continue
     if probe.corpus not in vectors:
       vectors[probe.corpus] = examples.features_of(
-        source, corpora[probe.corpus], arguments.cache
+        cache, corpora[probe.corpus], arguments.cache
       )
     record = probe_task(
-      source,
+      model,
       probe,
       sentences.pop(probe.name),
       vectors[probe.corpus],
@@ -79,7 +80,7 @@ def run(
     )
   names = [*expected, *choices.others(out, expected)]
   records = [outputs.read(outputs.path_of(out, name)) for name in names]
-  title = f'{source.weights.folder.name} ({source.weights.name})'
+  title = f'{model.folder.name} ({model.name})'
   return outputs.write(out, title, records)
 
 
@@ -116,7 +117,7 @@ def _corpus(
 
 
 def probe_task(
-  source: Source,
+  model: TrainedModel,
   probe: Probe,
   sentences: Sentences,
   features: Features,
@@ -130,15 +131,15 @@ def probe_task(
   `settings` are those of the record. With a control task its probes are trained
   as well, and the selectivity is told.
   """
-  num_layers = source.num_layers
-  record = _train(source, probe, sentences, features, settings, recipe)
+  num_layers = model.num_layers
+  record = _train(model, probe, sentences, features, settings, recipe)
   control = None
   if with_control and probe.has_control:
     drawn = tasks.control(
-      [sentences[split] for split in tasks.SPLITS], seen_by(source)
+      [sentences[split] for split in tasks.SPLITS], seen_by(model)
     )
     control = _train(
-      source,
+      model,
       tasks.as_control(probe),
       dict(zip(tasks.SPLITS, drawn, strict=True)),
       features,
@@ -152,19 +153,19 @@ def probe_task(
   }
 
 
-def seen_by(source: Source) -> Callable[[str], str]:
+def seen_by(model: TrainedModel) -> Callable[[str], str]:
   """Returns a function from a word to the text that its pieces spell.
 
   To an uncased BERT two words that differ in case are one.
   """
-  if source.reads_words:
+  if model.reads_words:
     return lambda word: word
-  tokenizer = source.weights.tokenizer
+  tokenizer = model.tokenizer
   return lambda word: tokenizer.decode(tokenizer.encode_words([[word]])[0][0])
 
 
 def _train(
-  source: Source,
+  model: TrainedModel,
   probe: Probe,
   sentences: Sentences,
   features: Features,
@@ -185,15 +186,15 @@ def _train(
         f'{probe.name}, {split}: found no target whose words have pieces'
       )
   members = plan.members(
-    settings['layers'], source.num_layers, settings['seeds']
+    settings['layers'], model.num_layers, settings['seeds']
   )
   console.say(
     f'{probe.name}: {len(members)} probes of {len(classes)} classes,'
     f' {len(splits["train"].examples):,} training sentences'
   )
   probes = fit.Probes(
-    EdgeProbe(source.num_layers, len(classes), probe.num_spans),
-    source.dim,
+    EdgeProbe(model.num_layers, len(classes), probe.num_spans),
+    model.dim,
     members,
     recipe,
     np.array([probe.is_scored(label) for label in classes]),
@@ -216,7 +217,7 @@ def _train(
     'title': probe.title,
     'settings': dict(settings),
     'data': counts | {'classes': len(classes), 'unseen_labels': unseen},
-    'figures': summaries.summarise(runs, source.num_layers),
+    'figures': summaries.summarise(runs, model.num_layers),
     'probes': runs,
     'seconds': seconds,
   }

@@ -28,7 +28,7 @@ from train.engine.state import TrainState
 from train.run import settings
 from train.run.training_phases import Phase
 from train.transfer import assemble, bodies, finetune, task_plan
-from train.vectors import word_cache
+from train.vectors.vector_cache import VectorCache
 from train.vectors.word_table import WordTable
 
 NUM_WORDS = 50_000
@@ -86,7 +86,7 @@ def plan(
   )
   weights, source = config.init.weights, None
   if weights is not None:
-    source = word_cache.open_source(weights, config.data.tokenizer)
+    source = VectorCache(weights, config.data.tokenizer)
   found = {'train': [_EXAMPLES[task.kind](task, _words(length))]}
   with tempfile.TemporaryDirectory() as cache:
     program = body(

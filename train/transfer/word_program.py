@@ -30,8 +30,8 @@ from train.run import settings, workdirs
 from train.transfer import bodies, tag_paths, task_data, word_checks
 from train.transfer.program import Found, TaskProgram
 from train.transfer.task_data import Split
-from train.vectors import word_cache, word_table
-from train.vectors.word_cache import Source
+from train.vectors import word_table
+from train.vectors.vector_cache import VectorCache
 from train.vectors.word_table import WordTable
 
 FORM = 'words'  # of rows, see `framing.FORMS`
@@ -44,7 +44,8 @@ class WordProgram(TaskProgram):
   """Words and one of ELMo's task models, a class each in `word_bodies`.
 
   Attributes:
-    source: the language model whose layers are read; None: none is.
+    source: the language model whose layers are read, and their cache; None:
+      none is.
     table: words with vectors of their own; None until splits are read.
 
   Of a class:
@@ -71,7 +72,7 @@ class WordProgram(TaskProgram):
     self,
     config: ml_collections.ConfigDict,
     task: Task,
-    source: Source | None,
+    source: VectorCache | None,
     table: WordTable | None = None,
   ):
     """Takes what `open` finds; ValueError as `TaskProgram`."""
@@ -161,9 +162,7 @@ class WordProgram(TaskProgram):
     """
     source = table = None
     if config.init.weights is not None:
-      source = word_cache.open_source(
-        config.init.weights, config.data.tokenizer
-      )
+      source = VectorCache(config.init.weights, config.data.tokenizer)
     if workdir is None:
       cls._find_files(config, tasks)
     else:
@@ -175,7 +174,7 @@ class WordProgram(TaskProgram):
     cls,
     config: ml_collections.ConfigDict,
     workdir: epath.Path,
-    source: Source | None,
+    source: VectorCache | None,
   ) -> WordTable:
     """Returns the table of a run, which has the same language model."""
     file = workdir / READER_FILE
@@ -265,9 +264,7 @@ class WordProgram(TaskProgram):
     table_rows = self.table.rows(rows.words)
     if self.source is None:
       return WordInputs(table_rows)
-    vectors = word_cache.vectors(
-      self.source, list(_rows_of(rows)), self.config.data.cache
-    )
+    vectors = self.source.vectors(list(_rows_of(rows)), self.config.data.cache)
     return WordInputs(table_rows, vectors.layers, vectors.starts)
 
   def build_body(self) -> nn.Module:
@@ -286,7 +283,7 @@ class WordProgram(TaskProgram):
       char_embed_dim=model.char_embed_dim,
       filters=tuple(map(tuple, model.filters)),
       char_dropout_rates=self.char_dropout_rates,
-      num_layers=self.source.num_layers if self.source else 0,
+      num_layers=self.source.model.num_layers if self.source else 0,
       features=settings_.features,
       mix_at=settings_.mix_at,
       layer_norm=settings_.mix_layer_norm,
@@ -355,8 +352,8 @@ class WordProgram(TaskProgram):
       ('words', words),
       (
         'weights',
-        f'{config.init.weights}: {self.source.num_layers} layers of'
-        f' {self.source.dim}, {config.task.features} at {place}',
+        f'{config.init.weights}: {self.source.model.num_layers} layers of'
+        f' {self.source.model.dim}, {config.task.features} at {place}',
       ),
     ]
 

@@ -6,23 +6,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import jax.numpy as jnp
 from etils import epath
 
 from models import elmo
-from models.pretrained.weights import Weights
 from train.architectures import families
 from train.host import console
-from train.params import opened, trained
+from train.params import opened
 from train.vectors import (
   elmo_vectors,
   length_batches,
   text_counts,
-  text_plan,
-  text_vectors,
   vector_files,
 )
 from train.vectors.request import Choice, Request, parse_choice
+from train.vectors.trained_model import TrainedModel
 from train.vectors.vector_files import VectorFile
 
 # Options of one kind of model alone.
@@ -135,7 +132,7 @@ def run(arguments: argparse.Namespace) -> dict[str, int | float]:
     raise ValueError(
       f'{weights.folder} holds a model of the kind {weights.name}, which'
       ' has no vectors of texts: expected an elmo,'
-      f' {", ".join(trained.TRANSFORMERS)}'
+      f' {", ".join(families.names_for("embed"))}'
     )
   if of_words and arguments.unit == 'word':
     arguments.unit = None  # the only unit there is
@@ -151,17 +148,19 @@ def run(arguments: argparse.Namespace) -> dict[str, int | float]:
     )
   layers = arguments.layers or ('all' if of_words else 'top')
   choice = parse_choice(layers, arguments.combine, arguments.mix)
+  found = TrainedModel(weights, dtype=arguments.dtype)
   embed = _run_words if of_words else _run_tokens
-  return embed(arguments, weights, choice)
+  return embed(arguments, found, choice)
 
 
 def _run_words(
-  arguments: argparse.Namespace, weights: Weights, choice: Choice
+  arguments: argparse.Namespace, found: TrainedModel, choice: Choice
 ) -> dict[str, int | float]:
-  choice.checked(weights.model.num_layers)
+  choice.checked(found.model.num_layers)
   split = text_counts.splitter(arguments.running)
   counts = text_counts.count(arguments.input, split)
-  model, params, trained_on = trained.load_elmo(weights)
+  tokenizer = found.tokenizer  # None if no file tells
+  trained_on = None if tokenizer is None else tokenizer.split
   if trained_on == 'marks' and not arguments.running:
     console.say(
       'This model was trained on text whose punctuation is split off, and INPUT'
@@ -170,8 +169,7 @@ def _run_words(
   sizes = ('batch_size', 'batch_tokens')
   options = {name: getattr(arguments, name) for name in sizes}
   return embed_file(
-    model.clone(dtype=jnp.dtype(arguments.dtype)),
-    params,
+    *found.prepared(),
     arguments.input,
     arguments.output,
     split=split,
@@ -184,7 +182,7 @@ def _run_words(
 
 
 def _run_tokens(
-  arguments: argparse.Namespace, weights: Weights, choice: Choice
+  arguments: argparse.Namespace, found: TrainedModel, choice: Choice
 ) -> dict[str, int | float]:
   request = Request(
     unit=arguments.unit or 'token',
@@ -195,19 +193,17 @@ def _run_tokens(
     stride=arguments.stride,
     split=text_counts.splitter(arguments.running),
   )
-  text_plan.TextPlan(weights, request)  # checks the request
+  found.plan(request)  # checks the request
   if arguments.running and request.unit != 'word':
     raise ValueError(
       f'--running finds words, found --unit={request.unit}; expected'
       ' --unit=word'
     )
   num_lines = text_counts.count_lines(arguments.input)
-  found = trained.load(weights, expected=trained.TRANSFORMERS)
-  model = found.model.clone(dtype=jnp.dtype(arguments.dtype))
-  found = found._replace(model=model)
+  _ = found.params  # read before the clock starts
   num_tokens, num_empty, seconds = _write(
-    lambda lines: text_vectors.embed_numbered(
-      found, lines, request, batch_tokens=arguments.batch_tokens
+    lambda lines: found.numbered_vectors(
+      lines, request, batch_tokens=arguments.batch_tokens
     ),
     arguments.input,
     arguments.output,

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from etils import epath
 
-from models.pretrained.weights import Weights
-from train.vectors import text_counts, text_vectors
+from train.vectors import text_counts
 from train.vectors.request import Request
+from train.vectors.trained_model import TrainedModel
 
 
 class Near(NamedTuple):
@@ -22,7 +22,7 @@ class Near(NamedTuple):
 
 
 def records(
-  found: Weights,
+  found: TrainedModel,
   file: epath.PathLike,
   request: Request,
   query: str | None = None,
@@ -47,21 +47,19 @@ def records(
 
 
 def compare(
-  found: Weights, pairs: Iterable[Sequence[str]], request: Request
+  found: TrainedModel, pairs: Iterable[Sequence[str]], request: Request
 ) -> Iterator[float]:
   """Yields the cosine similarity of each pair of texts, -1 to 1.
 
   The request must normalise. By a GPT, a text without tokens has similarity 0.
   """
-  vectors = text_vectors.embed_texts(
-    found, itertools.chain.from_iterable(pairs), request
-  )
+  vectors = found.vectors(itertools.chain.from_iterable(pairs), request)
   for one, other in zip(vectors, vectors, strict=True):
     yield _cosine(one.array, other.array)
 
 
 def nearest(
-  found: Weights,
+  found: TrainedModel,
   query: str,
   lines: Iterable[str],
   request: Request,
@@ -69,9 +67,9 @@ def nearest(
   top_k: int = 10,
 ) -> list[Near]:
   """Returns the `top_k` nearest lines in order; reads lines in stretches."""
-  (wanted,) = text_vectors.embed_texts(found, [query], request)
+  (wanted,) = found.vectors([query], request)
   lines, embedded = itertools.tee(lines)
-  vectors = text_vectors.embed_texts(found, embedded, request)
+  vectors = found.vectors(embedded, request)
   scored = (
     Near(_cosine(wanted.array, each.array), number, line)
     for number, (line, each) in enumerate(zip(lines, vectors, strict=True), 1)

@@ -16,6 +16,7 @@ MIX_FORM = (
 )
 DTYPES = ('float32', 'bfloat16')
 UNITS = ('token', 'word', 'sentence')
+PIECE = 'piece'  # as 'token', of texts that are lists of words
 # By unit and whether the model reads both ways; the first is the default. The
 # tagger of BERT reads a word's first piece (section 5.3); left to right, only
 # the last piece has seen the whole word, and [CLS] nothing at all.
@@ -114,7 +115,7 @@ class Request:
   """Kind of vectors that a model of tokens computes for a text.
 
   Attributes:
-    unit: 'token', 'word' or 'sentence'; each has a vector.
+    unit: one of `UNITS` or `PIECE`; each has a vector.
     pool: tokens that make the vector, see `POOLS`; None for the default.
     choice: which layers.
     normalize: scale the vectors of sentences to length 1.
@@ -132,13 +133,13 @@ class Request:
   split: Callable[[str], list[str]] = str.split
 
   def __post_init__(self) -> None:
-    if self.unit not in UNITS:
+    if self.unit not in (*UNITS, PIECE):
       raise ValueError(f'--unit={self.unit}: expected {", ".join(UNITS)}')
     if self.normalize and self.unit != 'sentence':
       raise ValueError(
         f'--normalize is of --unit=sentence, found --unit={self.unit}'
       )
-    if self.unit == 'token' and self.pool is not None:
+    if self.unit in ('token', PIECE) and self.pool is not None:
       raise ValueError(
         f'--pool={self.pool}: a token has a vector of its own; give it with'
         ' --unit=word or sentence'
@@ -146,7 +147,7 @@ class Request:
 
   def pool_of(self, name: str, both_ways: bool) -> str | None:
     """Returns the pool for a model of a family, checked; None for tokens."""
-    if self.unit == 'token':
+    if self.unit in ('token', PIECE):
       return None
     pools = POOLS[self.unit, both_ways]
     if self.pool not in (None, *pools):

@@ -12,7 +12,6 @@ import numpy as np
 from flax import linen as nn
 
 from models import features
-from models.pretrained.weights import Weights
 from train.architectures.architecture import Architecture
 from train.vectors import length_batches
 from train.vectors.length_batches import TextBatch
@@ -27,17 +26,6 @@ ACCELERATOR_BATCH_TOKENS = 32_768
 def default_batch_tokens(backend: str) -> int:
   """Returns the rows times length of a batch for a JAX backend."""
   return CPU_BATCH_TOKENS if backend == 'cpu' else ACCELERATOR_BATCH_TOKENS
-
-
-def prepare(found: Weights) -> tuple[nn.Module, Any]:
-  """Returns the model without heads, and its parameters on the device.
-
-  The parameters' matrices are cast to the model's dtype.
-  """
-  model = found.model
-  if getattr(model, 'heads', ()):
-    model = model.clone(heads=())
-  return model, features.cast_weights(jax.device_put(found.params), model.dtype)
 
 
 def batches(
@@ -71,8 +59,8 @@ def hidden_layers(
 ) -> jax.Array:
   """Returns the layers of texts, float32 [L, B, T, D]; call it in a jit.
 
-  `model` and `params` are of `prepare`, tokens and lengths of `batches`. The
-  position ids of all texts begin at `shift`.
+  `model` and `params` are of `TrainedModel.prepared`, tokens and lengths of
+  `batches`. The position ids of all texts begin at `shift`.
   """
   places_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
   mask_BT = places_BT < lengths_B[:, None]

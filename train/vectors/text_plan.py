@@ -13,6 +13,8 @@ class TextPlan:
   """How texts are cut, framed and pooled for one model.
 
   Attributes:
+    tokenizer, encode: cut texts, see `Weights`.
+    unit, split: see `Request`.
     is_sentence: whether a text has one vector.
     pool, choice, stride, normalize: see `Request`; pool and normalize are
       those that the weights were trained with, unless the request names a pool.
@@ -24,8 +26,10 @@ class TextPlan:
   def __init__(self, found: Weights, request: Request):
     """Checks a request against a model; no parameter is read."""
     model = found.model
+    self.tokenizer, self.encode = found.tokenizer, found.encode
+    self.unit, self.split = request.unit, request.split
     self.family = families.ARCHITECTURES[found.name]
-    self.is_sentence = request.unit == 'sentence'
+    self.is_sentence = self.unit == 'sentence'
     self._both_ways = self.family.reads_both_ways(model)
     form = found.sentence_form if self.is_sentence else None
     self.normalize = request.normalize

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from models.pretrained.weights import Weights
 from train.architectures.architecture import Architecture
 from train.vectors import layer_choice, length_batches, text_layers
 from train.vectors.length_batches import TextBatch
-from train.vectors.request import Choice, Request
+from train.vectors.request import PIECE, Choice
 from train.vectors.text_plan import TextPlan
 from train.vectors.vector_files import VectorFile
 
@@ -35,23 +34,11 @@ class _Text:
     return len(self.ids)
 
 
-def embed_texts(
-  found: Weights,
-  texts: Iterable[str | Sequence[str]],
-  request: Request,
-  *,
-  batch_tokens: int | None = None,
-) -> Iterator[VectorFile]:
-  """Yields the vectors of texts in their order; else as `embed_numbered`."""
-  yield from length_batches.in_order(
-    embed_numbered(found, texts, request, batch_tokens=batch_tokens)
-  )
-
-
 def embed_numbered(
-  found: Weights,
+  plan: TextPlan,
+  model: nn.Module,
+  params: Any,
   texts: Iterable[str | Sequence[str]],
-  request: Request,
   *,
   batch_tokens: int | None = None,
 ) -> Iterator[tuple[int, VectorFile]]:
@@ -61,13 +48,12 @@ def embed_numbered(
   else. Texts beyond the model's positions are read in `token_windows`. A text
   without tokens has no vectors; as a sentence it is the vector of BERT's two
   symbols, or zeros by a GPT. A word without tokens has a vector of zeros.
-  Texts may be lists of words if `request.split` keeps them. `batch_tokens` is
-  rows times length; None for the device's default.
+  Texts may be lists of words if `plan.split` keeps them. `model` and `params`
+  are of `TrainedModel.prepared`. `batch_tokens` is rows times length; None for
+  the device's default.
   """
-  plan = TextPlan(found, request)
   if batch_tokens is not None and batch_tokens < 1:
     raise ValueError(f'--batch_tokens={batch_tokens}: expected 1 or more')
-  model, params = text_layers.prepare(found)
   sentence = plan.is_sentence
   *layers, _, width = layer_choice.empty(
     plan.choice, model.num_layers, model.embed_dim
@@ -89,14 +75,14 @@ def embed_numbered(
       options = {'family': plan.family, 'choice': plan.choice}
       yield batch, _embed(model, params, *inputs, **options)
 
-  encoded = _encode(found, texts, request)
+  encoded = _encode(plan, texts)
   for stretch in length_batches.read_ahead(encoded, stretch_tokens):
     items = []
     for number, text in stretch:
       tokens = [] if sentence else [len(text)]
       array = np.zeros((*layers, *tokens, width), np.float32)
       if not text.ids and not (sentence and plan.added):
-        yield number, _finished(found, request, plan, text, array)
+        yield number, _finished(plan, text, array)
         continue
       windows = plan.windows(len(text))
       waiting[number] = text, array, len(windows)
@@ -115,19 +101,19 @@ def embed_numbered(
         if missing > 1:
           waiting[number] = text, array, missing - 1
         else:
-          yield number, _finished(found, request, plan, text, array)
+          yield number, _finished(plan, text, array)
 
 
 def _encode(
-  found: Weights, texts: Iterable[str | Sequence[str]], request: Request
+  plan: TextPlan, texts: Iterable[str | Sequence[str]]
 ) -> Iterator[_Text]:
   """Yields texts as the tokenizer cuts them."""
   for part in _parts(texts):
-    if request.unit != 'word':
-      yield from map(_Text, found.encode(part))
+    if plan.unit not in ('word', PIECE):
+      yield from map(_Text, plan.encode(part))
       continue
-    split = [request.split(text) for text in part]
-    encoded = found.tokenizer.encode_words(split)
+    split = [plan.split(text) for text in part]
+    encoded = plan.tokenizer.encode_words(split)
     for words, ids in zip(split, encoded, strict=True):
       yield _Text(sum(ids, []), words, [len(word) for word in ids])
 
@@ -145,19 +131,13 @@ def _parts(texts: Iterable[Sequence]) -> Iterator[list[Sequence]]:
     yield part
 
 
-def _finished(
-  found: Weights,
-  request: Request,
-  plan: TextPlan,
-  text: _Text,
-  array: np.ndarray,
-) -> VectorFile:
+def _finished(plan: TextPlan, text: _Text, array: np.ndarray) -> VectorFile:
   """Returns a text's vectors, pooled and scaled as requested."""
-  if request.unit == 'word':
+  if plan.unit == 'word':
     array = pool_words(array, text.word_lengths, plan.pool)
     return VectorFile(array, text.words, len(text))
-  if request.unit == 'token':
-    pieces = found.tokenizer.pieces
+  if plan.unit in ('token', PIECE):
+    pieces = plan.tokenizer.pieces
     return VectorFile(array, [pieces[i] for i in text.ids], len(text))
   if plan.normalize:
     norms = np.linalg.norm(array, axis=-1, keepdims=True)

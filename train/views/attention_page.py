@@ -24,7 +24,6 @@ from flax import linen as nn
 
 from data import scratch
 from models.pretrained.weights import Weights
-from train.architectures import families
 from train.host import pages
 from train.views import attention_shares, attention_weights
 from train.views.attention_texts import ShownText
@@ -80,11 +79,10 @@ def run(
   ValueError or OSError for bad input; then no file is written.
   """
   found = attention_weights.open_model(weights, tokenizer)
-  family = families.ARCHITECTURES[found.name]
   page = Page(
     name=_name(weights),
     model=found.model,
-    causal=not family.reads_both_ways(found.model),
+    causal=not found.family.reads_both_ways(found.model),
     texts=list(attention_weights.attend(found, texts)),
   )
   text = as_html(page, precise=precise)

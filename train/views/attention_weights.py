@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from etils import epath
 from flax import linen as nn
@@ -21,8 +20,9 @@ from data.vocabulary.tokenization import BPE, ByteBPE
 from data.vocabulary.wordpiece import PREFIX
 from models.pretrained.weights import Weights
 from train.architectures import families
-from train.params import opened, trained
+from train.params import opened
 from train.vectors import length_batches
+from train.vectors.trained_model import TrainedModel
 from train.views.attention_texts import ShownText
 
 BATCH_BYTES = 128_000_000  # of the weights of a batch
@@ -80,14 +80,15 @@ class Attention(NamedTuple):
 
 def open_model(
   weights: epath.PathLike | Weights, tokenizer: epath.PathLike | None = None
-) -> Weights:
-  """Opens the weights of a model with attention, to compute in float32.
+) -> TrainedModel:
+  """Opens a model with attention, to compute in float32, without heads.
 
   For the arguments see `opened.open_weights`. Raises ValueError if the weights
   are damaged, or of a family without attention.
   """
   found = opened.open_weights(weights, tokenizer)
-  if found.name not in trained.TRANSFORMERS:
+  expected = families.names_for('embed')
+  if found.name not in expected:
     family = families.ARCHITECTURES.get(found.name)
     without, hint = '', ''
     if family is not None:
@@ -97,17 +98,13 @@ def open_model(
       hint = '; python -m train.probe shows what the layers of either kind hold'
     raise ValueError(
       f'{found.folder} holds a model of the kind {found.name}{without}.'
-      f' Expected {", ".join(trained.TRANSFORMERS)}{hint}'
+      f' Expected {", ".join(expected)}{hint}'
     )
-  found.check_complete()
-  model = found.model.clone(dtype=jnp.float32)
-  if getattr(model, 'heads', ()):
-    model = model.clone(heads=())
-  return found._replace(model=model)
+  return TrainedModel(found, dtype='float32')
 
 
 def frame(
-  found: Weights, texts: Sequence[ShownText], named: str = 'text'
+  found: TrainedModel, texts: Sequence[ShownText], named: str = 'text'
 ) -> list[AttentionRow]:
   """Returns the tokens of texts as the model reads them.
 
@@ -115,7 +112,7 @@ def frame(
   one after the other. Raises ValueError, with the text's number behind `named`,
   for a text without tokens or with more than the model has positions.
   """
-  begin, end = families.ARCHITECTURES[found.name].frame(found.tokenizer)
+  begin, end = found.family.frame(found.tokenizer)
   rows = []
   for number, text in enumerate(texts, start=1):
     parts = [text.first]
@@ -139,18 +136,16 @@ def frame(
 
 
 def attend(
-  found: Weights, texts: Sequence[ShownText], named: str = 'text'
+  found: TrainedModel, texts: Sequence[ShownText], named: str = 'text'
 ) -> Iterator[Attention]:
   """Loads weights of `open_model`, and yields the attention of each text.
 
   Raises ValueError as `frame` does, and for damage.
   """
   rows = frame(found, texts, named)
-  params, texts = found.load(), iter(texts)
+  (model, params), texts = found.prepared(), iter(texts)
   for part, inputs in batches(found, rows):
-    weights_LBNTS, qkv_LBTQNH = jax.device_get(
-      compute(found.model, params, *inputs)
-    )
+    weights_LBNTS, qkv_LBTQNH = jax.device_get(compute(model, params, *inputs))
     for b, row in enumerate(part):
       T = len(row.ids)
       pieces, words = show(found.tokenizer, row.ids)
@@ -167,7 +162,7 @@ def attend(
 
 
 def batches(
-  found: Weights, rows: Sequence[AttentionRow]
+  found: TrainedModel, rows: Sequence[AttentionRow]
 ) -> Iterator[tuple[Sequence[AttentionRow], tuple[np.ndarray, ...]]]:
   """Yields the rows of each batch, and the model's inputs, each [B, T].
 
@@ -184,10 +179,10 @@ def batches(
 
 
 def pad(
-  found: Weights, rows: Sequence[AttentionRow], num_rows: int, length: int
+  found: TrainedModel, rows: Sequence[AttentionRow], num_rows: int, length: int
 ) -> tuple[np.ndarray, ...]:
   """Returns the model's inputs, each [B, T]: `num_rows` rows of `length`."""
-  family = families.ARCHITECTURES[found.name]
+  family = found.family
   tokens_BT, lengths_B = length_batches.pad(
     [row.ids for row in rows], num_rows, length
   )

@@ -24,9 +24,9 @@ from flax import linen as nn
 from data import scratch
 from data.vocabulary.tokenization import ByteBPE
 from models.pretrained.weights import Weights
-from train.architectures import families
 from train.host import files, pictures
 from train.vectors import length_batches
+from train.vectors.trained_model import TrainedModel
 from train.views import attention_weights
 from train.views.attention_weights import AttentionRow
 from train.views.winobias import KINDS, Pair, Sentence
@@ -73,7 +73,7 @@ def run(
   }
 
 
-def measure(found: Weights, pairs: Sequence[Pair]) -> dict[str, Any]:
+def measure(found: TrainedModel, pairs: Sequence[Pair]) -> dict[str, Any]:
   """Returns the shares of each layer, of all pairs and of each type, for JSON.
 
   'pro', 'anti' and 'difference', the mean of the pairs' differences, have a
@@ -82,7 +82,7 @@ def measure(found: Weights, pairs: Sequence[Pair]) -> dict[str, Any]:
   whose sentences mean different occupations, two as released, and in a
   left-to-right model those whose pronoun comes before an occupation.
   """
-  causal = not families.ARCHITECTURES[found.name].reads_both_ways(found.model)
+  causal = not found.family.reads_both_ways(found.model)
   kept, framed = [], []
   for pair in pairs:
     both = [locate(found, sentence) for sentence in (pair.pro, pair.anti)]
@@ -138,7 +138,7 @@ def _summary(share_PAL: np.ndarray) -> dict[str, dict[str, list[float]]]:
   }
 
 
-def locate(found: Weights, sentence: Sentence) -> Framed:
+def locate(found: TrainedModel, sentence: Sentence) -> Framed:
   """Returns a sentence's tokens as the model reads them, and its parts' places.
 
   The text is cut where a part begins or ends: no token crosses such a cut.
@@ -148,7 +148,7 @@ def locate(found: Weights, sentence: Sentence) -> Framed:
   texts = [sentence.text[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
   if isinstance(found.tokenizer, ByteBPE):  # a space belongs to the next token
     texts = _spaces_first(texts)
-  begin, end = families.ARCHITECTURES[found.name].frame(found.tokenizer)
+  begin, end = found.family.frame(found.tokenizer)
   ids, place_of = [], {}
   for cut, part in zip(cuts, found.tokenizer.encode_batch(texts), strict=False):
     first = len(begin) + len(ids)
@@ -189,13 +189,13 @@ def _is_ahead(framed: Framed) -> bool:
   return any(max(places) > min(pronoun) for places in occupations)
 
 
-def attend(found: Weights, framed: Sequence[Framed]) -> np.ndarray:
+def attend(found: TrainedModel, framed: Sequence[Framed]) -> np.ndarray:
   """Returns the pronouns' attention to both occupations, [B, 2, L, N].
 
   A mean over tokens of the pronoun, a sum over tokens of the occupation: the
   right one first.
   """
-  model, params = found.model, found.load()
+  model, params = found.prepared()
   rows, ahead = [each.row for each in framed], iter(framed)
 
   def compute() -> Iterator[tuple[int, jax.Array]]:

@@ -13,8 +13,8 @@ from etils import epath
 
 from data import scratch
 from models.pretrained.weights import Weights
-from train.architectures import families
 from train.host import files, pictures
+from train.vectors.trained_model import TrainedModel
 from train.views import attention_shares, attention_weights
 from train.views.attention_shares import MEASURES
 from train.views.attention_texts import ShownText
@@ -62,14 +62,14 @@ def run(
 
 
 def measure(
-  found: Weights, texts: Sequence[ShownText], named: str = 'text'
+  found: TrainedModel, texts: Sequence[ShownText], named: str = 'text'
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
   """Returns each measure's shares [L, N], and how many texts they are of.
 
   A mean over the texts that have the measure, see `attention_shares.measure`;
   each text counts once, however long it is.
   """
-  causal = not families.ARCHITECTURES[found.name].reads_both_ways(found.model)
+  causal = not found.family.reads_both_ways(found.model)
   null_key = getattr(found.model, 'null_key', False)
   totals: dict[str, Any] = defaultdict(float)
   counts: dict[str, int] = defaultdict(int)

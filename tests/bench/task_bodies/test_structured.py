@@ -18,7 +18,7 @@ from data.examples import pipeline
 from data.vocabulary import tag_schemes
 from models import crf
 from models.elmo_tasks.coref import loss as coref
-from train.vectors import word_cache
+from train.vectors.vector_cache import CachedVectors, VectorCache
 
 pytest.importorskip('torch')
 
@@ -138,16 +138,16 @@ def params_of(model):
 def language_model(monkeypatch):
   """Drawn vectors in place of a language model's."""
 
-  def vectors(source, sentences, folder):
-    del source, folder
+  def vectors(cache, sentences, folder):
+    del cache, folder
     lengths = [len(words) for words in sentences]
     layers = np.random.default_rng(0).normal(size=(sum(lengths), 3, 4))
-    return word_cache.CachedVectors(
+    return CachedVectors(
       layers.astype(np.float16), np.cumsum([0, *lengths[:-1]])
     )
 
-  monkeypatch.setattr(word_cache, 'open_source', lambda weights: weights)
-  monkeypatch.setattr(word_cache, 'vectors', vectors)
+  monkeypatch.setattr(VectorCache, '__init__', lambda cache, weights: None)
+  monkeypatch.setattr(VectorCache, 'vectors', vectors)
 
 
 @pytest.mark.parametrize('name', TASKS)

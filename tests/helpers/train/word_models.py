@@ -9,6 +9,7 @@ from models import bert, elmo, gpt
 from models.baselines import nnlm
 from models.pretrained import strict
 from models.pretrained.weights import Weights, abstract_params
+from train.vectors.trained_model import TrainedModel
 
 SIZES = dict(num_layers=2, embed_dim=16, num_heads=2, mlp_dim=32, max_length=24)
 
@@ -52,3 +53,9 @@ def draw(name, tokenizer):
     read=lambda places, keep: params,
     params=params,
   )
+
+
+def trained(name, tokenizer, **changes):
+  """Returns a TrainedModel of `draw`, with other fields of Weights."""
+  weights = draw(name, tokenizer)._replace(**changes)
+  return TrainedModel(weights, use=None)

@@ -13,9 +13,10 @@ from data.store import corpus
 from train.architectures import architecture, bert, families
 from train.engine import sharding
 from train.language import cloze, scoring
-from train.params import opened, trained, warm_start
+from train.params import opened, warm_start
 from train.pretrain import job
 from train.run import metrics, settings
+from train.vectors.trained_model import TrainedModel
 
 LENGTH = 32
 LEARNING = {
@@ -164,7 +165,7 @@ def test_null_keys_are_trained(finished, tmp_path):
   made = job.make(config, tmp_path)
   with sharding.scope(made.mesh, config.mesh.rules):
     drawn = made.create().params
-  trees = drawn, trained.load(workdir, expected=('bert',)).params
+  trees = drawn, TrainedModel(workdir).params
   before, after = (
     np.asarray(tree['layers']['attention']['null_key']) for tree in trees
   )
@@ -302,7 +303,7 @@ def test_an_lstm_learns_and_scores(lstm):
   config, workdir, results = lstm
   losses = train_losses(workdir, 'lm')
   assert losses[-1] < losses[0] - 0.3
-  found = trained.load(workdir, expected=trained.SCORING)
+  found = TrainedModel(workdir, use='score')
   assert found.name == 'lstm'
   # The held-out loss again, as score computes it.
   store = corpus.open_store(config.data.folder)
@@ -322,7 +323,7 @@ def test_an_lstm_learns_and_scores(lstm):
   mean = np.concatenate(list(scores)).mean()
   assert -mean == pytest.approx(results['metrics']['eval/lm_loss'], rel=1e-5)
   with pytest.raises(ValueError, match='holds a lstm, expected gpt or gpt2'):
-    trained.load(workdir, expected=trained.LEFT_TO_RIGHT)
+    TrainedModel(workdir, use='generate')
 
 
 def test_an_lstm_is_begun_with(lstm):

@@ -30,9 +30,9 @@ from data.store import build, corpus
 from data.vocabulary import tokenization
 from train import embed
 from train.architectures import samples
-from train.params import trained
 from train.pretrain import assemble
 from train.vectors import text_counts
+from train.vectors.trained_model import TrainedModel
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
@@ -191,7 +191,7 @@ def test_a_table_of_words_learns(store, tmp_path):
   assert [leaf.shape for leaf in jax.tree.leaves(table)] == [(384, 8)]
   assert results['steps'] == 6
   with pytest.raises(ValueError, match='a table of 300 words in place of'):
-    trained.load_elmo(tmp_path)
+    TrainedModel(tmp_path)
 
 
 @pytest.mark.parametrize('characters', [True, False])
@@ -295,8 +295,9 @@ def test_vectors_are_those_of_the_model(
   options, split, finished, tmp_path, monkeypatch
 ):
   workdir = finished[1]
-  model, params, found = trained.load_elmo(workdir)
-  assert found == 'marks'
+  found = TrainedModel(workdir)
+  assert found.tokenizer.split == 'marks'
+  model, params = found.prepared()
   assert 'softmax' not in params
   text, output = tmp_path / 'text', tmp_path / 'vectors.hdf5'
   text.write_text(TEXT)

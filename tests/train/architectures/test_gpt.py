@@ -17,9 +17,9 @@ from data.store import corpus
 from models.pretrained import gpt as pretrained
 from train.architectures import architecture, families
 from train.engine import objectives, sharding
-from train.params import trained
 from train.pretrain import assemble
 from train.run import metrics, settings, training_phases
+from train.vectors.trained_model import TrainedModel
 
 
 @pytest.fixture(scope='module')
@@ -65,7 +65,7 @@ def test_a_run_learns_and_says_so(finished):
 
 def test_what_was_trained_opens_and_scores(finished):
   config, workdir, results = finished
-  found = trained.load(workdir, expected=trained.LEFT_TO_RIGHT)
+  found = TrainedModel(workdir, use='generate')
   assert found.name == config.model.name
   store = corpus.open_store(config.data.folder)
   assert found.tokenizer.fingerprint == store.tokenizer.fingerprint
@@ -96,7 +96,7 @@ def test_what_was_trained_opens_and_scores(finished):
     results['metrics']['eval/lm_loss'], rel=1e-5
   )
   with pytest.raises(ValueError, match=r'holds a gpt2?, expected bert'):
-    trained.load(workdir, expected=('bert',))
+    TrainedModel(workdir, use='fill_masks')
 
 
 def objective_of(config, store, length):

@@ -17,10 +17,10 @@ from train.architectures import families
 from train.architectures.architecture import Vocabulary, token_counts
 from train.engine import objectives
 from train.language import scoring
-from train.params import trained
 from train.run import metrics, settings
 from train.transfer import encoders
 from train.vectors import embedder
+from train.vectors.trained_model import TrainedModel
 from train.views import attention_weights
 
 LENGTH, ROWS, STEPS = 16, 8, 12
@@ -70,7 +70,7 @@ def test_it_learns_and_is_scored_by_all_words(finished, store):
     if name == 'eval/lm_loss'
   ]
   assert losses[-1] < losses[0]
-  found = trained.load(workdir, expected=trained.SCORING)
+  found = TrainedModel(workdir, use='score')
   assert isinstance(found.model, nnlm.Nnlm)
   # The words that no model predicts are unknown to the opened tokenizer.
   assert found.tokenizer.vocab_size == WORDS
@@ -101,7 +101,7 @@ def test_losses_of_all_words_are_those_of_the_logits(finished, store):
   config, workdir, _ = finished
   opened = corpus.open_store(store)
   vocabulary = Vocabulary.of(opened.tokenizer)
-  found = trained.load(workdir, expected=('nnlm',))
+  found = TrainedModel(workdir, use='score')
   host = first_batch(config, opened)
   sums = []
   for samples in (0, 128):

@@ -6,7 +6,7 @@ from data.tasks.examples import SpanExample, Task
 from data.vocabulary import tokenization
 from models.pretrained import elmo as pretrained
 from train.benches import host
-from train.vectors import word_cache
+from train.vectors.vector_cache import VectorCache
 
 
 def test_questions_are_counted_and_timed():
@@ -26,9 +26,9 @@ def test_questions_are_counted_and_timed():
 
 def test_cached_vectors_are_computed_twice_and_read(tmp_path, monkeypatch):
   calls = []
-  compute = word_cache.Source.compute
+  compute = VectorCache.compute
   monkeypatch.setattr(
-    word_cache.Source,
+    VectorCache,
     'compute',
     lambda *given: calls.append(1) or compute(*given),
   )

@@ -28,7 +28,9 @@ def scorers(store):
 
 
 def test_all_score_the_same_tokens(store, scorers):
-  models = [word_models.draw(name, store.tokenizer) for name in ('gpt', 'elmo')]
+  models = [
+    word_models.trained(name, store.tokenizer) for name in ('gpt', 'elmo')
+  ]
   figures = beside.compare(store, scorers, models, num_tokens=300, mix=0.5)
   texts = held_out.read(store, 300)
   targets = np.concatenate([text.tokens[1:] for text in texts])
@@ -81,9 +83,9 @@ def test_the_fitted_weight_is_the_best():
 
 def test_what_cannot_be_compared_is_refused(store, tmp_path, monkeypatch):
   found = word_models.draw('gpt', store.tokenizer)._replace(folder=tmp_path)
-  monkeypatch.setattr(opened, 'open_weights', lambda path: found)
-  same, models = beside.open_text(str(store.folder), ['run'])
-  assert models == [found] and same.meta == store.meta
+  monkeypatch.setattr(opened, 'open_weights', lambda *_: found)
+  same, (model,) = beside.open_text(str(store.folder), ['run'])
+  assert model.folder == tmp_path and same.meta == store.meta
   (tmp_path / workdirs.STORE_FILE).write_text(json.dumps({'digest': 'another'}))
   with pytest.raises(ValueError, match=r'run: was trained .*data.folder='):
     beside.open_text(str(store.folder), ['run'])

@@ -9,7 +9,7 @@ from small_gpt import small_trained
 
 from train import score
 from train.language import by_length, inputs, scoring
-from train.params import trained
+from train.vectors import trained_model
 
 LINES = [
   'The cat sat on the mat .',
@@ -76,7 +76,7 @@ def test_lines_are_texts_of_their_own(found, unit, monkeypatch):
 
 
 def test_command(found, tmp_path, monkeypatch, capsys):
-  monkeypatch.setattr(trained, 'load', lambda *_, **__: found)
+  monkeypatch.setattr(trained_model, 'TrainedModel', lambda *_, **__: found)
   (tmp_path / 'text').write_text(TEXT)
 
   def run(*arguments):

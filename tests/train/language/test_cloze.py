@@ -12,7 +12,7 @@ import small_published
 from data.vocabulary import tokenization
 from train import fill_mask
 from train.language import cloze
-from train.params import trained
+from train.vectors.trained_model import TrainedModel
 
 
 @pytest.fixture(scope='module')
@@ -65,7 +65,7 @@ def test_fills_as_the_pipeline_of_transformers(bert, run):
 
 
 def test_what_cannot_be_filled(bert, run, tmp_path):
-  found = trained.load(bert, expected=('bert',))
+  found = TrainedModel(bert)
   with pytest.raises(ValueError, match='at most.*\n  text 2: 103'):
     cloze.fill(found, ['a [MASK]', '[MASK]' + ' .' * 100])
   with pytest.raises(ValueError, match='--top_k=401: expected 1 to 400'):

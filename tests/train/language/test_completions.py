@@ -11,7 +11,8 @@ from small_gpt import small_trained
 from models.decoding import Sampling
 from train import generate
 from train.language import completions
-from train.params import trained
+from train.vectors import trained_model
+from train.vectors.trained_model import TrainedModel
 
 
 @pytest.fixture(scope='module')
@@ -113,9 +114,8 @@ def test_long_prompts_are_refused_or_slid(found):
   )
   # What is left of the prompt is its end.
   (ids,) = found.tokenizer.encode_batch([text])
-  tail = found._replace(
-    tokenizer=FixedTokens(found.tokenizer, ids[-(room - 5) :])
-  )
+  tokenizer = FixedTokens(found.tokenizer, ids[-(room - 5) :])
+  tail = TrainedModel(found.weights._replace(tokenizer=tokenizer), use=None)
   (expected,) = completions.complete(tail, [text], max_new_tokens=5)
   assert slid.tokens == expected.tokens
   # More new tokens than positions.
@@ -171,7 +171,7 @@ def test_bad_sampling_is_refused(options, message):
 
 
 def test_command(found, tmp_path, monkeypatch, capsys):
-  monkeypatch.setattr(trained, 'load', lambda *_, **__: found)
+  monkeypatch.setattr(trained_model, 'TrainedModel', lambda *_, **__: found)
   arguments = '--max_new_tokens 5 --temperature 0'.split()
 
   def run(*more):

@@ -58,7 +58,7 @@ def test_documents_and_passages(store, monkeypatch):
 
 @pytest.mark.parametrize('name', ['gpt', 'nnlm'])
 def test_left_to_right(store, text, name):
-  found = word_models.draw(name, store.tokenizer)
+  found = word_models.trained(name, store.tokenizer)
   (scores,) = held_out.score(found, store, [text])['']
   expected = scoring.score_tokens(
     found.model, found.params, known(text), context=24, stride=12
@@ -68,7 +68,7 @@ def test_left_to_right(store, text, name):
 
 
 def test_bert_hides_one_token_at_a_time(store, text):
-  found = word_models.draw('bert', store.tokenizer)
+  found = word_models.trained('bert', store.tokenizer)
   tokens = known(text)[:20]  # one window
   short = held_out.Text(tokens, text.sentences[:1])
   (scores,) = held_out.score(found, store, [short])['pseudo']
@@ -88,7 +88,7 @@ def test_bert_hides_one_token_at_a_time(store, text):
 
 
 def test_bert_reads_long_texts_in_windows(store, text):
-  found = word_models.draw('bert', store.tokenizer)
+  found = word_models.trained('bert', store.tokenizer)
   (scores,) = held_out.score(found, store, [text])['pseudo']
   assert len(scores) == len(text.tokens) - 1 > found.model.max_length
   assert (scores < 0).all()
@@ -100,7 +100,7 @@ def test_bert_reads_long_texts_in_windows(store, text):
 
 def test_elmo_reads_both_ways(store, text):
   """Against its vectors of sentences, and the softmax by hand."""
-  found = word_models.draw('elmo', store.tokenizer)
+  found = word_models.trained('elmo', store.tokenizer)
   readings = held_out.score(found, store, [text])
   softmax = found.params['softmax']
   kernel, bias = (
@@ -134,7 +134,7 @@ def test_elmo_reads_both_ways(store, text):
 
 
 def test_elmo_reads_long_texts_in_windows(store, text, monkeypatch):
-  found = word_models.draw('elmo', store.tokenizer)
+  found = word_models.trained('elmo', store.tokenizer)
   whole = held_out.score(found, store, [text])
   monkeypatch.setattr(held_out, 'CONTEXT', 16)
   cut = held_out.score(found, store, [text])
@@ -145,7 +145,9 @@ def test_elmo_reads_long_texts_in_windows(store, text, monkeypatch):
 
 
 def test_a_model_without_predictions_is_refused(store, text):
-  found = word_models.draw('bert', store.tokenizer)
-  found = found._replace(model=found.model.clone(heads=('pooler',)))
+  model = word_models.make('bert', store.tokenizer.softmax_size)
+  found = word_models.trained(
+    'bert', store.tokenizer, model=model.clone(heads=('pooler',))
+  )
   with pytest.raises(ValueError, match='no head for masked pieces'):
     held_out.score(found, store, [text])

@@ -13,7 +13,7 @@ from ngram_texts import draw_lines
 from data.ngrams import smoothing
 from data.store import corpus
 from train.language import beside, inputs, ngrams, scoring
-from train.params import trained
+from train.vectors.trained_model import TrainedModel
 
 # Add-one unigrams in an ARPA file.
 LMPLZ = """
@@ -67,7 +67,7 @@ def test_a_run_beside_kenlms_model(finished, kenlm):
   assert ngram['perplexity'] == pytest.approx(
     math.exp(nats / len(targets)), rel=1e-5
   )
-  found = trained.load(workdir, expected=('gpt',))
+  found = TrainedModel(workdir)
   nats = -sum(
     scoring.score_tokens(
       found.model, found.params, tokens, context=64, stride=32

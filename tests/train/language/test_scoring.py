@@ -19,8 +19,10 @@ from data.vocabulary import tokenization
 from models import lstm_lm
 from models.pretrained import gpt as pretrained
 from train import score
+from train.architectures import families
 from train.language import scoring
-from train.params import trained
+from train.vectors import trained_model
+from train.vectors.trained_model import TrainedModel
 
 
 @pytest.fixture(scope='module')
@@ -73,7 +75,7 @@ def test_log_probs_are_those_of_one_window_at_a_time(found, stride):
       assert scores[place - 1] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize('name', trained.SCORING)
+@pytest.mark.parametrize('name', families.names_for('score'))
 def test_a_text_shorter_than_the_context_is_one_window(name):
   """Of 16 positions, 17 tokens are all that they see."""
   found = small_trained('gpt2' if name == 'gpt2' else 'gpt', max_length=16)
@@ -83,12 +85,11 @@ def test_a_text_shorter_than_the_context_is_one_window(name):
     zeros = np.zeros((1, 8), np.int32)
     init = jax.jit(model.init, static_argnames='train')
     params = init(jax.random.key(0), zeros, zeros == 0, zeros, train=False)
-    found = found._replace(
-      model=model,
-      params=jax.tree.map(
-        lambda leaf: 9 * np.asarray(leaf), nn.unbox(params)['params']
-      ),
+    params = jax.tree.map(
+      lambda leaf: 9 * np.asarray(leaf), nn.unbox(params)['params']
     )
+    weights = found.weights._replace(model=model, params=params)
+    found = TrainedModel(weights, use=None)
   apply = jax.jit(found.model.apply, static_argnames='train')
   for num_tokens in (2, 9, 17):
     (ids,) = found.encode([TEXT])
@@ -201,7 +202,7 @@ def test_choices_are_scored_after_their_context(found):
 
 
 def test_command(found, tmp_path, monkeypatch, capsys):
-  monkeypatch.setattr(trained, 'load', lambda *_, **__: found)
+  monkeypatch.setattr(trained_model, 'TrainedModel', lambda *_, **__: found)
   text, table = tmp_path / 'text', tmp_path / 'log_probs.csv'
   text.write_text(TEXT)
 
@@ -272,7 +273,7 @@ def test_wikitext_is_scored_as_by_hugging_face(
     theirs.config.to_dict(),
     published_cases.in_memory(arrays),
   )
-  found = opened._replace(params=opened.load(), tokenizer=tokenizer)
+  found = TrainedModel(opened._replace(tokenizer=tokenizer), use='score')
   (ids,) = tokenizer.encode_batch([detokenize.wikitext(text)])
   for stride in (context, context // 2):
     figures, *_ = scoring.score_text(

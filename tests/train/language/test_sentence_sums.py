@@ -15,8 +15,8 @@ from data.store import corpus
 from data.vocabulary import characters, tokenization
 from models import elmo
 from train.language import sentence_sums
-from train.params import trained
 from train.run import settings
+from train.vectors.trained_model import TrainedModel
 
 TOPICS = list(pydoc_data.topics.topics.values())[:20]
 SENTENCES = [
@@ -54,7 +54,7 @@ def gpt2(tmp_path_factory):
 
 
 def load(folder):
-  return trained.load(folder, expected=('bert', 'gpt', 'gpt2', 'lstm', 'nnlm'))
+  return TrainedModel(folder, use=None)
 
 
 def test_a_gpt2_sums_as_transformers(gpt2):
@@ -181,7 +181,7 @@ def test_an_elmo_reads_both_ways(tmp_path):
   store = corpus.open_store(
     build_words(write_topics(tmp_path, 0, 30), tmp_path / 'store')
   )
-  found = word_models.draw('elmo', store.tokenizer)
+  found = word_models.trained('elmo', store.tokenizer)
   tokenizer = store.tokenizer
   some = [tokenizer.pieces[i] for i in (5, 9, 30, 7, 12)]
   texts = [' '.join(some), f'{some[0]} zyzzyva {some[1]}', some[2]]

@@ -13,7 +13,7 @@ from data.tasks import registry
 from data.vocabulary import tokenization
 from train import similarity
 from train.meanings import inputs, sentence_scores, sentence_vectors
-from train.params import trained
+from train.vectors.trained_model import TrainedModel
 
 NOUNS = 'value class list name function object module'.split()
 
@@ -60,7 +60,7 @@ def test_figures(small_bert, glue, capsys):
     'stsb': ['dev'],
     'mrpc': ['train', 'dev', 'test'],
   }
-  found = trained.load(small_bert, expected=('bert',))
+  found = TrainedModel(small_bert)
   figures = sentence_scores.compare([('small', found)], sets)
   (model,) = figures['models']
   cosines = {

@@ -6,9 +6,9 @@ import transformers
 from small_gpt import small_trained
 
 from train.meanings import sentence_vectors
-from train.params import trained
 from train.vectors import neighbours
 from train.vectors.request import Request
+from train.vectors.trained_model import TrainedModel
 
 PAIRS = [
   ('the value of a class', 'a class has a value'),
@@ -38,7 +38,7 @@ def pools_of(layers_LTD):
 
 def test_bert(small_bert, torch, monkeypatch):
   monkeypatch.setattr(sentence_vectors, 'PAIRS_AT_ONCE', 2)
-  found = trained.load(small_bert, expected=('bert',))
+  found = TrainedModel(small_bert)
   model = transformers.BertModel.from_pretrained(small_bert).eval()
 
   def pooled(text):

@@ -9,7 +9,7 @@ from small_gpt import small_trained
 
 from train import similarity
 from train.meanings import shifting
-from train.params import trained
+from train.vectors.trained_model import TrainedModel
 
 TEXTS = ['the value of a class', '', 'it returns a list of all names']
 SHIFTS = (0, 3, 40)
@@ -29,7 +29,7 @@ def file(tmp_path):
 
 
 def test_bert(small_bert, torch, file):
-  found = trained.load(small_bert, expected=('bert',))
+  found = TrainedModel(small_bert)
   model = transformers.BertModel.from_pretrained(small_bert).eval()
   expected = {shift: [] for shift in SHIFTS}
   for text in TEXTS:

@@ -12,8 +12,8 @@ from small_elmo import embed_alone, small_elmo
 from data.vocabulary import tokenization
 from train import similarity
 from train.meanings import retrieval, translations
-from train.params import trained
 from train.vectors.request import Choice
+from train.vectors.trained_model import TrainedModel
 
 FIRST = [
   'the value of a class',
@@ -39,7 +39,7 @@ def paths(tmp_path):
 
 
 def means_by_transformers(folder, text, torch, added):
-  (ids,) = trained.load(folder, expected=trained.TRANSFORMERS).encode([text])
+  (ids,) = TrainedModel(folder).encode([text])
   begin, end = added
   model = transformers.AutoModel.from_pretrained(folder).eval()
   with torch.no_grad():
@@ -54,7 +54,7 @@ def test_bert_by_layer(small_bert, torch, paths, run_command, tmp_path):
   arguments = small_bert, '--parallel', *paths, '--by_layer'
   out = run_command(similarity, *arguments, '--out', 'c.png', '--json').out
   figures = json.loads(out)
-  found = trained.load(small_bert, expected=('bert',))
+  found = TrainedModel(small_bert)
   symbols = [found.tokenizer.cls_id], [found.tokenizer.sep_id]
   one, other = (
     np.stack(
@@ -103,7 +103,7 @@ def test_gpt2(small_store, torch, tmp_path):
     [text], tokenization.parse_training('train:bytebpe:300')
   )
   small_published.write_gpt(tmp_path / 'gpt2', tokenizer)
-  found = trained.load(tmp_path / 'gpt2', expected=('gpt2',))
+  found = TrainedModel(tmp_path / 'gpt2')
   ours = translations.embed(found, FIRST, Choice('all'))
   for vectors, text in zip(ours, FIRST, strict=True):
     theirs = means_by_transformers(tmp_path / 'gpt2', text, torch, ([], []))

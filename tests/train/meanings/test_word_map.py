@@ -11,7 +11,7 @@ from sklearn.metrics import pairwise
 from data.tasks.senses.occurrences import Occurrence
 from train import senses
 from train.meanings import inputs, word_map, word_vectors
-from train.vectors import word_cache
+from train.vectors.trained_model import TrainedModel
 
 TEXT = 'the value of a value\nit returns a value\nthe Value is a class\n'
 
@@ -30,7 +30,7 @@ def test_figures(kind, small_bert, small_elmo_folder, run, tmp_path):
   printed = json.loads(run(weights, *options, '--json').out)
   found = json.loads((tmp_path / 'a.json').read_text())
   vectors = word_vectors.embed(
-    word_cache.open_source(weights), inputs.find_word('text', 'value', False)
+    TrainedModel(weights), inputs.find_word('text', 'value', False)
   )
   assert [row['where'] for row in found['rows']] == [
     f'text, line {number}' for number in (1, 1, 2, 3)

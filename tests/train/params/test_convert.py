@@ -18,8 +18,9 @@ from data.vocabulary import tokenization
 from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import published, strict
 from train import weights
-from train.params import convert, opened, trained, warm_start
+from train.params import convert, opened, warm_start
 from train.run import settings
+from train.vectors.trained_model import TrainedModel
 
 HUGGING_FACE = ('bert', 'minilm', 'tagger', 'gpt', 'gpt2')
 RELEASED = {'bert': 'TensorFlow', 'gpt': 'OpenAI', 'gpt2': 'TensorFlow'}
@@ -223,7 +224,7 @@ def test_minilm_there_and_back(tmp_path):
       model.eval()(**old).last_hidden_state.numpy() for model in models
     )
   np.testing.assert_array_equal(new, old)
-  found = trained.load(tmp_path / 'workdir', expected=('bert',))
+  found = TrainedModel(tmp_path / 'workdir')
   ids = np.array([[101, *found.encode(texts[:1])[0], 102]])
   apply = jax.jit(found.model.apply, static_argnames='train')
   states = apply(
@@ -274,7 +275,7 @@ def test_what_was_released_first(kind, folders, tmp_path):
   assert found.keys() == arrays.keys()
   for path, leaf in arrays.items():
     np.testing.assert_array_equal(found[path], leaf, err_msg=path)
-  loaded = trained.load(released, expected=trained.TRANSFORMERS)
+  loaded = TrainedModel(released)
   assert loaded.model == there.model
   convert.import_(released, tmp_path / 'workdir')
   convert.export(tmp_path / 'workdir', tmp_path / 'back')

@@ -25,8 +25,9 @@ from train import (
   zero_shot,
 )
 from train.papers import tables
-from train.params import convert, opened, trained
+from train.params import convert, opened
 from train.run import workdirs
+from train.vectors.trained_model import TrainedModel
 
 KINDS = {'bert': 'wordpiece', 'gpt': 'bpe', 'gpt2': 'bytebpe'}
 PIECES = {'bert': 400, 'gpt': 397, 'gpt2': 400}  # that texts give
@@ -80,7 +81,7 @@ def test_rows_beyond_the_vocabulary_are_left_out(kind, made, tmp_path):
   """All else is as transformers has it, with a softmax over the vocabulary."""
   model, alone, vocabulary, both = made[kind]
   V = PIECES[kind]
-  found = trained.load(both, expected=trained.TRANSFORMERS)
+  found = TrainedModel(both)
   (ids,) = found.encode([TEXT])
   ours = outputs(found, ids)
   with torch.no_grad():
@@ -258,7 +259,7 @@ def test_the_other_commands_tell_the_same(made, run_command, tmp_path):
   _, alone, vocabulary, _ = made['gpt2']
   for refuse in (
     lambda: convert.import_(alone, tmp_path / 'workdir'),
-    lambda: trained.load(alone, expected=trained.SCORING),
+    lambda: TrainedModel(alone, use='score'),
   ):
     with pytest.raises(ValueError, match='holds no vocab.*--tokenizer PATH'):
       refuse()
@@ -292,11 +293,9 @@ def test_a_gpt2_that_lost_its_softmax_gives_vectors_only(
   run_command(weights, 'export', 'workdir', 'back')
   transformers.GPT2Model.from_pretrained(tmp_path / 'back')
   (tmp_path / 'text.txt').write_text(f'{TEXT}\n')
-  expected = strict.flatten(
-    trained.load(both, expected=trained.TRANSFORMERS).params
-  )
+  expected = strict.flatten(TrainedModel(both).params)
   for folder in ('headless', 'workdir', 'back'):
-    found = trained.load(folder, expected=trained.TRANSFORMERS)
+    found = TrainedModel(folder)
     for path, leaf in strict.flatten(found.params).items():
       np.testing.assert_array_equal(leaf, expected[path], err_msg=path)
     with pytest.raises(SystemExit, match='no lm_head.weight is there: the wei'):

@@ -6,8 +6,9 @@ import runs
 from dialogue_files import make_dialogues, write_dialogues
 
 from train.engine import sharding
-from train.params import opened, trained
+from train.params import opened
 from train.pretrain import job
+from train.vectors.trained_model import TrainedModel
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
@@ -67,7 +68,7 @@ def test_weights_without_the_roles_draw_them(
   assert 'new: token types 2 to 3' in capsys.readouterr().err
   found, stored = (
     np.asarray(params['embeddings']['token_types'])
-    for params in (created, trained.load(weights, expected=('bert',)).params)
+    for params in (created, TrainedModel(weights).params)
   )
   np.testing.assert_array_equal(found[:2], stored)
   assert found.shape[0] == 4 and found[2:].any(axis=-1).all()

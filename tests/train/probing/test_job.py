@@ -11,7 +11,7 @@ from small_elmo import small_elmo
 from data.tasks.probes import tasks
 from models.pretrained import elmo as pretrained
 from train.probing import fit, job, plan
-from train.vectors import piece_cache
+from train.vectors.trained_model import TrainedModel
 
 
 @pytest.fixture(scope='module')
@@ -106,9 +106,9 @@ def test_what_stands_after_an_error(folder, trained, monkeypatch):
 
 
 def test_words_that_an_encoder_sees_as_one(small_bert, folder):
-  seen = job.seen_by(piece_cache.open_source(small_bert))
+  seen = job.seen_by(TrainedModel(small_bert))
   assert seen('Yield') == seen('yield') != seen('field')
-  seen = job.seen_by(piece_cache.open_source(folder / 'elmo'))
+  seen = job.seen_by(TrainedModel(folder / 'elmo'))
   assert seen('Yield') != seen('yield')
 
 

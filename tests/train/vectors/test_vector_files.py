@@ -10,9 +10,9 @@ import small_published
 
 from data.vocabulary import tokenization
 from train import embed, similarity
-from train.params import trained
-from train.vectors import text_vectors, vector_files
+from train.vectors import vector_files
 from train.vectors.request import Choice, Request
+from train.vectors.trained_model import TrainedModel
 
 TEXT = 'The cat sat.\n\nA mat,  \tthe cat\nThe cat sat.\nnaïve cat\n'
 LINES = TEXT.split('\n')[:-1]
@@ -39,9 +39,9 @@ def run(run_command, tmp_path):
 
 @pytest.mark.parametrize('unit', ['token', 'word', 'sentence'])
 def test_both_formats_hold_what_is_computed(bert, run, tmp_path, unit):
-  found = trained.load(bert, expected=('bert',))
+  found = TrainedModel(bert)
   request = Request(unit, choice=Choice((0, -1)))
-  expected = list(text_vectors.embed_texts(found, LINES, request))
+  expected = list(found.vectors(LINES, request))
   options = ['--layers=0,-1'] + ([] if unit == 'token' else [f'--unit={unit}'])
   printed = run(embed, bert, 'text.txt', 'out.h5', *options, '--json')
   figures = json.loads(printed.out)
@@ -101,7 +101,7 @@ def test_both_formats_hold_what_is_computed(bert, run, tmp_path, unit):
 def test_refused_before_weights_are_read(
   bert, run, tmp_path, monkeypatch, arguments, message
 ):
-  monkeypatch.setattr(trained, 'load', pytest.fail)
+  monkeypatch.setattr(TrainedModel, 'params', property(pytest.fail))
   (tmp_path / 'old.h5').touch()
   before = set(tmp_path.iterdir())
   with pytest.raises(SystemExit, match=message):
@@ -116,7 +116,7 @@ def test_refused_before_weights_are_read(
 def test_what_is_no_text_is_refused(
   bert, run, tmp_path, monkeypatch, content, message
 ):
-  monkeypatch.setattr(trained, 'load', pytest.fail)
+  monkeypatch.setattr(TrainedModel, 'params', property(pytest.fail))
   (tmp_path / 'text.txt').write_bytes(content)
   for command, *rest in (embed, 'out.h5'), (similarity, '--query=a'):
     with pytest.raises(SystemExit, match=message):
@@ -149,12 +149,9 @@ def test_bfloat16_is_near(bert, run):
 
 
 def test_similarity(bert, run, tmp_path):
-  found = trained.load(bert, expected=('bert',))
+  found = TrainedModel(bert)
   vectors = np.stack(
-    [
-      vectors.array
-      for vectors in text_vectors.embed_texts(found, LINES, Request())
-    ]
+    [vectors.array for vectors in found.vectors(LINES, Request())]
   )
   vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
   expected = vectors @ vectors[4]

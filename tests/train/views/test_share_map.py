@@ -6,6 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from train.vectors.trained_model import TrainedModel
 from train.views import (
   attention_shares,
   attention_texts,
@@ -66,7 +67,8 @@ def test_a_null_key_has_its_map(small_bert, path, tmp_path, monkeypatch):
     for each in attention_weights.attend(found, texts)
   ]
   monkeypatch.setattr(attention_weights, 'attend', lambda *_: iter(kept))
-  found = found._replace(model=found.model.clone(null_key=True))
+  module = found.model.clone(null_key=True)
+  found = TrainedModel(found.weights._replace(model=module))
   means, counts = share_map.measure(found, texts)
   np.testing.assert_allclose(means['null_key'], 0.25, atol=1e-6)
   assert counts['null_key'] == len(LINES)

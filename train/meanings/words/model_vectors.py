@@ -9,42 +9,43 @@ import numpy as np
 from etils import epath
 
 from models import features
-from models.pretrained.weights import Weights
+from train.architectures import families
 from train.host import console
-from train.meanings import loading, tables
+from train.meanings import tables
 from train.meanings.words.sources import BINARY_FILE, Vectors
-from train.params import opened, trained
-from train.vectors import elmo_vectors, text_counts, text_vectors
-from train.vectors.request import Choice, Request
-
-REQUEST = Request('word', pool='mean', choice=Choice('all'), split=list)
+from train.params import opened
+from train.vectors import elmo_vectors, text_counts, trained_model
+from train.vectors.trained_model import TrainedModel
 
 
 def open_models(
   names: Sequence[str], tokenizer: str | None
-) -> Iterator[Weights]:
-  """Returns ELMos, GPTs and BERTs, all checked at once, loaded in turn.
+) -> Iterator[TrainedModel]:
+  """Returns ELMos, GPTs and BERTs, all checked at once, read in turn.
 
-  `tokenizer` is of the first. Raises ValueError, see `loading.load_each`, and
-  for any other family.
+  `tokenizer` is of the first. Raises ValueError for any other family, see
+  `TrainedModel` for other errors.
   """
   opened_weights = [
     opened.open_weights(name, None if number else tokenizer)
     for number, name in enumerate(names)
   ]
+  expected = families.names_for('embed')
   for weights in opened_weights:
-    if not (weights.reads_words or weights.name in trained.TRANSFORMERS):
+    if not (weights.reads_words or weights.name in expected):
       raise ValueError(
         f'{weights.folder} holds a {weights.name}; expected an elmo,'
-        f' {" or ".join(trained.TRANSFORMERS)}, a file of vectors, or a'
+        f' {" or ".join(expected)}, a file of vectors, or a'
         f' word2vec or glove with the {BINARY_FILE} that its run writes at the'
         ' end'
       )
-  return loading.load_each(opened_weights, None, REQUEST, elmo=True)
+  return trained_model.in_turn(
+    [TrainedModel(weights, dtype='float32') for weights in opened_weights]
+  )
 
 
 def without_context(
-  found: Weights, words: Sequence[str], num_first: int
+  found: TrainedModel, words: Sequence[str], num_first: int
 ) -> Vectors:
   """Returns the vectors of layer 0, without positions and contexts, L = 1.
 
@@ -77,7 +78,10 @@ def without_context(
 
 
 def in_contexts(
-  found: Weights, words: Sequence[str], num_first: int, path: epath.PathLike
+  found: TrainedModel,
+  words: Sequence[str],
+  num_first: int,
+  path: epath.PathLike,
 ) -> Vectors:
   """Returns each layer's mean of the vectors of words in a text.
 
@@ -104,10 +108,7 @@ def in_contexts(
       f'{path}: found none of the {len(words):,} words to judge by; expected a'
       ' text that has them'
     )
-  if found.reads_words:
-    numbered = elmo_vectors.embed_numbered(found.model, found.params, sentences)
-  else:
-    numbered = text_vectors.embed_numbered(found, sentences, REQUEST)
+  numbered = found.words(sentences, pool='mean')
   sums_WLD, counts = None, np.zeros(len(words), int)
   for number, each in console.counted(numbered, len(sentences), 'sentences'):
     array_TLD = each.array.swapaxes(0, 1)

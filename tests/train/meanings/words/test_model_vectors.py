@@ -6,9 +6,9 @@ from small_elmo import NEAR, embed_alone, small_elmo
 
 from models import features
 from train.meanings.words import model_vectors
-from train.params import opened, trained
-from train.vectors import text_vectors
+from train.params import opened
 from train.vectors.request import Choice, Request
+from train.vectors.trained_model import TrainedModel
 
 TEXT = 'The value of a value.\nnothing else\n\nit returns a VALUE\n'
 WORDS = ['value', 'unspeakable', 'returns', '\u200b', 'it']
@@ -26,7 +26,7 @@ def weights(request):
   """Open weights of a BERT, and of a GPT-2 with byte-level pieces."""
   if request.param == 'small_bert':
     folder = request.getfixturevalue('small_bert')
-    return trained.load(folder, expected=('bert',))
+    return TrainedModel(folder)
   from small_gpt import small_trained
 
   return small_trained(max_length=32)
@@ -59,9 +59,7 @@ def test_means_over_contexts(weights, text):
     ['it', 'returns', 'a', 'VALUE'],
   ]
   request = Request('word', 'mean', choice=Choice('all'), split=list)
-  one, other = (
-    each.array for each in text_vectors.embed_texts(weights, sentences, request)
-  )
+  one, other = (each.array for each in weights.vectors(sentences, request))
   mean = (one[:, 1] + one[:, 4] + other[:, 3]) / 3
   np.testing.assert_allclose(found.layers[1:, 0], mean[1:], atol=1e-5)
   np.testing.assert_allclose(found.layers[1:, 1], other[1:, 1], atol=1e-5)

@@ -6,8 +6,8 @@ from small_elmo import small_elmo
 from small_gpt import small_trained
 
 from models.pretrained import elmo as pretrained
-from train.vectors import piece_cache, text_vectors, word_cache
 from train.vectors.request import Choice, Request
+from train.vectors.vector_cache import VectorCache
 
 SENTENCES = [
   'An object that can be called with arguments .'.split(),
@@ -19,9 +19,9 @@ SENTENCES = [
 
 def test_every_token_of_a_text(tmp_path):
   weights = small_trained('gpt2')
-  source = piece_cache.PieceSource(weights, 'digest')
-  found = word_cache.vectors(source, SENTENCES, tmp_path)
-  counts = piece_cache.count_pieces(source, SENTENCES)
+  cache = VectorCache(weights.weights, unit='piece')
+  found = cache.vectors(SENTENCES, tmp_path)
+  counts = cache.model.count_pieces(SENTENCES)
   assert max(max(each) for each in counts) > 1
   assert sum(counts[2]) > weights.model.max_length
   for sentence, start, count in zip(
@@ -32,7 +32,7 @@ def test_every_token_of_a_text(tmp_path):
     table = weights.params['embeddings']['tokens']['embedding']
     np.testing.assert_array_equal(rows[:, 0], table[np.array(ids)].astype('f2'))
     request = Request('word', 'last', choice=Choice('all'), split=list)
-    (last,) = text_vectors.embed_texts(weights, [sentence], request)
+    (last,) = weights.vectors([sentence], request)
     ends = np.cumsum(count) - 1
     np.testing.assert_allclose(
       rows[ends, 1:].swapaxes(0, 1), last.array[1:], rtol=1e-3, atol=1e-3
@@ -40,8 +40,8 @@ def test_every_token_of_a_text(tmp_path):
   assert found.starts[1] == found.starts[3]
   assert len(found.layers) == sum(map(sum, counts[:3]))
   # Of a text without symbols, the same tokens as of the running text.
-  (expected,) = text_vectors.embed_texts(
-    weights, [' '.join(SENTENCES[0])], Request('token', choice=Choice('all'))
+  (expected,) = weights.vectors(
+    [' '.join(SENTENCES[0])], Request('token', choice=Choice('all'))
   )
   np.testing.assert_allclose(
     found.layers[: sum(counts[0]), 1:].swapaxes(0, 1),
@@ -58,13 +58,13 @@ def test_layers_of_a_bert_are_those_of_transformers(
   transformers = pytest.importorskip('transformers')
   tokenizer = transformers.BertTokenizerFast.from_pretrained(small_bert)
   model = transformers.BertModel.from_pretrained(small_bert).eval()
-  source = piece_cache.open_source(small_bert)
+  cache = VectorCache(small_bert, unit='piece')
   sentences = [['The', '\u200b', 'yield', 'unbelievable', '.'], ['The']]
-  found = word_cache.vectors(source, sentences, tmp_path)
+  found = cache.vectors(sentences, tmp_path)
   for words, start, counts in zip(
     sentences,
     found.starts,
-    piece_cache.count_pieces(source, sentences),
+    cache.model.count_pieces(sentences),
     strict=True,
   ):
     encoded = tokenizer(words, is_split_into_words=True, return_tensors='pt')
@@ -81,9 +81,9 @@ def test_layers_of_a_bert_are_those_of_transformers(
 
 def test_words_are_the_pieces_of_an_elmo(tmp_path):
   pretrained.write_folder(tmp_path / 'elmo', *small_elmo())
-  source = piece_cache.open_source(tmp_path / 'elmo')
-  assert piece_cache.count_pieces(source, [['a', 'cat'], []]) == [[1, 1], []]
+  cache = VectorCache(tmp_path / 'elmo', unit='piece')
+  assert cache.model.count_pieces([['a', 'cat'], []]) == [[1, 1], []]
   # The vectors of words serve both.
-  assert source.digest == word_cache.open_source(tmp_path / 'elmo').digest
-  found = word_cache.vectors(source, [['a', 'cat']], tmp_path / 'cache')
+  assert cache.digest == VectorCache(tmp_path / 'elmo').digest
+  found = cache.vectors([['a', 'cat']], tmp_path / 'cache')
   assert found.layers.shape == (2, 3, 12)

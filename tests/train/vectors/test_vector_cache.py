@@ -12,9 +12,10 @@ from small_elmo import small_elmo
 
 from data.vocabulary import tokenization
 from models.pretrained import elmo as pretrained
-from train.params import trained
-from train.vectors import embedder, text_vectors, word_cache
+from train.vectors import embedder, vector_cache
 from train.vectors.request import Choice, Request
+from train.vectors.trained_model import TrainedModel
+from train.vectors.vector_cache import VectorCache
 
 LONG = 'An object that can be called with arguments , such as a function ;'
 SENTENCES = [
@@ -47,8 +48,8 @@ def bert_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def source(elmo_folder):
-  return word_cache.open_source(elmo_folder)
+def cache(elmo_folder):
+  return VectorCache(elmo_folder)
 
 
 def files_of(folder):
@@ -67,14 +68,13 @@ def check_rows(found, expected):
     np.testing.assert_allclose(rows, layers, rtol=1e-3, atol=1e-3)
 
 
-def test_elmo_as_the_command(elmo_folder, source, tmp_path):
+def test_elmo_as_the_command(elmo_folder, cache, tmp_path):
   text, output = tmp_path / 'text', tmp_path / 'out.h5'
   text.write_text('\n'.join(map(' '.join, SENTENCES)) + '\n')
-  model, params, _ = trained.load_elmo(elmo_folder)
-  embedder.embed_file(model, params, text, output)
-  found = word_cache.vectors(source, SENTENCES, tmp_path / 'cache')
+  embedder.embed_file(*TrainedModel(elmo_folder).prepared(), text, output)
+  found = cache.vectors(SENTENCES, tmp_path / 'cache')
   assert isinstance(found.layers, np.memmap)
-  assert (source.num_layers, source.dim) == (3, 12)
+  assert (cache.model.num_layers, cache.model.dim) == (3, 12)
   assert found.layers.shape == (5 + len(SENTENCES[3]), 3, 12)
   assert found.starts.tolist() == STARTS
   with h5py.File(output) as file:
@@ -82,29 +82,32 @@ def test_elmo_as_the_command(elmo_folder, source, tmp_path):
 
 
 def test_bert_as_the_command(bert_folder, tmp_path):
-  source = word_cache.open_source(str(bert_folder))
-  weights = trained.load(bert_folder, expected=('bert',))
+  cache = VectorCache(str(bert_folder))
+  weights = TrainedModel(bert_folder)
   pieces = weights.tokenizer.encode_words(SENTENCES)
   assert sum(map(len, pieces[3])) > weights.model.max_length
   assert any(len(word) > 1 for words in pieces for word in words)
-  expected = text_vectors.embed_texts(
-    weights,
+  expected = weights.vectors(
     map(' '.join, SENTENCES),
     Request('word', 'first', choice=Choice('all')),
   )
-  found = word_cache.vectors(source, SENTENCES, tmp_path)
-  assert found.layers.shape[1:] == (source.num_layers, source.dim) == (3, 32)
+  found = cache.vectors(SENTENCES, tmp_path)
+  assert (
+    found.layers.shape[1:]
+    == (cache.model.num_layers, cache.model.dim)
+    == (3, 32)
+  )
   assert found.starts.tolist() == STARTS
   check_rows(found, [each.array for each in expected])
   # The settings of a model are no parameters, and change its vectors.
   small_published.change(bert_folder, 'num_attention_heads', 4)
-  assert word_cache.open_source(bert_folder).digest != source.digest
+  assert VectorCache(bert_folder).digest != cache.digest
 
 
 def test_the_second_time_from_disk(
-  elmo_folder, source, embedded, tmp_path, capsys
+  elmo_folder, cache, embedded, tmp_path, capsys
 ):
-  first = word_cache.vectors(source, SENTENCES, tmp_path)
+  first = cache.vectors(SENTENCES, tmp_path)
   (name,) = files_of(tmp_path)
   assert files_of(tmp_path / name) == [
     '.verified.json',
@@ -116,29 +119,27 @@ def test_the_second_time_from_disk(
   size = (tmp_path / name / 'layers.bin').stat().st_size
   assert f'vectors of {len(first.layers)} words: ' in said
   assert f'{size:,} bytes in {tmp_path / name}' in said and 'words/s' in said
-  again = word_cache.vectors(
-    word_cache.open_source(elmo_folder), SENTENCES, tmp_path
-  )
+  again = VectorCache(elmo_folder).vectors(SENTENCES, tmp_path)
   assert embedded == [4]  # distinct sentences
   assert f'read from {tmp_path / name}' in capsys.readouterr().err
   np.testing.assert_array_equal(again.layers, first.layers)
   np.testing.assert_array_equal(again.starts, first.starts)
   # Other sentences, the same sentences in another order of first use.
-  word_cache.vectors(source, SENTENCES[2:], tmp_path)
+  cache.vectors(SENTENCES[2:], tmp_path)
   assert embedded == [4, 3] and len(files_of(tmp_path)) == 2
   # Sentences given more often are no others.
-  word_cache.vectors(source, SENTENCES + SENTENCES, tmp_path)
+  cache.vectors(SENTENCES + SENTENCES, tmp_path)
   assert embedded == [4, 3]
 
 
-def test_in_the_users_cache(source, tmp_path, monkeypatch):
+def test_in_the_users_cache(cache, tmp_path, monkeypatch):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-  found = word_cache.vectors(source, SENTENCES)
+  found = cache.vectors(SENTENCES)
   (folder,) = (tmp_path / 'sesame' / 'word_vectors').iterdir()
   assert found.layers.filename == folder / 'layers.bin'
 
 
-def test_other_weights_have_their_own(source, embedded, tmp_path):
+def test_other_weights_have_their_own(cache, embedded, tmp_path):
   model, params = small_elmo()
   bias = params['encoder']['projection']['bias']
   changed = {**params, 'encoder': {**params['encoder']}}
@@ -147,10 +148,10 @@ def test_other_weights_have_their_own(source, embedded, tmp_path):
     'bias': bias + np.float32(0.5),
   }
   pretrained.write_folder(tmp_path / 'other', model, changed)
-  other = word_cache.open_source(tmp_path / 'other')
-  assert other.digest != source.digest
-  one = word_cache.vectors(source, SENTENCES, tmp_path / 'cache')
-  two = word_cache.vectors(other, SENTENCES, tmp_path / 'cache')
+  other = VectorCache(tmp_path / 'other')
+  assert other.digest != cache.digest
+  one = cache.vectors(SENTENCES, tmp_path / 'cache')
+  two = other.vectors(SENTENCES, tmp_path / 'cache')
   assert embedded == [4, 4] and len(files_of(tmp_path / 'cache')) == 2
   assert np.abs(one.layers - two.layers).max() > 0.1
 
@@ -161,8 +162,8 @@ def flip(path):
   path.write_bytes(data)
 
 
-def test_damage_is_made_anew(source, embedded, tmp_path, capsys):
-  whole = np.array(word_cache.vectors(source, SENTENCES, tmp_path).layers)
+def test_damage_is_made_anew(cache, embedded, tmp_path, capsys):
+  whole = np.array(cache.vectors(SENTENCES, tmp_path).layers)
   (folder,) = tmp_path.iterdir()
   layers, meta = folder / 'layers.bin', folder / 'meta.json'
   facts = json.loads(meta.read_text())
@@ -179,7 +180,7 @@ def test_damage_is_made_anew(source, embedded, tmp_path, capsys):
   for number, (message, damage) in enumerate(damages.items(), start=2):
     damage()
     capsys.readouterr()
-    found = word_cache.vectors(source, SENTENCES, tmp_path)
+    found = cache.vectors(SENTENCES, tmp_path)
     said = capsys.readouterr().err
     assert f'{folder}: {message}' in said and 'computed anew' in said
     assert len(embedded) == number
@@ -187,8 +188,8 @@ def test_damage_is_made_anew(source, embedded, tmp_path, capsys):
     assert files_of(tmp_path) == [folder.name]
 
 
-def test_nothing_half_written(source, tmp_path, monkeypatch):
-  compute = word_cache.Source.compute
+def test_nothing_half_written(cache, tmp_path, monkeypatch):
+  compute = VectorCache.compute
 
   def stop(*arguments):
     for done, item in enumerate(compute(*arguments)):
@@ -198,21 +199,21 @@ def test_nothing_half_written(source, tmp_path, monkeypatch):
       yield item
 
   with monkeypatch.context() as patch:
-    patch.setattr(word_cache.Source, 'compute', stop)
+    patch.setattr(VectorCache, 'compute', stop)
     with pytest.raises(KeyboardInterrupt):
-      word_cache.vectors(source, SENTENCES, tmp_path)
+      cache.vectors(SENTENCES, tmp_path)
   assert not files_of(tmp_path)
   # What kills left: of other sentences, and of these.
   (tmp_path / '.other.partial').mkdir()
   (tmp_path / '.other.lock').touch()
-  word_cache.vectors(source, SENTENCES, tmp_path)
+  cache.vectors(SENTENCES, tmp_path)
   (name,) = files_of(tmp_path)
   assert not name.startswith('.')
 
 
-def test_two_at_once_compute_once(source, embedded, tmp_path, monkeypatch):
+def test_two_at_once_compute_once(cache, embedded, tmp_path, monkeypatch):
   found, started, entered = [], threading.Event(), threading.Semaphore(0)
-  counted, exclusive = word_cache.Source.compute, word_cache.folders.exclusive
+  counted, exclusive = VectorCache.compute, vector_cache.folders.exclusive
 
   def slow(*arguments):
     started.set()
@@ -224,11 +225,11 @@ def test_two_at_once_compute_once(source, embedded, tmp_path, monkeypatch):
     entered.release()
     return exclusive(target, **options)
 
-  monkeypatch.setattr(word_cache.Source, 'compute', slow)
-  monkeypatch.setattr(word_cache.folders, 'exclusive', asked)
+  monkeypatch.setattr(VectorCache, 'compute', slow)
+  monkeypatch.setattr(vector_cache.folders, 'exclusive', asked)
 
   def run():
-    found.append(word_cache.vectors(source, SENTENCES, tmp_path))
+    found.append(cache.vectors(SENTENCES, tmp_path))
 
   threads = [threading.Thread(target=run) for _ in range(2)]
   threads[0].start()
@@ -241,23 +242,23 @@ def test_two_at_once_compute_once(source, embedded, tmp_path, monkeypatch):
   assert len(files_of(tmp_path)) == 1
 
 
-def test_bad_input_is_named(elmo_folder, source, tmp_path, monkeypatch):
+def test_bad_input_is_named(elmo_folder, cache, tmp_path, monkeypatch):
   with pytest.raises(ValueError, match='gs://b/c: word vectors need a local'):
-    word_cache.vectors(source, SENTENCES, 'gs://b/c')
+    cache.vectors(SENTENCES, 'gs://b/c')
   with pytest.raises(ValueError, match='2 sentences without a word'):
-    word_cache.vectors(source, [[], []], tmp_path)
+    cache.vectors([[], []], tmp_path)
 
-  def huge(source, sentences):
+  def huge(cache, sentences):
     array = np.full((3, len(sentences[0]), 12), 7e4, np.float32)
-    yield 0, word_cache.vector_files.VectorFile(array, None, 0)
+    yield 0, vector_cache.vector_files.VectorFile(array, None, 0)
 
-  monkeypatch.setattr(word_cache.Source, 'compute', huge)
+  monkeypatch.setattr(VectorCache, 'compute', huge)
   with pytest.raises(ValueError, match="of 'A cat sat .' reach 70000, expecte"):
-    word_cache.vectors(source, SENTENCES, tmp_path)
+    cache.vectors(SENTENCES, tmp_path)
   assert not files_of(tmp_path)
   lone = tmp_path / 'lone'
   lone.mkdir()
   weights = lone / 'lm_weights.hdf5'
   weights.write_bytes((elmo_folder / weights.name).read_bytes())
   with pytest.raises(FileNotFoundError, match=r'\*options.json .* holds lm_w'):
-    word_cache.open_source(lone)
+    VectorCache(lone)

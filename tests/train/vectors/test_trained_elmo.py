@@ -6,16 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small_published
 from flax import linen as nn
 from small_elmo import SIZES, random_params, small_elmo
 
-from data.vocabulary import tokenization
 from models import elmo
 from models.pretrained import elmo as pretrained
-from train.params import convert, opened, trained
+from train.params import opened
 from train.run import checkpoint
-from train.vectors import elmo_vectors
+from train.vectors.trained_model import TrainedModel
 
 
 @pytest.fixture(scope='module')
@@ -34,9 +32,9 @@ def test_weights_come_without_their_softmax(tmp_path):
   model = elmo.Elmo(vocab_size=33, **SIZES)
   params = random_params(model)
   pretrained.write_folder(tmp_path, model, params)
-  found, found_params, _ = trained.load_elmo(tmp_path)
-  assert found == model.clone(vocab_size=0)
-  assert found_params.keys() == params.keys() - {'softmax'}
+  found = TrainedModel(tmp_path)
+  assert found.model == model.clone(vocab_size=0)
+  assert found.params.keys() == params.keys() - {'softmax'}
 
 
 def test_weights_that_cannot_be_used_are_named(small, weights, tmp_path):
@@ -44,22 +42,22 @@ def test_weights_that_cannot_be_used_are_named(small, weights, tmp_path):
   data = file.read_bytes()
   file.write_bytes(data[: len(data) // 2])
   with pytest.raises(ValueError, match='lm_weights.hdf5 is damaged or no HDF5'):
-    trained.load_elmo(weights)
+    TrainedModel(weights)
   model, params = small
   spoilt = {**params, 'layers_1': dict(params['layers_1'])}
   spoilt['layers_1']['bias'] = params['layers_1']['bias'] * np.float32(np.nan)
   pretrained.write_folder(weights, model, spoilt)
   with pytest.raises(ValueError, match='LSTMCell/B holds numbers that'):
-    trained.load_elmo(weights)
+    _ = TrainedModel(weights).params
   options = weights / 'options.json'
   pretrained.write_folder(weights, *small)
   options.write_text(options.read_text().replace('"dim": 11', '"dim": 12'))
   with pytest.raises(ValueError, match='lstm.dim is 12, the weights have 11'):
-    trained.load_elmo(weights)
+    TrainedModel(weights)
   with pytest.raises(
     FileNotFoundError, match='neither a workdir of train.main'
   ):
-    trained.load_elmo(tmp_path)
+    TrainedModel(tmp_path)
 
 
 def test_words_that_nobody_tells_are_refused(tmp_path):
@@ -74,7 +72,7 @@ def test_words_that_nobody_tells_are_refused(tmp_path):
   )
   pretrained.write_folder(tmp_path, model, params)
   with pytest.raises(ValueError, match='has a table of 9 words in place of'):
-    trained.load_elmo(tmp_path)
+    TrainedModel(tmp_path)
 
 
 def test_workdirs(tmp_path, monkeypatch):
@@ -105,25 +103,16 @@ def test_workdirs(tmp_path, monkeypatch):
       **dict.fromkeys(('pad_id', 'cls_id', 'sep_id', 'mask_id', 'unk_id'), 2),
     ),
   )
-  found, found_params, split = trained.load_elmo(tmp_path)
-  assert found == model.clone(vocab_size=0) and split == 'marks'
+  found = TrainedModel(tmp_path)
+  assert found.model == model.clone(vocab_size=0)
+  assert found.tokenizer.split == 'marks'
   expected = {key: leaf for key, leaf in params.items() if key != 'softmax'}
-  jax.tree.map(np.testing.assert_array_equal, found_params, expected)
-  (vectors,) = elmo_vectors.embed_sentences(found, found_params, [['a', 'cat']])
-  assert vectors.shape == (3, 2, 12)
+  jax.tree.map(np.testing.assert_array_equal, found.params, expected)
+  ((_, vectors),) = found.words([['a', 'cat']])
+  assert vectors.array.shape == (3, 2, 12)
 
 
-def test_other_models_are_refused(tmp_path):
-  tokenizer = tokenization.train(
-    ['a word or two'] * 9, tokenization.parse_training('train:wordpiece:50')
-  )
-  small_published.write_bert(tmp_path / 'bert', tokenizer)
-  convert.import_(tmp_path / 'bert', tmp_path / 'workdir')
-  for folder in ('bert', 'workdir'):
-    with pytest.raises(
-      ValueError, match='holds a bert, expected the workdir of an elmo'
-    ):
-      trained.load_elmo(tmp_path / folder)
+def test_a_file_that_is_no_config_is_named(tmp_path):
   (tmp_path / 'config.json').write_text('{"optim": {}}')
   with pytest.raises(ValueError, match='config.json: not the config of a run'):
-    trained.load_elmo(tmp_path)
+    TrainedModel(tmp_path)

@@ -11,10 +11,14 @@ from small_published import GPT_SIZES, change, save_vocabulary, write_bert
 
 from data.vocabulary import tokenization
 from models.pretrained import strict
+from models.pretrained.weights import Weights
 from train.engine import sharding
 from train.language import completions, scoring
-from train.params import opened, trained
+from train.params import opened
 from train.run import settings
+from train.vectors import trained_model
+from train.vectors.request import Choice, Request
+from train.vectors.trained_model import TrainedModel
 
 TEXT = 'The yield statement is only used when defining a generator function'
 
@@ -50,7 +54,7 @@ def test_scores_and_texts_are_those_of_hugging_face(published):
   import torch
 
   name, folder, model = published
-  found = trained.load(folder, expected=trained.LEFT_TO_RIGHT)
+  found = TrainedModel(folder, use='generate')
   assert found.name == name
   (ids,) = found.tokenizer.encode_batch([TEXT])
   tokens = torch.tensor([ids])
@@ -115,7 +119,7 @@ def test_what_cannot_be_used_is_named(published, name, tmp_path):
   shutil.copytree(published[1], folder)
   damage(folder)
   with pytest.raises((ValueError, FileNotFoundError), match=message):
-    trained.load(folder, expected=trained.LEFT_TO_RIGHT)
+    _ = TrainedModel(folder, use='generate').params
 
 
 def test_what_old_folders_leave_out_or_add(published, tmp_path):
@@ -130,9 +134,7 @@ def test_what_old_folders_leave_out_or_add(published, tmp_path):
   arrays = numpy.load_file(file) | {'position_ids': np.arange(64)}
   arrays = {key: array.astype(np.float16) for key, array in arrays.items()}
   numpy.save_file(arrays, file)
-  old, new = (
-    trained.load(where, expected=(name,)) for where in (folder, given)
-  )
+  old, new = (TrainedModel(where, use='generate') for where in (folder, given))
   assert old.model == new.model
   # float16 has 11 bits.
   jax.tree.map(
@@ -144,7 +146,7 @@ def test_what_old_folders_leave_out_or_add(published, tmp_path):
   arrays[table][3, 0] = np.nan
   numpy.save_file(arrays, file)
   with pytest.raises(ValueError, match='(wpe|embed).weight holds'):
-    trained.load(folder, expected=(name,))
+    _ = TrainedModel(folder, use='generate').params
 
 
 def test_weights_need_the_vocabulary_they_were_trained_with(
@@ -158,12 +160,12 @@ def test_weights_need_the_vocabulary_they_were_trained_with(
   )
   save_vocabulary(tokenizer, folder)
   with pytest.raises(ValueError, match='the weights are of (497|500) pieces'):
-    trained.load(folder, expected=trained.LEFT_TO_RIGHT)
+    TrainedModel(folder, use='generate')
 
 
 def test_a_folder_of_neither_kind_is_refused(tmp_path):
   with pytest.raises(FileNotFoundError, match='neither a workdir'):
-    trained.load(tmp_path, expected=trained.LEFT_TO_RIGHT)
+    TrainedModel(tmp_path, use='generate')
 
 
 # --- BERT
@@ -183,7 +185,7 @@ def test_bert_gives_the_states_of_hugging_face(bert):
   import torch
 
   folder, model = bert
-  found = trained.load(folder, expected=trained.TRANSFORMERS)
+  found = TrainedModel(folder)
   assert found.name == 'bert' and found.model.heads == ('pooler',)
   (ids,) = found.encode([TEXT])
   ids = np.array([[found.tokenizer.cls_id, *ids, found.tokenizer.sep_id]])
@@ -202,6 +204,34 @@ def test_bert_gives_the_states_of_hugging_face(bert):
     ('pooled', theirs.pooler_output),
   ):
     np.testing.assert_allclose(ours[name], expected, rtol=0, atol=1e-5)
+
+
+def test_parameters_are_read_when_needed_and_freed_in_turn(bert, monkeypatch):
+  reads, load = [], Weights.load
+  monkeypatch.setattr(
+    Weights, 'load', lambda *given: reads.append(1) or load(*given)
+  )
+  models = [TrainedModel(bert[0]) for _ in range(2)]
+  for number, model in enumerate(trained_model.in_turn(models)):
+    assert len(reads) == number
+    assert model.params is model.params
+    assert len(reads) == number + 1
+    assert sum('params' in vars(each) for each in models) == 1
+  assert not any('params' in vars(each) for each in models)
+
+
+def test_parameters_in_the_hosts_memory_give_the_same_vectors(bert):
+  request = Request('word', choice=Choice('all'))
+  model = TrainedModel(bert[0])
+  (expected,) = model.vectors([TEXT], request)
+  model.to_host()
+  assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(model.params))
+  (found,) = model.vectors([TEXT], request)
+  np.testing.assert_array_equal(found.array, expected.array)
+  ((_, words),) = model.words([TEXT.split()])
+  np.testing.assert_array_equal(words.array, expected.array)
+  shape = (model.num_layers, len(TEXT.split()), model.dim)
+  assert words.array.shape == shape == (3, 11, 32)
 
 
 def test_parameters_are_split_over_a_mesh(bert):
@@ -229,4 +259,4 @@ def test_a_vocabulary_of_another_size_is_refused(bert, tmp_path):
   with open(folder / 'vocab.txt', 'a') as file:
     file.write('one\nmore\n')
   with pytest.raises(ValueError, match=r'are of \d+ pieces, .* them has \d+'):
-    trained.load(folder, expected=('bert',))
+    TrainedModel(folder)

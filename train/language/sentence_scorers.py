@@ -1,0 +1,114 @@
+"""Whatever scores a sentence: a language model, or n-grams of a file or store.
+
+A scorer is opened and checked with all sentences before the first is scored.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from data.ngrams import smoothing
+from data.store import corpus
+from models.pretrained.weights import Weights
+from train.language import inputs, ngrams, sentence_sums
+from train.language.ngrams import Scorer
+from train.params import opened, trained
+
+ORDER = 5  # of the n-grams of a token store
+_OF_ARPA = 'log-probability of the words after <s> and of </s>, summed'
+_OF_STORE = (
+  'log-probability of the words by 5-grams of a token store (modified'
+  ' Kneser-Ney), the first word without a history, summed; no end is scored'
+)
+
+
+class FileScorer:
+  """N-grams of an ARPA file: words between white space."""
+
+  def __init__(self, path: str):
+    self._model = ngrams.read_file(path)
+
+  def score(
+    self, sentences: Sequence[str], **ways: Any
+  ) -> tuple[np.ndarray, np.ndarray, str]:
+    """Returns sums, numbers of words and the way, see `open_scorer`."""
+    del ways
+    return *sentence_sums.score_by_ngrams(self._model, sentences), _OF_ARPA
+
+
+class StoreScorer:
+  """N-grams of the training text of a token store: its vocabulary's pieces."""
+
+  def __init__(self, path: str, sentences: Sequence[str]):
+    store = corpus.open_store(path)
+    self._tokenizer = store.tokenizer
+    encoded = self._tokenizer.encode_batch(list(sentences))
+    for sentence, ids in zip(sentences, encoded, strict=True):
+      if not len(ids):
+        raise ValueError(f'{sentence!r}: has no word of {path}')
+    (self._scorer,) = ngrams.of_store(
+      store, [ORDER], smoothing.modified_kneser_ney
+    )
+
+  def score(
+    self, sentences: Sequence[str], **ways: Any
+  ) -> tuple[np.ndarray, np.ndarray, str]:
+    """Returns sums, numbers of pieces and the way, see `open_scorer`."""
+    del ways
+    texts = self._tokenizer.encode_batch(list(sentences))
+    return *_sums(self._scorer, texts), _OF_STORE
+
+
+def _sums(
+  scorer: Scorer, texts: Sequence[Sequence[int]]
+) -> tuple[np.ndarray, np.ndarray]:
+  sizes = np.array([len(text) for text in texts])
+  begins = np.cumsum(sizes) - sizes
+  starts = np.zeros(sizes.sum(), bool)
+  starts[begins] = True
+  ids = scorer.ids[np.concatenate([np.asarray(text) for text in texts])]
+  log_probs = scorer.model.log_probs(ids, starts)
+  return np.add.reduceat(log_probs, begins), sizes.astype(float)
+
+
+class ModelScorer:
+  """A language model of any family that predicts tokens."""
+
+  def __init__(self, found: Weights):
+    self.found = found
+
+  def score(
+    self, sentences: Sequence[str], *, scoring: str, within_word: bool = False
+  ) -> tuple[np.ndarray, np.ndarray, str]:
+    """Returns sums, numbers of pieces and the way, see `open_scorer`."""
+    loaded = trained.load(self.found, expected=(self.found.name,))
+    scores = sentence_sums.score(
+      loaded, sentences, scoring=scoring, within_word=within_word
+    )
+    return *scores, sentence_sums.describe(loaded, scoring, within_word)
+
+
+def open_scorer(
+  path: str,
+  sentences: Sequence[str],
+  scoring: str,
+  tokenizer: str | None = None,
+) -> FileScorer | StoreScorer | ModelScorer:
+  """Opens WEIGHTS: an ARPA file, a token store, or a model that is checked.
+
+  `scoring` is 'sum' or, of a BERT, 'holistic'. The scorer's `score` returns the
+  sums of sentences in nats, the numbers of pieces that they count, both float
+  [sentences], and the way of scoring, for people. Raises ValueError or OSError
+  for weights that predict no tokens, and for a sentence that they cannot read.
+  """
+  if inputs.is_arpa(path):
+    return FileScorer(path)
+  if (epath.Path(path) / 'store.json').exists():
+    return StoreScorer(path, sentences)
+  found = opened.open_weights(path, tokenizer)
+  found.check_complete()
+  sentence_sums.check_model(found, scoring)
+  sentence_sums.encode(found, list(dict.fromkeys(sentences)))
+  return ModelScorer(found)

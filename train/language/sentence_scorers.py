@@ -27,6 +27,8 @@ _OF_STORE = (
 class FileScorer:
   """N-grams of an ARPA file: words between white space."""
 
+  scorings = ('sum',)  # the ways that it has
+
   def __init__(self, path: str):
     self._model = ngrams.read_file(path)
 
@@ -40,6 +42,8 @@ class FileScorer:
 
 class StoreScorer:
   """N-grams of the training text of a token store: its vocabulary's pieces."""
+
+  scorings = ('sum',)
 
   def __init__(self, path: str, sentences: Sequence[str]):
     store = corpus.open_store(path)
@@ -78,6 +82,12 @@ class ModelScorer:
 
   def __init__(self, found: Weights):
     self.found = found
+
+  @property
+  def scorings(self) -> tuple[str, ...]:
+    """The ways that the model has: of a BERT also 'holistic'."""
+    hides = sentence_sums.hides(self.found)
+    return ('sum', 'holistic') if hides else ('sum',)
 
   def score(
     self, sentences: Sequence[str], *, scoring: str, within_word: bool = False

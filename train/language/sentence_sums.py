@@ -43,7 +43,7 @@ def check_model(found: Weights, scoring: str) -> None:
       )
     if NO_SOFTMAX in found.notes:
       raise ValueError(f'{found.folder}: {found.notes[NO_SOFTMAX]}')
-  if scoring == 'holistic' and not _hides(found):
+  if scoring == 'holistic' and not hides(found):
     raise ValueError(
       f'--scoring=holistic: {found.folder} holds a {found.name} that reads from'
       ' the left to the right: expected a bert, which sees all pieces'
@@ -54,7 +54,8 @@ def _reads_words(found: Weights) -> bool:
   return families.ARCHITECTURES[found.name].reads_words
 
 
-def _hides(found: Weights) -> bool:
+def hides(found: Weights) -> bool:
+  """Returns whether a model is a BERT, which hides the pieces to predict."""
   return families.is_for(found.name, 'fill_masks') and not (
     found.model.left_to_right
   )
@@ -62,7 +63,7 @@ def _hides(found: Weights) -> bool:
 
 def describe(found: Weights, scoring: str, within_word: bool) -> str:
   """Returns how `score` scores by a model, for people."""
-  if _hides(found):
+  if hides(found):
     if scoring == 'holistic':
       return (
         'minus the mean cross-entropy of all pieces, [CLS] and [SEP] too,'
@@ -108,7 +109,7 @@ def encode(found: Weights, sentences: Sequence[str]) -> list[list[int]]:
   if _reads_words(found):
     return _words_of(found, sentences)
   before, after = _begin(found), []
-  if _hides(found):
+  if hides(found):
     before, after = families.ARCHITECTURES[found.name].frame(found.tokenizer)
   encoded = [
     [*before, *ids, *after] for ids in found.tokenizer.encode_batch(sentences)
@@ -140,7 +141,7 @@ def score(
   encoded = encode(found, distinct)
   if _reads_words(found):
     scored = _both_ways(found, encoded)
-  elif not _hides(found):
+  elif not hides(found):
     scored = _left_to_right(found, encoded)
   elif scoring == 'holistic':
     scored = _unhidden(found, encoded)

@@ -30,7 +30,7 @@ def get_config(arg: str = 'nnlm') -> ml_collections.ConfigDict:
   config = makers[arg]()
   config.train.platform = 'cpu'
   config.data.held_out = 0.2
-  config.eval.max_windows = 1_024
+  config.eval.max_windows = 128
   return config.lock()
 
 
@@ -51,9 +51,10 @@ def _adam(config: ml_collections.ConfigDict, rate: float, decay: float) -> None:
 
 def _nnlm() -> ml_collections.ConfigDict:
   config = gpt_section.get_nnlm_config()
-  config.model.update(hidden_dim=50, max_length=512, num_samples=1_024)
-  _train(config, 3, 16, LENGTH)
-  _adam(config, 2e-3, 0.1)
+  config.model.update(hidden_dim=50, max_length=512, num_samples=512)
+  config.model.dropout_rate = 0.3
+  _train(config, 4, 16, LENGTH)
+  _adam(config, 3e-3, 0.1)
   return config
 
 

@@ -51,7 +51,7 @@ def _adam(config: ml_collections.ConfigDict, rate: float, decay: float) -> None:
 
 def _nnlm() -> ml_collections.ConfigDict:
   config = gpt_section.get_nnlm_config()
-  config.model.update(hidden_dim=50, max_length=512, num_samples=512)
+  config.model.update(hidden_dim=50, max_length=512, num_samples=1_024)
   config.model.dropout_rate = 0.3
   _train(config, 4, 16, LENGTH)
   _adam(config, 3e-3, 0.1)

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data.ngrams import smoothing
+from data.ngrams import smoothing, texts
 from data.store import corpus
 from models.pretrained.weights import Weights
 from train.language import inputs, ngrams, sentence_sums
-from train.language.ngrams import Scorer
 from train.params import opened, trained
 
 ORDER = 5  # of the n-grams of a token store
@@ -52,6 +51,7 @@ class StoreScorer:
     for sentence, ids in zip(sentences, encoded, strict=True):
       if not len(ids):
         raise ValueError(f'{sentence!r}: has no word of {path}')
+    self._words = texts.words_of_store(store).of_token  # of rare types, too
     (self._scorer,) = ngrams.of_store(
       store, [ORDER], smoothing.modified_kneser_ney
     )
@@ -61,20 +61,15 @@ class StoreScorer:
   ) -> tuple[np.ndarray, np.ndarray, str]:
     """Returns sums, numbers of pieces and the way, see `open_scorer`."""
     del ways
-    texts = self._tokenizer.encode_batch(list(sentences))
-    return *_sums(self._scorer, texts), _OF_STORE
-
-
-def _sums(
-  scorer: Scorer, texts: Sequence[Sequence[int]]
-) -> tuple[np.ndarray, np.ndarray]:
-  sizes = np.array([len(text) for text in texts])
-  begins = np.cumsum(sizes) - sizes
-  starts = np.zeros(sizes.sum(), bool)
-  starts[begins] = True
-  ids = scorer.ids[np.concatenate([np.asarray(text) for text in texts])]
-  log_probs = scorer.model.log_probs(ids, starts)
-  return np.add.reduceat(log_probs, begins), sizes.astype(float)
+    encoded = self._tokenizer.encode_batch(list(sentences))
+    sizes = np.array([len(ids) for ids in encoded])
+    begins = np.cumsum(sizes) - sizes
+    starts = np.zeros(sizes.sum(), bool)
+    starts[begins] = True
+    tokens = np.concatenate([np.asarray(ids) for ids in encoded])
+    ids = self._scorer.ids[self._words[tokens]]
+    log_probs = self._scorer.model.log_probs(ids, starts)
+    return np.add.reduceat(log_probs, begins), sizes.astype(float), _OF_STORE
 
 
 class ModelScorer:

@@ -5,7 +5,7 @@ import pytest
 import small_published
 from text_stores import build_quietly
 
-from data.ngrams import smoothing
+from data.ngrams import smoothing, texts
 from data.store import corpus
 from data.vocabulary import tokenization
 from train.language import ngrams, sentence_scorers, sentence_sums
@@ -29,7 +29,7 @@ def store(tmp_path_factory):
   folder = tmp_path_factory.mktemp('store')
   (folder / 'text.txt').write_text('\n'.join(LINES) + '\n')
   build_quietly(
-    str(folder / 'text.txt'), 'train:words:20:spaces', folder / 'store'
+    str(folder / 'text.txt'), 'train:words:7:spaces', folder / 'store'
   )
   return folder / 'store'
 
@@ -39,9 +39,11 @@ def test_n_grams_of_a_store_are_those_of_train_ngram(store):
   scorer = sentence_scorers.open_scorer(str(store), sentences, 'sum')
   sums, sizes, way = scorer.score(sentences, scoring='sum')
   opened = corpus.open_store(store)
+  words = texts.words_of_store(opened)
+  assert len(opened.tokenizer.pieces) > 7  # some types are no words
   (longest,) = ngrams.of_store(opened, [5], smoothing.modified_kneser_ney)
   for sentence, found in zip(sentences, sums, strict=True):
-    ids = longest.ids[opened.tokenizer.encode_batch([sentence])[0]]
+    ids = words.of_token[opened.tokenizer.encode_batch([sentence])[0]]
     starts = np.arange(len(ids)) == 0
     expected = longest.model.log_probs(ids, starts).sum()
     assert found == pytest.approx(expected)

@@ -180,3 +180,49 @@ def test_every_network_has_a_config():
   assert names == {'nnlm', 'lstm', 'gpt', 'elmo'}
   with pytest.raises(ValueError, match='brown:rnn: expected nnlm, lstm'):
     settings.load_config('brown:rnn')
+
+
+OTHERS = {
+  'LSTM': {'model.embed_dim': 8, 'model.lstm_dim': 12, 'model.max_length': 24},
+  'GPT': {
+    'model.embed_dim': 8,
+    'model.mlp_dim': 16,
+    'model.max_length': 24,
+    'train.phases': ((6, 16, 8, 'continue'),),
+  },
+  'ELMo': {
+    'model.lstm_dim': 8,
+    'model.projection_dim': 4,
+    'model.filters': ((1, 4), (2, 4)),
+    'model.num_samples': 0,
+    'train.phases': ((6, 10, 8, 'continue'),),
+    'optim.warmup_steps': 0,
+  },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', OTHERS)
+def test_other_models_have_a_row(name, folder, tmp_path, capsys):
+  common = {
+    key: value for key, value in SMALL.items() if not key.startswith('model.')
+  }
+  rows = tuple(
+    dataclasses.replace(row, overrides=common | OTHERS.get(row.name, {}))
+    for row in TABLE.rows
+    if row.name in (name, BASELINE)
+  )
+  table = dataclasses.replace(TABLE, rows=rows, seeds=1)
+  assert brown_table.make(table, tmp_path, data=str(folder))
+  text = capsys.readouterr().out
+  place = tmp_path / f'lm_brown/{name}/0/figures.json'
+  found = json.loads(place.read_text())['readings']
+  readings = ['forward', 'backward'] if name == 'ELMo' else ['']
+  assert [*found] == readings
+  assert 'mixed test' in found[readings[0]]
+  for reading in readings:
+    label = f'{name}, {reading}' if reading else name
+    assert f'| {label} (ours) | ' in text
+    assert 5 < found[reading]['test'] < 200
+  if name == 'ELMo':  # the trigram does not read from the right
+    assert 'mixed test' not in found['backward']

@@ -20,7 +20,11 @@ setuptools.setup(
       for suffix in ('', '.*')
     ]
   ),
-  package_data={'train.meanings': ['page/*'], 'train.views': ['page/*']},
+  package_data={
+    'configs.tables': ['published/*'],
+    'train.meanings': ['page/*'],
+    'train.views': ['page/*'],
+  },
   install_requires=[
     'jax>=0.10,<0.12',
     'flax>=0.12,<0.13',

@@ -5,9 +5,10 @@ python -m train.minimal_pairs WEIGHTS PAIRS [--beside WEIGHTS ...]
 PAIRS is a folder of BLiMP (NAME.jsonl) or of Zorro (NAME.txt, a bad sentence
 and then a good one), or a file of one's own: JSONL of good, bad and perhaps
 group, or .tsv with these titles. WEIGHTS are a model that predicts tokens (GPT,
-GPT-2, LSTM, NNLM, ELMo, BERT) or n-grams, a file .arpa. A pair is right where
-the good sentence has the higher score; a tie is wrong. Published systems stand
-beside where the folder has BLiMP's models_summary.jsonl.
+GPT-2, LSTM, NNLM, ELMo, BERT) or n-grams, a file .arpa or a token store, whose
+5-grams are counted. A pair is right where the good sentence has the higher
+score; a tie is wrong. Published systems stand beside where the folder has
+BLiMP's models_summary.jsonl.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from train.host import files
-from train.language import inputs, minimal_pairs
+from train.language import minimal_pairs
 from train.run import command
 
 SCORINGS = ('sum', 'mean', 'holistic')
@@ -29,7 +30,7 @@ def main() -> None:
     'minimal_pairs',
     __doc__,
     'workdir of a language model, a folder of published weights and vocabulary,'
-    " a name on Hugging Face's hub, or n-grams, a file .arpa",
+    " a name on Hugging Face's hub, or n-grams, a file .arpa or a token store",
   )
   add, switch, number = command.adders(parser)
   add('pairs', metavar='PAIRS', help='folder of BLiMP or Zorro, or a file')
@@ -99,32 +100,21 @@ def _score(
   """Returns each model's scores [2, pairs], good ones first, and the way."""
   import numpy as np
 
-  from train.language import ngrams, sentence_sums
-  from train.vectors.trained_model import TrainedModel
+  from train.language import sentence_scorers
 
   sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
   scoring = 'holistic' if arguments.scoring == 'holistic' else 'sum'
-  models = []
-  for place, name in enumerate(names):  # all are checked before one is scored
-    if inputs.is_arpa(name):
-      models.append(ngrams.read_file(name))
-      continue
-    tokenizer = None if place else arguments.tokenizer
-    found = TrainedModel(name, tokenizer, use=None)
-    sentence_sums.check_model(found, scoring)
-    sentence_sums.encode(found, list(dict.fromkeys(sentences)))
-    models.append(found)
+  scorers = [  # all are checked before one is scored
+    sentence_scorers.open_scorer(
+      name, sentences, scoring, None if place else arguments.tokenizer
+    )
+    for place, name in enumerate(names)
+  ]
   scores, ways = {}, {}
-  for name, model in zip(names, models, strict=True):
-    if inputs.is_arpa(name):
-      sums, sizes = sentence_sums.score_by_ngrams(model, sentences)
-      ways[name] = 'log-probability of the words after <s> and of </s>, summed'
-    else:
-      sums, sizes = sentence_sums.score(
-        model, sentences, scoring=scoring, within_word=arguments.within_word
-      )
-      ways[name] = sentence_sums.describe(model, scoring, arguments.within_word)
-      model.forget()
+  for name, scorer in zip(names, scorers, strict=True):
+    sums, sizes, ways[name] = scorer.score(
+      sentences, scoring=scoring, within_word=arguments.within_word
+    )
     if arguments.scoring == 'mean':
       sums, ways[name] = sums / sizes, f'{ways[name]}, divided by their number'
     scores[name] = np.stack(np.split(sums, 2))

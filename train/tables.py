@@ -16,6 +16,7 @@ if __name__ == '__main__':
   huge_pages.restart_with()  # as train.main does
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
@@ -82,13 +83,17 @@ def main() -> None:
 
 def _run(given: argparse.Namespace, others: Sequence[str]) -> bool:
   table = table_rows.load_table(given.table)
-  if table.is_figure:
-    from train.papers import layer_figure
-
-    names = 'data', 'only', 'seeds', 'reference', 'rerun'
-    unused = [f'--{name}' for name in names if getattr(given, name)]
-    options = dict(unused=[*unused, *others], dry_run=given.dry_run)
-    return layer_figure.make_figure(table, given.weights, given.out, **options)
+  if table.maker:
+    maker = importlib.import_module(f'train.papers.{table.maker}')
+    values = vars(given) | {'run': not given.print}
+    options = {name: values[name] for name in maker.OPTIONS}
+    names = {'weights', 'data', 'only', 'seeds', 'reference', 'rerun'}
+    unused = [
+      f'--{name}'
+      for name in values
+      if name in names - {*options} and values[name]
+    ]
+    return maker.make(table, given.out, unused=[*unused, *others], **options)
   overrides = table_rows.parse_overrides(others)
   data, reference = given.data, given.reference
   weights = table_rows.name_weights(table, given.weights)

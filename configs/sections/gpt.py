@@ -50,6 +50,7 @@ def get_nnlm_config() -> ml_collections.ConfigDict:
   # Connects the vectors of words with the softmax directly, too.
   model.direct = True
   model.num_samples = 0  # sampled words of the loss; 0: all words
+  model.dropout_rate = 0.0  # of the vectors of words and of the hidden units
   # The longest text that is read at once; there are no positions.
   model.max_length = 512
   model.dtype = 'float32'  # of activations; parameters are always float32

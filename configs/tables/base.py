@@ -172,8 +172,8 @@ class Table:
       unless a row, a part or a user sets the key.
     tells: keys of the config to print beside each figure.
     reference: file of another program's runs, for comparison.
-    is_figure: drawn from finished runs, see `train.papers.layer_weights`; such
-      a table has no columns or rows, and nothing is run for it.
+    maker: a module of `train.papers` that makes the table in a way of its own;
+      empty: its cells are fine-tunings or figures of pre-trainings.
   """
 
   id: str
@@ -190,7 +190,7 @@ class Table:
   tells: tuple[str, ...] = ('optim.learning_rate', 'train.select')
   notes: tuple[str, ...] = ()
   reference: str = ''
-  is_figure: bool = False
+  maker: str = ''
 
   @property
   def has_curves(self) -> bool:

@@ -25,5 +25,5 @@ TABLE = base.Table(
     ' learned scale of the weighted sum. Figures of several runs are means,'
     ' with the sample standard deviation.',
   ),
-  is_figure=True,
+  maker='layer_figure',
 )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from models import layers, sampled_softmax
+from models.dropout import Dropout
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -30,6 +31,8 @@ class Nnlm(nn.Module):
     direct: whether there is W.
     max_length: longest input; there are no positions.
     num_samples: sampled words of the loss in training; 0: all words.
+    dropout_rate: of the vectors of words and of the hidden units, beyond the
+      paper.
     dtype: of activations; parameters and logits are float32.
   """
 
@@ -40,6 +43,7 @@ class Nnlm(nn.Module):
   direct: bool = True
   max_length: int = 512
   num_samples: int = 0
+  dropout_rate: float = 0.0
   dtype: Dtype = jnp.float32
 
   def setup(self):
@@ -57,6 +61,7 @@ class Nnlm(nn.Module):
       kernel_init=nn.initializers.lecun_normal(),
       dtype=self.dtype,
     )
+    self.dropout = Dropout(self.dropout_rate)
     history = (self.order - 1) * self.embed_dim
     self.softmax = sampled_softmax.Softmax(
       self.vocab_size,
@@ -70,13 +75,13 @@ class Nnlm(nn.Module):
     """Predicts at each position the token that follows it.
 
     `token_mask` is bool [B, T], True at real tokens, with padding behind them.
-    `positions` and `train` are unused: nothing is random.
+    `positions` are unused. `train` applies dropout (rng stream 'dropout').
 
     Returns:
       lm_logits [B, T, V padded] in float32, meaningless at padding.
     """
-    del positions, train
-    return {'lm_logits': self.softmax(self._read(tokens, token_mask))}
+    del positions
+    return {'lm_logits': self.softmax(self._read(tokens, token_mask, train))}
 
   def score(
     self, tokens: Array, token_mask: Array, targets: Array, *, train: bool
@@ -85,7 +90,7 @@ class Nnlm(nn.Module):
 
     In training they are over `num_samples` words (rng stream 'samples').
     """
-    top_1BTP = self._read(tokens, token_mask)[None]
+    top_1BTP = self._read(tokens, token_mask, train)[None]
     if train and self.num_samples:
       samples_1S = sampled_softmax.draw_words(
         self.make_rng('samples'), (1, self.num_samples), self.vocab_size
@@ -95,7 +100,7 @@ class Nnlm(nn.Module):
       found = self.softmax.losses(top_1BTP, targets[None])
     return {'losses': found[0]}
 
-  def _read(self, tokens: Array, token_mask: Array) -> Array:
+  def _read(self, tokens: Array, token_mask: Array, train: bool) -> Array:
     """Returns the softmax's input [B, T, H + N M], or without W [B, T, H]."""
     T = tokens.shape[1]
     layers.check_length(T, self.max_length)
@@ -104,7 +109,9 @@ class Nnlm(nn.Module):
     padded = jnp.pad(x_BTM, ((0, 0), (N - 1, 0), (0, 0)))
     history = [padded[:, N - 1 - back :][:, :T] for back in range(N)]
     x_BTD = layers.constrain_hidden(jnp.concatenate(history, axis=-1))
+    x_BTD = self.dropout(x_BTD) if train else x_BTD
     hidden_BTH = jnp.tanh(self.hidden(x_BTD))
+    hidden_BTH = self.dropout(hidden_BTH) if train else hidden_BTH
     if not self.direct:
       return hidden_BTH
     return jnp.concatenate([hidden_BTH, x_BTD], axis=-1)

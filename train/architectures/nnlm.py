@@ -15,6 +15,7 @@ FIELDS = [
   'direct',
   'max_length',
   'num_samples',
+  'dropout_rate',
   'dtype',
 ]
 
@@ -41,7 +42,8 @@ def describe(model_config: Any) -> str:
 
 def build_model(model_config: Any, vocab_size: int) -> nnlm.Nnlm:
   """Returns the module of a config, ignoring other models' keys."""
-  fields = model_fields(model_config)
+  # Runs older than the key had no dropout.
+  fields = {'dropout_rate': 0.0} | model_fields(model_config)
   return nnlm.Nnlm(
     vocab_size=vocab_size, **{name: fields[name] for name in FIELDS}
   )

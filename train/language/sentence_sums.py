@@ -44,14 +44,15 @@ def check_model(found: TrainedModel, scoring: str) -> None:
   notes = found.weights.notes
   if NO_SOFTMAX in notes and not families.is_for(found.name, 'fill_masks'):
     raise ValueError(f'{found.folder}: {notes[NO_SOFTMAX]}')
-  if scoring == 'holistic' and not _hides(found):
+  if scoring == 'holistic' and not hides(found):
     raise ValueError(
       f'--scoring=holistic: {found.folder} holds a {found.name} that reads from'
       ' the left to the right: expected a bert, which sees all pieces'
     )
 
 
-def _hides(found: TrainedModel) -> bool:
+def hides(found: TrainedModel) -> bool:
+  """Returns whether a model is a BERT, which hides the pieces to predict."""
   return families.is_for(found.name, 'fill_masks') and not (
     found.model.left_to_right
   )
@@ -59,7 +60,7 @@ def _hides(found: TrainedModel) -> bool:
 
 def describe(found: TrainedModel, scoring: str, within_word: bool) -> str:
   """Returns how `score` scores by a model, for people."""
-  if _hides(found):
+  if hides(found):
     if scoring == 'holistic':
       return (
         'minus the mean cross-entropy of all pieces, [CLS] and [SEP] too,'
@@ -105,7 +106,7 @@ def encode(found: TrainedModel, sentences: Sequence[str]) -> list[list[int]]:
   if found.reads_words:
     return _words_of(found, sentences)
   before, after = _begin(found), []
-  if _hides(found):
+  if hides(found):
     before, after = found.family.frame(found.tokenizer)
   encoded = [
     [*before, *ids, *after] for ids in found.tokenizer.encode_batch(sentences)
@@ -137,7 +138,7 @@ def score(
   encoded = encode(found, distinct)
   if found.reads_words:
     scored = _both_ways(found, encoded)
-  elif not _hides(found):
+  elif not hides(found):
     scored = _left_to_right(found, encoded)
   elif scoring == 'holistic':
     scored = _unhidden(found, encoded)

@@ -23,6 +23,7 @@ from train.papers.layer_weights import (
 )
 
 CELL = 0.75, 0.5  # inches
+OPTIONS = ('weights', 'dry_run')  # of the command that it takes
 
 
 class WeightCurve(NamedTuple):
@@ -33,11 +34,11 @@ class WeightCurve(NamedTuple):
   deviation: Mix | None
 
 
-def make_figure(
+def make(
   table: Table,
-  weights: Sequence[str],
   out: epath.PathLike,
   *,
+  weights: Sequence[str],
   unused: Sequence[str] = (),
   dry_run: bool = False,
 ) -> bool:

@@ -191,3 +191,12 @@ def write_line(line: Line, folder: epath.Path) -> None:
   folder.mkdir(parents=True, exist_ok=True)
   text = files.as_json({'name': line.name, 'family': line.family})
   files.write_atomically(folder / ROW_FILE, text + '\n')
+
+
+def set_aside(folder: epath.Path) -> epath.Path:
+  """Renames the folder of a run that is repeated; returns the new name."""
+  number = 1
+  while (aside := folder.with_name(f'{folder.name}.{number}')).exists():
+    number += 1
+  folder.rename(aside)
+  return aside

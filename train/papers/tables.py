@@ -158,7 +158,7 @@ def fill(
     )
     table_rows.write_line(run.line, run.folder.parent)
     if run.key in changed:
-      console.say(f'set aside: {_set_aside(run.folder)}')
+      console.say(f'set aside: {table_rows.set_aside(run.folder)}')
     try:
       if task == base.PRETRAINING:
         run.folder.mkdir(parents=True, exist_ok=True)
@@ -170,14 +170,6 @@ def fill(
       failed[run.key] = str(error)
       console.say(f'failed: {error}')
   return failed
-
-
-def _set_aside(folder: epath.Path) -> epath.Path:
-  number = 1
-  while (aside := folder.with_name(f'{folder.name}.{number}')).exists():
-    number += 1
-  folder.rename(aside)
-  return aside
 
 
 def read(

@@ -74,6 +74,7 @@ NUMBERS = {
 BEFORE = {
   'data.language_exponent': 0.7,
   'data.units': 'wordpiece',
+  'model.dropout_rate': 0.0,  # of nnlm
   'model.null_key': False,
   'objective.counting': 'exact',
   'objective.unit': 'piece',

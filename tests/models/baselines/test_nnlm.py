@@ -191,3 +191,23 @@ def test_number_of_parameters():
     assert set(box.names) <= set(rules)
   count = layers.num_parameters(nn.unbox(params), 16_383)
   assert count == 16_383 * (1 + n * m + h) + h * (1 + (n - 1) * m)
+
+
+def test_dropout_is_of_training_alone():
+  model, plain = make_model(dropout_rate=0.5), make_model()
+  tokens, targets, mask = make_batch()
+  variables = {'params': init_params()}
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def read(model, key):
+    rngs = {} if key is None else {'dropout': key}
+    outputs = model.apply(
+      variables, tokens, mask, tokens, train=key is not None, rngs=rngs
+    )
+    return outputs['lm_logits'][..., :V]
+
+  np.testing.assert_array_equal(read(model, None), read(plain, None))
+  drawn = [read(model, jax.random.key(seed)) for seed in (0, 0, 1)]
+  np.testing.assert_array_equal(drawn[0], drawn[1])
+  assert np.abs(drawn[0] - drawn[2])[mask].max() > 1e-3
+  assert np.abs(drawn[0] - read(plain, None))[mask].max() > 1e-3

@@ -215,7 +215,7 @@ def test_bad_input_is_refused_before_anything_is_written(
 
 def test_a_drawing_that_fails_leaves_the_old_one(folder, tmp_path, monkeypatch):
   given = [f'NER={folder / "ner"}']
-  layer_figure.make_figure(TABLE, given, tmp_path)
+  layer_figure.make(TABLE, tmp_path, weights=given)
   before = {path: path.read_bytes() for path in tmp_path.iterdir()}
   assert sorted(path.name for path in before)[:3] == FILES
 
@@ -225,5 +225,5 @@ def test_a_drawing_that_fails_leaves_the_old_one(folder, tmp_path, monkeypatch):
 
   monkeypatch.setattr(matplotlib.figure.Figure, 'savefig', fail)
   with pytest.raises(OSError, match='No space'):
-    layer_figure.make_figure(TABLE, [f'B={folder / "sst"}'], tmp_path)
+    layer_figure.make(TABLE, tmp_path, weights=[f'B={folder / "sst"}'])
   assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}

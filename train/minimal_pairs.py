@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from train.host import files
-from train.language import minimal_pairs
+from train.language import learning_curve, minimal_pairs
+from train.language.learning_curve import Checkpoint
 from train.run import command
 
 SCORINGS = ('sum', 'mean', 'holistic')
@@ -45,6 +46,12 @@ def main() -> None:
   switch('--within_word', help='of a BERT: hide the rest of a word, too')
   number('--limit', help='pairs of each group, evenly spaced; by default all')
   add('--figure', metavar='FILE.png', help='draw a group of bars a phenomenon')
+  add(
+    '--curve',
+    metavar='FILE.png',
+    help='also score checkpoints that a pre-training kept, each of half the'
+    ' steps of the next or less, and draw the mean over the words read',
+  )
   add('--scores', metavar='FILE.csv', help="write each sentence's score")
   add('--output', metavar='FILE.json', help='write the figures')
   command.add_json(parser)
@@ -53,7 +60,12 @@ def main() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before a model is loaded.
-  for path in (arguments.figure, arguments.scores, arguments.output):
+  for path in (
+    arguments.figure,
+    arguments.curve,
+    arguments.scores,
+    arguments.output,
+  ):
     files.check_writable(path)
   names = [arguments.weights, *arguments.beside]
   if len(set(names)) < len(names):
@@ -64,6 +76,7 @@ def _run(arguments: argparse.Namespace) -> None:
   others = minimal_pairs.published(arguments.pairs)
   from train.host import device
 
+  kept = _kept(names) if arguments.curve else {}
   scores, ways = _score(names, pairs, arguments)
   results = {
     name: {'scoring': ways[name], **minimal_pairs.figures(pairs, *score)}
@@ -80,6 +93,14 @@ def _run(arguments: argparse.Namespace) -> None:
       for name, other in zip(names[1:], rest, strict=True)
     },
   }
+  if arguments.curve:
+    curves = _curves(kept, pairs, arguments)
+    figures['curves'] = curves
+    means = {
+      name: sum(shares.values()) / len(shares)
+      for name, shares in others.items()
+    }
+    learning_curve.draw(arguments.curve, curves, means)
   if arguments.scores:
     minimal_pairs.write_scores(arguments.scores, pairs, scores)
   if arguments.figure:
@@ -90,6 +111,40 @@ def _run(arguments: argparse.Namespace) -> None:
     print(files.as_json(figures))
   else:
     _print(figures, pairs)
+
+
+def _kept(names: Sequence[str]) -> dict[str, list[Checkpoint]]:
+  """Returns the checkpoints of each workdir; there are some."""
+  kept = {name: learning_curve.checkpoints(name) for name in names}
+  if not any(kept.values()):
+    raise ValueError(
+      f'--curve: no checkpoint of a pre-training in {", ".join(names)}:'
+      ' expected a workdir'
+    )
+  return {name: found for name, found in kept.items() if found}
+
+
+def _curves(
+  kept: Mapping[str, Sequence[Checkpoint]],
+  pairs: Sequence[minimal_pairs.MinimalPair],
+  arguments: argparse.Namespace,
+) -> dict[str, list[dict[str, Any]]]:
+  """Returns each workdir's shares of right pairs after so many words."""
+  curves = {}
+  for workdir, found in kept.items():
+    scores, _ = _score([each.name for each in found], pairs, arguments)
+    curves[workdir] = [
+      {'step': each.step, 'words': each.words}
+      | {
+        key: value
+        for key, value in minimal_pairs.figures(
+          pairs, *scores[each.name]
+        ).items()
+        if key in ('mean', 'interval', 'share', 'groups')
+      }
+      for each in found
+    ]
+  return curves
 
 
 def _score(
@@ -139,6 +194,13 @@ def _print(
       f'Only {next(iter(results))} has {test["only_first"]:,} pairs right, only'
       f' {name} {test["only_second"]:,}: p = {test["p"]:.2g} (McNemar, exact).'
     )
+  for name, points in figures.get('curves', {}).items():
+    for point in points:
+      low, high = point['interval']
+      print(
+        f'{name} after {point["words"]:,} words: {100 * point["mean"]:.1f} %'
+        f' ({100 * low:.1f} to {100 * high:.1f})'
+      )
   if others:
     print('Published: the rows of models_summary.jsonl, of whole sentences.')
 

@@ -124,7 +124,7 @@ def by_digest(
 
 
 def describe(stores: Mapping[str, corpus.Store]) -> dict[str, Any]:
-  """Returns the sources of the store, the digests of content and vocabulary.
+  """Returns the store's sources and sizes, its digest and its vocabulary's.
 
   `stages` are the digests of others, by the unit of their phases.
   """
@@ -134,6 +134,8 @@ def describe(stores: Mapping[str, corpus.Store]) -> dict[str, Any]:
   }
   found = {
     **main.meta['spec'],
+    'words': main.meta['audit']['words'],
+    'tokens': main.meta['audit']['tokens'],
     'digest': main.meta['digest'],
     'vocabulary': main.tokenizer.fingerprint,
   }

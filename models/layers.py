@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from jax import lax
 from models import dropout
 
 Array = jax.Array
+Params = Mapping[str, Any]  # a tree of arrays, by the names of modules
 Dtype = jax.typing.DTypeLike
 Initializer = Callable[..., Array]  # (rng, shape) -> float32 of that shape
 

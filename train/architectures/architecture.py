@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 from flax import linen as nn
 
@@ -13,6 +14,7 @@ from data.examples import transforms
 from data.examples.pipeline import Examples
 from data.store.corpus import Store
 from data.vocabulary import tokenization
+from data.vocabulary.tokenizer import Tokenizer
 from train.engine import flops
 from train.engine.steps import Objective
 from train.run import settings
@@ -38,7 +40,9 @@ class Vocabulary(NamedTuple):
   words: Sequence[str] | None = None
 
   @classmethod
-  def of(cls, tokenizer: Any, counts: np.ndarray | None = None) -> 'Vocabulary':
+  def of(
+    cls, tokenizer: Tokenizer, counts: np.ndarray | None = None
+  ) -> 'Vocabulary':
     """Returns the vocabulary of a tokenizer, with the counts of a text."""
     if not hasattr(tokenizer, 'mask_id'):
       return cls(tokenizer.vocab_size, counts=counts)
@@ -82,13 +86,15 @@ class TextObjective(Objective):
 
   has_memory = False
 
-  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+  def __init__(
+    self, config: ml_collections.ConfigDict, length: int, vocabulary: Vocabulary
+  ):
     self.config, self.length, self.vocabulary = config, length, vocabulary
 
   @classmethod
   def open_examples(
     cls,
-    config: Any,
+    config: ml_collections.ConfigDict,
     store: Store,
     length: int,
     *,
@@ -193,7 +199,7 @@ class Architecture(NamedTuple):
     return hash(self.build_model)
 
 
-def check_whole_words(config: Any) -> None:
+def check_whole_words(config: ml_collections.ConfigDict) -> None:
   """Checks the tokenizer of a family of whole words.
 
   A named store is checked when it is opened.
@@ -210,12 +216,12 @@ def check_whole_words(config: Any) -> None:
   )
 
 
-def describe_transformer(model_config: Any) -> str:
+def describe_transformer(model_config: ml_collections.ConfigDict) -> str:
   """Returns the sizes of a BERT or GPT as text."""
   return f'{model_config.num_layers} layers of {model_config.embed_dim}'
 
 
-def model_fields(model_config: Any) -> dict[str, Any]:
+def model_fields(model_config: ml_collections.ConfigDict) -> dict[str, Any]:
   """Returns the module's fields in `config.model`, with a parsed dtype."""
   fields = dict(model_config)
   del fields['name']

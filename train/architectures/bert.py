@@ -11,12 +11,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 
 from data.examples import masking, pairs, transforms
 from data.examples.pipeline import Examples
 from data.store.corpus import Store
 from data.text import languages
 from models import bert
+from models.layers import Params
 from train.architectures import samples
 from train.architectures.architecture import (
   Architecture,
@@ -33,12 +35,14 @@ from train.run import settings, training_phases
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'mlm_positions')
 
 
-def build_model(model_config: Any, vocab_size: int) -> bert.Bert:
+def build_model(
+  model_config: ml_collections.ConfigDict, vocab_size: int
+) -> bert.Bert:
   """Returns the module of a config."""
   return bert.Bert(vocab_size=vocab_size, **model_fields(model_config))
 
 
-def check_bert(config: Any) -> None:
+def check_bert(config: ml_collections.ConfigDict) -> None:
   """Checks the keys of a BERT."""
   settings.check_transformer(config)
   settings.check_masks(config)
@@ -91,7 +95,9 @@ class _PairsOfText(TextObjective):
 
   heads: tuple[str, ...] = ('mlm',)
 
-  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+  def __init__(
+    self, config: ml_collections.ConfigDict, length: int, vocabulary: Vocabulary
+  ):
     super().__init__(config, length, vocabulary)
     if vocabulary.specials is None:
       raise ValueError(
@@ -101,7 +107,11 @@ class _PairsOfText(TextObjective):
 
   @classmethod
   def open_examples(
-    cls, config: Any, store: Store, length: int, **options: Any
+    cls,
+    config: ml_collections.ConfigDict,
+    store: Store,
+    length: int,
+    **options: Any,
   ) -> Examples:
     """Opens a split of a store, as dialogues where it has any."""
     options['language_exponent'] = config.data.language_exponent
@@ -118,7 +128,9 @@ class _PairsOfText(TextObjective):
     """Returns a model with this objective's heads."""
     return model.clone(heads=cls.heads)
 
-  def sample_pairs(self, host_batch: Any, keys: Any, **options: Any) -> Any:
+  def sample_pairs(
+    self, host_batch: Batch, keys: jax.Array, **options: Any
+  ) -> Any:
     """Returns rows [CLS] A [SEP] B [SEP] of a batch's windows."""
     return transforms.sample_pairs(
       _known(host_batch, self.vocabulary),
@@ -129,7 +141,7 @@ class _PairsOfText(TextObjective):
       **options,
     )
 
-  def inputs(self, batch: Any) -> tuple:
+  def inputs(self, batch: Batch) -> tuple:
     """Returns the inputs of `models.bert.Bert`."""
     return tuple(batch[name] for name in INPUTS)
 
@@ -143,7 +155,7 @@ class MaskedTokens(_PairsOfText):
   perplexities = MappingProxyType({'mlm': 'mlm_perplexity'})
   heads = bert.HEADS
 
-  def transform(self, host_batch: Any, keys_B: Any) -> Any:
+  def transform(self, host_batch: Batch, keys_B: jax.Array) -> Batch:
     """Returns rows of two texts with masked tokens."""
     wanted, vocabulary = self.config.objective, self.vocabulary
     batch = self.sample_pairs(
@@ -173,7 +185,9 @@ class MaskedTokens(_PairsOfText):
       unit_starts=starts,
     )
 
-  def choose_responses(self, batch: Any, host_batch: Any, keys_B: Any) -> Any:
+  def choose_responses(
+    self, batch: Batch, host_batch: Batch, keys_B: jax.Array
+  ) -> Batch:
     """Returns the rows as they are: there are no dialogues among them."""
     del host_batch, keys_B
     return batch
@@ -235,7 +249,9 @@ class Dialogues(MaskedTokens):
 
     return model.clone(heads=cls.heads, num_token_types=dialogues.NUM_TYPES)
 
-  def choose_responses(self, batch: Any, host_batch: Any, keys_B: Any) -> Any:
+  def choose_responses(
+    self, batch: Batch, host_batch: Batch, keys_B: jax.Array
+  ) -> Batch:
     """Returns rows in which some dialogues have another one's response."""
     from data.examples import dialogues
 
@@ -250,7 +266,7 @@ class LeftToRightTokens(_PairsOfText):
   metric_names = ('lm_accuracy',)
   perplexities = MappingProxyType({'lm': 'perplexity'})
 
-  def transform(self, host_batch: Any, keys_B: Any) -> Any:
+  def transform(self, host_batch: Batch, keys_B: jax.Array) -> Batch:
     """Returns rows of two texts, with a target at each place."""
     batch = self.sample_pairs(host_batch, keys_B, negatives=False)
     batch = transforms.predict_text(batch, specials=self.vocabulary.specials)
@@ -258,20 +274,22 @@ class LeftToRightTokens(_PairsOfText):
     shape = batch['tokens'].shape
     return batch | {'mlm_positions': jnp.broadcast_to(everywhere, shape)}
 
-  def weights(self, batch: Any) -> Any:
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
     """Returns the loss's weight, see `objectives.lm_weights`."""
     return objectives.lm_weights(batch)
 
-  def losses(self, outputs: Any, batch: Any) -> Any:
+  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss and the accuracy, see `objectives.lm_losses`."""
     return objectives.lm_losses({'lm_logits': outputs['mlm_logits']}, batch)
 
-  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+  def targets(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Returns the next tokens and their weights, [B, T]."""
     return batch['targets'], batch['loss_weights']
 
 
-def _adjust_init(model: bert.Bert, params: Any, init_config: Any) -> Any:
+def _adjust_init(
+  model: bert.Bert, params: Params, init_config: ml_collections.ConfigDict
+) -> Any:
   del model
   return bert.rescale_init(
     params,
@@ -282,13 +300,13 @@ def _adjust_init(model: bert.Bert, params: Any, init_config: Any) -> Any:
 
 
 def _print_samples(
-  model: bert.Bert, params: Any, store: Store, length: int
+  model: bert.Bert, params: Params, store: Store, length: int
 ) -> None:
   if not model.left_to_right:
     samples.print_filled_masks(model, params, store, length)
     return
 
-  def predict(params: Any, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+  def predict(params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
     place = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     inputs = tokens, mask, jnp.zeros_like(tokens), place, place
     return model.apply({'params': params}, *inputs, train=False)['mlm_logits']

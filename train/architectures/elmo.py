@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 
 from configs.sections import elmo as elmo_section
 from data.examples import word_streams
@@ -13,6 +14,7 @@ from data.store.corpus import Store
 from data.vocabulary.characters import MAX_CHARACTERS
 from data.vocabulary.words import Words
 from models import elmo
+from models.layers import Params
 from train.architectures import samples
 from train.architectures.architecture import (
   Architecture,
@@ -22,6 +24,7 @@ from train.architectures.architecture import (
   model_fields,
 )
 from train.engine import flops, objectives
+from train.engine.steps import Batch, Sums
 from train.run import settings, training_phases
 
 TEXTS = ('', 'reverse_')  # each tower's prefix of a batch's keys
@@ -39,7 +42,7 @@ FIELDS = (
 )
 
 
-def check_elmo(config: Any) -> None:
+def check_elmo(config: ml_collections.ConfigDict) -> None:
   """Checks the keys that only ELMo has."""
   model = config.model
   ensure = functools.partial(settings.expect, config)
@@ -79,7 +82,7 @@ def _is_filter(group: Any) -> bool:
   )
 
 
-def describe(model_config: Any) -> str:
+def describe(model_config: ml_collections.ConfigDict) -> str:
   """Returns the sizes of an ELMo as text."""
   return (
     f'{model_config.num_layers} layers a direction of {model_config.lstm_dim}'
@@ -87,7 +90,9 @@ def describe(model_config: Any) -> str:
   )
 
 
-def build_model(model_config: Any, vocab_size: int) -> elmo.Elmo:
+def build_model(
+  model_config: ml_collections.ConfigDict, vocab_size: int
+) -> elmo.Elmo:
   """Returns the module of a config, ignoring other models' keys."""
   fields = model_fields(model_config)
   return elmo.Elmo(
@@ -110,7 +115,9 @@ class NextWords(TextObjective):
   method = 'read_on'
   has_memory = True
 
-  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+  def __init__(
+    self, config: ml_collections.ConfigDict, length: int, vocabulary: Vocabulary
+  ):
     super().__init__(config, length, vocabulary)
     if vocabulary.unknown is None:
       raise ValueError(
@@ -120,7 +127,11 @@ class NextWords(TextObjective):
 
   @classmethod
   def open_examples(
-    cls, config: Any, store: Store, length: int, **options: Any
+    cls,
+    config: ml_collections.ConfigDict,
+    store: Store,
+    length: int,
+    **options: Any,
   ) -> word_streams.WordStreamExamples:
     """Opens the streams of a split."""
     options['language_exponent'] = config.data.language_exponent
@@ -141,7 +152,9 @@ class NextWords(TextObjective):
       for shape in [leaf.shape]
     }
 
-  def transform(self, host_batch: Any, keys_B: Any) -> dict[str, jax.Array]:
+  def transform(
+    self, host_batch: Batch, keys_B: jax.Array
+  ) -> dict[str, jax.Array]:
     """Returns both texts' words and targets; nothing is random."""
     del keys_B
     known = self.vocabulary.known
@@ -156,7 +169,7 @@ class NextWords(TextObjective):
         batch[f'{text}type_ids'] = known(types)
     return batch
 
-  def inputs(self, batch: Any) -> tuple:
+  def inputs(self, batch: Batch) -> tuple:
     """Returns the inputs of `models.elmo.Elmo.read_on`, both texts stacked."""
     words, characters, targets = (
       jnp.stack([batch[f'{text}{name}'] for text in TEXTS])
@@ -166,15 +179,15 @@ class NextWords(TextObjective):
     )
     return words, characters, targets, *(batch[name] for name in CARRIED)
 
-  def weights(self, batch: Any) -> Any:
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
     """Returns each direction's weight, see `objectives.bilm_weights`."""
     return objectives.bilm_weights(batch)
 
-  def losses(self, outputs: Any, batch: Any) -> Any:
+  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
     """Returns each direction's loss, see `objectives.bilm_losses`."""
     return objectives.bilm_losses(outputs, batch)
 
-  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+  def targets(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Returns both texts' targets; both ends of a sentence count as its end."""
     targets = jnp.stack([batch[f'{text}targets'] for text in TEXTS])
     targets = jnp.where(targets == Words.begin_id, Words.end_id, targets)
@@ -185,7 +198,9 @@ class NextWords(TextObjective):
     return {name: outputs[name] for name in CARRIED}
 
 
-def _keep_init(model: elmo.Elmo, params: Any, init_config: Any) -> Any:
+def _keep_init(
+  model: elmo.Elmo, params: Params, init_config: ml_collections.ConfigDict
+) -> Any:
   """Returns the drawn parameters: ELMo's modules draw as its release does."""
   del model, init_config
   return params

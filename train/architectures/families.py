@@ -1,7 +1,6 @@
 """The table of model families."""
 
-from typing import Any
-
+import ml_collections
 from flax import linen as nn
 
 from data.by_name import ByName
@@ -43,7 +42,7 @@ def names_for(use: str) -> tuple[str, ...]:
   return tuple(name for name in FAMILIES if is_for(name, use))
 
 
-def architecture_of(config: Any) -> Architecture:
+def architecture_of(config: ml_collections.ConfigDict) -> Architecture:
   """Returns the family of `model.name`; ValueError if unknown."""
   name = config.model.name
   if name not in ARCHITECTURES:
@@ -70,18 +69,20 @@ def check_reads_tasks(name: str, weights: str | None = None) -> None:
     )
 
 
-def objective_of(config: Any) -> type[TextObjective]:
+def objective_of(config: ml_collections.ConfigDict) -> type[TextObjective]:
   """Returns the class of a checked config's `train.objective`."""
   return architecture_of(config).objectives[config.train.objective]
 
 
-def build_model(config: Any, vocab_size: int) -> nn.Module:
+def build_model(
+  config: ml_collections.ConfigDict, vocab_size: int
+) -> nn.Module:
   """Returns the module that a run trains, of a fine-tuning without a head."""
   model = architecture_of(config).build_model(config.model, vocab_size)
   return model if 'task' in config else objective_of(config).with_heads(model)
 
 
-def check_config(config: Any) -> Architecture:
+def check_config(config: ml_collections.ConfigDict) -> Architecture:
   """Checks a config of pre-training; returns its architecture."""
   architecture = architecture_of(config)
   needed = settings.flatten(architecture.default_config())

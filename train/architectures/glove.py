@@ -5,11 +5,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 
 from configs.sections import words as words_section
 from data.examples import cooccurrences, sampled_words
 from data.store.corpus import Store
+from models.layers import Params
 from models.word2vec import glove
 from train.architectures import word_tables
 from train.architectures.architecture import (
@@ -18,6 +20,7 @@ from train.architectures.architecture import (
   Vocabulary,
 )
 from train.engine.optim import ADAGRAD_ACCUMULATOR
+from train.engine.steps import Batch, Sums
 from train.engine.updates import RowUpdates
 from train.host import processes
 from train.run import settings
@@ -25,7 +28,7 @@ from train.run import settings
 MOST_WINDOW = 1_000  # pairs of a part of the text must fit in memory
 
 
-def check_glove(config: Any) -> None:
+def check_glove(config: ml_collections.ConfigDict) -> None:
   """Checks the keys that only GloVe has."""
   objective = config.objective
   word_tables.check_bounds(
@@ -42,7 +45,9 @@ def check_glove(config: Any) -> None:
   word_tables.check_tables(config, 'adagrad')
 
 
-def build_model(model_config: Any, vocab_size: int) -> glove.Glove:
+def build_model(
+  model_config: ml_collections.ConfigDict, vocab_size: int
+) -> glove.Glove:
   """Returns the module of a config."""
   return glove.Glove(vocab_size=vocab_size, embed_dim=model_config.embed_dim)
 
@@ -52,14 +57,20 @@ class NeighbourCounts(RowUpdates, TextObjective):
 
   loss_names = ('entry',)
 
-  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+  def __init__(
+    self, config: ml_collections.ConfigDict, length: int, vocabulary: Vocabulary
+  ):
     super().__init__(config, length, vocabulary)
     word_tables.check_vocabulary(config, vocabulary)
     self.num_updates = config.objective.updates
 
   @classmethod
   def open_examples(
-    cls, config: Any, store: Store, length: int, **options: Any
+    cls,
+    config: ml_collections.ConfigDict,
+    store: Store,
+    length: int,
+    **options: Any,
   ) -> cooccurrences.CountExamples:
     """Opens the counts of a split."""
     wanted = config.objective
@@ -76,7 +87,9 @@ class NeighbourCounts(RowUpdates, TextObjective):
     functools.partial(sampled_words.word_counts, min_count=1)
   )
 
-  def transform(self, host_batch: Any, keys_B: Any) -> dict[str, jax.Array]:
+  def transform(
+    self, host_batch: Batch, keys_B: jax.Array
+  ) -> dict[str, jax.Array]:
     """Returns pairs of words, logarithms of counts and weights."""
     del keys_B
     wanted = self.config.objective
@@ -90,25 +103,25 @@ class NeighbourCounts(RowUpdates, TextObjective):
       'weights': jnp.where(counts > 0, weights, 0.0),
     }
 
-  def inputs(self, batch: Any) -> tuple:
+  def inputs(self, batch: Batch) -> tuple:
     """Returns the inputs of `glove.Glove`."""
     return tuple(batch[name] for name in glove.INPUTS)
 
-  def losses(self, outputs: Any, batch: Any) -> Any:
+  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss of entries."""
     del batch
     return {'entry': (outputs['loss'].sum(), outputs['entries'].sum())}, {}
 
-  def weights(self, batch: Any) -> Any:
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
     """Returns the number of entries, at least 1."""
     return {'entry': jnp.maximum(glove.count_entries(batch).sum(), 1)}
 
-  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+  def targets(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Returns the words, and which of them are entries."""
     return batch['words'], batch['weights'] > 0
 
   def update(
-    self, params: Any, statistics: Any, batch: Any, rate: Any, good: Any
+    self, params: Params, statistics: Any, batch: Batch, rate: Any, good: Any
   ) -> Any:
     """Returns tables and squares with changed rows, see `RowUpdates.update`."""
     tables, sums = (
@@ -122,7 +135,7 @@ class NeighbourCounts(RowUpdates, TextObjective):
     )
     return *new, square
 
-  def statistics(self, params: Any) -> Any:
+  def statistics(self, params: Params) -> Any:
     """Returns AdaGrad's sums of squares, at first."""
     return jax.tree.map(
       lambda table: jnp.full_like(table, ADAGRAD_ACCUMULATOR), params
@@ -130,7 +143,7 @@ class NeighbourCounts(RowUpdates, TextObjective):
 
 
 def _vectors(
-  model: glove.Glove, params: Any, store: Store, min_count: int
+  model: glove.Glove, params: Params, store: Store, min_count: int
 ) -> tuple[list[str], np.ndarray]:
   """Returns the learnt words by falling count, and their vectors [n, D].
 

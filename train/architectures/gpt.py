@@ -5,12 +5,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 
 from configs.sections import gpt as gpt_section
 from data.examples import streams, transforms
 from data.store.corpus import Store
 from data.vocabulary import bpe
 from models import gpt, lstm_lm
+from models.layers import Params
 from train.architectures import samples
 from train.architectures.architecture import (
   Architecture,
@@ -19,6 +21,7 @@ from train.architectures.architecture import (
   model_fields,
 )
 from train.engine import objectives
+from train.engine.steps import Batch, Sums
 from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'positions')
@@ -32,7 +35,9 @@ LSTM_FIELDS = [
 ]
 
 
-def build_model(model_config: Any, vocab_size: int) -> gpt.Gpt:
+def build_model(
+  model_config: ml_collections.ConfigDict, vocab_size: int
+) -> gpt.Gpt:
   """Returns the module of a config."""
   fields = model_fields(model_config)
   fields.pop('left_to_right', None)  # a GPT always is
@@ -41,7 +46,9 @@ def build_model(model_config: Any, vocab_size: int) -> gpt.Gpt:
   )
 
 
-def build_lstm(model_config: Any, vocab_size: int) -> lstm_lm.LstmLm:
+def build_lstm(
+  model_config: ml_collections.ConfigDict, vocab_size: int
+) -> lstm_lm.LstmLm:
   """Returns the module of a config, ignoring other models' keys."""
   fields = model_fields(model_config)
   return lstm_lm.LstmLm(
@@ -58,7 +65,11 @@ class NextTokens(TextObjective):
 
   @classmethod
   def open_examples(
-    cls, config: Any, store: Store, length: int, **options: Any
+    cls,
+    config: ml_collections.ConfigDict,
+    store: Store,
+    length: int,
+    **options: Any,
   ) -> streams.StreamExamples:
     """Opens the windows of a split."""
     options['language_exponent'] = config.data.language_exponent
@@ -66,26 +77,26 @@ class NextTokens(TextObjective):
 
   batch_shapes = staticmethod(streams.batch_shapes)
 
-  def transform(self, host_batch: Any, keys_B: Any) -> Any:
+  def transform(self, host_batch: Batch, keys_B: jax.Array) -> Batch:
     """Returns rows with a target at each place; nothing is random."""
     del keys_B
     window = self.vocabulary.known(host_batch['window'])
     host_batch = {**host_batch, 'window': window}
     return transforms.next_tokens(host_batch, length=self.length)
 
-  def inputs(self, batch: Any) -> tuple:
+  def inputs(self, batch: Batch) -> tuple:
     """Returns the inputs of `models.gpt.Gpt`."""
     return tuple(batch[name] for name in INPUTS)
 
-  def weights(self, batch: Any) -> Any:
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
     """Returns the loss's weight, see `objectives.lm_weights`."""
     return objectives.lm_weights(batch)
 
-  def losses(self, outputs: Any, batch: Any) -> Any:
+  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss and the accuracy, see `objectives.lm_losses`."""
     return objectives.lm_losses(outputs, batch)
 
-  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+  def targets(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Returns the next tokens and their weights, [B, T]."""
     return batch['targets'], batch['loss_weights']
 
@@ -95,7 +106,11 @@ class NextTokensOfStream(NextTokens):
 
   @classmethod
   def open_examples(
-    cls, config: Any, store: Store, length: int, **options: Any
+    cls,
+    config: ml_collections.ConfigDict,
+    store: Store,
+    length: int,
+    **options: Any,
   ) -> streams.StreamExamples:
     """Opens the windows of a split."""
     end_of_text = getattr(store.tokenizer, 'end_of_text_id', None)
@@ -109,7 +124,9 @@ class NextTokensOfStream(NextTokens):
     return super().open_examples(config, store, length, **options)
 
 
-def _adjust_init(model: gpt.Gpt, params: Any, init_config: Any) -> Any:
+def _adjust_init(
+  model: gpt.Gpt, params: Params, init_config: ml_collections.ConfigDict
+) -> Any:
   return gpt.rescale_init(
     model,
     params,
@@ -118,12 +135,14 @@ def _adjust_init(model: gpt.Gpt, params: Any, init_config: Any) -> Any:
   )
 
 
-def _adjust_lstm(model: lstm_lm.LstmLm, params: Any, init_config: Any) -> Any:
+def _adjust_lstm(
+  model: lstm_lm.LstmLm, params: Params, init_config: ml_collections.ConfigDict
+) -> Any:
   del model
   return lstm_lm.rescale_init(params, stddev=init_config.stddev)
 
 
-def _describe_lstm(model_config: Any) -> str:
+def _describe_lstm(model_config: ml_collections.ConfigDict) -> str:
   return (
     f'LSTM layers: {model_config.num_layers}, of {model_config.lstm_dim} cells'
     f' projected to {model_config.embed_dim}'
@@ -131,9 +150,9 @@ def _describe_lstm(model_config: Any) -> str:
 
 
 def _print_lstm_samples(
-  model: lstm_lm.LstmLm, params: Any, store: Store, length: int
+  model: lstm_lm.LstmLm, params: Params, store: Store, length: int
 ) -> None:
-  def predict(params: Any, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+  def predict(params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
     place = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     outputs = model.apply({'params': params}, tokens, mask, place, train=False)
     return outputs['lm_logits']

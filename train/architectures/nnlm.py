@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import ml_collections
+
 from configs.sections import gpt as gpt_section
 from models.baselines import nnlm
+from models.layers import Params
 from train.architectures import gpt
 from train.architectures.architecture import Vocabulary, model_fields
+from train.engine.steps import Batch, Sums
 from train.run import settings, training_phases
 
 FIELDS = [
@@ -20,7 +24,7 @@ FIELDS = [
 ]
 
 
-def check_nnlm(config: Any) -> None:
+def check_nnlm(config: ml_collections.ConfigDict) -> None:
   """Checks the keys that only this network has."""
   settings.expect(
     config,
@@ -31,7 +35,7 @@ def check_nnlm(config: Any) -> None:
   training_phases.check_lengths(config)
 
 
-def describe(model_config: Any) -> str:
+def describe(model_config: ml_collections.ConfigDict) -> str:
   """Returns the sizes of a network as text."""
   direct = 'with' if model_config.direct else 'without'
   return (
@@ -40,7 +44,9 @@ def describe(model_config: Any) -> str:
   )
 
 
-def build_model(model_config: Any, vocab_size: int) -> nnlm.Nnlm:
+def build_model(
+  model_config: ml_collections.ConfigDict, vocab_size: int
+) -> nnlm.Nnlm:
   """Returns the module of a config, ignoring other models' keys."""
   # Runs older than the key had no dropout.
   fields = {'dropout_rate': 0.0} | model_fields(model_config)
@@ -52,19 +58,21 @@ def build_model(model_config: Any, vocab_size: int) -> nnlm.Nnlm:
 class NextTokensDrawn(gpt.NextTokens):
   """The next token, among all or, while training, among some that are drawn."""
 
-  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+  def __init__(
+    self, config: ml_collections.ConfigDict, length: int, vocabulary: Vocabulary
+  ):
     super().__init__(config, length, vocabulary)
     self._draws = bool(config.model.num_samples)
     if self._draws:
       self.metric_names, self.method = (), 'score'
 
-  def inputs(self, batch: Any) -> tuple:
+  def inputs(self, batch: Batch) -> tuple:
     """Returns the inputs of the module, or of its `score`."""
     if not self._draws:
       return super().inputs(batch)
     return tuple(batch[name] for name in ('tokens', 'token_mask', 'targets'))
 
-  def losses(self, outputs: Any, batch: Any) -> Any:
+  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss, and the accuracy where nothing is drawn."""
     if not self._draws:
       return super().losses(outputs, batch)
@@ -73,7 +81,9 @@ class NextTokensDrawn(gpt.NextTokens):
     return {'lm': (total, weights.sum())}, {}
 
 
-def _adjust_init(model: nnlm.Nnlm, params: Any, init_config: Any) -> Any:
+def _adjust_init(
+  model: nnlm.Nnlm, params: Params, init_config: ml_collections.ConfigDict
+) -> Any:
   del model
   return nnlm.rescale_init(params, stddev=init_config.stddev)
 

@@ -10,6 +10,7 @@ import numpy as np
 from flax import linen as nn
 
 from data.store.corpus import Store
+from models.layers import Params
 from train.architectures.architecture import Vocabulary
 from train.engine import sharding
 from train.host import processes
@@ -22,7 +23,7 @@ MASK_EVERY = 7  # one word piece in seven, about BERT's 15 %
 
 
 def print_filled_masks(
-  model: nn.Module, params: Any, store: Store, length: int
+  model: nn.Module, params: Params, store: Store, length: int
 ) -> None:
   """Prints a BERT's guesses of masked tokens in held-out sentences."""
   sentences = _known_sentences(store, longest=min(length - 2, 40))
@@ -99,7 +100,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _most_likely(
-  scores: Callable[..., jax.Array], params: Any, *inputs: np.ndarray
+  scores: Callable[..., jax.Array], params: Params, *inputs: np.ndarray
 ) -> np.ndarray:
   likely = jax.jit(lambda *arguments: scores(*arguments).argmax(-1))
   return processes.to_host(likely(params, *inputs))
@@ -107,7 +108,7 @@ def _most_likely(
 
 def print_guesses(
   predict: Callable[[Any, jax.Array, jax.Array], jax.Array],
-  params: Any,
+  params: Params,
   store: Store,
   start: int | None,
   length: int,
@@ -135,7 +136,7 @@ def print_guesses(
 
 
 def print_continuations(
-  model: nn.Module, params: Any, store: Store, length: int
+  model: nn.Module, params: Params, store: Store, length: int
 ) -> None:
   """Prints a GPT's continuations of a few held-out beginnings."""
   tokenizer = store.tokenizer
@@ -170,7 +171,7 @@ def print_continuations(
 
 
 def print_likely_words(
-  model: nn.Module, params: Any, store: Store, length: int
+  model: nn.Module, params: Params, store: Store, length: int
 ) -> None:
   """Prints both ELMo towers' guesses of some words of held-out sentences."""
   del length

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 
 from configs.sections import words as words_section
@@ -12,6 +13,7 @@ from data.examples import noise, sampled_words
 from data.store.corpus import Store
 from data.vocabulary.word2vec import huffman, ngrams
 from models import layers
+from models.layers import Params
 from models.word2vec import batched, blocks, in_order, word_parts
 from models.word2vec.word_parts import Parts
 from train.architectures import word_tables
@@ -20,6 +22,7 @@ from train.architectures.architecture import (
   TextObjective,
   Vocabulary,
 )
+from train.engine.steps import Batch, Sums
 from train.engine.updates import RowUpdates
 from train.host import processes
 from train.run import settings, training_phases
@@ -28,7 +31,7 @@ ORDERS = ('batched', 'sequential')
 _BLOCK = 10_000  # words whose parts are summed at once
 
 
-def check_word2vec(config: Any) -> None:
+def check_word2vec(config: ml_collections.ConfigDict) -> None:
   """Checks the keys that only word2vec has."""
   model, objective = config.model, config.objective
   ensure = functools.partial(settings.expect, config)
@@ -70,7 +73,9 @@ def check_word2vec(config: Any) -> None:
       )
 
 
-def build_model(model_config: Any, vocab_size: int) -> batched.Word2Vec:
+def build_model(
+  model_config: ml_collections.ConfigDict, vocab_size: int
+) -> batched.Word2Vec:
   """Returns the module of a config."""
   return batched.Word2Vec(
     vocab_size=vocab_size,
@@ -90,7 +95,9 @@ class Pairs(RowUpdates, TextObjective):
   kind: str  # of `batched.Word2Vec`
   loss_names = ('pair',)
 
-  def __init__(self, config: Any, length: int, vocabulary: Vocabulary):
+  def __init__(
+    self, config: ml_collections.ConfigDict, length: int, vocabulary: Vocabulary
+  ):
     super().__init__(config, length, vocabulary)
     word_tables.check_vocabulary(config, vocabulary)
     self.num_updates = config.objective.updates
@@ -111,7 +118,11 @@ class Pairs(RowUpdates, TextObjective):
 
   @classmethod
   def open_examples(
-    cls, config: Any, store: Store, length: int, **options: Any
+    cls,
+    config: ml_collections.ConfigDict,
+    store: Store,
+    length: int,
+    **options: Any,
   ) -> sampled_words.SampledWordExamples:
     """Opens the words of a split, frequent ones thinned."""
     wanted = config.objective
@@ -128,7 +139,9 @@ class Pairs(RowUpdates, TextObjective):
     functools.partial(sampled_words.word_counts, min_count=1)
   )
 
-  def transform(self, host_batch: Any, keys_B: Any) -> dict[str, jax.Array]:
+  def transform(
+    self, host_batch: Batch, keys_B: jax.Array
+  ) -> dict[str, jax.Array]:
     """Returns words with the reach of their windows and sampled words."""
     model, tree = self._model, self._tree
     tokens = host_batch['tokens']
@@ -155,28 +168,28 @@ class Pairs(RowUpdates, TextObjective):
       batch['turns'] = jnp.asarray(tree.turns)[tokens]
     return batch
 
-  def inputs(self, batch: Any) -> tuple:
+  def inputs(self, batch: Batch) -> tuple:
     """Returns the inputs of `batched.Word2Vec`."""
     batch = batch | {'parts': self._parts}
     return tuple(batch.get(name) for name in batched.INPUTS)
 
-  def losses(self, outputs: Any, batch: Any) -> Any:
+  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss of pairs."""
     mask = batch['example_mask']
     found = [jnp.sum(outputs[name] * mask) for name in ('loss', 'pairs')]
     return {'pair': tuple(found)}, {}
 
-  def weights(self, batch: Any) -> Any:
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
     """Returns the number of pairs, at least 1."""
     counts = batched.count_pairs(self._model, batch)
     return {'pair': jnp.maximum(jnp.sum(counts * batch['example_mask']), 1)}
 
-  def targets(self, batch: Any) -> tuple[jax.Array, jax.Array]:
+  def targets(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Returns the words, and which of them are words."""
     return batch['tokens'], batch['segments'] >= 0
 
   def update(
-    self, params: Any, statistics: Any, batch: Any, rate: Any, good: Any
+    self, params: Params, statistics: Any, batch: Batch, rate: Any, good: Any
   ) -> Any:
     """Returns the tables with changed rows, see `RowUpdates.update`."""
     tables = {
@@ -188,7 +201,7 @@ class Pairs(RowUpdates, TextObjective):
     tables, square = change(tables, batch, rate, good)
     return _params(tables), statistics, square
 
-  def _in_order(self, tables: Any, batch: Any, rate: Any, good: Any) -> Any:
+  def _in_order(self, tables: Any, batch: Batch, rate: Any, good: Any) -> Any:
     """Changes the rows pair by pair, as the released program."""
     new = in_order.update(self._model, tables, batch, rate)
     squares = [jnp.sum((new[k] - tables[k]) ** 2) for k in tables]
@@ -196,7 +209,7 @@ class Pairs(RowUpdates, TextObjective):
     new = {k: jnp.where(ok, new[k], tables[k]) for k in tables}
     return new, sum(squares) / rate**2
 
-  def _together(self, tables: Any, batch: Any, rate: Any, good: Any) -> Any:
+  def _together(self, tables: Any, batch: Batch, rate: Any, good: Any) -> Any:
     """Changes the rows by the sums of all pairs' gradients."""
     model, parts = self._model, self._parts
     rows = batched.gradients(model, tables, batch | {'parts': parts})
@@ -324,7 +337,7 @@ def _sampled(model: batched.Word2Vec, counts: np.ndarray) -> np.ndarray:
 
 
 def _vectors(
-  model: batched.Word2Vec, params: Any, store: Store, min_count: int
+  model: batched.Word2Vec, params: Params, store: Store, min_count: int
 ) -> tuple[list[str], np.ndarray]:
   """Returns the learnt words by falling count, and their vectors [n, D]."""
   tables = {

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import ml_collections
 import numpy as np
 from etils import epath
 
@@ -11,6 +12,7 @@ from data import scratch
 from data.examples import sampled_words
 from data.store.corpus import Store
 from data.vocabulary.word2vec import vector_files
+from models.layers import Params
 from train.architectures.architecture import Vocabulary, check_whole_words
 from train.host import processes
 from train.host.console import say
@@ -23,7 +25,7 @@ NUM_SHOWN, NUM_NEIGHBOURS = 8, 6
 Vectors = Callable[[Any, Any, Store, int], tuple[list[str], np.ndarray]]
 
 
-def check_tables(config: Any, optimizer: str) -> None:
+def check_tables(config: ml_collections.ConfigDict, optimizer: str) -> None:
   """Checks the keys that all these families have."""
   ensure = functools.partial(settings.expect, config)
   check_bounds(
@@ -45,7 +47,9 @@ def check_tables(config: Any, optimizer: str) -> None:
       )
 
 
-def check_bounds(config: Any, *bounds: tuple[str, float, float]) -> None:
+def check_bounds(
+  config: ml_collections.ConfigDict, *bounds: tuple[str, float, float]
+) -> None:
   """Checks keys with the least and the largest number, perhaps infinite."""
   for key, least, most in bounds:
     section, _, name = key.partition('.')
@@ -55,7 +59,9 @@ def check_bounds(config: Any, *bounds: tuple[str, float, float]) -> None:
     )
 
 
-def check_vocabulary(config: Any, vocabulary: Vocabulary) -> None:
+def check_vocabulary(
+  config: ml_collections.ConfigDict, vocabulary: Vocabulary
+) -> None:
   """Checks that a vocabulary is of whole words."""
   if vocabulary.unknown is None:
     raise ValueError(
@@ -65,12 +71,14 @@ def check_vocabulary(config: Any, vocabulary: Vocabulary) -> None:
     )
 
 
-def describe(model_config: Any) -> str:
+def describe(model_config: ml_collections.ConfigDict) -> str:
   """Returns the sizes of a model as text."""
   return f'vectors of {model_config.embed_dim} numbers'
 
 
-def keep_init(model: Any, params: Any, init_config: Any) -> Any:
+def keep_init(
+  model: Any, params: Params, init_config: ml_collections.ConfigDict
+) -> Any:
   """Returns the drawn parameters: the tables draw as the releases do."""
   del model, init_config
   return params
@@ -88,7 +96,7 @@ def printer(find: Vectors) -> Callable[[Any, Any, Store, int], None]:
   """Returns a function that prints the nearest words of a few words."""
 
   def print_neighbours(
-    model: Any, params: Any, store: Store, length: int
+    model: Any, params: Params, store: Store, length: int
   ) -> None:
     del length
     words, vectors = find(model, params, store, 1)
@@ -116,7 +124,10 @@ def writer(
   """
 
   def write_vectors(
-    config: Any, params: Any, store: Store, workdir: epath.Path
+    config: ml_collections.ConfigDict,
+    params: Params,
+    store: Store,
+    workdir: epath.Path,
   ) -> None:
     model = build_model(config.model, store.tokenizer.softmax_size)
     words, vectors = find(model, params, store, config.objective.min_count)

@@ -19,6 +19,7 @@ from train.architectures import elmo
 from train.architectures.architecture import Vocabulary
 from train.benches.timing import Program
 from train.engine import sharding
+from train.engine.steps import Batch
 from train.host import device
 from train.pretrain import assemble
 from train.run import settings, training_phases
@@ -87,7 +88,7 @@ def compile_step(
 
 
 def _training(
-  program: Callable, state: Any, batch: Any, flops: float
+  program: Callable, state: Any, batch: Batch, flops: float
 ) -> Program:
   """Returns a function that trains one more step, and its FLOPs."""
 

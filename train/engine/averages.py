@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from models.layers import Params
+
 
 class Averages(NamedTuple):
   """Averages of the parameters over the steps, the state of `average`."""
 
-  params: Any
+  params: Params
 
 
 def average(decay: float) -> optax.GradientTransformation:
@@ -31,7 +33,7 @@ def average(decay: float) -> optax.GradientTransformation:
   return optax.GradientTransformation(Averages, update)
 
 
-def read(opt_state: Any, params: Any) -> Any:
+def read(opt_state: Any, params: Params) -> Any:
   """Returns the averages of the parameters in a state, else the parameters.
 
   Those that are not trained have none.
@@ -48,7 +50,7 @@ def read(opt_state: Any, params: Any) -> Any:
   )
 
 
-def begin(opt_state: Any, params: Any) -> Any:
+def begin(opt_state: Any, params: Params) -> Any:
   """Returns a state whose averages, if it has any, are copies of `params`."""
 
   def copied(state):

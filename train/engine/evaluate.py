@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from models.layers import Params
 from train.engine import sharding
 from train.engine.steps import Objective
 
@@ -15,7 +16,7 @@ LANGUAGES = 'eval/languages/'  # metrics of one of several languages
 
 def evaluate(
   eval_step: Callable[[Any, Any, Any], tuple[dict[str, jax.Array], Any]],
-  params: Any,
+  params: Params,
   languages: Mapping[str, Iterable[Mapping[str, np.ndarray]]],
   carry: Any,
   mesh: Mesh,

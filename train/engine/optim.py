@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 import optax
 
 from models import scalar_mix
+from models.layers import Params
 from train.engine import averages
 
 Schedule = Callable[[Any], Any]
@@ -61,7 +63,9 @@ UNDECAYED = ('bias', 'scale', scalar_mix.WEIGHTS, scalar_mix.SCALE)
 STACKED = ('layers', 'qkv', 'towers')
 
 
-def make_schedule(optim_config: Any, phases: Sequence[Phase]) -> Schedule:
+def make_schedule(
+  optim_config: ml_collections.ConfigDict, phases: Sequence[Phase]
+) -> Schedule:
   """Returns the learning rate (float32) as a function of the step (from 0).
 
   The decay (`linear`: BERT, `cosine`: GPT) runs from step 0 to the last step of
@@ -138,7 +142,9 @@ def _tokens_read(phases: Sequence[Phase], step: Any) -> jax.Array:
   return total
 
 
-def _peaks(optim_config: Any, count: int) -> list[tuple[float, int]]:
+def _peaks(
+  optim_config: ml_collections.ConfigDict, count: int
+) -> list[tuple[float, int]]:
   """Returns (learning rate, warm-up steps) of each of `count` schedules."""
   first = (optim_config.learning_rate, optim_config.warmup_steps)
   restarts = list(optim_config.restarts)
@@ -195,7 +201,7 @@ def _correction(step: Any, b1: float, b2: float) -> jax.Array:
   return jnp.sqrt(1 - b2**count) / (1 - b1**count)
 
 
-def decay_mask(params: Any) -> Any:
+def decay_mask(params: Params) -> Any:
   """Returns a tree like `params`: True where weight decay applies.
 
   Decay would draw averages of layers to the plain mean, their scale to 0.
@@ -276,7 +282,7 @@ def per_matrix(
 
 
 def make_optimizer(
-  optim_config: Any,
+  optim_config: ml_collections.ConfigDict,
   schedule: Schedule,
   axes: Mapping[str, Sequence[str]] | None = None,
   vocab_size: int | None = None,

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from models.layers import Params
 from models.transformer import stack
 from models.transformer.stack import Split
 from train.engine import sharding
@@ -144,7 +145,7 @@ def _spread(
   return best[1]
 
 
-def gather(params: Any, placements: Any) -> Any:
+def gather(params: Params, placements: Any) -> Any:
   """Returns the parameters as a step reads them."""
 
   def one(leaf: jax.Array, place: Placement) -> Any:
@@ -174,7 +175,7 @@ def _gather(
   return _constrain(_constrain(leaf.astype(dtype).reshape(shape), share), whole)
 
 
-def scatter(gradients: Any, params: Any, placements: Any) -> Any:
+def scatter(gradients: Any, params: Params, placements: Any) -> Any:
   """Returns the gradients of `gather`'s result as those of `params`."""
 
   def one(leaf: jax.Array, place: Placement, gradient: Any) -> jax.Array:

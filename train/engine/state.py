@@ -13,6 +13,7 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from models.layers import Params
 from train.engine import averages, optim, sharding, shards
 from train.host import processes
 
@@ -32,7 +33,7 @@ class TrainState:
   """
 
   step: jax.Array
-  params: Any
+  params: Params
   opt_state: Any
   carry: dict[str, jax.Array]
   metrics: dict[str, jax.Array]
@@ -43,7 +44,7 @@ class TrainState:
     """The parameters to score and to keep: their averages, if it has any."""
     return averages.read(self.opt_state, self.params)
 
-  def begin_with(self, params: Any) -> 'TrainState':
+  def begin_with(self, params: Params) -> 'TrainState':
     """Returns the state of step 0 with other parameters."""
     return self.replace(
       params=params, opt_state=averages.begin(self.opt_state, params)

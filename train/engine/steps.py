@@ -12,6 +12,7 @@ from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.examples import transforms
+from models.layers import Params
 from train.engine import sharding, shards
 from train.engine.state import EVAL_STREAM, TRAIN_STREAM, TrainState
 from train.host import device
@@ -63,7 +64,7 @@ class Objective:
     return {}
 
   def apply(
-    self, model: nn.Module, params: Any, batch: Batch, rngs: Any = None
+    self, model: nn.Module, params: Params, batch: Batch, rngs: Any = None
   ) -> Any:
     """Returns the module's outputs; `rngs`, stream -> key, mean training."""
     return model.apply(
@@ -111,7 +112,7 @@ def make_train_step(
   the parameters lie elsewhere than between steps.
   """
 
-  def loss_of(params: Any, batch: Batch, totals: Any, rngs: Any) -> Any:
+  def loss_of(params: Params, batch: Batch, totals: Any, rngs: Any) -> Any:
     outputs = objective.apply(model, params, batch, rngs)
     losses, metrics = objective.losses(outputs, batch)
     loss = sum(total / totals[name] for name, (total, _) in losses.items())
@@ -228,7 +229,7 @@ def make_eval_step(
   row's draws depend on its `example_ids` only: all runs are scored alike.
   """
 
-  def eval_step(params: Any, host_batch: Batch, carry: Any) -> Any:
+  def eval_step(params: Params, host_batch: Batch, carry: Any) -> Any:
     keys = row_keys(0, EVAL_STREAM, 0, host_batch['example_ids'])
     batch = objective.transform(host_batch, keys) | carry
     outputs = objective.apply(model, params, batch)
@@ -250,7 +251,7 @@ def make_eval_step(
 
 
 @jax.jit
-def all_finite(params: Any) -> jax.Array:
+def all_finite(params: Params) -> jax.Array:
   """Returns whether every parameter is finite, bool scalar."""
   leaves = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]
   return jnp.stack(leaves).all()
@@ -264,14 +265,14 @@ def make_gradient_norms(
   Each loss's mean and the norm of each parameter's gradient, without dropout.
   """
 
-  def norms(params: Any, host_batch: Batch, carry: Any, step: Any) -> Any:
+  def norms(params: Params, host_batch: Batch, carry: Any, step: Any) -> Any:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
     batch = objective.transform(
       host_batch, row_keys(seed, TRAIN_STREAM, step, rows)
     )
     batch |= carry
 
-    def loss_of(params: Any) -> Any:
+    def loss_of(params: Params) -> Any:
       outputs = objective.apply(model, params, batch)
       losses, _ = objective.losses(outputs, batch)
       means = {

@@ -15,6 +15,7 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from models.layers import Params
 from train.engine import sharding
 from train.engine.state import TRAIN_STREAM, TrainState
 from train.engine.steps import Batch, Objective, row_keys
@@ -32,7 +33,7 @@ class RowUpdates(Objective):
 
   def update(
     self,
-    params: Any,
+    params: Params,
     statistics: Any,
     batch: Batch,
     rate: jax.Array,
@@ -41,7 +42,7 @@ class RowUpdates(Objective):
     """Returns (parameters, statistics, squared norm); not `good`: the same."""
     raise NotImplementedError
 
-  def statistics(self, params: Any) -> Any:
+  def statistics(self, params: Params) -> Any:
     """Returns the state of the optimiser that `update` changes, at first."""
     del params
     return optax.EmptyState()
@@ -86,7 +87,7 @@ def make_update_step(
     place = NamedSharding(mesh, PartitionSpec(None, *axes))
     return jax.lax.with_sharding_constraint(array, place)
 
-  def step_fn(state: TrainState, host_batch: Any, seed: Any = seed) -> Any:
+  def step_fn(state: TrainState, host_batch: Batch, seed: Any = seed) -> Any:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
     batch = objective.transform(
       host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)

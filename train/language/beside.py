@@ -8,6 +8,7 @@ import numpy as np
 from data.ngrams import texts as ngram_texts
 from data.ngrams.model import perplexity
 from data.store import corpus
+from data.vocabulary.tokenizer import Tokenizer
 from train.host import files
 from train.language import held_out
 from train.language.ngrams import Scorer
@@ -58,7 +59,7 @@ def open_text(
   return store, found
 
 
-def _described(tokenizer: Any) -> str:
+def _described(tokenizer: Tokenizer) -> str:
   return f'{tokenizer.description} (of {tokenizer.vocab_size:,})'
 
 

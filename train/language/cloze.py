@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from data.vocabulary import wordpiece
 from models import bert
+from models.layers import Params
 from train.architectures.architecture import Architecture
 from train.language.inputs import MASK, check_masked
 from train.vectors import length_batches
@@ -122,7 +123,7 @@ def _fill_batch(
 @functools.partial(jax.jit, static_argnames=('model', 'family', 'top_k'))
 def _likeliest(
   model: nn.Module,
-  params: Any,
+  params: Params,
   tokens_BT: jax.Array,
   lengths_B: jax.Array,
   masks_BP: jax.Array,

@@ -4,13 +4,14 @@ import dataclasses
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
+from data.vocabulary.tokenizer import Tokenizer
 from models import decoding, gpt
 from models.decoding import Sampling
+from models.layers import Params
 from train.language.inputs import Completion
 from train.vectors import length_batches
 from train.vectors.trained_model import TrainedModel
@@ -119,8 +120,8 @@ def _kept(left: int, room: int) -> int:
 
 def _complete_batch(
   model: gpt.Gpt,
-  params: Any,
-  tokenizer: Any,
+  params: Params,
+  tokenizer: Tokenizer,
   prompts: Sequence[Sequence[int]],
   keys: jax.Array,
   max_new_tokens: int,
@@ -161,7 +162,7 @@ def _complete_batch(
 class _Row:
   """A growing text, until a stop."""
 
-  tokenizer: Any
+  tokenizer: Tokenizer
   prompt: list[int]
   stop: Sequence[str]
   end: int | None

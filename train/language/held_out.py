@@ -14,6 +14,7 @@ from flax import linen as nn
 
 from data.store import corpus
 from models import elmo
+from models.layers import Params
 from train.architectures import families
 from train.architectures.architecture import Architecture, Vocabulary
 from train.host import console
@@ -142,7 +143,7 @@ def _hide_each(
 @functools.partial(jax.jit, static_argnames=('model', 'family'))
 def _masked(
   model: nn.Module,
-  params: Any,
+  params: Params,
   tokens_T: jax.Array,
   length: jax.Array,
   places_B: jax.Array,
@@ -242,7 +243,7 @@ def _rows(stream: np.ndarray, part: list[token_windows.Window]) -> np.ndarray:
 @functools.partial(jax.jit, static_argnums=0)
 def read_on(
   model: elmo.Elmo,
-  params: Any,
+  params: Params,
   words_KBT: jax.Array,
   characters_KBTC: jax.Array | None,
   targets_KBT: jax.Array,

@@ -13,6 +13,8 @@ import numpy as np
 from flax import linen as nn
 
 from data.text import detokenize
+from data.vocabulary.tokenizer import Tokenizer
+from models.layers import Params
 from train.engine import objectives
 from train.host import console, files
 from train.vectors import length_batches, token_windows
@@ -62,7 +64,7 @@ def window_sizes(
 
 @functools.partial(jax.jit, static_argnums=0)
 def token_log_probs(
-  model: nn.Module, params: Any, tokens: jax.Array, lengths: jax.Array
+  model: nn.Module, params: Params, tokens: jax.Array, lengths: jax.Array
 ) -> jax.Array:
   """Returns the log-probability of each token but the first, by a GPT or LSTM.
 
@@ -79,7 +81,7 @@ def token_log_probs(
 
 
 def score_sequences(
-  model: nn.Module, params: Any, sequences: Sequence[Sequence[int]]
+  model: nn.Module, params: Params, sequences: Sequence[Sequence[int]]
 ) -> Iterator[np.ndarray]:
   """Yields float32 [ids - 1] log-probabilities of 2 to max_length + 1 ids."""
   steps = -(-(max(map(len, sequences)) - 1) // WIDTH_STEP) * WIDTH_STEP
@@ -97,7 +99,7 @@ def score_sequences(
 
 def score_tokens(
   model: nn.Module,
-  params: Any,
+  params: Params,
   tokens: Sequence[int],
   *,
   context: int,
@@ -233,7 +235,7 @@ def _num_common(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def write_log_probs(
-  path: str, tokenizer: Any, tokens: Sequence[int], log_probs: np.ndarray
+  path: str, tokenizer: Tokenizer, tokens: Sequence[int], log_probs: np.ndarray
 ) -> None:
   """Writes a CSV of position, id, piece and log-probability, atomically."""
   scored = zip(tokens[1:], log_probs, strict=True)

@@ -7,7 +7,6 @@ V vocabulary.
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from flax import linen as nn
 from data.ngrams import counts
 from data.ngrams.model import Model
 from data.vocabulary import characters, words
+from models.layers import Params
 from models.pretrained.weights import NO_SOFTMAX
 from train.architectures import families
 from train.architectures.architecture import Architecture, Vocabulary
@@ -211,7 +211,7 @@ def _left_to_right(
 @functools.partial(jax.jit, static_argnames=('model', 'family', 'by_mlm'))
 def _next_log_probs(
   model: nn.Module,
-  params: Any,
+  params: Params,
   tokens_BT: jax.Array,
   lengths_B: jax.Array,
   *,
@@ -365,7 +365,7 @@ def _hidden(
 @functools.partial(jax.jit, static_argnames=('model', 'family'))
 def _mlm_log_probs(
   model: nn.Module,
-  params: Any,
+  params: Params,
   inputs_BT: jax.Array,
   tokens_BT: jax.Array,
   lengths_B: jax.Array,

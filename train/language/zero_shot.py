@@ -13,6 +13,7 @@ from etils import epath
 
 from data import storage
 from data.text import sentences, text_files
+from data.vocabulary.tokenizer import Tokenizer
 
 PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
 TL_DR = '\nTL;DR:'
@@ -158,7 +159,7 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
 
 
 def shorten_articles(
-  tokenizer: Any, articles: Sequence[Article], room: int
+  tokenizer: Tokenizer, articles: Sequence[Article], room: int
 ) -> list[Article]:
   """Returns articles cut at the end to fit into `room` tokens with 'TL;DR:'."""
   (question,) = tokenizer.encode_batch([TL_DR])

@@ -7,13 +7,14 @@ embed.
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from models.layers import Params
 from train.architectures.architecture import Architecture
 from train.host import console
 from train.meanings import geometry
@@ -91,7 +92,7 @@ def compare(found: TrainedModel, pairs: Sequence[Sequence[str]]) -> Cosines:
 @functools.partial(jax.jit, static_argnames=('model', 'family'))
 def _pool(
   model: nn.Module,
-  params: Any,
+  params: Params,
   tokens_BT: jax.Array,
   lengths_B: jax.Array,
   *,

@@ -13,6 +13,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from data import hub
 from data.vocabulary import tokenization
+from models.layers import Params
 from models.pretrained import published, strict
 from models.pretrained.sentence_modules import SentenceForm
 from models.pretrained.weights import Keep, Weights, shapes_of
@@ -103,7 +104,7 @@ def fields_beside(model: nn.Module) -> dict[str, Any]:
 
 
 def inherited(
-  weights: Weights, params: Any, labels: tuple[str, ...]
+  weights: Weights, params: Params, labels: tuple[str, ...]
 ) -> Weights:
   """Returns the weights without heads that mean something else for labels.
 

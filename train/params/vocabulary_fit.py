@@ -1,8 +1,8 @@
 """Whether a vocabulary fits published weights, and which rows it leaves out."""
 
 import shlex
-from typing import Any
 
+from data.vocabulary.tokenizer import Tokenizer
 from models.pretrained import published
 from models.pretrained.weights import TOKENIZER_OPTION, Weights
 from train.architectures import families
@@ -14,7 +14,7 @@ from train.host.console import say
 PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-def fit(weights: Weights, tokenizer: Any, named: str | None) -> Weights:
+def fit(weights: Weights, tokenizer: Tokenizer, named: str | None) -> Weights:
   """Returns published weights cut to the pieces of a vocabulary.
 
   Rows beyond the vocabulary are left out, and a note says so, if their number
@@ -40,7 +40,9 @@ def fit(weights: Weights, tokenizer: Any, named: str | None) -> Weights:
   return cut._replace(notes={**weights.notes, 'padding': note})
 
 
-def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
+def _misfit(
+  weights: Weights, tokenizer: Tokenizer, named: str | None
+) -> str | None:
   """Returns why a vocabulary belongs to another model; None if it fits."""
   where = named or 'beside them'
   architecture = families.ARCHITECTURES[weights.name]
@@ -76,7 +78,7 @@ def _misfit(weights: Weights, tokenizer: Any, named: str | None) -> str | None:
   )
 
 
-def _sizes(weights: Weights, tokenizer: Any) -> tuple[int, int]:
+def _sizes(weights: Weights, tokenizer: Tokenizer) -> tuple[int, int]:
   size = Vocabulary.of(tokenizer).size
   return size - families.ARCHITECTURES[weights.name].num_unpublished, size
 

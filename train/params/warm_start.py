@@ -14,6 +14,7 @@ from etils import epath
 from flax import linen as nn
 
 from data.vocabulary import tokenization
+from data.vocabulary.tokenizer import Tokenizer
 from models.pretrained import strict
 from models.pretrained import weights as pretrained_weights
 from models.pretrained.weights import NO_SOFTMAX, Weights
@@ -97,7 +98,7 @@ def _open(config: ml_collections.ConfigDict) -> Weights:
 
 
 def check_vocabulary(
-  weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
+  weights: Weights, config: ml_collections.ConfigDict, tokenizer: Tokenizer
 ) -> None:
   """Checks that a store's token ids mean the same pieces in the weights."""
   _raise(config, _vocabulary_differences(weights, config, tokenizer))
@@ -106,7 +107,7 @@ def check_vocabulary(
 def load(
   weights: Weights,
   model: nn.Module,
-  tokenizer: Any,
+  tokenizer: Tokenizer,
   fresh: Any,
   *,
   num_layers: int | None = None,
@@ -147,7 +148,7 @@ def load(
 def replaced(
   weights: Weights,
   model: nn.Module,
-  tokenizer: Any,
+  tokenizer: Tokenizer,
   paths: Iterable[str],
   *,
   num_layers: int | None = None,
@@ -227,7 +228,7 @@ def _fields(model: nn.Module) -> dict[str, Any]:
 
 
 def _vocabulary_differences(
-  weights: Weights, config: ml_collections.ConfigDict, tokenizer: Any
+  weights: Weights, config: ml_collections.ConfigDict, tokenizer: Tokenizer
 ) -> list[str]:
   """Returns a line if ids of the store mean other pieces in the weights."""
   known = weights.tokenizer
@@ -266,7 +267,7 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
   return None
 
 
-def _token_rows(known: Any, tokenizer: Any) -> np.ndarray:
+def _token_rows(known: Any, tokenizer: Tokenizer) -> np.ndarray:
   """Returns int [V]: each token's id in `known`, or -1 if it is new.
 
   V counts the tokens with a row: of whole words, those of the softmax.
@@ -279,7 +280,7 @@ def _token_rows(known: Any, tokenizer: Any) -> np.ndarray:
 def _row_maps(
   weights: Weights,
   model: nn.Module,
-  tokenizer: Any,
+  tokenizer: Tokenizer,
   paths: Iterable[str],
   num_layers: int | None = None,
 ) -> dict[str, np.ndarray | None]:
@@ -327,7 +328,7 @@ def _replace_rows(
 
 
 def _report(
-  weights: Weights, model: nn.Module, tokenizer: Any, paths: Iterable[str]
+  weights: Weights, model: nn.Module, tokenizer: Tokenizer, paths: Iterable[str]
 ) -> list[str]:
   """Returns lines on parameters that are drawn anew or not used."""
   lines, maps = [], _row_maps(weights, model, tokenizer, paths)
@@ -352,7 +353,7 @@ def _report(
   return lines
 
 
-def _list(tokenizer: Any, ids: Sequence[int]) -> str:
+def _list(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
   named = ', '.join(tokenizer.pieces[i] for i in ids[:NAMED_PIECES])
   return named + (', ...' if len(ids) > NAMED_PIECES else '')
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding
@@ -40,7 +41,7 @@ class Parts:
     placements: the parameters', see `shards`.
   """
 
-  config: Any
+  config: ml_collections.ConfigDict
   architecture: Architecture
   phases: Sequence[Phase]
   mesh: Mesh
@@ -126,7 +127,10 @@ class Parts:
 
 
 def build_parts(
-  config: Any, phases: Sequence[Phase], vocabulary: Vocabulary, mesh: Mesh
+  config: ml_collections.ConfigDict,
+  phases: Sequence[Phase],
+  vocabulary: Vocabulary,
+  mesh: Mesh,
 ) -> Parts:
   """Plans a checked config's run, on a mesh of devices that need not exist."""
   architecture = families.architecture_of(config)
@@ -174,7 +178,7 @@ def build_parts(
   )
 
 
-def _at_stage(config: Any, phase: Phase) -> Any:
+def _at_stage(config: ml_collections.ConfigDict, phase: Phase) -> Any:
   """Returns the config with a phase's unit."""
   if not phase.unit:
     return config

@@ -13,6 +13,7 @@ from etils import epath
 from data.examples import pipeline
 from data.examples.pipeline import Examples
 from data.store import corpus
+from models.layers import Params
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.engine import evaluate, objectives, sharding, state, steps
@@ -216,7 +217,7 @@ class PreTraining(Job):
   def score(
     self,
     compiled: Mapping[str, Any],
-    params: Any,
+    params: Params,
     step: int,
     stay_alive: StayAlive,
   ) -> dict[str, float]:
@@ -249,7 +250,7 @@ class PreTraining(Job):
   def finish(
     self,
     compiled: Mapping[str, Any],
-    params: Any,
+    params: Params,
     workdir: epath.Path,
     is_scored: bool,
     stay_alive: StayAlive,

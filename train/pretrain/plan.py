@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from data.examples import pairs
 from data.examples.pipeline import Examples
 from data.store import corpus
+from models.layers import Params
 from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.host import console, files
@@ -323,12 +324,12 @@ def residual_bytes(parts: Parts, phase: Phase) -> int:
 
   carry = parts.objective.carry_shapes(parts.model, rows)
 
-  def residuals(params: Any, part: Any, carry: Any) -> Any:
+  def residuals(params: Params, part: Any, carry: Any) -> Any:
     keys = jax.random.split(jax.random.key(0), rows)
     batch = objective.transform(part, keys) | carry
     rngs = {'dropout': keys[0], 'samples': keys[0]}
 
-    def loss_of(params: Any) -> Any:
+    def loss_of(params: Params) -> Any:
       outputs = objective.apply(parts.model, params, batch, rngs)
       losses, _ = objective.losses(outputs, batch)
       return sum(total for total, _ in losses.values())

@@ -17,6 +17,7 @@ import optax
 from jax import lax
 
 from data.scoring import measures
+from models.layers import Params
 from models.probes import edge_probe
 from models.probes.edge_probe import EdgeProbe
 from train.host import console
@@ -49,7 +50,7 @@ class Result(NamedTuple):
 class _Stack(NamedTuple):
   """Parameters, each with a leading axis M, and the optimiser's moments."""
 
-  params: Any
+  params: Params
   moments: Any
 
 
@@ -119,7 +120,9 @@ class Probes:
     )
     return losses_M
 
-  def score(self, params: Any, packer: Packer, split: ProbeSplit) -> np.ndarray:
+  def score(
+    self, params: Params, packer: Packer, split: ProbeSplit
+  ) -> np.ndarray:
     """Returns the binary micro F1 of a split by each member, float [M].
 
     Labels that no probe can find count as missed.
@@ -163,7 +166,7 @@ def _inputs(batch: Batch) -> tuple[list[jax.Array], tuple[jax.Array, ...]]:
 @functools.partial(jax.jit, static_argnums=0, static_argnames='group')
 def _gradients(
   module: EdgeProbe,
-  params: Any,
+  params: Params,
   members: tuple[jax.Array, jax.Array],
   batch: Batch,
   drawing: tuple[jax.Array, Any],
@@ -190,7 +193,7 @@ def _gradients(
   def of_member(member: Any) -> Any:
     params, used_L, place = member
 
-    def mean_loss(params: Any) -> jax.Array:
+    def mean_loss(params: Params) -> jax.Array:
       logits_BPK = module.apply(
         {'params': params}, layers, spans, used_L, keep_SBPH[place]
       )
@@ -245,7 +248,7 @@ def _chosen(condition: jax.Array, new: Any, old: Any) -> Any:
 
 
 @jax.jit
-def _keep(better_M: jax.Array, params: Any, best: Any) -> Any:
+def _keep(better_M: jax.Array, params: Params, best: Any) -> Any:
   """Returns the parameters of members that got better, else the best."""
   return jax.vmap(_chosen)(better_M, params, best)
 
@@ -253,7 +256,7 @@ def _keep(better_M: jax.Array, params: Any, best: Any) -> Any:
 @functools.partial(jax.jit, static_argnums=0, static_argnames='group')
 def _count(
   module: EdgeProbe,
-  params: Any,
+  params: Params,
   used_ML: jax.Array,
   batch: Batch,
   *,
@@ -359,7 +362,7 @@ def train(
   return results, time.monotonic() - began
 
 
-def _mixes(params: Any, used_ML: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+def _mixes(params: Params, used_ML: jax.Array) -> tuple[np.ndarray, np.ndarray]:
   weights_ML = params[edge_probe.LAYER_WEIGHTS]
   shares_ML = jax.vmap(edge_probe.mix_shares)(weights_ML, used_ML)
   return np.asarray(shares_ML), np.asarray(params[edge_probe.LAYER_SCALE])

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import ml_collections
 from absl import app, flags, logging
 from ml_collections import config_flags
 
@@ -224,7 +225,7 @@ def run_with_config(
     job()
 
 
-def paths_of(config: Any) -> list[Any]:
+def paths_of(config: ml_collections.ConfigDict) -> list[Any]:
   """Returns the values of a config, and the paths inside of lists of paths."""
   from data.text import languages
   from train.run import settings

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from etils import epath
 
+from models.layers import Params
 from train.engine import sharding, steps
 from train.host import processes
 from train.run.checkpoint import Checkpoints
@@ -79,7 +80,7 @@ def kept(checkpoints: Checkpoints, models: Checkpoints | None = None) -> str:
 
 
 def check_finite(
-  params: Any,
+  params: Params,
   step: int,
   checkpoints: Checkpoints,
   models: Checkpoints | None = None,

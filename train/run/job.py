@@ -11,6 +11,7 @@ from flax import linen as nn
 from jax.sharding import Mesh
 
 from data.examples import pipeline
+from models.layers import Params
 from train.engine.state import TrainState
 from train.engine.steps import Objective
 from train.run import checkpoint
@@ -177,7 +178,7 @@ class Job:
   def score(
     self,
     compiled: Mapping[str, Callable],
-    params: Any,
+    params: Params,
     step: int,
     stay_alive: StayAlive,
   ) -> dict[str, float]:
@@ -190,7 +191,7 @@ class Job:
   def finish(
     self,
     compiled: Mapping[str, Callable],
-    params: Any,
+    params: Params,
     workdir: epath.Path,
     is_scored: bool,
     stay_alive: StayAlive,

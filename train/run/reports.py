@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_collections
 import numpy as np
 from etils import epath
 
@@ -91,7 +92,7 @@ def _median(values: Sequence[tuple], name: str) -> float | None:
 
 
 def _seconds_left(
-  rows: Sequence[ledger.LedgerRow], config: Any
+  rows: Sequence[ledger.LedgerRow], config: ml_collections.ConfigDict
 ) -> float | None:
   """Returns the time for the remaining tokens, at the pace so far."""
   if not rows:

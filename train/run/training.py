@@ -9,6 +9,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from data.examples import pipeline
+from models.layers import Params
 from train.engine import memory, sharding, state, steps
 from train.host import console, device, files, huge_pages, processes
 from train.host.console import say
@@ -149,7 +150,7 @@ def train(
       if preemption.is_due():
         raise processes.Preempted(f'step {step} is saved')
 
-    def score(params: Any) -> None:
+    def score(params: Params) -> None:
       with clock.measure('eval'):
         row = job.score(compiled, params, step, stay_alive)
       watchdog.feed()

@@ -14,7 +14,9 @@ from data.inputs.features import Form
 from data.scoring.kinds import KINDS
 from data.tasks.examples import Task
 from data.vocabulary import tokenization
+from data.vocabulary.tokenizer import Tokenizer
 from models import features, task_model
+from models.layers import Params
 from models.pretrained import strict
 from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
@@ -57,7 +59,7 @@ class EncoderProgram(TaskProgram):
     config: ml_collections.ConfigDict,
     task: Task,
     module: nn.Module,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     initial: Weights | None,
   ):
     """Takes what `open_encoder` finds; ValueError as `TaskProgram`."""
@@ -156,7 +158,7 @@ class EncoderProgram(TaskProgram):
       path_scores=tag_paths.path_scores(settings_) or 'learned',
     )
 
-  def replaced(self, params: Any) -> set[str]:  # noqa: D102
+  def replaced(self, params: Params) -> set[str]:  # noqa: D102
     if self.initial is None:
       return set()
     labels = tag_paths.tag_labels(self.task, self.config.task)
@@ -168,7 +170,7 @@ class EncoderProgram(TaskProgram):
       num_layers=self.config.init.num_layers,
     )
 
-  def load_weights(self, params: Any, seed: int) -> Any:  # noqa: D102
+  def load_weights(self, params: Params, seed: int) -> Any:  # noqa: D102
     del seed
     if self.initial is None:
       return params
@@ -181,7 +183,7 @@ class EncoderProgram(TaskProgram):
       num_layers=self.config.init.num_layers,
     )
 
-  def trainable(self, params: Any) -> Any:  # noqa: D102
+  def trainable(self, params: Params) -> Any:  # noqa: D102
     return task_model.trainable(params, self.config.task.frozen)
 
   def step_flops(self, batch: Mapping[str, Any]) -> int:
@@ -338,7 +340,9 @@ def _draw(
   return config, _build(config, tokenizer), tokenizer
 
 
-def _build(config: ml_collections.ConfigDict, tokenizer: Any) -> nn.Module:
+def _build(
+  config: ml_collections.ConfigDict, tokenizer: Tokenizer
+) -> nn.Module:
   size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
   return families.build_model(config, size)
 

@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 from data.examples import pipeline
 from data.tasks import registry
 from models import layers
+from models.layers import Params
 from train.engine import optim, sharding, state, steps
 from train.host import processes
 from train.host.console import say
@@ -314,7 +315,7 @@ class FineTuning(Job):
   def score(
     self,
     compiled: Mapping[str, Any],
-    params: Any,
+    params: Params,
     step: int,
     stay_alive: StayAlive,
   ) -> dict[str, float]:
@@ -334,7 +335,7 @@ class FineTuning(Job):
   def finish(
     self,
     compiled: Mapping[str, Any],
-    params: Any,
+    params: Params,
     workdir: epath.Path,
     is_scored: bool,
     stay_alive: StayAlive,

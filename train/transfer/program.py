@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.scoring.kinds import KINDS
 from data.tasks.examples import Example, Task
+from models.layers import Params
 from train.architectures.architecture import Vocabulary
 from train.engine.steps import Objective
 from train.host import device
@@ -188,15 +189,15 @@ class TaskProgram(Objective):
     """Returns the module."""
     raise NotImplementedError
 
-  def replaced(self, params: Any) -> set[str]:
+  def replaced(self, params: Params) -> set[str]:
     """Returns the paths of unboxed parameters that `load_weights` replaces."""
     raise NotImplementedError
 
-  def load_weights(self, params: Any, seed: int) -> Any:
+  def load_weights(self, params: Params, seed: int) -> Any:
     """Returns the parameters of step 0: as drawn, or those of the weights."""
     raise NotImplementedError
 
-  def trainable(self, params: Any) -> Any:
+  def trainable(self, params: Params) -> Any:
     """Returns a tree of bool, False at parameters that are never changed."""
     raise NotImplementedError
 
@@ -320,7 +321,7 @@ class TaskProgram(Objective):
     and its weight.
     """
 
-    def predict(params: Any, batch: Any) -> dict[str, Array]:
+    def predict(params: Params, batch: Batch) -> dict[str, Array]:
       outputs = self.apply(self.model, params, batch)
       losses, _ = self.losses(outputs, batch)
       logits, lengths = self.answers(outputs, batch)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from train.engine.steps import Objective
+from train.engine.steps import Batch, Objective
 from train.transfer.program import TaskProgram
 
 # Told apart from a run's other streams of random numbers.
@@ -96,7 +96,7 @@ class OneOfSeveral(Objective):
     self.transform, self.inputs = objective.transform, objective.inputs
     self.targets = objective.targets
 
-  def losses(self, outputs: Any, batch: Any) -> Any:
+  def losses(self, outputs: Any, batch: Batch) -> Any:
     """Returns the losses and accuracies of all tasks, by their names."""
     found, metrics = self._one.losses(outputs, batch)
     nothing = (jnp.float32(0), jnp.float32(0))
@@ -107,7 +107,7 @@ class OneOfSeveral(Objective):
       named[self._accuracies[self._own]] = metrics['accuracy']
     return sums, named
 
-  def weights(self, batch: Any) -> Any:
+  def weights(self, batch: Batch) -> Any:
     """Returns each loss's divisor, 1 of other tasks."""
     totals = self._one.weights(batch)
     sums = dict.fromkeys(self._tasks, jnp.float32(1))

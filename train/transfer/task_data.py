@@ -13,6 +13,7 @@ from data.inputs.features import Features
 from data.scoring import kinds
 from data.tasks import files, registry
 from data.tasks.examples import Example, Task
+from data.vocabulary.tokenizer import Tokenizer
 from train.transfer import tag_paths
 
 # Keys of the section `task` that say how examples are cut -> arguments of
@@ -167,7 +168,7 @@ def encode(
   config: ml_collections.ConfigDict,
   task: Task,
   examples: list[Example],
-  tokenizer: Any,
+  tokenizer: Tokenizer,
   **options: Any,
 ) -> Features:
   """Returns examples as rows; for `options` see `framing.encode`."""
@@ -184,7 +185,7 @@ def open_split(
   config: ml_collections.ConfigDict,
   task: Task,
   name: str,
-  tokenizer: Any,
+  tokenizer: Tokenizer,
   found: list[Example] | None = None,
   *,
   form: str,

@@ -10,6 +10,7 @@ from etils import epath
 
 from data.scoring import answers, kinds, measures, scores, spans, submissions
 from data.tasks.examples import Prediction
+from models.layers import Params
 from train.engine import sharding
 from train.host import files, processes
 from train.transfer import task_data
@@ -25,7 +26,7 @@ ORACLE = '_oracle'
 
 def run_model(
   program: TaskProgram,
-  params: Any,
+  params: Params,
   split: Split,
   after_batch: Callable[[], None] = lambda: None,
 ) -> tuple[list[np.ndarray], float]:
@@ -109,7 +110,7 @@ def score(
 
 
 def score_dev(
-  program: TaskProgram, params: Any, stay_alive: Callable[[], None]
+  program: TaskProgram, params: Params, stay_alive: Callable[[], None]
 ) -> tuple[dict[str, float], dict[str, list[np.ndarray]]]:
   """Scores dev, and the sets of the languages that have a dev set.
 
@@ -178,7 +179,7 @@ def oracles(
 
 def score_all(
   program: TaskProgram,
-  params: Any,
+  params: Params,
   folder: epath.Path,
   known: Mapping[str, list[np.ndarray]],
   stay_alive: Callable[[], None],

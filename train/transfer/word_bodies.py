@@ -6,6 +6,7 @@ A body reads vectors of words. `train.transfer.bodies` has their table.
 from typing import Any
 
 import jax.numpy as jnp
+import ml_collections
 from flax import linen as nn
 
 from models.elmo_tasks import (
@@ -23,7 +24,7 @@ from train.transfer.task_losses import Array, Batch, Outputs
 from train.transfer.word_program import WordProgram
 
 
-def _common(config: Any) -> dict[str, Any]:
+def _common(config: ml_collections.ConfigDict) -> dict[str, Any]:
   """Returns the fields of all bodies."""
   model = config.model
   return {

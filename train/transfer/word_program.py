@@ -23,6 +23,7 @@ from data.scoring.kinds import KINDS
 from data.tasks.examples import Example, Task
 from models import char_cnn
 from models.elmo_tasks import reader
+from models.layers import Params
 from train.engine import flops
 from train.host import files
 from train.params import opened
@@ -306,18 +307,18 @@ class WordProgram(TaskProgram):
       tuple(batch[name] for name in self.arrays.values()),
     )
 
-  def replaced(self, params: Any) -> set[str]:  # noqa: D102
+  def replaced(self, params: Params) -> set[str]:  # noqa: D102
     del params
     return {TABLE} if self.table.num_rows else set()
 
-  def load_weights(self, params: Any, seed: int) -> Any:  # noqa: D102
+  def load_weights(self, params: Params, seed: int) -> Any:  # noqa: D102
     if not self.table.num_rows:
       return params
     drawn = params['words']['table']
     table = jax.device_put(self.table.initial(seed), drawn.sharding)
     return {**params, 'words': {'table': table}}
 
-  def trainable(self, params: Any) -> Any:  # noqa: D102
+  def trainable(self, params: Params) -> Any:  # noqa: D102
     fixed = self._has_fixed_words
     return {
       name: jax.tree.map(lambda _, n=name: not (fixed and n == 'words'), part)

@@ -15,6 +15,7 @@ from jax import lax
 
 from data.vocabulary import characters
 from models import elmo
+from models.layers import Params
 from train.vectors import layer_choice, length_batches
 from train.vectors.length_batches import TextBatch
 from train.vectors.request import Choice
@@ -36,7 +37,7 @@ ENCODE_WORDS = 256  # at a time; each has 50 x 2048 filters: 0.1 GB
 class ElmoWordTable:
   """Vectors of distinct words on the device, `vectors_NP`, computed once."""
 
-  def __init__(self, model: elmo.Elmo, params: Any, max_words: int):
+  def __init__(self, model: elmo.Elmo, params: Params, max_words: int):
     """Begins empty; words beyond `max_words` make it forget all others."""
     self._model, self._params = model, params
     self._reserve(max_words)
@@ -79,7 +80,7 @@ class ElmoWordTable:
 
 def embed_sentences(
   model: elmo.Elmo,
-  params: Any,
+  params: Params,
   sentences: Iterable[Sequence[str]],
   **options: Any,
 ) -> Iterator[np.ndarray]:
@@ -92,7 +93,7 @@ def embed_sentences(
 
 def embed_numbered(
   model: elmo.Elmo,
-  params: Any,
+  params: Params,
   sentences: Iterable[Sequence[str]],
   *,
   choice: Choice = ALL_LAYERS,
@@ -168,7 +169,7 @@ def _batches_in_order(
 )
 def _encode(
   model: elmo.Elmo,
-  params: Any,
+  params: Params,
   vectors_NP: jax.Array,
   ids: jax.Array,
   start: jax.Array,
@@ -185,7 +186,7 @@ def _encode(
 )
 def _embed(
   model: elmo.Elmo,
-  params: Any,
+  params: Params,
   vectors_NP: jax.Array,
   rows_BT: jax.Array,
   lengths: jax.Array,

@@ -9,6 +9,7 @@ from typing import Any
 from etils import epath
 
 from models import elmo
+from models.layers import Params
 from train.architectures import families
 from train.host import console
 from train.params import opened
@@ -29,7 +30,7 @@ TEXT_OPTIONS = ('unit', 'pool', 'normalize', 'window', 'stride')
 
 def embed_file(
   model: elmo.Elmo,
-  params: Any,
+  params: Params,
   source: epath.PathLike,
   output: str | os.PathLike,
   *,

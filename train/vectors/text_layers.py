@@ -12,6 +12,7 @@ import numpy as np
 from flax import linen as nn
 
 from models import features
+from models.layers import Params
 from train.architectures.architecture import Architecture
 from train.vectors import length_batches
 from train.vectors.length_batches import TextBatch
@@ -50,7 +51,7 @@ def batches(
 
 def hidden_layers(
   model: nn.Module,
-  params: Any,
+  params: Params,
   tokens_BT: jax.Array,
   lengths_B: jax.Array,
   shift: jax.Array | int = 0,

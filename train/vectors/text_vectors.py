@@ -4,13 +4,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from models.layers import Params
 from train.architectures.architecture import Architecture
 from train.vectors import layer_choice, length_batches, text_layers
 from train.vectors.length_batches import TextBatch
@@ -37,7 +37,7 @@ class _Text:
 def embed_numbered(
   plan: TextPlan,
   model: nn.Module,
-  params: Any,
+  params: Params,
   texts: Iterable[str | Sequence[str]],
   *,
   batch_tokens: int | None = None,
@@ -169,7 +169,7 @@ def pool_words(
 @functools.partial(jax.jit, static_argnames=('family', 'model', 'choice'))
 def _embed(
   model: nn.Module,
-  params: Any,
+  params: Params,
   tokens_BT: jax.Array,
   lengths_B: jax.Array,
   weights_BT: jax.Array | None = None,

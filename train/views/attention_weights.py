@@ -7,7 +7,7 @@ dimension. Q is query, key and value.
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +17,9 @@ from flax import linen as nn
 from data.inputs import framing
 from data.vocabulary.bpe import END_OF_WORD
 from data.vocabulary.tokenization import BPE, ByteBPE
+from data.vocabulary.tokenizer import Tokenizer
 from data.vocabulary.wordpiece import PREFIX
+from models.layers import Params
 from models.pretrained.weights import Weights
 from train.architectures import families
 from train.params import opened
@@ -200,7 +202,7 @@ def pad(
 
 @functools.partial(jax.jit, static_argnames='model')
 def compute(
-  model: nn.Module, params: Any, *inputs: jax.Array
+  model: nn.Module, params: Params, *inputs: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
   """Returns probabilities [L, B, N, T, S], and [L, B, T, 3, N, H].
 
@@ -221,7 +223,9 @@ def compute(
   return attention['attention'][0], attention['qkv']['__call__'][0]
 
 
-def show(tokenizer: Any, ids: Sequence[int]) -> tuple[list[str], list[str]]:
+def show(
+  tokenizer: Tokenizer, ids: Sequence[int]
+) -> tuple[list[str], list[str]]:
   """Returns each token for people, and the whole word that it belongs to.
 
   Pieces of WordPiece keep their ##. A token of GPT-2 that is a part of a

@@ -23,6 +23,7 @@ from flax import linen as nn
 
 from data import scratch
 from data.vocabulary.tokenization import ByteBPE
+from models.layers import Params
 from models.pretrained.weights import Weights
 from train.host import files, pictures
 from train.vectors import length_batches
@@ -213,7 +214,7 @@ def attend(found: TrainedModel, framed: Sequence[Framed]) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnames='model')
 def _gather(
-  model: nn.Module, params: Any, chosen: jax.Array, *inputs: jax.Array
+  model: nn.Module, params: Params, chosen: jax.Array, *inputs: jax.Array
 ) -> jax.Array:
   weights_LBNTS, _ = attention_weights.compute(model, params, *inputs)
   pronoun_BT, occupations_KBS = chosen[0], chosen[1:]

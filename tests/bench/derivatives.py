@@ -1,0 +1,193 @@
+r"""What each derivative written by hand gains over JAX's own.
+
+  python tests/bench/derivatives.py [--steps 'bert_base v5e-16' ...] \
+    [--names models.norms.normalize ...] [--output results/derivatives.json]
+
+Every `jax.custom_vjp` of `models` is taken out in turn, in all modules and
+tables that hold it: then JAX differentiates the function itself. The TPU's
+compiler estimates the training steps with it and without it, in cycles and
+bytes of a device (`pip install -e '.[tpu]'`; a step takes a minute). With
+`--cpu`, steps such as 'bert_base 128 8' (tokens of a row, rows) run here, both
+in turns, and the median of their ratios counts. A derivative that a step does
+not use has no row of that step.
+"""
+
+# ruff: noqa: E402
+import sys
+
+from train.slices import without_tpu
+
+if __name__ == '__main__' and '--cpu' not in sys.argv:
+  without_tpu.prepare()
+
+import argparse
+import contextlib
+import json
+import pathlib
+import statistics
+import time
+from collections.abc import Iterator
+
+import jax
+
+from train.benches import programs
+from train.host import files
+from train.run import settings
+from train.slices import fit, task_steps, topology
+
+STEPS = ('bert_base v5e-16', 'gpt2 v5e-32', 'elmo_1b v5e-16')
+CPU_STEPS = ('bert_base 128 8', 'gpt2 256 4', 'elmo_1b:elmo-small 20 16')
+ROUNDS = 8
+
+
+def derivatives() -> dict[str, jax.custom_vjp]:
+  """Returns the derivatives of all loaded modules of `models`, by name."""
+  found = {}
+  for module, names in _places():
+    for name, value in names.items():
+      if isinstance(value, jax.custom_vjp) and value not in found.values():
+        found[f'{module}.{name}'] = value
+  return dict(sorted(found.items()))
+
+
+def _places() -> Iterator[tuple[str, dict]]:
+  """Yields all names of loaded modules of `models`, and their tables."""
+  for module in [*sys.modules]:
+    if module.startswith('models'):
+      names = vars(sys.modules[module])
+      yield module, names
+      for name, value in [*names.items()]:
+        if isinstance(value, dict) and not name.startswith('__'):
+          yield f'{module}.{name}', value
+
+
+@contextlib.contextmanager
+def without(derivative: jax.custom_vjp | None) -> Iterator[list[int]]:
+  """Lets JAX differentiate in its place; yields how often that was called."""
+  calls, changed = [0], []
+
+  def plain(*arguments):
+    calls[0] += 1
+    return derivative.fun(*arguments)
+
+  for _, names in _places():
+    for name, value in [*names.items()]:
+      if derivative is not None and value is derivative:
+        names[name] = plain
+        changed.append((names, name))
+  jax.clear_caches()
+  try:
+    yield calls
+  finally:
+    for names, name in changed:
+      names[name] = derivative
+
+
+def estimate(step: str) -> list[dict]:
+  """Returns the compiler's figures of each phase of 'CONFIG SLICE'."""
+  config, name = step.split()
+  tpu = topology.find_slice(name)
+  steps = fit.plan(settings.load_config(config), tpu, task_steps.NUM_WORDS)
+  rows = []
+  for phase in fit.compile_phases(steps, steps.phases, tpu):
+    row = {'length': phase['length'], 'fits': phase['fits']}
+    if phase['fits']:
+      row['cycles'] = phase['estimate'].get('cycles')
+      row['bytes'] = phase['memory']['temporary']
+    rows.append(row)
+  return rows
+
+
+def estimates(step: str, chosen: dict) -> Iterator[dict]:
+  """Yields a row of each phase of a step without each derivative."""
+  with without(None):
+    whole = estimate(step)
+  for name, derivative in chosen.items():
+    with without(derivative) as calls:
+      try:
+        plain = estimate(step)
+      except (NotImplementedError, AssertionError) as error:  # of a kernel
+        reason = str(error).split('\n')[0] or 'JAX cannot differentiate it'
+        yield {'step': step, 'derivative': name, 'needed': reason}
+        continue
+    for before, after in zip(whole, plain, strict=True) if calls[0] else ():
+      yield {
+        'step': f'{step}, {before["length"]} tokens',
+        'derivative': name,
+        **{
+          key: after[key] / before[key] if after['fits'] else None
+          for key in ('cycles', 'bytes')
+        },
+      }
+
+
+class Here:
+  """A training step on this machine, 'CONFIG TOKENS ROWS', with its state."""
+
+  def __init__(self, step: str) -> None:
+    config, length, rows = step.split()
+    self.step, self.state, self.batch, _ = programs.compiled_step(
+      config, int(rows), int(length), {'model.dtype': 'float32'}
+    )
+
+  def seconds(self) -> float:
+    """Trains one step more and returns its seconds."""
+    began = time.monotonic()
+    self.state, report = self.step(self.state, self.batch)
+    jax.block_until_ready(report)
+    return time.monotonic() - began
+
+
+def timings(step: str, chosen: dict) -> Iterator[dict]:
+  """Yields a row of a step here without each derivative, both in turns."""
+  with without(None):
+    whole = Here(step)
+  for name, derivative in chosen.items():
+    with without(derivative) as calls:
+      plain = Here(step)
+    if not calls[0]:
+      continue
+    whole.seconds(), plain.seconds()  # to warm up
+    ratios = sorted(
+      1 / whole.seconds() * plain.seconds() for _ in range(ROUNDS)
+    )
+    yield {
+      'step': step,
+      'derivative': name,
+      'seconds': statistics.median(ratios),
+      'lowest': ratios[0],
+      'highest': ratios[-1],
+    }
+
+
+def main() -> None:
+  """Prints what each step takes without each derivative, over with it."""
+  parser = argparse.ArgumentParser(
+    description=__doc__.split('\n')[0], allow_abbrev=False
+  )
+  parser.add_argument('--cpu', action='store_true')
+  parser.add_argument('--steps', nargs='+')
+  parser.add_argument('--names', nargs='+')
+  parser.add_argument('--output', type=pathlib.Path)
+  flags = parser.parse_args()
+  measure = timings if flags.cpu else estimates
+  known = derivatives()
+  chosen = {name: known[name] for name in flags.names or known}
+  rows = []
+  for step in flags.steps or (CPU_STEPS if flags.cpu else STEPS):
+    for row in measure(step, chosen):
+      rows.append(row)
+      print(row, file=sys.stderr, flush=True)
+      if flags.output:
+        files.write_atomically(flags.output, json.dumps(rows, indent=1) + '\n')
+  for row in rows:
+    figures = [
+      f'{key} {value:.3f}' if isinstance(value, float) else f'{key} {value}'
+      for key, value in row.items()
+      if key not in ('step', 'derivative')
+    ]
+    print(f'{row["step"]}, {row["derivative"]}: {", ".join(figures)}')
+
+
+if __name__ == '__main__':
+  main()

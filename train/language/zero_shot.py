@@ -7,13 +7,15 @@ import json
 import re
 import string
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from etils import epath
 
 from data import storage
 from data.text import sentences, text_files
-from data.vocabulary.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+  from data.vocabulary.tokenizer import Tokenizer
 
 PACKAGES = {'summarize': 'rouge_score', 'translate': 'sacrebleu'}
 TL_DR = '\nTL;DR:'
@@ -159,7 +161,7 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
 
 
 def shorten_articles(
-  tokenizer: Tokenizer, articles: Sequence[Article], room: int
+  tokenizer: 'Tokenizer', articles: Sequence[Article], room: int
 ) -> list[Article]:
   """Returns articles cut at the end to fit into `room` tokens with 'TL;DR:'."""
   (question,) = tokenizer.encode_batch([TL_DR])

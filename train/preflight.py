@@ -3,8 +3,9 @@
 python -m train.preflight --config NAME --topology v5e-256 [--json]
 python -m train.preflight --topology help    # all names
 
-NAME is a pre-training, or one of ELMo's task models (transfer:task=sst5,model=
-bcn), which is planned without its data: rows of task.max_length words.
+NAME is a pre-training, or a fine-tuning (transfer:task=mrpc, or of ELMo's task
+models transfer:task=sst5,model=bcn), which is planned without its data: rows of
+task.max_length tokens or words.
 """
 
 # ruff: noqa: E402

@@ -18,16 +18,11 @@ def free_port() -> int:
 
 
 def environment(devices=1):
-  """Returns the environment of a child that sees so many devices.
-
-  The machine's proxies are none of it: processes of one run talk to each other,
-  and JAX would warn of each.
-  """
+  """Returns the environment of a child that sees so many devices."""
   flags = re.sub(f'{_COUNT}=\\d+', '', os.environ.get('XLA_FLAGS', ''))
   path = [str(pathlib.Path(__file__).parent / 'children')]
   path += filter(None, [os.environ.get('PYTHONPATH')])
-  direct = {k: v for k, v in os.environ.items() if '_proxy' not in k.lower()}
-  return direct | {
+  return os.environ | {
     'XLA_FLAGS': f'{flags} {_COUNT}={devices}',
     'PYTHONPATH': os.pathsep.join(path),
   }
@@ -42,10 +37,16 @@ def start(arguments_of, num_processes, devices):
     devices: of each.
   """
   coordinator = f'localhost:{free_port()}'
+  # JAX would warn of the machine's proxies.
+  variables = {
+    name: value
+    for name, value in environment(devices).items()
+    if '_proxy' not in name.lower()
+  }
   return [
     subprocess.Popen(
       [sys.executable, *arguments_of(coordinator, i)],
-      env=environment(devices),
+      env=variables,
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,

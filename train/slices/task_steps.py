@@ -1,4 +1,4 @@
-"""The training step of one of ELMo's task models, planned without its data."""
+"""The training step of a fine-tuning, planned without its data."""
 
 import dataclasses
 import tempfile
@@ -28,6 +28,7 @@ from train.engine.state import TrainState
 from train.run import settings
 from train.run.training_phases import Phase
 from train.transfer import assemble, bodies, finetune, task_plan
+from train.transfer.program import TaskProgram
 from train.vectors.vector_cache import VectorCache
 from train.vectors.word_table import WordTable
 
@@ -64,41 +65,28 @@ def plan(
   devices: Sequence[jax.Device],
   num_words: int,
 ) -> StepPlan:
-  """Plans the step of a batch of the longest rows, `task.max_length` words.
+  """Plans the step of a batch of the longest rows, `task.max_length` tokens.
 
-  The table has `num_words` of `task.word_dim`; a file of vectors is not read.
-  Of a language model the layers of a made-up example are computed. The steps
-  are those of the official number of examples. Raises ValueError for other
-  models, several tasks and tasks of other kinds than those of `_EXAMPLES`.
+  Of a language model no array is read. Of one of ELMo's task models the rows
+  are of words, whose table has `num_words` of `task.word_dim`; a file of
+  vectors is not read, and the layers of a language model below it are computed
+  of a made-up example. The steps are those of the official number of examples.
+  Raises ValueError for several tasks and tasks of other kinds than those of
+  `_EXAMPLES`.
   """
   task = _find_task(config)
   task_plan.check_settings(config)
   mesh = sharding.make_mesh(config.mesh, devices)
   task_plan.check_batches(config, mesh)
-  without_file = settings.with_overrides(config, {'task.word_vectors': None})
-  body = bodies.program_of(config)
-  body.check_files(without_file, (task,))
   rows, length = config.train.global_batch, config.task.max_length
-  table = WordTable(
-    tuple(map(str, range(num_words))) if config.task.word_dim else (),
-    config.task.word_dim,
-    config.task.lower_words,
-  )
-  weights, source = config.init.weights, None
-  if weights is not None:
-    source = VectorCache(weights, config.data.tokenizer)
   found = {'train': [_EXAMPLES[task.kind](task, _words(length))]}
-  with tempfile.TemporaryDirectory() as cache:
-    program = body(
-      settings.with_overrides(config, {'data.cache': cache}),
-      task,
-      source,
-      table,
-    )
-    program.splits = program.open_splits(('train',), found)
-    batch = program.splits['train'].batches.train_batch(
-      0, pipeline.ALL_ROWS, rows, 0, total_steps=1
-    )
+  if config.model.name in bodies.BODIES:
+    program, unit = _open_words(config, task, num_words, found), 'words'
+  else:
+    program, unit = _open_tokens(config, task, found), 'tokens'
+  batch = program.splits['train'].batches.train_batch(
+    0, pipeline.ALL_ROWS, rows, 0, total_steps=1
+  )
   job = finetune.FineTuning([program], mesh)
   everywhere = NamedSharding(mesh, PartitionSpec())
   arguments = [jnp.int32(0)]  # the seed
@@ -126,22 +114,59 @@ def plan(
     kept=lambda phase: 0,  # the bound of the memory's time leaves them out
     notes=dict(program.describe())
     | {
-      'rows': f'made up, of {length} words (task.max_length), each batch alike',
+      'rows': f'made up, of {length} {unit} (task.max_length), each batch'
+      ' alike',
       'steps': 'of the official number of examples; patience may end a run'
       ' earlier',
     },
   )
 
 
+def _open_words(
+  config: ml_collections.ConfigDict,
+  task: Task,
+  num_words: int,
+  found: Mapping[str, list[Example]],
+) -> TaskProgram:
+  """Returns the program of one of ELMo's task models, made-up rows read."""
+  without_file = settings.with_overrides(config, {'task.word_vectors': None})
+  body = bodies.program_of(config)
+  body.check_files(without_file, (task,))
+  table = WordTable(
+    tuple(map(str, range(num_words))) if config.task.word_dim else (),
+    config.task.word_dim,
+    config.task.lower_words,
+  )
+  weights, source = config.init.weights, None
+  if weights is not None:
+    source = VectorCache(weights, config.data.tokenizer)
+  with tempfile.TemporaryDirectory() as cache:
+    program = body(
+      settings.with_overrides(config, {'data.cache': cache}),
+      task,
+      source,
+      table,
+    )
+    program.splits = program.open_splits(('train',), found)
+  return program
+
+
+def _open_tokens(
+  config: ml_collections.ConfigDict,
+  task: Task,
+  found: Mapping[str, list[Example]],
+) -> TaskProgram:
+  """Returns the program of a language model, made-up rows read."""
+  # All rows are padded to the most tokens.
+  config = settings.with_overrides(config, {'data.bucket': False})
+  (program,) = bodies.program_of(config).open(config, (task,), None)
+  program.splits = program.open_splits(('train',), found)
+  return program
+
+
 def _find_task(config: ml_collections.ConfigDict) -> Task:
   """Returns the task of a config, or raises a ValueError for other configs."""
-  if config.model.name not in bodies.BODIES:
-    raise ValueError(
-      '--config is the fine-tuning of a language model; expected a'
-      " pre-training, such as --config bert_base, or one of ELMo's task models,"
-      ' such as --config transfer:task=sst5,model=bcn'
-    )
-  if config.task.names:
+  if config.task.get('names'):
     raise ValueError(
       f'--config is of {len(config.task.names)} tasks, expected one'
     )

@@ -1,4 +1,4 @@
-"""Task models of words on a slice, planned without their data."""
+"""Fine-tunings and task models on a slice, planned without their data."""
 
 import json
 import re
@@ -92,13 +92,42 @@ def test_a_language_model_and_fixed_words_are_counted(small_bert, tmp_path):
 
 
 @pytest.mark.parametrize(
+  ('name', 'rows', 'labels', 'steps'),
+  [
+    # Epochs x examples / 16, cut as BERT's release does.
+    ('sst2', (16, 24), (16,), 3 * 67349 // 16),
+    ('stsb', (16, 24), (16,), 3 * 5749 // 16),
+    ('swag', (16, 4, 24), (16,), 3 * 73546 // 16),
+    ('conll2003', (16, 24), (16, 24), 3 * 14041 // 16),
+    ('squad1', (16, 24), (16, 2), 3 * 87599 // 16),
+    ('srl_ewt', (16, 24), (16, 24), 3 * 40423 // 16),
+  ],
+)
+def test_a_language_model_reads_the_most_tokens(
+  name, rows, labels, steps, small_bert
+):
+  config = settings.with_overrides(
+    settings.load_config(f'transfer:task={name}'),
+    {
+      'init.weights': str(small_bert),
+      'task.max_length': 24,
+      'train.global_batch': 16,
+      'eval.global_batch': 16,
+    },
+  )
+  planned = task_steps.plan(config, jax.devices()[:2], NUM_WORDS)
+  (phase,) = planned.phases
+  assert (phase.steps, phase.length, phase.global_batch) == (steps, 24, 16)
+  shapes, _ = batch_of(planned)
+  assert shapes['tokens'] == rows and shapes['labels'] == labels
+  assert planned.flops(phase) > 0
+  assert planned.notes['weights'] == str(small_bert)
+
+
+@pytest.mark.parametrize(
   ('name', 'changes', 'message'),
   [
-    (
-      'mrpc',
-      {},
-      'the fine-tuning of a language model; expected a pre-training',
-    ),
+    ('mrpc', {}, 'init.weights is empty: give weights to begin with'),
     ('mrpc+rte,model=bilstm_attention', {}, 'is of 2 tasks, expected one'),
     ('own,model=bcn', {}, 'is of a task of your own'),
     ('sst5,model=esim', {}, 'which bcn or bilstm_attention reads'),

@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> None:
     },
   }
   if arguments.curve:
-    curves = _curves(kept, pairs, arguments)
+    curves = _curves(kept, results, pairs, arguments)
     figures['curves'] = curves
     means = {
       name: sum(shares.values()) / len(shares)
@@ -126,23 +126,23 @@ def _kept(names: Sequence[str]) -> dict[str, list[Checkpoint]]:
 
 def _curves(
   kept: Mapping[str, Sequence[Checkpoint]],
+  results: Mapping[str, Mapping[str, Any]],
   pairs: Sequence[minimal_pairs.MinimalPair],
   arguments: argparse.Namespace,
 ) -> dict[str, list[dict[str, Any]]]:
-  """Returns each workdir's shares of right pairs after so many words."""
+  """Returns each workdir's shares of right pairs after so many words.
+
+  The newest checkpoint is the model itself, whose `results` are there.
+  """
   curves = {}
   for workdir, found in kept.items():
-    scores, _ = _score([each.name for each in found], pairs, arguments)
+    earlier = [each.name for each in found[:-1]]
+    scores, _ = _score(earlier, pairs, arguments)
+    figures = [minimal_pairs.figures(pairs, *scores[name]) for name in earlier]
     curves[workdir] = [
       {'step': each.step, 'words': each.words}
-      | {
-        key: value
-        for key, value in minimal_pairs.figures(
-          pairs, *scores[each.name]
-        ).items()
-        if key in ('mean', 'interval', 'share', 'groups')
-      }
-      for each in found
+      | {key: of[key] for key in ('mean', 'interval', 'share', 'groups')}
+      for each, of in zip(found, [*figures, results[workdir]], strict=True)
     ]
   return curves
 

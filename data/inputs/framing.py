@@ -22,7 +22,9 @@ from data.inputs.features import (
 )
 from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import ChoiceExample, Example, Task, TextExample
-from data.vocabulary.tokenization import BPE, ByteBPE, Tokenizer, WordPiece
+from data.vocabulary.bpe import BPE
+from data.vocabulary.byte_bpe import ByteBPE
+from data.vocabulary.tokenization import Tokenizer, WordPiece
 
 FORMS = {
   'bert': Form('bert', token_types=True),

@@ -11,7 +11,7 @@ import numpy as np
 from data.inputs.features import Features, Framing, flatten, label_numbers
 from data.tasks.examples import TaggedExample, Task
 from data.vocabulary import tag_schemes
-from data.vocabulary.tokenization import ByteBPE
+from data.vocabulary.byte_bpe import ByteBPE
 
 
 def encode(

@@ -2,7 +2,8 @@
 
 `load` recognises a tokenizer by its files, `train` makes a new one of a text.
 WordPiece (BERT) is in `wordpiece`, the byte-pair encodings of GPT and GPT-2 in
-`bpe` and `byte_bpe`, the whole words of ELMo in `words`.
+`bpe` and `byte_bpe`, which are imported where one is met; the whole words of
+ELMo in `words`.
 """
 
 import dataclasses
@@ -16,24 +17,17 @@ from etils import epath
 
 from data import hub
 from data.vocabulary import (
-  bpe,
   bpe_files,
-  bpe_training,
-  byte_bpe,
   tokenizer_json,
   word_counts,
   wordpiece,
   words,
 )
-from data.vocabulary.bpe import BPE
-from data.vocabulary.byte_bpe import ByteBPE
 from data.vocabulary.tokenizer import Tokenizer
 from data.vocabulary.wordpiece import WordPiece
 from data.vocabulary.words import Words
 
 __all__ = [
-  'BPE',
-  'ByteBPE',
   'Tokenizer',
   'WordPiece',
   'Words',
@@ -117,7 +111,11 @@ def load(
     return words.load_words(files[0], _settings_of_words(files[0]))
   vocab_file, merges_file = files[0], files[-1]
   if kind == 'bytebpe':
+    from data.vocabulary import byte_bpe
+
     return byte_bpe.load_byte_bpe(vocab_file, merges_file)
+  from data.vocabulary import bpe
+
   return bpe.load_bpe(
     vocab_file, merges_file, words=_settings(vocab_file.parent).get('words')
   )
@@ -200,6 +198,8 @@ def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
   or a longer longest word give other ids for an old text. `base` is not
   `Words`, sorted by frequency. Raises ValueError if a setting or piece differs.
   """
+  from data.vocabulary import bpe
+
   if isinstance(base, Words):
     raise ValueError('whole words are sorted by frequency: none are added')
   if type(tokenizer) is not type(base):
@@ -210,7 +210,7 @@ def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
     old, new = getattr(base, name, None), getattr(tokenizer, name, None)
     if old != new:
       raise ValueError(f'`{name}` is {old!r} in the one, {new!r} in the other')
-  last = len(bpe.SPECIALS) if isinstance(base, BPE) else 0
+  last = len(bpe.SPECIALS) if isinstance(base, bpe.BPE) else 0
   kept = base.vocab_size - last
   new = tokenizer.vocab_size - base.vocab_size
   if new < 0:
@@ -255,12 +255,12 @@ class Training:
   @property
   def white_space(self) -> str:
     """The white space of the trained tokenizer; see `Tokenizer`."""
-    return {
-      'wordpiece': 'ignored',
-      'bpe': bpe.white_space_of(bpe.default_words()),
-      'bytebpe': 'kept',
-      'words': Words.white_space,
-    }[self.kind]
+    if self.kind == 'bpe':
+      from data.vocabulary import bpe
+
+      return bpe.white_space_of(bpe.default_words())
+    known = {'wordpiece': 'ignored', 'bytebpe': 'kept'}
+    return known.get(self.kind, Words.white_space)
 
 
 def parse_training(tokenizer: str) -> Training | None:
@@ -289,6 +289,8 @@ def request_key(tokenizer: str) -> str:
   if training is None:
     return load(tokenizer).fingerprint
   if training.kind == 'bpe':
+    from data.vocabulary import bpe
+
     return f'{tokenizer} ({bpe.default_words()})'
   return tokenizer
 
@@ -309,6 +311,8 @@ def train(
     return wordpiece.train_wordpiece(
       texts, training.size, cased=training.cased, weigh=weigh
     )
+  from data.vocabulary import bpe_training
+
   train_pieces = {
     'bpe': bpe_training.train_bpe,
     'bytebpe': bpe_training.train_byte_bpe,

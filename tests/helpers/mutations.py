@@ -310,10 +310,10 @@ def _read_npy(folder):
 
 
 def _read_vocabulary(folder):
-  from data.vocabulary import tokenization
+  from data.vocabulary import bpe, tokenization
 
   tokenizer = tokenization.load(folder)
-  if not isinstance(tokenizer, tokenization.BPE):  # whose words spaCy may find
+  if not isinstance(tokenizer, bpe.BPE):  # whose words spaCy may find
     tokenizer.encode_batch(['the cat [E] mat'])
 
 

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from data.vocabulary import tokenization
+from data.vocabulary import byte_bpe
 
 SIZES = dict(
   hidden_size=32,
@@ -44,7 +44,7 @@ def write_gpt(folder, tokenizer, *, rows=None, **sizes):
   import transformers
 
   sizes = {**GPT_SIZES, **sizes}
-  if isinstance(tokenizer, tokenization.ByteBPE):
+  if isinstance(tokenizer, byte_bpe.ByteBPE):
     config = transformers.GPT2Config(
       vocab_size=rows or tokenizer.vocab_size, **sizes
     )

@@ -141,12 +141,7 @@ def make(
     if each.folder in changed
   ]
   page = lay_out(table, every, [*warnings, *failed])
-  out.mkdir(parents=True, exist_ok=True)
-  markdown = table_rendering.as_markdown(page)
-  stem = table.id.replace('/', '_')
-  files.write_atomically(out / f'{stem}.md', markdown)
-  files.write_atomically(out / f'{stem}.tex', table_rendering.as_latex(page))
-  print(markdown, end='')
+  table_rendering.write(page, out, folder.name)
   return not failed
 
 

@@ -10,6 +10,7 @@ from etils import epath
 from data.store import build, corpus
 from data.text import text_files
 from data.vocabulary import words
+from train.host import files
 from train.language import held_out
 
 TRAIN, VALID = 800_000, 200_000  # words; the rest is to test
@@ -99,4 +100,4 @@ def prepare(path: epath.Path, folder: epath.Path) -> BrownText:
 def _write_once(path: epath.Path, text: str) -> None:
   # A store knows its source by the time of its files, too.
   if not path.exists() or path.read_text() != text:
-    path.write_text(text)
+    files.write_atomically(path, text)

@@ -120,11 +120,7 @@ def make(
   elif dry_run:
     return True
   page = lay_out(table, _read_ours(out / stem))
-  out.mkdir(parents=True, exist_ok=True)
-  markdown = table_rendering.as_markdown(page)
-  files.write_atomically(out / f'{stem}.md', markdown)
-  files.write_atomically(out / f'{stem}.tex', table_rendering.as_latex(page))
-  print(markdown, end='')
+  table_rendering.write(page, out, stem)
   return True
 
 

@@ -4,7 +4,10 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
+from etils import epath
+
 from configs.tables.base import KNOWN_TESTS, Column, Table
+from train.host import files
 from train.papers.table_figures import Figure, compare, published_number
 from train.papers.table_rows import Line
 
@@ -266,6 +269,15 @@ def as_markdown(page: TablePage) -> str:
 def _markdown(text: str) -> str:
   text = re.sub(r'([\\|*<])', r'\\\1', text)
   return re.sub(r'^#', r'\\#', text)
+
+
+def write(page: TablePage, out: epath.Path, stem: str) -> None:
+  """Writes a page as OUT/STEM.md and STEM.tex, and prints the Markdown."""
+  markdown = as_markdown(page)
+  out.mkdir(parents=True, exist_ok=True)
+  files.write_atomically(out / f'{stem}.md', markdown)
+  files.write_atomically(out / f'{stem}.tex', as_latex(page))
+  print(markdown, end='')
 
 
 def as_latex(page: TablePage) -> str:

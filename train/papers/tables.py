@@ -269,13 +269,8 @@ def make_table(
     reference = epath.Path(__file__).parents[2] / request.table.reference
   figures, reasons = read(request, cells, failed)
   page = lay_out(request, lines, figures, reasons, changed, reference)
-  request.out.mkdir(parents=True, exist_ok=True)
-  markdown = table_rendering.as_markdown(page)
-  latex = table_rendering.as_latex(page)
-  for ending, text in (('md', markdown), ('tex', latex)):
-    files.write_atomically(request.out / f'{request.stem}.{ending}', text)
+  table_rendering.write(page, request.out, request.stem)
   if request.table.has_curves:
     curves = share_figure.find_curves(request.table, lines, figures, reasons)
     share_figure.write(request.table, curves, request.out / request.stem)
-  print(markdown, end='')
   return not failed

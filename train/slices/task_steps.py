@@ -27,7 +27,7 @@ from train.engine.memory import batch_shapes
 from train.engine.state import TrainState
 from train.run import settings
 from train.run.training_phases import Phase
-from train.transfer import assemble, bodies, finetune, task_plan
+from train.transfer import assemble, bodies, finetune, task_data, task_plan
 from train.transfer.program import TaskProgram
 from train.vectors.vector_cache import VectorCache
 from train.vectors.word_table import WordTable
@@ -166,10 +166,8 @@ def _open_tokens(
 
 def _find_task(config: ml_collections.ConfigDict) -> Task:
   """Returns the task of a config, or raises a ValueError for other configs."""
-  if config.task.get('names'):
-    raise ValueError(
-      f'--config is of {len(config.task.names)} tasks, expected one'
-    )
+  if names := task_data.task_names(config):
+    raise ValueError(f'--config is of {len(names)} tasks, expected one')
   if config.task.name == 'own':
     raise ValueError('--config is of a task of your own, expected another one')
   task = registry.find(config.task.name)

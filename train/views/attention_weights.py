@@ -15,8 +15,8 @@ from etils import epath
 from flax import linen as nn
 
 from data.inputs import framing
-from data.vocabulary.bpe import END_OF_WORD
-from data.vocabulary.tokenization import BPE, ByteBPE
+from data.vocabulary.bpe import BPE, END_OF_WORD
+from data.vocabulary.byte_bpe import ByteBPE
 from data.vocabulary.tokenizer import Tokenizer
 from data.vocabulary.wordpiece import PREFIX
 from models.layers import Params

@@ -22,7 +22,7 @@ from etils import epath
 from flax import linen as nn
 
 from data import scratch
-from data.vocabulary.tokenization import ByteBPE
+from data.vocabulary.byte_bpe import ByteBPE
 from models.layers import Params
 from models.pretrained.weights import Weights
 from train.host import files, pictures

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data import prepare
-from data.vocabulary import tokenization, word_counts
+from data.vocabulary import bpe_training, tokenization, word_counts
 
 
 def train(texts, spec):
@@ -136,7 +136,7 @@ def test_letters_of_forgotten_words_count(monkeypatch):
   for kind in ('wordpiece', 'bpe'):
     module = tokenization.wordpiece
     if kind == 'bpe':
-      module = tokenization.bpe_training
+      module = bpe_training
     monkeypatch.setattr(module, 'MAX_WORDS', 50)
     ours = train([*clauses, 'ab ab'], f'train:{kind}:20000')
     assert unknown(ours, clauses)[1] == 0

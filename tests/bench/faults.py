@@ -25,10 +25,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
 from typing import NamedTuple
 
 PACKAGES = ('data', 'models', 'train')
-SECONDS = 1500  # of a room's tests; a fault that lets them wait is caught
+SECONDS = 3600  # of a room's tests; a fault that lets them wait is caught
 TURNED = {
   ast.Lt: '<=',
   ast.LtE: '<',
@@ -187,19 +188,42 @@ def draw(old: pathlib.Path, new: pathlib.Path, count: int, seed: int):
         yield fault
 
 
-def try_fault(root: pathlib.Path, fault: Fault, cache: str) -> dict:
-  """Runs a suite's tests of a room on a fault; returns what they found."""
-  file = root / fault.path
-  whole = file.read_bytes()
-  began = time.monotonic()
-  file.write_bytes(changed(root, fault))
-  command = [sys.executable, '-m', 'pytest', '-x', '-q', '-n', '0']
-  command += ['-m', 'slow or not slow', '-p', 'no:cacheprovider']
-  command += tests_of(root, fault.path)
+class Copy(NamedTuple):
+  """A checkout that may be broken, and a Python that imports it.
+
+  Attributes:
+    root: the checkout.
+    python: the interpreter of an environment with our packages, in which the
+      project is this checkout: for the processes that a test starts, too.
+    cache: the folder of compiled programs.
+  """
+
+  root: pathlib.Path
+  python: pathlib.Path
+  cache: pathlib.Path
+
+
+def copied(suite: pathlib.Path, folder: pathlib.Path, name: str) -> Copy:
+  """Clones a checkout and makes an environment for it."""
+  root, environment = folder / name, folder / f'{name}-python'
+  subprocess.run(['git', 'clone', '-q', suite, root], check=True)
+  venv.create(environment, symlinks=True)
+  (packages,) = environment.glob('lib/python*/site-packages')
+  ours = [path for path in sys.path if path.endswith('-packages')]
+  (packages / 'checkout.pth').write_text('\n'.join([str(root), *ours]) + '\n')
+  cache = folder / f'xla-{name.split("-")[0]}'
+  return Copy(root, environment / 'bin/python', cache)
+
+
+def run_tests(copy: Copy, tests: list[str]) -> tuple[int, str]:
+  """Runs tests up to the first failure; returns the code and what they say."""
+  command = [str(copy.python), '-m', 'pytest', '-x', '-q', '-n', '0']
+  command += ['-m', 'slow or not slow', '-p', 'no:cacheprovider', *tests]
   child = subprocess.Popen(
     command,
-    cwd=root,
-    env=os.environ | {'PYTHONPATH': str(root), 'SESAME_TEST_CACHE': cache},
+    cwd=copy.root,
+    env=os.environ
+    | {'PYTHONPATH': str(copy.root), 'SESAME_TEST_CACHE': str(copy.cache)},
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
@@ -207,20 +231,48 @@ def try_fault(root: pathlib.Path, fault: Fault, cache: str) -> dict:
   )
   try:
     output, _ = child.communicate(timeout=SECONDS)
-    code = child.returncode
-    assert code in (0, 1, 2), output[-3000:]
   except subprocess.TimeoutExpired:
     os.killpg(child.pid, signal.SIGKILL)
-    output, code = 'FAILED: did not end', 1
     child.communicate()
-  finally:
-    file.write_bytes(whole)
-  by = [
-    line for line in output.splitlines() if line[:6] in ('FAILED', 'ERROR ')
-  ]
+    return 1, 'FAILED: did not end'
+  assert child.returncode in (0, 1, 2), output[-3000:]
+  return child.returncode, output
+
+
+def try_fault(copy: Copy, fault: Fault) -> dict:
+  """Runs a suite's tests of a room on a fault; returns what they found.
+
+  A test that fails without the fault as well is left out, and the rest is run
+  again.
+  """
+  file = copy.root / fault.path
+  whole = file.read_bytes()
+  broken = changed(copy.root, fault)
+  began = time.monotonic()
+  left_out: list[str] = []
+  while True:
+    file.write_bytes(broken)
+    try:
+      code, output = run_tests(
+        copy,
+        tests_of(copy.root, fault.path)
+        + [f'--deselect={test}' for test in left_out],
+      )
+    finally:
+      file.write_bytes(whole)
+    by = [
+      line.split(' - ')[0]
+      for line in output.splitlines()
+      if line[:6] in ('FAILED', 'ERROR ')
+    ]
+    test = by[0].partition(' ')[2] if by else ''
+    if not code or '::' not in test or not run_tests(copy, [test])[0]:
+      break
+    left_out.append(test)
   return {
     'caught': code != 0,
-    'by': by[0].split(' - ')[0] if by else '',
+    'by': by[0] if by else '',
+    'left_out': left_out,
     'seconds': round(time.monotonic() - began),
   }
 
@@ -257,15 +309,13 @@ def main() -> None:
     for name, root in suites.items():
       copies[name] = queue.Queue()
       for number in range(flags.workers):
-        copy = pathlib.Path(folder, f'{name}-{number}')
-        subprocess.run(['git', 'clone', '-q', root, copy], check=True)
-        copies[name].put(copy)
+        copies[name].put(copied(root, pathlib.Path(folder), f'{name}-{number}'))
 
     def run(name, row):
       copy = copies[name].get()
       fault = Fault(**{field: row[field] for field in Fault._fields})
       try:
-        return try_fault(copy, fault, str(pathlib.Path(folder, f'xla-{name}')))
+        return try_fault(copy, fault)
       finally:
         copies[name].put(copy)
 

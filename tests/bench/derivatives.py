@@ -26,7 +26,7 @@ import json
 import pathlib
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 
@@ -62,25 +62,35 @@ def _places() -> Iterator[tuple[str, dict]]:
 
 
 @contextlib.contextmanager
-def without(derivative: jax.custom_vjp | None) -> Iterator[list[int]]:
-  """Lets JAX differentiate in its place; yields how often that was called."""
-  calls, changed = [0], []
+def replaced(functions: dict[str, Callable]) -> Iterator[set[str]]:
+  """Puts functions in the place of derivatives; yields names once called."""
+  known, called, changed = derivatives(), set(), []
 
-  def plain(*arguments):
-    calls[0] += 1
-    return derivative.fun(*arguments)
+  def recorded(name: str, function: Callable) -> Callable:
+    def function_of_ours(*arguments):
+      called.add(name)
+      return function(*arguments)
 
-  for _, names in _places():
-    for name, value in [*names.items()]:
-      if derivative is not None and value is derivative:
-        names[name] = plain
-        changed.append((names, name))
+    return function_of_ours
+
+  for name, function in functions.items():
+    place = recorded(name, function)
+    for _, names in _places():
+      for key, value in [*names.items()]:
+        if value is known[name]:
+          names[key] = place
+          changed.append((names, key, known[name]))
   jax.clear_caches()
   try:
-    yield calls
+    yield called
   finally:
-    for names, name in changed:
-      names[name] = derivative
+    for names, key, derivative in changed:
+      names[key] = derivative
+
+
+def without(*names: str) -> contextlib.AbstractContextManager[set[str]]:
+  """Lets JAX differentiate in the place of derivatives."""
+  return replaced({name: derivatives()[name].fun for name in names})
 
 
 def estimate(step: str) -> list[dict]:
@@ -98,19 +108,20 @@ def estimate(step: str) -> list[dict]:
   return rows
 
 
-def estimates(step: str, chosen: dict) -> Iterator[dict]:
+def estimates(step: str, chosen: list[str]) -> Iterator[dict]:
   """Yields a row of each phase of a step without each derivative."""
-  with without(None):
+  known = derivatives()
+  with replaced({name: known[name] for name in chosen}) as used:
     whole = estimate(step)
-  for name, derivative in chosen.items():
-    with without(derivative) as calls:
-      try:
+  for name in sorted(used):
+    try:
+      with without(name):
         plain = estimate(step)
-      except (NotImplementedError, AssertionError) as error:  # of a kernel
-        reason = str(error).split('\n')[0] or 'JAX cannot differentiate it'
-        yield {'step': step, 'derivative': name, 'needed': reason}
-        continue
-    for before, after in zip(whole, plain, strict=True) if calls[0] else ():
+    except (NotImplementedError, AssertionError) as error:  # of a kernel
+      reason = str(error).split('\n')[0] or 'JAX cannot differentiate it'
+      yield {'step': step, 'derivative': name, 'needed': reason}
+      continue
+    for before, after in zip(whole, plain, strict=True):
       yield {
         'step': f'{step}, {before["length"]} tokens',
         'derivative': name,
@@ -138,15 +149,14 @@ class Here:
     return time.monotonic() - began
 
 
-def timings(step: str, chosen: dict) -> Iterator[dict]:
+def timings(step: str, chosen: list[str]) -> Iterator[dict]:
   """Yields a row of a step here without each derivative, both in turns."""
-  with without(None):
+  known = derivatives()
+  with replaced({name: known[name] for name in chosen}) as used:
     whole = Here(step)
-  for name, derivative in chosen.items():
-    with without(derivative) as calls:
+  for name in sorted(used):
+    with without(name):
       plain = Here(step)
-    if not calls[0]:
-      continue
     whole.seconds(), plain.seconds()  # to warm up
     ratios = sorted(
       1 / whole.seconds() * plain.seconds() for _ in range(ROUNDS)
@@ -171,8 +181,7 @@ def main() -> None:
   parser.add_argument('--output', type=pathlib.Path)
   flags = parser.parse_args()
   measure = timings if flags.cpu else estimates
-  known = derivatives()
-  chosen = {name: known[name] for name in flags.names or known}
+  chosen = flags.names or [*derivatives()]
   rows = []
   for step in flags.steps or (CPU_STEPS if flags.cpu else STEPS):
     for row in measure(step, chosen):

@@ -28,10 +28,10 @@ def test_one_is_taken_out_wherever_it_is_called():
     )(*arrays)
 
   ours = gradients()
-  with derivatives.without(derivative) as calls:
+  with derivatives.without('models.layers.product') as called:
     assert layers.product is not derivative
     plain = gradients()
-  assert calls == [1]
+  assert called == {'models.layers.product'}
   assert layers.product is derivative
   for a, b in zip(ours, plain, strict=True):
     np.testing.assert_allclose(a, b, atol=1e-5)

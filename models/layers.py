@@ -49,11 +49,13 @@ def at_most(times: int) -> contextlib.AbstractContextManager:
 
 
 def platform() -> str:
-  """Returns the platform traced for: of the mesh in scope, else JAX's own."""
+  """Returns the platform traced for: cpu, gpu or tpu.
+
+  It is that of the mesh in scope, else JAX's own.
+  """
   device = jax.sharding.get_abstract_mesh().abstract_device
-  if device is None:
-    return jax.default_backend()
-  return 'tpu' if device.device_kind.startswith('TPU') else 'other'
+  found = jax.default_backend() if device is None else device.platform
+  return 'gpu' if found in ('cuda', 'rocm') else found
 
 
 def _make_gelu(gelu: Callable[[Array], Array]) -> Callable[[Array], Array]:

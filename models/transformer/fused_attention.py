@@ -21,7 +21,7 @@ Array = jax.Array
 
 def head_parts() -> int:
   """Returns over how many devices the mesh in scope spreads the heads."""
-  return _axes()[-1]
+  return axes()[-1]
 
 
 def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
@@ -122,7 +122,7 @@ def _run(
   if seeds is None:
     seeds = dropout.Seeds(*jnp.zeros((2, B), jnp.int32))
   H = arrays[0].shape[-1] // (3 * N)
-  batch, heads, parts = _axes()
+  batch, heads, parts = axes()
 
   def local(
     mask_BS: Array,
@@ -173,7 +173,7 @@ def _run(
   return tuple(output.reshape(B, T, -1) for output in outputs)
 
 
-def _axes() -> tuple[Any, Any, int]:
+def axes() -> tuple[Any, Any, int]:
   """Returns the mesh axes of rows and heads, and of how many parts heads are.
 
   They are None, None and 1 without a mesh; of unsplit heads, None.

@@ -21,7 +21,7 @@ from models.layers import (
   truncated_normal,
 )
 from models.norms import Sum, normalize
-from models.transformer import fused_attention, kernels
+from models.transformer import flash_attention, fused_attention, kernels
 from models.transformer.attention import (
   attend,
   causal_mask,
@@ -34,6 +34,16 @@ Array = jax.Array
 # XLA's CPU compiler copies them at every step for a batch of 1 (jax 0.10).
 KeyValue = tuple[Array, Array]
 ATTENTION = ('plain', 'auto', 'suited', 'fused')
+TPU_NEEDS = (
+  f'sequences of {kernels.LANES} tokens or a multiple of {kernels.BLOCK}, heads'
+  f' on each device that fill registers of {kernels.LANES}, and a TPU from v4'
+  ' on with memory of its own for a row'
+)
+GPU_NEEDS = (
+  f'bfloat16 or float16, sequences of {flash_attention.BLOCKS} tokens or a'
+  f' multiple of {flash_attention.BLOCK}, heads of {flash_attention.HEADS}, and'
+  f' a GPU of compute capability {flash_attention.OLDEST} or newer'
+)
 Past = tuple[Array, Array, Array]  # keys, values, and the first slot to write
 
 
@@ -72,16 +82,24 @@ def _with_null(mask: Array) -> Array:
   return jnp.pad(mask, [(0, 0)] * 3 + [(0, 1)], constant_values=True)
 
 
+def _constrained(context_BTNH: Array) -> Array:
+  """Returns contexts, spread over the mesh."""
+  return nn.with_logical_constraint(
+    context_BTNH,
+    ('batch', 'activation_length', 'activation_heads', 'activation_head'),
+  )
+
+
 class SelfAttention(nn.Module):
   """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
   Attributes:
     dropout_rate: of the attention probabilities.
-    attention: 'plain', 'fused' (one kernel, or a ValueError where the sizes do
+    attention: 'plain', 'fused' (a kernel, or a ValueError where the sizes do
       not suit it), 'suited' (the kernel where they do), 'auto' (likewise, on a
-      TPU alone).
+      TPU or a GPU alone).
     null_key: each head has a learned key of its own beside those of the
-      positions, whose value is 0: it may look at nothing. Not for the kernel.
+      positions, whose value is 0: it may look at nothing. Not for a kernel.
     kernel_init: draws the projection to query, key and value.
     out_init: draws the output projection.
   """
@@ -140,7 +158,8 @@ class SelfAttention(nn.Module):
     )
     T = total.x.shape[1]
     sows = self.is_mutable_collection('intermediates')
-    if past is None and not sows and self._is_fused(T, H):
+    is_fused = past is None and not sows and self._is_fused(T, H)
+    if is_fused and platform() != 'gpu':
       kernel, bias = out.weights((N, H))
       x_BTD, context_BTD = fused_attention.attend(
         (N, self.causal, self.dropout_rate, self.dtype),
@@ -164,6 +183,15 @@ class SelfAttention(nn.Module):
         'activation_head',
       ),
     )
+    if is_fused:
+      context_BTNH = flash_attention.attend(
+        flash_attention.Fields(self.causal, self.dropout_rate),
+        qkv_BTQNH,
+        mask_BS,
+        seeds,
+      )
+      return x_BTD, out(_constrained(context_BTNH)), None
+
     # Their gradients are concatenated, where those of slices would be padded.
     query_BTNH, key_BSNH, value_BSNH = (
       part.squeeze(2) for part in lax.split(qkv_BTQNH, (1, 1, 1), axis=2)
@@ -203,11 +231,7 @@ class SelfAttention(nn.Module):
       context_BTNH = attend(
         query_BTNH, key_BSNH, value_BSNH, mask, seeds, self.dropout_rate
       )
-    context_BTNH = nn.with_logical_constraint(
-      context_BTNH,
-      ('batch', 'activation_length', 'activation_heads', 'activation_head'),
-    )
-    return x_BTD, out(context_BTNH), present
+    return x_BTD, out(_constrained(context_BTNH)), present
 
   def _null_key(self, num_heads: int, head: int, rows: int) -> Array:
     """Returns the learned key of each head for each row, [B, 1, N, H]."""
@@ -229,15 +253,15 @@ class SelfAttention(nn.Module):
       )
     if self.attention == 'plain' or self.null_key:
       return False
-    if self.attention == 'auto' and platform() != 'tpu':
+    if self.attention == 'auto' and platform() == 'cpu':
       return False
-    suits = fused_attention.suits(length, self.num_heads, head, self.dtype)
+    module = flash_attention if platform() == 'gpu' else fused_attention
+    suits = module.suits(length, self.num_heads, head, self.dtype)
     if self.attention == 'fused' and not suits:
+      needs = GPU_NEEDS if module is flash_attention else TPU_NEEDS
       raise ValueError(
-        f"model.attention='fused' needs sequences of {kernels.LANES} tokens"
-        f' or a multiple of {kernels.BLOCK}, heads on each device that fill'
-        f' registers of {kernels.LANES}, and a TPU from v4 on with memory of'
-        f' its own for a row; found {length} tokens, {self.num_heads} heads of'
-        f' {head} over {fused_attention.head_parts()} devices'
+        f"model.attention='fused' needs {needs}; found {length} tokens,"
+        f' {self.num_heads} heads of {head} over {fused_attention.head_parts()}'
+        f' devices, in {jnp.dtype(self.dtype).name}'
       )
     return suits

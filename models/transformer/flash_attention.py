@@ -1,0 +1,446 @@
+"""Self-attention in GPU kernels, whose scores never leave the chip.
+
+A program of a kernel works on a block of positions of one head of one row
+(Dao 2024, FlashAttention-2): forward it walks over blocks of keys; backward it
+first sums the gradients of its block of keys and values over all queries, then
+those of its block of queries over all keys. No two programs write to one place,
+so the results are the same to the bit in every run. Dropout draws the masks of
+plain attention, by place.
+
+Shapes: B rows, T query position, S key position, N heads, H head, Q = 3, for
+query, key and value.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+from jax.sharding import PartitionSpec
+
+from models import dropout, layers
+from models.transformer import fused_attention
+
+Array = jax.Array
+
+# Positions of a program and of each step of its walk: the longest, or all of a
+# shorter row. Matrix units multiply 16 or more.
+BLOCK = 64
+BLOCKS = (16, 32, BLOCK)
+OLDEST = 8.0  # compute capability: Ampere, from 2020
+HEADS = (16, 32, 64, 128)  # widths of a head that registers hold
+DTYPES = (jnp.bfloat16, jnp.float16)
+LOWEST = float(layers.LOWEST)
+
+
+def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
+  """Returns whether the kernels take these sizes, on the GPU in use."""
+  return (
+    _is_new()
+    and jnp.dtype(dtype) in [jnp.dtype(each) for each in DTYPES]
+    and head in HEADS
+    and num_heads % fused_attention.head_parts() == 0
+    and _block(length) in BLOCKS
+    and length % _block(length) == 0
+  )
+
+
+def _is_new() -> bool:
+  """Returns whether the GPU multiplies bfloat16: compute capability 8 or up.
+
+  A step that is compiled without a GPU is compiled for one that does.
+  """
+  if jax.default_backend() != 'gpu':
+    return True
+  capability = getattr(jax.local_devices()[0], 'compute_capability', '0')
+  return float(capability) >= OLDEST
+
+
+def _block(length: int) -> int:
+  return min(BLOCK, length)
+
+
+class Fields(NamedTuple):
+  """What a kernel is compiled for.
+
+  Attributes:
+    causal: a position looks at those before it and itself.
+    rate: of dropout of the weights.
+  """
+
+  causal: bool
+  rate: float
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def attend(
+  fields: Fields,
+  qkv_BTQNH: Array,
+  mask_BS: Array,
+  seeds: dropout.Seeds | None,
+) -> Array:
+  """Returns values weighted by the softmax of the scores, [B, T, N, H].
+
+  They are 0 in rows whose keys are all masked. `mask_BS` is 1 or True at keys
+  that may be looked at; `seeds` are of the first head's dropout mask, None at
+  rate 0.
+  """
+  return _attend_forward(fields, qkv_BTQNH, mask_BS, seeds)[0]
+
+
+def _attend_forward(
+  fields: Fields,
+  qkv_BTQNH: Array,
+  mask_BS: Array,
+  seeds: dropout.Seeds | None,
+) -> tuple[Array, tuple]:
+  """Returns the contexts, and what the backward pass keeps."""
+  seeds_B3 = _join(seeds, len(mask_BS))
+  mask_BS = mask_BS.astype(jnp.int32)
+  context_BTNH, log_sum_BNT = _over_devices(
+    functools.partial(_forward, fields),
+    (seeds_B3, mask_BS, qkv_BTQNH),
+    ('BTNH', 'BNT'),
+  )
+  saved = seeds_B3, mask_BS, qkv_BTQNH, context_BTNH, log_sum_BNT
+  return context_BTNH, saved
+
+
+def _attend_backward(
+  fields: Fields, saved: tuple, gradient_BTNH: Array
+) -> tuple[Array | None, ...]:
+  """Returns the gradient of queries, keys and values in one array."""
+  by_qkv_BTQNH, *_ = _over_devices(
+    functools.partial(_backward, fields), (*saved, gradient_BTNH), ('BTQNH',)
+  )
+  return by_qkv_BTQNH, None, None
+
+
+attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _join(seeds: dropout.Seeds | None, rows: int) -> Array:
+  """Returns both seeds of each row with the layer's salt, and the mask's."""
+  if seeds is None:
+    return jnp.zeros((rows, 3), jnp.int32)
+  number = jnp.full(rows, dropout.salt(seeds.mask * dropout.ROWS), jnp.int32)
+  return jnp.stack(
+    [seeds.first ^ seeds.layer, seeds.second + seeds.layer, number], axis=1
+  )
+
+
+def _over_devices(run: Any, arrays: tuple, results: tuple[str, ...]) -> Any:
+  """Runs a function on each device's rows and heads, (seeds, mask, ...)."""
+  batch, heads, parts = fused_attention.axes()
+  if batch is None and heads is None:
+    return run(*arrays)
+  num_heads = arrays[2].shape[3] // parts
+
+  def local(seeds_B3: Array, *arrays: Array) -> Any:
+    if heads is not None:
+      first = lax.axis_index(heads) * num_heads
+      salt = dropout.salt(first * dropout.ROWS).astype(jnp.int32)
+      seeds_B3 = seeds_B3.at[:, 2].add(salt)
+    return run(seeds_B3, *arrays)
+
+  def places(axes: str) -> PartitionSpec:
+    names = {'B': batch, 'N': heads}
+    return PartitionSpec(*(names.get(axis) for axis in axes))
+
+  kinds = ('B3', 'BS', 'BTQNH', 'BTNH', 'BNT', 'BTNH')[: len(arrays)]
+  return jax.shard_map(
+    local,
+    in_specs=tuple(map(places, kinds)),
+    out_specs=tuple(map(places, results)),
+    check_vma=False,
+  )(*arrays)
+
+
+def _read_seeds(seeds: Any) -> tuple:
+  """Returns both seeds of a row, and the salt of a head's mask."""
+  head = pl.program_id(1)  # not known in a loop, if interpreted
+  return seeds[0], seeds[1], seeds[2] + dropout.salt(head * dropout.ROWS)
+
+
+def _keep(seeds: tuple, places_T: Array, slots_S: Array, rate: float) -> Array:
+  """Returns the dropout mask [T, S] of a head's weights."""
+  first, second, mask = seeds
+  rows_T1 = dropout.salt(places_T)[:, None]
+  hashed = dropout.mix(rows_T1 + slots_S[None] + mask, first, second)
+  return hashed >= jnp.int32(dropout.threshold(rate) - 2**31)
+
+
+def _dot(a: Array, b: Array) -> Array:
+  return plgpu.dot(a, b).astype(jnp.float32)
+
+
+class _Block(NamedTuple):
+  """Places of a block of queries and of a block of keys, and their pairs.
+
+  Attributes:
+    allowed: bool [T, S], True where a query may look at a key.
+    keep: the dropout mask, likewise; None without dropout.
+  """
+
+  allowed: Array
+  keep: Array | None
+
+
+def _pair(
+  fields: Fields,
+  seeds: tuple,
+  mask_S: Array,
+  places_T: Array,
+  slots_S: Array,
+) -> _Block:
+  allowed_TS = (mask_S != 0)[None, :]
+  if fields.causal:
+    allowed_TS = allowed_TS & (slots_S[None, :] <= places_T[:, None])
+  keep_TS = None
+  if fields.rate:
+    keep_TS = _keep(seeds, places_T, slots_S, fields.rate)
+  return _Block(allowed_TS, keep_TS)
+
+
+def _scaled(query: Array) -> Array:
+  """Returns queries over the root of their width, in their own dtype."""
+  return query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
+
+
+def _forward_kernel(
+  seeds, mask, query, key, value, out, log_sum, *, fields, block
+):
+  number, length = pl.program_id(0), mask.shape[0]
+  seeds = _read_seeds(seeds)
+  query_TH = _scaled(query[...])
+  places_T = number * block + jnp.arange(block)
+
+  def step(i, sums):
+    context_TH, highest_T, total_T = sums
+    at = pl.ds(i * block, block)
+    pair = _pair(
+      fields, seeds, mask[at], places_T, i * block + jnp.arange(block)
+    )
+    scores_TS = jnp.where(pair.allowed, _dot(query_TH, key[at, :].T), LOWEST)
+    higher_T = jnp.maximum(highest_T, scores_TS.max(axis=1))
+    weights_TS = jnp.exp(scores_TS - higher_T[:, None])
+    shrunk_T = jnp.exp(highest_T - higher_T)
+    total_T = total_T * shrunk_T + weights_TS.sum(axis=1)
+    if pair.keep is not None:
+      weights_TS = jnp.where(pair.keep, weights_TS, 0)
+    value_SH = value[at, :]
+    context_TH = context_TH * shrunk_T[:, None]
+    context_TH += _dot(weights_TS.astype(value_SH.dtype), value_SH)
+    return context_TH, higher_T, total_T
+
+  steps = number + 1 if fields.causal else length // block
+  context_TH, highest_T, total_T = lax.fori_loop(
+    0,
+    steps,
+    step,
+    (
+      jnp.zeros(query_TH.shape, jnp.float32),
+      jnp.full((block,), LOWEST, jnp.float32),
+      jnp.zeros((block,), jnp.float32),
+    ),
+  )
+  unmasked_T = highest_T > LOWEST
+  share_T = jnp.where(
+    unmasked_T, 1 / (dropout.kept_share(fields.rate) * total_T), 0
+  )
+  out[...] = (context_TH * share_T[:, None]).astype(out.dtype)
+  log_sum[...] = jnp.where(unmasked_T, highest_T + jnp.log(total_T), jnp.inf)
+
+
+def _backward_kernel(  # noqa: PLR0913
+  seeds,
+  mask,
+  query,
+  key,
+  value,
+  log_sum,
+  mean,
+  gradient,
+  by_qkv,
+  *,
+  fields,
+  block,
+):
+  number, length = pl.program_id(0), mask.shape[0]
+  seeds = _read_seeds(seeds)
+  own = pl.ds(number * block, block)
+  own_T = number * block + jnp.arange(block)
+  dtype, share = by_qkv.dtype, dropout.kept_share(fields.rate)
+  zeros_TH = jnp.zeros((block, key.shape[-1]), jnp.float32)
+
+  def gradients(query_TH, key_SH, value_SH, gradient_TH, at, pair):
+    """Returns the weights after dropout and the scores' gradient, [T, S]."""
+    scores_TS = _dot(query_TH, key_SH.T)
+    weights_TS = jnp.where(
+      pair.allowed, jnp.exp(scores_TS - log_sum[at][:, None]), 0
+    )
+    by_weights_TS = _dot(gradient_TH, value_SH.T)
+    dropped_TS = weights_TS
+    if pair.keep is not None:
+      dropped_TS = jnp.where(pair.keep, weights_TS / share, 0)
+      by_weights_TS = jnp.where(pair.keep, by_weights_TS / share, 0)
+    by_scores_TS = weights_TS * (by_weights_TS - mean[at][:, None])
+    return dropped_TS.astype(dtype), by_scores_TS.astype(dtype)
+
+  key_SH, value_SH, mask_S = key[own, :], value[own, :], mask[own]
+
+  def over_queries(i, sums):
+    by_key_SH, by_value_SH = sums
+    at = pl.ds(i * block, block)
+    places_T = i * block + jnp.arange(block)
+    query_TH, gradient_TH = _scaled(query[at, :]), gradient[at, :]
+    pair = _pair(fields, seeds, mask_S, places_T, own_T)
+    dropped_TS, by_scores_TS = gradients(
+      query_TH, key_SH, value_SH, gradient_TH, at, pair
+    )
+    by_key_SH += _dot(by_scores_TS.T, query_TH)
+    by_value_SH += _dot(dropped_TS.T, gradient_TH)
+    return by_key_SH, by_value_SH
+
+  by_key_SH, by_value_SH = lax.fori_loop(
+    number if fields.causal else 0,
+    length // block,
+    over_queries,
+    (zeros_TH, zeros_TH),
+  )
+  by_qkv[:, 1, :] = by_key_SH.astype(dtype)
+  by_qkv[:, 2, :] = by_value_SH.astype(dtype)
+
+  query_TH, gradient_TH = _scaled(query[own, :]), gradient[own, :]
+
+  def over_keys(i, by_query_TH):
+    at = pl.ds(i * block, block)
+    slots_S = i * block + jnp.arange(block)
+    pair = _pair(fields, seeds, mask[at], own_T, slots_S)
+    key_SH = key[at, :]
+    _, by_scores_TS = gradients(
+      query_TH, key_SH, value[at, :], gradient_TH, own, pair
+    )
+    return by_query_TH + _dot(by_scores_TS, key_SH)
+
+  by_query_TH = lax.fori_loop(
+    0,
+    number + 1 if fields.causal else length // block,
+    over_keys,
+    zeros_TH,
+  )
+  by_qkv[:, 0, :] = _scaled(by_query_TH).astype(dtype)
+
+
+def _forward(
+  fields: Fields, seeds_B3: Array, mask_BS: Array, qkv_BTQNH: Array
+) -> tuple[Array, Array]:
+  B, T, _, N, H = qkv_BTQNH.shape
+  block = _block(T)
+  return _call(
+    functools.partial(_forward_kernel, fields=fields, block=block),
+    (seeds_B3, mask_BS, qkv_BTQNH, qkv_BTQNH, qkv_BTQNH),
+    [
+      *_row_specs(T),
+      pl.BlockSpec(
+        (None, block, None, None, H), lambda i, n, b: (b, i, 0, n, 0)
+      ),
+      *_key_specs(T, H),
+    ],
+    [
+      jax.ShapeDtypeStruct((B, T, N, H), qkv_BTQNH.dtype),
+      jax.ShapeDtypeStruct((B, N, T), jnp.float32),
+    ],
+    [
+      pl.BlockSpec((None, block, None, H), lambda i, n, b: (b, i, n, 0)),
+      pl.BlockSpec((None, None, block), lambda i, n, b: (b, n, i)),
+    ],
+    (T // block, N, B),
+    'attention_forward',
+  )
+
+
+def _backward(
+  fields: Fields,
+  seeds_B3: Array,
+  mask_BS: Array,
+  qkv_BTQNH: Array,
+  context_BTNH: Array,
+  log_sum_BNT: Array,
+  gradient_BTNH: Array,
+) -> tuple[Array, ...]:
+  B, T, _, N, H = qkv_BTQNH.shape
+  block = _block(T)
+  # Of each query, the sum over keys of a weight times its gradient.
+  mean_BNT = jnp.einsum(
+    'BTNH,BTNH->BNT',
+    gradient_BTNH,
+    context_BTNH,
+    preferred_element_type=jnp.float32,
+  )
+  whole = pl.BlockSpec((None, None, T), lambda i, n, b: (b, n, 0))
+  return _call(
+    functools.partial(_backward_kernel, fields=fields, block=block),
+    (
+      seeds_B3,
+      mask_BS,
+      *[qkv_BTQNH] * 3,
+      log_sum_BNT,
+      mean_BNT,
+      gradient_BTNH,
+    ),
+    [
+      *_row_specs(T),
+      pl.BlockSpec((None, T, None, None, H), lambda i, n, b: (b, 0, 0, n, 0)),
+      *_key_specs(T, H),
+      whole,
+      whole,
+      pl.BlockSpec((None, T, None, H), lambda i, n, b: (b, 0, n, 0)),
+    ],
+    [jax.ShapeDtypeStruct(qkv_BTQNH.shape, qkv_BTQNH.dtype)],
+    [pl.BlockSpec((None, block, 3, None, H), lambda i, n, b: (b, i, 0, n, 0))],
+    (T // block, N, B),
+    'attention_backward',
+  )
+
+
+def _row_specs(length: int) -> list[pl.BlockSpec]:
+  """Returns what a program reads of seeds and mask."""
+  return [
+    pl.BlockSpec((None, 3), lambda i, n, b: (b, 0)),
+    pl.BlockSpec((None, length), lambda i, n, b: (b, 0)),
+  ]
+
+
+def _key_specs(length: int, head: int) -> list[pl.BlockSpec]:
+  """Returns what a program reads of keys and values: those of its head."""
+  shape = (None, length, None, None, head)
+  return [
+    pl.BlockSpec(shape, lambda i, n, b, part=part: (b, 0, part, n, 0))
+    for part in (1, 2)
+  ]
+
+
+def _call(
+  kernel: Any,
+  arrays: tuple,
+  in_specs: list,
+  results: list,
+  out_specs: list,
+  grid: tuple[int, ...],
+  name: str,
+) -> tuple[Array, ...]:
+  outputs = pl.pallas_call(
+    kernel,
+    grid=grid,
+    in_specs=in_specs,
+    out_specs=out_specs,
+    out_shape=results,
+    compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=2),
+    interpret=layers.platform() != 'gpu',
+    name=name,
+  )(*arrays)
+  return tuple(outputs)

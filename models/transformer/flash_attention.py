@@ -177,8 +177,8 @@ def _dot(a: Array, b: Array) -> Array:
   return plgpu.dot(a, b).astype(jnp.float32)
 
 
-class _Block(NamedTuple):
-  """Places of a block of queries and of a block of keys, and their pairs.
+class _Pairs(NamedTuple):
+  """The pairs of a block of queries and a block of keys.
 
   Attributes:
     allowed: bool [T, S], True where a query may look at a key.
@@ -195,14 +195,14 @@ def _pair(
   mask_S: Array,
   places_T: Array,
   slots_S: Array,
-) -> _Block:
+) -> _Pairs:
   allowed_TS = (mask_S != 0)[None, :]
   if fields.causal:
     allowed_TS = allowed_TS & (slots_S[None, :] <= places_T[:, None])
   keep_TS = None
   if fields.rate:
     keep_TS = _keep(seeds, places_T, slots_S, fields.rate)
-  return _Block(allowed_TS, keep_TS)
+  return _Pairs(allowed_TS, keep_TS)
 
 
 def _scaled(query: Array) -> Array:

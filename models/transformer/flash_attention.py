@@ -177,7 +177,7 @@ def _dot(a: Array, b: Array) -> Array:
   return plgpu.dot(a, b).astype(jnp.float32)
 
 
-class _Pairs(NamedTuple):
+class _Tile(NamedTuple):
   """The pairs of a block of queries and a block of keys.
 
   Attributes:
@@ -195,14 +195,14 @@ def _pair(
   mask_S: Array,
   places_T: Array,
   slots_S: Array,
-) -> _Pairs:
+) -> _Tile:
   allowed_TS = (mask_S != 0)[None, :]
   if fields.causal:
     allowed_TS = allowed_TS & (slots_S[None, :] <= places_T[:, None])
   keep_TS = None
   if fields.rate:
     keep_TS = _keep(seeds, places_T, slots_S, fields.rate)
-  return _Pairs(allowed_TS, keep_TS)
+  return _Tile(allowed_TS, keep_TS)
 
 
 def _scaled(query: Array) -> Array:

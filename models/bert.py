@@ -135,7 +135,7 @@ class Bert(nn.Module):
   layer_norm_epsilon: float = 1e-12
   dtype: Dtype = jnp.float32
   scan_layers: bool = True
-  unrolled_layers: int = 6
+  unrolled_layers: int = 12
   remat: bool = False
   attention: str = 'auto'
   null_key: bool = False

@@ -9,10 +9,10 @@ task.max_length tokens or words.
 """
 
 # ruff: noqa: E402
-from train.slices import without_tpu
+from train.slices import without_hardware
 
 if __name__ == '__main__':
-  without_tpu.prepare()
+  without_hardware.prepare()
 
 import json
 import os
@@ -53,7 +53,7 @@ def _preflight() -> None:
   from train.slices import fit, printing, topology
 
   for name in _TOPOLOGY.value:  # all are checked before any is compiled
-    fit.plan(command.CONFIG.value, topology.find_slice(name), _WORDS.value)
+    fit.plan(command.CONFIG.value, topology.find(name), _WORDS.value)
   reports = []
   for name in _TOPOLOGY.value:
     report = fit.preflight(

@@ -14,10 +14,10 @@ whose loops have no such name `--trips` times.
 """
 
 # ruff: noqa: E402
-from train.slices import without_tpu
+from train.slices import without_hardware
 
 if __name__ == '__main__':
-  without_tpu.prepare()
+  without_hardware.prepare()
 
 import argparse
 import json
@@ -46,7 +46,9 @@ from train.engine.memory import batch_shapes
 from train.run import settings
 from train.slices import fit, topology
 name, tpu, folder = sys.argv[1:]
-tpu = topology.find_slice(tpu)
+# Revisions before GPUs had a name call it find_slice.
+find = getattr(topology, 'find', None) or topology.find_slice
+tpu = find(tpu)
 parts = fit.plan_parts(settings.load_config(name), tpu)
 for number, phase in enumerate(parts.phases):
   with sharding.scope(parts.mesh, parts.config.mesh.rules):
@@ -75,7 +77,7 @@ for number, phase in enumerate(parts.phases):
 def compile_steps(code: str, step: str, trips: int | None) -> list[dict]:
   """Returns a row of each phase of a config on a slice, by the code there."""
   name, slice_name = step.split()
-  tpu = topology.find_slice(slice_name)
+  tpu = topology.find(slice_name)
   rows = []
   with tempfile.TemporaryDirectory() as folder:
     subprocess.run(

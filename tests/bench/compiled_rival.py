@@ -16,10 +16,10 @@ needs, by our count.
 """
 
 # ruff: noqa: E402
-from train.slices import without_tpu
+from train.slices import without_hardware
 
 if __name__ == '__main__':
-  without_tpu.prepare()
+  without_hardware.prepare()
 
 import argparse
 import json
@@ -158,7 +158,7 @@ def main() -> None:
   )
   options = parser.parse_args()
   sys.path.insert(0, options.rival)
-  tpu = topology.find_slice(options.topology)
+  tpu = topology.find(options.topology)
   size, rows, length = options.size, options.rows, options.length
   began = time.monotonic()
   text = compile_step(size, rows, length, tpu.devices)

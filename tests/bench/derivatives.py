@@ -15,10 +15,10 @@ not use has no row of that step.
 # ruff: noqa: E402
 import sys
 
-from train.slices import without_tpu
+from train.slices import without_hardware
 
 if __name__ == '__main__' and '--cpu' not in sys.argv:
-  without_tpu.prepare()
+  without_hardware.prepare()
 
 import argparse
 import contextlib
@@ -96,7 +96,7 @@ def without(*names: str) -> contextlib.AbstractContextManager[set[str]]:
 def estimate(step: str) -> list[dict]:
   """Returns the compiler's figures of each phase of 'CONFIG SLICE'."""
   config, name = step.split()
-  tpu = topology.find_slice(name)
+  tpu = topology.find(name)
   steps = fit.plan(settings.load_config(config), tpu, task_steps.NUM_WORDS)
   rows = []
   for phase in fit.compile_phases(steps, steps.phases, tpu):

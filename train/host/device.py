@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-# Dense bfloat16 TFLOP/s of one JAX device, from the vendors' data sheets. A v2
-# or v3 device is a core, half a chip; so is one of TPU7x (Ironwood).
+# Dense bfloat16 TFLOP/s of one JAX device, from the vendors' data sheets (those
+# of B200 and the RTX cards recalled). A v2 or v3 device is a core, half a chip;
+# so is one of TPU7x (Ironwood).
 PEAK_TFLOPS = {
   'TPU v2': 22.5,
   'TPU v3': 61.5,
@@ -27,6 +28,9 @@ PEAK_TFLOPS = {
   'NVIDIA A100': 312,
   'NVIDIA H100': 989,
   'NVIDIA H200': 989,
+  'NVIDIA B200': 2250,
+  'NVIDIA RTX PRO 6000 Blackwell': 503.8,
+  'NVIDIA RTX A6000': 154.8,
 }
 
 

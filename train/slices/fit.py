@@ -1,8 +1,7 @@
-"""Whether a config fits a TPU slice, by the TPU's compiler."""
+"""Whether a config fits TPUs or GPUs, by their compilers."""
 
 import concurrent.futures
 import functools
-import importlib.metadata
 import os
 import re
 import time
@@ -19,15 +18,16 @@ from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.engine import sharding, state
 from train.engine.memory import GIB, batch_shapes
-from train.host import device
 from train.host.console import say
 from train.pretrain import assemble
 from train.pretrain import plan as pretraining
 from train.pretrain.assemble import Parts
 from train.run import settings, training_phases
 from train.run.training_phases import Phase
-from train.slices import cycles, hlo, printing, task_steps, topology
+from train.slices import cycles, hlo, printing, task_steps, topology, traffic
 from train.slices.task_steps import StepPlan
+
+NO_CLOCK = "a GPU's compiler estimates no time; the bounds are what is known"
 
 
 def preflight(
@@ -37,24 +37,25 @@ def preflight(
   mfu: float | None = None,
   num_words: int = task_steps.NUM_WORDS,
 ) -> dict[str, Any]:
-  """Compiles the training steps of a config for a slice.
+  """Compiles the training steps of a config for a slice or for GPUs.
 
   A pre-training has one for each phase, a task model one, with `num_words` in
-  its table, see `task_steps.plan`. The run's hours follow from the compiler's
-  estimate, or from `mfu`, a measured model FLOPs utilisation; they are None
-  where both are missing. The report has the verdict `fits`; where it is False,
-  `remedies` are the single overrides that were tried. Bad input raises
-  ValueError before any compilation.
+  its table, see `task_steps.plan`. The run's hours follow from `mfu`, a
+  measured model FLOPs utilisation, or from the compiler's estimate; they are
+  None where both are missing. A GPU's compiler estimates no time: without `mfu`
+  its hours are the fewest that the bounds of a step allow. The report has the
+  verdict `fits`; where it is False, `remedies` are the single overrides that
+  were tried. Bad input raises ValueError before any compilation.
   """
-  tpu = topology.find_slice(name)
-  steps = plan(config, tpu, num_words)
-  phases = compile_phases(steps, steps.phases, tpu)
+  machine = topology.find(name)
+  steps = plan(config, machine, num_words)
+  phases = compile_phases(steps, steps.phases, machine)
   report = {
     'topology': name,
-    'layout': 'x'.join(map(str, tpu.layout)),
-    'chips': tpu.num_chips,
-    'hosts': tpu.num_hosts,
-    'devices': len(tpu.devices),
+    'machine': machine.text,
+    'chips': machine.num_chips,
+    'hosts': machine.num_hosts,
+    'devices': len(machine.devices),
     'mesh': dict(steps.mesh.shape),
     'parameters': steps.num_parameters,
     'parameter_bytes': state.num_bytes(steps.shapes.params),
@@ -62,16 +63,16 @@ def preflight(
     'phases': phases,
     'fits': all(phase['fits'] for phase in phases),
     'jax': jax.__version__,
-    'libtpu': importlib.metadata.version('libtpu'),
+    'compiler': machine.compiler,
   }
   if not report['fits']:
-    found = find_remedies(config, tpu, phases, num_words)
+    found = find_remedies(config, machine, phases, num_words)
     return report | {'remedies': found}
   hours = count_hours(phases, mfu)
   return report | {
     'mfu': mfu,
     'hours': hours,
-    'chip_hours': hours and hours * tpu.num_chips,
+    'chip_hours': hours and hours * machine.num_chips,
   }
 
 
@@ -81,13 +82,16 @@ def count_hours(
   """Returns the hours of all steps at an MFU, or by the compiler's estimate.
 
   The estimate's are those of computing and those of the links in turn, as if
-  nothing travelled while a device computes. None where it is missing.
+  nothing travelled while a device computes. None where it is missing. Of GPUs
+  they are the fewest that the bounds of a step allow.
   """
   seconds = 0.0
   for phase in phases:
     if mfu is not None:
       least = phase['least_seconds']['compute']
       step = least / min(mfu, phase['best_mfu'])
+    elif 'traffic' in phase:
+      step = max(phase['least_seconds'].values())
     elif 'missing' in phase['estimate']:
       return None
     else:
@@ -96,13 +100,11 @@ def count_hours(
   return seconds / 3600
 
 
-def _peak(tpu: topology.Slice) -> float:
-  return 1e12 * device.peak_of(tpu.devices[0].device_kind)
-
-
-def plan_parts(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Parts:
+def plan_parts(
+  config: ml_collections.ConfigDict, machine: topology.Machine
+) -> Parts:
   """Plans the run of a config on a slice, and checks the config."""
-  mesh = sharding.make_mesh(config.mesh, tpu.devices)
+  mesh = sharding.make_mesh(config.mesh, machine.devices)
   families.check_config(config)
   if config.train.num_epochs is not None:
     raise ValueError(
@@ -120,12 +122,12 @@ def plan_parts(config: ml_collections.ConfigDict, tpu: topology.Slice) -> Parts:
 
 
 def plan(
-  config: ml_collections.ConfigDict, tpu: topology.Slice, num_words: int
+  config: ml_collections.ConfigDict, machine: topology.Machine, num_words: int
 ) -> StepPlan:
   """Plans the training steps of a config on a slice, and checks the config."""
   if 'task' in config:
-    return task_steps.plan(config, tpu.devices, num_words)
-  parts = plan_parts(config, tpu)
+    return task_steps.plan(config, machine.devices, num_words)
+  parts = plan_parts(config, machine)
 
   def lower(phase: Phase) -> Any:
     shapes = parts.objective.batch_shapes(phase.length, phase.global_batch)
@@ -145,7 +147,7 @@ def plan(
 
 
 def compile_phases(
-  steps: StepPlan, phases: Sequence[Phase], tpu: topology.Slice
+  steps: StepPlan, phases: Sequence[Phase], machine: topology.Machine
 ) -> list[dict[str, Any]]:
   """Returns figures of each phase's step, all compiled at once."""
   with sharding.scope(steps.mesh, steps.config.mesh.rules):
@@ -154,7 +156,7 @@ def compile_phases(
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
     compiled = list(threads.map(_compile, lowered))
   return [
-    _describe(steps, phase, tpu, *result)
+    _describe(steps, phase, machine, *result)
     for phase, result in zip(phases, compiled, strict=True)
   ]
 
@@ -174,7 +176,7 @@ def _compile(lowered: Any) -> tuple[Any, float]:
 def _describe(
   steps: StepPlan,
   phase: Phase,
-  tpu: topology.Slice,
+  machine: topology.Machine,
   program: Any,
   seconds: float,
 ) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def _describe(
     'length': phase.length,
     'global_batch': phase.global_batch,
     'rows_a_device': phase.global_batch // shares,
-    'rows_a_chip': phase.global_batch / tpu.num_chips,
+    'rows_a_chip': phase.global_batch / machine.num_chips,
     'micro_batches': micro_batches,
     'compile_seconds': round(seconds, 1),
     'model_flops': flops,
@@ -202,7 +204,7 @@ def _describe(
     needed = re.search(r'(?:Used|\() ?([\d.]+)([GM])', str(program))
     unit = {'G': GIB, 'M': 2**20}
     memory['total'] = float(needed[1]) * unit[needed[2]] if needed else None
-    memory['usable'] = tpu.generation.usable_gib * GIB
+    memory['usable'] = machine.usable_gib * GIB
     return result
   found = program.memory_analysis()
   arguments = found.argument_size_in_bytes
@@ -213,8 +215,12 @@ def _describe(
     'program': found.generated_code_size_in_bytes,
   }
   memory['total'] = sum(memory.values())
-  memory['usable'] = tpu.generation.usable_gib * GIB
-  cost = program.cost_analysis()
+  memory['usable'] = machine.usable_gib * GIB
+  if cost := program.cost_analysis():  # by the TPU's compiler
+    result['loop_once'] = {  # which counts a loop once
+      'flops': cost['flops'],
+      'bytes_accessed': cost['bytes accessed'],
+    }
   text = program.as_text()
   collectives = hlo.collectives(text, num_devices)
   sent = sum(collective.sent_bytes for collective in collectives)
@@ -223,36 +229,40 @@ def _describe(
   # Read once and written once: gradients, residuals of the backward pass,
   # parameters and the optimiser's state.
   moved = 2 * (2 * parameters + optimizer + kept / num_devices)
+  is_gpu = machine.devices[0].platform == 'gpu'
+  if is_gpu:  # the compiled program tells more
+    moves = traffic.measure(text)
+    moved = moves.bytes
+    result['traffic'] = moves._asdict()
+    result['fits'] = memory['total'] <= memory['usable']
   bounds = {
-    'compute': flops / (_peak(tpu) * num_devices),
-    'memory': moved / (tpu.generation.memory_gbps * 1e9),
-    'interconnect': sent / (tpu.generation.links_gbps * 1e9),
+    'compute': flops / (1e12 * machine.peak_tflops * num_devices),
+    'memory': moved / (machine.memory_gbps * 1e9),
+    'interconnect': sent / (machine.links_gbps * 1e9),
   }
   return result | {
     'collective_bytes': hlo.total_bytes(collectives),
     'sent_bytes': round(sent),
-    'loop_once': {  # by the compiler, which counts a loop once
-      'flops': cost['flops'],
-      'bytes_accessed': cost['bytes accessed'],
-    },
     'least_seconds': bounds,
     'best_mfu': bounds['compute'] / max(bounds.values()),
-    'estimate': _estimate(text, bounds, tpu),
+    'estimate': {'missing': NO_CLOCK}
+    if is_gpu
+    else _estimate(text, bounds, machine),
   }
 
 
 def _estimate(
-  text: str, bounds: Mapping[str, float], tpu: topology.Slice
+  text: str, bounds: Mapping[str, float], machine: topology.Machine
 ) -> dict[str, Any]:
   """Returns the compiler's estimate of a step, or the reason it is missing.
 
   The MFU is of the seconds without the links', which stand beside it.
   """
   try:
-    found = cycles.estimate(text, tpu.devices[0].num_cores)
+    found = cycles.estimate(text, machine.devices[0].num_cores)
   except cycles.NoEstimateError as error:
     return {'missing': str(error)}
-  seconds = found.cycles / (tpu.generation.clock_ghz * 1e9)
+  seconds = found.cycles / (machine.clock_ghz * 1e9)
   return {
     'cycles': found.cycles,
     'seconds': seconds,
@@ -284,7 +294,7 @@ def remedies(
 
 def find_remedies(
   config: ml_collections.ConfigDict,
-  tpu: topology.Slice,
+  machine: topology.Machine,
   phases: Sequence[Mapping[str, Any]],
   num_words: int,
 ) -> list[dict[str, Any]]:
@@ -292,14 +302,14 @@ def find_remedies(
   excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
   worst = excess.index(max(excess))
   tried = []
-  for override in remedies(config, len(tpu.devices)):
+  for override in remedies(config, len(machine.devices)):
     changed = settings.with_overrides(config, override)
     try:
-      steps = plan(changed, tpu, num_words)
+      steps = plan(changed, machine, num_words)
     except ValueError:  # a batch or a parameter that does not divide
       continue
     say(f'does not fit; trying {printing.flags(override)}')
-    (phase,) = compile_phases(steps, steps.phases[worst : worst + 1], tpu)
+    (phase,) = compile_phases(steps, steps.phases[worst : worst + 1], machine)
     figures = {key: phase[key] for key in ('length', 'fits')}
     total = phase['memory']['total']
     tried.append({'override': override, **figures, 'total': total})

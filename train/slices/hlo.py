@@ -122,6 +122,14 @@ def computations(text: str) -> tuple[dict[str, list[str]], str]:
   return lines_of, entry
 
 
+def num_bytes(kind: str) -> int:
+  """Returns the bytes of all arrays in the text of a type."""
+  return sum(
+    math.prod(map(int, filter(None, dimensions.split(',')))) * _item_bytes(name)
+    for name, dimensions in _SHAPE.findall(kind)
+  )
+
+
 def trips(line: str, lines_of: Mapping[str, list[str]]) -> int | None:
   """Returns how often a `while` runs: the constant that it counts up to.
 

@@ -19,13 +19,12 @@ def print_report(report: Mapping[str, Any], price: float | None) -> None:
   """Prints a report of `preflight`; `price` is the price of a chip-hour."""
   name = report['topology']
   rows = {
-    'slice': f'{name}: {report["chips"]} chips ({report["layout"]}),'
-    f' {report["devices"]} devices, hosts: {report["hosts"]}',
+    'machine': f'{name}: {report["machine"]}',
     'mesh': ' x '.join(f'{axis} {n}' for axis, n in report['mesh'].items()),
     'parameters': f'{report["parameters"]:,}',
     **report.get('notes', {}),
   }
-  title = f'Preflight (jax {report["jax"]}, libtpu {report["libtpu"]})'
+  title = f'Preflight (jax {report["jax"]}, {report["compiler"]})'
   console.table([*rows.items()], title)
   for phase in report['phases']:
     _print_phase(phase)
@@ -48,17 +47,23 @@ def print_report(report: Mapping[str, Any], price: float | None) -> None:
   cost = (
     '' if price is None else f', {price * report["chip_hours"]:,.0f} to pay'
   )
-  by = (
-    "By the compiler's estimate, the links' time added"
-    if report['mfu'] is None
-    else f'At an MFU of {report["mfu"]:.0%}, or the best possible where that is'
-    ' less'
-  )
+  if report['mfu'] is not None:
+    by = f'At an MFU of {report["mfu"]:.0%}, or the best possible where that is'
+    by += ' less'
+  elif _is_bound(report):
+    by = 'At least, by the largest bound of each step'
+  else:
+    by = "By the compiler's estimate, the links' time added"
   say(
     f'\nVerdict: fits {name}. {by}: {_rounded(report["hours"], 1)} hours,'
     f' {_rounded(report["chip_hours"], 0)} chip-hours{cost}, without'
     f' {NOT_COUNTED}.'
   )
+
+
+def _is_bound(report: Mapping[str, Any]) -> bool:
+  """Returns whether the hours are the fewest possible: those of GPUs."""
+  return report['mfu'] is None and 'traffic' in report['phases'][0]
 
 
 def _rounded(hours: float, digits: int) -> str:
@@ -91,12 +96,16 @@ def _print_phase(phase: Mapping[str, Any]) -> None:
       for bound, seconds in phase['least_seconds'].items()
     ]
     rows['collectives'] = ', '.join(collectives) or 'none'
+    if moves := phase.get('traffic'):
+      rows['memory moved'] = (
+        f'{moves["bytes"] / 1e9:,.1f} GB a device, {moves["kernels"]:,} kernels'
+      )
     rows['at least'] = (
       f'{", ".join(bounds)}; so at best an MFU of {phase["best_mfu"]:.0%}'
     )
   title = f'{phase["steps"]:,} steps at length {phase["length"]}'
   console.table([*rows.items()], title)
-  if phase['fits']:
+  if phase['fits'] and 'traffic' not in phase:
     _print_estimate(phase['estimate'])
 
 
@@ -174,6 +183,8 @@ def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
     hours = 'no estimate'
   elif row['fits']:
     hours = f'{row["hours"]:,.1f} ({row["chip_hours"]:,.0f})'
+    if _is_bound(row):
+      hours = f'at least {hours}'
     if row['mfu'] is not None:
       hours += f' at {row["mfu"]:.0%} MFU'
   else:

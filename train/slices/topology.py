@@ -1,6 +1,7 @@
-"""TPU slices by name, described without the hardware."""
+"""TPU slices and GPUs by name, described without the hardware."""
 
 import difflib
+import importlib.metadata
 import importlib.util
 import math
 import re
@@ -8,6 +9,9 @@ from typing import Any, NamedTuple
 
 import jax
 from jax.experimental import topologies
+
+from train.host import device
+from train.slices import gpus
 
 
 class Generation(NamedTuple):
@@ -69,9 +73,52 @@ class Slice(NamedTuple):
     """Number of chips; of v2, v3 and tpu7x each is two devices."""
     return math.prod(self.layout)
 
+  @property
+  def text(self) -> str:
+    """Says what the name stands for."""
+    return (
+      f'{self.num_chips} chips ({"x".join(map(str, self.layout))}),'
+      f' {len(self.devices)} devices, hosts: {self.num_hosts}'
+    )
 
-def find_slice(name: str) -> Slice:
-  """Returns the slice of a name, such as v5litepod-16, v4-32 or v5e:4x4."""
+  @property
+  def peak_tflops(self) -> float:
+    """Dense bfloat16 TFLOP/s of a device."""
+    return device.peak_of(self.devices[0].device_kind)
+
+  @property
+  def memory_gbps(self) -> float:
+    """Memory bandwidth of a device, GB/s."""
+    return self.generation.memory_gbps
+
+  @property
+  def links_gbps(self) -> float:
+    """Rate at which a device sends over all its links, GB/s."""
+    return self.generation.links_gbps
+
+  @property
+  def usable_gib(self) -> float:
+    """Memory of a device that the compiler gives to a program."""
+    return self.generation.usable_gib
+
+  @property
+  def clock_ghz(self) -> float:
+    """Clock of a device's cores."""
+    return self.generation.clock_ghz
+
+  @property
+  def compiler(self) -> str:
+    """The compiler and its version."""
+    return f'libtpu {importlib.metadata.version("libtpu")}'
+
+
+Machine = Slice | gpus.Gpus
+
+
+def find(name: str) -> Machine:
+  """Returns the slice or GPUs of a name: v5litepod-16, v5e:4x4, h100-8, ..."""
+  if name in gpus.names():
+    return gpus.find(name)
   generation, layout = parse(name)
   if importlib.util.find_spec('libtpu') is None:
     raise ValueError(
@@ -146,6 +193,9 @@ def print_names() -> None:
     ]
     unit = 'chips' if generation.units_a_chip == 1 else 'cores, 2 a chip'
     print(f'{spelling}-N, N {unit}: {", ".join(numbers)}')
+  for card, facts in gpus.CARDS.items():
+    counts = ', '.join(map(str, gpus.COUNTS))
+    print(f'{card}-N, N of {facts.product}: {counts}')
   print(
     'A layout of chips works as well: v5e:4x4, v5p:2x2x4. Several by commas.'
   )
@@ -161,9 +211,10 @@ def _layout(generation: Generation, number: int) -> tuple[int, ...]:
 
 
 def _unknown(name: str) -> ValueError:
-  kind = name.split('-')[0]
-  kin = [known for known in names() if known.startswith(kind)]
-  near = difflib.get_close_matches(name, kin or names(), n=4, cutoff=0.5)
+  kind, every = name.split('-')[0], [*names(), *gpus.names()]
+  kin = [known for known in every if known.startswith(kind)]
+  near = difflib.get_close_matches(name, kin, n=4, cutoff=0.5)
+  near = near or difflib.get_close_matches(name, every, n=4, cutoff=0.75)
   if not re.search(r'\d', kind):  # 'tpu' is not the name of one generation
     near = []
   some = near or [
@@ -173,8 +224,9 @@ def _unknown(name: str) -> ValueError:
     'v5p-32',
     'v6e-16',
     'tpu7x-8',
+    'h100-8',
   ]
   return ValueError(
-    f'--topology {name}: there is no such slice; did you mean'
+    f'--topology {name}: there is no such slice or GPU; did you mean'
     f' {" or ".join(some)}? A layout such as v5e:4x4 works as well'
   )

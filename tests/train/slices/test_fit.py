@@ -127,8 +127,8 @@ def test_at_most_six_remedies_the_cheapest_first():
 # Preflight with each list of arguments, in one process; how each ended, and
 # how often the compiler was called.
 REFUSED = """
-from train.slices import without_tpu
-without_tpu.prepare()
+from train.slices import without_hardware
+without_hardware.prepare()
 import contextlib, io, json, os, sys
 from unittest import mock
 from train import preflight

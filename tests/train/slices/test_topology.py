@@ -67,7 +67,7 @@ def test_other_names_are_refused_with_a_hint(name, hint):
 def test_a_missing_compiler_is_named(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(ValueError, match=r"libtpu, is missing: .*'.\[tpu\]'"):
-    topology.find_slice('v5e-16')
+    topology.find('v5e-16')
 
 
 def test_every_name_means_a_slice():

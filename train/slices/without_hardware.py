@@ -1,14 +1,14 @@
-"""Lets the TPU's compiler work on a machine without a TPU."""
+"""Lets the compilers of TPUs and GPUs work on a machine without any."""
 
 import os
 
 
 def prepare() -> None:
-  """Sets what the compiler reads when it is loaded: call it before JAX is.
+  """Sets what the compilers read when they are loaded: call it before JAX is.
 
-  The last two variables keep it from looking for a TPU, and from saying that
-  none is there. A compilation of minutes is no fault here: XLA would report it
-  as an error.
+  The last two variables of the TPU's keep it from looking for a TPU, and from
+  saying that none is there. A compilation of minutes is no fault here: XLA
+  would report it as an error.
   """
   for library in ('TF_CPP_MIN', 'TPU_MIN', 'TPU_STDERR'):
     os.environ.setdefault(f'{library}_LOG_LEVEL', '3')

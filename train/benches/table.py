@@ -72,6 +72,7 @@ _STEPS = {
     ('bert-base_512_', 'bert-base', 64, 512, 0.1),
     ('bert-large_128_', 'bert-large', 128, 128, 0.1),
     ('bert-large_512_', 'bert-large', 32, 512, 0.1),
+    ('gpt2_1024_', 'gpt2', 8, 1024, 0.1),
   ),
 }
 

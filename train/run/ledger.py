@@ -98,7 +98,7 @@ class Ledger:
 
   def compiled(
     self,
-    step: Callable[..., Any],
+    step: jax.stages.Wrapped,
     around: Callable[[], contextlib.AbstractContextManager] = (
       contextlib.nullcontext
     ),

@@ -1,7 +1,6 @@
 """ELMo's pre-training: the next word of two texts, read in both directions."""
 
 import functools
-from collections.abc import Sequence
 from types import MappingProxyType
 
 import jax
@@ -73,7 +72,7 @@ def check_elmo(config: ml_collections.ConfigDict) -> None:
     )
 
 
-def _is_filter(group: Sequence[int]) -> bool:
+def _is_filter(group: settings.Value) -> bool:
   return (
     isinstance(group, tuple | list)
     and len(group) == 2

@@ -5,15 +5,15 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from etils import epath
 
 from data import scratch, storage
 from data.text import text_files
 
-# A JSON value; `dict[str, Json]` is a JSON object.
-Json = bool | int | float | str | list['Json'] | dict[str, 'Json'] | None
+# A value that JSON can hold; a `Mapping[str, Json]` is an object of JSON.
+Json = bool | int | float | str | Sequence['Json'] | Mapping[str, 'Json'] | None
 
 
 class RowFile:

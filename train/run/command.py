@@ -63,8 +63,8 @@ def parser(
 ) -> argparse.ArgumentParser:
   """Returns the parser of a command without a config, python -m train.`name`.
 
-  --help shows `doc` and `epilog` as written. `weights` is the help of the argument WEIGHTS,
-  which comes with --tokenizer; None leaves both out.
+  --help shows `doc` and `epilog` as written. `weights` is the help of the
+  argument WEIGHTS, which comes with --tokenizer; None leaves both out.
   """
   made = argparse.ArgumentParser(
     prog=f'python -m train.{name}',

@@ -2,8 +2,8 @@
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import ml_collections
@@ -17,6 +17,7 @@ from data.tasks.examples import Example, Prediction, Task
 from train.engine import sharding
 from train.host import files
 from train.host.console import say
+from train.host.files import Json
 from train.run import workdirs
 from train.transfer import (
   bodies,
@@ -35,7 +36,7 @@ class EnsembleMember(NamedTuple):
 
   workdir: epath.Path
   program: TaskProgram  # on this process's first device
-  facts: dict[str, Any]  # content of task.json
+  facts: Mapping[str, Json]  # content of task.json
 
 
 def open_member(
@@ -263,7 +264,7 @@ def _decode(
   )
 
 
-def _facts(program: TaskProgram) -> dict[str, Any]:
+def _facts(program: TaskProgram) -> dict[str, Json]:
   """Returns name -> value of all facts that members must share."""
   task, config = program.task, program.config
   cuts = {  # of older configs as it was then

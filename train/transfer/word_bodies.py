@@ -3,10 +3,9 @@
 A body reads vectors of words. `train.transfer.bodies` has their table.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 from flax import linen as nn
 
 from models.elmo_tasks import (
@@ -24,7 +23,7 @@ from train.transfer.task_losses import Array, Batch, Outputs
 from train.transfer.word_program import WordProgram
 
 
-def _common(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def _common(config: ml_collections.ConfigDict) -> dict[str, float | np.dtype]:
   """Returns the fields of all bodies."""
   model = config.model
   return {

@@ -22,6 +22,7 @@ from train.run import training_phases
 # A value of a config: a number, a text, a tuple of values; None: not set.
 Value = bool | int | float | str | Sequence['Value'] | None
 FlatConfig = Mapping[str, Value]  # 'section.key' -> value
+Grid = Mapping[str, Sequence[Value]]  # 'section.key' -> values to try
 
 ATTENTION = ('auto', 'plain', 'fused')
 GELUS = ('erf', 'tanh', 'relu')

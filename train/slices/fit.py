@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import ml_collections
@@ -21,13 +20,17 @@ from train.engine import sharding, state
 from train.engine.memory import GIB, batch_shapes
 from train.host import device
 from train.host.console import say
+from train.host.files import Json
 from train.pretrain import assemble
 from train.pretrain import plan as pretraining
 from train.pretrain.assemble import Parts
 from train.run import settings, training_phases
+from train.run.settings import FlatConfig
 from train.run.training_phases import Phase
 from train.slices import cycles, hlo, printing, task_steps, topology
 from train.slices.task_steps import StepPlan
+
+PhaseFigures = Mapping[str, Json]  # of a compiled step, see `_describe`
 
 
 def preflight(
@@ -36,7 +39,7 @@ def preflight(
   *,
   mfu: float | None = None,
   num_words: int = task_steps.NUM_WORDS,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Compiles the training steps of a config for a slice.
 
   A pre-training has one for each phase, a task model one, with `num_words` in
@@ -76,12 +79,12 @@ def preflight(
 
 
 def count_hours(
-  phases: Sequence[Mapping[str, Any]], mfu: float | None
+  phases: Sequence[PhaseFigures], mfu: float | None
 ) -> float | None:
   """Returns the hours of all steps at an MFU, or by the compiler's estimate.
 
-  The estimate's are those of computing and those of the links in turn, as if
-  nothing travelled while a device computes. None where it is missing.
+  The estimate adds the hours of the links to those of computing, as if nothing
+  travelled while a device computes. None where the estimate is missing.
   """
   seconds = 0.0
   for phase in phases:
@@ -127,7 +130,7 @@ def plan(
     return task_steps.plan(config, tpu.devices, num_words)
   parts = plan_parts(config, tpu)
 
-  def lower(phase: Phase) -> Any:
+  def lower(phase: Phase) -> jax.stages.Lowered:
     shapes = parts.objective.batch_shapes(phase.length, phase.global_batch)
     batch = batch_shapes(shapes, parts.mesh)
     return parts.train_step(*phase.kind).lower(parts.shapes, batch)
@@ -146,7 +149,7 @@ def plan(
 
 def compile_phases(
   steps: StepPlan, phases: Sequence[Phase], tpu: topology.Slice
-) -> list[dict[str, Any]]:
+) -> list[PhaseFigures]:
   """Returns figures of each phase's step, all compiled at once."""
   with sharding.scope(steps.mesh, steps.config.mesh.rules):
     lowered = [steps.lower(phase) for phase in phases]
@@ -159,8 +162,10 @@ def compile_phases(
   ]
 
 
-def _compile(lowered: Any) -> tuple[Any, float]:
-  """Returns the program, or the error that it does not fit, and seconds."""
+def _compile(
+  lowered: jax.stages.Lowered,
+) -> tuple[jax.stages.Compiled | jax.errors.JaxRuntimeError, float]:
+  """Returns the program, or the error if it does not fit, and the seconds."""
   began = time.monotonic()
   try:
     program = lowered.compile()
@@ -175,9 +180,9 @@ def _describe(
   steps: StepPlan,
   phase: Phase,
   tpu: topology.Slice,
-  program: Any,
+  program: jax.stages.Compiled | jax.errors.JaxRuntimeError,
   seconds: float,
-) -> dict[str, Any]:
+) -> PhaseFigures:
   """Returns the figures of a phase's compiled step."""
   num_devices, micro_batches = steps.mesh.size, steps.config.train.micro_batches
   shares = sharding.batch_parts(steps.mesh)
@@ -243,10 +248,10 @@ def _describe(
 
 def _estimate(
   text: str, bounds: Mapping[str, float], tpu: topology.Slice
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns the compiler's estimate of a step, or the reason it is missing.
 
-  The MFU is of the seconds without the links', which stand beside it.
+  `seconds` and `mfu` are without the links, whose time is `links_seconds`.
   """
   try:
     found = cycles.estimate(text, tpu.devices[0].num_cores)
@@ -266,7 +271,7 @@ def _estimate(
 
 def remedies(
   config: ml_collections.ConfigDict, num_devices: int
-) -> list[dict[str, Any]]:
+) -> list[FlatConfig]:
   """Returns at most six single overrides to try, the cheapest first.
 
   More micro-batches cost next to nothing, rematerialisation a third more
@@ -285,9 +290,9 @@ def remedies(
 def find_remedies(
   config: ml_collections.ConfigDict,
   tpu: topology.Slice,
-  phases: Sequence[Mapping[str, Any]],
+  phases: Sequence[PhaseFigures],
   num_words: int,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Json]]:
   """Tries `remedies` on the phase that exceeds the memory most."""
   excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
   worst = excess.index(max(excess))

@@ -18,13 +18,12 @@ from train.host import console, files, processes
 from train.host.console import say
 from train.host.files import Json
 from train.run import checkpoint, metrics, settings, training, workdirs
-from train.run.settings import FlatConfig, Value
+from train.run.settings import FlatConfig, Grid, Value
 from train.run.workdirs import Results
 from train.transfer import assemble, bodies, finetune, several, task_plan
 
 SUMMARY_FILE = 'summary.json'
 
-Grid = Mapping[str, Sequence[Value]]  # 'section.key' -> values to try
 Entry = Mapping[str, Json]  # a run in `Summary`, see `run`
 Summary = Mapping[str, Json]  # content of summary.json, see `run`
 

@@ -284,7 +284,7 @@ def _replaced(
 def _unlike(
   bucket: Mapping[str, Object], name: str, query: Mapping[str, str]
 ) -> Answer | None:
-  """Returns the answer if the object is not of the generation asked for."""
+  """Returns a refusal if the object has another generation than the request."""
   generation = bucket[name].generation if name in bucket else 0
   asked = query.get('ifGenerationMatch')
   if asked is not None and int(asked) != generation:

@@ -23,11 +23,11 @@ _ROUNDS = 50  # of expectation and maximisation
 def open_text(
   path: str, weights: Sequence[str]
 ) -> tuple[corpus.Store, list[TrainedModel]]:
-  """Opens a token store, or that of a workdir, and the models to compare.
+  """Opens a token store, or the store of a workdir, and the models to compare.
 
   The model of a workdir is the first of them. Raises ValueError for a model
-  that predicts no tokens, one of another vocabulary, or one trained on another
-  store, whose text may include the held-out text of this one.
+  that predicts no tokens, has another vocabulary, or was trained on another
+  store: its text may include the held-out text of this one.
   """
   config = workdirs.read_config(path)
   if config is None:

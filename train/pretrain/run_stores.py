@@ -89,9 +89,10 @@ def open_stages(
   phases: Sequence[Phase],
   store: corpus.Store,
 ) -> dict[str, corpus.Store]:
-  """Returns the store of each unit of phases: `store`, that of '', or another.
+  """Returns the store of each unit of phases, `store` or one of its own.
 
-  Raises ValueError if that has another vocabulary.
+  The unit '' has `store`. Raises ValueError if another store has another
+  vocabulary.
   """
   stores = {'': store}
   for phase in phases:

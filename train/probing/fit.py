@@ -29,12 +29,12 @@ ADAM = optax.scale_by_adam()
 
 
 class Result(NamedTuple):
-  """A trained probe, its parameters those of the best validation.
+  """A trained probe, with the parameters of its best validation.
 
   Attributes:
     dev: F1, 0 to 1; `test` likewise.
-    step: of the best validation; `steps` until the training ended.
-    shares: of the layers, float [L], sum 1; 0 outside of the mix.
+    step: the step of the best validation; `steps` is the last step.
+    shares: the shares of the layers, float [L], sum 1; 0 outside of the mix.
     scale: gamma of the mix.
   """
 

@@ -99,8 +99,8 @@ def _corpus(
 ) -> list[Sentence]:
   """Returns the sentences of a task's corpus.
 
-  They are those of all tasks of the corpus, whichever are asked for, so that
-  another command finds the same vectors.
+  All tasks of the corpus contribute their sentences, trained here or not, so
+  that another command finds the same vectors.
   """
   beside = tasks.beside(probe, arguments.data)
   found = [

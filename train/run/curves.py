@@ -39,7 +39,8 @@ def is_perplexity(metric: str) -> bool:
 def evaluation_line(step: int, row: Mapping[str, float]) -> str:
   """Returns one line: perplexities, else losses, and all other metrics.
 
-  Of several languages, it has each one's perplexity, or the extremes of many.
+  With several languages, the line has the perplexity of each, or with many
+  languages the lowest and the highest.
   """
   of_languages, row = _split_languages(row)
   perplexities = [value for name, value in row.items() if is_perplexity(name)]

@@ -30,8 +30,9 @@ STORE_FILE = 'trained_on.json'
 def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[..., None]]:
   """Makes a workdir, and keeps a second process out of it.
 
-  The lock of a local one is the operating system's: a dead process frees it;
-  see `lease` for Cloud Storage, whose `check` is yielded. Raises ValueError if
+  A local workdir has a lock of the operating system, which a dead process
+  frees; on Cloud Storage it has a `lease.Lease`. Yields `Lease.check_held`, or
+  for a local workdir a function that checks nothing. Raises ValueError if
   another process trains there.
   """
   workdir = epath.Path(workdir)

@@ -30,7 +30,8 @@ def open_programs(
 ) -> list[TaskProgram]:
   """Opens the weights of a config and reads the data of its tasks.
 
-  `workdir` is that of a run that continues; `splits` default to all that exist.
+  `workdir` is the folder of a run that continues. By default all existing
+  `splits` are read.
   """
   tasks = task_data.open_tasks(config)
   programs = bodies.program_of(config).open(config, tasks, workdir)

@@ -51,9 +51,10 @@ class EncoderProgram(TaskProgram):
   """A language model below the head of a task.
 
   Attributes:
-    module: the model, with those of its own heads that the task reads.
-    tokenizer: of its vocabulary; None for an ELMo, which reads any word.
-    initial: initial weights; None: drawn at random, or restored.
+    module: the model; of its own heads, it has the ones that the task reads.
+    tokenizer: the tokenizer of the model; None for an ELMo, which reads any
+      word.
+    initial: the initial weights; None if parameters are drawn or restored.
     family: the row of the model in the table of families.
   """
 
@@ -107,7 +108,7 @@ class EncoderProgram(TaskProgram):
   def labels_last_piece(self) -> bool:
     """Whether a word's tag is at its last piece, not at its first.
 
-    Of a left-to-right model only the last piece has seen the whole word; a BERT
+    A left-to-right model sees the whole word at its last piece alone; a BERT
     reads the first piece (Devlin et al. 2018, section 5.3).
     """
     return getattr(self.module, 'pool_last', self.form.left_to_right)

@@ -42,7 +42,7 @@ class EnsembleMember(NamedTuple):
 def open_member(
   workdir: epath.PathLike, task_name: str | None = None
 ) -> EnsembleMember:
-  """Opens the model of a finished fine-tuning, of several tasks that of one.
+  """Opens the model of a finished fine-tuning, for one of its tasks.
 
   Raises FileNotFoundError if the run is unfinished, or a sweep dropped it;
   ValueError if the workdir has no such task.
@@ -196,9 +196,9 @@ def compare_orders(
 ) -> dict[str, float]:
   """Returns how far the order of pairs matters.
 
-  Of a labelled split METRIC/given, METRIC/swapped and METRIC/mean; and of all:
-  'flips', the share of pairs whose label changes with the order, or of scores
-  'mean_difference', the mean distance between the two.
+  A labelled split has METRIC/given, METRIC/swapped and METRIC/mean. Every split
+  has 'flips', the share of pairs whose label changes with the order, or, where
+  the answers are scores, 'mean_difference', the mean distance of both scores.
   """
   figures = {}
   if split.is_labelled:

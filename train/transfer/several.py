@@ -26,9 +26,9 @@ FOLDER = 'tasks'
 
 @dataclasses.dataclass(frozen=True)
 class SharedModels:
-  """Modules whose parameters of one name are the same.
+  """Modules that share the parameters of equal names.
 
-  It stands for one module where parameters are drawn.
+  It takes the place of one module when parameters are drawn.
   """
 
   models: tuple[nn.Module, ...]
@@ -79,7 +79,7 @@ class OneOfSeveral(Objective):
   """The objective of one task among several.
 
   A state adds up the same losses and metrics in each step, so each is named
-  after its task, and those of other tasks are 0.
+  after its task, and the losses and metrics of the other tasks are 0.
   """
 
   def __init__(
@@ -119,7 +119,7 @@ class OneOfSeveral(Objective):
 
 
 def objectives_of(programs: Sequence[TaskProgram]) -> tuple[Objective, ...]:
-  """Returns the objectives of tasks' programs, whose sums are of one state."""
+  """Returns an objective for each program; all share the sums of one state."""
   names = [
     (each.task.name, 'accuracy' in each.metric_names) for each in programs
   ]

@@ -211,8 +211,8 @@ def open_split(
 def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
   """Returns the splits besides 'train': 'dev', and all others with files.
 
-  Those of other languages come last, such as dev@de and test@de. Raises
-  FileNotFoundError for a language without any.
+  The splits of other languages come last, such as dev@de and test@de. Raises
+  FileNotFoundError for a language without a split.
   """
   source = config.data.source
   must = task.files if not task.folders else ('dev',)

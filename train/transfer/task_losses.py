@@ -76,8 +76,8 @@ def span_losses(
   return losses.mean(axis=-1), hits.prod(axis=-1)
 
 
-# `data.scoring.kinds.Kind.loss` -> losses of labels. 'paths' are those of a
-# learned CRF, whatever the kind; 'clusters' are in `word_bodies`.
+# `data.scoring.kinds.Kind.loss` -> losses of labels. 'paths' are the losses of
+# a learned CRF, for any kind; `word_bodies` has 'clusters'.
 LOSSES: dict[str, Losses] = {
   'classes': class_losses,
   'scores': score_losses,

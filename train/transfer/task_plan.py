@@ -225,9 +225,13 @@ def largest_steps(
 ) -> tuple[list[Program], int]:
   """Returns a task's largest steps, and the number of its smaller ones.
 
-  `shapes` are the state's, `own_steps` those of the task among a run's,
-  `arguments` those of a training step, and `named` returns the name of a kind
-  of step, see `train.run.job.Job`.
+  Args:
+    program: of the task.
+    shapes: the training state as ShapeDtypeStructs.
+    seed: of the run.
+    own_steps: number of the run's steps that train the task.
+    arguments: the arguments of a training step after state and batch.
+    named: kind of step -> its name in `Job.steps`.
   """
   config, mesh = program.config, program.mesh
   rows, scored = config.train.global_batch, config.eval.global_batch

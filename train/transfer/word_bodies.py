@@ -82,7 +82,7 @@ class BilstmCrf(WordProgram):
 
 
 class BilstmAttention(WordProgram):
-  """GLUE's baseline of ELMo, of one task or of several."""
+  """GLUE's baseline of ELMo, for one task or several."""
 
   reads = {'classification': (1, 2), 'regression': (1, 2), 'choice': (2,)}
   has_layers = True

@@ -49,11 +49,11 @@ class WordProgram(TaskProgram):
   """Words and one of ELMo's task models, a class each in `word_bodies`.
 
   Attributes:
-    source: the language model whose layers are read, and their cache; None:
-      none is.
+    source: the language model whose layers are inputs, with their cache; None
+      without a language model.
     table: words with vectors of their own; None until splits are read.
 
-  Of a class:
+  Attributes of each class:
     reads: kinds of tasks -> numbers of texts an example may have.
     has_layers: whether `model.num_layers` may be other than 1.
     takes_several: whether the model may be trained on several tasks.

@@ -211,7 +211,7 @@ class TaskProgram(Objective):
     """Returns the FLOPs of a training step below the head."""
     raise NotImplementedError
 
-  # ---- Messages and files ----------------------------------------------------
+  # ---- Messages and files ---------------------------------------------------
 
   def describe(self) -> list[tuple[str, str]]:
     """Returns rows on the model's parts for the plan, without its name."""

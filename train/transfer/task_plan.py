@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import ml_collections
+import numpy as np
 from etils import epath
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -274,7 +275,7 @@ def largest_steps(
   return found, len(lengths) + len(scoring) - 2
 
 
-def _size(batch: Mapping[str, jax.ShapeDtypeStruct]) -> str:
+def _size(batch: Mapping[str, np.ndarray]) -> str:
   return ' x '.join(map(str, batch['tokens'].shape))
 
 

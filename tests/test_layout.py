@@ -674,6 +674,23 @@ def test_a_class_has_a_name_of_its_own_in_its_package():
   }
 
 
+def lines_with_any(source: str) -> int:
+  return sum(bool(re.search(r'\bAny\b', line)) for line in source.splitlines())
+
+
+def test_signatures_say_what_goes_in():
+  """`Any` is for trees of anything and for settings that are passed on."""
+  found = {
+    str(module): count
+    for module in MODULES
+    if module.parts[0] == 'train'
+    and (count := lines_with_any((ROOT / module).read_text()))
+  }
+  assert sum(found.values()) <= 100, found
+  assert lines_with_any('from typing import Any\n\ndef f(x: Any): pass') == 2
+  assert not lines_with_any('def f(x: Anyone): any(x)')
+
+
 def test_a_function_that_checks_says_what():
   found = [
     f'{module}:{node.lineno}'

@@ -16,14 +16,18 @@ import json
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from train.benches.options import OF_BENCHES, OPTIONAL, OPTIONS
 from train.run import command
 
+if TYPE_CHECKING:
+  from train.benches.timing import Programs
+
 
 def main(
-  prog: str = 'python -m train.bench', rivals: Mapping[str, Any] | None = None
+  prog: str = 'python -m train.bench',
+  rivals: Mapping[str, 'Programs'] | None = None,
 ) -> None:
   """Runs the command `prog`; with `rivals`, only benches that have some.
 
@@ -53,8 +57,8 @@ def main(
 def _run(
   prog: str,
   names: list[str],
-  options: Mapping[str, Any],
-  rivals: Mapping[str, Any],
+  options: Mapping[str, str | int | None],
+  rivals: Mapping[str, 'Programs'],
   output: str | None,
 ) -> None:
   from train.benches import table

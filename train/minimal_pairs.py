@@ -15,7 +15,8 @@ import argparse
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+import numpy as np
 
 from train.host import files
 from train.language import learning_curve, minimal_pairs
@@ -126,10 +127,10 @@ def _kept(names: Sequence[str]) -> dict[str, list[Checkpoint]]:
 
 def _curves(
   kept: Mapping[str, Sequence[Checkpoint]],
-  results: Mapping[str, Mapping[str, Any]],
+  results: Mapping[str, minimal_pairs.Figures],
   pairs: Sequence[minimal_pairs.MinimalPair],
   arguments: argparse.Namespace,
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[minimal_pairs.Figures]]:
   """Returns each workdir's shares of right pairs after so many words.
 
   The newest checkpoint is the model itself, whose `results` are there.
@@ -151,10 +152,8 @@ def _score(
   names: Sequence[str],
   pairs: Sequence[minimal_pairs.MinimalPair],
   arguments: argparse.Namespace,
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
   """Returns each model's scores [2, pairs], good ones first, and the way."""
-  import numpy as np
-
   from train.language import sentence_scorers
 
   sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
@@ -177,7 +176,7 @@ def _score(
 
 
 def _print(
-  figures: Mapping[str, Any], pairs: Sequence[minimal_pairs.MinimalPair]
+  figures: Mapping[str, files.Json], pairs: Sequence[minimal_pairs.MinimalPair]
 ) -> None:
   results, others = figures['models'], figures['published']
   print(minimal_pairs.table(results, others, pairs))

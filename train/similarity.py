@@ -19,11 +19,14 @@ their translation by mean vectors, of the last layer or of each; ELMo's, too.
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from train.host import files
 from train.run import command
 from train.vectors import request, text_counts
+
+if TYPE_CHECKING:
+  from train.vectors.trained_model import TrainedModel
 
 
 def main() -> None:
@@ -121,7 +124,9 @@ def _run(arguments: argparse.Namespace) -> None:
   print((files.as_json(figures) if arguments.json else text).rstrip())
 
 
-def _open(arguments: argparse.Namespace, wanted: request.Request) -> list[Any]:
+def _open(
+  arguments: argparse.Namespace, wanted: request.Request
+) -> list['TrainedModel']:
   """Returns the models, all checked before the parameters of one are read."""
   from train.architectures import families
   from train.vectors.trained_model import TrainedModel

@@ -15,7 +15,6 @@ one is.
 
 import argparse
 import sys
-from typing import Any
 
 from absl import logging
 
@@ -23,13 +22,13 @@ from train.host import console, files
 from train.run import command
 
 
-def _print_report(report: dict[str, Any], tokenizer: str | None) -> None:
+def _print_report(report: dict[str, files.Json], tokenizer: str | None) -> None:
   """Prints the report of `convert.inspect` to standard error."""
   from models.pretrained.weights import TOKENIZER_OPTION
   from train.architectures import families
   from train.params import warm_start
 
-  rows: list[tuple[str, Any]] = []
+  rows: list[tuple[str, files.Json]] = []
   for name, value in report.items():
     if name in ('overrides', 'problems'):
       continue

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
+from etils import epath
 from flax import linen as nn
+from ml_collections import ConfigDict
 
 from configs import base
 from data.examples import transforms
@@ -15,9 +16,12 @@ from data.examples.pipeline import Examples
 from data.store.corpus import Store
 from data.vocabulary import tokenization
 from data.vocabulary.tokenizer import Tokenizer
+from models.layers import Params
 from train.engine import flops
 from train.engine.steps import Objective
 from train.run import settings
+
+Frame = tuple[list[int], list[int]]  # ids before and after a text
 
 
 class Vocabulary(NamedTuple):
@@ -34,7 +38,7 @@ class Vocabulary(NamedTuple):
 
   size: int
   specials: transforms.Specials | None = None
-  continuations: Any = None
+  continuations: np.ndarray | jax.Array | None = None
   unknown: int | None = None
   counts: np.ndarray | None = None
   words: Sequence[str] | None = None
@@ -61,8 +65,8 @@ class Vocabulary(NamedTuple):
       words=None if size is None else tokenizer.pieces[:size],
     )
 
-  def known(self, ids: Any) -> Any:
-    """Returns ids, the unknown word's in place of all beyond V."""
+  def known(self, ids: jax.Array) -> jax.Array:
+    """Returns ids, with the unknown word's in place of each beyond V."""
     if self.unknown is None:
       return ids
     return jnp.where(ids < self.size, ids, self.unknown)
@@ -86,15 +90,13 @@ class TextObjective(Objective):
 
   has_memory = False
 
-  def __init__(
-    self, config: ml_collections.ConfigDict, length: int, vocabulary: Vocabulary
-  ):
+  def __init__(self, config: ConfigDict, length: int, vocabulary: Vocabulary):
     self.config, self.length, self.vocabulary = config, length, vocabulary
 
   @classmethod
   def open_examples(
     cls,
-    config: ml_collections.ConfigDict,
+    config: ConfigDict,
     store: Store,
     length: int,
     *,
@@ -120,7 +122,9 @@ class TextObjective(Objective):
     return model
 
   @staticmethod
-  def carry_shapes(model: Any, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+  def carry_shapes(
+    model: nn.Module, rows: int
+  ) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shapes of `carry`; a run begins with zeros."""
     del model, rows
     return {}
@@ -136,7 +140,7 @@ def token_counts(store: Store) -> np.ndarray:
 
 
 def count_encoder(
-  model: Any, rows: int, length: int, num_inputs: int = 3
+  model: nn.Module, rows: int, length: int, num_inputs: int = 3
 ) -> int:
   """Returns the FLOPs of a module that reads `num_inputs` arrays [B, T]."""
   ids = jax.ShapeDtypeStruct((rows, length), jnp.int32)
@@ -161,45 +165,49 @@ class Architecture(NamedTuple):
     reads_words: whether it reads words by characters, without a vocabulary.
     whole_words: whether its vocabulary is of whole words.
     needs_mask: whether its vocabulary must have [CLS], [SEP] and [MASK].
-    num_unpublished: last symbols of its vocabulary without published rows.
-    form: of the rows of a task, a name in `data.inputs.framing.FORMS`.
+    num_unpublished: how many symbols at the end of its vocabulary have no
+      published rows.
+    form: how the rows of a task are framed, a name in
+      `data.inputs.framing.FORMS`.
     finds_spans: whether it can be fine-tuned to find spans.
     below_head: (model, whether a task's head reads the pooler, whether tokens
-      are predicted beside it) -> the model with these heads of its own.
+      are predicted beside the task) -> the model with its own heads for these.
     frame: tokenizer -> ids before and after each text.
     text_inputs: (tokens, mask, positions), each [B, T], one text a row -> the
       first inputs of the module.
     reads_both_ways: model -> whether a token sees the tokens after it.
   """
 
-  check: Callable[[Any], None]
-  describe: Callable[[Any], str]
-  build_model: Callable[[Any, int], nn.Module]
+  check: Callable[[ConfigDict], None]
+  describe: Callable[[ConfigDict], str]
+  build_model: Callable[[ConfigDict, int], nn.Module]
   objectives: Mapping[str, type[TextObjective]]
-  adjust_init: Callable[[Any, Any, Any], Any]
-  print_samples: Callable[[nn.Module, Any, Store, int], None]
-  write_outputs: Callable[[Any, Any, Store, Any], None] = lambda *_: None
-  encoder_flops: Callable[[Any, int, int], int] = count_encoder
-  default_config: Callable[[], Any] = base.get_config
+  adjust_init: Callable[[nn.Module, Params, ConfigDict], Params]
+  print_samples: Callable[[nn.Module, Params, Store, int], None]
+  write_outputs: Callable[[ConfigDict, Params, Store, epath.Path], None] = (
+    lambda *_: None
+  )
+  encoder_flops: Callable[[nn.Module, int, int], int] = count_encoder
+  default_config: Callable[[], ConfigDict] = base.get_config
   reads_words: bool = False
   whole_words: bool = False
   needs_mask: bool = False
   num_unpublished: int = 0
   form: str = 'gpt'
   finds_spans: bool = False
-  below_head: Callable[[Any, bool, bool], nn.Module] = (
+  below_head: Callable[[nn.Module, bool, bool], nn.Module] = (
     lambda model, pooler, lm: model
   )
-  frame: Callable[[Any], tuple[list[int], list[int]]] = lambda _: ([], [])
+  frame: Callable[[Tokenizer], Frame] = lambda _: ([], [])
   text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
-  reads_both_ways: Callable[[Any], bool] = lambda model: False
+  reads_both_ways: Callable[[nn.Module], bool] = lambda model: False
 
   def __hash__(self) -> int:
     # jax.jit takes it as a static argument.
     return hash(self.build_model)
 
 
-def check_whole_words(config: ml_collections.ConfigDict) -> None:
+def check_whole_words(config: ConfigDict) -> None:
   """Checks the tokenizer of a family of whole words.
 
   A named store is checked when it is opened.
@@ -216,12 +224,12 @@ def check_whole_words(config: ml_collections.ConfigDict) -> None:
   )
 
 
-def describe_transformer(model_config: ml_collections.ConfigDict) -> str:
+def describe_transformer(model_config: ConfigDict) -> str:
   """Returns the sizes of a BERT or GPT as text."""
   return f'{model_config.num_layers} layers of {model_config.embed_dim}'
 
 
-def model_fields(model_config: ml_collections.ConfigDict) -> dict[str, Any]:
+def model_fields(model_config: ConfigDict) -> dict[str, Any]:
   """Returns the module's fields in `config.model`, with a parsed dtype."""
   fields = dict(model_config)
   del fields['name']

@@ -7,7 +7,6 @@ would be noise. Fine-tuning on pairs still needs both token types.
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +28,7 @@ from train.architectures.architecture import (
   model_fields,
 )
 from train.engine import objectives
-from train.engine.steps import Batch, Sums
+from train.engine.steps import Batch, Outputs, Sums
 from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'mlm_positions')
@@ -91,7 +90,7 @@ def _known(host_batch: Batch, vocabulary: Vocabulary) -> Batch:
 
 
 class _PairsOfText(TextObjective):
-  """What BERT's objectives share: rows of two texts behind [CLS]."""
+  """An objective of BERT: its rows are two texts behind [CLS]."""
 
   heads: tuple[str, ...] = ('mlm',)
 
@@ -111,15 +110,16 @@ class _PairsOfText(TextObjective):
     config: ml_collections.ConfigDict,
     store: Store,
     length: int,
-    **options: Any,
+    **options: bool,
   ) -> Examples:
     """Opens a split of a store, as dialogues where it has any."""
-    options['language_exponent'] = config.data.language_exponent
-    if not any(pairs.is_dialogue(store)):
-      return pairs.PairExamples(store, length, **options)
-    from data.examples import dialogues
+    open_texts = pairs.PairExamples
+    if any(pairs.is_dialogue(store)):
+      from data.examples import dialogues
 
-    return dialogues.DialogueExamples(store, length, **options)
+      open_texts = dialogues.DialogueExamples
+    exponent = config.data.language_exponent
+    return open_texts(store, length, language_exponent=exponent, **options)
 
   batch_shapes = staticmethod(pairs.batch_shapes)
 
@@ -129,8 +129,8 @@ class _PairsOfText(TextObjective):
     return model.clone(heads=cls.heads)
 
   def sample_pairs(
-    self, host_batch: Batch, keys: jax.Array, **options: Any
-  ) -> Any:
+    self, host_batch: Batch, keys: jax.Array, **options: bool
+  ) -> Batch:
     """Returns rows [CLS] A [SEP] B [SEP] of a batch's windows."""
     return transforms.sample_pairs(
       _known(host_batch, self.vocabulary),
@@ -278,7 +278,7 @@ class LeftToRightTokens(_PairsOfText):
     """Returns the loss's weight, see `objectives.lm_weights`."""
     return objectives.lm_weights(batch)
 
-  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss and the accuracy, see `objectives.lm_losses`."""
     return objectives.lm_losses({'lm_logits': outputs['mlm_logits']}, batch)
 
@@ -289,7 +289,7 @@ class LeftToRightTokens(_PairsOfText):
 
 def _adjust_init(
   model: bert.Bert, params: Params, init_config: ml_collections.ConfigDict
-) -> Any:
+) -> Params:
   del model
   return bert.rescale_init(
     params,

@@ -2,7 +2,6 @@
 
 import functools
 from types import MappingProxyType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,7 @@ from train.architectures.architecture import (
   model_fields,
 )
 from train.engine import flops, objectives
-from train.engine.steps import Batch, Sums
+from train.engine.steps import Batch, Outputs, Sums
 from train.run import settings, training_phases
 
 TEXTS = ('', 'reverse_')  # each tower's prefix of a batch's keys
@@ -73,7 +72,7 @@ def check_elmo(config: ml_collections.ConfigDict) -> None:
     )
 
 
-def _is_filter(group: Any) -> bool:
+def _is_filter(group: settings.Value) -> bool:
   return (
     isinstance(group, tuple | list)
     and len(group) == 2
@@ -131,11 +130,13 @@ class NextWords(TextObjective):
     config: ml_collections.ConfigDict,
     store: Store,
     length: int,
-    **options: Any,
+    **options: bool,
   ) -> word_streams.WordStreamExamples:
     """Opens the streams of a split."""
-    options['language_exponent'] = config.data.language_exponent
-    return word_streams.WordStreamExamples(store, length, **options)
+    exponent = config.data.language_exponent
+    return word_streams.WordStreamExamples(
+      store, length, language_exponent=exponent, **options
+    )
 
   batch_shapes = staticmethod(word_streams.batch_shapes)
   token_counts = staticmethod(word_streams.token_counts)
@@ -183,7 +184,7 @@ class NextWords(TextObjective):
     """Returns each direction's weight, see `objectives.bilm_weights`."""
     return objectives.bilm_weights(batch)
 
-  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns each direction's loss, see `objectives.bilm_losses`."""
     return objectives.bilm_losses(outputs, batch)
 
@@ -193,14 +194,14 @@ class NextWords(TextObjective):
     targets = jnp.where(targets == Words.begin_id, Words.end_id, targets)
     return targets, jnp.stack([batch['loss_weights']] * len(TEXTS))
 
-  def carry(self, outputs: Any) -> dict[str, jax.Array]:
+  def carry(self, outputs: Outputs) -> dict[str, jax.Array]:
     """Returns the LSTMs' states."""
     return {name: outputs[name] for name in CARRIED}
 
 
 def _keep_init(
   model: elmo.Elmo, params: Params, init_config: ml_collections.ConfigDict
-) -> Any:
+) -> Params:
   """Returns the drawn parameters: ELMo's modules draw as its release does."""
   del model, init_config
   return params

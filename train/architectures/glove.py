@@ -1,7 +1,6 @@
 """GloVe: vectors of words by the counts of their neighbours."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ from train.architectures.architecture import (
   Vocabulary,
 )
 from train.engine.optim import ADAGRAD_ACCUMULATOR
-from train.engine.steps import Batch, Sums
+from train.engine.steps import Batch, Outputs, Sums
 from train.engine.updates import RowUpdates
 from train.host import processes
 from train.run import settings
@@ -70,7 +69,7 @@ class NeighbourCounts(RowUpdates, TextObjective):
     config: ml_collections.ConfigDict,
     store: Store,
     length: int,
-    **options: Any,
+    **options: bool,
   ) -> cooccurrences.CountExamples:
     """Opens the counts of a split."""
     wanted = config.objective
@@ -107,7 +106,7 @@ class NeighbourCounts(RowUpdates, TextObjective):
     """Returns the inputs of `glove.Glove`."""
     return tuple(batch[name] for name in glove.INPUTS)
 
-  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss of entries."""
     del batch
     return {'entry': (outputs['loss'].sum(), outputs['entries'].sum())}, {}
@@ -121,8 +120,13 @@ class NeighbourCounts(RowUpdates, TextObjective):
     return batch['words'], batch['weights'] > 0
 
   def update(
-    self, params: Params, statistics: Any, batch: Batch, rate: Any, good: Any
-  ) -> Any:
+    self,
+    params: Params,
+    statistics: Params,
+    batch: Batch,
+    rate: jax.Array,
+    good: jax.Array,
+  ) -> tuple[Params, Params, jax.Array]:
     """Returns tables and squares with changed rows, see `RowUpdates.update`."""
     tables, sums = (
       {name: nested['embedding'] for name, nested in each.items()}
@@ -135,8 +139,8 @@ class NeighbourCounts(RowUpdates, TextObjective):
     )
     return *new, square
 
-  def statistics(self, params: Params) -> Any:
-    """Returns AdaGrad's sums of squares, at first."""
+  def statistics(self, params: Params) -> Params:
+    """Returns AdaGrad's initial sums of squares."""
     return jax.tree.map(
       lambda table: jnp.full_like(table, ADAGRAD_ACCUMULATOR), params
     )
@@ -147,7 +151,7 @@ def _vectors(
 ) -> tuple[list[str], np.ndarray]:
   """Returns the learnt words by falling count, and their vectors [n, D].
 
-  As released, a vector is the sum of those of the word and of the context.
+  As released, a vector is the sum of the word's and of its context's row.
   """
   del model
   words, order = word_tables.learnt_words(store, min_count)

@@ -1,7 +1,6 @@
 """Pre-training on the next token: GPT, GPT-2 and an LSTM."""
 
 from types import MappingProxyType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,7 @@ from train.architectures.architecture import (
   model_fields,
 )
 from train.engine import objectives
-from train.engine.steps import Batch, Sums
+from train.engine.steps import Batch, Outputs, Sums
 from train.run import settings, training_phases
 
 INPUTS = ('tokens', 'token_mask', 'positions')
@@ -69,11 +68,13 @@ class NextTokens(TextObjective):
     config: ml_collections.ConfigDict,
     store: Store,
     length: int,
-    **options: Any,
+    **options: bool | int,
   ) -> streams.StreamExamples:
     """Opens the windows of a split."""
-    options['language_exponent'] = config.data.language_exponent
-    return streams.StreamExamples(store, length, **options)
+    exponent = config.data.language_exponent
+    return streams.StreamExamples(
+      store, length, language_exponent=exponent, **options
+    )
 
   batch_shapes = staticmethod(streams.batch_shapes)
 
@@ -92,7 +93,7 @@ class NextTokens(TextObjective):
     """Returns the loss's weight, see `objectives.lm_weights`."""
     return objectives.lm_weights(batch)
 
-  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss and the accuracy, see `objectives.lm_losses`."""
     return objectives.lm_losses(outputs, batch)
 
@@ -110,7 +111,7 @@ class NextTokensOfStream(NextTokens):
     config: ml_collections.ConfigDict,
     store: Store,
     length: int,
-    **options: Any,
+    **options: bool,
   ) -> streams.StreamExamples:
     """Opens the windows of a split."""
     end_of_text = getattr(store.tokenizer, 'end_of_text_id', None)
@@ -120,13 +121,14 @@ class NextTokensOfStream(NextTokens):
         " model.name='gpt2' joins documents: prepare the text with"
         ' --tokenizer train:bytebpe:N, or with a published encoder.json'
       )
-    options['end_of_text'] = end_of_text
-    return super().open_examples(config, store, length, **options)
+    return super().open_examples(
+      config, store, length, end_of_text=end_of_text, **options
+    )
 
 
 def _adjust_init(
   model: gpt.Gpt, params: Params, init_config: ml_collections.ConfigDict
-) -> Any:
+) -> Params:
   return gpt.rescale_init(
     model,
     params,
@@ -137,7 +139,7 @@ def _adjust_init(
 
 def _adjust_lstm(
   model: lstm_lm.LstmLm, params: Params, init_config: ml_collections.ConfigDict
-) -> Any:
+) -> Params:
   del model
   return lstm_lm.rescale_init(params, stddev=init_config.stddev)
 

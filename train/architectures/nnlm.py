@@ -1,7 +1,5 @@
 """Pre-training of Bengio et al. 2003's network on the next token."""
 
-from typing import Any
-
 import ml_collections
 
 from configs.sections import gpt as gpt_section
@@ -9,7 +7,7 @@ from models.baselines import nnlm
 from models.layers import Params
 from train.architectures import gpt
 from train.architectures.architecture import Vocabulary, model_fields
-from train.engine.steps import Batch, Sums
+from train.engine.steps import Batch, Outputs, Sums
 from train.run import settings, training_phases
 
 FIELDS = [
@@ -72,7 +70,7 @@ class NextTokensDrawn(gpt.NextTokens):
       return super().inputs(batch)
     return tuple(batch[name] for name in ('tokens', 'token_mask', 'targets'))
 
-  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss, and the accuracy where nothing is drawn."""
     if not self._draws:
       return super().losses(outputs, batch)
@@ -83,7 +81,7 @@ class NextTokensDrawn(gpt.NextTokens):
 
 def _adjust_init(
   model: nnlm.Nnlm, params: Params, init_config: ml_collections.ConfigDict
-) -> Any:
+) -> Params:
   del model
   return nnlm.rescale_init(params, stddev=init_config.stddev)
 

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -107,7 +106,7 @@ def _most_likely(
 
 
 def print_guesses(
-  predict: Callable[[Any, jax.Array, jax.Array], jax.Array],
+  predict: Callable[[Params, jax.Array, jax.Array], jax.Array],
   params: Params,
   store: Store,
   start: int | None,
@@ -188,7 +187,9 @@ def print_likely_words(
     else tokenizer.characters[types]
   )
 
-  def likely_words(model: nn.Module, ids: jax.Array, lengths: jax.Array) -> Any:
+  def likely_words(
+    model: nn.Module, ids: jax.Array, lengths: jax.Array
+  ) -> jax.Array:
     layers_LBTP, _ = model(ids, lengths)
     towers_KBTP = jnp.stack(jnp.split(layers_LBTP[-1], 2, axis=-1))
     return jax.lax.map(

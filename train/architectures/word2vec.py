@@ -1,12 +1,13 @@
 """word2vec: vectors of words by their neighbours, skip-gram or CBOW."""
 
 import functools
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
+import optax
 
 from configs.sections import words as words_section
 from data.examples import noise, sampled_words
@@ -15,6 +16,7 @@ from data.vocabulary.word2vec import huffman, ngrams
 from models import layers
 from models.layers import Params
 from models.word2vec import batched, blocks, in_order, word_parts
+from models.word2vec.batched import Tables
 from models.word2vec.word_parts import Parts
 from train.architectures import word_tables
 from train.architectures.architecture import (
@@ -22,7 +24,7 @@ from train.architectures.architecture import (
   TextObjective,
   Vocabulary,
 )
-from train.engine.steps import Batch, Sums
+from train.engine.steps import Batch, Outputs, Sums
 from train.engine.updates import RowUpdates
 from train.host import processes
 from train.run import settings, training_phases
@@ -122,7 +124,7 @@ class Pairs(RowUpdates, TextObjective):
     config: ml_collections.ConfigDict,
     store: Store,
     length: int,
-    **options: Any,
+    **options: bool,
   ) -> sampled_words.SampledWordExamples:
     """Opens the words of a split, frequent ones thinned."""
     wanted = config.objective
@@ -149,7 +151,7 @@ class Pairs(RowUpdates, TextObjective):
     batch['tokens'] = tokens
     keys = jax.vmap(functools.partial(jax.random.split, num=3))(keys_B)
 
-    def draw(number: int, take: Any) -> jax.Array:
+    def draw(number: int, take: Callable[[jax.Array], jax.Array]) -> jax.Array:
       return jax.vmap(take)(keys[:, number])
 
     def randint(key: jax.Array) -> jax.Array:
@@ -173,7 +175,7 @@ class Pairs(RowUpdates, TextObjective):
     batch = batch | {'parts': self._parts}
     return tuple(batch.get(name) for name in batched.INPUTS)
 
-  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss of pairs."""
     mask = batch['example_mask']
     found = [jnp.sum(outputs[name] * mask) for name in ('loss', 'pairs')]
@@ -189,8 +191,13 @@ class Pairs(RowUpdates, TextObjective):
     return batch['tokens'], batch['segments'] >= 0
 
   def update(
-    self, params: Params, statistics: Any, batch: Batch, rate: Any, good: Any
-  ) -> Any:
+    self,
+    params: Params,
+    statistics: optax.OptState,
+    batch: Batch,
+    rate: jax.Array,
+    good: jax.Array,
+  ) -> tuple[Params, optax.OptState, jax.Array]:
     """Returns the tables with changed rows, see `RowUpdates.update`."""
     tables = {
       name: table
@@ -201,7 +208,9 @@ class Pairs(RowUpdates, TextObjective):
     tables, square = change(tables, batch, rate, good)
     return _params(tables), statistics, square
 
-  def _in_order(self, tables: Any, batch: Batch, rate: Any, good: Any) -> Any:
+  def _in_order(
+    self, tables: Tables, batch: Batch, rate: jax.Array, good: jax.Array
+  ) -> tuple[Tables, jax.Array]:
     """Changes the rows pair by pair, as the released program."""
     new = in_order.update(self._model, tables, batch, rate)
     squares = [jnp.sum((new[k] - tables[k]) ** 2) for k in tables]
@@ -209,7 +218,9 @@ class Pairs(RowUpdates, TextObjective):
     new = {k: jnp.where(ok, new[k], tables[k]) for k in tables}
     return new, sum(squares) / rate**2
 
-  def _together(self, tables: Any, batch: Batch, rate: Any, good: Any) -> Any:
+  def _together(
+    self, tables: Tables, batch: Batch, rate: jax.Array, good: jax.Array
+  ) -> tuple[Tables, jax.Array]:
     """Changes the rows by the sums of all pairs' gradients."""
     model, parts = self._model, self._parts
     rows = batched.gradients(model, tables, batch | {'parts': parts})
@@ -257,7 +268,7 @@ class Cbow(Pairs):
   kind = 'cbow'
 
 
-def _params(tables: Any) -> dict[str, Any]:
+def _params(tables: Tables) -> Params:
   return {
     name: {'rows' if name == 'buckets' else 'embedding': table}
     for name, table in tables.items()
@@ -297,13 +308,14 @@ def row_scales(
   counts: np.ndarray,
   tree: huffman.Tree | None,
   parts: Parts | None,
-  objective: Any,
+  objective: ml_collections.ConfigDict,
 ) -> np.ndarray:
-  """Returns the factor of the rate of each row of a table, float32 [rows].
+  """Returns a factor of the learning rate for each row of a table.
 
-  The pairs of an update are summed. A row with more than `most_pairs` expected
-  pairs among `num_words` words is changed as if it had that many: else the sum
-  would overshoot where the original's small steps stop.
+  The factors are float32 [rows]. An update sums its pairs. A row with more than
+  `most_pairs` expected pairs among `num_words` words changes as if it had
+  `most_pairs`: else the sum would overshoot, where the small steps of the
+  original stop.
   """
   shares = sampled_words.keep_shares(counts, objective.sample) * counts
   shares = shares / shares.sum()

@@ -2,11 +2,11 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import ml_collections
 import numpy as np
 from etils import epath
+from flax import linen as nn
 
 from data import scratch
 from data.examples import sampled_words
@@ -22,7 +22,10 @@ NUM_SHOWN, NUM_NEIGHBOURS = 8, 6
 
 # (module, parameters, store, min_count) -> words by falling count, vectors
 # float32 [n, D].
-Vectors = Callable[[Any, Any, Store, int], tuple[list[str], np.ndarray]]
+# (module, parameters, store, least count) -> (words, their vectors [n, D])
+Vectors = Callable[
+  [nn.Module, Params, Store, int], tuple[list[str], np.ndarray]
+]
 
 
 def check_tables(config: ml_collections.ConfigDict, optimizer: str) -> None:
@@ -77,8 +80,8 @@ def describe(model_config: ml_collections.ConfigDict) -> str:
 
 
 def keep_init(
-  model: Any, params: Params, init_config: ml_collections.ConfigDict
-) -> Any:
+  model: nn.Module, params: Params, init_config: ml_collections.ConfigDict
+) -> Params:
   """Returns the drawn parameters: the tables draw as the releases do."""
   del model, init_config
   return params
@@ -92,11 +95,13 @@ def learnt_words(store: Store, min_count: int) -> tuple[list[str], np.ndarray]:
   return [store.tokenizer.pieces[i] for i in order], order
 
 
-def printer(find: Vectors) -> Callable[[Any, Any, Store, int], None]:
+def printer(
+  find: Vectors,
+) -> Callable[[nn.Module, Params, Store, int], None]:
   """Returns a function that prints the nearest words of a few words."""
 
   def print_neighbours(
-    model: Any, params: Params, store: Store, length: int
+    model: nn.Module, params: Params, store: Store, length: int
   ) -> None:
     del length
     words, vectors = find(model, params, store, 1)
@@ -116,8 +121,9 @@ def printer(find: Vectors) -> Callable[[Any, Any, Store, int], None]:
 
 
 def writer(
-  find: Vectors, build_model: Callable[[Any, int], Any]
-) -> Callable[[Any, Any, Store, epath.Path], None]:
+  find: Vectors,
+  build_model: Callable[[ml_collections.ConfigDict, int], nn.Module],
+) -> Callable[[ml_collections.ConfigDict, Params, Store, epath.Path], None]:
   """Returns a function that writes vectors and classes of words.
 
   The vectors are in both formats of word2vec.

@@ -12,7 +12,9 @@ import re
 import threading
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from train.host.files import Json
 
 _PERMISSIONS = ('create', 'delete', 'get', 'list', 'update')
 Answer = tuple[int, dict[str, str], bytes]  # status, headers, body
@@ -238,7 +240,7 @@ class Storage:
     bucket[name] = self._made(bytes(data), {}, session)
     return _found(self._resource(of, name), bucket[name].generation)
 
-  def _resource(self, of: str, name: str) -> dict[str, Any]:
+  def _resource(self, of: str, name: str) -> dict[str, Json]:
     import google_crc32c
 
     found = self.buckets[of][name]
@@ -262,7 +264,7 @@ def failed(status: int, message: str) -> Answer:
   return status, {'Content-Type': 'application/json'}, json.dumps(body).encode()
 
 
-def _found(value: Any, generation: int = 0) -> Answer:
+def _found(value: Json, generation: int = 0) -> Answer:
   headers = {'Content-Type': 'application/json'}
   if generation:
     headers['x-goog-generation'] = str(generation)
@@ -282,7 +284,7 @@ def _replaced(
 def _unlike(
   bucket: Mapping[str, Object], name: str, query: Mapping[str, str]
 ) -> Answer | None:
-  """Returns the answer if the object is not of the generation asked for."""
+  """Returns a refusal if the object has another generation than the request."""
   generation = bucket[name].generation if name in bucket else 0
   asked = query.get('ifGenerationMatch')
   if asked is not None and int(asked) != generation:

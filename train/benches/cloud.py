@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from typing import Any
 
 from etils import epath
 
@@ -28,14 +27,14 @@ _BASE = (
 )
 
 
-def bench_storage() -> dict[str, Any]:
+def bench_storage() -> dict[str, float]:
   """Requests and waits of BERT-Tiny; how BERT-Base goes on after a kill.
 
-  Both run on a bucket of this machine that takes `DELAY` for each request; the
-  time that storage takes is that beyond a bucket that answers at once.
+  Both run on a bucket of this machine that takes `DELAY` for each request. The
+  time of storage is the time beyond a run whose bucket answers at once.
   """
   storage = bucket.Storage(_BUCKET)
-  figures: dict[str, Any] = {}
+  figures: dict[str, float] = {}
   with (
     tempfile.TemporaryDirectory() as folder,
     loopback.serve(folder, storage.answer) as served,

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -40,14 +40,16 @@ from train.vectors.vector_cache import CachedVectors, VectorCache
 MAX_LENGTH = 384  # of SQuAD (google-research/bert, README)
 BATCH_SIZE = 32
 
+T = TypeVar('T')
 
-def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+
+def _timed(work: Callable[..., T], *arguments: Any) -> tuple[float, T]:
   start = time.perf_counter()
   result = work(*arguments)
   return time.perf_counter() - start, result
 
 
-def bench_squad_features(data: str, weights: str) -> dict[str, Any]:
+def bench_squad_features(data: str, weights: str) -> dict[str, float]:
   """Seconds in which SQuAD 1.1's training set becomes windows of 384 tokens."""
   task = registry.find('squad1')
   seconds, examples = _timed(registry.load, task, data, 'train')
@@ -58,7 +60,7 @@ def bench_squad_features(data: str, weights: str) -> dict[str, Any]:
 
 def squad_features(
   task: Task, examples: Sequence[Example], tokenizer: WordPiece
-) -> dict[str, Any]:
+) -> dict[str, float]:
   """Returns speeds of making features and batches of 32 from questions."""
   seconds, features = _timed(
     kinds.encode, task, examples, tokenizer, MAX_LENGTH
@@ -133,7 +135,7 @@ def _peak_memory() -> Iterator[list[int]]:
   thread.join()
 
 
-def bench_store(text: str) -> dict[str, Any]:
+def bench_store(text: str) -> dict[str, float]:
   """Store build: tokens/s of running text and of one sentence a line."""
   make = functools.partial(build.build_store, progress=False)
   with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +170,7 @@ def bench_store(text: str) -> dict[str, Any]:
   }
 
 
-def bench_batches() -> dict[str, Any]:
+def bench_batches() -> dict[str, float]:
   """Host batches of 256 of the embedded text: sequences/s by length."""
   figures = {}
   with tempfile.TemporaryDirectory() as folder:
@@ -190,7 +192,7 @@ def bench_batches() -> dict[str, Any]:
   return figures
 
 
-def bench_save() -> dict[str, Any]:
+def bench_save() -> dict[str, float]:
   """Seconds that the loop waits for a save of BERT-Base, beside a step's.
 
   A step has 8 x 128 tokens; `blocked_share` is for the default save interval.
@@ -232,7 +234,7 @@ def bench_save() -> dict[str, Any]:
   }
 
 
-def bench_load() -> dict[str, Any]:
+def bench_load() -> dict[str, float]:
   """Seconds to load a BERT-Base of random weights from safetensors."""
   model = bert.Bert(vocab_size=30_522, **variants.BERT['bert-base'])
   rng = np.random.default_rng(0)
@@ -257,7 +259,7 @@ def bench_load() -> dict[str, Any]:
   }
 
 
-def bench_first_step() -> dict[str, Any]:
+def bench_first_step() -> dict[str, float]:
   """Seconds from the command to the first step, without and with a store."""
   figures = {}
   with tempfile.TemporaryDirectory() as folder:

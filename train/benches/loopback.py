@@ -25,7 +25,7 @@ _DAY = datetime.timedelta(days=1)
 
 
 class Fault:
-  """What to do with requests 'METHOD PATH?QUERY' that a pattern is found in.
+  """A fault of requests, 'METHOD PATH?QUERY', that match a pattern.
 
   Attributes:
     status: the request is not done, and answered with this; 0 for none.

@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from train.architectures import elmo
 from train.architectures.architecture import Vocabulary
 from train.benches.timing import Program
 from train.engine import sharding
+from train.engine.state import TrainState
 from train.engine.steps import Batch
 from train.host import device
 from train.pretrain import assemble
@@ -42,8 +42,8 @@ def _dtype(accelerator: bool) -> str:
 
 
 def compiled_step(
-  config: str, batch: int, length: int, overrides: Mapping[str, Any]
-) -> tuple[Callable, Any, Any, float]:
+  config: str, batch: int, length: int, overrides: settings.FlatConfig
+) -> tuple[jax.stages.Compiled, TrainState, Batch, float]:
   """Returns a compiled training step, its state, a batch and its FLOPs."""
   job = plan_step(config, batch, length, overrides)
   tokenizer = job.config.data.tokenizer
@@ -63,7 +63,7 @@ def compiled_step(
 
 
 def plan_step(
-  config: str, batch: int, length: int, overrides: Mapping[str, Any]
+  config: str, batch: int, length: int, overrides: settings.FlatConfig
 ) -> assemble.Parts:
   """Returns a planned run of one phase, on one device."""
   device.enable_compilation_cache()
@@ -77,8 +77,8 @@ def plan_step(
 
 
 def compile_step(
-  job: assemble.Parts, text: Mapping[str, Any]
-) -> tuple[Callable, Any, Any, float]:
+  job: assemble.Parts, text: Mapping[str, np.ndarray]
+) -> tuple[jax.stages.Compiled, TrainState, Batch, float]:
   """Returns a run's compiled step, its state, a batch and its FLOPs."""
   (phase,) = job.phases
   with sharding.scope(job.mesh, job.config.mesh.rules):
@@ -88,7 +88,7 @@ def compile_step(
 
 
 def _training(
-  program: Callable, state: Any, batch: Batch, flops: float
+  program: Callable, state: TrainState, batch: Batch, flops: float
 ) -> Program:
   """Returns a function that trains one more step, and its FLOPs."""
 

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from etils import epath
@@ -17,20 +17,20 @@ from train.host import console
 
 
 class Bench(NamedTuple):
-  """A bench: `run` is a function of its options that returns figures by name.
+  """A bench: `run` takes its options and returns figures by name.
 
   If `timed`, it times our program in turns with rivals, which `run` takes too.
   """
 
-  run: Callable[..., dict[str, Any]]
+  run: Callable[..., dict[str, float]]
   timed: bool = False
 
 
 def run(
   names: Sequence[str],
-  options: Mapping[str, Any],
+  options: Mapping[str, str | int | None],
   rivals: Mapping[str, Programs],
-) -> dict[str, Any]:
+) -> dict[str, dict[str, float]]:
   """Runs benches, prints their figures and returns them by bench.
 
   `options` has every option, None where it is not given. `rivals` are programs

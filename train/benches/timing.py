@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from typing import Any
 
 import jax
@@ -17,8 +18,9 @@ OURS = 'ours'
 
 # (A function that runs one step, the step's FLOPs; 0 where nobody counts them.)
 Program = tuple[Callable[[], object], float]
-# Name -> (a function that makes the program, its keyword arguments).
-Programs = Mapping[str, tuple[Callable[..., Program], Mapping[str, Any]]]
+Options = Mapping[str, Any]  # keyword arguments of a function
+# Name -> (a function that makes the program, its options).
+Programs = Mapping[str, tuple[Callable[..., Program], Options]]
 
 
 def step_times(
@@ -65,7 +67,11 @@ def step_times(
   }
 
 
-def _serve(end: Any, program: Any, warm_ups: int) -> None:
+def _serve(
+  end: Connection,
+  program: tuple[Callable[..., Program], Options],
+  warm_ups: int,
+) -> None:
   """Runs warm-ups, then a step at each request until the pipe is closed."""
   make, options = program
   run, flops = make(**options)
@@ -81,7 +87,7 @@ def _serve(end: Any, program: Any, warm_ups: int) -> None:
 
 def compare(
   make: Callable[..., Program],
-  options: Mapping[str, Any],
+  options: Options,
   rivals: Programs,
   *,
   label: str = '',

@@ -1,6 +1,6 @@
 """Exponential averages of the parameters, kept in the optimiser's state."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,10 +33,10 @@ def average(decay: float) -> optax.GradientTransformation:
   return optax.GradientTransformation(Averages, update)
 
 
-def read(opt_state: Any, params: Params) -> Any:
-  """Returns the averages of the parameters in a state, else the parameters.
+def read(opt_state: optax.OptState, params: Params) -> Params:
+  """Returns the averages that a state has; without averages, `params`.
 
-  Those that are not trained have none.
+  Parameters that are not trained have no average and are returned as they are.
   """
   found = jax.tree.leaves(opt_state, is_leaf=_is_averages)
   found = [state.params for state in found if _is_averages(state)]
@@ -50,7 +50,7 @@ def read(opt_state: Any, params: Params) -> Any:
   )
 
 
-def begin(opt_state: Any, params: Params) -> Any:
+def begin(opt_state: optax.OptState, params: Params) -> optax.OptState:
   """Returns a state whose averages, if it has any, are copies of `params`."""
 
   def copied(state):
@@ -70,5 +70,5 @@ def begin(opt_state: Any, params: Params) -> Any:
   return jax.tree.map(copied, opt_state, is_leaf=_is_averages)
 
 
-def _is_averages(node: Any) -> bool:
+def _is_averages(node: optax.OptState) -> bool:
   return isinstance(node, Averages)

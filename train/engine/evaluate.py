@@ -1,7 +1,6 @@
 """Exact metrics on held-out text."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -9,16 +8,16 @@ from jax.sharding import Mesh
 
 from models.layers import Params
 from train.engine import sharding
-from train.engine.steps import Objective
+from train.engine.steps import Batch, EvalStep, Objective
 
 LANGUAGES = 'eval/languages/'  # metrics of one of several languages
 
 
 def evaluate(
-  eval_step: Callable[[Any, Any, Any], tuple[dict[str, jax.Array], Any]],
+  eval_step: EvalStep,
   params: Params,
   languages: Mapping[str, Iterable[Mapping[str, np.ndarray]]],
-  carry: Any,
+  carry: Batch,
   mesh: Mesh,
   objective: Objective,
   after_batch: Callable[[], None] = lambda: None,
@@ -28,9 +27,9 @@ def evaluate(
   A mean is a sum over a weight, both added up in float64; `example_mask` marks
   padding rows. Losses of tokens also give perplexities, the unigram baseline's
   perplexity, and `perplexity_ratio`, the worst one over the baseline's. `carry`
-  is the first batch's memory. Errors of `after_batch` end the evaluation. Of
-  several languages, each also has metrics of its own, LANGUAGES + NAME/...,
-  but none of the baseline, which knows the frequencies in all of the text.
+  is the first batch's memory. Errors of `after_batch` end the evaluation. With
+  several languages, the metrics are also reported for each, as LANGUAGES +
+  NAME/..., except the unigram baseline, whose frequencies are of all the text.
   """
   in_all: dict[str, np.ndarray] = {}
   metrics = {}

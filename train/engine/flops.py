@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.extend
@@ -21,7 +20,7 @@ def forward(
   *,
   vocab_size: int,
   method: str = '__call__',
-  **arguments: Any,
+  **arguments: bool,
 ) -> int:
   """Returns the FLOPs of a module's forward pass; nothing is computed.
 
@@ -33,8 +32,9 @@ def forward(
   (Chowdhery et al. 2022, appendix B), nor does what a kernel of attention
   computes again or for padding: the plain attention is counted.
 
-  `inputs` of `method` are ShapeDtypeStructs. `vocab_size` is V without padding,
-  of modules that have one; 0 leaves out products with the vocabulary.
+  `inputs` are the ShapeDtypeStructs that `method` takes, `arguments` its
+  keywords. `vocab_size` is V without padding; modules without a vocabulary
+  ignore it, and 0 leaves out products with the vocabulary.
   """
   model = _with_plain_attention(model)
 
@@ -59,7 +59,7 @@ def _with_plain_attention(model: nn.Module) -> nn.Module:
   return model.clone(attention='plain') if 'attention' in names else model
 
 
-def _count_products(jaxpr: Any) -> int:
+def _count_products(jaxpr: jax.extend.core.Jaxpr) -> int:
   """Returns the FLOPs of a program's matrix products, loops counted."""
   total = 0
   for equation in jaxpr.eqns:

@@ -4,9 +4,10 @@ import pathlib
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import numpy as np
 import psutil
 from jax.sharding import Mesh, NamedSharding
 
@@ -115,7 +116,7 @@ def compile_program(
 
 
 def batch_shapes(
-  shapes: Mapping[str, Any], mesh: Mesh
+  shapes: Mapping[str, jax.ShapeDtypeStruct | np.ndarray], mesh: Mesh
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns a global batch's shapes and dtypes, with shardings on the mesh."""
   place = NamedSharding(mesh, sharding.BATCH)

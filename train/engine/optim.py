@@ -19,7 +19,8 @@ from models import scalar_mix
 from models.layers import Params
 from train.engine import averages
 
-Schedule = Callable[[Any], Any]
+Schedule = Callable[[jax.typing.ArrayLike], jax.Array]  # step -> rate
+Mask = Mapping[str, Any]  # a tree like the parameters', of bool
 # (steps, length, global batch, 'continue' | 'restart')
 Phase = tuple[int, int, int, str]
 
@@ -132,7 +133,9 @@ def make_schedule(
   return schedule
 
 
-def _tokens_read(phases: Sequence[Phase], step: Any) -> jax.Array:
+def _tokens_read(
+  phases: Sequence[Phase], step: jax.typing.ArrayLike
+) -> jax.Array:
   """Returns the tokens of all steps before a step, float32."""
   total, first_step = jnp.float32(0), 0
   for steps, length, rows, *_ in phases:
@@ -196,15 +199,16 @@ def scale_by_uncorrected_adam(
   return optax.GradientTransformation(init, update)
 
 
-def _correction(step: Any, b1: float, b2: float) -> jax.Array:
+def _correction(step: jax.typing.ArrayLike, b1: float, b2: float) -> jax.Array:
   count = jnp.asarray(step, jnp.float32) + 1
   return jnp.sqrt(1 - b2**count) / (1 - b1**count)
 
 
-def decay_mask(params: Params) -> Any:
-  """Returns a tree like `params`: True where weight decay applies.
+def decay_mask(params: Params) -> Mask:
+  """Returns where weight decay applies.
 
-  Decay would draw averages of layers to the plain mean, their scale to 0.
+  Averages of layers have none: it would draw them to the plain mean, and their
+  scale to 0.
   """
   return jax.tree_util.tree_map_with_path(
     lambda path, _: path[-1].key not in UNDECAYED, params
@@ -235,7 +239,7 @@ def as_matrices(
 class PerMatrix(NamedTuple):
   """A transform's state for one parameter, stacked over its matrices."""
 
-  state: Any
+  state: optax.OptState
 
 
 def per_matrix(

@@ -6,15 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import ml_collections
 import numpy as np
 from flax import linen as nn
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from models.layers import Params
+
 AXES = ('data', 'fsdp', 'tensor')
 BATCH = PartitionSpec(('data', 'fsdp'))
 
+# A mesh axis that a dimension is split over, several of them, or none.
+MeshAxes = str | Sequence[str] | None
+Rules = Sequence[tuple[str, MeshAxes]]  # (logical axis, its mesh axes)
 
-def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
+
+def make_mesh(
+  mesh_config: ml_collections.ConfigDict,
+  devices: Sequence[jax.Device] | None = None,
+) -> Mesh:
   """Returns a mesh with the axes data, fsdp and tensor.
 
   One of the sizes may be -1: all devices that are left.
@@ -42,7 +52,7 @@ def make_mesh(mesh_config: Any, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 @contextlib.contextmanager
-def scope(mesh: Mesh, rules: Sequence[tuple[str, Any]]) -> Iterator[None]:
+def scope(mesh: Mesh, rules: Rules) -> Iterator[None]:
   """Traces on `mesh` with these rules; constraints are ignored elsewhere."""
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     yield
@@ -62,9 +72,9 @@ def alone() -> Iterator[None]:
 
 
 def parameter_shardings(
-  abstract_params: Any, mesh: Mesh, rules: Sequence[tuple[str, Any]]
-) -> Any:
-  """Returns the NamedSharding of every parameter.
+  abstract_params: Params, mesh: Mesh, rules: Rules
+) -> Mapping[str, Any]:
+  """Returns a tree like the parameters', of NamedShardings.
 
   `abstract_params` is a tree of boxed ShapeDtypeStructs, as `eval_shape` of
   `init` returns it; `rules` map a logical axis to a mesh axis, axes or None.
@@ -72,7 +82,9 @@ def parameter_shardings(
   """
   rules = dict(rules) | {None: None}
 
-  def place(path: Any, leaf: Any) -> NamedSharding:
+  def place(
+    path: jax.tree_util.KeyPath, leaf: nn.LogicallyPartitioned
+  ) -> NamedSharding:
     where = jax.tree_util.keystr(path, simple=True, separator='/')
     if not isinstance(leaf, nn.LogicallyPartitioned):
       raise ValueError(f'parameter {where} has no logical axis names')
@@ -93,7 +105,7 @@ def parameter_shardings(
   )
 
 
-def axis_names(abstract_params: Any) -> dict[str, tuple[str, ...]]:
+def axis_names(abstract_params: Params) -> dict[str, tuple[str, ...]]:
   """Returns 'path/of/parameter' -> the logical names of its axes."""
   leaves = jax.tree_util.tree_leaves_with_path(
     abstract_params,

@@ -7,7 +7,7 @@ scatters the gradients (Rajbhandari et al. 2020, ZeRO).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +19,7 @@ from models.layers import Params
 from models.transformer import stack
 from models.transformer.stack import Split
 from train.engine import sharding
+from train.engine.sharding import MeshAxes, Rules
 
 LEAST_SIZE = 2**16  # elements of a parameter that is shared out
 # Logical axes that are one axis of a matrix inside of a step, where none of
@@ -29,7 +30,7 @@ BY_ROWS = 'words'
 
 
 class Placement(NamedTuple):
-  """Where a parameter lies.
+  """Where a parameter lies between two steps, and inside of a step.
 
   Attributes:
     kept: its sharding between steps.
@@ -42,18 +43,21 @@ class Placement(NamedTuple):
 
   kept: NamedSharding
   shape: tuple[int, ...]
-  dtype: Any
+  dtype: jax.typing.DTypeLike
   share: NamedSharding
   whole: NamedSharding
   unrolled: int
 
 
+Placements = Mapping[str, Any]  # a tree like the parameters', of Placement
+
+
 def place(
-  abstract_params: Any,
+  abstract_params: Params,
   mesh: Mesh,
-  rules: Sequence[tuple[str, Any]],
+  rules: Rules,
   model: nn.Module,
-) -> Any:
+) -> Placements:
   """Returns the Placement of every parameter.
 
   Args:
@@ -67,7 +71,11 @@ def place(
   unrolled = stack.count_unrolled(model)
   shardings = sharding.parameter_shardings(abstract_params, mesh, rules)
 
-  def place_one(path: Any, boxed: Any, by_rules: NamedSharding) -> Placement:
+  def place_one(
+    path: jax.tree_util.KeyPath,
+    boxed: nn.LogicallyPartitioned,
+    by_rules: NamedSharding,
+  ) -> Placement:
     names, shape, spec = boxed.names, boxed.value.shape, tuple(by_rules.spec)
     groups = _group(names, spec, mesh)
     joined = tuple(math.prod(shape[i] for i in group) for group in groups)
@@ -108,7 +116,7 @@ def place(
 
 
 def _group(
-  names: Sequence[str], spec: Sequence[Any], mesh: Mesh
+  names: Sequence[str], spec: Sequence[MeshAxes], mesh: Mesh
 ) -> list[list[int]]:
   """Returns the axes of a parameter, in groups that a step joins."""
   groups: list[list[int]] = []
@@ -121,14 +129,17 @@ def _group(
   return groups
 
 
-def _parts(axes: Any, mesh: Mesh) -> int:
+def _parts(axes: MeshAxes, mesh: Mesh) -> int:
   axes = (axes,) if isinstance(axes, str) else axes or ()
   return math.prod(mesh.shape[axis] for axis in axes)
 
 
 def _spread(
-  shape: Sequence[int], spec: Sequence[Any], may: Sequence[bool], mesh: Mesh
-) -> tuple[Any, ...]:
+  shape: Sequence[int],
+  spec: Sequence[MeshAxes],
+  may: Sequence[bool],
+  mesh: Mesh,
+) -> tuple[MeshAxes, ...]:
   """Returns the spec with 'data' on the axis that it splits best, if any.
 
   Best is the share with the least padding to the tiles of a TPU, 8 x 128.
@@ -145,10 +156,10 @@ def _spread(
   return best[1]
 
 
-def gather(params: Params, placements: Any) -> Any:
+def gather(params: Params, placements: Placements) -> Params:
   """Returns the parameters as a step reads them."""
 
-  def one(leaf: jax.Array, place: Placement) -> Any:
+  def one(leaf: jax.Array, place: Placement) -> jax.Array | Split:
     if not place.unrolled:
       return _gather(leaf, place.shape, place.dtype, place.share, place.whole)
     count, shape = len(leaf) - place.unrolled, place.shape[1:]
@@ -168,17 +179,21 @@ def gather(params: Params, placements: Any) -> Any:
 def _gather(
   leaf: jax.Array,
   shape: Sequence[int],
-  dtype: Any,
+  dtype: jax.typing.DTypeLike,
   share: NamedSharding,
   whole: NamedSharding,
 ) -> jax.Array:
   return _constrain(_constrain(leaf.astype(dtype).reshape(shape), share), whole)
 
 
-def scatter(gradients: Any, params: Params, placements: Any) -> Any:
+def scatter(
+  gradients: Params, params: Params, placements: Placements
+) -> Params:
   """Returns the gradients of `gather`'s result as those of `params`."""
 
-  def one(leaf: jax.Array, place: Placement, gradient: Any) -> jax.Array:
+  def one(
+    leaf: jax.Array, place: Placement, gradient: jax.Array | Split
+  ) -> jax.Array:
     if place.unrolled:
       of_layer = _of_layer(place.share)
       last = [_constrain(layer, of_layer)[None] for layer in gradient.last]

@@ -34,13 +34,13 @@ class TrainState:
 
   step: jax.Array
   params: Params
-  opt_state: Any
+  opt_state: optax.OptState
   carry: dict[str, jax.Array]
   metrics: dict[str, jax.Array]
   nonfinite_step: jax.Array
 
   @property
-  def scored(self) -> Any:
+  def scored(self) -> Params:
     """The parameters to score and to keep: their averages, if it has any."""
     return averages.read(self.opt_state, self.params)
 
@@ -51,12 +51,15 @@ class TrainState:
     )
 
 
+Init = Callable[[jax.Array], TrainState]  # of a random key
+
+
 def init_params(
   model: nn.Module,
   dummy_inputs: tuple,
   rng: jax.Array,
   method: str = '__call__',
-) -> Any:
+) -> Params:
   """Returns freshly drawn parameters, boxed with their logical axis names."""
   zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), dummy_inputs)
   return model.init(rng, *zeros, train=False, method=method)['params']
@@ -64,10 +67,10 @@ def init_params(
 
 def abstract_params(
   model: nn.Module, dummy_inputs: tuple, method: str = '__call__'
-) -> Any:
+) -> Params:
   """Returns the shapes of `init_params` as boxed ShapeDtypeStructs.
 
-  Those of equal modules and inputs are traced once.
+  Equal modules are traced once for equal inputs.
   """
   leaves, structure = jax.tree.flatten(dummy_inputs)
   inputs = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
@@ -76,8 +79,11 @@ def abstract_params(
 
 @functools.lru_cache(maxsize=16)
 def _abstract_params(
-  model: nn.Module, inputs: tuple, structure: Any, method: str
-) -> Any:
+  model: nn.Module,
+  inputs: tuple,
+  structure: jax.tree_util.PyTreeDef,
+  method: str,
+) -> Params:
   rng = jax.eval_shape(lambda: jax.random.key(0))
   dummy = structure.unflatten(jax.ShapeDtypeStruct(*each) for each in inputs)
   return jax.eval_shape(
@@ -91,16 +97,16 @@ def abstract_state(
   tx: optax.GradientTransformation,
   metric_names: tuple[str, ...],
   mesh: Mesh,
-  rules: Any,
+  rules: sharding.Rules,
   method: str = '__call__',
   carry: dict[str, jax.ShapeDtypeStruct] | None = None,
-  adjust: Callable[[Any], Any] = lambda params: params,
+  adjust: Callable[[Params], Params] = lambda params: params,
   encoder: nn.Module | None = None,
-) -> tuple[Any, TrainState, TrainState, Any]:
+) -> tuple[Init, TrainState, TrainState, shards.Placements]:
   """Returns (init, shapes, shardings, placements); nothing is computed.
 
-  `init(rng)` returns a TrainState, shapes are sharded ShapeDtypeStructs, and
-  placements of `shards.place`; `encoder` has the layers if `model` has none.
+  The shapes are ShapeDtypeStructs with the shardings, the placements come from
+  `shards.place`. `encoder` is the module with the layers if it is not `model`.
   `dummy_inputs` are the arguments of the module's `method`, `carry` the shapes
   of the memory (zeros at first); `adjust` turns fresh into initial parameters.
   """
@@ -109,7 +115,7 @@ def abstract_state(
   def init(rng: jax.Array) -> TrainState:
     return begin(init_params(model, dummy_inputs, rng, method))
 
-  def begin(fresh: Any) -> TrainState:
+  def begin(fresh: Params) -> TrainState:
     params = adjust(nn.meta.unbox(fresh))
     return TrainState(
       step=jnp.zeros((), jnp.int32),
@@ -132,7 +138,11 @@ def abstract_state(
   shapes = jax.eval_shape(begin, boxed)
   replicated = NamedSharding(mesh, PartitionSpec())
 
-  def place_statistics(statistics: Any, param: Any, place: Any) -> Any:
+  def place_statistics(
+    statistics: optax.OptState,
+    param: jax.ShapeDtypeStruct,
+    place: NamedSharding,
+  ) -> optax.OptState:
     # Moments are sharded like their parameter; small factors are replicated.
     return jax.tree.map(
       lambda leaf: place if leaf.shape == param.shape else replicated,
@@ -166,7 +176,7 @@ def abstract_state(
   return init, shapes, shardings, placements
 
 
-def create_state(init: Any, shardings: TrainState, seed: int) -> TrainState:
+def create_state(init: Init, shardings: TrainState, seed: int) -> TrainState:
   """Initialises the state shard by shard, never whole on one device."""
   rng = jax.random.fold_in(jax.random.key(seed), INIT_STREAM)
   return jax.jit(init, out_shardings=shardings)(rng)

@@ -14,11 +14,25 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from data.examples import transforms
 from models.layers import Params
 from train.engine import sharding, shards
+from train.engine.optim import Schedule
 from train.engine.state import EVAL_STREAM, TRAIN_STREAM, TrainState
 from train.host import device
 
 Batch = Mapping[str, jax.Array]
+Outputs = Mapping[str, jax.Array]  # of a module, by name
 Sums = dict[str, tuple[jax.Array, jax.Array]]  # name -> (sum, weight)
+# Of a training step: name -> figure, and `sums`, name -> [2] (sum, weight).
+Report = dict[str, jax.Array | dict[str, jax.Array]]
+# (state, host batch[, seed[, rate]]) -> (state, report)
+TrainStep = Callable[..., tuple[TrainState, Report]]
+# (parameters, host batch, memory) -> (name -> [2] (sum, weight), memory)
+EvalStep = Callable[[Params, Batch, Batch], tuple[dict[str, jax.Array], Batch]]
+# (parameters, host batch, memory, step) -> (losses, norm of each parameter)
+GradientNorms = Callable[
+  [Params, Batch, Batch, int], tuple[dict[str, jax.Array], Params]
+]
+# Loss, sums and gradients of the micro-batches until here.
+_SoFar = tuple[jax.Array, dict[str, jax.Array], Params]
 
 
 class Objective:
@@ -28,8 +42,8 @@ class Objective:
     loss_names: the losses, in nats.
     metric_names: the other metrics.
     perplexities: loss of tokens -> name of its exponential, '...perplexity'.
-    method: of the module, called with the inputs.
-    optimizer: one of its own, in place of the config's.
+    method: name of the module's method that takes the inputs.
+    optimizer: replaces the optimiser of the config, unless it is None.
   """
 
   loss_names: tuple[str, ...]
@@ -50,7 +64,7 @@ class Objective:
     """Returns the divisor of each loss's global sum, at least 1."""
     raise NotImplementedError
 
-  def losses(self, outputs: Any, batch: Batch) -> tuple[Sums, Sums]:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the losses and the metrics, which have no gradient."""
     raise NotImplementedError
 
@@ -58,15 +72,19 @@ class Objective:
     """Returns (token ids, weights) for the unigram baseline."""
     raise NotImplementedError
 
-  def carry(self, outputs: Any) -> dict[str, jax.Array]:
-    """Returns entries of the next batch, arrays [B, ...]."""
+  def carry(self, outputs: Outputs) -> dict[str, jax.Array]:
+    """Returns the memory, arrays [B, ...] that join the next batch."""
     del outputs
     return {}
 
   def apply(
-    self, model: nn.Module, params: Params, batch: Batch, rngs: Any = None
-  ) -> Any:
-    """Returns the module's outputs; `rngs`, stream -> key, mean training."""
+    self,
+    model: nn.Module,
+    params: Params,
+    batch: Batch,
+    rngs: Mapping[str, jax.Array] | None = None,
+  ) -> Outputs:
+    """Returns the module's outputs; with `rngs`, stream -> key, in training."""
     return model.apply(
       {'params': params},
       *self.inputs(batch),
@@ -75,13 +93,23 @@ class Objective:
       method=self.method,
     )
 
-  def make_step(self, *parts: Any, **settings: Any) -> Callable[..., Any]:
+  def make_step(
+    self,
+    model: nn.Module,
+    tx: optax.GradientTransformation,
+    schedule: Schedule,
+    **settings: Any,
+  ) -> TrainStep:
     """Returns the training step; takes what `make_train_step` takes."""
-    model, *others = parts
-    return make_train_step(model, self, *others, **settings)
+    return make_train_step(model, self, tx, schedule, **settings)
 
 
-def row_keys(seed: int, stream: int, step: Any, rows: jax.Array) -> jax.Array:
+def row_keys(
+  seed: int | jax.Array,
+  stream: int,
+  step: int | jax.Array,
+  rows: jax.Array,
+) -> jax.Array:
   """Returns a key for each row, [B], by (seed, stream, step, row)."""
   key = jax.random.fold_in(jax.random.key(seed), stream)
   return transforms.row_keys(jax.random.fold_in(key, step), rows)
@@ -91,28 +119,33 @@ def make_train_step(
   model: nn.Module,
   objective: Objective,
   tx: optax.GradientTransformation,
-  schedule: Callable[[jax.Array], jax.Array],
+  schedule: Schedule,
   *,
   seed: int,
   micro_batches: int,
   log_every: int,
   mesh: Mesh,
   state_shardings: TrainState,
-  placements: Any,
-) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
-  """Returns the jitted (state, host batch[, seed[, rate]]) -> (state, metrics).
+  placements: shards.Placements,
+) -> TrainStep:
+  """Returns the jitted (state, host batch[, seed[, rate]]) -> (state, report).
 
   A seed given as an array replaces `seed`: runs of several seeds share a
   program. `rate`, a float32 scalar, multiplies the schedule's learning rate.
   The transforms run on the whole global batch before it is split, so every
   loss's total weight is known and the accumulated gradient is exactly that of
-  sum_k loss_k / total_weight_k. The metrics are `sums`, {name: (sum,
-  weight) since the last row}, and `loss`, `grad_norm`, `learning_rate` and
-  `nonfinite_step`. `placements` are those of `shards.place`: inside of a step
-  the parameters lie elsewhere than between steps.
+  sum_k loss_k / total_weight_k. The report has `sums`, {name: (sum, weight)
+  since the last row}, and `loss`, `grad_norm`, `learning_rate` and
+  `nonfinite_step`. `placements`, of `shards.place`, say where the parameters
+  lie inside of a step, which is not where they lie between steps.
   """
 
-  def loss_of(params: Params, batch: Batch, totals: Any, rngs: Any) -> Any:
+  def loss_of(
+    params: Params,
+    batch: Batch,
+    totals: Mapping[str, jax.Array],
+    rngs: Mapping[str, jax.Array],
+  ) -> tuple[jax.Array, tuple[dict[str, jax.Array], Batch]]:
     outputs = objective.apply(model, params, batch, rngs)
     losses, metrics = objective.losses(outputs, batch)
     loss = sum(total / totals[name] for name, (total, _) in losses.items())
@@ -120,8 +153,11 @@ def make_train_step(
     return loss, (sums, objective.carry(outputs))
 
   def step_fn(
-    state: TrainState, host_batch: Batch, seed: Any = seed, rate: Any = None
-  ) -> Any:
+    state: TrainState,
+    host_batch: Batch,
+    seed: int | jax.Array = seed,
+    rate: jax.Array | None = None,
+  ) -> tuple[TrainState, Report]:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
     batch = objective.transform(
       host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)
@@ -138,7 +174,7 @@ def make_train_step(
     grad_fn = jax.value_and_grad(loss_of, has_aux=True)
     whole = shards.gather(state.params, placements)
 
-    def scatter(gradients: Any) -> Any:
+    def scatter(gradients: Params) -> Params:
       return shards.scatter(gradients, state.params, placements)
 
     if micro_batches == 1:
@@ -147,7 +183,9 @@ def make_train_step(
     else:
       split = _split(batch, micro_batches, mesh)
 
-      def add(so_far: Any, part: Any) -> Any:
+      def add(
+        so_far: _SoFar, part: tuple[jax.Array, Batch]
+      ) -> tuple[_SoFar, Batch]:
         index, micro_batch = part
         micro_rng = jax.random.fold_in(dropout_rng, index)
         (loss, (sums, carry)), grads = grad_fn(
@@ -221,15 +259,17 @@ def make_eval_step(
   *,
   baseline: Callable[..., tuple[jax.Array, jax.Array]],
   mesh: Mesh,
-) -> Callable[[Any, Batch, Any], tuple[dict[str, jax.Array], Any]]:
+) -> EvalStep:
   """Returns the jitted (params, host batch, memory) -> (sums, memory).
 
-  The sums are {name: [2] (sum, weight)}, for losses of tokens with the
-  `baseline` of (token ids, weights). The memory passes from batch to batch. A
-  row's draws depend on its `example_ids` only: all runs are scored alike.
+  The sums are {name: [2] (sum, weight)}; where losses are of tokens, one more
+  is `baseline` of (token ids, weights). The memory passes from batch to batch.
+  A row's draws depend on its `example_ids` only: all runs are scored alike.
   """
 
-  def eval_step(params: Params, host_batch: Batch, carry: Any) -> Any:
+  def eval_step(
+    params: Params, host_batch: Batch, carry: Batch
+  ) -> tuple[dict[str, jax.Array], Batch]:
     keys = row_keys(0, EVAL_STREAM, 0, host_batch['example_ids'])
     batch = objective.transform(host_batch, keys) | carry
     outputs = objective.apply(model, params, batch)
@@ -259,20 +299,23 @@ def all_finite(params: Params) -> jax.Array:
 
 def make_gradient_norms(
   model: nn.Module, objective: Objective, *, seed: int
-) -> Callable[[Any, Batch, Any, Any], tuple[Any, Any]]:
+) -> GradientNorms:
   """Returns (params, host batch, carry, step) -> (losses, gradient norms).
 
-  Each loss's mean and the norm of each parameter's gradient, without dropout.
+  It computes each loss's mean and the norm of each parameter's gradient,
+  without dropout.
   """
 
-  def norms(params: Params, host_batch: Batch, carry: Any, step: Any) -> Any:
+  def norms(
+    params: Params, host_batch: Batch, carry: Batch, step: jax.Array
+  ) -> tuple[dict[str, jax.Array], Params]:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
     batch = objective.transform(
       host_batch, row_keys(seed, TRAIN_STREAM, step, rows)
     )
     batch |= carry
 
-    def loss_of(params: Params) -> Any:
+    def loss_of(params: Params) -> tuple[jax.Array, dict[str, jax.Array]]:
       outputs = objective.apply(model, params, batch)
       losses, _ = objective.losses(outputs, batch)
       means = {

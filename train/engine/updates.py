@@ -6,7 +6,6 @@ other rows of its batch and one after the other, so that few bytes of the tables
 move, however large they are.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,13 +16,17 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from models.layers import Params
 from train.engine import sharding
+from train.engine.optim import Schedule
 from train.engine.state import TRAIN_STREAM, TrainState
-from train.engine.steps import Batch, Objective, row_keys
+from train.engine.steps import Batch, Objective, Report, TrainStep, row_keys
 from train.host import device
+
+# Parameters, statistics, and whether all updates until here were finite.
+_SoFar = tuple[Params, optax.OptState, jax.Array]
 
 
 class RowUpdates(Objective):
-  """An objective whose updates are not those of gradients and an optimiser.
+  """An objective that computes its updates itself, without an optimiser.
 
   Attributes:
     num_updates: the number of parts of a batch that each make an `update`.
@@ -34,47 +37,57 @@ class RowUpdates(Objective):
   def update(
     self,
     params: Params,
-    statistics: Any,
+    statistics: optax.OptState,
     batch: Batch,
     rate: jax.Array,
     good: jax.Array,
-  ) -> tuple[Any, Any, jax.Array]:
-    """Returns (parameters, statistics, squared norm); not `good`: the same."""
+  ) -> tuple[Params, optax.OptState, jax.Array]:
+    """Returns (parameters, statistics, squared norm of the update).
+
+    Where `good` is False, parameters and statistics stay as they are.
+    """
     raise NotImplementedError
 
-  def statistics(self, params: Params) -> Any:
-    """Returns the state of the optimiser that `update` changes, at first."""
+  def statistics(self, params: Params) -> optax.OptState:
+    """Returns the initial statistics, which each `update` changes."""
     del params
     return optax.EmptyState()
 
   @property
   def optimizer(self) -> optax.GradientTransformation:
-    """The state alone: `make_step` takes no gradients."""
+    """An optimiser that initialises the statistics, and has no update."""
     return optax.GradientTransformation(self.statistics, None)
 
-  def make_step(self, *parts: Any, **settings: Any) -> Callable[..., Any]:
-    """Returns the training step, see `make_update_step`."""
-    model, _, schedule = parts
+  def make_step(
+    self,
+    model: nn.Module,
+    tx: optax.GradientTransformation,
+    schedule: Schedule,
+    **settings: Any,
+  ) -> TrainStep:
+    """Returns the training step; takes what `make_train_step` takes."""
+    del tx
     return make_update_step(model, self, schedule, **settings)
 
 
 def make_update_step(
   model: nn.Module,
   objective: RowUpdates,
-  schedule: Callable[[jax.Array], jax.Array],
+  schedule: Schedule,
   *,
   seed: int,
   log_every: int,
   mesh: Mesh,
   state_shardings: TrainState,
   **unused: Any,
-) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
-  """Returns the jitted (state, host batch[, seed]) -> (state, metrics).
+) -> TrainStep:
+  """Returns the jitted (state, host batch[, seed]) -> (state, report).
 
-  As `steps.make_train_step`, whose other settings are unused here. Losses and
-  metrics are of the last of the step's updates, before it; `grad_norm` is the
-  root mean square of the updates' norms, at a rate of 1. An update that is not
-  finite changes nothing, and none changes anything after it.
+  It takes the settings of `steps.make_train_step` and ignores the `unused`
+  ones. The report has the losses and metrics just before the last update of the
+  step; its `grad_norm` is the root mean square of the norms that the updates
+  have at a rate of 1. An update that is not finite changes nothing, and no
+  update after it changes anything.
   """
   del unused
   parts = objective.num_updates
@@ -87,7 +100,9 @@ def make_update_step(
     place = NamedSharding(mesh, PartitionSpec(None, *axes))
     return jax.lax.with_sharding_constraint(array, place)
 
-  def step_fn(state: TrainState, host_batch: Batch, seed: Any = seed) -> Any:
+  def step_fn(
+    state: TrainState, host_batch: Batch, seed: int | jax.Array = seed
+  ) -> tuple[TrainState, Report]:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
     batch = objective.transform(
       host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)
@@ -95,7 +110,7 @@ def make_update_step(
     batch = jax.tree.map(split, batch)
     learning_rate = schedule(state.step)
 
-    def make(so_far: Any, part: Any) -> Any:
+    def make(so_far: _SoFar, part: Batch) -> tuple[_SoFar, jax.Array]:
       *changed, good = so_far
       *changed, square = objective.update(*changed, part, learning_rate, good)
       return (*changed, good & jnp.isfinite(square)), square

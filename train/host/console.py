@@ -11,6 +11,7 @@ import rich.console
 import rich.progress
 
 from train.host import files
+from train.host.files import Json
 
 CONSOLE = rich.console.Console(stderr=True, highlight=False)
 LINE_SECONDS = 10  # between lines where standard error is not a terminal
@@ -68,7 +69,7 @@ class SteadyErrors:
     return self._stream is not None and self._stream.isatty()
 
   @classmethod
-  def facts(cls) -> dict[str, Any]:
+  def facts(cls) -> dict[str, dict[str, int | str]]:
     """Returns what was lost, for results.json; {} if nothing was."""
     if not cls.lost:
       return {}
@@ -166,7 +167,7 @@ def duration(seconds: float) -> str:
   return f'{hours}:{minutes:02}:{seconds:02}'
 
 
-def table(rows: Sequence[tuple[str, Any]], title: str = '') -> None:
+def table(rows: Sequence[tuple[str, Json]], title: str = '') -> None:
   """Prints aligned (name, value) rows to standard error."""
   if title:
     say(f'\n{title}')
@@ -175,7 +176,7 @@ def table(rows: Sequence[tuple[str, Any]], title: str = '') -> None:
     say(f'  {name:{width}}  {value}')
 
 
-def figures_table(figures: Mapping[str, Any], title: str) -> None:
+def figures_table(figures: Mapping[str, Json], title: str) -> None:
   """Prints named figures, fractions with 6 digits; lists are left out."""
   rows = []
   for name, value in figures.items():
@@ -187,7 +188,7 @@ def figures_table(figures: Mapping[str, Any], title: str) -> None:
 
 
 def print_figures(
-  figures: Mapping[str, Any], title: str, *, as_json: bool
+  figures: Mapping[str, Json], title: str, *, as_json: bool
 ) -> None:
   """Prints figures: JSON to standard output, or a table to standard error."""
   if as_json:

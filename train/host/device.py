@@ -5,7 +5,6 @@ import os
 import pathlib
 import subprocess
 import time
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -142,7 +141,7 @@ def model_flops_utilisation(
 
 def describe() -> str:
   """Returns the number and the kind of the devices as text."""
-  kind: Any = jax.devices()[0].device_kind
+  kind: str = jax.devices()[0].device_kind
   return f'{jax.device_count()} x {kind} ({jax.default_backend()})'
 
 

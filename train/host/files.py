@@ -5,13 +5,15 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from etils import epath
 
 from data import scratch, storage
 from data.text import text_files
+
+# A value that JSON can hold; a `Mapping[str, Json]` is an object of JSON.
+Json = bool | int | float | str | Sequence['Json'] | Mapping[str, 'Json'] | None
 
 
 class RowFile:
@@ -108,10 +110,10 @@ def check_workdir(path: epath.PathLike) -> None:
     )
 
 
-def as_json(figures: Any) -> str:
+def as_json(figures: Json) -> str:
   """Returns indented JSON; infinities and NaN become null."""
 
-  def finite(value: Any) -> Any:
+  def finite(value: Json) -> Json:
     if isinstance(value, dict):
       return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -123,7 +125,7 @@ def as_json(figures: Any) -> str:
   return json.dumps(finite(figures), indent=2, ensure_ascii=False)
 
 
-def read_json(path: epath.PathLike) -> dict[str, Any]:
+def read_json(path: epath.PathLike) -> dict[str, Json]:
   """Returns the object in a JSON file that this program wrote.
 
   Raises FileNotFoundError if it is missing, ValueError if it is damaged.

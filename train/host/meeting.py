@@ -9,7 +9,8 @@ import json
 import select
 import socket
 import time
-from typing import Any
+
+from train.host.files import Json
 
 _PAUSE_SECONDS = 0.2  # between tries to reach process 0
 _ANSWER_SECONDS = 10.0  # for what reached it to say who it is
@@ -167,8 +168,8 @@ def _report(
   raise _late(coordinator, said[0], seconds, said[1], 'process 0 or another')
 
 
-def _read(connection: socket.socket, seconds: float) -> Any:
-  """Returns the JSON of one line; None if there is none in time."""
+def _read(connection: socket.socket, seconds: float) -> Json:
+  """Returns the JSON of one line; None if no line comes in time."""
   connection.settimeout(seconds)
   data = b''
   try:

@@ -5,11 +5,12 @@ import json
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import Any
+
+from train.host.files import Json
 
 
 def fill(
-  folder: pathlib.Path, scripts: Sequence[str], data: Any, **texts: str
+  folder: pathlib.Path, scripts: Sequence[str], data: Json, **texts: str
 ) -> str:
   """Returns the page.html of a folder, with all of its marks filled.
 
@@ -21,12 +22,12 @@ def fill(
   Args:
     folder: of page.html, style.css and the scripts.
     scripts: names of files, each before those that use its functions.
-    data: for JSON.
-    **texts: for people, one for each other mark.
+    data: fills {{data}}.
+    **texts: a text for each other mark.
 
   Raises:
-    ValueError: if the data hold an infinity or NaN, which JSON has not, or
-      the page other marks than these.
+    ValueError: if the data hold an infinity or NaN, which JSON does not have,
+      or if the page has other marks.
   """
 
   def read(name: str) -> str:

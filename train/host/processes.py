@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from jax._src import distributed  # its key-value store has no public name
 from jax.experimental import multihost_utils
 
 from train.host import meeting
+from train.host.files import Json
 
 # The hosts of a cold pod start minutes apart; JAX's own limit is 300 s.
 START_SECONDS = 1800
@@ -157,8 +159,8 @@ def gather(text: str) -> list[str]:
   return [by_process[i] for i in range(here.num_processes)]
 
 
-def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
-  """Checks that all find the same {name: JSON value}; all processes call it."""
+def check_same(find: Callable[[], Mapping[str, Json]]) -> None:
+  """Checks that all find the same name -> value; all processes call it."""
   if is_alone():
     return
   told = [json.loads(text) for text in gather(json.dumps(dict(find())))]
@@ -178,12 +180,15 @@ def check_same(find: Callable[[], Mapping[str, Any]]) -> None:
     )
 
 
-def of_first(value: Any) -> Any:
-  """Returns process 0's JSON value, as file caches differ; all call it."""
+def of_first(value: Json) -> Json:
+  """Returns the value of process 0; all processes call it.
+
+  File caches differ, so that other processes may have read another value.
+  """
   return json.loads(gather(json.dumps(value))[0])
 
 
-def to_host(array: Any) -> np.ndarray:
+def to_host(array: jax.Array | np.ndarray) -> np.ndarray:
   """Returns a sharded array as a whole numpy array; all processes call it."""
   if isinstance(array, jax.Array) and not (
     array.is_fully_addressable or array.is_fully_replicated
@@ -369,13 +374,14 @@ class Preemption:
     for number, handler in self._before.items():
       signal.signal(number, handler)
 
-  def _notice(self, *signalled: Any) -> None:
+  def _notice(self, number: int, frame: types.FrameType | None) -> None:
     self._noticed = True
     around = self._before[signal.SIGTERM]
     if isinstance(getattr(around, '__self__', None), Preemption):
-      around(*signalled)
+      around(number, frame)
 
-  def _interrupt(self, *_: Any) -> None:
+  def _interrupt(self, number: int, frame: types.FrameType | None) -> None:
+    del number, frame
     signal.signal(signal.SIGINT, signal.default_int_handler)
     print(
       '\nCtrl-C: the run saves this step and ends. Once more ends it at once,'

@@ -1,7 +1,6 @@
 """A table of perplexities: n-grams and models, one text, one vocabulary."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from data.ngrams.model import perplexity
 from data.store import corpus
 from data.vocabulary.tokenizer import Tokenizer
 from train.host import files
+from train.host.files import Json
 from train.language import held_out
 from train.language.ngrams import Scorer
 from train.pretrain import run_stores
@@ -23,11 +23,11 @@ _ROUNDS = 50  # of expectation and maximisation
 def open_text(
   path: str, weights: Sequence[str]
 ) -> tuple[corpus.Store, list[TrainedModel]]:
-  """Opens a token store, or that of a workdir, and the models to compare.
+  """Opens a token store, or the store of a workdir, and the models to compare.
 
   The model of a workdir is the first of them. Raises ValueError for a model
-  that predicts no tokens, one of another vocabulary, or one trained on another
-  store, whose text may include the held-out text of this one.
+  that predicts no tokens, has another vocabulary, or was trained on another
+  store: its text may include the held-out text of this one.
   """
   config = workdirs.read_config(path)
   if config is None:
@@ -70,12 +70,12 @@ def compare(
   *,
   num_tokens: int | None = None,
   mix: float | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns the perplexities of held-out text by all models.
 
   Args:
     store: its held-out text is scored, see `held_out.read`.
-    ngrams: the last is the one to mix with.
+    ngrams: models mix with the last of them.
     models: opened, see `open_text`.
     num_tokens: as in `held_out.read`.
     mix: weight of the n-grams in a mixture with each left-to-right model, 0.5
@@ -83,8 +83,8 @@ def compare(
       that is best for the other half.
 
   Returns:
-    Figures, and 'rows': of each model its name, perplexity and, perhaps, the
-    perplexity of the mixture and the mean weight.
+    Figures, and 'rows' with each model's name, perplexity and, if it was mixed,
+    the perplexity of the mixture and the mean weight.
   """
   parts = held_out.read(store, num_tokens)
   if not parts:
@@ -150,8 +150,8 @@ def fit_weight(first: np.ndarray, second: np.ndarray) -> float:
   return weight
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Any]:
-  """Returns figures to print, a line of text for each row of the table."""
+def shown(figures: Mapping[str, Json]) -> dict[str, Json]:
+  """Returns figures to print, with a line of text for each model."""
   lines = {}
   for row in figures['rows']:
     text = f'{row["perplexity"]:,.2f}'

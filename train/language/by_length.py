@@ -2,14 +2,15 @@
 
 import bisect
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from data.text import detokenize
 from train.host import console
+from train.host.files import Json
 from train.language import inputs, scoring
+from train.vectors.token_windows import Window
 from train.vectors.trained_model import TrainedModel
 
 LINES = 4096  # scored together; sorted by length
@@ -24,15 +25,15 @@ def score_lines(
   context: int | None = None,
   stride: int | None = None,
   detokenizer: str = 'none',
-) -> dict[str, Any]:
-  """Returns the figures of all lines of a text, and of those of each length.
+) -> dict[str, Json]:
+  """Returns the figures of all lines of a text, and of the lines of each bin.
 
-  No line sees another, and its first token is not predicted; blank lines are
-  left out, lines of one token have nothing to score. The length is in 'words'
-  as given, set apart by white space, or in 'tokens'; `bins` are the longest
-  lengths of the bins, and one more bin has all longer lines. For the other
-  arguments see `scoring.score_text`. The nats and the scored tokens of the bins
-  add up to those of the whole, so their perplexities do, too.
+  Each line is scored by itself, without its first token; blank lines are left
+  out, and lines of one token have nothing to score. A bin has lines of similar
+  length, in 'words' set apart by white space or in 'tokens'; `bins` are the
+  longest lengths of the bins, and one more bin has all longer lines.
+  `scoring.score_text` describes the other arguments. The nats and the scored
+  tokens of the bins add up to those of the whole text.
   """
   context, stride = scoring.window_sizes(found, context, stride)
   lines = [line for line in text.split('\n') if line.strip()]
@@ -84,7 +85,7 @@ def _nats(
     for window in scoring.windows_of(len(ids), context, stride)
   ]
 
-  def width(item: Any) -> int:
+  def width(item: tuple[int, Window]) -> int:
     return (item[1].end - item[1].start - 2) // scoring.WIDTH_STEP
 
   nats = np.zeros(len(tokens))
@@ -101,7 +102,7 @@ def _nats(
   return nats
 
 
-def _figures(row: np.ndarray) -> dict[str, Any]:
+def _figures(row: np.ndarray) -> dict[str, float | None]:
   """Returns the named sums of lines, and their perplexity."""
   *counts, nats = row.tolist()
   names = ('lines', 'words', 'tokens', 'scored_tokens')
@@ -111,7 +112,7 @@ def _figures(row: np.ndarray) -> dict[str, Any]:
   return {**figures, 'nats': nats, 'perplexity': perplexity}
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Any]:
+def shown(figures: Mapping[str, Json]) -> dict[str, Json]:
   """Returns figures to print, with a line of text for each bin."""
   rows = {}
   for row in figures['by_length']:

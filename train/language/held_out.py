@@ -5,7 +5,7 @@ All score the same tokens: those of a text but its first.
 
 import functools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import numpy as np
 from flax import linen as nn
 
 from data.store import corpus
+from data.vocabulary.words import Words
 from models import elmo
 from models.layers import Params
 from train.architectures import families
@@ -187,7 +188,7 @@ def _read_both_ways(
 
 
 def _streams(
-  words: Any, text: Text
+  words: Words, text: Text
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns the inputs, targets and targets' places of both towers, [2, M].
 

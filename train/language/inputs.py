@@ -1,15 +1,18 @@
 """Inputs and answers of language models, checked before JAX is imported."""
 
+import argparse
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from etils import epath
 
 from data.ngrams import smoothing
+from data.ngrams.model import Model
 from data.text import text_files
 from train.host import files
+from train.host.files import Json
 
 MASK = '[MASK]'
 # Treatment of a prompt that exceeds the model's positions.
@@ -30,7 +33,7 @@ class Completion(NamedTuple):
   finish: str
 
 
-def read_prompts(path: str) -> list[dict[str, Any]]:
+def read_prompts(path: str) -> list[dict[str, Json]]:
   """Reads JSONL of `prompt` and any other fields; '-': standard input."""
   return text_files.parse_records(
     text_files.read_text(path),
@@ -44,10 +47,10 @@ def read_prompts(path: str) -> list[dict[str, Any]]:
   )
 
 
-def read_choices(path: str) -> list[dict[str, Any]]:
+def read_choices(path: str) -> list[dict[str, Json]]:
   """Reads JSONL of questions: context, choices, and the label if known."""
 
-  def is_question(record: dict[str, Any]) -> bool:
+  def is_question(record: dict[str, Json]) -> bool:
     choices, label = record.get('choices'), record.get('label')
     return (
       isinstance(record.get('context'), str)
@@ -142,7 +145,7 @@ _NGRAM_OPTIONS = {
 }
 
 
-def check_ngram_options(kind: str, options: Any) -> None:
+def check_ngram_options(kind: str, options: argparse.Namespace) -> None:
   """Checks that the options of train.ngram fit a kind of text."""
   for name, kinds in _NGRAM_OPTIONS.items():
     if getattr(options, name) is not None and kind not in kinds:
@@ -167,7 +170,7 @@ def check_ngram_options(kind: str, options: Any) -> None:
     )
 
 
-def parse_smoothing(text: str | None, order: int) -> Callable[..., Any]:
+def parse_smoothing(text: str | None, order: int) -> Callable[..., Model]:
   """Returns (counts, words, order) -> model for NAME[:NUMBER,...].
 
   None stands for the first method, modified Kneser-Ney.

@@ -8,8 +8,8 @@ tie is wrong.
 import csv
 import io
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -191,14 +191,19 @@ def published(path: str) -> dict[str, dict[str, float]]:
   }
 
 
+# Of a model: name -> figure, `interval`, and `families` and `groups` by name.
+Figures = Mapping[str, float | list[float] | dict[str, float]]
+
+
 def figures(
   pairs: Sequence[MinimalPair], good: np.ndarray, bad: np.ndarray
-) -> dict[str, Any]:
+) -> Figures:
   """Returns the shares of right pairs, in all, by family and by group.
 
-  `good` and `bad` are the scores of the sentences, float [pairs]. `mean` is
-  that over the groups, with a 95 % interval by drawing pairs of each group with
-  replacement; `share` that of all pairs; `ties` their number.
+  `good` and `bad` are the scores of the sentences, float [pairs]. `mean` is the
+  mean over the groups, with a 95 % interval by drawing pairs of each group with
+  replacement; `share` is the share among all pairs; `ties` counts the pairs
+  whose scores are equal.
   """
   right = good > bad
   places: dict[str, list[int]] = {}
@@ -227,11 +232,11 @@ def figures(
   }
 
 
-def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
-  """Compares two models on the same pairs, bool [pairs] of right ones.
+def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+  """Compares two models by the pairs that each has right, bool [pairs].
 
-  Returns how many pairs only one has right, and the probability of so uneven a
-  split if both were equally good: McNemar's test, the exact binomial one.
+  Returns how many pairs only one model has right, and the probability of so
+  uneven a split if both were equally good, by McNemar's exact binomial test.
   """
   from scipy import stats
 
@@ -241,7 +246,7 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
 
 
 def table(
-  found: Mapping[str, Mapping[str, Any]],
+  found: Mapping[str, Figures],
   others: Mapping[str, Mapping[str, float]],
   pairs: Sequence[MinimalPair],
 ) -> str:
@@ -250,7 +255,7 @@ def table(
   Args:
     found: model -> its `figures`.
     others: system -> group -> its published share.
-    pairs: that were scored, for the order of groups.
+    pairs: the scored pairs, which give the order of groups.
   """
   from train.meanings import tables
 
@@ -283,14 +288,14 @@ def table(
   return tables.markdown(['% right', *found, *others], rows)
 
 
-def _mean(shares: Mapping[str, float], groups: Any) -> float:
+def _mean(shares: Mapping[str, float], groups: Iterable[str]) -> float:
   known = [shares[group] for group in groups if group in shares]
   return float(np.mean(known)) if known else float('nan')
 
 
 def draw(
   path: str,
-  found: Mapping[str, Mapping[str, Any]],
+  found: Mapping[str, Figures],
   others: Mapping[str, Mapping[str, float]],
   pairs: Sequence[MinimalPair],
 ) -> None:

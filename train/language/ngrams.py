@@ -6,9 +6,10 @@ import io
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from etils import epath
 
 from data import scratch
 from data.ngrams import arpa, counts, texts
@@ -83,7 +84,9 @@ def read_file(path: str) -> Model:
   return arpa.read(path)
 
 
-def _with_ids(model: Model, words: Sequence[str], path: Any) -> Scorer:
+def _with_ids(
+  model: Model, words: Sequence[str], path: epath.PathLike
+) -> Scorer:
   found = [model.ids.get(word, counts.UNKNOWN) for word in words]
   known = sum(i != counts.UNKNOWN for i in found[len(counts.SYMBOLS) :])
   if not known:
@@ -128,12 +131,12 @@ def _by_kenlm(
 
 
 def of_files(
-  paths: Sequence[Any],
+  paths: Sequence[epath.PathLike],
   order: int,
   estimate: Callable[..., Model],
   min_count: int,
-) -> tuple[dict[str, Any], Model]:
-  """Returns figures of the making of a model of text files, and the model."""
+) -> tuple[dict[str, float], Model]:
+  """Makes a model of text files; returns (figures of this work, model)."""
   began = time.monotonic()
   words = texts.read_words(paths, min_count).words
   ids = {word: i for i, word in enumerate(words)}
@@ -147,7 +150,7 @@ def of_files(
   return figures | {'words_per_second': num_words / seconds}, model
 
 
-def describe(model: Model) -> dict[str, Any]:
+def describe(model: Model) -> dict[str, int | str]:
   """Returns the figures of a model: method, order, n-grams of each order."""
   sizes = {
     f'{n}-grams': len(level.keys)
@@ -156,8 +159,10 @@ def describe(model: Model) -> dict[str, Any]:
   return {'method': model.method, 'order': model.order, **sizes}
 
 
-def score_files(model: Model, paths: Sequence[Any]) -> dict[str, Any]:
-  """Returns the perplexity of text files, a line a text.
+def score_files(
+  model: Model, paths: Sequence[epath.PathLike]
+) -> dict[str, float]:
+  """Returns the perplexity of text files, each line a text.
 
   Each text begins after <s>, and its end is predicted. An unknown word counts
   with the probability of <unk>; the second perplexity is without such words.

@@ -5,7 +5,6 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from data.vocabulary.tokenizer import Tokenizer
 from models.layers import Params
 from train.engine import objectives
 from train.host import console, files
+from train.host.files import Json
 from train.vectors import length_batches, token_windows
 from train.vectors.trained_model import TrainedModel
 
@@ -127,7 +127,7 @@ def score_text(
   context: int | None = None,
   stride: int | None = None,
   detokenizer: str = 'none',
-) -> tuple[dict[str, Any], list[int], np.ndarray]:
+) -> tuple[dict[str, float | str], list[int], np.ndarray]:
   """Returns a text's figures, its token ids, and their log-probabilities.
 
   The first token is not predicted, but counts among the words, bytes and
@@ -180,8 +180,8 @@ def perplexity(value: float) -> float:
 
 
 def score_choices(
-  found: TrainedModel, questions: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
+  found: TrainedModel, questions: Sequence[dict[str, Json]]
+) -> list[dict[str, int | list[float]]]:
   """Scores every choice as the continuation of its context.
 
   Context and choice are encoded as one text, with the context's trailing space

@@ -4,7 +4,6 @@ A scorer is opened and checked with all sentences before the first is scored.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -31,7 +30,7 @@ class FileScorer:
     self._model = ngrams.read_file(path)
 
   def score(
-    self, sentences: Sequence[str], **ways: Any
+    self, sentences: Sequence[str], **ways: bool | str
   ) -> tuple[np.ndarray, np.ndarray, str]:
     """Returns sums, numbers of words and the way, see `open_scorer`."""
     del ways
@@ -56,7 +55,7 @@ class StoreScorer:
     )
 
   def score(
-    self, sentences: Sequence[str], **ways: Any
+    self, sentences: Sequence[str], **ways: bool | str
   ) -> tuple[np.ndarray, np.ndarray, str]:
     """Returns sums, numbers of pieces and the way, see `open_scorer`."""
     del ways

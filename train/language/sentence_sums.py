@@ -29,12 +29,12 @@ from train.vectors.trained_model import TrainedModel
 BATCH_TOKENS = 4096
 # Most bytes of the logits of a batch.
 LOGITS_BYTES = 250_000_000
-# Of an ELMo, at a time: sentences, of so many words.
+# For an ELMo: sentences at a time, and words of each.
 ROWS, LONGEST = 32, 32
 
 
 def check_model(found: TrainedModel, scoring: str) -> None:
-  """Checks that a model predicts tokens, and in the way that is asked for."""
+  """Checks that a model predicts tokens, and can be scored by `scoring`."""
   held_out.check_predicts_tokens(found)
   if found.reads_words and found.tokenizer is None:
     raise ValueError(
@@ -177,7 +177,7 @@ def score_by_ngrams(
 def _batches(
   found: TrainedModel, encoded: Sequence[list[int]], positions: int
 ) -> Iterator[length_batches.TextBatch]:
-  """Returns batches whose logits of `positions` a row (0: all) are bounded."""
+  """Returns batches of bounded logits, of `positions` a row (0: of all)."""
   per_token = 4 * found.model.vocab_size
   tokens = min(BATCH_TOKENS, max(1, LOGITS_BYTES // per_token))
   return length_batches.batches_by_length(

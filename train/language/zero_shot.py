@@ -7,7 +7,7 @@ import json
 import re
 import string
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from etils import epath
 
@@ -97,7 +97,7 @@ def coqa_f1(answer: str, truths: Sequence[str]) -> float:
 
 def run_coqa(
   conversations: Sequence[Conversation], complete: Complete
-) -> dict[str, Any]:
+) -> dict[str, float | list[str]]:
   """Answers every question and returns the mean F1 in percent."""
   # Prompts hold the true answers to earlier questions, as in the paper.
   prompts, truths = [], []
@@ -183,7 +183,7 @@ def shorten_articles(
 
 def run_summaries(
   articles: Sequence[Article], complete: Complete
-) -> dict[str, Any]:
+) -> dict[str, float | list[str]]:
   """Returns the mean ROUGE F1 in percent of 3 sentences after 'TL;DR:'."""
   from rouge_score import rouge_scorer
 
@@ -222,7 +222,7 @@ def read_parallel(source: str, target: str) -> list[tuple[str, str]]:
 
 def run_translation(
   pairs: Sequence[tuple[str, str]], complete: Complete
-) -> dict[str, Any]:
+) -> dict[str, float | str | list[str]]:
   """Translates after `EXAMPLES` pairs 'source = target'; returns the BLEU."""
   import sacrebleu
 

@@ -5,7 +5,6 @@ Shapes: N pair or sentence, L layer with the embeddings, D the vectors' width.
 
 import collections
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -13,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from data.tasks.senses import interest, wic
+from train.host.files import Json
 from train.meanings import classifiers, geometry, tables, word_vectors
 from train.vectors.trained_model import TrainedModel
 
@@ -36,7 +36,7 @@ def pair_features(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
 
 def score_pairs(
   model: TrainedModel, splits: Mapping[str, Sequence[wic.Pair]]
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns the accuracies of each layer on WiC, for JSON.
 
   A pair has the same sense if the cosine of the word's two vectors reaches the
@@ -109,10 +109,10 @@ def score_pairs(
 
 def score_senses(
   model: TrainedModel, examples: Sequence[interest.Sense]
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns the accuracies of each layer on *interest*, for JSON.
 
-  Leave-one-out: a sentence has the sense of the nearest of all other sentences
+  A sentence gets the sense of its nearest neighbour among all other sentences,
   by the cosine of the word's vectors; see `geometry.nearest_classes`.
   """
   counts = collections.Counter(example.sense for example in examples)
@@ -150,10 +150,11 @@ def score_senses(
 
 def _second_layer(
   model: TrainedModel, right: Mapping[str, Sequence[np.ndarray]]
-) -> dict[str, Any]:
-  """Returns ELMo's layer 2 against its layer 1; nothing of other models.
+) -> dict[str, dict[str, dict[str, float]]]:
+  """Compares layer 2 of an ELMo with its layer 1; {} for other models.
 
-  `right` are bool [N] for each layer, by the name of the comparison.
+  `right` maps the name of a comparison to the right answers of each layer, bool
+  [N].
   """
   if not model.reads_words or model.num_layers != 3:
     return {}
@@ -165,8 +166,8 @@ def _second_layer(
   }
 
 
-def as_text(figures: Mapping[str, Any]) -> str:
-  """Returns the table of a set's figures and, of an ELMo, the comparison."""
+def as_text(figures: Mapping[str, Json]) -> str:
+  """Returns the table of a set's figures and the comparison of two layers."""
   if figures['set'] == 'wic':
     splits = list(figures['pairs'])
     majority = [f'{x:.1%}' for x in figures['majority_accuracy'].values()]
@@ -207,7 +208,7 @@ def as_text(figures: Mapping[str, Any]) -> str:
   )
 
 
-def _verdict(found: Mapping[str, Any]) -> str:
+def _verdict(found: Mapping[str, float]) -> str:
   if found['p_value'] >= 0.05:
     return 'does not differ significantly from'
   return 'beats' if found['difference'] > 0 else 'is worse than'

@@ -6,13 +6,13 @@ threshold is the one of the highest accuracy on the training set.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from data.scoring import scores
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
+from train.host.files import Json
 from train.meanings import classifiers, inputs, sentence_vectors, tables
 from train.vectors.trained_model import TrainedModel
 
@@ -23,12 +23,12 @@ POSITIVE = '1'  # MRPC's label of paraphrases
 def compare(
   models: Iterable[tuple[str, TrainedModel]],
   sets: Mapping[str, Mapping[str, Sequence[Example]]],
-) -> dict[str, Any]:
-  """Returns the metrics of every pool of every layer of models, for JSON.
+) -> dict[str, Json]:
+  """Returns metrics by model, set, pool and layer, for JSON.
 
-  `models` are read one after the other: (name, model). A layer's entry has
-  the metrics of each split, and MRPC's threshold; `last` and `best` are numbers
-  of layers, the latter the best on dev.
+  `models` are (name, model), read one after the other. A layer's entry has the
+  metrics of each split, and MRPC's threshold; `last` and `best` are the numbers
+  of the last layer and of the layer that is best on dev.
   """
   return {
     'pairs': {
@@ -50,7 +50,7 @@ def compare(
 
 def _score(
   found: TrainedModel, task: Task, splits: Mapping[str, Sequence[Example]]
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns pool -> its layers, and the number of cut texts."""
   cosines = {
     split: sentence_vectors.compare(found, [x.texts for x in examples])
@@ -73,10 +73,10 @@ def _measure(
   task: Task,
   splits: Mapping[str, Sequence[Example]],
   values: Mapping[str, np.ndarray],
-) -> dict[str, Any]:
+) -> dict[str, float | dict[str, float]]:
   """Returns split -> metrics, and the threshold of classes."""
-  figures: dict[str, Any] = {}
-  answers: dict[str, Sequence[Any]] = {
+  figures: dict[str, float | dict[str, float]] = {}
+  answers: dict[str, Sequence[float] | Sequence[str]] = {
     split: found.tolist() for split, found in values.items()
   }
   if task.labels:
@@ -96,8 +96,8 @@ def _measure(
   return figures
 
 
-def as_text(figures: Mapping[str, Any]) -> str:
-  """Returns one table: a row a set, pool and layer, columns of each model."""
+def as_text(figures: Mapping[str, Json]) -> str:
+  """Returns one table: a row for each set, pool and layer, columns by model."""
   models = figures['models']
   header, rows = ['vector, layer'], []
   for number in range(1, len(models) + 1):
@@ -129,7 +129,7 @@ def as_text(figures: Mapping[str, Any]) -> str:
 
 
 def _cells(
-  vectors: Mapping[str, Any], choice: str, metrics: Sequence[str]
+  vectors: Mapping[str, Json], choice: str, metrics: Sequence[str]
 ) -> list[str]:
   layer = vectors['layers'][vectors[choice]]
   cells = [

@@ -8,12 +8,12 @@ Shapes: B batch, T position, L layer with the embeddings, D embed.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 from etils import epath
 
+from train.host.files import Json
 from train.meanings import geometry, tables
 from train.vectors import text_counts, text_layers
 from train.vectors.request import Choice, Request
@@ -26,15 +26,15 @@ _layers = jax.jit(
 
 def measure(
   found: TrainedModel, file: epath.PathLike, shifts: Sequence[int]
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns how far the vectors of a file's lines move by shifts, for JSON.
 
   For each shift and layer: the mean and the lowest cosine of a token's vectors
   before and after, over all tokens of all texts but [CLS] and [SEP]; and the
-  mean distance, relative to the length of the vector before. The cosine of a
-  token and the next one, unmoved, is a scale for them. Raises ValueError, with
-  the number of the line, for a text that leaves the model's positions; and for
-  a file without tokens.
+  mean distance, relative to the length of the vector before. For comparison,
+  `next_token_cosine` is the mean cosine of a token and the next one, unmoved.
+  Raises ValueError, with the number of the line, for a text that leaves the
+  model's positions; and for a file without tokens.
   """
   plan = found.plan(Request('token', choice=Choice('all')))
   model, params = found.prepared()
@@ -55,7 +55,9 @@ def measure(
   items = [item for item in enumerate(encoded) if item[1]]
   for batch, inputs in text_layers.batches(plan, items):
 
-    def layers_at(shift: int, inputs: Any = inputs) -> np.ndarray:
+    def layers_at(
+      shift: int, inputs: tuple[np.ndarray, np.ndarray] = inputs
+    ) -> np.ndarray:
       found = _layers(model, params, *inputs, shift, family=plan.family)
       return np.asarray(found).swapaxes(0, 1)
 
@@ -104,7 +106,7 @@ def _cosines(one_LTD: np.ndarray, other_LTD: np.ndarray) -> np.ndarray:
   return np.clip(products.sum(axis=-1), -1.0, 1.0)
 
 
-def as_text(figures: Mapping[str, Any]) -> str:
+def as_text(figures: Mapping[str, Json]) -> str:
   """Returns the table of mean cosines, a row a shift, a column a layer."""
   names = list(figures['shifts'][0]['cosine'])
   rows = [

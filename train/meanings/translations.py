@@ -6,12 +6,12 @@ width.
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
 
 from train.host import console, pictures
+from train.host.files import Json
 from train.meanings import retrieval, tables
 from train.vectors.request import Choice
 from train.vectors.trained_model import TrainedModel
@@ -21,12 +21,12 @@ PANEL = 4.8, 3.8  # inches
 
 def measure(
   found: TrainedModel, texts: Sequence[Sequence[str]], by_layer: bool = False
-) -> dict[str, Any]:
-  """Returns how many translations are found by their vectors, for JSON.
+) -> dict[str, Json]:
+  """Returns how many sentences find their translation by vectors, for JSON.
 
-  `texts` are N sentences in each of two languages, in the same order. Layers
-  are all, or the last one unless `by_layer`; each has the accuracies of
-  `retrieval.accuracies`.
+  `texts` are N sentences in each of two languages, in the same order. The
+  figures are of all layers if `by_layer`, else of the last one; each layer has
+  the accuracies of `retrieval.accuracies`.
   """
   choice = Choice('all' if by_layer else (-1,))
   vectors_2NLD = [embed(found, each, choice) for each in texts]
@@ -50,17 +50,17 @@ def embed(
 ) -> np.ndarray:
   """Returns the mean vectors of texts, see `TrainedModel.means`.
 
-  They are float32 [N, L, D] of chosen layers.
+  They are float32 [N, L, D], L the chosen layers.
   """
-  vectors: list[Any] = [None] * len(texts)
+  vectors: list[np.ndarray | None] = [None] * len(texts)
   numbered = found.means(texts, choice)
   for number, mean in console.counted(numbered, len(texts), 'sentences'):
     vectors[number] = mean
   return np.stack(vectors)
 
 
-def as_text(figures: Mapping[str, Any]) -> str:
-  """Returns the table of accuracies, a row a layer, both directions a cell."""
+def as_text(figures: Mapping[str, Json]) -> str:
+  """Returns the table of accuracies: layers as rows, both directions a cell."""
   rows = [
     [
       layer['layer'],
@@ -85,15 +85,16 @@ def as_text(figures: Mapping[str, Any]) -> str:
   )
 
 
-def write_picture(figures: Mapping[str, Any], path: str | os.PathLike) -> None:
+def write_picture(figures: Mapping[str, Json], path: str | os.PathLike) -> None:
   """Writes the accuracies of each layer as a picture, PNG, atomically.
 
-  `figures` have the weights' and both files' names, too.
+  Besides those of `measure`, `figures` has the names of the weights and of both
+  files.
   """
   _draw(figures, path)
 
 
-def _draw(figures: Mapping[str, Any], path: epath.Path) -> None:
+def _draw(figures: Mapping[str, Json], path: epath.Path) -> None:
   """Draws the accuracies by layer as PNG, a panel for each direction."""
   first, second = figures['files']
   layers = figures['layers']

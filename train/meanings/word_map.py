@@ -6,13 +6,13 @@ Shapes: N occurrence, L layer with the embeddings, D the vectors' width.
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
 
 from data.tasks.senses.occurrences import Occurrence
 from train.host import files, pictures
+from train.host.files import Json
 from train.meanings import geometry, tables, word_page
 
 ENDINGS = ('.html', '.png', '.json')
@@ -36,7 +36,7 @@ def describe(
   weights: str,
   occurrences: Sequence[Occurrence],
   vectors_NLD: np.ndarray,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns cosines, points and their facts for each layer, for JSON."""
   layers = []
   for number, name in enumerate(tables.layer_names(vectors_NLD.shape[1])):
@@ -63,8 +63,11 @@ def describe(
   }
 
 
-def write(figures: Mapping[str, Any], path: str | os.PathLike) -> None:
-  """Writes figures of `describe` as the ending of the path says, atomically."""
+def write(figures: Mapping[str, Json], path: str | os.PathLike) -> None:
+  """Writes the figures of `describe` atomically: HTML, JSON or a picture.
+
+  The ending of the path chooses the format.
+  """
   ending = pathlib.Path(path).suffix
   if ending == '.html':
     files.write_atomically(path, word_page.as_html(figures))
@@ -74,7 +77,7 @@ def write(figures: Mapping[str, Any], path: str | os.PathLike) -> None:
     _draw(figures, path)
 
 
-def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
+def summary(figures: Mapping[str, Json]) -> dict[str, float]:
   """Returns the numbers that the command prints."""
   return {
     'places': len(figures['rows']),
@@ -86,7 +89,7 @@ def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def _draw(figures: Mapping[str, Any], path: epath.Path) -> None:
+def _draw(figures: Mapping[str, Json], path: epath.Path) -> None:
   """Draws each layer: its cosines above, its points below."""
   layers = figures['layers']
   columns = min(len(layers), LAYERS_IN_A_ROW)

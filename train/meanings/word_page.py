@@ -7,15 +7,15 @@ arrow keys, and every number can be reached by keyboard.
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 from train.host import pages
+from train.host.files import Json
 
 DIGITS = 4  # of the numbers in the page
 FOLDER = pathlib.Path(__file__).parent / 'page'
 
 
-def as_html(figures: Mapping[str, Any]) -> str:
+def as_html(figures: Mapping[str, Json]) -> str:
   """Returns the page of `word_map.describe`'s figures."""
   rows = []
   for row in figures['rows']:
@@ -43,7 +43,7 @@ def as_html(figures: Mapping[str, Any]) -> str:
   )
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: Json) -> Json:
   if isinstance(value, dict):
     return {key: _rounded(each) for key, each in value.items()}
   if isinstance(value, list | tuple):

@@ -9,19 +9,24 @@ import shlex
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from etils import epath
+from ml_collections import ConfigDict
 
 from configs.tables.base import Row, Table
 from data.ngrams import interpolation, smoothing, texts
 from data.ngrams.model import perplexity
 from train.host import console, files
+from train.host.files import Json
 from train.language import held_out, ngrams, scoring
 from train.papers import brown_text, table_rendering, table_rows
 from train.papers.brown_text import BrownText
 from train.run import settings
+
+if TYPE_CHECKING:
+  from train.vectors.trained_model import TrainedModel
 
 # Of the command that it takes.
 OPTIONS = ('data', 'only', 'seeds', 'rerun', 'run', 'dry_run')
@@ -43,6 +48,8 @@ TOLD = (
   'model.dropout_rate',
 )
 
+RunFigures = Mapping[str, Json]  # content of FIGURES, see `_count`, `_train`
+
 
 class BrownRun(NamedTuple):
   """A row and a seed, and the folder of their figures."""
@@ -57,12 +64,12 @@ class BrownRun(NamedTuple):
     return self.row.args[0].partition(':')[0] == NETWORKS
 
   @property
-  def figures(self) -> dict[str, Any] | None:
-    """The figures of the finished run, else None."""
+  def figures(self) -> RunFigures | None:
+    """The figures of the run; None if it is not finished."""
     path = self.folder / FIGURES
     return files.read_json(path) if path.exists() else None
 
-  def overrides(self, store: str) -> dict[str, Any]:
+  def overrides(self, store: str) -> dict[str, settings.Value]:
     """Returns key of the config -> value."""
     return {
       **self.row.overrides,
@@ -70,7 +77,7 @@ class BrownRun(NamedTuple):
       'data.folder': store,
     }
 
-  def config(self, store: str = '') -> Any:
+  def config(self, store: str = '') -> ConfigDict:
     """Returns the config of a network."""
     return settings.with_overrides(
       settings.load_config(self.row.args[0]), self.overrides(store)
@@ -196,7 +203,7 @@ def _changes(run: BrownRun) -> str:
   )
 
 
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(config: settings.FlatConfig) -> dict[str, Json]:
   """Returns a flat config as it is read from JSON."""
   return json.loads(files.as_json(dict(config)))
 
@@ -220,7 +227,7 @@ def _run(run: BrownRun, text: BrownText, folder: epath.Path) -> list[str]:
   return []
 
 
-def _count(run: BrownRun, text: BrownText) -> dict[str, Any]:
+def _count(run: BrownRun, text: BrownText) -> RunFigures:
   """Returns the figures of an n-gram."""
   method, order = run.row.args[0], int(run.row.args[1])
   began = time.monotonic()
@@ -262,8 +269,8 @@ def interpolated(text: BrownText, order: int) -> dict[str, np.ndarray]:
   }
 
 
-def _train(run: BrownRun, text: BrownText, store: str) -> dict[str, Any]:
-  """Returns the figures of a network; goes on with its training."""
+def _train(run: BrownRun, text: BrownText, store: str) -> RunFigures:
+  """Trains a network, or continues its training; returns its figures."""
   from train.pretrain import job
   from train.run import training, workdirs
   from train.vectors.trained_model import TrainedModel
@@ -297,7 +304,9 @@ def _train(run: BrownRun, text: BrownText, store: str) -> dict[str, Any]:
   }
 
 
-def _score(found: Any, text: BrownText, part: str) -> dict[str, np.ndarray]:
+def _score(
+  found: 'TrainedModel', text: BrownText, part: str
+) -> dict[str, np.ndarray]:
   """Returns reading -> log-probabilities of a part's words but the first."""
   tokens = getattr(text, part)
   if found.name == 'nnlm':  # it needs few words before
@@ -320,7 +329,7 @@ def lay_out(
   table: Table, runs: Sequence[BrownRun], warnings: Sequence[str]
 ) -> table_rendering.TablePage:
   """Returns the page: published rows, ours below, and how ours were made."""
-  found: dict[str, list[dict[str, Any]]] = {}
+  found: dict[str, list[RunFigures]] = {}
   for run in runs:
     if (figures := run.figures) is not None:
       found.setdefault(run.row.name, []).append(figures)
@@ -363,22 +372,20 @@ def lay_out(
 
 
 def _values(
-  figures: Sequence[Mapping[str, Any]], reading: str, column: str
+  figures: Sequence[RunFigures], reading: str, column: str
 ) -> list[float]:
   found = [each['readings'].get(reading, {}).get(column) for each in figures]
   return [value for value in found if value is not None]
 
 
 def _mean(
-  figures: Sequence[Mapping[str, Any]], reading: str, column: str
+  figures: Sequence[RunFigures], reading: str, column: str
 ) -> float | str:
   values = _values(figures, reading, column)
   return statistics.fmean(values) if values else ''
 
 
-def _text(
-  figures: Sequence[Mapping[str, Any]], reading: str, column: str
-) -> str:
+def _text(figures: Sequence[RunFigures], reading: str, column: str) -> str:
   values = _values(figures, reading, column)
   if len(values) < 2:
     return f'{values[0]:.1f}' if values else ''
@@ -397,7 +404,7 @@ def _line(
   return (name, *shown[:2], ratios[0], *shown[2:], ratios[1])
 
 
-def _detail(name: str, figures: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _detail(name: str, figures: Sequence[RunFigures]) -> tuple[str, ...]:
   first = figures[0]
   told = [
     f'{key.rpartition(".")[2]}={first["config"][key]}'

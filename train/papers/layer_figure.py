@@ -5,13 +5,14 @@ LaTeX.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
 
 from configs.tables.base import Table
 from train.host import files, pictures
+from train.host.files import Json
 from train.papers import table_rendering
 from train.papers.layer_weights import (
   PLACES,
@@ -79,10 +80,10 @@ def make(
   return True
 
 
-def as_dict(table: Table, rows: Sequence[WeightsRow]) -> dict[str, Any]:
+def as_dict(table: Table, rows: Sequence[WeightsRow]) -> dict[str, Json]:
   """Returns mean, deviation and each run's figures, for JSON."""
 
-  def of_place(row: WeightsRow, place: str) -> dict[str, Any]:
+  def of_place(row: WeightsRow, place: str) -> dict[str, Json]:
     mean, deviation = average(row.mixes[place])
     return {
       **mean._asdict(),

@@ -7,7 +7,7 @@ only the weights and the scale of its averages of layers are read, see
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -124,7 +124,7 @@ def _described(task: str, places: Mapping[str, int]) -> str:
 
 
 def _read_mixes(workdir: epath.Path) -> tuple[str, dict[str, Mix]]:
-  """Returns a finished run's task and {place: average}."""
+  """Returns the task of a finished run and its mixes by place."""
   import jax  # with orbax below, after the cheap checks
 
   from models import scalar_mix
@@ -162,7 +162,7 @@ def _read_mixes(workdir: epath.Path) -> tuple[str, dict[str, Mix]]:
       f' task.features is {config.task.features!r} and its init.weights'
       f' {config.init.weights!r}'
     )
-  asked: dict[str, Any] = {}
+  asked: dict = {}
   for module in names.values():
     inner = asked
     for part in module.split('/'):
@@ -183,7 +183,7 @@ def _read_mixes(workdir: epath.Path) -> tuple[str, dict[str, Mix]]:
   return '+'.join(names) or config.task.name, mixes
 
 
-def _normalised(weights: Any, scale: Any) -> Mix:
+def _normalised(weights: np.ndarray, scale: np.ndarray) -> Mix:
   weights = np.asarray(weights, np.float64)
   shares = np.exp(weights - weights.max())
   return Mix(tuple(map(float, shares / shares.sum())), float(scale))

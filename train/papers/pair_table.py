@@ -10,7 +10,7 @@ import shlex
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -18,6 +18,7 @@ from etils import epath
 from configs import tables
 from configs.tables.base import Table
 from train.host import console, files
+from train.host.files import Json
 from train.language import minimal_pairs
 from train.papers import table_rendering, table_rows
 
@@ -194,7 +195,7 @@ def _fill(
       files.write_atomically(file, files.as_json(found) + '\n')
 
 
-def _read_ours(folder: epath.Path) -> list[dict[str, Any]]:
+def _read_ours(folder: epath.Path) -> list[dict[str, Json]]:
   """Returns the figures of all models that were scored, by name and way."""
   if not folder.exists():
     return []
@@ -208,7 +209,7 @@ def _read_ours(folder: epath.Path) -> list[dict[str, Any]]:
 
 
 def lay_out(
-  table: Table, ours: Sequence[Mapping[str, Any]]
+  table: Table, ours: Sequence[Mapping[str, Json]]
 ) -> table_rendering.TablePage:
   """Returns the page: by phenomenon, by paradigm, and how ours were scored."""
   families, systems = read_published(table.id.partition('/')[2])

@@ -4,12 +4,13 @@ A panel for each column of the table, a curve for each of a user's weights.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from etils import epath
 
 from configs.tables.base import Column, Table
 from train.host import console, files, pictures
+from train.host.files import Json
 from train.papers.table_figures import Figure
 from train.papers.table_rendering import Figures, Reasons
 from train.papers.table_rows import Line
@@ -75,7 +76,7 @@ def write(table: Table, curves: Sequence[Curve], stem: epath.Path) -> None:
   draw(curves, path)
 
 
-def as_dict(table: Table, curves: Sequence[Curve]) -> dict[str, Any]:
+def as_dict(table: Table, curves: Sequence[Curve]) -> dict[str, Json]:
   """Returns each curve's points, and its missing ones, for JSON."""
   return {
     'table': table.id,

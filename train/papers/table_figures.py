@@ -6,14 +6,15 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from etils import epath
 
 from configs.tables.base import Column, Part, Table
+from train.host.files import Json
 from train.papers.table_plan import Cell, Run
+from train.run.settings import FlatConfig, Grid, Value
 
-Grid = Mapping[str, Sequence[Any]]  # key of the config -> values
+Summary = Mapping[str, Json]  # content of a sweep's summary.json
 AGREE = 0.005  # half a point between two means
 
 
@@ -46,8 +47,8 @@ class Figure:
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
-def read_summary(path: epath.Path) -> dict[str, Any] | None:
-  """Returns a run's summary, None if unfinished; ValueError if damaged."""
+def read_summary(path: epath.Path) -> Summary | None:
+  """Returns a sweep's summary, None if unfinished; ValueError if damaged."""
   if not path.exists():
     return None
   try:
@@ -64,14 +65,15 @@ def read_summary(path: epath.Path) -> dict[str, Any] | None:
 
 def figure_of(
   column: Column,
-  summaries: Sequence[Mapping[str, Any]],
+  summaries: Sequence[Summary],
   *,
   tells: Sequence[str] = (),
   grid: Grid | None = None,
 ) -> Figure | None:
   """Returns the figure of a cell; None if a summary lacks a metric.
 
-  Several parts have their mean, seed by seed, over the seeds that all have.
+  A column of several parts has the mean of the parts for each seed, over the
+  seeds that all parts have.
   """
   parts = []
   for part, summary in zip(column.parts, summaries, strict=True):
@@ -101,7 +103,7 @@ def figure_of(
   )
 
 
-def chosen_runs(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def chosen_runs(summary: Summary) -> list[Mapping[str, Json]]:
   """Returns the runs of a sweep with its best settings."""
   chosen = summary.get('settings', {})
   return [
@@ -109,10 +111,8 @@ def chosen_runs(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
   ]
 
 
-def _settings(
-  summary: Mapping[str, Any], tells: Sequence[str], grid: Grid
-) -> str:
-  """Returns each key's value, and the values that it was chosen from."""
+def _settings(summary: Summary, tells: Sequence[str], grid: Grid) -> str:
+  """Returns each key's value and the values among which dev chose it."""
   texts = []
   config = summary.get('config', {})
   for key in tells:
@@ -131,7 +131,7 @@ def _settings(
   return ', '.join(texts)
 
 
-def _tried(summary: Mapping[str, Any], key: str) -> list[Any]:
+def _tried(summary: Summary, key: str) -> list[Value]:
   """Returns the values of a key in a sweep."""
   default = summary.get('config', {}).get(key)
   return list(
@@ -141,17 +141,17 @@ def _tried(summary: Mapping[str, Any], key: str) -> list[Any]:
   )
 
 
-def _listed(values: Iterable[Any]) -> str:
+def _listed(values: Iterable[Value]) -> str:
   return ', '.join(map(str, values))
 
 
-def _best(part: Part, summary: Mapping[str, Any]) -> float | None:
+def _best(part: Part, summary: Summary) -> float | None:
   found = summary.get('best', {}).get('metrics', {})
   values = [found.get(metric) for metric in part.metrics]
   return None if None in values else statistics.fmean(values)
 
 
-def _joined(summaries: Sequence[Mapping[str, Any]], key: str) -> str:
+def _joined(summaries: Sequence[Summary], key: str) -> str:
   found = dict.fromkeys(summary.get(key, '') for summary in summaries)
   return ', '.join(filter(None, found))
 
@@ -194,14 +194,15 @@ def read_reference(
 ) -> dict[str, Figure]:
   """Returns {column: figure} of another program's runs; {} without a file.
 
-  The JSON has `runs` of task, seed and metrics with our names, 'dev/' optional;
-  of task models also `inputs`, such as vectors+characters+language_model@both.
-  If `inputs` are given, their runs alone are read; characters do not count.
+  The JSON has `runs`, each with task, seed and metrics by our names, 'dev/'
+  optional; a run of a task model also has `inputs`, such as
+  vectors+characters+language_model@both. With `inputs`, only runs with the same
+  ones are read; characters do not count.
   """
   found = read_summary(path)
   if found is None:
     return {}
-  by_task: dict[str, list[dict[str, Any]]] = {}
+  by_task: dict[str, list[Mapping[str, Json]]] = {}
   for run in found['runs']:
     parts = run.get('inputs', '').split('+')
     if inputs not in ('', '+'.join(p for p in parts if p != 'characters')):
@@ -221,13 +222,11 @@ def read_reference(
   return figures
 
 
-def describe_changes(
-  run: Run, summary: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> str:
+def describe_changes(run: Run, summary: Summary, wanted: FlatConfig) -> str:
   """Returns how a finished run differs from the planned `run`; '' if not.
 
-  Sizes and tokenizer, which fine-tuned weights decide, and values chosen from a
-  grid do not count. `wanted` is the flat config of `run`.
+  Sizes and tokenizer do not count, which the fine-tuned weights decide, nor do
+  values that dev chose in a grid. `wanted` is the flat config of `run`.
   """
   from train.transfer import task_plan  # takes seconds to import
 

@@ -4,8 +4,8 @@ import dataclasses
 import difflib
 import functools
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import ml_collections
 from etils import epath
@@ -17,8 +17,10 @@ from configs.tables.base import Column, Part, Table, TaskModel
 from data import hub
 from data.tasks import registry
 from train.host import files
+from train.host.files import Json
 from train.papers.table_rows import Line, slug
 from train.run import settings
+from train.run.settings import FlatConfig, Grid, Value
 
 SUMMARY_FILE = 'summary.json'
 # Possible names of GLUE's folder among other sets.
@@ -42,9 +44,9 @@ class Run:
   part: Part
   folder: epath.Path
   config: str
-  overrides: Mapping[str, Any]
+  overrides: FlatConfig
   num_seeds: int
-  grid: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+  grid: Grid = dataclasses.field(default_factory=dict)
 
   @property
   def key(self) -> tuple[str, str, str]:
@@ -90,15 +92,15 @@ class Cell(NamedTuple):
 class CellRequest:
   """A table and how to fill it.
 
-  `data` is the folder of the labelled sets, or tfds; None: not given. By
-  default `num_seeds` are the table's. `overrides` are for all cells.
+  `data` is the folder of the labelled sets, or tfds; None if it is not given.
+  Without `num_seeds` the table says the number. `overrides` hold for all cells.
   """
 
   table: Table
   out: epath.Path
   data: str | None = None
   num_seeds: int | None = None
-  overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  overrides: FlatConfig = dataclasses.field(default_factory=dict)
 
   @property
   def stem(self) -> str:
@@ -288,7 +290,7 @@ def _weights_of(line: Line) -> dict[str, str | None]:
   }
 
 
-def _settings_of(model: TaskModel | None, line: Line) -> dict[str, Any]:
+def _settings_of(model: TaskModel | None, line: Line) -> dict[str, Value]:
   """Returns the published settings of a task model for the weights of a row."""
   if model is None:
     return {}
@@ -337,7 +339,7 @@ def check_overrides(request: CellRequest, cells: Sequence[Cell]) -> None:
       )
 
 
-def _read_pretraining(weights: str) -> dict[str, Any] | None:
+def _read_pretraining(weights: str) -> dict[str, Json] | None:
   if weights.startswith(hub.SCHEME):
     return None
   path = epath.Path(weights) / 'results.json'
@@ -347,7 +349,7 @@ def _read_pretraining(weights: str) -> dict[str, Any] | None:
   return found if 'metrics' in found else None
 
 
-def collect_pretraining(run: Run) -> dict[str, Any]:
+def collect_pretraining(run: Run) -> dict[str, Json]:
   """Returns a summary of a pre-training run's results."""
   found = _read_pretraining(run.line.weights)
   return {

@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from etils import epath
 
@@ -15,6 +15,9 @@ from configs.tables import base
 from configs.tables.base import Row, Table
 from data import storage
 from train.host import files
+
+if TYPE_CHECKING:
+  from train.run.settings import Value
 
 ROW_FILE = 'row.json'  # in a row's folder: its name and family
 
@@ -111,7 +114,7 @@ def name_weights(table: Table, given: Iterable[str]) -> dict[str, str]:
   return named
 
 
-def parse_overrides(arguments: Iterable[str]) -> dict[str, Any]:
+def parse_overrides(arguments: Iterable[str]) -> dict[str, 'Value']:
   """Returns {key: literal or string} of arguments --config.KEY=VALUE."""
   found = {}
   for argument in arguments:

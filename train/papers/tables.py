@@ -4,10 +4,11 @@ import codecs
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from etils import epath
+from ml_collections import ConfigDict
 
 from configs.tables import base
 from data import hub, storage
@@ -102,7 +103,7 @@ class Engine(NamedTuple):
   """The functions that do the work; tests replace them."""
 
   run: Callable[[Run], None] = run_in_process
-  resolve: Callable[[Run], Any] = table_plan.resolve
+  resolve: Callable[[Run], ConfigDict] = table_plan.resolve
   family_of: Callable[[str], str] = family_of
   has_split: Callable[[str, str, str], bool] = has_split
 

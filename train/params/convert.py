@@ -4,7 +4,6 @@ import contextlib
 import json
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import ml_collections
 from etils import epath
@@ -16,6 +15,7 @@ from models.pretrained import elmo, gpt, hugging_face, strict
 from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
 from train.host import console
+from train.host.files import Json
 from train.params import opened, warm_start
 from train.run import checkpoint, settings
 
@@ -29,7 +29,7 @@ SYMBOLS = {
 
 def inspect(
   weights: epath.PathLike, tokenizer: epath.PathLike | None = None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Describes weights without reading an array, see `opened.open_weights`.
 
   The report has `sizes` (keys of `config.model`), `parameters` (their number,
@@ -39,7 +39,7 @@ def inspect(
   """
   found = opened.open_weights(weights, tokenizer)
   model = found.model
-  report: dict[str, Any] = {
+  report: dict[str, Json] = {
     'folder': str(found.folder),
     'kind': found.kind,
     'architecture': found.name,
@@ -83,7 +83,7 @@ def export(
       if own is not None:
         own.save(new)
       return
-    config: dict[str, Any] = {
+    config: dict[str, Json] = {
       key: getattr(own, name)
       for key, name in SYMBOLS.items()
       if hasattr(own, name)

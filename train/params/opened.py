@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +20,10 @@ from models.pretrained.weights import abstract_params as abstract_params
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.host import files
+from train.host.files import Json
 from train.params import vocabulary_fit
 from train.run import checkpoint, workdirs
+from train.run.settings import Value
 
 # Heads of fine-tuning, beside a model's own.
 HEADS = ('classifier', 'token_classifier', 'span_classifier')
@@ -96,7 +97,7 @@ def _split_step(weights: epath.PathLike) -> tuple[epath.PathLike, int | None]:
   return workdir, int(step)
 
 
-def fields_beside(model: nn.Module) -> dict[str, Any]:
+def fields_beside(model: nn.Module) -> dict[str, Value]:
   """Returns the module's fields that no key of a config sets."""
   return {
     name: getattr(model, name) for name in FIELDS_BESIDE if hasattr(model, name)
@@ -106,11 +107,11 @@ def fields_beside(model: nn.Module) -> dict[str, Any]:
 def inherited(
   weights: Weights, params: Params, labels: tuple[str, ...]
 ) -> Weights:
-  """Returns the weights without heads that mean something else for labels.
+  """Returns the weights without the heads that do not fit the labels.
 
   A classifier stays only for the same labels (as after MultiNLI), unless they
   are mere numbers; a head of spans stays (as after TriviaQA). Parts above the
-  encoder of another size than in `params`, as drawn, go.
+  encoder go if their sizes differ from those in `params`, as drawn.
   """
   shapes = strict.flatten(params)
   known = [weights.labels[key] for key in sorted(weights.labels, key=int)]
@@ -196,12 +197,12 @@ def _open_workdir(folder: epath.Path, step: int | None) -> Weights:
 
 
 def load_vocabulary(
-  folder: epath.Path, imported: Mapping[str, Any]
+  folder: epath.Path, imported: Mapping[str, Json]
 ) -> tokenization.Tokenizer | None:
   """Returns the vocabulary of a workdir; None if its weights came without one.
 
-  `imported` is of `_read_imported`. Raises ValueError if the vocabulary is not
-  the one that the run or the import wrote.
+  `imported` is the result of `_read_imported`. Raises ValueError if the
+  vocabulary is not the one that the run or the import wrote.
   """
   written = imported.get('tokenizer')
   if 'tokenizer' not in imported and (folder / workdirs.STORE_FILE).exists():
@@ -219,7 +220,7 @@ def load_vocabulary(
   return tokenizer
 
 
-def _read_imported(folder: epath.Path) -> dict[str, Any]:
+def _read_imported(folder: epath.Path) -> dict[str, Json]:
   """Returns the content of `IMPORTED_FILE`; {} for a pre-training."""
   file = folder / IMPORTED_FILE
   return files.read_json(file) if file.exists() else {}
@@ -252,7 +253,7 @@ def _read_workdir(
   return kept
 
 
-def load_params(folder: epath.PathLike) -> Any:
+def load_params(folder: epath.PathLike) -> Params:
   """Returns all parameters of a checkpoint, on this process's first device.
 
   Raises ValueError for damage, and for parameters that are not all finite.
@@ -267,7 +268,9 @@ def load_params(folder: epath.PathLike) -> Any:
   return _read_workdir(folder, None, shapes, places, lambda path, leaf: leaf)
 
 
-def _with_vocabulary(found: Weights, given: Any, vocabulary: str) -> Weights:
+def _with_vocabulary(
+  found: Weights, given: tokenization.Tokenizer | None, vocabulary: str
+) -> Weights:
   """Returns weights cut to the `given` vocabulary, or the one beside them."""
   tokenizer = given
   # ELMo's weights are published without words; our own export writes them.

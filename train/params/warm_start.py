@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ from flax import linen as nn
 
 from data.vocabulary import tokenization
 from data.vocabulary.tokenizer import Tokenizer
+from models.layers import Params
 from models.pretrained import strict
 from models.pretrained import weights as pretrained_weights
 from models.pretrained.weights import NO_SOFTMAX, Weights
@@ -108,10 +108,10 @@ def load(
   weights: Weights,
   model: nn.Module,
   tokenizer: Tokenizer,
-  fresh: Any,
+  fresh: Params,
   *,
   num_layers: int | None = None,
-) -> Any:
+) -> Params:
   """Returns the parameters to begin with, laid out as `fresh` is.
 
   Heads, and rows of pieces and positions, that the weights lack keep the values
@@ -158,7 +158,7 @@ def replaced(
   return {path for path, rows in maps.items() if rows is None}
 
 
-def module_settings(name: str, model: nn.Module) -> dict[str, Any]:
+def module_settings(name: str, model: nn.Module) -> dict[str, settings.Value]:
   """Returns {key of `config.model`: value} of a module's sizes and settings."""
   keys = families.ARCHITECTURES[name].default_config().model
   found = {
@@ -182,7 +182,7 @@ def overrides(name: str, model: nn.Module) -> list[str]:
   return list(map(override, keys, keys.values()))
 
 
-def override(key: str, value: Any) -> str:
+def override(key: str, value: settings.Value) -> str:
   """Returns the argument of a command line that sets a key of a config."""
   return shlex.quote(f'--config.{key}={value}')
 
@@ -215,7 +215,7 @@ def _differences(
   return problems
 
 
-def _fields(model: nn.Module) -> dict[str, Any]:
+def _fields(model: nn.Module) -> dict[str, settings.Value]:
   """Returns the fields of a module that must be equal."""
   fields = {
     field.name: getattr(model, field.name)
@@ -256,7 +256,7 @@ def _vocabulary_differences(
   ]
 
 
-def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
+def _known_tokenizer(config: ml_collections.ConfigDict) -> Tokenizer | None:
   """Returns the tokenizer of a run; None if it is still to be trained."""
   data = config.data
   folder = epath.Path(data.folder or workdirs.default_store(config))
@@ -267,10 +267,10 @@ def _known_tokenizer(config: ml_collections.ConfigDict) -> Any:
   return None
 
 
-def _token_rows(known: Any, tokenizer: Tokenizer) -> np.ndarray:
+def _token_rows(known: Tokenizer, tokenizer: Tokenizer) -> np.ndarray:
   """Returns int [V]: each token's id in `known`, or -1 if it is new.
 
-  V counts the tokens with a row: of whole words, those of the softmax.
+  V counts the tokens that have a row: the words of a softmax, or all pieces.
   """
   if known.fingerprint == tokenizer.fingerprint:
     return np.arange(Vocabulary.of(tokenizer).size)

@@ -1,8 +1,7 @@
 """Builds the model, objectives, optimiser and steps of a config."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +17,9 @@ from train.architectures.architecture import (
   TextObjective,
   Vocabulary,
 )
-from train.engine import flops, optim, sharding, state
+from train.engine import flops, optim, sharding, shards, state
 from train.engine.state import TrainState
+from train.engine.steps import TrainStep
 from train.host import console
 from train.run import settings, training_phases
 from train.run.checkpoint import Checkpoints
@@ -38,7 +38,7 @@ class Parts:
     init: rng -> TrainState.
     shapes: the state as ShapeDtypeStructs.
     shardings: the state's shardings.
-    placements: the parameters', see `shards`.
+    placements: where each parameter lies, see `shards`.
   """
 
   config: ml_collections.ConfigDict
@@ -47,12 +47,12 @@ class Parts:
   mesh: Mesh
   model: nn.Module
   objective_of: Mapping[tuple[int, str], TextObjective]
-  schedule: Callable[[jax.Array], jax.Array]
+  schedule: optim.Schedule
   tx: optax.GradientTransformation
-  init: Callable[[jax.Array], TrainState]
+  init: state.Init
   shapes: TrainState
   shardings: TrainState
-  placements: Any
+  placements: shards.Placements
 
   @property
   def num_parameters(self) -> int:
@@ -108,9 +108,7 @@ class Parts:
       for name, leaf in self.objective.carry_shapes(self.model, rows).items()
     }
 
-  def train_step(
-    self, length: int, unit: str = ''
-  ) -> Callable[[TrainState, Any], Any]:
+  def train_step(self, length: int, unit: str = '') -> TrainStep:
     """Returns the jitted step of a kind, see `steps.make_train_step`."""
     train = self.config.train
     return self.objective_of[length, unit].make_step(
@@ -178,7 +176,9 @@ def build_parts(
   )
 
 
-def _at_stage(config: ml_collections.ConfigDict, phase: Phase) -> Any:
+def _at_stage(
+  config: ml_collections.ConfigDict, phase: Phase
+) -> ml_collections.ConfigDict:
   """Returns the config with a phase's unit."""
   if not phase.unit:
     return config

@@ -1,8 +1,8 @@
 """Pre-training on raw text: a config becomes a job for the training loop."""
 
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from train.architectures.architecture import Vocabulary
 from train.engine import evaluate, objectives, sharding, state, steps
 from train.host import processes
 from train.host.console import say
+from train.host.files import Json
 from train.pretrain import assemble, plan, run_stores
 from train.run import (
   checkpoint,
@@ -31,6 +32,9 @@ from train.run import (
 )
 from train.run.job import Job, Program, Stage, StayAlive
 from train.run.training_phases import Phase
+
+if TYPE_CHECKING:
+  from models.pretrained.weights import Weights
 
 
 def check_config(
@@ -119,17 +123,18 @@ class PreTraining(Job):
     examples: Mapping[tuple[int, str], Examples],
     held_out: Mapping[tuple[int, str], Examples],
     counts: np.ndarray,
-    beginning: Any,
+    beginning: 'Weights | None',
   ):
     """Makes the jitted steps; none is compiled.
 
     Args:
       parts: model, objectives, optimiser.
-      stores: of each unit of masks that has one of its own; '' is the run's.
-      examples: of each kind of phase, to train on.
-      held_out: the same, to score.
+      stores: unit of masks -> the store with such masks; '' -> the store of
+        the run.
+      examples: kind of phase -> examples to train on.
+      held_out: kind of phase -> examples to score.
       counts: how often each token is a target, int [V].
-      beginning: what `warm_start.open_beginning` returned, or None.
+      beginning: the weights of `init.weights`; None: parameters are drawn.
     """
     config, phases = parts.config, parts.phases
     self.config, self.mesh, self.shapes = config, parts.mesh, parts.shapes
@@ -205,7 +210,7 @@ class PreTraining(Job):
     """Returns (steps done, state) of the newest sound checkpoint."""
     return self._parts.restore(checkpoints)
 
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> dict[str, Json]:
     """Returns the digests of the text."""
     return {'the stores': run_stores.describe(self._stores)}
 
@@ -216,7 +221,7 @@ class PreTraining(Job):
 
   def score(
     self,
-    compiled: Mapping[str, Any],
+    compiled: Mapping[str, Callable],
     params: Params,
     step: int,
     stay_alive: StayAlive,
@@ -249,12 +254,12 @@ class PreTraining(Job):
 
   def finish(
     self,
-    compiled: Mapping[str, Any],
+    compiled: Mapping[str, Callable],
     params: Params,
     workdir: epath.Path,
     is_scored: bool,
     stay_alive: StayAlive,
-  ) -> dict[str, Any]:
+  ) -> dict[str, Json]:
     """Shows samples, writes the family's files; returns the last figures."""
     del compiled, is_scored, stay_alive
     architecture, store = self._parts.architecture, self._stores['']
@@ -278,7 +283,7 @@ class PreTraining(Job):
     return curves.evaluation_line(step, row)
 
   def print_results(
-    self, results: Mapping[str, Any], workdir: epath.Path
+    self, results: workdirs.Results, workdir: epath.Path
   ) -> None:
     """Prints the end of a run."""
     curves.print_results(results, workdir)

@@ -1,8 +1,7 @@
 """Checks and prints a pre-training run before device time is spent."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +16,16 @@ from data.store import corpus
 from models.layers import Params
 from train.architectures import families
 from train.engine import memory, optim, sharding
+from train.engine.steps import Batch
 from train.host import console, files
 from train.pretrain import run_stores
 from train.pretrain.assemble import Parts
 from train.run import settings, training_phases, workdirs
 from train.run.job import Program
 from train.run.training_phases import Phase
+
+# Language -> `passes`, and for each kind of phases its shares.
+LanguageShares = dict[str, dict[str, float | dict[str, float]]]
 
 LANGUAGES_FILE = 'languages.json'
 
@@ -86,13 +89,14 @@ def check_dialogues(
 
 def language_shares(
   examples: Mapping[tuple[int, str], Examples], phases: Sequence[Phase]
-) -> dict[str, dict[str, Any]]:
+) -> LanguageShares:
   """Returns the shares of several languages, and the passes over each.
 
-  Of each language: for each kind of phases its windows, their `share` of all
-  and the share `sampled` of the examples; and how often training sees its text.
+  For each kind of phases, a language has its number of `windows`, their `share`
+  of all windows and the share `sampled` of the examples; `passes` is how often
+  training sees its text.
   """
-  found: dict[str, dict[str, Any]] = {}
+  found: LanguageShares = {}
   for kind in sorted({phase.kind for phase in phases}):
     alike = [phase for phase in phases if phase.kind == kind]
     rows = examples[kind].describe_languages()
@@ -183,12 +187,12 @@ def check_continuation(
 def write_workdir(
   workdir: epath.Path,
   stores: Mapping[str, corpus.Store],
-  shares: Mapping[str, Any],
+  shares: LanguageShares,
 ) -> None:
   """Writes the tokenizer, sources and digest of the token store, and shares.
 
-  `shares` are those of several languages, see `language_shares`; `stores` by
-  `run_stores.open_stages`.
+  `stores` come from `run_stores.open_stages`, `shares` from `language_shares`;
+  with one language there are none.
   """
   if shares:
     files.write_atomically(
@@ -314,9 +318,10 @@ def programs(parts: Parts, phases: Sequence[Phase]) -> Iterator[Program]:
 
 
 def residual_bytes(parts: Parts, phase: Phase) -> int:
-  """Returns the bytes that the backward pass keeps of one micro-batch.
+  """Returns the bytes that one micro-batch keeps for the backward pass.
 
-  Over all devices, without the parameters; nothing is computed.
+  The bytes of all devices are counted, the parameters are not; nothing is
+  computed.
   """
   objective = parts.objective_of[phase.kind]
   rows = phase.global_batch // parts.config.train.micro_batches
@@ -324,12 +329,12 @@ def residual_bytes(parts: Parts, phase: Phase) -> int:
 
   carry = parts.objective.carry_shapes(parts.model, rows)
 
-  def residuals(params: Params, part: Any, carry: Any) -> Any:
+  def residuals(params: Params, part: Batch, carry: Batch) -> Callable:
     keys = jax.random.split(jax.random.key(0), rows)
     batch = objective.transform(part, keys) | carry
     rngs = {'dropout': keys[0], 'samples': keys[0]}
 
-    def loss_of(params: Params) -> Any:
+    def loss_of(params: Params) -> jax.Array:
       outputs = objective.apply(parts.model, params, batch, rngs)
       losses, _ = objective.losses(outputs, batch)
       return sum(total for total, _ in losses.values())

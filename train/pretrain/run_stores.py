@@ -1,7 +1,6 @@
 """The token stores of a run: opened, built if missing, and described."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ml_collections
 from etils import epath
@@ -10,6 +9,7 @@ from data import storage
 from data.store import build, corpus, texts
 from data.text import languages, tfds_text
 from train.host import processes
+from train.host.files import Json
 from train.run import training_phases, workdirs
 from train.run.training_phases import Phase
 
@@ -89,9 +89,10 @@ def open_stages(
   phases: Sequence[Phase],
   store: corpus.Store,
 ) -> dict[str, corpus.Store]:
-  """Returns the store of each unit of phases: `store`, that of '', or another.
+  """Returns the store of each unit of phases, `store` or one of its own.
 
-  Raises ValueError if that has another vocabulary.
+  The unit '' has `store`. Raises ValueError if another store has another
+  vocabulary.
   """
   stores = {'': store}
   for phase in phases:
@@ -113,7 +114,7 @@ def open_stages(
 
 
 def by_digest(
-  phases: Sequence[Phase], described: Mapping[str, Any], done: int
+  phases: Sequence[Phase], described: Mapping[str, Json], done: int
 ) -> list[Phase]:
   """Returns the phases of the first `done` steps, with digests of stores."""
   digests = described.get('stages', {})
@@ -123,10 +124,10 @@ def by_digest(
   ]
 
 
-def describe(stores: Mapping[str, corpus.Store]) -> dict[str, Any]:
-  """Returns the store's sources and sizes, its digest and its vocabulary's.
+def describe(stores: Mapping[str, corpus.Store]) -> dict[str, Json]:
+  """Returns sources, sizes and digests of the run's store and its vocabulary.
 
-  `stages` are the digests of others, by the unit of their phases.
+  `stages` has the digests of the other stores, by the unit of their phases.
   """
   main = stores['']
   digests = {

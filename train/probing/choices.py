@@ -7,13 +7,13 @@ import argparse
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 from etils import epath
 
 from data import storage
 from data.tasks.probes import tasks
 from data.tasks.probes.targets import Probe
+from train.host.files import Json
 from train.probing import outputs, plan
 from train.probing.plan import Settings
 
@@ -28,8 +28,8 @@ def recipe_of(task: str, arguments: argparse.Namespace) -> Settings:
   return plan.settings_of(task, arguments.published, changes)
 
 
-def settings_of(probe: Probe, arguments: argparse.Namespace) -> dict[str, Any]:
-  """Returns all settings that a task's results depend on, but the weights.
+def settings_of(probe: Probe, arguments: argparse.Namespace) -> dict[str, Json]:
+  """Returns all settings that change a task's results, except the weights.
 
   `data` is a digest of the files.
   """
@@ -50,14 +50,14 @@ def settings_of(probe: Probe, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def check_out(
   out: epath.Path,
-  expected: Mapping[str, Mapping[str, Any]],
+  expected: Mapping[str, Mapping[str, Json]],
   *,
   overwrite: bool = False,
 ) -> list[str]:
   """Returns the tasks that are not finished in a folder.
 
-  `expected` are each task's settings. Raises ValueError, naming the setting,
-  at results of others, unless they are to be overwritten.
+  `expected` has each task's settings. Raises ValueError if results there have
+  another setting, which it names, unless `overwrite`.
   """
   out = epath.Path(out).expanduser()
   todo = []
@@ -72,7 +72,7 @@ def check_out(
 
 
 def others(
-  out: epath.Path, expected: Mapping[str, Mapping[str, Any]]
+  out: epath.Path, expected: Mapping[str, Mapping[str, Json]]
 ) -> list[str]:
   """Returns other tasks in a folder, which the tables show too.
 

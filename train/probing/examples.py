@@ -149,7 +149,7 @@ def _compressed(
 def tell(task: str, split: str, found: ProbeSplit) -> None:
   """Prints labels and targets that the probes of a task cannot find.
 
-  Those of them that the F1 counts are missed.
+  The F1 counts such targets as missed, unless it leaves out their labels.
   """
   if found.unseen:
     labels = ', '.join(

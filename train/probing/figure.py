@@ -1,27 +1,29 @@
 """The weights of layers of each task as bars (Tenney et al. 2019b, fig. 2)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from etils import epath
 
 from train.host import pictures
+from train.probing.plan import Record
+
+if TYPE_CHECKING:
+  from matplotlib.lines import Line2D
 
 PANEL = 5.5, 1.15  # inches
 
 
-def draw(
-  title: str, records: Sequence[Mapping[str, Any]], path: epath.Path
-) -> None:
+def draw(title: str, records: Sequence[Record], path: epath.Path) -> None:
   """Draws the softmax weights of the mix of all layers as PNG.
 
-  A row for each task that has one, with its expected layer and its centre of
-  gravity as lines; bars of errors are the intervals over seeds. `records` are
-  as in `outputs.write`.
+  Each task with such a mix has a row, with its expected layer and its centre of
+  gravity as lines; error bars are the intervals over seeds.
   """
   drawn = [x for x in records if x['figures']['shares']]
   canvas = pictures.figure(PANEL[0], 0.9 + PANEL[1] * max(len(drawn), 1))
-  lines: dict[str, Any] = {}  # may lie outside, so the title has the numbers
+  # They may lie outside of a panel, so the title has the numbers.
+  lines: dict[str, Line2D] = {}
   grid = canvas.subplots(max(len(drawn), 1), 1, squeeze=False, sharex=True)
   for (axes,), record in zip(grid, drawn, strict=False):
     figures = record['figures']

@@ -7,8 +7,8 @@ row, T piece of a row, D width, P target of a row, H hidden, K class.
 import functools
 import math
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,12 +29,12 @@ ADAM = optax.scale_by_adam()
 
 
 class Result(NamedTuple):
-  """A trained probe, its parameters those of the best validation.
+  """A trained probe, with the parameters of its best validation.
 
   Attributes:
     dev: F1, 0 to 1; `test` likewise.
-    step: of the best validation; `steps` until the training ended.
-    shares: of the layers, float [L], sum 1; 0 outside of the mix.
+    step: the step of the best validation; `steps` is the last step.
+    shares: the shares of the layers, float [L], sum 1; 0 outside of the mix.
     scale: gamma of the mix.
   """
 
@@ -47,11 +47,14 @@ class Result(NamedTuple):
   scale: float
 
 
+T = TypeVar('T')  # a tree of arrays
+
+
 class _Stack(NamedTuple):
   """Parameters, each with a leading axis M, and the optimiser's moments."""
 
   params: Params
-  moments: Any
+  moments: optax.OptState
 
 
 class Probes:
@@ -90,7 +93,7 @@ class Probes:
     self._group = group
 
   @property
-  def params(self) -> Any:
+  def params(self) -> Params:
     """The current parameters, each with a leading axis M."""
     return self._stack.params
 
@@ -142,7 +145,7 @@ class Probes:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _draw(module: EdgeProbe, width: int, seeds: jax.Array) -> Any:
+def _draw(module: EdgeProbe, width: int, seeds: jax.Array) -> Params:
   """Returns the first parameters of each seed, with a leading axis S."""
   layers = [jnp.zeros((module.num_layers, 1, 1, width))] * module.num_spans
   spans = [jnp.zeros((1, 1, 2), jnp.int32)] * module.num_spans
@@ -169,11 +172,11 @@ def _gradients(
   params: Params,
   members: tuple[jax.Array, jax.Array],
   batch: Batch,
-  drawing: tuple[jax.Array, Any],
+  drawing: tuple[jax.Array, jax.Array],
   *,
   group: int,
-) -> tuple[jax.Array, jax.Array, Any]:
-  """Returns the mean losses [M], the norms of their gradients, and these.
+) -> tuple[jax.Array, jax.Array, Params]:
+  """Returns the mean losses [M], the gradients' norms [M], and the gradients.
 
   `members` are (used layers [M, L], place of the seed [M]), `drawing` the seeds
   and the step. Members of a seed have the same dropout masks: they differ in
@@ -190,7 +193,9 @@ def _gradients(
     )
   )(seeds)
 
-  def of_member(member: Any) -> Any:
+  def of_member(
+    member: tuple[Params, jax.Array, jax.Array],
+  ) -> tuple[jax.Array, jax.Array, Params]:
     params, used_L, place = member
 
     def mean_loss(params: Params) -> jax.Array:
@@ -206,8 +211,8 @@ def _gradients(
   return _map(of_member, (params, *members), group)
 
 
-def _map(function: Any, members: Any, group: int) -> Any:
-  """Returns a function of each member, `group` of them side by side."""
+def _map(function: Callable, members: tuple, group: int) -> tuple:
+  """Returns `function` of each member; `group` members run side by side."""
   return lax.map(function, members, batch_size=None if group == 1 else group)
 
 
@@ -216,7 +221,7 @@ def _map(function: Any, members: Any, group: int) -> Any:
 )
 def _update(
   stack: _Stack,
-  gradients: Any,
+  gradients: Params,
   norms_M: jax.Array,
   rate_M: jax.Array,
   moves_M: jax.Array,
@@ -228,12 +233,18 @@ def _update(
   factor_M = clip_norm / jnp.maximum(norms_M, clip_norm)
 
   def of_member(
-    old: _Stack, gradients: Any, factor: Any, rate: Any, moves: Any
+    old: _Stack,
+    gradients: Params,
+    factor: jax.Array,
+    rate: jax.Array,
+    moves: jax.Array,
   ) -> _Stack:
     clipped = jax.tree.map(lambda leaf: factor * leaf, gradients)
     steps, moments = ADAM.update(clipped, old.moments)
 
-    def moved(path: Any, leaf: jax.Array, step: jax.Array) -> jax.Array:
+    def moved(
+      path: jax.tree_util.KeyPath, leaf: jax.Array, step: jax.Array
+    ) -> jax.Array:
       is_mix = path[-1].key == edge_probe.LAYER_WEIGHTS
       return leaf - rate * (mix_factor if is_mix else 1.0) * step
 
@@ -243,12 +254,12 @@ def _update(
   return jax.vmap(of_member)(stack, gradients, factor_M, rate_M, moves_M)
 
 
-def _chosen(condition: jax.Array, new: Any, old: Any) -> Any:
+def _chosen(condition: jax.Array, new: T, old: T) -> T:
   return jax.tree.map(lambda x, y: jnp.where(condition, x, y), new, old)
 
 
 @jax.jit
-def _keep(better_M: jax.Array, params: Params, best: Any) -> Any:
+def _keep(better_M: jax.Array, params: Params, best: Params) -> Params:
   """Returns the parameters of members that got better, else the best."""
   return jax.vmap(_chosen)(better_M, params, best)
 
@@ -265,7 +276,9 @@ def _count(
   """Returns how often each class is found rightly and found, int32 [M, K]."""
   layers, spans = _inputs(batch)
 
-  def of_member(member: Any) -> tuple[jax.Array, jax.Array]:
+  def of_member(
+    member: tuple[Params, jax.Array],
+  ) -> tuple[jax.Array, jax.Array]:
     params, used_L = member
     logits_BPK = module.apply({'params': params}, layers, spans, used_L)
     return edge_probe.count(logits_BPK, batch.labels, batch.mask)

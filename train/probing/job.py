@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -11,6 +10,7 @@ from data.tasks.probes import targets, tasks
 from data.tasks.probes.targets import Probe, Sentence
 from models.probes.edge_probe import EdgeProbe
 from train.host import console, files
+from train.host.files import Json
 from train.probing import (
   batches,
   choices,
@@ -99,8 +99,8 @@ def _corpus(
 ) -> list[Sentence]:
   """Returns the sentences of a task's corpus.
 
-  They are those of all tasks of the corpus, whichever are asked for, so that
-  another command finds the same vectors.
+  All tasks of the corpus contribute their sentences, trained here or not, so
+  that another command finds the same vectors.
   """
   beside = tasks.beside(probe, arguments.data)
   found = [
@@ -121,15 +121,16 @@ def probe_task(
   probe: Probe,
   sentences: Sentences,
   features: Features,
-  settings: Mapping[str, Any],
+  settings: Mapping[str, Json],
   *,
   recipe: Settings,
   with_control: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Trains the probes of a task; returns its record for TASK.json.
 
-  `settings` are those of the record. With a control task its probes are trained
-  as well, and the selectivity is told.
+  `settings` are those of `choices.settings_of`. With `with_control`, a probe
+  that has a control task is trained on it as well, and the record has the
+  selectivity.
   """
   num_layers = model.num_layers
   record = _train(model, probe, sentences, features, settings, recipe)
@@ -169,9 +170,9 @@ def _train(
   probe: Probe,
   sentences: Sentences,
   features: Features,
-  settings: Mapping[str, Any],
+  settings: Mapping[str, Json],
   recipe: Settings,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   classes = targets.labels_of(sentences['train'])
   if not classes:
     raise ValueError(f'{probe.name}: found no label in the training sentences')

@@ -6,15 +6,16 @@ probes.tsv a line for each probe, probes.md the tables of the figures.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from etils import epath
 
 from data import scratch
 from train.host import files
+from train.host.files import Json
 from train.papers import table_rendering
 from train.papers.table_rendering import Sheet, TablePage
 from train.probing import figure
+from train.probing.plan import Record
 
 JSON_FILE, TSV_FILE = 'probes.json', 'probes.tsv'
 TABLE_FILE, FIGURE_FILE = 'probes.md', 'layer_weights.png'
@@ -54,7 +55,7 @@ def path_of(out: epath.PathLike, task: str) -> epath.Path:
   return epath.Path(out) / f'{task}.json'
 
 
-def read(path: epath.Path) -> dict[str, Any]:
+def read(path: epath.Path) -> Record:
   """Returns a task's results; raises ValueError for another file."""
   try:
     found = json.loads(path.read_bytes())
@@ -70,8 +71,8 @@ def read(path: epath.Path) -> dict[str, Any]:
 
 def check_settings(
   path: epath.Path,
-  found: Mapping[str, Any],
-  expected: Mapping[str, Any],
+  found: Record,
+  expected: Mapping[str, Json],
   cure: str = CURE,
 ) -> None:
   """Raises ValueError, naming a setting in which results differ.
@@ -88,12 +89,11 @@ def check_settings(
 
 
 def write(
-  out: epath.PathLike, title: str, records: Sequence[Mapping[str, Any]]
+  out: epath.PathLike, title: str, records: Sequence[Record]
 ) -> tuple[str, str]:
-  """Writes the files of all tasks' results; returns the Markdown and the JSON.
+  """Writes the results of all tasks into files; returns Markdown and JSON.
 
-  `records` are those of TASK.json, in the order of the tables; `title` names
-  the weights.
+  `records` stand in the order of the tables; `title` names the weights.
   """
   out = epath.Path(out)
   page = table_rendering.as_markdown(lay_out(title, records))
@@ -106,7 +106,7 @@ def write(
   return page, text
 
 
-def as_tsv(records: Sequence[Mapping[str, Any]]) -> str:
+def as_tsv(records: Sequence[Record]) -> str:
   """Returns a line for each probe of each task, F1 from 0 to 1."""
   lines = ['\t'.join(COLUMNS)]
   for record in records:
@@ -122,8 +122,8 @@ def as_tsv(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _parts(
-  record: Mapping[str, Any],
-) -> list[tuple[str, Mapping[str, Any]]]:
+  record: Record,
+) -> list[tuple[str, Record]]:
   """Returns (name, results) of a task, and of its control task."""
   parts = [(record['task'], record)]
   if record['control']:
@@ -131,7 +131,7 @@ def _parts(
   return parts
 
 
-def lay_out(title: str, records: Sequence[Mapping[str, Any]]) -> TablePage:
+def lay_out(title: str, records: Sequence[Record]) -> TablePage:
   """Returns the tables of figures, of test F1 and of layers."""
   depth = max(record['settings']['num_layers'] for record in records)
   header = ('', *(f'k = {layer}' for layer in range(depth)))
@@ -183,7 +183,7 @@ FIGURE_COLUMNS = (
 )
 
 
-def _figures(record: Mapping[str, Any]) -> list[str]:
+def _figures(record: Record) -> list[str]:
   figures = record['figures']
   mixes, singles = figures['mixes'], figures['singles']
   first = singles[0] or mixes[0]
@@ -202,8 +202,8 @@ def _figures(record: Mapping[str, Any]) -> list[str]:
   ]
 
 
-def _percent(figures: Mapping[str, Any] | None, split: str = 'test') -> str:
-  """Returns a mean F1 in percent and its interval as text; '' of nothing."""
+def _percent(figures: Mapping[str, Json] | None, split: str = 'test') -> str:
+  """Returns a mean F1 in percent and its interval; '' without figures."""
   if figures is None:
     return ''
   figures = figures.get(split, figures)
@@ -213,7 +213,7 @@ def _percent(figures: Mapping[str, Any] | None, split: str = 'test') -> str:
   return f'{text} ± {100 * figures["interval"]:.1f}'
 
 
-def _number(figures: Mapping[str, Any] | None) -> str:
+def _number(figures: Mapping[str, Json] | None) -> str:
   if figures is None or figures['mean'] is None:
     return ''
   text = f'{figures["mean"]:.2f}'

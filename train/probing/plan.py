@@ -3,10 +3,13 @@
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from train.host.files import Json
 
 LAYERS = ('cumulative', 'single', 'both')
 VERSION = 1  # of results; another one refuses those that were made before
+Record = Mapping[str, Json]  # results of a task, content of TASK.json
 _RANGE = re.compile(r'(0-)?\d{1,3}')
 
 
@@ -67,7 +70,7 @@ PUBLISHED_BY_TASK = {
 
 
 def settings_of(
-  task: str, published: bool, changes: Mapping[str, Any]
+  task: str, published: bool, changes: Mapping[str, float]
 ) -> Settings:
   """Returns the recipe of a task: our defaults or the source's, changed."""
   base = Settings()

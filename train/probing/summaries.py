@@ -9,9 +9,14 @@ import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from scipy import stats
+
+from train.host.files import Json
+
+# A trained probe: first, last, seed, dev and test (F1, 0 to 1), and shares.
+ProbeRun = Mapping[str, float | Sequence[float]]
+Average = dict[str, float | None]  # mean, std and interval, see `average`
 
 CONFIDENCE = 0.95
 
@@ -53,7 +58,7 @@ def divergence(weights: Sequence[float]) -> float:
   return sum(share * math.log2(share * len(weights)) for share in shares)
 
 
-def average(values: Sequence[float]) -> dict[str, float | None]:
+def average(values: Sequence[float]) -> Average:
   """Returns mean, sample deviation and the half width of an interval.
 
   The interval of the mean is Student's t with 95 % over the seeds; None for a
@@ -74,22 +79,19 @@ def average(values: Sequence[float]) -> dict[str, float | None]:
   }
 
 
-def summarise(
-  runs: Sequence[Mapping[str, Any]], num_layers: int
-) -> dict[str, Any]:
+def summarise(runs: Sequence[ProbeRun], num_layers: int) -> dict[str, Json]:
   """Returns the figures of a task from its trained probes.
 
-  `runs` are records with first, last, seed, dev and test (F1, 0 to 1) and
-  shares. Each figure is an `average` over seeds, None where it needs mixes
-  that were not trained: `mixes` and `singles`, layer -> dev and test;
-  `expected_layer` and `gain_divergence` of dev scores, `centre` and
-  `mix_divergence` of the full mix, `shares` of its layers. `singles` begin at
-  layer 0, the lexical baseline. `num_layers` is L.
+  Each figure is an `average` over seeds, None where it needs mixes that were
+  not trained: `mixes` and `singles`, layer -> dev and test; `expected_layer`
+  and `gain_divergence` of dev scores; `centre`, `mix_divergence` and `shares`
+  of the full mix. `singles` begin at layer 0, the lexical baseline.
+  `num_layers` is L.
   """
   seeds = sorted({run['seed'] for run in runs})
   of = {(run['first'], run['last'], run['seed']): run for run in runs}
 
-  def scores(first: int, last: int) -> dict[str, Any] | None:
+  def scores(first: int, last: int) -> dict[str, Average] | None:
     found = [of.get((first, last, seed)) for seed in seeds]
     if not all(found):
       return None
@@ -121,14 +123,14 @@ def summarise(
 
 
 def selectivity(
-  runs: Sequence[Mapping[str, Any]],
-  controls: Sequence[Mapping[str, Any]],
+  runs: Sequence[ProbeRun],
+  controls: Sequence[ProbeRun],
   num_layers: int,
-) -> dict[str, list[dict[str, float | None] | None]]:
-  """Returns test F1 minus that of the control task, averages over seeds.
+) -> dict[str, list[Average | None]]:
+  """Returns the test F1 of a task minus the F1 of its control task.
 
-  `runs` are as in `summarise`; so are `mixes` and `singles` of the result, None
-  for what was not trained.
+  The result has `mixes` and `singles` as in `summarise`, averages over seeds;
+  None for probes that were not trained.
   """
   of = {(run['first'], run['last'], run['seed']): run['test'] for run in runs}
   gains: dict[tuple[int, int], list[float]] = {}
@@ -137,7 +139,7 @@ def selectivity(
     gain = of[*layers, run['seed']] - run['test']
     gains.setdefault(layers, []).append(gain)
 
-  def gain(first: int, last: int) -> dict[str, float | None] | None:
+  def gain(first: int, last: int) -> Average | None:
     return average(gains[first, last]) if (first, last) in gains else None
 
   layers = range(num_layers)

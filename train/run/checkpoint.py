@@ -9,6 +9,7 @@ import contextlib
 import errno
 import json
 import os
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,8 +18,10 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from data import storage
+from models.layers import Params
 from train.engine import state
 from train.host import console, processes
+from train.host.files import Json
 
 FOLDER = 'checkpoints'
 # Orbax writes it last, for a step and for its arrays. It marks them complete
@@ -125,11 +128,12 @@ class Checkpoints:
     return max(complete_steps(self.folder), default=None)
 
   def save(
-    self, step: int, train_state: Any, notes: Mapping[str, Any] | None = None
+    self, step: int, train_state: Any, notes: Mapping[str, Json] | None = None
   ) -> None:
     """Begins to save; returns once the arrays are copied off the devices.
 
-    `notes`, of JSON values, are kept beside the arrays; `notes` returns them.
+    `train_state` is any tree of arrays. `notes` are kept beside the arrays; the
+    method `notes` returns them.
     Raises OSError if this save or the one before could not be written.
     """
     try:
@@ -204,7 +208,7 @@ class Checkpoints:
       (self.folder / str(step)).rename(aside)
     return aside
 
-  def notes(self, step: int) -> dict[str, Any]:
+  def notes(self, step: int) -> dict[str, Json]:
     """Returns the notes that were saved with the checkpoint of a step."""
     return _read_metadata(self.folder / str(step)).get('notes', {})
 
@@ -234,7 +238,12 @@ class Checkpoints:
     self._loops.enter_context(_patient_loops())
     return self
 
-  def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: types.TracebackType | None,
+  ) -> None:
     with self._loops:
       if error is None:
         self.finish()
@@ -310,8 +319,8 @@ def params_shapes(
 
 
 def restore_params(
-  workdir: epath.PathLike, params_shapes: Any, step: int | None = None
-) -> Any:
+  workdir: epath.PathLike, params_shapes: Params, step: int | None = None
+) -> Params:
   """Returns only the parameters of a workdir's checkpoint, of the newest step.
 
   `params_shapes` is a tree of ShapeDtypeStructs, with shardings for several
@@ -415,6 +424,6 @@ def _read_checksums(folder: epath.Path) -> dict[str, int]:
   return _read_metadata(folder)['checksums']
 
 
-def _read_metadata(folder: epath.Path) -> dict[str, Any]:
-  """Returns what was saved beside the arrays of a step."""
+def _read_metadata(folder: epath.Path) -> dict[str, Json]:
+  """Returns the checksums and notes that a step saved beside its arrays."""
   return json.loads((folder / METADATA_FILE).read_text())['custom_metadata']

@@ -59,18 +59,18 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def parser(
-  name: str, doc: str, weights: str | None = None, **options: Any
+  name: str, doc: str, weights: str | None = None, epilog: str | None = None
 ) -> argparse.ArgumentParser:
   """Returns the parser of a command without a config, python -m train.`name`.
 
-  --help shows `doc` as written. `weights` is the help of the argument WEIGHTS,
-  which comes with --tokenizer; None leaves both out.
+  --help shows `doc` and `epilog` as written. `weights` is the help of the
+  argument WEIGHTS, which comes with --tokenizer; None leaves both out.
   """
   made = argparse.ArgumentParser(
     prog=f'python -m train.{name}',
     description=doc,
     formatter_class=_Help,
-    **options,
+    epilog=epilog,
   )
   if weights is not None:
     add_weights(made, weights)
@@ -88,7 +88,9 @@ def add_weights(to: argparse.ArgumentParser, help_text: str) -> None:
   )
 
 
-def adders(to: Any) -> tuple[Callable, Callable, Callable]:
+def adders(
+  to: argparse._ActionsContainer,
+) -> tuple[Callable, Callable, Callable]:
   """Returns functions that add an argument, a switch, a number of 1 or more."""
   add = to.add_argument
   switch = functools.partial(add, action='store_true')

@@ -1,7 +1,6 @@
 """A run's metrics for people: lines, results, curves."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from etils import epath
 
@@ -9,6 +8,7 @@ from train.engine.evaluate import LANGUAGES
 from train.host import console, pictures
 from train.run import ledger
 from train.run import metrics as run_metrics
+from train.run.workdirs import Results
 
 _UNIGRAM = 'eval/unigram_perplexity'
 _MANY = 12  # languages, beyond which a line and a legend would be unreadable
@@ -39,7 +39,8 @@ def is_perplexity(metric: str) -> bool:
 def evaluation_line(step: int, row: Mapping[str, float]) -> str:
   """Returns one line: perplexities, else losses, and all other metrics.
 
-  Of several languages, it has each one's perplexity, or the extremes of many.
+  With several languages, the line has the perplexity of each, or with many
+  languages the lowest and the highest.
   """
   of_languages, row = _split_languages(row)
   perplexities = [value for name, value in row.items() if is_perplexity(name)]
@@ -86,7 +87,7 @@ def _split_languages(
   return found, others
 
 
-def print_results(results: Mapping[str, Any], workdir: epath.PathLike) -> None:
+def print_results(results: Results, workdir: epath.PathLike) -> None:
   """Prints a finished run's metrics."""
   of_languages, figures = _split_languages(results['metrics'])
   rows = [

@@ -4,15 +4,17 @@ import contextlib
 import faulthandler
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import jax
 import numpy as np
 from etils import epath
+from jax.sharding import Mesh
 
 from models.layers import Params
 from train.engine import sharding, steps
+from train.engine.state import TrainState
 from train.host import processes
 from train.run.checkpoint import Checkpoints
 
@@ -95,12 +97,12 @@ def check_finite(
 
 def stop_nonfinite(
   step: int,
-  state: Any,
-  gradient_norms: Callable[[Any, Any, Any, Any], tuple[Any, Any]],
+  state: TrainState,
+  gradient_norms: steps.GradientNorms,
   host_batch: Mapping[str, np.ndarray],
   workdir: epath.Path,
   checkpoints: Checkpoints,
-  mesh: Any,
+  mesh: Mesh,
   models: Checkpoints | None = None,
 ) -> NoReturn:
   """Saves the bad batch; raises FloatingPointError with losses, gradient norms.

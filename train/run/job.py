@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import ml_collections
@@ -14,7 +14,9 @@ from data.examples import pipeline
 from models.layers import Params
 from train.engine.state import TrainState
 from train.engine.steps import Objective
+from train.host.files import Json
 from train.run import checkpoint
+from train.run.workdirs import Results
 
 
 class Program(NamedTuple):
@@ -83,12 +85,12 @@ StayAlive = Callable[[], None]
 
 
 class Stage(NamedTuple):
-  """What the next training step is.
+  """A training step: its name, its model and its objective.
 
   Attributes:
-    name: of its step in `Job.steps`.
+    name: its key in `Job.steps`.
     model: the module that it trains.
-    objective: what it trains on.
+    objective: the transforms and losses by which it trains.
   """
 
   name: str
@@ -97,10 +99,10 @@ class Stage(NamedTuple):
 
 
 class Job:
-  """A planned run: all that the training loop asks of it.
+  """A planned run, as the training loop sees it.
 
-  A pre-training (`train.pretrain.job`) and a fine-tuning
-  (`train.transfer.finetune`) each say it in their own class.
+  `PreTraining` (`train.pretrain.job`) and `FineTuning`
+  (`train.transfer.finetune`) are its two kinds.
 
   Attributes:
     config: the resolved config, as written into the workdir.
@@ -119,7 +121,7 @@ class Job:
   config: ml_collections.ConfigDict
   mesh: Mesh
   shapes: TrainState
-  steps: Mapping[str, Callable[..., Any]]
+  steps: Mapping[str, jax.stages.Wrapped]
   total_steps: int
   save_every: int
   score_every: int
@@ -131,22 +133,25 @@ class Job:
   # ---- A step ---------------------------------------------------------------
 
   def stage(self, step: int) -> Stage:
-    """Returns what the training step after `step` steps is."""
+    """Returns the stage of the training step that follows `step` steps."""
     raise NotImplementedError
 
   def batch(self, step: int, whole: bool) -> pipeline.Batch:
-    """Returns the host batch after `step` steps, whole or our own rows."""
+    """Returns the host batch that follows `step` steps.
+
+    It is `whole`, or has the rows of this process alone.
+    """
     raise NotImplementedError
 
   def arguments(self, scores: Sequence[float]) -> tuple:
-    """Returns those of a training step, beside state and batch."""
+    """Returns the arguments of a training step after state and batch."""
     del scores
     return ()
 
   def work(
     self, step: int, batch: Mapping[str, jax.Array]
   ) -> tuple[int, float]:
-    """Returns tokens and model FLOPs of the step after `step` steps."""
+    """Returns tokens and model FLOPs of the step that follows `step` steps."""
     raise NotImplementedError
 
   def programs(self, done: int) -> Iterable[Program]:
@@ -165,8 +170,8 @@ class Job:
     """Returns (steps done, state) of the newest sound checkpoint."""
     return checkpoints.restore(self.shapes)
 
-  def facts(self) -> Mapping[str, Any]:
-    """Returns {name: JSON value}, to be equal on all processes."""
+  def facts(self) -> Mapping[str, Json]:
+    """Returns name -> value, which must be equal on all processes."""
     raise NotImplementedError
 
   def write(self, workdir: epath.Path) -> None:
@@ -195,7 +200,7 @@ class Job:
     workdir: epath.Path,
     is_scored: bool,
     stay_alive: StayAlive,
-  ) -> dict[str, Any]:
+  ) -> dict[str, Json]:
     """Returns entries of results.json, `metrics` among them.
 
     `is_scored` says whether the last score was of these parameters.
@@ -212,8 +217,6 @@ class Job:
     """Returns the metrics of a score as one line."""
     raise NotImplementedError
 
-  def print_results(
-    self, results: Mapping[str, Any], workdir: epath.Path
-  ) -> None:
+  def print_results(self, results: Results, workdir: epath.Path) -> None:
     """Prints the end of a run."""
     raise NotImplementedError

@@ -28,11 +28,14 @@ EXPIRY_SECONDS = 120.0
 _LOOK_SECONDS = 3.0  # between looks at another's lock
 _END_SECONDS = 30.0  # to give it back
 
+# A process, as `_this_process` describes it.
+Holder = dict[str, str | int | list[str] | None]
+
 
 class _Found(NamedTuple):
   """A lock in the bucket: its content, generation, and age in seconds."""
 
-  holder: dict[str, Any]
+  holder: Holder
   generation: int
   age: float
 
@@ -40,9 +43,9 @@ class _Found(NamedTuple):
 class Lease:
   """Holds the lock of a folder; a context manager.
 
-  Entering waits for a lock that is not renewed to expire; that of a dead
+  Entering waits until a lock that is not renewed expires; the lock of a dead
   process of this machine is void at once. Raises ValueError if another process
-  holds it.
+  holds the lock.
   """
 
   def __init__(self, folder: epath.PathLike):
@@ -56,7 +59,7 @@ class Lease:
     self._renewing = threading.Lock()
     # The server's clock when a writing was refused last; it dates the objects.
     self._now = datetime.datetime.now(datetime.UTC)
-    self._taken_by: dict[str, Any] | None = None
+    self._taken_by: Holder | None = None
     self._ended = threading.Event()
     self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
 
@@ -188,11 +191,11 @@ class Lease:
         wait = RENEW_SECONDS if self._generation else _LOOK_SECONDS
 
 
-def _this_process() -> dict[str, Any]:
+def _this_process() -> Holder:
   return {
     'host': socket.gethostname(),
     'process': os.getpid(),
-    # What tells this process from one of the same number elsewhere, or later.
+    # With the machine, it tells this process from others of its number.
     'began': _began(os.getpid()),
     'machine': _machine(),
     'token': uuid.uuid4().hex,
@@ -200,7 +203,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _machine() -> list[str]:
-  """Returns what processes that see each other's numbers have in common."""
+  """Returns facts that are equal where processes see each other's numbers."""
   try:
     boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip()
     return [boot, os.readlink('/proc/self/ns/pid'), str(os.getuid())]
@@ -211,7 +214,7 @@ def _machine() -> list[str]:
 def _began(process: int) -> str | None:
   """Returns when a process began, in ticks since the boot; None: it has ended.
 
-  Unlike a time of day, that of one process never changes.
+  Unlike a time of day, the ticks of a process never change.
   """
   try:
     text = pathlib.Path(f'/proc/{process}/stat').read_text()
@@ -220,14 +223,14 @@ def _began(process: int) -> str | None:
   return text.rpartition(')')[2].split()[19]  # after the name in brackets
 
 
-def _is_dead(holder: dict[str, Any]) -> bool:
+def _is_dead(holder: Holder) -> bool:
   """Returns whether a holder was a process of this machine, and has ended."""
   if not _machine() or holder.get('machine') != _machine():
     return False
   return _began(holder['process']) != holder['began']
 
 
-def _describe(holder: dict[str, Any]) -> str:
+def _describe(holder: Holder) -> str:
   return (
     f'process {holder.get("process")} on {holder.get("host")}, since'
     f' {holder.get("since")}'

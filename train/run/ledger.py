@@ -98,7 +98,7 @@ class Ledger:
 
   def compiled(
     self,
-    step: Callable[..., Any],
+    step: jax.stages.Wrapped,
     around: Callable[[], contextlib.AbstractContextManager] = (
       contextlib.nullcontext
     ),
@@ -136,7 +136,7 @@ class Ledger:
   def count(self, step: int, tokens: int, flops: float) -> None:
     """Counts a training step, the run's `step`th."""
     self._step = step
-    if not self._compiled:  # its time is not that of a step
+    if not self._compiled:  # its time has a compilation in it
       self._tokens += tokens
       self._flops += flops
     self._compiled = False

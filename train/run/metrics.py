@@ -3,8 +3,8 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+import numpy as np
 from etils import epath
 
 from train.host import files
@@ -91,7 +91,8 @@ def is_scored(workdir: epath.PathLike, step: int) -> bool:
 
 
 def training_row(
-  report: Mapping[str, Any], loss_names: Sequence[str]
+  report: Mapping[str, np.ndarray | Mapping[str, np.ndarray]],
+  loss_names: Sequence[str],
 ) -> dict[str, float]:
   """Returns the 'train/...' metrics of a step's report, on the host."""
   row = {}

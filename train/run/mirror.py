@@ -1,8 +1,8 @@
 """Files of a run that grow, on storage that cannot append.
 
-Of a run on Cloud Storage they are written in a local folder, and copied whole,
-by a thread, at checkpoints and at the end. What a checkpoint's step has and the
-copies have not yet, lies in the checkpoint.
+A run on Cloud Storage writes them in a local folder; at checkpoints and at the
+end, a thread copies them whole. Rows that a checkpoint's step has and that are
+not copied yet are kept in the checkpoint.
 """
 
 import concurrent.futures
@@ -21,7 +21,7 @@ from data import storage
 from train.host import console
 from train.run import ledger, metrics
 
-# Files of rows, which a restart goes on with.
+# Files of rows, to which a restart appends.
 ROWS = (metrics.FILE, ledger.FILE)
 Tails = Mapping[str, tuple[int, str]]  # name -> where the rest begins, the rest
 
@@ -86,7 +86,7 @@ class Mirror:
     return found
 
   def copy(self) -> None:
-    """Begins to copy what has changed; a failure is told and made up for."""
+    """Begins to copy changed files; the next call makes up for a failure."""
     waits = self._copying is not None and not (
       self._copying.running() or self._copying.done()
     )

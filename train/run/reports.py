@@ -4,7 +4,6 @@ import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ml_collections
 import numpy as np
@@ -12,6 +11,7 @@ from etils import epath
 
 from train.host import console, files, pictures
 from train.host.console import duration
+from train.host.files import Json
 from train.run import (
   curves,
   ledger,
@@ -35,7 +35,7 @@ _BARS = 12  # of the newest attempts; a run on spot machines has many
 _BINS = 200
 
 
-def collect(workdir: epath.PathLike) -> dict[str, Any]:
+def collect(workdir: epath.PathLike) -> dict[str, Json]:
   """Returns the figures of a workdir's run for JSON, None where unknown."""
   files.check_workdir(workdir)
   config = workdirs.read_config(workdir)
@@ -120,7 +120,7 @@ def _seconds_left(
   return seconds / counted * (tokens(rows[-1].total_steps) - done)
 
 
-def print_report(report: Mapping[str, Any]) -> None:
+def print_report(report: Mapping[str, Json]) -> None:
   """Prints the figures of `collect`."""
   done, total = report['steps_done'], report['steps_in_all']
   spent, left = report['time'], report['seconds_left']
@@ -281,7 +281,7 @@ def _timeline(
 
 def run(
   workdir: epath.PathLike, out: epath.PathLike | None = None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Draws a run's PNG files into `out` or the workdir; returns its figures."""
   report = collect(workdir)
   out = epath.Path(out or workdir)

@@ -11,7 +11,6 @@ import pathlib
 import re
 import traceback
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import ml_collections
 
@@ -19,6 +18,11 @@ import configs
 from configs import variants
 from data.text import languages
 from train.run import training_phases
+
+# A value of a config: a number, a text, a tuple of values; None: not set.
+Value = bool | int | float | str | Sequence['Value'] | None
+FlatConfig = Mapping[str, Value]  # 'section.key' -> value
+Grid = Mapping[str, Sequence[Value]]  # 'section.key' -> values to try
 
 ATTENTION = ('auto', 'plain', 'fused')
 GELUS = ('erf', 'tanh', 'relu')
@@ -221,7 +225,9 @@ def unknown_key(
   )
 
 
-def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+def flatten(
+  config: Mapping | ml_collections.ConfigDict, prefix: str = ''
+) -> dict[str, Value]:
   """Returns {'section.key': value}; references resolved, tuples as lists."""
   flat = {}
   for key in config:
@@ -235,7 +241,7 @@ def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
 
 def as_json(config: ml_collections.ConfigDict) -> str:
   """Returns the config as readable JSON, the same for equal configs."""
-  nested: dict[str, Any] = {}
+  nested: dict[str, dict[str, Value]] = {}
   for path, value in flatten(config).items():
     section, _, key = path.rpartition('.')
     nested.setdefault(section, {})[key] = value
@@ -312,7 +318,7 @@ def check_common(config: ml_collections.ConfigDict) -> None:
   )
 
 
-def _is_rule(rule: Any, known: Sequence[str]) -> bool:
+def _is_rule(rule: Value, known: Sequence[str]) -> bool:
   if not isinstance(rule, tuple | list) or len(rule) != 2:
     return False
   axes = rule[1] if isinstance(rule[1], tuple | list) else (rule[1],)
@@ -382,13 +388,13 @@ def check_masks(config: ml_collections.ConfigDict) -> None:
 
 
 def differing_keys(
-  old: Mapping[str, Any],
-  new: Mapping[str, Any],
+  old: FlatConfig,
+  new: FlatConfig,
   free: Collection[str] = FREE_KEYS,
-) -> dict[str, tuple[Any, Any]]:
+) -> dict[str, tuple[Value, Value]]:
   """Returns {key: (old, new)} of two flat configs, without free keys.
 
-  A key that only the old one has is one that its family did not read.
+  Keys that the old config alone has do not count: its family did not read them.
   """
   old, new = BEFORE | _with_unit(old), _with_unit(new)
   return {
@@ -398,15 +404,15 @@ def differing_keys(
   }
 
 
-def _with_unit(flat: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a flat config with the unit that an older key stood for."""
+def _with_unit(flat: FlatConfig) -> dict[str, Value]:
+  """Returns a flat config with the unit in place of an older key."""
   flat = dict(flat)
   if flat.pop('objective.whole_word', False):
     flat['objective.unit'] = 'word'
   return flat
 
 
-def describe_differing(differing: Mapping[str, tuple[Any, Any]]) -> str:
+def describe_differing(differing: Mapping[str, tuple[Value, Value]]) -> str:
   """Returns the lines of a message on the result of `differing_keys`."""
   return ''.join(
     f'\n  {key}: {old!r} there, {new!r} here'
@@ -415,7 +421,7 @@ def describe_differing(differing: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def with_overrides(
-  config: ml_collections.ConfigDict, overrides: Mapping[str, Any]
+  config: ml_collections.ConfigDict, overrides: FlatConfig
 ) -> ml_collections.ConfigDict:
   """Returns a copy with {'section.key': value} replaced, for programs."""
   config = copy.deepcopy(config)

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import jax
 from etils import epath
 
+from train.engine.steps import Report
 from train.run.ledger import Ledger
 
 
@@ -31,7 +31,7 @@ def steps(
   numbers: Iterable[int],
   profile: Sequence[int],
   workdir: epath.PathLike,
-  latest: Callable[[], Any],
+  latest: Callable[[], Report | None],
   ledger: Ledger,
 ) -> Iterator[int]:
   """Yields step numbers, and profiles the steps of `profile`.

@@ -1,7 +1,6 @@
 """The training loop of every run, from a planned job to a finished workdir."""
 
 import contextlib
-from typing import Any
 
 import jax
 import ml_collections
@@ -44,7 +43,7 @@ def train(
   *,
   dry_run: bool = False,
   began: float | None = None,
-) -> dict[str, Any] | None:
+) -> workdirs.Results | None:
   """Runs, or continues, a planned job; returns its results.json.
 
   A workdir with a run of the same config continues after its last checkpoint.
@@ -182,7 +181,7 @@ def train(
     report = None
     arguments = job.arguments(scores)
 
-    def latest_report() -> Any:
+    def latest_report() -> steps.Report | None:
       return report
 
     last_step = first_step if is_over() else job.total_steps

@@ -8,7 +8,6 @@ import pathlib
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import ml_collections
 from etils import epath
@@ -16,7 +15,10 @@ from etils import epath
 from data import storage
 from data.text import languages
 from train.host import files, processes
+from train.host.files import Json
 from train.run import lease
+
+Results = Mapping[str, Json]  # content of results.json
 
 # Of a workdir: the checkpoint of the best model, where a run keeps one.
 MODEL_FOLDER = 'model'
@@ -28,8 +30,9 @@ STORE_FILE = 'trained_on.json'
 def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[..., None]]:
   """Makes a workdir, and keeps a second process out of it.
 
-  The lock of a local one is the operating system's: a dead process frees it;
-  see `lease` for Cloud Storage, whose `check` is yielded. Raises ValueError if
+  A local workdir has a lock of the operating system, which a dead process
+  frees; on Cloud Storage it has a `lease.Lease`. Yields `Lease.check_held`, or
+  for a local workdir a function that checks nothing. Raises ValueError if
   another process trains there.
   """
   workdir = epath.Path(workdir)
@@ -76,7 +79,7 @@ def check_shared(workdir: epath.PathLike) -> None:
     )
 
 
-def write_results(workdir: epath.PathLike, results: Mapping[str, Any]) -> None:
+def write_results(workdir: epath.PathLike, results: Results) -> None:
   """Writes results.json."""
   files.write_atomically(
     epath.Path(workdir) / 'results.json',
@@ -101,8 +104,8 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict | None:
   raise ValueError(f'{path}: not the config of a run: {problem}')
 
 
-def read_results(workdir: epath.PathLike) -> dict[str, Any] | None:
-  """Returns results.json of a finished run, None where there is none."""
+def read_results(workdir: epath.PathLike) -> Results | None:
+  """Returns results.json of a finished run; None if the run is not finished."""
   path = epath.Path(workdir) / 'results.json'
   return files.read_json(path) if path.exists() else None
 

@@ -47,7 +47,7 @@ _AT_MOST = re.compile(r'/at_most_(\d+)_times/')
 # Operations that take time, for which the compiler has no estimate.
 _WITHOUT = ('fusion', 'gather', 'scatter', 'sort', 'reduce-window')
 _USED = re.compile(r'%([\w.\-]+)')
-# Names of computations follow, which may be those of operations too.
+# Names of computations follow; operations may have the same names.
 _CALLS = re.compile(r', (?:calls|to_apply|condition|body|branch_\w+)=')
 
 
@@ -139,7 +139,7 @@ def estimate(text: str, num_cores: int = 1) -> Estimate:
 def find_operations(text: str) -> tuple[list[Operation], list[str]]:
   """Returns a step's operations, and the loops that depend on the data.
 
-  Of a conditional's branches the one of most cycles counts.
+  A conditional counts its branch with the most cycles.
   """
   lines_of, entry = hlo.computations(text)
   bounded = []
@@ -266,7 +266,7 @@ def _total(operations: Iterable[Operation]) -> int:
 def _takes_time(
   line: str, opcode: str, lines_of: Mapping[str, list[str]]
 ) -> bool:
-  """Returns whether an operation takes time, other than that of the links."""
+  """Returns whether an operation takes time besides the time of the links."""
   computation = lines_of.get(_called(line), [])
   on_links = 'async-collective' in line or hlo.has_collective(computation)
   return _label(line) == KERNEL or (opcode in _WITHOUT and not on_links)

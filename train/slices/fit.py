@@ -6,7 +6,6 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import ml_collections
@@ -19,15 +18,18 @@ from train.architectures.architecture import Vocabulary
 from train.engine import sharding, state
 from train.engine.memory import GIB, batch_shapes
 from train.host.console import say
+from train.host.files import Json
 from train.pretrain import assemble
 from train.pretrain import plan as pretraining
 from train.pretrain.assemble import Parts
 from train.run import settings, training_phases
+from train.run.settings import FlatConfig
 from train.run.training_phases import Phase
 from train.slices import cycles, hlo, printing, task_steps, topology, traffic
 from train.slices.task_steps import StepPlan
 
 NO_CLOCK = "a GPU's compiler estimates no time; the bounds are what is known"
+PhaseFigures = Mapping[str, Json]  # of a compiled step, see `_describe`
 
 
 def preflight(
@@ -36,7 +38,7 @@ def preflight(
   *,
   mfu: float | None = None,
   num_words: int = task_steps.NUM_WORDS,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Compiles the training steps of a config for a slice or for GPUs.
 
   A pre-training has one for each phase, a task model one, with `num_words` in
@@ -77,12 +79,12 @@ def preflight(
 
 
 def count_hours(
-  phases: Sequence[Mapping[str, Any]], mfu: float | None
+  phases: Sequence[PhaseFigures], mfu: float | None
 ) -> float | None:
   """Returns the hours of all steps at an MFU, or by the compiler's estimate.
 
-  The estimate's are those of computing and those of the links in turn, as if
-  nothing travelled while a device computes. None where it is missing. Of GPUs
+  The estimate adds the hours of the links to those of computing, as if nothing
+  travelled while a device computes. None where the estimate is missing. Of GPUs
   they are the fewest that the bounds of a step allow.
   """
   seconds = 0.0
@@ -129,7 +131,7 @@ def plan(
     return task_steps.plan(config, machine.devices, num_words)
   parts = plan_parts(config, machine)
 
-  def lower(phase: Phase) -> Any:
+  def lower(phase: Phase) -> jax.stages.Lowered:
     shapes = parts.objective.batch_shapes(phase.length, phase.global_batch)
     batch = batch_shapes(shapes, parts.mesh)
     return parts.train_step(*phase.kind).lower(parts.shapes, batch)
@@ -148,7 +150,7 @@ def plan(
 
 def compile_phases(
   steps: StepPlan, phases: Sequence[Phase], machine: topology.Machine
-) -> list[dict[str, Any]]:
+) -> list[PhaseFigures]:
   """Returns figures of each phase's step, all compiled at once."""
   with sharding.scope(steps.mesh, steps.config.mesh.rules):
     lowered = [steps.lower(phase) for phase in phases]
@@ -161,8 +163,10 @@ def compile_phases(
   ]
 
 
-def _compile(lowered: Any) -> tuple[Any, float]:
-  """Returns the program, or the error that it does not fit, and seconds."""
+def _compile(
+  lowered: jax.stages.Lowered,
+) -> tuple[jax.stages.Compiled | jax.errors.JaxRuntimeError, float]:
+  """Returns the program, or the error if it does not fit, and the seconds."""
   began = time.monotonic()
   try:
     program = lowered.compile()
@@ -177,9 +181,9 @@ def _describe(
   steps: StepPlan,
   phase: Phase,
   machine: topology.Machine,
-  program: Any,
+  program: jax.stages.Compiled | jax.errors.JaxRuntimeError,
   seconds: float,
-) -> dict[str, Any]:
+) -> PhaseFigures:
   """Returns the figures of a phase's compiled step."""
   num_devices, micro_batches = steps.mesh.size, steps.config.train.micro_batches
   shares = sharding.batch_parts(steps.mesh)
@@ -253,10 +257,10 @@ def _describe(
 
 def _estimate(
   text: str, bounds: Mapping[str, float], machine: topology.Machine
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns the compiler's estimate of a step, or the reason it is missing.
 
-  The MFU is of the seconds without the links', which stand beside it.
+  `seconds` and `mfu` are without the links, whose time is `links_seconds`.
   """
   try:
     found = cycles.estimate(text, machine.devices[0].num_cores)
@@ -276,7 +280,7 @@ def _estimate(
 
 def remedies(
   config: ml_collections.ConfigDict, num_devices: int
-) -> list[dict[str, Any]]:
+) -> list[FlatConfig]:
   """Returns at most six single overrides to try, the cheapest first.
 
   More micro-batches cost next to nothing, rematerialisation a third more
@@ -295,9 +299,9 @@ def remedies(
 def find_remedies(
   config: ml_collections.ConfigDict,
   machine: topology.Machine,
-  phases: Sequence[Mapping[str, Any]],
+  phases: Sequence[PhaseFigures],
   num_words: int,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Json]]:
   """Tries `remedies` on the phase that exceeds the memory most."""
   excess = [0 if p['fits'] else p['memory']['total'] or 0 for p in phases]
   worst = excess.index(max(excess))

@@ -2,20 +2,21 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from etils import epath
 
 from train.engine.memory import GIB, gib
 from train.host import console, files
 from train.host.console import say
+from train.host.files import Json
+from train.run.settings import FlatConfig
 
 # Time that the estimate does not have: of a step, and of a run's hours.
 NOT_ESTIMATED = 'the links, starting operations, waiting for prefetched memory'
 NOT_COUNTED = 'evaluation, checkpoints and waiting for input'
 
 
-def print_report(report: Mapping[str, Any], price: float | None) -> None:
+def print_report(report: Mapping[str, Json], price: float | None) -> None:
   """Prints a report of `preflight`; `price` is the price of a chip-hour."""
   name = report['topology']
   rows = {
@@ -70,11 +71,11 @@ def _rounded(hours: float, digits: int) -> str:
   return f'{hours:,.{digits}f}' if hours >= 10 else f'{hours:.3g}'
 
 
-def _verdict(figures: Mapping[str, Any]) -> str:
+def _verdict(figures: Mapping[str, Json]) -> str:
   return 'fits' if figures['fits'] else 'does NOT fit'
 
 
-def _print_phase(phase: Mapping[str, Any]) -> None:
+def _print_phase(phase: Mapping[str, Json]) -> None:
   memory = dict(phase['memory'])
   total, usable = memory.pop('total'), memory.pop('usable')
   rows = {
@@ -109,7 +110,7 @@ def _print_phase(phase: Mapping[str, Any]) -> None:
     _print_estimate(phase['estimate'])
 
 
-def _print_estimate(estimate: Mapping[str, Any]) -> None:
+def _print_estimate(estimate: Mapping[str, Json]) -> None:
   """Prints the compiler's estimate of a step as a table by kind of work."""
   title = "The compiler's estimate of a step, not a measurement"
   if 'missing' in estimate:
@@ -139,7 +140,7 @@ def _counts(numbers: Mapping[str, int]) -> str:
   return ''.join(f', {name} ({n})' for name, n in numbers.items())
 
 
-def flags(override: Mapping[str, Any]) -> str:
+def flags(override: FlatConfig) -> str:
   """Returns an override as it is spelt on the command line."""
   return ' '.join(f'--config.{key}={value}' for key, value in override.items())
 

@@ -3,7 +3,6 @@
 import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,10 +41,10 @@ class StepPlan:
 
   Attributes:
     phases: one for each step to compile.
-    shapes: the sharded state's.
+    shapes: the state as ShapeDtypeStructs with shardings.
     lower: phase -> its step, lowered.
     flops: phase -> model FLOPs of its step.
-    kept: phase -> bytes that the backward pass keeps of one micro-batch.
+    kept: phase -> bytes that one micro-batch keeps for the backward pass.
     notes: name -> text, rows of a report.
   """
 
@@ -54,7 +53,7 @@ class StepPlan:
   phases: Sequence[Phase]
   shapes: TrainState
   num_parameters: int
-  lower: Callable[[Phase], Any]
+  lower: Callable[[Phase], jax.stages.Lowered]
   flops: Callable[[Phase], int]
   kept: Callable[[Phase], int]
   notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -67,12 +66,12 @@ def plan(
 ) -> StepPlan:
   """Plans the step of a batch of the longest rows, `task.max_length` tokens.
 
-  Of a language model no array is read. Of one of ELMo's task models the rows
-  are of words, whose table has `num_words` of `task.word_dim`; a file of
-  vectors is not read, and the layers of a language model below it are computed
-  of a made-up example. The steps are those of the official number of examples.
-  Raises ValueError for several tasks and tasks of other kinds than those of
-  `_EXAMPLES`.
+  For a language model, no array is read. For one of ELMo's task models, the
+  rows have words, whose table has `num_words` vectors of `task.word_dim`; no
+  file of vectors is read, and a language model below computes its layers for a
+  made-up example. The number of steps follows from the official number of
+  examples. Raises ValueError for several tasks, and for a kind of task that
+  `_EXAMPLES` lacks.
   """
   task = _find_task(config)
   task_plan.check_settings(config)
@@ -93,7 +92,7 @@ def plan(
   if config.train.plateau is not None:
     arguments.append(jnp.float32(1))
 
-  def lower(phase: Phase) -> Any:
+  def lower(phase: Phase) -> jax.stages.Lowered:
     del phase
     shapes = [
       jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere)

@@ -5,7 +5,7 @@ import importlib.metadata
 import importlib.util
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax.experimental import topologies
@@ -65,7 +65,7 @@ class Slice(NamedTuple):
   name: str
   generation: Generation
   layout: tuple[int, ...]
-  devices: list[Any]
+  devices: list[jax.Device]
   num_hosts: int
 
   @property
@@ -130,7 +130,7 @@ def find(name: str) -> Machine:
   bounds = {1: (1, 1, 1), 8: (2, 4, 1)}.get(chips, (2, 2, 1))
   if generation.layout_name not in ('v5e', 'v6e'):
     bounds = (2, 2, 1)
-  options: dict[str, Any] = {'chips_per_host_bounds': list(bounds)}
+  options: dict[str, list[int] | str] = {'chips_per_host_bounds': list(bounds)}
   if generation.layout_name == 'v4':
     options['chip_config_name'] = 'megacore'  # one device a chip
   text = f'{generation.layout_name}:{"x".join(map(str, layout))}'

@@ -1,13 +1,13 @@
 """Parts of a fine-tuning: its programs with their data, its steps and rate."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import ml_collections
 from etils import epath
 
+from models.layers import Params
 from models.pretrained import strict
 from train.engine import optim
 from train.run.training_phases import Phase
@@ -30,7 +30,8 @@ def open_programs(
 ) -> list[TaskProgram]:
   """Opens the weights of a config and reads the data of its tasks.
 
-  `workdir` is that of a run that continues; `splits` default to all that exist.
+  `workdir` is the folder of a run that continues. By default all existing
+  `splits` are read.
   """
   tasks = task_data.open_tasks(config)
   programs = bodies.program_of(config).open(config, tasks, workdir)
@@ -62,9 +63,9 @@ def input_shapes(program: TaskProgram, total_steps: int) -> tuple:
   )
 
 
-def clear(params: Mapping[str, Any], paths: set[str]) -> dict[str, Any]:
+def clear(params: Params, paths: set[str]) -> Params:
   """Returns parameters with zeros at `paths`, which are then never drawn."""
-  cleared: dict[str, Any] = {}
+  cleared: dict = {}
   for path, leaf in strict.flatten(params).items():
     if path in paths:
       leaf = jnp.zeros_like(leaf)
@@ -105,7 +106,7 @@ def count_steps(
 
 def make_schedule(
   config: ml_collections.ConfigDict, phase: Phase
-) -> Callable[[Any], jax.Array]:
+) -> optim.Schedule:
   """Returns step -> learning rate, with a fraction of the steps as warm-up."""
   settings = dict(config.optim)
   warmup = settings.pop('warmup_fraction') * phase.steps

@@ -3,9 +3,9 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ml_collections
+import numpy as np
 from etils import epath
 from flax import linen as nn
 
@@ -21,12 +21,15 @@ from models.pretrained import strict
 from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
 from train.architectures.architecture import Vocabulary, model_fields
+from train.engine.optim import Mask
 from train.host import files
+from train.host.files import Json
 from train.params import opened, warm_start
 from train.run import settings, workdirs
 from train.transfer import tag_paths, task_data, task_losses
 from train.transfer.program import Found, TaskProgram
 from train.transfer.task_data import Split
+from train.transfer.task_losses import Batch
 
 # Arrays of a batch that a model with an encoder reads, in order.
 INPUTS = ('tokens', 'token_mask', 'token_types', 'positions', 'last')
@@ -48,9 +51,10 @@ class EncoderProgram(TaskProgram):
   """A language model below the head of a task.
 
   Attributes:
-    module: the model, with those of its own heads that the task reads.
-    tokenizer: of its vocabulary; None for an ELMo, which reads any word.
-    initial: initial weights; None: drawn at random, or restored.
+    module: the model; of its own heads, it has the ones that the task reads.
+    tokenizer: the tokenizer of the model; None for an ELMo, which reads any
+      word.
+    initial: the initial weights; None if parameters are drawn or restored.
     family: the row of the model in the table of families.
   """
 
@@ -104,7 +108,7 @@ class EncoderProgram(TaskProgram):
   def labels_last_piece(self) -> bool:
     """Whether a word's tag is at its last piece, not at its first.
 
-    Of a left-to-right model only the last piece has seen the whole word; a BERT
+    A left-to-right model sees the whole word at its last piece alone; a BERT
     reads the first piece (Devlin et al. 2018, section 5.3).
     """
     return getattr(self.module, 'pool_last', self.form.left_to_right)
@@ -137,7 +141,7 @@ class EncoderProgram(TaskProgram):
       for program, names_of in zip(programs, names, strict=True)
     ]
 
-  def inputs(self, batch: Mapping[str, Any]) -> tuple:  # noqa: D102
+  def inputs(self, batch: Batch) -> tuple:  # noqa: D102
     return *(batch[name] for name in INPUTS), *map(batch.get, SOME_INPUTS)
 
   def build_model(self) -> task_model.TaskModel:  # noqa: D102
@@ -170,7 +174,7 @@ class EncoderProgram(TaskProgram):
       num_layers=self.config.init.num_layers,
     )
 
-  def load_weights(self, params: Params, seed: int) -> Any:  # noqa: D102
+  def load_weights(self, params: Params, seed: int) -> Params:  # noqa: D102
     del seed
     if self.initial is None:
       return params
@@ -183,10 +187,10 @@ class EncoderProgram(TaskProgram):
       num_layers=self.config.init.num_layers,
     )
 
-  def trainable(self, params: Params) -> Any:  # noqa: D102
+  def trainable(self, params: Params) -> Mask:  # noqa: D102
     return task_model.trainable(params, self.config.task.frozen)
 
-  def step_flops(self, batch: Mapping[str, Any]) -> int:
+  def step_flops(self, batch: Mapping[str, np.ndarray]) -> int:
     """Returns the encoder's FLOPs in a step: 3 forward passes, 1 if frozen."""
     *rows, length = batch['tokens'].shape
     count = math.prod(rows) * (2 if self.vocabulary else 1)
@@ -212,12 +216,12 @@ class EncoderProgram(TaskProgram):
     if self.tokenizer is not None:
       self.tokenizer.save(workdir)
 
-  def load(self, workdir: epath.Path) -> Any:  # noqa: D102
+  def load(self, workdir: epath.Path) -> Params:  # noqa: D102
     weights = opened.open_weights(workdir)
     weights.check_complete()
     return weights.load(weights.on_one_device())
 
-  def facts(self) -> dict[str, Any]:  # noqa: D102
+  def facts(self) -> dict[str, Json]:  # noqa: D102
     return {
       'reading in both orders': self.model.both_orders,
       'the vocabulary': self.tokenizer and self.tokenizer.fingerprint[:8],
@@ -261,7 +265,7 @@ def open_encoder(
 
 def _open(
   config: ml_collections.ConfigDict,
-) -> tuple[ml_collections.ConfigDict, nn.Module, Any, Weights]:
+) -> tuple[ml_collections.ConfigDict, nn.Module, Tokenizer | None, Weights]:
   """Returns (config with sizes, module, tokenizer, `init.weights`)."""
   weights = opened.open_weights(config.init.weights, config.data.tokenizer)
   weights.check_complete(warm_start.TOKENIZER_OPTION)
@@ -292,7 +296,7 @@ def _open(
 
 def _reopen(
   config: ml_collections.ConfigDict, workdir: epath.Path
-) -> tuple[ml_collections.ConfigDict, nn.Module, Any]:
+) -> tuple[ml_collections.ConfigDict, nn.Module, Tokenizer | None]:
   """Returns (config with sizes, module, tokenizer) of a run."""
   config = with_sizes_of(config, workdir)
   imported = files.read_json(workdir / opened.IMPORTED_FILE)
@@ -327,7 +331,7 @@ def with_sizes_of(
 
 def _draw(
   config: ml_collections.ConfigDict,
-) -> tuple[ml_collections.ConfigDict, nn.Module, Any]:
+) -> tuple[ml_collections.ConfigDict, nn.Module, Tokenizer]:
   """Returns (config, module, tokenizer) without any weights."""
   if config.data.tokenizer is None:
     raise ValueError(
@@ -348,7 +352,7 @@ def _build(
 
 
 def _with_model(
-  config: ml_collections.ConfigDict, sizes: dict[str, Any]
+  config: ml_collections.ConfigDict, sizes: Mapping[str, settings.Value]
 ) -> ml_collections.ConfigDict:
   copy = config.copy_and_resolve_references()
   with copy.unlocked(), copy.ignore_type():

@@ -3,12 +3,12 @@
 import copy
 import functools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 import optax
 from etils import epath
 from flax import linen as nn
@@ -21,6 +21,7 @@ from models.layers import Params
 from train.engine import optim, sharding, state, steps
 from train.host import processes
 from train.host.console import say
+from train.host.files import Json
 from train.run import checkpoint, metrics, training, workdirs
 from train.run.job import Job, Keep, Program, Stage, StayAlive
 from train.run.training_phases import Phase
@@ -101,12 +102,12 @@ def plan(
 class FineTuning(Job):
   """A fine-tuning, on one task or on several in turns.
 
-  Its seeds share it: `of_run` returns that of one seed and workdir.
+  Several seeds share one; `of_run` returns a copy for a seed and a workdir.
 
   Attributes:
     tasks: the program of each task.
-    objectives: what the steps of each task train on: its program, or of several
-      tasks one of a state that all share.
+    objectives: the objective of each task's steps: its program or, with several
+      tasks, a `several.OneOfSeveral` whose state all tasks share.
     draw: rng -> the state at step 0 without the initial weights, jitted.
   """
 
@@ -211,7 +212,7 @@ class FineTuning(Job):
       plateau=train.plateau,
     )
     # Of the last score: task -> split -> logits.
-    self._last_logits: dict[str, Any] = {}
+    self._last_logits: dict[str, dict[str, list[np.ndarray]]] = {}
     self._largest, self.num_later = [], 0
     for program, own_steps in zip(self.tasks, self._turns.totals, strict=True):
       if not own_steps:
@@ -293,7 +294,7 @@ class FineTuning(Job):
     """The model's number of parameters, the vocabulary unpadded."""
     return layers.num_parameters(self.shapes.params, self.tasks[0].vocab_size)
 
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> dict[str, Json]:
     """Returns the tasks' settings and the digests of their sets."""
     return {
       name: value
@@ -306,7 +307,7 @@ class FineTuning(Job):
     self.tasks[0].write(workdir)
 
   def _with_compiled(
-    self, compiled: Mapping[str, Any], program: TaskProgram
+    self, compiled: Mapping[str, Callable], program: TaskProgram
   ) -> TaskProgram:
     program = copy.copy(program)
     program.predict_step = compiled[self._named('predict', program)]
@@ -314,7 +315,7 @@ class FineTuning(Job):
 
   def score(
     self,
-    compiled: Mapping[str, Any],
+    compiled: Mapping[str, Callable],
     params: Params,
     step: int,
     stay_alive: StayAlive,
@@ -334,12 +335,12 @@ class FineTuning(Job):
 
   def finish(
     self,
-    compiled: Mapping[str, Any],
+    compiled: Mapping[str, Callable],
     params: Params,
     workdir: epath.Path,
     is_scored: bool,
     stay_alive: StayAlive,
-  ) -> dict[str, Any]:
+  ) -> dict[str, Json]:
     """Scores all splits, and writes answers and predictions."""
     figures, intervals = {}, {}
     for program in self.tasks:
@@ -390,7 +391,7 @@ class FineTuning(Job):
     return task_plan.evaluation_line(step, row)
 
   def print_results(
-    self, results: Mapping[str, Any], workdir: epath.Path
+    self, results: workdirs.Results, workdir: epath.Path
   ) -> None:
     """Prints the end of a run."""
     task_plan.print_results(results, workdir, of_several=self._of_several)

@@ -2,8 +2,8 @@
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import ml_collections
@@ -17,6 +17,7 @@ from data.tasks.examples import Example, Prediction, Task
 from train.engine import sharding
 from train.host import files
 from train.host.console import say
+from train.host.files import Json
 from train.run import workdirs
 from train.transfer import (
   bodies,
@@ -35,13 +36,13 @@ class EnsembleMember(NamedTuple):
 
   workdir: epath.Path
   program: TaskProgram  # on this process's first device
-  facts: dict[str, Any]  # content of task.json
+  facts: Mapping[str, Json]  # content of task.json
 
 
 def open_member(
   workdir: epath.PathLike, task_name: str | None = None
 ) -> EnsembleMember:
-  """Opens the model of a finished fine-tuning, of several tasks that of one.
+  """Opens the model of a finished fine-tuning, for one of its tasks.
 
   Raises FileNotFoundError if the run is unfinished, or a sweep dropped it;
   ValueError if the workdir has no such task.
@@ -195,9 +196,9 @@ def compare_orders(
 ) -> dict[str, float]:
   """Returns how far the order of pairs matters.
 
-  Of a labelled split METRIC/given, METRIC/swapped and METRIC/mean; and of all:
-  'flips', the share of pairs whose label changes with the order, or of scores
-  'mean_difference', the mean distance between the two.
+  A labelled split has METRIC/given, METRIC/swapped and METRIC/mean. Every split
+  has 'flips', the share of pairs whose label changes with the order, or, where
+  the answers are scores, 'mean_difference', the mean distance of both scores.
   """
   figures = {}
   if split.is_labelled:
@@ -263,7 +264,7 @@ def _decode(
   )
 
 
-def _facts(program: TaskProgram) -> dict[str, Any]:
+def _facts(program: TaskProgram) -> dict[str, Json]:
   """Returns name -> value of all facts that members must share."""
   task, config = program.task, program.config
   cuts = {  # of older configs as it was then

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +15,16 @@ from data.scoring.kinds import KINDS
 from data.tasks.examples import Example, Task
 from models.layers import Params
 from train.architectures.architecture import Vocabulary
-from train.engine.steps import Objective
+from train.engine.optim import Mask
+from train.engine.steps import Objective, Sums
 from train.host import device
+from train.host.files import Json
 from train.transfer import tag_paths, task_losses
 from train.transfer.task_data import Split
 from train.transfer.task_losses import Array, Batch, Outputs
 
 Found = Mapping[str, list[Example]] | None
+PredictStep = Callable[[Params, Batch], dict[str, Array]]
 
 
 class TaskProgram(Objective):
@@ -49,12 +51,12 @@ class TaskProgram(Objective):
   5.1).
 
   Attributes:
-    config: with the sizes of the model in its section `model`.
-    task: its declaration.
-    kind: that of the task.
+    config: the config, with the sizes of the model in its section `model`.
+    task: the declaration of the task.
+    kind: the kind of the task.
     mesh: the devices; set by `prepare`.
     predict_step: the jitted step of `make_predict_step`; set by `prepare`.
-    splits: name -> split, of a fine-tuning 'train' and those to score.
+    splits: name -> split; a fine-tuning has 'train' and the splits to score.
   """
 
   vocab_size = 0  # rows of a vocabulary's table, unpadded
@@ -66,7 +68,7 @@ class TaskProgram(Objective):
   layered: nn.Module | None = None
 
   mesh: Mesh
-  predict_step: Callable[[Any, Any], dict[str, Array]]
+  predict_step: PredictStep
   splits: Mapping[str, Split]
 
   def __init__(self, config: ml_collections.ConfigDict, task: Task):
@@ -102,7 +104,7 @@ class TaskProgram(Objective):
     self.metric_names = ('accuracy',) if has_hits else ()
 
   def _count_outputs(self) -> int:
-    """Returns the numbers that the model gives of a text, word, ..."""
+    """Returns how many numbers the model gives for a text, a word, ..."""
     task, settings = self.task, self.config.task
     if self._loss == 'paths':
       return len(tag_paths.tag_labels(task, settings))
@@ -145,9 +147,9 @@ class TaskProgram(Objective):
   ) -> list['TaskProgram']:
     """Opens the weights of a config; returns the programs of its tasks.
 
-    No array of an encoder is read, but all of a language model whose layers are
-    inputs. `workdir` is the run that trained the model; None opens the initial
-    weights.
+    It reads no array of an encoder, but all arrays of a language model whose
+    layers are inputs. `workdir` is the run that trained the model; None opens
+    the initial weights.
     """
     raise NotImplementedError
 
@@ -160,9 +162,9 @@ class TaskProgram(Objective):
     names: Sequence[Sequence[str]],
     found: Found = None,
   ) -> list[dict[str, Split]]:
-    """Reads splits of the tasks of a run, and what the models are built of.
+    """Reads splits of all tasks of a run; models get their sizes from them.
 
-    `found` are the examples of splits that are read already. Errors name file
+    `found` has the examples of splits that are read already. Errors name file
     and line.
     """
     raise NotImplementedError
@@ -170,7 +172,7 @@ class TaskProgram(Objective):
   def open_splits(
     self, names: Sequence[str], found: Found = None
   ) -> dict[str, Split]:
-    """Reads splits of this task alone, see `open_sets`."""
+    """Reads splits of a run with this task alone, see `open_sets`."""
     (splits,) = self.open_sets([self], [names], found)
     return splits
 
@@ -182,7 +184,7 @@ class TaskProgram(Objective):
 
   @functools.cached_property
   def model(self) -> nn.Module:
-    """The module, of what is read of the splits."""
+    """The module; its sizes may depend on the splits."""
     return self.build_model()
 
   def build_model(self) -> nn.Module:
@@ -193,15 +195,15 @@ class TaskProgram(Objective):
     """Returns the paths of unboxed parameters that `load_weights` replaces."""
     raise NotImplementedError
 
-  def load_weights(self, params: Params, seed: int) -> Any:
-    """Returns the parameters of step 0: as drawn, or those of the weights."""
+  def load_weights(self, params: Params, seed: int) -> Params:
+    """Returns the parameters of step 0: from the weights, or else as drawn."""
     raise NotImplementedError
 
-  def trainable(self, params: Params) -> Any:
-    """Returns a tree of bool, False at parameters that are never changed."""
+  def trainable(self, params: Params) -> Mask:
+    """Returns a mask that is False at parameters that never change."""
     raise NotImplementedError
 
-  def load(self, workdir: epath.Path) -> Any:
+  def load(self, workdir: epath.Path) -> Params:
     """Returns a finished run's parameters, on this process's first device."""
     raise NotImplementedError
 
@@ -209,21 +211,21 @@ class TaskProgram(Objective):
     """Returns the FLOPs of a training step below the head."""
     raise NotImplementedError
 
-  # ---- What is said and written of it ---------------------------------------
+  # ---- Messages and files ---------------------------------------------------
 
   def describe(self) -> list[tuple[str, str]]:
-    """Returns the rows of a plan on the model's parts, but for its name."""
+    """Returns rows on the model's parts for the plan, without its name."""
     raise NotImplementedError
 
   def write(self, workdir: epath.Path) -> None:
     """Writes the facts that `open` needs beside the parameters."""
     raise NotImplementedError
 
-  def files(self) -> dict[str, Any]:
-    """Returns name -> digest of files beside data and weights."""
+  def files(self) -> dict[str, str]:
+    """Returns name -> digest of the files beside data and weights."""
     return {}
 
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> dict[str, Json]:
     """Returns name -> value of the facts that an ensemble must share."""
     raise NotImplementedError
 
@@ -236,7 +238,7 @@ class TaskProgram(Objective):
       hidden = task_losses.hide(host_batch, keys_B, self.vocabulary)
     return {**host_batch, **hidden}
 
-  def losses(self, outputs: Outputs, batch: Batch) -> Any:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the task's loss and the added ones, and the accuracy if any."""
     outputs = {**outputs, 'logits': outputs['logits'].astype(jnp.float32)}
     values, hits = self.label_losses(outputs, batch)
@@ -313,7 +315,7 @@ class TaskProgram(Objective):
       lengths = lengths.max(axis=-1)
     return outputs['logits'].astype(jnp.float32), lengths
 
-  def make_predict_step(self) -> Callable[[Any, Any], dict[str, Array]]:
+  def make_predict_step(self) -> PredictStep:
     """Returns the jitted (params, batch) -> logits of all rows of the batch.
 
     Beside 'logits' are 'example_ids', 'example_mask' and 'lengths' [B], see

@@ -6,13 +6,14 @@ al. 2018, section 4); a classifier gets no gradient in the steps of other tasks.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from train.engine.steps import Batch, Objective
+from models.layers import Params
+from train.engine.steps import Batch, Objective, Outputs, Sums
 from train.transfer.program import TaskProgram
 
 # Told apart from a run's other streams of random numbers.
@@ -25,27 +26,29 @@ FOLDER = 'tasks'
 
 @dataclasses.dataclass(frozen=True)
 class SharedModels:
-  """Modules whose parameters of one name are the same.
+  """Modules that share the parameters of equal names.
 
-  It stands for one module where parameters are drawn.
+  It takes the place of one module when parameters are drawn.
   """
 
   models: tuple[nn.Module, ...]
 
   @property
-  def dtype(self) -> Any:
+  def dtype(self) -> jax.typing.DTypeLike:
     """The type of the activations."""
     return self.models[0].dtype
 
-  def init(self, rng: Any, *inputs: tuple, **arguments: Any) -> dict[str, Any]:
-    """Returns the variables of all; `inputs` has a tuple for each module."""
-    params: dict[str, Any] = {}
+  def init(
+    self, rng: jax.Array, *inputs: tuple, **arguments: bool
+  ) -> dict[str, Params]:
+    """Returns all modules' variables; `inputs` has a tuple for each module."""
+    params: dict = {}
     for model, own in zip(self.models, inputs, strict=True):
       _add(params, model.init(rng, *own, **arguments)['params'])
     return {'params': params}
 
 
-def _add(params: dict[str, Any], others: Mapping[str, Any]) -> None:
+def _add(params: dict, others: Params) -> None:
   """Adds parameters at paths that are not there yet."""
   for name, part in others.items():
     if isinstance(part, Mapping):
@@ -76,7 +79,7 @@ class OneOfSeveral(Objective):
   """The objective of one task among several.
 
   A state adds up the same losses and metrics in each step, so each is named
-  after its task, and those of other tasks are 0.
+  after its task, and the losses and metrics of the other tasks are 0.
   """
 
   def __init__(
@@ -96,7 +99,7 @@ class OneOfSeveral(Objective):
     self.transform, self.inputs = objective.transform, objective.inputs
     self.targets = objective.targets
 
-  def losses(self, outputs: Any, batch: Batch) -> Any:
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the losses and accuracies of all tasks, by their names."""
     found, metrics = self._one.losses(outputs, batch)
     nothing = (jnp.float32(0), jnp.float32(0))
@@ -107,8 +110,8 @@ class OneOfSeveral(Objective):
       named[self._accuracies[self._own]] = metrics['accuracy']
     return sums, named
 
-  def weights(self, batch: Batch) -> Any:
-    """Returns each loss's divisor, 1 of other tasks."""
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
+    """Returns each loss's divisor; other tasks' losses have 1."""
     totals = self._one.weights(batch)
     sums = dict.fromkeys(self._tasks, jnp.float32(1))
     sums |= {self._own: totals['task']}
@@ -116,7 +119,7 @@ class OneOfSeveral(Objective):
 
 
 def objectives_of(programs: Sequence[TaskProgram]) -> tuple[Objective, ...]:
-  """Returns the objectives of tasks' programs, whose sums are of one state."""
+  """Returns an objective for each program; all share the sums of one state."""
   names = [
     (each.task.name, 'accuracy' in each.metric_names) for each in programs
   ]

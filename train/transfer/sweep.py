@@ -7,7 +7,6 @@ import re
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ml_collections
 from etils import epath
@@ -17,10 +16,16 @@ from data import storage
 from train.engine import sharding
 from train.host import console, files, processes
 from train.host.console import say
+from train.host.files import Json
 from train.run import checkpoint, metrics, settings, training, workdirs
+from train.run.settings import FlatConfig, Grid, Value
+from train.run.workdirs import Results
 from train.transfer import assemble, bodies, finetune, several, task_plan
 
 SUMMARY_FILE = 'summary.json'
+
+Entry = Mapping[str, Json]  # a run in `Summary`, see `run`
+Summary = Mapping[str, Json]  # content of summary.json, see `run`
 
 
 def run(
@@ -28,9 +33,9 @@ def run(
   workdir: epath.PathLike,
   *,
   seeds: Sequence[int] = (0,),
-  grid: Mapping[str, Sequence[Any]] | None = None,
+  grid: Grid | None = None,
   keep_all: bool = False,
-) -> dict[str, Any]:
+) -> Summary:
   """Runs every combination of settings and seeds that is not finished yet.
 
   `workdir` holds the runs' folders and summary.json; `grid` maps 'section.key'
@@ -105,7 +110,7 @@ def run(
   return summary
 
 
-def parse_grid(text: str) -> dict[str, list[Any]]:
+def parse_grid(text: str) -> dict[str, list[Value]]:
   """Returns {'section.key': values} of 'KEY=VALUE,VALUE;KEY=...' or 'paper'."""
   if text == 'paper':
     return {key: list(values) for key, values in variants.PAPER_GRID.items()}
@@ -125,20 +130,20 @@ def parse_grid(text: str) -> dict[str, list[Any]]:
   return grid
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> Value:
   try:
     return ast.literal_eval(text)
   except (ValueError, SyntaxError):
     return text
 
 
-def _folder_name(changes: Mapping[str, Any], seed: int) -> str:
+def _folder_name(changes: FlatConfig, seed: int) -> str:
   parts = [f'{key.rpartition(".")[2]}={changes[key]}' for key in changes]
   return re.sub(r'[^\w.,=+-]+', '_', ','.join([*parts, f'seed={seed}']))
 
 
 def _changed(
-  config: ml_collections.ConfigDict, changes: Mapping[str, Any], seed: int
+  config: ml_collections.ConfigDict, changes: FlatConfig, seed: int
 ) -> ml_collections.ConfigDict:
   """Returns the config of a run; ValueError for an impossible key or value."""
   if 'train.seed' in changes:
@@ -183,9 +188,7 @@ def _is_begun(folder: epath.Path) -> bool:
   )
 
 
-def _entry(
-  results: Mapping[str, Any], changes: Mapping[str, Any], folder: epath.Path
-) -> dict[str, Any]:
+def _entry(results: Results, changes: FlatConfig, folder: epath.Path) -> Entry:
   names = _tasks(results)
 
   def figure(name: str) -> str:
@@ -211,13 +214,13 @@ def _entry(
   }
 
 
-def _tasks(results: Mapping[str, Any]) -> list[str]:
+def _tasks(results: Results) -> list[str]:
   """Returns the names of a run's task, or of its several tasks."""
   config = results['config']
   return config.get('task.names') or [config['task.name']]
 
 
-def _main_metric(results: Mapping[str, Any], folder: epath.Path) -> str:
+def _main_metric(results: Results, folder: epath.Path) -> str:
   """Returns the metric that chose a run's model, as results.json names it.
 
   Runs of earlier revisions do not name it: it is the first metric that their
@@ -236,7 +239,7 @@ def _main_metric(results: Mapping[str, Any], folder: epath.Path) -> str:
   )
 
 
-def _main_value(entry: Mapping[str, Any]) -> float:
+def _main_value(entry: Entry) -> float:
   return entry['metrics'][entry['main']]
 
 
@@ -249,10 +252,10 @@ def _drop(folder: epath.Path) -> None:
 
 
 def _summary(
-  runs: Sequence[dict[str, Any]],
-  combinations: Sequence[Mapping[str, Any]],
-  results: Mapping[str, Any],
-) -> dict[str, Any]:
+  runs: Sequence[Entry],
+  combinations: Sequence[FlatConfig],
+  results: Results,
+) -> Summary:
   groups = [
     [entry for entry in runs if entry['settings'] == changes]
     for changes in combinations
@@ -280,7 +283,7 @@ def _summary(
   }
 
 
-def print_summary(summary: Mapping[str, Any], workdir: epath.PathLike) -> None:
+def print_summary(summary: Summary, workdir: epath.PathLike) -> None:
   """Prints mean and deviation of the best settings, and the best run."""
   best, chosen = summary['best'], summary['settings']
   count = sum(entry['settings'] == chosen for entry in summary['runs'])

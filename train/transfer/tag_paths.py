@@ -3,7 +3,7 @@
 B examples, T position, K tags.
 """
 
-from typing import Any
+from ml_collections import ConfigDict
 
 from data.scoring.kinds import KINDS
 from data.tasks.examples import Task
@@ -20,31 +20,31 @@ SCHEMES = {
 }
 
 
-def path_scores(task_config: Any) -> str | None:
+def path_scores(task_config: ConfigDict) -> str | None:
   """Returns the scores of paths of tags; None: each tag is read alone."""
   return SCHEMES[getattr(task_config, 'crf', '')]  # configs older than it: none
 
 
-def are_learned(task_config: Any) -> bool:
+def are_learned(task_config: ConfigDict) -> bool:
   """Returns whether the loss is of a CRF's paths, not of single tags."""
   return path_scores(task_config) == 'learned'
 
 
-def tag_labels(task: Task, task_config: Any) -> tuple[str, ...]:
+def tag_labels(task: Task, task_config: ConfigDict) -> tuple[str, ...]:
   """Returns the labels of a model's tags, in the scheme of `task.crf`."""
   if getattr(task_config, 'crf', '') == 'bioul':
     return tag_schemes.bioul_labels(task.labels)
   return task.labels
 
 
-def transitions(task: Task, task_config: Any) -> crf.Allowed | None:
-  """Returns which tag may follow another, see `crf.Crf`; None: all alone."""
+def transitions(task: Task, task_config: ConfigDict) -> crf.Allowed | None:
+  """Returns which tag may follow which, see `crf.Crf`; None without paths."""
   if path_scores(task_config) is None:
     return None
   return tag_schemes.allowed(tag_labels(task, task_config))
 
 
-def check_crf(task: Task, task_config: Any) -> None:
+def check_crf(task: Task, task_config: ConfigDict) -> None:
   """Raises ValueError if `task.crf` does not fit a task."""
   if path_scores(task_config) is None:
     return

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import ml_collections
 from etils import epath
@@ -14,6 +13,7 @@ from data.scoring import kinds
 from data.tasks import files, registry
 from data.tasks.examples import Example, Task
 from data.vocabulary.tokenizer import Tokenizer
+from train.host.files import Json
 from train.transfer import tag_paths
 
 # Keys of the section `task` that say how examples are cut -> arguments of
@@ -134,7 +134,7 @@ def task_names(config: ml_collections.ConfigDict) -> tuple[str, ...]:
 
 
 def reopen_task(
-  config: ml_collections.ConfigDict, facts: Mapping[str, Any]
+  config: ml_collections.ConfigDict, facts: Mapping[str, Json]
 ) -> Task:
   """Returns the task of a finished run, from its config and task.json."""
   if facts['task'] != 'own':
@@ -169,9 +169,9 @@ def encode(
   task: Task,
   examples: list[Example],
   tokenizer: Tokenizer,
-  **options: Any,
+  **options: bool | str,
 ) -> Features:
-  """Returns examples as rows; for `options` see `framing.encode`."""
+  """Returns examples as rows; `framing.encode` describes the `options`."""
   cuts = {
     argument: config.task[key]
     for key, argument in READING.items()
@@ -211,8 +211,8 @@ def open_split(
 def eval_splits(config: ml_collections.ConfigDict, task: Task) -> list[str]:
   """Returns the splits besides 'train': 'dev', and all others with files.
 
-  Those of other languages come last, such as dev@de and test@de. Raises
-  FileNotFoundError for a language without any.
+  The splits of other languages come last, such as dev@de and test@de. Raises
+  FileNotFoundError for a language without a split.
   """
   source = config.data.source
   must = task.files if not task.folders else ('dev',)

@@ -6,10 +6,10 @@ B examples, T position, V vocabulary, K classes.
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from data.examples import masking
 from models import crf
@@ -22,7 +22,7 @@ Batch = Mapping[str, Array]
 Outputs = Mapping[str, Array]
 # (section `task`, outputs with float32 logits, batch) -> losses [B], of words
 # [B, T]; and hits of the same shape, or None.
-Losses = Callable[[Any, Outputs, Batch], tuple[Array, Array | None]]
+Losses = Callable[[ConfigDict, Outputs, Batch], tuple[Array, Array | None]]
 
 # Inputs of a second reading, see `hide`.
 HIDDEN = ('masked_tokens', 'mlm_positions')
@@ -30,7 +30,9 @@ HIDDEN = ('masked_tokens', 'mlm_positions')
 _RATES = masking.Rates(predicted=0.15, masked=0.8, random=0.1)
 
 
-def class_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, Array]:
+def class_losses(
+  _: ConfigDict, outputs: Outputs, batch: Batch
+) -> tuple[Array, Array]:
   """Returns cross-entropies of classes, of choices or of each word's tag."""
   labels = jnp.maximum(batch['labels'], 0)
   # The scores of tags, where the logits are those of the best paths.
@@ -38,7 +40,9 @@ def class_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, Array]:
   return objectives.score_labels(logits.astype(jnp.float32), labels)
 
 
-def path_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, None]:
+def path_losses(
+  _: ConfigDict, outputs: Outputs, batch: Batch
+) -> tuple[Array, None]:
   """Returns the negative log-likelihoods of the tags of each row's words."""
   labels = batch['labels']
   likelihoods = crf.log_likelihood(
@@ -48,7 +52,7 @@ def path_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, None]:
 
 
 def score_losses(
-  task_config: Any, outputs: Outputs, batch: Batch
+  task_config: ConfigDict, outputs: Outputs, batch: Batch
 ) -> tuple[Array, None]:
   """Returns squared errors, or cross-entropies of soft classes."""
   labels, logits = batch['labels'], outputs['logits']
@@ -58,7 +62,9 @@ def score_losses(
   return -jnp.sum(targets_BK * jax.nn.log_softmax(logits), -1), None
 
 
-def span_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, Array]:
+def span_losses(
+  _: ConfigDict, outputs: Outputs, batch: Batch
+) -> tuple[Array, Array]:
   """Returns means of start and end under a softmax over the real tokens."""
   lowest = jnp.finfo(jnp.float32).min
   mask = batch['token_mask']
@@ -70,8 +76,8 @@ def span_losses(_: Any, outputs: Outputs, batch: Batch) -> tuple[Array, Array]:
   return losses.mean(axis=-1), hits.prod(axis=-1)
 
 
-# `data.scoring.kinds.Kind.loss` -> losses of labels. 'paths' are those of a
-# learned CRF, whatever the kind; 'clusters' are in `word_bodies`.
+# `data.scoring.kinds.Kind.loss` -> losses of labels. 'paths' are the losses of
+# a learned CRF, for any kind; `word_bodies` has 'clusters'.
 LOSSES: dict[str, Losses] = {
   'classes': class_losses,
   'scores': score_losses,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -33,10 +32,10 @@ def run_model(
   """Returns each feature's unpadded logits, and the mean loss over labels."""
   size = program.config.eval.global_batch
   rows = sharding.local_rows(program.mesh, size)
-  found: list[Any] = [None] * len(split.features)
+  found: list[np.ndarray | None] = [None] * len(split.features)
   loss = np.zeros(2)
 
-  def keep(outputs: Any) -> None:
+  def keep(outputs: Mapping[str, jax.Array]) -> None:
     outputs = jax.device_get(outputs)
     loss[:] += outputs['loss']
     names = ('example_ids', 'example_mask', 'lengths', 'logits')

@@ -4,10 +4,10 @@ import functools
 import hashlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import ml_collections
+import numpy as np
 from etils import epath
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -19,8 +19,11 @@ from train.engine import memory, sharding
 from train.engine.state import TrainState
 from train.host import console, processes
 from train.host.console import say
+from train.host.files import Json
 from train.run import ledger, settings, workdirs
 from train.run.job import Program
+from train.run.settings import FlatConfig, Value
+from train.run.workdirs import Results
 from train.transfer import bodies, tag_paths, task_outputs
 from train.transfer.assemble import COUNTS
 from train.transfer.program import TaskProgram
@@ -108,8 +111,8 @@ def check_continuation(
 
 
 def differing_keys(
-  old: Mapping[str, Any], new: Mapping[str, Any]
-) -> dict[str, tuple[Any, Any]]:
+  old: FlatConfig, new: FlatConfig
+) -> dict[str, tuple[Value, Value]]:
   """Returns {key: (old, new)} of two flat configs of tasks.
 
   Two spellings of a path do not differ; old configs take keys from `BEFORE`.
@@ -124,8 +127,8 @@ def differing_keys(
   }
 
 
-def _of_then(flat: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the epsilon of an Adadelta that did not read the key yet."""
+def _of_then(flat: FlatConfig) -> dict[str, Value]:
+  """Returns the epsilon of Adadelta in configs from before it read the key."""
   is_old = 'task.word_vectors' in flat and 'optim.average' not in flat
   fixed = is_old and flat.get('optim.name') == 'adadelta'
   return {'optim.epsilon': 1e-6} if fixed else {}
@@ -144,7 +147,7 @@ def with_run_keys(
   return settings.with_overrides(planned, {'train.seed': config.train.seed})
 
 
-def facts(program: TaskProgram) -> dict[str, Any]:
+def facts(program: TaskProgram) -> dict[str, Json]:
   """Returns digests of all that each process reads by itself."""
   digests = {
     f'the examples of {program.task.name}, {name}': digest(split)
@@ -223,9 +226,13 @@ def largest_steps(
 ) -> tuple[list[Program], int]:
   """Returns a task's largest steps, and the number of its smaller ones.
 
-  `shapes` are the state's, `own_steps` those of the task among a run's,
-  `arguments` those of a training step, and `named` returns the name of a kind
-  of step, see `train.run.job.Job`.
+  Args:
+    program: of the task.
+    shapes: the training state as ShapeDtypeStructs.
+    seed: of the run.
+    own_steps: number of the run's steps that train the task.
+    arguments: the arguments of a training step after state and batch.
+    named: kind of step -> its name in `Job.steps`.
   """
   config, mesh = program.config, program.mesh
   rows, scored = config.train.global_batch, config.eval.global_batch
@@ -268,7 +275,7 @@ def largest_steps(
   return found, len(lengths) + len(scoring) - 2
 
 
-def _size(batch: Mapping[str, Any]) -> str:
+def _size(batch: Mapping[str, np.ndarray]) -> str:
   return ' x '.join(map(str, batch['tokens'].shape))
 
 
@@ -347,9 +354,9 @@ def _print_languages(task: str, figures: Mapping[str, float]) -> None:
 
 
 def print_results(
-  results: Mapping[str, Any], workdir: epath.PathLike, *, of_several: bool
+  results: Results, workdir: epath.PathLike, *, of_several: bool
 ) -> None:
-  """Prints a run's metrics; if it is not `of_several`, a command to use it."""
+  """Prints a run's metrics; unless `of_several`, also how to use the model."""
   rows = []
   for name, value in results['metrics'].items():
     if '@' in name:

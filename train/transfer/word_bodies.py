@@ -3,10 +3,9 @@
 A body reads vectors of words. `train.transfer.bodies` has their table.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 from flax import linen as nn
 
 from models.elmo_tasks import (
@@ -24,7 +23,7 @@ from train.transfer.task_losses import Array, Batch, Outputs
 from train.transfer.word_program import WordProgram
 
 
-def _common(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def _common(config: ml_collections.ConfigDict) -> dict[str, float | np.dtype]:
   """Returns the fields of all bodies."""
   model = config.model
   return {
@@ -83,7 +82,7 @@ class BilstmCrf(WordProgram):
 
 
 class BilstmAttention(WordProgram):
-  """GLUE's baseline of ELMo, of one task or of several."""
+  """GLUE's baseline of ELMo, for one task or several."""
 
   reads = {'classification': (1, 2), 'regression': (1, 2), 'choice': (2,)}
   has_layers = True

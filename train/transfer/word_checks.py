@@ -92,7 +92,7 @@ def check_keys(body: Any, config: ml_collections.ConfigDict) -> None:
     settings.expect(config, bool(is_right), key, expected)
 
 
-def _is_filter(found: Any) -> bool:
+def _is_filter(found: settings.Value) -> bool:
   return (
     isinstance(found, tuple | list)
     and len(found) == 2

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,12 +24,15 @@ from models import char_cnn
 from models.elmo_tasks import reader
 from models.layers import Params
 from train.engine import flops
+from train.engine.optim import Mask
 from train.host import files
+from train.host.files import Json
 from train.params import opened
 from train.run import settings, workdirs
 from train.transfer import bodies, tag_paths, task_data, word_checks
 from train.transfer.program import Found, TaskProgram
 from train.transfer.task_data import Split
+from train.transfer.task_losses import Batch
 from train.vectors import word_table
 from train.vectors.vector_cache import VectorCache
 from train.vectors.word_table import WordTable
@@ -40,16 +42,18 @@ FORM = 'words'  # of rows, see `framing.FORMS`
 READER_FILE = 'reader.json'
 TABLE = 'words/table'  # path of the parameter
 
+Rows = tuple[list[Example], Features]  # of a split
+
 
 class WordProgram(TaskProgram):
   """Words and one of ELMo's task models, a class each in `word_bodies`.
 
   Attributes:
-    source: the language model whose layers are read, and their cache; None:
-      none is.
+    source: the language model whose layers are inputs, with their cache; None
+      without a language model.
     table: words with vectors of their own; None until splits are read.
 
-  Of a class:
+  Attributes of each class:
     reads: kinds of tasks -> numbers of texts an example may have.
     has_layers: whether `model.num_layers` may be other than 1.
     takes_several: whether the model may be trained on several tasks.
@@ -202,7 +206,7 @@ class WordProgram(TaskProgram):
     names: Sequence[Sequence[str]],
     found: Found = None,
   ) -> list[dict[str, Split]]:
-    read = []  # of each task: split -> (examples, rows)
+    read: list[dict[str, Rows]] = []  # of each task, by split
     for program, names_of in zip(programs, names, strict=True):
       read.append({})
       for name in names_of:
@@ -219,9 +223,7 @@ class WordProgram(TaskProgram):
       for program, splits in zip(programs, read, strict=True)
     ]
 
-  def _read_rows(
-    self, name: str, examples: list[Example] | None
-  ) -> tuple[list[Example], Features]:
+  def _read_rows(self, name: str, examples: list[Example] | None) -> Rows:
     """Returns the examples of a split, perhaps read already, and their rows."""
     config, task = self.config, self.task
     if examples is None:
@@ -233,8 +235,8 @@ class WordProgram(TaskProgram):
       raise ValueError(f'{task.name}, {name}: no text has a word')
     return examples, _with_characters(rows, bool(config.model.filters))
 
-  def _build_table(self, read: Sequence[Mapping[str, Any]]) -> WordTable:
-    """Returns the table of the words of all splits of all tasks."""
+  def _build_table(self, read: Sequence[Mapping[str, Rows]]) -> WordTable:
+    """Returns the table of the words in all splits of all tasks."""
     words: dict[str, list[str]] = {}
     for splits in read:
       for name, (_, rows) in splits.items():
@@ -296,7 +298,7 @@ class WordProgram(TaskProgram):
       dtype=jnp.dtype(model.dtype),
     )
 
-  def inputs(self, batch: Mapping[str, Any]) -> tuple:
+  def inputs(self, batch: Batch) -> tuple:
     """Returns the arrays of a batch that the model reads."""
     return (
       batch['tokens'],
@@ -311,14 +313,14 @@ class WordProgram(TaskProgram):
     del params
     return {TABLE} if self.table.num_rows else set()
 
-  def load_weights(self, params: Params, seed: int) -> Any:  # noqa: D102
+  def load_weights(self, params: Params, seed: int) -> Params:  # noqa: D102
     if not self.table.num_rows:
       return params
     drawn = params['words']['table']
     table = jax.device_put(self.table.initial(seed), drawn.sharding)
     return {**params, 'words': {'table': table}}
 
-  def trainable(self, params: Params) -> Any:  # noqa: D102
+  def trainable(self, params: Params) -> Mask:  # noqa: D102
     fixed = self._has_fixed_words
     return {
       name: jax.tree.map(lambda _, n=name: not (fixed and n == 'words'), part)
@@ -331,7 +333,7 @@ class WordProgram(TaskProgram):
     task = self.config.task
     return task.fixed_words and task.word_vectors is not None
 
-  def step_flops(self, batch: Mapping[str, Any]) -> int:
+  def step_flops(self, batch: Mapping[str, np.ndarray]) -> int:
     """Returns the model's FLOPs in a step: 3 forward passes."""
     shapes = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.inputs(batch)
@@ -370,10 +372,10 @@ class WordProgram(TaskProgram):
     text = json.dumps(found, ensure_ascii=False) + '\n'
     files.write_atomically(workdir / READER_FILE, text)
 
-  def load(self, workdir: epath.Path) -> Any:  # noqa: D102
+  def load(self, workdir: epath.Path) -> Params:  # noqa: D102
     return opened.load_params(workdir / workdirs.MODEL_FOLDER)
 
-  def facts(self) -> dict[str, Any]:  # noqa: D102
+  def facts(self) -> dict[str, Json]:  # noqa: D102
     words = json.dumps([self.table.lower, *self.table.words])
     return {
       'the words of the table': hashlib.sha256(words.encode()).hexdigest()[:8],
@@ -383,7 +385,7 @@ class WordProgram(TaskProgram):
       'reading characters': bool(self.config.model.filters),
     }
 
-  def files(self) -> dict[str, Any]:  # noqa: D102
+  def files(self) -> dict[str, str]:  # noqa: D102
     found = self.table.vectors
     if found is None:
       return {}

@@ -6,7 +6,6 @@ Shapes: B sentence, T word, N row of the table, P projection, L layer, D = 2 P.
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +81,7 @@ def embed_sentences(
   model: elmo.Elmo,
   params: Params,
   sentences: Iterable[Sequence[str]],
-  **options: Any,
+  **options: Choice | int,
 ) -> Iterator[np.ndarray]:
   """Yields the arrays of sentences in their order, see `embed_numbered`."""
   options = {'window_words': ORDERED_WORDS} | options

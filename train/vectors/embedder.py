@@ -4,7 +4,6 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from etils import epath
 
@@ -37,13 +36,13 @@ def embed_file(
   split: Callable[[str], list[str]] = str.split,
   overwrite: bool = False,
   counts: text_counts.Counts | None = None,
-  **options: Any,
+  **options: Choice | int,
 ) -> dict[str, int | float]:
   """Writes an ELMo's vectors of a text's sentences; on any error nothing.
 
-  `source` is UTF-8, a sentence a line; for `output` see `vector_files`, for
-  `options` `elmo_vectors.embed_numbered`. Without `counts`, the source is read
-  twice.
+  `source` is UTF-8, a sentence a line; `vector_files` describes `output`, and
+  `elmo_vectors.embed_numbered` the `options`. Without `counts`, the source is
+  read twice.
   """
   vector_files.check_new(output, overwrite=overwrite)
   counts = text_counts.count(source, split) if counts is None else counts

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ class TextBatch(NamedTuple):
   """Numbered sequences of words or tokens, computed as `rows` x `length`."""
 
   numbers: tuple[int, ...]
-  texts: tuple[Any, ...]
+  texts: tuple[Sequence[str] | Sequence[int], ...]
   rows: int
   length: int
 

@@ -3,7 +3,7 @@
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -27,11 +27,11 @@ def records(
   request: Request,
   query: str | None = None,
   top_k: int | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, float | str | Sequence[str]]]:
   """Yields records of a file's pairs, or of the lines nearest to a query.
 
-  They have 'similarity' and 'line', and 'texts' or 'text'. `top_k` is 10 unless
-  given.
+  A record has 'similarity' and 'line', and the pair as 'texts' or the line as
+  'text'. `top_k` is by default 10.
   """
   if query is not None:
     lines = text_counts.lines(file)

@@ -4,7 +4,6 @@ Shapes: B batch, T position, L layer with the embeddings, D embed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from train.architectures.architecture import Architecture
 from train.vectors import length_batches
 from train.vectors.length_batches import TextBatch
 from train.vectors.text_plan import TextPlan
+from train.vectors.token_windows import Window
 
 # A layer's outputs of 1024 tokens stay in a CPU's cache: with MiniLM a tenth to
 # a fifth less time a token than with 2048 and 4096, in PyTorch too.
@@ -31,14 +31,14 @@ def default_batch_tokens(backend: str) -> int:
 
 def batches(
   plan: TextPlan,
-  items: Iterable[tuple[Any, Sequence[int]]],
+  items: Iterable[tuple[int | tuple[int, Window], Sequence[int]]],
   batch_tokens: int | None = None,
 ) -> Iterator[tuple[TextBatch, tuple[np.ndarray, np.ndarray]]]:
   """Yields (batch, (ids [B, T], lengths [B])) of framed texts, longest first.
 
-  `items` are (number, ids), without the frame and no longer than the plan's
-  window with it. `batch_tokens` is rows times length; None for the device's
-  default.
+  `items` are (number of a text, ids) or ((number, window), ids), without the
+  frame; with the frame, the ids are no longer than the plan's window.
+  `batch_tokens` is rows times length; None stands for the device's default.
   """
   if batch_tokens is None:
     batch_tokens = default_batch_tokens(jax.default_backend())

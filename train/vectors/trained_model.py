@@ -6,7 +6,6 @@ vectors' width, 2 P of an ELMo.
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from flax import linen as nn
 
 from data.vocabulary import characters
 from models import features
+from models.layers import Params
 from models.pretrained.weights import NO_SOFTMAX, Weights
 from train.architectures import families
 from train.params import opened
@@ -95,7 +95,7 @@ class TrainedModel:
     self.tokenizer, self.model = found.tokenizer, model
 
   @functools.cached_property
-  def params(self) -> Any:
+  def params(self) -> Params:
     """The parameters, float32 and unboxed, on this process's first device.
 
     They include the heads of fine-tuning. Raises ValueError for damage, and for
@@ -140,7 +140,7 @@ class TrainedModel:
       return 2 * self.model.projection_dim
     return self.model.embed_dim
 
-  def prepared(self) -> tuple[nn.Module, Any]:
+  def prepared(self) -> tuple[nn.Module, Params]:
     """Returns the module without heads, and its parameters on the device.
 
     The matrices of a model of tokens are cast to the module's dtype.

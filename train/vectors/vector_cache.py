@@ -12,17 +12,19 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
+from flax import linen as nn
 
 from data import storage
 from data.store import folders
 from models.pretrained.weights import Weights
 from train.engine import state
 from train.host import console
+from train.host.files import Json
 from train.vectors import vector_files
 from train.vectors.trained_model import TrainedModel
 
@@ -65,9 +67,9 @@ class VectorCache:
   ):
     """Opens weights of any family that `train.embed` reads.
 
-    For the arguments and errors see `TrainedModel`. The parameters are read to
-    make the digest, and leave the device again. All processes of a run call it:
-    they read the checkpoint of a workdir together.
+    For the arguments and errors see `TrainedModel`. The digest needs the
+    parameters, which leave the device again. All processes of a run call it,
+    since they read the checkpoint of a workdir together.
     """
     model = TrainedModel(weights, tokenizer, dtype='float32')
     model.to_host()
@@ -160,7 +162,9 @@ class VectorCache:
     )
 
 
-def _settings(model: Any) -> dict[str, Any]:
+def _settings(
+  model: nn.Module,
+) -> dict[str, int | float | str | tuple | None]:
   """Returns the fields of a module that JSON can hold."""
   fields = {
     field.name: getattr(model, field.name)
@@ -171,11 +175,11 @@ def _settings(model: Any) -> dict[str, Any]:
   return {key: fields[key] for key in fields if isinstance(fields[key], plain)}
 
 
-def _sha256(facts: Any) -> str:
+def _sha256(facts: Json) -> str:
   return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _misfit(target: pathlib.Path, meta: dict[str, Any]) -> str:
+def _misfit(target: pathlib.Path, meta: Mapping[str, Json]) -> str:
   """Returns why a folder does not hold the vectors of `meta`; '' if it does."""
   try:
     found = json.loads((target / META_FILE).read_bytes())
@@ -191,7 +195,7 @@ def _misfit(target: pathlib.Path, meta: dict[str, Any]) -> str:
   return folders.find_damage(target)
 
 
-def _num_bytes(meta: dict[str, Any]) -> int:
+def _num_bytes(meta: Mapping[str, Json]) -> int:
   return math.prod(meta['shape']) * DTYPE.itemsize
 
 
@@ -199,7 +203,7 @@ def _make(
   cache: VectorCache,
   first_rows: dict[tuple[str, ...], int],
   target: pathlib.Path,
-  meta: dict[str, Any],
+  meta: Mapping[str, Json],
 ) -> None:
   """Computes and writes the vectors of distinct sentences; all or nothing."""
   num_words, size = meta['shape'][0], _num_bytes(meta)

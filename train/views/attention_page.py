@@ -16,7 +16,7 @@ import os
 import pathlib
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -25,6 +25,7 @@ from flax import linen as nn
 from data import scratch
 from models.pretrained.weights import Weights
 from train.host import pages
+from train.host.files import Json
 from train.views import attention_shares, attention_weights
 from train.views.attention_texts import ShownText
 from train.views.attention_weights import Attention
@@ -72,7 +73,7 @@ def run(
   *,
   tokenizer: epath.PathLike | None = None,
   precise: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, float]:
   """Writes the page of texts, and the JSON of `as_dict`; returns figures.
 
   For the arguments see `attention_weights.open_model` and `as_html`. Raises
@@ -103,7 +104,7 @@ def _name(weights: epath.PathLike | Weights) -> str:
   return os.path.basename(os.path.abspath(folder))
 
 
-def as_dict(page: Page) -> dict[str, Any]:
+def as_dict(page: Page) -> dict[str, Json]:
   """Returns each text's shares and summary, see `attention_shares.as_dict`."""
   of_texts = [
     attention_shares.as_dict(each, causal=page.causal, null_key=page.null_key)
@@ -147,7 +148,7 @@ def as_html(page: Page, *, precise: bool = False) -> str:
 
 def _text_data(
   page: Page, attention: Attention, *, precise: bool
-) -> Mapping[str, Any]:
+) -> Mapping[str, Json]:
   shares = attention_shares.measure(
     attention, causal=page.causal, null_key=page.null_key
   )

@@ -3,10 +3,9 @@
 Shapes: T query position, S key position, L layer, N head.
 """
 
-from typing import Any
-
 import numpy as np
 
+from train.host.files import Json
 from train.views.attention_weights import Attention
 
 # Measure -> its title, and the keys that count.
@@ -125,7 +124,7 @@ def opening(attention: Attention) -> tuple[int, int, int]:
 
 def as_dict(
   attention: Attention, *, causal: bool, null_key: bool
-) -> dict[str, Any]:
+) -> dict[str, Json]:
   """Returns a text's shares and a summary of its weights, for JSON.
 
   `strongest` has for each layer, head and query the number of the key with the

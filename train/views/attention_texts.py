@@ -72,9 +72,10 @@ def read(path: epath.PathLike) -> list[ShownText]:
 
 
 def choose_figure(**paths: str | None) -> str | None:
-  """Returns the option of a figure that has a path; None: a page is asked for.
+  """Returns the name of the option that has a path; None if none has one.
 
-  Raises ValueError if there are two.
+  The options are those of figures; without them the command writes a page.
+  Raises ValueError for two paths.
   """
   given = [name for name, path in paths.items() if path is not None]
   if len(given) > 1:
@@ -94,7 +95,7 @@ def check_none(
   *,
   precise: bool,
 ) -> None:
-  """Checks that no option of a page is given with that of a `figure`."""
+  """Checks that the option `figure` comes without options of a page."""
   given = {'example': example, 'text': text, 'pair': pair, 'beside': beside}
   given['precise'] = precise
   if extra := [f'--{name}' for name, value in given.items() if value]:

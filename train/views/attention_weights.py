@@ -60,11 +60,11 @@ class AttentionRow(NamedTuple):
 
 
 class Attention(NamedTuple):
-  """What each head of each layer attends to in a text.
+  """The attention of each head of each layer in a text.
 
   Attributes:
     pieces: T tokens for people.
-    words: T words that the tokens belong to, in lower case.
+    words: the word of each of the T tokens, in lower case.
     weights_LNTS: float32, probabilities; rows sum to 1, to less with a null
       key. Zero where a left-to-right model does not look.
     query_LTNH: float32, not scaled.

@@ -12,8 +12,8 @@ Shapes: B sentence, T query position, S key position, L layer, N head.
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,15 @@ from data.vocabulary.byte_bpe import ByteBPE
 from models.layers import Params
 from models.pretrained.weights import Weights
 from train.host import files, pictures
+from train.host.files import Json
 from train.vectors import length_batches
 from train.vectors.trained_model import TrainedModel
 from train.views import attention_weights
 from train.views.attention_weights import AttentionRow
 from train.views.winobias import KINDS, Pair, Sentence
+
+if TYPE_CHECKING:
+  from matplotlib.axes import Axes
 
 CONFIDENCE = 1.96  # standard errors on each side: 95 %
 LEAST = 1e-12  # attention; below it a share would be noise
@@ -52,7 +56,7 @@ def run(
   json_file: str | os.PathLike,
   *,
   tokenizer: epath.PathLike | None = None,
-) -> dict[str, Any]:
+) -> dict[str, float]:
   """Draws the figure of all pairs, and writes its numbers; returns a few.
 
   For `weights` and `tokenizer` see `attention_weights.open_model`. Raises
@@ -74,14 +78,14 @@ def run(
   }
 
 
-def measure(found: TrainedModel, pairs: Sequence[Pair]) -> dict[str, Any]:
+def measure(found: TrainedModel, pairs: Sequence[Pair]) -> dict[str, Json]:
   """Returns the shares of each layer, of all pairs and of each type, for JSON.
 
   'pro', 'anti' and 'difference', the mean of the pairs' differences, have a
   list of L for 'mean' and for 'error', half of the 95 % interval; 'heads' has
-  [L, N] means of the attention itself, before it is divided. Left out are pairs
-  whose sentences mean different occupations, two as released, and in a
-  left-to-right model those whose pronoun comes before an occupation.
+  [L, N] means of the attention itself, before it is divided. The shares leave
+  out pairs whose sentences mean different occupations (two pairs, as released)
+  and, in a left-to-right model, pairs whose pronoun comes before an occupation.
   """
   causal = not found.family.reads_both_ways(found.model)
   kept, framed = [], []
@@ -227,7 +231,7 @@ def _gather(
   )
 
 
-def draw(shares: dict[str, Any], path: epath.Path) -> None:
+def draw(shares: Mapping[str, Json], path: epath.Path) -> None:
   """Draws shares by layer, and the pairs' difference, as PNG."""
   figure = pictures.figure(9.6, 3.9)
   left, right = figure.subplots(1, 2)
@@ -257,9 +261,9 @@ def draw(shares: dict[str, Any], path: epath.Path) -> None:
 
 
 def _curve(
-  axes: Any,
+  axes: 'Axes',
   layers: np.ndarray,
-  values: dict[str, list[float]],
+  values: Mapping[str, list[float]],
   label: str,
   colour: str,
 ) -> None:

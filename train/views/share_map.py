@@ -6,7 +6,6 @@ Shapes: L layer, N head.
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -30,7 +29,7 @@ def run(
   *,
   named: str = 'text',
   tokenizer: epath.PathLike | None = None,
-) -> dict[str, Any]:
+) -> dict[str, float]:
   """Draws the mean shares of each head, writes them; returns a few means.
 
   For `weights` and `tokenizer` see `attention_weights.open_model`; `named`
@@ -64,14 +63,14 @@ def run(
 def measure(
   found: TrainedModel, texts: Sequence[ShownText], named: str = 'text'
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-  """Returns each measure's shares [L, N], and how many texts they are of.
+  """Returns each measure's mean shares [L, N], and its number of texts.
 
-  A mean over the texts that have the measure, see `attention_shares.measure`;
-  each text counts once, however long it is.
+  The mean is over the texts that have the measure, see
+  `attention_shares.measure`; each text counts once, however long it is.
   """
   causal = not found.family.reads_both_ways(found.model)
   null_key = getattr(found.model, 'null_key', False)
-  totals: dict[str, Any] = defaultdict(float)
+  totals: dict[str, float | np.ndarray] = defaultdict(float)
   counts: dict[str, int] = defaultdict(int)
   for attention in attention_weights.attend(found, texts, named):
     shares = attention_shares.measure(

@@ -5,12 +5,12 @@ Spearman's correlation. Shapes: Q question, W word, D the vectors' width.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from data.tasks.words.analogies import Section
 from data.tasks.words.pairs import WordPair
+from train.host.files import Json
 from train.meanings import tables
 from train.meanings.words.sources import Vectors
 
@@ -30,14 +30,14 @@ def score_analogies(
   words: Sequence[str],
   vectors_WD: np.ndarray,
   sections: Sequence[Section],
-) -> dict[str, Any]:
-  """Returns how many questions each section has, are known and are right.
+) -> dict[str, Json]:
+  """Returns the numbers of questions, known and right ones by section.
 
   A question a : b = c : d is known if all four of its words are; the case of
   letters does not matter. Its answer is the word of the largest positive
-  product with b - a + c, all of length 1; a, b and c are no answer. Of words
-  that differ in case alone the first is meant, and any is right. Raises
-  ValueError if no question is known to the vectors `name`.
+  product with b - a + c, all of length 1; a, b and c are no answer. Where words
+  differ in case alone, a question means the first of them, and each of them is
+  a right answer. Raises ValueError if the vectors `name` know no question.
   """
   unit_WD = _unit(vectors_WD)
   rows = rows_of(words)
@@ -73,7 +73,7 @@ def score_analogies(
   return figures
 
 
-def _figures(questions: int, known: int, right: int) -> dict[str, Any]:
+def _figures(questions: int, known: int, right: int) -> dict[str, float | None]:
   accuracy = right / known if known else None
   return {
     'questions': questions,
@@ -110,7 +110,7 @@ def score_pairs(
   words: Sequence[str],
   vectors_WD: np.ndarray,
   pairs: Sequence[WordPair],
-) -> dict[str, Any]:
+) -> dict[str, float]:
   """Returns Spearman's correlation of cosines with people's scores.
 
   Pairs with an unknown word are left out; `known` counts the others. Case does
@@ -144,15 +144,16 @@ def score(
   vectors: Vectors,
   sections: Sequence[Section],
   pairs: Mapping[str, Sequence[WordPair]],
-) -> dict[str, Any]:
-  """Returns the figures of each layer, for JSON; see the functions above.
+) -> dict[str, Json]:
+  """Returns the figures of each layer, for JSON.
 
-  Without `sections` there are none of analogies.
+  A layer has the figures of `score_pairs` and, if there are `sections`, those
+  of `score_analogies`.
   """
   layers = []
   num_first = vectors.num_first
   for number, vectors_WD in zip(vectors.names, vectors.layers, strict=True):
-    layer: dict[str, Any] = {'layer': number or None}
+    layer: dict[str, Json] = {'layer': number or None}
     if sections:
       layer['analogies'] = score_analogies(
         name, vectors.words[:num_first], vectors_WD[:num_first], sections
@@ -165,7 +166,7 @@ def score(
   return {'words': num_first, 'dim': vectors.layers.shape[2], 'layers': layers}
 
 
-def as_text(figures: Mapping[str, Any]) -> str:
+def as_text(figures: Mapping[str, Json]) -> str:
   """Returns one table in Markdown, a row a layer of each of the vectors."""
   models = figures['vectors']
   has_questions = 'analogies' in models[0]['layers'][0]

@@ -62,7 +62,7 @@ def print_report(report: Mapping[str, Json], price: float | None) -> None:
   )
 
 
-def _is_bound(report: Mapping[str, Any]) -> bool:
+def _is_bound(report: Mapping[str, Json]) -> bool:
   """Returns whether the hours are the fewest possible: those of GPUs."""
   return report['mfu'] is None and 'traffic' in report['phases'][0]
 

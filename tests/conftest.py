@@ -75,12 +75,21 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
   """Files that took longest come first, so that all workers end together."""
   seconds = json.loads(SECONDS.read_text())
-  items.sort(key=lambda item: -seconds.get(item.nodeid.partition('::')[0], 0.0))
+  parts = {_part(item.nodeid, item.keywords) for item in items}
+  of_file = collections.Counter()
+  for part in parts:
+    of_file[part.partition(' ')[0]] += seconds.get(part, 0.0)
+  items.sort(key=lambda item: -of_file[item.nodeid.partition('::')[0]])
   # Modules of tests and their libraries stay: collections need not walk them.
   # Tracing makes many objects, few of them in cycles.
   gc.collect()
   gc.freeze()
   gc.set_threshold(100_000, 20, 100)
+
+
+def _part(nodeid, keywords) -> str:
+  """Returns what a test counts to: its file's slow tests, or the others."""
+  return nodeid.partition('::')[0] + (' slow' if 'slow' in keywords else '')
 
 
 class Seconds:
@@ -91,14 +100,16 @@ class Seconds:
     self._seconds = collections.Counter()
 
   def pytest_runtest_logreport(self, report):
-    self._seconds[report.nodeid.partition('::')[0]] += report.duration
+    self._seconds[_part(report.nodeid, report.keywords)] += report.duration
 
   def pytest_sessionfinish(self):
     """Keeps the figures of files that did not run and are still there."""
     before = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
-    kept = {file for file in before if (self._root / file).exists()}
-    seconds = {file: before[file] for file in kept} | {
-      file: round(value, 1) for file, value in self._seconds.items()
+    kept = {
+      part for part in before if (self._root / part.partition(' ')[0]).exists()
+    }
+    seconds = {part: before[part] for part in kept} | {
+      part: round(value, 1) for part, value in self._seconds.items()
     }
     text = json.dumps(dict(sorted(seconds.items())), indent=0)
     SECONDS.write_text(f'{text}\n')

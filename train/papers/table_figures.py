@@ -15,6 +15,19 @@ from train.papers.table_plan import Cell, Run
 
 Grid = Mapping[str, Sequence[Any]]  # key of the config -> values
 AGREE = 0.005  # half a point between two means
+# The values of a key in figures of results/tables that were made before it.
+BEFORE = {
+  'train.count': 'rows',
+  'task.crf': '',
+  'task.test_languages': [],
+  # Of models of words.
+  'model.variant': 'published',
+  'task.doc_stride': 128,
+  'task.max_question': 64,
+  'task.max_answer': 30,
+  'task.n_best': 20,
+  'optim.average': 0.0,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +254,8 @@ def describe_changes(
     )
     return not decided and key != 'train.seed'
 
-  differing = task_plan.differing_keys(summary.get('config', {}), wanted)
+  there = {**BEFORE, **summary.get('config', {})}
+  differing = task_plan.differing_keys(there, wanted)
   texts = [
     f'{key}={old!r} and not {new!r}'
     for key, (old, new) in differing.items()

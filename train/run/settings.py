@@ -70,15 +70,8 @@ NUMBERS = {
   },
 }
 
-# Values for configs older than a key.
-BEFORE = {
-  'data.language_exponent': 0.7,
-  'data.units': 'wordpiece',
-  'model.dropout_rate': 0.0,  # of nnlm
-  'model.null_key': False,
-  'objective.counting': 'exact',
-  'objective.unit': 'piece',
-}
+# The values of a key in configs that were written before it.
+BEFORE = {'model.dropout_rate': 0.0}  # of nnlm
 
 # A run may continue with other values of these: training computes the same
 # (init.new_rows is used at the first step only).
@@ -390,20 +383,12 @@ def differing_keys(
 
   A key that only the old one has is one that its family did not read.
   """
-  old, new = BEFORE | _with_unit(old), _with_unit(new)
+  old = {**BEFORE, **old}
   return {
     key: (old.get(key), new[key])
     for key in sorted(new)
     if old.get(key) != new[key] and key not in free
   }
-
-
-def _with_unit(flat: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a flat config with the unit that an older key stood for."""
-  flat = dict(flat)
-  if flat.pop('objective.whole_word', False):
-    flat['objective.unit'] = 'word'
-  return flat
 
 
 def describe_differing(differing: Mapping[str, tuple[Any, Any]]) -> str:

@@ -24,7 +24,6 @@ from train.transfer import (
   tag_paths,
   task_data,
   task_outputs,
-  task_plan,
 )
 from train.transfer.program import TaskProgram
 from train.transfer.task_data import Split
@@ -266,10 +265,6 @@ def _decode(
 def _facts(program: TaskProgram) -> dict[str, Any]:
   """Returns name -> value of all facts that members must share."""
   task, config = program.task, program.config
-  cuts = {  # of older configs as it was then
-    key: config.task.get(key, task_plan.BEFORE.get(f'task.{key}'))
-    for key in task_data.READING
-  }
   return {
     'the task': task.name,
     'the kind': task.kind,
@@ -278,5 +273,5 @@ def _facts(program: TaskProgram) -> dict[str, Any]:
     'the number of choices': task.num_choices,
     'the outputs': program.num_outputs,
     **program.facts(),
-    **cuts,
+    **{key: config.task.get(key) for key in task_data.READING},
   }

@@ -55,6 +55,12 @@ def open_member(
       ' python -m train.main --config transfer:task=NAME'
       f' --config.init.weights={workdir}'
     )
+  for key in ('crf', 'mix_l2', 'test_languages'):
+    if key not in config.task:
+      raise ValueError(
+        f'{workdir / "config.json"} has no task.{key}, expected one: an older'
+        ' revision wrote it; fine-tune again'
+      )
   file = _folder_of(config, workdir, task_name) / task_outputs.TASK_FILE
   if not file.exists():
     raise FileNotFoundError(

@@ -44,7 +44,7 @@ STEPS = ('bert_base v5e-16', 'gpt2 v5e-32', 'elmo_1b v5e-16')
 CPU_STEPS = ('bert_base 128 8', 'gpt2 256 4', 'elmo_1b:elmo-small 20 16')
 TASK_STEPS = (
   'transfer:task=sst5,model=bcn 40 32',
-  'transfer:task=squad1,model=bidaf_plus 100 45',
+  'transfer:task=squad1,model=bidaf_plus 100 16',
   'transfer:task=srl_ewt,model=deep_srl 40 40',
   'transfer:task=coref_gum,model=e2e_coref 20 1',
 )

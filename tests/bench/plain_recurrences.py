@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from models import lstm
-from models.elmo_tasks import gru, highway_lstm
+from models.elmo_tasks import highway_lstm
 from models.elmo_tasks.coref import coupled_lstm
 
 NUM_GATES = highway_lstm.NUM_GATES
@@ -38,30 +38,6 @@ def lstm_recur(
   inputs = (_join(gates_KTBGF).swapaxes(0, 1), mask_TB)
   (cell_KBF, _), hiddens_TKBP = lax.scan(step, tuple(state), inputs)
   return hiddens_TKBP, cell_KBF
-
-
-def gru_recur(dtype, gates_KTBGF, recurrent_KFGF, bias_KF, mask_KTB):
-  """Returns what `gru._recur` does."""
-  K, _, B, _, F = gates_KTBGF.shape
-  R_KPQ = _join(recurrent_KFGF.astype(dtype))
-
-  def step(hidden_KBF, inputs):
-    gates_KBQ, mask_KB = inputs
-    of_input = jnp.split(gates_KBQ, gru.NUM_GATES, axis=-1)
-    of_state = jnp.split(
-      _read(hidden_KBF.astype(dtype), R_KPQ), gru.NUM_GATES, axis=-1
-    )
-    reset_KBF, update_KBF = (
-      jax.nn.sigmoid(of_input[i] + of_state[i]) for i in range(2)
-    )
-    read_KBF = of_state[2] + bias_KF[:, None]
-    new_KBF = jnp.tanh(of_input[2] + reset_KBF * read_KBF)
-    hidden_KBF = update_KBF * hidden_KBF + (1 - update_KBF) * new_KBF
-    hidden_KBF = jnp.where(mask_KB[:, :, None], hidden_KBF, 0)
-    return hidden_KBF, hidden_KBF
-
-  inputs = (_join(gates_KTBGF).swapaxes(0, 1), mask_KTB.swapaxes(0, 1))
-  return lax.scan(step, jnp.zeros((K, B, F), jnp.float32), inputs)[1]
 
 
 def highway_read(
@@ -134,7 +110,6 @@ def _product(spec, a, b):
 # Name of a derivative of `models` -> the function in its place.
 PLAIN = {
   'models.lstm._recur': lstm_recur,
-  'models.elmo_tasks.gru._recur': gru_recur,
   'models.elmo_tasks.highway_lstm._read': highway_read,
   'models.elmo_tasks.coref.coupled_lstm._recur': coupled_recur,
 }

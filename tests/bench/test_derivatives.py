@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models import layers, lstm, norms  # noqa: F401
-from models.elmo_tasks import gru, highway_lstm
+from models.elmo_tasks import highway_lstm
 from models.elmo_tasks.coref import coupled_lstm
 from models.transformer import blocks  # noqa: F401
 
@@ -61,12 +61,6 @@ RECURRENCES = {
       _draw(K, B, D),
     ),
     (MASK,),
-  ),
-  'models.elmo_tasks.gru._recur': (
-    gru,
-    (jnp.float32,),
-    (_draw(K, T, B, 3, F), _draw(K, F, 3, F), _draw(K, F)),
-    (jnp.stack([MASK, MASK[::-1]]),),
   ),
   'models.elmo_tasks.highway_lstm._read': (
     highway_lstm,

@@ -84,11 +84,6 @@ class CountExamples(pipeline.Permuted):
       self._scale = np.float32(counts.sum() / num_words)
     super().__init__(length, {'': -(-len(self._words) // length)}, 1.0)
 
-  @property
-  def num_entries(self) -> int:
-    """E, the entries of all rows."""
-    return len(self._words)
-
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
     """Returns `words`, `contexts` int32 and `counts` float32, each [B, T].
 

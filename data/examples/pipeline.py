@@ -20,6 +20,7 @@ import numpy as np
 from data.examples import interleaving, permutation
 
 Batch = dict[str, np.ndarray]
+AHEAD = 8  # batches made in advance
 Phase = Sequence[Any]  # steps, length, global batch ...
 
 # Keep the uses of one seed apart, and from `permutation.ORDER`.
@@ -231,8 +232,6 @@ def plain_batches(
   make_batch: Callable[[int], Batch],
   first_step: int,
   last_step: int,
-  *,
-  ahead: int = 8,
 ) -> Iterator[Iterator[Batch]]:
   """Makes batches ahead of time in a thread, as `tf_batches` does."""
   with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -241,7 +240,7 @@ def plain_batches(
     def iterate() -> Iterator[Batch]:
       for step in range(first_step, last_step):
         pending.append(pool.submit(make_batch, step))
-        if len(pending) > ahead:
+        if len(pending) > AHEAD:
           yield pending.popleft().result()
       while pending:
         yield pending.popleft().result()
@@ -258,7 +257,7 @@ class tf_batches:  # noqa: N801, a context manager used like a function
       with tf_batches(make_batch, 0, 1000) as batches:
         for batch in batches:
 
-  Yields batches up to `last_step`, which is excluded; `ahead` are made in
+  Yields batches up to `last_step`, which is excluded; `AHEAD` are made in
   advance. Names and dtypes are the same at every step, shapes need not be. An
   exception in `make_batch` is raised as it is. The pipeline lives as long as
   the with block: if it is alive when the program ends, it waits for the
@@ -270,12 +269,9 @@ class tf_batches:  # noqa: N801, a context manager used like a function
     make_batch: Callable[[int], Batch],
     first_step: int,
     last_step: int,
-    *,
-    ahead: int = 8,
   ) -> None:
     self._make_batch = make_batch
     self._steps = (first_step, last_step)
-    self._ahead = ahead
     self._names: list[str] = []
     self._failures: dict[int, Exception] = {}
     self._iterator: Iterator[Any] = iter(())
@@ -333,6 +329,4 @@ class tf_batches:  # noqa: N801, a context manager used like a function
     options = tf.data.Options()
     # Nothing is left to tune, and the tuner sleeps up to a minute at the end.
     options.autotune.enabled = False
-    return (
-      batches.prefetch(self._ahead).with_options(options).as_numpy_iterator()
-    )
+    return batches.prefetch(AHEAD).with_options(options).as_numpy_iterator()

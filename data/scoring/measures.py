@@ -13,8 +13,6 @@ from data.tasks.examples import Task
 # weights float64 [R, N], 1 or draws of a resample -> metric -> float64 [R], nan
 # without weight.
 Measure = Callable[[np.ndarray], dict[str, np.ndarray]]
-# (task, examples, answers) -> measure of the task's metrics, perhaps of more.
-MakeMeasure = Callable[[Task, Sequence[Any], Sequence[Any]], Measure]
 # Sums of squares have a relative error of about 1e-16: values with a variance
 # below this share of the squares are constant.
 _CONSTANT = 1e-12

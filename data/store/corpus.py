@@ -62,11 +62,6 @@ class Store:
   units: np.ndarray | None = None
 
   @property
-  def num_documents(self) -> int:
-    """D, held-out documents included."""
-    return len(self.held_out)
-
-  @property
   def num_sentences(self) -> int:
     """S, held-out sentences included."""
     return len(self.sentences) - 1

@@ -4,12 +4,13 @@ r"""What each derivative written by hand gains over JAX's own.
     [--names models.norms.normalize ...] [--output results/derivatives.json]
 
 Every `jax.custom_vjp` of `models` is taken out in turn, in all modules and
-tables that hold it: then JAX differentiates the function itself. The TPU's
-compiler estimates the training steps with it and without it, in cycles and
-bytes of a device (`pip install -e '.[tpu]'`; a step takes a minute). With
-`--cpu`, steps such as 'bert_base 128 8' (tokens of a row, rows) run here, both
-in turns, and the median of their ratios counts. A derivative that a step does
-not use has no row of that step.
+tables that hold it: then JAX differentiates the function itself, or the plain
+scan of a recurrence (`plain_recurrences.py`). The TPU's compiler estimates the
+training steps with it and without it, in cycles and bytes of a device (`pip
+install -e '.[tpu]'`; a step takes a minute). With `--cpu`, steps such as
+'bert_base 128 8' (tokens of a row, rows) run here, both in turns, and the
+median of the ratios of their processor's seconds counts; a fine-tuning reads
+made-up rows. A derivative that a step does not use has no row of that step.
 """
 
 # ruff: noqa: E402
@@ -29,14 +30,25 @@ import time
 from collections.abc import Callable, Iterator
 
 import jax
+import jax.numpy as jnp
+import ml_collections
+from plain_recurrences import PLAIN
 
 from train.benches import programs
+from train.engine import sharding
 from train.host import files
 from train.run import settings
 from train.slices import fit, task_steps, topology
 
 STEPS = ('bert_base v5e-16', 'gpt2 v5e-32', 'elmo_1b v5e-16')
 CPU_STEPS = ('bert_base 128 8', 'gpt2 256 4', 'elmo_1b:elmo-small 20 16')
+TASK_STEPS = (
+  'transfer:task=sst5,model=bcn 40 32',
+  'transfer:task=squad1,model=bidaf_plus 100 16',
+  'transfer:task=srl_ewt,model=deep_srl 40 40',
+  'transfer:task=coref_gum,model=e2e_coref 20 1',
+)
+NUM_WORDS = 5_000  # of a task model's table, which does not count
 ROUNDS = 8
 
 
@@ -90,7 +102,8 @@ def replaced(functions: dict[str, Callable]) -> Iterator[set[str]]:
 
 def without(*names: str) -> contextlib.AbstractContextManager[set[str]]:
   """Lets JAX differentiate in the place of derivatives."""
-  return replaced({name: derivatives()[name].fun for name in names})
+  known = derivatives()
+  return replaced({name: PLAIN.get(name, known[name].fun) for name in names})
 
 
 def estimate(step: str) -> list[dict]:
@@ -136,17 +149,42 @@ class Here:
   """A training step on this machine, 'CONFIG TOKENS ROWS', with its state."""
 
   def __init__(self, step: str) -> None:
-    config, length, rows = step.split()
-    self.step, self.state, self.batch, _ = programs.compiled_step(
-      config, int(rows), int(length), {'model.dtype': 'float32'}
-    )
+    name, length, rows = step.split()
+    config, self.more = settings.load_config(name), []
+    overrides = {'model.dtype': 'float32'}
+    if 'task' in config:
+      overrides |= {
+        'task.max_length': int(length),
+        'train.global_batch': int(rows),
+      }
+      self._open_task(settings.with_overrides(config, overrides))
+    else:
+      self.step, self.state, self.batch, _ = programs.compiled_step(
+        name, int(rows), int(length), overrides
+      )
+
+  def _open_task(self, config: ml_collections.ConfigDict) -> None:
+    job, batch = task_steps.open_job(config, jax.devices()[:1], NUM_WORDS)
+    self.more = [jnp.int32(0)]  # the seed
+    if config.train.plateau is not None:
+      self.more.append(jnp.float32(1))
+    with sharding.scope(job.mesh, config.mesh.rules):
+      self.state = job.draw(jax.random.key(0))
+      self.batch = sharding.put_batch(batch, job.mesh)
+      step = job.steps['train'].lower(self.state, self.batch, *self.more)
+    self.step = step.compile()
 
   def seconds(self) -> float:
-    """Trains one step more and returns its seconds."""
-    began = time.monotonic()
-    self.state, report = self.step(self.state, self.batch)
-    jax.block_until_ready(report)
-    return time.monotonic() - began
+    """Trains one step more and returns its seconds, of all cores."""
+    began = time.process_time()
+    self.state, _ = self.step(self.state, self.batch, *self.more)
+    jax.block_until_ready(self.state)
+    return time.process_time() - began
+
+  @property
+  def temporary(self) -> int:
+    """The bytes that the step needs beside its arguments and results."""
+    return self.step.memory_analysis().temp_size_in_bytes
 
 
 def timings(step: str, chosen: list[str]) -> Iterator[dict]:
@@ -167,6 +205,7 @@ def timings(step: str, chosen: list[str]) -> Iterator[dict]:
       'seconds': statistics.median(ratios),
       'lowest': ratios[0],
       'highest': ratios[-1],
+      'bytes': plain.temporary / whole.temporary,
     }
 
 
@@ -183,7 +222,7 @@ def main() -> None:
   measure = timings if flags.cpu else estimates
   chosen = flags.names or [*derivatives()]
   rows = []
-  for step in flags.steps or (CPU_STEPS if flags.cpu else STEPS):
+  for step in flags.steps or (CPU_STEPS + TASK_STEPS if flags.cpu else STEPS):
     for row in measure(step, chosen):
       rows.append(row)
       print(row, file=sys.stderr, flush=True)

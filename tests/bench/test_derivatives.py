@@ -4,8 +4,11 @@ import derivatives
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from models import layers, norms  # noqa: F401
+from models import layers, lstm, norms  # noqa: F401
+from models.elmo_tasks import highway_lstm
+from models.elmo_tasks.coref import coupled_lstm
 from models.transformer import blocks  # noqa: F401
 
 
@@ -34,4 +37,61 @@ def test_one_is_taken_out_wherever_it_is_called():
   assert called == {'models.layers.product'}
   assert layers.product is derivative
   for a, b in zip(ours, plain, strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def _draw(*shape):
+  return jnp.asarray(np.random.default_rng(0).normal(size=shape), jnp.float32)
+
+
+K, T, B, F, D = 2, 7, 3, 5, 4
+LENGTHS = jnp.array([7, 4, 2])
+MASK = jnp.arange(T)[:, None] < LENGTHS
+FIRST = jnp.broadcast_to((jnp.arange(T) % 3 == 0)[:, None, None], (T, K, B))
+# The arguments of each recurrence, those that are learned first in each tuple.
+RECURRENCES = {
+  'models.lstm._recur': (
+    lstm,
+    ((1.0, 0.5, jnp.float32),),
+    (
+      _draw(K, T, B, 4, F),
+      _draw(K, D, 4, F),
+      _draw(K, F, D),
+      _draw(K, B, F),
+      _draw(K, B, D),
+    ),
+    (MASK,),
+  ),
+  'models.elmo_tasks.highway_lstm._read': (
+    highway_lstm,
+    ((True, jnp.float32),),
+    (_draw(T, B, D), _draw(D, 6, F), _draw(F, 5, F), _draw(6, F)),
+    (jnp.full((B, F), 0.9), MASK),
+  ),
+  'models.elmo_tasks.coref.coupled_lstm._recur': (
+    coupled_lstm,
+    (jnp.float32,),
+    (_draw(K, T, B, 3, F), _draw(K, F, 3, F), _draw(K, 1, F), _draw(K, 1, F)),
+    (FIRST, 1.25 * (_draw(T, K, B, F) < 1)),
+  ),
+}
+
+
+@pytest.mark.parametrize('name', RECURRENCES)
+def test_plain_recurrences_are_the_same(name):
+  module, fields, learned, others = RECURRENCES[name]
+  function = name.rpartition('.')[2]
+
+  def gradients():
+    def loss(*learned):
+      found = getattr(module, function)(*fields, *learned, *others)
+      return sum(jnp.sin(x).sum() for x in jax.tree.leaves(found))
+
+    return jax.value_and_grad(loss, range(len(learned)))(*learned)
+
+  ours = gradients()
+  with derivatives.without(name) as called:
+    plain = gradients()
+  assert called == {name}
+  for a, b in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
     np.testing.assert_allclose(a, b, atol=1e-5)

@@ -1,17 +1,15 @@
 """GPT-2's tasks without training: prompts, answers and scores."""
 
-import collections
 import hashlib
 import itertools
 import json
-import re
-import string
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from etils import epath
 
 from data import storage
+from data.scoring import measures
 from data.text import sentences, text_files
 
 if TYPE_CHECKING:
@@ -72,25 +70,10 @@ def coqa_prompt(conversation: Conversation, turn: int) -> str:
   return '\n'.join([conversation.story, '', *lines, last])
 
 
-def normalize_answer(text: str) -> list[str]:
-  """Returns the words in lower case, without punctuation and articles."""
-  text = ''.join(c for c in text.lower() if c not in string.punctuation)
-  return re.sub(r'\b(a|an|the)\b', ' ', text).split()
-
-
-def answer_f1(answer: str, truth: str) -> float:
-  """Returns the F1 of two answers' words, like CoQA's official scorer."""
-  ours, theirs = normalize_answer(answer), normalize_answer(truth)
-  if not ours or not theirs:
-    return float(ours == theirs)
-  common = collections.Counter(ours) & collections.Counter(theirs)
-  return 2 * common.total() / (len(ours) + len(theirs))
-
-
 def coqa_f1(answer: str, truths: Sequence[str]) -> float:
   """Returns the best F1, averaged over leaving each truth out."""
   # People were scored against the other people (CoQA, evaluate-v1.0.py).
-  scores = [answer_f1(answer, truth) for truth in truths]
+  scores = [measures.answer_score(answer, [truth])[1] for truth in truths]
   others = itertools.combinations(scores, max(1, len(scores) - 1))
   return sum(map(max, others)) / len(scores)
 

@@ -16,6 +16,19 @@ from train.run.settings import FlatConfig, Grid, Value
 
 Summary = Mapping[str, Json]  # content of a sweep's summary.json
 AGREE = 0.005  # half a point between two means
+# The values of a key in figures of results/tables that were made before it.
+BEFORE = {
+  'train.count': 'rows',
+  'task.crf': '',
+  'task.test_languages': [],
+  # Of models of words.
+  'model.variant': 'published',
+  'task.doc_stride': 128,
+  'task.max_question': 64,
+  'task.max_answer': 30,
+  'task.n_best': 20,
+  'optim.average': 0.0,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +253,8 @@ def describe_changes(run: Run, summary: Summary, wanted: FlatConfig) -> str:
     )
     return not decided and key != 'train.seed'
 
-  differing = task_plan.differing_keys(summary.get('config', {}), wanted)
+  there = {**BEFORE, **summary.get('config', {})}
+  differing = task_plan.differing_keys(there, wanted)
   texts = [
     f'{key}={old!r} and not {new!r}'
     for key, (old, new) in differing.items()

@@ -12,6 +12,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from data import hub
 from data.vocabulary import tokenization
+from models.features import HEADS
 from models.layers import Params
 from models.pretrained import published, strict
 from models.pretrained.sentence_modules import SentenceForm
@@ -25,8 +26,6 @@ from train.params import vocabulary_fit
 from train.run import checkpoint, workdirs
 from train.run.settings import Value
 
-# Heads of fine-tuning, beside a model's own.
-HEADS = ('classifier', 'token_classifier', 'span_classifier')
 # Other parts of a task's model, beside its encoder and its head.
 BETWEEN = ('bilstm', 'mix', 'crf')
 # Facts of an import or a fine-tuning that no config tells.

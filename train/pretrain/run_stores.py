@@ -65,8 +65,7 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
         folder,
         document_break=data.document_break,
         held_out=data.held_out,
-        # Runs older than the key have one language.
-        language_exponent=data.get('language_exponent', languages.EXPONENT),
+        language_exponent=data.language_exponent,
         unit_source=data.get('units', 'wordpiece'),
         cache=data.cache,
       )

@@ -74,15 +74,8 @@ NUMBERS = {
   },
 }
 
-# Values for configs older than a key.
-BEFORE = {
-  'data.language_exponent': 0.7,
-  'data.units': 'wordpiece',
-  'model.dropout_rate': 0.0,  # of nnlm
-  'model.null_key': False,
-  'objective.counting': 'exact',
-  'objective.unit': 'piece',
-}
+# The values of a key in configs that were written before it.
+BEFORE = {'model.dropout_rate': 0.0}  # of nnlm
 
 # A run may continue with other values of these: training computes the same
 # (init.new_rows is used at the first step only).
@@ -396,20 +389,12 @@ def differing_keys(
 
   Keys that the old config alone has do not count: its family did not read them.
   """
-  old, new = BEFORE | _with_unit(old), _with_unit(new)
+  old = {**BEFORE, **old}
   return {
     key: (old.get(key), new[key])
     for key in sorted(new)
     if old.get(key) != new[key] and key not in free
   }
-
-
-def _with_unit(flat: FlatConfig) -> dict[str, Value]:
-  """Returns a flat config with the unit in place of an older key."""
-  flat = dict(flat)
-  if flat.pop('objective.whole_word', False):
-    flat['objective.unit'] = 'word'
-  return flat
 
 
 def describe_differing(differing: Mapping[str, tuple[Value, Value]]) -> str:

@@ -73,20 +73,9 @@ def plan(
   examples. Raises ValueError for several tasks, and for a kind of task that
   `_EXAMPLES` lacks.
   """
-  task = _find_task(config)
-  task_plan.check_settings(config)
-  mesh = sharding.make_mesh(config.mesh, devices)
-  task_plan.check_batches(config, mesh)
+  job, batch = open_job(config, devices, num_words)
+  (program,), mesh = job.tasks, job.mesh
   rows, length = config.train.global_batch, config.task.max_length
-  found = {'train': [_EXAMPLES[task.kind](task, _words(length))]}
-  if config.model.name in bodies.BODIES:
-    program, unit = _open_words(config, task, num_words, found), 'words'
-  else:
-    program, unit = _open_tokens(config, task, found), 'tokens'
-  batch = program.splits['train'].batches.train_batch(
-    0, pipeline.ALL_ROWS, rows, 0, total_steps=1
-  )
-  job = finetune.FineTuning([program], mesh)
   everywhere = NamedSharding(mesh, PartitionSpec())
   arguments = [jnp.int32(0)]  # the seed
   if config.train.plateau is not None:
@@ -101,7 +90,7 @@ def plan(
     batch_of_mesh = batch_shapes(batch, mesh)
     return job.steps['train'].lower(job.shapes, batch_of_mesh, *shapes)
 
-  steps = _count_steps(config, task)
+  steps = _count_steps(config, program.task)
   return StepPlan(
     config=config,
     mesh=mesh,
@@ -113,12 +102,38 @@ def plan(
     kept=lambda phase: 0,  # the bound of the memory's time leaves them out
     notes=dict(program.describe())
     | {
-      'rows': f'made up, of {length} {unit} (task.max_length), each batch'
-      ' alike',
+      'rows': f'made up, of {length} {_unit(config)} (task.max_length), each'
+      ' batch alike',
       'steps': 'of the official number of examples; patience may end a run'
       ' earlier',
     },
   )
+
+
+def open_job(
+  config: ml_collections.ConfigDict,
+  devices: Sequence[jax.Device],
+  num_words: int,
+) -> tuple[finetune.FineTuning, pipeline.Batch]:
+  """Returns the fine-tuning of a config and a batch of it, see `plan`."""
+  task = _find_task(config)
+  task_plan.check_settings(config)
+  mesh = sharding.make_mesh(config.mesh, devices)
+  task_plan.check_batches(config, mesh)
+  rows, length = config.train.global_batch, config.task.max_length
+  found = {'train': [_EXAMPLES[task.kind](task, _words(length))]}
+  if _unit(config) == 'words':
+    program = _open_words(config, task, num_words, found)
+  else:
+    program = _open_tokens(config, task, found)
+  batch = program.splits['train'].batches.train_batch(
+    0, pipeline.ALL_ROWS, rows, 0, total_steps=1
+  )
+  return finetune.FineTuning([program], mesh), batch
+
+
+def _unit(config: ml_collections.ConfigDict) -> str:
+  return 'words' if config.model.name in bodies.BODIES else 'tokens'
 
 
 def _open_words(

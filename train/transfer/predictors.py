@@ -25,7 +25,6 @@ from train.transfer import (
   tag_paths,
   task_data,
   task_outputs,
-  task_plan,
 )
 from train.transfer.program import TaskProgram
 from train.transfer.task_data import Split
@@ -57,6 +56,12 @@ def open_member(
       ' python -m train.main --config transfer:task=NAME'
       f' --config.init.weights={workdir}'
     )
+  for key in ('crf', 'mix_l2', 'test_languages'):
+    if key not in config.task:
+      raise ValueError(
+        f'{workdir / "config.json"} has no task.{key}, expected one: an older'
+        ' revision wrote it; fine-tune again'
+      )
   file = _folder_of(config, workdir, task_name) / task_outputs.TASK_FILE
   if not file.exists():
     raise FileNotFoundError(
@@ -267,10 +272,6 @@ def _decode(
 def _facts(program: TaskProgram) -> dict[str, Json]:
   """Returns name -> value of all facts that members must share."""
   task, config = program.task, program.config
-  cuts = {  # of older configs as it was then
-    key: config.task.get(key, task_plan.BEFORE.get(f'task.{key}'))
-    for key in task_data.READING
-  }
   return {
     'the task': task.name,
     'the kind': task.kind,
@@ -279,5 +280,5 @@ def _facts(program: TaskProgram) -> dict[str, Json]:
     'the number of choices': task.num_choices,
     'the outputs': program.num_outputs,
     **program.facts(),
-    **cuts,
+    **{key: config.task.get(key) for key in task_data.READING},
   }

@@ -77,8 +77,7 @@ class TaskProgram(Objective):
     settings = config.task
     tag_paths.check_crf(task, settings)
     class_weights = tuple(settings.class_weights)
-    # Configs older than this key lack it.
-    mix_l2 = getattr(settings, 'mix_l2', None)
+    mix_l2 = settings.mix_l2
     if mix_l2 and settings.features != 'mix':
       raise ValueError(
         f'task.mix_l2={mix_l2} with task.features={settings.features!r}:'

@@ -22,7 +22,7 @@ SCHEMES = {
 
 def path_scores(task_config: ConfigDict) -> str | None:
   """Returns the scores of paths of tags; None: each tag is read alone."""
-  return SCHEMES[getattr(task_config, 'crf', '')]  # configs older than it: none
+  return SCHEMES[task_config.crf]
 
 
 def are_learned(task_config: ConfigDict) -> bool:
@@ -32,7 +32,7 @@ def are_learned(task_config: ConfigDict) -> bool:
 
 def tag_labels(task: Task, task_config: ConfigDict) -> tuple[str, ...]:
   """Returns the labels of a model's tags, in the scheme of `task.crf`."""
-  if getattr(task_config, 'crf', '') == 'bioul':
+  if task_config.crf == 'bioul':
     return tag_schemes.bioul_labels(task.labels)
   return task.labels
 

@@ -139,7 +139,7 @@ def reopen_task(
   """Returns the task of a finished run, from its config and task.json."""
   if facts['task'] != 'own':
     task = registry.find(facts['task'])
-    if not config.task.get('test_languages'):  # older runs lack the key
+    if not config.task.test_languages:
       return task
     # Its own files in its own language alone, as the run read them.
     own = with_languages(config, task)

@@ -30,25 +30,8 @@ from train.transfer.program import TaskProgram
 from train.transfer.task_data import DEV, Split
 
 SELECT = ('best', 'last')
-# Values for configs older than a key.
-BEFORE = {
-  'train.count': 'rows',
-  'task.crf': '',
-  'task.test_languages': [],
-  # Of models of words.
-  'model.variant': 'published',
-  'task.doc_stride': 128,
-  'task.max_question': 64,
-  'task.max_answer': 30,
-  'task.n_best': 20,
-  'optim.average': 0.0,
-}
 # eval_every is not free: scores decide on the kept model and on the end.
-FREE_KEYS = {
-  *settings.FREE_KEYS,
-  'eval.global_batch',
-  'train.objective',  # of older configs
-} - {'train.eval_every'}
+FREE_KEYS = {*settings.FREE_KEYS, 'eval.global_batch'} - {'train.eval_every'}
 PATHS = ('data.source', 'data.tokenizer', 'init.weights', 'task.word_vectors')
 
 
@@ -115,9 +98,8 @@ def differing_keys(
 ) -> dict[str, tuple[Value, Value]]:
   """Returns {key: (old, new)} of two flat configs of tasks.
 
-  Two spellings of a path do not differ; old configs take keys from `BEFORE`.
+  Two spellings of a path do not differ.
   """
-  old, new = (BEFORE | dict(flat) | _of_then(flat) for flat in (old, new))
   return {
     key: (before, after)
     for key, (before, after) in settings.differing_keys(
@@ -125,13 +107,6 @@ def differing_keys(
     ).items()
     if key not in PATHS or _resolve(before) != _resolve(after)
   }
-
-
-def _of_then(flat: FlatConfig) -> dict[str, Value]:
-  """Returns the epsilon of Adadelta in configs from before it read the key."""
-  is_old = 'task.word_vectors' in flat and 'optim.average' not in flat
-  fixed = is_old and flat.get('optim.name') == 'adadelta'
-  return {'optim.epsilon': 1e-6} if fixed else {}
 
 
 def _resolve(path: str | None) -> str | None:

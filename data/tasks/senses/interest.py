@@ -14,7 +14,7 @@ from data.tasks.senses.occurrences import Occurrence
 from data.text import text_files
 
 FILE = 'interest.pos'
-SIZE, NUM_SENSES = 2368, 6
+SIZE = 2368  # sentences, in six senses
 
 
 class Sense(NamedTuple):

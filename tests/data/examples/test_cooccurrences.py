@@ -77,7 +77,6 @@ def test_counts_are_those_of_loops(store, held_out, monkeypatch):
   assert len(expected) > 300
   assert any(word == context for word, context in expected)
   examples = rows_of(store, held_out)
-  assert examples.num_entries == len(expected)
   batch = examples.batch(np.arange(examples.num_windows), None)
   found, used = {}, batch['counts'] > 0
   for word, context, count in zip(

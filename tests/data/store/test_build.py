@@ -45,7 +45,7 @@ def test_other_input_is_refused_and_replaced(store_copy, built, tmp_path):
   with pytest.raises(ValueError, match='something else: source'):
     build_quietly(other, TOKENIZER, store_copy)
   build_quietly(other, TOKENIZER, store_copy, overwrite=True)
-  assert corpus.open_store(store_copy).num_documents == 50
+  assert len(corpus.open_store(store_copy).held_out) == 50
   assert leftovers(tmp_path) == []
 
 
@@ -105,7 +105,7 @@ def test_interrupted_build(tmp_path, how):
     assert tokens.exists()
     short = write_documents(tmp_path / 'short.txt', make_documents(30))
     build_quietly(short, TOKENIZER, out)
-    assert corpus.open_store(out).num_documents == 30
+    assert len(corpus.open_store(out).held_out) == 30
     assert leftovers(tmp_path) == []
 
 
@@ -150,7 +150,7 @@ def ensure(source, folder, tokenizer=TOKENIZER, **options):
 
 def test_ensure_store_builds_small_text(built, tmp_path):
   store = ensure(built / 'text.txt', tmp_path / 'a' / 'store')
-  assert store.num_documents == 200
+  assert len(store.held_out) == 200
   assert contents(store.folder) == contents(built / 'store')
   ensure(built / 'text.txt', tmp_path / 'a' / 'store')
 
@@ -182,6 +182,6 @@ def test_ensure_store_without_the_text(store_copy, tmp_path, documents):
   text = write_documents(tmp_path / 'text.txt', documents)
   build_quietly(text, TOKENIZER, store_copy, overwrite=True)
   os.unlink(text)
-  assert ensure(text, store_copy).num_documents == 200
+  assert len(ensure(text, store_copy).held_out) == 200
   with pytest.raises(ValueError, match='source .the store was built from'):
     ensure(tmp_path / 'other.txt', store_copy)

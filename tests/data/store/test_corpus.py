@@ -22,7 +22,7 @@ from data.vocabulary import tokenization
 def test_round_trip(built, documents):
   store = corpus.open_store(built / 'store')
   tokenizer = tokenization.load(built / 'store')
-  assert store.num_documents == len(documents)
+  assert len(store.held_out) == len(documents)
   assert store.tokens.dtype == np.uint16
   counts = np.zeros(store.vocab_size, np.int64)
   for number, document in enumerate(documents):
@@ -198,7 +198,7 @@ def test_unwritable_stamp_is_done_without(store_copy, monkeypatch):
 
   (store_copy / '.verified.json').unlink()
   monkeypatch.setattr(folders.scratch, 'beside', refuse)
-  assert corpus.open_store(store_copy).num_documents == 200
+  assert len(corpus.open_store(store_copy).held_out) == 200
   assert not (store_copy / '.verified.json').exists()
 
 

@@ -41,7 +41,7 @@ def test_languages_are_in_the_store(built):
   assert store.languages == ('aa', 'bb', 'cc')
   # Fewer than 20 documents are cut in two.
   assert store.language_bounds.tolist() == [0, 60, 90, 98]
-  assert store.num_documents == audit['documents'] + 4 == 98
+  assert len(store.held_out) == audit['documents'] + 4 == 98
   tokens = np.diff(store.sentences[store.documents])
   held_out = [
     store.held_out[first:end]

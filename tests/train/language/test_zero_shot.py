@@ -55,7 +55,7 @@ def test_coqa_shows_the_turns_before(tmp_path):
   ],
 )
 def test_answers_are_compared_by_words(answer, truth, expected):
-  assert zero_shot.answer_f1(answer, truth) == pytest.approx(expected)
+  assert zero_shot.coqa_f1(answer, [truth]) == pytest.approx(expected)
 
 
 def test_damaged_coqa_is_named(tmp_path):

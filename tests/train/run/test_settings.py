@@ -119,16 +119,6 @@ def test_units_are_variants_of_bert():
     settings.load_config('bert_large:whole_word,span')
 
 
-def test_an_older_key_of_whole_words():
-  new = {'objective.unit': 'word'}
-  differing = settings.differing_keys
-  assert not differing({'objective.whole_word': True}, new)
-  assert not differing({'objective.whole_word': False}, {})
-  assert differing({'objective.whole_word': False}, new) == {
-    'objective.unit': ('piece', 'word')
-  }
-
-
 def test_variants_of_bert_combine():
   config = settings.load_config('bert_large:ltr_no_nsp')
   assert config.model.num_layers == 24 and config.model.left_to_right
@@ -420,8 +410,15 @@ def test_a_damaged_config_of_a_workdir_is_named(text, problem, tmp_path):
 
 
 def test_configs_older_than_a_key_do_not_differ_by_its_default():
-  new = settings.flatten(settings.load_config('bert_tiny'))
-  old = {key: new[key] for key in new if key != 'model.null_key'}
+  new = settings.flatten(settings.load_config('nnlm_tiny'))
+  old = {key: new[key] for key in new if key != 'model.dropout_rate'}
   assert not settings.differing_keys(old, new)
-  found = settings.differing_keys(old, new | {'model.null_key': True})
-  assert found == {'model.null_key': (False, True)}
+  found = settings.differing_keys(old, new | {'model.dropout_rate': 0.1})
+  assert found == {'model.dropout_rate': (0.0, 0.1)}
+
+
+def test_a_config_that_lacks_a_key_is_refused_by_its_name():
+  new = settings.flatten(settings.load_config('bert_tiny'))
+  old = {key: new[key] for key in new if key != 'objective.unit'}
+  found = settings.differing_keys(old, new)
+  assert found == {'objective.unit': (None, 'piece')}

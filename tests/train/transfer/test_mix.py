@@ -12,9 +12,7 @@ from configs import base
 from models import scalar_mix
 from train.engine import optim, sharding
 from train.papers import table_plan, table_rows
-from train.run import settings
 from train.transfer import finetune, task_plan
-from train.transfer.program import TaskProgram
 
 MIX = {
   'task.features': 'mix',
@@ -132,16 +130,6 @@ def test_penalty_needs_an_average(make_config, plan_job):
     plan_job(**{'task.features': 'first'}, task__mix_l2=PENALTY)
   with pytest.raises(ValueError, match='task.mix_l2=-1.0'):
     task_plan.check_settings(make_config(**MIX, task__mix_l2=-1.0))
-
-
-def test_a_run_older_than_the_key_is_read_and_goes_on(plan_job):
-  job = plan_job()
-  old = ml_collections.ConfigDict(job.config.to_dict())
-  del old.task.mix_l2
-  assert TaskProgram(old, job.tasks[0].task).loss_names == ('task',)
-  saved = settings.flatten(job.config)
-  del saved['task.mix_l2']
-  assert not task_plan.differing_keys(saved, settings.flatten(job.config))
 
 
 def test_ones_own_elmo_has_a_command_for_each_weighting():

@@ -248,6 +248,18 @@ def test_a_model_that_a_sweep_dropped_is_missed_by_name(run_of, tmp_path):
     predictors.open_member(without)
 
 
+def test_a_run_of_an_older_revision_is_refused_by_the_key_it_lacks(
+  run_of, tmp_path
+):
+  config, workdir, _ = run_of('own scores')
+  run = shutil.copytree(workdir, tmp_path / 'run')
+  config = config.copy_and_resolve_references().unlock()
+  del config.task.crf
+  (run / 'config.json').write_text(settings.as_json(config))
+  with pytest.raises(ValueError, match='config.json has no task.crf'):
+    predictors.open_member(run)
+
+
 def test_sets_that_were_moved_are_not_needed(run_of, tmp_path):
   config, workdir, _ = run_of('own scores')
   moved = tmp_path / 'moved'

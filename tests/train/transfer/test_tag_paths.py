@@ -224,13 +224,3 @@ def test_labels_that_mark_no_spans_have_no_such_scheme():
   tag_paths.check_crf(task, config)
   assert np.all(tag_paths.transitions(task, config))
   assert TaskProgram(whole, task).num_outputs == 3
-
-
-def test_a_config_older_than_the_key_has_no_crf():
-  task = make_task(('O', 'B-X', 'I-X'))
-  config = settings.load_config('transfer:task=sst2').task
-  config = config.copy_and_resolve_references().unlock()
-  del config.crf
-  assert tag_paths.transitions(task, config) is None
-  assert not tag_paths.are_learned(config)
-  assert tag_paths.tag_labels(task, config) == task.labels

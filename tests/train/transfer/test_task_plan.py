@@ -1,7 +1,5 @@
 """Rates and steps, against the released formulas; and which runs may go on."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -108,23 +106,6 @@ def test_bad_values_of_a_task_are_named(overrides, message):
     task_data.open_task(config)
 
 
-@pytest.mark.parametrize('recipe', transfer.RECIPES)
-def test_a_run_of_before_steps_were_counted_so(recipe, tmp_path):
-  """It goes on where the count is the same, else it is told what differs."""
-  config = settings.load_config(f'transfer:recipe={recipe}')
-  old = json.loads(settings.as_json(config))
-  del old['train']['count']
-  (tmp_path / 'config.json').write_text(json.dumps(old))
-  given = settings.with_overrides(config, {'train.count': 'rows'})
-  task_plan.check_continuation(given, tmp_path, given)
-  if config.train.count == 'rows':
-    task_plan.check_continuation(config, tmp_path, config)
-    return
-  message = f"train.count: 'rows' there, '{config.train.count}' here"
-  with pytest.raises(ValueError, match=message):
-    task_plan.check_continuation(config, tmp_path, config)
-
-
 def test_when_two_configs_are_the_same(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   old = {
@@ -136,7 +117,6 @@ def test_when_two_configs_are_the_same(tmp_path, monkeypatch):
   }
   same = old | {'data.source': str(tmp_path / 'glue'), 'eval.global_batch': 64}
   assert not task_plan.differing_keys(old, same | {'train.platform': 'tpu'})
-  # Runs of before this key had one rate.
   assert not task_plan.differing_keys(old, old | {'train.plateau': None})
   assert task_plan.differing_keys(old, old | {'train.plateau': 0})
   # It decides which model is the best.

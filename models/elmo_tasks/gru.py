@@ -94,8 +94,10 @@ def _recur(
   """Returns h after each position, float32 [T, K, B, F], 0 at padding."""
   K, T, B, G, F = gates_KTBGF.shape
   # A matrix: with an axis of gates, XLA would transpose the small kernel at
-  # every position on a CPU.
-  R_KPQ = recurrent_KFGF.astype(dtype).reshape(K, F, G * F)
+  # every position on a CPU. Each device has it whole, and the bias: of split
+  # ones XLA computes a wrong gradient on a mesh of three axes (jax 0.10.2).
+  R_KPQ = _gather(recurrent_KFGF.astype(dtype).reshape(K, F, G * F))
+  recurrent_bias_KF = _gather(recurrent_bias_KF)
 
   def cell(hidden_KBF: Array, inputs: tuple) -> tuple[Array, Array]:
     gates_KBQ, mask_KB = inputs
@@ -122,3 +124,8 @@ def _recur(
   gates_TKBQ = gates_KTBGF.swapaxes(0, 1).reshape(T, K, B, G * F)
   start_KBF = jnp.zeros((K, B, F), jnp.float32)
   return lax.scan(cell, start_KBF, (gates_TKBQ, mask_KTB.swapaxes(0, 1)))[1]
+
+
+def _gather(x: Array) -> Array:
+  """Constrains an array to lie whole on each device."""
+  return nn.with_logical_constraint(x, (None,) * x.ndim)

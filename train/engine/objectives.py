@@ -20,12 +20,38 @@ def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
   Logits are float [..., K], labels int [...]. A tie counts as a hit.
   """
   logits = logits.astype(jnp.float32)
+  losses, label_logits = _log_loss(logits, labels)
+  logits, label_logits = jax.lax.stop_gradient((logits, label_logits))
+  hits = label_logits >= logits.max(axis=-1)
+  return losses, hits.astype(jnp.float32)
+
+
+@jax.custom_vjp
+def _log_loss(logits: Array, labels: Array) -> tuple[Array, Array]:
+  """Returns negative log-likelihoods and the labels' logits, float32 [...]."""
+  return _log_loss_forward(logits, labels)[0]
+
+
+def _log_loss_forward(logits: Array, labels: Array) -> tuple[tuple, tuple]:
   label_logits = jnp.take_along_axis(
     logits, labels[..., None], axis=-1, mode='clip'
   )[..., 0]
-  losses = jax.nn.logsumexp(logits, axis=-1) - label_logits
-  hits = label_logits >= jax.lax.stop_gradient(logits).max(axis=-1)
-  return losses, hits.astype(jnp.float32)
+  log_sums = jax.nn.logsumexp(logits, axis=-1)
+  saved = logits, labels, log_sums
+  return (log_sums - label_logits, label_logits), saved
+
+
+def _log_loss_backward(saved: tuple, gradients: tuple) -> tuple[Array, None]:
+  """Returns the gradient in one pass over the logits, without a scatter."""
+  logits, labels, log_sums = saved
+  classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
+  # As `mode='clip'` reads them.
+  labels = jnp.clip(labels, 0, logits.shape[-1] - 1)[..., None]
+  likely = jnp.exp(logits - log_sums[..., None])
+  return gradients[0][..., None] * (likely - (classes == labels)), None
+
+
+_log_loss.defvjp(_log_loss_forward, _log_loss_backward)
 
 
 def lm_weights(batch: Batch) -> dict[str, Array]:

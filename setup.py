@@ -25,6 +25,7 @@ setuptools.setup(
     'train.meanings': ['page/*'],
     'train.views': ['page/*'],
   },
+  entry_points={'console_scripts': ['sesame = train.cli:main']},
   install_requires=[
     'jax>=0.10,<0.12',
     'flax>=0.12,<0.13',

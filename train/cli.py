@@ -1,0 +1,147 @@
+"""The command `sesame`: every program of ours by one name.
+
+  sesame NAME ARGUMENTS     # as python -m train.NAME, or data.prepare
+  sesame configs | tables | topologies
+  sesame completion bash    # or zsh
+
+It works in any folder: `python -m train.NAME` would take a file train.py or a
+folder data of the user's own for ours.
+"""
+
+import ast
+import importlib.metadata
+import pathlib
+import runpy
+import sys
+
+import configs
+import configs.tables
+
+PACKAGE = 'sesame-lm'
+# Programs that are not train/NAME.py.
+ELSEWHERE = {'train': 'train.main', 'prepare': 'data.prepare'}
+NOT_DOORS = ('__init__', 'cli', 'main')
+
+_BASH = """
+_sesame() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
+  case $before in
+    sesame) COMPREPLY=($(compgen -W "@DOORS@" -- "$word")) ;;
+    --config) COMPREPLY=($(compgen -W "@CONFIGS@" -- "$word")) ;;
+    --table) COMPREPLY=($(compgen -W "@TABLES@" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -f -- "$word")) ;;
+  esac
+}
+complete -o filenames -F _sesame sesame
+"""
+SHELLS = {
+  'bash': _BASH,
+  # zsh runs bash's functions.
+  'zsh': f'autoload -Uz bashcompinit && bashcompinit\n{_BASH}',
+}
+
+
+def doors() -> dict[str, str]:
+  """Returns the programs: name -> module."""
+  here = pathlib.Path(__file__).parent
+  found = {
+    path.stem: f'train.{path.stem}'
+    for path in here.glob('*.py')
+    if path.stem not in NOT_DOORS
+  }
+  return dict(sorted((found | ELSEWHERE).items()))
+
+
+def shipped_configs() -> dict[str, str]:
+  """Returns the titles of the shipped configs, by name."""
+  from train.run import settings
+
+  folder = pathlib.Path(configs.__file__).parent
+  return {
+    name: _title(folder / f'{name}.py') for name in settings.shipped_names()
+  }
+
+
+def shipped_tables() -> dict[str, str]:
+  """Returns the titles of the tables of papers, by id."""
+  folder = pathlib.Path(configs.tables.__file__).parent
+  return {
+    path.stem.replace('_', '/', 1): _title(path)
+    for path in sorted(folder.glob('*.py'))
+    if path.stem not in ('__init__', 'base')
+  }
+
+
+def _title(path: pathlib.Path) -> str:
+  """Returns the first paragraph of a module's docstring, without importing."""
+  text = ast.get_docstring(ast.parse(path.read_text())) or ''
+  return ' '.join(text.split('\n\n')[0].split())
+
+
+def _module_title(module: str) -> str:
+  path = pathlib.Path(__file__).parents[1] / f'{module.replace(".", "/")}.py'
+  title = _title(path)
+  # The command line that a title may hold is the name that stands before it.
+  return title.partition(': python -m')[0].rstrip('.')
+
+
+def _rows(titles: dict[str, str]) -> str:
+  width = max(map(len, titles))
+  return '\n'.join(f'{name:{width}}  {titles[name]}' for name in titles)
+
+
+def completion(shell: str) -> str:
+  """Returns the text that makes a shell, 'bash' or 'zsh', complete `sesame`."""
+  words = {
+    '@DOORS@': [*doors(), 'configs', 'topologies', 'completion'],
+    '@CONFIGS@': shipped_configs(),
+    '@TABLES@': shipped_tables(),
+  }
+  text = SHELLS[shell]
+  for place, names in words.items():
+    text = text.replace(place, ' '.join(names))
+  return text.strip()
+
+
+def _print_topologies() -> None:
+  from train.slices import topology
+
+  topology.print_names()
+
+
+def _help() -> str:
+  titles = {door: _module_title(module) for door, module in doors().items()}
+  return f'{__doc__.strip()}\n\n{_rows(titles)}'
+
+
+# What is printed alone, without a program.
+PRINTED = {
+  ('--help',): lambda: print(_help()),
+  ('-h',): lambda: print(_help()),
+  ('--version',): lambda: print(importlib.metadata.version(PACKAGE)),
+  ('configs',): lambda: print(_rows(shipped_configs())),
+  ('tables',): lambda: print(_rows(shipped_tables())),
+  ('topologies',): _print_topologies,
+  **{
+    ('completion', shell): lambda shell=shell: print(completion(shell))
+    for shell in SHELLS
+  },
+}
+
+
+def main() -> None:
+  """Entry point."""
+  arguments = tuple(sys.argv[1:]) or ('--help',)
+  if arguments in PRINTED:
+    PRINTED[arguments]()
+    return
+  name, *rest = arguments
+  if name not in doors():
+    known = ', '.join([*doors(), 'configs', 'topologies', 'completion SHELL'])
+    sys.exit(f'error: sesame {name}: expected one of {known}')
+  sys.argv = [name, *rest]
+  runpy.run_module(doors()[name], run_name='__main__', alter_sys=True)
+
+
+if __name__ == '__main__':
+  main()

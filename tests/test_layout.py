@@ -386,6 +386,7 @@ LISTINGS = {
   'data/store/folders.py',
   'data/text/text_files.py',
   'models/pretrained/weight_files.py',
+  'train/cli.py',
   'train/papers/table_rows.py',
   'train/run/checkpoint.py',
   'train/run/command.py',  # devices

@@ -15,7 +15,6 @@ import runpy
 import sys
 
 import configs
-import configs.tables
 
 PACKAGE = 'sesame-lm'
 # Programs that are not train/NAME.py.
@@ -64,7 +63,7 @@ def shipped_configs() -> dict[str, str]:
 
 def shipped_tables() -> dict[str, str]:
   """Returns the titles of the tables of papers, by id."""
-  folder = pathlib.Path(configs.tables.__file__).parent
+  folder = pathlib.Path(configs.__file__).parent / 'tables'
   return {
     path.stem.replace('_', '/', 1): _title(path)
     for path in sorted(folder.glob('*.py'))
@@ -103,10 +102,10 @@ def completion(shell: str) -> str:
   return text.strip()
 
 
-def _print_topologies() -> None:
-  from train.slices import topology
-
-  topology.print_names()
+def run(name: str, *arguments: str) -> None:
+  """Runs a program of `doors()` in this process."""
+  sys.argv = [name, *arguments]
+  runpy.run_module(doors()[name], run_name='__main__', alter_sys=True)
 
 
 def _help() -> str:
@@ -121,7 +120,7 @@ PRINTED = {
   ('--version',): lambda: print(importlib.metadata.version(PACKAGE)),
   ('configs',): lambda: print(_rows(shipped_configs())),
   ('tables',): lambda: print(_rows(shipped_tables())),
-  ('topologies',): _print_topologies,
+  ('topologies',): lambda: run('preflight', '--topology', 'help'),
   **{
     ('completion', shell): lambda shell=shell: print(completion(shell))
     for shell in SHELLS
@@ -139,8 +138,7 @@ def main() -> None:
   if name not in doors():
     known = ', '.join([*doors(), 'configs', 'topologies', 'completion SHELL'])
     sys.exit(f'error: sesame {name}: expected one of {known}')
-  sys.argv = [name, *rest]
-  runpy.run_module(doors()[name], run_name='__main__', alter_sys=True)
+  run(name, *rest)
 
 
 if __name__ == '__main__':

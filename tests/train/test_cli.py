@@ -37,6 +37,8 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
   done = sesame('report', '--help', folder=tmp_path)
   assert done.returncode == 0, done.stderr
   assert done.stdout.startswith('usage: python -m train.report')
+  done = sesame('topologies', folder=tmp_path)
+  assert 'h100-N, N of NVIDIA H100' in done.stdout
   done = sesame('report', 'nothing', folder=tmp_path)
   assert done.returncode == 1
   assert 'nothing' in done.stderr.splitlines()[-1]
@@ -47,7 +49,6 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
   [
     (('configs',), 'bert_tiny .*BERT-Tiny on the documentation'),
     (('tables',), 'bert/glue .*Table 1: GLUE'),
-    (('topologies',), 'h100-N, N of NVIDIA H100'),
     (('--help',), 'embed +Vectors of texts'),
     (('completion', 'bash'), '--config.*bert_tiny'),
     (('completion', 'zsh'), 'bashcompinit'),

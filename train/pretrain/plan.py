@@ -112,6 +112,10 @@ def language_shares(
   return found
 
 
+# Keys of the rate of steps: of another value there is a way to train on.
+RATE_KEYS = ('optim.learning_rate', 'optim.schedule', 'optim.warmup_steps')
+
+
 def check_continuation(
   config: ml_collections.ConfigDict,
   workdir: epath.PathLike,
@@ -171,6 +175,10 @@ def check_continuation(
       for key in settings.SCHEDULE_KEYS:
         differing.pop(key, None)
   if differing:
+    ways = ''
+    if differing.keys() <= {*settings.SCHEDULE_KEYS, *RATE_KEYS}:
+      old_phases = training_phases.resolve_phases(old, num_windows)
+      ways = _ways_on(config, workdir, old_phases, phases, done)
     other_batch = {'train.phases', 'train.global_batch'} & differing.keys()
     hint = (
       '; or go on with empty memories, by --config.train.reset_streams=true'
@@ -180,8 +188,43 @@ def check_continuation(
     raise ValueError(
       f'{workdir} holds {done} steps of another config; what differs would'
       f' change the steps already done:{settings.describe_differing(differing)}'
-      f'\nPass the same values, or another --workdir{hint}'
+      f'\nPass the same values, or another --workdir{hint}{ways}'
     )
+
+
+def _ways_on(
+  config: ml_collections.ConfigDict,
+  workdir: epath.PathLike,
+  old: Sequence[Phase],
+  new: Sequence[Phase],
+  done: int,
+) -> str:
+  """Returns what to type to train a workdir on with another schedule."""
+  more = sum(phase.steps for phase in new) - done
+  ways = ''
+  if done < sum(phase.steps for phase in old):
+    ways += (
+      '\nTo train on with another schedule, let this one end first, by the'
+      ' command that began it'
+    )
+  elif more > 0:
+    last = new[-1]._replace(steps=more, schedule='restart')
+    every = tuple(tuple(filter(None, phase)) for phase in (*old, last))
+    peaks = [
+      (config.optim.learning_rate, config.optim.warmup_steps)
+      for phase in every[1:]
+      if phase[3] == 'restart'
+    ]
+    restarts = (*config.optim.restarts, *peaks)[: len(peaks)]
+    ways += (
+      '\nTo train on with another schedule, append it as a phase, in place of'
+      ' train.steps and the like:\n'
+      f'  --config.train.phases="{every}" --config.optim.restarts="{restarts}"'
+    )
+  return (
+    f'{ways}\nTo begin a new run with these weights:\n'
+    f'  --workdir=ANOTHER --config.init.weights={workdir}'
+  )
 
 
 def write_workdir(

@@ -1,5 +1,9 @@
 """The plan of a pre-training run, and which runs may continue."""
 
+import ast
+import json
+import re
+import shutil
 import types
 
 import jax
@@ -31,8 +35,6 @@ def test_a_batch_may_have_all_windows_of_the_text(small_config):
 def test_a_phase_that_changes_nothing_before_may_follow(
   finished, small_config, tmp_path
 ):
-  import shutil
-
   workdir = tmp_path / 'copy'
   shutil.copytree(finished[0], workdir)
   phases = ((12, 32, 16, 'continue'), (4, 64, 8, 'restart'))
@@ -48,6 +50,47 @@ def test_a_phase_that_changes_nothing_before_may_follow(
   # Of a phase that has begun, the rates are done.
   with pytest.raises(ValueError, match=r'optim.restarts: \[\[0.001, 5\]\]'):
     runs.train(small_config(train__phases=phases), workdir)
+
+
+def test_what_to_type_to_train_on_stands_in_the_message(
+  finished, small_config, tmp_path
+):
+  """The rate of `finished` ended at 0 after 12 steps."""
+  workdir = shutil.copytree(finished[0], tmp_path / 'copy')
+  longer = small_config(train__steps=20)
+  with pytest.raises(ValueError, match='would change the steps') as error:
+    runs.train(longer, workdir, dry_run=True)
+  (line,) = re.findall('  --config.train.phases.*', str(error.value))
+  said = dict(re.findall(r'--config\.(\S+)="(.*?)"', line))
+  phases = ast.literal_eval(said['train.phases'])
+  assert [phase[0] for phase in phases] == [12, 8]
+  config = small_config(
+    train__phases=phases,
+    optim__restarts=ast.literal_eval(said['optim.restarts']),
+  )
+  runs.train(config, workdir, dry_run=True)
+  assert f'--config.init.weights={workdir}' in str(error.value)
+
+
+def test_a_run_that_has_not_ended_is_to_end_first(
+  finished, small_config, tmp_path
+):
+  workdir = shutil.copytree(finished[0], tmp_path / 'copy')
+  shutil.rmtree(workdir / 'checkpoints' / '12')
+  with pytest.raises(ValueError, match='let this one end first'):
+    runs.train(small_config(train__steps=20), workdir, dry_run=True)
+
+
+def test_a_constant_rate_just_goes_on(finished, small_config, tmp_path):
+  workdir = shutil.copytree(finished[0], tmp_path / 'copy')
+  file = workdir / 'config.json'
+  config = json.loads(file.read_text())
+  config['optim'] |= {'schedule': 'constant', 'warmup_steps': 0}
+  file.write_text(json.dumps(config))
+  longer = small_config(
+    train__steps=20, optim__schedule='constant', optim__warmup_steps=0
+  )
+  runs.train(longer, workdir, dry_run=True)
 
 
 def test_a_dry_run_downloads_no_text(small_config, tmp_path, monkeypatch):

@@ -152,10 +152,10 @@ def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
   rows[f'{name} {report["topology"]}'] = report
   files.write_atomically(path, json.dumps(rows, indent=1) + '\n')
   lines = [
-    '| config | slice | chips | length | rows a chip | memory of a device, GiB'
+    '| config | machine | chips | length | rows a chip | memory of a device, GiB'
     ' | collectives, MB | bounds: compute, memory, links, ms | best MFU'
     ' | cycles, M | est. ms | est. MFU'
-    ' | hours (chip-hours) by the estimate |',
+    ' | hours (chip-hours) by the estimate, or at least |',
     f'|{"---|" * 13}',
   ]
   for key, row in rows.items():
@@ -183,7 +183,7 @@ def _markdown(name: str, row: Mapping, phase: Mapping) -> str:
   if row['fits'] and row['hours'] is None:
     hours = 'no estimate'
   elif row['fits']:
-    hours = f'{row["hours"]:,.1f} ({row["chip_hours"]:,.0f})'
+    hours = f'{_rounded(row["hours"], 1)} ({_rounded(row["chip_hours"], 0)})'
     if _is_bound(row):
       hours = f'at least {hours}'
     if row['mfu'] is not None:

@@ -246,7 +246,7 @@ def test_command(found, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-  'share', [0.1, pytest.param(1.0, marks=pytest.mark.slow)]
+  'share', [0.1, pytest.param(0.4, marks=pytest.mark.slow)]
 )
 def test_wikitext_is_scored_as_by_hugging_face(
   share, torch, sesame_data, monkeypatch

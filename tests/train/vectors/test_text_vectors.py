@@ -292,7 +292,7 @@ def test_requests_without_sense(make, name, options, message):
 
 
 @pytest.mark.parametrize(
-  'count', [100, pytest.param(1000, marks=pytest.mark.slow)]
+  'count', [100, pytest.param(400, marks=pytest.mark.slow)]
 )
 def test_minilm_on_real_sentences(count, sesame_data, monkeypatch):
   """Token states, and means as sentence-transformers makes them."""

@@ -211,6 +211,9 @@ def copied(suite: pathlib.Path, folder: pathlib.Path, name: str) -> Copy:
   (packages,) = environment.glob('lib/python*/site-packages')
   ours = [path for path in sys.path if path.endswith('-packages')]
   (packages / 'checkout.pth').write_text('\n'.join([str(root), *ours]) + '\n')
+  for program in pathlib.Path(sys.prefix, 'bin').iterdir():  # ruff, shellcheck
+    if not (place := environment / 'bin' / program.name).exists():
+      place.symlink_to(program)
   cache = folder / f'xla-{name.split("-")[0]}'
   return Copy(root, environment / 'bin/python', cache)
 

@@ -220,6 +220,15 @@ def test_symbols_inside_a_vocabulary(tmp_path):
       {},
       ['do_lower_case is False .*lowercase is True .*; expected the same in b'],
     ),
+    (
+      'bert',
+      {'strip_accents': 'yes'},
+      {'normalizer.lowercase': 1},
+      [
+        'tokenizer_config.json: strip_accents is "yes", expected true or',
+        'tokenizer.json: normalizer: lowercase is 1, expected true or false',
+      ],
+    ),
     ('bert', {}, {'normalizer': None}, ['normalizer.type is null, expected']),
     (
       'bert',

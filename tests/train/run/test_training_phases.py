@@ -37,3 +37,23 @@ def test_a_unit_is_text(unit):
     ValueError, match='has the fifth field .* expected the na'
   ):
     training_phases.check_phases(config)
+
+
+@pytest.mark.parametrize('unit', ['word', 'span', 'stored:folder'])
+def test_a_unit_of_a_phase(unit):
+  (phase,) = check_unit(unit)
+  assert phase.unit == unit
+
+
+@pytest.mark.parametrize('unit', ['letter', 'stored:', 'word:folder'])
+def test_an_unknown_unit_is_refused(unit):
+  with pytest.raises(ValueError, match=f"the unit '{unit}', expected one of"):
+    check_unit(unit)
+
+
+def check_unit(unit):
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'),
+    {'train.phases': ((*PHASES[0][:4], unit),)},
+  )
+  return training_phases.check_phases(config)

@@ -17,7 +17,7 @@ from models.layers import Params
 from train.architectures import families
 from train.engine import memory, optim, sharding
 from train.engine.steps import Batch
-from train.host import console, files
+from train.host import console, device, files
 from train.pretrain import run_stores
 from train.pretrain.assemble import Parts
 from train.run import settings, training_phases, workdirs
@@ -261,7 +261,7 @@ def print_plan(
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
   rows = [
     ('workdir', workdir),
-    ('devices', f'{jax.device_count()} x {jax.devices()[0].device_kind}'),
+    ('devices', device.describe_devices(config.model.dtype)),
     ('mesh', axes),
     ('text', f'{store.meta["audit"]["source"]} (store {store.folder})'),
     (

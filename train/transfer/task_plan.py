@@ -17,7 +17,7 @@ from data.scoring.kinds import KINDS
 from data.tasks import registry
 from train.engine import memory, sharding
 from train.engine.state import TrainState
-from train.host import console, processes
+from train.host import console, device, processes
 from train.host.console import say
 from train.host.files import Json
 from train.run import ledger, settings, workdirs
@@ -163,7 +163,7 @@ def print_plan(
   axes = ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
   rows = [
     ('workdir', workdir),
-    ('devices', f'{jax.device_count()} x {jax.devices()[0].device_kind}'),
+    ('devices', device.describe_devices(config.model.dtype)),
     ('mesh', axes),
   ]
   for program in programs:

@@ -153,7 +153,8 @@ def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
   files.write_atomically(path, json.dumps(rows, indent=1) + '\n')
   lines = [
     '| config | machine | chips | length | rows a chip'
-    ' | memory of a device, GiB | collectives, MB | bounds: compute, memory, links, ms | best MFU'
+    ' | memory of a device, GiB | collectives, MB'
+    ' | bounds: compute, memory, links, ms | best MFU'
     ' | cycles, M | est. ms | est. MFU'
     ' | hours (chip-hours) by the estimate, or at least |',
     f'|{"---|" * 13}',

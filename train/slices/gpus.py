@@ -201,9 +201,16 @@ def names() -> list[str]:
   return [f'{card}-{count}' for card in CARDS for count in COUNTS]
 
 
+def has_compiler() -> bool:
+  """Returns whether JAX's plugin for CUDA, which compiles, is installed."""
+  plugins = importlib.util.find_spec('jax_plugins')
+  name = 'jax_plugins.xla_cuda13'
+  return plugins is not None and importlib.util.find_spec(name) is not None
+
+
 def find(name: str) -> Gpus:
   """Returns the GPUs of a name of `names()`."""
-  if importlib.util.find_spec('jax_plugins.xla_cuda13') is None:
+  if not has_compiler():
     raise ValueError(
       "the GPU's compiler is missing: pip install -e '.[cuda]' brings it, on"
       ' any Linux machine'

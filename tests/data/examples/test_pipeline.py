@@ -233,7 +233,7 @@ def make(step):
   time.sleep(0.001)
   return {'x': np.full((100, 100), step)}
 
-with getattr(pipeline, sys.argv[1])(make, 0, 10**9, ahead=8) as batches:
+with getattr(pipeline, sys.argv[1])(make, 0, 10**9) as batches:
   for n, batch in enumerate(batches):
     if n == 50 and sys.argv[2] == 'return':
       break

@@ -42,7 +42,7 @@ def test_all_names_are_printed(capsys):
 @pytest.mark.slow
 def test_a_step_on_eight_gpus():
   """Attention in our kernels, parameters gathered, gradients scattered."""
-  if importlib.util.find_spec('jax_plugins.xla_cuda13') is None:
+  if not gpus.has_compiler():
     pytest.skip("the GPU's compiler (the extra 'cuda') is not installed")
   rows, length = 64, 128
   step = compile_step.compile_apart(

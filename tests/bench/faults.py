@@ -123,7 +123,7 @@ def faults_of(path: str, source: bytes) -> list[Fault]:
   return [fault for fault in found if fault.before != fault.after]
 
 
-def tests_of(root: pathlib.Path, path: str) -> list[str]:
+def room_tests(root: pathlib.Path, path: str) -> list[str]:
   """Returns the test files of a room: the file's own one, then short ones."""
   package, *middle, name = pathlib.PurePath(path).parts
   tests = root / 'tests' / package
@@ -258,7 +258,7 @@ def try_fault(copy: Copy, fault: Fault) -> dict:
     try:
       code, output = run_tests(
         copy,
-        tests_of(copy.root, fault.path)
+        room_tests(copy.root, fault.path)
         + [f'--deselect={test}' for test in left_out],
       )
     finally:

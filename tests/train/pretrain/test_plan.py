@@ -81,7 +81,7 @@ def test_a_run_that_has_not_ended_is_to_end_first(
     runs.train(small_config(train__steps=20), workdir, dry_run=True)
 
 
-def test_a_constant_rate_just_goes_on(finished, small_config, tmp_path):
+def test_a_constant_rate_just_goes_on(finished, small_config, tmp_path, capsys):
   workdir = shutil.copytree(finished[0], tmp_path / 'copy')
   file = workdir / 'config.json'
   config = json.loads(file.read_text())
@@ -91,6 +91,7 @@ def test_a_constant_rate_just_goes_on(finished, small_config, tmp_path):
     train__steps=20, optim__schedule='constant', optim__warmup_steps=0
   )
   runs.train(longer, workdir, dry_run=True)
+  assert '20 steps of 16 x 32 tokens' in capsys.readouterr().err
 
 
 def test_a_dry_run_downloads_no_text(small_config, tmp_path, monkeypatch):

@@ -105,7 +105,7 @@ def _sum(
       r'(op_name="[^"]*)/while"', rf'\1/at_most_{trips}_times/while"', text
     )
   found = cycles.estimate(text, tpu.devices[0].num_cores)
-  seconds = found.cycles / (tpu.generation.clock_ghz * 1e9)
+  seconds = found.cycles / (tpu.chip.clock_ghz * 1e9)
   flops = facts.pop('flops')
   peak = device.peak_of(tpu.devices[0].device_kind)
   mfu = device.model_flops_utilisation(flops, seconds, peak, len(tpu.devices))

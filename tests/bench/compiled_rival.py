@@ -165,7 +165,7 @@ def main() -> None:
   seconds = time.monotonic() - began
   found = cycles.estimate(text)
   flops = model_flops(size, rows, length, tpu)
-  step_seconds = found.cycles / (tpu.generation.clock_ghz * 1e9)
+  step_seconds = found.cycles / (tpu.chip.clock_ghz * 1e9)
   peak = device.peak_of(tpu.devices[0].device_kind)
   mfu = device.model_flops_utilisation(
     flops, step_seconds, peak, len(tpu.devices)

@@ -14,11 +14,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from data.examples import transforms
 from models.layers import Params
 from train.engine import sharding, shards
+from train.engine.objectives import Batch
 from train.engine.optim import Schedule
 from train.engine.state import EVAL_STREAM, TRAIN_STREAM, TrainState
 from train.host import device
 
-Batch = Mapping[str, jax.Array]
 Outputs = Mapping[str, jax.Array]  # of a module, by name
 Sums = dict[str, tuple[jax.Array, jax.Array]]  # name -> (sum, weight)
 # Of a training step: name -> figure, and `sums`, name -> [2] (sum, weight).

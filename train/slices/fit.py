@@ -208,7 +208,7 @@ def _describe(
     needed = re.search(r'(?:Used|\() ?([\d.]+)([GM])', str(program))
     unit = {'G': GIB, 'M': 2**20}
     memory['total'] = float(needed[1]) * unit[needed[2]] if needed else None
-    memory['usable'] = machine.usable_gib * GIB
+    memory['usable'] = machine.chip.usable_gib * GIB
     return result
   found = program.memory_analysis()
   arguments = found.argument_size_in_bytes
@@ -219,7 +219,7 @@ def _describe(
     'program': found.generated_code_size_in_bytes,
   }
   memory['total'] = sum(memory.values())
-  memory['usable'] = machine.usable_gib * GIB
+  memory['usable'] = machine.chip.usable_gib * GIB
   if cost := program.cost_analysis():  # by the TPU's compiler
     result['loop_once'] = {  # which counts a loop once
       'flops': cost['flops'],
@@ -241,8 +241,8 @@ def _describe(
     result['fits'] = memory['total'] <= memory['usable']
   bounds = {
     'compute': flops / (1e12 * machine.peak_tflops * num_devices),
-    'memory': moved / (machine.memory_gbps * 1e9),
-    'interconnect': sent / (machine.links_gbps * 1e9),
+    'memory': moved / (machine.chip.memory_gbps * 1e9),
+    'interconnect': sent / (machine.chip.links_gbps * 1e9),
   }
   return result | {
     'collective_bytes': hlo.total_bytes(collectives),
@@ -266,7 +266,7 @@ def _estimate(
     found = cycles.estimate(text, machine.devices[0].num_cores)
   except cycles.NoEstimateError as error:
     return {'missing': str(error)}
-  seconds = found.cycles / (machine.clock_ghz * 1e9)
+  seconds = found.cycles / (machine.chip.clock_ghz * 1e9)
   return {
     'cycles': found.cycles,
     'seconds': seconds,

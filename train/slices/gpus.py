@@ -50,6 +50,11 @@ class Card(NamedTuple):
   capability: tuple[int, int]
   accelerated: bool
 
+  @property
+  def usable_gib(self) -> float:
+    """Memory that JAX takes by default."""
+    return SHARE * self.memory / GIB
+
 
 # XLA's descriptions of these GPUs (xla/backends/gpu/target_config/specs); links
 # from the vendor's data sheets, recalled.
@@ -151,7 +156,7 @@ class Gpus(NamedTuple):
   """GPUs of one machine, and JAX devices to compile for."""
 
   name: str
-  card: Card
+  chip: Card
   devices: list[jax.Device]
   num_hosts: int = 1
 
@@ -163,32 +168,12 @@ class Gpus(NamedTuple):
   @property
   def text(self) -> str:
     """Says what the name stands for."""
-    return f'{self.num_chips} x {self.card.product}, one machine'
+    return f'{self.num_chips} x {self.chip.product}, one machine'
 
   @property
   def peak_tflops(self) -> float:
     """Dense bfloat16 TFLOP/s of a GPU."""
-    return device.peak_of(self.card.product)
-
-  @property
-  def memory_gbps(self) -> float:
-    """Memory bandwidth of a GPU, GB/s."""
-    return self.card.memory_gbps
-
-  @property
-  def links_gbps(self) -> float:
-    """Rate at which a GPU sends to the others, GB/s."""
-    return self.card.links_gbps
-
-  @property
-  def usable_gib(self) -> float:
-    """Memory of a GPU that JAX takes by default."""
-    return SHARE * self.card.memory / GIB
-
-  @property
-  def clock_ghz(self) -> None:
-    """None: a GPU's compiler estimates no cycles."""
-    return None
+    return device.peak_of(self.chip.product)
 
   @property
   def compiler(self) -> str:

@@ -63,7 +63,7 @@ class Slice(NamedTuple):
   """A TPU slice: chips along each dimension, and JAX devices to compile for."""
 
   name: str
-  generation: Generation
+  chip: Generation
   layout: tuple[int, ...]
   devices: list[jax.Device]
   num_hosts: int
@@ -85,26 +85,6 @@ class Slice(NamedTuple):
   def peak_tflops(self) -> float:
     """Dense bfloat16 TFLOP/s of a device."""
     return device.peak_of(self.devices[0].device_kind)
-
-  @property
-  def memory_gbps(self) -> float:
-    """Memory bandwidth of a device, GB/s."""
-    return self.generation.memory_gbps
-
-  @property
-  def links_gbps(self) -> float:
-    """Rate at which a device sends over all its links, GB/s."""
-    return self.generation.links_gbps
-
-  @property
-  def usable_gib(self) -> float:
-    """Memory of a device that the compiler gives to a program."""
-    return self.generation.usable_gib
-
-  @property
-  def clock_ghz(self) -> float:
-    """Clock of a device's cores."""
-    return self.generation.clock_ghz
 
   @property
   def compiler(self) -> str:

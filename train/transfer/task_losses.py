@@ -15,10 +15,9 @@ from data.examples import masking
 from models import crf
 from train.architectures.architecture import Vocabulary
 from train.engine import objectives
-from train.engine.objectives import SumAndWeight
+from train.engine.objectives import Batch, SumAndWeight
 
 Array = jax.Array
-Batch = Mapping[str, Array]
 Outputs = Mapping[str, Array]
 # (section `task`, outputs with float32 logits, batch) -> losses [B], of words
 # [B, T]; and hits of the same shape, or None.

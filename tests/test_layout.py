@@ -90,6 +90,7 @@ RING = (
   'train.attention',
   'train.bench',
   'train.benches',
+  'train.cli',
   'train.embed',
   'train.fill_mask',
   'train.generate',

@@ -63,11 +63,12 @@ def shipped_configs() -> dict[str, str]:
 
 def shipped_tables() -> dict[str, str]:
   """Returns the titles of the tables of papers, by id."""
+  from train.papers import table_rows
+
   folder = pathlib.Path(configs.__file__).parent / 'tables'
   return {
-    path.stem.replace('_', '/', 1): _title(path)
-    for path in sorted(folder.glob('*.py'))
-    if path.stem not in ('__init__', 'base')
+    name: _title(folder / f'{name.replace("/", "_")}.py')
+    for name in table_rows.shipped_tables()
   }
 
 

@@ -56,19 +56,18 @@ def check_platform(expected: str) -> None:
     )
 
 
-OLDEST_BFLOAT16 = 8.0  # compute capability: Ampere, from 2020
-
-
 def describe_devices(dtype: str) -> str:
   """Returns number and kind of the devices, and a warning of a slow dtype."""
   first = jax.devices()[0]
   text = f'{jax.device_count()} x {first.device_kind}'
   capability = getattr(first, 'compute_capability', None)
   if first.platform == 'gpu' and dtype == 'bfloat16' and capability:
-    if float(capability) < OLDEST_BFLOAT16:
+    from models.transformer.flash_attention import OLDEST
+
+    if float(capability) < OLDEST:
       text += (
         f', of compute capability {capability}: no units for bfloat16 (from'
-        f' {OLDEST_BFLOAT16} on); --config.model.dtype=float32 is as fast'
+        f' {OLDEST} on); --config.model.dtype=float32 is as fast'
       )
   return text
 

@@ -199,7 +199,8 @@ def steps() -> ml_collections.ConfigDict:
   # Parts of a global batch whose gradients are accumulated.
   train.micro_batches = 1
   train.seed = 0  # of parameters, order, pairs, masks and dropout
-  train.platform = 'tpu'  # the platform that the run requires: cpu, gpu or tpu
+  # The platform that the run requires: cpu, gpu or tpu; auto: what JAX finds.
+  train.platform = 'auto'
   # On a GPU, requires XLA_FLAGS that make kernels deterministic.
   train.deterministic = False
   # A run without a step or a scored batch for so long ends and prints all

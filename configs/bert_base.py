@@ -39,6 +39,7 @@ def get_config(
   config = base.get_config()
   variants.vary_bert(config, size, arg)
   config.model.dtype = 'bfloat16'
+  config.train.platform = 'tpu'
   config.data.source = 'tfds:wikipedia/20230601.en'
   config.data.tokenizer = 'train:wordpiece:30522'
   config.data.held_out = 0.005

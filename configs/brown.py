@@ -28,7 +28,6 @@ def get_config(arg: str = 'nnlm') -> ml_collections.ConfigDict:
   if arg not in makers:
     raise ValueError(f'brown:{arg}: expected {", ".join(makers)}')
   config = makers[arg]()
-  config.train.platform = 'cpu'
   config.data.held_out = 0.2
   config.eval.max_windows = 128
   return config.lock()

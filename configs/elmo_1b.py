@@ -22,6 +22,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config = elmo_section.get_config()
   config.model.update(variants.pick(variants.ELMO, arg or 'elmo'))
   config.model.dtype = 'bfloat16'
+  config.train.platform = 'tpu'
   config.data.tokenizer = 'train:words:793471:spaces'
   config.data.source = 'training-monolingual.tokenized.shuffled/*'
   config.data.held_out = 0.01

@@ -24,7 +24,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.phases = ((1_200, 20, 32, 'continue'),)
   config.train.eval_every = 300
   config.train.checkpoint_every = 300
-  config.train.platform = 'cpu'
   config.eval.global_batch = 64
   config.eval.max_windows = 2_048
   return config.lock()

@@ -29,7 +29,6 @@ def get_config() -> ml_collections.ConfigDict:
   config.train.log_every = 10
   config.train.eval_every = 200
   config.train.checkpoint_every = 200
-  config.train.platform = 'cpu'
   config.eval.global_batch = 64
   config.eval.max_windows = 1_024
   return config.lock()

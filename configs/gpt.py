@@ -33,6 +33,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
     config.model.update(variants.pick(variants.GPT, arg or 'gpt'))
   config.model.max_length = 512
   config.model.dtype = 'bfloat16'
+  config.train.platform = 'tpu'
   config.data.source = 'books/*.txt'
   config.data.tokenizer = 'train:bpe:40481'
   config.data.held_out = 0.005

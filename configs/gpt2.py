@@ -25,6 +25,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.model.update(variants.pick(variants.GPT2, arg or 'gpt2'))
   config.model.max_length = 1024
   config.model.dtype = 'bfloat16'
+  config.train.platform = 'tpu'
   config.data.source = 'web/*.jsonl.zst'
   config.data.tokenizer = 'train:bytebpe:50257'
   config.data.held_out = 0.005

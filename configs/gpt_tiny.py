@@ -20,7 +20,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   if arg == 'lstm':
     config = gpt_section.get_lstm_config()
     config.model.update(embed_dim=128, lstm_dim=256, dropout_rate=0.0)
-    config.train.platform = 'cpu'
   else:
     config = gpt_section.get_config()
     variants.fit_cpu(config)

@@ -25,7 +25,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.phases = ((1_000, 64, 32, 'continue'),)
   config.train.eval_every = 250
   config.train.checkpoint_every = 250
-  config.train.platform = 'cpu'
   config.optim.learning_rate = 1e-3 * 64 * 32
   config.eval.max_windows = 512
   return config.lock()

@@ -264,7 +264,6 @@ def fit_cpu(config: ml_collections.ConfigDict) -> None:
   config.model.scan_layers = False  # unrolled layers are faster on a CPU
   config.model.dropout_rate = 0.0  # so short a run does not overfit
   config.model.attention_dropout_rate = 0.0
-  config.train.platform = 'cpu'
   config.eval.global_batch = 64
 
 

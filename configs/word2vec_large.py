@@ -30,6 +30,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.phases = ((2_000, 1024, 2048, 'continue'),)
   config.train.eval_every = 500
   config.train.checkpoint_every = 500
+  config.train.platform = 'tpu'
   config.mesh.data = 1
   config.mesh.fsdp = -1
   return config.lock()

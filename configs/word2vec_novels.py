@@ -31,7 +31,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.train.log_every = 10
   config.train.eval_every = 1_000
   config.train.checkpoint_every = 1_000
-  config.train.platform = 'cpu'
   config.eval.global_batch = 16
   config.eval.max_windows = 128
   return config.lock()

@@ -388,9 +388,9 @@ LISTINGS = {
   'data/text/text_files.py',
   'models/pretrained/weight_files.py',
   'train/cli.py',
+  'train/host/chips.py',  # devices
   'train/papers/table_rows.py',
   'train/run/checkpoint.py',
-  'train/run/command.py',  # devices
   'train/run/mirror.py',
   'train/run/settings.py',
 }

@@ -342,27 +342,3 @@ def loads(text: str) -> Any:
 def read_text(path: str | os.PathLike) -> str:
   """Returns the text of a file, see `chunks`; '-' is standard input."""
   return ''.join(chunks(epath.Path('/dev/stdin' if path == '-' else path)))
-
-
-def parse_records(
-  text: str,
-  name: str | os.PathLike,
-  is_right: Callable[[dict[str, Any]], bool],
-  expected: str,
-) -> list[dict[str, Any]]:
-  """Parses lines of JSON objects that `is_right` accepts; skips blank ones."""
-  found = []
-  # JSON's strings may hold the other line ends of Unicode.
-  for number, line in enumerate(text.split('\n'), start=1):
-    if not line.strip():
-      continue
-    try:
-      record = loads(line)
-    except ValueError as error:
-      raise ValueError(f'{name}, line {number}: not JSON ({error})') from None
-    if not (isinstance(record, dict) and is_right(record)):
-      raise ValueError(f'{name}, line {number}: expected {expected}')
-    found.append(record)
-  if not found:
-    raise ValueError(f'{name}: is empty; expected {expected} on each line')
-  return found

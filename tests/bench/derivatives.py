@@ -7,10 +7,12 @@ Every `jax.custom_vjp` of `models` is taken out in turn, in all modules and
 tables that hold it: then JAX differentiates the function itself, or the plain
 scan of a recurrence (`plain_recurrences.py`). The TPU's compiler estimates the
 training steps with it and without it, in cycles and bytes of a device (`pip
-install -e '.[tpu]'`; a step takes a minute). With `--cpu`, steps such as
-'bert_base 128 8' (tokens of a row, rows) run here, both in turns, and the
-median of the ratios of their processor's seconds counts; a fine-tuning reads
-made-up rows. A derivative that a step does not use has no row of that step.
+install -e '.[tpu]'`); a whole step compiles for minutes, one of `--layers 2`
+for one, in which what a layer holds weighs less than in the whole. With
+`--cpu`, steps such as 'bert_base 128 8' (tokens of a row, rows) run here, both
+in turns, and the median of the ratios of their processor's seconds counts; a
+fine-tuning reads made-up rows. A derivative that a step does not use has no
+row of that step.
 """
 
 # ruff: noqa: E402
@@ -23,6 +25,7 @@ if __name__ == '__main__' and '--cpu' not in sys.argv:
 
 import argparse
 import contextlib
+import functools
 import json
 import pathlib
 import statistics
@@ -106,11 +109,13 @@ def without(*names: str) -> contextlib.AbstractContextManager[set[str]]:
   return replaced({name: PLAIN.get(name, known[name].fun) for name in names})
 
 
-def estimate(step: str) -> list[dict]:
+def estimate(step: str, layers: int | None = None) -> list[dict]:
   """Returns the compiler's figures of each phase of 'CONFIG SLICE'."""
-  config, name = step.split()
-  tpu = topology.find(name)
-  steps = fit.plan(settings.load_config(config), tpu, task_steps.NUM_WORDS)
+  name, chips = step.split()
+  tpu, config = topology.find(chips), settings.load_config(name)
+  if layers:
+    config = settings.with_overrides(config, {'model.num_layers': layers})
+  steps = fit.plan(config, tpu, task_steps.NUM_WORDS)
   rows = []
   for phase in fit.compile_phases(steps, steps.phases, tpu):
     row = {'length': phase['length'], 'fits': phase['fits']}
@@ -121,15 +126,17 @@ def estimate(step: str) -> list[dict]:
   return rows
 
 
-def estimates(step: str, chosen: list[str]) -> Iterator[dict]:
+def estimates(
+  step: str, chosen: list[str], layers: int | None = None
+) -> Iterator[dict]:
   """Yields a row of each phase of a step without each derivative."""
   known = derivatives()
   with replaced({name: known[name] for name in chosen}) as used:
-    whole = estimate(step)
+    whole = estimate(step, layers)
   for name in sorted(used):
     try:
       with without(name):
-        plain = estimate(step)
+        plain = estimate(step, layers)
     except (NotImplementedError, AssertionError) as error:  # of a kernel
       reason = str(error).split('\n')[0] or 'JAX cannot differentiate it'
       yield {'step': step, 'derivative': name, 'needed': reason}
@@ -137,6 +144,7 @@ def estimates(step: str, chosen: list[str]) -> Iterator[dict]:
     for before, after in zip(whole, plain, strict=True):
       yield {
         'step': f'{step}, {before["length"]} tokens',
+        'layers': layers or 'all',
         'derivative': name,
         **{
           key: after[key] / before[key] if after['fits'] else None
@@ -216,10 +224,13 @@ def main() -> None:
   )
   parser.add_argument('--cpu', action='store_true')
   parser.add_argument('--steps', nargs='+')
+  parser.add_argument('--layers', type=int, help='of a Transformer, on a TPU')
   parser.add_argument('--names', nargs='+')
   parser.add_argument('--output', type=pathlib.Path)
   flags = parser.parse_args()
-  measure = timings if flags.cpu else estimates
+  measure = timings
+  if not flags.cpu:
+    measure = functools.partial(estimates, layers=flags.layers)
   chosen = flags.names or [*derivatives()]
   rows = []
   for step in flags.steps or (CPU_STEPS + TASK_STEPS if flags.cpu else STEPS):

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from train.host import chips
+
 # Dense bfloat16 TFLOP/s of one JAX device, from the vendors' data sheets (those
 # of B200 and the RTX cards recalled). A v2 or v3 device is a core, half a chip;
 # so is one of TPU7x (Ironwood).
@@ -34,7 +36,10 @@ PEAK_TFLOPS = {
 
 
 def check_platform(expected: str) -> None:
-  """Checks JAX's platform: without a driver it would fall back to the CPU."""
+  """Checks JAX's platform: without a driver it would fall back to the CPU.
+
+  'auto' takes what JAX finds.
+  """
   try:
     found = jax.default_backend()
   except RuntimeError as error:  # JAX_PLATFORMS names a missing device
@@ -42,7 +47,7 @@ def check_platform(expected: str) -> None:
       f'train.platform={expected!r}, but JAX finds no device'
       f' (JAX_PLATFORMS={os.environ.get("JAX_PLATFORMS")!r}): {error}'
     ) from error
-  if found != expected:
+  if expected not in ('auto', found):
     extra = {'gpu': 'cuda', 'tpu': 'tpu'}.get(expected)
     install = (
       f" Install the drivers and pip install -e '.[{extra}]', or"
@@ -57,9 +62,13 @@ def check_platform(expected: str) -> None:
 
 
 def describe_devices(dtype: str) -> str:
-  """Returns number and kind of the devices, and a warning of a slow dtype."""
+  """Returns number and kind of the devices, and what would be faster."""
   first = jax.devices()[0]
   text = f'{jax.device_count()} x {first.device_kind}'
+  if first.platform == 'cpu' and not jax.config.jax_platforms:
+    for extra, found in (('tpu', chips.of_tpu()), ('cuda', chips.of_nvidia())):
+      if found:
+        text += f" (JAX does not use {found[0]}: pip install -e '.[{extra}]')"
   capability = getattr(first, 'compute_capability', None)
   if first.platform == 'gpu' and dtype == 'bfloat16' and capability:
     from models.transformer.flash_attention import OLDEST

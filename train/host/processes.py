@@ -19,7 +19,7 @@ import numpy as np
 from jax._src import distributed  # its key-value store has no public name
 from jax.experimental import multihost_utils
 
-from train.host import meeting
+from train.host import chips, meeting
 from train.host.files import Json
 
 # The hosts of a cold pod start minutes apart; JAX's own limit is 300 s.
@@ -53,7 +53,8 @@ def join(
 ) -> None:
   """Joins the other processes of a run; call it before JAX finds its devices.
 
-  On Cloud TPU (`platform` 'tpu') and under Slurm JAX finds the processes.
+  On Cloud TPU (`platform` 'tpu', or 'auto' on a host with its chips) and under
+  Slurm JAX finds the processes.
   Elsewhere all three arguments are given: `coordinator` is HOST:PORT of process
   0, `process_id` counts from 0. Without any, the process runs alone. It exits
   with 1 if the others take longer than `start_seconds`. All end where one is
@@ -70,8 +71,10 @@ def join(
         f' --process_id={process_id}: give all three, the last from 0 to'
         ' num_processes - 1'
       )
-  elif platform != 'tpu' and int(os.environ.get('SLURM_NTASKS', 1)) == 1:
-    return
+  else:
+    is_slice = platform == 'tpu' or (platform == 'auto' and chips.of_tpu())
+    if not is_slice and int(os.environ.get('SLURM_NTASKS', 1)) == 1:
+      return
   began = time.monotonic()
   if coordinator is not None:
     try:

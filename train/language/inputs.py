@@ -1,10 +1,11 @@
 """Inputs and answers of language models, checked before JAX is imported."""
 
 import argparse
+import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from etils import epath
 
@@ -35,7 +36,7 @@ class Completion(NamedTuple):
 
 def read_prompts(path: str) -> list[dict[str, Json]]:
   """Reads JSONL of `prompt` and any other fields; '-': standard input."""
-  return text_files.parse_records(
+  return parse_records(
     text_files.read_text(path),
     path,
     lambda record: (
@@ -60,13 +61,37 @@ def read_choices(path: str) -> list[dict[str, Json]]:
       and (label is None or label in range(len(choices)))
     )
 
-  return text_files.parse_records(
+  return parse_records(
     text_files.read_text(path),
     path,
     is_question,
     '{"context": text, "choices": [two or more texts], "label": number of the'
     ' right one, from 0, or absent}',
   )
+
+
+def parse_records(
+  text: str,
+  name: str | os.PathLike,
+  is_right: Callable[[dict[str, Any]], bool],
+  expected: str,
+) -> list[dict[str, Any]]:
+  """Parses lines of JSON objects that `is_right` accepts; skips blank ones."""
+  found = []
+  # JSON's strings may hold the other line ends of Unicode.
+  for number, line in enumerate(text.split('\n'), start=1):
+    if not line.strip():
+      continue
+    try:
+      record = text_files.loads(line)
+    except ValueError as error:
+      raise ValueError(f'{name}, line {number}: not JSON ({error})') from None
+    if not (isinstance(record, dict) and is_right(record)):
+      raise ValueError(f'{name}, line {number}: expected {expected}')
+    found.append(record)
+  if not found:
+    raise ValueError(f'{name}: is empty; expected {expected} on each line')
+  return found
 
 
 def parse_bins(text: str | None) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from etils import epath
 
 from data.text import text_files
 from train.host import files, pictures
+from train.language import inputs
 
 # Names of the systems in BLiMP's models_summary.jsonl, as the paper has them.
 PUBLISHED = {
@@ -86,7 +87,7 @@ def read(path: str) -> list[MinimalPair]:
 
 def _read_blimp(path: epath.Path) -> list[MinimalPair]:
   names = ('sentence_good', 'sentence_bad', 'UID', 'linguistics_term')
-  records = text_files.parse_records(
+  records = inputs.parse_records(
     text_files.read_text(path),
     path,
     lambda record: all(isinstance(record.get(name), str) for name in names),
@@ -120,7 +121,7 @@ def _read_zorro(path: epath.Path) -> list[MinimalPair]:
 def _read_own(path: epath.Path) -> list[MinimalPair]:
   text = text_files.read_text(path)
   if text_files.is_jsonl(path):
-    records = text_files.parse_records(
+    records = inputs.parse_records(
       text,
       path,
       lambda record: (
@@ -178,7 +179,7 @@ def published(path: str) -> dict[str, dict[str, float]]:
   file = epath.Path(path) / SUMMARY
   if not file.exists():
     return {}
-  rows = text_files.parse_records(
+  rows = inputs.parse_records(
     text_files.read_text(file),
     file,
     lambda record: {'UID', *PUBLISHED} <= record.keys(),

@@ -11,6 +11,7 @@ from etils import epath
 from data import storage
 from data.scoring import measures
 from data.text import sentences, text_files
+from train.language import inputs
 
 if TYPE_CHECKING:
   from data.vocabulary.tokenizer import Tokenizer
@@ -132,7 +133,7 @@ def read_stories(path: str, urls: str | None = None) -> list[Article]:
       summary = '\n'.join(map(str.strip, highlights))
       articles.append(Article(text.strip(), summary))
     return articles
-  records = text_files.parse_records(
+  records = inputs.parse_records(
     text_files.read_text(path),
     path,
     lambda record: all(

@@ -1,7 +1,7 @@
 """Checks and prints a pre-training run before device time is spent."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,8 @@ from jax.sharding import Mesh
 from data.examples import pairs
 from data.examples.pipeline import Examples
 from data.store import corpus
-from models.layers import Params
 from train.architectures import families
 from train.engine import memory, optim, sharding
-from train.engine.steps import Batch
 from train.host import console, device, files
 from train.pretrain import run_stores
 from train.pretrain.assemble import Parts
@@ -358,38 +356,3 @@ def programs(parts: Parts, phases: Sequence[Phase]) -> Iterator[Program]:
         memory.batch_shapes(carry, parts.mesh),
       ),
     )
-
-
-def residual_bytes(parts: Parts, phase: Phase) -> int:
-  """Returns the bytes that one micro-batch keeps for the backward pass.
-
-  The bytes of all devices are counted, the parameters are not; nothing is
-  computed.
-  """
-  objective = parts.objective_of[phase.kind]
-  rows = phase.global_batch // parts.config.train.micro_batches
-  part = parts.objective.batch_shapes(phase.length, rows)
-
-  carry = parts.objective.carry_shapes(parts.model, rows)
-
-  def residuals(params: Params, part: Batch, carry: Batch) -> Callable:
-    keys = jax.random.split(jax.random.key(0), rows)
-    batch = objective.transform(part, keys) | carry
-    rngs = {'dropout': keys[0], 'samples': keys[0]}
-
-    def loss_of(params: Params) -> jax.Array:
-      outputs = objective.apply(parts.model, params, batch, rngs)
-      losses, _ = objective.losses(outputs, batch)
-      return sum(total for total, _ in losses.values())
-
-    return jax.vjp(loss_of, params)[1]
-
-  params = parts.shapes.params
-  kept = jax.tree.leaves(jax.eval_shape(residuals, params, part, carry))
-  of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
-  total = sum(
-    leaf.size * jnp.dtype(leaf.dtype).itemsize
-    for leaf in kept
-    if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-  )
-  return max(total - of_params, 0)

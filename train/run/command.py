@@ -7,7 +7,6 @@ any heavy import, by a config's flags or by a parser made here.
 import argparse
 import contextlib
 import functools
-import glob
 import os
 import pathlib
 import resource
@@ -25,7 +24,7 @@ import data
 import models
 import train
 from data import scratch, storage
-from train.host import console, files
+from train.host import chips, console, files
 
 _ADDRESSES = 4e9  # bytes that a run of seconds needs, and some more
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
@@ -113,11 +112,10 @@ def _be_quiet() -> None:
   asked = 'JAX_PLATFORMS' in os.environ or any(
     name.startswith('TPU_') for name in os.environ
   )
-  chips = glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*')
   # 1 is JAX's own. On a CPU, XLA reports a compilation of minutes as an error.
-  level = '1' if chips or glob.glob('/dev/nvidia[0-9]*') else '3'
+  level = '1' if chips.of_tpu() or chips.of_nvidia() else '3'
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', level)
-  if 'jax' not in sys.modules and not asked and not chips:
+  if 'jax' not in sys.modules and not asked and not chips.of_tpu():
     sys.modules['libtpu'] = None  # an import of it fails
 
 

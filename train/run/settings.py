@@ -29,7 +29,7 @@ GELUS = ('erf', 'tanh', 'relu')
 # How `masking` counts; it imports JAX.
 COUNTINGS = ('exact', 'drawn')
 LOADERS = ('tf', 'plain')
-PLATFORMS = ('cpu', 'gpu', 'tpu')
+PLATFORMS = ('auto', 'cpu', 'gpu', 'tpu')
 # Section -> what its numbers must be -> keys; those that a config has are
 # checked where they have a value.
 AT_LEAST_0 = ('0 or more', lambda number: 0 <= number < math.inf)

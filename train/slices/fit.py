@@ -5,18 +5,21 @@ import functools
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 from etils import epath
 
 from data.store import build
 from data.vocabulary import tokenization
+from models.layers import Params
 from train.architectures import families
 from train.architectures.architecture import Vocabulary
 from train.engine import sharding, state
 from train.engine.memory import GIB, batch_shapes
+from train.engine.steps import Batch
 from train.host.console import say
 from train.host.files import Json
 from train.pretrain import assemble
@@ -144,8 +147,43 @@ def plan(
     num_parameters=parts.num_parameters,
     lower=lower,
     flops=parts.step_flops,
-    kept=functools.partial(pretraining.residual_bytes, parts),
+    kept=functools.partial(residual_bytes, parts),
   )
+
+
+def residual_bytes(parts: Parts, phase: Phase) -> int:
+  """Returns the bytes that one micro-batch keeps for the backward pass.
+
+  The bytes of all devices are counted, the parameters are not; nothing is
+  computed.
+  """
+  objective = parts.objective_of[phase.kind]
+  rows = phase.global_batch // parts.config.train.micro_batches
+  part = parts.objective.batch_shapes(phase.length, rows)
+
+  carry = parts.objective.carry_shapes(parts.model, rows)
+
+  def residuals(params: Params, part: Batch, carry: Batch) -> Callable:
+    keys = jax.random.split(jax.random.key(0), rows)
+    batch = objective.transform(part, keys) | carry
+    rngs = {'dropout': keys[0], 'samples': keys[0]}
+
+    def loss_of(params: Params) -> jax.Array:
+      outputs = objective.apply(parts.model, params, batch, rngs)
+      losses, _ = objective.losses(outputs, batch)
+      return sum(total for total, _ in losses.values())
+
+    return jax.vjp(loss_of, params)[1]
+
+  params = parts.shapes.params
+  kept = jax.tree.leaves(jax.eval_shape(residuals, params, part, carry))
+  of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
+  total = sum(
+    leaf.size * jnp.dtype(leaf.dtype).itemsize
+    for leaf in kept
+    if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+  )
+  return max(total - of_params, 0)
 
 
 def compile_phases(

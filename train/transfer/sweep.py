@@ -90,8 +90,7 @@ def run(
           end_if_asked()
           say(f'\n{folder}')
           if shared is None and checkpoint.latest_step(folder) is None:
-            mesh = sharding.make_mesh(seeded.mesh)
-            shared = finetune.plan(seeded, mesh)
+            shared = finetune.plan(seeded, training.find_devices(seeded))
           planned_run = finetune.make(seeded, folder, shared=shared)
           results = training.train(planned_run, folder)
         _drop(folder / checkpoint.FOLDER)
@@ -157,11 +156,14 @@ def _changed(
 
 def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
   """Checks a run's settings, and that no other config finished there."""
-  mesh = sharding.make_mesh(config.mesh)
+  results = workdirs.read_results(folder)
+  is_new = results is None
+  mesh = (
+    training.find_devices(config) if is_new else sharding.make_mesh(config.mesh)
+  )
   task_plan.check_settings(config)
   task_plan.check_batches(config, mesh)
-  results = workdirs.read_results(folder)
-  if results is None:
+  if is_new:
     return
   # A language model's sizes come from the weights.
   is_sized = config.model.name in bodies.BODIES

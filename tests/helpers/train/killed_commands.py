@@ -76,7 +76,7 @@ class Harness:
     found = contents(place)
     problem = ''
     if code and not (self._commands[name].once and 'already' in said):
-      problem = f'ended with {code}: {said[-500:]}'
+      problem = f'ended with {code}: {said[-4000:]}'
     elif found.keys() != expected.keys():
       problem = f'files {sorted(found.keys() ^ expected.keys())}'
     else:
@@ -101,7 +101,8 @@ class Harness:
       process = subprocess.Popen(
         [sys.executable, '-m', command.module, *command.arguments],
         cwd=place,
-        env=launch.environment() | {'TMPDIR': str(place / 'temporary')},
+        env=launch.environment()
+        | {'TMPDIR': str(place / 'temporary'), 'PYTHONUNBUFFERED': '1'},
         stdout=said,
         stderr=said,
       )

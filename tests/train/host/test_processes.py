@@ -18,7 +18,7 @@ import watch
 from launch import end, start
 
 from train.engine import sharding
-from train.host import processes
+from train.host import chips, processes
 from train.run import failure, ledger, metrics, settings
 
 LAYOUTS = {'1x8': (1, 8), '2x4': (2, 4), '4x2': (4, 2)}
@@ -141,7 +141,9 @@ def test_rows_of_a_process_are_those_of_its_devices():
 def test_a_run_on_a_cpu_looks_for_no_accelerator(monkeypatch):
   chosen = {}
   monkeypatch.setattr(jax.config, 'update', chosen.__setitem__)
+  monkeypatch.setattr(chips, 'of_tpu', list)
   processes.join('gpu')
+  processes.join('auto')
   assert not chosen
   processes.join('cpu')
   assert chosen == {'jax_platforms': 'cpu'}
@@ -180,12 +182,16 @@ def python(program):
   )
 
 
-def test_a_process_beside_no_slice_stays_alone():
+@pytest.mark.parametrize('platform', ['tpu', 'auto'])
+def test_a_process_beside_no_slice_stays_alone(platform):
   done = python(
-    'from train.host import processes; processes.join("tpu");'
-    'import jax; print(jax.process_count())'
+    'from train.host import chips, processes;'
+    'chips.of_tpu = lambda: ["/dev/accel0"];'
+    f'processes.join("{platform}");'
+    'import jax; print(jax.config.jax_enable_recoverability,'
+    ' jax.process_count())'
   )
-  assert done.stdout == '1\n', done.stderr
+  assert done.stdout == 'True 1\n', done.stderr  # it has looked for one
 
 
 def test_a_stuck_process_shows_its_stacks_and_ends():

@@ -45,9 +45,7 @@ def test_libtpu_is_not_asked_where_no_tpu_is(
     monkeypatch.setenv(name, value)
   monkeypatch.delitem(sys.modules, 'jax', raising=False)
   monkeypatch.delitem(sys.modules, 'libtpu', raising=False)
-  monkeypatch.setattr(
-    command.glob, 'glob', lambda path: chips if 'accel' in path else []
-  )
+  monkeypatch.setattr(command.chips, 'of_tpu', lambda: chips)
   command._be_quiet()
   assert (sys.modules.get('libtpu', '') is None) == is_hidden
   sys.modules.pop('libtpu', None)

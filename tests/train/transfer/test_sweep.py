@@ -201,6 +201,7 @@ def test_grids():
     ({'train.global_batch': ['many']}, r'global_batch'),
     ({'train.seed': [1, 2]}, r'train\.seed.*--seeds'),
     ({'train.global_batch': [16, 0]}, r'train\.global_batch'),
+    ({'train.platform': ['auto', 'tpu']}, "'tpu', but JAX found 'cpu'"),
   ],
 )
 def test_what_a_grid_cannot_try_is_refused_first(

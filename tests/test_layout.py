@@ -391,6 +391,7 @@ LISTINGS = {
   'train/host/chips.py',  # devices
   'train/papers/table_rows.py',
   'train/run/checkpoint.py',
+  'train/run/key_comments.py',
   'train/run/mirror.py',
   'train/run/settings.py',
 }

@@ -52,12 +52,14 @@ def doors() -> dict[str, str]:
 
 
 def shipped_configs() -> dict[str, str]:
-  """Returns the titles of the shipped configs, by name."""
+  """Returns the shipped configs' hardware (train.platform) and titles."""
   from train.run import settings
 
   folder = pathlib.Path(configs.__file__).parent
   return {
-    name: _title(folder / f'{name}.py') for name in settings.shipped_names()
+    name: f'{settings.load_config(name).train.platform:4}  '
+    + _title(folder / f'{name}.py')
+    for name in settings.shipped_names()
   }
 
 

@@ -59,7 +59,8 @@ def _preflight() -> None:
     report = fit.preflight(
       command.CONFIG.value, name, mfu=_MFU.value, num_words=_WORDS.value
     )
-    printing.print_report(report, _PRICE.value)
+    if not _JSON.value:
+      printing.print_report(report, _PRICE.value)
     if _TABLE.value:
       file, colon, argument = command.config_file().partition(':')
       stem = os.path.splitext(os.path.basename(file))[0]

@@ -23,7 +23,7 @@ from train.run import command
 
 
 def _print_report(report: dict[str, files.Json], tokenizer: str | None) -> None:
-  """Prints the report of `convert.inspect` to standard error."""
+  """Prints the report of `convert.inspect`."""
   from models.pretrained.weights import TOKENIZER_OPTION
   from train.architectures import families
   from train.params import warm_start
@@ -39,20 +39,20 @@ def _print_report(report: dict[str, files.Json], tokenizer: str | None) -> None:
       rows.append((name, ', '.join(value[:6]) + more or 'none'))
     else:
       rows.append((name, f'{value:,}' if isinstance(value, int) else value))
-  console.table(rows, report['folder'])
+  console.table(rows, report['folder'], console.show)
   if report['problems']:
     return
   reads_words = families.ARCHITECTURES[report['architecture']].reads_words
   if not (report['tokenizer'] or reads_words):
-    console.say(
+    console.show(
       '\nNo vocabulary lies beside them: name it by'
       f' {TOKENIZER_OPTION}, and to train.main by'
       f' {warm_start.TOKENIZER_OPTION}.'
     )
   begin = {'init.weights': report['folder'], 'data.tokenizer': tokenizer}
   named = [warm_start.override(*item) for item in begin.items() if item[1]]
-  console.say('\nTo begin a run with them, pass to train.main:')
-  console.say('  ' + ' '.join(named + report['overrides']))
+  console.show('\nTo begin a run with them, pass to train.main:')
+  console.show('  ' + ' '.join(named + report['overrides']))
 
 
 def main() -> None:

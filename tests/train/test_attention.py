@@ -22,7 +22,7 @@ def run(run_command):
 
 def test_page_and_numbers(small_bert, run, tmp_path):
   given = [small_bert, '--text', TEXT, '--out', 'a.html', '--json', 'a.json']
-  printed = run(*given, '--pair', 'is used', '--beside', 'An object').err
+  printed = run(*given, '--pair', 'is used', '--beside', 'An object').out
   assert re.search(r'layers +2\n +heads +2\n', printed)
   figures = json.loads((tmp_path / 'a.json').read_text())
   assert figures['weights'] == small_bert.name and not figures['causal']
@@ -48,7 +48,7 @@ def test_page_and_numbers(small_bert, run, tmp_path):
 def test_a_figure_of_a_file(small_bert, run, tmp_path):
   path = tmp_path / 'lines.txt'
   path.write_text(f'{TEXT}\nis used\n')
-  printed = run(small_bert, '--sentences', path, '--out', 'a.png').err
+  printed = run(small_bert, '--sentences', path, '--out', 'a.png').out
   assert re.search(r'texts +2\n +mean share of first token +0\.', printed)
   assert json.loads((tmp_path / 'a.json').read_text())['texts'] == 2
   path.write_text(f'{TEXT}\n{"a " * 70}\n')

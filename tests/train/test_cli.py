@@ -47,7 +47,8 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
 @pytest.mark.parametrize(
   ('arguments', 'line'),
   [
-    (('configs',), 'bert_tiny .*BERT-Tiny on the documentation'),
+    (('configs',), 'bert_tiny  +auto  BERT-Tiny on the documentation'),
+    (('configs',), 'bert_base  +tpu   BERT-Base as published'),
     (('tables',), 'bert/glue .*Table 1: GLUE'),
     (('--help',), 'embed +Vectors of texts'),
     (('completion', 'bash'), '--config.*bert_tiny'),

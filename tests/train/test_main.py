@@ -128,7 +128,7 @@ def run_program(program, *arguments):
     timeout=400,
   )
   assert done.returncode == 0, done.stderr
-  lines = [line.split() for line in done.stdout.splitlines()]
+  lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
   return {
     name: [line[1:] for line in lines if line[0] == name]
     for name in ('RECORDS', 'FRAME', 'LOADED')

@@ -18,7 +18,6 @@ from data.store.corpus import Store
 from data.text import languages
 from models import bert
 from models.layers import Params
-from train.architectures import samples
 from train.architectures.architecture import (
   Architecture,
   TextObjective,
@@ -302,6 +301,8 @@ def _adjust_init(
 def _print_samples(
   model: bert.Bert, params: Params, store: Store, length: int
 ) -> None:
+  from train.architectures import samples  # a fine-tuning shows none
+
   if not model.left_to_right:
     samples.print_filled_masks(model, params, store, length)
     return

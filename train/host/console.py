@@ -4,7 +4,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import rich.console
@@ -91,6 +91,26 @@ def say(text: str = '') -> None:
     CONSOLE.print(text, markup=False, soft_wrap=True)
 
 
+def show(text: str = '') -> None:
+  """Prints a line of results to standard output; only process 0 does."""
+  if _is_first():
+    print(text, flush=True)
+
+
+class LossyOutput:
+  """A context in which standard output may fail, since files have the same."""
+
+  def __enter__(self) -> None:
+    """Does nothing."""
+
+  def __exit__(self, kind: type | None, error: Any, trace: Any) -> bool:
+    if not isinstance(error, OSError):
+      return False
+    say(f'standard output takes no results: {error}')
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python ends with 120
+    return True
+
+
 class ProgressBar:
   """Step, time left and the latest figures; plain lines without a terminal."""
 
@@ -167,31 +187,30 @@ def duration(seconds: float) -> str:
   return f'{hours}:{minutes:02}:{seconds:02}'
 
 
-def table(rows: Sequence[tuple[str, Json]], title: str = '') -> None:
-  """Prints aligned (name, value) rows to standard error."""
+def table(
+  rows: Sequence[tuple[str, Json]],
+  title: str = '',
+  out: Callable[[str], None] = say,
+) -> None:
+  """Prints aligned (name, value) rows, by `say` or as results by `show`."""
   if title:
-    say(f'\n{title}')
+    out(f'\n{title}')
   width = max(len(name) for name, _ in rows)
   for name, value in rows:
-    say(f'  {name:{width}}  {value}')
+    out(f'  {name:{width}}  {value}')
 
 
-def figures_table(figures: Mapping[str, Json], title: str) -> None:
-  """Prints named figures, fractions with 6 digits; lists are left out."""
+def print_figures(
+  figures: Mapping[str, Json], title: str, *, as_json: bool
+) -> None:
+  """Prints results: JSON, or a table with 6 digits and without the lists."""
+  if as_json:
+    print(files.as_json(figures))
+    return
   rows = []
   for name, value in figures.items():
     if isinstance(value, int | float):
       value = f'{value:,.6g}' if isinstance(value, float) else f'{value:,}'
     if not isinstance(value, list):
       rows.append((name, value))
-  table(rows, title)
-
-
-def print_figures(
-  figures: Mapping[str, Json], title: str, *, as_json: bool
-) -> None:
-  """Prints figures: JSON to standard output, or a table to standard error."""
-  if as_json:
-    print(files.as_json(figures))
-  else:
-    figures_table(figures, title)
+  table(rows, title, show)

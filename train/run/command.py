@@ -32,6 +32,9 @@ PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
 CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
 )
+_PRINT_CONFIG = flags.DEFINE_bool(
+  'print_config', False, 'Print each key with its value and comment, and stop.'
+)
 # Help texts of WEIGHTS, by the models that a command takes.
 LANGUAGE_MODELS = (
   'workdir of a GPT or GPT-2, a folder of published weights and vocabulary, or'
@@ -197,17 +200,23 @@ def run_with_config(
 
   _be_quiet()
   app.define_help_flags()
-  for name in {'config', 'workdir'} & {*flags.FLAGS}:  # --help shows them
+  shown = {'config', 'print_config', 'workdir'}  # by --help
+  for name in shown & {*flags.FLAGS}:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
   with _bad_input_in_one_line():
     # The config flag reads its overrides from sys.argv itself.
     sys.argv = settings.expand_arguments(sys.argv)
     try:
-      unknown = flags.FLAGS(sys.argv)[1:]
+      unknown = _parse_flags()
     except flags.Error as error:
       raise ValueError(str(error).removeprefix('flag ')) from None
     if unknown:
       raise ValueError(f'{" ".join(unknown)}: not understood; see --help')
+    if CONFIG.value is not None and _PRINT_CONFIG.value:
+      from train.run import key_comments
+
+      print(key_comments.as_text(CONFIG.value))
+      return
     for name in ('config', *required):
       if flags.FLAGS[name].value is None:
         door = pathlib.Path(sys.argv[0]).stem
@@ -223,6 +232,14 @@ def run_with_config(
     )
     storage.check_buckets(paths_of(CONFIG.value))
     job()
+
+
+def _parse_flags() -> list[str]:
+  """Returns the arguments that are no flags; --help ends with 0."""
+  try:
+    return flags.FLAGS(['--help' if x == '-h' else x for x in sys.argv])[1:]
+  except SystemExit:  # absl ends its help as an error
+    sys.exit(0)
 
 
 def paths_of(config: ml_collections.ConfigDict) -> list[Any]:

@@ -102,9 +102,9 @@ def print_results(results: Results, workdir: epath.PathLike) -> None:
     f'Held-out text after {results["steps"]} steps'
     f' ({console.duration(results["seconds"])}, {results["device"]})'
   )
-  console.table(rows, title)
+  console.table(rows, title, console.show)
   if 'eval/perplexity_ratio' in figures:
-    console.say(
+    console.show(
       '\nThe model needs'
       f' {figures["eval/perplexity_ratio"]:.3f} of the perplexity that token'
       ' frequencies alone (unigram) give.'

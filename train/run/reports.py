@@ -152,7 +152,7 @@ def print_report(report: Mapping[str, Json]) -> None:
         f' and {duration(spent["down_seconds"])} without a process'
       )
     rows.append(('restarts', restarts))
-  console.table(rows, 'Run')
+  console.table(rows, 'Run', console.show)
   if report['held_out']:
     console.table(
       [
@@ -164,6 +164,7 @@ def print_report(report: Mapping[str, Json]) -> None:
         for name, of in report['held_out'].items()
       ],
       'Held out',
+      console.show,
     )
   if spent:
     shares = spent['bucket_shares']
@@ -172,7 +173,7 @@ def print_report(report: Mapping[str, Json]) -> None:
       for name, seconds in spent['bucket_seconds'].items()
     ]
     buckets.append(('in all', f'{duration(spent["seconds"]):>9}'))
-    console.table(buckets, 'Time')
+    console.table(buckets, 'Time', console.show)
 
 
 def draw_ledger(rows: Sequence[ledger.LedgerRow], path: epath.PathLike) -> None:

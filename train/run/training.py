@@ -329,7 +329,8 @@ def train(
       workdirs.write_results(workdir, results)
       clock.write()
       growing.settle()
-    job.print_results(results, workdir)
+    with console.LossyOutput():
+      job.print_results(results, workdir)
     return results
 
 

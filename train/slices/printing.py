@@ -7,7 +7,7 @@ from etils import epath
 
 from train.engine.memory import GIB, gib
 from train.host import console, files
-from train.host.console import say
+from train.host.console import show
 from train.host.files import Json
 from train.run.settings import FlatConfig
 
@@ -26,21 +26,21 @@ def print_report(report: Mapping[str, Json], price: float | None) -> None:
     **report.get('notes', {}),
   }
   title = f'Preflight (jax {report["jax"]}, {report["compiler"]})'
-  console.table([*rows.items()], title)
+  console.table([*rows.items()], title, show)
   for phase in report['phases']:
     _print_phase(phase)
   for tried in report.get('remedies', ()):
-    say(
+    show(
       f'  {flags(tried["override"])}: {_verdict(tried)} at length'
       f' {tried["length"]} ({gib(tried["total"])})'
     )
   if not report['fits']:
     good = any(tried['fits'] for tried in report['remedies'])
     hint = 'one of those that fit' if good else 'a larger slice'
-    say(f'\nVerdict: does NOT fit {name}; take {hint}.')
+    show(f'\nVerdict: does NOT fit {name}; take {hint}.')
     return
   if report['hours'] is None:
-    say(
+    show(
       f'\nVerdict: fits {name}. Without an estimate the hours are not known;'
       ' --mfu counts them at an MFU of yours.'
     )
@@ -55,7 +55,7 @@ def print_report(report: Mapping[str, Json], price: float | None) -> None:
     by = 'At least, by the largest bound of each step'
   else:
     by = "By the compiler's estimate, the links' time added"
-  say(
+  show(
     f'\nVerdict: fits {name}. {by}: {_rounded(report["hours"], 1)} hours,'
     f' {_rounded(report["chip_hours"], 0)} chip-hours{cost}, without'
     f' {NOT_COUNTED}.'
@@ -105,7 +105,7 @@ def _print_phase(phase: Mapping[str, Json]) -> None:
       f'{", ".join(bounds)}; so at best an MFU of {phase["best_mfu"]:.0%}'
     )
   title = f'{phase["steps"]:,} steps at length {phase["length"]}'
-  console.table([*rows.items()], title)
+  console.table([*rows.items()], title, show)
   if phase['fits'] and 'traffic' not in phase:
     _print_estimate(phase['estimate'])
 
@@ -114,7 +114,7 @@ def _print_estimate(estimate: Mapping[str, Json]) -> None:
   """Prints the compiler's estimate of a step as a table by kind of work."""
   title = "The compiler's estimate of a step, not a measurement"
   if 'missing' in estimate:
-    console.table([('missing', estimate['missing'])], title)
+    console.table([('missing', estimate['missing'])], title, show)
     return
   total = estimate['cycles']
   rows = [
@@ -133,7 +133,7 @@ def _print_estimate(estimate: Mapping[str, Json]) -> None:
   if estimate['bounded']:
     rows.append(('at most', 'trips of the loops that end with the data:'))
     rows += [('', name) for name in estimate['bounded']]
-  console.table(rows, title)
+  console.table(rows, title, show)
 
 
 def _counts(numbers: Mapping[str, int]) -> str:

@@ -302,7 +302,7 @@ def print_summary(summary: Summary, workdir: epath.PathLike) -> None:
     title += ', best settings ' + ', '.join(
       f'{k}={v}' for k, v in chosen.items()
     )
-  console.table(rows, title)
+  console.table(rows, title, console.show)
   say(
     f'The best model is in {best["workdir"]}; all figures in'
     f' {epath.Path(workdir) / SUMMARY_FILE}'

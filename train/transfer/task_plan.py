@@ -325,6 +325,7 @@ def _print_languages(task: str, figures: Mapping[str, float]) -> None:
     rows,
     f'Languages of {task}, {metric}; trained on {declared.language}. Oracle:'
     " with the model of the evaluation that the language's own dev set chooses",
+    console.show,
   )
 
 
@@ -344,6 +345,7 @@ def print_results(
     f'After step {results["best_step"]} of {results["steps"]}'
     f' ({console.duration(results["seconds"])}, {results["device"]});'
     ' in brackets 95 % of resampled sets',
+    console.show,
   )
   for task in dict.fromkeys(
     name.split('/')[1] for name in results['metrics'] if '@' in name

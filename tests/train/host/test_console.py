@@ -3,6 +3,8 @@
 import io
 import json
 import math
+import pathlib
+import subprocess
 import sys
 
 from train.host import console
@@ -26,8 +28,8 @@ def test_figures_are_a_table_or_json(capsys):
   figures = {'tokens': 12345, 'share': 0.123456789, 'all': [1, 2], 'no': None}
   console.print_figures(figures, 'Title', as_json=False)
   printed = capsys.readouterr()
-  assert not printed.out
-  assert printed.err.split('\n') == [
+  assert not printed.err
+  assert printed.out.split('\n') == [
     '',
     'Title',
     '  tokens  12,345',
@@ -39,6 +41,25 @@ def test_figures_are_a_table_or_json(capsys):
   printed = capsys.readouterr()
   assert json.loads(printed.out) == figures | {'x': None}
   assert not printed.err
+
+
+def test_results_that_standard_output_does_not_take_end_nothing():
+  program = (
+    'from train.host import console\n'
+    'with console.LossyOutput(): console.show("result")\n'
+    'console.show("another")'
+  )
+  for output, is_lost in (('/dev/full', True), ('/dev/null', False)):
+    with open(output, 'w') as file:
+      done = subprocess.run(
+        [sys.executable, '-c', program],
+        stdout=file,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=pathlib.Path(__file__).parents[3],
+      )
+    assert done.returncode == 0, done.stderr
+    assert ('takes no results' in done.stderr) == is_lost
 
 
 def test_progress_without_a_terminal(capsys):

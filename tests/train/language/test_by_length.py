@@ -92,7 +92,7 @@ def test_command(found, tmp_path, monkeypatch, capsys):
   assert figures == by_length.score_lines(
     found, TEXT, unit='words', bins=(3, 8)
   )
-  shown = run('--by_length', 'tokens').err
+  shown = run('--by_length', 'tokens').out
   assert 'perplexity, 81 or more tokens' in shown and '(1 lines, ' in shown
   for options in (
     ['--bins', '3'],

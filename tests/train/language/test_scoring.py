@@ -231,7 +231,7 @@ def test_command(found, tmp_path, monkeypatch, capsys):
   np.testing.assert_allclose(
     [float(row['log_prob']) for row in rows], log_probs, rtol=1e-5
   )
-  assert 'perplexity' in run(str(text), *options).err
+  assert 'perplexity' in run(str(text), *options).out
   path = tmp_path / 'choices.jsonl'
   path.write_text(
     '{"context": "The cat", "choices": [" sat", " on"], "label": 0}\n'

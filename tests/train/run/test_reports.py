@@ -43,7 +43,7 @@ def test_what_is_printed_of_restarts(capsys):
     },
   }
   reports.print_report(report)
-  text = capsys.readouterr().err
+  text = capsys.readouterr().out
   for line in (
     '10 of 40 (25.0%); last sign of life',
     'about 0:01:00',
@@ -55,5 +55,5 @@ def test_what_is_printed_of_restarts(capsys):
     assert line in text, line
   report['time']['restarts'] = 0
   reports.print_report(report | {'finished': True, 'mfu': None})
-  text = capsys.readouterr().err
+  text = capsys.readouterr().out
   assert 'all 10 done' in text and 'which cost' not in text

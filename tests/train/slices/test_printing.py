@@ -43,7 +43,7 @@ def test_the_estimate_is_printed_by_kind_of_work(report, capsys, tmp_path):
   }
   report |= {'hours': 2.5, 'chip_hours': 40.0}
   printing.print_report(report, price=2.0)
-  printed = capsys.readouterr().err
+  printed = capsys.readouterr().out
   for text in (
     'not a measurement',
     'projections   80.0%     24.000 M cycles',
@@ -64,7 +64,7 @@ def test_a_missing_estimate_is_no_zero(report, capsys, tmp_path):
   report['phases'][0]['estimate'] = {'missing': 'kernel k: no estimate'}
   report |= {'hours': None, 'chip_hours': None}
   printing.print_report(report, price=1.0)
-  printed = capsys.readouterr().err
+  printed = capsys.readouterr().out
   assert 'missing  kernel k: no estimate' in printed
   assert 'Without an estimate the hours are not known' in printed
   printing.add_to_table(tmp_path / 'table.json', 'bert_base', report)

@@ -139,7 +139,7 @@ def test_a_finished_sweep_computes_nothing(swept, config, monkeypatch, capsys):
   again = sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
   assert again == summary
   sweep.print_summary(again, workdir)
-  printed = capsys.readouterr().err
+  printed = capsys.readouterr().out
   mean = summary['mean']['dev/accuracy']
   assert f'{mean:.4f} ± {summary["std"]["dev/accuracy"]:.4f}' in printed
   assert 'own, 2 seeds, best settings optim.learning_rate=' in printed

@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec
 
 from models import dropout, layers
 from models.transformer import fused_attention
+from models.transformer.fused_attention import head_parts
 
 Array = jax.Array
 
@@ -34,6 +35,10 @@ OLDEST = 8.0  # compute capability: Ampere, from 2020
 HEADS = (16, 32, 64, 128)  # widths of a head that registers hold
 DTYPES = (jnp.bfloat16, jnp.float16)
 LOWEST = float(layers.LOWEST)
+NEEDS = (
+  f'bfloat16 or float16, sequences of {BLOCKS} tokens or a multiple of {BLOCK},'
+  f' heads of {HEADS}, and a GPU of compute capability {OLDEST} or newer'
+)
 
 
 def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
@@ -42,7 +47,7 @@ def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
     _is_new()
     and jnp.dtype(dtype) in [jnp.dtype(each) for each in DTYPES]
     and head in HEADS
-    and num_heads % fused_attention.head_parts() == 0
+    and num_heads % head_parts() == 0
     and _block(length) in BLOCKS
     and length % _block(length) == 0
   )

@@ -17,6 +17,11 @@ from models import dropout, layers, norms
 from models.transformer import kernels
 
 Array = jax.Array
+NEEDS = (
+  f'sequences of {kernels.LANES} tokens or a multiple of {kernels.BLOCK}, heads'
+  f' on each device that fill registers of {kernels.LANES}, and a TPU from v4'
+  ' on with memory of its own for a row'
+)
 
 
 def head_parts() -> int:

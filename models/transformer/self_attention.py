@@ -21,7 +21,6 @@ from models.layers import (
   truncated_normal,
 )
 from models.norms import Sum, normalize
-from models.transformer import flash_attention, fused_attention, kernels
 from models.transformer.attention import (
   attend,
   causal_mask,
@@ -34,16 +33,6 @@ Array = jax.Array
 # XLA's CPU compiler copies them at every step for a batch of 1 (jax 0.10).
 KeyValue = tuple[Array, Array]
 ATTENTION = ('plain', 'auto', 'suited', 'fused')
-TPU_NEEDS = (
-  f'sequences of {kernels.LANES} tokens or a multiple of {kernels.BLOCK}, heads'
-  f' on each device that fill registers of {kernels.LANES}, and a TPU from v4'
-  ' on with memory of its own for a row'
-)
-GPU_NEEDS = (
-  f'bfloat16 or float16, sequences of {flash_attention.BLOCKS} tokens or a'
-  f' multiple of {flash_attention.BLOCK}, heads of {flash_attention.HEADS}, and'
-  f' a GPU of compute capability {flash_attention.OLDEST} or newer'
-)
 Past = tuple[Array, Array, Array]  # keys, values, and the first slot to write
 
 
@@ -160,6 +149,8 @@ class SelfAttention(nn.Module):
     sows = self.is_mutable_collection('intermediates')
     is_fused = past is None and not sows and self._is_fused(T, H)
     if is_fused and platform() != 'gpu':
+      from models.transformer import fused_attention
+
       kernel, bias = out.weights((N, H))
       x_BTD, context_BTD = fused_attention.attend(
         (N, self.causal, self.dropout_rate, self.dtype),
@@ -184,6 +175,8 @@ class SelfAttention(nn.Module):
       ),
     )
     if is_fused:
+      from models.transformer import flash_attention
+
       context_BTNH = flash_attention.attend(
         flash_attention.Fields(self.causal, self.dropout_rate),
         qkv_BTQNH,
@@ -255,13 +248,16 @@ class SelfAttention(nn.Module):
       return False
     if self.attention == 'auto' and platform() == 'cpu':
       return False
-    module = flash_attention if platform() == 'gpu' else fused_attention
-    suits = module.suits(length, self.num_heads, head, self.dtype)
+    # Each is loaded where it runs.
+    if platform() == 'gpu':
+      from models.transformer import flash_attention as kernel
+    else:
+      from models.transformer import fused_attention as kernel
+    suits = kernel.suits(length, self.num_heads, head, self.dtype)
     if self.attention == 'fused' and not suits:
-      needs = GPU_NEEDS if module is flash_attention else TPU_NEEDS
       raise ValueError(
-        f"model.attention='fused' needs {needs}; found {length} tokens,"
-        f' {self.num_heads} heads of {head} over {fused_attention.head_parts()}'
+        f"model.attention='fused' needs {kernel.NEEDS}; found {length} tokens,"
+        f' {self.num_heads} heads of {head} over {kernel.head_parts()}'
         f' devices, in {jnp.dtype(self.dtype).name}'
       )
     return suits

@@ -23,7 +23,11 @@ HEADS = ('pooler', 'mlm', 'nsp')  # of pre-training
 
 
 class BertEmbeddings(nn.Module):
-  """Sum of token, position and type embeddings, layer norm, dropout."""
+  """Sum of token, position and type embeddings, layer norm, dropout.
+
+  There is no table of positions if `max_length` is 0, and none of types if
+  `num_token_types` is.
+  """
 
   vocab_size: int
   embed_dim: int
@@ -32,36 +36,38 @@ class BertEmbeddings(nn.Module):
   dropout_rate: float
   layer_norm_epsilon: float
   dtype: Dtype = jnp.float32
+  biases: bool = True
 
   def setup(self):
     """Creates the three tables and the layer norm."""
     self.tokens = layers.TokenTable(
       self.vocab_size, self.embed_dim, dtype=self.dtype
     )
-    self.positions_TD = self.param(
-      'positions',
-      layers.named(layers.truncated_normal, ('length', 'embed')),
-      (self.max_length, self.embed_dim),
+    self.positions_TD = self._table('positions', 'length', self.max_length)
+    self.types_KD = self._table('token_types', 'types', self.num_token_types)
+    self.layer_norm = LayerNorm(
+      self.layer_norm_epsilon, self.dtype, has_bias=self.biases
     )
-    self.types_KD = self.param(
-      'token_types',
-      layers.named(layers.truncated_normal, ('types', 'embed')),
-      (self.num_token_types, self.embed_dim),
-    )
-    self.layer_norm = LayerNorm(self.layer_norm_epsilon, self.dtype)
     self.dropout = Dropout(self.dropout_rate)
+
+  def _table(self, name: str, axis: str, rows: int) -> Array | None:
+    if not rows:
+      return None
+    init = layers.named(layers.truncated_normal, (axis, 'embed'))
+    return self.param(name, init, (rows, self.embed_dim))
 
   def __call__(
     self, tokens_BT: Array, token_types_BT: Array, positions_BT: Array
   ) -> Array:
     """Returns [B, T, D] for ids [B, T] of tokens, types and positions."""
-    types_KD = layers.whole_width(self.types_KD)
-    positions_TD = layers.whole_width(self.positions_TD)
-    x_BTD = (
-      self.tokens(tokens_BT)
-      + jnp.take(types_KD, token_types_BT, axis=0, mode='clip')
-      + jnp.take(positions_TD, positions_BT, axis=0, mode='clip')
-    )
+    x_BTD = self.tokens(tokens_BT)
+    for table_KD, ids_BT in (
+      (self.types_KD, token_types_BT),
+      (self.positions_TD, positions_BT),
+    ):
+      if table_KD is not None:
+        table_KD = layers.whole_width(table_KD)
+        x_BTD = x_BTD + jnp.take(table_KD, ids_BT, axis=0, mode='clip')
     return self.dropout(self.layer_norm(x_BTD))
 
 
@@ -72,6 +78,7 @@ class MlmHead(nn.Module):
   gelu: str
   layer_norm_epsilon: float
   dtype: Dtype = jnp.float32
+  biases: bool = True
 
   @nn.compact
   def __call__(self, x_BPD: Array, table: layers.TokenTable) -> Array:
@@ -82,12 +89,16 @@ class MlmHead(nn.Module):
       out_names=('embed_out',),
       bias_names=('embed',),
       dtype=self.dtype,
+      has_bias=self.biases,
       name='dense',
     )(x_BPD)
     x_BPD = layers.get_gelu(self.gelu)(x_BPD)
-    x_BPD = LayerNorm(self.layer_norm_epsilon, self.dtype, name='layer_norm')(
-      x_BPD
-    )
+    x_BPD = LayerNorm(
+      self.layer_norm_epsilon,
+      self.dtype,
+      has_bias=self.biases,
+      name='layer_norm',
+    )(x_BPD)
     bias = self.param(
       'bias',
       layers.named(nn.initializers.zeros, ('vocab',)),
@@ -102,6 +113,10 @@ class MlmHead(nn.Module):
 class Bert(nn.Module):
   """BERT with all or some of its pre-training heads.
 
+  With `norm` 'pre' it is ModernBERT's form (Warner et al. 2024): norms before
+  attention and MLP but the first, which the embeddings' norm stands for, and
+  one after the last layer; the pooler ends with a GELU and a norm.
+
   Attributes:
     vocab_size: unpadded.
     max_length: rows of the position table.
@@ -113,6 +128,15 @@ class Bert(nn.Module):
     remat: recompute activations in the backward pass.
     attention: see `SelfAttention`.
     null_key: likewise.
+    norm: 'post', layer norms after residual sums, or 'pre'.
+    biases: whether matrices and norms have any; the softmax has one.
+    gated: see `Block`.
+    positions: 'learned', a table, or 'rotary', turned queries and keys.
+    rotary_base: see `layout.make`, of layers that see the whole row.
+    local_rotary_base: likewise, of those that see a window.
+    window: see `SelfAttention`.
+    global_every: with a window, each so many layers see the whole row.
+    query_key_norm: see `SelfAttention`.
     left_to_right: causal attention (Devlin et al. 2018, section 5.1, "LTR").
     pool_last: the pooler reads the last real token, the only one that sees the
       whole row of a `left_to_right` model; else the first, [CLS].
@@ -139,6 +163,15 @@ class Bert(nn.Module):
   remat: bool = False
   attention: str = 'auto'
   null_key: bool = False
+  norm: str = 'post'
+  biases: bool = True
+  gated: bool = False
+  positions: str = 'learned'
+  rotary_base: float = 10_000.0
+  local_rotary_base: float = 10_000.0
+  window: int = 0
+  global_every: int = 3
+  query_key_norm: bool = False
   left_to_right: bool = False
   pool_last: bool = False
   heads: tuple[str, ...] = HEADS
@@ -188,26 +221,32 @@ class Bert(nn.Module):
     embeddings = BertEmbeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
-      max_length=self.max_length,
+      max_length=self.max_length if self.positions == 'learned' else 0,
       num_token_types=self.num_token_types,
       dropout_rate=self.dropout_rate if train else 0.0,
       layer_norm_epsilon=self.layer_norm_epsilon,
       dtype=self.dtype,
+      biases=self.biases,
       name='embeddings',
     )
     embedded_BTD = embeddings(tokens, token_types, positions)
     embedded_BTD = layers.constrain_hidden(embedded_BTD)
     self.sow('intermediates', 'embedded', embedded_BTD)
 
+    is_pre = self.norm == 'pre'
     x_BTD, (_, hidden_LBTD) = stack.run_layers(
       self,
-      blocks.PostNormBlock,
+      blocks.PreNormBlock if is_pre else blocks.PostNormBlock,
       embedded_BTD,
       token_mask,
+      layout=stack.layout_of(self, positions, embeds_norm=is_pre),
+      embeds_norm=is_pre,
       **stack.block_fields(self, train=train),
       causal=self.left_to_right,
       keep_hidden=all_layers,
     )
+    if is_pre:
+      x_BTD = self._norm('final_norm')(x_BTD)
     # Also fixes the gradient, which the look-up of predictions would reshard.
     x_BTD = layers.constrain_hidden(x_BTD)
 
@@ -218,16 +257,20 @@ class Bert(nn.Module):
       read_BD = x_BTD[:, 0]
       if self.pool_last:
         read_BD = layers.take_at(x_BTD, layers.last_places(token_mask))
-      outputs['pooled'] = jnp.tanh(
-        layers.Linear(
-          features=(self.embed_dim,),
-          in_names=('embed',),
-          out_names=('embed_out',),
-          bias_names=('embed',),
-          dtype=self.dtype,
-          name='pooler',
-        )(read_BD)
-      )
+      pooled_BD = layers.Linear(
+        features=(self.embed_dim,),
+        in_names=('embed',),
+        out_names=('embed_out',),
+        bias_names=('embed',),
+        dtype=self.dtype,
+        has_bias=self.biases,
+        name='pooler',
+      )(read_BD)
+      if is_pre:
+        active_BD = layers.get_gelu(self.gelu)(pooled_BD)
+        outputs['pooled'] = self._norm('pooler_norm')(active_BD)
+      else:
+        outputs['pooled'] = jnp.tanh(pooled_BD)
     if 'nsp' in self.heads:
       outputs['nsp_logits'] = layers.Linear(
         features=(2,), in_names=('embed',), out_names=('classes',), name='nsp'
@@ -244,9 +287,14 @@ class Bert(nn.Module):
         gelu=self.gelu,
         layer_norm_epsilon=self.layer_norm_epsilon,
         dtype=self.dtype,
+        biases=self.biases,
         name='mlm',
       )(predicted_BPD, embeddings.tokens)
     return outputs
+
+  def _norm(self, name: str) -> LayerNorm:
+    epsilon, biases = self.layer_norm_epsilon, self.biases
+    return LayerNorm(epsilon, self.dtype, has_bias=biases, name=name)
 
   def _check_heads(self, mlm_positions: Array | None) -> None:
     unknown = [head for head in self.heads if head not in HEADS]

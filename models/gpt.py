@@ -17,6 +17,7 @@ from models import layers
 from models.dropout import Dropout
 from models.norms import LayerNorm
 from models.transformer import blocks, stack
+from models.transformer.layout import Layout
 
 Array = jax.Array
 Dtype = jax.typing.DTypeLike
@@ -46,7 +47,8 @@ class GptEmbeddings(nn.Module):
   """Sum of token and position embeddings, with dropout.
 
   With `drop_tables` dropout is of the elements of both tables, once for the
-  whole batch and the softmax (GPT); else of the sum (GPT-2).
+  whole batch and the softmax (GPT); else of the sum (GPT-2). There is no table
+  of positions if `max_length` is 0.
   """
 
   vocab_size: int
@@ -67,22 +69,28 @@ class GptEmbeddings(nn.Module):
       table_init=nn.initializers.normal(INIT_STDDEV),
       dtype=self.dtype,
     )
-    positions_TD = self.param(
-      'positions',
-      layers.named(
-        nn.initializers.normal(self.position_stddev), ('length', 'embed')
-      ),
-      (self.max_length, self.embed_dim),
-    )
+    positions_TD = None
+    if self.max_length:
+      positions_TD = self.param(
+        'positions',
+        layers.named(
+          nn.initializers.normal(self.position_stddev), ('length', 'embed')
+        ),
+        (self.max_length, self.embed_dim),
+      )
     self.table_dropout = Dropout(table_rate)
     self.sum_dropout = Dropout(self.dropout_rate - table_rate)
-    self.positions_TD = self.table_dropout(positions_TD)
+    if positions_TD is not None:
+      positions_TD = self.table_dropout(positions_TD)
+    self.positions_TD = positions_TD
 
   def __call__(self, tokens_BT: Array, positions_BT: Array) -> Array:
     """Returns [B, T, D] for ids [B, T] of tokens and positions."""
-    positions_TD = layers.whole_width(self.positions_TD)
-    positions_BTD = jnp.take(positions_TD, positions_BT, axis=0, mode='clip')
-    x_BTD = self.tokens(tokens_BT) + positions_BTD.astype(self.dtype)
+    x_BTD = self.tokens(tokens_BT)
+    if self.positions_TD is not None:
+      positions_TD = layers.whole_width(self.positions_TD)
+      positions_BTD = jnp.take(positions_TD, positions_BT, axis=0, mode='clip')
+      x_BTD = x_BTD + positions_BTD.astype(self.dtype)
     return self.sum_dropout(x_BTD)
 
 
@@ -108,6 +116,7 @@ class Gpt(nn.Module):
       is faster on a TPU; each adds to the time to compile.
     attention: see `SelfAttention`.
     null_key: likewise.
+    biases: this and the next seven: see `models.bert.Bert`.
     remat: recompute activations in the backward pass.
     stacked: one array holds a parameter of all layers; else each layer has its
       own, which decoding reads without a copy (`prepare_decoding`).
@@ -132,6 +141,14 @@ class Gpt(nn.Module):
   remat: bool = False
   attention: str = 'auto'
   null_key: bool = False
+  biases: bool = True
+  gated: bool = False
+  positions: str = 'learned'
+  rotary_base: float = 10_000.0
+  local_rotary_base: float = 10_000.0
+  window: int = 0
+  global_every: int = 3
+  query_key_norm: bool = False
   stacked: bool = True
 
   @nn.compact
@@ -178,7 +195,7 @@ class Gpt(nn.Module):
     embeddings = GptEmbeddings(
       vocab_size=self.vocab_size,
       embed_dim=self.embed_dim,
-      max_length=self.max_length,
+      max_length=self.max_length if self.positions == 'learned' else 0,
       dropout_rate=self.dropout_rate if train else 0.0,
       drop_tables=not self.pre_norm,
       position_stddev=(
@@ -196,12 +213,20 @@ class Gpt(nn.Module):
         cache.mask, token_mask, cache.end, axis=1
       )
     x_BTD, (present, hidden_LBTD) = self._run_layers(
-      embedded_BTD, mask_BS, cache, train=train, keep_hidden=all_layers
+      embedded_BTD,
+      mask_BS,
+      cache,
+      stack.layout_of(self, positions),
+      train=train,
+      keep_hidden=all_layers,
     )
     if self.pre_norm:
-      x_BTD = LayerNorm(self.layer_norm_epsilon, self.dtype, name='final_norm')(
-        x_BTD
-      )
+      x_BTD = LayerNorm(
+        self.layer_norm_epsilon,
+        self.dtype,
+        has_bias=self.biases,
+        name='final_norm',
+      )(x_BTD)
       x_BTD = layers.constrain_hidden(x_BTD)
 
     outputs = {
@@ -229,6 +254,7 @@ class Gpt(nn.Module):
     x_BTD: Array,
     mask_BS: Array,
     cache: Cache | None,
+    layout: Layout | None,
     *,
     train: bool,
     keep_hidden: bool,
@@ -246,7 +272,9 @@ class Gpt(nn.Module):
     )
     if self.stacked:
       past = cache and (cache.keys, cache.values, cache.end)
-      return stack.run_layers(self, block, x_BTD, mask_BS, past, **fields)
+      return stack.run_layers(
+        self, block, x_BTD, mask_BS, past, layout, **fields
+      )
     if train:
       raise ValueError('stacked is False, for decoding; train expects True')
     pairs = []
@@ -254,7 +282,7 @@ class Gpt(nn.Module):
     for i in range(self.num_layers):
       past = cache and (cache.keys[i], cache.values[i], cache.end)
       result, pair = block(name=f'layers_{i}', **fields)(
-        result, mask_BS, None, past
+        result, mask_BS, None, past, stack.layer_of(layout, i)
       )
       pairs.append(pair)
     present, hidden = zip(*pairs, strict=True)

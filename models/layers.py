@@ -108,7 +108,7 @@ def sinusoids(length: int, width: int) -> Array:
 
 
 class Linear(nn.Module):
-  """A matrix multiplication with bias over one or more axes.
+  """A matrix multiplication, with a bias or without, over one or more axes.
 
   The input's last axes, named `in_names`, are contracted into axes of sizes
   `features`, named `out_names`. `bias_names` None means `out_names`.
@@ -121,6 +121,7 @@ class Linear(nn.Module):
   kernel_init: Initializer = truncated_normal
   bias_init: Initializer = nn.initializers.zeros
   dtype: Dtype = jnp.float32
+  has_bias: bool = True
 
   def __call__(self, x: Array) -> Array:
     """Returns x @ kernel + bias, [..., *features]."""
@@ -138,11 +139,13 @@ class Linear(nn.Module):
       named(self.kernel_init, self.in_names + self.out_names),
       (*in_shape, *self.features),
     )
-    bias = read(
-      'bias',
-      named(self.bias_init, self.bias_names or self.out_names),
-      self.features,
-    )
+    bias = jnp.zeros(self.features)
+    if self.has_bias:
+      bias = read(
+        'bias',
+        named(self.bias_init, self.bias_names or self.out_names),
+        self.features,
+      )
     width = math.prod(self.features)
     kernel, bias = kernel.reshape(-1, width), bias.reshape(1, width)
     return kernel.astype(self.dtype), bias.astype(self.dtype)

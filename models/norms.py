@@ -136,10 +136,11 @@ def _moments(x: Array) -> tuple[Array, Array]:
 
 
 class LayerNorm(nn.Module):
-  """Layer norm over the last axis, with float32 statistics."""
+  """Layer norm over the last axis, with float32 statistics, perhaps no bias."""
 
   epsilon: float
   dtype: Dtype = jnp.float32
+  has_bias: bool = True
 
   def __call__(self, x: Array) -> Array:
     """Returns x at mean 0 and variance 1, times scale, plus bias."""
@@ -151,7 +152,9 @@ class LayerNorm(nn.Module):
     D = x.shape[-1]
     ones, zeros = nn.initializers.ones, nn.initializers.zeros
     scale = read_param(self, 'scale', named(ones, ('embed',)), (D,))
-    bias = read_param(self, 'bias', named(zeros, ('embed',)), (D,))
+    bias = jnp.zeros(D)
+    if self.has_bias:
+      bias = read_param(self, 'bias', named(zeros, ('embed',)), (D,))
     mean, variance = _moments(lax.stop_gradient(x))
     return Sum(
       x,

@@ -46,6 +46,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
   'a count of layers or nothing': lambda x: x in (0, None) or _is_layers(x),
   'a count or nothing': lambda x: x in (0, None) or is_count(x),
   'true or false': lambda x: type(x) is bool,
+  'a positive number': lambda x: _is_number(x) and x > 0,
   'a positive number or nothing': lambda x: (
     x is None or (_is_number(x) and x > 0)
   ),

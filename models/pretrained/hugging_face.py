@@ -12,7 +12,7 @@ from flax import linen as nn
 from models import bert, gpt
 from models.pretrained import bert as pretrained_bert
 from models.pretrained import gpt as pretrained_gpt
-from models.pretrained import weight_files
+from models.pretrained import modernbert, weight_files
 
 CONFIG_FILE = 'config.json'
 WEIGHTS_FILE = 'model.safetensors'
@@ -40,7 +40,12 @@ def write_folder(
         'the model is a Bert that reads from left to right: the classes of'
         ' Hugging Face would read both ways with its weights'
       )
-    format_ = pretrained_bert
+    format_ = modernbert if modernbert.is_like(model) else pretrained_bert
+    if format_ is pretrained_bert and (changed := modernbert.differs(model)):
+      raise ValueError(
+        f'the model has {", ".join(changed)}, between BERT and ModernBERT: no'
+        ' class of Hugging Face computes it'
+      )
   elif isinstance(model, gpt.Gpt):
     format_ = pretrained_gpt
   else:

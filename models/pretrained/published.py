@@ -17,7 +17,12 @@ RELEASE_FILES = (  # files of the formats that have no such config
   '*options.json',  # ELMo
 )
 # Hugging Face's model_type -> our family.
-MODEL_TYPES = {'bert': 'bert', 'openai-gpt': 'gpt', 'gpt2': 'gpt2'}
+MODEL_TYPES = {
+  'bert': 'bert',
+  'modernbert': 'bert',
+  'openai-gpt': 'gpt',
+  'gpt2': 'gpt2',
+}
 LOOKED_FOR = (
   'config.json with model.safetensors or pytorch_model.bin (Hugging Face),'
   ' bert_config.json with bert_model.ckpt.index (BERT, TensorFlow),'
@@ -75,6 +80,11 @@ def _open_hugging_face(
   if name not in tuple(MODEL_TYPES):  # it may be any value of JSON
     problem = f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}'
     return Weights(folder, 'Hugging Face', str(name), problems=(problem,))
+  if name == 'modernbert':
+    from models.pretrained import modernbert
+
+    entries = weight_files.from_hugging_face(folder)
+    return modernbert.from_hugging_face(folder, config, entries)
   if name != 'bert':
     from models.pretrained import gpt
 

@@ -25,6 +25,7 @@ from models.layers import (
   truncated_normal,
 )
 from models.norms import LayerNorm, Sum
+from models.transformer.layout import Layout
 from models.transformer.self_attention import KeyValue, Past, SelfAttention
 
 Array = jax.Array
@@ -38,6 +39,8 @@ class Mlp(nn.Module):
 
   mlp_dim: int
   gelu: str = 'tanh'
+  gated: bool = False
+  biases: bool = True
   kernel_init: Initializer = truncated_normal
   out_init: Initializer = truncated_normal
   dtype: Dtype = jnp.float32
@@ -47,11 +50,12 @@ class Mlp(nn.Module):
     """Returns a sum after its norm, and the last layer of it, [B, T, D]."""
     D = total.x.shape[-1]
     first = Linear(
-      features=(self.mlp_dim,),
+      features=(2, self.mlp_dim) if self.gated else (self.mlp_dim,),
       in_names=('embed',),
-      out_names=('mlp',),
+      out_names=('gates', 'mlp') if self.gated else ('mlp',),
       kernel_init=self.kernel_init,
       dtype=self.dtype,
+      has_bias=self.biases,
       name='in',
     )
     last = Linear(
@@ -60,11 +64,15 @@ class Mlp(nn.Module):
       out_names=('embed',),
       kernel_init=self.out_init,
       dtype=self.dtype,
+      has_bias=self.biases,
       name='out',
     )
     kernel_FD, bias_1D = last.weights((self.mlp_dim,))
     x_BTD, y_BTD = _norm_mlp(
-      (self.dtype, self.gelu), total, *first.weights((D,)), kernel_FD
+      (self.dtype, self.gelu, self.gated),
+      total,
+      *first.weights((D,)),
+      kernel_FD,
     )
     return x_BTD, add_bias(y_BTD, bias_1D)
 
@@ -79,21 +87,33 @@ def _norm_mlp(fields: tuple, *arguments: Any) -> tuple[Array, Array]:
 def _norm_mlp_forward(
   fields: tuple, total: Sum, kernel_DF: Array, bias_1F: Array, kernel_FD: Array
 ) -> tuple[tuple[Array, Array], tuple]:
-  dtype, gelu = fields
+  dtype, *form = fields
   standard = norms.standardize(total)
   x_BTD = norms.rescale(standard, dtype)
-  hidden_BTF = nn.with_logical_constraint(
-    layers.product(x_BTD, kernel_DF, bias_1F),
-    ('batch', 'activation_length', 'activation_mlp'),
-  )
-  y_BTD = get_gelu(gelu)(hidden_BTF) @ kernel_FD
+  hidden_BTF = layers.product(x_BTD, kernel_DF, bias_1F)
+  if not form[-1]:  # the halves of a gated one lie on all devices
+    hidden_BTF = nn.with_logical_constraint(
+      hidden_BTF, ('batch', 'activation_length', 'activation_mlp')
+    )
+  y_BTD = _activate(*form, hidden_BTF) @ kernel_FD
   return (x_BTD, y_BTD), (standard, kernel_DF, kernel_FD, hidden_BTF)
+
+
+def _activate(gelu: str, gated: bool, hidden_BTF: Array) -> Array:
+  """Returns the GELU; `gated`, of the first half, times the second half.
+
+  Shazeer 2020, "GLU variants improve Transformer", equation 6.
+  """
+  if not gated:
+    return get_gelu(gelu)(hidden_BTF)
+  first, second = jnp.split(hidden_BTF, 2, axis=-1)
+  return get_gelu(gelu)(first) * second
 
 
 def _norm_mlp_backward(
   fields: tuple, saved: tuple, gradients: tuple[Array, Array]
 ) -> tuple[Any, ...]:
-  dtype, gelu = fields
+  dtype, *form = fields
   if layers.platform() != 'tpu':
     # The barrier keeps the compiler from sharing work between both passes; a
     # TPU's would also not fuse the matrix product that makes a gradient.
@@ -101,7 +121,7 @@ def _norm_mlp_backward(
   standard, kernel_DF, kernel_FD, hidden_BTF = saved
   by_x_BTD, by_y_BTD = gradients
 
-  active_BTF, back = jax.vjp(get_gelu(gelu), hidden_BTF)
+  active_BTF, back = jax.vjp(functools.partial(_activate, *form), hidden_BTF)
   (by_hidden_BTF,) = back(by_y_BTD @ kernel_FD.T)
   by_x_BTD += by_hidden_BTF @ kernel_DF.T
   return layers.in_order(
@@ -132,6 +152,12 @@ class Block(nn.Module):
     attention: see `SelfAttention`.
     null_key: likewise.
     gelu: 'erf' or 'tanh'.
+    gated: the MLP's GELU is multiplied by a second projection.
+    biases: whether matrices and norms have any.
+    window: see `SelfAttention`.
+    query_key_norm: likewise.
+    embeds_norm: the first block's input has passed a norm, and needs no other
+      (Warner et al. 2024).
     kernel_init: draws the matrices that read the hidden states.
     out_init: draws the matrices that add to the hidden states.
   """
@@ -144,6 +170,11 @@ class Block(nn.Module):
   attention: str = 'auto'
   null_key: bool = False
   gelu: str = 'tanh'
+  gated: bool = False
+  biases: bool = True
+  window: int = 0
+  query_key_norm: bool = False
+  embeds_norm: bool = False
   layer_norm_epsilon: float = 1e-12
   kernel_init: Initializer = truncated_normal
   out_init: Initializer = truncated_normal
@@ -151,7 +182,12 @@ class Block(nn.Module):
   keep_hidden: bool = False
 
   def attend(
-    self, total: Sum, mask_BS: Array, seeds: Seeds | None, past: Past | None
+    self,
+    total: Sum,
+    mask_BS: Array,
+    seeds: Seeds | None,
+    past: Past | None,
+    layout: Layout | None,
   ) -> tuple[Array, Array, KeyValue | None]:
     """Returns a sum after its norm, attention's term, and the new past."""
     x_BTD, attended_BTD, present = SelfAttention(
@@ -160,11 +196,15 @@ class Block(nn.Module):
       causal=self.causal,
       attention=self.attention,
       null_key=self.null_key,
+      biases=self.biases,
+      window=self.window,
+      query_key_norm=self.query_key_norm,
+      layer_norm_epsilon=self.layer_norm_epsilon,
       kernel_init=self.kernel_init,
       out_init=self.out_init,
       dtype=self.dtype,
       name='attention',
-    )(total, mask_BS, self.mask_of(seeds, NUM_DROPOUTS), past)
+    )(total, mask_BS, self.mask_of(seeds, NUM_DROPOUTS), past, layout)
     return x_BTD, self.drop(attended_BTD, self.mask_of(seeds, 0)), present
 
   def transform(self, total: Sum, seeds: Seeds | None) -> tuple[Array, Array]:
@@ -172,6 +212,8 @@ class Block(nn.Module):
     x_BTD, mlp_BTD = Mlp(
       mlp_dim=self.mlp_dim,
       gelu=self.gelu,
+      gated=self.gated,
+      biases=self.biases,
       kernel_init=self.kernel_init,
       out_init=self.out_init,
       dtype=self.dtype,
@@ -194,9 +236,10 @@ class Block(nn.Module):
 
   def measure(self, name: str, x_BTD: Array) -> Sum:
     """Returns a sum that still has to pass the layer norm `name`."""
-    return LayerNorm(self.layer_norm_epsilon, self.dtype, name=name).measure(
-      x_BTD
+    norm = LayerNorm(
+      self.layer_norm_epsilon, self.dtype, has_bias=self.biases, name=name
     )
+    return norm.measure(x_BTD)
 
   def finish(
     self, result: Any, hidden: Callable[[], Array], present: KeyValue | None
@@ -222,9 +265,12 @@ class PostNormBlock(Block):
     mask_BS: Array,
     seeds: Seeds | None = None,
     past: Past | None = None,
+    layout: Layout | None = None,
   ) -> BlockOutputs:
     """Returns the block's output, see `Block`."""
-    x_BTD, attended_BTD, present = self.attend(total, mask_BS, seeds, past)
+    x_BTD, attended_BTD, present = self.attend(
+      total, mask_BS, seeds, past, layout
+    )
     total = self.measure('attention_norm', x_BTD + attended_BTD)
     x_BTD, mlp_BTD = self.transform(total, seeds)
     total = self.measure('mlp_norm', constrain_hidden(x_BTD + mlp_BTD))
@@ -242,7 +288,7 @@ class PostNormBlock(Block):
 
 
 class PreNormBlock(Block):
-  """GPT-2's: layer norm, sub-layer, dropout, residual sum without a norm."""
+  """GPT-2's and ModernBERT's: norm, sub-layer, dropout, sum without a norm."""
 
   @nn.compact
   def __call__(
@@ -251,10 +297,17 @@ class PreNormBlock(Block):
     mask_BS: Array,
     seeds: Seeds | None = None,
     past: Past | None = None,
+    layout: Layout | None = None,
   ) -> BlockOutputs:
     """Returns the block's output, see `Block`."""
     total = self.measure('attention_norm', x_BTD)
-    _, attended_BTD, present = self.attend(total, mask_BS, seeds, past)
+    if self.embeds_norm:
+      chosen = (
+        jnp.where(layout.is_first, same, normed)
+        for same, normed in zip(norms.identity_sum(x_BTD), total, strict=True)
+      )
+      total = Sum(*chosen)._replace(x=x_BTD)
+    _, attended_BTD, present = self.attend(total, mask_BS, seeds, past, layout)
     x_BTD = x_BTD + attended_BTD
     total = self.measure('mlp_norm', x_BTD)
     x_BTD = constrain_hidden(x_BTD + self.transform(total, seeds)[1])

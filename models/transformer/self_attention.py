@@ -20,13 +20,14 @@ from models.layers import (
   read_param,
   truncated_normal,
 )
-from models.norms import Sum, normalize
+from models.norms import LayerNorm, Sum, normalize
 from models.transformer.attention import (
   attend,
   causal_mask,
   masked_softmax,
   score,
 )
+from models.transformer.layout import Layout, near, rotate
 
 Array = jax.Array
 # Cached keys [Z, H, S] and values [Z, S, H]. Z is B x N in one axis: with two,
@@ -89,6 +90,11 @@ class SelfAttention(nn.Module):
       TPU or a GPU alone).
     null_key: each head has a learned key of its own beside those of the
       positions, whose value is 0: it may look at nothing. Not for a kernel.
+    biases: whether the projections have any.
+    window: how many positions on each side a position of a local layer sees;
+      0: no layer is local. Not for a kernel.
+    query_key_norm: queries and keys of each head pass a layer norm (Dehghani et
+      al. 2023, "Scaling Vision Transformers", section 2).
     kernel_init: draws the projection to query, key and value.
     out_init: draws the output projection.
   """
@@ -98,6 +104,10 @@ class SelfAttention(nn.Module):
   causal: bool = False
   attention: str = 'auto'
   null_key: bool = False
+  biases: bool = True
+  window: int = 0
+  query_key_norm: bool = False
+  layer_norm_epsilon: float = 1e-12
   kernel_init: Initializer = truncated_normal
   out_init: Initializer = truncated_normal
   dtype: Dtype = jnp.float32
@@ -109,6 +119,7 @@ class SelfAttention(nn.Module):
     mask_BS: Array,
     seeds: Seeds | None = None,
     past: Past | None = None,
+    layout: Layout | None = None,
   ) -> tuple[Array, Array, KeyValue | None]:
     """Mixes positions; sows the probabilities as 'attention' [B, N, T, S].
 
@@ -120,6 +131,7 @@ class SelfAttention(nn.Module):
       seeds: of the first head's mask; the others' numbers follow.
       past: S slots, into which the keys and values are written (without
         dropout); else the slots are `total` itself.
+      layout: of the layer, where layers differ or positions are rotated.
 
     Returns:
       The norm of `total`, [B, T, D] in `dtype`, attention to it, likewise, and
@@ -135,6 +147,7 @@ class SelfAttention(nn.Module):
       out_names=('qkv', 'heads', 'head'),
       kernel_init=self.kernel_init,
       dtype=self.dtype,
+      has_bias=self.biases,
       name='qkv',
     )
     out = Linear(
@@ -143,11 +156,12 @@ class SelfAttention(nn.Module):
       out_names=('embed',),
       kernel_init=self.out_init,
       dtype=self.dtype,
+      has_bias=self.biases,
       name='out',
     )
     T = total.x.shape[1]
     sows = self.is_mutable_collection('intermediates')
-    is_fused = past is None and not sows and self._is_fused(T, H)
+    is_fused = past is None and not sows and self._is_fused(T, H, layout)
     if is_fused and platform() != 'gpu':
       from models.transformer import fused_attention
 
@@ -174,6 +188,7 @@ class SelfAttention(nn.Module):
         'activation_head',
       ),
     )
+    qkv_BTQNH = self._turn(qkv_BTQNH, layout)
     if is_fused:
       from models.transformer import flash_attention
 
@@ -194,10 +209,13 @@ class SelfAttention(nn.Module):
     if self.null_key:
       null_B1NH = self._null_key(N, H, len(x_BTD))
     present = None
+    start = 0 if past is None else past[2]
     mask = mask_BS[:, None, None, :].astype(bool)
     if self.causal:
-      start = 0 if past is None else past[2]
       mask = mask & causal_mask(T, mask_BS.shape[1], start)
+    if self.window:
+      is_near = near(T, mask_BS.shape[1], start, self.window)
+      mask = mask & (is_near | ~layout.is_local)
 
     def weigh(scores_BNTS: Array) -> Array:
       if null_B1NH is None:
@@ -226,6 +244,22 @@ class SelfAttention(nn.Module):
       )
     return x_BTD, out(_constrained(context_BTNH)), present
 
+  def _turn(self, qkv_BTQNH: Array, layout: Layout | None) -> Array:
+    """Returns queries and keys after their norms and rotations."""
+    is_turned = layout is not None and layout.cos is not None
+    if not (self.query_key_norm or is_turned):
+      return qkv_BTQNH
+    parts = [part.squeeze(2) for part in jnp.split(qkv_BTQNH, 3, axis=2)]
+    for i, name in enumerate(('query_norm', 'key_norm')):
+      if self.query_key_norm:
+        norm = LayerNorm(
+          self.layer_norm_epsilon, self.dtype, has_bias=False, name=name
+        )
+        parts[i] = norm(parts[i])
+      if is_turned:
+        parts[i] = rotate(parts[i], layout)
+    return jnp.stack(parts, axis=2)
+
   def _null_key(self, num_heads: int, head: int, rows: int) -> Array:
     """Returns the learned key of each head for each row, [B, 1, N, H]."""
     init = named(self.kernel_init, ('heads', 'head'))
@@ -233,18 +267,23 @@ class SelfAttention(nn.Module):
     null_NH = null_key.reshape(num_heads, head).astype(self.dtype)
     return jnp.broadcast_to(null_NH, (rows, 1, num_heads, head))
 
-  def _is_fused(self, length: int, head: int) -> bool:
+  def _is_fused(self, length: int, head: int, layout: Layout | None) -> bool:
     """Returns whether the kernel computes it, see `attention`."""
     if self.attention not in ATTENTION:
       raise ValueError(
         f'attention is {self.attention!r}, expected one of {ATTENTION}'
       )
-    if self.null_key and self.attention == 'fused':
-      raise ValueError(
-        "model.attention='fused' has no null key: with model.null_key=True"
-        " set model.attention='auto'"
-      )
-    if self.attention == 'plain' or self.null_key:
+    for key in ('null_key', 'window'):
+      if getattr(self, key) and self.attention == 'fused':
+        raise ValueError(
+          f"model.attention='fused' has no {key.replace('_', ' ')}: with"
+          f" model.{key}={getattr(self, key)} set model.attention='auto'"
+        )
+    rotates = layout is not None and layout.cos is not None
+    is_turned = self.query_key_norm or rotates
+    if self.attention == 'plain' or self.null_key or self.window:
+      return False
+    if is_turned and platform() != 'gpu':  # the kernel has the projection in it
       return False
     if self.attention == 'auto' and platform() == 'cpu':
       return False

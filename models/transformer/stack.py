@@ -15,7 +15,9 @@ from jax import lax
 from models import dropout
 from models.dropout import Seeds
 from models.layers import check_length
+from models.transformer import layout as layouts
 from models.transformer.blocks import Block, BlockOutputs
+from models.transformer.layout import Layout
 from models.transformer.self_attention import Past
 
 Array = jax.Array
@@ -50,8 +52,29 @@ def block_fields(model: nn.Module, *, train: bool) -> dict[str, Any]:
     attention='suited' if forced and not train else model.attention,
     null_key=model.null_key,
     gelu=model.gelu,
+    gated=model.gated,
+    biases=model.biases,
+    window=model.window,
+    query_key_norm=model.query_key_norm,
     layer_norm_epsilon=model.layer_norm_epsilon,
     dtype=model.dtype,
+  )
+
+
+def layout_of(
+  model: nn.Module, positions_BT: Array, *, embeds_norm: bool = False
+) -> Layout | None:
+  """Returns the layout of a model's layers; None where all are alike."""
+  is_rotary = model.positions == 'rotary'
+  if not (is_rotary or model.window or embeds_norm):
+    return None
+  return layouts.make(
+    model.num_layers,
+    positions_BT,
+    model.embed_dim // model.num_heads,
+    (model.rotary_base, model.local_rotary_base) if is_rotary else None,
+    window=model.window,
+    global_every=model.global_every,
   )
 
 
@@ -80,6 +103,7 @@ def run_layers(
   x_BTD: Array,
   mask_BS: Array,
   past: Past | None = None,
+  layout: Layout | None = None,
   **fields: Any,
 ) -> BlockOutputs:
   """Repeats a block, its parameters and outputs stacked along an axis 'layers'.
@@ -90,8 +114,8 @@ def run_layers(
   `remat` each layer keeps only its input for the backward pass; without the
   loop, XLA's CPU compiler would still keep everything.
 
-  The arguments are those of a block, of which `past` has an axis of layers;
-  `fields` are the block's.
+  The arguments are those of a block, of which `past` and `layout` have an axis
+  of layers; `fields` are the block's.
   """
   seeds = None
   if fields['dropout_rate'] or fields['attention_dropout_rate']:
@@ -110,6 +134,7 @@ def run_layers(
       nn.broadcast,
       nn.broadcast if seeds is None else Seeds(nn.broadcast, nn.broadcast, 0),
       nn.broadcast if past is None else (0, 0, nn.broadcast),
+      nn.broadcast if layout is None else _split_layout(layout, nn.broadcast),
     ),
     length=model.num_layers,
     unroll=1 if model.scan_layers else model.num_layers,
@@ -127,15 +152,38 @@ def run_layers(
         )
       layer = block(parent=None, **fields)
       total, hidden = _run_split(
-        layer, params, block.enter(x_BTD), mask_BS, seeds
+        layer, params, block.enter(x_BTD), mask_BS, seeds, layout
       )
       return block.leave(total, model.dtype), (None, hidden)
-  result, (present, hidden) = stack(block.enter(x_BTD), mask_BS, seeds, past)
+  result, (present, hidden) = stack(
+    block.enter(x_BTD), mask_BS, seeds, past, layout
+  )
   return block.leave(result, model.dtype), (present, hidden)
 
 
+def _split_layout(layout: Layout, rest: Any) -> Layout:
+  """Returns the axes of layers of a layout: 0, and `rest` of what has none."""
+  has_none = layout.cos is None
+  shared = None if has_none else rest
+  return Layout(0, 0, shared, shared)
+
+
+def layer_of(layout: Layout | None, i: Array | int) -> Layout | None:
+  """Returns the layout of one layer."""
+  if layout is None:
+    return None
+  return layout._replace(
+    is_first=layout.is_first[i], is_local=layout.is_local[i]
+  )
+
+
 def _run_split(
-  block: Block, params: Any, carry: Any, mask_BS: Array, seeds: Seeds | None
+  block: Block,
+  params: Any,
+  carry: Any,
+  mask_BS: Array,
+  seeds: Seeds | None,
+  layout: Layout | None,
 ) -> tuple[Any, list[Array] | None]:
   """Runs the first layers in a loop and the last after it, see `Split`.
 
@@ -148,20 +196,23 @@ def _run_split(
     return jax.tree.map(read, params, is_leaf=_is_split)
 
   def run(carry: Any, layer: Any) -> tuple[Any, Array | None]:
-    params, number = layer
-    own = seeds and seeds.replace(layer=number)
+    params, salt, i = layer
+    own = seeds and seeds.replace(layer=salt)
     carry, (_, hidden_BTD) = block.apply(
-      {'params': params}, carry, mask_BS, own
+      {'params': params}, carry, mask_BS, own, None, layer_of(layout, i)
     )
     return carry, hidden_BTD
 
-  numbers = seeds.layer if seeds else np.zeros(in_loop + unrolled, np.int32)
-  layers_in_loop = part(lambda leaf: leaf.loop), numbers[:in_loop]
-  carry, hidden_LBTD = lax.scan(run, carry, layers_in_loop)
+  salts = seeds.layer if seeds else np.zeros(in_loop + unrolled, np.int32)
+  numbers = np.arange(in_loop + unrolled)
+  layers_in_loop = part(lambda leaf: leaf.loop), salts[:in_loop]
+  carry, hidden_LBTD = lax.scan(
+    run, carry, (*layers_in_loop, numbers[:in_loop])
+  )
   hidden = list(hidden_LBTD) if block.keep_hidden else None
   for i in range(unrolled):
     last = part(lambda leaf, i=i: leaf.last[i])
-    carry, hidden_BTD = run(carry, (last, numbers[in_loop + i]))
+    carry, hidden_BTD = run(carry, (last, salts[in_loop + i], in_loop + i))
     if block.keep_hidden:
       hidden.append(hidden_BTD)
   return carry, hidden

@@ -47,6 +47,30 @@ def bert_model() -> ml_collections.ConfigDict:
   # The family of models: bert, gpt, gpt2, lstm, nnlm, elmo, word2vec or glove.
   model.name = 'bert'
   model.left_to_right = False  # Hides later tokens from each token.
+  model.update(form())
+  return model
+
+
+def form() -> ml_collections.ConfigDict:
+  """Returns the keys in which ModernBERT's layers differ from BERT's."""
+  model = ml_collections.ConfigDict()
+  # 'post': layer norms after residual sums; 'pre': before attention and MLP.
+  model.norm = 'post'
+  model.biases = True  # of matrices and norms; the softmax has one anyway
+  # Multiplies the MLP's GELU by a second projection of mlp_dim.
+  model.gated = False
+  # 'learned': a table; 'rotary': queries and keys are turned by their
+  # positions, and there is no table of token types either.
+  model.positions = 'learned'
+  # The longest wavelength of the rotations over 2 pi, where all is seen.
+  model.rotary_base = 10_000.0
+  model.local_rotary_base = 10_000.0  # the same, where a window is seen
+  # Tokens on each side that most layers see alone. 0: all layers see all.
+  model.window = 0
+  # Of so many layers, the first sees more than a window.
+  model.global_every = 3
+  # Queries and keys of each head pass a layer norm.
+  model.query_key_norm = False
   return model
 
 
@@ -123,6 +147,9 @@ def masked_tokens() -> ml_collections.ConfigDict:
   """Returns the keys of the tokens that are masked."""
   objective = ml_collections.ConfigDict()
   objective.mask_rate = 0.15  # the share of tokens that are predicted
+  # The share at the first step, from which it goes to mask_rate in a line.
+  # Empty: mask_rate.
+  objective.first_mask_rate = config_dict.placeholder(float)
   objective.mask_fraction = 0.8  # the share of these that [MASK] replaces
   # The share of these that a random token replaces.
   objective.random_fraction = 0.1
@@ -139,14 +166,16 @@ def rate() -> ml_collections.ConfigDict:
   """Returns the keys of an optimiser's name and rate."""
   optim = ml_collections.ConfigDict()
   # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
-  # bias correction scales the decay too), adamw, lamb (for large batches),
+  # bias correction scales the decay too), adamw, muon (whose updates of the
+  # layers' matrices are orthogonal), lamb (for large batches),
   # adadelta (with a rate of 1), adafactor (little memory; rates relative to
   # each matrix), adagrad (ELMo) or sgd (word2vec, nnlm). The last four do not
   # read beta1 and beta2; the last three do not read epsilon.
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # the peak
   # The rate after the warm-up: 'linear' (BERT) or 'cosine' (GPT) to 0;
-  # 'constant'; 'staircase' (times 0.999 after every 100 steps); or 'inverse'
+  # 'constant'; 'wsd' (constant until it falls in the last decay_share of the
+  # steps); 'staircase' (times 0.999 after every 100 steps); or 'inverse'
   # (divided by 1 + 1e-8 times the tokens read).
   optim.schedule = 'linear'
   return optim
@@ -156,6 +185,7 @@ def schedule() -> ml_collections.ConfigDict:
   """Returns the keys of an optimiser whose rate follows phases."""
   optim = rate()
   optim.warmup_steps = 10_000  # steps in which the rate grows linearly from 0
+  optim.decay_share = 0.2  # the share of the steps in which 'wsd' falls to 0
   # (learning_rate, warmup_steps) of each 'restart' phase. Empty: those above.
   optim.restarts = ()
   return optim

@@ -37,7 +37,6 @@ def get_config(
 ) -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
-  variants.vary_bert(config, size, arg)
   config.model.dtype = 'bfloat16'
   config.train.platform = 'tpu'
   config.data.source = 'tfds:wikipedia/20230601.en'
@@ -48,4 +47,5 @@ def get_config(
     (100_000, 512, 256, 'continue'),
   )
   config.train.log_every = 100
+  variants.vary_bert(config, size, arg)
   return config.lock()

@@ -18,7 +18,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
   variants.fit_cpu(config)
-  variants.vary_bert(config, 'bert-mini', arg)
   config.model.max_length = 128
   config.data.source = 'books/*.txt'
   config.data.tokenizer = 'train:wordpiece:8000'
@@ -32,4 +31,5 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.init.position_stddev = 0.05
   config.init.self_score = 12.0
   config.eval.max_windows = 2_000
+  variants.vary_bert(config, 'bert-mini', arg)
   return config.lock()

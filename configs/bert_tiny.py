@@ -17,7 +17,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` as for `variants.vary_bert`."""
   config = base.get_config()
   variants.fit_cpu(config)
-  variants.vary_bert(config, 'bert-tiny', arg)
   config.model.max_length = 128
   config.data.source = 'manual'
   config.data.tokenizer = 'train:wordpiece:6000'
@@ -30,4 +29,5 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.init.stddev = 0.06
   config.init.position_stddev = 0.02
   config.eval.draws = 4  # only 250 windows are held out
+  variants.vary_bert(config, 'bert-tiny', arg)
   return config.lock()

@@ -38,6 +38,26 @@ BERT_UNITS = {
   'span': {'objective.unit': 'span'},
 }
 MASKING = 'mask='
+# A BERT by what is known since (Warner et al. 2024, "Smarter, Better, Faster,
+# Longer", sections 2 and 3): the layers' form, no next sentences, no dropout,
+# twice as many masks at first. Matrices are updated by Muon.
+MODERN = {
+  'model.norm': 'pre',
+  'model.biases': False,
+  'model.gated': True,
+  'model.gelu': 'erf',
+  'model.positions': 'rotary',
+  'model.window': 64,
+  'model.dropout_rate': 0.0,
+  'model.attention_dropout_rate': 0.0,
+  'train.objective': 'mlm',
+  'objective.first_mask_rate': 0.3,
+  'optim.name': 'muon',
+  'optim.schedule': 'wsd',
+  'optim.beta2': 0.98,
+  'optim.epsilon': 1e-8,
+  'init.self_score': 0.0,
+}
 
 # Radford et al. 2018, section 4.1; tiny and mini as the BERTs of these names.
 GPT = {
@@ -213,7 +233,8 @@ def vary_bert(
 ) -> None:
   """Sets the size and variants of a BERT's config, in place.
 
-  `arg` lists, separated by commas, any of: another size of `BERT`; 'no_nsp' or
+  `arg` lists, separated by commas, any of: another size of `BERT`; 'modern'
+  (see `MODERN`), whose MLP has as many numbers as BERT's; 'no_nsp' or
   'ltr_no_nsp' (Devlin et al. 2018, Table 5); 'whole_word' or 'span', what is
   masked whole; 'mask=M/S/R', per cent of the predicted tokens that become
   [MASK], stay the same and become random (Devlin et al. 2019, appendix C.2).
@@ -221,7 +242,7 @@ def vary_bert(
   that set the same.
   """
   words = [word for word in arg.split(',') if word]
-  changes = BERT_TASKS | BERT_UNITS
+  changes = BERT_TASKS | BERT_UNITS | {'modern': MODERN}
   masked = [word for word in words if word.startswith(MASKING)]
   for some in (BERT, BERT_TASKS, BERT_UNITS, masked):
     same = [word for word in words if word in some]
@@ -232,6 +253,8 @@ def vary_bert(
       config.model.update(BERT[word])
     elif word in changes:
       config.update_from_flattened_dict(changes[word])
+      if word == 'modern':  # three matrices in the place of two
+        config.model.mlp_dim = config.model.mlp_dim * 2 // 3 // 64 * 64
     elif word.startswith(MASKING):
       masked, random = _masking(word)
       config.objective.mask_fraction = masked

@@ -25,13 +25,14 @@ class Rates(NamedTuple):
   """How much is predicted, and what of it is hidden.
 
   Attributes:
-    predicted: share of the tokens.
+    predicted: share of the tokens; with exact counting perhaps a scalar that
+      is computed.
     masked: share of the predicted that become [MASK].
     random: share that become a random token; the rest stays.
     counting: 'exact', as BERT's release counts, or 'drawn', as ERNIE's.
   """
 
-  predicted: float
+  predicted: float | Array
   masked: float
   random: float
   counting: str = 'exact'
@@ -88,8 +89,12 @@ def mask_units(
   """
   length = batch['tokens'].shape[1]
   # Rounded here, half to even as released, not in the device's arithmetic.
-  counts = [max(1, round(rates.predicted * n)) for n in range(length + 1)]
-  counts = jnp.asarray(np.minimum(counts, max_predictions), jnp.int32)
+  if isinstance(rates.predicted, Array):
+    counts = jnp.round(rates.predicted * jnp.arange(length + 1))
+    counts = jnp.clip(counts, 1, max_predictions).astype(jnp.int32)
+  else:
+    counts = [max(1, round(rates.predicted * n)) for n in range(length + 1)]
+    counts = jnp.asarray(np.minimum(counts, max_predictions), jnp.int32)
   exact = rates.counting == 'exact'
   lowest = 0 if exact else 1
 

@@ -86,9 +86,11 @@ class TextObjective(Objective):
 
   Attributes:
     has_memory: whether rows keep memory from batch to batch, see `carry`.
+    num_steps: of the whole run, all phases.
   """
 
   has_memory = False
+  num_steps = 1
 
   def __init__(self, config: ConfigDict, length: int, vocabulary: Vocabulary):
     self.config, self.length, self.vocabulary = config, length, vocabulary

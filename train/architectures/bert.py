@@ -37,7 +37,11 @@ def build_model(
   model_config: ml_collections.ConfigDict, vocab_size: int
 ) -> bert.Bert:
   """Returns the module of a config."""
-  return bert.Bert(vocab_size=vocab_size, **model_fields(model_config))
+  fields = model_fields(model_config)
+  types = {}
+  if fields.get('positions') == 'rotary':
+    types = {'num_token_types': 0}
+  return bert.Bert(vocab_size=vocab_size, **types, **fields)
 
 
 def check_bert(config: ml_collections.ConfigDict) -> None:
@@ -156,6 +160,29 @@ class MaskedTokens(_PairsOfText):
 
   def transform(self, host_batch: Batch, keys_B: jax.Array) -> Batch:
     """Returns rows of two texts with masked tokens."""
+    rate = self.config.objective.mask_rate
+    return self._mask(host_batch, keys_B, rate, rate)
+
+  def transform_at(
+    self, host_batch: Batch, keys_B: jax.Array, step: jax.Array
+  ) -> Batch:
+    """Returns `transform` with the share of masks of a step."""
+    first, last = (
+      self.config.objective[key] for key in ('first_mask_rate', 'mask_rate')
+    )
+    if first is None:
+      return self.transform(host_batch, keys_B)
+    done = jnp.asarray(step, jnp.float32) / self.num_steps
+    rate = first + (last - first) * jnp.minimum(done, 1)
+    return self._mask(host_batch, keys_B, rate, max(first, last))
+
+  def _mask(
+    self,
+    host_batch: Batch,
+    keys_B: jax.Array,
+    rate: float | jax.Array,
+    highest: float,
+  ) -> Batch:
     wanted, vocabulary = self.config.objective, self.vocabulary
     batch = self.sample_pairs(
       host_batch,
@@ -165,7 +192,7 @@ class MaskedTokens(_PairsOfText):
     )
     batch = self.choose_responses(batch, host_batch, keys_B)
     rates = masking.Rates(
-      wanted.mask_rate,
+      rate,
       wanted.mask_fraction,
       wanted.random_fraction,
       wanted.counting,
@@ -178,7 +205,9 @@ class MaskedTokens(_PairsOfText):
       specials=vocabulary.specials,
       vocab_size=vocabulary.size,
       rates=rates,
-      max_predictions=masking.max_predictions(self.length, rates),
+      max_predictions=masking.max_predictions(
+        self.length, rates._replace(predicted=highest)
+      ),
       continuations=vocabulary.continuations if of_words else None,
       longest_span=masking.LONGEST_SPAN if wanted.unit == 'span' else 1,
       unit_starts=starts,

@@ -28,6 +28,7 @@ OPTIMIZERS = (
   'bert_adam',
   'gpt_adam',
   'adamw',
+  'muon',
   'lamb',
   'adafactor',
   'adagrad',
@@ -39,6 +40,7 @@ SCHEDULES = (
   'gpt_linear',
   'cosine',
   'constant',
+  'wsd',
   'staircase',
   'inverse',
 )
@@ -56,6 +58,11 @@ ADAGRAD_ACCUMULATOR = 1.0
 # Decay of Adadelta's averages (Zeiler 2012, section 4.1).
 ADADELTA_DECAY = 0.95
 
+# Of Muon: decay of the mean of gradients, and the RMS of a matrix's update, as
+# Adam's, so that its rates serve (Liu et al. 2025, "Muon is Scalable for LLM
+# Training", section 2.2).
+MUON_DECAY, MUON_RMS = 0.95, 0.2
+
 # Last names of parameters without weight decay: layer norms, biases and layer
 # averages, which may have an L2 loss of their own (task.mix_l2).
 UNDECAYED = ('bias', 'scale', scalar_mix.WEIGHTS, scalar_mix.SCALE)
@@ -70,7 +77,10 @@ def make_schedule(
   """Returns the learning rate (float32) as a function of the step (from 0).
 
   The decay (`linear`: BERT, `cosine`: GPT) runs from step 0 to the last step of
-  its phases and reaches 0; `constant` (ELMo) stays, `staircase` multiplies the
+  its phases and reaches 0; `constant` (ELMo) stays; `wsd` stays until the last
+  `optim.decay_share` of them, in which it falls by the root of the steps taken
+  (Haegele et al. 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed
+  Training Durations", equation 1); `staircase` multiplies the
   rate by 0.999 after every 100 steps (Lee et al. 2017), and `inverse` divides
   it by 1 + 1e-8 times the tokens read (Bengio et al. 2003). During warm-up the
   rate is `peak * step / warmup_steps` instead, so it jumps a little where they
@@ -114,6 +124,9 @@ def make_schedule(
     left = jnp.maximum(total - local, 0) / total
     if kind_of_decay == 'constant':
       left = jnp.ones_like(left)
+    elif kind_of_decay == 'wsd':
+      share = optim_config.decay_share
+      left = 1 - jnp.sqrt(jnp.maximum(1 - left / share, 0))
     elif kind_of_decay == 'staircase':
       factor, steps = STAIRCASE
       left = jnp.float32(factor) ** (local // steps)
@@ -236,6 +249,56 @@ def as_matrices(
   return jnp.moveaxis(array, stacked, range(len(stacked))).reshape(shape)
 
 
+def scale_by_muon(
+  axes: Mapping[str, Sequence[str]], adam: optax.GradientTransformation
+) -> optax.GradientTransformation:
+  """Muon for the matrices of the layers, and `adam` for all else.
+
+  The mean of a matrix's gradients is made orthogonal (Jordan et al. 2024) and
+  scaled to Adam's RMS. `axes` are as in `per_matrix`: layers, query, key and
+  value and the halves of a gated MLP are matrices of their own.
+  """
+
+  def dimensions_of(path: tuple) -> optax.contrib.MuonDimensionNumbers | None:
+    where = jax.tree_util.keystr(path, simple=True, separator='/')
+    names = axes[where]
+    if names[0] != 'layers' or path[-1].key != 'kernel':
+      return None
+    sides: list[list[int]] = []
+    for i, name in enumerate(names):
+      if name == 'head':  # goes with the heads before it
+        sides[-1].append(i)
+      elif name not in (*STACKED, 'gates'):
+        sides.append([i])
+    return optax.contrib.MuonDimensionNumbers(*map(tuple, sides))
+
+  def dimensions(params: Params) -> Any:
+    return jax.tree_util.tree_map_with_path(
+      lambda path, _: dimensions_of(path), params
+    )
+
+  def label(params: Params) -> Any:
+    return jax.tree_util.tree_map_with_path(
+      lambda path, _: 'adam' if dimensions_of(path) is None else 'muon', params
+    )
+
+  def rescale(path: tuple, update: jax.Array) -> jax.Array:
+    found = dimensions_of(path)
+    sides = (found.reduction_axis, found.output_axis)
+    widths = [math.prod(update.shape[i] for i in side) for side in sides]
+    return update * (MUON_RMS * math.sqrt(max(widths)))
+
+  muon = optax.chain(
+    optax.contrib.scale_by_muon(
+      beta=MUON_DECAY, weight_dimension_numbers=dimensions
+    ),
+    optax.stateless(
+      lambda updates, _: jax.tree_util.tree_map_with_path(rescale, updates)
+    ),
+  )
+  return optax.partition({'muon': muon, 'adam': adam}, label)
+
+
 class PerMatrix(NamedTuple):
   """A transform's state for one parameter, stacked over its matrices."""
 
@@ -301,6 +364,7 @@ def make_optimizer(
   - gpt_adam: the same, with the correction as a factor of the rate: it also
     scales the decay, and epsilon stands outside of it.
   - adamw: corrected as usual.
+  - muon: adamw, but for the matrices of the layers, see `scale_by_muon`.
   - lamb: adamw's sum, scaled to the norm of each matrix (You et al. 2020,
     algorithm 2). Undecayed parameters are not scaled, as in tensorflow_addons'
     lamb.py, which the paper names, google-research/albert and NVIDIA's apex.
@@ -313,10 +377,10 @@ def make_optimizer(
   - sgd: g.
 
   adafactor, adagrad and sgd use no beta1, beta2 or epsilon, adadelta only the
-  last: 1e-6 in Zeiler's paper, 1e-8 in TensorFlow. lamb and adafactor need
-  `axes`, 'path/of/parameter' -> logical axis names, and `vocab_size`, unpadded
-  (None where nothing is padded). With `optim.average` the state has averages of
-  the parameters, see `averages`.
+  last: 1e-6 in Zeiler's paper, 1e-8 in TensorFlow. lamb, muon and adafactor
+  need `axes`, 'path/of/parameter' -> logical axis names, and `vocab_size`,
+  unpadded (None where nothing is padded). With `optim.average` the state has
+  averages of the parameters, see `averages`.
   """
   c = optim_config
   if c.name not in OPTIMIZERS:
@@ -345,6 +409,8 @@ def make_optimizer(
     corrected = c.name not in ('bert_adam', 'gpt_adam')
     adam = optax.scale_by_adam if corrected else scale_by_uncorrected_adam
     direction = adam(b1=c.beta1, b2=c.beta2, eps=c.epsilon)
+    if c.name == 'muon':
+      direction = scale_by_muon(axes or {}, direction)
 
   def rate(step):
     if c.name != 'gpt_adam':

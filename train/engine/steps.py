@@ -56,6 +56,13 @@ class Objective:
     """Returns the model batch of a host batch, row by row."""
     raise NotImplementedError
 
+  def transform_at(
+    self, host_batch: Batch, keys_B: jax.Array, step: jax.Array
+  ) -> Batch:
+    """Returns `transform` in training, where it may change with the step."""
+    del step
+    return self.transform(host_batch, keys_B)
+
   def inputs(self, batch: Batch) -> tuple:
     """Returns the positional arguments of the module."""
     raise NotImplementedError
@@ -159,9 +166,8 @@ def make_train_step(
     rate: jax.Array | None = None,
   ) -> tuple[TrainState, Report]:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
-    batch = objective.transform(
-      host_batch, row_keys(seed, TRAIN_STREAM, state.step, rows)
-    )
+    keys = row_keys(seed, TRAIN_STREAM, state.step, rows)
+    batch = objective.transform_at(host_batch, keys, state.step)
     totals = objective.weights(batch)
     batch |= state.carry
     # No row is below 0, so no row has these keys. Samples are the same for all
@@ -310,9 +316,8 @@ def make_gradient_norms(
     params: Params, host_batch: Batch, carry: Batch, step: jax.Array
   ) -> tuple[dict[str, jax.Array], Params]:
     rows = jnp.arange(next(iter(host_batch.values())).shape[0])
-    batch = objective.transform(
-      host_batch, row_keys(seed, TRAIN_STREAM, step, rows)
-    )
+    keys = row_keys(seed, TRAIN_STREAM, step, rows)
+    batch = objective.transform_at(host_batch, keys, step)
     batch |= carry
 
     def loss_of(params: Params) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -12,6 +12,7 @@ import numpy as np
 from etils import epath
 from flax import linen as nn
 
+from configs import base
 from data.vocabulary import tokenization
 from data.vocabulary.tokenizer import Tokenizer
 from models.layers import Params
@@ -172,8 +173,16 @@ def module_settings(name: str, model: nn.Module) -> dict[str, settings.Value]:
 
 
 def overrides(name: str, model: nn.Module) -> list[str]:
-  """Returns the arguments of a command line that set a module's sizes."""
-  keys = {f'model.{key}': v for key, v in module_settings(name, model).items()}
+  """Returns the arguments of a command line that set a module's sizes.
+
+  Those of a form that is BERT's own are left out.
+  """
+  form = dict(base.form())
+  keys = {
+    f'model.{key}': value
+    for key, value in module_settings(name, model).items()
+    if key not in form or value != form[key]
+  }
   keys |= {
     key: getattr(model, field)
     for field, key in KEYS.items()

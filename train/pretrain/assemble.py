@@ -139,6 +139,8 @@ def build_parts(
     )
     for phase in phases
   }
+  for objective in objective_of.values():
+    objective.num_steps = sum(phase.steps for phase in phases)
   schedule = optim.make_schedule(config.optim, phases)
   global_batch = phases[-1].global_batch
   objective = objective_of[phases[-1].kind]
@@ -195,7 +197,7 @@ def model_inputs(
   carry = objective.carry_shapes(model, batch)
   return jax.eval_shape(
     lambda shapes, keys, carry: objective.inputs(
-      objective.transform(shapes, keys) | carry
+      objective.transform_at(shapes, keys, jnp.int32(0)) | carry
     ),
     shapes,
     keys,

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 import ml_collections
 
 import configs
-from configs import variants
+from configs import base, variants
 from data.text import languages
 from train.run import training_phases
 
@@ -26,6 +26,7 @@ Grid = Mapping[str, Sequence[Value]]  # 'section.key' -> values to try
 
 ATTENTION = ('auto', 'plain', 'fused')
 GELUS = ('erf', 'tanh', 'relu')
+NORMS, POSITIONS = ('post', 'pre'), ('learned', 'rotary')
 # How `masking` counts; it imports JAX.
 COUNTINGS = ('exact', 'drawn')
 LOADERS = ('tf', 'plain')
@@ -47,8 +48,9 @@ NUMBERS = {
   },
   'model': {
     POSITIVE: 'num_layers embed_dim num_heads mlp_dim max_length lstm_dim'
-    ' projection_dim char_embed_dim cell_clip projection_clip hidden_dim order',
-    AT_LEAST_0: 'num_highway num_samples unrolled_layers',
+    ' projection_dim char_embed_dim cell_clip projection_clip hidden_dim order'
+    ' rotary_base local_rotary_base global_every',
+    AT_LEAST_0: 'num_highway num_samples unrolled_layers window',
     RATE: 'dropout_rate attention_dropout_rate',
   },
   'data': {
@@ -56,10 +58,11 @@ NUMBERS = {
     UNIT: 'language_exponent',
     POSITIVE: 'train_limit eval_limit',
   },
-  'objective': {SHARE: 'mask_rate'},
+  'objective': {SHARE: 'mask_rate first_mask_rate'},
   'optim': {
     RATE: 'beta1 beta2 warmup_fraction average',
     POSITIVE: 'epsilon clip_norm',
+    SHARE: 'decay_share',
     AT_LEAST_0: 'learning_rate warmup_steps weight_decay',
   },
   'eval': {POSITIVE: 'global_batch max_windows draws'},
@@ -75,7 +78,12 @@ NUMBERS = {
 }
 
 # The values of a key in configs that were written before it.
-BEFORE = {'model.dropout_rate': 0.0}  # of nnlm
+BEFORE = {
+  'model.dropout_rate': 0.0,  # of nnlm
+  'optim.decay_share': 0.2,
+  'objective.first_mask_rate': None,
+  **{f'model.{key}': value for key, value in base.form().items()},
+}
 
 # A run may continue with other values of these: training computes the same
 # (init.new_rows is used at the first step only).
@@ -359,7 +367,31 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'model.attention',
     "'auto' or 'plain' with model.null_key=True: the kernel has no null key",
   )
+  if 'norm' in model:
+    check_form(config)
   training_phases.check_lengths(config)
+
+
+def check_form(config: ml_collections.ConfigDict) -> None:
+  """Checks the keys of `configs.base.form`."""
+  model, ensure = config.model, functools.partial(expect, config)
+  for key, known in (('norm', NORMS), ('positions', POSITIONS)):
+    ensure(model[key] in known, f'model.{key}', f'one of {known}')
+  ensure(
+    model.positions == 'learned' or not model.embed_dim // model.num_heads % 2,
+    'model.num_heads',
+    'heads of an even width, whose numbers rotary positions turn in pairs',
+  )
+  ensure(
+    not (model.window and model.get('null_key')),
+    'model.window',
+    '0 with model.null_key=True: a null key is near to no position',
+  )
+  ensure(
+    not (model.window and model.attention == 'fused'),
+    'model.window',
+    "0 with model.attention='fused': the kernels see whole rows",
+  )
 
 
 def check_masks(config: ml_collections.ConfigDict) -> None:
@@ -378,6 +410,11 @@ def check_masks(config: ml_collections.ConfigDict) -> None:
   for key, known in (('unit', training_phases.UNITS), ('counting', COUNTINGS)):
     ensure(objective[key] in known, f'objective.{key}', f'one of {known}')
   ensure(config.data.units in kinds, 'data.units', f'one of {kinds}')
+  ensure(
+    objective.first_mask_rate is None or objective.counting == 'exact',
+    'objective.first_mask_rate',
+    "none with objective.counting='drawn'",
+  )
 
 
 def differing_keys(

@@ -131,6 +131,38 @@ def test_masking_rates():
   assert within(replaced[ordinary], 0.1 / 50 * 44 / 45, total).all()
 
 
+def test_a_share_may_be_computed():
+  """As the fixed one, if it is the same; else other counts, in one program."""
+  batch = make_tokens([128, 60, 9], 128, 500)
+  keys = transforms.row_keys(jax.random.key(0), jnp.arange(3))
+
+  @jax.jit
+  def computed(rate):
+    return masking.mask_units(
+      batch,
+      keys,
+      specials=SPECIALS,
+      vocab_size=500,
+      rates=RATES._replace(predicted=rate),
+      max_predictions=39,
+    )
+
+  fixed = masking.mask_units(
+    batch,
+    keys,
+    specials=SPECIALS,
+    vocab_size=500,
+    rates=RATES,
+    max_predictions=39,
+  )
+  found = computed(jnp.float32(0.15))
+  for name, value in fixed.items():
+    np.testing.assert_array_equal(found[name], value, err_msg=name)
+  for rate in (0.3, 0.2):
+    counts = computed(jnp.float32(rate))['mlm_weights'].sum(axis=1)
+    assert counts.tolist() == [round(rate * n) for n in (128, 60, 9)]
+
+
 def test_pieces_are_chosen_jointly_at_random():
   """Every pair of places is as likely as any other."""
   length, rows = 16, 40_000

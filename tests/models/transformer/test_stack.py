@@ -9,8 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs import variants
 from models.transformer import stack
 
+MODERN = {
+  key.removeprefix('model.'): value
+  for key, value in variants.MODERN.items()
+  if key.startswith('model.') and 'dropout' not in key
+} | {'num_token_types': 0, 'window': 4}
 KEY, OTHER_KEY = jax.random.key(5), jax.random.key(6)
 
 
@@ -144,6 +150,14 @@ def test_layers_of_bert_that_follow_the_loop_agree(unrolled, joined, rng):
     model, parts, inputs_of(model), rng
   ).as_text()
   assert 'stablehlo.while' in text
+
+
+def test_layers_of_modernbert_that_follow_the_loop_agree():
+  model = make_bert(num_layers=4, **MODERN)
+  params = draw_params(model)
+  expected = run(model, params, KEY)
+  hidden, gradient = run(model, split(params, 2), KEY)
+  assert_same((hidden, join(gradient)), expected)
 
 
 @pytest.mark.parametrize('pre_norm', [False, True])

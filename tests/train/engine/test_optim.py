@@ -91,6 +91,26 @@ def test_cosine_is_gpts():
     optim.make_schedule(make_config(schedule='sine'), ((9, 8, 4, 'continue'),))
 
 
+def test_wsd_stays_and_falls_by_the_root():
+  config = make_config(
+    learning_rate=0.4, warmup_steps=10, schedule='wsd', decay_share=0.25
+  )
+  schedule = optim.make_schedule(config, ((100, 8, 4, 'continue'),))
+  steps = np.arange(103)
+  expected = np.full(103, 0.4)
+  expected[:10] = 0.04 * steps[:10]
+  expected[75:101] = 0.4 * (1 - np.sqrt((steps[75:101] - 75) / 25))
+  expected[101:] = 0
+  np.testing.assert_allclose(
+    schedule_values(schedule, steps), expected, rtol=1e-5, atol=1e-7
+  )
+  # More steps change no rate before the fall.
+  longer = optim.make_schedule(config, ((200, 8, 4, 'continue'),))
+  np.testing.assert_array_equal(
+    schedule_values(longer, steps[:76]), schedule_values(schedule, steps[:76])
+  )
+
+
 def test_phases_continue_or_restart():
   config = make_config(learning_rate=1.0, warmup_steps=10)
   two = ((90, 128, 32, 'continue'), (10, 512, 8, 'continue'))
@@ -374,6 +394,65 @@ def test_lamb_against_numpy(small_bert):
   mixed = numpy_lamb(stacks[0], stacks[1:], rates, config)['q'][0, :, 0]
   apart = expected['0/0/layers/attention/qkv/kernel']
   assert np.abs(mixed.reshape(apart.shape) - apart).max() > 1e-3
+
+
+def numpy_muon(params, gradients, rates, config):
+  """Jordan et al. 2024 on matrices of layers one by one, else AdamW.
+
+  optax's means have a correction of their own: the mean of the step to come.
+  """
+  c, decay = config, 0.95
+  params = {k: np.float64(v) for k, v in params.items()}
+  m, v = ({k: 0.0 for k in params} for _ in range(2))
+  for t, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), 1):
+    norm = math.sqrt(sum((np.float64(g) ** 2).sum() for g in gradient.values()))
+    for k, p in params.items():
+      g = gradient[k] * min(1.0, c.clip_norm / norm)
+      if '/layers/' in k and k.endswith('kernel'):
+        m[k] = decay * m[k] + (1 - decay) * g
+        x = decay * m[k] / (1 - decay ** (t + 1))
+        x = x + (1 - decay) * g / (1 - decay**t)
+        wide = len(x) < len(x.T)
+        x = x if wide else x.T
+        x = x / (np.linalg.norm(x) + 1e-8)
+        for _ in range(5):
+          square = x @ x.T
+          x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+        r = (x if wide else x.T) * 0.2 * math.sqrt(max(p.shape))
+      else:
+        m[k] = c.beta1 * m[k] + (1 - c.beta1) * g
+        v[k] = c.beta2 * v[k] + (1 - c.beta2) * g**2
+        m_hat, v_hat = m[k] / (1 - c.beta1**t), v[k] / (1 - c.beta2**t)
+        r = m_hat / (np.sqrt(v_hat) + c.epsilon)
+      if is_decayed(k):
+        r = r + c.weight_decay * p
+      params[k] = p - rate * r
+  return params
+
+
+def test_muon_against_numpy(small_bert):
+  params, gradients, axes = small_bert
+  config = make_config(
+    name='muon', learning_rate=0.05, warmup_steps=2, weight_decay=0.1
+  )
+  schedule = optim.make_schedule(config, ((5, 8, 4, 'continue'),))
+  tx = optim.make_optimizer(config, schedule, axes, VOCAB_SIZE)
+  ours, opt_state = run(tx, params, gradients)
+  expected = numpy_muon(
+    publish(params),
+    [publish(g) for g in gradients],
+    bert_rates(0.05, 2, 5, range(5)),
+    config,
+  )
+  apart = publish(ours)
+  for name, value in expected.items():
+    np.testing.assert_allclose(apart[name], value, 0, 2e-5, err_msg=name)
+  assert_padding_is_zero(ours)
+  # A matrix has one moment, which lies as the parameter does; a table has two.
+  muon = opt_state[1].inner_states['muon'].inner_state[0]
+  kernel = muon.mu['layers']['attention']['qkv']['kernel']
+  assert kernel.shape == params['layers']['attention']['qkv']['kernel'].shape
+  assert len(jax.tree.leaves(muon.mu)) == 4
 
 
 def assert_padding_is_zero(params):

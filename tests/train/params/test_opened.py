@@ -146,7 +146,7 @@ def test_what_does_not_look_like_padding_is_asked_about(
   # Nothing is said of what is padding without a doubt; 440 = 8 x 55.
   wide = with_vocabulary(alone, 441, tmp_path / 'wide')
   assert (
-    run_command(weights, 'inspect', wide).err.count('more than padding') == 0
+    run_command(weights, 'inspect', wide).out.count('more than padding') == 0
   )
   assert opened.open_weights(wide).model.vocab_size == 441
 
@@ -175,7 +175,7 @@ def test_other_vocabularies_are_refused(made, tmp_path):
 @pytest.mark.parametrize('kind', KINDS)
 def test_who_needs_no_words_asks_for_none(kind, made, run_command, tmp_path):
   model, alone, vocabulary, _ = made[kind]
-  printed = run_command(weights, 'inspect', alone).err
+  printed = run_command(weights, 'inspect', alone).out
   assert 'problem' not in printed and '--tokenizer PATH' in printed
   assert (
     json.loads(run_command(weights, 'inspect', alone, '--json').out)[
@@ -193,7 +193,7 @@ def test_who_needs_no_words_asks_for_none(kind, made, run_command, tmp_path):
     np.testing.assert_array_equal(state[name], tensor, err_msg=name)
   printed = run_command(
     weights, 'inspect', alone, '--tokenizer', vocabulary
-  ).err
+  ).out
   assert f'--config.data.tokenizer={vocabulary}' in printed
   # transformers finds the vocabulary that an export is given.
   run_command(weights, 'export', alone, 'both', '--tokenizer', vocabulary)

@@ -1,0 +1,145 @@
+"""BERT in its modern form: trained, stopped, sharded, fine-tuned, exported."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import runs
+import small_tasks
+
+from configs import variants
+from data.examples import transforms
+from data.store import corpus
+from train.architectures import bert as family
+from train.architectures.architecture import Vocabulary
+from train.engine import state
+from train.params import convert, opened
+from train.run import settings, training, workdirs
+
+CHANGES = variants.MODERN | {
+  'model.window': 5,
+  'model.num_layers': 4,
+  'train.phases': ((8, 32, 16, 'continue'),),
+  'train.eval_every': 8,
+  'train.log_every': 2,
+  'optim.warmup_steps': 2,
+  'optim.learning_rate': 5e-3,
+}
+
+
+@pytest.fixture(scope='module')
+def config(small_config):
+  return settings.with_overrides(small_config(), CHANGES)
+
+
+@pytest.fixture(scope='module')
+def trained(config, one_device, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('modern') / 'run'
+  return workdir, runs.train(config, workdir)
+
+
+def test_a_run_that_goes_on_ends_as_one_that_never_stopped(
+  trained, config, tmp_path, monkeypatch
+):
+  class Stopped(Exception):
+    pass
+
+  done = []
+
+  def stop(checkpoints, step, *arguments, **options):
+    saved(checkpoints, step, *arguments, **options)
+    done.append(step)
+    if step == 4:
+      raise Stopped
+
+  saved = training.checkpoint.Checkpoints.save
+  with monkeypatch.context() as patch:
+    patch.setattr(training.checkpoint.Checkpoints, 'save', stop)
+    with pytest.raises(Stopped):
+      runs.train(config, tmp_path / 'run')
+  results = runs.train(config, tmp_path / 'run')
+  _, expected = trained
+  for name in ('state_sha256', 'optimizer_sha256', 'metrics'):
+    assert results[name] == expected[name], name
+
+
+@pytest.mark.slow
+def test_a_mesh_changes_nothing(trained, config, tmp_path):
+  sizes = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  results = runs.train(settings.with_overrides(config, sizes), tmp_path / 'run')
+  for name, value in trained[1]['metrics'].items():
+    assert results['metrics'][name] == pytest.approx(value, abs=2e-3), name
+
+
+def test_masks_fall_and_scores_have_the_last_share(config, small_store):
+  store = corpus.open_store(small_store)
+  objective = family.MaskedTokensAlone(
+    config, 32, Vocabulary.of(store.tokenizer)
+  )
+  objective.num_steps = 8
+  shapes = objective.batch_shapes(32, 64)
+  rng = np.random.default_rng(0)
+  batch = {
+    name: jnp.asarray(rng.integers(5, 400, leaf.shape), leaf.dtype)
+    for name, leaf in shapes.items()
+  }
+  batch |= {
+    name: jnp.ones(leaf.shape, leaf.dtype)
+    for name, leaf in shapes.items()
+    if leaf.dtype == bool
+  }
+  keys = transforms.row_keys(jax.random.key(0), jnp.arange(64))
+  at = jax.jit(objective.transform_at)
+
+  def share(masked):
+    return float(masked['mlm_weights'].sum() / masked['token_mask'].sum())
+
+  shares = [share(at(batch, keys, jnp.int32(step))) for step in (0, 4, 8, 99)]
+  assert shares == pytest.approx([0.3, 0.225, 0.15, 0.15], abs=0.02)
+  scored = jax.jit(objective.transform)(batch, keys)
+  assert share(scored) == pytest.approx(0.15, abs=0.02)
+  assert scored['mlm_weights'].shape[1] < 8
+
+
+def test_transformers_opens_an_export(torch, trained, tmp_path):
+  import transformers
+
+  convert.export(trained[0], tmp_path / 'out')
+  theirs = transformers.AutoModelForMaskedLM.from_pretrained(
+    tmp_path / 'out', attn_implementation='eager'
+  ).eval()
+  assert type(theirs).__name__ == 'ModernBertForMaskedLM'
+  tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
+  encoded = tokenizer(['a function of two strings'], return_tensors='pt')
+  found = opened.open_weights(trained[0])
+  ids = np.asarray(encoded['input_ids'])
+  assert ids[0, 1:-1].tolist() == found.encode(['a function of two strings'])[0]
+  places = np.arange(ids.shape[1])[None]
+  outputs = found.model.apply(
+    {'params': found.load()},
+    jnp.asarray(ids),
+    jnp.ones(ids.shape, bool),
+    jnp.zeros_like(places),
+    places,
+    places,
+    train=False,
+  )
+  expected = theirs(
+    input_ids=encoded['input_ids'], attention_mask=encoded['attention_mask']
+  ).logits.detach()
+  np.testing.assert_allclose(
+    outputs['mlm_logits'][..., : found.model.vocab_size], expected, atol=1e-4
+  )
+
+
+def test_a_task_is_learnt_from_it_and_opened_again(trained, tmp_path):
+  task = small_tasks.write_sentences(tmp_path / 'task')
+  config = small_tasks.small_config(
+    task, trained[0], **{'train.num_epochs': 1.0}
+  )
+  results = runs.train(config, tmp_path / 'fine')
+  assert results['config']['model.positions'] == 'rotary'
+  again = opened.open_weights(tmp_path / 'fine')
+  assert again.model.window == 5 and not again.model.num_token_types
+  assert workdirs.read_config(tmp_path / 'fine').model.norm == 'pre'
+  assert state.digest(again.load()) == results['state_sha256']

@@ -63,14 +63,6 @@ def test_a_run_that_goes_on_ends_as_one_that_never_stopped(
     assert results[name] == expected[name], name
 
 
-@pytest.mark.slow
-def test_a_mesh_changes_nothing(trained, config, tmp_path):
-  sizes = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-  results = runs.train(settings.with_overrides(config, sizes), tmp_path / 'run')
-  for name, value in trained[1]['metrics'].items():
-    assert results['metrics'][name] == pytest.approx(value, abs=2e-3), name
-
-
 def test_masks_fall_and_scores_have_the_last_share(config, small_store):
   store = corpus.open_store(small_store)
   objective = family.MaskedTokensAlone(

@@ -130,9 +130,15 @@ ARCHITECTURES = {  # heads beside the encoder in Hugging Face's classes
 
 
 def from_hugging_face(
-  folder: epath.Path, config: Mapping[str, Any], entries: Mapping[str, Entry]
+  folder: epath.Path,
+  config: Mapping[str, Any],
+  entries: Mapping[str, Entry],
+  num_token_types: int | None = None,
 ) -> Weights:
-  """Opens a BERT of Hugging Face: its config.json and its arrays."""
+  """Opens a BERT of Hugging Face: its config.json and its arrays.
+
+  `num_token_types` replaces the config's; 0 is of a DistilBERT.
+  """
 
   def name_of(name: str) -> str | None:
     if name.endswith(BUFFERS):
@@ -149,7 +155,7 @@ def from_hugging_face(
   if has_softmax and config.get('tie_word_embeddings') is False:
     problems.append('tie_word_embeddings is False, only True is known here')
   weights = Weights(folder, 'Hugging Face', 'bert', set_aside=set_aside)
-  return _open(weights, config, renamed, problems)
+  return _open(weights, config, renamed, problems, num_token_types)
 
 
 def from_tensorflow(
@@ -205,6 +211,9 @@ def to_hugging_face(
       f' {" + ".join(sorted(heads))}: leave some out, there are {known}'
     )
   arrays = strict.scatter(params, _pieces(model, shapes, True))
+  if not model.num_token_types:  # the classes have a table: of one row, 0
+    name = _hugging_face_name(NAMES['embeddings/token_types'])
+    arrays[name] = np.zeros((1, model.embed_dim), np.float32)
   if not heads:
     return classes[heads], arrays
   encoder = ('embeddings.', 'encoder.', 'pooler.')
@@ -218,6 +227,7 @@ def to_config(model: bert.Bert) -> dict[str, Any]:
   """Returns the Hugging Face config of a model."""
   gelus = {form: name for name, form in reversed(GELU.items())}
   sizes = {key: getattr(model, field) for key, (field, _) in FIELDS.items()}
+  sizes['type_vocab_size'] = max(sizes['type_vocab_size'], 1)
   return {'model_type': 'bert', 'hidden_act': gelus[model.gelu]} | sizes
 
 
@@ -226,6 +236,7 @@ def _open(
   config: Mapping[str, Any],
   entries: Mapping[str, Entry],
   problems: list[str],
+  num_token_types: int | None = None,
 ) -> Weights:
   """Adds the model of a config, with the heads that the arrays have."""
   outputs_first = weights.kind == 'Hugging Face'
@@ -247,11 +258,18 @@ def _open(
   labels = config.get('id2label')
   if extra and isinstance(labels, dict):
     weights = weights._replace(labels=labels)
+  table = {
+    key: row
+    for key, row in FIELDS.items()
+    if row[0] != 'num_token_types' or num_token_types is None
+  }
   fields, config_problems = config_files.read_transformer(
-    DEFAULTS | dict(config), FIELDS, 'hidden_act', GELU, ALWAYS
+    DEFAULTS | dict(config), table, 'hidden_act', GELU, ALWAYS
   )
   model, head_shapes = None, {}
   if fields is not None:
+    if num_token_types is not None:
+      fields['num_token_types'] = num_token_types
     model = bert.Bert(heads=tuple(heads), **fields)
     for head in extra:
       K, *_ = *entry_of(f'{head}/kernel').shape, 1

@@ -1,5 +1,6 @@
 """Opens folders of published weights, of any known format."""
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ RELEASE_FILES = (  # files of the formats that have no such config
 MODEL_TYPES = {
   'bert': 'bert',
   'modernbert': 'bert',
+  'distilbert': 'bert',
   'openai-gpt': 'gpt',
   'gpt2': 'gpt2',
 }
@@ -80,11 +82,10 @@ def _open_hugging_face(
   if name not in tuple(MODEL_TYPES):  # it may be any value of JSON
     problem = f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}'
     return Weights(folder, 'Hugging Face', str(name), problems=(problem,))
-  if name == 'modernbert':
-    from models.pretrained import modernbert
-
+  if name in ('modernbert', 'distilbert'):
+    format_ = importlib.import_module(f'models.pretrained.{name}')
     entries = weight_files.from_hugging_face(folder)
-    return modernbert.from_hugging_face(folder, config, entries)
+    return format_.from_hugging_face(folder, config, entries)
   if name != 'bert':
     from models.pretrained import gpt
 

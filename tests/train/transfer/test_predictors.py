@@ -120,6 +120,7 @@ def test_both_orders_are_two_files_and_their_mean(
   lines = [titles, *([name, b, a, label] for name, a, b, label in rows)]
   swapped.write_text(''.join('\t'.join(line) + '\n' for line in lines))
   answers, chances, figures = {}, {}, {}
+  capsys.readouterr()  # what the run has printed
   for name, file in (('given', source), ('swapped', swapped), ('mean', source)):
     output = tmp_path / f'{name}.jsonl'
     options = dict(split='dev', json=True, both_orders=name == 'mean')

@@ -1,6 +1,7 @@
 """Text of TensorFlow Datasets; TensorFlow is imported on use, not before."""
 
 import dataclasses
+import functools
 import re
 import socket
 import urllib.request
@@ -8,6 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+from data.text import languages
+from data.text.text_pieces import Piece, Source, digest, record_pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +49,29 @@ class TextSplit:
         ) from None
 
 
+def open_source(spec: str, text_field: str) -> Source:
+  """Opens `tfds:` and what `open_split` takes, as a source of text."""
+  data = open_split(spec.removeprefix(languages.TFDS), text_field)
+  return Source(
+    spec=spec,
+    description=f'TFDS {data.name}, split {data.split}, field {data.field}: '
+    f'{data.num_records:,} records, a document is a record',
+    fingerprint=digest(data.name, data.split, data.num_records, data.field),
+    document_break='record',
+    num_bytes=data.num_bytes,
+    read=functools.partial(_read, data=data),
+    form='records',
+  )
+
+
+def _read(
+  source: Source, white_space: str, *, data: TextSplit
+) -> Iterator[Piece]:
+  for number, text in enumerate(data.texts(), start=1):
+    yield from record_pieces(source, text, white_space)
+    source.bytes_read = data.num_bytes * number // data.num_records
+
+
 def open_split(spec: str, text_field: str) -> TextSplit:
   """Opens `NAME[/config][:version][:split]`, 'train' by default.
 
@@ -69,6 +96,11 @@ def open_split(spec: str, text_field: str) -> TextSplit:
     num_bytes=int(builder.info.dataset_size) * num_records // total,
     builder=builder,
   )
+
+
+def needs_download(spec: str) -> bool:
+  """Returns whether `open_source` would download a set."""
+  return not is_prepared(spec.removeprefix(languages.TFDS))
 
 
 def is_prepared(spec: str, folder: str | None = None) -> bool:

@@ -106,6 +106,9 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
     if not name:
       settings[split] = ''
       continue
+    if files.is_named(config.data.source):
+      settings[split] = f'{config.data.source}:{name}'
+      continue
     file = epath.Path(name) if storage.is_remote(name) else folder / name
     if not file.exists():
       raise FileNotFoundError(

@@ -84,6 +84,7 @@ BEFORE = {
   'objective.first_mask_rate': None,
   **{f'model.{key}': value for key, value in base.form().items()},
   'data.text_field': 'text',
+  'task.long_text': 'head',
 }
 
 # A run may continue with other values of these: training computes the same

@@ -23,6 +23,7 @@ READING = {
   'document_context': 'document_context',
   'doc_stride': 'doc_stride',
   'max_question': 'max_query',
+  'long_text': 'long_text',
 }
 
 DEV = 'dev'

@@ -76,7 +76,7 @@ def is_local(spec: str) -> bool:
 
 def needs_download(spec: str) -> bool:
   """Returns whether opening a source would download a set."""
-  return not (is_local(spec) or _HUB['is_prepared'](*parse(spec)))
+  return not (is_local(spec) or _HUB['is_prepared'](spec, *parse(spec)))
 
 
 def find(spec: str, name: str, config: str, split: str) -> DataSet:

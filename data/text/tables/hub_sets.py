@@ -1,6 +1,9 @@
 """Data sets of Hugging Face's hub, through its package `datasets`."""
 
+import contextlib
 import functools
+import socket
+import urllib.request
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,7 +20,9 @@ def open_set(
 
   Raises ValueError, in one line, if it cannot be had.
   """
-  data, config, split = _load(spec, name, config, split)
+  _package(spec)
+  with _offline(not _has_network()):
+    data, config, split = _load(spec, name, config, split)
   schema = data.features.arrow_schema
   facts = data.info.download_checksums or {}
   title = ':'.join(filter(None, (name, config, split)))
@@ -34,17 +39,40 @@ def open_set(
   return [table], f"{title} of Hugging Face's hub, {len(data):,} records"
 
 
-def is_prepared(name: str, config: str, split: str) -> bool:
+def is_prepared(spec: str, name: str, config: str, split: str) -> bool:
   """Returns whether a split of a set can be opened without the network."""
-  datasets = _package(name)
-  online = datasets.config.HF_HUB_OFFLINE
-  datasets.config.HF_HUB_OFFLINE = True
+  _package(spec)
   try:
-    _load(name, name, config, split)
+    with _offline(True):
+      _load(spec, name, config, split)
   except ValueError:
     return False
+  return True
+
+
+@contextlib.contextmanager
+def _offline(offline: bool) -> Iterator[None]:
+  """Keeps the package off the network, where it would try for a minute."""
+  import datasets
+  from huggingface_hub import constants
+
+  known = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+  if offline:
+    datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+  try:
+    yield
   finally:
-    datasets.config.HF_HUB_OFFLINE = online
+    datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = known
+
+
+def _has_network() -> bool:
+  """Returns whether the hub's name can be resolved, or a proxy does it."""
+  if urllib.request.getproxies():
+    return True
+  try:
+    socket.getaddrinfo('huggingface.co', 443)
+  except OSError:
+    return False
   return True
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from data.store import audit as audits
-from data.store import corpus, pool, units
+from data.store import corpus, outlook, pool, units
 from data.store import held_out as held_out_text
 from data.text import sources, text_pieces
 from data.vocabulary import tokenization
@@ -34,6 +34,10 @@ class _ArrayWriter:
     values = np.ascontiguousarray(values, self._dtype)
     self._file.write(values.data)
     self.length += len(values)
+
+  @property
+  def num_bytes(self) -> int:
+    return self.length * self._dtype.itemsize
 
   def finish(self) -> None:
     """Writes the length and syncs the file to the disk."""
@@ -126,6 +130,7 @@ def write_arrays(
     sentences.append([0])
     documents.append([0])
     update = stack.enter_context(show_progress('tokens', text, progress))
+    tell = outlook.teller(text, folder, workers, progress)
     pieces = text.pieces(tokenizer.white_space)
     results = stack.enter_context(
       contextlib.closing(
@@ -172,6 +177,7 @@ def write_arrays(
       tally['unknown'] += result.unknown
       tally['words'] += result.words
       dropped['sentence without tokens'] += result.dropped
+      tell(sum(w.num_bytes for w in (tokens, sentences, documents, hashes)))
     update()
     if not hashes.length:
       what = text_pieces.describe_dropped(

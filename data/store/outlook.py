@@ -23,17 +23,21 @@ def teller(
   It prints minutes, disk and memory. It raises OSError where the disk, not
   `enabled` too, is too small for the store.
   """
-  start = time.monotonic()
+  first = None  # time, bytes read and written of the first call
   told = False
 
   def tell(written: int) -> None:
-    nonlocal told
-    seconds = time.monotonic() - start
-    done = source.bytes_read / max(1, source.num_bytes)
-    if told or seconds < FIRST_SECONDS or not 0 < done < 1:
+    nonlocal first, told
+    now = time.monotonic(), source.bytes_read, written
+    if told or not written:
+      return
+    # Text is read ahead of what is written: the two grow alike from here on.
+    first = first or now
+    seconds, read, added = (b - a for a, b in zip(first, now, strict=True))
+    if seconds < FIRST_SECONDS or not (read and added):
       return
     told = True
-    size = written / done
+    size = max(written, added * source.num_bytes / read)
     free = shutil.disk_usage(folder).free
     if size - written > free:
       raise OSError(
@@ -42,7 +46,7 @@ def teller(
         ' choose another folder'
       )
     if enabled:
-      minutes = seconds * (1 - done) / done / 60
+      minutes = seconds * (size - written) / added / 60
       print(
         f'tokens: it will take about {minutes:,.1f} minutes more on {workers}'
         f' processes, {_gb(size)} of disk ({_gb(free)} are free) and'

@@ -83,7 +83,7 @@ def names_of(feature: Any) -> list[str]:
 
 @contextlib.contextmanager
 def _opened(path: epath.Path) -> Iterator[BinaryIO | pa.NativeFile]:
-  """Opens a file; a local one is mapped, so that its pages need no memory."""
+  """Opens a file; a local one of arrow is mapped: its batches may be large."""
   text_files.check_file(path)
   if path.suffix.lower() in text_files.COMPRESSED:
     raise ValueError(
@@ -94,7 +94,9 @@ def _opened(path: epath.Path) -> Iterator[BinaryIO | pa.NativeFile]:
     with path.open('rb') as file:
       yield file
   elif text_files.size_and_time(path)[0]:
-    with pa.memory_map(str(path)) as file:
+    is_parquet = text_files.ending(path) == '.parquet'
+    opener = pa.OSFile if is_parquet else pa.memory_map
+    with opener(str(path)) as file:
       yield file
   else:
     raise ValueError(f'{path}: is empty, expected a table')
@@ -184,14 +186,19 @@ def _batches(
   """Yields batches of some columns, of about `PART_BYTES` or less."""
   kind = _kind(path, file)
   if kind == 'parquet':
-    # A buffer, or else a whole column of a row group is read at once.
+    # Else it holds whole columns of row groups, and all that it has read.
     table = parquet.ParquetFile(
-      file, buffer_size=_BUFFER, page_checksum_verification=True
+      file,
+      buffer_size=_BUFFER,
+      pre_buffer=False,
+      page_checksum_verification=True,
     )
     rows, size = table.metadata.num_rows, text_files.size_and_time(path)[0]
     done = 0
     for batch in table.iter_batches(
-      batch_size=_part_rows(table.metadata), columns=list(columns)
+      batch_size=_part_rows(table.metadata),
+      columns=list(columns),
+      use_threads=False,
     ):
       yield batch
       done += batch.num_rows

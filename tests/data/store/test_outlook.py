@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from data.store import build, outlook
+from data.store import build, outlook, pool
 
 
 @pytest.fixture
@@ -18,29 +18,31 @@ def test_it_is_told_once_from_the_first_seconds(
   clock = [100.0]
   monkeypatch.setattr(outlook.time, 'monotonic', lambda: clock[0])
   tell = outlook.teller(source, tmp_path, 2, True)
-  source.bytes_read = 10
-  tell(5)
+  source.bytes_read = 100
+  tell(0)
+  tell(100_000_000)
   assert capsys.readouterr().err == ''
   clock[0] += 6
-  source.bytes_read = 100  # a tenth in 6 seconds: 54 more
-  tell(200_000_000)
-  line = capsys.readouterr().err
-  assert 'about 0.9 minutes more on 2 processes, 2.0 GB of disk' in line
-  assert ' of memory, by the first 6 seconds\n' in line
+  source.bytes_read = 200  # a tenth in 6 seconds, of which 0.2 GB were written
   tell(300_000_000)
+  line = capsys.readouterr().err
+  assert 'about 0.8 minutes more on 2 processes, 2.0 GB of disk' in line
+  assert ' of memory, by the first 6 seconds\n' in line
+  tell(900_000_000)
   assert capsys.readouterr().err == ''
 
 
 def test_a_disk_that_is_too_small_ends_the_build(tmp_path, monkeypatch):
   monkeypatch.setattr(outlook, 'FIRST_SECONDS', -1.0)
+  monkeypatch.setattr(pool, 'ITEM_CHARACTERS', 100)
   monkeypatch.setattr(
     outlook.shutil, 'disk_usage', lambda _: types.SimpleNamespace(free=100)
   )
   text = tmp_path / 'text'
   text.mkdir()
-  for number in range(5):
+  for number in range(30):
     line = f'Line {number} of a text with some words.\n'
-    (text / f'{number}.txt').write_text(line * 40_000)
+    (text / f'{number}.txt').write_text(line * 20)
   with pytest.raises(
     OSError, match='about .* MB, .* and 0 MB are free: make ro'
   ):

@@ -1,5 +1,6 @@
 """Parquet and arrow: damage, other kinds of files, memory."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from etils import epath
@@ -112,3 +113,20 @@ def test_parts_are_small(name, tmp_path, monkeypatch):
   monkeypatch.setattr(arrow_files, 'values_of', spied)
   assert read(tmp_path / name) == texts
   assert max(sizes) <= 20
+
+
+def test_memory_is_bounded(tmp_path):
+  """Of a file of many row groups, none is held that was read."""
+  path = tmp_path / 'a.parquet'
+  words = np.random.default_rng(0).integers(32, 127, (2000, 10_000), np.uint8)
+  table = pa.table({'body': [row.tobytes().decode() for row in words]})
+  parquet.write_table(
+    table, path, row_group_size=100, compression='none', use_dictionary=False
+  )
+  del table, words
+  before = most = pa.total_allocated_bytes()
+  opened = arrow_files.open_table(epath.Path(path))
+  for _ in opened.rows(('body',)):
+    most = max(most, pa.total_allocated_bytes())
+  assert path.stat().st_size > 20_000_000
+  assert most - before < 8_000_000

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from data.store import audit as audits
-from data.store import corpus, outlook, pool, units
+from data.store import corpus, pool, units
 from data.store import held_out as held_out_text
 from data.text import sources, text_pieces
 from data.vocabulary import tokenization
@@ -107,6 +107,8 @@ def write_arrays(
 
   `kind` is of the units; lines of ids have their own.
   """
+  from data.store import outlook  # a run seldom builds a store
+
   tally = collections.Counter()
   dropped = collections.Counter()
   sentence_lengths = collections.Counter()

@@ -29,7 +29,7 @@ _NAMED = 12  # languages that a description tells of
 _OPENERS = ByName(
   {
     languages.IDS: 'data.text.ernie_lines:open_source',
-    languages.TFDS: 'data.text.tfds_text:open_source',
+    languages.TFDS: 'data.text.tfds_source:open_source',
     languages.HUGGING_FACE: 'data.text.tables.texts:open_named',
   }
 )

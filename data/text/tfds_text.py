@@ -1,7 +1,6 @@
 """Text of TensorFlow Datasets; TensorFlow is imported on use, not before."""
 
 import dataclasses
-import functools
 import re
 import socket
 import urllib.request
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from data.text import languages
-from data.text.text_pieces import Piece, Source, digest, record_pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,29 +45,6 @@ class TextSplit:
           f'TFDS {self.name}, split {self.split}, record {number:,}: field '
           f'{self.field} is not UTF-8 at byte {error.start:,}'
         ) from None
-
-
-def open_source(spec: str, text_field: str) -> Source:
-  """Opens `tfds:` and what `open_split` takes, as a source of text."""
-  data = open_split(spec.removeprefix(languages.TFDS), text_field)
-  return Source(
-    spec=spec,
-    description=f'TFDS {data.name}, split {data.split}, field {data.field}: '
-    f'{data.num_records:,} records, a document is a record',
-    fingerprint=digest(data.name, data.split, data.num_records, data.field),
-    document_break='record',
-    num_bytes=data.num_bytes,
-    read=functools.partial(_read, data=data),
-    form='records',
-  )
-
-
-def _read(
-  source: Source, white_space: str, *, data: TextSplit
-) -> Iterator[Piece]:
-  for number, text in enumerate(data.texts(), start=1):
-    yield from record_pieces(source, text, white_space)
-    source.bytes_read = data.num_bytes * number // data.num_records
 
 
 def open_split(spec: str, text_field: str) -> TextSplit:

@@ -91,8 +91,9 @@ def own_set() -> ml_collections.ConfigDict:
   own = ml_collections.ConfigDict()
   # Classification, regression, choice, tagging, roles, coreference or span.
   own.kind = placeholder(str)
-  # Files in data.source, perhaps .gz: .jsonl, .csv with a line of titles, or
-  # any other name for tab-separated columns.
+  # Files in data.source: .jsonl, .csv with a line of titles (both perhaps .gz),
+  # .parquet, .arrow, or any other name for tab-separated columns; or splits of
+  # data.source=hf:NAME.
   own.train = 'train.jsonl'
   own.dev = 'dev.jsonl'  # to choose models by
   # Scored at the end; it may lack labels.

@@ -196,23 +196,6 @@ def test_folders_that_the_package_writes(tmp_path):
   assert [r['label'] for _, r in table.records(found)] == ['good']
 
 
-def test_a_set_that_the_package_loads(tmp_path, monkeypatch):
-  """A folder in the place of a set of the hub, which is opened as that is."""
-  pytest.importorskip('datasets', reason="needs datasets (the extra 'hf')")
-  from data.text.tables import hub_sets
-
-  WRITERS['a.parquet'](tmp_path / 'train.parquet', TABLE)
-  monkeypatch.setenv('HF_DATASETS_CACHE', str(tmp_path / 'cache'))
-  found, note = hub_sets.open_set('hf:x', str(tmp_path), '', 'train[2:]')
-  records = [record for _, record in table.records(found)]
-  assert numbers([record['body'] for record in records]) == [2, 3, 4, 5, 6]
-  assert records[0]['label'] == 'bad'
-  assert '5 records' in note
-  with pytest.raises(ValueError, match='datasets could not open .*') as error:
-    hub_sets.open_set('hf:nobody/nothing', 'nobody/nothing', '', 'train')
-  assert '\n' not in str(error.value)
-
-
 def test_a_state_without_files_is_no_table(tmp_path):
   (tmp_path / 'state.json').write_text(json.dumps({'_data_files': []}))
   with pytest.raises(ValueError, match='state.json: found no file'):

@@ -1,6 +1,13 @@
 """Writes a set of long texts: who wrote a passage of 180 words?
 
-  python tests/bench/long_texts.py NOVELS OUT
+  python tests/bench/long_texts.py NOVELS sets/authors
+  python -m train.sweep --config transfer:task=own --seeds 2 \\
+    --config.own.kind=classification --config.data.source=sets/authors \\
+    --config.own.train=train.parquet --config.own.dev=dev.parquet \\
+    --config.own.label=author --grid 'task.long_text=head,tail,both,windows' \\
+    --config.task.max_length=64 --config.task.doc_stride=62 \\
+    --config.optim.learning_rate=1e-4 --config.train.num_epochs=4 \\
+    --config.init.weights=MINILM --workdir runs/authors
 
 NOVELS holds AUTHOR_TITLE_YEAR.txt. Of six authors two novels are for training
 and a third one for dev, so that no name of a person tells the author.

@@ -81,7 +81,8 @@ def _describe_disk(job: Job, workdir: epath.Path) -> str:
   size = bytes_of(jax.tree.leaves(job.shapes))
   kept = min(job.keep_checkpoints, -(-job.total_steps // job.save_every))
   total = (kept + 1) * size
-  text = f'{kept} checkpoints of {memory.gib(size)} and one being written'
+  count = '1 checkpoint' if kept == 1 else f'{kept} checkpoints'
+  text = f'{count} of {memory.gib(size)} and one being written'
   if job.keep is not None:
     total += bytes_of(jax.tree.leaves(job.shapes.params))
     text += ', and the model that is kept'

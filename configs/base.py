@@ -121,9 +121,12 @@ def text() -> ml_collections.ConfigDict:
   """Returns the keys of the text, its vocabulary and its token store."""
   placeholder = config_dict.placeholder
   data = ml_collections.ConfigDict()
-  # The text: 'manual' (Python's documentation), a path, a glob or tfds:NAME;
-  # for several languages en=SOURCE,de=SOURCE.
+  # The text: 'manual' (Python's documentation), a path, a glob, tfds:NAME or
+  # hf:NAME; for several languages en=SOURCE,de=SOURCE.
   data.source = 'manual'
+  # The field or column of the text in JSONL, tables and data sets; without a
+  # column of this name the only one of text.
+  data.text_field = 'text'
   # With several languages, one with a share p of the text gets a share
   # proportional to p^exponent of the examples, and of the words that a new
   # vocabulary is trained on.

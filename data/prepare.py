@@ -18,7 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
   )
   add = parser.add_argument
   sources = (
-    'manual, a file, a folder or a glob (perhaps gs://...),'
+    'manual, a file, a folder or a glob (perhaps gs://...) of text, JSONL,'
+    ' parquet, arrow, CSV or TSV, hf:NAME[:CONFIG][:SPLIT] (a folder or a name'
+    " on Hugging Face's hub),"
     " tfds:NAME[/config][:split], task:NAME:FOLDER (a labelled set's training"
     ' texts), dialogue:PATH (lines Q or R, tab, text), or ernie:PATH, lines of'
     " ERNIE's release; of several languages LANGUAGE=SOURCE for each one, as in"
@@ -37,7 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
   )
   add('--out', required=True, help='folder of the store, perhaps gs://...')
   add('--document_break', help='file, blank_line or a regular expression')
-  add('--text_field', default='text', help='field of JSONL and TFDS records')
+  field = (
+    'field or column of the text in JSONL, tables and data sets; without a'
+    ' column of this name the only one of text'
+  )
+  add('--text_field', default='text', help=field)
   share = 'share of the tokens, in whole documents, never trained on'
   add('--held_out', type=float, default=0.05, help=share)
   add(

@@ -148,10 +148,10 @@ def clear_caches():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-  """With real data at hand nothing may be skipped but what a GPU's user has."""
+  """With real data at hand nothing may be skipped but what some users have."""
   report = yield
-  without_cuda = "(the extra 'cuda')" in str(report.longrepr)
-  if report.skipped and os.environ.get('SESAME_DATA') and not without_cuda:
+  may_skip = re.search(r"\(the extra '(cuda|hf)'\)", str(report.longrepr))
+  if report.skipped and os.environ.get('SESAME_DATA') and not may_skip:
     report.outcome = 'failed'
     report.longrepr = f'skipped although SESAME_DATA is set: {report.longrepr}'
   return report

@@ -76,6 +76,7 @@ RING = (
   'data.tasks.probes',
   'data.tasks.senses',
   'data.tasks.words',
+  'data.text.tables',
   'data.vocabulary.word2vec',
   'data.vocabulary.word_vectors',
   'models.baselines',

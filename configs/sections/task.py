@@ -57,6 +57,10 @@ def common_task() -> ml_collections.ConfigDict:
   task.test_languages = ()
   # Tokens of an input; longer inputs are cut or read in windows.
   task.max_length = 128
+  # What is kept of a text, with a class or a score, that is too long: 'head',
+  # 'tail', 'both' (a quarter of the row from the head, the rest from the tail),
+  # or all in 'windows', whose predictions are averaged.
+  task.long_text = 'head'
   # Tokens between the starts of the windows of a long text.
   task.doc_stride = 128
   task.max_question = 64  # tokens of a question; longer ones are cut
@@ -87,8 +91,9 @@ def own_set() -> ml_collections.ConfigDict:
   own = ml_collections.ConfigDict()
   # Classification, regression, choice, tagging, roles, coreference or span.
   own.kind = placeholder(str)
-  # Files in data.source, perhaps .gz: .jsonl, .csv with a line of titles, or
-  # any other name for tab-separated columns.
+  # Files in data.source: .jsonl, .csv with a line of titles (both perhaps .gz),
+  # .parquet, .arrow, or any other name for tab-separated columns; or splits of
+  # data.source=hf:NAME.
   own.train = 'train.jsonl'
   own.dev = 'dev.jsonl'  # to choose models by
   # Scored at the end; it may lack labels.

@@ -56,6 +56,7 @@ class Framing(NamedTuple):
   doc_stride: int
   max_query: int
   bioul: bool
+  long_text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +73,9 @@ class Features:
       [S], -1 at unlabelled tokens; spans: int32 [N, 2], places in the row of
       the answer's first and last token, (0, 0) without answer in the row.
     label_mask: bool [N]; False where the label is unknown.
-    examples: int32 [N], numbers of the examples. A long sentence, or a question
-      about a long text, has several features, one after the other.
+    examples: int32 [N], numbers of the examples. A long sentence, a question
+      about a long text, and a long text in windows have several features, one
+      after the other.
     token_spans: spans only, int32 [S, 2]: first character in the context and
       the one after the last; -1 at other tokens.
     max_context: spans only, bool [S]: no other window shows more of it.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from data.inputs import windows
 from data.inputs.features import (
   Features,
   Form,
@@ -34,6 +35,11 @@ FORMS = {
 }
 # Symbols of a pair, and a token of each text.
 MIN_LENGTH = 5
+# What is kept of a text that is too long for a row.
+LONG_TEXTS = ('head', 'tail', 'both', 'windows')
+_LONG_KINDS = ('classification', 'regression')
+_HEAD_SHARE = 128 / 510  # Sun et al. 2019, section 5.3.1
+Texts = Sequence[np.ndarray]  # ids of the texts of a row
 # (task, examples, framing) -> rows, for one kind of task.
 Frame = Callable[[Task, Sequence[Example], Framing], Features]
 
@@ -52,6 +58,7 @@ def encode(
   max_query: int = 64,
   split: str = 'marks',
   bioul: bool = False,
+  long_text: str = 'head',
 ) -> Features:
   """Turns examples into rows of at most `max_length` tokens, symbols included.
 
@@ -83,6 +90,11 @@ def encode(
   are 1 at the predicate in the sentence, which may hold an equal word, and in
   B. There is no `document_context`.
 
+  Of a text with a class or a score that is too long, `long_text` keeps the
+  'head'; the 'tail'; of 'both' 128 / 510 of the row from the head and the rest
+  from the tail (Sun et al. 2019); or all of it, in 'windows' that start every
+  `doc_stride` tokens, each a row with the label of the text.
+
   `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol for all
   three, for 'gpt'; None for 'elmo' and 'words'. A text without tokens leaves
   its place empty; a word without tokens is unknown. `at_last` puts a word's tag
@@ -97,6 +109,7 @@ def encode(
   """
   if form not in FORMS:
     raise ValueError(f'form {form!r}: expected one of {", ".join(FORMS)}')
+  check_long_text(task, long_text)
   chosen = FORMS[form]
   words = None
   if not (chosen.token_types or chosen.left_to_right):
@@ -122,6 +135,7 @@ def encode(
       doc_stride,
       max_query,
       bioul,
+      long_text,
     ),
   )
   if words is None:
@@ -129,6 +143,23 @@ def encode(
   return dataclasses.replace(
     features, words=words.words, characters=words.characters()
   )
+
+
+def check_long_text(task: Task, long_text: str) -> None:
+  """Raises ValueError if a task cannot keep that of its long texts."""
+  wrong = f'task.long_text={long_text!r}: task {task.name}'
+  if long_text not in LONG_TEXTS:
+    raise ValueError(f'{wrong}: expected one of {", ".join(LONG_TEXTS)}')
+  if long_text != 'head' and task.kind not in _LONG_KINDS:
+    raise ValueError(
+      f"{wrong} is of kind {task.kind}, expected 'head': the others are for"
+      f' texts of {" and ".join(_LONG_KINDS)}'
+    )
+  if long_text == 'windows' and task.num_texts > 1:
+    raise ValueError(
+      f'{wrong} has {task.num_texts} texts, expected one; head, tail and both'
+      ' are for pairs, too'
+    )
 
 
 def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
@@ -180,7 +211,8 @@ def _texts(
 ) -> Features:
   both = framing.form.left_to_right and task.symmetric and task.num_texts == 2
   rows = [[e.texts] for e in examples]
-  return _encode_rows(examples, rows, _cut, framing, labels, both_orders=both)
+  cut = _windows if framing.long_text == 'windows' else _cut
+  return _encode_rows(examples, rows, cut, framing, labels, both_orders=both)
 
 
 def choices(
@@ -210,64 +242,99 @@ def choices(
 def _encode_rows(
   examples: Sequence[Example],
   rows_of: Sequence[Sequence[Sequence[str]]],
-  cut: Callable[[Sequence[np.ndarray], Framing], Sequence[np.ndarray]],
+  cut: Callable[[Sequence[np.ndarray], Framing], Sequence[Texts]],
   framing: Framing,
   labels: np.ndarray,
   num_rows: int = 1,
   *,
   both_orders: bool = False,
 ) -> Features:
-  """Encodes each example's rows; `cut` fits the ids of texts into a row."""
+  """Encodes each example's rows.
+
+  `cut` fits the ids of the texts of a row into one or more.
+  """
   ids = encode_distinct(
     framing.tokenizer, (t for rows in rows_of for texts in rows for t in texts)
   )
   if framing.form.apart and rows_of:
     num_rows *= len(rows_of[0][0])
   first, between, last = (np.array([i], np.int32) for i in framing.symbols)
-  framed, second_starts = [], []
+  framed, second_starts, numbers = [], [], []
   truncated = set()
   for number, rows in enumerate(rows_of):
     for texts in rows:
       texts = [ids[text] for text in texts]
-      kept = list(cut(texts, framing))
-      if sum(map(len, kept)) < sum(map(len, texts)):
+      parts = cut(texts, framing)
+      if sum(len(t) for kept in parts for t in kept) < sum(map(len, texts)):
         truncated.add(number)
-      if framing.form.apart:
-        framed += [[text] for text in kept]
-        second_starts += map(len, kept)
-        continue
-      for a, *b in (kept, kept[::-1]) if both_orders else (kept,):
-        framed.append((first, a, *((between, *b) if b else ()), last))
-        has_types = b and framing.form.token_types
-        second_starts.append(
-          len(a) + 2 if has_types else sum(map(len, framed[-1]))
-        )
+      numbers += [number] * len(parts)
+      for kept in parts:
+        if framing.form.apart:
+          framed += [[text] for text in kept]
+          second_starts += map(len, kept)
+          continue
+        for a, *b in (kept, kept[::-1]) if both_orders else (kept,):
+          framed.append((first, a, *((between, *b) if b else ()), last))
+          has_types = b and framing.form.token_types
+          second_starts.append(
+            len(a) + 2 if has_types else sum(map(len, framed[-1]))
+          )
   tokens, offsets = flatten(framed)
+  per_example = len(rows_of[0]) if rows_of else 1
+  of_features = np.array(numbers[::per_example], np.int32)
   return Features(
     num_rows=num_rows * (1 + both_orders),
     tokens=tokens,
     offsets=offsets,
     second_starts=np.array(second_starts, np.int32),
-    labels=labels,
-    label_mask=np.array([e.is_labelled for e in examples], bool),
-    examples=np.arange(len(examples), dtype=np.int32),
+    labels=labels[of_features],
+    label_mask=np.array([e.is_labelled for e in examples], bool)[of_features],
+    examples=of_features,
     truncated=len(truncated),
   )
 
 
-def _cut(texts: Sequence[np.ndarray], framing: Framing) -> Sequence[np.ndarray]:
+def _cut(texts: Texts, framing: Framing) -> Sequence[Texts]:
   """Cuts one text or two so that they fit into a row with their symbols."""
+  room = _room(texts, framing)
   if framing.form.apart:
-    return [text[: framing.max_length] for text in texts]
-  room = framing.max_length - len(texts) - 1
-  if framing.form.left_to_right:
+    lengths = [room] * len(texts)
+  elif framing.form.left_to_right:
     # 254 at 512 (finetune-transformer-lm, train.py); one text alone may have
     # the whole row.
-    return [text[: room // len(texts)] for text in texts]
-  if len(texts) == 1:
-    return [texts[0][:room]]
-  first, second = longest_first(*map(len, texts), room)
-  return [texts[0][:first], texts[1][:second]]
+    lengths = [room // len(texts)] * len(texts)
+  elif len(texts) == 1:
+    lengths = [room]
+  else:
+    lengths = longest_first(*map(len, texts), room)
+  return [
+    [
+      _keep(text, length, framing.long_text)
+      for text, length in zip(texts, lengths, strict=True)
+    ]
+  ]
+
+
+def _room(texts: Texts, framing: Framing) -> int:
+  """Returns how many tokens the texts of a row may have, or each of them."""
+  symbols = 0 if framing.form.apart else len(texts) + 1
+  return framing.max_length - symbols
+
+
+def _keep(text: np.ndarray, length: int, long_text: str) -> np.ndarray:
+  """Returns `length` tokens of a text that has more."""
+  if len(text) <= length or long_text == 'head':
+    return text[:length]
+  head = round(length * _HEAD_SHARE) if long_text == 'both' else 0
+  tail = len(text) - (length - head)
+  return np.concatenate([text[:head], text[tail:]])
+
+
+def _windows(texts: Texts, framing: Framing) -> Sequence[Texts]:
+  """Returns the windows of a text, each of them a row."""
+  (text,) = texts
+  bounds = windows.cut(len(text), _room(texts, framing), framing.doc_stride)
+  return [[text[begin:end]] for begin, end in bounds]
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
@@ -284,13 +351,11 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
   return shorter, room - shorter
 
 
-def _cut_context(
-  texts: Sequence[np.ndarray], framing: Framing
-) -> Sequence[np.ndarray]:
+def _cut_context(texts: Texts, framing: Framing) -> Sequence[Texts]:
   """Cuts the context so that question and choice stay."""
   context, question, choice = texts
   room = framing.max_length - 3
   choice = choice[: room // 2]
   question = question[: room - len(choice)]
   context = context[: room - len(choice) - len(question)]
-  return np.concatenate([context, question]), choice
+  return [[np.concatenate([context, question]), choice]]

@@ -5,6 +5,7 @@ for a score, [T, K] for tags, [T, 2] for the first and last token of a span, and
 [K, 3] for the mentions of a document.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,11 +28,23 @@ class Outputs(NamedTuple):
   options: spans.Options
 
 
+def _rows_of(outputs: Outputs) -> Sequence[np.ndarray]:
+  """Returns the logits of each example; of windows, those of their mean."""
+  numbers = outputs.features.examples
+  if len(numbers) == len(outputs.examples):
+    return outputs.logits
+  firsts = np.searchsorted(numbers, np.arange(len(outputs.examples) + 1))
+  return [
+    mean_of_probabilities(np.stack(outputs.logits[begin:end]))
+    for begin, end in itertools.pairwise(firsts)
+  ]
+
+
 def decode_classes(outputs: Outputs) -> list[Prediction]:
   """Returns the most probable labels; of choices, their numbers."""
   names = outputs.task.labels or range(outputs.task.num_choices)
   predictions = []
-  for example, row in zip(outputs.examples, outputs.logits, strict=True):
+  for example, row in zip(outputs.examples, _rows_of(outputs), strict=True):
     probabilities = special.softmax(row.astype(np.float64))
     answer = names[int(row.argmax())]
     predictions.append(
@@ -43,7 +56,7 @@ def decode_classes(outputs: Outputs) -> list[Prediction]:
 def decode_scores(outputs: Outputs) -> list[Prediction]:
   """Returns scores; of soft classes, the mean by their probabilities."""
   predictions = []
-  for example, row in zip(outputs.examples, outputs.logits, strict=True):
+  for example, row in zip(outputs.examples, _rows_of(outputs), strict=True):
     score = row[0]
     if len(row) > 1:
       score = special.softmax(row.astype(np.float64)) @ np.arange(len(row))

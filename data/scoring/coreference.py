@@ -253,7 +253,6 @@ FORMATS = {'.txt': _as_columns, '.conll': _as_columns}
 class Clusters(kinds.Kind):
   """The clusters of a document's mentions."""
 
-  own = coreference.OWN
   metrics = coreference.METRICS
   has_mean = False  # each model keeps other spans
   unit = 'document'

@@ -14,7 +14,6 @@ from data.by_name import ByName
 from data.inputs import framing, span_windows, word_windows
 from data.inputs.features import Features, Framing
 from data.scoring import answers, measures
-from data.tasks import own
 from data.tasks.examples import Example, Prediction, Task
 
 
@@ -22,7 +21,6 @@ class Kind:
   """A kind of task: how its examples are read, answered and scored.
 
   Attributes:
-    own: how a user's own files are read.
     metrics: all that `measure` may give.
     binary_metrics: metrics of two labels only.
     has_n_best: predictions have several answers, and scores of no answer.
@@ -33,7 +31,6 @@ class Kind:
     loss: its name in `train.transfer.task_losses`.
   """
 
-  own: own.OwnForm
   metrics: tuple[str, ...]
   binary_metrics: tuple[str, ...] = ()
   has_n_best = False
@@ -94,7 +91,6 @@ class Kind:
 class Classes(Kind):
   """A class of one text or two."""
 
-  own = own.CLASSES
   metrics = ('accuracy', 'f1', 'macro_f1', 'matthews')
   binary_metrics = ('f1',)
   frame = staticmethod(framing.classes)
@@ -115,7 +111,6 @@ class Classes(Kind):
 class Scores(Kind):
   """A number for one text or two."""
 
-  own = own.SCORES
   metrics = ('pearson', 'spearman')
   loss = 'scores'
   frame = staticmethod(framing.scores)
@@ -138,7 +133,6 @@ class Scores(Kind):
 class Choices(Kind):
   """One of several continuations or answers."""
 
-  own = own.CHOICES
   metrics = ('accuracy',)
   has_choices = True
   frame = staticmethod(framing.choices)
@@ -173,7 +167,6 @@ class Choices(Kind):
 class Tags(Kind):
   """A tag for each word."""
 
-  own = own.TAGS
   metrics = ('f1', 'precision', 'recall', 'accuracy')
   unit = 'word'
   frame = staticmethod(word_windows.encode)
@@ -192,7 +185,6 @@ class Tags(Kind):
 class Spans(Kind):
   """A part of a text that answers a question, or none."""
 
-  own = own.SPANS
   metrics = ('em', 'f1')
   has_n_best = True
   unit = 'part'
@@ -238,11 +230,27 @@ KINDS = ByName(
 )
 
 
+# Kind -> how a user's own files of it are read.
+OWN_FORMS = ByName(
+  {
+    'classification': 'data.tasks.own:CLASSES',
+    'regression': 'data.tasks.own:SCORES',
+    'choice': 'data.tasks.own:CHOICES',
+    'tagging': 'data.tasks.own:TAGS',
+    'roles': 'data.tasks.annotated.roles:OWN',
+    'coreference': 'data.tasks.annotated.coreference:OWN',
+    'span': 'data.tasks.own:SPANS',
+  }
+)
+
+
 def own_task(*, kind: str, **settings: Any) -> Task:
   """Declares a task of the user's own files; see `own.task`."""
   if kind not in KINDS:
     raise ValueError(f'own.kind={kind!r}: expected one of {", ".join(KINDS)}')
-  task = own.task(KINDS[kind].own, kind=kind, **settings)
+  from data.tasks import own  # for these tasks alone
+
+  task = own.task(OWN_FORMS[kind], kind=kind, **settings)
   check_metrics(task)
   return task
 

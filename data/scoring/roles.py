@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from data.scoring import kinds, measures
-from data.tasks.annotated import roles
 from data.tasks.examples import Prediction, Task
 
 # A role, and (first word, word after the last) of its parts.
@@ -106,6 +105,5 @@ FORMATS = {'.props': _as_props, '.txt': _as_props}
 class Roles(kinds.Tags):
   """The roles of words to a predicate, as tags."""
 
-  own = roles.OWN
   metrics = ('f1', 'precision', 'recall', 'perfect')
   measure = staticmethod(measure)

@@ -35,6 +35,10 @@ class _ArrayWriter:
     self._file.write(values.data)
     self.length += len(values)
 
+  @property
+  def num_bytes(self) -> int:
+    return self.length * self._dtype.itemsize
+
   def finish(self) -> None:
     """Writes the length and syncs the file to the disk."""
     self._file.seek(0)
@@ -103,6 +107,8 @@ def write_arrays(
 
   `kind` is of the units; lines of ids have their own.
   """
+  from data.store import outlook  # a run seldom builds a store
+
   tally = collections.Counter()
   dropped = collections.Counter()
   sentence_lengths = collections.Counter()
@@ -126,6 +132,7 @@ def write_arrays(
     sentences.append([0])
     documents.append([0])
     update = stack.enter_context(show_progress('tokens', text, progress))
+    tell = outlook.teller(text, folder, workers, progress)
     pieces = text.pieces(tokenizer.white_space)
     results = stack.enter_context(
       contextlib.closing(
@@ -172,6 +179,7 @@ def write_arrays(
       tally['unknown'] += result.unknown
       tally['words'] += result.words
       dropped['sentence without tokens'] += result.dropped
+      tell(sum(w.num_bytes for w in (tokens, sentences, documents, hashes)))
     update()
     if not hashes.length:
       what = text_pieces.describe_dropped(

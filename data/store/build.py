@@ -263,7 +263,7 @@ def _fingerprint(
   """Returns a source's fingerprint, without a download."""
   same_name = source == meta['spec']['source']
   parts = languages.parts(source)
-  if same_name and any(part.startswith('tfds:') for part in parts):
+  if same_name and any(map(languages.may_download, parts)):
     return meta['request']['source']
   try:
     return texts.open_source(

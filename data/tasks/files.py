@@ -1,6 +1,5 @@
 """The files of labelled sets: their places, lines, tables and JSON."""
 
-import csv
 import itertools
 import json
 import re
@@ -11,13 +10,15 @@ from typing import Any
 from etils import epath
 
 from data import storage
-from data.text import text_files
+from data.by_name import ByName
+from data.text import languages, text_files
 
 # A text with a quotation mark in CSV: "He said ""no""".
 _CSV_QUOTES = re.compile('"(?:[^"]|"")*""(?:[^"]|"")*"')
 
 # The place of a record, for messages, and its fields by name.
 Records = Iterator[tuple[str, dict[str, Any]]]
+_READERS = ByName({'tables': 'data.text.tables.data_sets:read_records'})
 
 
 def find(
@@ -33,6 +34,8 @@ def find(
     for name in names:
       # A user's own file may be remote: a whole address.
       file = epath.Path(name) if storage.is_remote(name) else folder / name
+      if is_named(name):
+        return epath.Path(name)
       if file.exists():
         return file
   return None
@@ -50,19 +53,47 @@ def header_of(file: epath.Path) -> tuple[str, ...]:
   raise ValueError(f'{file}: is empty; expected a line for every example')
 
 
+def is_named(name: str) -> bool:
+  """Returns whether a name is hf:NAME, and not the path of a file."""
+  return name.startswith(languages.HUGGING_FACE)
+
+
+def has_lists(file: epath.Path) -> bool:
+  """Returns whether the fields of a file's records may be lists."""
+  return text_files.is_jsonl(file) or _is_table(file)
+
+
+def _is_table(file: epath.Path) -> bool:
+  """Returns whether a file is parquet or arrow, or a data set of such files."""
+  if text_files.is_table(file):
+    return text_files.ending(file) not in ('.csv', '.tsv')
+  return is_named(str(file)) or file.is_dir()
+
+
 def read_records(
   file: epath.Path, fields: Sequence[str], texts: Sequence[str] = ()
 ) -> Records:
   """Yields (place, record) of a file in the format of its name.
 
-  .jsonl has a JSON object a line, .csv commas and quotes, any other file tabs
-  and no quotes; the first line of a table has the titles.
+  .jsonl has a JSON object a line, .csv commas and quotes; for parquet, arrow
+  and Hugging Face's data sets see `text.tables`; any other file has tabs and no
+  quotes. The first line of commas or tabs has the titles.
   """
+  if _is_table(file):
+    return _read_table(file, fields, texts)
   if text_files.is_jsonl(file):
     return read_jsonl(file, fields, texts)
   if text_files.ending(file) == '.csv':
     return read_csv(file, (*texts, *fields))
   return read_tsv(file, (*texts, *fields), refuse_quotes=True)
+
+
+def _read_table(
+  file: epath.Path, fields: Sequence[str], texts: Sequence[str]
+) -> Records:
+  for where, record in _READERS['tables'](file):
+    check_fields(where, record, fields, texts)
+    yield where, record
 
 
 def read_tsv(
@@ -199,32 +230,24 @@ def read_csv(
 
   `titles` are of all columns, by default the first line.
   """
-  csv.field_size_limit(sys.maxsize)  # 131,072 by default
-  rows = csv.reader((line + '\n' for _, line in read_lines(file)), strict=True)
+  from data.text import csv_rows  # few sets are of commas
+
   has_titles = not titles
-  try:
-    for row in rows:
-      where = f'{file}, line {rows.line_num:,}'
-      if not titles:
-        titles = row
-        _check_titles(file, titles, fields)
-      elif has_titles and row == titles and len(row) > 1:
-        raise ValueError(
-          f'{where}: found the line of titles again: take it out'
-        )
-      elif len(row) == len(titles):
-        # Of columns of the same title the first counts.
-        yield where, dict(zip(titles[::-1], row[::-1], strict=True))
-      elif row:
-        raise ValueError(
-          f'{where}: found {len(row)} columns, expected {len(titles)} with '
-          f'commas between them: {",".join(row)[:80]!r}'
-        )
-  except csv.Error as error:
-    raise ValueError(
-      f'{file}, line {rows.line_num:,}: found wrong quoting ({error}), '
-      'expected comma-separated fields, quoted where they hold commas'
-    ) from None
+  for number, row in csv_rows.read(file):
+    where = f'{file}, line {number:,}'
+    if not titles:
+      titles = row
+      _check_titles(file, titles, fields)
+    elif has_titles and row == titles and len(row) > 1:
+      raise ValueError(f'{where}: found the line of titles again: take it out')
+    elif len(row) == len(titles):
+      # Of columns of the same title the first counts.
+      yield where, dict(zip(titles[::-1], row[::-1], strict=True))
+    else:
+      raise ValueError(
+        f'{where}: found {len(row)} columns, expected {len(titles)} with '
+        f'commas between them: {",".join(row)[:80]!r}'
+      )
   if not titles:
     raise ValueError(f'{file}: is empty; expected the columns {list(fields)}')
 
@@ -283,9 +306,9 @@ def text_of(where: str, record: Mapping[str, Any], field: str) -> str:
   """Returns a field, or raises ValueError if it holds no text."""
   text = record[field]
   if not isinstance(text, str):
+    found = 'null' if text is None else type(text).__name__
     raise ValueError(
-      f'{where}: found {type(text).__name__} in the field {field!r}, expected '
-      'text'
+      f'{where}: found {found} in the field {field!r}, expected text'
     )
   return text
 

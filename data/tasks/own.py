@@ -11,7 +11,6 @@ from etils import epath
 from data import storage
 from data.tasks import examples, files, glue, squad
 from data.tasks.annotated import conll
-from data.text import text_files
 from data.vocabulary import tag_schemes
 
 Settings = Mapping[str, Any]
@@ -56,22 +55,26 @@ def task(
   """Declares a task of the user's own files.
 
   The name of a file tells its format: .jsonl (also .gz, .xz, .zst) has an
-  object a line, .csv commas, any other file tabs; a table begins with titles.
+  object a line, .csv commas, .parquet, .arrow and .feather are binary tables,
+  any other file has tabs; tables of commas and tabs begin with titles. A folder
+  of Hugging Face's, or hf:NAME[:CONFIG]:SPLIT, is a table, too; classes that it
+  names by numbers are labels.
 
   - classification, regression: the fields `text` and `label`.
   - choice: the fields context, choices (JSONL: a list), label (number of the
     right one from 0), and perhaps question. A .csv or .tsv file has the choices
     in the columns choice0, choice1 and so on.
   - tagging: a word a line, its tag last, an empty line between sentences; or
-    JSONL with the lists words and tags. Tags of spans are read in IOB1, IOB2,
+    JSONL or a binary table with the lists words and tags, or those that `text`
+    and `label` name. Tags of spans are read in IOB1, IOB2,
     BIOES, BIOUL (BILOU) or BMES, as B-TYPE, B_TYPE, TYPE-B or TYPE_B, and are
     IOB2 from there on: in labels, metrics and predictions.
   - roles: the columns of CoNLL-2012, CoNLL-2005 or the English Web Treebank,
     see `annotated.roles`; a test file may lack the columns of roles.
   - coreference: CoNLL-2012's columns; `labels` are genres, the first two
     letters of a document's name.
-  - span: SQuAD's JSON; or JSONL with question, context, and answers, a list of
-    objects with text and answer_start.
+  - span: SQuAD's JSON; or JSONL or a binary table with question, context, and
+    answers, a list of objects with text and answer_start, or these as lists.
 
   All may have a field `id`; a test file need not have labels. The training file
   is read only to fill empty settings: `labels` become its labels, sorted, two
@@ -114,7 +117,7 @@ def task(
 
 
 def _absolute(file: str) -> epath.Path:
-  if storage.is_remote(file):
+  if storage.is_remote(file) or files.is_named(file):
     return epath.Path(file)
   return epath.Path(file).expanduser().resolve()
 
@@ -267,7 +270,7 @@ def _choice_rows(
   file: epath.Path, split: str, *, text: tuple[str, ...], label: str
 ) -> examples.Found:
   del text
-  is_table = not text_files.is_jsonl(file)
+  is_table = not files.has_lists(file)
   must = ['choice0', 'choice1'] if is_table else ['choices']
   if examples.needs_labels(split):
     must.append(label)
@@ -310,17 +313,19 @@ def _tag_rows(
 
   `convert` turns the tags of a sentence into those of its example.
   """
-  del text, label
-  if not text_files.is_jsonl(file):
+  if not files.has_lists(file):
     separator = '\t' if len(files.header_of(file)) > 1 else None
     yield from conll.rows(file, split, separator=separator, convert=convert)
     return
-  must = ('words', 'tags') if examples.needs_labels(split) else ('words',)
-  for number, (where, record) in enumerate(files.read_jsonl(file, must)):
+  for number, (where, record) in enumerate(files.read_records(file, ())):
+    of_words = text[0] if text[0] in record else 'words'
+    of_tags = label if label in record else 'tags'
+    must = [of_words] + [of_tags] * examples.needs_labels(split)
+    files.check_fields(where, record, must)
     tags = None
-    if 'tags' in record:
-      tags = convert(_texts(where, record, 'tags'))
-    words = _texts(where, record, 'words')
+    if record.get(of_tags) is not None:
+      tags = convert(_texts(where, record, of_tags))
+    words = _texts(where, record, of_words)
     key = str(record.get('id', number))
     yield where, examples.TaggedExample(key, words, tags, document=number)
 

@@ -92,9 +92,10 @@ def _example(
 
 
 def any_rows(file: epath.Path, split: str) -> examples.Found:
-  """Yields (place, example) of SQuAD's JSON, or of JSONL.
+  """Yields (place, example) of SQuAD's JSON, of JSONL or of a binary table.
 
-  A JSONL record has question and context, perhaps id and answers as SQuAD's.
+  A record has question and context, perhaps id and answers as SQuAD's, or as
+  the lists text and answer_start.
   """
   if text_files.ending(file) in ('.tsv', '.csv'):
     raise ValueError(
@@ -102,11 +103,15 @@ def any_rows(file: epath.Path, split: str) -> examples.Found:
       ' question, context and answers, a list of objects with text and'
       ' answer_start'
     )
-  if not text_files.is_jsonl(file):
+  if not files.has_lists(file):
     yield from rows(file, split)
     return
-  records = files.read_jsonl(file, (), ('question', 'context'))
+  records = files.read_records(file, (), ('question', 'context'))
   for number, (where, record) in enumerate(records):
+    lists = record.get('answers')
+    if isinstance(lists, dict) and {*lists} >= {'text', 'answer_start'}:
+      starts = zip(lists['text'], lists['answer_start'], strict=True)
+      record['answers'] = [{'text': t, 'answer_start': n} for t, n in starts]
     answers = _answers(where, record)
     yield where, _example({'id': number, **record}, record['context'], answers)
 

@@ -7,12 +7,14 @@ at the symbols; and 1 if B follows A in the text, 0 if it is from elsewhere
 (PaddlePaddle/ERNIE, release/r2.0, ERNIE/README.md).
 """
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from etils import epath
 
-from data.text import text_files
+from data.text import languages, text_files
+from data.text.text_pieces import Piece, Source, digest
 
 _FIELDS = ('ids', 'segments', 'positions', 'bounds', 'label')
 _BLOCK_CHARS = 1 << 20
@@ -140,3 +142,47 @@ def _check_symbols(
       f'found [CLS] {ids.count(symbols.cls)} and [SEP]'
       f' {ids.count(symbols.sep)} times, expected once and twice'
     )
+
+
+def open_source(spec: str, text_field: str = '') -> Source:
+  """Opens `ernie:` and a file, a folder or a glob of lines of ids."""
+  del text_field
+  paths, _, dangling = text_files.find(spec.removeprefix(languages.IDS))
+  if dangling:
+    raise FileNotFoundError(f'source {spec!r}: links to nothing: {dangling[0]}')
+  stats = [text_files.size_and_time(path) for path in paths]
+  num_bytes = sum(size for size, _ in stats)
+  count = f'{len(paths)} files' if len(paths) > 1 else '1 file'
+  return Source(
+    spec=spec,
+    description=f'{count} of token ids, {num_bytes / 1e6:.1f} MB, a document is'
+    ' a line, or each of its texts that do not follow one another',
+    fingerprint=digest(
+      [[str(path), *stat] for path, stat in zip(paths, stats, strict=True)],
+      languages.IDS,
+    ),
+    document_break='record',
+    num_bytes=num_bytes,
+    read=functools.partial(_read, paths=paths),
+    form='ids',
+  )
+
+
+def _read(
+  source: Source, white_space: str, *, paths: Sequence[epath.Path]
+) -> Iterator[Piece]:
+  del white_space
+  base = 0
+  for path in paths:
+
+    def progress(position: int, base: int = base) -> None:
+      source.bytes_read = base + position
+
+    empty = True
+    for line, text in blocks(path, progress):
+      empty = False
+      yield Piece(text, True, True, file=str(path), line=line, is_ids=True)
+    if empty:
+      source.drop_file('empty file', path)
+    base += text_files.size_and_time(path)[0]
+    source.bytes_read = base

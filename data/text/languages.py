@@ -12,6 +12,8 @@ _NAMED = re.compile(r'[A-Za-z][\w-]*=')
 FOLDERS = '/*/'  # behind a folder that has one for each language
 # Before a path: of token ids, of dialogues, and of a task's sets.
 IDS, DIALOGUES, TASK = 'ernie:', 'dialogue:', 'task:'
+# Before the name of a data set: of TFDS, and of Hugging Face.
+TFDS, HUGGING_FACE = 'tfds:', 'hf:'
 _BEFORE_PATH = re.compile(f'(?:{IDS}|{DIALOGUES}|{TASK}[^:]*:)')
 
 
@@ -85,6 +87,14 @@ def split(spec: str) -> dict[str, list[str]]:
       )
     found[name].append(source)
   return found
+
+
+def may_download(part: str) -> bool:
+  """Returns whether a source is a data set that may lie elsewhere."""
+  if part.startswith(HUGGING_FACE):
+    folder = part.removeprefix(HUGGING_FACE).partition(':')[0]
+    return not epath.Path(folder).expanduser().is_dir()
+  return part.startswith(TFDS)
 
 
 def of_dialogues(spec: str) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Sources of text: files, folders, JSONL, TFDS, the Python manual.
+"""Sources of text: files, folders, JSONL, tables, TFDS, the Python manual.
 
 The `pieces()` of a source stream its text in bounded memory: about 1 MB each,
 cut at a paragraph, else a line, else white space, else anywhere. A source of
@@ -8,24 +8,32 @@ several languages, NAME=SOURCE,NAME=SOURCE, is their sources in turn. Pieces of
 
 import dataclasses
 import functools
-import hashlib
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from etils import epath
 
-from data.text import (
-  documents,
-  ernie_lines,
-  languages,
-  manual,
-  text_files,
-  tfds_text,
+from data.by_name import ByName
+from data.text import documents, languages, manual, text_files
+from data.text.text_pieces import (
+  Piece,
+  Source,
+  digest,
+  record_pieces,
+  to_pieces,
 )
-from data.text.text_pieces import Piece, Source, record_pieces, to_pieces
 
 _NAMED = 12  # languages that a description tells of
+# The beginning of a source -> (source, text_field) -> Source; and for files of
+# tables (source, paths, whether they are of a folder, text_field) -> Source.
+_OPENERS = ByName(
+  {
+    languages.IDS: 'data.text.ernie_lines:open_source',
+    languages.TFDS: 'data.text.tfds_source:open_source',
+    languages.HUGGING_FACE: 'data.text.tables.texts:open_named',
+  }
+)
+_OF_FILES = ByName({'tables': 'data.text.tables.texts:open_files'})
 
 
 def open_source(
@@ -39,8 +47,9 @@ def open_source(
 
   `spec` is `manual` (the documentation inside every Python); a file, a glob or
   a folder (all its files, recursively) of plain text or JSONL, each perhaps
-  compressed (.gz, .xz, .zst); `ernie:` and such files of lines of ERNIE; or
-  `tfds:NAME[/config][:split]`. Or it is a list of such sources by language,
+  compressed (.gz, .xz, .zst), or of tables, see `tables.texts`; `ernie:` and
+  such files of lines of ERNIE; `tfds:NAME[/config][:split]`; or
+  `hf:NAME[:CONFIG][:SPLIT]`. Or it is a list of such sources by language,
   `en=SOURCE,de=SOURCE`; a path that begins like this one is written as
   `./en=...`.
 
@@ -48,7 +57,8 @@ def open_source(
   regular expression: a line that begins with a match starts a document. By
   default it is 'blank_line' when practically every line looks like one sentence
   (BERT's input format), else 'file', where a blank line ends a paragraph. Each
-  JSONL or TFDS record, with `text_field`, and page of the manual is a document.
+  JSONL or TFDS record or row of a table, with `text_field`, and page of the
+  manual is a document.
   `others` are prefix -> how a source that begins with it is opened.
   """
   if parts := languages.split(spec):
@@ -71,17 +81,23 @@ def open_source(
   for prefix, opener in (others or {}).items():
     if spec.startswith(prefix):
       return opener(spec)
-  is_ids = spec.startswith(languages.IDS)
-  if spec == 'manual' or spec.startswith('tfds:') or is_ids:
-    if document_break:
-      raise ValueError(
-        f'document_break {document_break!r} does not apply to {spec!r}: each '
-        'of its records is a document. Leave it out.'
-      )
-    if is_ids:
-      return _open_ids(spec)
-    return _open_manual() if spec == 'manual' else _open_tfds(spec, text_field)
-  return _open_files(spec, document_break or None, text_field)
+  prefix = next(filter(spec.startswith, _OPENERS), '')
+  found = ([], False, [])
+  if not prefix and spec != 'manual':
+    found = text_files.find(spec)
+  of_tables = any(map(text_files.is_table, found[0]))
+  if document_break and (prefix or spec == 'manual' or of_tables):
+    raise ValueError(
+      f'document_break {document_break!r} does not apply to {spec!r}: each '
+      'of its records is a document. Leave it out.'
+    )
+  if prefix:
+    return _OPENERS[prefix](spec, text_field)
+  if of_tables:
+    return _OF_FILES['tables'](spec, *found[:2], text_field)
+  if spec == 'manual':
+    return _open_manual()
+  return _open_files(spec, *found, document_break or None, text_field)
 
 
 def _join(language: str, parts: Sequence[Source]) -> Source:
@@ -102,7 +118,7 @@ def _join(language: str, parts: Sequence[Source]) -> Source:
   return Source(
     spec=' and '.join(part.spec for part in parts),
     description=' and '.join(part.description for part in parts),
-    fingerprint=_digest([part.fingerprint for part in parts]),
+    fingerprint=digest([part.fingerprint for part in parts]),
     document_break=first.document_break,
     num_bytes=sum(part.num_bytes for part in parts),
     read=functools.partial(_read_parts, parts=parts),
@@ -119,7 +135,7 @@ def _join_languages(spec: str, parts: Mapping[str, Source]) -> Source:
     description=f'{len(parts)} languages, {num_bytes / 1e6:,.1f} MB: '
     + '; '.join(f'{n}: {parts[n].description}' for n in list(parts)[:_NAMED])
     + ('; ...' if len(parts) > _NAMED else ''),
-    fingerprint=_digest(
+    fingerprint=digest(
       [[name, part.fingerprint] for name, part in parts.items()]
     ),
     document_break=rules.pop()
@@ -156,10 +172,6 @@ def _read_parts(
       known += names[: text_files.NAMED - len(known)]
 
 
-def _digest(*parts: object) -> str:
-  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
 def _open_manual() -> Source:
   texts, _ = manual.documents()
   size = sum(map(len, texts))
@@ -167,7 +179,7 @@ def _open_manual() -> Source:
     spec='manual',
     description=f'the documentation of Python: {len(texts)} documents, '
     f'{size / 1e6:.1f} MB',
-    fingerprint=_digest(manual.fingerprint()),
+    fingerprint=digest(manual.fingerprint()),
     document_break='record',
     num_bytes=size,
     read=_read_manual,
@@ -184,9 +196,13 @@ def _read_manual(source: Source, white_space: str) -> Iterator[Piece]:
 
 
 def _open_files(
-  spec: str, document_break: str | None, text_field: str
+  spec: str,
+  paths: Sequence[epath.Path],
+  from_folder: bool,
+  dangling: Sequence[str],
+  document_break: str | None,
+  text_field: str,
 ) -> Source:
-  paths, from_folder, dangling = text_files.find(spec)
   stats = [text_files.size_and_time(path) for path in paths]
   if not any(size for size, _ in stats):
     names = text_files.name_some([str(path) for path in paths])
@@ -220,7 +236,7 @@ def _open_files(
   return Source(
     spec=spec,
     description=f'{count}, {num_bytes / 1e6:.1f} MB, {unit}{style}',
-    fingerprint=_digest(
+    fingerprint=digest(
       [[str(path), *stat] for path, stat in zip(paths, stats, strict=True)],
       document_break,
       sentence_per_line,
@@ -295,67 +311,3 @@ def _read_files(
       f'source {source.spec!r}: no line matches document_break '
       f'{source.document_break.removeprefix("regex:")!r}'
     )
-
-
-def _open_ids(spec: str) -> Source:
-  paths, _, dangling = text_files.find(spec.removeprefix(languages.IDS))
-  if dangling:
-    raise FileNotFoundError(f'source {spec!r}: links to nothing: {dangling[0]}')
-  stats = [text_files.size_and_time(path) for path in paths]
-  num_bytes = sum(size for size, _ in stats)
-  count = f'{len(paths)} files' if len(paths) > 1 else '1 file'
-  return Source(
-    spec=spec,
-    description=f'{count} of token ids, {num_bytes / 1e6:.1f} MB, a document is'
-    ' a line, or each of its texts that do not follow one another',
-    fingerprint=_digest(
-      [[str(path), *stat] for path, stat in zip(paths, stats, strict=True)],
-      languages.IDS,
-    ),
-    document_break='record',
-    num_bytes=num_bytes,
-    read=functools.partial(_read_ids, paths=paths),
-    form='ids',
-  )
-
-
-def _read_ids(
-  source: Source, white_space: str, *, paths: Sequence[epath.Path]
-) -> Iterator[Piece]:
-  del white_space
-  base = 0
-  for path in paths:
-
-    def progress(position: int, base: int = base) -> None:
-      source.bytes_read = base + position
-
-    empty = True
-    for line, text in ernie_lines.blocks(path, progress):
-      empty = False
-      yield Piece(text, True, True, file=str(path), line=line, is_ids=True)
-    if empty:
-      source.drop_file('empty file', path)
-    base += text_files.size_and_time(path)[0]
-    source.bytes_read = base
-
-
-def _open_tfds(spec: str, text_field: str) -> Source:
-  data = tfds_text.open_split(spec.removeprefix('tfds:'), text_field)
-  return Source(
-    spec=spec,
-    description=f'TFDS {data.name}, split {data.split}, field {data.field}: '
-    f'{data.num_records:,} records, a document is a record',
-    fingerprint=_digest(data.name, data.split, data.num_records, data.field),
-    document_break='record',
-    num_bytes=data.num_bytes,
-    read=functools.partial(_read_tfds, data=data),
-    form='records',
-  )
-
-
-def _read_tfds(
-  source: Source, white_space: str, *, data: tfds_text.TextSplit
-) -> Iterator[Piece]:
-  for number, text in enumerate(data.texts(), start=1):
-    yield from record_pieces(source, text, white_space)
-    source.bytes_read = data.num_bytes * number // data.num_records

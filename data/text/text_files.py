@@ -24,6 +24,7 @@ LONGEST_LINE = 100_000_000  # characters
 # zstd packs up to 30,000 to 1, and its decoder returns all of it at once.
 ZST_CHUNK_BYTES = 1 << 10
 COMPRESSED = ('.gz', '.xz', '.zst')
+TABLES = ('.parquet', '.arrow', '.feather', '.csv', '.tsv')  # with columns
 NAMED = 3  # files that a message or an audit names for one reason
 _DAMAGES = (gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -52,6 +53,11 @@ def ending(path: epath.Path) -> str:
 def is_jsonl(path: epath.Path) -> bool:
   """Returns whether a name ends in .jsonl, compressed or not."""
   return ending(path) == '.jsonl'
+
+
+def is_table(path: epath.Path) -> bool:
+  """Returns whether a name ends as that of a table, compressed or not."""
+  return ending(path) in TABLES
 
 
 def size_and_time(path: epath.Path) -> tuple[int, int]:

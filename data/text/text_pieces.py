@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from data.text import documents, text_files
@@ -93,6 +95,11 @@ class Source:
     names = self.dropped_files.setdefault(reason, [])
     if len(names) < text_files.NAMED:
       names.append(str(name))
+
+
+def digest(*parts: object) -> str:
+  """Returns the fingerprint of JSON values, such as `Source.fingerprint`."""
+  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def describe_dropped(

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from data.text import languages
+
 
 @dataclasses.dataclass(frozen=True)
 class TextSplit:
@@ -69,6 +71,11 @@ def open_split(spec: str, text_field: str) -> TextSplit:
     num_bytes=int(builder.info.dataset_size) * num_records // total,
     builder=builder,
   )
+
+
+def needs_download(spec: str) -> bool:
+  """Returns whether `open_source` would download a set."""
+  return not is_prepared(spec.removeprefix(languages.TFDS))
 
 
 def is_prepared(spec: str, folder: str | None = None) -> bool:

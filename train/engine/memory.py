@@ -234,6 +234,17 @@ def print_plan(found: Plan) -> None:
   console.table(rows, f'Memory of this process, by the compiled steps{each}')
 
 
+def in_all(found: Plan) -> str:
+  """Returns the memory of a run and its limit, of a device or the process."""
+  if found.host:
+    process = psutil.Process().memory_info().rss
+    limit = process + available_bytes()
+    return f'{gib(process + found.coming_bytes)} of {gib(limit)}'
+  limit = device_limit()
+  of = '' if limit is None else f' of {gib(limit)}'
+  return f'{gib(found.device_bytes)}{of} of each device'
+
+
 def gib(num_bytes: float | None) -> str:
   """Returns bytes as text, in MiB or GiB."""
   if num_bytes is None:

@@ -21,6 +21,7 @@ BEFORE = {
   'train.count': 'rows',
   'task.crf': '',
   'task.test_languages': [],
+  'task.long_text': 'head',
   # Of models of words.
   'model.variant': 'published',
   'task.doc_stride': 128,

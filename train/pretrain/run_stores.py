@@ -6,19 +6,33 @@ import ml_collections
 from etils import epath
 
 from data import storage
+from data.by_name import ByName
 from data.store import build, corpus, texts
-from data.text import languages, tfds_text
+from data.text import languages
 from train.host import processes
 from train.host.files import Json
 from train.run import training_phases, workdirs
 from train.run.training_phases import Phase
+
+# The beginning of a source -> whether it would be downloaded.
+_NEEDS_DOWNLOAD = ByName(
+  {
+    languages.TASK: 'data.tasks.texts:needs_download',
+    languages.TFDS: 'data.text.tfds_text:needs_download',
+    languages.HUGGING_FACE: 'data.text.tables.data_sets:needs_download',
+  }
+)
 
 
 def check_source(config: ml_collections.ConfigDict) -> None:
   """Checks that there is a token store, or text to build it from."""
   if not _has_store(config):
     data = config.data
-    texts.open_source(data.source, document_break=data.document_break)
+    texts.open_source(
+      data.source,
+      document_break=data.document_break,
+      text_field=data.text_field,
+    )
 
 
 def check_downloaded(config: ml_collections.ConfigDict) -> None:
@@ -27,14 +41,8 @@ def check_downloaded(config: ml_collections.ConfigDict) -> None:
     return
   source = config.data.source
   for part in languages.parts(source):
-    name = part.removeprefix('tfds:')
-    if part.startswith(languages.TASK):
-      from data.tasks import texts as task_texts
-
-      missing = task_texts.needs_download(part)
-    else:
-      missing = name != part and not tfds_text.is_prepared(name)
-    if missing:
+    prefix = next(filter(part.startswith, _NEEDS_DOWNLOAD), '')
+    if prefix and _NEEDS_DOWNLOAD[prefix](part):
       raise ValueError(
         f'data.source={source}: {part} is not downloaded, and a dry run does'
         ' not do it. Prepare the token store first: python -m data.prepare'
@@ -64,6 +72,7 @@ def open_store(config: ml_collections.ConfigDict) -> corpus.Store:
         data.tokenizer,
         folder,
         document_break=data.document_break,
+        text_field=data.text_field,
         held_out=data.held_out,
         language_exponent=data.language_exponent,
         unit_source=data.get('units', 'wordpiece'),

@@ -83,6 +83,8 @@ BEFORE = {
   'optim.decay_share': 0.2,
   'objective.first_mask_rate': None,
   **{f'model.{key}': value for key, value in base.form().items()},
+  'data.text_field': 'text',
+  'task.long_text': 'head',
 }
 
 # A run may continue with other values of these: training computes the same

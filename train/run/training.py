@@ -19,6 +19,7 @@ from train.run import (
   ledger,
   metrics,
   mirror,
+  outlook,
   settings,
   tracing,
   workdirs,
@@ -77,9 +78,10 @@ def train(
   if dry_run:
     memory.print_plan(needed)
   memory.check_memory(needed)
+  peak = device.peak_tflops(config.train.peak_tflops)  # outside the mesh
+  outlook.print_outlook(job, workdir, needed, saved or 0, peak)
   if dry_run:
     return None
-  peak = device.peak_tflops(config.train.peak_tflops)  # outside the mesh
 
   # ---- State: created, or restored ----------------------------------------
   with contextlib.ExitStack() as stack:

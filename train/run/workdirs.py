@@ -121,6 +121,8 @@ def default_store(config: ml_collections.ConfigDict) -> str:
   elif names := languages.split(data.source):
     what += (data.language_exponent,)
     stem = '-'.join(names)[:32]
+  if data.text_field != 'text':
+    what += (data.text_field,)
   if (units := data.get('units', 'wordpiece')) != 'wordpiece':
     what += (units,)
   short = hashlib.sha256(repr(what).encode()).hexdigest()[:8]

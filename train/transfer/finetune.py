@@ -66,7 +66,8 @@ def make(
   if results is None and saved is None and shared is None:
     assemble.check_fits(config)
     source = epath.Path(config.data.source).expanduser()
-    if not (config.data.source.startswith('tfds') or source.exists()):
+    named = ('tfds', 'hf:')  # sets that are no folders
+    if not (config.data.source.startswith(named) or source.exists()):
       raise FileNotFoundError(f'data.source={source}: there is no such folder')
   mesh = training.find_devices(config) if shared is None else shared.mesh
   task_plan.check_batches(config, mesh)

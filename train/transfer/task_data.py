@@ -23,6 +23,7 @@ READING = {
   'document_context': 'document_context',
   'doc_stride': 'doc_stride',
   'max_question': 'max_query',
+  'long_text': 'long_text',
 }
 
 DEV = 'dev'
@@ -105,6 +106,9 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
     name = settings[split]
     if not name:
       settings[split] = ''
+      continue
+    if files.is_named(config.data.source):
+      settings[split] = f'{config.data.source}:{name}'
       continue
     file = epath.Path(name) if storage.is_remote(name) else folder / name
     if not file.exists():

@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data import storage
 from data.examples import pipeline
+from data.inputs import framing
 from data.scoring.kinds import KINDS
 from data.tasks import registry
 from train.engine import memory, sharding
@@ -47,6 +48,11 @@ def check_settings(config: ml_collections.ConfigDict) -> None:
     'train.patience',
     "none with train.select='last': where a run stops for want of a better"
     " score, the last model is not the best; pass train.select='best' too",
+  )
+  ensure(
+    task.long_text in framing.LONG_TEXTS,
+    'task.long_text',
+    f'one of {framing.LONG_TEXTS}',
   )
   ensure(
     task.name != 'own' or config.own.kind in KINDS,
@@ -175,6 +181,8 @@ def print_plan(
         windows = f' in {len(split.features):,} windows'
       cut = split.features.truncated
       cut = f', {cut:,} of them cut' if cut else ''
+      if cut and 'long_text' in config.task and program.task.labels:
+        cut += f' (task.long_text={config.task.long_text})'
       text = f'{len(split.examples):,} examples{windows}{cut}{note}'
       rows.append((name, text))
     if program.task.labels:

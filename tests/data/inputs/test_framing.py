@@ -251,3 +251,71 @@ def test_refusals(wordpiece):
   two = [ChoiceExample('c1', 'a', '', ('b', 'c'), 0)]
   with pytest.raises(ValueError, match='example c1: found 2 choices, expected'):
     kinds.encode(CHOICE, two, wordpiece, 16)
+
+
+def long_rows(wordpiece, form, long_text, task=TEXT, **options):
+  """Rows of a text of 12 words, of two words, and their features."""
+  texts = [' '.join(WORDS), 'a dog'] if task is TEXT else []
+  examples = [
+    TextExample(str(n), (text,), LABELS[n]) for n, text in enumerate(texts)
+  ] or [TextExample('0', (' '.join(WORDS), 'a dog'), 'yes')]
+  tokenizer = wordpiece if form == 'bert' else None
+  return kinds.encode(
+    task, examples, tokenizer, 10, form=form, long_text=long_text, **options
+  )
+
+
+def test_what_a_long_text_keeps(wordpiece):
+  ids = list(wordpiece.encode_batch([' '.join(WORDS)])[0])
+  first, last = wordpiece.cls_id, wordpiece.sep_id
+  expected = {
+    'head': ids[:8],
+    'tail': ids[-8:],
+    'both': ids[:2] + ids[-6:],  # a quarter and the rest
+  }
+  for long_text, kept in expected.items():
+    features = long_rows(wordpiece, 'bert', long_text)
+    assert rows(features)[0] == [first, *kept, last]
+    assert len(rows(features)[1]) == 4
+    assert features.truncated == 1
+  pair = long_rows(wordpiece, 'bert', 'tail', PAIR)
+  short = list(wordpiece.encode_batch(['a dog'])[0])
+  room = 7 - len(short)
+  assert rows(pair) == [[first, *ids[-room:], last, *short, last]]
+
+
+def test_both_ends_have_the_shares_of_the_paper():
+  """Sun et al. 2019 keep 128 and 382 tokens of 510."""
+  kept = framing._keep(np.arange(1000), 510, 'both')
+  assert kept.tolist() == [*range(128), *range(618, 1000)]
+
+
+def test_a_long_text_in_windows(wordpiece):
+  ids = list(wordpiece.encode_batch([' '.join(WORDS)])[0])
+  features = long_rows(wordpiece, 'bert', 'windows', doc_stride=5)
+  starts = range(0, len(ids) - 8 + 5, 5)
+  first, last = wordpiece.cls_id, wordpiece.sep_id
+  assert len(starts) > 1
+  assert rows(features)[:-1] == [[first, *ids[a : a + 8], last] for a in starts]
+  count = len(starts)
+  assert features.examples.tolist() == [0] * count + [1]
+  assert features.labels.tolist() == [0] * count + [1]
+  assert features.label_mask.all() and features.truncated == 0
+  words = long_rows(None, 'words', 'windows', doc_stride=10)
+  assert np.diff(words.offsets).tolist() == [10, 3, 2]
+  assert words.examples.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+  ('task', 'long_text', 'message'),
+  [
+    (TEXT, 'middle', 'expected one of head, tail, both, windows'),
+    (CHOICE, 'tail', "task choice is of kind choice, expected 'head'"),
+    (PAIR, 'windows', 'task pair has 2 texts, expected one'),
+  ],
+)
+def test_wrong_ways_with_long_texts_are_refused(
+  task, long_text, message, wordpiece
+):
+  with pytest.raises(ValueError, match=f'task.long_text=.*{message}'):
+    kinds.encode(task, [], wordpiece, 10, long_text=long_text)

@@ -4,7 +4,10 @@ import gzip
 import json
 import pathlib
 
+import pyarrow as pa
 import pytest
+import small_tables
+from pyarrow import parquet
 
 from data.scoring import kinds, submissions
 from data.tasks import examples, registry
@@ -464,3 +467,123 @@ def test_wrong_records_are_named(write, kind, line, message):
     kinds.own_task(kind=kind, train=train, dev=train)
   assert str(error.value).startswith(f'{train}, line 2: ')
   assert message in str(error.value)
+
+
+@pytest.mark.parametrize('name', ['train.parquet', 'train.arrow'])
+def test_binary_tables(tmp_path, name):
+  path = tmp_path / name
+  small_tables.WRITERS[
+    'a.parquet' if name.endswith('parquet') else 'stream.arrow'
+  ](path, small_tables.make_table(['One.', 'Two.', 'Three.']))
+  task = kinds.own_task(
+    kind='classification', train=str(path), dev=str(path), text=('body',)
+  )
+  assert task.labels == ('bad', 'good')  # the classes that the file names
+  assert registry.load(task, '', 'train') == [
+    examples.TextExample('0', ('One.',), 'bad'),
+    examples.TextExample('1', ('Two.',), 'good'),
+    examples.TextExample('2', ('Three.',), 'bad'),
+  ]
+  numbers = kinds.own_task(
+    kind='regression',
+    train=str(path),
+    dev=str(path),
+    text=('body',),
+    label='id',
+  )
+  assert numbers.score_range == (0.0, 2.0)
+
+
+def test_data_sets_of_hugging_face(tmp_path):
+  table = small_tables.make_table(['One.', 'Two.', 'Three.'])
+  (tmp_path / 'dataset_dict.json').write_text('{"splits": ["train", "test"]}')
+  small_tables.write_saved(tmp_path / 'train', table)
+  # A test set without labels has the class -1.
+  unknown = table.set_column(2, 'label', [[-1] * 3])
+  unknown = unknown.replace_schema_metadata(table.schema.metadata)
+  small_tables.write_saved(tmp_path / 'test', unknown)
+  for train, test in (
+    (f'hf:{tmp_path}:train', f'hf:{tmp_path}:test'),
+    (str(tmp_path / 'train'), str(tmp_path / 'test')),
+  ):
+    task = kinds.own_task(
+      kind='classification', train=train, dev=train, test=test, text=('body',)
+    )
+    assert task.labels == ('bad', 'good')
+    assert len(registry.load(task, '', 'dev')) == 3
+    found = registry.load(task, '', 'test')
+    assert [example.label for example in found] == [None] * 3
+
+
+def test_lists_of_binary_tables(tmp_path):
+  def write_one(name, **columns):
+    parquet.write_table(pa.table(columns), tmp_path / name)
+    return str(tmp_path / name)
+
+  of_tags = write_one(
+    'tags.parquet',
+    tokens=[['A', 'B'], ['C']],
+    ner_tags=[['B-PER', 'O'], ['O']],
+    words=[['D'], ['E']],
+  )
+  task = kinds.own_task(
+    kind='tagging',
+    train=of_tags,
+    dev=of_tags,
+    text=('tokens',),
+    label='ner_tags',
+  )
+  (first, _) = registry.load(task, '', 'dev')
+  assert first.words == ('A', 'B') and first.tags == ('B-PER', 'O')
+  of_choices = write_one(
+    'choices.parquet', context=['A'], choices=[['B', 'C', 'D']], label=[2]
+  )
+  task = kinds.own_task(kind='choice', train=of_choices, dev=of_choices)
+  (found,) = registry.load(task, '', 'dev')
+  assert found.choices == ('B', 'C', 'D') and found.label == 2
+  of_spans = write_one(
+    'spans.parquet',
+    question=['Who?', 'Where?'],
+    context=['It was Ann.', 'Nowhere.'],
+    answers=[
+      {'text': ['Ann'], 'answer_start': [7]},
+      {'text': [], 'answer_start': []},
+    ],
+  )
+  task = kinds.own_task(kind='span', train=of_spans, dev=of_spans)
+  found = registry.load(task, '', 'dev')
+  assert [example.answers for example in found] == [(('Ann', 7),), ()]
+
+
+@pytest.mark.parametrize(
+  ('columns', 'message'),
+  [
+    ({'text': ['A.', None]}, r"row 2: found null in the field 'sentence', exp"),
+    (
+      {'text': [3, 4]},
+      "row 1: found int in the field 'sentence', expected text",
+    ),
+    (
+      {'other': ['A.', 'B.']},
+      r"row 1: found the fields \['label', 'other'\], ex",
+    ),
+    ({'label': [0, None]}, 'row 2: found no label, expected one'),
+    (
+      {'label': [0.5, 1.5]},
+      'row 1: found the label 0.5, expected text or a who',
+    ),
+  ],
+)
+def test_wrong_binary_tables_are_named(columns, message, tmp_path):
+  table = {'sentence': ['A.', 'B.'], 'label': [0, 1]} | {
+    name.replace('text', 'sentence'): each for name, each in columns.items()
+  }
+  if 'other' in columns:
+    table.pop('sentence')
+  path = tmp_path / 'train.parquet'
+  parquet.write_table(pa.table(table), path)
+  with pytest.raises(ValueError, match=f'{path}, {message}'):
+    task = kinds.own_task(
+      kind='classification', train=str(path), dev=str(path), labels=('0', '1')
+    )
+    registry.load(task, '', 'train')

@@ -33,7 +33,7 @@ def test_a_dev_set_of_ones_own_comes_first(load):
   for bad, message in (
     ('"5","A","B"\n', "line 1: found the topic '5', expected a number from 1 "),
     ('"1","A"\n', 'line 1: found 2 columns, expected 3 with commas'),
-    ('"1","A","B\n', 'line 1: found wrong quoting'),
+    ('"1","A","B\n', 'line 1: found a quotation mark'),
     ('"1","",""\n', 'line 1: found an empty text, expected words'),
   ):
     with pytest.raises(ValueError, match=f'train.csv, {message}'):

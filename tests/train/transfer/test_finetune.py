@@ -9,9 +9,11 @@ import signal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 import pytest
 import runs
 import watch
+from pyarrow import parquet
 
 from data.inputs import batches
 from train.engine import optim, sharding
@@ -441,3 +443,32 @@ def test_another_config_is_refused(finished, make_config):
   _, workdir, _ = finished
   with pytest.raises(ValueError, match=r'optim\.learning_rate: 0\.005 there'):
     runs.train(make_config(optim__learning_rate=1e-4), workdir)
+
+
+@pytest.mark.slow
+def test_long_texts_of_a_data_set_are_read_in_windows(make_config, tmp_path):
+  """Each window is learnt from; a text has the mean of its windows' chances."""
+  source = pathlib.Path(make_config().data.source)
+  (tmp_path / 'set').mkdir()
+  for split in ('train', 'dev'):
+    lines = (source / f'{split}.jsonl').read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+      row['text'] = ' '.join([row['text']] * (1 + len(row['text']) % 3))
+    path = tmp_path / 'set' / f'{split}.parquet'
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+  config = make_config(
+    **{
+      'data.source': f'hf:{tmp_path / "set"}',
+      'own.train': 'train',
+      'own.dev': 'validation',
+      'own.test': None,
+      'task.long_text': 'windows',
+      'task.max_length': 10,
+      'task.doc_stride': 4,
+    }
+  )
+  results = runs.train(config, tmp_path / 'run')
+  assert results['metrics'][ACCURACY] > 0.8
+  lines = (tmp_path / 'run/predictions/dev.jsonl').read_text().splitlines()
+  assert len(lines) == len(rows)

@@ -1,0 +1,1 @@
+"""Tables of records: parquet, arrow, CSV and TSV, Hugging Face's data sets."""

@@ -1,0 +1,202 @@
+"""Data sets of Hugging Face: folders of save_to_disk and of the hub."""
+
+import json
+import sys
+
+import pytest
+from small_tables import FEATURES, WRITERS, make_table, write_saved
+from text_sources import texts_of
+
+from data.text import sources
+from data.text.tables import data_sets, table
+
+TABLE = make_table([f'Text {i}.' for i in range(7)])
+README = """---
+configs:
+- config_name: plain
+  data_files:
+  - split: train
+    path: data/train-*
+  - split: test
+    path: [data/test-0.parquet]
+- config_name: small
+  data_files: other/*.parquet
+dataset_info:
+  config_name: small
+  features:
+  - name: label
+    dtype:
+      class_label:
+        names: {'0': 'no', '1': 'yes'}
+---
+# A card
+"""
+
+
+def read(spec, **options):
+  return texts_of(sources.open_source(str(spec), **options))
+
+
+def numbers(texts):
+  return [int(text.split()[1][:-1]) for text in texts]
+
+
+def test_a_saved_split(tmp_path):
+  write_saved(tmp_path / 'one', TABLE, files=3)
+  assert numbers(read(tmp_path / 'one')) == list(range(7))
+  with pytest.raises(ValueError, match='is a single split of save_to_disk'):
+    sources.open_source(f'hf:{tmp_path}/one:test')
+
+
+def test_a_choice_of_rows_is_applied(tmp_path):
+  rows = [5, 0, 6, 5, 2]
+  write_saved(tmp_path / 'old', TABLE, indices=rows)
+  source = sources.open_source(str(tmp_path / 'old'))
+  assert numbers(texts_of(source)) == rows
+  assert source.bytes_read == source.num_bytes
+  write_saved(tmp_path / 'old', TABLE, indices=[1, 7])
+  with pytest.raises(
+    ValueError, match='row 2: found the row 7, expected 0 to 6'
+  ):
+    read(tmp_path / 'old')
+
+
+def test_several_saved_splits(tmp_path):
+  (tmp_path / 'dataset_dict.json').write_text('{"splits": ["train", "test"]}')
+  write_saved(tmp_path / 'train', TABLE)
+  write_saved(tmp_path / 'test', TABLE.slice(4))
+  assert numbers(read(tmp_path)) == list(range(7))
+  assert numbers(read(f'hf:{tmp_path}:test')) == [4, 5, 6]
+  found = sources.open_source(str(tmp_path))
+  assert "the split 'train' (not of test)" in found.description
+  with pytest.raises(
+    ValueError, match="no split 'dev', expected one of train, test"
+  ):
+    sources.open_source(f'hf:{tmp_path}:dev')
+
+
+def test_damaged_saved_folders_are_named(tmp_path):
+  folder = write_saved(tmp_path / 'one', TABLE)
+  (folder / 'data-00001-of-00002.arrow').unlink()
+  with pytest.raises(FileNotFoundError, match='state.json names it. Copy the'):
+    sources.open_source(str(folder))
+  (folder / 'state.json').write_text('{"_data_files": 3}')
+  with pytest.raises(ValueError, match="no list '_data_files' .* is int"):
+    sources.open_source(str(folder))
+
+
+@pytest.fixture
+def hub(tmp_path):
+  for name in ('data/train-0', 'data/train-1', 'data/test-0', 'other/a'):
+    path = tmp_path / f'{name}.parquet'
+    path.parent.mkdir(exist_ok=True)
+    WRITERS['a.parquet'](path, TABLE.slice(len(name) % 3, 2))
+  (tmp_path / 'README.md').write_text(README)
+  return tmp_path
+
+
+def test_a_folder_of_the_hub_by_its_readme(hub):
+  with pytest.raises(
+    ValueError, match="no config 'default', expected one of plain, small"
+  ):
+    sources.open_source(str(hub))
+  assert len(read(f'hf:{hub}:plain')) == 4
+  assert len(read(f'hf:{hub}:plain:test')) == 2
+  source = sources.open_source(f'hf:{hub}:small')
+  assert len(texts_of(source)) == 2
+  assert source.dropped_files['file beside the tables'] == [f'{hub}/README.md']
+  (hub / 'README.md').write_text(
+    README.replace('name: plain\n', 'name: plain\n  default: true\n')
+  )
+  assert len(read(hub)) == 4
+  found = data_sets.find('', str(hub), 'small', '').tables
+  found[0].classes['label'] = ['bad', 'good']  # the file's own
+
+
+def test_classes_of_a_readme(hub):
+  bare = TABLE.replace_schema_metadata({})
+  WRITERS['a.parquet'](hub / 'other' / 'a.parquet', bare)
+  found = data_sets.find('', str(hub), 'small', '').tables
+  labels = [record['label'] for _, record in table.records(found)]
+  assert labels[:3] == ['no', 'yes', 'no']
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    (README.replace('train-*', 'none-*'), 'no file of the split .train. that'),
+    ('---\na: [\n---\n', 'README.md: found front matter that is not YAML'),
+    (
+      README.replace('data/train-*', 'README.md'),
+      'found .*README.md of the sp',
+    ),
+  ],
+)
+def test_wrong_readmes_are_named(text, message, hub):
+  (hub / 'README.md').write_text(text)
+  with pytest.raises((ValueError, FileNotFoundError), match=message):
+    sources.open_source(f'hf:{hub}:plain')
+
+
+@pytest.mark.parametrize(
+  ('names', 'spec', 'count'),
+  [
+    (['a', 'b'], '', 2),
+    (['train', 'test'], '', 1),
+    (['test', 'dev'], ':validation', 1),
+    (['data/train-00000-of-00002', 'data/train-00001-of-00002'], '', 2),
+    (['en/train-00000-of-00001', 'de/train-00000-of-00001'], ':de', 1),
+    (['train/a', 'train/b', 'test/a'], ':train', 2),
+    (['extra-00000-of-00001', 'train-00000-of-00001'], ':extra', 1),
+  ],
+)
+def test_splits_by_the_names_of_files(names, spec, count, tmp_path):
+  for name in names:
+    path = tmp_path / f'{name}.parquet'
+    path.parent.mkdir(exist_ok=True)
+    WRITERS['a.parquet'](path, TABLE)
+  found = data_sets.find(
+    'x', str(tmp_path), *data_sets.parse(f'hf:x{spec}')[1:]
+  )
+  assert len(found.tables) == count
+
+
+def test_wrong_names(tmp_path, monkeypatch):
+  with pytest.raises(
+    ValueError, match=r'expected hf:NAME\[:CONFIG\]\[:SPLIT\]'
+  ):
+    sources.open_source('hf:a:b:c:d')
+  with pytest.raises(
+    ValueError, match='no state.json of save_to_disk and no pa'
+  ):
+    (tmp_path / 'a.txt').write_text('One.')
+    sources.open_source(f'hf:{tmp_path}')
+  monkeypatch.setitem(sys.modules, 'datasets', None)
+  with pytest.raises(
+    ValueError, match=r"no such folder, and .* package datasets: .*'.\[hf\]'"
+  ):
+    sources.open_source('hf:nobody/nothing:train')
+
+
+def test_folders_that_the_package_writes(tmp_path):
+  datasets = pytest.importorskip(
+    'datasets', reason="needs datasets (the extra 'hf')"
+  )
+  features = datasets.Features.from_dict(FEATURES)
+  data = datasets.Dataset.from_dict(TABLE.to_pydict(), features=features)
+  data.save_to_disk(tmp_path / 'one', num_shards=2)
+  shuffled = data.shuffle(seed=1)
+  datasets.DatasetDict(train=shuffled, test=data.select([3])).save_to_disk(
+    tmp_path / 'several'
+  )
+  assert numbers(read(tmp_path / 'one')) == list(range(7))
+  expected = numbers(shuffled['body'])
+  assert numbers(read(tmp_path / 'several')) == expected
+  found = data_sets.find('', str(tmp_path / 'several'), '', 'test').tables
+  assert [r['label'] for _, r in table.records(found)] == ['good']
+
+
+def test_a_state_without_files_is_no_table(tmp_path):
+  (tmp_path / 'state.json').write_text(json.dumps({'_data_files': []}))
+  with pytest.raises(ValueError, match='state.json: found no file'):
+    sources.open_source(f'hf:{tmp_path}')

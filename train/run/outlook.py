@@ -13,9 +13,9 @@ from train.engine import memory
 from train.host import console, device
 from train.run.job import Job
 
-# The share of a device's peak that dense models of this size reach: BERT-Base
-# and MiniLM on CPUs, and the compiler's estimates of TPU steps, are at 40 to
-# 70 % (results/README.md).
+# A guess of the share of a device's peak that steps reach: the compiler's
+# estimates of BERT and GPT on TPUs are at 35 to 63 %, and of ELMo at 8 %
+# (results/preflight.md). Tables of words reach less.
 USUAL_MFU = 0.4
 _SAMPLES = 4  # steps whose FLOPs are counted, evenly spaced
 

@@ -56,6 +56,9 @@ SETTINGS = [
   'added_tokens.json',
   'modules.json',
   '*_Pooling/config.json',
+  '*_Normalize/config.json',
+  'sentence_*_config.json',
+  'config_sentence_transformers.json',
 ]
 VOCABULARIES = ('vocab.txt', 'vocab.json', 'merges.txt', 'tokenizer.json')
 # The same weights in several formats: the first that exists is read.

@@ -45,6 +45,7 @@ ROOMS = {
     'vectors',
     'meanings',
     'transfer',
+    'exports',
     'language',
     'views',
     'papers',
@@ -93,6 +94,7 @@ RING = (
   'train.benches',
   'train.cli',
   'train.embed',
+  'train.exports',
   'train.fill_mask',
   'train.generate',
   'train.language',
@@ -151,8 +153,11 @@ def forbidden(module: pathlib.PurePath, root: pathlib.Path = ROOT) -> set[str]:
   # TensorFlow is imported where it is used, so that all else works without it.
   heavy = {'tensorflow', 'tensorflow_datasets'}
   found |= imported(root / module, top_level_only=True) & heavy
-  # PyTorch and its models are compared with ours, in tests/bench.
-  return found | names & {'torch', 'transformers'}
+  # PyTorch and its models are compared with ours, in tests/bench; one export
+  # goes through them.
+  if module.parts != ('train', 'exports', 'onnx_file.py'):
+    found |= names & {'torch', 'transformers'}
+  return found
 
 
 def test_packages_import_only_what_they_may():
@@ -594,6 +599,7 @@ OPENINGS = {
   'train/vectors/trained_model.py': {'open_weights', 'load'},
   # A run begins with weights, continues, or writes them in another format.
   'train/params/convert.py': {'open_weights', 'load'},
+  'train/exports/folders.py': {'open_weights', 'load'},
   'train/params/warm_start.py': {'open_weights', 'load'},
   'train/run/training.py': {'restore_params'},
   'train/transfer/encoders.py': {'open_weights', 'load'},

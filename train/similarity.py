@@ -21,7 +21,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from train.host import files
+from train.host import console, files
 from train.run import command
 from train.vectors import request, text_counts
 
@@ -136,7 +136,9 @@ def _open(
     tokenizer = None if number else arguments.tokenizer
     model = TrainedModel(name, tokenizer, dtype=arguments.dtype)
     if not model.reads_words:
-      model.plan(wanted)
+      told = model.plan(wanted).told
+      if told and arguments.file is not None and arguments.shift is None:
+        console.say(told)
     elif arguments.parallel is None:
       raise ValueError(
         f'{model.folder} holds an {model.name}, which has vectors of words'

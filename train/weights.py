@@ -1,7 +1,7 @@
 """Looks at weights, and turns workdirs into published formats and back.
 
   python -m train.weights inspect WEIGHTS [--json]
-  python -m train.weights export WEIGHTS FOLDER
+  python -m train.weights export WEIGHTS FOLDER [--form FORM]
   python -m train.weights import WEIGHTS WORKDIR
 
 WEIGHTS is a workdir, a folder of published weights, or a name on Hugging
@@ -9,8 +9,9 @@ Face's hub; `--tokenizer PATH` names their vocabulary where it does not lie
 beside them, and rows of the token table that are of no piece are left out.
 `inspect` reads no array. `export` writes files that transformers and its
 AutoTokenizer load, without a vocabulary the weights alone; of an ELMo, files
-that the released program reads. `import` writes a workdir, to be used wherever
-one is.
+that the released program reads. `--form=sentence-transformers` writes a BERT
+with its pooling, `--form=onnx` a BERT, GPT or GPT-2 with its head as one graph.
+`import` writes a workdir, to be used wherever one is.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from absl import logging
 
 from train.host import console, files
 from train.run import command
+
+FORMS = ('transformers', 'sentence-transformers', 'onnx')
 
 
 def _print_report(report: dict[str, files.Json], tokenizer: str | None) -> None:
@@ -61,7 +64,7 @@ def main() -> None:
   jobs = parser.add_subparsers(dest='job', metavar='JOB', required=True)
   for job, target, result in (
     ('inspect', None, 'print their sizes; no array is read'),
-    ('export', 'FOLDER', 'write files that transformers loads'),
+    ('export', 'FOLDER', 'write files that other programs load'),
     ('import', 'WORKDIR', 'write a workdir, to be used wherever one is'),
   ):
     options = jobs.add_parser(job, help=result)
@@ -70,17 +73,50 @@ def main() -> None:
       options.add_argument('target', metavar=target, help='a new folder')
     else:
       command.add_json(options)
+    if job == 'export':
+      _add_forms(options)
   arguments = parser.parse_args()
   logging.set_verbosity(logging.WARNING)  # orbax tells every file it writes
   command.main(arguments, _run)
 
 
+def _add_forms(options: argparse.ArgumentParser) -> None:
+  add, switch, _ = command.adders(options)
+  add(
+    '--form',
+    choices=FORMS,
+    default=FORMS[0],
+    help='the program that is to open the folder',
+  )
+  add(
+    '--pool',
+    choices=('mean', 'cls', 'last'),
+    help='of sentence-transformers and onnx: what makes the vector of a'
+    ' sentence; by default as the weights were trained, else mean',
+  )
+  add(
+    '--normalize',
+    action=argparse.BooleanOptionalAction,
+    help='likewise: scale it to length 1; by default as trained',
+  )
+  switch('--int8', help='of onnx: matrices of 8 bits, for onnxruntime alone')
+  add('--licence', metavar='ID', help='of the weights, for the model card')
+
+
 def _run(arguments: argparse.Namespace) -> None:
+  if arguments.job == 'export':
+    files.check_folder('FOLDER', arguments.target)
   from train.params import convert
 
   if arguments.job != 'inspect':
-    write = {'export': convert.export, 'import': convert.import_}[arguments.job]
-    write(arguments.weights, arguments.target, arguments.tokenizer)
+    named = arguments.weights, arguments.target, arguments.tokenizer
+    if arguments.job == 'import':
+      convert.import_(*named)
+    else:
+      from train.exports import exported, folders
+
+      asked = {key: getattr(arguments, key) for key in exported.Request._fields}
+      folders.export(*named, exported.Request(**asked))
     console.say(f'{arguments.weights} is written to {arguments.target}.')
     return
   report = convert.inspect(arguments.weights, arguments.tokenizer)

@@ -8,7 +8,7 @@ import jax
 from etils import epath
 
 from models import layers
-from models.pretrained import config_files, sentence_modules, weight_files
+from models.pretrained import config_files, weight_files
 from models.pretrained.weights import VOCABULARY, Weights
 
 CONFIG_FILES = ('config.json', 'bert_config.json')
@@ -17,6 +17,8 @@ RELEASE_FILES = (  # files of the formats that have no such config
   'params_shapes.json',  # GPT, OpenAI
   '*options.json',  # ELMo
 )
+# Of a folder of sentence-transformers, beside Hugging Face's files.
+MODULES_FILE = 'modules.json'
 # Hugging Face's model_type -> our family.
 MODEL_TYPES = {
   'bert': 'bert',
@@ -68,11 +70,12 @@ def open_folder(folder: epath.PathLike) -> Weights:
     return _open_release(folder)
   config = config_files.read(file)
   name = _model_type(config)
-  form, problems = sentence_modules.read(folder)
   found = _open_hugging_face(folder, name, config)
-  return found._replace(
-    sentence_form=form, problems=(*found.problems, *problems)
-  )
+  if (folder / MODULES_FILE).exists():
+    from models.pretrained import sentence_modules
+
+    return sentence_modules.add_form(found)
+  return found
 
 
 def _open_hugging_face(

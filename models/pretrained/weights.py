@@ -12,7 +12,6 @@ from flax import linen as nn
 from jax.sharding import Sharding, SingleDeviceSharding
 
 from models.pretrained import strict
-from models.pretrained.sentence_modules import SentenceForm
 from models.pretrained.strict import Entry, Piece
 
 # (path of a parameter, the array on its devices) -> the leaf of the result.
@@ -23,6 +22,30 @@ NO_SOFTMAX = 'softmax'
 VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
 # The option that names a vocabulary kept apart from its weights.
 TOKENIZER_OPTION = '--tokenizer PATH'
+
+
+class SentenceForm(NamedTuple):
+  """The vector of a sentence, as the weights were trained to make it.
+
+  Attributes:
+    pool: 'cls' or 'mean'.
+    normalize: whether vectors have length 1.
+    prompt: set before each text.
+    lower_case: texts are lower-cased before the tokenizer sees them.
+    max_length: tokens after which sentence-transformers cuts a text; None for
+      the positions of the model. Vectors here are of whole texts.
+  """
+
+  pool: str
+  normalize: bool = False
+  prompt: str = ''
+  lower_case: bool = False
+  max_length: int | None = None
+
+  def read(self, text: str) -> str:
+    """Returns a text as the tokenizer is given it."""
+    text = self.prompt + text
+    return text.lower() if self.lower_case else text
 
 
 class Weights(NamedTuple):

@@ -1,4 +1,4 @@
-"""Describes weights, and writes them in other formats."""
+"""Describes weights, and writes published ones as workdirs."""
 
 import contextlib
 import json
@@ -9,22 +9,13 @@ import ml_collections
 from etils import epath
 
 from data import scratch, storage
-from data.vocabulary import tokenizer_export
 from models import layers
-from models.pretrained import elmo, gpt, hugging_face, strict
-from models.pretrained.weights import NO_SOFTMAX, Weights
+from models.pretrained import strict
+from models.pretrained.weights import Weights
 from train.architectures import families
-from train.host import console
 from train.host.files import Json
 from train.params import opened, warm_start
 from train.run import checkpoint, settings
-
-# Key of Hugging Face's config -> attribute of a tokenizer.
-SYMBOLS = {
-  'pad_token_id': 'pad_id',
-  'bos_token_id': 'end_of_text_id',
-  'eos_token_id': 'end_of_text_id',
-}
 
 
 def inspect(
@@ -65,43 +56,6 @@ def inspect(
   }
 
 
-def export(
-  weights: epath.PathLike,
-  folder: epath.PathLike,
-  tokenizer: epath.PathLike | None = None,
-) -> None:
-  """Writes weights into a new folder, in the format of other programs.
-
-  The files are config.json, model.safetensors and the tokenizer's; for an ELMo
-  options.json, lm_weights.hdf5 and words.txt.
-  """
-  with _new_folder(folder) as new:
-    found = opened.open_weights(weights, tokenizer)
-    params, own = found.load(), found.tokenizer
-    if found.reads_words:
-      elmo.write_folder(new, found.model, params)
-      if own is not None:
-        own.save(new)
-      return
-    config: dict[str, Json] = {
-      key: getattr(own, name)
-      for key, name in SYMBOLS.items()
-      if hasattr(own, name)
-    }
-    if found.labels:
-      numbers = {name: int(number) for number, name in found.labels.items()}
-      config |= {'id2label': dict(found.labels), 'label2id': numbers}
-    if NO_SOFTMAX in found.notes:
-      config |= gpt.HEADLESS[found.name]
-    hugging_face.write_folder(new, found.model, params, config)
-    if own is not None:
-      tokenizer_export.export(own, new, max_length=found.model.max_length)
-    else:
-      console.say(
-        f'{found.folder} holds no vocabulary: the weights are written alone.'
-      )
-
-
 def import_(
   weights: epath.PathLike,
   workdir: epath.PathLike,
@@ -113,7 +67,7 @@ def import_(
   ValueError for a workdir, or for weights without the vocabulary they need.
   """
   checkpoint.checkpoint_folder(workdir)  # refuses what orbax cannot read again
-  with _new_folder(workdir) as new:
+  with new_folder(workdir) as new:
     found = opened.open_weights(weights, tokenizer)
     if found.kind == 'workdir':
       raise ValueError(
@@ -158,13 +112,19 @@ def _config_of(
   return config.lock()
 
 
-@contextlib.contextmanager
-def _new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
-  """Yields a temporary folder; renames it to `folder` if no error occurs."""
+def check_new_folder(folder: epath.PathLike) -> None:
+  """Raises FileExistsError if a folder is there, unless it is empty."""
   storage.check_buckets((), [folder])
   folder = epath.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise FileExistsError(f'{folder} exists already: name a new folder')
+
+
+@contextlib.contextmanager
+def new_folder(folder: epath.PathLike) -> Iterator[epath.Path]:
+  """Yields a temporary folder; renames it to `folder` if no error occurs."""
+  check_new_folder(folder)
+  folder = epath.Path(folder)
   if storage.is_remote(folder):
     new = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}.new')
     try:

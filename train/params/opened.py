@@ -15,8 +15,7 @@ from data.vocabulary import tokenization
 from models.features import HEADS
 from models.layers import Params
 from models.pretrained import published, strict
-from models.pretrained.sentence_modules import SentenceForm
-from models.pretrained.weights import Keep, Weights, shapes_of
+from models.pretrained.weights import Keep, SentenceForm, Weights, shapes_of
 from models.pretrained.weights import abstract_params as abstract_params
 from train.architectures import families
 from train.architectures.architecture import Vocabulary

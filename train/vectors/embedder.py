@@ -193,12 +193,14 @@ def _run_tokens(
     stride=arguments.stride,
     split=text_counts.splitter(arguments.running),
   )
-  found.plan(request)  # checks the request
+  plan = found.plan(request)  # checks the request
   if arguments.running and request.unit != 'word':
     raise ValueError(
       f'--running finds words, found --unit={request.unit}; expected'
       ' --unit=word'
     )
+  if plan.told:
+    console.say(plan.told)
   num_lines = text_counts.count_lines(arguments.input)
   _ = found.params  # read before the clock starts
   num_tokens, num_empty, seconds = _write(

@@ -1,6 +1,7 @@
 """How a model of tokens reads texts: windows, framing symbols, pooling."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from models.pretrained.weights import Weights
 from train.architectures import families
@@ -13,11 +14,13 @@ class TextPlan:
   """How texts are cut, framed and pooled for one model.
 
   Attributes:
-    tokenizer, encode: cut texts, see `Weights`.
+    tokenizer: cuts texts.
     unit, split: see `Request`.
     is_sentence: whether a text has one vector.
-    pool, choice, stride, normalize: see `Request`; pool and normalize are
-      those that the weights were trained with, unless the request names a pool.
+    form: how the weights were trained to make the vectors of sentences; None if
+      that is not known, or the request names a pool.
+    pool, choice, stride, normalize: see `Request`; pool and normalize are those
+      of the form.
     begin, end: ids before and after each window.
     added: how many ids frame a window.
     window: tokens that the model sees at once, the frame included.
@@ -26,16 +29,16 @@ class TextPlan:
   def __init__(self, found: Weights, request: Request):
     """Checks a request against a model; no parameter is read."""
     model = found.model
-    self.tokenizer, self.encode = found.tokenizer, found.encode
+    self.tokenizer, self._encode = found.tokenizer, found.encode
     self.unit, self.split = request.unit, request.split
     self.family = families.ARCHITECTURES[found.name]
     self.is_sentence = self.unit == 'sentence'
     self._both_ways = self.family.reads_both_ways(model)
-    form = found.sentence_form if self.is_sentence else None
-    self.normalize = request.normalize
-    if form is not None and request.pool is None:
-      request = dataclasses.replace(request, pool=form.pool)
-      self.normalize |= form.normalize
+    self.normalize, self.form = request.normalize, None
+    if self.is_sentence and request.pool is None and found.sentence_form:
+      self.form = found.sentence_form
+      request = dataclasses.replace(request, pool=self.form.pool)
+      self.normalize |= self.form.normalize
     self.pool = request.pool_of(found.name, self._both_ways)
     self.begin, self.end = self.family.frame(found.tokenizer)
     self.added = len(self.begin) + len(self.end)
@@ -52,6 +55,20 @@ class TextPlan:
     )
     self.windows(0)  # checks the stride
     self.choice = request.choice.checked(model.num_layers)
+
+  def encode(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns each text's ids, behind the prompt of the form; see `Weights`."""
+    return self._encode([*map(self.form.read, texts)] if self.form else texts)
+
+  @property
+  def told(self) -> str:
+    """What people must know of their texts; '' if nothing is done to them."""
+    if not (self.form and self.form.prompt):
+      return ''
+    return (
+      f'Each text is read behind the prompt {self.form.prompt!r}, as the folder'
+      ' of the weights says; --pool leaves it out.'
+    )
 
   def windows(self, num_tokens: int) -> list[Window]:
     """Returns the windows of a text that make its vectors."""

@@ -65,6 +65,7 @@ VOCABULARIES = ('vocab.txt', 'vocab.json', 'merges.txt', 'tokenizer.json')
 FORMATS = (
   ('model*.safetensors', 'model.safetensors.index.json'),
   ('pytorch_model*.bin', 'pytorch_model.bin.index.json'),
+  ('flax_model*.msgpack', 'flax_model.msgpack.index.json'),
 )
 
 
@@ -161,7 +162,8 @@ def _fetch(
       found = sorted(file.name for file in folder.iterdir())
       cause = (
         f'{folder} holds {", ".join(found) or "nothing"}, expected config.json,'
-        ' a vocabulary and model.safetensors or pytorch_model.bin'
+        ' a vocabulary and model.safetensors, pytorch_model.bin or'
+        ' flax_model.msgpack'
       )
   if without_vocabulary is not None:
     return without_vocabulary

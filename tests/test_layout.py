@@ -115,6 +115,7 @@ RING = (
   'train.transfer.word_program',
   'train.vectors',
   'train.views',
+  'train.weights',
   'train.zero_shot',
 )
 MODULES = [

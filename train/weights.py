@@ -115,8 +115,9 @@ def _run(arguments: argparse.Namespace) -> None:
     else:
       from train.exports import exported, folders
 
-      asked = {key: getattr(arguments, key) for key in exported.Request._fields}
-      folders.export(*named, exported.Request(**asked))
+      kind = exported.ExportRequest
+      asked = {key: getattr(arguments, key) for key in kind._fields}
+      folders.export(*named, kind(**asked))
     console.say(f'{arguments.weights} is written to {arguments.target}.')
     return
   report = convert.inspect(arguments.weights, arguments.tokenizer)

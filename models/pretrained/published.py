@@ -9,7 +9,7 @@ from etils import epath
 
 from models import layers
 from models.pretrained import config_files, weight_files
-from models.pretrained.weights import VOCABULARY, Weights
+from models.pretrained.weights import MODULES_FILE, VOCABULARY, Weights
 
 CONFIG_FILES = ('config.json', 'bert_config.json')
 RELEASE_FILES = (  # files of the formats that have no such config
@@ -17,8 +17,6 @@ RELEASE_FILES = (  # files of the formats that have no such config
   'params_shapes.json',  # GPT, OpenAI
   '*options.json',  # ELMo
 )
-# Of a folder of sentence-transformers, beside Hugging Face's files.
-MODULES_FILE = 'modules.json'
 # Hugging Face's model_type -> our family.
 MODEL_TYPES = {
   'bert': 'bert',
@@ -28,7 +26,8 @@ MODEL_TYPES = {
   'gpt2': 'gpt2',
 }
 LOOKED_FOR = (
-  'config.json with model.safetensors or pytorch_model.bin (Hugging Face),'
+  'config.json with model.safetensors, pytorch_model.bin or flax_model.msgpack'
+  ' (Hugging Face),'
   ' bert_config.json with bert_model.ckpt.index (BERT, TensorFlow),'
   ' hparams.json with model.ckpt.index (GPT-2, TensorFlow),'
   ' params_shapes.json with params_0.npy and so on (GPT, OpenAI),'

@@ -13,8 +13,7 @@ from typing import Any
 from etils import epath
 
 from models.pretrained import config_files
-from models.pretrained.published import MODULES_FILE
-from models.pretrained.weights import SentenceForm, Weights
+from models.pretrained.weights import MODULES_FILE, SentenceForm, Weights
 
 PACKAGE = 'sentence_transformers.'  # begins the type of each of its modules
 # The settings of the Transformer, by the name of the first that exists.

@@ -151,10 +151,17 @@ def _from_pickle(file: epath.Path) -> dict[str, Entry]:
   return torch_pickle.entries(local(file))
 
 
+def _from_flax(file: epath.Path) -> dict[str, Entry]:
+  from models.pretrained import flax_file
+
+  return flax_file.entries(local(file))
+
+
 # Files of weights in Hugging Face's folders and their readers, the best first.
 HUGGING_FACE: dict[str, Callable[[epath.Path], dict[str, Entry]]] = {
   'model.safetensors': from_safetensors,
   'pytorch_model.bin': _from_pickle,
+  'flax_model.msgpack': _from_flax,
 }
 INDEX = '.index.json'  # ends the name of the index of weights in several files
 

@@ -20,6 +20,8 @@ Keep = Callable[[str, jax.Array], Any]
 NO_SOFTMAX = 'softmax'
 # Paths of parameters with a row for each piece of the vocabulary.
 VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
+# Of a folder of sentence-transformers, beside Hugging Face's files.
+MODULES_FILE = 'modules.json'
 # The option that names a vocabulary kept apart from its weights.
 TOKENIZER_OPTION = '--tokenizer PATH'
 

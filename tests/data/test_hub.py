@@ -160,6 +160,7 @@ def test_what_lacks_is_downloaded(cache, monkeypatch):
   assert [patterns[-2] for _, patterns in asked] == [
     'model*.safetensors',
     'pytorch_model*.bin',
+    'flax_model*.msgpack',
   ]
 
 

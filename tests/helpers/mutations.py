@@ -257,16 +257,32 @@ def _write_arpa(folder):
   )
 
 
+def _write_flax(folder):
+  from flax import serialization
+
+  arrays = {'a': {'kernel': np.arange(6.0).reshape(2, 3)}, 'b': np.ones(40)}
+  content = serialization.to_bytes(arrays)
+  (folder / 'flax_model.msgpack').write_bytes(content)
+
+
+TYPES = 'sentence_transformers.models.'
+
+
 def _write_modules(folder):
   kinds = ('Transformer', 'Pooling', 'Normalize')
   modules = [
-    {'idx': i, 'path': f'{i}_{kind}' * (i > 0), 'type': f'models.{kind}'}
+    {'idx': i, 'path': f'{i}_{kind}' * (i > 0), 'type': f'{TYPES}{kind}'}
     for i, kind in enumerate(kinds)
   ]
   (folder / 'modules.json').write_text(json.dumps(modules))
   (folder / '1_Pooling').mkdir()
   settings = {'pooling_mode_cls_token': True, 'pooling_mode_max_tokens': False}
   (folder / '1_Pooling/config.json').write_text(json.dumps(settings))
+  settings = {'max_seq_length': 16, 'do_lower_case': True}
+  (folder / 'sentence_bert_config.json').write_text(json.dumps(settings))
+  settings = {'prompts': {'a': 'b: ', 'c': None}, 'default_prompt_name': 'a'}
+  file = folder / 'config_sentence_transformers.json'
+  file.write_text(json.dumps(settings))
 
 
 # --- The readers
@@ -342,9 +358,12 @@ def _read_arpa(folder):
 
 def _read_modules(folder):
   from models.pretrained import sentence_modules
+  from models.pretrained.weights import Weights
 
   folder = folder.parent if folder.name == '1_Pooling' else folder
-  _, problems = sentence_modules.read(folder)
+  problems = sentence_modules.add_form(
+    Weights(folder, 'Hugging Face', 'bert')
+  ).problems
   if problems:
     raise ValueError(f'{folder}/1_Pooling: {problems}')
 
@@ -408,6 +427,7 @@ READERS = {
   'labelled': Reader(_write_labelled, _read_labelled),
   'vectors': Reader(_write_vectors, _read_vectors),
   'arpa': Reader(_write_arpa, _read_arpa),
+  'flax': Reader(_write_flax, _read_hugging_face),
   'modules': Reader(_write_modules, _read_modules),
 }
 

@@ -8,19 +8,20 @@ from train.architectures.architecture import Architecture, TextObjective
 from train.run import settings
 
 # Name -> (where its `Architecture` is, what its weights are used for): 'embed',
-# 'score' (tokens), 'generate', 'fill_masks', 'tasks' (to be fine-tuned).
+# 'score' (tokens), 'generate', 'fill_masks', 'tasks' (to be fine-tuned); and
+# files of other programs, 'onnx' and 'sentence-transformers'.
 FAMILIES = {
   'bert': (
     'train.architectures.bert:ARCHITECTURE',
-    ('embed', 'fill_masks', 'tasks'),
+    ('embed', 'fill_masks', 'tasks', 'onnx', 'sentence-transformers'),
   ),
   'gpt': (
     'train.architectures.gpt:GPT',
-    ('embed', 'score', 'generate', 'tasks'),
+    ('embed', 'score', 'generate', 'tasks', 'onnx'),
   ),
   'gpt2': (
     'train.architectures.gpt:GPT2',
-    ('embed', 'score', 'generate', 'tasks'),
+    ('embed', 'score', 'generate', 'tasks', 'onnx'),
   ),
   'lstm': ('train.architectures.gpt:LSTM', ('score', 'tasks')),
   'nnlm': ('train.architectures.nnlm:ARCHITECTURE', ('score',)),

@@ -2,11 +2,15 @@
 
 from typing import NamedTuple
 
+from data.inputs import framing
 from models.pretrained.weights import SentenceForm, Weights
+from train.architectures import families
 from train.host import files
 from train.host.files import Json
+from train.params import opened
 from train.run import workdirs
 from train.transfer import predictors, task_outputs
+from train.vectors.request import POOLS
 
 FORMS = ('transformers', 'sentence-transformers', 'onnx')  # as train.weights
 # Of `--form`: the families that can have it. Any family has the first, where
@@ -15,11 +19,9 @@ _FAMILIES = {
   'sentence-transformers': ('bert',),
   'onnx': ('bert', 'gpt', 'gpt2'),
 }
-# Vectors of sentences by a model that reads from left to right.
-_POOLS = {True: ('mean', 'cls'), False: ('mean', 'last')}
 
 
-class Request(NamedTuple):
+class ExportRequest(NamedTuple):
   """How a model is to be written.
 
   Attributes:
@@ -51,14 +53,20 @@ class Export(NamedTuple):
   """
 
   weights: Weights
-  request: Request
+  request: ExportRequest
   vectors: SentenceForm | None
   config: Json
   results: Json
   task: dict[str, Json]
 
 
-def plan(weights: Weights, request: Request) -> Export:
+def reads_types(weights: Weights) -> bool:
+  """Returns whether a model is framed as a BERT, whose tokens have types."""
+  form = families.ARCHITECTURES[weights.name].form
+  return framing.FORMS[form].token_types
+
+
+def plan(weights: Weights, request: ExportRequest) -> Export:
   """Checks that weights can be written as requested.
 
   Raises ValueError, naming what another program could not compute.
@@ -78,7 +86,7 @@ def plan(weights: Weights, request: Request) -> Export:
   return Export(weights, request, vectors, config, results, task)
 
 
-def _vectors(weights: Weights, request: Request) -> SentenceForm | None:
+def _vectors(weights: Weights, request: ExportRequest) -> SentenceForm | None:
   """Returns how sentences get vectors, of the weights and the request."""
   form = weights.sentence_form
   asked = request.pool is not None or request.normalize is not None
@@ -100,13 +108,15 @@ def _vectors(weights: Weights, request: Request) -> SentenceForm | None:
 
 
 def _check_form(
-  weights: Weights, request: Request, vectors: SentenceForm | None
+  weights: Weights, request: ExportRequest, vectors: SentenceForm | None
 ) -> None:
-  known = _FAMILIES.get(request.form, (weights.name,))
-  if weights.name not in known:
+  if request.form != FORMS[0] and not families.is_for(
+    weights.name, request.form
+  ):
     raise ValueError(
       f'{weights.folder} holds a model of the kind {weights.name}, expected'
-      f' {" or ".join(known)} for --form={request.form}'
+      f' {" or ".join(families.names_for(request.form))} for'
+      f' --form={request.form}'
     )
   if request.int8 and request.form != 'onnx':
     raise ValueError(f'--int8 is of --form=onnx, found --form={request.form}')
@@ -116,7 +126,8 @@ def _check_form(
       ' classes of Hugging Face would read both ways with its weights'
     )
   if vectors is not None:
-    pools = _POOLS[weights.name == 'bert']
+    family = families.ARCHITECTURES[weights.name]
+    pools = POOLS['sentence', family.reads_both_ways(weights.model)]
     if vectors.pool not in pools:
       raise ValueError(
         f'--pool={vectors.pool}: expected {" or ".join(pools)} of a'
@@ -126,22 +137,24 @@ def _check_form(
       weights.check_complete()
 
 
-def _check_task(weights: Weights, config: Json, request: Request) -> None:
+def _check_task(weights: Weights, config: Json, request: ExportRequest) -> None:
   """Refuses fine-tuned models that no class or graph of others computes."""
+  if weights.reads_words:
+    return
+  parts = {path.partition('/')[0] for path in weights.shapes}
+  between = sorted(parts & {*opened.BETWEEN})
+  if between:
+    raise ValueError(
+      f'{weights.folder}: no class of Hugging Face has {" + ".join(between)}'
+      ' between an encoder and its linear head'
+    )
   features = config.task.features
-  if features != 'last' and not weights.reads_words:
+  if features != 'last':
     raise ValueError(
       f'{weights.folder}: the head reads the features {features!r}, expected'
       " 'last', the last layer, which the heads of other programs read"
     )
-  parts = {path.partition('/')[0] for path in weights.shapes}
-  between = sorted(parts & {'bilstm', 'mix', 'crf'})
-  if between and request.form == 'onnx':
-    raise ValueError(
-      f'{weights.folder} has {" + ".join(between)} beside its head, expected an'
-      ' encoder and a linear head for --form=onnx'
-    )
-  if weights.name not in ('gpt', 'gpt2'):
+  if reads_types(weights):
     return
   if request.form == 'transformers':
     raise ValueError(

@@ -14,7 +14,7 @@ def export(
   weights: epath.PathLike,
   folder: epath.PathLike,
   tokenizer: epath.PathLike | None = None,
-  request: exported.Request | None = None,
+  request: exported.ExportRequest | None = None,
 ) -> None:
   """Writes weights into a new folder, in a form of `exported.FORMS`.
 
@@ -28,7 +28,7 @@ def export(
   FileExistsError if the folder is there, and ValueError, before parameters are
   read, for a model that cannot be written so.
   """
-  request = request or exported.Request()
+  request = request or exported.ExportRequest()
   convert.check_new_folder(folder)
   found = opened.open_weights(weights, tokenizer)
   export = exported.plan(found, request)

@@ -6,7 +6,7 @@ from typing import Any
 
 from models import layers
 from models.pretrained import strict
-from train.exports.exported import Export
+from train.exports.exported import Export, reads_types
 from train.host.console import duration
 
 FILE = 'README.md'
@@ -59,7 +59,7 @@ def _lines(export: Export, name: str, architecture: str) -> Iterator[str]:
   yield from ('---', f'license: {licence}')
   form = export.request.form
   library = {'onnx': 'transformers'}.get(form, form)
-  if found.name != 'elmo':
+  if not found.reads_words:
     yield f'library_name: {library}'
     yield f'pipeline_tag: {_pipeline(export)}'
   yield from ('tags:', '- sesame', f'- {found.name}')
@@ -106,7 +106,7 @@ def _pipeline(export: Export) -> str:
   found = export.weights
   if export.task:
     return PIPELINES.get(export.task['kind'], 'feature-extraction')
-  if found.name != 'bert':
+  if not reads_types(found):
     return 'text-generation'
   return 'fill-mask' if 'mlm' in found.model.heads else 'feature-extraction'
 
@@ -114,7 +114,7 @@ def _pipeline(export: Export) -> str:
 def _use(export: Export, name: str, architecture: str) -> Iterator[str]:
   found, form = export.weights, export.request.form
   yield from ('## Use', '')
-  if found.name == 'elmo':
+  if found.reads_words:
     yield (
       'options.json and lm_weights.hdf5 are read by the released programs of'
       ' ELMo, words.txt has the words of its softmax.'
@@ -124,7 +124,7 @@ def _use(export: Export, name: str, architecture: str) -> Iterator[str]:
   code = _CODE[form].format(
     name=name,
     architecture=architecture,
-    types=types if found.name == 'bert' else '',
+    types=types if reads_types(found) else '',
   )
   yield from ('```python', code.rstrip(), '```')
   told = [*_told(export)]
@@ -154,13 +154,13 @@ def _told(export: Export) -> Iterator[str]:
   if kind == 'choice':
     yield (
       'A row of the inputs is a choice: [batch, choices, length].'
-      if found.name == 'bert'
+      if reads_types(found)
       else 'A row is a choice, and the largest output is the answer.'
     )
   if kind in ('tagging', 'roles'):
-    piece = 'first' if found.name == 'bert' else 'last'
+    piece = 'first' if reads_types(found) else 'last'
     yield f"A word's tag is that of its {piece} piece."
-  if kind and found.name != 'bert':
+  if kind and not reads_types(found):
     yield (
       'A text is framed by symbols that its tokenizer does not add: start,'
       f' text, classify, with the ids {_symbols(export)}; a pair has the'

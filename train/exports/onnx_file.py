@@ -21,7 +21,7 @@ from data import scratch
 from models.pretrained.hugging_face import CONFIG_FILE, WEIGHTS_FILE
 from models.pretrained.weights import SentenceForm
 from train.exports import sentence_folder, transformers_folder
-from train.exports.exported import Export
+from train.exports.exported import Export, reads_types
 
 if TYPE_CHECKING:
   import torch
@@ -81,16 +81,17 @@ def write(folder: epath.Path, export: Export, params: Mapping) -> None:
     graph = _graph(model, export.vectors, head and (head, params[head]))
     graph_file = hidden / MODEL_FILE
     rank = 3 if type(model).__name__ == 'BertForMultipleChoice' else 2
-    inputs = INPUTS if found.name == 'bert' else INPUTS[:2]
+    inputs = INPUTS if reads_types(found) else INPUTS[:2]
     size = found.model.vocab_size
     most = found.model.max_length
     _export(graph, graph_file, inputs, rank, most)
     _check(graph, graph_file, inputs, rank, size, most)
     if export.request.int8:
       _round(graph_file)
-    for file in (*hidden.glob(f'{MODEL_FILE}*'), *plain.iterdir()):
-      if file.name != WEIGHTS_FILE:
-        shutil.copy(file, folder / file.name)
+    for file in (*hidden.iterdir(), *plain.iterdir()):
+      if file.name != WEIGHTS_FILE and not file.is_dir():
+        with file.open('rb') as source, (folder / file.name).open('wb') as to:
+          shutil.copyfileobj(source, to)  # the folder may be in a bucket
   if export.vectors is not None:
     # Servers pool the states of tokens as these files say.
     sentence_folder.write_settings(
@@ -101,7 +102,7 @@ def write(folder: epath.Path, export: Export, params: Mapping) -> None:
 def _head(export: Export) -> str | None:
   """Returns the head that is added to a GPT's encoder, if there is one."""
   found = export.weights
-  if found.name == 'bert' or not found.heads or export.vectors:
+  if reads_types(found) or not found.heads or export.vectors:
     return None
   (head,) = found.heads
   if head not in GPT_HEADS:

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 
 from etils import epath
 
-from models.pretrained.published import MODULES_FILE
 from models.pretrained.sentence_modules import (
   FLAGS,
   MODEL_FILE,
   PACKAGE,
   TRANSFORMER_FILES,
 )
-from models.pretrained.weights import SentenceForm
+from models.pretrained.weights import MODULES_FILE, SentenceForm
 from train.exports import transformers_folder
 from train.exports.exported import Export
 from train.host import files

@@ -7,7 +7,7 @@ from etils import epath
 from data.vocabulary import tokenizer_export
 from models.pretrained import gpt, hugging_face
 from models.pretrained.weights import NO_SOFTMAX
-from train.exports.exported import Export
+from train.exports.exported import Export, reads_types
 from train.host import console
 from train.host.files import Json
 
@@ -48,7 +48,7 @@ def write(
     params = {part: params[part] for part in ENCODER if part in params}
     if hasattr(model, 'heads'):
       model = model.clone(heads=tuple({'pooler'} & {*params}))
-  elif found.name == 'bert':
+  elif reads_types(found):
     config |= OF_KIND.get(export.task.get('kind'), {})
   if NO_SOFTMAX in found.notes:
     config |= gpt.HEADLESS[found.name]

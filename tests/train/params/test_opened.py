@@ -24,6 +24,7 @@ from train import (
   weights,
   zero_shot,
 )
+from train.exports import folders
 from train.papers import tables
 from train.params import convert, opened
 from train.run import workdirs
@@ -104,7 +105,7 @@ def test_rows_beyond_the_vocabulary_are_left_out(kind, made, tmp_path):
   assert f'has 448 rows, the vocabulary {V} pi' in report['notes']['padding']
   convert.import_(alone, tmp_path / 'workdir', vocabulary)
   assert convert.inspect(tmp_path / 'workdir')['notes'] == report['notes']
-  convert.export(tmp_path / 'workdir', tmp_path / 'back')
+  folders.export(tmp_path / 'workdir', tmp_path / 'back')
   again, told = type(model).from_pretrained(
     tmp_path / 'back', output_loading_info=True
   )
@@ -187,7 +188,7 @@ def test_who_needs_no_words_asks_for_none(kind, made, run_command, tmp_path):
     'written alone' in run_command(weights, 'export', alone, 'exported').err
   )
   files = sorted(file.name for file in (tmp_path / 'exported').iterdir())
-  assert files == ['config.json', 'model.safetensors']
+  assert files == ['README.md', 'config.json', 'model.safetensors']
   state = type(model).from_pretrained(tmp_path / 'exported').state_dict()
   for name, tensor in model.state_dict().items():
     np.testing.assert_array_equal(state[name], tensor, err_msg=name)

@@ -15,7 +15,8 @@ from data.scoring import kinds, scores
 from data.tasks import registry
 from models import elmo, task_model
 from models.pretrained import elmo as pretrained
-from train.params import convert, opened
+from train.exports import folders
+from train.params import opened
 from train.transfer import predictors
 from train.vectors import elmo_vectors
 
@@ -86,7 +87,7 @@ def test_words_are_tagged_from_the_mix_of_layers(small, tmp_path):
   # What is finished is not begun again; and the head cannot be written.
   assert runs.train(config, workdir) == results
   with pytest.raises(ValueError, match='bilstm'):
-    convert.export(workdir, tmp_path / 'exported')
+    folders.export(workdir, tmp_path / 'exported')
 
 
 @pytest.mark.slow

@@ -22,7 +22,8 @@ from data.vocabulary import tokenization
 from models import gpt, lstm_lm
 from train.architectures import architecture, families
 from train.engine import sharding
-from train.params import convert, opened
+from train.exports import folders
+from train.params import opened
 from train.run import checkpoint, settings
 from train.transfer import (
   encoders,
@@ -308,7 +309,7 @@ def test_a_left_to_right_bert_learns_from_the_last_token(
   assert opened.open_weights(run).model.pool_last
   # Hugging Face's classes would read both ways, at [CLS].
   with pytest.raises(ValueError, match='left to right'):
-    convert.export(run, tmp_path / 'exported')
+    folders.export(run, tmp_path / 'exported')
   # One that was begun when [CLS] was read goes on reading that.
   file = run / opened.IMPORTED_FILE
   imported = json.loads(file.read_text())
@@ -347,7 +348,7 @@ def test_a_left_to_right_bert_stays_so(left_to_right, own_set, tmp_path):
   assert not np.allclose(hidden[0][:, 6:], hidden[1][:, 6:], atol=1e-3)
   # It cannot be written as what others read, and says so.
   with pytest.raises(ValueError, match='left to right'):
-    convert.export(tmp_path / 'run', tmp_path / 'exported')
+    folders.export(tmp_path / 'run', tmp_path / 'exported')
   assert not pathlib.Path(tmp_path / 'exported').exists()
   # Its encoder can begin another run, whose head is of other sizes.
   plain = small_tasks.small_config(own_set, tmp_path / 'run')

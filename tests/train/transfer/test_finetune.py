@@ -17,8 +17,9 @@ from pyarrow import parquet
 
 from data.inputs import batches
 from train.engine import optim, sharding
+from train.exports import folders
 from train.host import processes
-from train.params import convert, opened
+from train.params import opened
 from train.run import checkpoint, ledger, metrics, workdirs
 from train.run.job import Keep
 from train.transfer import finetune, task_plan
@@ -375,7 +376,7 @@ def test_a_frozen_encoder_stays_as_it_was(make_config, tmp_path):
     before = jax.device_get(job.begin(0).params)
   runs.train(config, tmp_path / 'run', shared=job)
   with pytest.raises(ValueError, match=r'no class of Hugging Face has.*bilstm'):
-    convert.export(tmp_path / 'run', tmp_path / 'exported')
+    folders.export(tmp_path / 'run', tmp_path / 'exported')
   assert not (tmp_path / 'exported').exists()
   found = opened.open_weights(tmp_path / 'run')
   found.check_complete()

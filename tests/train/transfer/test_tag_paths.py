@@ -13,7 +13,8 @@ import word_runs
 
 from data.tasks.examples import Task
 from data.vocabulary import tag_schemes
-from train.params import convert, opened
+from train.exports import folders
+from train.params import opened
 from train.run import settings
 from train.transfer import predictors, tag_paths
 from train.transfer.program import TaskProgram
@@ -174,7 +175,7 @@ def test_best_paths_obey_the_scheme(config_of, tmp_path, scheme):
 def test_a_tagger_with_a_crf_is_not_exported(run_of, tmp_path):
   _, workdir = run_of('iob2')
   with pytest.raises(ValueError, match='crf'):
-    convert.export(workdir, tmp_path / 'exported')
+    folders.export(workdir, tmp_path / 'exported')
   assert not (tmp_path / 'exported').exists()
 
 

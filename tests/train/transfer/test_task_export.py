@@ -8,7 +8,7 @@ import torch
 
 from data.inputs import batches
 from train.engine import sharding
-from train.params import convert
+from train.exports import folders
 from train.transfer import predictors, task_data
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -26,7 +26,7 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
   import transformers
 
   config, workdir, _ = run_of(kind)
-  convert.export(workdir, tmp_path / 'exported')
+  folders.export(workdir, tmp_path / 'exported')
   theirs, found = getattr(transformers, CLASSES[kind]).from_pretrained(
     tmp_path / 'exported', output_loading_info=True
   )

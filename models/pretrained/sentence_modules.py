@@ -192,4 +192,4 @@ def _prompt(of_model: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
     )
     return [], '', [problem]
   others = [name for name, text in prompts.items() if text and name != default]
-  return others, prompts.get(default) or '', []
+  return sorted(others), prompts.get(default) or '', []

@@ -3,7 +3,6 @@
 import functools
 import json
 import pydoc_data.topics
-import re
 import shutil
 
 import numpy as np
@@ -385,44 +384,6 @@ def test_sentences_are_pooled_as_their_folder_says(
   np.testing.assert_allclose(vectors.array, right, atol=1e-5)
   tokens = next(loaded.vectors(TEXT[:1], Request('token')))
   np.testing.assert_allclose(tokens.array, top_TD[1:-1], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-  ('settings', 'kinds', 'message'),
-  [
-    (
-      {},
-      (*MODULES, 'Dense'),
-      'the modules Transformer, Pooling, Normalize, De',
-    ),
-    (
-      {},
-      ('Transformer',),
-      'the modules Transformer, expected Transformer, Poo',
-    ),
-    (
-      {'pooling_mode_max_tokens': True},
-      MODULES,
-      "'pooling_mode_max_tokens': T",
-    ),
-    (
-      dict.fromkeys(
-        ('pooling_mode_cls_token', 'pooling_mode_mean_tokens'), True
-      ),
-      MODULES,
-      'expected one of pooling_mode_cls_token, pooling_mode_mean_tokens',
-    ),
-    ({'pooling_mode': ['cls', 'mean']}, MODULES, "'pooling_mode': ['cls', 'me"),
-  ],
-)
-def test_unknown_modules_are_refused_with_the_cure(
-  sentence_folder, settings, kinds, message
-):
-  folder, *_ = sentence_folder
-  write_modules(folder, settings, kinds)
-  with pytest.raises(ValueError, match=re.escape(message)) as error:
-    TrainedModel(folder)
-  assert 'a copy of the folder without modules.json is read' in str(error.value)
 
 
 def test_a_missing_pooling_is_named(sentence_folder):

@@ -60,6 +60,14 @@ setuptools.setup(
     'jieba': ['jieba>=0.42.1,<0.43'],  # words of Chinese, for whole units
     # hf:NAME of the hub; folders of data sets need pyarrow alone.
     'hf': ['datasets>=4,<6'],
+    # A model's graph for onnxruntime, made by PyTorch of transformers' class.
+    'onnx': [
+      'onnx>=1.23',
+      'onnxruntime>=1.32',
+      'onnxscript>=0.7',
+      'torch>=2.13',
+      'transformers>=5,<6',
+    ],
     'zero_shot': ['rouge-score>=0.1.2', 'sacrebleu>=2.5'],
     'test': [
       'accelerate>=1.10,<2',  # of transformers' Trainer
@@ -74,9 +82,13 @@ setuptools.setup(
       'sacrebleu>=2.5',
       'spacy>=3.8,<4',
       'jax[tpu]>=0.10,<0.12',  # the TPU's compiler, for preflight
+      'onnx>=1.23',
+      'onnxruntime>=1.32',
+      'onnxscript>=0.7',
       'pytest>=8',
       'pytest-xdist>=3.8',
       'ruff>=0.14',
+      'sentence-transformers>=6,<7',
       'selenium>=4.20',  # drives Chromium, which the system brings
       'torch==2.13.0',
       'transformers>=5,<6',

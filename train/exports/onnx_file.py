@@ -121,6 +121,11 @@ def _open(folder: epath.Path, bare: bool) -> 'torch.nn.Module':
   (name,) = config['architectures']
   if bare:
     name = name.replace('LMHeadModel', 'Model')
+  if name not in OUTPUTS:
+    raise ValueError(
+      f'Hugging Face opens the model as {name}, expected one of'
+      f' {", ".join(OUTPUTS)} for --form=onnx'
+    )
   transformers.utils.logging.disable_progress_bar()
   # Attention in plain operators, which onnxruntime joins as it likes; PyTorch's
   # own adds guards against empty rows, and is slower there.

@@ -124,7 +124,7 @@ def _use(export: Export, name: str, architecture: str) -> Iterator[str]:
   code = _CODE[form].format(
     name=name,
     architecture=architecture,
-    types=types if reads_types(found) else '',
+    types=types if getattr(found.model, 'num_token_types', 0) else '',
   )
   yield from ('```python', code.rstrip(), '```')
   told = [*_told(export)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MODEL_FILE = 'model.onnx'
 PACKAGES = ('onnx', 'onnxruntime', 'onnxscript', 'torch', 'transformers')
-INPUTS = ('input_ids', 'attention_mask', 'token_type_ids')  # the last of a BERT
+INPUTS = ('input_ids', 'attention_mask', 'token_type_ids')  # types of a BERT
 VECTORS = ('last_hidden_state', 'sentence_embedding')
 # Class of Hugging Face -> its fields that are outputs of the graph.
 OUTPUTS = {
@@ -40,6 +40,9 @@ OUTPUTS = {
   'BertForTokenClassification': ('logits',),
   'BertForMultipleChoice': ('logits',),
   'BertForQuestionAnswering': ('start_logits', 'end_logits'),
+  'ModernBertModel': VECTORS[:1],
+  'ModernBertForMaskedLM': ('logits',),
+  'ModernBertForSequenceClassification': ('logits',),
   'OpenAIGPTModel': VECTORS[:1],
   'OpenAIGPTLMHeadModel': ('logits',),
   'GPT2Model': VECTORS[:1],
@@ -81,7 +84,8 @@ def write(folder: epath.Path, export: Export, params: Mapping) -> None:
     graph = _graph(model, export.vectors, head and (head, params[head]))
     graph_file = hidden / MODEL_FILE
     rank = 3 if type(model).__name__ == 'BertForMultipleChoice' else 2
-    inputs = INPUTS if reads_types(found) else INPUTS[:2]
+    has_types = getattr(found.model, 'num_token_types', 0)
+    inputs = INPUTS if has_types else INPUTS[:2]
     size = found.model.vocab_size
     most = found.model.max_length
     _export(graph, graph_file, inputs, rank, most)

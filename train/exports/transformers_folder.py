@@ -7,7 +7,7 @@ from etils import epath
 from data.vocabulary import tokenizer_export
 from models.pretrained import gpt, hugging_face
 from models.pretrained.weights import NO_SOFTMAX
-from train.exports.exported import Export, reads_types
+from train.exports.exported import Export
 from train.host import console
 from train.host.files import Json
 
@@ -17,7 +17,7 @@ SYMBOLS = {
   'bos_token_id': 'end_of_text_id',
   'eos_token_id': 'end_of_text_id',
 }
-# Kind of a task -> what its config says beside the sizes.
+# Kind of a task -> what the config of a BERT says beside the sizes.
 OF_KIND = {
   'choice': {'architectures': ['BertForMultipleChoice']},
   'regression': {'problem_type': 'regression'},
@@ -48,7 +48,7 @@ def write(
     params = {part: params[part] for part in ENCODER if part in params}
     if hasattr(model, 'heads'):
       model = model.clone(heads=tuple({'pooler'} & {*params}))
-  elif reads_types(found):
+  elif getattr(model, 'num_token_types', 0):
     config |= OF_KIND.get(export.task.get('kind'), {})
   if NO_SOFTMAX in found.notes:
     config |= gpt.HEADLESS[found.name]

@@ -13,7 +13,8 @@ from data.store import corpus
 from train.architectures import bert as family
 from train.architectures.architecture import Vocabulary
 from train.engine import state
-from train.params import convert, opened
+from train.exports import exported, folders, onnx_file
+from train.params import opened
 from train.run import settings, training, workdirs
 
 CHANGES = variants.MODERN | {
@@ -96,7 +97,7 @@ def test_masks_fall_and_scores_have_the_last_share(config, small_store):
 def test_transformers_opens_an_export(torch, trained, tmp_path):
   import transformers
 
-  convert.export(trained[0], tmp_path / 'out')
+  folders.export(trained[0], tmp_path / 'out')
   theirs = transformers.AutoModelForMaskedLM.from_pretrained(
     tmp_path / 'out', attn_implementation='eager'
   ).eval()
@@ -122,6 +123,35 @@ def test_transformers_opens_an_export(torch, trained, tmp_path):
   np.testing.assert_allclose(
     outputs['mlm_logits'][..., : found.model.vocab_size], expected, atol=1e-4
   )
+
+
+@pytest.mark.slow
+def test_onnxruntime_opens_an_export(torch, trained, tmp_path):
+  """Windows and rotary positions, of short rows and of long ones."""
+  onnxruntime = pytest.importorskip('onnxruntime')
+  request = exported.ExportRequest('onnx')
+  folders.export(trained[0], tmp_path / 'out', request=request)
+  session = onnxruntime.InferenceSession(str(tmp_path / 'out/model.onnx'))
+  names = [part.name for part in session.get_inputs()]
+  assert names == [*onnx_file.INPUTS[:2]]
+  found = opened.open_weights(trained[0])
+  params = found.load()
+  for length in (1, 7, found.model.max_length):
+    ids = np.arange(length)[None] % found.model.vocab_size
+    mask = np.ones_like(ids)
+    places = np.arange(length)[None]
+    outputs = found.model.apply(
+      {'params': params},
+      ids,
+      mask.astype(bool),
+      0 * ids,
+      places,
+      places,
+      train=False,
+    )
+    (theirs,) = session.run(None, dict(zip(names, (ids, mask), strict=True)))
+    ours = outputs['mlm_logits'][..., : found.model.vocab_size]
+    np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-5)
 
 
 def test_a_task_is_learnt_from_it_and_opened_again(trained, tmp_path):

@@ -38,8 +38,13 @@ def build_model(
   model_config: ml_collections.ConfigDict, vocab_size: int
 ) -> gpt.Gpt:
   """Returns the module of a config."""
-  fields = model_fields(model_config)
-  fields.pop('left_to_right', None)  # a GPT always is
+  # A fine-tuning's config has the keys of a BERT, too.
+  known = gpt.Gpt.__dataclass_fields__
+  fields = {
+    name: value
+    for name, value in model_fields(model_config).items()
+    if name in known
+  }
   return gpt.Gpt(
     vocab_size=vocab_size, pre_norm=model_config.name == 'gpt2', **fields
   )

@@ -47,7 +47,6 @@ import ml_collections
 
 from configs import variants
 from configs.sections import task as task_section
-from configs.sections import task_models as task_models_section
 from data.tasks import registry
 
 RECIPES = ('bert', 'stable', 'gpt', 'frozen')
@@ -109,7 +108,9 @@ def _set_model(config: ml_collections.ConfigDict, model: str | None) -> None:
 
 def _read_words(name: str, model: str) -> ml_collections.ConfigDict:
   """Returns the config of one of ELMo's task models."""
-  config = task_models_section.get_config()
+  from configs.sections import task_models
+
+  config = task_models.get_config()
   config.model.name = model
   config.task.name, *others = name.split('+')
   if others:

@@ -295,6 +295,8 @@ _SECTIONS = {
   'bert': 'base:get_config',
   'task': 'sections.task:get_config',
   'words': 'sections.task_models:get_config',
+  'distill_task': 'sections.distill:get_config',
+  'distill_words': 'sections.distill:get_words_config',
   'elmo': 'sections.elmo:get_config',
   'gpt': 'sections.gpt:get_config',
   'gpt2': 'sections.gpt:get_config',
@@ -328,4 +330,6 @@ def get_defaults(
   name = config.model.name
   if 'task' in config:
     name = 'words' if name in WORD_MODELS else 'task'
+  if 'distill' in config:
+    name = f'distill_{name}'
   return make_defaults(name) if name in _SECTIONS else None

@@ -20,8 +20,11 @@ def get_config() -> ml_collections.ConfigDict:
   task.bilstm_dim = 768  # cells of each direction
 
   config = fine_tuning(model, task)
-  # How many of the first layers are taken. Empty: all.
+  # How many of the first layers are taken; the others are drawn. Empty: all.
   config.init.num_layers = config_dict.placeholder(int)
+  # The model has these layers of the weights alone: 'every:2' (0, 2, 4, ...),
+  # 'first:3', numbers such as '0,5,11', or 'all'. Empty: all.
+  config.init.layers = config_dict.placeholder(str)
   return config
 
 

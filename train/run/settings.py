@@ -75,6 +75,7 @@ NUMBERS = {
     AT_LEAST_0: 'lm_weight soft_classes bilstm_layers mix_l2 word_dim',
     RATE: 'mix_dropout',
   },
+  'distill': {POSITIVE: 'temperature', UNIT: 'label_weight'},
 }
 
 # The values of a key in configs that were written before it.

@@ -21,7 +21,14 @@ BODIES = ByName(
 )
 
 
+# Section of a config -> (program) -> the program that learns by it too.
+LEARNING = ByName({'distill': 'train.transfer.distillation:student_of'})
+
+
 def program_of(config: ml_collections.ConfigDict) -> type[TaskProgram]:
   """Returns the class of the programs of a config."""
   name = config.model.name
-  return BODIES[name] if name in BODIES else encoders.EncoderProgram
+  found = BODIES[name] if name in BODIES else encoders.EncoderProgram
+  for section in filter(config.__contains__, LEARNING):
+    found = LEARNING[section](found)
+  return found

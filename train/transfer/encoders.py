@@ -102,7 +102,7 @@ class EncoderProgram(TaskProgram):
     workdir: epath.Path | None,
   ) -> list['EncoderProgram']:
     (task,) = tasks
-    return [open_encoder(config, task, workdir)]
+    return [open_encoder(config, task, workdir, cls)]
 
   @property
   def labels_last_piece(self) -> bool:
@@ -200,7 +200,11 @@ class EncoderProgram(TaskProgram):
   def describe(self) -> list[tuple[str, str]]:  # noqa: D102
     weights = self.config.init.weights
     frozen = ', frozen' if self.config.task.frozen else ''
-    return [('weights', f'{weights or "none: without pre-training"}{frozen}')]
+    layers = self.config.init.layers
+    taken = f', layers {layers}' if weights and layers else ''
+    return [
+      ('weights', f'{weights or "none: without pre-training"}{taken}{frozen}')
+    ]
 
   def write(self, workdir: epath.Path) -> None:
     """Writes the tokenizer, and the facts about encoder and head."""
@@ -231,11 +235,15 @@ class EncoderProgram(TaskProgram):
 
 
 def open_encoder(
-  config: ml_collections.ConfigDict, task: Task, workdir: epath.Path | None
+  config: ml_collections.ConfigDict,
+  task: Task,
+  workdir: epath.Path | None,
+  program: type[EncoderProgram] = EncoderProgram,
 ) -> EncoderProgram:
   """Returns the program of a task's config, without reading arrays.
 
-  A run that continues in `workdir` needs no other weights.
+  A run that continues in `workdir` needs no other weights. `program` is its
+  class.
 
   Raises:
     FileNotFoundError: if the weights are missing.
@@ -260,7 +268,7 @@ def open_encoder(
   if workdir is None and hasattr(module, 'pool_last'):
     # Workdirs of older versions read [CLS], and still do.
     module = module.clone(pool_last=module.left_to_right)
-  return EncoderProgram(config, task, module, tokenizer, initial)
+  return program(config, task, module, tokenizer, initial)
 
 
 def _open(
@@ -270,6 +278,10 @@ def _open(
   weights = opened.open_weights(config.init.weights, config.data.tokenizer)
   weights.check_complete(warm_start.TOKENIZER_OPTION)
   families.check_reads_tasks(weights.name, config.init.weights)
+  if config.init.layers:
+    from train.params import kept_layers
+
+    weights = kept_layers.keep(weights, config)
   tokenizer, size = weights.tokenizer, 0
   if families.ARCHITECTURES[weights.name].reads_words:
     if weights.model.num_words:

@@ -33,7 +33,14 @@ from train.transfer.task_data import DEV, Split
 SELECT = ('best', 'last')
 # eval_every is not free: scores decide on the kept model and on the end.
 FREE_KEYS = {*settings.FREE_KEYS, 'eval.global_batch'} - {'train.eval_every'}
-PATHS = ('data.source', 'data.tokenizer', 'init.weights', 'task.word_vectors')
+PATHS = (
+  'data.source',
+  'data.tokenizer',
+  'init.weights',
+  'init.teacher',
+  'task.word_vectors',
+  'distill.text',
+)
 
 
 def check_settings(config: ml_collections.ConfigDict) -> None:

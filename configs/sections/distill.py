@@ -1,0 +1,40 @@
+"""Distillation: fine-tunings and pre-trainings that learn from a teacher."""
+
+import ml_collections
+from ml_collections import config_dict
+
+from configs.sections import task, task_models
+
+
+def get_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of a fine-tuning with a teacher."""
+  return of_task(task.get_config())
+
+
+def get_words_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of a task model of words with a teacher."""
+  return of_task(task_models.get_config())
+
+
+def of_task(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """Adds the keys of a teacher to the config of a fine-tuning."""
+  config = config.unlock()
+  distill = config.distill = ml_collections.ConfigDict()
+  # The distance to the teacher: of 'probabilities' (Hinton et al. 2015), or of
+  # 'logits' (its limit at a high temperature; Tang et al. 2019). Of scores:
+  # always the squared distance.
+  distill.loss = 'probabilities'
+  distill.temperature = 2.0  # T, by which both models' logits are divided
+  # The weight of the labels' loss; the teacher's has the rest of 1.
+  distill.label_weight = 0.5
+  # A file of further rows, whose labels come from the teacher alone: .txt (a
+  # text a line, of a pair with a tab between), or as train.predict --input.
+  distill.text = config_dict.placeholder(str)
+  config.init.teacher = teacher()
+  return config
+
+
+def teacher() -> config_dict.FieldReference:
+  """Returns the key of the teacher, which has no default."""
+  # The workdir of a finished run, or a folder of published weights.
+  return config_dict.placeholder(str)

@@ -159,8 +159,10 @@ class Distilled(TaskProgram):
   def __init__(self, config: ml_collections.ConfigDict, task: Task, *args):
     """Takes the arguments of the program below."""
     super().__init__(config, task, *args)
-    self.loss_names = (*self.loss_names, 'soft')
     self._label_weight = config.distill.label_weight
+    self._is_taught = self._label_weight < 1
+    if self._is_taught:
+      self.loss_names = (*self.loss_names, 'soft')
 
   # ---- Opening --------------------------------------------------------------
 
@@ -322,7 +324,7 @@ class Distilled(TaskProgram):
   def losses(self, outputs: Outputs, batch: Batch) -> tuple[dict, dict]:
     """Returns the losses of the program, in training the teacher's too."""
     sums, metrics = super().losses(outputs, batch)
-    if TEACHER in batch:
+    if self._is_taught and TEACHER in batch:
       outputs = {**outputs, 'logits': outputs['logits'].astype(jnp.float32)}
       values = soft_losses(self.config.distill, self._loss, outputs, batch)
       weights = self._soft_weights(batch)
@@ -332,15 +334,14 @@ class Distilled(TaskProgram):
   def weights(self, batch: Batch) -> dict[str, Array]:
     """Returns each loss's divisor, with the share of labels and teacher."""
     totals = super().weights(batch)
+    if not self._is_taught:
+      return totals
     rows = task_losses.row_weights(batch).sum()
     soft = rows if self.sums_words else self._soft_weights(batch).sum()
     share = self._label_weight
     # A loss without a share is divided by infinity.
     totals['task'] = totals['task'] / share if share else jnp.float32(jnp.inf)
-    totals['soft'] = jnp.float32(jnp.inf)
-    if share < 1:
-      totals['soft'] = jnp.maximum(soft, 1) / (1 - share)
-    return totals
+    return totals | {'soft': jnp.maximum(soft, 1) / (1 - share)}
 
   def _soft_weights(self, batch: Batch) -> Array:
     """Returns 1 of each row, or word, that the teacher answers: [B], [B, T]."""

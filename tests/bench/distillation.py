@@ -1,0 +1,173 @@
+r"""Distils a fine-tuned model into fewer layers, and compares the students.
+
+A teacher of each task; for each seed a student with the layers that
+`init.layers` names, once fine-tuned alone and once with the teacher, by the
+same recipe in the same number of steps; then the seconds of scoring dev, in
+turns. What is finished in the workdirs is not repeated.
+
+  python tests/bench/distillation.py --weights W --data glue \
+    --tasks mrpc,stsb --seeds 3 --workdir runs/distillation \
+    --output results/distillation_cpu.json
+"""
+
+import argparse
+import json
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from train.engine import sharding
+from train.host import device, files
+from train.host.console import say
+from train.run import command, workdirs
+from train.transfer import predictors, task_outputs
+
+# As sesame/transfer of configs/tables fine-tunes the same weights.
+RECIPE = (
+  '--config.optim.name=adamw',
+  '--config.optim.learning_rate=1e-4',
+  '--config.train.count=rows',
+  '--config.train.num_epochs=3.0',
+  '--config.train.platform=cpu',
+)
+METRICS = {'mrpc': 'f1', 'stsb': 'spearman', 'sst2': 'accuracy'}
+STUDENTS = ('alone', 'distilled')
+
+
+def commands_of(
+  arguments: argparse.Namespace, task: str
+) -> dict[str, list[str]]:
+  """Returns name of a model -> its command, without seed and workdir."""
+  common = ['-m', 'train.main', f'--config.data.source={arguments.data}']
+  common += [*RECIPE, *arguments.set]
+  weights = f'--config.init.weights={arguments.weights}'
+  student = [*common, f'--config.init.layers={arguments.layers}']
+  begin = weights if arguments.begin == 'weights' else ''
+  teacher = pathlib.Path(arguments.workdir, task, 'teacher')
+  return {
+    'teacher': [*common, f'--config=transfer:task={task}', weights],
+    'alone': [
+      *student,
+      f'--config=transfer:task={task}',
+      begin or f'--config.init.weights={teacher}',
+    ],
+    'distilled': [
+      *student,
+      f'--config=distill:task={task}',
+      f'--config.init.teacher={teacher}',
+      f'--config.distill.temperature={arguments.temperature}',
+      f'--config.distill.label_weight={arguments.label_weight}',
+      *filter(None, [begin]),
+    ],
+  }
+
+
+def train(ours: Sequence[str], workdir: pathlib.Path) -> Mapping[str, Any]:
+  """Returns the results of a run, which is made unless it is finished."""
+  if not (workdir / 'results.json').exists():
+    say(f'{workdir}')
+    with workdir.with_name(f'{workdir.name}.log').open('w') as log:
+      subprocess.run(
+        [sys.executable, *ours, f'--workdir={workdir}'],
+        check=True,
+        stdout=log,
+        stderr=log,
+      )
+  return workdirs.read_results(workdir)
+
+
+def seconds_of(workdirs_of: Mapping[str, pathlib.Path], repeats: int) -> dict:
+  """Returns model -> the shortest seconds of all its dev set's logits."""
+  runs = {}
+  for name, workdir in workdirs_of.items():
+    _, program, _ = predictors.open_member(workdir)
+    split = program.open_splits(['dev'])['dev']
+    runs[name] = program, program.load(workdir), split
+  found: dict[str, list[float]] = {name: [] for name in runs}
+  for repeat in range(repeats + 1):
+    for name, (program, params, split) in runs.items():
+      with sharding.scope(program.mesh, program.config.mesh.rules):
+        begun = time.perf_counter()
+        task_outputs.run_model(program, params, split)
+        jax.block_until_ready(params)
+      if repeat:  # the first time compiles
+        found[name].append(time.perf_counter() - begun)
+  return {name: min(values) for name, values in found.items()}
+
+
+def measure(arguments: argparse.Namespace, task: str) -> dict[str, Any]:
+  """Returns the figures of a task: scores by seed, and speeds."""
+  ours, folder = commands_of(arguments, task), pathlib.Path(arguments.workdir)
+  metric = f'eval/{task}/{METRICS[task]}'
+  folder = folder / task
+  folder.mkdir(parents=True, exist_ok=True)
+  teacher = train(ours['teacher'], folder / 'teacher')
+  scores = {name: [] for name in STUDENTS}
+  for seed in range(arguments.seeds):
+    for name in STUDENTS:
+      seeded = [*ours[name], f'--config.train.seed={seed}']
+      results = train(seeded, folder / f'{name}-{seed}')
+      scores[name].append(results['metrics'][metric])
+  seconds = seconds_of(
+    {'teacher': folder / 'teacher', 'student': folder / 'distilled-0'},
+    arguments.repeats,
+  )
+  best = teacher['metrics'][metric]
+  means = {name: statistics.fmean(values) for name, values in scores.items()}
+  return {
+    'metric': METRICS[task],
+    'teacher': best,
+    **scores,
+    'mean': means,
+    'deviation': {
+      name: statistics.stdev(values) if len(values) > 1 else None
+      for name, values in scores.items()
+    },
+    'kept': {name: value / best for name, value in means.items()},
+    'seconds': seconds,
+    'times as fast': seconds['teacher'] / seconds['student'],
+    'commands': {
+      name: f'python {shlex.join(words)}' for name, words in ours.items()
+    },
+  }
+
+
+def main() -> None:
+  """Entry point."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  add = parser.add_argument
+  add('--weights', required=True, help='what the teacher begins with')
+  add('--data', required=True, help="a folder of GLUE's sets")
+  add('--tasks', default='mrpc,stsb', help=f'some of {", ".join(METRICS)}')
+  add('--seeds', type=command.positive, default=3)
+  add('--layers', default='every:2', help='init.layers of the students')
+  add('--begin', choices=('teacher', 'weights'), default='weights')
+  add('--temperature', type=float, default=2.0)
+  add('--label_weight', type=float, default=0.5)
+  add('--repeats', type=command.positive, default=5, help='of the timing')
+  add('--set', action='append', default=[], help='--config.KEY=VALUE of all')
+  add('--workdir', default='runs/distillation')
+  add('--output', required=True)
+  arguments = parser.parse_args()
+  files.check_writable(arguments.output)
+  found = {
+    'command': f'python {shlex.join(sys.argv)}',
+    'device': device.describe(),
+    'revision': device.revision(),
+    'tasks': {},
+  }
+  for task in arguments.tasks.split(','):
+    found['tasks'][task] = measure(arguments, task)
+    files.write_atomically(arguments.output, json.dumps(found, indent=2) + '\n')
+  say(f'The figures are in {arguments.output}')
+
+
+if __name__ == '__main__':
+  main()

@@ -35,6 +35,7 @@ RECIPE = (
   '--config.optim.learning_rate=1e-4',
   '--config.train.count=rows',
   '--config.train.num_epochs=3.0',
+  '--config.train.select=best',
   '--config.train.platform=cpu',
 )
 METRICS = {'mrpc': 'f1', 'stsb': 'spearman', 'sst2': 'accuracy'}

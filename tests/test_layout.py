@@ -110,6 +110,8 @@ RING = (
   'train.similarity',
   'train.slices',
   'train.tables',
+  'train.transfer.distillation',
+  'train.transfer.teachers',
   'train.transfer.word_bodies',
   'train.transfer.word_checks',
   'train.transfer.word_program',
@@ -602,11 +604,13 @@ OPENINGS = {
   'train/params/convert.py': {'open_weights', 'load'},
   'train/exports/folders.py': {'open_weights', 'load'},
   'train/params/warm_start.py': {'open_weights', 'load'},
+  'train/params/kept_layers.py': {'load'},
   'train/run/training.py': {'restore_params'},
   'train/transfer/encoders.py': {'open_weights', 'load'},
   # The model of a finished fine-tuning: its reader loads it, and a figure shows
   # two of its parameters.
   'train/transfer/predictors.py': {'load'},
+  'train/transfer/distillation.py': {'load'},  # the teacher, once
   'train/transfer/word_program.py': {'open_weights', 'load_params'},
   'train/papers/layer_weights.py': {'restore_params'},
   # Families are refused in words of the command's own, or named in a table.

@@ -46,27 +46,29 @@ def commands_of(
   arguments: argparse.Namespace, task: str
 ) -> dict[str, list[str]]:
   """Returns name of a model -> its command, without seed and workdir."""
-  common = ['-m', 'train.main', f'--config.data.source={arguments.data}']
-  common += [*RECIPE, *arguments.set]
   weights = f'--config.init.weights={arguments.weights}'
-  student = [*common, f'--config.init.layers={arguments.layers}']
-  begin = weights if arguments.begin == 'weights' else ''
+  begin = [weights] if arguments.begin == 'weights' else []
   teacher = pathlib.Path(arguments.workdir, task, 'teacher')
+  layers = f'--config.init.layers={arguments.layers}'
+
+  def command_of(config: str, *own: str) -> list[str]:
+    first = ['-m', 'train.main', '--config', f'{config}:task={task}']
+    data = f'--config.data.source={arguments.data}'
+    return [*first, data, *RECIPE, *arguments.set, *own]
+
   return {
-    'teacher': [*common, f'--config=transfer:task={task}', weights],
-    'alone': [
-      *student,
-      f'--config=transfer:task={task}',
-      begin or f'--config.init.weights={teacher}',
-    ],
-    'distilled': [
-      *student,
-      f'--config=distill:task={task}',
+    'teacher': command_of('transfer', weights),
+    'alone': command_of(
+      'transfer', *(begin or [f'--config.init.weights={teacher}']), layers
+    ),
+    'distilled': command_of(
+      'distill',
       f'--config.init.teacher={teacher}',
+      *begin,
+      layers,
       f'--config.distill.temperature={arguments.temperature}',
       f'--config.distill.label_weight={arguments.label_weight}',
-      *filter(None, [begin]),
-    ],
+    ),
   }
 
 

@@ -200,7 +200,9 @@ def test_it_learns_and_is_smaller(taught, learner):
   # It is used as any fine-tuned model, without its teacher.
   _, _, predictions = predictors.predict(
     [workdir],
-    lambda task: task_data.read_split(config, task, 'dev'),
+    lambda task: task_data.read_split(
+      config, task_data.open_task(config), 'dev'
+    ),
   )
   assert len(predictions) == 32
 
@@ -326,16 +328,16 @@ WORDS = {
   'model__lstm_dim': 16,
   'model__hidden_dim': 16,
   'model__dropout_rate': 0.0,
-  'optim__learning_rate': 5e-3,
+  'optim__learning_rate': 0.01,
   'task__word_dim': 16,
-  'train__steps': 90,
+  'train__steps': 60,
   'train__patience': None,
 }
 
 
-def test_a_bilstm_on_words_learns_from_a_bert(learner, tmp_path):
+def test_bilstms_on_words_learn_from_a_bert(learner, tmp_path):
   config, workdir, _ = learner
-  student = student_of(config, workdir, model='bilstm_attention', **WORDS)
+  student = student_of(config, workdir, model='bcn', **WORDS)
   assert student.distill.loss == 'logits'  # as Tang et al. 2019
   assert student.distill.label_weight == 0
   results = runs.train(student, tmp_path / 'student')

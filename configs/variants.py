@@ -297,6 +297,7 @@ _SECTIONS = {
   'words': 'sections.task_models:get_config',
   'distill_task': 'sections.distill:get_config',
   'distill_words': 'sections.distill:get_words_config',
+  'distill_bert': 'sections.distill:get_bert_config',
   'elmo': 'sections.elmo:get_config',
   'gpt': 'sections.gpt:get_config',
   'gpt2': 'sections.gpt:get_config',

@@ -94,6 +94,7 @@ RING = (
   'train.benches',
   'train.cli',
   'train.embed',
+  'train.engine.soft_targets',
   'train.exports',
   'train.fill_mask',
   'train.generate',
@@ -103,6 +104,7 @@ RING = (
   'train.ngram',
   'train.papers',
   'train.preflight',
+  'train.pretrain.distillation',
   'train.probe',
   'train.probing',
   'train.score',
@@ -605,6 +607,7 @@ OPENINGS = {
   'train/exports/folders.py': {'open_weights', 'load'},
   'train/params/warm_start.py': {'open_weights', 'load'},
   'train/params/kept_layers.py': {'load'},
+  'train/pretrain/distillation.py': {'open_weights', 'load'},  # the teacher
   'train/run/training.py': {'restore_params'},
   'train/transfer/encoders.py': {'open_weights', 'load'},
   # The model of a finished fine-tuning: its reader loads it, and a figure shows

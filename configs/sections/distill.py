@@ -3,6 +3,7 @@
 import ml_collections
 from ml_collections import config_dict
 
+from configs import base
 from configs.sections import task, task_models
 
 
@@ -14,6 +15,23 @@ def get_config() -> ml_collections.ConfigDict:
 def get_words_config() -> ml_collections.ConfigDict:
   """Returns the defaults of a task model of words with a teacher."""
   return of_task(task_models.get_config())
+
+
+def get_bert_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of a BERT's pre-training with a teacher."""
+  config = base.get_config()
+  distill = config.distill = ml_collections.ConfigDict()
+  distill.temperature = 2.0  # T, by which both models' logits are divided
+  # Weights of the losses; the last one needs the width of the teacher.
+  distill.soft_weight = 5.0  # of the teacher's probabilities of masked tokens
+  distill.mlm_weight = 2.0  # of the masked tokens themselves
+  distill.cosine_weight = 1.0  # of the directions of the last hidden states
+  config.train.objective = 'distil'
+  # The workdir of a finished run, or a folder of published weights.
+  config.init.teacher = config_dict.placeholder(str)
+  # The layers of init.weights that the model begins with, as of a fine-tuning.
+  config.init.layers = config_dict.placeholder(str)
+  return config
 
 
 def of_task(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
@@ -30,11 +48,6 @@ def of_task(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   # A file of further rows, whose labels come from the teacher alone: .txt (a
   # text a line, of a pair with a tab between), or as train.predict --input.
   distill.text = config_dict.placeholder(str)
-  config.init.teacher = teacher()
-  return config
-
-
-def teacher() -> config_dict.FieldReference:
-  """Returns the key of the teacher, which has no default."""
   # The workdir of a finished run, or a folder of published weights.
-  return config_dict.placeholder(str)
+  config.init.teacher = config_dict.placeholder(str)
+  return config

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from etils import epath
 from flax import linen as nn
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from configs import base
@@ -130,6 +131,14 @@ class TextObjective(Objective):
     """Returns the shapes of `carry`; a run begins with zeros."""
     del model, rows
     return {}
+
+  def beside(self, mesh: Mesh, *, shapes: bool = False) -> tuple:
+    """Returns the arguments of a training step after state and batch.
+
+    They are on the devices of a mesh; with `shapes`, ShapeDtypeStructs.
+    """
+    del mesh, shapes
+    return ()
 
 
 def token_counts(store: Store) -> np.ndarray:

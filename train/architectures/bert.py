@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
+from data.by_name import ByName
 from data.examples import masking, pairs, transforms
 from data.examples.pipeline import Examples
 from data.store.corpus import Store
@@ -53,6 +54,12 @@ def check_bert(config: ml_collections.ConfigDict) -> None:
     (config.train.objective == 'lm') == config.model.left_to_right,
     'train.objective',
     "'bert', 'dialogue' or 'mlm', or 'lm' with model.left_to_right=True",
+  )
+  settings.expect(
+    config,
+    (config.train.objective == 'distil') == ('distill' in config),
+    'train.objective',
+    "'distil' with --config distilbert, which has its keys, and no other there",
   )
   phases = training_phases.check_phases(config)
   stored = any(
@@ -358,12 +365,15 @@ ARCHITECTURE = Architecture(
   check=check_bert,
   describe=describe_transformer,
   build_model=build_model,
-  objectives={
-    'bert': MaskedTokens,
-    'dialogue': Dialogues,
-    'mlm': MaskedTokensAlone,
-    'lm': LeftToRightTokens,
-  },
+  objectives=ByName(
+    {
+      'bert': f'{__name__}:MaskedTokens',
+      'dialogue': f'{__name__}:Dialogues',
+      'mlm': f'{__name__}:MaskedTokensAlone',
+      'lm': f'{__name__}:LeftToRightTokens',
+      'distil': 'train.pretrain.distillation:DistilledTokens',
+    }
+  ),
   adjust_init=_adjust_init,
   print_samples=_print_samples,
   encoder_flops=_encoder_flops,

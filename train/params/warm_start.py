@@ -92,10 +92,14 @@ def _open(config: ml_collections.ConfigDict) -> Weights:
   weights, tokenizer = config.init.weights, config.data.tokenizer
   found = opened.open_weights(weights)
   has_vocabulary = found.tokenizer is not None or found.reads_words
-  if has_vocabulary or tokenization.parse_training(tokenizer) is not None:
+  if not has_vocabulary and tokenization.parse_training(tokenizer) is None:
+    # Not with a store's: another one of the same size would go unnoticed.
+    found = opened.open_weights(weights, tokenizer)
+  if 'layers' not in config.init or not config.init.layers:
     return found
-  # Not with a store's: another one of the same size would go unnoticed.
-  return opened.open_weights(weights, tokenizer)
+  from train.params import kept_layers
+
+  return kept_layers.keep(found, config)
 
 
 def check_vocabulary(

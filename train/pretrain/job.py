@@ -1,7 +1,7 @@
 """Pre-training on raw text: a config becomes a job for the training loop."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -185,6 +185,11 @@ class PreTraining(Job):
     del batch
     phase = self._phase_at(step)
     return phase.global_batch * phase.length, self._flops[phase]
+
+  def arguments(self, scores: Sequence[float]) -> tuple:
+    """Returns the parameters of another model that the objective reads."""
+    del scores
+    return self._parts.objective.beside(self.mesh)
 
   def programs(self, done: int) -> Iterator[Program]:
     """Returns the steps of the phases that remain."""

@@ -340,7 +340,11 @@ def programs(parts: Parts, phases: Sequence[Phase]) -> Iterator[Program]:
       f'training step of {rows} x {name}',
       memory.SMALLER_STEP.format(2 * config.train.micro_batches),
       f'train {name}',
-      (parts.shapes, memory.batch_shapes(shapes, parts.mesh)),
+      (
+        parts.shapes,
+        memory.batch_shapes(shapes, parts.mesh),
+        *parts.objective.beside(parts.mesh, shapes=True),
+      ),
     )
   rows = config.eval.global_batch
   carry = parts.objective.carry_shapes(parts.model, rows)

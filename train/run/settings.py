@@ -75,7 +75,11 @@ NUMBERS = {
     AT_LEAST_0: 'lm_weight soft_classes bilstm_layers mix_l2 word_dim',
     RATE: 'mix_dropout',
   },
-  'distill': {POSITIVE: 'temperature', UNIT: 'label_weight'},
+  'distill': {
+    POSITIVE: 'temperature soft_weight',
+    UNIT: 'label_weight',
+    AT_LEAST_0: 'mlm_weight cosine_weight',
+  },
 }
 
 # The values of a key in configs that were written before it.

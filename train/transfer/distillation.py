@@ -8,7 +8,6 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 
-import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
@@ -18,6 +17,7 @@ from data.examples import pipeline
 from data.inputs.batches import Batches
 from data.tasks import registry
 from data.tasks.examples import Example, Task, TextExample, TextTask
+from train.engine import soft_targets
 from train.host.console import say
 from train.run import settings
 from train.transfer import task_data, task_losses, teachers
@@ -28,20 +28,6 @@ from train.transfer.teachers import KeptOutputs
 
 LOSSES = ('probabilities', 'logits')
 TEACHER = 'teacher_logits'  # of a batch
-
-
-def divergence(logits: Array, teacher: Array, temperature: float) -> Array:
-  """Returns T^2 times KL(teacher || student) over the last axis, in nats.
-
-  Both are divided by the temperature T before their softmax. The gradients of
-  such a loss fall with 1 / T^2, hence the factor (Hinton et al. 2015, section
-  2). Outputs of the teacher below the range of float32 count as impossible.
-  """
-  log_ours = jax.nn.log_softmax(logits / temperature)
-  log_theirs = jax.nn.log_softmax(teacher / temperature)
-  shares = jnp.exp(log_theirs)
-  distances = jnp.where(shares > 0, shares * (log_theirs - log_ours), 0)
-  return temperature**2 * distances.sum(axis=-1)
 
 
 def soft_losses(
@@ -62,7 +48,7 @@ def soft_losses(
   if loss != 'spans':
     if config.loss == 'logits':
       return squared.sum(axis=-1)
-    return divergence(logits, teacher, config.temperature)
+    return soft_targets.divergence(logits, teacher, config.temperature)
   mask = batch['token_mask'][..., None]
   if config.loss == 'logits':
     return jnp.where(mask, squared, 0).sum(axis=(1, 2)) / 2
@@ -71,7 +57,7 @@ def soft_losses(
     jnp.where(mask, x, lowest * min(config.temperature, 1)).swapaxes(1, 2)
     for x in (logits, teacher)
   )
-  return divergence(*of_ends, config.temperature).mean(axis=-1)
+  return soft_targets.divergence(*of_ends, config.temperature).mean(axis=-1)
 
 
 class TaughtBatches:

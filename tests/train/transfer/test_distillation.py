@@ -4,7 +4,6 @@ import json
 import os
 import signal
 
-import jax
 import numpy as np
 import pytest
 import runs
@@ -43,40 +42,6 @@ def settings_of(loss='probabilities', temperature=2.0):
   config = settings.load_config('distill:task=sst2')
   changes = {'distill.loss': loss, 'distill.temperature': temperature}
   return settings.with_overrides(config, changes).distill
-
-
-@pytest.mark.parametrize('temperature', [0.5, 1.0, 4.0])
-def test_the_divergence_is_that_of_torch_and_of_a_loop(torch, temperature):
-  rng = np.random.default_rng(0)
-  ours, theirs = rng.normal(size=(2, 5, 7)).astype(np.float32) * 4
-  found = distillation.divergence(ours, theirs, temperature)
-  expected = [kl(*pair, temperature) for pair in zip(ours, theirs, strict=True)]
-  np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-  reference = torch.nn.functional.kl_div(
-    torch.log_softmax(torch.tensor(ours) / temperature, -1),
-    torch.softmax(torch.tensor(theirs) / temperature, -1),
-    reduction='none',
-  ).sum(-1)
-  np.testing.assert_allclose(
-    found, reference.numpy() * temperature**2, rtol=1e-5, atol=1e-6
-  )
-
-
-def test_gradients_do_not_fall_with_the_temperature():
-  """Of much T they are those of squared distances over K (Hinton et al.)."""
-  rng = np.random.default_rng(1)
-  ours, theirs = rng.normal(size=(2, 6)).astype(np.float64)
-  ours, theirs = ours - ours.mean(), theirs - theirs.mean()
-  gradient = jax.grad(distillation.divergence)(
-    ours.astype(np.float32), theirs.astype(np.float32), 1e3
-  )
-  np.testing.assert_allclose(gradient, (ours - theirs) / 6, atol=2e-3)
-
-
-def test_an_impossible_class_of_the_teacher_costs_nothing():
-  theirs = np.array([0.0, -1e30], np.float32)
-  found = distillation.divergence(np.zeros(2, np.float32), theirs, 1.0)
-  np.testing.assert_allclose(found, np.log(2), rtol=1e-6)
 
 
 @pytest.mark.parametrize('loss', ['probabilities', 'logits'])

@@ -1,0 +1,246 @@
+"""DistilBERT's pre-training: a small BERT learns from a large one.
+
+Shapes: B batch, T position, P predicted position, D embed, V vocabulary.
+"""
+
+import copy
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import optax
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from data.examples.pipeline import Examples
+from data.store.corpus import Store
+from models.layers import Params
+from models.pretrained import strict
+from models.pretrained.weights import Weights
+from train.architectures.architecture import Vocabulary
+from train.architectures.bert import MaskedTokensAlone
+from train.engine import soft_targets, steps
+from train.engine.optim import Schedule
+from train.engine.steps import Batch, Outputs, Sums, TrainStep
+from train.host import device
+from train.params import opened
+
+LOSSES = ('soft', 'mlm', 'cosine')
+
+
+class TeacherLogits(NamedTuple):
+  """A teacher's outputs of a batch: float32 [B, P, V] and [B, T, D]."""
+
+  logits: jax.Array
+  hidden: jax.Array
+
+
+class DistilledTokens(MaskedTokensAlone):
+  """Masked tokens, their probabilities by a teacher, its hidden states.
+
+  The loss is `soft_weight` times T^2 KL(teacher || student) of the masked
+  tokens at the temperature T, `mlm_weight` times their cross-entropy and
+  `cosine_weight` times the mean over real tokens of 1 - cosine of both last
+  hidden states (Sanh et al. 2019, section 2 and the release's weights). The
+  teacher reads the same masked rows, without dropout. Its outputs of a step are
+  computed in the step: to keep them would take V numbers a token, and rows are
+  masked anew each time.
+
+  Attributes:
+    taught: the teacher's parameters inside of a training step, else None.
+  """
+
+  loss_names = LOSSES
+  taught: Params | None = None
+
+  def __init__(
+    self, config: ml_collections.ConfigDict, length: int, vocabulary: Vocabulary
+  ):
+    """Opens the teacher; ValueError, naming the key, if it does not fit."""
+    super().__init__(config, length, vocabulary)
+    self._weights = open_teacher(config)
+    wanted = config.distill
+    # A loss without a weight is left out.
+    self._factors = {
+      name: wanted[f'{name}_weight']
+      for name in LOSSES
+      if wanted[f'{name}_weight']
+    }
+    self.loss_names = tuple(self._factors)
+    if 'mlm' not in self._factors:  # held-out text is scored by it
+      self.loss_names += ('mlm',)
+
+  @classmethod
+  def open_examples(
+    cls,
+    config: ml_collections.ConfigDict,
+    store: Store,
+    length: int,
+    **options: bool,
+  ) -> Examples:
+    """Opens a split of a store; ValueError for another vocabulary."""
+    theirs, ours = open_teacher(config).tokenizer, store.tokenizer
+    if theirs.fingerprint != ours.fingerprint:
+      raise ValueError(
+        f'init.teacher={config.init.teacher}: its vocabulary is another one'
+        f' ({theirs.vocab_size} pieces, {theirs.fingerprint[:8]}) than that of'
+        f' the text ({ours.vocab_size} pieces, {ours.fingerprint[:8]}):'
+        f' expected --config.data.tokenizer={config.init.teacher}'
+      )
+    return super().open_examples(config, store, length, **options)
+
+  @property
+  def teacher(self) -> nn.Module:
+    """The module of the teacher with its MLM head alone."""
+    return self._weights.model.clone(
+      heads=('mlm',), dtype=jnp.dtype(self.config.model.dtype)
+    )
+
+  def beside(self, mesh: Mesh, *, shapes: bool = False) -> tuple:
+    """Returns the teacher's parameters, a copy on each device."""
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    wanted = {
+      path: leaf
+      for path, leaf in self._weights.shapes.items()
+      if path.partition('/')[0] in ('embeddings', 'layers', 'mlm')
+    }
+    if not shapes:
+      return (_parameters(self.config.init.teacher, tuple(wanted), everywhere),)
+    tree: dict = {}
+    for path, leaf in wanted.items():
+      leaf = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere)
+      strict.put(tree, path.split('/'), leaf)
+    return (tree,)
+
+  def make_step(
+    self,
+    model: nn.Module,
+    tx: optax.GradientTransformation,
+    schedule: Schedule,
+    **settings: Any,
+  ) -> TrainStep:
+    """Returns the training step (state, batch, teacher's parameters)."""
+
+    def step(state: Any, host_batch: Batch, taught: Params) -> tuple:
+      objective = copy.copy(self)
+      objective.taught = taught
+      made = steps.make_train_step(model, objective, tx, schedule, **settings)
+      return made.__wrapped__(state, host_batch)
+
+    mesh = settings['mesh']
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    return jax.jit(
+      step,
+      donate_argnums=0,
+      out_shardings=(settings['state_shardings'], everywhere),
+      compiler_options=device.compiler_options(mesh),
+    )
+
+  def apply(
+    self,
+    model: nn.Module,
+    params: Params,
+    batch: Batch,
+    rngs: Mapping[str, jax.Array] | None = None,
+  ) -> Outputs:
+    """Returns the module's outputs, in training with the teacher's."""
+    outputs = super().apply(model, params, batch, rngs)
+    if self.taught is None:
+      return outputs
+    theirs = self.teacher.apply(
+      {'params': self.taught}, *self.inputs(batch), train=False
+    )
+    theirs = jax.lax.stop_gradient(theirs)
+    return {
+      **outputs,
+      'teacher': TeacherLogits(theirs['mlm_logits'], theirs['hidden']),
+    }
+
+  def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
+    """Returns the losses; without a teacher that of masked tokens alone."""
+    sums, metrics = super().losses(outputs, batch)
+    if self.taught is None:
+      return sums, metrics
+    teacher, size = outputs['teacher'], self.vocabulary.size
+    weights = self.targets(batch)[1]
+    if 'soft' in self._factors:
+      values = soft_targets.divergence(
+        outputs['mlm_logits'][..., :size],
+        teacher.logits[..., :size],
+        self.config.distill.temperature,
+      )
+      sums['soft'] = (jnp.sum(values * weights), weights.sum())
+    if 'cosine' in self._factors:
+      mask = _real_tokens(batch)
+      values = soft_targets.directions(outputs['hidden'], teacher.hidden)
+      sums['cosine'] = (jnp.sum(values * mask), mask.sum())
+    return sums, metrics
+
+  def weights(self, batch: Batch) -> dict[str, jax.Array]:
+    """Returns each loss's divisor, the factor of the loss in it."""
+    predicted = super().weights(batch)['mlm']
+    totals = dict.fromkeys(self.loss_names, predicted)
+    if 'cosine' in totals:
+      totals['cosine'] = jnp.maximum(_real_tokens(batch).sum(), 1)
+    return {
+      name: total / self._factors[name]
+      if name in self._factors
+      else jnp.float32(jnp.inf)
+      for name, total in totals.items()
+    }
+
+
+def _real_tokens(batch: Batch) -> jax.Array:
+  """Returns 1 at real tokens of real rows, float32 [B, T]."""
+  mask = batch['token_mask'] & batch['example_mask'][:, None]
+  return mask.astype(jnp.float32)
+
+
+def open_teacher(config: ml_collections.ConfigDict) -> Weights:
+  """Opens the language model of `init.teacher`, without reading arrays.
+
+  Raises FileNotFoundError or ValueError, naming the key, if it is no BERT with
+  an MLM head, or not as wide as the student where hidden states are compared.
+  """
+  path, model = config.init.teacher, config.model
+  if not path:
+    raise ValueError(
+      'init.teacher is empty: name a BERT with its MLM head: a workdir of its'
+      ' pre-training, or published weights (--config.init.teacher=WEIGHTS)'
+    )
+  found = opened.open_weights(path)
+  found.check_complete()
+  if found.name != model.name:
+    raise ValueError(
+      f'init.teacher={path} holds a {found.name}, expected a {model.name}'
+    )
+  if 'mlm' not in found.model.heads:
+    raise ValueError(
+      f'init.teacher={path} has no MLM head, which predicts masked tokens:'
+      ' expected a pre-training, BertForMaskedLM or BertForPreTraining'
+    )
+  width = found.model.embed_dim
+  if config.distill.cosine_weight and width != model.embed_dim:
+    raise ValueError(
+      f'model.embed_dim={model.embed_dim}: init.teacher={path} is {width} wide,'
+      ' expected the same, or --config.distill.cosine_weight=0: hidden states'
+      ' of two widths have no cosine'
+    )
+  longest = max(length for _, length, *_ in config.train.phases)
+  if longest > found.model.max_length:
+    raise ValueError(
+      f'train.phases: length {longest}, but init.teacher={path} has'
+      f' {found.model.max_length} positions'
+    )
+  return found
+
+
+@functools.lru_cache(maxsize=1)
+def _parameters(
+  path: str, wanted: tuple[str, ...], place: NamedSharding
+) -> Params:
+  """Returns a teacher's parameters, read once for all phases and scores."""
+  return opened.open_weights(path).load(dict.fromkeys(wanted, place))

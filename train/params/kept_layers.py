@@ -67,6 +67,13 @@ def keep(weights: Weights, config: ml_collections.ConfigDict) -> Weights:
       f' {weights.folder} holds a model of the family {weights.name}'
     )
   rows = find_layers(asked, weights.model.num_layers)
+  moved = rows != [*range(len(rows))]
+  if moved and getattr(weights.model, 'norm', 'post') == 'pre':
+    raise ValueError(
+      f'init.layers={asked!r}: {weights.folder} holds a BERT of model.norm='
+      "'pre', whose layers compute by their place (the first has no norm, some"
+      " see a window): expected 'first:N' or 'all'"
+    )
   model = weights.model.clone(num_layers=len(rows))
   defaults = base.bert_model()
   for key in ('num_layers', *_SIZES):

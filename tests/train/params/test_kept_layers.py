@@ -100,3 +100,12 @@ def test_an_elmo_has_no_layers_to_take(small_elmo_folder):
   weights = opened.open_weights(small_elmo_folder)
   with pytest.raises(ValueError, match='only of a BERT or a GPT'):
     kept_layers.keep(weights, config_of(init__layers='every:2'))
+
+
+def test_layers_that_compute_by_their_place_stay_there(small_bert):
+  weights = opened.open_weights(small_bert)
+  modern = weights._replace(model=weights.model.clone(norm='pre'))
+  with pytest.raises(ValueError, match="init.layers='1': .* by their place"):
+    kept_layers.keep(modern, config_of(init__layers='1'))
+  kept = kept_layers.keep(modern, config_of(init__layers='first:1'))
+  assert kept.model.num_layers == 1

@@ -128,6 +128,7 @@ def test_ended_it_goes_on_to_the_same_bits(taught, tmp_path, monkeypatch):
     assert results[key] == expected[key]
 
 
+@pytest.mark.slow
 def test_its_teacher_has_nothing_to_teach_itself(student, finished, tmp_path):
   config = student(
     init__weights=str(finished[0]),
@@ -182,6 +183,7 @@ def test_another_vocabulary_is_refused(student, finished, tmp_path):
     runs.train(student(init__teacher=str(other)), tmp_path / 'new')
 
 
+@pytest.mark.slow
 def test_a_narrower_student_needs_no_cosine(student, tmp_path):
   config = student(
     model__embed_dim=16,

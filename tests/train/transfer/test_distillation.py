@@ -125,6 +125,7 @@ def test_a_batch_has_the_outputs_of_its_rows(run_of, kind):
   assert not batch['teacher_logits'][~mask].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['own tags', 'own questions'])
 def test_a_student_of_each_kind_learns(run_of, kind, tmp_path):
   config, workdir, _ = run_of(kind)
@@ -172,6 +173,7 @@ def test_it_learns_and_is_smaller(taught, learner):
   assert len(predictions) == 32
 
 
+@pytest.mark.slow
 def test_labels_alone_are_the_plain_fine_tuning(learner, small_bert, tmp_path):
   config, teacher, _ = learner
   plain = runs.train(config, tmp_path / 'plain')
@@ -300,6 +302,7 @@ WORDS = {
 }
 
 
+@pytest.mark.slow
 def test_bilstms_on_words_learn_from_a_bert(learner, tmp_path):
   config, workdir, _ = learner
   student = student_of(config, workdir, model='bcn', **WORDS)
@@ -309,6 +312,7 @@ def test_bilstms_on_words_learn_from_a_bert(learner, tmp_path):
   assert results['metrics']['eval/own/accuracy'] > 0.9
 
 
+@pytest.mark.slow
 def test_a_narrower_bert_begins_with_the_vocabulary_of_its_teacher(
   learner, tmp_path
 ):

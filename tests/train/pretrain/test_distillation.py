@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import runs
 
+from train.exports import folders
 from train.host import processes
-from train.params import convert
 from train.pretrain import distillation
 from train.run import checkpoint, ledger, metrics, settings
 
@@ -173,7 +173,7 @@ def test_what_cannot_teach_is_refused_by_name(
 
 def test_another_vocabulary_is_refused(student, finished, tmp_path):
   other = tmp_path / 'other'
-  convert.export(finished[0], other)
+  folders.export(finished[0], other)
   for name in ('tokenizer.json', 'tokenizer_config.json'):
     (other / name).unlink()
   words = (other / 'vocab.txt').read_text().splitlines()

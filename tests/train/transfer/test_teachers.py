@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 from students import student_of
 
-from train.params import convert
+from train.exports import folders
 from train.run import settings
 from train.transfer import bodies, finetune, predictors, task_data, teachers
 
@@ -61,7 +61,7 @@ def test_its_scores_and_its_tags_are_those_of_predict(run_of):
 def exported(run_of, tmp_path):
   """An exported teacher of pairs: the config of its run, and its folder."""
   config, workdir, _ = run_of('own pairs')
-  convert.export(workdir, tmp_path / 'exported')
+  folders.export(workdir, tmp_path / 'exported')
   return config, workdir, tmp_path / 'exported'
 
 

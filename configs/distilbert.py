@@ -4,8 +4,8 @@ Sizes, initial layers and the weights of the losses as published: half of the
 layers of BERT-Base, no next sentences (its token types stay, which DistilBERT
 drops). The paper trains on BERT's own text in batches of up to 4,000 rows, on 8
 V100 for 90 hours, and keeps 97 % of BERT-Base's mean on GLUE (77.0 of 79.5).
-Not trained here. Rate, decay and clip are those of its release's train.py; the
-steps are ours.
+Not trained here. Rate, decay and clip are recalled from its release's train.py
+and not checked; the steps are ours.
 
   python -m train.main --config distilbert \
     --config.init.teacher=google-bert/bert-base-uncased \

@@ -343,9 +343,10 @@ class FineTuning(Job):
     stay_alive: StayAlive,
   ) -> dict[str, Json]:
     """Scores all splits, and writes answers and predictions."""
-    figures, intervals = {}, {}
+    figures, intervals, constant = {}, {}, {}
     for program in self.tasks:
       name = program.task.name
+      constant |= task_outputs.constant_scores(program)
       folder = self._workdir
       if not self._is_alone:
         folder = folder / several.FOLDER / name
@@ -372,6 +373,7 @@ class FineTuning(Job):
       'main_metric': self.keep.metric,
       'metrics': figures,
       'intervals': intervals,
+      'constant': constant,
       'train_size': sum(sizes),
     }
 

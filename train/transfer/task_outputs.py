@@ -1,5 +1,6 @@
 """Logits, answers and scores of a task's model on a whole split."""
 
+import collections
 import json
 from collections.abc import Callable, Mapping, Sequence
 
@@ -174,6 +175,24 @@ def oracles(
     name = f'eval/{program.task.name}/{scored.name}/{program.task.metrics[0]}'
     found[name + ORACLE] = values[best]
   return found
+
+
+def constant_scores(program: TaskProgram) -> dict[str, float]:
+  """Returns dev's scores of one answer for all, the commonest in training.
+
+  They are 'eval/<task>/<metric>' of a task with labels; {} of other tasks.
+  """
+  task, dev = program.task, program.splits[DEV]
+  if program.kind.unit != 'text' or not task.labels or not dev.is_labelled:
+    return {}
+  train = collections.Counter(
+    each.label for each in program.splits['train'].examples
+  )
+  answer = max(task.labels, key=lambda label: train[label])
+  found = scores.score(
+    task, dev.examples, [Prediction(each.id, answer) for each in dev.examples]
+  )
+  return {f'eval/{task.name}/{name}': value for name, value in found.items()}
 
 
 def score_all(

@@ -348,12 +348,15 @@ def print_results(
   results: Results, workdir: epath.PathLike, *, of_several: bool
 ) -> None:
   """Prints a run's metrics; unless `of_several`, also how to use the model."""
-  rows = []
+  rows, is_no_better = [], bool(results.get('constant'))
   for name, value in results['metrics'].items():
     if '@' in name:
       continue
     low, high = results['intervals'].get(name, (None, None))
     interval = '' if low is None else f'  ({low:.4f} to {high:.4f})'
+    if name in (constant := results.get('constant', {})):
+      interval += f'  one answer for all: {constant[name]:.4f}'
+      is_no_better = value <= constant[name] and is_no_better
     rows.append((name.removeprefix('eval/'), f'{value:.4f}{interval}'))
   console.table(
     rows,
@@ -362,6 +365,12 @@ def print_results(
     ' in brackets 95 % of resampled sets',
     console.show,
   )
+  if is_no_better:
+    console.show(
+      '\nThe model is no better than the commonest label for all texts: try'
+      ' another optim.learning_rate or train.seed, more epochs, or the recipe'
+      ' stable (--config transfer:task=NAME,recipe=stable).'
+    )
   for task in dict.fromkeys(
     name.split('/')[1] for name in results['metrics'] if '@' in name
   ):

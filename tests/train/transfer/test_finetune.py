@@ -64,6 +64,11 @@ def test_it_learns_and_leaves_everything(finished):
     for line, example in zip(lines, dev, strict=True)
   ]
   assert np.mean(right) == pytest.approx(results['metrics'][ACCURACY])
+  train = pathlib.Path(config.data.source, 'train.jsonl').read_text()
+  labels = [json.loads(line)['label'] for line in train.splitlines()]
+  answer = 'bad' if labels.count('bad') >= labels.count('good') else 'good'
+  share = np.mean([example['label'] == answer for example in dev])
+  assert results['constant'][ACCURACY] == pytest.approx(share)
   for name in ('curves.png', 'metrics.csv', 'ledger.csv', 'vocab.txt'):
     assert (workdir / name).exists()
 

@@ -124,3 +124,26 @@ def test_when_two_configs_are_the_same(tmp_path, monkeypatch):
     'train.eval_every': (4, 8)
   }
   assert task_plan.differing_keys(old, old | {'data.source': '../glue'})
+
+
+@pytest.mark.parametrize(
+  ('found', 'is_told'), [((0.7, 0.8), True), ((0.7, 0.81), False)]
+)
+def test_a_model_that_is_no_better_than_one_answer_is_told(
+  found, is_told, tmp_path, capsys
+):
+  names = ('eval/mrpc/accuracy', 'eval/mrpc/f1')
+  results = {
+    'metrics': dict(zip(names, found, strict=True)),
+    'constant': dict(zip(names, (0.7, 0.8), strict=True)),
+    'intervals': {},
+    'config': {},
+    'best_step': 3,
+    'steps': 4,
+    'seconds': 5.0,
+    'device': 'cpu',
+  }
+  task_plan.print_results(results, tmp_path, of_several=False)
+  printed = capsys.readouterr().out
+  assert 'one answer for all: 0.8000' in printed
+  assert ('no better than the commonest label' in printed) == is_told

@@ -105,7 +105,7 @@ def test_english_dev_chooses_and_the_oracle_is_told(run, capsys):
   assert 'eval/panx_en/test@de/f1' in results['intervals']
 
   task_plan.print_results(results, workdir, of_several=False)
-  lines = capsys.readouterr().err.splitlines()
+  lines = capsys.readouterr().out.splitlines()
   table = [line.split() for line in lines[lines.index('') :]]
   rows = {line[0]: line[1:] for line in table if line}
   shown = {name: f'{value:.4f}' for name, value in figures.items()}

@@ -68,6 +68,7 @@ setuptools.setup(
       'torch>=2.13',
       'transformers>=5,<6',
     ],
+    'tensorboard': ['tensorboard>=2.19,<3'],  # shows the events of runs
     'zero_shot': ['rouge-score>=0.1.2', 'sacrebleu>=2.5'],
     'test': [
       'accelerate>=1.10,<2',  # of transformers' Trainer

@@ -121,26 +121,41 @@ def print_results(results: Results, workdir: epath.PathLike) -> None:
 def draw_curves(
   workdir: epath.PathLike, out: epath.PathLike | None = None
 ) -> None:
-  """Draws a workdir's metrics.csv as curves.png, there or in folder `out`."""
+  """Draws a workdir's metrics.csv as curves.png, there or in folder `out`.
+
+  The legends have the last values.
+  """
+  from matplotlib import ticker
+
   series: dict[str, tuple[list, list]] = {}
   for step, name, value in run_metrics.read_metrics(workdir):
     steps, values = series.setdefault(name, ([], []))
     steps.append(step)
     values.append(value)
   drawn = panels(series)
+  last = max((steps[-1] for steps, _ in series.values()), default=1)
   figure = pictures.figure(11, 3.5 * -(-len(drawn) // 2))
+  figure.suptitle(epath.Path(workdir).expanduser().resolve().name)
   grid = figure.subplots(-(-len(drawn) // 2), 2, squeeze=False).flat
   for axes in grid[len(drawn) :]:
     axes.set_axis_off()
   for axes, (title, names) in zip(grid, drawn.items(), strict=False):
     for name in names:
-      held_out = name.startswith('eval/')
-      axes.plot(*series[name], '.-' if held_out else '-', label=name, alpha=0.9)
+      steps, values = series[name]
+      is_marked = name.startswith('eval/') or len(steps) == 1
+      label = f'{name}  {values[-1]:.4g}'
+      axes.plot(
+        steps, values, '.-' if is_marked else '-', label=label, alpha=0.9
+      )
     axes.set_title(title)
     axes.set_xlabel('step')
     axes.grid(alpha=0.3)
+    axes.set_xlim(0, 1.02 * last)
     if 'perplexity' in title:
       axes.set_yscale('log')
+      plain = ticker.StrMethodFormatter('{x:g}')
+      axes.yaxis.set_major_formatter(plain)
+      axes.yaxis.set_minor_formatter(plain)
     if 0 < len(axes.lines) <= _MANY:
       axes.legend(loc='best', fontsize='small')
   path = epath.Path(out or workdir) / 'curves.png'
@@ -178,7 +193,5 @@ def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
     else:
       title = 'Other figures'
     found[title].append(name)
-  always = ('Loss', 'Learning rate')  # of a run that has just begun, too
-  return {
-    title: names for title, names in found.items() if names or title in always
-  }
+  drawn = {title: names for title, names in found.items() if names}
+  return drawn or {'Loss': []}  # of a run that has just begun

@@ -163,3 +163,32 @@ def test_every_figure_of_any_run_has_its_curve():
     'Other figures': ['train/margin', 'eval/margin'],
     'Learning rate': ['train/learning_rate'],
   }
+
+
+def test_a_picture_names_its_run_and_the_last_values(tmp_path, monkeypatch):
+  rows = 'step,metric,value\n' + ''.join(
+    f'{step},{name},{value}\n'
+    for step, name, value in (
+      (5, 'train/mlm_loss', 7.25),
+      (10, 'train/mlm_loss', 6.5),
+      (10, 'eval/mlm_perplexity', 812.0),
+      (10, 'eval/unigram_perplexity', 1500.0),
+    )
+  )
+  workdir = tmp_path / 'my run'
+  workdir.mkdir()
+  (workdir / 'metrics.csv').write_text(rows)
+  drawn = []
+  monkeypatch.setattr(
+    curves.pictures, 'save', lambda figure, *_, **__: drawn.append(figure)
+  )
+  curves.draw_curves(workdir)
+  (figure,) = drawn
+  assert figure.get_suptitle() == 'my run'
+  loss, perplexity = figure.axes  # and no empty panel for the rate
+  assert loss.get_legend_handles_labels()[1] == ['train/mlm_loss  6.5']
+  (single, _) = perplexity.lines
+  assert single.get_marker() == '.'
+  assert loss.get_xlim() == perplexity.get_xlim() == (0, 10.2)
+  ticks = [x.get_text() for x in perplexity.yaxis.get_ticklabels(minor=True)]
+  assert not any('mathdefault' in text or 'times' in text for text in ticks)

@@ -101,6 +101,7 @@ RING = (
   'train.language',
   'train.meanings',
   'train.minimal_pairs',
+  'train.next_sentence',
   'train.ngram',
   'train.papers',
   'train.preflight',

@@ -116,6 +116,30 @@ def read_masked(path: str) -> list[str]:
   return prompts
 
 
+def read_pairs(path: str) -> list[tuple[str, str]]:
+  """Returns the pairs of texts of a file, two a line; '-': standard input."""
+  pairs = []
+  for number, line in enumerate(text_files.read_text(path).split('\n'), 1):
+    if line.strip():
+      texts = line.rstrip('\r').split('\t')
+      if len(texts) != 2:
+        raise ValueError(
+          f'{path}, line {number}: found {len(texts)} texts, expected 2 with a'
+          ' tab between'
+        )
+      pairs.append((texts[0], texts[1]))
+  if not pairs:
+    raise ValueError(f'{path}: is empty, expected two texts a line')
+  return pairs
+
+
+def check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+  """Checks that no text of a pair is empty."""
+  for number, pair in enumerate(pairs, start=1):
+    if not all(text.strip() for text in pair):
+      raise ValueError(f'pair {number}: a text is empty, found {pair!r}')
+
+
 def check_masked(prompts: Sequence[str]) -> None:
   """Checks that every prompt has a mask."""
   without = [

@@ -6,6 +6,10 @@ end: held-out masked-LM perplexity 0.40 of the unigram perplexity, NSP accuracy
 0.72 (mean of 2 seeds, results/bert_tiny.json).
 
   python -m train.main --config bert_tiny
+  python -m train.main --config bert_tiny:modern
+
+The second, BERT by what is known since 2018, takes the same minutes in 1,300
+steps (results/bert_tiny_modern.json).
 """
 
 import ml_collections

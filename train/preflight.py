@@ -14,6 +14,7 @@ from train.slices import without_hardware
 if __name__ == '__main__':
   without_hardware.prepare()
 
+import contextlib
 import json
 import os
 import sys
@@ -59,7 +60,8 @@ def _preflight() -> None:
     report = fit.preflight(
       command.CONFIG.value, name, mfu=_MFU.value, num_words=_WORDS.value
     )
-    if not _JSON.value:
+    # Beside JSON the tables go to standard error.
+    with contextlib.redirect_stdout(sys.stderr if _JSON.value else sys.stdout):
       printing.print_report(report, _PRICE.value)
     if _TABLE.value:
       file, colon, argument = command.config_file().partition(':')

@@ -31,7 +31,7 @@ def test_sweep_and_predict(own_set, small_bert, tmp_path):
   assert swept.returncode == 0, swept.stderr
   summary = json.loads((tmp_path / 'sweep' / 'summary.json').read_text())
   value = summary['mean']['dev/accuracy']
-  assert f'dev/accuracy  {value:.4f} ± 0.0000' in swept.stderr
+  assert f'dev/accuracy  {value:.4f} ± 0.0000' in swept.stdout
   answered = command(
     'train.predict',
     summary['best']['workdir'],

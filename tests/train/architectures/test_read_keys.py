@@ -33,6 +33,7 @@ CONDITIONAL = {
   'optim.beta1',  # by the optimisers that have means of gradients
   'optim.beta2',
   'optim.epsilon',
+  'optim.decay_share',  # with optim.schedule='wsd'
 }
 # They walk over all keys of a config, of whichever family.
 WALKERS = ('ml_collections', 'train/run/settings.py', '/configs/', 'copy.py')

@@ -43,7 +43,7 @@ def run(config_path, workdir, num_processes, devices, capsys):
     config = settings.load_config(str(config_path))
     found = [drawn.digest(config)]
     runs.train(config, workdir)
-    return found, [capsys.readouterr().err]
+    return found, [''.join(capsys.readouterr())]
 
   def arguments(coordinator, i):
     return [
@@ -61,7 +61,7 @@ def run(config_path, workdir, num_processes, devices, capsys):
     assert code == 0, error[-3000:]
   # Gloo prints, too.
   digests = [out[out.index('{') : out.rindex('}') + 1] for _, out, _ in ended]
-  return list(map(json.loads, digests)), [error for *_, error in ended]
+  return list(map(json.loads, digests)), [out + error for _, out, error in ended]
 
 
 @pytest.fixture

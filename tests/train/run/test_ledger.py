@@ -205,7 +205,7 @@ def test_report_of_a_killed_and_of_a_finished_run(killed, tmp_path, capsys):
   for name in ('curves.png', 'ledger.png'):
     assert (copy / name).read_bytes().startswith(b'\x89PNG')
   reports.print_report(found)
-  text = capsys.readouterr().err
+  text = capsys.readouterr().out
   for words in ('10 of 12 (83.3%)', 'time left', 'tokens/s', 'restarts', 'MFU'):
     assert words in text, words
 

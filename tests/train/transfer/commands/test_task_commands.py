@@ -95,7 +95,7 @@ def test_what_a_run_prints(run_of, tmp_path, capsys):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(finetune.FineTuning, 'begin', None)
     runs.train(config, workdir)
-  printed = capsys.readouterr().err
+  printed = ''.join(capsys.readouterr())
   f1 = results['metrics']['eval/squad2/f1']
   assert f'squad2/f1            {f1:.4f}' in printed
   assert f'python -m train.predict {workdir}' in printed

@@ -76,15 +76,25 @@ def expected():
   of_elmo = functools.partial(both, 'sesame_elmo', GLOVE)
   novels, cache = 'gpt_mini_novels', 'bench_word_cache_cpu'
   bert = show('bert_tiny', 'mean eval/mlm_perplexity')
+  bert += show('bert_tiny', 'mean eval/perplexity_ratio', digits=2)
   bert.append(f'{100 * at("bert_tiny", "mean eval/nsp_accuracy"):.0f}')
   unigram = 'runs 0 metrics eval/unigram_perplexity'
+  ratio = 'runs 0 metrics eval/perplexity_ratio'
+  modern = show(
+    'bert_tiny_modern', 'runs 0 metrics eval/mlm_perplexity', digits=1
+  )
+  modern += show('bert_tiny_modern', ratio, digits=3)
   five = show(novels, 'ngram ngram_perplexity', digits=1)
   five += show(novels, 'ngram order')
   five.append(f'{at(novels, "ngram train_tokens") / 1e6:.1f}')
   gpt = ('metrics eval/perplexity', 'metrics eval/unigram_perplexity')
   step, embedding = 'dropout_{}_seconds', '{}_sentences_per_second'
   return {
-    'bert_tiny, held-out perplexity (2 seeds)': (
+    'bert_tiny:modern, held-out perplexity, masked tokens': (
+      modern,
+      show('bert_tiny_modern', unigram),
+    ),
+    'bert_tiny, the recipe of 2018, the same minutes (2 seeds)': (
       bert,
       show('bert_tiny', unigram),
     ),

@@ -61,7 +61,9 @@ def run(config_path, workdir, num_processes, devices, capsys):
     assert code == 0, error[-3000:]
   # Gloo prints, too.
   digests = [out[out.index('{') : out.rindex('}') + 1] for _, out, _ in ended]
-  return list(map(json.loads, digests)), [out + error for _, out, error in ended]
+  return list(map(json.loads, digests)), [
+    out + error for _, out, error in ended
+  ]
 
 
 @pytest.fixture

@@ -215,20 +215,14 @@ def print_plan(found: Plan) -> None:
   rows = [('parameters, optimiser', gib(found.state_bytes))]
   rows += [(p.label, gib(p.temporary)) for p in found.programs]
   if not found.host:
-    limit = device_limit()
-    of = '' if limit is None else f' of {gib(limit)}'
-    rows.append(('in all', gib(found.device_bytes) + of))
+    rows.append(('in all', in_all(found)))
     console.table(rows, 'Memory of one device, by the compiled steps')
     return
   process = psutil.Process().memory_info().rss
   rows += [
     ('the program and its data', gib(process + found.later)),
     ('between the steps', gib(found.slack)),
-    (
-      'in all',
-      f'{gib(process + found.coming_bytes)} of'
-      f' {gib(process + available_bytes())}',
-    ),
+    ('in all', in_all(found)),
   ]
   each = '' if found.num_devices == 1 else f', {found.num_devices} devices'
   console.table(rows, f'Memory of this process, by the compiled steps{each}')
@@ -242,7 +236,7 @@ def in_all(found: Plan) -> str:
     return f'{gib(process + found.coming_bytes)} of {gib(limit)}'
   limit = device_limit()
   of = '' if limit is None else f' of {gib(limit)}'
-  return f'{gib(found.device_bytes)}{of} of each device'
+  return gib(found.device_bytes) + of
 
 
 def gib(num_bytes: float | None) -> str:

@@ -1,5 +1,6 @@
 """The terminal: progress of a run, tables of figures."""
 
+import contextlib
 import math
 import os
 import sys
@@ -97,18 +98,14 @@ def show(text: str = '') -> None:
     print(text, flush=True)
 
 
-class LossyOutput:
-  """A context in which standard output may fail, since files have the same."""
-
-  def __enter__(self) -> None:
-    """Does nothing."""
-
-  def __exit__(self, kind: type | None, error: Any, trace: Any) -> bool:
-    if not isinstance(error, OSError):
-      return False
+@contextlib.contextmanager
+def lossy_output() -> Iterator[None]:
+  """A context in which standard output may fail: files have the same."""
+  try:
+    yield
+  except OSError as error:
     say(f'standard output takes no results: {error}')
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python ends with 120
-    return True
 
 
 class ProgressBar:

@@ -31,10 +31,11 @@ def print_outlook(
 
   `peak` is the TFLOP/s of a device, None if unknown: then there is no time.
   """
+  of = '' if needed.host else ' of each device'
   rows = [
     ('time', _describe_time(job, done, peak)),
     ('disk', _describe_disk(job, epath.Path(workdir))),
-    ('memory', memory.in_all(needed)),
+    ('memory', memory.in_all(needed) + of),
   ]
   console.table(rows, 'It will take about')
 

@@ -331,7 +331,7 @@ def train(
       workdirs.write_results(workdir, results)
       clock.write()
       growing.settle()
-    with console.LossyOutput():
+    with console.lossy_output():
       job.print_results(results, workdir)
     return results
 

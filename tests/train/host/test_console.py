@@ -46,7 +46,7 @@ def test_figures_are_a_table_or_json(capsys):
 def test_results_that_standard_output_does_not_take_end_nothing():
   program = (
     'from train.host import console\n'
-    'with console.LossyOutput(): console.show("result")\n'
+    'with console.lossy_output(): console.show("result")\n'
     'console.show("another")'
   )
   for output, is_lost in (('/dev/full', True), ('/dev/null', False)):

@@ -38,7 +38,12 @@ def _parser() -> argparse.ArgumentParser:
   )
   add('--mix', help=f'of --combine=mix: {request.MIX_FORM}')
   switch('--running', help='INPUT is running text: split punctuation off words')
-  add('--dtype', choices=request.DTYPES, default='float32', help='of products')
+  add(
+    '--dtype',
+    choices=request.DTYPES,
+    default='float32',
+    help='of products, on accelerators',
+  )
   number(
     '--batch_tokens',
     help='tokens or words at a time; by default 4096 of an ELMo, else as many'

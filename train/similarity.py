@@ -60,7 +60,12 @@ def main() -> None:
   switch('--by_layer', help='of --parallel: every layer, not the last alone')
   add('--out', metavar='FILE.png', help='of --parallel: a picture to write')
   switch('--overwrite', help='replace --out')
-  add('--dtype', choices=request.DTYPES, default='float32', help='of products')
+  add(
+    '--dtype',
+    choices=request.DTYPES,
+    default='float32',
+    help='of products, on accelerators',
+  )
   command.add_json(parser, 'JSONL, of all but pairs and --query JSON,')
   arguments = parser.parse_args()
   others = arguments.compare, arguments.parallel
@@ -129,8 +134,9 @@ def _open(
 ) -> list['TrainedModel']:
   """Returns the models, all checked before the parameters of one are read."""
   from train.architectures import families
-  from train.vectors.trained_model import TrainedModel
+  from train.vectors.trained_model import TrainedModel, check_dtype
 
+  check_dtype(arguments.dtype)
   models = []
   for number, name in enumerate([arguments.weights, *arguments.beside]):
     tokenizer = None if number else arguments.tokenizer

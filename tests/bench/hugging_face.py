@@ -13,8 +13,7 @@ import numpy as np
 from configs import variants
 from train.benches import programs
 from train.benches.timing import Program
-from train.vectors.length_batches import batches_by_length
-from train.vectors.text_layers import default_batch_tokens
+from train.vectors.length_batches import batches_by_length, default_tokens
 
 PLAIN_BATCH = 32  # sentences, of the loop that many people write
 
@@ -185,10 +184,12 @@ def embedding(
   model = model.to(where).eval()
   if equal_padding:
     ids = tokenizer(list(sentences))['input_ids']
-    tokens = default_batch_tokens('gpu' if accelerator else 'cpu')
+    tokens = default_tokens('gpu' if accelerator else 'cpu')
     batches = [
       (list(batch.numbers), batch.length)
-      for batch in batches_by_length(enumerate(ids), tokens, added=0)
+      for batch in batches_by_length(
+        enumerate(ids), tokens, added=0, most_padding=0
+      )
     ]
   else:
     numbers = list(range(len(sentences)))

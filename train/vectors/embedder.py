@@ -19,7 +19,7 @@ from train.vectors import (
   vector_files,
 )
 from train.vectors.request import Choice, Request, parse_choice
-from train.vectors.trained_model import TrainedModel
+from train.vectors.trained_model import TrainedModel, check_dtype
 from train.vectors.vector_files import VectorFile
 
 # Options of one kind of model alone.
@@ -119,6 +119,7 @@ def _changed(source: epath.PathLike, now: str, before: str) -> ValueError:
 
 def run(arguments: argparse.Namespace) -> dict[str, int | float]:
   """Embeds a file as train.embed's arguments say; returns the figures."""
+  check_dtype(arguments.dtype)
   weights = opened.open_weights(arguments.weights, arguments.tokenizer)
   weights.check_complete()
   family = families.ARCHITECTURES[weights.name]

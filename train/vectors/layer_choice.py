@@ -1,5 +1,7 @@
 """Chosen layers, K of L with the embeddings, apart or as one."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -32,6 +34,7 @@ def choose(layers_LBTD: jax.Array, choice: Choice) -> jax.Array:
   return layers_LBTD.swapaxes(0, 1)
 
 
+@functools.lru_cache  # tracing takes a millisecond
 def empty(choice: Choice, num_layers: int, width: int) -> tuple[int, ...]:
   """Returns the shape of the vectors of a text without tokens, D = `width`."""
   nothing = jax.ShapeDtypeStruct((num_layers + 1, 1, 0, width), jnp.float32)

@@ -18,16 +18,6 @@ from train.vectors.length_batches import TextBatch
 from train.vectors.text_plan import TextPlan
 from train.vectors.token_windows import Window
 
-# A layer's outputs of 1024 tokens stay in a CPU's cache: with MiniLM a tenth to
-# a fifth less time a token than with 2048 and 4096, in PyTorch too.
-CPU_BATCH_TOKENS = 1024
-ACCELERATOR_BATCH_TOKENS = 32_768
-
-
-def default_batch_tokens(backend: str) -> int:
-  """Returns the rows times length of a batch for a JAX backend."""
-  return CPU_BATCH_TOKENS if backend == 'cpu' else ACCELERATOR_BATCH_TOKENS
-
 
 def batches(
   plan: TextPlan,
@@ -41,7 +31,7 @@ def batches(
   `batch_tokens` is rows times length; None stands for the device's default.
   """
   if batch_tokens is None:
-    batch_tokens = default_batch_tokens(jax.default_backend())
+    batch_tokens = length_batches.default_tokens()
   for batch in length_batches.batches_by_length(
     items, batch_tokens, added=plan.added, longest=plan.window
   ):

@@ -24,6 +24,24 @@ def test_little_is_padding_and_few_programs_are_compiled():
   assert lengths == sorted(lengths) and len(set(lengths)) == 16 + 6 * 8
 
 
+def test_a_length_is_kept_until_the_padding_costs_a_program():
+  texts = [(i, ['a'] * length) for i, length in enumerate(range(1, 101))]
+  found = {}
+  for padding in (0, 60, 10**6):
+    batches = length_batches.batches_by_length(
+      texts, 256, added=0, most_padding=padding
+    )
+    found[padding] = [(batch.rows, batch.length) for batch in batches]
+  assert len(set(found[0])) == 18
+  assert len(set(found[60])) == 8
+  assert {length for _, length in found[10**6]} == {104}
+  computed = {
+    padding: sum(rows * length for rows, length in batches)
+    for padding, batches in found.items()
+  }
+  assert computed[60] < computed[0] + 8 * 60
+
+
 def test_rows_are_padded_behind():
   ids, lengths = length_batches.pad([[5, 6], [], [7, 8, 9]], 4, 5)
   np.testing.assert_array_equal(

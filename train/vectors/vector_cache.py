@@ -75,17 +75,7 @@ class VectorCache:
     model.to_host()
     self.model = model
     self.unit = 'word' if model.reads_words else unit
-    self.digest = _sha256(
-      {
-        'version': VERSION,
-        'family': model.name,
-        'settings': _settings(model.model),
-        'params': state.digest(model.params),
-        'tokenizer': (
-          None if model.reads_words else model.tokenizer.fingerprint
-        ),
-      }
-    )
+    self.digest = digest_of(model)
     if self.unit == 'piece':
       named = f'{PIECES} of {self.digest}'
       self.digest = hashlib.sha256(named.encode()).hexdigest()
@@ -160,6 +150,22 @@ class VectorCache:
     return CachedVectors(
       layers, np.array([first_rows[words] for words in given])
     )
+
+
+def digest_of(model: TrainedModel) -> str:
+  """Returns a SHA-256 of all that a model's vectors of texts depend on.
+
+  The parameters, the module's settings and the tokenizer.
+  """
+  return _sha256(
+    {
+      'version': VERSION,
+      'family': model.name,
+      'settings': _settings(model.model),
+      'params': state.digest(model.params),
+      'tokenizer': (None if model.reads_words else model.tokenizer.fingerprint),
+    }
+  )
 
 
 def _settings(

@@ -18,8 +18,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from train.benches.options import OF_BENCHES, OPTIONAL, OPTIONS
+from train.benches.options import NUMBERS, OF_BENCHES, OPTIONAL, OPTIONS
 from train.run import command
+from train.slices import without_hardware
 
 if TYPE_CHECKING:
   from train.benches.timing import Programs
@@ -40,7 +41,7 @@ def main(
   )
   parser.add_argument('names', nargs='*', metavar='NAME', help=', '.join(known))
   for option, text in OPTIONS.items():
-    kind = dict(type=int, metavar='N') if option == OPTIONAL else {}
+    kind = dict(type=int, metavar='N') if option in NUMBERS else {}
     parser.add_argument(f'--{option}', help=text, **kind)
   parser.add_argument('--output', help='JSON file for the figures')
   options = vars(parser.parse_args())
@@ -49,7 +50,7 @@ def main(
     if name not in known:
       parser.error(f'{name}: expected one of {", ".join(known)}')
     for option in OF_BENCHES[name]:
-      if options[option] is None and option != OPTIONAL:
+      if options[option] is None and option not in OPTIONAL:
         parser.error(f'{name} needs --{option}')
   command.run(lambda: _run(prog, names, options, rivals or {}, output))
 
@@ -61,6 +62,8 @@ def _run(
   rivals: Mapping[str, 'Programs'],
   output: str | None,
 ) -> None:
+  if options['topology']:
+    without_hardware.prepare()
   from train.benches import table
   from train.host import device
 
@@ -85,6 +88,12 @@ def _run(
   text = json.dumps(results, indent=2) + '\n'
   if output:
     pathlib.Path(output).write_text(text)
+    if 'inference' in names:
+      from train.benches import inference_picture
+
+      inference_picture.write(
+        results['inference'], pathlib.Path(output).with_suffix('.png')
+      )
   print(text, end='')
 
 

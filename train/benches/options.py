@@ -8,8 +8,11 @@ OPTIONS = {
   ' finetune and squad_features; any language model for word_cache',
   'data': 'folder of labelled sets for finetune and squad_features',
   'sentences': 'embed N sentences, evenly spread (default: all)',
+  'topology': 'a TPU slice such as v5litepod-1, on a chip of which inference is'
+  " timed by the compiler's clock, without hardware (default: this machine)",
 }
-OPTIONAL = 'sentences'  # a bench needs all its other options
+NUMBERS = ('sentences',)
+OPTIONAL = ('sentences', 'topology')  # a bench needs all its other options
 OF_BENCHES = {
   'store': ('text',),
   'batches': (),
@@ -22,6 +25,7 @@ OF_BENCHES = {
   'elmo_embedding': ('trees', 'sentences'),
   'word_cache': ('trees', 'weights', 'sentences'),
   'finetune': ('data', 'weights'),
+  'inference': ('topology',),
   'squad_features': ('data', 'weights'),
   'first_step': (),
   'save': (),

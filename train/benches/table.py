@@ -10,7 +10,7 @@ from etils import epath
 
 from data.tasks.examples import evenly
 from data.text import text_files
-from train.benches import cloud, host, programs
+from train.benches import cloud, host, inference, programs
 from train.benches.options import OF_BENCHES
 from train.benches.timing import REPEATS, Programs, compare, step_times
 from train.host import console
@@ -243,6 +243,7 @@ BENCHES = {
   'elmo_embedding': Bench(_elmo_embedding, timed=True),
   'word_cache': Bench(_word_cache),
   'finetune': Bench(_finetune, timed=True),
+  'inference': Bench(inference.bench),
   'squad_features': Bench(host.bench_squad_features),
   'first_step': Bench(host.bench_first_step),
   'save': Bench(host.bench_save),

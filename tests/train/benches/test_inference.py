@@ -1,0 +1,72 @@
+"""What systems take to read texts: programs, figures and their picture."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from train.benches import inference, inference_picture
+
+BLOCKS = dict(num_layers=2, embed_dim=16, num_heads=2, mlp_dim=32)
+CELLS = dict(lstm_dim=8, projection_dim=4, filters=((1, 4), (2, 8)))
+SMALL = {
+  'words': inference.Reader('table'),
+  'bilstm': inference.Bilstm('BiLSTM'),
+  'elmo': inference.Elmo('ELMo', **CELLS),
+  'gpt': inference.Gpt('GPT', **BLOCKS),
+  'bert': inference.Bert('BERT', **BLOCKS),
+}
+CASES = [(kind, use) for kind, system in SMALL.items() for use in system.uses]
+
+
+@pytest.fixture(autouse=True)
+def _few_words(monkeypatch):
+  monkeypatch.setattr(inference, 'NUM_WORDS', 50)
+  monkeypatch.setattr(inference, 'WORD_DIM', 6)
+  monkeypatch.setattr(inference.Gpt, 'num_ids', 60)
+  monkeypatch.setattr(inference.Bert, 'num_ids', 60)
+
+
+@pytest.mark.parametrize(('kind', 'use'), CASES)
+def test_every_system_reads_texts(kind, use):
+  system = SMALL[kind]
+  module = system.module(use, 'float32')
+  draw, read = (
+    jax.jit(functools.partial(function, use, module))
+    for function in (system.draw, system.read)
+  )
+  variables = draw(jax.random.key(0))
+  texts = system.texts(3, 5)
+  found = np.asarray(read(variables, texts))
+  width = {'words': 6, 'elmo': 8}.get(kind, 16)
+  shapes = {'vectors': (3, width), 'classes': (3, 2), 'tags': (3, 5, 9)}
+  assert found.shape == shapes[use] and np.isfinite(found).all()
+  alone = [array[1:2] for array in texts]
+  one = read(variables, alone)
+  np.testing.assert_allclose(one, found[1:2], atol=1e-5)
+
+
+def test_the_figures_and_their_picture(monkeypatch, tmp_path, capsys):
+  monkeypatch.setattr(inference, 'SYSTEMS', (SMALL['words'], SMALL['bert']))
+  monkeypatch.setattr(inference, 'LENGTHS', (2, 4))
+  monkeypatch.setattr(inference, 'BATCH_TOKENS', 8)
+  monkeypatch.setattr(inference, 'REPEATS', 1)
+  found = inference.bench(None)
+  assert len(found) == (1 + 3) * 2 * 4
+  assert found['BERT | tags | 2 | texts a batch'] == 4
+  assert all(figure > 0 for figure in found.values())
+  assert 'table, vectors of 4: ' in capsys.readouterr().err
+  inference_picture.write(found, tmp_path / 'a.png')
+  assert (tmp_path / 'a.png').stat().st_size > 20_000
+
+
+@pytest.mark.slow
+def test_the_clock_of_a_tpu(monkeypatch):
+  monkeypatch.setattr(inference, 'ACCELERATOR_BATCH_TOKENS', 1024)
+  sizes = dict(num_layers=2, embed_dim=128, num_heads=2, mlp_dim=512)
+  system = inference.Bert('BERT', **sizes)
+  short, long = inference.estimate(system, 'vectors', (16, 128), 'v5litepod-1')
+  assert (short.batch, long.batch) == (64, 8)
+  assert 0 < short.one_ms < long.one_ms < 1
+  assert short.texts_per_second > long.texts_per_second > 1000

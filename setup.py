@@ -22,6 +22,7 @@ setuptools.setup(
   ),
   package_data={
     'configs.tables': ['published/*'],
+    'train.host': ['plain_page/*'],
     'train.meanings': ['page/*'],
     'train.views': ['page/*'],
   },

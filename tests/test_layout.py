@@ -110,6 +110,7 @@ RING = (
   'train.probing',
   'train.score',
   'train.senses',
+  'train.show_input',
   'train.similarity',
   'train.slices',
   'train.tables',

@@ -7,6 +7,9 @@ import re
 from collections.abc import Sequence
 
 from train.host.files import Json
+from train.host.markup import Markup
+
+PLAIN = pathlib.Path(__file__).parent / 'plain_page'
 
 
 def fill(
@@ -29,10 +32,6 @@ def fill(
     ValueError: if the data hold an infinity or NaN, which JSON does not have,
       or if the page has other marks.
   """
-
-  def read(name: str) -> str:
-    return (folder / name).read_text(encoding='utf-8')
-
   try:
     packed = json.dumps(data, separators=(',', ':'), allow_nan=False)
   except ValueError as error:
@@ -41,11 +40,26 @@ def fill(
       ' finite numbers: are the weights finite?'
     ) from error
   parts = {name: html.escape(text) for name, text in texts.items()} | {
-    'style': read('style.css'),
-    'script': '\n'.join(map(read, scripts)),
+    'script': '\n'.join(_read(folder, name) for name in scripts),
     'data': packed.replace('<', '\\u003c'),  # else </script> would end it
   }
-  mark, page = r'\{\{(\w+)\}\}', read('page.html')
+  return _filled(folder, parts)
+
+
+def plain(body: Markup, *, title: str, about: str) -> str:
+  """Returns a page without scripts: a title, a line about it, and a body."""
+  parts = {'title': html.escape(title), 'about': html.escape(about)}
+  return _filled(PLAIN, parts | {'body': body})
+
+
+def _read(folder: pathlib.Path, name: str) -> str:
+  return (folder / name).read_text(encoding='utf-8')
+
+
+def _filled(folder: pathlib.Path, parts: dict[str, str]) -> str:
+  """Returns the page of a folder with its marks, and the style's, filled."""
+  parts = parts | {'style': _read(folder, 'style.css')}
+  mark, page = r'\{\{(\w+)\}\}', _read(folder, 'page.html')
   if (found := set(re.findall(mark, page))) != parts.keys():
     raise ValueError(
       f'{folder / "page.html"}: found the marks {sorted(found)}, expected'

@@ -1,0 +1,86 @@
+"""Shows what a model reads of a text, or of two, token by token.
+
+python -m train.show_input WEIGHTS 'My dog is cute.' 'He likes playing.' --mask
+
+Of a BERT the pieces, token types and positions (Devlin et al. 2018, figure 2),
+of a GPT the row of a task (Radford et al. 2018, figure 1), of an ELMo each
+word's characters. --mask adds what pre-training hides and predicts.
+"""
+
+import argparse
+
+from train.host import console, files
+from train.run import command
+
+ENDINGS = ('.html', '.png', '.json')
+
+
+def main() -> None:
+  """Entry point."""
+  parser = command.parser('show_input', __doc__, command.ALL_MODELS)
+  add, switch, _ = command.adders(parser)
+  add('texts', type=command.text, metavar='TEXT', nargs='+', help='one or two')
+  switch('--mask', help='also what pre-training hides, and what it predicts')
+  add('--seed', type=int, help='of the masks; by default 0')
+  switch(
+    '--not_next',
+    help='the second text is of another document, so the label of next'
+    ' sentences is 1',
+  )
+  switch(
+    '--both_orders',
+    help='of a GPT and two texts: also the row of the other order, as tasks'
+    ' have it in which the order says nothing',
+  )
+  add('--out', metavar='FILE', help='a page (.html), a picture (.png) or .json')
+  switch('--overwrite', help='replace the file')
+  command.add_json(parser)
+  arguments = parser.parse_args()
+  if len(arguments.texts) > 2:
+    parser.error(f'found {len(arguments.texts)} texts, expected one or two')
+  for name in ('seed', 'not_next'):
+    if getattr(arguments, name) and not arguments.mask:
+      parser.error(f'--{name} is of --mask')
+  if arguments.not_next and len(arguments.texts) < 2:
+    parser.error('--not_next is of two texts')
+  command.main(arguments, _run)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+  # Bad input shows before the model is opened.
+  if arguments.out:
+    files.check_new(
+      arguments.out, overwrite=arguments.overwrite, endings=ENDINGS
+    )
+  for number, text in enumerate(arguments.texts, start=1):
+    if not text.strip():
+      raise ValueError(f'text {number} is empty: {text!r}')
+  seed = arguments.seed or 0
+  if not 0 <= seed < 1 << 32:
+    raise ValueError(f'--seed={seed}: expected 0 to {(1 << 32) - 1:,}')
+  from train.vectors.trained_model import TrainedModel
+  from train.views import input_page, input_rows
+
+  found = TrainedModel(arguments.weights, arguments.tokenizer, use='tasks')
+  masks = None
+  if arguments.mask:
+    masks = input_rows.Masks(seed, follows=not arguments.not_next)
+  rows = input_rows.describe(
+    found, arguments.texts, both_orders=arguments.both_orders, masks=masks
+  )
+  if arguments.json:
+    shown = input_page.as_dict(rows, found.folder.name)
+    console.show(files.as_json(shown))
+  else:
+    for row in rows:
+      for line in input_page.as_text(row):
+        console.show(line)
+      console.show()
+  if arguments.out:
+    about = f'{found.name}, {found.folder}'
+    input_page.write(arguments.out, rows, found.folder.name, about)
+    console.say(f'the rows are in {arguments.out}')
+
+
+if __name__ == '__main__':
+  main()

@@ -1,19 +1,32 @@
 """Answers of a fine-tuned model: python -m train.predict WORKDIR ...
 
+python -m train.predict WORKDIR --input FILE --output FILE
+python -m train.predict WORKDIR --text 'A fine film.'
+python -m train.predict WORKDIR --question 'Who wrote it?' --context FILE
+
 INPUT is a file in the task's official format, a file of a task of one's own, or
 a folder of the official files: then the test set is read unless --split names
 another split. The ending of OUTPUT names its format: .jsonl with probabilities,
 or the format of the task's scorer or leaderboard (GLUE: .tsv, or a .zip with
 one file a task; SQuAD: .json; SWAG: .csv; entities: .txt in columns; roles:
 .props; coreference: .conll).
+
+One input of the command line is answered at once, with probabilities: --text,
+once or twice, as the task has texts; --text, perhaps --question, and --choice
+for each choice; --question and --context; --words of a sentence, for roles with
+--predicate, for coreference once a sentence.
 """
 
 import argparse
 
+from data.text import text_files
 from train.host import console, files
 from train.run import command
 
 HELP = 'workdir of a finished fine-tuning; several answer together'
+ONE_INPUT = ('text', 'question', 'context', 'choice', 'words', 'predicate')
+OF_FILES = ('output', 'split', 'n_best', 'both_orders', 'null_odds')
+TOP = 5  # answers shown of one input
 
 
 def main() -> None:
@@ -21,8 +34,8 @@ def main() -> None:
   parser = command.parser('predict', __doc__)
   add = parser.add_argument
   add('workdirs', metavar='WORKDIR', nargs='+', help=HELP)
-  add('--input', required=True, help='file or folder')
-  add('--output', required=True, help='file to write')
+  add('--input', help='file or folder')
+  add('--output', help='file to write')
   add('--split', help="of the official files; by default the file's, or test")
   add('--task', help='of a model of several tasks, the one to answer')
   add('--n_best', metavar='FILE', help='SQuAD: write the best answers too')
@@ -33,8 +46,70 @@ def main() -> None:
     ' the scores of each order and the share of answers that it changes',
   )
   add('--null_odds', metavar='FILE', help='SQuAD 2.0: scores of no answer')
+  text = {'type': command.text, 'metavar': 'TEXT'}
+  more = {'action': 'append', 'default': []}
+  add('--text', help='one input: a text; repeatable', **text, **more)
+  add('--question', default='', help='one input: a question', **text)
+  add('--context', metavar='FILE', help='the text with the answer; - is stdin')
+  add('--choice', help='one input: a choice; repeatable', **text, **more)
+  add(
+    '--words',
+    nargs='+',
+    type=command.text,
+    metavar='WORD',
+    help='one input: the words of a sentence; repeatable',
+    **more,
+  )
+  add('--predicate', default='', help='roles: the word, or its number', **text)
+  add('--top', type=command.positive, metavar='N', help='answers to show')
   command.add_json(parser)
-  command.main(parser.parse_args(), _run)
+  arguments = parser.parse_args()
+  one = [name for name in ONE_INPUT if getattr(arguments, name)]
+  if one and arguments.top is None:
+    arguments.top = TOP
+  if bool(one) == bool(arguments.input):
+    parser.error(
+      'give either --input and --output, or one input by --text, --question'
+      ' and --context, or --words'
+    )
+  for name in OF_FILES if one else ('top',):
+    if getattr(arguments, name):
+      of = '--input' if one else 'one input of the command line'
+      parser.error(f'--{name} is of {of}')
+  if not one and not arguments.output:
+    parser.error('--input needs --output')
+  command.main(arguments, _answer_one if one else _run)
+
+
+def _answer_one(arguments: argparse.Namespace) -> None:
+  context = ''
+  if arguments.context:
+    context = text_files.read_text(arguments.context)
+  for name in ('text', 'choice', 'question'):
+    value = getattr(arguments, name)
+    for each in value if isinstance(value, list) else [value]:
+      if value and not each.strip():
+        raise ValueError(f'--{name} is empty: {each!r}')
+  from train.transfer import one_input
+
+  shown = one_input.answer(
+    arguments.workdirs,
+    one_input.Given(
+      arguments.text,
+      arguments.question,
+      context,
+      arguments.choice,
+      arguments.words,
+      arguments.predicate,
+    ),
+    task_name=arguments.task,
+    top=arguments.top,
+  )
+  if arguments.json:
+    console.show(files.as_json(shown))
+    return
+  for line in one_input.as_text(shown):
+    console.show(line)
 
 
 def _run(arguments: argparse.Namespace) -> None:

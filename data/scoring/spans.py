@@ -58,7 +58,7 @@ def decode(
   return [
     _answer(
       example,
-      [_candidates(features, i, logits[i], options) for i in mine],
+      [candidates(features, i, logits[i], options) for i in mine],
       min(float(logits[i][0, 0]) + float(logits[i][0, 1]) for i in mine)
       if has_null
       else None,
@@ -68,7 +68,7 @@ def decode(
   ]
 
 
-def _candidates(
+def candidates(
   features: Features, i: int, logits: np.ndarray, options: Options
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns a window's pairs: scores float64 [P] and characters [P, 2]."""

@@ -64,6 +64,10 @@ REFUSED = (
   ('main', '--config', 'bert_tiny:no_nsp,ltr_no_nsp'),
   ('main', '--config', 'gpt2:x'),
   ('main', '--config', 'variants'),  # has no get_config
+  ('predict', 'W'),
+  ('predict', 'W', '--text', ' '),
+  ('predict', 'W', '--question', 'a', '--context', 'none.txt'),
+  ('predict', 'W', '--text', 'a', '--output', 'a.jsonl'),
   ('preflight', '--config', 'bert_tiny'),
   ('probe', 'W', '--data=none', '--out=out'),
   ('probe', 'W', '--data=.', '--out=out', '--tasks=poss'),

@@ -136,11 +136,42 @@ def predict(
   and last token. `read` returns the examples of the members' common task;
   `task_name` chooses it from models of several tasks.
   """
+  found = answer(workdirs, read, task_name)
+  return found.task, found.split, found.predictions
+
+
+class Answered(NamedTuple):
+  """Predictions of a split, and the logits of its features they are from.
+
+  Attributes:
+    settings: the section `task` of the first model's config.
+  """
+
+  task: Task
+  settings: ml_collections.ConfigDict
+  split: Split
+  logits: list[np.ndarray]
+  predictions: list[Prediction]
+
+
+def answer(
+  workdirs: Sequence[epath.PathLike],
+  read: Callable[[Task], list[Example]],
+  task_name: str | None = None,
+  check: Callable[[Split], None] = lambda split: None,
+) -> Answered:
+  """Returns the predictions of one model or an ensemble; see `predict`.
+
+  `check` may refuse the split before any parameter is read.
+  """
   members = _open_members(workdirs, task_name)
   first = members[0].program
   splits = first.open_splits(['test'], {'test': read(first.task)})
   split = splits['test']
-  return first.task, split, _decode(members, split, _logits(members, split))
+  check(split)
+  logits = _logits(members, split)
+  predictions = _decode(members, split, logits)
+  return Answered(first.task, first.config.task, split, logits, predictions)
 
 
 class Orders(NamedTuple):

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
+import ml_collections
 import numpy as np
 from etils import epath
 
@@ -73,17 +74,21 @@ def predict(
   threshold: float = 0.0,
 ) -> list[Prediction]:
   """Returns the predictions of a split's logits; see `spans.Options`."""
-  settings = program.config.task
-  of_spans = ('n_best', 'max_answer')  # keys that readers of words lack
-  options = spans.Options(
-    **{key: settings[key] for key in of_spans if key in settings},
-    threshold=threshold,
-    allow_no_answer=no_answer,
+  options = span_options(program.config.task)._replace(
+    threshold=threshold, allow_no_answer=no_answer
   )
   return kinds.decode(
     answers.Outputs(
       program.task, split.examples, split.features, logits, options
     )
+  )
+
+
+def span_options(settings: ml_collections.ConfigDict) -> spans.Options:
+  """Returns the options of a config's section `task`."""
+  of_spans = ('n_best', 'max_answer')  # keys that readers of words lack
+  return spans.Options(
+    **{key: settings[key] for key in of_spans if key in settings}
   )
 
 
